@@ -1,5 +1,5 @@
-//! Libraries that go wrong in every way, each in a process of its own: bytes stay right, the reason
-//! is told, and this process lives. The test's own binary is executed as the role.
+//! Libraries that fail in every way, each in a process of its own: the output stays correct, the
+//! reason is reported, and this process survives. The test executes its own binary as the role.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
@@ -74,11 +74,10 @@ type Test = fn(&Fakes);
 
 /// First argument of a process that only opens the library that follows.
 const TRY: &str = "try";
-/// First argument of a process that opens it and is killed then.
+/// First argument of a process that opens it and is then killed.
 const HOLD: &str = "hold";
 
-/// The machine may have other things to do: the limits count for what hangs alone, at its start or
-/// later.
+/// The machine may be busy: the limits apply only to libraries that hang, at the start or later.
 fn request(library: &Path) -> Request {
     let name = library.to_string_lossy();
     let limit = |hangs, seconds| Duration::from_secs(if hangs { seconds } else { 60 });
@@ -175,14 +174,14 @@ fn faults_later_cost_one_run(fakes: &Fakes) {
         let failed = (0..20).find_map(|_| encode_bulk(&mut *encoder, &data).err());
         let RunError(why) = failed.unwrap_or_else(|| panic!("{at} {how}: no fault"));
         assert!(why.contains(says), "{at} {how}: {why}");
-        // It is not asked again.
+        // The library is not used again.
         assert!(encode_bulk(&mut *encoder, &data).is_err());
         assert!(accelerator.encoder().is_err(), "{at} {how}");
     }
 }
 
-/// Each fault in the middle of a stream: what comes out is what went in, the library has made the
-/// beginning of it, and why it does not make the rest is told once.
+/// Each fault in the middle of a stream: the output inflates to the input, the library has encoded
+/// the beginning, and the reason for its failure is reported once.
 fn a_stream_goes_on_in_software(fakes: &Fakes) {
     let data = bed::data();
     for (at, how, after, says) in [
@@ -201,7 +200,7 @@ fn a_stream_goes_on_in_software(fakes: &Fakes) {
         ("DEFLATE", "REST", 20, "not taken all input"),
         ("DEFLATE", "WRONG", 20, "inflates to other bytes"),
         ("DEFLATE", "FINAL", 20, "ends the stream"),
-        // Seen in the payload behind it.
+        // Detected in the next payload.
         ("DEFLATE", "OPEN", 20, "inflates to other bytes"),
     ] {
         let library = fakes.faulty_zlib(at, how, after);
@@ -213,7 +212,7 @@ fn a_stream_goes_on_in_software(fakes: &Fakes) {
         // Only a change of the level calls it, before the first run.
         let runs = if at == "PARAMS" { 0 } else { 1 };
         assert_eq!(sent.report.hardware, runs * 8, "{name}");
-        // Keystrokes beside the payloads.
+        // Keystrokes between the payloads.
         assert!(sent.report.internal > 0, "{name}");
     }
 }
@@ -257,12 +256,12 @@ fn libraries_that_hang_do_so_side_by_side(fakes: &Fakes) {
     let hanging = fakes.faulty_zlib("LOAD", "HANG", 0);
     let zlib = zlib();
     let mut request = bed::request(&[&hanging, &hanging, &hanging, &zlib], 1);
-    // They do not end by themselves while this test does not.
+    // The processes do not end by themselves while this test runs.
     request.start_limit = Duration::from_secs(600);
     let all_at_once = || {
         let begun = Instant::now();
         loop {
-            // In the order in which they were begun.
+            // In the order in which they were started.
             let new: Vec<u32> = children()
                 .into_iter()
                 .filter(|pid| !before.contains(pid))
@@ -297,7 +296,7 @@ fn without(fakes: &Fakes, what: &str, role: &str, library: &Path) -> String {
 }
 
 fn without_a_cage_nothing_is_loaded(fakes: &Fakes) {
-    // That would be told by its exit status.
+    // Its exit status would show that.
     let library = fakes.faulty_zlib("LOAD", "FAIL", 0);
     let said = without(fakes, "landlock", TRY, &library);
     assert!(
@@ -319,7 +318,7 @@ fn children() -> Vec<u32> {
     all.filter(|pid| lives(*pid)).collect()
 }
 
-/// There is such a process, and it is no corpse.
+/// True if the process exists and is not a zombie.
 fn lives(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.rsplit(") ").next().unwrap_or_default();
@@ -349,13 +348,13 @@ fn the_process_ends_with_its_owner(_: &Fakes) {
     assert!(ends(new[0]));
 }
 
-/// The role [`HOLD`]: says who has loaded the library, and does not end.
+/// The role [`HOLD`]: prints the pid of the process that has loaded the library, and does not end.
 fn hold(library: &Path) -> ! {
-    // Both ways of hearing of our end, one after the other.
+    // The library's process learns of this process's end in two ways, tested one after the other.
     let mut request = bed::request(&[library], 1);
     let told = std::env::var_os("BY_SOCKET").is_some();
     request.ends_with_starter = !told;
-    // What hangs while it is loaded is there all the same.
+    // The child exists even while its library hangs during loading.
     std::thread::spawn(|| {
         loop {
             if let [child] = children()[..] {
@@ -426,7 +425,7 @@ fn memory_of_bulk_is_given_back(_: &Fakes) {
     }
 }
 
-/// Not a judgement: the figures for the documentation.
+/// Not a check: prints the figures for the documentation.
 fn what_verification_costs(_: &Fakes) {
     let data = data(300_000);
     for verify in [true, false] {

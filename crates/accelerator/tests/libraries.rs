@@ -1,6 +1,6 @@
-//! Real libraries with zlib's functions, each behind the process that loads it: their runs of every
-//! level make one stream with what our own engine puts between. `.ci/zlibs` builds what distributions
-//! do not have.
+//! Real libraries with zlib's functions, each in a process of its own: their runs at every level
+//! form one stream with packets of the software encoder in between. `.ci/zlibs` builds libraries
+//! that distributions lack.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ fn main() {
     }
 }
 
-/// Names, and where each may be.
+/// Names of libraries, and the paths of each.
 fn libraries() -> Vec<(&'static str, Vec<PathBuf>)> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"),
@@ -47,7 +47,7 @@ fn libraries() -> Vec<(&'static str, Vec<PathBuf>)> {
 
 fn library(name: &str, path: &Path) {
     let request = Request {
-        // The machine may have other things to do.
+        // The machine may be busy.
         start_limit: Duration::from_secs(60),
         run_limit: Duration::from_secs(60),
         ..bed::request(&[path], 2)
@@ -69,7 +69,7 @@ fn library(name: &str, path: &Path) {
             ratio / 100,
             ratio % 100
         );
-        // All levels of all of them compress text.
+        // Every level of every library compresses text.
         assert!(bytes < data.len() * 3 / 4, "{name} {level}: {bytes}");
     }
     small_payloads(&accelerator);
@@ -82,7 +82,7 @@ fn library(name: &str, path: &Path) {
     });
 }
 
-/// A stream that the library has made; how many bytes it took.
+/// Checks a stream of the library; returns its length.
 fn hardware_stream(name: &str, accelerator: &Arc<Accelerator>, level: u8, data: &[u8]) -> usize {
     let sent = stream(name, accelerator, level, data);
     assert_eq!(sent.failure, None, "{name} {level}");

@@ -1,5 +1,5 @@
-//! A file that a server opens and reads before it is known what is there: with servers that lie
-//! about it, files that change, and targets that cannot be written.
+//! Files that the server opens and reads in the flight that looks them up: with servers that lie,
+//! files that change, and targets that cannot be written.
 
 mod liar;
 
@@ -14,7 +14,7 @@ use transfer::remote::{Remote, RemoteError};
 
 use liar::{Heard, Liar, Nature, Opens, Place, bytes};
 
-/// As scp gets one file; gives what was heard, and the server.
+/// Downloads one file as scp does; returns the reports and the server.
 fn get(nature: Nature, content: &[u8], to: &Path) -> (Heard, Liar) {
     let liar = Liar::with(nature, "/file", content);
     get_from(liar, b"/file", to, &Options::default()).unwrap()
@@ -41,7 +41,7 @@ fn get_from(
     let mut heard = Heard::default();
     let mut work = Get::new(options.clone(), items.collect(), 1, &mut heard).with_source(source);
     remote.engine().run(&mut work)?;
-    // The connection is fit for the next work.
+    // The connection is usable for the next work.
     match remote.realpath(b"/file") {
         Err(RemoteError::Engine(error)) => return Err(error),
         other => assert!(other.is_ok()),
@@ -81,11 +81,11 @@ fn a_file_comes_whole_in_whatever_pieces() {
             assert!(heard.errors.is_empty(), "{:?}", heard.errors);
             assert!(heard.good == 1 && fs::read(&to).unwrap() == content);
             assert_eq!(liar.log, ["OPEN-READ /file"]);
-            // One that is there is replaced the next time.
+            // An existing file is replaced the next time.
             fs::write(&to, bytes(2_000_000)).unwrap();
         }
     }
-    // A device takes it in order.
+    // A device is written in order.
     let (heard, _) = get(
         opens(Opens::Honest),
         &bytes(100_000),
@@ -106,7 +106,7 @@ fn what_the_server_will_not_do_is_done_in_the_usual_way() {
         assert_eq!(count(&liar, "OPEN /file"), 1, "{lie:?}");
         fs::remove_file(&to).unwrap();
     }
-    // What is no file, and what is not there.
+    // Not a regular file, and a path that does not exist.
     let liar = Liar::with(opens(Opens::Honest), "/file", b"");
     let (heard, liar) = get_from(liar, b"/dir", &to, &Options::default()).unwrap();
     assert!(heard.errors.concat().contains("not a regular file"));
@@ -150,7 +150,7 @@ fn a_lie_is_an_error_and_leaves_a_prefix() {
             let _ = fs::remove_file(&to);
         }
     }
-    // Where nothing is open, it goes as ever.
+    // If nothing is open, the ordinary way is used.
     for lie in [Opens::OddFields, Opens::DataFirst] {
         let (heard, _) = get(opens(lie), &content, &to);
         assert!(
@@ -162,7 +162,7 @@ fn a_lie_is_an_error_and_leaves_a_prefix() {
     }
 }
 
-/// As of files of sysfs, and of a log to which is written between the two.
+/// As for files of sysfs, and for a log written in between.
 #[test]
 fn a_small_file_is_as_long_as_what_came() {
     let place = Place::new("ahead-fiction");
@@ -189,7 +189,7 @@ fn a_small_file_is_as_long_as_what_came() {
             assert_eq!(liar.log, ["OPEN-READ /file"], "{size} {len}");
         }
     }
-    // What is larger than it says and not small is no more waited for.
+    // A file larger than claimed and not small is written before it is complete.
     let nature = Nature {
         size: Some(100),
         ..opens(Opens::Endless)
@@ -225,7 +225,7 @@ fn what_fails_before_it_is_worth_it_leaves_the_local_file_as_it_was() {
             assert!(is_mine(), "{lie:?} {len}");
         }
     }
-    // The connection breaks: a small file is here whole, or nothing of it.
+    // The connection breaks: a small file is complete here, or nothing of it.
     let content = bytes(61_000);
     let mut lost = 0;
     for answers in 0..8 {
@@ -242,7 +242,7 @@ fn what_fails_before_it_is_worth_it_leaves_the_local_file_as_it_was() {
         assert!(result.is_err() && is_mine(), "{answers}");
         lost += 1;
     }
-    // INIT, the question, three parts, the end.
+    // INIT, the request, three parts, the end.
     assert_eq!(lost, 6);
 }
 
@@ -263,7 +263,7 @@ fn a_size_that_no_file_has_is_refused_and_the_file_is_closed() {
 #[test]
 fn a_target_that_cannot_be_written_ends_what_is_on_its_way() {
     let place = Place::new("ahead-target");
-    // It would never end by itself.
+    // The stream would never end by itself.
     for (to, words) in [
         (place.join("nowhere/to"), "No such file or directory"),
         (

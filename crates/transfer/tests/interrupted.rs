@@ -1,5 +1,5 @@
-//! What an interrupt leaves behind: the connection goes on, the target is a prefix or what it was.
-//! One test alone has a process, since a signal is for all of it.
+//! State after an interrupt: the connection is usable, the target is a prefix or unchanged. The
+//! test is alone in its process, since a signal affects the whole process.
 
 mod liar;
 
@@ -20,7 +20,7 @@ fn an_interrupt_ends_the_work_and_not_the_connection() {
     let cases = [
         (Resume::Never, 1, 0),
         (Resume::Never, 2, 0),
-        // The second is not there yet.
+        // The second connection is not open yet.
         (Resume::Never, 2, usize::MAX),
         (Resume::BySize, 1, 0),
         (Resume::Proven, 1, 0),
@@ -48,7 +48,7 @@ fn an_interrupt_ends_the_work_and_not_the_connection() {
     }
 }
 
-/// Wherever it comes: before the file is open, while it comes, when all of it is there.
+/// At any time: before the file is open, during the transfer, and when all data has arrived.
 fn gets_ahead(at: usize, content: &[u8]) {
     sys::signals::forget_interrupts();
     let what = format!("asked ahead, behind {at} requests and parts");
@@ -82,7 +82,7 @@ fn gets_ahead(at: usize, content: &[u8]) {
     drop(liar);
 }
 
-/// The next work finds the connection fit, and nothing is left open.
+/// The connection is usable for the next work, and nothing is left open.
 fn goes_on(what: &str, engine: Engine<Liar>) -> Liar {
     sys::signals::forget_interrupts();
     let mut remote = Remote::with(engine);

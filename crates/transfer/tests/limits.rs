@@ -1,5 +1,5 @@
-//! What a copy says that it waits for: with our own server behind a transport that keeps the
-//! engine's thread in one way or another.
+//! The limit that a copy reports: with Fulmar's server behind a transport that delays the engine's
+//! thread in various ways.
 
 mod liar;
 mod served;
@@ -23,25 +23,25 @@ use transfer::serve::Serve;
 use liar::{Place, bytes};
 use served::{Plain, Silent};
 
-/// In each of the first turns, so long, milliseconds; the longer ones where a full machine keeps a
-/// thread from its processor as long as the shorter.
+/// Delay of each of the first turns, in milliseconds; the longer ones for a busy machine that keeps
+/// a thread from its processor as long as the shorter.
 const EACH_MS: [u64; 3] = [40, 200, 1000];
 const TURNS: usize = 12;
 const FILE_BYTES: usize = 2_000_000;
 
-/// What a turn takes its time for.
+/// The reason of the delay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Keeps {
-    /// A disk: the thread is held up, and says nothing of a wait.
+    /// A disk: the thread is blocked and reports no wait.
     Disk,
     Processor,
-    /// A wait in which connections do nothing.
+    /// A wait with idle connections.
     Answers,
-    /// A wait in which the network takes no more.
+    /// A wait while the network accepts no more data.
     Network,
-    /// A wait in which the peer takes no more.
+    /// A wait while the peer accepts no more data.
     Peer,
-    /// A wait in which the connection's thread is at work.
+    /// A wait while the connection's thread is running.
     Connection,
 }
 
@@ -94,7 +94,7 @@ impl Transport for Kept {
         room.truncate(count);
         self.serve.receive(Bytes::from(room));
         self.serve.work(&mut Plain).unwrap();
-        // One a turn: so there are as many turns in either direction.
+        // One per turn, so that both directions take the same number of turns.
         if let Some(buf) = self.serve.outbox().next(usize::MAX, &mut Plain) {
             exchange.feed(0, Bytes::copy_from_slice(buf.payload()))?;
         }
@@ -179,8 +179,8 @@ fn what_keeps_a_copy_is_told_by_its_name() {
             (Keeps::Network, Limit::Network),
             (Keeps::Peer, Limit::Peer),
         ] {
-            // Sleep and what a thread does on a processor add up to no less; where the kernel does
-            // not tell how long a thread was ready, a full machine looks like a slow disk.
+            // Sleep and running time add up to at least this; if the kernel does not report how
+            // long a thread was ready, a busy machine looks like a slow disk.
             let tells = sys::thread::ReadyTime::of_this_thread().total().is_some();
             if keeps == Keeps::Processor && !tells {
                 continue;

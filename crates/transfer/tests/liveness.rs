@@ -1,9 +1,9 @@
-//! A copy comes to its end, whatever there is and in whatever order the answers come.
+//! A copy ends, whatever exists at the target and in whatever order the answers arrive.
 //!
-//! Our own server stands behind connections that take as much as chance says and deliver its
-//! answers in every order that the protocol allows. It shows one of three faces: its own, that of
-//! OpenSSH, and that of a server that knows version 3 and nothing else. A copy that waits for
-//! nothing is an error of the engine's; a file that is called good holds its source's bytes.
+//! Fulmar's server is reached through connections that accept random amounts of data and deliver
+//! its answers in every order that the protocol permits. It appears as one of three servers:
+//! itself, OpenSSH, and one that knows only version 3. A copy that waits for nothing is an error of
+//! the engine; a file that is reported as successful holds its source's bytes.
 
 mod liar;
 mod served;
@@ -31,7 +31,7 @@ use transfer::serve::{Serve, Work};
 use liar::Place;
 use served::{Plain, Silent};
 
-/// Turns in which any copy here is done, many times over.
+/// Maximum number of turns, many times what any copy here takes.
 const MAX_TURNS: usize = 1_000_000;
 const CASES: u64 = 60;
 const MIB: u64 = 1 << 20;
@@ -58,7 +58,7 @@ impl Chance {
     }
 }
 
-/// What the server seems to be.
+/// The server as it appears.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Face {
     Fulmar,
@@ -69,7 +69,7 @@ enum Face {
 struct Wire {
     serve: Serve,
     came: Vec<u8>,
-    /// Answers that were not delivered, with their ids; VERSION has none.
+    /// Undelivered answers, with their ids; VERSION has none.
     answers: VecDeque<(Option<u32>, Vec<u8>)>,
 }
 
@@ -78,11 +78,11 @@ struct Far {
     chance: Chance,
     wires: Vec<Wire>,
     limits: Limits,
-    /// One answer of so many is a failure instead; 0 for none.
+    /// One of this number of answers is replaced by a failure; 0 for none.
     fails: usize,
     reads_on: bool,
     turns: usize,
-    /// The connections end behind so many answers.
+    /// The connections end after this number of answers.
     ends_behind: usize,
 }
 
@@ -91,7 +91,7 @@ fn number(bytes: &[u8]) -> u32 {
 }
 
 impl Far {
-    /// What the client sees of an answer, which is a whole message behind its length.
+    /// Returns an answer as the client sees it: a whole message after its length.
     fn shown(&mut self, answer: &[u8]) -> (Option<u32>, Vec<u8>) {
         let mut out = Vec::new();
         let body = &answer[4..];
@@ -170,7 +170,7 @@ impl Far {
             };
             let answers = &mut self.wires[link].answers;
             let any = self.chance.below(answers.len());
-            // The answers to one request come in their order, and VERSION before everything.
+            // The answers to one request arrive in order, and VERSION before all others.
             let id = match answers[0].0 {
                 None => None,
                 Some(_) => answers[any].0,
@@ -233,7 +233,7 @@ impl Report for Heard {
     }
 }
 
-/// A file of mostly holes, whose bytes tell where they are.
+/// A file of mostly holes, whose data depends on its offset.
 fn make(path: &Path, len: u64, chance: &mut Chance) {
     let file = File::create(path).unwrap();
     file.set_len(len).unwrap();
@@ -246,7 +246,7 @@ fn make(path: &Path, len: u64, chance: &mut Chance) {
     }
 }
 
-/// What is of `from` at `to` before the copy.
+/// State of the target before the copy.
 fn make_part(from: &Path, to: &Path, chance: &mut Chance) {
     let len = fs::metadata(from).unwrap().len();
     let there = match chance.below(8) {
@@ -272,7 +272,7 @@ fn make_part(from: &Path, to: &Path, chance: &mut Chance) {
     }
 }
 
-/// What is to be copied, and where: pairs of files.
+/// The pairs of files to copy.
 fn make_files(place: &Path, tree: bool, chance: &mut Chance) -> Vec<(PathBuf, PathBuf)> {
     fs::create_dir_all(place.join("from/below")).unwrap();
     fs::create_dir_all(place.join("to/below")).unwrap();
@@ -310,7 +310,7 @@ fn is_equal(one: &Path, other: &Path) -> bool {
     fs::read(one).unwrap() == fs::read(other).unwrap()
 }
 
-/// Copies each file or tree of a pair to where the other is.
+/// Copies each file or tree to its counterpart.
 fn run(
     far: Far,
     put: bool,
@@ -427,7 +427,8 @@ fn a_copy_never_waits_for_nothing() {
     }
 }
 
-/// A file that is whole may be good; then what is missing is named: the tree, or the file beside it.
+/// A complete file may be reported as successful; the report then names what is missing: the tree,
+/// or another file.
 #[test]
 fn a_lost_connection_names_what_it_leaves_undone() {
     let options = Options {

@@ -1,4 +1,4 @@
-//! Copies with a server in memory that lies, fails or answers in odd pieces.
+//! Copies with an in-memory server that lies, fails or answers in odd pieces.
 
 mod liar;
 
@@ -105,7 +105,7 @@ fn names_that_lead_elsewhere_are_refused_and_the_rest_arrives() {
     assert_eq!(fs::read_dir(place.join("x")).unwrap().count(), 2);
 }
 
-/// A directory or a file as a server tells it.
+/// An entry for a directory or a file.
 fn told(path: &[u8], content: Option<&[u8]>, attributes: Attributes) -> Vec<u8> {
     let mut fields = Vec::new();
     own::Entry {
@@ -202,7 +202,7 @@ fn a_tree_leads_nowhere_but_into_the_target() {
 #[test]
 fn a_tree_with_a_link_in_its_way_does_not_follow_one_that_came_with_it() {
     let place = Place::new("tree-links");
-    // What the server calls a link is never made.
+    // A link sent by the server is never created.
     let link = told(
         b"l",
         None,
@@ -237,7 +237,7 @@ fn the_same_thing_told_again_is_what_was_told_last() {
         file(b"d/f", b"first"),
         directory("d"),
         file(b"d/f", b"second"),
-        // A file where a directory is, and the other way round.
+        // A file in place of a directory, and vice versa.
         file(b"d", b"no"),
         directory("d/f"),
         file(b"d/f/x", b"no"),
@@ -264,7 +264,7 @@ fn a_tree_that_ends_anywhere_is_a_failure_and_what_arrived_is_whole() {
         between.push(between.last().unwrap_or(&0) + entry.len());
     }
     let place = Place::new("tree-cut");
-    // Between two entries nothing is wrong with it: only that it never ends.
+    // Each entry is valid; only the stream never ends.
     for cut in (1..whole.len()).filter(|cut| !between.contains(cut)) {
         let to = place.join("x");
         let tree = vec![whole[..cut].to_vec()];
@@ -288,7 +288,8 @@ fn a_tree_that_ends_anywhere_is_a_failure_and_what_arrived_is_whole() {
         }
         fs::remove_dir_all(&to).unwrap();
     }
-    // Refused at once, it is taken directory by directory; refused behind the first, it has failed.
+    // If refused at once, the tree is read directory by directory; if refused after the first
+    // answer, it has failed.
     let (heard, failures, engine) =
         get_tree(Vec::new(), Some(Code::PERMISSION_DENIED), &place.join("x"));
     assert_eq!((heard.good, failures), (0, 0), "{:?}", heard.errors);
@@ -333,7 +334,8 @@ fn a_server_that_sends_more_than_it_may_is_told_off() {
     );
     let log = &engine.transport().log;
     assert!(log.iter().any(|line| line.starts_with("CANCEL")));
-    // What was taken in before is bounded: the window by the least that an entry counts for.
+    // The number of entries received before is bounded: the window divided by the minimum charge of
+    // an entry.
     assert!(heard.errors.len() < 40_000, "{}", heard.errors.len());
 }
 
@@ -473,7 +475,7 @@ fn a_part_of_what_is_empty_now_is_left_alone() {
     assert_eq!(fs::read(place.join("x")).unwrap(), b"part");
 }
 
-/// A server may answer a READ of no bytes with DATA of none, as OpenSSH's does.
+/// A server may answer a READ of 0 bytes with an empty DATA, as OpenSSH's does.
 #[test]
 fn of_nothing_no_proof_is_asked_for() {
     let place = Place::new("nothing");
@@ -494,7 +496,7 @@ fn of_nothing_no_proof_is_asked_for() {
     assert!(engine.transport().file("/target").is_empty());
 }
 
-/// As files of sysfs, which claim a page: the end must be seen again behind the same claim.
+/// As files of sysfs, which claim a page: the end must be seen again after the same claim.
 #[test]
 fn a_file_that_claims_more_than_it_has_is_as_long_as_what_came() {
     let place = Place::new("claims");
@@ -510,7 +512,7 @@ fn a_file_that_claims_more_than_it_has_is_as_long_as_what_came() {
         assert_eq!(fs::read(place.join("x")).unwrap(), bytes(23));
         assert_eq!(engine.transport().open_handles(), 0);
     }
-    // One that was cut while it came claims less afterwards.
+    // A file truncated during the copy claims less afterwards.
     let mut liar = Liar::new(Nature {
         size_once: Some(4096),
         ..Nature::default()
@@ -593,7 +595,7 @@ fn the_size_of_a_part_that_many_wrote_proves_nothing() {
             atomic,
             ..Options::default()
         };
-        // What an end without warning leaves: a hole in the middle of what was written.
+        // State after an abrupt end: a hole in the middle of the written data.
         let part = [&content[..4096], &vec![0; 12 << 20]].concat();
         let liar = Liar::with(nature.clone(), "/f", &content);
         let names = PartNames::of_remote(b"/f", &liar.attributes(b"/f").unwrap(), b"x");
@@ -606,7 +608,7 @@ fn the_size_of_a_part_that_many_wrote_proves_nothing() {
         assert!(!beside.exists(), "it was not taken over");
         fs::remove_file(place.join("x")).unwrap();
 
-        // A cut tells the part's name.
+        // An interrupted copy shows the part's name.
         let cut = Nature {
             answers: Some(40),
             ..nature.clone()
@@ -652,7 +654,7 @@ fn connections_that_move_by_chance_come_to_the_same_end() {
     }
 }
 
-/// A copy does not wait for connections that are still being made, nor for such as never are.
+/// A copy does not wait for connections that are still being opened, nor for those that never are.
 #[test]
 fn connections_that_come_late_or_never_join_or_are_done_without() {
     let place = Place::new("late");
@@ -714,7 +716,7 @@ fn what_is_new_is_opened_at_once_and_what_is_there_is_looked_at_before_it_is_cut
             Some(&shorter),
             &["STAT /target", "OPEN /target", "CUT /target 0"],
         ),
-        // It may be the source: the same size, and no time that says otherwise.
+        // The file may be the source: equal size, and no time that differs.
         (
             "alike",
             false,
@@ -754,7 +756,7 @@ fn what_may_be_the_source_is_not_cut_when_a_write_fails() {
     result.unwrap();
     assert_eq!(heard.errors.len(), 1, "{:?}", heard.errors);
     assert!(engine.transport().file("/target") == content);
-    // Another file of other size is cut to what is surely there.
+    // Another file of different size is truncated to the bytes certainly written.
     let liar = Liar::with(nature, "/target", &bytes(500));
     let (result, heard, mut engine) = put_to(liar, &from, Options::default(), false);
     result.unwrap();
@@ -793,7 +795,7 @@ fn a_file_is_not_copied_onto_itself() {
         assert!(why.contains("onto itself"), "{why}");
         assert!(remote.engine().transport().file("/f") == content);
     }
-    // By another name it is written over by its own bytes.
+    // Under another name it is overwritten with its own bytes.
     for (from, to) in [("/f", "/hard"), ("/hard", "/f")] {
         remote.copy(from.as_bytes(), to.as_bytes()).unwrap();
         assert!(remote.engine().transport().file("/f") == content);

@@ -1,5 +1,5 @@
-//! Part files: several copies to one target, what stands at a part's name already, and what a cut
-//! leaves to be gone on with. The server is ours, in memory, on real files.
+//! Part files: several copies to one target, existing files of a part's name, and resuming after an
+//! interruption. The server is Fulmar's, in memory, on real files.
 
 mod near;
 mod served;
@@ -30,7 +30,7 @@ fn atomic(resume: Resume) -> Options {
     }
 }
 
-/// Options, connections, and how long files are.
+/// Options, connections, and the lengths of the files.
 fn modes() -> Vec<(Options, usize, usize)> {
     vec![
         (atomic(Resume::Never), 1, 900_000),
@@ -59,14 +59,14 @@ fn of_copies_to_one_target_each_that_ends_well_leaves_its_whole_content() {
                     let mut inner = None;
                     let mut run = || {
                         let result = copy(up, &second, &to, &options, links, Event::Nothing);
-                        // Nobody writes to it once it has its name.
+                        // Nobody writes to the part once it is renamed.
                         let there = fs::read(&to).ok();
                         inner = Some((result.error, there));
                     };
                     let event = Event::Runs(at, &mut run);
                     let outer = copy(up, &first, &to, &options, links, event);
                     let Some((inner, there)) = inner else {
-                        // It was done by then.
+                        // The copy was complete by then.
                         assert_eq!((outer.error, at > 4), (None, true), "{what}");
                         continue;
                     };
@@ -80,7 +80,7 @@ fn of_copies_to_one_target_each_that_ends_well_leaves_its_whole_content() {
                     if inner.is_none() {
                         assert!(there.as_ref() == Some(second), "{what}");
                     }
-                    // Two of one source share a part only where both go on with what is there.
+                    // Two copies of one source share a part only if both resume.
                     let shares = same_source && options.resume == Resume::Proven;
                     assert!(shares || outer.error.is_none() && inner.is_none(), "{what}");
                     assert_eq!(names(&folder), [to], "{what}");
@@ -102,8 +102,8 @@ fn what_a_cut_leaves_is_gone_on_with_and_nothing_else_is_left() {
             let from = place.write("from", &whole);
             let folder = place.empty("to");
             let to = folder.join("target");
-            // Whether the one that is cut resumes or not: what it leaves says whose it is. What is
-            // left behind here would be removed otherwise.
+            // The part's name shows its source, whether or not the interrupted copy resumes. A copy
+            // without `resume` would remove its part when interrupted.
             let cut = (3..).find(|at| {
                 let folder = place.empty("to");
                 let cut = copy(up, &from, &to, &options, links, Event::Cut(*at));
@@ -123,7 +123,7 @@ fn what_a_cut_leaves_is_gone_on_with_and_nothing_else_is_left() {
                 assert!(result.resumed_bytes > 0, "up {up}");
             }
             assert!(fs::read(&to).unwrap() == whole);
-            // As if it had been made now.
+            // As if it had just been created.
             let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
             let made = mode(&from) & !sys::process::umask();
             assert_eq!(mode(&to), made, "up {up}");
@@ -132,10 +132,11 @@ fn what_a_cut_leaves_is_gone_on_with_and_nothing_else_is_left() {
     }
 }
 
-/// What may stand at a part's name.
+/// Kinds of existing files at a part's name.
 const PLANTED: &[&str] = &["file", "link", "second name", "folder", "fifo", "another's"];
 
-/// Puts something at `part`; false where that is not possible here. `victim` is what it leads to.
+/// Creates such a file at `part`; returns false if that is not possible here. `victim` is the
+/// target of links.
 fn plant(what: &str, part: &Path, victim: &Path) -> bool {
     match what {
         "file" => fs::write(part, b"").unwrap(),
@@ -163,7 +164,7 @@ fn what_stands_at_the_name_of_a_part_is_neither_followed_nor_written_to() {
         if taken {
             continue;
         }
-        // SFTP does not tell how many names a file has: this one is removed, the other stays.
+        // SFTP does not report the link count of a file: this name is removed, the other remains.
         let removed = up && resume == Resume::Proven && what == "second name";
         let place = Place::new();
         let whole = content(1, 900_000);
@@ -172,7 +173,7 @@ fn what_stands_at_the_name_of_a_part_is_neither_followed_nor_written_to() {
         let folder = place.empty("to");
         let to = folder.join("target");
         let shown = format!("{what}, up {up}, {resume:?}");
-        // What a cut leaves tells the name.
+        // An interrupted copy leaves a part, which shows its name.
         let options = atomic(Resume::Proven);
         let cut = (3..).find(|at| {
             copy(up, &from, &to, &options, 1, Event::Cut(*at));
@@ -228,7 +229,7 @@ fn a_part_that_cannot_be_given_its_name_goes() {
     }
 }
 
-/// A file of /proc says that it has nothing, one of sysfs claims a page.
+/// A file of /proc claims size 0, one of sysfs claims a page.
 #[test]
 fn a_source_whose_size_is_not_its_own_goes_up_whole() {
     let page = Path::new("/sys/kernel/mm/transparent_hugepage/enabled");

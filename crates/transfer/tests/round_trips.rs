@@ -1,5 +1,5 @@
-//! How often a copy waits for its server's answers: over a long path that is what a copy takes
-//! longer than its bytes.
+//! The number of round trips of a copy: over a long path they determine its time beyond that of its
+//! bytes.
 
 mod liar;
 mod served;
@@ -22,8 +22,8 @@ use transfer::serve::{Serve, Work};
 use liar::{Heard, Place, bytes};
 use served::{Plain, Silent};
 
-/// Our server at the end of a path so long that the client has said all it can before the first
-/// answer comes.
+/// Fulmar's server at the end of a path so long that the client has sent all it can before the
+/// first answer arrives.
 struct Far {
     serve: Serve,
     reads_on: bool,
@@ -94,14 +94,14 @@ fn far_that(reads_on: bool, is_fulmar: bool, permits: Permits) -> Remote<Far> {
     })
 }
 
-/// The round trips of a copy, of which so many files were heard to be good, and no error.
+/// Returns the round trips of a copy with this number of successful files and no error.
 fn trips(remote: &mut Remote<Far>, heard: &Heard, good: usize) -> usize {
     assert!(heard.errors.is_empty(), "{:?}", heard.errors);
     assert_eq!(heard.good, good);
     remote.engine().transport().trips
 }
 
-/// As scp puts a file; gives the round trips.
+/// Uploads a file as scp does; returns the round trips.
 fn put(reads_on: bool, from: &Path, to: &Path, options: &Options) -> usize {
     let mut remote = far(reads_on);
     let to = to.as_os_str().as_bytes().to_vec();
@@ -117,7 +117,7 @@ fn put(reads_on: bool, from: &Path, to: &Path, options: &Options) -> usize {
     trips(&mut remote, &heard, 1)
 }
 
-/// As scp puts one large file; gives the round trips.
+/// Uploads one large file as scp does; returns the round trips.
 fn put_large(reads_on: bool, from: &Path, to: &Path) -> usize {
     let mut remote = far(reads_on);
     let below = to.join(from.file_name().unwrap());
@@ -135,7 +135,7 @@ fn put_large(reads_on: bool, from: &Path, to: &Path) -> usize {
     trips(&mut remote, &heard, 1)
 }
 
-/// As scp gets what a pattern comes to.
+/// Downloads the matches of a pattern as scp does.
 fn get(reads_on: bool, pattern: &Path, to: &Path, options: &Options) -> usize {
     get_from(far(reads_on), pattern, to, options)
 }
@@ -189,11 +189,12 @@ fn a_file_waits_for_as_few_answers_as_it_can() {
         assert_eq!(put(reads_on, &from, &to, &Options::default()), trips);
         assert!(fs::read(&to).unwrap() == content);
         fs::write(&to, &content[..2_000_000]).unwrap();
-        // What is there; the proof.
+        // STAT; the comparison.
         assert_eq!(put(reads_on, &from, &to, &resumes), trips + 2);
         assert!(fs::read(&to).unwrap() == content);
         fs::remove_file(&to).unwrap();
-        // That all of it came is seen here: its end is not waited for.
+        // The client sees itself that the file is complete, and does not wait for the answer to
+        // CLOSE.
         assert_eq!(get(reads_on, &from, &to, &Options::default()), whole);
         assert!(fs::read(&to).unwrap() == content);
         fs::write(&to, &content[..2_000_000]).unwrap();
@@ -208,7 +209,8 @@ fn a_file_waits_for_as_few_answers_as_it_can() {
     assert_eq!(fs::read(&to).unwrap(), b"small");
 }
 
-/// Where the server is another, or may not do it all in one, a file waits no longer than before.
+/// With another server, or one that denies the combined request, a file takes no more round trips
+/// than before.
 #[test]
 fn a_file_that_does_not_come_with_the_first_answer_comes_as_ever() {
     let place = Place::new("as-ever");
@@ -228,7 +230,7 @@ fn a_file_that_does_not_come_with_the_first_answer_comes_as_ever() {
             assert!(fs::read(&to).unwrap() == content);
             fs::remove_file(&to).unwrap();
         }
-        // What is not the whole file as fast as it comes is asked for in its own way.
+        // Copies other than of a whole file at full speed are requested in the ordinary way.
         let sparse = Options {
             sparse: true,
             ..Options::default()
@@ -237,7 +239,7 @@ fn a_file_that_does_not_come_with_the_first_answer_comes_as_ever() {
         assert!(fs::read(&to).unwrap() == content);
         fs::remove_file(&to).unwrap();
     }
-    // A directory is none.
+    // A directory is not a file.
     let folder = place.join("folder");
     fs::create_dir(&folder).unwrap();
     fs::write(folder.join("file"), b"content").unwrap();
@@ -249,8 +251,8 @@ fn a_file_that_does_not_come_with_the_first_answer_comes_as_ever() {
     assert_eq!(fs::read(to.join("file")).unwrap(), b"content");
 }
 
-/// What is there, what limits there are and the file itself leave together, whether the target is
-/// a directory or not.
+/// STAT, the request for limits and the file itself are sent together, whether the target is a
+/// directory or not.
 #[test]
 fn a_large_file_is_opened_with_the_first_question() {
     let place = Place::new("ahead");
@@ -260,7 +262,7 @@ fn a_large_file_is_opened_with_the_first_question() {
     for (reads_on, trips) in [(true, 2), (false, 4)] {
         assert_eq!(put_large(reads_on, &from, &to), trips);
         assert!(fs::read(&to).unwrap() == content);
-        // What is there is replaced, also where it is longer.
+        // An existing file is replaced, even if it is longer.
         fs::write(&to, bytes(3_000_100)).unwrap();
         assert_eq!(put_large(reads_on, &from, &to), trips);
         assert!(fs::read(&to).unwrap() == content);
@@ -270,7 +272,7 @@ fn a_large_file_is_opened_with_the_first_question() {
         assert!(fs::read(to.join("from")).unwrap() == content);
         assert_eq!(fs::read_dir(&to).unwrap().count(), 1);
         fs::remove_dir_all(&to).unwrap();
-        // A link leads where it leads, and the file itself is not cut.
+        // A link is followed, and the file itself is not truncated.
         std::os::unix::fs::symlink(&from, &to).unwrap();
         put_large(reads_on, &from, &to);
         assert!(fs::read(&from).unwrap() == content);
@@ -305,7 +307,7 @@ fn a_target_that_cannot_be_opened_is_named_with_its_reason() {
     );
 }
 
-/// What a pattern comes to is known from the directory; only links are asked for one by one.
+/// The matches of a pattern are known from the listing; only links need a STAT each.
 #[test]
 fn many_files_that_fit_a_pattern_are_not_asked_for_one_by_one() {
     let place = Place::new("pattern");

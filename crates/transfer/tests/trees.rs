@@ -1,5 +1,5 @@
-//! Trees between our own client and server, without a connection between them: as one stream where
-//! nothing speaks against it, and the same files as by the plain way.
+//! Trees between Fulmar's client and server, without a connection between them: as one stream by
+//! default, and with the same result directory by directory.
 
 mod liar;
 mod served;
@@ -22,14 +22,14 @@ use transfer::serve::Serve;
 use liar::{Heard, Place, bytes};
 use served::{Plain, Silent};
 
-/// Our server, fed and asked by hand.
+/// Fulmar's server, driven by the test.
 struct Direct {
     serve: Serve,
-    /// Most bytes that the server had ready and were not taken.
+    /// Maximum number of bytes that the server had queued.
     waited: usize,
-    /// Bytes that came from it.
+    /// Number of bytes received from the server.
     came: usize,
-    /// Bytes that the client sent.
+    /// Number of bytes that the client sent.
     sent: usize,
 }
 
@@ -59,7 +59,7 @@ impl Transport for Direct {
         self.serve.work(&mut Plain).unwrap();
         self.waited = self.waited.max(self.serve.outbox().len());
         let mut moved = count > 0;
-        // Less than the server has ready: the channel is the narrow place.
+        // Less than the server has queued: the channel is the bottleneck.
         for _ in 0..4 {
             let Some(buf) = self.serve.outbox().next(usize::MAX, &mut Plain) else {
                 break;
@@ -68,7 +68,7 @@ impl Transport for Direct {
             self.came += buf.payload().len();
             exchange.feed(0, Bytes::copy_from_slice(buf.payload()))?;
         }
-        // This server answers at once: a transport that waits here would wait for the clock alone.
+        // This server answers at once; a transport that waited here would only wait for the clock.
         assert!(
             moved || exchange.is_over(),
             "nothing moves, and it is not over"
@@ -125,7 +125,7 @@ fn tree(root: &Path) {
     }
 }
 
-/// What lies below, as lines: path, kind, and for files length and sum; with `kept` mode and time.
+/// Lists a tree as lines: path, kind, and for files length and sum; with `kept` also mode and time.
 fn told(root: &Path, kept: bool) -> Vec<String> {
     let mut lines = Vec::new();
     let mut open = vec![root.to_path_buf()];
@@ -160,7 +160,7 @@ fn told(root: &Path, kept: bool) -> Vec<String> {
     lines
 }
 
-/// Makes everything in it removable again.
+/// Makes all files of the tree removable again.
 struct Open<'p>(&'p Path);
 
 impl Drop for Open<'_> {
@@ -224,7 +224,7 @@ fn a_stream_brings_what_the_plain_way_brings() {
         let (errors, others) = (sorted(streamed.errors), sorted(heard.errors));
         assert_eq!(errors, others, "{index}");
         assert_eq!((streamed.good, failed), (heard.good, failures), "{index}");
-        // Requests for a few files, and not for each.
+        // A few requests, not one per file.
         assert!(direct.sent < 3000, "{}", direct.sent);
         assert!(asked.sent > 10_000, "{}", asked.sent);
     }
@@ -243,7 +243,7 @@ fn put(from: &Path, to: &Path, options: &Options) -> usize {
     work.failures()
 }
 
-/// As OpenSSH: who may remove a file is part of a directory's mode, whose group it has is not.
+/// As OpenSSH: the sticky bit is part of the kept mode of a directory, the setgid bit is not.
 #[test]
 fn a_directory_s_sticky_bit_is_kept_and_setgid_is_not() {
     let place = Place::new("sticky");
@@ -285,7 +285,7 @@ fn what_is_there_is_replaced_and_a_copy_onto_itself_stays() {
     let before = told(&from, false);
     let (heard, failures, _) = get(Permits::everything(), &from, &from, &recursive());
     assert_eq!(told(&from, false), before);
-    // Links are no regular files.
+    // Links are not regular files.
     assert_eq!((failures, heard.errors.len()), (0, 3), "{:?}", heard.errors);
     let to = place.join("to");
     fs::create_dir_all(to.join("d")).unwrap();
@@ -344,7 +344,7 @@ fn what_cannot_be_read_is_named_and_the_rest_arrives() {
 fn a_server_does_not_run_ahead_and_a_client_does_not_remember_a_tree() {
     let place = Place::new("trees-many");
     let from = place.join("from");
-    // Links do not come along: each is one to be remembered, and more than one window of them.
+    // Links have no content: each has to be remembered, and there are more than one window of them.
     for directory in 0..4 {
         let directory = from.join(directory.to_string());
         fs::create_dir_all(&directory).unwrap();

@@ -1,5 +1,5 @@
-//! Several programs that write one target at once where it stands: a copy that ends well has left
-//! its content. The server is ours, in memory, on real files.
+//! Several programs that write one target in place at once: a copy that succeeds has left its
+//! content. The server is Fulmar's, in memory, on real files.
 
 mod near;
 mod served;
@@ -15,7 +15,7 @@ use near::{Event, Place, content, copy, spread};
 
 const NOTICED: &str = "another program wrote this file while it was copied";
 
-/// Longer than what goes as a whole, and than what goes in a turn.
+/// Longer than a file sent as a whole, and than the data of one turn.
 const LEN: usize = 1_500_000;
 
 fn options(resume: Resume, preserve: bool) -> Options {
@@ -25,8 +25,7 @@ fn options(resume: Resume, preserve: bool) -> Options {
     }
 }
 
-/// Waits until what is written has another time than what was written before, also where such
-/// times go by ticks.
+/// Waits until a write gets another time than the previous one, also if times are updated by ticks.
 fn tick(place: &Place) {
     let changed = || {
         let path = place.write("tick", b"");
@@ -115,7 +114,7 @@ fn another_program_is_noticed_whatever_it_does_to_the_file() {
             let event = Event::Runs(6, &mut run);
             let result = copy(up, &from, &to, &spread(Resume::Never), 1, event);
             assert_noticed(&result, &format!("up {up}, {does}"));
-            // It is left as it is: it may be the other's.
+            // The file is left unchanged: it may be the other program's.
             assert!(fs::read(&to).unwrap() == after, "up {up}, {does}");
         }
     }
@@ -164,7 +163,7 @@ fn a_slow_copy_is_none_the_worse_for_what_changes_no_content() {
     }
 }
 
-/// Lets one of several threads go on at a time, in an order that follows from a seed.
+/// Lets one of several threads run at a time, in an order that follows from a seed.
 struct Turns {
     state: Mutex<State>,
     changed: Condvar,
@@ -272,6 +271,6 @@ fn of_copies_that_take_turns_each_that_ends_well_has_left_its_content() {
         good += usize::from(ends.contains(&true));
         failed += usize::from(ends.contains(&false));
     }
-    // They hinder each other, and hardly ever both fail.
+    // They interfere, and rarely both fail.
     assert!(failed > 60 && good > 120, "{good} {failed}");
 }

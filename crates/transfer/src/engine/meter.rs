@@ -35,9 +35,9 @@ pub enum Disk {
 pub struct LinkTimes {
     /// Running.
     pub work: Duration,
-    /// Waiting for the network to take more.
+    /// Waiting until the network accepts more data.
     pub network: Duration,
-    /// Waiting for the peer to take more.
+    /// Waiting until the peer accepts more data.
     pub peer: Duration,
     /// Waiting, for the network or the peer.
     pub network_or_peer: Duration,

@@ -332,7 +332,7 @@ impl Work for Source {
 mod tests {
     use super::*;
 
-    /// A session in which a file was asked for, and the question.
+    /// A session with the request for a file, and its work.
     fn asked() -> (Session, Reading) {
         let mut session = Session::default();
         session.handle_begins();
@@ -362,7 +362,7 @@ mod tests {
             reading.data(&piece);
             assert!(!reading.is_wanted() && reading.pieces.is_empty());
         }
-        // It is ended and closed, once.
+        // The stream is cancelled and the handle closed, once.
         assert!(reading.leave(&mut session) && !reading.leave(&mut session));
         assert_eq!(session.open_requests(), before + 2);
         assert!(!reading.is_left());
@@ -392,7 +392,7 @@ mod tests {
         reading.data(&packet.slice(1..));
         assert!(!packet.is_unique());
         assert_eq!(reading.pieces.concat(), packet);
-        // However little each brings, they are not kept without end.
+        // However short the pieces, the memory for them is bounded.
         while reading.is_wanted() {
             reading.data(&packet.slice(..1));
             assert!(reading.pieces.len() <= MOST_KEPT_BYTES / PIECE_BYTES);

@@ -71,7 +71,7 @@ pub struct Put<'r> {
     targets: Option<HashSet<Vec<u8>>>,
     jobs: Jobs<Job>,
     dirs: Slab<Dir>,
-    /// The directory that is being read.
+    /// The directory being read.
     listing: Option<Listing>,
     /// Directories that exist at the server and are not read yet; the last is next.
     to_list: Vec<usize>,

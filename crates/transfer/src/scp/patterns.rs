@@ -192,11 +192,11 @@ mod tests {
         assert!(allows("{a,b{1,2}}.txt", "b2.txt") && !allows("{a,b}.txt", "c.txt"));
         assert!(allows("dir/", "dir") && !allows("dir/", "x"));
         assert!(!allows("*", ".ssh"));
-        // Nothing that has a name of its own.
+        // No name that the request states.
         for path in [".", "..", "", "/", "a/.", "''"] {
             assert!(!allows(path, "a") && !allows(path, ".ssh"), "{path}");
         }
-        // No file fits: the shell there leaves the pattern as it is.
+        // No file matches: the shell there leaves the pattern unchanged.
         assert!(allows("x[1].txt", "x[1].txt") && allows("x[1].txt", "x1.txt"));
     }
 

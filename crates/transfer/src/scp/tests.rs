@@ -22,7 +22,7 @@ impl Report for Heard {
     }
 }
 
-/// What a receiver makes of `stream`: its result, what it answered, what it reported.
+/// Runs a receiver on `stream`; returns its result, its answers and its reports.
 fn receive(target: &Path, terms: Terms, stream: &[u8]) -> (Result<(), OldError>, Vec<u8>, Heard) {
     let mut heard = Heard::default();
     let mut output = Vec::new();
@@ -74,7 +74,7 @@ fn names_that_lead_elsewhere_or_were_not_asked_for_write_nothing() {
     let (result, ..) = receive(&inner, terms, b"C0644 1 ab\nx\0");
     result.unwrap();
     fs::remove_file(inner.join("ab")).unwrap();
-    // What the shell there reads otherwise than a pattern.
+    // Names that the shell there expands otherwise than as a pattern.
     for path in ["'a b'", "a b", "$x", "`x`", "~", "d/\"$x\"", "."] {
         let terms = Terms {
             patterns: Some(Patterns::of(path.as_bytes())),
@@ -94,7 +94,7 @@ fn a_stream_that_ends_early_leaves_a_prefix() {
     let (result, ..) = receive(&place, Terms::default(), b"C0644 10 a\nhello");
     assert!(matches!(result, Err(OldError::Lost)));
     assert_eq!(fs::read(place.join("a")).unwrap(), b"hello");
-    // The sender says that what it sent is not the file.
+    // The sender reports that the sent content is not the file's.
     let (result, _, heard) = receive(
         &place,
         Terms::default(),
@@ -111,8 +111,8 @@ fn a_file_that_its_sender_gives_up_is_answered_and_keeps_what_came() {
     let stream = b"C0644 8 a\none\0\0\0\0\0\x01scp: a: gone\nC0644 1 b\nx\0";
     let (result, output, heard) = receive(&place, Terms::default(), stream);
     result.unwrap();
-    // One at the beginning, and two to each file: without the second for `a` its sender waits
-    // for ever.
+    // One answer at the beginning, and two per file: without the second for `a` its sender would
+    // wait forever.
     assert_eq!(output, b"\0\0\0\0\0");
     assert_eq!(heard.0, ["scp: a: gone"]);
     assert_eq!(fs::read(place.join("a")).unwrap(), b"one");
@@ -123,7 +123,7 @@ fn a_file_that_its_sender_gives_up_is_answered_and_keeps_what_came() {
     receive(&place, Terms::default(), stream).0.unwrap();
     let there = fs::read(place.join("c")).unwrap();
     assert_eq!(there, b"LONGER than what comes");
-    // Nor by a connection that ends.
+    // Nor if the connection ends.
     let (result, ..) = receive(&place, Terms::default(), b"C0644 8 c\nlo");
     assert!(matches!(result, Err(OldError::Lost)));
     let there = fs::read(place.join("c")).unwrap();
@@ -135,8 +135,8 @@ fn a_file_that_its_sender_gives_up_is_answered_and_keeps_what_came() {
     assert_eq!(fs::read(place.join("c")).unwrap(), b"ab");
 }
 
-/// Copies with both roles in this process; gives what each of them reported. Only the sender gets
-/// the bandwidth limit of `terms`.
+/// Copies with both roles in this process; returns the reports of each. Only the sender gets the
+/// rate limit of `terms`.
 fn copy(from: &Path, to: &Path, terms: &Terms, heard: &mut dyn Report) -> [Vec<String>; 2] {
     let (near, far) = std::os::unix::net::UnixStream::pair().unwrap();
     let their_terms = Terms {
@@ -186,7 +186,7 @@ impl Report for Both<'_> {
 fn a_file_copied_onto_itself_stays_and_is_no_failure() {
     let place = Scratch::new();
     let file = place.join("file");
-    // More than both ends hold in memory.
+    // More than both ends buffer.
     let content: Vec<u8> = (0..3_000_000_u32).map(|at| (at % 251) as u8).collect();
     fs::write(&file, &content).unwrap();
     let link = place.join("link");
@@ -276,10 +276,10 @@ fn content_that_is_there_is_compared_and_the_first_difference_written() {
             .0
             .unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap(), comes);
-        // Also where nothing differs it is as new as a copy.
+        // The file gets a new time even if nothing differs.
         assert!(fs::metadata(&file).unwrap().mtime() > 1_000_000);
     }
-    // A file that may be written and not read.
+    // A file that can be written but not read.
     fs::set_permissions(&file, fs::Permissions::from_mode(0o200)).unwrap();
     receive(&place, Terms::default(), b"C0644 4 file\nwxyz\0")
         .0
@@ -306,13 +306,13 @@ fn modes_without_a_right_to_write_are_kept() {
                 true => assert_eq!(kept, mode, "{mode:o}"),
                 false => {
                     assert_eq!(kept & !mode, 0, "{mode:o} came as {kept:o}");
-                    // Whatever the umask of whoever runs this, it leaves the owner's bits.
+                    // The umask of the test's user leaves the owner's bits.
                     assert_eq!(kept & 0o700, mode & 0o700, "{mode:o}");
                 }
             }
         }
     }
-    // A file that is there keeps its mode without -p.
+    // An existing file keeps its mode without -p.
     fs::set_permissions(place.join("m600false"), fs::Permissions::from_mode(0o640)).unwrap();
     receive(&place, Terms::default(), b"C0400 1 m600false\nx\0")
         .0
@@ -370,7 +370,7 @@ fn a_tree_may_be_as_deep_as_a_path_is_long() {
     assert_eq!(said, [Vec::<String>::new(), Vec::new()]);
     let deep = to.join(vec!["d"; 400].join("/"));
     assert_eq!(fs::read(deep.join("f")).unwrap(), b"deep");
-    // Directories without end: the path is full before anything else is.
+    // Endless directories: the limit on paths ends them.
     let stream = "D0755 0 d\n".repeat(5000);
     let (result, _, heard) = receive(&place, terms, stream.as_bytes());
     assert!(result.is_err());
@@ -436,7 +436,7 @@ fn a_receiver_that_another_program_overtook_fails_and_leaves_its_file() {
         }
         let mut stalled = target::Target::open(&path, &described(9)).unwrap();
         stalled.write(0, b"one").unwrap();
-        // Kernels before 6.13 tell times by ticks.
+        // Kernels before 6.13 update times by ticks.
         let begun = fs::metadata(&path).unwrap().modified().unwrap();
         while {
             fs::write(place.join("tick"), b"").unwrap();
@@ -455,7 +455,7 @@ fn a_receiver_that_another_program_overtook_fails_and_leaves_its_file() {
         let error = stalled.finish(&described(9), false).unwrap_err();
         assert_eq!(error.0, "write");
         assert_eq!(fs::read(&path).unwrap(), b"other");
-        // Nor does one that its sender gives up.
+        // Nor does a file that its sender gives up.
         let _ = fs::remove_file(&path);
         let mut stalled = target::Target::open(&path, &described(9)).unwrap();
         stalled.write(0, b"one").unwrap();

@@ -192,18 +192,19 @@ impl Options {
         Ok(())
     }
 
-    /// Which requests may be asked.
+    /// Returns the permitted requests.
     #[must_use]
     pub fn permits(&self) -> Permits {
         let allowed = self.allowed.as_ref();
         let allowed = allowed.map(|names| names.iter().map(String::as_str));
         let denied = self.denied.iter().map(String::as_str);
         Permits::new(self.read_only, allowed, denied)
-            // The names were looked at when they were read.
+            // The names were checked when they were parsed.
             .unwrap_or_else(|_| nothing())
     }
 
-    /// The start directory with `%d` (home), `%u` (user) and `%%` put in; the home without `-d`.
+    /// Returns the starting directory with `%d` (home), `%u` (user) and `%%` expanded; the home
+    /// directory without `-d`.
     #[must_use]
     pub fn start(&self, user: &str, home: &str) -> String {
         let Some(start) = &self.start else {
@@ -228,12 +229,12 @@ impl Options {
     }
 }
 
-/// Nothing is permitted.
+/// Permits no request.
 fn nothing() -> Permits {
     Permits::new(true, Some([""; 0]), []).unwrap_or_else(|_| Permits::everything())
 }
 
-/// A list of requests by name.
+/// Parses a list of request names.
 fn names(list: &str) -> Result<Vec<String>, String> {
     list.split(',')
         .filter(|name| !name.is_empty())

@@ -1,4 +1,4 @@
-//! Requests against real files in a directory that goes away: answers, order, failures, limits.
+//! Requests to a server with real files in a temporary directory: answers, order, failures, limits.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -79,7 +79,7 @@ impl Client {
             buffers: Plain(32_768),
             log,
             next_id: 0,
-            // As a server's: DATA comes as a whole message.
+            // Split with the server's side, so that DATA arrives as a whole message.
             splitter: Splitter::new(Side::Server),
         };
         let mut init = Vec::new();
@@ -112,7 +112,7 @@ impl Client {
         panic!("it never ends");
     }
 
-    /// Lets the server do what one turn is, and leaves its answers where they are.
+    /// Runs one turn of the server and leaves its answers queued.
     fn work_once(&mut self) {
         self.serve.work(&mut self.buffers).unwrap();
     }
@@ -121,7 +121,7 @@ impl Client {
         self.next_id += 1;
         let mut out = Vec::new();
         request.encode_into(self.next_id, &mut out);
-        // In pieces, as packets cut it.
+        // In pieces, as packets split it.
         for part in out.chunks(30_000) {
             self.serve.receive(Bytes::copy_from_slice(part));
         }
@@ -245,7 +245,7 @@ fn what_is_written_is_read_whatever_the_pieces() {
     );
     let close = Request::Close(request::Close { handle: &handle });
     assert_eq!(client.ask(&close), ok());
-    // A handle that was closed is nobody's, also when its number is used again.
+    // A closed handle is invalid, even if its slot is reused.
     let again = client.open(b"file", open_flag::READ);
     assert!(again != handle && again[..4] == handle[..4]);
     assert!(matches!(
@@ -290,7 +290,7 @@ fn answers_come_in_the_order_of_requests() {
 
 #[test]
 fn a_full_disk_is_named_and_leaves_no_hole() {
-    // Writes to it fail as on a full disk, wherever it is.
+    // Writes to /dev/full fail as on a full disk, at any offset.
     let mut client = Client::at(Path::new("/dev"));
     let handle = client.open(b"full", open_flag::WRITE);
     let full = Answer::Status(Code::FAILURE, "No space left on device".to_owned());
@@ -390,7 +390,7 @@ fn a_range_is_sent_as_data_after_data_and_holes_are_told() {
             flags: 0,
         },
     )));
-    // Asked meanwhile, and answered before the range is over.
+    // Sent meanwhile, and answered before the range is complete.
     let other = client.send(&Request::Stat(request::Stat { path: b"dense" }));
     let answers = client.answers();
     let position = answers.iter().position(|(id, _)| *id == other).unwrap();
@@ -586,7 +586,7 @@ fn a_tree_comes_with_what_small_files_hold_and_no_faster_than_it_is_granted() {
                 }
             }
         }
-        // It stops only where nothing is left, and what it exceeded that by is owed.
+        // The walk stops only when the window is used up, and the excess is deducted later.
         assert!(ended || came >= granted, "{came} {granted}");
         assert!(came - before < 100_000);
         rounds += 1;
@@ -605,7 +605,7 @@ fn a_tree_comes_with_what_small_files_hold_and_no_faster_than_it_is_granted() {
             path => assert!(content.unwrap() == fs::read(scratch.join(path)).unwrap()),
         }
     }
-    // One that waits for ever can be ended, and holds nothing up.
+    // A walk that waits forever can be cancelled, and delays nothing.
     client.send(&Request::Extended(Extended::Walk(extension::Walk {
         path: b".",
         flags: 0,
@@ -743,7 +743,7 @@ fn copies_within_the_server_end_even_onto_themselves() {
         client.extended(same),
         Answer::Status(Code::FAILURE, _)
     ));
-    // Two handles of one file are one file.
+    // Two handles of one file denote the same file.
     assert!(matches!(
         client.extended(copy(&from, 0, 100, &second, 50)),
         Answer::Status(Code::FAILURE, _)
@@ -846,7 +846,7 @@ fn handles_and_jobs_are_bounded() {
         matches!(client.ask(&open), Answer::Status(Code::FAILURE, text)
         if text == "too many open handles")
     );
-    // More answers of many messages than may be under way.
+    // More requests with several answers than the limit on jobs.
     for _ in 0..200 {
         client.send(&Request::Extended(Extended::ReadRange(
             extension::ReadRange {

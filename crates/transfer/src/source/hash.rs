@@ -28,7 +28,7 @@ impl Hashing {
     }
 }
 
-/// Starts [`blocks`] on up to [`threads`] threads.
+/// Starts [`blocks`] on threads of its own: at most 8, and half of the processors.
 pub fn begin(file: impl Borrow<File> + Send + Sync + 'static, len: u64, block_len: u64) -> Hashing {
     let thread = std::thread::Builder::new();
     Hashing(thread.spawn(move || by_many(file.borrow(), len, block_len)))

@@ -1,4 +1,4 @@
-//! Copies to and from our own server, in memory, on real files.
+//! Copies to and from Fulmar's server, in memory, on real files.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -17,7 +17,7 @@ use transfer::serve::{Serve, Work};
 
 use crate::served::{Plain, Silent};
 
-/// A folder for one test; it goes with it.
+/// A temporary directory of one test.
 pub struct Place(pub PathBuf);
 
 impl Place {
@@ -37,7 +37,7 @@ impl Place {
         path
     }
 
-    /// A folder with nothing in it.
+    /// Creates an empty directory.
     pub fn empty(&self, name: &str) -> PathBuf {
         let path = self.0.join(name);
         let _ = fs::remove_dir_all(&path);
@@ -58,7 +58,7 @@ pub fn content(seed: u8, len: usize) -> Vec<u8> {
         .collect()
 }
 
-/// What happens when a copy has had so many turns.
+/// An event after this number of turns of a copy.
 #[allow(dead_code, reason = "each of the tests has its own")]
 pub enum Event<'e> {
     Nothing,
@@ -70,7 +70,7 @@ pub enum Event<'e> {
     Each(&'e mut dyn FnMut()),
 }
 
-/// Connections to our server; small pieces go each way in a turn.
+/// Connections to the server; small pieces are moved each way in a turn.
 struct Near<'e> {
     serves: Vec<Serve>,
     event: Event<'e>,
@@ -137,7 +137,7 @@ impl Report for Heard {
     }
 }
 
-/// Copies one file; gives what became of it.
+/// Copies one file; returns its result.
 pub fn copy(
     up: bool,
     from: &Path,
@@ -173,7 +173,7 @@ pub fn copy(
         let mut work = Get::new(options.clone(), items, links, &mut heard);
         let _ = engine.run(&mut work);
     }
-    // One that never began has failed.
+    // A file that never began has failed.
     heard.results.pop().unwrap_or_else(|| FileResult {
         from: Vec::new(),
         to: Vec::new(),

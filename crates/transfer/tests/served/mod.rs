@@ -1,9 +1,9 @@
-//! What our own server needs around it, where there is no connection.
+//! Buffers and log for Fulmar's server without a connection.
 
 use packet::PacketBuf;
 use transfer::serve::{Buffers, Level, Log};
 
-/// Buffers from no pool.
+/// Unpooled buffers.
 pub struct Plain;
 
 impl Buffers for Plain {

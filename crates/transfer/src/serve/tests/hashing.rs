@@ -43,7 +43,7 @@ fn ranges_are_hashed_as_a_whole_and_by_blocks() {
     assert!(matches!(hash(0, 1, 1), Answer::Status(Code::FAILURE, _)));
 }
 
-/// Helpers are counted for the whole process: one test at a time.
+/// Helpers are counted for the whole process: run one test at a time.
 static HELPERS: Mutex<()> = Mutex::new(());
 
 #[test]
@@ -78,7 +78,7 @@ fn helpers_come_to_the_same_hashes_as_one_thread() {
             assert_eq!(hashes.len, bytes.len() as u64);
             assert!(hashes.hashes == blocks(bytes.len(), block_len), "{threads}");
         }
-        // One that is cut while it is hashed ends where it was cut, or where it ended.
+        // A file truncated during hashing ends where it was truncated, or at its former end.
         let file = fs::File::options().write(true).open(scratch.join("file"));
         let file = file.unwrap();
         let cut = (5 << 20) + 100;
@@ -118,7 +118,7 @@ fn helpers_end_with_their_range() {
     let _alone = HELPERS.lock();
     let scratch = Scratch::new();
     let file = fs::File::create(scratch.join("file")).unwrap();
-    // Holes: hashing them takes minutes.
+    // A file of holes: hashing it takes minutes.
     file.set_len(1 << 40).unwrap();
     let mut client = Client::at(&scratch);
     client.serve.hash_threads = Some(4);
@@ -141,7 +141,7 @@ fn helpers_end_with_their_range() {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
     };
-    // Those of another test.
+    // Helpers of another test.
     wait(&|| helpers() == 0);
     drop(file);
     client.send(&Request::Extended(Extended::HashRange(
@@ -157,6 +157,6 @@ fn helpers_end_with_their_range() {
     wait(&|| helpers() == 3);
     assert_eq!(holders(), 1);
     drop(client);
-    // The file is closed when the last of them has ended.
+    // The file is closed when the last helper has ended.
     wait(&|| helpers() == 0 && holders() == 0);
 }

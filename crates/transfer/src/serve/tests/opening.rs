@@ -1,4 +1,4 @@
-//! `open-read`: a file that is opened and sent by one request.
+//! `open-read`: a file opened and sent by one request.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn open_read(path: &[u8], len: u64) -> Request<'_> {
     }))
 }
 
-/// What one request brought: attributes and handle, the bytes, and how it ended.
+/// The answers to one request: attributes and handle, the data, and its end.
 struct Came {
     attributes: Attributes,
     handle: Vec<u8>,
@@ -82,7 +82,7 @@ fn a_file_is_opened_and_comes_with_one_request() {
         let size = if path == b"empty" { 0 } else { 3 << 20 };
         assert_eq!(came.attributes.size, Some(size));
         assert!(came.attributes.is(sftp::attributes::mode::REGULAR));
-        // It stays open, for reading.
+        // The file remains open for reading.
         let fstat = Request::Fstat(request::Fstat {
             handle: &came.handle,
         });
@@ -161,7 +161,7 @@ fn who_may_not_open_or_read_may_not_by_this_either() {
         Client::new(place(), permits).open_read(b"file", 4).bytes,
         b"cont"
     );
-    // It changes nothing.
+    // The request changes nothing.
     let permits = Permits::new(true, None::<[&str; 0]>, []).unwrap();
     let came = Client::new(place(), permits).open_read(b"file", u64::MAX);
     assert_eq!(
@@ -214,8 +214,8 @@ fn it_counts_among_handles_and_among_what_is_under_way() {
     }
     client.close(&handles[0]);
     assert_eq!(client.open_read(b"file", 10).bytes.len(), 10);
-    // More answers of many messages than may be under way: each takes two slices, and one is sent
-    // for each request.
+    // More requests with several answers than the limit on jobs: each takes two slices, and one is
+    // sent per request.
     client.serve.handles = handles::Handles::new(1000);
     let handle = client.open(b"file", open_flag::READ);
     for _ in 0..150 {
@@ -253,7 +253,7 @@ fn one_that_is_cancelled_stays_open_and_sends_no_more() {
     fs::write(scratch.join("file"), &bytes).unwrap();
     let mut client = Client::at(&scratch);
     let id = client.send(&open_read(b"file", u64::MAX));
-    // Its answers have room for no more than a part.
+    // The queue of answers has room for only a part.
     client.work_once();
     let cancel = Extended::Cancel(extension::Cancel { request: id });
     let cancelled = client.send(&Request::Extended(cancel));
@@ -299,7 +299,7 @@ fn a_file_that_is_closed_or_cut_while_it_comes_ends_it_in_order() {
     assert!(came.bytes == bytes[..6 << 20] && came.end == ok());
     assert_eq!(came.attributes.size, Some(8 << 20));
     client.close(&came.handle);
-    // CLOSE does not end it.
+    // CLOSE does not end the stream.
     let id = client.send(&open_read(b"file", u64::MAX));
     client.work_once();
     let handle = [0_u32, 2].map(u32::to_be_bytes).concat();

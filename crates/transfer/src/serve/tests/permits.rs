@@ -1,5 +1,5 @@
-//! What -P and -p take away, asked of a server: by the request itself, by each extension that does
-//! the same, and by what VERSION says.
+//! Requests denied by -P and -p: the request itself, each extension that does the same, and their
+//! announcement in VERSION.
 
 use sftp::message::{Version, number};
 use sftp::server::REQUESTS;
@@ -7,8 +7,8 @@ use wire::Put;
 
 use super::*;
 
-/// VERSION of a server with these permits, and its answer to each extension's request with empty
-/// fields.
+/// Returns VERSION of a server with these permits, and its answer to each extension's request with
+/// empty fields.
 fn asked(place: Place, permits: Permits, extension: &str) -> (bool, Answer) {
     let log = Heard(Arc::default(), Level::Error);
     let mut buffers = Plain(32_768);

@@ -1,4 +1,4 @@
-//! Files that only one client is to write, and those that several may.
+//! Files with a sole writer, and files with several.
 
 use super::*;
 
@@ -33,7 +33,7 @@ fn noticed() -> Answer {
     Answer::Status(Code::FAILURE, text.to_owned())
 }
 
-/// Asks for a change of the file with this handle.
+/// Requests a change of the file with this handle.
 type Asks<'a> = &'a dyn Fn(&mut Client, &[u8]) -> Answer;
 
 #[test]
@@ -53,7 +53,7 @@ fn a_sole_writer_is_told_of_another_and_changes_nothing_more() {
         let (mut one, mut two) = (Client::at(&scratch), Client::at(&scratch));
         let ours = open(&mut one, b"file", true);
         assert_eq!(one.write(&ours, 0, b"content"), ok());
-        // It is not the name that is watched.
+        // The watch follows the file, not the name.
         let theirs = open(&mut two, b"file", false);
         assert_eq!(two.write(&theirs, 7, b", more"), ok());
         assert_eq!(ask(&mut one, &ours), noticed());
@@ -104,7 +104,7 @@ fn a_sole_writer_may_do_what_it_likes() {
     assert_eq!(client.ask(&close(&handle)), ok());
 }
 
-/// sshfs, and whoever copies one file over several handles or connections.
+/// sshfs, and clients that copy one file over several handles or connections.
 #[test]
 fn whoever_does_not_say_so_is_no_sole_writer() {
     let scratch = Scratch::new();
@@ -123,7 +123,7 @@ fn whoever_does_not_say_so_is_no_sole_writer() {
         let client = if at == 2 { &mut two } else { &mut one };
         assert_eq!(client.ask(&close(handle)), ok());
     }
-    // What the server writes by itself is nobody's other program.
+    // Writes by the server itself do not count as another program's.
     fs::write(scratch.join("source"), b"source").unwrap();
     let ours = open(&mut one, b"file", true);
     let source = one.open(b"source", open_flag::READ);
