@@ -242,7 +242,7 @@ impl Get<'_> {
         if let Some(stream) = self.stream.as_mut().filter(|stream| !stream.unwanted)
             && stream.left <= 0
         {
-            // Without this check, the memory for such entries would be unbounded.
+            // Otherwise the memory for entries would be unbounded.
             let (root, from) = (stream.root, text::name(&stream.from));
             stream.unwanted = true;
             self.fail(&format!(

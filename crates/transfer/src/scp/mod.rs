@@ -56,7 +56,7 @@ pub enum OldError {
     Lost,
     /// A signal ended the session.
     Interrupted,
-    /// The other side sent a fatal error, which was reported.
+    /// A fatal error of either side, which was reported.
     Over,
     /// The other side broke the protocol or sent an impossible request.
     Protocol(String),

@@ -235,8 +235,8 @@ impl Serve {
         self.input_ended = true;
     }
 
-    /// Records that nobody takes answers any more: requests received so far are still carried out,
-    /// except for those that only look up, hash or read.
+    /// Records that nobody takes answers any more: the requests received so far are still carried
+    /// out, but jobs that only read (ranges, walks, hashes) are dropped.
     pub fn end_answers(&mut self) {
         self.input_ended = true;
         self.jobs.retain(|job| matches!(job, Job::Copy(_)));
