@@ -1,12 +1,13 @@
-//! The privileged server side: the listener that accepts ([`sshd_main`]) and the monitor of each
-//! connection ([`monitor_main`]).
+//! The privileged server side: the listener, which accepts connections ([`sshd_main`]), and the
+//! monitor, one process for each connection ([`monitor_main`]).
 //!
-//! The monitor judges accounts, checks passwords and keys, signs with the host keys, hosts PAM
-//! and allocates terminals. It never reads the network: it parses only its own small RPC
-//! (`privsep`), the configuration and key files. The unprivileged halves are in `server`.
+//! The monitor decides which accounts may log in, checks passwords and keys, signs with the host
+//! keys, runs PAM and allocates terminals. It never reads the network: it parses only the RPC
+//! between the server's processes (`privsep`), the configuration and key files. The unprivileged
+//! processes are in `server`.
 #![forbid(unsafe_code)]
 
-// What is printed is nothing to panic about.
+// For `sys`'s print macros, which do not panic when the output is closed.
 #[macro_use]
 extern crate sys;
 

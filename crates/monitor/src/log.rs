@@ -1,13 +1,14 @@
-//! Lines for the operator: to syslog or standard error, by LogLevel, in OpenSSH's words where
-//! tools look for them. What a peer said is escaped before it comes near a line.
+//! Log lines for the operator, written to syslog or standard error according to LogLevel. The
+//! wording equals OpenSSH's where log-reading tools search for it. Text from a peer is escaped
+//! before it is written.
 
 use std::cell::{Cell, RefCell};
 
 use privsep::LogLevel;
 use sys::syslog::{Facility, Level};
 
-/// Stands behind lines of the unprivileged process before a login, and behind what others say in
-/// OpenSSH from there.
+/// Suffix of log lines from the unprivileged process before the login, and of lines that OpenSSH's
+/// unprivileged process writes.
 pub(crate) const PREAUTH: &str = " [preauth]";
 
 #[derive(Debug)]
@@ -18,18 +19,18 @@ enum Sink {
     Memory(RefCell<Vec<String>>),
 }
 
-/// Where lines go and which.
+/// The log's destination and level.
 #[derive(Debug)]
 pub(crate) struct Log {
-    /// None writes nothing at all (LogLevel QUIET).
+    /// The finest level written; `None` writes nothing (LogLevel QUIET).
     level: Cell<Option<LogLevel>>,
-    /// The command line has set the level.
+    /// True if the command line has set the level, which [`Log::follow`] then keeps.
     is_forced: bool,
     sink: Sink,
 }
 
 impl Log {
-    /// To standard error.
+    /// A log that writes to standard error.
     pub(crate) fn to_stderr(level: Option<LogLevel>) -> Self {
         Self {
             level: Cell::new(level),
@@ -38,7 +39,7 @@ impl Log {
         }
     }
 
-    /// To syslog under the name that OpenSSH's daemon has.
+    /// A log that writes to syslog with the identifier `sshd`, as OpenSSH's daemon does.
     pub(crate) fn to_syslog(
         level: Option<LogLevel>,
         facility: config::types::SyslogFacility,
@@ -53,7 +54,7 @@ impl Log {
         }
     }
 
-    /// Keeps the lines.
+    /// A log that keeps its lines in memory.
     #[cfg(test)]
     pub(crate) fn to_memory(level: LogLevel) -> Self {
         Self {
@@ -63,7 +64,7 @@ impl Log {
         }
     }
 
-    /// What was written so far.
+    /// The lines written so far.
     #[cfg(test)]
     pub(crate) fn lines(&self) -> Vec<String> {
         match &self.sink {
@@ -72,30 +73,32 @@ impl Log {
         }
     }
 
-    /// The finest level that is written.
+    /// The finest level that is written; `None` for QUIET.
     pub(crate) fn level(&self) -> Option<LogLevel> {
         self.level.get()
     }
 
-    /// The same log, whose level stays what it is where the command line has set it.
+    /// The same log. With `is_forced`, [`Log::follow`] no longer changes the level, because the
+    /// command line has set it.
     pub(crate) fn forced(self, is_forced: bool) -> Self {
         Self { is_forced, ..self }
     }
 
-    /// Takes the level of what holds for a client or a user: Match may have another one for them.
+    /// Sets the level that the configuration gives for a client or a user, which a Match block may
+    /// change.
     pub(crate) fn follow(&self, level: config::types::LogLevel) {
         if !self.is_forced {
             self.level.set(level_of(level));
         }
     }
 
-    /// Writes `text`, escaped and cut, when its level is wanted.
+    /// Writes `text`, escaped and truncated, if `level` is enabled.
     pub(crate) fn line(&self, level: LogLevel, text: &str) {
         self.marked(level, text, "");
     }
 
-    /// The same with `mark` behind it, which stays however long the text is: it says whose
-    /// words these are.
+    /// As [`Log::line`], followed by `mark`. Truncation of `text` never removes the mark, because
+    /// the mark names the process that the text came from.
     pub(crate) fn marked(&self, level: LogLevel, text: &str, mark: &str) {
         if self.level().is_none_or(|finest| level > finest) {
             return;
@@ -107,7 +110,7 @@ impl Log {
                 let _ = sys::io::write_all(sys::io::stderr(), format!("{text}\r\n").as_bytes());
             }
             Sink::Syslog(syslog) => {
-                // A log that takes nothing must not stop a login.
+                // A failing log must not stop a login.
                 let _ = syslog.borrow_mut().write(priority_of(level), &text);
             }
             #[cfg(test)]
@@ -115,27 +118,27 @@ impl Log {
         }
     }
 
-    /// What ends the process.
+    /// Logs an error that ends the process.
     pub(crate) fn fatal(&self, text: &str) {
         self.line(LogLevel::Fatal, text);
     }
 
-    /// What failed.
+    /// Logs a failure.
     pub(crate) fn error(&self, text: &str) {
         self.line(LogLevel::Error, text);
     }
 
-    /// What an operator wants to see.
+    /// Logs an event at level INFO.
     pub(crate) fn info(&self, text: &str) {
         self.line(LogLevel::Info, text);
     }
 
-    /// More of it.
+    /// Logs an event at level VERBOSE.
     pub(crate) fn verbose(&self, text: &str) {
         self.line(LogLevel::Verbose, text);
     }
 
-    /// Decisions.
+    /// Logs a detail at level DEBUG1.
     pub(crate) fn debug(&self, text: &str) {
         self.line(LogLevel::Debug1, text);
     }
@@ -165,7 +168,7 @@ fn facility_of(facility: config::types::SyslogFacility) -> Facility {
     Facility::from_name(facility.word()).unwrap_or(Facility::Auth)
 }
 
-/// The configured level as the RPC knows it; none for QUIET.
+/// Converts a configured level to the RPC's type; `None` for QUIET.
 pub(crate) fn level_of(level: config::types::LogLevel) -> Option<LogLevel> {
     Some(match level {
         config::types::LogLevel::Quiet => return None,
@@ -179,8 +182,8 @@ pub(crate) fn level_of(level: config::types::LogLevel) -> Option<LogLevel> {
     })
 }
 
-/// A level that the command line forces, as it stands in `MonitorStart`; the outer option is
-/// none when nothing is forced.
+/// Decodes `MonitorStart::log_override`. The outer option is `None` when the command line forces no
+/// level; the inner one is `None` for QUIET.
 pub(crate) fn forced_level(number: u32) -> Option<Option<LogLevel>> {
     const LEVELS: [LogLevel; 7] = [
         LogLevel::Fatal,

@@ -1,6 +1,6 @@
-//! `EnableHwCompression`: a library is tried at start, and when the configuration is read anew, by an
-//! unprivileged process, so that `require` is refused before anybody logs in. Nothing of it is
-//! loaded here, and a listener that serves does not wait for it.
+//! `EnableHwCompression`: an unprivileged process probes the compression library at start and at
+//! each reload, so that a failing `require` is refused before anybody logs in. The listener loads
+//! no library itself and does not block on the probe while it serves.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,24 +15,26 @@ use sys::signals::Signal;
 use super::launch::Confinement;
 use crate::log::Log;
 
-/// First argument of the process that tries (`accelerator::PROBE_ROLE`).
+/// First argument of the probing process (`accelerator::PROBE_ROLE`).
 const ROLE: &str = "compress-probe";
-/// What its line begins with where a library works (`accelerator::probe_main`).
+/// Prefix of the probe's answer if a library works; its description follows
+/// (`accelerator::probe_main`).
 const WORKS: &str = "works ";
-/// What its line begins with where none does, before the reason.
+/// Prefix of the probe's answer if no library works; the reason follows.
 const FAILS: &str = "fails ";
-/// How long all libraries may take together. Those that hang do so side by side, for two seconds.
+/// Time limit for all libraries together. Libraries that hang are probed in parallel, two seconds
+/// each.
 const LIMIT: Duration = Duration::from_secs(20);
-/// How long a process that has answered or was killed is waited for.
+/// Time limit for the exit of a probing process that has answered or was killed.
 const ENDING_LIMIT: Duration = Duration::from_secs(1);
 /// The longest answer, bytes.
 const ANSWER_BYTES: usize = 8192;
 
-/// Tries what `options` name and logs what comes of it, a library that works at `level`. Waits
-/// until it is known.
+/// Probes the libraries that `options` name, waits for the outcome and logs it; a library that
+/// works is logged at `level`.
 ///
 /// # Errors
-/// The sentence for the administrator, where a library is required and none works.
+/// The message for the administrator, if a library is required and none works.
 pub(crate) fn probe(
     options: &ServerOptions,
     confinement: Option<&Confinement>,
@@ -48,19 +50,20 @@ pub(crate) fn probe(
     }
 }
 
-/// Libraries that are being tried.
+/// A probe of compression libraries.
 pub(crate) struct Trial {
-    /// Who tries, and where it says what has come of it.
+    /// The probing process, and the pipe on which it answers.
     process: Option<(Child, OwnedFd)>,
     text: Vec<u8>,
-    /// The description of the library that works, or why none does; `None` while it is not known.
+    /// The description of the working library, or the reason why none works; `None` until the
+    /// outcome is known.
     outcome: Option<Result<String, String>>,
-    /// Monotonic milliseconds after which it is given up.
+    /// Monotonic milliseconds after which the probe is abandoned.
     deadline_ms: u64,
 }
 
 impl Trial {
-    /// Begins to try what `options` name; `None` where they ask for nothing.
+    /// Starts a probe of the libraries that `options` name; `None` if they name none.
     pub(crate) fn begin(
         options: &ServerOptions,
         confinement: Option<&Confinement>,
@@ -79,18 +82,20 @@ impl Trial {
         Some(trial)
     }
 
-    /// Where to listen for it; `None` when its outcome is known.
+    /// The pipe of the answer; `None` once the outcome is known.
     pub(crate) fn answer(&self) -> Option<BorrowedFd<'_>> {
         let (_, answer) = self.process.as_ref()?;
         self.outcome.is_none().then(|| answer.as_fd())
     }
 
-    /// Monotonic milliseconds after which it has to be heard, whatever it has said.
+    /// Monotonic milliseconds after which [`Trial::hear`] must be called, with or without an
+    /// answer.
     pub(crate) fn deadline_ms(&self) -> u64 {
         self.deadline_ms
     }
 
-    /// Takes what has been said meanwhile, or gives it up when it is late.
+    /// Reads the available part of the answer without blocking. After the deadline it kills the
+    /// process and the outcome is an error.
     pub(crate) fn hear(&mut self, now_ms: u64) {
         let Some((child, answer)) = self.process.as_ref() else {
             return;
@@ -106,18 +111,19 @@ impl Trial {
                     if now_ms < self.deadline_ms {
                         return;
                     }
-                    // The libraries are loaded by processes of its own, which end with it.
+                    // The libraries are loaded by children of this process, which end with it.
                     let _ = child.signal(Signal::KILL);
                     let why = "no answer from the process that tries it";
                     self.outcome = Some(Err(why.to_owned()));
                 }
-                // Its end, or an answer that is none.
+                // End of the answer, an answer longer than `ANSWER_BYTES`, or a read error.
                 Ok(_) | Err(_) => self.outcome = Some(understood(&self.text)),
             }
         }
     }
 
-    /// Waits until its outcome is known, and collects the process: nobody else does here.
+    /// Waits until the outcome is known and reaps the process, which nothing else does on this
+    /// path.
     fn wait(&mut self) {
         while let Some(answer) = self.answer() {
             let left = Duration::from_millis(self.deadline_ms.saturating_sub(now_ms()));
@@ -130,7 +136,7 @@ impl Trial {
         }
     }
 
-    /// Logs what has come of what `options` name, a library that works at `level`.
+    /// Logs the outcome of the probe; a library that works is logged at `level`.
     ///
     /// # Errors
     /// As [`probe`].
@@ -158,7 +164,7 @@ impl Trial {
 impl Drop for Trial {
     fn drop(&mut self) {
         if let Some((child, _)) = &self.process {
-            // Nothing happens where it has ended.
+            // A signal to a process that has ended has no effect.
             let _ = child.signal(Signal::KILL);
         }
     }
@@ -168,7 +174,7 @@ fn now_ms() -> u64 {
     sys::time::monotonic_ms()
 }
 
-/// Starts the process that tries; with it, where it answers.
+/// Starts the probing process; returns it and the pipe of its answer.
 fn start(
     wish: &HardwareWish<'_>,
     confinement: Option<&Confinement>,
@@ -200,11 +206,12 @@ fn start(
             groups: vec![*gid],
         });
     }
-    // With the command goes our own end of its output, which would keep the answer open.
+    // Dropping the command closes this process's copy of the pipe's write end, which would keep the
+    // answer open.
     Ok((command.spawn()?, answer))
 }
 
-/// What its answer says.
+/// Parses the answer.
 fn understood(text: &[u8]) -> Result<String, String> {
     let text = String::from_utf8_lossy(text);
     let line = text.lines().next().unwrap_or_default();
@@ -217,7 +224,7 @@ fn understood(text: &[u8]) -> Result<String, String> {
 
 #[cfg(test)]
 impl Trial {
-    /// One by a script of the shell instead.
+    /// A probe that runs a shell script instead.
     pub(crate) fn by(script: &str) -> Self {
         let (answer, writer) = sys::io::pipe().unwrap();
         sys::io::set_nonblocking(&answer, true).unwrap();

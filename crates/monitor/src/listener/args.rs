@@ -1,4 +1,4 @@
-//! The command line of `sshd`, as OpenSSH spells it. Nothing is opened here.
+//! Parses the command line of `sshd`, whose flags equal OpenSSH's. Opens no file.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use config::ConnectionSpec;
 use lexopt::{Arg, Parser, ValueExt};
 
-/// What is asked of us.
+/// The operation that the command line selects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// Listen and serve.
@@ -15,7 +15,8 @@ pub(crate) enum Mode {
     Inetd,
     /// `-t`: check configuration and keys.
     Test,
-    /// `-T`: as `-t`, and print the effective configuration, after Match with `-C`.
+    /// `-T`: as `-t`, and print the effective configuration, with the Match blocks that apply to
+    /// the connection of `-C`.
     Dump,
     /// `-G`: print the configuration without looking at keys.
     Print,
@@ -23,21 +24,22 @@ pub(crate) enum Mode {
     Version,
 }
 
-/// The command line, taken apart.
+/// The parsed command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Args {
     pub(crate) mode: Mode,
-    /// `-C`, one or several.
+    /// `-C`; several are merged.
     pub(crate) connection: Option<ConnectionSpec>,
     /// `-f`.
     pub(crate) config_file: Option<PathBuf>,
-    /// `-o` and what other flags stand for, as lines `Keyword=value`, in their order.
+    /// `-o` and the options that other flags set, as lines `Keyword=value` in the order given.
     pub(crate) overrides: Vec<String>,
-    /// `-p`: in place of the file's ports.
+    /// `-p`: replaces the ports of the configuration file.
     pub(crate) ports: Vec<u16>,
     /// `-D` or `-d`: stay in the foreground.
     pub(crate) foreground: bool,
-    /// `-d`, counted: one connection, to standard error.
+    /// Number of `-d` flags, at most 3. Above 0, the server serves one connection and logs to
+    /// standard error.
     pub(crate) debug: u8,
     /// `-e`.
     pub(crate) log_to_stderr: bool,
@@ -55,10 +57,10 @@ usage: sshd [-46DdeGiqTtV] [-C connection_spec] [-c host_cert_file]
 ";
 
 impl Args {
-    /// Reads the arguments that follow the program's name.
+    /// Parses the arguments after the program's name.
     ///
     /// # Errors
-    /// The sentence for the user.
+    /// The error message for the user.
     pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Self, String> {
         let mut args = Self {
             mode: Mode::Serve,
@@ -144,7 +146,8 @@ impl Args {
             'q' => self.quiet = true,
             'T' => self.mode = Mode::Dump,
             't' => self.mode = Mode::Test,
-            // We always execute ourselves anew; the length of utmp's field is the system's.
+            // `-r` has no effect: each connection always gets a new process. `-u`, `-b` and `-k`
+            // are accepted and ignored.
             'r' => {}
             'u' | 'b' | 'k' => drop(text(parser)?),
             'V' => self.mode = Mode::Version,

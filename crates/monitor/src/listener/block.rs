@@ -2,13 +2,13 @@
 
 use std::net::IpAddr;
 
-/// An address with the bits behind the prefix cleared.
+/// An address whose bits after the prefix are zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct NetBlock(IpAddr);
 
 impl NetBlock {
-    /// The block of `address`, with prefixes of so many bits. A v4 address mapped into v6 is
-    /// the v4 address.
+    /// The block that contains `address`, with a prefix of `bits4` bits for IPv4 and `bits6` bits
+    /// for IPv6, capped at 32 and 128. An IPv4-mapped IPv6 address counts as IPv4.
     pub(crate) fn of(address: IpAddr, bits4: u8, bits6: u8) -> Self {
         Self(config::address::net_block(
             address,

@@ -1,5 +1,6 @@
-//! Going to the background by executing ourselves anew in a session of our own: the parent
-//! waits until the daemon listens, so that its exit status says whether it does.
+//! Moves the server to the background: the program executes itself again in a new session. The
+//! first process waits until the daemon listens, so that its exit status reports whether the daemon
+//! started.
 
 use std::ffi::OsString;
 use std::io;
@@ -7,18 +8,18 @@ use std::os::fd::OwnedFd;
 
 use sys::process::SelfExe;
 
-/// Set for the process that is to be the daemon.
+/// Environment variable that marks the daemon; its value is the parent's process id.
 const MARK: &str = "FULMAR_SSHD_DAEMON";
-/// Where it says that it listens.
+/// Descriptor of the pipe to which the daemon writes when it listens.
 const READY_FD: i32 = 3;
 
-/// We are the daemon, and somebody waits to hear that we listen.
+/// The daemon's side: the parent process waits on the pipe `ready`.
 pub(crate) struct Daemon {
     ready: OwnedFd,
 }
 
 impl Daemon {
-    /// Tells whether this process was started by [`start`].
+    /// Returns the daemon's state if [`start`] has started this process.
     pub(crate) fn from_environment() -> Option<Self> {
         let marked =
             std::env::var(MARK).is_ok_and(|mark| mark == sys::process::parent_pid().to_string());
@@ -29,8 +30,8 @@ impl Daemon {
         Some(Self { ready })
     }
 
-    /// Says that we listen, and lets go of where we were started: directory and, unless lines
-    /// go there, standard error.
+    /// Reports to the parent that the server listens. Changes the directory to `/` and, unless
+    /// `keep_stderr`, replaces standard error by the null device.
     pub(crate) fn ready(self, keep_stderr: bool) {
         let _ = std::env::set_current_dir("/");
         if !keep_stderr && let Ok(null) = sys::io::null() {
@@ -40,7 +41,8 @@ impl Daemon {
     }
 }
 
-/// Starts the daemon and waits until it listens or has failed. Returns our exit status.
+/// Starts the daemon and waits until it listens or has failed. Returns the exit status for this
+/// process: 0 if it listens, else 1.
 pub(crate) fn start(arguments: &[OsString]) -> io::Result<i32> {
     let (reader, writer) = sys::io::pipe()?;
     let mut command = SelfExe::open()?.command()?;
@@ -58,7 +60,7 @@ pub(crate) fn start(arguments: &[OsString]) -> io::Result<i32> {
     drop(command);
     let said = sys::io::read_to_end(&reader, 16)?;
     if said.is_empty() {
-        // It has said on standard error why.
+        // The daemon has written the reason to standard error.
         let _ = child.wait();
         return Ok(1);
     }

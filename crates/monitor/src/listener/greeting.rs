@@ -1,10 +1,10 @@
-//! What the listener says itself: version line and KEXINIT, the same for every client but for the
-//! cookie. A connection gets its processes when its client says something; one that only looks, or
-//! stays silent, costs a descriptor.
+//! The early banner: version line and KEXINIT, which the listener sends itself. They are the same
+//! for every client except for the cookie. A connection gets a monitor only when its client sends
+//! data, so that a silent client or port scanner costs one descriptor.
 //!
-//! The bytes are made once, by the code that the auth process would make them with (`server`), of
-//! our own configuration. Where Match blocks may lead elsewhere for a client, nothing is said
-//! to it here.
+//! The bytes are made once per configuration, by the function with which the auth process makes
+//! them (`server`). The listener sends no banner to a client for which Match blocks may select
+//! other options.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -16,21 +16,24 @@ use privsep::HostKey;
 /// Bytes of a KEXINIT's cookie (RFC 4253 §7.1).
 pub(super) const COOKIE_BYTES: usize = 16;
 
-/// Makes what an auth process with these options (as `ServerOptions::encode_for_auth` writes them)
-/// and host keys says first, with this cookie; none where there could be no such process.
+/// Makes the first bytes (version line and KEXINIT) that an auth process would send with the given
+/// options (encoded by `ServerOptions::encode_for_auth`), host keys and cookie. Returns `None` if
+/// an auth process could not start with them.
 pub type Greet = fn(&[u8], &[HostKey], [u8; COOKIE_BYTES]) -> Option<Vec<u8>>;
 
-/// See the module's head.
+/// An early banner and the condition under which it may be sent.
 pub(super) struct Greeting {
     bytes: Vec<u8>,
     cookie_at: usize,
-    /// The options that it was made of, and the configuration, where other ones may hold for a client.
+    /// The encoded options that `bytes` were made from, and the configuration, if Match blocks may
+    /// select other options for a client.
     conditions: Option<(Vec<u8>, ServerConfig)>,
 }
 
 impl Greeting {
-    /// Of a configuration and the host keys that go with it. None where each process has to speak
-    /// for itself.
+    /// Makes the banner for a configuration and its host keys. Returns `None` if every auth process
+    /// must send its own: with RefuseConnection, if `greet` returns `None`, or if Match blocks may
+    /// depend on host names (UseDNS).
     pub(super) fn new(config: &ServerConfig, host_keys: &[HostKey], greet: Greet) -> Option<Self> {
         let global = config.global();
         if global.refuse_connection {
@@ -54,7 +57,7 @@ impl Greeting {
         })
     }
 
-    /// Whether it is what this client is to hear.
+    /// True if the options for this client are those that the banner was made from.
     pub(super) fn is_for(&self, network: &OwnedFd, peer: SocketAddr) -> bool {
         let Some((options, config)) = &self.conditions else {
             return true;
@@ -72,7 +75,8 @@ impl Greeting {
         !own.refuse_connection && own.encode_for_auth() == *options
     }
 
-    /// Says it; gives the cookie. None where the client takes no more than a part: it has left.
+    /// Sends the banner with a fresh cookie and returns the cookie. Returns `None` if the socket
+    /// does not accept the whole banner: the client has left.
     pub(super) fn say(&self, network: &OwnedFd) -> Option<[u8; COOKIE_BYTES]> {
         let cookie = crypto::random::bytes();
         let mut bytes = self.bytes.clone();
@@ -138,7 +142,7 @@ mod tests {
         assert!(!is_for("Match Address 127.0.0.0/8\nRefuseConnection yes"));
         assert!(!is_for("Match Address 127.0.0.0/8\nRekeyLimit 1G"));
         assert!(!is_for("RefuseConnection yes"));
-        // Names are for those who may wait.
+        // A condition on a host name needs DNS, for which the listener cannot wait.
         assert!(!is_for(
             "UseDNS yes\nMatch Host *.example.org\nRekeyLimit 1G"
         ));

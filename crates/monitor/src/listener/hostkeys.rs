@@ -1,5 +1,5 @@
-//! Host keys and certificates as the listener loads them: files that nobody else may read,
-//! matched with their certificates, and the algorithm names that each serves.
+//! Loads the host keys and their certificates. A private key file must not be readable by others.
+//! Each key lists the algorithm names that it serves.
 
 use std::io;
 use std::path::Path;
@@ -11,19 +11,20 @@ use sys::file::Links;
 
 use crate::log::Log;
 
-/// What connections get.
+/// Host keys that every monitor receives.
 #[derive(Debug)]
 pub(crate) struct HostKeys {
-    /// Keys and certificates, by the order of HostKey and HostCertificate.
+    /// Keys and certificates in the order of HostKey and HostCertificate.
     pub(crate) offered: Vec<HostKey>,
     /// Private key files, by [`HostKey::index`].
     pub(crate) files: Vec<Secret>,
 }
 
-/// Loads what `options` name. What cannot be used is logged and left out.
+/// Loads the keys and certificates that `options` name. A file that cannot be used is logged and
+/// skipped.
 ///
 /// # Errors
-/// When nothing is left.
+/// If no key can be used.
 pub(crate) fn load(options: &ServerOptions, log: &Log) -> Result<HostKeys, String> {
     let mut loaded = HostKeys {
         offered: Vec::new(),
@@ -52,7 +53,7 @@ pub(crate) fn load(options: &ServerOptions, log: &Log) -> Result<HostKeys, Strin
                 loaded.files.push(file);
                 public.push(key);
             }
-            // A default that does not exist was never promised.
+            // A missing default file is not an error.
             Err(LoadError::Io(error))
                 if error.kind() == io::ErrorKind::NotFound
                     && DEFAULT_HOST_KEYS.contains(&path.as_str()) =>
@@ -140,7 +141,7 @@ fn load_certificate(
     Ok((index, *certificate))
 }
 
-/// The names that the key serves and the configuration permits, in the configured order.
+/// The names in `served` that HostKeyAlgorithms permits, in the configured order.
 fn permitted(served: &[SignatureAlgorithm], options: &ServerOptions) -> Vec<String> {
     options
         .host_key_algorithms

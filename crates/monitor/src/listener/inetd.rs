@@ -1,6 +1,6 @@
-//! `-i`: the one connection is on standard input and output. When they are one socket the
-//! monitor gets it as it is; when they are pipes (a ProxyCommand) bytes are carried between
-//! them and a socket of our own, unread.
+//! `-i`: the only connection is on standard input and output. If they are one socket, the monitor
+//! receives that socket. If they are pipes (a ProxyCommand), this process copies bytes between them
+//! and a socket pair, without parsing.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,7 +12,7 @@ use sys::process::{Child, ExitStatus};
 use super::launch::Launch;
 use super::sockets;
 
-/// Bytes that wait in one direction at most.
+/// Most bytes buffered in each direction.
 const BUFFER_BYTES: usize = 64 * 1024;
 
 /// Serves the connection; returns the exit status of its monitor.
@@ -22,7 +22,7 @@ pub(crate) fn serve(launch: &Launch, options: &ServerOptions) -> io::Result<i32>
         let network = sys::io::dup(sys::io::stdin())?;
         sockets::prepare(&network, options);
         let (monitor, _news) = launch.start(network, now_ms, None)?;
-        // Only the monitor holds the connection now.
+        // Closes this process's copies, so that only the monitor holds the connection.
         let null = sys::io::null()?;
         for number in [0, 1] {
             sys::io::replace_stdio(&null, number)?;
@@ -44,7 +44,7 @@ fn status_of(mut monitor: Child) -> io::Result<i32> {
     })
 }
 
-/// One direction.
+/// One direction of the copy.
 struct Way<'fd> {
     from: BorrowedFd<'fd>,
     to: BorrowedFd<'fd>,
@@ -66,7 +66,7 @@ impl<'fd> Way<'fd> {
         !self.ended && self.waiting.is_empty()
     }
 
-    /// Moves what can be moved now; false when the other end takes nothing any more.
+    /// Reads and writes without blocking. Returns false if the destination no longer accepts bytes.
     fn advance(&mut self, readable: bool) -> bool {
         if readable && self.wants_to_read() {
             let mut chunk = vec![0; BUFFER_BYTES];
@@ -93,7 +93,7 @@ impl<'fd> Way<'fd> {
     }
 }
 
-/// Carries bytes both ways until the monitor's side ends.
+/// Copies bytes both ways until the monitor closes its end and everything it sent is written.
 fn carry(socket: &OwnedFd) -> io::Result<()> {
     let (stdin, stdout) = (sys::io::stdin(), sys::io::stdout());
     for fd in [stdin, stdout, socket.as_fd()] {
@@ -112,7 +112,8 @@ fn carry(socket: &OwnedFd) -> io::Result<()> {
             ),
             PollFd::new(stdout, false, !outward.waiting.is_empty()),
         ];
-        // A descriptor that is not asked about would still report its hang-up, without end.
+        // poll(2) reports a hang-up even for a descriptor with no requested events; such a
+        // descriptor is left out, or the loop would spin.
         let first = usize::from(!inward.wants_to_read());
         let last = if outward.waiting.is_empty() { 2 } else { 3 };
         let polled = fds.get_mut(first..last).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Starting a monitor for a connection: an exec of our own program through the descriptor that
-//! was opened at start, with the configuration in a sealed memfd and the host keys in a pipe.
+//! Starts monitors: executes this program again through the descriptor opened at start, with the
+//! configuration in a sealed memfd and the host keys in a pipe.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -15,7 +15,7 @@ use super::hostkeys::HostKeys;
 use crate::connection::{MAX_SECRETS_BYTES, PATH};
 use crate::log::Log;
 
-/// What every monitor is started with until the next reload.
+/// What every monitor receives until the next reload.
 #[derive(Debug)]
 pub(crate) struct Launch {
     executable: SelfExe,
@@ -27,21 +27,21 @@ pub(crate) struct Launch {
     greeting: Option<Rc<Greeting>>,
 }
 
-/// How the command line and the place we run in shape the monitors.
+/// Properties of the monitors that come from the command line and the server's privileges.
 #[derive(Debug, Clone)]
 pub(crate) struct Shape {
     pub(crate) log_to_stderr: bool,
     /// As in [`MonitorStart::log_override`].
     pub(crate) log_override: u32,
-    /// Empty directory and ids of the auth process; none without privilege.
+    /// Empty directory and ids of the auth process; `None` without root privilege.
     pub(crate) confinement: Option<Confinement>,
-    /// What monitors get back of the score that the listener has raised itself above.
+    /// The OOM score that monitors get: the listener's own before it protected itself.
     pub(crate) oom_score: Option<i32>,
-    /// How what the listener says itself is made; none for a single connection.
+    /// Makes the early banner; `None` for a single connection.
     pub(crate) greet: Option<Greet>,
 }
 
-/// Where the auth process is locked up.
+/// The auth process's chroot directory, and its uid and gid.
 #[derive(Debug, Clone)]
 pub(crate) struct Confinement {
     pub(crate) chroot: String,
@@ -49,10 +49,10 @@ pub(crate) struct Confinement {
 }
 
 impl Confinement {
-    /// The empty directory and the unprivileged user of this machine.
+    /// Finds the machine's empty directory and unprivileged user.
     ///
     /// # Errors
-    /// The sentence for the user.
+    /// The error message for the user.
     pub(crate) fn find() -> Result<Self, String> {
         let user = ["sshd", "nobody"]
             .into_iter()
@@ -66,7 +66,7 @@ impl Confinement {
     }
 }
 
-/// A directory that is empty and that only root can change.
+/// Returns a directory that is empty and that only root can change.
 fn empty_directory() -> Result<String, String> {
     const CANDIDATES: [&str; 3] = ["/run/sshd", "/var/empty", "/usr/share/empty.sshd"];
     const OWN: &str = "/run/fulmar-empty";
@@ -98,10 +98,10 @@ fn is_empty_and_ours(path: &str) -> bool {
 }
 
 impl Launch {
-    /// Prepares what all monitors share.
+    /// Prepares the data that all monitors share.
     ///
     /// # Errors
-    /// When the memory file cannot be made.
+    /// If the memfd cannot be created.
     pub(crate) fn new(
         executable: SelfExe,
         config: &ServerConfig,
@@ -137,15 +137,16 @@ impl Launch {
         })
     }
 
-    /// Gives the program and the secret back, for what replaces this after a reload.
+    /// Returns the program and the delay secret, for the `Launch` that replaces this one after a
+    /// reload.
     pub(crate) fn into_parts(self) -> (SelfExe, Secret) {
         (self.executable, self.delay_secret)
     }
 
-    /// A second one of the same content, for the time of a reload that may fail.
+    /// Returns a copy, so that the old one stays usable if a reload fails.
     ///
     /// # Errors
-    /// When descriptors cannot be duplicated.
+    /// If a descriptor cannot be duplicated.
     pub(crate) fn share(&self) -> io::Result<Self> {
         Ok(Self {
             executable: SelfExe::from_fd(sys::io::dup(&self.executable)?),
@@ -158,13 +159,13 @@ impl Launch {
         })
     }
 
-    /// What a client hears before there is a process for it.
+    /// The early banner; `None` if each auth process sends its own.
     pub(super) fn greeting(&self) -> Option<Rc<Greeting>> {
         self.greeting.clone()
     }
 
-    /// Starts a monitor for `network`, where `greeted` is the cookie of what was said already;
-    /// returns it and the pipe on which it tells its news. Never waits for it.
+    /// Starts a monitor for `network` without waiting for it. `greeted` is the cookie of the early
+    /// banner that the client has received. Returns the monitor and the pipe of its news.
     ///
     /// # Errors
     /// Why it could not be started.
@@ -181,8 +182,8 @@ impl Launch {
         Ok((command.spawn()?, news))
     }
 
-    /// Starts a monitor for a connection that is still to come; returns it and the socket by which
-    /// it is given one, and tells its news from then on. Never waits for it.
+    /// Starts a monitor for a future connection without waiting for it. Returns the monitor and the
+    /// socket through which it receives the connection and then sends its news.
     ///
     /// # Errors
     /// Why it could not be started.
@@ -193,7 +194,7 @@ impl Launch {
         Ok((command.spawn()?, ours))
     }
 
-    /// What every monitor is started with.
+    /// The command of a monitor, with its descriptors and environment.
     fn command(
         &self,
         accepted_ms: Option<u64>,
@@ -227,13 +228,13 @@ impl Launch {
         Ok(command)
     }
 
-    /// What monitors read first.
+    /// The sealed start record.
     #[cfg(test)]
     pub(super) fn start_record(&self) -> &OwnedFd {
         &self.start
     }
 
-    /// A pipe that holds the secrets already: its writer is closed before anyone reads.
+    /// Returns a pipe that already holds all secrets and whose writer is closed.
     pub(super) fn key_pipe(
         &self,
         accepted_ms: Option<u64>,
@@ -261,9 +262,9 @@ impl Launch {
     }
 }
 
-/// Keeps the kernel from choosing the listener when memory runs out: without it nobody could log
-/// in to repair anything. Returns the score before, which its children are to have; none where
-/// nothing was changed.
+/// Excludes the listener from the OOM killer's choice: without the listener nobody could log in to
+/// repair the machine. Returns the previous score, which children are to have; `None` if nothing
+/// was changed.
 pub(crate) fn protect_from_oom(log: &Log) -> Option<i32> {
     const NEVER: i32 = -1000;
     if !sys::process::is_root() {
@@ -272,14 +273,14 @@ pub(crate) fn protect_from_oom(log: &Log) -> Option<i32> {
     match sys::process::set_oom_score(NEVER) {
         Ok(before) => Some(before),
         Err(error) => {
-            // A container may lack CAP_SYS_RESOURCE; all else works.
+            // A container may lack CAP_SYS_RESOURCE; everything else works.
             log.debug(&format!("error writing oom_score_adj: {error}"));
             None
         }
     }
 }
 
-/// The level that `-d` and `-q` force, as it travels.
+/// Encodes the level that `-d` and `-q` force, for [`MonitorStart::log_override`].
 pub(crate) fn log_override(debug: u8, quiet: bool) -> u32 {
     match (debug, quiet) {
         (0, false) => 0,
@@ -289,7 +290,7 @@ pub(crate) fn log_override(debug: u8, quiet: bool) -> u32 {
     }
 }
 
-/// Whether the options let anyone in at all who is not us: said in the log of a user's server.
+/// The log line for a server started without root privilege whose options ask for PAM.
 pub(crate) fn without_privilege(options: &ServerOptions) -> Option<&'static str> {
     (!sys::process::is_root() && options.use_pam)
         .then_some("not started as root: UsePAM has no effect, and only our own user is served")

@@ -1,6 +1,6 @@
 //! `sshd`: reads the command line and the configuration, opens the sockets, and runs the loop
-//! ([`serve`]) that starts a monitor for each connection. Reads no byte of the protocol, and says
-//! only what is the same for every client ([`greeting`]).
+//! ([`serve`]) that starts a monitor for each connection. Reads no byte of the protocol; sends only
+//! the early banner, which is the same for every client ([`greeting`]).
 
 mod accelerate;
 mod args;
@@ -36,15 +36,15 @@ use launch::{Confinement, Launch, Shape};
 use serve::{Candidate, Listener, Reloaded, Reloads, Stop};
 use sockets::Socket;
 
-/// Where the configuration is unless `-f` says otherwise.
+/// Path of the configuration file without `-f`.
 const DEFAULT_CONFIG: &str = "/etc/ssh/sshd_config";
 
-/// OpenSSH's exit status for a configuration that it refuses. Service files that were written for it
-/// (`RestartPreventExitStatus=255`) do not start the server again then.
+/// OpenSSH's exit status for a configuration that it refuses. Service files written for OpenSSH
+/// (`RestartPreventExitStatus=255`) do not restart the server after this status.
 const STATUS_BAD_CONFIGURATION: i32 = 255;
 
-/// The program `sshd`; `arguments` without the program's name. `greet` makes what the listener says
-/// to its clients. Returns the exit status.
+/// Runs the program `sshd` and returns its exit status. `arguments` excludes the program's name.
+/// `greet` makes the early banner that the listener sends.
 #[must_use]
 pub fn sshd_main(arguments: Vec<OsString>, greet: Greet) -> i32 {
     match run(arguments, greet) {
@@ -68,7 +68,7 @@ pub fn sshd_main(arguments: Vec<OsString>, greet: Greet) -> i32 {
 enum Failure {
     Usage(String),
     Start(String),
-    /// The configuration cannot be used: another start would end the same way.
+    /// The configuration cannot be used: a restart would fail in the same way.
     Configuration(String),
 }
 
@@ -81,7 +81,7 @@ impl From<String> for Failure {
 impl From<ConfigError> for Failure {
     fn from(error: ConfigError) -> Self {
         match error {
-            // As OpenSSH: the file may be there the next time.
+            // As in OpenSSH: the file may exist at the next start.
             ConfigError::Unreadable { .. } => Self::Start(error.to_string()),
             _ => Self::Configuration(error.to_string()),
         }
@@ -92,7 +92,7 @@ fn text_of(error: impl std::fmt::Display) -> Failure {
     Failure::Start(error.to_string())
 }
 
-/// Where the configuration comes from, for the first load and every reload.
+/// The configuration file and the command line's options, for the first load and every reload.
 struct Source {
     file: PathBuf,
     arguments: ServerArguments,
@@ -155,7 +155,7 @@ fn run(arguments: Vec<OsString>, greet: Greet) -> Result<i32, Failure> {
     }
     let log_to_stderr = args.log_to_stderr || args.log_file.is_some();
     if args.mode == Mode::Serve && !args.foreground && daemon.is_none() {
-        // The daemon loads everything itself, and says on a pipe when it listens.
+        // The daemon loads everything itself and reports on a pipe when it listens.
         return daemon::start(&arguments).map_err(text_of);
     }
     let log = if log_to_stderr {
@@ -163,7 +163,7 @@ fn run(arguments: Vec<OsString>, greet: Greet) -> Result<i32, Failure> {
     } else {
         Log::to_syslog(level, options.syslog_facility)
     };
-    // The person who started us reads standard error; the detail is for the log.
+    // Whoever starts the server reads standard error; the details go to the log.
     let startup = if args.debug > 0 {
         Log::to_stderr(level)
     } else {
@@ -188,12 +188,12 @@ fn run(arguments: Vec<OsString>, greet: Greet) -> Result<i32, Failure> {
     if let Some(text) = launch::without_privilege(&options) {
         log.verbose(text);
     }
-    // The private keys are in this memory until the end: nothing of it goes into a core file
-    // or to a debugger of our own user.
+    // This process holds the private keys until it ends: no core file and no debugger of the same
+    // user may read its memory.
     sys::process::set_dumpable(false).map_err(text_of)?;
     let host_keys = hostkeys::load(&options, &startup)?;
-    // For a single connection, which tries it for itself, only what would have to end it is worth
-    // the time.
+    // With `-i`, the connection's own process probes the library; only a `require` that fails must
+    // be known here.
     let required = options.hardware().is_some_and(|wish| wish.required);
     if args.mode == Mode::Serve || required {
         let confinement = shape.confinement.as_ref();
@@ -220,19 +220,19 @@ fn check(args: &Args, config: &ServerConfig, level: Option<LogLevel>) -> Result<
         } else {
             None
         };
-        // Whoever tries the configuration is told what would be in use.
+        // A configuration test reports which library would be used.
         let confinement = confinement.as_ref();
         accelerate::probe(&config.global(), confinement, &log, LogLevel::Info)?;
     }
     if args.mode == Mode::Test && config.global().per_source_penalties.enabled {
-        // OpenSSH before 9.8 has nothing of the kind.
+        // OpenSSH before 9.8 does not have this option.
         log.info(
             "PerSourcePenalties is on: an address whose logins fail is refused for a while, good logins too",
         );
     }
     if args.mode != Mode::Test {
         let options = match &args.connection {
-            // A connection of which nothing is known meets `Match all` and nothing else.
+            // A connection with no known facts matches `Match all` only.
             None if args.mode == Mode::Dump => config.for_connection(&ConnectionSpec::default()),
             None => config.global(),
             Some(connection) => {
@@ -314,11 +314,12 @@ fn status_of(listener: &Listener<'_>) -> String {
 }
 
 fn notify(state: sys::systemd::State, status: &str) {
-    // Without a service manager nobody listens.
+    // Without a service manager this has no effect.
     let _ = sys::systemd::notify(state, status);
 }
 
-/// Reads everything anew; when any of it is bad, what was in use stays in use.
+/// Reads the configuration and keys again; if any of it is invalid, the old configuration stays in
+/// use.
 struct Reloader<'a> {
     source: &'a Source,
     shape: &'a Shape,
@@ -369,7 +370,7 @@ impl Reloader<'_> {
         let launch = launch.map_err(failed)?;
         warn_about(&config, self.log);
         if sockets.iter().all(|socket| !socket.inherited) {
-            // What is left in `sockets` is no longer named and closes with it.
+            // Sockets left in `sockets` are no longer configured and close when it is dropped.
             let opened = sockets::open(&options, sockets, self.log);
             *sockets = opened.map_err(|error| error.to_string())?;
         }
@@ -403,7 +404,7 @@ impl Reloads for Reloader<'_> {
         let options = candidate.config.global();
         let reloaded = self.replace(candidate, &launch, &mut sockets);
         if reloaded.is_ok() {
-            // Whoever waits for the server to be back takes the old file away and looks for a new one.
+            // Scripts that wait for a restart delete the old file and wait for a new one.
             self.pid_file.renew(&options, self.args, self.log);
         }
         notify(sys::systemd::State::Ready, "serving");
@@ -414,7 +415,7 @@ impl Reloads for Reloader<'_> {
     }
 }
 
-/// The PidFile, gone when dropped.
+/// The PidFile, which is deleted on drop.
 struct PidFile(Option<String>);
 
 impl PidFile {
@@ -422,7 +423,7 @@ impl PidFile {
         Self::try_write(options, args, log).unwrap_or(Self(None))
     }
 
-    /// Nothing where it cannot be written, which is logged.
+    /// Returns `None` if the file cannot be written, and logs the reason.
     fn try_write(options: &ServerOptions, args: &Args, log: &Log) -> Option<Self> {
         let Some(path) = options.pid_file.as_ref().filter(|_| args.debug == 0) else {
             return Some(Self(None));
@@ -438,15 +439,15 @@ impl PidFile {
         }
     }
 
-    /// Written again, and in another place where that is another by now. Where that fails the old
-    /// one stays: what it says is still right.
+    /// Writes the file again, at its new path if the path has changed. If that fails, the old file
+    /// stays: its content is still right.
     fn renew(&mut self, options: &ServerOptions, args: &Args, log: &Log) {
         let Some(renewed) = Self::try_write(options, args, log) else {
             return;
         };
         let old = core::mem::replace(self, renewed);
         if old.0 == self.0 {
-            // Its path is the new one's.
+            // The old value has the same path: dropping it would delete the new file.
             core::mem::forget(old);
         }
     }

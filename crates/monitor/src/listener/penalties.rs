@@ -1,5 +1,5 @@
-//! PerSourcePenalties: addresses whose clients crashed us, failed or never tried are refused
-//! for a while. Pure arithmetic over times that the caller gives; the table is bounded.
+//! PerSourcePenalties: a source whose clients crashed a process, failed to authenticate or never
+//! tried is refused for a while. No I/O; the caller passes the time. The tables are bounded.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -26,7 +26,7 @@ pub(crate) enum Offence {
 }
 
 impl Offence {
-    /// OpenSSH's words, which tools that read logs look for.
+    /// OpenSSH's wording, for which log-reading tools search.
     pub(crate) fn reason(self) -> &'static str {
         match self {
             Self::Crash => "caused crash",
@@ -67,7 +67,7 @@ pub(crate) struct Penalties {
 }
 
 impl Penalties {
-    /// Why a connection from `source` is to be refused at `now_ms`, if it is.
+    /// Returns the reason why a connection from `source` is refused at `now_ms`, or `None`.
     pub(crate) fn refusal(
         &mut self,
         rules: &PerSourcePenalties,
@@ -92,8 +92,8 @@ impl Penalties {
         entry.active.then(|| entry.offence.reason())
     }
 
-    /// Adds the penalty of `offence`; true when the source is refused from now on and was not
-    /// before, with the whole penalty's length in milliseconds.
+    /// Adds the penalty of `offence`. Returns the length of the total penalty in milliseconds if
+    /// the source is refused from now on and was not refused before.
     pub(crate) fn penalise(
         &mut self,
         rules: &PerSourcePenalties,
@@ -115,7 +115,7 @@ impl Penalties {
             offence,
         });
         if entry.ends_ms < now_ms {
-            // An old penalty has been served; this one starts afresh.
+            // The old penalty has expired; a new one starts.
             entry.ends_ms = now_ms;
             entry.active = false;
         }
@@ -146,8 +146,9 @@ fn most(sources: u32) -> usize {
     usize::try_from(sources).unwrap_or(usize::MAX)
 }
 
-/// Drops what has ended and, where the rule permits it, what would end next. With `deny-all`
-/// the one entry above the bound is what refuses everyone.
+/// Removes expired entries. If the table is still full and the rule is `permissive`, removes the
+/// entry that expires first. With `deny-all`, one entry above the bound makes
+/// [`Penalties::refusal`] refuse every source.
 fn make_room(
     table: &mut HashMap<NetBlock, Entry>,
     max: usize,

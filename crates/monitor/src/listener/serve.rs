@@ -1,6 +1,7 @@
-//! The listener's loop: accepts, decides by MaxStartups and penalties, greets, starts a monitor for
-//! each connection whose client speaks ([`greeted`]), hears how it goes. One thread, epoll; nothing
-//! here waits for a child.
+//! The listener's loop: accepts connections, applies MaxStartups and penalties, sends the early
+//! banner, starts a monitor for each connection whose client sends data ([`greeted`]), and reads
+//! each monitor's news. One thread with epoll; the loop waits for no child, except for the only
+//! session of `-d`.
 
 mod greeted;
 
@@ -29,12 +30,12 @@ use super::startups::{Refusal, StartupRules, Startups, Verdict};
 use crate::log::Log;
 use greeted::Greeted;
 
-/// Connections accepted before other events are looked at again.
+/// Connections accepted before other events are handled.
 const ACCEPT_BATCH: usize = 64;
-/// Pause after the system had no descriptors or memory for a connection.
+/// Pause after `accept` failed for lack of descriptors or memory.
 const ACCEPT_PAUSE_MS: u64 = 100;
-/// How much longer than LoginGraceTime a monitor may take: it ends itself in time unless a
-/// library that it waits in (PAM, DNS) does not return.
+/// Time after LoginGraceTime at which a monitor is killed. A monitor ends itself in time unless a
+/// library call (PAM, DNS) does not return.
 const GRACE_SLACK_MS: u64 = 10_000;
 
 const SIGNAL_TOKEN: u64 = 0;
@@ -47,16 +48,18 @@ const FIRST_CONNECTION_TOKEN: u64 = 1 << 32;
 pub(crate) enum Stop {
     /// SIGTERM or SIGINT.
     Signal(Signal),
-    /// The one connection of `-d` has ended.
+    /// The only connection of `-d` has ended.
     OnlyConnection,
 }
 
-/// What SIGHUP sets off, in two steps: between them libraries may be tried, and connections are served.
+/// The two steps of a reload (SIGHUP). Between them libraries may be probed while connections are
+/// served.
 pub(crate) trait Reloads {
-    /// Reads everything anew. What is bad is logged, and `None`.
+    /// Reads the configuration and keys again. Returns `None` if any of it is invalid, and logs the
+    /// reason.
     fn begin(&mut self) -> Option<Candidate>;
 
-    /// Makes what replaces what is in use; gives that back, and logs why, where it cannot be done.
+    /// Makes the new `Launch` and sockets. On failure, logs the reason and returns the old ones.
     fn finish(
         &mut self,
         candidate: Candidate,
@@ -65,47 +68,47 @@ pub(crate) trait Reloads {
     ) -> Result<Reloaded, (Launch, Vec<Socket>)>;
 }
 
-/// A configuration that was read, and is not in use yet.
+/// A configuration that was read and is not in use yet.
 pub(crate) struct Candidate {
     pub(crate) config: ServerConfig,
     pub(crate) host_keys: HostKeys,
-    /// The libraries that it names.
+    /// The probe of the libraries that the configuration names.
     pub(crate) trial: Option<Trial>,
 }
 
-/// What a reload brings.
+/// Result of a successful reload.
 pub(crate) struct Reloaded {
     pub(crate) config: ServerConfig,
     pub(crate) launch: Launch,
     pub(crate) sockets: Vec<Socket>,
 }
 
-/// A connection that was let in.
+/// A connection that passed MaxStartups and the penalties.
 struct Accepted {
     network: OwnedFd,
     peer: SocketAddr,
     source: NetBlock,
     /// Monotonic milliseconds.
     at_ms: u64,
-    /// The cookie of what it was told.
+    /// The KEXINIT cookie of the early banner that was sent; `None` if none was sent.
     greeted: Option<[u8; COOKIE_BYTES]>,
 }
 
-/// A connection on its way to a login.
+/// A connection with a monitor in which nobody has logged in yet.
 struct Pending {
     child: Child,
     news: OwnedFd,
     source: NetBlock,
     peer: SocketAddr,
-    /// Monotonic milliseconds after which it is killed.
+    /// Monotonic milliseconds after which the monitor is killed.
     deadline_ms: Option<u64>,
-    /// Its news pipe has ended.
+    /// The news pipe is closed; the connection no longer counts for MaxStartups.
     silent: bool,
-    /// It has said how it went.
+    /// The outcome is known and any penalty was applied.
     told: bool,
 }
 
-/// See the module's head.
+/// State of the listener's loop.
 pub(crate) struct Listener<'log> {
     log: &'log Log,
     options: ServerOptions,
@@ -119,18 +122,18 @@ pub(crate) struct Listener<'log> {
     greeted: HashMap<u64, Greeted>,
     pending: HashMap<u64, Pending>,
     next_token: u64,
-    /// What waits for its libraries.
+    /// A configuration whose libraries are still being probed.
     candidate: Option<Candidate>,
-    /// Accepting rests until then.
+    /// Monotonic milliseconds until which no connection is accepted.
     paused_until_ms: Option<u64>,
-    /// Since when connections are refused, and how many were.
+    /// Monotonic milliseconds when throttling began, and the number of connections refused since.
     throttled: Option<(u64, u64)>,
-    /// `-d`: serve one connection and end.
+    /// `-d`: serve one connection, then end.
     only_one: bool,
 }
 
 impl<'log> Listener<'log> {
-    /// Listens on `sockets`. Signals arrive from here on.
+    /// Watches `sockets` and `signals`.
     pub(crate) fn new(
         config: &ServerConfig,
         launch: Launch,
@@ -139,7 +142,7 @@ impl<'log> Listener<'log> {
         only_one: bool,
         log: &'log Log,
     ) -> io::Result<Self> {
-        // Each connection starts a program.
+        // Caches the signal actions once; every connection starts a program.
         sys::signals::look_at_actions();
         let epoll = Epoll::new()?;
         epoll.add(&signals, SIGNAL_TOKEN, Interest::READABLE)?;
@@ -166,7 +169,7 @@ impl<'log> Listener<'log> {
         Ok(listener)
     }
 
-    /// The addresses that are listened on.
+    /// The listening addresses.
     pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
         self.sockets.iter().map(|socket| socket.address).collect()
     }
@@ -176,7 +179,7 @@ impl<'log> Listener<'log> {
         &self.options
     }
 
-    /// Runs until a signal ends it; on SIGHUP `reloads` is asked for what replaces what is in use.
+    /// Runs until a signal ends the server; on SIGHUP, reloads through `reloads`.
     pub(crate) fn run(&mut self, reloads: &mut impl Reloads) -> io::Result<Stop> {
         let mut events = Events::with_capacity(256);
         loop {
@@ -240,7 +243,7 @@ impl<'log> Listener<'log> {
             .map(|at_ms| at_ms.saturating_sub(now_ms))
     }
 
-    /// Deadlines and the pause after a shortage.
+    /// Handles expired deadlines and the end of the pause after a failed `accept`.
     fn keep_time(&mut self, now_ms: u64) {
         if self.paused_until_ms.is_some_and(|until| until <= now_ms) {
             self.paused_until_ms = None;
@@ -269,13 +272,13 @@ impl<'log> Listener<'log> {
         }
     }
 
-    /// How many more connections MaxStartups would let in.
+    /// Number of further connections that MaxStartups would admit.
     fn places_left(&self) -> usize {
         let full = StartupRules::of(&self.options).full;
         full.saturating_sub(self.startups.total())
     }
 
-    /// Starts a monitor for a connection to come, when it is time; one at a time, so that a
+    /// Starts a pre-forked monitor when one is due; only one per loop iteration, so that a
     /// connection never waits for several.
     fn prepare(&mut self, now_ms: u64) {
         self.spares.rest(now_ms);
@@ -303,7 +306,7 @@ impl<'log> Listener<'log> {
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) => {
                     self.log.error(&format!("accept: {error}"));
-                    // Out of descriptors or memory: a level-triggered loop would spin.
+                    // Out of descriptors or memory: with level-triggered epoll the loop would spin.
                     self.forget_sockets();
                     self.paused_until_ms = Some(now_ms + ACCEPT_PAUSE_MS);
                     return;
@@ -358,7 +361,7 @@ impl<'log> Listener<'log> {
         self.begin(token, accepted);
     }
 
-    /// Starts the processes of a connection, or gives it to those that wait.
+    /// Hands a connection to a pre-forked monitor, or starts a monitor for it.
     fn serve(&mut self, token: u64, accepted: Accepted, now_ms: u64) {
         let (address, source) = (accepted.peer.ip(), accepted.source);
         if let Err(error) = self.start(token, accepted, now_ms) {
@@ -400,14 +403,14 @@ impl<'log> Listener<'log> {
         Ok(())
     }
 
-    /// When LoginGraceTime is over for what was accepted then.
+    /// The end of LoginGraceTime in monotonic milliseconds; `None` without a limit.
     fn grace_ends_ms(&self, accepted_ms: u64) -> Option<u64> {
         let grace_ms = u64::from(self.options.login_grace_time_s) * 1000;
         (grace_ms > 0).then(|| accepted_ms.saturating_add(grace_ms))
     }
 
-    /// Ends the oldest connection of `source` that has not logged in: another source needs the
-    /// place. It has done nothing that would be penalised.
+    /// Ends the oldest connection of `source` in which nobody has logged in, because another source
+    /// needs the slot. The source gets no penalty.
     fn displace_oldest(&mut self, source: NetBlock) {
         let say = |address: IpAddr| {
             let why = "for one from another source: past MaxStartups";
@@ -494,7 +497,7 @@ impl<'log> Listener<'log> {
 
     // ---- news ----
 
-    /// Reads what a monitor tells.
+    /// Reads a monitor's news.
     fn hear(&mut self, token: u64, now_ms: u64) {
         let Some(pending) = self.pending.get_mut(&token) else {
             return;
@@ -547,13 +550,14 @@ impl<'log> Listener<'log> {
         }
     }
 
-    /// The connection no longer counts; the process is collected when it ends.
+    /// Removes a connection whose user has logged in from the start-ups. Its process is reaped when
+    /// it ends.
     fn logged_in(&mut self, token: u64) {
         if let Some(pending) = self.pending.remove(&token) {
             let _ = self.epoll.remove(&pending.news);
             self.startups.leave(pending.source);
             if self.only_one {
-                // `-d` waits for the session's end.
+                // With `-d`, the server waits for the session's end.
                 let mut child = pending.child;
                 let _ = child.wait();
             }
@@ -595,7 +599,7 @@ impl<'log> Listener<'log> {
                 }
                 continue;
             };
-            // Its last news may still be in the pipe.
+            // The pipe may still hold the process's last news.
             self.hear(token, now_ms);
             let Some(mut pending) = self.pending.remove(&token) else {
                 continue;
@@ -620,14 +624,14 @@ impl<'log> Listener<'log> {
 
     // ---- another configuration ----
 
-    /// Monotonic milliseconds after which the trial of libraries is given up.
+    /// Monotonic milliseconds after which the probe of libraries is abandoned.
     fn trial_deadline_ms(&self) -> Option<u64> {
         let trial = self.candidate.as_ref()?.trial.as_ref()?;
         Some(trial.deadline_ms())
     }
 
     pub(super) fn begin_reload(&mut self, reloads: &mut impl Reloads) -> io::Result<()> {
-        // One that still waits for its libraries is overtaken; its trial ends with it.
+        // A new reload replaces one whose probe still runs; dropping the candidate ends its probe.
         self.candidate = None;
         let Some(candidate) = reloads.begin() else {
             return Ok(());
@@ -640,7 +644,7 @@ impl<'log> Listener<'log> {
         self.finish_reload(candidate, reloads)
     }
 
-    /// What is known of the libraries by now; the configuration is taken where that is all.
+    /// Handles the probe's answer or deadline; completes the reload once the outcome is known.
     pub(super) fn hear_trial(&mut self, reloads: &mut impl Reloads, now_ms: u64) -> io::Result<()> {
         let Some(mut candidate) = self.candidate.take() else {
             return Ok(());
@@ -673,7 +677,8 @@ impl<'log> Listener<'log> {
         let sockets = core::mem::take(&mut self.sockets);
         match reloads.finish(candidate, launch, sockets) {
             Ok(reloaded) => {
-                // They were told what the old configuration says.
+                // These clients have received a KEXINIT of the old configuration, which their
+                // monitors must use too.
                 self.serve_greeted();
                 self.options = reloaded.config.global();
                 self.launch = reloaded.launch;
@@ -684,7 +689,7 @@ impl<'log> Listener<'log> {
                 self.sockets = sockets;
             }
         }
-        // What waits knows the old one; without its socket it ends.
+        // Pre-forked monitors have the old configuration; closing their sockets ends them.
         self.spares = spares_of(&self.options, self.only_one);
         if self.paused_until_ms.is_none() {
             self.watch_sockets(Interest::READABLE)?;

@@ -1,5 +1,4 @@
-//! The sockets that the server listens on: opened by ListenAddress, or handed down by the
-//! service manager.
+//! The listening sockets, opened by ListenAddress or inherited from the service manager.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -10,17 +9,17 @@ use sys::socket::{Family, resolve};
 
 use crate::log::Log;
 
-/// Connections that may wait to be accepted; the kernel cuts it to its own limit.
+/// Length of the queue of connections to accept; the kernel caps it.
 const BACKLOG: i32 = 1024;
-/// TCP Fast Open requests that may wait (RFC 7413); a kernel without it is fine.
+/// Length of the queue of TCP Fast Open requests (RFC 7413); a kernel without Fast Open ignores it.
 const FAST_OPEN_QUEUE: i32 = 64;
 
-/// Sets the options of a connection, for all the processes that serve it. A socket may refuse them
-/// (with `-i` it need not be TCP's): none of them decides anything.
+/// Sets a connection's socket options for all processes that serve it. Errors are ignored: with
+/// `-i` the socket need not be TCP, and no decision depends on these options.
 pub(crate) fn prepare(network: &OwnedFd, options: &ServerOptions) {
     let _ = sys::socket::set_keepalive(network, options.tcp_keep_alive);
     let _ = sys::socket::set_nodelay(network, true);
-    // The login's writes would start timers, too.
+    // On loopback, pacing would start timers for the login's writes.
     let _ = sys::socket::unpace_loopback(network);
 }
 
@@ -29,11 +28,11 @@ pub(crate) fn prepare(network: &OwnedFd, options: &ServerOptions) {
 pub(crate) struct Socket {
     pub(crate) address: SocketAddr,
     pub(crate) fd: OwnedFd,
-    /// From the service manager: not ours to reopen on a reload.
+    /// Inherited from the service manager: a reload must not reopen it.
     pub(crate) inherited: bool,
 }
 
-/// Takes what the service manager opened.
+/// Returns the sockets that the service manager opened.
 ///
 /// # Errors
 /// The sentence for the user.
@@ -54,10 +53,11 @@ pub(crate) fn inherited() -> Result<Vec<Socket>, String> {
         .collect()
 }
 
-/// Opens what `options` name; sockets of `open` that are named again stay as they are.
+/// Opens the sockets that `options` name. Sockets in `open` that are named again are moved to the
+/// result unchanged.
 ///
 /// # Errors
-/// When none can be had: why, a line each.
+/// If no socket can be opened: one line for each reason.
 pub(crate) fn open(
     options: &ServerOptions,
     open: &mut Vec<Socket>,
@@ -125,11 +125,11 @@ pub(crate) fn open(
     Ok(sockets)
 }
 
-/// Whether each ListenAddress is an address or a name that resolves.
+/// Checks that each ListenAddress is an address or a name that resolves.
 ///
 /// # Errors
-/// OpenSSH's sentence about the first that is not: a server that listens on fewer addresses than its
-/// configuration names would be reached by nobody who was told of the others.
+/// OpenSSH's message about the first ListenAddress that is not. A server that skipped it would be
+/// unreachable at that address.
 pub(crate) fn check(options: &ServerOptions) -> Result<(), String> {
     for listen in &options.listen_addresses {
         addresses(listen, options.address_family)?;
@@ -189,7 +189,7 @@ mod tests {
         let text = format!("ListenAddress {}", taken.local_addr().unwrap());
         let error = open(&options(&text), &mut Vec::new(), &log).unwrap_err();
         assert!(error.starts_with("Bind to port ") && error.ends_with("Cannot bind any address."));
-        // Said once: whoever ends for it says it.
+        // The caller reports the error; the log must not repeat it.
         assert!(log.lines().is_empty(), "{:?}", log.lines());
     }
 }

@@ -1,10 +1,11 @@
-//! Monitors that wait for a connection (PreauthSpares): started while nothing else is to be done,
-//! each for one connection, together with its auth process in its closed sandbox. What a login
-//! then need not wait for is two programs being started.
+//! Pre-forked monitors that wait for a connection (PreauthSpares). The listener starts them while
+//! it is idle, each for one connection, together with its auth process in its closed sandbox. A
+//! login then saves the time of starting two programs.
 //!
-//! Invariants: a waiting monitor serves one connection and ends; it knows the configuration that it
-//! was started with, so none outlives a reload; one that is gone costs its connection nothing.
-//! There are never more than what MaxStartups leaves, and none where nobody has come for long.
+//! Invariants: a waiting monitor serves one connection and ends; it has the configuration that it
+//! was started with, so none outlives a reload; if one has ended, its connection is served by a new
+//! monitor. Their number never exceeds the free MaxStartups slots, and none waits after `IDLE_MS`
+//! without a connection.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,24 +17,24 @@ use sys::process::Child;
 
 use super::launch::Launch;
 
-/// How long no connection must have come before the next monitor is started: what is started
-/// beside a login slows it down by what it is to gain.
+/// Time without a new connection before the next monitor is started: starting one during a login
+/// slows that login by the time that it is to save.
 const QUIET_MS: u64 = 100;
-/// How long none is started after one that waited has ended by itself.
+/// Time without a start after a waiting monitor has ended by itself or could not be started.
 const DISTRUST_MS: u64 = 10_000;
-/// How long no connection must have come before those that wait are let go: their memory is worth
-/// more than the milliseconds that they save whoever comes next.
+/// Time without a new connection after which the waiting monitors are ended: their memory is worth
+/// more than the milliseconds that they save the next client.
 const IDLE_MS: u64 = 600_000;
 
-/// See the module's head.
+/// The waiting monitors and the times that govern them.
 pub(super) struct Spares {
     wanted: usize,
     waiting: VecDeque<Spare>,
-    /// Monotonic milliseconds before which none is started.
+    /// Monotonic milliseconds before which no monitor is started.
     not_before_ms: u64,
-    /// When the last connection came, monotonic milliseconds.
+    /// Monotonic milliseconds of the last connection.
     used_ms: u64,
-    /// Those that waited were let go; the next connection changes that.
+    /// True after the waiting monitors were ended for idleness, until the next connection.
     rests: bool,
 }
 
@@ -43,7 +44,7 @@ struct Spare {
 }
 
 impl Spares {
-    /// None yet; `wanted` at most.
+    /// No monitors yet; at most `wanted` later.
     pub(super) fn new(wanted: usize, now_ms: u64) -> Self {
         Self {
             wanted,
@@ -54,8 +55,8 @@ impl Spares {
         }
     }
 
-    /// Hands a connection to a monitor that waits; gives that and the socket of its news. None when
-    /// there is no such monitor: the connection is as it was.
+    /// Hands a connection to a waiting monitor. Returns the monitor and the socket of its news, or
+    /// `None` if no monitor waits; the connection is then unchanged.
     pub(super) fn give(
         &mut self,
         network: &OwnedFd,
@@ -71,23 +72,25 @@ impl Spares {
             if sent.is_ok_and(|count| count == frame.len()) {
                 return Some((child, socket));
             }
-            // It is gone, and will be collected like any other.
+            // This monitor has ended; the listener reaps it like any other child.
         }
         None
     }
 
-    /// When another is to be started; none when there are enough. `room`: what MaxStartups leaves.
+    /// Monotonic milliseconds at which the next monitor is due; `None` if there are enough. `room`
+    /// is the number of free MaxStartups slots.
     pub(super) fn due_ms(&self, room: usize) -> Option<u64> {
         (!self.rests && self.waiting.len() < self.wanted.min(room)).then_some(self.not_before_ms)
     }
 
-    /// When those that wait have waited long enough; none when none waits.
+    /// Monotonic milliseconds at which the waiting monitors are ended for idleness; `None` if none
+    /// waits.
     pub(super) fn rest_ms(&self) -> Option<u64> {
         (!self.waiting.is_empty()).then_some(self.used_ms.saturating_add(IDLE_MS))
     }
 
-    /// Lets those go that have waited long enough. Without their socket they end, and are collected
-    /// like any other.
+    /// Ends the waiting monitors once they have been idle for `IDLE_MS`. Closing its socket ends a
+    /// monitor; the listener reaps it like any other child.
     pub(super) fn rest(&mut self, now_ms: u64) {
         if self.rest_ms().is_some_and(|at| at <= now_ms) {
             self.waiting.clear();
@@ -95,10 +98,11 @@ impl Spares {
         }
     }
 
-    /// Starts one.
+    /// Starts a monitor.
     ///
     /// # Errors
-    /// Why it could not be started; it is tried again later.
+    /// The reason why the monitor could not be started; the next attempt is due after
+    /// `DISTRUST_MS`.
     pub(super) fn add(&mut self, launch: &Launch, now_ms: u64) -> io::Result<()> {
         match launch.start_ahead() {
             Ok((child, socket)) => {
@@ -112,7 +116,7 @@ impl Spares {
         }
     }
 
-    /// Whether the process that has ended was one that waited.
+    /// Removes the ended process `pid`; returns true if it was a waiting monitor.
     pub(super) fn has_ended(&mut self, pid: Pid, now_ms: u64) -> bool {
         let before = self.waiting.len();
         self.waiting.retain(|spare| spare.child.pid() != pid);
@@ -128,7 +132,7 @@ impl Spares {
 mod tests {
     use super::*;
 
-    /// What waits, and its end of the socket.
+    /// A waiting process, and the other end of its socket.
     fn spare() -> (Spare, OwnedFd) {
         let (socket, theirs) = sys::socket::stream_pair().unwrap();
         let mut command = sys::process::Command::new("/bin/true");
@@ -161,7 +165,7 @@ mod tests {
         let given = spares.give(&network, &connection(now_ms), now_ms);
         assert!(given.is_none());
         assert_eq!(spares.due_ms(10), Some(now_ms + QUIET_MS));
-        // And serve the next.
+        // A monitor started afterwards serves the next connection.
         let (waiting, theirs) = spare();
         spares.waiting.push_back(waiting);
         let given = spares.give(&network, &connection(now_ms), now_ms + 1);

@@ -1,5 +1,5 @@
-//! MaxStartups and PerSourceMaxStartups: how many connections may be on their way to a login
-//! at once. Pure; randomness is a parameter.
+//! MaxStartups and PerSourceMaxStartups: limits on the number of connections in which nobody has
+//! logged in yet. No I/O; randomness is a parameter.
 
 use std::collections::HashMap;
 
@@ -10,13 +10,13 @@ use super::block::NetBlock;
 /// MaxStartups `start:rate:full` and PerSourceMaxStartups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StartupRules {
-    /// From this many on, connections are refused by chance.
+    /// Number of connections from which new ones are refused at random.
     pub(crate) begin: usize,
-    /// The chance at `begin`, in percent.
+    /// The probability of a refusal at `begin`, in percent.
     pub(crate) rate: u32,
-    /// From this many on, every connection is refused.
+    /// Number of connections from which every new one is refused.
     pub(crate) full: usize,
-    /// Most at once from one source; none for no such limit.
+    /// Most connections at once from one source; `None` for no limit.
     pub(crate) per_source: Option<usize>,
 }
 
@@ -27,14 +27,14 @@ pub(crate) struct Startups {
     by_source: HashMap<NetBlock, usize>,
 }
 
-/// What becomes of a new connection.
+/// The decision about a new connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It is let in.
+    /// The connection is admitted.
     Admit,
-    /// It is let in when the oldest connection of this source has been ended.
+    /// The connection is admitted after the oldest connection of this source has been ended.
     Displace(NetBlock),
-    /// It is refused.
+    /// The connection is refused.
     Refuse(Refusal),
 }
 
@@ -48,7 +48,7 @@ pub(crate) enum Refusal {
 }
 
 impl StartupRules {
-    /// As configured.
+    /// The rules of these options.
     pub(crate) fn of(options: &ServerOptions) -> Self {
         let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
         Self {
@@ -59,7 +59,7 @@ impl StartupRules {
         }
     }
 
-    /// The chance in percent that the next connection is refused while `startups` are open.
+    /// The probability, in percent, that the next connection is refused while `startups` are open.
     pub(crate) fn refusal_percent(&self, startups: usize) -> u32 {
         if startups < self.begin {
             return 0;
@@ -75,13 +75,13 @@ impl StartupRules {
 }
 
 impl Startups {
-    /// What becomes of one more connection from `source`; `draw` is a random number below 100.
+    /// Decides about one more connection from `source`; `draw` is a random number below 100.
     ///
-    /// OpenSSH refuses by chance whoever comes, so that one source that opens connections and
-    /// says nothing shuts out everybody. Here the chance falls on sources that hold at least
-    /// their equal share of the places, and where none is left a newcomer whose source holds
-    /// fewer takes the oldest place of the source that holds most. From a single source, and
-    /// from many that hold one each, it is as configured.
+    /// OpenSSH refuses any newcomer at random, so that one source with many silent connections
+    /// shuts out everybody. Here only sources that hold at least an equal share of the slots are
+    /// refused at random. If no slot is left, a newcomer takes the oldest slot of the source that
+    /// holds most, provided that its own source, the newcomer included, holds fewer than that one.
+    /// For a single source, or many that hold one slot each, the result is as configured.
     pub(crate) fn verdict(&self, rules: &StartupRules, source: NetBlock, draw: u32) -> Verdict {
         let held = self.by_source.get(&source).copied().unwrap_or(0);
         if rules.per_source.is_some_and(|most| held >= most) {
@@ -118,7 +118,7 @@ impl Startups {
         }
     }
 
-    /// Connections that count at the moment.
+    /// Number of connections counted now.
     pub(crate) fn total(&self) -> usize {
         self.total
     }
@@ -202,7 +202,7 @@ mod tests {
             startups.verdict(&DEFAULT, source(1), 99),
             Verdict::Refuse(Refusal::MaxStartups)
         );
-        // Many sources with one place each: nobody has more than anybody else.
+        // Many sources with one slot each: no source holds more than another.
         let rows: Vec<(u8, usize)> = (0..100).map(|last| (last, 1)).collect();
         assert_eq!(
             filled(&rows).verdict(&DEFAULT, source(200), 99),

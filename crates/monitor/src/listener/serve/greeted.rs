@@ -1,7 +1,9 @@
-//! Connections that were greeted and whose clients have not said anything: a descriptor each, and
-//! no process. They count as start-ups, and their LoginGraceTime passes, as if there were one.
+//! Connections that have received the early banner and whose clients have sent nothing yet. Each
+//! costs one descriptor and no process. They count for MaxStartups, and LoginGraceTime applies to
+//! them.
 //!
-//! Nothing is read here: the kernel says that something has come, or that the client has left.
+//! This module reads no byte from a connection: epoll reports that data has arrived or that the
+//! client has left.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -12,10 +14,10 @@ use super::{Accepted, Listener};
 use crate::listener::block::NetBlock;
 use crate::listener::penalties::Offence;
 
-/// See the module's head.
+/// A connection that has received the early banner and has no process yet.
 pub(super) struct Greeted {
     accepted: Accepted,
-    /// Monotonic milliseconds after which it is ended.
+    /// Monotonic milliseconds after which the connection is closed; `None` without LoginGraceTime.
     deadline_ms: Option<u64>,
 }
 
@@ -29,7 +31,7 @@ impl Greeted {
     }
 }
 
-/// The token of the oldest of a source.
+/// Returns the token of the oldest connection from `source`.
 pub(super) fn oldest(greeted: &HashMap<u64, Greeted>, source: NetBlock) -> Option<u64> {
     let of_source = |each: &(&u64, &Greeted)| each.1.accepted.source == source;
     greeted
@@ -40,8 +42,8 @@ pub(super) fn oldest(greeted: &HashMap<u64, Greeted>, source: NetBlock) -> Optio
 }
 
 impl Listener<'_> {
-    /// Greets a connection that has just come. It gets its processes at once where its client was
-    /// quicker, or is to hear something else.
+    /// Sends the early banner to a new connection. The monitor starts at once if there is no banner
+    /// for this client, or if the client has already sent data.
     pub(super) fn begin(&mut self, token: u64, mut accepted: Accepted) {
         let now_ms = accepted.at_ms;
         let greeting = self.launch.greeting();
@@ -53,7 +55,7 @@ impl Listener<'_> {
         if accepted.greeted.is_none() {
             return self.closed(&accepted, now_ms);
         }
-        // Where the kernel cannot tell, a process finds out.
+        // If the kernel cannot report the number of bytes, a monitor is started, which reads.
         let has_spoken = !matches!(sys::io::bytes_available(&accepted.network), Ok(0));
         let waits = !has_spoken
             && self
@@ -71,14 +73,16 @@ impl Listener<'_> {
         self.greeted.insert(token, greeted);
     }
 
-    /// A client that was greeted has said something, or has left.
+    /// Handles an event of a connection that has received the banner: the client has sent data or
+    /// has left.
     pub(super) fn hear_client(&mut self, token: u64, now_ms: u64) {
         let Some(Greeted { accepted, .. }) = self.greeted.remove(&token) else {
             return;
         };
-        // Whoever has it next waits for it by other means.
+        // The connection's next owner does not use this epoll instance.
         let _ = self.epoll.remove(&accepted.network);
-        // What came with a SYN (TCP Fast Open) is not counted before the handshake is over.
+        // Data that arrived with a SYN (TCP Fast Open) is not counted until the handshake is
+        // complete.
         let nothing = matches!(sys::io::bytes_available(&accepted.network), Ok(0));
         if nothing && sys::socket::peer_has_ended(&accepted.network).unwrap_or(false) {
             return self.closed(&accepted, now_ms);
@@ -86,7 +90,7 @@ impl Listener<'_> {
         self.serve(token, accepted, now_ms);
     }
 
-    /// Starts the processes of all that were greeted.
+    /// Starts a monitor for every connection that has received the banner.
     pub(super) fn serve_greeted(&mut self) {
         let now_ms = sys::time::monotonic_ms();
         for (token, Greeted { accepted, .. }) in core::mem::take(&mut self.greeted) {
@@ -95,7 +99,7 @@ impl Listener<'_> {
         }
     }
 
-    /// Ends those whose LoginGraceTime is over.
+    /// Closes the connections whose LoginGraceTime has passed.
     pub(super) fn end_silent(&mut self, now_ms: u64) {
         let is_late = |greeted: &Greeted| greeted.deadline_ms.is_some_and(|at| at <= now_ms);
         let late = self.greeted.extract_if(|_, greeted| is_late(greeted));
@@ -108,8 +112,8 @@ impl Listener<'_> {
         self.leave(accepted, Offence::NoAuth, now_ms);
     }
 
-    /// The end of a connection without a word of its client: the log and the penalties are those of
-    /// one that had a process.
+    /// Accounts for a connection that ended before its client sent anything: it gets the same log
+    /// lines and penalties as a connection with a process.
     fn leave(&mut self, accepted: &Accepted, offence: Offence, now_ms: u64) {
         let peer = text(accepted.peer);
         let local = sys::socket::local_address(&accepted.network).map(text);
@@ -131,7 +135,7 @@ impl Listener<'_> {
     }
 }
 
-/// As log lines have it.
+/// `ADDRESS port PORT`, the form of log lines.
 pub(super) fn text(address: SocketAddr) -> String {
     format!("{} port {}", address.ip(), address.port())
 }
