@@ -1,4 +1,4 @@
-//! What tests of several rooms need: options from text, an account, a directory of their own.
+//! Helpers for the tests of several modules: options from text, an account, a temporary directory.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use config::server::{ServerArguments, ServerConfig, ServerOptions};
 
 use crate::connection::Account;
 
-/// The configuration of this text.
+/// Parses a configuration.
 pub(crate) fn config(text: &str) -> ServerConfig {
     ServerConfig::parse(
         "test",
@@ -20,7 +20,7 @@ pub(crate) fn config(text: &str) -> ServerConfig {
     .unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-/// What it comes to for everyone.
+/// The global options of a configuration text.
 pub(crate) fn options(text: &str) -> ServerOptions {
     config(text).global()
 }
@@ -39,10 +39,12 @@ pub(crate) fn account() -> Account {
     }
 }
 
-/// Acting as another user changes the ids of all threads: a test that does holds this alone.
+/// Held exclusively by a test that acts as another user, because that changes the ids of all
+/// threads.
 static IDS: RwLock<()> = RwLock::new(());
 
-/// While this is held nobody acts as another user. Not beside a [`TempDir`], which holds it.
+/// While this is held, no test acts as another user. A [`TempDir`] holds the same lock: do not hold
+/// both.
 pub(crate) fn own_ids() -> RwLockReadGuard<'static, ()> {
     IDS.read().unwrap_or_else(PoisonError::into_inner)
 }
@@ -56,7 +58,7 @@ enum Ids {
     },
 }
 
-/// A directory that only we can write to, gone when dropped. One for each test.
+/// A directory that only this user can write to, deleted on drop. One for each test.
 pub(crate) struct TempDir {
     path: PathBuf,
     _ids: Ids,

@@ -1,5 +1,5 @@
-//! Which accounts may log in: the checks of AllowUsers and its kin, the shell, locks and
-//! expiry. Looking the account up is at the end; the verdict itself is pure.
+//! Decides which accounts may log in: AllowUsers and related lists, the shell, locks and expiry.
+//! The decision does no I/O; the functions at the end look the account up.
 
 use config::pattern::{match_user, matches};
 use config::server::{PermitRootLogin, ServerOptions};
@@ -10,7 +10,7 @@ use crate::log::Log;
 
 use super::chains::Method;
 
-/// What the system knows of a user.
+/// A user's entries in the system's databases.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Account {
     pub(crate) name: String,
@@ -21,24 +21,24 @@ pub(crate) struct Account {
     pub(crate) shell: String,
     /// Supplementary groups, the primary one included.
     pub(crate) groups: Vec<u32>,
-    /// Only where the configuration asks for them.
+    /// Filled only if the configuration needs group names.
     pub(crate) group_names: Vec<String>,
-    /// The password database, when we may read it.
+    /// The shadow entry, if this process may read it.
     pub(crate) shadow: Option<Shadow>,
 }
 
-/// Who connects.
+/// The client, for lists of users and log lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Peer {
-    /// The name that the address has, with UseDNS, else the address.
+    /// The peer's host name with UseDNS, else its address.
     pub(crate) host: String,
     pub(crate) address: String,
     pub(crate) port: u16,
-    /// Address and port of both ends, as SSH_CONNECTION has them.
+    /// Address and port of both ends in the format of SSH_CONNECTION.
     pub(crate) connection: String,
 }
 
-/// What the shell's file is.
+/// State of the shell's file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ShellFile {
     Missing,
@@ -51,7 +51,7 @@ pub(crate) enum ShellFile {
 pub(crate) struct Denial(pub(crate) String);
 
 impl Account {
-    /// Whether the account may log in at all from `peer`.
+    /// Checks whether the account may log in from `peer` at all.
     pub(crate) fn verdict(
         &self,
         options: &ServerOptions,
@@ -82,7 +82,7 @@ impl Account {
         let Some(shadow) = &self.shadow else {
             return Ok(());
         };
-        // Debian locks an account with `!`; `*` only says that no password fits.
+        // Debian locks an account with `!`; `*` only means that no password matches.
         if shadow.hash.starts_with('!') {
             return Err(Denial(format!(
                 "User {} not allowed because account is locked",
@@ -93,8 +93,8 @@ impl Account {
             PasswordState::AccountExpired => {
                 Err(Denial(format!("Account {} has expired", self.name)))
             }
-            // How old the password is concerns who logs in with it (admit::check_account); a key
-            // is as good as before, as in OpenSSH (auth_shadow_pwexpired of auth-shadow.c).
+            // An old password only affects a login by password (admit::check_account). As in
+            // OpenSSH (auth_shadow_pwexpired of auth-shadow.c), a key stays valid.
             PasswordState::Valid
             | PasswordState::ExpiresIn { .. }
             | PasswordState::MustChange
@@ -127,7 +127,8 @@ impl Account {
         if self.group_names.is_empty() {
             return denied("not in any group");
         }
-        // Each entry is one plain pattern, as sshd has it: a comma or `!` in it is a letter.
+        // Each entry is one plain pattern, as in OpenSSH's sshd: a comma or `!` in it has no
+        // special meaning.
         let in_list = |patterns: &[String]| {
             patterns
                 .iter()
@@ -142,8 +143,8 @@ impl Account {
         Ok(())
     }
 
-    /// Whether PermitRootLogin lets this user in by this method; `forced` says whether a key
-    /// forces a command.
+    /// True if PermitRootLogin permits this user to log in by this method; `forced` is true if a
+    /// key forces a command.
     pub(crate) fn root_may(&self, options: &ServerOptions, method: Method, forced: bool) -> bool {
         if self.uid != 0 {
             return true;
@@ -157,8 +158,8 @@ impl Account {
     }
 }
 
-/// A user name that may be looked up and expanded into a path: not empty, bounded, no path
-/// in it, nothing that is not printable.
+/// True for a name that may be looked up and expanded into a path: 1 to 256 bytes, neither `.` nor
+/// `..`, no leading `-`, no `/` and no control character.
 pub(crate) fn is_plain_name(name: &str) -> bool {
     !name.is_empty()
         && name.len() <= 256
@@ -167,16 +168,17 @@ pub(crate) fn is_plain_name(name: &str) -> bool {
         && !name.chars().any(|c| c == '/' || c.is_control())
 }
 
-/// A name that no account has, to be looked up in place of one that may not be.
+/// A name that no account has, looked up instead of an unsuitable name.
 const NO_ONE: &str = "no such user";
 
-/// What databases and modules are asked for: `name`, or nobody when it could not be a user's.
+/// The name to look up in databases and pass to PAM: `name`, or one that no account has if `name`
+/// is unsuitable.
 pub(crate) fn known_name(name: &str) -> &str {
     if is_plain_name(name) { name } else { NO_ONE }
 }
 
-/// Looks the account up, and the names of its groups where they are wanted. The same databases are
-/// asked whether or not it exists.
+/// Looks the account up, with the names of its groups if `with_group_names`. The same databases are
+/// read whether or not the account exists.
 pub(crate) fn look_up(name: &str, with_group_names: bool, log: &Log) -> Option<Account> {
     let asked = known_name(name);
     let found = sys::users::by_name(asked).unwrap_or_else(|error| {
@@ -193,7 +195,7 @@ pub(crate) fn look_up(name: &str, with_group_names: bool, log: &Log) -> Option<A
     };
     let exists = found.is_some();
     let user = found.unwrap_or_else(decoy);
-    // Without names that it asks for DenyGroups would let in whom it is to keep out.
+    // Without group names, DenyGroups would let in users whom it must refuse.
     let groups = if with_group_names {
         sys::users::groups_and_names_of(&user)
     } else {
@@ -221,7 +223,7 @@ pub(crate) fn look_up(name: &str, with_group_names: bool, log: &Log) -> Option<A
     })
 }
 
-/// Stands for a user who does not exist, so that the same work can be done for both.
+/// Stand-in for a user who does not exist, so that the same work is done for both.
 fn decoy() -> sys::users::User {
     sys::users::User {
         name: NO_ONE.to_owned(),
@@ -238,7 +240,7 @@ fn decoy() -> sys::users::User {
 pub(crate) const NOBODY: u32 = 65_534;
 
 impl Account {
-    /// Stands for a user who does not exist: nobody, in a home that is not there.
+    /// Stand-in for a user who does not exist: nobody, with a home directory that does not exist.
     pub(crate) fn decoy() -> Self {
         let user = decoy();
         Self {
@@ -253,7 +255,7 @@ impl Account {
         }
     }
 
-    /// The ids that its processes and file accesses have.
+    /// The ids for the account's processes and file accesses.
     pub(crate) fn credentials(&self) -> sys::process::Credentials {
         sys::process::Credentials {
             uid: self.uid,
@@ -263,7 +265,7 @@ impl Account {
     }
 }
 
-/// Looks at the shell's file.
+/// Returns the state of the shell's file.
 pub(crate) fn shell_file(shell: &str) -> ShellFile {
     use std::os::unix::fs::PermissionsExt;
     match std::fs::metadata(shell) {

@@ -37,7 +37,7 @@ fn lists_of_users_and_groups_decide_as_sshd_config_says() {
         ("AllowGroups !staff *", true),
         ("DenyGroups !staff *", false),
         ("AllowGroups st*", true),
-        // A name is only compared with UseDNS.
+        // A host name is compared only with UseDNS.
         ("AllowUsers ada@host.example", false),
         ("UseDNS yes\nAllowUsers ada@host.example", true),
     ] {
@@ -66,8 +66,8 @@ fn locked_and_expired_accounts_stay_out_unless_pam_decides() {
         (b"ada:*:19000:0:99999:7:::", true),
         (b"ada:$6$x$y:19000:0:99999:7::19999:", false),
         (b"ada:$6$x$y:19000:0:99999:7::20001:", true),
-        // The password must be changed, or expired for longer than the days of grace: a key still
-        // lets in.
+        // The password must be changed, or expired longer ago than the grace period: a key still
+        // lets the user in.
         (b"ada:$6$x$y:0:0:99999:7:::", true),
         (b"ada:$6$x$y:19000:0:90:7:::", true),
         (b"ada:$6$x$y:19000:0:90:7:30::", true),

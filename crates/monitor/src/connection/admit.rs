@@ -1,5 +1,5 @@
-//! From what a method proved to the chains: PermitRootLogin, the grants of keys, the account
-//! check, the one PAM transaction, the record of a wrong password.
+//! Passes a method's proof to the chains: PermitRootLogin, the grants of keys, the account check,
+//! the connection's PAM transaction, the record of a wrong password.
 
 use config::server::PermitRootLogin;
 use keys::authorized_keys::KeyOptions;
@@ -12,18 +12,18 @@ use super::pam::{AccountState, PamLogin};
 use super::user::{Addresses, LoginUser};
 use crate::log::Log;
 
-/// What a method proved, before anything but the method itself was asked.
+/// What a method has proved; no other check was made yet.
 #[derive(Default)]
 pub(crate) struct Proof {
     pub(crate) submethod: Option<&'static str>,
     /// The plain key, for `publickey`.
     pub(crate) key: Option<Vec<u8>>,
     pub(crate) grants: Option<KeyOptions>,
-    /// The line of ExposeAuthInfo.
+    /// The line for ExposeAuthInfo.
     pub(crate) info: Option<String>,
 }
 
-/// The line of btmp for a login without a terminal.
+/// Terminal field of btmp for a login without a terminal.
 const NO_TERMINAL: &str = "ssh:notty";
 
 /// Records a wrong password in btmp, which lastb(1) shows.
@@ -46,7 +46,8 @@ pub(crate) fn record_failure(user: &LoginUser, method: Method, addresses: &Addre
     }
 }
 
-/// Takes a proof to the chains, if the user may come in this way at all.
+/// Passes a proof to the chains if PermitRootLogin and the key's grants permit this user to log in
+/// by this method.
 pub(crate) fn admit(user: &mut LoginUser, method: Method, proof: Proof, log: &Log) -> Progress {
     let Some(account) = user.account().filter(|_| !user.denied) else {
         return Progress::NotAsked;
@@ -83,8 +84,8 @@ pub(crate) fn admit(user: &mut LoginUser, method: Method, proof: Proof, log: &Lo
     progress
 }
 
-/// The account check: PAM's, or, for who has used the password, its age in the password database.
-/// Without PAM an expired password stops no login by key, as in OpenSSH.
+/// The account check: PAM's if UsePAM is on. Otherwise the age of the password, for a user who has
+/// logged in by password; as in OpenSSH, an expired password does not prevent a login by key.
 pub(crate) fn check_account(user: &mut LoginUser, log: &Log) -> bool {
     if !user.options.use_pam {
         let today = sys::users::shadow::today();
@@ -109,8 +110,8 @@ pub(crate) fn check_account(user: &mut LoginUser, log: &Log) -> bool {
     conclude(user, state, log)
 }
 
-/// The account check of PAM in a dialogue with the user, in which an expired password is
-/// changed: true when the account may log in and its password need not be changed any more.
+/// PAM's account check in a dialogue with the user, in which an expired password is changed.
+/// Returns true if the account may log in.
 pub(crate) fn settle_account(
     user: &mut LoginUser,
     log: &Log,
@@ -148,8 +149,8 @@ fn conclude(user: &mut LoginUser, state: AccountState, log: &Log) -> bool {
     }
 }
 
-/// The connection's one PAM handle, made at its first use. Its modules see what the user has proved
-/// so far.
+/// Returns the connection's only PAM transaction, started at first use. Its modules see what the
+/// user has proved so far.
 fn pam_of(user: &mut LoginUser) -> Result<&mut PamLogin, String> {
     let auth_info = auth_info_text(&user.auth_info);
     let pam = match user.pam.take() {
@@ -165,10 +166,10 @@ fn pam_of(user: &mut LoginUser) -> Result<&mut PamLogin, String> {
     Ok(pam)
 }
 
-/// Runs an authentication of PAM.
+/// Runs `authenticate` on the connection's PAM transaction.
 ///
 /// # Errors
-/// Why it failed, for the log.
+/// The reason of the failure, for the log.
 pub(crate) fn with_pam(
     user: &mut LoginUser,
     authenticate: impl FnOnce(&mut PamLogin, bool) -> Result<(), String>,
@@ -177,8 +178,8 @@ pub(crate) fn with_pam(
     pam_of(user).and_then(|pam| authenticate(pam, permit_empty))
 }
 
-/// What the user has proved, for PAM and for the file of ExposeAuthInfo: each line with its end, for
-/// `read` of a shell takes no other.
+/// What the user has proved, for PAM and for the file of ExposeAuthInfo. Each line ends with a
+/// newline, because a shell's `read` needs it.
 pub(crate) fn auth_info_text(lines: &[String]) -> String {
     lines.iter().map(|line| format!("{line}\n")).collect()
 }

@@ -1,9 +1,9 @@
-//! The session process before its session: executed while the client still proves who it is, so
-//! that a login need not wait for a program to start.
+//! The session process, started while the client still authenticates, so that a login need not wait
+//! for a program to start.
 //!
-//! Invariants: it is given nothing before the login (it waits for its grant, the first thing that it
-//! reads); what nobody takes over is killed; one for each connection; none where PAM opens the
-//! session, for what a module sets is to be inherited.
+//! Invariants: the process receives nothing before the login (it waits for its grant, the first
+//! message that it reads); a process that no session uses is killed; at most one per connection;
+//! none if PAM opens the session, because the process must inherit what modules set.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -14,25 +14,25 @@ use sys::signals::Signal;
 
 use crate::log::Log;
 
-/// A session process that has its descriptors and nothing else. It ends when the socket does.
+/// A session process that has its descriptors and nothing else. It ends when its socket closes.
 pub(crate) struct SessionProcess {
     pub(crate) child: Child,
-    /// Our end of the RPC.
+    /// The monitor's end of the RPC.
     pub(crate) socket: OwnedFd,
 }
 
 impl SessionProcess {
-    /// Executes it.
+    /// Starts a session process.
     ///
     /// # Errors
-    /// Why it could not be started.
+    /// The reason why it could not be started.
     pub(crate) fn start(executable: &SelfExe, network: &OwnedFd) -> io::Result<Self> {
         let (ours, theirs) = sys::socket::stream_pair()?;
         let mut command = executable.command()?;
         command
             .args(["fulmar", roles::ROLE_SESSION])
             .env("PATH", super::PATH)
-            // The monitor's own is /dev/null.
+            // The monitor's standard input is /dev/null.
             .fd_shared(sys::io::stdin(), 0)
             .fd_shared(sys::io::stdin(), 1)
             .fd_shared(sys::io::stderr(), 2)
@@ -50,22 +50,22 @@ impl SessionProcess {
         })
     }
 
-    /// Ends it.
+    /// Kills and reaps the process.
     pub(crate) fn end(mut self) {
         let _ = self.child.signal(Signal::KILL);
         let _ = self.child.wait();
     }
 }
 
-/// What a session process could be started with, and whether it was. One that nobody takes over
-/// is killed.
+/// Starts a session process before the login, at most once. On drop, kills a started process that
+/// no session has taken.
 pub(crate) struct Ahead<'c> {
     source: Option<(&'c SelfExe, &'c OwnedFd)>,
     started: Option<SessionProcess>,
 }
 
 impl<'c> Ahead<'c> {
-    /// None is started before there is a session.
+    /// Never starts a process before the login.
     pub(crate) fn never() -> Self {
         Self {
             source: None,
@@ -73,7 +73,7 @@ impl<'c> Ahead<'c> {
         }
     }
 
-    /// One may be started for the client behind `network`.
+    /// May start a process for the client connected to `network`.
     pub(crate) fn of(executable: &'c SelfExe, network: &'c OwnedFd) -> Self {
         Self {
             source: Some((executable, network)),
@@ -81,7 +81,8 @@ impl<'c> Ahead<'c> {
         }
     }
 
-    /// Starts it, once. That it fails is no loss: the session tries again, and says why.
+    /// Starts the process, once. A failure is only logged: the session tries again and reports the
+    /// reason.
     pub(crate) fn start(&mut self, log: &Log) {
         let Some((executable, network)) = self.source.take() else {
             return;
@@ -92,7 +93,7 @@ impl<'c> Ahead<'c> {
         }
     }
 
-    /// The process, if there is one.
+    /// Returns the process if one was started.
     pub(crate) fn into_started(mut self) -> Option<SessionProcess> {
         self.started.take()
     }

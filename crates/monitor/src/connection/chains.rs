@@ -1,11 +1,11 @@
-//! AuthenticationMethods: which methods must succeed one after the other, and the only way to
-//! an [`Authenticated`]. Pure.
+//! AuthenticationMethods: the lists of methods that must succeed in order, and the only source of
+//! an [`Authenticated`]. No I/O.
 //!
-//! Invariants: an `Authenticated` cannot be made but by a step that empties a chain (or by a
-//! single success where no chain is configured); a step is taken only by the method that
-//! stands first; one key serves one `publickey` step.
+//! Invariants: an `Authenticated` is made only by a step that completes a chain (or by a single
+//! success if no chain is configured); only the method at a chain's front can take a step; one key
+//! serves one `publickey` step.
 
-/// A method of RFC 4252, as far as chains name it.
+/// An authentication method that a chain can name (RFC 4252).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Method {
     None,
@@ -37,13 +37,13 @@ impl Method {
     }
 }
 
-/// Which methods the configuration permits to this user.
+/// The methods that the configuration enables for this user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Enabled {
     pub(crate) publickey: bool,
     pub(crate) password: bool,
     pub(crate) kbdint: bool,
-    /// `none` may succeed: an empty password and PermitEmptyPasswords.
+    /// True if `none` may succeed: password authentication with PermitEmptyPasswords.
     pub(crate) none: bool,
 }
 
@@ -57,7 +57,7 @@ impl Enabled {
         }
     }
 
-    /// In OpenSSH's order.
+    /// The names of the enabled methods except `none`, in OpenSSH's order.
     fn names(self) -> Vec<&'static str> {
         [
             Method::Publickey,
@@ -98,8 +98,8 @@ impl Step {
     }
 }
 
-/// Proof that one user has completed a chain. The user's name is bound in: permissions found
-/// for another name cannot be combined with it.
+/// Proof that one user has completed a chain. It contains the user's name, so that permissions
+/// found for another name cannot be combined with it.
 #[derive(Debug)]
 pub(crate) struct Authenticated {
     user: String,
@@ -107,7 +107,7 @@ pub(crate) struct Authenticated {
 }
 
 impl Authenticated {
-    /// Who has authenticated.
+    /// The name of the user who has authenticated.
     pub(crate) fn user(&self) -> &str {
         &self.user
     }
@@ -118,14 +118,14 @@ impl Authenticated {
     }
 }
 
-/// What a success led to.
+/// Result of a method's success.
 #[derive(Debug)]
 pub(crate) enum Progress {
     /// The chain is complete.
     Complete(Authenticated),
-    /// More is asked for.
+    /// The chain needs further methods.
     Partial,
-    /// The method does not stand first in any chain, or the key was used before.
+    /// No chain has the method at its front, or the key was used before.
     NotAsked,
 }
 
@@ -134,16 +134,16 @@ pub(crate) enum Progress {
 pub(crate) struct Chains {
     user: String,
     enabled: Enabled,
-    /// None: any single method is enough.
+    /// Remaining steps of each chain; `None` if any single method is enough.
     open: Option<Vec<Vec<Step>>>,
     used_keys: Vec<Vec<u8>>,
     succeeded: Vec<&'static str>,
 }
 
 impl Chains {
-    /// Chains for `user`. `configured` holds the chains of AuthenticationMethods, empty for no
-    /// demand. Lists that name a method that is
-    /// not enabled are dropped; when none is left nothing can succeed.
+    /// The chains of `user`. `configured` contains the lists of AuthenticationMethods; empty means
+    /// that any single method is enough. A list with a method that is not enabled is dropped; if no
+    /// list is left, nothing can succeed.
     pub(crate) fn new(user: &str, configured: &[Vec<String>], enabled: Enabled) -> Self {
         let any = configured.is_empty()
             || configured
@@ -155,8 +155,8 @@ impl Chains {
                 .filter_map(|list| {
                     let steps: Option<Vec<Step>> =
                         list.iter().map(|step| Step::parse(step)).collect();
-                    // `none` serves no chain, as in OpenSSH, also where PermitEmptyPasswords lets it
-                    // succeed by itself.
+                    // As in OpenSSH, `none` is valid in no chain, even if PermitEmptyPasswords lets
+                    // it succeed by itself.
                     let can_succeed =
                         |step: &Step| step.method != Method::None && enabled.has(step.method);
                     steps.filter(|steps| !steps.is_empty() && steps.iter().all(can_succeed))
@@ -203,7 +203,7 @@ impl Chains {
             .collect()
     }
 
-    /// Submethods of keyboard-interactive that may be tried now; none for any.
+    /// Submethods of keyboard-interactive that may be tried now; `None` for any.
     pub(crate) fn kbdint_submethods(&self) -> Option<Vec<&str>> {
         let lists = self.open.as_ref()?;
         let mut names = Vec::new();

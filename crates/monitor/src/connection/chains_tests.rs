@@ -129,7 +129,7 @@ fn a_method_that_is_off_never_succeeds() {
     }
 }
 
-/// As in OpenSSH: a chain with `none` keeps everybody out, whoever may log in with an empty password.
+/// As in OpenSSH, a chain with `none` is never complete, even for a user with an empty password.
 #[test]
 fn a_chain_with_none_is_never_complete() {
     let enabled = Enabled { none: true, ..ALL };

@@ -1,8 +1,9 @@
-//! The monitor's end of the RPC: one request at a time, asked against the permits before its
-//! body is looked at, with a deadline.
+//! The monitor's end of the RPC: one request at a time, with a deadline. Each request is checked
+//! against the permits before its body is read.
 //!
-//! Invariants: a request that the phase does not permit ends everything ([`End::Violation`]), with
-//! its header, before its body is buffered; log lines are bounded in length and rate; nothing waits past the deadline.
+//! Invariants: a request that the phase does not permit ends the connection ([`End::Violation`]) at
+//! its header, before its body is buffered; log lines are bounded in length and rate; no wait
+//! exceeds the deadline.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -19,14 +20,14 @@ use sys::memory::REST;
 use super::rate::Rate;
 use crate::log::Log;
 
-/// Why nothing more is heard from the other side.
+/// Why the channel to the unprivileged process has ended.
 #[derive(Debug)]
 pub(crate) enum End {
-    /// It closed its end.
+    /// The process closed its end.
     Closed,
     /// The deadline has passed.
     Deadline,
-    /// It broke a rule: what it did.
+    /// The process broke a rule; the text names it.
     Violation(String),
     /// The socket failed.
     Io(io::Error),
@@ -54,30 +55,30 @@ impl From<io::Error> for End {
     }
 }
 
-/// Log lines at once, and the time after which one more may come.
+/// Rate limit of log lines: burst, and milliseconds until one more is permitted.
 const LOG_BURST: u64 = 200;
 const LOG_REFILL_MS: u64 = 50;
-/// Lines that wait for the end of the other side; one that behaves has two at most.
+/// Most deferred log lines; a process that behaves sends at most two.
 const MAX_LAST_WORDS: usize = 4;
 
-/// A socket to an unprivileged process and the phase that it is in.
+/// The socket to an unprivileged process, with the phase that decides which requests are permitted.
 pub(crate) struct Channel<'log> {
     socket: OwnedFd,
     splitter: FrameSplitter,
     phase: Phase,
     /// Monotonic milliseconds.
     deadline_ms: Option<u64>,
-    /// A request that arrived while another was being served.
+    /// A request that was put back by [`Channel::set_aside`].
     set_aside: Option<Frame>,
-    /// Replies that leave with the next one, or before anything is waited for.
+    /// Replies that are sent together with the next one, or before the next wait.
     held: Zeroizing<Vec<u8>>,
     log: &'log Log,
-    /// What stands behind each line of the other side.
+    /// Suffix of each log line from the process.
     log_suffix: &'static str,
     log_rate: Rate,
-    /// Lines in which the user is to be named, and what stands behind that.
+    /// Deferred log lines: the user's name is inserted between the line and the second text.
     last_words: Vec<(LogMessage, String)>,
-    /// Nothing has come for [`REST`].
+    /// No request has arrived for [`REST`], and memory was returned.
     rests: bool,
 }
 
@@ -104,7 +105,8 @@ impl<'log> Channel<'log> {
         })
     }
 
-    /// Sets the moment after which waiting ends with [`End::Deadline`].
+    /// Sets the time, in monotonic milliseconds, after which a wait fails with [`End::Deadline`];
+    /// `None` for no limit.
     pub(crate) fn set_deadline_ms(&mut self, at_ms: Option<u64>) {
         self.deadline_ms = at_ms;
     }
@@ -118,18 +120,18 @@ impl<'log> Channel<'log> {
         self.phase = phase;
     }
 
-    /// Puts a request back that the next [`request`](Self::request) is to return.
+    /// Puts a request back; the next [`request`](Self::request) returns it.
     pub(crate) fn set_aside(&mut self, frame: Frame) {
         self.set_aside = Some(frame);
     }
 
-    /// The next request that is no log line, waited for.
+    /// Waits for the next request other than a log line.
     pub(crate) fn request(&mut self) -> Result<ToMonitor, End> {
         let frame = self.frame()?;
         decode(&frame)
     }
 
-    /// As [`request`](Self::request), not decoded.
+    /// As [`request`](Self::request), but without decoding.
     pub(crate) fn frame(&mut self) -> Result<Frame, End> {
         loop {
             if let Some(frame) = self.poll_frame()? {
@@ -139,7 +141,7 @@ impl<'log> Channel<'log> {
         }
     }
 
-    /// The next request that is no log line, when it is here already.
+    /// Returns the next request other than a log line, if one has arrived.
     pub(crate) fn poll_frame(&mut self) -> Result<Option<Frame>, End> {
         loop {
             let frame = match self.set_aside.take() {
@@ -165,14 +167,14 @@ impl<'log> Channel<'log> {
         self.send_bytes(&frame)
     }
 
-    /// Sends a reply together with the next one if the request for that is here already: the other
-    /// side waits for both, and is woken once.
+    /// Holds a reply back until the next reply or the next wait, so that a process that expects
+    /// both is woken once.
     pub(crate) fn send_with_next<M: Message>(&mut self, message: &M) {
         let mut frame = Zeroizing::new(message.encode_frame());
         self.held.append(&mut frame);
     }
 
-    /// Sends a frame as it stands.
+    /// Sends encoded bytes after any replies held back.
     pub(crate) fn send_bytes(&mut self, bytes: &[u8]) -> Result<(), End> {
         if self.held.is_empty() {
             return self.write(bytes);
@@ -197,7 +199,7 @@ impl<'log> Channel<'log> {
         Ok(())
     }
 
-    /// Sends a reply with descriptors beside its first byte.
+    /// Sends a reply; the descriptors accompany its first byte.
     pub(crate) fn send_with_fds<M: Message>(
         &mut self,
         message: &M,
@@ -236,7 +238,7 @@ impl<'log> Channel<'log> {
         match line.tail.take() {
             None => self.log.marked(line.level, &line.text, self.log_suffix),
             Some(tail) if self.last_words.len() < MAX_LAST_WORDS => {
-                // Kept as it will be written: not the megabytes that a frame may hold.
+                // Truncated now to the length that is written: a frame may hold megabytes.
                 line.text = privsep::log_text(&line.text);
                 self.last_words.push((line, privsep::log_text(&tail)));
             }
@@ -245,12 +247,12 @@ impl<'log> Channel<'log> {
         Ok(())
     }
 
-    /// Writes a line that has the mark of the other side's.
+    /// Logs a line with the suffix of the process's lines.
     pub(crate) fn log_for(&self, level: LogLevel, text: &str) {
         self.log.marked(level, text, self.log_suffix);
     }
 
-    /// Writes the lines that were to wait, with `who` in each.
+    /// Logs the deferred lines with `who` inserted in each.
     pub(crate) fn write_last_words(&mut self, who: &str) {
         for (line, tail) in core::mem::take(&mut self.last_words) {
             let text = format!("{}{who}{tail}", line.text);
@@ -258,7 +260,7 @@ impl<'log> Channel<'log> {
         }
     }
 
-    /// Never inlined: its buffer would lie on the stack of a session as long as that waits.
+    /// Never inlined: its buffer would otherwise stay on the stack during every wait of a session.
     #[inline(never)]
     fn read_frame(&mut self) -> Result<Option<Frame>, End> {
         let mut chunk = [0_u8; 4096];
@@ -276,7 +278,8 @@ impl<'log> Channel<'log> {
             match sys::io::read(&self.socket, &mut chunk[..]) {
                 Ok(0) => return Err(End::Closed),
                 Ok(count) => {
-                    // Only what came: wiping all of it takes longer than most requests.
+                    // Zeroes only the bytes read: zeroing the whole buffer takes longer than most
+                    // requests.
                     let came = chunk.get_mut(..count).unwrap_or_default();
                     self.splitter.feed(came);
                     came.zeroize();
@@ -305,7 +308,7 @@ impl<'log> Channel<'log> {
             if sys::io::wait_readable(&self.socket, Some(REST))? {
                 return Ok(());
             }
-            // A session may last for days and ask for little; a client may say nothing at all.
+            // A session may last for days with few requests, and a client may send nothing at all.
             sys::memory::rest();
             self.rests = true;
         }
@@ -318,7 +321,7 @@ impl<'log> Channel<'log> {
     }
 }
 
-/// The request in a frame.
+/// Decodes the request in a frame.
 pub(crate) fn decode(frame: &Frame) -> Result<ToMonitor, End> {
     ToMonitor::decode(frame).map_err(|error| End::Violation(error.to_string()))
 }
@@ -345,7 +348,7 @@ mod tests {
         for phase in Phase::ALL {
             for number in 0..=255 {
                 let (mut channel, peer) = pair(&log, phase);
-                // No body at all: the permit must decide before the content does.
+                // No body: the permit must decide before the content is read.
                 sys::io::write_all(&peer, &privsep::frame::frame(number, &[])).unwrap();
                 let got = channel.poll_frame();
                 if permitted(phase, number) && number != LogMessage::NUMBER {
@@ -364,7 +367,7 @@ mod tests {
         for phase in Phase::ALL {
             for number in 0..=255 {
                 let (mut channel, peer) = pair(&log, phase);
-                // A mebibyte is stated, and nothing of it comes.
+                // The header states a mebibyte, and no body follows.
                 let mut header = vec![0, 0x10, 0, 0, number];
                 sys::io::write_all(&peer, &header).unwrap();
                 let got = channel.poll_frame();
@@ -373,7 +376,7 @@ mod tests {
                 } else {
                     assert!(matches!(got, Err(End::Violation(_))), "{phase:?} {number}");
                 }
-                // The length does not come first either: the message is named.
+                // A bad length does not take precedence: the error names the message.
                 header.splice(..4, [0xff; 4]);
                 let (mut channel, peer) = pair(&log, phase);
                 sys::io::write_all(&peer, &header).unwrap();
@@ -393,7 +396,7 @@ mod tests {
     fn a_phase_is_asked_before_the_frame_that_came_with_the_one_before() {
         let log = Log::to_memory(LogLevel::Debug3);
         let (mut channel, peer) = pair(&log, Phase::Authenticating);
-        // Two frames in one write: the phase that the first one leads to judges the second.
+        // Two frames in one write: the phase after the first request applies to the second.
         let first = AuthNone {}.encode_frame();
         sys::io::write_all(
             &peer,

@@ -1,40 +1,41 @@
-//! The configuration as one connection meets it: what was handed down, and what holds for it.
+//! The configuration of one connection: the one that the listener passes on, and the options that
+//! apply after Match.
 //!
-//! Options are a hundred values made from their encoded form. Without Match blocks they are the
-//! same for every connection and user, and made once.
+//! Decoding the options makes about a hundred values. Without Match blocks they are the same for
+//! every connection and user, and are made once.
 
 use std::rc::Rc;
 
 use config::ConfigError;
 use config::server::{ConnectionSpec, ServerConfig, ServerOptions};
 
-/// See the module's head.
+/// The configuration and its global options.
 pub(crate) struct Configuration {
     loaded: ServerConfig,
     global: Rc<ServerOptions>,
 }
 
 impl Configuration {
-    /// Reads what [`ServerConfig::encode`] wrote.
+    /// Decodes the bytes of [`ServerConfig::encode`].
     ///
     /// # Errors
-    /// When the bytes are damaged or come from another build.
+    /// If the bytes are damaged or come from another build.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, ConfigError> {
         Ok(Self::new(ServerConfig::decode(bytes)?))
     }
 
-    /// Of a configuration that was loaded.
+    /// Wraps a loaded configuration.
     pub(crate) fn new(loaded: ServerConfig) -> Self {
         let global = in_force(loaded.global());
         Self { loaded, global }
     }
 
-    /// What holds before anything is known of a connection.
+    /// The options outside Match blocks.
     pub(crate) fn global(&self) -> &ServerOptions {
         &self.global
     }
 
-    /// What holds for a connection, or for a user of it.
+    /// The options that apply to a connection, or to a user of it.
     pub(crate) fn for_connection(&self, spec: &ConnectionSpec) -> Rc<ServerOptions> {
         if self.loaded.has_conditions() {
             in_force(self.loaded.for_connection(spec))
@@ -43,7 +44,7 @@ impl Configuration {
         }
     }
 
-    /// Whether what holds may depend on the connection or the user.
+    /// True if the options may depend on the connection or the user.
     pub(crate) fn has_conditions(&self) -> bool {
         self.loaded.has_conditions()
     }

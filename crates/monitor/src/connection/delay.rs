@@ -1,25 +1,26 @@
-//! The least time that a refused attempt takes, so that how it failed cannot be measured. Pure.
+//! The minimum duration of a refused attempt, which hides the reason of the refusal from a client
+//! that measures time. No I/O.
 //!
-//! One step for every user of a listener, so that names cannot be told apart by it; drawn from
-//! a secret, so that it says nothing about the work that it covers.
+//! All users of a listener share one step, so that the step does not distinguish names. The step is
+//! derived from a secret, so that it reveals nothing about the work that it hides.
 
 use crypto::hash::{HashAlgorithm, Hasher};
 
-/// The grid on which refusals end.
+/// Pads refusals to multiples of a step.
 #[derive(Debug)]
 pub(crate) struct FailureDelay {
     step_us: u64,
 }
 
-/// The least time of any refusal.
+/// Minimum step, and minimum time of any refusal.
 const FLOOR_US: u64 = 5_000;
-/// How much longer the step of a listener may be.
+/// Range of the step above `FLOOR_US`.
 const SPREAD_US: u64 = 4_300;
-/// Work of more than this many steps (PAM modules that wait) is not rounded up.
+/// A refusal that took more steps than this (slow PAM modules) is not padded.
 const MAX_STEPS: u64 = 200;
 
 impl FailureDelay {
-    /// For one listener. The secret is 32 random bytes.
+    /// The delay of one listener. `secret` is 32 random bytes.
     pub(crate) fn new(secret: &[u8]) -> Self {
         let mut hash = Hasher::new(HashAlgorithm::Sha256);
         hash.update(b"failure delay");
@@ -33,7 +34,7 @@ impl FailureDelay {
         }
     }
 
-    /// How long to wait still when `elapsed_us` have gone: to the next multiple of the step.
+    /// Microseconds still to wait after `elapsed_us`, up to the next multiple of the step.
     pub(crate) fn remaining_us(&self, elapsed_us: u64) -> u64 {
         let steps = elapsed_us.div_ceil(self.step_us).max(1);
         if steps > MAX_STEPS {

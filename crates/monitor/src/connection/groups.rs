@@ -1,14 +1,14 @@
-//! Groups for Diffie-Hellman group exchange (RFC 4419 §3): from the moduli file, else built in.
+//! Groups for Diffie-Hellman group exchange (RFC 4419 §3), from the moduli file or built in.
 
 use privsep::{ChooseGroup, Group};
 
 use crate::log::Log;
 
-/// RFC 8270 §3 and what a client may ask to be computed with, in bits.
+/// Smallest (RFC 8270 §3) and largest group taken from the moduli file, in bits.
 const MIN_GROUP_BITS: usize = 2048;
 const MAX_GROUP_BITS: usize = 8192;
 
-/// The group for a client's wish; both fields empty when none fits.
+/// Chooses a group for a client's request; both fields are empty if none fits.
 pub(crate) fn choose_group(request: &ChooseGroup, moduli_file: &str, log: &Log) -> Group {
     let bits = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
     let file = match sys::file::read_bounded(moduli_file, 8 << 20, sys::file::Links::Follow) {
@@ -42,7 +42,8 @@ pub(crate) fn choose_group(request: &ChooseGroup, moduli_file: &str, log: &Log) 
     }
 }
 
-/// One of RFC 3526's groups, when the file has none that fits; empty when they do not either.
+/// Chooses one of RFC 3526's groups if the file has none that fits; empty if none of these fits
+/// either.
 fn built_in_group(request: &ChooseGroup, preferred_bits: usize) -> Group {
     use crypto::kex::{DhGroup, KexAlgorithm};
     let candidates = [
@@ -58,7 +59,7 @@ fn built_in_group(request: &ChooseGroup, preferred_bits: usize) -> Group {
                 .is_ok_and(|bits| (request.min_bits..=request.max_bits).contains(&bits))
         })
         .collect();
-    // The smallest that is large enough, else the largest.
+    // The smallest group that is large enough, else the largest.
     let at = fitting
         .iter()
         .position(|group| group.bits() >= preferred_bits)

@@ -1,7 +1,7 @@
-//! Method `keyboard-interactive` (RFC 4256) as a conversation that PAM leads: its prompts go to
-//! the client and the answers come back while the library waits inside the call.
+//! Method `keyboard-interactive` (RFC 4256) as a PAM conversation: PAM's prompts go to the client
+//! and the client's answers return to PAM while libpam's call waits.
 //!
-//! A client may start another method instead of answering: then the request is set aside, the
+//! If the client starts another method instead of answering, the request is put back, the
 //! conversation fails, and the request is served next.
 
 use privsep::{Frame, KbdintPrompts, KbdintRespond, LogLevel, Message, Phase, Prompt};
@@ -10,30 +10,30 @@ use zeroize::Zeroizing;
 
 use super::channel::{Channel, End};
 
-/// Rounds of prompts in one attempt, and prompts in one round.
+/// Most rounds of prompts in one attempt, and most prompts in one round.
 const MAX_ROUNDS: usize = 64;
 const MAX_PROMPTS: usize = 100;
 
 /// How a conversation was cut short.
 #[derive(Debug)]
 pub(crate) enum Interrupted {
-    /// The client wants another method.
+    /// The client has started another method.
     OtherRequest,
-    /// Nothing more is heard of it.
+    /// The channel to the auth process has ended.
     End(End),
 }
 
-/// A conversation with the client.
+/// A PAM conversation with the client.
 pub(crate) struct Dialogue<'a, 'log> {
     channel: &'a mut Channel<'log>,
-    /// Given to the modules instead of each answer, for a user who may not log in this way:
-    /// whether the password was right must not be seen from what they do next.
+    /// Passed to the modules instead of each answer, for a user who may not log in this way: the
+    /// modules' further behaviour must not reveal whether the password was right.
     instead: Option<&'static [u8]>,
-    /// Written to the log with each round of questions.
+    /// Level and text of the line that is logged with each round of prompts.
     line: (LogLevel, String),
     rounds: usize,
     interrupted: Option<Interrupted>,
-    /// Monotonic microseconds of the last answer's arrival: work before it is the client's.
+    /// Monotonic microseconds at which the last answer arrived: time before it is the client's.
     answered_us: Option<u64>,
 }
 
@@ -53,7 +53,7 @@ impl<'a, 'log> Dialogue<'a, 'log> {
         }
     }
 
-    /// How the conversation was cut short if it was, and when the last answer came.
+    /// Returns how the conversation was interrupted, if it was, and when the last answer arrived.
     pub(crate) fn finish(self) -> (Option<Interrupted>, Option<u64>) {
         (self.interrupted, self.answered_us)
     }
@@ -132,8 +132,8 @@ impl Conversation for Dialogue<'_, '_> {
         if prompts.is_empty() && said.trim().is_empty() {
             return Some(Vec::new());
         }
-        // What a module says without asking is shown at once, in a request without a question: it may
-        // go on to wait for something that its words tell the user to do.
+        // A module's messages without a prompt are sent at once, in a request without prompts: the
+        // module may then wait for an action that its message asks for.
         self.rounds += 1;
         if self.rounds > MAX_ROUNDS {
             return None;
@@ -166,7 +166,7 @@ mod tests {
         Dialogue::new(channel, instead, (LogLevel::Verbose, "Postponed".into()))
     }
 
-    /// The peer's end answers before it is asked: the socket keeps it.
+    /// The reply is written before the request; the socket buffers it.
     fn with_reply<M: Message>(
         reply: &M,
         check: impl FnOnce(&mut Channel<'_>, std::os::fd::OwnedFd),
@@ -240,7 +240,7 @@ mod tests {
         with_reply(&AuthNone {}, |channel, _peer| {
             let mut dialogue = dialogue(channel, None);
             assert_eq!(dialogue.converse(&[prompt("Password: ")]), None);
-            // PAM may ask on; nothing goes out any more.
+            // PAM may prompt again; nothing is sent any more.
             assert_eq!(dialogue.converse(&[prompt("Password: ")]), None);
             assert!(matches!(
                 dialogue.finish(),

@@ -1,9 +1,8 @@
 //! Serves the auth process from the first exchange hash to a completed chain (RFC 4252).
 //!
-//! Invariants: every refusal takes the same way out, with the delay and the count; what a
-//! method proved becomes a login only through [`Chains::succeed`](super::chains::Chains), after
-//! PermitRootLogin and with the account check behind it; the only way out with success carries
-//! an [`Authenticated`].
+//! Invariants: every refusal takes the same path, with the delay and the failure count; a proof
+//! becomes a login only through [`Chains::succeed`](super::chains::Chains), after PermitRootLogin
+//! and before the account check; the only successful exit returns an [`Authenticated`].
 
 use std::time::Duration;
 
@@ -28,20 +27,20 @@ use super::signing::{Refusal, Signer};
 use super::user::{Addresses, LoginUser, MAX_REQUESTS};
 use crate::log::{Log, PREAUTH};
 
-/// The one submethod of keyboard-interactive.
+/// The only submethod of keyboard-interactive.
 const SUBMETHOD_PAM: &str = "pam";
-/// The verdict of a request that the client is to follow up.
+/// Log word for a request after which the client continues with the same method.
 const POSTPONED: &str = "Postponed";
-/// Given to PAM instead of what a client typed for a user who may not log in: no terminal can
-/// have made it a password.
+/// Passed to PAM instead of the client's input for a user who may not log in: no terminal can have
+/// produced it as a password.
 const NO_PASSWORD: &[u8] = b"\x08\n\r\x7fINCORRECT";
 
 /// Why nobody logged in.
 #[derive(Debug)]
 pub(crate) enum NotLoggedIn {
-    /// The auth process is gone or must go.
+    /// The auth process has ended or must be ended.
     End(End),
-    /// MaxAuthTries; the client has been told.
+    /// MaxAuthTries was reached; the reply was sent.
     TooMany,
     /// `RefuseConnection` in a Match block that applies once the user is known.
     Refused,
@@ -53,18 +52,18 @@ impl From<End> for NotLoggedIn {
     }
 }
 
-/// An attempt, for the log.
+/// An attempt as it is logged.
 struct Label {
     method: Method,
-    /// Key or nothing.
+    /// Description of the key, or empty.
     detail: String,
-    /// It is one for the log when it fails: something was tried. As in OpenSSH, whose lines are
-    /// counted, that is not so where the method cannot be used by this user now, or where a user who
-    /// may not log in offers a key.
+    /// True if a failure of the attempt is logged. As in OpenSSH, whose lines are counted, that
+    /// excludes methods that this user cannot use now, and keys offered by a user who may not log
+    /// in.
     is_tried: bool,
-    /// It only asked whether a key would do.
+    /// True if the client only asked whether the key is acceptable.
     is_question: bool,
-    /// It only asked which methods there are: a first request, `none`.
+    /// True if the client only asked for the methods: `none` as the first request.
     is_probe: bool,
 }
 
@@ -80,7 +79,7 @@ impl Label {
     }
 }
 
-/// The serving of one auth process.
+/// State of serving one auth process.
 pub(crate) struct Login<'c, 'n, 'l> {
     pub(crate) channel: Channel<'l>,
     pub(crate) signer: Signer,
@@ -89,14 +88,14 @@ pub(crate) struct Login<'c, 'n, 'l> {
     pub(crate) delay_secret: &'c [u8],
     pub(crate) log: &'l Log,
     pub(crate) user: Option<LoginUser>,
-    /// Each key that the client offers is held against the same lists.
+    /// Revocation lists, parsed once for all keys that the client offers.
     pub(crate) revoked: RevokedKeys,
-    /// The session process, where it need not wait for the login.
+    /// The session process, which may start before the login.
     pub(crate) ahead: Ahead<'n>,
 }
 
 impl<'l> Login<'_, '_, 'l> {
-    /// What goes on after it.
+    /// Returns the parts that the session needs.
     pub(crate) fn into_parts(
         self,
     ) -> (
@@ -109,7 +108,7 @@ impl<'l> Login<'_, '_, 'l> {
         (self.channel, self.signer, self.user, process)
     }
 
-    /// Serves until a chain is complete.
+    /// Serves requests until a chain is complete.
     ///
     /// # Errors
     /// [`NotLoggedIn`].
@@ -195,19 +194,21 @@ impl<'l> Login<'_, '_, 'l> {
         let policy = user.policy();
         self.user = Some(user);
         self.channel.set_phase(Phase::Authenticating);
-        // Whoever names a user tries at once, and waits for both answers.
+        // The first attempt follows the user's name at once, and the auth process waits for both
+        // replies.
         self.channel.send_with_next(&policy);
         Ok(())
     }
 
-    /// One request of the client, answered in the one way that there is for all.
+    /// Serves one authentication request; all methods share the counting, logging and delay.
     fn attempt(&mut self, request: ToMonitor) -> Result<Option<Authenticated>, NotLoggedIn> {
         let user = self.user.as_mut().ok_or_else(no_user)?;
         user.tries.requests += 1;
         if user.tries.requests > 1 {
             user.started_us = sys::time::monotonic_us();
         }
-        // With MaxAuthTries 0 the first request is one too many, and a good key in it is not tried.
+        // With MaxAuthTries 0 the first request already exceeds the limit, and a valid key in it is
+        // not checked.
         let is_none = matches!(request, ToMonitor::AuthNone(_));
         let is_probe = is_none && user.tries.requests == 1;
         let no_tries_left = user.tries.failures >= user.options.max_auth_tries;
@@ -218,8 +219,8 @@ impl<'l> Login<'_, '_, 'l> {
             return Ok(None);
         }
         if matches!(request, ToMonitor::KeyVerify(_)) {
-            // Whoever signs expects to be let in. Nothing is known of the user here, so that the
-            // time it takes tells nothing.
+            // A client that signs expects to be let in. Nothing is known of the user here, so that
+            // the time this takes reveals nothing.
             self.ahead.start(self.log);
         }
         self.ask_for_user();
@@ -235,7 +236,7 @@ impl<'l> Login<'_, '_, 'l> {
             }
             ToMonitor::KbdintStart(request) => match self.try_kbdint(&request)? {
                 Some(tried) => tried,
-                // The client went on to another method, which is served next.
+                // The client changed to another method; that request is served next.
                 None => return Ok(None),
             },
             ToMonitor::KeyQuery(request) => {
@@ -252,14 +253,14 @@ impl<'l> Login<'_, '_, 'l> {
         self.conclude(&label, tried)
     }
 
-    /// Answers a first `none`, with which most clients ask for the methods that there are,
-    /// without the delay of a failure; false when it has to be tried like any other request.
+    /// Answers `none` as the first request, with which most clients ask for the methods, without
+    /// the delay of a failure. Returns false if the request must be tried like any other.
     ///
-    /// There is nothing that the time could tell: no database has been asked for the user yet,
-    /// and the list of methods comes from the configuration and the name alone. Where that is
-    /// not so (Match Group, Match Invalid-User), or where `none` may let somebody in
-    /// (PermitEmptyPasswords), the account has been or must be looked at, and the answer waits
-    /// as a failure does. The next request looks the user up within its own time.
+    /// The response time reveals nothing: no database was asked for the user, and the list of
+    /// methods depends only on the configuration and the name. If it depends on the account (Match
+    /// Group, Match Invalid-User), or if `none` may succeed (PermitEmptyPasswords), the account has
+    /// been or must be looked up, and the answer is delayed like a failure. The next request looks
+    /// the user up within its own delay.
     fn answer_probe(&mut self) -> Result<bool, NotLoggedIn> {
         let user = self.user.as_mut().ok_or_else(no_user)?;
         if user.tries.requests > 1 || !user.is_unasked() || user.chains.allows(Method::None) {
@@ -270,7 +271,7 @@ impl<'l> Login<'_, '_, 'l> {
         Ok(true)
     }
 
-    /// Looks the named user up, unless that was done.
+    /// Looks up the named user's account, unless that was done.
     pub(crate) fn ask_for_user(&mut self) {
         if let Some(user) = self.user.as_mut().filter(|user| user.is_unasked()) {
             user.ask(self.log);
@@ -283,7 +284,7 @@ impl<'l> Login<'_, '_, 'l> {
         }
     }
 
-    /// From what a method proved to the answer.
+    /// Evaluates a method's proof, sends the answer and returns the login if the chain is complete.
     fn conclude(
         &mut self,
         label: &Label,
@@ -322,7 +323,8 @@ impl<'l> Login<'_, '_, 'l> {
         Ok(None)
     }
 
-    /// What PAM says of the account, to a user who has proved who it is.
+    /// Rejects a login after the account check; the reply carries PAM's messages, which only a user
+    /// who has completed the chain may see.
     fn deny(&mut self, label: &Label) -> Result<Option<Authenticated>, NotLoggedIn> {
         if self.count_failure(label)? {
             return Err(self.too_many()?);
@@ -334,10 +336,10 @@ impl<'l> Login<'_, '_, 'l> {
         Ok(None)
     }
 
-    /// Counts, logs and delays a failure; true when it was one too many.
+    /// Counts, logs and delays a failure; returns true if MaxAuthTries is reached.
     fn count_failure(&mut self, label: &Label) -> Result<bool, NotLoggedIn> {
         let user = self.user.as_mut().ok_or_else(no_user)?;
-        // A probe has the delay of a failure, too.
+        // A probe is delayed like a failure, but not counted.
         if !label.is_probe {
             user.tries.failures += 1;
         }
@@ -391,7 +393,7 @@ impl<'l> Login<'_, '_, 'l> {
     }
     // ---- the methods ----
 
-    /// `password`, and `none` as an empty one where PermitEmptyPasswords lets it.
+    /// Checks `password`, and `none` as an empty password if PermitEmptyPasswords is set.
     fn try_password(
         &mut self,
         method: Method,
@@ -440,7 +442,7 @@ impl<'l> Login<'_, '_, 'l> {
         Ok((label, proof))
     }
 
-    /// `keyboard-interactive`; none when the client went on to something else.
+    /// Runs `keyboard-interactive`; returns `None` if the client changed to another method.
     fn try_kbdint(
         &mut self,
         _request: &KbdintStart,
@@ -461,8 +463,8 @@ impl<'l> Login<'_, '_, 'l> {
         let instead = (!may).then_some(NO_PASSWORD);
         let (level, line, _) = attempt_line(user, POSTPONED, &label, false);
         let mut dialogue = Dialogue::new(&mut self.channel, instead, (level, line));
-        // An expired password is changed here, where modules can ask; for who may not log in
-        // nothing more is asked.
+        // An expired password is changed here, because modules can prompt here. A user who may not
+        // log in gets no further prompt.
         let authenticated = with_pam(user, |pam, permit_empty| {
             pam.authenticate(permit_empty, &mut dialogue)
         });
@@ -500,7 +502,7 @@ impl<'l> Login<'_, '_, 'l> {
         Ok(Some((label, proof)))
     }
 
-    /// `publickey` without a signature: would this key do?
+    /// `publickey` without a signature: answers whether the key is acceptable.
     fn answer_query(&mut self, request: &KeyQuery) -> Result<(), NotLoggedIn> {
         let (mut label, found) = self.look_for_key(&request.algorithm, &request.key)?;
         label.is_question = true;
@@ -535,7 +537,7 @@ impl<'l> Login<'_, '_, 'l> {
         Ok(())
     }
 
-    /// `publickey` with a signature.
+    /// `publickey` with a signature: verifies it.
     fn try_key(&mut self, request: &KeyVerify) -> Result<(Label, Option<Proof>), NotLoggedIn> {
         let (label, found) = self.look_for_key(&request.algorithm, &request.key)?;
         let host_key_fits = request
@@ -573,8 +575,8 @@ impl<'l> Login<'_, '_, 'l> {
         Ok((label, tried))
     }
 
-    /// The lookup behind both forms. It is done for users who may not log in too, with nobody's
-    /// rights; what it finds counts for those who may.
+    /// Looks a key up, for both forms of `publickey`. The lookup also runs, with the rights of
+    /// nobody, for users who may not log in; its result counts only for users who may.
     fn look_for_key(
         &mut self,
         algorithm: &str,
@@ -626,7 +628,7 @@ impl<'l> Login<'_, '_, 'l> {
     }
 }
 
-/// A line of the log for an attempt, with its level and mark.
+/// Makes the log line of an attempt, with its level and suffix.
 fn attempt_line(
     user: &LoginUser,
     verdict: &str,
@@ -642,7 +644,7 @@ fn attempt_line(
     } else {
         LogLevel::Verbose
     };
-    // What OpenSSH says in its unprivileged process: the method goes on.
+    // OpenSSH logs this line in its unprivileged process, hence the suffix.
     let is_postponed = verdict == POSTPONED;
     let submethod = match label.method {
         Method::KeyboardInteractive if !is_postponed => "/pam",
@@ -659,8 +661,8 @@ fn attempt_line(
     (level, line, mark)
 }
 
-/// A method's name for the log: RFC 4251 §6 has neither blanks nor commas in names, nor more
-/// than 64 bytes, and a longer story could say what did not happen.
+/// A method's name for the log. RFC 4251 §6 permits neither blanks nor commas in names, nor more
+/// than 64 bytes; any other text could forge an event.
 fn log_name(name: String) -> String {
     let plain = (1..=64).contains(&name.len())
         && name

@@ -8,7 +8,7 @@ use super::super::accounts::Account;
 use super::*;
 use crate::test_support::{TempDir, config, own_ids};
 
-/// What the auth process would have heard, and how the serving ended.
+/// The replies that the auth process would have received, and how the login ended.
 struct Served {
     replies: Vec<Frame>,
     proof: Option<Authenticated>,
@@ -45,7 +45,7 @@ fn session_hash() -> Vec<u8> {
     vec![5; 32]
 }
 
-/// Serves requests that are all sent before the first answer is read.
+/// Serves requests that are all sent before the first reply is read.
 fn serve(text: &str, phase: Phase, frames: &[Vec<u8>]) -> Served {
     let config = Configuration::new(config(text));
     let addresses = addresses();
@@ -172,7 +172,8 @@ fn signed(name: &str, seed: u8) -> Vec<u8> {
     .encode_frame()
 }
 
-/// Our own account, which is there on every machine and may be served without privilege.
+/// The account of this process's user, which exists on every machine and may log in without
+/// privilege.
 fn own() -> Account {
     let _ids = own_ids();
     let uid = sys::process::effective_uid();
@@ -317,7 +318,7 @@ fn failures_are_counted_and_the_first_none_is_not() {
     );
 }
 
-/// Whether a first `none` of `name` is answered before the databases are asked for the name.
+/// True if `none` as the first request of `name` is answered before the databases are read.
 fn is_answered_unasked(text: &str, name: &str) -> bool {
     let served = serve(text, Phase::KeyExchange, &[sign(), user(name), none()]);
     let outcomes = served.outcomes();
@@ -336,7 +337,7 @@ fn a_first_none_is_answered_before_the_user_is_looked_up() {
     let (_directory, text) = with_keys(&line(1), "PasswordAuthentication no");
     for name in [&own.name, "no-such-user-here"] {
         assert!(is_answered_unasked(&text, name));
-        // What holds for the connection depends on the account: it has been asked for already.
+        // The options depend on the account, which has been looked up already.
         for criteria in ["Group wheel", "Invalid-User"] {
             let text = format!("{text}\nMatch {criteria}\nMaxAuthTries 3\n");
             assert!(!is_answered_unasked(&text, name), "{criteria}");
@@ -358,10 +359,10 @@ fn a_probe_is_no_attempt_and_no_failure_for_the_log() {
         .iter()
         .filter(|line| line.contains("no-such-user-here"))
         .collect();
-    // Neither is the key of somebody who may not log in: OpenSSH counts no more than this.
+    // A key of a user who may not log in is not logged either, as in OpenSSH.
     assert_eq!(lines.len(), 1, "{lines:?}");
     assert!(lines[0].starts_with("Invalid user no-such-user-here from"));
-    // A second `none` is an attempt like any other, with all that this costs.
+    // A second `none` is an attempt like any other.
     let served = serve(
         &text,
         Phase::KeyExchange,
@@ -391,7 +392,7 @@ fn replies_do_not_tell_whether_the_user_exists() {
     };
     let known = ask(&own.name);
     let unknown = ask("no-such-user-here");
-    // A key that is listed for others is of no use to a user who does not exist.
+    // A key that is listed for others does not let in a user who does not exist.
     let listed = serve(
         &text,
         Phase::KeyExchange,
@@ -406,7 +407,7 @@ fn replies_do_not_tell_whether_the_user_exists() {
     assert!(known.replies.len() >= 6);
     let policy: UserPolicy = known.replies[1].decode().unwrap();
     assert!(policy.methods.contains(&"publickey".to_owned()));
-    // The same file work was done for both.
+    // The same files were opened for both.
     let opened = |served: &Served| {
         served
             .log
@@ -426,7 +427,7 @@ fn replies_do_not_tell_whether_the_user_exists() {
 #[test]
 fn root_is_refused_without_a_word_of_why() {
     if !sys::process::is_root() {
-        // Without privilege root is somebody else.
+        // Without privilege, root is another user, who is not served.
         return;
     }
     let (_directory, text) = with_keys(&line(1), "");
@@ -558,7 +559,7 @@ fn questions_for_keys_beyond_their_number_are_failures() {
     assert!(matches!(served.end, Some(NotLoggedIn::TooMany)));
 }
 
-/// The lines are read from their end by what counts failures: a name must not push the address off.
+/// Log-reading tools parse these lines from the end: a name must not push the address off.
 #[test]
 fn a_long_name_leaves_the_address_in_its_line() {
     let name = format!("x from 203.0.113.9 port 22 ssh2 {}", "\u{e9}".repeat(490));

@@ -1,6 +1,6 @@
-//! One connection, with privileges: the role that the listener executes for it. It starts the
-//! auth process, serves its requests until somebody has logged in ([`login`]), starts the
-//! session process and serves that ([`session`]). It never reads the network.
+//! The monitor: the privileged process of one connection, which the listener executes. It starts
+//! the auth process, serves its requests until somebody has logged in ([`login`]), then starts the
+//! session process and serves its requests ([`session`]). It never reads the network.
 
 mod accounts;
 mod admit;
@@ -43,18 +43,18 @@ use signing::Signer;
 use start::{Handed, Inherited};
 use user::{Addresses, LoginUser};
 
-/// For the processes that we start: nothing of ours is found through it.
+/// PATH of the processes that the monitor starts; no program of Fulmar is found through it.
 pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// Longest start record, in bytes: configuration with Match blocks, host certificates.
+/// Limit on the start record, in bytes: configuration with Match blocks, host certificates.
 const MAX_START_BYTES: usize = 16 << 20;
-/// Longest record of secrets, in bytes.
+/// Limit on the record of secrets, in bytes.
 pub(crate) const MAX_SECRETS_BYTES: usize = 1 << 20;
-/// The exit status of a connection that ended before anybody had logged in, as OpenSSH has it.
+/// Exit status of a connection that ended before anybody had logged in, as in OpenSSH.
 const NOT_LOGGED_IN: i32 = 255;
-/// How long the auth process may take to end after its socket.
+/// Time limit for the auth process's exit after its socket has closed.
 pub(crate) const AUTH_EXIT_WAIT: Duration = Duration::from_secs(2);
 
-/// The program of role `sshd-monitor`. Returns its exit status.
+/// Runs the role `sshd-monitor`; returns its exit status.
 #[must_use]
 pub fn monitor_main() -> i32 {
     sys::signals::began_with_defaults();
@@ -72,12 +72,13 @@ pub fn monitor_main() -> i32 {
             return 255;
         }
     };
-    // What was only needed to begin with is not kept for as long as the connection lasts.
+    // The encoded configuration is only needed to start; it is freed, since a connection may last
+    // for days.
     handed.start.config = Vec::new();
     let log = open_log(&handed.start, config.global());
     let served = match handed.connection(config.global(), &log) {
         Ok(Some(inherited)) => serve(inherited, config, &log),
-        // None came.
+        // The listener has closed the socket without a connection.
         Ok(None) => Ok(0),
         Err(error) => Err(error),
     };
@@ -104,7 +105,7 @@ fn open_log(start: &MonitorStart, options: &ServerOptions) -> Log {
 fn addresses(network: &OwnedFd, use_dns: bool) -> io::Result<Addresses> {
     let remote = match sys::socket::peer_address(network) {
         Ok(remote) => sys::socket::unmapped(remote),
-        // A pipe or a local socket: nobody's address, which no list matches by accident.
+        // A pipe or a local socket has no address; the stand-in must match no list by accident.
         Err(error) if error.kind() == io::ErrorKind::Unsupported => return Ok(no_addresses()),
         Err(error) => return Err(error),
     };
@@ -132,7 +133,7 @@ fn no_addresses() -> Addresses {
     }
 }
 
-/// Serves a connection to its end; gives the exit status, which `sshd -i` hands on.
+/// Serves a connection to its end; returns the exit status, which becomes that of `sshd -i`.
 fn serve(mut inherited: Inherited, config: Configuration, log: &Log) -> Result<i32, String> {
     let Ok(addresses) = addresses(&inherited.network, config.global().use_dns) else {
         // The client is gone already.
@@ -142,7 +143,7 @@ fn serve(mut inherited: Inherited, config: Configuration, log: &Log) -> Result<i
     let Some(login) = log_in(&mut inherited, &config, &addresses, log)? else {
         return Ok(NOT_LOGGED_IN);
     };
-    // What a session may last for days without.
+    // The session does not need the configuration, and may last for days.
     drop(config);
     let session = Box::new(Session::new(
         login.proof,
@@ -167,8 +168,8 @@ struct LoggedIn<'log> {
     process: Option<SessionProcess>,
 }
 
-/// From the connection to a login; none where nobody has logged in, of which the listener has heard.
-/// Never inlined: what it takes of the stack is free when it is over.
+/// Serves a connection until a login. Returns `None` if nobody has logged in; the listener has then
+/// received the news. Never inlined, so that its stack memory is free during the session.
 #[inline(never)]
 fn log_in<'log>(
     inherited: &mut Inherited,
@@ -247,7 +248,7 @@ fn log_in<'log>(
         }
     };
     let (channel, signer, user, process) = login.into_parts();
-    // From here on the time is the user's; the start-up slot is free.
+    // LoginGraceTime and the MaxStartups slot end here.
     inherited.tell(ConnectionNews::Authenticated);
     inherited.news = None;
     let auth = Predecessor::new(auth, channel);
@@ -268,13 +269,14 @@ fn log_in<'log>(
     })))
 }
 
-/// LoginGraceTime counts from when the connection was accepted.
+/// The end of LoginGraceTime, which starts when the connection is accepted; `None` without a limit.
 fn deadline_ms(accepted_ms: u64, options: &ServerOptions) -> Option<u64> {
     let grace_ms = u64::from(options.login_grace_time_s) * 1000;
     (grace_ms > 0).then(|| accepted_ms.saturating_add(grace_ms))
 }
 
-/// What the listener hears of a connection that ended before a login.
+/// Ends the auth process of a connection without a login, logs the reason and returns the news for
+/// the listener.
 fn end_without_login(
     mut login: Login<'_, '_, '_>,
     end: &NotLoggedIn,
@@ -295,8 +297,8 @@ fn end_without_login(
     let unknown = login.user.as_ref().is_some_and(LoginUser::is_unknown);
     let log = login.log;
     let signed = login.signer.session_id().is_some();
-    // The auth process has its DISCONNECT to write after TooManyFailures; its socket's end
-    // tells it of everything else.
+    // After TooManyFailures the auth process still writes its DISCONNECT. In all other cases it
+    // ends because its socket closes.
     drop(login);
     let wait = match end {
         NotLoggedIn::TooMany | NotLoggedIn::End(End::Closed) => AUTH_EXIT_WAIT,
@@ -314,7 +316,7 @@ fn end_without_login(
         }
         _ => false,
     };
-    // What has signed an exchange has begun, whatever it says.
+    // A process that had an exchange hash signed has started, whatever its exit status claims.
     let never_began = !signed
         && matches!(status, Some(ExitStatus::Exited(code))
             if i32::from(code) == roles::exit::NOT_STARTED);

@@ -1,5 +1,6 @@
-//! The connection's one PAM transaction, from authentication to the end of the session: this
-//! process is the caller that modules act on and the parent of the session process.
+//! The connection's only PAM transaction, from authentication to the end of the session. The
+//! monitor is the process whose ids and groups modules change, and the parent of the session
+//! process.
 
 use std::io;
 
@@ -9,35 +10,35 @@ use zeroize::Zeroizing;
 
 use super::accounts::Peer;
 
-/// Most that is kept of what modules say for the user, in bytes.
+/// Limit on the kept messages of modules for the user, in bytes.
 const MAX_MESSAGES_BYTES: usize = 64 * 1024;
 
-/// The variable in which modules find what the user has proved.
+/// The PAM variable that tells modules what the user has proved.
 const AUTH_INFO: &str = "SSH_AUTH_INFO_0";
 
-/// What PAM says of an account.
+/// Result of PAM's account check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum AccountState {
-    /// It was not asked yet.
+    /// The check was not made yet.
     Unasked,
-    /// It may log in.
+    /// The account may log in.
     Fine,
-    /// After a change of its password.
+    /// The account may log in after a change of its password.
     MustChangePassword,
-    /// It may not; the reason is for the log.
+    /// The account may not log in; the reason is for the log.
     Denied(String),
 }
 
-/// See the module's head.
+/// A PAM transaction and what it has to undo at its end.
 #[derive(Debug)]
 pub(crate) struct PamLogin {
     pam: Pam,
     user: String,
     messages: String,
     account: AccountState,
-    /// Modules have let the user in themselves.
+    /// PAM itself has authenticated the user.
     authenticated: bool,
-    /// What is to be undone at the end.
+    /// Credentials were established and must be deleted.
     credentials: bool,
     open: bool,
 }
@@ -64,17 +65,17 @@ impl PamLogin {
         })
     }
 
-    /// Tells modules by what the user has been let in so far.
+    /// Sets the variable that tells modules what the user has proved so far.
     ///
     /// # Errors
-    /// When libpam does not take it.
+    /// If libpam rejects the variable.
     pub(crate) fn expose(&mut self, auth_info: &str) -> Result<(), String> {
         self.pam
             .put_env(AUTH_INFO, auth_info)
             .map_err(|error| error.to_string())
     }
 
-    /// Authenticates; `conversation` answers. What failed is said in libpam's words alone.
+    /// Authenticates the user; `conversation` answers the prompts. An error is libpam's text alone.
     pub(crate) fn authenticate(
         &mut self,
         permit_empty: bool,
@@ -86,7 +87,7 @@ impl PamLogin {
                 PamError::Failed { text, .. } => text,
                 error => error.to_string(),
             })?;
-        // A module may have taken the login to another name, which nobody has judged.
+        // A module may have changed the user's name to one that no check here has approved.
         match self.pam.user() {
             Some(user) if user == self.user => {
                 self.authenticated = true;
@@ -96,7 +97,7 @@ impl PamLogin {
         }
     }
 
-    /// Whether the account may log in now. Modules are asked once for each connection.
+    /// Checks whether the account may log in now. Modules are called once per connection.
     pub(crate) fn account(&mut self) -> AccountState {
         let mut listener = Listener::default();
         let state = self.check_account(&mut listener);
@@ -104,10 +105,10 @@ impl PamLogin {
         state
     }
 
-    /// The same in a dialogue with the user, who changes an expired password there and then.
+    /// The same check in a dialogue with the user, in which an expired password is changed.
     ///
     /// # Errors
-    /// Why the password was not changed.
+    /// The reason why the password was not changed.
     pub(crate) fn settle_account(
         &mut self,
         dialogue: &mut dyn Conversation,
@@ -135,9 +136,9 @@ impl PamLogin {
         self.account.clone()
     }
 
-    /// Establishes credentials and opens the session, in this process. Returns the user's
-    /// supplementary groups: those of the group database, which are given, and what modules
-    /// (pam_group) made of them.
+    /// Establishes credentials and opens the session, in this process. `groups` are the user's
+    /// groups of the group database. Returns the supplementary groups after the changes of modules
+    /// (pam_group).
     pub(crate) fn open_session(&mut self, groups: &[u32]) -> Result<Vec<u32>, String> {
         let mut listener = Listener::default();
         let result = self.establish(groups, &mut listener).and_then(|groups| {
@@ -151,12 +152,12 @@ impl PamLogin {
         result
     }
 
-    /// Modules find the user's groups on their caller and add theirs there, as they would to a
-    /// login program that is about to become the user.
+    /// Modules read the calling process's groups and add to them, as in a login program that is
+    /// about to become the user.
     fn establish(&mut self, groups: &[u32], listener: &mut Listener) -> Result<Vec<u32>, String> {
         let failed = |error: io::Error| format!("groups of {}: {error}", self.user);
         let held = WithGroups::enter(groups).map_err(failed)?;
-        // A stack that lets nobody in by a password may refuse this to whom a key let in.
+        // A PAM stack that permits no password may refuse credentials to a user whom a key let in.
         match self
             .pam
             .set_credentials(CredentialAction::Establish, listener)
@@ -168,10 +169,11 @@ impl PamLogin {
         held.now().map_err(failed)
     }
 
-    /// Closes the session and deletes the credentials, as far as there are any. Twice is once.
+    /// Closes the session and deletes the credentials, if there are any. A second call does
+    /// nothing.
     pub(crate) fn close(&mut self) {
         let mut listener = Listener::default();
-        // Nothing can be done about a failure at the end.
+        // A failure here has no remedy.
         if core::mem::take(&mut self.open) {
             let _ = self.pam.close_session(&mut listener);
         }
@@ -182,19 +184,20 @@ impl PamLogin {
         }
     }
 
-    /// What modules said for the user to read.
+    /// Messages of modules for the user.
     pub(crate) fn messages(&self) -> &str {
         &self.messages
     }
 
-    /// Adds to it.
+    /// Appends to [`PamLogin::messages`] up to the limit.
     pub(crate) fn keep_message(&mut self, said: &str) {
         if self.messages.len() + said.len() <= MAX_MESSAGES_BYTES {
             self.messages.push_str(said);
         }
     }
 
-    /// The environment that modules made, without what could change how programs start.
+    /// The environment set by modules, without `LD_` variables, which change how programs start,
+    /// and without `SSH_AUTH_INFO_0`.
     pub(crate) fn environment(&self) -> Vec<(String, String)> {
         self.pam
             .env_list()
@@ -204,7 +207,7 @@ impl PamLogin {
     }
 }
 
-/// Answers every hidden prompt with the one password that the client sent.
+/// Answers every hidden prompt with the password that the client sent.
 pub(crate) struct SayPassword<'a> {
     password: &'a [u8],
 }
@@ -222,14 +225,14 @@ impl Conversation for SayPassword<'_> {
             .filter(|message| message.is_prompt())
             .map(|message| match message {
                 Message::PromptHidden(_) => Some(Zeroizing::new(self.password.to_vec())),
-                // A question that a password does not answer.
+                // An echoed prompt does not ask for a password.
                 _ => None,
             })
             .collect()
     }
 }
 
-/// Keeps what is said and answers nothing.
+/// Keeps messages and fails on any prompt.
 #[derive(Default)]
 struct Listener {
     said: String,

@@ -1,24 +1,24 @@
-//! Method `password` without PAM (RFC 4252 §8): one hash is computed for every attempt,
-//! whether the user exists, may log in, or has a password at all.
+//! Method `password` without PAM (RFC 4252 §8). Every attempt computes one hash, whether or not the
+//! user exists, may log in, or has a password.
 
 use sys::users::{Shadow, crypt};
 
 use crate::log::Log;
 
-/// Longest password that is hashed, in bytes: a megabyte would cost seconds.
+/// Longest password that is hashed, in bytes: hashing a megabyte would take seconds.
 pub(crate) const MAX_PASSWORD_BYTES: usize = 1024;
 
-/// What a password is compared with.
+/// The stored data that a password is compared with.
 pub(crate) struct Stored<'a> {
-    /// The user's entry; none for a user without one.
+    /// The user's shadow entry; `None` for a user without one.
     pub(crate) shadow: Option<&'a Shadow>,
-    /// An entry whose method and cost stand for those who have none: [`typical_entry`].
+    /// An entry whose method and cost are used for users without a hash: [`typical_entry`].
     pub(crate) like: Option<&'a Shadow>,
     /// PermitEmptyPasswords.
     pub(crate) permit_empty: bool,
 }
 
-/// Whether `password` is the user's.
+/// True if `password` is the user's password and may be used.
 pub(crate) fn check(stored: &Stored<'_>, password: &[u8], log: &Log) -> bool {
     if password.len() > MAX_PASSWORD_BYTES {
         return false;
@@ -46,11 +46,11 @@ pub(crate) fn check(stored: &Stored<'_>, password: &[u8], log: &Log) -> bool {
     }
 }
 
-/// The first entry of the machine that holds a real hash: users are mostly hashed alike, and
-/// what is computed for one who does not exist should take as long.
+/// The first shadow entry with a real hash. Most users of a machine have the same hash method, and
+/// the computation for an unknown user must take as long.
 pub(crate) fn typical_entry() -> Option<Shadow> {
     const SHADOW: &str = "/etc/shadow";
-    /// Bytes of it that are looked at.
+    /// Largest file that is read, in bytes.
     const MAX_SHADOW_BYTES: u64 = 16 << 20;
     let file = sys::file::read_bounded(SHADOW, MAX_SHADOW_BYTES, sys::file::Links::Follow).ok()?;
     let file = zeroize::Zeroizing::new(file);

@@ -1,6 +1,7 @@
-//! A token bucket: how often the session may ask for a signature. Pure; time is a parameter.
+//! A token bucket, which limits how often a process may make a request. No I/O; the caller passes
+//! the time.
 
-/// A bucket that starts full.
+/// A token bucket, full at the start.
 #[derive(Debug)]
 pub(crate) struct Rate {
     capacity: u64,
@@ -10,7 +11,8 @@ pub(crate) struct Rate {
 }
 
 impl Rate {
-    /// At most `capacity` at once, one more every `refill_ms`.
+    /// A bucket of `capacity` tokens that gains one token every `refill_ms` milliseconds (at least
+    /// 1).
     pub(crate) fn new(capacity: u64, refill_ms: u64, now_ms: u64) -> Self {
         Self {
             capacity,
@@ -20,7 +22,7 @@ impl Rate {
         }
     }
 
-    /// Takes `count` if they are there.
+    /// Takes `count` tokens and returns true, or takes none and returns false if there are fewer.
     pub(crate) fn take(&mut self, count: u64, now_ms: u64) -> bool {
         let earned = now_ms.saturating_sub(self.since_ms) / self.refill_ms;
         self.since_ms = self

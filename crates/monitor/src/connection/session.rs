@@ -1,9 +1,9 @@
-//! From a completed chain to the end of the session: takes the snapshot from the auth process,
-//! starts the session process and serves it, and tidies up behind it.
+//! Takes the snapshot from the auth process after a completed chain, starts the session process,
+//! serves it, and cleans up after it.
 //!
-//! Invariants: nothing here happens without an [`Authenticated`]; the snapshot is handed on
-//! unread; user, command, restrictions and environment come from here alone; every terminal
-//! that was granted is taken back and its record closed, however the session ends.
+//! Invariants: a session exists only with an [`Authenticated`]; the snapshot is passed on unread;
+//! user, command, restrictions and environment come only from here; every terminal that was granted
+//! is taken back and its record closed, however the session ends.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -30,22 +30,22 @@ use super::signing::{Refusal, Signer};
 use super::user::{Addresses, LoginUser};
 use crate::log::Log;
 
-/// How long the auth process may take to hand over, and the session process to take.
+/// Time limit for the auth process to send the snapshot, and for the session process to receive it.
 const HAND_OVER_MS: u64 = 30_000;
-/// What goes along with the grant in one write.
+/// Largest snapshot that is written together with the grant.
 const SMALL_SNAPSHOT_BYTES: usize = 16 * 1024;
-/// Terminals of one session: more than MaxSessions ever is in earnest.
+/// Most terminals of one session, above any sensible MaxSessions.
 const MAX_TERMINALS: usize = 64;
-/// Terminals in quick succession, and the time until one more: each leaves records on disk.
+/// Rate limit of terminals: burst, and milliseconds until one more; each leaves records on disk.
 const TERMINAL_BURST: u64 = 128;
 const TERMINAL_REFILL_MS: u64 = 50;
-/// How long a process that was told to end may take.
+/// Time limit for the exit of a session process.
 const KILL_WAIT: Duration = Duration::from_secs(5);
 
-/// What a session needs.
+/// Everything needed to serve a session.
 pub(crate) struct Session<'c> {
     proof: Authenticated,
-    /// All of the login, until the session process has been told.
+    /// The login's state, until the session process has received its grant.
     user: Option<LoginUser>,
     terms: Terms,
     pam: Option<PamLogin>,
@@ -58,8 +58,8 @@ pub(crate) struct Session<'c> {
     terminal_rate: Rate,
 }
 
-/// What requests of the session are judged by: all that stays of configuration and login, of which
-/// there is a hundred times more.
+/// The settings that decide over the session's requests. Configuration and login, a hundred times
+/// larger, are freed.
 struct Terms {
     moduli_file: String,
     permit_tty: bool,
@@ -78,16 +78,16 @@ impl Terms {
     }
 }
 
-/// A terminal that the session has. The master is held so that the name cannot pass to
-/// somebody else before it was taken back.
+/// A terminal granted to the session. The open master keeps the name from passing to another user
+/// before the terminal is taken back.
 struct Terminal {
     name: PathBuf,
     line: String,
     _master: OwnedFd,
 }
 
-/// The auth process, which has a connection to hand over and nothing else to do. It does not
-/// outlive this.
+/// The auth process after the login, which only has the connection to hand over. On drop it is
+/// killed if it does not end in time.
 pub(crate) struct Predecessor<'log> {
     process: Child,
     channel: Channel<'log>,
@@ -121,7 +121,7 @@ impl Drop for Predecessor<'_> {
     }
 }
 
-/// Takes the snapshot as the last message of the auth process. The frame stays as it came.
+/// Receives the snapshot, the last message of the auth process, as an undecoded frame.
 fn take_snapshot(channel: &mut Channel<'_>) -> Result<privsep::Frame, End> {
     channel.set_deadline_ms(Some(sys::time::monotonic_ms() + HAND_OVER_MS));
     let frame = channel.frame()?;
@@ -137,7 +137,7 @@ fn take_snapshot(channel: &mut Channel<'_>) -> Result<privsep::Frame, End> {
 }
 
 impl<'c> Session<'c> {
-    /// With the proof that `user` has logged in as `account`.
+    /// Makes the session of `user`, who has logged in as `account` according to `proof`.
     pub(crate) fn new(
         proof: Authenticated,
         mut user: LoginUser,
@@ -169,7 +169,7 @@ impl<'c> Session<'c> {
     /// Runs the session to its end.
     ///
     /// # Errors
-    /// When it could not be started.
+    /// If the session could not be started.
     pub(crate) fn run(
         mut self,
         network: OwnedFd,
@@ -215,17 +215,17 @@ impl<'c> Session<'c> {
             None => SessionProcess::start(self.executable, &network)
                 .map_err(|error| format!("starting the session: {error}"))?,
         };
-        // The connection is the session's alone.
+        // Closes this copy, so that the connection belongs to the session process alone.
         drop(network);
-        // The new process comes up while the old one packs its things. It is told nothing, and
-        // touches no byte of the connection, before that one has handed all of it over.
+        // The session process starts while the auth process makes its snapshot. It receives
+        // nothing, and touches no byte of the connection, before the snapshot is complete.
         let snapshot = match auth.take_snapshot() {
             Ok(snapshot) => snapshot,
             Err(end) => {
                 drop(auth);
                 process.end();
                 return match end {
-                    // A client that leaves right after its login.
+                    // The client left right after its login.
                     End::Closed => Ok(()),
                     end => Err(end.to_string()),
                 };
@@ -236,12 +236,12 @@ impl<'c> Session<'c> {
             .verbose(&format!("User child is on pid {}", child.pid()));
         let mut channel = Channel::new(socket, Phase::Session, self.log, "")
             .map_err(|error| error.to_string())?;
-        // It still has the connection's keys: the next one begins when it is gone.
+        // The auth process still has the connection's keys: the session begins after it has ended.
         drop(auth);
         let handed_over = self.hand_over(&mut channel, snapshot);
         let served = handed_over.and_then(|()| self.serve(&mut channel, child.pid()));
         drop(channel);
-        // A process that broke a rule does nothing more; another may tell the client good-bye.
+        // A process that broke a rule is killed at once; any other may still send a DISCONNECT.
         let patience = match &served {
             Err(End::Violation(_)) => Duration::ZERO,
             _ => KILL_WAIT,
@@ -255,8 +255,8 @@ impl<'c> Session<'c> {
         if !has_ended(&mut child, patience) {
             let _ = child.signal(Signal::KILL);
             if !has_ended(&mut child, KILL_WAIT) {
-                // The kernel holds it in a call, of a disk that does not answer. It has the user's
-                // rights and nobody to serve: what is left to close here does not wait for it.
+                // The process hangs in a system call, for example on a disk that does not answer.
+                // It has the user's rights and no connection: cleaning up does not wait for it.
                 let pid = child.pid();
                 self.log.error(&format!(
                     "session process {pid} does not end: the kernel holds it"
@@ -282,8 +282,7 @@ impl<'c> Session<'c> {
         };
         let grant = self.grant(user).map_err(End::Violation)?;
         let mut bytes = zeroize::Zeroizing::new(grant.encode_frame());
-        // The header of an empty frame with the true length put in: the body is not copied
-        // more often than it must be.
+        // An empty frame's header with the true length inserted, which saves a copy of the body.
         let mut header = privsep::frame::frame(snapshot.number, &[]);
         let length = u32::try_from(snapshot.body.len() + 1).unwrap_or(u32::MAX);
         if let Some(field) = header.first_chunk_mut::<4>() {
@@ -320,7 +319,7 @@ impl<'c> Session<'c> {
             .filter(|(name, _)| options.permit_user_environment.permits(name))
             .collect();
         let pam = self.pam.as_ref();
-        // Who must change the password first gets nothing else, forwarded connections included.
+        // A user who must change the password first gets nothing else, port forwarding included.
         let expired = user.password_expired;
         Ok(SessionGrant {
             user: self.account.name.clone(),
@@ -395,8 +394,8 @@ impl<'c> Session<'c> {
         }
     }
 
-    /// What a rekey asks for. Above the rate it waits; nobody else does, in this session's own
-    /// process.
+    /// Serves a request of a rekey. Above the rate limit it sleeps, which delays only this
+    /// session's own monitor.
     fn in_turn<T>(
         &mut self,
         mut ask: impl FnMut(&mut Signer, u64) -> Result<T, Refusal>,
@@ -521,7 +520,7 @@ impl<'c> Session<'c> {
     }
 }
 
-/// Waits for the end of a child, at most so long.
+/// Waits up to `at_most` for a child to end; returns true if it has ended.
 pub(crate) fn has_ended(child: &mut Child, at_most: Duration) -> bool {
     match sys::io::wait_readable(child.pidfd(), Some(at_most)) {
         Ok(ended) => ended,
@@ -529,7 +528,7 @@ pub(crate) fn has_ended(child: &mut Child, at_most: Duration) -> bool {
     }
 }
 
-/// ChrootDirectory for this user. A name that is no single component is refused.
+/// Expands ChrootDirectory for this user. A name that is not a single path component is refused.
 fn chroot_of(template: &str, account: &Account) -> Result<String, String> {
     Tokens::new()
         .with('h', &account.home)
@@ -539,7 +538,7 @@ fn chroot_of(template: &str, account: &Account) -> Result<String, String> {
         .map_err(|error| format!("ChrootDirectory: {error}"))
 }
 
-/// As `permitopen` is written.
+/// `host:port` in the syntax of `permitopen`.
 fn target_text(target: &keys::authorized_keys::PermitTarget) -> String {
     let port = target
         .port
@@ -579,7 +578,7 @@ mod tests {
     fn the_snapshot_is_the_last_message_and_is_not_read() {
         let frame = after_success(&[snapshot()]).unwrap();
         assert_eq!(frame.body.len(), 100_004);
-        // Even one that is no snapshot inside is only handed on.
+        // A body that is no valid snapshot is passed on too.
         let odd = privsep::frame::frame(Snapshot::NUMBER, b"odd");
         assert_eq!(after_success(&[odd]).unwrap().body, b"odd");
         assert!(matches!(

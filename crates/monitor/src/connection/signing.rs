@@ -1,8 +1,8 @@
-//! The private host keys, and the two things that are ever signed with them: an exchange hash
-//! of the negotiated length, and a `hostkeys-prove-00@openssh.com` blob that is built here.
+//! The private host keys, and the only two things signed with them: an exchange hash of the
+//! negotiated length, and a `hostkeys-prove-00@openssh.com` blob that is built here.
 //!
 //! Invariants: no other bytes are signed; the session identifier is the first hash and never
-//! changes; after the login signatures, and groups for them, come at a bounded rate.
+//! changes; after the login, signatures and groups are limited in rate.
 
 use keys::{PrivateKey, SignatureAlgorithm};
 use privsep::{HostKey, HostkeysProve, Secret, SignExchangeHash};
@@ -10,43 +10,42 @@ use wire::Put;
 
 use super::rate::Rate;
 
-/// Signatures for rekeys at once after login, and the time until one more. A peer may set RekeyLimit
-/// to a megabyte and send a thousand a second: that must flow. A session that somebody has taken over
-/// gets no more than this either.
+/// Rate limit of rekey signatures after the login: burst, and milliseconds until one more. A peer
+/// may set RekeyLimit to a megabyte and cause a thousand rekeys a second, which must work. A
+/// compromised session process gets no more than this either.
 const REKEY_BURST: u64 = 256;
 const REKEY_REFILL_MS: u64 = 1;
 
-/// The same for groups, each of which costs reading the moduli file; what both sides then compute
-/// with one takes longer.
+/// The same for groups. Each costs a read of the moduli file; the computation with a group takes
+/// both sides longer.
 const GROUP_BURST: u64 = 64;
 const GROUP_REFILL_MS: u64 = 20;
 
-/// The same for proofs of host keys, which are asked for once.
+/// The same for proofs of host keys, which a client requests once.
 const PROOF_BURST: u64 = 256;
 const PROOF_REFILL_MS: u64 = 5;
 
-/// Why nothing was signed. All but the rate end the session; above the rate the caller waits
-/// and asks again.
+/// Why nothing was signed. `Rate` makes the caller wait and ask again; the others end the session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// The request asks for what was never offered.
+    /// The request violates the rules, for example by an algorithm that was not offered.
     Violation(&'static str),
-    /// Too many signatures: none for so many milliseconds.
+    /// Too many requests: the next may come after this many milliseconds.
     Rate(u64),
-    /// A host key cannot be used: a defect of ours, or the file changed.
+    /// A host key cannot be used, because of a defect or a damaged file.
     Key(String),
 }
 
-/// Host keys of one connection.
+/// Host keys of one connection, and the state that decides what may be signed.
 pub(crate) struct Signer {
     host_keys: Vec<HostKey>,
     files: Vec<Secret>,
     loaded: Vec<Option<PrivateKey>>,
     kex_algorithms: Vec<String>,
     session_id: Option<Vec<u8>>,
-    /// The host key blob that the first exchange was signed for.
+    /// The blob of the host key that signed the first exchange.
     first_host_key: Option<Vec<u8>>,
-    /// A group for Diffie-Hellman was handed out, and no hash signed since.
+    /// True if a Diffie-Hellman group was given out since the last signed hash.
     group_given: bool,
     groups: Rate,
     rekeys: Rate,
@@ -54,7 +53,7 @@ pub(crate) struct Signer {
 }
 
 impl Signer {
-    /// With the keys that the listener loaded; they are parsed when first used.
+    /// Takes the keys that the listener loaded; each is parsed at its first use.
     pub(crate) fn new(
         host_keys: Vec<HostKey>,
         files: Vec<Secret>,
@@ -76,23 +75,23 @@ impl Signer {
         }
     }
 
-    /// Host keys and certificates as they are offered.
+    /// The host keys and certificates that are offered.
     pub(crate) fn host_keys(&self) -> &[HostKey] {
         &self.host_keys
     }
 
-    /// The session identifier, once the first hash was signed.
+    /// The session identifier; `None` before the first hash was signed.
     pub(crate) fn session_id(&self) -> Option<&[u8]> {
         self.session_id.as_deref()
     }
 
-    /// The host key of the first exchange: what a host-bound signature must name.
+    /// The host key of the first exchange, which a host-bound signature must name.
     pub(crate) fn first_host_key(&self) -> Option<&[u8]> {
         self.first_host_key.as_deref()
     }
 
-    /// Whether an exchange may have a group of the moduli file: one, and where a method that needs
-    /// one is configured. `rekey` is true after the login.
+    /// Permits one group of the moduli file per exchange, if a method that needs one is configured.
+    /// `rekey` is true after the login.
     pub(crate) fn allow_group(&mut self, rekey: bool, now_ms: u64) -> Result<(), Refusal> {
         let needed = self.kex_algorithms.iter().any(|name| {
             crypto::kex::KexAlgorithm::from_name(name)
@@ -146,8 +145,8 @@ impl Signer {
         Ok(signature)
     }
 
-    /// Signs a proof for each key that is named (OpenSSH PROTOCOL §2.5). An empty answer says
-    /// that the rate was exceeded.
+    /// Signs a proof for each requested key (OpenSSH PROTOCOL §2.5). The result is empty if the
+    /// rate limit was exceeded.
     pub(crate) fn prove(
         &mut self,
         request: &HostkeysProve,

@@ -174,6 +174,6 @@ fn groups_after_the_login_come_at_a_bounded_rate() {
     let later = Err(Refusal::Rate(GROUP_REFILL_MS));
     assert_eq!(signer.allow_group(true, 0), later);
     assert_eq!(signer.allow_group(true, GROUP_REFILL_MS - 1), later);
-    // Who waits has it.
+    // After the wait the group is permitted.
     assert_eq!(signer.allow_group(true, GROUP_REFILL_MS), Ok(()));
 }

@@ -1,6 +1,6 @@
-//! What a monitor begins with: what the listener hands down, and the auth process. A monitor that
-//! was started ahead of its connection (PreauthSpares) starts its auth process, and then waits for
-//! the connection; everybody else has it from the beginning.
+//! Start of a monitor: reads what the listener passes on, and starts the auth process. A pre-forked
+//! monitor (PreauthSpares) starts its auth process first and then waits for its connection; any
+//! other monitor has its connection from the start.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,7 +18,7 @@ use sys::signals::Signal;
 use super::{MAX_SECRETS_BYTES, MAX_START_BYTES};
 use crate::log::Log;
 
-/// What the listener hands down.
+/// Descriptors and records that the listener passes to a monitor.
 pub(super) struct Handed {
     network: Option<OwnedFd>,
     news: OwnedFd,
@@ -27,7 +27,7 @@ pub(super) struct Handed {
     executable: SelfExe,
 }
 
-/// A connection, and all that is needed to serve it.
+/// A connection and everything needed to serve it.
 pub(super) struct Inherited {
     pub(super) network: OwnedFd,
     pub(super) news: Option<OwnedFd>,
@@ -39,14 +39,15 @@ pub(super) struct Inherited {
     pub(super) delay_secret: Secret,
     pub(super) private_keys: Vec<Secret>,
     pub(super) executable: SelfExe,
-    /// The auth process, where it was started ahead.
+    /// The pre-forked auth process, if there is one.
     auth: Option<Waiting>,
 }
 
 impl Handed {
     pub(super) fn read() -> Result<Self, String> {
         let failed = |what: &'static str| move |error: io::Error| format!("{what}: {error}");
-        // No core file and no tracing; a limit of 0 would pass on to the user's programs.
+        // No core file and no tracing. A resource limit of 0 on core files would be inherited by
+        // the user's programs.
         sys::process::set_dumpable(false).map_err(failed("dumpable"))?;
         let inherited = |number, what| sys::io::inherited(number).map_err(failed(what));
         let keys = inherited(roles::MONITOR_KEYS_FD, "key descriptor")?;
@@ -75,8 +76,8 @@ impl Handed {
         })
     }
 
-    /// The connection, waited for where it is still to come; none when the listener has none for
-    /// this monitor any more. `options` hold for a connection of which nothing is known.
+    /// Returns the connection; a pre-forked monitor waits for it. Returns `None` if the listener
+    /// has closed the socket instead. `options` apply to a connection of which nothing is known.
     pub(super) fn connection(
         self,
         options: &ServerOptions,
@@ -103,13 +104,13 @@ impl Handed {
                     .map_err(|error| format!("starting the auth process: {error}"))?;
                 let _ = sys::process::set_title("sshd: [waiting]");
                 if options.use_pam {
-                    // Where it cannot be had, the login says so.
+                    // If libpam cannot be loaded, the login reports it.
                     let _ = sys::pam::preload();
                 }
                 let came = await_connection(&news)
                     .map_err(|error| format!("waiting for a connection: {error}"))?;
                 let Some((network, message)) = came else {
-                    // The auth process ends with its socket.
+                    // The auth process ends because its socket closes.
                     return Ok(None);
                 };
                 let (process, socket) = auth;
@@ -130,10 +131,10 @@ impl Handed {
     }
 }
 
-/// The one message that a monitor which was started ahead gets from the listener.
+/// Receives the only message from the listener to a pre-forked monitor.
 fn await_connection(news: &OwnedFd) -> io::Result<Option<(OwnedFd, MonitorConnection)>> {
     if !sys::io::wait_readable(news, Some(REST))? {
-        // It may take hours.
+        // The wait may take hours.
         sys::memory::rest();
     }
     let mut bytes = [0; 64];
@@ -141,7 +142,7 @@ fn await_connection(news: &OwnedFd) -> io::Result<Option<(OwnedFd, MonitorConnec
     if received.len == 0 {
         return Ok(None);
     }
-    // A message this short is sent and received whole.
+    // A message this short arrives in one piece.
     let mut splitter = FrameSplitter::new();
     splitter.feed(bytes.get(..received.len).unwrap_or_default());
     let frame = splitter.next_frame().map_err(io::Error::other)?;
@@ -162,8 +163,9 @@ impl Inherited {
         }
     }
 
-    /// The auth process for the connection and our end of the RPC: the one that waits, or a new
-    /// one. `told_apart`: the options may be others than those that were handed down ahead.
+    /// Returns the auth process for the connection and the monitor's end of the RPC: the pre-forked
+    /// process, or a new one. `told_apart`: the options may differ from those that the pre-forked
+    /// process has.
     pub(super) fn start_auth(
         &mut self,
         options: &ServerOptions,
@@ -184,14 +186,14 @@ impl Inherited {
     }
 }
 
-/// An auth process that has closed its sandbox and waits for a connection.
+/// A pre-forked auth process, which has closed its sandbox and waits for a connection.
 struct Waiting {
     process: Child,
     socket: OwnedFd,
 }
 
 impl Waiting {
-    /// Gives it the connection; none where it has ended.
+    /// Passes the connection to the process; returns `None` if the process has ended.
     fn begin(mut self, network: &OwnedFd, connection: &AuthConnection) -> Option<(Child, OwnedFd)> {
         let frame = connection.encode_frame();
         let sent = sys::socket::send_with_fds(&self.socket, &frame, &[network.as_fd()]).and_then(
@@ -206,7 +208,7 @@ impl Waiting {
     }
 }
 
-/// Starts an auth process, with a connection or ahead of it.
+/// Starts an auth process, for `connection` or pre-forked without one.
 fn start_auth(
     start: &MonitorStart,
     executable: &SelfExe,
@@ -228,7 +230,7 @@ fn start_auth(
     let mut command = executable.command()?;
     command
         .args(["fulmar", roles::ROLE_AUTH])
-        // Ours is /dev/null.
+        // The monitor's standard input is /dev/null.
         .fd_shared(sys::io::stdin(), 0)
         .fd_shared(sys::io::stdin(), 1)
         .fd_shared(sys::io::stderr(), 2)

@@ -1,8 +1,8 @@
-//! The user of one connection while authenticating: who it is, what the configuration says
-//! after Match, how often it failed, and what its keys have granted so far.
+//! The user of one connection during authentication: name and account, the options that apply after
+//! Match, failed attempts, and the grants of the user's keys.
 //!
-//! Invariants: the name is set once and never changes, and everything that was granted
-//! belongs to it; grants of several keys only ever take away from one another.
+//! Invariants: the name is set once and never changes, and everything granted belongs to it; the
+//! grants of several keys only restrict one another.
 
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -18,14 +18,14 @@ use super::delay::FailureDelay;
 use super::pam::PamLogin;
 use crate::log::Log;
 
-/// Requests of one connection, whatever their outcome: key queries that are answered yes
-/// count as no failure, and must not go on for ever.
+/// Most requests of one connection, whatever their outcome: accepted key queries count as no
+/// failure and must not continue without end.
 pub(crate) const MAX_REQUESTS: u32 = 1024;
-/// Longest banner that is sent, in bytes.
+/// Limit on the banner, in bytes.
 const MAX_BANNER_BYTES: u64 = 256 * 1024;
 
-/// What stands for a name or an address where the connection is no socket of the network, in logs
-/// and in SSH_CONNECTION, as with OpenSSH.
+/// Text for a name or an address in logs and SSH_CONNECTION if the connection is not a network
+/// socket, as in OpenSSH.
 pub(crate) const UNKNOWN: &str = "UNKNOWN";
 
 /// Addresses and ports of the connection.
@@ -35,12 +35,12 @@ pub(crate) struct Addresses {
     pub(crate) remote_port: u16,
     pub(crate) local: IpAddr,
     pub(crate) local_port: u16,
-    /// The peer's name with UseDNS, else its address as text.
+    /// The peer's host name with UseDNS, else its address as text.
     pub(crate) host: String,
 }
 
 impl Addresses {
-    /// The facts for Match before a user is known.
+    /// The facts for Match blocks before a user is known.
     pub(crate) fn spec(&self) -> ConnectionSpec {
         ConnectionSpec {
             host: self.host.clone(),
@@ -64,18 +64,18 @@ impl Addresses {
         }
     }
 
-    /// The client's address as people read it.
+    /// The client's address for people, or `UNKNOWN`.
     pub(crate) fn remote_text(&self) -> String {
         text(self.remote)
     }
 
-    /// Our address as people read it.
+    /// The server's address for people, or `UNKNOWN`.
     pub(crate) fn local_text(&self) -> String {
         text(self.local)
     }
 }
 
-/// No connected socket has the address of any host: it stands for a connection without one.
+/// The unspecified address marks a connection without addresses: no connected socket has it.
 fn text(address: IpAddr) -> String {
     if address.is_unspecified() {
         UNKNOWN.to_owned()
@@ -84,38 +84,38 @@ fn text(address: IpAddr) -> String {
     }
 }
 
-/// What a failed or successful step of a login costs and leaves behind.
+/// Counts of requests and failures of one connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Tries {
     pub(crate) requests: u32,
     pub(crate) failures: u32,
-    /// Failed passwords, answers and signatures; from half of MaxAuthTries on each failure is one
-    /// for the log.
+    /// Failed passwords, answers and signatures; from half of MaxAuthTries on, each failure is
+    /// logged at level INFO.
     pub(crate) guesses: u32,
-    /// Questions whether a key would do that were answered yes.
+    /// Key queries that were answered with acceptance.
     pub(crate) pk_oks: u32,
-    /// Failures of a method other than `none`: the client has tried to log in.
+    /// True if the client has tried a method other than `none`.
     pub(crate) attempted: bool,
 }
 
-/// What is known of the user's account.
+/// State of the account lookup.
 pub(crate) enum Standing {
-    /// Nothing: the databases were not asked yet. Nobody logs in like this.
+    /// Not looked up yet. No login is possible in this state.
     Unasked,
-    /// They were.
+    /// Looked up and checked.
     Judged {
-        /// Whether there is such a user.
+        /// True if the user exists.
         exists: bool,
-        /// None for a user who does not exist or may not log in.
+        /// `None` for a user who does not exist or may not log in.
         account: Option<Box<Account>>,
     },
 }
 
-/// See the module's head.
+/// The user of one connection during authentication.
 pub(crate) struct LoginUser {
-    /// Without a login style.
+    /// The name without the login style after a colon.
     pub(crate) name: String,
-    /// As the client says it, which is what it signs.
+    /// The name as the client sent it, over which the client signs.
     pub(crate) said: String,
     pub(crate) service: String,
     pub(crate) client_version: String,
@@ -125,23 +125,23 @@ pub(crate) struct LoginUser {
     pub(crate) chains: Chains,
     pub(crate) tries: Tries,
     pub(crate) delay: FailureDelay,
-    /// What the keys that succeeded leave permitted; none before the first.
+    /// Grants that all successful keys permit; `None` before the first.
     pub(crate) grants: Option<KeyOptions>,
-    /// Lines of ExposeAuthInfo.
+    /// Lines for ExposeAuthInfo.
     pub(crate) auth_info: Vec<String>,
     pub(crate) pam: Option<PamLogin>,
-    /// PAM or the account's dates have said no: nothing succeeds any more.
+    /// True if PAM or the grants have refused the login: no method succeeds any more.
     pub(crate) denied: bool,
-    /// A password, the empty one included, was part of what let the user in.
+    /// True if a password, possibly empty, was part of the login.
     pub(crate) by_password: bool,
-    /// The password must be changed before anything else.
+    /// True if the password must be changed before anything else.
     pub(crate) password_expired: bool,
-    /// Monotonic microseconds when the request came that is being answered.
+    /// Monotonic microseconds at which the current request arrived.
     pub(crate) started_us: u64,
 }
 
 impl LoginUser {
-    /// What holds for a user of this name. The account is looked up here only where the
+    /// Determines the options for a user name. The account is looked up here only if the
     /// configuration depends on it, else by [`ask`](Self::ask).
     pub(crate) fn new(
         request: &User,
@@ -151,7 +151,7 @@ impl LoginUser {
         log: &Log,
         started_us: u64,
     ) -> Self {
-        // A style asks BSD's authentication for a method of its own; here there is none to choose.
+        // A style selects a method of BSD authentication, which does not exist here.
         let (name, _style) = request.user.split_once(':').unwrap_or((&request.user, ""));
         let found = config
             .asks_for_accounts()
@@ -205,13 +205,13 @@ impl LoginUser {
         user
     }
 
-    /// Whether nothing was looked up yet.
+    /// True if the account was not looked up yet.
     pub(crate) fn is_unasked(&self) -> bool {
         matches!(self.standing, Standing::Unasked)
     }
 
-    /// Looks the account up and decides whether it may log in at all, once. What is done does
-    /// not depend on the answer.
+    /// Looks the account up, once, and decides whether it may log in at all. The work does not
+    /// depend on the result.
     pub(crate) fn ask(&mut self, log: &Log) {
         if self.is_unasked() {
             let options = &self.options;
@@ -235,7 +235,7 @@ impl LoginUser {
         }
     }
 
-    /// Whether it is known that there is no such user.
+    /// True if the lookup found no such user.
     pub(crate) fn is_unknown(&self) -> bool {
         matches!(self.standing, Standing::Judged { exists: false, .. })
     }
@@ -255,7 +255,7 @@ impl LoginUser {
         }
     }
 
-    /// `invalid user ` or nothing, for log lines.
+    /// `invalid user ` or an empty text, for log lines.
     pub(crate) fn invalid(&self) -> &'static str {
         if self.account().is_some() || self.is_unasked() {
             ""
@@ -264,7 +264,7 @@ impl LoginUser {
         }
     }
 
-    /// Who it is, for log lines that do not end with the address.
+    /// Description of the user with address and port, for log lines that begin with it.
     pub(crate) fn who(&self) -> String {
         let known = match self.invalid() {
             "" => "authenticating user",
@@ -274,8 +274,8 @@ impl LoginUser {
         format!("{known} {} {address} port {port}", self.shown_name())
     }
 
-    /// The name for log lines, cut as OpenSSH's are: what stands behind it must not be cut off a long
-    /// line, and the name say in its place whose address is to be counted.
+    /// The name for log lines, truncated to 100 bytes as in OpenSSH, so that a long name can
+    /// neither push the address off a truncated line nor forge another one.
     pub(crate) fn shown_name(&self) -> &str {
         const MOST_BYTES: usize = 100;
         let end = self.name.floor_char_boundary(MOST_BYTES);
@@ -293,10 +293,10 @@ impl LoginUser {
         )
     }
 
-    /// Adds what a further key grants.
+    /// Restricts the grants by those of a further key.
     ///
     /// # Errors
-    /// When the keys force different commands.
+    /// If the keys force different commands.
     pub(crate) fn add_grants(&mut self, more: &KeyOptions) -> Result<(), String> {
         let merged = match &self.grants {
             None => more.clone(),
@@ -311,8 +311,8 @@ impl LoginUser {
     }
 }
 
-/// Two keys that each name destinations permit those that both name; none in common is none at
-/// all, for an empty list would mean any.
+/// Two keys that each list destinations permit only those in both lists. If there are none, port
+/// forwarding is off, because an empty list would permit any destination.
 fn take_away_destinations(merged: &mut KeyOptions, one: &KeyOptions, other: &KeyOptions) {
     let both = |one: &[PermitTarget], other: &[PermitTarget]| -> Option<Vec<PermitTarget>> {
         (!one.is_empty() && !other.is_empty()).then(|| {
@@ -337,7 +337,7 @@ fn take_away_destinations(merged: &mut KeyOptions, one: &KeyOptions, other: &Key
     }
 }
 
-/// The account, when it may log in; the log says why not.
+/// Returns the account if it may log in; logs the reason otherwise.
 fn judge(
     found: Option<Account>,
     name: &str,

@@ -3,7 +3,7 @@ use std::os::unix::fs::PermissionsExt;
 use super::*;
 use crate::test_support::TempDir;
 
-/// A configuration file with a host key, as a person would lay it down.
+/// A configuration file with a host key.
 struct Site {
     directory: TempDir,
     source: Source,
@@ -50,7 +50,7 @@ impl Site {
     }
 }
 
-/// As on SIGHUP, where no library is named.
+/// Reloads as SIGHUP does, without a library to probe.
 fn reload(
     site: &Site,
     launch: Launch,
@@ -80,7 +80,7 @@ fn shape() -> Shape {
     }
 }
 
-/// A socket of the service manager, which a reload leaves alone.
+/// A socket of the service manager, which a reload does not change.
 fn handed_down() -> Vec<Socket> {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     vec![Socket {
@@ -120,13 +120,13 @@ fn a_reload_takes_a_good_file_and_refuses_a_bad_one_whole() {
         "{lines:?}"
     );
 
-    // Host keys that are gone refuse the reload too.
+    // Missing host keys prevent the reload too.
     site.write("");
     std::fs::remove_file(site.directory.path().join("key")).unwrap();
     assert!(reload(&site, launch, sockets, &log).is_err());
 }
 
-/// Reloads whose libraries are tried until `gone` is no more.
+/// Reloads whose probe of libraries runs until the file `gone` is deleted.
 struct Waiting<'a> {
     site: &'a Site,
     log: &'a Log,
@@ -177,7 +177,7 @@ fn what_is_in_use_serves_while_libraries_are_tried() {
         log: &log,
         gone,
     };
-    // The second one overtakes the first.
+    // The second reload replaces the first.
     for tries in [4, 5] {
         site.write(&format!("MaxAuthTries {tries}"));
         listener.begin_reload(&mut reloads).unwrap();
@@ -247,7 +247,7 @@ fn the_pid_file_is_back_behind_a_reload() {
     assert!(path("pid").exists());
     held.renew(&options("other"), &args, &log);
     assert!(path("other").exists() && !path("pid").exists());
-    // What cannot be written elsewhere leaves the one that is right.
+    // If the new file cannot be written, the old one stays.
     held.renew(&options("missing/pid"), &args, &log);
     assert!(path("other").exists());
     drop(held);

@@ -1,5 +1,5 @@
-//! AuthorizedKeysCommand and AuthorizedPrincipalsCommand: programs that print lines of such
-//! files, run with the ids and groups of their own user only, for a bounded time and output.
+//! AuthorizedKeysCommand and AuthorizedPrincipalsCommand: programs that print the lines of such
+//! files. They run with the ids and groups of their own user only, with limits on time and output.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -15,19 +15,19 @@ use sys::signals::Signal;
 use super::super::session::has_ended;
 use super::{Candidate, Lookup, hash_of};
 
-/// Most bytes of its output.
+/// Limit on a program's output, in bytes.
 const MAX_OUTPUT_BYTES: usize = 1 << 20;
-/// Longest time that it may take: LoginGraceTime's default ends the login then anyway.
+/// Time limit of a program: half of LoginGraceTime's default.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
-/// A program that the configuration names, and under which user it runs.
+/// A program that the configuration names, and the user it runs as.
 pub(super) struct Program<'o> {
     keyword: &'static str,
     template: &'o str,
     user: &'o str,
-    /// The tokens that its arguments may have.
+    /// The tokens permitted in its arguments.
     tokens: &'static str,
-    /// Its argument where the configuration names none.
+    /// Its only argument if the configuration gives none.
     alone: Option<&'static str>,
 }
 
@@ -56,7 +56,7 @@ impl<'o> Program<'o> {
 }
 
 impl Lookup<'_> {
-    /// Asks AuthorizedKeysCommand.
+    /// Searches the output of AuthorizedKeysCommand for the key.
     pub(super) fn in_keys_command(&self, candidate: &Candidate) -> Option<KeyOptions> {
         let template = self.options.authorized_keys_command.as_deref()?;
         let user = self.options.authorized_keys_command_user.as_deref()?;
@@ -64,14 +64,15 @@ impl Lookup<'_> {
         self.search(&output, "AuthorizedKeysCommand", candidate)
     }
 
-    /// What AuthorizedPrincipalsCommand prints.
+    /// Returns the output of AuthorizedPrincipalsCommand.
     pub(super) fn principals_of_command(&self, candidate: &Candidate) -> Option<Vec<u8>> {
         let template = self.options.authorized_principals_command.as_deref()?;
         let user = self.options.authorized_principals_command_user.as_deref()?;
         self.output_of(&Program::of_principals(template, user), candidate)
     }
 
-    /// Nothing for users who may not log in: no command is run in a name that means nobody.
+    /// Runs the program and returns its output; `None` for users who may not log in, because no
+    /// command is run for a name without an account.
     fn output_of(&self, program: &Program<'_>, candidate: &Candidate) -> Option<Vec<u8>> {
         if !self.valid {
             return None;
@@ -114,13 +115,13 @@ impl Lookup<'_> {
             .current_dir("/")
             .credentials(runs_as.credentials()?);
         let mut child = command.spawn().map_err(io::Error::other)?;
-        // The command holds the other copy of the pipe's end.
+        // The command holds this process's copy of the pipe's write end.
         drop(command);
         let deadline = Instant::now() + limit;
         let output = read_bounded(&reader, deadline);
         drop(reader);
         let left = deadline.saturating_duration_since(Instant::now());
-        // One that has closed its output and stays is no better than one that says nothing.
+        // A program that closes its output but does not end in time counts as failed.
         let ended = output.is_ok() && has_ended(&mut child, left);
         if !ended {
             let _ = child.signal_group(Signal::KILL);
@@ -136,7 +137,7 @@ impl Lookup<'_> {
         Ok(output)
     }
 
-    /// The words of the command; tokens stand for something in all but the program's path.
+    /// Splits the command into words and expands tokens in all but the program's path.
     fn arguments(&self, asked: &Program<'_>, candidate: &Candidate) -> io::Result<Vec<String>> {
         let mut words = config::lexer::split_words(asked.template, false)
             .map_err(|error| io::Error::other(error.to_string()))?;
@@ -162,7 +163,7 @@ impl Lookup<'_> {
 
     fn command_tokens(&self, candidate: &Candidate) -> Tokens {
         let key = &candidate.key;
-        // A certificate has the fingerprint of its key.
+        // The fingerprint of a certificate is that of its key.
         let fingerprint_of =
             |key: &keys::PublicKey| keys::fingerprint::of_blob(&key.blob(), hash_of(self.options));
         let mut tokens = Tokens::new()
@@ -187,7 +188,8 @@ impl Lookup<'_> {
     }
 }
 
-/// An absolute path to a file that only root, or we ourselves, could have put there.
+/// Checks that `path` is absolute and that only root or this process's user could have written the
+/// file.
 fn check_program(path: &Path) -> io::Result<()> {
     if !path.is_absolute() {
         return Err(io::Error::other("path must be absolute"));

@@ -1,6 +1,6 @@
-//! Reading the files that say which keys log in: those of the user as the user, so that a
-//! link leads no further than the user could go; nothing but regular files; with StrictModes
-//! nothing that others could have written.
+//! Reads the files that list keys and principals. Files of the user are read with the user's
+//! rights, so that a link leads no further than the user could go. Only regular files are read;
+//! with StrictModes, only files that nobody else could have written.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,16 +12,16 @@ use sys::process::AsUser;
 
 use super::{Candidate, Lookup};
 
-/// Longest file of keys or principals, in bytes; far above any real one.
+/// Limit on a file of keys or principals, in bytes.
 const MAX_FILE_BYTES: u64 = 16 << 20;
 
-/// Most files that one pattern may name: each costs whoever tries a key, and us, a look into it.
+/// Most files that one pattern may match, because each attempt with a key reads all of them.
 const MAX_FILES: usize = 64;
-/// What makes a template a pattern (glob(7)).
+/// Characters that make a template a pattern (glob(7)).
 const WILDCARDS: [char; 3] = ['*', '?', '['];
 
 impl Lookup<'_> {
-    /// The files of one word of AuthorizedKeysFile.
+    /// Searches the files of one word of AuthorizedKeysFile for the key.
     pub(super) fn in_keys_file(&self, template: &str, candidate: &Candidate) -> Option<KeyOptions> {
         self.places(template).iter().find_map(|path| {
             let (text, place) = self.read_user_file(path)?;
@@ -29,7 +29,7 @@ impl Lookup<'_> {
         })
     }
 
-    /// The files that a template names: one, or those that its wildcards match, sorted.
+    /// Returns the files that a template names: one, or the sorted matches of its wildcards.
     pub(super) fn places(&self, template: &str) -> Vec<PathBuf> {
         let found = match template.contains(WILDCARDS) {
             // Names and homes are no patterns.
@@ -46,7 +46,7 @@ impl Lookup<'_> {
         })
     }
 
-    /// What the user sees there.
+    /// Returns the files that match the pattern, read with the user's rights.
     fn matches(&self, pattern: &str) -> Result<Vec<PathBuf>, String> {
         let as_user = self.as_user().map_err(|error| error.to_string())?;
         let mut found = config::include::expand(pattern, &config::SystemFiles::default())?;
@@ -60,7 +60,7 @@ impl Lookup<'_> {
         Ok(found)
     }
 
-    /// The content of a file of the user, and its name for the log.
+    /// Returns the content of a user's file and its path for the log.
     pub(super) fn read_user_file(&self, path: &Path) -> Option<(Vec<u8>, String)> {
         let place = path.display().to_string();
         self.log.debug(&format!("trying public key file {place}"));
@@ -75,7 +75,7 @@ impl Lookup<'_> {
         }
     }
 
-    /// The template with `%h %u %U %%`, of which `put` writes the user's; a relative path starts at the home
+    /// Expands `%h %u %U %%`, and applies `put` to each value; a relative path starts at the home
     /// directory.
     fn expand(&self, template: &str, put: fn(&str) -> String) -> Result<String, String> {
         let name = &self.account.name;
@@ -96,7 +96,8 @@ impl Lookup<'_> {
         })
     }
 
-    /// Without privilege the kernel holds us to our own rights anyway.
+    /// Takes on the user's ids if this process is root. Otherwise the process has only its own
+    /// rights anyway.
     fn as_user(&self) -> io::Result<Option<AsUser>> {
         sys::process::is_root()
             .then(|| AsUser::enter(&self.account.credentials()))
@@ -115,7 +116,7 @@ impl Lookup<'_> {
     }
 }
 
-/// A file of the administrator.
+/// Reads a file of the administrator.
 pub(super) fn read_trusted(path: &str) -> io::Result<Vec<u8>> {
     sys::file::read_bounded(path, MAX_FILE_BYTES, Links::Follow)
 }

@@ -1,9 +1,10 @@
-//! Method `publickey` (RFC 4252 §7): whether a key may log an account in, and the signature.
+//! Method `publickey` (RFC 4252 §7): decides whether a key may log in to an account, and verifies
+//! the signature.
 //!
-//! Where keys are found is in [`files`] and [`command`]; key formats are in `keys`. Invariants:
-//! what a key permits is decided by the key that signed, at the moment it signed; an unknown
-//! user's key takes the same way with nobody's rights, and its result is thrown away by the
-//! caller; the signed data is built here and never taken from the peer.
+//! Keys are looked up in [`files`] and [`command`]; key formats are in `keys`. Invariants: the
+//! permissions of a login are those of the key that signed, determined when it signed; an unknown
+//! user's key takes the same path with the rights of nobody, and the caller discards the result;
+//! the signed data is built here and never taken from the peer.
 
 mod command;
 mod files;
@@ -25,14 +26,14 @@ pub(crate) use revoked::RevokedKeys;
 /// SSH_MSG_USERAUTH_REQUEST (RFC 4252 §6), the first byte of the signed data's message.
 const USERAUTH_REQUEST: u8 = 50;
 
-/// Everything that decides over a key.
+/// The facts that decide whether a key may log in.
 pub(crate) struct Lookup<'a> {
     pub(crate) account: &'a Account,
-    /// False for a user who does not exist or may not log in: files are looked at as for
-    /// others, but no command is run in a name that means nobody.
+    /// False for a user who does not exist or may not log in: files are read as for others, but no
+    /// command is run for a name without an account.
     pub(crate) valid: bool,
     pub(crate) options: &'a ServerOptions,
-    /// The lists of RevokedKeys, as far as an earlier key made them be read.
+    /// The lists of RevokedKeys that were read for earlier keys.
     pub(crate) revoked: &'a RevokedKeys,
     pub(crate) peer: &'a Peer,
     pub(crate) address: IpAddr,
@@ -41,25 +42,26 @@ pub(crate) struct Lookup<'a> {
     pub(crate) log: &'a Log,
 }
 
-/// A key as it was presented, with its algorithm, fit to be looked up.
+/// A key or certificate that the client presented, with its algorithm, after the checks of
+/// [`Candidate::new`].
 #[derive(Debug)]
 pub(crate) struct Candidate {
     algorithm: SignatureAlgorithm,
     key: PresentedKey,
 }
 
-/// What the signature was made over, as far as the peer does not choose it.
+/// The parts of the signed data that this server knows itself.
 pub(crate) struct SignedFor<'a> {
     pub(crate) session_id: &'a [u8],
     pub(crate) user: &'a str,
     pub(crate) service: &'a str,
-    /// The host key of a host-bound request, which the caller has compared already.
+    /// The host key of a host-bound request, already compared by the caller.
     pub(crate) hostbound: Option<&'a [u8]>,
 }
 
 impl Candidate {
-    /// Takes a request's algorithm and blob apart and holds them against the configuration.
-    /// The name must be permitted as it stands: one ECDSA curve admits no other.
+    /// Parses a request's algorithm and key blob and checks them against the configuration. The
+    /// exact name must be permitted: one ECDSA curve does not permit another.
     pub(crate) fn new(
         algorithm: &str,
         blob: &[u8],
@@ -89,7 +91,7 @@ impl Candidate {
         Ok(Self { algorithm, key })
     }
 
-    /// The key in OpenSSH's words for log lines.
+    /// Describes the key for log lines, in OpenSSH's wording.
     pub(crate) fn describe(&self, options: &ServerOptions) -> String {
         let print = |blob: &[u8]| keys::fingerprint::of_blob(blob, hash_of(options));
         let key = self.key.key();
@@ -108,7 +110,7 @@ impl Candidate {
         }
     }
 
-    /// The line of ExposeAuthInfo.
+    /// The line for ExposeAuthInfo.
     pub(crate) fn auth_info(&self) -> String {
         format!(
             "{} {} {}",
@@ -118,12 +120,13 @@ impl Candidate {
         )
     }
 
-    /// The plain key: a certificate of a key counts as that key.
+    /// The blob of the plain key: a certificate counts as its key.
     pub(crate) fn key_blob(&self) -> Vec<u8> {
         self.key.key().blob()
     }
 
-    /// Verifies the signature of a request for what `grants` demands of it.
+    /// Verifies the signature of a request, with the user presence and verification that `grants`
+    /// and the options require.
     pub(crate) fn verify(
         &self,
         signed_for: &SignedFor<'_>,
@@ -145,7 +148,7 @@ impl Candidate {
         )
     }
 
-    /// RFC 4252 §7, and OpenSSH PROTOCOL §3.1 for the host-bound form.
+    /// Builds the signed data: RFC 4252 §7, and OpenSSH PROTOCOL §3.1 for the host-bound form.
     fn signed_data(&self, signed_for: &SignedFor<'_>) -> Vec<u8> {
         let mut data = Vec::new();
         data.put_string(signed_for.session_id);
@@ -168,13 +171,13 @@ impl Candidate {
 }
 
 impl Lookup<'_> {
-    /// What the key may do, when it may log the account in.
+    /// Returns the key's permissions if it may log in to the account.
     pub(crate) fn authorize(&self, candidate: &Candidate) -> Option<KeyOptions> {
         let paths = &self.options.revoked_keys;
         if self.revoked.contains(paths, &candidate.key, self.log) {
             return None;
         }
-        // `none` among others is no file of that name in the home directory.
+        // `none` in a list names no file in the home directory.
         let none = |template: &&String| template.eq_ignore_ascii_case("none");
         let templates = self.options.authorized_keys_files.iter();
         for template in templates.filter(|template| !none(template)) {
@@ -188,7 +191,7 @@ impl Lookup<'_> {
         self.in_keys_command(candidate)
     }
 
-    /// The lines of an authorized_keys file in search of the key.
+    /// Searches the lines of an authorized_keys file for the key.
     fn search(&self, text: &[u8], place: &str, candidate: &Candidate) -> Option<KeyOptions> {
         for line in keys::authorized_keys::parse(text, &local_clock) {
             let line = match line {
@@ -214,8 +217,8 @@ impl Lookup<'_> {
         None
     }
 
-    /// Where a key or the authority of a certificate was found, for a user who may log in. Of an
-    /// authority that the configuration trusts OpenSSH names the type first.
+    /// Logs where a key or a certificate's authority was found, for a user who may log in. For an
+    /// authority of TrustedUserCAKeys OpenSSH puts the type first.
     fn log_accepted(&self, candidate: &Candidate, place: &str, is_trusted: bool) {
         if !self.valid {
             return;
@@ -259,7 +262,7 @@ impl Lookup<'_> {
         line.merge(&grants).map_err(|error| error.to_string())
     }
 
-    /// Whether the options let this peer in now.
+    /// Checks expiry, `from` and source addresses for this peer.
     fn check_limits(&self, grants: &KeyOptions) -> Result<(), String> {
         if grants.valid_before.is_some_and(|end| self.now >= end) {
             return Err("key has expired".to_owned());

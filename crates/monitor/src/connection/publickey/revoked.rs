@@ -1,9 +1,9 @@
-//! RevokedKeys: lists of keys that log nobody in, each parsed once and again when its file
+//! RevokedKeys: lists of keys that are refused. Each list is parsed once, and again when its file
 //! changes.
 //!
-//! Invariants: a key counts as revoked when any of the files names it, and when any of them cannot
-//! be read or understood whole; a list that was parsed is used only while device, inode, size and
-//! times of its file are the same. The limit on a list's size is [`keys::krl::MAX_FILE_BYTES`].
+//! Invariants: a key counts as revoked if any of the files names it, or if any of them cannot be
+//! read and parsed completely; a parsed list is used only while its file's device, inode, size and
+//! times are unchanged. The limit on a list's size is [`keys::krl::MAX_FILE_BYTES`].
 
 use std::cell::RefCell;
 use std::fs::Metadata;
@@ -16,16 +16,16 @@ use sys::file::Links;
 
 use crate::log::Log;
 
-/// The number of /dev/null: major 1, minor 3 (Linux, Documentation/admin-guide/devices.txt).
+/// Device number of /dev/null: major 1, minor 3 (Linux, Documentation/admin-guide/devices.txt).
 const NULL_DEVICE: u64 = 0x0103;
 
-/// The lists of one connection, of which each offered key is asked.
+/// The revocation lists of one connection, which all its keys are checked against.
 #[derive(Debug, Default)]
 pub(crate) struct RevokedKeys {
     parsed: RefCell<Vec<Parsed>>,
 }
 
-/// A list as its file was when it was read.
+/// A list and the state of its file when it was read.
 #[derive(Debug)]
 struct Parsed {
     path: String,
@@ -33,7 +33,7 @@ struct Parsed {
     list: Result<RevocationList, String>,
 }
 
-/// What changes when a file is replaced or written to.
+/// The properties of a file that change when it is replaced or written to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct FileState {
     device: u64,
@@ -41,7 +41,7 @@ struct FileState {
     size: u64,
     /// Seconds and nanoseconds.
     modified: (i64, i64),
-    /// The same of the inode, which no user can set back.
+    /// Time of the inode's last change, which no user can set.
     changed: (i64, i64),
 }
 
@@ -57,7 +57,7 @@ impl FileState {
     }
 }
 
-/// Whether the path leads to the null device, whatever its name there.
+/// True if the path leads to the null device, under any name.
 fn is_null_device(path: &str) -> bool {
     std::fs::metadata(path).is_ok_and(|metadata| {
         metadata.file_type().is_char_device() && metadata.rdev() == NULL_DEVICE
@@ -65,8 +65,8 @@ fn is_null_device(path: &str) -> bool {
 }
 
 impl RevokedKeys {
-    /// True when a file of `paths` names the key, the key in its certificate, the certificate or
-    /// its authority; true also when a file cannot be read, which is logged with the reason.
+    /// Returns true if a file of `paths` names the plain key, the certificate or its authority, or
+    /// if a file cannot be read; the reason is logged.
     pub(super) fn contains(&self, paths: &[String], key: &PresentedKey, log: &Log) -> bool {
         paths.iter().any(|path| {
             let revoked = self.ask(path, log, |list| list.is_revoked(key));
@@ -90,7 +90,7 @@ impl RevokedKeys {
         log: &Log,
         question: impl Fn(&RevocationList) -> T,
     ) -> Result<T, String> {
-        // An empty list wherever one must be named.
+        // The null device counts as an empty list.
         if is_null_device(path) {
             return Ok(question(&RevocationList::default()));
         }
@@ -107,7 +107,7 @@ impl RevokedKeys {
         if !parsed.iter().any(|entry| entry.path == path) {
             log.debug(&format!("reading revocation list {path}"));
             let list = RevocationList::read(&file);
-            // What the system could not read now it may be able to read for the next key.
+            // A read error may be temporary, so it is not kept for the next key.
             if let Err(KrlError::Io(error)) = list {
                 return Err(text(error));
             }

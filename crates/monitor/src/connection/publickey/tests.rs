@@ -7,7 +7,7 @@ use privsep::LogLevel;
 use super::*;
 use crate::test_support::{TempDir, options};
 
-/// A user who is us, with a home of their own.
+/// The user of this process, with a temporary home directory.
 struct Home {
     directory: TempDir,
     account: Account,
@@ -258,7 +258,7 @@ fn a_certificate_needs_a_trusted_authority_and_the_users_name() {
     assert!(grants.permit_pty && !grants.permit_port_forwarding);
     assert!(ask(&fields(&["bob"])).is_none());
     assert!(ask(&fields(&["bob", "ada"])).is_some());
-    // No principals are no user, not any user; a comma is part of a name.
+    // A certificate without principals permits no user; a comma is part of a name.
     assert!(ask(&fields(&[])).is_none());
     assert!(ask(&fields(&["ada,bob"])).is_none());
     assert!(ask(&fields(&[""])).is_none());
@@ -308,7 +308,7 @@ fn a_certificate_that_is_not_valid_here_and_now_is_refused() {
     );
     let forced = critical(CertificateOption::with_text("force-command", "date")).unwrap();
     assert_eq!(forced.force_command.as_deref(), Some("date"));
-    // The empty command is one: ssh-keygen signs none, another authority may.
+    // An empty forced command is valid: ssh-keygen signs none, but another authority may.
     let empty = critical(CertificateOption::with_text("force-command", "")).unwrap();
     assert_eq!(empty.force_command.as_deref(), Some(""));
     let algorithms = format!("{config}\nCASignatureAlgorithms rsa-sha2-512");
@@ -370,7 +370,7 @@ fn files_of_keys_and_principals_may_be_patterns() {
         let allowed = [1, 2, 3, 4].map(|seed| home.ask_key(&config, &key(seed)).is_some());
         assert_eq!(allowed, [true, true, false, false], "{template}");
     }
-    // A file among them that others could write is passed over, and no other with it.
+    // A file that others could write is skipped, and only that one.
     let path = home.directory.path().join(".ssh/keys.d/one.pub");
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666)).unwrap();
     let config = "AuthorizedKeysFile .ssh/keys.d/*";
@@ -386,7 +386,7 @@ fn files_of_keys_and_principals_may_be_patterns() {
     let grants = home.ask_certificate(&config, &certificate).unwrap();
     assert_eq!(grants.force_command.as_deref(), Some("date"));
 
-    // A user's name is no pattern, and no way to others' files.
+    // A user's name is not a pattern and gives no access to others' files.
     home.account.name = "*".to_owned();
     let config = format!(
         "AuthorizedKeysFile {}/.ss?/keys.d/%u.pub",
@@ -462,7 +462,7 @@ fn a_revoked_key_or_authority_is_out_and_an_unreadable_list_refuses_all() {
         home.ask_key("RevokedKeys /nonexistent/list", &key(1))
             .is_none()
     );
-    // /dev/null is an empty list, and takes nothing from those behind it.
+    // /dev/null is an empty list and has no effect on the lists after it.
     assert!(home.ask_key("RevokedKeys /dev/null", &key(1)).is_some());
     home.write("revoked", &line(&key(1)));
     let link = home.directory.path().join("none");
@@ -490,7 +490,7 @@ fn a_revocation_list_is_parsed_once_and_again_when_its_file_changes() {
         assert!(home.ask_key(&config, &key(1)).is_some());
     }
     assert_eq!((times_read(&lists[0]), times_read(&lists[1])), (1, 1));
-    // The second file counts as the first does.
+    // The second file is as effective as the first.
     home.write("two", &line(&key(1)));
     assert!(home.ask_key(&config, &key(1)).is_none());
     assert_eq!((times_read(&lists[0]), times_read(&lists[1])), (1, 2));
@@ -501,7 +501,7 @@ fn a_revocation_list_is_parsed_once_and_again_when_its_file_changes() {
     file.set_modified(time).unwrap();
     std::fs::rename(&other, &lists[1]).unwrap();
     assert!(home.ask_key(&config, &key(1)).is_some());
-    // Both must be readable.
+    // Both files must be readable.
     std::fs::remove_file(&lists[0]).unwrap();
     assert!(home.ask_key(&config, &key(1)).is_none());
 }
@@ -512,7 +512,7 @@ fn a_revocation_list_that_cannot_be_used_refuses_all_and_says_why() {
     home.authorized(&line(&key(1)));
     let list = home.write("revoked", "");
     let file = std::fs::File::options().write(true).open(&list).unwrap();
-    // Sparse: more than was read before, and more than is read now.
+    // Sparse files: one larger than a former limit, one larger than the limit now.
     for (size, reason) in [
         (17 << 20, "line 1"),
         (keys::krl::MAX_FILE_BYTES + 1, "larger than 256 MiB"),
@@ -526,7 +526,7 @@ fn a_revocation_list_that_cannot_be_used_refuses_all_and_says_why() {
     }
 }
 
-/// An authority after a line that is not understood is not trusted, as in OpenSSH.
+/// An authority after an invalid line is not trusted, as in OpenSSH.
 #[test]
 fn authorities_end_at_the_first_line_that_is_no_key() {
     let home = Home::new();
@@ -547,7 +547,7 @@ fn authorities_end_at_the_first_line_that_is_no_key() {
     }
 }
 
-/// A line with `principals=` is meant for an authority; its bare key logs nobody in.
+/// A line with `principals=` is for an authority; its plain key lets nobody in.
 #[test]
 fn principals_without_cert_authority_refuse_the_key() {
     let home = Home::new();
@@ -650,15 +650,15 @@ fn a_command_can_name_keys_and_has_only_its_own_groups() {
         String::from_utf8(printed).unwrap(),
         "[192.0.2.7 1 192.0.2.1 22][]"
     );
-    // A relative path, a failing program and one that others could change are refused.
+    // A relative path, a failing program and a program that others could change are refused.
     assert!(run("id -G", LIMIT).is_err());
     assert!(run("/usr/bin/false", LIMIT).is_err());
-    // As are tokens that only a certificate has.
+    // Tokens that need a certificate are refused too.
     assert!(run("/usr/bin/printf %i", LIMIT).is_err());
     let script = home.write("script", "#!/bin/sh\n");
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o777)).unwrap();
     assert!(run(&script, LIMIT).is_err());
-    // One that closes its output and stays is ended, with all that it started.
+    // A program that closes its output and keeps running is killed with all its children.
     let command = "/bin/sh -c 'exec >&-; sleep 600 & wait'";
     let short = std::time::Duration::from_millis(300);
     let error = run(command, short).unwrap_err();
@@ -683,7 +683,7 @@ fn a_command_can_name_principals() {
     for (command, allowed) in [
         ("/usr/bin/printf 'web\\nops\\n'", true),
         ("/usr/bin/printf web", false),
-        // The user's name does not count any more, and is no argument unless it is asked for.
+        // The user's own name is no longer enough, and is an argument only if `%u` asks for it.
         ("/usr/bin/echo", false),
         ("/usr/bin/echo %u", false),
         ("/usr/bin/false", false),
@@ -703,7 +703,7 @@ fn a_command_can_name_principals() {
         .unwrap();
     assert_eq!(grants.force_command.as_deref(), Some("date"));
 
-    // It is asked when the file knows none of the principals.
+    // The command runs if the file lists none of the principals.
     let both = format!(
         "{}\nAuthorizedPrincipalsFile .ssh/principals",
         config("/bin/echo ops")
@@ -712,7 +712,7 @@ fn a_command_can_name_principals() {
     home.write(".ssh/principals", "web\n");
     assert!(home.ask_certificate(&both, &certificate).is_some());
 
-    // What it is told of certificate and authority; it runs as nobody.
+    // The arguments describe the certificate and the authority; the command runs as nobody.
     let script = "/bin/sh -c 'test \"$1\" = \"ada id 7 ssh-ed25519 ssh-ed25519-cert-v01@openssh.com\" \
                   && test \"$2\" = \"$3\" -a \"$(id -un)\" = nobody && echo ops' \
                   sh '%u %i %s %T %t' %f";
@@ -787,7 +787,7 @@ fn a_user_who_may_not_log_in_causes_the_same_file_operations() {
     assert!(home.ask_key("", &key(1)).is_none());
     let known = count(&home);
     home.account = Account {
-        // Without privilege only our own ids can be taken on.
+        // Without privilege only this process's own ids can be used.
         uid: home.account.uid,
         gid: home.account.gid,
         groups: home.account.groups.clone(),

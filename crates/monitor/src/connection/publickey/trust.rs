@@ -1,4 +1,4 @@
-//! Certificates of authorities that the configuration trusts, and their principals.
+//! Certificates of the authorities in TrustedUserCAKeys, and their principals.
 
 use keys::authorized_keys::{AuthorizedPrincipal, KeyOptions};
 use keys::certificate::CertificateRules;
@@ -7,7 +7,7 @@ use keys::{Certificate, CertificateKind};
 use super::{Candidate, Lookup, authority_algorithms, files, local_clock, required_rsa_bits};
 
 impl Lookup<'_> {
-    /// A certificate of an authority of TrustedUserCAKeys.
+    /// Returns the permissions of a certificate that an authority of TrustedUserCAKeys has signed.
     pub(super) fn trusted_certificate(&self, candidate: &Candidate) -> Option<KeyOptions> {
         let certificate = candidate.key.certificate()?;
         let path = self.options.trusted_user_ca_keys.as_ref()?;
@@ -41,9 +41,9 @@ impl Lookup<'_> {
         }
     }
 
-    /// Whether the lines of TrustedUserCAKeys name the authority. As in OpenSSH the file ends at
-    /// the first line that is no plain key: what follows it is not trusted. A line with options
-    /// is such a line, since no option has a meaning there.
+    /// True if the lines of TrustedUserCAKeys contain the authority. As in OpenSSH the file ends at
+    /// the first line that is not a plain key: lines after it are not trusted. A line with options
+    /// is not a plain key, because no option has a meaning there.
     fn lists_authority(&self, text: &[u8], path: &str, authority: &keys::PublicKey) -> bool {
         for line in keys::authorized_keys::parse(text, &local_clock) {
             let (number, reason) = match line {
@@ -64,8 +64,8 @@ impl Lookup<'_> {
         false
     }
 
-    /// By the user's name, unless a file or a command says which principals count: then one of
-    /// these must be in the certificate.
+    /// Checks the principals: the certificate must name one that AuthorizedPrincipalsFile or
+    /// AuthorizedPrincipalsCommand lists; without both, the user's name.
     fn granted_by_principals(
         &self,
         candidate: &Candidate,
@@ -92,8 +92,8 @@ impl Lookup<'_> {
             })
     }
 
-    /// The lines of principals in search of one that the certificate has. As in OpenSSH the first
-    /// such line decides, also when its options refuse; `None` when there is no such line.
+    /// Searches lines of principals for one in the certificate. As in OpenSSH the first such line
+    /// decides, even if its options refuse; `None` if there is no such line.
     fn search_principals(
         &self,
         text: &[u8],
