@@ -1,18 +1,18 @@
-//! The unprivileged side of the server: [`auth`] speaks to a client that has not logged in,
-//! inside a sandbox; [`session`] serves one that has, as its user.
+//! The unprivileged processes of the server: [`auth`] speaks to a client that has not logged in,
+//! inside a sandbox; [`session`] serves a client that has, as its user.
 //!
-//! Both are programs of their own, executed by the monitor with the descriptors that
-//! `privsep::roles` lists, and both ask it over `privsep`'s RPC ([`rpc`]) for whatever needs a
-//! secret or a privilege. What they may ask when is `privsep::permits`; whether it is granted
-//! is `monitor`'s. The protocol itself is `proto`'s.
+//! The monitor executes each as its own process with the descriptors that `privsep::roles` lists.
+//! Both ask the monitor over `privsep`'s RPC ([`rpc`]) for everything that needs a secret or a
+//! privilege. `privsep::permits` defines which requests are permitted in which phase; `monitor`
+//! decides whether to grant them. The protocol itself is in `proto`.
 //!
-//! Invariants: the auth process reads no byte of the network before its sandbox is closed and
-//! opens no packet after the login succeeded; the session process reads no byte that the auth
-//! process wrote before it has become the user for good; who the user is, what is forced and
-//! what is forbidden comes from the monitor alone.
+//! Invariants: the auth process reads no byte of the network before its sandbox is closed and opens
+//! no packet after the login has succeeded; the session process reads no byte that the auth process
+//! wrote before it has irreversibly become the user; the user's identity, the forced command and
+//! the restrictions come only from the monitor.
 #![forbid(unsafe_code)]
 
-// What is printed is nothing to panic about.
+// For `sys`'s print macros, which do not panic when the output is closed.
 #[macro_use]
 extern crate sys;
 

@@ -1,5 +1,5 @@
-//! Lines for the log, sent to the monitor: inside the sandbox nothing can be written anywhere
-//! else (RLIMIT_FSIZE 0 kills a process whose standard error is a file).
+//! Log lines, sent to the monitor: inside the sandbox no other destination is writable
+//! (RLIMIT_FSIZE 0 kills a process whose standard error is a file).
 
 use std::io;
 
@@ -7,9 +7,9 @@ use privsep::{Log, LogLevel, log_text};
 
 use crate::rpc::Rpc;
 
-/// From here on this process says what it has to say by the RPC alone: standard error may be
-/// the administrator's log file or terminal, which is nothing for a process that strangers or
-/// users talk to. A panic is said, too.
+/// Makes the RPC the only way out for messages: standard error, which may be the administrator's
+/// log file or terminal, is replaced by the null device, because strangers or users talk to this
+/// process. A panic is logged through the RPC.
 pub(crate) fn only_by(rpc: &'static Rpc) -> io::Result<()> {
     sys::io::replace_stdio(sys::io::null()?, 2)?;
     std::panic::set_hook(Box::new(move |panic| {
@@ -22,7 +22,7 @@ pub(crate) fn only_by(rpc: &'static Rpc) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes those lines that the configured level asks for.
+/// Sends the lines that the configured level permits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Logger<'a> {
     rpc: &'a Rpc,
@@ -30,13 +30,13 @@ pub(crate) struct Logger<'a> {
 }
 
 impl<'a> Logger<'a> {
-    /// Lines finer than `level` are not sent.
+    /// A logger that sends lines up to `level`.
     pub(crate) fn new(rpc: &'a Rpc, level: LogLevel) -> Self {
         Self { rpc, level }
     }
 
-    /// Sends a line. What a peer said inside it is escaped here, so that no line can be forged.
-    /// That the monitor is gone shows at the next request.
+    /// Sends a line, escaped so that text from a peer cannot forge another line. A send error is
+    /// ignored: the next request reports that the monitor has gone.
     pub(crate) fn line(&self, level: LogLevel, text: &str) {
         if level <= self.level {
             let _ = self.rpc.send(&Log {
@@ -47,7 +47,7 @@ impl<'a> Logger<'a> {
         }
     }
 
-    /// Sends the line for a client that said goodbye; others than one that is done are an error.
+    /// Logs a DISCONNECT from the client, as an error unless the reason is BY_APPLICATION.
     pub(crate) fn disconnect(&self, peer: &str, reason: u32, words: &str) {
         let level = match reason {
             wire::message::reason::BY_APPLICATION => LogLevel::Info,
@@ -59,9 +59,8 @@ impl<'a> Logger<'a> {
         );
     }
 
-    /// Sends a line in which the user and address of a client that has not logged in stand between
-    /// `before` and `after`, as the monitor knows them. It is one of the last words of this process:
-    /// the monitor writes it when that is gone.
+    /// Sends a line into which the monitor inserts the user and address, between `before` and
+    /// `after`. The monitor logs it after this process has ended.
     pub(crate) fn last_words(&self, level: LogLevel, before: &str, after: &str) {
         if level <= self.level {
             let _ = self.rpc.send(&Log {

@@ -1,9 +1,9 @@
-//! The unprivileged end of the RPC: one request at a time, each waited for, with the
-//! descriptors that an answer may bring.
+//! The unprivileged end of the RPC: one request at a time, each followed by a wait for its answer,
+//! which may carry descriptors.
 //!
-//! A frame is read to its last byte and not beyond: what the monitor writes next stays in the
-//! kernel until it is asked for. The session relies on it, since a snapshot that the least
-//! trusted process made must not enter its memory while it still is root.
+//! A frame is read to its last byte and not beyond: the next message stays in the kernel until it
+//! is requested. The session process relies on this: the snapshot, made by the least trusted
+//! process, must not enter its memory while it still is root.
 
 use std::fmt;
 use std::io;
@@ -13,17 +13,17 @@ use std::sync::{Mutex, PoisonError};
 use privsep::frame::HEADER_BYTES;
 use privsep::{Frame, FrameError, FrameHeader, Message};
 
-/// The most descriptors that an answer brings: master and slave of a terminal.
+/// Most descriptors of an answer: master and slave of a terminal.
 const MAX_DESCRIPTORS: usize = 2;
 
-/// Why the monitor could not be asked. Nothing can go on after any of these.
+/// Failure of the RPC. The process cannot continue after any of these.
 #[derive(Debug)]
 pub(crate) enum RpcError {
     /// The socket failed.
     Io(io::Error),
-    /// The monitor closed its end: it ends the connection.
+    /// The monitor closed its end, which ends the connection.
     Closed,
-    /// The answer is not one.
+    /// The answer is not a valid frame.
     Frame(FrameError),
 }
 
@@ -54,27 +54,27 @@ impl From<FrameError> for RpcError {
     }
 }
 
-/// Our end of the socket to the monitor, blocking.
+/// This process's end of the socket to the monitor, blocking.
 #[derive(Debug)]
 pub(crate) struct Rpc {
     socket: OwnedFd,
-    /// Held while a frame is written: threads beside the connection's have lines for the log.
+    /// Held while a frame is written, because other threads than the connection's write log lines.
     writing: Mutex<()>,
 }
 
 impl Rpc {
-    /// Takes the socket over.
+    /// Wraps the socket.
     pub(crate) fn new(socket: OwnedFd) -> Self {
         let writing = Mutex::new(());
         Self { socket, writing }
     }
 
-    /// The one of this process, which lasts as long as it does.
+    /// The process's only instance, which lives until the process ends.
     pub(crate) fn for_this_process(socket: OwnedFd) -> &'static Self {
         Box::leak(Box::new(Self::new(socket)))
     }
 
-    /// The socket, to see its end come.
+    /// The socket, to be watched for its end.
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
@@ -105,13 +105,13 @@ impl Rpc {
         sys::io::write_all(&self.socket, frames)
     }
 
-    /// Sends nothing more.
+    /// Closes the sending direction.
     pub(crate) fn finish(&self) {
-        // A socket that is closed already says the same.
+        // An error means that the socket is already closed.
         let _ = sys::socket::shutdown(&self.socket, sys::socket::Direction::Write);
     }
 
-    /// Sends a request and waits for the one answer that it has.
+    /// Sends a request and waits for its answer.
     pub(crate) fn ask<Q: Message, A: Message>(&self, request: &Q) -> Result<A, RpcError> {
         self.send(request)?;
         Ok(self.receive()?.0.decode()?)

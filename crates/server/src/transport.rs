@@ -1,5 +1,5 @@
-//! From sshd_config's options to the limits and algorithm lists of a connection, the same for
-//! both processes of a login.
+//! Converts sshd_config's options to the limits and algorithm lists of a connection, for both
+//! processes of a login.
 
 use core::mem::take;
 
@@ -11,17 +11,17 @@ use wire::names;
 
 use crate::log::Logger;
 
-/// Channels of all types that one connection may have open, forwardings included.
+/// Most open channels of one connection, of all types including forwardings.
 const MAX_CHANNELS: usize = 1024;
 
-/// What `proto` is to use. The lists of algorithms are gone from the options then: nothing else in
-/// these processes asks for them.
+/// Makes `proto`'s configuration. Moves the algorithm lists out of the options, because nothing
+/// else in these processes uses them.
 pub(crate) fn config(options: &mut ServerOptions) -> TransportConfig {
     let mut compression = vec![names::COMPRESSION_NONE.to_owned()];
     if options.compression {
         compression.push(names::COMPRESSION_ZLIB_OPENSSH.to_owned());
     }
-    // Libraries of others make zlib's streams alone.
+    // Hardware compression libraries produce zlib streams only.
     if options.compression_zstd && options.hardware().is_none() {
         compression.push(names::COMPRESSION_ZSTD.to_owned());
     }
@@ -37,7 +37,7 @@ pub(crate) fn config(options: &mut ServerOptions) -> TransportConfig {
         rekey_bytes: (limit.bytes > 0).then_some(limit.bytes),
         rekey_ms: (limit.seconds > 0).then_some(u64::from(limit.seconds) * 1000),
         alive_interval_ms: (alive_seconds > 0).then_some(alive_seconds * 1000),
-        // 0 asks but never gives up (sshd_config(5), ClientAliveCountMax).
+        // 0 sends keep-alive requests but never disconnects (sshd_config(5), ClientAliveCountMax).
         alive_count_max: match options.client_alive_count_max {
             0 => u32::MAX,
             count => count,
@@ -56,12 +56,12 @@ pub(crate) fn config(options: &mut ServerOptions) -> TransportConfig {
     }
 }
 
-/// The group that the monitor has chosen; none where it has none that fits.
+/// Parses the group that the monitor has chosen; `None` if the monitor has none that fits.
 pub(crate) fn group(answer: &Group, log: &Logger<'_>) -> Option<DhGroup> {
     if answer.p.is_empty() || answer.g.is_empty() {
         return None;
     }
-    // It comes from our own moduli file, tested when it was made.
+    // The group comes from this server's moduli file, whose primes were tested when it was made.
     let policy = DhPolicy {
         primality: Primality::Trusted,
         ..DhPolicy::default()
@@ -75,14 +75,14 @@ pub(crate) fn group(answer: &Group, log: &Logger<'_>) -> Option<DhGroup> {
     }
 }
 
-/// What `server-sig-algs` names (RFC 8308 §3.1) for PubkeyAcceptedAlgorithms: the algorithms that
-/// stand in signatures. For a certificate that is the one of the key inside, which clients look
-/// for before they offer an RSA certificate.
+/// The names for `server-sig-algs` (RFC 8308 §3.1) that follow from PubkeyAcceptedAlgorithms: the
+/// algorithms that appear in signatures. For a certificate that is the algorithm of its key, which
+/// clients look for before they offer an RSA certificate.
 pub(crate) fn signature_algorithms(accepted: Vec<String>) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for name in accepted {
         let name = match name.split_once("-cert-v01@openssh.com") {
-            // The names of security keys end with the domain themselves.
+            // The plain names of security keys also end with the domain.
             Some((stem, "")) if stem.starts_with("sk-") => format!("{stem}@openssh.com"),
             Some((stem, "")) => stem.to_owned(),
             _ => name,
@@ -94,7 +94,7 @@ pub(crate) fn signature_algorithms(accepted: Vec<String>) -> Vec<String> {
     names
 }
 
-/// The host keys as `proto` wants them.
+/// Converts the host keys to `proto`'s type.
 pub(crate) fn host_keys(keys: &[HostKey]) -> Vec<ServerHostKey> {
     keys.iter()
         .map(|key| ServerHostKey {
@@ -104,7 +104,7 @@ pub(crate) fn host_keys(keys: &[HostKey]) -> Vec<ServerHostKey> {
         .collect()
 }
 
-/// The index by which the monitor knows the host key with this blob.
+/// The monitor's index of the host key with this blob.
 pub(crate) fn key_index(keys: &[HostKey], blob: &[u8]) -> Option<u32> {
     keys.iter()
         .find(|key| key.blob == blob)

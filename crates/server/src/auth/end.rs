@@ -1,6 +1,5 @@
-//! How a connection ended before a login, and the line that the log gets for it (the monitor adds
-//! `[preauth]`); the wording is
-//! the one that log watchers (fail2ban and its like) know from OpenSSH.
+//! Reasons why a connection ended before a login, and their log lines, to which the monitor adds
+//! `[preauth]`. The wording is OpenSSH's, which log watchers (fail2ban and others) match.
 
 use std::fmt;
 use std::io;
@@ -15,27 +14,27 @@ use crate::rpc::RpcError;
 pub(super) enum End {
     /// The client closed the connection.
     Closed,
-    /// It or the network did so without a word.
+    /// The client or the network reset the connection.
     Reset,
     /// The socket failed.
     Io(io::Error),
-    /// The protocol cannot go on.
+    /// The protocol failed.
     Proto(proto::Error),
-    /// The monitor cannot be asked.
+    /// The RPC failed.
     Rpc(RpcError),
-    /// LoginGraceTime is over.
+    /// LoginGraceTime has passed.
     GraceExceeded,
     /// The monitor counted MaxAuthTries failures.
     TooManyFailures,
-    /// The client changed its mind about who it is (RFC 4252 §5 lets a server refuse that): from whom
-    /// to whom, for the log.
+    /// The client changed the user name or service, which a server may refuse (RFC 4252 §5). The
+    /// text has both, for the log.
     UserChanged(String),
-    /// A service other than `ssh-connection` was asked for.
+    /// The client requested a service other than `ssh-connection`.
     UnknownService,
 }
 
 impl End {
-    /// What the client is told (RFC 4253 §11.1), if anything.
+    /// Reason code and text of the DISCONNECT to send (RFC 4253 §11.1), if any.
     pub(super) fn disconnect(&self) -> Option<(u32, &'static str)> {
         use wire::message::reason;
         match self {
@@ -52,7 +51,7 @@ impl End {
         }
     }
 
-    /// The exit status that tells the monitor whose fault it was.
+    /// The exit status, which distinguishes a failure of the server from one of the client.
     pub(super) fn exit_status(&self) -> i32 {
         match self {
             Self::Rpc(_) | Self::Proto(proto::Error::Bug(_) | proto::Error::Misuse(_)) => {
@@ -62,7 +61,7 @@ impl End {
         }
     }
 
-    /// Writes the lines for it. The user's place in them is left to the monitor.
+    /// Writes the log lines. The monitor inserts the user.
     pub(super) fn log(&self, log: &Logger<'_>, peer: &str) {
         let about = |before: &str, after: &str| log.last_words(LogLevel::Info, before, after);
         match self {
@@ -79,13 +78,13 @@ impl End {
                 log.info(&format!("Unable to negotiate with {peer}: {error}"));
             }
             Self::Proto(proto::Error::NotSsh(line)) => log_no_version(log, peer, line),
-            // The monitor, which has counted, has said so.
+            // The monitor has logged it.
             Self::TooManyFailures => {}
             Self::UserChanged(how) => about(
                 "Disconnecting ",
                 &format!(": Change of username or service not allowed: {how}"),
             ),
-            // So does whoever keeps the time.
+            // The monitor and the listener log the same line when they end the connection.
             Self::GraceExceeded => log.line(
                 LogLevel::Fatal,
                 &format!("Timeout before authentication for {peer}"),
@@ -100,7 +99,7 @@ impl End {
     }
 }
 
-/// A first line that is none of SSH-2.
+/// Logs a first line that is not an SSH-2 version line.
 fn log_no_version(log: &Logger<'_>, peer: &str, line: &str) {
     let version = line.strip_prefix("SSH-").map(|rest| rest.split('.').next());
     let why = match version {

@@ -1,5 +1,5 @@
-//! Version line and KEXINIT before there is a process for the connection: the listener sends them
-//! to whoever connects, and an auth process goes on from there.
+//! The early banner: version line and KEXINIT, which the listener sends to each new connection
+//! before it has a process. An auth process continues from there.
 
 use config::server::ServerOptions;
 use privsep::HostKey;
@@ -7,9 +7,10 @@ use proto::{Connection, Output};
 
 use crate::transport;
 
-/// What an auth process with these options (as [`ServerOptions::encode_for_auth`] writes them) and
-/// host keys says first, with this cookie in its KEXINIT. Nothing of it depends on the client.
-/// None where the options make no connection; whoever is executed for one says why.
+/// Makes the first bytes (version line and KEXINIT) that an auth process would send with these
+/// options (encoded by [`ServerOptions::encode_for_auth`]), host keys and cookie. They do not
+/// depend on the client. Returns `None` if the options make no connection; an auth process that is
+/// started with them reports the reason.
 #[must_use]
 pub fn greeting(options: &[u8], host_keys: &[HostKey], cookie: [u8; 16]) -> Option<Vec<u8>> {
     let mut options = ServerOptions::decode_to_read(options).ok()?;
@@ -50,7 +51,7 @@ mod tests {
         let (one, other) = (of([1; 16]), of([2; 16]));
         let line_end = one.iter().position(|byte| *byte == b'\n').unwrap();
         assert!(one.starts_with(b"SSH-2.0-Fulmar_") && one[..line_end].ends_with(b" here\r"));
-        // Length, length of the padding, number of the message.
+        // Packet length, padding length, message number.
         let cookie_at = line_end + 1 + 6;
         assert_eq!(one[cookie_at - 1], 20);
         assert_eq!(one[cookie_at..cookie_at + 16], [1; 16]);

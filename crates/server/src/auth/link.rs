@@ -1,9 +1,8 @@
-//! The socket and the connection before a login: one thread, `poll`, no epoll and no registry,
-//! so that few system calls are enough for the sandbox.
+//! The socket and the connection before a login: one thread with `poll`, without epoll or the
+//! driver, so that the sandbox can permit few system calls.
 //!
-//! Everything that is queued leaves in one write: the version line with our KEXINIT, and
-//! KEX_*_REPLY with NEWKEYS and EXT_INFO. While the socket does not take what is queued,
-//! nothing more is read.
+//! All queued bytes leave in one write, for example version line with KEXINIT, or KEX_*_REPLY with
+//! NEWKEYS and EXT_INFO. Nothing is read while the socket does not accept the queued bytes.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
@@ -14,21 +13,21 @@ use sys::memory::REST;
 
 use super::end::End;
 
-/// Bytes of room that a read is given. Before a login nobody has a reason to send more at once.
+/// Size of a read, in bytes. No client has a reason to send more at once before a login.
 const READ_BYTES: usize = 16 * 1024;
 
-/// How long a farewell may take to be written, in milliseconds.
+/// Time limit for writing a DISCONNECT, in milliseconds.
 const GOODBYE_MS: u64 = 1000;
 
-/// Socket and connection.
+/// The socket and the protocol state.
 pub(super) struct Link {
     socket: OwnedFd,
     connection: Connection,
-    /// Sealed bytes that the socket has not taken yet.
+    /// Sealed bytes not yet written to the socket.
     unsent: Vec<u8>,
-    /// When the login must be complete.
+    /// Monotonic milliseconds at which the login must be complete.
     grace_ends: Option<Millis>,
-    /// Nothing has come for [`REST`].
+    /// True after [`REST`] without input.
     rests: bool,
 }
 
@@ -50,15 +49,15 @@ impl Link {
         })
     }
 
-    /// Ends the wait for a login after so many seconds (0: never). The monitor keeps the same
-    /// time and ends us; this one counts when the monitor itself waits, so it comes later.
+    /// Sets LoginGraceTime in seconds; 0 means no limit. The monitor enforces the same limit; this
+    /// one applies if the monitor itself blocks, so it ends one second later.
     pub(super) fn with_grace(mut self, seconds: u32) -> Self {
         let grace_ms = (u64::from(seconds) + 1) * 1000;
         self.grace_ends = (seconds > 0).then(|| sys::time::monotonic_ms().saturating_add(grace_ms));
         self
     }
 
-    /// What is queued at the beginning has left before, if `greeted`.
+    /// If `greeted`, discards the queued version line and KEXINIT, which the listener has sent.
     pub(super) fn greeted(mut self, greeted: bool) -> Self {
         if greeted {
             self.collect_output();
@@ -75,17 +74,17 @@ impl Link {
         self.connection
     }
 
-    /// The next event, of bytes that have arrived already.
+    /// Returns the next event from bytes already read.
     pub(super) fn next_event(&mut self) -> Result<Option<Event>, End> {
         if let Some(event) = self.connection.poll_event() {
             return Ok(Some(event));
         }
-        // An answer may have freed packets that waited behind its request.
+        // An answer may have released packets queued after its request.
         self.connection.process(sys::time::monotonic_ms())?;
         Ok(self.connection.poll_event())
     }
 
-    /// Writes what is queued, waits for bytes or a deadline, and handles either.
+    /// Writes queued bytes, waits for input or a deadline, and handles either.
     pub(super) fn exchange(&mut self) -> Result<(), End> {
         self.collect_output();
         self.write_some()?;
@@ -117,7 +116,7 @@ impl Link {
         Ok(())
     }
 
-    /// Writes all that is queued, as long as the grace time lasts.
+    /// Writes all queued bytes, waiting until the grace time ends.
     pub(super) fn flush(&mut self) -> Result<(), End> {
         self.collect_output();
         loop {
@@ -135,8 +134,8 @@ impl Link {
         }
     }
 
-    /// Tells the client why, if the socket takes it: nothing waits long for a peer that has
-    /// broken the rules.
+    /// Sends a DISCONNECT with the reason, if there is one. Waits at most `GOODBYE_MS` for a peer
+    /// that has broken the rules.
     pub(super) fn say_goodbye(&mut self, end: &End) {
         let Some((reason, words)) = end.disconnect() else {
             return;
@@ -148,7 +147,7 @@ impl Link {
         let latest = sys::time::monotonic_ms().saturating_add(GOODBYE_MS);
         self.grace_ends = Some(self.grace_ends.map_or(latest, |end| end.min(latest)));
         let _ = self.flush();
-        // Bytes that were not read turn a close into a reset, which may overtake the message.
+        // With unread bytes, a close becomes a reset, which may overtake the DISCONNECT.
         let _ = sys::socket::shutdown(&self.socket, sys::socket::Direction::Write);
     }
 
@@ -185,8 +184,8 @@ impl Link {
         match sys::io::read_into(&self.socket, buffer) {
             Ok(0) => Err(End::Closed),
             Ok(_) => {
-                // The kernel forgets the wish with each delayed acknowledgement, and a client
-                // without TCP_NODELAY stalls 40 ms on each of its flights.
+                // The kernel clears this option with each delayed acknowledgement; without it, a
+                // client without TCP_NODELAY stalls 40 ms on each flight.
                 let _ = sys::socket::set_quickack(&self.socket, true);
                 self.connection.process(sys::time::monotonic_ms())?;
                 Ok(())

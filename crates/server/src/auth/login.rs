@@ -1,8 +1,8 @@
-//! Events of a connection that is not logged in, as requests to the monitor.
+//! Turns the events of a connection that is not logged in into requests to the monitor.
 //!
-//! Each authentication request is answered by exactly one answer of the monitor, which has
-//! waited its minimum time before a failure; this process never judges one itself, so that all
-//! ways to fail look the same (RFC 4252 §5.1).
+//! The monitor answers each authentication request exactly once, and delays a failure by its
+//! minimum time. This process never decides itself, so that all failures look the same (RFC 4252
+//! §5.1).
 
 use privsep::{
     AuthNone, AuthOther, AuthOutcome, AuthPassword, AuthStart, ChooseGroup, Frame, Group,
@@ -17,27 +17,27 @@ use crate::log::Logger;
 use crate::rpc::{Rpc, RpcError};
 use crate::transport;
 
-/// What an event leads to.
+/// Result of handling an event.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// The login goes on.
     Continue,
-    /// USERAUTH_SUCCESS is queued: nothing more may be read.
+    /// USERAUTH_SUCCESS is queued; nothing more may be read.
     Succeeded,
 }
 
-/// Where a login stands.
+/// State of a login.
 pub(super) struct Login<'a> {
     rpc: &'a Rpc,
     log: Logger<'a>,
     start: &'a AuthStart,
-    /// The peer, where weak algorithms of the first exchange are logged.
+    /// The peer's address if `WarnWeakCrypto` is on and the first exchange was not checked yet.
     weak_from: Option<String>,
     /// Blob of the host key that signed the first exchange.
     host_key: Option<Vec<u8>>,
-    /// The one user name of this connection.
+    /// The user name of this connection, which must not change.
     user: Option<Vec<u8>>,
-    /// The monitor has been told that name.
+    /// True if the name was sent to the monitor.
     is_named: bool,
 }
 
@@ -99,13 +99,14 @@ impl<'a> Login<'a> {
                 self.warn_of_weak(negotiated.kex);
             }
             Event::DebugMessage { text, .. } => self.log.debug2(&format!("client says: {text}")),
-            // No other event exists before a login; proto refuses their messages.
+            // No other event occurs before a login; `proto` refuses the messages that would cause
+            // it.
             _ => {}
         }
         Ok(Step::Continue)
     }
 
-    /// Logs, once and in OpenSSH's words, a key exchange that is not post-quantum.
+    /// Logs, once and in OpenSSH's wording, a key exchange that is not post-quantum.
     fn warn_of_weak(&mut self, kex: &str) {
         let Some(peer) = self.weak_from.take() else {
             return;
@@ -241,14 +242,15 @@ impl<'a> Login<'a> {
         }
     }
 
-    /// Asks the monitor. The first request goes together with who it is that tries, so that the two
-    /// answers are waited for once; what the client is told of that user stands before the rest.
+    /// Sends a request to the monitor and waits for the answer. The first request goes together
+    /// with the user's name, so that there is only one wait; EXT_INFO and the banner for that user
+    /// are queued before the answer.
     fn ask<M: Message>(&mut self, connection: &mut Connection, request: &M) -> Result<Frame, End> {
         if core::mem::replace(&mut self.is_named, true) {
             self.rpc.send(request)?;
         } else {
             let user = User {
-                // A name that is not UTF-8 belongs to nobody; it is answered like any other such.
+                // A name that is not UTF-8 is no user's; it is answered like any unknown name.
                 user: lossy(self.user.as_deref().unwrap_or_default()),
                 service: names::SERVICE_CONNECTION.to_owned(),
                 client_version: connection.peer_version().unwrap_or_default().to_owned(),
@@ -342,7 +344,7 @@ fn borrowed(methods: &[String]) -> Vec<&str> {
     methods.iter().map(String::as_str).collect()
 }
 
-/// Algorithm and user names are ASCII or nothing that we have: what is not text stays unknown.
+/// Known algorithm and user names are ASCII; other bytes become a name that matches nothing.
 fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

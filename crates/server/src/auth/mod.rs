@@ -1,15 +1,15 @@
-//! The process that speaks to a client that has not logged in: version exchange, key exchange
-//! and user authentication (RFC 4253, 4252, 4256), in a sandbox.
+//! The auth process: version exchange, key exchange and user authentication (RFC 4253, 4252, 4256)
+//! with a client that has not logged in, in a sandbox.
 //!
-//! Version line and KEXINIT may have left already ([`greeting`](mod@greeting)). [`start`] takes
-//! what the monitor hands down, closes the sandbox and, where this process was started ahead of
-//! its connection, waits for that; [`link`] moves bytes between the socket and the connection;
-//! [`login`] turns the connection's events into requests
-//! to the monitor and its answers into commands. Who may log in is decided there, in `monitor`.
+//! The listener may have sent version line and KEXINIT already ([`greeting`](mod@greeting)).
+//! [`start`] reads what the monitor passes on, closes the sandbox and, in a pre-forked process,
+//! waits for the connection; [`link`] moves bytes between the socket and the connection; [`login`]
+//! turns the connection's events into requests to the monitor and the answers into commands.
+//! `monitor` decides who may log in.
 //!
-//! Invariants: nothing is read from the network before the sandbox is closed, or while an
-//! answer of the monitor is awaited, or after a login succeeded. No state here says that a
-//! client is logged in: success is a step of [`login`] that ends this process.
+//! Invariants: nothing is read from the network before the sandbox is closed, while an answer of
+//! the monitor is awaited, or after a login has succeeded. No state here records that a client is
+//! logged in: success is a step of [`login`] that ends this process.
 
 mod end;
 mod greeting;
@@ -28,7 +28,7 @@ use link::Link;
 use login::{Login, Step};
 use start::{Begun, Start};
 
-/// The program of role `sshd-auth`. Returns its exit status, one of [`privsep::roles::exit`].
+/// Runs the role `sshd-auth`. Returns its exit status, one of [`privsep::roles::exit`].
 #[must_use]
 pub fn auth_main() -> i32 {
     let rpc = match sys::io::inherited(roles::RPC_FD) {
@@ -76,7 +76,7 @@ pub fn auth_main() -> i32 {
     }
 }
 
-/// How and with whom a connection ended before a login.
+/// Why a connection ended before a login, and the peer's address for the log.
 struct Failed {
     end: End,
     peer: String,
@@ -113,7 +113,7 @@ fn serve(begun: Begun, start: &AuthStart, rpc: &Rpc, log: Logger<'_>) -> Result<
     hand_over(link, rpc).map_err(failed)
 }
 
-/// Handles what has arrived, or waits for more.
+/// Handles the next event, or exchanges bytes with the client.
 fn step(link: &mut Link, login: &mut Login<'_>) -> Result<Step, End> {
     match link.next_event()? {
         Some(event) => login.handle(link.connection(), event),
@@ -124,13 +124,13 @@ fn step(link: &mut Link, login: &mut Login<'_>) -> Result<Step, End> {
     }
 }
 
-/// Writes what is queued, USERAUTH_SUCCESS last, and gives the connection to the monitor as
-/// the last thing that this process does. Packets that have arrived already stay unopened.
+/// Writes the queued packets, USERAUTH_SUCCESS last, and sends the connection's snapshot to the
+/// monitor as the last act of this process. Packets that have already arrived stay unopened.
 fn hand_over(mut link: Link, rpc: &Rpc) -> Result<(), End> {
     link.flush()?;
     let bytes = link.into_connection().snapshot()?;
     rpc.send(&Snapshot { bytes })?;
-    // The monitor need not wait for the end of this process to know that nothing follows.
+    // This tells the monitor that nothing follows before this process has ended.
     rpc.finish();
     Ok(())
 }

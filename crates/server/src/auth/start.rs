@@ -1,5 +1,5 @@
-//! What the auth process begins with: the descriptors that it inherits, its part of the
-//! configuration, and the sandbox that closes before the first byte of the network is read.
+//! Start of the auth process: reads the inherited descriptors and its part of the configuration,
+//! and closes the sandbox before the first byte of the network is read.
 
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -16,10 +16,10 @@ use sys::memory::REST;
 use crate::rpc::{Rpc, RpcError};
 use crate::transport;
 
-/// Largest start record that is read, in bytes: lists of algorithms and host certificates.
+/// Limit on the start record, in bytes: lists of algorithms and host certificates.
 const MAX_START_BYTES: usize = 1024 * 1024;
 
-/// Why the process cannot begin: always our own side's fault.
+/// Why the process cannot start; always a failure of the server, not of the client.
 #[derive(Debug)]
 pub(super) struct StartError(String);
 
@@ -35,7 +35,7 @@ fn failed(what: &'static str) -> impl Fn(&dyn fmt::Display) -> StartError {
     move |error| StartError(format!("{what}: {error}"))
 }
 
-/// All that is read before the sandbox closes.
+/// Everything read before the sandbox closes.
 pub(super) struct Start {
     network: Option<OwnedFd>,
     pub(super) auth: AuthStart,
@@ -54,7 +54,7 @@ pub(super) struct Begun {
 }
 
 impl Start {
-    /// Reads what the monitor handed down.
+    /// Reads the descriptors and the start record that the monitor passes on.
     pub(super) fn read(rpc: &'static Rpc) -> Result<Self, StartError> {
         crate::log::only_by(rpc).map_err(|e| failed("standard error")(&e))?;
         let record =
@@ -77,8 +77,8 @@ impl Start {
         })
     }
 
-    /// The connection, waited for where this process was started ahead of it; none when it was not
-    /// needed. For behind [`close_sandbox`](Self::close_sandbox).
+    /// Returns the connection; a pre-forked process waits for it. Returns `None` if the monitor
+    /// closes the RPC instead. Call after [`close_sandbox`](Self::close_sandbox).
     pub(super) fn connection(&mut self, rpc: &Rpc) -> Result<Option<Begun>, StartError> {
         let mut transport = core::mem::take(&mut self.transport);
         let given = self.network.take().zip(self.auth.connection.take());
@@ -106,9 +106,9 @@ impl Start {
         }))
     }
 
-    /// Closes the sandbox. From here on this process opens nothing and starts nothing.
+    /// Closes the sandbox. Afterwards this process can open no file and start no program.
     pub(super) fn close_sandbox(&self) -> Result<(), StartError> {
-        // Whatever opens a file or maps memory on first use is used now.
+        // Code that opens a file or maps memory at first use runs now.
         crypto::warm_up();
         let confinement = match (&self.auth.chroot, self.auth.uid_gid) {
             (Some(directory), Some((uid, gid))) => Confinement::EmptyRoot {
@@ -134,7 +134,8 @@ impl Start {
     }
 }
 
-/// What a connection is to use, and whether weak algorithms are logged.
+/// Decodes the transport's configuration, and whether weak algorithms are logged
+/// (`WarnWeakCrypto`).
 fn transport_of(options: &[u8]) -> Result<(TransportConfig, bool), StartError> {
     let mut options = ServerOptions::decode_to_read(options).map_err(|e| failed("options")(&e))?;
     Ok((transport::config(&mut options), options.warn_weak_crypto))
@@ -142,7 +143,7 @@ fn transport_of(options: &[u8]) -> Result<(TransportConfig, bool), StartError> {
 
 fn await_connection(rpc: &Rpc) -> Result<(OwnedFd, AuthConnection), RpcError> {
     if !sys::io::wait_readable(rpc.as_fd(), Some(REST))? {
-        // It may take hours.
+        // The wait may take hours.
         sys::memory::rest();
     }
     let (connection, network) = rpc.expect_with_descriptor()?;
