@@ -1,5 +1,5 @@
-//! `EnableHwCompression` for a user who has logged in: the library is loaded by a process of that
-//! user's.
+//! `EnableHwCompression` for a user who has logged in: a process of that user loads the compression
+//! library.
 
 use accelerator::{Accelerator, Request};
 use config::hardware::{Tried, in_use_line, warning_line};
@@ -9,7 +9,8 @@ use sys::process::{Credentials, SelfExe};
 
 use crate::log::Logger;
 
-/// What the options come to; of software, why is in the log, if it is not what they ask for.
+/// Opens the configured compression library. If software compression is used instead of a
+/// configured library, logs the reason.
 pub(super) fn open(
     options: &ServerOptions,
     grant: &SessionGrant,
@@ -20,9 +21,11 @@ pub(super) fn open(
         return Tried::Software(String::new());
     };
     let mut request = Request::new(wish.libraries, wish.verify, wish.level);
-    // A server of a user's own serves that user alone.
+    // A server started by an ordinary user serves only that user, and the library need not be
+    // root's.
     request.root_owned = grant.change_user;
-    // Works before a change of root and of user as well as behind.
+    // The ids are needed only if this process is still root; after the change of user the library's
+    // process inherits them.
     if grant.change_user && sys::process::is_root() && grant.uid != 0 {
         request.user = Some(Credentials {
             uid: grant.uid,

@@ -1,12 +1,12 @@
-//! ChrootDirectory: entered as root, before the change of user, and only when nobody but root
-//! could have laid anything on the way (sshd_config(5)).
+//! ChrootDirectory: entered as root, before the change of user, and only if nobody but root could
+//! have changed any component of the path (sshd_config(5)).
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use sys::file::InsecurePath;
 
-/// Why a directory is not entered.
+/// Why a chroot directory is refused.
 #[derive(Debug)]
 pub(super) struct ChrootError {
     path: PathBuf,
@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn a_directory_that_others_could_have_changed_is_not_entered() {
-        // Entering one of these would change this process's root: the checks come first.
+        // If the checks failed, entering one of these would change this process's root.
         for path in ["/tmp", "/tmp/.", "usr", "/etc/passwd", "/nonexistent/x"] {
             let error = enter(Path::new(path)).unwrap_err();
             assert!(error.to_string().contains("chroot directory"), "{error}");

@@ -1,9 +1,9 @@
-//! What a `shell`, `exec` or `subsystem` request (RFC 4254 §6.5) comes to: the user's login
-//! shell, given the command as one string, unless the plain shell is asked for; or this process's
-//! own server of files.
+//! Decides what a `shell`, `exec` or `subsystem` request (RFC 4254 §6.5) runs: the user's shell
+//! with the command as one string, the login shell if no command is given, or this process's SFTP
+//! server.
 //!
-//! Invariant: a forced command, the empty one included, never becomes a login shell, and
-//! `internal-sftp` as a forced command serves the `subsystem` request alone.
+//! Invariant: a forced command, even an empty one, never becomes a login shell, and `internal-sftp`
+//! as a forced command serves only the `subsystem` request.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use config::server::{Subsystem, is_internal_sftp};
 
-/// What the client asked for.
+/// The client's request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Wanted {
     /// `shell`.
@@ -22,34 +22,34 @@ pub(super) enum Wanted {
     Subsystem(Vec<u8>),
 }
 
-/// What is run for it.
+/// A program to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Launch {
     /// Path of the program.
     pub program: PathBuf,
-    /// Its arguments; the first argument is the name that the program is told.
+    /// The arguments; the first is the program's name (`argv[0]`).
     pub argv: Vec<Vec<u8>>,
-    /// Command of the client, when another one is forced on it.
+    /// The client's command if another one is forced.
     pub original_command: Option<Vec<u8>>,
-    /// The user's login shell, to type at.
+    /// True for the user's login shell.
     pub is_login_shell: bool,
-    /// A subsystem: ~/.ssh/rc is not run before it.
+    /// True for a subsystem, before which ~/.ssh/rc does not run.
     pub is_subsystem: bool,
-    /// A command is forced: signals from the client are refused.
+    /// True for a forced command, to which the client may send no signals.
     pub is_forced: bool,
 }
 
-/// What is done for it.
+/// The action for a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Plan {
     /// A program runs.
     Run(Launch),
     /// This process serves files.
     InternalSftp(Files),
-    /// `internal-sftp` is forced and the client asked for a shell or a command: it is told that
-    /// only SFTP is served here (session.c of OpenSSH does the same).
+    /// `internal-sftp` is forced and the client requested a shell or a command: it gets the message
+    /// that only SFTP is served, as in session.c of OpenSSH.
     OnlySftp {
-        /// Command of the client.
+        /// The client's command.
         original_command: Option<Vec<u8>>,
     },
 }
@@ -59,23 +59,23 @@ pub(super) enum Plan {
 pub(super) struct Files {
     /// The words after `internal-sftp`.
     pub arguments: Vec<String>,
-    /// The command is forced: nothing else can be asked for on this connection.
+    /// True if `internal-sftp` is forced, so that this connection can run nothing else.
     pub is_forced: bool,
-    /// Command of the configured subsystem, when `internal-sftp` is forced in its place.
+    /// Command of the configured subsystem if `internal-sftp` is forced instead of it.
     pub original_command: Option<Vec<u8>>,
 }
 
-/// Why nothing can be run.
+/// Why a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refusal {
     /// No subsystem has this name.
     UnknownSubsystem,
-    /// A command with a NUL byte cannot be handed to a shell.
+    /// A command with a NUL byte cannot be passed to a shell.
     NulByte,
 }
 
 impl Refusal {
-    /// For the log.
+    /// The reason for the log.
     pub(super) fn text(self) -> &'static str {
         match self {
             Self::UnknownSubsystem => "no such subsystem",
@@ -84,7 +84,7 @@ impl Refusal {
     }
 }
 
-/// Decides what is run.
+/// Decides what a request runs.
 ///
 /// # Errors
 /// [`Refusal`].
@@ -110,12 +110,12 @@ pub(super) fn plan(
     }
     let is_forced = forced.is_some();
     let (command, original_command) = match forced {
-        // Also when it is empty: `sh -c ""` does nothing and is no login shell.
+        // Even an empty forced command: `sh -c ""` does nothing and is no login shell.
         Some(forced) => (Some(forced.as_bytes().to_vec()), asked),
-        // A client that asks for the empty command asks for a login shell.
+        // An empty command of the client means a login shell.
         None => (asked.filter(|command| !command.is_empty()), None),
     };
-    // A program of that name that the user asks for is the user's.
+    // Requested as a command, `internal-sftp` means a program of that name.
     let internal = command
         .as_deref()
         .filter(|command| is_internal_sftp(command) && (is_subsystem || is_forced));
@@ -150,7 +150,7 @@ pub(super) fn plan(
     }))
 }
 
-/// What runs instead of anything else when the password has expired.
+/// The command that runs instead of any other if the password has expired.
 pub(super) fn change_password() -> Plan {
     Plan::Run(Launch {
         program: PathBuf::from("/usr/bin/passwd"),

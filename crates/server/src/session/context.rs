@@ -1,5 +1,5 @@
-//! What all channels of a session share: the monitor, the log, what was granted, and the files
-//! that do not change from command to command.
+//! State shared by all channels of a session: the monitor, the log, the grant, and files that are
+//! the same for every command.
 
 use std::cell::Cell;
 use std::fs;
@@ -16,31 +16,31 @@ use super::text;
 use crate::log::Logger;
 use crate::rpc::Rpc;
 
-/// Shared by all channels.
+/// State shared by all channels.
 pub(super) struct Context<'a> {
     pub(super) rpc: &'a Rpc,
     pub(super) log: Logger<'a>,
     pub(super) grant: SessionGrant,
     pub(super) options: Box<ServerOptions>,
-    /// The client is OpenSSH or one of ours, and knows OpenSSH's channel requests.
+    /// True if the client is OpenSSH or Fulmar and knows `eow@openssh.com`.
     pub(super) knows_eow: bool,
-    /// /etc/nologin as it was before a chroot.
+    /// Text of /etc/nologin, read before a chroot.
     pub(super) nologin: Option<Vec<u8>>,
     pub(super) time_zone: Option<Vec<u8>>,
     pub(super) auth_info: Option<AuthInfoFile>,
     /// The network socket, for IPQoS.
     pub(super) network: OwnedFd,
     pub(super) next_serial: Cell<u64>,
-    /// The log, for what lives in the driver's care.
+    /// The log, for endpoints that the driver owns.
     pub(super) lasting_log: Logger<'static>,
-    /// The umask before internal-sftp set its own, for commands.
+    /// The original umask, for commands, if internal-sftp has changed it.
     pub(super) umask: Cell<Option<u32>>,
-    /// The kernel forbids this process every file but those below SftpRoot.
+    /// True if Landlock confines this process to SftpRoot.
     pub(super) is_walled: Cell<bool>,
 }
 
 impl Context<'_> {
-    /// A number that no child and no connection of this process had before.
+    /// Returns a new serial, unique among the children and connections of this process.
     pub(super) fn serial(&self) -> u64 {
         let serial = self.next_serial.get();
         self.next_serial.set(serial + 1);
@@ -56,7 +56,7 @@ impl Context<'_> {
         )
     }
 
-    /// Sets this process's umask; commands get the one that was there.
+    /// Sets this process's umask; commands still get the original one.
     pub(super) fn set_umask(&self, mask: u32) {
         let before = sys::process::set_umask(mask);
         if self.umask.get().is_none() {
@@ -64,7 +64,8 @@ impl Context<'_> {
         }
     }
 
-    /// IPQoS for what the last command makes of the connection. A socket that is not IP's has none.
+    /// Sets IPQoS according to the last command. Errors are ignored: a socket that is not IP has no
+    /// such option.
     pub(super) fn set_quality(&self, interactive: bool) {
         let quality = self.options.ip_qos;
         if let Some(tos) = if interactive {
@@ -76,7 +77,7 @@ impl Context<'_> {
         }
     }
 
-    /// Files that add to a command's environment, as they are now.
+    /// Reads the files that add to a command's environment.
     pub(super) fn environment_files(&self) -> Files {
         let wanted = self.options.permit_user_environment != UserEnvironment::No;
         let read = |path: &Path| text::read_file(path, environment::MAX_FILE_BYTES);
@@ -95,7 +96,7 @@ impl Context<'_> {
         }
     }
 
-    /// The text that a user sees instead of a command, if the machine takes no logins now.
+    /// The text of /etc/nologin, shown instead of running a command, if it applies to the user now.
     pub(super) fn nologin(&self) -> Option<Vec<u8>> {
         self.nologin
             .clone()
@@ -103,13 +104,13 @@ impl Context<'_> {
     }
 }
 
-/// The file of ExposeAuthInfo: how the user authenticated. It goes away with the session.
+/// The file of ExposeAuthInfo, which lists how the user authenticated. It is deleted on drop.
 pub(super) struct AuthInfoFile {
     path: PathBuf,
 }
 
 impl AuthInfoFile {
-    /// Writes it, readable by the user alone.
+    /// Creates the file with mode 0600.
     pub(super) fn create(text: &str) -> std::io::Result<Self> {
         let mut random = [0_u8; 10];
         crypto::random::fill(&mut random);
@@ -124,7 +125,7 @@ impl AuthInfoFile {
         Ok(Self { path })
     }
 
-    /// Its path, for SSH_USER_AUTH.
+    /// The path, for SSH_USER_AUTH.
     pub(super) fn path(&self) -> Option<&str> {
         self.path.to_str()
     }

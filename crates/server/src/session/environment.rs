@@ -1,5 +1,5 @@
-//! The environment of a user's command, in the order in which sshd(8) lays it: what the client
-//! sent lies lowest, what the server says about the connection on top.
+//! Builds the environment of a user's command in the order of sshd(8): variables from the client
+//! have the lowest precedence, the server's variables about the connection the highest.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +7,14 @@ use config::pattern::matches;
 use config::server::{ServerOptions, UserEnvironment};
 use privsep::SessionGrant;
 
-/// Longest file of variables that is read, in bytes.
+/// Limit on a file of variables, in bytes.
 pub(super) const MAX_FILE_BYTES: u64 = 256 * 1024;
-/// Most variables that one channel may send, as OpenSSH has it.
+/// Most variables that the client may send for one channel, as in OpenSSH.
 const MAX_CLIENT_VARIABLES: usize = 128;
-/// Longest name and value together that a client may send, in bytes.
+/// Limit on name and value together of a client's variable, in bytes.
 const MAX_VARIABLE_BYTES: usize = 32 * 1024;
 
-/// Search path of an ordinary user, and of root, before any file says otherwise (Debian's).
+/// Default PATH of an ordinary user and of root (Debian's).
 const USER_PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/games";
 const ROOT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -23,7 +23,7 @@ const ROOT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin
 pub(super) struct Environment(BTreeMap<Vec<u8>, Vec<u8>>);
 
 impl Environment {
-    /// Sets a variable; one that no process could be given is left out.
+    /// Sets a variable; ignores one that no process can have (empty name, `=` in the name, NUL).
     pub(super) fn set(&mut self, name: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) {
         let (name, value) = (name.into(), value.into());
         if !name.is_empty() && !name.contains(&b'=') && !name.contains(&0) && !value.contains(&0) {
@@ -38,12 +38,14 @@ impl Environment {
             .map(|(name, value)| (name.as_slice(), value.as_slice()))
     }
 
-    /// A variable that the client asks for (RFC 4254 §6.4): taken when AcceptEnv names it.
+    /// Sets a variable from the client (RFC 4254 §6.4) and returns true if AcceptEnv permits it and
+    /// the limits are kept.
     pub(super) fn accept(&mut self, patterns: &[String], name: &[u8], value: &[u8]) -> bool {
         let Ok(text) = std::str::from_utf8(name) else {
             return false;
         };
-        // Each entry is one plain pattern, as sshd has it: a comma or `!` in it is a letter.
+        // Each entry is one plain pattern, as in OpenSSH's sshd: a comma or `!` in it has no
+        // special meaning.
         let wanted = patterns.iter().any(|pattern| matches(text, pattern));
         if !wanted
             || self.0.len() >= MAX_CLIENT_VARIABLES
@@ -58,24 +60,24 @@ impl Environment {
     }
 }
 
-/// What differs from channel to channel.
+/// The parts of an environment that depend on the channel.
 pub(super) struct ChannelFacts<'a> {
-    /// What the client sent and AcceptEnv let through.
+    /// The client's variables that AcceptEnv permits.
     pub client: &'a Environment,
     /// Terminal type and path of the slave.
     pub tty: Option<(&'a [u8], &'a str)>,
-    /// What the client asked for, when something else is forced.
+    /// The client's command if another one is forced.
     pub original_command: Option<&'a [u8]>,
     /// File of ExposeAuthInfo.
     pub auth_info_path: Option<&'a str>,
 }
 
-/// Files that may add to it, as they were found.
+/// Contents of files that add to the environment.
 #[derive(Default)]
 pub(super) struct Files {
-    /// /etc/environment, where PAM does not read it.
+    /// /etc/environment; `None` if PAM reads it.
     pub system: Option<Vec<u8>>,
-    /// ~/.ssh/environment, where PermitUserEnvironment asks for it.
+    /// ~/.ssh/environment, if PermitUserEnvironment permits it.
     pub user: Option<Vec<u8>>,
     /// TZ of the server.
     pub time_zone: Option<Vec<u8>>,
@@ -117,7 +119,7 @@ pub(super) fn build(
         }
     }
     for (name, value) in &grant.pam_environment {
-        // The modules must not speak for ExposeAuthInfo.
+        // Only ExposeAuthInfo may set these variables.
         if !name.starts_with("SSH_AUTH_INFO") {
             out.set(name.as_str(), value.as_str());
         }
@@ -159,7 +161,7 @@ fn split_once(line: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((line.get(..at)?, line.get(at + 1..)?))
 }
 
-/// ~/.ssh/environment: `NAME=value` lines, as far as PermitUserEnvironment lets names through.
+/// Parses ~/.ssh/environment: `NAME=value` lines with names that PermitUserEnvironment permits.
 fn user_lines<'a>(
     file: &'a [u8],
     permitted: &'a UserEnvironment,
@@ -169,7 +171,7 @@ fn user_lines<'a>(
         .filter(|(name, _)| std::str::from_utf8(name).is_ok_and(|name| permitted.permits(name)))
 }
 
-/// /etc/environment as pam_env(8) reads it: `[export ]NAME=value`, the value perhaps quoted.
+/// Parses /etc/environment as pam_env(8) does: `[export ]NAME=value`, the value possibly quoted.
 fn system_lines(file: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     lines(file).filter_map(|line| {
         let (name, value) = split_once(line.strip_prefix(b"export ").unwrap_or(line))?;

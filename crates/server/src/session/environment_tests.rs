@@ -9,7 +9,7 @@ fn only_what_accept_env_names_is_taken_from_a_client() {
     assert!(!env.accept(&patterns, b"LC_X\0Y", b"1"));
     assert!(!env.accept(&patterns, b"LC_X", b"1\0LD_PRELOAD=x"));
     assert!(!env.accept(&[], b"GIT_PROTOCOL", b"2"));
-    // Each word of AcceptEnv is one pattern, no list.
+    // Each word of AcceptEnv is one pattern, not a list.
     assert!(!env.accept(&["A,B".to_owned()], b"B", b"1"));
     assert_eq!(env.iter().count(), 1);
 }

@@ -1,10 +1,10 @@
-//! How a command's end is told to the client: `exit-status` or `exit-signal`, RFC 4254 §6.10.
+//! Reports a command's end to the client: `exit-status` or `exit-signal` (RFC 4254 §6.10).
 
 use proto::channel::Request;
 use sys::process::ExitStatus;
 use wire::EXTENSION_DOMAIN;
 
-/// The request for it.
+/// Makes the channel request for an exit status.
 pub(super) fn request(status: ExitStatus) -> Request {
     match status {
         ExitStatus::Exited(code) => Request::ExitStatus {
@@ -16,7 +16,7 @@ pub(super) fn request(status: ExitStatus) -> Request {
         } => Request::ExitSignal {
             name: match signal.ssh_name() {
                 Some(name) => name.to_owned(),
-                // RFC 4254 §6.10: others carry a domain.
+                // RFC 4254 §6.10: other signal names have a domain.
                 None => format!("SIG{}@{EXTENSION_DOMAIN}", signal.as_raw()),
             },
             core_dumped,

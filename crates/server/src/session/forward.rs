@@ -1,6 +1,5 @@
-//! `direct-tcpip` channels (RFC 4254 §7.2): what `ssh -W` and `-J` through this server need.
-//! Connections are made as the user; names are resolved on a thread of their own, which exists
-//! only while one is.
+//! `direct-tcpip` channels (RFC 4254 §7.2), which `ssh -W` and `-J` use. Connections are made as
+//! the user; each name is resolved in its own short-lived thread.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,15 +17,15 @@ use wire::{DecodeError, Reader};
 
 use super::token::Token;
 
-/// Names that are looked up at once: each costs a thread.
+/// Most concurrent name lookups; each costs a thread.
 const MAX_LOOKUPS: usize = 16;
-/// How long a name and a connection may take together, in milliseconds: nothing else is read
-/// from the client while it waits for the answer to its channel.
+/// Time limit for lookup and connection together, in milliseconds: until the channel is answered,
+/// nothing else is read from the client.
 const CONNECT_MS: u64 = 15_000;
-/// Stack of a resolver thread, in bytes: NSS modules are its only deep callers.
+/// Stack of a resolver thread, in bytes: NSS modules are its only deep callees.
 const LOOKUP_STACK_BYTES: usize = 512 * 1024;
 
-/// Where a client wants to be connected to.
+/// The target of a `direct-tcpip` channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Target {
     pub(super) host: String,
@@ -34,7 +33,7 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// Reads a channel's own fields: host and port to connect to, and the originator's.
+    /// Decodes the channel type's fields: target host and port, originator's address and port.
     pub(super) fn decode(fields: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(fields);
         let host = std::str::from_utf8(reader.string_max(1024)?)
@@ -50,14 +49,14 @@ impl Target {
 }
 
 enum Stage {
-    /// Its name is looked up.
+    /// The host name is being looked up.
     Resolving,
-    /// A connection to an address is under way; the others come if it fails.
+    /// A connection attempt is in progress; `others` are tried if it fails.
     Connecting {
         socket: OwnedFd,
         others: Vec<SocketAddr>,
     },
-    /// The driver moves bytes; this copy is there to end one direction.
+    /// The driver moves bytes; this copy serves to close one direction.
     Open {
         socket: OwnedFd,
         source_ended: bool,
@@ -65,26 +64,26 @@ enum Stage {
     },
 }
 
-/// One channel and its outgoing connection.
+/// A `direct-tcpip` channel and its outgoing connection.
 pub(super) struct TcpChannel {
     id: ChannelId,
     serial: u64,
-    /// TCPKeepAlive concerns this connection, too.
+    /// TCPKeepAlive applies to the outgoing connection too.
     keep_alive: bool,
     stage: Stage,
 }
 
-/// Whether a channel lives on.
+/// Whether a channel continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// It does.
+    /// The channel continues.
     Lives,
-    /// The client was told; forget it.
+    /// The channel was refused; its entry must be removed.
     Gone,
 }
 
 impl TcpChannel {
-    /// Begins to connect.
+    /// Starts the lookup or the connection. Returns `None` if the channel was refused.
     pub(super) fn open(
         id: ChannelId,
         serial: u64,
@@ -124,7 +123,7 @@ impl TcpChannel {
         self.serial
     }
 
-    /// The name's addresses have come, or none.
+    /// Handles the lookup's result; `addresses` is empty if the lookup failed.
     pub(super) fn resolved(
         &mut self,
         addresses: Vec<SocketAddr>,
@@ -136,7 +135,7 @@ impl TcpChannel {
         }
     }
 
-    /// It has taken too long.
+    /// Refuses the channel after `CONNECT_MS`.
     pub(super) fn give_up(&mut self, driver: &mut Driver) -> io::Result<Fate> {
         match &self.stage {
             Stage::Open { .. } => return Ok(Fate::Lives),
@@ -152,7 +151,7 @@ impl TcpChannel {
         Ok(Fate::Gone)
     }
 
-    /// Starts with the first address that can be tried.
+    /// Connects to the first address that permits an attempt; refuses the channel if none does.
     fn connect(&mut self, addresses: Vec<SocketAddr>, driver: &mut Driver) -> io::Result<Fate> {
         let mut rest = addresses.into_iter();
         while let Some(address) = rest.next() {
@@ -182,7 +181,7 @@ impl TcpChannel {
         Ok(Fate::Gone)
     }
 
-    /// The connection under way has come to something.
+    /// Handles the result of the connection attempt.
     pub(super) fn connect_ready(&mut self, driver: &mut Driver) -> io::Result<Fate> {
         match std::mem::replace(&mut self.stage, Stage::Resolving) {
             Stage::Connecting { socket, others } => {
@@ -217,7 +216,7 @@ impl TcpChannel {
         Ok(Fate::Lives)
     }
 
-    /// The other side sends no more.
+    /// The target has sent EOF.
     pub(super) fn source_ended(&mut self, driver: &mut Driver) {
         if let Stage::Open { source_ended, .. } = &mut self.stage {
             *source_ended = true;
@@ -226,7 +225,7 @@ impl TcpChannel {
         self.close_if_done(driver);
     }
 
-    /// The client sends no more, or the other side takes no more.
+    /// The client has sent EOF, or the target no longer accepts data (`failed`).
     pub(super) fn sink_ended(&mut self, failed: bool, driver: &mut Driver) {
         if let Stage::Open {
             socket,
@@ -237,7 +236,7 @@ impl TcpChannel {
             *sink_ended = true;
             let _ = sys::socket::shutdown(&*socket, sys::socket::Direction::Write);
             if failed {
-                // A reset connection has no more to say either.
+                // A reset connection sends no more data either.
                 *source_ended = true;
                 drop(driver.detach_source(self.id, Stream::Data));
             }
@@ -256,7 +255,7 @@ impl TcpChannel {
         }
     }
 
-    /// The channel is gone: so is the connection.
+    /// Drops the outgoing connection of a closed channel.
     pub(super) fn hang_up(self, driver: &mut Driver) {
         driver.set_timer(Token::GiveUp(self.serial).number(), None);
         if let Stage::Connecting { socket, .. } = &self.stage {
@@ -267,7 +266,7 @@ impl TcpChannel {
     }
 }
 
-/// Looks names up without holding up the connection.
+/// Resolves names without blocking the connection.
 #[derive(Default)]
 pub(super) struct Resolver {
     started: Option<Answers>,
@@ -281,7 +280,7 @@ struct Answers {
 }
 
 impl Resolver {
-    /// Starts a lookup; false when too many are under way.
+    /// Starts a lookup; returns false if `MAX_LOOKUPS` are in progress.
     fn look_up(&mut self, serial: u64, target: Target, driver: &mut Driver) -> io::Result<bool> {
         if self.under_way >= MAX_LOOKUPS {
             return Ok(false);
@@ -307,7 +306,7 @@ impl Resolver {
                 let family = sys::socket::Family::Any;
                 let found = sys::socket::resolve(&target.host, target.port, family, false);
                 let addresses = found.map(|found| found.addresses).unwrap_or_default();
-                // When nobody waits any more, the process is on its way out.
+                // A failed send means that the process is ending.
                 let _ = sender.send((serial, addresses));
                 let _ = wake.signal();
             })?;
@@ -315,7 +314,7 @@ impl Resolver {
         Ok(true)
     }
 
-    /// A finished lookup: for which serial, and its addresses.
+    /// Returns a finished lookup: the channel's serial and the addresses.
     pub(super) fn next_answer(&mut self) -> Option<(u64, Vec<SocketAddr>)> {
         let answers = self.started.as_ref()?;
         let _ = answers.wake.drain();

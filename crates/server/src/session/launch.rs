@@ -1,4 +1,4 @@
-//! Starting what a user asked for: the login shell, and before it the rc file (sshd(8), SSHRC).
+//! Starts the user's program, and before it the rc file (sshd(8), SSHRC).
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -12,12 +12,12 @@ use super::command::Launch;
 use super::environment::Environment;
 use super::stdio::CommandEnd;
 
-/// The shell of the system, which reads the rc files.
+/// The system's shell, which runs the system's rc file.
 const SYSTEM_SHELL: &str = "/bin/sh";
-/// Run when the user has no ~/.ssh/rc of their own.
+/// The rc file that runs if the user has no ~/.ssh/rc.
 const SYSTEM_RC: &str = "/etc/ssh/sshrc";
 
-/// Starts the command on its streams, in a session of its own.
+/// Starts the command with the streams of `end`, in a new session.
 pub(super) fn command(
     launch: &Launch,
     environment: &Environment,
@@ -35,10 +35,11 @@ pub(super) fn command(
 
 /// The rc file that runs before a command, a subsystem or internal-sftp, if there is one.
 ///
-/// The user's own never runs before a subsystem, under ForceCommand of sshd_config, or where
-/// PermitUserRC or the key forbids it: who may write files in the home could run anything by it.
-/// Under a `command=` of the key it runs, unless the key has `no-user-rc` or `restrict`: both
-/// as in OpenSSH (do_rc_files of session.c). The system's runs in every case.
+/// The user's rc file does not run before a subsystem, under ForceCommand of sshd_config, or if
+/// PermitUserRC or the key forbids it: otherwise whoever may write files in the home directory
+/// could run any program. It runs under a `command=` of the key unless the key has `no-user-rc` or
+/// `restrict`. All as in OpenSSH (do_rc_files of session.c). In every other case the system's rc
+/// file runs, if there is one.
 pub(super) fn rc_file(
     grant: &SessionGrant,
     options: &ServerOptions,
@@ -54,14 +55,15 @@ pub(super) fn rc_file(
     Path::new(SYSTEM_RC).exists().then_some(RcFile::System)
 }
 
-/// Why a command cannot begin in this home directory, in the system's words.
+/// The reason why a command cannot start in this home directory, as the system's error text; `None`
+/// if it can.
 pub(super) fn unusable_home(home: &str) -> Option<String> {
-    // Asking for what is inside asks for the permission that entering needs.
+    // `.` inside the directory needs the same search permission as entering it.
     let error = std::fs::metadata(Path::new(home).join(".")).err()?;
     Some(transfer::text::reason(&error))
 }
 
-/// Which rc file.
+/// An rc file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RcFile {
     /// ~/.ssh/rc, through the user's shell.
@@ -70,7 +72,7 @@ pub(super) enum RcFile {
     System,
 }
 
-/// Starts the rc file. It has the command's output, no input and no controlling terminal.
+/// Starts the rc file with the command's outputs, no input and no controlling terminal.
 pub(super) fn rc(
     file: RcFile,
     shell_path: &str,

@@ -1,13 +1,14 @@
-//! The process that serves a client that has logged in, as its user.
+//! The session process, which serves a client that has logged in, as its user.
 //!
-//! It is executed with the monitor's privileges, becomes the user for good ([`start`]), and only
-//! then reads the snapshot of the connection. [`serve`] is its loop; [`channel`] a session
-//! channel (RFC 4254 §6) and [`forward`] a `direct-tcpip` one. Around a command stand
-//! [`command`] (what is run), [`environment`], [`stdio`] and [`terminal`] (its streams),
-//! [`launch`] (its start), [`sftp`] (no command at all: this process serves files), [`text`] (what is shown before it) and [`exit`] (what is told after).
+//! The process starts with the monitor's privileges, irreversibly becomes the user ([`start`]), and
+//! only then reads the snapshot of the connection. [`serve`] is its loop; [`channel`] a session
+//! channel (RFC 4254 §6) and [`forward`] a `direct-tcpip` channel. For a command: [`command`] (what
+//! to run), [`environment`], [`stdio`] and [`terminal`] (its streams), [`launch`] (its start),
+//! [`text`] (messages before it) and [`exit`] (its exit status). [`sftp`] serves files in this
+//! process, without a command.
 //!
 //! Invariant: user, forced command, restrictions and environment come from the monitor's
-//! `SessionGrant`; nothing of the snapshot decides what may be done.
+//! `SessionGrant`; the snapshot decides no permission.
 
 mod accelerate;
 mod channel;
@@ -35,7 +36,7 @@ use privsep::{LogLevel, roles};
 use crate::log::Logger;
 use crate::rpc::{Rpc, RpcError};
 
-/// The program of role `sshd-session`. Returns its exit status.
+/// Runs the role `sshd-session`; returns its exit status.
 #[must_use]
 pub fn session_main() -> i32 {
     sys::signals::began_with_defaults();
@@ -63,28 +64,28 @@ pub fn session_main() -> i32 {
     if let Err(error) = serve.run() {
         error.log(&log, &who);
     }
-    // The kernel may keep this process, with what it has open, while a disk does not answer: the
-    // monitor is not to wait for that.
+    // A disk that does not answer may keep this process and its open files in the kernel; the
+    // monitor must not wait for that.
     rpc.finish();
     roles::exit::DONE
 }
 
-/// Why a session is over.
+/// Why a session has ended.
 #[derive(Debug)]
 pub(crate) enum SessionError {
     /// The client closed the connection.
     PeerClosed,
     /// The network failed.
     Network(io::Error),
-    /// The protocol cannot go on.
+    /// The protocol failed.
     Proto(proto::Error),
-    /// A call on our own side failed.
+    /// A system call of this process failed.
     Local(io::Error),
-    /// The monitor cannot be asked.
+    /// The RPC failed.
     Rpc(RpcError),
     /// The monitor closed its end.
     MonitorGone,
-    /// Something in what the monitor handed down makes no sense.
+    /// The session could not start; the text says why.
     Start(String),
     /// A session was opened after `no-more-sessions@openssh.com`.
     SessionAfterLast,
@@ -151,7 +152,7 @@ impl From<io::Error> for SessionError {
     }
 }
 
-/// For the log.
+/// User and peer for log lines.
 pub(crate) struct Who {
     user: String,
     peer: String,

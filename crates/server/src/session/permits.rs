@@ -1,11 +1,12 @@
-//! Where a client may have the server connect to: AllowTcpForwarding, DisableForwarding and
-//! PermitOpen of the configuration, and `restrict`, `no-port-forwarding` and `permitopen` of
-//! the key. All of them must agree.
+//! Decides to which targets a client may forward connections: AllowTcpForwarding, DisableForwarding
+//! and PermitOpen of the configuration, and `restrict`, `no-port-forwarding` and `permitopen` of
+//! the key. All must permit the target.
 
 use config::server::ServerOptions;
 use privsep::Restrictions;
 
-/// May `direct-tcpip` (RFC 4254 §7.2) connect to `host`, as the client wrote it, and `port`?
+/// True if `direct-tcpip` (RFC 4254 §7.2) may connect to `host`, as the client wrote it, and
+/// `port`.
 pub(super) fn may_open(
     options: &ServerOptions,
     restrictions: &Restrictions,
@@ -19,7 +20,8 @@ pub(super) fn may_open(
         && listed(&restrictions.permit_open, host, port)
 }
 
-/// An empty list and `any` permit everything, `none` nothing.
+/// True if the list permits the target. An empty list and `any` permit every target, `none` permits
+/// no target.
 fn listed(list: &[String], host: &str, port: u16) -> bool {
     list.is_empty() || list.iter().any(|entry| entry_matches(entry, host, port))
 }
@@ -38,8 +40,8 @@ fn entry_matches(entry: &str, host: &str, port: u16) -> bool {
         .and_then(|rest| rest.strip_suffix(']'));
     let entry_host = bracketed.unwrap_or(entry_host);
     let port_fits = entry_port == "*" || entry_port.parse() == Ok(port);
-    // Hosts are compared as text, letter by letter as in OpenSSH: a name and its address are two
-    // entries (sshd_config(5)), and so are a name and the same in capitals.
+    // Hosts are compared as text, case-sensitively as in OpenSSH: a name and its address need two
+    // entries (sshd_config(5)).
     let host_fits = entry_host == "*" || entry_host == host;
     port_fits && host_fits
 }

@@ -1,4 +1,4 @@
-//! The session process's loop: what the driver reports, handed to the channel that it concerns.
+//! The session process's loop: passes the driver's notices to the channels that they concern.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
@@ -20,22 +20,23 @@ use super::sftp::Desk;
 use super::token::Token;
 use crate::transport;
 
-/// How long a peer may take to take our goodbye.
+/// Time limit for sending a DISCONNECT.
 pub(super) const GOODBYE: Duration = Duration::from_millis(500);
-/// How long a thread that works with files may take to come to its end.
+/// Time limit, from the connection's end, for the SFTP threads to end.
 const FILES_WAIT: Duration = Duration::from_secs(2);
-/// The part of it for requests that came before the end of the connection.
+/// The part of `FILES_WAIT` in which requests that arrived before the connection's end are
+/// completed.
 const LAST_REQUESTS_WAIT: Duration = Duration::from_secs(1);
-/// Most that is dealt with of what came with the login before anything is answered.
+/// Most notices handled before the first answer is written, of packets that arrived with the login.
 const MAX_AHEAD: usize = 64;
 
-/// A channel by its type.
+/// A channel of any type.
 enum Channel {
     Session(Box<SessionChannel>),
     Tcp(TcpChannel),
 }
 
-/// A login in service.
+/// State of the session process's loop.
 pub(super) struct Serve<'a> {
     driver: Box<Driver>,
     context: Box<Context<'a>>,
@@ -57,7 +58,7 @@ impl<'a> Serve<'a> {
         }
     }
 
-    /// Serves until the connection is over, and leaves nothing behind.
+    /// Serves until the connection ends, then ends all channels.
     pub(super) fn run(mut self) -> Result<(), SessionError> {
         self.driver.watch(
             self.context.rpc.as_fd(),
@@ -71,8 +72,8 @@ impl<'a> Serve<'a> {
         self.announce_host_keys();
         let ended = self.serve();
         if let Err(SessionError::Proto(error)) = &ended {
-            // The driver has said goodbye for errors of its own; this one may be ours. A peer
-            // that takes no goodbye changes nothing.
+            // For its own errors the driver has sent a DISCONNECT; this error may come from the
+            // session. A failed write of the DISCONNECT is ignored.
             self.driver.connection().fail(error);
             let _ = self.driver.flush_within(GOODBYE);
         }
@@ -87,7 +88,7 @@ impl<'a> Serve<'a> {
         ended
     }
 
-    /// What compression has come to, in both directions.
+    /// Logs the totals of compression in both directions.
     fn tell_compression(&mut self) {
         let connection = self.driver.connection();
         let (report, totals) = (connection.compress_report(), connection.inflate_totals());
@@ -106,7 +107,7 @@ impl<'a> Serve<'a> {
             DriverError::Io(error) => SessionError::Network(error),
             DriverError::Proto(error) => error.into(),
         };
-        // What a client has sent ahead, its channel and what that runs, is answered in one flight.
+        // A client may have pipelined its channel and command; the answers leave in one flight.
         for _ in 0..MAX_AHEAD {
             match self.driver.next_received().map_err(lost)? {
                 Some(notice) => self.handle(notice)?,
@@ -189,7 +190,7 @@ impl<'a> Serve<'a> {
                 }
                 Ok(())
             }
-            // Data for nobody: before a command, or behind the end of its input.
+            // Data without a consumer: before a command, or after the end of its input.
             Event::ChannelData { channel, data, .. } => {
                 let _ = self
                     .driver
@@ -246,7 +247,7 @@ impl<'a> Serve<'a> {
                     .debug(&format!("global request refused: {name}"));
                 Ok(())
             }
-            // The rest belongs to clients, or to the time before the login.
+            // The other events occur only in clients or before the login.
             _ => Ok(()),
         }
     }
@@ -268,7 +269,7 @@ impl<'a> Serve<'a> {
                 Ok(())
             }
             Some(Token::Rest) => {
-                // What the login took, before the session grows old with it.
+                // Frees memory that only the login needed.
                 self.driver.connection().free_unused();
                 sys::memory::rest();
                 Ok(())
@@ -347,7 +348,7 @@ impl<'a> Serve<'a> {
 
     fn open_session(&mut self, channel: ChannelId, fields: &[u8]) -> Result<(), SessionError> {
         if self.no_more_sessions {
-            // As OpenSSH: whoever took over the client's side must not get a shell.
+            // As in OpenSSH: an attacker who has taken over the client must not get a shell.
             let words =
                 "Possible attack: attempt to open a session after additional sessions disabled";
             self.driver
@@ -362,7 +363,8 @@ impl<'a> Serve<'a> {
             .filter(|each| matches!(each, Channel::Session(_)))
             .count();
         let limit = usize::try_from(self.context.options.max_sessions).unwrap_or(usize::MAX);
-        // What still runs of a closed channel counts, or closing would be a way around the limit.
+        // A command that outlives its channel counts, else closing the channel would bypass the
+        // limit.
         if sessions + self.orphans.len() >= limit || !fields.is_empty() {
             self.context
                 .log
@@ -418,7 +420,7 @@ impl<'a> Serve<'a> {
         Ok(())
     }
 
-    /// The channel's number is free again.
+    /// Removes a channel whose number may be used again.
     fn forget(&mut self, channel: ChannelId) {
         match self.channels.remove(&channel) {
             Some(Channel::Session(session)) => {
@@ -463,7 +465,7 @@ impl<'a> Serve<'a> {
             hash: hash.to_vec(),
             expects_login: false,
         })?;
-        // The monitor signs on another core, if there is one.
+        // The driver works while the monitor signs.
         self.driver.work_on();
         let signature: Signature = self.context.rpc.expect()?;
         self.driver
@@ -472,7 +474,8 @@ impl<'a> Serve<'a> {
         Ok(())
     }
 
-    /// hostkeys-00@openssh.com: the plain keys, so that the client can learn new ones.
+    /// Sends hostkeys-00@openssh.com with the plain host keys, from which the client can learn new
+    /// ones.
     fn announce_host_keys(&mut self) {
         let keys: Vec<Vec<u8>> = self
             .context
@@ -501,7 +504,7 @@ impl<'a> Serve<'a> {
             })
             .collect();
         let signatures = match wanted {
-            // No keys, no proofs: a success without content, as OpenSSH answers.
+            // No keys, no proofs: an empty success, as in OpenSSH.
             Some(keys) if keys.is_empty() => Vec::new(),
             Some(keys) => {
                 self.context
@@ -511,7 +514,7 @@ impl<'a> Serve<'a> {
             }
             None => Vec::new(),
         };
-        // Too many requests, or a key that is not ours: refused as a whole.
+        // Too many requests, or an unknown key: the request is refused as a whole.
         let whole = signatures.len() == keys.len();
         self.driver
             .connection()
@@ -519,9 +522,9 @@ impl<'a> Serve<'a> {
         Ok(())
     }
 
-    /// The connection is over: hangs up on every command and gives every terminal back. What
-    /// ignores the hang-up lives on, with init as its parent. Threads that work with files have a
-    /// moment to close what they have open.
+    /// Ends all channels: hangs up on every command and releases every terminal. A command that
+    /// ignores SIGHUP continues with init as its parent. SFTP threads get `FILES_WAIT` to close
+    /// their files.
     fn hang_up(&mut self) {
         let files: Vec<_> = self.channels.values().filter_map(files_of).collect();
         let begun = Instant::now();
@@ -531,7 +534,7 @@ impl<'a> Serve<'a> {
                     session.desert_files(&mut self.driver);
                 }
             }
-            // What came before the end is done, as far as time allows; a whole window is soon.
+            // Requests that arrived before the end are completed within `LAST_REQUESTS_WAIT`.
             let done = begun + LAST_REQUESTS_WAIT;
             files.iter().for_each(|desk| _ = desk.ends_before(done));
         }

@@ -1,5 +1,5 @@
-//! From root to the user: what is done with privileges, the change of user, and the connection
-//! taken over from the process that authenticated it. In this order.
+//! Start of the session process, in this order: the steps that need privileges, the irreversible
+//! change to the user, and the resumption of the connection that the auth process handed over.
 
 use std::cell::Cell;
 use std::os::fd::OwnedFd;
@@ -21,20 +21,22 @@ use crate::log::Logger;
 use crate::rpc::Rpc;
 use crate::transport;
 
-/// Takes over what the monitor hands down. Never inlined: see [`options`].
+/// Reads the inherited descriptors and the grant, becomes the user and resumes the connection.
+/// Never inlined: see [`options`].
 #[inline(never)]
 pub(super) fn begin(
     rpc: &'static Rpc,
 ) -> Result<(Serve<'static>, Logger<'static>, Who), SessionError> {
     crate::log::only_by(rpc)?;
-    // Our memory will hold the connection's keys, and the user's other processes run beside us.
+    // This process will hold the connection's keys, and the user's other processes must not read
+    // its memory.
     sys::process::set_dumpable(false)?;
     let network = sys::io::inherited(roles::NETWORK_FD)?;
-    // Held for subsystems that are part of it; nothing of it is inherited by a command.
+    // Needed to start the compression process; commands do not inherit it.
     let binary = sys::io::inherited(roles::SESSION_BINARY_FD)
         .ok()
         .map(SelfExe::from_fd);
-    // It is waited for, more often than not.
+    // The grant usually arrives later, so this costs no time.
     crypto::warm_up();
     let mut grant: SessionGrant = rpc.expect()?;
     let log = Logger::new(rpc, grant.log_level);
@@ -48,10 +50,10 @@ pub(super) fn begin(
             let why = "ChrootDirectory needs a server that was started as root";
             return Err(SessionError::Start(why.to_owned()));
         }
-        // What lies outside is read while it can be: nologin, and the zone of "Last login".
+        // Read before the chroot hides them: nologin, and the time zone for "Last login".
         nologin = text::nologin(grant.uid);
         let _ = sys::time::LocalTime::from_seconds(0);
-        // Neither the library nor our own program can be reached from inside.
+        // Neither the library nor this program is accessible inside the chroot.
         acceleration = Some(accelerate::open(&options, &grant, binary.as_ref(), &log));
         chroot::enter(Path::new(directory))
             .map_err(|error| SessionError::Start(error.to_string()))?;
@@ -111,8 +113,8 @@ pub(super) fn begin(
     Ok((Serve::new(driver, context), log, who))
 }
 
-/// What the configuration says. In a frame of its own, as [`take_over`]: the copies that a large
-/// value leaves in the frame that makes it would lie in memory as long as the session.
+/// Decodes the options. Never inlined, as [`take_over`]: the temporary copies of a large value
+/// would otherwise stay in a stack frame for the whole session.
 #[inline(never)]
 fn options(encoded: &[u8]) -> Result<Box<ServerOptions>, SessionError> {
     let options = ServerOptions::decode_to_read(encoded)
@@ -120,7 +122,7 @@ fn options(encoded: &[u8]) -> Result<Box<ServerOptions>, SessionError> {
     Ok(Box::new(options))
 }
 
-/// The connection as the process before left it, joined to its socket.
+/// Resumes the connection from the auth process's snapshot and attaches it to its socket.
 #[inline(never)]
 fn take_over(
     network: OwnedFd,
@@ -146,7 +148,7 @@ fn take_over(
     Ok(driver)
 }
 
-/// Irreversible and verified, or the process ends.
+/// Changes irreversibly to the user and verifies the change; an error ends the process.
 fn become_user(grant: &SessionGrant) -> Result<(), SessionError> {
     if grant.change_user {
         let user = Credentials {
@@ -160,7 +162,7 @@ fn become_user(grant: &SessionGrant) -> Result<(), SessionError> {
             "this server serves only the user who started it".to_owned(),
         ));
     }
-    // A change of user sets it again on some kernels' settings (fs.suid_dumpable).
+    // Depending on fs.suid_dumpable, the change of user may have made the process dumpable again.
     sys::process::set_dumpable(false)?;
     Ok(())
 }

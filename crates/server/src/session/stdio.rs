@@ -1,4 +1,4 @@
-//! The two ends of a command's standard streams: a terminal, or three pipes.
+//! Both ends of a command's standard streams: a terminal, or three pipes.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -6,18 +6,18 @@ use std::os::fd::OwnedFd;
 use driver::Driver;
 use proto::{ChannelId, Stream};
 
-/// The command's side.
+/// The command's end of the streams.
 #[derive(Debug)]
 pub(super) struct CommandEnd {
     pub(super) stdin: OwnedFd,
     pub(super) stdout: OwnedFd,
     pub(super) stderr: OwnedFd,
-    /// The three are one terminal, to become the controlling one.
+    /// True if the three are one terminal, which becomes the controlling terminal.
     pub(super) is_terminal: bool,
 }
 
 impl CommandEnd {
-    /// The command's side of a terminal.
+    /// The command's end of a terminal.
     pub(super) fn of_terminal(slave: OwnedFd) -> io::Result<Self> {
         Ok(Self {
             stdin: sys::io::dup(&slave)?,
@@ -27,7 +27,7 @@ impl CommandEnd {
         })
     }
 
-    /// No input, and output that nobody reads.
+    /// The null device for all three.
     pub(super) fn of_nobody() -> io::Result<Self> {
         Ok(Self {
             stdin: sys::io::null()?,
@@ -37,7 +37,7 @@ impl CommandEnd {
         })
     }
 
-    /// Output to the same places, input from nowhere: for what runs before the command.
+    /// The same outputs and the null device as input, for the rc file.
     pub(super) fn without_input(&self) -> io::Result<Self> {
         Ok(Self {
             stdin: sys::io::null()?,
@@ -48,10 +48,10 @@ impl CommandEnd {
     }
 }
 
-/// Our side.
+/// The server's end of the streams.
 #[derive(Debug)]
 pub(super) struct OurEnd {
-    /// Takes what the client sends.
+    /// Receives the client's data.
     pub(super) stdin: OwnedFd,
     /// What the client is sent.
     pub(super) outputs: Outputs,
@@ -61,15 +61,15 @@ pub(super) struct OurEnd {
 #[derive(Debug)]
 pub(super) struct Outputs {
     stdout: OwnedFd,
-    /// None for a terminal, where both outputs are one.
+    /// `None` for a terminal, which has one output.
     stderr: Option<OwnedFd>,
 }
 
 impl OurEnd {
-    /// Our side of a terminal.
+    /// The server's end of a terminal.
     pub(super) fn of_terminal(master: &OwnedFd) -> io::Result<Self> {
-        // The copies share this switch: were it set with each copy, taking one away would make
-        // reads from the others wait.
+        // Set once, because all copies share this flag: a copy that reset it on close would make
+        // the others block.
         sys::io::set_nonblocking(master, true)?;
         let outputs = Outputs {
             stdout: sys::io::dup(master)?,
@@ -83,7 +83,7 @@ impl OurEnd {
 }
 
 impl Outputs {
-    /// Lets the driver move the bytes.
+    /// Attaches the outputs to the channel.
     pub(super) fn attach(self, driver: &mut Driver, channel: ChannelId) -> io::Result<()> {
         driver.attach_source(channel, Stream::Data, self.stdout)?;
         if let Some(stderr) = self.stderr {
@@ -93,7 +93,7 @@ impl Outputs {
     }
 }
 
-/// Three pipes.
+/// Makes three pipes.
 pub(super) fn pipes() -> io::Result<(CommandEnd, OurEnd)> {
     let (stdin, our_stdin) = sys::io::pipe()?;
     let (our_stdout, stdout) = sys::io::pipe()?;
@@ -115,11 +115,11 @@ pub(super) fn pipes() -> io::Result<(CommandEnd, OurEnd)> {
     ))
 }
 
-/// Whether output may still come from what ended, now: bytes that no one has taken yet, or the
-/// end of a stream that no one has seen yet. The streams stay attached.
+/// True if output of an ended command is still pending: unread bytes, or an end of stream not read
+/// yet. The streams stay attached.
 ///
-/// Polling a terminal's master makes the kernel hand over what is on its way from the slave,
-/// so "nothing there" means that everything written so far has been read.
+/// Polling a terminal's master makes the kernel deliver data in transit from the slave, so that
+/// false means that everything written so far has been read.
 pub(super) fn has_more(driver: &mut Driver, channel: ChannelId) -> io::Result<bool> {
     let mut more = false;
     for stream in [Stream::Data, Stream::Stderr] {

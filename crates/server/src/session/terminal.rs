@@ -1,5 +1,4 @@
-//! The terminal of a session channel: where it comes from, its size, its modes (RFC 4254 §8),
-//! and how it goes back.
+//! The terminal of a session channel: its allocation, size, modes (RFC 4254 §8) and release.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -11,7 +10,7 @@ use super::context::Context;
 use super::stdio::{CommandEnd, OurEnd};
 use crate::rpc::RpcError;
 
-/// Size as the wire has it.
+/// Terminal size as on the wire.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Size {
     pub(super) columns: u32,
@@ -26,20 +25,21 @@ impl From<Size> for WindowSize {
     }
 }
 
-/// A terminal that the client asked for.
+/// A terminal that the client requested.
 pub(super) struct Terminal {
     master: OwnedFd,
-    /// Until the command takes it.
+    /// `None` after the command has taken it.
     slave: Option<OwnedFd>,
     path: String,
     term: Vec<u8>,
     last_login: Option<LastLogin>,
-    /// The monitor wrote login records and owns the name.
+    /// True if the monitor has allocated the terminal and written login records.
     is_monitors: bool,
 }
 
 impl Terminal {
-    /// Gets one, from the monitor where that is root, and sets it up as the client wants it.
+    /// Allocates a terminal, through the monitor if that is root, and sets the size and modes that
+    /// the client requested.
     pub(super) fn open(
         term: Vec<u8>,
         size: Size,
@@ -115,13 +115,13 @@ impl Terminal {
         &self.term
     }
 
-    /// The login before this one, if it is to be shown.
+    /// The previous login, if it is to be shown.
     pub(super) fn last_login(&self) -> Option<&LastLogin> {
         self.last_login.as_ref()
     }
 
-    /// The command's end and ours. The command's can be had once: when the command has gone,
-    /// nobody here may keep the terminal open.
+    /// Returns the command's end and the server's. The command's end can be taken once: this
+    /// process must not keep it open after the command has ended.
     pub(super) fn ends(&mut self) -> io::Result<(CommandEnd, OurEnd)> {
         let slave = self
             .slave
@@ -138,9 +138,10 @@ impl Terminal {
         sys::terminal::set_window_size(&self.master, size.into())
     }
 
-    /// Gives it back.
+    /// Releases the terminal.
     pub(super) fn release(self, context: &Context<'_>) {
-        // The master goes first: whoever still uses the terminal must not see the next user's.
+        // The master is closed first, so that a process that still uses the terminal cannot see the
+        // next user's.
         drop(self.master);
         drop(self.slave);
         if self.is_monitors && context.rpc.send(&PtyRelease { tty: self.path }).is_err() {

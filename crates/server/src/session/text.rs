@@ -1,15 +1,15 @@
-//! Text that a user sees before the command: PAM's messages, the last login, the message of the
-//! day; and the text of /etc/nologin instead of it.
+//! Text shown before the command: PAM's messages, the last login, the message of the day; or the
+//! text of /etc/nologin instead of the command.
 
 use std::path::{Path, PathBuf};
 
 use config::server::ServerOptions;
 use privsep::{LastLogin, SessionGrant};
 
-/// Longest file whose text is shown, in bytes.
+/// Limit on a text file, in bytes.
 const MAX_TEXT_BYTES: u64 = 64 * 1024;
 
-/// What is shown before a login shell on a terminal, line ends as the wire has them.
+/// The text before a login shell on a terminal, with CR LF line ends.
 pub(super) fn greeting(
     grant: &SessionGrant,
     options: &ServerOptions,
@@ -33,7 +33,7 @@ pub(super) fn greeting(
     with_carriage_returns(&text)
 }
 
-/// The text of /etc/nologin, if there is such a file and it concerns this user.
+/// The text of /etc/nologin if the file exists; `None` for root.
 pub(super) fn nologin(uid: u32) -> Option<Vec<u8>> {
     if uid == 0 {
         return None;
@@ -45,12 +45,12 @@ pub(super) fn nologin(uid: u32) -> Option<Vec<u8>> {
     Some(read_text(path).unwrap_or_default())
 }
 
-/// Reads a small regular file; a FIFO or a device that stands in its place is never waited for.
+/// Reads a regular file of at most `MAX_TEXT_BYTES`; never blocks on a FIFO or device.
 pub(super) fn read_text(path: &Path) -> Option<Vec<u8>> {
     read_file(path, MAX_TEXT_BYTES)
 }
 
-/// As [`read_text`], with a bound of the caller's.
+/// As [`read_text`], with the caller's limit.
 pub(super) fn read_file(path: &Path, max_bytes: u64) -> Option<Vec<u8>> {
     sys::file::read_bounded(path, max_bytes, sys::file::Links::Follow).ok()
 }
@@ -71,7 +71,7 @@ fn last_login_line(last: &LastLogin) -> String {
     }
 }
 
-/// Line ends as a terminal in its usual mode would make them.
+/// Converts line ends to CR LF, as a terminal does.
 pub(super) fn with_carriage_returns(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len() + 16);
     let mut before = 0;

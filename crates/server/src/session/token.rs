@@ -1,23 +1,23 @@
-//! Numbers by which the driver names what became ready, and what they stand for.
+//! Numbers that identify watched descriptors and timers in the driver's notices.
 
-/// What a watched descriptor or a timer is about.
+/// The meaning of a watched descriptor or timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Token {
     /// The monitor closed its end.
     Monitor,
     /// A child ended; the number is its serial.
     Child(u64),
-    /// An outgoing connection can be written to or failed; the number is its serial.
+    /// An outgoing connection is established or has failed; the number is its serial.
     Connect(u64),
     /// An outgoing connection has taken too long; the number is its serial.
     GiveUp(u64),
     /// A resolver thread has finished.
     Resolver,
-    /// Time to look again at an ended child's output; the number is the child's serial.
+    /// Timer to check an ended child's output again; the number is the child's serial.
     Drain(u64),
-    /// The login is over for as long as a process waits before it gives memory back.
+    /// Timer to free the login's memory, [`REST`](sys::memory::REST) after the login.
     Rest,
-    /// A server of files has something for its channel; the number is the channel's serial.
+    /// An SFTP thread has notified its channel; the number is the channel's serial.
     Files(u64),
 }
 
@@ -40,7 +40,7 @@ impl Token {
         (kind << KIND_SHIFT) | (serial & SERIAL_MASK)
     }
 
-    /// What a number of [`number`](Self::number) stands for.
+    /// The token of a number made by [`number`](Self::number).
     pub(super) fn from_number(number: u64) -> Option<Self> {
         let serial = number & SERIAL_MASK;
         Some(match number >> KIND_SHIFT {

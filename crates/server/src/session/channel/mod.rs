@@ -1,19 +1,19 @@
-//! One `session` channel (RFC 4254 §6): at most one terminal, at most one command, and the
-//! order in which what the command wrote, how it ended, EOF and CLOSE reach the client.
+//! One `session` channel (RFC 4254 §6): at most one terminal and one command, and the order in
+//! which output, exit status, EOF and CLOSE reach the client.
 //!
-//! A command on a terminal is over when it has ended and what it wrote has been read: others
-//! that still hold the terminal lose it. A command on pipes is told as ended then too, but its
-//! channel stays until the last holder of its output has closed it (both as OpenSSH does).
+//! A command on a terminal is over when it has ended and its output has been read; other processes
+//! lose the terminal. For a command on pipes the exit status is sent then too, but the channel
+//! stays open until the last holder of its output has closed it (both as in OpenSSH).
 //!
-//! EOF waits for the command's end, even when its output has ended before: a client whose own
-//! input is over closes the channel as soon as it sees EOF (OpenSSH's does), and a status that
-//! comes behind CLOSE is lost. The answer to the client's CLOSE waits a moment for the status
-//! too: dbclient and plink close as soon as they can.
+//! EOF waits for the command's end, even if its output has ended before: OpenSSH's client closes
+//! the channel at EOF if its own input has ended, and a status sent after CLOSE is lost. The reply
+//! to the client's CLOSE waits up to `STATUS_MS` for the status too, because dbclient and plink
+//! close early.
 //!
-//! [`start`] is the way up to the running command.
+//! [`start`] handles the steps up to the running command.
 //!
-//! A command to `proto` that fails here fails because the client has closed the channel: the
-//! event that says so is on its way, and does the cleaning up.
+//! A failed call to `proto` means that the client has closed the channel: an event follows and
+//! cleans up.
 
 mod start;
 
@@ -37,25 +37,25 @@ use super::terminal::{Size, Terminal};
 use super::token::Token;
 use start::Next;
 
-/// First and longest wait until an ended command's output is looked at again, in milliseconds.
-/// While the client's window is closed nothing else would tell us.
+/// First and longest interval, in milliseconds, at which an ended command's output is checked.
+/// While the client's window is closed no event reports it.
 const DRAIN_MS: (u64, u64) = (2, 250);
 
-/// How long a command whose output is over may take to end after the client's CLOSE, in
-/// milliseconds, before its status is given up.
+/// Time, in milliseconds, that a command whose output has ended gets to end after the client's
+/// CLOSE, before the channel is closed without a status.
 const STATUS_MS: u64 = 1000;
 
-/// How far a channel's command has come.
+/// State of a channel's command.
 enum Stage {
-    /// None was asked for.
+    /// No command was requested.
     Idle,
-    /// The rc file runs before it.
+    /// The rc file is running.
     Preparing { rc: Child, next: Next },
-    /// It runs.
+    /// The command is running.
     Running { child: Child },
-    /// Files are served by this process, with a desk by another thread.
+    /// This process serves files, in another thread if there is a desk.
     Serving { desk: Option<Arc<Desk>> },
-    /// It has ended; `told` when the client knows how.
+    /// The command has ended; `told` if the exit status was sent.
     Ended { status: ExitStatus, told: bool },
     /// CLOSE was sent.
     Closed,
@@ -67,21 +67,21 @@ pub(super) struct SessionChannel {
     client_environment: Environment,
     terminal: Option<Terminal>,
     stage: Stage,
-    /// Of the child in `stage`.
+    /// Serial of the child in `stage`.
     serial: u64,
     signals_refused: bool,
-    /// Text of ours that goes before what the command writes, or in its place.
+    /// The server's own text, sent before the command's output or instead of it.
     unsent: Vec<u8>,
-    /// The stream of that text.
+    /// The stream of `unsent`.
     words_to: Stream,
-    /// Waits for `unsent` to be sent.
+    /// Outputs to attach after `unsent` was sent.
     unattached: Option<Outputs>,
     drain_ms: u64,
-    /// The client takes no more data, and waits for our CLOSE.
+    /// The client has sent CLOSE and waits for the server's.
     peer_closed: bool,
 }
 
-/// A child whose channel is gone, to be waited for.
+/// A child that has outlived its channel and must be reaped.
 pub(super) struct Orphan {
     pub(super) serial: u64,
     pub(super) child: Child,
@@ -104,12 +104,12 @@ impl SessionChannel {
         }
     }
 
-    /// Whether `serial` is that of this channel's child.
+    /// True if `serial` belongs to this channel's child.
     pub(super) fn owns(&self, serial: u64) -> bool {
         self.serial == serial && !matches!(self.stage, Stage::Idle | Stage::Closed)
     }
 
-    /// Carries a request out and answers it.
+    /// Handles a request and replies.
     pub(super) fn request(
         &mut self,
         request: Request,
@@ -171,7 +171,7 @@ impl SessionChannel {
                     .is_some_and(|terminal| terminal.resize(size).is_ok())
             }
             Request::Signal { name } => self.signal(&name, context),
-            // RFC 4335. A pseudo-terminal has no line: Linux takes a break on it and does nothing.
+            // RFC 4335. Linux accepts a break on a pseudo-terminal and ignores it.
             Request::Break { .. } => self.terminal.is_some(),
             Request::Eow => {
                 self.stop_output(driver);
@@ -223,7 +223,8 @@ impl SessionChannel {
         Signal::from_ssh_name(name).is_some_and(|signal| child.signal_group(signal).is_ok())
     }
 
-    /// The client reads no more: a command that writes on learns it as from a closed pipe.
+    /// The client no longer reads: detaches the outputs, so that a command that writes gets an
+    /// error as from a closed pipe.
     fn stop_output(&mut self, driver: &mut Driver) {
         if self.terminal.is_none() {
             drop(driver.detach_source(self.id, Stream::Data));
@@ -231,7 +232,7 @@ impl SessionChannel {
         }
     }
 
-    /// A child of this channel may have ended.
+    /// Checks whether the channel's child has ended.
     pub(super) fn child_ready(
         &mut self,
         driver: &mut Driver,
@@ -266,10 +267,10 @@ impl SessionChannel {
         self.advance(driver, context)
     }
 
-    /// The thread that works with files has something for the channel.
+    /// Wakes the endpoint: the SFTP thread has answers or has ended.
     pub(super) fn files_ready(&self, driver: &mut Driver) {
         if let Some(desk) = self.files() {
-            // Fails for no counter.
+            // Draining an eventfd does not fail.
             let _ = desk.bell().drain();
             driver.wake_endpoint(self.id);
         }
@@ -281,7 +282,7 @@ impl SessionChannel {
         }
     }
 
-    /// Where a thread works with files for this channel.
+    /// The desk of the channel's SFTP thread, if there is one.
     pub(super) fn files(&self) -> Option<Arc<Desk>> {
         match &self.stage {
             Stage::Serving { desk } => desk.clone(),
@@ -289,7 +290,7 @@ impl SessionChannel {
         }
     }
 
-    /// The server of files is done.
+    /// The SFTP server has ended.
     pub(super) fn endpoint_ended(
         &mut self,
         driver: &mut Driver,
@@ -318,7 +319,7 @@ impl SessionChannel {
         self.advance(driver, context)
     }
 
-    /// The command's input has ended: at the client's wish, or because nobody reads it.
+    /// The command's input has ended: the client sent EOF, or nobody reads it (`failed`).
     pub(super) fn sink_ended(&mut self, failed: bool, driver: &mut Driver, context: &Context<'_>) {
         if failed && context.knows_eow && !matches!(self.stage, Stage::Closed) {
             let _ = driver
@@ -327,8 +328,8 @@ impl SessionChannel {
         }
     }
 
-    /// Does whatever has become possible: sends waiting text, joins the streams to the channel,
-    /// tells how the command ended, closes.
+    /// Takes every step that is possible now: sends queued text, attaches the outputs, sends the
+    /// exit status, closes the channel.
     pub(super) fn advance(&mut self, driver: &mut Driver, context: &Context<'_>) -> io::Result<()> {
         if !self.send_text(driver) {
             return Ok(());
@@ -363,7 +364,7 @@ impl SessionChannel {
         Ok(())
     }
 
-    /// Sends what it can of our own text; true when nothing of it is left.
+    /// Sends `unsent` as far as possible; returns true if it is empty.
     fn send_text(&mut self, driver: &mut Driver) -> bool {
         let stream = self.words_to;
         while !self.unsent.is_empty() {
@@ -398,8 +399,8 @@ impl SessionChannel {
         self.release_terminal(driver, context);
     }
 
-    /// Lets go of the terminal: every copy of the master goes, and with the last one the kernel
-    /// hangs up on whoever still uses it.
+    /// Closes every copy of the terminal's master, after which the kernel hangs up on its remaining
+    /// users.
     fn release_terminal(&mut self, driver: &mut Driver, context: &Context<'_>) {
         self.unattached = None;
         drop(driver.detach_sink(self.id, Stream::Data));
@@ -410,8 +411,8 @@ impl SessionChannel {
         }
     }
 
-    /// The client has closed the channel; ours to close now. A command that still writes is hung
-    /// up on, one whose output is over gets a moment to end, so that its status is told.
+    /// The client has closed the channel. A command that still writes is hung up on; one whose
+    /// output has ended gets `STATUS_MS` to end, so that its status can be sent.
     pub(super) fn peer_closed(
         &mut self,
         driver: &mut Driver,
@@ -441,14 +442,14 @@ impl SessionChannel {
         }
     }
 
-    /// Where files are served: nobody takes answers any more, and what was asked for is to be done.
+    /// For SFTP: no answers are sent any more, but received requests are completed.
     pub(super) fn desert_files(&self, driver: &mut Driver) {
         if let Some(endpoint) = driver.endpoint::<SftpEndpoint>(self.id) {
             endpoint.desert();
         }
     }
 
-    /// The time of [`Token::Drain`] has come.
+    /// Handles the timer [`Token::Drain`].
     pub(super) fn timer(&mut self, driver: &mut Driver, context: &Context<'_>) -> io::Result<()> {
         if self.peer_closed && matches!(self.stage, Stage::Running { .. }) {
             let _ = driver.connection().channel_close(self.id);
@@ -457,8 +458,7 @@ impl SessionChannel {
         self.advance(driver, context)
     }
 
-    /// The client is gone, or has closed the channel: hangs up on the command. What still runs
-    /// then is returned, to be waited for.
+    /// Ends the channel: hangs up on the command and returns a child that still runs.
     pub(super) fn hang_up(mut self, driver: &mut Driver, context: &Context<'_>) -> Option<Orphan> {
         let (whose, id) = (context.whose(), self.id.0);
         context

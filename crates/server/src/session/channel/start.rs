@@ -1,4 +1,4 @@
-//! The start of a channel's command: from the request through the rc file to the program, or to
+//! Starts a channel's command: from the request, through the rc file, to the program or
 //! internal-sftp.
 
 use std::io;
@@ -18,12 +18,12 @@ use crate::session::stdio::{self, CommandEnd};
 use crate::session::token::Token;
 use crate::session::{launch, text};
 
-/// Exit status when the machine takes no logins, as OpenSSH has it.
+/// Exit status if /etc/nologin refuses the login, as in OpenSSH.
 const NOLOGIN_STATUS: u8 = 254;
-/// The answer to a shell or a command where `internal-sftp` is forced, OpenSSH's words and status.
+/// Text and exit status for a shell or command if `internal-sftp` is forced, as in OpenSSH.
 const ONLY_SFTP: (&str, u8) = ("This service allows sftp connections only.\n", 1);
 
-/// What begins when the rc file has ended.
+/// The step after the rc file.
 pub(super) enum Next {
     /// A program.
     Command {
@@ -31,14 +31,14 @@ pub(super) enum Next {
         environment: Environment,
         end: CommandEnd,
     },
-    /// This process's server of files; it is the channel's endpoint already.
+    /// The SFTP server in this process, already attached as the channel's endpoint.
     Files(Files),
     /// [`ONLY_SFTP`].
     OnlySftp,
 }
 
 impl SessionChannel {
-    /// Carries out `shell`, `exec` or `subsystem`, and answers it before anything else is sent.
+    /// Handles `shell`, `exec` or `subsystem`. The reply is queued before any output.
     pub(super) fn start(
         &mut self,
         wanted: &Wanted,
@@ -123,7 +123,7 @@ impl SessionChannel {
         self.advance(driver, context)
     }
 
-    /// internal-sftp: this process is the server, perhaps in another thread.
+    /// internal-sftp: this process serves the files, possibly in another thread.
     fn serve_files(
         &mut self,
         wanted: &Wanted,
@@ -134,14 +134,14 @@ impl SessionChannel {
     ) -> io::Result<()> {
         if self.begin_inside(wanted, want_reply, driver, context) {
             let original = files.original_command.clone();
-            // What the client sends while the rc file runs is kept.
+            // The endpoint keeps data that arrives while the rc file runs.
             driver.attach_endpoint(self.id, Box::new(SftpEndpoint::later()));
             self.run_rc(Next::Files(files), original, driver, context)?;
         }
         self.advance(driver, context)
     }
 
-    /// internal-sftp is forced, and the client asked for something else.
+    /// Refuses a shell or command because internal-sftp is forced.
     fn refuse_all_but_sftp(
         &mut self,
         wanted: &Wanted,
@@ -161,8 +161,8 @@ impl SessionChannel {
         self.advance(driver, context)
     }
 
-    /// Answers a request for which this process itself is the server; false when the machine takes
-    /// no logins.
+    /// Answers a request that this process serves without a program; returns false if /etc/nologin
+    /// refuses the login.
     fn begin_inside(
         &mut self,
         wanted: &Wanted,
@@ -184,8 +184,8 @@ impl SessionChannel {
         }
     }
 
-    /// Runs the system's rc file before what this process does itself. Its output goes to nobody:
-    /// in a stream of SFTP it would only break the protocol.
+    /// Runs the system's rc file before a step of this process itself. The output is discarded,
+    /// because it would corrupt the SFTP stream.
     fn run_rc(
         &mut self,
         next: Next,
@@ -198,8 +198,8 @@ impl SessionChannel {
             return self.run_next(next, driver, context);
         };
         let environment = self.environment(original_command.as_deref(), context);
-        // Under SftpRoot, Landlock keeps every channel after the first from /dev/null and the shell: the
-        // file does not run for it then, and the channel goes on.
+        // Under SftpRoot, Landlock denies /dev/null and the shell to every channel after the first:
+        // the rc file then fails, and the channel continues.
         let started = CommandEnd::of_nobody()
             .map_err(|error| SpawnError {
                 step: sys::process::Step::Descriptors,
@@ -209,7 +209,7 @@ impl SessionChannel {
         self.after_rc(Some(started), next, driver, context)
     }
 
-    /// Waits for the rc file, if one was started, and goes on with `next`.
+    /// Waits for the rc file, if one was started, and continues with `next`.
     fn after_rc(
         &mut self,
         started: Option<Result<Child, SpawnError>>,
@@ -229,7 +229,7 @@ impl SessionChannel {
         self.run_next(next, driver, context)
     }
 
-    /// Begins what the rc file ran before.
+    /// Starts the step after the rc file.
     pub(super) fn run_next(
         &mut self,
         next: Next,
@@ -260,7 +260,7 @@ impl SessionChannel {
         context: &Context<'_>,
     ) -> io::Result<()> {
         let Some(endpoint) = driver.endpoint::<SftpEndpoint>(self.id) else {
-            // The channel is on its way out.
+            // The channel is closing.
             return Ok(());
         };
         match endpoint.begin(files, context) {
@@ -281,7 +281,7 @@ impl SessionChannel {
         Ok(())
     }
 
-    /// What begins, with the command that is forced; what users ask for is theirs to know.
+    /// Logs the start of a session, with a forced command but without the user's own command.
     fn log_start(&self, wanted: &Wanted, context: &Context<'_>) {
         let configured = context.options.force_command.as_deref();
         let kind = match (configured, context.grant.forced_command.as_deref(), wanted) {
@@ -336,7 +336,7 @@ impl SessionChannel {
         )
     }
 
-    /// Starts the command, or what runs before it.
+    /// Starts the rc file if there is one, else the command.
     fn run(
         &mut self,
         launch: Launch,
@@ -391,7 +391,7 @@ impl SessionChannel {
         Ok(())
     }
 
-    /// Asks to be told when a child ends.
+    /// Watches for the end of a child.
     fn watch(&self, child: &Child, driver: &mut Driver) -> io::Result<()> {
         driver.watch(
             child.pidfd().as_fd(),
@@ -401,7 +401,7 @@ impl SessionChannel {
         )
     }
 
-    /// No command runs: the client gets words and a status instead.
+    /// Ends the channel with a text and an exit status instead of a command.
     fn fail(&mut self, words: Vec<u8>, status: u8) {
         let words = if self.terminal.is_some() {
             text::with_carriage_returns(&words)
@@ -422,8 +422,8 @@ impl SessionChannel {
     }
 }
 
-/// Tells the user, where the command's errors go, that the command cannot begin in the home
-/// directory. In a changed root homes are seldom there; OpenSSH is silent about them too.
+/// Warns the user on the command's standard error that the home directory cannot be entered. Not in
+/// a chroot, where homes rarely exist; OpenSSH does not warn there either.
 fn warn_of_home(end: &CommandEnd, context: &Context<'_>) {
     if context.grant.chroot.is_some() {
         return;
@@ -431,7 +431,7 @@ fn warn_of_home(end: &CommandEnd, context: &Context<'_>) {
     let home = &context.grant.home;
     if let Some(why) = launch::unusable_home(home) {
         let words = format!("Could not chdir to home directory {home}: {why}\n");
-        // Nothing stands in the pipe or the terminal yet: there is room for a line.
+        // The pipe or terminal is empty, so the write does not block.
         let _ = sys::io::write_all(&end.stderr, words.as_bytes());
     }
 }

@@ -1,5 +1,5 @@
-//! The channel's end of a server that works in a thread of its own: the connection's thread moves
-//! bytes, and [`worker`](super::worker) does the rest.
+//! The channel's side of an SFTP server in its own thread: the connection's thread moves bytes, and
+//! [`worker`](super::worker) does the file work.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use proto::Error;
 
 use super::desk::Desk;
 
-/// See the module's head.
+/// The channel's side of a threaded SFTP server.
 pub(super) struct Beside {
     desk: Arc<Desk>,
     arrived: Vec<Bytes>,
     input_ended: bool,
     answers: VecDeque<PacketBuf>,
-    /// The client takes no answers any more.
+    /// True after the client has closed the channel.
     is_deserted: bool,
 }
 
@@ -49,7 +49,7 @@ impl Beside {
         self.desk.desert(&mut self.arrived);
     }
 
-    /// Moves what there is to move; gives the exit status when it is over.
+    /// Exchanges requests and answers with the thread; returns the exit status once it has ended.
     pub(super) fn work(&mut self, line: &mut Line<'_>) -> Result<(Progress, Option<u8>), Error> {
         loop {
             let desk = &self.desk;
@@ -59,7 +59,7 @@ impl Beside {
             let sent = self.send(line)?;
             let more = self.desk.sent(sent, !self.answers.is_empty());
             match over {
-                // A client that broke the protocol is not waited for.
+                // After a protocol error the answers are not waited for.
                 Some(status) if self.answers.is_empty() || status != 0 => {
                     return Ok((Progress::Ended, Some(status)));
                 }
@@ -69,7 +69,7 @@ impl Beside {
         }
     }
 
-    /// Sends what the window takes; gives the bytes that are dealt with.
+    /// Sends as many answers as the window permits; returns the number of bytes sent or dropped.
     fn send(&mut self, line: &mut Line<'_>) -> Result<usize, Error> {
         if !self.is_deserted {
             return line.send_queued(&mut self.answers);
@@ -81,7 +81,7 @@ impl Beside {
 }
 
 impl Drop for Beside {
-    /// Nobody is left: what has been begun is waited for elsewhere, if at all.
+    /// Aborts the thread; whoever needs its end waits for it elsewhere.
     fn drop(&mut self) {
         self.desk.abandon();
     }

@@ -1,10 +1,10 @@
-//! Where the connection's thread and the thread that works with files meet: bytes that came in,
-//! answers on their way out, and who is to be woken.
+//! The bridge between the connection's thread and an SFTP thread: received requests, answers to
+//! send, and wake-ups.
 //!
-//! Nothing is copied here: requests are handed over in the slabs in which they were opened, and
-//! answers in the packet buffers that will be sealed. Bounded by [`OUTBOX_BYTES`] outwards and by
-//! the channel's window inwards, which opens again when what came has been used: when it is in
-//! the file.
+//! No bytes are copied: requests are passed in the slabs in which they were decrypted, and answers
+//! in the packet buffers that will be encrypted. Answers are bounded by [`OUTBOX_BYTES`], requests
+//! by the channel's window, which opens again when the thread has consumed the data, for example
+//! written it to the file.
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,17 +18,17 @@ use packet::PacketBuf;
 use sys::epoll::EventFd;
 use transfer::serve::OUTBOX_BYTES;
 
-/// Bytes of answers that are left when a thread that had to wait for room is woken: a few wake-ups
-/// for many packets.
+/// Bytes of queued answers below which a thread that waits for room is woken: few wake-ups for many
+/// packets.
 const LOW_BYTES: usize = OUTBOX_BYTES / 2;
-/// Bytes that were used before the connection is woken to open the window for them, while there is
-/// more to do, and before the thread sleeps.
+/// Consumed bytes after which the connection is woken to open the window: while the thread has more
+/// work, and before it sleeps.
 const TELL_BYTES: usize = 256 << 10;
 const TELL_BEFORE_SLEEP_BYTES: usize = 16 << 10;
-/// What a packet of answers carries where the connection was over before it looked, bytes: nobody
-/// takes them.
+/// Bytes of data in an answer if the connection ended before it stated its packet size; such
+/// answers are never sent.
 const UNSENT_BYTES: usize = 32 << 10;
-/// Empty buffers at hand for answers, while there is something to do and while there is nothing.
+/// Most empty buffers kept for answers, while the thread works and while it is idle.
 const SPARE_BUFFERS: usize = 16;
 const SPARE_AT_REST: usize = 2;
 
@@ -36,63 +36,63 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the connection wants of the thread.
+/// Commands of the connection to the thread, in increasing order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Wish {
     #[default]
     GoOn,
-    /// The client takes no answers any more; what it has asked for is to be done.
+    /// The client takes no more answers; received requests are completed.
     Desert,
-    /// There is nobody left: nothing more is begun.
+    /// The connection has ended; no further request is started.
     Abandon,
 }
 
 #[derive(Debug)]
 struct State {
     wish: Wish,
-    /// Longest data in a packet, bytes; 0 until the connection has looked.
+    /// Longest data of a packet, in bytes; 0 until the connection's first call of [`Desk::meet`].
     max_data: usize,
     arrived: Vec<Bytes>,
     input_ended: bool,
     answers: VecDeque<PacketBuf>,
-    /// Bytes of `answers`, and of what the connection took of them and could not send yet.
+    /// Bytes of `answers`, and of answers that the connection has taken and not sent yet.
     queued: usize,
-    /// Bytes of the client's that were used, and the connection has not heard of.
+    /// Bytes consumed that the connection has not collected yet.
     used: usize,
     spare: Vec<PacketBuf>,
-    /// Answers take whole packets.
+    /// True if the last turn used buffers of full packet size.
     takes_spare: bool,
-    /// The thread has nothing to do, or no room for it, and waits.
+    /// The thread waits for work or for room.
     asleep: bool,
-    /// It would go on if there were room for answers.
+    /// The thread has more work as soon as there is room for answers.
     has_more: bool,
-    /// The connection was woken and has not looked yet.
+    /// The connection was notified and has not called [`Desk::meet`] since.
     rung: bool,
-    /// What the connection waits for is the client's window: more to send is no news.
+    /// The connection waits for the client's window: further answers need no notification.
     blocked: bool,
-    /// The thread is done, with this exit status.
+    /// Exit status of the thread; `None` while it runs.
     over: Option<u8>,
 }
 
-/// See the module's head.
+/// The state shared by the connection's thread and an SFTP thread.
 #[derive(Debug)]
 pub(in crate::session) struct Desk {
     state: Mutex<State>,
-    /// For the thread: something is there, or wanted.
+    /// Wakes the thread: new input, room or command.
     something: Condvar,
-    /// The thread has come to its end.
+    /// Signals the thread's end.
     ended: Condvar,
     bell: EventFd,
-    /// Nothing more is to be begun.
+    /// True if no further request may be started.
     stop: AtomicBool,
 }
 
-/// What the thread is to do next.
+/// The thread's input of a turn.
 #[derive(Debug, Default)]
 pub(super) struct Next {
     pub(super) wish: Wish,
     pub(super) input_ended: bool,
-    /// Bytes of answers for which there is room.
+    /// Free bytes for answers.
     pub(super) room: usize,
     pub(super) max_data: usize,
 }
@@ -123,12 +123,12 @@ impl Desk {
         })
     }
 
-    /// Readable when the channel's endpoint is to be woken.
+    /// The eventfd that is readable when the channel's endpoint must be woken.
     pub(in crate::session) fn bell(&self) -> &EventFd {
         &self.bell
     }
 
-    /// There is nobody left who wants anything of this.
+    /// Tells the thread to stop; no further request is started.
     pub(in crate::session) fn abandon(&self) {
         self.stop.store(true, Ordering::Relaxed);
         let mut state = locked(&self.state);
@@ -136,7 +136,7 @@ impl Desk {
         self.wake(state, true);
     }
 
-    /// Waits for the thread's end; false when it does not come until then.
+    /// Waits for the thread's end; returns false if the deadline passes first.
     pub(in crate::session) fn ends_before(&self, deadline: Instant) -> bool {
         let mut state = locked(&self.state);
         while state.over.is_none() {
@@ -150,8 +150,8 @@ impl Desk {
         true
     }
 
-    /// The client takes no answers any more: what came until now, `arrived` being the last of it, is
-    /// all that is to be done. Both at once, for what comes behind the wish would find nobody.
+    /// Passes the last requests, `arrived`, together with the command [`Wish::Desert`]. Both under
+    /// one lock: the thread ignores input that arrives after it has obeyed the command.
     pub(super) fn desert(&self, arrived: &mut Vec<Bytes>) {
         let mut state = locked(&self.state);
         state.arrived.append(arrived);
@@ -172,13 +172,13 @@ impl Desk {
 
     // ---- the thread's side ------------------------------------------------------------------
 
-    /// Set when nothing more is to be begun.
+    /// The flag that stops a running turn.
     pub(super) fn stop(&self) -> &AtomicBool {
         &self.stop
     }
 
-    /// Waits until there is something to do: input, room for more answers (where the last turn
-    /// ended for want of it), or another wish than `known`.
+    /// Waits for input, for room for more answers (if the last turn ended for lack of it), or for a
+    /// command other than `known`'s.
     pub(super) fn next(&self, known: &Next, hands: &mut Hands) -> Next {
         let mut state = locked(&self.state);
         loop {
@@ -204,8 +204,8 @@ impl Desk {
         }
     }
 
-    /// Hands over what a turn has come to. With `has_more` there is more to do as soon as there
-    /// is room for its answers.
+    /// Passes the results of a turn to the connection. `has_more`: the thread has more work as soon
+    /// as there is room for its answers.
     pub(super) fn hand_over(&self, hands: &mut Hands, has_more: bool) {
         let mut state = locked(&self.state);
         let news = !hands.answers.is_empty();
@@ -217,7 +217,8 @@ impl Desk {
         state.has_more = has_more;
         let has_room = has_more && state.queued < OUTBOX_BYTES;
         let sleeps = !has_room && state.arrived.is_empty();
-        // Said here already: the connection is told no second time that the thread rests.
+        // Set here already, so that the connection needs no second notification that the thread
+        // sleeps.
         state.asleep = sleeps;
         let limit = if sleeps {
             TELL_BEFORE_SLEEP_BYTES
@@ -228,7 +229,7 @@ impl Desk {
         self.ring(state, rings);
     }
 
-    /// The thread is done.
+    /// Reports the thread's end with its exit status.
     pub(super) fn end(&self, status: u8) {
         let mut state = locked(&self.state);
         state.over = Some(status);
@@ -238,19 +239,19 @@ impl Desk {
         self.ring(state, true);
     }
 
-    /// Wakes the connection unless it is about to look anyway.
+    /// Notifies the connection if `reason` holds and no notification is pending.
     fn ring(&self, mut state: MutexGuard<'_, State>, reason: bool) {
         if reason && !std::mem::replace(&mut state.rung, true) {
             drop(state);
-            // Fails for no counter that is not full, and that one has been signalled.
+            // Signalling fails only for a full counter, which is already readable.
             let _ = self.bell.signal();
         }
     }
 
     // ---- the connection's side --------------------------------------------------------------
 
-    /// Hands over what has come, and takes what is there. Gives the bytes that were used since,
-    /// and the thread's status when it is done.
+    /// Passes received data to the thread and collects its answers. Returns the bytes consumed
+    /// since the last call, and the exit status if the thread has ended.
     pub(super) fn meet(
         &self,
         arrived: &mut Vec<Bytes>,
@@ -262,7 +263,7 @@ impl Desk {
         state.rung = false;
         let mut is_news = !arrived.is_empty() || state.input_ended != input_ended;
         if state.over.is_some() {
-            // Nobody uses it: the driver takes it for consumed.
+            // The thread has ended: the data is dropped.
             arrived.clear();
         }
         state.arrived.append(arrived);
@@ -280,8 +281,9 @@ impl Desk {
         (used, over)
     }
 
-    /// Keeps buffers at hand: one that is made for each packet would be made, cleared and freed
-    /// again. At rest nearly all of them go back to where they are shared and shed.
+    /// Keeps empty buffers for the thread, because allocating, clearing and freeing one for each
+    /// packet costs more. While the thread is idle, all but `SPARE_AT_REST` go back to the
+    /// connection.
     fn supply(&self, state: &mut State, is_news: bool, line: &mut Line<'_>) {
         let at_rest = state.asleep && !state.has_more && !is_news || state.over.is_some();
         let wanted = match (at_rest, state.takes_spare) {
@@ -301,8 +303,8 @@ impl Desk {
         }
     }
 
-    /// `sent` bytes of answers have gone; with `blocked` others wait for the window. True when
-    /// there is more to be sent, of which this end was not told.
+    /// Reports that `sent` bytes of answers were sent; `blocked` if others wait for the window.
+    /// Returns true if there are further answers of which the connection was not notified.
     pub(super) fn sent(&self, sent: usize, blocked: bool) -> bool {
         let mut state = locked(&self.state);
         state.queued = state.queued.saturating_sub(sent);
@@ -314,12 +316,12 @@ impl Desk {
     }
 }
 
-/// What the thread holds in its hands during a turn.
+/// The thread's data of a turn, outside the lock.
 #[derive(Debug, Default)]
 pub(super) struct Hands {
     pub(super) arrived: Vec<Bytes>,
     pub(super) answers: VecDeque<PacketBuf>,
-    /// Bytes of the client's that were used.
+    /// Bytes of the client's data that were consumed.
     pub(super) used: usize,
     pub(super) spare: Vec<PacketBuf>,
     pub(super) took_spare: bool,
@@ -329,7 +331,7 @@ pub(super) struct Hands {
 mod tests {
     use super::*;
 
-    /// Also where the connection has never looked.
+    /// Also if the connection has never called [`Desk::meet`].
     #[test]
     fn what_came_before_a_close_is_there_with_it() {
         let desk = Desk::new().unwrap();
@@ -340,7 +342,7 @@ mod tests {
         let next = desk.next(&Next::default(), &mut hands);
         assert_eq!(next.wish, Wish::Desert);
         assert_eq!(hands.arrived, [&b"mkdir"[..]]);
-        // Nothing less is wanted afterwards, and nothing more begun.
+        // A later, weaker command does not replace a stronger one.
         desk.abandon();
         desk.desert(&mut Vec::new());
         assert_eq!(desk.next(&next, &mut hands).wish, Wish::Abandon);

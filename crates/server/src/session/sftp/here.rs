@@ -1,5 +1,5 @@
-//! The channel's end of a server that works in the connection's thread: where every file is on a
-//! disk of this machine.
+//! The channel's side of an SFTP server in the connection's thread, used if every file system is
+//! local.
 
 use bytes::Bytes;
 use driver::{Line, Progress};
@@ -9,14 +9,14 @@ use transfer::serve::{Buffers, Level, Log, Serve, Work};
 
 use super::{Lines, STATUS_FAILED};
 
-/// See the module's head.
+/// An inline SFTP server.
 pub(super) struct Here {
-    /// None when it is over.
+    /// The server; `None` after its end.
     serve: Option<Box<Serve>>,
-    /// What the administrator is told at the end.
+    /// The log, which gets a line at the server's end.
     log: Lines,
     session: String,
-    /// The client takes no answers any more.
+    /// True after the client has closed the channel.
     is_deserted: bool,
 }
 
@@ -30,7 +30,7 @@ impl Here {
         }
     }
 
-    /// Gives the bytes that nobody takes any more.
+    /// Passes data to the server; returns the number of bytes that it no longer takes.
     pub(super) fn receive(&mut self, data: Bytes) -> usize {
         match &mut self.serve {
             Some(serve) => {
@@ -51,7 +51,7 @@ impl Here {
         self.is_deserted = true;
     }
 
-    /// The client has gone: what it left open is closed.
+    /// Drops the server, which closes its open files, and logs the end.
     fn finish(&mut self) {
         if self.serve.take().is_some() {
             let line = format!("session closed {}", self.session);
@@ -59,7 +59,7 @@ impl Here {
         }
     }
 
-    /// Works, in slices; gives the exit status when it is over.
+    /// Works for one slice; returns the exit status once the server has ended.
     pub(super) fn work(&mut self, line: &mut Line<'_>) -> Result<(Progress, Option<u8>), Error> {
         let Some(serve) = &mut self.serve else {
             return Ok((Progress::Ended, None));
@@ -71,7 +71,7 @@ impl Here {
                     line.recycle(buf);
                 }
             }
-            // First what waits: a window that has opened makes room for answers.
+            // Queued answers first: an opened window makes room for further ones.
             send(serve, line)?;
             let work = match serve.work(&mut Packets(line)) {
                 Ok(work) => work,
@@ -84,7 +84,7 @@ impl Here {
             line.consumed(serve.take_consumed())?;
             if self.is_deserted {
                 match work {
-                    // A copy goes on slice by slice: other channels have their turn.
+                    // A copy continues in the next slice, after the other channels.
                     Work::Busy => return Ok((Progress::Busy, None)),
                     Work::Waiting => continue,
                     Work::Ended => {}
@@ -98,7 +98,7 @@ impl Here {
                     return Ok((Progress::Ended, Some(0)));
                 }
                 Work::Busy if sent => return Ok((Progress::Busy, None)),
-                // Answers had filled the room that requests need; they are gone.
+                // Queued answers had stopped the requests; they are sent now, so work continues.
                 Work::Waiting if waits && sent => {}
                 Work::Busy | Work::Waiting => return Ok((Progress::Waiting, None)),
             }
@@ -112,7 +112,7 @@ impl Drop for Here {
     }
 }
 
-/// Sends what the window takes; true when nothing is left.
+/// Sends as many answers as the window permits; returns true if none is left.
 fn send(serve: &mut Serve, line: &mut Line<'_>) -> Result<bool, Error> {
     while !serve.outbox().is_empty() {
         let space = line.space();
@@ -127,7 +127,7 @@ fn send(serve: &mut Serve, line: &mut Line<'_>) -> Result<bool, Error> {
     Ok(true)
 }
 
-/// Buffers of the connection.
+/// Takes the connection's buffers.
 struct Packets<'l, 'd>(&'l mut Line<'d>);
 
 impl Buffers for Packets<'_, '_> {

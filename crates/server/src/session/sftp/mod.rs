@@ -1,9 +1,9 @@
-//! internal-sftp: the file server of `transfer` as the endpoint of a channel, in this process.
+//! internal-sftp: `transfer`'s SFTP server as the endpoint of a channel, in this process.
 //!
-//! Where every file system is this machine's own it works in the connection's thread ([`here`]):
-//! bytes are sealed and written in the core's cache in which they were read and opened. Where one
-//! is mounted that others answer for (NFS, FUSE), and may leave unanswered, it works in a thread of
-//! its own ([`worker`]), which meets the connection's ([`beside`]) at a [`Desk`].
+//! If every mounted file system is local, the server works in the connection's thread ([`here`]),
+//! so that data stays in one core's cache. If a file system is mounted whose server or process may
+//! not answer (NFS, FUSE), it works in its own thread ([`worker`]), connected to the connection's
+//! thread ([`beside`]) by a [`Desk`].
 
 mod beside;
 mod desk;
@@ -32,21 +32,21 @@ pub(super) use desk::Desk;
 use here::Here;
 use worker::Make;
 
-/// Exit status of a server that could not serve, as OpenSSH's.
+/// Exit status after an error, as in OpenSSH.
 const STATUS_FAILED: u8 = 255;
 
-/// A server at work on a channel.
+/// The SFTP server of a channel.
 pub(super) struct SftpEndpoint {
     way: Way,
     status: u8,
-    /// Bytes that came for nobody.
+    /// Bytes received that the server does not take.
     unused: usize,
 }
 
-/// Which thread works with the files.
+/// The thread that works with the files.
 enum Way {
-    /// None yet: the rc file runs first. The channel's window bounds what is kept, in one piece: packets
-    /// of a byte each would cost many times their length.
+    /// No server yet, because the rc file runs first. Received data is bounded by the channel's
+    /// window and kept in one buffer: one-byte packets would cost many times their length.
     Later {
         data: Vec<u8>,
         has_ended: bool,
@@ -56,7 +56,7 @@ enum Way {
 }
 
 impl SftpEndpoint {
-    /// A server that keeps what the client sends until it [begins](Self::begin).
+    /// An endpoint that keeps received data until [`begin`](Self::begin).
     pub(super) fn later() -> Self {
         Self {
             way: Way::Later {
@@ -68,10 +68,11 @@ impl SftpEndpoint {
         }
     }
 
-    /// Becomes the server that the arguments of `internal-sftp` ask for, and takes what has come.
+    /// Starts the server according to the arguments of `internal-sftp` and passes on the data kept
+    /// so far.
     ///
     /// # Errors
-    /// What to say to the client: the arguments are bad, or SftpRoot cannot be used.
+    /// The message for the client: the arguments are invalid, or SftpRoot cannot be used.
     pub(super) fn begin(&mut self, files: &Files, context: &Context<'_>) -> Result<(), String> {
         let way = Self::way(&files.arguments, files.is_forced, context)?;
         if let Way::Later { data, has_ended } = std::mem::replace(&mut self.way, way) {
@@ -100,7 +101,7 @@ impl SftpEndpoint {
         if let Some(mask) = options.umask {
             context.set_umask(mask);
         }
-        // Asked before the wall stands: behind it nothing can be known.
+        // Checked before Landlock applies, after which /proc cannot be read.
         let all_local = mounts::are_all_local();
         let grant = &context.grant;
         let permits = options.permits();
@@ -110,13 +111,13 @@ impl SftpEndpoint {
                 let place = confine(template, &options, context)?;
                 let mut serve = Serve::new(place, permits, serve::max_handles(), lines);
                 serve.learn_own_names();
-                // Threads that are started from here on stand behind it too.
+                // Landlock also applies to threads started later.
                 wall(&serve, is_forced, options.read_only, context)?;
                 Box::new(move || Ok(serve))
             }
             None => {
                 let start = options.start(&grant.user, &grant.home);
-                // In a changed root homes are seldom there; OpenSSH is silent about them.
+                // In a chroot homes rarely exist; OpenSSH does not report them either.
                 let is_home = start == grant.home && grant.chroot.is_some();
                 let level = if is_home { Level::Debug1 } else { Level::Error };
                 Box::new(move || {
@@ -143,7 +144,7 @@ impl SftpEndpoint {
         })
     }
 
-    /// Where it meets the thread that works with files, if one does.
+    /// The bridge to the SFTP thread, if there is one.
     pub(super) fn desk(&self) -> Option<&Arc<Desk>> {
         match &self.way {
             Way::Later { .. } | Way::Here(_) => None,
@@ -151,12 +152,12 @@ impl SftpEndpoint {
         }
     }
 
-    /// How it ended: an exit status.
+    /// The exit status after the server's end.
     pub(super) fn status(&self) -> u8 {
         self.status
     }
 
-    /// The client has closed the channel: what it asked for is done, and nothing answered.
+    /// The client has closed the channel: received requests are completed, and no answer is sent.
     pub(super) fn desert(&mut self) {
         match &mut self.way {
             Way::Later { .. } => {}
@@ -166,7 +167,7 @@ impl SftpEndpoint {
     }
 }
 
-/// Where relative paths begin; the root where there is no such directory, as for a shell.
+/// Opens the start directory for relative paths, or `/` if it does not exist, as for a shell.
 fn begin(start: &str, level: Level, log: &dyn Log) -> Result<Place, String> {
     Place::everywhere(start.as_bytes()).or_else(|error| {
         log.line(level, &format!("chdir to \"{start}\" failed: {error}"));
@@ -174,7 +175,7 @@ fn begin(start: &str, level: Level, log: &dyn Log) -> Result<Place, String> {
     })
 }
 
-/// A place that is not left: SftpRoot.
+/// Opens SftpRoot, which no path can leave.
 fn confine(template: &str, options: &Options, context: &Context<'_>) -> Result<Place, String> {
     let grant = &context.grant;
     let root = Tokens::new()
@@ -187,7 +188,7 @@ fn confine(template: &str, options: &Options, context: &Context<'_>) -> Result<P
         "internal-sftp: the server's SftpRoot cannot be used".to_owned()
     };
     let root = root.map_err(|error| failed(error.to_string()))?;
-    // The home, where it is within the root; else the root.
+    // The home directory relative to the root, or the root if it is outside.
     let home = Path::new(&grant.home).strip_prefix(&root);
     let home = home.map_or_else(
         |_| "/".to_owned(),
@@ -199,8 +200,8 @@ fn confine(template: &str, options: &Options, context: &Context<'_>) -> Result<P
     } else {
         format!("/{start}")
     };
-    // Who could rename a directory above the root, or lay a link, could choose another root. A
-    // server of an ordinary user has nobody to keep out but others than that user and root.
+    // Whoever can rename a directory above the root, or create a link there, could choose another
+    // root. In a server started by an ordinary user, that user is trusted as root is.
     let owner = if grant.change_user { 0 } else { grant.uid };
     sys::file::secure_root(Path::new(&root), owner).map_err(|why| {
         failed(format!(
@@ -211,8 +212,8 @@ fn confine(template: &str, options: &Options, context: &Context<'_>) -> Result<P
         .map_err(|error| failed(format!("{root}: {error}")))
 }
 
-/// The second wall: where nothing else can be started on this connection, the kernel forbids
-/// every file outside.
+/// Adds Landlock as a second barrier: if the command is forced, so that no other program can start
+/// on this connection, the kernel forbids every file outside the root.
 fn wall(
     serve: &Serve,
     is_forced: bool,
@@ -239,7 +240,7 @@ fn wall(
     }
 }
 
-/// What a wall that is not whole lacks, for the log.
+/// The log line about what Landlock does not cover.
 fn lacks(wall: Wall) -> Option<&'static str> {
     match wall {
         Wall::Whole => None,
@@ -251,7 +252,7 @@ fn lacks(wall: Wall) -> Option<&'static str> {
     }
 }
 
-/// The words of a command, with quotes and backslashes as a shell reads them.
+/// Splits a command into words, with quotes and backslashes as in a shell.
 pub(super) fn words(command: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -279,7 +280,7 @@ impl Endpoint for SftpEndpoint {
             (Way::Later { data: kept, .. }, Stream::Data) => kept.extend_from_slice(&data),
             (Way::Here(here), Stream::Data) => self.unused += here.receive(data),
             (Way::Beside(beside), Stream::Data) => beside.receive(data),
-            // Extended data mean nothing to a server of files.
+            // SFTP has no extended data.
             (_, Stream::Stderr) => self.unused += data.len(),
         }
     }
@@ -304,7 +305,7 @@ impl Endpoint for SftpEndpoint {
     }
 }
 
-/// Lines for the administrator, by way of the monitor.
+/// Log lines for the administrator, sent through the monitor.
 #[derive(Clone)]
 struct Lines {
     logger: Logger<'static>,

@@ -1,13 +1,12 @@
-//! Whether a file system is mounted that may leave a call unanswered.
+//! Detects mounted file systems on which a system call may not return.
 
 use std::fs;
 
-/// Where the kernel tells what this process can reach.
+/// The mounts that this process can reach (proc_pid_mountinfo(5)).
 const MOUNTS: &str = "/proc/self/mountinfo";
 
-/// File systems of this machine's own disks and memory, and those of the kernel itself. Whatever
-/// else there is may belong to the network (NFS, CIFS, 9p), to a process (FUSE), or to something
-/// that is mounted when it is looked at (autofs).
+/// File systems on local disks and memory, and those of the kernel itself. Any other may depend on
+/// the network (NFS, CIFS, 9p), on a process (FUSE), or on a mount at access (autofs).
 const LOCAL: [&str; 41] = [
     "bcachefs",
     "binfmt_misc",
@@ -52,7 +51,7 @@ const LOCAL: [&str; 41] = [
     "zfs",
 ];
 
-/// All that is mounted now is this machine's own. False where it cannot be known, as in a root
+/// True if every mounted file system is local. False if that cannot be determined, as in a root
 /// directory without /proc.
 pub(super) fn are_all_local() -> bool {
     fs::read(MOUNTS).is_ok_and(|mounts| all_local(&mounts))

@@ -1,5 +1,5 @@
-//! The thread that works with the files of one channel, so that a disk that is slow, or does not
-//! answer at all, holds up nothing else of the connection.
+//! The SFTP thread of one channel, so that a slow or hanging disk delays nothing else of the
+//! connection.
 
 use std::io;
 use std::sync::Arc;
@@ -11,23 +11,24 @@ use transfer::serve::{Buffers, Level, Log, OUTBOX_BYTES, Serve, ServeError, Turn
 use super::desk::{Desk, Hands, Next, Wish};
 use super::{Lines, STATUS_FAILED};
 
-/// Its stack, in bytes: NSS modules, which are asked for names, are its only deep callers.
+/// Stack of the thread, in bytes: NSS modules, which look names up, are its only deep callees.
 const STACK_BYTES: usize = 512 * 1024;
-/// Answers of one turn, bytes: what is read from a file is sealed while more is read.
+/// Limit on the answers of one turn, in bytes: the connection encrypts them while the thread reads
+/// on.
 const TURN_ANSWERS: usize = 256 << 10;
-/// Data of one turn, bytes: what one call writes.
+/// Limit on the data of one turn, in bytes.
 const TURN_BYTES: usize = 1 << 20;
 
-/// What makes the server: looking its directory up may take as long as anything else.
+/// Makes the server, inside the thread: opening its directory may block too.
 pub(super) type Make = Box<dyn FnOnce() -> Result<Serve, String> + Send>;
 
-/// The thread's own.
+/// State of the thread.
 struct Worker {
     desk: Arc<Desk>,
     log: Lines,
 }
 
-/// Starts the thread; it ends when the client is done, or nobody is left.
+/// Starts the thread, which ends when the client has finished or the connection has ended.
 pub(super) fn start(make: Make, desk: Arc<Desk>, log: Lines, session: String) -> io::Result<()> {
     let worker = Worker { desk, log };
     let body = move || {
@@ -42,7 +43,7 @@ pub(super) fn start(make: Make, desk: Arc<Desk>, log: Lines, session: String) ->
         worker.log.line(Level::Info, &line);
         worker.desk.end(status);
     };
-    // Signals are the connection's thread's.
+    // Only the connection's thread receives signals.
     let _blocked = sys::signals::Blocked::all()?;
     let thread = thread::Builder::new().name("sftp".into());
     thread.stack_size(STACK_BYTES).spawn(body)?;
@@ -50,7 +51,7 @@ pub(super) fn start(make: Make, desk: Arc<Desk>, log: Lines, session: String) ->
 }
 
 impl Worker {
-    /// Gives the exit status. Everything that was open is closed by then.
+    /// Serves requests and returns the exit status; all files are closed by then.
     fn serve(&self, mut serve: Serve) -> u8 {
         let mut hands = Hands::default();
         let mut known = Next::default();
@@ -79,7 +80,7 @@ impl Worker {
         }
     }
 
-    /// Does some of what there is to do, and hands over what came of it.
+    /// Works for one turn and passes the results to the connection.
     fn turn(&self, serve: &mut Serve, next: &Next, hands: &mut Hands) -> Result<Work, ServeError> {
         let is_deserted = next.wish == Wish::Desert;
         let room = if is_deserted { OUTBOX_BYTES } else { next.room };
@@ -99,7 +100,7 @@ impl Worker {
         } else {
             hands.answers.extend(answers);
         }
-        // The end is the end when all answers have been taken.
+        // After the end of input the thread continues until all answers are taken.
         let goes_on = match work {
             Work::Busy => true,
             Work::Waiting => answered >= turn.answers || (next.input_ended && answered > 0),
@@ -110,7 +111,7 @@ impl Worker {
     }
 }
 
-/// Buffers that came from the connection, and go back to it with what is in them.
+/// Takes buffers that the connection provides and gets back as answers.
 struct Packets<'h> {
     hands: &'h mut Hands,
     max_bytes: usize,
