@@ -1,10 +1,10 @@
-//! Joins a [`proto::Connection`] to sockets, pipes and terminals.
+//! Event loop that connects a [`proto::Connection`] to sockets, pipes and terminals.
 //!
-//! [`Driver`] owns the connection's socket and the descriptors that are attached to its
-//! channels, moves bytes between them in both directions with back-pressure, and returns to its
-//! caller only for what concerns the caller: [`Notice`]. Where a channel's bytes are made and used
-//! in this process, an [`Endpoint`] takes the place of descriptors. One thread, beside which
-//! workers may seal and open bulk ([`LaneTerms`]). It knows nothing of users, keys or programs.
+//! [`Driver`] owns the connection's socket and the descriptors attached to its channels. It moves
+//! bytes in both directions with back-pressure and returns to its caller only with a [`Notice`]. A
+//! channel whose bytes are produced and consumed in this process has an [`Endpoint`] instead of
+//! descriptors. The loop runs on one thread; worker threads may seal and open bulk packets
+//! ([`LaneTerms`]). This crate has no users, keys or programs.
 #![forbid(unsafe_code)]
 
 mod epoll;

@@ -1,38 +1,38 @@
-//! Bytes that wait for whoever takes them, in the pieces in which they came: crumbs are joined,
-//! so that a window of single bytes costs little more than the bytes.
+//! A queue of byte chunks. Chunks keep their buffers, except that small ones are copied together: a
+//! full window of single-byte chunks must not cost much more memory than its bytes.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
 use bytes::{Buf, Bytes};
 
-/// Shorter pieces that have to wait are joined: each costs more to keep than to copy.
+/// Queued chunks shorter than this, in bytes, are joined: keeping one costs more than copying it.
 const CRUMB_BYTES: usize = 512;
-/// Size of what they are joined to, bytes.
+/// Maximum size of a buffer of joined chunks, bytes.
 const JOINED_BYTES: usize = 16 * 1024;
 
-/// A queue of bytes. See the module's head.
+/// A queue of byte chunks that joins small ones.
 #[derive(Debug, Default)]
 pub struct Pieces {
     whole: VecDeque<Bytes>,
-    /// Crumbs behind the rest, on their way to become a piece of it.
+    /// Small chunks being joined. They follow everything in `whole`.
     crumbs: Vec<u8>,
 }
 
 impl Pieces {
-    /// Bytes that wait.
+    /// Number of queued bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.whole.iter().map(Bytes::len).sum::<usize>() + self.crumbs.len()
     }
 
-    /// Nothing waits.
+    /// Returns true if no bytes are queued.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.whole.is_empty() && self.crumbs.is_empty()
     }
 
-    /// Puts a piece behind the rest.
+    /// Appends a chunk.
     pub fn push(&mut self, piece: Bytes) {
         if self.is_empty() || piece.len() >= CRUMB_BYTES {
             self.sweep();
@@ -45,7 +45,7 @@ impl Pieces {
         self.crumbs.extend_from_slice(&piece);
     }
 
-    /// Makes the crumbs a piece.
+    /// Moves the joined small chunks to the end of `whole`.
     fn sweep(&mut self) {
         if !self.crumbs.is_empty() {
             let crumbs = std::mem::take(&mut self.crumbs);
@@ -53,7 +53,7 @@ impl Pieces {
         }
     }
 
-    /// Fills `room` with the first of them; gives the number of pieces.
+    /// Fills `room` with the first chunks; returns the number of slices filled.
     pub fn slices<'a>(&'a mut self, room: &mut [IoSlice<'a>]) -> usize {
         self.sweep();
         let mut count = 0;
@@ -64,7 +64,7 @@ impl Pieces {
         count
     }
 
-    /// The first `count` bytes were taken.
+    /// Removes the first `count` bytes from the queue.
     pub fn advance(&mut self, mut count: usize) {
         while count > 0 {
             let Some(first) = self.first() else {
@@ -77,7 +77,7 @@ impl Pieces {
         }
     }
 
-    /// Copies as many of them as `room` holds and takes them; gives the number.
+    /// Moves as many bytes into `room` as fit; returns the number copied.
     pub fn copy_to(&mut self, room: &mut [u8]) -> usize {
         let mut copied = 0;
         while let (Some(first), Some(rest)) = (self.first(), room.get_mut(copied..)) {
@@ -92,7 +92,7 @@ impl Pieces {
         copied
     }
 
-    /// Takes all of them.
+    /// Removes and returns all chunks.
     #[must_use]
     pub fn take(&mut self) -> Vec<Bytes> {
         self.sweep();

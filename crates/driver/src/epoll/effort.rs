@@ -1,65 +1,67 @@
-//! How hard compression tries: as hard as was asked for while something else is what everything
-//! waits for, and less where the socket runs dry behind it.
+//! Adaptive compression level. The level is the one asked for while this side is not the
+//! bottleneck, and lower while it is.
 //!
-//! The time of a window is shared out among three: the socket takes no more (or, which is the same
-//! to us, the peer's windows are shut), there is nothing to send, and the rest, in which this side
-//! is at work. A side that is always at work is what the bytes wait for: the next lower level is
-//! tried, and kept if more bytes got through with it. A side that has time left goes back up, by
-//! a step that it has the time for. What did not stand the trial is tried again later each time.
+//! The time of a window consists of three parts: the socket is full (or the peer's windows are
+//! shut, which looks the same here), there is nothing to send, or this side is working. If this
+//! side works nearly all the time, it is the bottleneck: the next lower level is tried, and kept if
+//! throughput rises. If this side has spare time, the next higher level is tried once the spare
+//! time suffices for it. After a failed trial the next attempt at the same step waits twice as
+//! long.
 //!
-//! Bulk does not wait for a whole window: where the socket was never full and the peer has
-//! acknowledged nearly all that was written before there is more, the line is as fast as what this
-//! side makes at least, and the level goes down after a few packets, without a comparison. What is
-//! on its way to the peer, or waits in the socket, speaks against it: a slow line that has only
-//! begun to fill does not look fast.
+//! Bulk data need not wait for a whole window. If the socket was never full and the peer has
+//! acknowledged nearly all written bytes before more are written, the line is at least as fast as
+//! this side, and the level drops after a few packets without a comparison. Bytes in flight or in
+//! the socket are evidence against that, so a slow line whose buffers are still filling does not
+//! look fast.
 //!
-//! Pure: time and counts are parameters.
+//! This module is pure: time and counts are parameters.
 
-/// The levels below the one asked for; 0 stores.
+/// Levels tried below the one asked for; 0 stores.
 const LEVELS: [u8; 4] = [6, 3, 1, 0];
-/// A window is at least so long, µs, and holds so many bytes before compression: a run of files
-/// that are compressed already must not decide alone.
+/// Minimum length of a window, µs, and its minimum size in bytes before compression. The size
+/// prevents a run of files that are already compressed from deciding alone.
 const WINDOW_US: u64 = 20_000;
 const WINDOW_BYTES: u64 = 1 << 20;
-/// So much is enough to go down where the socket runs dry, if no more of what was written than
-/// one part of so many is under way still.
+/// Bytes before compression that suffice to lower the level when the socket runs dry, if at most
+/// one `DRY_PART`th of the written bytes is unacknowledged.
 const DRY_BYTES: u64 = 256 * 1024;
 const DRY_PART: u64 = 4;
-/// What shrinks to less than one part of so many is compared: it might take longer as it is.
+/// Data that shrinks to less than one `DRY_RATIO`th needs a comparison: storing it might take
+/// longer.
 const DRY_RATIO: u64 = 4;
-/// And so much, over so long a time, to go up where there is time left.
+/// Minimum bytes before compression, and minimum time, to raise the level when there is spare time.
 const SLOW_BYTES: u64 = 64 * 1024;
 const SLOW_US: u64 = 200_000;
-/// At the level asked for, a window begins with bulk: not before so many bytes have come, and
-/// behind a rest of so many µs.
+/// At the level asked for, a window starts only with bulk: after this many bytes, and anew after an
+/// idle time of `LULL_US` µs.
 const LITTLE_BYTES: u64 = 64 * 1024;
 const LULL_US: u64 = 2000;
-/// Share of its time, of 100, that this side is at work if it is what the bytes wait for.
+/// Percentage of the time spent working from which this side counts as the bottleneck.
 const BOUND: u64 = 85;
-/// The most of it that may leave the time for the next higher level, which takes up to half as
-/// much again.
+/// Maximum percentage of time spent working at which the next higher level is tried; that level
+/// takes up to half as much time again.
 const SPARE: u64 = 60;
-/// The same where nothing was compressed: that takes a tenth of the time of anything else.
+/// The same for level 0: storing takes a tenth of the time of any other level.
 const SPARE_STORING: u64 = 20;
-/// A lower level is kept if so many bytes got through, of 100 before it.
+/// A lower level is kept if throughput reaches this percentage of the previous throughput.
 const GAIN: u64 = 105;
-/// Windows until a step that did not stand its trial is tried again: at first, and at most.
+/// Windows before a failed step is tried again: initial and maximum value.
 const FIRST_WAIT: u32 = 2;
 const LAST_WAIT: u32 = 64;
 
-/// What this side does.
+/// Activity of this side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Doing {
-    /// Compresses, seals or writes, or waits for those who do.
+    /// Compresses, seals or writes, or waits for workers that do.
     Work,
-    /// Nothing that the socket would take, or nothing to send.
+    /// The socket is full, or there is nothing to send.
     Wait,
 }
 
-/// What has gone through in all, bytes.
+/// Total bytes so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Through {
-    /// Before compression, and behind it.
+    /// Before and after compression.
     pub(super) raw: u64,
     pub(super) compressed: u64,
     /// Written to the socket.
@@ -76,7 +78,7 @@ impl Through {
     }
 }
 
-/// Windows until a step may be tried, and how many it was the last time.
+/// Back-off for one step: windows left until it may be tried, and the next value of `left`.
 #[derive(Debug, Clone, Copy)]
 struct Bar {
     left: u32,
@@ -101,19 +103,19 @@ impl Bar {
     }
 }
 
-/// The step that the window at hand follows.
+/// The step under trial in the current window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Trial {
     None,
-    /// One step down; bytes a second before it.
+    /// One level down; the value is the throughput before it, bytes a second.
     Down(u64),
     Up,
 }
 
-/// See the module's head.
+/// Controller of the compression level.
 #[derive(Debug)]
 pub(super) struct Effort {
-    /// The level asked for, and those below it.
+    /// The level asked for, followed by the lower levels.
     ladder: Vec<u8>,
     step: usize,
     doing: Doing,
@@ -121,25 +123,25 @@ pub(super) struct Effort {
     work_us: u64,
     begun_us: u64,
     begun: Through,
-    /// The socket has taken everything since then.
+    /// No write blocked since the window began.
     dry: bool,
-    /// The socket takes nothing now.
+    /// The last write blocked.
     full: bool,
-    /// When the first of the windows began that ended with a dry socket one behind the other, and
-    /// bytes before compression until then.
+    /// Start time and total raw bytes at the start of the first in a row of windows that each ended
+    /// with a dry socket.
     dry_since: (u64, u64),
     trial: Trial,
-    /// The window of the trial was begun anew.
+    /// The trial's window was restarted once.
     again: bool,
     down: Bar,
     up: Bar,
-    /// Bytes a second that went through before the last of them were stored, and windows since.
+    /// Throughput before the switch to level 0, bytes a second, and windows at level 0 since.
     before_storing: u64,
     storing: u32,
 }
 
 impl Effort {
-    /// Begins with the level asked for.
+    /// Starts at level `asked`.
     pub(super) fn new(asked: u8, now_us: u64, through: Through) -> Self {
         let below = LEVELS.into_iter().filter(|level| *level < asked);
         Self {
@@ -162,13 +164,13 @@ impl Effort {
         }
     }
 
-    /// The level for what comes next.
+    /// The level for the next packets.
     pub(super) fn level(&self) -> u8 {
         self.ladder.get(self.step).copied().unwrap_or_default()
     }
 
-    /// Goes to work, if it does not work already; takes note of what has gone through. True when
-    /// the level changes.
+    /// Starts working, if not working already, and judges the window. Returns true if the level
+    /// changes.
     pub(super) fn resume(&mut self, now_us: u64, through: Through) -> bool {
         let waits = self.doing == Doing::Wait;
         let lull = waits && now_us.saturating_sub(self.since_us) >= LULL_US;
@@ -176,15 +178,15 @@ impl Effort {
         let idle = lull && !full;
         let before = self.step;
         if idle && matches!(self.trial, Trial::Down(_)) && !self.again {
-            // There was nothing to send, or the peer's command is not there yet: that is no trial.
-            // Once, as the peer's windows may be what everything waits for.
+            // There was nothing to send, or the peer's command has not started yet: no valid trial.
+            // Restart only once, as the peer's windows may be the bottleneck.
             self.begin(now_us, through);
             self.again = true;
         } else {
             self.weigh(now_us, through);
         }
         if self.step == 0 && (lull || through.since(self.begun).raw < LITTLE_BYTES) {
-            // It has time left, or nothing to judge by.
+            // There is spare time, or too little data to judge by.
             self.trial = Trial::None;
             self.begin(now_us, through);
         }
@@ -192,7 +194,7 @@ impl Effort {
         self.step != before
     }
 
-    /// From now on this is done.
+    /// Records that this side does `doing` from `now_us` on.
     pub(super) fn does(&mut self, doing: Doing, now_us: u64) {
         if self.doing == Doing::Work {
             self.work_us += now_us.saturating_sub(self.since_us);
@@ -200,7 +202,7 @@ impl Effort {
         (self.doing, self.since_us) = (doing, now_us);
     }
 
-    /// The socket takes no more.
+    /// Records that a write blocked.
     pub(super) fn is_full(&mut self, now_us: u64) {
         (self.dry, self.full) = (false, true);
         self.does(Doing::Wait, now_us);
@@ -211,21 +213,21 @@ impl Effort {
         self.dry_since = (now_us, through.raw);
     }
 
-    /// Begins a window that belongs to the one before.
+    /// Starts a window that continues the row of dry windows.
     fn begin_behind(&mut self, now_us: u64, through: Through) {
         self.does(self.doing, now_us);
         (self.begun_us, self.begun, self.work_us) = (now_us, through, 0);
         self.dry = true;
     }
 
-    /// It may turn out that the socket runs dry: what there is should be written soon.
+    /// Returns true if the socket may turn out to run dry: output should be written early.
     pub(super) fn may_run_dry(&self) -> bool {
         self.dry && self.down.left == 0 && self.step + 1 < self.ladder.len()
     }
 
-    /// Before more is written: true when the level goes down, as the socket has run dry while this
-    /// side was at work. `under_way` asks how many of the bytes that were written are not
-    /// acknowledged, where that is known.
+    /// To be called before a write. Returns true if the level drops because the socket ran dry
+    /// while this side was working. `under_way` returns the number of written bytes that are not
+    /// acknowledged, `None` if unknown.
     pub(super) fn runs_dry(
         &mut self,
         now_us: u64,
@@ -251,7 +253,7 @@ impl Effort {
             self.up.shut();
         }
         self.down = Bar::OPEN;
-        // One of these windows alone is too short to tell how fast it went.
+        // One such window alone is too short to measure the throughput.
         let (since_us, raw) = self.dry_since;
         let raw = through.raw.saturating_sub(raw);
         self.lower(rate(raw, now_us.saturating_sub(since_us)));
@@ -259,7 +261,7 @@ impl Effort {
         true
     }
 
-    /// Judges the window, if it is over.
+    /// Judges the window, if it is complete.
     fn weigh(&mut self, now_us: u64, through: Through) {
         let wall_us = now_us.saturating_sub(self.begun_us);
         let raw = through.since(self.begun).raw;
@@ -278,7 +280,7 @@ impl Effort {
         self.judge(trial, work, rate(raw, wall_us));
     }
 
-    /// The share of the time that this side may be at work if the next higher level is to be tried.
+    /// Maximum percentage of time spent working at which the next higher level is tried.
     fn spare(&self) -> u64 {
         if self.level() == 0 {
             SPARE_STORING
@@ -287,7 +289,7 @@ impl Effort {
         }
     }
 
-    /// Tries the next lower level; `rate` is what there was before.
+    /// Tries the next lower level; `rate` is the throughput at the current one, bytes a second.
     fn lower(&mut self, rate: u64) {
         self.step += 1;
         (self.trial, self.again) = (Trial::Down(rate), false);
@@ -296,8 +298,8 @@ impl Effort {
         }
     }
 
-    /// Stores more than would go through compressed, by what is known. As that may have changed,
-    /// it is not believed for ever.
+    /// Returns true if storing is faster than compressing was. The older measurement expires after
+    /// `LAST_WAIT` windows, because the data may have changed.
     fn gains_by_storing(&mut self, rate: u64) -> bool {
         if self.level() > 0 || rate < self.before_storing {
             return false;
@@ -306,8 +308,8 @@ impl Effort {
         self.storing < LAST_WAIT
     }
 
-    /// `work` is the share of its time, of 100, that this side was at work, and `rate` the bytes a
-    /// second, in the window that followed the step `trial`.
+    /// Decides on the next step. In the window that followed the step `trial`, this side worked
+    /// `work` percent of the time and the throughput was `rate` bytes a second.
     fn judge(&mut self, trial: Trial, work: u64, rate: u64) {
         match trial {
             Trial::Down(before) if rate.saturating_mul(100) < before.saturating_mul(GAIN) => {
@@ -318,7 +320,7 @@ impl Effort {
             Trial::Down(_) => self.down = Bar::OPEN,
             Trial::Up if work < BOUND => self.up = Bar::OPEN,
             Trial::Up => {
-                // Too much: what is lower was better, most likely, which is tried at once.
+                // The step up was too much. The lower level was probably better: try it at once.
                 self.up.shut();
                 self.down = Bar::OPEN;
             }
@@ -339,7 +341,7 @@ impl Effort {
     }
 }
 
-/// Bytes a second.
+/// Throughput, bytes a second.
 fn rate(bytes: u64, wall_us: u64) -> u64 {
     bytes.saturating_mul(1_000_000) / wall_us.max(1)
 }

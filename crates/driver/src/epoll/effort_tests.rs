@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::effort::{Doing, Effort, Through};
 
-/// What each level does with bytes a second, and by how much it divides them.
+/// Speed of each level, bytes a second, and its compression ratio.
 fn speed(level: u8) -> (f64, f64) {
     match level {
         0 => (1200e6, 1.0),
@@ -15,15 +15,15 @@ fn speed(level: u8) -> (f64, f64) {
     }
 }
 
-/// A sender whose packets go through a line, window by window.
+/// A sender whose packets pass through a line, window by window.
 struct Sender {
     effort: Effort,
     now_us: f64,
     bytes: f64,
     seed: u64,
-    /// How much faster or slower a window may be.
+    /// Relative variation of a window's speed.
     noise: f64,
-    /// The level behind each window.
+    /// The level after each window.
     levels: Vec<u8>,
 }
 
@@ -47,8 +47,8 @@ impl Sender {
         (self.seed >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// So many windows over a line of `line` bytes a second, from a source that has `source`,
-    /// with `cores` that compress.
+    /// Runs `windows` windows over a line of `line` bytes a second, from a source of `source` bytes
+    /// a second, with `cores` that compress.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // Counts.
     fn send(&mut self, windows: usize, line: f64, source: f64, cores: f64) {
         for _ in 0..windows {
@@ -58,7 +58,7 @@ impl Sender {
             let swing = 1.0 + self.noise * (2.0 * self.chance() - 1.0);
             let able = engine * swing;
             let rate = able.min(line * ratio).min(source);
-            // Ten pieces a window, some of it waiting.
+            // Ten steps a window, some of them spent waiting.
             let wall = 25_000_f64.max(1.2e6 * 1e6 / rate);
             for _ in 0..10 {
                 self.effort.resume(self.now_us as u64, self.through());
@@ -119,7 +119,7 @@ fn between_them_is_the_level_that_brings_most() {
     let (first, third) = (sender.share(20, 1), sender.share(20, 3));
     assert!(first + third >= 90, "{first} and {third}");
     assert!(sender.share(20, 0) <= 6, "{}", sender.share(20, 0));
-    // Rates that swing make it try more often, not lose its way.
+    // Varying rates cause more trials but must not change the result.
     sender.noise = 0.15;
     let from = sender.levels.len();
     sender.send(400, 60e6, ENDLESS, 1.0);
@@ -170,18 +170,18 @@ fn little_traffic_decides_nothing() {
 
 const KIB: f64 = 1024.0;
 const MIB: f64 = 1024.0 * KIB;
-/// What one read of the source brings at most, bytes.
+/// Maximum bytes of one read of the source.
 const QUEUE: f64 = 512.0 * KIB;
 const PACKET: f64 = 32.0 * KIB;
 const SEGMENT: f64 = 1448.0;
 
-/// A socket and the line behind it: what is written leaves at the line's speed, and is
-/// acknowledged a round trip later.
+/// A socket and the line: written bytes leave at the line's speed and are acknowledged a round trip
+/// later.
 struct Line {
     speed: f64,
     round_trip_us: f64,
     free_us: f64,
-    /// When what is acknowledged, and how much it is.
+    /// Times of acknowledgements, and their bytes.
     under_way: VecDeque<(f64, f64)>,
     under_way_bytes: f64,
     acknowledged: f64,
@@ -199,8 +199,8 @@ impl Line {
         }
     }
 
-    /// What may be under way, which is more with each acknowledgement up to what fills the line,
-    /// and a little that was not sent.
+    /// Bytes that may be in flight: a window that grows with each acknowledgement up to what fills
+    /// the line, plus some unsent bytes.
     fn room(&self) -> f64 {
         let window = 10.0 * SEGMENT + self.acknowledged;
         128.0 * KIB + window.min(self.speed * self.round_trip_us / 1e6)
@@ -225,7 +225,7 @@ impl Line {
         self.under_way_bytes += bytes;
     }
 
-    /// When half of the room is free.
+    /// Time at which half of the socket's buffer is free.
     fn free_again_us(&self) -> f64 {
         let mut left = self.under_way_bytes;
         let mut when = 0.0;
@@ -240,12 +240,12 @@ impl Line {
     }
 }
 
-/// A sender of packets as [`Link`](super::link::Link) makes them.
+/// A sender of packets that works like [`Link`](super::link::Link).
 struct Packets {
     effort: Effort,
     now_us: f64,
     line: Line,
-    /// By level: bytes a second, and by how much they are divided.
+    /// By level: bytes a second and compression ratio.
     data: fn(u8) -> (f64, f64),
     raw: f64,
     compressed: f64,
@@ -256,7 +256,7 @@ struct Packets {
 
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // Counts.
 impl Packets {
-    /// A session that is open, with nothing to send for a while.
+    /// An open session without anything to send for a while.
     fn new(asked: u8, line: Line, data: fn(u8) -> (f64, f64)) -> Self {
         let mut packets = Self {
             effort: Effort::new(asked, 0, Through::default()),
@@ -378,7 +378,8 @@ fn a_slow_line_that_has_only_begun_to_fill_does_not_look_fast() {
                 let mut packets = Packets::new(asked, Line::new(speed, round_trip_us), mixed);
                 packets.send(8.0 * MIB);
                 let lower = packets.raw - packets.at(asked);
-                // A long one takes ever more at its beginning: a lower level may be tried once.
+                // A long line accepts ever more at its start: one trial of a lower level is
+                // acceptable.
                 let most = if round_trip_us > 100e3 {
                     1.25 * MIB
                 } else {
@@ -426,7 +427,7 @@ fn a_command_that_is_not_there_yet_is_no_slow_line() {
     for started_us in [5e3, 50e3, 500e3] {
         for first in [0.5, 1.0, 2.0] {
             let mut packets = Packets::new(6, Line::new(2000e6, 50.0), mixed);
-            // The peer's window, which opens when the command reads.
+            // The peer's window, which reopens when the command reads.
             packets.send(first * MIB);
             packets.now_us += started_us;
             packets.send(62.0 * MIB);
@@ -438,7 +439,7 @@ fn a_command_that_is_not_there_yet_is_no_slow_line() {
 
 #[test]
 fn what_is_known_to_be_slower_is_rarely_tried() {
-    // Stored, this side has nearly all of its time left.
+    // With storing, this side has nearly all of its time left.
     let mut packets = Packets::new(6, Line::new(500e6, 50.0), mixed);
     packets.send(1024.0 * MIB);
     let compressed = packets.raw - packets.at(0);

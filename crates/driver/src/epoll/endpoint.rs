@@ -1,9 +1,10 @@
-//! A channel whose bytes are made and used in this process, without descriptors: [`Endpoint`].
+//! [`Endpoint`]: handler of a channel whose bytes are produced and consumed in this process,
+//! without descriptors.
 //!
-//! What the peer sends is handed over in the slabs in which it was opened, and opens the window
-//! again when the endpoint says that it is done with it ([`Line::consumed`]); what the endpoint
-//! sends it writes behind the headroom of packet buffers ([`Line::take_buffer`]). So a payload
-//! byte is touched by the endpoint alone, beside the cipher.
+//! The endpoint receives the peer's data in the slabs in which it was decrypted; the channel's
+//! window reopens when the endpoint reports the data as consumed ([`Line::consumed`]). The endpoint
+//! writes its own data into packet buffers, after their headroom ([`Line::take_buffer`]). So only
+//! the cipher and the endpoint touch payload bytes.
 
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
@@ -12,63 +13,66 @@ use bytes::Bytes;
 use packet::PacketBuf;
 use proto::{ChannelId, Connection, Error, Millis, Stream};
 
-/// Packets from one endpoint in one turn, so that several channels share a connection.
+/// Maximum packets from one endpoint in one turn, so that channels share a connection.
 const MAX_PACKETS: usize = 32;
-/// How long an endpoint that is full holds the connection's input back while it uses nothing:
-/// behind it the peer's other words are read again, and the window alone bounds what waits.
+/// Maximum time, in milliseconds, for which a full endpoint that consumes nothing stops reads from
+/// the socket. Then other messages of the peer are read again, and only the window bounds the
+/// endpoint's data.
 const HOLDS_BACK_MS: Millis = 1_000;
 
-/// What lies at our end of a channel. See the module's head.
+/// The local handler of a channel.
 pub trait Endpoint: Send + Any {
-    /// Takes what the peer has sent, in order. How much may wait is limited by the channel's
-    /// window; to be used in [`Endpoint::work`].
+    /// Accepts data from the peer, in order, to be used in [`Endpoint::work`]. The channel's window
+    /// bounds the amount not yet consumed.
     fn receive(&mut self, stream: Stream, data: Bytes);
 
-    /// Nothing more will come from the peer: EOF, or CLOSE.
+    /// Called when the peer sends nothing more: EOF or CLOSE.
     fn end(&mut self);
 
-    /// Does what can be done without waiting for long: uses what has come and sends. It is called
-    /// after each of the above, when there is space again after [`Line::space`] was 0, after
-    /// [`Progress::Busy`], and when it is [woken](super::Driver::wake_endpoint).
+    /// Consumes received data and sends, without blocking for long. Called after
+    /// [`Endpoint::receive`] and [`Endpoint::end`], when space is available again after
+    /// [`Line::space`] returned 0, after [`Progress::Busy`], and after
+    /// [`wake_endpoint`](super::Driver::wake_endpoint).
     ///
     /// # Errors
-    /// Those of [`Line`]'s methods, which end the connection.
+    /// Errors of [`Line`]'s methods; they end the connection.
     fn work(&mut self, line: &mut Line<'_>) -> Result<Progress, Error>;
 
-    /// Bytes that it may have received and not consumed while more is read. With as many the peer is
-    /// held back by the socket, and all other channels of the connection wait with it: so fewer than
-    /// the window allows are for an endpoint that has the connection to itself. Heeded behind
-    /// [`Endpoint::work`], while the endpoint goes on to use what it has.
+    /// Maximum bytes received and not consumed at which the connection is still read. At this limit
+    /// the driver stops reading the socket, so every other channel of the connection waits too:
+    /// return less than the window only for an endpoint that is the connection's only consumer.
+    /// Checked after [`Endpoint::work`], with a time limit while the endpoint consumes nothing.
+    /// Default: no limit.
     fn most_held(&self) -> usize {
         usize::MAX
     }
 }
 
-/// What comes of [`Endpoint::work`].
+/// Result of [`Endpoint::work`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
-    /// There is nothing to do until something happens.
+    /// Nothing to do until the next event.
     Waiting,
-    /// There is more to do, for which others need not wait.
+    /// More to do; other channels may go first.
     Busy,
-    /// It is over: [`Notice::EndpointEnded`](super::Notice::EndpointEnded) follows, and what the
-    /// peer sends from now on is dropped.
+    /// The endpoint is finished. [`Notice::EndpointEnded`](super::Notice::EndpointEnded) follows,
+    /// and further data from the peer is dropped.
     Ended,
 }
 
-/// An endpoint's way to its channel.
+/// Access of an endpoint to its channel.
 pub struct Line<'d> {
     connection: &'d mut Connection,
     channel: ChannelId,
     packets_left: usize,
-    /// It was told that there is no space.
+    /// [`Line::space`] returned 0.
     blocked: bool,
     consumed: usize,
 }
 
 impl Line<'_> {
-    /// Bytes that one message may carry now; 0 while the window is closed, a key exchange is
-    /// under way, or enough is queued.
+    /// Maximum data bytes of the next message; 0 while the peer's window is closed, a key exchange
+    /// is in progress, the output queue is full, or this turn's packets are used up.
     pub fn space(&mut self) -> usize {
         let space = if self.packets_left == 0 {
             0
@@ -79,45 +83,46 @@ impl Line<'_> {
         space
     }
 
-    /// Longest data in one message to the peer, bytes.
+    /// Maximum data bytes in one message to the peer.
     #[must_use]
     pub fn max_data(&self) -> usize {
         self.connection.channel_max_data(self.channel)
     }
 
-    /// The window that the peer has, bytes: what is on its way and what was not consumed.
+    /// Receive window in use, bytes: data in flight plus data not consumed.
     #[must_use]
     pub fn window(&self) -> usize {
         self.connection.channel_window(self.channel)
     }
 
-    /// The channel can still carry what we send.
+    /// Returns true if the channel can still send data.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.connection.channel_is_open(self.channel)
     }
 
-    /// A buffer from the connection's pool, for `capacity` bytes.
+    /// Takes a buffer for `capacity` bytes from the connection's pool.
     pub fn take_buffer(&mut self, capacity: usize) -> PacketBuf {
         self.connection.take_buffer(capacity)
     }
 
-    /// Gives a buffer back.
+    /// Returns a buffer to the pool.
     pub fn recycle(&mut self, buf: PacketBuf) {
         self.connection.recycle(buf);
     }
 
-    /// Sends the payload of `buf`, at most [`Line::space`] bytes, without copying it.
+    /// Sends the payload of `buf`, at most [`Line::space`] bytes, without a copy.
     ///
     /// # Errors
-    /// [`Error::Misuse`] beyond the space.
+    /// [`Error::Misuse`] if the payload exceeds the space.
     pub fn send(&mut self, buf: PacketBuf) -> Result<(), Error> {
         self.packets_left = self.packets_left.saturating_sub(1);
         self.connection
             .channel_send(self.channel, Stream::Data, buf)
     }
 
-    /// Sends what there is [`Line::space`] for from the front of `queue`; gives the number of bytes.
+    /// Sends buffers from the front of `queue` while there is [`Line::space`]; returns the number
+    /// of bytes sent.
     ///
     /// # Errors
     /// Those of [`Line::send`].
@@ -137,7 +142,7 @@ impl Line<'_> {
                 self.send(whole)?;
                 continue;
             }
-            // What is left of the window takes a part of it.
+            // The remaining window takes only a part of this buffer.
             let (now, later) = whole.payload().split_at(space);
             for part in [later, now] {
                 let mut buf = self.take_buffer(part.len());
@@ -149,19 +154,19 @@ impl Line<'_> {
         Ok(sent)
     }
 
-    /// Sends bytes to the client's standard error, as many as may leave now; gives the number.
+    /// Sends bytes to the client's standard error, as many as fit now; returns the number sent.
     ///
     /// # Errors
-    /// [`Error::Misuse`] for a channel that does not exist.
+    /// [`Error::Misuse`] for an unknown channel.
     pub fn send_stderr(&mut self, bytes: &[u8]) -> Result<usize, Error> {
         self.connection
             .channel_send_slice(self.channel, Stream::Stderr, bytes)
     }
 
-    /// Done with `bytes` of what was received: the window opens again.
+    /// Reports `bytes` of received data as consumed, so that the window reopens.
     ///
     /// # Errors
-    /// [`Error`] of sending.
+    /// Errors of sending WINDOW_ADJUST.
     pub fn consumed(&mut self, bytes: usize) -> Result<(), Error> {
         if bytes == 0 {
             return Ok(());
@@ -171,8 +176,8 @@ impl Line<'_> {
     }
 }
 
-/// Until when nothing is to be read, where an endpoint holds that back, and the peer's next word is
-/// not waited for.
+/// Time until which the socket is not read because an endpoint is full; `None` if no endpoint is,
+/// or if the connection awaits a message from the peer.
 pub(super) fn held_back(
     endpoints: &BTreeMap<ChannelId, Attached>,
     connection: &Connection,
@@ -183,23 +188,23 @@ pub(super) fn held_back(
         .filter(|at| *at > now && !connection.awaits_word())
 }
 
-/// An endpoint in the driver's care.
+/// An endpoint attached to a channel.
 pub(super) struct Attached {
     endpoint: Box<dyn Endpoint>,
-    /// Something happened since it worked last.
+    /// An event occurred since the last call of `work`.
     due: bool,
     busy: bool,
     blocked: bool,
     ended: bool,
-    /// Bytes that it has received and not consumed.
+    /// Bytes received and not consumed.
     held: usize,
-    /// It is full, and since then it has used nothing.
+    /// Time since which the endpoint is full and has consumed nothing.
     full_since: Option<Millis>,
 }
 
 impl Attached {
     pub(super) fn new(endpoint: Box<dyn Endpoint>, connection: &mut Connection) -> Self {
-        // One without a limit of its own has the window's, and no claim to memory besides.
+        // An endpoint without a limit is bounded by the window and pins no additional slabs.
         connection.keep(match endpoint.most_held() {
             usize::MAX => 0,
             most => most,
@@ -227,7 +232,7 @@ impl Attached {
         self.due = true;
     }
 
-    /// Hands data over; gives what nobody will consume.
+    /// Passes data to the endpoint. Returns the number of bytes dropped because it has ended.
     #[must_use]
     pub(super) fn receive(&mut self, stream: Stream, data: Bytes) -> usize {
         if self.ended {
@@ -246,7 +251,7 @@ impl Attached {
         }
     }
 
-    /// Something could be done now.
+    /// Returns true if a call of `work` could make progress.
     pub(super) fn is_ready(&self, connection: &Connection, channel: ChannelId) -> bool {
         !self.ended
             && (self.due
@@ -254,18 +259,18 @@ impl Attached {
                 || (self.blocked && connection.channel_send_space(channel) > 0))
     }
 
-    /// It has something to send, and the peer has shut the channel's window.
+    /// Returns true if the endpoint has data to send and the peer's window is shut.
     pub(super) fn lacks_window(&self, connection: &Connection, channel: ChannelId) -> bool {
         !self.ended && self.blocked && connection.channel_window_is_shut(channel)
     }
 
-    /// The same of this one, which may be over.
+    /// Time until which this endpoint stops reads; `None` if it is not full.
     fn holds_back(&self) -> Option<Millis> {
         let since = self.full_since.filter(|_| !self.ended)?;
         Some(since.saturating_add(HOLDS_BACK_MS))
     }
 
-    /// Lets it work; says whether it has just ended.
+    /// Calls the endpoint; returns true if it has just ended.
     pub(super) fn work(
         &mut self,
         connection: &mut Connection,
@@ -292,7 +297,7 @@ impl Attached {
             _ => Some(now),
         };
         if self.ended {
-            // What it has not used is nobody's from here on.
+            // Nobody will consume the rest: give its window back.
             let held = std::mem::take(&mut self.held);
             if held > 0 {
                 connection.channel_consumed(channel, held)?;

@@ -1,13 +1,13 @@
-//! Why the loop ends.
+//! Errors of the event loop.
 
 use std::io;
 
-/// Why the loop cannot go on.
+/// Reason why the event loop ended.
 #[derive(Debug)]
 pub enum DriverError {
     /// The socket or epoll failed.
     Io(io::Error),
-    /// The protocol was broken or ended; a DISCONNECT that fits has been sent.
+    /// Protocol error or end of the connection; a matching DISCONNECT has been sent.
     Proto(proto::Error),
 }
 

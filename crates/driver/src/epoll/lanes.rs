@@ -1,10 +1,10 @@
-//! The lanes of a connection: what is to be sealed and what is to be opened, in batches, in
-//! place or on workers.
+//! The seal, open and compress lanes of a connection. Jobs run in batches, on the connection's
+//! thread or on workers.
 //!
-//! In place is the rule. Workers come into play with bulk only: the machine's cores are counted
-//! when the first [`LaneTerms::bulk_bytes`] have gone through, and from then on [`Gauge`] decides,
-//! or the number that was asked for. Nothing overtakes: what is small and comes behind what
-//! stands in a lane stands in it, too.
+//! By default jobs run on the connection's thread. Workers are considered for bulk only: after the
+//! first [`LaneTerms::bulk_bytes`] the cores are counted, and from then on [`Gauge`] (or the
+//! configured number) sets the number of workers. Order is kept: while a lane holds batches, later
+//! jobs queue in the lane too, however small.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -20,58 +20,58 @@ use sys::epoll::{Epoll, EventFd, Interest};
 
 use super::{DriverError, Notice};
 
-/// Bytes at which a batch is closed: what is read, sealed and written in one go stays in a
-/// core's own cache.
+/// Bytes at which a batch is closed. A batch that is read, sealed and written in one go stays in a
+/// core's cache.
 const BATCH_BYTES: usize = 256 * 1024;
-/// The same where packets gain by being done together: 16 of the usual 32 KiB. HMAC-SHA2-256
-/// with two copies: 8 together 2.3 GB/s, 16 2.8, 24 2.6, 32 2.8.
+/// The same for algorithms that process packets together: 16 packets of 32 KiB. HMAC-SHA2-256 with
+/// two copies: 8 together 2.3 GB/s, 16 2.8, 24 2.6, 32 2.8.
 const MANY_BATCH_BYTES: usize = 512 * 1024;
-/// The most workers that are ever tried: the owner, who reads and writes, is the limit then.
+/// Maximum number of workers; with more, the owner's reads and writes are the bottleneck.
 const MOST_WORKERS: usize = 6;
-/// Received bytes that may be in the lane: they pin the slabs that the socket is read into, of
-/// which there is a limited number (`packet`).
+/// Maximum received bytes in the lane. They pin receive slabs, whose number is limited (`packet`).
 const MAX_OPEN_BYTES: usize = 2 << 20;
-/// The owner is done with bulk when it has slept so long, µs.
+/// The bulk transfer is over when the owner has slept this long, µs.
 const LULL_US: u64 = 50_000;
 
-/// Payloads in a run that a worker compresses: of fewer, indexing the history anew for each run
-/// costs too much, and with more there are not enough runs for all in what may be queued.
+/// Payloads in a run that a worker compresses. With fewer, each run's indexing of the history costs
+/// too much; with more, the queue holds too few runs for all workers.
 const RUN_PAYLOADS: usize = 4;
-/// Bytes from which on a run is worth giving away; less is compressed in place.
+/// Minimum bytes of a run for a worker; smaller runs are compressed in place.
 const RUN_BYTES: usize = 64 * 1024;
-/// As [`RUN_PAYLOADS`] and [`RUN_BYTES`] for an accelerator, which has no history to index; what
-/// is shorter takes longer to hand over than to compress.
+/// As [`RUN_PAYLOADS`] and [`RUN_BYTES`] for an accelerator, which indexes no history. Passing a
+/// smaller run takes longer than compressing it.
 const ACCELERATED_PAYLOADS: usize = 8;
 const ACCELERATED_BYTES: usize = 4096;
-/// The most threads that compress with `CompressionThreads auto`.
+/// Maximum number of threads that compress with `CompressionThreads auto`.
 const MOST_DEFLATE_THREADS: usize = 4;
 
-/// How many threads may work on a connection's packets.
+/// Number of threads that may process a connection's packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CryptoThreads {
-    /// As many as are worth it, which is found out while running.
+    /// As many as raise throughput, determined while running.
     Auto,
-    /// So many in all with the connection's own, as far as there are cores; 1 is never a worker.
+    /// Maximum number of threads, counting the connection's own; capped at the number of cores. `1`
+    /// disables workers.
     AtMost(usize),
 }
 
-/// On which terms a connection's packets are given to workers.
+/// Configuration of a connection's workers.
 #[derive(Debug, Clone, Copy)]
 pub struct LaneTerms {
-    /// How many threads seal and open.
+    /// Threads for sealing and opening.
     pub threads: CryptoThreads,
-    /// How many compress, where anything is compressed.
+    /// Threads for compression; unused without compression.
     pub compress_threads: CryptoThreads,
-    /// Cores to reckon with; `None` asks the system when there is bulk.
+    /// Number of cores to assume; `None` asks the system when bulk data starts.
     pub cores: Option<usize>,
-    /// Bytes that must have gone through before workers are thought of.
+    /// Bytes that must have passed before workers are considered.
     pub bulk_bytes: u64,
-    /// Bytes from which on a batch is worth giving away.
+    /// Minimum bytes of a batch for workers.
     pub share_bytes: usize,
 }
 
 impl CryptoThreads {
-    /// The option of that name: `None` is `auto`.
+    /// Converts the value of the option; `None` is `auto`.
     #[must_use]
     pub fn from_option(threads: Option<usize>) -> Self {
         threads.map_or(Self::Auto, Self::AtMost)
@@ -79,7 +79,7 @@ impl CryptoThreads {
 }
 
 impl LaneTerms {
-    /// The usual ones, for sealing, opening and compressing alike.
+    /// Default values, with `threads` for sealing, opening and compression alike.
     #[must_use]
     pub fn new(threads: CryptoThreads) -> Self {
         Self {
@@ -92,16 +92,16 @@ impl LaneTerms {
     }
 }
 
-/// What came of it.
+/// Statistics of a connection's lanes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LaneReport {
-    /// The most workers that there were at once.
+    /// Maximum number of workers at one time.
     pub workers: usize,
-    /// Who sealed the batches that were sent.
+    /// Batches sealed, by who ran them.
     pub sealed: Tally,
-    /// Who opened those that were received.
+    /// Batches opened, by who ran them.
     pub opened: Tally,
-    /// Who compressed the runs that were given away or could have been.
+    /// Compression runs that were or could have been given to workers, by who ran them.
     pub compressed: Tally,
 }
 
@@ -169,13 +169,13 @@ impl Work for Open {
     }
 }
 
-/// What the gauge is told next.
+/// Measurements since the last sample for the gauge.
 #[derive(Default)]
 struct Meter {
     bytes: u64,
     jobs_us: u64,
     asleep_us: u64,
-    /// Bulk has been going through: clocks are read.
+    /// Bulk data is being transferred, so clocks are read.
     runs: bool,
 }
 
@@ -183,18 +183,18 @@ pub(super) struct Lanes {
     seal: Lane<Seal>,
     open: Lane<Open>,
     deflate: Lane<Deflate>,
-    /// Something is compressed.
+    /// Sent data is compressed.
     deflates: bool,
-    /// By an accelerator, when that was last asked.
+    /// An accelerator compressed at the last check.
     accelerated: bool,
     accelerator_end: Option<Notice>,
     compressed: VecDeque<Compressed>,
-    /// What was opened and the connection has not taken yet.
+    /// Opened packets that the connection has not taken yet.
     opened: VecDeque<Opened>,
     terms: LaneTerms,
     gauge: Gauge,
     pool: Option<Pool>,
-    /// There is none before the first worker.
+    /// Wakes the owner; unset until there is a worker.
     wake: Arc<OnceLock<EventFd>>,
     total_bytes: u64,
     meter: Meter,
@@ -208,7 +208,7 @@ fn batch_bytes(gains_by_many: bool) -> usize {
     }
 }
 
-/// What is sent is not compressed for the time being.
+/// Returns true if compression is on and currently at level 0.
 fn stores(connection: &Connection) -> bool {
     connection.compress_level() == Some(0)
 }
@@ -217,7 +217,7 @@ fn micros(since: Instant) -> u64 {
     u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Threads inherit the mask: signals are the owner's.
+/// Blocks all signals: threads inherit the mask, and only the owner handles signals.
 fn without_signals() -> Box<dyn Any> {
     Box::new(sys::signals::Blocked::all().ok())
 }
@@ -235,7 +235,7 @@ impl Lanes {
             let wake = Arc::clone(&wake);
             move || {
                 if let Some(wake) = wake.get() {
-                    // Writing to an eventfd of ours fails only when it is full, and so readable.
+                    // A write to our own eventfd fails only if it is full, and then it is readable.
                     let _ = wake.signal();
                 }
             }
@@ -243,7 +243,7 @@ impl Lanes {
         Self {
             seal: Lane::new(BATCH_BYTES, waker()),
             open: Lane::new(BATCH_BYTES, waker()),
-            // A run is a batch.
+            // Each run is a batch.
             deflate: Lane::new(1, waker()),
             deflates: false,
             accelerated: false,
@@ -259,7 +259,7 @@ impl Lanes {
         }
     }
 
-    /// To be called before the first byte.
+    /// Sets the terms; to be called before the first byte.
     pub(super) fn set_terms(&mut self, terms: LaneTerms) {
         self.terms = terms;
     }
@@ -275,7 +275,7 @@ impl Lanes {
 
     // ---- sending --------------------------------------------------------------------------
 
-    /// Whether another job may be pushed before the next [`Lanes::seal`].
+    /// Returns true if another job may be pushed before the next [`Lanes::seal`].
     pub(super) fn takes_seal(&self) -> bool {
         self.seal.has_room()
     }
@@ -286,22 +286,22 @@ impl Lanes {
         self.seal.push(job, bytes);
     }
 
-    /// Bytes that wait to be sealed, or are being.
+    /// Bytes waiting to be sealed or being sealed.
     pub(super) fn unsealed_bytes(&self) -> usize {
         self.seal.bytes()
     }
 
-    /// How many bytes may be on their way through the lane, or wait behind it for the socket.
+    /// Maximum bytes in the seal lane plus those that wait for the socket.
     pub(super) fn seal_limit_bytes(&self) -> usize {
         self.limit_bytes(self.seal.batch_bytes())
     }
 
-    /// A batch in place, and two for each worker, one in hand and one to go on with.
+    /// One batch in place, and for each worker one running and one queued.
     fn limit_bytes(&self, batch_bytes: usize) -> usize {
         batch_bytes * (1 + 2 * self.gauge.workers())
     }
 
-    /// Lets what was pushed go on; what is sealed is appended to `out`.
+    /// Advances the seal lane; sealed packets are appended to `out`.
     pub(super) fn seal(&mut self, out: &mut VecDeque<SealedPacket>) -> Result<(), DriverError> {
         let bytes = self.seal.gathered_bytes();
         let share = self.shares(bytes);
@@ -313,7 +313,7 @@ impl Lanes {
 
     // ---- compressing ----------------------------------------------------------------------
 
-    /// Fetches runs that are compressed, and gives workers those that wait.
+    /// Passes finished runs to the connection and queues new ones for workers.
     pub(super) fn deflate(&mut self, connection: &mut Connection) -> Result<(), DriverError> {
         self.deflates |= connection.is_compressing();
         if !self.deflates {
@@ -329,7 +329,7 @@ impl Lanes {
             }
             let accelerated = self.is_accelerated(connection);
             if !accelerated && stores(connection) {
-                // Nothing to help with.
+                // Storing leaves workers nothing to do.
                 return Ok(());
             }
             if !self.shares_deflate() || !self.deflate.has_room() {
@@ -352,7 +352,8 @@ impl Lanes {
         }
     }
 
-    /// An accelerator works for the connection. Takes note of one that has just failed.
+    /// Returns true if an accelerator compresses for the connection. Records a failed or dismissed
+    /// one.
     fn is_accelerated(&mut self, connection: &mut Connection) -> bool {
         let Some(compressor) = connection.compressor() else {
             return false;
@@ -369,13 +370,13 @@ impl Lanes {
         accelerated
     }
 
-    /// Why the accelerator is not used any more; said once.
+    /// Takes the notice that the accelerator is no longer used; returned once.
     pub(super) fn take_notice(&mut self) -> Option<Notice> {
         self.accelerator_end.take()
     }
 
-    /// Gives the accelerator what nobody else is there for: what is left to
-    /// [`Lanes::poll_output`] is compressed by our own engine.
+    /// Runs compress jobs on the accelerator from this thread while no worker has any. The
+    /// remaining data is compressed by the software compressor in [`Lanes::poll_output`].
     fn accelerate_in_place(&mut self, connection: &mut Connection) -> Result<(), DriverError> {
         while self.deflate.is_empty()
             && let Some(job) = connection.poll_compress(ACCELERATED_PAYLOADS, ACCELERATED_BYTES)
@@ -385,7 +386,7 @@ impl Lanes {
             connection.handle_compressed(job.run())?;
             self.count_deflated(bytes, Some(begun));
         }
-        // One that has failed just now is told of with what it failed at.
+        // Record a failure now, together with the data at which it occurred.
         self.is_accelerated(connection);
         Ok(())
     }
@@ -397,12 +398,12 @@ impl Lanes {
             && self.pool.as_ref().is_some_and(|pool| pool.allowed() > 0)
     }
 
-    /// Runs under way: one in each hand, and as many to go on with.
+    /// Maximum runs in the lane: one running and one queued for each thread.
     fn deflate_limit(&self) -> usize {
         2 * (1 + self.gauge.workers())
     }
 
-    /// The next packet; what is compressed for it here and now counts as a job.
+    /// Returns the next output; compression done within the call is counted as a job.
     pub(super) fn poll_output(&mut self, connection: &mut Connection) -> Option<Output> {
         if !self.deflates {
             return connection.poll_output();
@@ -424,23 +425,23 @@ impl Lanes {
         self.meter.runs |= self.gauge.wants_samples() && bytes >= self.terms.share_bytes / 16;
     }
 
-    /// Runs are being compressed: output waits for them.
+    /// Returns true while runs are being compressed; output waits for them.
     pub(super) fn is_deflating(&self) -> bool {
         !self.deflate.is_empty()
     }
 
-    /// Waits for the oldest batch of what is to be sent, helping where it can.
+    /// Waits for the oldest batch to be sent, running jobs where possible.
     pub(super) fn wait_sealed(&mut self) {
         while !self.deflate.is_empty() && self.deflate.standing() > 0 && !self.deflate.has_result()
         {
             if !self.deflate.help() {
-                // Somebody is at it: a run at most.
+                // Another thread runs it; the wait is one run at most.
                 std::thread::yield_now();
             }
         }
         while !self.seal.is_empty() && self.seal.standing() > 0 && !self.seal.has_result() {
             if !self.seal.help() {
-                // Somebody is at it: a batch at most.
+                // Another thread runs it; the wait is one batch at most.
                 std::thread::yield_now();
             }
         }
@@ -448,19 +449,19 @@ impl Lanes {
 
     // ---- receiving ------------------------------------------------------------------------
 
-    /// Whether another job may be pushed before the next [`Lanes::open`].
+    /// Returns true if another job may be pushed before the next [`Lanes::open`].
     pub(super) fn takes_open(&self) -> bool {
         let limit = self.limit_bytes(self.open.batch_bytes());
         self.open.has_room() && self.open.bytes() < limit.min(MAX_OPEN_BYTES)
     }
 
-    /// Whether it is better to wait for what can be read at once than to open what there is: it
-    /// is less than makes the most of doing it together.
+    /// Returns true if reading more first is better than opening now: the packets gain from being
+    /// opened together and do not fill a batch yet.
     pub(super) fn awaits_more(&self) -> bool {
         self.open.batch_bytes() > BATCH_BYTES && self.open.has_room()
     }
 
-    /// Something was pushed and did not go on.
+    /// Returns true if pushed jobs have not been submitted.
     pub(super) fn holds(&self) -> bool {
         self.open.gathered_bytes() > 0 && self.open.standing() == 0
     }
@@ -471,7 +472,7 @@ impl Lanes {
         self.open.push(job, bytes);
     }
 
-    /// Lets what was pushed go on.
+    /// Advances the open lane.
     pub(super) fn open(&mut self) -> Result<(), DriverError> {
         let bytes = self.open.gathered_bytes();
         let share = self.shares(bytes);
@@ -485,8 +486,8 @@ impl Lanes {
         self.opened.pop_front()
     }
 
-    /// Nothing that was received is on its way through the lane. What the connection does not
-    /// take yet does not count.
+    /// Returns true if no received packet is in the lane. Opened packets that the connection has
+    /// not taken do not count.
     pub(super) fn is_open_empty(&self) -> bool {
         self.open.is_empty()
     }
@@ -500,7 +501,7 @@ impl Lanes {
             && self.pool.as_ref().is_some_and(|pool| pool.allowed() > 0)
     }
 
-    /// The clock is read for batches that count.
+    /// Reads the clock for batches large enough to count.
     fn begin(&self, bytes: usize) -> Option<Instant> {
         (self.meter.runs && bytes >= self.terms.share_bytes).then(Instant::now)
     }
@@ -521,7 +522,7 @@ impl Lanes {
         self.meter.runs |= self.gauge.wants_samples() && bytes >= self.terms.share_bytes;
     }
 
-    /// Once a turn: starts to think of workers when there is bulk, and tells the gauge.
+    /// To be called once a turn: starts the pool when there is bulk, and passes the gauge a sample.
     pub(super) fn weigh(&mut self, epoll: &Epoll, token: u64) -> io::Result<()> {
         if self.pool.is_none()
             && self.total_bytes >= self.terms.bulk_bytes
@@ -535,7 +536,7 @@ impl Lanes {
         Ok(())
     }
 
-    /// Compressing is what takes the time where there is any.
+    /// With compression its setting decides, as compression takes most of the time.
     fn wanted_threads(&self) -> CryptoThreads {
         match self.terms.compress_threads {
             CryptoThreads::AtMost(1) => self.terms.threads,
@@ -560,7 +561,7 @@ impl Lanes {
         if self.wake.get().is_none() {
             let wake = EventFd::new()?;
             epoll.add(&wake, token, Interest::READABLE)?;
-            // Nobody else sets it.
+            // Set only here.
             let _ = self.wake.set(wake);
         }
         let tasks = vec![self.deflate.tasks(), self.seal.tasks(), self.open.tasks()];
@@ -583,7 +584,7 @@ impl Lanes {
         }
     }
 
-    /// Runs a batch that nobody has taken; false when there is none.
+    /// Runs one batch that no worker has taken; returns false if there is none.
     pub(super) fn help(&mut self) -> bool {
         if self.pool.is_none() {
             return false;
@@ -596,14 +597,14 @@ impl Lanes {
         helped
     }
 
-    /// [`Lanes::help`] for an owner that is too busy to sleep: what stands in a lane when there are
-    /// no workers any more would stand there as long as that lasts.
+    /// [`Lanes::help`] for an owner that never sleeps: without workers, batches queued earlier
+    /// would otherwise stay in the lane as long as the owner is busy.
     pub(super) fn help_alone(&mut self) -> bool {
         let alone = self.pool.as_ref().is_some_and(|pool| pool.allowed() == 0);
         alone && self.help()
     }
 
-    /// The owner is about to sleep; false when it must not, as there is a result.
+    /// Prepares for sleep; [`Sleep::may`] is false if a result is available.
     pub(super) fn sleeps(&mut self) -> Sleep {
         let may = self.pool.is_none()
             || (self.seal.owner_sleeps() & self.open.owner_sleeps() & self.deflate.owner_sleeps());
@@ -613,7 +614,7 @@ impl Lanes {
         }
     }
 
-    /// The owner is awake.
+    /// To be called after the sleep.
     pub(super) fn wakes(&mut self, sleep: &Sleep) {
         if self.pool.is_none() {
             return;
@@ -631,8 +632,8 @@ impl Lanes {
         }
     }
 
-    /// Stands a job in the lane as if workers were there for it, and sends them away before any has
-    /// come.
+    /// Puts a job into the lane as if workers were available, then sets their number to 0 before
+    /// one takes it.
     #[cfg(test)]
     pub(super) fn strand(&mut self, job: SealJob, out: &mut VecDeque<SealedPacket>) {
         self.push_seal(job);
@@ -640,18 +641,18 @@ impl Lanes {
         self.pool.as_mut().unwrap().allow(0);
     }
 
-    /// A worker has signalled.
+    /// Clears the signal of a worker.
     pub(super) fn drain(&self) {
         if let Some(wake) = self.wake.get() {
-            // Readable, and ours.
+            // The eventfd is ours and readable.
             let _ = wake.drain();
         }
     }
 }
 
-/// What [`Lanes::sleeps`] says.
+/// Result of [`Lanes::sleeps`].
 pub(super) struct Sleep {
-    /// There is nothing to be done.
+    /// The owner may sleep: no result is available.
     pub(super) may: bool,
     begun: Option<Instant>,
 }

@@ -1,5 +1,5 @@
-//! Lanes with real packets: whoever runs the jobs, the bytes are those of a serial sender, and
-//! nothing comes behind a packet that fails.
+//! Lanes with real packets: the bytes equal those of a serial sender regardless of who runs the
+//! jobs, and nothing is opened after a packet that fails.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -98,7 +98,7 @@ impl Script {
     }
 }
 
-/// Lanes with so many workers, which take every batch.
+/// Lanes with `workers` workers, which get every batch.
 fn lanes(workers: usize) -> (Lanes, Epoll) {
     let epoll = Epoll::new().unwrap();
     let mut lanes = Lanes::new();
@@ -125,7 +125,7 @@ fn sealed(script: &Script, workers: usize, seed: u64) -> Vec<u8> {
                 break;
             };
             if let Some((seal, _)) = script.keys_at(next) {
-                // In full flow: what stands in the lane has its own keys.
+                // Without a pause: batches in the lane have their own keys.
                 sequencer.set_keys(seal, true);
             }
             lanes.push_seal(sequencer.stamp(PacketBuf::from_payload(payload)).unwrap());
@@ -163,7 +163,7 @@ fn the_wire_is_that_of_a_serial_sender_with_new_keys_at_any_packet() {
     }
 }
 
-/// What comes out of the lane for a stream: payloads, then perhaps an error.
+/// Output of the open lane for a stream: payloads, then perhaps an error.
 fn opened(
     script: &Script,
     wire: &[u8],
@@ -181,7 +181,8 @@ fn opened(
             if !lanes.takes_open() || broken {
                 break;
             }
-            // New keys come with a packet that is dispatched: here the script knows when.
+            // The connection learns of new keys by dispatching a packet; here the script knows
+            // them.
             if let Some((_, open)) = script.keys_at(split) {
                 splitter.set_keys(open, true);
             }
@@ -201,7 +202,7 @@ fn opened(
             match opened {
                 Ok(packet) => payloads.push(packet.into_payload().to_vec()),
                 Err(error) => {
-                    // Time for what must not come.
+                    // Give a wrong result time to appear.
                     while lanes.help() {}
                     lanes.open().unwrap();
                     assert!(lanes.next_opened().is_none(), "seen behind a failure");
@@ -230,7 +231,7 @@ fn what_is_opened_by_workers_comes_in_order_through_new_keys() {
 
 #[test]
 fn a_packet_that_fails_is_the_last_thing_seen() {
-    // One set of keys that tells lengths only with the MAC, and one that does not.
+    // A stream under AES-GCM alone, and one that changes suites.
     for (rekey_every, damaged) in [(1000, 40), (1000, 0), (1000, 99), (20, 45)] {
         let script = Script::new(5, 100, rekey_every);
         let wire = script.serial();
@@ -242,7 +243,7 @@ fn a_packet_that_fails_is_the_last_thing_seen() {
             head.serial().len()
         };
         let mut wire = wire;
-        // The last byte of its MAC or tag.
+        // The last byte of the MAC or tag.
         wire[end - 1] ^= 1;
         for (workers, seed) in [(0, 1), (1, 2), (3, 3), (3, 4)] {
             let (payloads, error) = opened(&script, &wire, workers, seed);
@@ -281,13 +282,13 @@ fn workers_come_with_bulk_only_and_only_where_there_are_cores() {
     assert_eq!(share(1, CryptoThreads::AtMost(8), 0), 0);
     assert_eq!(share(1, CryptoThreads::Auto, 0), 0);
     assert_eq!(share(4, CryptoThreads::AtMost(3), 1 << 20), 0, "no bulk");
-    // Not before it has been tried for a while.
+    // Not before a trial period.
     assert_eq!(share(4, CryptoThreads::Auto, 0), 0);
     let workers = share(4, CryptoThreads::AtMost(3), 0);
     assert!((1..=2).contains(&workers), "{workers}");
 }
 
-/// The affinity mask is one core: nothing else needs to be said.
+/// The affinity mask is one core, so no other setting is needed.
 #[test]
 fn a_process_on_one_core_has_no_worker() {
     std::thread::spawn(|| {
@@ -322,7 +323,7 @@ fn what_stands_in_a_lane_goes_on_without_workers_however_busy_the_owner_is() {
     let mut sequencer = Sequencer::with_padding_seed([9; 32]);
     sequencer.set_keys(keys(SUITES[0], 0).0, true);
     let mut out = VecDeque::new();
-    // Workers that are there are left to it.
+    // Existing workers run it.
     assert!(!lanes.help_alone());
     lanes.strand(
         sequencer

@@ -1,5 +1,5 @@
-//! The socket of the connection: big reads straight into the splitter's slab, sealed packets
-//! out in batches by writev.
+//! The connection's socket. Reads go directly into the splitter's slab; writev writes sealed
+//! packets in batches.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -16,21 +16,21 @@ use super::lanes::Lanes;
 use super::pace::Pace;
 use super::watch::Registration;
 
-/// Packets in one writev.
+/// Maximum packets in one writev.
 const MAX_SLICES: usize = 64;
-/// A read that brings less has emptied the socket, most likely: epoll will say if not, and a
-/// keystroke costs one system call less.
+/// A shorter read has probably emptied the socket. Epoll reports if not, and a keystroke costs one
+/// system call less.
 const SHORT_READ_BYTES: usize = 16 * 1024;
-/// Compressed bytes that are written at once where the socket may have run dry meanwhile.
+/// Maximum compressed bytes written at once where the socket may run dry meanwhile.
 const DRY_WRITE_BYTES: usize = 64 * 1024;
 
-/// What [`Link::pump_out`] has left.
+/// Output left by [`Link::pump_out`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Left {
     Nothing,
-    /// Output that the socket does not take now.
+    /// Output that the full socket does not accept now.
     ForSocket,
-    /// Output that is being sealed.
+    /// Output that is being compressed or sealed.
     InLane,
 }
 
@@ -38,15 +38,15 @@ pub(super) struct Link {
     read: OwnedFd,
     write: Option<OwnedFd>,
     read_registration: Registration,
-    /// Only where writing has a descriptor of its own.
+    /// Set only if writing has its own descriptor.
     write_registration: Option<Registration>,
     readable: bool,
     writable: bool,
-    /// The version line, which goes before all packets.
+    /// The identification line, which precedes all packets.
     line: Vec<u8>,
     out: VecDeque<SealedPacket>,
     out_bytes: usize,
-    /// Bytes of the first packet in `out` that are written already.
+    /// Bytes of the first packet in `out` that are written.
     out_offset: usize,
     closed: bool,
     reported: bool,
@@ -54,9 +54,9 @@ pub(super) struct Link {
     received: u64,
     sent: u64,
     pace: Pace,
-    /// Where what is sent is compressed as hard as there is time for.
+    /// Controller of the compression level, if compression is adaptive.
     effort: Option<Effort>,
-    /// The kernel knows what the peer has acknowledged.
+    /// The socket is TCP, so the kernel knows which bytes are acknowledged.
     is_tcp: bool,
 }
 
@@ -68,7 +68,7 @@ fn is_transient(error: &io::Error) -> bool {
 }
 
 impl Link {
-    /// `tokens` are the two that epoll reports for reading and writing.
+    /// `tokens` are the epoll tokens for reading and writing.
     pub(super) fn new(
         epoll: &Epoll,
         tokens: (u64, u64),
@@ -80,7 +80,7 @@ impl Link {
             sys::io::set_nonblocking(write, true)?;
         }
         let pace = Pace::new();
-        // A pipe, or a socket of another kind, holds little anyway.
+        // Fails for a pipe and for other kinds of socket, which hold little anyway.
         let socket = write.as_ref().unwrap_or(&read);
         let is_tcp = sys::socket::set_notsent_lowat(socket, pace.unsent_bytes()).is_ok();
         let read_registration = Registration::new(epoll, &read, tokens.0)?;
@@ -134,12 +134,12 @@ impl Link {
         self.writable |= writable;
     }
 
-    /// Says once that the peer closed.
+    /// Returns true once after the peer closed.
     pub(super) fn take_closed(&mut self) -> bool {
         self.closed && !std::mem::replace(&mut self.reported, true)
     }
 
-    /// Reads once, if there is something and room for it; true when it brought bytes.
+    /// Reads once, if the socket is readable and there is room; returns true if bytes arrived.
     pub(super) fn pump_in(&mut self, connection: &mut Connection) -> io::Result<bool> {
         if self.closed || !connection.wants_input() || !(self.readable || self.write_broken) {
             return Ok(false);
@@ -157,7 +157,7 @@ impl Link {
             }
             Err(error) if is_transient(&error) => {
                 self.readable = false;
-                // What a peer said before it stopped listening has been read.
+                // Everything that the peer sent before it closed has been read.
                 self.closed |= self.write_broken;
                 Ok(false)
             }
@@ -173,17 +173,17 @@ impl Link {
         }
     }
 
-    /// The last read was no short one: the next will bring something, most likely.
+    /// Returns true if the next read will probably return bytes: the last one was not short.
     pub(super) fn has_more(&self) -> bool {
         self.readable && !self.closed
     }
 
-    /// The peer takes nothing more, and what it said before that is still to be read.
+    /// Returns true if writing failed, so that the peer's last bytes remain to be read.
     pub(super) fn has_last_words(&self) -> bool {
         self.write_broken && !self.closed
     }
 
-    /// Compresses, seals and writes what it can without waiting.
+    /// Compresses, seals and writes as much as possible without waiting.
     pub(super) fn pump_out(
         &mut self,
         connection: &mut Connection,
@@ -212,7 +212,7 @@ impl Link {
                 self.effort = Some(Effort::new(settings.level, now, through));
             }
         }
-        // While the socket takes nothing the wait is not over.
+        // A full socket still counts as waiting.
         if let Some(effort) = self.effort.as_mut().filter(|_| self.writable)
             && effort.resume(now, through)
         {
@@ -239,7 +239,7 @@ impl Link {
         })
     }
 
-    /// Before something is written: looks whether the socket has run dry behind the compressor.
+    /// To be called before a write: checks whether the socket ran dry while this side compressed.
     fn look_at_socket(&mut self, connection: &mut Connection) {
         if !self.may_run_dry() {
             return;
@@ -257,7 +257,7 @@ impl Link {
         }
     }
 
-    /// The peer's system has acknowledged all that was written; unknown counts as not.
+    /// Returns true if the peer's system has acknowledged all written bytes; false if unknown.
     pub(super) fn is_delivered(&self) -> bool {
         let socket = self.write.as_ref().unwrap_or(&self.read);
         self.is_tcp && sys::socket::unacked_bytes(socket).is_ok_and(|bytes| bytes == 0)
@@ -296,7 +296,7 @@ impl Link {
         }
     }
 
-    /// Writes everything, if the socket takes it now, waiting for what is being sealed.
+    /// Writes all output that the socket accepts now, waiting for workers to seal it.
     pub(super) fn write_out(
         &mut self,
         connection: &mut Connection,
@@ -310,8 +310,8 @@ impl Link {
         }
     }
 
-    /// Moves output through the lane until enough waits for the socket; what is queued above
-    /// stays unsealed, and its sender waits.
+    /// Seals output until enough waits for the socket. The rest of the connection's queue stays
+    /// unsealed, which blocks its senders.
     fn seal(&mut self, connection: &mut Connection, lanes: &mut Lanes) -> Result<(), DriverError> {
         loop {
             let mut any = false;
@@ -385,7 +385,7 @@ impl Link {
                     io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset
                 ) =>
             {
-                // What the peer said before it went may still be unread, and says why.
+                // The peer's last messages may still be unread and say why.
                 self.write_broken = true;
             }
             Err(error) => return Err(error),
@@ -415,12 +415,12 @@ impl Link {
         }
     }
 
-    /// There is something to write that the socket does not take.
+    /// Returns true if there is output and the socket is full.
     pub(super) fn waits_for_socket(&self) -> bool {
         !self.is_empty() && !self.writable && !self.write_broken
     }
 
-    /// Waits until the socket takes bytes; false when `limit` is over.
+    /// Waits until the socket is writable; returns false if `limit` expires first.
     pub(super) fn wait_writable(&mut self, limit: Option<Duration>) -> io::Result<bool> {
         let ready = sys::io::wait_writable(self.write_fd(), limit)?;
         self.writable |= ready;

@@ -1,8 +1,9 @@
 //! The event loop over epoll: socket, sources, sinks, the caller's own descriptors and timers.
 //!
-//! Order of one turn: open what has come, hand events on (data straight to its sink, the rest to
-//! the caller one by one), let sources fill the windows, seal and write what is queued, until
-//! nothing is left to do. Only then is epoll asked, with the nearest deadline as timeout.
+//! Order of one turn: open the received packets, dispatch events (data directly to its sink or
+//! endpoint, other events to the caller one by one), let sources fill the windows, seal and write
+//! the queued output; repeat until nothing is left to do. Only then call epoll, with the nearest
+//! deadline as timeout.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -44,60 +45,61 @@ pub use waits::LoopTimes;
 use waits::{Waits, Why};
 use watch::{Registered, Registration, Watches};
 
-/// Events that one call of epoll can report.
+/// Maximum events returned by one call of epoll.
 const MAX_READY: usize = 64;
-/// Reads of the socket in one turn, so that a fast peer does not starve timers and descriptors.
+/// Maximum reads of the socket in one turn, so that a fast peer does not starve timers and
+/// descriptors.
 const MAX_READS: usize = 4;
-/// The token by which a worker wakes the loop.
+/// Epoll token by which a worker wakes the loop.
 const LANES_TOKEN: u64 = 2;
 
-/// What concerns the caller.
+/// What [`Driver::next`] returns to its caller.
 #[derive(Debug)]
 pub enum Notice {
-    /// Something happened on the connection; channel data only where neither a sink nor an
-    /// endpoint is attached.
+    /// An event of the connection. Channel data appears here only if the stream has neither a sink
+    /// nor an endpoint.
     Event(Event),
     /// A descriptor given to [`Driver::watch`] is ready.
     Ready {
-        /// The caller's token.
+        /// The token given to [`Driver::watch`].
         token: u64,
-        /// Reading will not block (or will report the error).
+        /// Reading will not block (or will return the error).
         readable: bool,
         /// Writing will not block.
         writable: bool,
     },
-    /// A timer given to [`Driver::set_timer`] ran out.
+    /// A timer set by [`Driver::set_timer`] expired.
     Timer {
-        /// The caller's token.
+        /// The token given to [`Driver::set_timer`].
         token: u64,
     },
-    /// A source ended or failed; nothing has been sent about it yet.
+    /// A source ended or failed and is detached. No EOF has been sent for it.
     SourceEnded {
-        /// The channel.
+        /// The source's channel.
         channel: ChannelId,
-        /// Which of its streams.
+        /// The source's stream.
         stream: Stream,
-        /// Why, if it was not the end of the file.
+        /// Read error; `None` at the end of the file.
         error: Option<io::Error>,
     },
-    /// A sink has taken the last byte, or failed; its descriptor is closed.
+    /// A sink has written its last byte or failed; its descriptor is closed.
     SinkEnded {
-        /// The channel.
+        /// The sink's channel.
         channel: ChannelId,
-        /// Which of its streams.
+        /// The sink's stream.
         stream: Stream,
-        /// Why, if it was not the end of the data.
+        /// Write error; `None` at the end of the data.
         error: Option<io::Error>,
     },
-    /// An endpoint is done; it is there until [`Driver::detach_endpoint`].
+    /// An endpoint is finished; it stays attached until [`Driver::detach_endpoint`].
     EndpointEnded {
-        /// The channel.
+        /// The endpoint's channel.
         channel: ChannelId,
     },
-    /// The accelerator that compressed for us has failed, for this reason: nothing is lost, and
-    /// our own engine goes on.
+    /// The accelerator that compressed sent data failed, for this reason. No data is lost; the
+    /// software compressor continues.
     AcceleratorFailed(String),
-    /// The accelerator of this name compresses no more: a second channel has sent data.
+    /// The accelerator of this name no longer compresses, because a second channel has sent data.
     AcceleratorDismissed(String),
     /// The peer closed its side of the socket.
     PeerClosed,
@@ -105,7 +107,7 @@ pub enum Notice {
 
 type Key = (ChannelId, Stream);
 
-/// What an epoll token stands for.
+/// Meaning of an epoll token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Target {
     SocketRead,
@@ -116,7 +118,10 @@ enum Target {
     Watch(RawFd),
 }
 
-/// A connection at work. See the module's head.
+/// Event loop of one connection.
+///
+/// [`Driver::next`] runs the loop and returns each [`Notice`]. Between calls the caller attaches
+/// sources, sinks and endpoints to channels and sends commands through [`Driver::connection`].
 pub struct Driver {
     epoll: Epoll,
     ready: Events,
@@ -127,25 +132,25 @@ pub struct Driver {
     lanes: Lanes,
     probe: Probe,
     sources: BTreeMap<Key, Source>,
-    /// The source that was served first in the last round that served any.
+    /// The first source served in the last round that served any.
     served_source: Option<Key>,
     sinks: BTreeMap<Key, Sink>,
     endpoints: BTreeMap<ChannelId, Attached>,
-    /// Endpoints had their turn before the sources in the last round.
+    /// Endpoints ran before the sources in the last round.
     endpoints_first: bool,
-    /// Until when the socket is not watched, since an endpoint is full.
+    /// Time until which the socket is not watched because an endpoint is full.
     held_back: Option<Millis>,
     watches: Watches,
     timers: BTreeMap<u64, Millis>,
     notices: VecDeque<Notice>,
     failure: Option<DriverError>,
-    /// The process is this connection's.
+    /// The process serves only this connection.
     trims_memory: bool,
-    /// Somebody wants to know what it waits for.
+    /// Accounts the loop's time, if requested.
     waits: Option<Waits>,
 }
 
-// A connection may be worked by another thread than the one that made it.
+// A connection may move to another thread.
 const _: () = {
     const fn is_send<T: Send>() {}
     is_send::<Driver>();
@@ -160,12 +165,12 @@ impl std::fmt::Debug for Driver {
 }
 
 impl Driver {
-    /// Joins `connection` to its socket; `write` is given where two descriptors make the
-    /// connection (ProxyCommand's pipes). Both become non-blocking. The options of a socket
-    /// are set by whoever made or accepted it (`TCP_NODELAY`, [`sys::socket::unpace_loopback`]).
+    /// Attaches `connection` to its socket. `write` is set if two descriptors form the connection
+    /// (ProxyCommand's pipes). Both become non-blocking. The caller sets the socket's options
+    /// (`TCP_NODELAY`, [`sys::socket::unpace_loopback`]).
     ///
     /// # Errors
-    /// From epoll or fcntl.
+    /// Those of epoll and fcntl.
     pub fn new(read: OwnedFd, write: Option<OwnedFd>, connection: Connection) -> io::Result<Self> {
         let epoll = Epoll::new()?;
         let link = Link::new(&epoll, (0, 1), read, write)?;
@@ -197,13 +202,13 @@ impl Driver {
         })
     }
 
-    /// Lets workers take a part in sealing and opening; by default there are none. To be called
-    /// before [`Driver::next`].
+    /// Sets how workers share in sealing, opening and compressing; by default there are no workers.
+    /// To be called before [`Driver::next`].
     pub fn set_lane_terms(&mut self, terms: LaneTerms) {
         self.lanes.set_terms(terms);
     }
 
-    /// Who sealed and opened so far.
+    /// Statistics of batches and workers so far.
     #[must_use]
     pub fn lane_report(&self) -> LaneReport {
         self.lanes.report()
@@ -214,24 +219,24 @@ impl Driver {
         &mut self.connection
     }
 
-    /// What the connection frees when it goes idle goes back to the system at once. For a process
-    /// that is there for this connection: the allocator's whole heap is looked through.
+    /// Returns memory to the system as soon as the idle connection frees it. Meant for a process
+    /// that serves only this connection, because it walks the allocator's whole heap.
     pub fn trim_memory(&mut self) {
         self.trims_memory = true;
     }
 
-    /// Tells from now on where the loop's time goes.
+    /// Starts to account the loop's time in `times`.
     pub fn tell_times(&mut self, times: Arc<LoopTimes>) {
         self.waits = Some(Waits::new(times, sys::time::monotonic_us()));
     }
 
-    /// The loop's clock, milliseconds.
+    /// Current time of the loop's monotonic clock, milliseconds.
     #[must_use]
     pub fn now(&self) -> Millis {
         sys::time::monotonic_ms()
     }
 
-    /// The socket that is read from.
+    /// The socket's descriptor for reading.
     #[must_use]
     pub fn socket(&self) -> BorrowedFd<'_> {
         self.link.read_fd()
@@ -252,15 +257,15 @@ impl Driver {
 
     // ---- channels' descriptors ------------------------------------------------------------
 
-    /// What is read from `fd` is sent on the channel as its window allows; at the end comes
-    /// [`Notice::SourceEnded`].
+    /// Sends the bytes read from `fd` on the channel, as far as its window allows.
+    /// [`Notice::SourceEnded`] follows at the end of the file.
     ///
-    /// `fd` becomes non-blocking and stays so: other descriptors may share its open file (a
-    /// terminal's, a pty's master), so that no single one can tell when to set it back. A
-    /// caller whose descriptors outlive it in other processes does that at its end.
+    /// `fd` becomes non-blocking and stays so. Other descriptors may share its open file (a
+    /// terminal's, a pty's master), so the driver cannot know when to reset it. A caller whose
+    /// descriptors outlive it in other processes resets the flag when it exits.
     ///
     /// # Errors
-    /// From epoll or fcntl.
+    /// Those of epoll and fcntl.
     pub fn attach_source(
         &mut self,
         channel: ChannelId,
@@ -274,11 +279,11 @@ impl Driver {
         Ok(())
     }
 
-    /// Whether a source could be read without waiting, at this moment: then it is, in the next
-    /// turn. False without such a source.
+    /// Returns true if the source is readable now; the next turn then reads it. False without such
+    /// a source.
     ///
     /// # Errors
-    /// From poll.
+    /// Those of poll.
     pub fn source_has_more(&mut self, channel: ChannelId, stream: Stream) -> io::Result<bool> {
         match self.sources.get_mut(&(channel, stream)) {
             Some(source) => source.look(),
@@ -286,11 +291,12 @@ impl Driver {
         }
     }
 
-    /// What arrives on the channel is written to `fd`; the window opens again as bytes are
-    /// written. After the peer's EOF or CLOSE and the last byte comes [`Notice::SinkEnded`].
+    /// Writes the channel's received data to `fd`; the window reopens as bytes are written.
+    /// [`Notice::SinkEnded`] follows when the peer's EOF or CLOSE has arrived and the last byte is
+    /// written.
     ///
     /// # Errors
-    /// From epoll or fcntl.
+    /// Those of epoll and fcntl.
     pub fn attach_sink(
         &mut self,
         channel: ChannelId,
@@ -304,7 +310,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Takes a source away.
+    /// Detaches a source and returns its descriptor.
     pub fn detach_source(&mut self, channel: ChannelId, stream: Stream) -> Option<OwnedFd> {
         let source = self.sources.remove(&(channel, stream))?;
         let (fd, token) = source.into_parts(&self.epoll);
@@ -312,8 +318,8 @@ impl Driver {
         Some(fd)
     }
 
-    /// Takes a sink away. What it has not written is dropped, and counts as consumed: nobody
-    /// else could give that part of the window back.
+    /// Detaches a sink and returns its descriptor. Bytes not yet written are dropped and count as
+    /// consumed, because nobody else could give that part of the window back.
     pub fn detach_sink(&mut self, channel: ChannelId, stream: Stream) -> Option<OwnedFd> {
         self.remove_sink(channel, stream).unwrap_or_else(|error| {
             self.failure.get_or_insert(error);
@@ -338,34 +344,35 @@ impl Driver {
         Ok(Some(fd))
     }
 
-    /// A source is attached and has not ended.
+    /// Returns true if a source is attached and has not ended.
     #[must_use]
     pub fn has_source(&self, channel: ChannelId, stream: Stream) -> bool {
         self.sources.contains_key(&(channel, stream))
     }
 
-    /// A sink is attached and has not taken its last byte.
+    /// Returns true if a sink is attached and has not written its last byte.
     #[must_use]
     pub fn has_sink(&self, channel: ChannelId, stream: Stream) -> bool {
         self.sinks.contains_key(&(channel, stream))
     }
 
-    /// Lets `endpoint` use what arrives on the channel, in place of its sinks, and send. When it is done
-    /// comes [`Notice::EndpointEnded`]. To be detached with the channel: its number may be used again.
+    /// Passes the channel's received data to `endpoint` instead of its sinks, and lets the endpoint
+    /// send. [`Notice::EndpointEnded`] follows when it is finished. Detach the endpoint together
+    /// with the channel, because the channel's number may be used again.
     pub fn attach_endpoint(&mut self, channel: ChannelId, endpoint: Box<dyn Endpoint>) {
         drop(self.detach_endpoint(channel));
         self.endpoints
             .insert(channel, Attached::new(endpoint, &mut self.connection));
     }
 
-    /// Takes an endpoint away. What it has not consumed counts as consumed.
+    /// Detaches and returns an endpoint. Data that it has not consumed counts as consumed.
     pub fn detach_endpoint(&mut self, channel: ChannelId) -> Option<Box<dyn Endpoint>> {
         let (endpoint, held) = self.endpoints.remove(&channel)?.into_parts();
         self.drop_data(channel, held);
         Some(endpoint)
     }
 
-    /// The channel's endpoint, if it is a `T`; it works in the next turn.
+    /// Returns the channel's endpoint if it is a `T`; the endpoint works in the next turn.
     pub fn endpoint<T: Endpoint>(&mut self, channel: ChannelId) -> Option<&mut T> {
         let attached = self.endpoints.get_mut(&channel)?;
         attached.wake();
@@ -373,7 +380,7 @@ impl Driver {
         any.downcast_mut()
     }
 
-    /// Nobody uses `bytes` that have come: they count as consumed.
+    /// Counts `bytes` of received data as consumed.
     fn drop_data(&mut self, channel: ChannelId, bytes: usize) {
         if bytes > 0
             && let Err(error) = self.connection.channel_consumed(channel, bytes)
@@ -382,7 +389,7 @@ impl Driver {
         }
     }
 
-    /// Lets the channel's endpoint work in the next turn: what it waits for elsewhere is there.
+    /// Calls the channel's endpoint in the next turn, because something it waits for has happened.
     pub fn wake_endpoint(&mut self, channel: ChannelId) {
         if let Some(attached) = self.endpoints.get_mut(&channel) {
             attached.wake();
@@ -391,11 +398,11 @@ impl Driver {
 
     // ---- the caller's own ------------------------------------------------------------------
 
-    /// Reports readiness of `fd` under `token` until [`Driver::unwatch`]; a second call for the
-    /// same descriptor changes what is reported. The caller keeps the descriptor open.
+    /// Reports readiness of `fd` under `token` until [`Driver::unwatch`]. A second call for the
+    /// same descriptor replaces token and interest. The caller keeps the descriptor open.
     ///
     /// # Errors
-    /// From epoll.
+    /// Those of epoll.
     pub fn watch(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -422,16 +429,16 @@ impl Driver {
         Ok(())
     }
 
-    /// Ends [`Driver::watch`]. To be called before the descriptor is closed.
+    /// Ends [`Driver::watch`]; to be called before the descriptor is closed.
     pub fn unwatch(&mut self, fd: BorrowedFd<'_>) {
         if let Some(mut watch) = self.watches.remove(fd.as_raw_fd()) {
             self.targets.remove(&watch.registration.token);
-            // Fails only for a descriptor that was closed, which epoll forgot by itself.
+            // Fails only for a closed descriptor, which epoll has removed by itself.
             let _ = watch.registration.set(&self.epoll, fd, Interest::NONE);
         }
     }
 
-    /// Sets, moves or clears a timer.
+    /// Sets or moves a timer; `None` clears it.
     pub fn set_timer(&mut self, token: u64, at: Option<Millis>) {
         match at {
             Some(at) => {
@@ -445,10 +452,10 @@ impl Driver {
 
     // ---- the loop --------------------------------------------------------------------------
 
-    /// Works until something concerns the caller.
+    /// Runs the loop until there is a notice for the caller.
     ///
     /// # Errors
-    /// [`DriverError`]; what happened before the error is reported first.
+    /// [`DriverError`], after all notices from before the error.
     #[allow(clippy::should_implement_trait)] // Never ends, and fails: no iterator.
     pub fn next(&mut self) -> Result<Notice, DriverError> {
         loop {
@@ -470,8 +477,8 @@ impl Driver {
                     self.give_up(error.into());
                     continue;
                 }
-                // Before the loop sleeps, what no worker has taken yet is done here; and where there
-                // are none, even if it never sleeps.
+                // Before the loop sleeps, run the batches that no worker has taken. If there are no
+                // workers, run them even if the loop never sleeps.
                 let busy = timeout == Some(Duration::ZERO);
                 let helped = if busy {
                     self.lanes.help_alone()
@@ -485,12 +492,12 @@ impl Driver {
         }
     }
 
-    /// What has come already, and nothing more: opens it and gives what concerns the caller,
-    /// without writing and without waiting. A caller that knows what it wants to say when it has
-    /// heard everything says it in one flight.
+    /// Opens input that has already arrived and returns a notice if there is one, without writing
+    /// and without waiting. A caller that reads all input before it responds sends its response in
+    /// one flight.
     ///
     /// # Errors
-    /// As [`Driver::next`].
+    /// Those of [`Driver::next`].
     pub fn next_received(&mut self) -> Result<Option<Notice>, DriverError> {
         if let Some(notice) = self.next_notice() {
             return Ok(Some(notice));
@@ -515,7 +522,7 @@ impl Driver {
         let _ = self.open_received(now, false)?;
         self.take_events();
         if self.notices.is_empty() {
-            // What the last read left out may have come since.
+            // More may have arrived since the last read.
             self.link.set_ready(true, false);
             if self.link.pump_in(&mut self.connection)? {
                 let _ = self.open_received(now, false)?;
@@ -541,10 +548,11 @@ impl Driver {
         Ok(())
     }
 
-    /// Writes queued output for at most `limit`: for a goodbye to a peer that may not listen.
+    /// Writes queued output for at most `limit`, for example DISCONNECT to a peer that may not
+    /// read.
     ///
     /// # Errors
-    /// [`DriverError::Io`]; what is left after `limit` is no error.
+    /// [`DriverError::Io`]; expiry of `limit` is not an error.
     pub fn flush_within(&mut self, limit: Duration) -> Result<(), DriverError> {
         let end = self
             .now()
@@ -562,8 +570,8 @@ impl Driver {
         self.link.write_out(&mut self.connection, &mut self.lanes)
     }
 
-    /// Gives everything back; what was attached is closed, and what was not
-    /// [flushed](Driver::flush) is lost.
+    /// Returns the socket and the connection. Attached descriptors are closed, and output that was
+    /// not [flushed](Driver::flush) is lost.
     #[must_use]
     pub fn into_parts(self) -> (OwnedFd, Option<OwnedFd>, Connection) {
         let (read, write) = self.link.into_parts();
@@ -576,7 +584,7 @@ impl Driver {
         }
     }
 
-    /// The caller is about to be asked for a signature.
+    /// Returns true if the caller's next notice asks for a signature of the exchange hash.
     fn owes_signature(&self) -> bool {
         matches!(
             self.notices.back(),
@@ -584,9 +592,9 @@ impl Driver {
         )
     }
 
-    /// Does what needs nothing of the caller: writes output, gives sinks what they have not taken,
-    /// reads sources. For a caller who has asked somebody and is about to wait for the answer;
-    /// what fails here is told by [`Driver::next`].
+    /// Does the work that does not need the caller: writes output, drains sinks, reads sources. To
+    /// be called by a caller that is about to wait for a reply of another process. [`Driver::next`]
+    /// returns errors that occur here.
     pub fn work_on(&mut self) {
         if self.failure.is_none()
             && let Err(error) = self.try_work_on()
@@ -604,7 +612,7 @@ impl Driver {
     fn give_up(&mut self, error: DriverError) {
         if let DriverError::Proto(error) = &error {
             self.connection.fail(error);
-            // The goodbye is a courtesy: a peer that does not read it changes nothing.
+            // Best effort: the peer may not read DISCONNECT.
             let _ = self.write_out();
         }
         self.failure = Some(error);
@@ -617,20 +625,20 @@ impl Driver {
         self.probe.look(socket, received, now, &mut self.connection);
         let mut reads_left = MAX_READS;
         let mut holds = false;
-        // Until nothing is left that could be done without waiting: a packet that stays unopened
-        // here would lie until the peer speaks again.
+        // Repeat until nothing can be done without waiting: a packet left unopened would stay until
+        // the peer sends again.
         loop {
             self.link.pump_out(&mut self.connection, &mut self.lanes)?;
             let opened = self.open_received(now, holds);
             self.take_events();
             if opened.is_ok() && self.owes_signature() {
-                // The peer holds its data back until it has that; sinks and sources have their
-                // turn behind it, or while the caller waits (`work_on`).
+                // The peer holds its data back until it has the signature. Sinks and sources run
+                // afterwards, or while the caller waits (`work_on`).
                 return Ok(());
             }
             self.drain_sinks()?;
             let opened = opened?;
-            // Whoever comes first could fill the queue each time.
+            // Endpoints and sources alternate, as the first could fill the queue each time.
             let sent = self.endpoints_first && self.work_endpoints(now)?;
             self.fill_windows()?;
             let sent = sent || (!self.endpoints_first && self.work_endpoints(now)?);
@@ -644,13 +652,13 @@ impl Driver {
             }
             holds = read && reads_left > 0 && self.link.has_more();
         }
-        // Behind what has come, since that may be the sign of life that was awaited.
+        // After the received packets, since one of them may be the awaited sign of life.
         if self
             .connection
             .poll_deadline()
             .is_some_and(|deadline| deadline <= now)
         {
-            // What we do not read is no silence.
+            // Silence does not count while this side does not read.
             if self.connection.doubts_silence(now)
                 && endpoint::held_back(&self.endpoints, &self.connection, now).is_none()
                 && self.link.is_delivered()
@@ -671,8 +679,9 @@ impl Driver {
         Ok(())
     }
 
-    /// Opens the packets that have come and hands in, in order, what is opened; true when there
-    /// was one. With `holds` there is more to be read at once, and the packets may gain by it.
+    /// Opens received packets and passes them to the connection in order; returns true if there
+    /// were any. `holds` says that more can be read at once, so that opening may wait for a larger
+    /// batch.
     fn open_received(&mut self, now: Millis, holds: bool) -> Result<bool, DriverError> {
         let mut any = false;
         self.connection.handle_received(now)?;
@@ -689,8 +698,8 @@ impl Driver {
                 self.connection.handle_opened(opened, now)?;
             }
             match failure {
-                // What came before the place where the stream breaks is dealt with first. The
-                // failure comes again.
+                // Packets from before the break in the stream are handled first. `poll_open`
+                // returns the same failure again.
                 Some(error) if !pushed && self.lanes.is_open_empty() => return Err(error.into()),
                 _ if !pushed => return Ok(any),
                 _ => {}
@@ -698,7 +707,8 @@ impl Driver {
         }
     }
 
-    /// Cuts packets off until a batch is full; says whether there was any, and what ended it.
+    /// Splits packets off until a batch is full. Returns whether there were any, and the failure
+    /// that ended it.
     fn split(&mut self) -> (bool, Option<proto::Error>) {
         let mut any = false;
         while self.lanes.takes_open() {
@@ -714,9 +724,10 @@ impl Driver {
         (any, None)
     }
 
-    /// Gives data to the sinks, up to the first event that concerns the caller. Those behind it
-    /// stay with the connection until he has dealt with it: a sink that he attaches takes the
-    /// data that follows, and a channel exists until he has heard of its end.
+    /// Dispatches events to sinks and endpoints, up to the first event for the caller. Later events
+    /// stay in the connection until the caller has handled that one: a sink that the caller
+    /// attaches receives the data that follows, and a channel exists until the caller has been
+    /// notified of its end.
     fn take_events(&mut self) {
         while self.notices.is_empty()
             && let Some(event) = self.connection.poll_event()
@@ -760,7 +771,7 @@ impl Driver {
         }
     }
 
-    /// Lets every endpoint that has something to do work; true when one had.
+    /// Calls every endpoint that is ready; returns true if there was one.
     fn work_endpoints(&mut self, now: Millis) -> Result<bool, DriverError> {
         let mut any = false;
         for (channel, attached) in &mut self.endpoints {
@@ -786,7 +797,7 @@ impl Driver {
         }
     }
 
-    /// Lets every sink write what it can, and grants the window for it.
+    /// Writes what each sink's descriptor accepts, and reopens the window accordingly.
     fn drain_sinks(&mut self) -> Result<(), DriverError> {
         let mut ended = Vec::new();
         for (key, sink) in &mut self.sinks {
@@ -811,8 +822,8 @@ impl Driver {
         Ok(())
     }
 
-    /// Reads sources into packets as far as windows and the output queue allow. The one that was
-    /// served first is the last of the next round: alone it could fill the queue each time.
+    /// Reads sources into packets as far as windows and the output queue allow. The source served
+    /// first is the last of the next round, as it could fill the queue alone each time.
     fn fill_windows(&mut self) -> Result<(), DriverError> {
         let mut ended = Vec::new();
         let mut served = None;
@@ -882,7 +893,7 @@ impl Driver {
         Some(Duration::from_millis(deadline.saturating_sub(self.now())))
     }
 
-    /// Counts what was done until now, where somebody wants to know; gives why it sleeps.
+    /// Accounts the work done until now, if requested; returns the reason for the sleep.
     fn begin_wait(&mut self) -> Option<Why> {
         self.waits.as_mut()?.begins(sys::time::monotonic_us());
         let lacks_window = || {

@@ -1,43 +1,44 @@
-//! How much may wait for the socket: what it takes in a moment. A keystroke behind bulk waits
-//! as long on a slow line as on a fast one, where other limits count before these.
+//! Limits of the output that waits for the socket, in bytes that the line carries in a short time.
+//! So a keystroke that follows bulk data waits as long on a slow line as on a fast one, unless
+//! other limits are lower.
 //!
-//! The speed is counted from one moment at which the socket takes no more to the next, as long
-//! as there was always something to send in between.
+//! The speed is measured between moments at which the socket is full, provided that there was
+//! always something to send in between.
 
 use proto::Millis;
 
-/// What waits in each of three places, unsealed, sealed and in the socket, may take so long to
+/// Maximum time for the output in each of three places (unsealed, sealed and in the socket) to
 /// leave, milliseconds.
 const WAIT_MS: u64 = 20;
-/// Never less waits in each, bytes: one packet of a peer of our own kind.
+/// Lower bound for the unsealed and the sealed output, bytes: one packet of a Fulmar peer.
 const LEAST_BYTES: u64 = 64 * 1024;
-/// The least that is left to the socket, bytes: a few segments.
+/// Lower bound for the unsent bytes in the socket: a few segments.
 const LEAST_UNSENT_BYTES: u64 = 16 * 1024;
-/// The most that is left to the socket on a short path, bytes. With half of it left the kernel asks
-/// for more, so that a fast path does not run dry while this process waits for its turn.
+/// Upper bound for the unsent bytes in the socket on a short path. The kernel asks for more when
+/// half of them are left, so a fast path does not run dry while this process waits to be scheduled.
 const MOST_UNSENT_BYTES: u64 = 128 * 1024;
-/// The part of a round trip whose bytes are left to the socket where that is more: on a long path,
-/// nobody feels the wait, and what was not sent when it could have been is late by a round trip
-/// for as long as the kernel grows its congestion window.
+/// On a long path the socket may hold the bytes of one part in this many of a round trip, if that
+/// is more. Nobody notices that delay there, and bytes that miss their moment are late by a round
+/// trip while the kernel grows its congestion window.
 const UNSENT_ROUND_TRIPS: u64 = 8;
-/// And the most on any path, bytes.
+/// Upper bound for the unsent bytes in the socket on any path.
 const MOST_UNSENT_LONG_BYTES: u64 = 4 * 1024 * 1024;
-/// A speed is counted over at least so many milliseconds.
+/// Minimum time over which the speed is measured, milliseconds.
 const LEAST_MS: Millis = 10;
 
-/// The socket's speed. See the module's head.
+/// Measures the speed at which the socket accepts bytes.
 #[derive(Debug)]
 pub(super) struct Pace {
-    /// Bytes per millisecond; none while it was never full.
+    /// Bytes per millisecond; `None` until the socket has been full.
     speed: Option<u64>,
-    /// When the socket was full last, and what had been sent until then.
+    /// Time of the last moment at which the socket was full, and the total bytes sent by then.
     full_at: Millis,
     full_sent: u64,
-    /// When it took more after that.
+    /// Time at which the socket became writable again.
     again_at: Millis,
     counted_ms: Millis,
     counted_bytes: u64,
-    /// The shortest that the kernel has seen, microseconds.
+    /// Shortest round trip seen by the kernel, microseconds; 0 if unknown.
     round_trip_us: u32,
 }
 
@@ -54,24 +55,25 @@ impl Pace {
         }
     }
 
-    /// What the kernel knows of the path.
+    /// Sets the kernel's shortest round trip.
     pub(super) fn set_round_trip(&mut self, shortest_us: u32) {
         self.round_trip_us = shortest_us;
     }
 
-    /// The socket takes more again.
+    /// Records that the socket is writable again.
     pub(super) fn takes_more(&mut self, now: Millis) {
         self.again_at = now;
     }
 
-    /// The socket takes no more, after `sent` bytes in all; says whether the limits changed.
+    /// Records that the socket is full after `sent` bytes in total; returns true if the limits
+    /// changed noticeably.
     pub(super) fn is_full(&mut self, sent: u64, now: Millis) -> bool {
         let whole_ms = now.saturating_sub(self.full_at);
         let idle_ms = now.saturating_sub(self.again_at);
         let bytes = sent.saturating_sub(self.full_sent);
         (self.full_at, self.full_sent, self.again_at) = (now, sent, now);
         if idle_ms > whole_ms / 4 + 1 {
-            // Nobody had anything to send for a while: that says nothing of the socket.
+            // There was nothing to send for a while, so the interval does not measure the socket.
             (self.counted_ms, self.counted_bytes) = (0, 0);
             return false;
         }
@@ -83,12 +85,12 @@ impl Pace {
         let speed = self.counted_bytes / self.counted_ms;
         (self.counted_ms, self.counted_bytes) = (0, 0);
         let before = self.speed.replace(speed);
-        // By less than a quarter it is not worth a system call.
+        // A change of less than a quarter is not worth a system call.
         before.is_none_or(|before| before.abs_diff(speed) > before / 4)
     }
 
-    /// Bytes that may wait sealed, and as many unsealed, where that is less than what they may
-    /// without this.
+    /// Maximum bytes of sealed output, and of unsealed output; `usize::MAX` while the speed is
+    /// unknown.
     pub(super) fn limit_bytes(&self) -> usize {
         let limit = self.speed.map_or(u64::MAX, |speed| {
             speed.saturating_mul(WAIT_MS).max(LEAST_BYTES)
@@ -96,7 +98,7 @@ impl Pace {
         usize::try_from(limit).unwrap_or(usize::MAX)
     }
 
-    /// Bytes that may wait in the socket without having been sent.
+    /// Maximum unsent bytes in the socket (`TCP_NOTSENT_LOWAT`).
     pub(super) fn unsent_bytes(&self) -> u32 {
         let limit = self.speed.map_or(MOST_UNSENT_BYTES, |speed| {
             let part_of_a_round_trip =
@@ -114,7 +116,7 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// A socket that takes `bytes` each `every_ms`, and a source that is always there.
+    /// A socket that accepts `bytes` each `every_ms`, with a source that never pauses.
     fn saturated(bytes: u64, every_ms: Millis) -> Pace {
         let mut pace = Pace::new();
         let (mut now, mut sent) = (1000, 0);
@@ -155,7 +157,7 @@ mod tests {
         assert_eq!(pace.unsent_bytes(), 4 << 20);
         pace.set_round_trip(100);
         assert_eq!(pace.unsent_bytes(), 128 * 1024);
-        // A slow one has 20 ms of its own speed.
+        // A slow line gets 20 ms of its own speed.
         let mut pace = saturated(12_500, 10);
         pace.set_round_trip(500_000);
         assert_eq!(pace.unsent_bytes(), 25_000);

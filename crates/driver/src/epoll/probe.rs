@@ -1,39 +1,40 @@
-//! Asks the kernel how long the round trip to the peer is, while bulk data arrives: receive
-//! windows go by it, the channels' and the kernel's own.
+//! Reads the kernel's round-trip time while bulk data arrives. The channels' receive windows and
+//! the kernel's own depend on it.
 
 use std::os::fd::BorrowedFd;
 
 use proto::{Connection, Millis};
 
-/// Bytes received between two questions: an interactive session asks none.
+/// Bytes received between two reads; an interactive session causes none.
 const BULK_BYTES: u64 = 256 * 1024;
-/// Time between two questions, milliseconds.
+/// Time between two reads, milliseconds.
 const INTERVAL_MS: Millis = 100;
-/// The kernel's window in round trips of what arrives: twice what it would do with for itself, so that
-/// a reader which had no turn for a moment does not stop the sender. And the least that is worth
-/// asking for, bytes: on a short path its own is larger.
+/// Size of the kernel's receive window, in round trips at the receiving rate: twice the kernel's
+/// own choice, so that a reader that was not scheduled for a moment does not stop the sender. The
+/// minimum, in bytes, is where a request pays: on a short path the kernel's own window is larger.
 const ROUND_TRIPS: u64 = 4;
 const LEAST_WINDOW_BYTES: u64 = 1024 * 1024;
 
-/// When to ask next.
+/// Time of the next read, and the state of the kernel's window.
 #[derive(Default)]
 pub(super) struct Probe {
     next_bytes: u64,
     next_at: Millis,
-    /// What had been received when it looked last, and when that was.
+    /// Total bytes received at the last read, and its time.
     last: Option<(u64, Millis)>,
-    /// The window that the kernel was asked for, bytes.
+    /// Window requested from the kernel, bytes.
     window: u64,
-    /// The shortest round trip that was seen: what waits in a queue on the way makes it longer, and a
-    /// larger window would make that longer.
+    /// Shortest round trip seen, microseconds. Queues on the path lengthen the round trip, and a
+    /// larger window would lengthen the queues.
     least_us: Option<u32>,
-    /// A pipe, or a socket of another kind: it will not know later either.
+    /// The descriptor is not a TCP socket and never has these figures.
     knows_nothing: bool,
 }
 
 impl Probe {
-    /// Passes on what the kernel knows of `socket`, if it is time; `received` counts all bytes
-    /// read from it.
+    /// Reads the kernel's figures for `socket` if the interval has passed, passes the round trip to
+    /// the connection and widens the kernel's window. `received` is the total number of bytes read
+    /// from the socket.
     pub(super) fn look(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -49,7 +50,7 @@ impl Probe {
         self.next_at = now.saturating_add(INTERVAL_MS);
         match sys::socket::tcp_info(socket) {
             Ok(info) => {
-                // A side that never sends has no figure of its own.
+                // A side that never sends has only the receiver's estimate.
                 let round_trip_us = match info.rtt_us {
                     0 => info.rcv_rtt_us,
                     measured => measured,
@@ -63,7 +64,7 @@ impl Probe {
         }
     }
 
-    /// The window that the kernel is to make room for, if that is news.
+    /// The window to request from the kernel, if it has grown by a quarter.
     fn window(&mut self, received: u64, now: Millis, round_trip_us: u32) -> Option<u32> {
         let least_us = self
             .least_us

@@ -1,4 +1,5 @@
-//! A descriptor that takes a channel's bytes: written from the packets in which they came.
+//! A descriptor that receives a channel's data, written directly from the slabs of the received
+//! packets.
 
 use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
@@ -10,7 +11,7 @@ use super::pipe::PipeGrowth;
 use super::watch::Registration;
 use crate::Pieces;
 
-/// Pieces in one writev.
+/// Maximum chunks in one writev.
 const MAX_SLICES: usize = 64;
 
 pub(super) enum Outcome {
@@ -23,7 +24,7 @@ pub(super) struct Sink {
     fd: OwnedFd,
     registration: Registration,
     ready: bool,
-    /// No more data will come.
+    /// The peer sends no more data.
     ended: bool,
     queue: Pieces,
     growth: PipeGrowth,
@@ -45,16 +46,15 @@ impl Sink {
         })
     }
 
-    /// The descriptor, which stays non-blocking, and its token.
+    /// Returns the descriptor, which stays non-blocking, and its token.
     pub(super) fn into_parts(mut self, epoll: &Epoll) -> (OwnedFd, u64) {
-        // Cannot fail for a descriptor that was registered and is open; if it did, the
-        // descriptor would still be good.
+        // Cannot fail for an open, registered descriptor; the descriptor would be usable even then.
         let _ = self.registration.set(epoll, &self.fd, Interest::NONE);
         let token = self.registration.token;
         (self.fd, token)
     }
 
-    /// Bytes that it holds.
+    /// Queued bytes.
     pub(super) fn unwritten(&self) -> usize {
         self.queue.len()
     }
@@ -71,12 +71,12 @@ impl Sink {
         self.ready = true;
     }
 
-    /// Could be written without waiting.
+    /// Returns true if a write may make progress.
     pub(super) fn is_ready(&self) -> bool {
         self.ready && !self.queue.is_empty()
     }
 
-    /// Writes what the descriptor takes; gives the number of bytes and what comes of it.
+    /// Writes as much as the descriptor accepts; returns the number of bytes and the state.
     pub(super) fn drain(&mut self) -> (usize, Outcome) {
         let mut written = 0;
         while self.ready && !self.queue.is_empty() {

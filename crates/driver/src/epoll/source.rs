@@ -1,5 +1,5 @@
-//! A descriptor whose bytes go out on a channel: read straight behind the headroom of the
-//! packets that carry them.
+//! A descriptor whose bytes are sent on a channel. Reads go directly into the packets that carry
+//! the bytes, after their headroom.
 
 use std::convert::Infallible;
 use std::io::{self, IoSliceMut};
@@ -13,17 +13,17 @@ use super::DriverError;
 use super::pipe::PipeGrowth;
 use super::watch::Registration;
 
-/// What one source is read for in one turn, bytes, or a packet more: so that several share a
-/// connection, and a keystroke beside bulk is not noticed late. Packets are 32 or 64 KiB.
+/// Maximum bytes read from one source in one turn, rounded up to whole packets of 32 or 64 KiB. The
+/// limit lets several sources share a connection and lets a keystroke be noticed soon during a bulk
+/// transfer.
 const TURN_BYTES: usize = 256 * 1024;
-/// The most packets that one read fills: whoever writes into a pipe that is full is woken by each
-/// read of it.
+/// Maximum packets that one read fills: each read of a full pipe wakes its writer.
 const PACKETS_TOGETHER: usize = 8;
-/// A read that brings less has emptied the descriptor, most likely: epoll will say if not, and a
-/// keystroke costs one system call less. Below what a terminal gives at once.
+/// A shorter read has probably emptied the descriptor. Epoll reports if not, and a keystroke costs
+/// one system call less. Less than a terminal delivers at once.
 const SHORT_READ_BYTES: usize = 1024;
-/// Room for reads until one has filled it: a source that never has more to say takes no buffer for
-/// bulk data, 64 KiB that are cleared first. What a small buffer of the pool holds.
+/// Bytes per read until a read has filled them: a source that never has more needs no buffer for
+/// bulk data, whose 64 KiB would be cleared first. Equals a small buffer of the pool.
 const FIRST_READS_BYTES: usize = 1024;
 
 pub(super) enum Outcome {
@@ -39,10 +39,10 @@ pub(super) struct Source {
     has_space: bool,
     /// A read has filled [`FIRST_READS_BYTES`].
     has_bulk: bool,
-    /// Packets that the next read may fill: as many as the last one did, and one more if that
-    /// filled them all.
+    /// Number of packets that the next read may fill: as many as the last one filled, and one more
+    /// if it filled all it had.
     together: usize,
-    /// Those that are being filled, with the bytes that each may hold.
+    /// Packets being filled, with the bytes that each may hold.
     packets: Vec<(PacketBuf, usize)>,
     growth: PipeGrowth,
 }
@@ -65,10 +65,9 @@ impl Source {
         })
     }
 
-    /// The descriptor, which stays non-blocking, and its token.
+    /// Returns the descriptor, which stays non-blocking, and its token.
     pub(super) fn into_parts(mut self, epoll: &Epoll) -> (OwnedFd, u64) {
-        // Cannot fail for a descriptor that was registered and is open; if it did, the
-        // descriptor would still be good.
+        // Cannot fail for an open, registered descriptor; the descriptor would be usable even then.
         let _ = self.registration.set(epoll, &self.fd, Interest::NONE);
         let token = self.registration.token;
         (self.fd, token)
@@ -78,19 +77,19 @@ impl Source {
         self.ready = true;
     }
 
-    /// Asks the kernel whether it could be read without waiting; if so, that is done next.
+    /// Returns true if the descriptor is readable now; the next turn then reads it.
     pub(super) fn look(&mut self) -> io::Result<bool> {
         let readable = sys::io::wait_readable(&self.fd, Some(std::time::Duration::ZERO))?;
         self.ready |= readable;
         Ok(readable)
     }
 
-    /// Could be read without waiting.
+    /// Returns true if there is space on the channel and a read may make progress.
     pub(super) fn is_ready(&self) -> bool {
         self.ready && self.has_space
     }
 
-    /// Sends what can be read and sent now; says whether that was anything, and what comes of it.
+    /// Reads and sends as much as possible now; returns true if bytes were sent, and the state.
     pub(super) fn fill(
         &mut self,
         connection: &mut Connection,
@@ -134,8 +133,8 @@ impl Source {
         Ok((sent > 0, Outcome::Waiting))
     }
 
-    /// Takes the buffers of the packets that are read next, for at most so many bytes or a packet
-    /// more, and gives the bytes that fit into them.
+    /// Takes buffers for the next read, for at most `most` bytes rounded up to whole packets;
+    /// returns the bytes that fit into them.
     fn take_packets(
         &mut self,
         connection: &mut Connection,
@@ -147,7 +146,7 @@ impl Source {
             room = room.min(FIRST_READS_BYTES);
         }
         let longest = connection.channel_max_data(channel);
-        // Whole packets.
+        // Round up to whole packets.
         room = room.min(most.next_multiple_of(longest.max(1)));
         let mut taken = 0;
         while taken < room && self.packets.len() < self.together {
@@ -168,7 +167,7 @@ impl Source {
         sys::io::readv(&self.fd, &mut slices[..filled])
     }
 
-    /// Sends the `count` bytes that were read; gives the number of packets.
+    /// Sends the `count` bytes just read; returns the number of packets.
     fn send(
         &mut self,
         connection: &mut Connection,
@@ -184,7 +183,7 @@ impl Source {
                 connection.recycle(buf);
                 continue;
             }
-            // The bytes are where they belong.
+            // The read placed the bytes in the buffer already.
             let Ok(_) = buf.fill_with(filled, |_| Ok::<_, Infallible>(filled));
             connection.channel_send(channel, stream, buf)?;
             left -= filled;
@@ -199,9 +198,9 @@ impl Source {
         }
     }
 
-    /// Asks for readability until it is known, also while nothing may be sent: a window that opens
-    /// and a queue that has room again are filled by the bulk beside it before epoll is asked, and it
-    /// must be known by then that this source wants its turn.
+    /// Watches for readability until the source is ready, even while nothing may be sent: bulk data
+    /// of other sources fills a reopened window or queue before epoll is called, and by then this
+    /// source must be known to be ready.
     pub(super) fn update_interest(&mut self, epoll: &Epoll, has_space: bool) -> io::Result<()> {
         self.has_space = has_space;
         let interest = Interest::when(!self.ready, false);

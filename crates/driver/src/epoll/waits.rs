@@ -1,8 +1,8 @@
-//! What a connection's loop waits for, where somebody wants to know: nobody pays for it else.
+//! Accounts what a connection's loop waits for, only if requested.
 //!
-//! The time is shared out among work, the network, the peer, and a socket of which it is not known
-//! which of the two it waits for; what is left is idle. The kernel tells of TCP how long the peer's
-//! host took no more: what is left of the time for which the socket was full is the network's.
+//! The loop's time consists of work, the network, the peer, and waits for a socket that cannot tell
+//! network and peer apart; the rest is idle. For TCP the kernel reports how long the peer's receive
+//! window was full; the remaining time with a full socket counts as the network's.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use sys::socket::TcpInfo;
 
-/// A wait for the socket or for the window lasts no longer before it is counted.
+/// Maximum length of one wait for the socket or the window before it is accounted.
 pub(super) const LOOK: Duration = Duration::from_millis(100);
-/// The kernel is asked no more often, microseconds.
+/// Minimum time between two reads of the kernel's figures, microseconds.
 const LOOK_US: u64 = 50_000;
 
-/// Where the time of a connection's loop went, read by other threads. See the module's head.
+/// Accounts of a connection's loop time, readable from other threads.
 #[derive(Debug, Default)]
 pub struct LoopTimes {
     work_us: AtomicU64,
@@ -26,25 +26,26 @@ pub struct LoopTimes {
 }
 
 impl LoopTimes {
-    /// At work, or waiting for its workers.
+    /// Time spent working or waiting for workers.
     #[must_use]
     pub fn work(&self) -> Duration {
         read(&self.work_us)
     }
 
-    /// Waiting for the network to take more.
+    /// Time spent waiting for the network to accept more.
     #[must_use]
     pub fn network(&self) -> Duration {
         read(&self.network_us)
     }
 
-    /// Waiting for the peer to take more: it shut the channel's window, or its host the socket's.
+    /// Time spent waiting for the peer to accept more, because of a shut channel window or TCP
+    /// window.
     #[must_use]
     pub fn peer(&self) -> Duration {
         read(&self.peer_us)
     }
 
-    /// Waiting for a socket, or a pipe, that does not tell which of these two it was.
+    /// Time spent waiting for a socket or pipe that cannot tell network and peer apart.
     #[must_use]
     pub fn socket(&self) -> Duration {
         read(&self.socket_us)
@@ -59,30 +60,30 @@ fn add(counter: &AtomicU64, us: u64) {
     counter.fetch_add(us, Ordering::Relaxed);
 }
 
-/// Why the loop sleeps.
+/// Reason why the loop sleeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Why {
-    /// Workers have something that is not done.
+    /// Workers have unfinished batches.
     Workers,
-    /// The socket takes no more.
+    /// The socket is full.
     Socket,
-    /// The channel's window is shut, and there is something to send.
+    /// There is something to send, and the channel's window is shut.
     Window,
-    /// Nothing is to be done.
+    /// There is nothing to do.
     Idle,
 }
 
-/// Counts for [`LoopTimes`].
+/// Updates [`LoopTimes`].
 #[derive(Debug)]
 pub(super) struct Waits {
     times: Arc<LoopTimes>,
-    /// When the loop woke, or began to sleep, microseconds.
+    /// Time at which the loop woke or went to sleep, microseconds.
     since_us: u64,
     asked_us: u64,
-    /// Time for which the socket was full, and the window shut, since the kernel was asked.
+    /// Time with a full socket, and time with a shut window, since the kernel's figures were read.
     full_us: u64,
     shut_us: u64,
-    /// What the kernel said then.
+    /// The kernel's total receiver-limited time at that read, microseconds.
     limited_us: u64,
 }
 
@@ -120,7 +121,7 @@ impl Waits {
         }
     }
 
-    /// Shares out what has waited since the last time.
+    /// Distributes the waiting time since the last read.
     fn settle(&mut self, info: Option<TcpInfo>) {
         let full = std::mem::take(&mut self.full_us);
         let shut = std::mem::take(&mut self.shut_us);
@@ -131,8 +132,8 @@ impl Waits {
         };
         let limited = info.receiver_limited_us.saturating_sub(self.limited_us);
         self.limited_us = info.receiver_limited_us;
-        // A window that is shut while the socket still has something that never left: it is the
-        // network that takes its time.
+        // If the socket still has unsent bytes while the window is shut, the network is the
+        // bottleneck.
         let (outward, shut) = match info.notsent_bytes {
             0 => (full, shut),
             _ => (full + shut, 0),
@@ -168,10 +169,10 @@ mod tests {
         assert_eq!(settled(70, 0, info(0, 9)), [70, 0, 0]);
         assert_eq!(settled(70, 0, info(50, 9)), [20, 50, 0]);
         assert_eq!(settled(70, 0, info(900, 9)), [0, 70, 0]);
-        // The window is shut, and everything has left the socket, or not.
+        // The window is shut, and the socket has no unsent bytes, or some.
         assert_eq!(settled(0, 70, info(0, 0)), [0, 70, 0]);
         assert_eq!(settled(0, 70, info(0, 9)), [70, 0, 0]);
-        // A pipe knows nothing.
+        // A pipe has no such figures.
         assert_eq!(settled(70, 5, None), [0, 5, 70]);
     }
 
@@ -189,7 +190,7 @@ mod tests {
         waits.ends(Why::Socket, 80_000, read);
         let us = |time: Duration| time.as_micros();
         assert_eq!((us(times.work()), us(times.socket())), (1000, 70_000));
-        // Not asked again so soon.
+        // Too early to read the kernel's figures again.
         waits.begins(80_000);
         waits.ends(Why::Window, 90_000, read);
         assert_eq!(us(times.peer()), 0);

@@ -1,4 +1,4 @@
-//! Descriptors of the caller's own, and what epoll cannot take: regular files, which are
+//! The caller's own descriptors, and those that epoll does not support: regular files, which are
 //! always ready.
 
 use std::collections::BTreeMap;
@@ -9,8 +9,9 @@ use sys::epoll::{Epoll, Interest};
 
 use super::Notice;
 
-/// A descriptor's place in epoll. Without interest it is not registered at all: a hang-up is
-/// reported whatever one asks for, and would make the loop spin while nobody can act on it.
+/// A descriptor's registration in epoll. A descriptor without interest is not registered at all,
+/// because epoll reports a hang-up regardless of interest, and the loop would spin while nobody
+/// handles it.
 pub(super) struct Registration {
     pub(super) token: u64,
     interest: Interest,
@@ -18,7 +19,7 @@ pub(super) struct Registration {
 }
 
 impl Registration {
-    /// Finds out whether epoll takes `fd`; regular files it refuses (EPERM, epoll_ctl(2)).
+    /// Determines whether epoll supports `fd`; it refuses regular files (EPERM, epoll_ctl(2)).
     pub(super) fn new(epoll: &Epoll, fd: impl AsFd, token: u64) -> io::Result<Self> {
         let pollable = sys::io::is_pipe_or_socket(&fd) || Self::is_taken(epoll, fd, token)?;
         Ok(Self {
@@ -61,7 +62,7 @@ impl Registration {
     }
 }
 
-/// A descriptor of the caller's.
+/// A descriptor given to [`Driver::watch`](super::Driver::watch), with the caller's token.
 pub(super) struct Registered {
     pub(super) token: u64,
     pub(super) registration: Registration,
