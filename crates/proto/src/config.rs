@@ -1,5 +1,5 @@
-//! What a connection is allowed to use: algorithm lists and limits, as wire names in order of
-//! preference, resolved to algorithms when the connection is made.
+//! Algorithms and limits of a connection. Algorithms are wire names in order of preference; they
+//! are resolved when the connection is created.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -13,11 +13,11 @@ use wire::{algorithms, names};
 
 use crate::{Error, Millis};
 
-/// Receive windows of a connection together unless configured, bytes: twice what 1 GB/s has on
-/// its way in 128 ms.
+/// Default for the total size of a connection's receive windows, bytes: twice the bandwidth-delay
+/// product of 1 GB/s and 128 ms.
 const WINDOW_MEMORY_BYTES: u64 = 256 * 1024 * 1024;
 
-/// Which side we are.
+/// Side of the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// The side that connected.
@@ -26,13 +26,13 @@ pub enum Role {
     Server,
 }
 
-/// Compression of one direction (RFC 4253 §6.2; OpenSSH's delayed form only, since plain
-/// `zlib` would inflate bytes of peers that have not logged in).
+/// Compression of one direction (RFC 4253 §6.2). Only OpenSSH's delayed form of zlib is supported,
+/// since plain `zlib` would inflate bytes of peers that have not logged in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Compression {
     None,
     ZlibOpenssh,
-    /// Between two of us.
+    /// Fulmar's own extension.
     Zstd,
 }
 
@@ -62,50 +62,50 @@ pub struct TransportConfig {
     pub kex: Vec<String>,
     /// Host key algorithms.
     pub host_key_algorithms: Vec<String>,
-    /// Algorithms with which an authority may sign a certificate that the peer shows.
+    /// Algorithms with which a certificate authority may sign the peer's certificate.
     pub ca_signature_algorithms: Vec<String>,
     /// Ciphers, both directions.
     pub ciphers: Vec<String>,
     /// MACs, both directions.
     pub macs: Vec<String>,
-    /// `none`, `zlib@openssh.com`, our own `zstd2@`; both directions.
+    /// `none`, `zlib@openssh.com` or Fulmar's `zstd2@` extension; both directions.
     pub compression: Vec<String>,
-    /// How our direction is compressed where that is agreed.
+    /// Settings for compressing the data that we send, if compression is negotiated.
     pub deflate: DeflateSettings,
-    /// Appended to our version line after a space when not empty.
+    /// Appended to our identification line after a space; empty for none.
     pub version_comment: String,
-    /// Rekey after so many bytes in either direction; `None` for the cipher's own limit.
+    /// Rekey after this many bytes in either direction; `None` for the cipher's own limit.
     pub rekey_bytes: Option<u64>,
-    /// Rekey after so many milliseconds; `None` for never.
+    /// Rekey after this many milliseconds; `None` for no limit.
     pub rekey_ms: Option<Millis>,
-    /// Ask a silent peer for a sign of life after so many milliseconds, after login.
+    /// After login, send a keepalive after this many milliseconds without input; `None` for never.
     pub alive_interval_ms: Option<Millis>,
-    /// Give up after so many unanswered ones.
+    /// Maximum number of unanswered keepalives.
     pub alive_count_max: u32,
     /// RSA host keys below this many bits are refused.
     pub min_rsa_bits: usize,
-    /// Server: what `server-sig-algs` announces.
+    /// Server: signature algorithms announced in `server-sig-algs`.
     pub peer_signature_algorithms: Vec<String>,
-    /// Most channels open at once.
+    /// Maximum number of open channels.
     pub max_channels: usize,
-    /// What the receive windows of all channels may be worth together, bytes: what is kept of a
-    /// peer's data while nobody takes it. Not even one channel is opened below 64 KiB.
+    /// Maximum total size of the receive windows of all channels, bytes: the amount of a peer's
+    /// data that is kept while no consumer takes it. Below 64 KiB no channel can be opened.
     pub window_memory_bytes: u64,
-    /// Group exchange, client: smallest, preferred and largest size in bits.
+    /// Client: smallest, preferred and largest size for group exchange, bits.
     pub group_exchange_bits: (u32, u32, u32),
-    /// Client: the first names of `kex` and `host_key_algorithms` are what the server is expected
-    /// to name first, too: the first packet of that method leaves behind KEXINIT
-    /// (`first_kex_packet_follows`, RFC 4253 §7). Without effect where the server chooses a group.
+    /// Client: guess that the server prefers the first names of `kex` and `host_key_algorithms`
+    /// too, and send the first packet of that method right after KEXINIT
+    /// (`first_kex_packet_follows`, RFC 4253 §7). No effect with group exchange.
     pub guess: bool,
     /// Client, with `guess`: the first KEXINIT may be a short one.
     pub short: Option<ShortOffer>,
-    /// The cookie of the first KEXINIT in place of a random one: for a server whose version line and
-    /// KEXINIT have left before the connection is made, by whoever accepted it. A cookie serves once.
+    /// Cookie of the first KEXINIT instead of a random one, for a server whose acceptor sent
+    /// identification line and KEXINIT before the connection was created. A cookie is used once.
     pub cookie: Option<[u8; 16]>,
 }
 
 impl TransportConfig {
-    /// [`ca_signature_algorithms`](Self::ca_signature_algorithms), of those that this build knows.
+    /// The [`ca_signature_algorithms`](Self::ca_signature_algorithms) that this build supports.
     #[must_use]
     pub fn authorities(&self) -> Vec<SignatureAlgorithm> {
         let names = self.ca_signature_algorithms.iter();
@@ -115,19 +115,20 @@ impl TransportConfig {
     }
 }
 
-/// What a first KEXINIT may be cut down to, beside the first names of `kex` and
-/// `host_key_algorithms`, so that the first flight fits into the SYN of TCP Fast Open. Nothing else
-/// comes of it than of the whole lists: if they lead elsewhere, the exchange ends
-/// ([`Error::ShortOffer`]). With a name that is not configured the whole lists are sent.
+/// Contents of a short first KEXINIT, in addition to the first names of `kex` and
+/// `host_key_algorithms`, so that the first flight fits into the SYN of TCP Fast Open. The result
+/// equals that of the full lists: if the full lists would lead to other algorithms, the exchange
+/// ends with [`Error::ShortOffer`]. If a name is not configured, the full lists are sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShortOffer {
-    /// The cipher that the server agreed to in both directions, for the same lists.
+    /// The cipher that the server agreed to in both directions, for the same full lists.
     pub cipher: String,
     /// The MAC, if the cipher needs one.
     pub mac: Option<String>,
-    /// The server reads our own spelling of it, which is shorter.
+    /// The server reads Fulmar's own, shorter encoding.
     pub understood: bool,
-    /// Bytes that fit. Where the whole lists do, or nothing does, those are sent.
+    /// Maximum size of the first flight, bytes. If the full lists fit, or not even the short ones
+    /// do, the full lists are sent.
     pub flight_bytes: usize,
 }
 
@@ -162,16 +163,16 @@ impl Default for TransportConfig {
     }
 }
 
-/// A server's host key as the unprivileged side knows it: its public half.
+/// Public part of a server's host key, for the process without privileges.
 #[derive(Debug, Clone)]
 pub struct ServerHostKey {
-    /// Algorithms that it can sign with.
+    /// Algorithms with which the key can sign.
     pub algorithms: Vec<String>,
     /// Key or certificate blob.
     pub blob: Vec<u8>,
 }
 
-/// The lists as algorithms.
+/// The configured lists, resolved to algorithms.
 #[derive(Debug, Clone)]
 pub(crate) struct Offer {
     pub(crate) kex: Vec<KexAlgorithm>,
@@ -238,7 +239,8 @@ impl Offer {
         })
     }
 
-    /// One name for each purpose; `None` where one is not among ours, or data would be compressed.
+    /// Reduces each list to one name; `None` if a name is not configured or data would be
+    /// compressed.
     pub(crate) fn narrowed(&self, short: &ShortOffer) -> Option<Self> {
         let cipher = self
             .ciphers
@@ -249,7 +251,7 @@ impl Offer {
                 let name = short.mac.as_ref()?;
                 self.macs.iter().find(|each| each.name() == name)?
             }
-            // Nobody looks at it, but a list must hold a name (RFC 4253 §7.1).
+            // Unused by these ciphers, but a list must not be empty (RFC 4253 §7.1).
             CipherKind::Gcm | CipherKind::ChaChaPoly => {
                 self.macs.iter().min_by_key(|each| each.name().len())?
             }

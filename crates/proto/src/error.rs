@@ -1,5 +1,5 @@
-//! Whose fault a failed connection is, and the one function that turns an error into the
-//! reason of a DISCONNECT (RFC 4253 §11.1).
+//! The error type of a connection, which says whose fault a failure is, and the mapping from errors
+//! to DISCONNECT reasons (RFC 4253 §11.1).
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -8,64 +8,64 @@ use core::fmt;
 use wire::DecodeError;
 use wire::message::reason;
 
-/// Why a connection cannot go on.
+/// Reason why a connection cannot continue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Error {
-    /// The peer's bytes are not the message that they claim to be.
+    /// The peer's bytes do not decode as the message that they claim to be.
     Malformed(DecodeError),
-    /// The peer broke the rule that is named.
+    /// The peer violated the named rule.
     PeerMisbehaved(&'static str),
-    /// A message arrived that has no place in this phase.
+    /// A message arrived that is not permitted in this phase.
     NotPermitted {
-        /// Its number.
+        /// Message number.
         message: u8,
     },
-    /// The peer asked for a service that we do not have (RFC 4253 §10).
+    /// The peer requested an unknown service (RFC 4253 §10).
     ServiceNotAvailable,
-    /// The peer's version line is not SSH-2.
+    /// The peer's identification line is not SSH-2.
     NotSsh(String),
-    /// The two sides share no algorithm of one kind.
+    /// The two sides have no common algorithm of one kind.
     NoCommonAlgorithm {
-        /// What kind: `key exchange method`, `host key type`, `cipher`, `MAC`, `compression`.
+        /// The kind: `key exchange method`, `host key type`, `cipher`, `MAC` or `compression
+        /// method`.
         kind: &'static str,
         /// Our list.
         ours: Vec<String>,
         /// The peer's list.
         theirs: Vec<String>,
     },
-    /// A short first KEXINIT would have led elsewhere than the whole lists ([`crate::ShortOffer`]).
+    /// A short first KEXINIT led to other algorithms than the full lists ([`crate::ShortOffer`]).
     ShortOffer,
-    /// A MAC or tag did not match, or a packet's frame is impossible. No detail is kept.
+    /// A MAC or tag did not match, or a packet's length or padding is invalid. No detail is kept.
     IntegrityFailed,
     /// The server's signature over the exchange hash is wrong.
     HostKeySignature,
-    /// The server's host certificate is signed with an algorithm that is not permitted for one
+    /// The server's host certificate is signed with an algorithm that is not permitted
     /// ([`crate::TransportConfig::ca_signature_algorithms`]).
     HostKeyAuthority,
     /// The application refused the server's host key.
     HostKeyRefused,
     /// A key exchange value was refused.
     KeyExchange(crypto::KexError),
-    /// A compressed payload could not be inflated, or inflates past the limit.
+    /// A compressed payload is invalid, or inflates past the limit.
     Compression(compress::InflateError),
-    /// The peer said goodbye.
+    /// The peer sent DISCONNECT.
     Disconnected {
         /// One of `wire::message::reason`.
         reason: u32,
-        /// The peer's words, not escaped.
+        /// The peer's text, not escaped.
         description: String,
     },
-    /// Nothing came for too long, or a key exchange did not end in time.
+    /// No input arrived for too long, or a key exchange was not completed in time.
     TimedOut(&'static str),
-    /// A command that does not fit the connection's state: the caller's fault.
+    /// A command does not fit the connection's state: the caller's fault.
     Misuse(&'static str),
-    /// An invariant of ours does not hold.
+    /// An internal invariant is violated.
     Bug(&'static str),
 }
 
 impl Error {
-    /// The reason code and words for the DISCONNECT that we send, or `None` where the peer
-    /// has already gone.
+    /// Returns the reason code and description for our DISCONNECT; `None` if the peer sent one.
     #[must_use]
     pub fn disconnect_reason(&self) -> Option<(u32, &'static str)> {
         Some(match self {
@@ -79,7 +79,7 @@ impl Error {
                 "protocol version not supported",
             ),
             Self::NoCommonAlgorithm { .. } => (reason::KEY_EXCHANGE_FAILED, "no common algorithm"),
-            Self::ShortOffer => (reason::KEY_EXCHANGE_FAILED, "the whole lists are needed"),
+            Self::ShortOffer => (reason::KEY_EXCHANGE_FAILED, "the full lists are needed"),
             Self::IntegrityFailed => (reason::MAC_ERROR, "packet integrity error"),
             Self::HostKeySignature => (reason::KEY_EXCHANGE_FAILED, "host key signature incorrect"),
             Self::HostKeyAuthority => (
@@ -111,7 +111,7 @@ impl fmt::Display for Error {
                     "protocol error: message type {message} is not permitted now"
                 ),
             },
-            Self::ServiceNotAvailable => f.write_str("the peer asked for an unknown service"),
+            Self::ServiceNotAvailable => f.write_str("the peer requested an unknown service"),
             Self::NotSsh(line) => write!(f, "the peer does not speak SSH-2: {line}"),
             Self::NoCommonAlgorithm { kind, theirs, .. } => {
                 write!(
@@ -121,9 +121,9 @@ impl fmt::Display for Error {
                 )
             }
             Self::ShortOffer => {
-                f.write_str("the server would agree to others of our algorithms than the last time")
+                f.write_str("the server no longer agrees to the algorithms of the last connection")
             }
-            // Both in OpenSSH's words: logs are searched for either.
+            // OpenSSH's wording, because people search logs for it.
             Self::IntegrityFailed => {
                 f.write_str("Corrupted MAC on input: message authentication code incorrect")
             }
@@ -164,8 +164,8 @@ impl From<crypto::KexError> for Error {
 }
 
 impl From<packet::PacketError> for Error {
-    // Which check failed is nobody's business but ours: one answer for all (RFC 4253 §11.1,
-    // and the plaintext recovery attacks that more detail made possible).
+    // The peer learns nothing about which check failed: one answer for all (RFC 4253 §11.1; more
+    // detail made plaintext recovery attacks possible).
     fn from(_: packet::PacketError) -> Self {
         Self::IntegrityFailed
     }

@@ -1,5 +1,5 @@
-//! What a connection tells its owner. Events come from `Connection::poll_event`, in the order
-//! in which their causes arrived; some must be answered by a command, which their text names.
+//! Events that a connection reports to its owner through `Connection::poll_event`, in the order in
+//! which their causes arrived. Some need a command as an answer, which their description names.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -10,61 +10,61 @@ use zeroize::Zeroizing;
 
 use crate::channel::Request;
 
-/// Our number for a channel: small, reused after the channel is gone.
+/// Our number of a channel: small, and reused after the channel is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ChannelId(pub u32);
 
-/// Which of a channel's byte streams.
+/// One of a channel's byte streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Stream {
     /// CHANNEL_DATA.
     Data,
-    /// CHANNEL_EXTENDED_DATA of type stderr.
+    /// CHANNEL_EXTENDED_DATA of type `SSH_EXTENDED_DATA_STDERR`.
     Stderr,
 }
 
-/// What both sides agreed on in one key exchange.
+/// Algorithms negotiated in one key exchange.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Negotiated {
     /// Key exchange method.
     pub kex: &'static str,
     /// Host key algorithm.
     pub host_key: &'static str,
-    /// Client to server.
+    /// Algorithms from client to server.
     pub client_to_server: Direction,
-    /// Server to client.
+    /// Algorithms from server to client.
     pub server_to_client: Direction,
     /// Both sides follow strict KEX.
     pub strict_kex: bool,
 }
 
-/// One direction's algorithms.
+/// Algorithms of one direction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Direction {
-    /// Cipher.
+    /// Name of the cipher.
     pub cipher: &'static str,
-    /// MAC; [`Direction::IMPLICIT_MAC`] where the cipher authenticates.
+    /// Name of the MAC; [`Direction::IMPLICIT_MAC`] if the cipher authenticates.
     pub mac: &'static str,
-    /// Compression.
+    /// Name of the compression method.
     pub compression: &'static str,
 }
 
 impl Direction {
-    /// In place of a MAC's name.
+    /// Value of `mac` for a cipher that authenticates.
     pub const IMPLICIT_MAC: &str = "<implicit>";
 }
 
 /// One prompt of keyboard-interactive (RFC 4256 §3.2).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prompt {
-    /// What to show; any characters, escape before printing.
+    /// Text of the prompt; it may contain any character, escape it before printing.
     pub text: String,
-    /// Whether the answer may be shown while it is typed.
+    /// True if the response may be shown while the user types it.
     pub echo: bool,
 }
 
-/// A request of the client that the server's owner has to judge.
-/// Exactly one is open at a time: nothing is read until it is answered.
+/// An authentication request of a client, which the server's owner has to answer. Exactly one is
+/// open at a time: no input is processed until it is answered.
 #[derive(Debug)]
 pub struct AuthRequest {
     /// User name as sent.
@@ -75,26 +75,27 @@ pub struct AuthRequest {
     pub method: AuthMethod,
 }
 
-/// The methods that a server can be asked.
+/// Authentication methods with their fields.
 #[derive(Debug)]
 pub enum AuthMethod {
-    /// RFC 4252 §5.2.
+    /// `none`, RFC 4252 §5.2.
     None,
-    /// RFC 4252 §8; `new_password` when the client answers a change request.
+    /// `password`, RFC 4252 §8.
     Password {
-        /// As sent.
+        /// The password.
         password: Zeroizing<Vec<u8>>,
-        /// As sent.
+        /// The new password, if the client answers a change request.
         new_password: Option<Zeroizing<Vec<u8>>>,
     },
-    /// RFC 4252 §7 without a signature: would this key do? Answer `auth_pk_ok` or `auth_failure`.
+    /// `publickey` without a signature, RFC 4252 §7: the client asks whether this key is
+    /// acceptable. Answer `auth_pk_ok` or `auth_failure`.
     PublickeyQuery {
         /// Algorithm name as sent.
         algorithm: Vec<u8>,
         /// Key or certificate blob.
         key: Vec<u8>,
     },
-    /// RFC 4252 §7 with a signature.
+    /// `publickey` with a signature, RFC 4252 §7.
     Publickey {
         /// Algorithm name as sent.
         algorithm: Vec<u8>,
@@ -102,59 +103,59 @@ pub enum AuthMethod {
         key: Vec<u8>,
         /// Signature blob.
         signature: Vec<u8>,
-        /// The method was `publickey-hostbound-v00@openssh.com`, and the host key inside was
-        /// found equal to the one of the first key exchange.
+        /// The method was `publickey-hostbound-v00@openssh.com`, and its host key equals the one of
+        /// the first key exchange.
         hostbound: bool,
     },
-    /// RFC 4256 §3.1; answer `auth_info_request` or an outcome.
+    /// `keyboard-interactive`, RFC 4256 §3.1; answer `auth_info_request` or a final result.
     KeyboardInteractive {
         /// Submethods as sent.
         submethods: Vec<u8>,
     },
-    /// RFC 4256 §3.4: answers to the last `auth_info_request`.
+    /// Responses to the last `auth_info_request`, RFC 4256 §3.4.
     InfoResponse {
-        /// One for each prompt.
+        /// One response for each prompt.
         responses: Vec<Zeroizing<Vec<u8>>>,
     },
-    /// A method that we do not know; answer `auth_failure`.
+    /// An unknown method; answer `auth_failure`.
     Unknown {
         /// Name as sent.
         name: Vec<u8>,
     },
 }
 
-/// What a client's successful login rested on.
+/// What a client's successful login was based on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AuthProof {
-    /// The client proved something: a key, a password, or an answer to a prompt.
+    /// The client proved its identity with a key, a password, or an answer to a prompt.
     Proven,
-    /// The server asked for nothing (`none`, or no prompt at all): tell the user, since a
-    /// hostile server may want to imitate prompts later.
+    /// The server required nothing (`none`, or no prompt at all). The client should tell the user,
+    /// since a hostile server may imitate prompts later.
     Nothing,
 }
 
-/// Something that happened.
+/// An event of a connection.
 #[derive(Debug)]
 pub enum Event {
-    /// The peer's version line arrived; see `Connection::peer_version`.
+    /// The peer's identification line arrived; see `Connection::peer_version`.
     Version,
-    /// Client: a line that the server sent before its version line (RFC 4253 §4.2).
+    /// Client: a line that the server sent before its identification line (RFC 4253 §4.2).
     PreVersionLine(String),
-    /// Client, first exchange only: the server proved that it holds this key. Nothing else is
-    /// read or sent until `accept_host_key` or `refuse_host_key`.
+    /// Client, first exchange only: the server proved that it holds this key. No further messages
+    /// are processed until `accept_host_key` or `refuse_host_key`.
     HostKey {
-        /// Algorithm that was negotiated.
+        /// Negotiated host key algorithm.
         algorithm: &'static str,
         /// Key or certificate blob.
         key: Vec<u8>,
     },
-    /// Server: sign this exchange hash and answer `provide_host_signature`.
+    /// Server: sign this exchange hash with the host key and answer `provide_host_signature`.
     SignExchangeHash {
-        /// Algorithm that was negotiated.
+        /// Negotiated host key algorithm.
         algorithm: &'static str,
-        /// Key exchange method; it fixes the length of `hash`.
+        /// Key exchange method; it determines the length of `hash`.
         kex: &'static str,
-        /// Blob of the host key that goes with it.
+        /// Blob of the host key to sign with.
         key: Vec<u8>,
         /// The exchange hash H.
         hash: Digest,
@@ -168,129 +169,130 @@ pub enum Event {
         /// Largest acceptable size, bits.
         max: u32,
     },
-    /// A key exchange is complete in both directions; `first` marks the connection's first.
+    /// A key exchange is complete in both directions.
     KeysChanged {
         /// Algorithms in use from now on.
         negotiated: Negotiated,
-        /// False for a rekey.
+        /// True for the connection's first exchange, false for a rekey.
         first: bool,
     },
-    /// Client: the server accepted `ssh-userauth`; authentication commands may follow.
+    /// Client: the server accepted the service `ssh-userauth`; authentication commands may follow.
     UserauthReady,
-    /// Client: the open request failed; try another of `methods`.
+    /// Client: the oldest open request failed; try another of `methods`.
     AuthFailure {
         /// Methods that can continue.
         methods: Vec<String>,
-        /// The request succeeded, but more is needed.
+        /// The request succeeded, but another method is required.
         partial_success: bool,
     },
-    /// Client: the server would take this key; sign with it.
+    /// Client: the server accepts this key; sign with it.
     AuthPkOk {
-        /// Algorithm of the query.
+        /// Algorithm of the key query.
         algorithm: String,
-        /// Blob of the query.
+        /// Key blob of the key query.
         key: Vec<u8>,
     },
-    /// Client: show prompts and answer `auth_respond`.
+    /// Client: show the prompts and answer `auth_respond`.
     AuthInfoRequest {
-        /// Title.
+        /// Title for the prompts.
         name: String,
-        /// Text above the prompts.
+        /// Text to show before the prompts.
         instruction: String,
         /// The prompts, at most 64.
         prompts: Vec<Prompt>,
     },
     /// Client: the password has expired; answer `auth_change_password` or try another method.
     AuthChangePassword {
-        /// What the server says.
+        /// Text from the server.
         prompt: String,
     },
-    /// Client: text to show before authentication; any characters, escape before printing.
+    /// Client: text to show before authentication; it may contain any character, escape it before
+    /// printing.
     AuthBanner(String),
-    /// Client: logged in.
+    /// Client: the user is logged in.
     AuthSuccess(AuthProof),
-    /// Server: judge this and answer `auth_success`, `auth_failure`, `auth_pk_ok`,
+    /// Server: decide on this request and answer `auth_success`, `auth_failure`, `auth_pk_ok`,
     /// `auth_info_request` or `auth_change_request`.
     AuthRequest(AuthRequest),
 
-    /// The peer wants a channel; answer `accept_channel` or `reject_channel`.
+    /// The peer requests a channel; answer `accept_channel` or `reject_channel`.
     ChannelOpenRequest {
-        /// Our number for it.
+        /// Our number for the channel.
         channel: ChannelId,
         /// Channel type.
         kind: String,
-        /// What the type adds.
+        /// Fields specific to the channel type.
         fields: Vec<u8>,
     },
-    /// The peer confirmed a channel that we opened.
+    /// The peer confirmed a channel of ours.
     ChannelOpened(ChannelId),
-    /// The peer refused a channel that we wanted; its number is free again.
+    /// The peer refused a channel of ours; its number is free again.
     ChannelRefused {
-        /// Our number.
+        /// Our number for the channel.
         channel: ChannelId,
         /// One of `wire::message::open_failure`.
         reason: u32,
-        /// The peer's words.
+        /// The peer's text, not escaped.
         description: String,
     },
-    /// The server logged us in and took no notice of the channel of `open_channel_early`, which is
-    /// gone: open it again.
+    /// The login succeeded, but the server ignored the channel of `open_channel_early`. That
+    /// channel is removed: open it again.
     ChannelUnheard(ChannelId),
-    /// Data for the sink. It counts against the window until `channel_consumed`.
+    /// Received data. It counts against the window until `channel_consumed`.
     ChannelData {
-        /// Our number.
+        /// Our number for the channel.
         channel: ChannelId,
-        /// Which stream.
+        /// The data's stream.
         stream: Stream,
-        /// The bytes, not copied from the packet.
+        /// The bytes; they share the packet's memory.
         data: Bytes,
     },
-    /// The peer will send no more data.
+    /// The peer will send no more data on this channel (CHANNEL_EOF).
     ChannelEof(ChannelId),
-    /// A request on a channel; with `want_reply` answer `channel_reply`, in order.
+    /// A channel request; if `want_reply`, answer `channel_reply`, in order.
     ChannelRequest {
-        /// Our number.
+        /// Our number for the channel.
         channel: ChannelId,
-        /// The request.
+        /// The decoded request.
         request: Request,
-        /// An answer is owed.
+        /// True if the peer expects a reply.
         want_reply: bool,
     },
-    /// The answer to our oldest open request with `want_reply` on this channel.
+    /// The reply to our oldest unanswered request with `want_reply` on this channel.
     ChannelReply {
-        /// Our number.
+        /// Our number for the channel.
         channel: ChannelId,
-        /// CHANNEL_SUCCESS or CHANNEL_FAILURE.
+        /// True for CHANNEL_SUCCESS, false for CHANNEL_FAILURE.
         success: bool,
     },
-    /// The peer opened a window that was closed.
+    /// The peer reopened a window that was closed.
     ChannelWritable(ChannelId),
-    /// The peer sent CLOSE on a channel under `channel_hold_close`: it takes no more data, and
-    /// the channel is gone once the owner has sent what it owes and called `channel_close`.
+    /// The peer sent CLOSE on a channel with `channel_hold_close`. It accepts no more data; the
+    /// channel is closed once the owner has sent its last messages and called `channel_close`.
     ChannelPeerClosed(ChannelId),
-    /// Both sides closed; the number is free again.
+    /// Both sides sent CLOSE; the channel's number is free again.
     ChannelClosed(ChannelId),
     /// Client: the server's host keys (`hostkeys-00@openssh.com`), at most 64.
     HostKeysAnnounced(Vec<Vec<u8>>),
-    /// Client: the server announced more host keys than are taken; none of them is kept.
+    /// Client: the server announced more than 64 host keys; none of them is kept.
     TooManyHostKeysAnnounced,
-    /// Client: the server's proof for keys asked with `prove_host_keys`; signatures verified
-    /// by the caller with `hostkeys_prove_data`. `None` when the server refused.
+    /// Client: the server's signatures for the keys of `prove_host_keys`. The caller verifies them
+    /// over `hostkeys_prove_data`. `None` if the server refused.
     HostKeysProof(Option<Vec<Vec<u8>>>),
-    /// Server: sign each of these keys' proof blobs and answer `provide_host_key_proofs`.
+    /// Server: sign the proof data of each of these keys and answer `provide_host_key_proofs`.
     HostKeysProve {
-        /// Blobs of the keys asked for, at most 64.
+        /// Blobs of the requested keys, at most 64.
         keys: Vec<Vec<u8>>,
     },
     /// Server: the client will open no more sessions.
     NoMoreSessions,
-    /// A global request that we do not know; with `want_reply` it has been refused already.
+    /// The peer sent an unknown global request; if it wanted a reply, the reply was a failure.
     GlobalRequestRefused(String),
-    /// Text for the log (SSH_MSG_DEBUG); any characters, escape before printing.
+    /// Text for the log (SSH_MSG_DEBUG); it may contain any character, escape it before printing.
     DebugMessage {
-        /// The peer wants the user to see it.
+        /// The peer asks to show the text to the user.
         always_display: bool,
-        /// The text.
+        /// Text of the message.
         text: String,
     },
 }

@@ -1,16 +1,16 @@
-//! The SSH protocol as state machines without I/O (RFC 4250–4254, 4256, 4419, 5656, 8308,
-//! 8731 and OpenSSH's extensions).
+//! The SSH protocol as state machines without I/O (RFC 4250–4254, 4256, 4419, 5656, 8308, 8731 and
+//! OpenSSH's extensions).
 //!
-//! A [`Connection`] takes bytes, opened packets, time and commands, and gives packets to seal
-//! or open, events and deadlines. It has no clock, socket, file or thread: time is a
-//! parameter in milliseconds of any origin, and the caller runs the packet jobs, in place or
-//! on other threads, as long as it hands the results back in order.
+//! A [`Connection`] accepts bytes, opened packets, time and commands, and returns packets to seal
+//! or open, events and deadlines. It has no clock, socket, file or thread: time is a parameter in
+//! milliseconds since any origin, and the caller runs the packet jobs, on its own or on other
+//! threads, as long as it returns the results in order.
 //!
-//! Four kinds of methods, and no others: getters; `handle_*` (what came in); commands; and
-//! `poll_*` (what is to be done). The rooms follow the RFCs: [`transport`](self) (4253),
-//! userauth (4252, 4256), channel (4254); `permits` answers what may arrive now, and
-//! `snapshot` hands a live connection from the process that authenticated it to the one that
-//! serves it.
+//! There are four kinds of methods: getters, `handle_*` (input), commands, and `poll_*` (output,
+//! jobs and events). The modules follow the RFCs: [`transport`](self) (4253), userauth (4252,
+//! 4256), channel (4254). `permits` decides which messages may arrive now, and `snapshot` passes a
+//! live connection from the process that authenticated the user to the process that serves the
+//! user.
 #![forbid(unsafe_code)]
 #![no_std]
 
@@ -40,6 +40,6 @@ pub use event::{
 /// Milliseconds of a monotonic clock with any origin.
 pub type Millis = u64;
 
-/// What stands behind `SSH-2.0-` in our version line; a peer that sends it is one of ours and
-/// may get larger packets.
+/// Software name that follows `SSH-2.0-` in our identification line. A peer that sends it is a
+/// Fulmar and may get larger packets.
 pub const SOFTWARE_NAME: &str = "Fulmar_";

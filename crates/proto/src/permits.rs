@@ -1,8 +1,8 @@
-//! What may arrive now: one function over THE message table of `wire`.
+//! Which messages may arrive now: one function over the message table of `wire`.
 //!
-//! A message that is not permitted ends the connection, except after the first key exchange a
-//! number that nobody knows, and what a client sent behind a request to log in that then failed:
-//! both are answered with UNIMPLEMENTED (RFC 4253 §11.4), unread and of a bounded number.
+//! A message that is not permitted ends the connection. There are two exceptions, answered with
+//! UNIMPLEMENTED (RFC 4253 §11.4), unread and limited in number: unknown message numbers after the
+//! first key exchange, and messages that a client sent after a login request that then failed.
 
 use wire::message::{
     Disconnect, Encode, ExtInfo, Phase as Belongs, Sender, ServiceRequest, UserauthRequest, info,
@@ -10,12 +10,12 @@ use wire::message::{
 
 use crate::Role;
 
-/// Where the connection stands, as far as permissions go.
+/// Phase of the connection that determines which messages are permitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// First key exchange, before the peer's KEXINIT is known to promise strict KEX or not.
+    /// First key exchange, before it is known whether the peer's KEXINIT promises strict KEX.
     FirstKex,
-    /// First key exchange under strict KEX: its messages and no others.
+    /// First key exchange under strict KEX: only its own messages are permitted.
     StrictFirstKex,
     /// Waiting for SERVICE_REQUEST or SERVICE_ACCEPT.
     Service,
@@ -23,40 +23,40 @@ pub(crate) enum Standing {
     Userauth,
     /// Logged in.
     Connected,
-    /// The peer's KEXINIT of a rekey has come and its NEWKEYS has not: the peer must send
-    /// nothing but key exchange and housekeeping (RFC 4253 §7.1).
+    /// Rekey, between the peer's KEXINIT and its NEWKEYS: the peer may send only key exchange and
+    /// transport messages (RFC 4253 §7.1).
     Rekey,
 }
 
-/// The answer.
+/// Decision about one message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Hand it on.
+    /// Dispatch it.
     Permitted,
-    /// Nobody knows this number, or nobody yet: UNIMPLEMENTED.
+    /// The number is unknown, or not implemented in this phase: answer UNIMPLEMENTED.
     Unknown,
     /// End the connection.
     Forbidden,
 }
 
-/// Whether `number` may arrive at `role` in `standing`.
+/// Decides whether `role` may receive message `number` in `standing`.
 pub(crate) fn verdict(number: u8, role: Role, standing: Standing) -> Verdict {
     let Some(row) = info(number) else {
         return match standing {
             Standing::FirstKex | Standing::StrictFirstKex | Standing::Rekey => Verdict::Forbidden,
-            // Numbers of key exchange methods that do not run are never harmless.
+            // Numbers of key exchange methods that are not running are always an error.
             _ if (20..=49).contains(&number) => Verdict::Forbidden,
             _ => Verdict::Unknown,
         };
     };
     let sender = match (row.sender, role) {
         (Sender::Both, _) | (Sender::Client, Role::Server) | (Sender::Server, Role::Client) => true,
-        // Numbers 30–34 belong to either side, by method; the exchange itself checks them.
+        // Either side may send numbers 30–34, depending on the method; the exchange checks them.
         _ => row.phase == Belongs::Kex,
     };
-    // A client may put its channel behind the request that it expects to succeed. When that one
-    // fails, the connection goes on as with OpenSSH's server; the client knows its messages by
-    // their sequence numbers.
+    // A client may pipeline a channel after the login request that it expects to succeed. If that
+    // request fails, the connection continues, as with OpenSSH's server; the client recognizes its
+    // messages by their sequence numbers.
     if (role, standing, row.phase) == (Role::Server, Standing::Userauth, Belongs::Connection)
         && sender
     {
@@ -66,17 +66,17 @@ pub(crate) fn verdict(number: u8, role: Role, standing: Standing) -> Verdict {
         (Belongs::Kex, _) => true,
         (Belongs::Always, Standing::StrictFirstKex) => number == Disconnect::NUMBER,
         (Belongs::Always, _) => true,
-        // EXT_INFO comes after NEWKEYS, or from the server just before USERAUTH_SUCCESS, or in
-        // answer to `ext-info-in-auth` during authentication.
+        // EXT_INFO follows NEWKEYS; the server may also send it just before USERAUTH_SUCCESS, or
+        // during authentication in answer to `ext-info-in-auth`.
         (Belongs::Service, Standing::Service) => true,
-        // Some clients (paramiko 2 to 4) ask for the service again before each attempt.
+        // Some clients (paramiko 2 to 4) request the service again before each attempt.
         (Belongs::Service, Standing::Userauth) => {
             matches!(number, ExtInfo::NUMBER | ServiceRequest::NUMBER)
         }
         (Belongs::Userauth, Standing::Userauth) => true,
-        // A server's banner can cross the client's service request; RFC 4252 §5.4 allows it any
-        // time after authentication began, which the server counts from its accept.
-        // A client that pipelined several requests may see them answered late (RFC 4252 §5.1).
+        // A banner is permitted only after SERVICE_ACCEPT, with which the server begins
+        // authentication (RFC 4252 §5.4). A client that pipelined several requests may get answers
+        // late (RFC 4252 §5.1).
         (Belongs::Userauth, Standing::Connected) => {
             role == Role::Server && number == UserauthRequest::NUMBER
         }
@@ -97,7 +97,7 @@ mod tests {
     use core::fmt::Write;
     use wire::message::MESSAGES;
 
-    /// The whole matrix, so that a change of the rules shows in review as a change of this text.
+    /// The whole matrix, so that a review shows each change of the rules as a change of this text.
     #[test]
     fn matrix_of_messages_and_standings() {
         let mut text = String::new();

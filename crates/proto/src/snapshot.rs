@@ -1,9 +1,9 @@
-//! Handing a live connection on: the process that authenticated the user writes down what the
-//! one that serves him needs, and ends.
+//! Snapshot of a live connection, which passes it from the process that authenticated the user to
+//! the process that serves the user; the first process then ends.
 //!
-//! The snapshot holds keys, both positions, the session identifier and the bytes that were read
-//! but not opened. It names no user and grants nothing: those come from the monitor. It is
-//! read by a process that has already given up its privileges, since its writer had none.
+//! The snapshot holds keys, both packet positions, the session identifier and the bytes that were
+//! read but not opened. It names no user and grants nothing: user and permissions come from the
+//! monitor. Its reader has already dropped its privileges, because its writer had none.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -21,7 +21,7 @@ use crate::connection::{Connection, Stage};
 use crate::transport::{Agreement, DirectionSuite, EpochKeys, Session, Transport};
 use crate::{Error, Millis, Role, ServerHostKey, TransportConfig};
 
-/// First bytes of every snapshot: name and format version.
+/// First bytes of each snapshot: name and format version.
 const MAGIC: &[u8] = b"fulmar-snapshot-1";
 
 fn put_keys(out: &mut Vec<u8>, keys: &EpochKeys) {
@@ -79,16 +79,16 @@ fn read_position(reader: &mut Reader<'_>) -> Result<SequencerState, DecodeError>
 }
 
 impl Connection {
-    /// Writes the connection down, right after login and with no output left.
+    /// Serializes the connection right after login, with no output queued.
     ///
     /// # Errors
-    /// [`Error::Misuse`] at any other moment.
+    /// [`Error::Misuse`] at any other time.
     pub fn snapshot(self) -> Result<Zeroizing<Vec<u8>>, Error> {
         let transport = &self.transport;
         let clean = !transport.has_output() && transport.is_settled() && self.channel_count() == 0;
         if self.stage != Stage::Connected || !clean {
             return Err(Error::Misuse(
-                "a snapshot is taken right after login, with nothing under way",
+                "a snapshot is possible only right after login, with nothing outstanding",
             ));
         }
         let (Some(session), Some(c2s), Some(s2c), Some(peer_version)) = (
@@ -100,7 +100,7 @@ impl Connection {
             return Err(Error::Bug("logged in without keys"));
         };
         let unread = transport.splitter.unread();
-        // Allocated once: growing would leave copies of keys behind.
+        // Allocated once: growth would leave copies of keys in freed memory.
         let mut out = Zeroizing::new(Vec::with_capacity(
             unread.len() + session.host_key.len() + 8192,
         ));
@@ -121,11 +121,11 @@ impl Connection {
         Ok(out)
     }
 
-    /// Goes on where a snapshot stopped, as the server.
+    /// Restores a server's connection from a snapshot.
     ///
     /// # Errors
-    /// [`Error::Malformed`] for a snapshot that cannot be one; [`Error::Misuse`] for a
-    /// configuration that cannot serve.
+    /// [`Error::Malformed`] for an invalid snapshot; [`Error::Misuse`] for a configuration with
+    /// unknown algorithm names or without a usable host key.
     pub fn resume(
         snapshot: &[u8],
         config: TransportConfig,

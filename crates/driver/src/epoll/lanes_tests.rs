@@ -54,7 +54,7 @@ fn keys((cipher, mac): Suite, epoch: usize) -> (Arc<SealKeys>, Arc<OpenKeys>) {
     )
 }
 
-/// What is sent: payloads, and before each how many packets ago the keys changed.
+/// The payloads to send; the keys change each `rekey_every` packets.
 struct Script {
     payloads: Vec<Vec<u8>>,
     rekey_every: usize,

@@ -1,9 +1,9 @@
-//! A channel asked for before the login is known to have succeeded, and what is sent on it before
-//! it is confirmed: it saves the round trips between login, open and request.
+//! The early channel: a client opens it, and sends on it, before the login is known to have
+//! succeeded and before the server confirms it. This saves the round trips between login, open and
+//! request.
 //!
-//! Which servers read on is the owner's knowledge. A server that refuses the login answers each of
-//! these packets with UNIMPLEMENTED and its sequence number, passes them over, or ends the
-//! connection.
+//! The owner knows which servers support this. A server that refuses the login answers each of
+//! these packets with UNIMPLEMENTED and its sequence number, ignores them, or ends the connection.
 
 use wire::message::ChannelData;
 
@@ -12,20 +12,20 @@ use super::{Channels, Half, State, index};
 use crate::transport::{Ahead, Transport};
 use crate::{ChannelId, Error, Event};
 
-/// Data that may go ahead of a channel's confirmation, bytes: one message that every server of ours
-/// takes, and half of the least window that it gives to a channel.
+/// Maximum data sent before a channel is confirmed, bytes: one message that every Fulmar server
+/// accepts, and half of the smallest window that it grants to a channel.
 pub(crate) const MAX_EARLY_DATA_BYTES: u32 = MAX_DATA_BYTES;
 const _: () = assert!(MAX_EARLY_DATA_BYTES <= LEAST_WINDOW_BYTES / 2);
 
-/// The channel that was asked for ahead.
+/// State of the early channel.
 #[derive(Debug, Default)]
 pub(crate) struct Early {
     channel: Option<ChannelId>,
-    /// Something was sent on it before it was confirmed.
+    /// A packet was sent on it before it was confirmed.
     followed: bool,
-    /// Data that were sent on it before it was confirmed, bytes: its window does not know of them.
+    /// Data sent on it before it was confirmed, bytes; not yet charged to its window.
     data_bytes: u32,
-    /// The channel was confirmed under another number than the packets went to.
+    /// The server gave the channel another number than the early packets used.
     missed: bool,
 }
 
@@ -37,12 +37,12 @@ impl Early {
         };
     }
 
-    /// A packet follows the CHANNEL_OPEN.
+    /// Records that a packet follows CHANNEL_OPEN.
     pub(super) fn follow(&mut self) {
         self.followed = true;
     }
 
-    /// The number may stand for another channel from now on.
+    /// Forgets the channel, as its number may be reused.
     pub(super) fn end(&mut self, id: ChannelId) {
         if self.is(id) {
             self.channel = None;
@@ -55,8 +55,8 @@ impl Early {
 }
 
 impl Channels {
-    /// As [`Channels::open`], ahead of the login. Only the first channel of a connection can be:
-    /// the number that the server will give it is known for that one alone.
+    /// Like [`Channels::open`], but before the login is confirmed. Only the first channel of a
+    /// connection can be early: only for that one is the server's channel number known.
     pub(crate) fn open_early(
         &mut self,
         transport: &mut Transport,
@@ -64,7 +64,7 @@ impl Channels {
         fields: &[u8],
     ) -> Result<ChannelId, Error> {
         if self.count() > 0 {
-            return Err(Error::Misuse("one channel is opened early"));
+            return Err(Error::Misuse("only the first channel can be opened early"));
         }
         self.send_open(transport, kind, fields, true)
     }
@@ -77,16 +77,16 @@ impl Channels {
         self.early.is(id) && !self.early.missed
     }
 
-    /// No request of the login succeeded: nobody took notice of what followed them. The numbers
-    /// stay known, since the answers to the packets are still on their way.
+    /// Removes the early channel after all login requests failed: the server ignored the packets
+    /// that followed them. Their sequence numbers stay known, since answers to them are still in
+    /// flight.
     pub(crate) fn forget_early(&mut self) {
         if let Some(id) = self.early.channel {
             self.remove(id);
         }
     }
 
-    /// Sends data on the early channel, before the server has said that there is one, and how much
-    /// it takes.
+    /// Sends data on the early channel before the server has confirmed it and announced its window.
     pub(crate) fn send_early(
         &mut self,
         transport: &mut Transport,
@@ -96,17 +96,21 @@ impl Channels {
         let is_early = self.early.is(id);
         let channel = self.by_id(id)?;
         if !is_early || channel.state != State::Opening || channel.sending != Half::Open {
-            return Err(Error::Misuse("data ahead of a channel that takes none"));
+            return Err(Error::Misuse(
+                "early data on a channel that does not accept it",
+            ));
         }
         if !transport.is_fulmar_peer() {
-            return Err(Error::Misuse("a server whose first window is not known"));
+            return Err(Error::Misuse(
+                "early data to a server whose first window is unknown",
+            ));
         }
         let recipient_channel = channel.remote;
         let all = u32::try_from(data.len())
             .ok()
             .and_then(|len| self.early.data_bytes.checked_add(len))
             .filter(|all| *all <= MAX_EARLY_DATA_BYTES)
-            .ok_or(Error::Misuse("more data than may go ahead"))?;
+            .ok_or(Error::Misuse("too much early data"))?;
         self.early.data_bytes = all;
         self.early.follow();
         let data = ChannelData {
@@ -116,8 +120,8 @@ impl Channels {
         transport.send_message_ahead(&data, Ahead::Other)
     }
 
-    /// The channel is confirmed, and its window pays for the data that went ahead. Where the server
-    /// gave it another number, what was sent on it went nowhere, and the owner sends it again.
+    /// Confirms the channel and charges the early data to its window. If the server assigned
+    /// another channel number, the early packets were lost, and the owner sends them again.
     pub(super) fn confirm_early(
         &mut self,
         transport: &mut Transport,
@@ -138,11 +142,11 @@ impl Channels {
         }
         let bytes = usize::try_from(self.early.data_bytes).unwrap_or(usize::MAX);
         let paid = channel.send.charge(bytes);
-        paid.map_err(|_| Error::PeerMisbehaved("a first window smaller than that of any Fulmar"))
+        paid.map_err(|_| Error::PeerMisbehaved("first window smaller than every Fulmar grants"))
     }
 
-    /// The server has not understood a packet that was sent ahead. Where it mattered, since the
-    /// login has succeeded, that is told.
+    /// Handles UNIMPLEMENTED for an early packet. Once the login has succeeded, the owner is
+    /// notified if the packet mattered.
     pub(crate) fn unheard(&mut self, transport: &mut Transport, kind: Ahead) {
         let Some(id) = self.early.channel.filter(|_| transport.authenticated) else {
             return;

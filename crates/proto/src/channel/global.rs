@@ -1,4 +1,4 @@
-//! Global requests, RFC 4254 §4, and OpenSSH's: keepalive, hostkeys-00 with its proof, and
+//! Global requests, RFC 4254 §4, and those of OpenSSH: keepalive, hostkeys-00 with its proof, and
 //! no-more-sessions.
 
 use alloc::collections::VecDeque;
@@ -11,10 +11,10 @@ use wire::{Put, Reader, Rest, names};
 use crate::transport::{Ahead, Transport};
 use crate::{Error, Event, Role};
 
-/// Host keys in one announcement or question.
+/// Maximum host keys in one announcement or proof request.
 const MAX_HOST_KEYS: usize = 64;
 const TOO_MANY_HOST_KEYS: Error = Error::PeerMisbehaved("too many host keys");
-/// Requests of ours whose answer has not come.
+/// Maximum unanswered requests of ours.
 const MAX_OPEN_REQUESTS: usize = 64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +23,7 @@ enum Open {
     Prove,
 }
 
-/// Global requests of both sides.
+/// State of both sides' global requests.
 #[derive(Debug, Default)]
 pub(crate) struct Globals {
     open: VecDeque<Open>,
@@ -55,7 +55,7 @@ impl Globals {
         transport.send(buf)
     }
 
-    /// Asks for any sign of life.
+    /// Sends a keepalive request; any answer proves that the peer is alive.
     pub(crate) fn send_keepalive(&mut self, transport: &mut Transport) -> Result<(), Error> {
         self.request(
             transport,
@@ -103,14 +103,14 @@ impl Globals {
         )
     }
 
-    /// The owner's signatures, one for each key asked for, or `None` to refuse.
+    /// Sends the owner's signatures, one for each requested key; `None` refuses.
     pub(crate) fn provide_proofs(
         &mut self,
         transport: &mut Transport,
         signatures: Option<&[Vec<u8>]>,
     ) -> Result<(), Error> {
         if !core::mem::take(&mut self.owes_proof) {
-            return Err(Error::Misuse("no proof of host keys was asked for"));
+            return Err(Error::Misuse("no proof of host keys was requested"));
         }
         match signatures {
             None => transport.send_message(&RequestFailure {}),
@@ -126,7 +126,8 @@ impl Globals {
         }
     }
 
-    /// Nothing is read while the owner signs: answers leave in the order of their requests.
+    /// Returns true while the owner signs. No input is processed then, because replies must leave
+    /// in the order of the requests.
     pub(crate) fn waits_for_owner(&self) -> bool {
         self.owes_proof
     }
@@ -159,7 +160,7 @@ impl Globals {
         match (name, transport.role) {
             (names::GLOBAL_HOSTKEYS, Role::Client) if !self.announced => {
                 self.announced = true;
-                // Nothing depends on an announcement, so a long one is no reason to end the session.
+                // Nothing depends on an announcement, so a long one does not end the session.
                 let event = match host_keys(request.fields.0) {
                     Ok(keys) => Event::HostKeysAnnounced(keys),
                     Err(TOO_MANY_HOST_KEYS) => Event::TooManyHostKeysAnnounced,
@@ -184,7 +185,7 @@ impl Globals {
                 String::from_utf8_lossy(request.name).into_owned(),
             )),
         }
-        // A refusal is as good a sign of life as any; nothing else here needs a success.
+        // A failure proves life as well as a success; no other request here needs a success.
         if request.want_reply {
             transport.send_message(&RequestFailure {})
         } else {
@@ -192,13 +193,13 @@ impl Globals {
         }
     }
 
-    /// A request's answer has not come.
+    /// Returns true if a request of ours is unanswered.
     pub(crate) fn awaits_answer(&self) -> bool {
         !self.open.is_empty()
     }
 
-    /// The peer did not understand something. Where a sign of life is awaited that is one: some
-    /// servers know no global request at all.
+    /// Handles UNIMPLEMENTED: it counts as the answer to a keepalive, because some servers support
+    /// no global requests at all.
     pub(crate) fn handle_unimplemented(&mut self) {
         if self.open.front() == Some(&Open::Keepalive) {
             self.open.pop_front();
@@ -225,7 +226,7 @@ impl Globals {
     }
 }
 
-/// A run of strings up to the end: host keys, or the signatures that prove them.
+/// Reads strings up to the end: host keys, or the signatures that prove them.
 fn host_keys(fields: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
     let mut reader = Reader::new(fields);
     let mut keys = Vec::new();
@@ -239,7 +240,8 @@ fn host_keys(fields: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
     Ok(keys)
 }
 
-/// What a server signs with each of its keys to prove that it holds it (OpenSSH PROTOCOL §2.5).
+/// Data that a server signs with each of its keys to prove that it holds them (OpenSSH PROTOCOL
+/// §2.5).
 pub(crate) fn hostkeys_prove_data(session_id: &[u8], key: &[u8]) -> Vec<u8> {
     let mut text = Vec::with_capacity(key.len() + 128);
     text.put_string(names::GLOBAL_HOSTKEYS_PROVE.as_bytes());

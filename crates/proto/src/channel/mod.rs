@@ -1,9 +1,8 @@
-//! Channels, RFC 4254 §5: opening, data, windows, requests and closing; and global requests,
-//! §4.
+//! Channels, RFC 4254 §5: opening, data, windows, requests and closing; and global requests, §4.
 //!
-//! Numbers are given out lowest first, so that a peer that sends requests behind its
-//! CHANNEL_OPEN can know the first one. A channel's slot is free again when both sides have
-//! sent CLOSE. What a channel carries is the owner's affair.
+//! Numbers are assigned lowest first, so that a peer that pipelines requests after CHANNEL_OPEN can
+//! predict the number of the first channel. A channel's slot is free again when both sides have
+//! sent CLOSE. The meaning of a channel's data is up to the owner.
 
 use alloc::collections::VecDeque;
 use alloc::string::String;
@@ -32,40 +31,39 @@ pub(crate) use global::Globals;
 pub use request::Request;
 use window::{MAX_DATA_BYTES, MAX_DATA_BYTES_FULMAR, Memory, Path, ReceiveWindow, SendWindow};
 
-/// Requests with `want_reply` of ours that may be open on one channel.
+/// Maximum unanswered requests of ours with `want_reply` on one channel.
 const MAX_OPEN_REQUESTS: u32 = 1024;
-/// Requests of the peer that the owner has not answered, on one channel.
+/// Maximum requests of the peer that the owner has not answered, on one channel.
 const MAX_OWED_REPLIES: u32 = 1024;
-/// Refused channels whose late messages are passed over.
+/// Maximum number of refused channels whose late messages are ignored.
 const MAX_REFUSED: usize = 16;
 
-/// One direction of a channel.
+/// State of one direction of a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Half {
     Open,
-    /// No more data; requests may still come.
+    /// No more data; requests may still follow.
     Eof,
     Closed,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// We asked; the peer has not answered.
+    /// Requested by us; the peer has not answered.
     Opening,
-    /// The peer asked; the owner has not answered.
+    /// Requested by the peer; the owner has not answered.
     Asked,
     Open,
-    /// Closed or refused, and the owner has not heard of it yet: commands have no effect, and
-    /// the number is not given out again, so that no late command can reach another channel.
+    /// Closed or refused, and the owner has not taken the event yet. Commands have no effect, and
+    /// the number is not reused, so that no late command can reach another channel.
     Finished,
 }
 
 struct Channel {
     state: State,
     remote: u32,
-    /// The number of the channel among all that the connection has had. Unlike the channel's
-    /// number on the wire it is never used again, so that compression does not take two channels
-    /// for one.
+    /// Serial number of the channel on this connection. Unlike the channel's number on the wire it
+    /// is never reused, so that compression does not mistake one channel for another.
     serial: u64,
     receive: ReceiveWindow,
     send: SendWindow,
@@ -75,14 +73,14 @@ struct Channel {
     owed_replies: u32,
     /// The owner answers the peer's CLOSE itself.
     holds_close: bool,
-    /// The owner has heard of the peer's CHANNEL_OPEN.
+    /// The owner has taken the event of the peer's CHANNEL_OPEN.
     told: bool,
 }
 
 /// All channels of a connection.
 pub(crate) struct Channels {
     slots: Vec<Option<Channel>>,
-    /// The serial number of the channel that came last.
+    /// Serial number of the newest channel.
     last_serial: u64,
     refused: VecDeque<u32>,
     memory: Memory,
@@ -121,7 +119,7 @@ fn our_max_data(transport: &Transport) -> u32 {
 }
 
 impl Channels {
-    /// None yet; their receive windows may be worth `window_memory_bytes` together.
+    /// No channels; their receive windows may use at most `window_memory_bytes` in total.
     pub(crate) fn new(window_memory_bytes: u64) -> Self {
         Self {
             slots: Vec::new(),
@@ -133,12 +131,12 @@ impl Channels {
         }
     }
 
-    /// What the kernel knows of the round trip to the peer, microseconds.
+    /// Sets the kernel's round-trip time to the peer, microseconds.
     pub(crate) fn handle_round_trip(&mut self, round_trip_us: u32) {
         self.path.hint(round_trip_us);
     }
 
-    /// The receiving side of a new channel; `None` when no memory is left for one.
+    /// Creates the receive window of a new channel; `None` if no window memory is left.
     fn receive_window(&mut self, transport: &Transport) -> Option<ReceiveWindow> {
         let size = self.memory.first_window()?;
         Some(ReceiveWindow::new(
@@ -157,7 +155,7 @@ impl Channels {
             .ok_or(Error::Misuse("no such channel"))
     }
 
-    /// The channel that a peer's message names; `None` for one that we refused a moment ago.
+    /// Looks up the channel that a peer's message names; `None` if it was recently refused by us.
     fn addressed(&mut self, id: u32) -> Result<Option<(ChannelId, &mut Channel)>, Error> {
         let refused = self.refused.contains(&id);
         match self
@@ -196,7 +194,7 @@ impl Channels {
         Ok(ChannelId(id))
     }
 
-    /// The owner knows that the channel is gone.
+    /// Removes a channel that the owner knows to be gone.
     pub(crate) fn remove(&mut self, id: ChannelId) {
         self.early.end(id);
         if let Some(channel) = self.slots.get_mut(index(id)).and_then(Option::take) {
@@ -208,9 +206,9 @@ impl Channels {
         self.slots.iter().flatten().count()
     }
 
-    /// The owner has not heard of a channel that the peer asked for: what follows may depend on
-    /// the answer, so nothing is read before. An owner that takes its time to answer (a
-    /// connection to make) does not hold up the other channels.
+    /// Returns true if the owner has not taken the event of a peer's CHANNEL_OPEN. No input is
+    /// processed until then, as later messages may depend on the answer. An owner that answers late
+    /// (because it has to connect first) does not block other channels.
     pub(crate) fn waits_for_owner(&self) -> bool {
         self.slots
             .iter()
@@ -218,7 +216,7 @@ impl Channels {
             .any(|channel| channel.state == State::Asked && !channel.told)
     }
 
-    /// The owner has heard that the peer asks for this channel.
+    /// Records that the owner has taken the event of this channel's CHANNEL_OPEN.
     pub(crate) fn told(&mut self, id: ChannelId) {
         if let Ok(channel) = self.by_id(id) {
             channel.told = true;
@@ -273,7 +271,7 @@ impl Channels {
         if open.kind.len() > 256 {
             return Err(Error::PeerMisbehaved("channel type too long"));
         }
-        // A maximum packet of 0 could never carry a byte; a sender that tried would spin.
+        // A maximum packet size of 0 could never carry a byte; a sender that tried would spin.
         let granted = if open.max_packet == 0 {
             Err((
                 open_failure::ADMINISTRATIVELY_PROHIBITED,
@@ -313,7 +311,7 @@ impl Channels {
             return Ok(());
         }
         if channel.state != State::Asked {
-            return Err(Error::Misuse("channel was not asked for"));
+            return Err(Error::Misuse("the peer did not request this channel"));
         }
         channel.state = State::Open;
         transport.send_message(&ChannelOpenConfirmation {
@@ -337,7 +335,7 @@ impl Channels {
             return Ok(());
         }
         if channel.state != State::Asked {
-            return Err(Error::Misuse("channel was not asked for"));
+            return Err(Error::Misuse("the peer did not request this channel"));
         }
         let recipient_channel = channel.remote;
         self.remove(id);
@@ -403,7 +401,7 @@ impl Channels {
 
     // ---- sending --------------------------------------------------------------------------
 
-    /// Bytes that may be sent in one message now.
+    /// Maximum bytes of one message now; 0 if nothing may be sent.
     pub(crate) fn send_space(&self, transport: &Transport, id: ChannelId) -> usize {
         match self.slots.get(index(id)) {
             Some(Some(channel))
@@ -417,7 +415,7 @@ impl Channels {
         }
     }
 
-    /// Nothing more may be sent until the peer opens the window.
+    /// Returns true if nothing may be sent until the peer opens the window.
     pub(crate) fn window_is_shut(&self, id: ChannelId) -> bool {
         matches!(
             self.slots.get(index(id)),
@@ -427,7 +425,7 @@ impl Channels {
         )
     }
 
-    /// Bytes that may be sent now, in messages of at most [`Self::max_data`].
+    /// Maximum bytes that may be sent now, in messages of at most [`Self::max_data`].
     pub(crate) fn send_room(&self, transport: &Transport, id: ChannelId) -> usize {
         match self.slots.get(index(id)) {
             Some(Some(channel))
@@ -441,7 +439,7 @@ impl Channels {
         }
     }
 
-    /// The window that the peer has; 0 without a channel.
+    /// Size of our receive window, bytes; 0 without a channel.
     pub(crate) fn window(&self, id: ChannelId) -> usize {
         match self.slots.get(index(id)) {
             Some(Some(channel)) => channel.receive.size(),
@@ -456,7 +454,7 @@ impl Channels {
         }
     }
 
-    /// Sends `buf`'s payload as data: the header goes into the headroom.
+    /// Sends `buf`'s payload as data; the message header is written into the headroom.
     pub(crate) fn send(
         &mut self,
         transport: &mut Transport,
@@ -472,7 +470,7 @@ impl Channels {
             return Ok(());
         }
         if channel.state != State::Open || channel.sending != Half::Open {
-            return Err(Error::Misuse("data on a channel that takes none"));
+            return Err(Error::Misuse("data on a channel that cannot send it"));
         }
         if buf.len() > channel.send.max_data(usize::MAX) {
             return Err(Error::Misuse("data longer than the peer's maximum packet"));
@@ -492,7 +490,7 @@ impl Channels {
         transport.send_data(buf, origin)
     }
 
-    /// No more data from us.
+    /// Sends EOF, unless it was sent already.
     pub(crate) fn send_eof(
         &mut self,
         transport: &mut Transport,
@@ -515,7 +513,7 @@ impl Channels {
         }
     }
 
-    /// Nothing more from us.
+    /// Sends CLOSE, unless it was sent already.
     pub(crate) fn send_close(
         &mut self,
         transport: &mut Transport,
@@ -536,7 +534,8 @@ impl Channels {
         Ok(())
     }
 
-    /// The peer has no more use for what its window stands for.
+    /// Returns the unused receive window to the memory budget: the peer sends no more, or its data
+    /// is no longer read.
     fn end_receiving(&mut self, id: ChannelId) {
         if let Some(Some(channel)) = self.slots.get_mut(index(id)) {
             channel.receive.end(&mut self.memory);
@@ -567,7 +566,7 @@ impl Channels {
         let early = channel.state == State::Opening && self.early.is(id);
         let channel = self.by_id(id)?;
         if channel.state != State::Open && !early {
-            return Err(Error::Misuse("request on a channel that takes none"));
+            return Err(Error::Misuse("request on a channel that is not open"));
         }
         if want_reply {
             if channel.open_requests >= MAX_OPEN_REQUESTS {
@@ -613,14 +612,14 @@ impl Channels {
         }
     }
 
-    /// The sink has taken `len` bytes.
+    /// Records that the sink consumed `len` bytes, and grants window if due.
     pub(crate) fn consumed(
         &mut self,
         transport: &mut Transport,
         id: ChannelId,
         len: usize,
     ) -> Result<(), Error> {
-        // The channel may be gone while its last bytes were on their way to the sink.
+        // The channel may be closed before its last bytes reach the sink.
         let Some(Some(channel)) = self.slots.get_mut(index(id)) else {
             return Ok(());
         };
@@ -639,7 +638,7 @@ impl Channels {
         }
     }
 
-    /// The peer's CLOSE is reported and left for the owner to answer.
+    /// Reports the peer's CLOSE to the owner instead of answering it.
     pub(crate) fn hold_close(&mut self, id: ChannelId) -> Result<(), Error> {
         self.by_id(id)?.holds_close = true;
         Ok(())
@@ -718,8 +717,8 @@ impl Channels {
         Ok(())
     }
 
-    /// `stream` is `None` for a type of extended data that nobody has a use for: it is dropped,
-    /// as OpenSSH does, and its window given back.
+    /// `stream` is `None` for an unknown type of extended data: it is dropped, as OpenSSH does, and
+    /// its window is granted again.
     fn handle_data(
         &mut self,
         transport: &mut Transport,
@@ -739,7 +738,7 @@ impl Channels {
         if channel.receiving != Half::Open {
             return Err(Error::PeerMisbehaved("data after EOF or CLOSE"));
         }
-        // After our CLOSE nobody reads; what was on its way is dropped within the window.
+        // After our CLOSE nobody reads; data in flight is dropped, but must respect the window.
         let is_read = channel.sending != Half::Closed && !data.is_empty();
         self.charge(id, data.len(), transport.now)?;
         match stream {
@@ -754,7 +753,7 @@ impl Channels {
         Ok(())
     }
 
-    /// Charges data that has come to its channel's window.
+    /// Charges received data to its channel's window.
     fn charge(&mut self, id: ChannelId, len: usize, now: Millis) -> Result<(), Error> {
         match self.slots.get_mut(index(id)) {
             Some(Some(channel)) => channel.receive.take(len, now, &mut self.path),
@@ -790,7 +789,7 @@ impl Channels {
         channel.receiving = Half::Closed;
         let remote = channel.remote;
         if channel.state == State::Asked {
-            // The owner has not answered the open yet; it learns of both in order.
+            // The owner has not answered the open yet; it gets both events in order.
             channel.state = State::Open;
         }
         let must_answer = channel.sending != Half::Closed;
@@ -864,12 +863,12 @@ impl Channels {
                 });
                 Ok(())
             }
-            // Harmless, and some peers do it.
+            // Harmless; some peers do this.
             None => transport.spend_ignored(),
         }
     }
 }
 
-/// Number of the first message above channels; what `Connection` hands here.
+/// Message numbers that `Connection` dispatches to [`Channels`].
 pub(crate) const CHANNEL_MESSAGES: core::ops::RangeInclusive<u8> =
     <ChannelOpen<'static> as message::Encode>::NUMBER..=<ChannelFailure as message::Encode>::NUMBER;

@@ -1,4 +1,4 @@
-//! Channel requests, RFC 4254 §6 and OpenSSH's own.
+//! Channel requests, RFC 4254 §6 and those of OpenSSH.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -8,9 +8,9 @@ use wire::{DecodeError, Put, Reader, names};
 /// A request on a channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
-    /// RFC 4254 §6.2.
+    /// `pty-req`, RFC 4254 §6.2.
     Pty {
-        /// `TERM`.
+        /// Value of `TERM`.
         term: Vec<u8>,
         /// Width in characters.
         columns: u32,
@@ -23,26 +23,26 @@ pub enum Request {
         /// Encoded terminal modes, RFC 4254 §8.
         modes: Vec<u8>,
     },
-    /// RFC 4254 §6.4.
+    /// `env`, RFC 4254 §6.4.
     Env {
         /// Variable name.
         name: Vec<u8>,
         /// Variable value.
         value: Vec<u8>,
     },
-    /// RFC 4254 §6.5.
+    /// `shell`, RFC 4254 §6.5.
     Shell,
-    /// RFC 4254 §6.5.
+    /// `exec`, RFC 4254 §6.5.
     Exec {
         /// The command line.
         command: Vec<u8>,
     },
-    /// RFC 4254 §6.5.
+    /// `subsystem`, RFC 4254 §6.5.
     Subsystem {
         /// Subsystem name.
         name: Vec<u8>,
     },
-    /// RFC 4254 §6.7.
+    /// `window-change`, RFC 4254 §6.7.
     WindowChange {
         /// Width in characters.
         columns: u32,
@@ -53,39 +53,39 @@ pub enum Request {
         /// Height in pixels.
         height_px: u32,
     },
-    /// RFC 4254 §6.9.
+    /// `signal`, RFC 4254 §6.9.
     Signal {
-        /// Name without `SIG`.
+        /// Signal name without `SIG`.
         name: String,
     },
-    /// RFC 4335.
+    /// `break`, RFC 4335.
     Break {
-        /// Length, milliseconds.
+        /// Length of the break, milliseconds.
         ms: u32,
     },
-    /// RFC 4254 §6.10.
+    /// `exit-status`, RFC 4254 §6.10.
     ExitStatus {
         /// The command's exit status.
         status: u32,
     },
-    /// RFC 4254 §6.10.
+    /// `exit-signal`, RFC 4254 §6.10.
     ExitSignal {
-        /// Name without `SIG`.
+        /// Signal name without `SIG`.
         name: String,
-        /// A core was dumped.
+        /// True if a core was dumped.
         core_dumped: bool,
-        /// For people.
+        /// Error message for the user.
         message: String,
         /// RFC 3066 language tag.
         language: String,
     },
-    /// `eow@openssh.com`: the sender reads no more.
+    /// `eow@openssh.com`: the sender reads no more data.
     Eow,
-    /// Any other.
+    /// An unknown request.
     Unknown {
         /// Request name.
         name: String,
-        /// Its fields.
+        /// The request's undecoded fields.
         fields: Vec<u8>,
     },
 }
@@ -110,7 +110,7 @@ impl Request {
         }
     }
 
-    /// Writes the fields behind `want_reply`.
+    /// Encodes the fields that follow `want_reply`.
     pub(crate) fn encode_fields(&self) -> Vec<u8> {
         let mut out = Vec::new();
         match self {
@@ -164,7 +164,7 @@ impl Request {
         out
     }
 
-    /// Takes the request apart.
+    /// Decodes a request.
     pub(crate) fn decode(name: &[u8], fields: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(fields);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

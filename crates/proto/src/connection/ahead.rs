@@ -1,4 +1,5 @@
-//! What a client says ahead of the server's answers, and what it has to know for that.
+//! Pipelining by a client: messages sent before the server's answers, and the state that decides
+//! whether that is possible.
 
 use alloc::string::String;
 
@@ -7,15 +8,14 @@ use crate::{ChannelId, Error};
 
 /// Getters.
 impl Connection {
-    /// Client: the server's lists of key exchange methods and of host key types in its first
-    /// KEXINIT, as sent.
+    /// Client: key exchange methods and host key types of the server's first KEXINIT, as sent.
     #[must_use]
     pub fn peer_lists(&self) -> Option<(&[String], &[String])> {
         let lists = self.transport.peer_lists.as_ref()?;
         Some((&lists.kex, &lists.host_key))
     }
 
-    /// Client: whether the guess (`TransportConfig::guess`) was right; `None` without one, or
+    /// Client: whether the guess (`TransportConfig::guess`) was right; `None` without a guess or
     /// before the server's KEXINIT.
     #[must_use]
     pub fn guess_was_right(&self) -> Option<bool> {
@@ -28,20 +28,20 @@ impl Connection {
         self.transport.offers_short
     }
 
-    /// Client: the server said that it reads our short spelling of a first KEXINIT.
+    /// Client: the server announced that it reads the short encoding of a first KEXINIT.
     #[must_use]
     pub fn short_kexinit_understood(&self) -> bool {
         self.transport.extensions.short_kexinit
     }
 
-    /// Server: the client guessed the method of its first key exchange, right or wrong: it has been
-    /// here before, most likely, and will not wait for much.
+    /// Server: the client guessed the method of its first key exchange, right or wrong. Such a
+    /// client has probably connected before and pipelines its requests.
     #[must_use]
     pub fn peer_guessed(&self) -> bool {
         self.transport.peer_guessed
     }
 
-    /// Client: what is sent to the server is compressed once the user is logged in.
+    /// Client: data to the server will be compressed once the user is logged in.
     #[must_use]
     pub fn will_compress(&self) -> bool {
         self.transport.will_compress()
@@ -50,46 +50,50 @@ impl Connection {
 
 /// Commands.
 impl Connection {
-    /// Client: asks for a channel after the login, or behind a signed request that is still open, on
-    /// the expectation that it succeeds. Until the channel is confirmed, [`Connection::channel_request`],
-    /// [`Connection::channel_send_early`], [`Connection::channel_eof`] and
-    /// [`Connection::send_no_more_sessions`] may follow it: they go to the first channel that the server gives out, which is 0 with those that number from
-    /// there. Where no request succeeds, the channel is gone, and no event tells.
+    /// Client: opens a channel after the login, or right after a signed request that is still
+    /// unanswered, in the expectation that it succeeds. Until the channel is confirmed,
+    /// [`Connection::channel_request`], [`Connection::channel_send_early`],
+    /// [`Connection::channel_eof`] and [`Connection::send_no_more_sessions`] may follow. They are
+    /// addressed to channel 0, the server's first number if it counts from there. If no request
+    /// succeeds, the channel is removed without an event.
     ///
     /// # Errors
-    /// [`Error::Misuse`] without such a request, for a second channel, and where what we send will
-    /// be compressed: servers inflate what follows their answer as soon as they have sent it.
+    /// [`Error::Misuse`] without such a request, for a second channel, and before login if our data
+    /// will be compressed: servers inflate everything that follows their answer as soon as they
+    /// have sent it.
     pub fn open_channel_early(&mut self, kind: &str, fields: &[u8]) -> Result<ChannelId, Error> {
         let (client, transport) = self.client_auth()?;
         if !transport.authenticated && !client.expects_login() {
             return Err(Error::Misuse("no signed request is open"));
         }
         if !transport.authenticated && transport.will_compress() {
-            return Err(Error::Misuse("nothing may follow a login that compresses"));
+            return Err(Error::Misuse(
+                "no early channel before a login that starts compression",
+            ));
         }
         self.channels.open_early(&mut self.transport, kind, fields)
     }
 
     /// Client: sends data on the channel of [`Connection::open_channel_early`] before it is
-    /// confirmed, to a server of our own kind: what it takes on a new channel is known. They count
-    /// only where [`Connection::channel_heard_early`] says so, once the channel is there; else they
-    /// have gone nowhere and have to be sent again.
+    /// confirmed. The server must be a Fulmar, because the size of its first window is known. Once
+    /// the channel is confirmed, [`Connection::channel_heard_early`] says whether the data arrived;
+    /// if not, it must be sent again.
     ///
     /// # Errors
-    /// [`Error::Misuse`] for other servers, for another channel, once that is confirmed, and beyond
-    /// 32 KiB in all.
+    /// [`Error::Misuse`] for other servers, for another channel, after the confirmation, and beyond
+    /// 32 KiB in total.
     pub fn channel_send_early(&mut self, channel: ChannelId, data: &[u8]) -> Result<(), Error> {
         self.channels.send_early(&mut self.transport, channel, data)
     }
 
-    /// The channel of [`Connection::open_channel_early`], as long as it may still come to be.
+    /// The channel of [`Connection::open_channel_early`], until it is removed.
     #[must_use]
     pub fn early_channel(&self) -> Option<ChannelId> {
         self.channels.early()
     }
 
-    /// What was sent on an early channel before it was confirmed has reached it: the server gave
-    /// it the number that was expected.
+    /// Returns true if packets sent on an early channel before its confirmation reached it: the
+    /// server assigned the expected number.
     #[must_use]
     pub fn channel_heard_early(&self, channel: ChannelId) -> bool {
         self.channels.heard_early(channel)

@@ -1,11 +1,5 @@
-//! A whole connection: transport below, user authentication or channels above, and the four
-//! kinds of methods that its owner works it with.
-//!
-//! ```text
-//! socket → receive_buffer → handle_received → poll_open → (job, anywhere) → handle_opened
-//!                                                   ↓ poll_event        ↓
-//! owner's commands → poll_output → (seal job, anywhere) → socket, in order
-//! ```
+//! A whole connection: transport below, user authentication or channels above. Its methods are
+//! getters, input, commands and output.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -35,10 +29,10 @@ mod ping;
 pub use crate::transport::{CompressJob, Compressed, Output};
 use alive::{Alive, Taken};
 
-/// Events that may wait for the owner before no more input is taken.
+/// Maximum number of events waiting for the owner before input stops.
 const MAX_EVENTS: usize = 1024;
 
-/// How far the connection has come.
+/// Phase of the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
     Kex,
@@ -58,13 +52,22 @@ impl Stage {
     }
 }
 
-/// The half of user authentication that we play.
+/// Authentication state of our role.
 enum Auth {
     Client(ClientAuth),
     Server(ServerAuth),
 }
 
-/// One SSH connection. See the crate's head for how to work it.
+/// One SSH connection.
+///
+/// A connection does no I/O. Its owner moves bytes and runs jobs as below, takes events, answers
+/// them with commands, and calls `handle_timeout` when `poll_deadline` expires.
+///
+/// ```text
+/// socket → receive_buffer → handle_received → poll_open → (job, anywhere) → handle_opened
+///                                                   ↓ poll_event        ↓
+/// owner's commands → poll_output → (seal job, anywhere) → socket, in order
+/// ```
 pub struct Connection {
     pub(crate) transport: Transport,
     pub(crate) stage: Stage,
@@ -84,21 +87,21 @@ impl core::fmt::Debug for Connection {
     }
 }
 
-/// Making one.
+/// Constructors.
 impl Connection {
-    /// The side that connected. Version line and KEXINIT are ready to be sent.
+    /// Creates the side that connected. Identification line and KEXINIT are queued at once.
     ///
     /// # Errors
-    /// [`Error::Misuse`] for algorithm names that we do not know.
+    /// [`Error::Misuse`] for unknown algorithm names.
     pub fn client(config: TransportConfig, now: Millis) -> Result<Self, Error> {
         let transport = Transport::new(Role::Client, config, Vec::new(), now)?;
         Ok(Self::over(transport, Stage::Kex))
     }
 
-    /// The side that was connected to.
+    /// Creates the side that was connected to. Identification line and KEXINIT are queued at once.
     ///
     /// # Errors
-    /// [`Error::Misuse`] for algorithm names that we do not know, or without a host key.
+    /// [`Error::Misuse`] for unknown algorithm names, or without a host key.
     pub fn server(
         config: TransportConfig,
         host_keys: Vec<ServerHostKey>,
@@ -129,25 +132,25 @@ impl Connection {
 
 /// Getters.
 impl Connection {
-    /// Which side we are.
+    /// Our side of the connection.
     #[must_use]
     pub fn role(&self) -> Role {
         self.transport.role
     }
 
-    /// The peer's version line without CR LF, once it has come.
+    /// The peer's identification line without CR LF; `None` before it has arrived.
     #[must_use]
     pub fn peer_version(&self) -> Option<&str> {
         self.transport.peer_version.as_deref()
     }
 
-    /// Our version line without CR LF.
+    /// Our identification line without CR LF.
     #[must_use]
     pub fn our_version(&self) -> &str {
         &self.transport.our_version
     }
 
-    /// H of the first key exchange.
+    /// Session identifier: the exchange hash H of the first key exchange.
     #[must_use]
     pub fn session_id(&self) -> Option<&[u8]> {
         self.transport
@@ -156,7 +159,7 @@ impl Connection {
             .map(|session| &session.id[..])
     }
 
-    /// Blob of the server's key, once the first key exchange is complete.
+    /// Blob of the server's host key; `None` before the first key exchange is complete.
     #[must_use]
     pub fn host_key(&self) -> Option<&[u8]> {
         self.transport
@@ -165,7 +168,7 @@ impl Connection {
             .map(|session| &session.host_key[..])
     }
 
-    /// Algorithms of the last key exchange.
+    /// Algorithms of the last key exchange; `None` before the first is complete.
     #[must_use]
     pub fn negotiated(&self) -> Option<Negotiated> {
         self.transport
@@ -174,90 +177,92 @@ impl Connection {
             .map(|session| session.agreement.public(session.strict_kex))
     }
 
-    /// The peer is one of ours.
+    /// Returns true if the peer is a Fulmar.
     #[must_use]
     pub fn is_fulmar_peer(&self) -> bool {
         self.transport.is_fulmar_peer()
     }
 
-    /// Client: signature algorithms that the server takes from users, if it told.
+    /// Client: signature algorithms that the server accepts from users, if announced.
     #[must_use]
     pub fn server_sig_algs(&self) -> Option<&[String]> {
         self.transport.extensions.server_sig_algs.as_deref()
     }
 
-    /// Client: the server knows `publickey-hostbound-v00@openssh.com`.
+    /// Client: the server announced `publickey-hostbound-v00@openssh.com`.
     #[must_use]
     pub fn hostbound_supported(&self) -> bool {
         self.transport.extensions.hostbound
     }
 
-    /// The user is logged in.
+    /// Returns true if the user is logged in.
     #[must_use]
     pub fn is_authenticated(&self) -> bool {
         self.stage == Stage::Connected
     }
 
-    /// DISCONNECT was sent or received: nothing more will happen.
+    /// Returns true if DISCONNECT was sent or received: nothing more will happen.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.transport.is_closed()
     }
 
-    /// Channels that exist.
+    /// Number of channels.
     #[must_use]
     pub fn channel_count(&self) -> usize {
         self.channels.count()
     }
 
-    /// More bytes should be read from the socket.
+    /// Returns true if more bytes should be read from the socket.
     #[must_use]
     pub fn wants_input(&self) -> bool {
         !self.transport.splitter.is_full() && !self.transport.is_closed()
     }
 
-    /// What is sent now is compressed.
+    /// Returns true if sent data is compressed now.
     #[must_use]
     pub fn is_compressing(&self) -> bool {
         self.transport.is_compressing()
     }
 
-    /// Output waits to be taken.
+    /// Returns true if output is queued.
     #[must_use]
     pub fn has_output(&self) -> bool {
         self.transport.has_output()
     }
 }
 
-/// Bytes and time in.
+/// Input: bytes and time.
 impl Connection {
-    /// Where bytes from the socket belong: read into its spare capacity.
+    /// The receive buffer; read from the socket into its spare capacity.
     pub fn receive_buffer(&mut self) -> &mut BytesMut {
         self.transport.splitter.receive_buffer()
     }
 
-    /// The same buffer, and how many bytes are best read into it at once, so that little has to be
-    /// moved in it: more may be.
+    /// The receive buffer and the number of bytes to read at once so that few have to be moved.
+    /// Reading more is allowed.
     pub fn receive_room(&mut self) -> (&mut BytesMut, usize) {
         self.transport.splitter.receive_room()
     }
 
-    /// What has the connection to itself keeps so many bytes while it works on them; 0 for nothing.
+    /// Lets the connection's only consumer pin up to `bytes` of receive slabs, so that their
+    /// packets need not be copied. 0 restores the default.
     pub fn keep(&mut self, bytes: usize) {
         self.transport.splitter.keep(bytes);
     }
 
-    /// Bytes were added to the receive buffer.
+    /// Processes bytes added to the receive buffer.
     ///
     /// # Errors
-    /// [`Error::NotSsh`], [`Error::PeerMisbehaved`].
+    /// [`Error::NotSsh`] or [`Error::PeerMisbehaved`] for the peer's identification line.
     pub fn handle_received(&mut self, now: Millis) -> Result<(), Error> {
         self.transport.now = now;
         self.transport.handle_received()
     }
 
-    /// Whether an opened packet may be handed in: not while the owner owes an answer or events
-    /// and answers have piled up. Who opens packets ahead of their dispatch asks before each.
+    /// Returns true if an opened packet may be passed in. False while the owner owes an answer and
+    /// while too many events or answers are queued. An owner that opens packets in advance checks
+    /// this before each.
     #[must_use]
     pub fn takes_opened(&self) -> bool {
         let auth_waits = match &self.auth {
@@ -271,10 +276,12 @@ impl Connection {
             && self.transport.takes_opened()
     }
 
-    /// The next packet to open. `None` while none is whole, or while the owner owes an answer.
+    /// Returns the next packet to open. `None` if no packet is complete, or while the owner owes an
+    /// answer.
     ///
     /// # Errors
-    /// [`Error::IntegrityFailed`] for an impossible frame; the same at each later call.
+    /// [`Error::IntegrityFailed`] for an invalid packet length or padding; later calls return the
+    /// same error.
     pub fn poll_open(&mut self) -> Result<Option<OpenJob>, Error> {
         if !self.takes_opened() {
             return Ok(None);
@@ -282,10 +289,10 @@ impl Connection {
         self.transport.poll_open()
     }
 
-    /// The result of an open job, in the order of the jobs.
+    /// Processes the result of an open job; to be called in the order of the jobs.
     ///
     /// # Errors
-    /// Every error ends the connection; [`Connection::fail`] says goodbye.
+    /// Every error ends the connection; [`Connection::fail`] sends the DISCONNECT.
     pub fn handle_opened(
         &mut self,
         opened: Result<OpenedPacket, PacketError>,
@@ -316,8 +323,8 @@ impl Connection {
         }
     }
 
-    /// The number says which of our packets it was: one sent ahead, or what stands for a sign of
-    /// life.
+    /// The sequence number identifies the packet that was not understood: a pipelined one, or one
+    /// that asked for a sign of life.
     fn handle_unimplemented(&mut self, sequence: u32) {
         match self.transport.sent_ahead.take(sequence) {
             Some(kind) => self.channels.unheard(&mut self.transport, kind),
@@ -344,11 +351,11 @@ impl Connection {
                 Ok(())
             }
             (7, _) => {
-                // Once or twice is honest; each costs a walk through its list.
+                // An honest peer sends one or two; each costs a pass over its list.
                 transport.spend_ignored()?;
                 Ok(transport.extensions.merge(payload)?)
             }
-            // RFC 4252 §5.1: requests behind the one that succeeded are passed over.
+            // RFC 4252 §5.1: requests after the successful one are ignored.
             (50, _) if self.stage == Stage::Connected => Ok(()),
             (50..=79, Auth::Server(server)) => server.handle(transport, payload),
             (50..=79, Auth::Client(client)) => {
@@ -378,18 +385,19 @@ impl Connection {
         }
     }
 
-    /// The result of a job of [`Connection::poll_compress`], in the order of the jobs.
+    /// Processes the result of a job of [`Connection::poll_compress`]; to be called in the order of
+    /// the jobs.
     ///
     /// # Errors
-    /// [`Error::Bug`] when the engine failed.
+    /// [`Error::Bug`] if the compressor failed.
     pub fn handle_compressed(&mut self, compressed: Compressed) -> Result<(), Error> {
         self.transport.handle_compressed(compressed)
     }
 
-    /// Serial use: takes the version line and every whole packet, opening each in place.
+    /// Processes the identification line and all complete packets, opening each on this thread.
     ///
     /// # Errors
-    /// As [`Connection::handle_opened`].
+    /// Those of [`Connection::handle_opened`].
     pub fn process(&mut self, now: Millis) -> Result<(), Error> {
         self.handle_received(now)?;
         while let Some(job) = self.poll_open()? {
@@ -398,23 +406,23 @@ impl Connection {
         Ok(())
     }
 
-    /// Frees what is not in use, however little it is, as an idle connection does with the memory of
-    /// bulk data: for a pause that may be long.
+    /// Frees all unused memory, as an idle connection does with the memory of bulk data. To be
+    /// called before a pause that may be long.
     pub fn free_unused(&mut self) {
         self.transport.shed();
     }
 
-    /// What the kernel knows of the round trip to the peer (`tcpi_rtt`), microseconds: receive
-    /// windows open by it before they could bind. Without it they go by what they see.
+    /// Sets the kernel's round-trip time to the peer (`tcpi_rtt`), microseconds. Receive windows
+    /// grow by it before they limit the speed; without it they depend on what the channels measure.
     pub fn handle_round_trip(&mut self, round_trip_us: u32, now: Millis) {
         self.transport.now = now;
         self.channels.handle_round_trip(round_trip_us);
     }
 }
 
-/// What is to be done.
+/// Output, jobs and events.
 impl Connection {
-    /// The next thing to write; packets are sealed by running their job.
+    /// Returns the next output to write; packets are sealed by running their job.
     pub fn poll_output(&mut self) -> Option<Output> {
         let output = self.transport.poll_output();
         if output.is_some() && self.stage == Stage::Connected {
@@ -423,9 +431,9 @@ impl Connection {
         output
     }
 
-    /// Payloads that wait to be compressed, at most `most_payloads` and only if they are
-    /// `least_bytes` or more, as a job for any thread. What is not taken is compressed in place
-    /// by [`Connection::poll_output`], which waits for jobs that are out.
+    /// Returns payloads to compress as a job for any thread: at most `most_payloads`, and only if
+    /// they total at least `least_bytes`. [`Connection::poll_output`] compresses the others in
+    /// place, and waits for jobs that have not returned.
     pub fn poll_compress(
         &mut self,
         most_payloads: usize,
@@ -434,7 +442,7 @@ impl Connection {
         self.transport.poll_compress(most_payloads, least_bytes)
     }
 
-    /// The next thing that happened.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         let event = self.transport.events.pop_front()?;
         match &event {
@@ -447,25 +455,25 @@ impl Connection {
         Some(event)
     }
 
-    /// The peer's next word must not be left unread: it was asked for a sign of life, or keys are
-    /// exchanged. Both end the connection where they take too long.
+    /// Returns true if the peer's next message must be read: it was asked for a sign of life, or a
+    /// key exchange is running. Both end the connection if they take too long.
     #[must_use]
     pub fn awaits_word(&self) -> bool {
         self.alive.is_awaited() || self.transport.is_exchanging()
     }
 
-    /// Gives a written packet's buffer back to the pool.
+    /// Returns the buffer of a written packet to the pool.
     pub fn recycle(&mut self, buf: PacketBuf) {
         self.transport.recycle(buf);
     }
 
-    /// How many bytes of output may be queued before channel data has to wait: what leaves in a
-    /// moment. At most 512 KiB, and that until this is called.
+    /// Limits the queued output, in bytes, above which channel data has to wait. Default and
+    /// maximum: 512 KiB.
     pub fn set_output_limit(&mut self, bytes: usize) {
         self.transport.set_output_limit(bytes);
     }
 
-    /// A buffer from the pool, for data of `capacity` bytes.
+    /// Takes a buffer for `capacity` bytes of data from the pool.
     pub fn take_buffer(&mut self, capacity: usize) -> PacketBuf {
         self.transport.take_buffer(capacity)
     }
@@ -473,60 +481,60 @@ impl Connection {
 
 /// Commands of the transport.
 impl Connection {
-    /// Client: the host key of [`Event::HostKey`] is trusted.
+    /// Client: trusts the host key of [`Event::HostKey`].
     ///
     /// # Errors
-    /// [`Error::Misuse`] when none waits.
+    /// [`Error::Misuse`] if no host key awaits a decision.
     pub fn accept_host_key(&mut self) -> Result<(), Error> {
         self.transport.accept_host_key()
     }
 
-    /// Client: the host key is not trusted; says goodbye.
+    /// Client: refuses the host key and sends DISCONNECT.
     pub fn refuse_host_key(&mut self) {
         self.fail(&Error::HostKeyRefused);
     }
 
-    /// Server: the signature blob that [`Event::SignExchangeHash`] asked for.
+    /// Server: provides the signature blob for [`Event::SignExchangeHash`].
     ///
     /// # Errors
-    /// [`Error::Misuse`] when none was asked for.
+    /// [`Error::Misuse`] if no signature was requested.
     pub fn provide_host_signature(&mut self, signature: &[u8]) -> Result<(), Error> {
         self.transport.provide_host_signature(signature)
     }
 
-    /// Server: the group that [`Event::ChooseGroup`] asked for.
+    /// Server: provides the group for [`Event::ChooseGroup`]; `None` if there is none.
     ///
     /// # Errors
-    /// [`Error::PeerMisbehaved`] for `None`, [`Error::Misuse`] when none was asked for.
+    /// [`Error::PeerMisbehaved`] for `None`, [`Error::Misuse`] if no group was requested.
     pub fn provide_group(&mut self, group: Option<DhGroup>) -> Result<(), Error> {
         self.transport.provide_group(group)
     }
 
-    /// Starts a key exchange, unless one is under way.
+    /// Starts a key exchange, unless one is running.
     ///
     /// # Errors
-    /// [`Error`] of sending.
+    /// Errors of sending KEXINIT.
     pub fn rekey(&mut self, now: Millis) -> Result<(), Error> {
         self.transport.now = now;
         self.transport.rekey()
     }
 
-    /// Client: makes the key pair of the next key exchange ahead, if a limit on bytes is near. To
-    /// be called when there is nothing else to do. The pair serves one exchange, and is dropped
-    /// when the connection has been idle for a second.
+    /// Client: creates the key pair of the next key exchange in advance if a limit on bytes is
+    /// near. To be called when there is nothing else to do. The pair is used for one exchange, and
+    /// dropped when the connection has been idle for a second.
     ///
     /// # Errors
-    /// [`Error::KeyExchange`] when none could be made.
+    /// [`Error::KeyExchange`] if no pair could be created.
     pub fn prepare_rekey(&mut self) -> Result<(), Error> {
         self.transport.prepare_rekey()
     }
 
-    /// Says goodbye (RFC 4253 §11.1); nothing is sent or taken afterwards.
+    /// Sends DISCONNECT (RFC 4253 §11.1); nothing is sent or accepted afterwards.
     pub fn disconnect(&mut self, reason: u32, description: &str) {
         self.transport.disconnect(reason, description);
     }
 
-    /// Says the goodbye that fits `error`.
+    /// Sends the DISCONNECT that matches `error`, if there is one.
     pub fn fail(&mut self, error: &Error) {
         if let Some((reason, description)) = error.disconnect_reason() {
             self.transport.disconnect(reason, description);
@@ -536,7 +544,7 @@ impl Connection {
     /// Sends SSH_MSG_IGNORE.
     ///
     /// # Errors
-    /// [`Error`] of sending.
+    /// Errors of sending.
     pub fn send_ignore(&mut self, data: &[u8]) -> Result<(), Error> {
         self.transport.send_message(&Ignore { data })
     }
@@ -547,32 +555,33 @@ impl Connection {
     fn client_auth(&mut self) -> Result<(&mut ClientAuth, &mut Transport), Error> {
         match &mut self.auth {
             Auth::Client(client) => Ok((client, &mut self.transport)),
-            Auth::Server(_) => Err(Error::Misuse("a server does not log in")),
+            Auth::Server(_) => Err(Error::Misuse("client command on a server")),
         }
     }
 
-    /// Asks to be let in without proof, and so for the list of methods.
+    /// Requests login with the method `none`, which also returns the list of methods.
     ///
     /// # Errors
-    /// [`Error::Misuse`] outside authentication; so for every request below.
+    /// [`Error::Misuse`] outside authentication or with 16 unanswered requests, as for all requests
+    /// below.
     pub fn auth_none(&mut self, user: &[u8]) -> Result<(), Error> {
         let (client, transport) = self.client_auth()?;
         client.none(transport, user)
     }
 
-    /// RFC 4252 §8.
+    /// Requests login with a password, RFC 4252 §8.
     ///
     /// # Errors
-    /// [`Error::Misuse`].
+    /// [`Error::Misuse`] outside authentication.
     pub fn auth_password(&mut self, user: &[u8], password: &[u8]) -> Result<(), Error> {
         let (client, transport) = self.client_auth()?;
         client.password(transport, user, password, None)
     }
 
-    /// RFC 4252 §8: the old password and a new one.
+    /// Requests login with an expired password and a new one, RFC 4252 §8.
     ///
     /// # Errors
-    /// [`Error::Misuse`].
+    /// [`Error::Misuse`] outside authentication.
     pub fn auth_change_password(
         &mut self,
         user: &[u8],
@@ -583,10 +592,10 @@ impl Connection {
         client.password(transport, user, old, Some(new))
     }
 
-    /// RFC 4252 §7 without a signature.
+    /// Asks whether the server accepts a public key, RFC 4252 §7 without a signature.
     ///
     /// # Errors
-    /// [`Error::Misuse`].
+    /// [`Error::Misuse`] outside authentication.
     pub fn auth_publickey_query(
         &mut self,
         user: &[u8],
@@ -597,7 +606,7 @@ impl Connection {
         client.publickey_query(transport, user, algorithm.as_bytes(), key)
     }
 
-    /// What a key has to sign; bound to the server's host key where the server knows that form.
+    /// Data that a key has to sign; bound to the server's host key if the server supports that.
     ///
     /// # Errors
     /// [`Error::Misuse`] before the first key exchange is complete.
@@ -611,12 +620,12 @@ impl Connection {
             Auth::Client(client) => {
                 client.signed_data(&self.transport, user, algorithm.as_bytes(), key)
             }
-            Auth::Server(_) => Err(Error::Misuse("a server does not log in")),
+            Auth::Server(_) => Err(Error::Misuse("client command on a server")),
         }
     }
 
-    /// Leaves signatures unbound to the host key, although the server may know that form
-    /// (`PubkeyAuthentication unbound`). To be said before the first key is offered.
+    /// Leaves signatures unbound to the host key even if the server supports binding
+    /// (`PubkeyAuthentication unbound`). To be called before the first key is offered.
     ///
     /// # Errors
     /// [`Error::Misuse`] on a server.
@@ -626,10 +635,10 @@ impl Connection {
         Ok(())
     }
 
-    /// RFC 4252 §7 with a signature over [`Connection::publickey_signed_data`].
+    /// Requests login with a signature over [`Connection::publickey_signed_data`], RFC 4252 §7.
     ///
     /// # Errors
-    /// [`Error::Misuse`].
+    /// [`Error::Misuse`] outside authentication.
     pub fn auth_publickey(
         &mut self,
         user: &[u8],
@@ -641,19 +650,19 @@ impl Connection {
         client.publickey(transport, user, algorithm.as_bytes(), key, signature)
     }
 
-    /// RFC 4256 §3.1.
+    /// Requests login with keyboard-interactive, RFC 4256 §3.1.
     ///
     /// # Errors
-    /// [`Error::Misuse`].
+    /// [`Error::Misuse`] outside authentication.
     pub fn auth_keyboard_interactive(&mut self, user: &[u8], devices: &str) -> Result<(), Error> {
         let (client, transport) = self.client_auth()?;
         client.keyboard_interactive(transport, user, devices.as_bytes())
     }
 
-    /// RFC 4256 §3.4: one response for each prompt of [`Event::AuthInfoRequest`].
+    /// Sends one response for each prompt of [`Event::AuthInfoRequest`], RFC 4256 §3.4.
     ///
     /// # Errors
-    /// [`Error::Misuse`].
+    /// [`Error::Misuse`] if no prompt awaits a response.
     pub fn auth_respond(&mut self, responses: &[Zeroizing<Vec<u8>>]) -> Result<(), Error> {
         let (client, transport) = self.client_auth()?;
         client.respond(transport, responses)
@@ -665,14 +674,14 @@ impl Connection {
     fn server_auth(&mut self) -> Result<(&mut ServerAuth, &mut Transport), Error> {
         match &mut self.auth {
             Auth::Server(server) => Ok((server, &mut self.transport)),
-            Auth::Client(_) => Err(Error::Misuse("a client lets nobody in")),
+            Auth::Client(_) => Err(Error::Misuse("server command on a client")),
         }
     }
 
-    /// The client is logged in.
+    /// Accepts the open request: the client is logged in.
     ///
     /// # Errors
-    /// [`Error::Misuse`] when no request is open; so for every answer below.
+    /// [`Error::Misuse`] if no request is open, as for all answers below.
     pub fn auth_success(&mut self) -> Result<(), Error> {
         let (server, transport) = self.server_auth()?;
         server.success(transport)?;
@@ -681,28 +690,28 @@ impl Connection {
         Ok(())
     }
 
-    /// Not this way; these methods can continue.
+    /// Rejects the open request; `methods` can continue.
     ///
     /// # Errors
-    /// [`Error::Misuse`].
+    /// [`Error::Misuse`] if no request is open.
     pub fn auth_failure(&mut self, methods: &[&str], partial_success: bool) -> Result<(), Error> {
         let (server, transport) = self.server_auth()?;
         server.failure(transport, methods, partial_success)
     }
 
-    /// The key of the query would do.
+    /// Accepts the key of the open query.
     ///
     /// # Errors
-    /// [`Error::Misuse`].
+    /// [`Error::Misuse`] if no key query is open.
     pub fn auth_pk_ok(&mut self) -> Result<(), Error> {
         let (server, transport) = self.server_auth()?;
         server.pk_ok(transport)
     }
 
-    /// Prompts for keyboard-interactive.
+    /// Sends prompts for keyboard-interactive, at most 64.
     ///
     /// # Errors
-    /// [`Error::Misuse`].
+    /// [`Error::Misuse`] if no request is open, or with too many prompts.
     pub fn auth_info_request(
         &mut self,
         name: &str,
@@ -713,16 +722,16 @@ impl Connection {
         server.info_request(transport, name, instruction, prompts)
     }
 
-    /// The password was right but must be changed.
+    /// Asks for a new password: the password was right but has expired.
     ///
     /// # Errors
-    /// [`Error::Misuse`].
+    /// [`Error::Misuse`] if no request is open.
     pub fn auth_change_request(&mut self, prompt: &str) -> Result<(), Error> {
         let (server, transport) = self.server_auth()?;
         server.change_request(transport, prompt)
     }
 
-    /// Text to show before login.
+    /// Sends text to show before login.
     ///
     /// # Errors
     /// [`Error::Misuse`] after login.
@@ -731,11 +740,11 @@ impl Connection {
         ServerAuth::banner(transport, text)
     }
 
-    /// Tells a client that knows `ext-info-in-auth@openssh.com` which algorithms this user's
-    /// keys may use.
+    /// Announces which algorithms this user's keys may use, if the client supports
+    /// `ext-info-in-auth@openssh.com`.
     ///
     /// # Errors
-    /// [`Error`] of sending.
+    /// Errors of sending.
     pub fn send_ext_info_in_auth(&mut self, algorithms: &[&str]) -> Result<(), Error> {
         self.transport.send_ext_info_in_auth(algorithms)
     }
@@ -746,23 +755,24 @@ impl Connection {
     fn connected(&self) -> Result<(), Error> {
         match self.stage {
             Stage::Connected => Ok(()),
-            _ => Err(Error::Misuse("channels come after login")),
+            _ => Err(Error::Misuse("channel command before login")),
         }
     }
 
-    /// Asks for a channel.
+    /// Opens a channel.
     ///
     /// # Errors
-    /// [`Error::Misuse`] before login, or with too many channels.
+    /// [`Error::Misuse`] before login, with too many channels, or without window memory for another
+    /// one.
     pub fn open_channel(&mut self, kind: &str, fields: &[u8]) -> Result<ChannelId, Error> {
         self.connected()?;
         self.channels.open(&mut self.transport, kind, fields)
     }
 
-    /// Grants the channel of [`Event::ChannelOpenRequest`].
+    /// Accepts the channel of [`Event::ChannelOpenRequest`].
     ///
     /// # Errors
-    /// [`Error::Misuse`].
+    /// [`Error::Misuse`] for a channel that the peer did not request.
     pub fn accept_channel(&mut self, channel: ChannelId) -> Result<(), Error> {
         self.channels.accept(&mut self.transport, channel)
     }
@@ -770,7 +780,7 @@ impl Connection {
     /// Refuses the channel of [`Event::ChannelOpenRequest`].
     ///
     /// # Errors
-    /// [`Error::Misuse`].
+    /// [`Error::Misuse`] for a channel that the peer did not request.
     pub fn reject_channel(
         &mut self,
         channel: ChannelId,
@@ -781,10 +791,10 @@ impl Connection {
             .reject(&mut self.transport, channel, reason, text)
     }
 
-    /// Sends a request.
+    /// Sends a channel request; on a closed channel it has no effect.
     ///
     /// # Errors
-    /// [`Error::Misuse`].
+    /// [`Error::Misuse`] for an unknown or unconfirmed channel, or with 1,024 unanswered requests.
     pub fn channel_request(
         &mut self,
         channel: ChannelId,
@@ -795,50 +805,51 @@ impl Connection {
             .request(&mut self.transport, channel, request, want_reply)
     }
 
-    /// Answers the oldest request of [`Event::ChannelRequest`] that wants one.
+    /// Answers the oldest unanswered [`Event::ChannelRequest`] with `want_reply`.
     ///
     /// # Errors
-    /// [`Error::Misuse`].
+    /// [`Error::Misuse`] if no reply is owed.
     pub fn channel_reply(&mut self, channel: ChannelId, success: bool) -> Result<(), Error> {
         self.channels.reply(&mut self.transport, channel, success)
     }
 
-    /// Bytes of data that one message may carry now; 0 while the window is closed, a key
-    /// exchange is under way, or enough output is queued.
+    /// Data bytes that one message may carry now; 0 while the window is closed, a key exchange is
+    /// running, or enough output is queued.
     #[must_use]
     pub fn channel_send_space(&self, channel: ChannelId) -> usize {
         self.channels.send_space(&self.transport, channel)
     }
 
-    /// The peer takes no more data on this channel before it opens the window.
+    /// Returns true if the peer accepts no more data on this channel before it opens the window.
     #[must_use]
     pub fn channel_window_is_shut(&self, channel: ChannelId) -> bool {
         self.channels.window_is_shut(channel)
     }
 
-    /// Bytes of data that messages of at most [`Connection::channel_max_data`] may carry now: for
-    /// who reads them all at once.
+    /// Data bytes that messages of at most [`Connection::channel_max_data`] may carry now, for a
+    /// caller that reads them all at once.
     #[must_use]
     pub fn channel_send_room(&self, channel: ChannelId) -> usize {
         self.channels.send_room(&self.transport, channel)
     }
 
-    /// Longest data in one message to the peer, bytes.
+    /// Maximum data bytes in one message to the peer.
     #[must_use]
     pub fn channel_max_data(&self, channel: ChannelId) -> usize {
         self.channels.max_data(&self.transport, channel)
     }
 
-    /// Bytes that the peer may have on their way to us, or here and not consumed.
+    /// Size of the receive window, bytes: maximum data in flight to us or received and not
+    /// consumed.
     #[must_use]
     pub fn channel_window(&self, channel: ChannelId) -> usize {
         self.channels.window(channel)
     }
 
-    /// Sends the payload of `buf` as data, without copying it.
+    /// Sends the payload of `buf` as data, without a copy.
     ///
     /// # Errors
-    /// [`Error::Misuse`] beyond [`Connection::channel_send_space`].
+    /// [`Error::Misuse`] if it exceeds [`Connection::channel_send_space`].
     pub fn channel_send(
         &mut self,
         channel: ChannelId,
@@ -849,10 +860,10 @@ impl Connection {
             .send(&mut self.transport, channel, stream, buf)
     }
 
-    /// Sends as much of `data` as may leave now and says how much.
+    /// Sends as much of `data` as may leave now; returns the number of bytes.
     ///
     /// # Errors
-    /// [`Error::Misuse`].
+    /// [`Error::Misuse`] for an unknown channel.
     pub fn channel_send_slice(
         &mut self,
         channel: ChannelId,
@@ -876,49 +887,49 @@ impl Connection {
         Ok(sent)
     }
 
-    /// The sink has taken `bytes` of the channel's data: the window opens again.
+    /// Reports `bytes` of the channel's data as consumed, so that the window reopens.
     ///
     /// # Errors
-    /// [`Error`] of sending.
+    /// Errors of sending WINDOW_ADJUST.
     pub fn channel_consumed(&mut self, channel: ChannelId, bytes: usize) -> Result<(), Error> {
-        // The sink let go of memory, whether the peer hears of it or not.
+        // The sink released memory, even if no adjust is sent.
         self.transport.note_activity();
         self.channels.consumed(&mut self.transport, channel, bytes)
     }
 
-    /// No more data from us.
+    /// Sends EOF: no more data follows.
     ///
     /// # Errors
-    /// [`Error::Misuse`] for a channel that does not exist.
+    /// [`Error::Misuse`] for an unknown channel.
     pub fn channel_eof(&mut self, channel: ChannelId) -> Result<(), Error> {
         self.channels.send_eof(&mut self.transport, channel)
     }
 
-    /// Nothing more from us.
+    /// Sends CLOSE.
     ///
     /// # Errors
-    /// [`Error::Misuse`] for a channel that does not exist.
+    /// [`Error::Misuse`] for an unknown channel.
     pub fn channel_close(&mut self, channel: ChannelId) -> Result<(), Error> {
         self.channels.send_close(&mut self.transport, channel)
     }
 
-    /// Leaves the answer to the peer's CLOSE to the owner: [`Event::ChannelPeerClosed`]. A
-    /// server holds it until the command's exit status is known and sent; clients that close
-    /// as soon as they see EOF would lose it otherwise (dbclient, plink).
+    /// Leaves the answer to the peer's CLOSE to the owner, who gets [`Event::ChannelPeerClosed`]. A
+    /// server delays its CLOSE until the command's exit status is known and sent; clients that
+    /// close as soon as they see EOF (dbclient, plink) would lose it otherwise.
     ///
     /// # Errors
-    /// [`Error::Misuse`] for a channel that does not exist.
+    /// [`Error::Misuse`] for an unknown channel.
     pub fn channel_hold_close(&mut self, channel: ChannelId) -> Result<(), Error> {
         self.channels.hold_close(channel)
     }
 
-    /// The number stands for a channel, confirmed or not.
+    /// Returns true if the channel exists, confirmed or not.
     #[must_use]
     pub fn has_channel(&self, channel: ChannelId) -> bool {
         self.channels.contains(channel)
     }
 
-    /// The channel exists and is confirmed.
+    /// Returns true if the channel exists and is confirmed.
     #[must_use]
     pub fn channel_is_open(&self, channel: ChannelId) -> bool {
         self.channels.is_open(channel)
@@ -927,7 +938,7 @@ impl Connection {
 
 /// Global requests.
 impl Connection {
-    /// Asks the peer for a sign of life.
+    /// Sends a keepalive request, which asks for a sign of life.
     ///
     /// # Errors
     /// [`Error::Misuse`] before login.
@@ -936,18 +947,18 @@ impl Connection {
         self.globals.send_keepalive(&mut self.transport)
     }
 
-    /// Client: this connection will open no more sessions.
+    /// Client: announces that this connection will open no more sessions.
     ///
     /// # Errors
-    /// [`Error::Misuse`] before login, except behind an early channel.
+    /// [`Error::Misuse`] before login, unless an early channel is open.
     pub fn send_no_more_sessions(&mut self) -> Result<(), Error> {
         if self.stage != Stage::Connected && self.channels.early().is_none() {
-            return Err(Error::Misuse("this comes after login"));
+            return Err(Error::Misuse("no-more-sessions before login"));
         }
         self.globals.send_no_more_sessions(&mut self.transport)
     }
 
-    /// Server: names all host keys.
+    /// Server: announces its host keys.
     ///
     /// # Errors
     /// [`Error::Misuse`] before login.
@@ -956,7 +967,7 @@ impl Connection {
         self.globals.announce_host_keys(&mut self.transport, keys)
     }
 
-    /// Client: asks the server to prove that it holds these keys.
+    /// Client: asks the server to prove that it holds these host keys.
     ///
     /// # Errors
     /// [`Error::Misuse`] before login.
@@ -965,7 +976,7 @@ impl Connection {
         self.globals.prove_host_keys(&mut self.transport, keys)
     }
 
-    /// What a key signs to prove itself.
+    /// Data that a host key signs for its proof.
     ///
     /// # Errors
     /// [`Error::Misuse`] before the first key exchange is complete.
@@ -976,10 +987,10 @@ impl Connection {
         Ok(global::hostkeys_prove_data(id, key))
     }
 
-    /// Server: the signatures that [`Event::HostKeysProve`] asked for.
+    /// Server: provides the signatures for [`Event::HostKeysProve`]; `None` refuses.
     ///
     /// # Errors
-    /// [`Error::Misuse`] when none were asked for.
+    /// [`Error::Misuse`] if none were requested.
     pub fn provide_host_key_proofs(&mut self, signatures: Option<&[Vec<u8>]>) -> Result<(), Error> {
         self.globals.provide_proofs(&mut self.transport, signatures)
     }

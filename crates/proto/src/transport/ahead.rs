@@ -1,16 +1,16 @@
-//! Packets that a client sends ahead of the server's answers, by the sequence numbers with which
-//! they leave: a server that cannot take one says UNIMPLEMENTED and its number (RFC 4253 §11.4).
+//! Pipelined packets of a client, by the sequence numbers with which they leave. A server that
+//! cannot process one answers UNIMPLEMENTED with its number (RFC 4253 §11.4).
 //!
-//! A packet gets its number at the Stamp point, which is late where output is held back for a key
-//! exchange or is compressed; so its kind travels with it, and is noted there. The server answers
-//! in order: an answer to one packet settles all that left before it.
+//! A packet gets its number at the Stamp point, which is late if output is compressed or held back
+//! for a key exchange; so the packet's kind is queued with it and recorded there. The server
+//! answers in order: the answer to one packet settles all packets that left before it.
 
 use alloc::collections::VecDeque;
 
-/// Packets that are remembered. What an owner sends beyond is a packet too many.
+/// Maximum number of recorded packets; further ones are not recorded.
 const MAX_NOTED: usize = 1100;
 
-/// What a packet sent ahead was.
+/// Kind of a pipelined packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ahead {
     /// USERAUTH_REQUEST.
@@ -19,40 +19,41 @@ pub(crate) enum Ahead {
     Open,
     /// CHANNEL_REQUEST.
     Request {
-        /// An answer was asked for.
+        /// True if a reply was requested.
         want_reply: bool,
     },
-    /// What is never answered.
+    /// Messages without a reply.
     Other,
 }
 
-/// What left ahead and is not settled, in order.
+/// Pipelined packets that are not settled, in order.
 #[derive(Debug, Default)]
 pub(crate) struct SentAhead(VecDeque<(u32, Ahead)>);
 
 impl SentAhead {
-    /// The packet leaves with this number.
+    /// Records a packet that leaves with this number.
     pub(super) fn note(&mut self, sequence: u32, kind: Ahead) {
         if self.0.len() < MAX_NOTED {
             self.0.push_back((sequence, kind));
         }
     }
 
-    /// The server did not take the packet with this number. Numbers begin anew with strict key
-    /// exchange's NEWKEYS: of two the older one is meant, since answers come in order.
+    /// Removes and returns the packet that the server did not implement. Strict key exchange resets
+    /// the numbers at NEWKEYS: of two packets with the same number the older one is meant, since
+    /// answers arrive in order.
     pub(crate) fn take(&mut self, sequence: u32) -> Option<Ahead> {
         let place = self.0.iter().position(|(sent, _)| *sent == sequence)?;
         self.0.remove(place).map(|(_, kind)| kind)
     }
 
-    /// The server has answered the oldest packet of this kind: it has dealt with those before.
+    /// Settles the oldest packet of this kind, which the server has answered, and all before it.
     pub(crate) fn settle(&mut self, kind: Ahead) {
         if let Some(place) = self.0.iter().position(|(_, sent)| *sent == kind) {
             self.0.drain(..=place);
         }
     }
 
-    /// Nothing of it can be answered any more.
+    /// Settles all packets: no answer can follow.
     pub(crate) fn clear(&mut self) {
         self.0.clear();
     }

@@ -1,5 +1,5 @@
-//! The exchange hash and the keys that follow from it (RFC 4253 §7.2, §8; RFC 4419 §3;
-//! RFC 5656 §4; RFC 8731 §3.1).
+//! The exchange hash and the keys derived from it (RFC 4253 §7.2, §8; RFC 4419 §3; RFC 5656 §4; RFC
+//! 8731 §3.1).
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -13,13 +13,13 @@ use zeroize::Zeroizing;
 use super::negotiate::DirectionSuite;
 use crate::Error;
 
-/// Public values of either family, as the exchange hash takes them.
+/// Public values of either family, as encoded in the exchange hash.
 pub(crate) enum PublicValues<'a> {
     /// Strings: ECDH and the hybrids.
     Strings { client: &'a [u8], server: &'a [u8] },
     /// mpints: fixed groups.
     Mpints { e: &'a [u8], f: &'a [u8] },
-    /// mpints behind the group that was asked for and given.
+    /// mpints, preceded by the requested sizes and the group: group exchange.
     Group {
         request: (u32, u32, u32),
         p: &'a [u8],
@@ -29,7 +29,7 @@ pub(crate) enum PublicValues<'a> {
     },
 }
 
-/// What both sides saw before the exchange proper.
+/// Inputs of the exchange hash from before the exchange of public values.
 pub(crate) struct Transcript<'a> {
     pub(crate) client_version: &'a [u8],
     pub(crate) server_version: &'a [u8],
@@ -38,10 +38,10 @@ pub(crate) struct Transcript<'a> {
     pub(crate) host_key: &'a [u8],
 }
 
-/// The shared secret K in the form in which it enters hashes: an mpint, or a string where the
-/// method says so (the hybrids).
+/// Encodes the shared secret K for hashing: as an mpint, or as a string if the method requires that
+/// (the hybrids).
 pub(crate) fn encode_secret(secret: &SharedSecret) -> Zeroizing<Vec<u8>> {
-    // The buffer must never move: a reallocation would leave a copy of the secret behind.
+    // The buffer must not move: a reallocation would leave a copy of the secret in freed memory.
     let mut out = Vec::with_capacity(secret.bytes().len() + 8);
     match secret.encoding() {
         SecretEncoding::Mpint => out.put_mpint(secret.bytes()),
@@ -50,7 +50,7 @@ pub(crate) fn encode_secret(secret: &SharedSecret) -> Zeroizing<Vec<u8>> {
     Zeroizing::new(out)
 }
 
-/// H.
+/// Computes the exchange hash H.
 pub(crate) fn exchange_hash(
     algorithm: HashAlgorithm,
     transcript: &Transcript<'_>,
@@ -93,7 +93,7 @@ pub(crate) fn exchange_hash(
     hasher.finish()
 }
 
-/// One direction's raw keys. Kept for a snapshot, wiped when dropped.
+/// Raw keys of one direction. Kept for a snapshot, wiped when dropped.
 #[derive(Clone)]
 pub(crate) struct EpochKeys {
     pub(crate) suite: DirectionSuite,
@@ -128,7 +128,7 @@ impl EpochKeys {
     }
 }
 
-/// What the letters of RFC 4253 §7.2 are derived from.
+/// Inputs of key derivation, RFC 4253 §7.2.
 pub(crate) struct KeySource<'a> {
     pub(crate) algorithm: HashAlgorithm,
     pub(crate) secret_encoded: &'a [u8],
@@ -138,8 +138,8 @@ pub(crate) struct KeySource<'a> {
 
 impl KeySource<'_> {
     fn letter(&self, letter: u8, len: usize) -> Zeroizing<Vec<u8>> {
-        // Neither the digests nor the key leave a copy: the first are overwritten where they
-        // stand, the second never moves.
+        // Digests and key leave no copy: digests are overwritten in place, and the key's buffer
+        // never moves.
         let mut digest = Zeroizing::new([0; 64]);
         let mut key = Zeroizing::new(Vec::with_capacity(len + digest.len()));
         let mut hasher = Hasher::new(self.algorithm);
@@ -159,12 +159,12 @@ impl KeySource<'_> {
         key
     }
 
-    /// Letters A, C, E.
+    /// Derives the keys with the letters A, C and E.
     pub(crate) fn client_to_server(&self, suite: DirectionSuite) -> EpochKeys {
         self.direction(suite, [b'A', b'C', b'E'])
     }
 
-    /// Letters B, D, F.
+    /// Derives the keys with the letters B, D and F.
     pub(crate) fn server_to_client(&self, suite: DirectionSuite) -> EpochKeys {
         self.direction(suite, [b'B', b'D', b'F'])
     }

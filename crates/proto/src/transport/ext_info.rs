@@ -9,10 +9,10 @@ use wire::{DecodeError, Put, Reader, Rest, names};
 use super::Transport;
 use crate::{Error, Role};
 
-/// Extensions that are looked at in one message; the rest is passed over.
+/// Maximum number of extensions evaluated in one message; further ones are ignored.
 const MAX_EXTENSIONS: u32 = 64;
 
-/// What the peer told by EXT_INFO.
+/// Extensions that the peer announced in EXT_INFO.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct PeerExtensions {
     /// `server-sig-algs`.
@@ -23,17 +23,17 @@ pub(crate) struct PeerExtensions {
     pub(crate) ping: bool,
     /// `ext-info-in-auth@openssh.com` version 0.
     pub(crate) in_auth: bool,
-    /// Ours, version 0: a short first KEXINIT is understood.
+    /// Fulmar's extension, version 0: a short first KEXINIT is understood.
     pub(crate) short_kexinit: bool,
 }
 
 impl PeerExtensions {
-    /// Takes over what one EXT_INFO says. Unknown names are ignored, RFC 8308 §2.5.
+    /// Adds the extensions of one EXT_INFO. Unknown names are ignored, RFC 8308 §2.5.
     pub(crate) fn merge(&mut self, payload: &[u8]) -> Result<(), DecodeError> {
         let info = ExtInfo::decode(payload)?;
         let mut reader = Reader::new(info.extensions.0);
         for index in 0..info.count {
-            // The count is the peer's word: the bytes decide, and a limit the work.
+            // The peer chooses the count; the actual bytes and a limit bound the work.
             if reader.is_empty() {
                 return Err(DecodeError::Truncated);
             }
@@ -62,7 +62,7 @@ impl PeerExtensions {
 }
 
 impl Transport {
-    /// Our EXT_INFO, right behind our first NEWKEYS, if the peer asked for it.
+    /// Sends our EXT_INFO directly after our first NEWKEYS, if the peer asked for it.
     pub(super) fn send_ext_info(&mut self) -> Result<(), Error> {
         if !self
             .session
@@ -85,7 +85,7 @@ impl Transport {
         }
     }
 
-    /// A second EXT_INFO during authentication, for a client that allows it: the algorithms
+    /// Sends a second EXT_INFO during authentication, if the client supports that: the algorithms
     /// that this user's configuration accepts.
     pub(crate) fn send_ext_info_in_auth(&mut self, algorithms: &[&str]) -> Result<(), Error> {
         if self.role != Role::Server || !self.extensions.in_auth || self.authenticated {

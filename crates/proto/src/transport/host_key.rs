@@ -1,18 +1,17 @@
-//! The server's proof that it holds its host key, checked by the client (RFC 4253 §8).
+//! Client-side verification of the server's proof that it holds its host key (RFC 4253 §8).
 //!
-//! Whether the key is the right one for this host is not decided here: the owner answers
-//! `Event::HostKey`.
+//! Whether the key belongs to this host is decided by the owner, who answers `Event::HostKey`.
 
 use keys::{KeyError, PresentedKey, SignatureAlgorithm, VerifyPolicy};
 
 use crate::Error;
 
-/// Checks that `key` is of the negotiated kind and that `signature` is its signature over `hash`. A certificate must
-/// be signed by one of `authorities`.
+/// Checks that `key` is of the negotiated type and that `signature` is its signature over `hash`. A
+/// certificate must be signed with one of the algorithms `authorities`.
 ///
 /// # Errors
-/// [`Error::HostKeyAuthority`] for a certificate of another algorithm, [`Error::HostKeySignature`] whatever else is
-/// wrong.
+/// [`Error::HostKeyAuthority`] for a certificate signed with another algorithm,
+/// [`Error::HostKeySignature`] for anything else.
 pub(super) fn verify(
     algorithm: SignatureAlgorithm,
     key: &[u8],

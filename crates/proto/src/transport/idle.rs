@@ -1,23 +1,22 @@
-//! Memory while nothing happens: what bulk data has left is given back when the connection has
-//! been idle for a moment. Which memory that is, and how little small packets need, is known to
-//! `packet`.
+//! Memory of an idle connection: memory for bulk data is freed when the connection has been idle
+//! for a while. `packet` knows which memory that is, and how little small packets need.
 
 use super::Transport;
 use super::streams::InStream;
 use crate::Millis;
 
-/// The pause after which a connection is idle, milliseconds: longer than those of a transfer
-/// that goes on, which then asks for new memory once a second at most.
+/// Time after which a connection is idle, milliseconds. It exceeds the pauses of a running
+/// transfer, which then allocates new memory once a second at most.
 const IDLE_MS: Millis = 1000;
 
 impl Transport {
-    /// A packet came, has left or was dealt with. Asks for no deadline unless there is something
-    /// to give back.
+    /// Records that a packet arrived, left or was processed. Sets a deadline only if there is
+    /// memory to free.
     pub(crate) fn note_activity(&mut self) {
         self.active_at = Some(self.now);
     }
 
-    /// When memory is to be given back: once behind each activity.
+    /// Time at which memory is to be freed: once after each activity.
     pub(super) fn shed_deadline(&self) -> Option<Millis> {
         let spare = self.pool.has_spare()
             || self.splitter.has_spare()
@@ -38,7 +37,7 @@ impl Transport {
         true
     }
 
-    /// Gives back what is not in use, whether or not anything is going on.
+    /// Frees all unused memory, even if the connection is active.
     pub(crate) fn shed(&mut self) {
         self.pool.shed();
         self.prepared = None;

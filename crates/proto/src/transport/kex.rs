@@ -1,6 +1,6 @@
-//! Key exchange as a state machine: RFC 4253 §7–8, RFC 4419, RFC 5656, RFC 8731 and the
-//! hybrids. What is hashed and derived stands in `derive`, what is agreed on in `negotiate`,
-//! and the switch of keys in `newkeys`.
+//! Key exchange as a state machine: RFC 4253 §7–8, RFC 4419, RFC 5656, RFC 8731 and the hybrids.
+//! Hashes and key derivation are in `derive`, negotiation in `negotiate`, and the switch of keys in
+//! `newkeys`.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -21,25 +21,25 @@ use super::{Transport, Upward, host_key};
 use crate::permits::Standing;
 use crate::{Error, Event, Millis, Role};
 
-/// Where the current key exchange stands.
+/// State of the current key exchange.
 pub(super) enum Kex {
-    /// None is under way.
+    /// No exchange is running.
     Idle,
-    /// Our KEXINIT is out, the peer's has not come. A client may have guessed the method, and
-    /// then its first packet is out, too.
+    /// Our KEXINIT is sent, the peer's has not arrived. A client that guessed the method has sent
+    /// its first packet, too.
     InitSent {
         ours: Vec<u8>,
         guess: Option<Box<Half>>,
         since: Millis,
     },
-    /// Both are known.
+    /// Both KEXINITs are known.
     Running(Box<Running>),
-    /// Between two of these, while one message is dealt with: an exchange is under way. Stays
-    /// only when an error ends the connection.
+    /// Placeholder while one message is processed: an exchange is running. Remains only if an error
+    /// ends the connection.
     Moving,
 }
 
-/// An exchange whose algorithms are agreed on.
+/// A running exchange with negotiated algorithms.
 pub(super) struct Running {
     pub(super) agreement: Agreement,
     pub(super) first: bool,
@@ -53,8 +53,8 @@ pub(super) struct Running {
     server_init: Vec<u8>,
 }
 
-/// A client's half of a method that is not agreed on yet: for one exchange only, and wiped when
-/// dropped.
+/// A client's key pair for a method that may not be negotiated yet. Used for one exchange only, and
+/// wiped when dropped.
 pub(super) struct Half {
     kex: KexAlgorithm,
     initiator: Initiator,
@@ -72,48 +72,48 @@ impl Half {
     }
 }
 
-/// What comes next.
+/// The next step of a running exchange.
 pub(super) enum Step {
-    /// Client: KEX_*_REPLY.
+    /// Client: awaits KEX_*_REPLY.
     ClientReply {
         initiator: Initiator,
         public: Vec<u8>,
     },
-    /// Client: the group.
+    /// Client: awaits the group.
     ClientGroup,
-    /// Client: the reply in the group.
+    /// Client: awaits the reply in the group.
     ClientGexReply {
         initiator: Initiator,
         public: Vec<u8>,
         group: DhGroup,
     },
-    /// Client: the owner's word on the host key.
+    /// Client: awaits the owner's decision about the host key.
     ClientDecision { outcome: Outcome },
-    /// Server: KEX_*_INIT.
+    /// Server: awaits KEX_*_INIT.
     ServerInit,
-    /// Server: GEX_REQUEST.
+    /// Server: awaits GEX_REQUEST.
     ServerGexRequest,
-    /// Server: the owner's choice of a group.
+    /// Server: awaits the owner's choice of a group.
     ServerGroupChoice { request: (u32, u32, u32) },
-    /// Server: GEX_INIT.
+    /// Server: awaits GEX_INIT.
     ServerGexInit {
         request: (u32, u32, u32),
         group: DhGroup,
     },
-    /// Server: the signature of the host key.
+    /// Server: awaits the host key's signature.
     ServerSignature { outcome: Outcome, reply: Reply },
-    /// The peer's NEWKEYS.
+    /// Awaits the peer's NEWKEYS.
     NewKeys { theirs: EpochKeys },
 }
 
-/// What an exchange leads to.
+/// Results of an exchange.
 pub(super) struct Outcome {
     pub(super) hash: Digest,
     pub(super) secret: Zeroizing<Vec<u8>>,
     pub(super) host_key: Vec<u8>,
 }
 
-/// The server's public value, by the message that carries it.
+/// The server's public value, by the message that contains it.
 pub(super) enum Reply {
     Ecdh(Vec<u8>),
     Dh(Vec<u8>),
@@ -121,7 +121,7 @@ pub(super) enum Reply {
 }
 
 impl Kex {
-    /// Messages above the transport must wait (RFC 4253 §7.1).
+    /// Returns true if messages above the transport must wait (RFC 4253 §7.1).
     pub(super) fn holds_output(&self) -> bool {
         match self {
             Self::Idle => false,
@@ -130,7 +130,8 @@ impl Kex {
         }
     }
 
-    /// The peer's NEWKEYS can come. With a guess on its way it can follow the KEXINIT at once.
+    /// Returns true if the peer's NEWKEYS may arrive. After a guess it can follow the KEXINIT at
+    /// once.
     pub(super) fn may_change_keys(&self) -> bool {
         matches!(
             self,
@@ -138,8 +139,8 @@ impl Kex {
         )
     }
 
-    /// Something has left: until then the peer could not answer what stood behind it, so its
-    /// time begins anew. On a thin line our KEXINIT waits minutes behind data.
+    /// Restarts the time limit, because output has left: before that the peer could not answer the
+    /// messages queued after it. On a slow line our KEXINIT may wait for minutes in the queue.
     pub(super) fn progressed(&mut self, now: Millis) {
         match self {
             Self::InitSent { since, .. } => *since = now,
@@ -148,7 +149,7 @@ impl Kex {
         }
     }
 
-    /// Nothing is read until the owner has answered.
+    /// Returns true while the owner owes an answer; no input is processed then.
     pub(super) fn waits_for_owner(&self) -> bool {
         matches!(self, Self::Running(running) if matches!(
             running.step,
@@ -156,7 +157,7 @@ impl Kex {
         ))
     }
 
-    /// What may arrive, where the exchange decides it.
+    /// The phase for permissions, if the exchange determines it.
     pub(super) fn standing(&self, first: bool) -> Option<Standing> {
         match self {
             Self::Running(running) if running.first && running.strict_kex => {
@@ -171,10 +172,10 @@ impl Kex {
 }
 
 impl Transport {
-    /// Sends our KEXINIT.
+    /// Starts an exchange: sends our KEXINIT.
     pub(super) fn start_exchange(&mut self) -> Result<(), Error> {
         let guess = self.guess()?;
-        // Of the first exchange, which is the first to come here.
+        // For the first exchange, which is the first to take it.
         let cookie = self.config.cookie.take();
         let before = self.session.as_ref().map(|session| &session.agreement);
         let ours = negotiate::proposal(&self.offer, self.role, before, guess.is_some(), cookie);
@@ -187,7 +188,7 @@ impl Transport {
         let guessed = guess
             .as_ref()
             .map(|guess| (guess.kex.family(), guess.public.clone()));
-        // The state changes first: what `send` may start must see that an exchange is under way.
+        // The state changes first: whatever `send` starts must see that an exchange is running.
         self.kex = Kex::InitSent {
             ours,
             guess,
@@ -200,7 +201,7 @@ impl Transport {
         }
     }
 
-    /// The first packet of the method that the server is expected to agree to.
+    /// Returns our key pair of the method that the server is expected to agree to, if we guess.
     fn guess(&mut self) -> Result<Option<Box<Half>>, Error> {
         match self.guessed_method() {
             Some(kex) => self.take_half(kex).map(Some),
@@ -208,8 +209,8 @@ impl Transport {
         }
     }
 
-    /// In a rekey it is the method in use, where the server said at the last exchange that it
-    /// prefers it, too, and is one of those that were tried.
+    /// The guess in a rekey is the method in use, provided that the server preferred it in the last
+    /// exchange and is known to support guesses.
     fn guessed_method(&self) -> Option<KexAlgorithm> {
         if self.role == Role::Server {
             return None;
@@ -223,7 +224,7 @@ impl Transport {
         kex.filter(|kex| kex.family() != KexFamily::DhGroupExchange)
     }
 
-    /// Our half of an exchange: the one that was made ahead, if there is one, or a new one.
+    /// Our key pair for an exchange: the one created in advance, if it matches, or a new one.
     fn take_half(&mut self, kex: KexAlgorithm) -> Result<Box<Half>, Error> {
         match self.prepared.take().filter(|half| half.kex == kex) {
             Some(half) => Ok(half),
@@ -231,7 +232,7 @@ impl Transport {
         }
     }
 
-    /// Makes our half of the next exchange ahead, if a limit of ours brings it soon.
+    /// Creates our key pair for the next exchange in advance, if a limit of ours is near.
     pub(crate) fn prepare_rekey(&mut self) -> Result<(), Error> {
         if self.prepared.is_some() || self.role == Role::Server || !self.rekey_is_near() {
             return Ok(());
@@ -252,7 +253,7 @@ impl Transport {
         }
     }
 
-    /// A message of the key exchange, numbers 20 to 49.
+    /// Processes a message of the key exchange, numbers 20 to 49.
     pub(super) fn handle_kex(&mut self, sequence: u32, payload: &[u8]) -> Result<Upward, Error> {
         let number = payload.first().copied().unwrap_or_default();
         if number == KexInit::NUMBER {
@@ -302,15 +303,15 @@ impl Transport {
         if first {
             self.check_short(&agreement, &theirs)?;
         }
-        // Both halves of the rule count: a server passes the packet over where either differs.
+        // Both names count: a server ignores the guessed packet if either differs.
         if first {
             self.guess_was_right = guess.as_ref().map(|_| markers.same_first);
             self.peer_guessed = theirs.first_kex_packet_follows;
         }
         self.server_names_it_first = markers.server_names_it_first;
         let guess = guess.filter(|guess| markers.same_first && guess.kex == agreement.kex);
-        // Strict KEX is promised by both first KEXINITs, and then nothing may have come before
-        // the peer's (Terrapin: a prefix cut from the stream would show here).
+        // Both first KEXINITs must promise strict KEX; then the peer's KEXINIT must be its first
+        // message (Terrapin: a prefix cut from the stream would show here).
         let strict_kex = match &self.session {
             Some(session) => session.strict_kex,
             None => markers.strict_kex,
@@ -386,7 +387,7 @@ impl Transport {
         self.kex = Kex::Running(running);
     }
 
-    /// One of the method's own messages.
+    /// Processes a message specific to the method.
     fn step(&mut self, mut running: Box<Running>, number: u8, payload: &[u8]) -> Result<(), Error> {
         let family = running.agreement.kex.family();
         let step = core::mem::replace(&mut running.step, Step::ServerInit);
@@ -497,7 +498,7 @@ impl Transport {
             &received_group_policy(min, max),
         )
         .map_err(|_| {
-            Error::PeerMisbehaved("the server's group is not a safe one of the size asked for")
+            Error::PeerMisbehaved("the server's group is not safe or not of the requested size")
         })?;
         let (initiator, public) = Initiator::with_group(&group)?;
         let sent = self.send_message(&KexGexInit {
@@ -512,8 +513,8 @@ impl Transport {
         sent
     }
 
-    /// The reply is here: check the server's signature, then ask the owner about the key, or on
-    /// a rekey compare it with the one that was accepted.
+    /// Verifies the server's signature in its reply. Then the owner decides about the host key; in
+    /// a rekey it must equal the accepted one.
     fn client_proven(
         &mut self,
         mut running: Box<Running>,
@@ -560,7 +561,7 @@ impl Transport {
         }
     }
 
-    /// The owner trusts the host key.
+    /// Continues after the owner has accepted the host key.
     pub(crate) fn accept_host_key(&mut self) -> Result<(), Error> {
         match core::mem::replace(&mut self.kex, Kex::Moving) {
             Kex::Running(mut running) if matches!(running.step, Step::ClientDecision { .. }) => {
@@ -571,7 +572,7 @@ impl Transport {
             }
             other => {
                 self.kex = other;
-                Err(Error::Misuse("no host key waits for a decision"))
+                Err(Error::Misuse("no host key awaits a decision"))
             }
         }
     }
@@ -599,14 +600,14 @@ impl Transport {
         Ok(())
     }
 
-    /// The owner's choice; `None` ends the connection.
+    /// Sends the owner's choice of a group; `None` ends the connection.
     pub(crate) fn provide_group(&mut self, group: Option<DhGroup>) -> Result<(), Error> {
         match core::mem::replace(&mut self.kex, Kex::Moving) {
             Kex::Running(mut running) if matches!(running.step, Step::ServerGroupChoice { .. }) => {
                 let Step::ServerGroupChoice { request } = running.step else {
                     return Err(Error::Bug("group request lost"));
                 };
-                let group = group.ok_or(Error::PeerMisbehaved("no group of the size asked for"))?;
+                let group = group.ok_or(Error::PeerMisbehaved("no group of the requested size"))?;
                 let sent = self.send_message(&KexGexGroup {
                     p: Mpint::from_magnitude(&group.p()),
                     g: Mpint::from_magnitude(&group.g()),
@@ -617,12 +618,12 @@ impl Transport {
             }
             other => {
                 self.kex = other;
-                Err(Error::Misuse("no group was asked for"))
+                Err(Error::Misuse("no group was requested"))
             }
         }
     }
 
-    /// Our public value is made: have the exchange hash signed.
+    /// Computes the exchange hash from our public value and requests its signature.
     fn server_proof(
         &mut self,
         mut running: Box<Running>,
@@ -637,7 +638,7 @@ impl Transport {
             .iter()
             .find(|key| key.algorithms.iter().any(|each| each == name))
             .map(|key| key.blob.clone())
-            .ok_or(Error::Bug("agreed on a host key that is not there"))?;
+            .ok_or(Error::Bug("negotiated a host key that does not exist"))?;
         let secret = encode_secret(secret);
         let hash = exchange_hash(
             agreement.kex.hash(),
@@ -663,7 +664,7 @@ impl Transport {
         Ok(())
     }
 
-    /// The host key's signature over the exchange hash.
+    /// Sends the reply with the host key's signature over the exchange hash.
     pub(crate) fn provide_host_signature(&mut self, signature: &[u8]) -> Result<(), Error> {
         match core::mem::replace(&mut self.kex, Kex::Moving) {
             Kex::Running(mut running) if matches!(running.step, Step::ServerSignature { .. }) => {
@@ -696,14 +697,14 @@ impl Transport {
             }
             other => {
                 self.kex = other;
-                Err(Error::Misuse("no signature was asked for"))
+                Err(Error::Misuse("no signature was requested"))
             }
         }
     }
 }
 
-/// A group from a server is used with our secret: it must be a safe prime of the size that was
-/// asked for, whatever the server says.
+/// Policy for a group from a server. It is used with our secret, so it must be a safe prime of the
+/// requested size.
 fn received_group_policy(min_bits: u32, max_bits: u32) -> DhPolicy {
     let size = |bits| usize::try_from(bits).unwrap_or(usize::MAX);
     DhPolicy {

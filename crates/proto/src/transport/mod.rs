@@ -1,13 +1,14 @@
 //! The transport layer, RFC 4253: version exchange, packets, key exchange and rekeying.
 //!
 //! A [`Transport`] owns the two ordered points of the data path, `packet::Sequencer` and
-//! `packet::Splitter`, and is the only one to change their keys. Everything above it sends
-//! through [`Transport::send`], which holds messages back while a key exchange of ours is
-//! under way (RFC 4253 §7.1), and is given opened payloads by `connection`.
+//! `packet::Splitter`, and is the only one to change their keys. Everything above it sends through
+//! [`Transport::send`], which holds messages back during a key exchange of ours (RFC 4253 §7.1).
+//! `connection` passes opened packets to it and dispatches their payloads.
 //!
-//! No packet is ever opened with the wrong epoch's keys: until the login one packet at a time is
-//! taken from the splitter, and on a rekey, from our KEX_*_INIT (client) or the peer's KEXINIT
-//! (server) until the peer's NEWKEYS, none behind one that is short enough to be NEWKEYS.
+//! No packet is ever opened with the wrong epoch's keys. Until the login, one packet at a time is
+//! taken from the splitter. During a rekey (from our KEX_*_INIT as client, or the peer's KEXINIT as
+//! server, until the peer's NEWKEYS) no packet is taken after one that is short enough to be
+//! NEWKEYS.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -49,36 +50,38 @@ use outbox::Item;
 pub use outbox::{CompressJob, Compressed};
 use streams::{InStream, OutStream};
 
-/// Bytes of messages held back during a key exchange; a peer that provokes more is cut off.
+/// Maximum bytes of messages held back during a key exchange; more ends the connection.
 const MAX_HELD_BYTES: usize = 1024 * 1024;
-/// Bytes of queued output above which channel data has to wait, unless the owner wants less.
+/// Queued output from which on channel data has to wait, bytes, unless the owner sets less.
 const OUTPUT_HIGH_WATER_BYTES: usize = 512 * 1024;
-/// Bytes of queued answers above which no more input is taken until some have left.
+/// Queued output that is not channel data, bytes, above which no more input is accepted until some
+/// has left.
 const ANSWERS_HIGH_WATER_BYTES: usize = 1024 * 1024;
-/// Largest payload that compressed bytes may grow to, bytes.
+/// Maximum size of an inflated payload, bytes.
 const MAX_INFLATED_BYTES: usize = 256 * 1024 + 1024;
-/// Longest data in one message of ours, bytes, where deflate may store it: with its message's header
-/// it fits into one stored block (65,535 bytes, RFC 1951 §3.2.4), which is made and read without
-/// copying it. Whole pages.
+/// Maximum data in one message of ours, bytes, where deflate may store it. With its message's
+/// header it fits into one stored block (65,535 bytes, RFC 1951 §3.2.4), which both sides process
+/// without a copy. Whole pages.
 const MAX_DATA_BYTES_DEFLATED: usize = 60 * 1024;
-/// NEWKEYS with its length, longest padding and longest MAC, compressed as badly as may be, is
-/// not longer on the wire, bytes.
+/// Maximum wire size of NEWKEYS, bytes: with length, longest padding, longest MAC and the worst
+/// compression.
 const MAX_NEWKEYS_WIRE_BYTES: usize = 512;
-/// Messages without effect that a peer may send before login.
+/// Maximum messages without effect from a peer before login.
 const IGNORED_BUDGET: u32 = 1024;
-/// Buffers kept for the next packets, if so many were out at once: a full output queue holds 16
-/// of the usual 32 KiB, and an owner with many threads on their way as many for each batch.
+/// Maximum number of pooled buffers, if as many were in use at a time. A full output queue holds 16
+/// of the usual 32 KiB; an owner with many threads has as many in flight for each batch.
 const POOLED_BUFFERS: usize = 256;
-/// Room in each for the longest data that a peer takes, with its header, bytes. A smaller one
-/// would be allocated, cleared and faulted in for every packet: 14 % of a client's bulk upload.
+/// Capacity of a pooled bulk buffer, bytes: the longest data that a peer accepts, with its header.
+/// A smaller one would be allocated, cleared and faulted in for every packet: 14 % of a client's
+/// bulk upload.
 const POOLED_BYTES: usize = 65 * 1024;
 
-/// Something to write to the socket, in order.
+/// Output to write to the socket, in order.
 #[derive(Debug)]
 pub enum Output {
-    /// Bytes as they are: the version line.
+    /// Bytes to write unchanged: the identification line.
     Raw(Vec<u8>),
-    /// A packet to seal.
+    /// A packet to seal; write the result.
     Seal(SealJob),
 }
 
@@ -86,23 +89,24 @@ struct Queued {
     item: Item,
     bytes: usize,
     origin: Origin,
-    /// Client: the packet goes ahead of the server's answers.
+    /// Client: the kind of a packet sent before the server's answers.
     ahead: Option<Ahead>,
 }
 
-/// What waits for the end of a key exchange.
+/// A message that waits for the end of a key exchange.
 struct Held {
     buf: PacketBuf,
     origin: Origin,
     ahead: Option<Ahead>,
 }
 
-/// What the first key exchange settled for the life of the connection.
+/// Results of the first key exchange that hold for the whole connection; `agreement` is the last
+/// one.
 #[derive(Clone)]
 pub(crate) struct Session {
-    /// H of the first exchange.
+    /// Session identifier: the exchange hash H of the first exchange.
     pub(crate) id: Vec<u8>,
-    /// The server's key, proven in the first exchange and required in every later one.
+    /// The server's key, proven in the first exchange and required in each later one.
     pub(crate) host_key: Vec<u8>,
     pub(crate) strict_kex: bool,
     pub(crate) peer_wants_ext_info: bool,
@@ -127,7 +131,7 @@ pub(crate) struct Transport {
     pub(crate) sequencer: Sequencer,
     pub(crate) splitter: Splitter,
     outstanding: usize,
-    /// One of those is short enough to be NEWKEYS.
+    /// One of the outstanding packets is short enough to be NEWKEYS.
     newkeys_outstanding: bool,
     pool: BufPool,
     output: VecDeque<Queued>,
@@ -135,39 +139,39 @@ pub(crate) struct Transport {
     output_limit: usize,
     answer_bytes: usize,
     held: VecDeque<Held>,
-    /// Of answers and requests.
+    /// Bytes held that are not channel data.
     held_bytes: usize,
-    /// Of channel data.
+    /// Bytes held that are channel data.
     held_bulk_bytes: usize,
-    /// Client: what left ahead of the server's answers.
+    /// Client: packets sent before the server's answers.
     pub(crate) sent_ahead: SentAhead,
     kex: Kex,
-    /// Client: made ahead for the next exchange.
+    /// Client: key pair created in advance for the next exchange.
     prepared: Option<Box<kex::Half>>,
-    /// Client: in its last KEXINIT the server named first what was agreed on.
+    /// Client: the server's last KEXINIT named the negotiated algorithms first.
     server_names_it_first: bool,
-    /// Client: the server's lists of key exchange methods and host key types in its first KEXINIT.
+    /// Client: key exchange methods and host key types of the server's first KEXINIT.
     pub(crate) peer_lists: Option<PeerLists>,
-    /// Client: whether the guess of the first exchange was right; `None` without one, or before
-    /// the server's KEXINIT.
+    /// Client: whether the guess of the first exchange was right; `None` without one, or before the
+    /// server's KEXINIT.
     pub(crate) guess_was_right: Option<bool>,
     /// Client: our first KEXINIT is a short one.
     pub(crate) offers_short: bool,
-    /// Server: a guessed packet was announced by the client's first KEXINIT.
+    /// Server: the client's first KEXINIT announced a guessed packet.
     pub(crate) peer_guessed: bool,
     pub(crate) session: Option<Session>,
     pub(crate) current: CurrentKeys,
     pub(crate) authenticated: bool,
     out_stream: OutStream,
-    /// What is queued from now on is compressed.
+    /// Messages queued from now on are compressed.
     compressing: bool,
-    /// Changes of keys in the queue.
+    /// Number of key changes in the queue.
     keys_queued: usize,
-    /// What could not be reported where it happened.
+    /// An error that could not be returned where it occurred.
     failure: Option<Error>,
     in_stream: Option<InStream>,
     last_exchange: Millis,
-    /// When a packet came or left last; `None` once memory was given back since.
+    /// Time of the last packet in or out; `None` after idle memory was freed.
     active_at: Option<Millis>,
     pub(crate) extensions: PeerExtensions,
     ignored: u32,
@@ -176,8 +180,7 @@ pub(crate) struct Transport {
     pub(crate) now: Millis,
 }
 
-/// What the peer's DISCONNECT says. The language tag at its end is left out by some peers and
-/// read by nobody.
+/// Converts the peer's DISCONNECT. The language tag is ignored, since some peers omit it.
 fn goodbye(payload: &[u8]) -> Result<Error, wire::DecodeError> {
     let mut reader = Reader::new(payload);
     reader.u8()?;
@@ -189,7 +192,7 @@ fn goodbye(payload: &[u8]) -> Result<Error, wire::DecodeError> {
     })
 }
 
-/// Of a payload that is no channel's data, as compression sees it: a message that begins a channel
+/// Origin, for compression, of a payload that is not channel data: a message that opens a channel
 /// precedes the first data of that channel.
 fn origin(buf: &PacketBuf) -> Origin {
     use message::{ChannelOpen, ChannelOpenConfirmation, Ping, Pong};
@@ -200,15 +203,15 @@ fn origin(buf: &PacketBuf) -> Origin {
     }
 }
 
-/// A message for the layer above.
+/// Result of an opened packet for the layer above.
 pub(crate) enum Upward {
-    /// Nothing: the transport dealt with it.
+    /// The transport has handled it.
     Handled,
-    /// A payload above the transport, its number permitted already.
+    /// A payload for the layer above; its message number is permitted.
     Payload(Bytes),
     /// The first key exchange is complete.
     FirstKeys,
-    /// The peer did not understand the packet with this sequence number.
+    /// The peer did not implement our packet with this sequence number.
     Unimplemented(u32),
 }
 
@@ -225,7 +228,7 @@ impl Transport {
         transport.start().map(|()| transport)
     }
 
-    /// A server's transport whose state a snapshot fills in: nothing is sent.
+    /// Creates a server's transport to be filled from a snapshot; sends nothing.
     pub(crate) fn resumed(
         config: TransportConfig,
         host_keys: Vec<ServerHostKey>,
@@ -297,7 +300,7 @@ impl Transport {
         }
     }
 
-    /// Version line and KEXINIT leave without waiting for the peer's.
+    /// Queues identification line and KEXINIT, without waiting for the peer's.
     fn start(&mut self) -> Result<(), Error> {
         let mut line = self.our_version.clone().into_bytes();
         line.extend_from_slice(b"\r\n");
@@ -313,7 +316,7 @@ impl Transport {
 
     // ---- bytes in -------------------------------------------------------------------------
 
-    /// Takes the version line, if it has not come yet, from the receive buffer.
+    /// Takes the identification line from the receive buffer, unless it has arrived already.
     pub(crate) fn handle_received(&mut self) -> Result<(), Error> {
         while self.peer_version.is_none() {
             match self
@@ -331,7 +334,7 @@ impl Transport {
         Ok(())
     }
 
-    /// Whether an opened packet may be handed in now.
+    /// Returns true if an opened packet may be passed in now.
     pub(crate) fn takes_opened(&self) -> bool {
         !self.closed
             && self.peer_version.is_some()
@@ -339,7 +342,7 @@ impl Transport {
             && self.answer_bytes <= ANSWERS_HIGH_WATER_BYTES
     }
 
-    /// The next packet to open, if one is whole and may be taken now.
+    /// Returns the next packet to open, if one is complete and may be opened now.
     pub(crate) fn poll_open(&mut self) -> Result<Option<OpenJob>, Error> {
         self.check_failure()?;
         if !self.takes_opened() || !self.opens_ahead() {
@@ -353,7 +356,7 @@ impl Transport {
         Ok(job)
     }
 
-    /// The keys in use are those of the next packet, whatever those before it hold.
+    /// Returns true if the keys in use are certainly those of the next packet.
     fn opens_ahead(&self) -> bool {
         if self.outstanding == 0 {
             return true;
@@ -362,8 +365,8 @@ impl Transport {
         settled && !(self.kex.may_change_keys() && self.newkeys_outstanding)
     }
 
-    /// Takes an opened packet: inflates it, deals with what belongs to the transport, and gives
-    /// the rest to the layer above.
+    /// Processes an opened packet: inflates it, handles transport messages, and returns other
+    /// payloads for the layer above.
     pub(crate) fn handle_opened(
         &mut self,
         opened: OpenedPacket,
@@ -419,14 +422,14 @@ impl Transport {
                     text: String::from_utf8_lossy(debug.text).into_owned(),
                 });
             }
-            // SSH_MSG_IGNORE: some peers send one without a data field.
+            // SSH_MSG_IGNORE, which some peers send without its data field.
             _ => {}
         }
         self.spend_ignored()?;
         Ok(Upward::Handled)
     }
 
-    /// Every message without effect has a price until the peer has logged in.
+    /// Counts a message without effect; before login their number is limited.
     pub(crate) fn spend_ignored(&mut self) -> Result<(), Error> {
         if self.authenticated {
             return Ok(());
@@ -452,7 +455,7 @@ impl Transport {
             .decompress(&payload, &mut out, MAX_INFLATED_BYTES)
             .map_err(Error::Compression)?;
         if out.capacity() > out.len().saturating_mul(2) {
-            // Data may wait for its sink: a window of single bytes must not cost a page for each.
+            // Data may wait for its sink: a window of single bytes must not hold a page for each.
             out.shrink_to_fit();
         }
         Ok(Bytes::from(out))
@@ -460,14 +463,14 @@ impl Transport {
 
     // ---- out ------------------------------------------------------------------------------
 
-    /// Sends one message of our own making: an answer or a request, never bulk data.
+    /// Sends one message that is not bulk data: an answer or a request.
     pub(crate) fn send_message(&mut self, message: &impl Encode) -> Result<(), Error> {
         let mut buf = self.pool.take(128);
         buf.extend(&message.encode());
         self.send(buf)
     }
 
-    /// Client: the same for a message that goes ahead of the server's answers.
+    /// Client: sends a message before the server's answers.
     pub(crate) fn send_message_ahead(
         &mut self,
         message: &impl Encode,
@@ -479,19 +482,19 @@ impl Transport {
         self.send_noted(buf, origin, Some(kind))
     }
 
-    /// Sends a payload that is no channel's data.
+    /// Sends a payload that is not channel data.
     pub(crate) fn send(&mut self, buf: PacketBuf) -> Result<(), Error> {
         let origin = origin(&buf);
         self.send_noted(buf, origin, None)
     }
 
-    /// Sends data of the channel `origin`, which wait for their window instead of being counted
-    /// against the peer.
+    /// Sends data of the channel `origin`. It waits for its window and is not counted against the
+    /// peer.
     pub(crate) fn send_data(&mut self, buf: PacketBuf, origin: Origin) -> Result<(), Error> {
         self.send_noted(buf, origin, None)
     }
 
-    /// Client: sends a payload of which the server may say that it did not understand it.
+    /// Client: sends a payload that the server may answer with UNIMPLEMENTED.
     pub(crate) fn send_ahead(&mut self, buf: PacketBuf, kind: Ahead) -> Result<(), Error> {
         let origin = origin(&buf);
         self.send_noted(buf, origin, Some(kind))
@@ -509,7 +512,7 @@ impl Transport {
         let number = buf.payload().first().copied().unwrap_or_default();
         let transport_message = number <= 4 || (20..=49).contains(&number);
         if self.kex.holds_output() && !transport_message {
-            // Who sends channel data asks `takes_bulk` before.
+            // Senders of channel data check `takes_bulk` first.
             if origin.is_data() {
                 self.held_bulk_bytes += buf.len();
             } else {
@@ -517,7 +520,7 @@ impl Transport {
             }
             if self.held_bytes > MAX_HELD_BYTES {
                 return Err(Error::PeerMisbehaved(
-                    "too much to answer during a key exchange",
+                    "too many messages to answer during a key exchange",
                 ));
             }
             self.held.push_back(Held { buf, origin, ahead });
@@ -527,8 +530,8 @@ impl Transport {
         self.check_rekey()
     }
 
-    /// The Order point: compression history and sequence number follow from the place in the
-    /// queue. Where nothing is to be compressed the number is given at once.
+    /// The Order point: the place in the queue determines compression history and sequence number.
+    /// If nothing waits for compression, the number is assigned at once.
     fn enqueue(
         &mut self,
         buf: PacketBuf,
@@ -556,7 +559,7 @@ impl Transport {
         Ok(())
     }
 
-    /// The Stamp point.
+    /// The Stamp point: assigns the sequence number.
     fn stamp(&mut self, buf: PacketBuf, ahead: Option<Ahead>) -> Result<Output, Error> {
         if let Some(kind) = ahead {
             self.sent_ahead.note(self.sequencer.next_sequence(), kind);
@@ -564,16 +567,16 @@ impl Transport {
         outbox::stamp(&mut self.sequencer, buf)
     }
 
-    /// Nothing in the queue waits for its sequence number.
+    /// Returns true if no queued item waits for its sequence number.
     fn stamps_at_once(&self) -> bool {
         self.output
             .back()
             .is_none_or(|queued| matches!(queued.item, Item::Ready(_)))
     }
 
-    /// NEWKEYS of ours is queued: what comes behind it has these keys.
+    /// Switches the keys for all packets after our queued NEWKEYS.
     fn switch_keys(&mut self, keys: Arc<SealKeys>, reset_sequence: bool, method: Compression) {
-        // Before the login nothing is compressed, and then the stream begins by itself.
+        // Before login nothing is compressed; the login starts the stream.
         let method = if self.authenticated {
             method
         } else {
@@ -597,8 +600,8 @@ impl Transport {
         }
     }
 
-    /// Payloads to be compressed on any thread: at most `most_payloads`, and only if they are
-    /// `least_bytes` or more. What is not taken is compressed when its turn comes.
+    /// Returns payloads to be compressed on any thread: at most `most_payloads`, and only if they
+    /// total at least `least_bytes`. The others are compressed when they leave.
     pub(crate) fn poll_compress(
         &mut self,
         most_payloads: usize,
@@ -619,20 +622,20 @@ impl Transport {
         })
     }
 
-    /// Nothing that is still queued could be read by the peer.
+    /// Drops the queue, which the peer could not read any more, and stores the error.
     fn fail(&mut self, error: Error) {
         self.output.clear();
         self.failure = Some(error);
     }
 
-    /// Takes a job's result, in the order of the jobs.
+    /// Processes a job's result; to be called in the order of the jobs.
     pub(crate) fn handle_compressed(&mut self, compressed: Compressed) -> Result<(), Error> {
         let compressor = self.out_stream.zlib();
         let compressor = compressor.ok_or(Error::Bug("compressed without a compressor"))?;
         outbox::finish_run(&mut self.output, compressor, compressed)
     }
 
-    /// Of zlib's streams, which others may work for.
+    /// The zlib compressor, which accelerators may serve.
     pub(crate) fn compressor(&mut self) -> Option<&mut Compressor> {
         self.out_stream.zlib()
     }
@@ -661,7 +664,7 @@ impl Transport {
         self.compressing
     }
 
-    /// Gives a number to what has none yet.
+    /// Compresses and stamps an item if needed; `None` for an item without a packet.
     fn make_ready(
         &mut self,
         item: Item,
@@ -726,8 +729,8 @@ impl Transport {
         self.failure.take().map_or(Ok(()), Err)
     }
 
-    /// True when bulk data may be queued now. During a rekey some is, behind our NEWKEYS, so that
-    /// it is there when the keys are.
+    /// Returns true if bulk data may be queued now. During a rekey some may be, to follow our
+    /// NEWKEYS at once.
     pub(crate) fn takes_bulk(&self) -> bool {
         if self.kex.holds_output() && self.session.is_none() {
             return false;
@@ -736,7 +739,7 @@ impl Transport {
         !self.closed && waiting < self.output_limit && self.held_bulk_bytes < self.most_held_bulk()
     }
 
-    /// The most data that one message should carry, bytes, whatever the peer would take.
+    /// Maximum data bytes in one message of ours, regardless of the peer's limit.
     pub(crate) fn most_data(&self) -> usize {
         match self.out_stream.method() {
             Compression::ZlibOpenssh => MAX_DATA_BYTES_DEFLATED,
@@ -744,8 +747,8 @@ impl Transport {
         }
     }
 
-    /// Bytes of bulk data that may be queued now without asking again; the last packet may go
-    /// beyond. 0 where [`Self::takes_bulk`] says no.
+    /// Bytes of bulk data that may be queued without another check; the last packet may exceed
+    /// them. 0 if [`Self::takes_bulk`] is false.
     pub(crate) fn bulk_room(&self) -> usize {
         if !self.takes_bulk() {
             return 0;
@@ -760,7 +763,7 @@ impl Transport {
             .max(1)
     }
 
-    /// What is sent now leaves before anything else.
+    /// Returns true if a message sent now leaves before anything else.
     pub(crate) fn sends_at_once(&self) -> bool {
         !self.closed && !self.kex.holds_output() && !self.has_output()
     }
@@ -773,7 +776,7 @@ impl Transport {
         !self.output.is_empty()
     }
 
-    /// Nothing waits for the end of a key exchange.
+    /// Returns true if no key exchange is running, and no message or opened packet is outstanding.
     pub(crate) fn is_settled(&self) -> bool {
         matches!(self.kex, Kex::Idle) && self.held.is_empty() && self.outstanding == 0
     }
@@ -791,7 +794,7 @@ impl Transport {
         if self.closed {
             return;
         }
-        // A goodbye that cannot be sent changes nothing: the connection ends either way.
+        // Best effort: the connection ends even if this cannot be sent.
         let _ = self.send_message(&message::Disconnect {
             reason,
             description: description.as_bytes(),
@@ -806,8 +809,8 @@ impl Transport {
 
     // ---- compression ----------------------------------------------------------------------
 
-    /// The user is authenticated: compression begins with the next packet in each direction for
-    /// which it was agreed.
+    /// Records the login: compression starts with the next packet in each direction for which it
+    /// was negotiated.
     pub(crate) fn set_authenticated(&mut self) {
         self.authenticated = true;
         self.set_compressing();
@@ -825,7 +828,7 @@ impl Transport {
         }
     }
 
-    /// What was agreed for what we send, and what we receive.
+    /// Negotiated compression of sent and of received data.
     fn methods(&self) -> (Compression, Compression) {
         let (ours, theirs) = self.suites();
         let method = |suite: Option<DirectionSuite>| {
@@ -834,7 +837,7 @@ impl Transport {
         (method(ours), method(theirs))
     }
 
-    /// What is queued from now on is compressed if that was agreed.
+    /// Compresses messages queued from now on, if that was negotiated.
     fn set_compressing(&mut self) {
         self.compressing = self.authenticated && self.methods().0 != Compression::None;
     }
@@ -864,19 +867,19 @@ impl Transport {
         }
     }
 
-    /// What we send will be compressed from the login on.
+    /// Returns true if our data is compressed after login.
     pub(crate) fn will_compress(&self) -> bool {
         self.methods().0 != Compression::None
     }
 
-    /// The peer is known to read a guess in a rekey as the first exchange's.
+    /// Returns true if the peer is known to support a guess in a rekey.
     fn peer_takes_guesses(&self) -> bool {
         self.peer_version
             .as_deref()
             .is_some_and(version::takes_guesses)
     }
 
-    /// The peer is known to answer when it is asked whether it lives.
+    /// Returns true if the peer is known to answer keepalives.
     pub(crate) fn peer_answers_questions(&self) -> bool {
         self.peer_version
             .as_deref()
@@ -890,7 +893,7 @@ impl Transport {
         })
     }
 
-    /// The peer, as a sender, reads as much input as its window is open.
+    /// Returns true if the peer, as a sender, reads as much input as its window is open.
     pub(crate) fn peer_piles_up_input(&self) -> bool {
         self.peer_version
             .as_deref()

@@ -1,4 +1,4 @@
-//! KEXINIT: our proposal, the peer's, and what follows from both (RFC 4253 §7.1).
+//! KEXINIT: our proposal, the peer's, and the result of both (RFC 4253 §7.1).
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -13,16 +13,16 @@ use wire::{NameList, names};
 use crate::config::{Compression, Offer};
 use crate::{Direction, Error, Negotiated, Role};
 
-/// One direction's algorithms.
+/// Algorithms of one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DirectionSuite {
     pub(crate) cipher: CipherAlgorithm,
-    /// `None` where the cipher authenticates by itself.
+    /// `None` if the cipher authenticates by itself.
     pub(crate) mac: Option<MacAlgorithm>,
     pub(crate) compression: Compression,
 }
 
-/// What both KEXINITs lead to.
+/// Algorithms negotiated from both KEXINITs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Agreement {
     pub(crate) kex: KexAlgorithm,
@@ -31,31 +31,32 @@ pub(crate) struct Agreement {
     pub(crate) s2c: DirectionSuite,
 }
 
-/// A server's lists as it sent them, unknown names and markers included.
+/// A server's lists as sent, including unknown names and markers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PeerLists {
     pub(crate) kex: Vec<String>,
     pub(crate) host_key: Vec<String>,
 }
 
-/// What the peer's KEXINIT says beside algorithms.
+/// Contents of the peer's KEXINIT other than algorithms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PeerMarkers {
     pub(crate) strict_kex: bool,
     pub(crate) ext_info: bool,
-    /// Both sides name the same method and the same host key type first: a guess is right.
+    /// Both sides name the same method and the same host key type first, so a guess is right.
     pub(crate) same_first: bool,
-    /// The server names first what is agreed on: a guess of it will be right at the next exchange.
+    /// The server names the negotiated algorithms first, so guessing them will be right in the next
+    /// exchange.
     pub(crate) server_names_it_first: bool,
-    /// A guessed packet follows and the guess is wrong: pass it over.
+    /// A guessed packet follows, and the guess is wrong: ignore that packet.
     pub(crate) wrong_guess_follows: bool,
 }
 
-/// Our KEXINIT as payload. `before` is what the last exchange agreed on, none in the first one.
-/// Markers stand in the first one only: strict KEX and EXT_INFO are settled once for a connection.
-/// In later ones what was agreed on stands in front: the client would choose it anyway, and where
-/// both sides do so a guess is right. `guessed`: a packet of the first method follows. Without a
-/// `cookie` it is random.
+/// Encodes our KEXINIT. `before` is the result of the last exchange, `None` in the first one. Only
+/// the first KEXINIT contains markers: strict KEX and EXT_INFO are settled once for a connection.
+/// Later ones name the last result first: the client would choose it anyway, and if both sides do
+/// so a guess is right. `guessed`: a packet of the first method follows. Without `cookie` it is
+/// random.
 pub(crate) fn proposal(
     offer: &Offer,
     role: Role,
@@ -93,14 +94,14 @@ pub(crate) fn proposal(
     .encode()
 }
 
-/// Names from our own tables are printable ASCII; an empty list would be a defect that the
-/// peer answers with "no common algorithm".
+/// Converts names from our own tables, which are printable ASCII; an empty list would be a bug that
+/// the peer answers with "no common algorithm".
 fn list(text: &str) -> NameList<'_> {
     NameList::new(text).unwrap_or_default()
 }
 
-/// A client's first KEXINIT with a guess behind it, in our own short spelling
-/// ([`names::LANGUAGE_SHORT_KEXINIT`]): what `spelled_out` adds is left out.
+/// Encodes a client's first KEXINIT, followed by a guess, in Fulmar's own short encoding
+/// ([`names::LANGUAGE_SHORT_KEXINIT`]): values that `spelled_out` adds are omitted.
 pub(crate) fn short_proposal(offer: &Offer) -> Vec<u8> {
     let kex = join(offer.kex.iter().map(|each| each.name()));
     let host_key = join(offer.host_key.iter().map(|each| each.name()));
@@ -128,9 +129,9 @@ pub(crate) fn short_proposal(offer: &Offer) -> Vec<u8> {
     .encode()
 }
 
-/// The lists that a client means, and whether it used the short spelling: then an empty list from
-/// the server stands for that to the server, no compression need be named, and both markers of a
-/// client are meant.
+/// Returns the full lists of a client's KEXINIT, and true if it used the short encoding. There an
+/// empty list from the server equals the list to the server, compression need not be named, and
+/// both client markers are implied.
 fn spelled_out<'a>(client: &KexInit<'a>) -> (KexInit<'a>, bool) {
     if !client.language_c2s.contains(names::LANGUAGE_SHORT_KEXINIT) {
         return (*client, false);
@@ -150,7 +151,7 @@ fn spelled_out<'a>(client: &KexInit<'a>) -> (KexInit<'a>, bool) {
     (meant, true)
 }
 
-/// `list`, with `first` in front if it is one of it.
+/// `list` with `first` moved to the front, if `list` contains it.
 fn in_front<T: Copy + PartialEq>(list: &[T], first: Option<T>) -> impl Iterator<Item = T> {
     let first = first.filter(|first| list.contains(first));
     let rest = list.iter().copied();
@@ -170,7 +171,7 @@ fn join<'n>(list: impl Iterator<Item = &'n str>) -> String {
     text
 }
 
-/// Applies RFC 4253 §7.1 to both proposals.
+/// Negotiates the algorithms of both proposals by RFC 4253 §7.1.
 ///
 /// # Errors
 /// [`Error::NoCommonAlgorithm`].
@@ -185,7 +186,7 @@ pub(crate) fn agree(
         Role::Server => (theirs, ours),
     };
     let (client, short) = spelled_out(client);
-    // The server's own markers are never meant otherwise.
+    // Only a client's markers can be implied.
     let meant = short && role == Role::Server;
     let choice = Choice { role };
     let kex = choice.of("key exchange method", client.kex, server.kex, |name| {
@@ -240,8 +241,8 @@ struct Choice {
 }
 
 impl Choice {
-    /// The first of the client's names that the server has too. `known` holds our own names
-    /// only, so that a marker such as `ext-info-c` can never be chosen.
+    /// The first of the client's names that the server has too. `known` contains our own names
+    /// only, so that a marker such as `ext-info-c` is never chosen.
     fn of<T>(
         &self,
         kind: &'static str,
@@ -318,7 +319,7 @@ impl DirectionSuite {
 }
 
 impl Agreement {
-    /// The agreement by its names.
+    /// Converts to names.
     pub(crate) fn public(&self, strict_kex: bool) -> Negotiated {
         Negotiated {
             kex: self.kex.name(),

@@ -1,4 +1,4 @@
-//! NEWKEYS, RFC 4253 §7.3: each one switches its own direction, keys and compression both.
+//! NEWKEYS, RFC 4253 §7.3: each one switches keys and compression of its own direction.
 
 use alloc::boxed::Box;
 
@@ -10,7 +10,7 @@ use super::{Session, Transport, Upward};
 use crate::{Error, Event, Role};
 
 impl Transport {
-    /// The exchange is proven: derive keys, send NEWKEYS and switch our direction.
+    /// Completes a verified exchange: derives keys, sends NEWKEYS and switches our direction.
     pub(super) fn finish_exchange(
         &mut self,
         mut running: Box<Running>,
@@ -57,7 +57,7 @@ impl Transport {
         self.release_held()
     }
 
-    /// The peer's NEWKEYS.
+    /// Handles the peer's NEWKEYS and switches its direction.
     pub(super) fn handle_newkeys(&mut self, running: Box<Running>) -> Result<Upward, Error> {
         let Step::NewKeys { theirs } = running.step else {
             return Err(Error::PeerMisbehaved(
@@ -65,8 +65,8 @@ impl Transport {
             ));
         };
         if self.outstanding > 0 {
-            // Something behind it was opened with the old keys, since nothing of its length can
-            // be NEWKEYS.
+            // A later packet was opened with the old keys, because this one is longer than any
+            // valid NEWKEYS.
             return Err(Error::PeerMisbehaved("NEWKEYS is too long"));
         }
         let session = self

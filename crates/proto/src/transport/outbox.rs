@@ -1,13 +1,13 @@
-//! What waits to leave: the way from the Order point, where a message gets its place, to the
-//! Stamp point, where it gets its sequence number.
+//! The output queue, from the Order point, where a message gets its place, to the Stamp point,
+//! where it gets its sequence number.
 //!
-//! Without compression both are one, and what is queued is stamped already. With it a packet's
-//! length is known only when its payload has been compressed, in place when it is its turn, or
-//! before that as part of a run that anybody may compress ([`CompressJob`]). Keys change between
-//! two packets, so a change of keys stands in the queue like a packet, and nothing is drained.
+//! Without compression both are one, and queued packets are stamped already. With compression a
+//! packet's length is known only after its payload has been compressed: in place when it leaves, or
+//! earlier as part of a run on any thread ([`CompressJob`]). Keys change between two packets, so a
+//! change of keys is an item of the queue, and nothing is drained.
 //!
-//! Each payload is queued with its origin, and is matched against earlier payloads of the same
-//! channel alone. A run holds one channel's data.
+//! Each payload is queued with its origin, and is matched only against earlier payloads of the same
+//! channel. A run contains one channel's data.
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -22,17 +22,18 @@ use super::{Output, Queued};
 use crate::Error;
 use crate::config::Compression;
 
-/// What stands in the queue.
+/// An item of the output queue.
 pub(super) enum Item {
-    /// Ready to leave.
+    /// Stamped, or raw bytes.
     Ready(Output),
-    /// A payload that is sent as it is.
+    /// A payload that is compressed already or never.
     Plain(PacketBuf),
-    /// A payload to be compressed.
+    /// A payload to compress.
     ToCompress(PacketBuf),
-    /// A payload that is in a job.
+    /// A payload that a job is compressing.
     InJob,
-    /// The packets behind it have other keys, and a new stream by this method if it has not begun.
+    /// New keys for the packets that follow, and the method of their compressed stream unless that
+    /// has started.
     Keys {
         keys: Arc<SealKeys>,
         reset_sequence: bool,
@@ -40,29 +41,29 @@ pub(super) enum Item {
     },
 }
 
-/// Payloads that are compressed together, on any thread.
-#[must_use = "packets behind it wait for it"]
+/// Payloads to compress together, on any thread.
+#[must_use = "later packets wait for its result"]
 pub struct CompressJob {
     run: RunJob,
     bufs: Vec<PacketBuf>,
 }
 
-/// What comes of a [`CompressJob`].
-#[must_use = "packets behind it wait for it"]
+/// Result of a [`CompressJob`].
+#[must_use = "later packets wait for its result"]
 pub struct Compressed {
-    /// `None` when the engine failed.
+    /// `None` if compression failed.
     done: Option<RunDone>,
     bufs: Vec<PacketBuf>,
 }
 
 impl CompressJob {
-    /// Plaintext, bytes.
+    /// Number of plaintext bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.run.bytes()
     }
 
-    /// Compresses, each payload into its own buffer.
+    /// Compresses each payload into its own buffer.
     pub fn run(self) -> Compressed {
         let Self { run, mut bufs } = self;
         let mut places = bufs.iter_mut();
@@ -79,7 +80,7 @@ impl CompressJob {
 }
 
 impl Compressed {
-    /// The engine failed: the connection cannot go on.
+    /// Returns true if compression failed: the connection cannot continue.
     #[must_use]
     pub fn is_failure(&self) -> bool {
         self.done.is_none()
@@ -131,12 +132,12 @@ pub(super) fn stamp(sequencer: &mut Sequencer, buf: PacketBuf) -> Result<Output,
         .map_err(|_| Error::Bug("sequence numbers exhausted"))
 }
 
-/// A run of less is not worth a thread where other payloads keep it from growing, bytes.
+/// Minimum run for a thread, bytes, if another origin's payload prevents the run from growing.
 const LEAST_CUT_RUN_BYTES: usize = 8 * 1024;
 
-/// Takes one channel's payloads from the queue for a run, if at least `least_bytes` wait for it.
-/// What would keep later payloads from being taken is compressed in place, as it is little: all
-/// that is no channel's data, and short runs that end where another origin begins.
+/// Takes one channel's payloads from the queue for a run, if there are at least `least_bytes`.
+/// Small items in front of it are compressed in place: payloads that are not channel data, and
+/// short runs that another origin ends.
 pub(super) fn begin_run(
     queue: &mut VecDeque<Queued>,
     stream: &mut OutStream,
@@ -169,7 +170,7 @@ pub(super) fn begin_run(
             .skip(first + group.count)
             .all(|queued| !queued.origin.is_data())
         {
-            // Nothing stands behind it that a run could be made of.
+            // No later item could form a run.
             return Ok(None);
         }
         begin_streams(queue, stream, first);
@@ -190,7 +191,7 @@ fn next_to_compress(queue: &VecDeque<Queued>, from: usize) -> Option<usize> {
     waiting.next().map(|(place, _)| place)
 }
 
-/// The method of the payload at `place`.
+/// Compression method of the payload at `place`.
 fn method_at(queue: &VecDeque<Queued>, stream: &OutStream, place: usize) -> Compression {
     let before = queue.iter().take(place).rev();
     let mut restarts = before.filter_map(|queued| match &queued.item {
@@ -200,8 +201,8 @@ fn method_at(queue: &VecDeque<Queued>, stream: &OutStream, place: usize) -> Comp
     restarts.next().unwrap_or_else(|| stream.method())
 }
 
-/// Begins the streams of all keys before `place`. They may not be due yet; the stream before them
-/// has ended all the same.
+/// Starts the streams of all key changes before `place`. Their keys may not be in use yet, but the
+/// previous stream has no more payloads.
 fn begin_streams(queue: &mut VecDeque<Queued>, stream: &mut OutStream, place: usize) {
     for queued in queue.iter_mut().take(place) {
         if let Item::Keys { restart, .. } = &mut queued.item
@@ -212,16 +213,16 @@ fn begin_streams(queue: &mut VecDeque<Queued>, stream: &mut OutStream, place: us
     }
 }
 
-/// Payloads of one origin that stand one after another and wait to be compressed.
+/// Consecutive payloads of one origin that wait to be compressed.
 struct Group {
     count: usize,
     bytes: usize,
-    /// A payload of another origin ends it.
+    /// A payload of another origin follows.
     is_cut: bool,
 }
 
 impl Group {
-    /// At most `most` payloads from `first` on.
+    /// The group of at most `most` payloads from `first` on.
     fn at(queue: &VecDeque<Queued>, first: usize, origin: Origin, most: usize) -> Self {
         let mut group = Self {
             count: 0,
@@ -261,8 +262,8 @@ fn take_run(
     Some(CompressJob { run, bufs })
 }
 
-/// Puts a run's payloads back in their places: runs are finished in the order in which they
-/// were begun.
+/// Puts a run's payloads back into their places; runs are finished in the order in which they
+/// began.
 pub(super) fn finish_run(
     queue: &mut VecDeque<Queued>,
     compressor: &mut Compressor,
@@ -274,7 +275,9 @@ pub(super) fn finish_run(
         .iter_mut()
         .filter(|queued| matches!(queued.item, Item::InJob));
     for buf in compressed.bufs {
-        let place = places.next().ok_or(Error::Bug("a run without places"))?;
+        let place = places.next().ok_or(Error::Bug(
+            "compressed payloads without places in the queue",
+        ))?;
         place.item = Item::Plain(buf);
     }
     Ok(())

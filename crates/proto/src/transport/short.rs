@@ -1,9 +1,10 @@
-//! A first KEXINIT that names only what is expected to be agreed on ([`ShortOffer`]).
+//! A short first KEXINIT that names only the algorithms expected to be negotiated ([`ShortOffer`]).
 //!
-//! It holds names of the configured lists alone, and the exchange goes on only where the whole lists
-//! lead to the same: whoever writes the cache that the expectation comes from, or answers, cannot
-//! choose by it. In the usual spelling every server reads it; ours also reads a shorter one
-//! (docs/PROTOCOL.md), which any other refuses, since it finds a list without a name.
+//! It contains only names of the configured lists, and the exchange continues only if the full
+//! lists lead to the same result. So neither the writer of the cache from which the expectation
+//! comes nor the server can influence the choice. Every server reads the usual encoding; a Fulmar
+//! server also reads a shorter one (docs/PROTOCOL.md), which others refuse because of its empty
+//! lists.
 
 use alloc::vec::Vec;
 
@@ -14,19 +15,19 @@ use super::negotiate::{self, Agreement};
 use crate::config::ShortOffer;
 use crate::{Error, Role};
 
-/// Bytes of an unencrypted packet around its payload: length, length of the padding, padding.
+/// Size of an unencrypted packet, bytes: length, padding length, payload and padding.
 fn packet_bytes(payload: usize) -> usize {
     (4 + 1 + payload + 4).next_multiple_of(8)
 }
 
 impl Transport {
-    /// `whole`, or a shorter KEXINIT where only that lets the first flight fit. A packet with a
-    /// public value of `public` bytes follows.
+    /// Returns `whole`, or a shorter KEXINIT if only that lets the first flight fit. A packet with
+    /// a public value of `public` bytes follows.
     pub(super) fn fitting(&mut self, whole: Vec<u8>, public: usize) -> Vec<u8> {
         let Some(short) = &self.config.short else {
             return whole;
         };
-        // Number, length, and the byte that keeps an mpint from being negative.
+        // Message number, length, and the byte that keeps an mpint from being negative.
         let rest = self.our_version.len() + 2 + packet_bytes(1 + 4 + public + 1);
         let fits = |payload: &Vec<u8>| rest + packet_bytes(payload.len()) <= short.flight_bytes;
         if fits(&whole) {
@@ -42,7 +43,7 @@ impl Transport {
         }
     }
 
-    /// In the usual spelling, and in ours where the server reads it.
+    /// The short lists in the usual encoding, and in the short one if the server reads it.
     fn shortened(&self, short: &ShortOffer) -> [Option<Vec<u8>>; 2] {
         let Some(narrow) = self.offer.narrowed(short) else {
             return [None, None];
@@ -53,10 +54,10 @@ impl Transport {
         ]
     }
 
-    /// What was agreed on is what the whole lists would have led to.
+    /// Checks that the full lists would have led to the same result.
     ///
     /// # Errors
-    /// [`Error::ShortOffer`] where it is not.
+    /// [`Error::ShortOffer`] if they would not.
     pub(super) fn check_short(
         &self,
         agreement: &Agreement,

@@ -1,5 +1,5 @@
-//! The compressed streams of both directions, each by the method that was agreed for it. NEWKEYS
-//! begins a new stream in its own direction, and may change the method.
+//! Compressed streams of both directions, each by its negotiated method. NEWKEYS starts a new
+//! stream in its own direction, and may change the method.
 
 use alloc::format;
 use alloc::string::String;
@@ -13,13 +13,13 @@ use compress::{
 
 use crate::config::Compression;
 
-/// What we send. Its own place in time is behind the queue: what waits there may belong to the
-/// keys, and to the method, before.
+/// Compression of sent data. It works at the head of the queue, whose later items may belong to
+/// other keys and another method.
 pub(super) struct OutStream {
     settings: Settings,
-    /// Of what leaves next.
+    /// Method of the next payload that leaves.
     method: Compression,
-    /// Each serves all epochs, with whoever does its work.
+    /// Each compressor serves all epochs and keeps its accelerator.
     zlib: Option<Compressor>,
     zstd: Option<ZstdCompressor>,
 }
@@ -34,7 +34,7 @@ impl OutStream {
         }
     }
 
-    /// A new stream by this method begins.
+    /// Starts a new stream with this method.
     pub(super) fn begin(&mut self, method: Compression) {
         self.method = method;
         match method {
@@ -54,7 +54,7 @@ impl OutStream {
         self.method
     }
 
-    /// Appends what stands for `payload`, or what comes before it, to `out`.
+    /// Appends the encoding of `payload`, or the header that precedes it, to `out`.
     pub(super) fn compress_around(
         &mut self,
         origin: Origin,
@@ -68,7 +68,7 @@ impl OutStream {
         }
     }
 
-    /// zlib's, which others may work for.
+    /// The zlib compressor, which accelerators may serve.
     pub(super) fn zlib(&mut self) -> Option<&mut Compressor> {
         self.zlib.as_mut()
     }
@@ -86,7 +86,7 @@ impl OutStream {
         }
     }
 
-    /// The level for what comes next.
+    /// Current compression level.
     pub(super) fn level(&self) -> Option<u8> {
         match self.by_zstd() {
             Some(zstd) => Some(zstd.level()),
@@ -103,7 +103,7 @@ impl OutStream {
         }
     }
 
-    /// Who compresses bulk.
+    /// Name of the engine that compresses bulk data.
     pub(super) fn engine(&self) -> Option<String> {
         if self.by_zstd().is_some() {
             return Some(format!("zstd {}", compress::zstd_version()));
@@ -127,14 +127,14 @@ impl OutStream {
     }
 }
 
-/// What we receive.
+/// Decompression of received data.
 pub(super) enum InStream {
     Zlib(Decompressor),
     Zstd(ZstdDecompressor),
 }
 
 impl InStream {
-    /// A new stream by this method begins, behind `before`.
+    /// Starts a new stream with this method; reuses `before` if it has the same method.
     pub(super) fn begin(method: Compression, before: Option<Self>) -> Option<Self> {
         match (method, before) {
             (Compression::None, _) => None,
@@ -151,7 +151,7 @@ impl InStream {
         }
     }
 
-    /// The place of the payload in `input`, where it is stored there as it is.
+    /// Range of the payload in `input`, if it is stored there uncompressed.
     pub(super) fn stored(&mut self, input: &[u8], limit_bytes: usize) -> Option<Range<usize>> {
         match self {
             Self::Zlib(zlib) => zlib.stored(input, limit_bytes),

@@ -1,7 +1,8 @@
 //! Version exchange, RFC 4253 §4.2.
 //!
-//! A server accepts nothing before the client's line; a client takes up to
-//! [`MAX_LINES_BEFORE`] other lines first. A version line is at most 255 bytes with CR LF.
+//! A server accepts nothing before the client's identification line; a client accepts up to
+//! [`MAX_LINES_BEFORE`] other lines first. An identification line has at most 255 bytes including
+//! CR LF.
 
 use alloc::string::String;
 
@@ -9,24 +10,24 @@ use bytes::BytesMut;
 
 use crate::{Error, Role};
 
-/// Lines that a server may send before its version line.
+/// Maximum lines that a server may send before its identification line.
 const MAX_LINES_BEFORE: usize = 1024;
-/// Longest such line, bytes.
+/// Maximum length of such a line, bytes.
 const MAX_LINE_BYTES: usize = 8 * 1024;
-/// Longest version line, bytes, CR LF included.
+/// Maximum length of an identification line, bytes, including CR LF.
 const MAX_VERSION_BYTES: usize = 255;
 
-/// What the next line turned out to be.
+/// Result of reading the next line.
 pub(super) enum Line {
-    /// No whole line yet.
+    /// No complete line yet.
     Incomplete,
-    /// A line before the version line.
+    /// A line before the identification line.
     Before(String),
-    /// The peer's version line, without CR LF.
+    /// The peer's identification line, without CR LF.
     Version(String),
 }
 
-/// Our version line without CR LF.
+/// Our identification line without CR LF.
 pub(super) fn ours(comment: &str) -> String {
     let mut line = String::from("SSH-2.0-");
     line.push_str(crate::SOFTWARE_NAME);
@@ -38,9 +39,9 @@ pub(super) fn ours(comment: &str) -> String {
     line
 }
 
-/// Whether `line` is that of an OpenSSH that reads input for as long as its window is open and
-/// moves all of it for each packet once that is 16 MiB: 8.9 (`CHAN_INPUT_MAX`) and later. Names
-/// that only look like it count, too: a smaller window is slow at worst.
+/// Returns true for an OpenSSH that reads input for as long as its window is open, and moves all of
+/// it for each packet once it exceeds 16 MiB: 8.9 (`CHAN_INPUT_MAX`) and later. Similar names
+/// count, too: a smaller window is slow at worst.
 pub(super) fn piles_up_input(line: &str) -> bool {
     let Some(rest) = line
         .strip_prefix("SSH-2.0-OpenSSH_")
@@ -58,14 +59,14 @@ pub(super) fn piles_up_input(line: &str) -> bool {
     }
 }
 
-/// Whether `line` is that of a server that was seen to take `first_kex_packet_follows` at a rekey:
-/// ours, OpenSSH, dropbear. Some others end the connection where they read a guess as wrong.
+/// Returns true for servers known to support `first_kex_packet_follows` in a rekey: Fulmar,
+/// OpenSSH, dropbear. Some others end the connection because they take the guess for wrong.
 pub(super) fn takes_guesses(line: &str) -> bool {
     is_one_of(line, &[crate::SOFTWARE_NAME, "OpenSSH_", "dropbear_"])
 }
 
-/// Whether `line` is that of a server that answers each question whether it lives: ours and OpenSSH.
-/// Some others do not, and some end the connection.
+/// Returns true for servers that answer each keepalive: Fulmar and OpenSSH. Some others do not, and
+/// some end the connection.
 pub(super) fn answers_questions(line: &str) -> bool {
     is_one_of(line, &[crate::SOFTWARE_NAME, "OpenSSH_"])
 }
@@ -77,14 +78,14 @@ fn is_one_of(line: &str, names: &[&str]) -> bool {
     software.is_some_and(|software| names.iter().any(|name| software.starts_with(name)))
 }
 
-/// The number at the front, and what stands behind it.
+/// Splits `text` into the number at its start and the rest.
 fn number(text: &str) -> (Option<u32>, &str) {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, rest) = text.split_at(digits);
     (number.parse().ok(), rest)
 }
 
-/// Counts what came before the version line.
+/// Counts the lines before the identification line.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     before: usize,
@@ -104,7 +105,7 @@ impl Lines {
             if buffer.len() > limit {
                 return Err(Error::PeerMisbehaved("version line too long"));
             }
-            // Whoever does not begin like SSH will not become it: say so at once.
+            // A client that does not begin like SSH is refused at once.
             if role == Role::Server && !could_be_ssh(buffer) {
                 return Err(Error::NotSsh(printable(buffer)));
             }
@@ -144,7 +145,7 @@ fn could_be_ssh(start: &[u8]) -> bool {
 
 fn check(line: &[u8]) -> Result<String, Error> {
     let text = core::str::from_utf8(line).map_err(|_| Error::NotSsh(printable(line)))?;
-    // RFC 4253 §4.2: printable US-ASCII; a NUL or control character is a peer that tries things.
+    // RFC 4253 §4.2: printable US-ASCII; NUL and control characters indicate an attack.
     if !text.bytes().all(|byte| (0x20..=0x7e).contains(&byte)) {
         return Err(Error::NotSsh(printable(line)));
     }
@@ -155,7 +156,7 @@ fn check(line: &[u8]) -> Result<String, Error> {
     }
 }
 
-/// At most 255 characters that a terminal cannot be hurt by.
+/// At most 255 characters, escaped for a terminal.
 fn printable(bytes: &[u8]) -> String {
     escape::escape_at_most(bytes, escape::Style::Ascii, 255)
 }

@@ -1,5 +1,5 @@
-//! The client's half of user authentication. Requests may be queued; their answers come in
-//! order. A success that nobody asked for ends the connection.
+//! Client side of user authentication. Requests may be pipelined; their answers arrive in order. A
+//! success that no request is waiting for ends the connection.
 
 use alloc::collections::VecDeque;
 use alloc::string::String;
@@ -16,17 +16,17 @@ use super::{MAX_PROMPTS, publickey_signed_data, put_publickey_fields};
 use crate::transport::{Ahead, Transport};
 use crate::{AuthProof, Error, Event, Prompt};
 
-/// Requests that may be open at once.
+/// Maximum number of unanswered requests.
 const MAX_OPEN_REQUESTS: usize = 16;
-/// Rounds of prompts in one keyboard-interactive request.
+/// Maximum rounds of prompts in one keyboard-interactive request.
 const MAX_INFO_ROUNDS: u32 = 64;
-/// Packets that hold a password or an answer to a prompt are multiples of this many bytes, so
-/// that its length does not show (RFC 4253 §6 lets padding do that; OpenSSH takes as much).
+/// Packets that contain a password or a response are padded to multiples of this many bytes, so
+/// that its length is hidden (RFC 4253 §6 permits such padding; OpenSSH uses the same size).
 const SECRET_STEP_BYTES: u8 = 64;
-/// Banners shown in one login.
+/// Maximum banners in one login.
 const MAX_BANNERS: u32 = 64;
 
-/// A request whose answer has not come.
+/// An unanswered request.
 #[derive(Debug)]
 enum Open {
     None,
@@ -46,11 +46,11 @@ enum Open {
 /// State of the client's authentication.
 #[derive(Debug, Default)]
 pub(crate) struct ClientAuth {
-    /// The service was asked for: requests that hold no secret may follow at once.
+    /// SERVICE_REQUEST was sent: requests without a secret may follow at once.
     asked: bool,
-    /// It was granted.
+    /// SERVICE_ACCEPT arrived.
     granted: bool,
-    /// Signatures are not bound to the host key, whatever the server knows.
+    /// Do not bind signatures to the host key, even if the server supports it.
     pub(crate) unbound: bool,
     open: VecDeque<Open>,
     banners: u32,
@@ -61,7 +61,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 impl ClientAuth {
-    /// The first keys are in use in both directions.
+    /// Requests the service once the first keys are in use in both directions.
     pub(crate) fn begin(&mut self, transport: &mut Transport) -> Result<(), Error> {
         self.asked = true;
         transport.send_message(&ServiceRequest {
@@ -69,18 +69,18 @@ impl ClientAuth {
         })
     }
 
-    /// SERVICE_ACCEPT.
+    /// Handles SERVICE_ACCEPT.
     pub(crate) fn handle_service_accept(
         &mut self,
         transport: &mut Transport,
         payload: &[u8],
     ) -> Result<(), Error> {
-        // Some old servers leave the name out; RFC 4253 §10 wants it.
+        // Some old servers omit the name, which RFC 4253 §10 requires.
         if payload.len() > 1 {
             let accept = message::ServiceAccept::decode(payload)?;
             if accept.service != names::SERVICE_USERAUTH.as_bytes() {
                 return Err(Error::PeerMisbehaved(
-                    "accepted a service that was not asked for",
+                    "accepted a service that was not requested",
                 ));
             }
         }
@@ -98,7 +98,7 @@ impl ClientAuth {
         open: Open,
         fields: &mut Vec<u8>,
     ) -> Result<(), Error> {
-        // A server that answers out of order must not draw a secret out of us.
+        // A server that answers out of order must not obtain a secret.
         let may_be_sent = match open {
             Open::None | Open::Query { .. } | Open::Publickey => self.asked,
             Open::Password | Open::Interactive { .. } => self.granted,
@@ -111,8 +111,8 @@ impl ClientAuth {
         if self.open.len() >= MAX_OPEN_REQUESTS {
             return Err(Error::Misuse("too many authentication requests at once"));
         }
-        // `fields` begins with the method's name as a string; the packet's buffer is the only
-        // other place where a password stands, and the seal overwrites it.
+        // `fields` begins with the method's name as a string. The packet's buffer is the only other
+        // place that contains a password, and sealing overwrites it.
         let mut buf = transport.take_buffer(user.len() + fields.len() + 64);
         let mut head = Vec::with_capacity(user.len() + 64);
         head.put_u8(<UserauthRequest<'_> as Encode>::NUMBER);
@@ -168,7 +168,7 @@ impl ClientAuth {
         self.request(transport, user, open, &mut fields)
     }
 
-    /// The host key that a signature binds itself to, where the server knows that form.
+    /// Host key to which signatures are bound, if the server supports that.
     fn bound_host_key<'t>(&self, transport: &'t Transport) -> Option<&'t [u8]> {
         let session = transport.session.as_ref()?;
         let bound = transport.extensions.hostbound && !self.unbound;
@@ -243,7 +243,7 @@ impl ClientAuth {
             Some(Open::Interactive { waits_for_us, .. }) if *waits_for_us => {
                 *waits_for_us = false;
             }
-            _ => return Err(Error::Misuse("no prompt waits for a response")),
+            _ => return Err(Error::Misuse("no prompt awaits a response")),
         }
         let room: usize = responses.iter().map(|each| each.len() + 4).sum();
         let mut list = Zeroizing::new(Vec::with_capacity(room));
@@ -264,12 +264,13 @@ impl ClientAuth {
         transport.send(buf)
     }
 
-    /// A signed request is the last that is open: what is sent behind it may find us logged in.
+    /// Returns true if the newest unanswered request is a signed one, so that following packets may
+    /// arrive after a successful login.
     pub(crate) fn expects_login(&self) -> bool {
         matches!(self.open.back(), Some(Open::Publickey))
     }
 
-    /// No request waits for its answer.
+    /// Returns true if no request is unanswered.
     pub(crate) fn is_answered(&self) -> bool {
         self.open.is_empty()
     }
@@ -295,7 +296,7 @@ impl ClientAuth {
                     .push_back(Event::AuthBanner(text(banner.text)));
                 Ok(())
             }
-            // Three messages have this number; the method that was asked for says which.
+            // Three messages have this number; the requested method determines which.
             Some(UserauthInfoRequest::NUMBER) => self.handle_method_message(transport, payload),
             Some(number) => Err(Error::NotPermitted { message: number }),
             None => Err(Error::Bug("empty payload dispatched")),
@@ -305,9 +306,7 @@ impl ClientAuth {
     fn handle_failure(&mut self, transport: &mut Transport, payload: &[u8]) -> Result<(), Error> {
         let failure = UserauthFailure::decode(payload)?;
         if self.open.pop_front().is_none() {
-            return Err(Error::PeerMisbehaved(
-                "USERAUTH_FAILURE that answers nothing",
-            ));
+            return Err(Error::PeerMisbehaved("USERAUTH_FAILURE without a request"));
         }
         transport.sent_ahead.settle(Ahead::Login);
         transport.events.push_back(Event::AuthFailure {
@@ -321,9 +320,7 @@ impl ClientAuth {
         message::UserauthSuccess::decode(payload)?;
         let proof = match self.open.pop_front() {
             None => {
-                return Err(Error::PeerMisbehaved(
-                    "USERAUTH_SUCCESS that answers nothing",
-                ));
+                return Err(Error::PeerMisbehaved("USERAUTH_SUCCESS without a request"));
             }
             Some(Open::Query { .. }) => {
                 return Err(Error::PeerMisbehaved(
@@ -340,7 +337,7 @@ impl ClientAuth {
             Some(Open::None | Open::Interactive { asked: false, .. }) => AuthProof::Nothing,
             Some(Open::Interactive { .. } | Open::Password | Open::Publickey) => AuthProof::Proven,
         };
-        // A server may not know what the requests behind this one are.
+        // A server need not answer the requests that follow the successful one.
         self.open.clear();
         transport.sent_ahead.settle(Ahead::Login);
         transport.set_authenticated();
@@ -400,7 +397,7 @@ impl ClientAuth {
     }
 }
 
-/// RFC 4256 §3.2; says whether there was any prompt.
+/// Decodes USERAUTH_INFO_REQUEST (RFC 4256 §3.2); returns the event, and true if it has any prompt.
 fn info_request(payload: &[u8]) -> Result<(Event, bool), Error> {
     let request = UserauthInfoRequest::decode(payload)?;
     if request.count > MAX_PROMPTS {

@@ -1,5 +1,5 @@
-//! User authentication, RFC 4252 and RFC 4256: the client's half, the server's half, and the
-//! text that a public key signs.
+//! User authentication, RFC 4252 and RFC 4256: client side, server side, and the data that a public
+//! key signs.
 
 use alloc::vec::Vec;
 
@@ -8,14 +8,14 @@ use wire::{Put, names};
 pub(crate) mod client;
 pub(crate) mod server;
 
-/// Prompts or responses in one keyboard-interactive message.
+/// Maximum prompts or responses in one keyboard-interactive message.
 const MAX_PROMPTS: u32 = 64;
-/// Longest user name, bytes.
+/// Maximum length of a user name, bytes.
 const MAX_USER_BYTES: usize = 1024;
-/// Longest password or response, bytes.
+/// Maximum length of a password or response, bytes.
 const MAX_SECRET_BYTES: usize = 64 * 1024;
 
-/// What a public key signs: RFC 4252 §7, or with the server's host key behind it for
+/// Data that a public key signs: RFC 4252 §7, followed by the server's host key for
 /// `publickey-hostbound-v00@openssh.com` (OpenSSH PROTOCOL §3.1).
 #[must_use]
 pub fn publickey_signed_data(
@@ -35,7 +35,7 @@ pub fn publickey_signed_data(
     text
 }
 
-/// Method name and fields of a publickey request, up to the signature.
+/// Encodes method name and fields of a publickey request, up to the signature.
 fn put_publickey_fields(
     out: &mut Vec<u8>,
     algorithm: &[u8],

@@ -1,5 +1,5 @@
-//! The server's half of user authentication: requests become events, one at a time, and the
-//! owner's answers become messages. Who may log in is not decided here.
+//! Server side of user authentication: requests become events, one at a time, and the owner's
+//! answers become messages. The owner decides who may log in.
 
 use alloc::vec::Vec;
 
@@ -17,12 +17,12 @@ use crate::{AuthMethod, AuthRequest, Error, Event, Prompt};
 /// Algorithm and key of a query, which PK_OK repeats.
 type Query = (Vec<u8>, Vec<u8>);
 
-/// What the owner still owes an answer to.
+/// The request that is open.
 #[derive(Debug, Default)]
 enum Open {
     #[default]
     Nothing,
-    /// A request; a query remembers what PK_OK has to repeat.
+    /// The owner owes an answer; `query` is repeated in PK_OK.
     Request { query: Option<Query> },
     /// The client owes responses.
     Prompted {
@@ -36,17 +36,17 @@ enum Open {
 #[derive(Debug, Default)]
 pub(crate) struct ServerAuth {
     open: Open,
-    /// User and service of the request that is open, for the responses that follow prompts.
+    /// User and service of the open request, for the responses that follow prompts.
     last: (Vec<u8>, Vec<u8>),
 }
 
 impl ServerAuth {
-    /// Nothing is read while the owner thinks.
+    /// Returns true while the owner owes an answer; no input is processed then.
     pub(crate) fn waits_for_owner(&self) -> bool {
         matches!(self.open, Open::Request { .. })
     }
 
-    /// SERVICE_REQUEST: only user authentication can be asked for.
+    /// Handles SERVICE_REQUEST: only user authentication is available.
     pub(crate) fn handle_service_request(
         transport: &mut Transport,
         payload: &[u8],
@@ -192,7 +192,7 @@ impl ServerAuth {
     pub(crate) fn pk_ok(&mut self, transport: &mut Transport) -> Result<(), Error> {
         let (algorithm, key) = self
             .answer()?
-            .ok_or(Error::Misuse("PK_OK for a request that is no query"))?;
+            .ok_or(Error::Misuse("PK_OK for a request that is not a query"))?;
         transport.send_message(&UserauthPkOk {
             algorithm: &algorithm,
             key: &key,
@@ -271,7 +271,8 @@ fn password(fields: &[u8]) -> Result<AuthMethod, Error> {
     })
 }
 
-/// RFC 4252 §7; `host_key` is ours when the method binds the signature to it.
+/// Decodes a publickey request, RFC 4252 §7; `host_key` is ours if the method binds the signature
+/// to it.
 fn publickey(
     fields: &[u8],
     host_key: Option<&[u8]>,
@@ -282,7 +283,7 @@ fn publickey(
     let algorithm = reader.string_max(256)?.to_vec();
     let key = reader.string_max(keys::MAX_BLOB_BYTES)?.to_vec();
     if let Some(ours) = host_key {
-        // A signature made for another server's key was made for a man in the middle.
+        // A signature bound to another server's host key was made for a man in the middle.
         if reader.string()? != ours {
             return Err(Error::PeerMisbehaved(
                 "signature is bound to another host key",

@@ -1,42 +1,43 @@
-//! How fast a sink takes its data, in bytes per round trip, counted in rounds of one round trip
-//! each.
+//! Measures how fast a sink consumes its data, in bytes per round trip. A measuring round lasts at
+//! least one round trip.
 
 use crate::Millis;
 
-/// The shortest round, milliseconds: with a clock of milliseconds a shorter one says little.
+/// Minimum length of a round, milliseconds: with a clock of milliseconds a shorter one is
+/// inaccurate.
 const LEAST_ROUND_MS: Millis = 10;
-/// What was reached once counts so long, less and less, milliseconds: by then the window of an
-/// idle channel is back at its floor.
+/// Time over which the highest speed fades to zero, milliseconds: by then the window of an idle
+/// channel is back at its floor.
 const FADE_MS: Millis = 4_000;
-/// A window is eight round trips' worth as long as the speed rises: what was counted is up to a
-/// round trip old, the grant for it takes another one to be used, and a sender in its start
-/// phase nearly triples its speed in each (BBR: by 2.89).
+/// While the speed rises, the window is eight round trips' worth: the measurement is up to a round
+/// trip old, the grant takes another one to be used, and a sender in its start phase nearly triples
+/// its speed in each (BBR: by 2.89).
 const RISING: u64 = 8;
-/// Twice the bandwidth-delay product once the speed has settled.
+/// Once the speed has settled, the window is twice the bandwidth-delay product.
 const SETTLED: u64 = 2;
-/// Rounds without a new high after which the speed has settled.
+/// Rounds without a new maximum after which the speed has settled.
 const SETTLED_ROUNDS: u64 = 4;
 
-/// What the speed asks of the window.
+/// Window size requested by the measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wish {
-    /// Nothing new.
+    /// No change.
     Keep,
-    /// At least so many bytes, at once.
+    /// Grow to at least this many bytes, at once.
     AtLeast(u64),
-    /// So many bytes.
+    /// Set to this many bytes.
     Exactly(u64),
 }
 
-/// The count. See the module's head.
+/// Speed measurement of one sink.
 #[derive(Debug)]
 pub(super) struct Drain {
     since: Millis,
     bytes: u64,
-    /// Bytes per round trip: the highest of late, fading.
+    /// Highest recent speed, bytes per round trip; fades over time.
     high: u64,
     settled_rounds: u64,
-    /// The queue towards the sink was empty at some moment of this round, and of the last.
+    /// The sink's queue was empty at some time in this round, and in the previous one.
     was_empty: bool,
     was_empty_before: bool,
 }
@@ -53,8 +54,8 @@ impl Drain {
         }
     }
 
-    /// The sink took `bytes`, and `empty` says whether that was all it had. Gives what that
-    /// means for a window of `size` bytes.
+    /// Records that the sink consumed `bytes`; `empty` says whether its queue is empty now. Returns
+    /// the request for a window of `size` bytes.
     pub(super) fn count(
         &mut self,
         bytes: u64,
@@ -66,7 +67,7 @@ impl Drain {
         self.bytes = self.bytes.saturating_add(bytes);
         self.was_empty |= empty;
         let speed = self.speed(now, round_trip_us);
-        // Counts vary: less than a quarter more is no new high.
+        // Measurements vary: less than a quarter more is not a new maximum.
         let rises = speed > self.high.saturating_add(self.high / 4);
         let round_ms = (round_trip_us / 1000).max(LEAST_ROUND_MS);
         let rounds = now.saturating_sub(self.since) / round_ms;
@@ -74,7 +75,7 @@ impl Drain {
         if is_over {
             self.end_round(speed, rises, rounds, now);
         }
-        // A part of a round says enough, but not a part of a tick of the clock.
+        // Part of a round suffices, but not less than the clock's resolution.
         let counts = is_over || round_trip_us >= LEAST_ROUND_MS * 1000;
         let ahead = speed.saturating_mul(RISING);
         if rises && counts && ahead > size {
@@ -102,7 +103,7 @@ impl Drain {
         self.was_empty = false;
     }
 
-    /// Bytes per round trip in this round so far; never more than were counted.
+    /// Bytes per round trip in this round so far, never more than the bytes counted.
     fn speed(&self, now: Millis, round_trip_us: u64) -> u64 {
         let elapsed_us = now.saturating_sub(self.since).max(1).saturating_mul(1000);
         if elapsed_us <= round_trip_us {
@@ -112,12 +113,12 @@ impl Drain {
         u64::try_from(scaled).unwrap_or(u64::MAX)
     }
 
-    /// The highest speed of late, this round included.
+    /// Highest recent speed, this round included.
     pub(super) fn high(&self, now: Millis, round_trip_us: u64) -> u64 {
         self.high.max(self.speed(now, round_trip_us))
     }
 
-    /// The sink had nothing left to take at some moment of the last round trip or two.
+    /// Returns true if the sink's queue was empty at some time in this or the previous round.
     pub(super) fn keeps_up(&self) -> bool {
         self.was_empty || self.was_empty_before
     }

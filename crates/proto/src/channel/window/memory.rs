@@ -1,17 +1,17 @@
-//! How much the receive windows of one connection may be worth together: the memory that a peer
-//! can fill while our sinks take nothing.
+//! Budget for the receive windows of one connection: the memory that a peer can fill while the
+//! sinks consume nothing.
 //!
-//! A window *leases* what it stands for, granted or not, so that a grant that is due never finds
-//! the memory gone. A quarter of it is kept from windows that grow: new channels start there.
+//! A window *leases* its size, granted or not, so that a due grant never lacks memory. A quarter of
+//! the budget is not available to growing windows: it is reserved for new channels.
 
 use super::{FIRST_WINDOW_BYTES, LEAST_WINDOW_BYTES};
 
-/// A new window gets at most this part of what is left.
+/// A new window gets at most one part in this many of the remaining budget.
 const FIRST_SHARE: u64 = 8;
-/// This part of the whole is not lent to windows that grow.
+/// One part in this many of the budget is not available to growing windows.
 const RESERVE: u64 = 4;
 
-/// The budget of a connection, bytes.
+/// Window budget of a connection, bytes.
 #[derive(Debug)]
 pub(crate) struct Memory {
     total: u64,
@@ -23,19 +23,19 @@ impl Memory {
         Self { total, leased: 0 }
     }
 
-    /// What no window stands for.
+    /// Bytes that no window leases.
     pub(crate) fn left(&self) -> u64 {
         self.total.saturating_sub(self.leased)
     }
 
-    /// The window of a new channel: [`FIRST_WINDOW_BYTES`], or an eighth of what is left, but at
-    /// least [`LEAST_WINDOW_BYTES`]. `None` when there is not even that.
+    /// Size of a new channel's window: [`FIRST_WINDOW_BYTES`] or an eighth of the remaining budget,
+    /// whichever is less, but at least [`LEAST_WINDOW_BYTES`]. `None` if less than that remains.
     pub(crate) fn first_window(&self) -> Option<u32> {
         self.floor(0)
     }
 
-    /// What a window that leases `own` bytes may keep without having earned it by its speed: as
-    /// much as a new one would get in its place.
+    /// Size that a window with a lease of `own` bytes may keep regardless of its speed: the size of
+    /// a new window in its place.
     pub(super) fn floor(&self, own: u64) -> Option<u32> {
         let left = self.left().saturating_add(own);
         let least = u64::from(LEAST_WINDOW_BYTES);
@@ -43,13 +43,13 @@ impl Memory {
         u32::try_from(bytes).ok().filter(|_| left >= least)
     }
 
-    /// By how much one window may grow now: half of what is lent to growing ones, so that
-    /// another that grows beside it is not left with nothing.
+    /// Bytes by which one window may grow now: half of what is available to growing windows, so
+    /// that another growing window gets a share.
     pub(super) fn room_to_grow(&self) -> u64 {
         self.left().saturating_sub(self.total / RESERVE) / 2
     }
 
-    /// A lease changes.
+    /// Changes a window's lease.
     pub(super) fn change(&mut self, from: u64, to: u64) {
         self.leased = self.leased.saturating_sub(from).saturating_add(to);
     }

@@ -1,43 +1,43 @@
-//! How long it takes until a peer that was granted something makes use of it.
+//! Measures the round trip: the time until a peer uses a window that was granted.
 //!
-//! Two sources: what the kernel knows of the socket (TCP_INFO, handed in by the owner), and what
-//! the channels see themselves: a sender that has used up its window stands still until the
-//! next adjust has reached it and its data has come back. The second holds where the first
-//! cannot: behind a proxy, where the socket ends in the next room, and where the peer needs
-//! longer than the path.
+//! There are two sources: the kernel's round-trip time of the socket (TCP_INFO, passed in by the
+//! owner), and the channels' own observation: a sender that has used up its window stalls until the
+//! next adjust has reached it and its data has come back. The second source works where the first
+//! does not: with a proxy, where the socket ends nearby, and where the peer itself is slower than
+//! the path.
 
 use crate::Millis;
 
-/// Assumed while nothing is known, microseconds: a window that is too large for a moment costs
-/// less than one that binds.
+/// Assumed round trip while nothing is known, microseconds: a window that is too large for a moment
+/// costs less than one that limits the speed.
 const UNKNOWN_US: u64 = 50_000;
-/// The shortest round trip that windows are made for, microseconds: two programs on one machine
-/// wait as long for the processor.
+/// Shortest round trip used for windows, microseconds: two programs on one machine wait as long for
+/// the processor.
 const LEAST_US: u64 = 1_000;
-/// No path is longer, microseconds; a peer that stood still for longer was stopped.
+/// Longest round trip used, microseconds; a peer that stalled for longer was stopped.
 const MOST_US: u64 = 4_000_000;
 
-/// Standstills that must agree: a machine that was busy for a moment looks like one, too.
+/// Number of stalls that must agree, since a machine that is busy for a moment causes them, too.
 const STALLS: usize = 4;
 
-/// What is known of the round trip.
+/// Estimate of the round trip.
 #[derive(Debug, Default)]
 pub(crate) struct Path {
     hint_us: u64,
-    /// The last standstills, microseconds; 0 for none yet.
+    /// The last stalls, microseconds; 0 for none yet.
     stalls_us: [u64; STALLS],
     next_stall: usize,
 }
 
 impl Path {
-    /// What the kernel says, microseconds; 0 says nothing.
+    /// Sets the kernel's round trip, microseconds; 0 is ignored.
     pub(crate) fn hint(&mut self, round_trip_us: u32) {
         if round_trip_us > 0 {
             self.hint_us = u64::from(round_trip_us).min(MOST_US);
         }
     }
 
-    /// A sender stood still at the edge of its window for this long after we granted more.
+    /// Records that a sender stalled at the edge of its window for this long after a grant.
     pub(super) fn stalled(&mut self, for_ms: Millis) {
         if let Some(place) = self.stalls_us.get_mut(self.next_stall) {
             *place = for_ms.saturating_mul(1000).min(MOST_US);

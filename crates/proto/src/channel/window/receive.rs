@@ -1,4 +1,4 @@
-//! The receiving side of one channel.
+//! Receive window of one channel.
 
 use alloc::collections::VecDeque;
 
@@ -6,47 +6,48 @@ use super::drain::{Drain, Wish};
 use super::{LEAST_WINDOW_BYTES, Memory, Path};
 use crate::{Error, Millis};
 
-/// No window grows past this, bytes: some peers keep theirs in 31 bits.
+/// Maximum size of a window, bytes: some peers store theirs in 31 bits.
 const MOST_WINDOW_BYTES: u64 = 1 << 30;
-/// What a sender that piles up its input may have open beyond what is on its way: its buffer
-/// turns quadratic at 16 MiB.
+/// Bytes that a sender with `piles_up` may have open in addition to data in flight: its input
+/// buffer becomes quadratic at 16 MiB.
 const PILE_BYTES: u64 = 15 * 1024 * 1024;
-/// A queue this short is none: what the sink has taken is told with so much delay.
+/// A queue up to this length counts as empty, since the sink reports consumed data with a delay of
+/// that size.
 const EMPTY_BYTES: u32 = 256 * 1024;
-/// Grants whose effect is watched for at once.
+/// Maximum number of grants tracked at a time.
 const MAX_EDGES: usize = 8;
-/// The shortest standstill that is told from a busy machine, milliseconds.
+/// Shortest stall that is distinguishable from a busy machine, milliseconds.
 const LEAST_STALL_MS: Millis = 2;
-/// A sender stands still at an edge when it is silent for this part of a round trip.
+/// A sender stalls at an edge if it is silent for one part in this many of a round trip.
 const STALL_PART: Millis = 16;
 
-/// The receiving side of one channel.
+/// Receive window of one channel.
 #[derive(Debug)]
 pub(crate) struct ReceiveWindow {
-    /// What may be outstanding, that is open or queued, bytes. Less than that is outstanding
-    /// between two adjusts, more while the window shrinks.
+    /// Maximum outstanding bytes (open plus queued). Fewer are outstanding between two adjusts,
+    /// more while the window shrinks.
     size: u32,
-    /// Granted and not received.
+    /// Granted and not received, bytes.
     open: u32,
-    /// Received and not taken by the sink.
+    /// Received and not consumed by the sink, bytes.
     queued: u32,
     max_data: u32,
     /// The sender reads as much input as its window is open, and moves all of it for each packet.
     piles_up: bool,
-    /// Data may come, and be answered with more room.
+    /// Data may arrive, and window may be granted.
     granting: bool,
-    /// All that was received.
+    /// Total bytes received.
     received: u64,
-    /// When the last of it came.
+    /// Time of the last received data.
     heard: Millis,
-    /// Where the window ended when more was granted, and when that was.
+    /// Edges of the window at the last grants, as totals of received bytes, and the grants' times.
     edges: VecDeque<(u64, Millis)>,
     drain: Drain,
 }
 
 impl ReceiveWindow {
-    /// A window of `size` bytes, which the first message about the channel grants. `piles_up`
-    /// for a sender that reads as much input as its window is open.
+    /// Creates a window of `size` bytes, granted by the channel's first message. `piles_up`: the
+    /// sender reads as much input as its window is open.
     pub(crate) fn new(
         size: u32,
         max_data: u32,
@@ -69,7 +70,7 @@ impl ReceiveWindow {
         }
     }
 
-    /// What the peer is told at first.
+    /// Initial window for the peer, bytes.
     pub(crate) fn first(&self) -> u32 {
         self.open
     }
@@ -78,12 +79,12 @@ impl ReceiveWindow {
         self.max_data
     }
 
-    /// What may be on its way or queued, bytes.
+    /// Size of the window: maximum bytes in flight or queued.
     pub(crate) fn size(&self) -> usize {
         usize::try_from(self.size).unwrap_or(usize::MAX)
     }
 
-    /// What it stands for in [`Memory`].
+    /// Bytes leased from [`Memory`].
     fn lease(&self) -> u64 {
         let queued = u64::from(self.queued);
         if self.granting {
@@ -93,10 +94,10 @@ impl ReceiveWindow {
         }
     }
 
-    /// Data arrived.
+    /// Charges received data.
     ///
     /// # Errors
-    /// [`Error::PeerMisbehaved`] when it is more than was granted, in one message or in all.
+    /// [`Error::PeerMisbehaved`] if one message or the total exceeds what was granted.
     pub(crate) fn take(&mut self, len: usize, now: Millis, path: &mut Path) -> Result<(), Error> {
         let len = u32::try_from(len).unwrap_or(u32::MAX);
         if len > self.max_data {
@@ -115,8 +116,8 @@ impl ReceiveWindow {
         Ok(())
     }
 
-    /// Data beyond an edge could not leave before the grant of that moment had arrived. If its
-    /// sender was silent before, right at the edge, then it had waited for that grant.
+    /// Data after an edge could not leave before its grant had arrived. A sender that was silent
+    /// right at the edge was waiting for that grant.
     fn watch_edges(&mut self, len: u32, now: Millis, path: &mut Path) {
         let before = self.received;
         self.received = before.saturating_add(u64::from(len));
@@ -133,8 +134,8 @@ impl ReceiveWindow {
         }
     }
 
-    /// The sink took `len` bytes; gives the number to grant, if it is time: once per quarter of
-    /// the window.
+    /// Records that the sink consumed `len` bytes. Returns the bytes to grant if a quarter of the
+    /// window is due.
     pub(crate) fn consume(
         &mut self,
         len: usize,
@@ -185,20 +186,20 @@ impl ReceiveWindow {
             (true, true) => PILE_BYTES.saturating_add(high).min(MOST_WINDOW_BYTES),
             (true, false) => PILE_BYTES,
         };
-        // What is leased already costs nothing more.
+        // Bytes leased already cost nothing more.
         let affordable = leased.max(floor).saturating_add(memory.room_to_grow());
         let size = wanted.min(most).min(affordable);
         self.size = u32::try_from(size).unwrap_or(self.size);
     }
 
-    /// Nothing more will be granted or used: only what is queued counts.
+    /// Ends the window: nothing more is granted or used, and only queued bytes stay leased.
     pub(crate) fn end(&mut self, memory: &mut Memory) {
         let leased = self.lease();
         self.granting = false;
         memory.change(leased, self.lease());
     }
 
-    /// The channel is gone, and with it all that it stood for.
+    /// Returns the whole lease of a removed channel.
     pub(crate) fn release(mut self, memory: &mut Memory) {
         self.end(memory);
         memory.change(u64::from(self.queued), 0);
@@ -207,7 +208,7 @@ impl ReceiveWindow {
 
 #[cfg(test)]
 impl ReceiveWindow {
-    /// Size and queue.
+    /// Size and queued bytes.
     pub(super) fn standing(&self) -> (u64, u64) {
         (u64::from(self.size), u64::from(self.queued))
     }

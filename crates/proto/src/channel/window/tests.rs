@@ -8,7 +8,7 @@ use crate::Millis;
 const MIB: u64 = 1024 * 1024;
 const PACKET: usize = 32_768;
 
-/// A connection's windows, its path and its clock.
+/// A connection's windows, path and clock.
 struct Bench {
     memory: Memory,
     path: Path,
@@ -36,7 +36,7 @@ impl Bench {
         ))
     }
 
-    /// One packet comes and is taken at once; gives what is granted.
+    /// Receives one packet and consumes it at once; returns the granted bytes.
     fn pass(&mut self, window: &mut ReceiveWindow) -> u64 {
         window.take(PACKET, self.now, &mut self.path).unwrap();
         self.consume(window, PACKET)
@@ -50,7 +50,8 @@ impl Bench {
         )
     }
 
-    /// `bytes` per millisecond for `ms`, as far as the window allows; gives what passed.
+    /// Streams `bytes` per millisecond for `ms` as far as the window allows; returns the bytes that
+    /// passed.
     fn stream(&mut self, window: &mut ReceiveWindow, bytes: u64, ms: Millis) -> u64 {
         let mut passed = 0;
         let mut left = 0;
@@ -138,7 +139,7 @@ fn new_channels_share_what_is_left_down_to_a_least() {
     let all: u64 = sizes.iter().sum();
     assert!(all <= 256 * MIB && all > 255 * MIB, "{all}");
 
-    // One that goes makes room for another.
+    // A removed window makes room for another.
     windows.pop().unwrap().release(&mut bench.memory);
     assert!(bench.open(false).is_some() && bench.open(false).is_none());
     for window in windows {
@@ -159,7 +160,7 @@ fn a_window_settles_at_twice_what_a_round_trip_takes() {
     let mut bench = Bench::new(256 * MIB);
     bench.path.hint(50_000);
     let mut window = bench.open(false).unwrap();
-    // 400 MiB/s and 50 ms: 20 MiB on the way.
+    // 400 MiB/s and 50 ms: 20 MiB in flight.
     let bytes = 400 * MIB / 1000;
     bench.stream(&mut window, bytes, 1_000);
     let (size, _) = window.standing();
@@ -183,7 +184,7 @@ fn an_idle_window_shrinks_by_withholding() {
     bench.stream(&mut window, 400 * MIB / 1000, 1_000);
     let left = bench.memory.left();
     bench.now += 60_000;
-    // A trickle, as of somebody who types: nothing is granted until little stands open.
+    // A trickle, as from a typist: nothing is granted until little is left open.
     let mut granted = 0;
     let mut came = 0;
     while window.standing().0 > 2 * MIB || window.open_bytes() > 2 * MIB {
@@ -207,7 +208,7 @@ fn a_sink_that_stops_bounds_what_is_kept() {
         window.take(PACKET, bench.now, &mut bench.path).unwrap();
         kept += PACKET as u64;
     }
-    // Three quarters of the budget are lent to windows that grow.
+    // Three quarters of the budget are available to growing windows.
     assert!((8 * MIB..=12 * MIB).contains(&kept), "{kept}");
 }
 
@@ -257,14 +258,14 @@ fn a_sender_that_piles_up_gets_15_mib_while_the_sink_lags() {
     let mut bench = Bench::new(256 * MIB);
     bench.path.hint(50_000);
     let mut window = bench.open(true).unwrap();
-    // The sink takes all that comes, but always a mebibyte late.
+    // The sink consumes everything, but always a mebibyte late.
     for _ in 0..32 {
         window.take(PACKET, bench.now, &mut bench.path).unwrap();
     }
     bench.stream(&mut window, 800 * MIB / 1000, 1_000);
     assert!(window.granted_bytes() <= 15 * MIB);
     assert!(window.granted_bytes() > 10 * MIB);
-    // It has caught up: more may be under way, but no more may wait at the sender.
+    // It has caught up: more may be in flight, but no more may queue at the sender.
     bench.consume(&mut window, 32 * PACKET);
     bench.stream(&mut window, 800 * MIB / 1000, 1_000);
     let (size, _) = window.standing();
@@ -273,7 +274,7 @@ fn a_sender_that_piles_up_gets_15_mib_while_the_sink_lags() {
 
 #[test]
 fn a_window_that_binds_is_seen_where_the_kernel_knows_nothing() {
-    // A proxy's far side is 200 ms away; the socket ends in the next room.
+    // A proxy's far side is 200 ms away; the socket ends nearby.
     let mut bench = Bench::new(256 * MIB);
     bench.path.hint(300);
     let mut window = bench.open(false).unwrap();
@@ -283,7 +284,7 @@ fn a_window_that_binds_is_seen_where_the_kernel_knows_nothing() {
     let end = bench.now + 4_000;
     while bench.now < end {
         bench.now += 1;
-        // What was granted 200 ms ago comes now, at no more than 400 MiB/s.
+        // Data granted 200 ms ago arrives now, at no more than 400 MiB/s.
         due.retain(|(at, edge)| {
             let arrived = *at <= bench.now;
             if arrived {
@@ -311,7 +312,7 @@ fn what_has_ended_counts_only_what_is_queued() {
     window.take(PACKET, bench.now, &mut bench.path).unwrap();
     window.end(&mut bench.memory);
     assert_eq!(bench.memory.left(), 256 * MIB - PACKET as u64);
-    // Late data is passed over within the window, and nobody answers it.
+    // Late data within the window is ignored, and nothing is granted for it.
     window.take(PACKET, bench.now, &mut bench.path).unwrap();
     assert_eq!(bench.consume(&mut window, PACKET), 0);
     assert_eq!(bench.memory.left(), 256 * MIB);
