@@ -5,14 +5,14 @@
 //! first key exchange, and messages that a client sent after a login request that then failed.
 
 use wire::message::{
-    Disconnect, Encode, ExtInfo, Phase as Belongs, Sender, ServiceRequest, UserauthRequest, info,
+    Disconnect, Encode, ExtInfo, Phase as SentIn, Sender, ServiceRequest, UserauthRequest, info,
 };
 
 use crate::Role;
 
 /// Phase of the connection that determines which messages are permitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum Phase {
     /// First key exchange, before it is known whether the peer's KEXINIT promises strict KEX.
     FirstKex,
     /// First key exchange under strict KEX: only its own messages are permitted.
@@ -30,7 +30,7 @@ pub(crate) enum Standing {
 
 /// Decision about one message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum Permission {
     /// Dispatch it.
     Permitted,
     /// The number is unknown, or not implemented in this phase: answer UNIMPLEMENTED.
@@ -39,54 +39,52 @@ pub(crate) enum Verdict {
     Forbidden,
 }
 
-/// Decides whether `role` may receive message `number` in `standing`.
-pub(crate) fn verdict(number: u8, role: Role, standing: Standing) -> Verdict {
+/// Decides whether `role` may receive message `number` in `phase`.
+pub(crate) fn permission(number: u8, role: Role, phase: Phase) -> Permission {
     let Some(row) = info(number) else {
-        return match standing {
-            Standing::FirstKex | Standing::StrictFirstKex | Standing::Rekey => Verdict::Forbidden,
+        return match phase {
+            Phase::FirstKex | Phase::StrictFirstKex | Phase::Rekey => Permission::Forbidden,
             // Numbers of key exchange methods that are not running are always an error.
-            _ if (20..=49).contains(&number) => Verdict::Forbidden,
-            _ => Verdict::Unknown,
+            _ if (20..=49).contains(&number) => Permission::Forbidden,
+            _ => Permission::Unknown,
         };
     };
     let sender = match (row.sender, role) {
         (Sender::Both, _) | (Sender::Client, Role::Server) | (Sender::Server, Role::Client) => true,
         // Either side may send numbers 30–34, depending on the method; the exchange checks them.
-        _ => row.phase == Belongs::Kex,
+        _ => row.phase == SentIn::Kex,
     };
     // A client may pipeline a channel after the login request that it expects to succeed. If that
     // request fails, the connection continues, as with OpenSSH's server; the client recognizes its
     // messages by their sequence numbers.
-    if (role, standing, row.phase) == (Role::Server, Standing::Userauth, Belongs::Connection)
-        && sender
-    {
-        return Verdict::Unknown;
+    if (role, phase, row.phase) == (Role::Server, Phase::Userauth, SentIn::Connection) && sender {
+        return Permission::Unknown;
     }
-    let phase = match (row.phase, standing) {
-        (Belongs::Kex, _) => true,
-        (Belongs::Always, Standing::StrictFirstKex) => number == Disconnect::NUMBER,
-        (Belongs::Always, _) => true,
+    let in_phase = match (row.phase, phase) {
+        (SentIn::Kex, _) => true,
+        (SentIn::Always, Phase::StrictFirstKex) => number == Disconnect::NUMBER,
+        (SentIn::Always, _) => true,
         // EXT_INFO follows NEWKEYS; the server may also send it just before USERAUTH_SUCCESS, or
         // during authentication in answer to `ext-info-in-auth`.
-        (Belongs::Service, Standing::Service) => true,
+        (SentIn::Service, Phase::Service) => true,
         // Some clients (paramiko 2 to 4) request the service again before each attempt.
-        (Belongs::Service, Standing::Userauth) => {
+        (SentIn::Service, Phase::Userauth) => {
             matches!(number, ExtInfo::NUMBER | ServiceRequest::NUMBER)
         }
-        (Belongs::Userauth, Standing::Userauth) => true,
+        (SentIn::Userauth, Phase::Userauth) => true,
         // A banner is permitted only after SERVICE_ACCEPT, with which the server begins
         // authentication (RFC 4252 §5.4). A client that pipelined several requests may get answers
         // late (RFC 4252 §5.1).
-        (Belongs::Userauth, Standing::Connected) => {
+        (SentIn::Userauth, Phase::Connected) => {
             role == Role::Server && number == UserauthRequest::NUMBER
         }
-        (Belongs::Connection, Standing::Connected) => true,
+        (SentIn::Connection, Phase::Connected) => true,
         _ => false,
     };
-    if sender && phase {
-        Verdict::Permitted
+    if sender && in_phase {
+        Permission::Permitted
     } else {
-        Verdict::Forbidden
+        Permission::Forbidden
     }
 }
 
@@ -104,18 +102,18 @@ mod tests {
         for row in MESSAGES {
             let mut line = String::new();
             for role in [Role::Client, Role::Server] {
-                for standing in [
-                    Standing::FirstKex,
-                    Standing::StrictFirstKex,
-                    Standing::Service,
-                    Standing::Userauth,
-                    Standing::Connected,
-                    Standing::Rekey,
+                for phase in [
+                    Phase::FirstKex,
+                    Phase::StrictFirstKex,
+                    Phase::Service,
+                    Phase::Userauth,
+                    Phase::Connected,
+                    Phase::Rekey,
                 ] {
-                    line.push(match verdict(row.number, role, standing) {
-                        Verdict::Permitted => '+',
-                        Verdict::Unknown => '?',
-                        Verdict::Forbidden => '.',
+                    line.push(match permission(row.number, role, phase) {
+                        Permission::Permitted => '+',
+                        Permission::Unknown => '?',
+                        Permission::Forbidden => '.',
                     });
                 }
                 line.push(' ');
@@ -130,16 +128,19 @@ mod tests {
         for number in 0..=255 {
             let expected =
                 number == 1 || (20..=21).contains(&number) || (30..=34).contains(&number);
-            let got = verdict(number, Role::Server, Standing::StrictFirstKex);
-            assert_eq!(got == Verdict::Permitted, expected, "message {number}");
+            let got = permission(number, Role::Server, Phase::StrictFirstKex);
+            assert_eq!(got == Permission::Permitted, expected, "message {number}");
         }
     }
 
     #[test]
     fn channel_messages_before_login_are_forbidden() {
         for number in 80..=100 {
-            for standing in [Standing::Service, Standing::Userauth] {
-                assert_ne!(verdict(number, Role::Server, standing), Verdict::Permitted);
+            for phase in [Phase::Service, Phase::Userauth] {
+                assert_ne!(
+                    permission(number, Role::Server, phase),
+                    Permission::Permitted
+                );
             }
         }
     }
@@ -148,21 +149,21 @@ mod tests {
     fn channel_messages_behind_a_login_that_failed_are_unimplemented_and_earlier_forbidden() {
         for number in (80..=82).chain(90..=100) {
             assert_eq!(
-                verdict(number, Role::Server, Standing::Userauth),
-                Verdict::Unknown
+                permission(number, Role::Server, Phase::Userauth),
+                Permission::Unknown
             );
             assert_eq!(
-                verdict(number, Role::Client, Standing::Userauth),
-                Verdict::Forbidden
+                permission(number, Role::Client, Phase::Userauth),
+                Permission::Forbidden
             );
-            for standing in [
-                Standing::FirstKex,
-                Standing::StrictFirstKex,
-                Standing::Service,
-                Standing::Rekey,
+            for phase in [
+                Phase::FirstKex,
+                Phase::StrictFirstKex,
+                Phase::Service,
+                Phase::Rekey,
             ] {
-                let got = verdict(number, Role::Server, standing);
-                assert_eq!(got, Verdict::Forbidden, "{number} {standing:?}");
+                let got = permission(number, Role::Server, phase);
+                assert_eq!(got, Permission::Forbidden, "{number} {phase:?}");
             }
         }
     }
@@ -171,8 +172,8 @@ mod tests {
     fn a_client_cannot_send_what_only_servers_say() {
         for number in [51, 52, 53, 60] {
             assert_eq!(
-                verdict(number, Role::Server, Standing::Userauth),
-                Verdict::Forbidden
+                permission(number, Role::Server, Phase::Userauth),
+                Permission::Forbidden
             );
         }
     }

@@ -51,7 +51,7 @@ const LAST_WAIT: u32 = 64;
 
 /// Activity of this side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Doing {
+pub(super) enum Activity {
     /// Compresses, seals or writes, or waits for workers that do.
     Work,
     /// The socket is full, or there is nothing to send.
@@ -60,7 +60,7 @@ pub(super) enum Doing {
 
 /// Total bytes so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Through {
+pub(super) struct ByteTotals {
     /// Before and after compression.
     pub(super) raw: u64,
     pub(super) compressed: u64,
@@ -68,7 +68,7 @@ pub(super) struct Through {
     pub(super) sent: u64,
 }
 
-impl Through {
+impl ByteTotals {
     fn since(self, before: Self) -> Self {
         Self {
             raw: self.raw.saturating_sub(before.raw),
@@ -80,12 +80,12 @@ impl Through {
 
 /// Back-off for one step: windows left until it may be tried, and the next value of `left`.
 #[derive(Debug, Clone, Copy)]
-struct Bar {
+struct StepBackoff {
     left: u32,
     next: u32,
 }
 
-impl Bar {
+impl StepBackoff {
     const OPEN: Self = Self {
         left: 0,
         next: FIRST_WAIT,
@@ -114,15 +114,15 @@ enum Trial {
 
 /// Controller of the compression level.
 #[derive(Debug)]
-pub(super) struct Effort {
+pub(super) struct LevelController {
     /// The level asked for, followed by the lower levels.
     ladder: Vec<u8>,
     step: usize,
-    doing: Doing,
+    doing: Activity,
     since_us: u64,
     work_us: u64,
     begun_us: u64,
-    begun: Through,
+    begun: ByteTotals,
     /// No write blocked since the window began.
     dry: bool,
     /// The last write blocked.
@@ -133,21 +133,21 @@ pub(super) struct Effort {
     trial: Trial,
     /// The trial's window was restarted once.
     again: bool,
-    down: Bar,
-    up: Bar,
+    down: StepBackoff,
+    up: StepBackoff,
     /// Throughput before the switch to level 0, bytes a second, and windows at level 0 since.
     before_storing: u64,
     storing: u32,
 }
 
-impl Effort {
+impl LevelController {
     /// Starts at level `asked`.
-    pub(super) fn new(asked: u8, now_us: u64, through: Through) -> Self {
+    pub(super) fn new(asked: u8, now_us: u64, through: ByteTotals) -> Self {
         let below = LEVELS.into_iter().filter(|level| *level < asked);
         Self {
             ladder: std::iter::once(asked).chain(below).collect(),
             step: 0,
-            doing: Doing::Wait,
+            doing: Activity::Wait,
             since_us: now_us,
             work_us: 0,
             begun_us: now_us,
@@ -157,8 +157,8 @@ impl Effort {
             dry_since: (now_us, through.raw),
             trial: Trial::None,
             again: false,
-            down: Bar::OPEN,
-            up: Bar::OPEN,
+            down: StepBackoff::OPEN,
+            up: StepBackoff::OPEN,
             before_storing: 0,
             storing: 0,
         }
@@ -171,8 +171,8 @@ impl Effort {
 
     /// Starts working, if not working already, and judges the window. Returns true if the level
     /// changes.
-    pub(super) fn resume(&mut self, now_us: u64, through: Through) -> bool {
-        let waits = self.doing == Doing::Wait;
+    pub(super) fn resume(&mut self, now_us: u64, through: ByteTotals) -> bool {
+        let waits = self.doing == Activity::Wait;
         let lull = waits && now_us.saturating_sub(self.since_us) >= LULL_US;
         let full = std::mem::replace(&mut self.full, false);
         let idle = lull && !full;
@@ -183,20 +183,20 @@ impl Effort {
             self.begin(now_us, through);
             self.again = true;
         } else {
-            self.weigh(now_us, through);
+            self.judge_window(now_us, through);
         }
         if self.step == 0 && (lull || through.since(self.begun).raw < LITTLE_BYTES) {
             // There is spare time, or too little data to judge by.
             self.trial = Trial::None;
             self.begin(now_us, through);
         }
-        self.does(Doing::Work, now_us);
+        self.does(Activity::Work, now_us);
         self.step != before
     }
 
     /// Records that this side does `doing` from `now_us` on.
-    pub(super) fn does(&mut self, doing: Doing, now_us: u64) {
-        if self.doing == Doing::Work {
+    pub(super) fn does(&mut self, doing: Activity, now_us: u64) {
+        if self.doing == Activity::Work {
             self.work_us += now_us.saturating_sub(self.since_us);
         }
         (self.doing, self.since_us) = (doing, now_us);
@@ -205,16 +205,16 @@ impl Effort {
     /// Records that a write blocked.
     pub(super) fn is_full(&mut self, now_us: u64) {
         (self.dry, self.full) = (false, true);
-        self.does(Doing::Wait, now_us);
+        self.does(Activity::Wait, now_us);
     }
 
-    fn begin(&mut self, now_us: u64, through: Through) {
-        self.begin_behind(now_us, through);
+    fn begin(&mut self, now_us: u64, through: ByteTotals) {
+        self.begin_continued(now_us, through);
         self.dry_since = (now_us, through.raw);
     }
 
     /// Starts a window that continues the row of dry windows.
-    fn begin_behind(&mut self, now_us: u64, through: Through) {
+    fn begin_continued(&mut self, now_us: u64, through: ByteTotals) {
         self.does(self.doing, now_us);
         (self.begun_us, self.begun, self.work_us) = (now_us, through, 0);
         self.dry = true;
@@ -231,7 +231,7 @@ impl Effort {
     pub(super) fn runs_dry(
         &mut self,
         now_us: u64,
-        through: Through,
+        through: ByteTotals,
         under_way: impl FnOnce() -> Option<u64>,
     ) -> bool {
         let window = through.since(self.begun);
@@ -252,17 +252,17 @@ impl Effort {
         if self.trial == Trial::Up {
             self.up.shut();
         }
-        self.down = Bar::OPEN;
+        self.down = StepBackoff::OPEN;
         // One such window alone is too short to measure the throughput.
         let (since_us, raw) = self.dry_since;
         let raw = through.raw.saturating_sub(raw);
         self.lower(rate(raw, now_us.saturating_sub(since_us)));
-        self.begin_behind(now_us, through);
+        self.begin_continued(now_us, through);
         true
     }
 
     /// Judges the window, if it is complete.
-    fn weigh(&mut self, now_us: u64, through: Through) {
+    fn judge_window(&mut self, now_us: u64, through: ByteTotals) {
         let wall_us = now_us.saturating_sub(self.begun_us);
         let raw = through.since(self.begun).raw;
         let is_whole = wall_us >= WINDOW_US && raw >= WINDOW_BYTES;
@@ -317,12 +317,12 @@ impl Effort {
                 self.down.shut();
                 return;
             }
-            Trial::Down(_) => self.down = Bar::OPEN,
-            Trial::Up if work < BOUND => self.up = Bar::OPEN,
+            Trial::Down(_) => self.down = StepBackoff::OPEN,
+            Trial::Up if work < BOUND => self.up = StepBackoff::OPEN,
             Trial::Up => {
                 // The step up was too much. The lower level was probably better: try it at once.
                 self.up.shut();
-                self.down = Bar::OPEN;
+                self.down = StepBackoff::OPEN;
             }
             Trial::None => {}
         }

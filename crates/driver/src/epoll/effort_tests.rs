@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::effort::{Doing, Effort, Through};
+use super::effort::{Activity, ByteTotals, LevelController};
 
 /// Speed of each level, bytes a second, and its compression ratio.
 fn speed(level: u8) -> (f64, f64) {
@@ -17,7 +17,7 @@ fn speed(level: u8) -> (f64, f64) {
 
 /// A sender whose packets pass through a line, window by window.
 struct Sender {
-    effort: Effort,
+    level_controller: LevelController,
     now_us: f64,
     bytes: f64,
     seed: u64,
@@ -30,7 +30,7 @@ struct Sender {
 impl Sender {
     fn new(asked: u8) -> Self {
         Self {
-            effort: Effort::new(asked, 0, Through::default()),
+            level_controller: LevelController::new(asked, 0, ByteTotals::default()),
             now_us: 0.0,
             bytes: 0.0,
             seed: 7,
@@ -52,7 +52,7 @@ impl Sender {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // Counts.
     fn send(&mut self, windows: usize, line: f64, source: f64, cores: f64) {
         for _ in 0..windows {
-            let level = self.effort.level();
+            let level = self.level_controller.level();
             let (engine, ratio) = speed(level);
             let engine = if level == 0 { engine } else { engine * cores };
             let swing = 1.0 + self.noise * (2.0 * self.chance() - 1.0);
@@ -61,23 +61,27 @@ impl Sender {
             // Ten steps a window, some of them spent waiting.
             let wall = 25_000_f64.max(1.2e6 * 1e6 / rate);
             for _ in 0..10 {
-                self.effort.resume(self.now_us as u64, self.through());
+                self.level_controller
+                    .resume(self.now_us as u64, self.through());
                 let work = wall / 10.0 * rate / able;
-                self.effort.does(Doing::Wait, (self.now_us + work) as u64);
+                self.level_controller
+                    .does(Activity::Wait, (self.now_us + work) as u64);
                 self.now_us += wall / 10.0;
                 self.bytes += rate * wall / 10e6;
             }
-            self.effort.resume(self.now_us as u64, self.through());
-            self.effort.does(Doing::Wait, self.now_us as u64);
-            self.levels.push(self.effort.level());
+            self.level_controller
+                .resume(self.now_us as u64, self.through());
+            self.level_controller
+                .does(Activity::Wait, self.now_us as u64);
+            self.levels.push(self.level_controller.level());
         }
     }
 
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // A count.
-    fn through(&self) -> Through {
-        Through {
+    fn through(&self) -> ByteTotals {
+        ByteTotals {
             raw: self.bytes as u64,
-            ..Through::default()
+            ..ByteTotals::default()
         }
     }
 
@@ -131,9 +135,9 @@ fn between_them_is_the_level_that_brings_most() {
 fn a_line_that_fills_brings_the_level_back() {
     let mut sender = Sender::new(9);
     sender.send(50, 2000e6, ENDLESS, 1.0);
-    assert_eq!(sender.effort.level(), 0);
+    assert_eq!(sender.level_controller.level(), 0);
     sender.send(150, 3e6, ENDLESS, 1.0);
-    assert_eq!(sender.effort.level(), 9);
+    assert_eq!(sender.level_controller.level(), 9);
 }
 
 #[test]
@@ -141,31 +145,31 @@ fn a_source_that_is_slow_leaves_the_time_for_more() {
     let mut sender = Sender::new(6);
     sender.send(50, 2000e6, ENDLESS, 1.0);
     sender.send(150, 2000e6, 20e6, 1.0);
-    assert_eq!(sender.effort.level(), 6);
+    assert_eq!(sender.level_controller.level(), 6);
 }
 
 #[test]
 fn more_cores_raise_it() {
     let mut sender = Sender::new(6);
     sender.send(100, 60e6, ENDLESS, 1.0);
-    assert_ne!(sender.effort.level(), 6);
+    assert_ne!(sender.level_controller.level(), 6);
     sender.send(200, 60e6, ENDLESS, 8.0);
-    assert_eq!(sender.effort.level(), 6);
+    assert_eq!(sender.level_controller.level(), 6);
 }
 
 #[test]
 fn little_traffic_decides_nothing() {
-    let mut effort = Effort::new(6, 0, Through::default());
-    let mut through = Through::default();
+    let mut controller = LevelController::new(6, 0, ByteTotals::default());
+    let mut through = ByteTotals::default();
     for now_ms in 1..10_000 {
-        assert!(!effort.resume(now_ms * 1000, through));
+        assert!(!controller.resume(now_ms * 1000, through));
         through.raw += 50;
         through.compressed += 50;
         through.sent += 80;
-        assert!(!effort.runs_dry(now_ms * 1000 + 900, through, || Some(0)));
-        effort.does(Doing::Wait, now_ms * 1000 + 900);
+        assert!(!controller.runs_dry(now_ms * 1000 + 900, through, || Some(0)));
+        controller.does(Activity::Wait, now_ms * 1000 + 900);
     }
-    assert_eq!(effort.level(), 6);
+    assert_eq!(controller.level(), 6);
 }
 
 const KIB: f64 = 1024.0;
@@ -242,7 +246,7 @@ impl Line {
 
 /// A sender of packets that works like [`Link`](super::link::Link).
 struct Packets {
-    effort: Effort,
+    level_controller: LevelController,
     now_us: f64,
     line: Line,
     /// By level: bytes a second and compression ratio.
@@ -259,7 +263,7 @@ impl Packets {
     /// An open session without anything to send for a while.
     fn new(asked: u8, line: Line, data: fn(u8) -> (f64, f64)) -> Self {
         let mut packets = Self {
-            effort: Effort::new(asked, 0, Through::default()),
+            level_controller: LevelController::new(asked, 0, ByteTotals::default()),
             now_us: 0.0,
             line,
             data,
@@ -280,8 +284,8 @@ impl Packets {
         self.now_us as u64
     }
 
-    fn through(&self) -> Through {
-        Through {
+    fn through(&self) -> ByteTotals {
+        ByteTotals {
             raw: self.raw as u64,
             compressed: self.compressed as u64,
             sent: self.sent as u64,
@@ -299,9 +303,9 @@ impl Packets {
     }
 
     fn pump(&mut self, mut queued: f64) {
-        self.effort.resume(self.now(), self.through());
+        self.level_controller.resume(self.now(), self.through());
         while queued > 0.0 {
-            let most = if self.effort.may_run_dry() {
+            let most = if self.level_controller.may_run_dry() {
                 64.0
             } else {
                 256.0
@@ -314,22 +318,23 @@ impl Packets {
             }
             self.line.acknowledge(self.now_us);
             while self.line.under_way_bytes >= self.line.room() {
-                self.effort.is_full(self.now());
+                self.level_controller.is_full(self.now());
                 self.now_us = self.line.free_again_us();
                 self.line.acknowledge(self.now_us);
-                self.effort.resume(self.now(), self.through());
+                self.level_controller.resume(self.now(), self.through());
             }
             let (now, through) = (self.now(), self.through());
             let under_way = self.line.under_way_bytes as u64;
-            self.effort.runs_dry(now, through, || Some(under_way));
+            self.level_controller
+                .runs_dry(now, through, || Some(under_way));
             self.line.write(self.now_us, batch);
             self.sent += batch;
         }
-        self.effort.does(Doing::Wait, self.now());
+        self.level_controller.does(Activity::Wait, self.now());
     }
 
     fn compress(&mut self, raw: f64) -> f64 {
-        let level = self.effort.level();
+        let level = self.level_controller.level();
         let (speed, ratio) = (self.data)(level);
         self.now_us += raw * 1e6 / speed;
         self.raw += raw;
@@ -362,7 +367,7 @@ fn bulk_does_not_wait_for_a_fast_line_to_be_known() {
     for (speed, round_trip_us) in [(2000e6, 30.0), (1000e6, 100.0), (400e6, 300.0)] {
         let mut packets = Packets::new(6, Line::new(speed, round_trip_us), mixed);
         packets.send(64.0 * MIB);
-        assert_eq!(packets.effort.level(), 0);
+        assert_eq!(packets.level_controller.level(), 0);
         let compressed = packets.raw - packets.at(0);
         let said = &packets.at_level;
         assert!(packets.at(6) <= 512.0 * KIB, "{said:?}");
@@ -407,17 +412,17 @@ fn bursts_that_a_slow_line_has_room_for_are_compressed() {
 fn a_line_that_changes_is_followed() {
     let mut packets = Packets::new(6, Line::new(2000e6, 50.0), mixed);
     packets.send(64.0 * MIB);
-    assert_eq!(packets.effort.level(), 0);
+    assert_eq!(packets.level_controller.level(), 0);
     packets.line.speed = 1e6;
     let (raw, full) = (packets.raw, packets.at(6));
     packets.send(32.0 * MIB);
-    assert_eq!(packets.effort.level(), 6);
+    assert_eq!(packets.level_controller.level(), 6);
     let lower = packets.raw - raw - (packets.at(6) - full);
     assert!(lower <= 2.0 * MIB, "{lower}");
     packets.line.speed = 2000e6;
     let (raw, stored) = (packets.raw, packets.at(0));
     packets.send(32.0 * MIB);
-    assert_eq!(packets.effort.level(), 0);
+    assert_eq!(packets.level_controller.level(), 0);
     let higher = packets.raw - raw - (packets.at(0) - stored);
     assert!(higher <= 2.0 * MIB, "{higher}");
 }

@@ -11,9 +11,9 @@ use proto::{Connection, Output};
 use sys::epoll::{Epoll, Interest};
 
 use super::DriverError;
-use super::effort::{Doing, Effort, Through};
+use super::effort::{Activity, ByteTotals, LevelController};
 use super::lanes::Lanes;
-use super::pace::Pace;
+use super::pace::SendLimits;
 use super::watch::Registration;
 
 /// Maximum packets in one writev.
@@ -26,7 +26,7 @@ const DRY_WRITE_BYTES: usize = 64 * 1024;
 
 /// Output left by [`Link::pump_out`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Left {
+pub(super) enum PendingOutput {
     Nothing,
     /// Output that the full socket does not accept now.
     ForSocket,
@@ -53,9 +53,9 @@ pub(super) struct Link {
     write_broken: bool,
     received: u64,
     sent: u64,
-    pace: Pace,
+    send_limits: SendLimits,
     /// Controller of the compression level, if compression is adaptive.
-    effort: Option<Effort>,
+    level_controller: Option<LevelController>,
     /// The socket is TCP, so the kernel knows which bytes are acknowledged.
     is_tcp: bool,
 }
@@ -79,10 +79,10 @@ impl Link {
         if let Some(write) = &write {
             sys::io::set_nonblocking(write, true)?;
         }
-        let pace = Pace::new();
+        let send_limits = SendLimits::new();
         // Fails for a pipe and for other kinds of socket, which hold little anyway.
         let socket = write.as_ref().unwrap_or(&read);
-        let is_tcp = sys::socket::set_notsent_lowat(socket, pace.unsent_bytes()).is_ok();
+        let is_tcp = sys::socket::set_notsent_lowat(socket, send_limits.unsent_bytes()).is_ok();
         let read_registration = Registration::new(epoll, &read, tokens.0)?;
         let write_registration = match &write {
             Some(write) => Some(Registration::new(epoll, write, tokens.1)?),
@@ -104,8 +104,8 @@ impl Link {
             write_broken: false,
             received: 0,
             sent: 0,
-            pace,
-            effort: None,
+            send_limits,
+            level_controller: None,
             is_tcp,
         })
     }
@@ -129,7 +129,7 @@ impl Link {
     pub(super) fn set_ready(&mut self, readable: bool, writable: bool) {
         self.readable |= readable;
         if writable && !self.writable {
-            self.pace.takes_more(sys::time::monotonic_ms());
+            self.send_limits.takes_more(sys::time::monotonic_ms());
         }
         self.writable |= writable;
     }
@@ -188,7 +188,7 @@ impl Link {
         &mut self,
         connection: &mut Connection,
         lanes: &mut Lanes,
-    ) -> Result<Left, DriverError> {
+    ) -> Result<PendingOutput, DriverError> {
         if !connection.is_compressing() {
             return self.pump(connection, lanes);
         }
@@ -203,36 +203,36 @@ impl Link {
             return;
         };
         let now = sys::time::monotonic_us();
-        if self.effort.is_none() {
+        if self.level_controller.is_none() {
             let library = connection
                 .compressor()
                 .is_some_and(|compressor| compressor.has_provider());
             let settings = connection.compress_settings();
             if settings.adaptive && !library {
-                self.effort = Some(Effort::new(settings.level, now, through));
+                self.level_controller = Some(LevelController::new(settings.level, now, through));
             }
         }
         // A full socket still counts as waiting.
-        if let Some(effort) = self.effort.as_mut().filter(|_| self.writable)
-            && effort.resume(now, through)
+        if let Some(controller) = self.level_controller.as_mut().filter(|_| self.writable)
+            && controller.resume(now, through)
         {
-            connection.set_compress_level(effort.level());
+            connection.set_compress_level(controller.level());
         }
     }
 
-    fn end_work(&mut self, left: Left) {
-        if let Some(effort) = &mut self.effort {
+    fn end_work(&mut self, left: PendingOutput) {
+        if let Some(controller) = &mut self.level_controller {
             let doing = match left {
-                Left::InLane => Doing::Work,
-                Left::Nothing | Left::ForSocket => Doing::Wait,
+                PendingOutput::InLane => Activity::Work,
+                PendingOutput::Nothing | PendingOutput::ForSocket => Activity::Wait,
             };
-            effort.does(doing, sys::time::monotonic_us());
+            controller.does(doing, sys::time::monotonic_us());
         }
     }
 
-    fn through(&self, connection: &Connection) -> Option<Through> {
+    fn through(&self, connection: &Connection) -> Option<ByteTotals> {
         let totals = connection.compress_report()?.totals;
-        Some(Through {
+        Some(ByteTotals {
             raw: totals.raw_bytes,
             compressed: totals.compressed_bytes,
             sent: self.sent,
@@ -250,10 +250,10 @@ impl Link {
         let socket = self.write.as_ref().unwrap_or(&self.read);
         let under_way = || sys::socket::unacked_bytes(socket).ok().map(u64::from);
         let now = sys::time::monotonic_us();
-        if let Some(effort) = &mut self.effort
-            && effort.runs_dry(now, through, under_way)
+        if let Some(controller) = &mut self.level_controller
+            && controller.runs_dry(now, through, under_way)
         {
-            connection.set_compress_level(effort.level());
+            connection.set_compress_level(controller.level());
         }
     }
 
@@ -264,14 +264,18 @@ impl Link {
     }
 
     fn may_run_dry(&self) -> bool {
-        self.is_tcp && self.effort.as_ref().is_some_and(Effort::may_run_dry)
+        self.is_tcp
+            && self
+                .level_controller
+                .as_ref()
+                .is_some_and(LevelController::may_run_dry)
     }
 
     fn pump(
         &mut self,
         connection: &mut Connection,
         lanes: &mut Lanes,
-    ) -> Result<Left, DriverError> {
+    ) -> Result<PendingOutput, DriverError> {
         loop {
             self.seal(connection, lanes)?;
             if self.write_broken {
@@ -279,17 +283,17 @@ impl Link {
                 self.out.clear();
                 self.out_bytes = 0;
                 self.out_offset = 0;
-                return Ok(Left::Nothing);
+                return Ok(PendingOutput::Nothing);
             }
             if self.is_empty() {
                 return Ok(match lanes.unsealed_bytes() {
-                    0 if lanes.is_deflating() => Left::InLane,
-                    0 => Left::Nothing,
-                    _ => Left::InLane,
+                    0 if lanes.is_deflating() => PendingOutput::InLane,
+                    0 => PendingOutput::Nothing,
+                    _ => PendingOutput::InLane,
                 });
             }
             if !self.writable {
-                return Ok(Left::ForSocket);
+                return Ok(PendingOutput::ForSocket);
             }
             self.look_at_socket(connection);
             self.write_once(connection)?;
@@ -301,10 +305,10 @@ impl Link {
         &mut self,
         connection: &mut Connection,
         lanes: &mut Lanes,
-    ) -> Result<Left, DriverError> {
+    ) -> Result<PendingOutput, DriverError> {
         loop {
             match self.pump_out(connection, lanes)? {
-                Left::InLane => lanes.wait_sealed(),
+                PendingOutput::InLane => lanes.wait_sealed(),
                 left => return Ok(left),
             }
         }
@@ -316,7 +320,7 @@ impl Link {
         loop {
             let mut any = false;
             lanes.deflate(connection)?;
-            let limit = lanes.seal_limit_bytes().min(self.pace.limit_bytes());
+            let limit = lanes.seal_limit_bytes().min(self.send_limits.limit_bytes());
             let limit = if self.may_run_dry() {
                 limit.min(DRY_WRITE_BYTES)
             } else {
@@ -367,16 +371,21 @@ impl Link {
             }
             Err(error) if is_transient(&error) => {
                 self.writable = false;
-                if let Some(effort) = &mut self.effort {
-                    effort.is_full(sys::time::monotonic_us());
+                if let Some(controller) = &mut self.level_controller {
+                    controller.is_full(sys::time::monotonic_us());
                 }
-                if self.pace.is_full(self.sent, sys::time::monotonic_ms()) {
+                if self
+                    .send_limits
+                    .is_full(self.sent, sys::time::monotonic_ms())
+                {
                     if let Ok(info) = sys::socket::tcp_info(self.write_fd()) {
-                        self.pace.set_round_trip(info.min_rtt_us);
+                        self.send_limits.set_round_trip(info.min_rtt_us);
                     }
-                    connection.set_output_limit(self.pace.limit_bytes());
-                    let _ =
-                        sys::socket::set_notsent_lowat(self.write_fd(), self.pace.unsent_bytes());
+                    connection.set_output_limit(self.send_limits.limit_bytes());
+                    let _ = sys::socket::set_notsent_lowat(
+                        self.write_fd(),
+                        self.send_limits.unsent_bytes(),
+                    );
                 }
             }
             Err(error)

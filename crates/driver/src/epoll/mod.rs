@@ -37,12 +37,12 @@ pub use endpoint::{Endpoint, Line, Progress};
 pub use error::DriverError;
 use lanes::Lanes;
 pub use lanes::{CryptoThreads, LaneReport, LaneTerms};
-use link::{Left, Link};
+use link::{Link, PendingOutput};
 use probe::Probe;
 use sink::Sink;
 use source::Source;
 pub use waits::LoopTimes;
-use waits::{Waits, Why};
+use waits::{SleepReason, TimeAccounting};
 use watch::{Registered, Registration, Watches};
 
 /// Maximum events returned by one call of epoll.
@@ -147,7 +147,7 @@ pub struct Driver {
     /// The process serves only this connection.
     trims_memory: bool,
     /// Accounts the loop's time, if requested.
-    waits: Option<Waits>,
+    waits: Option<TimeAccounting>,
 }
 
 // A connection may move to another thread.
@@ -227,7 +227,7 @@ impl Driver {
 
     /// Starts to account the loop's time in `times`.
     pub fn tell_times(&mut self, times: Arc<LoopTimes>) {
-        self.waits = Some(Waits::new(times, sys::time::monotonic_us()));
+        self.waits = Some(TimeAccounting::new(times, sys::time::monotonic_us()));
     }
 
     /// Current time of the loop's monotonic clock, milliseconds.
@@ -542,7 +542,7 @@ impl Driver {
     /// # Errors
     /// [`DriverError::Io`].
     pub fn flush(&mut self) -> Result<(), DriverError> {
-        while self.write_out()? == Left::ForSocket {
+        while self.write_out()? == PendingOutput::ForSocket {
             self.link.wait_writable(None)?;
         }
         Ok(())
@@ -557,7 +557,7 @@ impl Driver {
         let end = self
             .now()
             .saturating_add(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
-        while self.write_out()? == Left::ForSocket {
+        while self.write_out()? == PendingOutput::ForSocket {
             let left = Duration::from_millis(end.saturating_sub(self.now()));
             if left.is_zero() || !self.link.wait_writable(Some(left))? {
                 break;
@@ -566,7 +566,7 @@ impl Driver {
         Ok(())
     }
 
-    fn write_out(&mut self) -> Result<Left, DriverError> {
+    fn write_out(&mut self) -> Result<PendingOutput, DriverError> {
         self.link.write_out(&mut self.connection, &mut self.lanes)
     }
 
@@ -671,7 +671,7 @@ impl Driver {
             }
         }
         self.link.pump_out(&mut self.connection, &mut self.lanes)?;
-        self.lanes.weigh(&self.epoll, LANES_TOKEN)?;
+        self.lanes.control_workers(&self.epoll, LANES_TOKEN)?;
         if self.notices.is_empty() && self.lanes.is_open_empty() && self.link.take_closed() {
             self.notices.push_back(Notice::PeerClosed);
         }
@@ -894,7 +894,7 @@ impl Driver {
     }
 
     /// Accounts the work done until now, if requested; returns the reason for the sleep.
-    fn begin_wait(&mut self) -> Option<Why> {
+    fn begin_wait(&mut self) -> Option<SleepReason> {
         self.waits.as_mut()?.begins(sys::time::monotonic_us());
         let lacks_window = || {
             self.endpoints
@@ -902,17 +902,17 @@ impl Driver {
                 .any(|(channel, endpoint)| endpoint.lacks_window(&self.connection, *channel))
         };
         Some(if self.link.waits_for_socket() {
-            Why::Socket
+            SleepReason::Socket
         } else if self.lanes.unsealed_bytes() > 0 || !self.lanes.is_open_empty() {
-            Why::Workers
+            SleepReason::Workers
         } else if lacks_window() {
-            Why::Window
+            SleepReason::Window
         } else {
-            Why::Idle
+            SleepReason::Idle
         })
     }
 
-    fn end_wait(&mut self, why: Option<Why>) {
+    fn end_wait(&mut self, why: Option<SleepReason>) {
         if let (Some(waits), Some(why)) = (&mut self.waits, why) {
             waits.ends(why, sys::time::monotonic_us(), self.link.write_fd());
         }
@@ -930,7 +930,7 @@ impl Driver {
             };
             let why = self.begin_wait();
             let timeout = match why {
-                Some(Why::Socket | Why::Window) => {
+                Some(SleepReason::Socket | SleepReason::Window) => {
                     Some(timeout.map_or(waits::LOOK, |timeout| timeout.min(waits::LOOK)))
                 }
                 _ => timeout,

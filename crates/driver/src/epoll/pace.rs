@@ -28,7 +28,7 @@ const LEAST_MS: Millis = 10;
 
 /// Measures the speed at which the socket accepts bytes.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(super) struct SendLimits {
     /// Bytes per millisecond; `None` until the socket has been full.
     speed: Option<u64>,
     /// Time of the last moment at which the socket was full, and the total bytes sent by then.
@@ -42,7 +42,7 @@ pub(super) struct Pace {
     round_trip_us: u32,
 }
 
-impl Pace {
+impl SendLimits {
     pub(super) fn new() -> Self {
         Self {
             speed: None,
@@ -117,74 +117,74 @@ mod tests {
     use super::*;
 
     /// A socket that accepts `bytes` each `every_ms`, with a source that never pauses.
-    fn saturated(bytes: u64, every_ms: Millis) -> Pace {
-        let mut pace = Pace::new();
+    fn saturated(bytes: u64, every_ms: Millis) -> SendLimits {
+        let mut limits = SendLimits::new();
         let (mut now, mut sent) = (1000, 0);
         for _ in 0..100 {
-            pace.is_full(sent, now);
+            limits.is_full(sent, now);
             now += every_ms;
-            pace.takes_more(now);
+            limits.takes_more(now);
             sent += bytes;
         }
-        pace
+        limits
     }
 
     #[test]
     fn a_slow_line_lets_little_wait() {
         // 10 Mbit/s: 24 KiB in 20 ms.
-        let pace = saturated(12_500, 10);
-        assert_eq!(pace.limit_bytes(), 64 * 1024);
-        assert_eq!(pace.unsent_bytes(), 25_000);
+        let limits = saturated(12_500, 10);
+        assert_eq!(limits.limit_bytes(), 64 * 1024);
+        assert_eq!(limits.unsent_bytes(), 25_000);
         // 1 Mbit/s.
         assert_eq!(saturated(12_500, 100).unsent_bytes(), 16 * 1024);
     }
 
     #[test]
     fn a_fast_line_lets_as_much_wait_as_others_allow() {
-        for pace in [Pace::new(), saturated(64 * 1024, 1)] {
-            assert!(pace.limit_bytes() >= 1 << 20);
-            assert_eq!(pace.unsent_bytes(), 128 * 1024);
+        for limits in [SendLimits::new(), saturated(64 * 1024, 1)] {
+            assert!(limits.limit_bytes() >= 1 << 20);
+            assert_eq!(limits.unsent_bytes(), 128 * 1024);
         }
     }
 
     #[test]
     fn a_long_line_is_left_an_eighth_of_what_is_under_way() {
         // 320 MB/s over 50 ms.
-        let mut pace = saturated(320_000, 1);
-        pace.set_round_trip(50_000);
-        assert_eq!(pace.unsent_bytes(), 2_000_000);
-        pace.set_round_trip(500_000);
-        assert_eq!(pace.unsent_bytes(), 4 << 20);
-        pace.set_round_trip(100);
-        assert_eq!(pace.unsent_bytes(), 128 * 1024);
+        let mut limits = saturated(320_000, 1);
+        limits.set_round_trip(50_000);
+        assert_eq!(limits.unsent_bytes(), 2_000_000);
+        limits.set_round_trip(500_000);
+        assert_eq!(limits.unsent_bytes(), 4 << 20);
+        limits.set_round_trip(100);
+        assert_eq!(limits.unsent_bytes(), 128 * 1024);
         // A slow line gets 20 ms of its own speed.
-        let mut pace = saturated(12_500, 10);
-        pace.set_round_trip(500_000);
-        assert_eq!(pace.unsent_bytes(), 25_000);
+        let mut limits = saturated(12_500, 10);
+        limits.set_round_trip(500_000);
+        assert_eq!(limits.unsent_bytes(), 25_000);
     }
 
     #[test]
     fn a_source_that_pauses_makes_no_line_slow() {
-        let mut pace = saturated(64 * 1024, 1);
+        let mut limits = saturated(64 * 1024, 1);
         let (mut now, mut sent) = (10_000, 100 << 20);
         for _ in 0..100 {
-            pace.is_full(sent, now);
-            pace.takes_more(now + 1);
+            limits.is_full(sent, now);
+            limits.takes_more(now + 1);
             // Silent for a second, then full at once.
             now += 1000;
             sent += 100_000;
         }
-        assert!(pace.limit_bytes() >= 1 << 20);
+        assert!(limits.limit_bytes() >= 1 << 20);
     }
 
     #[test]
     fn a_line_that_becomes_faster_is_used_within_moments() {
-        let mut pace = saturated(12_500, 10);
+        let mut limits = saturated(12_500, 10);
         let (mut now, mut sent) = (10_000, 0);
         let mut steps = 0;
-        while pace.limit_bytes() < 1 << 20 {
-            pace.takes_more(now);
-            pace.is_full(sent, now);
+        while limits.limit_bytes() < 1 << 20 {
+            limits.takes_more(now);
+            limits.is_full(sent, now);
             sent += 64 * 1024;
             now += 1;
             steps += 1;

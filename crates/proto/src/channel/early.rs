@@ -147,7 +147,7 @@ impl Channels {
 
     /// Handles UNIMPLEMENTED for an early packet. Once the login has succeeded, the owner is
     /// notified if the packet mattered.
-    pub(crate) fn unheard(&mut self, transport: &mut Transport, kind: Ahead) {
+    pub(crate) fn handle_unimplemented(&mut self, transport: &mut Transport, kind: Ahead) {
         let Some(id) = self.early.channel.filter(|_| transport.authenticated) else {
             return;
         };

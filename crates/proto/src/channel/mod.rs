@@ -74,7 +74,7 @@ struct Channel {
     /// The owner answers the peer's CLOSE itself.
     holds_close: bool,
     /// The owner has taken the event of the peer's CHANNEL_OPEN.
-    told: bool,
+    reported: bool,
 }
 
 /// All channels of a connection.
@@ -101,7 +101,7 @@ impl Channel {
             open_requests: 0,
             owed_replies: 0,
             holds_close: false,
-            told: false,
+            reported: false,
         }
     }
 }
@@ -213,13 +213,13 @@ impl Channels {
         self.slots
             .iter()
             .flatten()
-            .any(|channel| channel.state == State::Asked && !channel.told)
+            .any(|channel| channel.state == State::Asked && !channel.reported)
     }
 
     /// Records that the owner has taken the event of this channel's CHANNEL_OPEN.
-    pub(crate) fn told(&mut self, id: ChannelId) {
+    pub(crate) fn mark_reported(&mut self, id: ChannelId) {
         if let Ok(channel) = self.by_id(id) {
-            channel.told = true;
+            channel.reported = true;
         }
     }
 

@@ -12,8 +12,8 @@ use wire::message::{Ignore, Ping};
 use zeroize::Zeroizing;
 
 use crate::channel::{CHANNEL_MESSAGES, Channels, Globals, Request, global};
-use crate::permits::Standing;
-use crate::transport::{Transport, Upward};
+use crate::permits::Phase;
+use crate::transport::{Dispatch, Transport};
 use crate::userauth::client::ClientAuth;
 use crate::userauth::server::ServerAuth;
 use crate::{
@@ -42,12 +42,12 @@ pub(crate) enum Stage {
 }
 
 impl Stage {
-    fn standing(self) -> Standing {
+    fn phase(self) -> Phase {
         match self {
-            Self::Kex => Standing::FirstKex,
-            Self::Service => Standing::Service,
-            Self::Userauth => Standing::Userauth,
-            Self::Connected => Standing::Connected,
+            Self::Kex => Phase::FirstKex,
+            Self::Service => Phase::Service,
+            Self::Userauth => Phase::Userauth,
+            Self::Connected => Phase::Connected,
         }
     }
 }
@@ -301,17 +301,15 @@ impl Connection {
         self.transport.now = now;
         let opened = opened?;
         self.alive.heard(now);
-        let upward = self
-            .transport
-            .handle_opened(opened, self.stage.standing())?;
-        match upward {
-            Upward::Handled => Ok(()),
-            Upward::Unimplemented(sequence) => {
+        let dispatch = self.transport.handle_opened(opened, self.stage.phase())?;
+        match dispatch {
+            Dispatch::Handled => Ok(()),
+            Dispatch::Unimplemented(sequence) => {
                 self.handle_unimplemented(sequence);
                 Ok(())
             }
-            Upward::FirstKeys => self.first_keys(),
-            Upward::Payload(payload) => self.dispatch(&payload),
+            Dispatch::FirstKeys => self.first_keys(),
+            Dispatch::Payload(payload) => self.dispatch(&payload),
         }
     }
 
@@ -327,7 +325,9 @@ impl Connection {
     /// that asked for a sign of life.
     fn handle_unimplemented(&mut self, sequence: u32) {
         match self.transport.sent_ahead.take(sequence) {
-            Some(kind) => self.channels.unheard(&mut self.transport, kind),
+            Some(kind) => self
+                .channels
+                .handle_unimplemented(&mut self.transport, kind),
             None => {
                 self.globals.handle_unimplemented();
                 self.note_answer();
@@ -449,7 +449,7 @@ impl Connection {
             Event::ChannelClosed(channel) | Event::ChannelRefused { channel, .. } => {
                 self.channels.remove(*channel);
             }
-            Event::ChannelOpenRequest { channel, .. } => self.channels.told(*channel),
+            Event::ChannelOpenRequest { channel, .. } => self.channels.mark_reported(*channel),
             _ => {}
         }
         Some(event)

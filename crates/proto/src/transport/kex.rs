@@ -17,8 +17,8 @@ use zeroize::Zeroizing;
 
 use super::derive::{EpochKeys, PublicValues, Transcript, encode_secret, exchange_hash};
 use super::negotiate::{self, Agreement, PeerLists};
-use super::{Transport, Upward, host_key};
-use crate::permits::Standing;
+use super::{Dispatch, Transport, host_key};
+use crate::permits::Phase;
 use crate::{Error, Event, Millis, Role};
 
 /// State of the current key exchange.
@@ -158,14 +158,14 @@ impl Kex {
     }
 
     /// The phase for permissions, if the exchange determines it.
-    pub(super) fn standing(&self, first: bool) -> Option<Standing> {
+    pub(super) fn phase(&self, first: bool) -> Option<Phase> {
         match self {
             Self::Running(running) if running.first && running.strict_kex => {
-                Some(Standing::StrictFirstKex)
+                Some(Phase::StrictFirstKex)
             }
-            _ if first => Some(Standing::FirstKex),
-            Self::Running(running) if running.first => Some(Standing::FirstKex),
-            Self::Running(_) => Some(Standing::Rekey),
+            _ if first => Some(Phase::FirstKex),
+            Self::Running(running) if running.first => Some(Phase::FirstKex),
+            Self::Running(_) => Some(Phase::Rekey),
             Self::Idle | Self::InitSent { .. } | Self::Moving => None,
         }
     }
@@ -254,12 +254,12 @@ impl Transport {
     }
 
     /// Processes a message of the key exchange, numbers 20 to 49.
-    pub(super) fn handle_kex(&mut self, sequence: u32, payload: &[u8]) -> Result<Upward, Error> {
+    pub(super) fn handle_kex(&mut self, sequence: u32, payload: &[u8]) -> Result<Dispatch, Error> {
         let number = payload.first().copied().unwrap_or_default();
         if number == KexInit::NUMBER {
             return self
                 .handle_kexinit(sequence, payload)
-                .map(|()| Upward::Handled);
+                .map(|()| Dispatch::Handled);
         }
         let Kex::Running(mut running) = core::mem::replace(&mut self.kex, Kex::Moving) else {
             return Err(Error::NotPermitted { message: number });
@@ -269,10 +269,10 @@ impl Transport {
         }
         if core::mem::take(&mut running.skip_next) {
             self.kex = Kex::Running(running);
-            return Ok(Upward::Handled);
+            return Ok(Dispatch::Handled);
         }
         self.step(running, number, payload)
-            .map(|()| Upward::Handled)
+            .map(|()| Dispatch::Handled)
     }
 
     fn handle_kexinit(&mut self, sequence: u32, payload: &[u8]) -> Result<(), Error> {

@@ -23,7 +23,7 @@ use wire::Reader;
 use wire::message::{self, Encode};
 
 use crate::config::{Compression, Offer};
-use crate::permits::Standing;
+use crate::permits::Phase;
 use crate::{Error, Event, Millis, Role, ServerHostKey, TransportConfig};
 
 mod ahead;
@@ -181,7 +181,7 @@ pub(crate) struct Transport {
 }
 
 /// Converts the peer's DISCONNECT. The language tag is ignored, since some peers omit it.
-fn goodbye(payload: &[u8]) -> Result<Error, wire::DecodeError> {
+fn disconnected(payload: &[u8]) -> Result<Error, wire::DecodeError> {
     let mut reader = Reader::new(payload);
     reader.u8()?;
     let reason = reader.u32()?;
@@ -204,7 +204,7 @@ fn origin(buf: &PacketBuf) -> Origin {
 }
 
 /// Result of an opened packet for the layer above.
-pub(crate) enum Upward {
+pub(crate) enum Dispatch {
     /// The transport has handled it.
     Handled,
     /// A payload for the layer above; its message number is permitted.
@@ -370,50 +370,50 @@ impl Transport {
     pub(crate) fn handle_opened(
         &mut self,
         opened: OpenedPacket,
-        above: Standing,
-    ) -> Result<Upward, Error> {
+        above: Phase,
+    ) -> Result<Dispatch, Error> {
         self.outstanding = self.outstanding.saturating_sub(1);
         self.newkeys_outstanding &= self.outstanding > 0;
         self.note_activity();
         if self.closed {
-            return Ok(Upward::Handled);
+            return Ok(Dispatch::Handled);
         }
         let sequence = opened.sequence();
         let payload = self.inflate(opened.into_payload())?;
         let number = *payload
             .first()
             .ok_or(Error::PeerMisbehaved("empty payload"))?;
-        let standing = self.kex.standing(self.session.is_none()).unwrap_or(above);
-        match crate::permits::verdict(number, self.role, standing) {
-            crate::permits::Verdict::Permitted => {}
-            crate::permits::Verdict::Forbidden => {
+        let phase = self.kex.phase(self.session.is_none()).unwrap_or(above);
+        match crate::permits::permission(number, self.role, phase) {
+            crate::permits::Permission::Permitted => {}
+            crate::permits::Permission::Forbidden => {
                 return Err(Error::NotPermitted { message: number });
             }
-            crate::permits::Verdict::Unknown => {
+            crate::permits::Permission::Unknown => {
                 self.spend_ignored()?;
                 self.send_message(&message::Unimplemented { sequence })?;
-                return Ok(Upward::Handled);
+                return Ok(Dispatch::Handled);
             }
         }
-        let upward = match number {
+        let dispatch = match number {
             1..=4 => self.handle_housekeeping(number, &payload)?,
             20..=49 => self.handle_kex(sequence, &payload)?,
-            _ => Upward::Payload(payload),
+            _ => Dispatch::Payload(payload),
         };
         self.check_rekey()?;
-        Ok(upward)
+        Ok(dispatch)
     }
 
-    fn handle_housekeeping(&mut self, number: u8, payload: &[u8]) -> Result<Upward, Error> {
+    fn handle_housekeeping(&mut self, number: u8, payload: &[u8]) -> Result<Dispatch, Error> {
         match number {
             message::Disconnect::NUMBER => {
                 self.closed = true;
-                return Err(goodbye(payload)?);
+                return Err(disconnected(payload)?);
             }
             message::Unimplemented::NUMBER => {
                 let sequence = message::Unimplemented::decode(payload)?.sequence;
                 self.spend_ignored()?;
-                return Ok(Upward::Unimplemented(sequence));
+                return Ok(Dispatch::Unimplemented(sequence));
             }
             message::Debug::NUMBER => {
                 let debug = message::Debug::decode(payload)?;
@@ -426,7 +426,7 @@ impl Transport {
             _ => {}
         }
         self.spend_ignored()?;
-        Ok(Upward::Handled)
+        Ok(Dispatch::Handled)
     }
 
     /// Counts a message without effect; before login their number is limited.

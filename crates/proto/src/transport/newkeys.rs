@@ -6,7 +6,7 @@ use wire::message::NewKeys;
 
 use super::derive::KeySource;
 use super::kex::{Kex, Outcome, Running, Step};
-use super::{Session, Transport, Upward};
+use super::{Dispatch, Session, Transport};
 use crate::{Error, Event, Role};
 
 impl Transport {
@@ -58,7 +58,7 @@ impl Transport {
     }
 
     /// Handles the peer's NEWKEYS and switches its direction.
-    pub(super) fn handle_newkeys(&mut self, running: Box<Running>) -> Result<Upward, Error> {
+    pub(super) fn handle_newkeys(&mut self, running: Box<Running>) -> Result<Dispatch, Error> {
         let Step::NewKeys { theirs } = running.step else {
             return Err(Error::PeerMisbehaved(
                 "NEWKEYS before the key exchange was complete",
@@ -85,9 +85,9 @@ impl Transport {
             first: running.first,
         });
         if running.first {
-            Ok(Upward::FirstKeys)
+            Ok(Dispatch::FirstKeys)
         } else {
-            Ok(Upward::Handled)
+            Ok(Dispatch::Handled)
         }
     }
 }

@@ -20,7 +20,7 @@ const SETTLED_ROUNDS: u64 = 4;
 
 /// Window size requested by the measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wish {
+pub(super) enum WindowRequest {
     /// No change.
     Keep,
     /// Grow to at least this many bytes, at once.
@@ -63,7 +63,7 @@ impl Drain {
         size: u64,
         now: Millis,
         round_trip_us: u64,
-    ) -> Wish {
+    ) -> WindowRequest {
         self.bytes = self.bytes.saturating_add(bytes);
         self.was_empty |= empty;
         let speed = self.speed(now, round_trip_us);
@@ -80,12 +80,12 @@ impl Drain {
         let ahead = speed.saturating_mul(RISING);
         if rises && counts && ahead > size {
             self.settled_rounds = 0;
-            return Wish::AtLeast(ahead);
+            return WindowRequest::AtLeast(ahead);
         }
         if is_over && self.settled_rounds >= SETTLED_ROUNDS {
-            return Wish::Exactly(self.high.saturating_mul(SETTLED));
+            return WindowRequest::Exactly(self.high.saturating_mul(SETTLED));
         }
-        Wish::Keep
+        WindowRequest::Keep
     }
 
     fn end_round(&mut self, speed: u64, rises: bool, rounds: u64, now: Millis) {

@@ -2,7 +2,7 @@
 
 use alloc::collections::VecDeque;
 
-use super::drain::{Drain, Wish};
+use super::drain::{Drain, WindowRequest};
 use super::{LEAST_WINDOW_BYTES, Memory, Path};
 use crate::{Error, Millis};
 
@@ -151,7 +151,7 @@ impl ReceiveWindow {
             return None;
         }
         let round_trip_us = path.round_trip_us();
-        let wish = self.drain.count(
+        let request = self.drain.count(
             u64::from(len),
             self.queued <= EMPTY_BYTES,
             u64::from(self.size),
@@ -159,7 +159,7 @@ impl ReceiveWindow {
             round_trip_us,
         );
         let high = self.drain.high(now, round_trip_us);
-        self.resize(wish, leased, high, memory);
+        self.resize(request, leased, high, memory);
         let room = self.size.saturating_sub(self.open + self.queued);
         let due = room > 0 && room >= self.size / 4;
         if due {
@@ -173,13 +173,13 @@ impl ReceiveWindow {
         due.then_some(room)
     }
 
-    fn resize(&mut self, wish: Wish, leased: u64, high: u64, memory: &Memory) {
+    fn resize(&mut self, request: WindowRequest, leased: u64, high: u64, memory: &Memory) {
         let size = u64::from(self.size);
         let floor = u64::from(memory.floor(leased).unwrap_or(LEAST_WINDOW_BYTES));
-        let wanted = match wish {
-            Wish::Keep => size,
-            Wish::AtLeast(bytes) => bytes.max(size),
-            Wish::Exactly(bytes) => bytes.max(floor),
+        let wanted = match request {
+            WindowRequest::Keep => size,
+            WindowRequest::AtLeast(bytes) => bytes.max(size),
+            WindowRequest::Exactly(bytes) => bytes.max(floor),
         };
         let most = match (self.piles_up, self.drain.keeps_up()) {
             (false, _) => MOST_WINDOW_BYTES,
@@ -209,7 +209,7 @@ impl ReceiveWindow {
 #[cfg(test)]
 impl ReceiveWindow {
     /// Size and queued bytes.
-    pub(super) fn standing(&self) -> (u64, u64) {
+    pub(super) fn size_and_queued(&self) -> (u64, u64) {
         (u64::from(self.size), u64::from(self.queued))
     }
 

@@ -83,7 +83,7 @@ fn a_window_is_granted_again_once_per_quarter_and_never_beyond_what_came() {
         .collect();
     assert_eq!(grants, [quarter as u64]);
     assert_eq!(bench.consume(&mut window, 1 << 20), 0);
-    assert_eq!(window.standing(), (u64::from(FIRST_WINDOW_BYTES), 0));
+    assert_eq!(window.size_and_queued(), (u64::from(FIRST_WINDOW_BYTES), 0));
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn a_window_settles_at_twice_what_a_round_trip_takes() {
     // 400 MiB/s and 50 ms: 20 MiB in flight.
     let bytes = 400 * MIB / 1000;
     bench.stream(&mut window, bytes, 1_000);
-    let (size, _) = window.standing();
+    let (size, _) = window.size_and_queued();
     assert!((39 * MIB..44 * MIB).contains(&size), "{size}");
 }
 
@@ -173,7 +173,7 @@ fn a_local_peer_needs_no_more_than_the_first_window() {
     bench.path.hint(80);
     let mut window = bench.open(false).unwrap();
     bench.stream(&mut window, 400 * MIB / 1000, 1_000);
-    assert_eq!(window.standing().0, 2 * MIB);
+    assert_eq!(window.size_and_queued().0, 2 * MIB);
 }
 
 #[test]
@@ -187,11 +187,11 @@ fn an_idle_window_shrinks_by_withholding() {
     // A trickle, as from a typist: nothing is granted until little is left open.
     let mut granted = 0;
     let mut came = 0;
-    while window.standing().0 > 2 * MIB || window.open_bytes() > 2 * MIB {
+    while window.size_and_queued().0 > 2 * MIB || window.open_bytes() > 2 * MIB {
         bench.now += 10;
         granted += bench.pass(&mut window);
         came += PACKET as u64;
-        assert!(came < 100 * MIB, "{:?}", window.standing());
+        assert!(came < 100 * MIB, "{:?}", window.size_and_queued());
     }
     assert_eq!(granted, 0);
     assert!(bench.memory.left() > left + 35 * MIB);
@@ -268,7 +268,7 @@ fn a_sender_that_piles_up_gets_15_mib_while_the_sink_lags() {
     // It has caught up: more may be in flight, but no more may queue at the sender.
     bench.consume(&mut window, 32 * PACKET);
     bench.stream(&mut window, 800 * MIB / 1000, 1_000);
-    let (size, _) = window.standing();
+    let (size, _) = window.size_and_queued();
     assert!((53 * MIB..57 * MIB).contains(&size), "{size}");
 }
 
@@ -301,7 +301,7 @@ fn a_window_that_binds_is_seen_where_the_kernel_knows_nothing() {
             }
         }
     }
-    let (size, _) = window.standing();
+    let (size, _) = window.size_and_queued();
     assert!(size > 100 * MIB, "{size}");
 }
 
