@@ -35,18 +35,18 @@ impl Pieces {
     /// Appends a chunk.
     pub fn push(&mut self, piece: Bytes) {
         if self.is_empty() || piece.len() >= CRUMB_BYTES {
-            self.sweep();
+            self.coalesce();
             self.whole.push_back(piece);
             return;
         }
         if self.crumbs.len() + piece.len() > JOINED_BYTES {
-            self.sweep();
+            self.coalesce();
         }
         self.crumbs.extend_from_slice(&piece);
     }
 
     /// Moves the joined small chunks to the end of `whole`.
-    fn sweep(&mut self) {
+    fn coalesce(&mut self) {
         if !self.crumbs.is_empty() {
             let crumbs = std::mem::take(&mut self.crumbs);
             self.whole.push_back(Bytes::from(crumbs));
@@ -55,7 +55,7 @@ impl Pieces {
 
     /// Fills `room` with the first chunks; returns the number of slices filled.
     pub fn slices<'a>(&'a mut self, room: &mut [IoSlice<'a>]) -> usize {
-        self.sweep();
+        self.coalesce();
         let mut count = 0;
         for (slice, piece) in room.iter_mut().zip(&self.whole) {
             *slice = IoSlice::new(piece);
@@ -95,13 +95,13 @@ impl Pieces {
     /// Removes and returns all chunks.
     #[must_use]
     pub fn take(&mut self) -> Vec<Bytes> {
-        self.sweep();
+        self.coalesce();
         std::mem::take(&mut self.whole).into()
     }
 
     fn first(&mut self) -> Option<&mut Bytes> {
         if self.whole.is_empty() {
-            self.sweep();
+            self.coalesce();
         }
         self.whole.front_mut()
     }

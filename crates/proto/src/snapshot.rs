@@ -3,7 +3,7 @@
 //!
 //! The snapshot holds keys, both packet positions, the session identifier and the bytes that were
 //! read but not opened. It names no user and grants nothing: user and permissions come from the
-//! monitor. Its reader has already dropped its privileges, because its writer had none.
+//! monitor. Its writer had no privileges, so its reader drops its own before it reads the snapshot.
 
 use alloc::string::String;
 use alloc::vec::Vec;

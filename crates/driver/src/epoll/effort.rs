@@ -183,7 +183,7 @@ impl LevelController {
             self.begin(now_us, through);
             self.again = true;
         } else {
-            self.judge_window(now_us, through);
+            self.update_level(now_us, through);
         }
         if self.step == 0 && (lull || through.since(self.begun).raw < LITTLE_BYTES) {
             // There is spare time, or too little data to judge by.
@@ -262,7 +262,7 @@ impl LevelController {
     }
 
     /// Judges the window, if it is complete.
-    fn judge_window(&mut self, now_us: u64, through: ByteTotals) {
+    fn update_level(&mut self, now_us: u64, through: ByteTotals) {
         let wall_us = now_us.saturating_sub(self.begun_us);
         let raw = through.since(self.begun).raw;
         let is_whole = wall_us >= WINDOW_US && raw >= WINDOW_BYTES;

@@ -523,7 +523,7 @@ impl Lanes {
     }
 
     /// To be called once a turn: starts the pool when there is bulk, and passes the gauge a sample.
-    pub(super) fn control_workers(&mut self, epoll: &Epoll, token: u64) -> io::Result<()> {
+    pub(super) fn update_workers(&mut self, epoll: &Epoll, token: u64) -> io::Result<()> {
         if self.pool.is_none()
             && self.total_bytes >= self.terms.bulk_bytes
             && self.wanted_threads() != CryptoThreads::AtMost(1)
@@ -531,7 +531,7 @@ impl Lanes {
             self.begin_bulk(epoll, token)?;
         }
         if self.meter.runs && self.meter.bytes > 0 {
-            self.sample_workers();
+            self.update_worker_controller();
         }
         Ok(())
     }
@@ -571,7 +571,7 @@ impl Lanes {
         Ok(())
     }
 
-    fn sample_workers(&mut self) {
+    fn update_worker_controller(&mut self) {
         let sample = Sample {
             now_us: sys::time::monotonic_us(),
             bytes: std::mem::take(&mut self.meter.bytes),
@@ -626,7 +626,7 @@ impl Lanes {
             let asleep_us = micros(begun);
             self.meter.asleep_us += asleep_us;
             if asleep_us >= LULL_US {
-                self.sample_workers();
+                self.update_worker_controller();
                 self.meter.runs = false;
             }
         }

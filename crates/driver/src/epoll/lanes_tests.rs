@@ -108,7 +108,7 @@ fn lanes(workers: usize) -> (Lanes, Epoll) {
         share_bytes: 1,
         ..LaneTerms::new(CryptoThreads::AtMost(workers + 1))
     });
-    lanes.control_workers(&epoll, 1).unwrap();
+    lanes.update_workers(&epoll, 1).unwrap();
     (lanes, epoll)
 }
 
@@ -205,7 +205,7 @@ fn opened(
                     // Give a wrong result time to appear.
                     while lanes.help() {}
                     lanes.open().unwrap();
-                    assert!(lanes.next_opened().is_none(), "seen behind a failure");
+                    assert!(lanes.next_opened().is_none(), "opened after a failure");
                     return (payloads, Some(error));
                 }
             }
@@ -268,7 +268,7 @@ fn workers_come_with_bulk_only_and_only_where_there_are_cores() {
         let mut sequencer = Sequencer::with_padding_seed([9; 32]);
         let mut out = VecDeque::new();
         for _ in 0..20 {
-            lanes.control_workers(&epoll, 7).unwrap();
+            lanes.update_workers(&epoll, 7).unwrap();
             let buf = PacketBuf::from_payload(&[1; 1000]);
             lanes.push_seal(sequencer.stamp(buf).unwrap());
             lanes.seal(&mut out).unwrap();
@@ -304,7 +304,7 @@ fn a_process_on_one_core_has_no_worker() {
         let mut out = VecDeque::new();
         let mut sequencer = Sequencer::with_padding_seed([9; 32]);
         for _ in 0..20 {
-            lanes.control_workers(&epoll, 1).unwrap();
+            lanes.update_workers(&epoll, 1).unwrap();
             let buf = PacketBuf::from_payload(&[1; 100_000]);
             lanes.push_seal(sequencer.stamp(buf).unwrap());
             lanes.seal(&mut out).unwrap();

@@ -42,7 +42,7 @@ use probe::Probe;
 use sink::Sink;
 use source::Source;
 pub use waits::LoopTimes;
-use waits::{SleepReason, TimeAccounting};
+use waits::{StallAccounting, StallCause};
 use watch::{Registered, Registration, Watches};
 
 /// Maximum events returned by one call of epoll.
@@ -147,7 +147,7 @@ pub struct Driver {
     /// The process serves only this connection.
     trims_memory: bool,
     /// Accounts the loop's time, if requested.
-    waits: Option<TimeAccounting>,
+    waits: Option<StallAccounting>,
 }
 
 // A connection may move to another thread.
@@ -227,7 +227,7 @@ impl Driver {
 
     /// Starts to account the loop's time in `times`.
     pub fn tell_times(&mut self, times: Arc<LoopTimes>) {
-        self.waits = Some(TimeAccounting::new(times, sys::time::monotonic_us()));
+        self.waits = Some(StallAccounting::new(times, sys::time::monotonic_us()));
     }
 
     /// Current time of the loop's monotonic clock, milliseconds.
@@ -671,7 +671,7 @@ impl Driver {
             }
         }
         self.link.pump_out(&mut self.connection, &mut self.lanes)?;
-        self.lanes.control_workers(&self.epoll, LANES_TOKEN)?;
+        self.lanes.update_workers(&self.epoll, LANES_TOKEN)?;
         if self.notices.is_empty() && self.lanes.is_open_empty() && self.link.take_closed() {
             self.notices.push_back(Notice::PeerClosed);
         }
@@ -806,9 +806,9 @@ impl Driver {
                 self.connection.channel_consumed(key.0, written)?;
             }
             match outcome {
-                sink::Outcome::Waiting => {}
-                sink::Outcome::Ended => ended.push((*key, None)),
-                sink::Outcome::Failed(error) => ended.push((*key, Some(error))),
+                sink::SinkOutcome::Waiting => {}
+                sink::SinkOutcome::Ended => ended.push((*key, None)),
+                sink::SinkOutcome::Failed(error) => ended.push((*key, Some(error))),
             }
         }
         for ((channel, stream), error) in ended {
@@ -837,9 +837,9 @@ impl Driver {
                     served = Some(*key);
                 }
                 match outcome {
-                    source::Outcome::Waiting => {}
-                    source::Outcome::Ended => ended.push((*key, None)),
-                    source::Outcome::Failed(error) => ended.push((*key, Some(error))),
+                    source::SourceOutcome::Waiting => {}
+                    source::SourceOutcome::Ended => ended.push((*key, None)),
+                    source::SourceOutcome::Failed(error) => ended.push((*key, Some(error))),
                 }
             }
         }
@@ -894,7 +894,7 @@ impl Driver {
     }
 
     /// Accounts the work done until now, if requested; returns the reason for the sleep.
-    fn begin_wait(&mut self) -> Option<SleepReason> {
+    fn begin_wait(&mut self) -> Option<StallCause> {
         self.waits.as_mut()?.begins(sys::time::monotonic_us());
         let lacks_window = || {
             self.endpoints
@@ -902,17 +902,17 @@ impl Driver {
                 .any(|(channel, endpoint)| endpoint.lacks_window(&self.connection, *channel))
         };
         Some(if self.link.waits_for_socket() {
-            SleepReason::Socket
+            StallCause::Socket
         } else if self.lanes.unsealed_bytes() > 0 || !self.lanes.is_open_empty() {
-            SleepReason::Workers
+            StallCause::Workers
         } else if lacks_window() {
-            SleepReason::Window
+            StallCause::Window
         } else {
-            SleepReason::Idle
+            StallCause::Idle
         })
     }
 
-    fn end_wait(&mut self, why: Option<SleepReason>) {
+    fn end_wait(&mut self, why: Option<StallCause>) {
         if let (Some(waits), Some(why)) = (&mut self.waits, why) {
             waits.ends(why, sys::time::monotonic_us(), self.link.write_fd());
         }
@@ -930,7 +930,7 @@ impl Driver {
             };
             let why = self.begin_wait();
             let timeout = match why {
-                Some(SleepReason::Socket | SleepReason::Window) => {
+                Some(StallCause::Socket | StallCause::Window) => {
                     Some(timeout.map_or(waits::LOOK, |timeout| timeout.min(waits::LOOK)))
                 }
                 _ => timeout,

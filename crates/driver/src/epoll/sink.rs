@@ -14,7 +14,7 @@ use crate::Pieces;
 /// Maximum chunks in one writev.
 const MAX_SLICES: usize = 64;
 
-pub(super) enum Outcome {
+pub(super) enum SinkOutcome {
     Waiting,
     Ended,
     Failed(io::Error),
@@ -77,7 +77,7 @@ impl Sink {
     }
 
     /// Writes as much as the descriptor accepts; returns the number of bytes and the state.
-    pub(super) fn drain(&mut self) -> (usize, Outcome) {
+    pub(super) fn drain(&mut self) -> (usize, SinkOutcome) {
         let mut written = 0;
         while self.ready && !self.queue.is_empty() {
             let mut slices = [IoSlice::new(&[]); MAX_SLICES];
@@ -94,14 +94,14 @@ impl Sink {
                         break;
                     }
                     io::ErrorKind::Interrupted => {}
-                    _ => return (written, Outcome::Failed(error)),
+                    _ => return (written, SinkOutcome::Failed(error)),
                 },
             }
         }
         let outcome = if self.ended && self.queue.is_empty() {
-            Outcome::Ended
+            SinkOutcome::Ended
         } else {
-            Outcome::Waiting
+            SinkOutcome::Waiting
         };
         (written, outcome)
     }

@@ -26,7 +26,7 @@ const SHORT_READ_BYTES: usize = 1024;
 /// bulk data, whose 64 KiB would be cleared first. Equals a small buffer of the pool.
 const FIRST_READS_BYTES: usize = 1024;
 
-pub(super) enum Outcome {
+pub(super) enum SourceOutcome {
     Waiting,
     Ended,
     Failed(io::Error),
@@ -95,7 +95,7 @@ impl Source {
         connection: &mut Connection,
         channel: ChannelId,
         stream: Stream,
-    ) -> Result<(bool, Outcome), DriverError> {
+    ) -> Result<(bool, SourceOutcome), DriverError> {
         let mut sent = 0;
         while self.ready && sent < TURN_BYTES {
             self.has_space = connection.channel_send_space(channel) > 0;
@@ -106,7 +106,7 @@ impl Source {
             match self.read() {
                 Ok(0) => {
                     self.give_packets_back(connection);
-                    return Ok((sent > 0, Outcome::Ended));
+                    return Ok((sent > 0, SourceOutcome::Ended));
                 }
                 Ok(count) => {
                     let packets = self.send(connection, channel, stream, count)?;
@@ -124,13 +124,13 @@ impl Source {
                     match error.kind() {
                         io::ErrorKind::WouldBlock => self.ready = !self.registration.is_pollable(),
                         io::ErrorKind::Interrupted => {}
-                        _ => return Ok((sent > 0, Outcome::Failed(error))),
+                        _ => return Ok((sent > 0, SourceOutcome::Failed(error))),
                     }
                     break;
                 }
             }
         }
-        Ok((sent > 0, Outcome::Waiting))
+        Ok((sent > 0, SourceOutcome::Waiting))
     }
 
     /// Takes buffers for the next read, for at most `most` bytes rounded up to whole packets;

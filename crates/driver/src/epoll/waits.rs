@@ -62,7 +62,7 @@ fn add(counter: &AtomicU64, us: u64) {
 
 /// Reason why the loop sleeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum SleepReason {
+pub(super) enum StallCause {
     /// Workers have unfinished batches.
     Workers,
     /// The socket is full.
@@ -75,7 +75,7 @@ pub(super) enum SleepReason {
 
 /// Updates [`LoopTimes`].
 #[derive(Debug)]
-pub(super) struct TimeAccounting {
+pub(super) struct StallAccounting {
     times: Arc<LoopTimes>,
     /// Time at which the loop woke or went to sleep, microseconds.
     since_us: u64,
@@ -87,7 +87,7 @@ pub(super) struct TimeAccounting {
     limited_us: u64,
 }
 
-impl TimeAccounting {
+impl StallAccounting {
     pub(super) fn new(times: Arc<LoopTimes>, now_us: u64) -> Self {
         Self {
             times,
@@ -105,14 +105,14 @@ impl TimeAccounting {
         self.since_us = now_us;
     }
 
-    pub(super) fn ends(&mut self, why: SleepReason, now_us: u64, socket: BorrowedFd<'_>) {
+    pub(super) fn ends(&mut self, why: StallCause, now_us: u64, socket: BorrowedFd<'_>) {
         let slept = now_us.saturating_sub(self.since_us);
         self.since_us = now_us;
         match why {
-            SleepReason::Workers => add(&self.times.work_us, slept),
-            SleepReason::Socket => self.full_us += slept,
-            SleepReason::Window => self.shut_us += slept,
-            SleepReason::Idle => {}
+            StallCause::Workers => add(&self.times.work_us, slept),
+            StallCause::Socket => self.full_us += slept,
+            StallCause::Window => self.shut_us += slept,
+            StallCause::Idle => {}
         }
         let waited = self.full_us + self.shut_us > 0;
         if waited && now_us.saturating_sub(self.asked_us) >= LOOK_US {
@@ -150,7 +150,7 @@ mod tests {
 
     fn settled(full_us: u64, shut_us: u64, info: Option<TcpInfo>) -> [u128; 3] {
         let times = Arc::new(LoopTimes::default());
-        let mut waits = TimeAccounting::new(Arc::clone(&times), 0);
+        let mut waits = StallAccounting::new(Arc::clone(&times), 0);
         (waits.full_us, waits.shut_us, waits.limited_us) = (full_us, shut_us, 1_000_000);
         waits.settle(info);
         assert_eq!((waits.full_us, waits.shut_us), (0, 0));
@@ -181,21 +181,21 @@ mod tests {
         let times = Arc::new(LoopTimes::default());
         let (read, _write) = sys::io::pipe().unwrap();
         let read = std::os::fd::AsFd::as_fd(&read);
-        let mut waits = TimeAccounting::new(Arc::clone(&times), 1000);
+        let mut waits = StallAccounting::new(Arc::clone(&times), 1000);
         waits.begins(1500);
-        waits.ends(SleepReason::Idle, 9500, read);
+        waits.ends(StallCause::Idle, 9500, read);
         waits.begins(9600);
-        waits.ends(SleepReason::Workers, 9900, read);
+        waits.ends(StallCause::Workers, 9900, read);
         waits.begins(10_000);
-        waits.ends(SleepReason::Socket, 80_000, read);
+        waits.ends(StallCause::Socket, 80_000, read);
         let us = |time: Duration| time.as_micros();
         assert_eq!((us(times.work()), us(times.socket())), (1000, 70_000));
         // Too early to read the kernel's figures again.
         waits.begins(80_000);
-        waits.ends(SleepReason::Window, 90_000, read);
+        waits.ends(StallCause::Window, 90_000, read);
         assert_eq!(us(times.peer()), 0);
         waits.begins(90_000);
-        waits.ends(SleepReason::Window, 190_000, read);
+        waits.ends(StallCause::Window, 190_000, read);
         assert_eq!(us(times.peer()), 110_000);
     }
 }

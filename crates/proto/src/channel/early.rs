@@ -8,7 +8,7 @@
 use wire::message::ChannelData;
 
 use super::window::{LEAST_WINDOW_BYTES, MAX_DATA_BYTES};
-use super::{Channels, Half, State, index};
+use super::{ChannelState, Channels, Half, index};
 use crate::transport::{Ahead, Transport};
 use crate::{ChannelId, Error, Event};
 
@@ -95,7 +95,7 @@ impl Channels {
     ) -> Result<(), Error> {
         let is_early = self.early.is(id);
         let channel = self.by_id(id)?;
-        if !is_early || channel.state != State::Opening || channel.sending != Half::Open {
+        if !is_early || channel.state != ChannelState::Opening || channel.sending != Half::Open {
             return Err(Error::Misuse(
                 "early data on a channel that does not accept it",
             ));
@@ -155,7 +155,7 @@ impl Channels {
             return;
         };
         match kind {
-            Ahead::Open if channel.state == State::Opening => {
+            Ahead::Open if channel.state == ChannelState::Opening => {
                 self.forget_early();
                 transport.events.push_back(Event::ChannelUnheard(id));
             }

@@ -18,7 +18,7 @@ const TOO_MANY_HOST_KEYS: Error = Error::PeerMisbehaved("too many host keys");
 const MAX_OPEN_REQUESTS: usize = 64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Open {
+enum UnansweredRequest {
     Keepalive,
     Prove,
 }
@@ -26,7 +26,7 @@ enum Open {
 /// State of both sides' global requests.
 #[derive(Debug, Default)]
 pub(crate) struct Globals {
-    open: VecDeque<Open>,
+    open: VecDeque<UnansweredRequest>,
     owes_proof: bool,
     announced: bool,
 }
@@ -37,7 +37,7 @@ impl Globals {
         transport: &mut Transport,
         name: &str,
         fields: &[u8],
-        open: Option<Open>,
+        open: Option<UnansweredRequest>,
     ) -> Result<(), Error> {
         if let Some(open) = open {
             if self.open.len() >= MAX_OPEN_REQUESTS {
@@ -61,7 +61,7 @@ impl Globals {
             transport,
             names::GLOBAL_KEEPALIVE,
             b"",
-            Some(Open::Keepalive),
+            Some(UnansweredRequest::Keepalive),
         )
     }
 
@@ -99,7 +99,7 @@ impl Globals {
             transport,
             names::GLOBAL_HOSTKEYS_PROVE,
             &fields,
-            Some(Open::Prove),
+            Some(UnansweredRequest::Prove),
         )
     }
 
@@ -201,7 +201,7 @@ impl Globals {
     /// Handles UNIMPLEMENTED: it counts as the answer to a keepalive, because some servers support
     /// no global requests at all.
     pub(crate) fn handle_unimplemented(&mut self) {
-        if self.open.front() == Some(&Open::Keepalive) {
+        if self.open.front() == Some(&UnansweredRequest::Keepalive) {
             self.open.pop_front();
         }
     }
@@ -212,8 +212,8 @@ impl Globals {
         fields: Option<&[u8]>,
     ) -> Result<(), Error> {
         match self.open.pop_front() {
-            Some(Open::Keepalive) => Ok(()),
-            Some(Open::Prove) => {
+            Some(UnansweredRequest::Keepalive) => Ok(()),
+            Some(UnansweredRequest::Prove) => {
                 let proofs = match fields {
                     Some(fields) => Some(host_keys(fields)?),
                     None => None,

@@ -29,7 +29,9 @@ mod window;
 use early::Early;
 pub(crate) use global::Globals;
 pub use request::Request;
-use window::{MAX_DATA_BYTES, MAX_DATA_BYTES_FULMAR, Memory, Path, ReceiveWindow, SendWindow};
+use window::{
+    MAX_DATA_BYTES, MAX_DATA_BYTES_FULMAR, Memory, ReceiveWindow, RoundTripEstimate, SendWindow,
+};
 
 /// Maximum unanswered requests of ours with `want_reply` on one channel.
 const MAX_OPEN_REQUESTS: u32 = 1024;
@@ -48,7 +50,7 @@ enum Half {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum ChannelState {
     /// Requested by us; the peer has not answered.
     Opening,
     /// Requested by the peer; the owner has not answered.
@@ -60,7 +62,7 @@ enum State {
 }
 
 struct Channel {
-    state: State,
+    state: ChannelState,
     remote: u32,
     /// Serial number of the channel on this connection. Unlike the channel's number on the wire it
     /// is never reused, so that compression does not mistake one channel for another.
@@ -84,12 +86,12 @@ pub(crate) struct Channels {
     last_serial: u64,
     refused: VecDeque<u32>,
     memory: Memory,
-    path: Path,
+    path: RoundTripEstimate,
     early: Early,
 }
 
 impl Channel {
-    fn new(state: State, remote: u32, receive: ReceiveWindow, send: SendWindow) -> Self {
+    fn new(state: ChannelState, remote: u32, receive: ReceiveWindow, send: SendWindow) -> Self {
         Self {
             state,
             remote,
@@ -126,7 +128,7 @@ impl Channels {
             last_serial: 0,
             refused: VecDeque::new(),
             memory: Memory::new(window_memory_bytes),
-            path: Path::default(),
+            path: RoundTripEstimate::default(),
             early: Early::default(),
         }
     }
@@ -163,10 +165,10 @@ impl Channels {
             .get_mut(index(ChannelId(id)))
             .and_then(Option::as_mut)
         {
-            Some(channel) if matches!(channel.state, State::Open | State::Asked) => {
+            Some(channel) if matches!(channel.state, ChannelState::Open | ChannelState::Asked) => {
                 Ok(Some((ChannelId(id), channel)))
             }
-            Some(channel) if channel.state == State::Opening => Err(Error::PeerMisbehaved(
+            Some(channel) if channel.state == ChannelState::Opening => Err(Error::PeerMisbehaved(
                 "message on a channel that is not confirmed",
             )),
             Some(_) => Err(Error::PeerMisbehaved("message on a channel that is closed")),
@@ -213,7 +215,7 @@ impl Channels {
         self.slots
             .iter()
             .flatten()
-            .any(|channel| channel.state == State::Asked && !channel.reported)
+            .any(|channel| channel.state == ChannelState::Asked && !channel.reported)
     }
 
     /// Records that the owner has taken the event of this channel's CHANNEL_OPEN.
@@ -249,7 +251,7 @@ impl Channels {
             .ok_or(Error::Misuse("no window memory left for another channel"))?;
         let (window, max_packet) = (receive.first(), receive.max_data());
         let send = SendWindow::new(0, 0);
-        let id = self.insert(Channel::new(State::Opening, 0, receive, send))?;
+        let id = self.insert(Channel::new(ChannelState::Opening, 0, receive, send))?;
         let open = ChannelOpen {
             kind: kind.as_bytes(),
             sender_channel: id.0,
@@ -295,7 +297,7 @@ impl Channels {
             }
         };
         let send = SendWindow::new(open.window, open.max_packet);
-        let channel = Channel::new(State::Asked, open.sender_channel, receive, send);
+        let channel = Channel::new(ChannelState::Asked, open.sender_channel, receive, send);
         let id = self.insert(channel)?;
         transport.events.push_back(Event::ChannelOpenRequest {
             channel: id,
@@ -307,13 +309,13 @@ impl Channels {
 
     pub(crate) fn accept(&mut self, transport: &mut Transport, id: ChannelId) -> Result<(), Error> {
         let channel = self.by_id(id)?;
-        if channel.state == State::Finished {
+        if channel.state == ChannelState::Finished {
             return Ok(());
         }
-        if channel.state != State::Asked {
+        if channel.state != ChannelState::Asked {
             return Err(Error::Misuse("the peer did not request this channel"));
         }
-        channel.state = State::Open;
+        channel.state = ChannelState::Open;
         transport.send_message(&ChannelOpenConfirmation {
             recipient_channel: channel.remote,
             sender_channel: id.0,
@@ -331,10 +333,10 @@ impl Channels {
         description: &str,
     ) -> Result<(), Error> {
         let channel = self.by_id(id)?;
-        if channel.state == State::Finished {
+        if channel.state == ChannelState::Finished {
             return Ok(());
         }
-        if channel.state != State::Asked {
+        if channel.state != ChannelState::Asked {
             return Err(Error::Misuse("the peer did not request this channel"));
         }
         let recipient_channel = channel.remote;
@@ -359,7 +361,7 @@ impl Channels {
         let message = ChannelOpenConfirmation::decode(payload)?;
         let id = ChannelId(message.recipient_channel);
         let channel = self.opening(id)?;
-        channel.state = State::Open;
+        channel.state = ChannelState::Open;
         channel.remote = message.sender_channel;
         channel.send = SendWindow::new(message.window, message.max_packet);
         self.confirm_early(transport, id)?;
@@ -377,7 +379,7 @@ impl Channels {
     ) -> Result<(), Error> {
         let message = ChannelOpenFailure::decode(payload)?;
         let id = ChannelId(message.recipient_channel);
-        self.opening(id)?.state = State::Finished;
+        self.opening(id)?.state = ChannelState::Finished;
         if self.early.is(id) {
             transport.sent_ahead.settle(Ahead::Open);
         }
@@ -393,7 +395,7 @@ impl Channels {
         self.slots
             .get_mut(index(id))
             .and_then(Option::as_mut)
-            .filter(|channel| channel.state == State::Opening)
+            .filter(|channel| channel.state == ChannelState::Opening)
             .ok_or(Error::PeerMisbehaved(
                 "answer to a channel that was not opened",
             ))
@@ -405,7 +407,7 @@ impl Channels {
     pub(crate) fn send_space(&self, transport: &Transport, id: ChannelId) -> usize {
         match self.slots.get(index(id)) {
             Some(Some(channel))
-                if channel.state == State::Open
+                if channel.state == ChannelState::Open
                     && channel.sending == Half::Open
                     && transport.takes_bulk() =>
             {
@@ -419,7 +421,7 @@ impl Channels {
     pub(crate) fn window_is_shut(&self, id: ChannelId) -> bool {
         matches!(
             self.slots.get(index(id)),
-            Some(Some(channel)) if channel.state == State::Open
+            Some(Some(channel)) if channel.state == ChannelState::Open
                 && channel.sending == Half::Open
                 && channel.send.space(usize::MAX) == 0
         )
@@ -429,7 +431,7 @@ impl Channels {
     pub(crate) fn send_room(&self, transport: &Transport, id: ChannelId) -> usize {
         match self.slots.get(index(id)) {
             Some(Some(channel))
-                if channel.state == State::Open && channel.sending == Half::Open =>
+                if channel.state == ChannelState::Open && channel.sending == Half::Open =>
             {
                 channel
                     .send
@@ -466,10 +468,10 @@ impl Channels {
             return Ok(());
         }
         let channel = self.by_id(id)?;
-        if channel.state == State::Finished || channel.sending == Half::Closed {
+        if channel.state == ChannelState::Finished || channel.sending == Half::Closed {
             return Ok(());
         }
-        if channel.state != State::Open || channel.sending != Half::Open {
+        if channel.state != ChannelState::Open || channel.sending != Half::Open {
             return Err(Error::Misuse("data on a channel that cannot send it"));
         }
         if buf.len() > channel.send.max_data(usize::MAX) {
@@ -497,9 +499,9 @@ impl Channels {
         id: ChannelId,
     ) -> Result<(), Error> {
         let channel = self.by_id(id)?;
-        let early = channel.state == State::Opening && self.early.is(id);
+        let early = channel.state == ChannelState::Opening && self.early.is(id);
         let channel = self.by_id(id)?;
-        if !(channel.state == State::Open || early) || channel.sending != Half::Open {
+        if !(channel.state == ChannelState::Open || early) || channel.sending != Half::Open {
             return Ok(());
         }
         channel.sending = Half::Eof;
@@ -520,7 +522,7 @@ impl Channels {
         id: ChannelId,
     ) -> Result<(), Error> {
         let channel = self.by_id(id)?;
-        if channel.state != State::Open || channel.sending == Half::Closed {
+        if channel.state != ChannelState::Open || channel.sending == Half::Closed {
             return Ok(());
         }
         channel.sending = Half::Closed;
@@ -544,7 +546,7 @@ impl Channels {
 
     fn finish(&mut self, transport: &mut Transport, id: ChannelId) {
         if let Ok(channel) = self.by_id(id) {
-            channel.state = State::Finished;
+            channel.state = ChannelState::Finished;
         }
         if self.early.is(id) {
             transport.sent_ahead.clear();
@@ -560,12 +562,12 @@ impl Channels {
         want_reply: bool,
     ) -> Result<(), Error> {
         let channel = self.by_id(id)?;
-        if channel.state == State::Finished || channel.sending == Half::Closed {
+        if channel.state == ChannelState::Finished || channel.sending == Half::Closed {
             return Ok(());
         }
-        let early = channel.state == State::Opening && self.early.is(id);
+        let early = channel.state == ChannelState::Opening && self.early.is(id);
         let channel = self.by_id(id)?;
-        if channel.state != State::Open && !early {
+        if channel.state != ChannelState::Open && !early {
             return Err(Error::Misuse("request on a channel that is not open"));
         }
         if want_reply {
@@ -649,7 +651,7 @@ impl Channels {
     }
 
     pub(crate) fn is_open(&self, id: ChannelId) -> bool {
-        matches!(self.slots.get(index(id)), Some(Some(channel)) if channel.state == State::Open)
+        matches!(self.slots.get(index(id)), Some(Some(channel)) if channel.state == ChannelState::Open)
     }
 
     // ---- receiving ------------------------------------------------------------------------
@@ -730,7 +732,7 @@ impl Channels {
         let Some((id, channel)) = self.addressed(recipient)? else {
             return Ok(());
         };
-        if channel.state != State::Open {
+        if channel.state != ChannelState::Open {
             return Err(Error::PeerMisbehaved(
                 "data on a channel that is not confirmed",
             ));
@@ -788,9 +790,9 @@ impl Channels {
         let had_eof = channel.receiving == Half::Eof;
         channel.receiving = Half::Closed;
         let remote = channel.remote;
-        if channel.state == State::Asked {
+        if channel.state == ChannelState::Asked {
             // The owner has not answered the open yet; it gets both events in order.
-            channel.state = State::Open;
+            channel.state = ChannelState::Open;
         }
         let must_answer = channel.sending != Half::Closed;
         if channel.holds_close && must_answer {

@@ -88,7 +88,7 @@ pub(super) enum Step {
         group: DhGroup,
     },
     /// Client: awaits the owner's decision about the host key.
-    ClientDecision { outcome: Outcome },
+    ClientDecision { outcome: KexOutcome },
     /// Server: awaits KEX_*_INIT.
     ServerInit,
     /// Server: awaits GEX_REQUEST.
@@ -101,20 +101,23 @@ pub(super) enum Step {
         group: DhGroup,
     },
     /// Server: awaits the host key's signature.
-    ServerSignature { outcome: Outcome, reply: Reply },
+    ServerSignature {
+        outcome: KexOutcome,
+        reply: KexReply,
+    },
     /// Awaits the peer's NEWKEYS.
     NewKeys { theirs: EpochKeys },
 }
 
 /// Results of an exchange.
-pub(super) struct Outcome {
+pub(super) struct KexOutcome {
     pub(super) hash: Digest,
     pub(super) secret: Zeroizing<Vec<u8>>,
     pub(super) host_key: Vec<u8>,
 }
 
 /// The server's public value, by the message that contains it.
-pub(super) enum Reply {
+pub(super) enum KexReply {
     Ecdh(Vec<u8>),
     Dh(Vec<u8>),
     Gex(Vec<u8>),
@@ -439,7 +442,7 @@ impl Transport {
                     e: init.public.magnitude(),
                     f: &public,
                 };
-                self.server_proof(running, &values, &secret, Reply::Dh(public.clone()))
+                self.server_proof(running, &values, &secret, KexReply::Dh(public.clone()))
             }
             (Step::ServerInit, 30, _) => {
                 let init = KexEcdhInit::decode(payload)?;
@@ -448,7 +451,7 @@ impl Transport {
                     client: init.public,
                     server: &public,
                 };
-                self.server_proof(running, &values, &secret, Reply::Ecdh(public.clone()))
+                self.server_proof(running, &values, &secret, KexReply::Ecdh(public.clone()))
             }
             (Step::ServerGexRequest, 34, _) => {
                 let request = KexGexRequest::decode(payload)?;
@@ -465,7 +468,7 @@ impl Transport {
                     e: init.public.magnitude(),
                     f: &public,
                 };
-                self.server_proof(running, &values, &secret, Reply::Gex(public.clone()))
+                self.server_proof(running, &values, &secret, KexReply::Gex(public.clone()))
             }
             _ => Err(Error::NotPermitted { message: number }),
         }
@@ -539,7 +542,7 @@ impl Transport {
             &self.config.authorities(),
             self.config.min_rsa_bits,
         )?;
-        let outcome = Outcome {
+        let outcome = KexOutcome {
             hash,
             secret,
             host_key: key.to_vec(),
@@ -629,7 +632,7 @@ impl Transport {
         mut running: Box<Running>,
         values: &PublicValues<'_>,
         secret: &SharedSecret,
-        reply: Reply,
+        reply: KexReply,
     ) -> Result<(), Error> {
         let agreement = running.agreement;
         let name = agreement.host_key.name();
@@ -653,7 +656,7 @@ impl Transport {
             hash,
         });
         running.step = Step::ServerSignature {
-            outcome: Outcome {
+            outcome: KexOutcome {
                 hash,
                 secret,
                 host_key: key,
@@ -675,19 +678,19 @@ impl Transport {
                 };
                 let host_key = &outcome.host_key[..];
                 match &reply {
-                    Reply::Ecdh(public) => {
+                    KexReply::Ecdh(public) => {
                         self.send_message(&KexEcdhReply {
                             host_key,
                             public,
                             signature,
                         })?;
                     }
-                    Reply::Dh(public) => self.send_message(&KexDhReply {
+                    KexReply::Dh(public) => self.send_message(&KexDhReply {
                         host_key,
                         public: Mpint::from_magnitude(public),
                         signature,
                     })?,
-                    Reply::Gex(public) => self.send_message(&KexGexReply {
+                    KexReply::Gex(public) => self.send_message(&KexGexReply {
                         host_key,
                         public: Mpint::from_magnitude(public),
                         signature,

@@ -130,7 +130,7 @@ pub(crate) fn short_proposal(offer: &Offer) -> Vec<u8> {
 }
 
 /// Returns the full lists of a client's KEXINIT, and true if it used the short encoding. There an
-/// empty list from the server equals the list to the server, compression need not be named, and
+/// empty server-to-client list equals the client-to-server list, compression need not be named, and
 /// both client markers are implied.
 fn spelled_out<'a>(client: &KexInit<'a>) -> (KexInit<'a>, bool) {
     if !client.language_c2s.contains(names::LANGUAGE_SHORT_KEXINIT) {

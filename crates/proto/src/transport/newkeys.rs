@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use wire::message::NewKeys;
 
 use super::derive::KeySource;
-use super::kex::{Kex, Outcome, Running, Step};
+use super::kex::{Kex, KexOutcome, Running, Step};
 use super::{Dispatch, Session, Transport};
 use crate::{Error, Event, Role};
 
@@ -14,7 +14,7 @@ impl Transport {
     pub(super) fn finish_exchange(
         &mut self,
         mut running: Box<Running>,
-        outcome: &Outcome,
+        outcome: &KexOutcome,
     ) -> Result<(), Error> {
         let first = self.session.is_none();
         let session = match self.session.take() {

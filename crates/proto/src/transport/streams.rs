@@ -19,7 +19,7 @@ pub(super) struct OutStream {
     settings: Settings,
     /// Method of the next payload that leaves.
     method: Compression,
-    /// Each compressor serves all epochs and keeps its accelerator.
+    /// Each compressor serves all epochs; that of zlib keeps its accelerator.
     zlib: Option<Compressor>,
     zstd: Option<ZstdCompressor>,
 }

@@ -28,7 +28,7 @@ const MAX_BANNERS: u32 = 64;
 
 /// An unanswered request.
 #[derive(Debug)]
-enum Open {
+enum PendingAuth {
     None,
     Password,
     Query {
@@ -52,7 +52,7 @@ pub(crate) struct ClientAuth {
     granted: bool,
     /// Do not bind signatures to the host key, even if the server supports it.
     pub(crate) unbound: bool,
-    open: VecDeque<Open>,
+    open: VecDeque<PendingAuth>,
     banners: u32,
 }
 
@@ -95,13 +95,13 @@ impl ClientAuth {
         &mut self,
         transport: &mut Transport,
         user: &[u8],
-        open: Open,
+        open: PendingAuth,
         fields: &mut Vec<u8>,
     ) -> Result<(), Error> {
         // A server that answers out of order must not obtain a secret.
         let may_be_sent = match open {
-            Open::None | Open::Query { .. } | Open::Publickey => self.asked,
-            Open::Password | Open::Interactive { .. } => self.granted,
+            PendingAuth::None | PendingAuth::Query { .. } | PendingAuth::Publickey => self.asked,
+            PendingAuth::Password | PendingAuth::Interactive { .. } => self.granted,
         };
         if !may_be_sent || transport.authenticated {
             return Err(Error::Misuse(
@@ -121,7 +121,7 @@ impl ClientAuth {
         buf.extend(&head);
         buf.extend(fields);
         fields.zeroize();
-        if matches!(open, Open::Password) {
+        if matches!(open, PendingAuth::Password) {
             buf.conceal_length(SECRET_STEP_BYTES);
         }
         self.open.push_back(open);
@@ -131,7 +131,7 @@ impl ClientAuth {
     pub(crate) fn none(&mut self, transport: &mut Transport, user: &[u8]) -> Result<(), Error> {
         let mut fields = Vec::new();
         fields.put_string(names::METHOD_NONE.as_bytes());
-        self.request(transport, user, Open::None, &mut fields)
+        self.request(transport, user, PendingAuth::None, &mut fields)
     }
 
     pub(crate) fn password(
@@ -149,7 +149,7 @@ impl ClientAuth {
         if let Some(new_password) = new_password {
             fields.put_string(new_password);
         }
-        self.request(transport, user, Open::Password, &mut fields)
+        self.request(transport, user, PendingAuth::Password, &mut fields)
     }
 
     pub(crate) fn publickey_query(
@@ -161,7 +161,7 @@ impl ClientAuth {
     ) -> Result<(), Error> {
         let mut fields = Vec::new();
         put_publickey_fields(&mut fields, algorithm, key, false, None);
-        let open = Open::Query {
+        let open = PendingAuth::Query {
             algorithm: algorithm.to_vec(),
             key: key.to_vec(),
         };
@@ -213,7 +213,7 @@ impl ClientAuth {
             self.bound_host_key(transport),
         );
         fields.put_string(signature);
-        self.request(transport, user, Open::Publickey, &mut fields)
+        self.request(transport, user, PendingAuth::Publickey, &mut fields)
     }
 
     pub(crate) fn keyboard_interactive(
@@ -226,7 +226,7 @@ impl ClientAuth {
         fields.put_string(names::METHOD_KEYBOARD_INTERACTIVE.as_bytes());
         fields.put_string(b"");
         fields.put_string(devices);
-        let open = Open::Interactive {
+        let open = PendingAuth::Interactive {
             rounds: 0,
             asked: false,
             waits_for_us: false,
@@ -240,7 +240,7 @@ impl ClientAuth {
         responses: &[Zeroizing<Vec<u8>>],
     ) -> Result<(), Error> {
         match self.open.front_mut() {
-            Some(Open::Interactive { waits_for_us, .. }) if *waits_for_us => {
+            Some(PendingAuth::Interactive { waits_for_us, .. }) if *waits_for_us => {
                 *waits_for_us = false;
             }
             _ => return Err(Error::Misuse("no prompt awaits a response")),
@@ -267,7 +267,7 @@ impl ClientAuth {
     /// Returns true if the newest unanswered request is a signed one, so that following packets may
     /// arrive after a successful login.
     pub(crate) fn expects_login(&self) -> bool {
-        matches!(self.open.back(), Some(Open::Publickey))
+        matches!(self.open.back(), Some(PendingAuth::Publickey))
     }
 
     /// Returns true if no request is unanswered.
@@ -322,20 +322,24 @@ impl ClientAuth {
             None => {
                 return Err(Error::PeerMisbehaved("USERAUTH_SUCCESS without a request"));
             }
-            Some(Open::Query { .. }) => {
+            Some(PendingAuth::Query { .. }) => {
                 return Err(Error::PeerMisbehaved(
                     "USERAUTH_SUCCESS to a query without signature",
                 ));
             }
-            Some(Open::Interactive {
+            Some(PendingAuth::Interactive {
                 waits_for_us: true, ..
             }) => {
                 return Err(Error::PeerMisbehaved(
                     "USERAUTH_SUCCESS while a prompt is open",
                 ));
             }
-            Some(Open::None | Open::Interactive { asked: false, .. }) => AuthProof::Nothing,
-            Some(Open::Interactive { .. } | Open::Password | Open::Publickey) => AuthProof::Proven,
+            Some(PendingAuth::None | PendingAuth::Interactive { asked: false, .. }) => {
+                AuthProof::Nothing
+            }
+            Some(
+                PendingAuth::Interactive { .. } | PendingAuth::Password | PendingAuth::Publickey,
+            ) => AuthProof::Proven,
         };
         // A server need not answer the requests that follow the successful one.
         self.open.clear();
@@ -351,7 +355,7 @@ impl ClientAuth {
         payload: &[u8],
     ) -> Result<(), Error> {
         match self.open.front_mut() {
-            Some(Open::Query { algorithm, key }) => {
+            Some(PendingAuth::Query { algorithm, key }) => {
                 let ok = UserauthPkOk::decode(payload)?;
                 if ok.algorithm != &algorithm[..] || ok.key != &key[..] {
                     return Err(Error::PeerMisbehaved("USERAUTH_PK_OK for another key"));
@@ -364,7 +368,7 @@ impl ClientAuth {
                 transport.sent_ahead.settle(Ahead::Login);
                 Ok(())
             }
-            Some(Open::Password) => {
+            Some(PendingAuth::Password) => {
                 let change = UserauthPasswdChangereq::decode(payload)?;
                 transport.events.push_back(Event::AuthChangePassword {
                     prompt: text(change.prompt),
@@ -372,7 +376,7 @@ impl ClientAuth {
                 self.open.pop_front();
                 Ok(())
             }
-            Some(Open::Interactive {
+            Some(PendingAuth::Interactive {
                 rounds,
                 asked,
                 waits_for_us,

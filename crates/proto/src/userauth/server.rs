@@ -19,7 +19,7 @@ type Query = (Vec<u8>, Vec<u8>);
 
 /// The request that is open.
 #[derive(Debug, Default)]
-enum Open {
+enum OwedAnswer {
     #[default]
     Nothing,
     /// The owner owes an answer; `query` is repeated in PK_OK.
@@ -35,7 +35,7 @@ enum Open {
 /// State of the server's authentication.
 #[derive(Debug, Default)]
 pub(crate) struct ServerAuth {
-    open: Open,
+    open: OwedAnswer,
     /// User and service of the open request, for the responses that follow prompts.
     last: (Vec<u8>, Vec<u8>),
 }
@@ -43,7 +43,7 @@ pub(crate) struct ServerAuth {
 impl ServerAuth {
     /// Returns true while the owner owes an answer; no input is processed then.
     pub(crate) fn waits_for_owner(&self) -> bool {
-        matches!(self.open, Open::Request { .. })
+        matches!(self.open, OwedAnswer::Request { .. })
     }
 
     /// Handles SERVICE_REQUEST: only user authentication is available.
@@ -108,7 +108,7 @@ impl ServerAuth {
             },
         };
         self.last = (request.user.to_vec(), request.service.to_vec());
-        self.open = Open::Request { query };
+        self.open = OwedAnswer::Request { query };
         transport.events.push_back(Event::AuthRequest(AuthRequest {
             user: request.user.to_vec(),
             service: request.service.to_vec(),
@@ -118,7 +118,7 @@ impl ServerAuth {
     }
 
     fn handle_response(&mut self, transport: &mut Transport, payload: &[u8]) -> Result<(), Error> {
-        let Open::Prompted {
+        let OwedAnswer::Prompted {
             user,
             service,
             prompts,
@@ -142,7 +142,7 @@ impl ServerAuth {
             ));
         }
         reader.finish()?;
-        self.open = Open::Request { query: None };
+        self.open = OwedAnswer::Request { query: None };
         self.last = (user.clone(), service.clone());
         transport.events.push_back(Event::AuthRequest(AuthRequest {
             user,
@@ -156,7 +156,7 @@ impl ServerAuth {
 
     fn answer(&mut self) -> Result<Option<Query>, Error> {
         match core::mem::take(&mut self.open) {
-            Open::Request { query } => Ok(query),
+            OwedAnswer::Request { query } => Ok(query),
             other => {
                 self.open = other;
                 Err(Error::Misuse("no authentication request is open"))
@@ -217,7 +217,7 @@ impl ServerAuth {
             list.put_bool(prompt.echo);
         }
         let (user, service) = self.last.clone();
-        self.open = Open::Prompted {
+        self.open = OwedAnswer::Prompted {
             user,
             service,
             prompts: count,

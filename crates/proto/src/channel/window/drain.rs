@@ -6,7 +6,7 @@ use crate::Millis;
 /// Minimum length of a round, milliseconds: with a clock of milliseconds a shorter one is
 /// inaccurate.
 const LEAST_ROUND_MS: Millis = 10;
-/// Time over which the highest speed fades to zero, milliseconds: by then the window of an idle
+/// Time over which a past speed fades, milliseconds: by then the window of an idle
 /// channel is back at its floor.
 const FADE_MS: Millis = 4_000;
 /// While the speed rises, the window is eight round trips' worth: the measurement is up to a round

@@ -15,7 +15,7 @@ mod receive;
 mod tests;
 
 pub(crate) use memory::Memory;
-pub(crate) use path::Path;
+pub(crate) use path::RoundTripEstimate;
 pub(crate) use receive::ReceiveWindow;
 
 /// Initial receive window of a channel if memory suffices, bytes.

@@ -22,14 +22,14 @@ const STALLS: usize = 4;
 
 /// Estimate of the round trip.
 #[derive(Debug, Default)]
-pub(crate) struct Path {
+pub(crate) struct RoundTripEstimate {
     hint_us: u64,
     /// The last stalls, microseconds; 0 for none yet.
     stalls_us: [u64; STALLS],
     next_stall: usize,
 }
 
-impl Path {
+impl RoundTripEstimate {
     /// Sets the kernel's round trip, microseconds; 0 is ignored.
     pub(crate) fn hint(&mut self, round_trip_us: u32) {
         if round_trip_us > 0 {

@@ -3,7 +3,7 @@
 use alloc::collections::VecDeque;
 
 use super::drain::{Drain, WindowRequest};
-use super::{LEAST_WINDOW_BYTES, Memory, Path};
+use super::{LEAST_WINDOW_BYTES, Memory, RoundTripEstimate};
 use crate::{Error, Millis};
 
 /// Maximum size of a window, bytes: some peers store theirs in 31 bits.
@@ -98,7 +98,12 @@ impl ReceiveWindow {
     ///
     /// # Errors
     /// [`Error::PeerMisbehaved`] if one message or the total exceeds what was granted.
-    pub(crate) fn take(&mut self, len: usize, now: Millis, path: &mut Path) -> Result<(), Error> {
+    pub(crate) fn take(
+        &mut self,
+        len: usize,
+        now: Millis,
+        path: &mut RoundTripEstimate,
+    ) -> Result<(), Error> {
         let len = u32::try_from(len).unwrap_or(u32::MAX);
         if len > self.max_data {
             return Err(Error::PeerMisbehaved(
@@ -118,7 +123,7 @@ impl ReceiveWindow {
 
     /// Data after an edge could not leave before its grant had arrived. A sender that was silent
     /// right at the edge was waiting for that grant.
-    fn watch_edges(&mut self, len: u32, now: Millis, path: &mut Path) {
+    fn watch_edges(&mut self, len: u32, now: Millis, path: &mut RoundTripEstimate) {
         let before = self.received;
         self.received = before.saturating_add(u64::from(len));
         let silent_ms = now.saturating_sub(self.heard);
@@ -140,7 +145,7 @@ impl ReceiveWindow {
         &mut self,
         len: usize,
         now: Millis,
-        path: &Path,
+        path: &RoundTripEstimate,
         memory: &mut Memory,
     ) -> Option<u32> {
         let leased = self.lease();

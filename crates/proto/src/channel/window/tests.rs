@@ -11,7 +11,7 @@ const PACKET: usize = 32_768;
 /// A connection's windows, path and clock.
 struct Bench {
     memory: Memory,
-    path: Path,
+    path: RoundTripEstimate,
     now: Millis,
 }
 
@@ -19,7 +19,7 @@ impl Bench {
     fn new(total: u64) -> Self {
         Self {
             memory: Memory::new(total),
-            path: Path::default(),
+            path: RoundTripEstimate::default(),
             now: 1_000,
         }
     }
