@@ -199,7 +199,7 @@ fn groups_from_a_server_that_are_too_small_too_large_or_composite_are_refused() 
         (&Vec::new(), vec![2]),
     ] {
         let mut liar = with_group(p, &g);
-        liar.ends_with("not a safe one");
+        liar.ends_with("not safe or not of the requested size");
         assert!(liar.rest().is_empty(), "no KEX_DH_GEX_INIT follows");
     }
     // The honest one is taken, so it was the lie that was refused.

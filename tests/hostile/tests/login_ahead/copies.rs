@@ -273,7 +273,7 @@ fn a_window_that_does_not_pay_for_it_ends_the_connection() {
     });
     ended(&outcome, 255);
     let text = said(&outcome);
-    assert!(text.contains("smaller than that of any Fulmar"), "{text}");
+    assert!(text.contains("smaller than every Fulmar grants"), "{text}");
 }
 
 /// As with a command: it may have been carried out, and is not sent again on the word of who can cut a
