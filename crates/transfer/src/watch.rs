@@ -15,11 +15,19 @@
 
 use std::io;
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 use sys::fs::{Info, Kind, Time, content};
 
 /// What a copy says that has noticed another writer.
 const OTHER: &str = "another program wrote this file while it was copied: copy it again";
+
+/// Before each of the times that [`mark`] sets.
+const MARK_PAUSES: [Duration; 3] = [
+    Duration::ZERO,
+    Duration::from_millis(1),
+    Duration::from_millis(5),
+];
 
 /// What a copy knows of the file that it writes. See the module's head.
 #[derive(Debug)]
@@ -28,6 +36,8 @@ pub(crate) struct Watch {
     size: u64,
     /// None where only the size is known.
     modified: Option<Time>,
+    /// We have changed it.
+    touched: bool,
     state: State,
 }
 
@@ -46,6 +56,7 @@ impl Watch {
         Self {
             size: 0,
             modified: None,
+            touched: false,
             state: State::On,
         }
     }
@@ -65,9 +76,19 @@ impl Watch {
     /// # Errors
     /// Somebody else has written; the system's.
     pub(crate) fn check(&mut self, fd: impl AsFd) -> io::Result<()> {
-        self.look(fd, |watch, info| {
+        let mut may_have_mixed = false;
+        let looked = self.look(&fd, |watch, info| {
+            // Who has cut it writes all of it behind our changes, and needs to hear of none. Nor does
+            // who came when we had stood still.
+            may_have_mixed = watch.touched
+                && info.size >= watch.size
+                && watch.modified.is_none_or(|at| is_soon(at, info.modified));
             info.size == watch.size && watch.modified.is_none_or(|at| at == info.modified)
-        })
+        });
+        if looked.is_err() && may_have_mixed {
+            mark(&fd);
+        }
+        looked
     }
 
     /// Behind a write of our own that ended at `end`.
@@ -82,6 +103,7 @@ impl Watch {
     /// The same without a look: nothing is written behind it before [`Watch::check`].
     pub(crate) fn wrote_last(&mut self, end: u64) {
         (self.size, self.modified) = (self.size.max(end), None);
+        self.touched = true;
     }
 
     /// Behind our own cutting or extending.
@@ -99,6 +121,7 @@ impl Watch {
     /// As [`Watch::check`].
     pub(crate) fn changed(&mut self, fd: impl AsFd) -> io::Result<()> {
         let before = self.state;
+        self.touched = true;
         let looked = self.look(&fd, |watch, info| {
             watch.modified = Some(info.modified);
             info.size == watch.size
@@ -142,16 +165,31 @@ impl Watch {
     }
 }
 
-/// Our own change landed among another's, who may have taken its time for that of its own: gives the file one
-/// that nobody knows, so that the other notices too. What fails here leaves it as it was.
+/// `later` is at most a second behind `earlier`.
+fn is_soon(earlier: Time, later: Time) -> bool {
+    let next = Time {
+        seconds: earlier.seconds.saturating_add(1),
+        ..earlier
+    };
+    let order = |at: Time| (at.seconds, at.nanoseconds);
+    (order(earlier)..=order(next)).contains(&order(later))
+}
+
+/// Our own change may have landed among another's, who may have taken its time for that of its own: gives
+/// the file one that nobody knows, so that the other notices too. It does so several times, since the
+/// other takes also this one for its own where it stands between a write and the look behind it: there
+/// it stands often, since setting a time waits for a write under way. What fails here leaves the file as it was.
 fn mark(fd: impl AsFd) {
-    if let Ok(info) = content::info(&fd) {
-        let nanoseconds = (info.modified.nanoseconds + 1) % 1_000_000_000;
-        let modified = Time {
-            nanoseconds,
-            ..info.modified
-        };
-        let _ = content::set_times(&fd, info.accessed, modified);
+    for pause in MARK_PAUSES {
+        std::thread::sleep(pause);
+        if let Ok(info) = content::info(&fd) {
+            let nanoseconds = (info.modified.nanoseconds + 1) % 1_000_000_000;
+            let modified = Time {
+                nanoseconds,
+                ..info.modified
+            };
+            let _ = content::set_times(&fd, info.accessed, modified);
+        }
     }
 }
 

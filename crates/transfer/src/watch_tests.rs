@@ -103,6 +103,63 @@ fn the_size_tells_of_another_whatever_the_clock() {
     }
 }
 
+/// Two that write the same places in turn; one takes the other's time for its own.
+#[test]
+fn who_overlooked_the_others_write_hears_of_it_when_the_other_notices() {
+    for (_scratch, file) in files() {
+        file.set_len(8).unwrap();
+        let (mut one, mut other) = (Watch::of(&file).unwrap(), Watch::of(&file).unwrap());
+        file.write_all_at(b"one", 0).unwrap();
+        file.write_all_at(b"other", 0).unwrap();
+        // Both look behind both writes.
+        one.wrote(&file, 3).unwrap();
+        other.wrote(&file, 5).unwrap();
+        set_time_later(&file);
+        one.changed(&file).unwrap();
+        other.check(&file).unwrap_err();
+        one.check(&file).unwrap_err();
+    }
+}
+
+/// As a write a moment later does.
+fn set_time_later(file: &File) {
+    let at = file.metadata().unwrap().modified().unwrap();
+    let at = at + std::time::Duration::from_millis(9);
+    file.set_times(FileTimes::new().set_modified(at)).unwrap();
+}
+
+#[test]
+fn whoever_came_when_we_stood_still_or_cut_the_file_keeps_its_time() {
+    for (_scratch, file) in files() {
+        let wrote = || {
+            set_time(&file, 100);
+            let mut watch = Watch::of(&file).unwrap();
+            file.write_all_at(b"one, two", 0).unwrap();
+            set_time(&file, 100);
+            watch.wrote(&file, 8).unwrap();
+            watch
+        };
+        let time = || file.metadata().unwrap().modified().unwrap();
+        let mut still = wrote();
+        set_time(&file, 102);
+        let before = time();
+        still.check(&file).unwrap_err();
+        assert_eq!(time(), before);
+        let mut cut = wrote();
+        file.set_len(3).unwrap();
+        set_time(&file, 101);
+        let before = time();
+        cut.check(&file).unwrap_err();
+        assert_eq!(time(), before);
+        // It has only looked.
+        set_time(&file, 100);
+        let mut looked = Watch::of(&file).unwrap();
+        set_time(&file, 101);
+        looked.check(&file).unwrap_err();
+        assert_eq!(time(), before);
+    }
+}
+
 #[test]
 fn what_tells_nothing_is_not_watched() {
     let null = File::options().write(true).open("/dev/null").unwrap();

@@ -82,7 +82,7 @@ fn of_several_writers_each_that_ends_well_leaves_whole_content() {
     }
 }
 
-/// In place, writers of one source write the same.
+/// In place, writers of one source write the same: whoever ends well has it whole. All may fail.
 #[test]
 fn writers_of_one_source_leave_it_whole_in_place() {
     for (name, site) in sftp_sites() {
@@ -93,8 +93,8 @@ fn writers_of_one_source_leave_it_whole_in_place() {
             let to = scratch.join("to");
             let good = copy(&site, flags, &[&*from; 3], &to, up);
             let what = format!("{name} {flags:?}, up {up}: {good:?}");
-            assert!(good.contains(&true), "{what}");
-            assert!(fs::read(&to).unwrap() == content, "{what}");
+            let whole = fs::read(&to).unwrap() == content;
+            assert!(whole || !good.contains(&true), "{what}");
         }
     }
 }
