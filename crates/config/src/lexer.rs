@@ -49,6 +49,10 @@ fn separates_keyword(c: char) -> bool {
     is_blank(c) && c != '\x0c'
 }
 
+fn separates_words(c: char) -> bool {
+    matches!(c, ' ' | '\t')
+}
+
 /// Takes the keyword off a line. `None` for an empty line or a comment; as in OpenSSH, nothing but `=` is empty too.
 ///
 /// # Errors
@@ -57,7 +61,7 @@ pub fn read_line(line: &str) -> Result<Option<Line<'_>>, LexError> {
     if line.len() > MAX_LINE_BYTES {
         return Err(LexError::TooLong);
     }
-    // A form feed is white space at the end of a line and between words, not before or after a keyword.
+    // A form feed is white space at the end of a line only.
     let line = line
         .trim_end_matches(is_blank)
         .trim_start_matches(separates_keyword);
@@ -96,7 +100,7 @@ pub fn split_words(text: &str, comments: bool) -> Result<Vec<String>, LexError> 
     let mut words = Vec::new();
     let mut letters = text.chars().peekable();
     loop {
-        while letters.next_if(|c| is_blank(*c)).is_some() {}
+        while letters.next_if(|c| separates_words(*c)).is_some() {}
         match letters.peek() {
             None => return Ok(words),
             Some('#') if comments => return Ok(words),
@@ -104,7 +108,7 @@ pub fn split_words(text: &str, comments: bool) -> Result<Vec<String>, LexError> 
         }
         let mut word = String::new();
         let mut quote: Option<char> = None;
-        while let Some(c) = letters.next_if(|c| quote.is_some() || !is_blank(*c)) {
+        while let Some(c) = letters.next_if(|c| quote.is_some() || !separates_words(*c)) {
             match (c, quote) {
                 ('\\', _) => {
                     let plain = |next: &char| {
@@ -211,6 +215,7 @@ mod tests {
         assert_eq!(words("a\"b c\"d"), ["ab cd"]);
         assert_eq!(words(r#"a\ b \"c\" \\ \x"#), ["a b", "\"c\"", "\\", "\\x"]);
         assert_eq!(words(r#""a\"b" "a\ b""#), ["a\"b", "a\\ b"]);
+        assert_eq!(words("a\x0cb\rc"), ["a\x0cb\rc"]);
         assert_eq!(words("a # comment"), ["a"]);
         assert_eq!(words("a#b #"), ["a#b"]);
         assert_eq!(words("\"\""), [""]);

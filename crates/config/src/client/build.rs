@@ -82,6 +82,20 @@ pub(crate) struct Invocation<'a> {
     pub(crate) user_is_literal: bool,
 }
 
+/// Whether `UpdateHostKeys ask` may ask: with OpenSSH only a login shell is interrupted, and none that
+/// is to be quiet.
+fn may_ask(values: &Values, command_line: &CommandLine) -> bool {
+    let level = values.words(Row::LogLevel.index()).first();
+    let is_quiet =
+        level.is_some_and(|level| matches!(level.as_str(), "SILENT" | "FATAL" | "ERROR"));
+    command_line.command.is_none()
+        && !is_quiet
+        && values
+            .word_unless_none(Row::RemoteCommand.index())
+            .is_none()
+        && values.word(Row::RequestTTY.index()) != "false"
+}
+
 /// Makes the typed options of values that hold only what was set.
 pub(crate) fn build(
     config: &ClientConfig,
@@ -106,6 +120,9 @@ pub(crate) fn build(
         let learn = default_user_files && values.word(Row::VerifyHostKeyDNS.index()) == "false";
         let word = if learn { "true" } else { "false" };
         values.put(Row::UpdateHostKeys.index(), Value::Word(word.to_owned()));
+    }
+    if values.word(Row::UpdateHostKeys.index()) == "ask" && !may_ask(&values, command_line) {
+        values.put(Row::UpdateHostKeys.index(), Value::Word("false".to_owned()));
     }
     forwardings(&mut values, &mut warnings, command_line.only_prints)?;
     let hostname = values.word(Row::HostName.index()).to_owned();

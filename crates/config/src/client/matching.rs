@@ -86,6 +86,9 @@ pub(crate) fn match_line(
         }
         attributes += 1;
         if name == "canonical" || name == "final" {
+            if joined.is_some() {
+                return Err(format!("Match '{name}' takes no argument"));
+            }
             outcome.wants_final |= name == "final";
             outcome.applies &= facts.final_pass != negated;
             continue;

@@ -616,10 +616,31 @@ fn match_criteria() {
         "host x user y all",
         "localnetwork 10.0.0.1/8",
         "user \"\"",
+        "canonical=",
+        "final=x",
         "#",
     ] {
         let text = format!("Match {bad}\n");
         assert!(try_resolve(&text, "h", &line, &env).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn update_host_keys_asks_in_a_login_shell_only() {
+    let env = FakeEnvironment::new();
+    for (more, command, expected) in [
+        ("", None, YesNoAsk::Ask),
+        ("LogLevel INFO\nRemoteCommand none\n", None, YesNoAsk::Ask),
+        ("LogLevel ERROR\n", None, YesNoAsk::No),
+        ("RequestTTY no\n", None, YesNoAsk::No),
+        ("RemoteCommand true\n", None, YesNoAsk::No),
+        ("", Some("true"), YesNoAsk::No),
+    ] {
+        let mut line = CommandLine::new();
+        line.command = command.map(str::to_owned);
+        let text = format!("UpdateHostKeys ask\n{more}");
+        let options = try_resolve(&text, "h", &line, &env).unwrap();
+        assert_eq!(options.update_host_keys, expected, "{more}{command:?}");
     }
 }
 

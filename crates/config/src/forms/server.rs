@@ -112,7 +112,10 @@ pub(crate) fn net_block_size(words: &[String]) -> Form {
 /// `PerSourcePenaltyExemptList`: a list of addresses and networks.
 pub(crate) fn exempt_list(words: &[String]) -> Form {
     let word = only(words)?;
-    if !word.eq_ignore_ascii_case("none") && crate::address::match_cidr_list(None, word).is_err() {
+    if word.eq_ignore_ascii_case("none") {
+        return one("none");
+    }
+    if crate::address::match_cidr_list(None, word).is_err() {
         return Err(format!(
             "keyword persourcepenaltyexemptlist invalid argument \"{word}\""
         ));

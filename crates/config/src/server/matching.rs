@@ -150,7 +150,7 @@ impl Criterion {
 
 impl ConnectionSpec {
     /// Reads the argument of `sshd -C`: `user=…,host=…,addr=…,laddr=…,lport=…,rdomain=…,invalid-user`.
-    /// The groups are for the caller to fill in. A user is taken to exist unless `invalid-user` is said.
+    /// The groups are for the caller to fill in. A comma may stand at the end, as with OpenSSH. A user is taken to exist unless `invalid-user` is said.
     ///
     /// # Errors
     /// When a part is not known or malformed.
@@ -168,7 +168,7 @@ impl ConnectionSpec {
     /// # Errors
     /// As [`ConnectionSpec::parse`].
     pub fn add(&mut self, text: &str) -> Result<(), ConfigError> {
-        for part in text.split(',') {
+        for part in text.strip_suffix(',').unwrap_or(text).split(',') {
             let bad = || ConfigError::Refused(format!("Invalid test mode specification {part}"));
             if part.eq_ignore_ascii_case("invalid-user") {
                 self.user_exists = false;

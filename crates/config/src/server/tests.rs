@@ -731,6 +731,8 @@ fn limits_and_penalties() {
     );
     assert_eq!(penalties.overflow6, PenaltyOverflow::DenyAll);
     assert_eq!(options.per_source_penalty_exempt_list, "10.0.0.0/8,::1");
+    let nobody = load("PerSourcePenaltyExemptList NONE\n").global();
+    assert_eq!(nobody.per_source_penalty_exempt_list, "");
     assert_eq!(options.login_grace_time_s, 0);
     assert_eq!(
         (options.rekey_limit.bytes, options.rekey_limit.seconds),
@@ -890,7 +892,11 @@ fn connection_specifications() {
             .unwrap()
             .user_exists
     );
-    for bad in ["user", "addr=x", "lport=0", "frob=x", ""] {
+    assert_eq!(
+        ConnectionSpec::parse("user=x,").unwrap(),
+        ConnectionSpec::parse("user=x").unwrap()
+    );
+    for bad in ["user", "addr=x", "lport=0", "frob=x", "", ",", "user=x,,"] {
         assert!(ConnectionSpec::parse(bad).is_err(), "{bad}");
     }
 }
