@@ -34,7 +34,14 @@ const WITHOUT_OLD: Why = Said(
 const NONE_OF_ANY_CASE: Why =
     Said("HostKeyAlias, BindAddress, BindInterface and IdentityAgent of `none` in any case");
 const COSMETIC: Why = Said("Cosmetic: `127.1` is not rewritten to 127.0.0.1 in -G");
-const LOOPS: Why = Said("Loops of ProxyJump are followed through the configuration of each hop");
+const ODD_HOP: Why = Said("Quotes, blanks and a leading `-` in ProxyJump are refused");
+const HOP_EXPANDED: Why = Said("tokens of ProxyJump expanded in -G");
+const EMPTY_PORT: Why = Said("`ssh://h:` and `ProxyJump h:` are refused");
+const RAW: Why = Said("tokens of ForwardAgent and forwardings raw in -G");
+const CONTROL: Why = Said("Control characters in `User`, `HostName` and `HostKeyAlias` of a file");
+const TYPE_NAMES: Why =
+    Said("Type names such as `ED25519` in place of `ssh-ed25519` are not read.");
+const SHOWN: Why = Said("trims trailing blanks and CR, and shows UTF-8");
 
 const NOT_BY_NAME: Why = Said("Ports are numbers without sign or blank");
 const NONE_LEFT: Why = Said("`Ciphers -*` and the like are refused");
@@ -51,7 +58,6 @@ const NAMELESS: Why =
 const ZSTD: Why = Said("`Compression zstd` is ours alone, in both files.");
 const NEGATED: Why = Said("A name with `!` in a list of algorithms is refused");
 const HEXADECIMAL: Why = Said("`IPQoS` takes hexadecimal and octal numbers");
-const QUOTED_HOP: Why = Said("Quotes in ProxyJump are refused");
 const JOINED: Why =
     Theirs("Match sessiontype=x is refused, though every other attribute may be joined so");
 const FIRST_WORD: Why = Theirs("LogVerbose of ssh_config keeps the first word alone");
@@ -74,13 +80,16 @@ pub(crate) const LISTED: &[Listed] = &[
     ),
     client(
         "prints serveraliveinterval",
-        "batchmode *",
+        "batchmode yes",
         Said("batch mode of Debian sets ServerAliveInterval 300"),
     ),
+    client("prints forwardagent", "forwardagent ~*", RAW),
+    client("takes", "*forwardagent $*", RAW),
+    client("takes", "*forwardagent *%*", RAW),
     client(
         "prints forwardagent",
-        "forwardagent *",
-        Said("tokens of ForwardAgent and forwardings raw in -G"),
+        "*; forwardagent /*",
+        Theirs("a path of ForwardAgent counts though a line before it says yes or no"),
     ),
     client("prints hostkeyalias", "hostkeyalias none", NONE_OF_ANY_CASE),
     client(
@@ -90,12 +99,12 @@ pub(crate) const LISTED: &[Listed] = &[
     ),
     client(
         "prints dynamicforward",
-        "localforward /*",
-        Theirs("ssh -G shows a LocalForward of a socket as a DynamicForward"),
+        "localforward *",
+        Theirs("ssh -G shows a LocalForward with a socket or a slash as a DynamicForward"),
     ),
     client(
         "prints compression",
-        "*-c*",
+        "-c*",
         Theirs("ssh -G of 10.6 prints `compression UNKNOWN` for -C"),
     ),
     client(
@@ -105,36 +114,55 @@ pub(crate) const LISTED: &[Listed] = &[
     ),
     client(
         "prints warnweakcrypto",
-        "warnweakcrypto *",
+        "warnweakcrypto no-pq-kex",
         Theirs("ssh -G of 10.6 prints no for no-pq-kex"),
     ),
-    client("refuses", "proxyjump *", LOOPS),
-    client("refuses", "streamlocalbindmask *", ACCIDENTS),
+    client("refuses", "proxyjump -*", ODD_HOP),
+    client("refuses", "proxyjump * *", ODD_HOP),
+    client("refuses", "proxyjump *%*", HOP_EXPANDED),
+    client("prints proxyjump", "proxyjump *%*", HOP_EXPANDED),
+    client("refuses", "*proxyjump *:", EMPTY_PORT),
+    any("refuses", "streamlocalbindmask *8*", ACCIDENTS),
+    any("refuses", "streamlocalbindmask *9*", ACCIDENTS),
+    client("takes", "dynamicforward $*", RAW),
+    client("takes", "remoteforward $*", RAW),
+    client("refuses", "user *\t*", CONTROL),
     client(
-        "takes",
-        "dynamicforward $*",
-        Said("tokens of ForwardAgent and forwardings raw in -G"),
+        "prints sendenv",
+        "*sendenv *; match *final*",
+        Theirs("ssh -G prints a SendEnv for each pass over the file"),
     ),
     client("takes", "ciphers *", WITHOUT_OLD),
     client("takes", "macs *", WITHOUT_OLD),
     client("takes", "kexalgorithms *", WITHOUT_OLD),
-    client("takes", "hostkeyalgorithms *", WITHOUT_OLD),
+    client("takes", "*hostkeyalgorithms *", WITHOUT_OLD),
     client("takes", "hostbasedaccepted* *", WITHOUT_OLD),
     client("takes", "pubkeyaccepted* *", WITHOUT_OLD),
     client("takes", "casignaturealgorithms *", WITHOUT_OLD),
-    client("refuses", "* -*", NONE_LEFT),
+    any("prints ciphers", "ciphers *cbc*", WITHOUT_OLD),
+    client("refuses", "ciphers -*", NONE_LEFT),
+    client("refuses", "macs -*", NONE_LEFT),
+    client("refuses", "*algorithms -*", NONE_LEFT),
+    client("refuses", "pubkeyacceptedkeytypes -*", NONE_LEFT),
     client("refuses", "localforward * *:http", NOT_BY_NAME),
     client(
         "prints syslogfacility",
-        "*; *",
+        "*; syslogfacility *",
         Theirs("SyslogFacility counts in blocks that do not apply, too"),
     ),
     server("refuses", "requiredrsasize *", RSA_SIZE),
+    server("refuses", "*match *rdomain*", RDOMAIN),
     server("refuses", "*match *address *", NEVER_MATCHES),
     server("refuses", "*match *localport 0*", SIZE_OF_ZERO),
     server("takes", "*match *localport*", SPECLESS),
-    server("refuses", "-c user=*", SPEC),
-    server("refuses", "* ~*", TILDE),
+    server("refuses", "-c *addr=x*", SPEC),
+    server("refuses", "-c *lport=x*", SPEC),
+    server("refuses", "*directory ~*", TILDE),
+    server("refuses", "xauthlocation ~*", TILDE),
+    server("refuses", "authorizedprincipalsfile ~*", TILDE),
+    server("refuses", "pidfile ~*", TILDE),
+    server("refuses", "revokedkeys ~*", TILDE),
+    server("refuses", "trustedusercakeys ~*", TILDE),
     server("prints chrootdirectory", "chrootdirectory *", RELATIVE),
     server("prints hostcertificate", "hostcertificate none", PRINTED),
     server(
@@ -147,8 +175,9 @@ pub(crate) const LISTED: &[Listed] = &[
         "authorized* none",
         Theirs("a command or user called NONE in capitals"),
     ),
-    server("refuses", "persourcenetblocksize *", ACCIDENTS),
-    server("refuses", "maxstartups *", ACCIDENTS),
+    server("refuses", "persourcenetblocksize *:", ACCIDENTS),
+    server("refuses", "maxstartups *:*:*:*", ACCIDENTS),
+    server("refuses", "maxstartups *x", ACCIDENTS),
     server("takes", "ciphers *", WITHOUT_OLD),
     server("takes", "macs *", WITHOUT_OLD),
     server("takes", "kexalgorithms *", WITHOUT_OLD),
@@ -160,26 +189,30 @@ pub(crate) const LISTED: &[Listed] = &[
     server("takes", "match *version *", Since("10.6")),
     server("takes", "revokedkeys /*", Since("10.6")),
     server("takes", "kexalgorithms *mlkem*", Since("10.6")),
-    server("prints kexalgorithms", "kexalgorithms *", Since("10.6")),
-    server("prints streamlocalbindmask", "*; *", Since("10.6")),
+    server(
+        "prints streamlocalbindmask",
+        "*; streamlocalbindmask *",
+        Since("10.6"),
+    ),
+    server("takes", "pubkeyauthoptions *max-pk-ok*", Since("10.6")),
+    server("takes", "match *; subsystem *", Since("9.5")),
+    server("refuses", "*authorizedkeysfile none *", Since("10.6")),
     server("prints subsystem", "subsystem *", Since("10.6")),
     server("prints listenaddress", "*port *; port *", PRINTED),
-    server("takes", "ipqos *", Since("10.6")),
-    client("takes", "ipqos *", Since("10.6")),
-    client("takes", "match *", Since("10.6")),
+    any("takes", "ipqos *va*", Since("10.6")),
+    client("takes", "canonicaldomains _*", Since("10.6")),
+    client("takes", "match *command*", Since("10.6")),
+    client("takes", "match *localnetwork*", Since("10.6")),
+    client("takes", "match *sessiontype*", Since("10.6")),
+    client("takes", "match *tagged*", Since("10.6")),
+    client("takes", "match *version*", Since("10.6")),
     client("refuses", "match * = *", Since("10.6")),
     client("takes", "revokedhostkeys /*", Since("10.6")),
-    client("prints streamlocalbindmask", "host *", Since("10.6")),
     client("prints syslogfacility", "host *", Since("10.6")),
     client("prints proxyjump", "proxyjump '*", Since("10.6")),
     client("prints proxyusefdpass", "proxyjump *", Since("10.6")),
     client("refuses", "canonicalizepermittedcnames *", Since("10.6")),
     client("refuses", "-o user*", Since("10.6")),
-    client(
-        "prints dynamicforward",
-        "localforward *",
-        Theirs("ssh -G of 9.2 shows a LocalForward of host/port as a DynamicForward"),
-    ),
     server(
         "takes",
         "rdomain none",
@@ -187,11 +220,6 @@ pub(crate) const LISTED: &[Listed] = &[
     ),
     any("takes", "\u{c}", Theirs("a line of a form feed alone")),
     server("refuses", "match * = *", Since("10.6")),
-    server(
-        "prints authorizedkeysfile",
-        "authorizedkeysfile none; *",
-        Theirs("sshd -T of 10.6 prints nothing for AuthorizedKeysFile none"),
-    ),
     any("refuses", "*algorithms *!*", NEGATED),
     any("refuses", "*keytypes *!*", NEGATED),
     client("refuses", "compressionlevel *", COMPRESSION_LEVEL),
@@ -210,16 +238,15 @@ pub(crate) const LISTED: &[Listed] = &[
     any("takes", "compression zstd", ZSTD),
     any("prints ipqos", "*ipqos *0*", HEXADECIMAL),
     any("takes", "*ipqos *0*", HEXADECIMAL),
-    client("refuses", "proxyjump *\"*", QUOTED_HOP),
-    client("refuses", "proxyjump *'*", QUOTED_HOP),
+    client("refuses", "proxyjump *\"*", ODD_HOP),
+    client("refuses", "proxyjump *'*", ODD_HOP),
     client("takes", "*match *sessiontype=*", JOINED),
     client("prints logverbose", "logverbose *", FIRST_WORD),
     client("refuses", "port *", NOT_BY_NAME),
     client("refuses", "remoteforward */*", ACCIDENTS),
-    server("refuses", "streamlocalbindmask *", ACCIDENTS),
-    any("refuses", "rekeylimit *", ACCIDENTS),
+    any("refuses", "rekeylimit ?", ACCIDENTS),
+    any("refuses", "rekeylimit ? *", ACCIDENTS),
     server("refuses", "hostkeyalgorithms *", NO_HOST_KEY),
-    server("refuses", "match *rdomain*", RDOMAIN),
     server(
         "refuses",
         "persourcepenaltyexemptlist *",
@@ -263,17 +290,24 @@ pub(crate) const LISTED: &[Listed] = &[
         "*match *; dsaauthentication *",
         Theirs("DSAAuthentication is PubkeyAuthentication but for Match blocks"),
     ),
-    server("takes", "match *=*", Since("10.6")),
-    server("takes", "*keepalive *", Since("10.6")),
+    server("takes", "match *version=*", Since("10.6")),
+    server("takes", "*keepalive all", Since("10.6")),
+    server("takes", "*keepalive transport", Since("10.6")),
     server("refuses", "denyusers #*", Since("10.6")),
-    client("prints *", "*%*", Since("10.6")),
-    client("refuses", "*user *", Since("10.6")),
+    client("prints user", "*user *%*", Since("10.6")),
+    client("refuses", "*user *%*", Since("10.6")),
+    client("prints setenv", "*setenv *%*", Since("10.6")),
+    client("refuses", "*setenv *%*", Since("10.6")),
     client(
         "prints revokedhostkeys",
         "*revokedhostkeys ~*",
         Since("10.6"),
     ),
-    client("prints streamlocalbindmask", "*; *", Since("10.6")),
+    client(
+        "prints streamlocalbindmask",
+        "*; streamlocalbindmask *",
+        Since("10.6"),
+    ),
     client("prints connecttimeout", "setuptimeout *", Since("10.6")),
     client(
         "prints serveraliveinterval",
@@ -286,10 +320,13 @@ pub(crate) const LISTED: &[Listed] = &[
     of(LISTING, "takes", "*  *", BLANKS),
     of(LOOKUP, "*", "*@revoked\t*", REVOKED),
     of(LOOKUP, "*", "*|1|*", CASE_OF_NAMES),
-    of("", "prints output", "*é*", BLANKS),
-    of(LISTING, "prints output", "* ", BLANKS),
+    of(LOOKUP, "*", "* ed25519 *", TYPE_NAMES),
+    of("", "prints output", "*é*", SHOWN),
+    of(LISTING, "prints output", "* ", SHOWN),
     of(LISTING, "prints output", "*  *", BLANKS),
-    of(LISTING, "prints output", "*;*", NO_COMMENT),
+    of(LISTING, "prints output", "*; {*}", NO_COMMENT),
+    of(LISTING, "prints output", "*; \t{*}", NO_COMMENT),
+    of(LISTING, "prints output", "*; {*}\r", NO_COMMENT),
 ];
 
 const fn of(form: &'static str, how: &'static str, pattern: &'static str, why: Why) -> Listed {

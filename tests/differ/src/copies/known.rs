@@ -23,6 +23,9 @@ const IN_THE_WAY: Why =
 const CLOSED: Why = Theirs(
     "get -r onto a folder that is there: OpenSSH gives it the source's mode only where that denies its owner something",
 );
+const ONTO_FILE: Why = Theirs(
+    "get -r of an empty folder onto a file: OpenSSH makes no folder, says success and gives the file the mode of the folder",
+);
 const FOLLOWED: Why = Said("`scp -r` follows links to folders within a tree, as `-O` does");
 const SLASH: Why =
     Said("`put -r`/`scp -r` of a folder to a new name with a slash behind it makes the folder");
@@ -47,6 +50,16 @@ pub(crate) const LISTED: &[Listed] = &[
         "into/*: file * of 9* not file * of 1*",
         "*-p get *from/*: folder*into/*: file*",
         IN_THE_WAY,
+    ),
+    one(
+        "exits 1 not 0",
+        "*-r*get *from/*: folder*into/*/*: file*",
+        ONTO_FILE,
+    ),
+    one(
+        "into/*/*: file * not file *",
+        "*-r*get *from/*: folder*into/*/*: file*",
+        ONTO_FILE,
     ),
     one("*", "scp -r*from/*/*: link to *", FOLLOWED),
     one("exits 0 not 1", "*-r*put * -> '*/'*", SLASH),
