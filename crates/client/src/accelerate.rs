@@ -1,5 +1,5 @@
-//! `EnableHwCompression`: the library is loaded and tried before the connection is made, so that
-//! `require` can refuse before anything is said to anybody.
+//! `EnableHwCompression`: the library is loaded and tested before the connection is made, so that
+//! `require` can fail before any byte is sent.
 
 use accelerator::{Accelerator, Request};
 use config::client::ClientOptions;
@@ -9,17 +9,17 @@ use sys::process::SelfExe;
 use crate::error::ClientError;
 use crate::log::{debug1, info};
 
-/// The library that the options ask for; none where they ask for none, or get none and go on
-/// without, which is said.
+/// Opens the library that the options request. `None` if they request none, or if none can be used
+/// and the options permit software compression; the latter is logged.
 ///
 /// # Errors
-/// [`ClientError::Refused`] with the reason, where one is required.
+/// [`ClientError::Refused`] with the reason if the options require a library.
 pub(crate) fn open(options: &ClientOptions) -> Result<Option<Accelerator>, ClientError> {
     let Some(wish) = options.hardware() else {
         return Ok(None);
     };
     let request = Request {
-        // With -f the connection goes on in a process that does not exist yet.
+        // With -f the connection continues in a process that is forked later.
         ends_with_starter: !options.fork_after_authentication,
         ..Request::new(wish.libraries, wish.verify, wish.level)
     };

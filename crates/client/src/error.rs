@@ -1,6 +1,6 @@
-//! Why a login or a session ended otherwise than well, and the one sentence for the user.
+//! Why a login or a session failed, and the text that the user reads.
 //!
-//! Texts of peers inside are escaped when they are shown.
+//! Text from peers is escaped when it is displayed.
 
 use std::fmt;
 use std::io;
@@ -10,14 +10,14 @@ use driver::DriverError;
 
 use crate::text::one_line;
 
-/// Who is at the other end, for messages.
+/// The server, for messages.
 #[derive(Debug, Clone)]
 pub struct Peer {
-    /// The host as it is known to the user.
+    /// The host's name as the user knows it.
     pub host: String,
-    /// The port asked for.
+    /// The requested port.
     pub port: u16,
-    /// The address connected to; none through a proxy.
+    /// The connected address; `None` through a proxy.
     pub address: Option<SocketAddr>,
 }
 
@@ -35,76 +35,76 @@ impl fmt::Display for Peer {
     }
 }
 
-/// A failure of the client. `Display` is what the user reads; it may have several lines.
+/// A failure of the client. `Display` gives the text for the user, which may have several lines.
 #[derive(Debug)]
 pub enum ClientError {
-    /// A sentence that says it all.
+    /// A complete sentence for the user.
     Refused(String),
-    /// The host's name has no address.
+    /// The host name cannot be resolved.
     Resolve {
         /// The name.
         host: String,
-        /// The resolver's words.
+        /// The resolver's error text.
         reason: String,
     },
-    /// No address of the host could be connected to.
+    /// The connection to every address of the host failed.
     Connect {
         /// The host.
         host: String,
         /// Its port.
         port: u16,
-        /// The reason, of the address that failed last.
+        /// The error of the address that failed last.
         reason: String,
     },
-    /// The connection ended before it was secured.
+    /// The connection ended before the key exchange and the host key check were done.
     Handshake {
-        /// With whom.
+        /// The server.
         peer: Peer,
-        /// Why.
+        /// The cause.
         error: DriverError,
     },
-    /// The server's host key was not accepted; why has been said.
+    /// The server's host key was not accepted; the reason has been logged.
     HostKey,
-    /// No method is left to try.
+    /// No authentication method is left to try.
     Denied {
         /// `user@host`.
         who: String,
-        /// The methods that the server would still take.
+        /// The methods that the server still accepts.
         methods: Vec<String>,
     },
-    /// The connection ended after it was secured.
+    /// The connection ended after the key exchange and the host key check.
     Lost {
-        /// With whom.
+        /// The server.
         peer: Peer,
-        /// Why.
+        /// The cause.
         error: DriverError,
     },
     /// The server closed the connection.
     Closed(Peer),
     /// `ConnectTimeout` passed.
     TimedOut(Peer),
-    /// The system refused something that the client needs.
+    /// A system call that the client needs failed.
     System {
-        /// What was being done.
+        /// The operation that failed.
         what: &'static str,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
-    /// The connection ended, perhaps because the server's first packet of the key exchange was
-    /// guessed: another connection, without a guess, may do better. Holds why it ended.
+    /// The connection ended, perhaps because the client guessed the key exchange: another
+    /// connection without a guess may succeed. Holds the cause.
     Guess(Box<ClientError>),
-    /// The connection ended, perhaps because of what was sent ahead of the server's answers:
-    /// another one, step by step, may do better. Holds why it ended.
+    /// The connection ended, perhaps because of messages sent before the server's answers: another
+    /// connection that waits for each answer may succeed. Holds the cause.
     Ahead(Box<ClientError>),
-    /// The connection broke with a command sent ahead on its way: it may have run, so nothing is
-    /// tried again. Holds why it ended.
+    /// The connection broke after a command was sent early: the command may have run, so nothing is
+    /// tried again. Holds the cause.
     Unanswered(Box<ClientError>),
-    /// Everything has been said already.
+    /// The error has been logged already.
     Said,
 }
 
 impl ClientError {
-    /// For `map_err`: a system error with what was being done.
+    /// For `map_err`: wraps a system error and names the failed operation `what`.
     pub fn system(what: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |error| Self::System { what, error }
     }

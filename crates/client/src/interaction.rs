@@ -1,13 +1,13 @@
-//! How the client asks a person: a trait, so that a program that embeds the client can answer
-//! for itself. The terminal's side is [`crate::prompt`].
+//! How the client asks the user: a trait, so that a program that embeds the client can answer
+//! itself. [`crate::prompt`] implements it for a terminal.
 
 use zeroize::Zeroizing;
 
-/// What a question is for; an asker may treat kinds differently (an askpass program shows a
-/// dialog with two buttons for a confirmation).
+/// The kind of a question. An implementation may treat kinds differently (an askpass program shows
+/// a dialog with two buttons for a confirmation).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Question {
-    /// A secret: what is typed is not shown.
+    /// A secret: the typed text is not shown.
     Secret,
     /// A line of text that may be shown while it is typed.
     Line,
@@ -15,20 +15,20 @@ pub enum Question {
     Confirm,
 }
 
-/// Someone who can be asked and told.
+/// Asks the user and shows text to the user.
 pub trait Interaction {
-    /// Asks; `prompt` is harmless text (already escaped). `None` when nobody can be asked or
-    /// the person gave up.
+    /// Asks the user. `prompt` has been escaped already. `None` if nobody can be asked or the user
+    /// gave up.
     fn ask(&mut self, prompt: &str, question: Question) -> Option<Zeroizing<Vec<u8>>>;
 
-    /// Shows harmless text of one or more lines, ended by a newline.
+    /// Shows escaped text of one or more lines that ends with a newline.
     fn tell(&mut self, text: &str);
 
-    /// Whether [`Interaction::ask`] has a chance of an answer: false in batch mode.
+    /// True if [`Interaction::ask`] can get an answer; false in batch mode.
     fn can_ask(&self) -> bool;
 }
 
-/// Nobody: every question fails. For batch mode and tests.
+/// An implementation without a user: every question fails. For batch mode and tests.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Nobody;
 

@@ -1,10 +1,10 @@
-//! Loops of `ProxyJump`, refused before the first process starts.
+//! Detects loops of `ProxyJump` before the first process starts.
 //!
-//! A jump runs this program again for the jump host ([`crate::connect::proxy`]), where the configuration may name a
-//! further jump. [`refuse_own_host`] finds what OpenSSH finds: a host that is its own jump host. [`refuse_loops`]
-//! follows the chain through the configuration of each hop. What neither can see, because `Match exec` or a lookup of
-//! names decides it, or because a `ProxyCommand` leads back here, ends at [`MAX_NESTED`] processes: each passes its
-//! depth on in the environment.
+//! A jump runs this program again for the jump host ([`crate::connect::proxy`]), whose
+//! configuration may name another jump. [`refuse_own_host`] finds what OpenSSH finds: a host that
+//! is its own jump host. [`refuse_loops`] follows the chain through the configuration of each hop.
+//! A loop that neither sees, because it depends on `Match exec`, a name lookup or a `ProxyCommand`,
+//! ends at [`MAX_NESTED`] processes: each passes its depth on in the environment.
 
 use std::cell::Cell;
 use std::net::IpAddr;
@@ -16,13 +16,13 @@ use crate::error::ClientError;
 use crate::local::Here;
 use crate::text::one_line;
 
-/// Most proxies that may run inside one another, and most hops that are followed.
+/// Most proxies that may run inside one another, and most hops that [`refuse_loops`] follows.
 pub const MAX_NESTED: u32 = 32;
 
-/// Tells a proxy how many proxies run around it.
+/// Environment variable that passes the number of enclosing proxies to a proxy.
 pub const DEPTH_VARIABLE: &str = "FULMAR_PROXY_DEPTH";
 
-/// The number of proxies that this process runs inside of; 0 where it was started by anything else.
+/// The number of proxies that enclose this process; 0 if it was not started as a proxy.
 #[must_use]
 pub fn depth() -> u32 {
     std::env::var(DEPTH_VARIABLE)
@@ -70,9 +70,10 @@ fn found(hop: &JumpHost) -> ClientError {
     ClientError::Refused(format!("jumphost loop via {}", one_line(&hop.host)))
 }
 
-/// Follows the jumps of `options` through the configuration of each hop and refuses a chain that comes back to a
-/// call that it has made before. The chain is left to [`check_depth`] where only running it would show how it goes
-/// on, and to the hop's own process where its configuration is refused.
+/// Follows the jumps of `options` through the configuration of each hop and refuses a chain that
+/// repeats a call. The search stops without error where the chain depends on a command or a name
+/// lookup (then [`check_depth`] limits it), or where the configuration of a hop is in error (the
+/// hop's own process reports that).
 ///
 /// # Errors
 /// [`ClientError::Refused`].
@@ -81,11 +82,11 @@ pub fn refuse_loops(
     config: &ClientConfig,
     here: &Here,
 ) -> Result<(), ClientError> {
-    let dry = Dry {
+    let offline = OfflineEnvironment {
         here,
-        is_open: Cell::new(false),
+        is_undecided: Cell::new(false),
     };
-    // The call that a proxy is started with decides everything after it.
+    // The arguments of a call decide all that follows it.
     let mut calls: Vec<Vec<JumpHost>> = Vec::new();
     let mut proxy = options.proxy.clone();
     while let Proxy::Jump(hops) = proxy {
@@ -96,11 +97,11 @@ pub fn refuse_loops(
         if calls.contains(&hops) || too_many {
             return Err(found(last));
         }
-        let resolved = config.resolve(&last.host, &command_line(last, before), &dry);
+        let resolved = config.resolve(&last.host, &command_line(last, before), &offline);
         let Ok(next) = resolved else {
             return Ok(());
         };
-        if dry.is_open.get() {
+        if offline.is_undecided.get() {
             return Ok(());
         }
         refuse_own_host(&next)?;
@@ -110,7 +111,7 @@ pub fn refuse_loops(
     Ok(())
 }
 
-/// What the proxy of a jump to `last` through `before` has on its command line.
+/// The command line of the proxy for a jump to `last` through `before`.
 fn command_line(last: &JumpHost, before: &[JumpHost]) -> CommandLine {
     let mut line = CommandLine::new();
     if let Some(user) = &last.user {
@@ -126,20 +127,20 @@ fn command_line(last: &JumpHost, before: &[JumpHost]) -> CommandLine {
     line
 }
 
-/// Hops as `-J` takes them.
+/// The hops in the form that `-J` takes.
 pub fn hop_list(hops: &[JumpHost]) -> String {
     let hops: Vec<String> = hops.iter().map(JumpHost::to_string).collect();
     hops.join(",")
 }
 
-/// This machine, with no command run and no name looked up: the hop's own process will do both.
-struct Dry<'h> {
+/// This machine, without running commands or looking up names: the hop's own process does both.
+struct OfflineEnvironment<'h> {
     here: &'h Here,
-    /// Whether a command or a name was asked for.
-    is_open: Cell<bool>,
+    /// True if a command or a name lookup was requested.
+    is_undecided: Cell<bool>,
 }
 
-impl Environment for Dry<'_> {
+impl Environment for OfflineEnvironment<'_> {
     fn variable(&self, name: &str) -> Option<String> {
         self.here.variable(name)
     }
@@ -157,7 +158,7 @@ impl Environment for Dry<'_> {
     }
 
     fn run_shell(&self, _command: &str) -> Result<bool, String> {
-        self.is_open.set(true);
+        self.is_undecided.set(true);
         Err("commands are not run while jumps are followed".to_owned())
     }
 
@@ -166,7 +167,7 @@ impl Environment for Dry<'_> {
     }
 
     fn canonical_name(&self, _name: &str) -> Option<String> {
-        self.is_open.set(true);
+        self.is_undecided.set(true);
         None
     }
 }

@@ -23,7 +23,7 @@ impl Files for Text {
     }
 }
 
-/// What `ssh host` says of its jumps before it starts a process; empty where it goes on.
+/// The error about jumps that `ssh host` gives before it starts a process; empty if there is none.
 fn said(text: &str, host: &str, jump: Option<&str>) -> String {
     let here = Here::default();
     let config =

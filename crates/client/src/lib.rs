@@ -1,10 +1,11 @@
-//! The unprivileged user side: `ssh`, and its pieces for programs that embed a client.
+//! The client, which runs with the user's rights: the program `ssh`, and its parts for programs
+//! that embed a client.
 //!
-//! [`connect`] gives a stream to the server, [`host_key`] judges who is there, [`login`] secures
-//! the stream and [`auth`] logs in, [`session`] serves one channel until its end; [`terminal`]
-//! and [`prompt`] are the person's side. The protocol is `proto`'s, the movement of bytes the
-//! `driver`'s, what a keyword means `config`'s. Everything a peer says is escaped
-//! ([`text`]) before a person sees it.
+//! [`connect`] opens a stream to the server, [`host_key`] checks the server's host key, [`login`]
+//! exchanges versions and keys, [`auth`] authenticates the user, and [`session`] serves one channel
+//! until it ends; [`terminal`] and [`prompt`] deal with the user. The crate `proto` implements the
+//! protocol, `driver` moves the bytes, and `config` defines the keywords. All text from a peer is
+//! escaped ([`text`]) before it is shown.
 #![forbid(unsafe_code)]
 
 mod accelerate;

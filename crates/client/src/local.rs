@@ -1,5 +1,5 @@
-//! The local side of the configuration: who runs the program, where, and commands in the
-//! user's shell.
+//! The local environment of the configuration: the user, the machine, and commands in the user's
+//! shell.
 
 use std::cell::OnceCell;
 use std::fs;
@@ -12,7 +12,7 @@ use sys::users::User;
 use crate::log::{debug1, debug2};
 use crate::text::one_line;
 
-/// The shell that configured commands run in: `$SHELL`, else `/bin/sh`.
+/// The shell that runs configured commands: `$SHELL`, else `/bin/sh`.
 #[must_use]
 pub fn shell() -> std::ffi::OsString {
     std::env::var_os("SHELL")
@@ -20,10 +20,11 @@ pub fn shell() -> std::ffi::OsString {
         .unwrap_or_else(|| "/bin/sh".into())
 }
 
-/// Runs `line` in the user's shell with our standard streams and waits; true for exit status 0.
+/// Runs `line` in the user's shell with this process's standard streams and waits; true for exit
+/// status 0.
 ///
 /// # Errors
-/// A sentence when the shell does not start.
+/// The error text if the shell does not start.
 pub fn run_in_shell(line: &str) -> Result<bool, String> {
     let shell = shell();
     let mut command = Command::new(&shell);
@@ -38,7 +39,7 @@ pub fn run_in_shell(line: &str) -> Result<bool, String> {
     Ok(status.is_success())
 }
 
-/// This machine and this user. The account is looked up once, when first asked for.
+/// This machine and this user. The account is looked up once, at the first use.
 #[derive(Debug, Default)]
 pub struct Here {
     user: OnceCell<Option<User>>,

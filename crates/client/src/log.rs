@@ -1,10 +1,10 @@
-//! The client's messages to the user: levels as OpenSSH's `LogLevel`, to standard error or to
-//! the file of `-E`.
+//! The client's messages to the user, with the levels of OpenSSH's `LogLevel`, to standard error or
+//! to the file of `-E`.
 //!
-//! One line is one `write`, so lines of several processes do not mix. While the terminal is raw
-//! a line ends in CR LF. How much is said is one matter for the program, but where a thread has a
-//! connection of its own ([`own_level`]) it has a level of its own. The text of peers must pass through [`crate::text`] first; secrets
-//! never come here.
+//! Each line is one `write`, so lines of several processes do not mix. While the terminal is in raw
+//! mode a line ends in CR LF. The level applies to the whole program, except on a thread that has
+//! its own ([`own_level`]). The text of peers must pass through [`crate::text`] first; secrets must
+//! never be logged.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -17,7 +17,7 @@ use std::sync::{Mutex, PoisonError};
 use config::types::LogLevel;
 use sys::syslog::{Level as Priority, Syslog};
 
-/// How much is said; each level includes those before it.
+/// The log level; each includes those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Level {
@@ -25,11 +25,11 @@ pub enum Level {
     Quiet,
     /// Why the program ends.
     Fatal,
-    /// What went wrong.
+    /// Errors.
     Error,
-    /// What the user should know: the default.
+    /// Notices and warnings: the default.
     Info,
-    /// A little more.
+    /// Verbose.
     Verbose,
     /// `-v`: decisions.
     Debug1,
@@ -51,7 +51,7 @@ impl Level {
         Self::Debug3,
     ];
 
-    /// The name in `LogLevel`.
+    /// The keyword's value in `LogLevel`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -66,13 +66,13 @@ impl Level {
         }
     }
 
-    /// One level more, at most [`Level::Debug3`].
+    /// The next more verbose level, at most [`Level::Debug3`].
     #[must_use]
     pub fn louder(self) -> Self {
         Self::from_number(self.number().saturating_add(1))
     }
 
-    /// One level less, at least [`Level::Quiet`].
+    /// The next less verbose level, at least [`Level::Quiet`].
     #[must_use]
     pub fn quieter(self) -> Self {
         Self::from_number(self.number().saturating_sub(1))
@@ -126,21 +126,22 @@ impl From<LogLevel> for Level {
 
 static LEVEL: AtomicU8 = AtomicU8::new(Level::Info as u8);
 thread_local! {
-    /// This thread's own level.
+    /// This thread's own level, if it has one.
     static OWN_LEVEL: Cell<Option<u8>> = const { Cell::new(None) };
 }
 static RAW_TERMINAL: AtomicBool = AtomicBool::new(false);
 static LINE_IS_OPEN: AtomicBool = AtomicBool::new(false);
 static SINK: Mutex<Sink> = Mutex::new(Sink::Stderr);
 
-/// Where messages go.
+/// The destination of messages.
 enum Sink {
     Stderr,
     File(File),
     Syslog(Syslog),
 }
 
-/// This thread has a level of its own from here on: what it sets is no other's.
+/// Gives this thread a level of its own, which starts with the current one: later changes on this
+/// thread affect no other.
 pub fn own_level() {
     OWN_LEVEL.set(Some(number_now()));
 }
@@ -151,7 +152,7 @@ fn number_now() -> u8 {
         .unwrap_or_else(|| LEVEL.load(Ordering::Relaxed))
 }
 
-/// Sets how much is said.
+/// Sets the level: this thread's own if it has one, else the program's.
 pub fn set_level(level: Level) {
     match OWN_LEVEL.get() {
         Some(_) => OWN_LEVEL.set(Some(level.number())),
@@ -159,13 +160,13 @@ pub fn set_level(level: Level) {
     }
 }
 
-/// How much is said now.
+/// The current level.
 #[must_use]
 pub fn level() -> Level {
     Level::from_number(number_now())
 }
 
-/// Whether a message of this level is said: ask before composing a costly one.
+/// True if a message of this level is written: check it before composing a costly one.
 #[must_use]
 pub fn says(level: Level) -> bool {
     level.number() <= number_now()
@@ -185,22 +186,23 @@ pub fn set_syslog(log: Syslog) {
     set_sink(Sink::Syslog(log));
 }
 
-/// Says whether standard error is a terminal in raw mode now, where a line must end in CR LF.
+/// Sets whether standard error is a terminal in raw mode, where a line must end in CR LF.
 pub fn set_raw_terminal(raw: bool) {
     RAW_TERMINAL.store(raw, Ordering::Relaxed);
 }
 
-/// A line on the terminal has no end yet, and its painter comes back to it: the next message ends it.
+/// Marks that the line on the terminal is unfinished and will be repainted (a progress meter): the
+/// next message ends it first.
 pub fn open_line() {
     LINE_IS_OPEN.store(true, Ordering::Relaxed);
 }
 
-/// Takes that back; false where nothing was open, or a message has ended it.
+/// Clears the mark of [`open_line`]; false if there was none or a message has ended the line.
 pub fn close_line() -> bool {
     LINE_IS_OPEN.swap(false, Ordering::Relaxed)
 }
 
-/// What a message on standard error begins with: the end of what is open on its terminal.
+/// The prefix of a message on standard error: a newline if the terminal has an unfinished line.
 fn begin() -> &'static str {
     let is_open = LINE_IS_OPEN.load(Ordering::Relaxed);
     match is_open && sys::io::is_terminal(sys::io::stderr()) && close_line() {
@@ -209,7 +211,7 @@ fn begin() -> &'static str {
     }
 }
 
-/// Writes one message; use the macros of this crate.
+/// Writes one message, if its level permits; use the macros of this crate.
 pub fn write(level: Level, message: fmt::Arguments<'_>) {
     if !says(level) {
         return;
@@ -219,11 +221,12 @@ pub fn write(level: Level, message: fmt::Arguments<'_>) {
     let line = format!("{}{message}", level.prefix());
     let line = escape::system_words(&line);
     let end = if raw { "\r\n" } else { "\n" };
-    // A log that cannot be written has nobody left to tell.
+    // A failure to write the log cannot be reported anywhere.
     let _ = match &mut *sink {
         Sink::File(file) => file.write_all(format!("{line}{end}").as_bytes()),
         Sink::Syslog(log) => log.write(level.priority(), &line),
-        // Waits where standard error is non-blocking: it may share a terminal with a sink.
+        // `write_all` waits if standard error is non-blocking, which it may become through a sink
+        // on the same terminal.
         Sink::Stderr => {
             let text = format!("{}{line}{end}", begin());
             sys::io::write_all(sys::io::stderr(), text.as_bytes())
@@ -231,8 +234,8 @@ pub fn write(level: Level, message: fmt::Arguments<'_>) {
     };
 }
 
-/// Says a message at [`Level::Info`], unless it has been said before: several connections of one program have the
-/// same to say.
+/// Writes a message at [`Level::Info`], unless it has been written before: several connections of
+/// one program produce the same messages.
 pub fn info_once(message: &str) {
     static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     if !says(Level::Info) {
@@ -244,7 +247,7 @@ pub fn info_once(message: &str) {
     }
 }
 
-/// Writes text for the user past the levels (prompts' notices, usage): to standard error.
+/// Writes text for the user to standard error whatever the level (notices of prompts, usage).
 pub fn tell(text: &str) {
     let text = escape::system_words(text);
     let text = if RAW_TERMINAL.load(Ordering::Relaxed) {

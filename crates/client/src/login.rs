@@ -1,8 +1,8 @@
-//! From a connected stream to an authenticated connection: versions, key exchange, the
-//! judgement of the host key, user authentication.
+//! Turns a connected stream into an authenticated connection: versions, key exchange, host key
+//! check, user authentication.
 //!
-//! [`greet`] speaks first; what the owner has to prepare for the login fits in before
-//! [`Greeted::secure`], while the server answers. docs/login.md shows the flights.
+//! [`greet`] sends the first flight; the caller can prepare the login while the server answers,
+//! before it calls [`Greeted::secure`]. docs/login.md shows the flights.
 
 use std::io::ErrorKind;
 use std::os::fd::AsFd;
@@ -24,8 +24,8 @@ use crate::log::{self, debug1, debug2};
 use crate::login_cache::Learnt;
 use crate::text::one_line;
 
-/// The transport settings that the options come to. `host_key_algorithms` is the order that
-/// the checker wants.
+/// The transport settings that follow from the options. `host_key_algorithms` is the order that the
+/// [`HostKeyChecker`] wants.
 #[must_use]
 pub fn transport_config(
     options: &ClientOptions,
@@ -38,7 +38,7 @@ pub fn transport_config(
     if options.compression {
         compression.reverse();
     }
-    // Libraries of others make zlib's streams alone.
+    // External compression libraries produce zlib streams only.
     if options.compression_zstd && options.hardware().is_none() {
         compression.insert(0, wire::names::COMPRESSION_ZSTD);
     }
@@ -65,7 +65,8 @@ pub fn transport_config(
     }
 }
 
-/// A connection on which the first flight has left: version line, KEXINIT, and the guess.
+/// A connection whose first flight has been sent: version line, KEXINIT and, if the login guesses,
+/// the guessed key exchange packet.
 #[derive(Debug)]
 pub struct Greeted {
     driver: Driver,
@@ -76,7 +77,7 @@ pub struct Greeted {
     warn_weak_crypto: bool,
 }
 
-/// What we offered in our own order, whatever was put in front because the server likes it.
+/// The lists in the configured order, before a cached profile moves names to the front.
 #[derive(Debug)]
 struct Offered {
     kex: Vec<String>,
@@ -84,8 +85,8 @@ struct Offered {
     name: String,
 }
 
-/// A name for what is configured: what an earlier login taught holds for the same. Which host keys
-/// are known is no part of it, since the first login changes that.
+/// Fingerprint of the configured algorithm lists: a cached server profile is valid for the same
+/// fingerprint only. The known host keys are not part of it, since the first login changes them.
 fn fingerprint(options: &ClientOptions) -> String {
     let lists = [
         &options.kex_algorithms,
@@ -97,14 +98,14 @@ fn fingerprint(options: &ClientOptions) -> String {
     keys::fingerprint::sha256(text.as_bytes())
 }
 
-/// A connection that is secured: the server's host key was accepted.
+/// A secured connection: the keys are agreed on and the server's host key was accepted.
 #[derive(Debug)]
 pub struct Secured {
     /// The connection, ready for authentication.
     pub driver: Driver,
-    /// Who is at the other end.
+    /// The server.
     pub peer: Peer,
-    /// The host key changed and the configuration lets it pass.
+    /// True if the host key has changed and the configuration lets it pass: no secret may be sent.
     pub without_secrets: bool,
     offered: Offered,
 }
@@ -116,8 +117,8 @@ fn handshake_failed(peer: &Peer, error: DriverError) -> ClientError {
     }
 }
 
-/// With TCP Fast Open a connection is written to before it is there: its failure comes late, and is
-/// told as ever.
+/// With TCP Fast Open data is written before the connection exists, so a failure to connect arrives
+/// late. Turns it into the usual connect error.
 fn not_connected(error: ClientError) -> ClientError {
     match error {
         ClientError::Handshake {
@@ -141,7 +142,7 @@ fn not_connected(error: ClientError) -> ClientError {
     }
 }
 
-/// Puts a name in front of the others; false where it is not among them.
+/// Moves `name` to the front; false if it is not in the list.
 fn put_first(names: &mut [String], name: &str) -> bool {
     match names.iter().position(|each| each == name) {
         Some(place) => {
@@ -152,10 +153,10 @@ fn put_first(names: &mut [String], name: &str) -> bool {
     }
 }
 
-/// Guesses what the server will agree to, where an earlier login with the same offer taught it.
-/// A type of host key comes to the front among those only that known_hosts has of the host. Where
-/// the flight leaves with the SYN, which has room for `syn_bytes`, the lists may be cut down to what
-/// was agreed on.
+/// Prepares a guessed key exchange packet from the cached server profile, if its offer is the same.
+/// The host key algorithm moves to the front only among the first `expected_host_keys` names, which
+/// known_hosts has for this host. `syn_bytes` is the space that the SYN has for the flight; with
+/// it, the lists may be cut down to the names that were agreed on.
 fn guess(
     config: &mut TransportConfig,
     expected_host_keys: usize,
@@ -196,8 +197,8 @@ fn short_offer(learnt: &Learnt, flight_bytes: usize) -> Option<ShortOffer> {
     })
 }
 
-/// Says the first words over `link`, without waiting for the server's: with `learnt` also the
-/// first packet of the key exchange that it will agree to.
+/// Sends the first flight over `link` without waiting for the server: version line and KEXINIT and,
+/// with a cached profile in `learnt`, the guessed first packet of the key exchange.
 ///
 /// # Errors
 /// [`ClientError`].
@@ -255,20 +256,21 @@ pub fn greet(
 }
 
 impl Greeted {
-    /// Exchanges versions and keys and has the host key judged. With `in_steps` the service of
-    /// authentication is granted, too; else it may not even have been asked for, and what is said
-    /// next leaves together with that. `met` hears the server's version line as soon as it has come.
+    /// Exchanges versions and keys and has `checker` check the host key. With `step_by_step` it also
+    /// waits until the server grants the service ssh-userauth; otherwise the request for the
+    /// service may not have been sent yet, and leaves together with the next messages. `on_version` is
+    /// called with the server's version line as soon as it has arrived.
     ///
     /// # Errors
-    /// [`ClientError`]; [`ClientError::Guess`] where a guess may be why.
+    /// [`ClientError`]; [`ClientError::Guess`] if the guess may be the cause.
     pub fn secure(
         mut self,
-        in_steps: bool,
+        step_by_step: bool,
         checker: &mut HostKeyChecker,
         interaction: &mut dyn Interaction,
-        met: &mut dyn FnMut(&str),
+        on_version: &mut dyn FnMut(&str),
     ) -> Result<Secured, ClientError> {
-        match self.exchange_keys(in_steps, checker, interaction, met) {
+        match self.exchange_keys(step_by_step, checker, interaction, on_version) {
             Ok(without_secrets) => {
                 if self.warn_weak_crypto {
                     warn_weak_crypto(self.driver.connection());
@@ -288,9 +290,9 @@ impl Greeted {
         }
     }
 
-    /// A server that had not spoken did not mind the guess. One that had, and with whose first
-    /// names it was at odds, may have misunderstood all that followed; and one that got short lists
-    /// may need others by now.
+    /// True if the guess may have caused `error`. A server that has not sent its version line
+    /// cannot have objected to the guess. One that has, and whose first names differ from the
+    /// guess, may have misread the rest; one that got short lists may need other algorithms now.
     fn guess_may_be_why(&mut self, error: &ClientError) -> bool {
         let connection = self.driver.connection();
         let wrong = connection.guess_was_right() != Some(true);
@@ -303,13 +305,13 @@ impl Greeted {
             )
     }
 
-    /// True where a changed host key was let through.
+    /// Returns true if a changed host key was let through.
     fn exchange_keys(
         &mut self,
-        in_steps: bool,
+        step_by_step: bool,
         checker: &mut HostKeyChecker,
         interaction: &mut dyn Interaction,
-        met: &mut dyn FnMut(&str),
+        on_version: &mut dyn FnMut(&str),
     ) -> Result<bool, ClientError> {
         let peer = self.peer.clone();
         let failed = |error| handshake_failed(&peer, error);
@@ -317,12 +319,12 @@ impl Greeted {
         let mut without_secrets = false;
         let mut keys_are_new = false;
         loop {
-            // Behind NEWKEYS the server says which signatures it takes: all that has come is heard
-            // before anything is said, and what is said leaves in one piece.
+            // After NEWKEYS the server names the signature algorithms that it accepts: everything
+            // received is handled first, so that the answer leaves as one flight.
             let received = driver.next_received().map_err(failed)?;
             let notice = match received {
                 Some(notice) => notice,
-                None if keys_are_new && !in_steps => {
+                None if keys_are_new && !step_by_step => {
                     driver.set_timer(TOKEN_DEADLINE, None);
                     return Ok(without_secrets);
                 }
@@ -340,7 +342,7 @@ impl Greeted {
                 Event::Version => {
                     let version = driver.connection().peer_version().unwrap_or_default();
                     debug1!("Remote version string {}", one_line(version));
-                    met(version);
+                    on_version(version);
                     if self.fast_open {
                         tell_fast_open(driver.socket());
                     }
@@ -371,7 +373,7 @@ impl Greeted {
     }
 }
 
-/// `WarnWeakCrypto`: whoever keeps what is said now may read it later. In OpenSSH's words.
+/// `WarnWeakCrypto`: traffic recorded now may be decrypted later. The text equals OpenSSH's.
 fn warn_weak_crypto(connection: &Connection) {
     let kex = connection.negotiated().map(|negotiated| negotiated.kex);
     if kex.is_some_and(|kex| !wire::algorithms::is_post_quantum(kex)) {
@@ -383,7 +385,7 @@ fn warn_weak_crypto(connection: &Connection) {
     }
 }
 
-/// `-v`: whether the first flight left with the SYN and was taken so.
+/// `-v`: logs whether the server accepted data in the SYN.
 fn tell_fast_open(socket: impl AsFd) {
     match sys::socket::tcp_info(socket) {
         Ok(info) if info.syn_data => debug1!("TCP Fast Open: data went with the SYN"),
@@ -392,7 +394,8 @@ fn tell_fast_open(socket: impl AsFd) {
 }
 
 impl Secured {
-    /// What this connection taught, for the next: `key` is the one that the login rested on.
+    /// The server profile to cache for the next login. `key` is the fingerprint of the key that the
+    /// login used; `careful` makes the next login wait for each answer.
     #[must_use]
     pub fn lesson(&mut self, key: Option<String>, careful: bool) -> Learnt {
         let offer = self.offered.name.clone();
@@ -402,7 +405,7 @@ impl Secured {
         let (kex, host_key) = match connection.peer_lists() {
             Some((kex, host_key)) => (
                 expected(&self.offered.kex, kex),
-                // Which of them lead to a key that is known is looked at when it is used.
+                // Whether the name leads to a known key is checked when the profile is used.
                 host_key
                     .first()
                     .filter(|name| self.offered.host_key.contains(name))
@@ -424,7 +427,8 @@ impl Secured {
     }
 }
 
-/// What a short KEXINIT could name the next time: one cipher, and one MAC where it needs one.
+/// The cipher, and the MAC if the cipher needs one, that the next short KEXINIT can name; `None` if
+/// the directions differ or compress.
 fn suite(negotiated: &Negotiated) -> Option<String> {
     let both = &negotiated.client_to_server;
     if *both != negotiated.server_to_client || both.compression != wire::names::COMPRESSION_NONE {
@@ -436,14 +440,14 @@ fn suite(negotiated: &Negotiated) -> Option<String> {
     })
 }
 
-/// What both agree on by our own order, where the server names it first: then our order with that
-/// name in front changes nothing but the number of round trips.
+/// The algorithm that both sides agree on by our order, if the server also names it first: then
+/// moving it to the front of our list changes only the number of round trips.
 fn expected(ours: &[String], theirs: &[String]) -> Option<String> {
     let agreed = ours.iter().find(|name| theirs.contains(name))?;
     (theirs.first() == Some(agreed)).then(|| agreed.clone())
 }
 
-/// Logs in over a secured connection.
+/// Authenticates the user over a secured connection.
 ///
 /// # Errors
 /// [`ClientError`].
@@ -472,7 +476,7 @@ pub fn authenticate(
     .run(ahead)
 }
 
-/// Says goodbye; a peer that is gone already is no error.
+/// Sends DISCONNECT; a connection that is closed already is no error.
 pub fn disconnect(driver: &mut Driver) {
     driver
         .connection()
@@ -480,7 +484,8 @@ pub fn disconnect(driver: &mut Driver) {
     let _ = driver.flush();
 }
 
-/// Takes a link apart for [`greet`]; the proxy process stays with the caller.
+/// Splits a link into the descriptors for [`greet`], the peer and the proxy process, which stays
+/// with the caller.
 #[must_use]
 pub fn split(
     link: Link,
@@ -492,12 +497,12 @@ pub fn split(
     ((link.read, link.write), link.peer, link.proxy)
 }
 
-/// Logs what a key exchange agreed on.
+/// Logs the algorithms that a key exchange agreed on.
 pub(crate) fn note_keys(negotiated: &Negotiated, first: bool) {
     if !first {
         debug1!("keys were exchanged anew");
     }
-    // By these two scripts count the exchanges in what OpenSSH's -v says.
+    // Scripts count key exchanges by these two lines of OpenSSH's -v.
     debug1!("SSH2_MSG_NEWKEYS sent");
     debug1!("SSH2_MSG_NEWKEYS received");
     debug1!("kex: algorithm: {}", negotiated.kex);
@@ -518,8 +523,8 @@ pub(crate) fn note_keys(negotiated: &Negotiated, first: bool) {
     }
 }
 
-/// `-v`: what is sent is compressed from now on, and by whom; or that a library which was asked for
-/// has nothing to do.
+/// `-v`: logs that outgoing data is compressed from now on, and by which engine; or that a
+/// requested library is not used.
 pub(crate) fn announce_compression(options: &ClientOptions, connection: &mut Connection) {
     if !connection.is_compressing() {
         if options.hw_compression != HwCompression::No {
@@ -564,14 +569,14 @@ pub(crate) fn announce_compression(options: &ClientOptions, connection: &mut Con
     }
 }
 
-/// `-v`: what compression has come to, in both directions.
+/// `-v`: logs the compression totals of both directions.
 pub(crate) fn tell_compression(driver: &mut Driver) {
     for line in compression_lines(driver.connection()) {
         debug1!("{line}");
     }
 }
 
-/// What compression has come to so far, and who does it.
+/// The compression totals so far and the engine, one line each.
 pub(crate) fn compression_lines(connection: &mut Connection) -> Vec<String> {
     let mut lines = Vec::new();
     if let (Some(report), Some(engine), Some(level)) = (

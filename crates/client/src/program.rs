@@ -26,20 +26,20 @@ use crate::jumps;
 use crate::local::{self, Here};
 use crate::log::{self, debug1, error, fatal, info};
 use crate::login_cache::LoginCache;
-use crate::prompt::Person;
+use crate::prompt::Prompter;
 use crate::session::{
     AnyLocalEnd, FAILURE, LocalEnd, Plan, Reach, Session, StdioFlags, Streams, What,
 };
 use crate::{connect, login};
 
-/// Our version as `-V` prints it.
+/// The version line that `-V` prints.
 pub const VERSION: &str = concat!("Fulmar_", env!("CARGO_PKG_VERSION"));
 
-/// Runs `ssh` with the arguments after the program's name and gives its exit code, with which the
-/// process is to end.
+/// Runs `ssh` with the arguments that follow the program's name and returns the exit code for the
+/// process.
 ///
-/// The descriptors 0, 1 and 2 must be open, or the connection's socket would take the place of one,
-/// and SIGPIPE ignored: our binary and Rust's own entry see to both.
+/// The descriptors 0, 1 and 2 must be open, or the connection's socket would take the number of one
+/// of them, and SIGPIPE must be ignored. Fulmar's binary and the Rust runtime ensure both.
 #[must_use]
 pub fn ssh_main(args: Vec<OsString>) -> i32 {
     let flags = match flags::parse(args) {
@@ -60,11 +60,11 @@ pub fn ssh_main(args: Vec<OsString>) -> i32 {
 }
 
 /// Runs one session as `ssh` does with these arguments, on this thread, with `local` in place of
-/// standard input and output. Questions, messages and exit code are `ssh`'s.
+/// standard input and output. Questions, messages and exit code equal those of `ssh`.
 ///
-/// It is for a program that is there for its connections: messages go where its first connection
-/// has them go, and SIGPIPE must be ignored. How much is said (`LogLevel`) is each connection's own
-/// matter: this thread must be its own, too.
+/// Meant for a program whose purpose is its connections (`scp`, `sftp`): messages go to the
+/// destination that its first connection sets, and SIGPIPE must be ignored. Each connection sets
+/// its own `LogLevel`, which is kept per thread: call this on a thread of its own.
 #[must_use]
 pub fn ssh_with(args: Vec<OsString>, local: &mut AnyLocalEnd) -> i32 {
     log::own_level();
@@ -78,7 +78,7 @@ pub fn ssh_with(args: Vec<OsString>, local: &mut AnyLocalEnd) -> i32 {
     }
 }
 
-/// Says what went wrong, if anything did.
+/// Logs the error, if there is one, and returns the exit code.
 fn exit_code(outcome: Result<i32, ClientError>) -> i32 {
     match outcome {
         Ok(code) => code,
@@ -123,14 +123,14 @@ fn run(flags: &Flags, local: Option<&mut AnyLocalEnd>) -> Result<i32, ClientErro
         log::set_syslog(Syslog::open("ssh", facility));
     }
     warn(flags, &options);
-    // Whoever started this process as a proxy has followed the jumps already.
+    // The process that started this one as a proxy has checked the jumps already.
     if jumps::depth() == 0 {
         jumps::refuse_loops(&options, &config, &here)?;
     }
     connect_and_run(flags, &options, local)
 }
 
-/// The files that the command line asks for.
+/// The configuration files that the command line selects.
 fn configuration(flags: &Flags, here: &Here) -> ClientConfig {
     let user = here.local_user();
     let home = Path::new(&user.home);
@@ -145,7 +145,7 @@ fn configuration(flags: &Flags, here: &Here) -> ClientConfig {
         .with_aes_hardware(crypto::arch::has_fast_aes())
 }
 
-/// Settings from the command line and the files, checked.
+/// Resolves the settings of the command line and the files, and checks them.
 fn resolve(
     flags: &Flags,
     config: &ClientConfig,
@@ -192,11 +192,11 @@ fn resolve(
     Ok(options)
 }
 
-/// Whether the file of `-i` is there; says so if not.
+/// True if the file of `-i` can be accessed; logs a warning if not.
 fn is_accessible(path: &str, here: &Here) -> bool {
     let expanded = match tokens::expand_tilde(path, here) {
         Ok(expanded) => expanded,
-        // Resolving the option says why.
+        // Resolving the option reports the error.
         Err(_) => return true,
     };
     match std::fs::metadata(&expanded) {
@@ -212,9 +212,10 @@ fn is_accessible(path: &str, here: &Here) -> bool {
     }
 }
 
-/// Says what is accepted and not carried out: one line for all keywords of files that belong to a later version.
-/// Those of the command line are said with `-v` only, for programs that pass them (Ansible does) take what stands on
-/// standard error for part of the answer.
+/// Reports keywords that are accepted but not carried out: one line for all keywords of the files
+/// that a later version will implement. Those of the command line are logged only with `-v`,
+/// because programs that pass them (Ansible does) take text on standard error for part of the
+/// answer.
 fn warn(flags: &Flags, options: &ClientOptions) {
     for text in &flags.unheeded {
         log::info_once(text);
@@ -227,7 +228,7 @@ fn warn(flags: &Flags, options: &ClientOptions) {
             Severity::Later | Severity::Debug => debug1!("{warning}"),
         }
     }
-    // Who started this process as a proxy reads the same files.
+    // The process that started this one as a proxy reads the same files.
     if jumps::depth() == 0
         && let Some(text) = later_keywords(&later)
     {
@@ -235,7 +236,7 @@ fn warn(flags: &Flags, options: &ClientOptions) {
     }
 }
 
-/// The one line for these warnings.
+/// One line that names the keywords of all `later` warnings.
 fn later_keywords(later: &[&Warning]) -> Option<String> {
     let (first, others) = later.split_first()?;
     if others.is_empty() {
@@ -250,23 +251,22 @@ fn later_keywords(later: &[&Warning]) -> Option<String> {
     ))
 }
 
-/// The least of `WindowMemory` that one of several connections gets: what a window begins with,
-/// and as much for growing.
+/// Least share of `WindowMemory`, in bytes, for one of several connections: the initial window and
+/// as much for growth.
 const LEAST_SHARE_BYTES: u64 = 4 << 20;
 
-/// How much of the login is said ahead of the server's answers.
+/// How much of the login is sent before the server's answers arrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Manner {
-    /// What is known to be taken.
+enum LoginStrategy {
+    /// Everything that the server is known to accept.
     Fast,
-    /// The key exchange is not guessed.
+    /// As `Fast`, without the guessed key exchange packet.
     WithoutGuess,
-    /// Step by step.
+    /// Nothing: each step waits for the server's answer.
     Careful,
 }
 
-/// The options of one of several connections that share what `WindowMemory` allows; none where it
-/// is alone.
+/// The options with `WindowMemory` divided by `sharers`; `None` if there is one connection only.
 fn sharing(options: &ClientOptions, sharers: u64) -> Option<ClientOptions> {
     let all = options.window_memory_bytes;
     (sharers > 1).then(|| {
@@ -294,10 +294,10 @@ fn connect_and_run(
         ));
     }
     let turns = local.as_deref().and_then(|local| local.turns());
-    let mut person = Person::new(options.batch_mode).in_turn(turns);
+    let mut prompter = Prompter::new(options.batch_mode).in_turn(turns);
     let accelerator = accelerate::open(options)?.map(Arc::new);
     let accelerator = accelerator.as_ref();
-    let mut manner = Manner::Fast;
+    let mut strategy = LoginStrategy::Fast;
     let mut before = None;
     loop {
         let local = local.as_deref_mut();
@@ -305,14 +305,14 @@ fn connect_and_run(
             flags,
             options,
             (&plan, local),
-            manner,
+            strategy,
             accelerator,
-            &mut person,
+            &mut prompter,
         );
         let (again, why) = match attempted {
-            Err(ClientError::Guess(why)) => (Manner::WithoutGuess, why),
-            Err(ClientError::Ahead(why)) => (Manner::Careful, why),
-            // A server that is gone by now has said before what there is to say.
+            Err(ClientError::Guess(why)) => (LoginStrategy::WithoutGuess, why),
+            Err(ClientError::Ahead(why)) => (LoginStrategy::Careful, why),
+            // The server cannot be reached any more: the earlier attempt's error explains why.
             Err(error @ (ClientError::Connect { .. } | ClientError::Resolve { .. })) => {
                 return Err(before.map_or(error, |before: Box<ClientError>| *before));
             }
@@ -323,7 +323,7 @@ fn connect_and_run(
             crate::text::one_line(&why.to_string().replace('\n', "; "))
         );
         debug1!("That may be because of what was sent ahead: trying again, with more care");
-        manner = again;
+        strategy = again;
         before = Some(why);
     }
 }
@@ -333,15 +333,15 @@ fn attempt(
     flags: &Flags,
     options: &ClientOptions,
     (plan, mut local): (&Plan, Option<&mut AnyLocalEnd>),
-    manner: Manner,
+    strategy: LoginStrategy,
     accelerator: Option<&Arc<Accelerator>>,
-    person: &mut dyn Interaction,
+    prompter: &mut dyn Interaction,
 ) -> Result<i32, ClientError> {
     let dialing = connect::begin(options, flags.config_file.as_deref())?;
     let mut checker = HostKeyChecker::new(options);
     let mut cache = LoginCache::open(options);
     let learnt = cache.as_ref().and_then(LoginCache::learnt);
-    if manner != Manner::Careful
+    if strategy != LoginStrategy::Careful
         && ahead::is_wanted(options, learnt)
         && learnt.is_some_and(|learnt| ahead::is_fulmar(&learnt.version))
         && let Some(local) = local.as_deref_mut()
@@ -353,10 +353,10 @@ fn attempt(
         (streams, peer),
         options,
         (plan, local),
-        manner,
+        strategy,
         accelerator,
         (&mut checker, cache.as_mut()),
-        person,
+        prompter,
     );
     if let Some(child) = &mut proxy {
         connect::proxy::stop(child);
@@ -364,34 +364,35 @@ fn attempt(
     outcome
 }
 
-/// What to read from, and to write to where that is another descriptor.
+/// The descriptor to read from and, if it differs, the one to write to.
 type Link = (std::os::fd::OwnedFd, Option<std::os::fd::OwnedFd>);
 
 fn serve(
     (streams, peer): (Link, crate::error::Peer),
     options: &ClientOptions,
     (plan, mut local): (&Plan, Option<&mut AnyLocalEnd>),
-    manner: Manner,
+    strategy: LoginStrategy,
     accelerator: Option<&Arc<Accelerator>>,
     (checker, mut cache): (&mut HostKeyChecker, Option<&mut LoginCache>),
-    person: &mut dyn Interaction,
+    prompter: &mut dyn Interaction,
 ) -> Result<i32, ClientError> {
     let learnt = cache.as_deref().and_then(LoginCache::learnt).cloned();
-    let guess = learnt.as_ref().filter(|_| manner == Manner::Fast);
+    let guess = learnt.as_ref().filter(|_| strategy == LoginStrategy::Fast);
     let greeted = login::greet(streams, peer, options, checker, guess)?;
-    // While the server answers.
+    // Finding keys overlaps with the server's answer.
     let keys = Keys::find(options);
-    let in_steps = manner == Manner::Careful || !ahead::is_wanted(options, learnt.as_ref());
-    let mut met = |version: &str| {
-        if !in_steps
+    let step_by_step =
+        strategy == LoginStrategy::Careful || !ahead::is_wanted(options, learnt.as_ref());
+    let mut on_version = |version: &str| {
+        if !step_by_step
             && ahead::is_fulmar(version)
             && let Some(local) = local.as_deref_mut()
         {
             local.expects_fulmar();
         }
     };
-    let mut secured = greeted.secure(in_steps, checker, person, &mut met)?;
-    // What was learnt of another server, or of this one before it changed, is no longer known.
+    let mut secured = greeted.secure(step_by_step, checker, prompter, &mut on_version)?;
+    // A cached profile of another server, or of another version of this one, no longer applies.
     let version = secured
         .driver
         .connection()
@@ -400,18 +401,18 @@ fn serve(
     let learnt = learnt.filter(|learnt| Some(&learnt.version) == version.as_ref());
     let data = local
         .as_deref_mut()
-        .filter(|_| !in_steps)
+        .filter(|_| !step_by_step)
         .map(LocalEnd::early);
-    let said_ahead = (!in_steps).then_some(Ahead {
+    let pipelining = (!step_by_step).then_some(Ahead {
         plan,
         learnt: learnt.as_ref(),
         data: data.as_deref().unwrap_or_default(),
     });
-    let logged_in = login::authenticate(&mut secured, options, keys, said_ahead.as_ref(), person);
+    let logged_in = login::authenticate(&mut secured, options, keys, pipelining.as_ref(), prompter);
     let logged_in = match logged_in {
         Ok(logged_in) => logged_in,
         Err(ClientError::Unanswered(why)) => {
-            // The command cannot be sent again now; the next time none goes ahead.
+            // The command may have run and must not be sent again; the next login sends none early.
             if let Some(cache) = cache {
                 cache.learn(secured.lesson(None, true));
             }
@@ -419,7 +420,8 @@ fn serve(
         }
         Err(error) => return Err(error),
     };
-    let careful = manner == Manner::Careful || learnt.as_ref().is_some_and(|learnt| learnt.careful);
+    let careful =
+        strategy == LoginStrategy::Careful || learnt.as_ref().is_some_and(|learnt| learnt.careful);
     connect::set_quality(secured.driver.socket(), options, plan.pty.is_some());
     local_command(options)?;
     let (flags, locals) = match &local {
@@ -430,12 +432,12 @@ fn serve(
             (Some(flags), streams)
         }
     };
-    // A program that is the session's end has nothing to leave a terminal to.
+    // A program that is the session's local end leaves no terminal.
     let leaves = options.fork_after_authentication && local.is_none();
     if leaves && !matches!(plan.what, What::Forward { .. }) {
         go_to_background()?;
     }
-    // Of a server whose changed host key was let through nothing is kept.
+    // Nothing is cached for a server whose changed host key was let through.
     cache = cache.filter(|_| !secured.without_secrets);
     if let Some(cache) = cache.as_deref_mut() {
         cache.learn(secured.lesson(logged_in.key.clone(), careful));
@@ -445,14 +447,14 @@ fn serve(
         compressor.set_provider(Arc::<Accelerator>::clone(accelerator));
     }
     login::announce_compression(options, connection);
-    // What the system takes back in one piece is not taken apart first. A proxy and a helper are
-    // told by its end that theirs has come.
+    // The process ends next and the system frees everything at once, so destructors are skipped.
+    // They run where a proxy or a compression helper waits for its descriptor to close.
     let ends_with_process =
         local.is_none() && secured.peer.address.is_some() && accelerator.is_none();
     let peer = secured.peer.clone();
     let starts_at_once =
-        !in_steps && ahead::reads_on(options, version.as_deref().unwrap_or_default());
-    let mut session = Session::new(&mut secured.driver, plan.clone(), locals, peer, person)
+        !step_by_step && ahead::reads_on(options, version.as_deref().unwrap_or_default());
+    let mut session = Session::new(&mut secured.driver, plan.clone(), locals, peer, prompter)
         .with_local_end(local)
         .with_early(logged_in.early)
         .starting_at_once(starts_at_once);
@@ -467,8 +469,9 @@ fn serve(
         Err(error @ (ClientError::Lost { .. } | ClientError::Closed(_)))
             if unconfirmed > Reach::Nothing =>
         {
-            // Nothing runs on a channel that was not confirmed; that it was not is certain where
-            // the server itself says goodbye, for its packets cannot be left out unseen.
+            // No command runs on an unconfirmed channel. That the channel was not confirmed is
+            // certain only if the server itself disconnects, because an attacker cannot drop its
+            // packets unnoticed.
             let said = matches!(
                 &error,
                 ClientError::Lost {
@@ -477,12 +480,12 @@ fn serve(
                 }
             );
             let nothing_ran = unconfirmed < Reach::Whole || said;
-            // What comes with a login happens once: the local command, and leaving the terminal.
+            // The local command and the change to the background happen at most once.
             let repeatable = options.local_command.is_none() && !leaves;
             if nothing_ran && repeatable {
                 return Err(ClientError::Ahead(Box::new(error)));
             }
-            // The command cannot be sent again now; the next time none goes ahead.
+            // The command may have run and must not be sent again; the next login sends none early.
             if let Some(cache) = cache {
                 cache.learn(secured.lesson(logged_in.key, true));
             }
@@ -499,7 +502,7 @@ fn serve(
     }
 }
 
-/// `LocalCommand`, where `PermitLocalCommand` allows it.
+/// Runs `LocalCommand`, if `PermitLocalCommand` allows it.
 fn local_command(options: &ClientOptions) -> Result<(), ClientError> {
     let Some(template) = &options.local_command else {
         return Ok(());
@@ -521,7 +524,7 @@ fn local_command(options: &ClientOptions) -> Result<(), ClientError> {
     Ok(())
 }
 
-/// `-f`: the parent ends with 0 here; standard error stays for what may go wrong.
+/// `-f`: the parent process ends with 0 here; standard error stays open for later errors.
 fn go_to_background() -> Result<(), ClientError> {
     debug1!("forking to background");
     sys::process::daemonize().map_err(ClientError::system("fork to the background"))
@@ -545,7 +548,7 @@ mod tests {
         };
         assert_eq!(each("256M", 1), None);
         assert_eq!(each("256M", 4), Some(64 << 20));
-        // Enough to begin with, and never more than one alone would have.
+        // At least the initial window, and never more than a single connection would have.
         assert_eq!(each("16M", 8), Some(4 << 20));
         assert_eq!(each("1M", 8), Some(1 << 20));
     }

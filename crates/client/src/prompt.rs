@@ -1,7 +1,7 @@
-//! Asking the user: on the controlling terminal, or through the program of `SSH_ASKPASS`.
+//! Asks the user on the controlling terminal, or through the program of `SSH_ASKPASS`.
 //!
-//! `SSH_ASKPASS_REQUIRE` chooses (ssh(1)): `never`, `prefer`, `force`, or, unset, askpass only
-//! where there is no terminal and a display. In batch mode nothing is asked.
+//! `SSH_ASKPASS_REQUIRE` chooses (ssh(1)): `never`, `prefer` or `force`. If it is unset, askpass is
+//! used only if there is a display and no terminal. In batch mode nothing is asked.
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -13,22 +13,22 @@ use crate::interaction::{Interaction, Question};
 use crate::log::{self, debug1, error};
 use crate::session::Turns;
 
-/// Longest answer of an askpass program, bytes.
+/// Longest answer of an askpass program, bytes; a longer one is an error.
 const MAX_ANSWER: usize = 1024;
-/// The program that is run when `SSH_ASKPASS` names none.
+/// The askpass program if `SSH_ASKPASS` is unset or empty.
 const DEFAULT_ASKPASS: &str = "/usr/bin/ssh-askpass";
 
-/// Which way a question goes.
+/// How a question reaches the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum AskVia {
     Terminal,
     Askpass,
     Nobody,
 }
 
-/// What the environment says about asking.
+/// The parts of the environment that choose the way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Surroundings {
+struct AskEnvironment {
     require: Require,
     display: bool,
     terminal: bool,
@@ -42,7 +42,7 @@ enum Require {
     Force,
 }
 
-impl Surroundings {
+impl AskEnvironment {
     fn look() -> Self {
         let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let require = match std::env::var("SSH_ASKPASS_REQUIRE").as_deref() {
@@ -58,28 +58,28 @@ impl Surroundings {
         }
     }
 
-    fn way(self) -> Way {
-        let or_nobody = |possible: bool, way: Way| if possible { way } else { Way::Nobody };
+    fn way(self) -> AskVia {
+        let or_nobody = |possible: bool, way: AskVia| if possible { way } else { AskVia::Nobody };
         match self.require {
-            Require::Force => Way::Askpass,
-            Require::Never => or_nobody(self.terminal, Way::Terminal),
-            Require::Prefer if self.display => Way::Askpass,
-            _ if self.terminal => Way::Terminal,
-            _ => or_nobody(self.display, Way::Askpass),
+            Require::Force => AskVia::Askpass,
+            Require::Never => or_nobody(self.terminal, AskVia::Terminal),
+            Require::Prefer if self.display => AskVia::Askpass,
+            _ if self.terminal => AskVia::Terminal,
+            _ => or_nobody(self.display, AskVia::Askpass),
         }
     }
 }
 
-/// The person at the terminal, or nobody in batch mode.
+/// The user at the terminal; nobody in batch mode.
 #[derive(Debug)]
-pub struct Person {
+pub struct Prompter {
     batch_mode: bool,
-    /// Others may ask at the same time.
+    /// Orders questions if other connections may ask at the same time.
     turns: Option<Arc<dyn Turns>>,
 }
 
-impl Person {
-    /// The user of this process.
+impl Prompter {
+    /// A prompter for the user of this process; with `batch_mode` it never asks.
     #[must_use]
     pub fn new(batch_mode: bool) -> Self {
         Self {
@@ -88,7 +88,7 @@ impl Person {
         }
     }
 
-    /// The same, asked by several connections in turn.
+    /// As [`Prompter::new`], with questions ordered by `turns` among several connections.
     #[must_use]
     pub fn in_turn(mut self, turns: Option<Arc<dyn Turns>>) -> Self {
         self.turns = turns;
@@ -96,25 +96,25 @@ impl Person {
     }
 }
 
-impl Interaction for Person {
+impl Interaction for Prompter {
     fn ask(&mut self, prompt: &str, question: Question) -> Option<Zeroizing<Vec<u8>>> {
         if self.batch_mode {
             return None;
         }
-        let way = Surroundings::look().way();
-        if way != Way::Nobody
+        let way = AskEnvironment::look().way();
+        if way != AskVia::Nobody
             && let Some(turns) = &self.turns
             && !turns.take()
         {
             return None;
         }
         match way {
-            Way::Nobody => {
+            AskVia::Nobody => {
                 debug1!("there is no terminal to ask on and no SSH_ASKPASS");
                 None
             }
-            Way::Askpass => askpass(prompt, question),
-            Way::Terminal => {
+            AskVia::Askpass => askpass(prompt, question),
+            AskVia::Terminal => {
                 let answer = match question {
                     Question::Secret => prompt_secret(prompt),
                     Question::Line | Question::Confirm => prompt_line(prompt),
@@ -138,24 +138,24 @@ impl Interaction for Person {
     }
 
     fn can_ask(&self) -> bool {
-        !self.batch_mode && Surroundings::look().way() != Way::Nobody
+        !self.batch_mode && AskEnvironment::look().way() != AskVia::Nobody
     }
 }
 
-/// Asks for a secret through the askpass program of a tool that reads its standard input when that is
-/// no terminal: where `SSH_ASKPASS_REQUIRE` wants the program, or where there is a display and no
-/// terminal on standard input. `None` where the tool is to ask itself; `Some(None)` when the
-/// program gave no answer.
+/// For a tool that reads secrets from standard input: asks through the askpass program if
+/// `SSH_ASKPASS_REQUIRE` demands it, or if there is a display and standard input is not a terminal.
+/// `None` if the tool must ask itself; `Some(None)` if the program gave no answer.
 #[must_use]
 pub fn by_askpass(prompt: &str) -> Option<Option<Zeroizing<Vec<u8>>>> {
-    let surroundings = Surroundings {
+    let surroundings = AskEnvironment {
         terminal: sys::io::is_terminal(sys::io::stdin()),
-        ..Surroundings::look()
+        ..AskEnvironment::look()
     };
-    (surroundings.way() == Way::Askpass).then(|| askpass(prompt, Question::Secret))
+    (surroundings.way() == AskVia::Askpass).then(|| askpass(prompt, Question::Secret))
 }
 
-/// Runs the askpass program with the prompt as its argument; its first line is the answer.
+/// Runs the askpass program with the prompt as its argument; the first line of its output is the
+/// answer.
 fn askpass(prompt: &str, question: Question) -> Option<Zeroizing<Vec<u8>>> {
     let program = std::env::var_os("SSH_ASKPASS")
         .filter(|program| !program.is_empty())
@@ -179,7 +179,7 @@ fn run_askpass(
     let mut command = sys::process::Command::new(program);
     command.arg(program).arg(prompt).inherit_env();
     if question == Question::Confirm {
-        // Not SSH_ASKPASS_PROMPT=confirm: the fingerprint is an answer too.
+        // Not SSH_ASKPASS_PROMPT=confirm: the fingerprint is a valid answer too.
         command.env("SSH_ASKPASS_PROMPT", "");
     }
     command
@@ -221,21 +221,21 @@ mod tests {
     #[test]
     fn askpass_is_chosen_as_the_manual_says() {
         let way = |require, display, terminal| {
-            Surroundings {
+            AskEnvironment {
                 require,
                 display,
                 terminal,
             }
             .way()
         };
-        assert_eq!(way(Require::Unset, true, true), Way::Terminal);
-        assert_eq!(way(Require::Unset, true, false), Way::Askpass);
-        assert_eq!(way(Require::Unset, false, false), Way::Nobody);
-        assert_eq!(way(Require::Never, true, false), Way::Nobody);
-        assert_eq!(way(Require::Never, true, true), Way::Terminal);
-        assert_eq!(way(Require::Prefer, true, true), Way::Askpass);
-        assert_eq!(way(Require::Prefer, false, true), Way::Terminal);
-        assert_eq!(way(Require::Force, false, true), Way::Askpass);
+        assert_eq!(way(Require::Unset, true, true), AskVia::Terminal);
+        assert_eq!(way(Require::Unset, true, false), AskVia::Askpass);
+        assert_eq!(way(Require::Unset, false, false), AskVia::Nobody);
+        assert_eq!(way(Require::Never, true, false), AskVia::Nobody);
+        assert_eq!(way(Require::Never, true, true), AskVia::Terminal);
+        assert_eq!(way(Require::Prefer, true, true), AskVia::Askpass);
+        assert_eq!(way(Require::Prefer, false, true), AskVia::Terminal);
+        assert_eq!(way(Require::Force, false, true), AskVia::Askpass);
     }
 
     #[test]
@@ -258,8 +258,8 @@ mod tests {
 
     #[test]
     fn batch_mode_asks_nobody() {
-        let mut person = Person::new(true);
-        assert!(!person.can_ask());
-        assert!(person.ask("? ", Question::Line).is_none());
+        let mut prompter = Prompter::new(true);
+        assert!(!prompter.can_ask());
+        assert!(prompter.ask("? ", Question::Line).is_none());
     }
 }

@@ -1,12 +1,13 @@
-//! Foreign text for the user's terminal and log: the rules of the crate `escape`, with this
-//! program's limit for one message.
+//! Foreign text for the user's terminal and log: re-exports the crate `escape` and limits the
+//! length of one message.
 
 pub use ::escape::{Style, escape};
 
-/// Most characters of foreign text in one message.
+/// Most characters of foreign text in one message; the rest is cut.
 const MAX_MESSAGE_CHARS: usize = 1024;
 
-/// `text` as one line of at most 1,024 characters.
+/// Escapes `text` to one line of at most 1,024 characters; a longer text is cut and ends with
+/// `...`.
 #[must_use]
 pub fn one_line(text: &str) -> String {
     ::escape::escape_at_most(text, Style::Line, MAX_MESSAGE_CHARS)

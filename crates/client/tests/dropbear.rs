@@ -1,4 +1,4 @@
-//! Against dropbear: an implementation of other habits (no EXT_INFO in older versions, one
+//! Against dropbear, an implementation with other behaviour (no EXT_INFO in older versions, one
 //! write per message, a strict limit on unauthenticated connections).
 
 mod support;
@@ -19,7 +19,7 @@ fn dropbear() -> Option<(Server, Scratch)> {
         .args(["-t", "ed25519", "-f"])
         .arg(&host));
     assert!(made.status.success(), "{}", stderr(&made));
-    // It reads keys from the home directory alone.
+    // Dropbear reads keys from the home directory only.
     std::fs::create_dir_all(scratch.path(".ssh")).unwrap();
     scratch.write(
         ".ssh/authorized_keys",
@@ -37,8 +37,8 @@ fn dropbear() -> Option<(Server, Scratch)> {
     Some((server, scratch))
 }
 
-/// Puts the test key where this dropbear looks: the running user's own file, which the tests
-/// must not touch. Without a place of its own only the transport is tested.
+/// Puts the test key where dropbear looks: the user's own file, which the tests must not change.
+/// Without a separate home directory only the transport is tested.
 fn reaches_authentication(more: &[&str]) {
     let Some((server, scratch)) = dropbear() else {
         return;
@@ -72,7 +72,7 @@ fn the_transport_is_secured_with_each_algorithm() {
     }
 }
 
-/// With a home directory of its own, dropbear serves whole sessions: `unshare` gives root one.
+/// With its own home directory dropbear serves whole sessions: `unshare` gives one to root.
 #[test]
 fn a_session_runs_where_the_home_directory_can_be_lent() {
     let Some((server, scratch)) = dropbear() else {

@@ -1,4 +1,4 @@
-//! Against servers that lie: each test is named after the rule that it guards.
+//! Against hostile servers; the name of each test states the rule that it checks.
 
 mod support;
 
@@ -14,7 +14,8 @@ use support::{
     ssh, stderr, stdout,
 };
 
-/// CVE-2021-36369, CVE-2021-36367: a server that asks for nothing may ask for secrets later.
+/// CVE-2021-36369, CVE-2021-36367: a server that lets the user in without a proof may ask for
+/// secrets later.
 #[test]
 fn a_login_without_any_proof_is_told_to_the_user() {
     let scratch = Scratch::new();
@@ -47,7 +48,7 @@ fn a_login_without_any_proof_is_told_to_the_user() {
     server.finish();
 }
 
-/// The same with a prompt list that is empty: nothing was asked, so nothing was proven.
+/// As above with an empty list of prompts: nothing was asked, so nothing was proved.
 #[test]
 fn empty_prompts_prove_nothing() {
     let scratch = Scratch::new();
@@ -150,7 +151,7 @@ fn a_password_is_not_shown_to_a_host_whose_key_changed() {
         format!("{name} {}\n", key(1).public().to_line()),
     );
     let mut command = ssh(&scratch, server.port);
-    // The first value of a keyword counts, so this one must stand before.
+    // The first value of a keyword counts, so this one must come first.
     let mut first = std::process::Command::new(support::client_program());
     first
         .args(["-o", "StrictHostKeyChecking=no"])
@@ -205,7 +206,7 @@ fn a_server_cannot_open_channels_to_the_client() {
     server.finish();
 }
 
-/// A description of a refusal, a reason of a goodbye, a message of a signal: one line each.
+/// A description of a refusal, a reason of a DISCONNECT, a message of a signal: one line each.
 #[test]
 fn a_servers_words_cannot_forge_lines() {
     let scratch = Scratch::new();
@@ -230,7 +231,7 @@ fn output_that_nobody_reads_is_bounded_and_late_bytes_arrive_before_the_end() {
     let server = Scripted::start(|driver| {
         next_request(driver).unwrap();
         driver.connection().auth_success().unwrap();
-        // All in one write with the confirmation: data, status, end.
+        // Data, status and end in one write with the confirmation.
         serve_session(driver, |driver, channel, request| {
             if matches!(request, Request::Exec { .. }) {
                 let connection = driver.connection();
@@ -257,7 +258,7 @@ fn output_that_nobody_reads_is_bounded_and_late_bytes_arrive_before_the_end() {
     server.finish();
 }
 
-/// Serves raw bytes to one client and gives back what the client said to the user.
+/// Serves raw bytes to one client and returns the client's messages to the user.
 fn raw_server(bytes: Vec<u8>) -> (Option<i32>, String) {
     let scratch = Scratch::new();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -368,7 +369,7 @@ fn an_unreachable_port_and_an_unknown_name_are_told_apart() {
     assert_eq!(output.status.code(), Some(255));
 }
 
-/// CVE-2025-61984 and its kin: a user name from the command line never reaches a shell.
+/// CVE-2025-61984 and similar: a user name from the command line never reaches a shell.
 #[test]
 fn names_for_a_shell_end_the_program_before_anything_runs() {
     let scratch = Scratch::new();

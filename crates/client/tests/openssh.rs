@@ -13,7 +13,7 @@ use support::{Scratch, Server, asking, installed, key, run, run_with_input, ssh,
 
 const SSHD: &str = "/usr/sbin/sshd";
 
-/// A server that takes the keys `1` to `4` of [`support::key`] and certificates of key 9.
+/// A server that accepts the keys `1` to `4` of [`support::key`] and certificates of key 9.
 struct Sshd {
     server: Server,
     scratch: Scratch,
@@ -23,12 +23,12 @@ fn sshd(more: &str) -> Option<Sshd> {
     sshd_logging(more, None)
 }
 
-/// The same with its log appended to a file.
+/// As [`server`], with its log appended to a file.
 fn sshd_logging(more: &str, log: Option<&std::path::Path>) -> Option<Sshd> {
     if !installed(SSHD) {
         return None;
     }
-    // Debian's sshd wants its empty directory, which only its service makes.
+    // Debian's sshd needs its empty directory, which only its service creates.
     let _ = fs::create_dir_all("/run/sshd");
     let scratch = Scratch::new();
     let host_key = scratch.key("host", &key(100), None);
@@ -221,7 +221,7 @@ fn a_changed_host_key_is_refused_and_the_way_out_is_named() {
 #[test]
 fn a_hosts_other_keys_are_learned_and_lost_ones_forgotten() {
     let Some(sshd) = sshd("") else { return };
-    // Learn the first key by hand, as a user who said yes; then the server gets a second one.
+    // Record the first key by hand, as after the answer yes; then the server gets a second one.
     let name = format!("[127.0.0.1]:{}", sshd.server.port);
     let lost = PrivateKey::generate(KeySpec::Ecdsa(EcCurve::P256)).unwrap();
     let text = format!(
@@ -441,7 +441,7 @@ fn each_algorithm_that_both_know_works() {
             }
             let output = run(command.args(["127.0.0.1", "echo in"]));
             let said = stderr(&output);
-            // What the server does not offer by default is not our failure.
+            // An algorithm that the server does not offer by default is no failure of the client.
             if said.contains("no matching") {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! What the client says and does not say: levels, warnings, and the reasons for which it ends.
+//! The client's messages: levels, warnings, and the reasons why it ends.
 
 mod support;
 
@@ -12,7 +12,7 @@ use support::{Scratch, client_program, installed, key, run, stderr, stdout};
 
 const SSHD: &str = "/usr/sbin/sshd";
 
-/// An sshd for one connection, behind a proxy command; it takes key 1 and certificates of key 9.
+/// An sshd for one connection, run by a proxy command; it accepts key 1 and certificates of key 9.
 struct Site {
     scratch: Scratch,
     config: String,
@@ -53,7 +53,7 @@ fn site(more: &str) -> Option<Site> {
 }
 
 impl Site {
-    /// The client without the identity, with a file of configuration of its own.
+    /// The client without the identity, with its own configuration file.
     fn bare(&self, file: &str) -> Command {
         let file = self.scratch.write("config", file);
         let mut command = offline(&file);
@@ -75,7 +75,7 @@ impl Site {
     }
 }
 
-/// The client with this file of configuration and nobody to ask.
+/// The client with this configuration file and nobody to ask.
 fn offline(file: &Path) -> Command {
     let mut command = Command::new(client_program());
     command.arg("-F").arg(file);
@@ -128,7 +128,7 @@ fn keywords_of_later_versions_are_one_line_of_a_file_and_none_of_the_command_lin
         "{}",
         stderr(&output)
     );
-    // As Ansible passes them.
+    // The options that Ansible passes.
     let ansible = [
         "-o",
         "ControlMaster=auto",

@@ -1,4 +1,4 @@
-//! The person's side: the client on a pseudo-terminal of its own, typed to by the test.
+//! The user's side: the client on its own pseudo-terminal, with input typed by the test.
 
 mod support;
 
@@ -13,7 +13,7 @@ use sys::terminal::{WindowSize, attributes, encode_modes, set_window_size};
 
 use support::{Scratch, Scripted, client_program, next_event, next_request, serve_session};
 
-/// How long a test waits for what must come; far beyond what it takes.
+/// Time limit for output that must arrive; far above the usual time.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Screen {
@@ -75,7 +75,7 @@ impl Screen {
         }
     }
 
-    /// Reads until `text` was shown and gives what stands before it.
+    /// Reads until `text` was shown and returns the text before it.
     fn expect(&mut self, text: &str) -> String {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -144,7 +144,7 @@ fn parrot(requests: std::sync::mpsc::Sender<Request>) -> Scripted {
                             .channel_send_slice(channel, Stream::Data, greeting)
                             .unwrap();
                     }
-                    // A test that has seen enough does not listen any more.
+                    // A test that has seen enough no longer listens.
                     let _ = requests.send(request);
                 }
                 Event::ChannelData { channel, data, .. } => {
@@ -181,7 +181,7 @@ fn a_shell_gets_the_terminal_and_gives_it_back() {
             ..
         } => {
             assert_eq!((term.as_slice(), columns, rows), (&b"vt220"[..], 100, 40));
-            // The modes are those of before: with echo.
+            // The modes are restored: with echo.
             assert!(modes.chunks_exact(5).any(|mode| mode == [53, 0, 0, 0, 1]));
         }
         other => panic!("{other:?}"),
@@ -298,8 +298,8 @@ fn a_password_is_asked_on_the_terminal_without_echo() {
     server.finish();
 }
 
-/// A shell that tells, for each piece of what is typed, the piece and how many bytes of the
-/// client have come by then, and repeats it in brackets; first it tells the same of its start.
+/// A shell that reports, for each piece of input, the piece and the number of bytes received from
+/// the client so far, and repeats it in brackets; it first reports that number at its start.
 fn measuring_parrot(measures: std::sync::mpsc::Sender<(Vec<u8>, u64)>) -> Scripted {
     Scripted::start(move |driver| {
         next_request(driver).unwrap();
@@ -335,7 +335,7 @@ fn measuring_parrot(measures: std::sync::mpsc::Sender<(Vec<u8>, u64)>) -> Script
     })
 }
 
-/// What one key takes on the wire: a length, a block, a tag.
+/// Size of one keystroke on the wire: a length, a block, a tag.
 const KEY_BYTES: u64 = 4 + 16 + 16;
 
 #[test]
@@ -357,8 +357,8 @@ fn keys_are_followed_by_pings_that_look_like_them() {
     screen.expect("keystroke timing is hidden");
     screen.expect("Start): true");
     let (_, before) = measures.recv().unwrap();
-    // There are fewer where the machine lets the client wait; not each time. The echo may come when
-    // it is at rest already.
+    // There are fewer pings if the machine delays the client, but not every time. The echo may
+    // arrive when the client is at rest already.
     let mut pings = 0;
     for keys in 1..=20 {
         screen.type_in("a");
@@ -375,7 +375,7 @@ fn keys_are_followed_by_pings_that_look_like_them() {
     screen.type_in("b");
     let (key, after) = measures.recv().unwrap();
     assert_eq!(key, b"b");
-    // Pings behind the last key may have come with it.
+    // Pings after the last key may have arrived with it.
     assert!(after - before >= (pings + 2) * KEY_BYTES);
     assert_eq!((after - before) % KEY_BYTES, 0);
     screen.type_in("\r~.");
@@ -394,7 +394,7 @@ fn everything_that_is_typed_arrives_in_order_whatever_its_rhythm() {
     screen.expect("Start): true");
     let mut typed = String::new();
     for number in 0..40 {
-        // A few keys at a time, and now and then a paste.
+        // A few keys at a time, and sometimes a paste.
         let piece = match number % 10 {
             9 => "pasted ".repeat(50),
             _ => format!("{number},"),

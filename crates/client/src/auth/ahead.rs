@@ -1,10 +1,10 @@
-//! What a login sends ahead of the server's answers: requests signed by keys that need nobody, and
-//! behind them the session's channel. That saves up to four round trips.
+//! Pipelined login: requests signed by keys that need no user, and after them the session's
+//! channel, are sent before the server's answers. That saves up to four round trips.
 //!
-//! Servers differ in what they take (docs/login.md has the table): all take a signed request
-//! behind the SERVICE_REQUEST, and a CHANNEL_OPEN behind a request that succeeds. A request on a
-//! channel that is not confirmed is dropped in silence by servers on Go's library, and ends the
-//! connection with asyncssh; a channel behind a request that fails ends it with dropbear.
+//! Servers differ (table in docs/login.md): all accept a signed request after the SERVICE_REQUEST,
+//! and a CHANNEL_OPEN after a login request that succeeds. Servers based on Go's library silently
+//! drop a request on an unconfirmed channel, asyncssh closes the connection because of it, and
+//! dropbear closes it if a CHANNEL_OPEN follows a login that fails.
 
 use config::client::{ClientOptions, PipelineLogin};
 
@@ -15,17 +15,17 @@ use crate::log::debug1;
 use crate::login_cache::Learnt;
 use crate::session::{EarlyChannel, Plan, Reach, send_early};
 
-/// Keys that are tried at once. Each that the server does not want counts against its MaxAuthTries.
+/// Most keys tried in one flight. Each key that the server refuses counts against its MaxAuthTries.
 const MAX_CANDIDATES: usize = 3;
 
-/// What is known of a server's ways.
+/// How a server treats pipelined messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Server {
-    /// Takes everything in order, and passes over what follows a login that fails.
+    /// Processes everything in order, and ignores what follows a failed login.
     ReadsOn,
-    /// The same, but ends the connection where a login fails with a channel behind it.
+    /// As `ReadsOn`, but closes the connection if a channel follows a failed login.
     ReadsOnAfterLogin,
-    /// Takes a CHANNEL_OPEN behind a login that succeeds.
+    /// Accepts a CHANNEL_OPEN after a login that succeeds; more is not known.
     Unknown,
 }
 
@@ -45,8 +45,8 @@ impl Server {
     }
 }
 
-/// How much of a session may follow a login; `known_key`: the login worked with this key, alone,
-/// the last time.
+/// How much of a session may be sent with the login. `known_key`: the last login succeeded with
+/// this key alone.
 fn reach(server: Server, wish: PipelineLogin, known_key: bool) -> Reach {
     match (wish, server, known_key) {
         (PipelineLogin::No, _, _) => Reach::Nothing,
@@ -58,37 +58,37 @@ fn reach(server: Server, wish: PipelineLogin, known_key: bool) -> Reach {
     }
 }
 
-/// What may follow where the connection ends before the login does.
+/// Whether a login whose connection ended may be tried again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum WayBack {
-    /// It did not end because of what went ahead.
-    None,
-    /// It may have, and nothing was started.
-    Open,
-    /// It may have, and a command may have run.
-    Barred,
+pub(super) enum RetryPolicy {
+    /// The end was not caused by pipelined messages.
+    NotNeeded,
+    /// Pipelined messages may be the cause, and no command has run.
+    Safe,
+    /// Pipelined messages may be the cause, but a command may have run.
+    Forbidden,
 }
 
-/// What goes ahead of the answers.
+/// What a pipelined login may send before the answers.
 #[derive(Debug)]
 pub struct Ahead<'c> {
-    /// The session that the login is for.
+    /// The plan of the session after the login.
     pub plan: &'c Plan,
-    /// What earlier logins taught about the server as it is.
+    /// The cached profile of the server, if its version is the same.
     pub learnt: Option<&'c Learnt>,
-    /// What the session's local end says first, if it says that already.
+    /// The first bytes of the session's local end; empty if they are not known yet.
     pub data: &'c [u8],
 }
 
 impl Authenticator<'_> {
-    /// Sends what may go ahead; the answers are taken by [`Authenticator::run`].
+    /// Sends everything that may be pipelined; [`Authenticator::run`] handles the answers.
     pub(super) fn send_ahead(&mut self, ahead: &Ahead<'_>) -> Result<(), ClientError> {
         if !self.starts_with_a_key() {
             return Ok(());
         }
         let version = self.driver.connection().peer_version().unwrap_or_default();
         let server = Server::from_version(version);
-        // A request behind the one that succeeds would already be taken for compressed.
+        // A request after the successful one would already be taken for compressed data.
         let most = match server {
             _ if self.driver.connection().will_compress() => 1,
             Server::Unknown => 1,
@@ -99,7 +99,7 @@ impl Authenticator<'_> {
         self.expected_algorithms = ahead
             .learnt
             .and_then(|learnt| learnt.signature_algorithms.clone());
-        while self.flying.len() < most
+        while self.pipelined.len() < most
             && !ends_with_known
             && let Some(mut identity) = self.identities.pop_front()
         {
@@ -113,30 +113,30 @@ impl Authenticator<'_> {
                 break;
             }
             if self.choose_algorithm(&identity).is_none() {
-                self.set_aside(identity);
+                self.defer(identity);
                 continue;
             }
             if self.send_signed(&mut identity)? {
                 ends_with_known = is_known;
-                self.flying.push_back(identity);
-                self.ahead_requests += 1;
+                self.pipelined.push_back(identity);
+                self.pipelined_requests += 1;
             }
         }
-        if self.flying.is_empty() {
+        if self.pipelined.is_empty() {
             return Ok(());
         }
         let mut reach = reach(server, self.options.pipeline_login, ends_with_known);
         if self.without_secrets || self.driver.connection().will_compress() {
             reach = Reach::Nothing;
         } else if self.options.local_command.is_some() {
-            // It runs before what it may have to prepare.
+            // The local command must run before the remote command that may need it.
             reach = reach.min(Reach::Open);
         }
         let early = send_early(self.driver.connection(), ahead.plan, reach, ahead.data);
         self.early = early.map_err(|error| self.lost(driver::DriverError::Proto(error)))?;
         debug1!(
             "Sent ahead of the answers: {} signed requests{}",
-            self.flying.len(),
+            self.pipelined.len(),
             match &self.early {
                 None => "",
                 Some(early) if early.reach() == Reach::Whole => ", a session and what it runs",
@@ -146,35 +146,36 @@ impl Authenticator<'_> {
         Ok(())
     }
 
-    /// Whether a connection that ends now may be tried again with more care: something is on its
-    /// way whose answer has not come, and nothing that must not happen twice can have happened.
+    /// Decides whether a login whose connection ended may be tried again more carefully: only if a
+    /// pipelined message is unanswered and nothing that must not happen twice can have happened.
     ///
-    /// `answered` is false where the connection broke: only the server's own word, protected as
-    /// all its packets are, proves that the login had not succeeded. A command that may run is
-    /// never sent again on the word of somebody who can cut a line.
-    pub(super) fn way_back(&self, answered: bool) -> WayBack {
+    /// `answered` is false if the connection broke: only the server's own DISCONNECT, which is
+    /// protected like all its packets, proves that the login had not succeeded. An attacker who can
+    /// cut the connection must not be able to make a command run twice.
+    pub(super) fn retry_policy(&self, answered: bool) -> RetryPolicy {
         let reach = self.early.as_ref().map(EarlyChannel::reach);
         let started = reach == Some(Reach::Whole);
-        // One signed request behind the service's is what every server takes: its word is final.
-        let usual = self.ahead_requests == 1 && self.early.is_none() && !self.early_refused;
-        match (self.flying.is_empty(), self.early_refused) {
-            (true, true) => WayBack::Open,
-            (true, false) => WayBack::None,
-            (false, _) if usual && answered => WayBack::None,
-            (false, _) if started && !answered => WayBack::Barred,
-            (false, _) => WayBack::Open,
+        // Every server accepts one signed request after the SERVICE_REQUEST: its answer is final.
+        let usual = self.pipelined_requests == 1 && self.early.is_none() && !self.early_refused;
+        match (self.pipelined.is_empty(), self.early_refused) {
+            (true, true) => RetryPolicy::Safe,
+            (true, false) => RetryPolicy::NotNeeded,
+            (false, _) if usual && answered => RetryPolicy::NotNeeded,
+            (false, _) if started && !answered => RetryPolicy::Forbidden,
+            (false, _) => RetryPolicy::Safe,
         }
     }
 }
 
 impl Identity {
-    /// Fingerprint of what is shown to the server.
+    /// Fingerprint of the key or certificate that is sent to the server.
     pub(super) fn fingerprint(&self) -> String {
         keys::fingerprint::sha256(self.blob())
     }
 }
 
-/// Whether what runs on the session may follow its CHANNEL_OPEN, once the user is logged in.
+/// True if the requests on the session's channel may follow its CHANNEL_OPEN at once, after the
+/// login.
 #[must_use]
 pub fn reads_on(options: &ClientOptions, version: &str) -> bool {
     match options.pipeline_login {
@@ -184,15 +185,14 @@ pub fn reads_on(options: &ClientOptions, version: &str) -> bool {
     }
 }
 
-/// Whether a server of this version line is one of ours, and takes data on a channel that is not
-/// confirmed.
+/// True if the version line is Fulmar's: such a server accepts data on an unconfirmed channel.
 #[must_use]
 pub fn is_fulmar(version: &str) -> bool {
     let software = version.strip_prefix("SSH-2.0-");
     software.is_some_and(|software| software.starts_with(proto::SOFTWARE_NAME))
 }
 
-/// Whether anything is to be sent ahead at all.
+/// True if the options and the cached profile permit pipelining.
 #[must_use]
 pub fn is_wanted(options: &ClientOptions, learnt: Option<&Learnt>) -> bool {
     options.pipeline_login != PipelineLogin::No && !learnt.is_some_and(|learnt| learnt.careful)

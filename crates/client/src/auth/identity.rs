@@ -1,6 +1,6 @@
-//! A key that the user can prove to hold: what is shown to the server, and who signs.
+//! A key of the user: the public half that is sent to the server, and how to sign with it.
 //!
-//! Which keys there are, and in which order they are tried, is in [`collect`].
+//! The module `collect` finds the keys and orders them.
 
 mod collect;
 
@@ -22,22 +22,22 @@ use crate::text::one_line;
 /// A private key file as it was read, wiped when dropped.
 type FileBytes = Zeroizing<Vec<u8>>;
 
-/// Who makes the signature.
+/// Where the private key is.
 #[derive(Clone)]
 enum Source {
-    /// The agent, under this plain key's blob or the certificate's own.
+    /// The agent holds it, under the blob of the plain key or of the certificate.
     Agent {
         /// The blob that the agent knows.
         blob: Vec<u8>,
-        /// It may be asked without knowing whether the server wants the key: the user named
-        /// it, or it is the only one.
+        /// True if the agent may sign before the server has accepted the key: the user named the
+        /// key, or it is the only one.
         unasked: bool,
     },
-    /// A file; the secret once it was opened.
+    /// A private key file.
     File {
-        /// The opened key.
+        /// The decrypted key; `None` until it is opened.
         key: Option<PrivateKey>,
-        /// The file as it was read for its public half.
+        /// The file's bytes, read for its public half.
         bytes: FileBytes,
     },
 }
@@ -71,13 +71,13 @@ impl fmt::Debug for Identity {
 }
 
 impl Identity {
-    /// The key or certificate blob as it is shown to the server.
+    /// The blob of the key or certificate that is sent to the server.
     #[must_use]
     pub fn blob(&self) -> &[u8] {
         &self.blob
     }
 
-    /// Whether a signature needs neither a person nor the server's interest first.
+    /// True if a signature needs neither the user nor the server's acceptance of the key first.
     #[must_use]
     pub fn signs_alone(&self) -> bool {
         match &self.source {
@@ -90,10 +90,11 @@ impl Identity {
         self.presented.key().key_type()
     }
 
-    /// The algorithm to sign with: the strongest that this key makes, the user accepts and
-    /// the server takes. Servers list what matters for RSA only (RFC 8332 §3.3): other keys
-    /// are tried whatever the list says. Without a list an RSA key signs with SHA-256, which
-    /// every server takes that takes SHA-2 at all.
+    /// The algorithm to sign with: the strongest that the key supports, `accepted` permits and the
+    /// server accepts; `None` if there is none, or if an RSA key has fewer than `min_rsa_bits`. A
+    /// server's list counts for RSA only (RFC 8332 §3.3); other keys are tried whatever it holds.
+    /// Without a list an RSA key signs with SHA-256, which every server that supports SHA-2
+    /// accepts.
     #[must_use]
     pub fn algorithm(
         &self,
@@ -126,14 +127,14 @@ impl Identity {
         }
     }
 
-    /// The server took this key the last time: its agent may be asked at once.
+    /// The last login used this key: its agent may be asked at once.
     pub(super) fn is_wanted(&mut self) {
         if let Source::Agent { unasked, .. } = &mut self.source {
             *unasked = true;
         }
     }
 
-    /// Opens the secret if that needs no passphrase.
+    /// Opens the private key if it needs no passphrase.
     pub fn prepare(&mut self) {
         if let Source::File {
             key: slot @ None,
@@ -145,8 +146,8 @@ impl Identity {
         }
     }
 
-    /// Signs `data`; asks for the passphrase of a file that needs one. `None` when there is
-    /// no signature; why has been said.
+    /// Signs `data`. Asks up to `prompts` times for the passphrase of a file that needs one. `None`
+    /// if there is no signature; the reason has been logged.
     pub fn sign(
         &mut self,
         algorithm: SignatureAlgorithm,
@@ -178,7 +179,7 @@ impl Identity {
             }
             Source::File { key: Some(key), .. } => sign_with(key, algorithm, data),
             Source::File { key: None, bytes } => {
-                // A certificate's own name is not that of the file with the secret.
+                // The name of a certificate differs from that of the private key file.
                 let file = self
                     .path
                     .as_ref()
@@ -215,7 +216,7 @@ impl fmt::Debug for Agent {
     }
 }
 
-/// Asks for the passphrase until the key opens, `prompts` times at most.
+/// Asks for the passphrase until the key opens, at most `prompts` times (at least once).
 fn unlock(
     name: &str,
     bytes: &[u8],

@@ -1,7 +1,7 @@
-//! Method `keyboard-interactive` (RFC 4256): the server's questions, shown as its own.
+//! Method `keyboard-interactive` (RFC 4256): the server's questions, marked as the server's.
 //!
-//! Each prompt is marked with `(user@host)`, so that a server cannot pass its question off as
-//! one of this program or of another host.
+//! Each prompt begins with `(user@host)`, so that a server cannot pretend that its question comes
+//! from this program or another host.
 
 use zeroize::Zeroizing;
 
@@ -31,7 +31,7 @@ impl Authenticator<'_> {
             } = answer
             else {
                 if !asked_anything {
-                    // The server has no question: another attempt would be the same.
+                    // The server asked nothing: another attempt would be the same.
                     self.interactive_attempts = self.options.number_of_password_prompts;
                 }
                 return Ok(Some(answer));
@@ -67,7 +67,7 @@ impl Authenticator<'_> {
         match self.interaction.ask(&prompt, question) {
             Some(answer) => answer,
             None => {
-                // Nobody answers: the server gets an empty answer once, and no second chance.
+                // The user cannot be asked: send one empty answer and make no further attempt.
                 self.interactive_attempts = self.options.number_of_password_prompts;
                 Zeroizing::new(Vec::new())
             }

@@ -1,8 +1,8 @@
-//! Proving who the user is: which method next, with which key or secret (RFC 4252, 4256).
+//! User authentication: which method next, with which key or secret (RFC 4252, 4256).
 //!
-//! The messages and the rules of their order are `proto`'s. A key that can sign without
-//! anybody's help goes out signed at once, before anything is asked of the server; what else goes
-//! out ahead of its answers is in [`ahead`]. Keys are found in [`identity`]; one file per method.
+//! `proto` implements the messages and their order. A request with a key that signs without the
+//! user is sent signed at once, before any query to the server; [`ahead`] decides what else is sent
+//! before the server's answers. [`identity`] finds the keys; each method has a file.
 
 pub mod ahead;
 pub mod identity;
@@ -22,22 +22,22 @@ use crate::interaction::Interaction;
 use crate::log::{self, debug1, debug2, debug3, error, info, verbose};
 use crate::session::EarlyChannel;
 use crate::text::{Style, escape, one_line};
-use ahead::{Ahead, WayBack};
+use ahead::{Ahead, RetryPolicy};
 use identity::{Identity, Keys};
 
-/// Timer of `ConnectTimeout`; it runs until the keys are agreed on.
+/// Timer of `ConnectTimeout`, which runs until the keys are agreed on.
 pub const TOKEN_DEADLINE: u64 = 9;
 
-/// What the login rests on, for what follows it.
+/// The result of a login, for the session that follows.
 #[derive(Debug)]
 pub struct LoggedIn {
-    /// The method that ended the login.
+    /// The method that completed the login.
     pub method: &'static str,
-    /// Whether anything was proven.
+    /// Whether the user proved anything to the server.
     pub proof: AuthProof,
-    /// Fingerprint of the key, where nothing but one key was needed.
+    /// Fingerprint of the key, if the login needed one key and nothing else.
     pub key: Option<String>,
-    /// The session's channel, where it went ahead of the login.
+    /// The session's channel, if it was opened before the login was answered.
     pub early: Option<EarlyChannel>,
 }
 
@@ -66,27 +66,29 @@ pub struct Authenticator<'c> {
     options: &'c ClientOptions,
     peer: &'c Peer,
     interaction: &'c mut dyn Interaction,
-    /// Nothing secret may be typed: the host key is not the one on record.
+    /// True if no secret may be sent, because the host key is not the recorded one.
     without_secrets: bool,
     identities: VecDeque<Identity>,
     used: Vec<Identity>,
-    /// Keys without an algorithm that the server is known to take, before its first answer.
-    aside: VecDeque<Identity>,
-    /// Keys whose signed requests went ahead and are not answered yet, in their order.
-    flying: VecDeque<Identity>,
-    /// How many went ahead.
-    ahead_requests: usize,
-    /// The channel that went behind them.
+    /// Keys without an algorithm that the server is known to accept; tried again after its first
+    /// answer.
+    deferred: VecDeque<Identity>,
+    /// Keys of pipelined signed requests without an answer, in the order sent.
+    pipelined: VecDeque<Identity>,
+    /// Number of pipelined signed requests.
+    pipelined_requests: usize,
+    /// The channel opened after them.
     early: Option<EarlyChannel>,
-    /// A channel followed a login that failed, and the server has not shown yet that it lives on.
+    /// True after a login with an early channel failed, until the server's next answer shows that
+    /// the connection continues.
     early_refused: bool,
-    /// What the server took last time, as long as it has not said what it takes.
+    /// The server's signature algorithms from the cached profile, until the server names them.
     expected_algorithms: Option<Vec<String>>,
-    /// Fingerprint of the key that was offered last.
+    /// Fingerprint of the last key offered.
     offered: Option<String>,
     partly: bool,
     agent: Option<identity::Agent>,
-    /// The methods that can continue; unknown before the first refusal.
+    /// The methods that can continue; `None` before the first refusal.
     allowed: Option<Vec<String>>,
     tried_none: bool,
     password_attempts: u32,
@@ -94,7 +96,7 @@ pub struct Authenticator<'c> {
 }
 
 impl<'c> Authenticator<'c> {
-    /// A login with `keys`.
+    /// A login that tries `keys`.
     pub fn new(
         driver: &'c mut Driver,
         options: &'c ClientOptions,
@@ -111,9 +113,9 @@ impl<'c> Authenticator<'c> {
             without_secrets: false,
             identities,
             used: Vec::new(),
-            aside: VecDeque::new(),
-            flying: VecDeque::new(),
-            ahead_requests: 0,
+            deferred: VecDeque::new(),
+            pipelined: VecDeque::new(),
+            pipelined_requests: 0,
             early: None,
             early_refused: false,
             expected_algorithms: None,
@@ -127,18 +129,20 @@ impl<'c> Authenticator<'c> {
         }
     }
 
-    /// Forbids methods that would show a secret to the server.
+    /// Forbids methods that send a secret to the server.
     #[must_use]
     pub fn without_secrets(mut self, without: bool) -> Self {
         self.without_secrets = without;
         self
     }
 
-    /// Logs in; with `ahead`, what may be said before the server's answers is said at once.
+    /// Logs in. With `ahead`, everything that may be sent before the server's answers is sent at
+    /// once.
     ///
     /// # Errors
-    /// [`ClientError::Denied`] when no method is left, [`ClientError::Ahead`] when the connection
-    /// ended because of what went ahead, perhaps, or why it ended otherwise.
+    /// [`ClientError::Denied`] if no method is left; [`ClientError::Ahead`] if the connection
+    /// ended, perhaps because of early messages, and a retry is safe; [`ClientError::Unanswered`]
+    /// if a command may have run; else the cause.
     pub fn run(mut self, ahead: Option<&Ahead<'_>>) -> Result<LoggedIn, ClientError> {
         self.try_run(ahead).map_err(|error| {
             let answered = match &error {
@@ -149,16 +153,17 @@ impl<'c> Authenticator<'c> {
                 ClientError::Lost { .. } | ClientError::Closed(_) => false,
                 _ => return error,
             };
-            match self.way_back(answered) {
-                WayBack::None => error,
-                WayBack::Open => ClientError::Ahead(Box::new(error)),
-                WayBack::Barred => ClientError::Unanswered(Box::new(error)),
+            match self.retry_policy(answered) {
+                RetryPolicy::NotNeeded => error,
+                RetryPolicy::Safe => ClientError::Ahead(Box::new(error)),
+                RetryPolicy::Forbidden => ClientError::Unanswered(Box::new(error)),
             }
         })
     }
 
     fn try_run(&mut self, ahead: Option<&Ahead<'_>>) -> Result<LoggedIn, ClientError> {
-        // `host-bound` is `yes`, as with OpenSSH: bound where the server knows that form.
+        // `host-bound` means `yes`, as in OpenSSH: signatures are bound if the server knows that
+        // form.
         if self.options.pubkey_authentication == PubkeyAuthentication::Unbound {
             let unbound = self.driver.connection().leave_signatures_unbound();
             self.sent(unbound)?;
@@ -185,7 +190,8 @@ impl<'c> Authenticator<'c> {
                 }) => {
                     self.refused(method, methods, partial_success);
                 }
-                // The method had nothing to offer, or an answer that `proto` would not pass on.
+                // The method had nothing to offer, or the answer is one that `proto` does not pass
+                // on.
                 Some(_) | None => {}
             }
         }
@@ -209,7 +215,7 @@ impl<'c> Authenticator<'c> {
     }
 
     fn refused(&mut self, method: &str, methods: Vec<String>, partial_success: bool) {
-        let mut first = std::mem::take(&mut self.aside);
+        let mut first = std::mem::take(&mut self.deferred);
         first.append(&mut self.identities);
         self.identities = first;
         let shown = one_line(&methods.join(","));
@@ -218,7 +224,8 @@ impl<'c> Authenticator<'c> {
                 "Authenticated using \"{method}\" with partial success; still needed: {shown}"
             );
             self.partly = true;
-            // A second factor may be another key: those not used up may be offered again.
+            // A second factor may be another key: keys that were refused before may be offered
+            // again.
             self.identities.extend(std::mem::take(&mut self.used));
             self.password_attempts = 0;
             self.interactive_attempts = 0;
@@ -235,14 +242,13 @@ impl<'c> Authenticator<'c> {
         }
     }
 
-    /// The next method in the user's order that the server would take and that has something
-    /// to offer.
+    /// The next method in the user's order that the server accepts and that has something to offer.
     fn next_method(&self) -> Option<&'static str> {
-        if !self.flying.is_empty() {
+        if !self.pipelined.is_empty() {
             return Some(names::METHOD_PUBLICKEY);
         }
         let Some(allowed) = &self.allowed else {
-            // Unasked: sign at once if that needs nobody.
+            // No answer yet: start with a signed request if it needs no user.
             return Some(if self.starts_with_a_key() {
                 names::METHOD_PUBLICKEY
             } else {
@@ -272,7 +278,7 @@ impl<'c> Authenticator<'c> {
             .iter()
             .find_map(|name| choose(name));
         match next {
-            // A server that wants no proof says so only to `none`: try before asking a person.
+            // Only `none` shows that a server wants no proof: try it before asking the user.
             Some(names::METHOD_PUBLICKEY) => next,
             _ if !self.tried_none => Some(names::METHOD_NONE),
             next => next,
@@ -326,10 +332,10 @@ impl<'c> Authenticator<'c> {
         result.map_err(|error| self.lost(DriverError::Proto(error)))
     }
 
-    /// Waits for the answer to the oldest open request; shows what comes before it.
+    /// Waits for the answer to the oldest open request; shows banners that arrive before it.
     fn answer(&mut self) -> Result<Answer, ClientError> {
         let answer = self.next_answer()?;
-        if self.flying.is_empty() {
+        if self.pipelined.is_empty() {
             self.early_refused = false;
         }
         Ok(answer)
@@ -386,7 +392,7 @@ impl<'c> Authenticator<'c> {
     }
 }
 
-/// Events that mean the same before and after login.
+/// Logs events that mean the same before and after login.
 pub(crate) fn note(event: Event) {
     match event {
         Event::DebugMessage {

@@ -1,4 +1,4 @@
-//! Method `password` (RFC 4252 §8), with the change of an expired one.
+//! Method `password` (RFC 4252 §8), including the change of an expired password.
 
 use zeroize::Zeroizing;
 
@@ -10,7 +10,8 @@ use crate::text::{Style, escape, one_line};
 
 type Secret = Zeroizing<Vec<u8>>;
 
-/// How often a mistyped new password is asked for again.
+/// Most attempts to type a new password twice alike, and most requests for a change that one login
+/// answers.
 const MAX_CHANGE_ATTEMPTS: u32 = 3;
 
 impl Authenticator<'_> {
@@ -27,7 +28,7 @@ impl Authenticator<'_> {
             .interaction
             .ask(&format!("{who}'s password: "), Question::Secret);
         let Some(password) = asked else {
-            // Nobody answers: asking again would not end.
+            // The user cannot be asked: no further attempt.
             self.password_attempts = self.options.number_of_password_prompts;
             return Ok(None);
         };

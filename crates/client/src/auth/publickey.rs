@@ -1,7 +1,7 @@
 //! Method `publickey` (RFC 4252 §7): one key per call.
 //!
-//! A key that signs without a person goes out signed; for others the server is asked first, so
-//! that nobody types a passphrase or touches a key in vain.
+//! A key that signs without the user is sent signed. For others the server is asked first, so that
+//! the user does not type a passphrase or touch a security key for a key that the server refuses.
 
 use driver::DriverError;
 use keys::SignatureAlgorithm;
@@ -13,15 +13,15 @@ use crate::log::{debug1, debug2};
 
 impl Authenticator<'_> {
     pub(super) fn publickey(&mut self) -> Result<Option<Answer>, ClientError> {
-        if !self.flying.is_empty() {
-            return self.landed().map(Some);
+        if !self.pipelined.is_empty() {
+            return self.pipelined_answer().map(Some);
         }
         let Some(mut identity) = self.identities.pop_front() else {
             return Ok(None);
         };
         identity.prepare();
         let Some(algorithm) = self.choose_algorithm(&identity) else {
-            self.set_aside(identity);
+            self.defer(identity);
             return Ok(None);
         };
         if !identity.signs_alone() {
@@ -50,16 +50,16 @@ impl Authenticator<'_> {
         Ok(Some(answer))
     }
 
-    /// The answer to the oldest request that went ahead.
-    fn landed(&mut self) -> Result<Answer, ClientError> {
+    /// Handles the answer to the oldest pipelined request.
+    fn pipelined_answer(&mut self) -> Result<Answer, ClientError> {
         let answer = self.answer()?;
-        let Some(identity) = self.flying.pop_front() else {
+        let Some(identity) = self.pipelined.pop_front() else {
             return Ok(answer);
         };
         self.judged(identity, &answer);
         if matches!(answer, Answer::Success(_)) {
-            self.flying.clear();
-        } else if self.flying.is_empty() && self.early.take().is_some() {
+            self.pipelined.clear();
+        } else if self.pipelined.is_empty() && self.early.take().is_some() {
             debug1!("The login failed, and with it the session that went ahead");
             self.early_refused = true;
         }
@@ -93,15 +93,15 @@ impl Authenticator<'_> {
         algorithm
     }
 
-    /// Keeps a key that has no algorithm until the server has answered once: a server may name more
-    /// algorithms then, those of this user (`ext-info-in-auth@openssh.com`).
-    pub(super) fn set_aside(&mut self, identity: Identity) {
+    /// Keeps a key without a usable algorithm until the server's first answer: the server may then
+    /// name more algorithms, for this user (`ext-info-in-auth@openssh.com`).
+    pub(super) fn defer(&mut self, identity: Identity) {
         if self.allowed.is_none() {
-            self.aside.push_back(identity);
+            self.deferred.push_back(identity);
         }
     }
 
-    /// Sends the signed request; false when there is no signature, which has been said.
+    /// Sends the signed request; false if there is no signature, and the reason has been logged.
     pub(super) fn send_signed(&mut self, identity: &mut Identity) -> Result<bool, ClientError> {
         let Some(algorithm) = self.choose_algorithm(identity) else {
             return Ok(false);

@@ -1,7 +1,7 @@
-//! Racing a host's addresses (Happy Eyeballs, RFC 8305 §4–§5): families take turns, a new
-//! attempt starts every 250 ms or as soon as one fails, the first to connect wins.
+//! Races a host's addresses (Happy Eyeballs, RFC 8305 §4–§5): address families alternate, a new
+//! attempt starts every 250 ms or as soon as one fails, and the first to connect wins.
 //!
-//! Names are resolved elsewhere; this room only connects.
+//! [`super`] resolves the names; this module only connects.
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,23 +14,24 @@ use sys::socket::{ConnectFrom, Connecting, connect_finish, connect_start};
 
 use crate::log::debug1;
 
-/// RFC 8305 §5: how long one attempt is alone before the next starts.
+/// RFC 8305 §5: delay before the next attempt starts while one is in progress.
 pub const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
-/// A connection that was won.
+/// The connection that won the race.
 #[derive(Debug)]
 pub struct Won {
     /// The socket: non-blocking, `TCP_NODELAY`.
     pub socket: OwnedFd,
-    /// Whom it is connected to.
+    /// The connected address.
     pub address: SocketAddr,
 }
 
-/// Why no address answered: each with its reason, in the order in which they failed.
+/// The failed addresses with their errors, in the order in which they failed.
 #[derive(Debug)]
 pub struct AllFailed(pub Vec<(SocketAddr, io::Error)>);
 
-/// Orders addresses so that families take turns, the system's first choice first (§4).
+/// Orders addresses so that the families alternate, starting with the family of the system's first
+/// address (§4).
 #[must_use]
 pub fn interleave(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     let first_is_v6 = addresses.first().is_some_and(SocketAddr::is_ipv6);
@@ -47,7 +48,7 @@ pub fn interleave(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     order
 }
 
-/// A race under way.
+/// A race in progress.
 #[derive(Debug)]
 pub struct Race {
     from: ConnectFrom,
@@ -60,7 +61,7 @@ pub struct Race {
 }
 
 impl Race {
-    /// Starts the first attempt. `timeout` bounds the whole race.
+    /// Starts the first attempt. `timeout` limits the whole race.
     #[must_use]
     pub fn start(addresses: &[SocketAddr], from: &ConnectFrom, timeout: Option<Duration>) -> Self {
         let now = Instant::now();
@@ -77,7 +78,7 @@ impl Race {
         race
     }
 
-    /// Starts an attempt, if there is another address and it is its time.
+    /// Starts the next attempt if an address is left and its delay is over; true if it did.
     fn start_next(&mut self, now: Instant) -> bool {
         if !self.running.is_empty() && now < self.next_start {
             return false;
@@ -95,10 +96,10 @@ impl Race {
         true
     }
 
-    /// Connects to whichever address answers first.
+    /// Waits for the first connection.
     ///
     /// # Errors
-    /// [`AllFailed`] when every address refused or time ran out.
+    /// [`AllFailed`] if every address failed or time ran out.
     pub fn run(mut self) -> Result<Won, AllFailed> {
         loop {
             if let Some(won) = self.won.take() {
@@ -123,13 +124,13 @@ impl Race {
                 (Some(one), Some(other)) => Some(one.min(other)),
                 (one, other) => one.or(other),
             };
-            // An attempt that has failed hands its turn on at once.
+            // After a failed attempt the loop starts the next one at once.
             self.won = wait(&mut self.running, &mut self.failed, until);
         }
     }
 }
 
-/// Waits for an attempt to end or `until`; failed ones move to `failed`.
+/// Waits until an attempt ends, or until `until`; moves failed attempts to `failed`.
 fn wait(
     running: &mut Vec<(SocketAddr, OwnedFd)>,
     failed: &mut Vec<(SocketAddr, io::Error)>,

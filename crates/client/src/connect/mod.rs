@@ -1,7 +1,7 @@
-//! From a host's name to a stream of bytes: resolve, race the addresses, or run a proxy.
+//! Connects to a host: resolves the name, races the addresses, or runs a proxy.
 //!
 //! The socket has `TCP_NODELAY` before its first byte: without it a login waits twice for the
-//! peer's delayed acknowledgement. What is spoken over the stream is in [`crate::login`].
+//! peer's delayed acknowledgement. [`crate::login`] speaks SSH over the stream.
 
 pub mod eyeballs;
 pub mod proxy;
@@ -19,21 +19,20 @@ use crate::error::{ClientError, Peer};
 use crate::jumps;
 use crate::log::debug1;
 
-/// A connected stream to the server, not spoken to yet.
+/// A connected stream to the server, before the first byte.
 #[derive(Debug)]
 pub struct Link {
-    /// To read from; to write to as well, unless `write` is there.
+    /// The descriptor to read from, and to write to if `write` is `None`.
     pub read: OwnedFd,
-    /// To write to, when it is another descriptor.
+    /// The descriptor to write to, if it differs.
     pub write: Option<OwnedFd>,
-    /// Who is at the other end.
+    /// The server.
     pub peer: Peer,
-    /// The proxy that carries it.
+    /// The proxy process that carries the stream.
     pub proxy: Option<Child>,
 }
 
-/// A connection that is being made. What has to be prepared for it fits in before
-/// [`Dialing::finish`].
+/// A connection in progress. The caller can prepare other things before [`Dialing::finish`].
 #[derive(Debug)]
 pub struct Dialing<'c> {
     options: &'c ClientOptions,
@@ -42,7 +41,7 @@ pub struct Dialing<'c> {
 
 #[derive(Debug)]
 enum Stage {
-    /// Through a proxy: nothing to wait for.
+    /// Through a proxy: connected already.
     Done(Link),
     Racing {
         addresses: Vec<SocketAddr>,
@@ -51,7 +50,7 @@ enum Stage {
     },
 }
 
-/// Begins to connect as the options say. `config_file` is passed on to a jump (`-F`).
+/// Starts to connect as the options say. `config_file` is passed on to a jump (`-F`).
 ///
 /// # Errors
 /// [`ClientError`].
@@ -98,7 +97,7 @@ pub fn begin<'c>(
 }
 
 impl Dialing<'_> {
-    /// Waits for the connection.
+    /// Waits until the connection is established.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -178,7 +177,7 @@ fn direct(
     })
 }
 
-/// The system's words without `(os error N)`.
+/// The system's error text without `(os error N)`.
 pub(crate) fn plain_reason(error: &std::io::Error) -> String {
     if error.kind() == std::io::ErrorKind::TimedOut {
         return "Connection timed out".to_owned();
@@ -187,7 +186,7 @@ pub(crate) fn plain_reason(error: &std::io::Error) -> String {
 }
 
 fn prepare(socket: &OwnedFd, options: &ClientOptions) {
-    // A passed descriptor may be no TCP socket at all; then these fail without harm.
+    // A descriptor from a proxy may not be a TCP socket; then these calls fail without harm.
     let _ = sys::socket::set_nodelay(socket.as_fd(), true);
     let _ = sys::socket::unpace_loopback(socket);
     if options.tcp_keep_alive {
@@ -221,7 +220,7 @@ fn family(options: &ClientOptions) -> Family {
 fn resolve(options: &ClientOptions) -> Result<Vec<SocketAddr>, ClientError> {
     let host = options.hostname.as_str();
     let family = family(options);
-    // A literal address needs no resolver and the libraries that it loads.
+    // A literal address needs neither the resolver nor the libraries that it loads.
     if let Some(address) = sys::socket::resolve::literal(host, options.port) {
         let fits = match family {
             Family::Any => true,
@@ -250,18 +249,18 @@ fn source(options: &ClientOptions, targets: &[SocketAddr]) -> Result<ConnectFrom
         address,
         interface: options.bind_interface.clone(),
         multipath: options.use_mptcp,
-        // Such a connection seems to be there at once, so it would win every race, and be the last
-        // attempt.
+        // With TCP Fast Open the connect call succeeds at once, so such an attempt would win every
+        // race and no other attempt would follow.
         fast_open: options.tcp_fast_open && targets.len() == 1 && options.connection_attempts <= 1,
     })
 }
 
-/// How much of a first flight the SYN takes with it, if any: what systems put there is a segment
-/// of their path's MTU less the room that all options of TCP may need, and most paths take 1500
-/// bytes.
+/// Number of bytes of the first flight that the SYN can carry; `None` without TCP Fast Open or
+/// through a proxy. Systems send at most a segment of the path's MTU, less the longest TCP options,
+/// and most paths have an MTU of 1500 bytes.
 #[must_use]
 pub fn syn_data_bytes(options: &ClientOptions, peer: &Peer) -> Option<usize> {
-    /// Header of TCP, and the longest options.
+    /// TCP header and longest TCP options, bytes.
     const TCP_BYTES: usize = 20 + 40;
     let address = peer.address.filter(|_| options.tcp_fast_open)?;
     let ip_bytes = if address.is_ipv4() { 20 } else { 40 };

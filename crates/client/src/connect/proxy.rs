@@ -1,8 +1,8 @@
 //! `ProxyCommand` and `ProxyJump`: a child process carries the bytes.
 //!
-//! A jump is our own program run again with `-W`, without a shell in between, so no name ever
-//! passes through one. A configured command goes through the user's shell, as its documentation
-//! says; `config` has refused token values that a shell would act on.
+//! A jump runs this program again with `-W`, without a shell, so no shell interprets a host name. A
+//! configured command runs in the user's shell, as documented; `config` has refused token values
+//! that a shell would interpret.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -15,14 +15,14 @@ use crate::error::ClientError;
 use crate::jumps;
 use crate::log::{self, debug1};
 
-/// A running proxy and our ends of its standard input and output.
+/// A running proxy and the pipes to its standard input and output.
 #[derive(Debug)]
 pub struct Proxied {
-    /// What it writes.
+    /// Reads the proxy's output.
     pub read: OwnedFd,
-    /// What it reads.
+    /// Writes the proxy's input.
     pub write: OwnedFd,
-    /// The process; end it with [`stop`].
+    /// The proxy process; [`stop`] ends it.
     pub child: Child,
 }
 
@@ -36,10 +36,10 @@ pub fn command(line: &str) -> Result<Proxied, ClientError> {
     start(&mut command)
 }
 
-/// Runs a command that hands over a connected socket (`ProxyUseFdpass`).
+/// Runs a command that passes back a connected socket (`ProxyUseFdpass`).
 ///
 /// # Errors
-/// [`ClientError`] when it does not.
+/// [`ClientError`] if the command fails or passes no socket.
 pub fn fdpass(line: &str) -> Result<(OwnedFd, Child), ClientError> {
     debug1!(
         "Executing proxy dialer command: {}",
@@ -65,8 +65,8 @@ pub fn fdpass(line: &str) -> Result<(OwnedFd, Child), ClientError> {
     }
 }
 
-/// Goes through `hops`, the first to be connected first: runs ourselves to the last hop with
-/// the others as its jumps.
+/// Connects through `hops`, in order: runs this program for the last hop with the others as its
+/// jumps.
 ///
 /// # Errors
 /// [`ClientError`].
@@ -129,7 +129,7 @@ fn jump_arguments(
     arguments
 }
 
-/// `exec line` in the user's shell: `exec`, so that the shell does not stay in between.
+/// Runs `exec line` in the user's shell; `exec` replaces the shell by the command.
 fn shell(line: &str) -> Command {
     let shell = crate::local::shell();
     let mut command = Command::new(&shell);
@@ -148,7 +148,7 @@ fn start(command: &mut Command) -> Result<Proxied, ClientError> {
     Ok(Proxied { read, write, child })
 }
 
-/// Our environment, and how deep the proxy runs inside others.
+/// Passes this process's environment and the proxy's depth.
 fn inherit_env(command: &mut Command) -> &mut Command {
     let depth = jumps::depth().saturating_add(1);
     command
@@ -162,7 +162,7 @@ fn spawn(command: &mut Command) -> Result<Child, ClientError> {
     })
 }
 
-/// Ends a proxy that is not needed any more.
+/// Sends SIGHUP to a proxy that still runs.
 pub fn stop(child: &mut Child) {
     if !matches!(child.try_wait(), Ok(Some(_))) {
         let _ = child.signal(Signal::HUP);

@@ -1,21 +1,21 @@
-//! Where to: `[user@]host`, `ssh://[user@]host[:port]`, and which names are refused because a
-//! configuration could hand them to a shell.
+//! The destination: `[user@]host` or `ssh://[user@]host[:port]`, and the check of names that a
+//! configuration could pass to a shell.
 
 use super::FlagError;
 
 /// A destination as the user wrote it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Destination {
-    /// The user, when named.
+    /// The user, if given.
     pub user: Option<String>,
-    /// The host, as typed; brackets of an address are gone.
+    /// The host as typed, without the brackets of an address.
     pub host: String,
-    /// The port, of a URI only.
+    /// The port, which only a URI can give.
     pub port: Option<u16>,
 }
 
 impl Destination {
-    /// Reads a destination. User and host are checked.
+    /// Parses a destination and checks its user and host.
     ///
     /// # Errors
     /// [`FlagError`].
@@ -47,8 +47,8 @@ impl Destination {
         })
     }
 
-    /// RFC 3986 as far as `ssh://` uses it: `;` parameters and percent encoding of the user part
-    /// are understood; paths and an encoded host are refused.
+    /// Parses an `ssh://` URI (RFC 3986): ignores `;` parameters, decodes percent encoding in the
+    /// user; refuses a path and an encoded host.
     fn uri(text: &str) -> Option<Self> {
         let text = text.strip_suffix('/').unwrap_or(text);
         let (user, host) = match text.rsplit_once('@') {
@@ -87,7 +87,7 @@ impl Destination {
     }
 }
 
-/// Refuses a host name of the command line that could act as a flag or in a shell.
+/// Refuses a host name from the command line that could act as a flag or in a shell.
 ///
 /// # Errors
 /// [`FlagError::Refused`].
@@ -101,7 +101,7 @@ pub fn check_host(host: &str) -> Result<(), FlagError> {
     Ok(())
 }
 
-/// Refuses a user name of the command line that could act as a flag or in a shell.
+/// Refuses a user name from the command line that could act as a flag or in a shell.
 ///
 /// # Errors
 /// [`FlagError::Refused`].
@@ -115,7 +115,7 @@ pub fn check_user(user: &str) -> Result<(), FlagError> {
     Ok(())
 }
 
-/// A TCP port from 1 to 65535, digits only.
+/// Parses a TCP port from 1 to 65535, digits only.
 #[must_use]
 pub fn port(text: &str) -> Option<u16> {
     if text.is_empty() || text.len() > 5 || !text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -124,7 +124,7 @@ pub fn port(text: &str) -> Option<u16> {
     text.parse().ok().filter(|port| *port != 0)
 }
 
-/// `host:port` or `[host]:port`.
+/// Parses `host:port` or `[host]:port`.
 #[must_use]
 pub fn host_and_port(text: &str) -> Option<(String, u16)> {
     let (host, digits) = match text.strip_prefix('[') {

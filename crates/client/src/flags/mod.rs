@@ -1,8 +1,8 @@
-//! The command line of `ssh`: what the user typed, taken apart as getopt(3) does, and lowered
-//! to settings in the order in which they stand (the first value of a keyword wins).
+//! The command line of `ssh`: parsed as getopt(3) does, and turned into settings in the order given
+//! (the first value of a keyword wins).
 //!
-//! What a setting means is in `config`; what a destination may look like in [`destination`];
-//! the answers of `-Q` in [`query`].
+//! `config` defines the settings, [`destination`] the form of a destination, and [`query`] the
+//! answers of `-Q`.
 
 pub mod destination;
 pub mod query;
@@ -27,15 +27,15 @@ const VALUED: &[u8] = b"BbcDEeFIiJLlmOopPQRSWw";
 /// One setting from the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Setting {
-    /// `-o`: a line as it would stand in a file.
+    /// `-o`: a line in the form of a configuration file.
     Line(String),
-    /// A flag that stands for a keyword; the value is taken whole, never split or unquoted.
+    /// A flag that sets a keyword; the value is taken whole, never split or unquoted.
     Keyword(&'static str, String),
-    /// `-i`: an identity file that the user named here.
+    /// `-i`: an identity file.
     Identity(String),
 }
 
-/// What the invocation is for.
+/// What the program is to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// Log in.
@@ -48,45 +48,46 @@ pub enum Action {
     Query(String),
 }
 
-/// A command line, understood.
+/// A parsed command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Flags {
     /// What to do.
     pub action: Action,
-    /// Where to; absent only for [`Action::Version`] and [`Action::Query`].
+    /// The destination; `None` only for [`Action::Version`] and [`Action::Query`].
     pub destination: Option<Destination>,
     /// The remote command: the remaining arguments, joined by spaces.
     pub command: Option<Vec<u8>>,
-    /// Settings in the order typed, those of the destination among them.
+    /// Settings in the order in which they take effect: the first value of a keyword wins. Includes
+    /// those of the destination.
     pub settings: Vec<Setting>,
     /// `-F`: the only configuration file.
     pub config_file: Option<String>,
-    /// `-E`: where messages go.
+    /// `-E`: the file for messages.
     pub log_file: Option<String>,
-    /// `-y`: messages go to the system's log.
+    /// `-y`: messages go to syslog.
     pub syslog: bool,
-    /// `-v` as often as given, `-q`.
+    /// The level of `-v` (up to three) or `-q`.
     pub level: Option<Level>,
-    /// `-W`: the host and port to join standard input and output with.
+    /// `-W`: the host and port to which standard input and output are forwarded.
     pub stdio_forward: Option<(String, u16)>,
-    /// `-s`.
+    /// `-s`: the command is a subsystem's name.
     pub subsystem: bool,
-    /// `-n`.
+    /// `-n`: standard input is not read.
     pub null_stdin: bool,
-    /// What is to be said of flags that ask for something that a later version will do.
+    /// Notices about flags whose feature is not implemented yet.
     pub unheeded: Vec<&'static str>,
 }
 
-/// Why a command line is not understood.
+/// Why a command line is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FlagError {
-    /// Say how the program is used.
+    /// Show the usage text.
     Usage,
     /// `ssh: unknown option -- x`, then usage.
     Unknown(char),
     /// The option needs a value; then usage.
     MissingValue(char),
-    /// The sentence says it all.
+    /// A complete sentence for the user.
     Refused(String),
 }
 
@@ -105,7 +106,7 @@ impl fmt::Display for FlagError {
 
 impl std::error::Error for FlagError {}
 
-/// Takes the arguments (without the program's name) apart.
+/// Parses the arguments, without the program's name.
 ///
 /// # Errors
 /// [`FlagError`]: print it and end with 255.
@@ -192,7 +193,8 @@ impl Parser {
         matches!(self.flags.action, Action::Version | Action::Query(_))
     }
 
-    /// Takes flags until the first word that is none (which stays) or `--` (which goes).
+    /// Parses flags until the first word that is not a flag (which is left) or `--` (which is
+    /// consumed).
     fn take_flags(&mut self) -> Result<(), FlagError> {
         while let Some(word) = self.rest.as_slice().first() {
             let bytes = word.as_bytes();
@@ -239,7 +241,8 @@ impl Parser {
         Ok(())
     }
 
-    /// User and port of a destination count only if nothing before it set them, as those of flags.
+    /// User and port of a destination have the rank of flags: they count only if nothing before set
+    /// them.
     fn destination(&mut self, destination: Destination) {
         if let Some(user) = &destination.user {
             self.keyword("User", user);
@@ -250,15 +253,15 @@ impl Parser {
         self.flags.destination = Some(destination);
     }
 
-    /// A flag that counts only if nothing before it set the keyword: `-l`, `-p`.
+    /// A flag that counts only if nothing before set the keyword: `-l`, `-p`.
     fn keyword(&mut self, keyword: &'static str, value: &str) {
         self.flags
             .settings
             .push(Setting::Keyword(keyword, value.to_owned()));
     }
 
-    /// A flag that counts whatever stands before it, `-o` included: of `-4 -6` and `-t -T` the last one does. The
-    /// first value of a keyword wins, so it is put in front.
+    /// A flag that overrides everything before it, `-o` included: the last of `-4 -6` or `-t -T`
+    /// counts. The first value of a keyword wins, so it is inserted in front.
     fn force(&mut self, keyword: &'static str, value: &str) {
         self.flags
             .settings
@@ -330,7 +333,7 @@ impl Parser {
         Ok(())
     }
 
-    /// Whether something before sets this keyword.
+    /// True if a setting so far has this keyword.
     fn sets(&self, name: &str) -> bool {
         self.flags.settings.iter().any(|setting| match setting {
             Setting::Keyword(keyword, _) => *keyword == name,
@@ -341,7 +344,7 @@ impl Parser {
         })
     }
 
-    /// `-J`: checked here, so that a bad hop is not named as a line of a file.
+    /// `-J`: checked here, so that a bad hop is not reported as an error in a line of a file.
     fn jump(&mut self, value: &str) -> Result<(), FlagError> {
         let refused = |text: &str| Err(FlagError::Refused(text.to_owned()));
         if self.sets("ProxyJump") {
@@ -385,7 +388,7 @@ impl Parser {
             b'J' => self.jump(value)?,
             b'l' => self.keyword("User", value),
             b'P' => self.keyword("Tag", value),
-            // As OpenSSH, a second -p is not looked at.
+            // As in OpenSSH, a second -p is ignored, whatever its value.
             b'p' if self.sets("Port") => {}
             b'p' => {
                 let port = destination::port(value)
@@ -419,7 +422,7 @@ impl Parser {
             b'D' => return Err(later("-D", "dynamic port forwarding")),
             b'w' => return Err(later("-w", "tunnel device forwarding")),
             b'O' => return Err(later("-O", "connection sharing")),
-            // `-S none` asks for what happens anyway; it is common in scripts.
+            // `-S none` asks for the only behaviour there is; it is common in scripts.
             b'S' if value.eq_ignore_ascii_case("none") => {}
             b'S' => return Err(later("-S", "connection sharing")),
             _ => return Err(FlagError::Unknown(char::from(flag))),

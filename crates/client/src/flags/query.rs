@@ -1,4 +1,4 @@
-//! The answers of `-Q`: names that this build carries out, one a line.
+//! The answers of `-Q`: the names that this build supports, one per line.
 
 use keys::{KeyType, SignatureAlgorithm};
 use wire::algorithms::{
@@ -8,7 +8,7 @@ use wire::algorithms::{
 use crate::log;
 use crate::session::FAILURE;
 
-/// A list and the names under which it can be asked for.
+/// A list and the names by which it can be queried.
 struct Answer {
     names: &'static [&'static str],
     lines: fn() -> Vec<&'static str>,
@@ -41,7 +41,7 @@ const ANSWERS: &[Answer] = &[
         },
     },
     Answer {
-        // With EnableHwCompression another one may be in effect, which `-v` and `~s` name.
+        // With EnableHwCompression another engine may be in use, which `-v` and `~s` show.
         names: &["compression-engine"],
         lines: || vec!["internal"],
     },
@@ -124,7 +124,7 @@ const ANSWERS: &[Answer] = &[
     },
 ];
 
-/// The lines of one list; `None` when there is no such list.
+/// The lines of one list; `None` if there is no such list.
 #[must_use]
 pub fn lines(what: &str) -> Option<Vec<&'static str>> {
     let asked = |answer: &&Answer| {
@@ -136,7 +136,7 @@ pub fn lines(what: &str) -> Option<Vec<&'static str>> {
     ANSWERS.iter().find(asked).map(|answer| (answer.lines)())
 }
 
-/// Prints one list; gives the exit code.
+/// Prints one list and returns the exit code.
 #[must_use]
 pub fn print(what: &str) -> i32 {
     let Some(lines) = lines(what) else {

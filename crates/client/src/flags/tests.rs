@@ -85,7 +85,7 @@ fn the_last_of_two_flags_counts_and_outweighs_options() {
         ("-tt -T -t h", "RequestTTY", "yes"),
         ("-b a -b b h", "BindAddress", "b"),
         ("-g h", "GatewayPorts", "yes"),
-        // These two count only where nothing else has set them.
+        // These two count only if nothing else has set them.
         ("-l a -l b h", "User", "a"),
         ("-l a b@h", "User", "a"),
         ("a@h -l b", "User", "a"),
@@ -180,7 +180,7 @@ fn names_with_shell_or_control_characters_are_refused() {
             Destination::parse(&format!("{user}@host")).is_err(),
             "{user:?}"
         );
-        // In a URI, what follows a semicolon are parameters, which are left out.
+        // In a URI, parameters follow a semicolon; they are ignored.
         let uri = format!("ssh://{user}@host");
         assert!(
             user.contains(';') || Destination::parse(&uri).is_err(),

@@ -1,6 +1,6 @@
-//! What `ssh` says to a command line that it does not understand.
+//! The usage text of `ssh`.
 
-/// The usage text.
+/// The text for a command line that cannot be parsed.
 pub const USAGE: &str = "\
 usage: ssh [flags] [user@]host [command [argument ...]]
        ssh [flags] ssh://[user@]host[:port] [command [argument ...]]

@@ -1,6 +1,5 @@
-//! What the user reads about host keys: the question about a new one, the warnings about a
-//! changed and a revoked one. The first words of the question and its prompt are what scripts
-//! that answer it look for.
+//! The texts about host keys: the question about a new key, the warnings about a changed and a
+//! revoked one. Scripts that answer the question look for its first words and its prompt.
 
 use keys::PublicKey;
 use keys::known_hosts::{KnownHosts, KnownKey, Location};
@@ -9,12 +8,12 @@ use super::HostKeyChecker;
 use crate::interaction::{Interaction, Question};
 use crate::text::{Style, escape, one_line};
 
-/// Most other names that are listed.
+/// Most other names listed; the rest is counted.
 const MAX_NAMES: usize = 8;
-/// Most wrong answers.
+/// Most answers that are neither yes, no nor the fingerprint; then the key is refused.
 const MAX_ANSWERS: usize = 32;
 
-/// Where else in the user's files the same key stands: `file:line: names`.
+/// Other known_hosts lines with the same key, as `file:line: names`.
 pub(super) fn other_names(checker: &HostKeyChecker, key: &PublicKey) -> Vec<String> {
     let blob = key.blob();
     let mut found = Vec::new();
@@ -38,7 +37,7 @@ pub(super) fn other_names(checker: &HostKeyChecker, key: &PublicKey) -> Vec<Stri
     found
 }
 
-/// Asks whether a new key is the host's.
+/// Asks the user whether a new key is the host's; true for yes.
 pub(super) fn confirm(
     checker: &HostKeyChecker,
     key: &PublicKey,
@@ -94,7 +93,7 @@ pub(super) fn confirm(
 
 const RULE: &str = "@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@\n";
 
-/// A host shows another key than the one on record.
+/// The warning about a host key that differs from the recorded one.
 pub(super) fn changed(checker: &HostKeyChecker, key: &PublicKey, known: &[KnownKey]) -> String {
     let label = key.key_type().label();
     let mut text = String::from(RULE);
@@ -123,14 +122,14 @@ pub(super) fn changed(checker: &HostKeyChecker, key: &PublicKey, known: &[KnownK
     text
 }
 
-/// What follows the warning when the configuration lets the key pass.
+/// The text after that warning if the configuration lets the key pass.
 pub(super) fn changed_but_let_through() -> String {
     "StrictHostKeyChecking is off, so the connection goes on, but passwords and \
      keyboard-interactive\nanswers are not sent to a host that may be another.\n"
         .to_owned()
 }
 
-/// The key is marked as revoked.
+/// The warning about a revoked key.
 pub(super) fn revoked(checker: &HostKeyChecker, key: &PublicKey, at: &Location) -> String {
     format!(
         "{RULE}@       WARNING: REVOKED HOST KEY DETECTED!               @\n{RULE}\

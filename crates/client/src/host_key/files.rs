@@ -1,4 +1,4 @@
-//! Reading and writing known_hosts files, the file of revoked keys, and the known-hosts
+//! Reads and writes known_hosts files, reads the file of revoked keys, and runs the known-hosts
 //! command.
 
 use std::fs;
@@ -12,10 +12,10 @@ use keys::known_hosts::KnownHosts;
 
 use crate::log::{debug1, debug3};
 
-/// Most bytes that a known-hosts command may print.
+/// Most output of a known-hosts command, bytes.
 const MAX_COMMAND_OUTPUT: usize = 4 << 20;
 
-/// The files that the words of a keyword name: `none` is none.
+/// The files that the words of a keyword name; `none` names no file.
 pub(crate) fn named(words: &[String]) -> Vec<PathBuf> {
     let files = words
         .iter()
@@ -38,21 +38,22 @@ pub(super) fn load<'p>(paths: impl Iterator<Item = &'p PathBuf>) -> Vec<KnownHos
     files
 }
 
-/// Puts `text` in a file's place at once: readers see the old or the new one, never a part.
+/// Replaces a file by `text` atomically: readers see the old or the new text, never a part.
 pub(super) fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
-    // A link stays one: what it names is replaced.
+    // A symbolic link is kept; its target is replaced.
     let path = fs::canonicalize(path)?;
     let mode = fs::metadata(&path)?.permissions().mode() & 0o777;
     sys::file::replace_unsynced(&path, text, mode)
 }
 
-/// Whether a list or KRL revokes the key, or the authority of its certificate.
+/// True if a list or KRL revokes the key or the authority of its certificate.
 pub(super) fn is_revoked(path: &Path, presented: &PresentedKey) -> Result<bool, String> {
     let list = keys::krl::RevocationList::load(path).map_err(|error| error.to_string())?;
     Ok(list.is_revoked(presented))
 }
 
-/// Runs the known-hosts command without a shell: its words are split, then each is expanded.
+/// Runs the known-hosts command without a shell: splits it into words, then expands the tokens of
+/// each.
 pub(super) fn run_command(template: &str, tokens: &Tokens) -> Result<Vec<u8>, String> {
     let mut words = Vec::new();
     for word in split_words(template)? {

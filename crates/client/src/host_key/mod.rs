@@ -1,9 +1,9 @@
-//! Is this the host that the user means? known_hosts, certificates, revocation, and what is
-//! asked or said about it.
+//! Decides whether a host key belongs to the host: known_hosts, certificates, revocation, and the
+//! questions and warnings about it.
 //!
-//! The signature that proves the key's possession has been verified by `proto` before anything
-//! here is asked. A lookup that fails for any reason ends in a refusal or a question, never in
-//! acceptance. Talking to the user is in [`dialog`], key rotation in [`update`].
+//! `proto` verifies the signature that proves possession of the key before any check here. A lookup
+//! that fails for any reason ends in a refusal or a question, never in acceptance. `dialog`
+//! writes the texts for the user; [`update`] rotates keys.
 
 mod dialog;
 mod files;
@@ -28,27 +28,27 @@ use crate::text::one_line;
 
 pub(crate) use files::named as known_hosts_files;
 
-/// What is decided about a host key.
+/// The decision about a host key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is the host's.
+    /// The key is the host's.
     Accept,
-    /// The user's configuration lets a changed key pass: nothing secret may be typed.
+    /// The configuration lets a changed key pass: no secret may be sent.
     AcceptWithoutSecrets,
-    /// It is not, or nobody would vouch for it.
+    /// The key is not the host's, or nobody vouched for it.
     Refuse,
 }
 
 /// The host key algorithms to offer, in their order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostKeyOffer {
-    /// Their names.
+    /// The algorithms' names.
     pub names: Vec<String>,
-    /// How many in front may change places and still lead to a key that is known.
+    /// Number of names at the front that may be reordered and still lead to a known key.
     pub expected: usize,
 }
 
-/// What was learned about the host key, for what follows the login.
+/// Who vouched for the host key; UpdateHostKeys depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Trust {
     /// Nobody vouched for it.
@@ -59,14 +59,14 @@ enum Trust {
     Authority,
 }
 
-/// How host keys are judged for one host.
+/// Checks the host keys of one host.
 #[derive(Debug)]
 pub struct HostKeyChecker {
     /// The name in known_hosts: the alias, or `[host]:port`.
     name: String,
     /// The name that a certificate must have among its principals.
     principal: String,
-    /// For messages: the host as typed and where it is.
+    /// For messages: the host as typed, and its address.
     host: String,
     address: Option<SocketAddr>,
     strict: StrictHostKeyChecking,
@@ -79,7 +79,7 @@ pub struct HostKeyChecker {
     user_paths: Vec<PathBuf>,
     user_files: Vec<KnownHosts>,
     global_files: Vec<KnownHosts>,
-    /// What `KnownHostsCommand` says, asked again for the key at hand.
+    /// `KnownHostsCommand` and its tokens; it runs for each lookup.
     command: Option<(String, config::tokens::Tokens)>,
     rules: Rules,
     trust: Trust,
@@ -148,19 +148,20 @@ impl HostKeyChecker {
         }
     }
 
-    /// Tells where the host was found; messages show it.
+    /// Sets the host's address, for messages and for NoHostAuthenticationForLocalhost.
     pub fn set_address(&mut self, address: Option<SocketAddr>) {
         self.address = address;
     }
 
-    /// The host key algorithms to offer: those for which the files hold a key of this host
-    /// first, so that a known host is recognised, unless the user chose the order.
+    /// The host key algorithms to offer: first those for which the files hold a key of this host,
+    /// so that a known host is recognised, unless the user chose the order.
     #[must_use]
     pub fn algorithms(&self) -> Vec<String> {
         self.offer().names
     }
 
-    /// The same, with the number of those in front that lead to a key that is expected.
+    /// As [`HostKeyChecker::algorithms`], with the number of names at the front that lead to a
+    /// known key.
     #[must_use]
     pub fn offer(&self) -> HostKeyOffer {
         let all = &self.rules.host_key_algorithms;
@@ -198,7 +199,8 @@ impl HostKeyChecker {
         }
     }
 
-    /// Judges the key that the server proved to hold. Asks and tells through `interaction`.
+    /// Decides about the key whose possession the server has proved. Asks the user and shows
+    /// warnings through `interaction`.
     pub fn judge(
         &mut self,
         algorithm: &str,
@@ -246,15 +248,15 @@ impl HostKeyChecker {
         self.judge_plain(&plain, interaction)
     }
 
-    /// All files, the user's first, and what the command says of this key.
+    /// Looks the key up in all files, the user's first, and in the output of the command.
     fn lookup(&self, key: &PresentedKey) -> HostKeyStatus {
         let printed = self.command_output("HOSTNAME", Some(key));
         let files = self.user_files.iter().chain(&self.global_files);
         known_hosts::lookup(files.chain(&printed), &self.name, key)
     }
 
-    /// `None`: no authority is known for the host, so its plain key decides, where
-    /// HostKeyAlgorithms permits one of its type.
+    /// Checks a certificate. `None` if no authority is known for the host; then its plain key
+    /// decides, if HostKeyAlgorithms permits one of its type.
     fn judge_certificate(
         &mut self,
         presented: &PresentedKey,
@@ -266,7 +268,8 @@ impl HostKeyChecker {
                 at,
                 by_authority: true,
             } => {
-                // Host certificates may name patterns; those that fit stand for the host.
+                // The principals of a host certificate may be patterns; those that match the host
+                // count.
                 let fitting: Vec<&str> = certificate
                     .principals()
                     .iter()
@@ -398,7 +401,8 @@ impl HostKeyChecker {
         Verdict::Accept
     }
 
-    /// Writes a new key down. A file that cannot be written does not stop the login.
+    /// Adds a new key to the user's first known_hosts file. A file that cannot be written does not
+    /// stop the login.
     fn remember(&mut self, key: &keys::PublicKey, label: &str) {
         let Some(path) = self.user_paths.first() else {
             return;
@@ -444,7 +448,7 @@ impl HostKeyChecker {
         }
     }
 
-    /// What `KnownHostsCommand` prints for this host, as one more file.
+    /// The output of `KnownHostsCommand` for this host, as one more known_hosts file.
     fn command_output(&self, purpose: &str, key: Option<&PresentedKey>) -> Vec<KnownHosts> {
         let Some((template, tokens)) = &self.command else {
             return Vec::new();
@@ -476,7 +480,7 @@ impl HostKeyChecker {
         }
     }
 
-    /// The fingerprint in the user's chosen hash.
+    /// The fingerprint by the configured hash.
     fn fingerprint_of(&self, key: &keys::PublicKey) -> String {
         keys::fingerprint::of_blob(&key.blob(), self.fingerprint)
     }
@@ -494,7 +498,7 @@ impl HostKeyChecker {
         )
     }
 
-    /// The host and where it is, for messages.
+    /// The host's name and address, for messages.
     fn place(&self) -> String {
         match self.address {
             Some(address) if address.ip().to_string() != self.host => {
@@ -505,7 +509,7 @@ impl HostKeyChecker {
     }
 }
 
-/// Whether the algorithms hold one of plain keys of this type.
+/// True if the algorithms include one for plain keys of this type.
 fn is_offered(algorithms: &[String], key_type: KeyType) -> bool {
     key_type
         .algorithms()

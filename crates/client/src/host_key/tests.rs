@@ -1,4 +1,4 @@
-//! Verdicts on host keys: known, new, changed, revoked, certified, and lookups that fail.
+//! Decisions about host keys: known, new, changed, revoked, certified, and lookups that fail.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use super::*;
 use crate::interaction::Question;
 use crate::local::Here;
 
-/// A person who gives prepared answers and keeps what was said.
+/// A user who gives prepared answers and records the text shown.
 #[derive(Default)]
 struct Script {
     answers: Vec<&'static str>,
@@ -39,7 +39,7 @@ impl Interaction for Script {
     }
 }
 
-/// A directory that goes away with the test.
+/// A directory that is removed with the test.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -350,7 +350,7 @@ fn without_an_authority_the_plain_key_of_a_certificate_decides() {
     );
 }
 
-/// The user asked for an authority's word: a plain key that is on record is none.
+/// The user requires a certificate: a recorded plain key does not replace it.
 #[test]
 fn where_only_certificates_are_wanted_the_plain_key_does_not_decide() {
     let scratch = Scratch::new("certonly");
@@ -406,7 +406,7 @@ fn a_file_called_none_is_neither_read_nor_written() {
     }
 }
 
-/// HostKeyAlgorithms holds for the proofs of UpdateHostKeys too.
+/// HostKeyAlgorithms applies to the proofs of UpdateHostKeys too.
 #[test]
 fn a_new_key_is_proven_by_a_permitted_algorithm_alone() {
     let scratch = Scratch::new("proofs");
@@ -517,8 +517,8 @@ fn loopback_is_passed_only_when_told_and_really_there() {
     }
 }
 
-/// As OpenSSH's: the order tells an observer whether the host is known (CVE-2020-14145), which
-/// a fixed HostKeyAlgorithms avoids.
+/// As in OpenSSH: the order reveals to an observer whether the host is known (CVE-2020-14145); a
+/// fixed HostKeyAlgorithms avoids that.
 #[test]
 fn algorithms_of_known_keys_come_first_unless_the_user_chose_the_order() {
     let scratch = Scratch::new("order");

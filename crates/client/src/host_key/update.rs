@@ -1,9 +1,9 @@
-//! Rotation of host keys (`UpdateHostKeys`; OpenSSH PROTOCOL §2.5, `hostkeys-00@openssh.com`):
-//! a host whose key is trusted names its other keys, proves them, and they are recorded; keys
-//! that it no longer has are forgotten.
+//! Rotation of host keys (`UpdateHostKeys`; OpenSSH PROTOCOL §2.5, `hostkeys-00@openssh.com`): a
+//! host with a trusted key announces its other keys and proves possession of them; the client
+//! records them and removes keys that the host no longer has.
 //!
-//! Only keys under the host's own plain line are touched: a line with patterns or several
-//! names is left alone, and so is every file when anything does not fit.
+//! Only keys on lines of this host alone are changed: if one of its lines has patterns or several
+//! names, or if any check fails, no file is changed.
 
 use config::client::YesNoAsk;
 use driver::Driver;
@@ -15,10 +15,10 @@ use crate::interaction::{Interaction, Question};
 use crate::log::{debug1, debug2, debug3, error, info};
 use crate::text::one_line;
 
-/// Most keys that are asked to be proven.
+/// Most new keys for which a proof is requested; further keys are ignored.
 const MAX_NEW_KEYS: usize = 16;
 
-/// What an announcement asks for.
+/// The changes that an announcement asks for.
 #[derive(Debug, Default)]
 pub struct Rotation {
     new: Vec<PublicKey>,
@@ -26,8 +26,8 @@ pub struct Rotation {
 }
 
 impl HostKeyChecker {
-    /// Takes the server's announcement; when keys are new, asks for their proof and keeps the
-    /// rotation until it comes.
+    /// Handles the server's announcement. If there are new keys, requests their proof and returns
+    /// the rotation to keep until the proof arrives; otherwise removes old keys at once.
     pub fn announced(
         &mut self,
         blobs: &[Vec<u8>],
@@ -49,7 +49,7 @@ impl HostKeyChecker {
         Some(rotation)
     }
 
-    /// Takes the server's proofs; all must be good.
+    /// Handles the server's proofs; if one is missing or wrong, nothing is changed.
     pub fn proven(
         &mut self,
         rotation: &Rotation,
@@ -74,7 +74,7 @@ impl HostKeyChecker {
         self.carry_out(rotation, wanted, interaction);
     }
 
-    /// What has to change, or nothing when the announcement is not to be followed.
+    /// The changes to make; `None` if the announcement must not be followed or changes nothing.
     pub(super) fn plan(&self, blobs: &[Vec<u8>], wanted: YesNoAsk) -> Option<Rotation> {
         if wanted == YesNoAsk::No || self.trust != Trust::Plain {
             debug3!("UpdateHostKeys: the host key was not vouched for by a line of its own");
@@ -88,7 +88,7 @@ impl HostKeyChecker {
             debug1!("UpdateHostKeys: the announced keys leave out the one in use; ignored");
             return None;
         }
-        // Lines that were added since the files were read count.
+        // Lines added since the checker read the files count, so the files are read again.
         let current = files::load(self.user_paths.iter());
         let mut known: Vec<Vec<u8>> = Vec::new();
         for entry in current
@@ -118,7 +118,7 @@ impl HostKeyChecker {
             }
         }
         for blob in known {
-            // Types that we cannot judge are not ours to forget.
+            // Keys of types that HostKeyAlgorithms does not permit are kept.
             if self.offered_key(&blob).is_some() && !blobs.contains(&blob) {
                 rotation.gone.push(blob);
             }
@@ -130,10 +130,11 @@ impl HostKeyChecker {
         Some(rotation)
     }
 
-    /// Verifies a proof by any algorithm that HostKeyAlgorithms permits and that fits the key.
+    /// Verifies a proof made with any algorithm that HostKeyAlgorithms permits and that fits the
+    /// key.
     ///
     /// # Errors
-    /// [`VerifyError`]; [`VerifyError::WrongAlgorithm`] for one that is not permitted.
+    /// [`VerifyError`]; [`VerifyError::WrongAlgorithm`] for an algorithm that is not permitted.
     pub(super) fn check_proof(
         &self,
         key: &PublicKey,
@@ -149,7 +150,7 @@ impl HostKeyChecker {
         key.verify(signature.algorithm, data, proof, &policy)
     }
 
-    /// A plain key of a type that HostKeyAlgorithms permits; others are not parsed.
+    /// The plain key in `blob`, if HostKeyAlgorithms permits its type; others are not parsed.
     fn offered_key(&self, blob: &[u8]) -> Option<PublicKey> {
         let name = wire::Reader::new(blob).string().ok()?;
         let (key_type, _) = KeyType::from_blob_name(name)?;
@@ -226,7 +227,7 @@ impl HostKeyChecker {
     }
 }
 
-/// A plain line of one name: ours to change.
+/// True for a plain line of one name, which may be changed.
 fn is_simple(entry: &Entry<'_>) -> bool {
     entry.marker == Marker::None
         && (entry.is_hashed() || !(entry.has_patterns() || entry.hosts.contains(&b',')))

@@ -1,12 +1,11 @@
-//! The file of the login cache: a line for each user at each server.
+//! The file of the login cache: one line for each user at each server.
 //!
 //! ```text
 //! user@host offer kex host-key server-sig-algs key suite flag version line
 //! ```
 //!
-//! The name is hashed as in known_hosts where `HashKnownHosts` says so; `-` stands for what is not
-//! known. Lines that are not of this form are dropped with the next change, and the oldest when
-//! there are too many.
+//! The name is hashed as in known_hosts if `HashKnownHosts` is set; `-` is an unknown value. The
+//! next change drops lines of another form, and the oldest lines beyond [`MAX_LINES`].
 
 use std::io;
 use std::path::Path;
@@ -16,23 +15,23 @@ use sys::file::Links;
 
 use super::Learnt;
 
-/// The file's name, beside known_hosts.
+/// The file's name, in the directory of known_hosts.
 pub(super) const NAME: &str = "login_cache";
 
 const HEADER: &str = "# What ssh learnt at logins, to make the next ones faster (LoginCache in ssh_config). \
      It may be deleted.\n";
-/// The flag of a server to which nothing goes ahead: nor does what the other one says.
+/// Flag of a server that gets no pipelined messages; it excludes [`SHORT`].
 const CAREFUL: &str = "careful";
-/// The flag of a server that understands a short KEXINIT.
+/// Flag of a server that understands a short KEXINIT.
 const SHORT: &str = "short";
-/// Logins that are remembered.
+/// Most logins in the file.
 const MAX_LINES: usize = 256;
-/// Longest line, bytes: names of algorithms, and a version line of at most 255.
+/// Longest line, bytes: names of algorithms and a version line of at most 255 bytes.
 const MAX_LINE_BYTES: usize = 2048;
 /// Longest file that is read, bytes.
 const MAX_FILE_BYTES: u64 = (MAX_LINES * MAX_LINE_BYTES) as u64;
 
-/// The text of a file that nobody else could have written.
+/// Reads the file, unless others may write it.
 pub(super) fn read(path: &Path) -> io::Result<String> {
     let file = sys::file::open_regular(path, Links::Refuse)?;
     if sys::file::others_may_write(&file)? {
@@ -45,7 +44,7 @@ pub(super) fn read(path: &Path) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))
 }
 
-/// Whether `text` can stand as one field of a line.
+/// True if `text` can be one field of a line.
 pub(super) fn is_field(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
@@ -58,7 +57,7 @@ fn is_about(field: &str, name: &str) -> bool {
     }
 }
 
-/// What the text says of `name`: the last word counts.
+/// The profile of `name`; its last line counts.
 pub(super) fn find(text: &str, name: &str) -> Option<Learnt> {
     text.lines()
         .rev()
@@ -99,7 +98,7 @@ fn parse(rest: &str) -> Option<Learnt> {
     })
 }
 
-/// The line of an entry, with its end; `None` where the server's words do not fit into one.
+/// The line of an entry, with its newline; `None` if a value of the server does not fit.
 pub(super) fn line(name: &str, learnt: &Learnt, hash: bool) -> Option<String> {
     let name = if hash {
         hash_name(name)
@@ -142,7 +141,7 @@ pub(super) fn line(name: &str, learnt: &Learnt, hash: bool) -> Option<String> {
     (line.len() <= MAX_LINE_BYTES).then_some(line)
 }
 
-/// The text with one entry exchanged for `line`.
+/// The text with the entry of `name` replaced by `line`.
 pub(super) fn with(text: &str, name: &str, line: &str) -> String {
     let others: Vec<&str> = text
         .lines()
@@ -162,8 +161,8 @@ pub(super) fn with(text: &str, name: &str, line: &str) -> String {
     out
 }
 
-/// The line of an entry, or where the server says more than one can hold, of what it must not
-/// forget: that this server is to be asked step by step.
+/// The line of an entry. If the entry does not fit and the server must be treated carefully, a
+/// shorter line that keeps this flag.
 fn line_that_fits(name: &str, learnt: &Learnt, hash: bool) -> Option<String> {
     line(name, learnt, hash).or_else(|| {
         let rest = Learnt {
@@ -176,12 +175,12 @@ fn line_that_fits(name: &str, learnt: &Learnt, hash: bool) -> Option<String> {
     })
 }
 
-/// Puts an entry into the file, which is made where it is not there (0600). Of two programs that
-/// do so at once, one may forget what the other learnt.
+/// Puts an entry into the file, which is created with mode 0600 if it does not exist. If two
+/// programs write at once, one entry may be lost.
 ///
 /// # Errors
-/// `InvalidData` where the entry does not fit into a line; the file is as it was. Else those of
-/// the file.
+/// `InvalidData` if the entry does not fit into a line, and the file is unchanged; else the error
+/// of the file.
 pub(super) fn store(path: &Path, name: &str, learnt: &Learnt, hash: bool) -> io::Result<()> {
     let line = line_that_fits(name, learnt, hash).ok_or_else(|| {
         io::Error::new(

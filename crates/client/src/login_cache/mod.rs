@@ -1,10 +1,11 @@
-//! What earlier logins taught about a server (`LoginCache`): enough to say the right thing
-//! before it has said anything.
+//! The login cache (`LoginCache`): profiles of servers from earlier logins, which let the client
+//! send the right messages before the server has sent anything.
 //!
-//! The file stands beside the first known_hosts file of the user. It decides nothing: names are
-//! looked for among the configured algorithms, and a key among those that would be tried anyway.
-//! An entry is made after the host key was accepted and the login succeeded. The file's form is
-//! in [`file`]; what an entry is good for is decided in [`crate::login`] and [`crate::auth`].
+//! The file is in the directory of the user's first known_hosts file. It grants nothing: a cached
+//! name counts only among the configured algorithms, and a cached key only among those that would
+//! be tried anyway. An entry is written after the host key was accepted and the login succeeded, or
+//! after a pipelined login broke. [`file`] has the format; [`crate::login`] and [`crate::auth`] use
+//! the entries.
 
 mod file;
 #[cfg(test)]
@@ -17,31 +18,33 @@ use keys::known_hosts;
 
 use crate::log::{debug1, debug3};
 
-/// What is known of one user's logins at one server.
+/// The cached profile of one user's logins at one server.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Learnt {
     /// The server's version line.
     pub version: String,
-    /// What we offered, as a fingerprint: the names below follow from it.
+    /// Fingerprint of the client's configured algorithm lists, for which the names below are valid.
     pub offer: String,
-    /// The key exchange method that the server names first, where it is also what both agree on.
+    /// The key exchange method that the server names first, if it is also the one that both sides
+    /// agree on.
     pub kex: Option<String>,
     /// The host key algorithm that the server names first.
     pub host_key: Option<String>,
     /// `server-sig-algs`.
     pub signature_algorithms: Option<Vec<String>>,
-    /// Fingerprint of the key that the login rested on, alone.
+    /// Fingerprint of the key, if the login needed this key and nothing else.
     pub key: Option<String>,
-    /// What was agreed on for both directions without compression: the cipher, and behind a `+` the
-    /// MAC where it needs one.
+    /// The cipher agreed on for both directions without compression; `+` and the MAC follow if the
+    /// cipher needs one.
     pub suite: Option<String>,
-    /// The server understands a short first KEXINIT in our own spelling.
+    /// True if the server understands a short first KEXINIT, which is Fulmar's extension.
     pub short_kexinit: bool,
-    /// Nothing is to be sent ahead of this server's answers: it did not take that well.
+    /// True if the client must wait for each of this server's answers, because a pipelined login
+    /// failed.
     pub careful: bool,
 }
 
-/// The cache, as far as one login is concerned.
+/// The cache entry of one user at one server.
 #[derive(Debug)]
 pub struct LoginCache {
     path: PathBuf,
@@ -52,8 +55,8 @@ pub struct LoginCache {
 }
 
 impl LoginCache {
-    /// Reads what is known of the login that `options` describe; `None` where nothing may be
-    /// kept. A file that cannot be read holds nothing.
+    /// Reads the profile for the login that `options` describe. `None` if nothing may be cached. An
+    /// unreadable file counts as empty.
     #[must_use]
     pub fn open(options: &ClientOptions) -> Option<Self> {
         if !options.login_cache {
@@ -86,19 +89,20 @@ impl LoginCache {
         })
     }
 
-    /// What is known.
+    /// The cached profile, if there is one.
     #[must_use]
     pub fn learnt(&self) -> Option<&Learnt> {
         self.learnt.as_ref()
     }
 
-    /// Keeps what this login taught, if it is news. A file that cannot be written costs the next
-    /// login its short cut and nothing else.
+    /// Writes the profile if it has changed. If the file cannot be written, the next login is
+    /// slower and nothing else.
     pub fn learn(&mut self, learnt: Learnt) {
         if self.learnt.as_ref() == Some(&learnt) {
             return;
         }
-        // `/dev/null` as known_hosts wants nothing kept, least of all beside it.
+        // A known_hosts file of `/dev/null` means that nothing is recorded, so no cache is written
+        // either.
         if !self.known_hosts.is_file() {
             return;
         }

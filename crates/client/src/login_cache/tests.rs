@@ -146,7 +146,7 @@ fn what_does_not_fit_is_an_error_and_leaves_the_file_alone() {
     assert_eq!(refused.kind(), std::io::ErrorKind::InvalidData);
     assert!(refused.to_string().contains("does not fit"), "{refused}");
     assert!(!scratch.file().exists());
-    // That nothing may go ahead fits always.
+    // The flag that forbids pipelining always fits.
     long.careful = true;
     file::store(&scratch.file(), "a@h", &long, false).unwrap();
     let kept = file::find(&file::read(&scratch.file()).unwrap(), "a@h").unwrap();

@@ -1,8 +1,7 @@
-//! The session's channel ahead of its time: asked for, and where the server reads on also started,
-//! behind a login that has not been answered yet.
+//! Opens the session's channel before the login is answered, and, if the server processes messages
+//! in order, also starts the command.
 //!
-//! Which servers take that is decided in [`crate::auth::ahead`]; what the connection makes of a
-//! login that fails is `proto`'s.
+//! [`crate::auth::ahead`] decides which servers accept that; `proto` handles a login that fails.
 
 use std::collections::VecDeque;
 
@@ -14,45 +13,45 @@ use super::{Asked, Plan, What};
 use crate::log::{debug1, debug2};
 use crate::text::one_line;
 
-/// How much of the session goes ahead of the server's answers.
+/// How much of the session is sent before the server's answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reach {
     /// Nothing.
     Nothing,
-    /// The channel is asked for.
+    /// CHANNEL_OPEN is sent.
     Open,
-    /// And what runs on it is started.
+    /// CHANNEL_OPEN and the requests that start the command are sent.
     Whole,
 }
 
-/// A channel that was asked for ahead of its time.
+/// A channel whose CHANNEL_OPEN was sent before the login was answered.
 #[derive(Debug)]
 pub struct EarlyChannel {
     pub(super) id: ChannelId,
-    /// Requests that went with it, whose answers will come.
+    /// Requests sent with it, whose answers are still to come.
     pub(super) asked: VecDeque<Asked>,
-    /// How much went ahead: [`Reach::Open`] or [`Reach::Whole`].
+    /// How much was sent: [`Reach::Open`] or [`Reach::Whole`].
     pub(super) reach: Reach,
-    /// EOF was sent: there is no input.
+    /// True if EOF was sent because there is no input.
     pub(super) input_ended: bool,
-    /// What the local end said first went with it.
+    /// True if the first bytes of the local end were sent with it.
     pub(super) with_data: bool,
 }
 
 impl EarlyChannel {
-    /// How much went ahead. With [`Reach::Whole`] a command may be running on the other side, or
-    /// have run, whatever becomes of the connection.
+    /// How much was sent early. With [`Reach::Whole`] a command may be running on the server, or
+    /// have run, even if the connection fails.
     #[must_use]
     pub fn reach(&self) -> Reach {
         self.reach
     }
 }
 
-/// Asks for the plan's channel, if it has one, behind the login that is open on the connection. What
-/// is started gets `data` in the same flight where it is known how much its server takes: one of ours.
+/// Opens the plan's channel, if it has one, after the unanswered login request. With
+/// [`Reach::Whole`] a Fulmar server, whose limit is known, also gets `data` in the same flight.
 ///
 /// # Errors
-/// [`Error::Misuse`] where nothing may go ahead.
+/// [`Error::Misuse`] if nothing may be sent early.
 pub fn send_early(
     connection: &mut Connection,
     plan: &Plan,
@@ -87,7 +86,8 @@ pub fn send_early(
     Ok(Some(early))
 }
 
-/// Nobody shares this connection, so a server that knows the request may refuse further sessions.
+/// Sends no-more-sessions@openssh.com to a server that knows it: no other session shares this
+/// connection, so the server may refuse further ones.
 pub(super) fn send_no_more_sessions(connection: &mut Connection) -> Result<(), Error> {
     let knows = connection.is_fulmar_peer()
         || connection
@@ -100,7 +100,7 @@ pub(super) fn send_no_more_sessions(connection: &mut Connection) -> Result<(), E
     Ok(())
 }
 
-/// Nothing will ever be read from standard input.
+/// True if standard input never gives a byte.
 fn has_no_input(plan: &Plan) -> bool {
     !plan.ends_here && (plan.stdin_null || sys::io::is_null(sys::io::stdin()))
 }
@@ -122,7 +122,8 @@ pub(super) fn channel_type(what: &What) -> Option<(&'static str, Vec<u8>)> {
     }
 }
 
-/// Sends what a session needs and what starts it; gives the requests that will be answered.
+/// Sends pty-req, env and the request that starts the command; returns the requests that will be
+/// answered.
 pub(super) fn start(
     connection: &mut Connection,
     plan: &Plan,

@@ -1,4 +1,4 @@
-//! What happens on the connection: data without a sink, requests, ends, host keys.
+//! Handles the connection's events: data without a sink, requests, ends of streams, host keys.
 
 use config::client::YesNoAsk;
 use driver::Notice;
@@ -7,7 +7,7 @@ use proto::{ChannelId, Event, Stream};
 use wire::message::open_failure;
 
 use super::{
-    Asked, Ended, FAILURE, Next, PROOF_MS, Session, TOKEN_BELL, TOKEN_PROOF, TOKEN_RHYTHM,
+    Asked, Ended, FAILURE, Next, PROOF_MS, Session, TOKEN_KEYSTROKES, TOKEN_LOCAL_END, TOKEN_PROOF,
     TOKEN_SIGNALS, TOKEN_TERMINAL, What,
 };
 use crate::error::ClientError;
@@ -27,9 +27,10 @@ impl Session<'_> {
                 ..
             } => self.read_terminal(),
             Notice::Ready {
-                token: TOKEN_BELL, ..
+                token: TOKEN_LOCAL_END,
+                ..
             } => {
-                self.answer_bell()?;
+                self.wake_local_end()?;
                 Ok(Next::Continue)
             }
             Notice::EndpointEnded { .. } => {
@@ -56,7 +57,7 @@ impl Session<'_> {
                 }
                 Ok(Next::Continue)
             }
-            // With the channel closed, what it brought may still be on its way to our output.
+            // After the channel is closed, its output may still be on its way to the local streams.
             Notice::AcceleratorFailed(why) => {
                 info!(
                     "Warning: hardware compression failed: {why}; using software compression from here on."
@@ -76,7 +77,7 @@ impl Session<'_> {
         }
     }
 
-    /// Nobody reads our output any more: the command may know (`eow@openssh.com`).
+    /// The reader of the local output is gone: tells the command's side (`eow@openssh.com`).
     pub(super) fn sink_failed(
         &mut self,
         channel: ChannelId,
@@ -123,7 +124,7 @@ impl Session<'_> {
                 return Ok(Next::Finish(FAILURE));
             }
             Event::ChannelData { channel, data, .. } => {
-                // A stream whose sink is gone: the bytes are dropped, the window stays open.
+                // The stream's sink is gone: its bytes are dropped and the window stays open.
                 self.command(|connection| connection.channel_consumed(channel, data.len()))?;
             }
             Event::ChannelRequest {
@@ -191,7 +192,7 @@ impl Session<'_> {
                 debug1!("channel {}: exit-status {status}", channel.0);
                 self.ended = Some(Ended::Status(status));
             }
-            // Our own reader left, and the command noticed: nothing to report.
+            // The command ended because the local reader is gone: nothing to report.
             Request::ExitSignal { name, .. } if known && name == "PIPE" && self.reader_left => {
                 self.ended = Some(Ended::Signal);
             }
@@ -259,8 +260,8 @@ impl Session<'_> {
         if self.typed.take().is_some() {
             self.driver.unwatch(sys::io::stdin());
         }
-        if self.rhythm.take().is_some() {
-            self.driver.set_timer(TOKEN_RHYTHM, None);
+        if self.keystroke_timer.take().is_some() {
+            self.driver.set_timer(TOKEN_KEYSTROKES, None);
         }
     }
 
@@ -293,8 +294,8 @@ impl Session<'_> {
         }
     }
 
-    /// Stays after the session's end until new host keys that were asked about are proven; a
-    /// signal, the connection's end or the time limit ends the wait.
+    /// Waits after the session until new host keys are proven, if a proof was requested; a signal,
+    /// the connection's end or the time limit ends the wait.
     pub(super) fn await_proof(&mut self) {
         if self.rotation.is_none() {
             return;

@@ -1,11 +1,13 @@
-//! Typed input: read from the terminal, through the escape filter, to the channel.
+//! Typed input, from the terminal through the escape filter to the channel.
 
 use proto::channel::Request;
 use proto::{ChannelId, Stream};
 use sys::signals::Signal;
 
-use super::rhythm::{Beat, PING_DATA, Rhythm, random};
-use super::{Asked, FAILURE, Next, RETRY_MS, Session, TOKEN_RETRY, TOKEN_RHYTHM, TOKEN_TERMINAL};
+use super::keystroke_timer::{KeystrokeAction, KeystrokeTimer, PING_DATA, random};
+use super::{
+    Asked, FAILURE, Next, RETRY_MS, Session, TOKEN_KEYSTROKES, TOKEN_RETRY, TOKEN_TERMINAL,
+};
 use crate::error::ClientError;
 use crate::log::{self, debug1, debug2, debug3};
 use crate::login;
@@ -15,7 +17,7 @@ use crate::text::one_line;
 /// Most bytes read from the terminal at once.
 const READ_BYTES: usize = 16 * 1024;
 
-/// What was typed and has not been sent.
+/// Typed input that has not been sent.
 #[derive(Debug)]
 pub(super) struct TypedInput {
     filter: EscapeFilter,
@@ -69,7 +71,7 @@ impl Session<'_> {
                     }
                 }
                 Piece::Command(command) => {
-                    // What was typed before the escape goes out before it acts.
+                    // Input typed before the escape is sent before the escape acts.
                     self.send_typed()?;
                     if let Next::Finish(code) = self.escape_command(command)? {
                         return Ok(Next::Finish(code));
@@ -80,8 +82,8 @@ impl Session<'_> {
         Ok(Next::Continue)
     }
 
-    /// Hides the timing of what is typed, where that is wanted and the server can help.
-    pub(super) fn find_rhythm(&mut self) {
+    /// Hides the timing of keystrokes, if the options ask for it and the server answers pings.
+    pub(super) fn start_keystroke_timer(&mut self) {
         let Some(interval_ms) = self.plan.obscure_keystrokes_ms else {
             return;
         };
@@ -90,30 +92,30 @@ impl Session<'_> {
             return;
         }
         debug2!("keystroke timing is hidden: a packet each {interval_ms} ms while typing");
-        self.rhythm = Some(Rhythm::new(interval_ms, random));
+        self.keystroke_timer = Some(KeystrokeTimer::new(interval_ms, random));
     }
 
-    /// Sends what waits, when its moment has come.
+    /// Sends waiting input when its time has come.
     pub(super) fn offer_typed(&mut self) -> Result<(), ClientError> {
-        if self.keep_rhythm()? {
+        if self.run_keystroke_timer()? {
             self.send_typed()?;
         }
         Ok(())
     }
 
-    /// False while what waits may not leave. Where a moment has come and nothing waits, a ping
-    /// leaves.
-    fn keep_rhythm(&mut self) -> Result<bool, ClientError> {
+    /// Returns false while waiting input may not leave. At a due time without input it sends a
+    /// ping.
+    fn run_keystroke_timer(&mut self) -> Result<bool, ClientError> {
         let waiting_bytes = self.typed.as_ref().map_or(0, |typed| typed.waiting.len());
-        let Some(rhythm) = self.rhythm.as_mut() else {
+        let Some(keystroke_timer) = self.keystroke_timer.as_mut() else {
             return Ok(true);
         };
-        if waiting_bytes == 0 && rhythm.is_resting() {
+        if waiting_bytes == 0 && keystroke_timer.is_resting() {
             return Ok(true);
         }
-        let beat = rhythm.beat(self.driver.now(), waiting_bytes);
-        match beat {
-            Beat::Ping => {
+        let action = keystroke_timer.next_action(self.driver.now(), waiting_bytes);
+        match action {
+            KeystrokeAction::Ping => {
                 let sent = self
                     .driver
                     .connection()
@@ -122,16 +124,20 @@ impl Session<'_> {
                         peer: self.peer.clone(),
                         error: driver::DriverError::Proto(error),
                     })?;
-                rhythm.count_ping(sent);
+                keystroke_timer.count_ping(sent);
             }
-            Beat::Rest => debug3!("keystroke timing: at rest after {} pings", rhythm.pings()),
-            Beat::Keys | Beat::Wait => {}
+            KeystrokeAction::Rest => debug3!(
+                "keystroke timing: at rest after {} pings",
+                keystroke_timer.pings()
+            ),
+            KeystrokeAction::Keys | KeystrokeAction::Wait => {}
         }
-        self.driver.set_timer(TOKEN_RHYTHM, rhythm.deadline());
-        Ok(beat != Beat::Wait)
+        self.driver
+            .set_timer(TOKEN_KEYSTROKES, keystroke_timer.deadline());
+        Ok(action != KeystrokeAction::Wait)
     }
 
-    /// Sends what waits, as far as the channel takes it.
+    /// Sends waiting input, as far as the channel takes it.
     fn send_typed(&mut self) -> Result<(), ClientError> {
         let Some(channel) = self.channel else {
             return Ok(());
@@ -230,7 +236,7 @@ impl Session<'_> {
         Ok(Next::Continue)
     }
 
-    /// With whom, by which algorithms, how much, and what compression makes of it.
+    /// The lines of `~s`: peer, algorithms, byte counts and compression.
     fn status(&mut self) -> Vec<String> {
         let (received, sent) = self.driver.wire_bytes();
         let host = one_line(&self.peer.host);
@@ -262,13 +268,13 @@ impl Session<'_> {
             .then_some(channel)
     }
 
-    /// Gives the terminal back to the shell and stops; goes on when continued.
+    /// Gives the terminal back to the shell and stops the process; resumes when it is continued.
     fn suspend(&mut self) -> Result<(), ClientError> {
         let system = ClientError::system;
         if let Some(raw) = &mut self.raw {
             raw.suspend().map_err(system("suspend"))?;
         }
-        // The shell gets its streams blocking, as it gave them to us.
+        // The shell expects blocking streams, as it passed them.
         let restore = super::StdioFlags::blocking();
         sys::signals::raise_default(Signal::TSTP).map_err(system("suspend"))?;
         drop(restore);

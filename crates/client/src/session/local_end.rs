@@ -1,5 +1,5 @@
-//! A program that is itself the local end of its session: `scp` and `sftp` make and use the
-//! channel's bytes, without pipes and a process between.
+//! A program that is itself the local end of its session: `scp` and `sftp` produce and consume the
+//! channel's bytes in this process, without pipes.
 
 use std::sync::Arc;
 
@@ -7,82 +7,86 @@ use driver::{Endpoint, LoopTimes};
 use sys::epoll::EventFd;
 use sys::signals::Signal;
 
-use super::{Session, TOKEN_BELL};
+use super::{Session, TOKEN_LOCAL_END};
 use crate::error::ClientError;
 use crate::log::debug1;
 
-/// Most that [`LocalEnd::early`] may give, bytes: a first request, and less than what may go ahead of a
-/// channel's confirmation.
+/// Most bytes that [`LocalEnd::early`] may return: enough for a first request, and fewer than may
+/// be sent before a channel's confirmation.
 pub const EARLY_BYTES: usize = 16 << 10;
 
-/// What such a program gives to the session. The session runs in a thread of its own; signals
-/// that end a program are this program's matter from the login on.
+/// The interface of such a program to the session. The session runs on its own thread; after the
+/// login the program handles the signals that end a process.
 pub trait LocalEnd: Send {
-    /// The end of a channel. The one before, if any, was not used: a channel that is not
-    /// confirmed carries nothing.
+    /// Returns the endpoint for a channel. A second call replaces the first endpoint, which has
+    /// carried nothing because its channel was not confirmed.
     fn endpoint(&mut self) -> Box<dyn Endpoint>;
 
-    /// The server is one of ours, by its version line or, before the connection is made, by the last
-    /// login. What is to be said first, whatever the server answers, may leave with the login, if
-    /// [`LocalEnd::early`] has it by then. Told again, it is no news.
+    /// Called when the server is known to be Fulmar, by its version line or, before the connection
+    /// is made, by the cached profile of the last login. The first bytes, if they do not depend on
+    /// the server's answers, may leave with the login if [`LocalEnd::early`] returns them by then.
+    /// May be called more than once.
     fn expects_fulmar(&mut self) {}
 
-    /// What is to go to the channel first, at most [`EARLY_BYTES`]; nothing where that is not known
-    /// yet. It stays until [`LocalEnd::channel_begins`], since it may be asked for again.
+    /// Returns the first bytes for the channel, at most [`EARLY_BYTES`]; none if they are not known
+    /// yet. Keep them until [`LocalEnd::channel_begins`], since they may be asked for again.
     fn early(&mut self) -> Vec<u8> {
         Vec::new()
     }
 
-    /// The channel is there. `heard`: it has got what [`LocalEnd::early`] gave; else that goes first.
+    /// The channel is confirmed. `heard`: it has received the bytes of [`LocalEnd::early`]; if
+    /// false, send them first.
     fn channel_begins(&mut self, heard: bool) {
         let _ = heard;
     }
 
-    /// Is signalled when the endpoint has something to do.
+    /// The event descriptor that the program signals when the endpoint has work to do.
     fn bell(&self) -> &EventFd;
 
-    /// The login is over: nothing is asked for on the terminal any more. The server is known to
-    /// take in order what comes before it has answered (`reads_on`), or to be a Fulmar.
+    /// The login is over: the user is asked nothing more. `reads_on`: the server is known to
+    /// process messages in order before it has answered them. `is_fulmar`: the server is Fulmar.
     fn logged_in(&mut self, reads_on: bool, is_fulmar: bool);
 
-    /// Where it is to be told, from the login on, what the connection waits for.
+    /// Where the driver records, from the login on, what the connection waits for; `None` to record
+    /// nothing.
     fn loop_times(&self) -> Option<Arc<LoopTimes>> {
         None
     }
 
-    /// Where others may ask the person at the same time: whose turn it is.
+    /// The lock that orders questions to the user, if several connections of this process may ask.
     fn turns(&self) -> Option<Arc<dyn Turns>> {
         None
     }
 
-    /// How many connections of this process, this one among them, share what `WindowMemory` allows.
+    /// Number of connections of this process, this one included, that share `WindowMemory`.
     fn sharers(&self) -> u64 {
         1
     }
 }
 
-/// Questions of several connections to one person, one after the other.
+/// Orders the questions of several connections to one user: one connection asks at a time.
 pub trait Turns: std::fmt::Debug + Send + Sync {
-    /// Waits until this connection may ask; false when nobody wants it any more.
+    /// Waits until this connection may ask; false if its login is no longer wanted.
     fn take(&self) -> bool;
 }
 
-/// Any of them, owning what it holds.
+/// A local end as a trait object that owns its data.
 pub type AnyLocalEnd = dyn LocalEnd;
 
-/// Signals that the program sees to, in another thread, once the login is over.
-const THE_PROGRAM_S: [Signal; 4] = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM];
+/// Signals that the program handles on another thread after the login.
+const PROGRAM_SIGNALS: [Signal; 4] = [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM];
 
 impl Session<'_> {
-    /// Where the program is the channel's end: leaves signals to it and listens for its bell.
-    pub(super) fn meet_local_end(&mut self) -> Result<bool, ClientError> {
+    /// If the program is the channel's local end: leaves the signals to it and watches its event
+    /// descriptor.
+    pub(super) fn attach_local_end(&mut self) -> Result<bool, ClientError> {
         let Some(local) = self.local.as_deref_mut() else {
             return Ok(false);
         };
-        sys::signals::block(&THE_PROGRAM_S).map_err(ClientError::system("sigmask"))?;
+        sys::signals::block(&PROGRAM_SIGNALS).map_err(ClientError::system("sigmask"))?;
         let bell = std::os::fd::AsFd::as_fd(local.bell());
         self.driver
-            .watch(bell, TOKEN_BELL, true, false)
+            .watch(bell, TOKEN_LOCAL_END, true, false)
             .map_err(ClientError::system("epoll"))?;
         if let Some(times) = local.loop_times() {
             self.driver.tell_times(times);
@@ -92,14 +96,14 @@ impl Session<'_> {
         Ok(true)
     }
 
-    /// What the program would say first, where it says that already.
+    /// The program's first bytes, if it knows them already.
     pub(super) fn early_data(&mut self) -> Vec<u8> {
         let local = self.local.as_deref_mut();
         local.map(LocalEnd::early).unwrap_or_default()
     }
 
     /// The endpoint has something to do.
-    pub(super) fn answer_bell(&mut self) -> Result<(), ClientError> {
+    pub(super) fn wake_local_end(&mut self) -> Result<(), ClientError> {
         if let Some(local) = self.local.as_deref_mut() {
             local
                 .bell()
@@ -112,7 +116,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// The program has all that it wanted: its channel is closed without waiting for the peer.
+    /// The program is done: closes the channel without waiting for the peer.
     pub(super) fn endpoint_ended(&mut self) -> Result<(), ClientError> {
         let Some(channel) = self.channel else {
             return Ok(());

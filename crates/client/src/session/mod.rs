@@ -1,15 +1,15 @@
-//! After login: one channel for a shell, a command, a subsystem or a joined stream, and the
-//! loop that serves it until its end.
+//! The session after login: one channel for a shell, a command, a subsystem or a forwarded stream,
+//! and the loop that serves it until it ends.
 //!
-//! RFC 4254 §5 and §6. Bytes of pipes and files move inside the driver; typed input passes
-//! through the escape filter here. The exit code is the command's, 255 when it has none.
+//! RFC 4254 §5 and §6. The driver moves the bytes of pipes and files; typed input passes through
+//! the escape filter here. The exit code is the command's, or 255 if the command has none.
 
 mod early;
 mod events;
 mod input;
+mod keystroke_timer;
 mod local_end;
 mod plan;
-mod rhythm;
 mod signals;
 mod stdio;
 
@@ -34,32 +34,32 @@ use crate::interaction::Interaction;
 use crate::log::{debug1, debug2};
 use crate::terminal::RawMode;
 use input::TypedInput;
-use rhythm::Rhythm;
+use keystroke_timer::KeystrokeTimer;
 
 /// Tokens of the driver's watches and timers.
 const TOKEN_SIGNALS: u64 = 1;
 const TOKEN_TERMINAL: u64 = 2;
 const TOKEN_RETRY: u64 = 3;
-const TOKEN_RHYTHM: u64 = 4;
+const TOKEN_KEYSTROKES: u64 = 4;
 const TOKEN_PROOF: u64 = 5;
-const TOKEN_BELL: u64 = 6;
+const TOKEN_LOCAL_END: u64 = 6;
 
-/// How long typed input waits before it is offered to a full connection again, milliseconds.
+/// Delay before typed input is offered again to a channel that takes no more, milliseconds.
 const RETRY_MS: u64 = 20;
 
-/// How often, and how long each time, output is waited for when the server is gone after the
-/// channel's end: a minute for a reader that does not read.
+/// Number of waits, and length of each, for output to be written after the channel has ended and
+/// the connection is gone: one minute in all for a reader that does not read.
 const MAX_LINGERS: u32 = 600;
 const LINGER: Duration = Duration::from_millis(100);
 
-/// How long a session that is over stays for the proof of new host keys, milliseconds: a command
-/// may be done before the server has signed.
+/// Longest wait after the session for the proof of new host keys, milliseconds: a command may end
+/// before the server has signed.
 const PROOF_MS: u64 = 5000;
 
-/// The exit code of everything that is not the command's own.
+/// The exit code of every failure that is not the command's own.
 pub const FAILURE: i32 = 255;
 
-/// A request with `want_reply` whose answer has not come.
+/// A request with `want_reply` whose answer has not arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Asked {
     Pty,
@@ -85,16 +85,16 @@ pub struct Session<'c> {
     driver: &'c mut Driver,
     plan: Plan,
     streams: Streams,
-    /// In place of the streams.
+    /// Replaces the streams if it is set.
     local: Option<&'c mut AnyLocalEnd>,
     peer: Peer,
     checker: Option<&'c mut HostKeyChecker>,
     update_host_keys: YesNoAsk,
     interaction: &'c mut dyn Interaction,
     early: Option<EarlyChannel>,
-    /// What the server takes before it has confirmed the channel.
+    /// True if the server accepts channel requests before it has confirmed the channel.
     reads_on: bool,
-    /// What went ahead of the channel's confirmation, until that comes.
+    /// Messages that were sent before the channel's confirmation; reset when that arrives.
     unconfirmed: Reach,
     channel: Option<ChannelId>,
     asked: VecDeque<Asked>,
@@ -104,14 +104,14 @@ pub struct Session<'c> {
     reader_left: bool,
     raw: Option<RawMode>,
     typed: Option<TypedInput>,
-    /// While the timing of what is typed is hidden.
-    rhythm: Option<Rhythm>,
+    /// Set while the timing of keystrokes is hidden.
+    keystroke_timer: Option<KeystrokeTimer>,
     signals: Option<SignalFd>,
     rotation: Option<Rotation>,
 }
 
 impl<'c> Session<'c> {
-    /// A session that will do what `plan` says.
+    /// A session that carries out `plan`.
     pub fn new(
         driver: &'c mut Driver,
         plan: Plan,
@@ -139,48 +139,48 @@ impl<'c> Session<'c> {
             reader_left: false,
             raw: None,
             typed: None,
-            rhythm: None,
+            keystroke_timer: None,
             signals: None,
             rotation: None,
         }
     }
 
-    /// Joins the channel with `local`, not with the streams.
+    /// Connects the channel to `local` instead of the streams.
     #[must_use]
     pub fn with_local_end(mut self, local: Option<&'c mut AnyLocalEnd>) -> Self {
         self.local = local;
         self
     }
 
-    /// Goes on with a channel that was asked for ahead of the login.
+    /// Continues with a channel whose CHANNEL_OPEN was sent before the login was answered.
     #[must_use]
     pub fn with_early(mut self, early: Option<EarlyChannel>) -> Self {
         self.early = early;
         self
     }
 
-    /// Starts what runs on the channel without waiting for its confirmation: for servers that read
-    /// on.
+    /// Sends the requests that start the command without waiting for the channel's confirmation:
+    /// for servers that process messages in order without it.
     #[must_use]
     pub fn starting_at_once(mut self, at_once: bool) -> Self {
         self.reads_on = at_once;
         self
     }
 
-    /// How much went ahead of the channel's confirmation, as long as that has not come. Where the
-    /// connection ends now, this may be why; with [`Reach::Whole`] a command may have run.
+    /// How much was sent before the channel's confirmation, as long as that has not arrived. If the
+    /// connection ends now, this may be the cause; with [`Reach::Whole`] a command may have run.
     #[must_use]
     pub fn unconfirmed(&self) -> Reach {
         self.unconfirmed
     }
 
-    /// Lets the server rotate its host keys (`UpdateHostKeys`).
+    /// Enables updates of the host keys (`UpdateHostKeys`).
     pub fn rotate_host_keys(&mut self, checker: &'c mut HostKeyChecker, wanted: YesNoAsk) {
         self.checker = Some(checker);
         self.update_host_keys = wanted;
     }
 
-    /// Runs the session to its end and gives the exit code.
+    /// Runs the session until it ends and returns the exit code.
     ///
     /// # Errors
     /// [`ClientError`] when the connection or the system fails; its text is for the user.
@@ -195,7 +195,7 @@ impl<'c> Session<'c> {
     }
 
     fn run_inner(&mut self) -> Result<i32, ClientError> {
-        if !self.meet_local_end()? {
+        if !self.attach_local_end()? {
             self.take_signals()?;
         }
         self.open()?;
@@ -208,7 +208,8 @@ impl<'c> Session<'c> {
             let notice = match self.driver.next() {
                 Ok(notice) => notice,
                 Err(error) if self.closed && patience > 0 => {
-                    // The channel has ended well; only its last bytes are still to be written.
+                    // The channel has ended without error; only its last bytes remain to be
+                    // written.
                     debug2!("after the channel's end: {error}");
                     patience -= 1;
                     let _ = sys::io::wait_writable(sys::io::stdout(), Some(LINGER));
@@ -234,7 +235,7 @@ impl<'c> Session<'c> {
         self.lost(DriverError::Proto(error))
     }
 
-    /// Gives the connection a command.
+    /// Applies `command` to the connection; an error is reported as a lost connection.
     fn command<T>(
         &mut self,
         command: impl FnOnce(&mut Connection) -> Result<T, Error>,
@@ -251,7 +252,7 @@ impl<'c> Session<'c> {
         self.command(|connection| connection.channel_request(channel, request, want_reply))
     }
 
-    /// The channel is closed and all that it brought is written.
+    /// True if the channel is closed and all its output has been written.
     fn is_over(&self) -> bool {
         let Some(channel) = self.channel else {
             return false;
@@ -272,7 +273,7 @@ impl<'c> Session<'c> {
     // ---- opening --------------------------------------------------------------------------
 
     fn open(&mut self) -> Result<(), ClientError> {
-        // An early channel whose login failed is gone; another may have succeeded since.
+        // An early channel whose login failed no longer exists; a later login may have succeeded.
         let early = self
             .early
             .take()
@@ -311,10 +312,10 @@ impl<'c> Session<'c> {
         id
     }
 
-    /// The server logged us in and took no notice of the channel: it is asked for again.
+    /// The server accepted the login but ignored the early CHANNEL_OPEN: opens the channel again.
     fn reopen(&mut self, unheard: ChannelId) -> Result<(), ClientError> {
         if self.driver.connection().has_channel(unheard) {
-            // The word is of a channel that had this number before, and was followed already.
+            // The event is about an earlier channel with this number, and has been handled.
             return Ok(());
         }
         debug1!(
@@ -334,12 +335,12 @@ impl<'c> Session<'c> {
         Ok(())
     }
 
-    /// Nobody shares this connection, so the server may refuse further sessions.
+    /// No other session shares this connection, so the server may refuse further sessions.
     fn send_no_more_sessions(&mut self) -> Result<(), ClientError> {
         self.command(early::send_no_more_sessions)
     }
 
-    /// The channel is confirmed: everything that it needs goes out at once, unless it went ahead.
+    /// The channel is confirmed: sends all its requests at once, unless they were sent early.
     fn confirmed(&mut self, channel: ChannelId) -> Result<(), ClientError> {
         self.unconfirmed = Reach::Nothing;
         if matches!(self.plan.what, What::Forward { .. }) {
@@ -372,8 +373,8 @@ impl<'c> Session<'c> {
         self.attach_source(channel)
     }
 
-    /// Joins the local output and errors with the channel: before it is confirmed, because its
-    /// first data may come in the same read as the confirmation.
+    /// Attaches the local output and error streams to the channel, before it is confirmed: its
+    /// first data may arrive in the same read as the confirmation.
     fn attach_sinks(&mut self, channel: ChannelId) -> Result<(), ClientError> {
         let system = ClientError::system;
         if let Some(local) = self.local.as_deref_mut() {
@@ -393,7 +394,7 @@ impl<'c> Session<'c> {
         Ok(())
     }
 
-    /// Joins the local input with the channel.
+    /// Attaches the local input to the channel.
     fn attach_source(&mut self, channel: ChannelId) -> Result<(), ClientError> {
         let system = ClientError::system;
         if self.local.is_some() {
@@ -404,7 +405,7 @@ impl<'c> Session<'c> {
             None => self.command(|connection| connection.channel_eof(channel)),
             Some(input) if self.plan.pty.is_some() && sys::io::is_terminal(&input) => {
                 self.typed = Some(TypedInput::new(self.plan.escape));
-                self.find_rhythm();
+                self.start_keystroke_timer();
                 self.driver
                     .watch(sys::io::stdin(), TOKEN_TERMINAL, true, false)
                     .map_err(system("stdin"))

@@ -1,4 +1,4 @@
-//! What a session is to do, made from options, flags and the local environment.
+//! The plan of a session, made from options, flags and the local environment.
 
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
@@ -8,7 +8,7 @@ use config::types::Variable;
 
 use crate::log::debug3;
 
-/// What the channel runs.
+/// The purpose of the channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum What {
     /// The user's login shell.
@@ -19,9 +19,9 @@ pub enum What {
     Subsystem(Vec<u8>),
     /// No channel (`-N`).
     Nothing,
-    /// Standard input and output joined with a host and port (`-W`).
+    /// Standard input and output forwarded to a host and port (`-W`).
     Forward {
-        /// The host, as the server shall resolve it.
+        /// The host name, which the server resolves.
         host: String,
         /// The port.
         port: u16,
@@ -29,7 +29,7 @@ pub enum What {
 }
 
 impl What {
-    /// The request that starts it.
+    /// Name of the channel request that starts it.
     pub(super) fn request_name(&self) -> &'static str {
         match self {
             Self::Exec(_) => "exec",
@@ -39,31 +39,33 @@ impl What {
     }
 }
 
-/// The pty to ask for.
+/// The pty to request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PtyPlan {
     /// `TERM`.
     pub term: Vec<u8>,
-    /// Encoded modes of our own terminal, RFC 4254 §8.
+    /// Encoded modes of the local terminal, RFC 4254 §8.
     pub modes: Vec<u8>,
 }
 
-/// A session, decided.
+/// What a session does.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// What runs.
     pub what: What,
-    /// The pty, when one is wanted.
+    /// The pty, if one is requested.
     pub pty: Option<PtyPlan>,
-    /// Variables for the other side.
+    /// Environment variables to send to the server.
     pub environment: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Nothing is read from standard input.
+    /// True if standard input is not read.
     pub stdin_null: bool,
-    /// This process is the channel's end, not its standard streams: [`LocalEnd`](super::LocalEnd).
+    /// True if this process is the channel's local end, not its standard streams:
+    /// [`LocalEnd`](super::LocalEnd).
     pub ends_here: bool,
     /// The escape character, for a session with a terminal.
     pub escape: Option<u8>,
-    /// About how far apart what is typed may leave, milliseconds; `None` for at once.
+    /// Interval between the send times of typed input, milliseconds, give or take a tenth; `None`
+    /// sends at once.
     pub obscure_keystrokes_ms: Option<u32>,
 }
 
@@ -82,10 +84,10 @@ impl Plan {
         }
     }
 
-    /// Decides from the options. `command` is that of the command line.
+    /// Makes the plan from the options. `command` is that of the command line.
     ///
     /// # Errors
-    /// A sentence for the user when the wishes contradict each other.
+    /// A sentence for the user if the options contradict each other.
     pub fn decide(
         options: &ClientOptions,
         command: Option<Vec<u8>>,
@@ -163,7 +165,7 @@ fn wants_pty(options: &ClientOptions, what: &What) -> bool {
     }
 }
 
-/// The type of the terminal: what `SetEnv` says it is, else our own `TERM`.
+/// The terminal type: `TERM` of `SetEnv`, else of this process.
 fn term(options: &ClientOptions) -> Vec<u8> {
     let is_type = |set: &&Variable| set.name == "TERM" && !set.value.is_empty();
     let set = options.set_env.iter().find(is_type);
@@ -173,7 +175,7 @@ fn term(options: &ClientOptions) -> Vec<u8> {
     }
 }
 
-/// `SendEnv` of our own variables, then `SetEnv`; `SetEnv` wins.
+/// Variables of this process that match `SendEnv`, then those of `SetEnv`, which take precedence.
 #[must_use]
 pub fn environment(options: &ClientOptions) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut variables: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();

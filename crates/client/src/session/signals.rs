@@ -15,7 +15,7 @@ impl Session<'_> {
     pub(super) fn take_signals(&mut self) -> Result<(), ClientError> {
         let mut signals = vec![Signal::WINCH, Signal::CONT];
         for signal in [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM] {
-            // One that our parent had us ignore (nohup) stays ignored.
+            // A signal that the parent process set to be ignored (nohup) stays ignored.
             if !sys::signals::is_ignored(signal).unwrap_or(false) {
                 signals.push(signal);
             }
@@ -65,7 +65,7 @@ impl Session<'_> {
         self.request(channel, &request, false)
     }
 
-    /// Somebody stopped us and the shell changed the terminal meanwhile.
+    /// Resumed after a stop: the shell may have changed the terminal's modes.
     pub(super) fn resumed(&mut self) -> Result<(), ClientError> {
         if let Some(raw) = &mut self.raw {
             if let Err(error) = raw.resume() {
@@ -95,7 +95,7 @@ impl Session<'_> {
         }
     }
 
-    /// The last words, for a session with a terminal.
+    /// Logs the end of the session.
     pub(super) fn farewell(&mut self) {
         if self.plan.pty.is_some() && self.started {
             info!("Connection to {} closed.", one_line(&self.peer.host));

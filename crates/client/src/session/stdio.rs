@@ -1,23 +1,22 @@
-//! The local ends of a session, and the flags of our standard streams: these belong to open
-//! files that a shell shares, so what the driver changes is put back.
+//! The local streams of a session, and the flags of the standard streams. The flags belong to open
+//! files that the shell shares, so the driver's changes are undone at the end.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-/// The local descriptors that a session is joined with. They may block or not: the driver
-/// makes them non-blocking.
+/// The local descriptors of a session, blocking or not: the driver makes them non-blocking.
 #[derive(Debug, Default)]
 pub struct Streams {
-    /// What is sent; without it the other side sees the end of its input at once.
+    /// Source of the remote command's input; without it the server gets EOF at once.
     pub input: Option<OwnedFd>,
-    /// What takes the command's output; without it the bytes are dropped.
+    /// Destination of the command's output; without it the bytes are dropped.
     pub output: Option<OwnedFd>,
-    /// What takes its errors.
+    /// Destination of the command's error output; without it the bytes are dropped.
     pub errors: Option<OwnedFd>,
 }
 
 impl Streams {
-    /// Duplicates of our standard streams.
+    /// Duplicates of the process's standard streams.
     ///
     /// # Errors
     /// Those of the system.
@@ -30,8 +29,8 @@ impl Streams {
     }
 }
 
-/// Remembers which standard streams were non-blocking and puts that back when dropped, also
-/// when the descriptors 0, 1 and 2 name other files by then.
+/// Remembers which standard streams were non-blocking and restores that when dropped, even if the
+/// descriptors 0, 1 and 2 name other files by then.
 #[derive(Debug)]
 pub struct StdioFlags {
     streams: Vec<(OwnedFd, bool)>,
@@ -42,7 +41,7 @@ fn streams() -> [BorrowedFd<'static>; 3] {
 }
 
 impl StdioFlags {
-    /// Remembers the flags as they are.
+    /// Remembers the current flags.
     #[must_use]
     pub fn remember() -> Self {
         let flags = |fd| Some((sys::io::dup(fd).ok()?, sys::io::is_nonblocking(fd).ok()?));
@@ -51,7 +50,7 @@ impl StdioFlags {
         }
     }
 
-    /// Makes the streams blocking until the guard is dropped, which puts back the flags.
+    /// Makes the streams blocking until the guard is dropped, which restores the flags.
     #[must_use]
     pub fn blocking() -> Self {
         let flags = Self::remember();

@@ -1,8 +1,8 @@
-//! The escape filter: `~.` and its kin at the start of a line of typed input.
+//! The escape filter: recognises `~.` and other escapes at the start of a line of typed input.
 //!
-//! Pure: bytes in, pieces out. What a command does is in `crate::session`.
+//! Pure: bytes in, pieces out. `crate::session` carries the commands out.
 
-/// What the user asked for with an escape.
+/// A command given by an escape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Command {
     /// `~.`: end the connection.
@@ -13,13 +13,13 @@ pub enum Command {
     Break,
     /// `~R`: exchange new keys.
     Rekey,
-    /// `~V`: say less.
+    /// `~V`: log less.
     Quieter,
-    /// `~v`: say more.
+    /// `~v`: log more.
     Louder,
     /// `~#`: list channels.
     ListChannels,
-    /// `~s`: tell how the connection does.
+    /// `~s`: show the connection's status.
     Status,
     /// `~?`: list escapes.
     Help,
@@ -28,13 +28,13 @@ pub enum Command {
 /// A piece of the filtered input, in order.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Piece {
-    /// Bytes for the other side.
+    /// Bytes for the server.
     Bytes(Vec<u8>),
     /// A command for this program.
     Command(Command),
 }
 
-/// Where in a line the input stands.
+/// Position in the line of the next input byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     LineStart,
@@ -42,7 +42,7 @@ enum State {
     Inside,
 }
 
-/// The filter of one terminal.
+/// The escape filter of one terminal.
 #[derive(Debug)]
 pub struct EscapeFilter {
     escape: Option<u8>,
@@ -50,7 +50,7 @@ pub struct EscapeFilter {
 }
 
 impl EscapeFilter {
-    /// A filter for `escape`; with `None` everything passes.
+    /// A filter for the escape character `escape`; `None` passes everything.
     #[must_use]
     pub fn new(escape: Option<u8>) -> Self {
         Self {
@@ -65,8 +65,8 @@ impl EscapeFilter {
         self.escape
     }
 
-    /// Filters the next bytes. An escape character whose follower has not been typed yet is
-    /// held back.
+    /// Filters the next bytes. An escape character at the end is held back until the next byte
+    /// arrives.
     pub fn filter(&mut self, input: &[u8]) -> Vec<Piece> {
         let Some(escape) = self.escape else {
             return if input.is_empty() {
@@ -86,11 +86,13 @@ impl EscapeFilter {
                             pieces.push(Piece::Bytes(std::mem::take(&mut bytes)));
                         }
                         pieces.push(Piece::Command(command));
-                        // Another escape may follow at once: the line has not begun yet.
+                        // Another escape may follow at once: the position is still the start of a
+                        // line.
                         self.state = State::LineStart;
                     }
                     None => {
-                        // The doubled escape character sends it once; a stranger sends both.
+                        // A doubled escape character sends it once; before an unknown byte it is
+                        // sent too.
                         if byte != escape {
                             bytes.push(escape);
                         }

@@ -1,7 +1,7 @@
 //! The user's terminal: raw mode, size, modes for the pty request, escapes.
 //!
-//! The terminal is the one on standard input. `sys` puts the modes back also when a signal
-//! ends the process.
+//! The terminal is the one on standard input. `sys` restores its modes even if a signal ends the
+//! process.
 
 pub mod escape;
 
@@ -9,10 +9,10 @@ use std::io;
 
 use sys::terminal::{self, WindowSize};
 
-/// The size that a terminal has when it does not tell (RFC 1091's customary one).
+/// Columns and rows of a terminal that does not report its size (RFC 1091's customary one).
 const FALLBACK: (u32, u32) = (80, 24);
 
-/// A window size as the protocol carries it.
+/// A window size in the protocol's units (RFC 4254 §6.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Size {
     /// Width in characters.
@@ -50,8 +50,8 @@ pub fn window_size() -> Size {
     })
 }
 
-/// The modes of the terminal on standard input for the pty request (RFC 4254 §8); only the
-/// end mark when it is none.
+/// The modes of the terminal on standard input for the pty request (RFC 4254 §8); only the end
+/// opcode if it is not a terminal.
 #[must_use]
 pub fn encoded_modes() -> Vec<u8> {
     match terminal::attributes(sys::io::stdin()) {
@@ -60,7 +60,7 @@ pub fn encoded_modes() -> Vec<u8> {
     }
 }
 
-/// Raw mode of the terminal on standard input, until dropped.
+/// Raw mode of the terminal on standard input; dropping it restores the old modes.
 #[derive(Debug)]
 pub struct RawMode(terminal::RawMode);
 
@@ -68,16 +68,16 @@ impl RawMode {
     /// Enters raw mode.
     ///
     /// # Errors
-    /// Those of the system; a terminal whose modes cannot be changed.
+    /// The error of the system, also if the terminal's modes cannot be changed.
     pub fn enter() -> io::Result<Self> {
-        // A background job would be stopped by the change: its shell has the terminal now.
+        // The kernel would stop a background job for this change: its shell owns the terminal now.
         terminal::RawMode::enter(sys::io::stdin()).map(Self)
     }
 
-    /// Puts the old modes back for a while.
+    /// Restores the old modes until [`RawMode::resume`].
     ///
     /// # Errors
-    /// Those of the system.
+    /// The error of the system.
     pub fn suspend(&mut self) -> io::Result<()> {
         self.0.suspend()
     }
@@ -85,7 +85,7 @@ impl RawMode {
     /// Enters raw mode again.
     ///
     /// # Errors
-    /// Those of the system.
+    /// The error of the system.
     pub fn resume(&mut self) -> io::Result<()> {
         self.0.resume()
     }

@@ -1,4 +1,4 @@
-//! What the tests against real and lying peers share: a scratch directory, the client as a
+//! Shared by the tests against real and hostile peers: a scratch directory, the client as a
 //! program, and a server made of a script.
 #![allow(dead_code)]
 
@@ -16,7 +16,7 @@ use std::time::Duration;
 use keys::certificate::CertificateFields;
 use keys::{CertificateKind, PrivateKey, SignatureAlgorithm, private_file};
 
-/// A directory that goes away with the test.
+/// A directory that is removed with the test.
 pub struct Scratch(pub PathBuf);
 
 impl Scratch {
@@ -25,7 +25,7 @@ impl Scratch {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path =
             std::env::temp_dir().join(format!("fulmar-client-{}-{number}", std::process::id()));
-        // That of a process of this number that was killed.
+        // Left by a killed process with the same id.
         let _ = fs::remove_dir_all(&path);
         fs::create_dir_all(&path).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
@@ -54,7 +54,7 @@ impl Scratch {
         path
     }
 
-    /// An askpass program that answers `answers`, one line per question, and keeps the prompts.
+    /// An askpass program that gives `answers`, one line per question, and records the prompts.
     pub fn askpass(&self, answers: &str) -> PathBuf {
         self.write("answers", answers);
         let script = format!(
@@ -116,7 +116,7 @@ pub fn client_program() -> PathBuf {
     program
 }
 
-/// The client with no configuration but what the test gives, never asking.
+/// The client without any configuration but the test's arguments, never asking.
 pub fn ssh(scratch: &Scratch, port: u16) -> Command {
     let mut command = Command::new(client_program());
     command
@@ -153,7 +153,7 @@ pub fn run(command: &mut Command) -> Output {
     command.output().unwrap()
 }
 
-/// Runs with bytes on standard input.
+/// Runs the command with these bytes on standard input.
 pub fn run_with_input(command: &mut Command, input: &[u8]) -> Output {
     let mut child = command
         .stdin(Stdio::piped())
@@ -209,7 +209,7 @@ impl Server {
     }
 }
 
-/// A loopback port that nobody listens on, and that no other test is given.
+/// A loopback port without listener that no other test gets.
 pub fn free_port() -> u16 {
     sys::socket::free_port().unwrap()
 }
@@ -221,7 +221,7 @@ impl Drop for Server {
     }
 }
 
-/// Whether a program is installed; says so in one line when it is not.
+/// True if a program is installed; prints one line if not.
 pub fn installed(program: &str) -> bool {
     let there = Path::new(program).exists();
     if !there {
@@ -230,7 +230,8 @@ pub fn installed(program: &str) -> bool {
     there
 }
 
-/// A server that follows a script: for one connection after key exchange, host key [`key`]`(200)`.
+/// A server that follows a script for one connection after the key exchange, with host key
+/// [`key`]`(200)`.
 pub struct Scripted {
     pub port: u16,
     thread: Option<JoinHandle<()>>,
@@ -242,7 +243,7 @@ impl Scripted {
         Self::start_with(proto::TransportConfig::default(), script)
     }
 
-    /// As [`Scripted::start`] with settings of the transport.
+    /// As [`Scripted::start`], with these transport settings.
     pub fn start_with(
         config: proto::TransportConfig,
         script: impl FnOnce(&mut driver::Driver) + Send + 'static,
@@ -273,13 +274,13 @@ impl Scripted {
         }
     }
 
-    /// Waits for the script's end; a panic in it fails the test.
+    /// Waits until the script ends; a panic in it fails the test.
     pub fn finish(mut self) {
         self.thread.take().unwrap().join().unwrap();
     }
 }
 
-/// What happens next; exchanges of keys are signed on the way. `None` when the client has gone.
+/// The next event; key exchanges are signed meanwhile. `None` if the client has gone.
 pub fn next_event(driver: &mut driver::Driver) -> Option<proto::Event> {
     loop {
         match driver.next() {
@@ -299,7 +300,7 @@ pub fn next_event(driver: &mut driver::Driver) -> Option<proto::Event> {
     }
 }
 
-/// The next request for authentication; `None` when the client has gone.
+/// The next authentication request; `None` if the client has gone.
 pub fn next_request(driver: &mut driver::Driver) -> Option<proto::AuthRequest> {
     loop {
         if let proto::Event::AuthRequest(request) = next_event(driver)? {
@@ -308,7 +309,7 @@ pub fn next_request(driver: &mut driver::Driver) -> Option<proto::AuthRequest> {
     }
 }
 
-/// Serves until the client goes: sessions are opened, a command is answered by `exec`.
+/// Serves until the client disconnects: opens sessions, and answers a command by `exec`.
 pub fn serve_session(
     driver: &mut driver::Driver,
     mut exec: impl FnMut(&mut driver::Driver, proto::ChannelId, proto::channel::Request),

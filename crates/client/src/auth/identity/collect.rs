@@ -1,8 +1,9 @@
-//! Finding the user's keys and putting them in the order of trial.
+//! Finds the user's keys and puts them in the order of trial.
 //!
-//! First certificates, then keys that both the configuration and the agent name, then the
-//! agent's others (unless `IdentitiesOnly`), then keys in files alone. Only public halves are
-//! read here; a secret is opened when its turn comes.
+//! First certificates, then keys that both the configuration and the agent hold, then other keys of
+//! the agent (unless `IdentitiesOnly`), then keys that only files hold. Only public halves are
+//! parsed here, and the first key is opened if it needs no passphrase; others are opened when their
+//! turn comes.
 
 use std::collections::VecDeque;
 use std::os::unix::net::UnixStream;
@@ -23,7 +24,7 @@ const MAX_AGENT_KEYS: usize = 256;
 /// Largest public key or certificate file, bytes.
 const MAX_PUBLIC_FILE: u64 = 1024 * 1024;
 
-/// Everything that may be tried, in order, and the agent that signs for some of it.
+/// All keys to try, in order, and the agent that signs for some of them.
 #[derive(Debug, Default)]
 pub struct Keys {
     pub(in crate::auth) identities: VecDeque<Identity>,
@@ -31,8 +32,8 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Finds them: reads files, and asks the agent for its list. None where the options want no
-    /// public key authentication.
+    /// Reads the key files and asks the agent for its list. Empty if the options disable public key
+    /// authentication.
     #[must_use]
     pub fn find(options: &ClientOptions) -> Self {
         if !is_enabled(options) {
@@ -59,7 +60,7 @@ fn is_enabled(options: &ClientOptions) -> bool {
 }
 
 /// A key in the agent.
-pub(super) struct Held {
+pub(super) struct AgentKey {
     pub(super) presented: PresentedKey,
     pub(super) blob: Vec<u8>,
     pub(super) comment: String,
@@ -84,7 +85,7 @@ fn connect_agent(options: &ClientOptions) -> Option<Agent> {
     }
 }
 
-pub(super) fn list(agent: &mut Agent) -> Vec<Held> {
+pub(super) fn list(agent: &mut Agent) -> Vec<AgentKey> {
     let listed = match agent.client.list() {
         Ok(listed) => listed,
         Err(reason) => {
@@ -94,9 +95,9 @@ pub(super) fn list(agent: &mut Agent) -> Vec<Held> {
     };
     let mut held = Vec::new();
     for identity in listed.into_iter().take(MAX_AGENT_KEYS) {
-        // A key of an unknown type is no reason to leave the others.
+        // A key of an unknown type does not hide the others.
         match PresentedKey::from_blob(&identity.blob) {
-            Ok(presented) => held.push(Held {
+            Ok(presented) => held.push(AgentKey {
                 presented,
                 blob: identity.blob,
                 comment: identity.comment,
@@ -107,8 +108,8 @@ pub(super) fn list(agent: &mut Agent) -> Vec<Held> {
     held
 }
 
-/// A key that a file names: its public half is known.
-pub(super) struct Named {
+/// A key of an identity file, with its public half.
+pub(super) struct FileKey {
     pub(super) public: PublicKey,
     pub(super) path: PathBuf,
     pub(super) explicit: bool,
@@ -116,30 +117,32 @@ pub(super) struct Named {
     pub(super) private: Option<FileBytes>,
 }
 
-/// What an identity file is.
-pub(super) enum Found {
-    /// The public half of a key, and its private file if it is there.
+/// The content of an identity file.
+pub(super) enum IdentityFile {
+    /// The public half of a key, and the bytes of its private file if that exists.
     Key(PublicKey, Option<FileBytes>),
-    /// A certificate: its key is to be found elsewhere.
+    /// A certificate, whose private key is elsewhere.
     Certificate(PresentedKey),
 }
 
 /// The keys of `IdentityFile`, and its certificates.
-pub(super) fn files(options: &ClientOptions) -> (Vec<Named>, Vec<Vouched>) {
+pub(super) fn files(options: &ClientOptions) -> (Vec<FileKey>, Vec<FoundCertificate>) {
     let mut named = Vec::new();
     let mut certificates = Vec::new();
     for file in &options.identity_files {
         let path = PathBuf::from(&file.path);
         match identity(&path) {
-            Ok(Some(Found::Certificate(certificate))) => certificates.push(Vouched {
-                certificate,
-                path,
-                is_identity: true,
-            }),
-            Ok(Some(Found::Key(public, private))) => {
-                let known = named.iter().any(|other: &Named| other.public == public);
+            Ok(Some(IdentityFile::Certificate(certificate))) => {
+                certificates.push(FoundCertificate {
+                    certificate,
+                    path,
+                    is_identity: true,
+                })
+            }
+            Ok(Some(IdentityFile::Key(public, private))) => {
+                let known = named.iter().any(|other: &FileKey| other.public == public);
                 if !known {
-                    named.push(Named {
+                    named.push(FileKey {
                         public,
                         path,
                         explicit: file.explicit,
@@ -161,29 +164,30 @@ pub(super) fn files(options: &ClientOptions) -> (Vec<Named>, Vec<Vouched>) {
     (named, certificates)
 }
 
-/// What `path` names; `None` when there is no file.
-pub(super) fn identity(path: &Path) -> Result<Option<Found>, String> {
+/// Reads the identity file `path`; `None` if neither it nor its `.pub` file gives a key.
+pub(super) fn identity(path: &Path) -> Result<Option<IdentityFile>, String> {
     let beside = with_suffix(path, ".pub");
     let Some(bytes) = private_file_bytes(path)? else {
         // The key may be in the agent alone.
-        return Ok(read_public(&beside).map(|key| Found::Key(key, None)));
+        return Ok(read_public(&beside).map(|key| IdentityFile::Key(key, None)));
     };
     match private_file::parse_public(&bytes) {
-        Ok(public) => Ok(Some(Found::Key(public, Some(bytes)))),
+        Ok(public) => Ok(Some(IdentityFile::Key(public, Some(bytes)))),
         Err(PrivateFileError::NeedsPassphrase) => match read_public(&beside) {
-            Some(public) => Ok(Some(Found::Key(public, Some(bytes)))),
+            Some(public) => Ok(Some(IdentityFile::Key(public, Some(bytes)))),
             None => Err("it is under a passphrase and its .pub file is missing".into()),
         },
         Err(PrivateFileError::NotAPrivateKey) => match parse_public_line(&bytes) {
-            Some(PresentedKey::Plain(public)) => Ok(Some(Found::Key(public, None))),
-            Some(certificate) => Ok(Some(Found::Certificate(certificate))),
+            Some(PresentedKey::Plain(public)) => Ok(Some(IdentityFile::Key(public, None))),
+            Some(certificate) => Ok(Some(IdentityFile::Certificate(certificate))),
             None => Err("not a private key file".into()),
         },
         Err(reason) => Err(reason.to_string()),
     }
 }
 
-/// The bytes of a private key file, unless others could have read it.
+/// The file's bytes; an error if it is a private key that others can read, `None` if there is no
+/// such file.
 fn private_file_bytes(path: &Path) -> Result<Option<Zeroizing<Vec<u8>>>, String> {
     let file = match sys::file::open_regular(path, Links::Follow) {
         Ok(file) => file,
@@ -223,7 +227,7 @@ fn read_public(path: &Path) -> Option<PublicKey> {
     }
 }
 
-/// The first line that is `type base64 comment`.
+/// The key of the first line of the form `type base64 comment`.
 fn parse_public_line(bytes: &[u8]) -> Option<PresentedKey> {
     bytes.split(|byte| *byte == b'\n').find_map(|line| {
         let mut words = line.split(|byte| matches!(byte, b' ' | b'\t' | b'\r'));
@@ -234,25 +238,25 @@ fn parse_public_line(bytes: &[u8]) -> Option<PresentedKey> {
     })
 }
 
-/// A certificate and where it was found.
-pub(super) struct Vouched {
+/// A certificate and its file.
+pub(super) struct FoundCertificate {
     pub(super) certificate: PresentedKey,
     pub(super) path: PathBuf,
-    /// It was named where a key is (`-i`, `IdentityFile`).
+    /// True if it was named as an identity file (`-i`, `IdentityFile`).
     pub(super) is_identity: bool,
 }
 
 /// Certificates of `CertificateFile`, then those that were `named` as identity files, then those in
-/// the files beside such files.
+/// the `-cert.pub` and `.pub` files of the identity files.
 pub(super) fn certificates(
     options: &ClientOptions,
-    named: Vec<Vouched>,
-    files: &[Named],
-) -> Vec<Vouched> {
+    named: Vec<FoundCertificate>,
+    files: &[FileKey],
+) -> Vec<FoundCertificate> {
     let configured = options.certificate_files.iter().map(PathBuf::from);
     let beside = files.iter().flat_map(|file| {
-        // The public file itself may hold a certificate, as in OpenSSH; not worth a look for files
-        // that nobody named.
+        // The `.pub` file itself may hold a certificate, as in OpenSSH; it is read only for files
+        // that the user named.
         let suffixes = ["-cert.pub", ".pub"].into_iter();
         let suffixes = suffixes.take(if file.explicit { 2 } else { 1 });
         suffixes.map(|suffix| with_suffix(&file.path, suffix))
@@ -262,13 +266,13 @@ pub(super) fn certificates(
         if wanted && certificate.is_none() {
             debug1!("no certificate in {}", path.display());
         }
-        certificate.map(|certificate| Vouched {
+        certificate.map(|certificate| FoundCertificate {
             certificate,
             path,
             is_identity: false,
         })
     };
-    let mut found: Vec<Vouched> = Vec::new();
+    let mut found: Vec<FoundCertificate> = Vec::new();
     let all = configured
         .filter_map(|path| read(path, true))
         .chain(named)
@@ -285,9 +289,9 @@ pub(super) fn certificates(
 }
 
 pub(super) fn arrange(
-    certificates: &[Vouched],
-    files: &[Named],
-    held: &[Held],
+    certificates: &[FoundCertificate],
+    files: &[FileKey],
+    held: &[AgentKey],
     identities_only: bool,
 ) -> VecDeque<Identity> {
     let plain_in_agent = |key: &PublicKey| {
@@ -306,7 +310,7 @@ pub(super) fn arrange(
             },
             (
                 None,
-                Some(Named {
+                Some(FileKey {
                     private: Some(bytes),
                     ..
                 }),
@@ -379,7 +383,7 @@ pub(super) fn arrange(
     order
 }
 
-fn from_agent(held: &Held, unasked: bool) -> Identity {
+fn from_agent(held: &AgentKey, unasked: bool) -> Identity {
     Identity {
         presented: held.presented.clone(),
         blob: held.blob.clone(),

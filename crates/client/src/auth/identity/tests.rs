@@ -16,15 +16,17 @@ use keys::PublicKey;
 
 use crate::local::Here;
 
-use super::collect::{Found, Held, Named, Vouched, arrange, certificates, files, identity};
+use super::collect::{
+    AgentKey, FileKey, FoundCertificate, IdentityFile, arrange, certificates, files, identity,
+};
 use super::*;
 
 fn key(seed: u8) -> PrivateKey {
     PrivateKey::from_ed25519_seed(&[seed; 32])
 }
 
-fn named(seed: u8, explicit: bool, has_private: bool) -> Named {
-    Named {
+fn named(seed: u8, explicit: bool, has_private: bool) -> FileKey {
+    FileKey {
         public: key(seed).public().clone(),
         path: PathBuf::from(format!("/k{seed}")),
         explicit,
@@ -32,16 +34,16 @@ fn named(seed: u8, explicit: bool, has_private: bool) -> Named {
     }
 }
 
-fn held(seed: u8) -> Held {
+fn held(seed: u8) -> AgentKey {
     let public = key(seed).public().clone();
-    Held {
+    AgentKey {
         blob: public.blob(),
         presented: PresentedKey::Plain(public),
         comment: format!("agent{seed}"),
     }
 }
 
-fn vouched(seed: u8) -> Vouched {
+fn vouched(seed: u8) -> FoundCertificate {
     let fields = CertificateFields {
         key: key(seed).public().clone(),
         kind: CertificateKind::User,
@@ -54,7 +56,7 @@ fn vouched(seed: u8) -> Vouched {
         extensions: Vec::new(),
     };
     let certificate = fields.sign(&key(99), SignatureAlgorithm::Ed25519).unwrap();
-    Vouched {
+    FoundCertificate {
         certificate: PresentedKey::from(certificate),
         path: PathBuf::from(format!("/k{seed}-cert.pub")),
         is_identity: false,
@@ -103,7 +105,7 @@ fn an_agents_key_signs_unasked_only_when_it_was_named_or_is_the_only_one() {
 }
 
 fn rsa_identity(bits: usize) -> Identity {
-    // Shape is all that the choice looks at: no such modulus is ever used.
+    // The choice depends on the form only: no such modulus is ever used.
     let public = PublicKey::Rsa {
         exponent: vec![1, 0, 1],
         modulus: vec![0xc1; bits / 8],
@@ -144,7 +146,7 @@ fn rsa_signs_with_what_the_server_lists_and_with_sha256_unasked() {
     assert_eq!(rsa.algorithm(&accepted, None, 4096), None);
 }
 
-/// CVE-2026-35387: one name of a family must not admit the others.
+/// CVE-2026-35387: one name of a family must not permit the others.
 #[test]
 fn a_list_with_one_ecdsa_name_does_not_admit_the_others() {
     let public = PrivateKey::generate(KeySpec::Ecdsa(keys::EcCurve::P256))
@@ -189,10 +191,10 @@ fn write_key(name: &str, mode: u32, passphrase: Option<&[u8]>) -> PathBuf {
     path
 }
 
-/// The public half of the key that a file names, and the file if it is the private one.
+/// The public half of a file's key, and the file's bytes if it holds the private key.
 fn key_of(path: &Path) -> (PublicKey, Option<FileBytes>) {
     match identity(path) {
-        Ok(Some(Found::Key(public, bytes))) => (public, bytes),
+        Ok(Some(IdentityFile::Key(public, bytes))) => (public, bytes),
         _ => panic!("{} names no key", path.display()),
     }
 }
