@@ -1,4 +1,4 @@
-//! What can go wrong, and whose fault it is.
+//! Errors, and who is responsible for them.
 
 use std::fmt;
 use std::io;
@@ -6,106 +6,107 @@ use std::sync::Arc;
 
 use driver::DriverError;
 
-/// Who has to change something before a second try can succeed.
+/// Who must change something before a retry can succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// The peer broke the protocol, said no, or went away.
+    /// The peer broke the protocol, refused, or closed the connection.
     Peer,
-    /// The way to the peer: no route, a timeout, a connection that was cut.
+    /// The network: no route, a timeout, a broken connection.
     Network,
     /// The program that uses this library.
     Caller,
-    /// What was configured: no common algorithm, a host key that is not trusted.
+    /// The configuration: no common algorithm, a host key that is not trusted.
     Policy,
     /// This library.
     Bug,
 }
 
-/// Why a call came to nothing. Cheap to clone: when a connection ends, everybody who waits on
-/// it gets the same error.
+/// Why a call failed. Cheap to clone: when a connection ends, all threads that wait on it get the
+/// same error.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Error {
-    /// A system call failed: the socket, a file, a thread that could not be made.
+    /// A system call failed: for a socket, a file or a new thread.
     Io(Arc<io::Error>),
-    /// The protocol was broken, or its rules let the connection go no further.
+    /// A protocol error: one side broke the protocol, or its rules end the connection.
     Protocol(proto::Error),
-    /// The peer closed the connection without a goodbye.
+    /// The peer closed the connection without DISCONNECT.
     Closed,
-    /// This did not happen in time.
+    /// The named operation did not complete in time.
     TimedOut(&'static str),
     /// The host key policy did not accept the server's key.
     HostKey(HostKeyProblem),
-    /// The server did not let the user in this way.
+    /// The server refused the login by this method.
     AuthRefused {
-        /// Methods that the server would still take.
+        /// Methods that the server still accepts.
         methods: Vec<String>,
-        /// The proof was good, and one of `methods` is needed beside it.
+        /// True if the proof was accepted and one of `methods` is needed in addition.
         partial_success: bool,
     },
-    /// The password was right and has expired; the server's words.
+    /// The password was correct but has expired. Holds the server's text; escape it before
+    /// printing.
     PasswordExpired(String),
-    /// A key that cannot be used to log in: its secret is elsewhere, or the server knows none
-    /// of its algorithms.
+    /// The key cannot be used to log in: its private part is elsewhere, it does not belong to the
+    /// certificate, or the server accepts none of its algorithms.
     UnusableKey(String),
-    /// The agent cannot be reached or did not answer as it should.
+    /// The agent cannot be reached or gave an invalid answer.
     Agent(String),
     /// The peer refused the channel.
     ChannelRefused {
         /// Reason code, RFC 4254 §5.1.
         reason: u32,
-        /// The peer's words; escape them before printing.
+        /// The peer's text; escape it before printing.
         description: String,
     },
-    /// The peer refused this request on a channel (`exec`, `pty-req`, …).
+    /// The peer refused the named channel request (`exec`, `pty-req`, …).
     RequestRefused(&'static str),
-    /// The channel has been closed by the peer.
+    /// The peer closed the channel.
     ChannelClosed,
-    /// The command wrote more than this many bytes to be kept in memory.
+    /// The command wrote more than the limit of bytes to keep in memory.
     TooMuchOutput {
-        /// The limit that was set.
+        /// The limit, bytes, for standard output and standard error together.
         limit_bytes: usize,
     },
-    /// The call does not fit the state of things; the words say what to do instead.
+    /// The call is not valid in the current state; the text says why.
     Misuse(&'static str),
 }
 
-/// What a host key policy found wrong.
+/// Why a host key policy refused a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HostKeyProblem {
-    /// No key is on record for the host.
+    /// No key is recorded for the host.
     Unknown {
-        /// `SHA256:…` of the key that the server has.
+        /// Fingerprint `SHA256:…` of the server's key.
         fingerprint: String,
     },
-    /// The host has another key of the same type on record.
+    /// Another key is recorded for the host, of the same type or of another type.
     Changed {
-        /// `SHA256:…` of the key that the server has.
+        /// Fingerprint `SHA256:…` of the server's key.
         fingerprint: String,
-        /// File and line of the key on record.
+        /// File and line of the recorded keys, separated by `, `.
         known_at: String,
     },
     /// The key, or the authority of its certificate, is marked as revoked.
     Revoked {
-        /// File and line that say so.
+        /// File and line of the revocation.
         at: String,
     },
-    /// The certificate is not valid here; why.
+    /// The certificate is not valid; holds the reason.
     BadCertificate(String),
-    /// The bytes are no key that could be used; why.
+    /// The key cannot be used; holds the reason.
     Unusable(String),
-    /// It is not the key that was expected, or a closure said no.
+    /// The key is not the expected one, or a closure returned false.
     NotExpected {
-        /// `SHA256:…` of the key that the server has.
+        /// Fingerprint `SHA256:…` of the server's key.
         fingerprint: String,
     },
-    /// The record of known hosts cannot be read or written; why.
+    /// The known_hosts file cannot be read or written; holds the reason.
     Record(String),
 }
 
 impl Error {
-    /// Whose fault it is.
+    /// Who is responsible for the error.
     #[must_use]
     pub fn fault(&self) -> Fault {
         match self {
@@ -177,7 +178,7 @@ impl fmt::Display for HostKeyProblem {
     }
 }
 
-/// Words of the peer, to stand between double quotes.
+/// Escapes the peer's text for use between double quotes.
 fn quoted(text: &str) -> String {
     escape::escape(text, escape::Style::Quoted)
 }
@@ -261,7 +262,7 @@ impl From<DriverError> for Error {
     }
 }
 
-/// For `Read` and `Write`; [`io::Error::get_ref`] gives the [`Error`] back.
+/// For `Read` and `Write`; [`io::Error::get_ref`] returns the [`Error`].
 impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
         io::Error::new(error.kind(), error)

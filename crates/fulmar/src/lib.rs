@@ -1,18 +1,19 @@
-//! SSH for programs: log in to a server, or be one.
+//! SSH-2 for programs: connect to an SSH server, or be one.
 //!
-//! * [`client`]: connect, check the host key, log in, run commands. [`client::Session`].
-//! * [`server`]: let others log in to your program. [`server::Server`].
+//! * [`client`]: connect, check the host key, log in, run commands. Start with
+//!   [`client::Session`].
+//! * [`server`]: accept logins to your program. Start with [`server::Server`].
 //! * [`proto`]: the protocol alone, as state machines without sockets, threads or a clock, for
-//!   those who have an event loop of their own.
+//!   programs with their own event loop.
 //! * [`keys`]: key files, certificates, fingerprints, `known_hosts`, `authorized_keys`.
 //!
-//! Client and server block, as `std::net` does, and impose no runtime. Each connection has one
-//! thread of its own that moves bytes, answers key exchanges and keeps the connection alive;
-//! while bulk data flows and cores are idle, others may help it to encrypt ([`CryptoThreads`]).
-//! Any number of your threads may use any number of its channels. What you read from a channel
-//! has come within the window that was granted, and writing **waits** while the peer's window
-//! is closed: nothing queues without end on either side ([`MAX_BUFFERED_BYTES`] for each
-//! channel and direction; more only for a reader who was fast over a long path).
+//! Client and server calls block, as those of `std::net` do; no async runtime is needed. Each
+//! connection has one thread that moves bytes, exchanges keys and sends keepalives; during bulk
+//! transfers, if cores are idle, more threads may help it to encrypt ([`CryptoThreads`]). Any
+//! number of your threads may use any number of its channels at once. Writing **waits** while the
+//! peer's window is closed, and the peer may send only as much as the window that was granted to
+//! it: each channel buffers at most [`MAX_BUFFERED_BYTES`] in each direction (more only for a fast
+//! reader on a path of large bandwidth-delay product).
 //!
 //! ```no_run
 //! use fulmar::client::{Auth, Config, Session};
@@ -28,22 +29,21 @@
 //!
 //! # Features
 //!
-//! `client` and `server` are on by default. `sftp` is empty so far; the file transfer protocol
-//! comes with the programs that copy files.
+//! `client` and `server` are on by default. `sftp` is empty so far.
 //!
-//! # What the embedding program owes
+//! # Requirements on the embedding program
 //!
-//! Rust programs ignore SIGPIPE from their start, and this library counts on it. A program
-//! whose `main` is not Rust's must ignore that signal itself.
+//! The Rust runtime ignores SIGPIPE, and this library relies on that. A program whose `main` is not
+//! Rust's must ignore that signal itself.
 #![forbid(unsafe_code)]
 
-/// The README's example compiles.
+/// Compiles the README's example.
 #[cfg(all(doctest, feature = "client"))]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
 mod error;
-// Each side leaves some of what both share unused.
+// With one feature alone, parts of the shared modules are unused.
 #[cfg(any(feature = "client", feature = "server"))]
 #[cfg_attr(
     not(all(feature = "client", feature = "server")),

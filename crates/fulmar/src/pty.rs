@@ -1,4 +1,4 @@
-//! Terminals that are asked for and how commands end: values that both sides use.
+//! Types that both sides use: the requested terminal and the exit of a command.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ pub struct Pty {
 }
 
 impl Pty {
-    /// A terminal of a kind and size, with the peer's usual modes.
+    /// A terminal with this `TERM` and size, and the server's default modes.
     #[must_use]
     pub fn new(term: &str, columns: u32, rows: u32) -> Self {
         Self {
@@ -44,23 +44,23 @@ impl Pty {
 /// How a command ended (RFC 4254 §6.10).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Exit {
-    /// By itself, with this status.
+    /// The command ended with this status.
     Status(u32),
-    /// By a signal.
+    /// A signal ended the command.
     Signal {
-        /// Name without `SIG`.
+        /// The signal's name without `SIG`.
         name: String,
-        /// A core was dumped.
+        /// True if a core was dumped.
         core_dumped: bool,
-        /// The peer's words; escape them before printing.
+        /// The peer's text; escape it before printing.
         message: String,
     },
-    /// The peer closed the channel and did not say.
+    /// The peer closed the channel without an exit status.
     Unknown,
 }
 
 impl Exit {
-    /// The command ended with status 0.
+    /// True if the command ended with status 0.
     #[must_use]
     pub fn is_success(&self) -> bool {
         *self == Self::Status(0)

@@ -1,4 +1,4 @@
-//! Proving who the user is (RFC 4252, RFC 4256).
+//! Authentication of the user (RFC 4252, RFC 4256).
 
 use std::fmt;
 use std::os::unix::net::UnixStream;
@@ -15,38 +15,39 @@ use zeroize::Zeroizing;
 use crate::Error;
 use crate::link::Handle;
 
-/// Rounds of prompts in one login; a server that asks on is not asking a person.
+/// Most rounds of prompts in one login: a server that exceeds it is not asking a person.
 const MAX_ROUNDS: usize = 32;
-/// Keys of an agent that are offered; servers cut off sooner.
+/// Most keys of an agent that are offered; servers usually end the login sooner.
 const MAX_AGENT_KEYS: usize = 64;
 
-/// What a server asks a person (RFC 4256 §3.2). Foreign text: escape it before printing.
+/// A server's questions to the user (RFC 4256 §3.2). Foreign text: escape it before printing.
 #[derive(Debug)]
 pub struct Prompts<'a> {
-    /// Title.
+    /// Title; may be empty.
     pub name: &'a str,
-    /// Text above the prompts.
+    /// Text to show above the prompts; may be empty.
     pub instruction: &'a str,
-    /// The prompts, in order; may be none.
+    /// The prompts, in order; may be empty.
     pub prompts: &'a [Prompt],
 }
 
-/// A way to log in.
+/// An authentication method with its secret.
 #[non_exhaustive]
 pub enum Auth<'a> {
-    /// No proof: some servers want none.
+    /// Method `none`: some servers want no proof.
     None,
     /// A private key.
     Key(&'a PrivateKey),
-    /// A private key and the certificate of its public half.
+    /// A private key and the certificate for its public key.
     Certificate(&'a PrivateKey, &'a Certificate),
-    /// Every key of the agent at `SSH_AUTH_SOCK`, in its order.
+    /// The keys of the agent at `SSH_AUTH_SOCK`, in the agent's order, at most 64.
     Agent,
-    /// Every key of the agent at this socket.
+    /// The keys of the agent at this socket, in the agent's order, at most 64.
     AgentAt(&'a Path),
     /// A password.
     Password(&'a str),
-    /// Answers to the server's questions, one for each prompt.
+    /// Method `keyboard-interactive`: a closure that returns one answer for each prompt. It is
+    /// called for each round, at most 32 times.
     KeyboardInteractive(&'a mut dyn FnMut(&Prompts<'_>) -> Vec<Zeroizing<String>>),
 }
 
@@ -111,7 +112,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// Has the connection's thread do something with the connection, for this user.
+    /// Runs `work` on the connection's thread, for this user.
     fn send<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Connection, &[u8]) -> Result<T, proto::Error> + Send + 'static,
@@ -120,7 +121,7 @@ impl Attempt<'_> {
         self.handle.with(move |connection| work(connection, &user))
     }
 
-    /// The algorithm for a key: for RSA, one that the server said it takes.
+    /// The signature algorithm for a key; for RSA, one that the server has listed.
     fn algorithm(&self, presented: &PresentedKey) -> Result<SignatureAlgorithm, Error> {
         let key_type = presented.key().key_type();
         let can = match presented.certificate() {
@@ -187,7 +188,7 @@ impl Attempt<'_> {
                 Err(error) => return Err(error),
             };
             match self.offer(&mut agent, blob, algorithm) {
-                // Another key may do; a partial success is for the caller to go on from.
+                // Another key may be accepted; after a partial success the caller must continue.
                 Err(
                     error @ (Error::AuthRefused {
                         partial_success: false,
@@ -201,7 +202,8 @@ impl Attempt<'_> {
         Err(last)
     }
 
-    /// Asks about a key before the agent is asked to sign, which may cost a person a touch.
+    /// Asks the server about a key before the agent signs, since a signature may need a person's
+    /// touch.
     fn offer(
         &self,
         agent: &mut AgentClient<UnixStream>,
@@ -291,11 +293,11 @@ fn unasked() -> Error {
     proto::Error::PeerMisbehaved("an answer to another request").into()
 }
 
-/// Events of the login, as the connection's thread passes them on.
+/// The login events that the connection's thread passes on.
 pub(super) struct Events(pub(super) Mutex<Receiver<Event>>);
 
 impl Events {
-    /// Waits for the next.
+    /// Waits for the next event. `what` names the operation in the timeout error.
     pub(super) fn next(
         &self,
         handle: &Handle,

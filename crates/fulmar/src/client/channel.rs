@@ -1,5 +1,5 @@
-//! A client's channel: a command, shell or subsystem on the server, or a connection that the
-//! server makes for us.
+//! A client's channel: a command, shell or subsystem on the server, or a TCP connection that the
+//! server makes.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -11,19 +11,19 @@ use proto::channel::Request;
 use crate::link::{ChannelCore, channel_data};
 use crate::{Error, Exit};
 
-/// A channel, open until its last clone is dropped.
+/// A channel, open until its last clone and its last [`Stderr`] are dropped.
 ///
-/// Reading gives what the command writes to its standard output, 0 bytes at its end; an
-/// [`io::Error`] tells a connection that was cut from an end. [`Channel::stderr`] reads the
-/// other stream. Both share one window: **a stream that nobody reads stops both** once it
-/// has filled the window; read it, or call [`Channel::discard_stderr`].
+/// Reading returns the bytes that the command writes to its standard output, and 0 bytes at its
+/// end; if the connection breaks, it returns an [`io::Error`]. [`Channel::stderr`] reads the
+/// standard error. Both streams share one window: **a stream that nobody reads stops both** once
+/// its unread bytes fill the window; read it, or call [`Channel::discard_stderr`].
 ///
-/// Writing goes to the command's standard input. It waits while the server takes no more, and
-/// returns when the bytes are on their way, not when they have arrived; there is nothing to
-/// flush. Dropping a channel first sends what was written.
+/// Writing sends bytes to the command's standard input. It waits while the server accepts no more,
+/// and returns when the bytes are queued, not when they have arrived; there is nothing to flush.
+/// Bytes written before the channel is dropped are still sent.
 ///
-/// `&Channel` reads and writes, too, and clones stand for the same channel, so that one thread
-/// can read while another writes.
+/// `&Channel` reads and writes, too, and clones use the same channel, so that one thread can read
+/// while another writes.
 #[derive(Clone)]
 pub struct Channel {
     core: Arc<ChannelCore>,
@@ -44,31 +44,33 @@ impl Channel {
         }
     }
 
-    /// Throws standard error away, what has come and what will come.
+    /// Discards standard error, both the bytes received so far and all later ones.
     pub fn discard_stderr(&self) {
         if self.core.state.discard_stderr() {
             self.core.report();
         }
     }
 
-    /// Ends the command's standard input; writing fails from now on.
+    /// Ends the command's standard input; later writes fail.
     pub fn send_eof(&self) {
         self.core.send_eof();
     }
 
-    /// Waits until the command has ended. Read its output before or meanwhile: a command whose
-    /// output nobody takes may never end.
+    /// Waits until the command has ended. Read its output before or at the same time: a command
+    /// whose output nobody reads may never end.
     ///
     /// # Errors
-    /// Why the connection ended before the command did.
+    /// The cause, if the connection ended before the command did.
     pub fn wait(&self) -> Result<Exit, Error> {
         self.core.state.wait()
     }
 
-    /// Ends standard input, reads both outputs to their end and waits for the command.
+    /// Ends standard input, reads standard output and standard error to their ends and waits for
+    /// the command.
     ///
     /// # Errors
-    /// [`Error::TooMuchOutput`] past `limit_bytes` in all, or why the connection ended.
+    /// [`Error::TooMuchOutput`] if both streams together exceed `limit_bytes`; otherwise why the
+    /// connection ended.
     pub fn output(self, limit_bytes: usize) -> Result<Output, Error> {
         self.send_eof();
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
@@ -96,10 +98,12 @@ impl Channel {
         })
     }
 
-    /// Tells the command that the window has another size (RFC 4254 §6.7).
+    /// Reports a new size of the terminal window, in characters and rows, to the command (RFC 4254
+    /// §6.7).
     ///
     /// # Errors
-    /// Why the connection has ended.
+    /// [`Error::ChannelClosed`]; [`Error::TimedOut`] after 1,024 requests that the peer has not
+    /// read; or why the connection has ended.
     pub fn window_change(&self, columns: u32, rows: u32) -> Result<(), Error> {
         self.core.tell(Request::WindowChange {
             columns,
@@ -109,18 +113,19 @@ impl Channel {
         })
     }
 
-    /// Sends a signal by its name without `SIG` (RFC 4254 §6.9). Whether the server delivers
-    /// it, it does not say.
+    /// Sends a signal by its name without `SIG` (RFC 4254 §6.9). The server does not report whether
+    /// it delivers the signal.
     ///
     /// # Errors
-    /// Why the connection has ended.
+    /// As [`Channel::window_change`].
     pub fn signal(&self, name: &str) -> Result<(), Error> {
         self.core.tell(Request::Signal {
             name: name.to_owned(),
         })
     }
 
-    /// Sends any other request and waits for the answer: true when it was granted.
+    /// Sends any other channel request and waits for the answer; true if the server granted it.
+    /// `fields` are the encoded fields after `want reply`.
     ///
     /// # Errors
     /// [`Error::ChannelClosed`], or why the connection ended.
@@ -140,7 +145,7 @@ impl fmt::Debug for Channel {
 
 channel_data!(Channel);
 
-/// Reads a command's standard error; keeps the channel open.
+/// Reads a command's standard error. Keeps the channel open until it is dropped.
 #[derive(Clone)]
 pub struct Stderr {
     core: Arc<ChannelCore>,
@@ -158,7 +163,7 @@ impl Read for Stderr {
     }
 }
 
-/// What a command left behind.
+/// The output and exit of a command that has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Output {
     /// How it ended.

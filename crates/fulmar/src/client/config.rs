@@ -1,4 +1,4 @@
-//! What a client may use and how long it waits.
+//! The client's algorithms, policies and time limits.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,34 +8,35 @@ use proto::TransportConfig;
 
 use super::host_key::{HostKeyPolicy, KnownHosts};
 
-/// How long connecting may take unless told otherwise.
+/// Default of `connect_timeout`.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long the first key exchange may take unless told otherwise.
+/// Default of `handshake_timeout`.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How a [`Session`](super::Session) is made.
+/// The settings of a [`Session`](super::Session).
 pub struct Config {
-    /// Algorithms in order of preference, rekeying and keepalive. The lists hold the names of
+    /// Algorithms in order of preference, rekeying and keepalive. The lists take the names of
     /// ssh_config's Ciphers, MACs, KexAlgorithms and HostKeyAlgorithms.
     pub transport: TransportConfig,
-    /// Decides whether the server is the right one.
+    /// Decides whether the server's host key is accepted.
     pub host_key: Box<dyn HostKeyPolicy>,
-    /// How long to try each of the host's addresses; 30 seconds.
+    /// Time limit of the TCP connection, for each of the host's addresses. Default: 30 seconds.
     pub connect_timeout: Duration,
-    /// How long the server may take from the connection to the end of the key exchange;
-    /// 60 seconds.
+    /// Time limit from the TCP connection to the end of the first key exchange. Default: 60
+    /// seconds.
     pub handshake_timeout: Duration,
-    /// How long the server may take for each answer during authentication; `None` for as long
-    /// as it likes, since it may be waiting for a person.
+    /// Time limit for each of the server's answers during authentication. Default: `None`, no
+    /// limit, since the server may wait for a person.
     pub auth_timeout: Option<Duration>,
-    /// How many threads may encrypt and decrypt: as many as are worth it. Those beside the
-    /// connection's own come with bulk data, where cores are idle, and go when it is over;
-    /// `AtMost(1)` for none. What is sent is the same with any number.
+    /// Limits the threads that encrypt and decrypt, the connection's own included. The default,
+    /// [`CryptoThreads::Auto`], adds threads during bulk transfers while cores are idle, and ends
+    /// them afterwards; `AtMost(1)` adds none. The bytes sent are the same with any number.
     pub crypto_threads: CryptoThreads,
 }
 
 impl Config {
-    /// The defaults with this host key policy. `|key: &PresentedHostKey| …` is one, too.
+    /// The defaults with this host key policy. A closure `|key: &PresentedHostKey| …` that returns
+    /// a `bool` is a policy, too.
     #[must_use]
     pub fn new(host_key: impl HostKeyPolicy + 'static) -> Self {
         Self {
@@ -49,7 +50,8 @@ impl Config {
     }
 }
 
-/// The user's `known_hosts` and the system's, and nothing that is not in them.
+/// Trusts the keys in the user's and the system's `known_hosts` files and no others; without a
+/// `HOME`, those of the system's file only.
 impl Default for Config {
     fn default() -> Self {
         Self::new(KnownHosts::of_user().unwrap_or_else(|_| KnownHosts::of_system()))

@@ -1,8 +1,8 @@
-//! Whether the server is the right one: the policies that judge its host key.
+//! Host key policies, which decide whether a server is trusted.
 //!
-//! When a policy is asked, the server has already proved that it holds the key, and a
-//! certificate's own signature has been verified; whether the key belongs to the host is the
-//! policy's to say. A later key exchange must show the same key, or the connection ends.
+//! Before a policy is called, the server has proved that it holds the key, and a certificate's own
+//! signature has been verified. The policy decides whether the key belongs to the host. A later key
+//! exchange must use the same key, or the connection ends.
 
 use std::io;
 use std::path::PathBuf;
@@ -13,28 +13,28 @@ use keys::{Certificate, CertificateKind, PresentedKey, PublicKey, SignatureAlgor
 
 use crate::HostKeyProblem;
 
-/// The system's file of known hosts.
+/// The system's known_hosts file.
 const SYSTEM_FILE: &str = "/etc/ssh/ssh_known_hosts";
 
-/// A server's key, and where it was found.
+/// A server's key, with the host and port that the client connected to.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct PresentedHostKey<'a> {
-    /// The host as it was asked for.
+    /// The host as given to [`Session::connect`](super::Session::connect).
     pub host: &'a str,
-    /// Its port.
+    /// The port.
     pub port: u16,
     /// The key or certificate.
     pub key: &'a PresentedKey,
     /// Smallest RSA modulus that the session accepts, bits.
     pub min_rsa_bits: usize,
-    /// Whether the session's host key algorithms hold one of plain keys of this key's type. Where
-    /// they do not, the plain key inside a certificate must not vouch for the host.
+    /// True if the session's host key algorithms include one for plain keys of this type. If false,
+    /// the plain key inside a certificate must not be accepted for the host.
     pub plain_key_permitted: bool,
 }
 
 impl PresentedHostKey<'_> {
-    /// `SHA256:…` of the plain key, as people compare it.
+    /// Fingerprint `SHA256:…` of the plain key, for people to compare.
     #[must_use]
     pub fn fingerprint(&self) -> String {
         keys::fingerprint::sha256(&self.key.key().blob())
@@ -43,21 +43,21 @@ impl PresentedHostKey<'_> {
 
 /// Decides whether a server's key is the host's.
 pub trait HostKeyPolicy: Send {
-    /// Judges a key.
+    /// Decides whether the key is the host's; `Ok` accepts it.
     ///
     /// # Errors
-    /// What is wrong with it; the connection is refused.
+    /// Why the key is refused; the connection then ends.
     fn judge(&mut self, presented: &PresentedHostKey<'_>) -> Result<(), HostKeyProblem>;
 
-    /// The kinds of key that are on record for the host, so that the server is asked for one
-    /// of them.
+    /// The types of the host's recorded keys: the client prefers them in the key exchange, so that
+    /// the server shows a key that can be recognised. The default is none.
     fn known_types(&self, host: &str, port: u16) -> KnownTypes {
         let _ = (host, port);
         KnownTypes::default()
     }
 }
 
-/// A closure that says yes or no.
+/// A closure that returns true to accept a key.
 impl<F: FnMut(&PresentedHostKey<'_>) -> bool + Send> HostKeyPolicy for F {
     fn judge(&mut self, presented: &PresentedHostKey<'_>) -> Result<(), HostKeyProblem> {
         if self(presented) {
@@ -70,7 +70,7 @@ impl<F: FnMut(&PresentedHostKey<'_>) -> bool + Send> HostKeyPolicy for F {
     }
 }
 
-/// Exactly this key and no other.
+/// Accepts exactly this key.
 #[derive(Debug, Clone)]
 pub struct FixedKey(pub PublicKey);
 
@@ -93,7 +93,7 @@ impl HostKeyPolicy for FixedKey {
     }
 }
 
-/// Any key at all: whoever is on the way can read and change everything. For tests.
+/// Accepts any key: an attacker on the network can read and change everything. For tests.
 #[derive(Debug, Clone, Copy)]
 pub struct AcceptAny;
 
@@ -103,7 +103,8 @@ impl HostKeyPolicy for AcceptAny {
     }
 }
 
-/// `known_hosts` files: keys, hashed names, `@cert-authority` and `@revoked` lines.
+/// Accepts the keys in `known_hosts` files, with hashed names, `@cert-authority` and `@revoked`
+/// lines.
 #[derive(Debug, Clone)]
 pub struct KnownHosts {
     paths: Vec<PathBuf>,
@@ -111,7 +112,7 @@ pub struct KnownHosts {
 }
 
 impl KnownHosts {
-    /// These files, in this order; one that does not exist holds nothing.
+    /// Uses these files, in this order; a file that does not exist counts as empty.
     #[must_use]
     pub fn new(paths: impl IntoIterator<Item = impl Into<PathBuf>>) -> Self {
         Self {
@@ -120,10 +121,10 @@ impl KnownHosts {
         }
     }
 
-    /// `~/.ssh/known_hosts`, then the system's file.
+    /// Uses `~/.ssh/known_hosts`, then `/etc/ssh/ssh_known_hosts`.
     ///
     /// # Errors
-    /// [`HostKeyProblem::Record`] without a `HOME`.
+    /// [`HostKeyProblem::Record`] if the home directory is unknown or not an absolute path.
     pub fn of_user() -> Result<Self, HostKeyProblem> {
         let home = std::env::home_dir()
             .filter(|home| home.is_absolute())
@@ -134,14 +135,14 @@ impl KnownHosts {
         ]))
     }
 
-    /// The system's file alone.
+    /// Uses `/etc/ssh/ssh_known_hosts` only.
     #[must_use]
     pub fn of_system() -> Self {
         Self::new([SYSTEM_FILE])
     }
 
-    /// Accepts a host of which nothing is known, and writes its key to the first file. A host
-    /// whose key has changed is refused as before.
+    /// Also accepts a host without a recorded key, and appends its key to the first file. A host
+    /// whose key has changed is still refused.
     #[must_use]
     pub fn accept_new(mut self) -> Self {
         self.accepts_new = true;
@@ -206,7 +207,7 @@ impl HostKeyPolicy for KnownHosts {
                             .into(),
                     ));
                 }
-                // No authority for this host: its plain key decides.
+                // No known authority for this host: the plain key decides.
                 _ => {}
             }
         }
@@ -222,7 +223,7 @@ impl HostKeyPolicy for KnownHosts {
                     .collect::<Vec<_>>()
                     .join(", "),
             }),
-            // A known host that suddenly has a key of another kind is not a new one.
+            // A known host with a key of another type is not a new host.
             HostKeyStatus::OtherTypes { known } => Err(HostKeyProblem::Changed {
                 fingerprint: presented.fingerprint(),
                 known_at: known
@@ -238,7 +239,7 @@ impl HostKeyPolicy for KnownHosts {
     }
 
     fn known_types(&self, host: &str, port: u16) -> KnownTypes {
-        // A file that cannot be read is told by `judge`.
+        // `judge` reports a file that cannot be read.
         let files = self.load().unwrap_or_default();
         known_hosts::known_types(&files, &known_hosts::host_name(host, port))
     }
@@ -249,7 +250,7 @@ fn check_certificate(
     certificate: &Certificate,
 ) -> Result<(), HostKeyProblem> {
     let host = presented.host.to_ascii_lowercase();
-    // Host certificates may name patterns; those that fit stand for the host.
+    // The principals of a host certificate may be patterns; those that match the host count.
     let fitting: Vec<&str> = certificate
         .principals()
         .iter()
@@ -279,8 +280,8 @@ mod tests {
 
     use super::*;
 
-    /// A host certificate of an unknown authority counts as its plain key only where a plain key
-    /// is permitted.
+    /// A host certificate of an unknown authority counts as its plain key only if a plain key is
+    /// permitted.
     #[test]
     fn an_unknown_authority_leaves_the_plain_key_where_one_is_permitted() {
         let key = |seed| PrivateKey::from_ed25519_seed(&[seed; 32]);

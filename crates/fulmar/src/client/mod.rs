@@ -1,9 +1,9 @@
-//! Logging in to a server and running commands there.
+//! Logs in to a server and runs commands there.
 //!
-//! [`Session::connect`] exchanges keys and has the host key judged by the [`Config`]'s
-//! [`HostKeyPolicy`]; [`Session::authenticate`] logs in, and may be called again after a
-//! refusal; then [`Session::run`], [`Session::exec`], [`Session::shell`] and
-//! [`Session::subsystem`] open channels, from any number of threads at once.
+//! [`Session::connect`] exchanges keys and lets the [`Config`]'s [`HostKeyPolicy`] check the host
+//! key; [`Session::authenticate`] logs in, and may be called again after a refusal; then
+//! [`Session::run`], [`Session::exec`], [`Session::shell`] and [`Session::subsystem`] open
+//! channels, from any number of threads at once.
 //!
 //! ```no_run
 //! use std::io::{Read, Write};

@@ -1,5 +1,5 @@
-//! The client's part on the connection's thread: during the login events go to the caller who
-//! waits for them; afterwards a server that asks for something is refused.
+//! The client's part on the connection's thread: during the login it passes events to the caller;
+//! after it, it refuses the server's requests.
 
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,10 +10,10 @@ use wire::message::open_failure;
 use crate::Error;
 use crate::link::{Core, Role};
 
-/// Most bytes of a server's banner that are kept.
+/// Most bytes of the server's banner that are kept; the rest is dropped.
 const MAX_BANNER_BYTES: usize = 64 * 1024;
-/// Events of the login that may wait for the caller. Each answers a request of the caller's,
-/// so that more than a few never come.
+/// Most login events that wait for the caller. Each answers a request of the caller, so a correct
+/// server never sends more than a few.
 pub(super) const MAX_LOGIN_EVENTS: usize = 16;
 
 pub(super) struct ClientRole {
@@ -25,7 +25,7 @@ impl ClientRole {
     fn tell(&self, event: Event) -> Result<(), Error> {
         use std::sync::mpsc::TrySendError;
         match self.login.try_send(event) {
-            // Nobody waits any more: the session is being dropped.
+            // The session is being dropped, so no caller waits.
             Ok(()) | Err(TrySendError::Disconnected(_)) => Ok(()),
             Err(TrySendError::Full(_)) => {
                 Err(proto::Error::PeerMisbehaved("answers that nobody asked for").into())
@@ -71,7 +71,7 @@ impl Role for ClientRole {
     }
 }
 
-/// Adds to the banner what fits, in whole characters.
+/// Appends the characters of `text` that still fit.
 fn keep(banner: &mut String, text: &str) {
     let room = MAX_BANNER_BYTES.saturating_sub(banner.len());
     let fitting = text

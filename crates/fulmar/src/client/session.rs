@@ -1,4 +1,4 @@
-//! A connection to a server, from the socket to the commands.
+//! A client connection: key exchange, login, and channels for commands.
 
 use std::fmt;
 use std::io;
@@ -21,10 +21,10 @@ use super::role::{ClientRole, MAX_LOGIN_EVENTS};
 use crate::link::{self, ChannelCore, Command, Handle};
 use crate::{Error, HostKeyProblem, Pty};
 
-/// What [`Session::run`] keeps of a command's output at most.
+/// Most output of a command that [`Session::run`] keeps, bytes.
 const MAX_RUN_BYTES: usize = 64 * 1024 * 1024;
 
-/// How far a session has come.
+/// The stage of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Login,
@@ -32,8 +32,8 @@ enum Stage {
     Over,
 }
 
-/// A connection to a server. Closed when it and all its channels are dropped; what was written
-/// before that still leaves.
+/// A connection to a server. It is closed when the session and all its channels are dropped; bytes
+/// written before are still sent, for at most 10 seconds.
 pub struct Session {
     handle: Arc<Handle>,
     events: Events,
@@ -55,11 +55,13 @@ impl fmt::Debug for Session {
 }
 
 impl Session {
-    /// Connects to a host, trying its addresses in turn, exchanges keys and has the host key
-    /// judged.
+    /// Connects to a host, trying its addresses in order, exchanges keys, and lets
+    /// [`Config::host_key`] check the host key.
     ///
     /// # Errors
-    /// [`Error::HostKey`] when the policy says no; otherwise why there is no connection.
+    /// [`Error::HostKey`] if the policy refuses the key; [`Error::TimedOut`] after
+    /// [`Config::handshake_timeout`]; [`Error::Io`] if no address can be connected to; otherwise
+    /// why the key exchange failed.
     pub fn connect(host: &str, port: u16, config: Config) -> Result<Self, Error> {
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
         for address in (host, port).to_socket_addrs()? {
@@ -71,8 +73,8 @@ impl Session {
         Err(last.into())
     }
 
-    /// The same over a stream that is connected already. `host` and `port` are what the host
-    /// key policy looks up.
+    /// As [`Session::connect`], over a stream that is connected already. The host key policy gets
+    /// `host` and `port`.
     ///
     /// # Errors
     /// As [`Session::connect`].
@@ -96,7 +98,7 @@ impl Session {
         std::thread::Builder::new()
             .name("fulmar-client".into())
             .spawn(move || {
-                // Whoever waits has been told how it ended.
+                // `run` has reported the error to all waiting callers.
                 let _ = link::run(seed, socket, connection, threads, &mut role);
             })?;
         let mut session = Self {
@@ -147,14 +149,16 @@ impl Session {
         }
     }
 
-    /// Logs in. After [`Error::AuthRefused`] another way may be tried, with the same user name
-    /// when the refusal was a partial success.
+    /// Logs in. After [`Error::AuthRefused`], [`Error::PasswordExpired`], [`Error::UnusableKey`] or
+    /// [`Error::Agent`] another method may be tried; after a partial success, with the same user
+    /// name. After other errors the session is over.
     ///
-    /// Tells what the login rests on: after [`AuthProof::Nothing`] the server has let in
-    /// whoever came, and what it asks for later should not be trusted with secrets.
+    /// Returns what the user has proved. After [`AuthProof::Nothing`] the server lets anybody in,
+    /// so do not trust it with secrets that it asks for later.
     ///
     /// # Errors
-    /// [`Error::AuthRefused`], or why the connection ended.
+    /// [`Error::AuthRefused`] and the others named above; [`Error::Misuse`] if the login is
+    /// complete or the session is over; otherwise why the connection ended.
     pub fn authenticate(&mut self, user: &str, auth: Auth<'_>) -> Result<AuthProof, Error> {
         if self.stage != Stage::Login {
             return Err(Error::Misuse("the session is not waiting for a login"));
@@ -187,7 +191,7 @@ impl Session {
         }
     }
 
-    /// Prepares a command, shell or subsystem with a terminal or environment.
+    /// Prepares a command, shell or subsystem that needs a terminal or environment variables.
     #[must_use]
     pub fn start(&self) -> Start<'_> {
         Start {
@@ -196,11 +200,11 @@ impl Session {
         }
     }
 
-    /// Starts a command; the server's shell takes the line apart.
+    /// Starts a command. The server's shell splits the command line.
     ///
     /// # Errors
-    /// [`Error::ChannelRefused`], [`Error::RequestRefused`], or why the connection ended; so
-    /// for all that open channels.
+    /// [`Error::ChannelRefused`] or [`Error::RequestRefused`] if the server refuses;
+    /// [`Error::Misuse`] before the login; otherwise why the connection ended.
     pub fn exec(&self, command: impl AsRef<[u8]>) -> Result<Channel, Error> {
         self.start().exec(command)
     }
@@ -208,7 +212,7 @@ impl Session {
     /// Runs a command without input and collects its output, at most 64 MiB.
     ///
     /// # Errors
-    /// [`Error::TooMuchOutput`]; as [`Session::exec`].
+    /// [`Error::TooMuchOutput`]; otherwise as [`Session::exec`].
     pub fn run(&self, command: impl AsRef<[u8]>) -> Result<Output, Error> {
         self.exec(command)?.output(MAX_RUN_BYTES)
     }
@@ -229,10 +233,12 @@ impl Session {
         self.start().subsystem(name)
     }
 
-    /// Has the server connect to a host and port as it sees them (RFC 4254 §7.2).
+    /// Opens a channel to a TCP port that the server connects to; the server resolves `host` (RFC
+    /// 4254 §7.2).
     ///
     /// # Errors
-    /// [`Error::ChannelRefused`], or why the connection ended.
+    /// [`Error::ChannelRefused`]; [`Error::Misuse`] before the login; otherwise why the connection
+    /// ended.
     pub fn direct_tcpip(&self, host: &str, port: u16) -> Result<Channel, Error> {
         let mut fields = Vec::new();
         fields.put_string(host.as_bytes());
@@ -258,16 +264,16 @@ impl Session {
         Ok(Channel::new(ChannelCore::new(opened, Arc::clone(handle))))
     }
 
-    /// Has new keys made now. They are made by themselves as `Config::transport` says.
+    /// Starts a key exchange now. Without this call, keys are exchanged at the limits in
+    /// [`Config::transport`].
     ///
     /// # Errors
-    /// Why the connection has ended.
+    /// [`Error::Misuse`] before the login; otherwise why the connection has ended.
     pub fn rekey(&self) -> Result<(), Error> {
         self.handle()?.send(Command::Rekey)
     }
 
-    /// Text that the server showed before the login, at most 64 KiB; escape it before
-    /// printing.
+    /// The banner that the server sent before the login, at most 64 KiB; escape it before printing.
     #[must_use]
     pub fn banner(&self) -> String {
         let banner = self.banner.lock().unwrap_or_else(PoisonError::into_inner);
@@ -286,14 +292,14 @@ impl Session {
         &self.host_key
     }
 
-    /// Algorithms of the first key exchange.
+    /// The algorithms that the first key exchange agreed on.
     #[must_use]
     pub fn negotiated(&self) -> Option<&Negotiated> {
         self.negotiated.as_ref()
     }
 }
 
-/// Puts host key algorithms first for which a key is on record, so that a known host is
+/// Moves the host key algorithms with a recorded key to the front, so that a known host is
 /// recognised.
 fn prefer_known(config: &mut Config, host: &str, port: u16) {
     let known = config.host_key.known_types(host, port);
@@ -340,7 +346,7 @@ fn judge(
     })
 }
 
-/// A command, shell or subsystem about to be started.
+/// A command, shell or subsystem to be started.
 #[derive(Debug)]
 pub struct Start<'s> {
     session: &'s Session,
@@ -348,15 +354,15 @@ pub struct Start<'s> {
 }
 
 impl Start<'_> {
-    /// Asks for a terminal.
+    /// Requests a terminal; starting fails with [`Error::RequestRefused`] if the server refuses it.
     #[must_use]
     pub fn pty(mut self, pty: &Pty) -> Self {
         self.requests.push((pty.to_request(), names::REQUEST_PTY));
         self
     }
 
-    /// Offers an environment variable; most servers take only those that they were told to,
-    /// and do not say.
+    /// Sends an environment variable; most servers accept only configured names, and do not report
+    /// which they ignore.
     #[must_use]
     pub fn env(mut self, name: &str, value: &str) -> Self {
         let request = Request::Env {

@@ -1,4 +1,4 @@
-//! A caller's end of a channel: what the client's and the server's channels have in common.
+//! The caller's end of a channel: the code that client and server channels share.
 
 use std::io::{self, Write};
 use std::net::Shutdown;
@@ -44,13 +44,14 @@ impl ChannelCore {
         Ok(taken.bytes)
     }
 
-    /// Has the window opened for what was read.
+    /// Wakes the connection's thread, so that it grants window for the bytes read.
     pub(crate) fn report(&self) {
-        // A connection that has ended grants nothing any more; the next read says so.
+        // A connection that has ended grants nothing; the next read reports that.
         let _ = self.handle.wake();
     }
 
-    /// Writes; waits while the stream is full, and it is full while the window is closed.
+    /// Writes to the channel. Waits while the socket pair is full, which it is while the peer's
+    /// window is closed.
     pub(crate) fn write(&self, stream: Stream, buf: &[u8]) -> io::Result<usize> {
         let target = match stream {
             Stream::Data => Some(&self.out),
@@ -76,15 +77,15 @@ impl ChannelCore {
         }
     }
 
-    /// Ends what we send; what was written before still leaves.
+    /// Ends the outgoing streams; bytes written before are still sent.
     pub(crate) fn send_eof(&self) {
         for stream in [Some(&self.out), self.err.as_ref()].into_iter().flatten() {
-            // Fails only for a stream that the other end has closed: that is ended, too.
+            // Fails only if the other end has closed the stream, which has ended then.
             let _ = stream.shutdown(Shutdown::Write);
         }
     }
 
-    /// Sends a request that wants no answer.
+    /// Sends a request without `want reply`.
     pub(crate) fn tell(&self, request: Request) -> Result<(), Error> {
         self.handle.call(|done| Command::Tell {
             id: self.id,
@@ -104,7 +105,7 @@ impl ChannelCore {
         })
     }
 
-    /// How the command ended, to be told when the channel is dropped.
+    /// Sets the exit that is sent to the peer when the channel is dropped.
     pub(crate) fn set_exit(&self, exit: Exit) {
         *self.exit.lock().unwrap_or_else(PoisonError::into_inner) = exit;
     }
@@ -114,7 +115,7 @@ impl Drop for ChannelCore {
     fn drop(&mut self) {
         self.send_eof();
         let exit = self.exit.get_mut().unwrap_or_else(PoisonError::into_inner);
-        // A connection that has ended has no channels.
+        // If the connection has ended, its channels are gone.
         let _ = self.handle.send(Command::Release {
             id: self.id,
             serial: self.serial,
@@ -123,18 +124,19 @@ impl Drop for ChannelCore {
     }
 }
 
-/// What every public channel with a field `core: Arc<ChannelCore>` can do with its data: time
-/// limits, and `Read` and `Write` for it and for a reference to it. Coherence forbids one impl
-/// for all of them.
+/// Implements for a public channel type with a field `core: Arc<ChannelCore>`: timeouts, and `Read`
+/// and `Write` for the type and for a reference to it. Coherence forbids one generic impl.
 macro_rules! channel_data {
     ($channel:ty) => {
         impl $channel {
-            /// How long a read may wait; `None` for as long as it takes.
+            /// Sets the time limit of a read; `None`, the default, waits without limit. A read that
+            /// exceeds it fails with [`std::io::ErrorKind::TimedOut`].
             pub fn set_read_timeout(&self, timeout: Option<std::time::Duration>) {
                 self.core.state.set_read_timeout(timeout);
             }
 
-            /// How long a write may wait; `None` for as long as it takes.
+            /// Sets the time limit of a write; `None`, the default, waits without limit. A write
+            /// that exceeds it fails with [`std::io::ErrorKind::TimedOut`].
             ///
             /// # Errors
             /// [`std::io::ErrorKind::InvalidInput`] for a timeout of zero.

@@ -1,4 +1,4 @@
-//! What callers ask of the connection, and the end of what they have let go.
+//! Carries out the callers' commands, and closes the channels that callers have dropped.
 
 use proto::ChannelId;
 use proto::channel::Request;
@@ -15,7 +15,7 @@ impl Core {
         self.grant()
     }
 
-    /// Opens windows for what has been read.
+    /// Grants window for the bytes that callers have read.
     fn grant(&mut self) -> Result<(), Error> {
         for (id, entry) in &self.entries {
             let bytes = entry.state.take_unreported();
@@ -97,14 +97,15 @@ impl Core {
         Ok(())
     }
 
-    /// The channel that a caller means, unless it is on its way out.
+    /// The channel with this id and serial number, unless its CHANNEL_CLOSE has been sent.
     fn entry(&mut self, id: ChannelId, serial: u64) -> Option<&mut Entry> {
         self.entries
             .get_mut(&id)
             .filter(|entry| entry.serial == serial && !entry.close_sent)
     }
 
-    /// Sends a request that wants no answer. Nothing slows the caller down but this limit.
+    /// Sends a request without `want reply`. The caller does not wait for an answer, so
+    /// [`MAX_TOLD`] limits the requests that queue.
     fn tell(
         &mut self,
         id: ChannelId,
@@ -137,7 +138,7 @@ impl Core {
         self.finish(id)
     }
 
-    /// Closes a channel that its caller has let go, once all that was written is on its way.
+    /// Closes a channel that its caller has dropped, after all its written bytes are queued.
     pub(super) fn finish(&mut self, id: ChannelId) -> Result<(), Error> {
         let Some(entry) = self.entries.get_mut(&id) else {
             return Ok(());

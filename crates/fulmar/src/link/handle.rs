@@ -1,4 +1,4 @@
-//! The side of a connection that other threads hold.
+//! The handle by which other threads reach a connection.
 
 use std::fmt;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -11,44 +11,45 @@ use sys::epoll::EventFd;
 use super::{Failure, Opened};
 use crate::{Error, Exit};
 
-/// What other threads ask of the connection's thread. Their queue needs no bound: who asks
-/// for something waits for the answer, and the rest comes once for each channel or connection.
+/// Commands to the connection's thread. Their queue needs no bound: a caller with a request waits
+/// for the answer, and the other commands come once for each channel or connection.
 pub(crate) enum Command {
-    /// Open a channel, send these requests, and hand it out when all are granted.
+    /// Open a channel, send these requests, and pass the channel to the caller when all are
+    /// granted.
     Open {
         kind: &'static str,
         fields: Vec<u8>,
         requests: Vec<(Request, &'static str)>,
         done: SyncSender<Result<Opened, Error>>,
     },
-    /// Send a request and pass the peer's answer on.
+    /// Send a request and pass the peer's answer to the caller.
     Ask {
         id: ChannelId,
         serial: u64,
         request: Request,
         done: SyncSender<Result<bool, Error>>,
     },
-    /// Send a request that wants no answer.
+    /// Send a request without `want reply`.
     Tell {
         id: ChannelId,
         serial: u64,
         request: Request,
         done: SyncSender<Result<(), Error>>,
     },
-    /// The caller has let go of the channel.
+    /// The caller has dropped the channel.
     Release {
         id: ChannelId,
         serial: u64,
         exit: Exit,
     },
     Rekey,
-    /// Something of the login.
+    /// Run a closure on the connection, during the login.
     Work(Box<dyn FnOnce(&mut Connection) + Send>),
-    /// The caller has let go of the connection.
+    /// The caller has dropped the connection.
     Close,
 }
 
-/// Shared by the session and its channels; the connection is closed when the last is gone.
+/// Shared by the session and its channels; the connection is closed when the last owner drops it.
 pub(crate) struct Handle {
     commands: Sender<Command>,
     wake: Arc<EventFd>,
@@ -78,18 +79,18 @@ impl Handle {
         failure.clone().unwrap_or(Error::Closed)
     }
 
-    /// Gives a command.
+    /// Sends a command to the connection's thread.
     pub(crate) fn send(&self, command: Command) -> Result<(), Error> {
         self.commands.send(command).map_err(|_| self.failure())?;
         self.wake()
     }
 
-    /// Has the connection's thread look at commands and at what was read.
+    /// Wakes the connection's thread to handle commands and bytes read.
     pub(crate) fn wake(&self) -> Result<(), Error> {
         Ok(self.wake.signal()?)
     }
 
-    /// Gives a command and waits for its answer.
+    /// Sends a command and waits for its answer.
     pub(crate) fn call<T>(
         &self,
         command: impl FnOnce(SyncSender<Result<T, Error>>) -> Command,
@@ -99,14 +100,14 @@ impl Handle {
         answer.recv().unwrap_or_else(|_| Err(self.failure()))
     }
 
-    /// Has the connection's thread do something with the connection.
+    /// Runs `work` on the connection's thread and returns its result.
     pub(crate) fn with<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Connection) -> Result<T, proto::Error> + Send + 'static,
     ) -> Result<T, Error> {
         self.call(|done| {
             Command::Work(Box::new(move |connection| {
-                // A caller that stopped waiting needs no answer.
+                // A caller that no longer waits needs no answer.
                 let _ = done.try_send(work(connection).map_err(Error::from));
             }))
         })
@@ -115,7 +116,7 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // A thread that has ended already needs no telling.
+        // A thread that has ended needs no command.
         let _ = self.send(Command::Close);
     }
 }

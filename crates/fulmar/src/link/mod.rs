@@ -1,12 +1,12 @@
-//! One connection at work: the thread that owns the driver, and how other threads reach it.
+//! The thread that owns a connection's driver, and how other threads reach it.
 //!
-//! [`Core`] runs on the connection's thread. It gives arriving data to the channels' inboxes
-//! ([`state`]), joins what callers write (a socket pair for each stream, so that a full one
-//! makes the writer wait in the kernel) to the driver's sources, and takes [`Command`]s. What
-//! the two sides of the protocol do differently is behind [`Role`].
+//! [`Core`] runs on the connection's thread. It puts received data into the channels' inboxes
+//! ([`state`]), attaches what callers write to the driver as sources, and carries out [`Command`]s.
+//! Each outgoing stream is a socket pair, so that a full one makes the writer wait in the kernel.
+//! [`Role`] holds what client and server do differently.
 //!
-//! A channel's number is reused as soon as both sides have closed it; a serial number of our
-//! own keeps a late command from reaching its successor.
+//! A channel's number is reused after both sides have closed it; a serial number of this module
+//! keeps a late command from reaching the next channel with the same number.
 
 mod channel;
 mod commands;
@@ -35,27 +35,27 @@ pub(crate) use state::{ChannelState, End};
 
 use crate::{Error, Exit};
 
-/// Most bytes that one channel keeps in this process, for each direction: what was written and
-/// has not left (socket buffers and the connection's output queue), or what has come and was not
-/// read (the window granted to the peer).
+/// Most bytes that one channel buffers in this process, for each direction: outgoing bytes that
+/// have not been sent (socket buffers and the connection's output queue), or received bytes that
+/// have not been read (the window granted to the peer).
 ///
-/// Reading fast over a long path makes the window grow past this; what all channels of a
-/// connection keep together is bounded by `window_memory_bytes` of its
-/// [`TransportConfig`](proto::TransportConfig).
+/// A fast reader on a path of large bandwidth-delay product gets a larger window;
+/// `window_memory_bytes` of [`TransportConfig`](proto::TransportConfig) limits the sum over all
+/// channels of a connection.
 pub const MAX_BUFFERED_BYTES: usize = 4 * 1024 * 1024;
 
-/// The wake descriptor in the driver.
+/// Token of the wake descriptor in the driver.
 const TOKEN_WAKE: u64 = 1 << 32;
-/// The end of our patience with a peer that does not take the rest of what was written.
+/// Timer for a peer that does not take the rest of the written bytes.
 const TOKEN_CLOSE: u64 = TOKEN_WAKE + 1;
-/// How long the rest of what was written may take to leave after the last handle is gone.
+/// Time limit for sending the written bytes after the last handle is dropped.
 const CLOSE_GRACE: Duration = Duration::from_secs(10);
-/// Requests without an answer that may wait for a peer that takes nothing.
+/// Most queued requests without `want reply` for a peer that takes nothing.
 const MAX_TOLD: u32 = 1024;
-/// How long the socket may leave bytes unacknowledged while we say goodbye.
+/// Time limit for the peer to acknowledge the bytes of the final DISCONNECT.
 const FLUSH_GRACE: Duration = Duration::from_secs(10);
 
-/// What the two sides do differently.
+/// The behaviour in which client and server differ.
 pub(crate) trait Role {
     /// The connection is about to start.
     fn begin(&mut self, core: &mut Core);
@@ -67,25 +67,25 @@ pub(crate) trait Role {
     fn timer(&mut self, core: &mut Core, token: u64) -> Result<(), Error>;
 }
 
-/// A channel that is ready to be handed to a caller.
+/// An open channel for a caller.
 pub(crate) struct Opened {
     pub(crate) id: ChannelId,
     pub(crate) serial: u64,
     pub(crate) state: Arc<ChannelState>,
-    /// What is written here is sent as data.
+    /// Bytes written here are sent as data.
     pub(crate) out: UnixStream,
-    /// What is written here is sent as stderr.
+    /// Bytes written here are sent as stderr.
     pub(crate) err: Option<UnixStream>,
 }
 
-/// Who waits for the peer's answer to a request.
+/// The receiver of the peer's answer to a request.
 enum Waiter {
-    /// The request is one of those that come before the channel is handed out.
+    /// The request belongs to the setup of the channel. Holds its name.
     Setup(&'static str),
     Caller(SyncSender<Result<bool, Error>>),
 }
 
-/// A channel of ours between its open request and the moment when its caller gets it.
+/// A local channel between its CHANNEL_OPEN and its delivery to the caller.
 struct Setup {
     requests: Vec<(Request, &'static str)>,
     out: Option<UnixStream>,
@@ -99,9 +99,9 @@ struct Entry {
     state: Arc<ChannelState>,
     setup: Option<Setup>,
     waiters: VecDeque<Waiter>,
-    /// Streams whose writer may still write.
+    /// Number of outgoing streams that have not ended.
     sources: u8,
-    /// The caller has let go, and this is how the command ended.
+    /// Set when the caller has dropped the channel; holds the command's exit.
     released: Option<Exit>,
     close_sent: bool,
 }
@@ -111,21 +111,21 @@ enum Flow {
     End,
 }
 
-/// What a connection's thread needs of its handle, before there is a thread.
+/// The connection's thread's half of the command channel, before the thread starts.
 pub(crate) struct Seed {
     commands: Receiver<Command>,
     wake: Arc<EventFd>,
     failure: Failure,
 }
 
-/// Why the connection has ended, once it has.
+/// Why the connection has ended; `None` while it runs.
 type Failure = Arc<Mutex<Option<Error>>>;
 
 fn set_failure(failure: &Failure, error: Error) {
     *failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
 }
 
-/// The two ends of a connection at work.
+/// Makes the connection thread's half and the callers' handle.
 pub(crate) fn prepare() -> io::Result<(Seed, Handle)> {
     let wake = Arc::new(EventFd::new()?);
     let failure = Failure::default();
@@ -138,8 +138,8 @@ pub(crate) fn prepare() -> io::Result<(Seed, Handle)> {
     Ok((seed, handle))
 }
 
-/// Works a connection on this thread until it ends. So many `threads` may seal and open its
-/// packets, this one counted.
+/// Runs a connection on this thread until it ends. At most `threads` threads, this one included,
+/// encrypt and decrypt its packets.
 pub(crate) fn run(
     seed: Seed,
     socket: OwnedFd,
@@ -162,7 +162,7 @@ pub(crate) fn run(
     }
 }
 
-/// The thread's side. See the module's head.
+/// The state on the connection's thread.
 pub(crate) struct Core {
     pub(crate) driver: Driver,
     commands: Receiver<Command>,
@@ -171,14 +171,14 @@ pub(crate) struct Core {
     entries: BTreeMap<ChannelId, Entry>,
     next_serial: u64,
     closing: bool,
-    /// Requests without an answer since the output queue was last empty.
+    /// Requests without `want reply` sent since the output queue was last empty.
     told: u32,
 }
 
 impl Core {
-    /// The thread's side of `seed` over a socket. To be called on the thread that runs it.
+    /// Makes the state over a socket. Call it on the thread that runs the connection.
     fn new(seed: Seed, socket: OwnedFd, connection: Connection) -> io::Result<Self> {
-        // Only TCP has them; other streams neither hold small writes back nor pace.
+        // Only TCP sockets have these options; other streams neither delay small writes nor pace.
         let _ = sys::socket::set_nodelay(&socket, true);
         let _ = sys::socket::unpace_loopback(&socket);
         let mut driver = Driver::new(socket, None, connection)?;
@@ -195,7 +195,7 @@ impl Core {
         })
     }
 
-    /// Works until the connection ends; tells everybody who waits how it ended.
+    /// Runs until the connection ends, then reports the cause to all waiting callers.
     fn work(mut self, role: &mut dyn Role) -> Result<(), Error> {
         let outcome = loop {
             let notice = match self.driver.next() {
@@ -217,7 +217,7 @@ impl Core {
         for entry in self.entries.into_values() {
             entry.state.fail(&last);
             if let Some(setup) = entry.setup {
-                // A caller that stopped waiting needs no answer.
+                // A caller that no longer waits needs no answer.
                 let _ = setup.done.try_send(Err(last.clone()));
             }
             for waiter in entry.waiters {
@@ -229,15 +229,16 @@ impl Core {
         outcome
     }
 
-    /// Ends the connection with a goodbye.
+    /// Ends the connection with DISCONNECT.
     pub(crate) fn disconnect(&mut self, reason: u32, words: &str) {
         self.driver.connection().disconnect(reason, words);
         self.flush();
     }
 
-    /// Writes what is queued; a peer that takes nothing is given up by the kernel.
+    /// Writes the queued bytes; the kernel drops the connection of a peer that acknowledges
+    /// nothing.
     fn flush(&mut self) {
-        // Not every connection is TCP, and a goodbye that does not arrive changes nothing.
+        // The socket may not be TCP, and a DISCONNECT that is lost changes nothing.
         let _ = sys::socket::options::set_user_timeout(self.driver.socket(), FLUSH_GRACE);
         let _ = self.driver.flush();
     }
@@ -253,7 +254,7 @@ impl Core {
             }
             Notice::Timer { token } => role.timer(self, token)?,
             Notice::PeerClosed => return Err(Error::Closed),
-            // No accelerator is given to the driver here.
+            // This crate attaches no sinks, endpoints or accelerators to the driver.
             Notice::SinkEnded { .. }
             | Notice::EndpointEnded { .. }
             | Notice::AcceleratorFailed(_)

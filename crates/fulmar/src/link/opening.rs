@@ -1,5 +1,5 @@
-//! Channels that come to be: ours, from the open request to the hands of the caller, and those
-//! that the peer asked for.
+//! Opens channels: local ones, from CHANNEL_OPEN to delivery to the caller, and those that the peer
+//! requests.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -45,7 +45,7 @@ impl Core {
         Ok(caller)
     }
 
-    /// Grants the channel that the peer asked for.
+    /// Accepts the channel that the peer requested.
     pub(crate) fn accept(&mut self, id: ChannelId) -> Result<Opened, Error> {
         self.driver.connection().accept_channel(id)?;
         let (serial, state) = self.insert(id, None);
@@ -75,7 +75,7 @@ impl Core {
         };
         setup.out = Some(out);
         for (request, name) in std::mem::take(&mut setup.requests) {
-            // RFC 4254 §6.4: a variable that is not taken is no reason to give up.
+            // RFC 4254 §6.4: a server may ignore a variable; that is no error.
             let want_reply = !matches!(request, Request::Env { .. });
             self.driver
                 .connection()
@@ -110,7 +110,7 @@ impl Core {
         }
     }
 
-    /// Gives a channel to its caller once every request before that is answered.
+    /// Passes a channel to its caller after all its setup requests are answered.
     fn hand_out(&mut self, id: ChannelId) -> Result<(), Error> {
         let Some(entry) = self.entries.get_mut(&id) else {
             return Ok(());

@@ -1,7 +1,7 @@
-//! What has come for one channel and nobody has read yet, and how far the channel has come.
+//! The inbox of one channel, with its received but unread data, and the channel's end.
 //!
-//! The inbox is bounded by the window: the peer is granted more only after
-//! [`ChannelState::take_unreported`] has told the connection's thread what was read.
+//! The window bounds the inbox: the peer is granted more only after
+//! [`ChannelState::take_unreported`] has reported to the connection's thread how much was read.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -13,10 +13,10 @@ use proto::Stream;
 
 use crate::{Error, Exit};
 
-/// Bytes read after which the connection's thread is told; far below the quarter of the
-/// window at which a grant is due, so that a peer never waits for bytes already read.
+/// Number of bytes read after which the connection's thread is woken. It is far below the quarter
+/// of the window at which a grant is due, so that a peer never waits because of bytes already read.
 const REPORT_BYTES: usize = 128 * 1024;
-/// Happenings kept for a handler that does not look; older ones are dropped.
+/// Most happenings kept for a handler that does not read them; older ones are dropped.
 const MAX_HAPPENINGS: usize = 64;
 
 /// A step towards the end of a channel.
@@ -29,20 +29,20 @@ pub(crate) enum End {
     Closed,
 }
 
-/// Something that happens to a server's channel beside data.
+/// An event on a server's channel other than data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Happening {
-    /// The client's window has another size.
+    /// The client's terminal window has a new size.
     WindowChange {
         /// Width, characters.
         columns: u32,
         /// Height, rows.
         rows: u32,
     },
-    /// A signal for the command; its name without `SIG`, as the client sent it.
+    /// A signal for the command: its name without `SIG`, as the client sent it.
     Signal(String),
-    /// A break of so many milliseconds (RFC 4335).
+    /// A break of this length, milliseconds (RFC 4335).
     Break(u32),
 }
 
@@ -69,19 +69,19 @@ impl Inner {
         }
     }
 
-    /// Copies what is there; gives the number of bytes.
+    /// Copies the queued bytes that fit into `buf` and returns their number.
     fn copy(&mut self, stream: Stream, buf: &mut [u8]) -> usize {
         self.queue(stream).copy_to(buf)
     }
 
-    /// Charges what was read; true when the connection's thread should hear of it now.
+    /// Counts bytes read; true if the connection's thread should be woken.
     fn charge(&mut self, bytes: usize) -> bool {
         let before = self.unreported;
         self.unreported = self.unreported.saturating_add(bytes);
         before < REPORT_BYTES && self.unreported >= REPORT_BYTES
     }
 
-    /// What an empty inbox means, if it is more than "not yet".
+    /// Why an empty inbox stays empty: its end or an error; `None` if more data may arrive.
     fn verdict(&self) -> Option<Result<(), Error>> {
         if self.eof || self.closed {
             return Some(Ok(()));
@@ -90,14 +90,14 @@ impl Inner {
     }
 }
 
-/// A channel as its reader sees it.
+/// The inbox and state of a channel.
 #[derive(Default)]
 pub(crate) struct ChannelState {
     inner: Mutex<Inner>,
     changed: Condvar,
 }
 
-/// Bytes that were read, and whether the connection's thread should be woken.
+/// The number of bytes read, and whether to wake the connection's thread.
 pub(crate) struct Taken {
     pub(crate) bytes: usize,
     pub(crate) report: bool,
@@ -110,7 +110,7 @@ impl ChannelState {
 
     // ---- the connection's thread ----------------------------------------------------------
 
-    /// Keeps data for the reader; false when nobody will read it.
+    /// Queues data for the reader; false if the stream is discarded.
     pub(crate) fn push(&self, stream: Stream, data: Bytes) -> bool {
         let mut inner = self.lock();
         let discards = match stream {
@@ -137,18 +137,19 @@ impl ChannelState {
         self.changed.notify_all();
     }
 
-    /// The connection is gone.
+    /// The connection has ended with `error`.
     pub(crate) fn fail(&self, error: &Error) {
         self.lock().failure = Some(error.clone());
         self.changed.notify_all();
     }
 
-    /// Bytes that were read since the last call.
+    /// Returns the number of bytes read since the last call.
     pub(crate) fn take_unreported(&self) -> usize {
         std::mem::take(&mut self.lock().unreported)
     }
 
-    /// Nobody will read any more; gives the bytes to grant for what is thrown away.
+    /// Discards both streams from now on; returns the number of bytes to grant for the data dropped
+    /// or not yet reported.
     pub(crate) fn abandon(&self) -> usize {
         let mut inner = self.lock();
         inner.discards_data = true;
@@ -171,7 +172,7 @@ impl ChannelState {
 
     // ---- callers --------------------------------------------------------------------------
 
-    /// Waits until `look` has an answer, at most for `timeout`.
+    /// Waits until `look` returns a value, at most for `timeout`; `None` on timeout.
     fn wait_for<T>(
         &self,
         timeout: Option<Duration>,
@@ -202,7 +203,7 @@ impl ChannelState {
         }
     }
 
-    /// Reads what is there, or waits for it; 0 bytes at the end.
+    /// Reads queued bytes, or waits for some; 0 bytes at the end.
     pub(crate) fn read(&self, stream: Stream, buf: &mut [u8]) -> Result<Taken, Error> {
         let nothing = || Taken {
             bytes: 0,
@@ -223,7 +224,7 @@ impl ChannelState {
         read.unwrap_or(Err(Error::TimedOut("reading from the channel")))
     }
 
-    /// Waits for data of either stream and takes all there is; both empty at the end.
+    /// Waits for data of either stream and takes all of it; both are empty at the end.
     pub(crate) fn read_both(&self) -> Result<(Vec<Bytes>, Vec<Bytes>, bool), Error> {
         let timeout = self.lock().read_timeout;
         let read = self.wait_for(timeout, |inner| {
@@ -239,7 +240,7 @@ impl ChannelState {
         read.unwrap_or(Err(Error::TimedOut("reading from the channel")))
     }
 
-    /// Throws stderr away from now on; true when the connection's thread should hear of it.
+    /// Discards stderr from now on; true if the connection's thread should be woken.
     pub(crate) fn discard_stderr(&self) -> bool {
         let mut inner = self.lock();
         inner.discards_stderr = true;
@@ -248,7 +249,7 @@ impl ChannelState {
         inner.charge(queued)
     }
 
-    /// Waits until the command has ended, or the channel.
+    /// Waits until the command has ended or the channel is closed.
     pub(crate) fn wait(&self) -> Result<Exit, Error> {
         let ended = self.wait_for(None, |inner| {
             if let Some(exit) = &inner.exit {

@@ -1,8 +1,9 @@
-//! Who may come in: the questions that a program answers, and the state of one login.
+//! Authentication of clients: the decisions that the embedding program makes, and the state of one
+//! login.
 //!
-//! The state belongs to one user name: when a client goes on under another name, what was
-//! proven before counts for nothing. A key is judged twice, when the client asks about it and
-//! when it has signed, and only the second can let anybody in.
+//! The state belongs to one user name: when a client continues under another name, earlier proofs
+//! do not count. A key is checked twice, when the client asks about it and when it has signed; only
+//! the second can log a user in.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,24 +21,24 @@ use crate::Error;
 
 /// SSH_MSG_USERAUTH_REQUEST, which a signature covers (RFC 4252 §7).
 const USERAUTH_REQUEST: u8 = 50;
-/// Rounds of one keyboard-interactive dialogue.
+/// Most rounds of one keyboard-interactive dialogue.
 const MAX_ROUNDS: u32 = 32;
 
-/// A way to log in.
+/// An authentication method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
-    /// RFC 4252 §5.2: no proof.
+    /// Method `none`, without proof (RFC 4252 §5.2).
     None,
-    /// RFC 4252 §8.
+    /// Method `password` (RFC 4252 §8).
     Password,
-    /// RFC 4252 §7.
+    /// Method `publickey`, with a key or a certificate (RFC 4252 §7).
     PublicKey,
-    /// RFC 4256.
+    /// Method `keyboard-interactive` (RFC 4256).
     KeyboardInteractive,
 }
 
 impl Method {
-    /// Its name on the wire.
+    /// The method's name in the protocol.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -49,27 +50,27 @@ impl Method {
     }
 }
 
-/// Who is trying, and what this user has proven on this connection so far.
+/// A login attempt: the user, and the methods this user has passed on this connection.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Attempt<'a> {
-    /// The user name, as the client sent it. It may hold any characters: do not build paths or
+    /// The user name, as the client sent it. It may contain any characters: do not build paths or
     /// commands from it.
     pub user: &'a str,
-    /// The client's address, where the stream has one.
+    /// The client's address, if the stream has one.
     pub peer: Option<SocketAddr>,
     /// Methods that ended in [`Decision::Partial`] for this user.
     pub passed: &'a [Method],
 }
 
-/// What an [`Authenticator`] says.
+/// The decision of an [`Authenticator`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
-    /// The user may come in.
+    /// The user is logged in.
     Accept,
-    /// The proof is good, and another method is needed beside it.
+    /// The proof is accepted, and another method is needed in addition.
     Partial,
-    /// No.
+    /// The proof is refused.
     Reject,
 }
 
@@ -79,14 +80,14 @@ impl From<bool> for Decision {
     }
 }
 
-/// One turn of a keyboard-interactive dialogue.
+/// One step of a keyboard-interactive dialogue.
 #[derive(Debug)]
 pub enum Dialogue {
-    /// Ask these questions; may be none, to show the instruction alone.
+    /// Ask these questions. Without prompts, the client shows the instruction only.
     Ask {
-        /// Title.
+        /// Title; may be empty.
         name: String,
-        /// Text above the prompts.
+        /// Text that the client shows above the prompts; may be empty.
         instruction: String,
         /// The prompts, at most 64.
         prompts: Vec<Prompt>,
@@ -95,11 +96,12 @@ pub enum Dialogue {
     Done(Decision),
 }
 
-/// Says who may come in. Every method says no unless it is written; all take as long for a
-/// user who does not exist as for one who does, if you want names to stay secret.
+/// Decides who may log in. Every method refuses unless it is implemented. To keep the existence of
+/// users secret, an implementation must take as long for an unknown user as for a known one.
 pub trait Authenticator: Send + Sync {
-    /// Methods to name to a client that was refused, or that must go on after
-    /// [`Decision::Partial`]. Those that are not named are refused unasked.
+    /// The methods to name to a client after a refusal or [`Decision::Partial`]. Other methods are
+    /// refused without a call to this trait, except `none`, which is never named and always passed
+    /// to [`Authenticator::none`].
     fn methods(&self, attempt: &Attempt<'_>) -> Vec<Method> {
         let _ = attempt;
         vec![
@@ -109,35 +111,35 @@ pub trait Authenticator: Send + Sync {
         ]
     }
 
-    /// Whether to let somebody in who brings no proof at all.
+    /// Decides about a user without any proof.
     fn none(&self, attempt: &Attempt<'_>) -> Decision {
         let _ = attempt;
         Decision::Reject
     }
 
-    /// Whether this is the user's password. Compare in constant time.
+    /// Decides about a password. Compare in constant time.
     fn password(&self, attempt: &Attempt<'_>, password: &[u8]) -> Decision {
         let _ = (attempt, password);
         Decision::Reject
     }
 
-    /// Whether this is a key of the user's. Also asked about keys that the client only names;
-    /// nobody comes in before the signature was verified.
+    /// Decides about a key of the user. Also called for keys that the client only asks about; the
+    /// user is logged in only after the signature was verified.
     fn public_key(&self, attempt: &Attempt<'_>, key: &PublicKey) -> Decision {
         let _ = (attempt, key);
         Decision::Reject
     }
 
-    /// Whether to trust this certificate for the user. Its own signature is verified, nothing
-    /// else: hold it against your authority's key and [`Certificate::check`], which also tells
-    /// what the certificate demands (a forced command, source addresses).
+    /// Decides about a certificate for the user. Only its own signature has been verified: compare
+    /// its authority with yours and call [`Certificate::check`], which also returns the
+    /// certificate's restrictions (a forced command, source addresses).
     fn certificate(&self, attempt: &Attempt<'_>, certificate: &Certificate) -> Decision {
         let _ = (attempt, certificate);
         Decision::Reject
     }
 
-    /// The next turn of a dialogue. `round` counts from 0, and `answers` are those to the
-    /// prompts of the round before.
+    /// The next step of a dialogue. `round` counts from 0 to at most 31; `answers` are the answers
+    /// to the prompts of the previous round.
     fn keyboard_interactive(
         &self,
         attempt: &Attempt<'_>,
@@ -149,15 +151,15 @@ pub trait Authenticator: Send + Sync {
     }
 }
 
-/// What a request came to, before it is told to the client.
+/// The result of a request, before it is sent to the client.
 enum Verdict {
     Decided(Method, Decision, Option<PresentedKey>),
-    /// The client may sign with the key that it asked about.
+    /// The key that the client asked about is acceptable.
     KeyWouldDo,
     Ask(String, String, Vec<Prompt>),
 }
 
-/// A login under way on one connection.
+/// The state of the login on one connection.
 pub(super) struct LoginState {
     peer: Option<SocketAddr>,
     user: String,
@@ -166,7 +168,7 @@ pub(super) struct LoginState {
     round: u32,
 }
 
-/// How a request ended.
+/// What follows a request.
 pub(super) enum Step {
     Continue,
     LoggedIn(Arc<Login>),
@@ -185,7 +187,7 @@ impl LoginState {
         }
     }
 
-    /// Judges a request and answers it.
+    /// Decides about a request and answers it.
     pub(super) fn handle(
         &mut self,
         connection: &mut Connection,
@@ -206,7 +208,7 @@ impl LoginState {
                 }
                 self.judge(connection, config, authenticator, request.method)?
             }
-            // No user has a name that is not text.
+            // A user name that is not UTF-8 belongs to no user.
             Err(_) => {
                 self.passed.clear();
                 self.user.clear();
@@ -251,7 +253,7 @@ impl LoginState {
                 password,
                 new_password: None,
             } => decided(authenticator.password(&attempt, &password)),
-            // Nobody was asked for a new one.
+            // The server has not asked for a new password.
             AuthMethod::Password { .. } => decided(Decision::Reject),
             AuthMethod::PublickeyQuery { algorithm, key } => {
                 let would_do = presented(config, &algorithm, &key).is_some_and(|(_, key)| {
@@ -373,7 +375,8 @@ impl LoginState {
     }
 }
 
-/// A refusal takes at least `delay`, so that guessing is slow and its reason does not show.
+/// Waits until at least `delay` has passed since `began`, so that guessing is slow and the time
+/// does not reveal the reason of a refusal.
 fn wait_out(began: Instant, delay: Duration) {
     let left = delay.saturating_sub(began.elapsed());
     if !left.is_zero() {
@@ -392,7 +395,7 @@ fn judge_key(
     }
 }
 
-/// The key of a request, if its algorithm is one that users may sign with.
+/// The key of a request, if users may sign with its algorithm.
 fn presented(
     config: &Config,
     algorithm: &[u8],
@@ -411,8 +414,8 @@ fn presented(
     Some((algorithm, key))
 }
 
-/// What the client's key has to have signed: RFC 4252 §7, and OpenSSH PROTOCOL §3.1 for the
-/// form that is bound to our host key.
+/// The data that the client must sign: RFC 4252 §7, and OpenSSH PROTOCOL §3.1 for the form that is
+/// bound to the host key.
 fn signed_data(
     connection: &Connection,
     user: &str,

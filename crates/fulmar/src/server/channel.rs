@@ -1,4 +1,4 @@
-//! A server's channel: the client's end of a command, shell or subsystem.
+//! A server's channel, over which the handler serves a command, shell or subsystem.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -10,11 +10,12 @@ use proto::Stream;
 use crate::link::{ChannelCore, Happening, channel_data};
 use crate::{Exit, Pty};
 
-/// What a client sees as its command's standard streams: reading gives what it sends, 0 bytes
-/// after its EOF; writing is its standard output, [`Channel::stderr`] its standard error.
+/// The standard streams of the client's command. Reading returns the bytes that the client sends,
+/// and 0 bytes after its EOF; writing goes to the client's standard output, and [`Channel::stderr`]
+/// to its standard error.
 ///
-/// Writing waits while the client takes no more. `&Channel` reads and writes, too, so that
-/// scoped threads can do both at once.
+/// Writing waits while the client accepts no more. `&Channel` reads and writes, too, so that scoped
+/// threads can do both at once.
 pub struct Channel {
     core: Arc<ChannelCore>,
     pty: Option<Pty>,
@@ -30,14 +31,14 @@ impl Channel {
         }
     }
 
-    /// The terminal that the client asked for.
+    /// The terminal that the client requested, if any.
     #[must_use]
     pub fn pty(&self) -> Option<&Pty> {
         self.pty.as_ref()
     }
 
-    /// Environment variables that the client offered, at most 64. They are its words: take
-    /// only those that you know.
+    /// Environment variables that the client sent, at most 64. They are untrusted: use only those
+    /// that you know.
     #[must_use]
     pub fn env(&self) -> &[(String, String)] {
         &self.env
@@ -51,8 +52,8 @@ impl Channel {
         }
     }
 
-    /// Waits for the next change of the window's size, signal or break; `None` when the
-    /// channel has ended or `timeout` is over. The last 64 are kept.
+    /// Waits for the next change of the window's size, signal or break; `None` if the channel has
+    /// ended or `timeout` is over. At most 64 unread ones are kept, the latest.
     #[must_use]
     pub fn next_happening(&self, timeout: Option<Duration>) -> Option<Happening> {
         self.core.state.next_happening(timeout)
@@ -73,8 +74,8 @@ impl fmt::Debug for Channel {
 
 channel_data!(Channel);
 
-/// Writes to the client's standard error. The channel is closed when the handler has returned
-/// and the last of these is dropped.
+/// Writes to the client's standard error. The channel is closed after the handler has returned and
+/// the last writer is dropped.
 #[derive(Clone)]
 pub struct StderrWriter {
     core: Arc<ChannelCore>,

@@ -1,4 +1,4 @@
-//! What a server offers and how much it puts up with.
+//! The server's keys, algorithms and limits.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,36 +9,39 @@ use proto::{ServerHostKey, TransportConfig};
 
 use crate::Error;
 
-/// Channels of one connection unless told otherwise, as OpenSSH's MaxSessions.
+/// Default number of channels of one connection, as OpenSSH's MaxSessions.
 const MAX_CHANNELS: usize = 10;
-/// Failed tries of one connection unless told otherwise, as OpenSSH's MaxAuthTries.
+/// Default number of failed attempts of one connection, as OpenSSH's MaxAuthTries.
 const MAX_AUTH_TRIES: u32 = 6;
-/// Time for a login unless told otherwise, as OpenSSH's LoginGraceTime.
+/// Default time limit of a login, as OpenSSH's LoginGraceTime.
 const LOGIN_GRACE: Duration = Duration::from_secs(120);
 
-/// How a [`Server`](super::Server) works.
+/// The settings of a [`Server`](super::Server).
 #[non_exhaustive]
 pub struct Config {
-    /// Keys that the server shows; the client chooses among their types.
+    /// The server's host keys; the client chooses among their types.
     pub host_keys: Vec<PrivateKey>,
     /// Algorithms in order of preference, rekeying, keepalive, and the most channels of one
-    /// connection (10). `peer_signature_algorithms` are those that users may sign with.
+    /// connection (default 10). `peer_signature_algorithms` are those that users may sign with.
     pub transport: TransportConfig,
-    /// Text that clients show before the login.
+    /// Text that clients show before the login; none by default.
     pub banner: Option<String>,
-    /// Failed tries after which a connection is cut; 6.
+    /// Number of failed attempts after which the server disconnects. Default: 6.
     pub max_auth_tries: u32,
-    /// How long a client may take to log in; 120 seconds.
+    /// Time limit of the login. Default: 120 seconds.
     pub login_grace: Duration,
-    /// Least time that a wrong password, answer or signature takes to be refused; 50 ms.
+    /// Least time before a wrong password, answer or signature is refused. Default: 50 ms.
     pub failure_delay: Duration,
-    /// Connections at once, each with a thread; 256. More are closed at once.
+    /// Most connections at a time, each with a thread. Further connections are closed at once.
+    /// Default: 256.
     pub max_connections: usize,
-    /// Connections at once that are not logged in; 64. More are closed at once.
+    /// Most connections at a time that are not logged in. Further connections are closed at once.
+    /// Default: 64.
     pub max_logins: usize,
-    /// How many threads may encrypt and decrypt for each connection: as many as are worth it.
-    /// Those beside the connection's own come with bulk data, where cores are idle, and go when
-    /// it is over; `AtMost(1)` for none. What is sent is the same with any number.
+    /// Limits the threads that encrypt and decrypt for each connection, the connection's own
+    /// included. The default, [`CryptoThreads::Auto`], adds threads during bulk transfers while
+    /// cores are idle, and ends them afterwards; `AtMost(1)` adds none. The bytes sent are the same
+    /// with any number.
     pub crypto_threads: CryptoThreads,
 }
 
@@ -67,7 +70,7 @@ impl Config {
         }
     }
 
-    /// The public halves, as `proto` wants them.
+    /// The public halves of the host keys, for `proto`.
     pub(super) fn public_host_keys(&self) -> Result<Vec<ServerHostKey>, Error> {
         if self.host_keys.is_empty() {
             return Err(Error::Misuse("a server needs a host key"));

@@ -1,4 +1,4 @@
-//! The server's part on a connection's thread: the login, then channels for the handler.
+//! The server's part on a connection's thread: the login, then the channels for the handler.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -17,16 +17,16 @@ use super::signing;
 use crate::link::{ChannelCore, Core, Handle, Happening, Opened, Role};
 use crate::{Error, Exit, Pty};
 
-/// Timer of the login.
+/// Timer of the login's time limit.
 const TOKEN_GRACE: u64 = 1;
-/// Environment variables of one channel.
+/// Most environment variables of one channel; more are refused.
 const MAX_ENV: usize = 64;
-/// Longest name and value of an environment variable, bytes.
+/// Longest name and value of an environment variable together, bytes.
 const MAX_ENV_BYTES: usize = 4096;
-/// Questions about host keys that one connection may ask, each of which costs signatures.
+/// Most requests for proofs of host keys on one connection, since each costs signatures.
 const MAX_PROOFS: u32 = 4;
 
-/// A channel that was granted and has not been told what to do.
+/// An accepted channel before the request that starts it.
 struct Waiting {
     opened: Opened,
     pty: Option<Pty>,
@@ -38,7 +38,7 @@ pub(super) struct ServerRole {
     handle: Arc<Handle>,
     state: LoginState,
     login: Option<Arc<Login>>,
-    /// Given back when the login is complete.
+    /// Released when the login is complete.
     slot: Option<LoginSlot>,
     waiting: BTreeMap<ChannelId, Waiting>,
     greeted: bool,
@@ -170,7 +170,7 @@ impl ServerRole {
         }
     }
 
-    /// Hands a channel to the handler, after telling the client whether it is served.
+    /// Passes a channel to the handler, after answering the client's request.
     fn start(
         &mut self,
         core: &mut Core,
@@ -200,7 +200,8 @@ impl ServerRole {
             waiting.env,
         );
         let shared = Arc::clone(&self.shared);
-        // A thread that cannot be made drops the channel, which closes it without a status.
+        // If the thread cannot be started, the channel is dropped, which closes it without a
+        // status.
         let _ = std::thread::Builder::new()
             .name("fulmar-channel".into())
             .spawn(move || serve(&shared, &login, &start, channel));

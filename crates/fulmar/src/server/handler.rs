@@ -1,4 +1,4 @@
-//! What a server does for those who are in.
+//! What a server does for clients that are logged in.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -9,23 +9,23 @@ use super::auth::Method;
 use super::channel::Channel;
 use crate::{Exit, Pty};
 
-/// Who is logged in, and by what.
+/// A completed login: the user and the proofs.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Login {
     /// The user name.
     pub user: String,
-    /// The client's address, where the stream has one.
+    /// The client's address, if the stream has one.
     pub peer: Option<SocketAddr>,
     /// The method that completed the login.
     pub method: Method,
-    /// The key or certificate whose signature was verified, when `method` is a key's.
+    /// The key or certificate whose signature was verified, if `method` is [`Method::PublicKey`].
     pub key: Option<PresentedKey>,
-    /// Methods that were passed before.
+    /// Methods that ended in `Decision::Partial` before.
     pub passed: Vec<Method>,
 }
 
-/// What a client wants on a channel.
+/// The request that starts a channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Start {
     /// A command line, as the client sent it.
@@ -46,23 +46,24 @@ impl fmt::Display for Start {
     }
 }
 
-/// Serves channels. A closure `Fn(&Login, &Start, &mut Channel) -> impl Into<Exit>` is one that
-/// accepts everything.
+/// Serves channels. A closure `Fn(&Login, &Start, &mut Channel) -> impl Into<Exit>` is a handler
+/// that accepts every request.
 pub trait Handler: Send + Sync {
-    /// Whether to serve this at all; called on the connection's thread, so answer at once.
+    /// Returns true to accept the request. Called on the connection's thread, so it must not block.
     fn accepts(&self, login: &Login, start: &Start) -> bool {
         let _ = (login, start);
         true
     }
 
-    /// Whether to grant a terminal. Nothing here makes one: the handler gets its description.
+    /// Returns true to grant a terminal. Called on the connection's thread. The library opens no
+    /// pty: the handler gets the terminal's description from [`Channel::pty`].
     fn accepts_pty(&self, login: &Login, pty: &Pty) -> bool {
         let _ = (login, pty);
         true
     }
 
-    /// Serves a channel, on a thread of its own. What was written is sent before the channel
-    /// is closed with the exit that is returned.
+    /// Serves a channel, on a thread of its own. After it returns, the written bytes are sent and
+    /// the channel is closed with the returned exit.
     fn serve(&self, login: &Login, start: &Start, channel: &mut Channel) -> Exit;
 }
 

@@ -1,4 +1,4 @@
-//! Servers and what they listen on.
+//! The server and its listener.
 
 use std::fmt;
 use std::net::{SocketAddr, TcpListener};
@@ -17,10 +17,10 @@ use super::connection::ServerRole;
 use super::handler::Handler;
 use crate::{Error, link};
 
-/// How long the listener rests when the process has no descriptors or threads left.
+/// Pause of the listener when the process has no descriptors, memory or threads left.
 const REST: Duration = Duration::from_millis(100);
 
-/// What all connections of a server share.
+/// The data that all connections of a server share.
 pub(super) struct Shared {
     pub(super) config: Config,
     pub(super) authenticator: Box<dyn Authenticator>,
@@ -30,7 +30,7 @@ pub(super) struct Shared {
     logins: AtomicUsize,
 }
 
-/// Counts one in as long as it lives.
+/// Holds one unit of a counter until dropped.
 struct Slot {
     shared: Arc<Shared>,
     counter: fn(&Shared) -> &AtomicUsize,
@@ -58,10 +58,10 @@ impl Drop for Slot {
     }
 }
 
-/// A place among those that are not logged in.
+/// Holds one of `max_logins` while a connection is not logged in.
 pub(super) struct LoginSlot(#[allow(dead_code)] Slot);
 
-/// A server in this program. Cheap to clone; clones are the same server.
+/// A server in this program. Cheap to clone; clones share one server.
 #[derive(Clone)]
 pub struct Server {
     shared: Arc<Shared>,
@@ -84,26 +84,27 @@ pub struct Stopper {
 }
 
 impl Stopper {
-    /// No new connections are taken; those under way go on.
+    /// Stops accepting connections; existing ones continue.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Release);
-        // Only a full counter could refuse, and that is a signal already.
+        // Only a full counter can fail, and a full counter is a signal already.
         let _ = self.wake.signal();
     }
 }
 
 impl Server {
-    /// A server that listens to nothing yet.
+    /// Makes a server, which does not listen yet.
     ///
     /// # Errors
-    /// [`Error::Misuse`] without host keys or with algorithms that do not exist.
+    /// [`Error::Misuse`] without host keys; [`Error::UnusableKey`] if the private part of a host
+    /// key is in a security key; otherwise the error in the algorithms of [`Config::transport`].
     pub fn new(
         config: Config,
         authenticator: impl Authenticator + 'static,
         handler: impl Handler + 'static,
     ) -> Result<Self, Error> {
         let host_keys = config.public_host_keys()?;
-        // Tried once here, so that a bad list is told to the caller and not to each client.
+        // Checked once here, so that the caller gets the error of a bad list, not each client.
         Connection::server(config.transport.clone(), host_keys.clone(), 0)?;
         Ok(Self {
             shared: Arc::new(Shared {
@@ -121,22 +122,22 @@ impl Server {
         })
     }
 
-    /// What ends [`Server::serve`].
+    /// Returns the stopper that ends [`Server::serve`].
     #[must_use]
     pub fn stopper(&self) -> Stopper {
         self.stop.clone()
     }
 
-    /// Connections that are being served.
+    /// Number of connections being served.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.shared.connections.load(Ordering::Acquire)
     }
 
-    /// Serves all who connect, each on a thread of its own, until [`Stopper::stop`].
+    /// Serves all clients that connect, each on a thread of its own, until [`Stopper::stop`].
     ///
     /// # Errors
-    /// When the listener fails; never because of a client.
+    /// [`Error::Io`] if polling the listener fails; never because of a client.
     #[allow(clippy::needless_pass_by_value)] // The port is closed when serving ends.
     pub fn serve(&self, listener: TcpListener) -> Result<(), Error> {
         listener.set_nonblocking(true)?;
@@ -155,7 +156,7 @@ impl Server {
             if let Err(error) = accepted {
                 use std::io::ErrorKind::{ConnectionAborted, Interrupted, WouldBlock};
                 if !matches!(error.kind(), WouldBlock | Interrupted | ConnectionAborted) {
-                    // Out of descriptors, memory or threads: those who leave make room.
+                    // No descriptors, memory or threads left: connections that end free some.
                     std::thread::sleep(REST);
                 }
             }
@@ -184,17 +185,17 @@ impl Server {
             .name("fulmar-server".into())
             .spawn(move || {
                 let _slot = slot;
-                // A connection's end is its client's affair.
+                // How a connection ends concerns its client only.
                 let _ = server.work(stream, Some(peer), Some(login));
             })?;
         Ok(())
     }
 
-    /// Serves one connected stream on this thread until it ends. The limits on connections do
-    /// not apply.
+    /// Serves one connected stream on this thread until it ends. `max_connections` and `max_logins`
+    /// do not apply.
     ///
     /// # Errors
-    /// Why it ended; a client's goodbye is no error.
+    /// Why the connection failed; a client that disconnects is no error.
     pub fn serve_connection(
         &self,
         stream: impl Into<OwnedFd>,

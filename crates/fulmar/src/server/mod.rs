@@ -1,12 +1,12 @@
-//! Letting others log in to a program.
+//! An SSH server inside a program.
 //!
-//! A [`Server`] has host keys, an [`Authenticator`] that says who may come in, and a
-//! [`Handler`] that serves commands, shells and subsystems as streams of bytes. Signatures are
-//! verified here before the authenticator hears of a login by key, so that it decides about
-//! keys and never about bytes; what a client says before it is logged in reaches nothing else.
+//! A [`Server`] has host keys, an [`Authenticator`] that decides who may log in, and a [`Handler`]
+//! that serves commands, shells and subsystems as streams of bytes. The library verifies the
+//! signature of a login by key, so that the authenticator decides about keys only; before the login
+//! nothing but the authenticator sees data of the client.
 //!
-//! Commands run in the program itself, as the user that it runs as: nothing here changes user
-//! ids or starts processes. For logins to a machine there is the `fulmar sshd` program.
+//! Handlers run in the program itself, as its user: the library never changes user ids or starts
+//! processes. For logins to a machine use the program `fulmar sshd`.
 //!
 //! ```no_run
 //! use std::io::{Read, Write};
@@ -51,5 +51,5 @@ pub use config::Config;
 pub use handler::{Handler, Login, Start};
 pub use listener::{Server, Stopper};
 
-/// Something that happens to a channel beside data.
+/// An event on a channel other than data.
 pub use crate::link::Happening;

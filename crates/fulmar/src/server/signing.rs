@@ -1,5 +1,5 @@
-//! What a server does with its private host keys: it signs exchange hashes and the proofs of
-//! `hostkeys-prove-00@openssh.com`, and chooses groups.
+//! The use of the private host keys: signs exchange hashes and the proofs of
+//! `hostkeys-prove-00@openssh.com`; also chooses Diffie-Hellman groups.
 
 use crypto::kex::{DhGroup, KexAlgorithm};
 use keys::{PrivateKey, SignatureAlgorithm};
@@ -8,7 +8,7 @@ use proto::Connection;
 use super::config::Config;
 use crate::Error;
 
-/// Smallest group that is offered, whatever a client asks for, bits (RFC 8270 §3).
+/// Smallest group offered, whatever the client requests, bits (RFC 8270 §3).
 const MIN_GROUP_BITS: usize = 2048;
 
 fn key_of<'c>(config: &'c Config, blob: &[u8]) -> Option<&'c PrivateKey> {
@@ -33,7 +33,7 @@ pub(super) fn exchange(
     Ok(connection.provide_host_signature(&signature)?)
 }
 
-/// Answers `HostKeysProve`: all of the keys or none.
+/// Answers `HostKeysProve` for all of the keys or for none.
 pub(super) fn prove(
     connection: &mut Connection,
     config: &Config,
@@ -43,7 +43,7 @@ pub(super) fn prove(
     for blob in keys {
         let data = connection.hostkeys_prove_data(blob)?;
         let signature = key_of(config, blob).and_then(|key| {
-            // RFC 8332 asks for SHA-2; the strongest of the key's algorithms stands first.
+            // RFC 8332 requires SHA-2; the key's strongest algorithm is first in the list.
             let algorithm = key.key_type().algorithms().first()?;
             key.sign(*algorithm, &data).ok()
         });
