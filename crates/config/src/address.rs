@@ -1,5 +1,5 @@
-//! IP addresses and lists of networks as sshd_config(5) `Match Address` and `PerSource…` use them. What they
-//! are and how they match is in [`keys::address`].
+//! IP addresses and lists of networks for `Match Address` and `PerSource…` of sshd_config(5).
+//! [`keys::address`] parses and matches them.
 
 use std::net::IpAddr;
 
@@ -7,11 +7,12 @@ pub use keys::address::{
     Cidr, CidrError, check_address_list, check_host_list, match_list, net_block,
 };
 
-/// Evaluates a comma-separated list of plain addresses and CIDR networks (no wildcards, no negation), as
-/// `PerSourcePenaltyExemptList` needs it. With no address the list is only checked.
+/// Evaluates a comma-separated list of addresses and CIDR networks (no wildcards, no negation), as
+/// `PerSourcePenaltyExemptList` needs it. Without an address the list is only checked, and the
+/// result is false.
 ///
 /// # Errors
-/// When an entry is not an address or network.
+/// [`CidrError`] if an entry is neither an address nor a network.
 pub fn match_cidr_list(address: Option<IpAddr>, list: &str) -> Result<bool, CidrError> {
     let networks = keys::address::CidrList::parse(list)?;
     Ok(address.is_some_and(|address| networks.contains(address)))

@@ -1,4 +1,5 @@
-//! Which list of `wire::algorithms` a keyword starts from, and the `+ - ^` modifiers of ssh_config(5).
+//! The default list of `wire::algorithms` for each keyword, and the `+ - ^` modifiers of
+//! ssh_config(5).
 
 use wire::algorithms::{
     CA_SIGNATURES, CIPHERS_WITH_AES, CLIENT_HOST_KEYS, CLIENT_KEX, KNOWN_KEX, KNOWN_MACS, MACS,
@@ -7,8 +8,8 @@ use wire::algorithms::{
 
 use crate::pattern;
 
-/// Names that OpenSSH knows and this suite leaves out on purpose. As unknown names they are accepted in a `-` list
-/// and, with other names beside them, passed over; what is said of them differs.
+/// Names that OpenSSH knows and this suite leaves out on purpose. Like unknown names they are
+/// accepted in a `-` list and, with other names beside them, ignored; the log message differs.
 pub const LEFT_OUT: &[&str] = &[
     "3des-cbc",
     "aes128-cbc",
@@ -32,8 +33,8 @@ pub const LEFT_OUT: &[&str] = &[
     "webauthn-sk-ecdsa-sha2-nistp256-cert-v01@openssh.com",
 ];
 
-/// The kinds of keys in the order in which a pattern stands for them, as in OpenSSH, without what follows `@`;
-/// behind each comes its certificate.
+/// The kinds of keys in the order in which a pattern expands, as in OpenSSH, without the part from
+/// `@`; each is followed by its certificate.
 const KINDS_OF_PATTERNS: [&str; 8] = [
     "ssh-ed25519",
     "sk-ssh-ed25519",
@@ -45,7 +46,7 @@ const KINDS_OF_PATTERNS: [&str; 8] = [
     "rsa-sha2-512",
 ];
 
-/// Where a pattern puts an algorithm of [`KINDS_OF_PATTERNS`]; those of no kind stand last.
+/// The position of an algorithm in the expansion of a pattern; unknown kinds come last.
 fn place_in_patterns(name: &str) -> (usize, bool) {
     let bare = name.split('@').next().unwrap_or_default();
     let kind = bare.strip_suffix("-cert-v01");
@@ -55,7 +56,7 @@ fn place_in_patterns(name: &str) -> (usize, bool) {
     (place.unwrap_or(KINDS_OF_PATTERNS.len()), kind.is_some())
 }
 
-/// Which list a keyword sets.
+/// The list that a keyword sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// `KexAlgorithms`.
@@ -72,7 +73,7 @@ pub enum Class {
     CaSignature,
 }
 
-/// Whose defaults are meant.
+/// The side whose defaults apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// ssh_config.
@@ -82,7 +83,7 @@ pub enum Side {
 }
 
 impl Class {
-    /// The default list. `aes_hardware` says whether the CPU has AES instructions.
+    /// The default list. `aes_hardware`: the CPU has AES instructions.
     pub fn defaults(self, side: Side, aes_hardware: bool) -> &'static [&'static str] {
         match (self, side) {
             (Class::Kex, Side::Client) => CLIENT_KEX,
@@ -95,7 +96,7 @@ impl Class {
         }
     }
 
-    /// Every name that may be asked for.
+    /// Every supported name.
     pub fn known(self) -> &'static [&'static str] {
         match self {
             Class::Kex => KNOWN_KEX,
@@ -106,7 +107,7 @@ impl Class {
         }
     }
 
-    /// The sentence of OpenSSH for a list of this class that names nothing usable.
+    /// OpenSSH's error text for a list of this class without a usable name.
     pub fn bad_list(self, spec: &str) -> String {
         match self {
             Class::Kex => format!("Bad SSH2 KexAlgorithms '{spec}'."),
@@ -120,12 +121,12 @@ impl Class {
         matches!(self, Class::HostKey | Class::Signature | Class::CaSignature)
     }
 
-    /// Checks a specification without resolving it. Names that are not known are passed over where others
-    /// remain, so that a list written for a newer version still loads; [`Class::passed_over`] names them.
+    /// Checks a specification without resolving it. Unknown names are ignored if others remain, so
+    /// that a list written for a newer version still loads; [`Class::passed_over`] reports them.
     ///
     /// # Errors
-    /// The sentence for the user when no name is of a known algorithm, one is empty or negated (which only `-` can
-    /// say), or the list is empty.
+    /// The error text if no name is supported, one is empty or negated (only `-` removes), or the
+    /// list is empty.
     pub fn check(self, spec: &str) -> Result<(), String> {
         let (modifier, list) = split_modifier(spec);
         if modifier == Modifier::Remove {
@@ -134,7 +135,7 @@ impl Class {
         if list.is_empty() {
             return Err(self.bad_list(spec));
         }
-        // A name with `!` in front takes nothing away from a list that is not taken away itself.
+        // `!` negates only in a list of names to remove.
         let malformed = |name: &str| name.is_empty() || name.starts_with('!');
         let usable = list.split(',').any(|name| self.finds(name));
         if list.split(',').any(malformed) || !(usable || modifier != Modifier::Replace) {
@@ -143,7 +144,7 @@ impl Class {
         Ok(())
     }
 
-    /// Whether a name or pattern of a list is of an algorithm that may be asked for.
+    /// True if a name or pattern of a list matches a supported algorithm.
     fn finds(self, wanted: &str) -> bool {
         self.known()
             .iter()
@@ -155,8 +156,9 @@ impl Class {
         known == wanted || (wild && pattern::matches(known, wanted))
     }
 
-    /// Carries a checked specification out: `+` appends to the default, `-` takes away, `^` puts in front,
-    /// and no modifier replaces. Wildcards are expanded against the known names. Each name appears once.
+    /// Resolves a checked specification: `+` appends to the default, `-` removes, `^` puts in
+    /// front, and no modifier replaces. Patterns are expanded against the supported names. Each
+    /// name appears once.
     pub fn resolve(self, spec: &str, side: Side, aes_hardware: bool) -> Vec<String> {
         let defaults = self.defaults(side, aes_hardware);
         let (modifier, list) = split_modifier(spec);
@@ -174,8 +176,8 @@ impl Class {
         }
     }
 
-    /// What is to be said of the names of a specification that are passed over, because this suite leaves them out
-    /// or nobody here knows them. Taking such a name away (`-name`) is fulfilled by itself.
+    /// The warning about ignored names of a specification, which this suite leaves out or does not
+    /// know. Names to remove (`-name`) need no warning.
     pub fn passed_over(self, spec: &str) -> Option<String> {
         let (modifier, list) = split_modifier(spec);
         let names = list
@@ -216,7 +218,7 @@ enum Modifier {
     Prepend,
 }
 
-/// A list may end in a comma, as one does that a script has joined; nothing stands behind it.
+/// A list may end in a comma, as lists joined by a script do; no name follows it.
 fn split_modifier(spec: &str) -> (Modifier, &str) {
     let spec = spec.strip_suffix(',').unwrap_or(spec);
     if let Some(list) = spec.strip_prefix('+') {

@@ -1,7 +1,7 @@
 //! A length-checked binary form for values, used between processes of one build (see `server::codec`).
 //!
-//! Big-endian 32-bit lengths and counts. A count is bounded by the bytes that remain, so a damaged blob cannot
-//! make the reader allocate.
+//! Lengths and counts are big-endian 32-bit numbers. The bytes that remain bound each count, so a
+//! damaged blob cannot make the reader allocate more.
 
 use crate::error::ConfigError;
 use crate::value::Value;
@@ -18,7 +18,7 @@ impl Encoder {
         }
     }
 
-    /// As [`new`](Self::new), where about `bytes` are to be expected.
+    /// As [`new`](Self::new), with capacity for `bytes`.
     pub(crate) fn with_room(magic: &[u8], bytes: usize) -> Encoder {
         let mut out = Vec::with_capacity(bytes);
         out.extend_from_slice(magic);
@@ -33,13 +33,13 @@ impl Encoder {
         self.byte(u8::from(flag));
     }
 
-    /// A count or length. Configurations are bounded far below 4 GiB, see `include`.
+    /// Writes a count or length. Configurations are far smaller than 4 GiB, see `include`.
     pub(crate) fn count(&mut self, count: usize) {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         self.out.extend_from_slice(&count.to_be_bytes());
     }
 
-    /// A row of a table of keywords, which has far fewer than 65,536.
+    /// Writes a row of a table of keywords, which has far fewer than 65,536 rows.
     pub(crate) fn row(&mut self, index: usize) {
         let index = u16::try_from(index).unwrap_or(u16::MAX);
         self.out.extend_from_slice(&index.to_be_bytes());
@@ -74,7 +74,7 @@ impl Encoder {
         }
     }
 
-    /// A value as [`Decoder::encoded_value`] gave it.
+    /// Writes a value that [`Decoder::encoded_value`] returned.
     pub(crate) fn encoded(&mut self, value: &[u8]) {
         self.out.extend_from_slice(value);
     }
@@ -84,7 +84,7 @@ impl Encoder {
     }
 }
 
-/// Room that is made for words before they are there.
+/// Most words for which capacity is reserved before they are read.
 const MAX_ROOM_WORDS: usize = 32;
 
 /// Reads an encoded configuration.
@@ -123,7 +123,8 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// A count or length: never more than the bytes that remain, since nothing counted takes less than one.
+    /// Reads a count or length, at most the number of bytes that remain, since each counted item
+    /// takes at least one.
     pub(crate) fn count(&mut self) -> Result<usize, ConfigError> {
         let bytes: [u8; 4] = self.take(4)?.try_into().map_err(|_| SHORT)?;
         let count = usize::try_from(u32::from_be_bytes(bytes)).map_err(|_| SHORT)?;
@@ -133,7 +134,7 @@ impl<'a> Decoder<'a> {
         Ok(count)
     }
 
-    /// A row of a table that has `rows`.
+    /// Reads a row of a table of `rows` rows.
     pub(crate) fn row(&mut self, rows: usize) -> Result<usize, ConfigError> {
         let bytes: [u8; 2] = self.take(2)?.try_into().map_err(|_| SHORT)?;
         let index = usize::from(u16::from_be_bytes(bytes));
@@ -173,7 +174,7 @@ impl<'a> Decoder<'a> {
         })
     }
 
-    /// The bytes of the next value as they stand.
+    /// The bytes of the next value, not decoded.
     pub(crate) fn encoded_value(&mut self) -> Result<&'a [u8], ConfigError> {
         let whole = self.rest;
         match self.byte()? {

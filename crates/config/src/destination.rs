@@ -1,22 +1,22 @@
-//! Destinations as ssh takes them: `[user@]host`, `ssh://[user@]host[:port]`, and hops of `ProxyJump`.
+//! Destinations of ssh: `[user@]host`, `ssh://[user@]host[:port]`, and hops of `ProxyJump`.
 
 use crate::client::JumpHost;
 use crate::tokens::{is_valid_host, is_valid_user};
 use crate::units;
 
-/// A host to connect to, with what was said about user and port.
+/// A host to connect to, with its optional user and port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Destination {
-    /// User, when named.
+    /// User, if given.
     pub user: Option<String>,
     /// Host or address, without brackets.
     pub host: String,
-    /// Port, when named (only in a URI or a hop).
+    /// Port, if given (only in a URI or a hop).
     pub port: Option<u16>,
 }
 
-/// Reads the destination argument of ssh. `None` when it is malformed or holds characters that must not
-/// reach a shell or a log.
+/// Parses the destination argument of ssh. `None` if it is malformed or contains characters that
+/// must not reach a shell or a log.
 pub fn parse(text: &str) -> Option<Destination> {
     if let Some(rest) = strip_scheme(text) {
         return parse_uri(rest);
@@ -28,7 +28,7 @@ pub fn parse(text: &str) -> Option<Destination> {
     checked(user, host, None)
 }
 
-/// Reads one hop of `ProxyJump`: `[user@]host[:port]` or a URI.
+/// Parses one hop of `ProxyJump`: `[user@]host[:port]` or a URI.
 pub fn parse_hop(text: &str) -> Option<JumpHost> {
     let destination = match strip_scheme(text) {
         Some(rest) => parse_uri(rest)?,
@@ -61,12 +61,14 @@ fn parse_with_port(text: &str, uri: bool) -> Option<Destination> {
         None => (None, text),
     };
     let user = match user {
-        // A URI may carry connection parameters behind the user (draft-ietf-secsh-scp-sftp-ssh-uri); they are ignored.
+        // A URI may have connection parameters after the user (draft-ietf-secsh-scp-sftp-ssh-uri);
+        // they are ignored.
         Some(user) if uri => Some(percent_decode(user.split(';').next()?)?),
         Some(user) => Some(user.to_owned()),
         None => None,
     };
-    // Without brackets several colons could be an address or a host with a port: refused, as OpenSSH does.
+    // Without brackets, several colons are ambiguous (an address, or a host with a port): refused,
+    // as in OpenSSH.
     if !place.starts_with('[') && place.matches(':').count() > 1 {
         return None;
     }

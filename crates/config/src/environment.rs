@@ -1,5 +1,5 @@
-//! What resolving a configuration needs to know of the machine it runs on, as two small traits, so that this
-//! room starts no process, looks up no name and opens nothing but configuration files.
+//! The environment of a configuration, as two small traits, so that this crate starts no process,
+//! looks up no name and opens only configuration files.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -7,28 +7,28 @@ use std::io::{self, Read};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-/// The outside world of ssh_config: variables, the local user, commands and names.
+/// The environment of ssh_config: variables, the local user, commands and names.
 ///
-/// Only `variable`, `local_user` and `local_hostname` are asked for in every resolution; the others only when the
-/// configuration calls for them.
+/// Every resolution calls `variable`, `local_user` and `local_hostname`; it calls the others only
+/// if the configuration needs them.
 pub trait Environment {
     /// An environment variable, for `${NAME}`.
     fn variable(&self, name: &str) -> Option<String>;
     /// The user who runs the program.
     fn local_user(&self) -> LocalUser;
-    /// The machine's own name as gethostname(2) gives it.
+    /// The machine's name, as gethostname(2) returns it.
     fn local_hostname(&self) -> String;
-    /// Home directory of another user, for `~name/`.
+    /// Home directory of a user, for `~name/`; `None` if the user is unknown.
     fn home_of(&self, user: &str) -> Option<String>;
     /// Runs a command in the user's shell (`Match exec`); true when it exits with 0.
     ///
     /// # Errors
-    /// Why it could not be run; the configuration is then refused.
+    /// Why the command could not be run; the configuration is then refused.
     fn run_shell(&self, command: &str) -> Result<bool, String>;
     /// Addresses of the active local interfaces (`Match localnetwork`).
     fn local_addresses(&self) -> Vec<IpAddr>;
-    /// Looks a name up for `CanonicalizeHostname`: none when it does not exist, otherwise its canonical
-    /// name (the end of its CNAME chain; the name itself when there is none).
+    /// Looks a name up for `CanonicalizeHostname`: its canonical name (the end of its CNAME chain,
+    /// or the name itself), or `None` if it does not exist.
     fn canonical_name(&self, name: &str) -> Option<String>;
 }
 
@@ -43,7 +43,7 @@ pub struct LocalUser {
     pub home: String,
 }
 
-/// Most bytes of one configuration file: far above any real one, low enough to read into memory.
+/// Most bytes of one configuration file; a larger one is an error.
 pub const MAX_FILE_BYTES: u64 = 4 << 20;
 
 /// Most names of one directory that patterns are compared with: users have directories of their own, and could fill
@@ -52,32 +52,33 @@ pub const MAX_NAMES: usize = 1 << 14;
 
 /// How configuration files are read.
 pub trait Files {
-    /// The whole file, at most [`MAX_FILE_BYTES`].
+    /// Reads a whole file of at most [`MAX_FILE_BYTES`].
     ///
     /// # Errors
-    /// As the system gives them; `NotFound` is told apart by the callers.
+    /// The system's error; callers treat `NotFound` separately. `InvalidData` for a file that is
+    /// too large.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
     /// Names in a directory, unsorted, one more than [`MAX_NAMES`] at most; empty when it cannot be read.
     fn list(&self, directory: &Path) -> Vec<OsString>;
     /// Whether a path exists.
     fn exists(&self, path: &Path) -> bool;
-    /// For files of the user: refuses one that others could have written.
+    /// Refuses a file that other users could have written.
     ///
     /// # Errors
-    /// The sentence for the user.
+    /// The error text for the user.
     fn check_owner(&self, path: &Path) -> Result<(), String>;
 }
 
 /// The real file system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemFiles {
-    /// Who may own the user's own file besides root; none skips the check.
+    /// The user who may own the user's file, besides root; `None` does not check the owner.
     pub uid: Option<u32>,
 }
 
 impl Files for SystemFiles {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        // Most files are shorter, and then a second read finds the end.
+        // Most files are shorter, so that the second read finds the end.
         let mut bytes = Vec::with_capacity(4096);
         std::fs::File::open(path)?
             .take(MAX_FILE_BYTES + 1)
@@ -120,7 +121,7 @@ impl Files for SystemFiles {
     }
 }
 
-/// Files kept in memory, for tests and for configurations that a program makes itself.
+/// Files in memory, for tests and for configurations that a program makes.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryFiles {
     files: BTreeMap<PathBuf, Vec<u8>>,

@@ -1,21 +1,21 @@
-//! What the config room says when a file cannot be used: errors with file and line, and warnings.
+//! Errors, with file and line, for a configuration that cannot be used, and warnings.
 //!
-//! A configuration is refused as a whole: every bad line is named, then the count. Warnings go with
-//! the resolved options, so the program decides where they are printed.
+//! A configuration is refused as a whole: each bad line is reported, then their number. Warnings
+//! are part of the resolved options, so the program decides where to print them.
 
 use std::fmt;
 
-/// Where a line stands: a file name (or `command-line`) and a line number that starts at 1 (0 for `-o`).
+/// The position of a line: a file name (or `command-line`) and a line number from 1 (0 for `-o`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
-    /// File as it was opened, or `command-line`.
+    /// The file's name as opened, or `command-line`.
     pub file: String,
     /// Line number in that file; 0 for the command line.
     pub line: u32,
 }
 
 impl Place {
-    /// Whether it is in a file, not on the command line.
+    /// True if the position is in a file, not on the command line.
     pub fn is_file(&self) -> bool {
         self.line > 0
     }
@@ -27,26 +27,26 @@ impl fmt::Display for Place {
     }
 }
 
-/// How loudly a [`Warning`] is to be said.
+/// The log level of a [`Warning`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
-    /// Say it at the default log level.
+    /// Log it at the default level.
     Notice,
-    /// The keyword, which is the first word of the text, belongs to a later version: all of them are worth one line
-    /// at the default log level.
+    /// A later version will carry out the keyword, which is the first word of the text: all such
+    /// keywords share one line at the default level.
     Later,
-    /// Say it only with `-v` (deprecated and unsupported keywords, as OpenSSH does).
+    /// Log it only with `-v` (deprecated and unsupported keywords, as in OpenSSH).
     Debug,
 }
 
-/// Something that was accepted but does not do what the file says.
+/// A setting that was accepted but is not carried out as written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
-    /// Where the keyword stands.
+    /// The position of the keyword.
     pub place: Place,
-    /// The sentence for the user, without the place.
+    /// The text for the user, without the position.
     pub text: String,
-    /// How loudly.
+    /// The log level.
     pub severity: Severity,
 }
 
@@ -56,14 +56,14 @@ impl fmt::Display for Warning {
     }
 }
 
-/// A configuration that cannot be used. `Display` gives one line per complaint.
+/// Why a configuration cannot be used. `Display` prints one line per error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConfigError {
-    /// Lines that could not be read, each a whole message with its place, and what they were found in.
+    /// Bad lines: a complete message with its position for each, and the name of the file.
     BadLines {
         /// One message per bad line, in the order of the file.
         messages: Vec<String>,
-        /// The file named in the closing sentence.
+        /// The file named in the closing line.
         file: String,
     },
     /// A file could not be opened or read.
@@ -73,9 +73,9 @@ pub enum ConfigError {
         /// The system's reason.
         reason: String,
     },
-    /// The lines are good, but together they cannot be carried out.
+    /// The lines are valid, but contradict each other.
     Refused(String),
-    /// An encoded configuration is damaged (see [`crate::codec`]).
+    /// The encoded form of a configuration is damaged.
     Damaged(&'static str),
 }
 
@@ -85,7 +85,7 @@ impl fmt::Display for ConfigError {
             ConfigError::BadLines { messages, file } => {
                 write!(f, "{}", messages.join("\n"))?;
                 match messages.len() {
-                    // Nothing that the message has not said.
+                    // The message is complete already.
                     1 => Ok(()),
                     count => write!(
                         f,

@@ -182,8 +182,8 @@ fn random_values_of_every_keyword_never_panic() {
     }
 }
 
-/// Files of 1 MiB that would take an hour if words were compared each with each, files read without bound, or
-/// patterns tried in every way. What is asserted is that they end with an answer.
+/// Files of 1 MiB that would take an hour if each word were compared with each other, files were
+/// read without limit, or patterns were tried in every way. Asserts that they end with an answer.
 #[test]
 fn large_files_take_time_in_proportion() {
     let many = |line: &str| line.repeat((1 << 20) / line.len());

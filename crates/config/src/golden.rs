@@ -1,14 +1,14 @@
-//! Comparing a dump with what OpenSSH printed (testdata/README).
+//! Compares a dump with OpenSSH's output (testdata/README).
 
-/// A line of OpenSSH's that ours need not have, or need not have so.
+/// A line of OpenSSH's output that ours may lack, or may have with another value.
 pub(crate) struct Difference {
-    /// The keyword, in lower case; a trailing `*` stands for any ending.
+    /// The keyword, in lower case; a trailing `*` matches any ending.
     pub(crate) keyword: &'static str,
-    /// Why.
+    /// The reason.
     pub(crate) reason: &'static str,
 }
 
-/// Keywords of our own that both files have.
+/// Fulmar's own keywords that both files have.
 pub(crate) const BOTH_SIDES: &[Difference] = &[
     own("usemptcp"),
     own("enablehwcompression"),
@@ -53,7 +53,7 @@ pub(crate) fn compare(case: &str, ours: &str, theirs: &str, differences: &[&Diff
     assert_eq!(ours.len(), theirs.len(), "{case}: {ours:#?} {theirs:#?}");
 }
 
-/// Fails for a difference that no line of either dump needs any more.
+/// Fails for a listed difference that no line of either dump needs any more.
 pub(crate) fn all_needed(differences: &[Difference], pairs: &[(String, String)]) {
     for difference in differences {
         assert!(!difference.reason.is_empty());

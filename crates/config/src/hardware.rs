@@ -1,31 +1,31 @@
-//! `EnableHwCompression` carried out: what the options ask for, and what follows from a library
-//! that works or does not, in the words in which client, session and listener say it. How a
-//! library is tried is not here but in `accelerator`, which the listener does not reach.
+//! `EnableHwCompression`: the options' request, and the outcome of loading a library, with the
+//! messages that client, session and listener log. `accelerator` loads and tests a library; the
+//! listener does not link it.
 
 use crate::types::HwCompression;
 use crate::{ClientOptions, ServerOptions};
 
-/// What is asked for where anything is.
+/// The request of the options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HardwareWish<'a> {
-    /// Nothing is done without it.
+    /// True if a failure must end the connection.
     pub required: bool,
-    /// Absolute paths, in the order of trying; none means the platform's.
+    /// Absolute paths, in the order of trial; if empty, the platform's libraries are tried.
     pub libraries: &'a [String],
-    /// Inflate and compare each run before it is used.
+    /// True to inflate and compare each compressed run before it is used.
     pub verify: bool,
-    /// `CompressionLevel`.
+    /// `CompressionLevel`, 1 to 9.
     pub level: u8,
 }
 
-/// What came of trying.
+/// The outcome of loading a library.
 #[derive(Debug)]
 pub enum Tried<T> {
-    /// This is used.
+    /// The library is used.
     InUse(T),
-    /// Software is, for this reason.
+    /// Software compression is used; holds the reason.
     Software(String),
-    /// Nothing is: the sentence for whoever asked.
+    /// The connection is refused; holds the text for the user.
     Refused(String),
 }
 
@@ -45,7 +45,7 @@ impl<'a> HardwareWish<'a> {
         })
     }
 
-    /// What follows from the library that works, or from the reasons why none does.
+    /// Decides what follows from a working library, or from the reasons why none works.
     pub fn settle<T>(&self, tried: Result<T, String>) -> Tried<T> {
         match tried {
             Ok(library) => Tried::InUse(library),
@@ -57,12 +57,11 @@ impl<'a> HardwareWish<'a> {
     }
 }
 
-/// The options of both sides have the same fields for it.
+/// The options of client and server have the same fields for it.
 macro_rules! wish_of {
     ($($options:ty),*) => {$(
         impl $options {
-            /// What `EnableHwCompression` asks for; none where nothing is compressed or it asks for
-            /// nothing.
+            /// The request of `EnableHwCompression`; `None` if it is `no` or compression is off.
             #[must_use]
             pub fn hardware(&self) -> Option<HardwareWish<'_>> {
                 HardwareWish::new(
@@ -79,14 +78,14 @@ macro_rules! wish_of {
 
 wish_of!(ClientOptions, ServerOptions);
 
-/// The line for a log about the library in use.
+/// The log line about the library in use.
 #[must_use]
 pub fn in_use_line(description: &str) -> String {
     format!("compression: hardware library {description}")
 }
 
-/// The one warning where a library cannot be had: for whom (` for user alice`, or nothing), why, and
-/// what is done instead.
+/// The warning if no library can be used: for whom (` for user alice`, or empty), why, and what is
+/// done instead.
 #[must_use]
 pub fn warning_line(whom: &str, why: &str, instead: &str) -> String {
     format!("Warning: EnableHwCompression{whom}: {why}; {instead}")

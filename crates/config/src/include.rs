@@ -1,4 +1,4 @@
-//! `Include`: which files a pattern names, and how much may be read in all.
+//! `Include`: the files that a pattern matches, and the limits on the whole configuration.
 //!
 //! Patterns stand within a path component ([`crate::glob`]). Matches come sorted, as glob(3) gives them.
 
@@ -9,16 +9,16 @@ use std::path::{Path, PathBuf};
 use crate::environment::{Files, MAX_NAMES};
 use crate::glob::Pattern;
 
-/// Files may include one another this deep.
+/// Deepest nesting of included files.
 pub const MAX_DEPTH: usize = 16;
-/// Most files of one configuration: includes of includes would otherwise multiply.
+/// Most files of one configuration: nested includes would otherwise multiply.
 pub const MAX_FILES: usize = 1024;
 /// Most bytes of one configuration, all files together.
 pub const MAX_TOTAL_BYTES: usize = 16 << 20;
-/// Most names that one pattern may stand for.
+/// Most names that one pattern may match.
 const MAX_MATCHES: usize = 1024;
 
-/// What has been read so far of one configuration.
+/// Counts the files and bytes of one configuration.
 #[derive(Debug, Default)]
 pub(crate) struct Budget {
     files: usize,
@@ -29,7 +29,7 @@ impl Budget {
     /// Counts one more file.
     ///
     /// # Errors
-    /// The sentence for the user when the configuration grows past its limits.
+    /// The error text if the configuration exceeds its limits.
     pub(crate) fn charge(&mut self, bytes: usize) -> Result<(), String> {
         self.files += 1;
         self.bytes = self.bytes.saturating_add(bytes);

@@ -1,20 +1,20 @@
 //! Lines and words of ssh_config and sshd_config.
 //!
-//! A line is a keyword, blanks or one `=`, and arguments. Arguments may stand in single or double quotes; a
-//! backslash takes away the meaning of a quote, a backslash or (outside quotes) a blank. A `#` that starts a
-//! word ends the line. CRLF and trailing blanks are dropped.
+//! A line is a keyword, blanks or one `=`, and arguments. Arguments may be in single or double
+//! quotes; a backslash escapes a quote, a backslash or (outside quotes) a blank. A `#` at the start
+//! of a word begins a comment. CRLF and trailing blanks are dropped.
 
-/// Longest line that is read: far above any real one.
+/// Longest line, bytes; a longer one is an error.
 pub const MAX_LINE_BYTES: usize = 64 << 10;
-/// Most words of one line: readers may compare each with each.
+/// Most words of one line; more are an error. Readers may compare each with each.
 pub const MAX_WORDS: usize = 4096;
 
-/// A line with something on it.
+/// A line that is neither empty nor a comment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line<'a> {
     /// The keyword as written.
     pub keyword: String,
-    /// What stands behind the keyword and its separator, without trailing blanks.
+    /// The text after the keyword and its separator, without trailing blanks.
     pub rest: &'a str,
 }
 
@@ -56,7 +56,7 @@ fn separates_words(c: char) -> bool {
 /// Takes the keyword off a line. `None` for an empty line or a comment; as in OpenSSH, nothing but `=` is empty too.
 ///
 /// # Errors
-/// When the line is too long or a quoted keyword does not end.
+/// [`LexError`] if the line is too long or a quoted keyword does not end.
 pub fn read_line(line: &str) -> Result<Option<Line<'_>>, LexError> {
     if line.len() > MAX_LINE_BYTES {
         return Err(LexError::TooLong);
@@ -92,10 +92,10 @@ pub fn read_line(line: &str) -> Result<Option<Line<'_>>, LexError> {
     }))
 }
 
-/// Splits arguments into words; a `#` at the start of a word ends them when `comments` is set.
+/// Splits arguments into words; with `comments`, a `#` at the start of a word ends them.
 ///
 /// # Errors
-/// When quotes are not balanced, or there are too many words.
+/// [`LexError`] if quotes are not balanced or there are too many words.
 pub fn split_words(text: &str, comments: bool) -> Result<Vec<String>, LexError> {
     let mut words = Vec::new();
     let mut letters = text.chars().peekable();
@@ -131,7 +131,8 @@ pub fn split_words(text: &str, comments: bool) -> Result<Vec<String>, LexError> 
     }
 }
 
-/// Writes words so that [`split_words`] gives them back: blanks, quotes and backslashes are escaped.
+/// Joins words so that [`split_words`] returns them: quotes words with blanks, and escapes quotes
+/// and backslashes.
 pub fn join_words(words: &[String]) -> String {
     let mut out = String::new();
     for (position, word) in words.iter().enumerate() {

@@ -1,10 +1,12 @@
-//! ssh_config and sshd_config, as ssh_config(5) and sshd_config(5) describe them: options tables, lexer, Host and
-//! Match, Include, defaults, and the typed options that the rest of the suite works with.
+//! Reads ssh_config and sshd_config, as ssh_config(5) and sshd_config(5) describe them: tables of
+//! keywords, lexer, Host and Match, Include, defaults, and the typed options that the rest of the
+//! suite uses.
 //!
-//! Invariants: a keyword is described once, in its table ([`client::CLIENT_TABLE`], [`server::SERVER_TABLE`]);
-//! nothing in a file can panic, multiply or run on; files are reached through [`Files`] and everything else
-//! outside through [`Environment`], so all of this runs in memory. What a keyword does is not here but in the
-//! rooms that read the typed options; key files and known_hosts are in `keys`.
+//! Invariants: each keyword is described once, in its table ([`client::CLIENT_TABLE`],
+//! [`server::SERVER_TABLE`]); no file can cause a panic, an endless loop or unbounded memory; files
+//! are read through [`Files`] and all else outside through [`Environment`], so that this crate can
+//! be tested in memory. The crates that read the typed options carry them out; key files and
+//! known_hosts are in `keys`.
 
 #![forbid(unsafe_code)]
 
@@ -43,5 +45,5 @@ pub use environment::{Environment, Files, LocalUser, SystemFiles};
 pub use error::{ConfigError, Place, Severity, Warning};
 pub use server::{ConnectionSpec, ServerArguments, ServerConfig, ServerOptions};
 
-/// Our version as `Match version` of both files sees it.
+/// Fulmar's version for `Match version` of both files.
 pub(crate) const VERSION: &str = concat!("Fulmar_", env!("CARGO_PKG_VERSION"));

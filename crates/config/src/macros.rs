@@ -1,4 +1,4 @@
-//! The two macros of this room: enums with canonical words, and tables of keywords.
+//! The two macros of this crate: enums with canonical words, and tables of keywords.
 
 /// Declares an enum whose variants have a canonical word in the dump.
 macro_rules! words {
@@ -33,12 +33,12 @@ macro_rules! keyword_table {
     }) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        // Many rows are read through the table only: by the parser, the dump and the manual.
+        // Many rows are used through the table only: by the parser, the dump and the manual.
         #[allow(dead_code)]
         pub(crate) enum $key { $($name,)* }
 
         impl $key {
-            /// Its place in the table.
+            /// Its index in the table.
             pub(crate) const fn index(self) -> usize {
                 self as usize
             }

@@ -1,26 +1,26 @@
-//! Patterns as the keywords of both configurations use them: users, groups and hosts against ssh_config(5)
-//! PATTERNS. The matching itself is in [`keys::pattern`] and [`keys::address`].
+//! Patterns of both configurations (ssh_config(5) PATTERNS), for users, groups and hosts.
+//! [`keys::pattern`] and [`keys::address`] do the matching.
 
 use keys::{address, pattern};
 
 pub use keys::pattern::{Case, ListMatch};
 
-/// Does `subject` match the one `pattern`? Case counts.
+/// True if `subject` matches the single `pattern`. Case-sensitive.
 pub fn matches(subject: &str, pattern: &str) -> bool {
     pattern::matches(subject.as_bytes(), pattern.as_bytes())
 }
 
-/// Evaluates a comma-separated pattern-list; a matching `!pattern` outweighs everything else.
+/// Evaluates a comma-separated pattern-list; a matching `!pattern` overrides all others.
 pub fn match_list(subject: &str, list: &str, case: Case) -> ListMatch {
     pattern::match_list(subject.as_bytes(), list.as_bytes(), case)
 }
 
-/// Evaluates a pattern-list against a host name, which compares without case.
+/// Evaluates a pattern-list against a host name, ignoring case.
 pub fn match_hostname(host: &str, list: &str) -> ListMatch {
     match_list(host, list, Case::Ignored)
 }
 
-/// Evaluates one `AllowUsers` pattern, `USER` or `USER@HOST` (the last `@` divides them).
+/// Evaluates one `AllowUsers` pattern, `USER` or `USER@HOST` (split at the last `@`).
 pub fn match_user(user: &str, host: &str, ip: &str, pattern: &str) -> bool {
     match pattern.rsplit_once('@') {
         None => matches(user, pattern),

@@ -55,7 +55,7 @@ fn users_at_hosts() {
         "ann@198.51.100.0/24"
     ));
     assert!(!match_user("bob", "h.example", "192.0.2.7", "ann@*"));
-    // A user name that contains an @ is divided at the last one.
+    // A user name that contains an @ is split at the last one.
     assert!(match_user("a@b", "h", "192.0.2.7", "a@b@*"));
 }
 

@@ -1,25 +1,25 @@
-//! What reading ssh_config and sshd_config have in common beside the lexer: bytes to text, the judgement of a
-//! keyword's support, and the wording of complaints.
+//! Shared by the readers of ssh_config and sshd_config: conversion of bytes to text, the check of a
+//! keyword's support, and the wording of errors.
 
 use std::borrow::Cow;
 
 use crate::error::{Place, Severity};
 use crate::value::{Support, Value, canonical};
 
-/// What is to be done with a value that was read.
+/// How to treat a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Judgement {
-    /// Take it.
+    /// Use it.
     Keep,
-    /// Take it, and say this of it.
+    /// Use it, and warn with this text.
     Warn(&'static str),
     /// Refuse the configuration.
     Refuse,
-    /// Ignore it, saying so at this severity with this word.
+    /// Ignore it; log that at this severity, if any, with this word.
     Drop(Option<Severity>, &'static str),
 }
 
-/// Judges a value by its keyword's support.
+/// Decides about a value by its keyword's support.
 pub(crate) fn judge(support: Support, value: &Value) -> Judgement {
     let harmless = |list: &[&str]| {
         let text = canonical(value);
@@ -39,10 +39,10 @@ pub(crate) fn judge(support: Support, value: &Value) -> Judgement {
     }
 }
 
-/// A line as text. Comments may hold anything; elsewhere bytes must be UTF-8 without NUL.
+/// Converts a line to text. Comments may contain any bytes; other lines must be UTF-8 without NUL.
 ///
 /// # Errors
-/// The sentence for the user.
+/// The error text for the user.
 pub(crate) fn text_of(line: &[u8]) -> Result<Cow<'_, str>, &'static str> {
     match std::str::from_utf8(line) {
         Ok(text) if text.contains('\0') => Err("line contains a NUL"),
@@ -52,7 +52,7 @@ pub(crate) fn text_of(line: &[u8]) -> Result<Cow<'_, str>, &'static str> {
     }
 }
 
-/// OpenSSH's sentence for a keyword that it does not know.
+/// OpenSSH's error text for an unknown keyword.
 pub(crate) fn bad_option(place: &Place, keyword: &str) -> String {
     format!(
         "{}: line {}: Bad configuration option: {}",

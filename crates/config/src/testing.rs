@@ -1,11 +1,11 @@
-//! An outside world for tests: nothing in it comes from the machine.
+//! An environment for tests, which takes nothing from the machine.
 
 use std::cell::RefCell;
 use std::net::IpAddr;
 
 use crate::environment::{Environment, LocalUser};
 
-/// A made-up machine with the user `local` (uid 1000, /home/local) called `box.example`.
+/// A fake machine named `box.example` with the user `local` (uid 1000, /home/local).
 #[derive(Default)]
 pub(crate) struct FakeEnvironment {
     variables: Vec<(String, String)>,
@@ -60,7 +60,7 @@ impl Environment for FakeEnvironment {
         (user == "bob").then(|| "/home/bob".to_owned())
     }
 
-    /// A command that starts with `true` succeeds, one that starts with `false` fails, others cannot run.
+    /// A command whose first word is `true` succeeds, `false` fails, and others cannot run.
     fn run_shell(&self, command: &str) -> Result<bool, String> {
         self.commands.borrow_mut().push(command.to_owned());
         match command.split(' ').next() {

@@ -1,17 +1,17 @@
 //! Expansion of `%` tokens, `${NAME}` and `~` in configured words (ssh_config(5) TOKENS, ENVIRONMENT VARIABLES).
 //!
-//! A template is expanded in one pass: what a token stands for is never looked at again, so a host called
-//! `%r` or `${HOME}` stays what it is. Words that become part of a shell command are expanded with
-//! [`Purpose::Shell`], which refuses values that a shell would take apart (hostile.md §4).
+//! A template is expanded in one pass: the value of a token is never expanded again, so a host
+//! named `%r` or `${HOME}` stays unchanged. Words that become part of a shell command are expanded
+//! with [`Purpose::Shell`], which refuses values that a shell would interpret.
 
 use std::fmt;
 
 use crate::environment::Environment;
 
-/// Longest expansion: a path or command far beyond any use is refused instead of built.
+/// Longest expansion, bytes; a longer one is an error.
 pub const MAX_EXPANSION_BYTES: usize = 64 << 10;
 
-/// What a template becomes.
+/// The use of an expanded template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// A name, path or text that no shell reads.
@@ -27,20 +27,20 @@ pub enum Purpose {
 pub enum ExpandError {
     /// `%` at the end, or a token that is not allowed here.
     UnknownToken(String),
-    /// `${NAME}` without the closing brace, or of a variable that is not set.
+    /// `${NAME}` without the closing brace, or of an unset variable.
     Variable(String),
-    /// `~name` of a user who is not known.
+    /// `~name` of an unknown user.
     UnknownUser(String),
-    /// A token's value holds characters that a shell would act on.
+    /// A token's value contains characters that a shell would interpret.
     Unsafe {
         /// The token's letter.
         token: char,
         /// Its value, escaped.
         value: String,
     },
-    /// A user name that is no single component would move a file name elsewhere.
+    /// A user name that is not a single path component would change the directory.
     NotAComponent(String),
-    /// The result would be too long.
+    /// The result exceeds [`MAX_EXPANSION_BYTES`].
     TooLong,
 }
 
@@ -71,7 +71,7 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// No tokens but `%%`.
+    /// An empty set, which expands `%%` only.
     pub fn new() -> Tokens {
         Tokens::default()
     }
@@ -99,7 +99,7 @@ impl Tokens {
             .map(|(_, value)| value.as_str())
     }
 
-    /// Only the tokens whose letters are in `letters`: the set that one keyword accepts.
+    /// A copy with only the tokens whose letters are in `letters`: those that one keyword accepts.
     pub fn only(&self, letters: &str) -> Tokens {
         Tokens {
             values: self
@@ -114,7 +114,8 @@ impl Tokens {
     /// Replaces `%` tokens of a template.
     ///
     /// # Errors
-    /// When a token is not among these, the result is too long, or a value is not fit for a shell.
+    /// [`ExpandError`] if a token is not in this set, the result is too long, or a value is unsafe
+    /// for `purpose`.
     pub fn expand(&self, template: &str, purpose: Purpose) -> Result<String, ExpandError> {
         self.expand_parts(template, purpose, None)
     }
@@ -122,7 +123,7 @@ impl Tokens {
     /// Replaces `%` tokens and `${NAME}`.
     ///
     /// # Errors
-    /// As [`Tokens::expand`], and when a variable is not set.
+    /// As [`Tokens::expand`], also if a variable is not set.
     pub fn expand_with_variables(
         &self,
         template: &str,
@@ -207,10 +208,11 @@ impl Tokens {
     }
 }
 
-/// Replaces a leading `~` or `~user`; alone it ends in a slash, as OpenSSH writes it.
+/// Replaces a leading `~` or `~user`; without a path after it, the result ends in a slash, as in
+/// OpenSSH.
 ///
 /// # Errors
-/// When the user is not known.
+/// [`ExpandError`] if the user is unknown.
 pub fn expand_tilde(path: &str, environment: &dyn Environment) -> Result<String, ExpandError> {
     let Some(rest) = path.strip_prefix('~') else {
         return Ok(path.to_owned());
@@ -230,16 +232,18 @@ pub fn expand_tilde(path: &str, environment: &dyn Environment) -> Result<String,
     ))
 }
 
-/// Whether `host` may come from a command line, a URI or a hop of `ProxyJump`, as OpenSSH 10.6 decides it. Refuses
-/// a leading `-`, white space, control characters, what a shell acts on, and the comma that separates the names of
-/// known_hosts. Names from a configuration file (`HostName`) are not checked with this.
+/// True if `host` may come from a command line, a URI or a hop of `ProxyJump`, by the rules of
+/// OpenSSH 10.6. Refuses a leading `-`, white space, control characters, shell metacharacters, and
+/// the comma that separates the names of known_hosts. Names from a configuration file (`HostName`)
+/// are not checked with this.
 pub fn is_valid_host(host: &str) -> bool {
     !host.contains(',') && is_shell_safe_host(host)
 }
 
-/// Whether `user` may come from a command line, a URI or a hop of `ProxyJump`, as OpenSSH 10.6 decides it
-/// (CVE-2026-106583): nothing that a shell acts on, `$` and `\` included, no control character, and no `-` at the
-/// start or after a blank. Names from a configuration file (`User`) are not checked with this.
+/// True if `user` may come from a command line, a URI or a hop of `ProxyJump`, by the rules of
+/// OpenSSH 10.6 (CVE-2026-106583): no shell metacharacters (including `$` and `\`), no control
+/// character, and no `-` at the start or after a blank. Names from a configuration file (`User`)
+/// are not checked with this.
 pub fn is_valid_user(user: &str) -> bool {
     !user.contains('\\') && is_shell_safe_user(user)
 }
@@ -251,8 +255,9 @@ fn is_shell_safe_host(host: &str) -> bool {
             .any(|c| "'`\"$\\;&<>|(){}".contains(c) || c.is_whitespace() || c.is_control())
 }
 
-/// The user of `%r` in a command. The name may come from a file, where `DOMAIN\user` is common, so a backslash
-/// inside passes; a last one would take the meaning of the character after the token.
+/// True if the user of `%r` is safe in a command. The name may come from a file, where
+/// `DOMAIN\user` is common, so a backslash inside is permitted; a final one would escape the
+/// character after the token.
 fn is_shell_safe_user(user: &str) -> bool {
     if user.starts_with('-') || user.ends_with('\\') {
         return false;
@@ -267,7 +272,8 @@ fn is_shell_safe_user(user: &str) -> bool {
     true
 }
 
-/// Characters that no name in a configuration may hold: they would forge log lines or end strings early.
+/// True if the text contains control characters, which no name may have: they would forge log lines
+/// or end strings early.
 pub fn has_control_characters(text: &str) -> bool {
     text.chars().any(char::is_control)
 }
@@ -276,8 +282,8 @@ fn is_component(name: &str) -> bool {
     !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '\0'])
 }
 
-/// Names that the peer or a command line chose must not be taken apart by the shell. Paths and digests of
-/// our own making are left alone.
+/// True if the value of a token is safe in a shell command. Checks names that the peer or a command
+/// line chose; paths and digests that this program makes are not checked.
 fn is_shell_safe(letter: char, value: &str) -> bool {
     match letter {
         'h' | 'n' | 'k' | 'H' => is_shell_safe_host(value),

@@ -16,13 +16,13 @@ words! {
 }
 
 words! {
-    /// `EnableHwCompression`: compression by a library of others, behind which an accelerator may be.
+    /// `EnableHwCompression`: compression by an external library, which may use an accelerator.
     HwCompression {
         /// Never.
         No = "no",
-        /// Where it can be had; else in software, with a warning.
+        /// If a library can be used; otherwise in software, with a warning.
         Yes = "yes",
-        /// A connection that would be compressed without it is refused.
+        /// Always; a connection that would be compressed in software is refused.
         Require = "require",
     } default No
 }
@@ -32,13 +32,13 @@ words! {
     LogLevel {
         /// Nothing.
         Quiet = "SILENT",
-        /// What ends the program.
+        /// Errors that end the program.
         Fatal = "FATAL",
         /// Errors.
         Error = "ERROR",
-        /// What an administrator wants to know.
+        /// Normal operation.
         Info = "INFO",
-        /// More of it.
+        /// More detail.
         Verbose = "VERBOSE",
         /// Decisions (`-v`).
         Debug1 = "DEBUG",
@@ -89,17 +89,17 @@ words! {
     } default Sha256
 }
 
-/// When a key is exchanged anew. Zero bytes mean the cipher's own limit, no seconds mean no limit by time.
+/// When keys are exchanged again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RekeyLimit {
-    /// Bytes in either direction; 0 leaves it to the cipher.
+    /// Limit in either direction, bytes; 0 means the cipher's own limit.
     pub bytes: u64,
-    /// Seconds; 0 is no limit.
+    /// Limit in seconds; 0 means no limit by time.
     pub seconds: u32,
 }
 
 impl RekeyLimit {
-    /// A time that no line has said is none.
+    /// Sets a time that no line has given to `none`.
     pub(crate) fn fill(values: &mut Values, row: usize) {
         let mut words = values.take_words(row);
         if words.len() == 1 {
@@ -118,12 +118,12 @@ impl RekeyLimit {
     }
 }
 
-/// Type-of-service bytes for interactive and bulk sessions; none leaves the system's default.
+/// Type-of-service bytes for interactive and bulk sessions; `None` keeps the system's default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IpQos {
-    /// With a terminal.
+    /// For sessions with a terminal.
     pub interactive: Option<u8>,
-    /// Without one.
+    /// For sessions without a terminal.
     pub bulk: Option<u8>,
 }
 
@@ -160,7 +160,7 @@ pub(crate) fn variables(words: &[String]) -> Vec<Variable> {
         .collect()
 }
 
-/// The paths of `HwCompressionLibrary`; `none` names none.
+/// The paths of `HwCompressionLibrary`; empty for `none`.
 pub(crate) fn libraries(words: &[String]) -> Vec<String> {
     words
         .iter()
@@ -169,7 +169,7 @@ pub(crate) fn libraries(words: &[String]) -> Vec<String> {
         .collect()
 }
 
-/// `CryptoThreads`; `auto` is no number.
+/// The number of `CryptoThreads`; `None` for `auto`.
 pub(crate) fn thread_count(words: &[String]) -> Option<usize> {
     words.first()?.parse().ok()
 }

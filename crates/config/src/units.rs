@@ -1,6 +1,7 @@
 //! Times, sizes, IPQoS names and other small value forms of ssh_config(5) and sshd_config(5), TIME FORMATS.
 
-/// Reads a time such as `90`, `1h30m` or `2W` as whole seconds. `None` when it is malformed or too large.
+/// Parses a time such as `90`, `1h30m` or `2W` as whole seconds. `None` if it is malformed or
+/// exceeds `i32::MAX`.
 pub fn parse_seconds(text: &str) -> Option<u32> {
     if text.is_empty() {
         return None;
@@ -26,8 +27,8 @@ pub fn parse_seconds(text: &str) -> Option<u32> {
     i32::try_from(total).ok().map(|_| total)
 }
 
-/// Reads a time that may have a fraction (`0.5`, `1.25s`, `2m`) as milliseconds, as sshd's
-/// `PerSourcePenalties` does.
+/// Parses a time that may have a fraction (`0.5`, `1.25s`, `2m`) as milliseconds, as sshd's
+/// `PerSourcePenalties` does. `None` if it is malformed or exceeds `i32::MAX` seconds.
 pub fn parse_milliseconds(text: &str) -> Option<u64> {
     if let Some(seconds) = parse_seconds(text) {
         return u64::from(seconds).checked_mul(1000);
@@ -58,7 +59,8 @@ pub fn parse_milliseconds(text: &str) -> Option<u64> {
     (milliseconds <= 1000 * 2_147_483_647).then_some(milliseconds)
 }
 
-/// Writes milliseconds the way `sshd -T` prints a penalty: whole seconds, or with a fraction of six digits.
+/// Formats milliseconds as `sshd -T` prints a penalty: whole seconds, or with a fraction of six
+/// digits.
 pub fn format_milliseconds(milliseconds: u64) -> String {
     let (seconds, rest) = (milliseconds / 1000, milliseconds % 1000);
     if rest == 0 {
@@ -68,11 +70,12 @@ pub fn format_milliseconds(milliseconds: u64) -> String {
     }
 }
 
-/// Most digits after the point of a size.
+/// Most digits after the decimal point of a size.
 const MAX_FRACTION_DIGITS: usize = 9;
 
-/// Reads a size with an optional fraction and an optional suffix K, M, G or T (powers of 1024) as bytes, rounded
-/// down: `1.5G` is 1610612736. `None` when it is malformed or larger than `i64::MAX`.
+/// Parses a size with an optional fraction and an optional suffix B, K, M, G or T (powers of 1024)
+/// as bytes, rounded down: `1.5G` is 1610612736. `None` if it is malformed or larger than
+/// `i64::MAX`.
 pub fn parse_bytes(text: &str) -> Option<u64> {
     let shift = match text.chars().next_back()? {
         'b' | 'B' => Some(0),
@@ -104,7 +107,8 @@ pub fn parse_bytes(text: &str) -> Option<u64> {
         .and_then(|n| u64::try_from(n).ok())
 }
 
-/// Names of `IPQoS` and the value of the IP type-of-service byte that each stands for (RFC 1349, 2474, 8622).
+/// Names of `IPQoS` with the value of the IP type-of-service byte (RFC 1349, 2474, 8622); -1 sets
+/// none.
 pub const IPQOS_NAMES: &[(&str, i64)] = &[
     ("none", -1),
     ("af11", 0x28),
@@ -130,13 +134,15 @@ pub const IPQOS_NAMES: &[(&str, i64)] = &[
     ("ef", 0xb8),
     ("le", 0x04),
     ("va", 0xb0),
-    // OpenSSH 10.6 takes the names of RFC 1349 and marks nothing: their bits mean something else today (RFC 3168).
+    // OpenSSH 10.6 accepts the names of RFC 1349 and marks nothing: their bits have another meaning
+    // today (RFC 3168).
     ("lowdelay", -1),
     ("throughput", -1),
     ("reliability", -1),
 ];
 
-/// Reads an `IPQoS` name or number (decimal, 0x hexadecimal or 0 octal, at most 255); `-1` is `none`.
+/// Parses an `IPQoS` name or number (decimal, 0x hexadecimal or 0 octal, at most 255); `-1` is
+/// `none`.
 pub fn parse_ipqos(text: &str) -> Option<i64> {
     if let Some((_, value)) = IPQOS_NAMES
         .iter()
@@ -154,7 +160,7 @@ pub fn parse_ipqos(text: &str) -> Option<i64> {
     (0..=255).contains(&value).then_some(value)
 }
 
-/// The name that `-G` prints for a type-of-service value, or the number in hexadecimal.
+/// The name that `-G` prints for a type-of-service value, or its hexadecimal number.
 pub fn format_ipqos(value: i64) -> String {
     match IPQOS_NAMES.iter().find(|(_, v)| *v == value) {
         Some((name, _)) => (*name).to_owned(),
@@ -162,7 +168,7 @@ pub fn format_ipqos(value: i64) -> String {
     }
 }
 
-/// Reads a TCP port: a number from 1 to 65535.
+/// Parses a TCP port: a number from 1 to 65535.
 pub fn parse_port(text: &str) -> Option<u16> {
     if text.is_empty() || !text.bytes().all(|b| b.is_ascii_digit()) {
         return None;
@@ -170,7 +176,7 @@ pub fn parse_port(text: &str) -> Option<u16> {
     text.parse::<u16>().ok().filter(|port| *port != 0)
 }
 
-/// Reads an octal file mode of at most 0777.
+/// Parses an octal file mode of at most 0777.
 pub fn parse_mode(text: &str) -> Option<u32> {
     if text.is_empty() || !text.bytes().all(|b| (b'0'..=b'7').contains(&b)) {
         return None;
@@ -180,8 +186,8 @@ pub fn parse_mode(text: &str) -> Option<u32> {
         .filter(|mode| *mode <= 0o777)
 }
 
-/// Divides `host:port`, `[host]:port`, `host/port` or a bare host. IPv6 addresses need the brackets to
-/// carry a port; without them several colons are one address.
+/// Splits `host:port`, `[host]:port`, `host/port` or a bare host. An IPv6 address needs brackets to
+/// have a port; without them several colons are one address.
 pub fn split_host_port(text: &str) -> Option<(&str, Option<&str>)> {
     if let Some(rest) = text.strip_prefix('[') {
         let (host, after) = rest.split_once(']')?;

@@ -1,13 +1,14 @@
-//! The form in which a keyword's value is kept between the file and the typed options, and how each kind of
-//! value is read and printed.
+//! The values of keywords between the file and the typed options, and how each kind of value is
+//! read and printed.
 //!
-//! A [`Table`] of [`Keyword`]s describes one kind of file. Parser, defaults, dump (`ssh -G`, `sshd -T`), the
-//! encoded form and the manual's table are all made from it, so a keyword is described once.
+//! A [`Table`] of [`Keyword`]s describes one kind of file. Parser, defaults, dump (`ssh -G`, `sshd
+//! -T`), the encoded form and the manual's table are made from it, so that each keyword is
+//! described once.
 
 use crate::algorithms::Class;
 use crate::units;
 
-/// A value that was read, in canonical form.
+/// A value in canonical form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     /// `yes` or `no`.
@@ -25,9 +26,9 @@ pub enum Value {
 pub enum Kind {
     /// `yes`/`true` or `no`/`false`.
     Flag,
-    /// `yes` or `no` alone: OpenSSH's sshd knows no `true` and `false`.
+    /// `yes` or `no`; OpenSSH's sshd does not accept `true` and `false` here.
     YesNo,
-    /// One of a list: what may be written, and what it is kept and printed as.
+    /// One of a list of pairs: the accepted spelling and the canonical word.
     Choice(&'static [(&'static str, &'static str)]),
     /// A whole number within bounds.
     Integer {
@@ -42,51 +43,52 @@ pub enum Kind {
     Port,
     /// A time in seconds; `none` is kept as -1 where allowed.
     Seconds {
-        /// Whether `none` is a value.
+        /// True if `none` is accepted.
         none: bool,
     },
     /// One word.
     Text,
-    /// A file name: a relative one starts at the working directory, `none` is kept.
+    /// A file name, relative to the working directory; `none` is kept as it is.
     Path,
     /// One or more file names, each as [`Kind::Path`]; `none` stands alone.
     Paths,
     /// One or more words.
     Words,
-    /// The rest of the line as it stands.
+    /// The rest of the line, unchanged.
     Rest,
     /// A list of algorithms with the modifiers `+ - ^`.
     Algorithms(Class),
-    /// Words with a form of their own; the function gives the canonical words or says what is wrong.
+    /// Words in a special form; the function returns the canonical words or the error text.
     Parsed(fn(&[String]) -> Result<Vec<String>, String>),
-    /// Host, Match and Include, which the parser itself carries out.
+    /// Host, Match and Include, which the parser carries out.
     Structure,
 }
 
-/// What this suite does with a keyword.
+/// How far this suite supports a keyword.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Support {
     /// Carried out.
     Carried,
-    /// It limits, or names details of, something that this suite does not do at all, so it is fulfilled by itself.
+    /// It restricts or configures a feature that this suite lacks, so nothing needs to be done.
     Fulfilled,
-    /// It would enable something that is not carried out: warned about, and ignored. The canonical values
-    /// listed enable nothing and pass in silence.
+    /// It would enable a feature that is not implemented: ignored with a warning. The listed
+    /// canonical values enable nothing and give no warning.
     Enabling(&'static [&'static str]),
-    /// Carried out in part: the canonical values listed are carried out, the others are warned about with these words.
+    /// Carried out in part: the listed canonical values are carried out; others give a warning with
+    /// this text.
     Partly(&'static [&'static str], &'static str),
-    /// It would restrict something and is not carried out: refused. The canonical values listed restrict
-    /// nothing and pass.
+    /// It would restrict something but is not implemented: the configuration is refused. The listed
+    /// canonical values restrict nothing and are accepted.
     Restricting(&'static [&'static str]),
-    /// OpenSSH once had it: named with `-v`, ignored.
+    /// OpenSSH no longer has it: ignored, and reported with `-v`.
     Deprecated,
-    /// OpenSSH can be built without it, and this suite is: named with `-v`, ignored.
+    /// OpenSSH can be built without it, and this suite lacks it: ignored, and reported with `-v`.
     Unsupported,
-    /// Taken and ignored in silence, as OpenSSH does.
+    /// Accepted and silently ignored, as in OpenSSH.
     Ignored,
 }
 
-/// Where a keyword may stand.
+/// Where a keyword may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// Not inside a Match block of sshd_config.
@@ -95,54 +97,54 @@ pub enum Scope {
     Everywhere,
 }
 
-/// What a second line with the same keyword does.
+/// The effect of a second line with the same keyword.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repeat {
-    /// Nothing: the first value wins.
+    /// None: the first value wins.
     First,
     /// Its words are added to those before.
     Add,
-    /// It says the words that the lines before it left out at their end.
+    /// It supplies the words that earlier lines left out at their end.
     Complete,
 }
 
 /// How the dump prints a keyword.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dump {
-    /// Never (aliases, structure, deprecated keywords).
+    /// Not at all (aliases, structure, deprecated keywords).
     Never,
-    /// One line, when there is a value.
+    /// One line, if there is a value.
     Line,
-    /// One line, when there is a value and it is not `none`.
+    /// One line, if there is a value other than `none`.
     UnlessNone,
-    /// One line with this word when there is no value.
+    /// One line, with this word if there is no value.
     OrWord(&'static str),
     /// One line per word.
     PerWord,
-    /// One line per word, and a line with this word when there are none.
+    /// One line per word, or one line with this word if there are none.
     PerWordOr(&'static str),
     /// One line, joined with commas.
     Comma,
-    /// One line per entry; an entry is the word itself, its parts separated by a single space.
+    /// One line with the number in octal.
     Octal,
 }
 
 /// One keyword of a table.
 #[derive(Clone, Copy)]
 pub struct Keyword {
-    /// Name as documented; compared without case.
+    /// The name as documented; compared without case.
     pub name: &'static str,
-    /// Other spellings.
+    /// Other accepted names.
     pub aliases: &'static [&'static str],
     /// How it is read.
     pub kind: Kind,
-    /// The default as one would write it; empty when there is none.
+    /// The default, as written in a file; empty if there is none.
     pub default: &'static str,
-    /// What is done with it.
+    /// How far it is supported.
     pub support: Support,
-    /// Where it may stand.
+    /// Where it may be used.
     pub scope: Scope,
-    /// What a second line does.
+    /// The effect of a second line.
     pub repeat: Repeat,
     /// How the dump prints it.
     pub dump: Dump,
@@ -150,8 +152,8 @@ pub struct Keyword {
 
 /// The keywords of one kind of file, in the order of the dump.
 ///
-/// A function and no array: the words of an array are addresses, which the loader would write
-/// into memory of each process that this program is executed as.
+/// A function instead of an array: the strings of an array are pointers, which the dynamic loader
+/// would relocate, and so copy into private memory, in each process that runs this program.
 #[derive(Clone, Copy)]
 pub struct Table {
     rows: usize,
@@ -159,33 +161,33 @@ pub struct Table {
 }
 
 impl Table {
-    /// With `rows` rows, which `row` gives.
+    /// A table of `rows` rows, which `row` returns by index.
     pub(crate) const fn new(rows: usize, row: fn(usize) -> Option<Keyword>) -> Table {
         Table { rows, row }
     }
 
-    /// How many keywords there are.
+    /// Number of keywords.
     pub const fn len(self) -> usize {
         self.rows
     }
 
-    /// Whether there are none.
+    /// True if the table is empty.
     pub const fn is_empty(self) -> bool {
         self.rows == 0
     }
 
-    /// One keyword by its place.
+    /// The keyword with this index.
     pub fn get(self, index: usize) -> Option<Keyword> {
         (self.row)(index)
     }
 
-    /// All keywords in their order.
+    /// All keywords in order.
     pub fn iter(self) -> impl Iterator<Item = Keyword> {
         (0..self.rows).filter_map(self.row)
     }
 }
 
-/// Finds a keyword by name or alias, without case; gives its index.
+/// Finds a keyword by name or alias, ignoring case; returns its index.
 pub fn find(table: Table, name: &str) -> Option<usize> {
     table.iter().position(|keyword| {
         keyword.name.eq_ignore_ascii_case(name)
@@ -203,26 +205,26 @@ pub struct Values {
 }
 
 impl Values {
-    /// No value for any of `count` keywords.
+    /// Empty slots for `count` keywords.
     pub fn empty(count: usize) -> Values {
         Values {
             slots: vec![None; count],
         }
     }
 
-    /// The value of a keyword, when it has one.
+    /// The value of a keyword, if it has one.
     pub fn at(&self, index: usize) -> Option<&Value> {
         self.slots.get(index).and_then(Option::as_ref)
     }
 
-    /// Sets a value, whatever stood there.
+    /// Sets a value, replacing an earlier one.
     pub fn put(&mut self, index: usize, value: Value) {
         if let Some(slot) = self.slots.get_mut(index) {
             *slot = Some(value);
         }
     }
 
-    /// Gives each keyword of `table` that has none its default.
+    /// Sets the default of each keyword of `table` without a value.
     pub(crate) fn put_defaults(&mut self, table: Table) {
         for (index, slot) in self.slots.iter_mut().enumerate() {
             if slot.is_none() {
@@ -231,7 +233,7 @@ impl Values {
         }
     }
 
-    /// The words, which are gone from here then; none of them when there is no value.
+    /// Takes the words out; empty if there is no value.
     pub(crate) fn take_words(&mut self, index: usize) -> Vec<String> {
         match self.slots.get_mut(index).and_then(Option::take) {
             Some(Value::Words(words)) => words,
@@ -239,7 +241,7 @@ impl Values {
         }
     }
 
-    /// As [`take_words`](Self::take_words), where the single word `none` means no words.
+    /// As [`take_words`](Self::take_words); the single word `none` means no words.
     pub(crate) fn take_words_unless_none(&mut self, index: usize) -> Vec<String> {
         match self.take_words(index) {
             words if matches!(&words[..], [only] if is_none(only)) => Vec::new(),
@@ -247,7 +249,7 @@ impl Values {
         }
     }
 
-    /// One word, which is gone from here then; empty when there is no value.
+    /// Takes the word out; empty if there is no value.
     pub(crate) fn take_word(&mut self, index: usize) -> String {
         match self.slots.get_mut(index).and_then(Option::take) {
             Some(Value::Word(word)) => word,
@@ -255,20 +257,21 @@ impl Values {
         }
     }
 
-    /// As [`take_word`](Self::take_word); none where there is no value or it is `none`.
+    /// As [`take_word`](Self::take_word); `None` if there is no value or it is `none`.
     pub(crate) fn take_word_unless_none(&mut self, index: usize) -> Option<String> {
         let word = self.take_word(index);
         (!word.is_empty() && !is_none(&word)).then_some(word)
     }
 
-    /// Forgets a value.
+    /// Removes a value.
     pub fn clear(&mut self, index: usize) {
         if let Some(slot) = self.slots.get_mut(index) {
             *slot = None;
         }
     }
 
-    /// Enters a value as a line of the file does: first value wins, or words are added.
+    /// Applies a value as a line of the file does: the first value wins, or words are added, as
+    /// `repeat` says.
     pub fn enter(&mut self, index: usize, repeat: Repeat, value: Value) {
         let Some(slot) = self.slots.get_mut(index) else {
             return;
@@ -287,7 +290,7 @@ impl Values {
         }
     }
 
-    /// Takes over every value of a keyword of `table` that `other` has.
+    /// Replaces the values by those that `other` has.
     pub(crate) fn override_with(&mut self, table: Table, other: &Values) {
         for (index, slot) in other.slots.iter().enumerate() {
             let Some(mut value) = slot.clone() else {
@@ -305,22 +308,22 @@ impl Values {
         }
     }
 
-    /// How many keywords there are.
+    /// Number of keywords.
     pub fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// True when no keyword has a value.
+    /// True if no keyword has a value.
     pub fn is_empty(&self) -> bool {
         self.slots.iter().all(Option::is_none)
     }
 
-    /// A flag; false when there is no value.
+    /// A flag; false if there is no value.
     pub fn flag(&self, index: usize) -> bool {
         matches!(self.at(index), Some(Value::Flag(true)))
     }
 
-    /// A number; -1 when there is no value.
+    /// A number; -1 if there is no value.
     pub fn number(&self, index: usize) -> i64 {
         match self.at(index) {
             Some(Value::Number(n)) => *n,
@@ -328,12 +331,12 @@ impl Values {
         }
     }
 
-    /// A number as u32: none when it is negative, missing or too large.
+    /// A number as u32; `None` if it is negative, missing or too large.
     pub fn count(&self, index: usize) -> Option<u32> {
         u32::try_from(self.number(index)).ok()
     }
 
-    /// One word; empty when there is no value.
+    /// One word; empty if there is no value.
     pub fn word(&self, index: usize) -> &str {
         match self.at(index) {
             Some(Value::Word(word)) => word,
@@ -341,13 +344,13 @@ impl Values {
         }
     }
 
-    /// One word; none when there is no value or the value is `none`.
+    /// One word; `None` if there is no value or it is `none`.
     pub fn word_unless_none(&self, index: usize) -> Option<String> {
         let word = self.word(index);
         (!word.is_empty() && !word.eq_ignore_ascii_case("none")).then(|| word.to_owned())
     }
 
-    /// The words; none of them when there is no value.
+    /// The words; empty if there is no value.
     pub fn words(&self, index: usize) -> &[String] {
         match self.at(index) {
             Some(Value::Words(words)) => words,
@@ -355,7 +358,7 @@ impl Values {
         }
     }
 
-    /// The words as owned strings, where the single word `none` means no words.
+    /// The words as owned strings; the single word `none` means no words.
     pub fn words_unless_none(&self, index: usize) -> Vec<String> {
         match self.words(index) {
             [only] if only.eq_ignore_ascii_case("none") => Vec::new(),
@@ -369,7 +372,7 @@ fn is_none(word: &str) -> bool {
 }
 
 impl Kind {
-    /// Whether a single word is all that is ever looked at, and stands for itself.
+    /// True if only a single word is read, without quoting.
     fn takes_one_word(&self) -> bool {
         !matches!(
             self,
@@ -377,10 +380,11 @@ impl Kind {
         )
     }
 
-    /// Reads the arguments of a line. `words` are the arguments as split, `rest` the line behind the keyword.
+    /// Reads the arguments of a line. `words` are the split arguments, `rest` is the line after the
+    /// keyword.
     ///
     /// # Errors
-    /// The sentence for the user, without file and line.
+    /// The error text for the user, without file and line.
     pub fn read(&self, keyword: &str, words: &[String], rest: &str) -> Result<Value, String> {
         let several = matches!(
             self,
@@ -469,10 +473,10 @@ impl Kind {
     }
 }
 
-/// The end of the sentence for more words than a keyword takes; [`Kind::read`] puts the keyword in front.
+/// The end of the error text for surplus words; [`Kind::read`] puts the keyword in front.
 pub(crate) const EXTRA: &str = "extra arguments at end of line";
 
-/// The sentence for a word that is not among those accepted.
+/// The error text for a word that is not accepted.
 pub fn unsupported(word: &str) -> String {
     format!("unsupported option \"{word}\".")
 }
@@ -491,7 +495,7 @@ fn read_integer(text: &str, min: i64, max: i64) -> Result<Value, String> {
     }
 }
 
-/// A value as the dump prints it, in one line.
+/// Formats a value in one line, as the dump prints it.
 pub fn show(value: &Value, dump: Dump) -> String {
     match value {
         Value::Flag(true) => "yes".to_owned(),
@@ -539,7 +543,7 @@ pub fn dump(table: Table, values: &Values) -> String {
     out
 }
 
-/// The table as rows of a manual page: keyword, default, and what is done with it.
+/// The table as rows of a manual page: keyword, default and support.
 pub fn manual_rows(table: Table) -> Vec<[String; 3]> {
     table
         .iter()
@@ -563,13 +567,13 @@ pub fn manual_rows(table: Table) -> Vec<[String; 3]> {
         .collect()
 }
 
-/// The default of a keyword, read as a line of a file would be; none when it has none.
+/// The default of a keyword, read as a line of a file; `None` if it has none.
 pub(crate) fn default_of(keyword: &Keyword) -> Option<Value> {
     if keyword.default.is_empty() {
         return None;
     }
     let text = keyword.default;
-    // A hundred of them are read for each process that has a configuration: without copies.
+    // Avoids copies: each process with a configuration reads about a hundred defaults.
     if keyword.kind.takes_one_word() && !text.contains(' ') {
         return keyword.kind.read_first(text, &[], text).ok();
     }
@@ -577,7 +581,7 @@ pub(crate) fn default_of(keyword: &Keyword) -> Option<Value> {
     keyword.kind.read(keyword.name, &words, text).ok()
 }
 
-/// What a value is compared with in the lists of [`Support`].
+/// The form in which a value is compared with the lists of [`Support`].
 pub(crate) fn canonical(value: &Value) -> String {
     show(value, Dump::Line)
 }

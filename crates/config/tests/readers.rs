@@ -1,8 +1,9 @@
-//! What is carried out has somebody who does it: an option that is parsed and that nobody reads would restrict on
-//! paper only, as the `rdomain` of `ListenAddress` once did.
+//! Checks that every option that is carried out is read: an option that is parsed but never read
+//! would restrict on paper only, as the `rdomain` of `ListenAddress` once did.
 //!
-//! Both tests read the sources. A keyword of class "carried out" must be named where values become options or are
-//! used while a file is read; a field of the typed options must be read outside of the code that fills it.
+//! Both tests read the sources. A keyword of class "carried out" must be named where values become
+//! options or are used while a file is read; a field of the typed options must be read outside the
+//! code that fills it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -47,7 +48,7 @@ fn text_of(paths: &[PathBuf]) -> String {
     out
 }
 
-/// All that could read the options of one side.
+/// The sources that could read the options of one side.
 fn readers(rooms: &[&str]) -> String {
     let mut paths = Vec::new();
     for room in rooms {
@@ -74,7 +75,8 @@ fn fields(file: &str) -> Vec<(String, String)> {
     out
 }
 
-/// Whether `text` reads the field that `start` ends with: it is not set there, and no method is called.
+/// True if `text` reads the field that `start` ends with: it is not set there, and no method is
+/// called.
 fn reads(text: &str, start: &str) -> bool {
     text.match_indices(start).any(|(at, _)| {
         let after = &text[at + start.len()..];
@@ -83,16 +85,16 @@ fn reads(text: &str, start: &str) -> bool {
     })
 }
 
-/// Fields of `files` that nobody in `rooms` reads. The two large structs are always called `options`; their parts
-/// have names of their own.
+/// Fields of `files` that no file of `rooms` reads. The two large structs are always called
+/// `options`; their parts have other names.
 fn unread(files: &[&str], rooms: &[&str]) -> Vec<String> {
     let text = readers(rooms);
-    // The one question that the options answer themselves, for both sides.
+    // The only field that a method of the options reads, for both sides.
     let hardware = text_of(&[crates().join("config/src/hardware.rs")]);
     let mut out = Vec::new();
     let mut count = 0;
     for (name, field) in files.iter().flat_map(|file| fields(file)) {
-        // It describes a connection to be matched: written outside, read by Match.
+        // Describes a connection to be matched: written outside, read by Match.
         if name == "ConnectionSpec" {
             continue;
         }

@@ -1,4 +1,5 @@
-//! From values by keyword to typed [`ClientOptions`]: defaults, expansion, and what must hold between keywords.
+//! Builds typed [`ClientOptions`] from values by keyword: defaults, expansion, and checks between
+//! keywords.
 
 use crate::algorithms::{Class, Side};
 use crate::client::options::{
@@ -19,7 +20,7 @@ use crate::types::{
 };
 use crate::value::{self, Repeat, Value, Values};
 
-/// Private keys that are tried when none is named, as OpenSSH orders them.
+/// Private keys that are tried if none is named, in OpenSSH's order.
 pub const DEFAULT_IDENTITY_FILES: &[&str] = &[
     "~/.ssh/id_rsa",
     "~/.ssh/id_ecdsa",
@@ -28,7 +29,7 @@ pub const DEFAULT_IDENTITY_FILES: &[&str] = &[
     "~/.ssh/id_ed25519_sk",
 ];
 
-/// Methods in the order of preference, of those that this client has.
+/// The methods that this client supports, in the order of preference.
 const METHODS: &[&str] = &["publickey", "keyboard-interactive", "password"];
 
 const ALGORITHM_KEYS: &[(Row, Class)] = &[
@@ -41,14 +42,14 @@ const ALGORITHM_KEYS: &[(Row, Class)] = &[
     (Row::PubkeyAcceptedAlgorithms, Class::Signature),
 ];
 
-/// Expands words with the tokens of one connection.
+/// Expands words with the tokens of one host.
 struct Expander<'a> {
     tokens: &'a Tokens,
     environment: &'a dyn Environment,
 }
 
 impl Expander<'_> {
-    /// A path: `~`, `%` tokens and `${NAME}`.
+    /// Expands a path: `~`, `%` tokens and `${NAME}`.
     fn path(&self, keyword: &str, template: &str) -> Result<String, ConfigError> {
         tokens::expand_tilde(template, self.environment)
             .and_then(|path| {
@@ -74,11 +75,11 @@ fn refused(keyword: &str, error: &ExpandError) -> ConfigError {
     ConfigError::Refused(format!("{keyword}: {error}"))
 }
 
-/// What the command line says beside its settings.
+/// The parts of the command line other than its settings.
 #[derive(Clone, Copy)]
 pub(crate) struct Invocation<'a> {
     pub(crate) command_line: &'a CommandLine,
-    /// `User` is that of a flag or the destination, where tokens and variables have no meaning.
+    /// `User` comes from a flag or the destination, where tokens and variables have no meaning.
     pub(crate) user_is_literal: bool,
 }
 
@@ -136,7 +137,7 @@ pub(crate) fn build(
     };
     let expanded = expand(&values, command_line, explicit_identities, &expander)?;
     show_expanded(&mut values, &expanded);
-    // LocalCommand takes every token; there is no tunnel yet.
+    // LocalCommand accepts every token; tunnels are not implemented.
     tokens.set('T', "NONE");
     Ok(typed(
         values,
@@ -148,8 +149,8 @@ pub(crate) fn build(
     ))
 }
 
-/// `User` of a file or of `-o`, with its tokens and variables. What they made is checked as a name of the command
-/// line is, for it may come from there; a name without them stays what the file says.
+/// `User` of a file or of `-o`, expanded. An expanded name is checked like one of the command line,
+/// since its parts may come from there; a name without tokens and variables stays unchanged.
 fn expand_user(
     values: &mut Values,
     knowledge: &Knowledge,
@@ -172,10 +173,10 @@ fn expand_user(
     Ok(())
 }
 
-/// Values that hold paths, commands and names, with tokens, tildes and variables replaced.
+/// The values with paths, commands and names, expanded.
 struct Expanded {
     certificate_files: Vec<String>,
-    /// For the dump alone: there is no multiplexing yet.
+    /// For the dump only: connection sharing is not implemented.
     control_path: Option<String>,
     global_known_hosts_files: Vec<String>,
     identity_agent: IdentityAgent,
@@ -215,12 +216,13 @@ fn expand(
     let mut certificate_files = expander.paths("CertificateFile", &list(Row::CertificateFile));
     let mut identity_files = identity_files(values, explicit_identities, expander);
     if command_line.only_prints {
-        // `-G` shows the names of key files as they are written; only a connection needs their meaning.
+        // `-G` shows the names of key files as written, so an error of expansion does not matter;
+        // only a connection needs the expanded names.
         certificate_files = certificate_files.or_else(|_| Ok(Vec::new()));
         identity_files = identity_files.or_else(|_| Ok(Vec::new()));
     }
     let proxy = match proxy(values, expander.tokens) {
-        // `-G` shows the command as it is written.
+        // `-G` shows the command unexpanded.
         Err(_) if command_line.only_prints && jumps(values).is_none() => Proxy::Direct,
         proxy => proxy?,
     };
@@ -240,7 +242,7 @@ fn expand(
     })
 }
 
-/// Gives every value its type.
+/// Converts each value to its type.
 fn typed(
     values: Values,
     expanded: Expanded,
@@ -353,7 +355,7 @@ fn fill(config: &ClientConfig, values: &mut Values, knowledge: &Knowledge) {
     }
     values.put_defaults(CLIENT_TABLE);
     RekeyLimit::fill(values, Row::RekeyLimit.index());
-    // As OpenSSH: names of hosts are compared, printed and kept in lower case.
+    // As in OpenSSH, host names are compared, printed and kept in lower case.
     if let Some(Value::Word(alias)) = values.at(Row::HostKeyAlias.index()) {
         let alias = alias.to_ascii_lowercase();
         values.put(Row::HostKeyAlias.index(), Value::Word(alias));
@@ -371,7 +373,7 @@ fn fill(config: &ClientConfig, values: &mut Values, knowledge: &Knowledge) {
     }
 }
 
-/// Refuses values that no connection could be made with.
+/// Refuses values with which no connection is possible.
 fn check(values: &Values) -> Result<(), ConfigError> {
     for key in [
         Row::KexAlgorithms,
@@ -392,7 +394,8 @@ fn check(values: &Values) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Forwardings are not carried out yet: `ClearAllForwardings` makes that harmless, `ExitOnForwardFailure` fatal.
+/// Forwardings are not implemented: `ClearAllForwardings` makes that harmless,
+/// `ExitOnForwardFailure` an error.
 fn forwardings(
     values: &mut Values,
     warnings: &mut Vec<Warning>,
@@ -439,7 +442,7 @@ fn remote_command(
             "Cannot execute command-line and remote command.".to_owned(),
         ));
     }
-    // The remote shell reads it, so names must be as safe there as here.
+    // The remote shell interprets the command, so names must be as safe as for a local shell.
     tokens
         .expand(&template, Purpose::Shell)
         .map(Some)
@@ -479,7 +482,7 @@ fn identity_files(
     Ok(out)
 }
 
-/// The hops of `ProxyJump` as they are written.
+/// The hops of `ProxyJump` as written.
 fn jumps(values: &Values) -> Option<&str> {
     match values.words(Row::ProxyJump.index()) {
         [hops] if hops != "none" => Some(hops),
@@ -511,7 +514,7 @@ fn proxy(values: &Values, tokens: &Tokens) -> Result<Proxy, ConfigError> {
     }
 }
 
-/// The words of `SetEnv`, their values with tokens and variables replaced.
+/// The words of `SetEnv` with their values expanded.
 fn set_env(values: &Values, expander: &Expander<'_>) -> Result<Vec<String>, ConfigError> {
     let words = values.words(Row::SetEnv.index());
     let pairs = words.iter().filter_map(|word| word.split_once('='));
@@ -526,7 +529,7 @@ fn set_env(values: &Values, expander: &Expander<'_>) -> Result<Vec<String>, Conf
         .collect()
 }
 
-/// The dump shows some values expanded, as OpenSSH has expanded them by then.
+/// Stores expanded values for the dump, where OpenSSH's dump shows them expanded.
 fn show_expanded(values: &mut Values, expanded: &Expanded) {
     if !expanded.set_env.is_empty() {
         values.put(Row::SetEnv.index(), Value::Words(expanded.set_env.clone()));
@@ -553,7 +556,7 @@ fn show_expanded(values: &mut Values, expanded: &Expanded) {
     {
         values.put(Row::IdentityAgent.index(), Value::Words(vec![path.clone()]));
     }
-    // Of several hops OpenSSH prints the last one anew and the others as they were written.
+    // Of several hops, OpenSSH formats the last one and prints the others as written.
     if let (Proxy::Jump(hops), [written]) = (&expanded.proxy, values.words(Row::ProxyJump.index()))
         && let Some(last) = hops.last()
     {
@@ -572,8 +575,8 @@ fn show_expanded(values: &mut Values, expanded: &Expanded) {
     }
 }
 
-/// What is to be said of methods of `PreferredAuthentications` that this client does not have; as in OpenSSH they
-/// are no error.
+/// The warning about methods of `PreferredAuthentications` that this client lacks; as in OpenSSH
+/// they are no error.
 pub(crate) fn passed_over_methods(list: &str) -> Option<String> {
     let other = |name: &&str| !name.is_empty() && !METHODS.contains(name);
     let others: Vec<&str> = list.split(',').filter(other).collect();
@@ -597,10 +600,10 @@ fn methods(list: &str) -> Vec<String> {
     names.into_iter().map(str::to_owned).collect()
 }
 
-/// No RSA key below this is taken, whatever `RequiredRSASize` says; OpenSSH has the same bound.
+/// Smallest RSA key accepted, bits, whatever `RequiredRSASize` says, as in OpenSSH.
 const LEAST_RSA_BITS: u32 = 1024;
 
-/// Milliseconds between keystrokes where `ObscureKeystrokeTiming` names none.
+/// Default interval of `ObscureKeystrokeTiming`, milliseconds.
 const KEYSTROKE_MS: u32 = 20;
 
 fn keystrokes(word: &str) -> Option<u32> {

@@ -1,5 +1,5 @@
-//! `CanonicalizeHostname`: turning a short name into a full one by trying domains, and following CNAMEs where the
-//! rules allow.
+//! `CanonicalizeHostname`: turns a short name into a full one by trying domains, and follows CNAMEs
+//! as the rules permit.
 
 use std::net::IpAddr;
 
@@ -7,7 +7,7 @@ use crate::environment::Environment;
 use crate::error::ConfigError;
 use crate::pattern;
 
-/// What the configuration says about canonical names.
+/// The configuration of canonical names.
 pub(crate) struct Rules<'a> {
     pub(crate) domains: &'a [String],
     pub(crate) max_dots: u32,
@@ -16,10 +16,10 @@ pub(crate) struct Rules<'a> {
     pub(crate) permitted_cnames: &'a [String],
 }
 
-/// The canonical name of `host`, or none when it stays as it is.
+/// The canonical name of `host`, or `None` if it stays unchanged.
 ///
 /// # Errors
-/// When no domain knows the host and `CanonicalizeFallbackLocal` is off.
+/// If no domain has the host and `CanonicalizeFallbackLocal` is off.
 pub(crate) fn canonicalize(
     host: &str,
     rules: &Rules<'_>,
@@ -39,7 +39,7 @@ pub(crate) fn canonicalize(
         }
         for domain in rules.domains {
             let full = format!("{host}.{}", domain.trim_start_matches('.'));
-            // The dot keeps the resolver from trying domains of its own.
+            // The final dot keeps the resolver from trying its own domains.
             if let Some(end) = environment.canonical_name(&format!("{full}.")) {
                 return Ok(Some(apply(&full, &end, rules)));
             }
@@ -54,8 +54,8 @@ pub(crate) fn canonicalize(
     }
 }
 
-/// The name that CNAMEs of a host lead to where the rules permit them, though no domain was tried for it; a host that
-/// nobody knows stays what it is.
+/// Follows the CNAMEs of a host, if the rules permit, without trying domains; an unknown host stays
+/// unchanged.
 pub(crate) fn follow(host: String, rules: &Rules<'_>, environment: &dyn Environment) -> String {
     if rules.permitted_cnames.is_empty() || is_address(&host) {
         return host;
@@ -66,7 +66,7 @@ pub(crate) fn follow(host: String, rules: &Rules<'_>, environment: &dyn Environm
     }
 }
 
-/// Is it an address rather than a name?
+/// True for an address.
 pub(crate) fn is_address(host: &str) -> bool {
     let bare = host.split('%').next().unwrap_or(host);
     bare.parse::<IpAddr>().is_ok()

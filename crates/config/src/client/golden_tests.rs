@@ -6,7 +6,7 @@ use super::*;
 use crate::environment::{Environment, LocalUser, MemoryFiles};
 use crate::golden::{BOTH_SIDES, Difference, all_needed, compare, own};
 
-/// Where ours differs whatever the file says.
+/// Differences that do not depend on the file.
 const DIFFERENCES: &[Difference] = &[
     Difference {
         keyword: "gssapi*",
@@ -193,8 +193,8 @@ fn complaints_are_those_of_openssh() {
     ] {
         let error = resolve(name, text, "h").unwrap_err();
         let ours = error.to_string();
-        // OpenSSH names what is wrong with a Match line or a list of key exchanges on a line of its own,
-        // without the place; ours stands with the place.
+        // OpenSSH reports an error in a Match line or a list of key exchange methods on a separate
+        // line, without the position; ours includes the position.
         let theirs: Vec<&str> = theirs
             .lines()
             .filter(|line| line.starts_with(name) && !line.ends_with("Bad Match condition"))

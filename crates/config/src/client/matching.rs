@@ -9,10 +9,10 @@ use crate::error::Place;
 use crate::pattern::{self, Case};
 use crate::tokens::{Purpose, Tokens};
 
-/// Does a Host line apply? A matching `!pattern` outweighs the others.
+/// True if a Host line applies. A matching `!pattern` overrides the others.
 ///
 /// # Errors
-/// The sentence for the user.
+/// The error text for the user.
 pub(crate) fn host_line(host: &str, patterns: &[String]) -> Result<bool, String> {
     let mut active = false;
     for pattern in patterns {
@@ -28,7 +28,7 @@ pub(crate) fn host_line(host: &str, patterns: &[String]) -> Result<bool, String>
     Ok(active)
 }
 
-/// What is known when a Match line is met.
+/// The facts against which a Match line is evaluated.
 pub(crate) struct Facts<'a> {
     pub(crate) host: &'a str,
     pub(crate) original_host: &'a str,
@@ -40,22 +40,22 @@ pub(crate) struct Facts<'a> {
     pub(crate) final_pass: bool,
     pub(crate) tokens: &'a Tokens,
     pub(crate) environment: &'a dyn Environment,
-    /// False inside a block that does not apply: commands are then not run.
+    /// False inside a block that does not apply: its commands are not run.
     pub(crate) reachable: bool,
 }
 
-/// What a Match line comes to.
+/// The result of a Match line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub(crate) applies: bool,
-    /// `final` was named: a second pass is wanted.
+    /// True if `final` was named, which requires a second pass.
     pub(crate) wants_final: bool,
 }
 
 /// Evaluates a Match line.
 ///
 /// # Errors
-/// The sentence for the user.
+/// The error text for the user.
 pub(crate) fn match_line(
     words: &[String],
     facts: &Facts<'_>,
@@ -104,7 +104,7 @@ pub(crate) fn match_line(
         if argument.is_empty() && !may_be_empty {
             return Err(format!("missing argument for Match '{name}'"));
         }
-        // The result cannot become true again, but the rest of the line is still checked.
+        // Once false, the result stays false, but the rest of the line is still checked.
         let runs = outcome.applies && facts.reachable;
         let met =
             criterion(&name, argument, facts, runs).map_err(|text| format!("{text} ({place})"))?;

@@ -1,8 +1,8 @@
-//! ssh_config: read and resolved for one host as ssh(1) does.
+//! Reads ssh_config and resolves it for one host, as ssh(1) does.
 //!
-//! [`ClientConfig`] names the files; [`ClientConfig::resolve`] reads them with the command line in front and gives
-//! [`ClientOptions`]. Lines are carried out in order, because Host and Match depend on what was set before; where
-//! the configuration asks for it (`Match final`, `CanonicalizeHostname`) a second pass follows.
+//! [`ClientConfig`] names the files; [`ClientConfig::resolve`] reads the command line, then the
+//! files, and returns [`ClientOptions`]. Lines are carried out in order, because Host and Match
+//! depend on earlier settings; `Match final` and `CanonicalizeHostname` cause a second pass.
 
 mod build;
 mod canonical;
@@ -22,33 +22,33 @@ pub use table::CLIENT_TABLE;
 
 use crate::environment::{Files, SystemFiles};
 
-/// The system-wide file.
+/// The system-wide configuration file.
 pub const SYSTEM_FILE: &str = "/etc/ssh/ssh_config";
 
-/// A configuration file and how it is treated.
+/// A configuration file and how to treat it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Source {
     pub(crate) path: PathBuf,
-    /// A file of the user: relative includes start at ~/.ssh and `~` is expanded.
+    /// True for a file of the user: relative includes start at ~/.ssh and `~` is expanded.
     pub(crate) of_user: bool,
-    /// Refuse the file when others could have written it.
+    /// Refuse the file if others could have written it.
     pub(crate) check_owner: bool,
-    /// Fail when it does not exist.
+    /// Fail if it does not exist.
     pub(crate) required: bool,
 }
 
-/// Which files are read, and through what.
+/// The configuration files, and how to read them.
 pub struct ClientConfig {
     pub(crate) sources: Vec<Source>,
     pub(crate) files: Box<dyn Files + Send + Sync>,
     /// Home directory, for relative includes of the user's file.
     pub(crate) home: PathBuf,
-    /// Whether the CPU has AES instructions (decides which cipher stands first by default).
+    /// True if the CPU has AES instructions (decides which cipher comes first by default).
     pub(crate) aes_hardware: bool,
 }
 
 impl ClientConfig {
-    /// The user's file and the system's.
+    /// Reads the user's file and the system's.
     pub fn standard(home: &Path) -> ClientConfig {
         let mut config = ClientConfig::none(home);
         config.sources = vec![
@@ -68,7 +68,7 @@ impl ClientConfig {
         config
     }
 
-    /// Only the file given with `-F`, which must exist; `none` reads no file.
+    /// Reads only the file given with `-F`, which must exist; `none` reads no file.
     pub fn from_file(file: &Path, home: &Path) -> ClientConfig {
         let mut config = ClientConfig::none(home);
         if file != Path::new("none") {
@@ -82,7 +82,7 @@ impl ClientConfig {
         config
     }
 
-    /// No files: the command line and the defaults.
+    /// Reads no files: only the command line and the defaults count.
     pub fn none(home: &Path) -> ClientConfig {
         ClientConfig {
             sources: Vec::new(),
@@ -92,43 +92,44 @@ impl ClientConfig {
         }
     }
 
-    /// Reads files through `files` instead of the plain file system. Give [`SystemFiles`] the user's id here to
-    /// have the owner of the user's file checked.
+    /// Reads files through `files`. Set the user's id in [`SystemFiles`] to have the owner of the
+    /// user's file checked; the default does not check it.
     pub fn with_files(mut self, files: impl Files + Send + Sync + 'static) -> ClientConfig {
         self.files = Box::new(files);
         self
     }
 
-    /// Says whether the CPU has AES instructions.
+    /// Sets whether the CPU has AES instructions.
     pub fn with_aes_hardware(mut self, aes_hardware: bool) -> ClientConfig {
         self.aes_hardware = aes_hardware;
         self
     }
 }
 
-/// What the command line sets, in order; all of it stands before any file.
+/// The settings of the command line, in order; they come before those of any file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommandLine {
     pub(crate) settings: Vec<Setting>,
-    /// The remote command, words joined with blanks (`Match command`, `Match sessiontype`).
+    /// The remote command, its words joined with blanks (`Match command`, `Match sessiontype`).
     pub command: Option<String>,
-    /// Standard input and output go to a host behind the server (`-W`): ExitOnForwardFailure and ClearAllForwardings
-    /// are yes where nothing says otherwise.
+    /// Standard input and output are forwarded to a host and port by the server (`-W`): the
+    /// defaults of ExitOnForwardFailure and ClearAllForwardings are then yes.
     pub forwards_stdio: bool,
-    /// The options are only printed (`-G`): file names of keys that cannot be expanded are then no error.
+    /// True if the options are only printed (`-G`): file names of keys that cannot be expanded are
+    /// then no error.
     pub only_prints: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Setting {
-    /// A line as `-o` takes it.
+    /// A line in the form of `-o`.
     Line(String),
     /// A keyword with arguments that need no splitting.
     Words(String, Vec<String>),
 }
 
 impl CommandLine {
-    /// Nothing set.
+    /// A command line without settings.
     pub fn new() -> CommandLine {
         CommandLine::default()
     }
@@ -138,8 +139,9 @@ impl CommandLine {
         self.settings.push(Setting::Line(text.into()));
     }
 
-    /// Adds what a flag stands for: a keyword and one argument that is taken as it is, without quoting
-    /// (`-p` is `set("Port", …)`, `-l` and `user@` are `set("User", …)`, `-i` is `set("IdentityFile", …)`).
+    /// Adds the setting of a flag: a keyword and one argument, which is taken literally, without
+    /// quoting (`-p` is `set("Port", …)`, `-l` and `user@` are `set("User", …)`, `-i` is
+    /// `set("IdentityFile", …)`).
     pub fn set(&mut self, keyword: &str, argument: impl Into<String>) {
         self.settings
             .push(Setting::Words(keyword.to_owned(), vec![argument.into()]));

@@ -1,8 +1,8 @@
-//! What ssh_config and the command line come to for one host: one typed field per keyword that the client
-//! carries out, tokens and tildes expanded, with OpenSSH's defaults.
+//! The resolved options of ssh_config and the command line for one host: one typed field for each
+//! keyword that the client carries out, tokens and tildes expanded, with OpenSSH's defaults.
 //!
-//! Templates that need facts of the connection (`LocalCommand`, `KnownHostsCommand`) stay as written;
-//! [`ClientOptions::tokens`] expands them.
+//! Templates that need facts of the connection (`LocalCommand`, `KnownHostsCommand`) are kept
+//! unexpanded; [`ClientOptions::tokens`] expands them.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ words! {
     StrictHostKeyChecking {
         /// Unknown and changed keys are refused.
         Yes = "true",
-        /// Unknown keys are asked about, changed ones refused.
+        /// The user is asked about unknown keys; changed ones are refused.
         Ask = "ask",
         /// Unknown keys are added, changed ones refused.
         AcceptNew = "accept-new",
@@ -31,11 +31,11 @@ words! {
 words! {
     /// `RequestTTY`.
     RequestTty {
-        /// When standard input is a terminal and there is no command.
+        /// If standard input is a terminal and there is no command.
         Auto = "auto",
         /// Never (`-T`).
         No = "false",
-        /// When standard input is a terminal (`-t`).
+        /// If standard input is a terminal (`-t`).
         Yes = "true",
         /// Always (`-tt`).
         Force = "force",
@@ -69,67 +69,68 @@ words! {
 words! {
     /// `PubkeyAuthentication`.
     PubkeyAuthentication {
-        /// On, bound to the host key where the server can.
+        /// On; signatures are bound to the host key if the server supports that.
         Yes = "true",
         /// Off.
         No = "false",
-        /// On, never bound to the host key.
+        /// On; signatures are never bound to the host key.
         Unbound = "unbound",
-        /// On, bound to the host key.
+        /// On, treated as `Yes`.
         HostBound = "host-bound",
     } default No
 }
 
 words! {
-    /// `PipelineLogin`: what is sent ahead of the server's answers.
+    /// `PipelineLogin`: the messages that are sent before the server's answers.
     PipelineLogin {
-        /// What the server is known to take.
+        /// Those that the server is known to accept.
         Auto = "auto",
-        /// Everything.
+        /// All.
         Yes = "true",
-        /// Nothing.
+        /// None.
         No = "false",
     } default Auto
 }
 
-/// A file with a private key, in the order of trial.
+/// A private key file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdentityFile {
     /// Expanded path.
     pub path: String,
-    /// Named by the user or a configuration, rather than a default; `IdentitiesOnly` keeps those.
+    /// True if the user or a configuration named it, false for a default.
     pub explicit: bool,
 }
 
-/// Which agent is asked.
+/// The agent to use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IdentityAgent {
-    /// The socket that SSH_AUTH_SOCK names, if it is set.
+    /// The agent at the socket that SSH_AUTH_SOCK names, if it is set.
     FromEnvironment,
     /// No agent.
     None,
-    /// This socket.
+    /// The agent at this socket.
     Socket(String),
 }
 
 /// One hop of `ProxyJump`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JumpHost {
-    /// User, when named.
+    /// User, if given.
     pub user: Option<String>,
     /// Host or address, without brackets.
     pub host: String,
-    /// Port, when named.
+    /// Port, if given.
     pub port: Option<u16>,
 }
 
-/// As `ProxyJump` and `-J` take it: `[user@]host[:port]`, an address with colons in brackets.
+/// Formats the hop as `ProxyJump` and `-J` accept it: `[user@]host[:port]`, an address with colons
+/// in brackets.
 impl fmt::Display for JumpHost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(user) = &self.user {
             write!(f, "{user}@")?;
         }
-        // As OpenSSH prints it, addresses of both families.
+        // OpenSSH prints addresses of both families in brackets.
         let is_number = self.host.bytes().all(|b| b.is_ascii_digit() || b == b'.');
         if self.host.contains(':') || is_number {
             write!(f, "[{}]", self.host)?;
@@ -143,14 +144,14 @@ impl fmt::Display for JumpHost {
     }
 }
 
-/// How the connection is made.
+/// How to connect to the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Proxy {
-    /// Straight over TCP.
+    /// Directly, by TCP.
     Direct,
-    /// Through a command in the user's shell, tokens expanded.
+    /// Through this command in the user's shell, with tokens expanded.
     Command(String),
-    /// Through other hosts, the first to be connected first.
+    /// Through other hosts, in the order of connection.
     Jump(Vec<JumpHost>),
 }
 
@@ -163,7 +164,7 @@ pub enum EscapeChar {
     Byte(u8),
 }
 
-/// Typed ssh_config for one host. Made by [`crate::client::ClientConfig::resolve`].
+/// The resolved options for one host, made by [`crate::client::ClientConfig::resolve`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientOptions {
     /// The host as typed (`%n`).
@@ -176,7 +177,7 @@ pub struct ClientOptions {
     pub port: u16,
     /// `AddressFamily`.
     pub address_family: AddressFamily,
-    /// `BatchMode`: ask nothing.
+    /// `BatchMode`: never ask the user.
     pub batch_mode: bool,
     /// `BindAddress`.
     pub bind_address: Option<String>,
@@ -190,11 +191,11 @@ pub struct ClientOptions {
     pub ciphers: Vec<String>,
     /// `Compression`.
     pub compression: bool,
-    /// `Compression zstd`: that method too, before the others.
+    /// `Compression zstd`: offer zstd before the other methods.
     pub compression_zstd: bool,
     /// `ConnectionAttempts`.
     pub connection_attempts: u32,
-    /// `ConnectTimeout` in seconds; none leaves it to TCP.
+    /// `ConnectTimeout` in seconds; `None` leaves the limit to TCP.
     pub connect_timeout_s: Option<u32>,
     /// `EscapeChar`.
     pub escape_char: EscapeChar,
@@ -206,9 +207,9 @@ pub struct ClientOptions {
     pub global_known_hosts_files: Vec<String>,
     /// `HashKnownHosts`.
     pub hash_known_hosts: bool,
-    /// `HostKeyAlgorithms`; `host_key_algorithms_set` says whether the user chose them.
+    /// `HostKeyAlgorithms`, resolved; `host_key_algorithms_set` is true if the user chose them.
     pub host_key_algorithms: Vec<String>,
-    /// Whether `HostKeyAlgorithms` was set: the order is then kept, whatever known_hosts holds.
+    /// True if `HostKeyAlgorithms` was set: its order is then kept, whatever known_hosts contains.
     pub host_key_algorithms_set: bool,
     /// `HostKeyAlias`: looked up in known_hosts instead of the host.
     pub host_key_alias: Option<String>,
@@ -224,10 +225,11 @@ pub struct ClientOptions {
     pub kbd_interactive_authentication: bool,
     /// `KexAlgorithms`.
     pub kex_algorithms: Vec<String>,
-    /// `KnownHostsCommand`: a command with arguments, not split; all tokens, of which %f %H %I %K %t are for the
-    /// caller to set.
+    /// `KnownHostsCommand`: a command with arguments, not split; accepts all tokens, of which the
+    /// caller sets %f %H %I %K %t.
     pub known_hosts_command: Option<String>,
-    /// `LocalCommand`, where `PermitLocalCommand` allows it: a shell command; all tokens, as above.
+    /// `LocalCommand`, if `PermitLocalCommand` allows it: a shell command that accepts all tokens,
+    /// as above.
     pub local_command: Option<String>,
     /// `LogLevel`.
     pub log_level: LogLevel,
@@ -237,8 +239,8 @@ pub struct ClientOptions {
     pub no_host_authentication_for_localhost: bool,
     /// `NumberOfPasswordPrompts`.
     pub number_of_password_prompts: u32,
-    /// `ObscureKeystrokeTiming`: about how far apart keystrokes leave, milliseconds; `None` when
-    /// their timing is not hidden.
+    /// `ObscureKeystrokeTiming`: interval between the send times of keystrokes, milliseconds;
+    /// `None` if their timing is not hidden.
     pub obscure_keystrokes_ms: Option<u32>,
     /// `PasswordAuthentication`.
     pub password_authentication: bool,
@@ -260,7 +262,8 @@ pub struct ClientOptions {
     pub request_tty: RequestTty,
     /// `RequiredRSASize` in bits.
     pub required_rsa_size: u32,
-    /// `RevokedHostKeys`: expanded; files, each a list or KRL. A key that any of them names is revoked.
+    /// `RevokedHostKeys`: expanded; files, each a list or KRL. A key that any of them lists is
+    /// revoked.
     pub revoked_host_keys: Vec<String>,
     /// `SendEnv`: patterns of local variables.
     pub send_env: Vec<String>,
@@ -288,35 +291,36 @@ pub struct ClientOptions {
     pub use_mptcp: bool,
     /// `EnableHwCompression`.
     pub hw_compression: HwCompression,
-    /// `HwCompressionLibrary`: absolute paths, in the order of trying.
+    /// `HwCompressionLibrary`: absolute paths, in the order of trial.
     pub hw_compression_libraries: Vec<String>,
-    /// `HwCompressionVerify`: inflate and compare each run before it is used.
+    /// `HwCompressionVerify`: inflate and compare each compressed run before it is used.
     pub hw_compression_verify: bool,
     /// `VersionAddendum`, expanded.
     pub version_addendum: Option<String>,
-    /// `WarnWeakCrypto`: say that a key exchange is not post-quantum.
+    /// `WarnWeakCrypto`: warn if the key exchange is not post-quantum.
     pub warn_weak_crypto: bool,
     /// `VisualHostKey`.
     pub visual_host_key: bool,
-    /// `CryptoThreads`: how many threads may seal and open packets in all; none is `auto`.
+    /// `CryptoThreads`: most threads that encrypt and decrypt, the connection's own included;
+    /// `None` is `auto`.
     pub crypto_threads: Option<usize>,
-    /// `WindowMemory`: what all receive windows of a connection may be worth together, bytes.
+    /// `WindowMemory`: limit on the sum of all receive windows of a connection, bytes.
     pub window_memory_bytes: u64,
     /// `CompressionLevel`, 1 to 9.
     pub compression_level: u8,
-    /// `CompressionAdaptive`: store what does not gain, and follow the link.
+    /// `CompressionAdaptive`: store data that does not compress, and adapt the level to the link.
     pub compression_adaptive: bool,
-    /// `CompressionThreads`: how many threads may compress in all; none is `auto`.
+    /// `CompressionThreads`: most threads that compress; `None` is `auto`.
     pub compression_threads: Option<usize>,
-    /// `LoginCache`: remember what each server answered, to guess it the next time.
+    /// `LoginCache`: cache a profile of each server, so that the next login can be pipelined.
     pub login_cache: bool,
     /// `PipelineLogin`.
     pub pipeline_login: PipelineLogin,
     /// `TCPFastOpen`: send the first bytes with the SYN.
     pub tcp_fast_open: bool,
-    /// Expands templates with the facts of this connection.
+    /// The tokens of this host, which expand templates.
     pub tokens: Tokens,
-    /// What was accepted but is not carried out; each keyword once.
+    /// Warnings about settings that are accepted but not carried out, one for each keyword.
     pub warnings: Vec<Warning>,
     pub(crate) values: Values,
 }

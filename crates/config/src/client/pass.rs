@@ -17,13 +17,13 @@ use crate::reader::{self, Judgement};
 use crate::tokens::{self, Purpose};
 use crate::value::{self, Keyword, Kind, Repeat, Support, Value, Values};
 
-/// Complaints past this many are counted, not kept.
+/// Most error messages kept; further errors are only counted.
 const MAX_MESSAGES: usize = 100;
 
-/// Most words that a keyword may accumulate over all its lines.
+/// Most words that a keyword accumulates over all its lines.
 const MAX_ACCUMULATED: usize = 256;
 
-/// State of one pass.
+/// The state of one pass.
 pub(crate) struct Pass<'a> {
     pub(crate) config: &'a ClientConfig,
     pub(crate) environment: &'a dyn Environment,
@@ -32,14 +32,14 @@ pub(crate) struct Pass<'a> {
     pub(crate) final_pass: bool,
     pub(crate) wants_final: bool,
     pub(crate) values: Values,
-    /// `User` is that of a flag or the destination, where tokens and variables have no meaning.
+    /// `User` comes from a flag or the destination, where tokens and variables have no meaning.
     pub(crate) user_is_literal: bool,
     pub(crate) warnings: Vec<Warning>,
     pub(crate) messages: Vec<String>,
     pub(crate) budget: Budget,
 }
 
-/// Where a line stands beside its place: whether it applies, and in which file.
+/// The context of a line: whether it applies, and in which file it is.
 #[derive(Clone, Copy)]
 struct Context<'s> {
     source: Option<&'s Source>,
@@ -49,7 +49,7 @@ struct Context<'s> {
 }
 
 impl Pass<'_> {
-    /// Carries out the settings of the command line.
+    /// Applies the settings of the command line.
     pub(crate) fn command_line(&mut self) {
         let place = Place {
             file: "command-line".to_owned(),
@@ -68,7 +68,8 @@ impl Pass<'_> {
                 }
                 Setting::Words(keyword, words) => {
                     let row = value::find(CLIENT_TABLE, keyword);
-                    // As OpenSSH, of several -l or -p the first counts and the others are not looked at.
+                    // As in OpenSSH, the first -l or -p counts and the others are ignored, whatever
+                    // their value.
                     let first_counts = [Row::User, Row::Port].map(|row| Some(row.index()));
                     if first_counts.contains(&row)
                         && row.is_some_and(|row| self.values.at(row).is_some())
@@ -85,7 +86,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Carries out a file.
+    /// Applies a file.
     pub(crate) fn source(&mut self, source: &Source) {
         let context = Context {
             source: Some(source),
@@ -135,7 +136,7 @@ impl Pass<'_> {
     fn line(&mut self, line: &str, place: &Place, context: Context<'_>, active: &mut bool) {
         let (keyword, rest) = match lexer::read_line(line) {
             Ok(None) => return,
-            // As OpenSSH, the client names keywords in lower case, the server as they are written.
+            // As in OpenSSH, the client reports keywords in lower case, the server as written.
             Ok(Some(line)) => (line.keyword.to_ascii_lowercase(), line.rest),
             Err(error) => return self.complain(format!("{place}: {error}")),
         };
@@ -164,7 +165,7 @@ impl Pass<'_> {
             }
             return;
         };
-        // As OpenSSH reads hops: quotes are no syntax there, and `#` ends them wherever it stands.
+        // As OpenSSH reads hops: quotes have no meaning, and `#` ends them anywhere.
         let hops = [rest
             .split('#')
             .next()
@@ -199,7 +200,7 @@ impl Pass<'_> {
         };
         match result {
             Ok(()) => {}
-            // As OpenSSH, the name of the command line is no line of a file.
+            // As in OpenSSH, an error in the name of the command line has no line number.
             Err(text) if text == BAD_USER => self.complain(text),
             Err(text) => self.complain(format!("{place}: {text}")),
         }
@@ -265,7 +266,7 @@ impl Pass<'_> {
             let said = escape::one_line(value::canonical(&value));
             return Err(format!("{}: {said}", row.name));
         }
-        // As OpenSSH keeps it, a time of `none` leaves the keyword to later lines and its default.
+        // As in OpenSSH, a time of `none` counts as unset: later lines and the default apply.
         if matches!(row.kind, Kind::Seconds { .. }) && value == Value::Number(-1) {
             return Ok(());
         }
@@ -338,8 +339,8 @@ impl Pass<'_> {
         self.values.at(row.index()).is_some()
     }
 
-    /// `ProxyCommand` and `ProxyJump` are one choice: whichever comes first. `ProxyJump none` only keeps later
-    /// jumps out and leaves a later `ProxyCommand` in force.
+    /// `ProxyCommand` and `ProxyJump` exclude each other: the first counts. `ProxyJump none` only
+    /// disables later jumps and leaves a later `ProxyCommand` in force.
     fn proxy_is_set(&self, index: usize) -> bool {
         if index == Row::ProxyJump.index() {
             self.has(Row::ProxyCommand)
@@ -350,7 +351,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Keeps one warning per keyword: the first.
+    /// Keeps the first warning of each keyword.
     fn warn(&mut self, row: &Keyword, place: &Place, text: String, severity: Severity) {
         let prefix = |have: &Warning| {
             let word = have.text.split([' ', ':']).next().unwrap_or_default();
@@ -453,11 +454,10 @@ impl Pass<'_> {
     }
 }
 
-/// OpenSSH's words for a user whose name a shell could act on.
+/// OpenSSH's error text for a user name that is unsafe in a shell.
 pub(crate) const BAD_USER: &str = "remote username contains invalid characters";
 
-/// Names must not hold control characters wherever they come from; those of the command line must also be safe
-/// in a shell.
+/// Refuses names with control characters; those of the command line must also be safe in a shell.
 fn check_names(index: usize, value: &Value, from_command_line: bool) -> Result<(), String> {
     let Value::Word(word) = value else {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Resolving ssh_config for one host: the passes, the host's final name, and the tokens.
+//! Resolves ssh_config for one host: the passes, the final host name, and the tokens.
 
 use crypto::hash::HashAlgorithm;
 
@@ -13,22 +13,22 @@ use crate::include::Budget;
 use crate::tokens::{self, Purpose, Tokens};
 use crate::value::{Repeat, Value, Values, default_of};
 
-/// What is known from the start of a pass.
+/// The facts known at the start of a pass.
 pub(crate) struct Knowledge {
     /// The host as typed.
     pub(crate) host_argument: String,
-    /// The host after the first pass, in the second.
+    /// In the second pass: the host name after the first.
     pub(crate) settled_host: Option<String>,
     pub(crate) local: LocalUser,
     pub(crate) local_hostname: String,
 }
 
 impl ClientConfig {
-    /// Resolves the configuration for `host`, as typed. The command line stands before the files.
+    /// Resolves the configuration for `host`, as typed. The command line comes before the files.
     ///
     /// # Errors
-    /// When a file cannot be read, a line is bad, a name holds characters that must not reach a shell, or the
-    /// configuration refuses the connection (`RefuseConnection`).
+    /// [`ConfigError`] if a file cannot be read, a line is bad, a name contains characters that
+    /// must not reach a shell, or the configuration refuses the connection (`RefuseConnection`).
     pub fn resolve(
         &self,
         host: &str,
@@ -71,7 +71,7 @@ impl ClientConfig {
         if first.wants_final || wants_canonical {
             values.put(Row::HostName.index(), Value::Word(settled.clone()));
             knowledge.settled_host = Some(settled.clone());
-            // As OpenSSH: what led to this name is settled, too.
+            // As in OpenSSH, the settings that led to this name are kept, too.
             for row in [
                 Row::CanonicalizeHostname,
                 Row::CanonicalizeMaxDots,
@@ -124,7 +124,8 @@ impl ClientConfig {
             budget: Budget::default(),
         };
         pass.command_line();
-        // As OpenSSH, a bad -o ends it before a file is read, and a bad user's file before the system's.
+        // As in OpenSSH, a bad -o is reported before a file is read, and a bad file of the user
+        // before the system's is read.
         if !pass.messages.is_empty() {
             return Err(ConfigError::Refused(pass.messages.join("\n")));
         }
@@ -159,15 +160,15 @@ struct Outcome {
 }
 
 impl Knowledge {
-    /// The host that Host lines see: as typed in the first pass, the settled name in the second.
+    /// The host that Host lines match: as typed in the first pass, the final name in the second.
     pub(crate) fn host(&self) -> &str {
         self.settled_host.as_deref().unwrap_or(&self.host_argument)
     }
 
-    /// The host to connect to as far as it is known: `HostName` with its tokens, or the argument.
+    /// The host to connect to, as far as known: `HostName` expanded, or the argument.
     ///
     /// # Errors
-    /// When `HostName` holds another token than %h and %%.
+    /// If `HostName` contains a token other than %h and %%.
     pub(crate) fn hostname(&self, values: &Values) -> Result<String, String> {
         if let Some(settled) = &self.settled_host {
             return Ok(settled.clone());
@@ -182,7 +183,7 @@ impl Knowledge {
             .map_err(|error| format!("HostName {template}: {error}"))
     }
 
-    /// The tokens of ssh_config(5) as far as they are known before a connection.
+    /// The tokens of ssh_config(5) that are known before a connection.
     pub(crate) fn tokens(&self, values: &Values, hostname: &str) -> Tokens {
         let user = match values.word(Row::User.index()) {
             "" => self.local.name.as_str(),
@@ -223,8 +224,8 @@ impl Knowledge {
     }
 }
 
-/// The SHA-1 of `text` in hexadecimal digits: the token `%C`, a name for sockets and files that OpenSSH
-/// makes of this hash. Nothing rests on its strength.
+/// The SHA-1 of `text` in hexadecimal digits, for the token `%C`, with which OpenSSH names sockets
+/// and files. No security depends on it.
 fn sha1_hex(text: &str) -> String {
     let digest = HashAlgorithm::Sha1.digest(text.as_bytes());
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -238,7 +239,7 @@ fn wants_canonical(values: &Values) -> bool {
     }
 }
 
-/// Whether a proxy looks the host up, not we.
+/// True if a proxy resolves the host name.
 fn is_proxied(values: &Values) -> bool {
     let proxied = |key: Row| match values.at(key.index()) {
         Some(Value::Word(word)) => word != "none",

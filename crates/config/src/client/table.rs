@@ -1,7 +1,7 @@
 //! The keywords of ssh_config, in the order of `ssh -G`.
 //!
-//! `Support` says what this client does with each: see [`crate::value::Support`]. To carry a keyword out, read
-//! it in `client::build` and change its row here.
+//! For the meaning of `Support` see [`crate::value::Support`]. To implement a keyword, read it in
+//! `client::build` and change its row here.
 
 use crate::algorithms::Class;
 use crate::forms;
@@ -89,7 +89,7 @@ const HW_COMPRESSION: Kind = Kind::Choice(&[
     ("true", "yes"),
     ("require", "require"),
 ]);
-// "no-pq-kex" turns one warning off, and there is no other.
+// "no-pq-kex" disables one warning, which is the only one.
 const WARN_WEAK: Kind = Kind::Choice(&[
     ("yes", "yes"),
     ("true", "yes"),

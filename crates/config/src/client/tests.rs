@@ -279,7 +279,7 @@ fn jump_hosts() {
             (Some("bob"), "last", None)
         ]
     );
-    // `ProxyJump none` keeps out later jumps only.
+    // `ProxyJump none` disables later jumps only.
     for (text, proxy) in [
         (
             "ProxyJump none\nProxyCommand x\n",
@@ -354,7 +354,7 @@ fn includes_end() {
             .contains("Too many recursive configuration includes"),
         "{error}"
     );
-    // Without a bound on files this would read 2^15 of them.
+    // Without a limit on files this would read 2^15 of them.
     let mut tree = MemoryFiles::default().with(USER, "Include l0\nInclude l0\n");
     for level in 0..14 {
         let next = format!("Include l{}\n", level + 1);
@@ -407,7 +407,7 @@ fn what_only_enables_is_warned_about_once_with_its_place() {
     assert!(shown[1].starts_with(&format!("{USER} line 2: LocalForward")));
     let quiet = "ForwardAgent no\nControlMaster no\nControlPath none\nForwardX11 no\nTunnel no\nControlPersist no\n";
     assert!(resolve(quiet, "h").warnings.is_empty());
-    // Blocks that do not apply and values that do not win say nothing.
+    // Blocks that do not apply and values that do not count give no warning.
     assert!(
         resolve(
             "ForwardAgent no\nForwardAgent yes\nHost x\nForwardX11 yes\n",
@@ -700,7 +700,7 @@ fn tokens_and_variables_of_user_are_replaced() {
     assert_eq!(name, "local-host%");
     assert!(dump.contains("\nuser local-host%\n"), "{dump}");
     assert_eq!(from_file("User ${NAME}\n").unwrap().0, "ann%h");
-    // A name without them stays what the file says; what they make is checked.
+    // A name without tokens and variables stays as written; an expanded name is checked.
     assert_eq!(from_file("User a$b;c\n").unwrap().0, "a$b;c");
     for bad in ["${BAD}", "a;b%%", "a\\b%%", "%r", "%C", "a%", "${UNSET}"] {
         assert!(from_file(&format!("User {bad}\n")).is_err(), "{bad}");
@@ -714,12 +714,12 @@ fn tokens_and_variables_of_user_are_replaced() {
         user("", &odd).unwrap_err().to_string(),
         "remote username contains invalid characters"
     );
-    // In a flag they have no meaning.
+    // In a flag, tokens and variables have no meaning.
     let mut flag = CommandLine::new();
     flag.set("User", "a%h");
     assert_eq!(user("User b\nHost host\n", &flag).unwrap().0, "a%h");
     assert_eq!(user("Match final\nPort 2\n", &flag).unwrap().0, "a%h");
-    // `%r` of what follows is the name that was made.
+    // In later keywords `%r` is the expanded name.
     let options = try_resolve("User %h\nSetEnv A=%r\n", "host", &CommandLine::new(), &env);
     assert_eq!(options.unwrap().set_env[0].value, "host");
 }

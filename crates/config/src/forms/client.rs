@@ -1,4 +1,4 @@
-//! Forms of ssh_config alone.
+//! Forms that only ssh_config has.
 
 use super::{Form, none_alone, one, only};
 use crate::pattern;
@@ -160,12 +160,12 @@ pub(crate) fn dynamic_forward(words: &[String]) -> Form {
 
 const BAD_FORWARDING: &str = "Bad forwarding specification.";
 
-/// The path of a socket; `~` and `${NAME}` are expanded later.
+/// True for the path of a socket, in which `~` and `${NAME}` are expanded later.
 fn is_socket(word: &str) -> bool {
     word.starts_with(['/', '~', '$'])
 }
 
-/// Where a forwarding listens: `port`, `address:port` or the path of a socket.
+/// Reads the address on which a forwarding listens: `port`, `address:port` or the path of a socket.
 fn listener(word: &str, may_be_any_port: bool) -> Result<String, String> {
     if is_socket(word) {
         return Ok(word.to_owned());
@@ -184,7 +184,7 @@ fn listener(word: &str, may_be_any_port: bool) -> Result<String, String> {
     })
 }
 
-/// Where a forwarding leads: `host:port` or the path of a socket.
+/// Reads the target of a forwarding: `host:port` or the path of a socket.
 fn target_of(word: &str) -> Result<String, String> {
     if is_socket(word) {
         return Ok(word.to_owned());
@@ -251,7 +251,7 @@ pub(crate) fn cname_rules(words: &[String]) -> Form {
     Ok(out)
 }
 
-/// Hops of `ProxyJump`, comma-separated; `none` alone is none.
+/// Hops of `ProxyJump`, comma-separated; the single word `none` means no hops.
 pub(crate) fn proxy_jump(words: &[String]) -> Form {
     let word = only(words)?;
     if word.eq_ignore_ascii_case("none") {
@@ -265,7 +265,7 @@ pub(crate) fn proxy_jump(words: &[String]) -> Form {
     one(word)
 }
 
-/// Adds to a list of `SendEnv` patterns, where `-pattern` takes matching earlier ones away.
+/// Adds to a list of `SendEnv` patterns; `-pattern` removes earlier ones that match.
 pub(crate) fn merge_send_env(have: &mut Vec<String>, more: &[String]) {
     for word in more {
         match word.strip_prefix('-') {

@@ -1,8 +1,8 @@
 //! Readers of keywords whose arguments have a form of their own ([`crate::value::Kind::Parsed`]).
 //!
-//! Each takes the words of a line and gives the canonical words, or the sentence for the user without file and
-//! line. What the canonical words mean is read back in `client::build` and `server::build`. Here are the forms that
-//! both files share; [`client`] and [`server`] hold the rest.
+//! Each function takes the words of a line and returns the canonical words, or the error text for
+//! the user without file and line. `client::build` and `server::build` read the canonical words.
+//! This module holds the forms that both files share; [`client`] and [`server`] hold the others.
 
 pub(crate) mod client;
 pub(crate) mod server;
@@ -24,7 +24,7 @@ fn one(word: impl Into<String>) -> Form {
     Ok(vec![word.into()])
 }
 
-/// Refuses `none` beside other words.
+/// Refuses `none` together with other words.
 fn none_alone(words: &[String]) -> Result<(), String> {
     if words.len() > 1 && words.iter().any(|word| word.eq_ignore_ascii_case("none")) {
         return Err("\"none\" argument must appear alone.".to_owned());
@@ -76,8 +76,8 @@ pub(crate) fn ip_qos(words: &[String]) -> Form {
     }
 }
 
-/// `RekeyLimit bytes|default [time|none]`, kept as bytes, where 0 is the default, and seconds; without a time, or
-/// with `none`, a later line may still say one.
+/// `RekeyLimit bytes|default [time|none]`, kept as bytes (0 is the default) and seconds; without a
+/// time, or with `none`, a later line may still give one.
 pub(crate) fn rekey_limit(words: &[String]) -> Form {
     let (size, time) = match words {
         [size] => (size, None),
@@ -103,10 +103,11 @@ pub(crate) fn rekey_limit(words: &[String]) -> Form {
     Ok(kept)
 }
 
-/// More libraries than a machine has accelerators.
+/// Most libraries: more than a machine has accelerators.
 const MOST_LIBRARIES: usize = 16;
 
-/// `HwCompressionLibrary path…|none`: what a relative path leads to would depend on the loader.
+/// `HwCompressionLibrary path…|none`: relative paths are refused, since their meaning would depend
+/// on the loader.
 pub(crate) fn libraries(words: &[String]) -> Form {
     match words {
         [] => return Err("missing argument.".to_owned()),
@@ -122,7 +123,7 @@ pub(crate) fn libraries(words: &[String]) -> Form {
     }
 }
 
-/// More threads than any core's memory could feed.
+/// Most threads of `CryptoThreads`: more than any machine's memory can keep busy.
 const MOST_CRYPTO_THREADS: u64 = 256;
 
 /// `CryptoThreads auto|number`.
@@ -137,7 +138,7 @@ pub(crate) fn crypto_threads(words: &[String]) -> Form {
     }
 }
 
-/// The least of `WindowMemory`, bytes: without it not even one channel could be opened.
+/// Least value of `WindowMemory`, bytes: with less, no channel could be opened.
 const LEAST_WINDOW_MEMORY: u64 = 64 * 1024;
 
 /// `WindowMemory bytes`, kept as bytes.
@@ -153,7 +154,7 @@ pub(crate) fn window_memory(words: &[String]) -> Form {
     one(bytes.to_string())
 }
 
-/// One `type=interval` per word of `ChannelTimeout`; `none` alone is none.
+/// One `type=interval` per word of `ChannelTimeout`; the single word `none` means none.
 pub(crate) fn channel_timeout(words: &[String]) -> Form {
     if matches!(words, [only] if only.eq_ignore_ascii_case("none")) {
         return one("none");
@@ -183,7 +184,7 @@ pub(crate) fn environment_names(words: &[String]) -> Form {
     Ok(words.to_vec())
 }
 
-/// `NAME=VALUE` words of `SetEnv`; the first of a name stays.
+/// `NAME=VALUE` words of `SetEnv`; the first of a name counts.
 pub(crate) fn set_env(words: &[String]) -> Form {
     let mut out: Vec<String> = Vec::new();
     for word in words {

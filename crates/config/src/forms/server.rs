@@ -1,9 +1,9 @@
-//! Forms of sshd_config alone.
+//! Forms that only sshd_config has.
 
 use super::{Form, none_alone, one, only, permitted_ports};
 use crate::units;
 
-/// `Port` of sshd_config, which may stand several times.
+/// `Port` of sshd_config, which may be given several times.
 pub(crate) fn ports(words: &[String]) -> Form {
     let word = only(words)?;
     if units::parse_port(word).is_none() {
@@ -12,8 +12,9 @@ pub(crate) fn ports(words: &[String]) -> Form {
     one(word.trim_start_matches('0'))
 }
 
-/// `ListenAddress host[:port]`, kept as `host port` with `-` for a missing port. A routing domain is refused: no
-/// socket is bound to one, so the address would be listened on everywhere.
+/// `ListenAddress host[:port]`, kept as `host port` with `-` for a missing port. A routing domain
+/// is refused: no socket is bound to one, so the server would listen on the address in every
+/// domain.
 pub(crate) fn listen_address(words: &[String]) -> Form {
     let place = match words {
         [place] => place,
@@ -29,9 +30,10 @@ pub(crate) fn listen_address(words: &[String]) -> Form {
         return Err("missing address".to_owned());
     }
     let bad = || format!("bad address \"{place}\"");
-    // An unbracketed address of several colons is an IPv6 address without a port.
+    // An address of several colons without brackets is an IPv6 address without a port.
     let (host, port) = units::split_host_port(place).ok_or_else(bad)?;
-    // No host, which glibc takes for the loopback address; every address is what no line says.
+    // Refused: glibc takes an empty host for the loopback address; omit the line to listen on every
+    // address.
     if host.is_empty() || host == "*" || host.contains(char::is_whitespace) {
         return Err(bad());
     }
@@ -55,7 +57,7 @@ pub(crate) fn authorized_keys_files(words: &[String]) -> Form {
     }
 }
 
-/// `AgentSocketPath none|user:path`: sockets stand in the folder of the user or nowhere.
+/// `AgentSocketPath none|user:path`: sockets must be in a directory of the user.
 pub(crate) fn agent_socket_path(words: &[String]) -> Form {
     let word = only(words)?;
     match word.strip_prefix("user:") {
@@ -65,7 +67,7 @@ pub(crate) fn agent_socket_path(words: &[String]) -> Form {
     }
 }
 
-/// `UnusedConnectionTimeout none|time`, where no time is none.
+/// `UnusedConnectionTimeout none|time`; a time of 0 is kept as `none`.
 pub(crate) fn unused_timeout(words: &[String]) -> Form {
     let word = only(words)?;
     if word == "none" {
@@ -88,7 +90,7 @@ pub(crate) fn max_startups(words: &[String]) -> Form {
         .collect::<Option<_>>()
         .ok_or_else(bad)?;
     let (start, rate, full) = match numbers.as_slice() {
-        // As many as that and no chance below: the rate says nothing, OpenSSH prints its default.
+        // With one number the rate has no effect; OpenSSH prints its default.
         [full] => (*full, 30, *full),
         [start, rate, full] => (*start, *rate, *full),
         _ => return Err(bad()),
@@ -212,7 +214,7 @@ pub(crate) fn authentication_methods(words: &[String]) -> Form {
     }
 }
 
-/// Patterns of `AllowUsers` and `DenyUsers`; a host part is checked for broken networks.
+/// Patterns of `AllowUsers` and `DenyUsers`; networks in a host part are checked.
 pub(crate) fn user_patterns(words: &[String]) -> Form {
     for word in words {
         let host = word.rsplit_once('@').map(|(_, host)| host);
@@ -225,8 +227,8 @@ pub(crate) fn user_patterns(words: &[String]) -> Form {
     Ok(words.to_vec())
 }
 
-/// `Subsystem name command [arguments]`, kept as one word with the name before the first space. The first
-/// argument is the name, `rest` keeps the command's own quoting.
+/// `Subsystem name command [arguments]`, kept as one word: the name, a space and the command. The
+/// first argument is the name; `rest` keeps the quoting of the command.
 pub(crate) fn subsystem(words: &[String]) -> Form {
     match words {
         [] => Err("Missing subsystem name.".to_owned()),
@@ -238,8 +240,8 @@ pub(crate) fn subsystem(words: &[String]) -> Form {
     }
 }
 
-/// `PermitUserEnvironment yes|no|pattern-list`. Only the two words as they are written here have a meaning of
-/// their own: `TRUE` is the name of a variable, which a user may set then, and no other.
+/// `PermitUserEnvironment yes|no|pattern-list`. Only `yes` and `no` in lower case are special:
+/// `TRUE` is a pattern, which permits the variable of that name.
 pub(crate) fn user_environment(words: &[String]) -> Form {
     one(only(words)?)
 }
@@ -256,7 +258,7 @@ pub(crate) fn source_startups(words: &[String]) -> Form {
     }
 }
 
-/// `PermitTunnel`, whose words OpenSSH compares with their case.
+/// `PermitTunnel`, whose words are case-sensitive, as in OpenSSH.
 pub(crate) fn tunnel(words: &[String]) -> Form {
     let word = only(words)?;
     match word {
@@ -265,8 +267,7 @@ pub(crate) fn tunnel(words: &[String]) -> Form {
     }
 }
 
-/// `PermitOpen`: `any`, `none`, or words of host and port. A word without a port names nothing that could be
-/// opened, and is no wildcard.
+/// `PermitOpen`: `any`, `none`, or words of host and port. A word without a port is refused.
 pub(crate) fn permitted_opens(words: &[String]) -> Form {
     let lists = !matches!(words, [only] if matches!(only.as_str(), "any" | "none"));
     for word in words.iter().filter(|_| lists) {
@@ -305,7 +306,7 @@ pub(crate) fn pubkey_options(words: &[String]) -> Form {
     if out.is_empty() { one("none") } else { Ok(out) }
 }
 
-/// `PermitListen`: as [`permitted_ports`], where a bare port stands for every address.
+/// `PermitListen`: as [`permitted_ports`]; a port alone means every address.
 pub(crate) fn permitted_listeners(words: &[String]) -> Form {
     if let Some(word) = words.iter().find(|word| word.contains('/')) {
         return Err(format!("bad port number in {word}"));

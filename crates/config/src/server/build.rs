@@ -1,4 +1,4 @@
-//! From values by keyword to typed [`ServerOptions`], and what must hold between keywords.
+//! Builds typed [`ServerOptions`] from values by keyword, and checks between keywords.
 
 use crate::algorithms::{Class, Side};
 use crate::error::ConfigError;
@@ -15,11 +15,11 @@ use crate::types::{
 use crate::units;
 use crate::value::{Value, Values};
 
-/// Host keys that are looked for when the file names none. Those that do not exist are skipped by the listener.
+/// Host keys that are used if the file names none. The listener skips those that do not exist.
 pub const DEFAULT_HOST_KEYS: &[&str] =
     &["/etc/ssh/ssh_host_ed25519_key", "/etc/ssh/ssh_host_rsa_key"];
 
-/// Keywords that hold a list of algorithms.
+/// The keywords with a list of algorithms.
 const ALGORITHM_KEYS: &[(Row, Class)] = &[
     (Row::Ciphers, Class::Cipher),
     (Row::MACs, Class::Mac),
@@ -30,19 +30,19 @@ const ALGORITHM_KEYS: &[(Row, Class)] = &[
     (Row::PubkeyAcceptedAlgorithms, Class::Signature),
 ];
 
-/// Fills in defaults, resolves algorithm lists and gives every value its type.
+/// Adds defaults, resolves algorithm lists and converts each value to its type.
 pub(crate) fn build(values: Values, aes_hardware: bool) -> ServerOptions {
     build_from(values, aes_hardware, |values| {
         codec::encoded_options(values, aes_hardware)
     })
 }
 
-/// As [`build`], for somebody who only reads the options.
+/// As [`build`], for options that are only read.
 pub(crate) fn build_to_read(values: Values, aes_hardware: bool) -> ServerOptions {
     build_from(values, aes_hardware, |_| Vec::new())
 }
 
-/// `source` makes what is kept of the values themselves, whose words become those of the options.
+/// `source` makes the encoded copy of the values, whose strings then move into the options.
 fn build_from(
     mut values: Values,
     aes_hardware: bool,
@@ -172,7 +172,7 @@ fn unless_none(values: &mut Values, key: Row) -> Option<String> {
     values.take_word_unless_none(key.index())
 }
 
-/// Checks what one line cannot know: combinations that no connection could be served with.
+/// Refuses combinations of keywords with which no connection could be served.
 pub(crate) fn check(options: &ServerOptions) -> Result<(), ConfigError> {
     let refuse = |text: &str| Err(ConfigError::Refused(text.to_owned()));
     if options.authorized_keys_command.is_some() && options.authorized_keys_command_user.is_none() {
@@ -197,8 +197,8 @@ pub(crate) fn check(options: &ServerOptions) -> Result<(), ConfigError> {
         "publickey" => options.pubkey_authentication,
         "password" => options.password_authentication,
         "keyboard-interactive" => options.kbd_interactive_authentication,
-        // No chain with `none` is ever complete, and that can be meant: nobody logs in, save for
-        // whom a Match block names other methods.
+        // A chain with `none` is never complete, which can be intended: nobody logs in, except
+        // users for whom a Match block names other methods.
         "none" => true,
         _ => false,
     };
@@ -227,7 +227,7 @@ fn fill(values: &mut Values, aes_hardware: bool) {
     }
     let row = Row::Subsystem.index();
     if let Some(Value::Words(all)) = values.at(row) {
-        // The first of a name counts; a Match block's stand before the others.
+        // The first entry of a name counts; those of a Match block come before the others.
         let mut first: Vec<String> = Vec::new();
         let name = |entry: &str| entry.split(' ').next().map(str::to_owned);
         for entry in all {
@@ -309,7 +309,7 @@ fn net_block_size(text: &str) -> (u8, u8) {
     (four.parse().unwrap_or(32), six.parse().unwrap_or(128))
 }
 
-/// OpenSSH's.
+/// OpenSSH's default.
 const DEFAULT_MAX_PK_OK: u32 = 6;
 
 fn pubkey_options(words: &[String]) -> PubkeyAuthOptions {
@@ -351,7 +351,7 @@ fn penalties(words: &[String]) -> PerSourcePenalties {
     let sources = |key: &str| of(key, "").parse::<u32>().unwrap_or(65_536);
     let overflow = of("overflow", PenaltyOverflow::Permissive.word());
     PerSourcePenalties {
-        // As OpenSSH: whatever names a penalty turns them on, before or behind `no`.
+        // As in OpenSSH: naming a penalty enables them, before or after `no`.
         enabled: words.first().is_none_or(|word| word != "no")
             || words.iter().any(|word| word.contains(':')),
         crash_ms: time("crash", 90_000),

@@ -1,9 +1,9 @@
 //! The encoded form of a loaded sshd_config, for the sealed memory file that a re-executed role reads instead of
 //! the files.
 //!
-//! Length-checked throughout: a damaged blob gives an error, never a partly filled configuration. The form is of
-//! this build only (keywords go by their row in the table), and both ends are the same program file; it is not
-//! kept on disk.
+//! All lengths are checked: a damaged blob gives an error, never a partly filled configuration. The
+//! form belongs to this build only (keywords are identified by their row in the table), and both
+//! ends are the same program file; it is not stored on disk.
 
 use crate::codec::{Decoder, Encoder};
 use crate::error::ConfigError;
@@ -15,11 +15,11 @@ use crate::value::Values;
 
 const CONFIG_MAGIC: &[u8] = b"fulmar sshd_config 2";
 const OPTIONS_MAGIC: &[u8] = b"fulmar server options 2";
-/// What the defaults take, and some more.
+/// Initial capacity for encoded options, bytes: somewhat more than the defaults need.
 const ENCODED_OPTIONS_BYTES: usize = 4096;
 
-/// Keywords that the unprivileged half before login works with. The monitor keeps the rest to itself: file
-/// names, who may log in, and what happens after login.
+/// Keywords that the unprivileged process before login needs. The monitor keeps the others to
+/// itself: file names, who may log in, and what happens after login.
 const FOR_AUTH: &[Row] = &[
     Row::LoginGraceTime,
     Row::MaxAuthTries,
@@ -51,8 +51,8 @@ const FOR_AUTH: &[Row] = &[
 ];
 
 impl ServerConfig {
-    /// The whole configuration with its Match blocks, as bytes for [`ServerConfig::decode`]. Holds no secrets:
-    /// keys are named by file.
+    /// Encodes the whole configuration with its Match blocks, for [`ServerConfig::decode`].
+    /// Contains no secrets: keys are named by file.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Encoder::new(CONFIG_MAGIC);
         out.flag(self.aes_hardware);
@@ -76,10 +76,10 @@ impl ServerConfig {
         out.finish()
     }
 
-    /// Reads what [`ServerConfig::encode`] wrote. Warnings do not travel.
+    /// Decodes the bytes of [`ServerConfig::encode`]. Warnings are not included.
     ///
     /// # Errors
-    /// When the bytes are damaged or come from another build.
+    /// [`ConfigError::Damaged`] if the bytes are damaged or come from another build.
     pub fn decode(bytes: &[u8]) -> Result<ServerConfig, ConfigError> {
         let mut input = Decoder::new(bytes, CONFIG_MAGIC)?;
         let aes_hardware = input.flag()?;
@@ -108,9 +108,9 @@ impl ServerConfig {
         Ok(ServerConfig::from_sections(sections, aes_hardware))
     }
 
-    /// The configuration for the unprivileged half before a user is known: the global part only, without file
-    /// names, user lists and what happens after login. What Match blocks say comes later from the monitor, as
-    /// [`ServerOptions::reduced_for_auth`].
+    /// The configuration for the unprivileged process before a user is known: the global part only,
+    /// without file names, user lists and what happens after login. The monitor sends the effect of
+    /// Match blocks later, as [`ServerOptions::reduced_for_auth`].
     pub fn reduced_for_auth(&self) -> ServerConfig {
         let mut sections = Vec::new();
         for section in self
@@ -133,28 +133,28 @@ impl ServerConfig {
 }
 
 impl ServerOptions {
-    /// These options as bytes for [`ServerOptions::decode`].
+    /// Encodes these options for [`ServerOptions::decode`].
     pub fn encode(&self) -> Vec<u8> {
         self.source.clone()
     }
 
-    /// [`reduced_for_auth`](Self::reduced_for_auth) as bytes for [`ServerOptions::decode`].
+    /// Encodes [`reduced_for_auth`](Self::reduced_for_auth) for [`ServerOptions::decode`].
     pub fn encode_for_auth(&self) -> Vec<u8> {
-        // What cannot be read here can be read nowhere, and says so there.
+        // If this fails, decoding the result reports it.
         copied(&self.source, is_for_auth).unwrap_or_default()
     }
 
-    /// Reads what [`ServerOptions::encode`] wrote.
+    /// Decodes the bytes of [`ServerOptions::encode`].
     ///
     /// # Errors
-    /// When the bytes are damaged or come from another build.
+    /// [`ConfigError::Damaged`] if the bytes are damaged or come from another build.
     pub fn decode(bytes: &[u8]) -> Result<ServerOptions, ConfigError> {
         let (aes_hardware, values) = decoded_values(bytes)?;
         Ok(build::build(values, aes_hardware))
     }
 
-    /// As [`decode`](Self::decode), for a process that only reads them: they hold each word once, and
-    /// encode and dump nothing.
+    /// As [`decode`](Self::decode), for a process that only reads the options: they keep each
+    /// string once, and cannot be encoded or dumped.
     ///
     /// # Errors
     /// As [`decode`](Self::decode).
@@ -163,8 +163,8 @@ impl ServerOptions {
         Ok(build::build_to_read(values, aes_hardware))
     }
 
-    /// The same options for the unprivileged half before login: everything that it does not work with is back at
-    /// its default.
+    /// The same options for the unprivileged process before login: all keywords that it does not
+    /// need have their defaults.
     pub fn reduced_for_auth(&self) -> ServerOptions {
         let (aes_hardware, mut values) = self.parts();
         for index in 0..values.len() {
@@ -186,7 +186,7 @@ impl ServerOptions {
     }
 }
 
-/// What [`ServerOptions::decode`] reads.
+/// Encodes values for [`ServerOptions::decode`].
 pub(super) fn encoded_options(values: &Values, aes_hardware: bool) -> Vec<u8> {
     let rows = || (0..values.len()).filter_map(|index| Some((index, values.at(index)?)));
     let mut out = Encoder::with_room(OPTIONS_MAGIC, ENCODED_OPTIONS_BYTES);
@@ -211,7 +211,7 @@ fn decoded_values(bytes: &[u8]) -> Result<(bool, Values), ConfigError> {
     Ok((aes_hardware, values))
 }
 
-/// The same for some of the keywords.
+/// Copies the encoded values of the wanted keywords.
 fn copied(source: &[u8], wanted: impl Fn(usize) -> bool) -> Result<Vec<u8>, ConfigError> {
     let mut input = Decoder::new(source, OPTIONS_MAGIC)?;
     let aes_hardware = input.flag()?;

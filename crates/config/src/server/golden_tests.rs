@@ -107,7 +107,7 @@ fn dumps_are_those_of_openssh() {
             .collect();
         compare(name, &ours, theirs, &relevant);
         pairs.push((ours, theirs.to_owned()));
-        // What travels to a re-executed process says the same.
+        // The encoded form for a re-executed process gives the same dump.
         let again = ServerConfig::decode(&config.encode()).unwrap();
         assert_eq!(again.for_connection(&spec), config.for_connection(&spec));
     }

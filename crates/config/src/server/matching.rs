@@ -1,4 +1,4 @@
-//! Match blocks of sshd_config: their criteria, and whether a connection meets them.
+//! Match blocks of sshd_config: their criteria, and the check whether a connection meets them.
 
 use crate::VERSION;
 use crate::address;
@@ -21,10 +21,10 @@ pub(crate) enum Criterion {
     Version(String),
 }
 
-/// Reads the words behind `Match`.
+/// Parses the words after `Match`.
 ///
 /// # Errors
-/// The sentence for the user, without file and line.
+/// The error text for the user, without file and line.
 pub(crate) fn read_criteria(words: &[String]) -> Result<Vec<Criterion>, String> {
     let mut out = Vec::new();
     let mut left = words.iter().map(String::as_str);
@@ -49,7 +49,8 @@ pub(crate) fn read_criteria(words: &[String]) -> Result<Vec<Criterion>, String> 
             "user" | "group" | "host" | "address" | "localaddress" | "localport" | "version"
         );
         if name == "rdomain" {
-            // The routing domain of a connection is not looked up: the block would never apply, whatever it restricts.
+            // The routing domain of a connection is unknown: the block would never apply, whatever
+            // it restricts.
             return Err("Match RDomain is not carried out yet; remove the block".to_owned());
         }
         if !known {
@@ -88,7 +89,7 @@ fn criterion(name: &str, value: &str) -> Result<Criterion, String> {
 }
 
 impl Criterion {
-    /// Does the connection meet this criterion? What is not known meets none.
+    /// True if the connection meets this criterion. An unknown fact meets none.
     pub(crate) fn is_met(&self, spec: &ConnectionSpec) -> bool {
         let in_list = |subject: Option<&str>, list: &str| {
             subject.is_some_and(|s| pattern::match_list(s, list, Case::Sensitive).is_yes())
@@ -116,7 +117,7 @@ impl Criterion {
         }
     }
 
-    /// Number and argument for the encoded form.
+    /// The number and argument of the encoded form.
     pub(crate) fn parts(&self) -> (u8, String) {
         match self {
             Criterion::All => (0, String::new()),
@@ -131,7 +132,7 @@ impl Criterion {
         }
     }
 
-    /// The criterion of a number and argument; none when there is no such.
+    /// The criterion of a number and argument; `None` for an unknown number.
     pub(crate) fn from_parts(number: u8, argument: String) -> Option<Criterion> {
         Some(match number {
             0 => Criterion::All,
@@ -153,7 +154,7 @@ impl ConnectionSpec {
     /// The groups are for the caller to fill in. A comma may stand at the end, as with OpenSSH. A user is taken to exist unless `invalid-user` is said.
     ///
     /// # Errors
-    /// When a part is not known or malformed.
+    /// [`ConfigError`] if a part is unknown or malformed.
     pub fn parse(text: &str) -> Result<ConnectionSpec, ConfigError> {
         let mut spec = ConnectionSpec {
             user_exists: true,
@@ -181,7 +182,7 @@ impl ConnectionSpec {
                 "addr" => self.address = Some(value.parse().map_err(|_| bad())?),
                 "laddr" => self.local_address = Some(value.parse().map_err(|_| bad())?),
                 "lport" => self.local_port = Some(units::parse_port(value).ok_or_else(bad)?),
-                // Taken for OpenSSH's sake: no Match block can ask for it.
+                // Accepted as in OpenSSH: no Match block can test it.
                 "rdomain" => {}
                 _ => return Err(bad()),
             }

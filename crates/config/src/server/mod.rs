@@ -1,8 +1,10 @@
-//! sshd_config: read as sshd(8) reads it, kept with its Match blocks, evaluated per connection.
+//! Reads sshd_config as sshd(8) does, keeps it with its Match blocks, and evaluates it for each
+//! connection.
 //!
-//! [`ServerConfig`] is what the listener loads and hands on (see `encode`); [`ServerOptions`] is what holds for
-//! one connection. Within the global part and within the Match blocks that a connection meets, the first value
-//! of a keyword wins; a value from a Match block outweighs a global one.
+//! The listener loads a [`ServerConfig`] and passes it on (see `encode`); [`ServerOptions`] holds
+//! the options of one connection. Within the global part, and within the Match blocks that a
+//! connection meets, the first value of a keyword wins; a value from a Match block overrides a
+//! global one.
 
 pub(crate) mod build;
 mod codec;
@@ -26,23 +28,23 @@ use crate::server::matching::Criterion;
 use crate::server::table::Row;
 use crate::value::{self, Value, Values};
 
-/// What the command line of the server adds to its file.
+/// The settings of the server's command line.
 #[derive(Clone, Debug, Default)]
 pub struct ServerArguments {
-    /// `-o` arguments, in order; they outweigh the file.
+    /// `-o` arguments, in order; they override the file.
     pub options: Vec<String>,
-    /// `-p` arguments, in order; with any of them `Port` in the file means nothing (sshd(8)).
+    /// `-p` arguments, in order; if there is one, `Port` in the file is ignored (sshd(8)).
     pub ports: Vec<u16>,
-    /// Where relative file names start; none leaves them as they are.
+    /// The directory of relative file names; `None` leaves them unchanged.
     pub working_directory: Option<PathBuf>,
-    /// Whether the CPU has AES instructions (decides which cipher stands first by default).
+    /// True if the CPU has AES instructions (decides which cipher comes first by default).
     pub aes_hardware: bool,
 }
 
-/// A stretch of the file under the same conditions.
+/// A section of the file with the same conditions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Section {
-    /// Conditions that must all be met; none of them for the global part.
+    /// Conditions that must all be met; empty for the global part.
     pub(crate) conditions: Vec<Vec<Criterion>>,
     /// Values in the order of the file.
     pub(crate) entries: Vec<(usize, Value)>,
@@ -57,7 +59,7 @@ pub struct ServerConfig {
 }
 
 impl ServerConfig {
-    /// What holds before anything is known of a connection: the global part.
+    /// The options before anything is known of a connection: the global part.
     pub fn global(&self) -> ServerOptions {
         build::build(
             self.merged(|section| section.conditions.is_empty()),
@@ -65,7 +67,7 @@ impl ServerConfig {
         )
     }
 
-    /// What holds for a connection: the global part, outweighed by the Match blocks that it meets.
+    /// The options for a connection: the global part, overridden by the Match blocks that it meets.
     pub fn for_connection(&self, spec: &ConnectionSpec) -> ServerOptions {
         let mut values = self.merged(|section| section.conditions.is_empty());
         let matched = self.merged(|section| {
@@ -76,7 +78,7 @@ impl ServerConfig {
         let inherited = values.words(row).to_vec();
         values.override_with(SERVER_TABLE, &matched);
         if matched.at(row).is_some() {
-            // A Match block replaces subsystems by name and leaves the others.
+            // A Match block replaces subsystems by name; the others remain.
             let mut subsystems = matched.words(row).to_vec();
             subsystems.extend(inherited);
             values.put(row, Value::Words(subsystems));
@@ -84,8 +86,8 @@ impl ServerConfig {
         build::build(values, self.aes_hardware)
     }
 
-    /// What holds for a connection that meets exactly these conditions: those of one stretch of the
-    /// file, and no other Match block's.
+    /// The options for a connection that meets exactly these conditions, those of one section, and
+    /// no other Match block.
     fn where_conditions_are(&self, conditions: &[Vec<Criterion>]) -> ServerOptions {
         let mut values = self.merged(|section| section.conditions.is_empty());
         if !conditions.is_empty() {
@@ -95,8 +97,9 @@ impl ServerConfig {
         build::build(values, self.aes_hardware)
     }
 
-    /// Whether what holds for a connection depends on the user's account, not on the user's name alone: a Match
-    /// block asks for a group or for users who do not exist. Lets the monitor answer before it looks the account up.
+    /// True if the options of a connection depend on the user's account, not only on the user's
+    /// name: a Match block names groups or users who do not exist. Lets the monitor answer before
+    /// it looks up the account.
     pub fn asks_for_accounts(&self) -> bool {
         self.sections
             .iter()
@@ -104,14 +107,14 @@ impl ServerConfig {
             .any(|criterion| matches!(criterion, Criterion::Group(_) | Criterion::InvalidUser))
     }
 
-    /// Whether anything depends on the connection or its user: there are Match blocks.
+    /// True if there are Match blocks, so that options depend on the connection or its user.
     pub fn has_conditions(&self) -> bool {
         self.sections
             .iter()
             .any(|section| !section.conditions.is_empty())
     }
 
-    /// What was accepted but is not carried out, each with file and line.
+    /// Warnings about settings that are accepted but not carried out, each with file and line.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
     }
@@ -129,15 +132,15 @@ impl ServerConfig {
     }
 }
 
-/// Whether `command` (of ForceCommand, a key's `command=` or Subsystem) asks for sshd's own server
-/// of files, `internal-sftp`, with or without arguments.
+/// True if `command` (of ForceCommand, a key's `command=` or Subsystem) is the built-in SFTP
+/// server, `internal-sftp`, with or without arguments.
 pub fn is_internal_sftp(command: &[u8]) -> bool {
     command.split(u8::is_ascii_whitespace).next() == Some(b"internal-sftp")
 }
 
 impl ServerOptions {
-    /// Why SftpRoot does not confine a session in which `forced` is the forced command; `None`
-    /// where it does, or where SftpRoot is not set.
+    /// Why SftpRoot does not confine a session with the forced command `forced`; `None` if it does,
+    /// or if SftpRoot is not set.
     pub fn sftp_root_gap(&self, forced: Option<&str>) -> Option<&'static str> {
         self.sftp_root.as_ref()?;
         let is_internal = |command: &str| is_internal_sftp(command.as_bytes());

@@ -1,4 +1,4 @@
-//! What OpenSSH prints and refuses beside what the golden files hold.
+//! OpenSSH's output and refusals that the golden files do not cover.
 
 use super::tests::{ann, load, try_load};
 use super::{ConnectionSpec, ServerArguments, ServerConfig};

@@ -1,7 +1,8 @@
-//! What sshd_config comes to for one connection (or for the listener): one typed field per keyword that the
-//! server carries out, with OpenSSH's defaults.
+//! The resolved options of sshd_config for one connection (or for the listener): one typed field
+//! for each keyword that the server carries out, with OpenSSH's defaults.
 //!
-//! File names stay templates where sshd_config(5) TOKENS allows tokens; [`crate::tokens`] expands them.
+//! File names are kept as templates if sshd_config(5) allows tokens in them; [`crate::tokens`]
+//! expands them.
 
 use std::net::IpAddr;
 
@@ -13,7 +14,7 @@ use crate::types::{
 words! {
     /// `PermitRootLogin`.
     PermitRootLogin {
-        /// As any user.
+        /// Permitted, as for any user.
         Yes = "yes",
         /// Not with a password or keyboard-interactive.
         ProhibitPassword = "without-password",
@@ -25,7 +26,7 @@ words! {
 }
 
 words! {
-    /// What is done with a source when the table of penalties is full.
+    /// The reaction to a new source when the table of penalties is full.
     PenaltyOverflow {
         /// Forget an old entry.
         Permissive = "permissive",
@@ -41,20 +42,20 @@ words! {
         Yes = "yes",
         /// Not at all.
         No = "no",
-        /// Connections that the client asks for.
+        /// Only connections that the client requests.
         Local = "local",
-        /// Listening on the client's behalf.
+        /// Only listening for the client.
         Remote = "remote",
     } default No
 }
 
 impl AllowForwarding {
-    /// May the client ask for connections (`direct-tcpip`)?
+    /// True if the client may request connections (`direct-tcpip`).
     pub fn is_local(self) -> bool {
         matches!(self, AllowForwarding::Yes | AllowForwarding::Local)
     }
 
-    /// May the client ask to listen (`tcpip-forward`)?
+    /// True if the client may request to listen (`tcpip-forward`).
     pub fn is_remote(self) -> bool {
         matches!(self, AllowForwarding::Yes | AllowForwarding::Remote)
     }
@@ -63,16 +64,16 @@ impl AllowForwarding {
 /// `PermitUserEnvironment`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UserEnvironment {
-    /// No variable of the user's files is taken.
+    /// No variable of the user's files is used.
     No,
-    /// Every variable is.
+    /// All variables are used.
     Yes,
-    /// Those whose names match the pattern-list.
+    /// Variables whose names match this pattern-list are used.
     Matching(String),
 }
 
 impl UserEnvironment {
-    /// May a variable of this name be taken from the user's files?
+    /// True if a variable of this name may be used from the user's files.
     pub fn permits(&self, name: &str) -> bool {
         match self {
             UserEnvironment::No => false,
@@ -84,30 +85,30 @@ impl UserEnvironment {
     }
 }
 
-/// Where the listener listens.
+/// An address on which the server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenAddress {
-    /// Host name, address, or none for every local address of the families allowed.
+    /// Host name or address; `None` for every local address of the permitted families.
     pub host: Option<String>,
-    /// Port; 0 takes any free one (only from the command line).
+    /// Port; 0 uses any free one (only from the command line).
     pub port: u16,
 }
 
-/// `MaxStartups`: refuse with a rising probability.
+/// `MaxStartups`: new connections are refused with a rising probability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MaxStartups {
-    /// Below this many unauthenticated connections none is refused.
+    /// Number of unauthenticated connections below which none is refused.
     pub start: u32,
-    /// Per cent refused at `start`.
+    /// Probability of refusal at `start`, per cent.
     pub rate: u32,
-    /// From this many on, all are refused.
+    /// Number of unauthenticated connections from which all are refused.
     pub full: u32,
 }
 
-/// `PerSourcePenalties`: times in milliseconds that a source is locked out after an event.
+/// `PerSourcePenalties`: times for which a source is locked out after an event, milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PerSourcePenalties {
-    /// Whether any are given.
+    /// True if penalties are applied.
     pub enabled: bool,
     /// The connection's process crashed.
     pub crash_ms: u64,
@@ -121,17 +122,17 @@ pub struct PerSourcePenalties {
     pub no_auth_ms: u64,
     /// `LoginGraceTime` ran out.
     pub grace_exceeded_ms: u64,
-    /// Penalties add up to at most this.
+    /// Limit of the sum of penalties.
     pub max_ms: u64,
-    /// A source is refused only once its penalties exceed this.
+    /// A source is refused only if the sum of its penalties exceeds this.
     pub min_ms: u64,
     /// Most IPv4 sources remembered.
     pub max_sources4: u32,
     /// Most IPv6 sources remembered.
     pub max_sources6: u32,
-    /// When the IPv4 table is full.
+    /// The reaction to a full IPv4 table.
     pub overflow: PenaltyOverflow,
-    /// When the IPv6 table is full.
+    /// The reaction to a full IPv6 table.
     pub overflow6: PenaltyOverflow,
 }
 
@@ -142,32 +143,33 @@ pub struct PubkeyAuthOptions {
     pub touch_required: bool,
     /// Security keys must attest user verification.
     pub verify_required: bool,
-    /// How many questions whether a key would do are answered yes; each further one is a failure.
+    /// Number of queries about keys that are answered positively; each further one counts as a
+    /// failure.
     pub max_pk_ok: u32,
 }
 
-/// A subsystem and the command behind it.
+/// A subsystem and its command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subsystem {
-    /// Name that the client asks for.
+    /// The name that the client requests.
     pub name: String,
     /// Command with its arguments as one string for the user's shell; `internal-sftp …` is the built-in one.
     pub command: String,
 }
 
-/// A pattern of `AllowUsers` and its kind, with the address or name that it was met from.
+/// Patterns, in the order of the file.
 pub type Patterns = Vec<String>;
 
-/// Typed sshd_config. Made by [`crate::server::ServerConfig`].
+/// The resolved options, made by [`crate::server::ServerConfig`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerOptions {
-    /// `AcceptEnv`: patterns of variables taken from the client.
+    /// `AcceptEnv`: patterns of variables that are accepted from the client.
     pub accept_env: Patterns,
     /// `AddressFamily`.
     pub address_family: AddressFamily,
     /// `AllowGroups`: patterns, empty for no limit.
     pub allow_groups: Patterns,
-    /// `AllowTcpForwarding`; `disable_forwarding` outweighs it.
+    /// `AllowTcpForwarding`; `disable_forwarding` overrides it.
     pub allow_tcp_forwarding: AllowForwarding,
     /// `AllowUsers`: patterns `USER[@HOST]`, empty for no limit.
     pub allow_users: Patterns,
@@ -203,7 +205,7 @@ pub struct ServerOptions {
     pub client_alive_interval_s: u32,
     /// `Compression` (always delayed until after authentication).
     pub compression: bool,
-    /// `Compression zstd`: that method, too.
+    /// `Compression zstd`: offer zstd, too.
     pub compression_zstd: bool,
     /// `DisableForwarding`: refuses every kind of forwarding.
     pub disable_forwarding: bool,
@@ -217,7 +219,7 @@ pub struct ServerOptions {
     pub host_certificates: Vec<String>,
     /// `HostKey`: files.
     pub host_keys: Vec<String>,
-    /// `HostKeyAlgorithms`: those that may be offered; what is offered depends on the keys at hand.
+    /// `HostKeyAlgorithms`: the algorithms that may be offered; those of the available keys are.
     pub host_key_algorithms: Vec<String>,
     /// `IPQoS`.
     pub ip_qos: IpQos,
@@ -229,7 +231,7 @@ pub struct ServerOptions {
     pub listen_addresses: Vec<ListenAddress>,
     /// `LogLevel`.
     pub log_level: LogLevel,
-    /// `LoginGraceTime` in seconds; 0 is no limit.
+    /// `LoginGraceTime` in seconds; 0 means no limit.
     pub login_grace_time_s: u32,
     /// `MACs`.
     pub macs: Vec<String>,
@@ -247,7 +249,7 @@ pub struct ServerOptions {
     pub password_authentication: bool,
     /// `PermitEmptyPasswords`.
     pub permit_empty_passwords: bool,
-    /// `PermitOpen`: `host:port` where either may be `*`; the one word `any` or `none` says so.
+    /// `PermitOpen`: `host:port`, where either may be `*`, or the single word `any` or `none`.
     pub permit_open: Vec<String>,
     /// `PermitRootLogin`.
     pub permit_root_login: PermitRootLogin,
@@ -257,15 +259,16 @@ pub struct ServerOptions {
     pub permit_user_environment: UserEnvironment,
     /// `PermitUserRC`.
     pub permit_user_rc: bool,
-    /// `PreauthSpares`: connections that are prepared for before they come.
+    /// `PreauthSpares`: number of workers forked before a connection arrives.
     pub preauth_spares: u32,
-    /// `PerSourceMaxStartups`; none is no limit.
+    /// `PerSourceMaxStartups`; `None` means no limit.
     pub per_source_max_startups: Option<u32>,
-    /// `PerSourceNetBlockSize`: bits of IPv4 and of IPv6 that make one source.
+    /// `PerSourceNetBlockSize`: prefix lengths, in bits, of the IPv4 and IPv6 networks that count
+    /// as one source.
     pub per_source_net_block_size: (u8, u8),
     /// `PerSourcePenalties`.
     pub per_source_penalties: PerSourcePenalties,
-    /// `PerSourcePenaltyExemptList`: a CIDR list, empty when none is exempt.
+    /// `PerSourcePenaltyExemptList`: a CIDR list, empty if none is exempt.
     pub per_source_penalty_exempt_list: String,
     /// `PidFile`.
     pub pid_file: Option<String>,
@@ -285,7 +288,7 @@ pub struct ServerOptions {
     pub rekey_limit: RekeyLimit,
     /// `RequiredRSASize` in bits.
     pub required_rsa_size: u32,
-    /// `RevokedKeys`: files, each a list or KRL; a key that any of them names is revoked.
+    /// `RevokedKeys`: files, each a list or KRL; a key that any of them lists is revoked.
     pub revoked_keys: Vec<String>,
     /// `SetEnv`.
     pub set_env: Vec<Variable>,
@@ -299,7 +302,7 @@ pub struct ServerOptions {
     pub syslog_facility: SyslogFacility,
     /// `TCPKeepAlive`.
     pub tcp_keep_alive: bool,
-    /// The same for forwarded connections.
+    /// `TCPKeepAlive` for forwarded connections.
     pub tcp_keep_alive_all: bool,
     /// `TrustedUserCAKeys`: a file.
     pub trusted_user_ca_keys: Option<String>,
@@ -311,43 +314,44 @@ pub struct ServerOptions {
     pub use_mptcp: bool,
     /// `EnableHwCompression`.
     pub hw_compression: HwCompression,
-    /// `HwCompressionLibrary`: absolute paths, in the order of trying.
+    /// `HwCompressionLibrary`: absolute paths, in the order of trial.
     pub hw_compression_libraries: Vec<String>,
-    /// `HwCompressionVerify`: inflate and compare each run before it is used.
+    /// `HwCompressionVerify`: inflate and compare each compressed run before it is used.
     pub hw_compression_verify: bool,
-    /// `VersionAddendum`: text behind the version line.
+    /// `VersionAddendum`: text after the version in the version line.
     pub version_addendum: Option<String>,
-    /// `CryptoThreads`: how many threads may seal and open packets in all; none is `auto`.
+    /// `CryptoThreads`: most threads that encrypt and decrypt, the connection's own included;
+    /// `None` is `auto`.
     pub crypto_threads: Option<usize>,
-    /// `SftpRoot`: template; tokens %% %h %U %u. What internal-sftp shows as `/`.
+    /// `SftpRoot`: the directory that internal-sftp shows as `/`; template; tokens %% %h %U %u.
     pub sftp_root: Option<String>,
-    /// `WindowMemory`: what all receive windows of a connection may be worth together, bytes.
+    /// `WindowMemory`: limit on the sum of all receive windows of a connection, bytes.
     pub window_memory_bytes: u64,
     /// `CompressionLevel`, 1 to 9.
     pub compression_level: u8,
-    /// `CompressionAdaptive`: store what does not gain, and follow the link.
+    /// `CompressionAdaptive`: store data that does not compress, and adapt the level to the link.
     pub compression_adaptive: bool,
-    /// `CompressionThreads`: how many threads may compress in all; none is `auto`.
+    /// `CompressionThreads`: most threads that compress; `None` is `auto`.
     pub compression_threads: Option<usize>,
-    /// All values as [`ServerOptions::encode`] writes them; empty where they are only read.
+    /// All values, encoded as by [`ServerOptions::encode`]; empty in options that are only read.
     pub(crate) source: Vec<u8>,
 }
 
-/// The facts of a connection that Match blocks are evaluated against. An empty string is "not known".
+/// The facts of a connection against which Match blocks are evaluated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConnectionSpec {
-    /// User name asked for; none before a user is known.
+    /// The requested user name; `None` before it is known.
     pub user: Option<String>,
-    /// Does the account exist? `Match Invalid-User` is met when it does not.
+    /// True if the account exists; `Match Invalid-User` is met if it does not.
     pub user_exists: bool,
     /// Names of the user's primary and supplementary groups.
     pub groups: Vec<String>,
-    /// Peer's host name when `UseDNS` found one, otherwise its address.
+    /// The peer's host name if `UseDNS` found one, otherwise its address.
     pub host: String,
-    /// Peer's address.
+    /// The peer's address.
     pub address: Option<IpAddr>,
-    /// Our address of this connection.
+    /// The local address of this connection.
     pub local_address: Option<IpAddr>,
-    /// Our port of this connection.
+    /// The local port of this connection.
     pub local_port: Option<u16>,
 }

@@ -230,7 +230,7 @@ fn keywords_that_no_match_block_may_hold() {
     assert!(load_with(files, &ServerArguments::default()).is_err());
 }
 
-/// Files end their blocks by it, for those that are read behind them.
+/// Files end their blocks with it, for the files that are read after them.
 #[test]
 fn match_all_ends_a_block() {
     let text = "MaxStartups 3\nMatch User ann\nPermitTTY no\nMatch all\nMaxStartups 4\n\
@@ -539,7 +539,7 @@ fn a_root_of_sftp_that_confines_nothing_is_named_with_its_place() {
         "SftpRoot none\n".to_owned(),
         "SftpRoot /srv\nForceCommand internal-sftp -R\n".to_owned(),
         format!("{internal}Match User a\nForceCommand internal-sftp\nSftpRoot /srv\n"),
-        // The block leaves ForceCommand to the global part.
+        // The block does not set ForceCommand, so the global one applies.
         format!("{internal}ForceCommand internal-sftp\nMatch User a\nSftpRoot /srv\n"),
     ] {
         assert_eq!(shown(&quiet), Vec::<String>::new(), "{quiet}");
@@ -566,7 +566,7 @@ fn a_root_of_sftp_that_confines_nothing_is_named_with_its_place() {
             2,
             "the forced command is not internal-sftp",
         ),
-        // Another block's ForceCommand is for others.
+        // Another block's ForceCommand applies to other users.
         (
             format!(
                 "{internal}Match User a\nSftpRoot /srv\nMatch User b\nForceCommand internal-sftp\n"
@@ -927,7 +927,7 @@ fn the_file_that_debian_ships_loads_with_one_warning() {
     );
 }
 
-/// A block that is to restrict applies to every peer that its list names, or the file is refused.
+/// A block that restricts applies to every peer that its list names, or the file is refused.
 #[test]
 fn match_address_applies_to_short_networks_and_refuses_what_matches_nobody() {
     let sessions = |criterion: &str, address: &str| {
@@ -986,8 +986,8 @@ fn revoked_keys_may_stand_in_several_files() {
     assert!(refusal("RevokedKeys /a none\n").contains("must appear alone"));
 }
 
-/// OpenSSH once read a second file of keys by it, and passes over it for long: who has it in an old file
-/// must not get another file of keys.
+/// OpenSSH once read a second file of keys by this keyword, and has long ignored it: an old file
+/// with it must not select another file of keys.
 #[test]
 fn the_old_second_file_of_keys_is_passed_over() {
     let options = load("AuthorizedKeysFile2 /tmp/others\n").global();
