@@ -1,13 +1,13 @@
-//! How long a keystroke takes on one channel while another carries all it can.
+//! Measures the echo of keystrokes on one channel while another channel carries bulk data.
 //!
 //! ```text
 //! cargo run --release --example echo_beside_bulk -- HOST PORT USER up|down
 //! ```
 //!
-//! Logs in with the key file that `SSH_KEY` names, or the agent's; the server's key must be in
-//! `known_hosts`. Prints the times of 200 echoes without bulk and 200 beside it, or of as many as
-//! half a minute allows. The bulk channel runs `cat`, from /dev/zero or to /dev/null, and so does
-//! the other.
+//! Logs in with the key file that `SSH_KEY` names, or with the agent's keys; the server's key must
+//! be in `known_hosts`. Prints the times of 200 echoes without bulk data and 200 with it, or of as
+//! many as 30 seconds allow. The bulk channel runs `cat` from /dev/zero or to /dev/null; the other
+//! channel runs `cat`, too.
 
 use std::error::Error;
 use std::io::{Read, Write};
@@ -18,11 +18,11 @@ use fulmar::client::{Auth, Channel, Config, Session};
 use fulmar::keys::private_file;
 
 const KEYSTROKES: usize = 200;
-/// What all of them may take on a slow line; fewer are counted then.
+/// Time limit for all echoes on a slow line; fewer are counted then.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Between two keystrokes; somebody who types fast takes four times as long.
+/// Time between two keystrokes; a fast typist takes four times as long.
 const PAUSE: Duration = Duration::from_millis(20);
-/// What the bulk channel has before the first keystroke.
+/// Time that the bulk channel gets before the first keystroke.
 const START: Duration = Duration::from_secs(2);
 
 fn log_in(session: &mut Session, user: &str) -> Result<(), Box<dyn Error>> {
@@ -62,7 +62,7 @@ fn carry(mut bulk: Channel, up: bool, moved: &AtomicU64, done: &AtomicBool) {
         } else {
             bulk.read(&mut room)
         };
-        // It ends with the connection.
+        // The thread ends with the connection.
         let Ok(count) = count else { return };
         moved.fetch_add(count as u64, Relaxed);
     }

@@ -1,12 +1,12 @@
-//! A program that lets people log in and serves them two commands of its own.
+//! A program that accepts logins and serves two commands of its own.
 //!
 //! ```text
 //! cargo run --example embed_server -- [PORT]
 //! ```
 //!
-//! It listens on the loopback address, prints its port, its host key and a password made for
-//! this run, and serves `echo WORDS` and `cat` (what comes in goes out) to any user with that
-//! password, until its standard input ends. No shell, no files, no other program is reached.
+//! It listens on the loopback address, prints its port, its host key and a password made for this
+//! run, and serves `echo WORDS` and `cat` (which returns its input) to any user with that password,
+//! until its standard input ends. It gives access to no shell, file or other program.
 
 use std::error::Error;
 use std::fs::File;
@@ -16,12 +16,12 @@ use std::net::{Ipv4Addr, TcpListener};
 use fulmar::keys::{KeySpec, PrivateKey};
 use fulmar::server::{Attempt, Authenticator, Channel, Config, Decision, Login, Server, Start};
 
-/// One password for everybody.
+/// One password for all users.
 struct Password(String);
 
 impl Authenticator for Password {
     fn password(&self, _attempt: &Attempt<'_>, password: &[u8]) -> Decision {
-        // As long for a wrong byte at the end as at the start.
+        // Takes the same time wherever the first wrong byte is.
         let ours = self.0.as_bytes();
         let differences = ours
             .iter()
@@ -49,7 +49,7 @@ fn serve(login: &Login, start: &Start, channel: &mut Channel) -> u32 {
     u32::from(served.is_err())
 }
 
-/// Reading and writing wait for the client, so this takes no more memory than its buffer.
+/// Reading and writing wait for the client, so this needs no more memory than its buffer.
 fn copy(channel: &Channel) -> io::Result<()> {
     let (mut input, mut output) = (channel, channel);
     let mut buffer = vec![0; 64 * 1024];

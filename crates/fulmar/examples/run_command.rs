@@ -4,9 +4,9 @@
 //! cargo run --example run_command -- HOST PORT USER COMMAND
 //! ```
 //!
-//! The key to log in with is the file that `SSH_KEY` names, or the agent's; with `SSH_PASSWORD`
-//! a password is used instead. The server's key must be in `known_hosts`, or be the public key
-//! in `SSH_HOST_KEY`. Ends with the command's status, or 255.
+//! Logs in with the key file that `SSH_KEY` names, or with the agent's keys; with `SSH_PASSWORD`,
+//! by password. The server's key must be in `known_hosts`, or be the public key in `SSH_HOST_KEY`.
+//! Exits with the command's status, or 255.
 
 use std::error::Error;
 use std::io::{Read, Write};

@@ -156,16 +156,16 @@ impl fmt::Display for HostKeyProblem {
         match self {
             Self::Unknown { fingerprint } => write!(
                 f,
-                "no key is known for this host; it shows {fingerprint}. Compare it with what the \
-                 host's owner publishes, then put it on record"
+                "no key is known for this host; its key is {fingerprint}. Compare this fingerprint with \
+                 the one that the host's owner publishes, then add the key to known_hosts"
             ),
             Self::Changed {
                 fingerprint,
                 known_at,
             } => write!(
                 f,
-                "the host's key is {fingerprint}, which is not the one in {known_at}. Somebody \
-                 may be in between; if the host has a new key, replace that line"
+                "the host's key is {fingerprint}, which is not the one in {known_at}. An \
+                 attacker may intercept the connection; if the host has a new key, replace that line"
             ),
             Self::Revoked { at } => write!(f, "the host's key is revoked by {at}"),
             Self::BadCertificate(why) => write!(f, "the host's certificate is not valid: {why}"),
@@ -173,7 +173,7 @@ impl fmt::Display for HostKeyProblem {
             Self::NotExpected { fingerprint } => {
                 write!(f, "the host's key {fingerprint} is not the expected one")
             }
-            Self::Record(why) => write!(f, "the record of known hosts: {why}"),
+            Self::Record(why) => write!(f, "known_hosts: {why}"),
         }
     }
 }
@@ -198,12 +198,12 @@ impl fmt::Display for Error {
                 partial_success: false,
             } => write!(
                 f,
-                "the server did not let the user in; it takes: {}",
+                "the server refused the login; it accepts: {}",
                 escape::one_line(methods.join(","))
             ),
             Self::AuthRefused { methods, .. } => write!(
                 f,
-                "the proof was accepted, and one more is needed: {}",
+                "the proof was accepted; another one is needed: {}",
                 escape::one_line(methods.join(","))
             ),
             Self::PasswordExpired(text) => {

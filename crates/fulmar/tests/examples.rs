@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 
-/// Where cargo puts examples: beside the folder of the tests.
+/// Cargo's folder of examples, which is next to the folder of the tests.
 fn example(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let folder = test.parent().and_then(|deps| deps.parent()).unwrap();
@@ -67,7 +67,7 @@ fn run_command_logs_in_to_embed_server() {
     assert_eq!(output.status.code(), Some(255));
     assert!(output.stdout.is_empty());
 
-    // It ends with its standard input.
+    // The server ends with its standard input.
     let mut stdin = server.child.stdin.take().unwrap();
     stdin.flush().unwrap();
     drop(stdin);

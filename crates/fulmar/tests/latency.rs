@@ -1,4 +1,4 @@
-//! A keystroke beside a download that takes all it can get.
+//! The latency of a keystroke during a download at full rate.
 
 mod common;
 
@@ -10,9 +10,8 @@ use common::{Fixture, MIB};
 
 const KEYSTROKES: usize = 300;
 
-/// What may lie before a keystroke's echo at worst, bytes: the first window, and the same again
-/// for a path that seemed longer than it was. A queue in the sender's socket would be megabytes
-/// more.
+/// Most bytes before a keystroke's echo: the first window, and as much again for a path that seemed
+/// longer than it was. A queue in the sender's socket would be megabytes more.
 const IN_FRONT: u64 = 4 * MIB as u64;
 
 fn at<T: Copy + Ord>(values: &mut [T], per_mille: usize) -> T {
@@ -46,12 +45,12 @@ fn a_keystroke_is_not_behind_megabytes_of_bulk() {
             echo.read_exact(&mut [0]).unwrap();
             times.push(start.elapsed());
             bytes.push(came.load(Relaxed) - before);
-            // Not in step with the bulk.
+            // Keeps the keystrokes out of step with the bulk data.
             std::thread::sleep(Duration::from_millis(1));
         }
         done.store(true, Relaxed);
     });
-    // For the reader of the figures; a busy machine must not fail the test.
+    // Printed for the reader; a busy machine must not fail the test.
     eprintln!(
         "echo beside {} MiB of bulk: median {:?}, 99 % {:?}, worst {:?}; \
          bytes in front: median {}, 99 % {}",

@@ -1,4 +1,4 @@
-//! Host keys and logins, our client against our server.
+//! Host keys and logins, the library's client against its server.
 
 mod common;
 
@@ -154,7 +154,7 @@ fn tries_are_counted_across_methods_and_users() {
         ),
         "{last:?}"
     );
-    // What comes after the cut is told, not waited for.
+    // A call after the connection broke returns the error at once.
     assert!(
         session
             .authenticate("mia", Auth::Password(PASSWORD))
@@ -201,7 +201,7 @@ fn a_certificate_is_refused_by_an_authenticator_that_knows_only_keys() {
 #[test]
 fn a_first_factor_counts_for_its_own_user_alone() {
     let fixture = Fixture::start();
-    // The password alone is not even asked for.
+    // The authenticator is not even asked about a password alone.
     let mut session = fixture.connect();
     match session.authenticate("tom", Auth::Password(PASSWORD)) {
         Err(Error::AuthRefused { methods, .. }) => assert_eq!(methods, ["publickey"]),
@@ -215,7 +215,7 @@ fn a_first_factor_counts_for_its_own_user_alone() {
         }) => assert_eq!(methods, ["password"]),
         other => panic!("{other:?}"),
     }
-    // Another name in between, and the first factor is forgotten.
+    // After an attempt with another name, the first factor no longer counts.
     assert!(session.authenticate("kim", Auth::Password("x")).is_err());
     assert!(
         session
@@ -272,7 +272,7 @@ fn a_login_without_any_proof_says_so() {
 
 #[test]
 fn a_login_that_takes_too_long_is_cut_off() {
-    // On a busy machine the key exchange alone may take too long for the shorter ones.
+    // On a busy machine the key exchange may take too long for the shorter timeouts.
     for grace_ms in [300, 3_000, 30_000] {
         let grace = std::time::Duration::from_millis(grace_ms);
         let fixture = Fixture::with(|config| config.login_grace = grace);

@@ -15,7 +15,7 @@ use fulmar::keys::{KeySpec, PrivateKey, private_file};
 use fulmar::{Error, Exit};
 
 const BULK: usize = 100 * MIB;
-/// OpenSSH's default exchange costs it tens of milliseconds, too much for hundreds of them.
+/// OpenSSH's default key exchange takes it tens of milliseconds, too long for hundreds of them.
 const CHEAP_KEX: &str = "curve25519-sha256";
 
 fn ssh() -> Option<PathBuf> {
@@ -26,7 +26,7 @@ fn ssh() -> Option<PathBuf> {
     found
 }
 
-/// `ssh` set up to reach the fixture as `mia`, with nothing of this machine's configuration.
+/// `ssh` with the options to reach the fixture as `mia`, without this machine's configuration.
 fn ssh_command(program: PathBuf, fixture: &Fixture, scratch: &Scratch) -> Command {
     let key = private_file::write_openssh(&fixture.user_key, "", None).unwrap();
     let key = scratch.write("key", key.as_bytes());
@@ -105,7 +105,7 @@ fn openssh_sends_and_gets_bulk_with_new_keys_every_mebibyte() {
     assert_eq!(told, format!("{hash} {BULK}"));
 }
 
-/// A stock sshd on a socket pair: it takes one connection on its standard input.
+/// An unmodified sshd on a socket pair: it serves one connection on its standard input.
 struct Sshd {
     program: PathBuf,
     scratch: Scratch,

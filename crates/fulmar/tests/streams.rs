@@ -1,4 +1,5 @@
-//! Data through channels, our client against our server: whole, bounded, and in company.
+//! Data through channels, the library's client against its server: complete, bounded, and on
+//! several channels at once.
 
 mod common;
 
@@ -12,7 +13,7 @@ use common::{Fixture, MIB, PASSWORD, PATIENCE, digest, fill, offer, write_patter
 use fulmar::client::{Auth, Config, Session};
 use fulmar::{Error, Exit, Fault, MAX_BUFFERED_BYTES};
 
-/// 100 MiB of data, and new keys after each.
+/// 100 MiB of data, bytes; keys are exchanged after each MiB.
 const BULK: usize = 100 * MIB;
 
 fn rekeying(fixture: &Fixture) -> Session {
@@ -81,7 +82,7 @@ fn channels_follow_each_other_on_reused_numbers() {
         let output = session.run(format!("echo {round}")).unwrap();
         assert_eq!(output.stdout, format!("{round}\n").into_bytes());
     }
-    // Dropped unread, with data on the way: the next must not see any of it.
+    // Dropped unread, with data in flight: the next channel must not see any of it.
     for round in 0..20 {
         drop(session.exec("pattern 300000").unwrap());
         let output = session.run(format!("echo {round}")).unwrap();
@@ -100,7 +101,7 @@ fn the_servers_limit_on_channels_is_told_and_passes() {
     for channel in held {
         assert!(channel.output(10).unwrap().exit.is_success());
     }
-    // The server hears of their ends a moment later.
+    // The server learns of their ends a moment later.
     let end = Instant::now() + PATIENCE;
     let again = loop {
         match session.run("echo again") {
@@ -111,8 +112,8 @@ fn the_servers_limit_on_channels_is_told_and_passes() {
     assert_eq!(again.unwrap().stdout, b"again\n");
 }
 
-/// What may lie between writer and reader: what each side keeps, and the kernel's own buffers
-/// of the connection.
+/// Most bytes between writer and reader: the buffers of each side, and the kernel's buffers of the
+/// connection.
 const ON_THE_WAY: u64 = 2 * MAX_BUFFERED_BYTES as u64 + 8 * MIB as u64;
 
 #[test]
@@ -125,7 +126,7 @@ fn a_client_that_writes_waits_when_the_server_reads_nothing() {
         .unwrap();
     let taken = offer(&channel);
     assert!(taken < ON_THE_WAY, "{taken} bytes of 64 MiB were accepted");
-    // The rest of the connection is not stopped by it.
+    // It does not stop the rest of the connection.
     assert_eq!(session.run("echo alive").unwrap().stdout, b"alive\n");
 }
 
@@ -192,7 +193,7 @@ fn an_idle_connection_is_gone_after_the_last_handle() {
     let session = fixture.login();
     let channel = session.exec("cat").unwrap();
     drop(session);
-    // A channel keeps its connection.
+    // A channel keeps its connection open.
     (&channel).write_all(b"still here").unwrap();
     channel.send_eof();
     let mut back = String::new();
@@ -227,7 +228,7 @@ fn a_handler_that_panics_ends_its_channel_alone() {
     assert!(held.output(10).unwrap().exit.is_success());
 }
 
-/// A way to the server that can be blocked (everything stays open and nothing moves) or cut.
+/// A path to the server that can be blocked (all sockets stay open and nothing moves) or cut.
 struct Way {
     port: u16,
     blocked: Arc<AtomicBool>,
@@ -268,7 +269,7 @@ impl Way {
 
     fn cut(&self) {
         for end in self.ends.lock().unwrap().drain(..) {
-            // The second end may have been cut by those who carry already.
+            // The forwarding threads may have closed the second end already.
             let _ = end.shutdown(Shutdown::Both);
         }
     }
@@ -291,7 +292,7 @@ fn a_peer_that_falls_silent_is_an_error_for_everybody_who_waits() {
     let fixture = Fixture::start();
     let way = Way::to(fixture.port);
     let mut config = fixture.config();
-    // Long enough for a peer that is there, on a busy machine, too.
+    // Long enough for a live peer, even on a busy machine.
     config.transport.alive_interval_ms = Some(2000);
     config.transport.alive_count_max = 2;
     let session = way.login_with(config);
@@ -320,7 +321,7 @@ fn a_connection_that_is_cut_is_an_error_and_no_end_of_file() {
     let error = (&channel).read(&mut [0; 10]).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
     assert!((&channel).write_all(&[0; MIB]).is_err());
-    // The server's side has noticed, too: its handler and its thread are gone.
+    // The server has noticed, too: its handler and its thread have ended.
     while fixture.server.connections() > 0 {
         std::thread::yield_now();
     }

@@ -1,6 +1,6 @@
-//! Threads that help with bulk: they come where they are asked for, and go with it.
+//! Worker threads for bulk data: they start if they are permitted, and end with the transfer.
 //!
-//! One test function, because it counts the process's threads by their name.
+//! A single test function, because it counts the process's threads by name.
 
 mod common;
 
@@ -12,7 +12,7 @@ use fulmar::CryptoThreads;
 
 const BULK: usize = 64 * MIB;
 
-/// Threads of this process that seal and open packets for a connection's own.
+/// Worker threads of this process, which encrypt and decrypt packets.
 fn workers() -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
     tasks
@@ -21,11 +21,12 @@ fn workers() -> usize {
         .count()
 }
 
-/// One that has just ended may be counted for a moment beside the one that follows it: more than
-/// there may be must be seen so often in a row.
+/// A thread that has just ended may be counted for a moment with its successor: a number above the
+/// limit must be seen this often in a row.
 const TIMES: usize = 50;
 
-/// The most workers while bulk goes up, whole; more than `allowed` only where they stay.
+/// The most workers during an upload that arrives complete; numbers above `allowed` count only if
+/// they persist.
 fn most_workers(threads: CryptoThreads, allowed: usize) -> usize {
     let fixture = Fixture::with(|config| config.crypto_threads = threads);
     let mut config = fixture.config();
@@ -59,7 +60,7 @@ fn most_workers(threads: CryptoThreads, allowed: usize) -> usize {
 fn workers_come_where_they_are_asked_for_and_go_with_their_connection() {
     let cores = std::thread::available_parallelism().unwrap().get();
     assert_eq!(most_workers(CryptoThreads::AtMost(1), usize::MAX), 0);
-    // One of each side for each core but its own.
+    // For each side, one worker for each core except the connection's own.
     let allowed = 2 * (cores - 1).min(3);
     let most = most_workers(CryptoThreads::AtMost(4), allowed);
     assert_eq!(most > 0, cores > 1, "{most} workers on {cores} cores");

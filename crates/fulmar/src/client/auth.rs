@@ -139,7 +139,7 @@ impl Attempt<'_> {
             _ => can.first(),
         };
         chosen.copied().ok_or_else(|| {
-            Error::UnusableKey("the server takes none of its signature algorithms".into())
+            Error::UnusableKey("the server accepts none of its signature algorithms".into())
         })
     }
 
@@ -177,7 +177,7 @@ impl Attempt<'_> {
         let identities = agent
             .list()
             .map_err(|error| Error::Agent(error.to_string()))?;
-        let mut last = Error::Agent("it holds no key that could be offered".into());
+        let mut last = Error::Agent("it has no key that can be offered".into());
         for Identity { blob, .. } in identities.into_iter().take(MAX_AGENT_KEYS) {
             let Ok(presented) = PresentedKey::from_blob(&blob) else {
                 continue;

@@ -120,7 +120,7 @@ impl Core {
             self.told = 0;
         }
         if self.told >= MAX_TOLD {
-            return Ok(Err(Error::TimedOut("the peer takes no more requests")));
+            return Ok(Err(Error::TimedOut("the peer reads no more requests")));
         }
         self.told += 1;
         connection.channel_request(id, request, false)?;

@@ -1,4 +1,4 @@
-//! A server of the library on a loopback port, and what tests do with it.
+//! A server of the library on a loopback port, and helpers for tests.
 #![allow(dead_code)] // Each test file uses a part.
 
 use std::io::{self, Read, Write};
@@ -24,8 +24,8 @@ pub const MIB: usize = 1024 * 1024;
 /// Long enough for a loaded machine, short enough to end a test that hangs.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Lets `mia` in by password or key, `kim` by questions, `tom` by key and password, and
-/// `nobody` without anything.
+/// Accepts `mia` by password or key, `kim` by questions, `tom` by key and password, and `nobody`
+/// without proof.
 pub struct Doorkeeper {
     pub key: PublicKey,
 }
@@ -79,12 +79,12 @@ impl Authenticator for Doorkeeper {
     }
 }
 
-/// The commands that the test server knows.
+/// The commands of the test server.
 #[derive(Default)]
 pub struct Commands {
-    /// Bytes that a `flood` got rid of.
+    /// Number of bytes that a `flood` has written.
     pub flooded: Mutex<Option<u64>>,
-    /// Why the last `hold` ended.
+    /// The error with which the last `hold` ended.
     pub held: Mutex<Option<String>>,
     pub served: AtomicU32,
 }
@@ -117,7 +117,7 @@ impl Commands {
         u32::from(done.is_err())
     }
 
-    /// Writes 64 MiB or until the client has taken nothing for two seconds.
+    /// Writes 64 MiB, or until the client has accepted nothing for two seconds.
     fn flood(&self, channel: &mut Channel) -> io::Result<()> {
         channel.set_write_timeout(Some(Duration::from_secs(2)))?;
         *self.flooded.lock().unwrap() = Some(offer(channel));
@@ -140,7 +140,7 @@ impl Commands {
     }
 }
 
-/// Writes 64 MiB, or as much of it as is taken before a write times out.
+/// Writes 64 MiB, or as much as is accepted before a write times out.
 pub fn offer(mut target: impl Write) -> u64 {
     let piece = vec![7; 64 * 1024];
     let mut taken = 0;
@@ -161,7 +161,7 @@ fn stream(channel: &mut Channel) -> io::Result<()> {
     }
 }
 
-/// Deterministic bytes that no run of equal packets could hide in.
+/// Deterministic bytes in which no two packets are equal.
 pub fn fill(buffer: &mut [u8], offset: usize) {
     for (at, byte) in buffer.iter_mut().enumerate() {
         let n = (offset + at) as u64;
@@ -178,7 +178,7 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Hash of everything that can be read, and its length.
+/// Reads to the end; returns the hash and the length.
 pub fn digest(mut source: impl Read) -> io::Result<(String, usize)> {
     let mut hasher = Hasher::new(HashAlgorithm::Sha256);
     let mut buffer = vec![0; 256 * 1024];
@@ -193,7 +193,7 @@ pub fn digest(mut source: impl Read) -> io::Result<(String, usize)> {
     }
 }
 
-/// Writes `total` bytes of the pattern; gives their hash.
+/// Writes `total` bytes of the pattern; returns their hash.
 pub fn write_pattern(mut target: impl Write, total: usize) -> io::Result<String> {
     let mut hasher = Hasher::new(HashAlgorithm::Sha256);
     let mut buffer = vec![0; 256 * 1024];
@@ -219,7 +219,7 @@ fn pattern(channel: &Channel, total: usize) -> io::Result<()> {
     write!(channel.stderr(), "{hash} {total}")
 }
 
-/// 3 MiB on each of the two streams, by turns.
+/// Writes 3 MiB on each of the two streams, alternately.
 fn both(channel: &mut Channel) -> io::Result<()> {
     let mut stderr = channel.stderr();
     for _ in 0..48 {
@@ -308,7 +308,7 @@ impl Drop for Fixture {
     }
 }
 
-/// A folder that is gone with its value.
+/// A folder that is removed when dropped.
 pub struct Scratch(pub PathBuf);
 
 impl Scratch {
