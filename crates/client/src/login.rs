@@ -500,7 +500,7 @@ pub fn split(
 /// Logs the algorithms that a key exchange agreed on.
 pub(crate) fn note_keys(negotiated: &Negotiated, first: bool) {
     if !first {
-        debug1!("keys were exchanged anew");
+        debug1!("keys were exchanged again");
     }
     // Scripts count key exchanges by these two lines of OpenSSH's -v.
     debug1!("SSH2_MSG_NEWKEYS sent");

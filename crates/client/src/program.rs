@@ -322,7 +322,7 @@ fn connect_and_run(
             "{}",
             crate::text::one_line(&why.to_string().replace('\n', "; "))
         );
-        debug1!("That may be because of what was sent ahead: trying again, with more care");
+        debug1!("Pipelined messages may be the cause: trying again more carefully");
         strategy = again;
         before = Some(why);
     }

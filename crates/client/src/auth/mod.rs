@@ -201,7 +201,7 @@ impl<'c> Authenticator<'c> {
         verbose!("Authenticated to {} using \"{method}\".", self.peer);
         if proof == AuthProof::Nothing {
             info!(
-                "The server let you in without any proof of who you are: do not trust it with \
+                "The server accepted the login without any proof of who you are: do not give it \
                  secrets that it asks for now."
             );
         }

@@ -60,7 +60,7 @@ impl Authenticator<'_> {
         if matches!(answer, Answer::Success(_)) {
             self.pipelined.clear();
         } else if self.pipelined.is_empty() && self.early.take().is_some() {
-            debug1!("The login failed, and with it the session that went ahead");
+            debug1!("The login failed, so its pipelined session is discarded");
             self.early_refused = true;
         }
         Ok(answer)

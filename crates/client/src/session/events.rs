@@ -216,7 +216,7 @@ impl Session<'_> {
                 self.stop_input(channel);
             }
             other => {
-                debug2!("channel {}: request {other:?} is not for us", channel.0);
+                debug2!("channel {}: unexpected request {other:?}", channel.0);
                 known = false;
             }
         }

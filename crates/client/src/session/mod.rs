@@ -319,7 +319,7 @@ impl<'c> Session<'c> {
             return Ok(());
         }
         debug1!(
-            "channel {}: not heard by the server; opening it again",
+            "channel {}: the server ignored the early open request; opening it again",
             unheard.0
         );
         drop(self.driver.detach_endpoint(unheard));

@@ -102,7 +102,7 @@ pub(super) fn list(agent: &mut Agent) -> Vec<AgentKey> {
                 blob: identity.blob,
                 comment: identity.comment,
             }),
-            Err(reason) => debug2!("a key of the agent is passed over: {reason}"),
+            Err(reason) => debug2!("ignoring a key of the agent: {reason}"),
         }
     }
     held
