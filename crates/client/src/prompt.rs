@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn the_first_line_of_askpass_is_the_answer() {
-        // /bin/echo prints the prompt, which stands for an answer.
+        // /bin/echo prints the prompt, which serves as the answer.
         let program = OsString::from("/bin/echo");
         let answer = run_askpass(&program, "secret\nmore", Question::Secret)
             .unwrap()

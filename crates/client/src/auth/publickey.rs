@@ -1,7 +1,8 @@
 //! Method `publickey` (RFC 4252 §7): one key per call.
 //!
-//! A key that signs without the user is sent signed. For others the server is asked first, so that
-//! the user does not type a passphrase or touch a security key for a key that the server refuses.
+//! A key that signs without the user is sent signed. For other keys the server is asked first, so
+//! that the user does not type a passphrase or touch a security key for a key that the server
+//! refuses.
 
 use driver::DriverError;
 use keys::SignatureAlgorithm;

@@ -193,7 +193,7 @@ mod tests {
         list.iter().map(|text| text.parse().unwrap()).collect()
     }
 
-    /// A loopback port on which nobody listens; at an address that no other test listens on.
+    /// A loopback port without listener, at an address that no other test uses.
     fn closed_port() -> SocketAddr {
         TcpListener::bind("127.0.0.2:0")
             .unwrap()
@@ -248,7 +248,7 @@ mod tests {
         }
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let good = listener.local_addr().unwrap();
-        // The queue may have had room all the same, where a connection took longer than that.
+        // The listener's queue may still have had space if a connection took longer than that.
         let won = loop {
             let won = race(&[silent_address, good], &ConnectFrom::default(), None).unwrap();
             if won.address == good {

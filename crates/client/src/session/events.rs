@@ -77,7 +77,7 @@ impl Session<'_> {
         }
     }
 
-    /// The reader of the local output is gone: tells the command's side (`eow@openssh.com`).
+    /// The reader of the local output is gone: informs the command's side (`eow@openssh.com`).
     pub(super) fn sink_failed(
         &mut self,
         channel: ChannelId,

@@ -12,7 +12,7 @@
 
 use proto::Millis;
 
-/// Longer input, in bytes, is taken for a paste.
+/// Most bytes of typed input; longer input is taken for a paste.
 const MAX_TYPED_BYTES: usize = 64;
 /// Shortest time for which pings continue after the last keystroke, milliseconds, as in OpenSSH.
 const MIN_PINGS_MS: Millis = 1024;
@@ -25,7 +25,7 @@ pub(super) const PING_DATA: &[u8] = b"ping!";
 /// The action due now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeystrokeAction {
-    /// Nobody types.
+    /// The user is not typing.
     Rest,
     /// The waiting input leaves.
     Keys,
@@ -139,7 +139,7 @@ mod tests {
         let mut waiting = 0;
         for now in 0..10_000 {
             waiting += keys.iter().filter(|at| **at == now).count();
-            // Asked at any time, not only when it said.
+            // Called at any time, not only at the deadline.
             match keystroke_timer.next_action(now, waiting) {
                 KeystrokeAction::Keys => {
                     waiting = 0;
