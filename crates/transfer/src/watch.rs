@@ -15,6 +15,8 @@
 
 use std::io;
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use sys::fs::{Info, Kind, Time, content};
@@ -40,13 +42,54 @@ pub(crate) struct Watch {
     touched: bool,
     /// How often it was looked at before a change.
     looks: u32,
+    /// Device and inode number; (0, 0) until the file was looked at.
+    identity: (u64, u64),
+    /// True once the same copy writes the file under another name as well.
+    aliased: Arc<AtomicBool>,
     state: State,
+}
+
+/// The files that one copy has open, by device and inode number. A copy may write one file under several
+/// names (hard links, symbolic links among the targets); it is not another program then.
+#[derive(Debug, Default)]
+pub(crate) struct Targets(Vec<((u64, u64), Weak<AtomicBool>)>);
+
+impl Targets {
+    /// An empty list.
+    pub(crate) const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// Adds an open file. If the copy already has the file open, both watches are switched off.
+    pub(crate) fn add(&mut self, watch: &Watch) {
+        self.0.retain(|(_, other)| other.strong_count() > 0);
+        if self.wrote(watch) {
+            watch.aliased.store(true, Ordering::Relaxed);
+        }
+        self.0
+            .push((watch.identity, Arc::downgrade(&watch.aliased)));
+    }
+
+    /// Notes that the copy has written this file in another way. Returns true if the file is open.
+    pub(crate) fn wrote(&self, watch: &Watch) -> bool {
+        let mut is_open = false;
+        for (identity, other) in &self.0 {
+            if *identity == watch.identity
+                && let Some(other) = other.upgrade()
+            {
+                other.store(true, Ordering::Relaxed);
+                is_open = true;
+            }
+        }
+        is_open
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     On,
-    /// The file tells nothing: it is no regular one, or not on a file system of this machine's own.
+    /// The file tells nothing: it is no regular one, or not on a file system of this machine's own, or
+    /// the copy itself writes it under another name as well.
     Off,
     /// Somebody else has written.
     Lost,
@@ -60,6 +103,8 @@ impl Watch {
             modified: None,
             touched: false,
             looks: 0,
+            identity: (0, 0),
+            aliased: Arc::default(),
             state: State::On,
         }
     }
@@ -149,6 +194,7 @@ impl Watch {
         if self.state == State::On {
             let info = content::info(fd)?;
             (self.size, self.modified) = (info.size, Some(info.modified));
+            self.identity = info.identity;
         }
         Ok(())
     }
@@ -160,6 +206,11 @@ impl Watch {
     ) -> io::Result<()> {
         if self.state == State::On {
             let info = content::info(&fd)?;
+            self.identity = info.identity;
+            if self.aliased.load(Ordering::Relaxed) {
+                self.state = State::Off;
+                return Ok(());
+            }
             if is_ours(self, &info) {
                 return Ok(());
             }

@@ -173,3 +173,29 @@ fn what_tells_nothing_is_not_watched() {
     watch.wrote(&made_up, 6).unwrap();
     watch.check(&made_up).unwrap();
 }
+
+#[test]
+fn one_copy_may_write_a_file_under_several_names() {
+    for (_scratch, file) in files() {
+        let mut targets = Targets::new();
+        let mut one = Watch::of(&file).unwrap();
+        targets.add(&one);
+        file.write_all_at(b"one", 0).unwrap();
+        one.wrote(&file, 3).unwrap();
+        // The same file by another name: cut, written and closed while the first is open.
+        file.set_len(0).unwrap();
+        let mut other = Watch::of(&file).unwrap();
+        targets.add(&other);
+        file.write_all_at(b"other", 0).unwrap();
+        other.wrote(&file, 5).unwrap();
+        other.check(&file).unwrap();
+        drop(other);
+        one.check(&file).unwrap();
+        drop(one);
+        // Later copies are watched as ever.
+        let mut later = Watch::of(&file).unwrap();
+        targets.add(&later);
+        file.set_len(1).unwrap();
+        later.check(&file).unwrap_err();
+    }
+}

@@ -11,7 +11,7 @@ use sys::fs::{Directory, How, Place};
 
 use super::status::Failed;
 use super::{Level, Log, shown};
-use crate::watch::Watch;
+use crate::watch::{Targets, Watch};
 
 /// An open file.
 pub(super) struct File {
@@ -52,6 +52,8 @@ pub(super) struct Handles {
     slots: Vec<Slot>,
     free: Vec<usize>,
     max: usize,
+    /// Files of which the client claims to be the only writer.
+    targets: Targets,
 }
 
 impl Handles {
@@ -60,6 +62,7 @@ impl Handles {
             slots: Vec::new(),
             free: Vec::new(),
             max,
+            targets: Targets::new(),
         }
     }
 
@@ -144,6 +147,9 @@ impl Handles {
         })?;
         let watched = request.attributes.sole_writer && request.flags & open_flag::WRITE != 0;
         let watch = watched.then(|| Watch::of(&fd)).transpose()?;
+        if let Some(watch) = &watch {
+            self.targets.add(watch);
+        }
         Ok(self.insert(Opened::File(File {
             path: request.path.to_vec(),
             fd: Arc::new(fd),
@@ -152,6 +158,11 @@ impl Handles {
             failed: None,
             watch,
         })))
+    }
+
+    /// Notes that this client has written the file without a handle.
+    pub(super) fn wrote(&self, watch: &Watch) {
+        self.targets.wrote(watch);
     }
 
     /// OPENDIR; returns the handle.

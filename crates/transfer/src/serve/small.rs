@@ -35,7 +35,9 @@ impl Serve {
             &*self.log,
             || Ok(()),
         )?;
-        let done = write_whole(&fd, request);
+        let mut watch = Watch::of_empty();
+        let done = write_whole(&fd, request, &mut watch);
+        self.handles.wrote(&watch);
         self.moved += request.data.len();
         self.note_closed(request.path, 0, request.data.len());
         done?;
@@ -99,11 +101,11 @@ impl Serve {
     }
 }
 
-fn write_whole(fd: &OwnedFd, request: &PutFile<'_>) -> Done {
+fn write_whole(fd: &OwnedFd, request: &PutFile<'_>, watch: &mut Watch) -> Done {
     let has = |flag: u32| request.flags & flag != 0;
     content::write_all_at(fd, request.data, 0)?;
     // The file was truncated and written at once: its size shows whether another process wrote it.
-    Watch::of_empty().wrote(fd, request.data.len() as u64)?;
+    watch.wrote(fd, request.data.len() as u64)?;
     if has(put_flag::EXACT) {
         // The content determines the size.
         let wanted = Attributes {

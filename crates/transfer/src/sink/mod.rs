@@ -5,6 +5,7 @@ use std::fs::{File, FileTimes, OpenOptions};
 use std::io::{self, IoSlice};
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -12,13 +13,16 @@ use sftp::{ExactTimes, Timestamp};
 
 use crate::part::PartNames;
 use crate::room::Room;
-use crate::watch::Watch;
+use crate::watch::{Targets, Watch};
 
 mod fifo;
 mod part;
 
 /// Pieces of zeros of this length and more become holes, bytes.
 const HOLE_BYTES: usize = 4096;
+
+/// Targets that existed before and are written in place. A process carries out one copy at a time.
+static TARGETS: Mutex<Targets> = Mutex::new(Targets::new());
 
 /// How a target is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -184,6 +188,10 @@ impl Sink {
         let metadata = file.metadata()?;
         let regular = metadata.is_file();
         let watch = regular.then(|| Watch::of(&file)).transpose()?;
+        if let Some(watch) = &watch {
+            let mut targets = TARGETS.lock().unwrap_or_else(PoisonError::into_inner);
+            targets.add(watch);
+        }
         let mut sink = Self {
             len_before: metadata.len(),
             regular,
