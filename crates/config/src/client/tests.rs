@@ -5,6 +5,9 @@ use crate::environment::MemoryFiles;
 use crate::error::{ConfigError, Severity};
 use crate::testing::FakeEnvironment;
 
+#[path = "printing_tests.rs"]
+mod printing;
+
 const USER: &str = "/home/local/.ssh/config";
 
 fn config(files: MemoryFiles) -> ClientConfig {
@@ -973,33 +976,4 @@ fn of_several_users_the_first_alone_is_looked_at() {
     line.set("User", "a;b");
     let env = FakeEnvironment::new();
     assert_eq!(try_resolve("", "h", &line, &env).unwrap().user, "ann");
-}
-
-#[test]
-fn what_cannot_be_carried_out_is_printed_all_the_same() {
-    let text = "LocalForward 1 h:2\nExitOnForwardFailure yes\n";
-    let env = FakeEnvironment::new();
-    let mut line = CommandLine::new();
-    assert!(try_resolve(text, "h", &line, &env).is_err());
-    let command = "ProxyCommand %{h}\n";
-    assert!(try_resolve(command, "h", &line, &env).is_err());
-    line.only_prints = true;
-    assert!(try_resolve(text, "h", &line, &env).is_ok());
-    let printed = try_resolve(command, "h", &line, &env).unwrap().dump();
-    assert!(printed.contains("proxycommand %{h}\n"));
-}
-
-#[test]
-fn forwarding_of_standard_input_sets_defaults_alone() {
-    let mut line = CommandLine::new();
-    line.forwards_stdio = true;
-    let env = FakeEnvironment::new();
-    let dump = |text: &str, line: &CommandLine| try_resolve(text, "h", line, &env).unwrap().dump();
-    let said = dump("", &line);
-    assert!(
-        said.contains("clearallforwardings yes\n") && said.contains("exitonforwardfailure yes\n")
-    );
-    assert!(dump("ClearAllForwardings no\n", &line).contains("clearallforwardings no\n"));
-    line.option("ExitOnForwardFailure=no");
-    assert!(dump("", &line).contains("exitonforwardfailure no\n"));
 }
