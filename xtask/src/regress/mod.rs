@@ -200,9 +200,9 @@ fn of_suite(
     let mut count = Count::default();
     let results = each(chosen, workers, |test| {
         let started = Instant::now();
-        let outcome = cases::run(test, root, program, &logs);
         let reason = exceptions.get(test.name.as_str()).copied();
         let reason = reason.filter(|_| program.is_some());
+        let outcome = cases::run(test, root, program, &logs, reason.is_some());
         println!("{}", line(test, &outcome, reason, started.elapsed()));
         (outcome, reason.is_some())
     });
