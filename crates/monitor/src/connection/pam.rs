@@ -87,12 +87,15 @@ impl PamLogin {
                 PamError::Failed { text, .. } => text,
                 error => error.to_string(),
             })?;
-        // A module may have changed the user's name to one that no check here has approved.
+        self.check_user()?;
+        self.authenticated = true;
+        Ok(())
+    }
+
+    /// Fails if a module has changed the user's name to one that no check here has approved.
+    fn check_user(&self) -> Result<(), String> {
         match self.pam.user() {
-            Some(user) if user == self.user => {
-                self.authenticated = true;
-                Ok(())
-            }
+            Some(user) if user == self.user => Ok(()),
             _ => Err("a module changed the user's name".to_owned()),
         }
     }
@@ -125,8 +128,13 @@ impl PamLogin {
 
     fn check_account(&mut self, conversation: &mut dyn Conversation) -> AccountState {
         if self.account == AccountState::Unasked {
-            self.account = match self.pam.check_account(conversation) {
-                Ok(()) => AccountState::Fine,
+            let checked = self.pam.check_account(conversation);
+            self.account = match checked {
+                // Also a name that a failed attempt has changed: a key may follow it.
+                Ok(()) => match self.check_user() {
+                    Ok(()) => AccountState::Fine,
+                    Err(reason) => AccountState::Denied(reason),
+                },
                 Err(error) if error.code() == Some(Code::NEW_AUTHTOK_REQD) => {
                     AccountState::MustChangePassword
                 }
@@ -141,7 +149,10 @@ impl PamLogin {
     /// (pam_group).
     pub(crate) fn open_session(&mut self, groups: &[u32]) -> Result<Vec<u32>, String> {
         let mut listener = Listener::default();
-        let result = self.establish(groups, &mut listener).and_then(|groups| {
+        let established = self
+            .check_user()
+            .and_then(|()| self.establish(groups, &mut listener));
+        let result = established.and_then(|groups| {
             self.pam
                 .open_session(&mut listener)
                 .map_err(|error| error.to_string())?;
