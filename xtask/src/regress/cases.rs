@@ -182,6 +182,9 @@ mod tests {
         let outcome = judge(0, "run test a.sh ...\nSKIPPED: no gdb\n", LIMIT);
         assert!(matches!(outcome, Outcome::Skipped(why) if why == "SKIPPED: no gdb"));
         assert!(matches!(judge(0, "ok a\n", LIMIT), Outcome::Passed));
-        assert!(matches!(judge(124, "SKIPPED: b\n", LIMIT), Outcome::Failed(_)));
+        assert!(matches!(
+            judge(124, "SKIPPED: b\n", LIMIT),
+            Outcome::Failed(_)
+        ));
     }
 }
