@@ -289,7 +289,7 @@ fn what_may_have_been_carried_out_is_not_asked_again() {
         });
         ended(&outcome, 255);
         assert!(
-            !said(&outcome).contains("with more care"),
+            !said(&outcome).contains("more carefully"),
             "{}",
             said(&outcome)
         );

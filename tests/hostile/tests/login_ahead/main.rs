@@ -415,7 +415,7 @@ fn a_disconnect_before_any_answer_is_tried_again_in_steps() {
     let outcome = client_through(&Scratch::new(), &COMMAND, vec![refuse, serve]);
     ended(&outcome, 8);
     assert!(
-        said(&outcome).contains("with more care"),
+        said(&outcome).contains("more carefully"),
         "{}",
         said(&outcome)
     );
@@ -458,7 +458,7 @@ fn a_server_that_dies_behind_the_login_gets_nothing_ahead_the_next_time() {
     });
     ended(&outcome, 255);
     let text = said(&outcome);
-    assert!(!text.contains("with more care"), "{text}");
+    assert!(!text.contains("more carefully"), "{text}");
     for status in [3, 4] {
         let outcome = client_at(&scratch, &ALIAS, |liar| {
             exchange_as(liar, OPENSSH, &Offer::default());
