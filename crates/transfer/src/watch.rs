@@ -16,7 +16,7 @@
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use sys::fs::{Info, Kind, Time, content};
@@ -50,30 +50,29 @@ pub(crate) struct Watch {
 }
 
 /// The files that one copy has open, by device and inode number. A copy may write one file under several
-/// names (hard links, symbolic links among the targets); it is not another program then.
-#[derive(Debug, Default)]
-pub(crate) struct Targets(Vec<((u64, u64), Weak<AtomicBool>)>);
+/// names (hard links, symbolic links among the targets); it is not another program then. A clone is the
+/// same list.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Targets(Arc<Mutex<Vec<OpenTarget>>>);
+
+/// Device and inode number of an open file, and its watch's `aliased`.
+type OpenTarget = ((u64, u64), Weak<AtomicBool>);
 
 impl Targets {
-    /// An empty list.
-    pub(crate) const fn new() -> Self {
-        Self(Vec::new())
-    }
-
     /// Adds an open file. If the copy already has the file open, both watches are switched off.
-    pub(crate) fn add(&mut self, watch: &Watch) {
-        self.0.retain(|(_, other)| other.strong_count() > 0);
+    pub(crate) fn add(&self, watch: &Watch) {
         if self.wrote(watch) {
             watch.aliased.store(true, Ordering::Relaxed);
         }
-        self.0
-            .push((watch.identity, Arc::downgrade(&watch.aliased)));
+        let mut open = self.open();
+        open.retain(|(_, other)| other.strong_count() > 0);
+        open.push((watch.identity, Arc::downgrade(&watch.aliased)));
     }
 
     /// Notes that the copy has written this file in another way. Returns true if the file is open.
     pub(crate) fn wrote(&self, watch: &Watch) -> bool {
         let mut is_open = false;
-        for (identity, other) in &self.0 {
+        for (identity, other) in self.open().iter() {
             if *identity == watch.identity
                 && let Some(other) = other.upgrade()
             {
@@ -82,6 +81,10 @@ impl Targets {
             }
         }
         is_open
+    }
+
+    fn open(&self) -> MutexGuard<'_, Vec<OpenTarget>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -177,7 +177,7 @@ fn what_tells_nothing_is_not_watched() {
 #[test]
 fn one_copy_may_write_a_file_under_several_names() {
     for (_scratch, file) in files() {
-        let mut targets = Targets::new();
+        let targets = Targets::default();
         let mut one = Watch::of(&file).unwrap();
         targets.add(&one);
         file.write_all_at(b"one", 0).unwrap();

@@ -29,6 +29,7 @@ use crate::plan::slab::Slab;
 use crate::report::{FileResult, Report, Times};
 use crate::step::{self, Step};
 use crate::text;
+use crate::watch::Targets;
 
 mod file;
 mod source;
@@ -101,6 +102,8 @@ pub struct Get<'r> {
     held: VecDeque<Found>,
     /// The targets of all jobs, if two may be equal: with several items.
     targets: Option<HashSet<Vec<u8>>>,
+    /// The targets that existed before and are being written in place.
+    overwritten: Targets,
     ready: Ready,
     links: usize,
     pace: Pace,
@@ -138,6 +141,7 @@ impl<'r> Get<'r> {
             without_streams: false,
             held: VecDeque::new(),
             targets,
+            overwritten: Targets::default(),
             open_dirs: vec![0; links.max(1)],
             ready: Ready::new(links),
             links: links.max(1),
@@ -322,7 +326,14 @@ impl<'r> Get<'r> {
             .ahead
             .take_if(|ahead| first && ahead.is_wanted() && ahead.path == found.item.from);
         let mut moved = 0;
-        let mut job = Job::new(found.item, found.parent, attributes, links, &self.options);
+        let mut job = Job::new(
+            found.item,
+            found.parent,
+            attributes,
+            links,
+            &self.options,
+            &self.overwritten,
+        );
         if let Some(reading) = reading {
             moved = job.adopt(reading);
         }

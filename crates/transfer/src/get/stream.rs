@@ -28,6 +28,7 @@ use crate::report::FileResult;
 use crate::sink::Sink;
 use crate::step::SMALL_BYTES;
 use crate::text;
+use crate::watch::Targets;
 
 /// Window of the stream, bytes. Data in flight counts, so the window limits the speed over a long
 /// path.
@@ -443,7 +444,14 @@ impl Get<'_> {
             size: Some(len),
             ..entry.attributes
         };
-        let written = write(&here.parent, &item, &attributes, content, &self.options);
+        let written = write(
+            &here.parent,
+            &item,
+            &attributes,
+            content,
+            &self.options,
+            &self.overwritten,
+        );
         let moved = match written {
             Ok(()) => len,
             Err(_) => 0,
@@ -489,6 +497,7 @@ fn write(
     attributes: &Attributes,
     content: &[u8],
     options: &Options,
+    overwritten: &Targets,
 ) -> Result<(), String> {
     let to = item.to.as_path();
     let name = to.file_name().unwrap_or_default();
@@ -501,7 +510,17 @@ fn write(
     let mut sink = match fresh {
         Some(file) => Sink::made(file, to.to_path_buf(), options.sparse),
         // An existing file is checked first, and errors are reported.
-        None => open_sink(&item.from, to, attributes, options, options.atomic)?.0,
+        None => {
+            open_sink(
+                &item.from,
+                to,
+                attributes,
+                options,
+                options.atomic,
+                overwritten,
+            )?
+            .0
+        }
     };
     if !content.is_empty()
         && let Err(error) = sink.write_whole(content)

@@ -62,7 +62,7 @@ impl Handles {
             slots: Vec::new(),
             free: Vec::new(),
             max,
-            targets: Targets::new(),
+            targets: Targets::default(),
         }
     }
 

@@ -5,7 +5,6 @@ use std::fs::{File, FileTimes, OpenOptions};
 use std::io::{self, IoSlice};
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -20,9 +19,6 @@ mod part;
 
 /// Pieces of zeros of this length and more become holes, bytes.
 const HOLE_BYTES: usize = 4096;
-
-/// Targets that existed before and are written in place. A process carries out one copy at a time.
-static TARGETS: Mutex<Targets> = Mutex::new(Targets::new());
 
 /// How a target is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,7 +104,7 @@ impl Sink {
     /// Opens the target, made with `mode` if it is not there. With `beside`, opens a part file of one
     /// of these names in the target's directory, which [`Sink::finish`] renames to the target; the
     /// part has the mode of the file that it replaces, else that of one that is made, before it has
-    /// content.
+    /// content. `targets` are the files that the copy writes in place.
     ///
     /// # Errors
     /// The system's; `Interrupted` where a signal ended the wait for a FIFO's reader.
@@ -118,11 +114,12 @@ impl Sink {
         opening: Opening,
         beside: Option<&PartNames>,
         holes: bool,
+        targets: &Targets,
     ) -> io::Result<Self> {
         let mode = mode & 0o777 | 0o200;
         match beside {
             Some(names) => Self::open_beside(target, mode, opening, names, holes),
-            None => Self::open_in_place(target, mode, opening, holes),
+            None => Self::open_in_place(target, mode, opening, holes, targets),
         }
     }
 
@@ -167,7 +164,13 @@ impl Sink {
         }
     }
 
-    fn open_in_place(target: &Path, mode: u32, opening: Opening, holes: bool) -> io::Result<Self> {
+    fn open_in_place(
+        target: &Path,
+        mode: u32,
+        opening: Opening,
+        holes: bool,
+        targets: &Targets,
+    ) -> io::Result<Self> {
         let path = target.to_path_buf();
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false).mode(mode);
@@ -189,7 +192,6 @@ impl Sink {
         let regular = metadata.is_file();
         let watch = regular.then(|| Watch::of(&file)).transpose()?;
         if let Some(watch) = &watch {
-            let mut targets = TARGETS.lock().unwrap_or_else(PoisonError::into_inner);
             targets.add(watch);
         }
         let mut sink = Self {
@@ -525,7 +527,7 @@ mod tests {
     fn pieces_in_any_order_become_a_file_and_a_gap_cuts_it() {
         let scratch = Scratch::new();
         let path = scratch.join("file");
-        let mut sink = Sink::open(&path, 0o600, ANEW, None, false).unwrap();
+        let mut sink = Sink::open(&path, 0o600, ANEW, None, false, &Targets::default()).unwrap();
         sink.write(3, b"def").unwrap();
         sink.write(8, b"i").unwrap();
         assert_eq!(sink.front(), 0);
@@ -534,7 +536,7 @@ mod tests {
         sink.give_up(false);
         assert_eq!(std::fs::read(&path).unwrap(), b"abcdef");
 
-        let mut sink = Sink::open(&path, 0o600, ANEW, None, false).unwrap();
+        let mut sink = Sink::open(&path, 0o600, ANEW, None, false, &Targets::default()).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"");
         sink.write(2, b"x").unwrap();
         sink.write(0, b"yz").unwrap();
@@ -556,12 +558,12 @@ mod tests {
             modified: Some(seconds),
         };
         for holes in [false, true] {
-            let sink = Sink::open(&path, 0o600, same, None, holes).unwrap();
+            let sink = Sink::open(&path, 0o600, same, None, holes, &Targets::default()).unwrap();
             assert!(!sink.holes);
             sink.give_up(false);
             assert_eq!(std::fs::read(&path).unwrap(), b"content");
         }
-        let mut sink = Sink::open(&path, 0o600, same, None, false).unwrap();
+        let mut sink = Sink::open(&path, 0o600, same, None, false, &Targets::default()).unwrap();
         sink.write(0, b"content").unwrap();
         sink.finish(None, false).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"content");
@@ -573,23 +575,27 @@ mod tests {
         let path = scratch.join("file");
         let names = part_names(&path);
         let count = || std::fs::read_dir(&*scratch).unwrap().count();
-        let mut sink = Sink::open(&path, 0o600, ANEW, Some(&names), false).unwrap();
+        let mut sink =
+            Sink::open(&path, 0o600, ANEW, Some(&names), false, &Targets::default()).unwrap();
         sink.write(0, b"a").unwrap();
         assert!(!path.exists() && count() == 1);
         sink.give_up(false);
         assert_eq!(count(), 0);
-        let mut sink = Sink::open(&path, 0o600, ANEW, Some(&names), false).unwrap();
+        let mut sink =
+            Sink::open(&path, 0o600, ANEW, Some(&names), false, &Targets::default()).unwrap();
         sink.write(0, b"a").unwrap();
         sink.finish(None, false).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"a");
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o604)).unwrap();
-        let mut sink = Sink::open(&path, 0o666, ANEW, Some(&names), false).unwrap();
+        let mut sink =
+            Sink::open(&path, 0o666, ANEW, Some(&names), false, &Targets::default()).unwrap();
         sink.write(0, b"b").unwrap();
         sink.finish(None, false).unwrap();
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!((mode & 0o777, count()), (0o604, 1));
         // What cannot be given its name goes as well.
-        let sink = Sink::open(&path, 0o600, ANEW, Some(&names), false).unwrap();
+        let sink =
+            Sink::open(&path, 0o600, ANEW, Some(&names), false, &Targets::default()).unwrap();
         std::fs::remove_file(&path).unwrap();
         std::fs::create_dir_all(path.join("full")).unwrap();
         assert!(sink.finish(None, false).unwrap_err().contains("rename"));
@@ -622,7 +628,15 @@ mod tests {
             for opening in [ANEW, Opening::GoOn] {
                 make();
                 let before = std::fs::symlink_metadata(&part).unwrap().ino();
-                let mut sink = Sink::open(&path, 0o600, opening, Some(&names), false).unwrap();
+                let mut sink = Sink::open(
+                    &path,
+                    0o600,
+                    opening,
+                    Some(&names),
+                    false,
+                    &Targets::default(),
+                )
+                .unwrap();
                 assert_eq!(sink.len_before(), 0, "{what}");
                 sink.write(0, b"content").unwrap();
                 sink.finish(None, false).unwrap();
@@ -637,9 +651,18 @@ mod tests {
             }
         }
         // A second writer has a part of its own, and the first one's content stays whole.
-        let mut one = Sink::open(&path, 0o600, ANEW, Some(&names), false).unwrap();
+        let mut one =
+            Sink::open(&path, 0o600, ANEW, Some(&names), false, &Targets::default()).unwrap();
         one.write(0, b"one").unwrap();
-        let mut other = Sink::open(&path, 0o600, Opening::GoOn, Some(&names), false).unwrap();
+        let mut other = Sink::open(
+            &path,
+            0o600,
+            Opening::GoOn,
+            Some(&names),
+            false,
+            &Targets::default(),
+        )
+        .unwrap();
         assert_eq!(other.len_before(), 0);
         other.write(0, b"other").unwrap();
         one.finish(None, false).unwrap();
@@ -647,12 +670,21 @@ mod tests {
         other.give_up(true);
         assert_eq!(std::fs::read_dir(&*scratch).unwrap().count(), 2);
         // What was left by one that is gone is gone on with.
-        let mut left = Sink::open(&path, 0o600, ANEW, Some(&names), false).unwrap();
+        let mut left =
+            Sink::open(&path, 0o600, ANEW, Some(&names), false, &Targets::default()).unwrap();
         left.write(0, b"le").unwrap();
         left.give_up(true);
         std::fs::remove_file(&path).unwrap();
         // With the mode of one that is made.
-        let again = Sink::open(&path, 0o640, Opening::GoOn, Some(&names), false).unwrap();
+        let again = Sink::open(
+            &path,
+            0o640,
+            Opening::GoOn,
+            Some(&names),
+            false,
+            &Targets::default(),
+        )
+        .unwrap();
         let mode = std::fs::metadata(&part).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode, 0o640 & !sys::process::umask());
         assert_eq!(again.len_before(), 2);
@@ -671,7 +703,8 @@ mod tests {
             };
             for fails in [false, true] {
                 let path = scratch.join(if fails { "failed" } else { "whole" });
-                let mut sink = Sink::open(&path, 0o600, ANEW, None, false).unwrap();
+                let mut sink =
+                    Sink::open(&path, 0o600, ANEW, None, false, &Targets::default()).unwrap();
                 sink.expect(64 << 20);
                 sink.write_pieces(0, &piece).unwrap();
                 while sink.has_work() {
@@ -692,7 +725,7 @@ mod tests {
             }
             // Where holes are left nothing is set aside.
             let path = scratch.join("sparse");
-            let mut sink = Sink::open(&path, 0o600, ANEW, None, true).unwrap();
+            let mut sink = Sink::open(&path, 0o600, ANEW, None, true, &Targets::default()).unwrap();
             sink.expect(64 << 20);
             sink.write(0, &piece[0]).unwrap();
             assert!(!sink.has_work() && taken(&path) < 2 << 20);
@@ -703,7 +736,7 @@ mod tests {
     fn zeros_become_holes_and_the_length_stays() {
         let scratch = Scratch::new();
         let path = scratch.join("file");
-        let mut sink = Sink::open(&path, 0o600, ANEW, None, true).unwrap();
+        let mut sink = Sink::open(&path, 0o600, ANEW, None, true, &Targets::default()).unwrap();
         sink.write(0, &[1; 4096]).unwrap();
         sink.write(4096, &[0; 1 << 20]).unwrap();
         sink.finish(None, false).unwrap();

@@ -22,6 +22,7 @@ use crate::step::{
     JOINING_BYTES, SMALL_BYTES, Step, TAIL_BYTES, impossible_size, proof_block, proven_len,
 };
 use crate::text;
+use crate::watch::Targets;
 
 mod claims;
 mod ranges;
@@ -89,6 +90,7 @@ pub(super) fn open_sink(
     attributes: &Attributes,
     options: &Options,
     beside: bool,
+    targets: &Targets,
 ) -> Result<(Sink, bool), String> {
     let opening = match options.resume {
         Resume::Never => Opening::Anew {
@@ -104,7 +106,7 @@ pub(super) fn open_sink(
     let target = to.as_os_str().as_encoded_bytes();
     let beside = beside && !target.ends_with(b"/") && !is_other();
     let names = beside.then(|| PartNames::of_remote(from, attributes, target));
-    Sink::open(to, mode, opening, names.as_ref(), options.sparse)
+    Sink::open(to, mode, opening, names.as_ref(), options.sparse, targets)
         .map(|sink| (sink, beside))
         .map_err(|error| format!("open local \"{}\": {}", shown(to), text::reason(&error)))
 }
@@ -155,6 +157,8 @@ pub(super) struct Job {
     tail: Vec<u8>,
     wakes: Vec<usize>,
     options: Options,
+    /// The files that the whole copy writes in place.
+    targets: Targets,
 }
 
 impl Left for Job {
@@ -174,6 +178,7 @@ impl Job {
         attributes: Attributes,
         links: Vec<usize>,
         options: &Options,
+        targets: &Targets,
     ) -> Self {
         let options = options.for_one(links.len());
         let parts = links.into_iter().map(|link| Part {
@@ -209,6 +214,7 @@ impl Job {
             tail: Vec::new(),
             wakes: Vec::new(),
             options,
+            targets: targets.clone(),
         }
     }
 
@@ -753,7 +759,14 @@ impl Job {
     fn open_sink(&mut self) {
         let beside = self.options.atomic || self.parts.len() > 1;
         let Item { from, to, .. } = &self.item;
-        match open_sink(from, to, &self.attributes, &self.options, beside) {
+        match open_sink(
+            from,
+            to,
+            &self.attributes,
+            &self.options,
+            beside,
+            &self.targets,
+        ) {
             Ok((sink, temporary)) => {
                 self.sink = Some(sink);
                 if !temporary {
