@@ -108,7 +108,7 @@ impl Sink {
     ///
     /// # Errors
     /// The system's; `Interrupted` where a signal ended the wait for a FIFO's reader.
-    pub fn open(
+    pub(crate) fn open(
         target: &Path,
         mode: u32,
         opening: Opening,
