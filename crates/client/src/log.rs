@@ -14,117 +14,10 @@ use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use config::types::LogLevel;
-use sys::syslog::{Level as Priority, Syslog};
+use escape::LogLevel;
+use sys::syslog::Syslog;
 
-/// The log level; each includes those before it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Level {
-    /// Nothing.
-    Quiet,
-    /// Why the program ends.
-    Fatal,
-    /// Errors.
-    Error,
-    /// Notices and warnings: the default.
-    Info,
-    /// Verbose.
-    Verbose,
-    /// `-v`: decisions.
-    Debug1,
-    /// `-vv`: messages by RFC name.
-    Debug2,
-    /// `-vvv`: internals.
-    Debug3,
-}
-
-impl Level {
-    const ALL: [Self; 8] = [
-        Self::Quiet,
-        Self::Fatal,
-        Self::Error,
-        Self::Info,
-        Self::Verbose,
-        Self::Debug1,
-        Self::Debug2,
-        Self::Debug3,
-    ];
-
-    /// The keyword's value in `LogLevel`.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Quiet => "QUIET",
-            Self::Fatal => "FATAL",
-            Self::Error => "ERROR",
-            Self::Info => "INFO",
-            Self::Verbose => "VERBOSE",
-            Self::Debug1 => "DEBUG1",
-            Self::Debug2 => "DEBUG2",
-            Self::Debug3 => "DEBUG3",
-        }
-    }
-
-    /// The next more verbose level, at most [`Level::Debug3`].
-    #[must_use]
-    pub fn louder(self) -> Self {
-        Self::from_number(self.number().saturating_add(1))
-    }
-
-    /// The next less verbose level, at least [`Level::Quiet`].
-    #[must_use]
-    pub fn quieter(self) -> Self {
-        Self::from_number(self.number().saturating_sub(1))
-    }
-
-    fn number(self) -> u8 {
-        // The enum is `repr(u8)`: this is its discriminant.
-        self as u8
-    }
-
-    fn from_number(number: u8) -> Self {
-        Self::ALL
-            .get(usize::from(number))
-            .copied()
-            .unwrap_or(Self::Debug3)
-    }
-
-    fn priority(self) -> Priority {
-        match self {
-            Self::Quiet | Self::Fatal => Priority::Critical,
-            Self::Error => Priority::Error,
-            Self::Info | Self::Verbose => Priority::Info,
-            Self::Debug1 | Self::Debug2 | Self::Debug3 => Priority::Debug,
-        }
-    }
-
-    fn prefix(self) -> &'static str {
-        match self {
-            Self::Debug1 => "debug1: ",
-            Self::Debug2 => "debug2: ",
-            Self::Debug3 => "debug3: ",
-            _ => "",
-        }
-    }
-}
-
-impl From<LogLevel> for Level {
-    fn from(configured: LogLevel) -> Self {
-        match configured {
-            LogLevel::Quiet => Self::Quiet,
-            LogLevel::Fatal => Self::Fatal,
-            LogLevel::Error => Self::Error,
-            LogLevel::Info => Self::Info,
-            LogLevel::Verbose => Self::Verbose,
-            LogLevel::Debug1 => Self::Debug1,
-            LogLevel::Debug2 => Self::Debug2,
-            LogLevel::Debug3 => Self::Debug3,
-        }
-    }
-}
-
-static LEVEL: AtomicU8 = AtomicU8::new(Level::Info as u8);
+static LEVEL: AtomicU8 = AtomicU8::new(LogLevel::Info as u8);
 thread_local! {
     /// This thread's own level, if it has one.
     static OWN_LEVEL: Cell<Option<u8>> = const { Cell::new(None) };
@@ -153,7 +46,7 @@ fn number_now() -> u8 {
 }
 
 /// Sets the level: this thread's own if it has one, else the program's.
-pub fn set_level(level: Level) {
+pub fn set_level(level: LogLevel) {
     match OWN_LEVEL.get() {
         Some(_) => OWN_LEVEL.set(Some(level.number())),
         None => LEVEL.store(level.number(), Ordering::Relaxed),
@@ -162,13 +55,13 @@ pub fn set_level(level: Level) {
 
 /// The current level.
 #[must_use]
-pub fn level() -> Level {
-    Level::from_number(number_now())
+pub fn level() -> LogLevel {
+    LogLevel::from_number(number_now())
 }
 
 /// True if a message of this level is written: check it before composing a costly one.
 #[must_use]
-pub fn says(level: Level) -> bool {
+pub fn says(level: LogLevel) -> bool {
     level.number() <= number_now()
 }
 
@@ -212,19 +105,19 @@ fn begin() -> &'static str {
 }
 
 /// Writes one message, if its level permits; use the macros of this crate.
-pub fn write(level: Level, message: fmt::Arguments<'_>) {
+pub fn write(level: LogLevel, message: fmt::Arguments<'_>) {
     if !says(level) {
         return;
     }
     let mut sink = SINK.lock().unwrap_or_else(PoisonError::into_inner);
     let raw = matches!(*sink, Sink::Stderr) && RAW_TERMINAL.load(Ordering::Relaxed);
-    let line = format!("{}{message}", level.prefix());
+    let line = format!("{}{message}", level.debug_prefix());
     let line = escape::system_words(&line);
     let end = if raw { "\r\n" } else { "\n" };
     // A failure to write the log cannot be reported anywhere.
     let _ = match &mut *sink {
         Sink::File(file) => file.write_all(format!("{line}{end}").as_bytes()),
-        Sink::Syslog(log) => log.write(level.priority(), &line),
+        Sink::Syslog(log) => log.write(level, &line),
         // `write_all` waits if standard error is non-blocking, which it may become through a sink
         // on the same terminal.
         Sink::Stderr => {
@@ -234,16 +127,16 @@ pub fn write(level: Level, message: fmt::Arguments<'_>) {
     };
 }
 
-/// Writes a message at [`Level::Info`], unless it has been written before: several connections of
+/// Writes a message at [`LogLevel::Info`], unless it has been written before: several connections of
 /// one program produce the same messages.
 pub fn info_once(message: &str) {
     static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-    if !says(Level::Info) {
+    if !says(LogLevel::Info) {
         return;
     }
     let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
     if said.insert(message.to_owned()) {
-        write(Level::Info, format_args!("{message}"));
+        write(LogLevel::Info, format_args!("{message}"));
     }
 }
 
@@ -262,7 +155,7 @@ macro_rules! at_level {
     ($name:ident, $level:ident, $dollar:tt) => {
         macro_rules! $name {
             ($dollar($dollar argument:tt)*) => {
-                $crate::log::write($crate::log::Level::$level, format_args!($dollar($dollar argument)*))
+                $crate::log::write(::escape::LogLevel::$level, format_args!($dollar($dollar argument)*))
             };
         }
         pub(crate) use $name;
@@ -282,25 +175,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn levels_have_an_order_with_two_ends() {
-        for level in Level::ALL {
-            assert_eq!(Level::from_number(level.number()), level);
-        }
-        assert_eq!(Level::Debug3.louder(), Level::Debug3);
-        assert_eq!(Level::Quiet.quieter(), Level::Quiet);
-        assert_eq!(Level::Info.louder(), Level::Verbose);
-    }
-
-    #[test]
     fn a_thread_with_a_level_of_its_own_leaves_the_program_s_alone() {
         let before = level();
         let own = std::thread::spawn(move || {
             own_level();
             let taken_over = level();
-            set_level(Level::Debug3);
-            (taken_over, level(), says(Level::Debug3))
+            set_level(LogLevel::Debug3);
+            (taken_over, level(), says(LogLevel::Debug3))
         });
-        assert_eq!(own.join().unwrap(), (before, Level::Debug3, true));
+        assert_eq!(own.join().unwrap(), (before, LogLevel::Debug3, true));
         assert_eq!(level(), before);
     }
 }

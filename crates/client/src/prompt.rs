@@ -132,7 +132,7 @@ impl Interaction for Prompter {
     }
 
     fn tell(&mut self, text: &str) {
-        if log::level() > log::Level::Quiet {
+        if log::level() > escape::LogLevel::Quiet {
             log::tell(text);
         }
     }

@@ -1,5 +1,7 @@
 //! Value types that typed options of client and server share.
 
+pub use escape::LogLevel;
+
 use crate::units;
 use crate::value::{Value, Values};
 
@@ -25,28 +27,6 @@ words! {
         /// Always; a connection that would be compressed in software is refused.
         Require = "require",
     } default No
-}
-
-words! {
-    /// How much is logged.
-    LogLevel {
-        /// Nothing.
-        Quiet = "SILENT",
-        /// Errors that end the program.
-        Fatal = "FATAL",
-        /// Errors.
-        Error = "ERROR",
-        /// Normal operation.
-        Info = "INFO",
-        /// More detail.
-        Verbose = "VERBOSE",
-        /// Decisions (`-v`).
-        Debug1 = "DEBUG",
-        /// Messages (`-vv`).
-        Debug2 = "DEBUG2",
-        /// Internals (`-vvv`).
-        Debug3 = "DEBUG3",
-    } default Info
 }
 
 words! {

@@ -13,6 +13,8 @@
 //! - Escaping is idempotent, so that a process may escape again the text that an untrusted process
 //!   claims to have escaped. (Not for [`Style::Quoted`], which escapes the backslash.)
 //!
+//! [`LogLevel`] is here too, since every log needs both.
+//!
 //! Writers of formats with their own escapes (JSON, HTML) use only [`is_harmless`].
 #![forbid(unsafe_code)]
 #![no_std]
@@ -21,6 +23,10 @@ extern crate alloc;
 
 use alloc::borrow::Cow;
 use alloc::string::String;
+
+mod log_level;
+
+pub use log_level::LogLevel;
 
 /// The kind of output that escaped text is meant for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

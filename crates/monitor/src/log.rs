@@ -5,7 +5,7 @@
 use std::cell::{Cell, RefCell};
 
 use privsep::LogLevel;
-use sys::syslog::{Facility, Level};
+use sys::syslog::Facility;
 
 /// Suffix of log lines from the unprivileged process before the login, and of lines that OpenSSH's
 /// unprivileged process writes.
@@ -22,8 +22,7 @@ enum Sink {
 /// The log's destination and level.
 #[derive(Debug)]
 pub(crate) struct Log {
-    /// The finest level written; `None` writes nothing (LogLevel QUIET).
-    level: Cell<Option<LogLevel>>,
+    level: Cell<LogLevel>,
     /// True if the command line has set the level, which [`Log::follow`] then keeps.
     is_forced: bool,
     sink: Sink,
@@ -31,7 +30,7 @@ pub(crate) struct Log {
 
 impl Log {
     /// A log that writes to standard error.
-    pub(crate) fn to_stderr(level: Option<LogLevel>) -> Self {
+    pub(crate) fn to_stderr(level: LogLevel) -> Self {
         Self {
             level: Cell::new(level),
             is_forced: false,
@@ -40,10 +39,7 @@ impl Log {
     }
 
     /// A log that writes to syslog with the identifier `sshd`, as OpenSSH's daemon does.
-    pub(crate) fn to_syslog(
-        level: Option<LogLevel>,
-        facility: config::types::SyslogFacility,
-    ) -> Self {
+    pub(crate) fn to_syslog(level: LogLevel, facility: config::types::SyslogFacility) -> Self {
         Self {
             level: Cell::new(level),
             is_forced: false,
@@ -58,7 +54,7 @@ impl Log {
     #[cfg(test)]
     pub(crate) fn to_memory(level: LogLevel) -> Self {
         Self {
-            level: Cell::new(Some(level)),
+            level: Cell::new(level),
             is_forced: false,
             sink: Sink::Memory(RefCell::default()),
         }
@@ -73,8 +69,8 @@ impl Log {
         }
     }
 
-    /// The finest level that is written; `None` for QUIET.
-    pub(crate) fn level(&self) -> Option<LogLevel> {
+    /// The finest level that is written.
+    pub(crate) fn level(&self) -> LogLevel {
         self.level.get()
     }
 
@@ -86,9 +82,9 @@ impl Log {
 
     /// Sets the level that the configuration gives for a client or a user, which a Match block may
     /// change.
-    pub(crate) fn follow(&self, level: config::types::LogLevel) {
+    pub(crate) fn follow(&self, level: LogLevel) {
         if !self.is_forced {
-            self.level.set(level_of(level));
+            self.level.set(level);
         }
     }
 
@@ -100,7 +96,8 @@ impl Log {
     /// As [`Log::line`], followed by `mark`. Truncation of `text` never removes the mark, because
     /// the mark names the process that the text came from.
     pub(crate) fn marked(&self, level: LogLevel, text: &str, mark: &str) {
-        if self.level().is_none_or(|finest| level > finest) {
+        // No line has the level QUIET; a process without privileges could claim it.
+        if level > self.level() || level == LogLevel::Quiet {
             return;
         }
         let text = format!("{}{}{mark}", prefix(level), privsep::log_text(text));
@@ -111,7 +108,7 @@ impl Log {
             }
             Sink::Syslog(syslog) => {
                 // A failing log must not stop a login.
-                let _ = syslog.borrow_mut().write(priority_of(level), &text);
+                let _ = syslog.borrow_mut().write(level, &text);
             }
             #[cfg(test)]
             Sink::Memory(lines) => lines.borrow_mut().push(text),
@@ -148,19 +145,7 @@ fn prefix(level: LogLevel) -> &'static str {
     match level {
         LogLevel::Fatal => "fatal: ",
         LogLevel::Error => "error: ",
-        LogLevel::Info | LogLevel::Verbose => "",
-        LogLevel::Debug1 => "debug1: ",
-        LogLevel::Debug2 => "debug2: ",
-        LogLevel::Debug3 => "debug3: ",
-    }
-}
-
-fn priority_of(level: LogLevel) -> Level {
-    match level {
-        LogLevel::Fatal => Level::Critical,
-        LogLevel::Error => Level::Error,
-        LogLevel::Info | LogLevel::Verbose => Level::Info,
-        LogLevel::Debug1 | LogLevel::Debug2 | LogLevel::Debug3 => Level::Debug,
+        other => other.debug_prefix(),
     }
 }
 
@@ -168,40 +153,12 @@ fn facility_of(facility: config::types::SyslogFacility) -> Facility {
     Facility::from_name(facility.word()).unwrap_or(Facility::Auth)
 }
 
-/// Converts a configured level to the RPC's type; `None` for QUIET.
-pub(crate) fn level_of(level: config::types::LogLevel) -> Option<LogLevel> {
-    Some(match level {
-        config::types::LogLevel::Quiet => return None,
-        config::types::LogLevel::Fatal => LogLevel::Fatal,
-        config::types::LogLevel::Error => LogLevel::Error,
-        config::types::LogLevel::Info => LogLevel::Info,
-        config::types::LogLevel::Verbose => LogLevel::Verbose,
-        config::types::LogLevel::Debug1 => LogLevel::Debug1,
-        config::types::LogLevel::Debug2 => LogLevel::Debug2,
-        config::types::LogLevel::Debug3 => LogLevel::Debug3,
-    })
-}
-
-/// Decodes `MonitorStart::log_override`. The outer option is `None` when the command line forces no
-/// level; the inner one is `None` for QUIET.
-pub(crate) fn forced_level(number: u32) -> Option<Option<LogLevel>> {
-    const LEVELS: [LogLevel; 7] = [
-        LogLevel::Fatal,
-        LogLevel::Error,
-        LogLevel::Info,
-        LogLevel::Verbose,
-        LogLevel::Debug1,
-        LogLevel::Debug2,
-        LogLevel::Debug3,
-    ];
-    match number {
-        0 => None,
-        1 => Some(None),
-        more => {
-            let index = usize::try_from(more - 2).unwrap_or(usize::MAX);
-            Some(Some(LEVELS.get(index).copied().unwrap_or(LogLevel::Debug3)))
-        }
-    }
+/// Decodes `MonitorStart::log_override`: the level that the command line forces, if any.
+pub(crate) fn forced_level(number: u32) -> Option<LogLevel> {
+    let level = number.checked_sub(1)?;
+    Some(LogLevel::from_number(
+        u8::try_from(level).unwrap_or(u8::MAX),
+    ))
 }
 
 #[cfg(test)]
@@ -233,8 +190,8 @@ mod tests {
         log.error("yes");
         assert_eq!(log.lines(), ["error: yes"]);
         assert_eq!(forced_level(0), None);
-        assert_eq!(forced_level(1), Some(None));
-        assert_eq!(forced_level(6), Some(Some(LogLevel::Debug1)));
-        assert_eq!(forced_level(99), Some(Some(LogLevel::Debug3)));
+        assert_eq!(forced_level(1), Some(LogLevel::Quiet));
+        assert_eq!(forced_level(6), Some(LogLevel::Debug1));
+        assert_eq!(forced_level(99), Some(LogLevel::Debug3));
     }
 }

@@ -4,6 +4,7 @@
 //! The caller escapes text of peers; as a last safeguard this module escapes control characters
 //! too, so that one message stays one line.
 
+use escape::LogLevel;
 use std::fmt::Write as _;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -72,26 +73,14 @@ impl Facility {
     }
 }
 
-/// Severity of a message (RFC 3164 §4.1.1).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Level {
-    /// The system is unusable.
-    Emergency = 0,
-    /// Immediate action is required.
-    Alert = 1,
-    /// Critical.
-    Critical = 2,
-    /// Errors.
-    Error = 3,
-    /// Warnings.
-    Warning = 4,
-    /// Normal but notable.
-    Notice = 5,
-    /// Information.
-    Info = 6,
-    /// Debugging.
-    Debug = 7,
+/// Severity of a line in the system log (RFC 3164 §4.1.1), as OpenSSH maps its levels.
+fn severity(level: LogLevel) -> u8 {
+    match level {
+        LogLevel::Quiet | LogLevel::Fatal => 2,
+        LogLevel::Error => 3,
+        LogLevel::Info | LogLevel::Verbose => 6,
+        LogLevel::Debug1 | LogLevel::Debug2 | LogLevel::Debug3 => 7,
+    }
 }
 
 /// Makes lines that libraries, such as PAM modules, write by syslog(3) begin with `sshd[pid]`, by
@@ -155,7 +144,7 @@ impl Syslog {
     ///
     /// # Errors
     /// The error that lost the message.
-    pub fn write(&mut self, level: Level, message: &str) -> io::Result<()> {
+    pub fn write(&mut self, level: LogLevel, message: &str) -> io::Result<()> {
         let (now, _) = crate::time::realtime();
         let now = LocalTime::from_seconds(i64::try_from(now).unwrap_or(0));
         let text = render(self.facility, level, &now, &self.tag, message);
@@ -197,8 +186,14 @@ fn connect_to(path: &str) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-fn render(facility: Facility, level: Level, now: &LocalTime, tag: &str, message: &str) -> String {
-    let priority = u32::from(facility as u8) * 8 + u32::from(level as u8);
+fn render(
+    facility: Facility,
+    level: LogLevel,
+    now: &LocalTime,
+    tag: &str,
+    message: &str,
+) -> String {
+    let priority = u32::from(facility as u8) * 8 + u32::from(severity(level));
     let pid = std::process::id();
     let mut text = format!("<{priority}>{} {tag}[{pid}]: ", now.to_syslog());
     let message = escape::escape_at_most(message, escape::Style::Ascii, MAX_MESSAGE_LEN);
@@ -215,7 +210,7 @@ mod tests {
         let now = LocalTime::from_seconds(0);
         let text = render(
             Facility::AuthPriv,
-            Level::Info,
+            LogLevel::Info,
             &now,
             "sshd",
             "user a\nAccepted \x1b[31m",
@@ -224,7 +219,7 @@ mod tests {
         assert!(text.contains(&format!(" sshd[{}]: ", std::process::id())));
         assert!(text.ends_with("user a\\012Accepted \\033[31m"));
         let long = "ü".repeat(MAX_MESSAGE_LEN);
-        let text = render(Facility::Auth, Level::Error, &now, "t", &long);
+        let text = render(Facility::Auth, LogLevel::Error, &now, "t", &long);
         assert!(text.len() < MAX_MESSAGE_LEN + 100);
     }
 
@@ -232,12 +227,12 @@ mod tests {
     fn messages_go_through_a_socket_from_outside() {
         let (ours, theirs) = crate::socket::seqpacket_pair().unwrap();
         let mut log = Syslog::from_fd(ours, "te\nst", Facility::Daemon);
-        log.write(Level::Warning, "hello").unwrap();
+        log.write(LogLevel::Error, "hello").unwrap();
         let mut buffer = [0; 256];
         let count = crate::io::read(&theirs, &mut buffer).unwrap();
         let text = std::str::from_utf8(&buffer[..count]).unwrap();
         assert!(
-            text.starts_with("<28>") && text.contains("te\\012st["),
+            text.starts_with("<30>") && text.contains("te\\012st["),
             "{text}"
         );
         assert!(log.socket().is_some());

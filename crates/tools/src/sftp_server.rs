@@ -8,8 +8,8 @@ use std::sync::Mutex;
 
 use sftp::server::REQUESTS;
 use sys::fs::Place;
-use sys::syslog::{self, Facility, Syslog};
-use transfer::serve::{self, Level, Log, Options, Serve, Wanted, stdio};
+use sys::syslog::{Facility, Syslog};
+use transfer::serve::{self, Log, LogLevel, Options, Serve, Wanted, stdio};
 
 /// The usage text.
 pub const USAGE: &str = "\
@@ -48,7 +48,7 @@ pub fn run(args: Vec<OsString>) -> i32 {
     match serve_stdio(&options) {
         Ok(()) => 0,
         Err(error) => {
-            logger(&options).line(Level::Error, &error);
+            logger(&options).line(LogLevel::Error, &error);
             STATUS_FAILED
         }
     }
@@ -70,14 +70,14 @@ fn serve_stdio(options: &Options) -> Result<(), String> {
     let from = from.split(' ').next().filter(|from| !from.is_empty());
     let from = serve::shown(from.unwrap_or("UNKNOWN").as_bytes());
     log.line(
-        Level::Info,
+        LogLevel::Info,
         &format!("session opened for local user {user} from [{from}]"),
     );
     if options.start.is_some() {
         let start = options.start(&user, &home);
         if let Err(error) = std::env::set_current_dir(&start) {
             log.line(
-                Level::Error,
+                LogLevel::Error,
                 &format!(
                     "chdir to \"{}\" failed: {error}",
                     serve::shown(start.as_bytes())
@@ -97,7 +97,7 @@ fn serve_stdio(options: &Options) -> Result<(), String> {
     let ended = stdio::run(&mut server, std::io::stdin(), std::io::stdout());
     drop(server);
     log.line(
-        Level::Info,
+        LogLevel::Info,
         &format!("session closed for local user {user} from [{from}]"),
     );
     match ended {
@@ -125,16 +125,16 @@ fn logger(options: &Options) -> Box<dyn Log> {
 
 /// Lines of the log, to standard error or to the system's log.
 struct Lines {
-    level: Level,
+    level: LogLevel,
     syslog: Option<Mutex<Syslog>>,
 }
 
 impl Log for Lines {
-    fn wants(&self, level: Level) -> bool {
+    fn wants(&self, level: LogLevel) -> bool {
         level <= self.level
     }
 
-    fn line(&self, level: Level, text: &str) {
+    fn line(&self, level: LogLevel, text: &str) {
         if !self.wants(level) {
             return;
         }
@@ -142,14 +142,8 @@ impl Log for Lines {
         match &self.syslog {
             None => drop(writeln!(std::io::stderr(), "{text}\r")),
             Some(syslog) => {
-                let severity = match level {
-                    Level::Quiet | Level::Fatal => syslog::Level::Critical,
-                    Level::Error => syslog::Level::Error,
-                    Level::Info | Level::Verbose => syslog::Level::Info,
-                    Level::Debug1 | Level::Debug2 | Level::Debug3 => syslog::Level::Debug,
-                };
                 if let Ok(mut syslog) = syslog.lock() {
-                    drop(syslog.write(severity, text));
+                    drop(syslog.write(level, text));
                 }
             }
         }

@@ -382,7 +382,7 @@ impl<'c> Authenticator<'c> {
     }
 
     fn banner(&mut self, text: &str) {
-        if !text.is_empty() && log::says(log::Level::Info) {
+        if !text.is_empty() && log::says(escape::LogLevel::Info) {
             let mut text = escape(text, Style::Lines);
             if !text.ends_with('\n') {
                 text.push('\n');

@@ -112,10 +112,10 @@ fn jump_arguments(
         arguments.extend(["-F".to_owned(), file.to_owned()]);
     }
     let level = log::level();
-    if level >= log::Level::Debug1 {
+    if level >= escape::LogLevel::Debug1 {
         let count = match level {
-            log::Level::Debug1 => "-v",
-            log::Level::Debug2 => "-vv",
+            escape::LogLevel::Debug1 => "-v",
+            escape::LogLevel::Debug2 => "-vv",
             _ => "-vvv",
         };
         arguments.push(count.to_owned());

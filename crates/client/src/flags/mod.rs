@@ -15,8 +15,8 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-use crate::log::Level;
 use destination::Destination;
+use escape::LogLevel;
 pub use usage::USAGE;
 
 /// Flags without a value, as getopt writes them.
@@ -67,7 +67,7 @@ pub struct Flags {
     /// `-y`: messages go to syslog.
     pub syslog: bool,
     /// The level of `-v` (up to three) or `-q`.
-    pub level: Option<Level>,
+    pub level: Option<LogLevel>,
     /// `-W`: the host and port to which standard input and output are forwarded.
     pub stdio_forward: Option<(String, u16)>,
     /// `-s`: the command is a subsystem's name.
@@ -311,11 +311,11 @@ impl Parser {
             b't' => self.force_tty(),
             b'G' => self.flags.action = Action::PrintConfig,
             b'V' => self.flags.action = Action::Version,
-            b'q' => self.flags.level = Some(Level::Quiet),
+            b'q' => self.flags.level = Some(LogLevel::Quiet),
             b'v' => {
                 self.flags.level = Some(match self.flags.level {
-                    Some(level) if level >= Level::Debug1 => level.louder(),
-                    _ => Level::Debug1,
+                    Some(level) if level >= LogLevel::Debug1 => level.louder(),
+                    _ => LogLevel::Debug1,
                 });
             }
             b'A' => return Err(later("-A", "agent forwarding")),

@@ -32,7 +32,7 @@ fn clusters_and_values_are_read_as_getopt_reads_them() {
     assert_eq!(keyword(&flags, "User").as_deref(), Some("bob"));
     assert!(flags.settings.contains(&Setting::Line("User=ann".into())));
     assert!(flags.settings.contains(&Setting::Line("Port=7".into())));
-    assert_eq!(flags.level, Some(Level::Debug3));
+    assert_eq!(flags.level, Some(LogLevel::Debug3));
     assert_eq!(flags.command.as_deref(), Some(&b"uname -a"[..]));
     assert_eq!(flags.destination.unwrap().host, "host");
 }

@@ -229,7 +229,7 @@ impl HostKeyChecker {
             presented.blob_name(),
             self.fingerprint_of(presented.key())
         );
-        if self.visual && says(crate::log::Level::Info) {
+        if self.visual && says(escape::LogLevel::Info) {
             interaction.tell(&format!("{}\n", self.picture(presented.key())));
         }
         if self.skip_for_loopback && self.address.is_some_and(|at| at.ip().is_loopback()) {

@@ -290,7 +290,7 @@ fn typed(
         kex_algorithms: words(Row::KexAlgorithms),
         known_hosts_command: unless_none(Row::KnownHostsCommand),
         local_command: unless_none(Row::LocalCommand).filter(|_| flag(Row::PermitLocalCommand)),
-        log_level: LogLevel::from_word(first(Row::LogLevel)),
+        log_level: LogLevel::from_name(first(Row::LogLevel)).unwrap_or_default(),
         macs: words(Row::MACs),
         no_host_authentication_for_localhost: flag(Row::NoHostAuthenticationForLocalhost),
         number_of_password_prompts: count(Row::NumberOfPasswordPrompts),

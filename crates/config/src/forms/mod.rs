@@ -7,6 +7,8 @@
 pub(crate) mod client;
 pub(crate) mod server;
 
+use escape::LogLevel;
+
 use crate::units;
 use crate::value::EXTRA;
 
@@ -35,12 +37,9 @@ fn none_alone(words: &[String]) -> Result<(), String> {
 /// `LogLevel`.
 pub(crate) fn log_level(words: &[String]) -> Form {
     let word = only(words)?;
-    let upper = word.to_ascii_uppercase();
-    match upper.as_str() {
-        "QUIET" | "SILENT" => one("SILENT"),
-        "FATAL" | "ERROR" | "INFO" | "VERBOSE" | "DEBUG" | "DEBUG2" | "DEBUG3" => one(upper),
-        "DEBUG1" => one("DEBUG"),
-        _ => Err(format!("unsupported log level '{word}'")),
+    match LogLevel::from_name(word) {
+        Some(level) => one(level.word()),
+        None => Err(format!("unsupported log level '{word}'")),
     }
 }
 

@@ -86,7 +86,7 @@ fn build_from(
         kbd_interactive_authentication: flag(v, Row::KbdInteractiveAuthentication),
         kex_algorithms: words(v, Row::KexAlgorithms),
         listen_addresses: listen_addresses(v, address_family),
-        log_level: LogLevel::from_word(first(v, Row::LogLevel)),
+        log_level: LogLevel::from_name(first(v, Row::LogLevel)).unwrap_or_default(),
         login_grace_time_s: count(v, Row::LoginGraceTime),
         macs: words(v, Row::MACs),
         max_auth_tries: count(v, Row::MaxAuthTries),

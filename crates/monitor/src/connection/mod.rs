@@ -93,7 +93,7 @@ pub fn monitor_main() -> i32 {
 
 fn open_log(start: &MonitorStart, options: &ServerOptions) -> Log {
     let forced = log::forced_level(start.log_override);
-    let level = forced.unwrap_or_else(|| log::level_of(options.log_level));
+    let level = forced.unwrap_or(options.log_level);
     let log = if start.log_to_stderr {
         Log::to_stderr(level)
     } else {

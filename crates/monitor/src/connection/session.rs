@@ -354,7 +354,7 @@ impl<'c> Session<'c> {
             login_messages: pam.map(|pam| pam.messages().to_owned()).unwrap_or_default(),
             pam_shows_motd: false,
             auth_info: auth_info_text(&user.auth_info),
-            log_level: self.log.level().unwrap_or(privsep::LogLevel::Fatal),
+            log_level: self.log.level(),
             password_expired: expired,
         })
     }

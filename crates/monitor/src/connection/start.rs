@@ -223,7 +223,7 @@ fn start_auth(
         connection,
         chroot: start.chroot.clone(),
         uid_gid: start.auth_ids,
-        log_level: log.level().unwrap_or(privsep::LogLevel::Fatal),
+        log_level: log.level(),
     };
     let record = sys::memfd::sealed("sshd-auth", &record.encode_body())?;
     let (ours, theirs) = sys::socket::stream_pair()?;

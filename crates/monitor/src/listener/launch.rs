@@ -305,14 +305,14 @@ mod tests {
         use crate::log::forced_level;
         use privsep::LogLevel;
         assert_eq!(forced_level(log_override(0, false)), None);
-        assert_eq!(forced_level(log_override(0, true)), Some(None));
+        assert_eq!(forced_level(log_override(0, true)), Some(LogLevel::Quiet));
         assert_eq!(
             forced_level(log_override(1, false)),
-            Some(Some(LogLevel::Debug1))
+            Some(LogLevel::Debug1)
         );
         assert_eq!(
             forced_level(log_override(3, true)),
-            Some(Some(LogLevel::Debug3))
+            Some(LogLevel::Debug3)
         );
     }
 }

@@ -141,7 +141,7 @@ fn run(arguments: Vec<OsString>, greet: Greet) -> Result<i32, Failure> {
     let options = config.global();
     sockets::check(&options).map_err(Failure::Configuration)?;
     let shape_level = launch::log_override(args.debug, args.quiet);
-    let level = log::forced_level(shape_level).unwrap_or_else(|| log::level_of(options.log_level));
+    let level = log::forced_level(shape_level).unwrap_or(options.log_level);
     match args.mode {
         Mode::Print | Mode::Dump | Mode::Test => return check(&args, &config, level),
         Mode::Serve | Mode::Inetd | Mode::Version => {}
@@ -167,7 +167,7 @@ fn run(arguments: Vec<OsString>, greet: Greet) -> Result<i32, Failure> {
     let startup = if args.debug > 0 {
         Log::to_stderr(level)
     } else {
-        Log::to_stderr(level.min(Some(LogLevel::Info)))
+        Log::to_stderr(level.min(LogLevel::Info))
     };
     warn_about(&config, if log_to_stderr { &log } else { &startup });
     let shape = Shape {
@@ -210,7 +210,7 @@ fn run(arguments: Vec<OsString>, greet: Greet) -> Result<i32, Failure> {
 }
 
 /// `-t`, `-T` and `-G`.
-fn check(args: &Args, config: &ServerConfig, level: Option<LogLevel>) -> Result<i32, Failure> {
+fn check(args: &Args, config: &ServerConfig, level: LogLevel) -> Result<i32, Failure> {
     let log = Log::to_stderr(level);
     warn_about(config, &log);
     if args.mode != Mode::Print {

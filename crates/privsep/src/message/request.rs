@@ -4,48 +4,16 @@ use wire::{DecodeError, Put, Reader};
 
 use crate::field::{Field, Secret, record};
 
-/// Severity of a log line, by the levels of OpenSSH's LogLevel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum LogLevel {
-    /// An error that ends the process.
-    Fatal,
-    /// An operation failed.
-    Error,
-    /// Logins and the ends of connections.
-    Info,
-    /// Detail for permanent use in production.
-    Verbose,
-    /// Decisions.
-    Debug1,
-    /// Messages by name.
-    Debug2,
-    /// Internals.
-    Debug3,
-}
+pub use escape::LogLevel;
 
 impl Field for LogLevel {
     fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(match reader.u8()? {
-            0 => Self::Fatal,
-            1 => Self::Error,
-            2 => Self::Info,
-            3 => Self::Verbose,
-            4 => Self::Debug1,
-            5 => Self::Debug2,
-            6 => Self::Debug3,
-            _ => return Err(DecodeError::Malformed("unknown log level")),
-        })
+        let number = reader.u8()?;
+        let level = Self::ALL.get(usize::from(number)).copied();
+        level.ok_or(DecodeError::Malformed("unknown log level"))
     }
     fn write(&self, out: &mut Vec<u8>) {
-        out.put_u8(match self {
-            Self::Fatal => 0,
-            Self::Error => 1,
-            Self::Info => 2,
-            Self::Verbose => 3,
-            Self::Debug1 => 4,
-            Self::Debug2 => 5,
-            Self::Debug3 => 6,
-        });
+        out.put_u8(self.number());
     }
 }
 

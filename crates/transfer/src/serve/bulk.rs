@@ -13,7 +13,7 @@ use sftp::{Attributes, Code};
 use sys::fs::{Info, Kind, Links, content};
 
 use super::status::Failed;
-use super::{Buffers, Done, Job, Level, Outbox, Serve, Slice, attributes, shown};
+use super::{Buffers, Done, Job, LogLevel, Outbox, Serve, Slice, attributes, shown};
 
 /// Maximum number of bytes sent per slice.
 const SLICE_BYTES: usize = 256 * 1024;
@@ -101,14 +101,14 @@ impl Serve {
         let size = content::info(&*fd)?.size;
         let there = size.saturating_sub(request.offset).min(request.len);
         file.read = file.read.saturating_add(there);
-        if self.log.wants(Level::Debug1) {
+        if self.log.wants(LogLevel::Debug1) {
             let line = format!(
                 "request {id}: read-range \"{}\" off {} len {}",
                 shown(&file.path),
                 request.offset,
                 request.len
             );
-            self.log.line(Level::Debug1, &line);
+            self.log.line(LogLevel::Debug1, &line);
         }
         self.begin_job(Job::Bulk(Bulk {
             id,
@@ -157,10 +157,10 @@ impl Serve {
             return Ok(());
         };
         file.read = file.read.saturating_add(info.size.min(request.len));
-        if self.log.wants(Level::Debug1) {
+        if self.log.wants(LogLevel::Debug1) {
             let name = shown(request.path);
             let line = format!("request {id}: open-read \"{name}\" len {}", request.len);
-            self.log.line(Level::Debug1, &line);
+            self.log.line(LogLevel::Debug1, &line);
         }
         self.tell_opened(id, info, &handle, buffers);
         self.begin_job(Job::Bulk(Bulk {

@@ -4,7 +4,7 @@ use sftp::Code;
 use sftp::message::reply::{Handle, NameEntry, Names};
 
 use super::status::Failed;
-use super::{Buffers, Done, Level, Serve, attributes, shown};
+use super::{Buffers, Done, LogLevel, Serve, attributes, shown};
 
 /// Maximum number of bytes of entries in one answer: every client accepts a message of 34,000 bytes
 /// (draft §3).
@@ -18,7 +18,7 @@ impl Serve {
         buffers: &mut dyn Buffers,
     ) -> Done {
         self.log
-            .line(Level::Info, &format!("opendir \"{}\"", shown(path)));
+            .line(LogLevel::Info, &format!("opendir \"{}\"", shown(path)));
         let handle = self.handles.open_directory(&self.place, path)?;
         self.answer(buffers, |out| {
             Handle { handle: &handle }.encode_into(id, out);

@@ -10,7 +10,7 @@ use sftp::message::request::Open;
 use sys::fs::{Directory, How, Place};
 
 use super::status::Failed;
-use super::{Level, Log, shown};
+use super::{Log, LogLevel, shown};
 use crate::watch::{Targets, Watch};
 
 /// An open file.
@@ -216,7 +216,7 @@ impl Opened {
 }
 
 fn log_close(how: &str, open: &Opened, log: &dyn Log) {
-    if !log.wants(Level::Info) {
+    if !log.wants(LogLevel::Info) {
         return;
     }
     let line = match open {
@@ -228,7 +228,7 @@ fn log_close(how: &str, open: &Opened, log: &dyn Log) {
         ),
         Opened::Directory(directory) => format!("{how}closedir \"{}\"", shown(&directory.path)),
     };
-    log.line(Level::Info, &line);
+    log.line(LogLevel::Info, &line);
 }
 
 /// Opens a file with the flags of OPEN and logs it.
@@ -241,13 +241,13 @@ pub(super) fn open(
     check: impl FnOnce() -> Result<(), Failed>,
 ) -> Result<OwnedFd, Failed> {
     let has = |flag: u32| flags & flag != 0;
-    if log.wants(Level::Info) {
+    if log.wants(LogLevel::Info) {
         let line = format!(
             "open \"{}\" flags {} mode 0{mode:o}",
             shown(path),
             flag_names(flags)
         );
-        log.line(Level::Info, &line);
+        log.line(LogLevel::Info, &line);
     }
     check()?;
     let how = How {

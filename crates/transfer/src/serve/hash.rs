@@ -17,7 +17,7 @@ use sftp::own::{HASH_BYTES, Hashes, MAX_HASH_BLOCKS, MIN_HASH_BLOCK_BYTES};
 use sys::fs::content;
 
 use super::status::Failed;
-use super::{Buffers, Done, Job, Level, Outbox, STEP_BYTES, Serve, Slice, shown};
+use super::{Buffers, Done, Job, LogLevel, Outbox, STEP_BYTES, Serve, Slice, shown};
 use crate::source::hash::{READ_BYTES, threads};
 
 /// Number of bytes hashed per slice.
@@ -280,9 +280,9 @@ impl Serve {
     pub(super) fn hash_range(&mut self, id: u32, request: &HashRange<'_>) -> Done {
         let file = self.handles.file(request.handle)?;
         let fd = file.fd.clone();
-        if self.log.wants(Level::Debug1) {
+        if self.log.wants(LogLevel::Debug1) {
             let line = format!("request {id}: hash-range \"{}\"", shown(&file.path));
-            self.log.line(Level::Debug1, &line);
+            self.log.line(LogLevel::Debug1, &line);
         }
         let size = content::info(&*fd)?.size;
         let len = request.len.min(size.saturating_sub(request.offset));

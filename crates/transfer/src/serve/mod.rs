@@ -50,7 +50,8 @@ use long_name::Names;
 use status::Failed;
 use write::Writing;
 
-pub use log::{Level, Log, shown};
+pub use escape::LogLevel;
+pub use log::{Log, shown};
 pub use options::{Options, OptionsError, Wanted, levels};
 pub use outbox::{Buffers, Outbox};
 
@@ -337,7 +338,7 @@ impl Serve {
             self.out.put(&answer, buffers);
             if let Phase::Serving { client_version } = self.phase {
                 self.log.line(
-                    Level::Verbose,
+                    LogLevel::Verbose,
                     &format!("received client version {client_version}"),
                 );
             }
@@ -349,7 +350,7 @@ impl Serve {
                 let Some(id) = error.id else {
                     return Err(ServeError::NoId(error));
                 };
-                self.log.line(Level::Error, &format!("bad {error}"));
+                self.log.line(LogLevel::Error, &format!("bad {error}"));
                 let failed = Failed::new(Code::BAD_MESSAGE, error.error.to_string());
                 self.fail(id, &failed, buffers);
                 return Ok(());
@@ -367,14 +368,14 @@ impl Serve {
         let text = match refusal {
             Refusal::ReadOnly => {
                 self.log.line(
-                    Level::Verbose,
+                    LogLevel::Verbose,
                     &format!("Refusing {name} request in read-only mode"),
                 );
                 "the server is read-only"
             }
             Refusal::NotPermitted => {
                 self.log
-                    .line(Level::Verbose, &format!("Refusing {name} request"));
+                    .line(LogLevel::Verbose, &format!("Refusing {name} request"));
                 "the server does not permit this request"
             }
         };
@@ -394,14 +395,14 @@ impl Serve {
             Request::Extended(extended) => self.extended(id, extended, buffers),
             Request::UnknownExtension { name } => {
                 self.log.line(
-                    Level::Debug1,
+                    LogLevel::Debug1,
                     &format!("unknown extended request \"{}\"", shown(name)),
                 );
                 Err(Failed::code(Code::OP_UNSUPPORTED))
             }
             Request::Unknown { number } => {
                 self.log
-                    .line(Level::Error, &format!("Unknown message {number}"));
+                    .line(LogLevel::Error, &format!("Unknown message {number}"));
                 Err(Failed::code(Code::OP_UNSUPPORTED))
             }
             _ => self.by_path(id, request, buffers),
@@ -468,13 +469,13 @@ impl Serve {
     fn read(&mut self, id: u32, request: &Read<'_>, buffers: &mut dyn Buffers) -> Done {
         let file = self.handles.file(request.handle)?;
         let len = request.len.min(sftp::MAX_DATA_BYTES);
-        if self.log.wants(Level::Debug1) {
+        if self.log.wants(LogLevel::Debug1) {
             let name = shown(&file.path);
             let line = format!(
                 "request {id}: read \"{name}\" off {} len {len}",
                 request.offset
             );
-            self.log.line(Level::Debug1, &line);
+            self.log.line(LogLevel::Debug1, &line);
         }
         let fd = &file.fd;
         let count = self.out.data(id, len, buffers, &mut |room, done| {
@@ -578,9 +579,9 @@ impl Serve {
     }
 
     fn fail(&mut self, id: u32, failed: &Failed, buffers: &mut dyn Buffers) {
-        if failed.code > Code::EOF && self.log.wants(Level::Verbose) {
+        if failed.code > Code::EOF && self.log.wants(LogLevel::Verbose) {
             let line = format!("sent status {}", failed.code.text());
-            self.log.line(Level::Verbose, &line);
+            self.log.line(LogLevel::Verbose, &line);
         }
         self.answer(buffers, |out| {
             reply::Status {

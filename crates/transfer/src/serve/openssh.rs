@@ -9,7 +9,7 @@ use sys::fs::{Kind, Links, content};
 use wire::{Put, Reader};
 
 use super::status::Failed;
-use super::{Buffers, Done, Job, Level, Serve, Slice, shown};
+use super::{Buffers, Done, Job, LogLevel, Serve, Slice, shown};
 
 /// Number of bytes copied per slice.
 const COPY_BYTES: u64 = 4 << 20;
@@ -98,7 +98,7 @@ impl Serve {
                 content::sync(&*file.fd)?;
             }
             Extended::Statvfs(request) => {
-                self.note(Level::Info, "statvfs", request.path);
+                self.note(LogLevel::Info, "statvfs", request.path);
                 let found = self.place.file_system(request.path)?;
                 self.answer_extended(id, buffers, |out| told(&found).write(out));
                 return Ok(());
@@ -212,7 +212,7 @@ impl Serve {
             size => size,
         };
         self.log.line(
-            Level::Info,
+            LogLevel::Info,
             &format!(
                 "copy-data from \"{from_path}\" off {} len {} to \"{to_path}\" off {}",
                 request.from_offset, request.len, request.to_offset

@@ -4,7 +4,7 @@ use std::fmt;
 
 use sftp::server::{Permits, REQUESTS};
 
-use super::Level;
+use escape::LogLevel;
 
 /// Options of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub struct Options {
     /// Facility of the system log (`-f`).
     pub facility: String,
     /// Log level (`-l`).
-    pub level: Level,
+    pub level: LogLevel,
     /// Starting directory (`-d`), with `%d`, `%u` and `%%` not yet expanded.
     pub start: Option<String>,
     /// Refuse requests that change files (`-R`).
@@ -32,7 +32,7 @@ impl Default for Options {
         Self {
             to_stderr: false,
             facility: "AUTH".to_owned(),
-            level: Level::Error,
+            level: LogLevel::Error,
             start: None,
             read_only: false,
             umask: None,
@@ -175,7 +175,7 @@ impl Options {
                 let name = FACILITIES.iter().find(known);
                 self.facility = (*name.ok_or_else(|| bad(&value))?).to_owned();
             }
-            'l' => self.level = Level::from_name(&value).ok_or_else(|| bad(&value))?,
+            'l' => self.level = LogLevel::from_name(&value).ok_or_else(|| bad(&value))?,
             'u' => {
                 let mask = u32::from_str_radix(&value, 8).ok();
                 let mask = mask.filter(|mask| *mask <= 0o777);
@@ -264,7 +264,7 @@ mod tests {
     fn flags_are_read_alone_joined_and_with_their_values() {
         let options = parse(&["-eR", "-lINFO", "-u", "027", "-f", "local3", "-d/srv/%u"]).unwrap();
         assert!(options.to_stderr && options.read_only);
-        assert_eq!(options.level, Level::Info);
+        assert_eq!(options.level, LogLevel::Info);
         assert_eq!(options.umask, Some(0o027));
         assert_eq!(options.facility, "LOCAL3");
         assert_eq!(options.start("mia", "/home/mia"), "/srv/mia");

@@ -9,7 +9,7 @@ use sys::fs::{Links, Time, content};
 use sys::time::LocalTime;
 
 use super::status::Failed;
-use super::{Buffers, Done, Level, Serve, shown};
+use super::{Buffers, Done, LogLevel, Serve, shown};
 use crate::watch::Watch;
 
 impl Serve {
@@ -21,13 +21,13 @@ impl Serve {
     ) -> Done {
         match request {
             Request::Stat(request) => {
-                self.note(Level::Debug3, "stat name", request.path);
+                self.note(LogLevel::Debug3, "stat name", request.path);
                 let info = self.place.info(request.path, Links::Follow)?;
                 self.answer_attributes(id, &info, buffers);
                 return Ok(());
             }
             Request::Lstat(request) => {
-                self.note(Level::Debug3, "lstat name", request.path);
+                self.note(LogLevel::Debug3, "lstat name", request.path);
                 let info = self.place.info(request.path, Links::Stay)?;
                 self.answer_attributes(id, &info, buffers);
                 return Ok(());
@@ -38,13 +38,13 @@ impl Serve {
                 return Ok(());
             }
             Request::Realpath(request) => {
-                self.note(Level::Verbose, "realpath", request.path);
+                self.note(LogLevel::Verbose, "realpath", request.path);
                 let path = self.place.real_path(request.path)?;
                 self.answer_path(id, &path, buffers);
                 return Ok(());
             }
             Request::Readlink(request) => {
-                self.note(Level::Verbose, "readlink", request.path);
+                self.note(LogLevel::Verbose, "readlink", request.path);
                 let target = self.place.read_link(request.path)?;
                 self.answer_path(id, &target, buffers);
                 return Ok(());
@@ -54,20 +54,20 @@ impl Serve {
             }
             Request::Fsetstat(request) => self.set_open(request.handle, &request.attributes)?,
             Request::Remove(request) => {
-                self.note(Level::Info, "remove name", request.path);
+                self.note(LogLevel::Info, "remove name", request.path);
                 self.place.remove_file(request.path)?;
             }
             Request::Mkdir(request) => {
                 let mode = request.attributes.permissions.unwrap_or(0o777) & 0o7777;
                 let name = shown(request.path);
                 self.log.line(
-                    Level::Info,
+                    LogLevel::Info,
                     &format!("mkdir name \"{name}\" mode 0{mode:o}"),
                 );
                 self.place.make_directory(request.path, mode)?;
             }
             Request::Rmdir(request) => {
-                self.note(Level::Info, "rmdir name", request.path);
+                self.note(LogLevel::Info, "rmdir name", request.path);
                 self.place.remove_directory(request.path)?;
             }
             Request::Rename(request) => {
@@ -85,16 +85,16 @@ impl Serve {
     }
 
     /// Logs a request about a name.
-    pub(super) fn note(&self, level: Level, what: &str, name: &[u8]) {
+    pub(super) fn note(&self, level: LogLevel, what: &str, name: &[u8]) {
         if self.log.wants(level) {
             self.log.line(level, &format!("{what} \"{}\"", shown(name)));
         }
     }
 
     pub(super) fn note_two(&self, what: &str, old: &[u8], new: &[u8]) {
-        if self.log.wants(Level::Info) {
+        if self.log.wants(LogLevel::Info) {
             let line = format!("{what} old \"{}\" new \"{}\"", shown(old), shown(new));
-            self.log.line(Level::Info, &line);
+            self.log.line(LogLevel::Info, &line);
         }
     }
 
@@ -145,13 +145,13 @@ impl Serve {
     }
 
     fn note_set(&self, path: &[u8], wanted: &Attributes) {
-        if !self.log.wants(Level::Info) {
+        if !self.log.wants(LogLevel::Info) {
             return;
         }
         let name = shown(path);
         let line = |text: String| {
             self.log
-                .line(Level::Info, &format!("set \"{name}\" {text}"))
+                .line(LogLevel::Info, &format!("set \"{name}\" {text}"))
         };
         if let Some(size) = wanted.size {
             line(format!("size {size}"));

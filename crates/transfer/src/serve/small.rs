@@ -9,7 +9,7 @@ use sftp::{Attributes, Code};
 use sys::fs::{How, Kind, content};
 
 use super::status::Failed;
-use super::{Buffers, Done, Level, Serve, attributes, handles, paths, shown};
+use super::{Buffers, Done, LogLevel, Serve, attributes, handles, paths, shown};
 use crate::watch::Watch;
 
 impl Serve {
@@ -51,10 +51,10 @@ impl Serve {
         request: &GetFile<'_>,
         buffers: &mut dyn Buffers,
     ) -> Done {
-        if self.log.wants(Level::Info) {
+        if self.log.wants(LogLevel::Info) {
             let name = shown(request.path);
             self.log.line(
-                Level::Info,
+                LogLevel::Info,
                 &format!("open \"{name}\" flags READ mode 0666"),
             );
         }
@@ -91,10 +91,10 @@ impl Serve {
     }
 
     fn note_closed(&self, path: &[u8], read: usize, written: usize) {
-        if self.log.wants(Level::Info) {
+        if self.log.wants(LogLevel::Info) {
             let name = shown(path);
             self.log.line(
-                Level::Info,
+                LogLevel::Info,
                 &format!("close \"{name}\" bytes read {read} written {written}"),
             );
         }

@@ -38,14 +38,14 @@ impl Buffers for Plain {
 }
 
 #[derive(Clone)]
-struct Heard(Arc<Mutex<Vec<String>>>, Level);
+struct Heard(Arc<Mutex<Vec<String>>>, LogLevel);
 
 impl Log for Heard {
-    fn wants(&self, level: Level) -> bool {
+    fn wants(&self, level: LogLevel) -> bool {
         level <= self.1
     }
 
-    fn line(&self, level: Level, text: &str) {
+    fn line(&self, level: LogLevel, text: &str) {
         if self.wants(level) {
             self.0.lock().unwrap().push(text.to_owned());
         }
@@ -73,7 +73,7 @@ struct Client {
 
 impl Client {
     fn new(place: Place, permits: Permits) -> Self {
-        let log = Heard(Arc::default(), Level::Info);
+        let log = Heard(Arc::default(), LogLevel::Info);
         let mut this = Self {
             serve: Serve::new(place, permits, 16, Box::new(log.clone())),
             buffers: Plain(32_768),
@@ -866,7 +866,7 @@ fn handles_and_jobs_are_bounded() {
 fn a_client_that_does_not_speak_the_protocol_is_told_or_left() {
     let scratch = Scratch::new();
     let place = || Place::everywhere(scratch.as_os_str().as_bytes()).unwrap();
-    let log = || Box::new(Heard(Arc::default(), Level::Quiet));
+    let log = || Box::new(Heard(Arc::default(), LogLevel::Quiet));
     let mut serve = Serve::new(place(), Permits::everything(), 4, log());
     let mut out = Vec::new();
     request::Stat { path: b"." }.encode_into(1, &mut out);

@@ -14,7 +14,7 @@ use sftp::{Attributes, Code};
 use sys::fs::{Directory, How, Info, Kind, Links, Place, content};
 
 use super::status::Failed;
-use super::{Buffers, Done, Job, Level, Log, Outbox, Serve, Slice, attributes, shown};
+use super::{Buffers, Done, Job, Log, LogLevel, Outbox, Serve, Slice, attributes, shown};
 
 /// Number of bytes before the fields of an EXTENDED_REPLY.
 const HEAD_BYTES: usize = 9;
@@ -232,11 +232,11 @@ impl Walk {
     }
 
     fn note(&self, around: &Around<'_>, what: &str, more: &str) {
-        if around.log.wants(Level::Info) {
+        if around.log.wants(LogLevel::Info) {
             let name = shown(&whole(&self.root, &self.path));
             around
                 .log
-                .line(Level::Info, &format!("{what} \"{name}\"{more}"));
+                .line(LogLevel::Info, &format!("{what} \"{name}\"{more}"));
         }
     }
 
@@ -415,7 +415,7 @@ impl Serve {
         if request.flags & !(walk_flag::FOLLOW | walk_flag::CONTENT) != 0 {
             return Err(Failed::new(Code::OP_UNSUPPORTED, "unknown flags"));
         }
-        self.note(Level::Info, "walk", request.path);
+        self.note(LogLevel::Info, "walk", request.path);
         // The root itself may be a link.
         let root = self.place.open_directory(request.path)?;
         let info = root.own_info()?;

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use sys::fs::content;
 
 use super::status::Failed;
-use super::{Buffers, Level, Serve, shown};
+use super::{Buffers, LogLevel, Serve, shown};
 use crate::watch::Watch;
 
 /// Most pieces that are gathered: more than one read of the socket brings.
@@ -61,10 +61,10 @@ impl Serve {
         match self.handles.file(handle) {
             Err(failed) => writing.failed = Some(failed),
             Ok(file) => {
-                if self.log.wants(Level::Debug1) {
+                if self.log.wants(LogLevel::Debug1) {
                     let name = shown(&file.path);
                     let line = format!("request {id}: write \"{name}\" off {offset} len {len}");
-                    self.log.line(Level::Debug1, &line);
+                    self.log.line(LogLevel::Debug1, &line);
                 }
                 match &file.failed {
                     Some((from, failed)) if offset > *from => {
@@ -133,7 +133,7 @@ impl Serve {
             None => self.ok(writing.id, buffers),
             Some(failed) => {
                 self.log
-                    .line(Level::Error, &format!("write failed: {}", failed.text()));
+                    .line(LogLevel::Error, &format!("write failed: {}", failed.text()));
                 self.fail(writing.id, &failed, buffers);
             }
         }

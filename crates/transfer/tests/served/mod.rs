@@ -1,7 +1,7 @@
 //! Buffers and log for Fulmar's server without a connection.
 
 use packet::PacketBuf;
-use transfer::serve::{Buffers, Level, Log};
+use transfer::serve::{Buffers, Log, LogLevel};
 
 /// Unpooled buffers.
 pub struct Plain;
@@ -20,9 +20,9 @@ impl Buffers for Plain {
 pub struct Silent;
 
 impl Log for Silent {
-    fn wants(&self, _level: Level) -> bool {
+    fn wants(&self, _level: LogLevel) -> bool {
         false
     }
 
-    fn line(&self, _level: Level, _text: &str) {}
+    fn line(&self, _level: LogLevel, _text: &str) {}
 }

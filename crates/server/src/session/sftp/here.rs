@@ -5,7 +5,7 @@ use bytes::Bytes;
 use driver::{Line, Progress};
 use packet::PacketBuf;
 use proto::Error;
-use transfer::serve::{Buffers, Level, Log, Serve, Work};
+use transfer::serve::{Buffers, Log, LogLevel, Serve, Work};
 
 use super::{Lines, STATUS_FAILED};
 
@@ -55,7 +55,7 @@ impl Here {
     fn finish(&mut self) {
         if self.serve.take().is_some() {
             let line = format!("session closed {}", self.session);
-            self.log.line(Level::Info, &line);
+            self.log.line(LogLevel::Info, &line);
         }
     }
 
@@ -76,7 +76,7 @@ impl Here {
             let work = match serve.work(&mut Packets(line)) {
                 Ok(work) => work,
                 Err(error) => {
-                    self.log.line(Level::Error, &error.to_string());
+                    self.log.line(LogLevel::Error, &error.to_string());
                     self.finish();
                     return Ok((Progress::Ended, Some(STATUS_FAILED)));
                 }

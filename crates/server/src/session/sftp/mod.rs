@@ -21,7 +21,7 @@ use privsep::LogLevel;
 use proto::{Error, Stream};
 use sys::fs::Place;
 use sys::sandbox::files::{self, Wall};
-use transfer::serve::{self, Level, Log, Options, Serve, Wanted};
+use transfer::serve::{self, Log, Options, Serve, Wanted};
 
 use super::command::Files;
 use super::context::Context;
@@ -119,7 +119,11 @@ impl SftpEndpoint {
                 let start = options.start(&grant.user, &grant.home);
                 // In a chroot homes rarely exist; OpenSSH does not report them either.
                 let is_home = start == grant.home && grant.chroot.is_some();
-                let level = if is_home { Level::Debug1 } else { Level::Error };
+                let level = if is_home {
+                    LogLevel::Debug1
+                } else {
+                    LogLevel::Error
+                };
                 Box::new(move || {
                     let place = begin(&start, level, &*lines)?;
                     Ok(Serve::new(place, permits, serve::max_handles(), lines))
@@ -130,7 +134,7 @@ impl SftpEndpoint {
             "for local user {} from [{}]",
             grant.user, grant.remote_address
         );
-        log.line(Level::Info, &format!("session opened {session}"));
+        log.line(LogLevel::Info, &format!("session opened {session}"));
         Ok(if all_local {
             Way::Here(Here::new(make()?, log, session))
         } else {
@@ -168,7 +172,7 @@ impl SftpEndpoint {
 }
 
 /// Opens the start directory for relative paths, or `/` if it does not exist, as for a shell.
-fn begin(start: &str, level: Level, log: &dyn Log) -> Result<Place, String> {
+fn begin(start: &str, level: LogLevel, log: &dyn Log) -> Result<Place, String> {
     Place::everywhere(start.as_bytes()).or_else(|error| {
         log.line(level, &format!("chdir to \"{start}\" failed: {error}"));
         Place::everywhere(b"/").map_err(|error| format!("internal-sftp: /: {error}"))
@@ -309,24 +313,16 @@ impl Endpoint for SftpEndpoint {
 #[derive(Clone)]
 struct Lines {
     logger: Logger<'static>,
-    level: Level,
+    level: LogLevel,
 }
 
 impl Log for Lines {
-    fn wants(&self, level: Level) -> bool {
+    fn wants(&self, level: LogLevel) -> bool {
         level <= self.level
     }
 
-    fn line(&self, level: Level, text: &str) {
+    fn line(&self, level: LogLevel, text: &str) {
         if self.wants(level) {
-            let level = match level {
-                Level::Quiet | Level::Fatal | Level::Error => LogLevel::Error,
-                Level::Info => LogLevel::Info,
-                Level::Verbose => LogLevel::Verbose,
-                Level::Debug1 => LogLevel::Debug1,
-                Level::Debug2 => LogLevel::Debug2,
-                Level::Debug3 => LogLevel::Debug3,
-            };
             self.logger.line(level, text);
         }
     }

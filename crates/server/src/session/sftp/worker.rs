@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread;
 
 use packet::PacketBuf;
-use transfer::serve::{Buffers, Level, Log, OUTBOX_BYTES, Serve, ServeError, Turn, Work};
+use transfer::serve::{Buffers, Log, LogLevel, OUTBOX_BYTES, Serve, ServeError, Turn, Work};
 
 use super::desk::{Desk, Hands, Next, Wish};
 use super::{Lines, STATUS_FAILED};
@@ -35,12 +35,12 @@ pub(super) fn start(make: Make, desk: Arc<Desk>, log: Lines, session: String) ->
         let status = match make() {
             Ok(serve) => worker.serve(serve),
             Err(why) => {
-                worker.log.line(Level::Error, &why);
+                worker.log.line(LogLevel::Error, &why);
                 STATUS_FAILED
             }
         };
         let line = format!("session closed {session}");
-        worker.log.line(Level::Info, &line);
+        worker.log.line(LogLevel::Info, &line);
         worker.desk.end(status);
     };
     // Only the connection's thread receives signals.
@@ -73,7 +73,7 @@ impl Worker {
                 Ok(Work::Ended) => return 0,
                 Ok(Work::Busy | Work::Waiting) => {}
                 Err(error) => {
-                    self.log.line(Level::Error, &error.to_string());
+                    self.log.line(LogLevel::Error, &error.to_string());
                     return STATUS_FAILED;
                 }
             }
@@ -148,7 +148,7 @@ mod tests {
         let (ours, _theirs) = sys::socket::stream_pair().unwrap();
         let log = Lines {
             logger: Logger::new(Rpc::for_this_process(ours), LogLevel::Fatal),
-            level: Level::Quiet,
+            level: LogLevel::Quiet,
         };
         let desk = Arc::new(Desk::new().unwrap());
         let (answer, disk) = mpsc::channel::<()>();

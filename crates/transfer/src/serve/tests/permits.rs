@@ -10,7 +10,7 @@ use super::*;
 /// Returns VERSION of a server with these permits, and its answer to each extension's request with
 /// empty fields.
 fn asked(place: Place, permits: Permits, extension: &str) -> (bool, Answer) {
-    let log = Heard(Arc::default(), Level::Error);
+    let log = Heard(Arc::default(), LogLevel::Error);
     let mut buffers = Plain(32_768);
     let mut serve = Serve::new(place, permits, 16, Box::new(log));
     let mut out = Vec::new();
