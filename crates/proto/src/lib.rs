@@ -22,6 +22,7 @@ mod connection;
 mod error;
 mod event;
 mod permits;
+mod quirks;
 mod snapshot;
 mod transport;
 mod userauth;
@@ -36,6 +37,7 @@ pub use error::Error;
 pub use event::{
     AuthMethod, AuthProof, AuthRequest, ChannelId, Direction, Event, Negotiated, Prompt, Stream,
 };
+pub use quirks::{Pipelining, Quirks};
 
 /// Milliseconds of a monotonic clock with any origin.
 pub type Millis = u64;

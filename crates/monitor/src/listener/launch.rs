@@ -306,13 +306,7 @@ mod tests {
         use privsep::LogLevel;
         assert_eq!(forced_level(log_override(0, false)), None);
         assert_eq!(forced_level(log_override(0, true)), Some(LogLevel::Quiet));
-        assert_eq!(
-            forced_level(log_override(1, false)),
-            Some(LogLevel::Debug1)
-        );
-        assert_eq!(
-            forced_level(log_override(3, true)),
-            Some(LogLevel::Debug3)
-        );
+        assert_eq!(forced_level(log_override(1, false)), Some(LogLevel::Debug1));
+        assert_eq!(forced_level(log_override(3, true)), Some(LogLevel::Debug3));
     }
 }

@@ -144,7 +144,7 @@ impl Channels {
         Some(ReceiveWindow::new(
             size,
             our_max_data(transport),
-            transport.peer_piles_up_input(),
+            transport.peer_quirks().accumulates_input,
             transport.now,
             &mut self.memory,
         ))

@@ -249,7 +249,7 @@ impl Connection {
     fn asks_at(&self) -> Option<Millis> {
         let asks = matches!(self.auth, Auth::Client(_))
             && self.may_ask()
-            && self.transport.peer_answers_questions();
+            && self.transport.peer_quirks().answers_keepalives;
         self.taken.deadline().filter(|_| asks)
     }
 

@@ -13,6 +13,7 @@ use zeroize::Zeroizing;
 
 use crate::channel::{CHANNEL_MESSAGES, Channels, Globals, Request, global};
 use crate::permits::Phase;
+use crate::quirks::Quirks;
 use crate::transport::{Dispatch, Transport};
 use crate::userauth::client::ClientAuth;
 use crate::userauth::server::ServerAuth;
@@ -142,6 +143,12 @@ impl Connection {
     #[must_use]
     pub fn peer_version(&self) -> Option<&str> {
         self.transport.peer_version.as_deref()
+    }
+
+    /// What is known of the peer's implementation, by its version line.
+    #[must_use]
+    pub fn peer_quirks(&self) -> Quirks {
+        self.transport.peer_quirks()
     }
 
     /// Our identification line without CR LF.

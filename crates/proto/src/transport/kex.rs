@@ -221,7 +221,7 @@ impl Transport {
         let kex = match &self.session {
             None if self.config.guess => self.offer.kex.first().copied(),
             None => None,
-            Some(session) => (self.server_names_it_first && self.peer_takes_guesses())
+            Some(session) => (self.server_names_it_first && self.peer_quirks().accepts_rekey_guess)
                 .then_some(session.agreement.kex),
         };
         kex.filter(|kex| kex.family() != KexFamily::DhGroupExchange)

@@ -24,6 +24,7 @@ use wire::message::{self, Encode};
 
 use crate::config::{Compression, Offer};
 use crate::permits::Phase;
+use crate::quirks::Quirks;
 use crate::{Error, Event, Millis, Role, ServerHostKey, TransportConfig};
 
 mod ahead;
@@ -872,31 +873,12 @@ impl Transport {
         self.methods().0 != Compression::None
     }
 
-    /// Returns true if the peer is known to support a guess in a rekey.
-    fn peer_takes_guesses(&self) -> bool {
-        self.peer_version
-            .as_deref()
-            .is_some_and(version::takes_guesses)
-    }
-
-    /// Returns true if the peer is known to answer keepalives.
-    pub(crate) fn peer_answers_questions(&self) -> bool {
-        self.peer_version
-            .as_deref()
-            .is_some_and(version::answers_questions)
+    /// What is known of the peer's implementation; nothing before its version line.
+    pub(crate) fn peer_quirks(&self) -> Quirks {
+        Quirks::of(self.peer_version.as_deref().unwrap_or_default())
     }
 
     pub(crate) fn is_fulmar_peer(&self) -> bool {
-        self.peer_version.as_deref().is_some_and(|line| {
-            line.strip_prefix("SSH-2.0-")
-                .is_some_and(|rest| rest.starts_with(crate::SOFTWARE_NAME))
-        })
-    }
-
-    /// Returns true if the peer, as a sender, reads as much input as its window is open.
-    pub(crate) fn peer_piles_up_input(&self) -> bool {
-        self.peer_version
-            .as_deref()
-            .is_some_and(version::piles_up_input)
+        self.peer_quirks().is_fulmar
     }
 }

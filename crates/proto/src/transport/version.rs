@@ -39,52 +39,6 @@ pub(super) fn ours(comment: &str) -> String {
     line
 }
 
-/// Returns true for an OpenSSH that reads input for as long as its window is open, and moves all of
-/// it for each packet once it exceeds 16 MiB: 8.9 (`CHAN_INPUT_MAX`) and later. Similar names
-/// count, too: a smaller window is slow at worst.
-pub(super) fn piles_up_input(line: &str) -> bool {
-    let Some(rest) = line
-        .strip_prefix("SSH-2.0-OpenSSH_")
-        .or_else(|| line.strip_prefix("SSH-1.99-OpenSSH_"))
-    else {
-        return false;
-    };
-    let rest = rest.strip_prefix("for_Windows_").unwrap_or(rest);
-    let (major, after) = number(rest);
-    let (minor, _) = number(after.strip_prefix('.').unwrap_or_default());
-    match (major, minor) {
-        (Some(major), Some(minor)) => (major, minor) >= (8, 9),
-        (Some(major), None) => major >= 9,
-        (None, _) => true,
-    }
-}
-
-/// Returns true for servers known to support `first_kex_packet_follows` in a rekey: Fulmar,
-/// OpenSSH, dropbear. Some others end the connection because they take the guess for wrong.
-pub(super) fn takes_guesses(line: &str) -> bool {
-    is_one_of(line, &[crate::SOFTWARE_NAME, "OpenSSH_", "dropbear_"])
-}
-
-/// Returns true for servers that answer each keepalive: Fulmar and OpenSSH. Some others do not, and
-/// some end the connection.
-pub(super) fn answers_questions(line: &str) -> bool {
-    is_one_of(line, &[crate::SOFTWARE_NAME, "OpenSSH_"])
-}
-
-fn is_one_of(line: &str, names: &[&str]) -> bool {
-    let software = line
-        .strip_prefix("SSH-2.0-")
-        .or_else(|| line.strip_prefix("SSH-1.99-"));
-    software.is_some_and(|software| names.iter().any(|name| software.starts_with(name)))
-}
-
-/// Splits `text` into the number at its start and the rest.
-fn number(text: &str) -> (Option<u32>, &str) {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, rest) = text.split_at(digits);
-    (number.parse().ok(), rest)
-}
-
 /// Counts the lines before the identification line.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
@@ -194,25 +148,6 @@ mod tests {
                 .next(&mut BytesMut::from(&b"x\n"[..]), Role::Client)
                 .is_err()
         );
-    }
-
-    #[test]
-    fn openssh_piles_up_input_from_8_9_on() {
-        for (software, piles_up) in [
-            ("OpenSSH_8.8p1 Debian-1", false),
-            ("OpenSSH_8.9p1 Ubuntu-3", true),
-            ("OpenSSH_9.2p1 Debian-2+deb12u7", true),
-            ("OpenSSH_10.5", true),
-            ("OpenSSH_for_Windows_8.1", false),
-            ("OpenSSH_for_Windows_9.5", true),
-            ("OpenSSH_7", false),
-            ("OpenSSH_", true),
-            ("dropbear_2022.83", false),
-            ("Fulmar_0.1.0", false),
-        ] {
-            let line = alloc::format!("SSH-2.0-{software}");
-            assert_eq!(piles_up_input(&line), piles_up, "{line}");
-        }
     }
 
     #[test]

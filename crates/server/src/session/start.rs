@@ -70,8 +70,7 @@ pub(super) fn begin(
         peer: format!("{} port {}", grant.remote_address, grant.remote_port),
     };
     let _ = sys::process::set_title(&format!("fulmar: {}", grant.user));
-    let knows_eow =
-        driver.connection().is_fulmar_peer() || grant.client_version.contains("OpenSSH");
+    let knows_eow = driver.connection().peer_quirks().knows_openssh_extensions;
     driver.trim_memory();
     if driver.connection().is_compressing() {
         let acceleration = acceleration

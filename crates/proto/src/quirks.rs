@@ -1,0 +1,178 @@
+//! What is known of other implementations, by their version line (RFC 4253 §4.2): one row of a table
+//! for each. A peer that no row names gets the behaviour that every implementation accepts.
+
+/// How an implementation differs from what the RFCs let a peer rely on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Quirks {
+    /// It is Fulmar, and knows Fulmar's extensions (docs/PROTOCOL.md).
+    pub is_fulmar: bool,
+    /// It knows OpenSSH's extensions that nobody announces: `eow@openssh.com` and
+    /// `no-more-sessions@openssh.com`.
+    pub knows_openssh_extensions: bool,
+    /// As a server it accepts `first_kex_packet_follows` in a rekey. Some others end the
+    /// connection, because they take the guess for wrong.
+    pub accepts_rekey_guess: bool,
+    /// It answers each keepalive request. Some others do not, and some end the connection.
+    pub answers_keepalives: bool,
+    /// As a sender it reads input for as long as its window is open, and moves all of that input for
+    /// each packet once the input exceeds 16 MiB.
+    pub accumulates_input: bool,
+    /// How it treats messages that a client sends before the answers to earlier ones.
+    pub pipelining: Pipelining,
+}
+
+/// How a server treats pipelined messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Pipelining {
+    /// It processes everything in order, and ignores what follows a failed login.
+    InOrder,
+    /// As `InOrder`, but it closes the connection if a channel follows a failed login.
+    AfterLogin,
+    /// It accepts a CHANNEL_OPEN after a login that succeeds; more is not known.
+    #[default]
+    Unknown,
+}
+
+/// The quirks of an implementation and version.
+struct Row {
+    /// Start of the version line, after `SSH-2.0-` or `SSH-1.99-`.
+    software: &'static str,
+    quirks: Quirks,
+    /// The first version that accumulates input.
+    accumulates_from: Option<(u32, u32)>,
+}
+
+const TABLE: [Row; 3] = [
+    Row {
+        software: crate::SOFTWARE_NAME,
+        quirks: Quirks {
+            is_fulmar: true,
+            knows_openssh_extensions: true,
+            accepts_rekey_guess: true,
+            answers_keepalives: true,
+            accumulates_input: false,
+            pipelining: Pipelining::InOrder,
+        },
+        accumulates_from: None,
+    },
+    Row {
+        software: "OpenSSH_",
+        quirks: Quirks {
+            is_fulmar: false,
+            knows_openssh_extensions: true,
+            accepts_rekey_guess: true,
+            answers_keepalives: true,
+            accumulates_input: false,
+            pipelining: Pipelining::InOrder,
+        },
+        // `CHAN_INPUT_MAX` of its channels.c.
+        accumulates_from: Some((8, 9)),
+    },
+    Row {
+        software: "dropbear_",
+        quirks: Quirks {
+            is_fulmar: false,
+            knows_openssh_extensions: false,
+            accepts_rekey_guess: true,
+            answers_keepalives: false,
+            accumulates_input: false,
+            pipelining: Pipelining::AfterLogin,
+        },
+        accumulates_from: None,
+    },
+];
+
+impl Quirks {
+    /// The quirks of the peer that sent this version line.
+    #[must_use]
+    pub fn of(line: &str) -> Self {
+        let software = line
+            .strip_prefix("SSH-2.0-")
+            .or_else(|| line.strip_prefix("SSH-1.99-"))
+            .unwrap_or_default();
+        let row = TABLE
+            .iter()
+            .find_map(|row| Some((row, software.strip_prefix(row.software)?)));
+        let Some((row, rest)) = row else {
+            return Self::default();
+        };
+        Self {
+            accumulates_input: row
+                .accumulates_from
+                .is_some_and(|first| is_at_least(rest, first)),
+            ..row.quirks
+        }
+    }
+}
+
+/// Compares the version at the start of `text`, such as `9.2p1` or `for_Windows_9.5`. True for what
+/// is no version: it is probably newer than those that are known.
+fn is_at_least(text: &str, first: (u32, u32)) -> bool {
+    let text = text.strip_prefix("for_Windows_").unwrap_or(text);
+    let (major, rest) = number(text);
+    let (minor, _) = number(rest.strip_prefix('.').unwrap_or_default());
+    match (major, minor) {
+        (Some(major), Some(minor)) => (major, minor) >= first,
+        (Some(major), None) => major > first.0,
+        (None, _) => true,
+    }
+}
+
+/// Splits `text` into the number at its start and the rest.
+fn number(text: &str) -> (Option<u32>, &str) {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, rest) = text.split_at(digits);
+    (number.parse().ok(), rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn openssh_accumulates_input_from_8_9_on() {
+        for (software, accumulates) in [
+            ("OpenSSH_8.8p1 Debian-1", false),
+            ("OpenSSH_8.9p1 Ubuntu-3", true),
+            ("OpenSSH_9.2p1 Debian-2+deb12u7", true),
+            ("OpenSSH_10.5", true),
+            ("OpenSSH_for_Windows_8.1", false),
+            ("OpenSSH_for_Windows_9.5", true),
+            ("OpenSSH_7", false),
+            ("OpenSSH_", true),
+            ("dropbear_2022.83", false),
+            ("Fulmar_0.1.0", false),
+        ] {
+            let line = alloc::format!("SSH-2.0-{software}");
+            assert_eq!(Quirks::of(&line).accumulates_input, accumulates, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_server_is_known_by_its_version_line() {
+        for (line, pipelining) in [
+            (
+                "SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u7",
+                Pipelining::InOrder,
+            ),
+            ("SSH-1.99-OpenSSH_9.2", Pipelining::InOrder),
+            ("SSH-2.0-Fulmar_0.1.0", Pipelining::InOrder),
+            ("SSH-2.0-dropbear_2022.83", Pipelining::AfterLogin),
+            ("SSH-2.0-Go", Pipelining::Unknown),
+            ("SSH-2.0-AsyncSSH_2.24.0", Pipelining::Unknown),
+            ("SSH-2.0-paramiko_3.0", Pipelining::Unknown),
+            ("SSH-2.0-NotOpenSSH_9", Pipelining::Unknown),
+            ("OpenSSH_9", Pipelining::Unknown),
+            ("", Pipelining::Unknown),
+        ] {
+            assert_eq!(Quirks::of(line).pipelining, pipelining, "{line}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_peer_is_relied_on_for_nothing() {
+        let unknown = Quirks::of("SSH-2.0-libssh_0.11");
+        assert!(!unknown.is_fulmar && !unknown.knows_openssh_extensions);
+        assert!(!unknown.accepts_rekey_guess && !unknown.answers_keepalives);
+    }
+}
