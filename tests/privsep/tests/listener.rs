@@ -75,7 +75,10 @@ fn the_program_on_disk_may_be_replaced_under_a_running_server() {
     let guest = guest_with("", &key);
     let server = Sshd::start_with(Config::default(), |scratch, _| {
         let copy = scratch.join("fulmar");
-        fs::copy(binary(), &copy).expect("a copy");
+        // A copy made by this process could not be run while a child that another test starts
+        // has inherited the descriptor that wrote it.
+        let copied = Command::new("cp").arg(binary()).arg(&copy).status();
+        assert!(copied.expect("cp").success());
         Command::new(copy)
     });
     let mut before = Cat::start(server.ssh(&guest.name, &[&key]));
