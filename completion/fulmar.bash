@@ -1,4 +1,4 @@
-# Completion of fulmar for bash; made by `cargo xtask man` from xtask/src/man/flags.rs; change that.
+# Completion of fulmar for bash; made by `cargo xtask man` from crates/flags/src/tables.rs; change that.
 
 _fulmar_words() { COMPREPLY=($(compgen -W "$1" -- "$_fulmar_current")); }
 _fulmar_query() { _fulmar_words "$(fulmar ssh -Q "$1" 2>/dev/null)"; }

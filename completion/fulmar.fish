@@ -1,4 +1,4 @@
-# Completion of fulmar for fish; made by `cargo xtask man` from xtask/src/man/flags.rs; change that.
+# Completion of fulmar for fish; made by `cargo xtask man` from crates/flags/src/tables.rs; change that.
 
 complete -c fulmar -f
 complete -c fulmar -n __fish_use_subcommand -a ssh -d 'log in to another machine, or run a command there'

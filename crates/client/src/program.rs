@@ -116,7 +116,7 @@ fn run(flags: &Flags, local: Option<&mut AnyLocalEnd>) -> Result<i32, ClientErro
             Err(_) => Ok(FAILURE),
         };
     }
-    log::set_level(options.log_level.into());
+    log::set_level(options.log_level);
     if flags.syslog {
         let facility =
             Facility::from_name(options.syslog_facility.word()).unwrap_or(Facility::User);

@@ -1,4 +1,4 @@
-//! Completion for bash, zsh and fish, from the table of [`flags`](super::flags).
+//! Completion for bash, zsh and fish, from the table of [`flags`].
 //!
 //! They complete `fulmar` alone: links by OpenSSH's names take OpenSSH's flags, and the
 //! completions that a system has for those work for ours.
@@ -8,9 +8,9 @@ use config::server::SERVER_TABLE;
 use config::value::{Kind, Support, Table};
 
 use super::Made;
-use super::flags::{Argument, Flag, PROGRAMS, Program};
+use flags::{Argument, Flag, PROGRAMS, Program};
 
-const HEAD: &str = "made by `cargo xtask man` from xtask/src/man/flags.rs; change that.";
+const HEAD: &str = "made by `cargo xtask man` from crates/flags/src/tables.rs; change that.";
 
 pub(super) fn all() -> Vec<Made> {
     vec![
@@ -27,6 +27,10 @@ pub(super) fn all() -> Vec<Made> {
             text: fish(),
         },
     ]
+}
+
+fn offered(program: &Program) -> impl Iterator<Item = &'static Flag> {
+    program.flags.iter().filter(|flag| flag.is_offered())
 }
 
 /// A flag as it is typed.
@@ -61,7 +65,7 @@ fn bash() -> String {
     let mut flags = String::new();
     let mut operands = String::new();
     for program in PROGRAMS {
-        for flag in program.flags {
+        for flag in offered(program) {
             if flag.argument != Argument::None {
                 let action = bash_action(flag.argument);
                 values.push_str(&format!(
@@ -71,7 +75,7 @@ fn bash() -> String {
                 ));
             }
         }
-        let typed: Vec<String> = program.flags.iter().map(typed).collect();
+        let typed: Vec<String> = offered(program).map(typed).collect();
         flags.push_str(&format!(
             "        {}) _fulmar_words '{}' ;;\n",
             program.name,
@@ -151,7 +155,7 @@ fn bash_action(argument: Argument) -> String {
     match argument {
         Argument::None | Argument::Free(_) => ":".to_owned(),
         Argument::File => "_fulmar_files".to_owned(),
-        Argument::Folder => "_fulmar_folders".to_owned(),
+        Argument::Directory => "_fulmar_folders".to_owned(),
         Argument::Host => "_fulmar_hosts".to_owned(),
         Argument::User => "_fulmar_users".to_owned(),
         Argument::SshOption => "_fulmar_options ssh".to_owned(),
@@ -173,7 +177,7 @@ fn zsh() -> String {
             zsh_text(program.help)
         ));
         cases.push_str(&format!("        {}) _arguments -s -S \\\n", program.name));
-        for flag in program.flags {
+        for flag in offered(program) {
             cases.push_str(&format!("            {} \\\n", zsh_flag(flag)));
         }
         cases.push_str(&format!("            {} ;;\n", zsh_operand(program)));
@@ -250,7 +254,7 @@ fn zsh_action(argument: Argument) -> String {
     match argument {
         Argument::None => String::new(),
         Argument::File => ":file:_files".to_owned(),
-        Argument::Folder => ":folder:_files -/".to_owned(),
+        Argument::Directory => ":folder:_files -/".to_owned(),
         Argument::Host => ":host:_hosts".to_owned(),
         Argument::User => ":user:_users".to_owned(),
         Argument::SshOption => ":option:_fulmar_ssh_options".to_owned(),
@@ -290,7 +294,7 @@ fn fish() -> String {
             "complete -c fulmar -n '__fish_seen_subcommand_from {}'",
             program.name
         );
-        for flag in program.flags {
+        for flag in offered(program) {
             let kind = if flag.name.len() == 1 { "-s" } else { "-l" };
             out.push_str(&format!(
                 "{condition} {kind} {}{} -d {}\n",
@@ -319,7 +323,7 @@ fn fish_action(argument: Argument, of_flag: bool) -> String {
         Argument::Free(_) => exclusive.to_owned(),
         Argument::File if of_flag => " -r -F".to_owned(),
         Argument::File => " -F".to_owned(),
-        Argument::Folder => format!("{exclusive} -a '(__fish_complete_directories)'"),
+        Argument::Directory => format!("{exclusive} -a '(__fish_complete_directories)'"),
         Argument::Host => format!("{exclusive} -a '(__fish_complete_user_at_hosts)'"),
         Argument::User => format!("{exclusive} -a '(__fish_complete_users)'"),
         Argument::SshOption => format!("{exclusive} -a '{}'", with_sign(CLIENT_TABLE).join(" ")),

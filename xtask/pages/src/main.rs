@@ -8,7 +8,6 @@
 
 mod completion;
 mod config_page;
-mod flags;
 #[cfg(test)]
 mod tests;
 

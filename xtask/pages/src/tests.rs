@@ -3,11 +3,8 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-use super::flags::{
-    KEYGEN_NOT_OFFERED, PROGRAMS, SCP_NOT_OFFERED, SFTP_NOT_OFFERED, SSH_NOT_OFFERED,
-    SSHD_NOT_OFFERED,
-};
 use super::{Made, all, config_page, root};
+use flags::PROGRAMS;
 
 const PAGES: &[&str] = &[
     "man/fulmar.1",
@@ -39,105 +36,6 @@ fn every_keyword_with_a_form_of_its_own_says_it() {
     assert_eq!(config_page::without_form(), Vec::<&str>::new());
 }
 
-/// The bytes of `name`'s list in a source file: `const NAME: &[u8] = b"..."`, a trait's or not.
-fn list(source: &str, name: &str) -> String {
-    let source = source.replace("&'static [u8]", "&[u8]");
-    let start = format!("const {name}: &[u8] = b\"");
-    let rest = source.split(&start).nth(1).unwrap();
-    rest.split('"').next().unwrap().to_owned()
-}
-
-fn sorted(letters: impl IntoIterator<Item = char>) -> String {
-    let mut letters: Vec<char> = letters.into_iter().collect();
-    letters.sort_unstable();
-    letters.into_iter().collect()
-}
-
-/// Flags of the table without or with a value.
-fn offered(program: &str, valued: bool) -> String {
-    let program = PROGRAMS.iter().find(|each| each.name == program).unwrap();
-    program
-        .flags
-        .iter()
-        .filter(|flag| flag.name.len() == 1)
-        .filter(|flag| (flag.argument != super::flags::Argument::None) == valued)
-        .map(|flag| flag.name)
-        .collect()
-}
-
-#[test]
-fn the_table_of_flags_is_the_parsers() {
-    let ssh = read("crates/client/src/flags/mod.rs");
-    let keygen = read("crates/tools/src/keygen/options.rs");
-    let sftp_server = read("crates/transfer/src/serve/options.rs");
-    let scp = read("crates/tools/src/scp/options.rs");
-    let sftp = read("crates/tools/src/sftp/options.rs");
-    for (source, program, left_out, names) in [
-        (&ssh, "ssh", SSH_NOT_OFFERED, ["PLAIN", "VALUED"]),
-        (&scp, "scp", SCP_NOT_OFFERED, ["PLAIN", "VALUED"]),
-        (&sftp, "sftp", SFTP_NOT_OFFERED, ["PLAIN", "VALUED"]),
-        (
-            &keygen,
-            "keygen",
-            KEYGEN_NOT_OFFERED,
-            ["WITHOUT_VALUE", "WITH_VALUE"],
-        ),
-        (&sftp_server, "sftp-server", "", ["PLAIN", "VALUED"]),
-    ] {
-        for (name, valued) in names.into_iter().zip([false, true]) {
-            let theirs = list(source, name);
-            let theirs = theirs.chars().filter(|each| !left_out.contains(*each));
-            assert_eq!(
-                sorted(offered(program, valued).chars()),
-                sorted(theirs),
-                "{program}: {name}"
-            );
-        }
-    }
-    let sshd = read("crates/monitor/src/listener/args.rs");
-    let matched = sshd.split("match flag {").nth(1).unwrap();
-    let arms = matched.split("other =>").next().unwrap();
-    let mut theirs = Vec::new();
-    for (at, _) in arms.match_indices('\'') {
-        let mut letters = arms[at + 1..].chars();
-        if let (Some(letter), Some('\'')) = (letters.next(), letters.next()) {
-            theirs.push(letter);
-        }
-    }
-    let theirs = theirs
-        .into_iter()
-        .filter(|each| each.is_ascii_alphanumeric() && !SSHD_NOT_OFFERED.contains(*each));
-    let ours = offered("sshd", false) + &offered("sshd", true);
-    assert_eq!(sorted(ours.chars()), sorted(theirs), "sshd");
-    let by_letters = ["ssh", "sshd", "scp", "sftp", "sftp-server", "keygen"];
-    for program in PROGRAMS
-        .iter()
-        .filter(|program| !by_letters.contains(&program.name))
-    {
-        let file = match program.name {
-            "bench" => "options.rs",
-            _ => "mod.rs",
-        };
-        let source = read(&format!("crates/tools/src/{}/{file}", program.name));
-        let mut theirs: Vec<&str> = source
-            .split("\"--")
-            .skip(1)
-            .filter_map(|rest| rest.split_once('"'))
-            .map(|(name, _)| name)
-            .filter(|name| {
-                name.chars()
-                    .all(|each| each.is_ascii_lowercase() || each == '-')
-            })
-            .filter(|name| *name != "help")
-            .collect();
-        theirs.sort_unstable();
-        theirs.dedup();
-        let mut ours: Vec<&str> = program.flags.iter().map(|flag| flag.name).collect();
-        ours.sort_unstable();
-        assert_eq!(ours, theirs, "{}", program.name);
-    }
-}
-
 #[test]
 fn the_pages_name_every_flag_and_program() {
     let overview = read("man/fulmar.1");
@@ -158,7 +56,7 @@ fn the_pages_name_every_flag_and_program() {
             _ => "man/fulmar-tools.1",
         };
         let page = read(path);
-        for flag in program.flags {
+        for flag in program.flags.iter().filter(|flag| flag.is_offered()) {
             let name = flag.name.replace('-', "\\-");
             let typed = match flag.name.len() {
                 1 => format!("\\-{name}"),

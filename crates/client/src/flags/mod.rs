@@ -15,14 +15,10 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
+use ::flags::{CommandLine, Word};
 use destination::Destination;
 use escape::LogLevel;
 pub use usage::USAGE;
-
-/// Flags without a value, as getopt writes them.
-const PLAIN: &[u8] = b"1246AaCfGgKkMNnqsTtVvXxYy";
-/// Flags with a value.
-const VALUED: &[u8] = b"BbcDEeFIiJLlmOopPQRSWw";
 
 /// One setting from the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,10 +79,8 @@ pub struct Flags {
 pub enum FlagError {
     /// Show the usage text.
     Usage,
-    /// `ssh: unknown option -- x`, then usage.
-    Unknown(char),
-    /// The option needs a value; then usage.
-    MissingValue(char),
+    /// It cannot be read: `ssh: unknown option -- x`, then usage.
+    Unreadable(::flags::Error),
     /// A complete sentence for the user.
     Refused(String),
 }
@@ -95,10 +89,7 @@ impl fmt::Display for FlagError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Usage => f.write_str(USAGE),
-            Self::Unknown(flag) => write!(f, "ssh: unknown option -- {flag}\n{USAGE}"),
-            Self::MissingValue(flag) => {
-                write!(f, "ssh: option requires an argument -- {flag}\n{USAGE}")
-            }
+            Self::Unreadable(error) => write!(f, "ssh: {error}\n{USAGE}"),
             Self::Refused(text) => f.write_str(text),
         }
     }
@@ -106,27 +97,36 @@ impl fmt::Display for FlagError {
 
 impl std::error::Error for FlagError {}
 
+impl From<::flags::Error> for FlagError {
+    fn from(error: ::flags::Error) -> Self {
+        Self::Unreadable(error)
+    }
+}
+
 /// Parses the arguments, without the program's name.
 ///
 /// # Errors
 /// [`FlagError`]: print it and end with 255.
 pub fn parse(args: Vec<OsString>) -> Result<Flags, FlagError> {
-    let mut parser = Parser::new(args);
-    loop {
-        parser.take_flags()?;
-        if parser.flags.destination.is_some() || parser.is_done() {
-            break;
+    let mut line = CommandLine::new(::flags::SSH, args);
+    let mut parser = Parser::new();
+    let mut command = Vec::new();
+    while let Some(word) = line.next()? {
+        match word {
+            Word::Flag(flag, value) => parser.flag(flag, text(&value)?)?,
+            Word::Operand(operand) if parser.flags.destination.is_none() => {
+                parser.destination(Destination::parse(text(&operand)?)?);
+            }
+            Word::Operand(operand) => command.push(operand),
         }
-        let Some(word) = parser.rest.next() else {
-            break;
-        };
-        parser.destination(Destination::parse(text(&word)?)?);
-        if parser.terminated {
+        // Flags may follow the destination, but none the first word of the command.
+        let ends_here = line.has_ended_flags() && parser.flags.destination.is_some();
+        if parser.is_done() || ends_here || !command.is_empty() {
             break;
         }
     }
+    command.extend(line.rest());
     let mut flags = parser.flags;
-    let command: Vec<OsString> = parser.rest.collect();
     finish(&mut flags, &command)?;
     Ok(flags)
 }
@@ -162,16 +162,12 @@ fn finish(flags: &mut Flags, command: &[OsString]) -> Result<(), FlagError> {
 }
 
 struct Parser {
-    rest: std::vec::IntoIter<OsString>,
     flags: Flags,
-    terminated: bool,
 }
 
 impl Parser {
-    fn new(args: Vec<OsString>) -> Self {
+    fn new() -> Self {
         Self {
-            rest: args.into_iter(),
-            terminated: false,
             flags: Flags {
                 action: Action::Connect,
                 destination: None,
@@ -191,54 +187,6 @@ impl Parser {
 
     fn is_done(&self) -> bool {
         matches!(self.flags.action, Action::Version | Action::Query(_))
-    }
-
-    /// Parses flags until the first word that is not a flag (which is left) or `--` (which is
-    /// consumed).
-    fn take_flags(&mut self) -> Result<(), FlagError> {
-        while let Some(word) = self.rest.as_slice().first() {
-            let bytes = word.as_bytes();
-            if bytes == b"--" {
-                self.terminated = true;
-                self.rest.next();
-                return Ok(());
-            }
-            let Some(cluster) = bytes.strip_prefix(b"-").filter(|rest| !rest.is_empty()) else {
-                return Ok(());
-            };
-            let cluster = cluster.to_vec();
-            self.rest.next();
-            self.take_cluster(&cluster)?;
-            if self.is_done() {
-                return Ok(());
-            }
-        }
-        Ok(())
-    }
-
-    fn take_cluster(&mut self, mut cluster: &[u8]) -> Result<(), FlagError> {
-        while let Some((&flag, rest)) = cluster.split_first() {
-            cluster = rest;
-            if PLAIN.contains(&flag) {
-                self.plain(flag)?;
-            } else if VALUED.contains(&flag) {
-                let value = if cluster.is_empty() {
-                    self.rest
-                        .next()
-                        .ok_or(FlagError::MissingValue(char::from(flag)))?
-                } else {
-                    OsString::from_vec(cluster.to_vec())
-                };
-                return self.valued(flag, text(&value)?);
-            } else {
-                return Err(FlagError::Unknown(if flag.is_ascii_graphic() {
-                    char::from(flag)
-                } else {
-                    '?'
-                }));
-            }
-        }
-        Ok(())
     }
 
     /// User and port of a destination have the rank of flags: they count only if nothing before set
@@ -274,61 +222,60 @@ impl Parser {
         }
     }
 
-    fn plain(&mut self, flag: u8) -> Result<(), FlagError> {
+    fn flag(&mut self, flag: &str, value: &str) -> Result<(), FlagError> {
         match flag {
-            b'1' => {
+            "1" => {
                 return Err(FlagError::Refused(
                     "SSH protocol v.1 is not supported.".into(),
                 ));
             }
-            b'4' => self.force("AddressFamily", "inet"),
-            b'6' => self.force("AddressFamily", "inet6"),
-            b'a' => self.force("ForwardAgent", "no"),
-            b'x' => {
+            "4" => self.force("AddressFamily", "inet"),
+            "6" => self.force("AddressFamily", "inet6"),
+            "a" => self.force("ForwardAgent", "no"),
+            "x" => {
                 self.force("ForwardX11", "no");
                 self.force("ForwardX11Trusted", "no");
             }
-            b'k' => self.keyword("GSSAPIDelegateCredentials", "no"),
-            b'K' => self.unheeded("-K: GSSAPI is not carried out yet; ignored"),
-            b'C' => self.force("Compression", "yes"),
-            b'f' => {
+            "k" => self.keyword("GSSAPIDelegateCredentials", "no"),
+            "K" => self.unheeded("-K: GSSAPI is not carried out yet; ignored"),
+            "C" => self.force("Compression", "yes"),
+            "f" => {
                 self.force("ForkAfterAuthentication", "yes");
                 self.force("StdinNull", "yes");
             }
-            b'n' => {
+            "n" => {
                 self.flags.null_stdin = true;
                 self.force("StdinNull", "yes");
             }
-            b'N' => {
+            "N" => {
                 self.force("SessionType", "none");
                 self.force("RequestTTY", "no");
             }
-            b's' => {
+            "s" => {
                 self.flags.subsystem = true;
                 self.force("SessionType", "subsystem");
             }
-            b'T' => self.force("RequestTTY", "no"),
-            b't' => self.force_tty(),
-            b'G' => self.flags.action = Action::PrintConfig,
-            b'V' => self.flags.action = Action::Version,
-            b'q' => self.flags.level = Some(LogLevel::Quiet),
-            b'v' => {
+            "T" => self.force("RequestTTY", "no"),
+            "t" => self.force_tty(),
+            "G" => self.flags.action = Action::PrintConfig,
+            "V" => self.flags.action = Action::Version,
+            "q" => self.flags.level = Some(LogLevel::Quiet),
+            "v" => {
                 self.flags.level = Some(match self.flags.level {
                     Some(level) if level >= LogLevel::Debug1 => level.louder(),
                     _ => LogLevel::Debug1,
                 });
             }
-            b'A' => return Err(later("-A", "agent forwarding")),
-            b'M' => return Err(later("-M", "connection sharing")),
-            b'X' => return Err(later("-X", "X11 forwarding")),
-            b'Y' => return Err(later("-Y", "X11 forwarding")),
-            b'y' => self.flags.syslog = true,
-            b'g' => {
+            "A" => return Err(later("-A", "agent forwarding")),
+            "M" => return Err(later("-M", "connection sharing")),
+            "X" => return Err(later("-X", "X11 forwarding")),
+            "Y" => return Err(later("-Y", "X11 forwarding")),
+            "y" => self.flags.syslog = true,
+            "g" => {
                 self.unheeded("-g: forwardings are not carried out yet; ignored");
                 self.force("GatewayPorts", "yes");
             }
-            // `-2`: the only version of the protocol.
-            _ => {}
+            _ => self.valued(flag, value)?,
         }
         Ok(())
     }
@@ -377,33 +324,33 @@ impl Parser {
         self.force("RequestTTY", value);
     }
 
-    fn valued(&mut self, flag: u8, value: &str) -> Result<(), FlagError> {
+    fn valued(&mut self, flag: &str, value: &str) -> Result<(), FlagError> {
         match flag {
-            b'B' => self.force("BindInterface", value),
-            b'b' => self.force("BindAddress", value),
-            b'c' => self.force("Ciphers", value),
-            b'm' => self.force("MACs", value),
-            b'e' => self.force("EscapeChar", escape_character(value)?),
-            b'I' => self.force("PKCS11Provider", value),
-            b'J' => self.jump(value)?,
-            b'l' => self.keyword("User", value),
-            b'P' => self.keyword("Tag", value),
+            "B" => self.force("BindInterface", value),
+            "b" => self.force("BindAddress", value),
+            "c" => self.force("Ciphers", value),
+            "m" => self.force("MACs", value),
+            "e" => self.force("EscapeChar", escape_character(value)?),
+            "I" => self.force("PKCS11Provider", value),
+            "J" => self.jump(value)?,
+            "l" => self.keyword("User", value),
+            "P" => self.keyword("Tag", value),
             // As in OpenSSH, a second -p is ignored, whatever its value.
-            b'p' if self.sets("Port") => {}
-            b'p' => {
+            "p" if self.sets("Port") => {}
+            "p" => {
                 let port = destination::port(value)
                     .ok_or_else(|| FlagError::Refused(format!("Bad port '{}'", shown(value))))?;
                 self.keyword("Port", &port.to_string());
             }
-            b'i' => self
+            "i" => self
                 .flags
                 .settings
                 .push(Setting::Identity(value.to_owned())),
-            b'o' => self.flags.settings.push(Setting::Line(value.to_owned())),
-            b'F' => self.flags.config_file = Some(value.to_owned()),
-            b'E' => self.flags.log_file = Some(value.to_owned()),
-            b'Q' => self.flags.action = Action::Query(value.to_owned()),
-            b'W' => {
+            "o" => self.flags.settings.push(Setting::Line(value.to_owned())),
+            "F" => self.flags.config_file = Some(value.to_owned()),
+            "E" => self.flags.log_file = Some(value.to_owned()),
+            "Q" => self.flags.action = Action::Query(value.to_owned()),
+            "W" => {
                 let target = destination::host_and_port(value).ok_or_else(|| {
                     FlagError::Refused(format!(
                         "Bad stdio forwarding specification '{}': write host:port",
@@ -417,15 +364,17 @@ impl Parser {
                 self.force("SessionType", "none");
                 self.force("RequestTTY", "no");
             }
-            b'L' => return Err(later("-L", "forwarding of local ports")),
-            b'R' => return Err(later("-R", "forwarding of remote ports")),
-            b'D' => return Err(later("-D", "dynamic port forwarding")),
-            b'w' => return Err(later("-w", "tunnel device forwarding")),
-            b'O' => return Err(later("-O", "connection sharing")),
+            "L" => return Err(later("-L", "forwarding of local ports")),
+            "R" => return Err(later("-R", "forwarding of remote ports")),
+            "D" => return Err(later("-D", "dynamic port forwarding")),
+            "w" => return Err(later("-w", "tunnel device forwarding")),
+            "O" => return Err(later("-O", "connection sharing")),
             // `-S none` asks for the only behaviour there is; it is common in scripts.
-            b'S' if value.eq_ignore_ascii_case("none") => {}
-            b'S' => return Err(later("-S", "connection sharing")),
-            _ => return Err(FlagError::Unknown(char::from(flag))),
+            "S" if value.eq_ignore_ascii_case("none") => {}
+            "S" => return Err(later("-S", "connection sharing")),
+            // The only version of the protocol.
+            "2" => {}
+            other => return Err(::flags::Error::Unknown(other.to_owned()).into()),
         }
         Ok(())
     }

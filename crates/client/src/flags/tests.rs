@@ -264,3 +264,13 @@ fn version_and_query_need_no_host() {
     assert_eq!(flags("-V").unwrap().action, Action::Version);
     assert_eq!(flags("-Q kex").unwrap().action, Action::Query("kex".into()));
 }
+
+#[test]
+fn each_flag_of_the_table_is_known() {
+    for flag in ::flags::SSH {
+        let args = [format!("-{}", flag.name), "1".to_owned(), "h".to_owned()];
+        let parsed = parse(args.map(OsString::from).to_vec());
+        let is_unknown = |why: &FlagError| matches!(why, FlagError::Unreadable(_));
+        assert!(!parsed.as_ref().is_err_and(is_unknown), "{parsed:?}");
+    }
+}

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use config::ConnectionSpec;
-use lexopt::{Arg, Parser, ValueExt};
+use flags::{CommandLine, Word};
 
 /// The operation that the command line selects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,84 +74,64 @@ impl Args {
             log_file: None,
             quiet: false,
         };
-        let mut parser = Parser::from_args(arguments);
-        while let Some(argument) = parser.next().map_err(|error| error.to_string())? {
-            match argument {
-                Arg::Short(flag) => args.flag(flag, &mut parser)?,
-                Arg::Value(value) => {
-                    return Err(format!("Extra argument {}.", value.to_string_lossy()));
+        let mut line = CommandLine::new(flags::SSHD, arguments);
+        while let Some(word) = line.next()? {
+            match word {
+                Word::Flag(flag, value) => {
+                    let value = value
+                        .into_string()
+                        .map_err(|_| format!("argument of -{flag} is not UTF-8"))?;
+                    args.flag(flag, value)?;
                 }
-                Arg::Long(name) => return Err(format!("unknown option -- {name}")),
+                Word::Operand(operand) => {
+                    let operand = escape::one_line(operand.as_encoded_bytes());
+                    return Err(format!("Extra argument {operand}."));
+                }
             }
         }
         Ok(args)
     }
 
-    fn flag(&mut self, flag: char, parser: &mut Parser) -> Result<(), String> {
-        let text = |parser: &mut Parser| -> Result<String, String> {
-            parser
-                .value()
-                .map_err(|_| format!("option requires an argument -- {flag}"))?
-                .string()
-                .map_err(|_| format!("argument of -{flag} is not UTF-8"))
-        };
+    fn flag(&mut self, flag: &str, value: String) -> Result<(), String> {
         match flag {
-            '4' => self.overrides.push("AddressFamily=inet".to_owned()),
-            '6' => self.overrides.push("AddressFamily=inet6".to_owned()),
-            'C' => {
-                let spec = text(parser)?;
+            "4" => self.overrides.push("AddressFamily=inet".to_owned()),
+            "6" => self.overrides.push("AddressFamily=inet6".to_owned()),
+            "C" => {
                 let added = match &mut self.connection {
-                    Some(connection) => connection.add(&spec),
-                    None => ConnectionSpec::parse(&spec).map(|new| self.connection = Some(new)),
+                    Some(connection) => connection.add(&value),
+                    None => ConnectionSpec::parse(&value).map(|new| self.connection = Some(new)),
                 };
                 added.map_err(|error| error.to_string())?;
             }
-            'c' => {
-                let file = text(parser)?;
-                self.overrides.push(format!("HostCertificate={file}"));
-            }
-            'D' => self.foreground = true,
-            'd' => {
+            "c" => self.overrides.push(format!("HostCertificate={value}")),
+            "D" => self.foreground = true,
+            "d" => {
                 self.foreground = true;
                 self.log_to_stderr = true;
                 self.debug = (self.debug + 1).min(3);
             }
-            'E' => self.log_file = Some(PathBuf::from(text(parser)?)),
-            'e' => self.log_to_stderr = true,
-            'f' => self.config_file = Some(PathBuf::from(text(parser)?)),
-            'G' => self.mode = Mode::Print,
-            'g' => {
-                let seconds = text(parser)?;
-                self.overrides.push(format!("LoginGraceTime={seconds}"));
-            }
-            'h' => {
-                let file = text(parser)?;
-                self.overrides.push(format!("HostKey={file}"));
-            }
-            'i' => {
+            "E" => self.log_file = Some(PathBuf::from(value)),
+            "e" => self.log_to_stderr = true,
+            "f" => self.config_file = Some(PathBuf::from(value)),
+            "G" => self.mode = Mode::Print,
+            "g" => self.overrides.push(format!("LoginGraceTime={value}")),
+            "h" => self.overrides.push(format!("HostKey={value}")),
+            "i" => {
                 self.mode = Mode::Inetd;
                 self.foreground = true;
             }
-            'o' => {
-                let line = text(parser)?;
-                self.overrides.push(line);
-            }
-            'p' => {
-                let port = text(parser)?;
-                match port.parse::<u16>() {
-                    Ok(port) if port > 0 => self.ports.push(port),
-                    _ => return Err("Bad port number.".to_owned()),
-                }
-            }
-            'q' => self.quiet = true,
-            'T' => self.mode = Mode::Dump,
-            't' => self.mode = Mode::Test,
-            // `-r` has no effect: each connection always gets a new process. `-u`, `-b` and `-k`
-            // are accepted and ignored.
-            'r' => {}
-            'u' | 'b' | 'k' => drop(text(parser)?),
-            'V' => self.mode = Mode::Version,
-            other => return Err(format!("unknown option -- {other}")),
+            "o" => self.overrides.push(value),
+            "p" => match value.parse::<u16>() {
+                Ok(port) if port > 0 => self.ports.push(port),
+                _ => return Err("Bad port number.".to_owned()),
+            },
+            "q" => self.quiet = true,
+            "T" => self.mode = Mode::Dump,
+            "t" => self.mode = Mode::Test,
+            "V" => self.mode = Mode::Version,
+            // A connection always gets a process of its own (`-r`); the others have no effect.
+            "b" | "k" | "r" | "u" => {}
+            other => return Err(flags::Error::Unknown(other.to_owned()).to_string()),
         }
         Ok(())
     }
@@ -163,6 +143,15 @@ mod tests {
 
     fn parse(words: &[&str]) -> Result<Args, String> {
         Args::parse(words.iter().map(OsString::from).collect())
+    }
+
+    #[test]
+    fn each_flag_of_the_table_is_known() {
+        for flag in flags::SSHD {
+            let parsed = parse(&[&format!("-{}", flag.name), "user=1"]);
+            let is_unknown = |why: &String| why.starts_with("unknown option");
+            assert!(!parsed.as_ref().is_err_and(is_unknown), "{parsed:?}");
+        }
     }
 
     #[test]

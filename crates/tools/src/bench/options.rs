@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use crypto::cipher::CIPHERS;
 use crypto::mac::MACS;
+use flags::{CommandLine, Word};
 
 use crate::lab::{Suite, Wishes};
 
@@ -274,23 +275,16 @@ impl Settings {
 /// Reads the arguments; none when help was asked for.
 pub(super) fn parse(args: &[OsString]) -> Result<Option<Settings>, String> {
     let mut settings = Settings::default();
-    let words: Vec<&str> = args
-        .iter()
-        .map(|arg| arg.to_str().ok_or("an argument is not UTF-8"))
-        .collect::<Result<_, _>>()?;
-    let mut words = words.into_iter();
-    while let Some(word) = words.next() {
-        if !word.starts_with('-') {
-            operand(&mut settings, word)?;
-            continue;
-        }
+    let mut line = CommandLine::new(flags::BENCH, args.to_vec());
+    while let Some(word) = line.next()? {
+        let text = |value: OsString| {
+            let text = value.into_string();
+            text.map_err(|_| "an argument is not UTF-8".to_owned())
+        };
         match word {
-            "-h" | "--help" => return Ok(None),
-            "--json" => settings.json = true,
-            _ => {
-                let value = words.next();
-                option(&mut settings, word, value)?;
-            }
+            Word::Flag("h" | "help", _) => return Ok(None),
+            Word::Flag(flag, value) => option(&mut settings, flag, &text(value)?)?,
+            Word::Operand(word) => operand(&mut settings, &text(word)?)?,
         }
     }
     if settings.directions.is_empty() {
@@ -317,36 +311,36 @@ fn operand(settings: &mut Settings, word: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn option(settings: &mut Settings, word: &str, value: Option<&str>) -> Result<(), String> {
-    let value = || value.ok_or_else(|| format!("{word} wants a value"));
-    match word {
-        "--pairs" => settings.pairs = Some(number(word, value()?, 1..=10_000)?),
-        "--size" => settings.mib = Some(number(word, value()?, 1..=1_048_576)?),
-        "--logins" => settings.logins = number(word, value()?, 1..=1_000_000)?,
-        "--files" => settings.files = number(word, value()?, 1..=1_000_000)?,
-        "--sessions" => settings.sessions = number(word, value()?, 1..=1000)?,
-        "--cipher" => {
-            let names: Vec<&str> = match value()? {
+fn option(settings: &mut Settings, flag: &str, value: &str) -> Result<(), String> {
+    let word = &format!("--{flag}");
+    match flag {
+        "pairs" => settings.pairs = Some(number(word, value, 1..=10_000)?),
+        "size" => settings.mib = Some(number(word, value, 1..=1_048_576)?),
+        "logins" => settings.logins = number(word, value, 1..=1_000_000)?,
+        "files" => settings.files = number(word, value, 1..=1_000_000)?,
+        "sessions" => settings.sessions = number(word, value, 1..=1000)?,
+        "cipher" => {
+            let names: Vec<&str> = match value {
                 "all" => Algorithms::TABLE.to_vec(),
                 list => list.split(',').collect(),
             };
             settings.algorithms = names.into_iter().map(Algorithms::named).collect();
         }
-        "--way" => settings.ways = list(word, value()?, &Way::ALL, Way::name)?,
-        "--pairing" => {
-            settings.pairings = list(word, value()?, &Pairing::ALL, Pairing::name)?;
+        "way" => settings.ways = list(word, value, &Way::ALL, Way::name)?,
+        "pairing" => {
+            settings.pairings = list(word, value, &Pairing::ALL, Pairing::name)?;
         }
-        "--peer" => {
-            let text = value()?;
-            let (name, directory) = text
+        "peer" => {
+            let (name, directory) = value
                 .split_once('=')
-                .ok_or(format!("--peer wants NAME=DIR, not {text}"))?;
+                .ok_or(format!("--peer needs NAME=DIR, not {value}"))?;
             settings.peers.push(Suite::in_directory(name, directory)?);
         }
-        "--rtt" => settings.rtts_ms = numbers(word, value()?, 1..=10_000)?,
-        "--rate" => settings.rates_mbit = numbers(word, value()?, 0..=1_000_000)?,
-        "--html" => settings.html = Some(value()?.into()),
-        _ => return Err(format!("there is no option {word}")),
+        "rtt" => settings.rtts_ms = numbers(word, value, 1..=10_000)?,
+        "rate" => settings.rates_mbit = numbers(word, value, 0..=1_000_000)?,
+        "html" => settings.html = Some(value.into()),
+        "json" => settings.json = true,
+        other => return Err(flags::Error::Unknown(other.to_owned()).to_string()),
     }
     Ok(())
 }
@@ -360,7 +354,7 @@ where
         .filter(|number| allowed.contains(number))
         .ok_or_else(|| {
             let (low, high) = (allowed.start(), allowed.end());
-            format!("{word} wants a number from {low} to {high}, not {text}")
+            format!("{word} needs a number from {low} to {high}, not {text}")
         })
 }
 
@@ -387,7 +381,7 @@ fn list<T: Copy>(
                 .find(|each| name(*each) == part)
                 .ok_or_else(|| {
                     let names: Vec<&str> = all.iter().copied().map(name).collect();
-                    format!("{word} wants some of {}, not {part}", names.join(", "))
+                    format!("{word} needs some of {}, not {part}", names.join(", "))
                 })
         })
         .collect()
@@ -406,13 +400,13 @@ mod tests {
     fn arguments_that_make_no_sense_are_refused_by_name() {
         for (words, named) in [
             ("--pairs 0", "--pairs"),
-            ("--pairs", "--pairs"),
+            ("--pairs", "pairs"),
             ("--peer x", "--peer"),
             ("--peer x=/proc/self/fd", "no ssh"),
             ("upwards", "upwards"),
             ("--way pipes,socket", "socket"),
             ("--rtt 50,x", "--rtt"),
-            ("--Fast yes", "--Fast"),
+            ("--Fast yes", "Fast"),
         ] {
             let why = read(words).unwrap_err();
             assert!(why.contains(named), "{words}: {why}");

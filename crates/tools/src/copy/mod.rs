@@ -2,7 +2,6 @@
 //! comes to.
 
 pub(crate) mod console;
-pub(crate) mod flags;
 mod link;
 pub(crate) mod units;
 pub(crate) mod way;

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 mod files;
 mod manifest;
 
+use ::flags::{CommandLine, Word};
 use files::{PamStack, Plan, Planned};
 use manifest::Manifest;
 
@@ -75,7 +76,7 @@ impl Settings {
 /// arguments that it does not know.
 #[must_use]
 pub fn run(args: Vec<OsString>) -> i32 {
-    let settings = match parse(&args) {
+    let settings = match parse(args) {
         Ok(Some(settings)) => settings,
         Ok(None) => {
             print!("{USAGE}");
@@ -100,43 +101,39 @@ pub fn run(args: Vec<OsString>) -> i32 {
     }
 }
 
-fn parse(args: &[OsString]) -> Result<Option<Settings>, String> {
+fn parse(args: Vec<OsString>) -> Result<Option<Settings>, String> {
     let mut settings = Settings::default();
-    let mut words = args.iter();
-    while let Some(word) = words.next() {
-        let mut value = |what: &str| {
-            words
-                .next()
-                .cloned()
-                .ok_or_else(|| format!("{} wants {what}", word.to_string_lossy()))
+    let mut line = CommandLine::new(::flags::INSTALL, args);
+    while let Some(word) = line.next()? {
+        let (flag, value) = match word {
+            Word::Flag(flag, value) => (flag, value),
+            Word::Operand(operand) => return Err(format!("unknown argument {operand:?}")),
         };
-        match word.to_str() {
-            Some("-h" | "--help") => return Ok(None),
-            Some("--prefix") => settings.prefix = absolute(value("a directory")?)?,
-            Some("--root") => settings.root = absolute(value("a directory")?)?,
-            Some("--port") => {
-                let text = value("a port number")?;
-                settings.port = text
+        match flag {
+            "prefix" => settings.prefix = absolute(value)?,
+            "root" => settings.root = absolute(value)?,
+            "port" => {
+                settings.port = value
                     .to_str()
                     .and_then(|text| text.parse().ok())
                     .filter(|port| *port > 0)
                     .ok_or_else(|| {
-                        format!("--port wants a number from 1 to 65535, not {text:?}")
+                        format!("--port needs a number from 1 to 65535, not {value:?}")
                     })?;
             }
-            Some("--openssh-config") => settings.openssh_config = true,
-            Some("--replace-sshd") => settings.replace_sshd = true,
-            Some("--pam") => {
-                let name = value("a stack")?;
-                let stack = name.to_str().and_then(PamStack::from_name);
+            "openssh-config" => settings.openssh_config = true,
+            "replace-sshd" => settings.replace_sshd = true,
+            "pam" => {
+                let stack = value.to_str().and_then(PamStack::from_name);
                 settings.pam =
                     Some(stack.ok_or_else(|| {
-                        format!("--pam wants debian, redhat or arch, not {name:?}")
+                        format!("--pam needs debian, redhat or arch, not {value:?}")
                     })?);
             }
-            Some("--remove") => settings.remove = true,
-            Some("--dry-run") => settings.dry_run = true,
-            _ => return Err(format!("unknown argument {word:?}")),
+            "remove" => settings.remove = true,
+            "dry-run" => settings.dry_run = true,
+            "h" | "help" => return Ok(None),
+            other => return Err(::flags::Error::Unknown(other.to_owned()).to_string()),
         }
     }
     Ok(Some(settings))

@@ -131,10 +131,10 @@ fn a_removal_where_nothing_was_installed_says_so() {
 
 #[test]
 fn arguments_that_make_no_sense_are_refused() {
-    assert!(parse(&words(&["--port", "0"])).is_err());
-    assert!(parse(&words(&["--prefix", "relative"])).is_err());
-    assert!(parse(&words(&["--prefix"])).is_err());
-    assert!(parse(&words(&["please"])).is_err());
+    assert!(parse(words(&["--port", "0"])).is_err());
+    assert!(parse(words(&["--prefix", "relative"])).is_err());
+    assert!(parse(words(&["--prefix"])).is_err());
+    assert!(parse(words(&["please"])).is_err());
 }
 
 #[test]

@@ -1,11 +1,11 @@
-//! The command line, read as getopt(3) reads it: flags may stand together, a value may follow
-//! its flag directly, and operands may stand anywhere.
+//! The command line of `keygen`.
 
 use std::ffi::OsString;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 use crypto::hash::HashAlgorithm;
+use flags::{CommandLine, Word};
 use keys::fingerprint;
 use keys::private_file::FileCipher;
 use zeroize::Zeroizing;
@@ -108,24 +108,12 @@ pub(super) struct Options {
     pub(super) operands: Vec<PathBuf>,
 }
 
-/// Flags that take a value.
-const WITH_VALUE: &[u8] = b"abCEfFImMNnOPRrstVYzZ";
-/// Flags that take none.
-const WITHOUT_VALUE: &[u8] = b"ABceghHikLlopQqUuvXy";
-
-/// A flag and its value.
-struct Flag {
-    name: u8,
-    value: OsString,
-}
-
 impl Options {
     /// Reads the arguments.
     ///
     /// # Errors
     /// What is wrong with them, in words.
     pub(super) fn parse(args: Vec<OsString>) -> Result<Self, String> {
-        let (flags, operands) = split(args)?;
         let mut options = Self {
             task: Task::Generate,
             key_type: None,
@@ -156,12 +144,14 @@ impl Options {
             host_certificate: false,
             serial: 0,
             serial_counts: false,
-            operands: operands.into_iter().map(PathBuf::from).collect(),
+            operands: Vec::new(),
         };
         let mut tasks = Vec::new();
-        for flag in flags {
-            if let Some(task) = options.apply(flag)? {
-                tasks.push(task);
+        let mut line = CommandLine::new(flags::KEYGEN, args);
+        while let Some(word) = line.next()? {
+            match word {
+                Word::Flag(flag, value) => tasks.extend(options.apply(flag, value)?),
+                Word::Operand(operand) => options.operands.push(operand.into()),
             }
         }
         options.task = choose_task(tasks, &options)?;
@@ -190,88 +180,88 @@ impl Options {
     }
 
     /// Takes one flag in; the task that it names, if it names one.
-    fn apply(&mut self, flag: Flag) -> Result<Option<Task>, String> {
+    fn apply(&mut self, flag: &'static str, value: OsString) -> Result<Option<Task>, String> {
         let secret = |value: OsString| Some(Zeroizing::new(value.into_vec()));
         let text = |value: OsString| {
             value
                 .into_string()
-                .map_err(|_| format!("-{}: value is not UTF-8", char::from(flag.name)))
+                .map_err(|_| format!("-{flag}: value is not UTF-8"))
         };
-        match flag.name {
-            b'A' => return Ok(Some(Task::HostKeys)),
-            b'c' => return Ok(Some(Task::ChangeComment)),
-            b'e' => return Ok(Some(Task::Export)),
-            b'i' | b'X' => return Ok(Some(Task::Import)),
-            b'L' => return Ok(Some(Task::ShowCertificate)),
-            b'p' => return Ok(Some(Task::ChangePassphrase)),
-            b'y' => return Ok(Some(Task::Public)),
-            b'F' => return Ok(Some(Task::FindHost(text(flag.value)?))),
-            b'R' => return Ok(Some(Task::RemoveHost(text(flag.value)?))),
-            b's' => self.authority = Some(flag.value.into()),
-            b'k' => return Ok(Some(Task::MakeRevocationList)),
-            b'Q' => return Ok(Some(Task::CheckRevocationList)),
-            b'Y' => {
-                let name = text(flag.value)?;
+        match flag {
+            "A" => return Ok(Some(Task::HostKeys)),
+            "c" => return Ok(Some(Task::ChangeComment)),
+            "e" => return Ok(Some(Task::Export)),
+            "i" | "X" => return Ok(Some(Task::Import)),
+            "L" => return Ok(Some(Task::ShowCertificate)),
+            "p" => return Ok(Some(Task::ChangePassphrase)),
+            "y" => return Ok(Some(Task::Public)),
+            "F" => return Ok(Some(Task::FindHost(text(value)?))),
+            "R" => return Ok(Some(Task::RemoveHost(text(value)?))),
+            "s" => self.authority = Some(value.into()),
+            "k" => return Ok(Some(Task::MakeRevocationList)),
+            "Q" => return Ok(Some(Task::CheckRevocationList)),
+            "Y" => {
+                let name = text(value)?;
                 let operation = Operation::from_name(&name);
                 let operation =
                     operation.ok_or(format!("Unsupported operation for -Y: \"{name}\""))?;
                 return Ok(Some(Task::FileSignature(operation)));
             }
-            b'M' => {
-                let name = text(flag.value)?;
+            "M" => {
+                let name = text(value)?;
                 let mode = Mode::from_name(&name);
                 let mode = mode.ok_or(format!("Unsupported moduli option {name}"))?;
                 return Ok(Some(Task::Moduli(mode)));
             }
-            b'u' => self.update = true,
-            b'U' => self.use_agent = true,
-            b'g' => self.generic = true,
-            b'r' => self.record_name = Some(text(flag.value)?),
+            "u" => self.update = true,
+            "U" => self.use_agent = true,
+            "g" => self.generic = true,
+            "r" => self.record_name = Some(text(value)?),
             // Asked for the format that is the default now.
-            b'o' => {}
-            b'B' => self.bubblebabble = true,
-            b'H' => self.hash = true,
-            b'l' => self.fingerprint = true,
-            b'h' => self.host_certificate = true,
-            b'q' => self.quiet = true,
-            b'v' => self.verbose = true,
-            b'f' => self.file = Some(flag.value.into()),
-            b'N' => self.new_passphrase = secret(flag.value),
-            b'P' => self.old_passphrase = secret(flag.value),
-            b'C' => self.comment = Some(text(flag.value)?),
-            b't' => self.key_type = Some(text(flag.value)?),
-            b'I' => self.key_id = Some(text(flag.value)?),
-            b'V' => self.validity = Some(text(flag.value)?),
-            b'O' => self.certificate_options.push(text(flag.value)?),
-            b'n' => {
-                let all = text(flag.value)?;
+            "o" => {}
+            "B" => self.bubblebabble = true,
+            "H" => self.hash = true,
+            "l" => self.fingerprint = true,
+            "h" => self.host_certificate = true,
+            "q" => self.quiet = true,
+            "v" => self.verbose = true,
+            "f" => self.file = Some(value.into()),
+            "N" => self.new_passphrase = secret(value),
+            "P" => self.old_passphrase = secret(value),
+            "C" => self.comment = Some(text(value)?),
+            "t" => self.key_type = Some(text(value)?),
+            "I" => self.key_id = Some(text(value)?),
+            "V" => self.validity = Some(text(value)?),
+            "O" => self.certificate_options.push(text(value)?),
+            "n" => {
+                let all = text(value)?;
                 let names = all.split(',').filter(|name| !name.is_empty());
                 self.principals.extend(names.map(str::to_owned));
                 self.namespace = Some(all);
             }
-            _ => self.apply_checked(flag.name, &text(flag.value)?)?,
+            _ => self.apply_checked(flag, &text(value)?)?,
         }
         Ok(None)
     }
 
     /// Flags whose value must make sense.
-    fn apply_checked(&mut self, name: u8, value: &str) -> Result<(), String> {
+    fn apply_checked(&mut self, name: &'static str, value: &str) -> Result<(), String> {
         match name {
-            b'a' => {
+            "a" => {
                 let permitted = 1..=keys::private_file::MAX_KDF_ROUNDS;
                 let rounds = value.parse().ok();
                 let rounds = rounds.filter(|rounds| permitted.contains(rounds));
                 self.rounds = Some(rounds.ok_or(format!("Invalid number of rounds: {value}"))?);
             }
-            b'b' => {
+            "b" => {
                 let bits = value.parse().ok().filter(|bits| *bits > 0);
                 self.bits = Some(bits.ok_or(format!("Bits has bad value {value}"))?);
             }
-            b'E' => {
+            "E" => {
                 self.fingerprint_hash = fingerprint::algorithm_from_name(value)
                     .ok_or(format!("Invalid hash algorithm \"{value}\""))?;
             }
-            b'm' => {
+            "m" => {
                 self.format = Some(match value.to_ascii_uppercase().as_str() {
                     "RFC4716" | "SSH2" => Format::Rfc4716,
                     "PKCS8" => Format::Pkcs8,
@@ -279,11 +269,11 @@ impl Options {
                     _ => return Err(format!("Unsupported conversion format \"{value}\"")),
                 });
             }
-            b'Z' => {
+            "Z" => {
                 self.cipher = FileCipher::from_name(value.as_bytes())
                     .ok_or(format!("Invalid OpenSSH-format cipher '{value}'"))?;
             }
-            b'z' => {
+            "z" => {
                 let digits = match value.strip_prefix('+') {
                     Some(digits) => {
                         self.serial_counts = true;
@@ -295,7 +285,7 @@ impl Options {
                     .parse()
                     .map_err(|_| format!("Invalid serial number \"{value}\""))?;
             }
-            _ => return Err(format!("unknown option -- {}", char::from(name))),
+            _ => return Err(format!("unknown option -- {name}")),
         }
         Ok(())
     }
@@ -325,41 +315,17 @@ fn choose_task(mut tasks: Vec<Task>, options: &Options) -> Result<Task, String> 
     })
 }
 
-/// Parts flags from operands; `--` ends the flags.
-fn split(args: Vec<OsString>) -> Result<(Vec<Flag>, Vec<OsString>), String> {
-    let mut flags = Vec::new();
-    let mut operands = Vec::new();
-    let mut args = args.into_iter();
-    while let Some(arg) = args.next() {
-        let bytes = arg.as_bytes();
-        if bytes == b"--" {
-            operands.extend(args);
-            break;
-        }
-        let Some(mut cluster) = bytes.strip_prefix(b"-").filter(|rest| !rest.is_empty()) else {
-            operands.push(arg);
-            continue;
-        };
-        while let Some((name, rest)) = cluster.split_first() {
-            cluster = rest;
-            let value = if WITH_VALUE.contains(name) {
-                let value = if rest.is_empty() {
-                    args.next().ok_or(format!(
-                        "option requires an argument -- {}",
-                        char::from(*name)
-                    ))?
-                } else {
-                    OsString::from_vec(rest.to_vec())
-                };
-                cluster = &[];
-                value
-            } else if WITHOUT_VALUE.contains(name) {
-                OsString::new()
-            } else {
-                return Err(format!("unknown option -- {}", escape::one_line([*name])));
-            };
-            flags.push(Flag { name: *name, value });
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_flag_of_the_table_is_known() {
+        for flag in flags::KEYGEN {
+            let args = [format!("-{}", flag.name), "1".to_owned()];
+            let parsed = Options::parse(args.map(OsString::from).to_vec());
+            let is_unknown = |why: &String| why.starts_with("unknown option");
+            assert!(!parsed.as_ref().is_err_and(is_unknown), "-{}", flag.name);
         }
     }
-    Ok((flags, operands))
 }

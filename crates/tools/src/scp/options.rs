@@ -2,9 +2,9 @@
 
 use std::ffi::OsString;
 
+use flags::{CommandLine, Word};
 use transfer::options::{Options as CopyOptions, Resume};
 
-use crate::copy::flags::{Flags, walk};
 use crate::copy::{Way, units};
 
 /// How it is used.
@@ -58,15 +58,6 @@ pub(super) struct Options {
     pub(super) operands: Vec<OsString>,
 }
 
-const LONG: &[(&str, bool)] = &[
-    ("atomic", false),
-    ("json", false),
-    ("limit", true),
-    ("sparse", false),
-    ("verify", false),
-    ("help", false),
-];
-
 impl Options {
     /// Reads the arguments.
     ///
@@ -78,7 +69,13 @@ impl Options {
             ..Self::default()
         };
         options.copy.follow_links = true;
-        walk(&mut options, args)?;
+        let mut line = CommandLine::new(flags::SCP, args);
+        while let Some(word) = line.next()? {
+            match word {
+                Word::Flag(flag, value) => options.flag(flag, value)?,
+                Word::Operand(operand) => options.operands.push(operand),
+            }
+        }
         Ok(options)
     }
 
@@ -98,105 +95,67 @@ impl Options {
     fn pass(&mut self, argument: impl Into<OsString>) {
         self.way.options.push(argument.into());
     }
-}
 
-impl Flags for Options {
-    const PLAIN: &'static [u8] = b"1234678ABCTdfOpqRrstvZ";
-    const VALUED: &'static [u8] = b"DFJMPSXcilon";
-
-    fn operand(&mut self, operand: OsString) {
-        self.operands.push(operand);
-    }
-
-    fn long(
-        &mut self,
-        text: &[u8],
-        args: &mut dyn Iterator<Item = OsString>,
-    ) -> Result<bool, String> {
-        let text = String::from_utf8_lossy(text).into_owned();
-        let (name, mut value) = match text.split_once('=') {
-            Some((name, value)) => (name, Some(value.to_owned())),
-            None => (text.as_str(), None),
-        };
-        let Some((name, takes)) = LONG.iter().find(|(long, _)| *long == name) else {
-            return Err(format!(
-                "unknown option -- {}",
-                transfer::text::one_line(name)
-            ));
-        };
-        if *takes && value.is_none() {
-            value = args
-                .next()
-                .map(|value| value.to_string_lossy().into_owned());
-        }
-        match (*name, value) {
-            ("limit", Some(value)) => self.copy.limit_bytes = units::rate(&value)?,
-            ("limit", None) => return Err("option requires an argument -- limit".to_owned()),
-            ("help", _) => return Err(String::new()),
-            (name, Some(_)) => return Err(format!("--{name} takes no value")),
-            ("atomic", None) => self.copy.atomic = true,
-            ("json", None) => self.json = true,
-            ("sparse", None) => self.copy.sparse = true,
-            ("verify", None) => self.copy.verify = true,
-            _ => {}
-        }
-        Ok(true)
-    }
-
-    fn plain(&mut self, flag: u8) -> Result<(), String> {
+    fn flag(&mut self, flag: &'static str, value: OsString) -> Result<(), String> {
         match flag {
-            b'1' => return Err("SSH protocol v.1 is no longer supported".to_owned()),
+            "1" => return Err("SSH protocol v.1 is no longer supported".to_owned()),
             // The default: remote to remote through us.
-            b'2' | b'3' | b'7' | b'8' => {}
-            b'4' => self.pass("-4"),
-            b'6' => self.pass("-6"),
-            b'A' => {
+            "2" | "3" | "7" | "8" => {}
+            "4" => self.pass("-4"),
+            "6" => self.pass("-6"),
+            "A" => {
                 return Err(
                     "-A is not supported yet: agent forwarding belongs to a later version of \
                      Fulmar. Leave the flag out to copy through this machine."
                         .to_owned(),
                 );
             }
-            b'B' => self.pass("-oBatchMode=yes"),
-            b'C' => self.pass("-C"),
-            b'T' => self.unchecked_names = true,
-            b'd' => self.target_is_directory = true,
-            b'f' => self.role = Some(Role::Source),
-            b't' => self.role = Some(Role::Sink),
-            b'O' => self.old_protocol = true,
-            b's' => self.old_protocol = false,
-            b'p' => self.copy.preserve = true,
-            b'q' => {
+            "B" => self.pass("-oBatchMode=yes"),
+            "C" => self.pass("-C"),
+            "T" => self.unchecked_names = true,
+            "d" => self.target_is_directory = true,
+            "f" => self.role = Some(Role::Source),
+            "t" => self.role = Some(Role::Sink),
+            "O" => self.old_protocol = true,
+            "s" => self.old_protocol = false,
+            "p" => self.copy.preserve = true,
+            "q" => {
                 self.quiet = true;
                 self.way.quiet = true;
             }
-            b'R' => self.remote_to_remote = true,
-            b'r' => self.copy.recursive = true,
-            b'v' => {
+            "R" => self.remote_to_remote = true,
+            "r" => self.copy.recursive = true,
+            "v" => {
                 self.verbose = self.verbose.saturating_add(1);
                 self.way.verbose = true;
                 self.pass("-v");
             }
-            b'Z' => self.copy.resume = Resume::Proven,
-            _ => {}
+            "Z" => self.copy.resume = Resume::Proven,
+            "atomic" => self.copy.atomic = true,
+            "json" => self.json = true,
+            "sparse" => self.copy.sparse = true,
+            "verify" => self.copy.verify = true,
+            "help" => return Err(String::new()),
+            _ => self.valued(flag, value)?,
         }
         Ok(())
     }
 
-    fn valued(&mut self, flag: u8, value: OsString) -> Result<(), String> {
+    fn valued(&mut self, flag: &'static str, value: OsString) -> Result<(), String> {
         let text = value.to_string_lossy().into_owned();
         match flag {
-            b'D' => self.way.direct = Some(value),
-            b'S' => self.way.program = Some(value.into()),
-            b'M' => self.way.subsystem = Some(value),
-            b'P' => {
+            "D" => self.way.direct = Some(value),
+            "S" => self.way.program = Some(value.into()),
+            "M" => self.way.subsystem = Some(value),
+            "P" => {
                 self.port = Some(text);
                 self.pass("-p");
                 self.pass(value);
             }
-            b'l' => self.copy.limit_bytes = units::kilobits(&text)?,
-            b'n' if text == "auto" => self.connections = crate::copy::auto_connections(),
-            b'n' => {
+            "limit" => self.copy.limit_bytes = units::rate(&text)?,
+            "l" => self.copy.limit_bytes = units::kilobits(&text)?,
+            "n" if text == "auto" => self.connections = crate::copy::auto_connections(),
+            "n" => {
                 self.connections = text
                     .parse()
                     .ok()
@@ -206,12 +165,29 @@ impl Flags for Options {
                     })?;
             }
             // Sizes and numbers of requests follow the connection here.
-            b'X' => {}
-            flag => {
-                self.pass(format!("-{}", char::from(flag)));
+            "X" => {}
+            "F" | "J" | "c" | "i" | "o" => {
+                self.pass(format!("-{flag}"));
                 self.pass(value);
             }
+            other => return Err(flags::Error::Unknown(other.to_owned()).to_string()),
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_flag_of_the_table_is_known() {
+        for flag in flags::SCP {
+            let dashes = if flag.name.len() == 1 { "-" } else { "--" };
+            let args = [format!("{dashes}{}", flag.name), "1".to_owned()];
+            let parsed = Options::parse(args.map(OsString::from).to_vec());
+            let is_unknown = |why: &String| why.starts_with("unknown option");
+            assert!(!parsed.as_ref().is_err_and(is_unknown), "{parsed:?}");
+        }
     }
 }

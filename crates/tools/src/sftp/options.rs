@@ -2,10 +2,10 @@
 
 use std::ffi::OsString;
 
+use flags::{CommandLine, Word};
 use transfer::options::Options as CopyOptions;
 
 use super::command::CopyFlags;
-use crate::copy::flags::{Flags, walk};
 use crate::copy::{Way, units};
 
 /// How it is used.
@@ -41,93 +41,107 @@ impl Options {
     /// What is wrong with them; empty for the usage alone.
     pub(super) fn parse(args: Vec<OsString>) -> Result<Self, String> {
         let mut options = Self::default();
-        walk(&mut options, args)?;
+        let mut line = CommandLine::new(flags::SFTP, args);
+        while let Some(word) = line.next()? {
+            match word {
+                Word::Flag(flag, value) => options.flag(flag, value)?,
+                Word::Operand(operand) => options.operands.push(operand),
+            }
+        }
         Ok(options)
     }
 
     fn pass(&mut self, argument: impl Into<OsString>) {
         self.way.options.push(argument.into());
     }
-}
 
-impl Flags for Options {
-    const PLAIN: &'static [u8] = b"1246afhNpqrvCA";
-    const VALUED: &'static [u8] = b"BbcDFiJloPRSsX";
-
-    fn operand(&mut self, operand: OsString) {
-        self.operands.push(operand);
-    }
-
-    fn plain(&mut self, flag: u8) -> Result<(), String> {
+    fn flag(&mut self, flag: &'static str, value: OsString) -> Result<(), String> {
         match flag {
-            b'4' => self.pass("-4"),
-            b'6' => self.pass("-6"),
-            b'C' => self.pass("-C"),
-            b'A' => {
+            "4" => self.pass("-4"),
+            "6" => self.pass("-6"),
+            "C" => self.pass("-C"),
+            "A" => {
                 return Err(
                     "-A is not supported yet: agent forwarding belongs to a later version of \
                      Fulmar. Leave the flag out to log in without it."
                         .to_owned(),
                 );
             }
-            b'a' => self.flags.resume = true,
-            b'f' => self.flags.sync = true,
-            b'p' => self.flags.preserve = true,
-            b'r' => self.flags.recursive = true,
-            b'N' => self.not_quiet = true,
-            b'q' => {
+            "a" => self.flags.resume = true,
+            "f" => self.flags.sync = true,
+            "p" => self.flags.preserve = true,
+            "r" => self.flags.recursive = true,
+            "N" => self.not_quiet = true,
+            "q" => {
                 self.quiet = true;
                 self.way.quiet = true;
             }
-            b'v' => {
+            "v" => {
                 self.verbose = self.verbose.saturating_add(1);
                 self.way.verbose = true;
                 self.pass("-v");
             }
-            b'1' => return Err("SSH protocol v.1 is no longer supported".to_owned()),
-            b'h' => return Err(String::new()),
-            _ => {}
+            "1" => return Err("SSH protocol v.1 is no longer supported".to_owned()),
+            "h" => return Err(String::new()),
+            "2" => {}
+            _ => self.valued(flag, value)?,
         }
         Ok(())
     }
 
-    fn valued(&mut self, flag: u8, value: OsString) -> Result<(), String> {
+    fn valued(&mut self, flag: &'static str, value: OsString) -> Result<(), String> {
         let text = value.to_string_lossy().into_owned();
         match flag {
-            b'b' if self.batch.is_some() => return Err("Batch file already specified.".to_owned()),
-            b'b' => {
+            "b" if self.batch.is_some() => return Err("Batch file already specified.".to_owned()),
+            "b" => {
                 self.pass("-oBatchMode=yes");
                 self.batch = Some(value);
             }
-            b'D' => self.way.direct = Some(value),
-            b'S' => self.way.program = Some(value.into()),
-            b's' => self.way.subsystem = Some(value),
-            b'P' => {
+            "D" => self.way.direct = Some(value),
+            "S" => self.way.program = Some(value.into()),
+            "s" => self.way.subsystem = Some(value),
+            "P" => {
                 self.pass("-oPort");
                 if let Some(last) = self.way.options.last_mut() {
                     last.push("=");
                     last.push(value);
                 }
             }
-            b'l' => self.copy.limit_bytes = units::kilobits(&text)?,
-            b'B' => {
+            "l" => self.copy.limit_bytes = units::kilobits(&text)?,
+            "B" => {
                 text.parse::<u32>()
                     .ok()
                     .filter(|bytes| *bytes > 0)
                     .ok_or_else(|| format!("Invalid buffer size \"{text}\""))?;
             }
-            b'R' => {
+            "R" => {
                 text.parse::<u32>()
                     .ok()
                     .filter(|count| *count > 0)
                     .ok_or_else(|| format!("Invalid number of requests \"{text}\""))?;
             }
-            b'X' => {}
-            flag => {
-                self.pass(format!("-{}", char::from(flag)));
+            "X" => {}
+            "F" | "J" | "c" | "i" | "o" => {
+                self.pass(format!("-{flag}"));
                 self.pass(value);
             }
+            other => return Err(flags::Error::Unknown(other.to_owned()).to_string()),
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_flag_of_the_table_is_known() {
+        for flag in flags::SFTP {
+            let args = [format!("-{}", flag.name), "1".to_owned()];
+            let parsed = Options::parse(args.map(OsString::from).to_vec());
+            let is_unknown = |why: &String| why.starts_with("unknown option");
+            assert!(!parsed.as_ref().is_err_and(is_unknown), "{parsed:?}");
+        }
     }
 }

@@ -16,6 +16,7 @@ mod time;
 use std::ffi::OsString;
 use std::time::Instant;
 
+use flags::{CommandLine, Word};
 use report::Report;
 use select::Selection;
 use time::SLICE;
@@ -39,26 +40,27 @@ pub fn run(args: Vec<OsString>) -> i32 {
     let mut json = false;
     let mut names = Vec::new();
     let mut libraries = Vec::new();
-    let mut args = args.into_iter();
-    while let Some(arg) = args.next() {
-        match arg.to_str() {
-            Some("--json") => json = true,
-            Some("--library") => match args.next().as_ref().and_then(|path| path.to_str()) {
-                Some(path) if path.starts_with('/') => libraries.push(path.to_owned()),
-                _ => {
-                    eprint!("fulmar speed: --library wants an absolute path\n{USAGE}");
-                    return 2;
-                }
+    let mut line = CommandLine::new(flags::SPEED, args);
+    loop {
+        let word = match line.next() {
+            Ok(Some(word)) => word,
+            Ok(None) => break,
+            Err(error) => return wrong_usage(&error.to_string()),
+        };
+        match word {
+            Word::Flag("json", _) => json = true,
+            Word::Flag("library", path) => match path.into_string() {
+                Ok(path) if path.starts_with('/') => libraries.push(path),
+                _ => return wrong_usage("--library needs an absolute path"),
             },
-            Some("-h" | "--help") => {
+            Word::Flag(..) => {
                 print!("{USAGE}");
                 return 0;
             }
-            Some(name) if !name.starts_with('-') => names.push(name.to_string()),
-            _ => {
-                eprint!("fulmar speed: unknown argument {arg:?}\n{USAGE}");
-                return 2;
-            }
+            Word::Operand(name) => match name.into_string() {
+                Ok(name) => names.push(name),
+                Err(_) => return wrong_usage("an algorithm's name is not UTF-8"),
+            },
         }
     }
     let selection = Selection::new(&names);
@@ -87,6 +89,11 @@ pub fn run(args: Vec<OsString>) -> i32 {
         print!("{}", report.text());
     }
     0
+}
+
+fn wrong_usage(why: &str) -> i32 {
+    eprint!("fulmar speed: {why}\n{USAGE}");
+    2
 }
 
 /// What the CPU offers, as one line.

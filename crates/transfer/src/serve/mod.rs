@@ -52,7 +52,7 @@ use write::Writing;
 
 pub use escape::LogLevel;
 pub use log::{Log, shown};
-pub use options::{Options, OptionsError, Wanted, levels};
+pub use options::{Options, OptionsError, Wanted};
 pub use outbox::{Buffers, Outbox};
 
 /// Maximum number of waiting bytes of answers; with more, requests wait.

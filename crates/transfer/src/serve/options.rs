@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use sftp::server::{Permits, REQUESTS};
-
 use escape::LogLevel;
+use flags::{CommandLine, Word};
+use sftp::server::{Permits, REQUESTS};
 
 /// Options of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,14 +56,12 @@ pub enum Wanted {
 /// An error in the arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OptionsError {
-    /// The flag is unknown.
-    Unknown(String),
-    /// The flag needs a value.
-    NoValue(char),
+    /// A flag that is unknown or lacks its value.
+    Unreadable(flags::Error),
     /// The flag does not accept the value.
     BadValue {
         /// The flag.
-        flag: char,
+        flag: &'static str,
         /// The value.
         value: String,
     },
@@ -74,14 +72,13 @@ pub enum OptionsError {
 impl fmt::Display for OptionsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unknown(flag) => write!(f, "unknown option {flag}"),
-            Self::NoValue(flag) => write!(f, "option -{flag} needs a value"),
-            Self::BadValue { flag: 'f', value } => {
+            Self::Unreadable(error) => error.fmt(f),
+            Self::BadValue { flag: "f", value } => {
                 write!(f, "Invalid log facility \"{value}\"")
             }
-            Self::BadValue { flag: 'l', value } => write!(f, "Invalid log level \"{value}\""),
-            Self::BadValue { flag: 'u', value } => write!(f, "Invalid umask \"{value}\""),
-            Self::BadValue { flag: 'Q', value } => write!(f, "Invalid query type \"{value}\""),
+            Self::BadValue { flag: "l", value } => write!(f, "Invalid log level \"{value}\""),
+            Self::BadValue { flag: "u", value } => write!(f, "Invalid umask \"{value}\""),
+            Self::BadValue { flag: "Q", value } => write!(f, "Invalid query type \"{value}\""),
             Self::BadValue { flag, value } => {
                 write!(
                     f,
@@ -95,25 +92,11 @@ impl fmt::Display for OptionsError {
 
 impl std::error::Error for OptionsError {}
 
-/// Flags without a value: matched one by one below, named here for the table of completions.
-#[cfg(test)]
-const PLAIN: &[u8] = b"ehR";
-/// Flags with a value.
-const VALUED: &[u8] = b"dflPpQu";
-
 /// Facilities that `-f` takes.
 const FACILITIES: &[&str] = &[
     "DAEMON", "USER", "AUTH", "AUTHPRIV", "LOCAL0", "LOCAL1", "LOCAL2", "LOCAL3", "LOCAL4",
     "LOCAL5", "LOCAL6", "LOCAL7",
 ];
-
-/// Names of the levels that `-l` takes.
-#[must_use]
-pub fn levels() -> &'static [&'static str] {
-    &[
-        "QUIET", "FATAL", "ERROR", "INFO", "VERBOSE", "DEBUG", "DEBUG1", "DEBUG2", "DEBUG3",
-    ]
-}
 
 impl Options {
     /// Parses the arguments after the program's name.
@@ -123,71 +106,63 @@ impl Options {
     pub fn parse<S: AsRef<str>>(
         arguments: impl IntoIterator<Item = S>,
     ) -> Result<Wanted, OptionsError> {
+        let arguments = arguments
+            .into_iter()
+            .map(|word| word.as_ref().into())
+            .collect();
         let mut options = Self::default();
-        let mut words = arguments.into_iter();
-        while let Some(word) = words.next() {
-            let word = word.as_ref();
-            let Some(flags) = word.strip_prefix('-').filter(|flags| !flags.is_empty()) else {
-                return Err(OptionsError::Extra(word.to_owned()));
-            };
-            let mut flags = flags.chars();
-            while let Some(flag) = flags.next() {
-                let is_in = |list: &[u8]| list.iter().any(|each| char::from(*each) == flag);
-                match flag {
-                    'h' => return Ok(Wanted::Usage),
-                    'e' => options.to_stderr = true,
-                    'R' => options.read_only = true,
-                    // As a login shell, `sftp-server -c command`: the rest is the command.
-                    'c' => return Ok(Wanted::Serve(Box::new(options))),
-                    _ if is_in(VALUED) => {
-                        let rest: String = flags.by_ref().collect();
-                        let value = if rest.is_empty() {
-                            let next = words.next();
-                            next.ok_or(OptionsError::NoValue(flag))?.as_ref().to_owned()
-                        } else {
-                            rest
-                        };
-                        if flag == 'Q' {
-                            return if value == "requests" {
-                                Ok(Wanted::ListRequests)
-                            } else {
-                                Err(OptionsError::BadValue { flag, value })
-                            };
-                        }
-                        options.set(flag, value)?;
-                    }
-                    _ => return Err(OptionsError::Unknown(format!("-{flag}"))),
+        let mut line = CommandLine::new(flags::SFTP_SERVER, arguments);
+        while let Some(word) = line.next().map_err(OptionsError::Unreadable)? {
+            let (flag, value) = match word {
+                Word::Flag(flag, value) => (flag, value.to_string_lossy().into_owned()),
+                Word::Operand(word) => {
+                    return Err(OptionsError::Extra(word.to_string_lossy().into_owned()));
                 }
+            };
+            match flag {
+                "h" => return Ok(Wanted::Usage),
+                "e" => options.to_stderr = true,
+                "R" => options.read_only = true,
+                // As a login shell, `sftp-server -c command`: the rest is the command.
+                "c" => break,
+                "Q" if value == "requests" => return Ok(Wanted::ListRequests),
+                "Q" => return Err(OptionsError::BadValue { flag, value }),
+                _ => options.set(flag, value)?,
             }
         }
         Ok(Wanted::Serve(Box::new(options)))
     }
 
-    fn set(&mut self, flag: char, value: String) -> Result<(), OptionsError> {
+    fn set(&mut self, flag: &'static str, value: String) -> Result<(), OptionsError> {
         let bad = |value: &str| OptionsError::BadValue {
             flag,
             value: value.to_owned(),
         };
         match flag {
-            'd' => self.start = Some(value),
-            'f' => {
+            "d" => self.start = Some(value),
+            "f" => {
                 let known = |name: &&&str| name.eq_ignore_ascii_case(&value);
                 let name = FACILITIES.iter().find(known);
                 self.facility = (*name.ok_or_else(|| bad(&value))?).to_owned();
             }
-            'l' => self.level = LogLevel::from_name(&value).ok_or_else(|| bad(&value))?,
-            'u' => {
+            "l" => self.level = LogLevel::from_name(&value).ok_or_else(|| bad(&value))?,
+            "u" => {
                 let mask = u32::from_str_radix(&value, 8).ok();
                 let mask = mask.filter(|mask| *mask <= 0o777);
                 self.umask = Some(mask.ok_or_else(|| bad(&value))?);
             }
-            'p' => self
+            "p" => self
                 .allowed
                 .get_or_insert_default()
                 .extend(names(&value).map_err(|name| bad(&name))?),
-            _ => self
+            "P" => self
                 .denied
                 .extend(names(&value).map_err(|name| bad(&name))?),
+            other => {
+                return Err(OptionsError::Unreadable(flags::Error::Unknown(
+                    other.into(),
+                )));
+            }
         }
         Ok(())
     }
@@ -269,10 +244,6 @@ mod tests {
         assert_eq!(options.facility, "LOCAL3");
         assert_eq!(options.start("mia", "/home/mia"), "/srv/mia");
         assert_eq!(Options::default().start("mia", "/home/mia"), "/home/mia");
-        for flag in PLAIN {
-            let word = format!("-{}", char::from(*flag));
-            assert!(Options::parse([word]).is_ok());
-        }
         let twice = parse(&["-P", "remove,rmdir", "-P", "mkdir"]).unwrap();
         assert_eq!(twice.denied, ["remove", "rmdir", "mkdir"]);
         assert!(matches!(
@@ -284,10 +255,19 @@ mod tests {
     }
 
     #[test]
+    fn each_flag_of_the_table_is_known() {
+        for flag in flags::SFTP_SERVER {
+            let unknown = flags::Error::Unknown(flag.name.into());
+            let parsed = Options::parse([&*format!("-{}", flag.name), "1"]);
+            assert_ne!(parsed.err(), Some(OptionsError::Unreadable(unknown)));
+        }
+    }
+
+    #[test]
     fn what_cannot_be_followed_is_named() {
         for (words, text) in [
-            (&["-x"][..], "unknown option -x"),
-            (&["-u"], "option -u needs a value"),
+            (&["-x"][..], "unknown option -- x"),
+            (&["-u"], "option requires an argument -- u"),
             (&["-u", "1777"], "Invalid umask \"1777\""),
             (&["-l", "LOUD"], "Invalid log level \"LOUD\""),
             (

@@ -1,49 +1,11 @@
-//! THE table of flags for completion: what each program takes, what follows, and one line of
-//! help. The tests hold it against the programs' own parsers and the manual pages.
+//! The flags of each program, in the order of their names.
 
-/// What follows a flag.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Argument {
-    /// Nothing.
-    None,
-    /// A file.
-    File,
-    /// A folder.
-    Folder,
-    /// A host.
-    Host,
-    /// A user.
-    User,
-    /// A keyword of ssh_config and its value.
-    SshOption,
-    /// A keyword of sshd_config and its value.
-    SshdOption,
-    /// One of the names that `fulmar ssh -Q` of this list prints.
-    Query(&'static str),
-    /// One of these.
-    Words(&'static [&'static str]),
-    /// Something that cannot be guessed; what it is.
-    Free(&'static str),
-}
+use crate::{Argument, Flag, Program};
 
-use Argument::{File, Folder, Free, Host, None, Query, SshOption, SshdOption, User, Words};
+use Argument::{Directory, File, Free, Host, None, Query, SshOption, SshdOption, User, Words};
 
-/// A flag without its dash or dashes: one letter is short, more are long.
-pub(super) struct Flag {
-    pub(super) name: &'static str,
-    pub(super) argument: Argument,
-    pub(super) help: &'static str,
-}
-
-/// One program, by its subcommand of `fulmar`.
-pub(super) struct Program {
-    pub(super) name: &'static str,
-    pub(super) help: &'static str,
-    pub(super) flags: &'static [Flag],
-    pub(super) operand: Argument,
-}
-
-const fn flag(name: &'static str, argument: Argument, help: &'static str) -> Flag {
+/// A flag that completion offers.
+pub(crate) const fn flag(name: &'static str, argument: Argument, help: &'static str) -> Flag {
     Flag {
         name,
         argument,
@@ -51,8 +13,19 @@ const fn flag(name: &'static str, argument: Argument, help: &'static str) -> Fla
     }
 }
 
-const SFTP_SERVER: &[Flag] = &[
-    flag("d", Folder, "where relative paths begin"),
+/// A flag without a value that completion does not offer.
+const fn hidden(name: &'static str) -> Flag {
+    flag(name, None, "")
+}
+
+/// A flag with a value that completion does not offer.
+const fn hidden_with_value(name: &'static str) -> Flag {
+    flag(name, Free("value"), "")
+}
+
+/// The flags of `sftp-server`.
+pub const SFTP_SERVER: &[Flag] = &[
+    flag("d", Directory, "where relative paths begin"),
     flag("e", None, "log to standard error"),
     flag("f", Free("facility"), "facility of the system's log"),
     flag("h", None, "print the flags"),
@@ -70,9 +43,12 @@ const SFTP_SERVER: &[Flag] = &[
     flag("Q", Words(&["requests"]), "print the names of requests"),
     flag("R", None, "nothing can be changed"),
     flag("u", Free("umask"), "bits that new files do not get"),
+    // As a login shell: the rest is a command.
+    hidden("c"),
 ];
 
-const SSH: &[Flag] = &[
+/// The flags of `ssh`.
+pub const SSH: &[Flag] = &[
     flag("4", None, "IPv4 only"),
     flag("6", None, "IPv6 only"),
     flag("a", None, "no agent forwarding"),
@@ -110,13 +86,25 @@ const SSH: &[Flag] = &[
     ),
     flag("x", None, "no X11 forwarding"),
     flag("y", None, "messages go to syslog"),
+    // Refused by name, or without a meaning.
+    hidden("1"),
+    hidden("2"),
+    hidden("A"),
+    hidden("g"),
+    hidden("K"),
+    hidden_with_value("L"),
+    hidden("M"),
+    hidden_with_value("D"),
+    hidden_with_value("O"),
+    hidden_with_value("R"),
+    hidden_with_value("S"),
+    hidden_with_value("w"),
+    hidden("X"),
+    hidden("Y"),
 ];
 
-/// Flags that `ssh` knows to refuse, by name, or that mean nothing: not offered.
-#[cfg(test)]
-pub(super) const SSH_NOT_OFFERED: &str = "12AgKLMDORSwXY";
-
-const SSHD: &[Flag] = &[
+/// The flags of `sshd`.
+pub const SSHD: &[Flag] = &[
     flag("4", None, "IPv4 only"),
     flag("6", None, "IPv6 only"),
     flag("C", Free("user=...,addr=..."), "connection for -T and -G"),
@@ -136,13 +124,15 @@ const SSHD: &[Flag] = &[
     flag("T", None, "check, and print the configuration"),
     flag("t", None, "check configuration and keys"),
     flag("V", None, "print the version"),
+    // Accepted and ignored: a connection always gets a new process.
+    hidden_with_value("b"),
+    hidden_with_value("k"),
+    hidden("r"),
+    hidden_with_value("u"),
 ];
 
-/// Flags that mean nothing to ours and are taken for old scripts: not offered.
-#[cfg(test)]
-pub(super) const SSHD_NOT_OFFERED: &str = "bkru";
-
-const KEYGEN: &[Flag] = &[
+/// The flags of `keygen`.
+pub const KEYGEN: &[Flag] = &[
     flag("A", None, "make the host keys that are missing"),
     flag("a", Free("rounds"), "work to guess a passphrase"),
     flag("B", None, "show a fingerprint as words"),
@@ -196,13 +186,13 @@ const KEYGEN: &[Flag] = &[
     flag("y", None, "print the public key of a private one"),
     flag("Z", Query("cipher"), "cipher of the file"),
     flag("z", Free("serial"), "number of a certificate or list"),
+    // The former names of what `-i` says, and of the default.
+    hidden("X"),
+    hidden("o"),
 ];
 
-/// Old flags of `keygen` that say what another says, or what is the default now.
-#[cfg(test)]
-pub(super) const KEYGEN_NOT_OFFERED: &str = "Xo";
-
-const SCP: &[Flag] = &[
+/// The flags of `scp`.
+pub const SCP: &[Flag] = &[
     flag("3", None, "remote to remote through this machine"),
     flag("4", None, "IPv4 only"),
     flag("6", None, "IPv6 only"),
@@ -235,13 +225,19 @@ const SCP: &[Flag] = &[
     flag("limit", Free("rate"), "most bytes a second"),
     flag("sparse", None, "holes stay holes"),
     flag("verify", None, "compare both ends afterwards"),
+    // Refused by name, given by the other side of `-O`, or the default.
+    hidden("1"),
+    hidden("2"),
+    hidden("7"),
+    hidden("8"),
+    hidden("A"),
+    hidden("f"),
+    hidden("t"),
+    hidden("help"),
 ];
 
-/// Flags that `scp` refuses by name, that its other side gives, or that mean nothing.
-#[cfg(test)]
-pub(super) const SCP_NOT_OFFERED: &str = "1278Aft";
-
-const SFTP: &[Flag] = &[
+/// The flags of `sftp`.
+pub const SFTP: &[Flag] = &[
     flag("4", None, "IPv4 only"),
     flag("6", None, "IPv6 only"),
     flag("a", None, "go on with what is there"),
@@ -266,15 +262,22 @@ const SFTP: &[Flag] = &[
     flag("s", Free("server"), "subsystem or path of the SFTP server"),
     flag("v", None, "say more"),
     flag("X", Free("option"), "of no effect"),
+    // Refused by name, or without a meaning; `-h` prints the usage.
+    hidden("1"),
+    hidden("2"),
+    hidden("A"),
+    hidden("h"),
 ];
 
-/// Flags that `sftp` refuses by name or that mean nothing.
-#[cfg(test)]
-pub(super) const SFTP_NOT_OFFERED: &str = "12Ah";
+/// The flags of `demo`.
+pub const DEMO: &[Flag] = &[
+    flag("size", Free("MiB"), "MiB sent each way"),
+    hidden("h"),
+    hidden("help"),
+];
 
-const DEMO: &[Flag] = &[flag("size", Free("MiB"), "MiB sent each way")];
-
-const BENCH: &[Flag] = &[
+/// The flags of `bench`.
+pub const BENCH: &[Flag] = &[
     flag("cipher", Query("cipher"), "what to measure with"),
     flag("files", Free("number"), "small files of the copy row"),
     flag("html", File, "the figures as a page with charts"),
@@ -300,26 +303,34 @@ const BENCH: &[Flag] = &[
         Words(&["pipes", "own", "file", "null"]),
         "through what bytes come and go",
     ),
+    hidden("h"),
+    hidden("help"),
 ];
 
-const SPEED: &[Flag] = &[
+/// The flags of `speed`.
+pub const SPEED: &[Flag] = &[
     flag("json", None, "figures as JSON"),
     flag("library", File, "compress with this library, too"),
+    hidden("h"),
+    hidden("help"),
 ];
 
-const INSTALL: &[Flag] = &[
-    flag("prefix", Folder, "where binary and links go"),
-    flag("root", Folder, "install below this folder"),
+/// The flags of `install`.
+pub const INSTALL: &[Flag] = &[
+    flag("prefix", Directory, "where binary and links go"),
+    flag("root", Directory, "install below this folder"),
     flag("port", Free("port"), "port of the service"),
     flag("openssh-config", None, "read /etc/ssh/sshd_config"),
     flag("replace-sshd", None, "listen in place of OpenSSH's service"),
     flag("pam", Free("stack"), "PAM stack of debian, redhat or arch"),
     flag("remove", None, "take everything away"),
     flag("dry-run", None, "say what would be done"),
+    hidden("h"),
+    hidden("help"),
 ];
 
 /// All programs, in the order of `fulmar`'s own help.
-pub(super) const PROGRAMS: &[Program] = &[
+pub const PROGRAMS: &[Program] = &[
     Program {
         name: "ssh",
         help: "log in to another machine, or run a command there",
