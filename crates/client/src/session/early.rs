@@ -76,7 +76,7 @@ pub fn send_early(
         if has_no_input(plan) {
             connection.channel_eof(id)?;
             early.input_ended = true;
-        } else if !data.is_empty() && connection.is_fulmar_peer() {
+        } else if !data.is_empty() && connection.peer_quirks().is_fulmar {
             debug2!("channel {}: {} bytes, not waiting", id.0, data.len());
             connection.channel_send_early(id, data)?;
             early.with_data = true;
@@ -89,11 +89,7 @@ pub fn send_early(
 /// Sends no-more-sessions@openssh.com to a server that knows it: no other session shares this
 /// connection, so the server may refuse further ones.
 pub(super) fn send_no_more_sessions(connection: &mut Connection) -> Result<(), Error> {
-    let knows = connection.is_fulmar_peer()
-        || connection
-            .peer_version()
-            .is_some_and(|version| version.contains("OpenSSH"));
-    if knows {
+    if connection.peer_quirks().knows_openssh_extensions {
         debug1!("Requesting no-more-sessions@openssh.com");
         connection.send_no_more_sessions()?;
     }

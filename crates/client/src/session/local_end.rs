@@ -91,7 +91,7 @@ impl Session<'_> {
         if let Some(times) = local.loop_times() {
             self.driver.tell_times(times);
         }
-        let is_fulmar = self.driver.connection().is_fulmar_peer();
+        let is_fulmar = self.driver.connection().peer_quirks().is_fulmar;
         local.logged_in(self.reads_on, is_fulmar);
         Ok(true)
     }

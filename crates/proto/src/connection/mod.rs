@@ -7,8 +7,7 @@ use alloc::vec::Vec;
 use bytes::BytesMut;
 use crypto::kex::DhGroup;
 use packet::{OpenJob, OpenedPacket, PacketBuf, PacketError};
-use wire::message::Pong;
-use wire::message::{Ignore, Ping};
+use wire::message::{Ignore, Ping, Pong};
 use zeroize::Zeroizing;
 
 use crate::channel::{CHANNEL_MESSAGES, Channels, Globals, Request, global};
@@ -182,12 +181,6 @@ impl Connection {
             .session
             .as_ref()
             .map(|session| session.agreement.public(session.strict_kex))
-    }
-
-    /// Returns true if the peer is a Fulmar.
-    #[must_use]
-    pub fn is_fulmar_peer(&self) -> bool {
-        self.transport.is_fulmar_peer()
     }
 
     /// Client: signature algorithms that the server accepts from users, if announced.
