@@ -1,6 +1,6 @@
 //! The moduli file of Diffie-Hellman group exchange (moduli(5), RFC 4419 §3): reading and writing
 //! it, and choosing a group. `proto` performs the exchange, `crypto` has the fallback group, and
-//! `tools` generates such files.
+//! `moduli` generates such files.
 
 use core::fmt;
 

@@ -1,5 +1,6 @@
 //! The unprivileged processes of the server: [`auth`] speaks to a client that has not logged in,
-//! inside a sandbox; [`session`] serves a client that has, as its user.
+//! inside a sandbox; [`session`] serves a client that has, as its user; [`sftp_server`] serves
+//! files for any sshd.
 //!
 //! The monitor executes each as its own process with the descriptors that `privsep::roles` lists.
 //! Both ask the monitor over `privsep`'s RPC ([`rpc`]) for everything that needs a secret or a
@@ -20,6 +21,7 @@ mod auth;
 mod log;
 mod rpc;
 mod session;
+pub mod sftp_server;
 mod transport;
 
 pub use auth::{auth_main, greeting};

@@ -22,6 +22,8 @@ const ROOMS: &[(&str, u8, &[&str])] = &[
     ("agent", 2, &[]),
     ("config", 2, &["packet", "sys"]),
     ("transfer", 2, &[]),
+    ("install", 2, &[]),
+    ("moduli", 2, &[]),
     ("driver", 3, &[]),
     // The privileged process parses its own RPC and nothing of the network's.
     (
@@ -31,9 +33,11 @@ const ROOMS: &[(&str, u8, &[&str])] = &[
     ),
     ("client", 4, &["monitor"]),
     ("server", 4, &["monitor"]),
-    ("tools", 5, &[]),
+    ("copy", 5, &["monitor", "server"]),
+    ("keygen", 5, &["monitor", "server"]),
     ("fulmar", 5, &["monitor"]),
-    ("cli", 6, &[]),
+    ("bench", 6, &[]),
+    ("cli", 7, &[]),
 ];
 
 /// Names of our own rooms that `room` depends on, not counting those of its tests.

@@ -1,0 +1,76 @@
+//! A file over plain TCP: read, sent, received, written, by one thread at each end; and the same
+//! with AES-GCM and nothing else of SSH, neither packets nor a login: what a copy that encrypts is to be
+//! measured by.
+
+use std::process::Stdio;
+use std::time::Instant;
+
+use super::{Job, Peak, Spent, Stand, trees};
+use crate::figures::{Cpu, Entry, Part};
+use crate::lab::Place;
+use crate::options::Direction;
+use crate::roles;
+use crate::rounds::Miss;
+use crate::transfer::{self, same_bytes};
+use crate::words::{Watch, Words, kill};
+
+/// In which form the file is on its way: the entry's name, and the word for the far end's role.
+const FORMS: [(&str, &str); 2] = [
+    ("plain TCP, file to file", roles::PLAIN),
+    ("plain TCP with AES-GCM, file to file", roles::SEALED),
+];
+
+pub(super) fn entries() -> [Entry; 2] {
+    FORMS.map(|(name, _)| Entry::new(name, Part::Limit))
+}
+
+impl Stand<'_> {
+    /// One copy from start to exit, in the form of the entry of this number, with its far end at a
+    /// place; compared.
+    pub(super) fn plain(&self, server: &Place, job: Job, entry: usize) -> Result<Spent, Miss> {
+        let (_, form) = *FORMS.get(entry).ok_or("no such form")?;
+        let (sent, arrived) = (self.files.sent(), self.files.arrived());
+        trees::remove(&arrived)?;
+        let (near_way, far_way, near_file, far_file) = match job.direction {
+            Direction::Up => (roles::GOES, roles::COMES, &sent, &arrived),
+            Direction::Down => (roles::COMES, roles::GOES, &arrived, &sent),
+        };
+        let far_file = far_file.to_str().ok_or("a path that is not UTF-8")?;
+        let far = ("file-server", &[far_way, form, far_file][..]);
+        let mut ends = transfer::relay_ends(far, "file-client", server)?;
+        ends.near
+            .arg(near_way)
+            .arg(form)
+            .arg(near_file)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
+        let begun = Instant::now();
+        let near = self.near.spawn(ends.near)?;
+        let words = Words::listen(ends.words);
+        let watch = Watch::start(near.id());
+        let (status, usage) = sys::process::wait_usage(near)?;
+        let seconds = begun.elapsed().as_secs_f64();
+        let stuck = watch.stop();
+        if stuck || !status.is_success() {
+            // It may wait for a client.
+            kill(ends.far.id());
+        }
+        let (_, far_usage) = sys::process::wait_usage(ends.far)?;
+        let same = same_bytes(&sent, &arrived);
+        trees::remove(&arrived)?;
+        if stuck || !status.is_success() {
+            return Err(words.all().complaint(&format!("{status:?}")).into());
+        }
+        if !same? {
+            return Err("other bytes arrived than were sent".into());
+        }
+        Ok(Spent {
+            seconds,
+            cpu: Cpu {
+                client: usage.total().as_secs_f64(),
+                server: far_usage.total().as_secs_f64(),
+            },
+            peak: Peak::default(),
+        })
+    }
+}

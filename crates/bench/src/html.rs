@@ -1,0 +1,378 @@
+//! The report as one page: what it comes to, then a chart and a table of each group, in the colours of
+//! the reader's system and for windows of any width. It loads nothing and runs nothing.
+
+use std::fmt::Write;
+
+use super::figures::{Entry, Group, Part, Report, Unit};
+use super::report::{cells, digits, peer_name};
+use super::stats;
+
+const STYLE: &str = "\
+:root{color-scheme:light dark;--back:#fff;--text:#1c2024;--soft:#5b646d;--line:#d8dee4;--track:#f0f2f4;\
+--ours:#0b6bcb;--mixed:#6aa9e9;--peer:#b0682f;--limit:#8b949e}\
+@media(prefers-color-scheme:dark){:root{--back:#15181c;--text:#e4e8ec;--soft:#9aa4ae;--line:#30363d;\
+--track:#20252b;--ours:#58a6ff;--mixed:#2f6cb0;--peer:#d4915c;--limit:#6b747d}}\
+body{margin:0 auto;max-width:60rem;padding:1rem 1.2rem 4rem;background:var(--back);color:var(--text);\
+font:16px/1.5 system-ui,sans-serif;overflow-wrap:break-word}\
+h1{font-size:1.6rem}h2{font-size:1.25rem;margin-top:2.5rem;border-bottom:1px solid var(--line)}\
+h3{font-size:1rem;margin:1.8rem 0 0}a{color:inherit;text-decoration-color:var(--soft)}\
+dl{display:grid;grid-template-columns:minmax(5rem,max-content) 1fr;gap:.1rem 1rem;font-size:.85rem}\
+dt{color:var(--soft)}dd{margin:0;min-width:0}\
+ul.sum{list-style:none;padding:0}ul.sum li{display:grid;grid-template-columns:5.5rem 1fr;gap:0 1rem;\
+align-items:baseline;padding:.35rem 0;border-bottom:1px solid var(--line)}\
+.times{font-size:1.5rem;font-weight:600;text-align:right;color:var(--ours);font-variant-numeric:tabular-nums}\
+.times.less{color:var(--peer)}.what{display:block;color:var(--soft);font-size:.85rem}.verdict{margin:.1rem 0 .6rem;color:var(--soft)}\
+.verdict b{color:var(--text)}\
+.bar{display:grid;grid-template-columns:16rem 1fr 11rem;gap:0 .7rem;align-items:center;font-size:.85rem;\
+margin:.35rem 0}.bar .name{text-align:right}.track{position:relative;height:1rem;background:var(--track);\
+border-radius:2px}.track i{position:absolute;inset:0 auto 0 0;border-radius:2px}\
+.track u{position:absolute;top:.45rem;height:.1rem;min-width:1px;background:var(--text)}\
+.ours{background:var(--ours)}.mixed{background:var(--mixed)}.peer{background:var(--peer)}\
+.limit{background:var(--limit)}.value{white-space:nowrap;font-variant-numeric:tabular-nums}\
+.key{font-size:.85rem;color:var(--soft)}.key i{display:inline-block;width:.8rem;height:.8rem;\
+border-radius:2px;margin:0 .35rem 0 .9rem;vertical-align:-.05rem}.key i:first-child{margin-left:0}\
+@media(max-width:45rem){dl{grid-template-columns:1fr}dd{margin:0 0 .4rem}\
+.bar{grid-template-columns:1fr 9.5rem;margin:.6rem 0}\
+.bar .name{grid-column:1/3;text-align:left}ul.sum li{grid-template-columns:4.2rem 1fr}\
+.times{font-size:1.2rem}}\
+.wide{overflow-x:auto}table{border-collapse:collapse;font-size:.85rem;font-variant-numeric:tabular-nums}\
+th,td{padding:.2rem .7rem;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}\
+th:first-child,td:first-child{text-align:left}th{color:var(--soft);font-weight:500}\
+td.missing{text-align:left;white-space:normal;color:var(--soft)}p.note{color:var(--soft);font-size:.85rem}";
+
+/// The whole page.
+pub(super) fn page(report: &Report) -> String {
+    let mut page = String::from(
+        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width\">\n<title>fulmar bench</title>\n",
+    );
+    push(
+        &mut page,
+        format_args!("<style>{STYLE}</style>\n<h1>fulmar bench</h1>\n"),
+    );
+    summary(&mut page, report);
+    page.push_str(
+        "<p class=\"key\"><i class=\"ours\"></i>Fulmar at both ends<i class=\"mixed\"></i>at one end\
+         <i class=\"peer\"></i>another program<i class=\"limit\"></i>without SSH</p>\n\
+         <p class=\"note\">Bars are medians. Lines reach from the lowest to the highest of the rounds, in \
+         which all of a chart took turns.</p>\n<dl>\n",
+    );
+    for (what, value) in &report.about {
+        let (what, value) = (escaped(what), escaped(value));
+        push(&mut page, format_args!("<dt>{what}</dt><dd>{value}</dd>\n"));
+    }
+    page.push_str("</dl>\n");
+    let mut row = "";
+    for (number, group) in report.groups.iter().enumerate() {
+        if group.row != row {
+            row = group.row;
+            push(&mut page, format_args!("<h2>{}</h2>\n", escaped(row)));
+        }
+        push(
+            &mut page,
+            format_args!("<h3 id=\"g{number}\">{}</h3>\n", escaped(&group.title)),
+        );
+        chart(&mut page, group);
+        table(&mut page, group);
+        for note in &group.notes {
+            push(
+                &mut page,
+                format_args!("<p class=\"note\">{}</p>\n", escaped(note)),
+            );
+        }
+    }
+    page.push_str("</html>\n");
+    page
+}
+
+/// Writing to a string cannot fail.
+fn push(page: &mut String, text: std::fmt::Arguments<'_>) {
+    let _ = page.write_fmt(text);
+}
+
+/// Text of other programs and systems, fit to stand in an element or a quoted attribute.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for character in escape::one_line(text).chars() {
+        match character {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+fn class(part: Part) -> &'static str {
+    match part {
+        Part::Ours => "ours",
+        Part::Mixed => "mixed",
+        Part::Peer => "peer",
+        Part::Limit => "limit",
+    }
+}
+
+/// The entry's figure as a multiple of the first peer's: of its speed, or of its memory or round trips.
+fn times(group: &Group, entry: &Entry) -> Option<f64> {
+    let better = group
+        .ratio(entry, Part::Peer)
+        .filter(|ratio| *ratio > 0.0)?;
+    Some(match group.unit {
+        Unit::Kib | Unit::RoundTrips => 1.0 / better,
+        Unit::MibPerSecond
+        | Unit::PerSecond
+        | Unit::Milliseconds
+        | Unit::Microseconds
+        | Unit::Seconds => better,
+    })
+}
+
+/// How the group's first entry of ours compares with its first peer.
+struct Comparison<'g> {
+    ours: &'g Entry,
+    peer: &'g Entry,
+    /// With a multiplication sign behind it.
+    times: String,
+    /// What follows that: `as fast as OpenSSH`.
+    words: String,
+    /// The peer's figure is the better one.
+    is_less: bool,
+}
+
+fn comparison(group: &Group) -> Option<Comparison<'_>> {
+    let first = |part| {
+        let mut entries = group.entries.iter();
+        entries.find(|entry| entry.part == part && entry.median().is_some())
+    };
+    let (ours, peer) = (first(Part::Ours)?, first(Part::Peer)?);
+    let name = peer_name(group)?;
+    let words = match group.unit {
+        Unit::Kib => format!("the memory of {name}"),
+        Unit::RoundTrips => format!("the round trips of {name}"),
+        _ => format!("as fast as {name}"),
+    };
+    Some(Comparison {
+        ours,
+        peer,
+        times: format!("{}×", digits(times(group, ours)?)),
+        words,
+        is_less: group.ratio(ours, Part::Peer)? < 1.0,
+    })
+}
+
+/// A line for each group in which something of ours stands beside a peer.
+fn summary(page: &mut String, report: &Report) {
+    let groups = report.groups.iter().enumerate();
+    let lines: Vec<_> = groups
+        .filter_map(|(number, group)| Some((number, group, comparison(group)?)))
+        .collect();
+    if lines.is_empty() {
+        return;
+    }
+    page.push_str("<ul class=\"sum\">\n");
+    for (number, group, comparison) in lines {
+        let unit = group.unit.name();
+        let of = |entry: &Entry| {
+            let median = entry.median().unwrap_or(f64::NAN);
+            format!("{} {} {unit}", escaped(&entry.label), digits(median))
+        };
+        push(
+            page,
+            format_args!(
+                "<li><span class=\"times{}\">{}</span><span>{} <a href=\"#g{number}\">in {}: {}</a>\
+                 <span class=\"what\">{} against {}</span></span></li>\n",
+                if comparison.is_less { " less" } else { "" },
+                comparison.times,
+                escaped(&comparison.words),
+                escaped(group.row),
+                escaped(&group.title),
+                of(comparison.ours),
+                of(comparison.peer),
+            ),
+        );
+    }
+    page.push_str("</ul>\n");
+}
+
+/// Bars of what was measured; nothing when that is nothing.
+fn chart(page: &mut String, group: &Group) {
+    let measured: Vec<&Entry> = group
+        .entries
+        .iter()
+        .filter(|entry| entry.missing.is_none() && entry.median().is_some())
+        .collect();
+    let most = measured
+        .iter()
+        .map(|entry| stats::range(&entry.values).1)
+        .fold(0.0, f64::max);
+    if most <= 0.0 {
+        return;
+    }
+    page.push_str("<p class=\"verdict\">");
+    if let Some(Comparison {
+        ours, times, words, ..
+    }) = comparison(group)
+    {
+        let (ours, words) = (escaped(&ours.label), escaped(&words));
+        push(page, format_args!("{ours}: <b>{times}</b> {words}. "));
+    }
+    page.push_str(if group.unit.more_is_better() {
+        "Longer is better.</p>\n"
+    } else {
+        "Shorter is better.</p>\n"
+    });
+    // The table below says the same.
+    page.push_str("<div aria-hidden=\"true\">\n");
+    for entry in measured {
+        bar(page, group, entry, most);
+    }
+    page.push_str("</div>\n");
+}
+
+fn bar(page: &mut String, group: &Group, entry: &Entry, most: f64) {
+    let median = entry.median().unwrap_or(0.0);
+    let (low, high) = stats::range(&entry.values);
+    let percent = |value: f64| value / most * 100.0;
+    let ratio = match entry.part {
+        Part::Peer | Part::Limit => None,
+        Part::Ours | Part::Mixed => times(group, entry),
+    };
+    let ratio = ratio.map_or_else(String::new, |ratio| format!(" · {}×", digits(ratio)));
+    push(
+        page,
+        format_args!(
+            "<div class=\"bar\"><span class=\"name\">{}</span><span class=\"track\">\
+             <i class=\"{}\" style=\"width:{:.1}%\"></i><u style=\"left:{:.1}%;width:{:.1}%\"></u></span>\
+             <span class=\"value\">{} {}{ratio}</span></div>\n",
+            escaped(&entry.label),
+            class(entry.part),
+            percent(median),
+            percent(low),
+            percent(high - low),
+            digits(median),
+            group.unit.name(),
+        ),
+    );
+}
+
+fn table(page: &mut String, group: &Group) {
+    let (heading, rows) = cells(group);
+    page.push_str("<div class=\"wide\"><table>\n<tr>");
+    for cell in &heading {
+        push(page, format_args!("<th>{}</th>", escaped(cell)));
+    }
+    page.push_str("</tr>\n");
+    for row in rows {
+        page.push_str("<tr>");
+        match &row[..] {
+            [label, why] => push(
+                page,
+                format_args!(
+                    "<td>{}</td><td class=\"missing\" colspan=\"{}\">{}</td>",
+                    escaped(label),
+                    heading.len().saturating_sub(1),
+                    escaped(why)
+                ),
+            ),
+            cells => {
+                for cell in cells {
+                    push(page, format_args!("<td>{}</td>", escaped(cell)));
+                }
+            }
+        }
+        page.push_str("</tr>\n");
+    }
+    page.push_str("</table></div>\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figures::Per;
+
+    fn report() -> Report {
+        let entry = |label: &str, part, values: &[f64]| Entry {
+            values: values.to_vec(),
+            ..Entry::new(label, part)
+        };
+        let mut missing = entry("gone <b>", Part::Mixed, &[]);
+        missing.missing = Some("no \"such\" & such".into());
+        let group = |row, unit, title: &str, entries| Group {
+            row,
+            title: title.into(),
+            unit,
+            per: Per::Gib,
+            entries,
+            notes: vec!["head | ssh host 'cat >/dev/null'".into()],
+        };
+        Report {
+            about: vec![("CPU".into(), "a & b\u{1b}\u{202e}".into())],
+            groups: vec![
+                group(
+                    "throughput",
+                    Unit::MibPerSecond,
+                    "pipes, <up>",
+                    vec![
+                        entry("Fulmar → Fulmar", Part::Ours, &[100.0, 200.0, 300.0]),
+                        entry("OpenSSH' → OpenSSH'", Part::Peer, &[100.0]),
+                        missing,
+                    ],
+                ),
+                group(
+                    "idle",
+                    Unit::Kib,
+                    "sessions",
+                    vec![
+                        entry("Fulmar", Part::Ours, &[50.0]),
+                        entry("OpenSSH", Part::Peer, &[200.0]),
+                    ],
+                ),
+            ],
+        }
+    }
+
+    #[test]
+    fn a_page_needs_nothing_else_and_escapes_what_it_shows() {
+        let page = page(&report());
+        for foreign in [
+            "http", "<script", "src=", "url(", "@import", "<b>no", "gone <b>", "<up>", "\u{1b}",
+            "\u{202e}",
+        ] {
+            assert!(!page.contains(foreign), "{foreign}");
+        }
+        assert!(page.contains("gone &lt;b&gt;"));
+        assert!(page.contains("no &quot;such&quot; &amp; such"));
+        assert!(page.contains(r"a &amp; b\033\342\200\256"));
+        assert!(page.contains("as fast as OpenSSH&#39;"));
+    }
+
+    #[test]
+    fn the_page_begins_with_how_many_times_as_fast_each_group_is() {
+        let page = page(&report());
+        let (head, _) = page.split_once("<dl>").unwrap();
+        for part in [
+            "<span class=\"times\">2.00×</span><span>as fast as OpenSSH&#39; <a href=\"#g0\">in throughput: pipes, &lt;up&gt;</a>",
+            "Fulmar → Fulmar 200 MiB/s against OpenSSH&#39; → OpenSSH&#39; 100 MiB/s",
+            "<span class=\"times\">0.25×</span><span>the memory of OpenSSH <a href=\"#g1\">",
+        ] {
+            assert!(head.contains(part), "{part}: {head}");
+        }
+        assert!(page.contains("id=\"g0\"") && page.contains("id=\"g1\""));
+        assert!(page.contains("Shorter is better") && page.contains("Longer is better"));
+    }
+
+    #[test]
+    fn bars_are_as_long_as_their_medians() {
+        let page = page(&report());
+        for bar in [
+            "class=\"ours\" style=\"width:66.7%\"></i><u style=\"left:33.3%;width:66.7%\">",
+            "class=\"peer\" style=\"width:33.3%\"",
+        ] {
+            assert!(page.contains(bar), "{bar}: {page}");
+        }
+        assert_eq!(page.matches("class=\"bar\"").count(), 4);
+    }
+}

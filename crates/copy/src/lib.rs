@@ -1,0 +1,19 @@
+//! `scp` and `sftp`, and what they share: the way to a server, what is shown while a copy runs, and
+//! what it comes to.
+#![forbid(unsafe_code)]
+
+// What is printed is nothing to panic about.
+#[macro_use]
+extern crate sys;
+
+pub(crate) mod console;
+pub mod json;
+mod link;
+pub mod scp;
+pub mod sftp;
+pub(crate) mod units;
+pub(crate) mod way;
+
+pub(crate) use console::Console;
+pub(crate) use link::{Links, note_signals};
+pub(crate) use way::{AnyRemote, Server, Way, auto_connections};

@@ -1,0 +1,193 @@
+//! The command line of `scp`.
+
+use std::ffi::OsString;
+
+use flags::{CommandLine, Word};
+use transfer::options::{Options as CopyOptions, Resume};
+
+use crate::{Way, units};
+
+/// How it is used.
+/// The usage text.
+pub const USAGE: &str = "\
+usage: scp [-346BCdOpqRrsTvZ] [-c cipher] [-D sftp_server_path] [-F ssh_config]
+           [-i identity_file] [-J destination] [-l limit] [-M server]
+           [-n connections] [-o ssh_option] [-P port] [-S program]
+           [-X sftp_option] [--atomic] [--json] [--limit rate] [--sparse]
+           [--verify] source ... target
+
+  -Z              go on with files that are there in part, pass over whole ones
+  -n connections  copy over several connections
+  --atomic        a target is replaced when its copy is complete
+  --json          report in JSON on standard output
+  --limit rate    at most so many bytes a second, as 500k or 20M
+  --sparse        leave holes where there are zeros
+  --verify        compare both sides afterwards
+";
+
+/// Role of the old protocol that the other side started us in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    /// `-f`: sends.
+    Source,
+    /// `-t`: receives.
+    Sink,
+}
+
+/// The command line, understood.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Options {
+    pub(super) copy: CopyOptions,
+    pub(super) way: Way,
+    pub(super) role: Option<Role>,
+    /// `-d`: the target must be a directory.
+    pub(super) target_is_directory: bool,
+    /// `-O`
+    pub(super) old_protocol: bool,
+    /// `-R`: remote to remote without us between.
+    pub(super) remote_to_remote: bool,
+    /// `-T`: names from the old protocol's other side are not compared with what was asked for.
+    pub(super) unchecked_names: bool,
+    pub(super) quiet: bool,
+    pub(super) verbose: u8,
+    pub(super) json: bool,
+    /// `-P`
+    pub(super) port: Option<String>,
+    /// `-n`
+    pub(super) connections: usize,
+    pub(super) operands: Vec<OsString>,
+}
+
+impl Options {
+    /// Reads the arguments.
+    ///
+    /// # Errors
+    /// What is wrong with them; empty for the usage alone.
+    pub(super) fn parse(args: Vec<OsString>) -> Result<Self, String> {
+        let mut options = Self {
+            connections: 1,
+            ..Self::default()
+        };
+        options.copy.follow_links = true;
+        let mut line = CommandLine::new(flags::SCP, args);
+        while let Some(word) = line.next()? {
+            match word {
+                Word::Flag(flag, value) => options.flag(flag, value)?,
+                Word::Operand(operand) => options.operands.push(operand),
+            }
+        }
+        Ok(options)
+    }
+
+    /// The first of the flags given that the old protocol, if asked for, cannot carry out.
+    pub(super) fn not_with_old_protocol(&self) -> Option<&'static str> {
+        let flags = [
+            (self.copy.atomic, "--atomic"),
+            (self.copy.sparse, "--sparse"),
+            (self.copy.verify, "--verify"),
+            (self.copy.resume != Resume::Never, "-Z"),
+            (self.connections > 1, "-n"),
+        ];
+        let given = flags.into_iter().find(|(given, _)| *given);
+        given.filter(|_| self.old_protocol).map(|(_, flag)| flag)
+    }
+
+    fn pass(&mut self, argument: impl Into<OsString>) {
+        self.way.options.push(argument.into());
+    }
+
+    fn flag(&mut self, flag: &'static str, value: OsString) -> Result<(), String> {
+        match flag {
+            "1" => return Err("SSH protocol v.1 is no longer supported".to_owned()),
+            // The default: remote to remote through us.
+            "2" | "3" | "7" | "8" => {}
+            "4" => self.pass("-4"),
+            "6" => self.pass("-6"),
+            "A" => {
+                return Err(
+                    "-A is not supported yet: agent forwarding belongs to a later version of \
+                     Fulmar. Leave the flag out to copy through this machine."
+                        .to_owned(),
+                );
+            }
+            "B" => self.pass("-oBatchMode=yes"),
+            "C" => self.pass("-C"),
+            "T" => self.unchecked_names = true,
+            "d" => self.target_is_directory = true,
+            "f" => self.role = Some(Role::Source),
+            "t" => self.role = Some(Role::Sink),
+            "O" => self.old_protocol = true,
+            "s" => self.old_protocol = false,
+            "p" => self.copy.preserve = true,
+            "q" => {
+                self.quiet = true;
+                self.way.quiet = true;
+            }
+            "R" => self.remote_to_remote = true,
+            "r" => self.copy.recursive = true,
+            "v" => {
+                self.verbose = self.verbose.saturating_add(1);
+                self.way.verbose = true;
+                self.pass("-v");
+            }
+            "Z" => self.copy.resume = Resume::Proven,
+            "atomic" => self.copy.atomic = true,
+            "json" => self.json = true,
+            "sparse" => self.copy.sparse = true,
+            "verify" => self.copy.verify = true,
+            "help" => return Err(String::new()),
+            _ => self.valued(flag, value)?,
+        }
+        Ok(())
+    }
+
+    fn valued(&mut self, flag: &'static str, value: OsString) -> Result<(), String> {
+        let text = value.to_string_lossy().into_owned();
+        match flag {
+            "D" => self.way.direct = Some(value),
+            "S" => self.way.program = Some(value.into()),
+            "M" => self.way.subsystem = Some(value),
+            "P" => {
+                self.port = Some(text);
+                self.pass("-p");
+                self.pass(value);
+            }
+            "limit" => self.copy.limit_bytes = units::rate(&text)?,
+            "l" => self.copy.limit_bytes = units::kilobits(&text)?,
+            "n" if text == "auto" => self.connections = crate::auto_connections(),
+            "n" => {
+                self.connections = text
+                    .parse()
+                    .ok()
+                    .filter(|count| (1..=64).contains(count))
+                    .ok_or_else(|| {
+                        format!("-n: bad number of connections \"{text}\": write 1 to 64 or auto")
+                    })?;
+            }
+            // Sizes and numbers of requests follow the connection here.
+            "X" => {}
+            "F" | "J" | "c" | "i" | "o" => {
+                self.pass(format!("-{flag}"));
+                self.pass(value);
+            }
+            other => return Err(flags::Error::Unknown(other.to_owned()).to_string()),
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_flag_of_the_table_is_known() {
+        for flag in flags::SCP {
+            let dashes = if flag.name.len() == 1 { "-" } else { "--" };
+            let args = [format!("{dashes}{}", flag.name), "1".to_owned()];
+            let parsed = Options::parse(args.map(OsString::from).to_vec());
+            let is_unknown = |why: &String| why.starts_with("unknown option");
+            assert!(!parsed.as_ref().is_err_and(is_unknown), "{parsed:?}");
+        }
+    }
+}

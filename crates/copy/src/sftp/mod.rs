@@ -1,0 +1,279 @@
+//! `sftp`: files of a server by commands, typed or from a batch file.
+
+mod command;
+mod files;
+mod line;
+mod listing;
+mod options;
+mod perform;
+mod words;
+
+pub use options::USAGE;
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{BufRead, BufReader, IsTerminal, Write};
+use std::os::unix::ffi::OsStrExt;
+
+use sys::signals::Signal;
+use transfer::remote::RemoteError;
+
+use crate::scp::place::{self, Place};
+use crate::{Console, Server, Way};
+use command::Command;
+use line::Typed;
+use options::Options;
+use perform::{Failure, Sftp};
+
+/// Exit status when a command of a batch failed, and when the connection did.
+const STATUS_FAILED: i32 = 1;
+const STATUS_CONNECTION: i32 = 255;
+
+/// Longest line of a batch file, bytes.
+const MAX_LINE_BYTES: usize = 64 << 10;
+
+/// Runs the program on its arguments, without its own name; gives its exit status.
+#[must_use]
+pub fn run(args: Vec<OsString>) -> i32 {
+    let _ = sys::signals::ignore(Signal::PIPE);
+    let options = match Options::parse(args) {
+        Ok(options) => options,
+        Err(why) => {
+            if !why.is_empty() {
+                eprintln!("sftp: {why}");
+            }
+            eprint!("{}", options::USAGE);
+            return STATUS_FAILED;
+        }
+    };
+    // A closed descriptor 0, 1 or 2 would be taken by a connection's socket.
+    if sys::io::ensure_stdio().is_err() {
+        return STATUS_CONNECTION;
+    }
+    crate::note_signals();
+    match perform(&options) {
+        Ok(status) => status,
+        Err((line, status)) => {
+            eprintln!("{line}");
+            status
+        }
+    }
+}
+
+/// Where to, and which file or directory there.
+fn destination(options: &Options) -> Result<(Server, Option<Vec<u8>>), String> {
+    let Some(word) = options.operands.first() else {
+        return match options.way.direct {
+            Some(_) => Ok((Server::default(), None)),
+            None => Err(String::new()),
+        };
+    };
+    if options.way.direct.is_some() {
+        return Ok((Server::default(), Some(word.as_bytes().to_vec())));
+    }
+    if let Some(parsed) = place::uri(word, &["sftp://"]) {
+        let (server, path) = parsed?;
+        return Ok((server, Some(path).filter(|path| path != b".")));
+    }
+    match Place::parse(word)? {
+        Place::Remote { server, path } => {
+            let named = !word.as_bytes().ends_with(b":");
+            Ok((server, Some(path).filter(|_| named)))
+        }
+        // No colon: all of it is the host.
+        Place::Local(_) => {
+            let mut with_colon = word.clone();
+            with_colon.push(":");
+            match Place::parse(&with_colon)? {
+                Place::Remote { server, .. } => Ok((server, None)),
+                Place::Local(_) => Err(format!(
+                    "{}: no host",
+                    transfer::text::name(word.as_bytes())
+                )),
+            }
+        }
+    }
+}
+
+/// The lines to carry out.
+enum Lines {
+    Batch(Box<dyn BufRead>),
+    Typed(Box<Typed>),
+}
+
+fn perform(options: &Options) -> Result<i32, (String, i32)> {
+    let failed = |line: String| (line, STATUS_FAILED);
+    let (server, path) = destination(options).map_err(|why| match why.is_empty() {
+        true => failed(options::USAGE.trim_end().to_owned()),
+        false => failed(why),
+    })?;
+    let interactive = options.batch.is_none() && std::io::stdin().is_terminal();
+    let lines = match &options.batch {
+        Some(name) if name != "-" => {
+            let file = File::open(name).map_err(|error| {
+                let shown = transfer::text::name(name.as_bytes());
+                failed(format!("{} ({shown}).", transfer::text::reason(&error)))
+            })?;
+            Lines::Batch(Box::new(BufReader::new(file)))
+        }
+        _ if interactive => Lines::Typed(Box::default()),
+        _ => Lines::Batch(Box::new(BufReader::new(std::io::stdin()))),
+    };
+    let quiet = options.quiet && !options.not_quiet;
+    let batch = options.batch.is_some();
+    let way = Way {
+        interactive,
+        ..options.way.clone()
+    };
+    let mut remote = way
+        .connect(&server, 1)
+        .map_err(|why| (why, STATUS_CONNECTION))?;
+    // The first question leaves with the greeting, where the server takes it.
+    let start = match remote.realpath(b".") {
+        Err(RemoteError::Engine(error)) => Err(error),
+        start => remote.meet().map(|()| start),
+    }
+    .map_err(|error| (error.to_string(), STATUS_CONNECTION))?;
+    if interactive {
+        sys::signals::count_interrupts().map_err(|error| failed(error.to_string()))?;
+    }
+    if !quiet {
+        match &options.way.direct {
+            Some(direct) => eprintln!("Attached to {}.", direct.to_string_lossy()),
+            None => eprintln!("Connected to {}.", transfer::text::one_line(&server.host)),
+        }
+    }
+    let progress = !quiet && !batch;
+    let mut console = Console::new("", Console::for_output(progress), false);
+    console.limit_to(options.copy.limit_bytes);
+    let start = start.map_err(|error| (format!("Need cwd: {error}"), STATUS_CONNECTION))?;
+    let mut sftp = Sftp::new(remote, start, options, console, quiet, progress);
+    let result = match path {
+        Some(path) => begin_at(&mut sftp, options, &path),
+        None => Ok(true),
+    };
+    let result = match result {
+        Ok(true) => carry_out(&mut sftp, lines, batch, quiet),
+        Ok(false) => Ok(0),
+        Err(failure) => Err(failure),
+    };
+    match result {
+        Ok(status) => {
+            sftp.hang_up();
+            Ok(status)
+        }
+        Err(Failure::Said) => Ok(STATUS_FAILED),
+        Err(Failure::Line(line)) => Err((line, STATUS_FAILED)),
+        Err(Failure::Lost(line)) => Err((line, STATUS_CONNECTION)),
+    }
+}
+
+/// A path behind the host: a directory is gone to, a file is fetched, and that is all.
+fn begin_at(sftp: &mut Sftp, options: &Options, path: &[u8]) -> Result<bool, Failure> {
+    if sftp.goes_to(path)? {
+        return Ok(true);
+    }
+    let to = options.operands.get(1).map(|word| word.as_bytes().to_vec());
+    let from = transfer::plan::glob::escaped(path);
+    sftp.perform(Command::Get(options.flags, from, to))?;
+    Ok(false)
+}
+
+fn read_line(lines: &mut dyn BufRead) -> std::io::Result<Option<Vec<u8>>> {
+    use std::io::Read;
+    let mut line = Vec::new();
+    let max = u64::try_from(MAX_LINE_BYTES).unwrap_or(u64::MAX);
+    if lines.take(max + 1).read_until(b'\n', &mut line)? == 0 {
+        return Ok(None);
+    }
+    if line.len() > MAX_LINE_BYTES {
+        return Err(std::io::Error::other(format!(
+            "a line is longer than {MAX_LINE_BYTES} bytes"
+        )));
+    }
+    Ok(Some(line))
+}
+
+/// What stands before a command: whether its failure counts, and whether it is shown.
+fn prefixes(mut line: &[u8]) -> (&[u8], bool, bool) {
+    let (mut counts, mut shows) = (true, true);
+    loop {
+        line = line.trim_ascii_start();
+        match line.split_first() {
+            Some((b'-', rest)) => (line, counts) = (rest, false),
+            Some((b'@', rest)) => (line, shows) = (rest, false),
+            _ => return (line, counts, shows),
+        }
+    }
+}
+
+fn carry_out(sftp: &mut Sftp, mut lines: Lines, batch: bool, quiet: bool) -> Result<i32, Failure> {
+    loop {
+        let line = match &mut lines {
+            Lines::Typed(typed) => typed.read(sftp),
+            Lines::Batch(lines) => {
+                read_line(lines).map_err(|error| Failure::Line(error.to_string()))?
+            }
+        };
+        let Some(line) = line else {
+            if matches!(lines, Lines::Typed(_)) {
+                println!();
+            }
+            return Ok(0);
+        };
+        let (command, counts, shows) = prefixes(&line);
+        if matches!(lines, Lines::Batch(_)) && shows && (batch || !quiet) {
+            let shown = transfer::text::name(line.trim_ascii_end());
+            println!("sftp> {shown}");
+        }
+        sys::signals::forget_interrupts();
+        let result = match command::parse(command) {
+            Ok(None) => continue,
+            Ok(Some(Command::Bye)) => return Ok(0),
+            Ok(Some(command)) => sftp.perform(command),
+            Err(why) => Err(Failure::Line(why)),
+        };
+        let _ = std::io::stdout().flush();
+        match result {
+            Err(Failure::Lost(line)) => return Err(Failure::Lost(line)),
+            _ if sys::signals::interrupts() > 0 => eprintln!("\rInterrupt  "),
+            Ok(()) => {}
+            Err(failure) => {
+                if let Failure::Line(line) = failure {
+                    eprintln!("{line}");
+                }
+                if batch && counts {
+                    sftp.hang_up();
+                    return Ok(STATUS_FAILED);
+                }
+            }
+        }
+    }
+}
+
+/// A path as the system takes it.
+fn os(bytes: &[u8]) -> &OsStr {
+    OsStr::from_bytes(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_before_a_command_says_what_its_failure_means() {
+        assert_eq!(prefixes(b" - rm x"), (b"rm x".as_slice(), false, true));
+        assert_eq!(prefixes(b"@-ls"), (b"ls".as_slice(), false, false));
+        assert_eq!(prefixes(b"ls -l"), (b"ls -l".as_slice(), true, true));
+    }
+
+    #[test]
+    fn a_line_without_end_is_refused() {
+        let long = vec![b'a'; MAX_LINE_BYTES + 5];
+        assert!(read_line(&mut long.as_slice()).is_err());
+        let mut two = b"a\nb".as_slice();
+        assert_eq!(read_line(&mut two).unwrap().unwrap(), b"a\n");
+        assert_eq!(read_line(&mut two).unwrap().unwrap(), b"b");
+        assert_eq!(read_line(&mut two).unwrap(), None);
+    }
+}

@@ -1,0 +1,147 @@
+//! The command line of `sftp`.
+
+use std::ffi::OsString;
+
+use flags::{CommandLine, Word};
+use transfer::options::Options as CopyOptions;
+
+use super::command::CopyFlags;
+use crate::{Way, units};
+
+/// How it is used.
+/// The usage text.
+pub const USAGE: &str = "\
+usage: sftp [-46AaCfNpqrv] [-B buffer_size] [-b batchfile] [-c cipher]
+          [-D sftp_server_command] [-F ssh_config] [-i identity_file]
+          [-J destination] [-l limit] [-o ssh_option] [-P port]
+          [-R num_requests] [-S program] [-s subsystem | sftp_server]
+          destination
+";
+
+/// The command line, understood.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Options {
+    pub(super) copy: CopyOptions,
+    pub(super) way: Way,
+    /// What each get and put does.
+    pub(super) flags: CopyFlags,
+    /// `-b`
+    pub(super) batch: Option<OsString>,
+    pub(super) quiet: bool,
+    pub(super) verbose: u8,
+    /// `-N`: as if nothing were quiet.
+    pub(super) not_quiet: bool,
+    pub(super) operands: Vec<OsString>,
+}
+
+impl Options {
+    /// Reads the arguments.
+    ///
+    /// # Errors
+    /// What is wrong with them; empty for the usage alone.
+    pub(super) fn parse(args: Vec<OsString>) -> Result<Self, String> {
+        let mut options = Self::default();
+        let mut line = CommandLine::new(flags::SFTP, args);
+        while let Some(word) = line.next()? {
+            match word {
+                Word::Flag(flag, value) => options.flag(flag, value)?,
+                Word::Operand(operand) => options.operands.push(operand),
+            }
+        }
+        Ok(options)
+    }
+
+    fn pass(&mut self, argument: impl Into<OsString>) {
+        self.way.options.push(argument.into());
+    }
+
+    fn flag(&mut self, flag: &'static str, value: OsString) -> Result<(), String> {
+        match flag {
+            "4" => self.pass("-4"),
+            "6" => self.pass("-6"),
+            "C" => self.pass("-C"),
+            "A" => {
+                return Err(
+                    "-A is not supported yet: agent forwarding belongs to a later version of \
+                     Fulmar. Leave the flag out to log in without it."
+                        .to_owned(),
+                );
+            }
+            "a" => self.flags.resume = true,
+            "f" => self.flags.sync = true,
+            "p" => self.flags.preserve = true,
+            "r" => self.flags.recursive = true,
+            "N" => self.not_quiet = true,
+            "q" => {
+                self.quiet = true;
+                self.way.quiet = true;
+            }
+            "v" => {
+                self.verbose = self.verbose.saturating_add(1);
+                self.way.verbose = true;
+                self.pass("-v");
+            }
+            "1" => return Err("SSH protocol v.1 is no longer supported".to_owned()),
+            "h" => return Err(String::new()),
+            "2" => {}
+            _ => self.valued(flag, value)?,
+        }
+        Ok(())
+    }
+
+    fn valued(&mut self, flag: &'static str, value: OsString) -> Result<(), String> {
+        let text = value.to_string_lossy().into_owned();
+        match flag {
+            "b" if self.batch.is_some() => return Err("Batch file already specified.".to_owned()),
+            "b" => {
+                self.pass("-oBatchMode=yes");
+                self.batch = Some(value);
+            }
+            "D" => self.way.direct = Some(value),
+            "S" => self.way.program = Some(value.into()),
+            "s" => self.way.subsystem = Some(value),
+            "P" => {
+                self.pass("-oPort");
+                if let Some(last) = self.way.options.last_mut() {
+                    last.push("=");
+                    last.push(value);
+                }
+            }
+            "l" => self.copy.limit_bytes = units::kilobits(&text)?,
+            "B" => {
+                text.parse::<u32>()
+                    .ok()
+                    .filter(|bytes| *bytes > 0)
+                    .ok_or_else(|| format!("Invalid buffer size \"{text}\""))?;
+            }
+            "R" => {
+                text.parse::<u32>()
+                    .ok()
+                    .filter(|count| *count > 0)
+                    .ok_or_else(|| format!("Invalid number of requests \"{text}\""))?;
+            }
+            "X" => {}
+            "F" | "J" | "c" | "i" | "o" => {
+                self.pass(format!("-{flag}"));
+                self.pass(value);
+            }
+            other => return Err(flags::Error::Unknown(other.to_owned()).to_string()),
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_flag_of_the_table_is_known() {
+        for flag in flags::SFTP {
+            let args = [format!("-{}", flag.name), "1".to_owned()];
+            let parsed = Options::parse(args.map(OsString::from).to_vec());
+            let is_unknown = |why: &String| why.starts_with("unknown option");
+            assert!(!parsed.as_ref().is_err_and(is_unknown), "{parsed:?}");
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! `fulmar install`: binary, links, manual pages, completions, service and PAM stack in place,
+//! and away again.
+//!
+//! Every file that is written stands in a manifest with its hash, so that removal takes away
+//! what was installed and leaves what somebody has changed since, saying so. Nothing of
+//! OpenSSH's is touched: its configuration and host keys are read where that is asked for, and
+//! the service listens on a port of its own until it is told to replace sshd.
+#![forbid(unsafe_code)]
+
+// What is printed is nothing to panic about.
+#[macro_use]
+extern crate sys;
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+mod files;
+mod manifest;
+
+use files::{PamStack, Plan, Planned};
+use flags::{CommandLine, Word};
+use manifest::Manifest;
+
+const USAGE: &str = "usage: fulmar install [--prefix DIR] [--root DIR] [--port N] [--openssh-config]\n\
+     \x20                     [--replace-sshd] [--pam NAME] [--dry-run]\n\
+     \x20      fulmar install --remove [--prefix DIR] [--root DIR] [--dry-run]\n\
+     --prefix          where the binary and the links go (/usr/local)\n\
+     --root            install below DIR, for packages and trials (/)\n\
+     --port            port of the service while it stands beside OpenSSH's (2222)\n\
+     --openssh-config  read /etc/ssh/sshd_config and its host keys\n\
+     --replace-sshd    listen where the configuration says, in place of OpenSSH's service\n\
+     --pam             stack of debian, redhat or arch; by default what is in /etc/pam.d there,\n\
+     \x20                 else here\n\
+     --remove          take away what was installed and has not been changed since\n\
+     --dry-run         say what would be done\n";
+
+/// What the command line asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Settings {
+    pub(crate) prefix: PathBuf,
+    pub(crate) root: PathBuf,
+    pub(crate) port: u16,
+    pub(crate) openssh_config: bool,
+    pub(crate) replace_sshd: bool,
+    /// The PAM stack, where it is told.
+    pub(crate) pam: Option<PamStack>,
+    pub(crate) remove: bool,
+    pub(crate) dry_run: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            prefix: PathBuf::from("/usr/local"),
+            root: PathBuf::from("/"),
+            port: 2222,
+            openssh_config: false,
+            replace_sshd: false,
+            pam: None,
+            remove: false,
+            dry_run: false,
+        }
+    }
+}
+
+impl Settings {
+    /// Where a path of the installed system stands now.
+    pub(crate) fn below_root(&self, path: &Path) -> PathBuf {
+        self.root.join(path.strip_prefix("/").unwrap_or(path))
+    }
+
+    fn manifest_path(&self) -> PathBuf {
+        self.below_root(&self.prefix.join("lib/fulmar/manifest"))
+    }
+}
+
+/// Runs the program; gives its exit status: 0, 1 when something could not be done, 2 for
+/// arguments that it does not know.
+#[must_use]
+pub fn run(args: Vec<OsString>) -> i32 {
+    let settings = match parse(args) {
+        Ok(Some(settings)) => settings,
+        Ok(None) => {
+            print!("{USAGE}");
+            return 0;
+        }
+        Err(why) => {
+            eprint!("fulmar install: {why}\n{USAGE}");
+            return 2;
+        }
+    };
+    let done = if settings.remove {
+        remove(&settings)
+    } else {
+        install(&settings)
+    };
+    match done {
+        Ok(()) => 0,
+        Err(error) => {
+            eprintln!("fulmar install: {error}");
+            1
+        }
+    }
+}
+
+fn parse(args: Vec<OsString>) -> Result<Option<Settings>, String> {
+    let mut settings = Settings::default();
+    let mut line = CommandLine::new(flags::INSTALL, args);
+    while let Some(word) = line.next()? {
+        let (flag, value) = match word {
+            Word::Flag(flag, value) => (flag, value),
+            Word::Operand(operand) => return Err(format!("unknown argument {operand:?}")),
+        };
+        match flag {
+            "prefix" => settings.prefix = absolute(value)?,
+            "root" => settings.root = absolute(value)?,
+            "port" => {
+                settings.port = value
+                    .to_str()
+                    .and_then(|text| text.parse().ok())
+                    .filter(|port| *port > 0)
+                    .ok_or_else(|| {
+                        format!("--port needs a number from 1 to 65535, not {value:?}")
+                    })?;
+            }
+            "openssh-config" => settings.openssh_config = true,
+            "replace-sshd" => settings.replace_sshd = true,
+            "pam" => {
+                let stack = value.to_str().and_then(PamStack::from_name);
+                settings.pam =
+                    Some(stack.ok_or_else(|| {
+                        format!("--pam needs debian, redhat or arch, not {value:?}")
+                    })?);
+            }
+            "remove" => settings.remove = true,
+            "dry-run" => settings.dry_run = true,
+            "h" | "help" => return Ok(None),
+            other => return Err(flags::Error::Unknown(other.to_owned()).to_string()),
+        }
+    }
+    Ok(Some(settings))
+}
+
+fn absolute(path: OsString) -> Result<PathBuf, String> {
+    let path = PathBuf::from(path);
+    if path.is_absolute() {
+        Ok(path)
+    } else {
+        Err(format!("{path:?} is not an absolute path"))
+    }
+}
+
+fn explain(what: &str, path: &Path) -> impl FnOnce(io::Error) -> io::Error {
+    let text = format!("{what} {}", path.display());
+    move |error| io::Error::new(error.kind(), format!("{text}: {error}"))
+}
+
+fn install(settings: &Settings) -> io::Result<()> {
+    let plan = Plan::new(settings)?;
+    let old = Manifest::load(&settings.manifest_path())?;
+    let mut manifest = Manifest::default();
+    for planned in &plan.files {
+        let path = settings.below_root(planned.path());
+        if planned.keeps_existing()
+            && path.exists()
+            && !old.is_unchanged(planned.path(), settings)?
+        {
+            println!("keep    {} (it is yours)", path.display());
+            manifest.carry_over(&old, planned.path());
+            continue;
+        }
+        let is_there = planned.is_at(&path);
+        let verb = if is_there { "same" } else { planned.verb() };
+        if !settings.dry_run {
+            manifest.make_directories(planned.path(), settings)?;
+            if !is_there {
+                write(planned, &path).map_err(explain("write", &path))?;
+            }
+            manifest.add(planned.path(), settings)?;
+        }
+        println!("{verb:<7} {}", path.display());
+    }
+    if settings.dry_run {
+        return Ok(());
+    }
+    let is_planned = |path: &Path| plan.files.iter().any(|planned| planned.path() == path);
+    manifest.inherit(old, is_planned);
+    manifest.store(&settings.manifest_path())?;
+    println!("\n{}", plan.advice(settings));
+    Ok(())
+}
+
+fn write(planned: &Planned, path: &Path) -> io::Result<()> {
+    match planned {
+        Planned::Text { text, mode, .. } => sys::file::replace(path, text.as_bytes(), *mode),
+        Planned::Secret { text, .. } => sys::file::replace(path, text.as_bytes(), 0o600),
+        Planned::Binary { from, .. } => {
+            // A running binary cannot be written to, but its name can be given to another.
+            let fresh = path.with_extension("new");
+            fs::copy(from, &fresh)?;
+            fs::set_permissions(&fresh, fs::Permissions::from_mode(0o755))?;
+            fs::rename(&fresh, path)
+        }
+        Planned::Link { target, .. } => {
+            match fs::remove_file(path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            std::os::unix::fs::symlink(target, path)
+        }
+    }
+}
+
+fn remove(settings: &Settings) -> io::Result<()> {
+    let path = settings.manifest_path();
+    let manifest = Manifest::load(&path)?;
+    if manifest.is_empty() {
+        return Err(io::Error::other(format!(
+            "nothing was installed here: there is no {}; name the --prefix and --root of the installation",
+            path.display()
+        )));
+    }
+    for file in manifest.paths() {
+        let place = settings.below_root(file);
+        if fs::symlink_metadata(&place).is_err() {
+            println!("gone    {}", place.display());
+        } else if manifest.is_unchanged(file, settings)? {
+            println!("remove  {}", place.display());
+            if !settings.dry_run {
+                fs::remove_file(&place).map_err(explain("remove", &place))?;
+            }
+        } else {
+            println!(
+                "keep    {} (changed since it was installed)",
+                place.display()
+            );
+        }
+    }
+    if settings.dry_run {
+        return Ok(());
+    }
+    fs::remove_file(&path).map_err(explain("remove", &path))?;
+    for directory in manifest.directories() {
+        // One in which something else stands stays.
+        let _ = fs::remove_dir(settings.below_root(directory));
+    }
+    println!("\nTo end a service that still runs: systemctl disable --now fulmar-sshd");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

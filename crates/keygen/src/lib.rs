@@ -1,0 +1,176 @@
+//! `fulmar keygen`: ssh-keygen's work on keys, certificates, known_hosts files, revocation lists,
+//! signatures over files and moduli (those in [`moduli`]).
+//!
+//! Flags, messages and exit codes are ssh-keygen's: 255 for what went wrong, 1 for a wrong use,
+//! a refused question or a name not found. Formats and their rules are in `keys`; here are the
+//! questions, the files and the words. A file with a secret has mode 0600 from its first byte.
+#![forbid(unsafe_code)]
+
+// What is printed is nothing to panic about.
+#[macro_use]
+extern crate sys;
+
+mod certify;
+mod change;
+mod console;
+mod files;
+mod generate;
+mod hosts;
+mod options;
+mod resource_record;
+mod revoke;
+mod show;
+mod signature;
+mod signer;
+
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::path::Path;
+use transfer::plan::shown;
+
+use ::escape::{Style, escape};
+use options::{Options, Task};
+
+/// What messages that need a name are signed with.
+const NAME: &str = "ssh-keygen";
+
+/// Exit status when something went wrong.
+const STATUS_FAILED: i32 = 255;
+/// Exit status for wrong use, a refusal, or a name that was not found.
+const STATUS_REFUSED: i32 = 1;
+
+/// The usage text.
+pub const USAGE: &str = "\
+usage: ssh-keygen [-q] [-a rounds] [-b bits] [-C comment] [-f output_keyfile]
+                  [-m format] [-N new_passphrase] [-t ecdsa | ed25519 | rsa]
+                  [-Z cipher]
+       ssh-keygen -p [-a rounds] [-f keyfile] [-m format] [-N new_passphrase]
+                  [-P old_passphrase] [-Z cipher]
+       ssh-keygen -i [-f input_keyfile] [-m key_format]
+       ssh-keygen -e [-f input_keyfile] [-m key_format]
+       ssh-keygen -y [-f input_keyfile]
+       ssh-keygen -c [-a rounds] [-C comment] [-f keyfile] [-P passphrase]
+       ssh-keygen -l [-v] [-E fingerprint_hash] [-f input_keyfile]
+       ssh-keygen -B [-f input_keyfile]
+       ssh-keygen -F hostname [-lv] [-f known_hosts_file]
+       ssh-keygen -H [-f known_hosts_file]
+       ssh-keygen -R hostname [-f known_hosts_file]
+       ssh-keygen -r hostname [-g] [-f input_keyfile]
+       ssh-keygen -I certificate_identity -s ca_key [-hU] [-n principals]
+                  [-O option] [-V validity_interval] [-z serial_number] file ...
+       ssh-keygen -L [-f input_keyfile]
+       ssh-keygen -A [-a rounds] [-f prefix_path]
+       ssh-keygen -k -f krl_file [-u] [-C comment] [-s ca_public] [-z version_number]
+                  file ...
+       ssh-keygen -Q [-l] -f krl_file [file ...]
+       ssh-keygen -Y find-principals -s signature_file -f allowed_signers_file
+       ssh-keygen -Y match-principals -I signer_identity -f allowed_signers_file
+       ssh-keygen -Y check-novalidate -n namespace -s signature_file
+       ssh-keygen -Y sign -f key_file -n namespace [-U] [-O option] file ...
+       ssh-keygen -Y verify -f allowed_signers_file -I signer_identity
+                  -n namespace -s signature_file [-r krl_file] [-O option]
+       ssh-keygen -M generate [-O option] output_file
+       ssh-keygen -M screen [-f input_file] [-O option] output_file
+       ssh-keygen -M auto [-b bits] [-n number] [-O option] output_file
+";
+
+/// A failure: what to say and the exit status.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    message: String,
+    status: i32,
+}
+
+impl Failure {
+    /// Something went wrong.
+    fn new(message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            status: STATUS_FAILED,
+        }
+    }
+
+    /// Refused, or not found; an empty message says nothing.
+    fn refused(message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            status: STATUS_REFUSED,
+        }
+    }
+
+    /// A file that cannot be used, as ssh-keygen puts it.
+    fn file(path: &Path, error: &io::Error) -> Self {
+        Self::new(format!("{NAME}: {}: {}", shown(path), reason(error)))
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+/// The system's words for an error, without the number that Rust adds.
+fn reason(error: &io::Error) -> String {
+    ::escape::system_words(&error.to_string()).into_owned()
+}
+
+/// Runs the program on its arguments, without its own name; gives its exit status.
+#[must_use]
+pub fn run(args: Vec<OsString>) -> i32 {
+    let options = match Options::parse(args) {
+        Ok(options) => options,
+        Err(message) => {
+            eprintln!("{}", escape(&message, Style::Lines));
+            eprint!("{USAGE}");
+            return STATUS_REFUSED;
+        }
+    };
+    match perform(&options) {
+        Ok(()) => 0,
+        Err(failure) => {
+            if !failure.message.is_empty() {
+                eprintln!("{}", escape(&failure.message, Style::Lines));
+            }
+            failure.status
+        }
+    }
+}
+
+fn perform(options: &Options) -> Result<(), Failure> {
+    match &options.task {
+        Task::Generate => generate::key_pair(options),
+        Task::HostKeys => generate::host_keys(options),
+        Task::Fingerprint => show::fingerprints(options),
+        Task::Public => show::public_key(options),
+        Task::Export => show::export(options),
+        Task::Import => show::import(options),
+        Task::ShowCertificate => show::certificates(options),
+        Task::ChangePassphrase => change::passphrase(options),
+        Task::ChangeComment => change::comment(options),
+        Task::FindHost(name) => hosts::find(options, name),
+        Task::RemoveHost(name) => hosts::remove(options, name),
+        Task::HashHosts => hosts::hash(options),
+        Task::ResourceRecords => resource_record::print(options),
+        Task::FileSignature(operation) => signature::run(options, *operation),
+        Task::Certify(authority) => certify::sign(options, authority),
+        Task::MakeRevocationList => revoke::make(options),
+        Task::CheckRevocationList => revoke::check(options),
+        Task::Moduli(mode) => moduli(options, *mode),
+    }
+}
+
+fn moduli(options: &Options, mode: moduli::Mode) -> Result<(), Failure> {
+    let count = options.principals.join(",");
+    let request = moduli::Request {
+        options: &options.certificate_options,
+        bits: options.bits,
+        count: (!count.is_empty()).then_some(&*count),
+        input: options.file.as_deref(),
+        output: options.operands.first().map_or(Path::new(""), |path| path),
+        quiet: options.quiet,
+        verbose: options.verbose,
+    };
+    moduli::run(mode, &request).map_err(Failure::new)
+}
