@@ -25,7 +25,11 @@ _fulmar() {
     local _fulmar_current=${COMP_WORDS[COMP_CWORD]}
     local program=${COMP_WORDS[1]} previous=${COMP_WORDS[COMP_CWORD-1]}
     if [ "$COMP_CWORD" -eq 1 ]; then
-        _fulmar_words 'ssh sshd sftp-server scp sftp keygen demo bench speed install help version'
+        local programs='ssh sshd sftp-server scp sftp keygen install help version'
+# bench: begin
+        programs+=' demo bench speed'
+# bench: end
+        _fulmar_words "$programs"
         return
     fi
     case $program:$previous in
@@ -108,7 +112,10 @@ _fulmar() {
         keygen:-Y) _fulmar_words 'sign verify check-novalidate find-principals match-principals' ;;
         keygen:-Z) _fulmar_query cipher ;;
         keygen:-z) : ;;
+# bench: begin
         demo:--size) : ;;
+# bench: end
+# bench: begin
         bench:--cipher) _fulmar_query cipher ;;
         bench:--files) : ;;
         bench:--html) _fulmar_files ;;
@@ -121,7 +128,10 @@ _fulmar() {
         bench:--sessions) : ;;
         bench:--size) : ;;
         bench:--way) _fulmar_words 'pipes own file null' ;;
+# bench: end
+# bench: begin
         speed:--library) _fulmar_files ;;
+# bench: end
         install:--prefix) _fulmar_folders ;;
         install:--root) _fulmar_folders ;;
         install:--port) : ;;
@@ -142,9 +152,15 @@ _fulmar_flags() {
         scp) _fulmar_words '-3 -4 -6 -B -C -c -D -d -F -i -J -l -M -n -O -o -P -p -q -R -r -S -s -T -v -X -Z --atomic --json --limit --sparse --verify' ;;
         sftp) _fulmar_words '-4 -6 -a -B -b -C -c -D -F -f -i -J -l -N -o -P -p -q -R -r -S -s -v -X' ;;
         keygen) _fulmar_words '-A -a -B -b -C -c -E -e -F -f -g -H -h -I -i -k -L -l -M -m -N -n -O -P -p -Q -q -R -r -s -t -U -u -V -v -Y -y -Z -z' ;;
+# bench: begin
         demo) _fulmar_words '--size' ;;
+# bench: end
+# bench: begin
         bench) _fulmar_words '--cipher --files --html --json --logins --pairing --pairs --peer --rate --rtt --sessions --size --way' ;;
+# bench: end
+# bench: begin
         speed) _fulmar_words '--json --library' ;;
+# bench: end
         install) _fulmar_words '--prefix --root --port --openssh-config --replace-sshd --pam --remove --dry-run' ;;
     esac
 }
@@ -154,7 +170,9 @@ _fulmar_operand() {
         scp) _fulmar_files ;;
         sftp) _fulmar_hosts ;;
         keygen) _fulmar_files ;;
+# bench: begin
         bench) _fulmar_words 'throughput login echo rekey compress copy idle taskset wan all up down' ;;
+# bench: end
     esac
 }
 complete -F _fulmar fulmar

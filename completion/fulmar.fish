@@ -7,9 +7,15 @@ complete -c fulmar -n __fish_use_subcommand -a sftp-server -d 'serve files to an
 complete -c fulmar -n __fish_use_subcommand -a scp -d 'copy files from and to other machines'
 complete -c fulmar -n __fish_use_subcommand -a sftp -d 'work with the files of another machine'
 complete -c fulmar -n __fish_use_subcommand -a keygen -d 'make, change and show keys and certificates'
+# bench: begin
 complete -c fulmar -n __fish_use_subcommand -a demo -d 'try everything on this machine'
+# bench: end
+# bench: begin
 complete -c fulmar -n __fish_use_subcommand -a bench -d 'measure against the SSH installed on this machine'
+# bench: end
+# bench: begin
 complete -c fulmar -n __fish_use_subcommand -a speed -d 'measure this machine\'s kernels and primitives'
+# bench: end
 complete -c fulmar -n __fish_use_subcommand -a install -d 'put the binary, its links and its service in place, or take them away'
 complete -c fulmar -n '__fish_seen_subcommand_from ssh' -s 4 -d 'IPv4 only'
 complete -c fulmar -n '__fish_seen_subcommand_from ssh' -s 6 -d 'IPv6 only'
@@ -172,7 +178,10 @@ complete -c fulmar -n '__fish_seen_subcommand_from keygen' -s y -d 'print the pu
 complete -c fulmar -n '__fish_seen_subcommand_from keygen' -s Z -x -a '(fulmar ssh -Q cipher)' -d 'cipher of the file'
 complete -c fulmar -n '__fish_seen_subcommand_from keygen' -s z -x -d 'number of a certificate or list'
 complete -c fulmar -n '__fish_seen_subcommand_from keygen' -F
+# bench: begin
 complete -c fulmar -n '__fish_seen_subcommand_from demo' -l size -x -d 'MiB sent each way'
+# bench: end
+# bench: begin
 complete -c fulmar -n '__fish_seen_subcommand_from bench' -l cipher -x -a '(fulmar ssh -Q cipher)' -d 'what to measure with'
 complete -c fulmar -n '__fish_seen_subcommand_from bench' -l files -x -d 'small files of the copy row'
 complete -c fulmar -n '__fish_seen_subcommand_from bench' -l html -r -F -d 'the figures as a page with charts'
@@ -187,8 +196,11 @@ complete -c fulmar -n '__fish_seen_subcommand_from bench' -l sessions -x -d 'ses
 complete -c fulmar -n '__fish_seen_subcommand_from bench' -l size -x -d 'MiB of a transfer'
 complete -c fulmar -n '__fish_seen_subcommand_from bench' -l way -x -a 'pipes own file null' -d 'through what bytes come and go'
 complete -c fulmar -n '__fish_seen_subcommand_from bench' -a 'throughput login echo rekey compress copy idle taskset wan all up down'
+# bench: end
+# bench: begin
 complete -c fulmar -n '__fish_seen_subcommand_from speed' -l json -d 'figures as JSON'
 complete -c fulmar -n '__fish_seen_subcommand_from speed' -l library -r -F -d 'compress with this library, too'
+# bench: end
 complete -c fulmar -n '__fish_seen_subcommand_from install' -l prefix -x -a '(__fish_complete_directories)' -d 'where binary and links go'
 complete -c fulmar -n '__fish_seen_subcommand_from install' -l root -x -a '(__fish_complete_directories)' -d 'install below this folder'
 complete -c fulmar -n '__fish_seen_subcommand_from install' -l port -x -d 'port of the service'

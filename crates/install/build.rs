@@ -1,11 +1,16 @@
 //! Puts the manual pages and completions of the workspace into the binary, for `fulmar install`:
 //! a page that is written is installed, without a list of pages to keep.
+//!
+//! Lines between the comments `bench: begin` and `bench: end` are only in builds with the feature
+//! `bench`; a page without other lines is left out of those without it.
 
 use std::fmt::Write as _;
 use std::path::Path;
 use std::{env, fs, io};
 
 fn main() -> io::Result<()> {
+    println!("cargo::rerun-if-changed=build.rs");
+    let has_bench = env::var_os("CARGO_FEATURE_BENCH").is_some();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut table = String::from("&[\n");
     for folder in ["man", "completion"] {
@@ -22,13 +27,38 @@ fn main() -> io::Result<()> {
                 continue;
             };
             println!("cargo::rerun-if-changed={}", path.display());
-            let path = path.canonicalize()?;
-            writeln!(table, "({place:?}, include_str!({path:?})),").map_err(io::Error::other)?;
+            let mut text = fs::read_to_string(path)?;
+            if !has_bench {
+                text = without_bench(&text)?;
+            }
+            if !text.is_empty() {
+                writeln!(table, "({place:?}, {text:?}),").map_err(io::Error::other)?;
+            }
         }
     }
     table.push_str("]\n");
     let out = env::var_os("OUT_DIR").ok_or_else(|| io::Error::other("no OUT_DIR"))?;
     fs::write(Path::new(&out).join("share.rs"), table)
+}
+
+/// The text without what is only in builds with the feature `bench`.
+fn without_bench(text: &str) -> io::Result<String> {
+    let mut kept = String::new();
+    let mut is_bench = false;
+    for line in text.lines() {
+        // A comment of the shells or of troff.
+        match line.trim_start_matches([' ', '.', '\\', '"', '#']) {
+            "bench: begin" if !is_bench => is_bench = true,
+            "bench: end" if is_bench => is_bench = false,
+            "bench: begin" | "bench: end" => return Err(io::Error::other("bench: out of order")),
+            _ if is_bench => {}
+            _ => kept.extend([line, "\n"]),
+        }
+    }
+    match is_bench {
+        true => Err(io::Error::other("bench: no end")),
+        false => Ok(kept),
+    }
 }
 
 /// Where the file goes below the prefix; none for what is not installed (an editor's copy).

@@ -71,6 +71,7 @@ const PROGRAMS: &[Program] = &[
         usage: Some(keygen::USAGE),
         main: keygen::run,
     },
+    #[cfg(feature = "bench")]
     Program {
         name: "demo",
         links: &[],
@@ -78,6 +79,7 @@ const PROGRAMS: &[Program] = &[
         usage: None,
         main: bench::demo::run,
     },
+    #[cfg(feature = "bench")]
     Program {
         name: "bench",
         links: &[],
@@ -85,6 +87,7 @@ const PROGRAMS: &[Program] = &[
         usage: None,
         main: bench::run,
     },
+    #[cfg(feature = "bench")]
     Program {
         name: "speed",
         links: &[],
@@ -137,6 +140,9 @@ const PROGRAMS: &[Program] = &[
     },
 ];
 
+/// Programs that a build has only with the Cargo feature `bench`.
+const BENCH_PROGRAMS: [&str; 3] = ["demo", "bench", "speed"];
+
 /// Runs the program that `args` (with the name of the program first) asks for; gives its exit
 /// status.
 pub(crate) fn run(args: Vec<OsString>) -> i32 {
@@ -154,6 +160,11 @@ pub(crate) fn run(args: Vec<OsString>) -> i32 {
         return program.run(rest.to_vec());
     }
     match first.to_str() {
+        // Only where the table has no such program.
+        Some(name) if BENCH_PROGRAMS.contains(&name) => {
+            eprintln!("fulmar: this build has no {name:?}: it was made without the feature bench");
+            2
+        }
         Some("help" | "--help" | "-h") => {
             print!("{}", usage());
             0

@@ -3,15 +3,18 @@
 use std::io::Read as _;
 use std::process::{Command, Output, Stdio};
 
-const PROGRAMS: [&str; 10] = [
+const PROGRAMS: &[&str] = &[
     "ssh",
     "sshd",
     "sftp-server",
     "scp",
     "sftp",
     "keygen",
+    #[cfg(feature = "bench")]
     "demo",
+    #[cfg(feature = "bench")]
     "bench",
+    #[cfg(feature = "bench")]
     "speed",
     "install",
 ];
@@ -44,6 +47,25 @@ fn help_is_output_and_no_error() {
     }
     // Behind other words it is an argument as any.
     assert_eq!(run(&["scp", "x", "--help"]).status.code(), Some(1));
+}
+
+#[cfg(not(feature = "bench"))]
+#[test]
+fn a_program_that_the_build_lacks_is_refused_by_name() {
+    let help = run(&["help"]);
+    let help = String::from_utf8(help.stdout).unwrap();
+    for program in ["demo", "bench", "speed"] {
+        assert!(!help.contains(&format!("\n  {program} ")), "{help}");
+        let output = run(&[program, "--help"]);
+        assert_eq!(output.status.code(), Some(2), "{program}");
+        assert_eq!(output.stdout, b"", "{program}");
+        assert_eq!(
+            String::from_utf8(output.stderr).unwrap(),
+            format!(
+                "fulmar: this build has no {program:?}: it was made without the feature bench\n"
+            )
+        );
+    }
 }
 
 #[test]

@@ -73,6 +73,8 @@ pub struct Program {
     pub flags: &'static [Flag],
     /// Its operands.
     pub operand: Argument,
+    /// Only builds with the Cargo feature `bench` have it.
+    pub is_bench: bool,
 }
 
 /// A part of a command line.

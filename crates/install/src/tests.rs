@@ -84,6 +84,7 @@ fn what_was_installed_is_taken_away_and_nothing_else() {
     fs::remove_dir_all(&root).unwrap();
 }
 
+#[cfg(feature = "bench")]
 #[test]
 fn every_page_and_completion_of_the_workspace_is_installed_as_it_is() {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -97,6 +98,27 @@ fn every_page_and_completion_of_the_workspace_is_installed_as_it_is() {
         }
     }
     assert_eq!(files::SHARED.len(), found);
+}
+
+#[cfg(not(feature = "bench"))]
+#[test]
+fn pages_and_completions_leave_out_the_programs_that_the_build_lacks() {
+    for (path, text) in files::SHARED {
+        // troff escapes the hyphens of names, and ends a comment in a name's place.
+        let words = text.split(|character: char| !character.is_ascii_alphabetic());
+        let commands = words.filter(|word| ["bench", "demo", "speed"].contains(word));
+        assert_eq!(commands.count(), 0, "{path}");
+    }
+    let pages = files::SHARED.iter().map(|(path, _)| *path);
+    let pages: Vec<&str> = pages.filter(|path| path.contains("/man/")).collect();
+    assert!(
+        pages.contains(&"share/man/man1/fulmar-tools.1"),
+        "{pages:?}"
+    );
+    assert!(
+        !pages.contains(&"share/man/man1/fulmar-bench.1"),
+        "{pages:?}"
+    );
 }
 
 #[test]

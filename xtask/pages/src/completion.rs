@@ -53,9 +53,22 @@ fn keywords(table: Table) -> Vec<&'static str> {
     names
 }
 
-fn names() -> String {
-    let names: Vec<&str> = PROGRAMS.iter().map(|program| program.name).collect();
+/// Names of the programs that every build has, or of those of builds with `bench`.
+fn names(is_bench: bool) -> String {
+    let programs = PROGRAMS
+        .iter()
+        .filter(|program| program.is_bench == is_bench);
+    let names: Vec<&str> = programs.map(|program| program.name).collect();
     names.join(" ")
+}
+
+/// Lines about a program, between comments if only builds with the feature `bench` have it:
+/// `fulmar install` of other builds leaves them out (crates/install/build.rs).
+fn of_its_builds(program: &Program, lines: &str) -> String {
+    match program.is_bench && !lines.is_empty() {
+        true => format!("# bench: begin\n{lines}# bench: end\n"),
+        false => lines.to_owned(),
+    }
 }
 
 // ---- bash -------------------------------------------------------------------------------------
@@ -65,25 +78,21 @@ fn bash() -> String {
     let mut flags = String::new();
     let mut operands = String::new();
     for program in PROGRAMS {
+        let name = program.name;
+        let mut cases = String::new();
         for flag in offered(program) {
             if flag.argument != Argument::None {
                 let action = bash_action(flag.argument);
-                values.push_str(&format!(
-                    "        {}:{}) {action} ;;\n",
-                    program.name,
-                    typed(flag)
-                ));
+                cases.push_str(&format!("        {name}:{}) {action} ;;\n", typed(flag)));
             }
         }
+        values.push_str(&of_its_builds(program, &cases));
         let typed: Vec<String> = offered(program).map(typed).collect();
-        flags.push_str(&format!(
-            "        {}) _fulmar_words '{}' ;;\n",
-            program.name,
-            typed.join(" ")
-        ));
+        let case = format!("        {name}) _fulmar_words '{}' ;;\n", typed.join(" "));
+        flags.push_str(&of_its_builds(program, &case));
         if !matches!(program.operand, Argument::None | Argument::Free(_)) {
-            let action = bash_action(program.operand);
-            operands.push_str(&format!("        {}) {action} ;;\n", program.name));
+            let case = format!("        {name}) {} ;;\n", bash_action(program.operand));
+            operands.push_str(&of_its_builds(program, &case));
         }
     }
     format!(
@@ -114,7 +123,11 @@ fn bash() -> String {
          \x20   local _fulmar_current=${{COMP_WORDS[COMP_CWORD]}}\n\
          \x20   local program=${{COMP_WORDS[1]}} previous=${{COMP_WORDS[COMP_CWORD-1]}}\n\
          \x20   if [ \"$COMP_CWORD\" -eq 1 ]; then\n\
-         \x20       _fulmar_words '{names} help version'\n\
+         \x20       local programs='{names} help version'\n\
+         # bench: begin\n\
+         \x20       programs+=' {bench_names}'\n\
+         # bench: end\n\
+         \x20       _fulmar_words \"$programs\"\n\
          \x20       return\n\
          \x20   fi\n\
          \x20   case $program:$previous in\n\
@@ -140,7 +153,8 @@ fn bash() -> String {
          complete -F _fulmar fulmar\n",
         client = with_sign(CLIENT_TABLE).join(" "),
         server = with_sign(SERVER_TABLE).join(" "),
-        names = names(),
+        names = names(false),
+        bench_names = names(true),
     )
 }
 
@@ -171,16 +185,15 @@ fn zsh() -> String {
     let mut programs = String::new();
     let mut cases = String::new();
     for program in PROGRAMS {
-        programs.push_str(&format!(
-            "            '{}:{}'\n",
-            program.name,
-            zsh_text(program.help)
-        ));
-        cases.push_str(&format!("        {}) _arguments -s -S \\\n", program.name));
+        let name = program.name;
+        let line = format!("            '{name}:{}'\n", zsh_text(program.help));
+        programs.push_str(&of_its_builds(program, &line));
+        let mut case = format!("        {name}) _arguments -s -S \\\n");
         for flag in offered(program) {
-            cases.push_str(&format!("            {} \\\n", zsh_flag(flag)));
+            case.push_str(&format!("            {} \\\n", zsh_flag(flag)));
         }
-        cases.push_str(&format!("            {} ;;\n", zsh_operand(program)));
+        case.push_str(&format!("            {} ;;\n", zsh_operand(program)));
+        cases.push_str(&of_its_builds(program, &case));
     }
     format!(
         "#compdef fulmar\n\
@@ -283,20 +296,22 @@ fn fish() -> String {
          complete -c fulmar -f\n"
     );
     for program in PROGRAMS {
-        out.push_str(&format!(
+        let line = format!(
             "complete -c fulmar -n __fish_use_subcommand -a {} -d {}\n",
             program.name,
             fish_text(program.help)
-        ));
+        );
+        out.push_str(&of_its_builds(program, &line));
     }
     for program in PROGRAMS {
         let condition = format!(
             "complete -c fulmar -n '__fish_seen_subcommand_from {}'",
             program.name
         );
+        let mut lines = String::new();
         for flag in offered(program) {
             let kind = if flag.name.len() == 1 { "-s" } else { "-l" };
-            out.push_str(&format!(
+            lines.push_str(&format!(
                 "{condition} {kind} {}{} -d {}\n",
                 flag.name,
                 fish_action(flag.argument, true),
@@ -305,8 +320,9 @@ fn fish() -> String {
         }
         let operand = fish_action(program.operand, false);
         if !operand.is_empty() {
-            out.push_str(&format!("{condition}{operand}\n"));
+            lines.push_str(&format!("{condition}{operand}\n"));
         }
+        out.push_str(&of_its_builds(program, &lines));
     }
     out
 }
