@@ -7,11 +7,28 @@
 //! ([`LaneTerms`]). This crate has no users, keys or programs.
 #![forbid(unsafe_code)]
 
-mod epoll;
+mod effort;
+#[cfg(test)]
+mod effort_tests;
+mod endpoint;
+mod error;
+mod event_loop;
+mod lanes;
+#[cfg(test)]
+mod lanes_tests;
+mod link;
+mod pace;
 mod pieces;
+mod pipe;
+mod probe;
+mod sink;
+mod source;
+mod waits;
+mod watch;
 
-pub use epoll::{
-    CryptoThreads, Driver, DriverError, Endpoint, LaneReport, LaneTerms, Line, LoopTimes, Notice,
-    Progress,
-};
+pub use endpoint::{Endpoint, Line, Progress};
+pub use error::DriverError;
+pub use event_loop::{Driver, Notice};
+pub use lanes::{CryptoThreads, LaneReport, LaneTerms};
 pub use pieces::Pieces;
+pub use waits::LoopTimes;

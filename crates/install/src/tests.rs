@@ -104,7 +104,7 @@ fn every_page_and_completion_of_the_workspace_is_installed_as_it_is() {
 #[test]
 fn pages_and_completions_leave_out_the_programs_that_the_build_lacks() {
     for (path, text) in files::SHARED {
-        // troff escapes the hyphens of names, and ends a comment in a name's place.
+        // Whole words: "speeds" is one of the language.
         let words = text.split(|character: char| !character.is_ascii_alphabetic());
         let commands = words.filter(|word| ["bench", "demo", "speed"].contains(word));
         assert_eq!(commands.count(), 0, "{path}");

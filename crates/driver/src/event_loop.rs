@@ -15,35 +15,15 @@ use std::time::Duration;
 use proto::{ChannelId, Connection, Event, Millis, Stream};
 use sys::epoll::{Epoll, Events, Interest};
 
-mod effort;
-#[cfg(test)]
-mod effort_tests;
-mod endpoint;
-mod error;
-mod lanes;
-#[cfg(test)]
-mod lanes_tests;
-mod link;
-mod pace;
-mod pipe;
-mod probe;
-mod sink;
-mod source;
-mod waits;
-mod watch;
-
-use endpoint::Attached;
-pub use endpoint::{Endpoint, Line, Progress};
-pub use error::DriverError;
-use lanes::Lanes;
-pub use lanes::{CryptoThreads, LaneReport, LaneTerms};
-use link::{Link, PendingOutput};
-use probe::Probe;
-use sink::Sink;
-use source::Source;
-pub use waits::LoopTimes;
-use waits::{StallAccounting, StallCause};
-use watch::{Registered, Registration, Watches};
+use super::endpoint::{self, Attached, Endpoint};
+use super::error::DriverError;
+use super::lanes::{LaneReport, LaneTerms, Lanes};
+use super::link::{Link, PendingOutput};
+use super::probe::Probe;
+use super::sink::{self, Sink};
+use super::source::{self, Source};
+use super::waits::{self, LoopTimes, StallAccounting, StallCause};
+use super::watch::{Registered, Registration, Watches};
 
 /// Maximum events returned by one call of epoll.
 const MAX_READY: usize = 64;
