@@ -1,89 +1,74 @@
-//! A program that accepts logins and serves two commands of its own.
+//! A program with an SSH server of its own: who may log in, one command, and one channel type.
 //!
 //! ```text
-//! cargo run --example embed_server -- [PORT]
+//! cargo run --example embed_server -- USER PASSWORD
 //! ```
 //!
-//! It listens on the loopback address, prints its port, its host key and a password made for this
-//! run, and serves `echo WORDS` and `cat` (which returns its input) to any user with that password,
-//! until its standard input ends. It gives access to no shell, file or other program.
+//! Listens on a free loopback port, prints it and the host key, and serves until its standard input
+//! ends: the command `whoami`, and channels of the type `upper@example.org`, which return their
+//! input in upper case. It gives access to no shell, file or other program.
 
 use std::error::Error;
-use std::fs::File;
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::TcpListener;
 
+use fulmar::Exit;
 use fulmar::keys::{KeySpec, PrivateKey};
-use fulmar::server::{Attempt, Authenticator, Channel, Config, Decision, Login, Server, Start};
+use fulmar::server::{Attempt, Authenticator, Channel, Config, Decision};
+use fulmar::server::{Handler, Login, Server, Start};
 
-/// One password for all users.
-struct Password(String);
+struct OneUser(String, String);
 
-impl Authenticator for Password {
-    fn password(&self, _attempt: &Attempt<'_>, password: &[u8]) -> Decision {
+impl Authenticator for OneUser {
+    fn password(&self, attempt: &Attempt<'_>, password: &[u8]) -> Decision {
         // Takes the same time wherever the first wrong byte is.
-        let ours = self.0.as_bytes();
-        let differences = ours
-            .iter()
-            .zip(password)
-            .fold(0, |all, (a, b)| all | (a ^ b));
-        (ours.len() == password.len() && differences == 0).into()
+        let pairs = self.1.bytes().zip(password);
+        let differences = pairs.fold(0, |all, (ours, theirs)| all | (ours ^ theirs));
+        let is_right = self.1.len() == password.len() && differences == 0;
+        (is_right && attempt.user == self.0).into()
     }
 }
 
-fn serve(login: &Login, start: &Start, channel: &mut Channel) -> u32 {
-    let Start::Exec(command) = start else {
-        let _ = writeln!(channel.stderr(), "say echo or cat, {}", login.user);
-        return 1;
-    };
-    let served = match command.as_slice() {
-        b"cat" => copy(channel),
-        command => match command.strip_prefix(b"echo ") {
-            Some(words) => channel.write_all(words).and_then(|()| writeln!(channel)),
-            None => {
-                let _ = writeln!(channel.stderr(), "no such command");
-                return 127;
-            }
-        },
-    };
-    u32::from(served.is_err())
+struct Service;
+
+impl Handler for Service {
+    fn accepts_channel(&self, _: &Login, kind: &str, _: &[u8]) -> bool {
+        kind == "upper@example.org"
+    }
+
+    fn serve(&self, login: &Login, start: &Start, channel: &mut Channel) -> Exit {
+        let served = match start {
+            Start::Channel { .. } => upper(channel),
+            Start::Exec(command) if command == b"whoami" => writeln!(channel, "{}", login.user),
+            _ => return Exit::Status(127),
+        };
+        Exit::Status(u32::from(served.is_err()))
+    }
 }
 
-/// Reading and writing wait for the client, so this needs no more memory than its buffer.
-fn copy(channel: &Channel) -> io::Result<()> {
-    let (mut input, mut output) = (channel, channel);
-    let mut buffer = vec![0; 64 * 1024];
-    loop {
-        let count = input.read(&mut buffer)?;
-        match buffer.get(..count) {
-            Some([]) | None => return Ok(()),
-            Some(bytes) => output.write_all(bytes)?,
-        }
+fn upper(channel: &mut Channel) -> io::Result<()> {
+    let mut buffer = [0; 4096];
+    while let count @ 1.. = channel.read(&mut buffer)? {
+        channel.write_all(&buffer[..count].to_ascii_uppercase())?;
     }
+    Ok(())
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let port = match std::env::args().nth(1) {
-        Some(port) => port.parse()?,
-        None => 0,
+    let mut args = std::env::args().skip(1);
+    let (Some(user), Some(password)) = (args.next(), args.next()) else {
+        return Err("usage: embed_server USER PASSWORD".into());
     };
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
     let host_key = PrivateKey::generate(KeySpec::Ed25519)?;
-    let mut random = [0; 18];
-    File::open("/dev/urandom")?.read_exact(&mut random)?;
-    let password = fulmar::keys::base64::encode(&random);
-
+    let listener = TcpListener::bind("127.0.0.1:0")?;
     println!("port: {}", listener.local_addr()?.port());
     println!("host key: {}", host_key.public().to_line());
-    println!("password: {password}");
-    io::stdout().flush()?;
-
-    let server = Server::new(Config::new(vec![host_key]), Password(password), serve)?;
+    let config = Config::new(vec![host_key]);
+    let server = Server::new(config, OneUser(user, password), Service)?;
     let stopper = server.stopper();
     std::thread::spawn(move || {
         let _ = io::copy(&mut io::stdin(), &mut io::sink());
         stopper.stop();
     });
-    server.serve(listener)?;
-    Ok(())
+    Ok(server.serve(listener)?)
 }

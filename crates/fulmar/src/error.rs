@@ -67,6 +67,20 @@ pub enum Error {
         /// The limit, bytes, for standard output and standard error together.
         limit_bytes: usize,
     },
+    /// The SFTP server refused a request, lacks an extension, or gave an invalid answer.
+    Sftp {
+        /// The server's status code (draft-ietf-secsh-filexfer-02 §7), if it refused.
+        code: Option<u32>,
+        /// The reason, escaped.
+        text: String,
+    },
+    /// Files or directories of a copy failed; the others are complete.
+    Copy {
+        /// Number of files and directories that failed.
+        failures: usize,
+        /// The first failure: file, operation and cause, escaped.
+        first: String,
+    },
     /// The call is not valid in the current state; the text says why.
     Misuse(&'static str),
 }
@@ -126,8 +140,19 @@ impl Error {
             | Self::ChannelRefused { .. }
             | Self::RequestRefused(_)
             | Self::ChannelClosed
-            | Self::TooMuchOutput { .. } => Fault::Peer,
+            | Self::TooMuchOutput { .. }
+            | Self::Sftp { .. }
+            | Self::Copy { .. } => Fault::Peer,
             Self::UnusableKey(_) | Self::Agent(_) | Self::Misuse(_) => Fault::Caller,
+        }
+    }
+
+    /// The error that an [`io::Error`] of this crate carries, or the I/O error itself.
+    #[cfg(feature = "sftp")]
+    pub(crate) fn from_io(error: io::Error) -> Self {
+        match error.downcast::<Self>() {
+            Ok(error) => error,
+            Err(error) => error.into(),
         }
     }
 
@@ -225,6 +250,14 @@ impl fmt::Display for Error {
                 f,
                 "the command wrote more than {limit_bytes} bytes; read the channel instead"
             ),
+            Self::Sftp { text, .. } => f.write_str(text),
+            Self::Copy { failures: 1, first } => f.write_str(first),
+            Self::Copy { failures, first } => {
+                write!(
+                    f,
+                    "{failures} files or directories failed; the first: {first}"
+                )
+            }
             Self::Misuse(what) => f.write_str(what),
         }
     }

@@ -3,6 +3,7 @@
 //! * [`client`]: connect, check the host key, log in, run commands. Start with
 //!   [`client::Session`].
 //! * [`server`]: accept logins to your program. Start with [`server::Server`].
+//! * [`sftp`]: copy files to and from a server. Start with [`sftp::Sftp`].
 //! * [`proto`]: the protocol alone, as state machines without sockets, threads or a clock, for
 //!   programs with their own event loop.
 //! * [`keys`]: key files, certificates, fingerprints, `known_hosts`, `authorized_keys`.
@@ -27,9 +28,44 @@
 //! # }
 //! ```
 //!
+//! # Event loops and async runtimes
+//!
+//! The library needs no runtime and blocks no thread but the caller's. From tokio, either call it
+//! on a blocking thread (`tokio::task::spawn_blocking`) for each connection or command, or keep the
+//! data of channels in your loop: `Channel::try_read` and `Channel::try_write` never wait, and
+//! `Channel::read_readiness` and `Channel::write_readiness` are descriptors for tokio's `AsyncFd`,
+//! `mio` or `poll`:
+//!
+//! ```no_run
+//! # #[cfg(feature = "client")]
+//! # mod example {
+//! # struct AsyncFd<T>(T);
+//! # struct Guard;
+//! # impl Guard { fn clear_ready(&mut self) {} }
+//! # impl<T> AsyncFd<T> {
+//! #     fn new(fd: T) -> std::io::Result<Self> { Ok(Self(fd)) }
+//! #     async fn readable(&self) -> std::io::Result<Guard> { Ok(Guard) }
+//! # }
+//! // use tokio::io::unix::AsyncFd;
+//! async fn read(channel: &fulmar::client::Channel, buf: &mut [u8]) -> std::io::Result<usize> {
+//!     let fd = AsyncFd::new(channel.read_readiness()?)?;
+//!     loop {
+//!         let mut ready = fd.readable().await?;
+//!         match channel.try_read(buf) {
+//!             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => ready.clear_ready(),
+//!             result => return result,
+//!         }
+//!     }
+//! }
+//! # }
+//! ```
+//!
+//! Connecting, logging in and opening channels block: use a blocking thread for them.
+//!
 //! # Features
 //!
-//! `client` and `server` are on by default. `sftp` is empty so far.
+//! `client`, `server` and `sftp` are on by default; each compiles alone, and `sftp` turns `client`
+//! on. Without any of them the crate consists of [`proto`] and [`keys`].
 //!
 //! # Requirements on the embedding program
 //!
@@ -58,6 +94,8 @@ mod pty;
 pub mod client;
 #[cfg(feature = "server")]
 pub mod server;
+#[cfg(feature = "sftp")]
+pub mod sftp;
 
 pub use ::keys;
 pub use ::proto;

@@ -6,6 +6,7 @@ use proto::channel::Request;
 
 /// A terminal, as `pty-req` describes it (RFC 4254 §6.2).
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Pty {
     /// Value of `TERM`.
     pub term: String,

@@ -1,75 +1,235 @@
-//! The two examples, run against each other.
+//! The examples of the public documentation, run: each against a server of the library or as one.
 
 mod common;
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
+
+use common::{Fixture, PATIENCE, Scratch};
+use fulmar::client::{Auth, Config, FixedKey, Session};
+use fulmar::keys::{PresentedKey, private_file, public_file};
+use fulmar::server::Channel;
+use fulmar::{Error, Exit};
+use sftp::server::Permits;
+use sys::fs::Place;
+use transfer::serve::{Log, LogLevel, Serve, stdio};
+
+/// Sessions of the example with many hosts.
+const HOSTS: usize = 100;
 
 /// Cargo's folder of examples, which is next to the folder of the tests.
-fn example(name: &str) -> PathBuf {
+fn example(name: &str) -> Command {
     let test = std::env::current_exe().unwrap();
     let folder = test.parent().and_then(|deps| deps.parent()).unwrap();
-    folder.join("examples").join(name)
+    let path = folder.join("examples").join(name);
+    assert!(path.exists(), "cargo test -p fulmar builds the examples");
+    Command::new(path)
 }
 
+/// The lines of no example exceed what fits on a page.
+#[test]
+fn the_examples_are_short() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("examples");
+    for name in ["run_everywhere", "transfer", "embed_server"] {
+        let text = std::fs::read_to_string(folder.join(format!("{name}.rs"))).unwrap();
+        let code = text.lines().filter(|line| {
+            let line = line.trim();
+            !line.is_empty() && !line.starts_with("//")
+        });
+        let lines = code.count();
+        assert!(lines < 60, "{name}: {lines} lines");
+    }
+}
+
+/// A home directory that knows the fixture's host key, and the user's key file.
+fn home(fixture: &Fixture, name: &str) -> (Scratch, PathBuf) {
+    let scratch = Scratch::new(name);
+    std::fs::create_dir(scratch.path(".ssh")).unwrap();
+    let host = format!("[127.0.0.1]:{}", fixture.port);
+    let line = format!("{host} {}\n", fixture.host_key.to_line());
+    scratch.write(".ssh/known_hosts", line);
+    let key = private_file::write_openssh(&fixture.user_key, "", None).unwrap();
+    let key = scratch.write("key", key.as_bytes());
+    (scratch, key)
+}
+
+#[test]
+fn a_command_runs_on_a_hundred_hosts() {
+    let fixture = Fixture::start();
+    let (home, key) = home(&fixture, "everywhere");
+    let host = format!("127.0.0.1:{}", fixture.port);
+    let run = |command: &str, hosts: usize| {
+        example("run_everywhere")
+            .arg("mia")
+            .arg(&key)
+            .arg(command)
+            .args(std::iter::repeat_n(&host, hosts))
+            .env("HOME", &home.0)
+            .output()
+            .unwrap()
+    };
+    let output = run("echo good day", HOSTS);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    let expected = format!("{host}: good day\n").repeat(HOSTS);
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        expected,
+        "{errors}"
+    );
+    assert_eq!(output.status.code(), Some(0), "{errors}");
+    assert_eq!(run("nonsense", 2).status.code(), Some(1));
+}
+
+struct Silent;
+
+impl Log for Silent {
+    fn wants(&self, _: LogLevel) -> bool {
+        false
+    }
+
+    fn line(&self, _: LogLevel, _: &str) {}
+}
+
+/// Serves SFTP on a channel: the server of the crate `transfer` between two socket pairs.
+fn sftp_server(channel: &Channel) -> std::io::Result<()> {
+    let (input, their_input) = UnixStream::pair()?;
+    let (output, their_output) = UnixStream::pair()?;
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let (mut from, mut to) = (channel, &input);
+            let _ = std::io::copy(&mut from, &mut to);
+            let _ = input.shutdown(Shutdown::Write);
+        });
+        let server = scope.spawn(move || {
+            let place = Place::everywhere(b"/").unwrap();
+            let mut serve = Serve::new(place, Permits::everything(), 64, Box::new(Silent));
+            let _ = stdio::run(&mut serve, &their_input, &their_output);
+        });
+        let (mut from, mut to) = (&output, channel);
+        let copied = std::io::copy(&mut from, &mut to).map(|_| ());
+        let _ = server.join();
+        copied
+    })
+}
+
+#[test]
+fn a_tree_is_copied_there_and_back() {
+    let fixture = Fixture::serving(|start, channel| {
+        let is_sftp = matches!(start, fulmar::server::Start::Subsystem(name) if name == "sftp");
+        Some(u32::from(!is_sftp || sftp_server(channel).is_err()))
+    });
+    let (home, key) = home(&fixture, "transfer");
+    let tree = home.path("tree");
+    std::fs::create_dir_all(tree.join("inner")).unwrap();
+    let bulk: Vec<u8> = (0..3_000_000_u32).map(|n| n.to_be_bytes()[2]).collect();
+    std::fs::write(tree.join("inner/bulk"), &bulk).unwrap();
+    std::fs::write(tree.join("empty"), b"").unwrap();
+    let copy = |direction: &str, from: PathBuf, to: PathBuf| {
+        example("transfer")
+            .arg("mia")
+            .arg(&key)
+            .args(["127.0.0.1", &fixture.port.to_string(), direction])
+            .args([from, to])
+            .env("HOME", &home.0)
+            .output()
+            .unwrap()
+    };
+    let there = copy("upload", tree, home.path("there"));
+    let words = String::from_utf8_lossy(&there.stderr).into_owned();
+    assert!(there.status.success(), "{words}");
+    assert!(words.contains("100 %"), "{words}");
+    let back = copy("download", home.path("there"), home.path("back"));
+    assert!(
+        back.status.success(),
+        "{}",
+        String::from_utf8_lossy(&back.stderr)
+    );
+    assert_eq!(std::fs::read(home.path("back/inner/bulk")).unwrap(), bulk);
+    assert_eq!(std::fs::read(home.path("back/empty")).unwrap(), b"");
+
+    let none = copy("download", home.path("missing"), home.path("nothing"));
+    let words = String::from_utf8_lossy(&none.stderr).into_owned();
+    assert!(
+        !none.status.success() && words.contains("No such file"),
+        "{words}"
+    );
+    assert!(!home.path("nothing").exists());
+}
+
+/// The example's server, which ends with its standard input.
 struct Embedded {
     child: Child,
-    port: String,
+    port: u16,
     host_key: String,
-    password: String,
 }
 
 impl Embedded {
     fn start() -> Self {
-        let mut child = Command::new(example("embed_server"))
+        let mut child = example("embed_server")
+            .args(["mia", "a long password"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .expect("examples are built with the tests: cargo test -p fulmar");
+            .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut value = |name: &str| {
             let line = lines.next().unwrap().unwrap();
             line.strip_prefix(name).unwrap().to_owned()
         };
         Self {
-            port: value("port: "),
+            port: value("port: ").parse().unwrap(),
             host_key: value("host key: "),
-            password: value("password: "),
             child,
         }
     }
 
-    fn run(&self, password: &str, command: &str) -> Output {
-        Command::new(example("run_command"))
-            .args(["127.0.0.1", &self.port, "mia", command])
-            .env("SSH_HOST_KEY", &self.host_key)
-            .env("SSH_PASSWORD", password)
-            .stdin(Stdio::null())
-            .output()
-            .unwrap()
+    fn connect(&self) -> Session {
+        let PresentedKey::Plain(key) = public_file::parse(self.host_key.as_bytes()).unwrap().key
+        else {
+            panic!("the example has a certificate");
+        };
+        Session::connect("127.0.0.1", self.port, Config::new(FixedKey(key))).unwrap()
     }
 }
 
 #[test]
-fn run_command_logs_in_to_embed_server() {
+fn the_embedded_server_has_its_own_logins_and_channels() {
     let mut server = Embedded::start();
-    let output = server.run(&server.password, "echo good day");
-    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.stdout, b"good day\n", "{errors}");
-    assert_eq!(output.status.code(), Some(0));
+    let mut session = server.connect();
+    for (user, password) in [
+        ("mia", "a long passwore"),
+        ("mia", ""),
+        ("kim", "a long password"),
+    ] {
+        let refused = session.authenticate(user, Auth::Password(password));
+        assert!(matches!(refused, Err(Error::AuthRefused { .. })));
+    }
+    session
+        .authenticate("mia", Auth::Password("a long password"))
+        .unwrap();
+    let output = session.run("whoami").unwrap();
+    assert_eq!(output.stdout, b"mia\n");
+    assert_eq!(session.run("reboot").unwrap().exit, Exit::Status(127));
 
-    let output = server.run(&server.password, "reboot");
-    assert_eq!(output.stderr, b"no such command\n");
-    assert_eq!(output.status.code(), Some(127));
+    let mut upper = session.open_channel("upper@example.org", b"").unwrap();
+    upper.set_read_timeout(Some(PATIENCE));
+    upper.write_all(b"good day").unwrap();
+    upper.send_eof();
+    let mut text = String::new();
+    upper.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "GOOD DAY");
+    let lower = session.open_channel("lower@example.org", b"");
+    assert!(matches!(
+        lower,
+        Err(Error::ChannelRefused { reason: 3, .. })
+    ));
+    let forwarded = session.direct_tcpip("127.0.0.1", 22);
+    assert!(matches!(forwarded, Err(Error::ChannelRefused { .. })));
 
-    let output = server.run("guess", "echo no");
-    assert_eq!(output.status.code(), Some(255));
-    assert!(output.stdout.is_empty());
-
-    // The server ends with its standard input.
-    let mut stdin = server.child.stdin.take().unwrap();
-    stdin.flush().unwrap();
-    drop(stdin);
+    drop(session);
+    drop(server.child.stdin.take());
     assert!(server.child.wait().unwrap().success());
 }

@@ -22,6 +22,7 @@ const MAX_AGENT_KEYS: usize = 64;
 
 /// A server's questions to the user (RFC 4256 §3.2). Foreign text: escape it before printing.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Prompts<'a> {
     /// Title; may be empty.
     pub name: &'a str,

@@ -165,6 +165,7 @@ impl Read for Stderr {
 
 /// The output and exit of a command that has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Output {
     /// How it ended.
     pub exit: Exit,

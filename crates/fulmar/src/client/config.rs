@@ -14,6 +14,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The settings of a [`Session`](super::Session).
+#[non_exhaustive]
 pub struct Config {
     /// Algorithms in order of preference, rekeying and keepalive. The lists take the names of
     /// ssh_config's Ciphers, MACs, KexAlgorithms and HostKeyAlgorithms.

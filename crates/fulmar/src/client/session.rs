@@ -248,13 +248,23 @@ impl Session {
         self.open(names::CHANNEL_DIRECT_TCPIP, fields, Vec::new())
     }
 
+    /// Opens a channel of any type (RFC 4254 §5.1), such as one of your own, `name@example.org`.
+    /// `fields` are the encoded fields that follow the maximum packet size in CHANNEL_OPEN.
+    ///
+    /// # Errors
+    /// As [`Session::direct_tcpip`].
+    pub fn open_channel(&self, kind: &str, fields: &[u8]) -> Result<Channel, Error> {
+        self.open(kind, fields.to_vec(), Vec::new())
+    }
+
     fn open(
         &self,
-        kind: &'static str,
+        kind: &str,
         fields: Vec<u8>,
         requests: Vec<(Request, &'static str)>,
     ) -> Result<Channel, Error> {
         let handle = self.handle()?;
+        let kind = kind.to_owned();
         let opened = handle.call(|done| Command::Open {
             kind,
             fields,

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 use std::net::Shutdown;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -67,6 +68,39 @@ impl ChannelCore {
             io::ErrorKind::WouldBlock => Error::TimedOut("writing to the channel").into(),
             _ => error,
         })
+    }
+
+    /// As [`ChannelCore::read`] without waiting; `WouldBlock` if there are no bytes yet.
+    pub(crate) fn try_read(&self, stream: Stream, buf: &mut [u8]) -> io::Result<usize> {
+        match self.state.try_read(stream, buf)? {
+            Some(taken) => {
+                if taken.report {
+                    self.report();
+                }
+                Ok(taken.bytes)
+            }
+            None => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
+
+    /// Writes the bytes that fit now; `WouldBlock` if none do.
+    pub(crate) fn try_write(&self, buf: &[u8]) -> io::Result<usize> {
+        sys::socket::send_now(&self.out, buf).map_err(|error| match error.kind() {
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
+                self.state.write_failure().into()
+            }
+            _ => error,
+        })
+    }
+
+    /// A descriptor that is readable while [`ChannelCore::try_read`] has bytes or an end.
+    pub(crate) fn read_readiness(&self) -> io::Result<BorrowedFd<'_>> {
+        Ok(self.state.readiness()?.as_fd())
+    }
+
+    /// A descriptor that is writable while [`ChannelCore::try_write`] accepts bytes.
+    pub(crate) fn write_readiness(&self) -> BorrowedFd<'_> {
+        self.out.as_fd()
     }
 
     pub(crate) fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
@@ -145,6 +179,40 @@ macro_rules! channel_data {
                 timeout: Option<std::time::Duration>,
             ) -> std::io::Result<()> {
                 self.core.set_write_timeout(timeout)
+            }
+
+            /// Reads the bytes that have arrived, without waiting; 0 bytes at the end.
+            ///
+            /// # Errors
+            /// [`std::io::ErrorKind::WouldBlock`] if none have arrived; otherwise why the
+            /// connection ended.
+            pub fn try_read(&self, buf: &mut [u8]) -> std::io::Result<usize> {
+                self.core.try_read(proto::Stream::Data, buf)
+            }
+
+            /// Writes the bytes that the channel accepts now, without waiting.
+            ///
+            /// # Errors
+            /// [`std::io::ErrorKind::WouldBlock`] if it accepts none; otherwise why the connection
+            /// or the channel ended.
+            pub fn try_write(&self, buf: &[u8]) -> std::io::Result<usize> {
+                self.core.try_write(buf)
+            }
+
+            /// A descriptor for an event loop (`poll`, epoll, tokio's `AsyncFd`): readable while
+            /// `try_read` has bytes or the end of the stream. Read from it through `try_read` only.
+            ///
+            /// # Errors
+            /// The system's error, if it has no descriptors left; the first call makes one.
+            pub fn read_readiness(&self) -> std::io::Result<std::os::fd::BorrowedFd<'_>> {
+                self.core.read_readiness()
+            }
+
+            /// A descriptor for an event loop: writable while `try_write` accepts bytes. Write to
+            /// it through `try_write` only.
+            #[must_use]
+            pub fn write_readiness(&self) -> std::os::fd::BorrowedFd<'_> {
+                self.core.write_readiness()
             }
         }
         $crate::link::channel_data!(@streams $channel);

@@ -33,7 +33,7 @@ impl Core {
                 fields,
                 requests,
                 done,
-            } => match self.driver.connection().open_channel(kind, &fields) {
+            } => match self.driver.connection().open_channel(&kind, &fields) {
                 Ok(id) => {
                     let setup = Setup {
                         requests,

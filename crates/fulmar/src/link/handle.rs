@@ -17,7 +17,7 @@ pub(crate) enum Command {
     /// Open a channel, send these requests, and pass the channel to the caller when all are
     /// granted.
     Open {
-        kind: &'static str,
+        kind: String,
         fields: Vec<u8>,
         requests: Vec<(Request, &'static str)>,
         done: SyncSender<Result<Opened, Error>>,

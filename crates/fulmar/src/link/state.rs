@@ -2,14 +2,19 @@
 //!
 //! The window bounds the inbox: the peer is granted more only after
 //! [`ChannelState::take_unreported`] has reported to the connection's thread how much was read.
+//!
+//! A caller waits for a change on the condition variable, or polls the descriptor of
+//! [`ChannelState::readiness`].
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::io;
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use driver::Pieces;
 use proto::Stream;
+use sys::epoll::EventFd;
 
 use crate::{Error, Exit};
 
@@ -95,6 +100,8 @@ impl Inner {
 pub(crate) struct ChannelState {
     inner: Mutex<Inner>,
     changed: Condvar,
+    /// Signalled at each change, once somebody has asked for it.
+    readiness: OnceLock<EventFd>,
 }
 
 /// The number of bytes read, and whether to wake the connection's thread.
@@ -106,6 +113,14 @@ pub(crate) struct Taken {
 impl ChannelState {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn notify(&self) {
+        self.changed.notify_all();
+        if let Some(readiness) = self.readiness.get() {
+            // Only a full counter can fail, and a full counter is a signal already.
+            let _ = readiness.signal();
+        }
     }
 
     // ---- the connection's thread ----------------------------------------------------------
@@ -122,7 +137,7 @@ impl ChannelState {
         }
         inner.queue(stream).push(data);
         drop(inner);
-        self.changed.notify_all();
+        self.notify();
         true
     }
 
@@ -134,13 +149,13 @@ impl ChannelState {
             End::Closed => inner.closed = true,
         }
         drop(inner);
-        self.changed.notify_all();
+        self.notify();
     }
 
     /// The connection has ended with `error`.
     pub(crate) fn fail(&self, error: &Error) {
         self.lock().failure = Some(error.clone());
-        self.changed.notify_all();
+        self.notify();
     }
 
     /// Returns the number of bytes read since the last call.
@@ -167,7 +182,7 @@ impl ChannelState {
         }
         inner.happenings.push_back(happening);
         drop(inner);
-        self.changed.notify_all();
+        self.notify();
     }
 
     // ---- callers --------------------------------------------------------------------------
@@ -222,6 +237,52 @@ impl ChannelState {
             inner.verdict().map(|end| end.map(|()| nothing()))
         });
         read.unwrap_or(Err(Error::TimedOut("reading from the channel")))
+    }
+
+    /// A descriptor that becomes readable when data or an end arrives.
+    /// [`ChannelState::try_read`] makes it unreadable again.
+    pub(crate) fn readiness(&self) -> io::Result<&EventFd> {
+        if self.readiness.get().is_none() {
+            // If two threads race, the first one's descriptor is kept.
+            let _ = self.readiness.set(EventFd::new()?);
+        }
+        let readiness = self.readiness.get().ok_or(io::ErrorKind::Other)?;
+        // The inbox may have bytes already.
+        readiness.signal()?;
+        Ok(readiness)
+    }
+
+    /// Reads queued bytes without waiting; `None` if there are none yet, 0 bytes at the end.
+    pub(crate) fn try_read(&self, stream: Stream, buf: &mut [u8]) -> Result<Option<Taken>, Error> {
+        if let Some(readiness) = self.readiness.get() {
+            // A change after this line signals again.
+            let _ = readiness.drain();
+        }
+        let mut inner = self.lock();
+        let bytes = inner.copy(stream, buf);
+        let has_more = !inner.queue(stream).is_empty();
+        let taken = match bytes {
+            0 => match inner.verdict() {
+                Some(end) => end.map(|()| {
+                    Some(Taken {
+                        bytes: 0,
+                        report: false,
+                    })
+                }),
+                None => Ok(None),
+            },
+            bytes => {
+                let report = inner.charge(bytes);
+                Ok(Some(Taken { bytes, report }))
+            }
+        };
+        // The end stays readable, and so do bytes that did not fit.
+        let stays = has_more || inner.verdict().is_some();
+        drop(inner);
+        if stays && let Some(readiness) = self.readiness.get() {
+            let _ = readiness.signal();
+        }
+        taken
     }
 
     /// Waits for data of either stream and takes all of it; both are empty at the end.
@@ -333,6 +394,35 @@ mod tests {
         state.push(Stream::Data, Bytes::from_static(b"6"));
         assert_eq!(state.abandon(), 6);
         assert!(!state.push(Stream::Data, Bytes::from_static(b"7")));
+    }
+
+    #[test]
+    fn the_descriptor_is_readable_exactly_while_a_read_would_not_wait() {
+        let state = ChannelState::default();
+        let is_ready = || {
+            let fd = state.readiness.get().unwrap();
+            sys::io::wait_readable(fd, Some(Duration::ZERO)).unwrap()
+        };
+        let mut buf = [0; 2];
+        let mut read = || {
+            let taken = state.try_read(Stream::Data, &mut buf).unwrap();
+            taken.map(|taken| taken.bytes)
+        };
+        state.push(Stream::Data, Bytes::from_static(b"abc"));
+        state.readiness().unwrap();
+        assert!(is_ready());
+        assert_eq!(read(), Some(2));
+        assert!(is_ready());
+        assert_eq!(read(), Some(1));
+        assert!(!is_ready());
+        assert_eq!(read(), None);
+        state.push(Stream::Data, Bytes::from_static(b"d"));
+        assert!(is_ready());
+        assert_eq!(read(), Some(1));
+        state.end(&End::Eof);
+        assert!(is_ready());
+        assert_eq!(read(), Some(0));
+        assert!(is_ready());
     }
 
     #[test]

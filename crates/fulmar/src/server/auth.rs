@@ -26,6 +26,7 @@ const MAX_ROUNDS: u32 = 32;
 
 /// An authentication method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Method {
     /// Method `none`, without proof (RFC 4252 §5.2).
     None,

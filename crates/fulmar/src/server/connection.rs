@@ -80,16 +80,25 @@ impl ServerRole {
         Ok(core.driver.connection().announce_host_keys(&keys)?)
     }
 
-    fn open(&mut self, core: &mut Core, channel: ChannelId, kind: &str) -> Result<(), Error> {
-        let refusal = if self.login.is_none() || self.no_more_sessions {
-            Some((open_failure::ADMINISTRATIVELY_PROHIBITED, "not permitted"))
-        } else if kind != names::CHANNEL_SESSION {
-            Some((
-                open_failure::UNKNOWN_CHANNEL_TYPE,
-                "only sessions are served",
-            ))
-        } else {
-            None
+    fn open(
+        &mut self,
+        core: &mut Core,
+        channel: ChannelId,
+        kind: String,
+        fields: Vec<u8>,
+    ) -> Result<(), Error> {
+        let is_session = kind == names::CHANNEL_SESSION;
+        let refusal = match &self.login {
+            None => Some((open_failure::ADMINISTRATIVELY_PROHIBITED, "not permitted")),
+            Some(_) if is_session && self.no_more_sessions => {
+                Some((open_failure::ADMINISTRATIVELY_PROHIBITED, "not permitted"))
+            }
+            Some(login) if !is_session => {
+                let accepted = self.shared.handler.accepts_channel(login, &kind, &fields);
+                let words = "this server does not serve channels of this type";
+                (!accepted).then_some((open_failure::UNKNOWN_CHANNEL_TYPE, words))
+            }
+            Some(_) => None,
         };
         if let Some((reason, words)) = refusal {
             return Ok(core
@@ -97,15 +106,16 @@ impl ServerRole {
                 .connection()
                 .reject_channel(channel, reason, words)?);
         }
-        let opened = core.accept(channel)?;
-        self.waiting.insert(
-            channel,
-            Waiting {
-                opened,
-                pty: None,
-                env: Vec::new(),
-            },
-        );
+        let waiting = Waiting {
+            opened: core.accept(channel)?,
+            pty: None,
+            env: Vec::new(),
+        };
+        if is_session {
+            self.waiting.insert(channel, waiting);
+        } else {
+            self.hand_over(waiting, Start::Channel { kind, fields });
+        }
         Ok(())
     }
 
@@ -187,12 +197,16 @@ impl ServerRole {
         if want_reply {
             core.driver.connection().channel_reply(channel, accepted)?;
         }
-        let Some((waiting, login)) = accepted
-            .then(|| self.waiting.remove(&channel))
-            .flatten()
-            .zip(self.login.clone())
-        else {
-            return Ok(());
+        if let Some(waiting) = accepted.then(|| self.waiting.remove(&channel)).flatten() {
+            self.hand_over(waiting, start);
+        }
+        Ok(())
+    }
+
+    /// Serves an accepted channel on a thread of its own.
+    fn hand_over(&self, waiting: Waiting, start: Start) {
+        let Some(login) = self.login.clone() else {
+            return;
         };
         let channel = Channel::new(
             ChannelCore::new(waiting.opened, Arc::clone(&self.handle)),
@@ -205,7 +219,6 @@ impl ServerRole {
         let _ = std::thread::Builder::new()
             .name("fulmar-channel".into())
             .spawn(move || serve(&shared, &login, &start, channel));
-        Ok(())
     }
 }
 
@@ -262,7 +275,11 @@ impl Role for ServerRole {
                     Step::CutOff => Err(proto::Error::PeerMisbehaved("failed to log in").into()),
                 }
             }
-            Event::ChannelOpenRequest { channel, kind, .. } => self.open(core, channel, &kind),
+            Event::ChannelOpenRequest {
+                channel,
+                kind,
+                fields,
+            } => self.open(core, channel, kind, fields),
             Event::ChannelRequest {
                 channel,
                 request,

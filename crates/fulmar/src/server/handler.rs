@@ -25,8 +25,9 @@ pub struct Login {
     pub passed: Vec<Method>,
 }
 
-/// The request that starts a channel.
+/// What a channel is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Start {
     /// A command line, as the client sent it.
     Exec(Vec<u8>),
@@ -34,6 +35,13 @@ pub enum Start {
     Shell,
     /// A subsystem by name.
     Subsystem(String),
+    /// A channel of a type other than `session`, which [`Handler::accepts_channel`] accepted.
+    Channel {
+        /// The channel type.
+        kind: String,
+        /// The encoded fields that are specific to the type (RFC 4254 §5.1).
+        fields: Vec<u8>,
+    },
 }
 
 impl fmt::Display for Start {
@@ -42,6 +50,7 @@ impl fmt::Display for Start {
             Self::Exec(command) => write!(f, "command {}", command.escape_ascii()),
             Self::Shell => f.write_str("shell"),
             Self::Subsystem(name) => write!(f, "subsystem {name:?}"),
+            Self::Channel { kind, .. } => write!(f, "channel {kind:?}"),
         }
     }
 }
@@ -60,6 +69,14 @@ pub trait Handler: Send + Sync {
     fn accepts_pty(&self, login: &Login, pty: &Pty) -> bool {
         let _ = (login, pty);
         true
+    }
+
+    /// Returns true to accept a channel of a type other than `session`; `fields` are encoded, and
+    /// specific to the type. Called on the connection's thread. The default refuses all of them, so
+    /// that a server forwards nothing.
+    fn accepts_channel(&self, login: &Login, kind: &str, fields: &[u8]) -> bool {
+        let _ = (login, kind, fields);
+        false
     }
 
     /// Serves a channel, on a thread of its own. After it returns, the written bytes are sent and

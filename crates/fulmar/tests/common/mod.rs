@@ -245,6 +245,20 @@ impl Fixture {
     }
 
     pub fn with(change: impl FnOnce(&mut server::Config)) -> Self {
+        Self::build(change, |_, _| None)
+    }
+
+    /// A server whose channels `serve` serves, where it returns their status.
+    pub fn serving(
+        serve: impl Fn(&Start, &Channel) -> Option<u32> + Send + Sync + 'static,
+    ) -> Self {
+        Self::build(|_| {}, serve)
+    }
+
+    fn build(
+        change: impl FnOnce(&mut server::Config),
+        serve: impl Fn(&Start, &Channel) -> Option<u32> + Send + Sync + 'static,
+    ) -> Self {
         let host_key = PrivateKey::generate(KeySpec::Ed25519).unwrap();
         let public = host_key.public().clone();
         let user_key = PrivateKey::generate(KeySpec::Ed25519).unwrap();
@@ -259,7 +273,7 @@ impl Fixture {
             config,
             doorkeeper,
             move |login: &Login, start: &Start, channel: &mut Channel| {
-                handler.serve(login, start, channel)
+                serve(start, channel).unwrap_or_else(|| handler.serve(login, start, channel))
             },
         )
         .unwrap();

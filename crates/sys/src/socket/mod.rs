@@ -17,7 +17,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::net::{
-    AddressFamily, Protocol, Shutdown, SocketAddrAny, SocketFlags, SocketType, ipproto, sockopt,
+    AddressFamily, Protocol, SendFlags, Shutdown, SocketAddrAny, SocketFlags, SocketType, ipproto,
+    sockopt,
 };
 
 pub use listening::{free_port, is_listening, is_listening_in};
@@ -38,6 +39,18 @@ fn family_of(address: &SocketAddr) -> AddressFamily {
         SocketAddr::V4(_) => AddressFamily::INET,
         SocketAddr::V6(_) => AddressFamily::INET6,
     }
+}
+
+/// Sends as much as the socket accepts now, whether or not the descriptor blocks; `WouldBlock` if
+/// nothing. Raises no SIGPIPE.
+///
+/// # Errors
+/// The system's error.
+pub fn send_now(socket: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    Ok(rustix::io::retry_on_intr(|| {
+        rustix::net::send(&socket, bytes, flags)
+    })?)
 }
 
 /// Creates a TCP socket with `TCP_NODELAY`; with `multipath` a Multipath TCP socket (RFC 8684), if
