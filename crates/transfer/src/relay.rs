@@ -8,6 +8,7 @@ use sftp::message::{Reply, Request, open_flag, request};
 use sftp::{Attributes, Code};
 
 use crate::engine::{Disk, EngineError, Op, Session, Token, Work, attributes_of, status_text};
+use crate::plan::id::{FileId, Id, Subject};
 use crate::plan::pace::Pace;
 use crate::plan::plain;
 use crate::plan::slab::Slab;
@@ -32,7 +33,7 @@ pub struct Item {
 }
 
 #[derive(Debug)]
-struct Job {
+struct RelayJob {
     item: Item,
     end: Option<u64>,
     source: Option<Vec<u8>>,
@@ -62,7 +63,7 @@ struct Job {
 /// The work that copies the items.
 pub struct Relay<'r> {
     items: VecDeque<Item>,
-    jobs: Slab<Job>,
+    jobs: Slab<FileId, RelayJob>,
     preserve: bool,
     pace: Pace,
     held: usize,
@@ -124,19 +125,19 @@ impl<'r> Relay<'r> {
             return false;
         };
         let target = plain(&next.to);
-        let mut jobs = self.jobs.indexes().filter_map(|index| self.jobs.get(index));
+        let mut jobs = self.jobs.ids().filter_map(|id| self.jobs.get(id));
         jobs.any(|job| plain(&job.item.to) == target)
     }
 
-    fn end(&mut self, index: usize) {
-        let Some(job) = self.jobs.remove(index) else {
+    fn end(&mut self, id: FileId) {
+        let Some(job) = self.jobs.remove(id) else {
             return;
         };
         let to_write = job.to_write.iter().chain(&job.arriving);
         let dropped: usize = to_write.map(|(_, data)| data.len()).sum();
         self.held = self.held.saturating_sub(dropped);
         self.failures += usize::from(job.error.is_some());
-        self.report.leaves(index);
+        self.report.leaves(id.index());
         self.report.ends(&FileResult {
             from: job.item.from,
             to: job.item.to,
@@ -148,7 +149,7 @@ impl<'r> Relay<'r> {
     }
 }
 
-impl Job {
+impl RelayJob {
     fn fail(&mut self, error: String) {
         self.error.get_or_insert(error);
     }
@@ -170,7 +171,7 @@ impl Job {
     }
 
     /// Sends the next request to the first server.
-    fn read(&mut self, index: usize, session: &mut Session, held: usize, pace: &mut Pace) -> bool {
+    fn read(&mut self, id: FileId, session: &mut Session, held: usize, pace: &mut Pace) -> bool {
         if !self.asked[0] {
             if !session.takes_handle() {
                 return false;
@@ -183,7 +184,7 @@ impl Job {
                 flags: open_flag::READ,
                 attributes: Attributes::NONE,
             });
-            session.send(Token::new(index, Op::Open), &request);
+            session.send(id.token(Op::Open), &request);
             return true;
         }
         let Some(handle) = self.source.clone() else {
@@ -199,7 +200,7 @@ impl Job {
             self.closing[0] = true;
             self.waiting += 1;
             let request = Request::Close(request::Close { handle: &handle });
-            session.send(Token::new(index, Op::Close), &request);
+            session.send(id.token(Op::Close), &request);
             return true;
         }
         // Read only once the target is open or refused.
@@ -222,7 +223,7 @@ impl Job {
             offset: self.next,
             len,
         });
-        session.send(Token::data(index, Op::Read, self.next, len), &request);
+        session.send(id.data_token(Op::Read, self.next, len), &request);
         pace.went(u64::from(len));
         self.waiting += 1;
         self.next += u64::from(len);
@@ -232,7 +233,7 @@ impl Job {
     /// Sends the next request to the second server.
     fn write(
         &mut self,
-        index: usize,
+        id: FileId,
         session: &mut Session,
         preserve: bool,
         held: &mut usize,
@@ -244,10 +245,7 @@ impl Job {
             self.looked = true;
             self.waiting += 1;
             let path = &self.item.to;
-            session.send(
-                Token::new(index, Op::Stat),
-                &Request::Stat(request::Stat { path }),
-            );
+            session.send(id.token(Op::Stat), &Request::Stat(request::Stat { path }));
             return true;
         }
         if !self.asked[1] {
@@ -274,7 +272,7 @@ impl Job {
                 flags: open_flag::WRITE | open_flag::CREATE | cut,
                 attributes: session.sole_writer(attributes),
             });
-            session.send(Token::new(index, Op::Open), &request);
+            session.send(id.token(Op::Open), &request);
             return true;
         }
         let Some(handle) = self.target.clone() else {
@@ -297,7 +295,7 @@ impl Job {
                 offset,
                 data: &data,
             });
-            session.send(Token::data(index, Op::Write, offset, len), &request);
+            session.send(id.data_token(Op::Write, offset, len), &request);
             self.waiting += 1;
             self.written_to = self.written_to.max(offset + u64::from(len));
             return true;
@@ -321,13 +319,13 @@ impl Job {
                     handle: &handle,
                     attributes,
                 });
-                session.send(Token::new(index, Op::Attributes), &request);
+                session.send(id.token(Op::Attributes), &request);
             }
         }
         self.closing[1] = true;
         self.waiting += 1;
         let request = Request::Close(request::Close { handle: &handle });
-        session.send(Token::new(index, Op::Close), &request);
+        session.send(id.token(Op::Close), &request);
         true
     }
 }
@@ -337,14 +335,14 @@ impl Work for Relay<'_> {
         if link > 1 || !session.is_ready() {
             return false;
         }
-        let indexes: Vec<usize> = self.jobs.indexes().collect();
-        for index in indexes {
-            let Some(job) = self.jobs.get_mut(index) else {
+        let ids: Vec<FileId> = self.jobs.ids().collect();
+        for id in ids {
+            let Some(job) = self.jobs.get_mut(id) else {
                 continue;
             };
             let sent = match link {
-                0 => job.read(index, session, self.held, &mut self.pace),
-                _ => job.write(index, session, self.preserve, &mut self.held),
+                0 => job.read(id, session, self.held, &mut self.pace),
+                _ => job.write(id, session, self.preserve, &mut self.held),
             };
             if sent {
                 return true;
@@ -357,7 +355,7 @@ impl Work for Relay<'_> {
         {
             let end = item.attributes.size.filter(|size| *size > 0);
             let name = item.from.clone();
-            let index = self.jobs.insert(Job {
+            let id = self.jobs.insert(RelayJob {
                 item,
                 end,
                 source: None,
@@ -378,14 +376,17 @@ impl Work for Relay<'_> {
                 settled: false,
                 error: None,
             });
-            self.report.begins(index, &name, end);
+            self.report.begins(id.index(), &name, end);
             return true;
         }
         false
     }
 
     fn reply(&mut self, link: usize, session: &mut Session, token: Token, reply: &Reply<'_>) {
-        let Some(job) = self.jobs.get_mut(token.job) else {
+        let Some(id) = Subject::file(token.job) else {
+            return;
+        };
+        let Some(job) = self.jobs.get_mut(id) else {
             return;
         };
         job.waiting = job.waiting.saturating_sub(1);
@@ -453,16 +454,16 @@ impl Work for Relay<'_> {
         }
         let over = job.is_over();
         if moved > 0 {
-            self.report.moved(token.job, moved);
+            self.report.moved(id.index(), moved);
         }
         if over {
-            self.end(token.job);
+            self.end(id);
         }
     }
 
     fn data(&mut self, _link: usize, token: Token, _at: u32, bytes: &Bytes) {
         self.held += bytes.len();
-        if let Some(job) = self.jobs.get_mut(token.job) {
+        if let Some(job) = Subject::file(token.job).and_then(|id| self.jobs.get_mut(id)) {
             match job
                 .arriving
                 .iter_mut()
@@ -475,7 +476,10 @@ impl Work for Relay<'_> {
     }
 
     fn data_ends(&mut self, _link: usize, _session: &mut Session, token: Token, len: u32) {
-        let Some(job) = self.jobs.get_mut(token.job) else {
+        let Some(id) = Subject::file(token.job) else {
+            return;
+        };
+        let Some(job) = self.jobs.get_mut(id) else {
             return;
         };
         job.waiting = job.waiting.saturating_sub(1);
@@ -519,13 +523,13 @@ impl Work for Relay<'_> {
 
     fn lost(&mut self, why: &EngineError) {
         self.lost = true;
-        let open: Vec<usize> = self.jobs.indexes().collect();
-        for index in open {
-            if let Some(job) = self.jobs.get_mut(index) {
+        let open: Vec<FileId> = self.jobs.ids().collect();
+        for id in open {
+            if let Some(job) = self.jobs.get_mut(id) {
                 let error = format!("write remote \"{}\": {why}", text::name(&job.item.to));
                 job.fail(error);
             }
-            self.end(index);
+            self.end(id);
         }
         self.failures = self.failures.max(1);
     }

@@ -21,6 +21,7 @@ use sftp::message::{Reply, Request, request};
 
 use crate::engine::{Disk, EngineError, Op, Session, Token, Work, status_text};
 use crate::options::Options;
+use crate::plan::id::{DirId, FileId, Id, LookId, Subject};
 use crate::plan::jobs::Jobs;
 use crate::plan::pace::Pace;
 use crate::plan::plain;
@@ -38,10 +39,10 @@ mod tree;
 
 pub use source::Source;
 
-use file::Job;
+use file::DownloadJob;
 use source::Reading;
 use stream::Stream;
-use tree::Dir;
+use tree::DownloadDir;
 
 /// Maximum number of entries read and not yet begun; with more, directories wait.
 const MAX_FOUND: usize = 8192;
@@ -61,19 +62,8 @@ pub struct Item {
 #[derive(Debug)]
 struct Found {
     item: Item,
-    parent: Option<usize>,
+    parent: Option<DirId>,
     depth: usize,
-}
-
-/// The numbers in tokens encode the kind, as the remainder, and the index of a job, a directory or
-/// a STAT.
-const KINDS: usize = 3;
-const JOB: usize = 0;
-const DIR: usize = 1;
-const LOOK: usize = 2;
-
-fn number(kind: usize, index: usize) -> usize {
-    index * KINDS + kind
 }
 
 fn target(item: &Item) -> Vec<u8> {
@@ -85,12 +75,12 @@ pub struct Get<'r> {
     options: Options,
     report: &'r mut dyn Report,
     found: VecDeque<Found>,
-    jobs: Jobs<Job>,
+    jobs: Jobs<DownloadJob>,
     /// The file that the server already streams, until its job begins.
     ahead: Option<Reading>,
-    dirs: Slab<Dir>,
+    dirs: Slab<DirId, DownloadDir>,
     /// Items whose STAT is unanswered.
-    looks: Slab<Found>,
+    looks: Slab<LookId, Found>,
     /// Number of directories open or being opened, by link.
     open_dirs: Vec<usize>,
     /// The tree that is received as a stream, and the trees that wait for it.
@@ -171,46 +161,49 @@ impl<'r> Get<'r> {
         self.report.fails(line);
     }
 
-    fn wake(&mut self, link: usize, number: usize) {
-        self.ready.add(link, number);
+    fn wake(&mut self, link: usize, subject: Subject) {
+        self.ready.add(link, subject);
     }
 
     /// Lets the first ready job that can send a request do so; returns false if none can.
     fn step_ready(&mut self, link: usize, session: &mut Session) -> bool {
         for _ in 0..self.ready.len(link) {
-            let Some(this) = self.ready.next(link) else {
+            let Some(subject) = self.ready.next(link) else {
                 return false;
             };
-            if this % KINDS == DIR {
-                if self.send_directory(link, this / KINDS, session) {
-                    return true;
+            let id = match subject {
+                Subject::File(id) => id,
+                Subject::Dir(id) => {
+                    if self.send_directory(link, id, session) {
+                        return true;
+                    }
+                    self.wake(link, subject);
+                    continue;
                 }
-                self.wake(link, this);
-                continue;
-            }
-            let index = this / KINDS;
+                Subject::Look(_) => continue,
+            };
             let pace = &mut self.pace;
-            let step = self.jobs.change(index, |job| {
-                let step = job.step(number(JOB, index), link, session, pace);
+            let step = self.jobs.change(id, |job| {
+                let step = job.step(link, session, pace);
                 (step, job.take_wakes())
             });
             let Some((step, wakes)) = step else {
                 continue;
             };
             for link in wakes {
-                self.wake(link, this);
+                self.wake(link, subject);
             }
             match step {
                 Step::Sent { more } => {
                     if more {
-                        self.ready.keep(link, this);
+                        self.ready.keep(link, subject);
                     }
                     return true;
                 }
-                Step::Full => self.wake(link, this),
+                Step::Full => self.wake(link, subject),
                 Step::Nothing => {}
                 Step::Over => {
-                    self.end(index);
+                    self.end(id);
                     return true;
                 }
             }
@@ -266,8 +259,8 @@ impl<'r> Get<'r> {
     fn begin(&mut self, link: usize, session: &mut Session, found: Found) {
         let Some(attributes) = found.item.attributes else {
             let path = found.item.from.clone();
-            let index = self.looks.insert(found);
-            let token = Token::new(number(LOOK, index), Op::Stat);
+            let id = self.looks.insert(found);
+            let token = Subject::Look(id).token(Op::Stat);
             session.send(token, &Request::Stat(request::Stat { path: &path }));
             return;
         };
@@ -326,21 +319,25 @@ impl<'r> Get<'r> {
             .ahead
             .take_if(|ahead| first && ahead.is_wanted() && ahead.path == found.item.from);
         let mut moved = 0;
-        let mut job = Job::new(
-            found.item,
-            found.parent,
-            attributes,
-            links,
-            &self.options,
-            &self.overwritten,
-        );
-        if let Some(reading) = reading {
-            moved = job.adopt(reading);
-        }
-        let index = self.jobs.insert(job);
-        self.report.begins(index, &name, attributes.size);
-        self.report.moved(index, moved);
-        self.wake(link, number(JOB, index));
+        let (options, overwritten) = (&self.options, &self.overwritten);
+        let id = self.jobs.insert(|id| {
+            let mut job = DownloadJob::new(
+                id,
+                found.item,
+                found.parent,
+                attributes,
+                links,
+                options,
+                overwritten,
+            );
+            if let Some(reading) = reading {
+                moved = job.adopt(reading);
+            }
+            job
+        });
+        self.report.begins(id.index(), &name, attributes.size);
+        self.report.moved(id.index(), moved);
+        self.wake(link, Subject::File(id));
     }
 
     fn fail_item(&mut self, found: &Found, error: String) {
@@ -356,11 +353,11 @@ impl<'r> Get<'r> {
         self.child_done(found.parent);
     }
 
-    fn end(&mut self, index: usize) {
-        let Some(job) = self.jobs.remove(index) else {
+    fn end(&mut self, id: FileId) {
+        let Some(job) = self.jobs.remove(id) else {
             return;
         };
-        self.report.leaves(index);
+        self.report.leaves(id.index());
         let parent = job.parent();
         let result = job.into_result();
         if let Some(targets) = &mut self.targets {
@@ -372,8 +369,8 @@ impl<'r> Get<'r> {
     }
 
     /// Processes the answer to a STAT.
-    fn looked(&mut self, link: usize, session: &mut Session, index: usize, reply: &Reply<'_>) {
-        let Some(mut found) = self.looks.remove(index).filter(|_| !self.stopped) else {
+    fn looked(&mut self, link: usize, session: &mut Session, id: LookId, reply: &Reply<'_>) {
+        let Some(mut found) = self.looks.remove(id).filter(|_| !self.stopped) else {
             return;
         };
         match reply {
@@ -405,20 +402,20 @@ impl<'r> Get<'r> {
     }
 
     /// Calls `how` with a job and handles the consequences.
-    fn change<R>(&mut self, index: usize, how: impl FnOnce(&mut Job) -> R) -> Option<R> {
-        let result = self.jobs.change(index, how);
-        self.after(index);
+    fn change<R>(&mut self, id: FileId, how: impl FnOnce(&mut DownloadJob) -> R) -> Option<R> {
+        let result = self.jobs.change(id, how);
+        self.after(id);
         result
     }
 
     /// After a change of a job: wakes its links, or ends it.
-    fn after(&mut self, index: usize) {
-        let told = |job: &mut Job| (job.is_over(), job.take_wakes());
-        match self.jobs.change(index, told) {
-            Some((true, _)) => self.end(index),
+    fn after(&mut self, id: FileId) {
+        let told = |job: &mut DownloadJob| (job.is_over(), job.take_wakes());
+        match self.jobs.change(id, told) {
+            Some((true, _)) => self.end(id),
             Some((false, wakes)) => {
                 for link in wakes {
-                    self.wake(link, number(JOB, index));
+                    self.wake(link, Subject::File(id));
                 }
             }
             None => {}
@@ -439,24 +436,26 @@ impl Work for Get<'_> {
             self.ahead.take_if(|ahead| ahead.is_left());
             return;
         }
-        let index = token.job / KINDS;
-        match token.job % KINDS {
-            DIR if token.op == Op::Walk => self.stream_reply(link, reply),
-            // Answers to WALK_ON and CANCEL.
-            DIR if token.op == Op::Plain => {}
-            DIR => self.directory_reply(link, session, index, token, reply),
-            LOOK => self.looked(link, session, index, reply),
-            _ => {
-                let told = self.jobs.change(index, |job| {
+        match Subject::of(token.job) {
+            Some(Subject::Dir(id)) => match token.op {
+                Op::Walk => self.stream_reply(link, reply),
+                // Answers to WALK_ON and CANCEL.
+                Op::Plain => {}
+                _ => self.directory_reply(link, session, id, token, reply),
+            },
+            Some(Subject::Look(id)) => self.looked(link, session, id, reply),
+            Some(Subject::File(id)) => {
+                let told = self.jobs.change(id, |job| {
                     let moved = job.reply(link, session, token, reply);
                     (moved, job.take_skipped())
                 });
                 if let Some((moved, skipped)) = told {
-                    self.report.skipped(index, skipped);
-                    self.report.moved(index, moved);
+                    self.report.skipped(id.index(), skipped);
+                    self.report.moved(id.index(), moved);
                 }
-                self.after(index);
+                self.after(id);
             }
+            None => {}
         }
     }
 
@@ -465,27 +464,32 @@ impl Work for Get<'_> {
             ahead.data(bytes);
             return;
         }
-        let ends = self.change(token.job / KINDS, |job| {
+        let Some(id) = Subject::file(token.job) else {
+            return;
+        };
+        let ends = self.change(id, |job| {
             let ended = job.ends_reading();
             job.data(token, at, bytes);
             !ended && job.ends_reading()
         });
         let Some(ends) = ends else { return };
         if ends {
-            self.ready.add(link, token.job);
+            self.wake(link, Subject::File(id));
         }
         let moved = u64::try_from(bytes.len()).unwrap_or_default();
-        self.report.moved(token.job / KINDS, moved);
+        self.report.moved(id.index(), moved);
     }
 
     fn data_ends(&mut self, _link: usize, _session: &mut Session, token: Token, len: u32) {
-        let index = token.job / KINDS;
-        let skipped = self.jobs.change(index, |job| {
+        let Some(id) = Subject::file(token.job) else {
+            return;
+        };
+        let skipped = self.jobs.change(id, |job| {
             job.data_ends(token, len);
             job.take_skipped()
         });
-        self.report.skipped(index, skipped.unwrap_or(0));
-        self.after(index);
+        self.report.skipped(id.index(), skipped.unwrap_or(0));
+        self.after(id);
     }
 
     fn is_done(&self) -> bool {
@@ -506,13 +510,13 @@ impl Work for Get<'_> {
 
     // For one file at a time, since each may reserve the maximum of memory.
     fn has_idle_work(&self) -> bool {
-        let first = self.jobs.find(Job::takes_memory);
+        let first = self.jobs.find(DownloadJob::takes_memory);
         first.is_some_and(|(_, job)| job.has_idle_work())
     }
 
     fn work_idly(&mut self) {
-        if let Some((index, _)) = self.jobs.find(Job::takes_memory) {
-            self.change(index, Job::work_idly);
+        if let Some((id, _)) = self.jobs.find(DownloadJob::takes_memory) {
+            self.change(id, DownloadJob::work_idly);
         }
     }
 
@@ -531,19 +535,19 @@ impl Work for Get<'_> {
         self.held.clear();
         self.stop_stream();
         self.stop_directories();
-        for index in self.jobs.indexes() {
-            self.change(index, Job::stop);
+        for id in self.jobs.ids() {
+            self.change(id, DownloadJob::stop);
         }
     }
 
     fn lost(&mut self, why: &EngineError) {
         self.lost = true;
         self.ahead = None;
-        for index in self.jobs.indexes() {
-            self.change(index, |job| job.lose(why));
+        for id in self.jobs.ids() {
+            self.change(id, |job| job.lose(why));
         }
         // Report the roots of unfinished trees and the items that never began.
-        let trees = self.dirs.iter().filter_map(Dir::root);
+        let trees = self.dirs.iter().filter_map(DownloadDir::root);
         let mut left: Vec<Vec<u8>> = trees.map(<[u8]>::to_vec).collect();
         let found = self.found.iter().chain(&self.later).chain(&self.held);
         let roots = found

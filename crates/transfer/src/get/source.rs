@@ -16,10 +16,10 @@ use sftp::extension::{Extended, OpenRead};
 use sftp::message::{Reply, Request, request};
 use sftp::{Attributes, own};
 
-use super::{JOB, number};
 use crate::engine::{EngineError, Op, Session, Token, Work, status_text};
 use crate::options::{Options, Resume};
 use crate::plan::glob::{self, Match};
+use crate::plan::id::FileId;
 use crate::step::SMALL_BYTES;
 
 /// Maximum number of bytes kept; beyond it the stream is ended, and the file is downloaded in the
@@ -84,9 +84,9 @@ impl Reading {
         }
     }
 
-    /// The token of the stream: that of a download's first file.
+    /// The token of the stream: that of the file that a download begins first.
     fn token() -> Token {
-        Token::new(number(JOB, 0), Op::OpenRead)
+        FileId::FIRST.token(Op::OpenRead)
     }
 
     /// Processes an answer.

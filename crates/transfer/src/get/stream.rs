@@ -19,10 +19,11 @@ use sftp::{Attributes, own};
 use sys::fs::Parent;
 
 use super::file::{kept, open_sink};
-use super::tree::{Dir, why};
-use super::{DIR, Found, Get, Item, MAX_FOUND, number};
-use crate::engine::{Op, Session, Token, status_text};
+use super::tree::{DownloadDir, why};
+use super::{Found, Get, Item, MAX_FOUND};
+use crate::engine::{Op, Session, status_text};
 use crate::options::{MAX_DEPTH, Options, Resume};
+use crate::plan::id::{DirId, Subject};
 use crate::plan::{joined, names, shown};
 use crate::report::FileResult;
 use crate::sink::Sink;
@@ -44,7 +45,7 @@ pub(super) struct Stream {
     /// Id of the request.
     id: u32,
     /// The root directory, in [`Get::dirs`].
-    pub(super) root: usize,
+    pub(super) root: DirId,
     from: Vec<u8>,
     depth: usize,
     /// The directories above the last entry, the root first.
@@ -71,8 +72,8 @@ struct Level {
 
 #[derive(Debug)]
 struct Here {
-    /// Index in [`Get::dirs`].
-    dir: usize,
+    /// Id in [`Get::dirs`].
+    dir: DirId,
     to: PathBuf,
     parent: Parent,
 }
@@ -100,8 +101,8 @@ impl Get<'_> {
     }
 
     /// Requests the tree of a directory that exists locally by now.
-    pub(super) fn begin_stream(&mut self, index: usize, session: &mut Session) {
-        let Some(dir) = self.dirs.get(index) else {
+    pub(super) fn begin_stream(&mut self, root: DirId, session: &mut Session) {
+        let Some(dir) = self.dirs.get(root) else {
             return;
         };
         let parent = match Parent::open(&dir.to) {
@@ -113,7 +114,7 @@ impl Get<'_> {
                     text::reason(&error)
                 );
                 self.fail(&line);
-                self.child_done(Some(index));
+                self.child_done(Some(root));
                 return;
             }
         };
@@ -127,22 +128,22 @@ impl Get<'_> {
             max_len: u32::try_from(SMALL_BYTES).unwrap_or(u32::MAX),
             window: WINDOW_BYTES,
         });
-        let token = Token::new(number(DIR, index), Op::Walk);
+        let token = Subject::Dir(root).token(Op::Walk);
         let id = session.send(token, &Request::Extended(request));
-        let root = Level {
+        let level = Level {
             path: Vec::new(),
             here: Some(Here {
-                dir: index,
+                dir: root,
                 to: dir.to.clone(),
                 parent,
             }),
         };
         self.stream = Some(Stream {
             id,
-            root: index,
+            root,
             from: dir.from.clone(),
             depth: dir.depth,
-            levels: vec![root],
+            levels: vec![level],
             has_begun: false,
             left: 0_i64.saturating_add_unsigned(WINDOW_BYTES),
             owed: 0,
@@ -158,7 +159,7 @@ impl Get<'_> {
         let Some(stream) = &mut self.stream else {
             return true;
         };
-        let token = Token::new(number(DIR, stream.root), Op::Plain);
+        let token = Subject::Dir(stream.root).token(Op::Plain);
         if stream.unwanted {
             if stream.cancelled {
                 return true;
@@ -193,7 +194,7 @@ impl Get<'_> {
         if let Some(stream) = &mut self.stream {
             stream.unwanted = true;
             let root = stream.root;
-            self.wake(0, number(DIR, root));
+            self.wake(0, Subject::Dir(root));
         }
     }
 
@@ -209,7 +210,7 @@ impl Get<'_> {
                     let root = stream.root;
                     self.stream = None;
                     self.without_streams = true;
-                    self.wake(link, number(DIR, root));
+                    self.wake(link, Subject::Dir(root));
                     self.go_on_with_later();
                     return;
                 }
@@ -249,7 +250,7 @@ impl Get<'_> {
             self.fail(&format!(
                 "remote readdir(\"{from}\"): the server sends more than it may"
             ));
-            self.wake(link, number(DIR, root));
+            self.wake(link, Subject::Dir(root));
             return;
         }
         let mut charge = u64::try_from(fields.len()).unwrap_or(u64::MAX);
@@ -278,7 +279,7 @@ impl Get<'_> {
         stream.left = stream.left.saturating_sub_unsigned(charge);
         if stream.unwanted || stream.owed >= GRANT_BYTES {
             let root = stream.root;
-            self.wake(link, number(DIR, root));
+            self.wake(link, Subject::Dir(root));
         }
     }
 
@@ -395,7 +396,7 @@ impl Get<'_> {
             parent: Some(parent),
             depth,
         };
-        let dir = Dir::told(found, &entry.attributes, fresh);
+        let dir = DownloadDir::told(found, &entry.attributes, fresh);
         let dir = self.dirs.insert(dir);
         if let Some(stream) = &mut self.stream {
             stream.levels.push(Level {

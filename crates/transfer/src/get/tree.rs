@@ -11,9 +11,10 @@ use sftp::Attributes;
 use sftp::attributes::mode;
 use sftp::message::{Reply, Request, request};
 
-use super::{DIR, Found, Get, Item, MAX_FOUND, number};
+use super::{Found, Get, Item, MAX_FOUND};
 use crate::engine::{Op, Session, Token, status_text};
 use crate::options::MAX_DEPTH;
+use crate::plan::id::{DirId, Subject};
 use crate::plan::{joined, names, shown};
 use crate::text;
 
@@ -22,10 +23,10 @@ const MAX_OPEN_READS: u32 = 2;
 
 /// A directory in progress.
 #[derive(Debug)]
-pub(super) struct Dir {
+pub(super) struct DownloadDir {
     pub(super) from: Vec<u8>,
     pub(super) to: PathBuf,
-    parent: Option<usize>,
+    parent: Option<DirId>,
     pub(super) depth: usize,
     attributes: Attributes,
     /// True if this copy created the directory.
@@ -40,7 +41,7 @@ pub(super) struct Dir {
     pub(super) left: usize,
 }
 
-impl Dir {
+impl DownloadDir {
     fn new(found: Found, attributes: &Attributes, fresh: bool) -> Self {
         Self {
             from: found.item.from,
@@ -112,34 +113,25 @@ impl Get<'_> {
                 return;
             }
         }
-        let index = self.dirs.insert(Dir::new(found, attributes, fresh));
+        let id = self.dirs.insert(DownloadDir::new(found, attributes, fresh));
         match streams {
-            true => self.begin_stream(index, session),
-            false => self.wake(link, number(DIR, index)),
+            true => self.begin_stream(id, session),
+            false => self.wake(link, Subject::Dir(id)),
         }
     }
 
     /// Sends the next request for a directory; returns false if the limits do not permit it now.
-    pub(super) fn send_directory(
-        &mut self,
-        link: usize,
-        index: usize,
-        session: &mut Session,
-    ) -> bool {
-        if self
-            .stream
-            .as_ref()
-            .is_some_and(|stream| stream.root == index)
-        {
+    pub(super) fn send_directory(&mut self, link: usize, id: DirId, session: &mut Session) -> bool {
+        if self.stream.as_ref().is_some_and(|stream| stream.root == id) {
             return self.send_stream(session);
         }
         let crowded = self.found.len() >= MAX_FOUND;
         let mut none = 0;
         let open = self.open_dirs.get_mut(link).unwrap_or(&mut none);
-        let Some(dir) = self.dirs.get_mut(index) else {
+        let Some(dir) = self.dirs.get_mut(id) else {
             return true;
         };
-        let token = |op| Token::new(number(DIR, index), op);
+        let token = |op| Subject::Dir(id).token(op);
         if !dir.asked {
             // The other half of the handles is for files: directories wait for files when many are
             // found.
@@ -179,11 +171,11 @@ impl Get<'_> {
         &mut self,
         link: usize,
         session: &mut Session,
-        index: usize,
+        id: DirId,
         token: Token,
         reply: &Reply<'_>,
     ) {
-        let Some(dir) = self.dirs.get_mut(index) else {
+        let Some(dir) = self.dirs.get_mut(id) else {
             return;
         };
         let from = text::name(&dir.from);
@@ -194,7 +186,7 @@ impl Get<'_> {
                 directory_ends(&mut self.open_dirs, link);
                 let why = why(reply);
                 self.fail(&format!("remote readdir(\"{from}\"): {why}"));
-                self.directory_read(index);
+                self.directory_read(id);
                 return;
             }
             (Op::Readdir, Reply::Names(entries)) => {
@@ -202,7 +194,7 @@ impl Get<'_> {
                 // An empty NAME counts as the end, so that a server cannot send empty ones forever.
                 dir.at_end |= entries.count() == 0;
                 let entries = *entries;
-                self.entries(index, &entries);
+                self.entries(id, &entries);
             }
             (Op::Readdir, reply) => {
                 dir.reading = dir.reading.saturating_sub(1);
@@ -219,16 +211,16 @@ impl Get<'_> {
                 dir.handle = None;
                 session.handle_ends();
                 directory_ends(&mut self.open_dirs, link);
-                self.directory_read(index);
+                self.directory_read(id);
                 return;
             }
             _ => {}
         }
-        self.wake(link, number(DIR, index));
+        self.wake(link, Subject::Dir(id));
     }
 
-    fn entries(&mut self, index: usize, entries: &sftp::message::reply::Names<'_>) {
-        let Some(dir) = self.dirs.get_mut(index).filter(|_| !self.stopped) else {
+    fn entries(&mut self, id: DirId, entries: &sftp::message::reply::Names<'_>) {
+        let Some(dir) = self.dirs.get_mut(id).filter(|_| !self.stopped) else {
             return;
         };
         let (from, to, depth) = (dir.from.clone(), dir.to.clone(), dir.depth + 1);
@@ -254,7 +246,7 @@ impl Get<'_> {
                     // Some servers send no attributes in listings.
                     attributes: entry.attributes.permissions.map(|_| entry.attributes),
                 },
-                parent: Some(index),
+                parent: Some(id),
                 depth,
             });
         }
@@ -266,7 +258,7 @@ impl Get<'_> {
             ));
         }
         if broken {
-            if let Some(dir) = self.dirs.get_mut(index) {
+            if let Some(dir) = self.dirs.get_mut(id) {
                 dir.at_end = true;
             }
             self.fail(&format!(
@@ -277,37 +269,37 @@ impl Get<'_> {
 
     /// After an interrupt: closes open directories and leaves the others as they are.
     pub(super) fn stop_directories(&mut self) {
-        let all: Vec<usize> = self.dirs.indexes().collect();
-        for index in all {
-            match self.dirs.get_mut(index) {
+        let all: Vec<DirId> = self.dirs.ids().collect();
+        for id in all {
+            match self.dirs.get_mut(id) {
                 Some(dir) if dir.asked && !dir.is_closed() => dir.at_end = true,
-                _ => drop(self.dirs.remove(index)),
+                _ => drop(self.dirs.remove(id)),
             }
         }
     }
 
     /// The directory has been read.
-    fn directory_read(&mut self, index: usize) {
+    fn directory_read(&mut self, id: DirId) {
         match self.stopped {
             // After an interrupt, do not wait for its entries.
-            true => drop(self.dirs.remove(index)),
-            false => self.child_done(Some(index)),
+            true => drop(self.dirs.remove(id)),
+            false => self.child_done(Some(id)),
         }
     }
 
     /// Counts a finished entry; the last one sets the directory's mode and times, and finishes it
     /// in its parent.
-    pub(super) fn child_done(&mut self, parent: Option<usize>) {
+    pub(super) fn child_done(&mut self, parent: Option<DirId>) {
         let mut parent = parent.filter(|_| !self.stopped);
-        while let Some(index) = parent {
-            let Some(dir) = self.dirs.get_mut(index) else {
+        while let Some(id) = parent {
+            let Some(dir) = self.dirs.get_mut(id) else {
                 return;
             };
             dir.left = dir.left.saturating_sub(1);
             if dir.left > 0 {
                 return;
             }
-            let Some(dir) = self.dirs.remove(index) else {
+            let Some(dir) = self.dirs.remove(id) else {
                 return;
             };
             self.settle(&dir);
@@ -315,7 +307,7 @@ impl Get<'_> {
         }
     }
 
-    fn settle(&mut self, dir: &Dir) {
+    fn settle(&mut self, dir: &DownloadDir) {
         let mode = dir.attributes.permissions;
         let mode = mode.map(|mode| mode & mode::KEPT_OF_DIRECTORY);
         let closed_to_owner = dir.fresh && mode.is_some_and(|mode| mode & 0o700 != 0o700);

@@ -1,5 +1,6 @@
 //! Files in progress, and how many of their bytes are still to be transferred.
 
+use super::id::FileId;
 use super::slab::Slab;
 
 /// Maximum number of outstanding bytes of all files in progress; further files wait.
@@ -13,12 +14,12 @@ pub(crate) trait Left {
     fn left(&self) -> u64;
 }
 
-/// Files by number. A file is changed only through [`Jobs::change`], so that the count of
+/// Files by id. A file is changed only through [`Jobs::change`], so that the count of
 /// outstanding bytes stays exact: bytes counted for a file that is gone would keep every further
 /// file from beginning.
 #[derive(Debug)]
 pub(crate) struct Jobs<J> {
-    slab: Slab<J>,
+    slab: Slab<FileId, J>,
     bytes: u64,
 }
 
@@ -37,23 +38,27 @@ impl<J: Left> Jobs<J> {
         self.bytes < MAX_BYTES && self.slab.len() < MAX_FILES
     }
 
-    /// Inserts a file and returns its number.
-    pub(crate) fn insert(&mut self, job: J) -> usize {
-        self.bytes = self.bytes.saturating_add(job.left());
-        self.slab.insert(job)
+    /// Inserts the file that `make` returns for its id.
+    pub(crate) fn insert(&mut self, make: impl FnOnce(FileId) -> J) -> FileId {
+        let bytes = &mut self.bytes;
+        self.slab.insert_with(|id| {
+            let job = make(id);
+            *bytes = bytes.saturating_add(job.left());
+            job
+        })
     }
 
     /// Removes and returns a file.
-    pub(crate) fn remove(&mut self, index: usize) -> Option<J> {
-        let job = self.slab.remove(index)?;
+    pub(crate) fn remove(&mut self, id: FileId) -> Option<J> {
+        let job = self.slab.remove(id)?;
         self.bytes = self.bytes.saturating_sub(job.left());
         Some(job)
     }
 
-    /// Calls `how` with a file and updates the count of outstanding bytes; `None` if the number is
-    /// not in use.
-    pub(crate) fn change<R>(&mut self, index: usize, how: impl FnOnce(&mut J) -> R) -> Option<R> {
-        let job = self.slab.get_mut(index)?;
+    /// Calls `how` with a file and updates the count of outstanding bytes; `None` if the id is not
+    /// in use.
+    pub(crate) fn change<R>(&mut self, id: FileId, how: impl FnOnce(&mut J) -> R) -> Option<R> {
+        let job = self.slab.get_mut(id)?;
         let before = job.left();
         let result = how(job);
         let after = job.left();
@@ -66,17 +71,17 @@ impl<J: Left> Jobs<J> {
         self.slab.is_empty()
     }
 
-    /// Returns the first file for which `is_it` returns true, with its number.
-    pub(crate) fn find(&self, is_it: impl Fn(&J) -> bool) -> Option<(usize, &J)> {
+    /// Returns the first file for which `is_it` returns true, with its id.
+    pub(crate) fn find(&self, is_it: impl Fn(&J) -> bool) -> Option<(FileId, &J)> {
         let mut jobs = self
             .slab
-            .indexes()
-            .filter_map(|index| Some((index, self.slab.get(index)?)));
+            .ids()
+            .filter_map(|id| Some((id, self.slab.get(id)?)));
         jobs.find(|(_, job)| is_it(job))
     }
 
-    /// Numbers of all files.
-    pub(crate) fn indexes(&self) -> Vec<usize> {
-        self.slab.indexes().collect()
+    /// Ids of all files.
+    pub(crate) fn ids(&self) -> Vec<FileId> {
+        self.slab.ids().collect()
     }
 }

@@ -1,11 +1,12 @@
 //! Names, patterns and queues of the files to copy.
 
 pub mod glob;
+pub(crate) mod id;
 pub(crate) mod jobs;
 pub mod names;
 pub mod pace;
 pub(crate) mod ready;
-pub mod slab;
+pub(crate) mod slab;
 
 use std::path::Path;
 

@@ -1,11 +1,13 @@
-//! Queues of jobs that have something to send, per connection.
+//! Queues of files and directories that have something to send, per connection.
 
 use std::collections::VecDeque;
 
-/// Numbers of ready jobs, a queue per connection; a number may be queued twice.
+use super::id::Subject;
+
+/// Ready files and directories, a queue per connection; one may be queued twice.
 #[derive(Debug)]
 pub(crate) struct Ready {
-    queues: Vec<VecDeque<usize>>,
+    queues: Vec<VecDeque<Subject>>,
 }
 
 impl Ready {
@@ -21,22 +23,22 @@ impl Ready {
         self.queues.get(link).map_or(0, VecDeque::len)
     }
 
-    /// Appends a number to the queue.
-    pub(crate) fn add(&mut self, link: usize, number: usize) {
+    /// Appends to the queue.
+    pub(crate) fn add(&mut self, link: usize, subject: Subject) {
         if let Some(queue) = self.queues.get_mut(link) {
-            queue.push_back(number);
+            queue.push_back(subject);
         }
     }
 
-    /// Puts a number at the front of the queue, so that a job sends its requests in a row.
-    pub(crate) fn keep(&mut self, link: usize, number: usize) {
+    /// Puts a subject at the front of the queue, so that it sends its requests in a row.
+    pub(crate) fn keep(&mut self, link: usize, subject: Subject) {
         if let Some(queue) = self.queues.get_mut(link) {
-            queue.push_front(number);
+            queue.push_front(subject);
         }
     }
 
-    /// Removes and returns the first number.
-    pub(crate) fn next(&mut self, link: usize) -> Option<usize> {
+    /// Removes and returns the first of the queue.
+    pub(crate) fn next(&mut self, link: usize) -> Option<Subject> {
         self.queues.get_mut(link)?.pop_front()
     }
 }

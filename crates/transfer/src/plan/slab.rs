@@ -1,77 +1,82 @@
-//! A collection of values by number; the number of a removed value is reused.
+//! A collection of values by id; the id of a removed value is reused.
 
-/// Values by number; the number of a removed value is reused.
+use std::marker::PhantomData;
+
+use super::id::Id;
+
+/// Values by id; the id of a removed value is reused.
 #[derive(Debug)]
-pub struct Slab<T> {
+pub(crate) struct Slab<I, T> {
     slots: Vec<Option<T>>,
     free: Vec<usize>,
+    ids: PhantomData<I>,
 }
 
-impl<T> Default for Slab<T> {
+impl<I, T> Default for Slab<I, T> {
     fn default() -> Self {
         Self {
             slots: Vec::new(),
             free: Vec::new(),
+            ids: PhantomData,
         }
     }
 }
 
-impl<T> Slab<T> {
-    /// Inserts a value and returns its number.
-    pub fn insert(&mut self, thing: T) -> usize {
+impl<I: Id, T> Slab<I, T> {
+    /// Inserts a value and returns its id.
+    pub(crate) fn insert(&mut self, thing: T) -> I {
+        self.insert_with(|_| thing)
+    }
+
+    /// Inserts the value that `make` returns for the id it gets.
+    pub(crate) fn insert_with(&mut self, make: impl FnOnce(I) -> T) -> I {
         if let Some(index) = self.free.pop()
             && let Some(slot) = self.slots.get_mut(index)
         {
-            *slot = Some(thing);
-            return index;
+            let id = I::of_index(index);
+            *slot = Some(make(id));
+            return id;
         }
-        self.slots.push(Some(thing));
-        self.slots.len() - 1
+        let id = I::of_index(self.slots.len());
+        self.slots.push(Some(make(id)));
+        id
     }
 
-    /// Returns the value of this number.
-    pub fn get_mut(&mut self, index: usize) -> Option<&mut T> {
-        self.slots.get_mut(index)?.as_mut()
+    /// Returns the value of this id.
+    pub(crate) fn get_mut(&mut self, id: I) -> Option<&mut T> {
+        self.slots.get_mut(id.index())?.as_mut()
     }
 
-    /// Returns the value of this number.
-    #[must_use]
-    pub fn get(&self, index: usize) -> Option<&T> {
-        self.slots.get(index)?.as_ref()
+    /// Returns the value of this id.
+    pub(crate) fn get(&self, id: I) -> Option<&T> {
+        self.slots.get(id.index())?.as_ref()
     }
 
-    /// Removes and returns the value of this number.
-    pub fn remove(&mut self, index: usize) -> Option<T> {
-        let thing = self.slots.get_mut(index)?.take()?;
-        self.free.push(index);
+    /// Removes and returns the value of this id.
+    pub(crate) fn remove(&mut self, id: I) -> Option<T> {
+        let thing = self.slots.get_mut(id.index())?.take()?;
+        self.free.push(id.index());
         Some(thing)
     }
 
     /// Number of values.
-    #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
     /// True if there are no values.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Iterates over all values.
-    pub fn iter(&self) -> impl Iterator<Item = &T> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.slots.iter().flatten()
     }
 
-    /// Iterates over all values.
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.slots.iter_mut().flatten()
-    }
-
-    /// Iterates over the numbers in use.
-    pub fn indexes(&self) -> impl Iterator<Item = usize> + '_ {
+    /// Iterates over the ids in use.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = I> + '_ {
         let slots = self.slots.iter().enumerate();
-        slots.filter_map(|(index, slot)| slot.as_ref().map(|_| index))
+        slots.filter_map(|(index, slot)| slot.as_ref().map(|_| I::of_index(index)))
     }
 }

@@ -17,6 +17,7 @@ use sftp::message::Reply;
 
 use crate::engine::{Disk, EngineError, Session, Spoiled, Token, Work};
 use crate::options::Options;
+use crate::plan::id::{DirId, FileId, Id, Subject};
 use crate::plan::jobs::Jobs;
 use crate::plan::pace::Pace;
 use crate::plan::plain;
@@ -33,9 +34,9 @@ mod tree;
 
 pub use target::Target;
 
-use file::Job;
+use file::UploadJob;
 use target::Known;
-use tree::{Dir, Listing};
+use tree::{Listing, UploadDir};
 
 /// A file or directory to upload.
 #[derive(Debug, Clone)]
@@ -48,15 +49,6 @@ pub struct Item {
     pub fresh: bool,
 }
 
-/// The numbers in tokens are even for jobs and odd for directories.
-fn job_number(index: usize) -> usize {
-    index * 2
-}
-
-fn dir_number(index: usize) -> usize {
-    index * 2 + 1
-}
-
 /// The work that uploads the items, as the module's documentation describes.
 pub struct Put<'r> {
     options: Options,
@@ -66,16 +58,16 @@ pub struct Put<'r> {
     known: Option<Known>,
     /// A file that waits because another is being written to its target, with its directory and
     /// depth.
-    held: Option<(Item, Option<usize>, usize)>,
+    held: Option<(Item, Option<DirId>, usize)>,
     /// The targets of all jobs, if two may be equal: with several items.
     targets: Option<HashSet<Vec<u8>>>,
-    jobs: Jobs<Job>,
-    dirs: Slab<Dir>,
+    jobs: Jobs<UploadJob>,
+    dirs: Slab<DirId, UploadDir>,
     /// The directory being read.
     listing: Option<Listing>,
     /// Directories that exist at the server and are not read yet; the last is next.
-    to_list: Vec<usize>,
-    /// Jobs (even) and directories (odd) that have something to send, by link.
+    to_list: Vec<DirId>,
+    /// Files and directories that have something to send, by link.
     ready: Ready,
     links: usize,
     pace: Pace,
@@ -130,47 +122,51 @@ impl<'r> Put<'r> {
         self.report.fails(line);
     }
 
-    fn wake(&mut self, link: usize, number: usize) {
-        self.ready.add(link, number);
+    fn wake(&mut self, link: usize, subject: Subject) {
+        self.ready.add(link, subject);
     }
 
     /// Lets the first ready job that can send a request do so; returns false if none can.
     fn step_ready(&mut self, link: usize, session: &mut Session) -> bool {
         for _ in 0..self.ready.len(link) {
-            let Some(number) = self.ready.next(link) else {
+            let Some(subject) = self.ready.next(link) else {
                 return false;
             };
-            if number % 2 == 1 {
-                if !session.takes_request() {
-                    self.wake(link, number);
+            let id = match subject {
+                Subject::File(id) => id,
+                Subject::Dir(_) if !session.takes_request() => {
+                    self.wake(link, subject);
                     return false;
                 }
-                self.send_directory(number / 2, session);
-                return true;
-            }
+                Subject::Dir(id) => {
+                    self.send_directory(id, session);
+                    return true;
+                }
+                Subject::Look(_) => continue,
+            };
             let pace = &mut self.pace;
-            let step = self.jobs.change(number / 2, |job| {
-                let step = job.step(number / 2, link, session, pace);
+            let step = self.jobs.change(id, |job| {
+                let step = job.step(link, session, pace);
                 (step, job.take_wakes())
             });
             let Some((step, wakes)) = step else {
                 continue;
             };
             for link in wakes {
-                self.wake(link, number);
+                self.wake(link, subject);
             }
             match step {
                 Step::Sent { more } => {
                     if more {
                         // At the front, so that a file's data is sent in a row.
-                        self.ready.keep(link, number);
+                        self.ready.keep(link, subject);
                     }
                     return true;
                 }
-                Step::Full => self.wake(link, number),
+                Step::Full => self.wake(link, subject),
                 Step::Nothing => {}
                 Step::Over => {
-                    self.end(number / 2);
+                    self.end(id);
                     return true;
                 }
             }
@@ -205,7 +201,7 @@ impl<'r> Put<'r> {
         self.targets.is_none() && !self.options.atomic
     }
 
-    fn begin(&mut self, link: usize, item: Item, parent: Option<usize>, depth: usize) {
+    fn begin(&mut self, link: usize, item: Item, parent: Option<DirId>, depth: usize) {
         let follow = parent.is_none() || self.options.follow_links;
         let metadata = match follow {
             true => std::fs::metadata(&item.from),
@@ -252,7 +248,7 @@ impl<'r> Put<'r> {
         &mut self,
         link: usize,
         item: Item,
-        parent: Option<usize>,
+        parent: Option<DirId>,
         len: u64,
         source: Option<Source>,
     ) {
@@ -268,17 +264,19 @@ impl<'r> Put<'r> {
         let source = source.filter(|_| !spread);
         let known = self.known.take();
         let known = known.filter(|known| known.place.path == item.to);
-        let job = Job::new(item, parent, len, links, &self.options)
-            .with_source(source)
-            .with_known(known);
-        let index = self.jobs.insert(job);
+        let options = &self.options;
+        let id = self.jobs.insert(|id| {
+            UploadJob::new(id, item, parent, len, links, options)
+                .with_source(source)
+                .with_known(known)
+        });
         self.report
-            .begins(index, name.as_os_str().as_encoded_bytes(), Some(len));
-        self.wake(link, job_number(index));
+            .begins(id.index(), name.as_os_str().as_encoded_bytes(), Some(len));
+        self.wake(link, Subject::File(id));
     }
 
     /// Reports the failure of an item that never became a job.
-    fn fail_item(&mut self, item: &Item, parent: Option<usize>, error: String) {
+    fn fail_item(&mut self, item: &Item, parent: Option<DirId>, error: String) {
         self.failures += 1;
         self.report.ends(&FileResult {
             from: item.from.as_os_str().as_encoded_bytes().to_vec(),
@@ -292,20 +290,20 @@ impl<'r> Put<'r> {
     }
 
     /// Calls `how` with a job and handles the consequences.
-    fn change<R>(&mut self, index: usize, how: impl FnOnce(&mut Job) -> R) -> Option<R> {
-        let result = self.jobs.change(index, how);
-        self.after(index);
+    fn change<R>(&mut self, id: FileId, how: impl FnOnce(&mut UploadJob) -> R) -> Option<R> {
+        let result = self.jobs.change(id, how);
+        self.after(id);
         result
     }
 
     /// After a change of a job: wakes its links, or ends it.
-    fn after(&mut self, index: usize) {
-        let told = |job: &mut Job| (job.is_over(), job.take_wakes());
-        match self.jobs.change(index, told) {
-            Some((true, _)) => self.end(index),
+    fn after(&mut self, id: FileId) {
+        let told = |job: &mut UploadJob| (job.is_over(), job.take_wakes());
+        match self.jobs.change(id, told) {
+            Some((true, _)) => self.end(id),
             Some((false, wakes)) => {
                 for link in wakes {
-                    self.wake(link, job_number(index));
+                    self.wake(link, Subject::File(id));
                 }
             }
             None => {}
@@ -313,11 +311,11 @@ impl<'r> Put<'r> {
     }
 
     /// Ends a job and reports its result.
-    fn end(&mut self, index: usize) {
-        let Some(job) = self.jobs.remove(index) else {
+    fn end(&mut self, id: FileId) {
+        let Some(job) = self.jobs.remove(id) else {
             return;
         };
-        self.report.leaves(index);
+        self.report.leaves(id.index());
         let parent = job.parent();
         let result = job.into_result();
         if let Some(targets) = &mut self.targets {
@@ -335,32 +333,41 @@ impl Work for Put<'_> {
     }
 
     fn reply(&mut self, link: usize, session: &mut Session, token: Token, reply: &Reply<'_>) {
-        let index = token.job / 2;
-        if token.job % 2 == 1 {
-            self.directory_reply(link, index, token, reply);
-            return;
-        }
-        let told = self.jobs.change(index, |job| {
+        let id = match Subject::of(token.job) {
+            Some(Subject::File(id)) => id,
+            Some(Subject::Dir(id)) => {
+                self.directory_reply(link, id, token, reply);
+                return;
+            }
+            Some(Subject::Look(_)) | None => return,
+        };
+        let told = self.jobs.change(id, |job| {
             let moved = job.reply(link, session, token, reply);
             (moved, job.take_skipped(moved))
         });
         if let Some((moved, skipped)) = told.filter(|(moved, _)| *moved > 0) {
-            self.report.skipped(index, skipped);
-            self.report.moved(index, moved);
+            self.report.skipped(id.index(), skipped);
+            self.report.moved(id.index(), moved);
         }
-        self.after(index);
+        self.after(id);
     }
 
     fn data(&mut self, _link: usize, token: Token, _at: u32, bytes: &Bytes) {
-        self.change(token.job / 2, |job| job.data(bytes));
+        if let Some(id) = Subject::file(token.job) {
+            self.change(id, |job| job.data(bytes));
+        }
     }
 
     fn data_ends(&mut self, _link: usize, _session: &mut Session, token: Token, _len: u32) {
-        self.change(token.job / 2, |job| job.data_ends(token));
+        if let Some(id) = Subject::file(token.job) {
+            self.change(id, |job| job.data_ends(token));
+        }
     }
 
     fn spoiled(&mut self, spoiled: Spoiled) {
-        self.change(spoiled.job / 2, |job| job.spoiled(&spoiled));
+        if let Some(id) = Subject::file(spoiled.job) {
+            self.change(id, |job| job.spoiled(&spoiled));
+        }
     }
 
     fn is_done(&self) -> bool {
@@ -391,15 +398,15 @@ impl Work for Put<'_> {
         self.to_list.clear();
         // Directories have no handles, and the answers to their requests may be dropped.
         self.dirs = Slab::default();
-        for index in self.jobs.indexes() {
-            self.change(index, Job::stop);
+        for id in self.jobs.ids() {
+            self.change(id, UploadJob::stop);
         }
     }
 
     fn lost(&mut self, why: &EngineError) {
         self.lost = true;
-        for index in self.jobs.indexes() {
-            self.change(index, |job| job.lose(why));
+        for id in self.jobs.ids() {
+            self.change(id, |job| job.lose(why));
         }
         // Report the roots of unfinished trees and the items that never began.
         let trees = self.dirs.iter().filter(|dir| dir.is_root());

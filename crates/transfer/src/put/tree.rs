@@ -12,15 +12,16 @@ use sftp::message::{Reply, Request, request};
 use sftp::{Attributes, ExactTimes, own};
 use sys::fs::{Directory, Kind};
 
-use super::{Item, Put, dir_number};
+use super::{Item, Put};
 use crate::engine::{Op, Session, Token, status_text};
 use crate::options::MAX_DEPTH;
+use crate::plan::id::{DirId, Subject};
 use crate::plan::{joined, shown};
 use crate::source::Source;
 use crate::text;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum DirStage {
     /// MKDIR is due or was sent.
     Making,
     /// The directory may exist: STAT is due or was sent.
@@ -33,14 +34,14 @@ enum Stage {
 
 /// A directory in progress.
 #[derive(Debug)]
-pub(super) struct Dir {
+pub(super) struct UploadDir {
     from: PathBuf,
     to: Vec<u8>,
-    parent: Option<usize>,
+    parent: Option<DirId>,
     depth: usize,
     mode: u32,
     times: ExactTimes,
-    stage: Stage,
+    stage: DirStage,
     /// True if this copy created the directory.
     fresh: bool,
     /// Number of unfinished entries, plus one while the directory itself is read.
@@ -52,12 +53,12 @@ pub(super) struct Dir {
 /// The directory being read.
 #[derive(Debug)]
 pub(super) struct Listing {
-    dir: usize,
+    dir: DirId,
     /// Kept open, since its files are opened by name relative to it.
     entries: Directory,
 }
 
-impl Dir {
+impl UploadDir {
     /// True for the root of a tree.
     pub(super) fn is_root(&self) -> bool {
         self.parent.is_none()
@@ -75,7 +76,7 @@ impl Put<'_> {
         link: usize,
         item: Item,
         metadata: &Metadata,
-        parent: Option<usize>,
+        parent: Option<DirId>,
         depth: usize,
     ) {
         if depth >= MAX_DEPTH {
@@ -86,29 +87,29 @@ impl Put<'_> {
             self.child_done(parent);
             return;
         }
-        let index = self.dirs.insert(Dir {
+        let id = self.dirs.insert(UploadDir {
             from: item.from,
             to: item.to,
             parent,
             depth,
             mode: metadata.mode(),
             times: crate::source::times_of(metadata),
-            stage: Stage::Making,
+            stage: DirStage::Making,
             fresh: false,
             left: 1,
             refused: String::new(),
         });
-        self.wake(link, dir_number(index));
+        self.wake(link, Subject::Dir(id));
     }
 
     /// Sends the next request for a directory.
-    pub(super) fn send_directory(&mut self, index: usize, session: &mut Session) {
-        let Some(dir) = self.dirs.get(index) else {
+    pub(super) fn send_directory(&mut self, id: DirId, session: &mut Session) {
+        let Some(dir) = self.dirs.get(id) else {
             return;
         };
-        let token = |op| Token::new(dir_number(index), op);
+        let token = |op| Subject::Dir(id).token(op);
         match dir.stage {
-            Stage::Making => {
+            DirStage::Making => {
                 // The owner must be able to write into it.
                 let attributes =
                     Attributes::with_permissions(dir.mode & mode::KEPT_OF_DIRECTORY | 0o700);
@@ -116,11 +117,11 @@ impl Put<'_> {
                 let request = Request::Mkdir(request::Mkdir { path, attributes });
                 session.send(token(Op::Mkdir), &request);
             }
-            Stage::Looking => {
+            DirStage::Looking => {
                 let request = Request::Stat(request::Stat { path: &dir.to });
                 session.send(token(Op::Stat), &request);
             }
-            Stage::Settling => {
+            DirStage::Settling => {
                 let mut attributes =
                     Attributes::with_permissions(dir.mode & mode::KEPT_OF_DIRECTORY);
                 if self.options.preserve {
@@ -132,18 +133,18 @@ impl Put<'_> {
                 let request = Request::Setstat(request::Setstat { path, attributes });
                 session.send(token(Op::Attributes), &request);
             }
-            Stage::There => {}
+            DirStage::There => {}
         }
     }
 
     pub(super) fn directory_reply(
         &mut self,
         link: usize,
-        index: usize,
+        id: DirId,
         token: Token,
         reply: &Reply<'_>,
     ) {
-        let Some(dir) = self.dirs.get_mut(index) else {
+        let Some(dir) = self.dirs.get_mut(id) else {
             return;
         };
         let failed = match reply {
@@ -156,49 +157,49 @@ impl Put<'_> {
         match (token.op, failed, reply) {
             (Op::Mkdir, None, _) => {
                 dir.fresh = true;
-                dir.stage = Stage::There;
-                self.to_list.push(index);
+                dir.stage = DirStage::There;
+                self.to_list.push(id);
             }
             // Version 3 has no status code for "already exists".
             (Op::Mkdir, Some(why), _) => {
                 dir.refused = why;
-                dir.stage = Stage::Looking;
-                self.wake(link, dir_number(index));
+                dir.stage = DirStage::Looking;
+                self.wake(link, Subject::Dir(id));
             }
             (Op::Stat, None, Reply::Attrs(there)) if there.is(mode::DIRECTORY) => {
-                dir.stage = Stage::There;
-                self.to_list.push(index);
+                dir.stage = DirStage::There;
+                self.to_list.push(id);
             }
             (Op::Stat, None, _) => {
                 self.fail(&format!("remote \"{to}\" exists but is not a directory"));
-                self.drop_directory(index);
+                self.drop_directory(id);
             }
             (Op::Stat, Some(_), _) => {
                 let line = format!("remote mkdir \"{to}\": {}", dir.refused);
                 self.fail(&line);
-                self.drop_directory(index);
+                self.drop_directory(id);
             }
             (Op::Attributes, failed, _) => {
                 if let Some(why) = failed {
                     self.fail(&format!("remote setstat \"{to}\": {why}"));
                 }
-                self.drop_directory(index);
+                self.drop_directory(id);
             }
             _ => {}
         }
     }
 
-    fn drop_directory(&mut self, index: usize) {
-        if let Some(dir) = self.dirs.remove(index) {
+    fn drop_directory(&mut self, id: DirId) {
+        if let Some(dir) = self.dirs.remove(id) {
             self.child_done(dir.parent);
         }
     }
 
     /// Counts a finished entry; the last one sets the directory's mode and times.
-    pub(super) fn child_done(&mut self, parent: Option<usize>) {
-        let Some(index) = parent else { return };
+    pub(super) fn child_done(&mut self, parent: Option<DirId>) {
+        let Some(id) = parent else { return };
         let preserve = self.options.preserve;
-        let Some(dir) = self.dirs.get_mut(index) else {
+        let Some(dir) = self.dirs.get_mut(id) else {
             return;
         };
         dir.left = dir.left.saturating_sub(1);
@@ -207,10 +208,10 @@ impl Put<'_> {
         }
         let closed_to_owner = dir.fresh && dir.mode & 0o700 != 0o700;
         if preserve || closed_to_owner {
-            dir.stage = Stage::Settling;
-            self.wake(0, dir_number(index));
+            dir.stage = DirStage::Settling;
+            self.wake(0, Subject::Dir(id));
         } else {
-            self.drop_directory(index);
+            self.drop_directory(id);
         }
     }
 
@@ -218,29 +219,26 @@ impl Put<'_> {
     /// there is no directory to read now.
     pub(super) fn next_in_tree(&mut self, link: usize) -> Option<bool> {
         if self.listing.is_none() {
-            let index = self.to_list.pop()?;
-            let from = self.dirs.get(index)?.from.clone();
+            let id = self.to_list.pop()?;
+            let from = self.dirs.get(id)?.from.clone();
             match Directory::of_path(&from) {
                 Ok(entries) => {
-                    self.listing = Some(Listing {
-                        dir: index,
-                        entries,
-                    });
+                    self.listing = Some(Listing { dir: id, entries });
                 }
                 Err(error) => {
                     let why = text::reason(&error);
                     self.fail(&format!("opendir local \"{}\": {why}", shown(&from)));
-                    self.child_done(Some(index));
+                    self.child_done(Some(id));
                     return Some(true);
                 }
             }
         }
         let listing = self.listing.as_mut()?;
-        let index = listing.dir;
+        let id = listing.dir;
         let mut name = Vec::new();
         match listing.entries.next_entry(&mut name) {
             Ok(Some(kind)) => {
-                let dir = self.dirs.get_mut(index)?;
+                let dir = self.dirs.get_mut(id)?;
                 dir.left += 1;
                 let item = Item {
                     from: dir.from.join(OsStr::from_bytes(&name)),
@@ -253,25 +251,25 @@ impl Put<'_> {
                 let source = listing.map(|listing| Source::open_in(&listing.entries, &name));
                 match source {
                     Some(Ok(source)) => {
-                        self.begin_job(link, item, Some(index), source.len, Some(source));
+                        self.begin_job(link, item, Some(id), source.len, Some(source));
                     }
                     // `begin` looks at it again and reports the error.
-                    _ => self.begin(link, item, Some(index), depth),
+                    _ => self.begin(link, item, Some(id), depth),
                 }
             }
             Err(error) => {
-                let from = self.dirs.get(index).map(|dir| shown(&dir.from));
+                let from = self.dirs.get(id).map(|dir| shown(&dir.from));
                 let why = text::reason(&error);
                 self.fail(&format!(
                     "readdir local \"{}\": {why}",
                     from.unwrap_or_default()
                 ));
                 self.listing = None;
-                self.child_done(Some(index));
+                self.child_done(Some(id));
             }
             Ok(None) => {
                 self.listing = None;
-                self.child_done(Some(index));
+                self.child_done(Some(id));
             }
         }
         Some(true)

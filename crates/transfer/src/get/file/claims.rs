@@ -5,7 +5,7 @@
 use sftp::Attributes;
 use sftp::message::{Request, request};
 
-use super::Job;
+use super::DownloadJob;
 use crate::engine::{Op, Session, Token};
 
 /// Maximum claimed size of a file that is checked this way, bytes: one READ returns it.
@@ -23,7 +23,7 @@ pub(super) enum Claim {
     Same(u64),
 }
 
-impl Job {
+impl DownloadJob {
     /// A READ reported the end of the file at its offset.
     pub(super) fn ends(&mut self, asked: Token, session: &mut Session) {
         let offset = asked.offset;
@@ -37,7 +37,7 @@ impl Job {
                 self.waiting += 1;
                 let path = &self.item.from;
                 let request = Request::Stat(request::Stat { path });
-                session.send(Token::new(asked.job, Op::Stat), &request);
+                session.send(self.id.token(Op::Stat), &request);
             }
             Claim::Same(at) if at == offset => {
                 (self.end, self.eof) = (Some(at), Some(at));

@@ -12,6 +12,7 @@ use super::Item;
 use crate::engine::{EngineError, Op, Session, Token, status_text};
 use crate::options::{Options, Resume};
 use crate::part::PartNames;
+use crate::plan::id::{DirId, FileId};
 use crate::plan::jobs::Left;
 use crate::plan::pace::Pace;
 use crate::plan::shown;
@@ -37,7 +38,7 @@ const GATHER_PIECES: usize = 64;
 const RANGE_BYTES: u32 = 4 << 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum DownloadStage {
     Begin,
     /// The whole file was requested at once (GET_FILE).
     Whole,
@@ -124,11 +125,12 @@ pub(super) fn kept(
 
 /// The download of one file.
 #[derive(Debug)]
-pub(super) struct Job {
+pub(super) struct DownloadJob {
+    id: FileId,
     item: Item,
-    parent: Option<usize>,
+    parent: Option<DirId>,
     parts: Vec<Part>,
-    stage: Stage,
+    stage: DownloadStage,
     sink: Option<Sink>,
     attributes: Attributes,
     /// Length of the file, if known before it is read.
@@ -161,20 +163,21 @@ pub(super) struct Job {
     targets: Targets,
 }
 
-impl Left for Job {
+impl Left for DownloadJob {
     /// Number of bytes not requested yet.
     fn left(&self) -> u64 {
         match self.stage {
-            Stage::Whole | Stage::Closing | Stage::Over => 0,
+            DownloadStage::Whole | DownloadStage::Closing | DownloadStage::Over => 0,
             _ => self.end.unwrap_or(0).saturating_sub(self.next),
         }
     }
 }
 
-impl Job {
+impl DownloadJob {
     pub(super) fn new(
+        id: FileId,
         item: Item,
-        parent: Option<usize>,
+        parent: Option<DirId>,
         attributes: Attributes,
         links: Vec<usize>,
         options: &Options,
@@ -189,10 +192,11 @@ impl Job {
             closing: false,
         });
         Self {
+            id,
             item,
             parent,
             parts: parts.collect(),
-            stage: Stage::Begin,
+            stage: DownloadStage::Begin,
             sink: None,
             attributes,
             // A file in /proc claims size 0.
@@ -218,12 +222,12 @@ impl Job {
         }
     }
 
-    pub(super) fn parent(&self) -> Option<usize> {
+    pub(super) fn parent(&self) -> Option<DirId> {
         self.parent
     }
 
     pub(super) fn is_over(&self) -> bool {
-        self.stage == Stage::Over
+        self.stage == DownloadStage::Over
     }
 
     pub(super) fn take_wakes(&mut self) -> Vec<usize> {
@@ -268,19 +272,19 @@ impl Job {
     pub(super) fn lose(&mut self, why: &EngineError) {
         let error = format!("read remote \"{}\": {why}", self.shown_from());
         self.fail(error);
-        self.stage = Stage::Over;
+        self.stage = DownloadStage::Over;
     }
 
     /// After an interrupt: waits for unanswered requests and closes the handles.
     pub(super) fn stop(&mut self) {
         match self.stage {
             // Complete with the next answer.
-            Stage::Whole | Stage::Closing | Stage::Over => return,
-            Stage::Begin | Stage::ToOpen => self.stage = Stage::Over,
+            DownloadStage::Whole | DownloadStage::Closing | DownloadStage::Over => return,
+            DownloadStage::Begin | DownloadStage::ToOpen => self.stage = DownloadStage::Over,
             // Keep the local file, which may be a part.
-            Stage::ToProve => (self.stage, self.sink) = (Stage::Reading, None),
-            Stage::Proving => self.sink = None,
-            Stage::Opening | Stage::Reading => {}
+            DownloadStage::ToProve => (self.stage, self.sink) = (DownloadStage::Reading, None),
+            DownloadStage::Proving => self.sink = None,
+            DownloadStage::Opening | DownloadStage::Reading => {}
         }
         self.fail(EngineError::Interrupted.to_string());
         self.wakes.extend(self.parts.first().map(|part| part.link));
@@ -288,7 +292,7 @@ impl Job {
 
     /// True if the target reserves memory for the rest of the file.
     pub(super) fn takes_memory(&self) -> bool {
-        self.stage == Stage::Reading
+        self.stage == DownloadStage::Reading
             && self.error.is_none()
             && self.sink.as_ref().is_some_and(Sink::takes_memory)
     }
@@ -311,53 +315,47 @@ impl Job {
 
     // ---- requests -------------------------------------------------------------------------
 
-    /// Sends the next request on this link; `job` is the job's number in tokens.
-    pub(super) fn step(
-        &mut self,
-        job: usize,
-        link: usize,
-        session: &mut Session,
-        pace: &mut Pace,
-    ) -> Step {
+    /// Sends the next request on this link.
+    pub(super) fn step(&mut self, link: usize, session: &mut Session, pace: &mut Pace) -> Step {
         let first = self.parts.first().is_some_and(|part| part.link == link);
         if !session.takes_request() {
             return Step::Full;
         }
         match self.stage {
-            Stage::Begin if first => {
+            DownloadStage::Begin if first => {
                 let small = self.end.is_some_and(|end| end <= SMALL_BYTES);
                 let plain = self.options.resume == Resume::Never && pace.lets_go();
                 if small && plain && session.server().has(own::GET_FILE, "1") {
-                    return self.ask_whole(job, session, pace);
+                    return self.ask_whole(session, pace);
                 }
-                self.stage = Stage::ToOpen;
+                self.stage = DownloadStage::ToOpen;
                 Step::Sent { more: true }
             }
-            Stage::ToOpen if first => self.open(job, link, session),
-            Stage::ToProve if first => self.prove(job, session),
-            Stage::Reading => self.read(job, link, session, pace),
-            Stage::Closing => self.close(job, link, session),
-            Stage::Over => Step::Over,
+            DownloadStage::ToOpen if first => self.open(link, session),
+            DownloadStage::ToProve if first => self.prove(session),
+            DownloadStage::Reading => self.read(link, session, pace),
+            DownloadStage::Closing => self.close(link, session),
+            DownloadStage::Over => Step::Over,
             _ => Step::Nothing,
         }
     }
 
-    fn ask_whole(&mut self, job: usize, session: &mut Session, pace: &mut Pace) -> Step {
+    fn ask_whole(&mut self, session: &mut Session, pace: &mut Pace) -> Step {
         let size = u32::try_from(self.end.unwrap_or(0)).unwrap_or(u32::MAX);
         let request = Extended::GetFile(extension::GetFile {
             path: &self.item.from,
             flags: 0,
             max_len: u32::try_from(SMALL_BYTES).unwrap_or(u32::MAX),
         });
-        let token = Token::data(job, Op::GetFile, 0, size);
+        let token = self.id.data_token(Op::GetFile, 0, size);
         session.send(token, &Request::Extended(request));
         pace.went(u64::from(size));
         self.waiting += 1;
-        self.stage = Stage::Whole;
+        self.stage = DownloadStage::Whole;
         Step::Sent { more: false }
     }
 
-    fn open(&mut self, job: usize, link: usize, session: &mut Session) -> Step {
+    fn open(&mut self, link: usize, session: &mut Session) -> Step {
         if !session.takes_handle() {
             return Step::Full;
         }
@@ -366,11 +364,11 @@ impl Job {
             flags: open_flag::READ,
             attributes: Attributes::NONE,
         });
-        session.send(Token::new(job, Op::Open), &request);
+        session.send(self.id.token(Op::Open), &request);
         session.handle_begins();
         self.waiting += 1;
-        if self.stage == Stage::ToOpen {
-            self.stage = Stage::Opening;
+        if self.stage == DownloadStage::ToOpen {
+            self.stage = DownloadStage::Opening;
         }
         if let Some(part) = self.parts.iter_mut().find(|part| part.link == link) {
             part.asked = true;
@@ -378,13 +376,13 @@ impl Job {
         Step::Sent { more: false }
     }
 
-    fn prove(&mut self, job: usize, session: &mut Session) -> Step {
+    fn prove(&mut self, session: &mut Session) -> Step {
         let here = self.sink.as_ref().map_or(0, Sink::len_before);
         let here = here.min(self.end.unwrap_or(0));
         let Some(handle) = self.handle(0) else {
             return Step::Nothing;
         };
-        self.stage = Stage::Proving;
+        self.stage = DownloadStage::Proving;
         self.waiting += 1;
         if session.server().has(own::HASH_RANGE, "1") {
             let request = Extended::HashRange(extension::HashRange {
@@ -393,7 +391,7 @@ impl Job {
                 len: here,
                 block_len: proof_block(here),
             });
-            session.send(Token::new(job, Op::Hash), &Request::Extended(request));
+            session.send(self.id.token(Op::Hash), &Request::Extended(request));
             // Both ends hash at the same time.
             let file = self.sink.as_ref().map(|sink| sink.file().try_clone());
             self.proof = file
@@ -407,13 +405,13 @@ impl Job {
                 len: u32::try_from(len).unwrap_or(u32::MAX),
             });
             let len = u32::try_from(len).unwrap_or(u32::MAX);
-            let token = Token::data(job, Op::Read, here - u64::from(len), len);
+            let token = self.id.data_token(Op::Read, here - u64::from(len), len);
             session.send(token, &request);
         }
         Step::Sent { more: false }
     }
 
-    fn read(&mut self, job: usize, link: usize, session: &mut Session, pace: &mut Pace) -> Step {
+    fn read(&mut self, link: usize, session: &mut Session, pace: &mut Pace) -> Step {
         let first = self.parts.first().is_some_and(|part| part.link == link);
         if self.error.is_some() {
             if let Some(id) = self.streaming.take() {
@@ -421,7 +419,7 @@ impl Job {
                 return Step::Sent { more: false };
             }
             return match self.waiting {
-                0 if first => self.finish(job, session),
+                0 if first => self.finish(session),
                 _ => self.left_to_first(),
             };
         }
@@ -432,7 +430,7 @@ impl Job {
             // The rest arrives faster without another connection.
             return match self.left() < JOINING_BYTES {
                 true => self.left_to_first(),
-                false => self.open(job, link, session),
+                false => self.open(link, session),
             };
         }
         let Some(handle) = part.handle.clone().filter(|_| !part.closing) else {
@@ -448,12 +446,12 @@ impl Job {
             Some(again) => again,
             None => match self.next_range(most) {
                 Some(range) => range,
-                None if self.waiting == 0 && first => return self.finish(job, session),
+                None if self.waiting == 0 && first => return self.finish(session),
                 None => return self.left_to_first(),
             },
         };
         if with_holes {
-            self.ask_range(job, (offset, len), &handle, session);
+            self.ask_range((offset, len), &handle, session);
             pace.went(u64::from(len));
             return Step::Sent { more: true };
         }
@@ -462,14 +460,14 @@ impl Job {
             offset,
             len,
         });
-        session.send(Token::data(job, Op::Read, offset, len), &request);
+        session.send(self.id.data_token(Op::Read, offset, len), &request);
         pace.went(u64::from(len));
         self.waiting += 1;
         // A file that fits in one READ is closed in the same flight; if the server returns less
         // than requested, it is opened again.
         let one = self.end.is_some_and(|end| end < u64::from(max));
         if one && self.parts.len() == 1 && self.closes_early {
-            self.close(job, link, session);
+            self.close(link, session);
             return Step::Sent { more: false };
         }
         Step::Sent { more: true }
@@ -505,7 +503,7 @@ impl Job {
     }
 
     /// All data has arrived, or the copy failed: sends CLOSE.
-    fn finish(&mut self, job: usize, session: &mut Session) -> Step {
+    fn finish(&mut self, session: &mut Session) -> Step {
         let end = self.end.or(self.eof);
         let front = self.sink.as_ref().map_or(0, Sink::front);
         if self.error.is_none() && end.is_some_and(|end| end != front) {
@@ -521,23 +519,23 @@ impl Job {
         {
             // All data is here; the result of CLOSE does not matter.
             session.close_read(&handle);
-            self.stage = Stage::Over;
+            self.stage = DownloadStage::Over;
             return Step::Over;
         }
-        self.stage = Stage::Closing;
+        self.stage = DownloadStage::Closing;
         let links: Vec<usize> = self.parts.iter().skip(1).map(|part| part.link).collect();
         self.wakes.extend(links);
         if let Some(first) = self.parts.first().map(|part| part.link) {
-            self.close(job, first, session);
+            self.close(first, session);
         }
         if self.waiting == 0 {
-            self.stage = Stage::Over;
+            self.stage = DownloadStage::Over;
             return Step::Over;
         }
         Step::Sent { more: false }
     }
 
-    fn close(&mut self, job: usize, link: usize, session: &mut Session) -> Step {
+    fn close(&mut self, link: usize, session: &mut Session) -> Step {
         let Some(part) = self.parts.iter_mut().find(|part| part.link == link) else {
             return Step::Nothing;
         };
@@ -546,7 +544,7 @@ impl Job {
         };
         part.closing = true;
         session.send(
-            Token::new(job, Op::Close),
+            self.id.token(Op::Close),
             &Request::Close(request::Close { handle }),
         );
         self.waiting += 1;
@@ -580,7 +578,7 @@ impl Job {
             (Op::GetFile, Reply::Status(status)) => {
                 let why = status_text(status.code, status.message);
                 self.fail(format!("remote open \"{from}\": {why}"));
-                self.stage = Stage::Over;
+                self.stage = DownloadStage::Over;
             }
             (Op::Open, Reply::Handle(handle)) => {
                 if let Some(part) = self.parts.iter_mut().find(|part| part.link == link) {
@@ -588,8 +586,10 @@ impl Job {
                 }
                 match self.stage {
                     // Do not touch the target.
-                    Stage::Opening if self.error.is_some() => self.stage = Stage::Reading,
-                    Stage::Opening => self.opened(),
+                    DownloadStage::Opening if self.error.is_some() => {
+                        self.stage = DownloadStage::Reading
+                    }
+                    DownloadStage::Opening => self.opened(),
                     _ => {}
                 }
             }
@@ -601,7 +601,9 @@ impl Job {
                 };
                 self.fail(format!("remote open \"{from}\": {why}"));
             }
-            (Op::Read, Reply::Status(_)) if self.stage == Stage::Proving => self.proven(asked, 0),
+            (Op::Read, Reply::Status(_)) if self.stage == DownloadStage::Proving => {
+                self.proven(asked, 0)
+            }
             (Op::Read, Reply::Status(status)) if status.code == Code::EOF => {
                 self.ends(asked, session);
             }
@@ -657,11 +659,15 @@ impl Job {
     /// Advances the stage after an answer.
     fn go_on(&mut self) {
         match self.stage {
-            Stage::Opening if self.waiting == 0 && self.error.is_some() => self.stage = Stage::Over,
-            Stage::Reading if self.closes_early && self.waiting == 0 && self.is_closed() => {
+            DownloadStage::Opening if self.waiting == 0 && self.error.is_some() => {
+                self.stage = DownloadStage::Over
+            }
+            DownloadStage::Reading
+                if self.closes_early && self.waiting == 0 && self.is_closed() =>
+            {
                 self.closed_early();
             }
-            Stage::Reading => {
+            DownloadStage::Reading => {
                 let opened: Vec<usize> = self
                     .parts
                     .iter_mut()
@@ -677,9 +683,9 @@ impl Job {
                     self.wakes.extend(self.parts.first().map(|part| part.link));
                 }
             }
-            Stage::Closing if self.waiting == 0 => {
+            DownloadStage::Closing if self.waiting == 0 => {
                 if self.is_closed() {
-                    self.stage = Stage::Over;
+                    self.stage = DownloadStage::Over;
                 } else {
                     let links: Vec<usize> = self.parts.iter().map(|part| part.link).collect();
                     self.wakes.extend(links);
@@ -701,11 +707,11 @@ impl Job {
             for part in &mut self.parts {
                 (part.asked, part.reads, part.closing) = (false, false, false);
             }
-            self.stage = Stage::ToOpen;
+            self.stage = DownloadStage::ToOpen;
             self.wakes.extend(self.parts.first().map(|part| part.link));
             return;
         }
-        self.stage = Stage::Over;
+        self.stage = DownloadStage::Over;
     }
 
     /// The server reported the end of the file at `offset`.
@@ -731,19 +737,19 @@ impl Job {
             self.fail(format!(
                 "read remote \"{from}\": an answer that cannot be read"
             ));
-            self.stage = Stage::Over;
+            self.stage = DownloadStage::Over;
             return 0;
         };
         if !file.is_whole {
             if let Some(error) = impossible_size(&file.attributes) {
                 self.fail(format!("read remote \"{from}\": {error}"));
-                self.stage = Stage::Over;
+                self.stage = DownloadStage::Over;
                 return 0;
             }
             // The file has changed since its directory was read.
             self.attributes = file.attributes;
             self.end = file.attributes.size.filter(|size| *size > 0);
-            self.stage = Stage::ToOpen;
+            self.stage = DownloadStage::ToOpen;
             self.wakes.extend(self.parts.first().map(|part| part.link));
             return 0;
         }
@@ -752,7 +758,7 @@ impl Job {
         self.open_sink();
         self.moved += u64::try_from(file.data.len()).unwrap_or_default();
         self.write(0, file.data);
-        self.stage = Stage::Over;
+        self.stage = DownloadStage::Over;
         u64::try_from(file.data.len()).unwrap_or_default()
     }
 
@@ -782,7 +788,7 @@ impl Job {
         if self.sink.is_none() {
             self.open_sink();
         }
-        self.stage = Stage::Reading;
+        self.stage = DownloadStage::Reading;
         self.closes_early = self.options.resume == Resume::Never && self.sink.is_some();
         let here = self.sink.as_ref().map_or(0, Sink::len_before);
         match self.options.resume {
@@ -799,7 +805,7 @@ impl Job {
                     self.go_on_at(here);
                 }
             }
-            Resume::Proven if here > 0 && self.end.is_some() => self.stage = Stage::ToProve,
+            Resume::Proven if here > 0 && self.end.is_some() => self.stage = DownloadStage::ToProve,
             _ => self.next = self.sink.as_ref().map_or(0, Sink::front),
         }
         self.expect();
@@ -812,7 +818,7 @@ impl Job {
 
     /// Tells the target the expected length.
     fn expect(&mut self) {
-        if self.stage == Stage::Reading
+        if self.stage == DownloadStage::Reading
             && let (Some(sink), Some(end)) = (&mut self.sink, self.end)
         {
             sink.expect(end);
@@ -824,7 +830,7 @@ impl Job {
         self.resumed = offset;
         self.skipped = offset;
         self.next = offset;
-        self.stage = Stage::Reading;
+        self.stage = DownloadStage::Reading;
         if let Some(sink) = &mut self.sink
             && let Err(error) = sink.go_on_at(offset)
         {
@@ -868,7 +874,7 @@ impl Job {
 
     /// Processes data of the file, `at` bytes after the first byte of a DATA.
     pub(super) fn data(&mut self, asked: Token, at: u32, bytes: &Bytes) {
-        if self.stage == Stage::Proving {
+        if self.stage == DownloadStage::Proving {
             self.tail.extend_from_slice(bytes);
             return;
         }
@@ -956,7 +962,7 @@ impl Job {
             return;
         }
         self.waiting = self.waiting.saturating_sub(1);
-        if self.stage == Stage::Proving {
+        if self.stage == DownloadStage::Proving {
             self.proven(asked, len);
             return;
         }

@@ -5,7 +5,7 @@ use sftp::extension::{self, Extended};
 use sftp::message::Request;
 use sftp::own;
 
-use super::{Job, Stage, has_more};
+use super::{DownloadJob, DownloadStage, has_more};
 use crate::engine::{Op, Session, Token};
 use crate::get::source::Reading;
 use crate::sink::Sink;
@@ -19,7 +19,7 @@ pub(super) struct Range {
     end: u64,
 }
 
-impl Job {
+impl DownloadJob {
     /// Continues with a file that the server already streams; returns the number of bytes received
     /// so far.
     pub(in crate::get) fn adopt(&mut self, reading: Reading) -> u64 {
@@ -29,12 +29,12 @@ impl Job {
         }
         if is_spoiled {
             // Do not touch the target.
-            self.stage = Stage::Reading;
+            self.stage = DownloadStage::Reading;
         } else {
             self.opened();
         }
         self.closes_early = false;
-        let asked = Token::new(0, Op::OpenRead);
+        let asked = self.id.token(Op::OpenRead);
         self.next = u64::MAX;
         self.ranges.push(Range {
             begin: asked.offset,
@@ -73,7 +73,6 @@ impl Job {
 
     pub(super) fn ask_range(
         &mut self,
-        job: usize,
         (offset, len): (u64, u32),
         handle: &[u8],
         session: &mut Session,
@@ -85,7 +84,7 @@ impl Job {
             flags: own::read_flag::HOLES,
         });
         session.send(
-            Token::data(job, Op::ReadRange, offset, len),
+            self.id.data_token(Op::ReadRange, offset, len),
             &Request::Extended(request),
         );
         self.waiting += 1;

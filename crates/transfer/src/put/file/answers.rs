@@ -6,13 +6,13 @@ use sftp::message::Reply;
 use sftp::{Attributes, Code};
 
 use super::part::PartName;
-use super::{Job, Stage, as_usize};
+use super::{UploadJob, UploadStage, as_usize};
 use crate::engine::{Op, Session, Token, status_text};
 use crate::options::Resume;
 use crate::step::proven_len;
 use crate::text;
 
-impl Job {
+impl UploadJob {
     /// Processes an answer; returns the number of bytes that it confirms.
     pub(in crate::put) fn reply(
         &mut self,
@@ -31,7 +31,7 @@ impl Job {
         };
         let mut moved = 0;
         match asked.op {
-            Op::Stat if self.stage == Stage::Target => match reply {
+            Op::Stat if self.stage == UploadStage::Target => match reply {
                 Reply::Attrs(there) => self.target_known(Some(there)),
                 _ => self.target_known(None),
             },
@@ -39,7 +39,7 @@ impl Job {
                 if let Reply::Attrs(attributes) = reply {
                     self.there = Some(*attributes);
                 }
-                if self.stage == Stage::Looking {
+                if self.stage == UploadStage::Looking {
                     self.looked();
                 }
             }
@@ -118,22 +118,24 @@ impl Job {
     /// Advances the stage after an answer.
     fn go_on(&mut self) {
         match self.stage {
-            Stage::Opening if self.waiting == 0 => match &self.error {
+            UploadStage::Opening if self.waiting == 0 => match &self.error {
                 None if self.candidate.is_some() => {
-                    self.stage = Stage::ToCompare;
+                    self.stage = UploadStage::ToCompare;
                     self.wake_first();
                 }
                 None => self.opened(),
                 Some(_) if self.parts.iter().any(|part| part.handle.is_some()) => {
-                    self.stage = Stage::Cutting;
+                    self.stage = UploadStage::Cutting;
                     self.wake_first();
                 }
-                Some(_) => self.stage = Stage::Over,
+                Some(_) => self.stage = UploadStage::Over,
             },
-            Stage::Begin | Stage::ToOpen if self.waiting == 0 && self.error.is_some() => {
+            UploadStage::Begin | UploadStage::ToOpen
+                if self.waiting == 0 && self.error.is_some() =>
+            {
                 self.wake_first();
             }
-            Stage::Writing => {
+            UploadStage::Writing => {
                 let over = self.next >= self.end || self.error.is_some();
                 if over && self.waiting == 0 {
                     self.wake_first();
@@ -152,8 +154,8 @@ impl Job {
                     self.wakes.extend(opened);
                 }
             }
-            Stage::Cutting if self.waiting == 0 => self.wake_first(),
-            Stage::Finishing | Stage::Closing if self.waiting == 0 => {
+            UploadStage::Cutting if self.waiting == 0 => self.wake_first(),
+            UploadStage::Finishing | UploadStage::Closing if self.waiting == 0 => {
                 if self.ask_space {
                     self.wake_first();
                 } else if !self.is_closed() {
@@ -162,11 +164,11 @@ impl Job {
                     self.closed();
                 }
             }
-            Stage::Moving if self.waiting == 0 && self.stays_unnamed && !self.removed => {
-                self.stage = Stage::ToMove;
+            UploadStage::Moving if self.waiting == 0 && self.stays_unnamed && !self.removed => {
+                self.stage = UploadStage::ToMove;
                 self.wake_first();
             }
-            Stage::Moving if self.waiting == 0 => self.stage = Stage::Over,
+            UploadStage::Moving if self.waiting == 0 => self.stage = UploadStage::Over,
             _ => {}
         }
     }
@@ -184,7 +186,7 @@ impl Job {
                 self.parts.truncate(1);
             }
         }
-        self.stage = Stage::Begin;
+        self.stage = UploadStage::Begin;
         self.wake_first();
     }
 
@@ -198,10 +200,10 @@ impl Job {
         if self.options.resume == Resume::BySize && there >= self.end && there > 0 {
             // OpenSSH's text.
             self.fail("destination file bigger or same size as source file".to_owned());
-            self.stage = Stage::Over;
+            self.stage = UploadStage::Over;
             return;
         }
-        self.stage = Stage::ToOpen;
+        self.stage = UploadStage::ToOpen;
         self.wake_first();
     }
 
@@ -211,7 +213,7 @@ impl Job {
         match self.options.resume {
             Resume::BySize => self.resume_at(there),
             Resume::Proven if there > 0 => {
-                self.stage = Stage::ToProve;
+                self.stage = UploadStage::ToProve;
                 self.wake_first();
                 return;
             }
@@ -225,7 +227,7 @@ impl Job {
             }
             _ => {}
         }
-        self.stage = Stage::Writing;
+        self.stage = UploadStage::Writing;
         if let Some(first) = self.parts.first_mut() {
             first.writes = true;
         }
@@ -279,12 +281,12 @@ impl Job {
         };
         self.proof = None;
         if good == 0 && self.part == PartName::Taken && self.error.is_none() {
-            self.stage = Stage::ToLeave;
+            self.stage = UploadStage::ToLeave;
             self.wake_first();
             return;
         }
         self.resume_at(good);
-        self.stage = Stage::Writing;
+        self.stage = UploadStage::Writing;
         self.wake_all();
     }
 

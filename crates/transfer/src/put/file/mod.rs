@@ -10,11 +10,12 @@ mod answers;
 mod part;
 
 use self::part::PartName;
+use super::Item;
 use super::target::Known;
-use super::{Item, job_number};
-use crate::engine::{Body, EngineError, Op, Session, Spoiled, Token};
+use crate::engine::{Body, EngineError, Op, Session, Spoiled};
 use crate::options::{Options, Resume};
 use crate::part::PartNames;
+use crate::plan::id::{DirId, FileId, Subject};
 use crate::plan::jobs::Left;
 use crate::plan::pace::Pace;
 use crate::plan::shown;
@@ -29,7 +30,7 @@ use crate::text;
 const MAX_UNTOLD_BYTES: u64 = 64 << 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum UploadStage {
     /// Neither end is known.
     Begin,
     /// STAT of the file that a part file would replace was sent.
@@ -76,11 +77,12 @@ struct Part {
 
 /// The upload of one file.
 #[derive(Debug)]
-pub(super) struct Job {
+pub(super) struct UploadJob {
+    id: FileId,
     item: Item,
-    parent: Option<usize>,
+    parent: Option<DirId>,
     parts: Vec<Part>,
-    stage: Stage,
+    stage: UploadStage,
     source: Option<Source>,
     /// Mode and times of the source, kept after it is closed.
     facts: Option<(u32, ExactTimes)>,
@@ -139,31 +141,32 @@ pub(super) struct Job {
     wakes: Vec<usize>,
 }
 
-impl Left for Job {
+impl Left for UploadJob {
     /// Number of bytes not sent yet.
     fn left(&self) -> u64 {
         match self.stage {
-            Stage::Begin
-            | Stage::Target
-            | Stage::Looking
-            | Stage::ToOpen
-            | Stage::Opening
-            | Stage::ToCompare
-            | Stage::Comparing
-            | Stage::ToTake
-            | Stage::ToProve
-            | Stage::Proving
-            | Stage::ToLeave
-            | Stage::Writing => self.end.saturating_sub(self.next),
+            UploadStage::Begin
+            | UploadStage::Target
+            | UploadStage::Looking
+            | UploadStage::ToOpen
+            | UploadStage::Opening
+            | UploadStage::ToCompare
+            | UploadStage::Comparing
+            | UploadStage::ToTake
+            | UploadStage::ToProve
+            | UploadStage::Proving
+            | UploadStage::ToLeave
+            | UploadStage::Writing => self.end.saturating_sub(self.next),
             _ => 0,
         }
     }
 }
 
-impl Job {
+impl UploadJob {
     pub(super) fn new(
+        id: FileId,
         item: Item,
-        parent: Option<usize>,
+        parent: Option<DirId>,
         len: u64,
         links: Vec<usize>,
         options: &Options,
@@ -181,8 +184,9 @@ impl Job {
             closing: false,
         });
         Self {
+            id,
             parts: parts.collect(),
-            stage: Stage::Begin,
+            stage: UploadStage::Begin,
             source: None,
             facts: None,
             small: None,
@@ -234,12 +238,12 @@ impl Job {
         self
     }
 
-    pub(super) fn parent(&self) -> Option<usize> {
+    pub(super) fn parent(&self) -> Option<DirId> {
         self.parent
     }
 
     pub(super) fn is_over(&self) -> bool {
-        self.stage == Stage::Over
+        self.stage == UploadStage::Over
     }
 
     /// Returns and resets the links on which the job has become able to send.
@@ -283,7 +287,7 @@ impl Job {
     pub(super) fn lose(&mut self, why: &EngineError) {
         let error = format!("write remote \"{}\": {why}", self.shown_to());
         self.fail(error);
-        self.stage = Stage::Over;
+        self.stage = UploadStage::Over;
     }
 
     /// After an interrupt: waits for unanswered requests, truncates the target to the written bytes
@@ -291,21 +295,29 @@ impl Job {
     pub(super) fn stop(&mut self) {
         match self.stage {
             // Everything was sent, or the copy has failed.
-            Stage::Finishing
-            | Stage::Cutting
-            | Stage::Closing
-            | Stage::ToMove
-            | Stage::Moving
-            | Stage::Over => return,
-            Stage::Begin | Stage::ToOpen if self.waiting == 0 => self.stage = Stage::Over,
-            Stage::Begin | Stage::Target | Stage::Looking | Stage::ToOpen => {}
-            // The target is unchanged and stays so.
-            Stage::Opening | Stage::Proving => self.in_place = true,
-            Stage::ToProve => (self.stage, self.in_place) = (Stage::Cutting, true),
-            Stage::ToCompare | Stage::Comparing | Stage::ToTake | Stage::ToLeave => {
-                self.stage = Stage::Cutting;
+            UploadStage::Finishing
+            | UploadStage::Cutting
+            | UploadStage::Closing
+            | UploadStage::ToMove
+            | UploadStage::Moving
+            | UploadStage::Over => return,
+            UploadStage::Begin | UploadStage::ToOpen if self.waiting == 0 => {
+                self.stage = UploadStage::Over
             }
-            Stage::Writing => {}
+            UploadStage::Begin
+            | UploadStage::Target
+            | UploadStage::Looking
+            | UploadStage::ToOpen => {}
+            // The target is unchanged and stays so.
+            UploadStage::Opening | UploadStage::Proving => self.in_place = true,
+            UploadStage::ToProve => (self.stage, self.in_place) = (UploadStage::Cutting, true),
+            UploadStage::ToCompare
+            | UploadStage::Comparing
+            | UploadStage::ToTake
+            | UploadStage::ToLeave => {
+                self.stage = UploadStage::Cutting;
+            }
+            UploadStage::Writing => {}
         }
         self.fail(EngineError::Interrupted.to_string());
         self.wake_first();
@@ -327,75 +339,69 @@ impl Job {
 
     // ---- sending --------------------------------------------------------------------------
 
-    /// Sends the next request on this link; `job` is the job's number.
-    pub(super) fn step(
-        &mut self,
-        job: usize,
-        link: usize,
-        session: &mut Session,
-        pace: &mut Pace,
-    ) -> Step {
+    /// Sends the next request on this link.
+    pub(super) fn step(&mut self, link: usize, session: &mut Session, pace: &mut Pace) -> Step {
         let first = self.parts.first().is_some_and(|part| part.link == link);
         if !session.takes_request() {
             return Step::Full;
         }
         match self.stage {
-            Stage::Begin | Stage::ToOpen if first && self.error.is_some() => {
+            UploadStage::Begin | UploadStage::ToOpen if first && self.error.is_some() => {
                 // The job was interrupted before anything was opened.
                 if self.waiting > 0 {
                     return Step::Nothing;
                 }
-                self.stage = Stage::Over;
+                self.stage = UploadStage::Over;
                 Step::Over
             }
-            Stage::Begin if first && self.temporary && !self.target_asked => {
+            UploadStage::Begin if first && self.temporary && !self.target_asked => {
                 match self.known.take() {
                     Some(known) => {
                         self.target_asked = true;
                         self.target_known(known.place.itself.as_ref());
                     }
-                    None => self.ask_target(job, session),
+                    None => self.ask_target(session),
                 }
                 Step::Sent { more: false }
             }
-            Stage::Begin if first => match self.begin(session) {
+            UploadStage::Begin if first => match self.begin(session) {
                 Ok(()) => {
-                    self.small.is_some().then(|| self.put_whole(job, session));
-                    if self.stage == Stage::Begin && !self.is_open_already(session) {
-                        self.look(job, session);
+                    self.small.is_some().then(|| self.put_whole(session));
+                    if self.stage == UploadStage::Begin && !self.is_open_already(session) {
+                        self.look(session);
                     }
                     match self.stage {
-                        Stage::Over => Step::Over,
-                        Stage::ToOpen | Stage::Writing => Step::Sent { more: true },
+                        UploadStage::Over => Step::Over,
+                        UploadStage::ToOpen | UploadStage::Writing => Step::Sent { more: true },
                         _ => Step::Sent { more: false },
                     }
                 }
                 Err(error) => {
                     self.fail(error);
-                    self.stage = Stage::Over;
+                    self.stage = UploadStage::Over;
                     Step::Over
                 }
             },
-            Stage::ToOpen if first => self.open(job, link, session),
-            Stage::ToCompare if first => self.compare(job, session),
-            Stage::ToTake if first => self.take(job, session),
-            Stage::ToProve if first => self.prove(job, session),
-            Stage::ToLeave if first => self.leave(job, session),
-            Stage::Writing => self.write(job, link, session, pace),
-            Stage::Cutting if self.waiting == 0 && first => self.cut(job, session),
-            Stage::Finishing | Stage::Closing => {
-                if first && self.ask_for_space(job, session) {
+            UploadStage::ToOpen if first => self.open(link, session),
+            UploadStage::ToCompare if first => self.compare(session),
+            UploadStage::ToTake if first => self.take(session),
+            UploadStage::ToProve if first => self.prove(session),
+            UploadStage::ToLeave if first => self.leave(session),
+            UploadStage::Writing => self.write(link, session, pace),
+            UploadStage::Cutting if self.waiting == 0 && first => self.cut(session),
+            UploadStage::Finishing | UploadStage::Closing => {
+                if first && self.ask_for_space(session) {
                     return Step::Sent { more: true };
                 }
-                match self.close(job, link, session) {
+                match self.close(link, session) {
                     Step::Nothing if first && self.waiting == 0 && self.is_closed() => {
                         self.closed()
                     }
                     step => step,
                 }
             }
-            Stage::ToMove if first => self.settle(job, session),
-            Stage::Over => Step::Over,
+            UploadStage::ToMove if first => self.settle(session),
+            UploadStage::Over => Step::Over,
             _ => Step::Nothing,
         }
     }
@@ -482,7 +488,7 @@ impl Job {
     }
 
     /// Sends a small file as one request, if the server supports that.
-    fn put_whole(&mut self, job: usize, session: &mut Session) {
+    fn put_whole(&mut self, session: &mut Session) {
         if self.temporary || !session.server().has(own::PUT_FILE, "1") {
             return;
         }
@@ -499,7 +505,7 @@ impl Job {
         if self.options.sync {
             flags |= own::put_flag::SYNC;
         }
-        let token = Token::data(job_number(job), Op::PutFile, 0, as_u32(data.len()));
+        let token = self.id.data_token(Op::PutFile, 0, as_u32(data.len()));
         let request = Extended::PutFile(extension::PutFile {
             path: &self.path,
             flags,
@@ -509,31 +515,31 @@ impl Job {
         session.send(token, &Request::Extended(request));
         self.waiting += 1;
         self.next = self.end;
-        self.stage = Stage::Finishing;
+        self.stage = UploadStage::Finishing;
     }
 
     /// Sends STAT of the target if its state matters: a target that may be the source must not be
     /// truncated by OPEN (unless the source is read completely before), and a part to be continued
     /// must be known.
-    fn look(&mut self, job: usize, session: &mut Session) {
-        self.stage = Stage::ToOpen;
+    fn look(&mut self, session: &mut Session) {
+        self.stage = UploadStage::ToOpen;
         let resumes = self.options.resume != Resume::Never;
         if !resumes && (self.item.fresh || self.temporary || self.small.is_some()) {
             self.cuts_on_open = true;
             return;
         }
         if resumes {
-            self.stage = Stage::Looking;
+            self.stage = UploadStage::Looking;
         }
         self.waiting += 1;
         if self.temporary {
             // A symbolic link is not a part.
             let request = Request::Lstat(request::Lstat { path: &self.path });
-            session.send(token(job, Op::Stat), &request);
+            session.send(self.id.token(Op::Stat), &request);
             return;
         }
         let request = Request::Stat(request::Stat { path: &self.path });
-        session.send(token(job, Op::Stat), &request);
+        session.send(self.id.token(Op::Stat), &request);
     }
 
     /// Continues with a target that a [`Target`](super::Target) has opened.
@@ -556,7 +562,7 @@ impl Job {
             Some(Err(why)) => {
                 let to = self.shown_to();
                 self.fail(format!("dest open \"{to}\": {why}"));
-                self.stage = Stage::Over;
+                self.stage = UploadStage::Over;
             }
             None => return false,
         }
@@ -564,23 +570,23 @@ impl Job {
     }
 
     /// Sends STAT of the file that a part would replace: a link or a device is written to instead.
-    fn ask_target(&mut self, job: usize, session: &mut Session) {
+    fn ask_target(&mut self, session: &mut Session) {
         self.target_asked = true;
-        self.stage = Stage::Target;
+        self.stage = UploadStage::Target;
         self.waiting += 1;
         let path = &self.item.to;
         session.send(
-            token(job, Op::Stat),
+            self.id.token(Op::Stat),
             &Request::Lstat(request::Lstat { path }),
         );
     }
 
-    fn open(&mut self, job: usize, link: usize, session: &mut Session) -> Step {
+    fn open(&mut self, link: usize, session: &mut Session) -> Step {
         if !session.takes_handle() {
             return Step::Full;
         }
         let mut flags = open_flag::WRITE;
-        if self.stage == Stage::ToOpen {
+        if self.stage == UploadStage::ToOpen {
             flags |= open_flag::CREATE;
             if self.temporary {
                 // No existing file is touched.
@@ -590,7 +596,7 @@ impl Job {
             } else if self.options.resume == Resume::Proven && self.size_there() > 0 {
                 flags |= open_flag::READ;
             }
-            self.stage = Stage::Opening;
+            self.stage = UploadStage::Opening;
         }
         let mut attributes = self
             .target_mode
@@ -603,7 +609,7 @@ impl Job {
             flags,
             attributes,
         });
-        session.send(token(job, Op::Open), &request);
+        session.send(self.id.token(Op::Open), &request);
         session.handle_begins();
         self.waiting += 1;
         if let Some(part) = self.parts.iter_mut().find(|part| part.link == link) {
@@ -623,12 +629,12 @@ impl Job {
     }
 
     /// Asks for hashes or the last bytes of the existing content.
-    fn prove(&mut self, job: usize, session: &mut Session) -> Step {
+    fn prove(&mut self, session: &mut Session) -> Step {
         let there = self.size_there().min(self.end);
         let (Some(handle), Some(source)) = (self.handle(0), self.source.clone()) else {
             return Step::Nothing;
         };
-        self.stage = Stage::Proving;
+        self.stage = UploadStage::Proving;
         self.waiting += 1;
         if session.server().has(own::HASH_RANGE, "1") {
             let block_len = proof_block(there);
@@ -638,13 +644,13 @@ impl Job {
                 len: there,
                 block_len,
             });
-            session.send(token(job, Op::Hash), &Request::Extended(request));
+            session.send(self.id.token(Op::Hash), &Request::Extended(request));
             // Both ends hash at the same time.
             self.proof = Some(hash::begin(source.file().clone(), there, block_len));
         } else {
             let len = there.min(TAIL_BYTES);
             let len_u32 = u32::try_from(len).unwrap_or(u32::MAX);
-            let token = Token::data(job_number(job), Op::Read, there - len, len_u32);
+            let token = self.id.data_token(Op::Read, there - len, len_u32);
             let request = Request::Read(request::Read {
                 handle: &handle,
                 offset: there - len,
@@ -659,12 +665,12 @@ impl Job {
         self.parts.get(part)?.handle.clone()
     }
 
-    fn write(&mut self, job: usize, link: usize, session: &mut Session, pace: &mut Pace) -> Step {
+    fn write(&mut self, link: usize, session: &mut Session, pace: &mut Pace) -> Step {
         let first = self.parts.first().is_some_and(|part| part.link == link);
         if self.error.is_some() {
-            self.stage = Stage::Cutting;
+            self.stage = UploadStage::Cutting;
             return match self.waiting {
-                0 if first => self.cut(job, session),
+                0 if first => self.cut(session),
                 _ => self.left_to_first(),
             };
         }
@@ -675,7 +681,7 @@ impl Job {
             // The rest is sent faster without another connection.
             return match self.end.saturating_sub(self.next) < JOINING_BYTES {
                 true => self.left_to_first(),
-                false => self.open(job, link, session),
+                false => self.open(link, session),
             };
         }
         let Some(handle) = &part.handle else {
@@ -687,7 +693,7 @@ impl Job {
         }
         if let Some(len) = self.cut_first.take() {
             self.cutting = true;
-            self.set_length(job, session, &handle, len);
+            self.set_length(session, &handle, len);
         }
         // The bytes after the compared ones of an existing part are overwritten, not truncated.
         let over = self.in_place || self.part == PartName::Taken;
@@ -696,8 +702,8 @@ impl Job {
         }
         if self.next >= self.end {
             return match self.waiting {
-                0 if first => self.finish(job, session),
-                _ if self.ends_in_flight(session) => self.finish(job, session),
+                0 if first => self.finish(session),
+                _ if self.ends_in_flight(session) => self.finish(session),
                 _ => self.left_to_first(),
             };
         }
@@ -707,7 +713,7 @@ impl Job {
         let until = self.data_end.unwrap_or(self.end).min(self.end);
         let len = (until - self.next).min(u64::from(session.server().max_write));
         let len = u32::try_from(len).unwrap_or(u32::MAX);
-        let token = Token::data(job_number(job), Op::Write, self.next, len);
+        let token = self.id.data_token(Op::Write, self.next, len);
         let data = self
             .small
             .as_ref()
@@ -726,7 +732,7 @@ impl Job {
                     file: source.file().clone(),
                     offset: self.next,
                     len,
-                    job: job_number(job),
+                    job: Subject::File(self.id).number(),
                 };
                 session.send_file(token, &handle, self.next, body);
             }
@@ -737,7 +743,7 @@ impl Job {
         self.next += u64::from(len);
         if self.small.is_some() && self.next >= self.end {
             // That was all the data: the rest goes in the same flight.
-            return self.finish(job, session);
+            return self.finish(session);
         }
         Step::Sent { more: true }
     }
@@ -770,7 +776,7 @@ impl Job {
     }
 
     /// All data was sent: sends length, attributes and CLOSE in one flight.
-    fn finish(&mut self, job: usize, session: &mut Session) -> Step {
+    fn finish(&mut self, session: &mut Session) -> Step {
         let Some(handle) = self.handle(0) else {
             return Step::Nothing;
         };
@@ -783,20 +789,20 @@ impl Job {
             let from = self.shown_from();
             self.fail(format!("read local \"{from}\": {why}"));
             // The content after the common beginning is unknown: keep the beginning only.
-            self.stage = Stage::Cutting;
+            self.stage = UploadStage::Cutting;
             return match self.waiting {
-                0 => self.cut(job, session),
+                0 => self.cut(session),
                 _ => Step::Nothing,
             };
         }
-        self.stage = Stage::Finishing;
+        self.stage = UploadStage::Finishing;
         if self.cut_at_end {
-            self.set_length(job, session, &handle, self.end);
+            self.set_length(session, &handle, self.end);
         }
         if self.small.is_none() {
             self.waiting += 1;
             let request = Request::Fstat(request::Fstat { handle: &handle });
-            session.send(token(job, Op::Fstat), &request);
+            session.send(self.id.token(Op::Fstat), &request);
         }
         if self.options.preserve {
             self.waiting += 1;
@@ -804,7 +810,7 @@ impl Job {
                 handle: &handle,
                 attributes: self.kept(session),
             });
-            session.send(token(job, Op::Attributes), &request);
+            session.send(self.id.token(Op::Attributes), &request);
         } else if let Some(mode) = self.target_mode {
             // The server's umask may have cleared bits.
             self.waiting += 1;
@@ -812,17 +818,17 @@ impl Job {
                 handle: &handle,
                 attributes: Attributes::with_permissions(mode),
             });
-            session.send(token(job, Op::Attributes), &request);
+            session.send(self.id.token(Op::Attributes), &request);
         }
         if self.options.sync && session.server().has(extension::FSYNC, "1") {
             self.waiting += 1;
             let request = Extended::Fsync(extension::Fsync { handle: &handle });
-            session.send(token(job, Op::Sync), &Request::Extended(request));
+            session.send(self.id.token(Op::Sync), &Request::Extended(request));
         }
-        self.close_all(job, session);
+        self.close_all(session);
         if self.temporary && self.is_named_in_flight(session) {
             self.named = true;
-            self.give_name(job, session);
+            self.give_name(session);
         }
         Step::Sent { more: false }
     }
@@ -835,7 +841,7 @@ impl Job {
             && session.server().has(extension::POSIX_RENAME, "1")
     }
 
-    fn set_length(&mut self, job: usize, session: &mut Session, handle: &[u8], len: u64) {
+    fn set_length(&mut self, session: &mut Session, handle: &[u8], len: u64) {
         self.waiting += 1;
         let request = Request::Fsetstat(request::Fsetstat {
             handle,
@@ -844,21 +850,21 @@ impl Job {
                 ..Attributes::NONE
             },
         });
-        session.send(token(job, Op::Truncate), &request);
+        session.send(self.id.token(Op::Truncate), &request);
     }
 
     /// After a failure: truncates the target to the bytes certainly written.
-    fn cut(&mut self, job: usize, session: &mut Session) -> Step {
-        self.stage = Stage::Closing;
+    fn cut(&mut self, session: &mut Session) -> Step {
+        self.stage = UploadStage::Closing;
         // First, since truncating frees space.
-        self.ask_for_space(job, session);
+        self.ask_for_space(session);
         if let Some(handle) = self.handle(0) {
             let sure = self.bad_from.min(self.next);
             if !self.temporary && !self.in_place && sure < u64::MAX {
-                self.set_length(job, session, &handle, sure);
+                self.set_length(session, &handle, sure);
             }
         }
-        self.close_all(job, session);
+        self.close_all(session);
         if self.waiting == 0 && self.is_closed() {
             return self.closed();
         }
@@ -866,26 +872,26 @@ impl Job {
     }
 
     /// Asks once whether the disk is full, if that may be the cause of the failure.
-    fn ask_for_space(&mut self, job: usize, session: &mut Session) -> bool {
+    fn ask_for_space(&mut self, session: &mut Session) -> bool {
         if !std::mem::take(&mut self.ask_space) || !session.server().has(extension::STATVFS, "2") {
             return false;
         }
         self.waiting += 1;
         let request = Extended::Statvfs(extension::Statvfs { path: &self.path });
-        session.send(token(job, Op::Space), &Request::Extended(request));
+        session.send(self.id.token(Op::Space), &Request::Extended(request));
         true
     }
 
     /// Closes the first connection's handle and wakes the links of the others.
-    fn close_all(&mut self, job: usize, session: &mut Session) {
+    fn close_all(&mut self, session: &mut Session) {
         let links: Vec<usize> = self.parts.iter().skip(1).map(|part| part.link).collect();
         self.wakes.extend(links);
         if let Some(first) = self.parts.first().map(|part| part.link) {
-            self.close(job, first, session);
+            self.close(first, session);
         }
     }
 
-    fn close(&mut self, job: usize, link: usize, session: &mut Session) -> Step {
+    fn close(&mut self, link: usize, session: &mut Session) -> Step {
         let Some(part) = self.parts.iter_mut().find(|part| part.link == link) else {
             return Step::Nothing;
         };
@@ -894,7 +900,7 @@ impl Job {
         };
         part.closing = true;
         let request = Request::Close(request::Close { handle });
-        session.send(token(job, Op::Close), &request);
+        session.send(self.id.token(Op::Close), &request);
         self.waiting += 1;
         Step::Sent { more: false }
     }
@@ -914,10 +920,6 @@ impl Job {
         let links: Vec<usize> = self.parts.iter().map(|part| part.link).collect();
         self.wakes.extend(links);
     }
-}
-
-fn token(job: usize, op: Op) -> Token {
-    Token::new(job_number(job), op)
 }
 
 fn as_u32(len: usize) -> u32 {

@@ -12,7 +12,7 @@ use sftp::attributes::mode;
 use sftp::extension::{self, Extended};
 use sftp::message::{Reply, Request, open_flag, request};
 
-use super::{Job, Stage, token};
+use super::{UploadJob, UploadStage};
 use crate::engine::{Op, Session};
 use crate::options::Resume;
 use crate::part::beside;
@@ -29,7 +29,7 @@ pub(super) enum PartName {
     Taken,
 }
 
-impl Job {
+impl UploadJob {
     /// Continues under a random name.
     fn rename_part(&mut self) {
         if let Some(names) = &self.names {
@@ -48,7 +48,7 @@ impl Job {
             self.candidate = self.there.take().filter(fits);
             self.rename_part();
         }
-        self.stage = Stage::ToOpen;
+        self.stage = UploadStage::ToOpen;
         self.wake_first();
     }
 
@@ -56,7 +56,9 @@ impl Job {
     /// code for "already exists".
     pub(super) fn opens_another_part(&mut self) -> bool {
         let again = match self.part {
-            _ if !self.temporary || self.stage != Stage::Opening || self.error.is_some() => false,
+            _ if !self.temporary || self.stage != UploadStage::Opening || self.error.is_some() => {
+                false
+            }
             PartName::First => true,
             // Another copy has renamed or removed the part since STAT.
             PartName::Taken => true,
@@ -67,26 +69,26 @@ impl Job {
             if let Some(first) = self.parts.first_mut() {
                 first.asked = false;
             }
-            self.stage = Stage::ToOpen;
+            self.stage = UploadStage::ToOpen;
             self.wake_first();
         }
         again
     }
 
     /// Sends FSTAT of the new part, whose owner is the user at the server.
-    pub(super) fn compare(&mut self, job: usize, session: &mut Session) -> Step {
+    pub(super) fn compare(&mut self, session: &mut Session) -> Step {
         let Some(handle) = self.handle(0) else {
             return Step::Nothing;
         };
-        self.stage = Stage::Comparing;
+        self.stage = UploadStage::Comparing;
         self.waiting += 1;
         let request = Request::Fstat(request::Fstat { handle: &handle });
-        session.send(token(job, Op::Owner), &request);
+        session.send(self.id.token(Op::Owner), &request);
         Step::Sent { more: false }
     }
 
     pub(super) fn compared(&mut self, reply: &Reply<'_>) {
-        if self.stage != Stage::Comparing {
+        if self.stage != UploadStage::Comparing {
             return;
         }
         let user = |attributes: &Attributes| attributes.owner.map(|owner| owner.uid);
@@ -102,7 +104,7 @@ impl Job {
                 _ => None,
             };
             self.target_mode = self.target_mode.or(fresh);
-            self.stage = Stage::ToTake;
+            self.stage = UploadStage::ToTake;
         } else {
             self.candidate = None;
             self.opened();
@@ -111,7 +113,7 @@ impl Job {
     }
 
     /// Gives up the new part for the existing one.
-    pub(super) fn take(&mut self, job: usize, session: &mut Session) -> Step {
+    pub(super) fn take(&mut self, session: &mut Session) -> Step {
         let Some(fresh) = self.handle(0) else {
             return Step::Nothing;
         };
@@ -119,7 +121,7 @@ impl Job {
         self.waiting += 1;
         let path = &self.path;
         session.send(
-            token(job, Op::Remove),
+            self.id.token(Op::Remove),
             &Request::Remove(request::Remove { path }),
         );
         if let Some(names) = &self.names {
@@ -130,7 +132,7 @@ impl Job {
         if let Some(first) = self.parts.first_mut() {
             first.handle = None;
         }
-        self.stage = Stage::Opening;
+        self.stage = UploadStage::Opening;
         self.waiting += 1;
         session.handle_begins();
         let request = Request::Open(request::Open {
@@ -138,13 +140,13 @@ impl Job {
             flags: open_flag::READ | open_flag::WRITE,
             attributes: Attributes::NONE,
         });
-        session.send(token(job, Op::Open), &request);
+        session.send(self.id.token(Op::Open), &request);
         Step::Sent { more: false }
     }
 
     /// Removes the existing part, which does not help, and creates a new one. Version 3 does not
     /// report the link count of a file: if the part has another name, its content remains there.
-    pub(super) fn leave(&mut self, job: usize, session: &mut Session) -> Step {
+    pub(super) fn leave(&mut self, session: &mut Session) -> Step {
         let Some(taken) = self.handle(0) else {
             return Step::Nothing;
         };
@@ -152,14 +154,14 @@ impl Job {
         self.waiting += 1;
         let path = &self.path;
         session.send(
-            token(job, Op::Remove),
+            self.id.token(Op::Remove),
             &Request::Remove(request::Remove { path }),
         );
         self.rename_part();
         if let Some(first) = self.parts.first_mut() {
             (first.handle, first.asked) = (None, false);
         }
-        self.stage = Stage::ToOpen;
+        self.stage = UploadStage::ToOpen;
         Step::Sent { more: true }
     }
 
@@ -168,47 +170,47 @@ impl Job {
         let is_made = self.parts.first().is_some_and(|part| part.handle.is_some());
         let is_left = !self.named || self.error.is_some();
         if self.temporary && is_made && is_left {
-            self.stage = Stage::ToMove;
+            self.stage = UploadStage::ToMove;
             self.wake_first();
             return Step::Nothing;
         }
-        self.stage = Stage::Over;
+        self.stage = UploadStage::Over;
         Step::Over
     }
 
     /// Renames the part to its target, or removes it.
-    pub(super) fn settle(&mut self, job: usize, session: &mut Session) -> Step {
+    pub(super) fn settle(&mut self, session: &mut Session) -> Step {
         // Keep a part only under its first name, by which a later copy finds it, and not without
         // resuming or after RENAME failed.
         let stays = self.options.resume != Resume::Never
             && self.part != PartName::Random
             && !self.stays_unnamed;
-        self.stage = Stage::Moving;
+        self.stage = UploadStage::Moving;
         if self.error.is_none() {
-            self.give_name(job, session);
+            self.give_name(session);
         } else if stays || std::mem::replace(&mut self.removed, true) {
-            self.stage = Stage::Over;
+            self.stage = UploadStage::Over;
             return Step::Over;
         } else {
             self.waiting += 1;
             let request = Request::Remove(request::Remove { path: &self.path });
-            session.send(token(job, Op::Remove), &request);
+            session.send(self.id.token(Op::Remove), &request);
         }
         Step::Sent { more: false }
     }
 
-    pub(super) fn give_name(&mut self, job: usize, session: &mut Session) {
+    pub(super) fn give_name(&mut self, session: &mut Session) {
         let (old, new) = (&self.path, &self.item.to);
         self.waiting += 1;
         if session.server().has(extension::POSIX_RENAME, "1") {
             let request = Extended::PosixRename(extension::PosixRename { old, new });
-            session.send(token(job, Op::Rename), &Request::Extended(request));
+            session.send(self.id.token(Op::Rename), &Request::Extended(request));
         } else {
             self.waiting += 1;
             let request = Request::Remove(request::Remove { path: new });
-            session.send(token(job, Op::Remove), &request);
+            session.send(self.id.token(Op::Remove), &request);
             let request = Request::Rename(request::Rename { old, new });
-            session.send(token(job, Op::Rename), &request);
+            session.send(self.id.token(Op::Rename), &request);
         }
     }
 }
