@@ -32,8 +32,8 @@ const DRY_RATIO: u64 = 4;
 /// Minimum bytes before compression, and minimum time, to raise the level when there is spare time.
 const SLOW_BYTES: u64 = 64 * 1024;
 const SLOW_US: u64 = 200_000;
-/// At the level asked for, a window starts only with bulk: after this many bytes, and anew after an
-/// idle time of `LULL_US` µs.
+/// At the level asked for, a window starts only with bulk: this many bytes after an idle time of
+/// `LULL_US` µs, and anew if fewer bytes came in `WINDOW_US`.
 const LITTLE_BYTES: u64 = 64 * 1024;
 const LULL_US: u64 = 2000;
 /// Percentage of the time spent working from which this side counts as the bottleneck.
@@ -130,6 +130,8 @@ pub(super) struct LevelController {
     /// Start time and total raw bytes at the start of the first in a row of windows that each ended
     /// with a dry socket.
     dry_since: (u64, u64),
+    /// Total raw bytes after the last idle time.
+    lull_raw: u64,
     trial: Trial,
     /// The trial's window was restarted once.
     again: bool,
@@ -155,6 +157,7 @@ impl LevelController {
             dry: true,
             full: false,
             dry_since: (now_us, through.raw),
+            lull_raw: through.raw,
             trial: Trial::None,
             again: false,
             down: StepBackoff::OPEN,
@@ -185,7 +188,13 @@ impl LevelController {
         } else {
             self.update_level(now_us, through);
         }
-        if self.step == 0 && (lull || through.since(self.begun).raw < LITTLE_BYTES) {
+        if lull {
+            self.lull_raw = through.raw;
+        }
+        let begins = through.raw.saturating_sub(self.lull_raw) < LITTLE_BYTES;
+        let trickles = now_us.saturating_sub(self.begun_us) >= WINDOW_US
+            && through.since(self.begun).raw < LITTLE_BYTES;
+        if self.step == 0 && (begins || trickles) {
             // There is spare time, or too little data to judge by.
             self.trial = Trial::None;
             self.begin(now_us, through);

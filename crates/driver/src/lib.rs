@@ -7,6 +7,8 @@
 //! ([`LaneTerms`]). This crate has no users, keys or programs.
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+mod controllers_tests;
 mod effort;
 #[cfg(test)]
 mod effort_tests;

@@ -79,10 +79,10 @@ impl Link {
         if let Some(write) = &write {
             sys::io::set_nonblocking(write, true)?;
         }
-        let send_limits = SendLimits::new();
+        let mut send_limits = SendLimits::new();
         // Fails for a pipe and for other kinds of socket, which hold little anyway.
         let socket = write.as_ref().unwrap_or(&read);
-        let is_tcp = sys::socket::set_notsent_lowat(socket, send_limits.unsent_bytes()).is_ok();
+        let is_tcp = sys::socket::set_notsent_lowat(socket, send_limits.set_unsent_bytes()).is_ok();
         let read_registration = Registration::new(epoll, &read, tokens.0)?;
         let write_registration = match &write {
             Some(write) => Some(Registration::new(epoll, write, tokens.1)?),
@@ -382,10 +382,8 @@ impl Link {
                         self.send_limits.set_round_trip(info.min_rtt_us);
                     }
                     connection.set_output_limit(self.send_limits.limit_bytes());
-                    let _ = sys::socket::set_notsent_lowat(
-                        self.write_fd(),
-                        self.send_limits.unsent_bytes(),
-                    );
+                    let unsent_bytes = self.send_limits.set_unsent_bytes();
+                    let _ = sys::socket::set_notsent_lowat(self.write_fd(), unsent_bytes);
                 }
             }
             Err(error)

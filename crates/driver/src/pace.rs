@@ -40,6 +40,10 @@ pub(super) struct SendLimits {
     counted_bytes: u64,
     /// Shortest round trip seen by the kernel, microseconds; 0 if unknown.
     round_trip_us: u32,
+    /// Unsent bytes that the socket held when it was full the last time.
+    full_unsent: u64,
+    /// The limit that the caller has set on the socket, bytes.
+    set_unsent: u32,
 }
 
 impl SendLimits {
@@ -52,6 +56,8 @@ impl SendLimits {
             counted_ms: 0,
             counted_bytes: 0,
             round_trip_us: 0,
+            full_unsent: MOST_UNSENT_BYTES,
+            set_unsent: u32::try_from(MOST_UNSENT_BYTES).unwrap_or(u32::MAX),
         }
     }
 
@@ -66,12 +72,17 @@ impl SendLimits {
     }
 
     /// Records that the socket is full after `sent` bytes in total; returns true if the limits
-    /// changed noticeably.
+    /// changed noticeably: the caller then sets them.
     pub(super) fn is_full(&mut self, sent: u64, now: Millis) -> bool {
         let whole_ms = now.saturating_sub(self.full_at);
         let idle_ms = now.saturating_sub(self.again_at);
-        let bytes = sent.saturating_sub(self.full_sent);
+        // What left the socket, not what entered it: a limit that was just raised lets more enter
+        // once, and would look like a faster line and be raised again.
+        let unsent = u64::from(self.set_unsent);
+        let entered = sent.saturating_sub(self.full_sent);
+        let bytes = (entered + self.full_unsent).saturating_sub(unsent);
         (self.full_at, self.full_sent, self.again_at) = (now, sent, now);
+        self.full_unsent = unsent;
         if idle_ms > whole_ms / 4 + 1 {
             // There was nothing to send for a while, so the interval does not measure the socket.
             (self.counted_ms, self.counted_bytes) = (0, 0);
@@ -98,8 +109,13 @@ impl SendLimits {
         usize::try_from(limit).unwrap_or(usize::MAX)
     }
 
-    /// Maximum unsent bytes in the socket (`TCP_NOTSENT_LOWAT`).
-    pub(super) fn unsent_bytes(&self) -> u32 {
+    /// Maximum unsent bytes in the socket (`TCP_NOTSENT_LOWAT`), which the caller now sets.
+    pub(super) fn set_unsent_bytes(&mut self) -> u32 {
+        self.set_unsent = self.unsent_bytes();
+        self.set_unsent
+    }
+
+    fn unsent_bytes(&self) -> u32 {
         let limit = self.speed.map_or(MOST_UNSENT_BYTES, |speed| {
             let part_of_a_round_trip =
                 speed.saturating_mul(self.round_trip_us.into()) / (1000 * UNSENT_ROUND_TRIPS);
@@ -116,15 +132,26 @@ impl SendLimits {
 mod tests {
     use super::*;
 
-    /// A socket that accepts `bytes` each `every_ms`, with a source that never pauses.
+    /// A line that carries `bytes` each `every_ms` for ten seconds, with a source that never pauses.
     fn saturated(bytes: u64, every_ms: Millis) -> SendLimits {
         let mut limits = SendLimits::new();
-        let (mut now, mut sent) = (1000, 0);
-        for _ in 0..100 {
-            limits.is_full(sent, now);
-            now += every_ms;
+        let mut limit = u64::from(limits.set_unsent_bytes());
+        let (mut sent, mut unsent) = (0, 0);
+        let mut is_blocked = false;
+        for now in 1000..11_000 {
+            // More than the socket held entered and left within this millisecond.
+            sent += (bytes / every_ms).saturating_sub(unsent);
+            unsent = unsent.saturating_sub(bytes / every_ms);
+            if is_blocked && unsent > limit / 2 {
+                continue;
+            }
             limits.takes_more(now);
-            sent += bytes;
+            sent += limit.saturating_sub(unsent);
+            unsent = unsent.max(limit);
+            is_blocked = true;
+            if limits.is_full(sent, now) {
+                limit = u64::from(limits.set_unsent_bytes());
+            }
         }
         limits
     }
@@ -175,6 +202,29 @@ mod tests {
             sent += 100_000;
         }
         assert!(limits.limit_bytes() >= 1 << 20);
+    }
+
+    #[test]
+    fn a_steady_line_keeps_its_limits() {
+        // 5 MB/s, of which 20 ms are less than the largest limit: what enters the socket depends on
+        // the limit, and the limit must not follow that.
+        let mut limits = SendLimits::new();
+        let mut limit = u64::from(limits.set_unsent_bytes());
+        let (mut sent, mut unsent, mut changes) = (0, limit, 0);
+        for now in 1000..11_000 {
+            unsent -= unsent.min(5000);
+            if unsent <= limit / 2 {
+                limits.takes_more(now);
+                sent += limit - unsent;
+                unsent = limit;
+                if limits.is_full(sent, now) {
+                    limit = u64::from(limits.set_unsent_bytes());
+                    changes += 1;
+                }
+            }
+        }
+        assert!(changes <= 2, "{changes}");
+        assert!((90_000..=110_000).contains(&limit), "{limit}");
     }
 
     #[test]

@@ -215,6 +215,13 @@ impl Gauge {
         idle_us: &mut dyn FnMut() -> Option<u64>,
     ) {
         if window.asleep > IDLE_SLEEP {
+            if let ControllerState::TrialWith { without, .. } = self.state
+                && window.rate >= without * DROP
+            {
+                // The bytes flow as before, and something else than the owner limits them: another
+                // trial soon would end alike.
+                return self.postpone_trial(now_us);
+            }
             // No bulk data, or another bottleneck: the window proves nothing about workers.
             return self.drop_workers(now_us);
         }
