@@ -5,7 +5,8 @@
 //! first key exchange, and messages that a client sent after a login request that then failed.
 
 use wire::message::{
-    Disconnect, Encode, ExtInfo, Phase as SentIn, Sender, ServiceRequest, UserauthRequest, info,
+    Disconnect, Encode, ExtInfo, KEX_NUMBERS, Phase as SentIn, Sender, ServiceRequest,
+    UserauthRequest, info,
 };
 
 use crate::Role;
@@ -45,7 +46,7 @@ pub(crate) fn permission(number: u8, role: Role, phase: Phase) -> Permission {
         return match phase {
             Phase::FirstKex | Phase::StrictFirstKex | Phase::Rekey => Permission::Forbidden,
             // Numbers of key exchange methods that are not running are always an error.
-            _ if (20..=49).contains(&number) => Permission::Forbidden,
+            _ if KEX_NUMBERS.contains(&number) => Permission::Forbidden,
             _ => Permission::Unknown,
         };
     };

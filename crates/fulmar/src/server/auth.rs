@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use keys::{Certificate, PresentedKey, PublicKey, SignatureAlgorithm, VerifyPolicy};
 use proto::{AuthMethod, AuthRequest, Connection, Prompt};
-use wire::message::reason;
+use wire::message::{Encode as _, UserauthRequest, reason};
 use wire::{Put, names};
 use zeroize::Zeroizing;
 
@@ -19,8 +19,6 @@ use super::config::Config;
 use super::handler::Login;
 use crate::Error;
 
-/// SSH_MSG_USERAUTH_REQUEST, which a signature covers (RFC 4252 §7).
-const USERAUTH_REQUEST: u8 = 50;
 /// Most rounds of one keyboard-interactive dialogue.
 const MAX_ROUNDS: u32 = 32;
 
@@ -434,7 +432,7 @@ fn signed_data(
     };
     let mut data = Vec::new();
     data.put_string(session_id);
-    data.put_u8(USERAUTH_REQUEST);
+    data.put_u8(UserauthRequest::NUMBER);
     data.put_string(user.as_bytes());
     data.put_string(names::SERVICE_CONNECTION.as_bytes());
     data.put_string(method.as_bytes());

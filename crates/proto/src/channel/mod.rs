@@ -483,10 +483,13 @@ impl Channels {
         let [r0, r1, r2, r3] = channel.remote.to_be_bytes();
         let [l0, l1, l2, l3] = len.to_be_bytes();
         match stream {
-            Stream::Data => buf.prepend(&[94, r0, r1, r2, r3, l0, l1, l2, l3]),
+            Stream::Data => {
+                buf.prepend(&[ChannelData::NUMBER, r0, r1, r2, r3, l0, l1, l2, l3]);
+            }
             Stream::Stderr => {
                 let [c0, c1, c2, c3] = EXTENDED_DATA_STDERR.to_be_bytes();
-                buf.prepend(&[95, r0, r1, r2, r3, c0, c1, c2, c3, l0, l1, l2, l3]);
+                let number = ChannelExtendedData::NUMBER;
+                buf.prepend(&[number, r0, r1, r2, r3, c0, c1, c2, c3, l0, l1, l2, l3]);
             }
         }
         transport.send_data(buf, origin)

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use bytes::BytesMut;
 use crypto::kex::DhGroup;
 use packet::{OpenJob, OpenedPacket, PacketBuf, PacketError};
-use wire::message::{Ignore, Ping, Pong};
+use wire::message::{self, Encode as _, USERAUTH_NUMBERS};
 use zeroize::Zeroizing;
 
 use crate::channel::{CHANNEL_MESSAGES, Channels, Globals, Request, global};
@@ -339,26 +339,28 @@ impl Connection {
         let transport = &mut self.transport;
         let number = payload.first().copied().unwrap_or_default();
         match (number, &mut self.auth) {
-            (5, Auth::Server(_)) => {
+            (message::ServiceRequest::NUMBER, Auth::Server(_)) => {
                 transport.spend_ignored()?;
                 ServerAuth::handle_service_request(transport, payload)?;
                 self.stage = Stage::Userauth;
                 Ok(())
             }
-            (6, Auth::Client(client)) => {
+            (message::ServiceAccept::NUMBER, Auth::Client(client)) => {
                 client.handle_service_accept(transport, payload)?;
                 self.stage = Stage::Userauth;
                 Ok(())
             }
-            (7, _) => {
+            (message::ExtInfo::NUMBER, _) => {
                 // An honest peer sends one or two; each costs a pass over its list.
                 transport.spend_ignored()?;
                 Ok(transport.extensions.merge(payload)?)
             }
             // RFC 4252 §5.1: requests after the successful one are ignored.
-            (50, _) if self.stage == Stage::Connected => Ok(()),
-            (50..=79, Auth::Server(server)) => server.handle(transport, payload),
-            (50..=79, Auth::Client(client)) => {
+            (message::UserauthRequest::NUMBER, _) if self.stage == Stage::Connected => Ok(()),
+            (number, Auth::Server(server)) if USERAUTH_NUMBERS.contains(&number) => {
+                server.handle(transport, payload)
+            }
+            (number, Auth::Client(client)) if USERAUTH_NUMBERS.contains(&number) => {
                 client.handle(transport, payload)?;
                 if transport.authenticated {
                     self.stage = Stage::Connected;
@@ -368,16 +370,16 @@ impl Connection {
                 }
                 Ok(())
             }
-            (80..=82, _) => {
+            (message::GlobalRequest::NUMBER..=message::RequestFailure::NUMBER, _) => {
                 self.globals.handle(transport, payload)?;
                 self.note_answer();
                 Ok(())
             }
-            (192, _) => {
-                let ping = Ping::decode(payload)?;
-                transport.send_message(&Pong { data: ping.data })
+            (message::Ping::NUMBER, _) => {
+                let ping = message::Ping::decode(payload)?;
+                transport.send_message(&message::Pong { data: ping.data })
             }
-            (193, _) => Pong::decode(payload).map(|_| ()).map_err(Error::from),
+            (message::Pong::NUMBER, _) => Ok(message::Pong::decode(payload).map(drop)?),
             (number, _) if CHANNEL_MESSAGES.contains(&number) => {
                 self.channels.handle(transport, payload)
             }
@@ -546,7 +548,7 @@ impl Connection {
     /// # Errors
     /// Errors of sending.
     pub fn send_ignore(&mut self, data: &[u8]) -> Result<(), Error> {
-        self.transport.send_message(&Ignore { data })
+        self.transport.send_message(&message::Ignore { data })
     }
 }
 

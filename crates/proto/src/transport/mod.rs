@@ -20,7 +20,7 @@ use bytes::Bytes;
 use compress::{Compressor, Origin};
 use packet::{BufPool, OpenJob, OpenedPacket, PacketBuf, SealJob, SealKeys, Sequencer, Splitter};
 use wire::Reader;
-use wire::message::{self, Encode};
+use wire::message::{self, Encode, KEX_NUMBERS};
 
 use crate::config::{Compression, Offer};
 use crate::permits::Phase;
@@ -397,8 +397,10 @@ impl Transport {
             }
         }
         let dispatch = match number {
-            1..=4 => self.handle_housekeeping(number, &payload)?,
-            20..=49 => self.handle_kex(sequence, &payload)?,
+            message::Disconnect::NUMBER..=message::Debug::NUMBER => {
+                self.handle_housekeeping(number, &payload)?
+            }
+            _ if KEX_NUMBERS.contains(&number) => self.handle_kex(sequence, &payload)?,
             _ => Dispatch::Payload(payload),
         };
         self.check_rekey()?;
@@ -511,7 +513,7 @@ impl Transport {
             return Ok(());
         }
         let number = buf.payload().first().copied().unwrap_or_default();
-        let transport_message = number <= 4 || (20..=49).contains(&number);
+        let transport_message = number <= message::Debug::NUMBER || KEX_NUMBERS.contains(&number);
         if self.kex.holds_output() && !transport_message {
             // Senders of channel data check `takes_bulk` first.
             if origin.is_data() {

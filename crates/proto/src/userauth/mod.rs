@@ -3,6 +3,7 @@
 
 use alloc::vec::Vec;
 
+use wire::message::{Encode as _, UserauthRequest};
 use wire::{Put, names};
 
 pub(crate) mod client;
@@ -28,7 +29,7 @@ pub fn publickey_signed_data(
 ) -> Vec<u8> {
     let mut text = Vec::with_capacity(key.len() + 256);
     text.put_string(session_id);
-    text.put_u8(50);
+    text.put_u8(UserauthRequest::NUMBER);
     text.put_string(user);
     text.put_string(service);
     put_publickey_fields(&mut text, algorithm, key, true, host_key);

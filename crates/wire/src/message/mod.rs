@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use crate::{DecodeError, Field, Mpint, NameList, Reader, Rest};
 
 mod table;
-pub use table::{MESSAGES, MessageInfo, Phase, Sender, info};
+pub use table::{KEX_NUMBERS, MESSAGES, MessageInfo, Phase, Sender, USERAUTH_NUMBERS, info};
 
 /// Encoding of a message.
 pub trait Encode {

@@ -1,6 +1,13 @@
 //! The table of messages. `proto::permits` decides from it which messages may arrive, and logs take
 //! message names from it.
 
+use core::ops::RangeInclusive;
+
+/// Message numbers of algorithm negotiation and of key exchange methods (RFC 4250 §4.1.2).
+pub const KEX_NUMBERS: RangeInclusive<u8> = 20..=49;
+/// Message numbers of user authentication, generic and of its methods (RFC 4250 §4.1.2).
+pub const USERAUTH_NUMBERS: RangeInclusive<u8> = 50..=79;
+
 /// Who may send a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sender {

@@ -16,15 +16,13 @@ use std::net::IpAddr;
 use config::server::ServerOptions;
 use keys::authorized_keys::KeyOptions;
 use keys::{KeyType, PresentedKey, SignatureAlgorithm, VerifyPolicy};
+use wire::message::{Encode as _, UserauthRequest};
 use wire::{Put, names};
 
 use super::accounts::{Account, Peer};
 use crate::log::Log;
 
 pub(crate) use revoked::RevokedKeys;
-
-/// SSH_MSG_USERAUTH_REQUEST (RFC 4252 §6), the first byte of the signed data's message.
-const USERAUTH_REQUEST: u8 = 50;
 
 /// The facts that decide whether a key may log in.
 pub(crate) struct Lookup<'a> {
@@ -152,7 +150,7 @@ impl Candidate {
     fn signed_data(&self, signed_for: &SignedFor<'_>) -> Vec<u8> {
         let mut data = Vec::new();
         data.put_string(signed_for.session_id);
-        data.put_u8(USERAUTH_REQUEST);
+        data.put_u8(UserauthRequest::NUMBER);
         data.put_string(signed_for.user.as_bytes());
         data.put_string(signed_for.service.as_bytes());
         let method = match signed_for.hostbound {
