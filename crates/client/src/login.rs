@@ -8,7 +8,7 @@ use std::io::ErrorKind;
 use std::os::fd::AsFd;
 
 use config::client::ClientOptions;
-use config::types::HwCompression;
+use config::types::{Compression, HwCompression};
 use driver::{CryptoThreads, Driver, DriverError, LaneTerms, Notice};
 use proto::{Connection, Direction, Event, Negotiated, ShortOffer, TransportConfig};
 use wire::message::reason;
@@ -35,11 +35,11 @@ pub fn transport_config(
         wire::names::COMPRESSION_NONE,
         wire::names::COMPRESSION_ZLIB_OPENSSH,
     ];
-    if options.compression {
+    if options.compression.is_on() {
         compression.reverse();
     }
     // External compression libraries produce zlib streams only.
-    if options.compression_zstd && options.hardware().is_none() {
+    if options.compression == Compression::Zstd && options.hardware().is_none() {
         compression.insert(0, wire::names::COMPRESSION_ZSTD);
     }
     let seconds = |seconds: u32| (seconds > 0).then(|| u64::from(seconds) * 1000);
@@ -528,7 +528,7 @@ pub(crate) fn note_keys(negotiated: &Negotiated, first: bool) {
 pub(crate) fn announce_compression(options: &ClientOptions, connection: &mut Connection) {
     if !connection.is_compressing() {
         if options.hw_compression != HwCompression::No {
-            let why = match options.compression {
+            let why = match options.compression.is_on() {
                 false => "is not asked for (Compression, -C)",
                 true => "was not agreed on",
             };
@@ -550,7 +550,7 @@ pub(crate) fn announce_compression(options: &ClientOptions, connection: &mut Con
         return;
     };
     let library = compressor.has_provider();
-    if options.compression_zstd {
+    if options.compression == Compression::Zstd {
         let why = if options.hardware().is_some() {
             "EnableHwCompression asks for a library"
         } else {

@@ -4,7 +4,7 @@
 //! damaged blob cannot make the reader allocate more.
 
 use crate::error::ConfigError;
-use crate::value::Value;
+use crate::value::{Table, Value, written};
 
 /// Writes an encoded configuration.
 pub(crate) struct Encoder {
@@ -66,11 +66,27 @@ impl Encoder {
             }
             Value::Words(words) => {
                 self.byte(3);
-                self.count(words.len());
-                for word in words {
-                    self.text(word);
+                self.words(words);
+            }
+            Value::Penalties(parts) => {
+                self.byte(4);
+                self.count(parts.len());
+                for (number, value) in parts {
+                    self.byte(*number);
+                    self.out.extend_from_slice(&value.to_be_bytes());
                 }
             }
+            other => {
+                self.byte(5);
+                self.words(&written(other));
+            }
+        }
+    }
+
+    fn words(&mut self, words: &[String]) {
+        self.count(words.len());
+        for word in words {
+            self.text(word);
         }
     }
 
@@ -154,24 +170,42 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    pub(crate) fn value(&mut self) -> Result<Value, ConfigError> {
+    /// Reads a value of a row of `table`.
+    pub(crate) fn value(&mut self, table: Table, row: usize) -> Result<Value, ConfigError> {
         Ok(match self.byte()? {
             0 => Value::Flag(self.flag()?),
-            1 => {
-                let bytes: [u8; 8] = self.take(8)?.try_into().map_err(|_| SHORT)?;
-                Value::Number(i64::from_be_bytes(bytes))
-            }
+            1 => Value::Number(i64::from_be_bytes(self.eight()?)),
             2 => Value::Word(self.text()?),
-            3 => {
+            3 => Value::Words(self.words()?),
+            4 => {
                 let count = self.count()?;
-                let mut words = Vec::with_capacity(count.min(MAX_ROOM_WORDS));
+                let mut parts = Vec::with_capacity(count.min(MAX_ROOM_WORDS));
                 for _ in 0..count {
-                    words.push(self.text()?);
+                    parts.push((self.byte()?, u64::from_be_bytes(self.eight()?)));
                 }
-                Value::Words(words)
+                Value::Penalties(parts)
+            }
+            5 => {
+                let words = self.words()?;
+                let keyword = table.get(row).ok_or(UNKNOWN)?;
+                let value = keyword.kind.read(keyword.name, &words, "");
+                value.map_err(|_| ConfigError::Damaged("a value that cannot be read"))?
             }
             _ => return Err(UNKNOWN),
         })
+    }
+
+    fn eight(&mut self) -> Result<[u8; 8], ConfigError> {
+        self.take(8)?.try_into().map_err(|_| SHORT)
+    }
+
+    fn words(&mut self) -> Result<Vec<String>, ConfigError> {
+        let count = self.count()?;
+        let mut words = Vec::with_capacity(count.min(MAX_ROOM_WORDS));
+        for _ in 0..count {
+            words.push(self.text()?);
+        }
+        Ok(words)
     }
 
     /// The bytes of the next value, not decoded.
@@ -181,9 +215,14 @@ impl<'a> Decoder<'a> {
             0 => self.take(1).map(drop)?,
             1 => self.take(8).map(drop)?,
             2 => self.skip_text()?,
-            3 => {
+            3 | 5 => {
                 for _ in 0..self.count()? {
                     self.skip_text()?;
+                }
+            }
+            4 => {
+                for _ in 0..self.count()? {
+                    self.take(9)?;
                 }
             }
             _ => return Err(UNKNOWN),

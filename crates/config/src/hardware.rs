@@ -65,7 +65,7 @@ macro_rules! wish_of {
             #[must_use]
             pub fn hardware(&self) -> Option<HardwareWish<'_>> {
                 HardwareWish::new(
-                    self.compression,
+                    self.compression.is_on(),
                     self.hw_compression,
                     &self.hw_compression_libraries,
                     self.hw_compression_verify,

@@ -1,43 +1,79 @@
-//! The two macros of this crate: enums with canonical words, and tables of keywords.
+//! The two macros of this crate: enums that a keyword chooses from, and tables of keywords.
 
-/// Declares an enum whose variants have a canonical word in the dump.
-macro_rules! words {
-    ($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident = $word:literal),* $(,)? } default $default:ident) => {
+/// Declares an enum that a keyword chooses from: for each variant the word that the dump prints,
+/// then the other spellings that are accepted.
+macro_rules! choices {
+    ($(#[$meta:meta])* $name:ident {
+        $($(#[$variant_meta:meta])* $variant:ident = $word:literal $(| $spelling:literal)*,)*
+    }) => {
         $(#[$meta])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub enum $name {
-            $($(#[$vmeta])* $variant,)*
+            $($(#[$variant_meta])* $variant,)*
         }
         impl $name {
-            /// The value for a canonical word; the default for anything else.
-            pub(crate) fn from_word(word: &str) -> $name {
-                match word {
-                    $($word => $name::$variant,)*
-                    _ => $name::$default,
-                }
+            /// The accepted spellings.
+            pub(crate) const SPELLINGS: $crate::value::Spellings = &[$(
+                ($word, $name::$variant.choice()),
+                $(($spelling, $name::$variant.choice()),)*
+            )*];
+
+            /// The variant as a value.
+            pub(crate) const fn choice(self) -> $crate::value::Choice {
+                $crate::value::Choice { number: self as u8, word: self.word() }
             }
+
             /// The canonical word, as the dump prints it.
-            pub fn word(self) -> &'static str {
+            pub const fn word(self) -> &'static str {
                 match self {
                     $($name::$variant => $word,)*
+                }
+            }
+        }
+        impl $crate::value::Setting for $name {
+            fn from_value(value: $crate::value::Value) -> Option<$name> {
+                match value {
+                    $crate::value::Value::Choice(choice) => {
+                        [$($name::$variant,)*].get(usize::from(choice.number)).copied()
+                    }
+                    _ => None,
                 }
             }
         }
     };
 }
 
-/// Declares the keywords of one kind of file: an enum whose variants index a table.
-macro_rules! keyword_table {
-    ($(#[$meta:meta])* $key:ident, $table:ident {
-        $($name:ident [$($alias:literal)*] $kind:expr, $default:literal, $support:expr, $scope:ident, $repeat:ident, $dump:expr;)*
-    }) => {
+/// Declares the keywords of one kind of file, one row each: an enum whose variants index a table,
+/// the table, and the struct of the options. A row starts with its field of the struct, if the
+/// keyword has one; the values that a row's kind reads become the field's type by
+/// [`Setting`](crate::value::Setting). The fields after `and` belong to no single row and are set
+/// by the code that builds the options.
+macro_rules! keywords {
+    (
+        $(#[$meta:meta])* $key:ident, $table:ident;
+        $(#[$struct_meta:meta])* $options:ident {
+            $(
+                $($(#[$doc:meta])+ $field:ident: $type:ty =)?
+                $name:ident [$($alias:literal)*]
+                $kind:expr, $default:literal, $support:expr, $scope:ident, $repeat:ident, $dump:expr;
+            )*
+        }
+        and { $($(#[$extra_doc:meta])* $vis:vis $extra:ident: $extra_type:ty,)* }
+    ) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        // Many rows are used through the table only: by the parser, the dump and the manual.
-        #[allow(dead_code)]
         pub(crate) enum $key { $($name,)* }
 
         impl $key {
+            const ALL: &[$key] = &[$($key::$name,)*];
+
+            /// Its name.
+            pub(crate) const fn name(self) -> &'static str {
+                match self {
+                    $($key::$name => stringify!($name),)*
+                }
+            }
+
             /// Its index in the table.
             pub(crate) const fn index(self) -> usize {
                 self as usize
@@ -46,9 +82,8 @@ macro_rules! keyword_table {
 
         $(#[$meta])*
         pub const $table: $crate::value::Table = {
-            const KEYS: &[$key] = &[$($key::$name,)*];
             fn row(index: usize) -> Option<Keyword> {
-                Some(match KEYS.get(index)? {
+                Some(match $key::ALL.get(index)? {
                     $($key::$name => Keyword {
                         name: stringify!($name),
                         aliases: &[$($alias,)*],
@@ -61,7 +96,43 @@ macro_rules! keyword_table {
                     },)*
                 })
             }
-            $crate::value::Table::new(KEYS.len(), row)
+            $crate::value::Table::new($key::ALL.len(), row)
         };
+
+        $(#[$struct_meta])*
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub struct $options {
+            $($($(#[$doc])+ pub $field: $type,)?)*
+            $($(#[$extra_doc])* $vis $extra: $extra_type,)*
+        }
+
+        impl $options {
+            /// The options of values with defaults; `take` returns the value of a keyword.
+            pub(crate) fn of(mut take: impl FnMut($key) -> Option<$crate::value::Value>) -> $options {
+                $options {
+                    $($(
+                        $field: take($key::$name)
+                            .and_then(<$type as $crate::value::Setting>::from_value)
+                            .unwrap_or_default(),
+                    )?)*
+                    $($extra: Default::default(),)*
+                }
+            }
+
+            /// The keywords whose value is not of their field's type.
+            #[cfg(test)]
+            pub(crate) fn mistyped(value: impl Fn($key) -> Option<$crate::value::Value>) -> Vec<$key> {
+                let mut out = Vec::new();
+                $($(
+                    let $field = value($key::$name);
+                    if $field.is_some_and(|value| {
+                        <$type as $crate::value::Setting>::from_value(value).is_none()
+                    }) {
+                        out.push($key::$name);
+                    }
+                )?)*
+                out
+            }
+        }
     };
 }

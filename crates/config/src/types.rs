@@ -2,34 +2,55 @@
 
 pub use escape::LogLevel;
 
-use crate::units;
-use crate::value::{Value, Values};
+use crate::value::{Setting, Value};
 
-words! {
+choices! {
     /// Address families that may be used.
     AddressFamily {
         /// IPv4 and IPv6.
+        #[default]
         Any = "any",
         /// IPv4 only.
         Inet = "inet",
         /// IPv6 only.
         Inet6 = "inet6",
-    } default Any
+    }
 }
 
-words! {
+choices! {
+    /// `Compression`.
+    Compression {
+        /// zlib may be used.
+        Yes = "yes",
+        /// None.
+        #[default]
+        No = "no",
+        /// zstd is offered before the other methods.
+        Zstd = "zstd",
+    }
+}
+
+impl Compression {
+    /// True if any method may be used.
+    pub fn is_on(self) -> bool {
+        self != Compression::No
+    }
+}
+
+choices! {
     /// `EnableHwCompression`: compression by an external library, which may use an accelerator.
     HwCompression {
         /// Never.
-        No = "no",
+        #[default]
+        No = "no" | "false",
         /// If a library can be used; otherwise in software, with a warning.
-        Yes = "yes",
+        Yes = "yes" | "true",
         /// Always; a connection that would be compressed in software is refused.
         Require = "require",
-    } default No
+    }
 }
 
-words! {
+choices! {
     /// syslog(3) facilities.
     SyslogFacility {
         /// System daemons.
@@ -37,6 +58,7 @@ words! {
         /// User programs.
         User = "USER",
         /// Security messages.
+        #[default]
         Auth = "AUTH",
         /// Private security messages.
         AuthPriv = "AUTHPRIV",
@@ -56,17 +78,18 @@ words! {
         Local6 = "LOCAL6",
         /// Local use 7.
         Local7 = "LOCAL7",
-    } default Auth
+    }
 }
 
-words! {
+choices! {
     /// The hash of fingerprints that are shown or logged.
     FingerprintHash {
         /// Colon-separated MD5.
         Md5 = "MD5",
         /// Base64 SHA-256.
+        #[default]
         Sha256 = "SHA256",
-    } default Sha256
+    }
 }
 
 /// When keys are exchanged again.
@@ -78,28 +101,8 @@ pub struct RekeyLimit {
     pub seconds: u32,
 }
 
-impl RekeyLimit {
-    /// Sets a time that no line has given to `none`.
-    pub(crate) fn fill(values: &mut Values, row: usize) {
-        let mut words = values.take_words(row);
-        if words.len() == 1 {
-            words.push("0".to_owned());
-        }
-        values.put(row, Value::Words(words));
-    }
-
-    pub(crate) fn from_words(words: &[String]) -> RekeyLimit {
-        RekeyLimit {
-            bytes: number_at(words, 0).unwrap_or(0),
-            seconds: number_at(words, 1)
-                .and_then(|s| u32::try_from(s).ok())
-                .unwrap_or(0),
-        }
-    }
-}
-
 /// Type-of-service bytes for interactive and bulk sessions; `None` keeps the system's default.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IpQos {
     /// For sessions with a terminal.
     pub interactive: Option<u8>,
@@ -107,15 +110,37 @@ pub struct IpQos {
     pub bulk: Option<u8>,
 }
 
-impl IpQos {
-    pub(crate) fn from_words(words: &[String]) -> IpQos {
-        let at = |i: usize| {
-            let value = units::parse_ipqos(words.get(i)?)?;
-            u8::try_from(value).ok()
-        };
-        IpQos {
-            interactive: at(0),
-            bulk: at(1),
+/// `EscapeChar`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EscapeChar {
+    /// No escapes.
+    #[default]
+    None,
+    /// This byte at the start of a line.
+    Byte(u8),
+}
+
+/// `ObscureKeystrokeTiming`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keystrokes {
+    /// Keystrokes are sent when they are typed.
+    Off,
+    /// They are sent at the default interval.
+    Default,
+    /// They are sent at this interval, milliseconds.
+    Every(u32),
+}
+
+/// Default interval of `ObscureKeystrokeTiming`, milliseconds.
+const KEYSTROKE_MS: u32 = 20;
+
+impl Keystrokes {
+    /// The interval in milliseconds; `None` if timing is not hidden.
+    pub fn interval_ms(self) -> Option<u32> {
+        match self {
+            Keystrokes::Off => None,
+            Keystrokes::Default => Some(KEYSTROKE_MS),
+            Keystrokes::Every(ms) => Some(ms),
         }
     }
 }
@@ -129,31 +154,14 @@ pub struct Variable {
     pub value: String,
 }
 
-pub(crate) fn variables(words: &[String]) -> Vec<Variable> {
-    words
-        .iter()
-        .filter_map(|word| word.split_once('='))
-        .map(|(name, value)| Variable {
+impl Setting for Vec<Variable> {
+    fn from_value(value: Value) -> Option<Vec<Variable>> {
+        let words = Vec::<String>::from_value(value)?;
+        let pairs = words.iter().map(|word| word.split_once('='));
+        let variable = |(name, value): (&str, &str)| Variable {
             name: name.to_owned(),
             value: value.to_owned(),
-        })
-        .collect()
-}
-
-/// The paths of `HwCompressionLibrary`; empty for `none`.
-pub(crate) fn libraries(words: &[String]) -> Vec<String> {
-    words
-        .iter()
-        .filter(|word| *word != "none")
-        .cloned()
-        .collect()
-}
-
-/// The number of `CryptoThreads`; `None` for `auto`.
-pub(crate) fn thread_count(words: &[String]) -> Option<usize> {
-    words.first()?.parse().ok()
-}
-
-pub(crate) fn number_at(words: &[String], index: usize) -> Option<u64> {
-    words.get(index)?.parse().ok()
+        };
+        pairs.map(|pair| pair.map(variable)).collect()
+    }
 }

@@ -5,10 +5,12 @@
 //! -T`), the encoded form and the manual's table are made from it, so that each keyword is
 //! described once.
 
-use crate::algorithms::Class;
+use crate::algorithms::{Class, Side};
+use crate::server::{MaxStartups, penalties};
+use crate::types::{EscapeChar, IpQos, Keystrokes, LogLevel, RekeyLimit};
 use crate::units;
 
-/// A value in canonical form.
+/// A value, read once into its type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     /// `yes` or `no`.
@@ -17,8 +19,107 @@ pub enum Value {
     Number(i64),
     /// One word, or the rest of the line.
     Word(String),
-    /// Several words, of one line or accumulated.
+    /// Several words, of one line or accumulated; empty is `none`.
     Words(Vec<String>),
+    /// One of a fixed set.
+    Choice(Choice),
+    /// `RekeyLimit`.
+    Rekey {
+        /// Bytes; 0 is the cipher's own limit.
+        bytes: u64,
+        /// Seconds; `None` if a later line may still give them.
+        seconds: Option<u32>,
+    },
+    /// `IPQoS`.
+    IpQos(IpQos),
+    /// A number of threads; `None` is `auto`.
+    Threads(Option<usize>),
+    /// `EscapeChar`.
+    Escape(EscapeChar),
+    /// `ObscureKeystrokeTiming`.
+    Keystrokes(Keystrokes),
+    /// `MaxStartups`.
+    Startups(MaxStartups),
+    /// `PerSourceNetBlockSize`: bits of IPv4 and IPv6.
+    NetBlock(u8, u8),
+    /// `PerSourcePenalties`: each a number of the table of penalties, with its value.
+    Penalties(Vec<(u8, u64)>),
+}
+
+/// A value out of a fixed set: the number of the variant, and the word that the dump prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice {
+    pub(crate) number: u8,
+    /// The canonical word.
+    pub word: &'static str,
+}
+
+impl Choice {
+    /// A word that no typed option has.
+    pub(crate) const fn plain(word: &'static str) -> Choice {
+        Choice { number: 0, word }
+    }
+
+    /// A flag with other words than `yes` and `no`.
+    pub(crate) const fn flag(on: bool, word: &'static str) -> Choice {
+        Choice {
+            number: on as u8,
+            word,
+        }
+    }
+}
+
+/// Accepted spellings, each with its choice.
+pub type Spellings = &'static [(&'static str, Choice)];
+
+/// The choice that a word spells, without regard to case.
+pub(crate) fn spelled(spellings: Spellings, word: &str) -> Option<Value> {
+    let found = spellings.iter().find(|(s, _)| s.eq_ignore_ascii_case(word));
+    found.map(|(_, choice)| Value::Choice(*choice))
+}
+
+/// The type of an option.
+pub(crate) trait Setting: Sized {
+    /// Takes the option out of its value; `None` if the value is of another type.
+    fn from_value(value: Value) -> Option<Self>;
+}
+
+macro_rules! settings {
+    ($($type:ty: $($pattern:pat => $option:expr),+;)*) => {$(
+        impl Setting for $type {
+            fn from_value(value: Value) -> Option<$type> {
+                match value {
+                    $($pattern => $option,)+
+                    _ => None,
+                }
+            }
+        }
+    )*};
+}
+
+settings! {
+    bool: Value::Flag(flag) => Some(flag), Value::Choice(choice) => Some(choice.number != 0);
+    u8: Value::Number(number) => number.try_into().ok();
+    u16: Value::Number(number) => number.try_into().ok();
+    u32: Value::Number(number) => number.try_into().ok();
+    u64: Value::Number(number) => number.try_into().ok();
+    Option<u32>: Value::Number(-1) => Some(None),
+        Value::Number(number) => number.try_into().ok().map(Some),
+        Value::Keystrokes(keystrokes) => Some(keystrokes.interval_ms());
+    Option<usize>: Value::Threads(threads) => Some(threads);
+    String: Value::Word(word) => Some(word),
+        Value::Words(words) => Some(words.into_iter().next().unwrap_or_default());
+    Option<String>: Value::Word(word) => Some((!word.is_empty() && !is_none(&word)).then_some(word));
+    Vec<String>: Value::Words(words) => Some(words),
+        Value::Word(list) => Some(list.split(',').map(str::to_owned).collect());
+    RekeyLimit: Value::Rekey { bytes, seconds } => {
+        Some(RekeyLimit { bytes, seconds: seconds.unwrap_or(0) })
+    };
+    LogLevel: Value::Choice(choice) => LogLevel::ALL.get(usize::from(choice.number)).copied();
+    IpQos: Value::IpQos(qos) => Some(qos);
+    EscapeChar: Value::Escape(escape) => Some(escape);
+    MaxStartups: Value::Startups(startups) => Some(startups);
+    (u8, u8): Value::NetBlock(four, six) => Some((four, six));
 }
 
 /// How a keyword's arguments are read.
@@ -28,8 +129,8 @@ pub enum Kind {
     Flag,
     /// `yes` or `no`; OpenSSH's sshd does not accept `true` and `false` here.
     YesNo,
-    /// One of a list of pairs: the accepted spelling and the canonical word.
-    Choice(&'static [(&'static str, &'static str)]),
+    /// One of a fixed set.
+    Choice(Spellings),
     /// A whole number within bounds.
     Integer {
         /// Smallest accepted.
@@ -58,8 +159,8 @@ pub enum Kind {
     Rest,
     /// A list of algorithms with the modifiers `+ - ^`.
     Algorithms(Class),
-    /// Words in a special form; the function returns the canonical words or the error text.
-    Parsed(fn(&[String]) -> Result<Vec<String>, String>),
+    /// Words in a special form; the function returns the value or the error text.
+    Parsed(fn(&[String]) -> Result<Value, String>),
     /// Host, Match and Include, which the parser carries out.
     Structure,
 }
@@ -104,7 +205,7 @@ pub enum Repeat {
     First,
     /// Its words are added to those before.
     Add,
-    /// It supplies the words that earlier lines left out at their end.
+    /// It supplies the time that earlier lines of `RekeyLimit` left out.
     Complete,
 }
 
@@ -199,7 +300,7 @@ pub fn find(table: Table, name: &str) -> Option<usize> {
 }
 
 /// Values by keyword: one slot per row of a table.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Values {
     slots: Vec<Option<Value>>,
 }
@@ -224,43 +325,40 @@ impl Values {
         }
     }
 
-    /// Sets the default of each keyword of `table` without a value.
-    pub(crate) fn put_defaults(&mut self, table: Table) {
+    /// Resolves the lists of algorithms, and sets the default of each other keyword of `table`
+    /// without a value.
+    pub(crate) fn complete(&mut self, table: Table, side: Side, aes_hardware: bool) {
         for (index, slot) in self.slots.iter_mut().enumerate() {
-            if slot.is_none() {
-                *slot = table.get(index).and_then(|keyword| default_of(&keyword));
+            if !matches!(slot, None | Some(Value::Word(_))) {
+                continue;
+            }
+            let Some(keyword) = table.get(index) else {
+                continue;
+            };
+            match (keyword.kind, &slot) {
+                (Kind::Algorithms(class), Some(Value::Word(spec))) => {
+                    *slot = Some(Value::Words(class.resolve(spec, side, aes_hardware)));
+                }
+                (Kind::Algorithms(class), None) => {
+                    let names = class.defaults(side, aes_hardware);
+                    *slot = Some(Value::Words(
+                        names.iter().map(|name| (*name).to_owned()).collect(),
+                    ));
+                }
+                (_, None) => *slot = default_of(&keyword),
+                _ => {}
             }
         }
     }
 
-    /// Takes the words out; empty if there is no value.
-    pub(crate) fn take_words(&mut self, index: usize) -> Vec<String> {
-        match self.slots.get_mut(index).and_then(Option::take) {
-            Some(Value::Words(words)) => words,
-            _ => Vec::new(),
-        }
+    /// Takes a value out.
+    pub(crate) fn take(&mut self, index: usize) -> Option<Value> {
+        self.slots.get_mut(index).and_then(Option::take)
     }
 
-    /// As [`take_words`](Self::take_words); the single word `none` means no words.
-    pub(crate) fn take_words_unless_none(&mut self, index: usize) -> Vec<String> {
-        match self.take_words(index) {
-            words if matches!(&words[..], [only] if is_none(only)) => Vec::new(),
-            words => words,
-        }
-    }
-
-    /// Takes the word out; empty if there is no value.
-    pub(crate) fn take_word(&mut self, index: usize) -> String {
-        match self.slots.get_mut(index).and_then(Option::take) {
-            Some(Value::Word(word)) => word,
-            _ => String::new(),
-        }
-    }
-
-    /// As [`take_word`](Self::take_word); `None` if there is no value or it is `none`.
-    pub(crate) fn take_word_unless_none(&mut self, index: usize) -> Option<String> {
-        let word = self.take_word(index);
-        (!word.is_empty() && !is_none(&word)).then_some(word)
+    /// The option of a keyword; `None` if it has no value.
+    pub(crate) fn get<T: Setting>(&self, index: usize) -> Option<T> {
+        self.at(index).cloned().and_then(T::from_value)
     }
 
     /// Removes a value.
@@ -283,9 +381,17 @@ impl Values {
         match (repeat, slot.as_mut(), value) {
             (_, None, value) => *slot = Some(value),
             (Repeat::Add, Some(Value::Words(have)), Value::Words(more)) => have.extend(more),
-            (Repeat::Complete, Some(Value::Words(have)), Value::Words(more)) => {
-                have.extend(more.into_iter().skip(have.len()));
+            (Repeat::Add, Some(Value::Penalties(have)), Value::Penalties(more)) => {
+                have.extend(more);
             }
+            (
+                Repeat::Complete,
+                Some(Value::Rekey {
+                    seconds: have @ None,
+                    ..
+                }),
+                Value::Rekey { seconds, .. },
+            ) => *have = seconds,
             _ => {}
         }
     }
@@ -293,18 +399,18 @@ impl Values {
     /// Replaces the values by those that `other` has.
     pub(crate) fn override_with(&mut self, table: Table, other: &Values) {
         for (index, slot) in other.slots.iter().enumerate() {
-            let Some(mut value) = slot.clone() else {
+            let Some(value) = slot.clone() else {
                 continue;
             };
-            let completes = table
-                .get(index)
-                .is_some_and(|keyword| keyword.repeat == Repeat::Complete);
-            if let Value::Words(words) = &mut value
-                && completes
-            {
-                words.extend(self.words(index).iter().skip(words.len()).cloned());
-            }
+            let before = self.take(index);
             self.put(index, value);
+            if let Some(before) = before
+                && table
+                    .get(index)
+                    .is_some_and(|row| row.repeat == Repeat::Complete)
+            {
+                self.enter(index, Repeat::Complete, before);
+            }
         }
     }
 
@@ -331,11 +437,6 @@ impl Values {
         }
     }
 
-    /// A number as u32; `None` if it is negative, missing or too large.
-    pub fn count(&self, index: usize) -> Option<u32> {
-        u32::try_from(self.number(index)).ok()
-    }
-
     /// One word; empty if there is no value.
     pub fn word(&self, index: usize) -> &str {
         match self.at(index) {
@@ -355,14 +456,6 @@ impl Values {
         match self.at(index) {
             Some(Value::Words(words)) => words,
             _ => &[],
-        }
-    }
-
-    /// The words as owned strings; the single word `none` means no words.
-    pub fn words_unless_none(&self, index: usize) -> Vec<String> {
-        match self.words(index) {
-            [only] if only.eq_ignore_ascii_case("none") => Vec::new(),
-            words => words.to_vec(),
         }
     }
 }
@@ -427,11 +520,7 @@ impl Kind {
                 no if no.eq_ignore_ascii_case("no") => Ok(Value::Flag(false)),
                 _ => Err(unsupported(first)),
             },
-            Kind::Choice(choices) => choices
-                .iter()
-                .find(|(spelling, _)| spelling.eq_ignore_ascii_case(first))
-                .map(|(_, canonical)| Value::Word((*canonical).to_owned()))
-                .ok_or_else(|| unsupported(first)),
+            Kind::Choice(spellings) => spelled(spellings, first).ok_or_else(|| unsupported(first)),
             Kind::Integer { min, max } => read_integer(first, *min, *max),
             Kind::Mode => units::parse_mode(first)
                 .map(|mode| Value::Number(i64::from(mode)))
@@ -458,7 +547,7 @@ impl Kind {
                     return Err("\"none\" argument must appear alone.".to_owned());
                 }
                 if matches!(self, Kind::Paths) && names_none {
-                    return Ok(Value::Words(vec!["none".to_owned()]));
+                    return Ok(Value::Words(Vec::new()));
                 }
                 Ok(Value::Words(words.to_vec()))
             }
@@ -467,7 +556,7 @@ impl Kind {
                 class.check(first)?;
                 Ok(Value::Word(first.to_owned()))
             }
-            Kind::Parsed(read) => read(words).map(Value::Words),
+            Kind::Parsed(read) => read(words),
             Kind::Structure => Ok(Value::Words(words.to_vec())),
         }
     }
@@ -504,8 +593,41 @@ pub fn show(value: &Value, dump: Dump) -> String {
         Value::Number(-1) => "none".to_owned(),
         Value::Number(n) => n.to_string(),
         Value::Word(word) => word.clone(),
+        Value::Words(words) if words.is_empty() => "none".to_owned(),
         Value::Words(words) if dump == Dump::Comma => words.join(","),
         Value::Words(words) => words.join(" "),
+        Value::Choice(choice) => choice.word.to_owned(),
+        Value::Rekey { bytes, seconds } => format!("{bytes} {}", seconds.unwrap_or(0)),
+        Value::IpQos(IpQos { interactive, bulk }) => {
+            let name = |value: &Option<u8>| units::format_ipqos(value.map_or(-1, i64::from));
+            format!("{} {}", name(interactive), name(bulk))
+        }
+        Value::Threads(None) => "auto".to_owned(),
+        Value::Threads(Some(threads)) => threads.to_string(),
+        Value::Escape(EscapeChar::None) => "none".to_owned(),
+        Value::Escape(EscapeChar::Byte(b'\\')) => "\\\\".to_owned(),
+        Value::Escape(EscapeChar::Byte(byte @ ..32)) => format!("\\^{}", char::from(byte | 64)),
+        Value::Escape(EscapeChar::Byte(byte)) => char::from(*byte).to_string(),
+        Value::Keystrokes(Keystrokes::Off) => "no".to_owned(),
+        Value::Keystrokes(Keystrokes::Default) => "yes".to_owned(),
+        Value::Keystrokes(Keystrokes::Every(ms)) => format!("interval:{ms}"),
+        Value::Startups(MaxStartups { start, rate, full }) => format!("{start}:{rate}:{full}"),
+        Value::NetBlock(four, six) => format!("{four}:{six}"),
+        Value::Penalties(parts) => penalties::show(parts),
+    }
+}
+
+/// The words of a value as a line of the file has them: [`Kind::read`] reads the same value again.
+pub(crate) fn written(value: &Value) -> Vec<String> {
+    match value {
+        Value::Rekey {
+            bytes,
+            seconds: None,
+        } => vec![bytes.to_string()],
+        value => show(value, Dump::Line)
+            .split(' ')
+            .map(str::to_owned)
+            .collect(),
     }
 }
 
@@ -585,3 +707,7 @@ pub(crate) fn default_of(keyword: &Keyword) -> Option<Value> {
 pub(crate) fn canonical(value: &Value) -> String {
     show(value, Dump::Line)
 }
+
+#[cfg(test)]
+#[path = "value_tests.rs"]
+mod tests;

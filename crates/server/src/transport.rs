@@ -4,6 +4,7 @@
 use core::mem::take;
 
 use config::server::ServerOptions;
+use config::types::Compression;
 use crypto::kex::{DhGroup, DhPolicy, Primality};
 use privsep::{Group, HostKey};
 use proto::{ServerHostKey, TransportConfig};
@@ -18,11 +19,11 @@ const MAX_CHANNELS: usize = 1024;
 /// else in these processes uses them.
 pub(crate) fn config(options: &mut ServerOptions) -> TransportConfig {
     let mut compression = vec![names::COMPRESSION_NONE.to_owned()];
-    if options.compression {
+    if options.compression.is_on() {
         compression.push(names::COMPRESSION_ZLIB_OPENSSH.to_owned());
     }
     // Hardware compression libraries produce zlib streams only.
-    if options.compression_zstd && options.hardware().is_none() {
+    if options.compression == Compression::Zstd && options.hardware().is_none() {
         compression.push(names::COMPRESSION_ZSTD.to_owned());
     }
     let limit = options.rekey_limit;

@@ -141,7 +141,7 @@ fn shown(row: &Keyword, canonical: &str) -> String {
     match row.kind {
         Kind::Choice(pairs) => pairs
             .iter()
-            .find(|(_, value)| *value == canonical)
+            .find(|(_, choice)| choice.word == canonical)
             .map_or(canonical, |(written, _)| *written)
             .to_owned(),
         _ => canonical.to_owned(),
@@ -189,12 +189,12 @@ fn form(kind: &Kind) -> String {
         Kind::Choice(pairs) => {
             let mut words: Vec<&str> = Vec::new();
             let mut seen: Vec<&str> = Vec::new();
-            for (word, canonical) in *pairs {
+            for (word, choice) in *pairs {
                 // The first spelling of each value that is not just another word for yes or no.
-                if matches!(*word, "true" | "false") || seen.contains(canonical) {
+                if matches!(*word, "true" | "false") || seen.contains(&choice.word) {
                     continue;
                 }
-                seen.push(canonical);
+                seen.push(choice.word);
                 words.push(word);
             }
             match words.split_last() {

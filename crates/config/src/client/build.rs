@@ -1,23 +1,18 @@
 //! Builds typed [`ClientOptions`] from values by keyword: defaults, expansion, and checks between
 //! keywords.
 
-use crate::algorithms::{Class, Side};
-use crate::client::options::{
-    ClientOptions, EscapeChar, IdentityAgent, IdentityFile, PipelineLogin, Proxy,
-    PubkeyAuthentication, RequestTty, SessionType, StrictHostKeyChecking, YesNoAsk,
-};
+use crate::algorithms::Side;
+use crate::client::options::SessionType;
+use crate::client::options::{IdentityAgent, IdentityFile, Proxy, RequestTty, YesNoAsk};
 use crate::client::pass::BAD_USER;
 use crate::client::resolve::Knowledge;
-use crate::client::table::{CLIENT_TABLE, Row};
+use crate::client::table::{CLIENT_TABLE, ClientOptions, NO_TUNNEL, Row};
 use crate::client::{ClientConfig, CommandLine};
 use crate::destination;
 use crate::environment::Environment;
 use crate::error::{ConfigError, Warning};
 use crate::tokens::{self, ExpandError, Purpose, Tokens};
-use crate::types::{
-    AddressFamily, FingerprintHash, HwCompression, IpQos, LogLevel, RekeyLimit, SyslogFacility,
-    libraries, number_at, thread_count, variables,
-};
+use crate::types::LogLevel;
 use crate::value::{self, Repeat, Value, Values};
 
 /// Private keys that are tried if none is named, in OpenSSH's order.
@@ -30,17 +25,7 @@ pub const DEFAULT_IDENTITY_FILES: &[&str] = &[
 ];
 
 /// The methods that this client supports, in the order of preference.
-const METHODS: &[&str] = &["publickey", "keyboard-interactive", "password"];
-
-const ALGORITHM_KEYS: &[(Row, Class)] = &[
-    (Row::Ciphers, Class::Cipher),
-    (Row::MACs, Class::Mac),
-    (Row::KexAlgorithms, Class::Kex),
-    (Row::CASignatureAlgorithms, Class::CaSignature),
-    (Row::HostbasedAcceptedAlgorithms, Class::Signature),
-    (Row::HostKeyAlgorithms, Class::HostKey),
-    (Row::PubkeyAcceptedAlgorithms, Class::Signature),
-];
+const METHODS: [&str; 3] = ["publickey", "keyboard-interactive", "password"];
 
 /// Expands words with the tokens of one host.
 struct Expander<'a> {
@@ -59,11 +44,18 @@ impl Expander<'_> {
             .map_err(|error| refused(keyword, &error))
     }
 
-    fn paths(&self, keyword: &str, templates: &[String]) -> Result<Vec<String>, ConfigError> {
+    fn paths(&self, row: Row, values: &Values) -> Result<Vec<String>, ConfigError> {
+        let templates = values.words(row.index()).iter();
         templates
-            .iter()
-            .map(|template| self.path(keyword, template))
+            .map(|template| self.path(row.name(), template))
             .collect()
+    }
+
+    /// Expands a text: `%` tokens and `${NAME}`.
+    fn plain(&self, keyword: &str, template: &str) -> Result<String, ConfigError> {
+        self.tokens
+            .expand_with_variables(template, Purpose::Plain, self.environment)
+            .map_err(|error| refused(keyword, &error))
     }
 
     fn tilde(&self, keyword: &str, path: &str) -> Result<String, ConfigError> {
@@ -86,15 +78,16 @@ pub(crate) struct Invocation<'a> {
 /// Whether `UpdateHostKeys ask` may ask: with OpenSSH only a login shell is interrupted, and none that
 /// is to be quiet.
 fn may_ask(values: &Values, command_line: &CommandLine) -> bool {
-    let level = values.words(Row::LogLevel.index()).first();
-    let is_quiet =
-        level.is_some_and(|level| matches!(level.as_str(), "SILENT" | "FATAL" | "ERROR"));
+    let is_quiet = matches!(
+        values.get(Row::LogLevel.index()),
+        Some(LogLevel::Quiet | LogLevel::Fatal | LogLevel::Error)
+    );
     command_line.command.is_none()
         && !is_quiet
         && values
             .word_unless_none(Row::RemoteCommand.index())
             .is_none()
-        && values.word(Row::RequestTTY.index()) != "false"
+        && values.get(Row::RequestTTY.index()) != Some(RequestTty::No)
 }
 
 /// Makes the typed options of values that hold only what was set.
@@ -117,14 +110,18 @@ pub(crate) fn build(
     }
     fill(config, &mut values, knowledge);
     check(&values)?;
-    if values.at(Row::UpdateHostKeys.index()).is_none() {
-        let learn = default_user_files && values.word(Row::VerifyHostKeyDNS.index()) == "false";
-        let word = if learn { "true" } else { "false" };
-        values.put(Row::UpdateHostKeys.index(), Value::Word(word.to_owned()));
-    }
-    if values.word(Row::UpdateHostKeys.index()) == "ask" && !may_ask(&values, command_line) {
-        values.put(Row::UpdateHostKeys.index(), Value::Word("false".to_owned()));
-    }
+    let row = Row::UpdateHostKeys.index();
+    let update = match values.get(row) {
+        None if default_user_files
+            && values.get(Row::VerifyHostKeyDNS.index()) == Some(YesNoAsk::No) =>
+        {
+            YesNoAsk::Yes
+        }
+        Some(YesNoAsk::Ask) if may_ask(&values, command_line) => YesNoAsk::Ask,
+        None | Some(YesNoAsk::Ask) => YesNoAsk::No,
+        Some(update) => update,
+    };
+    values.put(row, Value::Choice(update.choice()));
     forwardings(&mut values, &mut warnings, command_line.only_prints)?;
     let hostname = values.word(Row::HostName.index()).to_owned();
     if !invocation.user_is_literal {
@@ -135,18 +132,27 @@ pub(crate) fn build(
         tokens: &tokens,
         environment,
     };
-    let expanded = expand(&values, command_line, explicit_identities, &expander)?;
-    show_expanded(&mut values, &expanded);
+    let expanded = expand(&mut values, command_line, explicit_identities, &expander)?;
+    let mut options = ClientOptions::of(|row| values.at(row.index()).cloned());
+    options.host_argument = knowledge.host_argument.clone();
+    options.host_key_algorithms_set = host_key_algorithms_set;
+    options.certificate_files = expanded.certificate_files;
+    options.global_known_hosts_files = expanded.global_known_hosts_files;
+    options.identity_agent = expanded.identity_agent;
+    options.identity_files = expanded.identity_files;
+    options.proxy = expanded.proxy;
+    options.connect_timeout_s = options.connect_timeout_s.filter(|seconds| *seconds != 0);
+    options.local_command = options
+        .local_command
+        .filter(|_| values.flag(Row::PermitLocalCommand.index()));
+    options.preferred_authentications = methods(options.preferred_authentications);
+    options.required_rsa_size = options.required_rsa_size.max(LEAST_RSA_BITS);
     // LocalCommand accepts every token; tunnels are not implemented.
     tokens.set('T', "NONE");
-    Ok(typed(
-        values,
-        expanded,
-        knowledge,
-        host_key_algorithms_set,
-        tokens,
-        warnings,
-    ))
+    options.tokens = tokens;
+    options.warnings = warnings;
+    options.values = values;
+    Ok(options)
 }
 
 /// `User` of a file or of `-o`, expanded. An expanded name is checked like one of the command line,
@@ -173,47 +179,39 @@ fn expand_user(
     Ok(())
 }
 
-/// The values with paths, commands and names, expanded.
+/// Expanded paths and commands that the dump shows as they are written.
 struct Expanded {
     certificate_files: Vec<String>,
-    /// For the dump only: connection sharing is not implemented.
-    control_path: Option<String>,
     global_known_hosts_files: Vec<String>,
     identity_agent: IdentityAgent,
     identity_files: Vec<IdentityFile>,
     proxy: Proxy,
-    remote_command: Option<String>,
-    revoked_host_keys: Vec<String>,
-    set_env: Vec<String>,
-    user_known_hosts_files: Vec<String>,
-    version_addendum: Option<String>,
 }
 
+/// Expands paths, commands and names; those that OpenSSH's dump shows expanded are put back into
+/// `values`.
 fn expand(
-    values: &Values,
+    values: &mut Values,
     command_line: &CommandLine,
     explicit_identities: bool,
     expander: &Expander<'_>,
 ) -> Result<Expanded, ConfigError> {
-    let list = |key: Row| values.words_unless_none(key.index());
-    let global_known_hosts_files = list(Row::GlobalKnownHostsFile)
-        .iter()
+    let global = values.words(Row::GlobalKnownHostsFile.index()).iter();
+    let global_known_hosts_files = global
         .map(|file| expander.tilde("GlobalKnownHostsFile", file))
         .collect::<Result<_, _>>()?;
-    let version_addendum = match values.word_unless_none(Row::VersionAddendum.index()) {
-        Some(text) => Some(
-            expander
-                .tokens
-                .expand_with_variables(&text, Purpose::Plain, expander.environment)
-                .map_err(|error| refused("VersionAddendum", &error))?,
-        ),
-        None => None,
+    if let Some(text) = values.word_unless_none(Row::VersionAddendum.index()) {
+        let text = expander.plain("VersionAddendum", &text)?;
+        values.put(Row::VersionAddendum.index(), Value::Word(text));
+    }
+    if let Some(path) = values.word_unless_none(Row::ControlPath.index()) {
+        let path = expander.path("ControlPath", &path)?;
+        values.put(Row::ControlPath.index(), Value::Word(path));
+    }
+    let mut certificate_files = match values.words(Row::CertificateFile.index()) {
+        [only] if only.eq_ignore_ascii_case("none") => Ok(Vec::new()),
+        _ => expander.paths(Row::CertificateFile, values),
     };
-    let control_path = match values.word_unless_none(Row::ControlPath.index()) {
-        Some(path) => Some(expander.path("ControlPath", &path)?),
-        None => None,
-    };
-    let mut certificate_files = expander.paths("CertificateFile", &list(Row::CertificateFile));
     let mut identity_files = identity_files(values, explicit_identities, expander);
     if command_line.only_prints {
         // `-G` shows the names of key files as written, so an error of expansion does not matter;
@@ -226,135 +224,32 @@ fn expand(
         Err(_) if command_line.only_prints && jumps(values).is_none() => Proxy::Direct,
         proxy => proxy?,
     };
-    Ok(Expanded {
+    show_last_hop(values, &proxy);
+    let expanded = Expanded {
         certificate_files: certificate_files?,
-        control_path,
         global_known_hosts_files,
         identity_agent: identity_agent(values, expander)?,
         identity_files: identity_files?,
         proxy,
-        remote_command: remote_command(values, command_line, expander.tokens)?,
-        set_env: set_env(values, expander)?,
-        revoked_host_keys: expander.paths("RevokedHostKeys", &list(Row::RevokedHostKeys))?,
-        user_known_hosts_files: expander
-            .paths("UserKnownHostsFile", &list(Row::UserKnownHostsFile))?,
-        version_addendum,
-    })
-}
-
-/// Converts each value to its type.
-fn typed(
-    values: Values,
-    expanded: Expanded,
-    knowledge: &Knowledge,
-    host_key_algorithms_set: bool,
-    tokens: Tokens,
-    warnings: Vec<Warning>,
-) -> ClientOptions {
-    let v = &values;
-    let flag = |key: Row| v.flag(key.index());
-    let count = |key: Row| v.count(key.index()).unwrap_or(0);
-    let words = |key: Row| v.words(key.index()).to_vec();
-    let word = |key: Row| v.word(key.index());
-    let first = |key: Row| v.words(key.index()).first().map_or("", String::as_str);
-    let unless_none = |key: Row| v.word_unless_none(key.index());
-    ClientOptions {
-        host_argument: knowledge.host_argument.clone(),
-        hostname: word(Row::HostName).to_owned(),
-        user: word(Row::User).to_owned(),
-        port: u16::try_from(v.number(Row::Port.index())).unwrap_or(22),
-        address_family: AddressFamily::from_word(word(Row::AddressFamily)),
-        batch_mode: flag(Row::BatchMode),
-        bind_address: unless_none(Row::BindAddress),
-        bind_interface: unless_none(Row::BindInterface),
-        ca_signature_algorithms: words(Row::CASignatureAlgorithms),
-        certificate_files: expanded.certificate_files,
-        ciphers: words(Row::Ciphers),
-        compression: word(Row::Compression) != "no",
-        compression_zstd: word(Row::Compression) == "zstd",
-        connection_attempts: count(Row::ConnectionAttempts).max(1),
-        connect_timeout_s: v.count(Row::ConnectTimeout.index()).filter(|s| *s != 0),
-        escape_char: escape_char(first(Row::EscapeChar)),
-        fingerprint_hash: FingerprintHash::from_word(word(Row::FingerprintHash)),
-        fork_after_authentication: flag(Row::ForkAfterAuthentication),
-        global_known_hosts_files: expanded.global_known_hosts_files,
-        hash_known_hosts: flag(Row::HashKnownHosts),
-        host_key_algorithms: words(Row::HostKeyAlgorithms),
-        host_key_algorithms_set,
-        host_key_alias: unless_none(Row::HostKeyAlias),
-        identities_only: flag(Row::IdentitiesOnly),
-        identity_agent: expanded.identity_agent,
-        identity_files: expanded.identity_files,
-        ip_qos: IpQos::from_words(v.words(Row::IPQoS.index())),
-        kbd_interactive_authentication: flag(Row::KbdInteractiveAuthentication),
-        kex_algorithms: words(Row::KexAlgorithms),
-        known_hosts_command: unless_none(Row::KnownHostsCommand),
-        local_command: unless_none(Row::LocalCommand).filter(|_| flag(Row::PermitLocalCommand)),
-        log_level: LogLevel::from_name(first(Row::LogLevel)).unwrap_or_default(),
-        macs: words(Row::MACs),
-        no_host_authentication_for_localhost: flag(Row::NoHostAuthenticationForLocalhost),
-        number_of_password_prompts: count(Row::NumberOfPasswordPrompts),
-        obscure_keystrokes_ms: keystrokes(first(Row::ObscureKeystrokeTiming)),
-        password_authentication: flag(Row::PasswordAuthentication),
-        preferred_authentications: methods(word(Row::PreferredAuthentications)),
-        proxy: expanded.proxy,
-        proxy_use_fdpass: flag(Row::ProxyUseFdpass),
-        pubkey_accepted_algorithms: words(Row::PubkeyAcceptedAlgorithms),
-        pubkey_authentication: PubkeyAuthentication::from_word(word(Row::PubkeyAuthentication)),
-        rekey_limit: RekeyLimit::from_words(v.words(Row::RekeyLimit.index())),
-        remote_command: expanded.remote_command,
-        request_tty: RequestTty::from_word(word(Row::RequestTTY)),
-        required_rsa_size: count(Row::RequiredRSASize).max(LEAST_RSA_BITS),
-        revoked_host_keys: expanded.revoked_host_keys,
-        send_env: words(Row::SendEnv),
-        server_alive_count_max: count(Row::ServerAliveCountMax),
-        server_alive_interval_s: count(Row::ServerAliveInterval),
-        session_type: SessionType::from_word(word(Row::SessionType)),
-        set_env: variables(&expanded.set_env),
-        stdin_null: flag(Row::StdinNull),
-        strict_host_key_checking: StrictHostKeyChecking::from_word(word(
-            Row::StrictHostKeyChecking,
-        )),
-        syslog_facility: SyslogFacility::from_word(first(Row::SyslogFacility)),
-        tcp_keep_alive: flag(Row::TCPKeepAlive),
-        update_host_keys: YesNoAsk::from_word(word(Row::UpdateHostKeys)),
-        user_known_hosts_files: expanded.user_known_hosts_files,
-        use_mptcp: flag(Row::UseMPTCP),
-        hw_compression: HwCompression::from_word(word(Row::EnableHwCompression)),
-        hw_compression_libraries: libraries(v.words(Row::HwCompressionLibrary.index())),
-        hw_compression_verify: flag(Row::HwCompressionVerify),
-        version_addendum: expanded.version_addendum,
-        warn_weak_crypto: word(Row::WarnWeakCrypto) == "yes",
-        visual_host_key: flag(Row::VisualHostKey),
-        crypto_threads: thread_count(v.words(Row::CryptoThreads.index())),
-        compression_level: u8::try_from(v.number(Row::CompressionLevel.index())).unwrap_or(6),
-        compression_adaptive: v.flag(Row::CompressionAdaptive.index()),
-        compression_threads: thread_count(v.words(Row::CompressionThreads.index())),
-        window_memory_bytes: number_at(v.words(Row::WindowMemory.index()), 0).unwrap_or(0),
-        login_cache: flag(Row::LoginCache),
-        pipeline_login: PipelineLogin::from_word(word(Row::PipelineLogin)),
-        tcp_fast_open: flag(Row::TCPFastOpen),
-        tokens,
-        warnings,
-        values,
+    };
+    if let Some(command) = remote_command(values, command_line, expander.tokens)? {
+        values.put(Row::RemoteCommand.index(), Value::Word(command));
     }
+    set_env(values, expander)?;
+    for row in [Row::RevokedHostKeys, Row::UserKnownHostsFile] {
+        if values.at(row.index()).is_some() {
+            let paths = expander.paths(row, values)?;
+            values.put(row.index(), Value::Words(paths));
+        }
+    }
+    Ok(expanded)
 }
 
 fn fill(config: &ClientConfig, values: &mut Values, knowledge: &Knowledge) {
     if values.at(Row::User.index()).is_none() {
         values.put(Row::User.index(), Value::Word(knowledge.local.name.clone()));
     }
-    for (key, class) in ALGORITHM_KEYS {
-        let spec = match values.at(key.index()) {
-            Some(Value::Word(spec)) => spec.clone(),
-            // Appending nothing gives the defaults.
-            _ => "+".to_owned(),
-        };
-        let resolved = class.resolve(&spec, Side::Client, config.aes_hardware);
-        values.put(key.index(), Value::Words(resolved));
-    }
-    values.put_defaults(CLIENT_TABLE);
-    RekeyLimit::fill(values, Row::RekeyLimit.index());
+    values.complete(CLIENT_TABLE, Side::Client, config.aes_hardware);
     // As in OpenSSH, host names are compared, printed and kept in lower case.
     if let Some(Value::Word(alias)) = values.at(Row::HostKeyAlias.index()) {
         let alias = alias.to_ascii_lowercase();
@@ -382,8 +277,10 @@ fn check(values: &Values) -> Result<(), ConfigError> {
         Row::HostKeyAlgorithms,
     ] {
         if values.words(key.index()).is_empty() {
-            let name = CLIENT_TABLE.get(key.index()).map_or("", |row| row.name);
-            return Err(ConfigError::Refused(format!("{name} leaves no algorithm")));
+            return Err(ConfigError::Refused(format!(
+                "{} leaves no algorithm",
+                key.name()
+            )));
         }
     }
     if values.number(Row::ConnectionAttempts.index()) == 0 {
@@ -406,7 +303,7 @@ fn forwardings(
         for key in keys {
             values.clear(key.index());
         }
-        values.put(Row::Tunnel.index(), Value::Word("false".to_owned()));
+        values.put(Row::Tunnel.index(), Value::Choice(NO_TUNNEL));
         warnings.retain(|warning| {
             let word = warning.text.split(' ').next().unwrap_or_default();
             !["LocalForward", "RemoteForward", "DynamicForward", "Tunnel"]
@@ -437,7 +334,7 @@ fn remote_command(
         .command
         .as_ref()
         .is_some_and(|command| !command.is_empty());
-    if has_command && values.word(Row::SessionType.index()) != "subsystem" {
+    if has_command && values.get(Row::SessionType.index()) != Some(SessionType::Subsystem) {
         return Err(ConfigError::Refused(
             "Cannot execute command-line and remote command.".to_owned(),
         ));
@@ -449,19 +346,24 @@ fn remote_command(
         .map_err(|error| refused("RemoteCommand", &error))
 }
 
-fn identity_agent(values: &Values, expander: &Expander<'_>) -> Result<IdentityAgent, ConfigError> {
-    let words = values.words(Row::IdentityAgent.index());
-    Ok(match words.first().map_or("", String::as_str) {
-        "" | "SSH_AUTH_SOCK" => IdentityAgent::FromEnvironment,
-        "none" => IdentityAgent::None,
-        word => match word.strip_prefix('$').filter(|name| !name.starts_with('{')) {
-            Some(name) => match expander.environment.variable(name) {
-                Some(path) if !path.is_empty() => IdentityAgent::Socket(path),
-                _ => IdentityAgent::None,
-            },
-            None => IdentityAgent::Socket(expander.path("IdentityAgent", word)?),
-        },
-    })
+/// The agent; its socket expanded, also for the dump, unless a variable names it.
+fn identity_agent(
+    values: &mut Values,
+    expander: &Expander<'_>,
+) -> Result<IdentityAgent, ConfigError> {
+    let row = Row::IdentityAgent.index();
+    let word = match values.get(row).unwrap_or_default() {
+        IdentityAgent::Socket(word) => word,
+        other => return Ok(other),
+    };
+    if let Some(name) = word.strip_prefix('$').filter(|name| !name.starts_with('{')) {
+        let path = expander.environment.variable(name);
+        let path = path.filter(|path| !path.is_empty());
+        return Ok(path.map_or(IdentityAgent::None, IdentityAgent::Socket));
+    }
+    let path = expander.path("IdentityAgent", &word)?;
+    values.put(row, Value::Words(vec![path.clone()]));
+    Ok(IdentityAgent::Socket(path))
 }
 
 fn identity_files(
@@ -514,50 +416,23 @@ fn proxy(values: &Values, tokens: &Tokens) -> Result<Proxy, ConfigError> {
     }
 }
 
-/// The words of `SetEnv` with their values expanded.
-fn set_env(values: &Values, expander: &Expander<'_>) -> Result<Vec<String>, ConfigError> {
+/// Expands the values of `SetEnv`.
+fn set_env(values: &mut Values, expander: &Expander<'_>) -> Result<(), ConfigError> {
     let words = values.words(Row::SetEnv.index());
+    if words.is_empty() {
+        return Ok(());
+    }
     let pairs = words.iter().filter_map(|word| word.split_once('='));
-    pairs
-        .map(|(name, value)| {
-            expander
-                .tokens
-                .expand_with_variables(value, Purpose::Plain, expander.environment)
-                .map(|value| format!("{name}={value}"))
-                .map_err(|error| refused("SetEnv", &error))
-        })
-        .collect()
+    let expanded = pairs
+        .map(|(name, value)| Ok(format!("{name}={}", expander.plain("SetEnv", value)?)))
+        .collect::<Result<_, _>>()?;
+    values.put(Row::SetEnv.index(), Value::Words(expanded));
+    Ok(())
 }
 
-/// Stores expanded values for the dump, where OpenSSH's dump shows them expanded.
-fn show_expanded(values: &mut Values, expanded: &Expanded) {
-    if !expanded.set_env.is_empty() {
-        values.put(Row::SetEnv.index(), Value::Words(expanded.set_env.clone()));
-    }
-    if !expanded.revoked_host_keys.is_empty() {
-        values.put(
-            Row::RevokedHostKeys.index(),
-            Value::Words(expanded.revoked_host_keys.clone()),
-        );
-    }
-    if let Some(text) = &expanded.version_addendum {
-        values.put(Row::VersionAddendum.index(), Value::Word(text.clone()));
-    }
-    if let Some(path) = &expanded.control_path {
-        values.put(Row::ControlPath.index(), Value::Word(path.clone()));
-    }
-    if let Some(command) = &expanded.remote_command {
-        values.put(Row::RemoteCommand.index(), Value::Word(command.clone()));
-    }
-    let agent = values.words(Row::IdentityAgent.index()).first();
-    let is_variable = agent.is_some_and(|word| word.starts_with('$') && !word.starts_with("${"));
-    if let IdentityAgent::Socket(path) = &expanded.identity_agent
-        && !is_variable
-    {
-        values.put(Row::IdentityAgent.index(), Value::Words(vec![path.clone()]));
-    }
-    // Of several hops, OpenSSH formats the last one and prints the others as written.
-    if let (Proxy::Jump(hops), [written]) = (&expanded.proxy, values.words(Row::ProxyJump.index()))
+/// Of several hops, OpenSSH's dump formats the last one and shows the others as written.
+fn show_last_hop(values: &mut Values, proxy: &Proxy) {
+    if let (Proxy::Jump(hops), [written]) = (proxy, values.words(Row::ProxyJump.index()))
         && let Some(last) = hops.last()
     {
         let shown = match written.rsplit_once(',') {
@@ -565,13 +440,6 @@ fn show_expanded(values: &mut Values, expanded: &Expanded) {
             None => last.to_string(),
         };
         values.put(Row::ProxyJump.index(), Value::Words(vec![shown]));
-    }
-    let user_files = &expanded.user_known_hosts_files;
-    if !user_files.is_empty() {
-        values.put(
-            Row::UserKnownHostsFile.index(),
-            Value::Words(user_files.clone()),
-        );
     }
 }
 
@@ -589,40 +457,17 @@ pub(crate) fn passed_over_methods(list: &str) -> Option<String> {
     (!others.is_empty()).then(said)
 }
 
-fn methods(list: &str) -> Vec<String> {
-    let names: Vec<&str> = match list {
-        "" => METHODS.to_vec(),
-        list => list
-            .split(',')
-            .filter(|name| METHODS.contains(name))
-            .collect(),
-    };
-    names.into_iter().map(str::to_owned).collect()
+/// The methods of `PreferredAuthentications` that this client has; all if it is not set.
+fn methods(mut names: Vec<String>) -> Vec<String> {
+    if names.is_empty() {
+        return METHODS.map(str::to_owned).to_vec();
+    }
+    names.retain(|name| METHODS.contains(&name.as_str()));
+    names
 }
 
 /// Smallest RSA key accepted, bits, whatever `RequiredRSASize` says, as in OpenSSH.
 const LEAST_RSA_BITS: u32 = 1024;
-
-/// Default interval of `ObscureKeystrokeTiming`, milliseconds.
-const KEYSTROKE_MS: u32 = 20;
-
-fn keystrokes(word: &str) -> Option<u32> {
-    match word {
-        "no" => None,
-        _ => word
-            .strip_prefix("interval:")
-            .map_or(Some(KEYSTROKE_MS), |ms| ms.parse().ok()),
-    }
-}
-
-fn escape_char(word: &str) -> EscapeChar {
-    match word.as_bytes() {
-        [b'\\', b'^', letter] => EscapeChar::Byte(letter & 0x1f),
-        b"\\\\" => EscapeChar::Byte(b'\\'),
-        [byte] => EscapeChar::Byte(*byte),
-        _ => EscapeChar::None,
-    }
-}
 
 impl ClientOptions {
     /// The options as `ssh -G` prints them.

@@ -15,10 +15,12 @@ pub(crate) mod table;
 use std::path::{Path, PathBuf};
 
 pub use options::{
-    ClientOptions, EscapeChar, IdentityAgent, IdentityFile, JumpHost, PipelineLogin, Proxy,
-    PubkeyAuthentication, RequestTty, SessionType, StrictHostKeyChecking, YesNoAsk,
+    IdentityAgent, IdentityFile, JumpHost, PipelineLogin, Proxy, PubkeyAuthentication, RequestTty,
+    SessionType, StrictHostKeyChecking, YesNoAsk,
 };
-pub use table::CLIENT_TABLE;
+pub use table::{CLIENT_TABLE, ClientOptions};
+
+pub use crate::types::EscapeChar;
 
 use crate::environment::{Files, SystemFiles};
 

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::client::build;
 use crate::client::matching::{self, Facts};
+use crate::client::options::SessionType;
 use crate::client::resolve::Knowledge;
 use crate::client::table::{CLIENT_TABLE, Row};
 use crate::client::{ClientConfig, CommandLine, Setting, Source};
@@ -223,10 +224,9 @@ impl Pass<'_> {
         } else {
             user
         };
-        let session = self.values.word(Row::SessionType.index());
         let command = self.command_line.command.as_deref().unwrap_or_default();
-        let session_type = match session {
-            "none" | "subsystem" => session,
+        let session_type = match self.values.get(Row::SessionType.index()) {
+            Some(session @ (SessionType::None | SessionType::Subsystem)) => session.word(),
             _ if command.is_empty() => "shell",
             _ => "exec",
         };

@@ -3,6 +3,7 @@
 use crypto::hash::HashAlgorithm;
 
 use crate::client::canonical::{self, Rules};
+use crate::client::options::Canonicalize;
 use crate::client::pass::Pass;
 use crate::client::table::{CLIENT_TABLE, Row};
 use crate::client::{ClientConfig, ClientOptions, CommandLine, build};
@@ -60,7 +61,7 @@ impl ClientConfig {
         } else {
             None
         };
-        let always = values.word(Row::CanonicalizeHostname.index()) == "always";
+        let always = values.get(Row::CanonicalizeHostname.index()) == Some(Canonicalize::Always);
         settled = match canonical {
             Some(name) => name,
             None if always || !is_proxied(&values) => {
@@ -232,10 +233,10 @@ fn sha1_hex(text: &str) -> String {
 }
 
 fn wants_canonical(values: &Values) -> bool {
-    match values.word(Row::CanonicalizeHostname.index()) {
-        "always" => true,
-        "true" => !is_proxied(values),
-        _ => false,
+    match values.get(Row::CanonicalizeHostname.index()) {
+        Some(Canonicalize::Always) => true,
+        Some(Canonicalize::Yes) => !is_proxied(values),
+        Some(Canonicalize::No) | None => false,
     }
 }
 

@@ -1,222 +1,253 @@
 //! The keywords of ssh_config, in the order of `ssh -G`.
 //!
-//! For the meaning of `Support` see [`crate::value::Support`]. To implement a keyword, read it in
-//! `client::build` and change its row here.
+//! Each row is all that describes a keyword: its field of [`ClientOptions`] with the type, the
+//! names, how it is read, the default, how far it is supported, scope, repetition and dump.
+//! Tokens and tildes of the fields are expanded (`client::build`), except in templates that need
+//! facts of the connection (`LocalCommand`, `KnownHostsCommand`): [`ClientOptions::tokens`] expands
+//! those.
+//!
+//! To implement a keyword, give its row a field and change its [`Support`].
 
 use crate::algorithms::Class;
+use crate::client::options::{
+    Canonicalize, IdentityAgent, IdentityFile, PipelineLogin, Proxy, PubkeyAuthentication,
+    RequestTty, SessionType, StrictHostKeyChecking, YesNoAsk,
+};
+use crate::error::Warning;
 use crate::forms;
+use crate::tokens::Tokens;
+use crate::types::{
+    AddressFamily, Compression, EscapeChar, FingerprintHash, HwCompression, IpQos, LogLevel,
+    RekeyLimit, SyslogFacility, Variable,
+};
 use crate::value::Support::{self, Carried, Deprecated, Fulfilled, Ignored, Unsupported};
-use crate::value::{Dump, Keyword, Kind, Repeat, Scope};
+use crate::value::{Choice, Dump, Keyword, Kind, Repeat, Scope, Values};
 
 const COUNT: Kind = Kind::Integer {
     min: 0,
     max: 0x7fff_ffff,
 };
-const ADDRESS_FAMILY: Kind = Kind::Choice(&[("any", "any"), ("inet", "inet"), ("inet6", "inet6")]);
-const CANONICALIZE: Kind = Kind::Choice(&[
-    ("true", "true"),
-    ("yes", "true"),
-    ("false", "false"),
-    ("no", "false"),
-    ("always", "always"),
-]);
-const YES_NO_ASK: Kind = Kind::Choice(&[
-    ("true", "true"),
-    ("yes", "true"),
-    ("false", "false"),
-    ("no", "false"),
-    ("ask", "ask"),
-]);
 const CONTROL_MASTER: Kind = Kind::Choice(&[
-    ("true", "true"),
-    ("yes", "true"),
-    ("false", "false"),
-    ("no", "false"),
-    ("auto", "auto"),
-    ("ask", "ask"),
-    ("autoask", "autoask"),
-]);
-const PUBKEY: Kind = Kind::Choice(&[
-    ("true", "true"),
-    ("yes", "true"),
-    ("false", "false"),
-    ("no", "false"),
-    ("unbound", "unbound"),
-    ("host-bound", "host-bound"),
-]);
-const YES_NO_AUTO: Kind = Kind::Choice(&[
-    ("auto", "auto"),
-    ("true", "true"),
-    ("yes", "true"),
-    ("false", "false"),
-    ("no", "false"),
-]);
-const REQUEST_TTY: Kind = Kind::Choice(&[
-    ("true", "true"),
-    ("yes", "true"),
-    ("false", "false"),
-    ("no", "false"),
-    ("force", "force"),
-    ("auto", "auto"),
-]);
-const SESSION_TYPE: Kind = Kind::Choice(&[
-    ("none", "none"),
-    ("subsystem", "subsystem"),
-    ("default", "default"),
-]);
-const STRICT: Kind = Kind::Choice(&[
-    ("true", "true"),
-    ("yes", "true"),
-    ("false", "false"),
-    ("no", "false"),
-    ("off", "false"),
-    ("ask", "ask"),
-    ("accept-new", "accept-new"),
+    ("true", Choice::plain("true")),
+    ("yes", Choice::plain("true")),
+    ("false", Choice::plain("false")),
+    ("no", Choice::plain("false")),
+    ("auto", Choice::plain("auto")),
+    ("ask", Choice::plain("ask")),
+    ("autoask", Choice::plain("autoask")),
 ]);
 const TUNNEL: Kind = Kind::Choice(&[
-    ("no", "false"),
-    ("false", "false"),
-    ("yes", "point-to-point"),
-    ("true", "point-to-point"),
-    ("point-to-point", "point-to-point"),
-    ("ethernet", "ethernet"),
+    ("no", NO_TUNNEL),
+    ("false", NO_TUNNEL),
+    ("yes", Choice::plain("point-to-point")),
+    ("true", Choice::plain("point-to-point")),
+    ("point-to-point", Choice::plain("point-to-point")),
+    ("ethernet", Choice::plain("ethernet")),
 ]);
-const COMPRESSION: Kind = Kind::Choice(&[("yes", "yes"), ("no", "no"), ("zstd", "zstd")]);
-const HW_COMPRESSION: Kind = Kind::Choice(&[
-    ("no", "no"),
-    ("false", "no"),
-    ("yes", "yes"),
-    ("true", "yes"),
-    ("require", "require"),
-]);
+/// `Tunnel no`.
+pub(crate) const NO_TUNNEL: Choice = Choice::plain("false");
 // "no-pq-kex" disables one warning, which is the only one.
 const WARN_WEAK: Kind = Kind::Choice(&[
-    ("yes", "yes"),
-    ("true", "yes"),
-    ("no", "no"),
-    ("false", "no"),
-    ("no-pq-kex", "no"),
+    ("yes", Choice::flag(true, "yes")),
+    ("true", Choice::flag(true, "yes")),
+    ("no", Choice::flag(false, "no")),
+    ("false", Choice::flag(false, "no")),
+    ("no-pq-kex", Choice::flag(false, "no")),
 ]);
-const HASH: Kind = Kind::Choice(&[("md5", "MD5"), ("sha256", "SHA256")]);
 const NO: Support = Support::Enabling(&["no"]);
 const FALSE: Support = Support::Enabling(&["false"]);
 const NONE: Support = Support::Enabling(&["none"]);
 
 use Dump::{Comma, Line, Never, Octal, OrWord, PerWord, UnlessNone};
 
-keyword_table! {
+keywords! {
     /// Keywords of ssh_config.
-    Row, CLIENT_TABLE {
-        User [] Kind::Text, "", Carried, Everywhere, First, Line;
-        HostName [] Kind::Text, "", Carried, Everywhere, First, Line;
-        Port [] Kind::Port, "22", Carried, Everywhere, First, Line;
-        AddressFamily [] ADDRESS_FAMILY, "any", Carried, Everywhere, First, Line;
-        BatchMode [] Kind::Flag, "no", Carried, Everywhere, First, Line;
+    Row, CLIENT_TABLE;
+    /// The resolved options for one host, made by [`crate::client::ClientConfig::resolve`].
+    ClientOptions {
+        /// Remote user (`%r`).
+        user: String = User [] Kind::Text, "", Carried, Everywhere, First, Line;
+        /// The host to connect to, after `HostName` and canonicalisation (`%h`).
+        hostname: String = HostName [] Kind::Text, "", Carried, Everywhere, First, Line;
+        /// Remote port (`%p`).
+        port: u16 = Port [] Kind::Port, "22", Carried, Everywhere, First, Line;
+        /// `AddressFamily`.
+        address_family: AddressFamily = AddressFamily [] Kind::Choice(AddressFamily::SPELLINGS), "any", Carried, Everywhere, First, Line;
+        /// `BatchMode`: never ask the user.
+        batch_mode: bool = BatchMode [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         CanonicalizeFallbackLocal [] Kind::Flag, "yes", Carried, Everywhere, First, Line;
-        CanonicalizeHostname [] CANONICALIZE, "no", Carried, Everywhere, First, Line;
+        CanonicalizeHostname [] Kind::Choice(Canonicalize::SPELLINGS), "no", Carried, Everywhere, First, Line;
         CheckHostIP [] Kind::Flag, "no", Support::Restricting(&["no"]), Everywhere, First, Line;
-        Compression [] COMPRESSION, "no", Carried, Everywhere, First, Line;
+        /// `Compression`.
+        compression: Compression = Compression [] Kind::Choice(Compression::SPELLINGS), "no", Carried, Everywhere, First, Line;
         ControlMaster [] CONTROL_MASTER, "no", FALSE, Everywhere, First, Line;
         EnableSSHKeysign [] Kind::Flag, "no", NO, Everywhere, First, Line;
         ClearAllForwardings [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         ExitOnForwardFailure [] Kind::Flag, "no", Carried, Everywhere, First, Line;
-        FingerprintHash [] HASH, "sha256", Carried, Everywhere, First, Line;
+        /// `FingerprintHash`.
+        fingerprint_hash: FingerprintHash = FingerprintHash [] Kind::Choice(FingerprintHash::SPELLINGS), "sha256", Carried, Everywhere, First, Line;
         ForwardX11 [] Kind::Flag, "no", NO, Everywhere, First, Line;
         ForwardX11Trusted [] Kind::Flag, "no", Fulfilled, Everywhere, First, Line;
         GatewayPorts [] Kind::Flag, "no", Fulfilled, Everywhere, First, Line;
-        HashKnownHosts [] Kind::Flag, "no", Carried, Everywhere, First, Line;
+        /// `HashKnownHosts`.
+        hash_known_hosts: bool = HashKnownHosts [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         HostbasedAuthentication [] Kind::Flag, "no", NO, Everywhere, First, Line;
-        IdentitiesOnly [] Kind::Flag, "no", Carried, Everywhere, First, Line;
-        KbdInteractiveAuthentication ["ChallengeResponseAuthentication" "SkeyAuthentication" "TISAuthentication"] Kind::Flag, "yes", Carried, Everywhere, First, Line;
-        NoHostAuthenticationForLocalhost [] Kind::Flag, "no", Carried, Everywhere, First, Line;
-        PasswordAuthentication [] Kind::Flag, "yes", Carried, Everywhere, First, Line;
+        /// `IdentitiesOnly`.
+        identities_only: bool = IdentitiesOnly [] Kind::Flag, "no", Carried, Everywhere, First, Line;
+        /// `KbdInteractiveAuthentication`.
+        kbd_interactive_authentication: bool = KbdInteractiveAuthentication ["ChallengeResponseAuthentication" "SkeyAuthentication" "TISAuthentication"] Kind::Flag, "yes", Carried, Everywhere, First, Line;
+        /// `NoHostAuthenticationForLocalhost`.
+        no_host_authentication_for_localhost: bool = NoHostAuthenticationForLocalhost [] Kind::Flag, "no", Carried, Everywhere, First, Line;
+        /// `PasswordAuthentication`.
+        password_authentication: bool = PasswordAuthentication [] Kind::Flag, "yes", Carried, Everywhere, First, Line;
         PermitLocalCommand [] Kind::Flag, "no", Carried, Everywhere, First, Line;
-        ProxyUseFdpass [] Kind::Flag, "no", Carried, Everywhere, First, Line;
-        PubkeyAuthentication ["DSAAuthentication"] PUBKEY, "yes", Carried, Everywhere, First, Line;
-        RequestTTY [] REQUEST_TTY, "auto", Carried, Everywhere, First, Line;
-        SessionType [] SESSION_TYPE, "default", Carried, Everywhere, First, Line;
-        StdinNull [] Kind::Flag, "no", Carried, Everywhere, First, Line;
-        ForkAfterAuthentication [] Kind::Flag, "no", Carried, Everywhere, First, Line;
+        /// `ProxyUseFdpass`: the proxy command passes a connected descriptor back.
+        proxy_use_fdpass: bool = ProxyUseFdpass [] Kind::Flag, "no", Carried, Everywhere, First, Line;
+        /// `PubkeyAuthentication`.
+        pubkey_authentication: PubkeyAuthentication = PubkeyAuthentication ["DSAAuthentication"] Kind::Choice(PubkeyAuthentication::SPELLINGS), "yes", Carried, Everywhere, First, Line;
+        /// `RequestTTY`.
+        request_tty: RequestTty = RequestTTY [] Kind::Choice(RequestTty::SPELLINGS), "auto", Carried, Everywhere, First, Line;
+        /// `SessionType`.
+        session_type: SessionType = SessionType [] Kind::Choice(SessionType::SPELLINGS), "default", Carried, Everywhere, First, Line;
+        /// `StdinNull` (`-n`).
+        stdin_null: bool = StdinNull [] Kind::Flag, "no", Carried, Everywhere, First, Line;
+        /// `ForkAfterAuthentication` (`-f`).
+        fork_after_authentication: bool = ForkAfterAuthentication [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         StreamLocalBindUnlink [] Kind::Flag, "no", Fulfilled, Everywhere, First, Line;
-        StrictHostKeyChecking [] STRICT, "ask", Carried, Everywhere, First, Line;
-        TCPKeepAlive ["KeepAlive"] Kind::Flag, "yes", Carried, Everywhere, First, Line;
+        /// `StrictHostKeyChecking`.
+        strict_host_key_checking: StrictHostKeyChecking = StrictHostKeyChecking [] Kind::Choice(StrictHostKeyChecking::SPELLINGS), "ask", Carried, Everywhere, First, Line;
+        /// `TCPKeepAlive`.
+        tcp_keep_alive: bool = TCPKeepAlive ["KeepAlive"] Kind::Flag, "yes", Carried, Everywhere, First, Line;
         Tunnel [] TUNNEL, "no", FALSE, Everywhere, First, Line;
-        VerifyHostKeyDNS [] YES_NO_ASK, "no", FALSE, Everywhere, First, Line;
-        VisualHostKey [] Kind::Flag, "no", Carried, Everywhere, First, Line;
-        UpdateHostKeys [] YES_NO_ASK, "", Carried, Everywhere, First, Line;
+        VerifyHostKeyDNS [] Kind::Choice(YesNoAsk::SPELLINGS), "no", FALSE, Everywhere, First, Line;
+        /// `VisualHostKey`.
+        visual_host_key: bool = VisualHostKey [] Kind::Flag, "no", Carried, Everywhere, First, Line;
+        /// `UpdateHostKeys`.
+        update_host_keys: YesNoAsk = UpdateHostKeys [] Kind::Choice(YesNoAsk::SPELLINGS), "", Carried, Everywhere, First, Line;
         EnableEscapeCommandline [] Kind::Flag, "no", NO, Everywhere, First, Line;
-        WarnWeakCrypto [] WARN_WEAK, "yes", Carried, Everywhere, First, Line;
+        /// `WarnWeakCrypto`: warn if the key exchange is not post-quantum.
+        warn_weak_crypto: bool = WarnWeakCrypto [] WARN_WEAK, "yes", Carried, Everywhere, First, Line;
         CanonicalizeMaxDots [] COUNT, "1", Carried, Everywhere, First, Line;
-        ConnectionAttempts [] COUNT, "1", Carried, Everywhere, First, Line;
+        /// `ConnectionAttempts`.
+        connection_attempts: u32 = ConnectionAttempts [] COUNT, "1", Carried, Everywhere, First, Line;
         ForwardX11Timeout [] Kind::Seconds { none: true }, "1200", Fulfilled, Everywhere, First, Line;
-        NumberOfPasswordPrompts [] COUNT, "3", Carried, Everywhere, First, Line;
-        ServerAliveCountMax [] COUNT, "3", Carried, Everywhere, First, Line;
-        ServerAliveInterval ["ProtocolKeepAlives"] Kind::Seconds { none: true }, "0", Carried, Everywhere, First, Line;
-        RequiredRSASize [] COUNT, "2048", Carried, Everywhere, First, Line;
-        ObscureKeystrokeTiming [] Kind::Parsed(forms::client::obscure_keystrokes), "yes", Carried, Everywhere, First, Line;
-        BindAddress [] Kind::Text, "", Carried, Everywhere, First, Line;
-        BindInterface [] Kind::Text, "", Carried, Everywhere, First, Line;
-        Ciphers [] Kind::Algorithms(Class::Cipher), "", Carried, Everywhere, First, Comma;
+        /// `NumberOfPasswordPrompts`.
+        number_of_password_prompts: u32 = NumberOfPasswordPrompts [] COUNT, "3", Carried, Everywhere, First, Line;
+        /// `ServerAliveCountMax`.
+        server_alive_count_max: u32 = ServerAliveCountMax [] COUNT, "3", Carried, Everywhere, First, Line;
+        /// `ServerAliveInterval` in seconds; 0 sends none.
+        server_alive_interval_s: u32 = ServerAliveInterval ["ProtocolKeepAlives"] Kind::Seconds { none: true }, "0", Carried, Everywhere, First, Line;
+        /// `RequiredRSASize` in bits.
+        required_rsa_size: u32 = RequiredRSASize [] COUNT, "2048", Carried, Everywhere, First, Line;
+        /// `ObscureKeystrokeTiming`: interval between the send times of keystrokes, milliseconds;
+        /// `None` if their timing is not hidden.
+        obscure_keystrokes_ms: Option<u32> = ObscureKeystrokeTiming [] Kind::Parsed(forms::client::obscure_keystrokes), "yes", Carried, Everywhere, First, Line;
+        /// `BindAddress`.
+        bind_address: Option<String> = BindAddress [] Kind::Text, "", Carried, Everywhere, First, Line;
+        /// `BindInterface`.
+        bind_interface: Option<String> = BindInterface [] Kind::Text, "", Carried, Everywhere, First, Line;
+        /// `Ciphers`.
+        ciphers: Vec<String> = Ciphers [] Kind::Algorithms(Class::Cipher), "", Carried, Everywhere, First, Comma;
         ControlPath [] Kind::Text, "", NONE, Everywhere, First, UnlessNone;
-        HostKeyAlgorithms [] Kind::Algorithms(Class::HostKey), "", Carried, Everywhere, First, Comma;
-        HostKeyAlias [] Kind::Text, "", Carried, Everywhere, First, Line;
+        /// `HostKeyAlgorithms`, resolved; `host_key_algorithms_set` is true if the user chose them.
+        host_key_algorithms: Vec<String> = HostKeyAlgorithms [] Kind::Algorithms(Class::HostKey), "", Carried, Everywhere, First, Comma;
+        /// `HostKeyAlias`: looked up in known_hosts instead of the host.
+        host_key_alias: Option<String> = HostKeyAlias [] Kind::Text, "", Carried, Everywhere, First, Line;
         HostbasedAcceptedAlgorithms ["HostbasedKeyTypes" "HostbasedAcceptedKeyTypes"] Kind::Algorithms(Class::Signature), "", Fulfilled, Everywhere, First, Comma;
-        IdentityAgent [] Kind::Parsed(forms::client::identity_agent), "", Carried, Everywhere, First, Line;
+        /// `IdentityAgent`.
+        identity_agent: IdentityAgent = IdentityAgent [] Kind::Parsed(forms::client::identity_agent), "", Carried, Everywhere, First, Line;
         IgnoreUnknown [] Kind::Text, "", Carried, Everywhere, First, Line;
         KbdInteractiveDevices [] Kind::Text, "", Fulfilled, Everywhere, First, Line;
-        KexAlgorithms [] Kind::Algorithms(Class::Kex), "", Carried, Everywhere, First, Comma;
-        CASignatureAlgorithms [] Kind::Algorithms(Class::CaSignature), "", Carried, Everywhere, First, Comma;
-        LocalCommand [] Kind::Rest, "", Carried, Everywhere, First, UnlessNone;
-        RemoteCommand [] Kind::Rest, "", Carried, Everywhere, First, UnlessNone;
-        LogLevel [] Kind::Parsed(forms::log_level), "INFO", Carried, Everywhere, First, Line;
-        MACs [] Kind::Algorithms(Class::Mac), "", Carried, Everywhere, First, Comma;
+        /// `KexAlgorithms`.
+        kex_algorithms: Vec<String> = KexAlgorithms [] Kind::Algorithms(Class::Kex), "", Carried, Everywhere, First, Comma;
+        /// `CASignatureAlgorithms`.
+        ca_signature_algorithms: Vec<String> = CASignatureAlgorithms [] Kind::Algorithms(Class::CaSignature), "", Carried, Everywhere, First, Comma;
+        /// `LocalCommand`, if `PermitLocalCommand` allows it: a shell command that accepts all tokens,
+        /// as above.
+        local_command: Option<String> = LocalCommand [] Kind::Rest, "", Carried, Everywhere, First, UnlessNone;
+        /// `RemoteCommand`, expanded.
+        remote_command: Option<String> = RemoteCommand [] Kind::Rest, "", Carried, Everywhere, First, UnlessNone;
+        /// `LogLevel`.
+        log_level: LogLevel = LogLevel [] Kind::Parsed(forms::log_level), "INFO", Carried, Everywhere, First, Line;
+        /// `MACs`.
+        macs: Vec<String> = MACs [] Kind::Algorithms(Class::Mac), "", Carried, Everywhere, First, Comma;
         PKCS11Provider ["SmartcardDevice"] Kind::Text, "", NONE, Everywhere, First, UnlessNone;
         SecurityKeyProvider [] Kind::Text, "internal", Support::Enabling(&["internal"]), Everywhere, First, UnlessNone;
-        PreferredAuthentications [] Kind::Text, "", Carried, Everywhere, First, Line;
-        PubkeyAcceptedAlgorithms ["PubkeyAcceptedKeyTypes"] Kind::Algorithms(Class::Signature), "", Carried, Everywhere, First, Comma;
-        RevokedHostKeys [] Kind::Paths, "", Carried, Everywhere, First, UnlessNone;
+        /// `PreferredAuthentications`, in order.
+        preferred_authentications: Vec<String> = PreferredAuthentications [] Kind::Text, "", Carried, Everywhere, First, Line;
+        /// `PubkeyAcceptedAlgorithms`.
+        pubkey_accepted_algorithms: Vec<String> = PubkeyAcceptedAlgorithms ["PubkeyAcceptedKeyTypes"] Kind::Algorithms(Class::Signature), "", Carried, Everywhere, First, Comma;
+        /// `RevokedHostKeys`: expanded; files, each a list or KRL. A key that any of them lists is
+        /// revoked.
+        revoked_host_keys: Vec<String> = RevokedHostKeys [] Kind::Paths, "", Carried, Everywhere, First, UnlessNone;
         XAuthLocation [] Kind::Text, "/usr/bin/xauth", Fulfilled, Everywhere, First, Line;
-        KnownHostsCommand [] Kind::Rest, "", Carried, Everywhere, First, UnlessNone;
+        /// `KnownHostsCommand`: a command with arguments, not split; accepts all tokens, of which the
+        /// caller sets %f %H %I %K %t.
+        known_hosts_command: Option<String> = KnownHostsCommand [] Kind::Rest, "", Carried, Everywhere, First, UnlessNone;
         Tag [] Kind::Text, "", Carried, Everywhere, First, Line;
-        VersionAddendum [] Kind::Rest, "", Carried, Everywhere, First, Line;
+        /// `VersionAddendum`, expanded.
+        version_addendum: Option<String> = VersionAddendum [] Kind::Rest, "", Carried, Everywhere, First, Line;
         DynamicForward [] Kind::Parsed(forms::client::dynamic_forward), "", Support::Enabling(&[]), Everywhere, Add, PerWord;
         LocalForward [] Kind::Parsed(forms::client::local_forward), "", Support::Enabling(&[]), Everywhere, Add, PerWord;
         RemoteForward [] Kind::Parsed(forms::client::remote_forward), "", Support::Enabling(&[]), Everywhere, Add, PerWord;
         IdentityFile ["IdentityFile2"] Kind::Text, "", Carried, Everywhere, Add, PerWord;
         CanonicalDomains [] Kind::Parsed(forms::client::domains), "none", Carried, Everywhere, First, Line;
-        CertificateFile [] Kind::Text, "", Carried, Everywhere, Add, PerWord;
-        GlobalKnownHostsFile [] Kind::Parsed(forms::client::known_hosts_files), "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2", Carried, Everywhere, First, Line;
-        UserKnownHostsFile [] Kind::Parsed(forms::client::known_hosts_files), "~/.ssh/known_hosts ~/.ssh/known_hosts2", Carried, Everywhere, First, Line;
-        SendEnv [] Kind::Parsed(forms::environment_names), "", Carried, Everywhere, Add, PerWord;
-        SetEnv [] Kind::Parsed(forms::set_env), "", Carried, Everywhere, First, PerWord;
+        /// `CertificateFile`: expanded.
+        certificate_files: Vec<String> = CertificateFile [] Kind::Text, "", Carried, Everywhere, Add, PerWord;
+        /// `GlobalKnownHostsFile`: expanded.
+        global_known_hosts_files: Vec<String> = GlobalKnownHostsFile [] Kind::Parsed(forms::client::known_hosts_files), "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2", Carried, Everywhere, First, Line;
+        /// `UserKnownHostsFile`: expanded; new keys go to the first.
+        user_known_hosts_files: Vec<String> = UserKnownHostsFile [] Kind::Parsed(forms::client::known_hosts_files), "~/.ssh/known_hosts ~/.ssh/known_hosts2", Carried, Everywhere, First, Line;
+        /// `SendEnv`: patterns of local variables.
+        send_env: Vec<String> = SendEnv [] Kind::Parsed(forms::environment_names), "", Carried, Everywhere, Add, PerWord;
+        /// `SetEnv`.
+        set_env: Vec<Variable> = SetEnv [] Kind::Parsed(forms::set_env), "", Carried, Everywhere, First, PerWord;
         LogVerbose [] Kind::Words, "", NONE, Everywhere, First, OrWord("none");
         ChannelTimeout [] Kind::Parsed(forms::channel_timeout), "none", NONE, Everywhere, First, Line;
         PermitRemoteOpen [] Kind::Parsed(forms::permitted_remotes), "any", Fulfilled, Everywhere, First, Line;
         AddKeysToAgent [] Kind::Parsed(forms::client::add_keys_to_agent), "no", FALSE, Everywhere, First, Line;
         ForwardAgent [] Kind::Parsed(forms::client::forward_agent), "no", NO, Everywhere, First, Line;
-        ConnectTimeout ["SetupTimeOut"] Kind::Seconds { none: true }, "none", Carried, Everywhere, First, Line;
+        /// `ConnectTimeout` in seconds; `None` leaves the limit to TCP.
+        connect_timeout_s: Option<u32> = ConnectTimeout ["SetupTimeOut"] Kind::Seconds { none: true }, "none", Carried, Everywhere, First, Line;
         TunnelDevice [] Kind::Parsed(forms::client::tunnel_device), "any:any", Fulfilled, Everywhere, First, Line;
         CanonicalizePermittedCNAMEs [] Kind::Parsed(forms::client::cname_rules), "none", Carried, Everywhere, First, Line;
         ControlPersist [] Kind::Parsed(forms::client::control_persist), "no", NO, Everywhere, First, Line;
-        EscapeChar [] Kind::Parsed(forms::client::escape_char), "~", Carried, Everywhere, First, Line;
-        IPQoS [] Kind::Parsed(forms::ip_qos), "ef cs0", Carried, Everywhere, First, Line;
-        RekeyLimit [] Kind::Parsed(forms::rekey_limit), "default none", Carried, Everywhere, Complete, Line;
+        /// `EscapeChar`.
+        escape_char: EscapeChar = EscapeChar [] Kind::Parsed(forms::client::escape_char), "~", Carried, Everywhere, First, Line;
+        /// `IPQoS`.
+        ip_qos: IpQos = IPQoS [] Kind::Parsed(forms::ip_qos), "ef cs0", Carried, Everywhere, First, Line;
+        /// `RekeyLimit`.
+        rekey_limit: RekeyLimit = RekeyLimit [] Kind::Parsed(forms::rekey_limit), "default none", Carried, Everywhere, Complete, Line;
         StreamLocalBindMask [] Kind::Mode, "0177", Fulfilled, Everywhere, First, Octal;
-        SyslogFacility [] Kind::Parsed(forms::facility), "USER", Carried, Everywhere, First, Line;
+        /// `SyslogFacility`.
+        syslog_facility: SyslogFacility = SyslogFacility [] Kind::Parsed(forms::facility), "USER", Carried, Everywhere, First, Line;
         ProxyCommand [] Kind::Rest, "", Carried, Everywhere, First, UnlessNone;
         ProxyJump [] Kind::Parsed(forms::client::proxy_jump), "", Carried, Everywhere, First, UnlessNone;
-        UseMPTCP [] Kind::Flag, "no", Carried, Everywhere, First, Line;
-        EnableHwCompression [] HW_COMPRESSION, "no", Carried, Everywhere, First, Line;
-        HwCompressionLibrary [] Kind::Parsed(forms::libraries), "none", Carried, Everywhere, First, Line;
-        HwCompressionVerify [] Kind::Flag, "yes", Carried, Everywhere, First, Line;
-        CryptoThreads [] Kind::Parsed(forms::crypto_threads), "auto", Carried, Everywhere, First, Line;
-        WindowMemory [] Kind::Parsed(forms::window_memory), "256M", Carried, Everywhere, First, Line;
-        CompressionLevel [] Kind::Integer { min: 1, max: 9 }, "6", Carried, Everywhere, First, Line;
-        CompressionAdaptive [] Kind::Flag, "yes", Carried, Everywhere, First, Line;
-        CompressionThreads [] Kind::Parsed(forms::crypto_threads), "auto", Carried, Everywhere, First, Line;
-        LoginCache [] Kind::Flag, "yes", Carried, Everywhere, First, Line;
-        PipelineLogin [] YES_NO_AUTO, "auto", Carried, Everywhere, First, Line;
-        TCPFastOpen [] Kind::Flag, "no", Carried, Everywhere, First, Line;
+        /// `UseMPTCP`.
+        use_mptcp: bool = UseMPTCP [] Kind::Flag, "no", Carried, Everywhere, First, Line;
+        /// `EnableHwCompression`.
+        hw_compression: HwCompression = EnableHwCompression [] Kind::Choice(HwCompression::SPELLINGS), "no", Carried, Everywhere, First, Line;
+        /// `HwCompressionLibrary`: absolute paths, in the order of trial.
+        hw_compression_libraries: Vec<String> = HwCompressionLibrary [] Kind::Parsed(forms::libraries), "none", Carried, Everywhere, First, Line;
+        /// `HwCompressionVerify`: inflate and compare each compressed run before it is used.
+        hw_compression_verify: bool = HwCompressionVerify [] Kind::Flag, "yes", Carried, Everywhere, First, Line;
+        /// `CryptoThreads`: most threads that encrypt and decrypt, the connection's own included;
+        /// `None` is `auto`.
+        crypto_threads: Option<usize> = CryptoThreads [] Kind::Parsed(forms::crypto_threads), "auto", Carried, Everywhere, First, Line;
+        /// `WindowMemory`: limit on the sum of all receive windows of a connection, bytes.
+        window_memory_bytes: u64 = WindowMemory [] Kind::Parsed(forms::window_memory), "256M", Carried, Everywhere, First, Line;
+        /// `CompressionLevel`, 1 to 9.
+        compression_level: u8 = CompressionLevel [] Kind::Integer { min: 1, max: 9 }, "6", Carried, Everywhere, First, Line;
+        /// `CompressionAdaptive`: store data that does not compress, and adapt the level to the link.
+        compression_adaptive: bool = CompressionAdaptive [] Kind::Flag, "yes", Carried, Everywhere, First, Line;
+        /// `CompressionThreads`: most threads that compress; `None` is `auto`.
+        compression_threads: Option<usize> = CompressionThreads [] Kind::Parsed(forms::crypto_threads), "auto", Carried, Everywhere, First, Line;
+        /// `LoginCache`: cache a profile of each server, so that the next login can be pipelined.
+        login_cache: bool = LoginCache [] Kind::Flag, "yes", Carried, Everywhere, First, Line;
+        /// `PipelineLogin`.
+        pipeline_login: PipelineLogin = PipelineLogin [] Kind::Choice(PipelineLogin::SPELLINGS), "auto", Carried, Everywhere, First, Line;
+        /// `TCPFastOpen`: send the first bytes with the SYN.
+        tcp_fast_open: bool = TCPFastOpen [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         RefuseConnection [] Kind::Text, "", Carried, Everywhere, First, Never;
         Host [] Kind::Structure, "", Carried, Everywhere, First, Never;
         Match [] Kind::Structure, "", Carried, Everywhere, First, Never;
@@ -231,5 +262,20 @@ keyword_table! {
             "FallBackToRsh" "GlobalKnownHostsFile2" "RhostsAuthentication" "UserKnownHostsFile2" "UsePrivilegedPort"
             "UseRsh"
         ] Kind::Rest, "", Deprecated, Everywhere, First, Never;
+    }
+    and {
+        /// The host as typed (`%n`).
+        pub host_argument: String,
+        /// True if `HostKeyAlgorithms` was set: its order is then kept, whatever known_hosts contains.
+        pub host_key_algorithms_set: bool,
+        /// `IdentityFile`: expanded, or the defaults.
+        pub identity_files: Vec<IdentityFile>,
+        /// `ProxyCommand` or `ProxyJump`.
+        pub proxy: Proxy,
+        /// The tokens of this host, which expand templates.
+        pub tokens: Tokens,
+        /// Warnings about settings that are accepted but not carried out, one for each keyword.
+        pub warnings: Vec<Warning>,
+        pub(crate) values: Values,
     }
 }

@@ -4,6 +4,7 @@ use super::*;
 use crate::environment::MemoryFiles;
 use crate::error::{ConfigError, Severity};
 use crate::testing::FakeEnvironment;
+use crate::types::Compression;
 
 #[path = "printing_tests.rs"]
 mod printing;
@@ -90,7 +91,10 @@ fn the_level_of_compression_is_the_one_asked_for() {
 fn compression_is_off_zlib_or_zstd_and_nothing_else() {
     let methods = |line: &str| {
         let options = resolve(line, "h");
-        (options.compression, options.compression_zstd)
+        (
+            options.compression.is_on(),
+            options.compression == Compression::Zstd,
+        )
     };
     assert_eq!(methods(""), (false, false));
     assert_eq!(methods("Compression no"), (false, false));
@@ -340,7 +344,7 @@ fn includes() {
         .resolve("h", &CommandLine::new(), &env)
         .unwrap();
     assert_eq!((options.port, options.connection_attempts), (10, 4));
-    assert!(options.compression && !options.batch_mode);
+    assert!(options.compression.is_on() && !options.batch_mode);
     assert_eq!(options.user, "twenty");
     assert!(env.commands.borrow().is_empty());
 }

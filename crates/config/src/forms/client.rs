@@ -1,21 +1,20 @@
 //! Forms that only ssh_config has.
 
-use super::{Form, none_alone, one, only};
+use super::{Form, no_words, none_alone, one, only, unchanged};
 use crate::pattern;
+use crate::types::{EscapeChar, Keystrokes};
 use crate::units;
-use crate::value::{EXTRA, unsupported};
+use crate::value::{EXTRA, Value, unsupported};
 
-/// `EscapeChar none|^X|X`, kept as `ssh -G` prints it (`\^B`, `\\`).
+/// `EscapeChar none|^X|X`.
 pub(crate) fn escape_char(words: &[String]) -> Form {
-    let word = only(words)?;
-    let bytes = word.as_bytes();
-    match bytes {
-        b"none" => one("none"),
-        [b'^', c @ 64..=127] => one(format!("\\^{}", char::from(*c).to_ascii_uppercase())),
-        b"\\" => one("\\\\"),
-        [c] if *c != b'^' || bytes.len() == 1 => one(word),
-        _ => Err("Bad escape character.".to_owned()),
-    }
+    let escape = match only(words)?.as_bytes() {
+        b"none" => EscapeChar::None,
+        [b'^', letter @ 64..=127] => EscapeChar::Byte(letter & 0x1f),
+        [byte] => EscapeChar::Byte(*byte),
+        _ => return Err("Bad escape character.".to_owned()),
+    };
+    Ok(Value::Escape(escape))
 }
 
 /// `AddKeysToAgent yes|no|ask|confirm [time]|time`.
@@ -31,7 +30,10 @@ pub(crate) fn add_keys_to_agent(words: &[String]) -> Form {
         ("ask", None) => one("ask"),
         ("confirm", None) => one("confirm"),
         ("confirm", Some(time)) => match units::parse_seconds(time) {
-            Some(seconds) => Ok(vec!["confirm".to_owned(), seconds.to_string()]),
+            Some(seconds) => Ok(Value::Words(vec![
+                "confirm".to_owned(),
+                seconds.to_string(),
+            ])),
             None => Err("invalid time value.".to_owned()),
         },
         (time, None) => match units::parse_seconds(time) {
@@ -95,23 +97,23 @@ fn check_variable(word: &str) -> Result<(), String> {
 pub(crate) fn known_hosts_files(words: &[String]) -> Form {
     none_alone(words)?;
     match words {
-        [none] if none.eq_ignore_ascii_case("none") => one("none"),
+        [none] if none.eq_ignore_ascii_case("none") => no_words(),
         _ if words.iter().any(String::is_empty) => Err("empty argument.".to_owned()),
-        _ => Ok(words.to_vec()),
+        _ => unchanged(words),
     }
 }
 
 /// `ObscureKeystrokeTiming yes|no|interval:milliseconds`.
 pub(crate) fn obscure_keystrokes(words: &[String]) -> Form {
     let word = only(words)?;
-    match word {
-        "yes" | "true" => one("yes"),
-        "no" | "false" => one("no"),
-        _ => match word.strip_prefix("interval:").map(str::parse::<u32>) {
-            Some(Ok(ms)) if (1..=1000).contains(&ms) => one(format!("interval:{ms}")),
-            _ => Err(unsupported(word)),
+    Ok(Value::Keystrokes(match word {
+        "yes" | "true" => Keystrokes::Default,
+        "no" | "false" => Keystrokes::Off,
+        _ => match word.strip_prefix("interval:").map(str::parse) {
+            Some(Ok(ms @ 1..=1000)) => Keystrokes::Every(ms),
+            _ => return Err(unsupported(word)),
         },
-    }
+    }))
 }
 
 /// `TunnelDevice local[:remote]`.
@@ -224,10 +226,10 @@ pub(crate) fn domains(words: &[String]) -> Form {
             ));
         }
     }
-    Ok(words
+    let lower = words
         .iter()
-        .map(|word| word.trim_end_matches('.').to_ascii_lowercase())
-        .collect())
+        .map(|word| word.trim_end_matches('.').to_ascii_lowercase());
+    Ok(Value::Words(lower.collect()))
 }
 
 /// Rules of `CanonicalizePermittedCNAMEs`.
@@ -248,7 +250,7 @@ pub(crate) fn cname_rules(words: &[String]) -> Form {
             _ => return Err(format!("Invalid permitted CNAME \"{word}\"")),
         }
     }
-    Ok(out)
+    Ok(Value::Words(out))
 }
 
 /// Hops of `ProxyJump`, comma-separated; the single word `none` means no hops.

@@ -1,18 +1,17 @@
 //! Readers of keywords whose arguments have a form of their own ([`crate::value::Kind::Parsed`]).
 //!
-//! Each function takes the words of a line and returns the canonical words, or the error text for
-//! the user without file and line. `client::build` and `server::build` read the canonical words.
+//! Each function takes the words of a line and returns the value, or the error text for the user
+//! without file and line.
 //! This module holds the forms that both files share; [`client`] and [`server`] hold the others.
 
 pub(crate) mod client;
 pub(crate) mod server;
 
-use escape::LogLevel;
-
+use crate::types::{IpQos, LogLevel, SyslogFacility};
 use crate::units;
-use crate::value::EXTRA;
+use crate::value::{Choice, EXTRA, Value, spelled};
 
-pub(crate) type Form = Result<Vec<String>, String>;
+pub(crate) type Form = Result<Value, String>;
 
 fn only(words: &[String]) -> Result<&str, String> {
     match words {
@@ -23,7 +22,17 @@ fn only(words: &[String]) -> Result<&str, String> {
 }
 
 fn one(word: impl Into<String>) -> Form {
-    Ok(vec![word.into()])
+    Ok(Value::Words(vec![word.into()]))
+}
+
+/// The words as they are.
+fn unchanged(words: &[String]) -> Form {
+    Ok(Value::Words(words.to_vec()))
+}
+
+/// The value of a list that the word `none` sets to nothing.
+fn no_words() -> Form {
+    Ok(Value::Words(Vec::new()))
 }
 
 /// Refuses `none` together with other words.
@@ -37,46 +46,38 @@ fn none_alone(words: &[String]) -> Result<(), String> {
 /// `LogLevel`.
 pub(crate) fn log_level(words: &[String]) -> Form {
     let word = only(words)?;
-    match LogLevel::from_name(word) {
-        Some(level) => one(level.word()),
-        None => Err(format!("unsupported log level '{word}'")),
-    }
+    let level =
+        LogLevel::from_name(word).ok_or_else(|| format!("unsupported log level '{word}'"))?;
+    Ok(Value::Choice(Choice {
+        number: level.number(),
+        word: level.word(),
+    }))
 }
 
 /// `SyslogFacility`.
 pub(crate) fn facility(words: &[String]) -> Form {
     let word = only(words)?;
-    let upper = word.to_ascii_uppercase();
-    let known = matches!(upper.as_str(), "DAEMON" | "USER" | "AUTH" | "AUTHPRIV")
-        || upper
-            .strip_prefix("LOCAL")
-            .is_some_and(|n| matches!(n.as_bytes(), [b'0'..=b'7']));
-    if known {
-        one(upper)
-    } else {
-        Err(format!("unsupported log facility '{word}'"))
-    }
+    spelled(SyslogFacility::SPELLINGS, word)
+        .ok_or_else(|| format!("unsupported log facility '{word}'"))
 }
 
 /// `IPQoS interactive [bulk]`.
 pub(crate) fn ip_qos(words: &[String]) -> Form {
-    if words.len() > 2 {
-        return Err(EXTRA.to_owned());
-    }
-    let mut out = Vec::new();
-    for word in words {
+    let read = |word: &String| {
         let value = units::parse_ipqos(word).ok_or_else(|| format!("Bad IPQoS value: {word}"))?;
-        out.push(units::format_ipqos(value));
-    }
-    match out.as_slice() {
-        [] => Err("missing argument.".to_owned()),
-        [single] => Ok(vec![single.clone(), single.clone()]),
-        _ => Ok(out),
-    }
+        Ok::<_, String>(u8::try_from(value).ok())
+    };
+    let (interactive, bulk) = match words {
+        [] => return Err("missing argument.".to_owned()),
+        [both] => (read(both)?, read(both)?),
+        [interactive, bulk] => (read(interactive)?, read(bulk)?),
+        _ => return Err(EXTRA.to_owned()),
+    };
+    Ok(Value::IpQos(IpQos { interactive, bulk }))
 }
 
-/// `RekeyLimit bytes|default [time|none]`, kept as bytes (0 is the default) and seconds; without a
-/// time, or with `none`, a later line may still give one.
+/// `RekeyLimit bytes|default [time|none]`; without a time, or with `none`, a later line may still
+/// give one.
 pub(crate) fn rekey_limit(words: &[String]) -> Form {
     let (size, time) = match words {
         [size] => (size, None),
@@ -94,12 +95,11 @@ pub(crate) fn rekey_limit(words: &[String]) -> Form {
         }
         bytes
     };
-    let mut kept = vec![bytes.to_string()];
-    if let Some(text) = time.filter(|text| *text != "none") {
-        let seconds = units::parse_seconds(text).ok_or("invalid time value.")?;
-        kept.push(seconds.to_string());
-    }
-    Ok(kept)
+    let seconds = match time.filter(|text| *text != "none") {
+        Some(text) => Some(units::parse_seconds(text).ok_or("invalid time value.")?),
+        None => None,
+    };
+    Ok(Value::Rekey { bytes, seconds })
 }
 
 /// Most libraries: more than a machine has accelerators.
@@ -110,7 +110,7 @@ const MOST_LIBRARIES: usize = 16;
 pub(crate) fn libraries(words: &[String]) -> Form {
     match words {
         [] => return Err("missing argument.".to_owned()),
-        [only] if only.eq_ignore_ascii_case("none") => return one("none"),
+        [only] if only.eq_ignore_ascii_case("none") => return no_words(),
         _ => {}
     }
     if words.len() > MOST_LIBRARIES {
@@ -118,39 +118,38 @@ pub(crate) fn libraries(words: &[String]) -> Form {
     }
     match words.iter().find(|word| !word.starts_with('/')) {
         Some(word) => Err(format!("'{word}' is not an absolute path.")),
-        None => Ok(words.to_vec()),
+        None => unchanged(words),
     }
 }
 
 /// Most threads of `CryptoThreads`: more than any machine's memory can keep busy.
-const MOST_CRYPTO_THREADS: u64 = 256;
+const MOST_CRYPTO_THREADS: usize = 256;
 
 /// `CryptoThreads auto|number`.
 pub(crate) fn crypto_threads(words: &[String]) -> Form {
     let word = only(words)?;
     if word.eq_ignore_ascii_case("auto") {
-        return one("auto");
+        return Ok(Value::Threads(None));
     }
-    match word.parse::<u64>() {
-        Ok(threads @ 1..=MOST_CRYPTO_THREADS) => one(threads.to_string()),
+    match word.parse() {
+        Ok(threads @ 1..=MOST_CRYPTO_THREADS) => Ok(Value::Threads(Some(threads))),
         _ => Err(format!("Bad number of threads '{word}'.")),
     }
 }
 
 /// Least value of `WindowMemory`, bytes: with less, no channel could be opened.
-const LEAST_WINDOW_MEMORY: u64 = 64 * 1024;
+const LEAST_WINDOW_MEMORY: i64 = 64 * 1024;
 
-/// `WindowMemory bytes`, kept as bytes.
+/// `WindowMemory bytes`.
 pub(crate) fn window_memory(words: &[String]) -> Form {
     let [size] = words else {
         return Err(EXTRA.to_owned());
     };
-    let bytes =
-        units::parse_bytes(size).ok_or_else(|| format!("Bad number '{size}': invalid format"))?;
-    if bytes < LEAST_WINDOW_MEMORY {
-        return Err("WindowMemory too small".to_owned());
+    let bytes = units::parse_bytes(size).and_then(|bytes| i64::try_from(bytes).ok());
+    match bytes.ok_or_else(|| format!("Bad number '{size}': invalid format"))? {
+        ..LEAST_WINDOW_MEMORY => Err("WindowMemory too small".to_owned()),
+        bytes => Ok(Value::Number(bytes)),
     }
-    one(bytes.to_string())
 }
 
 /// One `type=interval` per word of `ChannelTimeout`; the single word `none` means none.
@@ -169,7 +168,7 @@ pub(crate) fn channel_timeout(words: &[String]) -> Form {
     if words.is_empty() {
         return Err("missing argument.".to_owned());
     }
-    Ok(words.to_vec())
+    unchanged(words)
 }
 
 /// Names of `AcceptEnv` and `SendEnv`.
@@ -180,7 +179,7 @@ pub(crate) fn environment_names(words: &[String]) -> Form {
     {
         return Err("Invalid environment name.".to_owned());
     }
-    Ok(words.to_vec())
+    unchanged(words)
 }
 
 /// `NAME=VALUE` words of `SetEnv`; the first of a name counts.
@@ -197,13 +196,13 @@ pub(crate) fn set_env(words: &[String]) -> Form {
             out.push(word.clone());
         }
     }
-    Ok(out)
+    Ok(Value::Words(out))
 }
 
 /// `PermitOpen`: `any`, `none`, or host:port words.
 pub(crate) fn permitted_ports(words: &[String]) -> Form {
     if matches!(words, [only] if matches!(only.as_str(), "any" | "none")) {
-        return Ok(words.to_vec());
+        return unchanged(words);
     }
     for word in words {
         let port = match units::split_host_port(word) {
@@ -218,7 +217,7 @@ pub(crate) fn permitted_ports(words: &[String]) -> Form {
     if words.is_empty() {
         Err("missing argument.".to_owned())
     } else {
-        Ok(words.to_vec())
+        unchanged(words)
     }
 }
 
@@ -230,7 +229,7 @@ pub(crate) fn permitted_remotes(words: &[String]) -> Form {
             .any(|word| word.eq_ignore_ascii_case(only))
     };
     if matches!(words, [only] if is_word(only)) {
-        return Ok(words.to_vec());
+        return unchanged(words);
     }
     let has_host = |word: &String| {
         !word.contains('/') && matches!(units::split_host_port(word), Some((_, Some(_))))

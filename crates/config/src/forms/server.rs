@@ -1,7 +1,9 @@
 //! Forms that only sshd_config has.
 
-use super::{Form, none_alone, one, only, permitted_ports};
+use super::{Form, no_words, none_alone, one, only, permitted_ports, unchanged};
+use crate::server::MaxStartups;
 use crate::units;
+use crate::value::Value;
 
 /// `Port` of sshd_config, which may be given several times.
 pub(crate) fn ports(words: &[String]) -> Form {
@@ -51,9 +53,9 @@ pub(crate) fn listen_address(words: &[String]) -> Form {
 pub(crate) fn authorized_keys_files(words: &[String]) -> Form {
     match words {
         [] => Err("missing argument.".to_owned()),
-        [none] if none.eq_ignore_ascii_case("none") => one("none"),
+        [none] if none.eq_ignore_ascii_case("none") => no_words(),
         _ if words.iter().any(String::is_empty) => Err("empty argument.".to_owned()),
-        _ => none_alone(words).map(|()| words.to_vec()),
+        _ => none_alone(words).and_then(|()| unchanged(words)),
     }
 }
 
@@ -98,7 +100,7 @@ pub(crate) fn max_startups(words: &[String]) -> Form {
     if start == 0 || rate == 0 || rate > 100 || start > full || i32::try_from(full).is_err() {
         return Err(bad());
     }
-    one(format!("{start}:{rate}:{full}"))
+    Ok(Value::Startups(MaxStartups { start, rate, full }))
 }
 
 /// `PerSourceNetBlockSize bits4[:bits6]`.
@@ -106,7 +108,7 @@ pub(crate) fn net_block_size(words: &[String]) -> Form {
     let word = only(words)?;
     let (four, six) = word.split_once(':').unwrap_or((word, "128"));
     match (four.parse::<u8>(), six.parse::<u8>()) {
-        (Ok(four @ 0..=32), Ok(six @ 0..=128)) => one(format!("{four}:{six}")),
+        (Ok(four @ 0..=32), Ok(six @ 0..=128)) => Ok(Value::NetBlock(four, six)),
         _ => Err("Invalid PerSourceNetBlockSize".to_owned()),
     }
 }
@@ -115,7 +117,7 @@ pub(crate) fn net_block_size(words: &[String]) -> Form {
 pub(crate) fn exempt_list(words: &[String]) -> Form {
     let word = only(words)?;
     if word.eq_ignore_ascii_case("none") {
-        return one("none");
+        return no_words();
     }
     if crate::address::match_cidr_list(None, word).is_err() {
         return Err(format!(
@@ -123,45 +125,6 @@ pub(crate) fn exempt_list(words: &[String]) -> Form {
         ));
     }
     one(word)
-}
-
-/// `key:value` words of `PerSourcePenalties`; `yes` and `no` stand alone.
-pub(crate) fn penalties(words: &[String]) -> Form {
-    if let [word] = words {
-        match word.to_ascii_lowercase().as_str() {
-            "yes" => return one("yes"),
-            "no" => return one("no"),
-            _ => {}
-        }
-    }
-    let mut out = Vec::new();
-    for word in words {
-        let bad = || format!("unsupported keyword/value {word}");
-        let (key, value) = word.split_once(':').ok_or_else(bad)?;
-        let key = key.to_ascii_lowercase();
-        let value = match key.as_str() {
-            "crash" | "authfail" | "invaliduser" | "noauth" | "refuseconnection"
-            | "grace-exceeded" | "max" | "min" => {
-                let ms = units::parse_milliseconds(value)
-                    .ok_or_else(|| format!("invalid {key} time in PerSourcePenalties."))?;
-                ms.to_string()
-            }
-            "max-sources4" | "max-sources6" => match value.parse::<u32>() {
-                Ok(n @ 0..=10_000_000) => n.to_string(),
-                _ => return Err(format!("invalid {key} in PerSourcePenalties.")),
-            },
-            "overflow" | "overflow6" if matches!(value, "deny-all" | "permissive") => {
-                value.to_owned()
-            }
-            _ => return Err(bad()),
-        };
-        out.push(format!("{key}:{value}"));
-    }
-    if out.is_empty() {
-        Err("missing argument.".to_owned())
-    } else {
-        Ok(out)
-    }
 }
 
 /// Chains of `AuthenticationMethods`; `any` stands alone.
@@ -210,7 +173,7 @@ pub(crate) fn authentication_methods(words: &[String]) -> Form {
     if out.is_empty() {
         Err("no AuthenticationMethods specified".to_owned())
     } else {
-        Ok(out)
+        Ok(Value::Words(out))
     }
 }
 
@@ -224,7 +187,7 @@ pub(crate) fn user_patterns(words: &[String]) -> Form {
             return Err(format!("invalid user pattern: \"{word}\""));
         }
     }
-    Ok(words.to_vec())
+    unchanged(words)
 }
 
 /// `Subsystem name command [arguments]`, kept as one word: the name, a space and the command. The
@@ -250,10 +213,10 @@ pub(crate) fn user_environment(words: &[String]) -> Form {
 pub(crate) fn source_startups(words: &[String]) -> Form {
     let word = only(words)?;
     if word == "none" {
-        return one(word);
+        return Ok(Value::Number(-1));
     }
     match word.parse::<u32>() {
-        Ok(number) if i32::try_from(number).is_ok() => one(number.to_string()),
+        Ok(number) if i32::try_from(number).is_ok() => Ok(Value::Number(i64::from(number))),
         _ => Err("PerSourceMaxStartups integer value invalid.".to_owned()),
     }
 }
@@ -303,7 +266,11 @@ pub(crate) fn pubkey_options(words: &[String]) -> Form {
             _ => return Err(format!("pubkey auth option \"{word}\" is not known")),
         }
     }
-    if out.is_empty() { one("none") } else { Ok(out) }
+    if out.is_empty() {
+        one("none")
+    } else {
+        Ok(Value::Words(out))
+    }
 }
 
 /// `PermitListen`: as [`permitted_ports`]; a port alone means every address.
@@ -311,14 +278,12 @@ pub(crate) fn permitted_listeners(words: &[String]) -> Form {
     if let Some(word) = words.iter().find(|word| word.contains('/')) {
         return Err(format!("bad port number in {word}"));
     }
-    let words = permitted_ports(words)?;
-    Ok(words
-        .into_iter()
-        .map(|word| {
-            let bare = word == "*" || units::parse_port(&word).is_some();
-            if bare { format!("*:{word}") } else { word }
-        })
-        .collect())
+    permitted_ports(words)?;
+    let listener = |word: &String| match word == "*" || units::parse_port(word).is_some() {
+        true => format!("*:{word}"),
+        false => word.clone(),
+    };
+    Ok(Value::Words(words.iter().map(listener).collect()))
 }
 
 /// A command that must be an absolute path with arguments, or `none`.

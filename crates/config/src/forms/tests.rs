@@ -1,6 +1,8 @@
 use super::client::*;
 use super::server::*;
 use super::*;
+use crate::server::penalties;
+use crate::value::written;
 
 fn read(form: fn(&[String]) -> Form, text: &str) -> Option<String> {
     let words: Vec<String> = text
@@ -8,7 +10,10 @@ fn read(form: fn(&[String]) -> Form, text: &str) -> Option<String> {
         .filter(|w| !w.is_empty())
         .map(str::to_owned)
         .collect();
-    form(&words).ok().map(|words| words.join("|"))
+    form(&words).ok().map(|value| match value {
+        Value::Words(words) if !words.is_empty() => words.join("|"),
+        value => written(&value).join("|"),
+    })
 }
 
 type Case = (fn(&[String]) -> Form, &'static str, Option<&'static str>);
@@ -191,7 +196,7 @@ fn nothing_is_read_from_no_words() {
         dynamic_forward,
         identity_agent,
         max_startups,
-        penalties,
+        penalties::read,
         subsystem,
     ] {
         assert!(form(&[]).is_err());

@@ -8,7 +8,7 @@
 use crate::codec::{Decoder, Encoder};
 use crate::error::ConfigError;
 use crate::server::matching::Criterion;
-use crate::server::options::ServerOptions;
+use crate::server::table::ServerOptions;
 use crate::server::table::{Row, SERVER_TABLE};
 use crate::server::{Section, ServerConfig, build};
 use crate::value::Values;
@@ -97,7 +97,8 @@ impl ServerConfig {
             }
             let mut entries = Vec::new();
             for _ in 0..input.count()? {
-                entries.push((input.row(SERVER_TABLE.len())?, input.value()?));
+                let row = input.row(SERVER_TABLE.len())?;
+                entries.push((row, input.value(SERVER_TABLE, row)?));
             }
             sections.push(Section {
                 conditions,
@@ -205,7 +206,7 @@ fn decoded_values(bytes: &[u8]) -> Result<(bool, Values), ConfigError> {
     let mut values = Values::empty(SERVER_TABLE.len());
     for _ in 0..input.count()? {
         let index = input.row(SERVER_TABLE.len())?;
-        values.put(index, input.value()?);
+        values.put(index, input.value(SERVER_TABLE, index)?);
     }
     input.finish()?;
     Ok((aes_hardware, values))

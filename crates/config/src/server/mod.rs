@@ -11,6 +11,7 @@ mod codec;
 mod load;
 pub(crate) mod matching;
 pub(crate) mod options;
+pub(crate) mod penalties;
 pub(crate) mod table;
 
 use std::path::PathBuf;
@@ -18,10 +19,10 @@ use std::path::PathBuf;
 pub use build::DEFAULT_HOST_KEYS;
 pub use options::{
     AllowForwarding, ConnectionSpec, ListenAddress, MaxStartups, Patterns, PenaltyOverflow,
-    PerSourcePenalties, PermitRootLogin, PubkeyAuthOptions, ServerOptions, Subsystem,
+    PerSourcePenalties, PermitRootLogin, PubkeyAuthOptions, Subsystem, TcpKeepAlive,
     UserEnvironment,
 };
-pub use table::SERVER_TABLE;
+pub use table::{SERVER_TABLE, ServerOptions};
 
 use crate::error::Warning;
 use crate::server::matching::Criterion;
@@ -177,9 +178,6 @@ impl ServerOptions {
                 }
             }
         }
-        out.push_str("persourcepenalties ");
-        out.push_str(&build::show_penalties(&self.per_source_penalties));
-        out.push('\n');
         out
     }
 }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
-use config::server::{ListenAddress, ServerOptions};
+use config::server::{ListenAddress, ServerOptions, TcpKeepAlive};
 use config::types::AddressFamily;
 use sys::socket::{Family, resolve};
 
@@ -17,7 +17,7 @@ const FAST_OPEN_QUEUE: i32 = 64;
 /// Sets a connection's socket options for all processes that serve it. Errors are ignored: with
 /// `-i` the socket need not be TCP, and no decision depends on these options.
 pub(crate) fn prepare(network: &OwnedFd, options: &ServerOptions) {
-    let _ = sys::socket::set_keepalive(network, options.tcp_keep_alive);
+    let _ = sys::socket::set_keepalive(network, options.tcp_keep_alive != TcpKeepAlive::No);
     let _ = sys::socket::set_nodelay(network, true);
     // On loopback, pacing would start timers for the login's writes.
     let _ = sys::socket::unpace_loopback(network);

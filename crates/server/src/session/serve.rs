@@ -410,7 +410,7 @@ impl<'a> Serve<'a> {
             channel,
             serial,
             &target,
-            self.context.options.tcp_keep_alive_all,
+            self.context.options.tcp_keep_alive == config::server::TcpKeepAlive::All,
             &mut self.resolver,
             &mut self.driver,
         )?;

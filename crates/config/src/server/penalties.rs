@@ -1,0 +1,180 @@
+//! `PerSourcePenalties`: the table of its parts, from which they are read, applied and printed.
+
+use crate::server::options::{PenaltyOverflow, PerSourcePenalties};
+use crate::units;
+use crate::value::{Setting, Value};
+
+/// How a part is written.
+#[derive(Clone, Copy)]
+enum Form {
+    /// A time, kept in milliseconds.
+    Time,
+    /// A number of sources.
+    Sources,
+    /// The number of a [`PenaltyOverflow`].
+    Overflow,
+}
+
+const PERMISSIVE: u64 = PenaltyOverflow::Permissive as u64;
+
+/// The parts in the order of the dump: name, form and default. Without a value of its own,
+/// `overflow6` is as `overflow`.
+const PARTS: [(&str, Form, u64); 12] = [
+    ("crash", Form::Time, 90_000),
+    ("authfail", Form::Time, 5_000),
+    ("noauth", Form::Time, 1_000),
+    ("invaliduser", Form::Time, 5_000),
+    ("grace-exceeded", Form::Time, 10_000),
+    ("refuseconnection", Form::Time, 10_000),
+    ("max", Form::Time, 600_000),
+    ("min", Form::Time, 15_000),
+    ("max-sources4", Form::Sources, 65_536),
+    ("max-sources6", Form::Sources, 65_536),
+    ("overflow", Form::Overflow, PERMISSIVE),
+    ("overflow6", Form::Overflow, PERMISSIVE),
+];
+
+/// The number that stands for `yes` and `no`, after those of [`PARTS`].
+const ENABLED: u8 = 12;
+
+/// Most sources that may be remembered.
+const MOST_SOURCES: u32 = 10_000_000;
+
+/// Reads `key:value` words; `yes` and `no` stand alone.
+pub(crate) fn read(words: &[String]) -> Result<Value, String> {
+    if let [word] = words {
+        match word.to_ascii_lowercase().as_str() {
+            "yes" => return Ok(Value::Penalties(vec![(ENABLED, 1)])),
+            "no" => return Ok(Value::Penalties(vec![(ENABLED, 0)])),
+            _ => {}
+        }
+    }
+    if words.is_empty() {
+        return Err("missing argument.".to_owned());
+    }
+    words
+        .iter()
+        .map(|word| part(word))
+        .collect::<Result<_, _>>()
+        .map(Value::Penalties)
+}
+
+fn part(word: &str) -> Result<(u8, u64), String> {
+    let bad = || format!("unsupported keyword/value {word}");
+    let (key, value) = word.split_once(':').ok_or_else(bad)?;
+    let key = key.to_ascii_lowercase();
+    let found = (0..).zip(PARTS).find(|(_, (name, ..))| *name == key);
+    let (number, (_, form, _)) = found.ok_or_else(bad)?;
+    let value = match form {
+        Form::Time => units::parse_milliseconds(value)
+            .ok_or_else(|| format!("invalid {key} time in PerSourcePenalties."))?,
+        Form::Sources => match value.parse() {
+            Ok(sources @ 0..=MOST_SOURCES) => u64::from(sources),
+            _ => return Err(format!("invalid {key} in PerSourcePenalties.")),
+        },
+        Form::Overflow => match value {
+            "permissive" => PERMISSIVE,
+            "deny-all" => PenaltyOverflow::DenyAll as u64,
+            _ => return Err(bad()),
+        },
+    };
+    Ok((number, value))
+}
+
+/// The value of each part; the first line that names it counts.
+fn applied(parts: &[(u8, u64)]) -> [u64; 12] {
+    let set = |wanted: u8| {
+        parts
+            .iter()
+            .find(|(number, _)| *number == wanted)
+            .map(|part| part.1)
+    };
+    let mut out = PARTS.map(|(_, _, default)| default);
+    for (number, slot) in (0..).zip(&mut out) {
+        *slot = set(number).unwrap_or(*slot);
+    }
+    let [.., overflow, overflow6] = &mut out;
+    if set(ENABLED - 1).is_none() {
+        *overflow6 = *overflow;
+    }
+    out
+}
+
+/// As in OpenSSH, naming a penalty enables them, before or after `no`.
+fn is_enabled(parts: &[(u8, u64)]) -> bool {
+    parts.first() != Some(&(ENABLED, 0)) || parts.iter().any(|(number, _)| *number != ENABLED)
+}
+
+/// The parts as `sshd -T` prints them.
+pub(crate) fn show(parts: &[(u8, u64)]) -> String {
+    if !is_enabled(parts) {
+        return "no".to_owned();
+    }
+    let shown = |((name, form, _), value): ((&str, Form, u64), u64)| match form {
+        Form::Time => format!("{name}:{}", units::format_milliseconds(value)),
+        Form::Sources => format!("{name}:{value}"),
+        Form::Overflow if value == PERMISSIVE => format!("{name}:permissive"),
+        Form::Overflow => format!("{name}:deny-all"),
+    };
+    let parts: Vec<String> = PARTS.into_iter().zip(applied(parts)).map(shown).collect();
+    parts.join(" ")
+}
+
+fn overflow(number: u64) -> PenaltyOverflow {
+    match number {
+        PERMISSIVE => PenaltyOverflow::Permissive,
+        _ => PenaltyOverflow::DenyAll,
+    }
+}
+
+impl Setting for PerSourcePenalties {
+    fn from_value(value: Value) -> Option<PerSourcePenalties> {
+        match value {
+            Value::Penalties(parts) => Some(PerSourcePenalties::new(&parts)),
+            _ => None,
+        }
+    }
+}
+
+impl Default for PerSourcePenalties {
+    fn default() -> PerSourcePenalties {
+        PerSourcePenalties::new(&[])
+    }
+}
+
+impl PerSourcePenalties {
+    fn new(parts: &[(u8, u64)]) -> PerSourcePenalties {
+        let [
+            crash_ms,
+            auth_fail_ms,
+            no_auth_ms,
+            invalid_user_ms,
+            grace_exceeded_ms,
+            rest @ ..,
+        ] = applied(parts);
+        let [
+            refuse_connection_ms,
+            max_ms,
+            min_ms,
+            sources4,
+            sources6,
+            overflow4,
+            overflow6,
+        ] = rest;
+        PerSourcePenalties {
+            enabled: is_enabled(parts),
+            crash_ms,
+            auth_fail_ms,
+            invalid_user_ms,
+            refuse_connection_ms,
+            no_auth_ms,
+            grace_exceeded_ms,
+            max_ms,
+            min_ms,
+            max_sources4: u32::try_from(sources4).unwrap_or(MOST_SOURCES),
+            max_sources6: u32::try_from(sources6).unwrap_or(MOST_SOURCES),
+            overflow: overflow(overflow4),
+            overflow6: overflow(overflow6),
+        }
+    }
+}

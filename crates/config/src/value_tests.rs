@@ -1,0 +1,59 @@
+use super::*;
+use crate::client::CLIENT_TABLE;
+use crate::server::SERVER_TABLE;
+use crate::server::table::Row;
+use crate::{ClientOptions, ServerOptions};
+
+#[test]
+fn every_default_can_be_read() {
+    for keyword in SERVER_TABLE.iter().chain(CLIENT_TABLE.iter()) {
+        assert_eq!(
+            default_of(&keyword).is_some(),
+            !keyword.default.is_empty(),
+            "{}",
+            keyword.name
+        );
+    }
+}
+
+#[test]
+fn every_default_is_of_its_fields_type() {
+    let mut client = Values::empty(CLIENT_TABLE.len());
+    client.complete(CLIENT_TABLE, Side::Client, true);
+    let mistyped = ClientOptions::mistyped(|row| client.at(row.index()).cloned());
+    assert_eq!(mistyped, []);
+    let mut server = Values::empty(SERVER_TABLE.len());
+    server.complete(SERVER_TABLE, Side::Server, true);
+    let mistyped = ServerOptions::mistyped(|row| server.at(row.index()).cloned());
+    assert_eq!(mistyped, []);
+    server.put(Row::UsePAM.index(), Value::Number(1));
+    let mistyped = ServerOptions::mistyped(|row| server.at(row.index()).cloned());
+    assert_eq!(mistyped, [Row::UsePAM]);
+}
+
+#[test]
+fn written_words_are_read_as_the_same_value() {
+    for (name, line) in [
+        ("RekeyLimit", "1G 1h"),
+        ("RekeyLimit", "default none"),
+        ("RekeyLimit", "16K 0"),
+        ("IPQoS", "af21 0x01"),
+        ("IPQoS", "none le"),
+        ("MaxStartups", "5"),
+        ("PerSourceNetBlockSize", "24:64"),
+        ("CryptoThreads", "auto"),
+        ("CryptoThreads", "3"),
+        ("LogLevel", "quiet"),
+        ("LogLevel", "DEBUG1"),
+        ("SyslogFacility", "local7"),
+        ("PermitRootLogin", "prohibit-password"),
+        ("WarnWeakCrypto", "no-pq-kex"),
+        ("FingerprintHash", "md5"),
+    ] {
+        let keyword = find(SERVER_TABLE, name).and_then(|row| SERVER_TABLE.get(row));
+        let kind = keyword.unwrap().kind;
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        let value = kind.read(name, &words, line).unwrap();
+        assert_eq!(kind.read(name, &written(&value), ""), Ok(value), "{line}");
+    }
+}
