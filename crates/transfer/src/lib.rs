@@ -14,6 +14,7 @@
 
 pub mod connect;
 pub mod engine;
+mod file;
 pub mod get;
 pub mod options;
 pub mod part;

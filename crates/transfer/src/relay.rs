@@ -1,5 +1,4 @@
-//! Copies files from one server to another through the local machine: link 0 leads to the source,
-//! link 1 to the target.
+//! Copies files from one server to another through the local machine.
 
 use std::collections::VecDeque;
 
@@ -7,7 +6,8 @@ use bytes::Bytes;
 use sftp::message::{Reply, Request, open_flag, request};
 use sftp::{Attributes, Code};
 
-use crate::engine::{Disk, EngineError, Op, Session, Token, Work, attributes_of, status_text};
+use crate::engine::{Disk, EngineError, Op, Session, Token, Work, attributes_of};
+use crate::file::{FileCopy, failure};
 use crate::plan::id::{FileId, Id, Subject};
 use crate::plan::pace::Pace;
 use crate::plan::plain;
@@ -16,6 +16,10 @@ use crate::report::{FileResult, Report, Times};
 use crate::step::{impossible_size, may_be_same};
 use crate::text;
 
+/// The connection to the server that has the source.
+const SOURCE: usize = 0;
+/// The connection to the server that gets the copy.
+const TARGET: usize = 1;
 /// Maximum number of files in progress.
 const MAX_FILES: usize = 32;
 /// Maximum number of bytes received and not sent on.
@@ -34,30 +38,24 @@ pub struct Item {
 
 #[derive(Debug)]
 struct RelayJob {
+    copy: FileCopy,
     item: Item,
     end: Option<u64>,
-    source: Option<Vec<u8>>,
-    target: Option<Vec<u8>>,
-    asked: [bool; 2],
     /// STAT of the target was sent.
     looked: bool,
     /// The answer to STAT: the target's attributes, if it exists.
     there: Option<Option<Attributes>>,
     /// The target may be the source.
     in_place: bool,
-    closing: [bool; 2],
     next: u64,
     at_end: bool,
     /// Data received of unfinished READs, by offset.
     arriving: Vec<(u64, Vec<u8>)>,
     to_write: VecDeque<(u64, Vec<u8>)>,
-    waiting: u32,
     /// Offset of the first byte that the target may not hold.
     bad_from: u64,
     written_to: u64,
-    moved: u64,
     settled: bool,
-    error: Option<String>,
 }
 
 /// The work that copies the items.
@@ -136,82 +134,54 @@ impl<'r> Relay<'r> {
         let to_write = job.to_write.iter().chain(&job.arriving);
         let dropped: usize = to_write.map(|(_, data)| data.len()).sum();
         self.held = self.held.saturating_sub(dropped);
-        self.failures += usize::from(job.error.is_some());
         self.report.leaves(id.index());
-        self.report.ends(&FileResult {
-            from: job.item.from,
-            to: job.item.to,
-            bytes: job.moved,
-            resumed_bytes: 0,
-            verified: None,
-            error: job.error,
-        });
+        let result = job.copy.into_result(job.item.from, job.item.to);
+        self.failures += usize::from(result.error.is_some());
+        self.report.ends(&result);
     }
 }
 
 impl RelayJob {
-    fn fail(&mut self, error: String) {
-        self.error.get_or_insert(error);
-    }
-
     fn reads_done(&self) -> bool {
-        self.error.is_some() || self.at_end || self.end.is_some_and(|end| self.next >= end)
+        self.copy.has_failed() || self.at_end || self.end.is_some_and(|end| self.next >= end)
     }
 
     fn idle(&self) -> bool {
-        self.waiting == 0 && (self.to_write.is_empty() || self.error.is_some())
+        self.copy.is_idle() && (self.to_write.is_empty() || self.copy.has_failed())
     }
 
     fn is_over(&self) -> bool {
-        self.idle()
-            && (self.closing[0] || self.source.is_none())
-            && (self.closing[1] || self.target.is_none())
-            && self.asked == [true, true]
-            && (self.reads_done())
+        self.idle() && self.copy.handles.are_closed() && self.reads_done()
     }
 
     /// Sends the next request to the first server.
-    fn read(&mut self, id: FileId, session: &mut Session, held: usize, pace: &mut Pace) -> bool {
-        if !self.asked[0] {
+    fn read(&mut self, session: &mut Session, held: usize, pace: &mut Pace) -> bool {
+        if self.copy.handles.is_unopened(SOURCE) {
             if !session.takes_handle() {
                 return false;
             }
-            self.asked[0] = true;
-            self.waiting += 1;
-            session.handle_begins();
-            let request = Request::Open(request::Open {
-                path: &self.item.from,
-                flags: open_flag::READ,
-                attributes: Attributes::NONE,
-            });
-            session.send(id.token(Op::Open), &request);
+            self.copy.open_to_read(SOURCE, session, &self.item.from);
             return true;
         }
-        let Some(handle) = self.source.clone() else {
+        let Some(handle) = self.copy.handles.open(SOURCE).map(<[u8]>::to_vec) else {
             return false;
         };
         if self.reads_done() {
-            if self.waiting > 0
-                || !self.to_write.is_empty() && self.error.is_none()
-                || self.closing[0]
-            {
+            if !self.copy.is_idle() || !self.to_write.is_empty() && !self.copy.has_failed() {
                 return false;
             }
-            self.closing[0] = true;
-            self.waiting += 1;
-            let request = Request::Close(request::Close { handle: &handle });
-            session.send(id.token(Op::Close), &request);
+            self.copy.close(SOURCE, session);
             return true;
         }
         // Read only once the target is open or refused.
-        if self.target.is_none()
+        if self.copy.handles.open(TARGET).is_none()
             || held >= MAX_HELD_BYTES
             || !session.takes_read()
             || !pace.lets_go()
         {
             return false;
         }
-        if self.end.is_none() && self.waiting > 0 {
+        if self.end.is_none() && !self.copy.is_idle() {
             return false;
         }
         let left = self.end.map_or(u64::MAX, |end| end - self.next);
@@ -223,42 +193,34 @@ impl RelayJob {
             offset: self.next,
             len,
         });
-        session.send(id.data_token(Op::Read, self.next, len), &request);
+        self.copy
+            .send_data(session, Op::Read, (self.next, len), &request);
         pace.went(u64::from(len));
-        self.waiting += 1;
         self.next += u64::from(len);
         true
     }
 
     /// Sends the next request to the second server.
-    fn write(
-        &mut self,
-        id: FileId,
-        session: &mut Session,
-        preserve: bool,
-        held: &mut usize,
-    ) -> bool {
+    fn write(&mut self, session: &mut Session, preserve: bool, held: &mut usize) -> bool {
         if !self.looked {
             if !session.takes_request() {
                 return false;
             }
             self.looked = true;
-            self.waiting += 1;
             let path = &self.item.to;
-            session.send(id.token(Op::Stat), &Request::Stat(request::Stat { path }));
+            self.copy
+                .send(session, Op::Stat, &Request::Stat(request::Stat { path }));
             return true;
         }
-        if !self.asked[1] {
+        if self.copy.handles.is_unopened(TARGET) {
             // OPEN truncates the target: not before the source is open.
-            let Some(there) = self.there.filter(|_| self.source.is_some()) else {
+            let is_open = self.copy.handles.open(SOURCE).is_some();
+            let Some(there) = self.there.filter(|_| is_open) else {
                 return false;
             };
             if !session.takes_handle() {
                 return false;
             }
-            self.asked[1] = true;
-            self.waiting += 1;
-            session.handle_begins();
             self.in_place = may_be_same(&self.item.attributes, there.as_ref());
             let cut = if self.in_place {
                 0
@@ -267,18 +229,18 @@ impl RelayJob {
             };
             let mode = self.item.attributes.permissions.unwrap_or(0o666) & 0o777;
             let attributes = Attributes::with_permissions(mode);
-            let request = Request::Open(request::Open {
+            let open = request::Open {
                 path: &self.item.to,
                 flags: open_flag::WRITE | open_flag::CREATE | cut,
                 attributes: session.sole_writer(attributes),
-            });
-            session.send(id.token(Op::Open), &request);
+            };
+            self.copy.open(TARGET, session, open);
             return true;
         }
-        let Some(handle) = self.target.clone() else {
+        let Some(handle) = self.copy.handles.open(TARGET).map(<[u8]>::to_vec) else {
             return false;
         };
-        if self.error.is_none()
+        if !self.copy.has_failed()
             && session.takes_write()
             && let Some((offset, mut data)) = self.to_write.pop_front()
         {
@@ -295,44 +257,40 @@ impl RelayJob {
                 offset,
                 data: &data,
             });
-            session.send(id.data_token(Op::Write, offset, len), &request);
-            self.waiting += 1;
+            self.copy
+                .send_data(session, Op::Write, (offset, len), &request);
             self.written_to = self.written_to.max(offset + u64::from(len));
             return true;
         }
-        if !self.reads_done() || !self.idle() || self.closing[1] {
+        if !self.reads_done() || !self.idle() {
             return false;
         }
         if !std::mem::replace(&mut self.settled, true) {
             let mut attributes = Attributes::NONE;
-            if self.error.is_some() && self.in_place {
+            if self.copy.has_failed() && self.in_place {
                 // The target may be the only copy: keep it.
-            } else if self.error.is_some() {
+            } else if self.copy.has_failed() {
                 attributes.size = Some(self.bad_from.min(self.written_to));
             } else if preserve {
                 attributes.permissions = self.item.attributes.permissions.map(|mode| mode & 0o777);
                 attributes.times = self.item.attributes.times;
             }
             if attributes != Attributes::NONE {
-                self.waiting += 1;
                 let request = Request::Fsetstat(request::Fsetstat {
                     handle: &handle,
                     attributes,
                 });
-                session.send(id.token(Op::Attributes), &request);
+                self.copy.send(session, Op::Attributes, &request);
             }
         }
-        self.closing[1] = true;
-        self.waiting += 1;
-        let request = Request::Close(request::Close { handle: &handle });
-        session.send(id.token(Op::Close), &request);
+        self.copy.close(TARGET, session);
         true
     }
 }
 
 impl Work for Relay<'_> {
     fn poll(&mut self, link: usize, session: &mut Session) -> bool {
-        if link > 1 || !session.is_ready() {
+        if link > TARGET || !session.is_ready() {
             return false;
         }
         let ids: Vec<FileId> = self.jobs.ids().collect();
@@ -341,40 +299,34 @@ impl Work for Relay<'_> {
                 continue;
             };
             let sent = match link {
-                0 => job.read(id, session, self.held, &mut self.pace),
-                _ => job.write(id, session, self.preserve, &mut self.held),
+                SOURCE => job.read(session, self.held, &mut self.pace),
+                _ => job.write(session, self.preserve, &mut self.held),
             };
             if sent {
                 return true;
             }
         }
-        if link == 0
+        if link == SOURCE
             && self.jobs.len() < MAX_FILES
             && !self.next_is_written()
             && let Some(item) = self.items.pop_front()
         {
             let end = item.attributes.size.filter(|size| *size > 0);
             let name = item.from.clone();
-            let id = self.jobs.insert(RelayJob {
+            let id = self.jobs.insert_with(|id| RelayJob {
+                copy: FileCopy::new(id, None, vec![SOURCE, TARGET]),
                 item,
                 end,
-                source: None,
-                target: None,
-                asked: [false; 2],
                 looked: false,
                 there: None,
                 in_place: false,
-                closing: [false; 2],
                 next: 0,
                 at_end: false,
                 arriving: Vec::new(),
                 to_write: VecDeque::new(),
-                waiting: 0,
                 bad_from: u64::MAX,
                 written_to: 0,
-                moved: 0,
                 settled: false,
-                error: None,
             });
             self.report.begins(id.index(), &name, end);
             return true;
@@ -389,66 +341,60 @@ impl Work for Relay<'_> {
         let Some(job) = self.jobs.get_mut(id) else {
             return;
         };
-        job.waiting = job.waiting.saturating_sub(1);
+        job.copy.answered();
         let from = text::name(&job.item.from);
         let to = text::name(&job.item.to);
-        let failed = match reply {
-            Reply::Status(status) if !status.code.is_ok() => {
-                Some((status.code, status_text(status.code, status.message)))
-            }
-            _ => None,
-        };
+        let failed = failure(reply);
         let mut moved = 0;
         match (token.op, reply, failed) {
             (Op::Stat, reply, _) => job.there = Some(attributes_of(reply)),
             (Op::Open, Reply::Handle(handle), _) => {
-                let handle = Some(handle.handle.to_vec());
-                match link {
-                    0 => job.source = handle,
-                    _ => job.target = handle,
-                }
+                job.copy.handles.opened(link, handle.handle.to_vec());
             }
             (Op::Open, _, failed) => {
                 session.handle_ends();
                 let why = failed.map_or("no handle came".to_owned(), |(_, why)| why);
                 let error = match link {
-                    0 => format!("remote open \"{from}\": {why}"),
+                    SOURCE => format!("remote open \"{from}\": {why}"),
                     _ => format!("dest open \"{to}\": {why}"),
                 };
-                job.fail(error);
+                job.copy.fail(error);
                 // Without a source the target is not touched.
-                job.asked = [true; 2];
+                job.copy.handles.refused(link);
+                if link == SOURCE {
+                    job.copy.handles.refused(TARGET);
+                }
                 job.looked = true;
                 job.bad_from = 0;
             }
             (Op::Read, _, Some((Code::EOF, _))) => {
                 job.at_end = true;
                 if job.end.is_some_and(|end| token.offset < end) {
-                    job.fail(format!(
+                    job.copy.fail(format!(
                         "read remote \"{from}\": file changed while it was copied"
                     ));
                 }
             }
             (Op::Read, _, failed) => {
                 let why = failed.map(|(_, why)| why).unwrap_or_default();
-                job.fail(format!("read remote \"{from}\": {why}"));
+                job.copy.fail(format!("read remote \"{from}\": {why}"));
             }
             (Op::Write, _, None) => {
                 moved = u64::from(token.len);
-                job.moved += moved;
+                job.copy.moved += moved;
             }
             (Op::Write, _, Some((_, why))) => {
                 job.bad_from = job.bad_from.min(token.offset);
-                job.fail(format!("write remote \"{to}\": {why}"));
+                job.copy.fail(format!("write remote \"{to}\": {why}"));
             }
             (Op::Close, _, failed) => {
                 session.handle_ends();
-                if let (1, Some((_, why))) = (link, failed) {
-                    job.fail(format!("close remote \"{to}\": {why}"));
+                if let (TARGET, Some((_, why))) = (link, failed) {
+                    job.copy.fail(format!("close remote \"{to}\": {why}"));
                 }
             }
             (Op::Attributes, _, Some((_, why))) => {
-                job.fail(format!("remote fsetstat \"{to}\": {why}"));
+                job.copy.fail(format!("remote fsetstat \"{to}\": {why}"));
             }
             _ => {}
         }
@@ -482,7 +428,7 @@ impl Work for Relay<'_> {
         let Some(job) = self.jobs.get_mut(id) else {
             return;
         };
-        job.waiting = job.waiting.saturating_sub(1);
+        job.copy.answered();
         let at = job
             .arriving
             .iter()
@@ -494,12 +440,12 @@ impl Work for Relay<'_> {
         if job.end.is_none() {
             job.next = token.offset + u64::from(len);
         } else if len < token.len {
-            job.fail(format!(
+            job.copy.fail(format!(
                 "read remote \"{}\": the server sent less than was asked for",
                 text::name(&job.item.from)
             ));
         }
-        if job.error.is_some() {
+        if job.copy.has_failed() {
             let dropped: usize = job.to_write.drain(..).map(|(_, data)| data.len()).sum();
             self.held = self.held.saturating_sub(dropped);
         }
@@ -527,7 +473,7 @@ impl Work for Relay<'_> {
         for id in open {
             if let Some(job) = self.jobs.get_mut(id) {
                 let error = format!("write remote \"{}\": {why}", text::name(&job.item.to));
-                job.fail(error);
+                job.copy.fail(error);
             }
             self.end(id);
         }

@@ -10,7 +10,7 @@
 //! failed is truncated to the bytes received without a gap; no two files are written to one target
 //! at once.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -20,15 +20,12 @@ use sftp::attributes::mode;
 use sftp::message::{Reply, Request, request};
 
 use crate::engine::{Disk, EngineError, Op, Session, Token, Work, status_text};
+use crate::file::{FileCopy, Files, TreeCopy};
 use crate::options::Options;
-use crate::plan::id::{DirId, FileId, Id, LookId, Subject};
-use crate::plan::jobs::Jobs;
-use crate::plan::pace::Pace;
-use crate::plan::plain;
-use crate::plan::ready::Ready;
+use crate::plan::id::{DirId, Id, LookId, Subject};
 use crate::plan::slab::Slab;
-use crate::report::{FileResult, Report, Times};
-use crate::step::{self, Step};
+use crate::report::{Report, Times};
+use crate::step;
 use crate::text;
 use crate::watch::Targets;
 
@@ -66,16 +63,18 @@ struct Found {
     depth: usize,
 }
 
-fn target(item: &Item) -> Vec<u8> {
-    plain(item.to.as_os_str().as_encoded_bytes())
+impl Item {
+    /// The local path as bytes.
+    fn target(&self) -> &[u8] {
+        self.to.as_os_str().as_encoded_bytes()
+    }
 }
 
 /// The work that downloads the items, as the module's documentation describes.
 pub struct Get<'r> {
     options: Options,
-    report: &'r mut dyn Report,
+    files: Files<'r, DownloadJob>,
     found: VecDeque<Found>,
-    jobs: Jobs<DownloadJob>,
     /// The file that the server already streams, until its job begins.
     ahead: Option<Reading>,
     dirs: Slab<DirId, DownloadDir>,
@@ -90,14 +89,8 @@ pub struct Get<'r> {
     without_streams: bool,
     /// Files that wait because another file is being written to their target.
     held: VecDeque<Found>,
-    /// The targets of all jobs, if two may be equal: with several items.
-    targets: Option<HashSet<Vec<u8>>>,
     /// The targets that existed before and are being written in place.
     overwritten: Targets,
-    ready: Ready,
-    links: usize,
-    pace: Pace,
-    failures: usize,
     /// An interrupt stopped the work: nothing more begins.
     stopped: bool,
     lost: bool,
@@ -111,18 +104,16 @@ impl<'r> Get<'r> {
         links: usize,
         report: &'r mut dyn Report,
     ) -> Self {
-        let targets = (items.len() > 1).then(HashSet::new);
+        let files = Files::new(items.len(), links, options.limit_bytes, report);
         let found = items.into_iter().map(|item| Found {
             item,
             parent: None,
             depth: 0,
         });
-        let pace = Pace::new(options.limit_bytes);
         Self {
             found: found.collect(),
             options,
-            report,
-            jobs: Jobs::default(),
+            files,
             ahead: None,
             dirs: Slab::default(),
             looks: Slab::default(),
@@ -130,13 +121,8 @@ impl<'r> Get<'r> {
             later: VecDeque::new(),
             without_streams: false,
             held: VecDeque::new(),
-            targets,
             overwritten: Targets::default(),
             open_dirs: vec![0; links.max(1)],
-            ready: Ready::new(links),
-            links: links.max(1),
-            pace,
-            failures: 0,
             stopped: false,
             lost: false,
         }
@@ -153,72 +139,17 @@ impl<'r> Get<'r> {
     /// Number of files and directories that failed.
     #[must_use]
     pub fn failures(&self) -> usize {
-        self.failures
-    }
-
-    fn fail(&mut self, line: &str) {
-        self.failures += 1;
-        self.report.fails(line);
-    }
-
-    fn wake(&mut self, link: usize, subject: Subject) {
-        self.ready.add(link, subject);
-    }
-
-    /// Lets the first ready job that can send a request do so; returns false if none can.
-    fn step_ready(&mut self, link: usize, session: &mut Session) -> bool {
-        for _ in 0..self.ready.len(link) {
-            let Some(subject) = self.ready.next(link) else {
-                return false;
-            };
-            let id = match subject {
-                Subject::File(id) => id,
-                Subject::Dir(id) => {
-                    if self.send_directory(link, id, session) {
-                        return true;
-                    }
-                    self.wake(link, subject);
-                    continue;
-                }
-                Subject::Look(_) => continue,
-            };
-            let pace = &mut self.pace;
-            let step = self.jobs.change(id, |job| {
-                let step = job.step(link, session, pace);
-                (step, job.take_wakes())
-            });
-            let Some((step, wakes)) = step else {
-                continue;
-            };
-            for link in wakes {
-                self.wake(link, subject);
-            }
-            match step {
-                Step::Sent { more } => {
-                    if more {
-                        self.ready.keep(link, subject);
-                    }
-                    return true;
-                }
-                Step::Full => self.wake(link, subject),
-                Step::Nothing => {}
-                Step::Over => {
-                    self.end(id);
-                    return true;
-                }
-            }
-        }
-        false
+        self.files.failures
     }
 
     /// Begins another file or directory; returns false if there is none, or if the limits do not
     /// permit it.
     fn begin_next(&mut self, link: usize, session: &mut Session) -> bool {
-        if !self.jobs.takes_more() || !session.takes_handle() || !session.is_ready() {
+        if !self.files.takes_more() || !session.takes_handle() || !session.is_ready() {
             return false;
         }
         if let Some(found) = self.held.front() {
-            if self.is_written(&found.item) {
+            if self.files.is_written(found.item.target()) {
                 return false;
             }
             let mut held = std::mem::take(&mut self.held);
@@ -248,12 +179,6 @@ impl<'r> Get<'r> {
         let left = link == 0 && ahead.leave(session);
         self.ahead.take_if(|ahead| ahead.is_left());
         left
-    }
-
-    /// Returns true if another file is being written to this target.
-    fn is_written(&self, item: &Item) -> bool {
-        let targets = self.targets.as_ref();
-        targets.is_some_and(|targets| targets.contains(&target(item)))
     }
 
     fn begin(&mut self, link: usize, session: &mut Session, found: Found) {
@@ -287,7 +212,8 @@ impl<'r> Get<'r> {
         });
         if !regular {
             if found.parent.is_some() {
-                self.report
+                self.files
+                    .report
                     .says(&format!("download \"{shown}\": not a regular file"));
                 self.child_done(found.parent);
             } else {
@@ -299,73 +225,35 @@ impl<'r> Get<'r> {
             self.fail_item(&found, format!("read remote \"{shown}\": {error}"));
             return;
         }
-        if !self.held.is_empty() || self.is_written(&found.item) {
+        if !self.held.is_empty() || self.files.is_written(found.item.target()) {
             self.held.push_back(found);
             return;
         }
-        if let Some(targets) = &mut self.targets {
-            targets.insert(target(&found.item));
-        }
-        let name = found.item.from.clone();
-        let spread = self.links > 1 && attributes.size.unwrap_or(0) >= step::SPREAD_BYTES;
-        let links = match spread {
-            true => std::iter::once(link)
-                .chain((0..self.links).filter(|other| *other != link))
-                .collect(),
-            false => vec![link],
-        };
-        let first = !spread && self.jobs.is_empty();
+        let links = self.files.links_for(link, attributes.size.unwrap_or(0));
+        let first = links.len() == 1 && self.files.is_empty();
         let reading = self
             .ahead
             .take_if(|ahead| first && ahead.is_wanted() && ahead.path == found.item.from);
         let mut moved = 0;
+        let Found { item, parent, .. } = found;
+        self.files.take_target(item.target());
+        let name = item.from.clone();
         let (options, overwritten) = (&self.options, &self.overwritten);
-        let id = self.jobs.insert(|id| {
-            let mut job = DownloadJob::new(
-                id,
-                found.item,
-                found.parent,
-                attributes,
-                links,
-                options,
-                overwritten,
-            );
+        let shown = (name.as_slice(), attributes.size);
+        let id = self.files.begin(link, shown, |id| {
+            let copy = FileCopy::new(id, parent, links);
+            let mut job = DownloadJob::new(copy, item, attributes, options, overwritten);
             if let Some(reading) = reading {
                 moved = job.adopt(reading);
             }
             job
         });
-        self.report.begins(id.index(), &name, attributes.size);
-        self.report.moved(id.index(), moved);
-        self.wake(link, Subject::File(id));
+        self.files.report.moved(id.index(), moved);
     }
 
     fn fail_item(&mut self, found: &Found, error: String) {
-        self.failures += 1;
-        self.report.ends(&FileResult {
-            from: found.item.from.clone(),
-            to: found.item.to.as_os_str().as_encoded_bytes().to_vec(),
-            bytes: 0,
-            resumed_bytes: 0,
-            verified: None,
-            error: Some(error),
-        });
-        self.child_done(found.parent);
-    }
-
-    fn end(&mut self, id: FileId) {
-        let Some(job) = self.jobs.remove(id) else {
-            return;
-        };
-        self.report.leaves(id.index());
-        let parent = job.parent();
-        let result = job.into_result();
-        if let Some(targets) = &mut self.targets {
-            targets.remove(&plain(&result.to));
-        }
-        self.failures += usize::from(result.error.is_some());
-        self.report.ends(&result);
-        self.child_done(parent);
+        let Found { item, parent, .. } = found;
+        TreeCopy::fail_item(self, &item.from, item.target(), *parent, error);
     }
 
     /// Processes the answer to a STAT.
@@ -400,26 +288,21 @@ impl<'r> Get<'r> {
             }
         }
     }
+}
 
-    /// Calls `how` with a job and handles the consequences.
-    fn change<R>(&mut self, id: FileId, how: impl FnOnce(&mut DownloadJob) -> R) -> Option<R> {
-        let result = self.jobs.change(id, how);
-        self.after(id);
-        result
+impl<'r> TreeCopy<'r> for Get<'r> {
+    type Job = DownloadJob;
+
+    fn files(&mut self) -> &mut Files<'r, DownloadJob> {
+        &mut self.files
     }
 
-    /// After a change of a job: wakes its links, or ends it.
-    fn after(&mut self, id: FileId) {
-        let told = |job: &mut DownloadJob| (job.is_over(), job.take_wakes());
-        match self.jobs.change(id, told) {
-            Some((true, _)) => self.end(id),
-            Some((false, wakes)) => {
-                for link in wakes {
-                    self.wake(link, Subject::File(id));
-                }
-            }
-            None => {}
-        }
+    fn child_done(&mut self, parent: Option<DirId>) {
+        self.entry_done(parent);
+    }
+
+    fn send_directory(&mut self, link: usize, id: DirId, session: &mut Session) -> bool {
+        self.send_for_directory(link, id, session)
     }
 }
 
@@ -445,13 +328,13 @@ impl Work for Get<'_> {
             },
             Some(Subject::Look(id)) => self.looked(link, session, id, reply),
             Some(Subject::File(id)) => {
-                let told = self.jobs.change(id, |job| {
+                let told = self.files.change(id, |job| {
                     let moved = job.reply(link, session, token, reply);
                     (moved, job.take_skipped())
                 });
                 if let Some((moved, skipped)) = told {
-                    self.report.skipped(id.index(), skipped);
-                    self.report.moved(id.index(), moved);
+                    self.files.report.skipped(id.index(), skipped);
+                    self.files.report.moved(id.index(), moved);
                 }
                 self.after(id);
             }
@@ -474,21 +357,21 @@ impl Work for Get<'_> {
         });
         let Some(ends) = ends else { return };
         if ends {
-            self.wake(link, Subject::File(id));
+            self.files.wake(link, Subject::File(id));
         }
         let moved = u64::try_from(bytes.len()).unwrap_or_default();
-        self.report.moved(id.index(), moved);
+        self.files.report.moved(id.index(), moved);
     }
 
     fn data_ends(&mut self, _link: usize, _session: &mut Session, token: Token, len: u32) {
         let Some(id) = Subject::file(token.job) else {
             return;
         };
-        let skipped = self.jobs.change(id, |job| {
+        let skipped = self.files.change(id, |job| {
             job.data_ends(token, len);
             job.take_skipped()
         });
-        self.report.skipped(id.index(), skipped.unwrap_or(0));
+        self.files.report.skipped(id.index(), skipped.unwrap_or(0));
         self.after(id);
     }
 
@@ -499,23 +382,23 @@ impl Work for Get<'_> {
                 && self.later.is_empty()
                 && self.held.is_empty()
                 && self.ahead.is_none()
-                && self.jobs.is_empty()
+                && self.files.is_empty()
                 && self.dirs.is_empty()
                 && self.looks.is_empty())
     }
 
     fn wakes_at(&self) -> Option<Instant> {
-        self.pace.wakes_at()
+        self.files.pace.wakes_at()
     }
 
     // For one file at a time, since each may reserve the maximum of memory.
     fn has_idle_work(&self) -> bool {
-        let first = self.jobs.find(DownloadJob::takes_memory);
+        let first = self.files.find(DownloadJob::takes_memory);
         first.is_some_and(|(_, job)| job.has_idle_work())
     }
 
     fn work_idly(&mut self) {
-        if let Some((id, _)) = self.jobs.find(DownloadJob::takes_memory) {
+        if let Some((id, _)) = self.files.find(DownloadJob::takes_memory) {
             self.change(id, DownloadJob::work_idly);
         }
     }
@@ -525,27 +408,23 @@ impl Work for Get<'_> {
     }
 
     fn tick(&mut self, times: &Times) {
-        self.report.tick(times);
+        self.files.report.tick(times);
     }
 
     fn stop(&mut self) {
         self.stopped = true;
-        self.failures = self.failures.max(1);
+        self.files.failures = self.files.failures.max(1);
         self.found.clear();
         self.held.clear();
         self.stop_stream();
         self.stop_directories();
-        for id in self.jobs.ids() {
-            self.change(id, DownloadJob::stop);
-        }
+        self.stop_files();
     }
 
     fn lost(&mut self, why: &EngineError) {
         self.lost = true;
         self.ahead = None;
-        for id in self.jobs.ids() {
-            self.change(id, |job| job.lose(why));
-        }
+        self.lose_files(why);
         // Report the roots of unfinished trees and the items that never began.
         let trees = self.dirs.iter().filter_map(DownloadDir::root);
         let mut left: Vec<Vec<u8>> = trees.map(<[u8]>::to_vec).collect();
@@ -556,8 +435,8 @@ impl Work for Get<'_> {
         left.extend(roots.map(|found| found.item.from.clone()));
         for from in left {
             let from = text::name(&from);
-            self.fail(&format!("read remote \"{from}\": {why}"));
+            self.files.fail(&format!("read remote \"{from}\": {why}"));
         }
-        self.failures = self.failures.max(1);
+        self.files.failures = self.files.failures.max(1);
     }
 }

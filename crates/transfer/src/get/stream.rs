@@ -10,7 +10,7 @@
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use sftp::attributes::mode;
 use sftp::extension::{Cancel, Extended, Walk, WalkOn};
@@ -22,10 +22,10 @@ use super::file::{kept, open_sink};
 use super::tree::{DownloadDir, why};
 use super::{Found, Get, Item, MAX_FOUND};
 use crate::engine::{Op, Session, status_text};
+use crate::file::TreeCopy;
 use crate::options::{MAX_DEPTH, Options, Resume};
 use crate::plan::id::{DirId, Subject};
 use crate::plan::{joined, names, shown};
-use crate::report::FileResult;
 use crate::sink::Sink;
 use crate::step::SMALL_BYTES;
 use crate::text;
@@ -93,7 +93,7 @@ impl Get<'_> {
     /// True if trees are received as streams: the copy does not resume, has no rate limit and uses
     /// one connection, and the server supports them.
     pub(super) fn streams(&self, session: &Session) -> bool {
-        self.links == 1
+        self.files.links == 1
             && !self.without_streams
             && self.options.resume == Resume::Never
             && self.options.limit_bytes == 0
@@ -113,7 +113,7 @@ impl Get<'_> {
                     shown(&dir.to),
                     text::reason(&error)
                 );
-                self.fail(&line);
+                self.files.fail(&line);
                 self.child_done(Some(root));
                 return;
             }
@@ -194,7 +194,7 @@ impl Get<'_> {
         if let Some(stream) = &mut self.stream {
             stream.unwanted = true;
             let root = stream.root;
-            self.wake(0, Subject::Dir(root));
+            self.files.wake(0, Subject::Dir(root));
         }
     }
 
@@ -210,13 +210,14 @@ impl Get<'_> {
                     let root = stream.root;
                     self.stream = None;
                     self.without_streams = true;
-                    self.wake(link, Subject::Dir(root));
+                    self.files.wake(link, Subject::Dir(root));
                     self.go_on_with_later();
                     return;
                 }
                 let from = text::name(&stream.from);
                 if !stream.unwanted {
-                    self.fail(&format!("remote readdir(\"{from}\"): {}", why(reply)));
+                    self.files
+                        .fail(&format!("remote readdir(\"{from}\"): {}", why(reply)));
                 }
                 self.stream_ends();
             }
@@ -247,10 +248,10 @@ impl Get<'_> {
             // Otherwise the memory for entries would be unbounded.
             let (root, from) = (stream.root, text::name(&stream.from));
             stream.unwanted = true;
-            self.fail(&format!(
+            self.files.fail(&format!(
                 "remote readdir(\"{from}\"): the server sends more than it may"
             ));
-            self.wake(link, Subject::Dir(root));
+            self.files.wake(link, Subject::Dir(root));
             return;
         }
         let mut charge = u64::try_from(fields.len()).unwrap_or(u64::MAX);
@@ -262,7 +263,7 @@ impl Get<'_> {
             let Ok(entry) = entry else {
                 stream.unwanted = true;
                 let from = text::name(&stream.from);
-                self.fail(&format!(
+                self.files.fail(&format!(
                     "remote readdir(\"{from}\"): an answer that cannot be read"
                 ));
                 break;
@@ -279,7 +280,7 @@ impl Get<'_> {
         stream.left = stream.left.saturating_sub_unsigned(charge);
         if stream.unwanted || stream.owed >= GRANT_BYTES {
             let root = stream.root;
-            self.wake(link, Subject::Dir(root));
+            self.files.wake(link, Subject::Dir(root));
         }
     }
 
@@ -293,7 +294,8 @@ impl Get<'_> {
             if !entry.code.is_ok() {
                 let from = text::name(&stream.from);
                 let why = status_text(entry.code, entry.text);
-                self.fail(&format!("remote readdir(\"{from}\"): {why}"));
+                self.files
+                    .fail(&format!("remote readdir(\"{from}\"): {why}"));
             }
             return;
         }
@@ -301,7 +303,7 @@ impl Get<'_> {
         let at = stream.levels.iter().rposition(|level| level.path == parent);
         let Some(at) = at.filter(|_| names::is_plain(name)) else {
             let (path, from) = (text::name(entry.path), text::name(&stream.from));
-            self.fail(&format!(
+            self.files.fail(&format!(
                 "Server sent suspect path \"{path}\" during readdir of \"{from}\""
             ));
             return;
@@ -333,14 +335,16 @@ impl Get<'_> {
         let from = joined(&stream.from, entry.path);
         if !entry.code.is_ok() && was_entered {
             let (from, why) = (text::name(&from), status_text(entry.code, entry.text));
-            self.fail(&format!("remote readdir(\"{from}\"): {why}"));
+            self.files
+                .fail(&format!("remote readdir(\"{from}\"): {why}"));
             return;
         }
         let to = here.to.join(OsStr::from_bytes(name));
         if !entry.code.is_ok() {
             let why = status_text(entry.code, entry.text);
             let error = format!("remote open \"{}\": {why}", text::name(&from));
-            self.file_ends(from, &to, 0, Some(error));
+            self.files
+                .ended(&from, to.as_os_str().as_encoded_bytes(), 0, Some(error));
         } else if is_directory {
             self.directory_told(entry, from, to, at);
         } else {
@@ -365,7 +369,7 @@ impl Get<'_> {
         let Some(stream) = &self.stream else { return };
         let depth = stream.depth + at + 1;
         if depth >= MAX_DEPTH {
-            self.fail(&format!(
+            self.files.fail(&format!(
                 "Maximum directory depth exceeded: {MAX_DEPTH} levels: \"{}\"",
                 text::name(&from)
             ));
@@ -380,7 +384,7 @@ impl Get<'_> {
             Ok(made) => made,
             Err(error) => {
                 let line = format!("mkdir {}: {}", shown(&to), text::reason(&error));
-                self.fail(&line);
+                self.files.fail(&line);
                 return self.passed_over(entry.path);
             }
         };
@@ -426,7 +430,7 @@ impl Get<'_> {
         };
         let content = entry.content.filter(|_| {
             let regular = entry.attributes.is(mode::REGULAR);
-            regular && self.held.is_empty() && !self.is_written(&item)
+            regular && self.held.is_empty() && !self.files.is_written(item.target())
         });
         let Some(content) = content else {
             if let Some(dir) = self.dirs.get_mut(parent) {
@@ -440,7 +444,7 @@ impl Get<'_> {
             return;
         };
         let len = u64::try_from(content.len()).unwrap_or(u64::MAX);
-        self.report.begins(TOLD, &item.from, Some(len));
+        self.files.report.begins(TOLD, &item.from, Some(len));
         let attributes = Attributes {
             size: Some(len),
             ..entry.attributes
@@ -457,22 +461,10 @@ impl Get<'_> {
             Ok(()) => len,
             Err(_) => 0,
         };
-        self.report.moved(TOLD, moved);
-        self.report.leaves(TOLD);
-        self.file_ends(item.from, &item.to, moved, written.err());
-    }
-
-    /// Reports a file that never was a job as complete or failed.
-    fn file_ends(&mut self, from: Vec<u8>, to: &Path, bytes: u64, error: Option<String>) {
-        self.failures += usize::from(error.is_some());
-        self.report.ends(&FileResult {
-            from,
-            to: to.as_os_str().as_encoded_bytes().to_vec(),
-            bytes,
-            resumed_bytes: 0,
-            verified: None,
-            error,
-        });
+        self.files.report.moved(TOLD, moved);
+        self.files.report.leaves(TOLD);
+        self.files
+            .ended(&item.from, item.target(), moved, written.err());
     }
 }
 

@@ -13,6 +13,7 @@ use sftp::message::{Reply, Request, request};
 
 use super::{Found, Get, Item, MAX_FOUND};
 use crate::engine::{Op, Session, Token, status_text};
+use crate::file::TreeCopy;
 use crate::options::MAX_DEPTH;
 use crate::plan::id::{DirId, Subject};
 use crate::plan::{joined, names, shown};
@@ -93,7 +94,7 @@ impl Get<'_> {
         }
         let shown_from = text::name(&found.item.from);
         if found.depth >= MAX_DEPTH {
-            self.fail(&format!(
+            self.files.fail(&format!(
                 "Maximum directory depth exceeded: {MAX_DEPTH} levels: \"{shown_from}\""
             ));
             self.child_done(found.parent);
@@ -108,7 +109,8 @@ impl Get<'_> {
             let there = error.kind() == io::ErrorKind::AlreadyExists && found.item.to.is_dir();
             if !there {
                 let to = shown(&found.item.to);
-                self.fail(&format!("mkdir {to}: {}", text::reason(&error)));
+                self.files
+                    .fail(&format!("mkdir {to}: {}", text::reason(&error)));
                 self.child_done(found.parent);
                 return;
             }
@@ -116,12 +118,17 @@ impl Get<'_> {
         let id = self.dirs.insert(DownloadDir::new(found, attributes, fresh));
         match streams {
             true => self.begin_stream(id, session),
-            false => self.wake(link, Subject::Dir(id)),
+            false => self.files.wake(link, Subject::Dir(id)),
         }
     }
 
     /// Sends the next request for a directory; returns false if the limits do not permit it now.
-    pub(super) fn send_directory(&mut self, link: usize, id: DirId, session: &mut Session) -> bool {
+    pub(super) fn send_for_directory(
+        &mut self,
+        link: usize,
+        id: DirId,
+        session: &mut Session,
+    ) -> bool {
         if self.stream.as_ref().is_some_and(|stream| stream.root == id) {
             return self.send_stream(session);
         }
@@ -185,7 +192,8 @@ impl Get<'_> {
                 session.handle_ends();
                 directory_ends(&mut self.open_dirs, link);
                 let why = why(reply);
-                self.fail(&format!("remote readdir(\"{from}\"): {why}"));
+                self.files
+                    .fail(&format!("remote readdir(\"{from}\"): {why}"));
                 self.directory_read(id);
                 return;
             }
@@ -204,7 +212,8 @@ impl Get<'_> {
                     if status.code == sftp::Code::EOF);
                 if !ended && first {
                     let why = why(reply);
-                    self.fail(&format!("remote readdir(\"{from}\"): {why}"));
+                    self.files
+                        .fail(&format!("remote readdir(\"{from}\"): {why}"));
                 }
             }
             (Op::Close, _) => {
@@ -216,7 +225,7 @@ impl Get<'_> {
             }
             _ => {}
         }
-        self.wake(link, Subject::Dir(id));
+        self.files.wake(link, Subject::Dir(id));
     }
 
     fn entries(&mut self, id: DirId, entries: &sftp::message::reply::Names<'_>) {
@@ -253,7 +262,7 @@ impl Get<'_> {
         let shown_from = text::name(&from);
         for name in suspect {
             let name = text::name(&name);
-            self.fail(&format!(
+            self.files.fail(&format!(
                 "Server sent suspect path \"{name}\" during readdir of \"{shown_from}\""
             ));
         }
@@ -261,7 +270,7 @@ impl Get<'_> {
             if let Some(dir) = self.dirs.get_mut(id) {
                 dir.at_end = true;
             }
-            self.fail(&format!(
+            self.files.fail(&format!(
                 "remote readdir(\"{shown_from}\"): an answer that cannot be read"
             ));
         }
@@ -289,7 +298,7 @@ impl Get<'_> {
 
     /// Counts a finished entry; the last one sets the directory's mode and times, and finishes it
     /// in its parent.
-    pub(super) fn child_done(&mut self, parent: Option<DirId>) {
+    pub(super) fn entry_done(&mut self, parent: Option<DirId>) {
         let mut parent = parent.filter(|_| !self.stopped);
         while let Some(id) = parent {
             let Some(dir) = self.dirs.get_mut(id) else {
@@ -320,7 +329,7 @@ impl Get<'_> {
             && let Err(error) =
                 File::open(&dir.to).and_then(|file| crate::sink::set_times(&file, &times))
         {
-            self.fail(&format!(
+            self.files.fail(&format!(
                 "local set times on \"{to}\": {}",
                 text::reason(&error)
             ));
@@ -328,7 +337,7 @@ impl Get<'_> {
         if let Some(mode) = mode
             && let Err(error) = std::fs::set_permissions(&dir.to, Permissions::from_mode(mode))
         {
-            self.fail(&format!(
+            self.files.fail(&format!(
                 "local set mode on \"{to}\": {}",
                 text::reason(&error)
             ));

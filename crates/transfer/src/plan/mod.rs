@@ -2,7 +2,6 @@
 
 pub mod glob;
 pub(crate) mod id;
-pub(crate) mod jobs;
 pub mod names;
 pub mod pace;
 pub(crate) mod ready;

@@ -13,7 +13,8 @@ use sftp::{Attributes, ExactTimes, own};
 use sys::fs::{Directory, Kind};
 
 use super::{Item, Put};
-use crate::engine::{Op, Session, Token, status_text};
+use crate::engine::{Op, Session, Token};
+use crate::file::{TreeCopy, failure};
 use crate::options::MAX_DEPTH;
 use crate::plan::id::{DirId, Subject};
 use crate::plan::{joined, shown};
@@ -80,7 +81,7 @@ impl Put<'_> {
         depth: usize,
     ) {
         if depth >= MAX_DEPTH {
-            self.fail(&format!(
+            self.files.fail(&format!(
                 "Maximum directory depth exceeded: {MAX_DEPTH} levels: \"{}\"",
                 shown(&item.from)
             ));
@@ -99,11 +100,11 @@ impl Put<'_> {
             left: 1,
             refused: String::new(),
         });
-        self.wake(link, Subject::Dir(id));
+        self.files.wake(link, Subject::Dir(id));
     }
 
     /// Sends the next request for a directory.
-    pub(super) fn send_directory(&mut self, id: DirId, session: &mut Session) {
+    pub(super) fn send_for_directory(&mut self, id: DirId, session: &mut Session) {
         let Some(dir) = self.dirs.get(id) else {
             return;
         };
@@ -147,12 +148,7 @@ impl Put<'_> {
         let Some(dir) = self.dirs.get_mut(id) else {
             return;
         };
-        let failed = match reply {
-            Reply::Status(status) if !status.code.is_ok() => {
-                Some(status_text(status.code, status.message))
-            }
-            _ => None,
-        };
+        let failed = failure(reply).map(|(_, why)| why);
         let to = text::name(&dir.to);
         match (token.op, failed, reply) {
             (Op::Mkdir, None, _) => {
@@ -164,24 +160,25 @@ impl Put<'_> {
             (Op::Mkdir, Some(why), _) => {
                 dir.refused = why;
                 dir.stage = DirStage::Looking;
-                self.wake(link, Subject::Dir(id));
+                self.files.wake(link, Subject::Dir(id));
             }
             (Op::Stat, None, Reply::Attrs(there)) if there.is(mode::DIRECTORY) => {
                 dir.stage = DirStage::There;
                 self.to_list.push(id);
             }
             (Op::Stat, None, _) => {
-                self.fail(&format!("remote \"{to}\" exists but is not a directory"));
+                self.files
+                    .fail(&format!("remote \"{to}\" exists but is not a directory"));
                 self.drop_directory(id);
             }
             (Op::Stat, Some(_), _) => {
                 let line = format!("remote mkdir \"{to}\": {}", dir.refused);
-                self.fail(&line);
+                self.files.fail(&line);
                 self.drop_directory(id);
             }
             (Op::Attributes, failed, _) => {
                 if let Some(why) = failed {
-                    self.fail(&format!("remote setstat \"{to}\": {why}"));
+                    self.files.fail(&format!("remote setstat \"{to}\": {why}"));
                 }
                 self.drop_directory(id);
             }
@@ -196,7 +193,7 @@ impl Put<'_> {
     }
 
     /// Counts a finished entry; the last one sets the directory's mode and times.
-    pub(super) fn child_done(&mut self, parent: Option<DirId>) {
+    pub(super) fn entry_done(&mut self, parent: Option<DirId>) {
         let Some(id) = parent else { return };
         let preserve = self.options.preserve;
         let Some(dir) = self.dirs.get_mut(id) else {
@@ -209,7 +206,7 @@ impl Put<'_> {
         let closed_to_owner = dir.fresh && dir.mode & 0o700 != 0o700;
         if preserve || closed_to_owner {
             dir.stage = DirStage::Settling;
-            self.wake(0, Subject::Dir(id));
+            self.files.wake(0, Subject::Dir(id));
         } else {
             self.drop_directory(id);
         }
@@ -227,7 +224,8 @@ impl Put<'_> {
                 }
                 Err(error) => {
                     let why = text::reason(&error);
-                    self.fail(&format!("opendir local \"{}\": {why}", shown(&from)));
+                    self.files
+                        .fail(&format!("opendir local \"{}\": {why}", shown(&from)));
                     self.child_done(Some(id));
                     return Some(true);
                 }
@@ -260,7 +258,7 @@ impl Put<'_> {
             Err(error) => {
                 let from = self.dirs.get(id).map(|dir| shown(&dir.from));
                 let why = text::reason(&error);
-                self.fail(&format!(
+                self.files.fail(&format!(
                     "readdir local \"{}\": {why}",
                     from.unwrap_or_default()
                 ));

@@ -31,13 +31,14 @@ impl DownloadJob {
             .end
             .is_some_and(|end| offset < end && end <= MAX_CLAIM_BYTES);
         match self.claim {
-            _ if !early || self.error.is_some() || self.parts.len() != 1 => self.ends_at(offset),
+            _ if !early || self.copy.has_failed() || self.copy.handles.len() != 1 => {
+                self.ends_at(offset)
+            }
             Claim::None => {
                 self.claim = Claim::Asked(offset);
-                self.waiting += 1;
                 let path = &self.item.from;
                 let request = Request::Stat(request::Stat { path });
-                session.send(self.id.token(Op::Stat), &request);
+                self.copy.send(session, Op::Stat, &request);
             }
             Claim::Same(at) if at == offset => {
                 (self.end, self.eof) = (Some(at), Some(at));
@@ -56,7 +57,7 @@ impl DownloadJob {
         if now.is_some_and(|now| now.size == before.size && modified(now) == modified(before)) {
             self.claim = Claim::Same(at);
             self.again.push((at, 1));
-            self.wakes.extend(self.parts.first().map(|part| part.link));
+            self.copy.wake_first();
         } else {
             self.ends_at(at);
         }

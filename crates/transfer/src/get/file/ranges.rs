@@ -24,8 +24,11 @@ impl DownloadJob {
     /// so far.
     pub(in crate::get) fn adopt(&mut self, reading: Reading) -> u64 {
         let is_spoiled = reading.is_spoiled();
-        if let Some(part) = self.parts.first_mut() {
-            (part.handle, part.asked) = (reading.handle, true);
+        if let Some(first) = self.copy.handles.first_link() {
+            match reading.handle {
+                Some(handle) => self.copy.handles.opened(first, handle),
+                None => self.copy.handles.asked(first),
+            }
         }
         if is_spoiled {
             // Do not touch the target.
@@ -34,32 +37,34 @@ impl DownloadJob {
             self.opened();
         }
         self.closes_early = false;
-        let asked = self.id.token(Op::OpenRead);
+        let asked = self.copy.id().token(Op::OpenRead);
         self.next = u64::MAX;
         self.ranges.push(Range {
             begin: asked.offset,
             at: 0,
             end: u64::MAX,
         });
-        (self.streaming, self.waiting) = (Some(reading.id), 1);
+        self.streaming = Some(reading.id);
+        self.copy.sent();
         if reading.is_odd {
             self.fail_as_odd();
         }
-        if self.error.is_none() && !is_spoiled {
+        if !self.copy.has_failed() && !is_spoiled {
             for piece in &reading.pieces {
                 self.data(asked, 0, piece);
             }
         }
         if let Some(why) = reading.ended {
-            (self.streaming, self.waiting) = (None, 0);
+            self.streaming = None;
+            self.copy.answered();
             self.stream_ends(asked, why);
         }
-        self.moved
+        self.copy.moved
     }
 
     /// True if a stream is no longer needed and was not cancelled yet.
     pub(in crate::get) fn ends_reading(&self) -> bool {
-        self.streaming.is_some() && self.error.is_some()
+        self.streaming.is_some() && self.copy.has_failed()
     }
 
     /// True if the copy preserves holes and the server reports them. Not used for a file that fits
@@ -83,11 +88,9 @@ impl DownloadJob {
             len: u64::from(len),
             flags: own::read_flag::HOLES,
         });
-        session.send(
-            self.id.data_token(Op::ReadRange, offset, len),
-            &Request::Extended(request),
-        );
-        self.waiting += 1;
+        let request = Request::Extended(request);
+        self.copy
+            .send_data(session, Op::ReadRange, (offset, len), &request);
         self.ranges.push(Range {
             begin: offset,
             at: offset,
@@ -106,7 +109,7 @@ impl DownloadJob {
         range.at = at.saturating_add(len);
         if range.at > range.end {
             let from = self.shown_from();
-            self.fail(format!(
+            self.copy.fail(format!(
                 "read remote \"{from}\": the server sent more than was asked for"
             ));
             return None;
@@ -118,18 +121,18 @@ impl DownloadJob {
     pub(super) fn hole(&mut self, asked: Token, fields: &[u8]) -> u64 {
         let Ok(hole) = own::Hole::decode(fields) else {
             let from = self.shown_from();
-            self.fail(format!(
+            self.copy.fail(format!(
                 "read remote \"{from}\": an answer that cannot be read"
             ));
             return 0;
         };
         let at = self.goes_on(asked, hole.len);
-        let (Some(at), None) = (at, &self.error) else {
+        let (Some(at), false) = (at, self.copy.has_failed()) else {
             return 0;
         };
         let end = self.end.unwrap_or(u64::MAX);
         let len = hole.len.min(end.saturating_sub(at));
-        self.moved = self.moved.saturating_add(len);
+        self.copy.moved = self.copy.moved.saturating_add(len);
         if let Some(sink) = &mut self.sink {
             sink.leave_hole(at, len);
         }
@@ -148,9 +151,9 @@ impl DownloadJob {
         let from = self.shown_from();
         let end = self.end.unwrap_or(range.end);
         if let Some(why) = why {
-            self.fail(format!("read remote \"{from}\": {why}"));
+            self.copy.fail(format!("read remote \"{from}\": {why}"));
         } else if range.at > end {
-            self.fail(has_more(&from, end));
+            self.copy.fail(has_more(&from, end));
         } else if range.at < range.end.min(end) {
             self.ends_at(range.at);
         }

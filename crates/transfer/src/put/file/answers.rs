@@ -6,10 +6,10 @@ use sftp::message::Reply;
 use sftp::{Attributes, Code};
 
 use super::part::PartName;
-use super::{UploadJob, UploadStage, as_usize};
-use crate::engine::{Op, Session, Token, status_text};
+use super::{UploadJob, UploadStage};
+use crate::engine::{Op, Session, Token};
+use crate::file::failure;
 use crate::options::Resume;
-use crate::step::proven_len;
 use crate::text;
 
 impl UploadJob {
@@ -21,14 +21,9 @@ impl UploadJob {
         asked: Token,
         reply: &Reply<'_>,
     ) -> u64 {
-        self.waiting = self.waiting.saturating_sub(1);
+        self.copy.answered();
         let to = self.shown_to();
-        let failed = match reply {
-            Reply::Status(status) if !status.code.is_ok() => {
-                Some((status.code, status_text(status.code, status.message)))
-            }
-            _ => None,
-        };
+        let failed = failure(reply);
         let mut moved = 0;
         match asked.op {
             Op::Stat if self.stage == UploadStage::Target => match reply {
@@ -45,22 +40,21 @@ impl UploadJob {
             }
             Op::Open => match (reply, failed) {
                 (Reply::Handle(handle), _) => {
-                    if let Some(part) = self.parts.iter_mut().find(|part| part.link == link) {
-                        part.handle = Some(handle.handle.to_vec());
-                    }
+                    self.copy.handles.opened(link, handle.handle.to_vec());
                 }
                 (_, _) if self.opens_another_part() => session.handle_ends(),
                 (_, failed) => {
                     session.handle_ends();
+                    self.copy.handles.refused(link);
                     let why = failed.map_or("no handle came".to_owned(), |(_, why)| why);
-                    self.fail(format!("dest open \"{to}\": {why}"));
-                    self.bad_from = self.bad_from.min(self.resumed);
+                    self.copy.fail(format!("dest open \"{to}\": {why}"));
+                    self.bad_from = self.bad_from.min(self.copy.resumed);
                 }
             },
             Op::Write | Op::PutFile => match failed {
                 None => {
                     moved = u64::from(asked.len);
-                    self.moved += moved;
+                    self.copy.moved += moved;
                 }
                 Some((code, why)) => {
                     self.bad_from = self.bad_from.min(asked.offset);
@@ -69,41 +63,41 @@ impl UploadJob {
                         Op::PutFile if code != Code::FAILURE => "dest open",
                         _ => "write remote",
                     };
-                    self.fail(format!("{verb} \"{to}\": {why}"));
+                    self.copy.fail(format!("{verb} \"{to}\": {why}"));
                 }
             },
-            Op::Read | Op::Hash => self.proven(asked, reply),
+            Op::Read | Op::Hash => self.proven(asked, Some(reply)),
             Op::Fstat => self.check_length(reply),
             Op::Owner => self.compared(reply),
             Op::Space => self.check_space(reply),
             Op::Truncate => {
                 if let Some((_, why)) = failed {
-                    self.fail(format!("truncate remote \"{to}\": {why}"));
+                    self.copy.fail(format!("truncate remote \"{to}\": {why}"));
                 }
                 if std::mem::take(&mut self.cutting) {
-                    self.wake_all();
+                    self.copy.wake_all();
                 }
             }
             Op::Attributes => {
                 if let Some((_, why)) = failed {
-                    self.fail(format!("remote fsetstat \"{to}\": {why}"));
+                    self.copy.fail(format!("remote fsetstat \"{to}\": {why}"));
                 }
             }
             Op::Sync => {
                 if let Some((_, why)) = failed {
-                    self.fail(format!("remote fsync \"{to}\": {why}"));
+                    self.copy.fail(format!("remote fsync \"{to}\": {why}"));
                 }
             }
             Op::Close => {
                 session.handle_ends();
                 if let Some((_, why)) = failed {
-                    self.fail(format!("close remote \"{to}\": {why}"));
+                    self.copy.fail(format!("close remote \"{to}\": {why}"));
                 }
             }
             Op::Rename => {
                 if let Some((_, why)) = failed {
                     self.stays_unnamed = true;
-                    self.fail(format!(
+                    self.copy.fail(format!(
                         "rename remote \"{}\": {why}",
                         text::name(&self.path)
                     ));
@@ -118,57 +112,48 @@ impl UploadJob {
     /// Advances the stage after an answer.
     fn go_on(&mut self) {
         match self.stage {
-            UploadStage::Opening if self.waiting == 0 => match &self.error {
-                None if self.candidate.is_some() => {
+            UploadStage::Opening if self.copy.is_idle() => match self.copy.has_failed() {
+                false if self.candidate.is_some() => {
                     self.stage = UploadStage::ToCompare;
-                    self.wake_first();
+                    self.copy.wake_first();
                 }
-                None => self.opened(),
-                Some(_) if self.parts.iter().any(|part| part.handle.is_some()) => {
+                false => self.opened(),
+                true if self.copy.handles.is_any_open() => {
                     self.stage = UploadStage::Cutting;
-                    self.wake_first();
+                    self.copy.wake_first();
                 }
-                Some(_) => self.stage = UploadStage::Over,
+                true => self.stage = UploadStage::Over,
             },
             UploadStage::Begin | UploadStage::ToOpen
-                if self.waiting == 0 && self.error.is_some() =>
+                if self.copy.is_idle() && self.copy.has_failed() =>
             {
-                self.wake_first();
+                self.copy.wake_first();
             }
             UploadStage::Writing => {
-                let over = self.next >= self.end || self.error.is_some();
-                if over && self.waiting == 0 {
-                    self.wake_first();
-                } else if self.error.is_none() {
+                let over = self.next >= self.end || self.copy.has_failed();
+                if over && self.copy.is_idle() {
+                    self.copy.wake_first();
+                } else if !self.copy.has_failed() {
                     // A connection that has just opened the file begins to write; the queues of the
                     // others have the job already.
-                    let opened: Vec<usize> = self
-                        .parts
-                        .iter_mut()
-                        .filter(|part| part.handle.is_some() && !part.writes)
-                        .map(|part| {
-                            part.writes = true;
-                            part.link
-                        })
-                        .collect();
-                    self.wakes.extend(opened);
+                    self.copy.wake_opened();
                 }
             }
-            UploadStage::Cutting if self.waiting == 0 => self.wake_first(),
-            UploadStage::Finishing | UploadStage::Closing if self.waiting == 0 => {
+            UploadStage::Cutting if self.copy.is_idle() => self.copy.wake_first(),
+            UploadStage::Finishing | UploadStage::Closing if self.copy.is_idle() => {
                 if self.ask_space {
-                    self.wake_first();
-                } else if !self.is_closed() {
-                    self.wake_all();
+                    self.copy.wake_first();
+                } else if self.copy.handles.is_any_open() {
+                    self.copy.wake_all();
                 } else {
                     self.closed();
                 }
             }
-            UploadStage::Moving if self.waiting == 0 && self.stays_unnamed && !self.removed => {
+            UploadStage::Moving if self.copy.is_idle() && self.stays_unnamed && !self.removed => {
                 self.stage = UploadStage::ToMove;
-                self.wake_first();
+                self.copy.wake_first();
             }
-            UploadStage::Moving if self.waiting == 0 => self.stage = UploadStage::Over,
+            UploadStage::Moving if self.copy.is_idle() => self.stage = UploadStage::Over,
             _ => {}
         }
     }
@@ -183,11 +168,11 @@ impl UploadJob {
             } else {
                 self.temporary = false;
                 self.path = self.item.to.clone();
-                self.parts.truncate(1);
+                self.copy.handles.keep_first();
             }
         }
         self.stage = UploadStage::Begin;
-        self.wake_first();
+        self.copy.wake_first();
     }
 
     /// The length of the target is known, before it is opened to resume.
@@ -199,12 +184,13 @@ impl UploadJob {
         let there = self.size_there();
         if self.options.resume == Resume::BySize && there >= self.end && there > 0 {
             // OpenSSH's text.
-            self.fail("destination file bigger or same size as source file".to_owned());
+            self.copy
+                .fail("destination file bigger or same size as source file".to_owned());
             self.stage = UploadStage::Over;
             return;
         }
         self.stage = UploadStage::ToOpen;
-        self.wake_first();
+        self.copy.wake_first();
     }
 
     /// The target is open: resumes or starts.
@@ -214,7 +200,7 @@ impl UploadJob {
             Resume::BySize => self.resume_at(there),
             Resume::Proven if there > 0 => {
                 self.stage = UploadStage::ToProve;
-                self.wake_first();
+                self.copy.wake_first();
                 return;
             }
             _ if there > 0 && !self.cuts_on_open => {
@@ -228,17 +214,15 @@ impl UploadJob {
             _ => {}
         }
         self.stage = UploadStage::Writing;
-        if let Some(first) = self.parts.first_mut() {
-            first.writes = true;
-        }
+        self.copy.handles.first_begins();
         // The other connections open it now that it exists.
-        self.wake_all();
+        self.copy.wake_all();
     }
 
     fn resume_at(&mut self, offset: u64) {
         self.next = offset;
-        self.resumed = offset;
-        self.skipped = offset;
+        self.copy.resumed = offset;
+        self.copy.skipped = offset;
         if self.part == PartName::Taken {
             // Another copy of the same source may be writing to it.
             self.cut_at_end = self.size_there() > self.end;
@@ -259,56 +243,34 @@ impl UploadJob {
                 .is_none_or(|times| Some(times.modified) == seconds)
     }
 
-    fn proven(&mut self, asked: Token, reply: &Reply<'_>) {
-        let there = self.size_there().min(self.end);
-        let good = match (asked.op, reply) {
-            (Op::Hash, Reply::Extended(fields)) => self.compare_hashes(fields, there),
-            (Op::Read, _) => {
-                let tail = std::mem::take(&mut self.tail);
-                let here = self
-                    .source
-                    .as_ref()
-                    .and_then(|source| source.read(asked.offset, tail.len()).ok());
-                let whole = tail.len() == as_usize(u64::from(asked.len));
-                // A part file may have been written over several connections and may have gaps.
-                if whole && !self.temporary && here.as_ref() == Some(&tail) {
-                    there
-                } else {
-                    0
-                }
-            }
-            _ => 0,
-        };
-        self.proof = None;
-        if good == 0 && self.part == PartName::Taken && self.error.is_none() {
+    /// The answer about the existing content is complete; `reply` is `None` for DATA.
+    fn proven(&mut self, asked: Token, reply: Option<&Reply<'_>>) {
+        // A part file may have been written over several connections.
+        let may_have_gaps = self.temporary;
+        let local = self.source.as_ref().map(|source| source.file().as_ref());
+        let proof = self.proof.take();
+        let good = proof.map_or(0, |proof| proof.ends(asked, reply, local, may_have_gaps));
+        if good == 0 && self.part == PartName::Taken && !self.copy.has_failed() {
             self.stage = UploadStage::ToLeave;
-            self.wake_first();
+            self.copy.wake_first();
             return;
         }
         self.resume_at(good);
         self.stage = UploadStage::Writing;
-        self.wake_all();
-    }
-
-    /// Returns the end of the range that is equal on both sides.
-    fn compare_hashes(&mut self, fields: &[u8], there: u64) -> u64 {
-        let here = self.proof.take().and_then(|proof| proof.join().ok());
-        here.map_or(0, |ours| proven_len(fields, &ours, there))
+        self.copy.wake_all();
     }
 
     /// Processes the last bytes of the existing content.
     pub(in crate::put) fn data(&mut self, bytes: &[u8]) {
-        self.tail.extend_from_slice(bytes);
+        if let Some(proof) = &mut self.proof {
+            proof.data(bytes);
+        }
     }
 
     /// The last bytes of the existing content have arrived.
     pub(in crate::put) fn data_ends(&mut self, asked: Token) {
-        self.waiting = self.waiting.saturating_sub(1);
-        let status = sftp::message::reply::Status {
-            code: Code::OK,
-            message: b"",
-        };
-        self.proven(asked, &Reply::Status(status));
+        self.copy.answered();
+        self.proven(asked, None);
     }
 
     fn check_length(&mut self, reply: &Reply<'_>) {
@@ -318,10 +280,10 @@ impl UploadJob {
         let regular = attributes.permissions.is_none() || attributes.is(mode::REGULAR);
         if let Some(size) = attributes.size.filter(|_| regular)
             && size != self.end
-            && self.error.is_none()
+            && !self.copy.has_failed()
         {
             let (to, end) = (self.shown_to(), self.end);
-            self.fail(format!(
+            self.copy.fail(format!(
                 "write remote \"{to}\": the server holds {size} bytes where {end} were written"
             ));
         }
@@ -340,7 +302,7 @@ impl UploadJob {
             .saturating_mul(there.fragment_size.max(1));
         let full = left < u64::from(sftp::MAX_DATA_BYTES)
             || (there.files > 0 && there.files_available == 0);
-        if full && let Some(error) = &mut self.error {
+        if full && let Some(error) = self.copy.error() {
             *error = format!("{error} (No space left on device)");
         }
     }

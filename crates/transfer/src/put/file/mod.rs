@@ -13,16 +13,15 @@ use self::part::PartName;
 use super::Item;
 use super::target::Known;
 use crate::engine::{Body, EngineError, Op, Session, Spoiled};
+use crate::file::{FileCopy, FileJob, Proof};
 use crate::options::{Options, Resume};
 use crate::part::PartNames;
-use crate::plan::id::{DirId, FileId, Subject};
-use crate::plan::jobs::Left;
+use crate::plan::id::Subject;
 use crate::plan::pace::Pace;
 use crate::plan::shown;
 use crate::report::FileResult;
 use crate::source::Source;
-use crate::source::hash::{self, Hashing};
-use crate::step::{JOINING_BYTES, SMALL_BYTES, Step, TAIL_BYTES, proof_block};
+use crate::step::{JOINING_BYTES, SMALL_BYTES, Step};
 use crate::text;
 
 /// Maximum number of bytes read from a file that claims size 0, as those of /proc do: its content
@@ -64,24 +63,11 @@ enum UploadStage {
     Over,
 }
 
-/// The file as opened on one of the connections.
-#[derive(Debug)]
-struct Part {
-    link: usize,
-    handle: Option<Vec<u8>>,
-    asked: bool,
-    /// Writing on this connection has begun.
-    writes: bool,
-    closing: bool,
-}
-
 /// The upload of one file.
 #[derive(Debug)]
-pub(super) struct UploadJob {
-    id: FileId,
+pub(crate) struct UploadJob {
+    copy: FileCopy,
     item: Item,
-    parent: Option<DirId>,
-    parts: Vec<Part>,
     stage: UploadStage,
     source: Option<Source>,
     /// Mode and times of the source, kept after it is closed.
@@ -111,10 +97,6 @@ pub(super) struct UploadJob {
     end: u64,
     /// End of the data range that contains `next`, for a file with holes.
     data_end: Option<u64>,
-    resumed: u64,
-    moved: u64,
-    /// Number of unanswered requests.
-    waiting: u32,
     /// Attributes of the target before the copy.
     there: Option<Attributes>,
     /// The answers of a [`Target`](super::Target).
@@ -122,11 +104,9 @@ pub(super) struct UploadJob {
     cut_at_end: bool,
     /// Offset of the first byte that the server may not have written.
     bad_from: u64,
-    error: Option<String>,
     /// The server returned "Failure": ask whether the disk is full.
     ask_space: bool,
-    proof: Option<Hashing>,
-    tail: Vec<u8>,
+    proof: Option<Proof>,
     /// The target may be the source.
     in_place: bool,
     /// OPEN truncates the target.
@@ -135,14 +115,14 @@ pub(super) struct UploadJob {
     cut_first: Option<u64>,
     /// The truncation is unanswered: a WRITE on another connection could overtake it.
     cutting: bool,
-    /// Bytes that are not sent: holes, and those present before.
-    skipped: u64,
     options: Options,
-    wakes: Vec<usize>,
 }
 
-impl Left for UploadJob {
-    /// Number of bytes not sent yet.
+impl FileJob for UploadJob {
+    fn copy(&mut self) -> &mut FileCopy {
+        &mut self.copy
+    }
+
     fn left(&self) -> u64 {
         match self.stage {
             UploadStage::Begin
@@ -160,195 +140,20 @@ impl Left for UploadJob {
             _ => 0,
         }
     }
-}
 
-impl UploadJob {
-    pub(super) fn new(
-        id: FileId,
-        item: Item,
-        parent: Option<DirId>,
-        len: u64,
-        links: Vec<usize>,
-        options: &Options,
-    ) -> Self {
-        let options = options.for_one(links.len());
-        // A name with a trailing slash cannot be a file's: the server reports the error.
-        let temporary = (options.atomic || links.len() > 1) && !item.to.ends_with(b"/");
-        let path = item.to.clone();
-        let most = if temporary { links.len() } else { 1 };
-        let parts = links.into_iter().take(most).map(|link| Part {
-            link,
-            handle: None,
-            asked: false,
-            writes: false,
-            closing: false,
-        });
-        Self {
-            id,
-            parts: parts.collect(),
-            stage: UploadStage::Begin,
-            source: None,
-            facts: None,
-            small: None,
-            path,
-            temporary,
-            names: None,
-            part: PartName::First,
-            candidate: None,
-            named: false,
-            stays_unnamed: false,
-            removed: false,
-            target_asked: false,
-            target_mode: None,
-            next: 0,
-            end: len,
-            data_end: None,
-            resumed: 0,
-            moved: 0,
-            waiting: 0,
-            there: None,
-            known: None,
-            cut_at_end: false,
-            bad_from: u64::MAX,
-            error: None,
-            ask_space: false,
-            proof: None,
-            tail: Vec::new(),
-            in_place: false,
-            cuts_on_open: false,
-            cut_first: None,
-            cutting: false,
-            skipped: 0,
-            options,
-            wakes: Vec::new(),
-            item,
-            parent,
-        }
-    }
-
-    /// Uses a local file that is open already.
-    pub(super) fn with_source(mut self, source: Option<Source>) -> Self {
-        self.source = source;
-        self
-    }
-
-    /// Uses the answers for the target.
-    pub(super) fn with_known(mut self, known: Option<Known>) -> Self {
-        self.known = known;
-        self
-    }
-
-    pub(super) fn parent(&self) -> Option<DirId> {
-        self.parent
-    }
-
-    pub(super) fn is_over(&self) -> bool {
+    fn is_over(&self) -> bool {
         self.stage == UploadStage::Over
     }
 
-    /// Returns and resets the links on which the job has become able to send.
-    pub(super) fn take_wakes(&mut self) -> Vec<usize> {
-        std::mem::take(&mut self.wakes)
-    }
-
-    /// Returns and resets the bytes that were not sent and not reported yet, once others have
-    /// `moved`.
-    pub(super) fn take_skipped(&mut self, moved: u64) -> u64 {
-        match moved {
-            0 => 0,
-            _ => std::mem::take(&mut self.skipped),
-        }
-    }
-
-    pub(super) fn into_result(self) -> FileResult {
-        FileResult {
-            from: self.item.from.as_os_str().as_encoded_bytes().to_vec(),
-            to: self.item.to,
-            bytes: self.moved,
-            resumed_bytes: self.resumed,
-            verified: None,
-            error: self.error,
-        }
-    }
-
-    fn shown_from(&self) -> String {
-        shown(&self.item.from)
-    }
-
-    fn shown_to(&self) -> String {
-        text::name(&self.item.to)
-    }
-
-    fn fail(&mut self, error: String) {
-        self.error.get_or_insert(error);
-    }
-
-    /// The connections are lost.
-    pub(super) fn lose(&mut self, why: &EngineError) {
-        let error = format!("write remote \"{}\": {why}", self.shown_to());
-        self.fail(error);
-        self.stage = UploadStage::Over;
-    }
-
-    /// After an interrupt: waits for unanswered requests, truncates the target to the written bytes
-    /// and closes the handles.
-    pub(super) fn stop(&mut self) {
-        match self.stage {
-            // Everything was sent, or the copy has failed.
-            UploadStage::Finishing
-            | UploadStage::Cutting
-            | UploadStage::Closing
-            | UploadStage::ToMove
-            | UploadStage::Moving
-            | UploadStage::Over => return,
-            UploadStage::Begin | UploadStage::ToOpen if self.waiting == 0 => {
-                self.stage = UploadStage::Over
-            }
-            UploadStage::Begin
-            | UploadStage::Target
-            | UploadStage::Looking
-            | UploadStage::ToOpen => {}
-            // The target is unchanged and stays so.
-            UploadStage::Opening | UploadStage::Proving => self.in_place = true,
-            UploadStage::ToProve => (self.stage, self.in_place) = (UploadStage::Cutting, true),
-            UploadStage::ToCompare
-            | UploadStage::Comparing
-            | UploadStage::ToTake
-            | UploadStage::ToLeave => {
-                self.stage = UploadStage::Cutting;
-            }
-            UploadStage::Writing => {}
-        }
-        self.fail(EngineError::Interrupted.to_string());
-        self.wake_first();
-    }
-
-    /// Reading the source failed or came up short.
-    pub(super) fn spoiled(&mut self, spoiled: &Spoiled) {
-        self.bad_from = self.bad_from.min(spoiled.at);
-        let why = match &spoiled.error {
-            Some(error) => text::reason(error),
-            None => format!(
-                "file changed while it was copied: it had {} bytes and ends at {}",
-                self.end, spoiled.at
-            ),
-        };
-        let error = format!("read local \"{}\": {why}", self.shown_from());
-        self.fail(error);
-    }
-
-    // ---- sending --------------------------------------------------------------------------
-
-    /// Sends the next request on this link.
-    pub(super) fn step(&mut self, link: usize, session: &mut Session, pace: &mut Pace) -> Step {
-        let first = self.parts.first().is_some_and(|part| part.link == link);
+    fn step(&mut self, link: usize, session: &mut Session, pace: &mut Pace) -> Step {
+        let first = self.copy.handles.is_first(link);
         if !session.takes_request() {
             return Step::Full;
         }
         match self.stage {
-            UploadStage::Begin | UploadStage::ToOpen if first && self.error.is_some() => {
+            UploadStage::Begin | UploadStage::ToOpen if first && self.copy.has_failed() => {
                 // The job was interrupted before anything was opened.
-                if self.waiting > 0 {
+                if !self.copy.is_idle() {
                     return Step::Nothing;
                 }
                 self.stage = UploadStage::Over;
@@ -367,7 +172,7 @@ impl UploadJob {
             UploadStage::Begin if first => match self.begin(session) {
                 Ok(()) => {
                     self.small.is_some().then(|| self.put_whole(session));
-                    if self.stage == UploadStage::Begin && !self.is_open_already(session) {
+                    if self.stage == UploadStage::Begin && !self.is_open_already(link, session) {
                         self.look(session);
                     }
                     match self.stage {
@@ -377,24 +182,26 @@ impl UploadJob {
                     }
                 }
                 Err(error) => {
-                    self.fail(error);
+                    self.copy.fail(error);
                     self.stage = UploadStage::Over;
                     Step::Over
                 }
             },
             UploadStage::ToOpen if first => self.open(link, session),
             UploadStage::ToCompare if first => self.compare(session),
-            UploadStage::ToTake if first => self.take(session),
+            UploadStage::ToTake if first => self.take(link, session),
             UploadStage::ToProve if first => self.prove(session),
             UploadStage::ToLeave if first => self.leave(session),
             UploadStage::Writing => self.write(link, session, pace),
-            UploadStage::Cutting if self.waiting == 0 && first => self.cut(session),
+            UploadStage::Cutting if self.copy.is_idle() && first => self.cut(session),
             UploadStage::Finishing | UploadStage::Closing => {
                 if first && self.ask_for_space(session) {
                     return Step::Sent { more: true };
                 }
-                match self.close(link, session) {
-                    Step::Nothing if first && self.waiting == 0 && self.is_closed() => {
+                match self.copy.close(link, session) {
+                    Step::Nothing
+                        if first && self.copy.is_idle() && !self.copy.handles.is_any_open() =>
+                    {
                         self.closed()
                     }
                     step => step,
@@ -405,6 +212,138 @@ impl UploadJob {
             _ => Step::Nothing,
         }
     }
+
+    fn lose(&mut self, why: &EngineError) {
+        let error = format!("write remote \"{}\": {why}", self.shown_to());
+        self.copy.fail(error);
+        self.stage = UploadStage::Over;
+    }
+
+    /// Truncates the target to the written bytes.
+    fn stop(&mut self) {
+        match self.stage {
+            // Everything was sent, or the copy has failed.
+            UploadStage::Finishing
+            | UploadStage::Cutting
+            | UploadStage::Closing
+            | UploadStage::ToMove
+            | UploadStage::Moving
+            | UploadStage::Over => return,
+            UploadStage::Begin | UploadStage::ToOpen if self.copy.is_idle() => {
+                self.stage = UploadStage::Over
+            }
+            UploadStage::Begin
+            | UploadStage::Target
+            | UploadStage::Looking
+            | UploadStage::ToOpen => {}
+            // The target is unchanged and stays so.
+            UploadStage::Opening | UploadStage::Proving => self.in_place = true,
+            UploadStage::ToProve => (self.stage, self.in_place) = (UploadStage::Cutting, true),
+            UploadStage::ToCompare
+            | UploadStage::Comparing
+            | UploadStage::ToTake
+            | UploadStage::ToLeave => {
+                self.stage = UploadStage::Cutting;
+            }
+            UploadStage::Writing => {}
+        }
+        self.copy.fail(EngineError::Interrupted.to_string());
+        self.copy.wake_first();
+    }
+
+    fn into_result(self) -> FileResult {
+        let from = self.item.from.as_os_str().as_encoded_bytes().to_vec();
+        self.copy.into_result(from, self.item.to)
+    }
+}
+
+impl UploadJob {
+    pub(super) fn new(mut copy: FileCopy, item: Item, len: u64, options: &Options) -> Self {
+        let options = options.for_one(copy.handles.len());
+        // A name with a trailing slash cannot be a file's: the server reports the error.
+        let temporary = (options.atomic || copy.handles.len() > 1) && !item.to.ends_with(b"/");
+        let path = item.to.clone();
+        if !temporary {
+            copy.handles.keep_first();
+        }
+        Self {
+            copy,
+            stage: UploadStage::Begin,
+            source: None,
+            facts: None,
+            small: None,
+            path,
+            temporary,
+            names: None,
+            part: PartName::First,
+            candidate: None,
+            named: false,
+            stays_unnamed: false,
+            removed: false,
+            target_asked: false,
+            target_mode: None,
+            next: 0,
+            end: len,
+            data_end: None,
+            there: None,
+            known: None,
+            cut_at_end: false,
+            bad_from: u64::MAX,
+            ask_space: false,
+            proof: None,
+            in_place: false,
+            cuts_on_open: false,
+            cut_first: None,
+            cutting: false,
+            options,
+            item,
+        }
+    }
+
+    /// Uses a local file that is open already.
+    pub(super) fn with_source(mut self, source: Option<Source>) -> Self {
+        self.source = source;
+        self
+    }
+
+    /// Uses the answers for the target.
+    pub(super) fn with_known(mut self, known: Option<Known>) -> Self {
+        self.known = known;
+        self
+    }
+
+    /// Returns and resets the bytes that were not sent and not reported yet, once others have
+    /// `moved`.
+    pub(super) fn take_skipped(&mut self, moved: u64) -> u64 {
+        match moved {
+            0 => 0,
+            _ => std::mem::take(&mut self.copy.skipped),
+        }
+    }
+
+    fn shown_from(&self) -> String {
+        shown(&self.item.from)
+    }
+
+    fn shown_to(&self) -> String {
+        text::name(&self.item.to)
+    }
+
+    /// Reading the source failed or came up short.
+    pub(super) fn spoiled(&mut self, spoiled: &Spoiled) {
+        self.bad_from = self.bad_from.min(spoiled.at);
+        let why = match &spoiled.error {
+            Some(error) => text::reason(error),
+            None => format!(
+                "file changed while it was copied: it had {} bytes and ends at {}",
+                self.end, spoiled.at
+            ),
+        };
+        let error = format!("read local \"{}\": {why}", self.shown_from());
+        self.copy.fail(error);
+    }
+
+    // ---- sending --------------------------------------------------------------------------
 
     /// Opens the local file; reads a small one completely.
     fn begin(&mut self, session: &Session) -> Result<(), String> {
@@ -432,7 +371,7 @@ impl UploadJob {
             self.names = Some(names);
         }
         let by_size = self.options.resume == Resume::BySize && self.end > 0;
-        if opened || self.parts.len() > 1 || self.end > SMALL_BYTES {
+        if opened || self.copy.handles.len() > 1 || self.end > SMALL_BYTES {
             self.source = Some(source);
             return Ok(());
         }
@@ -505,15 +444,15 @@ impl UploadJob {
         if self.options.sync {
             flags |= own::put_flag::SYNC;
         }
-        let token = self.id.data_token(Op::PutFile, 0, as_u32(data.len()));
+        let range = (0, as_u32(data.len()));
         let request = Extended::PutFile(extension::PutFile {
             path: &self.path,
             flags,
             attributes,
             data: &data,
         });
-        session.send(token, &Request::Extended(request));
-        self.waiting += 1;
+        self.copy
+            .send_data(session, Op::PutFile, range, &Request::Extended(request));
         self.next = self.end;
         self.stage = UploadStage::Finishing;
     }
@@ -531,19 +470,18 @@ impl UploadJob {
         if resumes {
             self.stage = UploadStage::Looking;
         }
-        self.waiting += 1;
         if self.temporary {
             // A symbolic link is not a part.
             let request = Request::Lstat(request::Lstat { path: &self.path });
-            session.send(self.id.token(Op::Stat), &request);
+            self.copy.send(session, Op::Stat, &request);
             return;
         }
         let request = Request::Stat(request::Stat { path: &self.path });
-        session.send(self.id.token(Op::Stat), &request);
+        self.copy.send(session, Op::Stat, &request);
     }
 
     /// Continues with a target that a [`Target`](super::Target) has opened.
-    fn is_open_already(&mut self, session: &mut Session) -> bool {
+    fn is_open_already(&mut self, link: usize, session: &mut Session) -> bool {
         let Some(known) = self.known.take() else {
             return false;
         };
@@ -553,15 +491,12 @@ impl UploadJob {
         self.there = known.place.there;
         match known.place.opened {
             Some(Ok(handle)) => {
-                if let Some(part) = self.parts.first_mut() {
-                    part.asked = true;
-                    part.handle = Some(handle);
-                }
+                self.copy.handles.opened(link, handle);
                 self.opened();
             }
             Some(Err(why)) => {
                 let to = self.shown_to();
-                self.fail(format!("dest open \"{to}\": {why}"));
+                self.copy.fail(format!("dest open \"{to}\": {why}"));
                 self.stage = UploadStage::Over;
             }
             None => return false,
@@ -573,12 +508,9 @@ impl UploadJob {
     fn ask_target(&mut self, session: &mut Session) {
         self.target_asked = true;
         self.stage = UploadStage::Target;
-        self.waiting += 1;
         let path = &self.item.to;
-        session.send(
-            self.id.token(Op::Stat),
-            &Request::Lstat(request::Lstat { path }),
-        );
+        self.copy
+            .send(session, Op::Stat, &Request::Lstat(request::Lstat { path }));
     }
 
     fn open(&mut self, link: usize, session: &mut Session) -> Step {
@@ -604,17 +536,12 @@ impl UploadJob {
         if !self.temporary {
             attributes = session.sole_writer(attributes);
         }
-        let request = Request::Open(request::Open {
+        let open = request::Open {
             path: &self.path,
             flags,
             attributes,
-        });
-        session.send(self.id.token(Op::Open), &request);
-        session.handle_begins();
-        self.waiting += 1;
-        if let Some(part) = self.parts.iter_mut().find(|part| part.link == link) {
-            part.asked = true;
-        }
+        };
+        self.copy.open(link, session, open);
         Step::Sent { more: false }
     }
 
@@ -631,63 +558,41 @@ impl UploadJob {
     /// Asks for hashes or the last bytes of the existing content.
     fn prove(&mut self, session: &mut Session) -> Step {
         let there = self.size_there().min(self.end);
-        let (Some(handle), Some(source)) = (self.handle(0), self.source.clone()) else {
+        let Some(source) = &self.source else {
             return Step::Nothing;
         };
-        self.stage = UploadStage::Proving;
-        self.waiting += 1;
-        if session.server().has(own::HASH_RANGE, "1") {
-            let block_len = proof_block(there);
-            let request = Extended::HashRange(extension::HashRange {
-                handle: &handle,
-                offset: 0,
-                len: there,
-                block_len,
-            });
-            session.send(self.id.token(Op::Hash), &Request::Extended(request));
-            // Both ends hash at the same time.
-            self.proof = Some(hash::begin(source.file().clone(), there, block_len));
-        } else {
-            let len = there.min(TAIL_BYTES);
-            let len_u32 = u32::try_from(len).unwrap_or(u32::MAX);
-            let token = self.id.data_token(Op::Read, there - len, len_u32);
-            let request = Request::Read(request::Read {
-                handle: &handle,
-                offset: there - len,
-                len: len_u32,
-            });
-            session.send(token, &request);
+        let local = || Some(source.file().clone());
+        self.proof = Proof::begin(&mut self.copy, session, there, local);
+        if self.proof.is_none() {
+            return Step::Nothing;
         }
+        self.stage = UploadStage::Proving;
         Step::Sent { more: false }
     }
 
-    fn handle(&self, part: usize) -> Option<Vec<u8>> {
-        self.parts.get(part)?.handle.clone()
+    fn handle(&self) -> Option<Vec<u8>> {
+        self.copy.handles.first().map(<[u8]>::to_vec)
     }
 
     fn write(&mut self, link: usize, session: &mut Session, pace: &mut Pace) -> Step {
-        let first = self.parts.first().is_some_and(|part| part.link == link);
-        if self.error.is_some() {
+        let first = self.copy.handles.is_first(link);
+        if self.copy.has_failed() {
             self.stage = UploadStage::Cutting;
-            return match self.waiting {
-                0 if first => self.cut(session),
-                _ => self.left_to_first(),
+            return match self.copy.is_idle() {
+                true if first => self.cut(session),
+                _ => self.copy.leave_to_first(),
             };
         }
-        let Some(part) = self.parts.iter().find(|part| part.link == link) else {
-            return Step::Nothing;
-        };
-        if !part.asked {
+        if self.copy.handles.is_unopened(link) {
             // The rest is sent faster without another connection.
             return match self.end.saturating_sub(self.next) < JOINING_BYTES {
-                true => self.left_to_first(),
+                true => self.copy.leave_to_first(),
                 false => self.open(link, session),
             };
         }
-        let Some(handle) = &part.handle else {
+        let Some(handle) = self.copy.handles.open(link).map(<[u8]>::to_vec) else {
             return Step::Nothing;
         };
-        let handle = handle.clone();
         if !first && (self.cutting || self.cut_first.is_some()) {
             return Step::Full;
         }
@@ -701,10 +606,10 @@ impl UploadJob {
             self.skip_holes();
         }
         if self.next >= self.end {
-            return match self.waiting {
-                0 if first => self.finish(session),
+            return match self.copy.is_idle() {
+                true if first => self.finish(session),
                 _ if self.ends_in_flight(session) => self.finish(session),
-                _ => self.left_to_first(),
+                _ => self.copy.leave_to_first(),
             };
         }
         if !session.takes_write() || !pace.lets_go() {
@@ -713,7 +618,7 @@ impl UploadJob {
         let until = self.data_end.unwrap_or(self.end).min(self.end);
         let len = (until - self.next).min(u64::from(session.server().max_write));
         let len = u32::try_from(len).unwrap_or(u32::MAX);
-        let token = self.id.data_token(Op::Write, self.next, len);
+        let range = (self.next, len);
         let data = self
             .small
             .as_ref()
@@ -725,21 +630,22 @@ impl UploadJob {
                     offset: self.next,
                     data: data.get(..as_usize(u64::from(len))).unwrap_or(data),
                 });
-                session.send(token, &request);
+                self.copy.send_data(session, Op::Write, range, &request);
             }
             (None, Some(source)) => {
                 let body = Body {
                     file: source.file().clone(),
                     offset: self.next,
                     len,
-                    job: Subject::File(self.id).number(),
+                    job: Subject::File(self.copy.id()).number(),
                 };
+                let token = self.copy.id().data_token(Op::Write, self.next, len);
+                self.copy.sent();
                 session.send_file(token, &handle, self.next, body);
             }
             (None, None) => return Step::Nothing,
         }
         pace.went(u64::from(len));
-        self.waiting += 1;
         self.next += u64::from(len);
         if self.small.is_some() && self.next >= self.end {
             // That was all the data: the rest goes in the same flight.
@@ -751,16 +657,7 @@ impl UploadJob {
     /// True if the closing requests follow the data without waiting for answers. Fulmar's server
     /// refuses writes that would leave a hole after a failed WRITE, so nothing has to be truncated.
     fn ends_in_flight(&self, session: &Session) -> bool {
-        self.parts.len() == 1 && !self.cut_at_end && session.server().has(own::PUT_FILE, "1")
-    }
-
-    /// The first part's handle is valid only on its own connection: wake that connection, unless an
-    /// answer will.
-    fn left_to_first(&mut self) -> Step {
-        if self.waiting == 0 {
-            self.wake_first();
-        }
-        Step::Nothing
+        self.copy.handles.len() == 1 && !self.cut_at_end && session.server().has(own::PUT_FILE, "1")
     }
 
     fn skip_holes(&mut self) {
@@ -769,7 +666,7 @@ impl UploadJob {
         }
         let Some(source) = &self.source else { return };
         let (begin, end) = source.data_from(self.next).unwrap_or((self.end, self.end));
-        self.skipped += begin.saturating_sub(self.next);
+        self.copy.skipped += begin.saturating_sub(self.next);
         self.next = begin;
         self.data_end = Some(end);
         self.cut_at_end = true;
@@ -777,7 +674,7 @@ impl UploadJob {
 
     /// All data was sent: sends length, attributes and CLOSE in one flight.
     fn finish(&mut self, session: &mut Session) -> Step {
-        let Some(handle) = self.handle(0) else {
+        let Some(handle) = self.handle() else {
             return Step::Nothing;
         };
         let changed = match &self.source {
@@ -787,11 +684,11 @@ impl UploadJob {
         };
         if let Err(why) = changed {
             let from = self.shown_from();
-            self.fail(format!("read local \"{from}\": {why}"));
+            self.copy.fail(format!("read local \"{from}\": {why}"));
             // The content after the common beginning is unknown: keep the beginning only.
             self.stage = UploadStage::Cutting;
-            return match self.waiting {
-                0 => self.cut(session),
+            return match self.copy.is_idle() {
+                true => self.cut(session),
                 _ => Step::Nothing,
             };
         }
@@ -800,32 +697,29 @@ impl UploadJob {
             self.set_length(session, &handle, self.end);
         }
         if self.small.is_none() {
-            self.waiting += 1;
             let request = Request::Fstat(request::Fstat { handle: &handle });
-            session.send(self.id.token(Op::Fstat), &request);
+            self.copy.send(session, Op::Fstat, &request);
         }
         if self.options.preserve {
-            self.waiting += 1;
             let request = Request::Fsetstat(request::Fsetstat {
                 handle: &handle,
                 attributes: self.kept(session),
             });
-            session.send(self.id.token(Op::Attributes), &request);
+            self.copy.send(session, Op::Attributes, &request);
         } else if let Some(mode) = self.target_mode {
             // The server's umask may have cleared bits.
-            self.waiting += 1;
             let request = Request::Fsetstat(request::Fsetstat {
                 handle: &handle,
                 attributes: Attributes::with_permissions(mode),
             });
-            session.send(self.id.token(Op::Attributes), &request);
+            self.copy.send(session, Op::Attributes, &request);
         }
         if self.options.sync && session.server().has(extension::FSYNC, "1") {
-            self.waiting += 1;
             let request = Extended::Fsync(extension::Fsync { handle: &handle });
-            session.send(self.id.token(Op::Sync), &Request::Extended(request));
+            self.copy
+                .send(session, Op::Sync, &Request::Extended(request));
         }
-        self.close_all(session);
+        self.copy.close_all(session);
         if self.temporary && self.is_named_in_flight(session) {
             self.named = true;
             self.give_name(session);
@@ -842,7 +736,6 @@ impl UploadJob {
     }
 
     fn set_length(&mut self, session: &mut Session, handle: &[u8], len: u64) {
-        self.waiting += 1;
         let request = Request::Fsetstat(request::Fsetstat {
             handle,
             attributes: Attributes {
@@ -850,7 +743,7 @@ impl UploadJob {
                 ..Attributes::NONE
             },
         });
-        session.send(self.id.token(Op::Truncate), &request);
+        self.copy.send(session, Op::Truncate, &request);
     }
 
     /// After a failure: truncates the target to the bytes certainly written.
@@ -858,14 +751,14 @@ impl UploadJob {
         self.stage = UploadStage::Closing;
         // First, since truncating frees space.
         self.ask_for_space(session);
-        if let Some(handle) = self.handle(0) {
+        if let Some(handle) = self.handle() {
             let sure = self.bad_from.min(self.next);
             if !self.temporary && !self.in_place && sure < u64::MAX {
                 self.set_length(session, &handle, sure);
             }
         }
-        self.close_all(session);
-        if self.waiting == 0 && self.is_closed() {
+        self.copy.close_all(session);
+        if self.copy.is_idle() && !self.copy.handles.is_any_open() {
             return self.closed();
         }
         Step::Sent { more: false }
@@ -876,49 +769,10 @@ impl UploadJob {
         if !std::mem::take(&mut self.ask_space) || !session.server().has(extension::STATVFS, "2") {
             return false;
         }
-        self.waiting += 1;
         let request = Extended::Statvfs(extension::Statvfs { path: &self.path });
-        session.send(self.id.token(Op::Space), &Request::Extended(request));
+        self.copy
+            .send(session, Op::Space, &Request::Extended(request));
         true
-    }
-
-    /// Closes the first connection's handle and wakes the links of the others.
-    fn close_all(&mut self, session: &mut Session) {
-        let links: Vec<usize> = self.parts.iter().skip(1).map(|part| part.link).collect();
-        self.wakes.extend(links);
-        if let Some(first) = self.parts.first().map(|part| part.link) {
-            self.close(first, session);
-        }
-    }
-
-    fn close(&mut self, link: usize, session: &mut Session) -> Step {
-        let Some(part) = self.parts.iter_mut().find(|part| part.link == link) else {
-            return Step::Nothing;
-        };
-        let Some(handle) = part.handle.as_ref().filter(|_| !part.closing) else {
-            return Step::Nothing;
-        };
-        part.closing = true;
-        let request = Request::Close(request::Close { handle });
-        session.send(self.id.token(Op::Close), &request);
-        self.waiting += 1;
-        Step::Sent { more: false }
-    }
-
-    fn is_closed(&self) -> bool {
-        self.parts
-            .iter()
-            .all(|part| part.handle.is_none() || part.closing)
-    }
-
-    fn wake_first(&mut self) {
-        let first = self.parts.first().map(|part| part.link);
-        self.wakes.extend(first);
-    }
-
-    fn wake_all(&mut self) {
-        let links: Vec<usize> = self.parts.iter().map(|part| part.link).collect();
-        self.wakes.extend(links);
     }
 }
 

@@ -49,14 +49,17 @@ impl UploadJob {
             self.rename_part();
         }
         self.stage = UploadStage::ToOpen;
-        self.wake_first();
+        self.copy.wake_first();
     }
 
     /// OPEN of the part was refused; returns true if another name is tried. Version 3 has no status
     /// code for "already exists".
     pub(super) fn opens_another_part(&mut self) -> bool {
         let again = match self.part {
-            _ if !self.temporary || self.stage != UploadStage::Opening || self.error.is_some() => {
+            _ if !self.temporary
+                || self.stage != UploadStage::Opening
+                || self.copy.has_failed() =>
+            {
                 false
             }
             PartName::First => true,
@@ -66,24 +69,21 @@ impl UploadJob {
         };
         if again {
             self.rename_part();
-            if let Some(first) = self.parts.first_mut() {
-                first.asked = false;
-            }
+            self.copy.handles.reset();
             self.stage = UploadStage::ToOpen;
-            self.wake_first();
+            self.copy.wake_first();
         }
         again
     }
 
     /// Sends FSTAT of the new part, whose owner is the user at the server.
     pub(super) fn compare(&mut self, session: &mut Session) -> Step {
-        let Some(handle) = self.handle(0) else {
+        let Some(handle) = self.handle() else {
             return Step::Nothing;
         };
         self.stage = UploadStage::Comparing;
-        self.waiting += 1;
         let request = Request::Fstat(request::Fstat { handle: &handle });
-        session.send(self.id.token(Op::Owner), &request);
+        self.copy.send(session, Op::Owner, &request);
         Step::Sent { more: false }
     }
 
@@ -109,19 +109,19 @@ impl UploadJob {
             self.candidate = None;
             self.opened();
         }
-        self.wake_first();
+        self.copy.wake_first();
     }
 
     /// Gives up the new part for the existing one.
-    pub(super) fn take(&mut self, session: &mut Session) -> Step {
-        let Some(fresh) = self.handle(0) else {
+    pub(super) fn take(&mut self, link: usize, session: &mut Session) -> Step {
+        let Some(fresh) = self.handle() else {
             return Step::Nothing;
         };
         session.close_read(&fresh);
-        self.waiting += 1;
         let path = &self.path;
-        session.send(
-            self.id.token(Op::Remove),
+        self.copy.send(
+            session,
+            Op::Remove,
             &Request::Remove(request::Remove { path }),
         );
         if let Some(names) = &self.names {
@@ -129,49 +129,42 @@ impl UploadJob {
         }
         self.part = PartName::Taken;
         self.there = self.candidate.take();
-        if let Some(first) = self.parts.first_mut() {
-            first.handle = None;
-        }
         self.stage = UploadStage::Opening;
-        self.waiting += 1;
-        session.handle_begins();
-        let request = Request::Open(request::Open {
+        let open = request::Open {
             path: &self.path,
             flags: open_flag::READ | open_flag::WRITE,
             attributes: Attributes::NONE,
-        });
-        session.send(self.id.token(Op::Open), &request);
+        };
+        self.copy.open(link, session, open);
         Step::Sent { more: false }
     }
 
     /// Removes the existing part, which does not help, and creates a new one. Version 3 does not
     /// report the link count of a file: if the part has another name, its content remains there.
     pub(super) fn leave(&mut self, session: &mut Session) -> Step {
-        let Some(taken) = self.handle(0) else {
+        let Some(taken) = self.handle() else {
             return Step::Nothing;
         };
         session.close_read(&taken);
-        self.waiting += 1;
         let path = &self.path;
-        session.send(
-            self.id.token(Op::Remove),
+        self.copy.send(
+            session,
+            Op::Remove,
             &Request::Remove(request::Remove { path }),
         );
         self.rename_part();
-        if let Some(first) = self.parts.first_mut() {
-            (first.handle, first.asked) = (None, false);
-        }
+        self.copy.handles.reset();
         self.stage = UploadStage::ToOpen;
         Step::Sent { more: true }
     }
 
     /// Every answer has arrived and every handle is closed.
     pub(super) fn closed(&mut self) -> Step {
-        let is_made = self.parts.first().is_some_and(|part| part.handle.is_some());
-        let is_left = !self.named || self.error.is_some();
+        let is_made = self.copy.handles.was_opened();
+        let is_left = !self.named || self.copy.has_failed();
         if self.temporary && is_made && is_left {
             self.stage = UploadStage::ToMove;
-            self.wake_first();
+            self.copy.wake_first();
             return Step::Nothing;
         }
         self.stage = UploadStage::Over;
@@ -186,31 +179,29 @@ impl UploadJob {
             && self.part != PartName::Random
             && !self.stays_unnamed;
         self.stage = UploadStage::Moving;
-        if self.error.is_none() {
+        if !self.copy.has_failed() {
             self.give_name(session);
         } else if stays || std::mem::replace(&mut self.removed, true) {
             self.stage = UploadStage::Over;
             return Step::Over;
         } else {
-            self.waiting += 1;
             let request = Request::Remove(request::Remove { path: &self.path });
-            session.send(self.id.token(Op::Remove), &request);
+            self.copy.send(session, Op::Remove, &request);
         }
         Step::Sent { more: false }
     }
 
     pub(super) fn give_name(&mut self, session: &mut Session) {
         let (old, new) = (&self.path, &self.item.to);
-        self.waiting += 1;
         if session.server().has(extension::POSIX_RENAME, "1") {
             let request = Extended::PosixRename(extension::PosixRename { old, new });
-            session.send(self.id.token(Op::Rename), &Request::Extended(request));
+            self.copy
+                .send(session, Op::Rename, &Request::Extended(request));
         } else {
-            self.waiting += 1;
             let request = Request::Remove(request::Remove { path: new });
-            session.send(self.id.token(Op::Remove), &request);
+            self.copy.send(session, Op::Remove, &request);
             let request = Request::Rename(request::Rename { old, new });
-            session.send(self.id.token(Op::Rename), &request);
+            self.copy.send(session, Op::Rename, &request);
         }
     }
 }
