@@ -3,6 +3,8 @@
 
 use zeroize::Zeroizing;
 
+use crate::text::{Style, escape};
+
 /// The kind of a question. An implementation may treat kinds differently (an askpass program shows
 /// a dialog with two buttons for a confirmation).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,6 +17,17 @@ pub enum Question {
     Confirm,
 }
 
+/// One round of `keyboard-interactive`.
+#[derive(Debug)]
+pub struct Round<'r> {
+    /// Title; may be empty.
+    pub name: &'r str,
+    /// Text above the prompts; may be empty.
+    pub instruction: &'r str,
+    /// The prompts, in order; may be empty.
+    pub prompts: &'r [proto::Prompt],
+}
+
 /// Asks the user and shows text to the user.
 pub trait Interaction {
     /// Asks the user. `prompt` has been escaped already. `None` if nobody can be asked or the user
@@ -23,6 +36,25 @@ pub trait Interaction {
 
     /// Shows escaped text of one or more lines that ends with a newline.
     fn tell(&mut self, text: &str);
+
+    /// Shows the server's banner (RFC 4252 §5.4), which is foreign text.
+    fn banner(&mut self, text: &str) {
+        if !text.is_empty() && crate::log::says(escape::LogLevel::Info) {
+            let mut text = escape(text, Style::Lines);
+            if !text.ends_with('\n') {
+                text.push('\n');
+            }
+            self.tell(&text);
+        }
+    }
+
+    /// Answers a whole round of `keyboard-interactive` (RFC 4256 §3.2), which is foreign text: one
+    /// answer for each prompt. The default is `None`, and [`Interaction::ask`] gets the prompts one
+    /// by one, marked as the server's.
+    fn answer(&mut self, round: &Round<'_>) -> Option<Vec<Zeroizing<Vec<u8>>>> {
+        let _ = round;
+        None
+    }
 
     /// True if [`Interaction::ask`] can get an answer; false in batch mode.
     fn can_ask(&self) -> bool;

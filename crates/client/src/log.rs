@@ -39,6 +39,19 @@ pub fn own_level() {
     OWN_LEVEL.set(Some(number_now()));
 }
 
+/// Runs `work` without messages from this thread: for a program that embeds the client and gets
+/// errors as values.
+pub fn silently<T>(work: impl FnOnce() -> T) -> T {
+    struct Restore(Option<u8>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            OWN_LEVEL.set(self.0);
+        }
+    }
+    let _restore = Restore(OWN_LEVEL.replace(Some(LogLevel::Quiet.number())));
+    work()
+}
+
 fn number_now() -> u8 {
     OWN_LEVEL
         .get()

@@ -1,7 +1,7 @@
 //! Turns a connected stream into an authenticated connection: versions, key exchange, host key
 //! check, user authentication.
 //!
-//! [`greet`] sends the first flight; the caller can prepare the login while the server answers,
+//! [`Opening::send`] sends the first flight; the caller can prepare the login while the server answers,
 //! before it calls [`Greeted::secure`]. docs/login.md shows the flights.
 
 use std::io::ErrorKind;
@@ -18,7 +18,7 @@ use crate::auth::identity::Keys;
 use crate::auth::{Authenticator, LoggedIn, TOKEN_DEADLINE};
 use crate::connect::{self, Link};
 use crate::error::{ClientError, Peer};
-use crate::host_key::{HostKeyChecker, Verdict};
+use crate::host_key::{HostKeyChecker, HostKeyJudge, Verdict};
 use crate::interaction::Interaction;
 use crate::log::{self, debug1, debug2};
 use crate::login_cache::Learnt;
@@ -197,66 +197,128 @@ fn short_offer(learnt: &Learnt, flight_bytes: usize) -> Option<ShortOffer> {
     })
 }
 
-/// Sends the first flight over `link` without waiting for the server: version line and KEXINIT and,
-/// with a cached profile in `learnt`, the guessed first packet of the key exchange.
-///
-/// # Errors
-/// [`ClientError`].
-pub fn greet(
-    link: (std::os::fd::OwnedFd, Option<std::os::fd::OwnedFd>),
-    peer: Peer,
-    options: &ClientOptions,
-    checker: &mut HostKeyChecker,
-    learnt: Option<&Learnt>,
-) -> Result<Greeted, ClientError> {
-    let failed = |error| handshake_failed(&peer, error);
-    checker.set_address(peer.address);
-    let host_keys = checker.offer();
-    let mut config = transport_config(options, host_keys.names);
-    let offered = Offered {
-        kex: config.kex.clone(),
-        host_key: config.host_key_algorithms.clone(),
-        name: fingerprint(options),
-    };
-    let syn_bytes = connect::syn_data_bytes(options, &peer);
-    let guessed = learnt.is_some_and(|learnt| {
-        let expected = host_keys.expected;
-        guess(&mut config, expected, learnt, &offered.name, syn_bytes)
-    });
-    let now = sys::time::monotonic_ms();
-    let connection =
-        Connection::client(config, now).map_err(|error| failed(DriverError::Proto(error)))?;
-    debug1!("Local version string {}", connection.our_version());
-    if connection.offers_short() {
-        debug1!("kex: short lists, for a first flight that fits into the SYN");
+/// The settings of the first flight and of the key exchange.
+#[derive(Debug)]
+pub struct Opening {
+    /// Algorithms and limits.
+    pub transport: TransportConfig,
+    /// Number of host key algorithms at the front of the list that lead to a known key.
+    pub expected_host_keys: usize,
+    /// Time limit until the keys are agreed on, milliseconds; `None` for no limit.
+    pub timeout_ms: Option<u64>,
+    /// Threads that encrypt, decrypt and compress.
+    pub lanes: LaneTerms,
+    /// True if this process serves only this connection ([`Driver::trim_memory`]).
+    pub alone_in_process: bool,
+    /// Number of bytes of the first flight that the SYN can carry; `None` without TCP Fast Open.
+    pub syn_bytes: Option<usize>,
+    /// Fingerprint of the configured algorithm lists.
+    offer: String,
+    warn_weak_crypto: bool,
+}
+
+impl Opening {
+    /// The settings of a program that has many connections, without a time limit.
+    #[must_use]
+    pub fn new(
+        transport: TransportConfig,
+        expected_host_keys: usize,
+        threads: CryptoThreads,
+    ) -> Self {
+        Self {
+            transport,
+            expected_host_keys,
+            timeout_ms: None,
+            lanes: LaneTerms::new(threads),
+            alone_in_process: false,
+            syn_bytes: None,
+            offer: String::new(),
+            warn_weak_crypto: false,
+        }
     }
-    let mut driver =
-        Driver::new(link.0, link.1, connection).map_err(|error| failed(DriverError::Io(error)))?;
-    let threads = CryptoThreads::from_option(options.crypto_threads);
-    driver.set_lane_terms(LaneTerms {
-        compress_threads: CryptoThreads::from_option(options.compression_threads),
-        ..LaneTerms::new(threads)
-    });
-    driver.trim_memory();
-    if let Some(seconds) = options.connect_timeout_s {
-        let at = driver.now().saturating_add(u64::from(seconds) * 1000);
-        driver.set_timer(TOKEN_DEADLINE, Some(at));
+
+    /// The settings that the options ask for; `checker` orders the host key algorithms.
+    #[must_use]
+    pub fn from_options(
+        options: &ClientOptions,
+        peer: &Peer,
+        checker: &mut HostKeyChecker,
+    ) -> Self {
+        checker.set_address(peer.address);
+        let host_keys = checker.offer();
+        let threads = CryptoThreads::from_option(options.crypto_threads);
+        Self {
+            transport: transport_config(options, host_keys.names),
+            expected_host_keys: host_keys.expected,
+            timeout_ms: options
+                .connect_timeout_s
+                .map(|seconds| u64::from(seconds) * 1000),
+            lanes: LaneTerms {
+                compress_threads: CryptoThreads::from_option(options.compression_threads),
+                ..LaneTerms::new(threads)
+            },
+            alone_in_process: true,
+            syn_bytes: connect::syn_data_bytes(options, peer),
+            offer: fingerprint(options),
+            warn_weak_crypto: options.warn_weak_crypto,
+        }
     }
-    driver
-        .flush()
-        .map_err(|error| not_connected(failed(error)))?;
-    Ok(Greeted {
-        driver,
-        peer,
-        offered,
-        guessed,
-        fast_open: syn_bytes.is_some(),
-        warn_weak_crypto: options.warn_weak_crypto,
-    })
+
+    /// Sends the first flight over `link` without waiting for the server: version line and KEXINIT
+    /// and, with a cached profile in `learnt`, the guessed first packet of the key exchange.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn send(
+        self,
+        link: (std::os::fd::OwnedFd, Option<std::os::fd::OwnedFd>),
+        peer: Peer,
+        learnt: Option<&Learnt>,
+    ) -> Result<Greeted, ClientError> {
+        let failed = |error| handshake_failed(&peer, error);
+        let mut config = self.transport;
+        let offered = Offered {
+            kex: config.kex.clone(),
+            host_key: config.host_key_algorithms.clone(),
+            name: self.offer,
+        };
+        let guessed = learnt.is_some_and(|learnt| {
+            let expected = self.expected_host_keys;
+            guess(&mut config, expected, learnt, &offered.name, self.syn_bytes)
+        });
+        let now = sys::time::monotonic_ms();
+        let connection =
+            Connection::client(config, now).map_err(|error| failed(DriverError::Proto(error)))?;
+        debug1!("Local version string {}", connection.our_version());
+        if connection.offers_short() {
+            debug1!("kex: short lists, for a first flight that fits into the SYN");
+        }
+        let mut driver = Driver::new(link.0, link.1, connection)
+            .map_err(|error| failed(DriverError::Io(error)))?;
+        driver.set_lane_terms(self.lanes);
+        if self.alone_in_process {
+            driver.trim_memory();
+        }
+        if let Some(timeout_ms) = self.timeout_ms {
+            let at = driver.now().saturating_add(timeout_ms);
+            driver.set_timer(TOKEN_DEADLINE, Some(at));
+        }
+        driver
+            .flush()
+            .map_err(|error| not_connected(failed(error)))?;
+        Ok(Greeted {
+            driver,
+            peer,
+            offered,
+            guessed,
+            fast_open: self.syn_bytes.is_some(),
+            warn_weak_crypto: self.warn_weak_crypto,
+        })
+    }
 }
 
 impl Greeted {
-    /// Exchanges versions and keys and has `checker` check the host key. With `step_by_step` it also
+    /// Exchanges versions and keys and has `judge` check the host key. With `step_by_step` it also
     /// waits until the server grants the service ssh-userauth; otherwise the request for the
     /// service may not have been sent yet, and leaves together with the next messages. `on_version` is
     /// called with the server's version line as soon as it has arrived.
@@ -266,11 +328,11 @@ impl Greeted {
     pub fn secure(
         mut self,
         step_by_step: bool,
-        checker: &mut HostKeyChecker,
+        judge: &mut dyn HostKeyJudge,
         interaction: &mut dyn Interaction,
         on_version: &mut dyn FnMut(&str),
     ) -> Result<Secured, ClientError> {
-        match self.exchange_keys(step_by_step, checker, interaction, on_version) {
+        match self.exchange_keys(step_by_step, judge, interaction, on_version) {
             Ok(without_secrets) => {
                 if self.warn_weak_crypto {
                     warn_weak_crypto(self.driver.connection());
@@ -309,7 +371,7 @@ impl Greeted {
     fn exchange_keys(
         &mut self,
         step_by_step: bool,
-        checker: &mut HostKeyChecker,
+        judge: &mut dyn HostKeyJudge,
         interaction: &mut dyn Interaction,
         on_version: &mut dyn FnMut(&str),
     ) -> Result<bool, ClientError> {
@@ -349,7 +411,7 @@ impl Greeted {
                 }
                 Event::PreVersionLine(line) => debug1!("banner line: {}", one_line(&line)),
                 Event::HostKey { algorithm, key } => {
-                    let verdict = checker.judge(algorithm, &key, interaction);
+                    let verdict = judge.judge(algorithm, &key, interaction);
                     if verdict == Verdict::Refuse {
                         driver.connection().refuse_host_key();
                         let _ = driver.flush();
@@ -484,7 +546,7 @@ pub fn disconnect(driver: &mut Driver) {
     let _ = driver.flush();
 }
 
-/// Splits a link into the descriptors for [`greet`], the peer and the proxy process, which stays
+/// Splits a link into the descriptors for [`Opening::send`], the peer and the proxy process, which stays
 /// with the caller.
 #[must_use]
 pub fn split(

@@ -146,8 +146,10 @@ impl Identity {
         }
     }
 
-    /// Signs `data`. Asks up to `prompts` times for the passphrase of a file that needs one. `None`
-    /// if there is no signature; the reason has been logged.
+    /// Signs `data`. Asks up to `prompts` times for the passphrase of a file that needs one.
+    ///
+    /// # Errors
+    /// Why there is no signature; `None` if the reason has been logged.
     pub fn sign(
         &mut self,
         algorithm: SignatureAlgorithm,
@@ -155,26 +157,17 @@ impl Identity {
         agent: Option<&mut Agent>,
         prompts: u32,
         interaction: &mut dyn Interaction,
-    ) -> Option<Vec<u8>> {
+    ) -> Result<Vec<u8>, Option<String>> {
         match &self.source {
             Source::Agent { blob, .. } => {
-                let signature = agent?.client.sign_with(blob, data, algorithm.plain());
-                match signature {
-                    Ok(signature) if names_algorithm(&signature, algorithm) => Some(signature),
-                    Ok(_) => {
-                        error!(
-                            "agent signed {} with another algorithm",
-                            one_line(&self.name)
-                        );
-                        None
-                    }
-                    Err(reason) => {
-                        error!(
-                            "sign_and_send_pubkey: signing failed for {}: {reason}",
-                            one_line(&self.name)
-                        );
-                        None
-                    }
+                let agent = agent.ok_or(None)?;
+                let name = one_line(&self.name);
+                match agent.client.sign_with(blob, data, algorithm.plain()) {
+                    Ok(signature) if names_algorithm(&signature, algorithm) => Ok(signature),
+                    Ok(_) => Err(Some(format!("agent signed {name} with another algorithm"))),
+                    Err(reason) => Err(Some(format!(
+                        "sign_and_send_pubkey: signing failed for {name}: {reason}"
+                    ))),
                 }
             }
             Source::File { key: Some(key), .. } => sign_with(key, algorithm, data),
@@ -184,7 +177,7 @@ impl Identity {
                     .path
                     .as_ref()
                     .map_or(self.name.clone(), |path| path.display().to_string());
-                let key = unlock(&file, bytes, prompts, interaction)?;
+                let key = unlock(&file, bytes, prompts, interaction).ok_or(None)?;
                 sign_with(&key, algorithm, data)
             }
         }
@@ -195,14 +188,13 @@ fn names_algorithm(signature: &[u8], algorithm: SignatureAlgorithm) -> bool {
     Signature::from_blob(signature).is_ok_and(|signature| signature.algorithm == algorithm.plain())
 }
 
-fn sign_with(key: &PrivateKey, algorithm: SignatureAlgorithm, data: &[u8]) -> Option<Vec<u8>> {
-    match key.sign(algorithm, data) {
-        Ok(signature) => Some(signature),
-        Err(reason) => {
-            error!("signing failed: {reason}");
-            None
-        }
-    }
+fn sign_with(
+    key: &PrivateKey,
+    algorithm: SignatureAlgorithm,
+    data: &[u8],
+) -> Result<Vec<u8>, Option<String>> {
+    key.sign(algorithm, data)
+        .map_err(|reason| Some(format!("signing failed: {reason}")))
 }
 
 /// A connection to an agent.

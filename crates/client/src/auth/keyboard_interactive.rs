@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 
 use super::{Answer, Authenticator};
 use crate::error::ClientError;
-use crate::interaction::Question;
+use crate::interaction::{Question, Round};
 use crate::log::{debug2, error};
 use crate::text::{Style, escape, one_line};
 
@@ -37,6 +37,17 @@ impl Authenticator<'_> {
                 return Ok(Some(answer));
             };
             debug2!("USERAUTH_INFO_REQUEST with {} prompts", prompts.len());
+            let round = Round {
+                name: &name,
+                instruction: &instruction,
+                prompts: &prompts,
+            };
+            if let Some(answers) = self.interaction.answer(&round) {
+                let sent = self.driver.connection().auth_respond(&answers);
+                self.sent(sent)?;
+                asked_anything = true;
+                continue;
+            }
             for text in [&name, &instruction] {
                 let text = escape(text, Style::Lines);
                 if !text.trim().is_empty() {

@@ -2,11 +2,13 @@
 //!
 //! `proto` implements the messages and their order. A request with a key that signs without the
 //! user is sent signed at once, before any query to the server; [`ahead`] decides what else is sent
-//! before the server's answers. [`identity`] finds the keys; each method has a file.
+//! before the server's answers. [`identity`] finds the keys; each method has a file. [`one_method`] is
+//! the login of a program that chooses the methods itself.
 
 pub mod ahead;
 pub mod identity;
 mod keyboard_interactive;
+mod one_method;
 mod password;
 mod publickey;
 
@@ -19,11 +21,12 @@ use wire::names;
 
 use crate::error::{ClientError, Peer};
 use crate::interaction::Interaction;
-use crate::log::{self, debug1, debug2, debug3, error, info, verbose};
+use crate::log::{debug1, debug2, debug3, error, info, verbose};
 use crate::session::EarlyChannel;
-use crate::text::{Style, escape, one_line};
+use crate::text::one_line;
 use ahead::{Ahead, RetryPolicy};
 use identity::{Identity, Keys};
+pub use one_method::Attempted;
 
 /// Timer of `ConnectTimeout`, which runs until the keys are agreed on.
 pub const TOKEN_DEADLINE: u64 = 9;
@@ -84,6 +87,10 @@ pub struct Authenticator<'c> {
     early_refused: bool,
     /// The server's signature algorithms from the cached profile, until the server names them.
     expected_algorithms: Option<Vec<String>>,
+    /// Time limit of each answer, milliseconds.
+    answer_timeout_ms: Option<u64>,
+    /// Why the last key made no signature.
+    unsigned: Option<String>,
     /// Fingerprint of the last key offered.
     offered: Option<String>,
     partly: bool,
@@ -119,6 +126,8 @@ impl<'c> Authenticator<'c> {
             early: None,
             early_refused: false,
             expected_algorithms: None,
+            answer_timeout_ms: None,
+            unsigned: None,
             offered: None,
             partly: false,
             agent,
@@ -334,7 +343,14 @@ impl<'c> Authenticator<'c> {
 
     /// Waits for the answer to the oldest open request; shows banners that arrive before it.
     fn answer(&mut self) -> Result<Answer, ClientError> {
+        if let Some(timeout_ms) = self.answer_timeout_ms {
+            let at = self.driver.now().saturating_add(timeout_ms);
+            self.driver.set_timer(TOKEN_DEADLINE, Some(at));
+        }
         let answer = self.next_answer()?;
+        if self.answer_timeout_ms.is_some() {
+            self.driver.set_timer(TOKEN_DEADLINE, None);
+        }
         if self.pipelined.is_empty() {
             self.early_refused = false;
         }
@@ -347,6 +363,9 @@ impl<'c> Authenticator<'c> {
             let event = match notice {
                 Notice::Event(event) => event,
                 Notice::PeerClosed => return Err(ClientError::Closed(self.peer.clone())),
+                Notice::Timer {
+                    token: TOKEN_DEADLINE,
+                } => return Err(ClientError::TimedOut(self.peer.clone())),
                 _ => continue,
             };
             match event {
@@ -375,19 +394,9 @@ impl<'c> Authenticator<'c> {
                 Event::AuthChangePassword { prompt } => {
                     return Ok(Answer::ChangePassword { prompt });
                 }
-                Event::AuthBanner(text) => self.banner(&text),
+                Event::AuthBanner(text) => self.interaction.banner(&text),
                 other => note(other),
             }
-        }
-    }
-
-    fn banner(&mut self, text: &str) {
-        if !text.is_empty() && log::says(escape::LogLevel::Info) {
-            let mut text = escape(text, Style::Lines);
-            if !text.ends_with('\n') {
-                text.push('\n');
-            }
-            self.interaction.tell(&text);
         }
     }
 }

@@ -46,7 +46,7 @@ impl Authenticator<'_> {
                 self.interaction.tell(&format!("{}\n", text.trim_end()));
             }
             let Some((old, new)) = self.ask_new_password(&who) else {
-                return Ok(None);
+                return Ok(Some(answer));
             };
             let sent = self
                 .driver

@@ -10,7 +10,7 @@ use keys::SignatureAlgorithm;
 use super::identity::Identity;
 use super::{Answer, Authenticator};
 use crate::error::ClientError;
-use crate::log::{debug1, debug2};
+use crate::log::{debug1, debug2, error};
 
 impl Authenticator<'_> {
     pub(super) fn publickey(&mut self) -> Result<Option<Answer>, ClientError> {
@@ -125,8 +125,12 @@ impl Authenticator<'_> {
             prompts,
             self.interaction,
         );
-        let Some(signature) = signature else {
-            return Ok(false);
+        let signature = match signature {
+            Ok(signature) => signature,
+            Err(reason) => {
+                self.unsigned = reason.inspect(|reason| error!("{reason}"));
+                return Ok(false);
+            }
         };
         debug2!("USERAUTH_REQUEST publickey signed, {name}");
         let sent = self

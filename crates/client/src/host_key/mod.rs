@@ -5,6 +5,7 @@
 //! that fails for any reason ends in a refusal or a question, never in acceptance. `dialog`
 //! writes the texts for the user; [`update`] rotates keys.
 
+mod assess;
 mod dialog;
 mod files;
 pub mod update;
@@ -18,14 +19,14 @@ use std::path::{Path, PathBuf};
 use config::client::{ClientOptions, StrictHostKeyChecking};
 use config::types::FingerprintHash;
 use crypto::hash::HashAlgorithm;
-use keys::certificate::CertificateRules;
 use keys::known_hosts::{self, HostKeyStatus, KnownHosts};
-use keys::{CertificateKind, KeyType, PresentedKey, SignatureAlgorithm};
+use keys::{PresentedKey, SignatureAlgorithm};
 
 use crate::interaction::Interaction;
 use crate::log::{debug1, debug2, debug3, error, info, says};
 use crate::text::one_line;
 
+pub use assess::{Finding, HostKeyRules, assess, prefer_known};
 pub(crate) use files::named as known_hosts_files;
 
 /// The decision about a host key.
@@ -37,6 +38,24 @@ pub enum Verdict {
     AcceptWithoutSecrets,
     /// The key is not the host's, or nobody vouched for it.
     Refuse,
+}
+
+/// Decides about a host key whose possession the server has proved.
+pub trait HostKeyJudge {
+    /// Decides about the key or certificate in `blob`, which `algorithm` names.
+    fn judge(&mut self, algorithm: &str, blob: &[u8], interaction: &mut dyn Interaction)
+    -> Verdict;
+}
+
+impl HostKeyJudge for HostKeyChecker {
+    fn judge(
+        &mut self,
+        algorithm: &str,
+        blob: &[u8],
+        interaction: &mut dyn Interaction,
+    ) -> Verdict {
+        Self::judge(self, algorithm, blob, interaction)
+    }
 }
 
 /// The host key algorithms to offer, in their order.
@@ -81,17 +100,10 @@ pub struct HostKeyChecker {
     global_files: Vec<KnownHosts>,
     /// `KnownHostsCommand` and its tokens; it runs for each lookup.
     command: Option<(String, config::tokens::Tokens)>,
-    rules: Rules,
+    rules: HostKeyRules,
+    order_is_the_users: bool,
     trust: Trust,
     presented: Vec<u8>,
-}
-
-#[derive(Debug)]
-struct Rules {
-    host_key_algorithms: Vec<String>,
-    order_is_the_users: bool,
-    authority_algorithms: Vec<SignatureAlgorithm>,
-    min_rsa_bits: usize,
 }
 
 impl HostKeyChecker {
@@ -131,9 +143,9 @@ impl HostKeyChecker {
                 .known_hosts_command
                 .clone()
                 .map(|template| (template, options.tokens.clone())),
-            rules: Rules {
+            order_is_the_users: options.host_key_algorithms_set,
+            rules: HostKeyRules {
                 host_key_algorithms: options.host_key_algorithms.clone(),
-                order_is_the_users: options.host_key_algorithms_set,
                 authority_algorithms: options
                     .ca_signature_algorithms
                     .iter()
@@ -165,7 +177,7 @@ impl HostKeyChecker {
     #[must_use]
     pub fn offer(&self) -> HostKeyOffer {
         let all = &self.rules.host_key_algorithms;
-        if self.rules.order_is_the_users {
+        if self.order_is_the_users {
             return HostKeyOffer {
                 names: all.clone(),
                 expected: 1,
@@ -180,23 +192,11 @@ impl HostKeyChecker {
             known.authority |= other.authority;
             known.plain.extend(other.plain);
         }
-        let preferred = |name: &String| {
-            SignatureAlgorithm::from_name(name).is_some_and(|algorithm| {
-                (algorithm.is_certificate() && known.authority)
-                    || known.plain.contains(&algorithm.key_type())
-            })
-        };
-        let (mut first, last): (Vec<String>, Vec<String>) =
-            all.iter().cloned().partition(preferred);
-        if !first.is_empty() {
+        let (names, expected) = prefer_known(all, &known);
+        if let Some(first @ [_, ..]) = names.get(..expected) {
             debug3!("host key algorithms preferred: {}", first.join(","));
         }
-        let expected = first.len();
-        first.extend(last);
-        HostKeyOffer {
-            names: first,
-            expected,
-        }
+        HostKeyOffer { names, expected }
     }
 
     /// Decides about the key whose possession the server has proved. Asks the user and shows
@@ -239,13 +239,9 @@ impl HostKeyChecker {
         if let Some(verdict) = self.revoked_by_files(&presented) {
             return verdict;
         }
-        if presented.certificate().is_some()
-            && let Some(verdict) = self.judge_certificate(&presented, interaction)
-        {
-            return verdict;
-        }
-        let plain = PresentedKey::Plain(presented.key().clone());
-        self.judge_plain(&plain, interaction)
+        let lookup = |key: &PresentedKey| self.lookup(key);
+        let finding = assess(&presented, &self.principal, &self.rules, lookup);
+        self.conclude(&presented, finding, interaction)
     }
 
     /// Looks the key up in all files, the user's first, and in the output of the command.
@@ -255,110 +251,63 @@ impl HostKeyChecker {
         known_hosts::lookup(files.chain(&printed), &self.name, key)
     }
 
-    /// Checks a certificate. `None` if no authority is known for the host; then its plain key
-    /// decides, if HostKeyAlgorithms permits one of its type.
-    fn judge_certificate(
+    /// Carries out what follows from a finding.
+    fn conclude(
         &mut self,
         presented: &PresentedKey,
+        finding: Finding,
         interaction: &mut dyn Interaction,
-    ) -> Option<Verdict> {
-        let certificate = presented.certificate()?;
-        match self.lookup(presented) {
-            HostKeyStatus::Found {
-                at,
-                by_authority: true,
-            } => {
-                // The principals of a host certificate may be patterns; those that match the host
-                // count.
-                let fitting: Vec<&str> = certificate
-                    .principals()
-                    .iter()
-                    .map(String::as_str)
-                    .filter(|principal| {
-                        keys::pattern::matches_ignoring_case(
-                            self.principal.as_bytes(),
-                            principal.as_bytes(),
-                        )
-                    })
-                    .collect();
-                let outcome = certificate.check(&CertificateRules {
-                    kind: CertificateKind::Host,
-                    names: &fitting,
-                    now: sys::time::realtime_seconds(),
-                    authority_algorithms: &self.rules.authority_algorithms,
-                    min_rsa_bits: self.rules.min_rsa_bits,
-                });
-                match outcome {
-                    Ok(_) => {
-                        debug1!(
-                            "Host '{}' is known and matches its certificate authority in {}:{}",
-                            one_line(&self.name),
-                            at.path.display(),
-                            at.line
-                        );
-                        self.trust = Trust::Authority;
-                        Some(Verdict::Accept)
-                    }
-                    Err(reason) => {
-                        error!(
-                            "The host certificate of '{}' is not valid here: {reason}",
-                            one_line(&self.host)
-                        );
-                        Some(Verdict::Refuse)
-                    }
-                }
+    ) -> Verdict {
+        let key = presented.key();
+        let label = key.key_type().label();
+        let name = one_line(&self.name);
+        match finding {
+            Finding::Authority { at } => {
+                debug1!(
+                    "Host '{name}' is known and matches its certificate authority in {}:{}",
+                    at.path.display(),
+                    at.line
+                );
+                self.trust = Trust::Authority;
+                Verdict::Accept
             }
-            HostKeyStatus::Revoked { at } => {
-                interaction.tell(&dialog::revoked(self, presented.key(), &at));
-                Some(Verdict::Refuse)
+            Finding::BadCertificate(reason) => {
+                error!(
+                    "The host certificate of '{}' is not valid here: {reason}",
+                    one_line(&self.host)
+                );
+                Verdict::Refuse
             }
-            _ if !is_offered(&self.rules.host_key_algorithms, presented.key().key_type()) => {
+            Finding::NoAuthority => {
                 error!(
                     "No known authority signed the host certificate of '{}', and \
-                     HostKeyAlgorithms permits no plain {} key",
-                    one_line(&self.host),
-                    presented.key().key_type().label()
+                     HostKeyAlgorithms permits no plain {label} key",
+                    one_line(&self.host)
                 );
-                Some(Verdict::Refuse)
+                Verdict::Refuse
             }
-            _ => {
-                debug1!("No known authority signed the host certificate: its plain key is checked");
-                None
-            }
-        }
-    }
-
-    fn judge_plain(&mut self, key: &PresentedKey, interaction: &mut dyn Interaction) -> Verdict {
-        match self.lookup(key) {
-            HostKeyStatus::Found { at, .. } => {
-                debug1!(
-                    "Host '{}' is known and matches the {} host key.",
-                    one_line(&self.name),
-                    key.key().key_type().label()
-                );
+            Finding::Known { at } => {
+                debug1!("Host '{name}' is known and matches the {label} host key.");
                 debug1!("Found key in {}:{}", at.path.display(), at.line);
                 self.trust = Trust::Plain;
                 Verdict::Accept
             }
-            HostKeyStatus::Revoked { at } => {
-                interaction.tell(&dialog::revoked(self, key.key(), &at));
+            Finding::Revoked { at } => {
+                interaction.tell(&dialog::revoked(self, key, &at));
                 Verdict::Refuse
             }
-            HostKeyStatus::Changed { known } => {
-                interaction.tell(&dialog::changed(self, key.key(), &known));
+            Finding::Changed(known) => {
+                interaction.tell(&dialog::changed(self, key, &known));
                 if self.strict == StrictHostKeyChecking::No {
                     interaction.tell(&dialog::changed_but_let_through());
                     Verdict::AcceptWithoutSecrets
                 } else {
-                    error!(
-                        "Host key for {} has changed; refusing it.",
-                        one_line(&self.name)
-                    );
+                    error!("Host key for {name} has changed; refusing it.");
                     Verdict::Refuse
                 }
             }
-            HostKeyStatus::OtherTypes { known } => self.judge_new(key, &known, interaction),
-            HostKeyStatus::Unknown => self.judge_new(key, &[], interaction),
+            Finding::OtherTypes(known) => self.judge_new(presented, &known, interaction),
+            Finding::Unknown => self.judge_new(presented, &[], interaction),
         }
     }
 
@@ -507,14 +456,6 @@ impl HostKeyChecker {
             _ => one_line(&self.name),
         }
     }
-}
-
-/// True if the algorithms include one for plain keys of this type.
-fn is_offered(algorithms: &[String], key_type: KeyType) -> bool {
-    key_type
-        .algorithms()
-        .iter()
-        .any(|algorithm| permits(algorithms, *algorithm))
 }
 
 fn permits(algorithms: &[String], algorithm: SignatureAlgorithm) -> bool {

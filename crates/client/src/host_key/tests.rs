@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use config::client::{ClientConfig, CommandLine, YesNoAsk};
 use keys::certificate::{CertificateFields, CertificateOption};
-use keys::{Certificate, PrivateKey};
+use keys::{Certificate, CertificateKind, PrivateKey};
 use zeroize::Zeroizing;
 
 use super::*;

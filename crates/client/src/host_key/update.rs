@@ -10,7 +10,7 @@ use driver::Driver;
 use keys::known_hosts::{Entry, KnownHosts, Marker, edit};
 use keys::{KeyType, PublicKey, Signature, VerifyError, VerifyPolicy};
 
-use super::{HostKeyChecker, Trust, files, is_offered, permits};
+use super::{HostKeyChecker, Trust, files, permits};
 use crate::interaction::{Interaction, Question};
 use crate::log::{debug1, debug2, debug3, error, info};
 use crate::text::one_line;
@@ -154,7 +154,8 @@ impl HostKeyChecker {
     fn offered_key(&self, blob: &[u8]) -> Option<PublicKey> {
         let name = wire::Reader::new(blob).string().ok()?;
         let (key_type, _) = KeyType::from_blob_name(name)?;
-        is_offered(&self.rules.host_key_algorithms, key_type)
+        self.rules
+            .permits_plain(key_type)
             .then(|| PublicKey::from_blob(blob).ok())
             .flatten()
     }

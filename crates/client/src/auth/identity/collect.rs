@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use agent::AgentClient;
 use config::client::{ClientOptions, IdentityAgent, PubkeyAuthentication};
 use keys::private_file::{self, PrivateFileError};
-use keys::{PresentedKey, PublicKey};
+use keys::{PresentedKey, PrivateKey, PublicKey};
 use sys::file::Links;
 use zeroize::Zeroizing;
 
@@ -48,6 +48,46 @@ impl Keys {
             first.prepare();
         }
         Self { identities, agent }
+    }
+}
+
+impl Keys {
+    /// One key that the caller holds, presented as itself or by its certificate.
+    #[must_use]
+    pub fn one(key: &PrivateKey, presented: PresentedKey) -> Self {
+        let identity = Identity {
+            blob: presented.blob(),
+            presented,
+            name: String::new(),
+            path: None,
+            explicit: true,
+            source: Source::File {
+                key: Some(key.clone()),
+                bytes: FileBytes::default(),
+            },
+        };
+        Self {
+            identities: VecDeque::from([identity]),
+            agent: None,
+        }
+    }
+
+    /// The keys of the agent at this socket, in the agent's order, at most 256.
+    ///
+    /// # Errors
+    /// The agent cannot be reached or does not list its keys; holds the reason.
+    pub fn of_agent(path: &Path) -> Result<Self, String> {
+        let stream =
+            UnixStream::connect(path).map_err(|reason| format!("{}: {reason}", path.display()))?;
+        let mut agent = Agent {
+            client: AgentClient::new(stream),
+        };
+        let listed = agent.client.list().map_err(|reason| reason.to_string())?;
+        let identities = arrange(&[], &[], &usable(listed), false);
+        Ok(Self {
+            identities,
+            agent: Some(agent),
+        })
     }
 }
 
@@ -93,6 +133,11 @@ pub(super) fn list(agent: &mut Agent) -> Vec<AgentKey> {
             return Vec::new();
         }
     };
+    usable(listed)
+}
+
+/// The keys of known types.
+fn usable(listed: Vec<agent::Identity>) -> Vec<AgentKey> {
     let mut held = Vec::new();
     for identity in listed.into_iter().take(MAX_AGENT_KEYS) {
         // A key of an unknown type does not hide the others.

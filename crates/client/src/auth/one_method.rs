@@ -1,0 +1,84 @@
+//! The login of a program that chooses each method itself: the library. Keys, agent and answers are
+//! handled as in [`Authenticator::run`].
+
+use driver::DriverError;
+use proto::AuthProof;
+use wire::names;
+
+use super::{Answer, Authenticator};
+use crate::error::ClientError;
+
+/// The end of one method.
+#[derive(Debug)]
+pub enum Attempted {
+    /// The user is logged in.
+    Success(AuthProof),
+    /// The server refused, or needs another method in addition.
+    Refused {
+        /// The methods that can continue.
+        methods: Vec<String>,
+        /// True if the proof was accepted.
+        partial_success: bool,
+    },
+    /// The password has expired, and no new one was given. Holds the server's text.
+    PasswordExpired(String),
+    /// No request was sent. Holds the reason, if there is one: the error of the key or the agent.
+    NotSent(Option<String>),
+}
+
+impl Authenticator<'_> {
+    /// Limits the time for each of the server's answers, milliseconds.
+    #[must_use]
+    pub fn answering_within(mut self, timeout_ms: Option<u64>) -> Self {
+        self.answer_timeout_ms = timeout_ms;
+        self
+    }
+
+    /// Tries one method: for `publickey` all keys, in order, until one is accepted.
+    ///
+    /// # Errors
+    /// [`ClientError::TimedOut`], or why the connection ended.
+    pub fn attempt(mut self, method: &str) -> Result<Attempted, ClientError> {
+        let mut refused = None;
+        loop {
+            let is_key = method == names::METHOD_PUBLICKEY;
+            if is_key && self.identities.is_empty() {
+                // Keys without an algorithm wait for the server's first answer.
+                return Ok(refused.unwrap_or(Attempted::NotSent(self.unsigned)));
+            }
+            let answer = match method {
+                names::METHOD_NONE => Some(self.none()?),
+                names::METHOD_PUBLICKEY => self.publickey()?,
+                names::METHOD_PASSWORD => self.password()?,
+                _ => self.keyboard_interactive()?,
+            };
+            match answer {
+                Some(Answer::Success(proof)) => return Ok(Attempted::Success(proof)),
+                Some(Answer::Failure {
+                    methods,
+                    partial_success,
+                }) => {
+                    self.identities.append(&mut self.deferred);
+                    self.allowed = Some(methods.clone());
+                    let outcome = Attempted::Refused {
+                        methods,
+                        partial_success,
+                    };
+                    if partial_success || !is_key {
+                        return Ok(outcome);
+                    }
+                    refused = Some(outcome);
+                }
+                Some(Answer::ChangePassword { prompt }) => {
+                    return Ok(Attempted::PasswordExpired(prompt));
+                }
+                Some(_) => {
+                    let error = proto::Error::PeerMisbehaved("an answer to another request");
+                    return Err(self.lost(DriverError::Proto(error)));
+                }
+                None if is_key => {}
+                None => return Ok(Attempted::NotSent(None)),
+            }
+        }
+    }
+}
