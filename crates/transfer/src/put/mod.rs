@@ -184,9 +184,8 @@ impl<'r> Put<'r> {
         let options = &self.options;
         let shown = (name.as_os_str().as_encoded_bytes(), Some(len));
         self.files.begin(link, shown, |id| {
-            UploadJob::new(FileCopy::new(id, parent, links), item, len, options)
-                .with_source(source)
-                .with_known(known)
+            let copy = FileCopy::new(id, parent, links);
+            UploadJob::new(copy, item, len, source, known, options)
         });
     }
 

@@ -12,11 +12,23 @@ use sftp::attributes::mode;
 use sftp::extension::{self, Extended};
 use sftp::message::{Reply, Request, open_flag, request};
 
+use super::finish::{FinishStep, Naming};
+use super::prepare::PrepareStep;
 use super::{UploadJob, UploadStage};
 use crate::engine::{Op, Session};
 use crate::options::Resume;
-use crate::part::beside;
+use crate::part::{PartNames, beside};
 use crate::step::Step;
+
+/// The part file of one copy.
+#[derive(Debug)]
+pub(super) struct PartFile {
+    names: PartNames,
+    pub(super) name: PartName,
+    pub(super) path: Vec<u8>,
+    /// An existing part under the first name, until it is used or rejected.
+    pub(super) candidate: Option<Attributes>,
+}
 
 /// Which of its names a part file has, and how it was created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,48 +41,56 @@ pub(super) enum PartName {
     Taken,
 }
 
-impl UploadJob {
-    /// Continues under a random name.
-    fn rename_part(&mut self) {
-        if let Some(names) = &self.names {
-            self.path = beside(&self.item.to, &names.another());
+impl PartFile {
+    /// A part of the target `to` under its first name.
+    pub(super) fn new(names: PartNames, to: &[u8]) -> Self {
+        Self {
+            path: beside(to, &names.first()),
+            names,
+            name: PartName::First,
+            candidate: None,
         }
-        self.part = PartName::Random;
-        self.there = None;
     }
 
+    /// Continues under a random name.
+    fn rename(&mut self, to: &[u8]) {
+        self.path = beside(to, &self.names.another());
+        self.name = PartName::Random;
+    }
+}
+
+impl UploadJob {
     /// Processes the attributes of the part's first name, before anything is opened.
     pub(super) fn part_looked(&mut self) {
         let fits = |there: &Attributes| {
             there.is(mode::REGULAR) && there.owner.is_some() && there.size > Some(0)
         };
-        if self.there.is_some() {
-            self.candidate = self.there.take().filter(fits);
-            self.rename_part();
+        if let UploadStage::Prepare(prepare) = &mut self.stage
+            && let Some(part) = &mut prepare.ends.part
+            && let Some(there) = prepare.there.take()
+        {
+            part.candidate = Some(there).filter(fits);
+            part.rename(&self.item.to);
         }
-        self.stage = UploadStage::ToOpen;
-        self.copy.wake_first();
     }
 
     /// OPEN of the part was refused; returns true if another name is tried. Version 3 has no status
     /// code for "already exists".
     pub(super) fn opens_another_part(&mut self) -> bool {
-        let again = match self.part {
-            _ if !self.temporary
-                || self.stage != UploadStage::Opening
-                || self.copy.has_failed() =>
-            {
-                false
-            }
-            PartName::First => true,
-            // Another copy has renamed or removed the part since STAT.
-            PartName::Taken => true,
-            PartName::Random => false,
+        let UploadStage::Prepare(prepare) = &mut self.stage else {
+            return false;
         };
+        let Some(part) = &mut prepare.ends.part else {
+            return false;
+        };
+        let is_opening = matches!(prepare.step, PrepareStep::Opening);
+        // Another copy has renamed or removed a part that was taken since STAT.
+        let again = part.name != PartName::Random && is_opening && !self.copy.has_failed();
         if again {
-            self.rename_part();
+            part.rename(&self.item.to);
+            prepare.there = None;
+            prepare.step = PrepareStep::ToOpen;
             self.copy.handles.reset();
-            self.stage = UploadStage::ToOpen;
             self.copy.wake_first();
         }
         again
@@ -78,60 +98,81 @@ impl UploadJob {
 
     /// Sends FSTAT of the new part, whose owner is the user at the server.
     pub(super) fn compare(&mut self, session: &mut Session) -> Step {
-        let Some(handle) = self.handle() else {
+        let UploadStage::Prepare(prepare) = &mut self.stage else {
             return Step::Nothing;
         };
-        self.stage = UploadStage::Comparing;
+        let Some(handle) = self.copy.handles.first().map(<[u8]>::to_vec) else {
+            return Step::Nothing;
+        };
+        prepare.step = PrepareStep::Comparing;
         let request = Request::Fstat(request::Fstat { handle: &handle });
         self.copy.send(session, Op::Owner, &request);
         Step::Sent { more: false }
     }
 
     pub(super) fn compared(&mut self, reply: &Reply<'_>) {
-        if self.stage != UploadStage::Comparing {
+        let UploadStage::Prepare(prepare) = &mut self.stage else {
+            return;
+        };
+        let Some(part) = &mut prepare.ends.part else {
+            return;
+        };
+        if !matches!(prepare.step, PrepareStep::Comparing) {
             return;
         }
-        let user = |attributes: &Attributes| attributes.owner.map(|owner| owner.uid);
-        let ours = match reply {
-            Reply::Attrs(fresh) => user(fresh),
+        let fresh = match reply {
+            Reply::Attrs(fresh) => Some(fresh),
             _ => None,
         };
-        let theirs = self.candidate.as_ref().and_then(user);
+        let user = |attributes: &Attributes| attributes.owner.map(|owner| owner.uid);
+        let ours = fresh.and_then(user);
+        let theirs = part.candidate.as_ref().and_then(user);
         if ours.is_some() && ours == theirs {
             // An existing part has the mode that its copy set.
-            let fresh = match reply {
-                Reply::Attrs(fresh) => fresh.permissions.map(|mode| mode & 0o777),
-                _ => None,
-            };
-            self.target_mode = self.target_mode.or(fresh);
-            self.stage = UploadStage::ToTake;
+            let mode = fresh.and_then(|fresh| fresh.permissions);
+            let mode = mode.map(|mode| mode & 0o777);
+            prepare.ends.replaced_mode = prepare.ends.replaced_mode.or(mode);
+            prepare.step = PrepareStep::ToTake;
         } else {
-            self.candidate = None;
+            part.candidate = None;
             self.opened();
         }
         self.copy.wake_first();
     }
 
+    /// Closes and removes the part that is open; returns false if none is.
+    fn drop_part(&mut self, session: &mut Session) -> bool {
+        let UploadStage::Prepare(prepare) = &self.stage else {
+            return false;
+        };
+        let Some(handle) = self.copy.handles.first() else {
+            return false;
+        };
+        session.close_read(handle);
+        let path = prepare.ends.path(&self.item);
+        let request = Request::Remove(request::Remove { path });
+        self.copy.send(session, Op::Remove, &request);
+        self.copy.handles.reset();
+        true
+    }
+
     /// Gives up the new part for the existing one.
     pub(super) fn take(&mut self, link: usize, session: &mut Session) -> Step {
-        let Some(fresh) = self.handle() else {
+        if !self.drop_part(session) {
+            return Step::Nothing;
+        }
+        let UploadStage::Prepare(prepare) = &mut self.stage else {
             return Step::Nothing;
         };
-        session.close_read(&fresh);
-        let path = &self.path;
-        self.copy.send(
-            session,
-            Op::Remove,
-            &Request::Remove(request::Remove { path }),
-        );
-        if let Some(names) = &self.names {
-            self.path = beside(&self.item.to, &names.first());
-        }
-        self.part = PartName::Taken;
-        self.there = self.candidate.take();
-        self.stage = UploadStage::Opening;
+        let Some(part) = &mut prepare.ends.part else {
+            return Step::Nothing;
+        };
+        part.path = beside(&self.item.to, &part.names.first());
+        part.name = PartName::Taken;
+        prepare.there = part.candidate.take();
+        prepare.step = PrepareStep::Opening;
         let open = request::Open {
-            path: &self.path,
+            path: &part.path,
             flags: open_flag::READ | open_flag::WRITE,
             attributes: Attributes::NONE,
         };
@@ -142,57 +183,54 @@ impl UploadJob {
     /// Removes the existing part, which does not help, and creates a new one. Version 3 does not
     /// report the link count of a file: if the part has another name, its content remains there.
     pub(super) fn leave(&mut self, session: &mut Session) -> Step {
-        let Some(taken) = self.handle() else {
-            return Step::Nothing;
-        };
-        session.close_read(&taken);
-        let path = &self.path;
-        self.copy.send(
-            session,
-            Op::Remove,
-            &Request::Remove(request::Remove { path }),
-        );
-        self.rename_part();
-        self.copy.handles.reset();
-        self.stage = UploadStage::ToOpen;
-        Step::Sent { more: true }
-    }
-
-    /// Every answer has arrived and every handle is closed.
-    pub(super) fn closed(&mut self) -> Step {
-        let is_made = self.copy.handles.was_opened();
-        let is_left = !self.named || self.copy.has_failed();
-        if self.temporary && is_made && is_left {
-            self.stage = UploadStage::ToMove;
-            self.copy.wake_first();
+        if !self.drop_part(session) {
             return Step::Nothing;
         }
-        self.stage = UploadStage::Over;
-        Step::Over
+        if let UploadStage::Prepare(prepare) = &mut self.stage
+            && let Some(part) = &mut prepare.ends.part
+        {
+            part.rename(&self.item.to);
+            prepare.there = None;
+            prepare.step = PrepareStep::ToOpen;
+        }
+        Step::Sent { more: true }
     }
 
     /// Renames the part to its target, or removes it.
     pub(super) fn settle(&mut self, session: &mut Session) -> Step {
+        let UploadStage::Finish(finish) = &mut self.stage else {
+            return Step::Nothing;
+        };
+        let Some(part) = &finish.part else {
+            return Step::Nothing;
+        };
         // Keep a part only under its first name, by which a later copy finds it, and not without
         // resuming or after RENAME failed.
         let stays = self.options.resume != Resume::Never
-            && self.part != PartName::Random
-            && !self.stays_unnamed;
-        self.stage = UploadStage::Moving;
+            && part.name != PartName::Random
+            && finish.naming != Naming::Refused;
+        finish.step = FinishStep::Moving;
         if !self.copy.has_failed() {
+            finish.naming = Naming::Sent;
             self.give_name(session);
-        } else if stays || std::mem::replace(&mut self.removed, true) {
+        } else if stays || finish.naming == Naming::Removed {
             self.stage = UploadStage::Over;
             return Step::Over;
         } else {
-            let request = Request::Remove(request::Remove { path: &self.path });
+            finish.naming = Naming::Removed;
+            let request = Request::Remove(request::Remove { path: &part.path });
             self.copy.send(session, Op::Remove, &request);
         }
         Step::Sent { more: false }
     }
 
+    /// Sends RENAME of the part to its target.
     pub(super) fn give_name(&mut self, session: &mut Session) {
-        let (old, new) = (&self.path, &self.item.to);
+        let UploadStage::Finish(finish) = &self.stage else {
+            return;
+        };
+        let Some(part) = &finish.part else { return };
+        let (old, new) = (&part.path, &self.item.to);
         if session.server().has(extension::POSIX_RENAME, "1") {
             let request = Extended::PosixRename(extension::PosixRename { old, new });
             self.copy
@@ -203,5 +241,19 @@ impl UploadJob {
             let request = Request::Rename(request::Rename { old, new });
             self.copy.send(session, Op::Rename, &request);
         }
+    }
+
+    /// RENAME was refused.
+    pub(super) fn rename_refused(&mut self, why: &str) {
+        let UploadStage::Finish(finish) = &mut self.stage else {
+            return;
+        };
+        finish.naming = Naming::Refused;
+        let path = finish
+            .part
+            .as_ref()
+            .map(|part| crate::text::name(&part.path));
+        let path = path.unwrap_or_default();
+        self.copy.fail(format!("rename remote \"{path}\": {why}"));
     }
 }
