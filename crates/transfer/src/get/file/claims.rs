@@ -30,18 +30,20 @@ impl DownloadJob {
         let early = self
             .end
             .is_some_and(|end| offset < end && end <= MAX_CLAIM_BYTES);
-        match self.claim {
-            _ if !early || self.copy.has_failed() || self.copy.handles.len() != 1 => {
-                self.ends_at(offset)
-            }
+        let is_one = self.copy.handles.len() == 1 && !self.copy.has_failed();
+        let Some(read) = self.reading().filter(|_| early && is_one) else {
+            return self.ends_at(offset);
+        };
+        match read.claim {
             Claim::None => {
-                self.claim = Claim::Asked(offset);
+                read.claim = Claim::Asked(offset);
                 let path = &self.item.from;
                 let request = Request::Stat(request::Stat { path });
                 self.copy.send(session, Op::Stat, &request);
             }
             Claim::Same(at) if at == offset => {
-                (self.end, self.eof) = (Some(at), Some(at));
+                read.eof = Some(at);
+                self.end = Some(at);
             }
             Claim::Asked(_) | Claim::Same(_) => self.ends_at(offset),
         }
@@ -49,14 +51,16 @@ impl DownloadJob {
 
     /// Processes the answer to FSTAT.
     pub(super) fn claims(&mut self, now: Option<&Attributes>) {
-        let Claim::Asked(at) = self.claim else {
+        let Some(Claim::Asked(at)) = self.reading().map(|read| read.claim) else {
             return;
         };
-        let before = &self.attributes;
+        let before = self.attributes;
         let modified = |of: &Attributes| of.times.map(|times| times.modified);
-        if now.is_some_and(|now| now.size == before.size && modified(now) == modified(before)) {
-            self.claim = Claim::Same(at);
-            self.again.push((at, 1));
+        let is_same =
+            |now: &Attributes| now.size == before.size && modified(now) == modified(&before);
+        if let Some(read) = self.reading().filter(|_| now.is_some_and(is_same)) {
+            read.claim = Claim::Same(at);
+            read.again.push((at, 1));
             self.copy.wake_first();
         } else {
             self.ends_at(at);

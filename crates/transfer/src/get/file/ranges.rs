@@ -5,7 +5,8 @@ use sftp::extension::{self, Extended};
 use sftp::message::Request;
 use sftp::own;
 
-use super::{DownloadJob, DownloadStage, has_more};
+use super::read::Read;
+use super::{DownloadJob, DownloadStage};
 use crate::engine::{Op, Session, Token};
 use crate::get::source::Reading;
 use crate::sink::Sink;
@@ -32,19 +33,21 @@ impl DownloadJob {
         }
         if is_spoiled {
             // Do not touch the target.
-            self.stage = DownloadStage::Reading;
+            self.stage = DownloadStage::Read(Read::default());
         } else {
             self.opened();
         }
-        self.closes_early = false;
         let asked = self.copy.id().token(Op::OpenRead);
-        self.next = u64::MAX;
-        self.ranges.push(Range {
-            begin: asked.offset,
-            at: 0,
-            end: u64::MAX,
-        });
-        self.streaming = Some(reading.id);
+        if let Some(read) = self.reading() {
+            read.closes_early = false;
+            read.next = u64::MAX;
+            read.ranges.push(Range {
+                begin: asked.offset,
+                at: 0,
+                end: u64::MAX,
+            });
+            read.streaming = Some(reading.id);
+        }
         self.copy.sent();
         if reading.is_odd {
             self.fail_as_odd();
@@ -55,7 +58,9 @@ impl DownloadJob {
             }
         }
         if let Some(why) = reading.ended {
-            self.streaming = None;
+            if let Some(read) = self.reading() {
+                read.streaming = None;
+            }
             self.copy.answered();
             self.stream_ends(asked, why);
         }
@@ -64,13 +69,15 @@ impl DownloadJob {
 
     /// True if a stream is no longer needed and was not cancelled yet.
     pub(in crate::get) fn ends_reading(&self) -> bool {
-        self.streaming.is_some() && self.copy.has_failed()
+        let is_streaming =
+            matches!(&self.stage, DownloadStage::Read(read) if read.streaming.is_some());
+        is_streaming && self.copy.has_failed()
     }
 
     /// True if the copy preserves holes and the server reports them. Not used for a file that fits
     /// in one READ, nor with a rate limit, which needs small requests.
     pub(super) fn tells_holes(&self, session: &Session, max: u32) -> bool {
-        self.sink.as_ref().is_some_and(Sink::leaves_holes)
+        self.sink().is_some_and(Sink::leaves_holes)
             && self.options.limit_bytes == 0
             && self.end.is_some_and(|end| end >= u64::from(max))
             && session.server().has(own::READ_RANGE, "1")
@@ -91,27 +98,27 @@ impl DownloadJob {
         let request = Request::Extended(request);
         self.copy
             .send_data(session, Op::ReadRange, (offset, len), &request);
-        self.ranges.push(Range {
-            begin: offset,
-            at: offset,
-            end: offset.saturating_add(u64::from(len)),
-        });
+        if let Some(read) = self.reading() {
+            read.ranges.push(Range {
+                begin: offset,
+                at: offset,
+                end: offset.saturating_add(u64::from(len)),
+            });
+        }
     }
 
     /// Records `len` more bytes of a range; returns their offset, or `None` if they were not
     /// requested.
     pub(super) fn goes_on(&mut self, asked: Token, len: u64) -> Option<u64> {
         let range = self
+            .reading()?
             .ranges
             .iter_mut()
             .find(|range| range.begin == asked.offset)?;
         let at = range.at;
         range.at = at.saturating_add(len);
         if range.at > range.end {
-            let from = self.shown_from();
-            self.copy.fail(format!(
-                "read remote \"{from}\": the server sent more than was asked for"
-            ));
+            self.fail_to_read("the server sent more than was asked for");
             return None;
         }
         Some(at)
@@ -120,10 +127,7 @@ impl DownloadJob {
     /// Processes a hole in a range; returns its length.
     pub(super) fn hole(&mut self, asked: Token, fields: &[u8]) -> u64 {
         let Ok(hole) = own::Hole::decode(fields) else {
-            let from = self.shown_from();
-            self.copy.fail(format!(
-                "read remote \"{from}\": an answer that cannot be read"
-            ));
+            self.fail_to_read("an answer that cannot be read");
             return 0;
         };
         let at = self.goes_on(asked, hole.len);
@@ -133,27 +137,27 @@ impl DownloadJob {
         let end = self.end.unwrap_or(u64::MAX);
         let len = hole.len.min(end.saturating_sub(at));
         self.copy.moved = self.copy.moved.saturating_add(len);
-        if let Some(sink) = &mut self.sink {
-            sink.leave_hole(at, len);
+        if let Some(target) = &mut self.target {
+            target.sink.leave_hole(at, len);
         }
         len
     }
 
     /// The answer to a range has ended.
     pub(super) fn range_ends(&mut self, asked: Token, why: Option<String>) {
-        let range = self
-            .ranges
-            .iter()
-            .position(|range| range.begin == asked.offset);
-        let Some(range) = range.map(|index| self.ranges.swap_remove(index)) else {
+        let Some(read) = self.reading() else {
             return;
         };
-        let from = self.shown_from();
+        let mut ranges = read.ranges.iter();
+        let index = ranges.position(|range| range.begin == asked.offset);
+        let Some(range) = index.map(|index| read.ranges.swap_remove(index)) else {
+            return;
+        };
         let end = self.end.unwrap_or(range.end);
         if let Some(why) = why {
-            self.copy.fail(format!("read remote \"{from}\": {why}"));
+            self.fail_to_read(&why);
         } else if range.at > end {
-            self.copy.fail(has_more(&from, end));
+            self.fail_as_longer(end);
         } else if range.at < range.end.min(end) {
             self.ends_at(range.at);
         }
