@@ -1,7 +1,7 @@
 //! Completion for bash, zsh and fish, from the table of [`flags`].
 //!
-//! They complete `fulmar` alone: links by OpenSSH's names take OpenSSH's flags, and the
-//! completions that a system has for those work for ours.
+//! They complete only `fulmar`: links with OpenSSH's names accept OpenSSH's flags, and the system's
+//! completions for OpenSSH work for them.
 
 use config::client::CLIENT_TABLE;
 use config::server::SERVER_TABLE;
@@ -41,7 +41,7 @@ fn typed(flag: &Flag) -> String {
     }
 }
 
-/// Keywords that are carried out, in the order of their names.
+/// Supported keywords, in the order of their names.
 fn keywords(table: Table) -> Vec<&'static str> {
     let mut names: Vec<&str> = table
         .iter()
@@ -238,7 +238,7 @@ fn zsh() -> String {
     )
 }
 
-/// Text inside single quotes and a specification of `_arguments`.
+/// Escapes text inside single quotes and a specification of `_arguments`.
 fn zsh_text(text: &str) -> String {
     text.replace('\'', "'\\''")
         .replace(':', "\\:")
@@ -248,7 +248,7 @@ fn zsh_text(text: &str) -> String {
 
 fn zsh_flag(flag: &Flag) -> String {
     let (typed, help) = (typed(flag), zsh_text(flag.help));
-    // Some flags count.
+    // Some flags may be repeated.
     let star = if matches!(flag.name, "v" | "d" | "t" | "o" | "i" | "O" | "h" | "peer") {
         "*"
     } else {
@@ -331,7 +331,7 @@ fn fish_text(text: &str) -> String {
     format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
 }
 
-/// `-r`: a value follows, and files are among them; `-x`: a value, and no files.
+/// `-r`: a value follows, and file names are offered; `-x`: a value follows, without file names.
 fn fish_action(argument: Argument, of_flag: bool) -> String {
     let exclusive = if of_flag { " -x" } else { "" };
     match argument {

@@ -4,7 +4,7 @@ use config::client::CLIENT_TABLE;
 use config::server::SERVER_TABLE;
 use config::value::{Keyword, Kind, Repeat, Scope, Support, Table};
 
-/// Words for one keyword.
+/// The description of one keyword.
 struct Words<'t> {
     name: &'t str,
     form: &'t str,
@@ -26,14 +26,14 @@ fn words(file: &'static str) -> Result<Vec<Words<'static>>, String> {
         .collect()
 }
 
-/// One page: where it stands, its parts, and what it is about.
+/// The parts of one page.
 struct Page {
     title: &'static str,
     head: &'static str,
     keywords: &'static str,
     table: Table,
     examples: &'static str,
-    /// Blocks of a configuration are told apart.
+    /// True if the page notes which keywords are not permitted in a Match block.
     has_scopes: bool,
     see_also: &'static str,
 }
@@ -77,13 +77,16 @@ fn page(page: &Page) -> Result<String, String> {
         let words = words
             .iter()
             .find(|words| words.name == row.name)
-            .ok_or_else(|| format!("no words for {}", row.name))?;
+            .ok_or_else(|| format!("no description of {}", row.name))?;
         entry(&mut out, &row, words, page.has_scopes);
     }
     for words in &words {
         let known = page.table.iter().filter(is_described);
         if !known.map(|row| row.name).any(|name| name == words.name) {
-            return Err(format!("words for {}, which is no keyword", words.name));
+            return Err(format!(
+                "description of {}, which is not a keyword",
+                words.name
+            ));
         }
     }
     left_out(&mut out, page.table);
@@ -94,7 +97,8 @@ fn page(page: &Page) -> Result<String, String> {
     Ok(out)
 }
 
-/// Keywords of the structure are in the head; those without any effect in a list at the end.
+/// True for keywords with an entry of their own. The page's head describes Host, Match and Include;
+/// a list at its end names the keywords without effect.
 fn is_described(row: &Keyword) -> bool {
     !matches!(row.kind, Kind::Structure)
         && !matches!(
@@ -119,7 +123,7 @@ fn entry(out: &mut String, row: &Keyword, words: &Words<'_>, has_scopes: bool) {
         notes.push(format!("Default: {}.", shown(row, row.default)));
     }
     if row.repeat == Repeat::Add {
-        notes.push("May be given more than once; all count.".to_owned());
+        notes.push("May be given more than once; all are used.".to_owned());
     }
     if has_scopes && row.scope == Scope::Global {
         notes.push("Not in a Match block.".to_owned());
@@ -136,7 +140,7 @@ fn entry(out: &mut String, row: &Keyword, words: &Words<'_>, has_scopes: bool) {
     }
 }
 
-/// A value as one writes it, where the table holds what `-G` and `-T` print.
+/// A value as users write it; the table holds the values that `-G` and `-T` print.
 fn shown(row: &Keyword, canonical: &str) -> String {
     match row.kind {
         Kind::Choice(pairs) => pairs
@@ -152,7 +156,7 @@ fn listed(row: &Keyword, values: &[&str]) -> String {
     let shown: Vec<String> = values
         .iter()
         .map(|value| match *value {
-            // yes and no are kept so by most keywords, and as true and false by the others.
+            // Most keywords store yes and no; the others store true and false.
             "true" => "yes".to_owned(),
             "false" => "no".to_owned(),
             value => shown(row, value),
@@ -163,20 +167,20 @@ fn listed(row: &Keyword, values: &[&str]) -> String {
 
 fn support(row: &Keyword) -> Option<String> {
     match row.support {
-        Support::Fulfilled => {
-            Some("Has no effect: what it limits or names details of is not done at all.".to_owned())
-        }
-        Support::Enabling([]) => Some("Not carried out: warned about and ignored.".to_owned()),
+        Support::Fulfilled => Some(
+            "Has no effect: it restricts or details a function that is not supported.".to_owned(),
+        ),
+        Support::Enabling([]) => Some("Not supported: ignored with a warning.".to_owned()),
         Support::Enabling(values) => Some(format!(
-            "Not carried out: another value than {} is warned about and ignored.",
+            "Not supported: any value except {} is ignored with a warning.",
             listed(row, values)
         )),
         Support::Partly(values, words) => Some(format!(
-            "Carried out in part: another value than {} is warned about; it {words}.",
+            "Supported in part: any value except {} causes a warning; it {words}.",
             listed(row, values)
         )),
         Support::Restricting(values) => Some(format!(
-            "Not carried out: another value than {} is refused.",
+            "Not supported: any value except {} is an error.",
             listed(row, values)
         )),
         _ => None,
@@ -190,7 +194,7 @@ fn form(kind: &Kind) -> String {
             let mut words: Vec<&str> = Vec::new();
             let mut seen: Vec<&str> = Vec::new();
             for (word, choice) in *pairs {
-                // The first spelling of each value that is not just another word for yes or no.
+                // The first spelling of each value; true and false are left out.
                 if matches!(*word, "true" | "false") || seen.contains(&choice.word) {
                     continue;
                 }
@@ -219,25 +223,25 @@ fn form(kind: &Kind) -> String {
         Kind::Words => "one or more words".to_owned(),
         Kind::Rest => "rest of the line".to_owned(),
         Kind::Algorithms(_) => "list of algorithms".to_owned(),
-        // Words of their own say these; a test sees to it.
+        // The `.keywords` files have the form of these; a test checks this.
         Kind::Parsed(_) | Kind::Structure => "words".to_owned(),
     }
 }
 
-/// Keywords that are taken for the sake of old files.
+/// Lists the keywords that are accepted without effect.
 fn left_out(out: &mut String, table: Table) {
     let lists = [
         (
             Support::Unsupported,
-            "Known to OpenSSH where it is built so, and passed over here; named with \\-v",
+            "Keywords of OpenSSH's optional features; ignored, and listed with \\-v",
         ),
         (
             Support::Deprecated,
-            "Of earlier days, and passed over; named with \\-v",
+            "Obsolete keywords; ignored, and listed with \\-v",
         ),
-        (Support::Ignored, "Passed over in silence"),
+        (Support::Ignored, "Ignored without a message"),
     ];
-    out.push_str(".SS Taken and not used\n");
+    out.push_str(".SS Ignored keywords\n");
     for (support, title) in lists {
         let mut names: Vec<&str> = table
             .iter()
@@ -249,7 +253,7 @@ fn left_out(out: &mut String, table: Table) {
     }
 }
 
-/// Text for troff: its own signs are escaped, and no line starts as a request.
+/// Escapes text for troff: special characters, and a first character that would start a request.
 fn roff(text: &str) -> String {
     let escaped = text
         .replace('\\', "\\e")
@@ -262,7 +266,7 @@ fn roff(text: &str) -> String {
     }
 }
 
-/// Every keyword with a form of its own has words for it.
+/// Names the keywords with a parser of their own whose form is not in the `.keywords` files.
 #[cfg(test)]
 pub(super) fn without_form() -> Vec<&'static str> {
     let files = [

@@ -1,10 +1,10 @@
-//! The generated parts of `man/` and `completion/`; `cargo xtask man` runs this. It is no part of
-//! xtask, which depends on nothing: building the tables takes minutes on a fresh machine.
+//! Generates parts of `man/` and `completion/`; `cargo xtask man` runs it. It is a crate of its own
+//! because xtask has no dependencies: building the tables takes minutes on a fresh machine.
 //!
-//! The pages of the two configuration files are made from the tables of `crates/config`, with
-//! the words of the `.keywords` files here; the completions from [`flags`]. The other pages are
-//! written by hand. The tests hold all of it against the tables, so that a keyword or flag
-//! cannot come or go without its words.
+//! The pages of the two configuration files are generated from the tables of `crates/config` and
+//! the descriptions in the `.keywords` files; the completions from [`flags`]. The other pages are
+//! written by hand. The tests compare all pages with the tables, so that nobody can add or remove
+//! a keyword or flag without its description.
 
 mod completion;
 mod config_page;
@@ -14,7 +14,7 @@ mod tests;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// A file that is made, from the workspace's root.
+/// A generated file; its path is relative to the workspace's root.
 struct Made {
     path: &'static str,
     text: String,
@@ -24,7 +24,11 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Everything that is made, or what is missing for it.
+/// Generates all files.
+///
+/// # Errors
+///
+/// A keyword without a description, or a description without a keyword.
 fn all() -> Result<Vec<Made>, String> {
     let mut made = vec![
         Made {

@@ -1,4 +1,4 @@
-//! What is made is up to date, and what is written by hand forgets nothing.
+//! The generated files are up to date, and the hand-written pages are complete.
 
 use std::fs;
 use std::process::{Command, Stdio};
