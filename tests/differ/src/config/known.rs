@@ -8,7 +8,7 @@ const SERVER: &str = "sshd_config";
 const LOOKUP: &str = "lookup";
 const LISTING: &str = "listing";
 
-const ACCIDENTS: Why = Said("OpenSSH takes them by accident of its C parsers or /etc/services.");
+const ACCIDENTS: Why = Said("OpenSSH accepts them by accident of its C parsers or /etc/services.");
 const NEVER_MATCHES: Why =
     Said("An entry of `Match Address`/`LocalAddress` that no address can match");
 const RSA_SIZE: Why = Said("`RequiredRSASize` below 1024 or above 16384: refused");
@@ -16,20 +16,21 @@ const SIZE_OF_ZERO: Why = Said("sshd: `Match LocalPort 0`, `RequiredRSASize` bel
 const PRINTED: Why = Said("-T prints `channeltimeout none`, `hostcertificate none`");
 const SPEC: Why = Said("`sshd -C` with an address or port that does not parse: usage, status 1");
 const SPECLESS: Why = Said("`Match LocalPort` without `lport=` in -T: no match");
-const TILDE: Why = Said("`~` in paths of sshd_config: refused; OpenSSH puts root's home there.");
+const TILDE: Why =
+    Said("`~` in paths of sshd_config: refused; OpenSSH replaces it by root's home.");
 const RELATIVE: Why =
-    Said("ChrootDirectory relative: taken from the directory sshd was started in");
+    Said("A relative ChrootDirectory is relative to the directory in which sshd was started");
 const NO_TEXT: Why = Said("NUL, non-UTF-8, lines over 64 KiB: refused with file and line");
 const NO_TEXT_OF_USER: Why = Said(
     "Lines of more than 64 KiB, more than 4096 words on a line, NUL and bytes that are not UTF-8",
 );
 const CASE_OF_NAMES: Why = Said("`keygen -F/-R FOO` also finds/removes the hash of `foo`");
-const REVOKED: Why = Said("known_hosts: `@revoked<TAB>` counts for our ssh");
-const BLANKS: Why = Said("`keygen -l` takes several blanks between options and key");
+const REVOKED: Why = Said("known_hosts: `@revoked<TAB>` revokes for our ssh");
+const BLANKS: Why = Said("`keygen -l` accepts several blanks between options and key");
 const NO_COMMENT: Why = Said("`keygen -l`: a line without comment says \"no comment\"");
 const EMPTY_NAMES: Why = Said("A list with an empty name (`a,,b`) is refused");
 const WITHOUT_OLD: Why = Said(
-    "Names in a list of algorithms that are left out (CBC, hmac-md5, ssh-rsa, group1) or not known are passed over",
+    "Names in a list of algorithms that are left out (CBC, hmac-md5, ssh-rsa, group1) or unknown are ignored",
 );
 const NONE_OF_ANY_CASE: Why =
     Said("HostKeyAlias, BindAddress, BindInterface and IdentityAgent of `none` in any case");
@@ -46,16 +47,16 @@ const SHOWN: Why = Said("trims trailing blanks and CR, and shows UTF-8");
 const NOT_BY_NAME: Why = Said("Ports are numbers without sign or blank");
 const NONE_LEFT: Why = Said("`Ciphers -*` and the like are refused");
 
-const COMPRESSION_LEVEL: Why = Said("`CompressionLevel` is read (1 to 9); OpenSSH passes over it");
+const COMPRESSION_LEVEL: Why = Said("`CompressionLevel` is read (1 to 9); OpenSSH ignores it");
 const CNAMES: Why = Said(
-    "A host that nobody knows is no error of `ssh -G` with CanonicalizePermittedCNAMEs; OpenSSH ends with 255.",
+    "An unknown host name is not an error of `ssh -G` with CanonicalizePermittedCNAMEs; OpenSSH exits with 255.",
 );
-const NO_GSSAPI: Why = Said("Values of the GSSAPI and Kerberos keywords are not looked at");
-const NO_HOST_KEY: Why = Said("`sshd -T` fails where no host key fits HostKeyAlgorithms");
+const NO_GSSAPI: Why = Said("Values of the GSSAPI and Kerberos keywords are not checked");
+const NO_HOST_KEY: Why = Said("`sshd -T` fails if no host key fits HostKeyAlgorithms");
 const RDOMAIN: Why = Said("`Match RDomain` is refused by name");
 const NAMELESS: Why =
     Said("`SetEnv` without a name (`=b`) and `TunnelDevice` above 65535 are refused");
-const ZSTD: Why = Said("`Compression zstd` is ours alone, in both files.");
+const ZSTD: Why = Said("Only Fulmar has `Compression zstd`, in both files.");
 const NEGATED: Why = Said("A name with `!` in a list of algorithms is refused");
 const HEXADECIMAL: Why = Said("`IPQoS` takes hexadecimal and octal numbers");
 const JOINED: Why =
@@ -250,7 +251,7 @@ pub(crate) const LISTED: &[Listed] = &[
     server(
         "refuses",
         "persourcepenaltyexemptlist *",
-        Said("An entry of PerSourcePenaltyExemptList that is no address is refused"),
+        Said("An entry of PerSourcePenaltyExemptList that is not an address is refused"),
     ),
     server(
         "refuses",

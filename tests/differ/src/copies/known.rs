@@ -10,7 +10,7 @@ const NEWLINES: Why = Theirs(
     "scp -O of OpenSSH does not find what lies below a name with a newline, or loses the protocol",
 );
 const KEPT: Why = Said(
-    "`get -r -p` and `scp -r -p` give a folder the mode of its source, whatever the umask, also one that was there",
+    "`get -r -p` and `scp -r -p` give a directory the mode of its source, whatever the umask, also an existing one",
 );
 const LAST_OF_OLD: Why = Said(
     "`scp -O` with several sources on servers exits 1 if any of them failed (OpenSSH forgets all but the last and exits 0)",
@@ -26,9 +26,10 @@ const CLOSED: Why = Theirs(
 const ONTO_FILE: Why = Theirs(
     "get -r of an empty folder onto a file: OpenSSH makes no folder, says success and gives the file the mode of the folder",
 );
-const FOLLOWED: Why = Said("`scp -r` follows links to folders within a tree, as `-O` does");
-const SLASH: Why =
-    Said("`put -r`/`scp -r` of a folder to a new name with a slash behind it makes the folder");
+const FOLLOWED: Why = Said("`scp -r` follows links to directories within a tree, as `-O` does");
+const SLASH: Why = Said(
+    "`put -r`/`scp -r` of a directory to a new name with a trailing slash creates the directory",
+);
 
 /// All of them.
 pub(crate) const LISTED: &[Listed] = &[
