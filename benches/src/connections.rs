@@ -5,7 +5,7 @@ use sim::Pair;
 
 use crate::Piece;
 
-/// Bytes of the bulk.
+/// Number of bytes of the bulk transfer.
 const BULK_BYTES: usize = 1 << 20;
 
 /// A login, and bulk in either direction.
@@ -17,7 +17,7 @@ pub(crate) fn pieces() -> Vec<Piece> {
     ]
 }
 
-/// From version lines to the accepted password, both sides, the curves and hashes included.
+/// From the version lines to the accepted password, on both sides, including the curves and hashes.
 fn login() -> Piece {
     let mut pair = Some(new_pair());
     Piece::new("login", move || {
@@ -59,7 +59,7 @@ fn bulk(name: &str, up: bool) -> Piece {
     })
 }
 
-/// Seals everything that waits on one side and gives it to the other.
+/// Seals all queued packets of one side and passes them to the other.
 fn carry(from: &mut Connection, to: &mut Connection) {
     let mut any = false;
     while let Some(output) = from.poll_output() {
@@ -78,7 +78,7 @@ fn carry(from: &mut Connection, to: &mut Connection) {
     }
 }
 
-/// Takes what arrived, as a sink would; gives how many bytes.
+/// Consumes the received data; returns their number of bytes.
 fn consume(to: &mut Connection, id: ChannelId) -> usize {
     let mut bytes = 0;
     while let Some(event) = to.poll_event() {

@@ -1,16 +1,15 @@
-//! What `cargo xtask bench` counts under callgrind: the work of the protocol, one piece after
-//! another, each inside [`count_instructions`] and nothing else.
+//! The program that `cargo xtask bench` runs under callgrind: the work of the protocol, one piece
+//! after another, each inside [`count_instructions`] and nothing else.
 //!
-//! Callgrind collects inside that function alone and writes its counts at each return; the names
-//! that this program prints, in the same order, say which is which. The first line tells on
-//! which instructions the counts rest. Random bytes are drawn but not counted on: work that
-//! depends on them varies far less than the tolerance.
+//! Callgrind collects only inside that function and writes its counts at each return; this program
+//! prints the names of the pieces in the same order. The first line names the instruction sets.
+//! Some work depends on random bytes; it varies far less than the tolerance.
 #![forbid(unsafe_code)]
 
 mod connections;
 mod packets;
 
-/// The function that callgrind watches: it is told its name, and it must not be inlined.
+/// The function that callgrind watches, by its name; it must not be inlined.
 #[inline(never)]
 fn count_instructions(work: &mut dyn FnMut()) {
     work();
@@ -41,7 +40,7 @@ fn main() {
     }
 }
 
-/// The instruction sets that kernels are chosen by. Under callgrind they end at AVX2.
+/// The instruction sets by which kernels are chosen. Under callgrind AVX2 is the highest.
 fn features() -> String {
     #[cfg(target_arch = "x86_64")]
     {

@@ -15,10 +15,10 @@ const SUITES: [(&str, Option<&str>); 4] = [
     ("aes128-ctr", Some("umac-64-etm@openssh.com")),
     ("aes256-ctr", Some("hmac-sha2-256-etm@openssh.com")),
 ];
-/// Bytes of a payload, and packets of a piece of work.
+/// Bytes of a payload, and packets per piece of work.
 const SIZES: [(usize, usize); 2] = [(64, 64), (32 * 1024, 8)];
 
-/// Two pieces for each suite and size.
+/// Two pieces of work for each suite and size.
 pub(crate) fn pieces() -> Vec<Piece> {
     let mut pieces = Vec::new();
     for (cipher, mac) in SUITES {

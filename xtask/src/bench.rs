@@ -1,22 +1,23 @@
-//! `cargo xtask bench [--bless]`: instructions of the protocol's work under callgrind, against
-//! the baseline in `benches/`.
+//! `cargo xtask bench [--bless]`: counts the instructions of the protocol's work under callgrind
+//! and compares them with the baseline in `benches/`.
 //!
-//! Counts repeat to the instruction for one compiler and one set of CPU features; with others
-//! they are only reported. They say nothing of the AVX-512 kernels, which callgrind cannot see.
+//! Counts are repeatable to the instruction for one compiler and one set of CPU features; with
+//! others they are only reported. They do not cover the AVX-512 kernels, which callgrind does not
+//! support.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// How much more than the baseline is too much, parts of a hundred.
+/// Permitted increase over the baseline, percent.
 const TOLERANCE_PERCENT: f64 = 3.0;
-/// The function whose instructions count (benches/src/main.rs).
+/// The function whose instructions are counted (benches/src/main.rs).
 const WATCHED: &str = "benches::count_instructions";
 const BASELINE: &str = "benches/baseline.txt";
 const HEAD: &str =
     "# Instructions by callgrind, made by `cargo xtask bench --bless`: 3 % more fail ./check.\n";
 
-/// Counts by name, with the lines that say on what they rest.
+/// Counts by name, with the lines that describe the environment.
 #[derive(Debug, PartialEq, Eq)]
 struct Counts {
     /// Compiler, CPU features, valgrind.
@@ -24,7 +25,7 @@ struct Counts {
     counts: Vec<(String, u64)>,
 }
 
-/// Runs the task; gives its exit status.
+/// Runs the task; returns its exit status.
 pub fn run(args: &[String]) -> i32 {
     let bless = match args {
         [] => false,
@@ -51,7 +52,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// The first line that a program prints, if it can be run.
+/// The first line of a program's output, if the program can be run.
 fn said_by(program: &str, args: &[&str]) -> Option<String> {
     let output = Command::new(program).args(args).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -73,7 +74,7 @@ fn count(valgrind: &str) -> Result<Counts, String> {
     let target =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
     let directory = target.join("callgrind");
-    // What an earlier run left would be taken for this one's.
+    // Output of an earlier run would be mistaken for that of this run.
     let _ = fs::remove_dir_all(&directory);
     fs::create_dir_all(&directory).map_err(|error| error.to_string())?;
     let output = Command::new("valgrind")
@@ -112,7 +113,7 @@ fn count(valgrind: &str) -> Result<Counts, String> {
     Ok(Counts { basis, counts })
 }
 
-/// The sum in a file of callgrind's.
+/// The total in a file of callgrind.
 fn summary(text: &str) -> Option<u64> {
     let line = text
         .lines()
@@ -151,7 +152,7 @@ fn parse(text: &str) -> Result<Counts, String> {
     })
 }
 
-/// Prints the counts beside the baseline, or makes them the baseline; gives the exit status.
+/// Prints the counts beside the baseline, or stores them as the baseline; returns the exit status.
 fn conclude(counts: &Counts, bless: bool) -> Result<i32, String> {
     let path = root().join(BASELINE);
     if bless {
@@ -181,15 +182,15 @@ fn conclude(counts: &Counts, bless: bool) -> Result<i32, String> {
     Ok(i32::from(!verdict.worse.is_empty()))
 }
 
-/// What comparing with the baseline gives.
+/// The result of a comparison with the baseline.
 struct Verdict {
     /// One line for each count.
     table: String,
-    /// Both rest on the same compiler, features and valgrind.
+    /// True if both have the same compiler, features and valgrind.
     comparable: bool,
-    /// How many took fewer instructions by more than the tolerance.
+    /// Number of pieces with fewer instructions by more than the tolerance.
     better: usize,
-    /// What is wrong, a line each.
+    /// The failures, one line each.
     worse: Vec<String>,
 }
 

@@ -1,11 +1,11 @@
-//! Tasks that are programs of their own, which only who asks for them waits for.
+//! Tasks that are separate programs, built only when they are used.
 
 use std::process::{Command, ExitCode};
 
-/// `cargo xtask interop`: installs the peers, builds ours and runs the matrix (`tests/interop`)
+/// `cargo xtask interop`: installs the peers, builds Fulmar and runs the matrix (`tests/interop`)
 /// with `arguments`: `--all` for the whole product instead of all pairs, `--only TEXT` for the
-/// couples whose names have TEXT in them, `--workers N`. With `--all` copies are tested at length,
-/// too: cut a hundred times each, and of large files and directories.
+/// pairs whose names contain TEXT, `--workers N`. `--all` also runs the long tests of copies: each
+/// cut a hundred times, with large files and directories.
 pub fn interop(arguments: &[String]) -> ExitCode {
     let mut install = Command::new("sh");
     install.arg(".ci/peers");
@@ -22,7 +22,8 @@ pub fn interop(arguments: &[String]) -> ExitCode {
     run([install, matrix].into_iter().chain(whole.then_some(copies)))
 }
 
-/// `cargo xtask differ KIND`: cases made from a seed, given to OpenSSH and to ours (`tests/differ`).
+/// `cargo xtask differ KIND`: generates cases from a seed and compares OpenSSH's results with
+/// Fulmar's (`tests/differ`).
 pub fn differ(arguments: &[String]) -> ExitCode {
     let mut cases = cargo();
     cases
@@ -42,7 +43,7 @@ fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
-/// Runs the commands from the workspace's root, as long as they succeed.
+/// Runs the commands in the workspace's root until one fails.
 fn run(commands: impl IntoIterator<Item = Command>) -> ExitCode {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
     for mut command in commands {

@@ -1,10 +1,11 @@
-//! Arrows between rooms point down only (ARCHITECTURE.md §1).
+//! Dependencies between crates point to lower levels only (ARCHITECTURE.md §1).
 
 use std::path::Path;
 
 use super::manifest;
 
-/// THE table: each crate with its level and what it must never reach, directly or not.
+/// THE table: each crate with its level and the crates that it must not depend on, directly or
+/// indirectly.
 const ROOMS: &[(&str, u8, &[&str])] = &[
     ("escape", 0, &[]),
     ("flags", 1, &["sys"]),
@@ -25,7 +26,7 @@ const ROOMS: &[(&str, u8, &[&str])] = &[
     ("install", 2, &[]),
     ("moduli", 2, &[]),
     ("driver", 3, &[]),
-    // The privileged process parses its own RPC and nothing of the network's.
+    // The privileged process parses its own RPC and nothing from the network.
     (
         "monitor",
         3,
@@ -40,7 +41,7 @@ const ROOMS: &[(&str, u8, &[&str])] = &[
     ("cli", 7, &[]),
 ];
 
-/// Names of our own rooms that `room` depends on, not counting those of its tests.
+/// The workspace's crates that `room` depends on, without those of its tests.
 fn dependencies(root: &Path, room: &str) -> Result<Vec<String>, String> {
     let path = root.join("crates").join(room).join("Cargo.toml");
     let text =
@@ -69,7 +70,7 @@ fn reaches(root: &Path, room: &str, seen: &mut Vec<String>) -> Result<(), String
     Ok(())
 }
 
-/// One line for each arrow that is not allowed.
+/// One line for each dependency that is not permitted.
 pub(super) fn broken(root: &Path) -> Vec<String> {
     let mut lines = Vec::new();
     let listed = std::fs::read_dir(root.join("crates"))
@@ -80,7 +81,7 @@ pub(super) fn broken(root: &Path) -> Vec<String> {
         let name = entry.file_name().to_string_lossy().into_owned();
         if level(&name).is_none() {
             lines.push(format!(
-                "crates/{name} stands in no level: add it to the table of arrows"
+                "crates/{name} has no level: add it to the table in xtask/src/check/arrows.rs"
             ));
         }
     }

@@ -1,11 +1,11 @@
-//! What a Cargo.toml says it depends on, as far as our own are written.
+//! Reads the dependencies of a Cargo.toml, in the forms that this workspace uses.
 
-/// Names in a table of dependencies, `[dependencies]` or `[dev-dependencies]`, as they stand.
+/// Names in a table of dependencies, `[dependencies]` or `[dev-dependencies]`, in the file's order.
 pub(super) fn names<'t>(manifest: &'t str, table: &str) -> Vec<&'t str> {
     lines(manifest, table).filter_map(name).collect()
 }
 
-/// Whether tests have a feature of `dependency` that what is not a test may be built without.
+/// True if the tests enable a feature of `dependency` that the library may be built without.
 pub(super) fn is_for_features(manifest: &str, dependency: &str) -> bool {
     lines(manifest, "dev-dependencies")
         .any(|line| name(line) == Some(dependency) && line.contains("features"))

@@ -1,4 +1,4 @@
-//! Rules that no compiler knows.
+//! Rules that the compiler does not check.
 
 use std::path::{Path, PathBuf};
 
@@ -6,23 +6,25 @@ mod arrows;
 mod manifest;
 mod sources;
 mod unused;
+mod words;
 
 /// The workspace's root.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Checks all rules; 0 when none is broken.
+/// Checks all rules; returns 0 if none is broken.
 pub(crate) fn run() -> i32 {
     let root = root();
     let mut broken = arrows::broken(&root);
     broken.extend(unused::broken(&root));
     broken.extend(sources::broken(&root));
+    broken.extend(words::broken(&root));
     for line in &broken {
         eprintln!("xtask check: {line}");
     }
     if broken.is_empty() {
-        println!("xtask check: arrows, dependencies, unsafe and sizes are as they should be");
+        println!("xtask check: dependencies, unsafe code, sizes and comments follow the rules");
         return 0;
     }
     1

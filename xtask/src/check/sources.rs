@@ -1,10 +1,10 @@
-//! Where `unsafe` may stand (ARCHITECTURE.md §2.7), and how long files may be.
+//! The places that may have unsafe code (ARCHITECTURE.md §2.7), and the length of files.
 
 use std::path::{Path, PathBuf};
 
-/// Places that may hold unsafe code, as beginnings of paths.
+/// Places that may have unsafe code, as prefixes of paths.
 const UNSAFE_PLACES: &[&str] = &[
-    // The name by which the C library calls it.
+    // The exported name that the C library calls.
     "crates/cli/src/main.rs",
     "crates/compress/src/provider/library.rs",
     "crates/compress/src/provider/loader.rs",
@@ -20,10 +20,10 @@ const UNSAFE_PLACES: &[&str] = &[
     "crates/sys/",
 ];
 
-/// Longest source file, lines.
+/// Limit on a source file, lines.
 const MAX_LINES: usize = 1000;
 
-/// The sources below a folder, but for what builds leave.
+/// Adds the Rust sources below a directory, except build output.
 pub(super) fn rust_files(directory: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
         let path = entry.path();
@@ -38,8 +38,8 @@ pub(super) fn rust_files(directory: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// A line that opens unsafe code, as far as a line can tell: comments and attributes do not
-/// count.
+/// True if a line opens unsafe code, judged by this line alone; comments and attributes are
+/// ignored.
 fn opens_unsafe(line: &str) -> bool {
     let code = line.split("//").next().unwrap_or_default();
     [

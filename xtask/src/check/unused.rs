@@ -1,15 +1,15 @@
-//! Dependencies that nothing names. The compiler's own lint cannot be had for a whole workspace:
-//! it looks at one target at a time, and a crate's library need not use what its tests do.
+//! Dependencies that no source names. The compiler's own lint cannot check a whole workspace: it
+//! checks one target at a time, and a crate's library need not use the dependencies of its tests.
 
 use std::path::Path;
 
 use super::manifest;
 use super::sources::rust_files;
 
-/// Folders that are crates, or whose folders are.
+/// Directories that are crates or contain crates.
 const PLACES: &[&str] = &["benches", "crates", "tests", "xtask"];
 
-/// Whether the code names the crate: `name::…`, `use name;` or `use name as …`, outside comments.
+/// True if the code names the crate: `name::…`, `use name;` or `use name as …`.
 fn is_named(code: &str, name: &str) -> bool {
     code.match_indices(name).any(|(at, _)| {
         let before = code.get(..at).unwrap_or_default().chars().next_back();
@@ -24,7 +24,7 @@ fn is_named(code: &str, name: &str) -> bool {
     })
 }
 
-/// The code of every source below a folder, without comments.
+/// The code of every source below a directory, without comments.
 fn code_of(folder: &Path) -> Vec<String> {
     let mut files = Vec::new();
     rust_files(folder, &mut files);
@@ -37,7 +37,7 @@ fn code_of(folder: &Path) -> Vec<String> {
         .collect()
 }
 
-/// One line for each dependency of a crate that its sources do not name, or that is written twice.
+/// One line for each dependency of a crate that its sources do not name, or that is listed twice.
 fn unused(folder: &Path, shown: &str) -> Vec<String> {
     let Ok(text) = std::fs::read_to_string(folder.join("Cargo.toml")) else {
         return vec![format!("{shown}: no Cargo.toml")];
@@ -62,7 +62,7 @@ fn unused(folder: &Path, shown: &str) -> Vec<String> {
     for name in manifest::names(&text, "dev-dependencies") {
         if dependencies.contains(&name) {
             if !manifest::is_for_features(&text, name) {
-                lines.push(format!("{shown}: {name} stands twice"));
+                lines.push(format!("{shown}: {name} is listed twice"));
             }
         } else if !uses(&all, name) {
             lines.push(format!("{shown}: nothing uses {name}"));

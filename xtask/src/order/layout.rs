@@ -1,28 +1,28 @@
-//! Which function stands where, and by what name the linker finds it in later builds.
+//! The order of functions, and the patterns by which the linker finds them in later builds.
 
-/// The processes of a login, by the word that each is started with. The listener is none: it
-/// starts once.
+/// The processes of a login, by the subcommand that starts them. The listener is not among them,
+/// because it starts once.
 pub const ROLES: [&str; 4] = ["ssh", "sshd-monitor", "sshd-auth", "sshd-session"];
 
-/// What the kernel maps at once where one page is asked for, bytes.
+/// Bytes that the kernel maps at a page fault.
 const WINDOW: u64 = 65536;
 
 /// A function that a login runs.
 pub struct Function {
-    /// Symbols, mangled; several where functions of equal content are one.
+    /// Mangled symbols; several if the linker merged functions of equal content.
     pub names: Vec<String>,
     /// Bytes.
     pub size: u64,
-    /// A bit for each of [`ROLES`] that runs it.
+    /// One bit for each of [`ROLES`] that runs it.
     pub roles: u8,
-    /// Of what its pattern fits to most is not run.
+    /// True if most of the code that its pattern matches does not run.
     pub crowded: bool,
 }
 
-/// Puts functions of the same roles together, and such groups beside each other that roles share:
-/// along a Gray code of the roles, of all ways to number them the one that makes roles reach the
-/// fewest windows. Functions of more than a window, of which only parts run, come last, and so do
-/// those whose names bring in many others.
+/// Places functions of the same roles together, and groups with common roles beside each other:
+/// along a Gray code of the roles, with the numbering for which the roles reach the fewest windows.
+/// Functions larger than a window, of which only parts run, come last, and so do functions whose
+/// patterns match many others.
 pub fn order(functions: Vec<Function>) -> Vec<Function> {
     let mut best: Option<(u64, Vec<usize>)> = None;
     for numbers in permutations() {
@@ -48,7 +48,7 @@ pub fn order(functions: Vec<Function>) -> Vec<Function> {
         .collect()
 }
 
-/// How many windows each role reaches if the functions stand in this order.
+/// Number of windows that each role reaches with this order of functions.
 pub fn windows(functions: &[Function]) -> [u64; ROLES.len()] {
     windows_of(functions.iter())
 }
@@ -58,7 +58,7 @@ fn windows_of<'f>(functions: impl Iterator<Item = &'f Function>) -> [u64; ROLES.
     let mut next = [0; ROLES.len()];
     let mut position = 0;
     for function in functions {
-        // Of a large one a part runs.
+        // Only a part of a large function runs.
         let run = if function.size > WINDOW {
             8192
         } else {
@@ -77,7 +77,7 @@ fn windows_of<'f>(functions: impl Iterator<Item = &'f Function>) -> [u64; ROLES.
     reached
 }
 
-/// Where a set of roles stands in the Gray code in which role `i` is bit `numbers[i]`.
+/// Position of a set of roles in the Gray code in which role `i` is bit `numbers[i]`.
 fn rank(roles: u8, numbers: [usize; ROLES.len()]) -> u8 {
     let code = numbers.iter().enumerate().fold(0, |code, (role, number)| {
         code | (roles >> role & 1) << number
@@ -91,8 +91,8 @@ fn permutations() -> impl Iterator<Item = [usize; ROLES.len()]> {
         .filter(|numbers| numbers.iter().fold(0, |seen, n| seen | 1 << n) == 15)
 }
 
-/// The symbol with `*` for what another build has otherwise: the hash behind a Rust name, that of a
-/// crate, the version in the names of aws-lc, and what the linker's optimisation appends.
+/// The symbol with `*` for the parts that differ between builds: the hash after a Rust name, that
+/// of a crate, the version in the names of aws-lc, and suffixes of the linker's optimisation.
 pub fn pattern(name: &str) -> String {
     if let Some(rest) = name.strip_prefix("aws_lc_") {
         let bare = rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == '_');

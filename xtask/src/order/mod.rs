@@ -1,11 +1,11 @@
-//! `cargo xtask order`: writes crates/cli/login.ld, by which the linker puts the functions of a
+//! `cargo xtask order`: writes crates/cli/login.ld, which makes the linker place the functions of a
 //! login next to each other.
 //!
-//! The kernel maps a program's code in pieces of 64 KiB as they are reached. A login runs 400 of
-//! 6,000 functions in each of four processes, and where these lie all over 7 MB each process
-//! reaches 45 to 52 pieces. Which functions a login runs is seen by breakpoints (trace.c); the
-//! list holds their names without what depends on versions and hashes, so that it holds for later builds:
-//! a name that is gone costs its place and nothing else.
+//! The kernel maps a program's code in pieces of 64 KiB when they are reached. A login runs 400 of
+//! 6,000 functions in each of four processes; without an order they are spread over 7 MB, and each
+//! process reaches 45 to 52 pieces. Breakpoints (trace.c) find the functions that a login runs. The
+//! list has their names without versions and hashes, so that it works for later builds; a name that
+//! no longer exists has no effect.
 
 mod layout;
 
@@ -20,7 +20,7 @@ use layout::{Function, ROLES};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
-/// What the file says of itself.
+/// The head of the written file.
 const HEAD: &str = "\
 /*
  * The functions of a login, next to each other: written by `cargo xtask order` (xtask/src/order),
@@ -32,8 +32,9 @@ SECTIONS
   {
 ";
 
-/// Objects of aws-lc whose functions stand in one section together: what the monitor and the client
-/// use, all, the client and the auth process, and all but the monitor. Of the last, 700 KB, little runs.
+/// Objects of aws-lc with one section for all their functions: those that the monitor and the
+/// client use, those that all use, those of the client and the auth process, and those of all but
+/// the monitor. Little of the last, 700 KB, runs.
 const ASSEMBLED: [&str; 16] = [
     "bignum_madd_n25519",
     "bignum_mod_n25519",
@@ -53,12 +54,12 @@ const ASSEMBLED: [&str; 16] = [
     "aesni-gcm-avx512",
 ];
 
-/// Most entries that the list may lack of those that a new one has, in percent. A list that lacked
-/// 11 % saved 3 % of a login's time, and a new one 5 %.
+/// Limit on the entries of a new list that the present one lacks, percent. A list that lacked 11 %
+/// saved 3 % of a login's time, a new one 5 %.
 const MAX_MISSING_PERCENT: usize = 5;
 
-/// Builds the program, or takes the one that the arguments name, watches logins by it and writes
-/// the list, or with `--check` compares it; returns the exit status.
+/// Builds the program, or uses the one that the arguments name, traces logins and writes the list;
+/// `--check` compares the list instead. Returns the exit status.
 pub fn run(arguments: &[String]) -> i32 {
     let (is_check, arguments) = match arguments {
         [first, rest @ ..] if first == "--check" => (true, rest),
@@ -100,7 +101,7 @@ fn list() -> PathBuf {
     Path::new(ROOT).join("crates/cli/login.ld")
 }
 
-/// The functions of logins by `binary`, in their order.
+/// The functions that logins with `binary` run, in order.
 fn watch(binary: PathBuf) -> Result<Vec<Function>> {
     if !cfg!(target_arch = "x86_64") {
         return Err(Error::other("breakpoints are set on x86-64 only"));
@@ -110,19 +111,20 @@ fn watch(binary: PathBuf) -> Result<Vec<Function>> {
     Ok(layout::order(lab.watch(&names)?))
 }
 
-/// A line of the list for each function.
+/// One line of the list for each function.
 fn entries(ordered: &[Function]) -> Vec<String> {
     let mut seen = std::collections::HashSet::new();
     let names = ordered.iter().flat_map(|function| &function.names);
     names
         .map(|name| layout::pattern(name))
-        // Where the compiler holds a function for unlikely, it says so in the section's name.
+        // The name of the section contains `unlikely` if the compiler considers the function
+        // unlikely.
         .map(|name| format!("    *(.text.{name} .text.unlikely.{name})\n"))
         .filter(|line| seen.insert(line.clone()))
         .collect()
 }
 
-/// Fails where the list lacks too many functions of logins by `binary`.
+/// Fails if the list lacks too many functions of logins with `binary`.
 fn check(binary: PathBuf) -> Result<String> {
     let entries = entries(&watch(binary)?);
     let list = std::fs::read_to_string(list())?;
@@ -159,7 +161,7 @@ fn write(binary: PathBuf) -> Result<String> {
     ))
 }
 
-/// Keys, configuration and what was seen, in a folder that goes with it.
+/// Keys, configuration and traces, in a directory that is removed with this value.
 struct Lab {
     folder: PathBuf,
     binary: PathBuf,
@@ -224,7 +226,7 @@ impl Lab {
         self.folder.join(name)
     }
 
-    /// Name and size of each function, by its address; several names may stand for one.
+    /// Name and size of each function, by its address; a function may have several names.
     fn names(&self) -> Result<HashMap<u64, (Vec<String>, u64)>> {
         let all = Command::new("readelf")
             .arg("-sW")
@@ -270,7 +272,8 @@ impl Lab {
         command
     }
 
-    /// Three logins: the first to this server, one by what it taught, one by processes that waited.
+    /// Three logins: the first to this server, one with the cached server profile, one with
+    /// pre-started processes.
     fn watch(&self, names: &HashMap<u64, (Vec<String>, u64)>) -> Result<Vec<Function>> {
         let config = self.path("sshd_config").display().to_string();
         let server = self
@@ -281,7 +284,7 @@ impl Lab {
         self.wait_for_port()?;
         let config = self.path("ssh_config").display().to_string();
         for out in ["first", "second", "third"] {
-            // The next pair of processes starts when nothing else is to be done.
+            // The next pair of processes starts when the listener is idle.
             std::thread::sleep(Duration::from_secs(2));
             done(&mut self.traced(out, &["ssh", "-F", &config, "host", "true"]))?;
         }
@@ -335,7 +338,7 @@ impl Lab {
     }
 }
 
-/// Marks the functions whose patterns fit to three times as many bytes as are run.
+/// Marks the functions whose patterns match at least three times the bytes that run.
 fn crowded(functions: &mut [Function], names: &HashMap<u64, (Vec<String>, u64)>) {
     let mut all: HashMap<String, u64> = HashMap::new();
     for (names, size) in names.values() {
@@ -357,7 +360,7 @@ fn crowded(functions: &mut [Function], names: &HashMap<u64, (Vec<String>, u64)>)
     }
 }
 
-/// Ends with its owner.
+/// A process that ends when this value is dropped.
 struct Running(Child);
 
 impl Drop for Running {

@@ -1,4 +1,4 @@
-//! The suite's tests, and how one is run.
+//! The suite's tests, and running one of them.
 
 use std::fs::File;
 use std::io::{Error, Result};
@@ -8,10 +8,11 @@ use std::process::{Command, Stdio};
 /// Time limit of one test in seconds. The longest takes 200 with OpenSSH on an idle machine.
 const LIMIT: u32 = 900;
 
-/// Time limit of a test that is listed as failing, in seconds: some wait forever for what we lack.
+/// Time limit of a test that is listed as failing, in seconds: some wait forever for features that
+/// Fulmar lacks.
 const LISTED_LIMIT: u32 = 240;
 
-/// What is run above a chroot begins with this (enter.sh).
+/// Prefix of commands that run above a chroot (enter.sh).
 const UNSHARE: [&str; 10] = [
     "unshare",
     "--mount",
@@ -31,20 +32,20 @@ const NAMES: &str =
 
 pub(super) struct Test {
     pub name: String,
-    /// What the suite's Makefile is asked for.
+    /// The variables of the suite's Makefile that list tests.
     targets: Vec<String>,
 }
 
 pub(super) enum Outcome {
     Passed,
-    /// By the suite itself, which says why.
+    /// Skipped by the suite itself, with its reason.
     Skipped(String),
-    /// With what the suite says of it.
+    /// Failed, with the suite's message.
     Failed(String),
 }
 
-/// All tests of the suite in a chroot, as its Makefile names them. What is in the Makefile and no test of
-/// programs (`unit`) is not there.
+/// All tests of the suite in a chroot, as its Makefile names them, except those that do not test
+/// programs (`unit`).
 pub(super) fn all(root: &Path) -> Result<Vec<Test>> {
     let mut make = Command::new("chroot");
     make.arg(root)
@@ -76,7 +77,7 @@ pub(super) fn all(root: &Path) -> Result<Vec<Test>> {
     Ok(files.chain(programs).chain(peers).collect())
 }
 
-/// Runs a test with `program`, or with OpenSSH's own; its output goes into a file of its name in
+/// Runs a test with `program`, or with OpenSSH's own; writes its output to a file of its name in
 /// `logs`.
 pub(super) fn run(
     test: &Test,
@@ -115,7 +116,8 @@ fn output(
     Ok((status.code().unwrap_or(1), text))
 }
 
-/// Runs a command above a chroot, where we are, with the folder `sources`; gives its exit status.
+/// Runs a command above a chroot, in the current directory, with the directory `sources`; returns
+/// its exit status.
 pub(super) fn run_in(root: &Path, sources: &Path, command: &[String]) -> Result<i32> {
     let [unshare, rest @ ..] = UNSHARE;
     let status = Command::new(unshare)
@@ -129,7 +131,7 @@ pub(super) fn run_in(root: &Path, sources: &Path, command: &[String]) -> Result<
     Ok(status.code().unwrap_or(1))
 }
 
-/// What a test's exit status and output mean.
+/// The result of a test, from its exit status and output.
 fn judge(status: i32, text: &str, limit: u32) -> Outcome {
     let said = |starts: &[&str]| {
         let begins = |line: &&str| {
@@ -146,8 +148,8 @@ fn judge(status: i32, text: &str, limit: u32) -> Outcome {
     }
 }
 
-/// The line with which a test says what failed: the first that is fatal, or the last one before the
-/// headline at its end.
+/// The line in which a test names its failure: the first fatal one, or the last one before its
+/// final headline.
 fn failure(text: &str) -> String {
     let before = text.split("\nmake: ***").next().unwrap_or_default();
     let lines = || before.lines().filter(|line| !line.is_empty());

@@ -1,4 +1,4 @@
-//! Debian in a folder, with OpenSSH's regression suite.
+//! Debian in a directory, with OpenSSH's regression suite.
 
 use std::io::{Error, Result};
 use std::path::{Path, PathBuf};
@@ -6,13 +6,13 @@ use std::process::{Command, Stdio};
 
 use super::Suite;
 
-/// What the tests want. The last three are wanted by the Makefile, by a network of its own, and by
-/// tests of terminals.
+/// Packages that the tests need. The Makefile, the network namespace and the tests of terminals
+/// need the last three.
 const PACKAGES: &str = "openssh-tests,openssh-server,openssh-client,openssh-sftp-server,xauth,\
                         putty-tools,dropbear-bin,sudo,make,iproute2,tmux";
 
-/// The user who runs the tests, by the way of Debian's own: with sudo, and with a password that the
-/// tests of passwords find in a file.
+/// The user who runs the tests, set up as by Debian: with sudo, and with a password that the tests
+/// of passwords read from a file.
 const SETUP: &str = "
 set -eu
 useradd --create-home --shell /bin/bash regress
@@ -27,11 +27,11 @@ cd /usr/lib/fulmar/bin
 for name in ssh sshd scp sftp sftp-server ssh-keygen; do ln -s fulmar $name; done
 ";
 
-/// The root of a suite's chroot, made if it is missing or was not finished; `mirror` is asked for
-/// Debian's packages, or what apt on this machine asks.
+/// The root of a suite's chroot, created if it is missing or incomplete, with packages of Debian
+/// from `mirror`, or from the mirror of this machine's apt.
 pub(super) fn ready(suite: &Suite, folder: &Path, mirror: Option<&str>) -> Result<PathBuf> {
     let root = folder.join(suite.name);
-    // The link is made last, and says by what the chroot was made.
+    // The link is created last, and records the input of the chroot.
     let made = folder.join(format!("{}.made", suite.name));
     let recipe = format!("{PACKAGES}{SETUP}");
     let same = std::fs::read_to_string(&made).is_ok_and(|text| text == recipe);
@@ -79,7 +79,7 @@ pub(super) fn ready(suite: &Suite, folder: &Path, mirror: Option<&str>) -> Resul
     Ok(root)
 }
 
-/// What is installed, as Debian numbers it.
+/// The installed version of OpenSSH, in Debian's numbering.
 pub(super) fn version(root: &Path) -> String {
     let output = Command::new("chroot")
         .arg(root)
@@ -91,7 +91,7 @@ pub(super) fn version(root: &Path) -> String {
     )
 }
 
-/// Whether the programs in it start.
+/// True if the programs in it start.
 fn works(root: &Path) -> bool {
     Command::new("chroot")
         .arg(root)
@@ -112,7 +112,7 @@ fn remove(path: &Path) -> Result<()> {
     }
 }
 
-/// The mirror that this machine's apt takes Debian's own packages from.
+/// The mirror of Debian's packages that this machine's apt uses.
 fn of_apt() -> Result<String> {
     let mut list = Command::new("apt-get");
     list.args([

@@ -1,12 +1,12 @@
-//! Which tests fail with us, and why.
+//! The tests that fail with Fulmar, with reasons.
 
 use std::collections::HashMap;
 use std::io::{Error, Result};
 
-/// A line for each test: which suites (`both` or a name), the test, the reason.
+/// One line per test: the suites (`both` or a name), the test, the reason.
 const LIST: &str = include_str!("exceptions.txt");
 
-/// The reasons by the names of tests, of one suite.
+/// The reasons for one suite, by the names of tests.
 pub(super) fn of(suite: &str) -> Result<HashMap<&'static str, &'static str>> {
     parse(LIST, suite)
 }

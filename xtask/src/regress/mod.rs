@@ -1,15 +1,14 @@
-//! `cargo xtask regress`: OpenSSH's own regression suite, as Debian packages it, with our programs
-//! under their names.
+//! `cargo xtask regress`: runs OpenSSH's own regression suite, as packaged by Debian, with Fulmar's
+//! programs under OpenSSH's names.
 //!
-//! Debian and its `openssh-tests` stand in a folder below target/ (chroot.rs). Each test runs in
-//! namespaces of its own above it (enter.sh): ports, processes and files of one do not meet those
-//! of another, and nothing is left behind. What fails with us and why stands in exceptions.txt;
-//! a test that fails and is not there fails the run, and so does one that is there and passes.
-//! The programs that Fulmar lacks (agent, ssh-add, ssh-keyscan) are OpenSSH's, and there are no
-//! security keys.
+//! Debian and its `openssh-tests` are installed in a directory below target/ (chroot.rs). Each test
+//! runs in its own namespaces above it (enter.sh): tests do not share ports, processes or files,
+//! and leave none. exceptions.txt lists the expected failures with their reasons; the run fails if
+//! a test fails that is not listed, or if a listed one passes. The programs that Fulmar lacks
+//! (agent, ssh-add, ssh-keyscan) are OpenSSH's, and there are no security keys.
 //!
-//! With `--in` a command runs there in place of the suite, so that other tests of ours meet that
-//! OpenSSH: cargo's variable for a runner of tests names it (CONTRIBUTING.md).
+//! With `--in` a command runs there instead of the suite, so that Fulmar's other tests run against
+//! that OpenSSH: cargo's variable for a test runner names it (CONTRIBUTING.md).
 
 mod cases;
 mod chroot;
@@ -32,7 +31,7 @@ struct Suite {
 
 const SUITES: [Suite; 2] = [Suite { name: "bookworm" }, Suite { name: "unstable" }];
 
-/// What the command line asks for.
+/// The parsed command line.
 #[derive(Default)]
 struct Wanted {
     suite: Option<String>,
@@ -40,12 +39,12 @@ struct Wanted {
     list: bool,
     openssh: bool,
     workers: Option<usize>,
-    /// To be run above the chroot instead of tests.
+    /// A command that runs above the chroot instead of the tests.
     command: Vec<String>,
     tests: Vec<String>,
 }
 
-/// Runs the tests that `arguments` name, or all; gives the exit status.
+/// Runs the tests that `arguments` name, or all; returns the exit status.
 pub fn run(arguments: &[String]) -> i32 {
     match wanted(arguments).and_then(|wanted| of_suites(&wanted)) {
         Ok(status) => status,
@@ -80,7 +79,7 @@ fn wanted(arguments: &[String]) -> Result<Wanted> {
     Ok(wanted)
 }
 
-/// Runs the wanted tests of the wanted suites; 0 when all is as the list of exceptions has it.
+/// Runs the selected tests of the selected suites; 0 if all results match the list of exceptions.
 fn of_suites(wanted: &Wanted) -> Result<i32> {
     let suites: Vec<&Suite> = SUITES
         .iter()
@@ -122,8 +121,8 @@ fn is_root() -> bool {
         .is_ok_and(|output| output.stdout == b"0\n")
 }
 
-/// Has Debian's packages installed where this is a Debian; what is missing then is said by whoever
-/// needs it.
+/// Installs Debian's packages if this is a Debian; a program that is still missing is reported
+/// where it is needed.
 fn install() {
     let _ = Command::new("sh")
         .args([".ci/debian", "mmdebstrap=mmdebstrap"])
@@ -131,8 +130,8 @@ fn install() {
         .status();
 }
 
-/// The program that is tried, `FULMAR_BIN` or a release build, without its symbols: the tests send
-/// it about as their data.
+/// The tested program, `FULMAR_BIN` or a release build, without symbols: the tests also copy it as
+/// their data.
 fn program(folder: &Path) -> Result<PathBuf> {
     let built = match std::env::var_os("FULMAR_BIN") {
         Some(path) => PathBuf::from(path),
@@ -147,7 +146,7 @@ fn program(folder: &Path) -> Result<PathBuf> {
         }
     };
     let small = folder.join("fulmar");
-    // Another run may have the old one in use.
+    // Another run may be using the old one.
     let new = folder.join(format!("fulmar.{}", std::process::id()));
     let mut strip = Command::new("strip");
     strip.arg("-o").args([&new, &built]);
@@ -216,7 +215,7 @@ fn of_suite(
     Ok(count.unlisted + count.unexpected == 0)
 }
 
-/// What is printed of a test.
+/// The printed result of a test.
 fn line(test: &Test, outcome: &Outcome, reason: Option<&str>, took: Duration) -> String {
     let (word, rest) = match (outcome, reason) {
         (Outcome::Passed, None) => ("ok", String::new()),
@@ -234,7 +233,7 @@ fn line(test: &Test, outcome: &Outcome, reason: Option<&str>, took: Duration) ->
 struct Count {
     passed: usize,
     skipped: usize,
-    /// Failed, as the list has it.
+    /// Failed, as listed.
     listed: usize,
     /// Failed, and not in the list.
     unlisted: usize,
@@ -272,7 +271,7 @@ impl std::fmt::Display for Count {
     }
 }
 
-/// `work` for each test, by so many threads; results stand in no order.
+/// Runs `work` for each test, on `threads` threads; the results are not ordered.
 fn each<R: Send>(tests: Vec<Test>, workers: usize, work: impl Fn(&Test) -> R + Sync) -> Vec<R> {
     let waiting = Mutex::new(tests.into_iter());
     let next = || waiting.lock().ok().and_then(|mut tests| tests.next());
