@@ -1,11 +1,11 @@
-//! Links the unwinder into the binary, so that it needs the C library alone, and puts the functions
-//! of a login next to each other in release builds.
+//! Links the unwinder into the binary, so that it needs only the C library, and places the
+//! functions of a login next to each other in release builds.
 //!
-//! rustc asks for `-lgcc_s`, a shared library; a linker script of that name, found first, puts
-//! the static one in its place. (`-static-libgcc` does not apply to an explicit `-l`.)
+//! rustc passes `-lgcc_s`, a shared library; a linker script of that name, which is found first,
+//! replaces it by the static one. (`-static-libgcc` does not affect an explicit `-l`.)
 //!
-//! login.ld adds an output section to what the linker does by itself; GNU ld and lld know
-//! that. Where a build asks for another linker, it is left out. `cargo xtask order` writes it.
+//! login.ld adds an output section to the linker's defaults; GNU ld and lld support this. With
+//! another linker it is left out. `cargo xtask order` writes it.
 
 use std::env::{var, var_os};
 use std::path::Path;
@@ -37,11 +37,11 @@ fn order_functions() {
         return;
     };
     let script = Path::new(&here).join("login.ld");
-    // Of cc, which hands it to the linker; only this crate's program has it.
+    // cc passes it to the linker; it affects only this crate's binary.
     println!("cargo:rustc-link-arg-bins=-T{}", script.display());
 }
 
-/// Whether flags or the configured linker name one that may not know such scripts.
+/// True if flags or the configured linker name one that may not support such scripts.
 fn another_linker() -> bool {
     let flags = var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
     let linker = var("RUSTC_LINKER").unwrap_or_default();

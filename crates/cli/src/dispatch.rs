@@ -1,4 +1,4 @@
-//! Which program is meant: the first argument after `fulmar`, or the name of a link to it.
+//! Selects the program: by the first argument after `fulmar`, or by the name of a link to it.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -7,11 +7,11 @@ use std::path::Path;
 struct Program {
     /// Subcommand of `fulmar`.
     name: &'static str,
-    /// Names of links under which the binary is this program.
+    /// Names of links that start this program.
     links: &'static [&'static str],
-    /// One line of help; none for roles that people do not start.
+    /// One line of help; `None` for roles that users do not start.
     help: Option<&'static str>,
-    /// What `--help` prints; none where the program itself knows that flag.
+    /// Output of `--help`; `None` if the program itself handles that flag.
     usage: Option<&'static str>,
     main: fn(Vec<OsString>) -> i32,
 }
@@ -39,7 +39,7 @@ const PROGRAMS: &[Program] = &[
     Program {
         name: "sshd",
         links: &["sshd"],
-        help: Some("let others log in to this machine"),
+        help: Some("serve logins to this machine"),
         usage: Some(monitor::USAGE),
         main: |arguments| monitor::sshd_main(arguments, server::greeting),
     },
@@ -91,14 +91,14 @@ const PROGRAMS: &[Program] = &[
     Program {
         name: "speed",
         links: &[],
-        help: Some("measure this machine's kernels and primitives"),
+        help: Some("measure ciphers, MACs and other primitives on this machine"),
         usage: None,
         main: bench::speed::run,
     },
     Program {
         name: "install",
         links: &[],
-        help: Some("put the binary, its links and its service in place, or take them away"),
+        help: Some("install or remove the binary, its links and its service"),
         usage: None,
         main: install::run,
     },
@@ -114,7 +114,7 @@ const PROGRAMS: &[Program] = &[
         links: &[],
         help: None,
         usage: None,
-        // Nothing is left to be done at its end, nor at the session's.
+        // Neither this role nor the session's needs destructors at its end.
         main: |_| sys::process::exit_at_once(server::auth_main()),
     },
     Program {
@@ -143,8 +143,7 @@ const PROGRAMS: &[Program] = &[
 /// Programs that a build has only with the Cargo feature `bench`.
 const BENCH_PROGRAMS: [&str; 3] = ["demo", "bench", "speed"];
 
-/// Runs the program that `args` (with the name of the program first) asks for; gives its exit
-/// status.
+/// Runs the program that `args` selects (the first is the program's name); returns its exit status.
 pub(crate) fn run(args: Vec<OsString>) -> i32 {
     let mut args = args.into_iter();
     let called = args.next().unwrap_or_default();

@@ -1,16 +1,16 @@
-//! The one binary: `ssh`, `sshd`, `keygen`, … by subcommand or by the name it is called by.
+//! The one binary: `ssh`, `sshd`, `keygen`, … selected by the subcommand or by the binary's name.
 //!
-//! Roles of the privilege chain (`sshd-monitor`, `sshd-auth`, `sshd-session`) are executions of
-//! this binary by itself and no commands for people.
+//! The roles of the privilege chain (`sshd-monitor`, `sshd-auth`, `sshd-session`) are started by
+//! this binary itself, not by users.
 //!
-//! The C library enters [`main`](self::main) itself. Rust's own entry would read
-//! /proc/self/maps and map a stack for the sake of a message about a stack that overflows, which
-//! is a twentieth of what a role's start costs, three times for each login; an overflow ends the
-//! process as before, by the guard page. The rest of what it does is done here.
+//! The C library calls [`main`](self::main) directly. Rust's own entry point reads /proc/self/maps
+//! and maps a stack in order to report stack overflows, which takes a twentieth of a role's start,
+//! three times per login. Without it the guard page still ends a process whose stack overflows.
+//! [`run`] does the rest of that entry point's work.
 #![deny(unsafe_code)]
 #![cfg_attr(not(test), no_main)]
 
-// What is printed is nothing to panic about.
+// Programs must not panic if printing fails.
 #[macro_use]
 extern crate sys;
 
@@ -21,24 +21,24 @@ fn main() {
     std::process::exit(run());
 }
 
-// What the C library calls by this name; the linker finds a second one.
+// The C library's entry point. In tests the linker would find two of them.
 #[cfg(not(test))]
 #[allow(unsafe_code)]
 #[unsafe(no_mangle)]
 extern "C" fn main() -> i32 {
-    // A panic is no way through C; its message is written by then.
+    // A panic must not unwind into C. Its message is already written here.
     let status = std::panic::catch_unwind(run).unwrap_or(101);
     std::process::exit(status)
 }
 
-/// Begins as every program does, and runs the one that is meant; gives its exit status.
+/// Sets up the process and runs the selected program; returns its exit status.
 fn run() -> i32 {
-    // No file that is opened later becomes anybody's standard output.
+    // Otherwise a file that is opened later could become standard output.
     if sys::io::ensure_stdio().is_err() {
         return 255;
     }
-    // A pipe that nobody reads is an error of the write.
+    // A write to a pipe without a reader returns an error.
     let _ = sys::signals::ignore(sys::signals::Signal::PIPE);
-    // glibc gives the arguments to whoever asks.
+    // glibc passes the arguments to Rust's standard library by itself.
     sys::print::exit_status(dispatch::run(std::env::args_os().collect()))
 }

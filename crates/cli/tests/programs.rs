@@ -1,4 +1,4 @@
-//! What all programs have in common: `--help`, and output that nobody reads.
+//! Behaviour of all programs: `--help`, and output to a closed pipe.
 
 use std::io::Read as _;
 use std::process::{Command, Output, Stdio};
@@ -29,7 +29,7 @@ fn run(arguments: &[&str]) -> Output {
     fulmar(arguments).output().unwrap()
 }
 
-/// The writing end of a pipe that nobody reads.
+/// The writing end of a pipe without a reader.
 fn unread() -> Stdio {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
@@ -45,7 +45,7 @@ fn help_is_output_and_no_error() {
         assert!(text.starts_with("usage: "), "{program}: {text}");
         assert_eq!(output.stderr, b"", "{program}");
     }
-    // Behind other words it is an argument as any.
+    // After other words it is an ordinary argument.
     assert_eq!(run(&["scp", "x", "--help"]).status.code(), Some(1));
 }
 
@@ -70,7 +70,7 @@ fn a_program_that_the_build_lacks_is_refused_by_name() {
 
 #[test]
 fn a_reader_that_left_is_no_reason_to_panic() {
-    // Each has something to say on standard error.
+    // Each of these writes to standard error.
     for arguments in [
         &["nothing"][..],
         &["ssh"],

@@ -76,7 +76,7 @@ impl Pattern {
         Some(Pattern(parts))
     }
 
-    /// The one name that it stands for; `None` where it has wildcards.
+    /// The only name that it matches; `None` if it has wildcards.
     pub(crate) fn name(&self) -> Option<Vec<u8>> {
         let byte_of = |part: &Part| match part {
             Part::Byte(byte) => Some(*byte),
@@ -150,7 +150,7 @@ pub fn escaped(text: &str) -> String {
     out
 }
 
-/// A backslash at the end stands for itself.
+/// A backslash at the end matches itself.
 fn letters(component: &str) -> Vec<Letter> {
     let mut out = Vec::with_capacity(component.len());
     let mut bytes = component.bytes().peekable();
@@ -167,7 +167,7 @@ fn letters(component: &str) -> Vec<Letter> {
     out
 }
 
-/// Whether a `]` ends the set; one that stands first is an ordinary member.
+/// True if a `]` ends the set; as the first character it is an ordinary member.
 fn ends_somewhere(set: &[Letter]) -> bool {
     let members = set.strip_prefix(&[syntax(b'!')]).unwrap_or(set);
     members.iter().skip(1).any(|letter| *letter == END)

@@ -1,6 +1,7 @@
 //! `Include`: the files that a pattern matches, and the limits on the whole configuration.
 //!
-//! Patterns stand within a path component ([`crate::glob`]). Matches come sorted, as glob(3) gives them.
+//! A pattern matches within a path component ([`crate::glob`]). Matches are sorted, as with
+//! glob(3).
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

@@ -151,7 +151,7 @@ pub enum Kind {
     Text,
     /// A file name, relative to the working directory; `none` is kept as it is.
     Path,
-    /// One or more file names, each as [`Kind::Path`]; `none` stands alone.
+    /// One or more file names, each as [`Kind::Path`]; `none` must appear alone.
     Paths,
     /// One or more words.
     Words,

@@ -1,17 +1,18 @@
-//! Notices whoever else writes a file that a copy writes in place: then the copy fails.
+//! Detects other writers of a file that a copy writes in place, so that the copy fails.
 //!
-//! A copy remembers the file's size and time of modification behind each of its own changes, and
-//! looks again before the next one and in the end. Where somebody else has written, cut or touched the file, one
-//! of them is another. A mode, an owner, a name or a link are not looked at. Nothing is locked: whoever
-//! writes besides is hindered by nothing, and a writer that comes back after hours finds out
-//! before it writes. Of two copies that write one file from its beginning, the one that comes later cuts it, which
-//! the first sees by the size, and the one that is behind in the file finds it longer than it made it.
+//! A copy stores the file's size and modification time after each of its own changes, and compares
+//! both before the next change and at the end. If another process has written, truncated or touched
+//! the file, one of them differs. Changes of mode, owner, name and links are ignored. Nothing is
+//! locked: other writers are not hindered, and a writer that pauses for hours detects a change
+//! before it writes again. If two copies write one file from its beginning, the later one truncates
+//! it, which the first detects by the size, and the copy that has written less finds the file
+//! longer than it left it.
 //!
-//! What is not seen: what lands between our own change and the look behind it, or between the look
-//! before it and our own change (a microsecond), and, on kernels before 6.13 where a time of modification goes by
-//! ticks of 1 to 10 ms, what lands in the tick of our own last change and leaves the size as it was. Two
-//! that go on writing meet in many ticks. On file systems of a network or a process (FUSE) nothing
-//! is seen: their sizes and times change by themselves.
+//! Not detected are changes between our own change and the check after it, or between the check
+//! before it and our own change (a microsecond), and, on kernels before 6.13, whose modification
+//! times have ticks of 1 to 10 ms, changes in the tick of our own last change that keep the size.
+//! Two continuous writers meet in many ticks. On network file systems and FUSE nothing is detected,
+//! because their sizes and times change by themselves.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -21,28 +22,28 @@ use std::time::Duration;
 
 use sys::fs::{Info, Kind, Time, content};
 
-/// What a copy says that has noticed another writer.
+/// The error of a copy that has detected another writer.
 const OTHER: &str = "another program wrote this file while it was copied: copy it again";
 
-/// Before each of the times that [`mark`] sets.
+/// The pause before each time that [`mark`] sets.
 const MARK_PAUSES: [Duration; 3] = [
     Duration::ZERO,
     Duration::from_millis(1),
     Duration::from_millis(5),
 ];
 
-/// What a copy knows of the file that it writes. See the module's head.
+/// The state of a file that a copy writes. See the module's head.
 #[derive(Debug)]
 pub(crate) struct Watch {
     /// Bytes.
     size: u64,
-    /// None where only the size is known.
+    /// `None` if only the size is known.
     modified: Option<Time>,
-    /// We have changed it.
+    /// True once this copy has changed the file.
     touched: bool,
-    /// How often it was looked at before a change.
+    /// Number of checks before a change.
     looks: u32,
-    /// Device and inode number; (0, 0) until the file was looked at.
+    /// Device and inode number; (0, 0) before the first check.
     identity: (u64, u64),
     /// True once the same copy writes the file under another name as well.
     aliased: Arc<AtomicBool>,
@@ -91,15 +92,15 @@ impl Targets {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     On,
-    /// The file tells nothing: it is no regular one, or not on a file system of this machine's own, or
-    /// the copy itself writes it under another name as well.
+    /// Nothing is checked: the file is not regular, or not on a local file system, or the copy
+    /// itself also writes it under another name.
     Off,
-    /// Somebody else has written.
+    /// Another process has written the file.
     Lost,
 }
 
 impl Watch {
-    /// Of a file that was just made or cut to nothing, and which nobody has written.
+    /// A watch of a file that was just created or truncated to 0 bytes and that nobody has written.
     pub(crate) fn of_empty() -> Self {
         Self {
             size: 0,
@@ -112,7 +113,7 @@ impl Watch {
         }
     }
 
-    /// Of a file as it is now.
+    /// A watch of a file in its present state.
     ///
     /// # Errors
     /// The system's.
@@ -122,21 +123,21 @@ impl Watch {
         Ok(watch)
     }
 
-    /// Before a change of our own, and in the end.
+    /// Checks the file; call it before each change and at the end.
     ///
     /// # Errors
-    /// Somebody else has written; the system's.
+    /// Another process has written the file, or a system error.
     pub(crate) fn check(&mut self, fd: impl AsFd) -> io::Result<()> {
         let mut may_have_mixed = false;
         self.looks = self.looks.saturating_add(1);
-        // Two that write in turn take each other's time for their own as long as they keep in step: a
-        // moment in which only the other writes ends that.
+        // Two copies that write in turns take each other's time for their own while they stay in
+        // step. A pause in which only the other one writes ends this.
         if self.looks >= 64 && self.looks.is_power_of_two() {
             std::thread::sleep(Duration::from_micros(500));
         }
         let looked = self.look(&fd, |watch, info| {
-            // Who has cut it writes all of it behind our changes, and needs to hear of none. Nor does
-            // who came when we had stood still.
+            // A process that truncated the file writes all of it after our changes, so its content
+            // is not mixed. The same holds for one that came after our last change.
             may_have_mixed = watch.touched
                 && info.size >= watch.size
                 && watch.modified.is_none_or(|at| is_soon(at, info.modified));
@@ -148,7 +149,7 @@ impl Watch {
         looked
     }
 
-    /// Behind a write of our own that ended at `end`.
+    /// Records a write of our own that ended at `end`.
     ///
     /// # Errors
     /// As [`Watch::check`].
@@ -157,13 +158,13 @@ impl Watch {
         self.changed(fd)
     }
 
-    /// The same without a look: nothing is written behind it before [`Watch::check`].
+    /// The same without a check; no other write may follow before [`Watch::check`].
     pub(crate) fn wrote_last(&mut self, end: u64) {
         (self.size, self.modified) = (self.size.max(end), None);
         self.touched = true;
     }
 
-    /// Behind our own cutting or extending.
+    /// Records our own truncation or extension.
     ///
     /// # Errors
     /// As [`Watch::check`].
@@ -172,7 +173,7 @@ impl Watch {
         self.changed(fd)
     }
 
-    /// Behind another change of our own, which leaves the size.
+    /// Records another change of our own, which keeps the size.
     ///
     /// # Errors
     /// As [`Watch::check`].
@@ -189,7 +190,7 @@ impl Watch {
         looked
     }
 
-    /// Behind a change of our own that failed: nobody knows how far it came.
+    /// Starts again after a failed change of our own, of which an unknown part was done.
     ///
     /// # Errors
     /// The system's.
@@ -217,7 +218,7 @@ impl Watch {
             if is_ours(self, &info) {
                 return Ok(());
             }
-            // Asked only here: most files never come to this.
+            // Asked only here, because most files never reach this point.
             let tells = info.kind() == Kind::Regular && content::is_local(&fd)?;
             self.state = if tells { State::Lost } else { State::Off };
         }
@@ -228,7 +229,7 @@ impl Watch {
     }
 }
 
-/// `later` is at most a second behind `earlier`.
+/// True if `later` is at most one second after `earlier`.
 fn is_soon(earlier: Time, later: Time) -> bool {
     let next = Time {
         seconds: earlier.seconds.saturating_add(1),
@@ -238,10 +239,10 @@ fn is_soon(earlier: Time, later: Time) -> bool {
     (order(earlier)..=order(next)).contains(&order(later))
 }
 
-/// Our own change may have landed among another's, who may have taken its time for that of its own: gives
-/// the file one that nobody knows, so that the other notices too. It does so several times, since the
-/// other takes also this one for its own where it stands between a write and the look behind it: there
-/// it stands often, since setting a time waits for a write under way. What fails here leaves the file as it was.
+/// Sets modification times that no copy expects, so that the other writer detects us too: it may
+/// have taken the time of our change for its own. Several times are set, because the other writer
+/// also accepts a time that is set between its write and the check after it; this is frequent,
+/// because setting a time waits for a running write. A failure leaves the file unchanged.
 fn mark(fd: impl AsFd) {
     for pause in MARK_PAUSES {
         std::thread::sleep(pause);

@@ -91,7 +91,7 @@ fn the_size_tells_of_another_whatever_the_clock() {
         file.write_all_at(b"one, two", 0).unwrap();
         let mut ahead = Watch::of(&file).unwrap();
         behind.wrote(&file, 3).unwrap_err();
-        // Who is ahead hears of what landed in its own content.
+        // The writer that is further in the file learns that the other wrote into its content.
         ahead.check(&file).unwrap_err();
         // It has cut what we wrote, and we wrote on.
         let mut before = Watch::of(&file).unwrap();
@@ -111,7 +111,7 @@ fn who_overlooked_the_others_write_hears_of_it_when_the_other_notices() {
         let (mut one, mut other) = (Watch::of(&file).unwrap(), Watch::of(&file).unwrap());
         file.write_all_at(b"one", 0).unwrap();
         file.write_all_at(b"other", 0).unwrap();
-        // Both look behind both writes.
+        // Both check after both writes.
         one.wrote(&file, 3).unwrap();
         other.wrote(&file, 5).unwrap();
         set_time_later(&file);

@@ -1,4 +1,4 @@
-//! Reading sshd_config: lines to sections, with Include and Match, and what each keyword's support asks for.
+//! Reads sshd_config: lines to sections, with Include and Match; applies each keyword's `Support`.
 
 use std::path::Path;
 
@@ -11,21 +11,21 @@ use crate::server::table::{Row, SERVER_TABLE};
 use crate::server::{Section, ServerArguments, ServerConfig, build};
 use crate::value::{self, Keyword, Kind, Repeat, Scope, Support, Value};
 
-/// Where relative Include patterns of sshd_config start.
+/// Directory of relative Include patterns of sshd_config.
 const INCLUDE_DIRECTORY: &str = "/etc/ssh/";
-/// Complaints past this many are counted, not kept.
+/// Error messages beyond this number are counted, not stored.
 const MAX_MESSAGES: usize = 100;
-/// What stands for a file's name where a line was given by `-o`.
+/// Replaces the file name in messages about a line from `-o`.
 const COMMAND_LINE: &str = "command-line";
-/// Most Subsystem lines.
+/// Largest number of Subsystem lines.
 const MAX_SUBSYSTEMS: usize = 256;
 
 impl ServerConfig {
     /// Reads a file and the `-o` arguments.
     ///
     /// # Errors
-    /// When the file cannot be read, a line is bad, a keyword restricts something that this server does not
-    /// carry out, or the values contradict one another. Every bad line is named.
+    /// If the file cannot be read, a line is invalid, a keyword would restrict something that this
+    /// server does not support, or values contradict each other. Every invalid line is named.
     pub fn load(
         path: &Path,
         files: &dyn Files,
@@ -104,7 +104,7 @@ impl ServerConfig {
     }
 }
 
-/// Conditions that hold where a line stands: those of the including block, and those of its own Match line.
+/// Conditions that apply to a line: those of the including block, and those of its own Match line.
 #[derive(Clone, Default)]
 struct Conditions {
     outer: Vec<Vec<Criterion>>,
@@ -120,7 +120,7 @@ impl Conditions {
         self.outer.is_empty() && self.own.is_none()
     }
 
-    /// Whether nothing but `Match all` decides.
+    /// True if there is no condition but `Match all`.
     fn is_all(&self) -> bool {
         let mut conditions = self.outer.iter().chain(&self.own);
         conditions.all(|criteria| criteria.as_slice() == [Criterion::All])
@@ -135,7 +135,7 @@ struct Loader<'a> {
     warnings: Vec<Warning>,
     messages: Vec<String>,
     subsystems: usize,
-    /// Where SftpRoot is set, and the conditions that hold there.
+    /// The places that set SftpRoot, with their conditions.
     sftp_roots: Vec<(Vec<Vec<Criterion>>, Place)>,
 }
 
@@ -220,8 +220,8 @@ impl Loader<'_> {
         } else if index == Row::Include.index() {
             self.include(&words, place, scope, depth);
         } else {
-            // Behind `Match all`, which ends a block, a line for the whole server counts as if it stood
-            // before all blocks.
+            // After `Match all`, which ends a block, a line for the whole server has the effect of
+            // one before all blocks.
             let is_apart = row.scope == Scope::Global && !scope.is_global();
             if is_apart {
                 self.start(&Conditions::default());
@@ -253,7 +253,7 @@ impl Loader<'_> {
             || row.name == "AuthorizedKeysFile"
             || row.name == "AuthorizedPrincipalsFile";
         if names_files && words.iter().any(|word| word.starts_with('~')) {
-            // OpenSSH puts the home directory of the server's own user there, which is never meant.
+            // OpenSSH inserts the home directory of the server's own user, which is never intended.
             return Err(format!(
                 "keyword {keyword} does not expand \"~\"; write the path, or %h for the user's home"
             ));
@@ -270,7 +270,7 @@ impl Loader<'_> {
                 }
                 Ok(Value::Word(rest))
             }
-            // Their tokens stand for folders of the user.
+            // Their tokens expand to directories of the user.
             (Kind::Path, Value::Word(path))
                 if path.starts_with('%') && matches!(row.name, "ChrootDirectory" | "SftpRoot") =>
             {
@@ -312,7 +312,7 @@ impl Loader<'_> {
                     _ => "none",
                 };
                 return self.complain(format!(
-                    "{place}: {keyword} is not carried out yet and would restrict; \
+                    "{place}: {keyword} is not supported yet and would restrict; \
                      remove it or set it to \"{harmless}\""
                 ));
             }

@@ -51,7 +51,7 @@ pub(crate) fn read_criteria(words: &[String]) -> Result<Vec<Criterion>, String> 
         if name == "rdomain" {
             // The routing domain of a connection is unknown: the block would never apply, whatever
             // it restricts.
-            return Err("Match RDomain is not carried out yet; remove the block".to_owned());
+            return Err("Match RDomain is not supported yet; remove the block".to_owned());
         }
         if !known {
             return Err(format!("Unsupported Match attribute {word}"));
@@ -150,8 +150,10 @@ impl Criterion {
 }
 
 impl ConnectionSpec {
-    /// Reads the argument of `sshd -C`: `user=…,host=…,addr=…,laddr=…,lport=…,rdomain=…,invalid-user`.
-    /// The groups are for the caller to fill in. A comma may stand at the end, as with OpenSSH. A user is taken to exist unless `invalid-user` is said.
+    /// Reads the argument of `sshd -C`:
+    /// `user=…,host=…,addr=…,laddr=…,lport=…,rdomain=…,invalid-user`. The caller fills in the
+    /// groups. A trailing comma is permitted, as in OpenSSH. Without `invalid-user` the user is
+    /// assumed to exist.
     ///
     /// # Errors
     /// [`ConfigError`] if a part is unknown or malformed.

@@ -1,7 +1,7 @@
 //! The keywords of sshd_config, in the order of `sshd -T`.
 //!
-//! `Support` says what this server does with each: see [`crate::value::Support`]. To carry a keyword out, read
-//! it in `server::build` and change its row here.
+//! For the meaning of `Support` see [`crate::value::Support`]. To implement a keyword, read it in
+//! `server::build` and change its row here.
 
 use crate::algorithms::Class;
 use crate::forms;
@@ -21,7 +21,7 @@ const COUNT: Kind = Kind::Integer {
     min: 0,
     max: 0x7fff_ffff,
 };
-/// "no-pq-kex" turns one warning off, and there is no other. The words are those that OpenSSH 10.6 prints.
+/// "no-pq-kex" disables the only warning. The values are those that OpenSSH 10.6 prints.
 const WARN_WEAK: Kind = Kind::Choice(&[
     ("yes", Choice::flag(true, "true")),
     ("true", Choice::flag(true, "true")),
@@ -51,9 +51,9 @@ const RHOSTS: Kind = Kind::Choice(&[
     ("no", Choice::plain("no")),
     ("shosts-only", Choice::plain("shosts-only")),
 ]);
-/// Connections on the client's behalf (`direct-tcpip`) are carried out; listening for it is not.
+/// Connections for the client (`direct-tcpip`) are supported; listening for it is not.
 const TCP_FORWARDING: Support =
-    Support::Partly(&["no", "local"], "is carried out for local forwarding only");
+    Support::Partly(&["no", "local"], "is supported for local forwarding only");
 const ENABLES: Support = Support::Enabling(&["no"]);
 
 use Dump::{Comma, Line, Never, Octal, OrWord, PerWord};

@@ -506,9 +506,9 @@ fn what_only_enables_is_named_with_its_place() {
     assert_eq!(shown.len(), 4, "{shown:#?}");
     assert_eq!(
         shown[0],
-        "/etc/ssh/sshd_config line 1: X11Forwarding is not carried out yet; ignored"
+        "/etc/ssh/sshd_config line 1: X11Forwarding is not supported yet; ignored"
     );
-    assert!(shown[1].ends_with("AllowTcpForwarding is carried out for local forwarding only"));
+    assert!(shown[1].ends_with("AllowTcpForwarding is supported for local forwarding only"));
     assert!(shown[2].starts_with("/etc/ssh/sshd_config line 4: PermitTunnel"));
     assert!(shown[3].contains("Unsupported option GSSAPIAuthentication"));
     let quiet = "X11Forwarding no\nAllowTcpForwarding no\nPermitTunnel no\nGatewayPorts no\nDisableForwarding yes\n\
@@ -909,7 +909,7 @@ fn the_file_that_debian_ships_loads_with_one_warning() {
     let shown: Vec<String> = config.warnings().iter().map(ToString::to_string).collect();
     assert_eq!(
         shown,
-        ["/etc/ssh/sshd_config line 4: X11Forwarding is not carried out yet; ignored"]
+        ["/etc/ssh/sshd_config line 4: X11Forwarding is not supported yet; ignored"]
     );
     let options = config.global();
     assert!(options.use_pam && !options.kbd_interactive_authentication);

@@ -1,41 +1,43 @@
-//! Signs of life: ServerAliveInterval and ClientAliveInterval, and what is asked where a packet does
-//! not come to its end.
+//! Signs of life: ServerAliveInterval and ClientAliveInterval, and requests to the peer when a
+//! packet stays incomplete.
 //!
-//! A length that was changed on its way can wait for bytes that nobody sends, before any check of
-//! the packet could fail. So the peer is asked for something when nothing more of a packet comes: the
-//! bytes of its answer end the false packet, whose check then fails. A packet that only such answers
-//! lengthen is given up. One that nothing lengthens is not: a network that is away says no more. Nor
-//! is one asked about that grows, however slowly: what comes behind an answer, while nothing is asked,
-//! is no answer.
+//! A packet length that was damaged in transit can make the receiver wait for bytes that nobody
+//! sends, before the MAC is checked. If an unfinished packet does not grow, the peer is therefore
+//! asked for an answer: its bytes complete the false packet, whose MAC is then wrong. A packet that
+//! grows only by such answers ends the connection. A packet that does not grow at all does not,
+//! because the network may be interrupted. A packet that grows, however slowly, causes no request:
+//! bytes that arrive after an answer, while no request is open, are not an answer.
 //!
-//! The peer may be the one that waits for such a packet: OpenSSH's server does so for ever (9.2, 10.6;
-//! tests/interop/tests/flips.rs). So a client asks a server that is known to answer whether what it
-//! sent was taken. Where nothing at all comes then, though the server's system has every byte, it sends
-//! as many as the largest packet has: they end the false one, whose check fails. A server that was only
-//! stopped passes them over. Where something comes the answer may stand in a long line.
+//! The peer may wait for such a packet too: OpenSSH's server waits indefinitely (9.2, 10.6;
+//! tests/interop/tests/flips.rs). A client therefore asks a server that is known to answer whether
+//! it has processed the sent packets. If nothing at all arrives then, although the server's kernel
+//! has acknowledged every byte, the client sends as many bytes as the largest packet has: they
+//! complete the false packet, whose MAC is wrong. A server that was only stopped ignores them. If
+//! something arrives, the answer may be delayed by other data.
 
 use wire::message::Ignore;
 
 use super::{Auth, Connection, Stage};
 use crate::{Error, Millis, TransportConfig};
 
-/// Between two looks at a packet that is unfinished, milliseconds: what has not grown meanwhile is
-/// asked about. So long an answer has to come, too, and then more than the answer.
+/// Interval between two checks of an unfinished packet, milliseconds; a packet that has not grown
+/// causes a request. The same time is allowed for the answer, and then for bytes beyond the answer.
 const UNFINISHED_MS: Millis = 5_000;
-/// Between what a client sent and its question whether that was taken, and then until it doubts that,
-/// milliseconds.
+/// Time between a client's packet and its request whether the server has processed it, and between
+/// this request and [`Connection::fill_packet`], milliseconds.
 const TAKEN_MS: Millis = 10_000;
-/// Data of one message that only fills, bytes: every implementation takes a packet of so many.
+/// Data of one filler message, bytes; every implementation accepts a packet of this size.
 const FILLER_BYTES: usize = 32_000;
-/// Answers that may lengthen a packet and not end it.
+/// Number of answers by which a packet may grow without being completed.
 const MOST_ANSWERS: u32 = 3;
-/// What is longer is more than an answer, bytes.
+/// Largest size of an answer, bytes; more bytes belong to the packet itself.
 const ANSWER_BYTES: usize = 512;
 
-/// When the peer was last heard or asked, and how often it was asked since it was heard.
+/// The time of the peer's last packet or of our last request, and the number of requests since its
+/// last packet.
 ///
-/// Each question gives a whole interval for its answer: time in which we were stopped ourselves
-/// asks one question, not all of them at once.
+/// Each request allows a whole interval for its answer: after a time in which this process was
+/// stopped, one request is sent, not several at once.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Alive {
     since: Millis,
@@ -45,21 +47,21 @@ pub(super) struct Alive {
     doubt: Doubt,
 }
 
-/// Whether the server took what a client sent.
+/// Client: the state of the packets that the server may not have processed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Taken {
-    /// All of it.
+    /// Nothing is outstanding.
     Sure,
-    /// Something left since then that may not be.
+    /// A packet was sent then that the server may not have processed.
     Unsure { since: Millis },
-    /// It was asked; so many packets left since, the question with them.
+    /// The server was asked; `left` packets were sent since, including the request.
     Asked { at: Millis, left: u32 },
-    /// It was sent the end of any packet.
+    /// Filler for the largest packet was sent.
     Filled,
 }
 
 impl Taken {
-    /// A packet left.
+    /// Records a sent packet.
     pub(super) fn left(&mut self, now: Millis) {
         match self {
             Self::Sure => *self = Self::Unsure { since: now },
@@ -68,7 +70,7 @@ impl Taken {
         }
     }
 
-    /// Every question was answered.
+    /// Records that every request was answered.
     pub(super) fn answered(&mut self, now: Millis) {
         *self = match *self {
             Self::Asked { left: 0..=1, .. } => Self::Sure,
@@ -87,15 +89,15 @@ impl Taken {
     }
 }
 
-/// A packet that does not come to its end.
+/// An unfinished packet.
 #[derive(Debug, Clone, Copy, Default)]
 struct Doubt {
-    /// When it was looked at, and how many bytes were there then.
+    /// The time of the last check, and the number of bytes then.
     looked: Option<Millis>,
     bytes: usize,
-    /// The peer was asked, and that has brought nothing yet.
+    /// True if the peer was asked and nothing has arrived since.
     awaits: bool,
-    /// Answers that did not end it.
+    /// Number of answers that did not complete the packet.
     answers: u32,
 }
 
@@ -109,7 +111,7 @@ impl Alive {
         }
     }
 
-    /// Any packet is a sign of life.
+    /// Records a packet from the peer, which is a sign of life.
     pub(super) fn heard(&mut self, now: Millis) {
         *self = Self::new(now);
     }
@@ -118,7 +120,7 @@ impl Alive {
         self.since <= at
     }
 
-    /// It was asked, and nothing was heard since.
+    /// True if a request is unanswered.
     pub(super) fn is_awaited(&self) -> bool {
         self.asked > 0
     }
@@ -128,16 +130,17 @@ impl Alive {
         Some(self.since.saturating_add(interval))
     }
 
-    /// When a packet that is unfinished is to be looked at.
+    /// Time of the next check of an unfinished packet.
     pub(super) fn doubts_at(&self) -> Millis {
         let since = self.doubt.looked.unwrap_or(self.since);
         since.saturating_add(UNFINISHED_MS)
     }
 
-    /// Whether to ask now since a packet is unfinished, of which so many bytes are there.
+    /// True if the peer is to be asked now because a packet with `bytes` received bytes is
+    /// unfinished.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] when nothing but answers came, and they did not end it.
+    /// [`Error::TimedOut`] if only answers have arrived, and they did not complete the packet.
     pub(super) fn doubts(&mut self, bytes: usize, now: Millis) -> Result<bool, Error> {
         if now < self.doubts_at() {
             return Ok(false);
@@ -147,15 +150,16 @@ impl Alive {
         (doubt.looked, doubt.bytes) = (Some(now), bytes);
         match (doubt.awaits, grown) {
             (false, 0) => {}
-            // The question, or its answer, is still on its way.
+            // The request or its answer is still in transit.
             (true, 0) => return Ok(false),
-            // An answer, or the packet itself: what comes while nothing is asked tells.
+            // An answer, or a part of the packet; bytes that arrive while no request is open decide
+            // which.
             (true, 1..=ANSWER_BYTES) => {
                 doubt.answers += 1;
                 doubt.awaits = false;
                 return Ok(false);
             }
-            // It comes, however slowly.
+            // The packet grows, however slowly.
             (_, _) => {
                 (doubt.awaits, doubt.answers) = (false, 0);
                 return Ok(false);
@@ -168,10 +172,11 @@ impl Alive {
         Ok(true)
     }
 
-    /// Whether to ask now; so many bytes of an unfinished packet are there.
+    /// True if the peer is to be asked now; `bytes` is the number of received bytes of an
+    /// unfinished packet.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] when it was asked often enough.
+    /// [`Error::TimedOut`] after the configured number of unanswered requests.
     pub(super) fn is_due(
         &mut self,
         config: &TransportConfig,
@@ -181,13 +186,14 @@ impl Alive {
         if self.deadline(config).is_none_or(|deadline| now < deadline) {
             return Ok(false);
         }
-        // Bytes put it off, as with OpenSSH: a large packet may take minutes. They may be answers, so
-        // that what was asked counts.
+        // Received bytes postpone the request, as with OpenSSH: a large packet may take minutes.
+        // They may be answers, so earlier requests still count.
         if core::mem::replace(&mut self.bytes, bytes) < bytes {
             self.since = now;
             return Ok(false);
         }
-        // A count of 0 means: ask, but never give up (sshd_config(5), ClientAliveCountMax).
+        // A count of 0 means to ask but never to end the connection (sshd_config(5),
+        // ClientAliveCountMax).
         if config.alive_count_max > 0 && self.asked >= config.alive_count_max {
             return Err(Error::TimedOut("peer not responding"));
         }
@@ -224,7 +230,7 @@ impl Connection {
         Ok(freed)
     }
 
-    /// When [`Connection::handle_timeout`] wants to be called.
+    /// The time at which [`Connection::handle_timeout`] must be called.
     #[must_use]
     pub fn poll_deadline(&self) -> Option<Millis> {
         let alive = match self.stage {
@@ -238,14 +244,14 @@ impl Connection {
             .min()
     }
 
-    /// What came may have been the answer to the last question.
+    /// Records received data, which may be the answer to the last request.
     pub(super) fn note_answer(&mut self) {
         if !self.globals.awaits_answer() {
             self.taken.answered(self.transport.now);
         }
     }
 
-    /// When a client wants to know whether the server took what it sent.
+    /// Client: the time of the next request whether the server has processed the sent packets.
     fn asks_at(&self) -> Option<Millis> {
         let asks = matches!(self.auth, Auth::Client(_))
             && self.may_ask()
@@ -255,7 +261,7 @@ impl Connection {
 
     fn ask_whether_taken(&mut self, now: Millis) -> Result<(), Error> {
         match &mut self.taken {
-            // What is still to leave may end the server's packet by itself.
+            // Unsent output may complete the server's packet by itself.
             Taken::Unsure { since: at } | Taken::Asked { at, .. }
                 if self.transport.has_output() =>
             {
@@ -265,15 +271,16 @@ impl Connection {
                 self.globals.send_keepalive(&mut self.transport)?;
                 self.taken = Taken::Asked { at: now, left: 0 };
             }
-            // Something came, or the network may be away.
+            // Something arrived, or the network may be interrupted.
             Taken::Asked { at, .. } => *at = now,
             Taken::Sure | Taken::Filled => {}
         }
         Ok(())
     }
 
-    /// Client: the server was asked and is silent. It may wait for the end of a packet whose length was
-    /// changed, if its system has all that was written: then [`Connection::fill_packet`] is to be called.
+    /// Client: true if the server was asked and is silent. If its kernel has acknowledged all sent
+    /// bytes, it may wait for the end of a packet with a damaged length; the caller then calls
+    /// [`Connection::fill_packet`].
     #[must_use]
     pub fn doubts_silence(&self, now: Millis) -> bool {
         let Taken::Asked { at, .. } = self.taken else {
@@ -285,7 +292,7 @@ impl Connection {
             && self.asks_at().is_some_and(|due| due <= now)
     }
 
-    /// Sends as many bytes as the largest packet has, which compression does not make fewer.
+    /// Sends as many bytes as the largest packet has; compression does not shorten them.
     ///
     /// # Errors
     /// [`Error`] of sending.
@@ -299,12 +306,12 @@ impl Connection {
         Ok(())
     }
 
-    /// The peer may be asked for something.
+    /// True if a request to the peer is permitted now.
     fn may_ask(&self) -> bool {
         self.stage == Stage::Connected && !self.transport.is_exchanging()
     }
 
-    /// Bytes of a packet whose end has not come, where the peer may be asked for more.
+    /// Received bytes of an unfinished packet, if a request to the peer is permitted now.
     pub(super) fn unfinished_bytes(&self) -> Option<usize> {
         let bytes = self.transport.splitter.unfinished_bytes();
         bytes.filter(|_| self.may_ask())

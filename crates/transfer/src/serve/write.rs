@@ -1,6 +1,6 @@
-//! WRITE: the data go to the file as they come, from the slabs of their packets, those of many
-//! packets in one system call. A file system works by pages: a call for each packet would touch
-//! one page in eight twice.
+//! WRITE: data go to the file as they arrive, from the slabs of their packets, with one system call
+//! for many packets. File systems work on pages: one call per packet would touch one page in eight
+//! twice.
 
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
@@ -13,21 +13,21 @@ use super::status::Failed;
 use super::{Buffers, LogLevel, Serve, shown};
 use crate::watch::Watch;
 
-/// Most pieces that are gathered: more than one read of the socket brings.
+/// Largest number of gathered pieces; one read of the socket brings fewer.
 const MAX_PIECES: usize = 32;
 
-/// A WRITE whose data are on their way.
+/// A WRITE whose data have not all arrived.
 pub(super) struct Writing {
     id: u32,
     handle: Bytes,
-    /// None when the data are to be dropped, as `failed` says.
+    /// `None` if the data are discarded, because of `failed`.
     fd: Option<Arc<OwnedFd>>,
-    /// The file's, until all of it is written.
+    /// The file's watch, until all data are written.
     watch: Option<Watch>,
-    /// Where the next data go.
+    /// File offset of the next data.
     offset: u64,
-    /// Data that have come and are not written. None between two calls of [`Serve::work`]: they
-    /// count as used, and nothing may be pinned while nothing happens.
+    /// Received data that are not written yet. Empty between two calls of [`Serve::work`]: the data
+    /// count as used, and no slab may stay pinned while the server is idle.
     pieces: Vec<Bytes>,
     failed: Option<Failed>,
     written: u64,
@@ -54,7 +54,7 @@ impl Serve {
         };
         if let Err(refusal) = self.permits.write() {
             self.refuse(id, Some("write"), refusal, buffers);
-            // Answered: the data are dropped in silence.
+            // The request is already answered: the data are discarded.
             self.writing = None;
             return;
         }
@@ -99,7 +99,7 @@ impl Serve {
         }
     }
 
-    /// Writes what has come of a WRITE that goes on.
+    /// Writes the received data of an unfinished WRITE.
     pub(super) fn write_gathered(&mut self) {
         if let Some(writing) = &mut self.writing {
             writing.write_gathered();
@@ -117,7 +117,7 @@ impl Serve {
             file.watch = writing.watch.or(file.watch.take());
             match &writing.failed {
                 None => file.failed = None,
-                // The first byte that is missing counts, whatever failed behind it.
+                // The first missing byte counts, whatever failed after it.
                 Some(failed) => {
                     let known = file
                         .failed
@@ -141,7 +141,7 @@ impl Serve {
 }
 
 impl Writing {
-    /// Writes the pieces that have come; a failure is kept for the answer.
+    /// Writes the received pieces; a failure is stored for the answer.
     fn write_gathered(&mut self) {
         if let Some(fd) = self.fd.clone().filter(|_| !self.pieces.is_empty())
             && let Err(error) = self.write_watched(&fd)
@@ -165,7 +165,7 @@ impl Writing {
     }
 }
 
-/// Writes all pieces at `offset`, which goes on with what is written, as `written` does.
+/// Writes all pieces at `offset`; advances `offset` and `written` by the written bytes.
 fn write_pieces(
     fd: &OwnedFd,
     pieces: &[Bytes],

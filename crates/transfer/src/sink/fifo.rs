@@ -1,4 +1,4 @@
-//! Targets that are FIFOs: a signal ends the wait for a reader, and for room in the pipe.
+//! Targets that are FIFOs: a signal ends the wait for a reader and for space in the pipe.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -6,11 +6,11 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
 
-/// A wait is broken up by this, to see whether a signal has come: one that comes just before a
-/// system call does not interrupt it.
+/// Interval at which a wait checks for signals: a signal just before a system call does not
+/// interrupt the call.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Whether `path` is a FIFO; links are followed.
+/// True if `path` is a FIFO; links are followed.
 pub(super) fn is_one(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|there| there.file_type().is_fifo())
 }
@@ -19,10 +19,10 @@ fn is_interrupted() -> bool {
     sys::signals::noted() || sys::signals::interrupts() > 0
 }
 
-/// Opens a FIFO for writing, without blocking, when it has a reader.
+/// Waits for a reader and opens the FIFO for writing, without blocking.
 ///
 /// # Errors
-/// `Interrupted` when a signal has come, else the system's.
+/// `Interrupted` after a signal, else the system's error.
 pub(super) fn open(path: &Path) -> io::Result<File> {
     loop {
         let opened = OpenOptions::new()
@@ -40,10 +40,10 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Writes what `file` takes: a FIFO that is full is waited for.
+/// Writes as many bytes as `file` accepts; waits while the FIFO is full.
 ///
 /// # Errors
-/// The system's; `Other` when a signal has come, since a caller goes on after `Interrupted`.
+/// The system's error; `Other` after a signal, because callers continue after `Interrupted`.
 pub(super) fn write(mut file: &File, bytes: &[u8]) -> io::Result<usize> {
     loop {
         match file.write(bytes) {

@@ -1,4 +1,4 @@
-//! Local files that are written with what a server sends.
+//! Local files to which received data are written.
 
 use std::collections::BTreeMap;
 use std::fs::{File, FileTimes, OpenOptions};
@@ -17,47 +17,48 @@ use crate::watch::{Targets, Watch};
 mod fifo;
 mod part;
 
-/// Pieces of zeros of this length and more become holes, bytes.
+/// Smallest number of zero bytes in a piece that becomes a hole.
 const HOLE_BYTES: usize = 4096;
 
 /// How a target is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Opening {
-    /// What is there is cut, unless it has this size and time: then it may be the source.
+    /// Existing content is truncated, unless the file has this size and time: then it may be the
+    /// source.
     Anew {
         /// Bytes.
         len: Option<u64>,
         /// Seconds.
         modified: Option<i64>,
     },
-    /// What is there stays.
+    /// Existing content is kept.
     GoOn,
 }
 
-/// A target. What it holds from its beginning without a gap is known at any time.
+/// A target file. It records how many bytes from its beginning are written without a gap.
 #[derive(Debug)]
 pub struct Sink {
     file: File,
     path: PathBuf,
-    /// What a part file is renamed to in the end.
+    /// The name that a part file gets at the end.
     target: Option<PathBuf>,
-    /// It is a part that a later copy of the same source finds.
+    /// True for a part file that a later copy of the same source finds.
     is_findable: bool,
-    /// Everything before is written.
+    /// All bytes before this offset are written.
     front: u64,
-    /// What is written behind a gap: begin and end.
+    /// Ranges that are written after a gap: start and end.
     ahead: BTreeMap<u64, u64>,
     len_before: u64,
     regular: bool,
     holes: bool,
-    /// It may be the source: what is there is not cut.
+    /// True if it may be the source, so that existing content is not truncated.
     in_place: bool,
     room: Option<Room>,
-    /// Of a target that is written where it stands.
+    /// `Some` for a target that is written in place.
     watch: Option<Watch>,
 }
 
-/// The system's form of a time; one that it cannot have is the nearest.
+/// Converts a time to the system's form; a time out of its range becomes the nearest one.
 #[must_use]
 pub fn system_time(at: Timestamp) -> SystemTime {
     let part = Duration::from_nanos(u64::from(at.nanoseconds));
@@ -82,7 +83,7 @@ pub fn set_times(file: &File, times: &ExactTimes) -> io::Result<()> {
 }
 
 impl Sink {
-    /// A target that was just made, with nothing in it.
+    /// A target that was just created and is empty.
     #[must_use]
     pub fn made(file: File, path: PathBuf, holes: bool) -> Self {
         Self {
@@ -101,13 +102,13 @@ impl Sink {
         }
     }
 
-    /// Opens the target, made with `mode` if it is not there. With `beside`, opens a part file of one
-    /// of these names in the target's directory, which [`Sink::finish`] renames to the target; the
-    /// part has the mode of the file that it replaces, else that of one that is made, before it has
-    /// content. `targets` are the files that the copy writes in place.
+    /// Opens the target, and creates it with `mode` if it does not exist. With `beside`, opens a
+    /// part file of one of these names in the target's directory, which [`Sink::finish`] renames to
+    /// the target; the part file has the mode of the file that it replaces, else the mode of a new
+    /// file, before it has content. `targets` are the files that the copy writes in place.
     ///
     /// # Errors
-    /// The system's; `Interrupted` where a signal ended the wait for a FIFO's reader.
+    /// The system's error; `Interrupted` if a signal ended the wait for a FIFO's reader.
     pub(crate) fn open(
         target: &Path,
         mode: u32,
@@ -138,7 +139,7 @@ impl Sink {
         let made = part.is_left.then(|| mode & !sys::process::umask());
         let mut sink = Self::made(part.file, part.path, holes);
         sink.target = Some(target.to_path_buf());
-        // Nobody else knows it, or has its lock.
+        // No other process knows its name or has its lock.
         sink.watch = None;
         sink.is_findable = part.is_findable;
         let set = || {
@@ -176,7 +177,7 @@ impl Sink {
         options.write(true).create(true).truncate(false).mode(mode);
         if matches!(opening, Opening::Anew { .. }) {
             match options.clone().create_new(true).open(&path) {
-                // Most are not there yet: one that is new needs no looking at.
+                // Most targets do not exist yet; a new file needs no check.
                 Ok(file) => return Ok(Self::made(file, path, holes)),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
@@ -184,7 +185,7 @@ impl Sink {
         }
         let file = match opening {
             _ if fifo::is_one(&path) => fifo::open(&path),
-            // Reading is for the proof of what is there; a target that can only be written serves.
+            // Reading is needed to verify existing content only; a write-only target is sufficient.
             Opening::GoOn => options.clone().read(true).open(&path),
             Opening::Anew { .. } => options.open(&path),
         }?;
@@ -206,7 +207,7 @@ impl Sink {
             let may_be_source =
                 len == Some(metadata.len()) && modified.is_none_or(|at| at == seconds);
             if regular && metadata.len() > 0 && may_be_source {
-                // A hole would leave what was there.
+                // A hole would keep the old content.
                 (sink.in_place, sink.holes) = (true, false);
             } else if regular && metadata.len() > 0 {
                 sink.cut(0)?;
@@ -215,7 +216,7 @@ impl Sink {
         Ok(sink)
     }
 
-    /// The length of what was there.
+    /// Length of the existing content, bytes.
     #[must_use]
     pub fn len_before(&self) -> u64 {
         self.len_before
@@ -227,7 +228,7 @@ impl Sink {
         &self.file
     }
 
-    /// What was there up to `offset` is a part of the copy; what is behind it goes.
+    /// Keeps the existing content up to `offset` as part of the copy and removes the rest.
     ///
     /// # Errors
     /// The system's.
@@ -239,14 +240,14 @@ impl Sink {
         Ok(())
     }
 
-    /// It will have so many bytes: room is set aside for them as they come, and by [`Sink::work`].
+    /// Announces the final length: space is preallocated as data arrive, and by [`Sink::work`].
     pub fn expect(&mut self, end: u64) {
         if self.gathers() && !self.in_place {
             self.room = Room::new(self.front, end);
         }
     }
 
-    /// Memory is taken for what is still to come.
+    /// True if the file system allocates memory and the rest of the file is not reserved yet.
     #[must_use]
     pub fn takes_memory(&self) -> bool {
         self.room
@@ -254,7 +255,7 @@ impl Sink {
             .is_some_and(|room| room.takes_memory(self.front))
     }
 
-    /// There is something to be done while nothing else is.
+    /// True if [`Sink::work`] has something to do.
     #[must_use]
     pub fn has_work(&self) -> bool {
         self.room
@@ -262,9 +263,9 @@ impl Sink {
             .is_some_and(|room| room.has_work(self.front))
     }
 
-    /// Does a little of it, half a millisecond.
+    /// Does idle work for about half a millisecond.
     pub fn work(&mut self) {
-        // Another writer is told of by what comes next.
+        // The next operation reports another writer.
         if let Some(room) = &mut self.room
             && self
                 .watch
@@ -288,7 +289,7 @@ impl Sink {
         }
     }
 
-    /// Nobody else writes it.
+    /// Checks that no other process writes the file.
     fn check(&mut self) -> io::Result<()> {
         match &mut self.watch {
             Some(watch) => watch.check(&self.file),
@@ -296,7 +297,7 @@ impl Sink {
         }
     }
 
-    /// Behind our own writing up to `end`.
+    /// Records our own write up to `end`.
     fn wrote(&mut self, end: u64, written: io::Result<()>) -> io::Result<()> {
         match (&mut self.watch, written) {
             (Some(watch), Ok(())) => watch.wrote(&self.file, end),
@@ -305,16 +306,16 @@ impl Sink {
         }
     }
 
-    /// Everything before is written.
+    /// All bytes before this offset are written.
     #[must_use]
     pub fn front(&self) -> u64 {
         self.front
     }
 
-    /// Writes a piece where it belongs.
+    /// Writes a piece at `offset`.
     ///
     /// # Errors
-    /// The system's; what was written counts.
+    /// The system's error; the bytes written so far count.
     pub fn write(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let end = offset.saturating_add(as_u64(bytes.len()));
         if self.holes && bytes.len() >= HOLE_BYTES && is_zero(bytes) {
@@ -326,10 +327,10 @@ impl Sink {
         self.wrote(end, written)
     }
 
-    /// Writes all that a new file is to hold.
+    /// Writes the whole content of a new file.
     ///
     /// # Errors
-    /// The system's; what was written counts.
+    /// The system's error; the bytes written so far count.
     pub fn write_whole(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.holes || self.watch.is_none() {
             return self.write(0, bytes);
@@ -343,7 +344,7 @@ impl Sink {
 
     fn write_bytes(&mut self, mut at: u64, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
-            // A device or a pipe has no places.
+            // A device or a pipe has no offsets.
             let written = match self.regular {
                 true => self.file.write_at(bytes, at),
                 false => fifo::write(&self.file, bytes),
@@ -362,13 +363,13 @@ impl Sink {
         Ok(())
     }
 
-    /// Pieces that follow each other may be written in one go ([`Sink::write_pieces`]).
+    /// True if consecutive pieces may be written in one call ([`Sink::write_pieces`]).
     #[must_use]
     pub fn gathers(&self) -> bool {
         self.regular && !self.holes
     }
 
-    /// Zeros need not be written: what was never written is a hole.
+    /// True if zeros need not be written, because unwritten ranges are holes.
     #[must_use]
     pub fn leaves_holes(&self) -> bool {
         self.holes
@@ -379,11 +380,10 @@ impl Sink {
         self.note(offset, offset.saturating_add(len));
     }
 
-    /// Writes pieces that follow each other from `offset` on, into a file that
-    /// [gathers](Sink::gathers).
+    /// Writes consecutive pieces from `offset` on, into a file that [gathers](Sink::gathers).
     ///
     /// # Errors
-    /// The system's; what was written counts.
+    /// The system's error; the bytes written so far count.
     pub fn write_pieces(&mut self, offset: u64, pieces: &[Bytes]) -> io::Result<()> {
         self.check()?;
         if let Some(room) = &mut self.room {
@@ -424,10 +424,11 @@ impl Sink {
         }
     }
 
-    /// Everything is written: length, mode and times are set, and a part file gets its target's name.
+    /// Finishes after the last write: sets length, mode and times, and renames a part file to its
+    /// target.
     ///
     /// # Errors
-    /// What could not be done, with the operation; the part file is removed then.
+    /// The failed operation with its error; the part file is removed then.
     pub fn finish(
         mut self,
         kept: Option<(u32, Option<ExactTimes>)>,
@@ -435,7 +436,7 @@ impl Sink {
     ) -> Result<(), String> {
         let finished = self.complete(kept, sync);
         if finished.is_err() && self.target.is_some() {
-            // What cannot be finished or named now cannot be later either.
+            // A file that cannot be finished or renamed now cannot be later either.
             let _ = std::fs::remove_file(&self.path);
         }
         finished
@@ -483,11 +484,12 @@ impl Sink {
         Ok(())
     }
 
-    /// It failed: what is there is cut to what has come without a gap, unless it is somebody else's by now. A part file is removed, unless
-    /// it `stays` for a later copy of the same source, which must be able to find it.
+    /// Ends a failed copy: truncates the file after the last byte without a gap, unless another
+    /// process writes it. A part file is removed, unless it `stays` for a later copy of the same
+    /// source, which must be able to find it.
     pub fn give_up(mut self, stays: bool) {
         let front = self.front;
-        // The failure that led here is reported; a second one would say no more.
+        // The first failure is reported; a second one adds nothing.
         if self.regular && !self.in_place {
             let _ = self.cut(front);
         }
@@ -593,7 +595,7 @@ mod tests {
         sink.finish(None, false).unwrap();
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!((mode & 0o777, count()), (0o604, 1));
-        // What cannot be given its name goes as well.
+        // A part file that cannot be renamed is removed too.
         let sink =
             Sink::open(&path, 0o600, ANEW, Some(&names), false, &Targets::default()).unwrap();
         std::fs::remove_file(&path).unwrap();
@@ -650,7 +652,7 @@ mod tests {
                 }
             }
         }
-        // A second writer has a part of its own, and the first one's content stays whole.
+        // A second writer has its own part file, and the first one's content stays complete.
         let mut one =
             Sink::open(&path, 0o600, ANEW, Some(&names), false, &Targets::default()).unwrap();
         one.write(0, b"one").unwrap();
@@ -669,13 +671,13 @@ mod tests {
         assert_eq!(std::fs::read(&path).unwrap(), b"one");
         other.give_up(true);
         assert_eq!(std::fs::read_dir(&*scratch).unwrap().count(), 2);
-        // What was left by one that is gone is gone on with.
+        // The part file of a copy that has ended is continued.
         let mut left =
             Sink::open(&path, 0o600, ANEW, Some(&names), false, &Targets::default()).unwrap();
         left.write(0, b"le").unwrap();
         left.give_up(true);
         std::fs::remove_file(&path).unwrap();
-        // With the mode of one that is made.
+        // With the mode of a new file.
         let again = Sink::open(
             &path,
             0o640,
@@ -716,14 +718,14 @@ mod tests {
                 };
                 assert!(taken(&path) >= aside, "{} of {aside}", taken(&path));
                 match fails {
-                    // It ended earlier than it was said to.
+                    // The file ended earlier than announced.
                     false => sink.finish(None, false).unwrap(),
                     true => sink.give_up(false),
                 }
                 assert!(taken(&path) < 2 << 20, "{}", taken(&path));
                 assert_eq!(std::fs::read(&path).unwrap(), piece[0]);
             }
-            // Where holes are left nothing is set aside.
+            // With holes nothing is preallocated.
             let path = scratch.join("sparse");
             let mut sink = Sink::open(&path, 0o600, ANEW, None, true, &Targets::default()).unwrap();
             sink.expect(64 << 20);

@@ -1,6 +1,6 @@
-//! Part files of this machine: made with `O_EXCL` and locked while they are written, so that two
-//! copies never share one. One that a copy left is taken over only if it is a regular file of our
-//! own with one name, and nobody writes it.
+//! Local part files: created with `O_EXCL` and locked while they are written, so that two copies
+//! never share one. A part file that a copy left is continued only if it is a regular file of the
+//! same user with one name, and nobody writes it.
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
@@ -18,13 +18,14 @@ const MAX_TRIES: usize = 16;
 pub(super) struct Part {
     pub(super) file: File,
     pub(super) path: PathBuf,
-    /// A later copy of the same source looks for this name.
+    /// True if a later copy of the same source looks for this name.
     pub(super) is_findable: bool,
-    /// Another copy has made it, with a mode of its own.
+    /// True if an earlier copy created it, with its own mode.
     pub(super) is_left: bool,
 }
 
-/// Opens the part of `target` for reading and writing, made with `mode` or taken over.
+/// Opens the part file of `target` for reading and writing: a new one with `mode`, or that of an
+/// earlier copy.
 ///
 /// # Errors
 /// The system's.
@@ -35,7 +36,7 @@ pub(super) fn open(target: &Path, names: &PartNames, mode: u32) -> io::Result<Pa
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => (open_left(&path)?, true),
         made => (Some(made?), false),
     };
-    // Another copy may have seen it between its making and its lock.
+    // Another copy may have locked it between its creation and our lock.
     if let Some(file) = first.filter(|file| is_ours_alone(file, &path)) {
         return Ok(Part {
             file,
@@ -73,7 +74,7 @@ fn make(path: &Path, mode: u32) -> io::Result<File> {
         .open(path)
 }
 
-/// Opens what a copy left, without its lock; `None` where it is anything else.
+/// Opens a part file that a copy left, without locking it; `None` if it is anything else.
 fn open_left(path: &Path) -> io::Result<Option<File>> {
     let opened = OpenOptions::new()
         .read(true)
@@ -89,9 +90,9 @@ fn open_left(path: &Path) -> io::Result<Option<File>> {
     Ok(fits.then_some(file))
 }
 
-/// Locks it; false where another process has done so, or had the lock before and has given the
-/// file another name since it was opened or made: then it is that copy's target. A file system
-/// without locks has no second copy's word for anything: there the file is ours.
+/// Locks the file; false if another process has the lock, or had it and has renamed the file since
+/// we opened or created it: then the file is that copy's target. On a file system without locks no
+/// other copy can be detected, and the result is true.
 fn is_ours_alone(file: &File, path: &Path) -> bool {
     match sys::file::lock(file, false) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
@@ -121,7 +122,7 @@ mod tests {
             std::fs::rename(&path, &target).unwrap();
         }
         assert!(!is_ours_alone(&ours, &path));
-        // Nor is it when a third copy has a part of that name.
+        // The same if a third copy has a part file of that name.
         let third = make(&path, 0o600).unwrap();
         assert!(!is_ours_alone(&ours, &path));
         assert!(is_ours_alone(&third, &path));
