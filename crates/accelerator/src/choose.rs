@@ -81,7 +81,7 @@ impl Accelerator {
     /// One line for the user: each path with the reason why it does not work.
     pub fn open(request: &Request, binary: &SelfExe) -> Result<Self, String> {
         if request.libraries.is_empty() {
-            return Err("no library is named by HwCompressionLibrary".to_owned());
+            return Err("HwCompressionLibrary names no library".to_owned());
         }
         let libraries = &request.libraries;
         let libraries = libraries.get(..MAX_LIBRARIES).unwrap_or(libraries);

@@ -78,7 +78,7 @@ impl Lane {
         ends: &mut Vec<usize>,
     ) -> Result<(), LaneFault> {
         if run.window.len() > WINDOW_BYTES || run.ends.len() > MAX_RUN_PAYLOADS {
-            return Err(LaneFault::Wrong("a run is too long for it".to_owned()));
+            return Err(LaneFault::Wrong("the run is too long for it".to_owned()));
         }
         self.used = true;
         self.memory.write(0, run.window)?;
@@ -93,7 +93,7 @@ impl Lane {
         let made = match answer(&self.socket, self.number, limit)? {
             Reply::Done(made) => made,
             Reply::Failed(why) => return Err(LaneFault::Wrong(why)),
-            Reply::Says(_) => return Err(LaneFault::Wrong("its answer makes no sense".into())),
+            Reply::Says(_) => return Err(LaneFault::Wrong("its answer is malformed".into())),
         };
         // The process can still write to the memory, so only the copy is checked and used.
         let start = out.len();
@@ -140,7 +140,7 @@ pub(crate) fn answer(socket: &OwnedFd, number: u32, limit: Duration) -> Result<R
             // sends nothing else would never count as late.
             Some(_) if left.is_zero() => return Err(LaneFault::Late(limit)),
             Some(_) => {}
-            None => return Err(LaneFault::Wrong("its answer makes no sense".to_owned())),
+            None => return Err(LaneFault::Wrong("its answer is malformed".to_owned())),
         }
     }
 }

@@ -96,7 +96,7 @@ impl Starting {
             match answer(&shared.control, HELLO, left(deadline)).map_err(explain)? {
                 Reply::Says(texts) => described(texts),
                 Reply::Failed(why) => return Err(shared.with_printed(why)),
-                Reply::Done(_) => return Err("its answer makes no sense".to_owned()),
+                Reply::Done(_) => return Err("its answer is malformed".to_owned()),
             };
         let mut encoder = RemoteEncoder::take(&shared)?;
         encoder.verify = true;
@@ -373,7 +373,7 @@ impl Shared {
         let mut lines = printed.split(|byte| *byte == b'\n');
         let last = lines.rfind(|line| !line.is_empty());
         match last.map(|line| text(line.get(..PRINTED_BYTES).unwrap_or(line))) {
-            Some(line) => format!("{why} (it says: {line})"),
+            Some(line) => format!("{why} (its output: {line})"),
             None => why,
         }
     }

@@ -23,7 +23,7 @@ use crate::layout::{
 #[must_use]
 pub fn main(arguments: Vec<std::ffi::OsString>) -> i32 {
     let Ok(control) = sys::io::inherited(CONTROL_FD) else {
-        eprintln!("{}: started by other processes of Fulmar only", crate::ROLE);
+        eprintln!("{}: only other Fulmar processes start it", crate::ROLE);
         return 2;
     };
     let control = Arc::new(control);
@@ -98,10 +98,9 @@ fn listen(control: &OwnedFd) -> ! {
 fn cage(wall: Wall) -> Result<&'static str, String> {
     match wall {
         Wall::Whole => Ok("seccomp and Landlock"),
-        Wall::Partial => Ok("seccomp and what this kernel has of Landlock"),
+        Wall::Partial => Ok("seccomp and the part of Landlock that this kernel has"),
         Wall::None => Err(
-            "not loaded: this kernel has no Landlock (Linux 5.13 and later have it, if it is \
-             switched on), and nothing else keeps a library from the user's files"
+            "not loaded: this kernel has no Landlock (Linux 5.13 and later have it if it is enabled), and nothing else keeps a library from the user's files"
                 .to_owned(),
         ),
     }
@@ -220,7 +219,10 @@ mod tests {
     fn a_library_is_loaded_behind_whatever_wall_there_is_and_never_without() {
         assert_eq!(cage(Wall::Whole).unwrap(), "seccomp and Landlock");
         let partial = cage(Wall::Partial).unwrap();
-        assert_eq!(partial, "seccomp and what this kernel has of Landlock");
+        assert_eq!(
+            partial,
+            "seccomp and the part of Landlock that this kernel has"
+        );
         assert!(cage(Wall::None).unwrap_err().starts_with("not loaded"));
     }
 }

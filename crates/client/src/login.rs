@@ -175,7 +175,7 @@ fn guess(
     if !(put_first(&mut methods, kex) && put_first(expected, host_key)) {
         return false;
     }
-    debug1!("kex: guessing {kex} with {host_key}, as at the last login");
+    debug1!("kex: guessing {kex} with {host_key}, which the last login used");
     config.kex = methods;
     config.host_key_algorithms = host_keys;
     config.guess = true;
@@ -450,8 +450,8 @@ fn warn_weak_crypto(connection: &Connection) {
 /// `-v`: logs whether the server accepted data in the SYN.
 fn tell_fast_open(socket: impl AsFd) {
     match sys::socket::tcp_info(socket) {
-        Ok(info) if info.syn_data => debug1!("TCP Fast Open: data went with the SYN"),
-        _ => debug1!("TCP Fast Open: not with this server, or not yet"),
+        Ok(info) if info.syn_data => debug1!("TCP Fast Open: the server accepted data in the SYN"),
+        _ => debug1!("TCP Fast Open: the server has not accepted data in the SYN"),
     }
 }
 
@@ -591,10 +591,10 @@ pub(crate) fn announce_compression(options: &ClientOptions, connection: &mut Con
     if !connection.is_compressing() {
         if options.hw_compression != HwCompression::No {
             let why = match options.compression.is_on() {
-                false => "is not asked for (Compression, -C)",
+                false => "is not enabled (Compression, -C)",
                 true => "was not agreed on",
             };
-            debug1!("compression {why}: EnableHwCompression does nothing");
+            debug1!("compression {why}: EnableHwCompression has no effect");
         }
         return;
     }

@@ -245,7 +245,7 @@ fn later_keywords(later: &[&Warning]) -> Option<String> {
     let keyword = |warning: &&Warning| warning.text.split(' ').next().map(str::to_owned);
     let keywords: Vec<String> = later.iter().filter_map(keyword).collect();
     Some(format!(
-        "{}: {} are not carried out yet; ignored",
+        "{}: {} are not supported yet; ignored",
         first.place,
         keywords.join(", ")
     ))
@@ -322,7 +322,7 @@ fn connect_and_run(
             "{}",
             crate::text::one_line(&why.to_string().replace('\n', "; "))
         );
-        debug1!("Pipelined messages may be the cause: trying again more carefully");
+        debug1!("Pipelined messages may be the cause: trying again with fewer of them");
         strategy = again;
         before = Some(why);
     }

@@ -118,13 +118,12 @@ fn keywords_of_later_versions_are_one_line_of_a_file_and_none_of_the_command_lin
     let three = "ControlMaster auto\nControlPath /tmp/x\nForwardAgent yes\n";
     let output = run(site.ssh(three).args(["h", "echo in"]));
     assert_eq!(stdout(&output), "in\n", "{}", stderr(&output));
-    let line =
-        "line 1: ControlMaster, ControlPath, ForwardAgent are not carried out yet; ignored\n";
+    let line = "line 1: ControlMaster, ControlPath, ForwardAgent are not supported yet; ignored\n";
     assert!(stderr(&output).ends_with(line), "{}", stderr(&output));
     assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
     let output = run(site.ssh("ForwardAgent yes\n").args(["h", "echo in"]));
     assert!(
-        stderr(&output).ends_with("line 1: ForwardAgent is not carried out yet; ignored\n"),
+        stderr(&output).ends_with("line 1: ForwardAgent is not supported yet; ignored\n"),
         "{}",
         stderr(&output)
     );
@@ -143,15 +142,17 @@ fn keywords_of_later_versions_are_one_line_of_a_file_and_none_of_the_command_lin
         ("in\n", "")
     );
     let output = run(site.ssh("").args(ansible).args(["-v", "h", "echo in"]));
-    assert!(stderr(&output).contains("debug1: command-line line 0: ControlPersist is not carried"));
+    assert!(
+        stderr(&output).contains("debug1: command-line line 0: ControlPersist is not supported")
+    );
 }
 
 #[test]
 fn flags_of_later_versions_say_so() {
     let Some(site) = site("") else { return };
     for (flag, said) in [
-        ("-K", "-K: GSSAPI is not carried out yet; ignored\n"),
-        ("-g", "-g: forwardings are not carried out yet; ignored\n"),
+        ("-K", "-K: GSSAPI is not supported yet; ignored\n"),
+        ("-g", "-g: forwardings are not supported yet; ignored\n"),
     ] {
         let output = run(site.ssh("").args([flag, "h", "echo in"]));
         assert_eq!(
@@ -252,7 +253,7 @@ fn an_unknown_host_without_a_terminal_says_what_is_missing() {
         "No ED25519 host key is known for nobody, and there is no terminal to ask on: connect once \
          by hand, or set StrictHostKeyChecking=accept-new.\nHost key verification failed.\n"
     );
-    assert!(said("BatchMode yes\n").contains(", and BatchMode forbids to ask: "));
+    assert!(said("BatchMode yes\n").contains(", and BatchMode forbids questions: "));
     assert_eq!(
         said("StrictHostKeyChecking yes\n"),
         "No ED25519 host key is known for nobody and you have requested strict checking.\n\

@@ -328,7 +328,9 @@ impl Compressor {
             (Some(provider), _) => provider.name(),
             (None, None) => "internal".to_owned(),
             (None, Some(name)) => {
-                format!("internal (several channels have data, which {name} may not keep apart)")
+                format!(
+                    "internal (several channels have data, and {name} may not keep their histories apart)"
+                )
             }
         }
     }

@@ -28,7 +28,7 @@ pub(crate) fn judge(support: Support, value: &Value) -> Judgement {
     match support {
         Support::Carried | Support::Fulfilled => Judgement::Keep,
         Support::Enabling(list) if harmless(list) => Judgement::Keep,
-        Support::Enabling(_) => Judgement::Warn("is not carried out yet; ignored"),
+        Support::Enabling(_) => Judgement::Warn("is not supported yet; ignored"),
         Support::Partly(list, _) if harmless(list) => Judgement::Keep,
         Support::Partly(_, text) => Judgement::Warn(text),
         Support::Restricting(list) if harmless(list) => Judgement::Keep,

@@ -1,5 +1,5 @@
 //! HMAC and signatures against Wycheproof's vectors. Those of ciphers and key exchanges are beside
-//! them, as they need what is not public.
+//! them, as they need private items.
 
 use crypto::hash::HashAlgorithm;
 use crypto::mac::Hmac;

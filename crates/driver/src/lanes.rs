@@ -115,8 +115,8 @@ impl fmt::Display for LaneReport {
             (worked(self.sealed), worked(self.opened));
         write!(
             f,
-            "at most {} at once; {sealed} of {all_sealed} batches sealed and {opened} of {all_opened} \
-             opened by others than the connection's own",
+            "at most {} at once; workers sealed {sealed} of {all_sealed} batches and opened {opened} of \
+             {all_opened}",
             self.workers + 1
         )
     }

@@ -123,7 +123,7 @@ struct CertificateSection {
     authority: Option<Vec<u8>>,
     /// Serial numbers, both ends inclusive.
     ranges: Vec<(u64, u64)>,
-    /// First serial, and a big-endian number whose bit n stands for serial first + n.
+    /// First serial, and a big-endian number whose bit n means serial first + n.
     bitmaps: Vec<(u64, Vec<u8>)>,
     key_ids: HashSet<Vec<u8>>,
 }

@@ -125,8 +125,8 @@ pub fn parse_rfc4716(file: &[u8]) -> Result<PublicKeyFile, KeyError> {
     })
 }
 
-/// What stands between the lines `begin` and `end` in the form of RFC 4716, and the comment. A line may end in LF,
-/// CRLF or CR (§3.1).
+/// The base64 text between the lines `begin` and `end` in the format of RFC 4716, and the comment.
+/// A line may end in LF, CRLF or CR (§3.1).
 ///
 /// # Errors
 /// [`KeyError::Invalid`].

@@ -70,7 +70,7 @@ pub(crate) fn group(answer: &Group, log: &Logger<'_>) -> Option<DhGroup> {
     match DhGroup::new(&answer.p, &answer.g, &policy) {
         Ok(group) => Some(group),
         Err(error) => {
-            log.error(&format!("a group of the moduli file is refused: {error}"));
+            log.error(&format!("ignoring a group of the moduli file: {error}"));
             None
         }
     }

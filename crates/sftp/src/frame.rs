@@ -68,7 +68,7 @@ impl core::fmt::Display for FrameError {
         match self {
             Self::TooLong(len) => write!(
                 f,
-                "message of {len} bytes, where {MAX_MESSAGE_BYTES} are the most"
+                "message of {len} bytes is longer than the limit of {MAX_MESSAGE_BYTES}"
             ),
             Self::Empty => f.write_str("message without a number"),
             Self::BadPayload => f.write_str("message whose data do not fit in its length"),

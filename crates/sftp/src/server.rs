@@ -190,7 +190,7 @@ pub enum Refusal {
     NotPermitted,
 }
 
-/// The requests that a client may send. A request that stands for others
+/// The requests that a client may send. A request that does the work of others
 /// ([`RequestInfo::stands_for`]) is refused, and not announced, if one of these is denied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Permits {
@@ -206,7 +206,7 @@ impl Permits {
     /// always permitted).
     ///
     /// An OpenSSH extension that `allowed` names needs no other request in that list, as with
-    /// OpenSSH; a vendor extension of Fulmar needs every request that it stands for. A name in
+    /// OpenSSH; a vendor extension of Fulmar needs every request whose work it does. A name in
     /// `denied` denies both kinds.
     ///
     /// # Errors

@@ -476,7 +476,7 @@ fn what_an_extension_stands_for_denies_it_in_every_way() {
         }
         let read_only = Permits::new(true, None::<[&str; 0]>, []).unwrap();
         assert_eq!(is_open(&read_only), !info.changes, "{extension}");
-        // A vendor extension that stands for no request neither reveals nor changes anything.
+        // A vendor extension that does the work of no request neither reveals nor changes anything.
         let harmless = [own::EXACT_TIMES, own::CANCEL].contains(extension);
         assert_eq!(
             info.is_vendor() && info.stands_for.is_empty(),

@@ -162,7 +162,7 @@ impl Files {
         if metadata.mode() & 0o007 != 0 {
             return Err(io::Error::new(
                 io::ErrorKind::PermissionDenied,
-                "btmp can be read by everybody (chmod o= it)",
+                "everybody can read btmp (chmod o= it)",
             ));
         }
         append(&self.btmp, &record(LOGIN_PROCESS, attempt))

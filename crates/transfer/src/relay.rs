@@ -353,7 +353,7 @@ impl Work for Relay<'_> {
             }
             (Op::Open, _, failed) => {
                 session.handle_ends();
-                let why = failed.map_or("no handle came".to_owned(), |(_, why)| why);
+                let why = failed.map_or("the answer has no handle".to_owned(), |(_, why)| why);
                 let error = match link {
                     SOURCE => format!("remote open \"{from}\": {why}"),
                     _ => format!("dest open \"{to}\": {why}"),
@@ -441,7 +441,7 @@ impl Work for Relay<'_> {
             job.next = token.offset + u64::from(len);
         } else if len < token.len {
             job.copy.fail(format!(
-                "read remote \"{}\": the server sent less than was asked for",
+                "read remote \"{}\": the server sent less than requested",
                 text::name(&job.item.from)
             ));
         }

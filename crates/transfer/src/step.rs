@@ -31,7 +31,7 @@ pub(crate) enum Step {
 /// Returns an error text if the size exceeds that of any file.
 pub(crate) fn impossible_size(attributes: &Attributes) -> Option<String> {
     let size = attributes.size.filter(|size| *size > MAX_BYTES)?;
-    Some(format!("the server says that it has {size} bytes"))
+    Some(format!("the server reports {size} bytes"))
 }
 
 /// Returns true if `target` may be the source itself, by size and modification time. Truncating it

@@ -207,7 +207,7 @@ impl Current {
                     self.fail("the content differs");
                 }
             }
-            _ => self.fail("no hash could be had"),
+            _ => self.fail("no hash is available"),
         }
     }
 }
@@ -241,7 +241,7 @@ impl Work for Compare {
             }
             (Op::Read, Reply::Status(status)) if status.code == Code::EOF => {
                 if token.offset < current.len {
-                    current.fail("the content differs: it is shorter there");
+                    current.fail("the content differs: the file on the server is shorter");
                 }
             }
             (Op::Read, Reply::Status(status)) => {
@@ -252,7 +252,7 @@ impl Work for Compare {
                 session.handle_ends();
                 over = true;
             }
-            _ => current.fail("an answer of the wrong kind"),
+            _ => current.fail("an answer of an unexpected type"),
         }
         if over && let Some(current) = self.current.take() {
             self.failures.extend(current.error);

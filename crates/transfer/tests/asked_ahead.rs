@@ -122,7 +122,7 @@ fn a_lie_is_an_error_and_leaves_a_prefix() {
     let to = place.join("to");
     let content = bytes(300_000);
     for (lie, words) in [
-        (Opens::ToldTwice, "wrong kind"),
+        (Opens::ToldTwice, "unexpected type"),
         (Opens::Directory, "not a regular file"),
         (Opens::Short, "had 300000 bytes and ends at 299999"),
         (Opens::Grown, "had 300000 bytes and has more"),
@@ -210,8 +210,8 @@ fn what_fails_before_it_is_worth_it_leaves_the_local_file_as_it_was() {
         (Opens::Unreadable, 10, "read remote \"/file\": Failure"),
         (Opens::Unreadable, 300_000, "read remote \"/file\": Failure"),
         (Opens::Failing, 61_000, "read remote \"/file\": Failure"),
-        (Opens::ToldTwice, 10, "wrong kind"),
-        (Opens::ToldTwice, 300_000, "wrong kind"),
+        (Opens::ToldTwice, 10, "unexpected type"),
+        (Opens::ToldTwice, 300_000, "unexpected type"),
     ] {
         for (piece, chance) in [(0, None), (7, Some(3)), (0, Some(9))] {
             let nature = Nature {

@@ -1,4 +1,4 @@
-//! The limit that a copy reports: with Fulmar's server behind a transport that delays the engine's
+//! The limit that a copy reports: with Fulmar's server and a transport that delays the engine's
 //! thread in various ways.
 
 mod liar;

@@ -272,7 +272,7 @@ fn a_tree_that_ends_anywhere_is_a_failure_and_what_arrived_is_whole() {
         let broken = heard
             .errors
             .iter()
-            .any(|line| line.contains("cannot be read"));
+            .any(|line| line.contains("malformed answer"));
         assert!(broken && failures > 0, "{cut}: {:?}", heard.errors);
         assert!(
             engine
@@ -688,7 +688,7 @@ fn connections_that_come_late_or_never_join_or_are_done_without() {
     }
 }
 
-/// What it is, whether it is known to be new, what is there, and what is asked before the first
+/// Name, whether the target is known to be new, its content, and the requests before the first
 /// WRITE.
 type Case<'c> = (&'c str, bool, Option<&'c [u8]>, &'c [&'c str]);
 
@@ -818,9 +818,9 @@ fn holes_are_asked_for_and_what_a_server_says_of_them_is_looked_at() {
     };
     for (lie, said) in [
         (Ranges::Honest, None),
-        (Ranges::LongHole, Some("sent more than was asked for")),
-        (Ranges::OddHole, Some("cannot be read")),
-        (Ranges::LongData, Some("sent more than was asked for")),
+        (Ranges::LongHole, Some("sent more than requested")),
+        (Ranges::OddHole, Some("malformed answer")),
+        (Ranges::LongData, Some("sent more than requested")),
         (Ranges::Short, Some("file changed while it was copied")),
         (Ranges::Grown, Some("has more")),
         (Ranges::Failing, Some("Failure")),

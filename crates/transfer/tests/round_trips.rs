@@ -68,7 +68,7 @@ impl Transport for Far {
             }
         }
         if exchange.is_over() {
-            // Nobody waits for what comes now.
+            // No later answer delays the copy.
             return Ok(true);
         }
         assert!(sent > 0, "nothing was asked, and it is not over");
@@ -183,8 +183,8 @@ fn a_file_waits_for_as_few_answers_as_it_can() {
         resume: Resume::Proven,
         ..Options::default()
     };
-    // What is there and what limits there are; the file; its data with its end. What is got comes
-    // with all of that at once.
+    // The target and the limits; the file; its data with its end. A downloaded file comes with all
+    // of that at once.
     for (reads_on, trips, whole) in [(true, 3, 1), (false, 5, 3)] {
         assert_eq!(put(reads_on, &from, &to, &Options::default()), trips);
         assert!(fs::read(&to).unwrap() == content);

@@ -318,7 +318,7 @@ const CASES: &[Case] = &[
     (
         "CheckHostIP yes\n",
         &[],
-        Differ("not carried out and would restrict: refused"),
+        Differ("not supported and would restrict: refused"),
     ),
 ];
 

@@ -327,7 +327,7 @@ fn the_first_flight_arrives_with_the_syn() {
             served(&outcome, "ours");
             outcome.stderr.text()
         });
-        let taken = "TCP Fast Open: data went with the SYN";
+        let taken = "TCP Fast Open: the server accepted data in the SYN";
         assert!(said[2].contains(taken), "{}", said[2]);
         assert!(said[2].contains("kex: short lists"), "{}", said[2]);
         // Who does not ask for it has none of it.

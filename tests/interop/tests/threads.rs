@@ -19,7 +19,7 @@ const MIB: u64 = 1 << 20;
 const BULK: u64 = 128 * MIB;
 
 /// What an end says of itself that has had no worker.
-const ALONE: &str = "crypto threads: at most 1 at once; 0 of ";
+const ALONE: &str = "crypto threads: at most 1 at once; workers sealed 0 of ";
 
 fn threads(pid: u32) -> Option<u32> {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;

@@ -55,12 +55,12 @@ pub fn open(request: &Request) -> Result<Accelerator, String> {
     Accelerator::open(request, &SelfExe::open().unwrap())
 }
 
-/// Where the payloads of a whole run end, each of `size` bytes behind this much history.
+/// The ends of the payloads of a whole run, each of `size` bytes, after this much history.
 pub fn ends(history_bytes: usize, size: usize) -> [usize; 8] {
     [1, 2, 3, 4, 5, 6, 7, 8].map(|count| history_bytes + count * size)
 }
 
-/// Encodes a run of `data`, behind bytes of others, and verifies it; how many bytes it took.
+/// Encodes a run of `data` after other bytes, and verifies it; returns the length of the output.
 pub fn encode(
     encoder: &mut dyn RunEncoder,
     data: &[u8],
@@ -87,7 +87,7 @@ pub fn encode_bulk(encoder: &mut dyn RunEncoder, data: &[u8]) -> Result<usize, R
     encode(encoder, data, (HISTORY_BYTES, PAYLOAD_BYTES, 6))
 }
 
-/// What has come of a stream.
+/// The result of a stream.
 #[allow(dead_code, reason = "each of the tests looks at something else")]
 pub struct Sent {
     pub bytes: usize,

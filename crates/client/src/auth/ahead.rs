@@ -135,11 +135,11 @@ impl Authenticator<'_> {
         let early = send_early(self.driver.connection(), ahead.plan, reach, ahead.data);
         self.early = early.map_err(|error| self.lost(driver::DriverError::Proto(error)))?;
         debug1!(
-            "Sent ahead of the answers: {} signed requests{}",
+            "Sent before the server's answers: {} signed requests{}",
             self.pipelined.len(),
             match &self.early {
                 None => "",
-                Some(early) if early.reach() == Reach::Whole => ", a session and what it runs",
+                Some(early) if early.reach() == Reach::Whole => ", a session and its command",
                 Some(_) => ", a session",
             }
         );

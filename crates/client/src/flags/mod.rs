@@ -237,7 +237,7 @@ impl Parser {
                 self.force("ForwardX11Trusted", "no");
             }
             "k" => self.keyword("GSSAPIDelegateCredentials", "no"),
-            "K" => self.unheeded("-K: GSSAPI is not carried out yet; ignored"),
+            "K" => self.unheeded("-K: GSSAPI is not supported yet; ignored"),
             "C" => self.force("Compression", "yes"),
             "f" => {
                 self.force("ForkAfterAuthentication", "yes");
@@ -272,7 +272,7 @@ impl Parser {
             "Y" => return Err(later("-Y", "X11 forwarding")),
             "y" => self.flags.syslog = true,
             "g" => {
-                self.unheeded("-g: forwardings are not carried out yet; ignored");
+                self.unheeded("-g: forwardings are not supported yet; ignored");
                 self.force("GatewayPorts", "yes");
             }
             _ => self.valued(flag, value)?,

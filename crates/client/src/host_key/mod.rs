@@ -328,7 +328,7 @@ impl HostKeyChecker {
             }
             StrictHostKeyChecking::Ask if self.batch_mode || !interaction.can_ask() => {
                 let why = match self.batch_mode {
-                    true => "BatchMode forbids to ask",
+                    true => "BatchMode forbids questions",
                     false => "there is no terminal to ask on",
                 };
                 error!(

@@ -67,7 +67,7 @@ impl HostKeyChecker {
                 return;
             };
             if let Err(reason) = self.check_proof(key, &data, proof) {
-                error!("The server's proof of a new host key is not good: {reason}");
+                error!("The server's proof of a new host key is not valid: {reason}");
                 return;
             }
         }
@@ -77,7 +77,7 @@ impl HostKeyChecker {
     /// The changes to make; `None` if the announcement must not be followed or changes nothing.
     pub(super) fn plan(&self, blobs: &[Vec<u8>], wanted: YesNoAsk) -> Option<Rotation> {
         if wanted == YesNoAsk::No || self.trust != Trust::Plain {
-            debug3!("UpdateHostKeys: the host key was not vouched for by a line of its own");
+            debug3!("UpdateHostKeys: no known_hosts line of its own confirmed the host key");
             return None;
         }
         if self.user_paths.is_empty() {

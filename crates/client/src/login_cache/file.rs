@@ -18,7 +18,7 @@ use super::Learnt;
 /// The file's name, in the directory of known_hosts.
 pub(super) const NAME: &str = "login_cache";
 
-const HEADER: &str = "# What ssh learnt at logins, to make the next ones faster (LoginCache in ssh_config). \
+const HEADER: &str = "# Server profiles that ssh stores to make the next logins faster (LoginCache in ssh_config). \
      It may be deleted.\n";
 /// Flag of a server that gets no pipelined messages; it excludes [`SHORT`].
 const CAREFUL: &str = "careful";
@@ -185,7 +185,7 @@ pub(super) fn store(path: &Path, name: &str, learnt: &Learnt, hash: bool) -> io:
     let line = line_that_fits(name, learnt, hash).ok_or_else(|| {
         io::Error::new(
             io::ErrorKind::InvalidData,
-            "what this server says does not fit into a line, and is not kept",
+            "this server's profile does not fit into a line, so it is not stored",
         )
     })?;
     let before = read(path).unwrap_or_default();

@@ -66,7 +66,7 @@ impl Session<'_> {
             }
             Notice::AcceleratorDismissed(name) => {
                 debug1!(
-                    "compression: a second channel has data: internal engine instead of {}, which may not keep channels apart",
+                    "compression: a second channel has data: internal engine instead of {}, which may mix the channels' histories",
                     one_line(&name)
                 );
                 Ok(Next::Continue)

@@ -121,7 +121,7 @@ impl Session<'_> {
         let Some(channel) = self.channel else {
             return Ok(());
         };
-        debug1!("channel {}: the local program is done", channel.0);
+        debug1!("channel {}: the local program has ended", channel.0);
         drop(self.driver.detach_endpoint(channel));
         if self.driver.connection().channel_is_open(channel) {
             self.command(|connection| connection.channel_eof(channel))?;

@@ -85,7 +85,7 @@ impl Session<'_> {
                 self.raw = Some(raw);
                 log::set_raw_terminal(true);
             }
-            Err(error) => debug1!("the terminal stays as it is: {error}"),
+            Err(error) => debug1!("cannot make the terminal raw: {error}"),
         }
     }
 

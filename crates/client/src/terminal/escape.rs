@@ -146,13 +146,13 @@ pub fn help(escape: u8) -> String {
         ("R", "exchange new session keys now"),
         (
             "V/v",
-            "say less (V) or more (v) in messages of this program",
+            "decrease (V) or increase (v) the verbosity of this program",
         ),
         ("^Z", "suspend this program"),
         ("#", "list the open channels"),
         (
             "s",
-            "tell algorithms, bytes and compression of the connection",
+            "show algorithms, byte counts and compression of the connection",
         ),
         ("?", "show this list"),
     ];

@@ -299,7 +299,7 @@ impl LibraryEncoder {
             return Err(fault("deflate has not taken all input"));
         }
         if self.stream.next_out != output.wrapping_add(made) {
-            return Err(fault("deflate gives two lengths of its output"));
+            return Err(fault("deflate reports two different lengths of its output"));
         }
         let end = space.get(..made).unwrap_or_default();
         if !end.ends_with(&SYNC_END) {

@@ -98,10 +98,10 @@ fn a_fault_that_leaves_the_process_alive_is_seen() {
         ("DICTIONARY", "FAIL", "deflateSetDictionary failed with -2"),
         ("DEFLATE", "FAIL", "deflate failed with -2"),
         ("DEFLATE", "GROW", "longer than deflate allows"),
-        ("DEFLATE", "LESS", "two lengths"),
+        ("DEFLATE", "LESS", "two different lengths"),
         ("DEFLATE", "MORE", "space has grown"),
         ("DEFLATE", "REST", "not taken all input"),
-        ("DEFLATE", "WRONG", "its output inflates to other bytes"),
+        ("DEFLATE", "WRONG", "its output inflates to different bytes"),
         ("DEFLATE", "FINAL", "its output ends the stream"),
         ("DEFLATE", "EMPTY", "does not end with a flush"),
         ("DEFLATE", "OPEN", "does not end between blocks"),
@@ -129,7 +129,7 @@ fn what_is_no_zlib_is_refused_with_the_reason() {
     let other = other.iter().map(Path::new).find(|path| path.exists());
     assert_eq!(
         Library::load(other.unwrap()).unwrap_err().to_string(),
-        "no zlib: it has no deflate"
+        "not a zlib: it has no deflate"
     );
     // As QATzip is: without zlib's functions, and depending on a zlib.
     let fakes = Fakes::new("dependent");
@@ -137,6 +137,6 @@ fn what_is_no_zlib_is_refused_with_the_reason() {
     let dependent = fakes.dependent("dependent", &zlib);
     assert_eq!(
         Library::load(&dependent).unwrap_err().to_string(),
-        "no zlib: it has no deflate"
+        "not a zlib: it has no deflate"
     );
 }

@@ -24,7 +24,7 @@ impl fmt::Display for LibraryError {
         match self {
             Self::NotAbsolute => f.write_str("not an absolute path"),
             Self::Load(text) => f.write_str(text),
-            Self::Missing(function) => write!(f, "no zlib: it has no {function}"),
+            Self::Missing(function) => write!(f, "not a zlib: it has no {function}"),
         }
     }
 }

@@ -79,7 +79,7 @@ fn check(
     verifier.verify(run, &out, &ends)?;
     let most = run.window.len() - run.history_bytes + run.ends.len() * MAX_GROWTH_BYTES;
     if out.len() > most {
-        return Err(RunError("its output is longer than a peer takes".into()));
+        return Err(RunError("its output is longer than a peer accepts".into()));
     }
     Ok(())
 }

@@ -38,7 +38,7 @@ impl Verifier {
     /// [`RunError`] with the defect.
     pub fn verify(&mut self, run: &Run<'_>, out: &[u8], ends: &[usize]) -> Result<(), RunError> {
         if ends.len() != run.ends.len() || ends.last() != Some(&out.len()) {
-            return Err(wrong("has pieces missing"));
+            return Err(wrong("is incomplete"));
         }
         let mut stream = match self.stream.take() {
             Some(mut stream) => {
@@ -78,7 +78,7 @@ impl Verifier {
             let space = self.plain.get_mut(made..).unwrap_or_default();
             let status = stream
                 .decompress(piece, space, InflateFlush::SyncFlush)
-                .map_err(|_| wrong("is no deflate"))?;
+                .map_err(|_| wrong("is not valid deflate data"))?;
             if status == Status::StreamEnd {
                 return Err(wrong("ends the stream"));
             }
@@ -87,13 +87,13 @@ impl Verifier {
             made += more;
             piece = piece.get(taken..).unwrap_or_default();
             if made > payload.len() || (taken == 0 && more == 0) {
-                return Err(wrong("inflates to other bytes"));
+                return Err(wrong("inflates to different bytes"));
             }
         }
         if self.plain.get(..made) == Some(payload) {
             Ok(())
         } else {
-            Err(wrong("inflates to other bytes"))
+            Err(wrong("inflates to different bytes"))
         }
     }
 

@@ -7,7 +7,7 @@ use std::process::Command;
 /// Where this file is in the workspace.
 const HERE: &str = "crates/compress/tests/fakes";
 
-/// A folder of what was built; it goes with its owner, also when a test fails.
+/// A directory of built libraries; removed when this value is dropped, also after a failed test.
 pub struct Fakes(PathBuf);
 
 impl Fakes {

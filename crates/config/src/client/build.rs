@@ -314,7 +314,7 @@ fn forwardings(
     let any = keys.iter().any(|key| values.at(key.index()).is_some());
     if any && !only_prints && values.flag(Row::ExitOnForwardFailure.index()) {
         return Err(ConfigError::Refused(
-            "ExitOnForwardFailure is set and forwardings are not carried out yet; \
+            "ExitOnForwardFailure is set and forwardings are not supported yet; \
              remove the forwardings or set ClearAllForwardings"
                 .to_owned(),
         ));

@@ -296,7 +296,7 @@ impl Pass<'_> {
                     _ => "none",
                 };
                 return Err(format!(
-                    "{} is not carried out yet and would restrict; remove it or set it to \"{harmless}\"",
+                    "{} is not supported yet and would restrict; remove it or set it to \"{harmless}\"",
                     row.name
                 ));
             }

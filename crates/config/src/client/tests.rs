@@ -409,7 +409,7 @@ fn what_only_enables_is_warned_about_once_with_its_place() {
     assert_eq!(shown.len(), 9, "{shown:#?}");
     assert_eq!(
         shown[0],
-        format!("{USER} line 1: ForwardAgent is not carried out yet; ignored")
+        format!("{USER} line 1: ForwardAgent is not supported yet; ignored")
     );
     assert!(shown[1].starts_with(&format!("{USER} line 2: LocalForward")));
     let quiet = "ForwardAgent no\nControlMaster no\nControlPath none\nForwardX11 no\nTunnel no\nControlPersist no\n";
@@ -451,7 +451,7 @@ fn what_debian_sets_by_default_is_silent_at_the_default_level() {
 
 #[test]
 fn what_restricts_and_is_not_carried_out_is_refused() {
-    assert!(refusal("CheckHostIP yes\n").contains("line 1: CheckHostIP is not carried out yet"));
+    assert!(refusal("CheckHostIP yes\n").contains("line 1: CheckHostIP is not supported yet"));
     assert!(resolve("CheckHostIP no\n", "h").warnings.is_empty());
     for text in ["not today", "none"] {
         let said = refusal(&format!("RefuseConnection \"{text}\"\n"));

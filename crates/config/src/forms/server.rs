@@ -22,7 +22,7 @@ pub(crate) fn listen_address(words: &[String]) -> Form {
         [place] => place,
         [_, word, _] if word == "rdomain" => {
             return Err(
-                "ListenAddress with rdomain is not carried out yet and would restrict; leave rdomain out".to_owned(),
+                "ListenAddress with rdomain is not supported yet and would restrict; leave rdomain out".to_owned(),
             );
         }
         [_, ..] => return Err("bad listen address".to_owned()),
@@ -161,7 +161,7 @@ pub(crate) fn authentication_methods(words: &[String]) -> Form {
             }
             if matches!(name, "hostbased" | "gssapi-with-mic") || device == Some("bsdauth") {
                 return Err(format!(
-                    "method {method} in AuthenticationMethods is not carried out by this server; no one could log in"
+                    "method {method} in AuthenticationMethods is not supported by this server; nobody could log in"
                 ));
             }
         }

@@ -351,7 +351,7 @@ pub(crate) fn split_item(text: &str) -> Result<(Item<'_>, &str), LineError> {
     }
 }
 
-/// Splits off a value in double quotes, in which `\"` stands for a quote.
+/// Splits off a value in double quotes, in which `\"` means a quote.
 fn unquote(text: &str) -> Result<(String, &str), LineError> {
     let mut rest = text.strip_prefix('"').ok_or(LineError::Syntax)?;
     let mut value = String::new();

@@ -249,7 +249,7 @@ fn put_group(out: &mut Vec<u8>, group: &[(u64, u64)]) {
     }
 }
 
-/// The big-endian number whose bit n stands for serial `first` + n.
+/// The big-endian number whose bit n means serial `first` + n.
 fn bitmap_of(group: &[(u64, u64)], first: u64, span: u64) -> Vec<u8> {
     let mut bits = vec![0_u8; usize::try_from(span / 8 + 1).unwrap_or(0)];
     for serial in group.iter().flat_map(|(from, to)| *from..=*to) {

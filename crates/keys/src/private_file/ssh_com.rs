@@ -23,7 +23,7 @@ pub fn is_ssh_com(file: &[u8]) -> bool {
 /// Reads such a key.
 ///
 /// # Errors
-/// What is wrong with it; other types of keys and encryption are not supported, as in OpenSSH.
+/// The defect of the file; other types of keys and encryption are not supported, as in OpenSSH.
 pub fn parse_ssh_com(file: &[u8]) -> Result<PrivateKey, PrivateFileError> {
     let (blob, _comment) = armored(file, BEGIN, END)?;
     let mut reader = Reader::new(&blob);
@@ -69,7 +69,7 @@ fn unsupported(what: &str, name: &[u8]) -> PrivateFileError {
     PrivateFileError::Unsupported(format!("{what} \"{name}\""))
 }
 
-/// A number behind the count of its bits.
+/// A number after the count of its bits.
 fn number(reader: &mut Reader<'_>) -> Result<Zeroizing<Vec<u8>>, PrivateFileError> {
     let bytes = usize::try_from(reader.u32()?.div_ceil(8));
     let digits = reader.bytes(bytes.map_err(|_| PrivateFileError::Malformed)?)?;

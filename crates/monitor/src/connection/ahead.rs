@@ -89,7 +89,7 @@ impl<'c> Ahead<'c> {
         };
         match SessionProcess::start(executable, network) {
             Ok(process) => self.started = Some(process),
-            Err(error) => log.debug(&format!("starting the session ahead: {error}")),
+            Err(error) => log.debug(&format!("starting the session process early: {error}")),
         }
     }
 

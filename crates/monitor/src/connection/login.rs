@@ -244,7 +244,7 @@ impl<'l> Login<'_, '_, 'l> {
                 return Ok(None);
             }
             ToMonitor::KeyVerify(request) => self.try_key(&request)?,
-            _ => return Err(End::Violation("request out of place".to_owned()).into()),
+            _ => return Err(End::Violation("request in the wrong phase".to_owned()).into()),
         };
         label.is_probe = is_probe;
         if !is_none {

@@ -105,7 +105,7 @@ fn open_log(start: &MonitorStart, options: &ServerOptions) -> Log {
 fn addresses(network: &OwnedFd, use_dns: bool) -> io::Result<Addresses> {
     let remote = match sys::socket::peer_address(network) {
         Ok(remote) => sys::socket::unmapped(remote),
-        // A pipe or a local socket has no address; the stand-in must match no list by accident.
+        // A pipe or a local socket has no address; the placeholder must match no list by accident.
         Err(error) if error.kind() == io::ErrorKind::Unsupported => return Ok(no_addresses()),
         Err(error) => return Err(error),
     };

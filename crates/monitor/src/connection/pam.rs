@@ -13,7 +13,7 @@ use super::accounts::Peer;
 /// Limit on the kept messages of modules for the user, in bytes.
 const MAX_MESSAGES_BYTES: usize = 64 * 1024;
 
-/// The PAM variable that tells modules what the user has proved.
+/// The PAM variable that lists the user's proofs for modules.
 const AUTH_INFO: &str = "SSH_AUTH_INFO_0";
 
 /// Result of PAM's account check.
@@ -65,7 +65,7 @@ impl PamLogin {
         })
     }
 
-    /// Sets the variable that tells modules what the user has proved so far.
+    /// Sets the variable that lists the user's proofs so far for modules.
     ///
     /// # Errors
     /// If libpam rejects the variable.

@@ -389,7 +389,7 @@ impl<'c> Session<'c> {
                     let terminal = self.terminals.remove(at);
                     self.release(&terminal, pid);
                 }
-                _ => return Err(End::Violation("request out of place".to_owned())),
+                _ => return Err(End::Violation("request in the wrong phase".to_owned())),
             }
         }
     }

@@ -178,7 +178,7 @@ impl Inherited {
             if let Some(begun) = waiting.begin(&self.network, &connection) {
                 return Ok(begun);
             }
-            log.verbose("the auth process that was started ahead is gone; starting another");
+            log.verbose("the auth process that was started early has ended; starting another");
             connection.options = None;
         }
         let connection = Some((&self.network, connection));

@@ -252,7 +252,7 @@ impl Launch {
             || (bytes.len() > 4096
                 && sys::io::set_pipe_size(&writer, bytes.len()).unwrap_or(65_536) < bytes.len())
         {
-            return Err(io::Error::other("host keys are too large together"));
+            return Err(io::Error::other("the host keys are too large in total"));
         }
         sys::io::set_nonblocking(&writer, true)?;
         if sys::io::write(&writer, &bytes)? != bytes.len() {

@@ -293,7 +293,7 @@ fn listen(
     }
     notify(sys::systemd::State::Ready, &status_of(&listener));
     let stop = listener.run(&mut reloader);
-    notify(sys::systemd::State::Stopping, "ending; sessions go on");
+    notify(sys::systemd::State::Stopping, "stopping; sessions continue");
     drop(reloader);
     match stop.map_err(text_of)? {
         Stop::Signal(_) | Stop::OnlyConnection => Ok(0),
@@ -307,7 +307,7 @@ fn status_of(listener: &Listener<'_>) -> String {
         .map(ToString::to_string)
         .collect();
     format!(
-        "listening on {}; at most {} logins under way",
+        "listening on {}; at most {} logins in progress",
         addresses.join(", "),
         listener.options().max_startups.full
     )

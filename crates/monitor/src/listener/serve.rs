@@ -287,7 +287,7 @@ impl<'log> Listener<'log> {
             && let Err(error) = self.spares.add(&self.launch, now_ms)
         {
             self.log.error(&format!(
-                "starting a process ahead of its connection: {error}"
+                "starting a process for a later connection: {error}"
             ));
         }
     }
@@ -413,7 +413,7 @@ impl<'log> Listener<'log> {
     /// needs the slot. The source gets no penalty.
     fn displace_oldest(&mut self, source: NetBlock) {
         let say = |address: IpAddr| {
-            let why = "for one from another source: past MaxStartups";
+            let why = "to admit another source: past MaxStartups";
             self.log
                 .verbose(&format!("drop connection from {address} {why}"));
         };

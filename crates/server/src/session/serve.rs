@@ -159,7 +159,7 @@ impl<'a> Serve<'a> {
             }
             Notice::AcceleratorDismissed(name) => {
                 self.context.log.debug(&format!(
-                    "compression: a second channel has data: internal engine instead of {name}, which may not keep channels apart"
+                    "compression: a second channel has data: internal engine instead of {name}, which may mix the channels' histories"
                 ));
                 Ok(())
             }
@@ -384,7 +384,7 @@ impl<'a> Serve<'a> {
         let Ok(target) = Target::decode(fields) else {
             self.context
                 .log
-                .info("Received request to connect to what is no host or port; denied.");
+                .info("Received request to connect to an invalid host or port; denied.");
             self.reject(
                 channel,
                 open_failure::ADMINISTRATIVELY_PROHIBITED,
@@ -556,7 +556,7 @@ impl<'a> Serve<'a> {
         let hang = hang.count();
         if hang > 0 {
             self.context.log.info(&format!(
-                "internal-sftp: a file system does not answer; {hang} of {} given up",
+                "internal-sftp: a file system does not answer; {hang} of {} SFTP channels abandoned",
                 files.len()
             ));
         }

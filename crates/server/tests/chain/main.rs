@@ -1,5 +1,5 @@
-//! The two processes of the server, executed for real behind a fake monitor, with OpenSSH's
-//! client as the judge. This program is the server's roles, too: it executes itself.
+//! The server's two processes, executed with a fake monitor, with OpenSSH's client as the judge.
+//! This program is the server's roles, too: it executes itself.
 
 mod client;
 mod fake_monitor;

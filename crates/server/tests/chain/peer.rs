@@ -151,7 +151,7 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A file by which a command tells that it runs; gone with this value.
+/// A file with which a command reports that it runs; removed when this value is dropped.
 pub struct Marker {
     pub path: PathBuf,
 }

@@ -130,7 +130,7 @@ fn a_client_that_closes_early_still_hears_the_status() {
         std::thread::yield_now();
     }
     drop(marker);
-    // Both outputs have ended once a request behind that is answered.
+    // Both outputs have ended once a later request is answered.
     assert!(!client.ask(channel, &Request::Break { ms: 1 }));
     client.send(channel, b"\n");
     client

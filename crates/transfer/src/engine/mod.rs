@@ -157,7 +157,7 @@ impl std::fmt::Display for Broken {
                  non-interactive sessions."
             ),
             Self::Frame(error) => write!(f, "the server broke the protocol: {error}"),
-            Self::Undecodable(error) => write!(f, "the server sent what cannot be read: {error}"),
+            Self::Undecodable(error) => write!(f, "the server sent a malformed message: {error}"),
             Self::Version(version) => write!(f, "the server speaks version {version}, not 3"),
             Self::Rule(rule) => write!(f, "the server broke the protocol: {rule}"),
         }
@@ -186,7 +186,7 @@ impl std::fmt::Display for EngineError {
             Self::Broken(broken) => broken.fmt(f),
             Self::Io(error) => write!(f, "Connection failed: {error}"),
             Self::Interrupted => f.write_str("Interrupted"),
-            Self::Stuck => f.write_str("internal error: the copy waits for nothing"),
+            Self::Stuck => f.write_str("internal error: the copy cannot make progress"),
         }
     }
 }

@@ -321,7 +321,9 @@ impl Session {
     fn take(&mut self, link: usize, piece: Piece, work: &mut dyn Work) -> Result<(), Broken> {
         match piece {
             Piece::Message(message) if self.phase == Phase::Greeting => self.greeted(&message),
-            _ if self.phase == Phase::Greeting => Err(Broken::Rule("no VERSION came first")),
+            _ if self.phase == Phase::Greeting => {
+                Err(Broken::Rule("the first message is not VERSION"))
+            }
             Piece::Message(message) => {
                 let (id, reply) =
                     Reply::decode(&message).map_err(|error| Broken::Undecodable(error.error))?;
@@ -341,9 +343,7 @@ impl Session {
                 let stays = self.open.find(id).is_some_and(|token| token.op.has_many());
                 let token = self.answered(id, stays)?;
                 match token.op {
-                    Op::Read if len > token.len => {
-                        Err(Broken::Rule("more data than were asked for"))
-                    }
+                    Op::Read if len > token.len => Err(Broken::Rule("more data than requested")),
                     Op::Read if len == 0 => Err(Broken::Rule("data of no length")),
                     Op::Read | Op::ReadRange | Op::OpenRead => {
                         self.arriving = Some((token, len));
@@ -352,7 +352,7 @@ impl Session {
                         }
                         Ok(())
                     }
-                    _ => Err(Broken::Rule("data that nobody asked for")),
+                    _ => Err(Broken::Rule("data that was not requested")),
                 }
             }
             Piece::Payload { bytes, left } => {
@@ -431,7 +431,7 @@ impl Session {
 
     /// Returns the token of the request that is answered; removes the request unless it `stays`.
     fn answered(&mut self, id: u32, stays: bool) -> Result<Token, Broken> {
-        const UNKNOWN: Broken = Broken::Rule("an answer to nothing that was asked");
+        const UNKNOWN: Broken = Broken::Rule("an answer without a request");
         if stays {
             return self.open.find(id).copied().ok_or(UNKNOWN);
         }

@@ -283,7 +283,7 @@ impl<'r> Get<'r> {
                 let shown = text::name(&found.item.from);
                 self.fail_item(
                     &found,
-                    format!("stat remote \"{shown}\": no attributes came"),
+                    format!("stat remote \"{shown}\": the answer has no attributes"),
                 );
             }
         }

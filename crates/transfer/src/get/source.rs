@@ -58,7 +58,7 @@ pub(super) struct Reading {
     kept: usize,
     /// The stream has ended, with the error if it failed.
     pub(super) ended: Option<Option<String>>,
-    /// The server sent an answer of the wrong kind.
+    /// The server sent an answer of an unexpected type.
     pub(super) is_odd: bool,
     /// The file was opened, so its handle is counted.
     counts: bool,
@@ -129,7 +129,7 @@ impl Reading {
         }
     }
 
-    /// Handles an answer of the wrong kind: unless a file is open, the ordinary way may work.
+    /// Handles an answer of an unexpected type: unless a file is open, the ordinary way may work.
     fn surprises(&mut self) {
         self.is_odd = true;
         if self.handle.is_none() {

@@ -249,7 +249,7 @@ impl Get<'_> {
             let (root, from) = (stream.root, text::name(&stream.from));
             stream.unwanted = true;
             self.files.fail(&format!(
-                "remote readdir(\"{from}\"): the server sends more than it may"
+                "remote readdir(\"{from}\"): the server sent more than it may"
             ));
             self.files.wake(link, Subject::Dir(root));
             return;
@@ -263,9 +263,8 @@ impl Get<'_> {
             let Ok(entry) = entry else {
                 stream.unwanted = true;
                 let from = text::name(&stream.from);
-                self.files.fail(&format!(
-                    "remote readdir(\"{from}\"): an answer that cannot be read"
-                ));
+                self.files
+                    .fail(&format!("remote readdir(\"{from}\"): a malformed answer"));
                 break;
             };
             if entry.content.is_none() {

@@ -271,7 +271,7 @@ impl Get<'_> {
                 dir.at_end = true;
             }
             self.files.fail(&format!(
-                "remote readdir(\"{shown_from}\"): an answer that cannot be read"
+                "remote readdir(\"{shown_from}\"): a malformed answer"
             ));
         }
     }
@@ -354,6 +354,6 @@ fn directory_ends(open: &mut [usize], link: usize) {
 pub(super) fn why(reply: &Reply<'_>) -> String {
     match reply {
         Reply::Status(status) => status_text(status.code, status.message),
-        _ => "an answer of the wrong kind".to_owned(),
+        _ => "an answer of an unexpected type".to_owned(),
     }
 }

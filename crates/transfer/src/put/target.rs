@@ -142,7 +142,7 @@ impl Work for Target {
                     Reply::Status(status) if status.code != Code::OK => {
                         status_text(status.code, status.message)
                     }
-                    _ => "no handle came".to_owned(),
+                    _ => "the answer has no handle".to_owned(),
                 };
                 place.opened = Some(Err(why));
             }

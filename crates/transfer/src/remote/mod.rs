@@ -43,7 +43,7 @@ impl std::fmt::Display for RemoteError {
         match self {
             Self::Status { text, .. } => f.write_str(text),
             Self::Unsupported(name) => write!(f, "Server does not support {name} extension"),
-            Self::Unexpected => f.write_str("the server's answer does not fit the question"),
+            Self::Unexpected => f.write_str("the server's answer does not match the request"),
             Self::Engine(error) => error.fmt(f),
         }
     }

@@ -539,7 +539,7 @@ impl Serve {
     fn has_room_for_job(&self) -> Done {
         match self.jobs.len() < MAX_JOBS {
             true => Ok(()),
-            false => Err(Failed::new(Code::FAILURE, "too many requests under way")),
+            false => Err(Failed::new(Code::FAILURE, "too many requests in progress")),
         }
     }
 

@@ -271,7 +271,7 @@ impl Walk {
             .iter()
             .any(|above| above.identity == info.identity)
         {
-            let failed = Failed::new(Code::FAILURE, "a link leads back up");
+            let failed = Failed::new(Code::FAILURE, "a link leads to a directory above it");
             return self.tell_failure(&failed);
         }
         self.above.push(Above {

@@ -33,17 +33,17 @@ pub struct Nature {
     pub too_long: bool,
     /// DATA are empty.
     pub empty: bool,
-    /// READs bring at most so much.
+    /// Largest number of bytes per READ.
     pub short: usize,
-    /// This WRITE, counted from 0, fails; those behind it do not.
+    /// This WRITE, counted from 0, fails; later ones succeed.
     pub failing_write: Option<usize>,
-    /// The stream ends behind so many answers.
+    /// The stream ends after this number of answers.
     pub answers: Option<usize>,
     /// Files are said to be this large.
     pub size: Option<u64>,
     /// Files are said to be this large the first time that it is asked.
     pub size_once: Option<u64>,
-    /// What comes is fed in pieces of this size.
+    /// Data are fed in pieces of this size.
     pub piece: usize,
     /// How many connections there are; 0 is one.
     pub links: usize,
@@ -53,18 +53,18 @@ pub struct Nature {
     pub alias: Option<(Vec<u8>, Vec<u8>)>,
     /// It can copy by itself.
     pub copies: bool,
-    /// It tells of holes in ranges, so.
+    /// The form in which the server reports holes in ranges.
     pub ranges: Option<Ranges>,
     /// It opens and reads by one request, so.
     pub opens: Option<Opens>,
-    /// This process is interrupted behind so many requests, and parts of a file that it opened and
-    /// reads.
+    /// This process is interrupted after this number of requests, and parts of a file that it
+    /// opened and reads.
     pub interrupt: Option<usize>,
-    /// It tells trees, and this is what it tells: the fields of each answer.
+    /// The server sends trees: the fields of each answer.
     pub tree: Option<Vec<Vec<u8>>>,
     /// How it ends that; none for not at all.
     pub tree_ends: Option<Code>,
-    /// Connections behind the first are there from this turn on.
+    /// Connections after the first exist from this turn on.
     pub others_from: usize,
 }
 
@@ -73,7 +73,7 @@ pub struct Nature {
 pub enum Ranges {
     /// As they should.
     Honest,
-    /// The first hole is longer than what was asked for.
+    /// The first hole is longer than the requested range.
     LongHole,
     /// Holes' lengths cannot be read.
     OddHole,
@@ -98,9 +98,9 @@ pub enum Opens {
     OtherKind,
     /// With fields that cannot be read.
     OddFields,
-    /// With data before it is told what it is.
+    /// Data arrive before the attributes.
     DataFirst,
-    /// It is told twice what it is.
+    /// The attributes arrive twice.
     ToldTwice,
     /// As a directory that can be read.
     Directory,
@@ -116,7 +116,7 @@ pub enum Opens {
     Unreadable,
 }
 
-/// One connection: what was sent and not taken in, and what was answered and not sent.
+/// One connection: sent data that the server has not read, and answers that it has not sent.
 struct Wire {
     requests: Splitter,
     partial: Option<(u32, Bytes, u64, Vec<u8>)>,
@@ -127,7 +127,7 @@ struct Wire {
 pub struct Liar {
     pub nature: Nature,
     pub files: HashMap<Vec<u8>, Vec<u8>>,
-    /// What was asked, in words.
+    /// The requests, in words.
     pub log: Vec<String>,
     wires: Vec<Wire>,
     /// Open handles, with the connection and the path of each.
@@ -140,9 +140,9 @@ pub struct Liar {
     link: usize,
     turns: usize,
     out: Vec<u8>,
-    /// A tree that is told without an end.
+    /// A tree without end.
     walk: Option<u32>,
-    /// A file that is on its way: the request, what is left of it, how many parts have gone.
+    /// A file that is being sent: the request, its remaining data, the number of sent parts.
     stream: Option<(u32, Bytes, usize)>,
 }
 
@@ -294,7 +294,7 @@ impl Liar {
         self.stream = Some((id, left, parts + 1));
     }
 
-    /// What a handle stands for on the connection that it was given to.
+    /// The file of a handle, on the connection that the handle belongs to.
     fn held(&self, handle: &[u8]) -> Option<Vec<u8>> {
         let (link, path) = self.handles.get(handle)?;
         (*link == self.link).then(|| path.clone())

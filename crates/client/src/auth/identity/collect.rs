@@ -220,7 +220,7 @@ pub(super) fn identity(path: &Path) -> Result<Option<IdentityFile>, String> {
         Ok(public) => Ok(Some(IdentityFile::Key(public, Some(bytes)))),
         Err(PrivateFileError::NeedsPassphrase) => match read_public(&beside) {
             Some(public) => Ok(Some(IdentityFile::Key(public, Some(bytes)))),
-            None => Err("it is under a passphrase and its .pub file is missing".into()),
+            None => Err("it is encrypted and its .pub file is missing".into()),
         },
         Err(PrivateFileError::NotAPrivateKey) => match parse_public_line(&bytes) {
             Some(PresentedKey::Plain(public)) => Ok(Some(IdentityFile::Key(public, None))),

@@ -77,7 +77,7 @@ impl RevokedKeys {
                     keys::fingerprint::sha256(&key.key().blob())
                 )),
                 Err(reason) => log.error(&format!(
-                    "RevokedKeys {path}: {reason}; all keys are refused until this is mended"
+                    "RevokedKeys {path}: {reason}; all keys are refused until this is fixed"
                 )),
             }
             revoked.unwrap_or(true)

@@ -143,7 +143,8 @@ impl SftpEndpoint {
                 worker::start(make, Arc::clone(&desk), log, session)?;
                 Ok(desk)
             });
-            let desk = started.map_err(|error| format!("internal-sftp: no thread: {error}"))?;
+            let desk = started
+                .map_err(|error| format!("internal-sftp: cannot start a thread: {error}"))?;
             Way::Beside(Beside::new(desk))
         })
     }
@@ -249,8 +250,7 @@ fn lacks(wall: Wall) -> Option<&'static str> {
     match wall {
         Wall::Whole => None,
         Wall::Partial => Some(
-            "SftpRoot: the kernel's Landlock is too old to forbid everything that is asked of it; \
-             for the rest openat2 alone confines",
+            "SftpRoot: the kernel's Landlock is too old to forbid everything; for the rest openat2 alone confines",
         ),
         Wall::None => Some("SftpRoot: the kernel has no Landlock; openat2 alone confines"),
     }

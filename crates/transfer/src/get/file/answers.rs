@@ -103,7 +103,7 @@ impl DownloadJob {
             Reply::Status(status) => {
                 self.fail_to_open(&status_text(status.code, status.message));
             }
-            _ => self.fail_to_open("no handle came"),
+            _ => self.fail_to_open("the answer has no handle"),
         }
     }
 
@@ -139,7 +139,7 @@ impl DownloadJob {
     fn whole(&mut self, fields: &[u8]) -> u64 {
         self.stage = DownloadStage::Over;
         let Ok(file) = own::File::decode(fields) else {
-            self.fail_to_read("an answer that cannot be read");
+            self.fail_to_read("a malformed answer");
             return 0;
         };
         if !file.is_whole {

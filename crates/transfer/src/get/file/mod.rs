@@ -208,7 +208,7 @@ impl DownloadJob {
     }
 
     fn fail_as_odd(&mut self) {
-        self.fail_to_read("an answer of the wrong kind");
+        self.fail_to_read("an answer of an unexpected type");
     }
 
     /// True if the target reserves memory for the rest of the file.

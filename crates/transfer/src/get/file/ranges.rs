@@ -118,7 +118,7 @@ impl DownloadJob {
         let at = range.at;
         range.at = at.saturating_add(len);
         if range.at > range.end {
-            self.fail_to_read("the server sent more than was asked for");
+            self.fail_to_read("the server sent more than requested");
             return None;
         }
         Some(at)
@@ -127,7 +127,7 @@ impl DownloadJob {
     /// Processes a hole in a range; returns its length.
     pub(super) fn hole(&mut self, asked: Token, fields: &[u8]) -> u64 {
         let Ok(hole) = own::Hole::decode(fields) else {
-            self.fail_to_read("an answer that cannot be read");
+            self.fail_to_read("a malformed answer");
             return 0;
         };
         let at = self.goes_on(asked, hole.len);

@@ -135,7 +135,7 @@ impl DownloadJob {
         let end = self.end.or(eof);
         let front = self.front();
         if let Some(end) = end.filter(|end| *end != front) {
-            self.fail_to_read(&format!("{front} bytes came where {end} should"));
+            self.fail_to_read(&format!("received {front} bytes instead of {end}"));
         }
         if !self.copy.has_failed()
             && self.copy.handles.len() == 1

@@ -98,7 +98,7 @@ impl UploadJob {
             return;
         }
         self.copy.handles.refused(link);
-        let why = failure(reply).map_or("no handle came".to_owned(), |(_, why)| why);
+        let why = failure(reply).map_or("the answer has no handle".to_owned(), |(_, why)| why);
         self.fail_to("dest open", &why);
         self.not_written_from(self.copy.resumed);
     }

@@ -236,7 +236,7 @@ fn it_counts_among_handles_and_among_what_is_under_way() {
         match answer {
             Answer::Extended(_) => opened += 1,
             Answer::Status(Code::FAILURE, text) if asked.contains(&id) => {
-                assert_eq!(text, "too many requests under way");
+                assert_eq!(text, "too many requests in progress");
                 refused += 1;
             }
             _ => {}
