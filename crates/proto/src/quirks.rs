@@ -1,4 +1,4 @@
-//! What is known of other implementations, by their version line (RFC 4253 §4.2): one row of a table
+//! Quirks of other implementations, by their version line (RFC 4253 §4.2): one row of a table
 //! for each. A peer that no row names gets the behaviour that every implementation accepts.
 
 /// How an implementation differs from what the RFCs let a peer rely on.

@@ -127,7 +127,7 @@ pub(crate) fn exempt_list(words: &[String]) -> Form {
     one(word)
 }
 
-/// Chains of `AuthenticationMethods`; `any` stands alone.
+/// Chains of `AuthenticationMethods`; `any` must be the only one.
 pub(crate) fn authentication_methods(words: &[String]) -> Form {
     let mut out: Vec<String> = Vec::new();
     for word in words {

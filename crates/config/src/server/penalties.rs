@@ -34,7 +34,7 @@ const PARTS: [(&str, Form, u64); 12] = [
     ("overflow6", Form::Overflow, PERMISSIVE),
 ];
 
-/// The number that stands for `yes` and `no`, after those of [`PARTS`].
+/// The number that encodes `yes` and `no`, after those of [`PARTS`].
 const ENABLED: u8 = 12;
 
 /// Most sources that may be remembered.

@@ -144,7 +144,7 @@ impl Connection {
         self.transport.peer_version.as_deref()
     }
 
-    /// What is known of the peer's implementation, by its version line.
+    /// The peer's quirks, by its version line.
     #[must_use]
     pub fn peer_quirks(&self) -> Quirks {
         self.transport.peer_quirks()

@@ -875,7 +875,7 @@ impl Transport {
         self.methods().0 != Compression::None
     }
 
-    /// What is known of the peer's implementation; nothing before its version line.
+    /// The peer's quirks; the default before its version line has come.
     pub(crate) fn peer_quirks(&self) -> Quirks {
         Quirks::of(self.peer_version.as_deref().unwrap_or_default())
     }

@@ -1,5 +1,5 @@
-//! The comparison of what the target holds already with the source, before a copy goes on behind
-//! it: by the hashes of its blocks if the server can hash, else by its last bytes.
+//! The comparison of the target's existing content with the source, before a copy continues after
+//! that content: by the hashes of its blocks if the server can hash, else by its last bytes.
 
 use std::borrow::Borrow;
 use std::fs::File;

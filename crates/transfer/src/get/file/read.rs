@@ -17,7 +17,7 @@ use crate::text;
 /// Length of one request if the server reports holes, bytes.
 const RANGE_BYTES: u32 = 4 << 20;
 
-/// What is known while data is requested and received.
+/// State while data is requested and received.
 #[derive(Debug, Default)]
 pub(super) struct Read {
     /// Offset of the first byte not requested yet.

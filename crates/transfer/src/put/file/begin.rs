@@ -24,7 +24,7 @@ use crate::text;
 /// is held in memory.
 const MAX_UNTOLD_BYTES: u64 = 64 << 20;
 
-/// What is known before the local file is open.
+/// State before the local file is open.
 #[derive(Debug)]
 pub(super) struct Begin {
     /// The local file, if it is open already.

@@ -53,7 +53,7 @@ impl Ends {
     }
 }
 
-/// What is known until data is sent.
+/// State until data is sent.
 #[derive(Debug)]
 pub(super) struct Prepare {
     pub(super) ends: Ends,

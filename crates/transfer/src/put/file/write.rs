@@ -14,7 +14,7 @@ use crate::plan::id::Subject;
 use crate::plan::pace::Pace;
 use crate::step::{JOINING_BYTES, Step};
 
-/// What is known while data is sent.
+/// State while data is sent.
 #[derive(Debug)]
 pub(super) struct Write {
     pub(super) ends: Ends,
