@@ -79,6 +79,10 @@ pub enum ConfigError {
     Damaged(&'static str),
 }
 
+/// A value is of another type than its keyword's option.
+pub(crate) const MISTYPED: ConfigError =
+    ConfigError::Damaged("a value is of another type than its keyword");
+
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -107,31 +107,27 @@ macro_rules! keywords {
         }
 
         impl $options {
-            /// The options of values with defaults; `take` returns the value of a keyword.
-            pub(crate) fn of(mut take: impl FnMut($key) -> Option<$crate::value::Value>) -> $options {
-                $options {
+            /// The options of values with defaults, and a keyword whose value is not of its
+            /// field's type, which only damaged bytes can hold. `take` returns the value of a
+            /// keyword.
+            pub(crate) fn of(
+                mut take: impl FnMut($key) -> Option<$crate::value::Value>,
+            ) -> ($options, Option<$key>) {
+                let mut mistyped = None;
+                let options = $options {
                     $($(
-                        $field: take($key::$name)
-                            .and_then(<$type as $crate::value::Setting>::from_value)
-                            .unwrap_or_default(),
+                        $field: match take($key::$name) {
+                            Some(value) => <$type as $crate::value::Setting>::from_value(value)
+                                .unwrap_or_else(|| {
+                                    mistyped = Some($key::$name);
+                                    Default::default()
+                                }),
+                            None => Default::default(),
+                        },
                     )?)*
                     $($extra: Default::default(),)*
-                }
-            }
-
-            /// The keywords whose value is not of their field's type.
-            #[cfg(test)]
-            pub(crate) fn mistyped(value: impl Fn($key) -> Option<$crate::value::Value>) -> Vec<$key> {
-                let mut out = Vec::new();
-                $($(
-                    let $field = value($key::$name);
-                    if $field.is_some_and(|value| {
-                        <$type as $crate::value::Setting>::from_value(value).is_none()
-                    }) {
-                        out.push($key::$name);
-                    }
-                )?)*
-                out
+                };
+                (options, mistyped)
             }
         }
     };

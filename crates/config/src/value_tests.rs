@@ -20,15 +20,15 @@ fn every_default_can_be_read() {
 fn every_default_is_of_its_fields_type() {
     let mut client = Values::empty(CLIENT_TABLE.len());
     client.complete(CLIENT_TABLE, Side::Client, true);
-    let mistyped = ClientOptions::mistyped(|row| client.at(row.index()).cloned());
-    assert_eq!(mistyped, []);
+    let (_, mistyped) = ClientOptions::of(|row| client.at(row.index()).cloned());
+    assert_eq!(mistyped, None);
     let mut server = Values::empty(SERVER_TABLE.len());
     server.complete(SERVER_TABLE, Side::Server, true);
-    let mistyped = ServerOptions::mistyped(|row| server.at(row.index()).cloned());
-    assert_eq!(mistyped, []);
+    let (_, mistyped) = ServerOptions::of(|row| server.at(row.index()).cloned());
+    assert_eq!(mistyped, None);
     server.put(Row::UsePAM.index(), Value::Number(1));
-    let mistyped = ServerOptions::mistyped(|row| server.at(row.index()).cloned());
-    assert_eq!(mistyped, [Row::UsePAM]);
+    let (_, mistyped) = ServerOptions::of(|row| server.at(row.index()).cloned());
+    assert_eq!(mistyped, Some(Row::UsePAM));
 }
 
 #[test]
@@ -56,4 +56,13 @@ fn written_words_are_read_as_the_same_value() {
         let value = kind.read(name, &words, line).unwrap();
         assert_eq!(kind.read(name, &written(&value), ""), Ok(value), "{line}");
     }
+}
+
+#[test]
+fn a_value_of_another_type_is_not_decoded() {
+    let mut values = Values::empty(SERVER_TABLE.len());
+    values.put(Row::StrictModes.index(), Value::Number(0));
+    let bytes = crate::server::codec::encoded_options(&values, true);
+    let error = ServerOptions::decode(&bytes).unwrap_err();
+    assert_eq!(error, crate::error::MISTYPED);
 }

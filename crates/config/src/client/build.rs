@@ -10,7 +10,7 @@ use crate::client::table::{CLIENT_TABLE, ClientOptions, NO_TUNNEL, Row};
 use crate::client::{ClientConfig, CommandLine};
 use crate::destination;
 use crate::environment::Environment;
-use crate::error::{ConfigError, Warning};
+use crate::error::{ConfigError, MISTYPED, Warning};
 use crate::tokens::{self, ExpandError, Purpose, Tokens};
 use crate::types::LogLevel;
 use crate::value::{self, Repeat, Value, Values};
@@ -133,7 +133,10 @@ pub(crate) fn build(
         environment,
     };
     let expanded = expand(&mut values, command_line, explicit_identities, &expander)?;
-    let mut options = ClientOptions::of(|row| values.at(row.index()).cloned());
+    let (mut options, mistyped) = ClientOptions::of(|row| values.at(row.index()).cloned());
+    if mistyped.is_some() {
+        return Err(MISTYPED);
+    }
     options.host_argument = knowledge.host_argument.clone();
     options.host_key_algorithms_set = host_key_algorithms_set;
     options.certificate_files = expanded.certificate_files;

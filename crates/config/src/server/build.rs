@@ -1,7 +1,7 @@
 //! Builds typed [`ServerOptions`] from values by keyword, and checks between keywords.
 
 use crate::algorithms::Side;
-use crate::error::ConfigError;
+use crate::error::{ConfigError, MISTYPED};
 use crate::server::codec;
 use crate::server::options::ListenAddress;
 use crate::server::table::{Row, SERVER_TABLE, ServerOptions};
@@ -12,28 +12,41 @@ use crate::value::{Value, Values};
 pub const DEFAULT_HOST_KEYS: &[&str] =
     &["/etc/ssh/ssh_host_ed25519_key", "/etc/ssh/ssh_host_rsa_key"];
 
-/// Adds defaults, resolves algorithm lists and converts each value to its type.
+/// Adds defaults, resolves algorithm lists and converts each value to its type. The values come from
+/// lines of a file, which are read as their row's type.
 pub(crate) fn build(values: Values, aes_hardware: bool) -> ServerOptions {
-    build_from(values, aes_hardware, |values| {
-        codec::encoded_options(values, aes_hardware)
-    })
+    build_from(values, aes_hardware, true).0
 }
 
-/// As [`build`], for options that are only read.
-pub(crate) fn build_to_read(values: Values, aes_hardware: bool) -> ServerOptions {
-    build_from(values, aes_hardware, |_| Vec::new())
+/// As [`build`], of values that were decoded. Without `keeps_source` the options can only be read.
+///
+/// # Errors
+/// [`ConfigError::Damaged`] if a value is of another type than its keyword.
+pub(crate) fn build_decoded(
+    values: Values,
+    aes_hardware: bool,
+    keeps_source: bool,
+) -> Result<ServerOptions, ConfigError> {
+    match build_from(values, aes_hardware, keeps_source) {
+        (options, None) => Ok(options),
+        (_, Some(_)) => Err(MISTYPED),
+    }
 }
 
-/// `source` makes the encoded copy of the values, whose strings then move into the options.
+/// The options, and a keyword whose value is of another type. `keeps_source` keeps an encoded copy
+/// of the values, whose strings move into the options.
 fn build_from(
     mut values: Values,
     aes_hardware: bool,
-    source: impl FnOnce(&Values) -> Vec<u8>,
-) -> ServerOptions {
+    keeps_source: bool,
+) -> (ServerOptions, Option<Row>) {
     fill(&mut values, aes_hardware);
-    let source = source(&values);
+    let source = match keeps_source {
+        true => codec::encoded_options(&values, aes_hardware),
+        false => Vec::new(),
+    };
     let listen_addresses = listen_addresses(&values);
-    let mut options = ServerOptions::of(|row| values.take(row.index()));
+    let (mut options, mistyped) = ServerOptions::of(|row| values.take(row.index()));
     for files in [&mut options.host_keys, &mut options.host_certificates] {
         if matches!(&files[..], [only] if only.eq_ignore_ascii_case("none")) {
             files.clear();
@@ -41,7 +54,7 @@ fn build_from(
     }
     options.listen_addresses = listen_addresses;
     options.source = source;
-    options
+    (options, mistyped)
 }
 
 /// Refuses combinations of keywords with which no connection could be served.

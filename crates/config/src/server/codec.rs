@@ -151,7 +151,7 @@ impl ServerOptions {
     /// [`ConfigError::Damaged`] if the bytes are damaged or come from another build.
     pub fn decode(bytes: &[u8]) -> Result<ServerOptions, ConfigError> {
         let (aes_hardware, values) = decoded_values(bytes)?;
-        Ok(build::build(values, aes_hardware))
+        build::build_decoded(values, aes_hardware, true)
     }
 
     /// As [`decode`](Self::decode), for a process that only reads the options: they keep each
@@ -161,7 +161,7 @@ impl ServerOptions {
     /// As [`decode`](Self::decode).
     pub fn decode_to_read(bytes: &[u8]) -> Result<ServerOptions, ConfigError> {
         let (aes_hardware, values) = decoded_values(bytes)?;
-        Ok(build::build_to_read(values, aes_hardware))
+        build::build_decoded(values, aes_hardware, false)
     }
 
     /// The same options for the unprivileged process before login: all keywords that it does not
@@ -188,7 +188,7 @@ impl ServerOptions {
 }
 
 /// Encodes values for [`ServerOptions::decode`].
-pub(super) fn encoded_options(values: &Values, aes_hardware: bool) -> Vec<u8> {
+pub(crate) fn encoded_options(values: &Values, aes_hardware: bool) -> Vec<u8> {
     let rows = || (0..values.len()).filter_map(|index| Some((index, values.at(index)?)));
     let mut out = Encoder::with_room(OPTIONS_MAGIC, ENCODED_OPTIONS_BYTES);
     out.flag(aes_hardware);

@@ -7,7 +7,7 @@
 //! global one.
 
 pub(crate) mod build;
-mod codec;
+pub(crate) mod codec;
 mod load;
 pub(crate) mod matching;
 pub(crate) mod options;
