@@ -1,4 +1,4 @@
-//! Tasks of the project: `cargo xtask check|bench|interop|regress|differ|man|order`.
+//! Tasks of the project: `cargo xtask check|bench|interop|regress|differ|man|surface|order`.
 
 mod bench;
 mod check;
@@ -8,7 +8,7 @@ mod regress;
 
 const USAGE: &str = "\
 usage: cargo xtask check | bench [--bless] | interop [--all] | regress [...] | differ KIND | man |
-       order [--check] [PROGRAM]
+       surface [FOLDER] | order [--check] [PROGRAM]
   check    rules that no compiler knows: arrows between rooms, unused dependencies,
            places of unsafe, sizes
   bench    instructions of the protocol's work against the baseline; --bless: a new one
@@ -22,6 +22,8 @@ usage: cargo xtask check | bench [--bless] | interop [--all] | regress [...] | d
   differ   cases made from a seed, given to OpenSSH and to ours, and what differs; KIND is
            config, copies or restrictions; --seed N, --rounds N, --case N, --chroot FOLDER
   man      write the generated parts of man/ and completion/
+  surface  how far the keywords of OpenSSH's manual pages are supported;
+           [FOLDER] with ssh_config.5 and sshd_config.5, /usr/share/man/man5 by default
   order    watch logins by a release build, or PROGRAM, and write which functions stand
            next to each other in the next one; --check: fail where that list is stale
 ";
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
         Some("regress") => exit(regress::run(args.get(1..).unwrap_or_default())),
         Some("differ") => programs::differ(args.get(1..).unwrap_or_default()),
         Some("man") => programs::man(),
+        Some("surface") => programs::surface(args.get(1..).unwrap_or_default()),
         Some("order") => exit(order::run(args.get(1..).unwrap_or_default())),
         _ => {
             eprint!("{USAGE}");

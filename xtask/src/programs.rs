@@ -39,6 +39,16 @@ pub fn man() -> ExitCode {
     run([pages])
 }
 
+/// `cargo xtask surface`: how far OpenSSH's keywords are supported, by its manual pages in the
+/// folder that `arguments` name (`xtask/pages`).
+pub fn surface(arguments: &[String]) -> ExitCode {
+    let mut pages = cargo();
+    pages
+        .args(["run", "--quiet", "-p", "pages", "--", "surface"])
+        .args(arguments);
+    run([pages])
+}
+
 fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }

@@ -1,5 +1,6 @@
-//! Generates parts of `man/` and `completion/`; `cargo xtask man` runs it. It is a crate of its own
-//! because xtask has no dependencies: building the tables takes minutes on a fresh machine.
+//! Generates parts of `man/` and `completion/` (`cargo xtask man`), and prints the coverage of
+//! OpenSSH's keywords (`cargo xtask surface`). It is a crate of its own because xtask has no
+//! dependencies: building the tables takes minutes on a fresh machine.
 //!
 //! The pages of the two configuration files are generated from the tables of `crates/config` and
 //! the descriptions in the `.keywords` files; the completions from [`flags`]. The other pages are
@@ -8,6 +9,7 @@
 
 mod completion;
 mod config_page;
+mod surface;
 #[cfg(test)]
 mod tests;
 
@@ -45,18 +47,32 @@ fn all() -> Result<Vec<Made>, String> {
 }
 
 fn main() -> ExitCode {
-    let written = all().and_then(|made| {
-        for Made { path, text } in made {
-            std::fs::write(root().join(path), text).map_err(|error| format!("{path}: {error}"))?;
-            println!("{path}");
-        }
-        Ok(())
-    });
-    match written {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let done = match &arguments[..] {
+        [] => write(),
+        [task] if task == "surface" => show(surface::PAGES),
+        [task, folder] if task == "surface" => show(folder),
+        _ => Err("usage: pages [surface [FOLDER]]".to_owned()),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             eprintln!("pages: {why}");
             ExitCode::FAILURE
         }
     }
+}
+
+fn show(folder: &str) -> Result<(), String> {
+    surface::surface(Path::new(folder)).map(|text| print!("{text}"))
+}
+
+fn write() -> Result<(), String> {
+    all().and_then(|made| {
+        for Made { path, text } in made {
+            std::fs::write(root().join(path), text).map_err(|error| format!("{path}: {error}"))?;
+            println!("{path}");
+        }
+        Ok(())
+    })
 }
