@@ -61,8 +61,20 @@ fn written_words_are_read_as_the_same_value() {
 #[test]
 fn a_value_of_another_type_is_not_decoded() {
     let mut values = Values::empty(SERVER_TABLE.len());
+    let decoded = |values: &Values| {
+        ServerOptions::decode(&crate::server::codec::encoded_options(values, true))
+    };
+    assert!(decoded(&values).is_ok());
     values.put(Row::StrictModes.index(), Value::Number(0));
-    let bytes = crate::server::codec::encoded_options(&values, true);
-    let error = ServerOptions::decode(&bytes).unwrap_err();
-    assert_eq!(error, crate::error::MISTYPED);
+    assert_eq!(decoded(&values), Err(crate::error::MISTYPED));
+    values.put(Row::StrictModes.index(), Value::Flag(true));
+    for (row, word) in [
+        (Row::Port, "x"),
+        (Row::ListenAddress, "::1 x"),
+        (Row::ListenAddress, "::1"),
+    ] {
+        let mut values = values.clone();
+        values.put(row.index(), Value::Words(vec![word.to_owned()]));
+        assert_eq!(decoded(&values), Err(crate::error::MISTYPED), "{word}");
+    }
 }

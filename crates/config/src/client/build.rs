@@ -425,10 +425,11 @@ fn set_env(values: &mut Values, expander: &Expander<'_>) -> Result<(), ConfigErr
     if words.is_empty() {
         return Ok(());
     }
-    let pairs = words.iter().filter_map(|word| word.split_once('='));
-    let expanded = pairs
-        .map(|(name, value)| Ok(format!("{name}={}", expander.plain("SetEnv", value)?)))
-        .collect::<Result<_, _>>()?;
+    let expand = |word: &String| {
+        let (name, value) = word.split_once('=').ok_or(MISTYPED)?;
+        Ok(format!("{name}={}", expander.plain("SetEnv", value)?))
+    };
+    let expanded = words.iter().map(expand).collect::<Result<_, _>>()?;
     values.put(Row::SetEnv.index(), Value::Words(expanded));
     Ok(())
 }

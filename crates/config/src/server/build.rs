@@ -46,13 +46,16 @@ fn build_from(
         false => Vec::new(),
     };
     let listen_addresses = listen_addresses(&values);
-    let (mut options, mistyped) = ServerOptions::of(|row| values.take(row.index()));
+    let (mut options, mut mistyped) = ServerOptions::of(|row| values.take(row.index()));
     for files in [&mut options.host_keys, &mut options.host_certificates] {
         if matches!(&files[..], [only] if only.eq_ignore_ascii_case("none")) {
             files.clear();
         }
     }
-    options.listen_addresses = listen_addresses;
+    match listen_addresses {
+        Some(addresses) => options.listen_addresses = addresses,
+        None => mistyped = Some(Row::ListenAddress),
+    }
     options.source = source;
     (options, mistyped)
 }
@@ -122,37 +125,31 @@ fn fill(values: &mut Values, aes_hardware: bool) {
     }
 }
 
-fn listen_addresses(values: &Values) -> Vec<ListenAddress> {
-    let ports: Vec<u16> = values
-        .words(Row::Port.index())
-        .iter()
-        .filter_map(|port| port.parse().ok())
-        .collect();
+/// `Port` and `ListenAddress` together; `None` if a value is not as their forms write it.
+fn listen_addresses(values: &Values) -> Option<Vec<ListenAddress>> {
+    let ports = values.words(Row::Port.index()).iter();
+    let ports: Vec<u16> = ports.map(|port| port.parse().ok()).collect::<Option<_>>()?;
+    let entries = values.words(Row::ListenAddress.index()).iter();
+    let mut places = entries
+        .map(|entry| entry.split_once(' '))
+        .collect::<Option<Vec<_>>>()?;
+    if places.is_empty() {
+        let hosts = wildcard_hosts(values.get(Row::AddressFamily.index()));
+        places.extend(hosts.map(|host| (host, "-")));
+    }
     let mut out = Vec::new();
-    let mut add = |host: Option<&str>, port: &str| {
-        let own_port = port.parse::<u16>().ok();
-        for port in own_port
-            .iter()
-            .chain(if own_port.is_some() { &[][..] } else { &ports })
-        {
-            out.push(ListenAddress {
-                host: host.map(str::to_owned),
-                port: *port,
-            });
-        }
-    };
-    let entries = values.words(Row::ListenAddress.index());
-    for entry in entries {
-        let mut parts = entry.split(' ');
-        let host = parts.next().unwrap_or("*");
-        let port = parts.next().unwrap_or("-");
-        add(Some(host), port);
+    for (host, port) in places {
+        let own = match port {
+            "-" => None,
+            port => Some([port.parse().ok()?]),
+        };
+        let ports = own.as_ref().map_or(&ports[..], |port| port);
+        out.extend(ports.iter().map(|port| ListenAddress {
+            host: Some(host.to_owned()),
+            port: *port,
+        }));
     }
-    if entries.is_empty() {
-        wildcard_hosts(values.get(Row::AddressFamily.index()))
-            .for_each(|host| add(Some(host), "-"));
-    }
-    out
+    Some(out)
 }
 
 fn wildcard_hosts(family: Option<AddressFamily>) -> impl Iterator<Item = &'static str> {
