@@ -5,12 +5,13 @@
 //! exchanges versions and keys, [`auth`] authenticates the user, and [`session`] serves one channel
 //! until it ends; [`terminal`] and [`prompt`] deal with the user. The crate `proto` implements the
 //! protocol, `driver` moves the bytes, and `config` defines the keywords. All text from a peer is
-//! escaped ([`text`]) before it is shown.
+//! escaped ([`text`]) before it is shown. [`embedded`] is the login of programs that embed the client.
 #![forbid(unsafe_code)]
 
 mod accelerate;
 pub mod auth;
 pub mod connect;
+pub mod embedded;
 pub mod error;
 pub mod flags;
 pub mod host_key;
@@ -26,7 +27,8 @@ pub mod session;
 pub mod terminal;
 pub mod text;
 
+pub use auth::Attempted;
 pub use error::{ClientError, Peer};
 pub use flags::USAGE;
-pub use interaction::{Interaction, Question};
+pub use interaction::{Interaction, Question, Round};
 pub use program::{VERSION, ssh_main, ssh_with};

@@ -205,7 +205,10 @@ fn the_embedded_server_has_its_own_logins_and_channels() {
         ("kim", "a long password"),
     ] {
         let refused = session.authenticate(user, Auth::Password(password));
-        assert!(matches!(refused, Err(Error::AuthRefused { .. })));
+        assert!(
+            matches!(refused, Err(Error::AuthRefused { .. })),
+            "{user} {password}: {refused:?}"
+        );
     }
     session
         .authenticate("mia", Auth::Password("a long password"))

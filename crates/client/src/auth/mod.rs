@@ -343,31 +343,52 @@ impl<'c> Authenticator<'c> {
 
     /// Waits for the answer to the oldest open request; shows banners that arrive before it.
     fn answer(&mut self) -> Result<Answer, ClientError> {
-        if let Some(timeout_ms) = self.answer_timeout_ms {
-            let at = self.driver.now().saturating_add(timeout_ms);
-            self.driver.set_timer(TOKEN_DEADLINE, Some(at));
-        }
+        self.limit_wait(true);
         let answer = self.next_answer()?;
-        if self.answer_timeout_ms.is_some() {
-            self.driver.set_timer(TOKEN_DEADLINE, None);
-        }
+        self.limit_wait(false);
         if self.pipelined.is_empty() {
             self.early_refused = false;
         }
         Ok(answer)
     }
 
-    fn next_answer(&mut self) -> Result<Answer, ClientError> {
+    /// Sets or removes the timer of an answer.
+    fn limit_wait(&mut self, waits: bool) {
+        if let Some(timeout_ms) = self.answer_timeout_ms {
+            let at = self.driver.now().saturating_add(timeout_ms);
+            self.driver.set_timer(TOKEN_DEADLINE, waits.then_some(at));
+        }
+    }
+
+    /// Waits until the server has granted the service, after which secrets may be sent.
+    fn await_service(&mut self) -> Result<(), ClientError> {
+        self.limit_wait(true);
+        while !self.driver.connection().takes_secrets() {
+            match self.next_event()? {
+                Event::AuthBanner(text) => self.interaction.banner(&text),
+                other => note(other),
+            }
+        }
+        self.limit_wait(false);
+        Ok(())
+    }
+
+    fn next_event(&mut self) -> Result<Event, ClientError> {
         loop {
-            let notice = self.driver.next().map_err(|error| self.lost(error))?;
-            let event = match notice {
-                Notice::Event(event) => event,
+            match self.driver.next().map_err(|error| self.lost(error))? {
+                Notice::Event(event) => return Ok(event),
                 Notice::PeerClosed => return Err(ClientError::Closed(self.peer.clone())),
                 Notice::Timer {
                     token: TOKEN_DEADLINE,
                 } => return Err(ClientError::TimedOut(self.peer.clone())),
-                _ => continue,
-            };
+                _ => {}
+            }
+        }
+    }
+
+    fn next_answer(&mut self) -> Result<Answer, ClientError> {
+        loop {
+            let event = self.next_event()?;
             match event {
                 Event::AuthSuccess(proof) => return Ok(Answer::Success(proof)),
                 Event::AuthFailure {

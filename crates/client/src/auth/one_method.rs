@@ -39,6 +39,9 @@ impl Authenticator<'_> {
     /// # Errors
     /// [`ClientError::TimedOut`], or why the connection ended.
     pub fn attempt(mut self, method: &str) -> Result<Attempted, ClientError> {
+        if [names::METHOD_PASSWORD, names::METHOD_KEYBOARD_INTERACTIVE].contains(&method) {
+            self.await_service()?;
+        }
         let mut refused = None;
         loop {
             let is_key = method == names::METHOD_PUBLICKEY;

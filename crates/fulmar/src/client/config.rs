@@ -29,6 +29,10 @@ pub struct Config {
     /// Time limit for each of the server's answers during authentication. Default: `None`, no
     /// limit, since the server may wait for a person.
     pub auth_timeout: Option<Duration>,
+    /// Sends the first request of the login together with the end of the key exchange, without
+    /// waiting for the server's answers in between. Saves a round trip. Default: true; false is for
+    /// servers that break because of it.
+    pub pipelines_login: bool,
     /// Limits the threads that encrypt and decrypt, the connection's own included. The default,
     /// [`CryptoThreads::Auto`], adds threads during bulk transfers while cores are idle, and ends
     /// them afterwards; `AtMost(1)` adds none. The bytes sent are the same with any number.
@@ -46,6 +50,7 @@ impl Config {
             connect_timeout: CONNECT_TIMEOUT,
             handshake_timeout: HANDSHAKE_TIMEOUT,
             auth_timeout: None,
+            pipelines_login: true,
             crypto_threads: CryptoThreads::Auto,
         }
     }

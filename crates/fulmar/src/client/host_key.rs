@@ -7,9 +7,10 @@
 use std::io;
 use std::path::PathBuf;
 
-use keys::certificate::CertificateRules;
-use keys::known_hosts::{self, HostKeyStatus, KnownTypes, Location};
-use keys::{Certificate, CertificateKind, PresentedKey, PublicKey, SignatureAlgorithm};
+use ::client::Interaction;
+use ::client::host_key::{Finding, HostKeyJudge, HostKeyRules, Verdict, assess};
+use keys::known_hosts::{self, KnownTypes, Location};
+use keys::{PresentedKey, PublicKey, SignatureAlgorithm};
 
 use crate::HostKeyProblem;
 
@@ -26,11 +27,12 @@ pub struct PresentedHostKey<'a> {
     pub port: u16,
     /// The key or certificate.
     pub key: &'a PresentedKey,
-    /// Smallest RSA modulus that the session accepts, bits.
-    pub min_rsa_bits: usize,
     /// True if the session's host key algorithms include one for plain keys of this type. If false,
     /// the plain key inside a certificate must not be accepted for the host.
     pub plain_key_permitted: bool,
+    /// Smallest RSA modulus that the session accepts, bits.
+    pub min_rsa_bits: usize,
+    rules: &'a HostKeyRules,
 }
 
 impl PresentedHostKey<'_> {
@@ -188,53 +190,34 @@ fn at(location: &Location) -> String {
     format!("{}:{}", location.path.display(), location.line)
 }
 
+fn changed(presented: &PresentedHostKey<'_>, known: &[known_hosts::KnownKey]) -> HostKeyProblem {
+    let places: Vec<String> = known.iter().map(|known| at(&known.location)).collect();
+    HostKeyProblem::Changed {
+        fingerprint: presented.fingerprint(),
+        known_at: places.join(", "),
+    }
+}
+
 impl HostKeyPolicy for KnownHosts {
     fn judge(&mut self, presented: &PresentedHostKey<'_>) -> Result<(), HostKeyProblem> {
         let files = self
             .load()
             .map_err(|error| HostKeyProblem::Record(error.to_string()))?;
         let name = known_hosts::host_name(presented.host, presented.port);
-        if let Some(certificate) = presented.key.certificate() {
-            match known_hosts::lookup(&files, &name, presented.key) {
-                HostKeyStatus::Found { .. } => return check_certificate(presented, certificate),
-                HostKeyStatus::Revoked { at: line } => {
-                    return Err(HostKeyProblem::Revoked { at: at(&line) });
-                }
-                _ if !presented.plain_key_permitted => {
-                    return Err(HostKeyProblem::Unusable(
-                        "no known authority signed the certificate, and no plain key of its type \
-                         is permitted"
-                            .into(),
-                    ));
-                }
-                // No known authority for this host: the plain key decides.
-                _ => {}
-            }
-        }
-        let plain = PresentedKey::Plain(presented.key.key().clone());
-        match known_hosts::lookup(&files, &name, &plain) {
-            HostKeyStatus::Found { .. } => Ok(()),
-            HostKeyStatus::Revoked { at: line } => Err(HostKeyProblem::Revoked { at: at(&line) }),
-            HostKeyStatus::Changed { known } => Err(HostKeyProblem::Changed {
-                fingerprint: presented.fingerprint(),
-                known_at: known
-                    .iter()
-                    .map(|known| at(&known.location))
-                    .collect::<Vec<_>>()
-                    .join(", "),
-            }),
+        let principal = presented.host.to_ascii_lowercase();
+        let lookup = |key: &PresentedKey| known_hosts::lookup(&files, &name, key);
+        match assess(presented.key, &principal, presented.rules, lookup) {
+            Finding::Authority { .. } | Finding::Known { .. } => Ok(()),
+            Finding::Revoked { at: line } => Err(HostKeyProblem::Revoked { at: at(&line) }),
+            Finding::BadCertificate(why) => Err(HostKeyProblem::BadCertificate(why)),
+            Finding::NoAuthority => Err(HostKeyProblem::Unusable(
+                "no known authority signed the certificate, and no plain key of its type is \
+                 permitted"
+                    .into(),
+            )),
             // A known host with a key of another type is not a new host.
-            HostKeyStatus::OtherTypes { known } => Err(HostKeyProblem::Changed {
-                fingerprint: presented.fingerprint(),
-                known_at: known
-                    .iter()
-                    .map(|known| at(&known.location))
-                    .collect::<Vec<_>>()
-                    .join(", "),
-            }),
-            HostKeyStatus::Unknown => {
-                self.judge_new(&name, presented.key.key(), presented.fingerprint())
-            }
+            Finding::Changed(known) | Finding::OtherTypes(known) => Err(changed(presented, &known)),
+            Finding::Unknown => self.judge_new(&name, presented.key.key(), presented.fingerprint()),
         }
     }
 
@@ -245,38 +228,51 @@ impl HostKeyPolicy for KnownHosts {
     }
 }
 
-fn check_certificate(
-    presented: &PresentedHostKey<'_>,
-    certificate: &Certificate,
-) -> Result<(), HostKeyProblem> {
-    let host = presented.host.to_ascii_lowercase();
-    // The principals of a host certificate may be patterns; those that match the host count.
-    let fitting: Vec<&str> = certificate
-        .principals()
-        .iter()
-        .map(String::as_str)
-        .filter(|name| keys::pattern::matches_ignoring_case(host.as_bytes(), name.as_bytes()))
-        .collect();
-    let authority_algorithms: Vec<SignatureAlgorithm> = wire::algorithms::CA_SIGNATURES
-        .iter()
-        .filter_map(|name| SignatureAlgorithm::from_name(name))
-        .collect();
-    certificate
-        .check(&CertificateRules {
-            kind: CertificateKind::Host,
-            names: &fitting,
-            now: sys::time::realtime_seconds(),
-            authority_algorithms: &authority_algorithms,
-            min_rsa_bits: presented.min_rsa_bits,
+/// Has a policy judge the host key during the key exchange, and keeps its reason.
+pub(super) struct Judge<'a> {
+    pub(super) policy: &'a mut dyn HostKeyPolicy,
+    pub(super) host: &'a str,
+    pub(super) port: u16,
+    pub(super) rules: HostKeyRules,
+    pub(super) problem: Option<HostKeyProblem>,
+}
+
+impl Judge<'_> {
+    fn judged(&mut self, algorithm: &str, blob: &[u8]) -> Result<(), HostKeyProblem> {
+        let key = SignatureAlgorithm::from_name(algorithm)
+            .ok_or(keys::KeyError::WrongAlgorithm)
+            .and_then(|algorithm| {
+                let authorities = &self.rules.authority_algorithms;
+                PresentedKey::from_blob_permitted(algorithm, blob, authorities)
+            })
+            .map_err(|error| HostKeyProblem::Unusable(error.to_string()))?;
+        self.policy.judge(&PresentedHostKey {
+            host: self.host,
+            port: self.port,
+            key: &key,
+            plain_key_permitted: self.rules.permits_plain(key.key().key_type()),
+            min_rsa_bits: self.rules.min_rsa_bits,
+            rules: &self.rules,
         })
-        .map(|_| ())
-        .map_err(|error| HostKeyProblem::BadCertificate(error.to_string()))
+    }
+}
+
+impl HostKeyJudge for Judge<'_> {
+    fn judge(&mut self, algorithm: &str, blob: &[u8], _: &mut dyn Interaction) -> Verdict {
+        match self.judged(algorithm, blob) {
+            Ok(()) => Verdict::Accept,
+            Err(problem) => {
+                self.problem = Some(problem);
+                Verdict::Refuse
+            }
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use keys::PrivateKey;
     use keys::certificate::CertificateFields;
+    use keys::{CertificateKind, PrivateKey};
 
     use super::*;
 
@@ -305,8 +301,16 @@ mod tests {
                 host: "h",
                 port: 22,
                 key: &presented,
-                min_rsa_bits: 2048,
                 plain_key_permitted,
+                min_rsa_bits: 2048,
+                rules: &HostKeyRules {
+                    host_key_algorithms: match plain_key_permitted {
+                        true => vec!["ssh-ed25519".to_owned()],
+                        false => Vec::new(),
+                    },
+                    authority_algorithms: vec![SignatureAlgorithm::Ed25519],
+                    min_rsa_bits: 2048,
+                },
             });
             assert_eq!(judged.is_ok(), plain_key_permitted, "{judged:?}");
         }

@@ -32,7 +32,7 @@ mod host_key;
 mod role;
 mod session;
 
-pub use auth::{Auth, Prompts};
+pub use auth::{Ask, Auth, Prompts};
 pub use channel::{Channel, Output, Stderr};
 pub use config::Config;
 pub use host_key::{AcceptAny, FixedKey, HostKeyPolicy, KnownHosts, PresentedHostKey};

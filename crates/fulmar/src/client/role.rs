@@ -1,8 +1,4 @@
-//! The client's part on the connection's thread: during the login it passes events to the caller;
-//! after it, it refuses the server's requests.
-
-use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Mutex, PoisonError};
+//! The client's part on the connection's thread, after the login: it refuses the server's requests.
 
 use proto::Event;
 use wire::message::open_failure;
@@ -12,27 +8,8 @@ use crate::link::{Core, Role};
 
 /// Most bytes of the server's banner that are kept; the rest is dropped.
 const MAX_BANNER_BYTES: usize = 64 * 1024;
-/// Most login events that wait for the caller. Each answers a request of the caller, so a correct
-/// server never sends more than a few.
-pub(super) const MAX_LOGIN_EVENTS: usize = 16;
-
-pub(super) struct ClientRole {
-    pub(super) login: SyncSender<Event>,
-    pub(super) banner: Arc<Mutex<String>>,
-}
-
-impl ClientRole {
-    fn tell(&self, event: Event) -> Result<(), Error> {
-        use std::sync::mpsc::TrySendError;
-        match self.login.try_send(event) {
-            // The session is being dropped, so no caller waits.
-            Ok(()) | Err(TrySendError::Disconnected(_)) => Ok(()),
-            Err(TrySendError::Full(_)) => {
-                Err(proto::Error::PeerMisbehaved("answers that nobody asked for").into())
-            }
-        }
-    }
-}
+/// Refuses what a server asks of a client.
+pub(super) struct ClientRole;
 
 impl Role for ClientRole {
     fn begin(&mut self, _core: &mut Core) {}
@@ -40,17 +17,6 @@ impl Role for ClientRole {
     fn event(&mut self, core: &mut Core, event: Event) -> Result<(), Error> {
         let connection = core.driver.connection();
         match event {
-            Event::HostKey { .. }
-            | Event::UserauthReady
-            | Event::AuthSuccess(_)
-            | Event::AuthFailure { .. }
-            | Event::AuthPkOk { .. }
-            | Event::AuthInfoRequest { .. }
-            | Event::AuthChangePassword { .. } => self.tell(event)?,
-            Event::AuthBanner(text) => {
-                let mut banner = self.banner.lock().unwrap_or_else(PoisonError::into_inner);
-                keep(&mut banner, &text);
-            }
             Event::ChannelOpenRequest { channel, .. } => connection.reject_channel(
                 channel,
                 open_failure::ADMINISTRATIVELY_PROHIBITED,
@@ -72,7 +38,7 @@ impl Role for ClientRole {
 }
 
 /// Appends the characters of `text` that still fit.
-fn keep(banner: &mut String, text: &str) {
+pub(super) fn keep(banner: &mut String, text: &str) {
     let room = MAX_BANNER_BYTES.saturating_sub(banner.len());
     let fitting = text
         .char_indices()

@@ -4,45 +4,45 @@ use std::fmt;
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::OwnedFd;
-use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use keys::{PresentedKey, SignatureAlgorithm};
+use ::client::Peer;
+use ::client::embedded::Login;
+use ::client::host_key::{HostKeyRules, prefer_known};
+use ::client::login::Opening;
 use proto::channel::Request;
-use proto::{AuthProof, Connection, Event, Negotiated};
+use proto::{AuthProof, Negotiated};
 use wire::{Put, names};
 
-use super::auth::{Attempt, Auth, Events};
+use super::auth::{self, Auth};
 use super::channel::{Channel, Output};
 use super::config::Config;
-use super::host_key::PresentedHostKey;
-use super::role::{ClientRole, MAX_LOGIN_EVENTS};
+use super::host_key::Judge;
+use super::role::ClientRole;
 use crate::link::{self, ChannelCore, Command, Handle};
-use crate::{Error, HostKeyProblem, Pty};
+use crate::{Error, Pty};
 
 /// Most output of a command that [`Session::run`] keeps, bytes.
 const MAX_RUN_BYTES: usize = 64 * 1024 * 1024;
 
 /// The stage of a session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    Login,
-    Running,
+    /// The keys are agreed on. The lock is never waited for: it lets threads share the session.
+    Login(Mutex<Box<Login>>),
+    Running(Arc<Handle>),
     Over,
 }
 
 /// A connection to a server. It is closed when the session and all its channels are dropped; bytes
 /// written before are still sent, for at most 10 seconds.
 pub struct Session {
-    handle: Arc<Handle>,
-    events: Events,
     stage: Stage,
-    banner: Arc<Mutex<String>>,
+    banner: String,
     peer_version: String,
     host_key: Vec<u8>,
     negotiated: Option<Negotiated>,
-    auth_timeout: Option<Duration>,
+    auth_timeout_ms: Option<u64>,
 }
 
 impl fmt::Debug for Session {
@@ -52,6 +52,11 @@ impl fmt::Debug for Session {
             .field("negotiated", &self.negotiated)
             .finish_non_exhaustive()
     }
+}
+
+/// Whole milliseconds, at least one.
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1)
 }
 
 impl Session {
@@ -85,68 +90,44 @@ impl Session {
         mut config: Config,
     ) -> Result<Self, Error> {
         let socket = stream.into();
-        prefer_known(&mut config, host, port);
-        let connection = Connection::client(config.transport.clone(), sys::time::monotonic_ms())?;
-        let banner = Arc::new(Mutex::new(String::new()));
-        let (login, events) = sync_channel(MAX_LOGIN_EVENTS);
-        let mut role = ClientRole {
-            login,
-            banner: Arc::clone(&banner),
+        link::prepare_socket(&socket);
+        let mut transport = config.transport;
+        let known = config.host_key.known_types(host, port);
+        let (names, expected) = prefer_known(&transport.host_key_algorithms, &known);
+        transport.host_key_algorithms = names;
+        let mut judge = Judge {
+            host,
+            port,
+            rules: HostKeyRules {
+                host_key_algorithms: transport.host_key_algorithms.clone(),
+                authority_algorithms: transport.authorities(),
+                min_rsa_bits: transport.min_rsa_bits,
+            },
+            policy: &mut *config.host_key,
+            problem: None,
         };
-        let (seed, handle) = link::prepare()?;
-        let threads = config.crypto_threads;
-        std::thread::Builder::new()
-            .name("fulmar-client".into())
-            .spawn(move || {
-                // `run` has reported the error to all waiting callers.
-                let _ = link::run(seed, socket, connection, threads, &mut role);
-            })?;
-        let mut session = Self {
-            handle: Arc::new(handle),
-            events: Events(Mutex::new(events)),
-            stage: Stage::Over,
-            banner,
-            peer_version: String::new(),
-            host_key: Vec::new(),
-            negotiated: None,
-            auth_timeout: config.auth_timeout,
+        let mut opening = Opening::new(transport, expected, config.crypto_threads);
+        opening.timeout_ms = Some(milliseconds(config.handshake_timeout));
+        let peer = Peer {
+            host: host.to_owned(),
+            port,
+            address: None,
         };
-        session.handshake(host, port, &mut config)?;
-        session.stage = Stage::Login;
-        Ok(session)
-    }
-
-    fn handshake(&mut self, host: &str, port: u16, config: &mut Config) -> Result<(), Error> {
-        let deadline = Instant::now().checked_add(config.handshake_timeout);
-        loop {
-            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-            match self.events.next(&self.handle, left, "the key exchange")? {
-                Event::HostKey { algorithm, key } => {
-                    if let Err(problem) = judge(config, host, port, algorithm, &key) {
-                        self.handle.with(|connection| {
-                            connection.refuse_host_key();
-                            Ok(())
-                        })?;
-                        return Err(Error::HostKey(problem));
-                    }
-                    self.handle.with(Connection::accept_host_key)?;
-                }
-                Event::UserauthReady => {
-                    let (negotiated, host_key, version) = self.handle.with(|connection| {
-                        Ok((
-                            connection.negotiated(),
-                            connection.host_key().unwrap_or_default().to_vec(),
-                            connection.peer_version().unwrap_or_default().to_owned(),
-                        ))
-                    })?;
-                    self.negotiated = negotiated;
-                    self.host_key = host_key;
-                    self.peer_version = version;
-                    return Ok(());
-                }
-                _ => {}
-            }
-        }
+        let begun = Login::begin(socket, peer, opening, !config.pipelines_login, &mut judge);
+        let mut login = match (begun, judge.problem) {
+            (Ok(login), _) => login,
+            (Err(_), Some(problem)) => return Err(Error::HostKey(problem)),
+            (Err(error), None) => return Err(auth::failed(error, "the key exchange")),
+        };
+        let connection = login.driver().connection();
+        Ok(Self {
+            banner: String::new(),
+            peer_version: connection.peer_version().unwrap_or_default().to_owned(),
+            host_key: connection.host_key().unwrap_or_default().to_vec(),
+            negotiated: connection.negotiated(),
+            auth_timeout_ms: config.auth_timeout.map(milliseconds),
+            stage: Stage::Login(Mutex::new(Box::new(login))),
+        })
     }
 
     /// Logs in. After [`Error::AuthRefused`], [`Error::PasswordExpired`], [`Error::UnusableKey`] or
@@ -160,33 +141,50 @@ impl Session {
     /// [`Error::AuthRefused`] and the others named above; [`Error::Misuse`] if the login is
     /// complete or the session is over; otherwise why the connection ended.
     pub fn authenticate(&mut self, user: &str, auth: Auth<'_>) -> Result<AuthProof, Error> {
-        if self.stage != Stage::Login {
+        let Stage::Login(login) = &mut self.stage else {
             return Err(Error::Misuse("the session is not waiting for a login"));
-        }
-        let mut attempt = Attempt {
-            handle: &self.handle,
-            events: &self.events,
-            user,
-            timeout: self.auth_timeout,
         };
-        let outcome = attempt.run(auth);
-        self.stage = match &outcome {
-            Ok(_) => Stage::Running,
+        let login = login.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let outcome = auth::run(login, user, auth, self.auth_timeout_ms, &mut self.banner);
+        match outcome {
+            Ok(proof) => {
+                self.start_thread()?;
+                Ok(proof)
+            }
             Err(
-                Error::AuthRefused { .. }
+                error @ (Error::AuthRefused { .. }
                 | Error::PasswordExpired(_)
                 | Error::UnusableKey(_)
-                | Error::Agent(_),
-            ) => Stage::Login,
-            Err(_) => Stage::Over,
+                | Error::Agent(_)),
+            ) => Err(error),
+            Err(error) => {
+                self.stage = Stage::Over;
+                Err(error)
+            }
+        }
+    }
+
+    /// Passes the connection to a thread of its own, after the login.
+    fn start_thread(&mut self) -> Result<(), Error> {
+        let Stage::Login(login) = std::mem::replace(&mut self.stage, Stage::Over) else {
+            return Ok(());
         };
-        outcome
+        let login = login.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let (seed, handle) = link::prepare()?;
+        std::thread::Builder::new()
+            .name("fulmar-client".into())
+            .spawn(move || {
+                // `run` has reported the error to all waiting callers.
+                let _ = link::run(seed, login.into_driver(), &mut ClientRole);
+            })?;
+        self.stage = Stage::Running(Arc::new(handle));
+        Ok(())
     }
 
     fn handle(&self) -> Result<&Arc<Handle>, Error> {
-        match self.stage {
-            Stage::Running => Ok(&self.handle),
-            Stage::Login => Err(Error::Misuse("log in first")),
+        match &self.stage {
+            Stage::Running(handle) => Ok(handle),
+            Stage::Login(_) => Err(Error::Misuse("log in first")),
             Stage::Over => Err(Error::Closed),
         }
     }
@@ -286,8 +284,7 @@ impl Session {
     /// The banner that the server sent before the login, at most 64 KiB; escape it before printing.
     #[must_use]
     pub fn banner(&self) -> String {
-        let banner = self.banner.lock().unwrap_or_else(PoisonError::into_inner);
-        banner.clone()
+        self.banner.clone()
     }
 
     /// The server's version line.
@@ -309,51 +306,13 @@ impl Session {
     }
 }
 
-/// Moves the host key algorithms with a recorded key to the front, so that a known host is
-/// recognised.
-fn prefer_known(config: &mut Config, host: &str, port: u16) {
-    let known = config.host_key.known_types(host, port);
-    let is_known = |name: &String| {
-        SignatureAlgorithm::from_name(name).is_some_and(|algorithm| {
-            if algorithm.is_certificate() {
-                known.authority
-            } else {
-                known.plain.contains(&algorithm.key_type())
-            }
-        })
-    };
-    let all = std::mem::take(&mut config.transport.host_key_algorithms);
-    let (mut first, rest): (Vec<String>, Vec<String>) = all.into_iter().partition(is_known);
-    first.extend(rest);
-    config.transport.host_key_algorithms = first;
-}
-
-fn judge(
-    config: &mut Config,
-    host: &str,
-    port: u16,
-    algorithm: &str,
-    blob: &[u8],
-) -> Result<(), HostKeyProblem> {
-    let key = SignatureAlgorithm::from_name(algorithm)
-        .ok_or(keys::KeyError::WrongAlgorithm)
-        .and_then(|algorithm| {
-            let authorities = config.transport.authorities();
-            PresentedKey::from_blob_permitted(algorithm, blob, &authorities)
-        })
-        .map_err(|error| HostKeyProblem::Unusable(error.to_string()))?;
-    config.host_key.judge(&PresentedHostKey {
-        host,
-        port,
-        key: &key,
-        min_rsa_bits: config.transport.min_rsa_bits,
-        plain_key_permitted: {
-            let plain = key.key().key_type().algorithms();
-            let permitted = &config.transport.host_key_algorithms;
-            let mut names = plain.iter().map(|algorithm| algorithm.name());
-            names.any(|name| permitted.iter().any(|permitted| permitted == name))
-        },
-    })
+impl Drop for Session {
+    fn drop(&mut self) {
+        if let Stage::Login(login) = &mut self.stage {
+            let login = login.get_mut().unwrap_or_else(PoisonError::into_inner);
+            login.disconnect();
+        }
+    }
 }
 
 /// A command, shell or subsystem to be started.

@@ -86,7 +86,6 @@ impl Core {
                 let now = self.driver.now();
                 self.driver.connection().rekey(now)?;
             }
-            Command::Work(work) => work(self.driver.connection()),
             Command::Close => {
                 self.closing = true;
                 let grace = u64::try_from(CLOSE_GRACE.as_millis()).unwrap_or(u64::MAX);

@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, PoisonError};
 
+use proto::ChannelId;
 use proto::channel::Request;
-use proto::{ChannelId, Connection};
 use sys::epoll::EventFd;
 
 use super::{Failure, Opened};
@@ -43,8 +43,6 @@ pub(crate) enum Command {
         exit: Exit,
     },
     Rekey,
-    /// Run a closure on the connection, during the login.
-    Work(Box<dyn FnOnce(&mut Connection) + Send>),
     /// The caller has dropped the connection.
     Close,
 }
@@ -98,19 +96,6 @@ impl Handle {
         let (done, answer) = sync_channel(1);
         self.send(command(done))?;
         answer.recv().unwrap_or_else(|_| Err(self.failure()))
-    }
-
-    /// Runs `work` on the connection's thread and returns its result.
-    pub(crate) fn with<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&mut Connection) -> Result<T, proto::Error> + Send + 'static,
-    ) -> Result<T, Error> {
-        self.call(|done| {
-            Command::Work(Box::new(move |connection| {
-                // A caller that no longer waits needs no answer.
-                let _ = done.try_send(work(connection).map_err(Error::from));
-            }))
-        })
     }
 }
 

@@ -22,9 +22,9 @@ use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use driver::{CryptoThreads, Driver, LaneTerms, Notice};
+use driver::{Driver, Notice};
 use proto::channel::Request;
-use proto::{ChannelId, Connection, Event};
+use proto::{ChannelId, Event};
 use sys::epoll::EventFd;
 use wire::message::reason;
 
@@ -138,19 +138,18 @@ pub(crate) fn prepare() -> io::Result<(Seed, Handle)> {
     Ok((seed, handle))
 }
 
-/// Runs a connection on this thread until it ends. At most `threads` threads, this one included,
-/// encrypt and decrypt its packets.
-pub(crate) fn run(
-    seed: Seed,
-    socket: OwnedFd,
-    connection: Connection,
-    threads: CryptoThreads,
-    role: &mut dyn Role,
-) -> Result<(), Error> {
+/// Sets the options of a connection's socket. Only TCP sockets have them; other streams neither
+/// delay small writes nor pace.
+pub(crate) fn prepare_socket(socket: &OwnedFd) {
+    let _ = sys::socket::set_nodelay(socket, true);
+    let _ = sys::socket::unpace_loopback(socket);
+}
+
+/// Runs a connection on this thread until it ends.
+pub(crate) fn run(seed: Seed, driver: Driver, role: &mut dyn Role) -> Result<(), Error> {
     let failure = Arc::clone(&seed.failure);
-    match Core::new(seed, socket, connection) {
+    match Core::new(seed, driver) {
         Ok(mut core) => {
-            core.driver.set_lane_terms(LaneTerms::new(threads));
             role.begin(&mut core);
             core.work(role)
         }
@@ -176,12 +175,7 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// Makes the state over a socket. Call it on the thread that runs the connection.
-    fn new(seed: Seed, socket: OwnedFd, connection: Connection) -> io::Result<Self> {
-        // Only TCP sockets have these options; other streams neither delay small writes nor pace.
-        let _ = sys::socket::set_nodelay(&socket, true);
-        let _ = sys::socket::unpace_loopback(&socket);
-        let mut driver = Driver::new(socket, None, connection)?;
+    fn new(seed: Seed, mut driver: Driver) -> io::Result<Self> {
         driver.watch(seed.wake.as_fd(), TOKEN_WAKE, true, false)?;
         Ok(Self {
             driver,

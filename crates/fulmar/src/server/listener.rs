@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use driver::{Driver, LaneTerms};
 use proto::{Connection, ServerHostKey};
 use sys::epoll::EventFd;
 use sys::io::PollFd;
@@ -217,8 +218,10 @@ impl Server {
         )?;
         let (seed, handle) = link::prepare()?;
         let mut role = ServerRole::new(Arc::clone(&self.shared), handle, peer, slot);
-        let threads = self.shared.config.crypto_threads;
-        match link::run(seed, socket, connection, threads, &mut role) {
+        link::prepare_socket(&socket);
+        let mut driver = Driver::new(socket, None, connection)?;
+        driver.set_lane_terms(LaneTerms::new(self.shared.config.crypto_threads));
+        match link::run(seed, driver, &mut role) {
             Err(Error::Closed | Error::Protocol(proto::Error::Disconnected { .. })) => Ok(()),
             outcome => outcome,
         }

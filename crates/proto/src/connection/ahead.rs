@@ -3,11 +3,21 @@
 
 use alloc::string::String;
 
-use super::Connection;
+use super::{Auth, Connection};
 use crate::{ChannelId, Error};
 
 /// Getters.
 impl Connection {
+    /// True if the server has granted the service ssh-userauth. Until then no request with a secret
+    /// may be sent, so that a server that answers out of order obtains none.
+    #[must_use]
+    pub fn takes_secrets(&self) -> bool {
+        match &self.auth {
+            Auth::Client(client) => client.is_granted(),
+            Auth::Server(_) => false,
+        }
+    }
+
     /// Client: key exchange methods and host key types of the server's first KEXINIT, as sent.
     #[must_use]
     pub fn peer_lists(&self) -> Option<(&[String], &[String])> {

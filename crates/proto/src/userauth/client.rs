@@ -89,6 +89,10 @@ impl ClientAuth {
         Ok(())
     }
 
+    pub(crate) fn is_granted(&self) -> bool {
+        self.granted
+    }
+
     // ---- commands -------------------------------------------------------------------------
 
     fn request(
