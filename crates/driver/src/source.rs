@@ -17,6 +17,8 @@ use super::watch::Registration;
 /// limit lets several sources share a connection and lets a keystroke be noticed soon during a bulk
 /// transfer.
 const TURN_BYTES: usize = 256 * 1024;
+/// The same while the client's user types.
+const TYPING_TURN_BYTES: usize = 64 * 1024;
 /// Maximum packets that one read fills: each read of a full pipe wakes its writer.
 const PACKETS_TOGETHER: usize = 8;
 /// A shorter read has probably emptied the descriptor. Epoll reports if not, and a keystroke costs
@@ -96,13 +98,18 @@ impl Source {
         channel: ChannelId,
         stream: Stream,
     ) -> Result<(bool, SourceOutcome), DriverError> {
+        let most = if connection.is_typing() {
+            TYPING_TURN_BYTES
+        } else {
+            TURN_BYTES
+        };
         let mut sent = 0;
-        while self.ready && sent < TURN_BYTES {
+        while self.ready && sent < most {
             self.has_space = connection.channel_send_space(channel) > 0;
             if !self.has_space {
                 break;
             }
-            let room = self.take_packets(connection, channel, TURN_BYTES - sent);
+            let room = self.take_packets(connection, channel, most - sent);
             match self.read() {
                 Ok(0) => {
                     self.give_packets_back(connection);

@@ -217,6 +217,49 @@ fn a_gibibyte_and_a_half_takes_nine_tenths_of_the_path() {
     assert!(ms * 9 / 10 <= ideal, "{ms} ms, at best {ideal}");
 }
 
+/// Types a key; returns true if the client counts it.
+fn type_key(path: &mut Path) -> bool {
+    let client = &mut path.pair.client.connection;
+    let sent = client.channel_send_slice(path.id, Stream::Data, b"x");
+    assert_eq!(sent.expect("a key"), 1);
+    client.is_typing()
+}
+
+/// Fills a path for ten seconds, in which a user types or not. Returns the bytes of a round trip at
+/// its end, and the bytes that the sender may send on top of those in flight.
+fn filled(types: bool) -> (u64, u64) {
+    let mut path = Path::new(&TransportConfig::default(), Way::Down, 100, Start::Hot);
+    path.hint();
+    let mut per_round = 0;
+    for _ in 0..200 {
+        per_round = path.round_trip();
+        let _ = types && type_key(&mut path);
+    }
+    assert_eq!(path.pair.client.connection.is_typing(), types);
+    assert_eq!(path.pair.server.connection.is_typing(), types);
+    let under_way = |path: &Path| path.forth.iter().map(|(_, bytes)| bytes.len() as u64).sum();
+    let before: u64 = under_way(&path);
+    path.rate *= 1000;
+    path.tick();
+    let after: u64 = under_way(&path);
+    (per_round, after - before)
+}
+
+#[test]
+fn beside_a_user_who_types_a_path_stays_full_and_less_is_outstanding() {
+    let full = 100 * MIB / 1000 * ROUND_TRIP_MS;
+    let (per_round, more) = filled(true);
+    assert!(per_round >= full * 95 / 100, "{per_round} of {full}");
+    let (_, usual) = filled(false);
+    assert!(more * 2 <= usual, "{more}, otherwise {usual}, of {full}");
+}
+
+#[test]
+fn a_key_that_starts_a_transfer_does_not_slow_it() {
+    let mut path = Path::new(&TransportConfig::default(), Way::Down, 100, Start::Hot);
+    assert!(!type_key(&mut path));
+}
+
 #[test]
 fn a_small_budget_bounds_the_speed_and_nothing_else() {
     let config = TransportConfig {

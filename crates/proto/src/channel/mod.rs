@@ -19,7 +19,7 @@ use wire::message::{
 };
 
 use crate::transport::{Ahead, Transport};
-use crate::{ChannelId, Error, Event, Millis, Stream};
+use crate::{ChannelId, Error, Event, Millis, Role, Stream};
 
 mod early;
 pub(crate) mod global;
@@ -31,6 +31,7 @@ pub(crate) use global::Globals;
 pub use request::Request;
 use window::{
     MAX_DATA_BYTES, MAX_DATA_BYTES_FULMAR, Memory, ReceiveWindow, RoundTripEstimate, SendWindow,
+    Typing,
 };
 
 /// Maximum unanswered requests of ours with `want_reply` on one channel.
@@ -87,6 +88,7 @@ pub(crate) struct Channels {
     refused: VecDeque<u32>,
     memory: Memory,
     path: RoundTripEstimate,
+    typing: Typing,
     early: Early,
 }
 
@@ -129,6 +131,7 @@ impl Channels {
             refused: VecDeque::new(),
             memory: Memory::new(window_memory_bytes),
             path: RoundTripEstimate::default(),
+            typing: Typing::default(),
             early: Early::default(),
         }
     }
@@ -478,6 +481,7 @@ impl Channels {
             return Err(Error::Misuse("data longer than the peer's maximum packet"));
         }
         channel.send.charge(buf.len())?;
+        let is_key = transport.role == Role::Client && Typing::is_key(buf.len());
         let len = u32::try_from(buf.len()).map_err(|_| Error::Misuse("data too long"))?;
         let origin = Origin::Channel(channel.serial);
         let [r0, r1, r2, r3] = channel.remote.to_be_bytes();
@@ -492,7 +496,23 @@ impl Channels {
                 buf.prepend(&[number, r0, r1, r2, r3, c0, c1, c2, c3, l0, l1, l2, l3]);
             }
         }
+        if is_key && self.receives_bulk() {
+            self.typing.key(transport.now);
+        }
         transport.send_data(buf, origin)
+    }
+
+    /// Returns true if a channel receives bulk data. A keystroke that starts a transfer must not
+    /// slow it.
+    fn receives_bulk(&self) -> bool {
+        let mut channels = self.slots.iter().flatten();
+        channels.any(|channel| channel.receive.has_bulk())
+    }
+
+    /// Returns true if the client's user has just typed: on the client beside received bulk data, on
+    /// the server beside any.
+    pub(crate) fn is_typing(&self, now: Millis) -> bool {
+        self.typing.is_active(now)
     }
 
     /// Sends EOF, unless it was sent already.
@@ -628,9 +648,13 @@ impl Channels {
         let Some(Some(channel)) = self.slots.get_mut(index(id)) else {
             return Ok(());
         };
-        let granted = channel
-            .receive
-            .consume(len, transport.now, &self.path, &mut self.memory);
+        let granted = channel.receive.consume(
+            len,
+            transport.now,
+            &self.path,
+            transport.role == Role::Client && self.typing.is_active(transport.now),
+            &mut self.memory,
+        );
         match granted {
             Some(bytes) => {
                 let recipient_channel = channel.remote;
@@ -746,6 +770,9 @@ impl Channels {
         // After our CLOSE nobody reads; data in flight is dropped, but must respect the window.
         let is_read = channel.sending != Half::Closed && !data.is_empty();
         self.charge(id, data.len(), transport.now)?;
+        if transport.role == Role::Server && Typing::is_key(data.len()) {
+            self.typing.key(transport.now);
+        }
         match stream {
             Some(stream) if is_read => transport.events.push_back(Event::ChannelData {
                 channel: id,

@@ -25,6 +25,7 @@ mod ahead;
 mod alive;
 mod compression;
 mod ping;
+mod typing;
 
 pub use crate::transport::{CompressJob, Compressed, Output};
 use alive::{Alive, Taken};

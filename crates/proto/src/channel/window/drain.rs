@@ -118,6 +118,11 @@ impl Drain {
         self.high.max(self.speed(now, round_trip_us))
     }
 
+    /// Highest recent speed at the end of the last round.
+    pub(super) fn last_high(&self) -> u64 {
+        self.high
+    }
+
     /// Returns true if the sink's queue was empty at some time in this or the previous round.
     pub(super) fn keeps_up(&self) -> bool {
         self.was_empty || self.was_empty_before

@@ -3,7 +3,7 @@
 //!
 //! The size of [`ReceiveWindow`] is twice the bytes that its sink consumes in one round trip.
 //! [`drain`] measures that speed, [`path`] the round trip, and [`memory`] limits the total of a
-//! connection's windows.
+//! connection's windows. While a user types beside bulk data ([`typing`]), less is granted.
 
 use crate::Error;
 
@@ -13,10 +13,12 @@ mod path;
 mod receive;
 #[cfg(test)]
 mod tests;
+mod typing;
 
 pub(crate) use memory::Memory;
 pub(crate) use path::RoundTripEstimate;
 pub(crate) use receive::ReceiveWindow;
+pub(crate) use typing::Typing;
 
 /// Initial receive window of a channel if memory suffices, bytes.
 pub(crate) const FIRST_WINDOW_BYTES: u32 = 2 * 1024 * 1024;

@@ -17,6 +17,8 @@ const LEAST_US: u64 = 1_000;
 /// Longest round trip used, microseconds; a peer that stalled for longer was stopped.
 const MOST_US: u64 = 4_000_000;
 
+/// Shortest round trip that stalls show to be the path's, microseconds.
+const LEAST_PROXIED_US: u64 = 10_000;
 /// Number of stalls that must agree, since a machine that is busy for a moment causes them, too.
 const STALLS: usize = 4;
 
@@ -24,6 +26,8 @@ const STALLS: usize = 4;
 #[derive(Debug, Default)]
 pub(crate) struct RoundTripEstimate {
     hint_us: u64,
+    /// Shortest hint, microseconds: a queue on the path or at its ends makes others longer.
+    shortest_us: Option<u64>,
     /// The last stalls, microseconds; 0 for none yet.
     stalls_us: [u64; STALLS],
     next_stall: usize,
@@ -34,6 +38,8 @@ impl RoundTripEstimate {
     pub(crate) fn hint(&mut self, round_trip_us: u32) {
         if round_trip_us > 0 {
             self.hint_us = u64::from(round_trip_us).min(MOST_US);
+            let shortest = self.shortest_us.unwrap_or(MOST_US);
+            self.shortest_us = Some(shortest.min(self.hint_us));
         }
     }
 
@@ -45,9 +51,19 @@ impl RoundTripEstimate {
         self.next_stall = (self.next_stall + 1) % STALLS;
     }
 
+    /// Round trip without queues; `None` if the kernel reports none.
+    pub(super) fn shortest_us(&self) -> Option<u64> {
+        // Longer stalls than a busy machine causes show that the path continues after a proxy.
+        let beyond_us = Some(self.stalled_us()).filter(|us| *us >= LEAST_PROXIED_US);
+        Some(self.shortest_us?.max(beyond_us.unwrap_or(0)))
+    }
+
+    fn stalled_us(&self) -> u64 {
+        self.stalls_us.iter().copied().min().unwrap_or(0)
+    }
+
     pub(super) fn round_trip_us(&self) -> u64 {
-        let stalled_us = self.stalls_us.iter().copied().min().unwrap_or(0);
-        match self.hint_us.max(stalled_us) {
+        match self.hint_us.max(self.stalled_us()) {
             0 => UNKNOWN_US,
             known => known.max(LEAST_US),
         }

@@ -13,6 +13,7 @@ struct Bench {
     memory: Memory,
     path: RoundTripEstimate,
     now: Millis,
+    is_typing: bool,
 }
 
 impl Bench {
@@ -21,6 +22,7 @@ impl Bench {
             memory: Memory::new(total),
             path: RoundTripEstimate::default(),
             now: 1_000,
+            is_typing: false,
         }
     }
 
@@ -45,7 +47,7 @@ impl Bench {
     fn consume(&mut self, window: &mut ReceiveWindow, len: usize) -> u64 {
         u64::from(
             window
-                .consume(len, self.now, &self.path, &mut self.memory)
+                .consume(len, self.now, &self.path, self.is_typing, &mut self.memory)
                 .unwrap_or(0),
         )
     }
@@ -240,7 +242,7 @@ fn no_order_of_events_lends_more_than_there_is() {
             }
             _ => {
                 if let Some(window) = windows.get_mut(pick % count) {
-                    window.consume(2 * PACKET, bench.now, &bench.path, &mut bench.memory);
+                    window.consume(2 * PACKET, bench.now, &bench.path, false, &mut bench.memory);
                 }
             }
         }
@@ -303,6 +305,47 @@ fn a_window_that_binds_is_seen_where_the_kernel_knows_nothing() {
     }
     let (size, _) = window.size_and_queued();
     assert!(size > 100 * MIB, "{size}");
+}
+
+/// Bytes outstanding at most while a sender of `speed` bytes per millisecond uses a path of
+/// `round_trip_us`, and a user types or not.
+fn outstanding(speed: u64, round_trip_us: u32, is_typing: bool) -> u64 {
+    let mut bench = Bench::new(256 * MIB);
+    bench.path.hint(round_trip_us);
+    let mut window = bench.open(false).unwrap();
+    bench.stream(&mut window, speed, 2_000);
+    bench.is_typing = is_typing;
+    bench.stream(&mut window, speed, 1_000);
+    window.granted_bytes()
+}
+
+#[test]
+fn little_is_outstanding_while_a_user_types() {
+    let near = outstanding(MIB, 100, true);
+    assert!((128 * 1024..=256 * 1024).contains(&near), "{near}");
+    assert!(outstanding(MIB, 100, false) > MIB);
+    // 512 MiB/s over 50 ms: about one and a half times what is in flight.
+    let far = outstanding(MIB / 2, 50_000, true);
+    assert!((28 * MIB..38 * MIB).contains(&far), "{far}");
+    assert!(outstanding(MIB / 2, 50_000, false) > 38 * MIB);
+}
+
+#[test]
+fn a_window_is_bounded_by_typing_only_where_the_path_is_known() {
+    let mut bench = Bench::new(256 * MIB);
+    let mut window = bench.open(false).unwrap();
+    bench.is_typing = true;
+    bench.stream(&mut window, MIB, 1_000);
+    assert!(window.granted_bytes() > MIB);
+    // A proxy's far side is 200 ms away; the socket ends nearby.
+    bench.path.hint(300);
+    (0..4).for_each(|_| bench.path.stalled(200));
+    bench.stream(&mut window, MIB, 1_000);
+    assert!(
+        window.granted_bytes() > 100 * MIB,
+        "{}",
+        window.granted_bytes()
+    );
 }
 
 #[test]

@@ -1,0 +1,13 @@
+//! Bulk data beside a user who types. The channels notice keystrokes and bound receive windows; the
+//! owner sends less at once.
+
+use super::Connection;
+
+impl Connection {
+    /// Returns true if the client's user has typed within the last second. A client counts only
+    /// keystrokes beside received bulk data.
+    #[must_use]
+    pub fn is_typing(&self) -> bool {
+        self.channels.is_typing(self.transport.now)
+    }
+}
