@@ -14,8 +14,8 @@ use fulmar::keys::{PresentedKey, private_file, public_file};
 use fulmar::server::Channel;
 use fulmar::{Error, Exit};
 use sftp::server::Permits;
+use sftp::server::{Log, LogLevel, Serve, stdio};
 use sys::fs::Place;
-use transfer::serve::{Log, LogLevel, Serve, stdio};
 
 /// Sessions of the example with many hosts.
 const HOSTS: usize = 100;

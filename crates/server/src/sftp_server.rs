@@ -6,10 +6,9 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Mutex;
 
-use sftp::server::REQUESTS;
+use sftp::server::{self, Log, LogLevel, Options, REQUESTS, Serve, Wanted, stdio};
 use sys::fs::Place;
 use sys::syslog::{Facility, Syslog};
-use transfer::serve::{self, Log, LogLevel, Options, Serve, Wanted, stdio};
 
 /// The usage text.
 pub const USAGE: &str = "\
@@ -68,7 +67,7 @@ fn serve_stdio(options: &Options) -> Result<(), String> {
     );
     let from = std::env::var("SSH_CONNECTION").unwrap_or_default();
     let from = from.split(' ').next().filter(|from| !from.is_empty());
-    let from = serve::shown(from.unwrap_or("UNKNOWN").as_bytes());
+    let from = server::shown(from.unwrap_or("UNKNOWN").as_bytes());
     log.line(
         LogLevel::Info,
         &format!("session opened for local user {user} from [{from}]"),
@@ -80,7 +79,7 @@ fn serve_stdio(options: &Options) -> Result<(), String> {
                 LogLevel::Error,
                 &format!(
                     "chdir to \"{}\" failed: {error}",
-                    serve::shown(start.as_bytes())
+                    server::shown(start.as_bytes())
                 ),
             );
         }
@@ -91,7 +90,7 @@ fn serve_stdio(options: &Options) -> Result<(), String> {
     let mut server = Serve::new(
         place,
         options.permits(),
-        serve::max_handles(),
+        server::max_handles(),
         logger(options),
     );
     let ended = stdio::run(&mut server, std::io::stdin(), std::io::stdout());

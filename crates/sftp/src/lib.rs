@@ -1,28 +1,33 @@
 //! SFTP version 3 (draft-ietf-secsh-filexfer-02), OpenSSH's extensions (PROTOCOL §4) and Fulmar's
-//! vendor extensions (docs/PROTOCOL.md), without I/O.
+//! vendor extensions (docs/PROTOCOL.md), and the server.
 //!
 //! [`message`] has one struct per message. [`frame`] splits a byte stream into messages and passes
 //! the data of WRITE and DATA on without collecting it. [`requests`] maps a client's request ids to
-//! its unanswered requests. [`server`] decides which requests a server accepts. File access is in
-//! the crate `transfer`.
+//! its unanswered requests. [`server`] decides which requests a server accepts, and carries them
+//! out. [`hash`] and [`watch`] are what both ends do with files: hashes of ranges, and whether
+//! another program writes. Only these three touch files; copies are in the crate `transfer`.
 //!
 //! A length or count from the peer is checked against the bytes received; no memory is reserved for
 //! it in advance. Bytes after the last field of a message are ignored, as OpenSSH ignores them:
 //! later versions of the protocol add fields there, and some clients send them whatever version was
 //! negotiated.
 #![forbid(unsafe_code)]
-#![no_std]
 
 extern crate alloc;
 
 pub mod attributes;
 pub mod extension;
 pub mod frame;
+pub mod hash;
 pub mod message;
 pub mod own;
 pub mod requests;
+#[cfg(test)]
+mod scratch;
 pub mod server;
 pub mod status;
+
+pub mod watch;
 
 #[cfg(test)]
 mod tests;

@@ -5,8 +5,7 @@
 //! and directory trees; [`relay`] copies between two servers. [`source`] and [`sink`] read and
 //! write local files, [`plan`] handles names and the work in progress, [`remote`] sends single
 //! requests and waits for the answer, [`connect`] reaches a server through an `ssh` child process.
-//! Copies report their progress to a [`report::Report`]. [`serve`] is the server: it carries out
-//! the requests of an SFTP client.
+//! Copies report their progress to a [`report::Report`]. The SFTP server is in the crate `sftp`.
 //!
 //! Invariants: after any failure the target holds a prefix of the source or nothing; names from a
 //! server never lead out of the target; memory is bounded for every tree.
@@ -26,11 +25,12 @@ pub mod report;
 mod room;
 pub mod scp;
 #[cfg(test)]
+#[path = "../../sftp/src/scratch.rs"]
 mod scratch;
-pub mod serve;
 pub mod sink;
 pub mod source;
 mod step;
 pub mod text;
 pub mod verify;
-mod watch;
+
+pub(crate) use sftp::watch;

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use sftp::server::Permits;
+use sftp::server::Serve;
 use sys::thread::processor_time;
 use transfer::engine::{EngineError, Exchange, LinkTimes, Transport};
 use transfer::get::{Get, Item as GetItem};
@@ -18,7 +19,6 @@ use transfer::options::Options;
 use transfer::put::{Item as PutItem, Put};
 use transfer::remote::Remote;
 use transfer::report::{FileResult, Limit, Report, Times};
-use transfer::serve::Serve;
 
 use liar::{Place, bytes};
 use served::{Plain, Silent};

@@ -20,13 +20,13 @@ use sftp::extension::Limits;
 use sftp::message::Version;
 use sftp::message::reply::{Status, encode_extended};
 use sftp::server::Permits;
+use sftp::server::{Serve, Work};
 use sftp::{Code, message};
 use transfer::engine::{Engine, EngineError, Exchange, Transport};
 use transfer::get::{Get, Item as GetItem};
 use transfer::options::{Options, Resume};
 use transfer::put::{Item as PutItem, Put};
 use transfer::report::{FileResult, Report};
-use transfer::serve::{Serve, Work};
 
 use liar::Place;
 use served::{Plain, Silent};

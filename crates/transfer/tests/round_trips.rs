@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sftp::server::Permits;
+use sftp::server::{Serve, Work};
 use transfer::engine::{EngineError, Exchange, Transport};
 use transfer::get::{Get, Item as GetItem, Source};
 use transfer::options::{Options, Resume};
 use transfer::plan::glob;
 use transfer::put::{Item as PutItem, Put, Target};
 use transfer::remote::Remote;
-use transfer::serve::{Serve, Work};
 
 use liar::{Heard, Place, bytes};
 use served::{Plain, Silent};

@@ -12,12 +12,12 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
 use sftp::server::Permits;
+use sftp::server::Serve;
 use transfer::engine::{EngineError, Exchange, Transport};
 use transfer::get::{Get, Item};
 use transfer::options::{Options, Resume};
 use transfer::put::{self, Put};
 use transfer::remote::Remote;
-use transfer::serve::Serve;
 
 use liar::{Heard, Place, bytes};
 use served::{Plain, Silent};

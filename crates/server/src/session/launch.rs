@@ -60,7 +60,7 @@ pub(super) fn rc_file(
 pub(super) fn unusable_home(home: &str) -> Option<String> {
     // `.` inside the directory needs the same search permission as entering it.
     let error = std::fs::metadata(Path::new(home).join(".")).err()?;
-    Some(transfer::text::reason(&error))
+    Some(escape::system_words(&error.to_string()).into_owned())
 }
 
 /// An rc file.

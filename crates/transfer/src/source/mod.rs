@@ -1,6 +1,6 @@
 //! Local files that are read and sent.
 
-pub mod hash;
+pub use sftp::hash;
 
 use std::fs::{File, Metadata};
 use std::io;

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sftp::server::Permits;
+use sftp::server::{Serve, Work};
 use transfer::engine::{Engine, EngineError, Exchange, Transport};
 use transfer::get::{Get, Item as GetItem};
 use transfer::options::{Options, Resume};
 use transfer::put::{Item as PutItem, Put};
 use transfer::report::{FileResult, Report};
-use transfer::serve::{Serve, Work};
 
 use crate::served::{Plain, Silent};
 

@@ -1,7 +1,7 @@
 //! Buffers and log for Fulmar's server without a connection.
 
 use packet::PacketBuf;
-use transfer::serve::{Buffers, Log, LogLevel};
+use sftp::server::{Buffers, Log, LogLevel};
 
 /// Unpooled buffers.
 pub struct Plain;

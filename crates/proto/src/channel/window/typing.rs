@@ -1,5 +1,5 @@
 //! Notices that a user types while bulk data is transferred. For a moment a short queue is then
-//! worth more than speed: each keystroke's echo waits behind the data that is outstanding.
+//! worth more than speed: each keystroke's echo waits for the data that is outstanding.
 
 use crate::Millis;
 

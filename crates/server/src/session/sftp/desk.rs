@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use driver::Line;
 use packet::PacketBuf;
+use sftp::server::OUTBOX_BYTES;
 use sys::epoll::EventFd;
-use transfer::serve::OUTBOX_BYTES;
 
 /// Bytes of queued answers below which a thread that waits for room is woken: few wake-ups for many
 /// packets.

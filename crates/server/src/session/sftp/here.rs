@@ -5,7 +5,7 @@ use bytes::Bytes;
 use driver::{Line, Progress};
 use packet::PacketBuf;
 use proto::Error;
-use transfer::serve::{Buffers, Log, LogLevel, Serve, Work};
+use sftp::server::{Buffers, Log, LogLevel, Serve, Work};
 
 use super::{Lines, STATUS_FAILED};
 

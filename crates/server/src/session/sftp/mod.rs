@@ -19,9 +19,9 @@ use config::tokens::{Purpose, Tokens};
 use driver::{Endpoint, Line, Progress};
 use privsep::LogLevel;
 use proto::{Error, Stream};
+use sftp::server::{self as serve, Log, Options, Serve, Wanted};
 use sys::fs::Place;
 use sys::sandbox::files::{self, Wall};
-use transfer::serve::{self, Log, Options, Serve, Wanted};
 
 use super::command::Files;
 use super::context::Context;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread;
 
 use packet::PacketBuf;
-use transfer::serve::{Buffers, Log, LogLevel, OUTBOX_BYTES, Serve, ServeError, Turn, Work};
+use sftp::server::{Buffers, Log, LogLevel, OUTBOX_BYTES, Serve, ServeError, Turn, Work};
 
 use super::desk::{Desk, Hands, Next, Wish};
 use super::{Lines, STATUS_FAILED};

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::io;
 
-use sftp::Code;
+use crate::Code;
 
 /// A request that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,7 +46,7 @@ impl From<io::Error> for Failed {
         if matches!(code, Code::NO_SUCH_FILE | Code::PERMISSION_DENIED) && is_plain(errno) {
             return Self::code(code);
         }
-        Self::new(code, crate::text::reason(&error))
+        Self::new(code, escape::system_words(&error.to_string()).into_owned())
     }
 }
 

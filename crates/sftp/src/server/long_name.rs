@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use sftp::attributes::mode;
+use crate::attributes::mode;
 use sys::fs::Info;
 use sys::time::LocalTime;
 

@@ -3,8 +3,8 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use sftp::Code;
-use sftp::extension::{self, Extended, FileSystem, UserGroupNames};
+use crate::Code;
+use crate::extension::{self, Extended, FileSystem, UserGroupNames};
 use sys::fs::{Kind, Links, content};
 use wire::{Put, Reader};
 
@@ -173,7 +173,7 @@ impl Serve {
             }
         }
         let [users, groups] = &lists;
-        if users.len() + groups.len() > sftp::MAX_MESSAGE_BYTES - 64 {
+        if users.len() + groups.len() > crate::MAX_MESSAGE_BYTES - 64 {
             return Err(Failed::new(Code::FAILURE, "too many names in one answer"));
         }
         self.answer_extended(id, buffers, |out| {

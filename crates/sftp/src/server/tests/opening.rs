@@ -81,7 +81,7 @@ fn a_file_is_opened_and_comes_with_one_request() {
         assert_eq!(came.end, ok());
         let size = if path == b"empty" { 0 } else { 3 << 20 };
         assert_eq!(came.attributes.size, Some(size));
-        assert!(came.attributes.is(sftp::attributes::mode::REGULAR));
+        assert!(came.attributes.is(crate::attributes::mode::REGULAR));
         // The file remains open for reading.
         let fstat = Request::Fstat(request::Fstat {
             handle: &came.handle,

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::io;
 
+use crate::message::reply::{DATA_HEAD_BYTES, data_head};
 use packet::PacketBuf;
-use sftp::message::reply::{DATA_HEAD_BYTES, data_head};
 
 /// Minimum free space of a buffer for data of a READ, bytes; with less, the data begins in a new
 /// buffer.

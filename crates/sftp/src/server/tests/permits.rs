@@ -1,8 +1,8 @@
 //! Requests denied by -P and -p: the request itself, each extension that does the same, and their
 //! announcement in VERSION.
 
-use sftp::message::{Version, number};
-use sftp::server::REQUESTS;
+use crate::message::{Version, number};
+use crate::server::REQUESTS;
 use wire::Put;
 
 use super::*;

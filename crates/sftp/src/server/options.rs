@@ -4,7 +4,8 @@ use std::fmt;
 
 use escape::LogLevel;
 use flags::{CommandLine, Word};
-use sftp::server::{Permits, REQUESTS};
+
+use super::permits::{Permits, REQUESTS};
 
 /// Options of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]

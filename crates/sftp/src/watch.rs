@@ -34,7 +34,7 @@ const MARK_PAUSES: [Duration; 3] = [
 
 /// The state of a file that a copy writes. See the module's head.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub struct Watch {
     /// Bytes.
     size: u64,
     /// `None` if only the size is known.
@@ -54,14 +54,14 @@ pub(crate) struct Watch {
 /// names (hard links, symbolic links among the targets); it is not another program then. A clone is the
 /// same list.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Targets(Arc<Mutex<Vec<OpenTarget>>>);
+pub struct Targets(Arc<Mutex<Vec<OpenTarget>>>);
 
 /// Device and inode number of an open file, and its watch's `aliased`.
 type OpenTarget = ((u64, u64), Weak<AtomicBool>);
 
 impl Targets {
     /// Adds an open file. If the copy already has the file open, both watches are switched off.
-    pub(crate) fn add(&self, watch: &Watch) {
+    pub fn add(&self, watch: &Watch) {
         if self.wrote(watch) {
             watch.aliased.store(true, Ordering::Relaxed);
         }
@@ -71,7 +71,7 @@ impl Targets {
     }
 
     /// Notes that the copy has written this file in another way. Returns true if the file is open.
-    pub(crate) fn wrote(&self, watch: &Watch) -> bool {
+    pub fn wrote(&self, watch: &Watch) -> bool {
         let mut is_open = false;
         for (identity, other) in self.open().iter() {
             if *identity == watch.identity
@@ -101,7 +101,7 @@ enum State {
 
 impl Watch {
     /// A watch of a file that was just created or truncated to 0 bytes and that nobody has written.
-    pub(crate) fn of_empty() -> Self {
+    pub fn of_empty() -> Self {
         Self {
             size: 0,
             modified: None,
@@ -117,7 +117,7 @@ impl Watch {
     ///
     /// # Errors
     /// The system's.
-    pub(crate) fn of(fd: impl AsFd) -> io::Result<Self> {
+    pub fn of(fd: impl AsFd) -> io::Result<Self> {
         let mut watch = Self::of_empty();
         watch.restart(fd)?;
         Ok(watch)
@@ -127,7 +127,7 @@ impl Watch {
     ///
     /// # Errors
     /// Another process has written the file, or a system error.
-    pub(crate) fn check(&mut self, fd: impl AsFd) -> io::Result<()> {
+    pub fn check(&mut self, fd: impl AsFd) -> io::Result<()> {
         let mut may_have_mixed = false;
         self.looks = self.looks.saturating_add(1);
         // Two copies that write in turns take each other's time for their own while they stay in
@@ -153,13 +153,13 @@ impl Watch {
     ///
     /// # Errors
     /// As [`Watch::check`].
-    pub(crate) fn wrote(&mut self, fd: impl AsFd, end: u64) -> io::Result<()> {
+    pub fn wrote(&mut self, fd: impl AsFd, end: u64) -> io::Result<()> {
         self.wrote_last(end);
         self.changed(fd)
     }
 
     /// The same without a check; no other write may follow before [`Watch::check`].
-    pub(crate) fn wrote_last(&mut self, end: u64) {
+    pub fn wrote_last(&mut self, end: u64) {
         (self.size, self.modified) = (self.size.max(end), None);
         self.touched = true;
     }
@@ -168,7 +168,7 @@ impl Watch {
     ///
     /// # Errors
     /// As [`Watch::check`].
-    pub(crate) fn cut(&mut self, fd: impl AsFd, len: u64) -> io::Result<()> {
+    pub fn cut(&mut self, fd: impl AsFd, len: u64) -> io::Result<()> {
         self.size = len;
         self.changed(fd)
     }
@@ -177,7 +177,7 @@ impl Watch {
     ///
     /// # Errors
     /// As [`Watch::check`].
-    pub(crate) fn changed(&mut self, fd: impl AsFd) -> io::Result<()> {
+    pub fn changed(&mut self, fd: impl AsFd) -> io::Result<()> {
         let before = self.state;
         self.touched = true;
         let looked = self.look(&fd, |watch, info| {
@@ -194,7 +194,7 @@ impl Watch {
     ///
     /// # Errors
     /// The system's.
-    pub(crate) fn restart(&mut self, fd: impl AsFd) -> io::Result<()> {
+    pub fn restart(&mut self, fd: impl AsFd) -> io::Result<()> {
         if self.state == State::On {
             let info = content::info(fd)?;
             (self.size, self.modified) = (info.size, Some(info.modified));

@@ -1,7 +1,7 @@
 //! OPENDIR and READDIR.
 
-use sftp::Code;
-use sftp::message::reply::{Handle, NameEntry, Names};
+use crate::Code;
+use crate::message::reply::{Handle, NameEntry, Names};
 
 use super::status::Failed;
 use super::{Buffers, Done, LogLevel, Serve, attributes, shown};

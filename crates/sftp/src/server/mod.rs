@@ -21,6 +21,7 @@ mod openssh;
 mod options;
 mod outbox;
 mod paths;
+mod permits;
 mod small;
 mod status;
 pub mod stdio;
@@ -34,15 +35,14 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::attributes::{ExactTimes, Owner, Times, Timestamp};
+use crate::extension::{Extended, Limits};
+use crate::frame::{FrameError, Piece, Side, Splitter};
+use crate::message::reply::{self, encode_extended};
+use crate::message::request::{Open, Read};
+use crate::message::{Request, Undecodable};
+use crate::{Attributes, Code};
 use bytes::Bytes;
-use sftp::attributes::{ExactTimes, Owner, Times, Timestamp};
-use sftp::extension::{Extended, Limits};
-use sftp::frame::{FrameError, Piece, Side, Splitter};
-use sftp::message::reply::{self, encode_extended};
-use sftp::message::request::{Open, Read};
-use sftp::message::{Request, Undecodable};
-use sftp::server::{NotInit, Permits, Phase, Refusal};
-use sftp::{Attributes, Code};
 use sys::fs::{Info, Place};
 
 use handles::Handles;
@@ -54,6 +54,7 @@ pub use escape::LogLevel;
 pub use log::{Log, shown};
 pub use options::{Options, OptionsError, Wanted};
 pub use outbox::{Buffers, Outbox};
+pub use permits::{NotInit, Permits, Phase, REQUESTS, Refusal, RequestInfo, name};
 
 /// Maximum number of waiting bytes of answers; with more, requests wait.
 pub const OUTBOX_BYTES: usize = 1 << 20;
@@ -358,7 +359,7 @@ impl Serve {
         };
         match self.permits.request(&request) {
             Ok(()) => self.request(id, &request, buffers),
-            Err(refusal) => self.refuse(id, sftp::server::name(&request), refusal, buffers),
+            Err(refusal) => self.refuse(id, permits::name(&request), refusal, buffers),
         }
         Ok(())
     }
@@ -416,9 +417,9 @@ impl Serve {
         match extended {
             Extended::GetLimits(_) => {
                 let limits = Limits {
-                    max_message_bytes: sftp::MAX_MESSAGE_BYTES as u64,
-                    max_read_bytes: u64::from(sftp::MAX_DATA_BYTES),
-                    max_write_bytes: u64::from(sftp::MAX_DATA_BYTES),
+                    max_message_bytes: crate::MAX_MESSAGE_BYTES as u64,
+                    max_read_bytes: u64::from(crate::MAX_DATA_BYTES),
+                    max_write_bytes: u64::from(crate::MAX_DATA_BYTES),
                     max_handles: self.handles.max() as u64,
                 };
                 self.answer_extended(id, buffers, |out| limits.write(out));
@@ -468,7 +469,7 @@ impl Serve {
 
     fn read(&mut self, id: u32, request: &Read<'_>, buffers: &mut dyn Buffers) -> Done {
         let file = self.handles.file(request.handle)?;
-        let len = request.len.min(sftp::MAX_DATA_BYTES);
+        let len = request.len.min(crate::MAX_DATA_BYTES);
         if self.log.wants(LogLevel::Debug1) {
             let name = shown(&file.path);
             let line = format!(

@@ -4,9 +4,9 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use sftp::Code;
-use sftp::message::open_flag;
-use sftp::message::request::Open;
+use crate::Code;
+use crate::message::open_flag;
+use crate::message::request::Open;
 use sys::fs::{Directory, How, Place};
 
 use super::status::Failed;

@@ -10,15 +10,15 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use sftp::Code;
-use sftp::extension::HashRange;
-use sftp::message::reply::encode_extended;
-use sftp::own::{HASH_BYTES, Hashes, MAX_HASH_BLOCKS, MIN_HASH_BLOCK_BYTES};
+use crate::Code;
+use crate::extension::HashRange;
+use crate::message::reply::encode_extended;
+use crate::own::{HASH_BYTES, Hashes, MAX_HASH_BLOCKS, MIN_HASH_BLOCK_BYTES};
 use sys::fs::content;
 
 use super::status::Failed;
 use super::{Buffers, Done, Job, LogLevel, Outbox, STEP_BYTES, Serve, Slice, shown};
-use crate::source::hash::{READ_BYTES, threads};
+use crate::hash::{READ_BYTES, threads};
 
 /// Number of bytes hashed per slice.
 const SLICE_BYTES: usize = 1 << 20;

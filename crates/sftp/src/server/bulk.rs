@@ -4,12 +4,12 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use sftp::extension::{OpenRead, ReadRange};
-use sftp::message::open_flag;
-use sftp::message::reply::{DATA_HEAD_BYTES, encode_extended};
-use sftp::message::request::Open;
-use sftp::own::{Hole, Opened, read_flag};
-use sftp::{Attributes, Code};
+use crate::extension::{OpenRead, ReadRange};
+use crate::message::open_flag;
+use crate::message::reply::{DATA_HEAD_BYTES, encode_extended};
+use crate::message::request::Open;
+use crate::own::{Hole, Opened, read_flag};
+use crate::{Attributes, Code};
 use sys::fs::{Info, Kind, Links, content};
 
 use super::status::Failed;
@@ -48,7 +48,7 @@ impl Bulk {
             if self.holes {
                 wanted = wanted.min(self.data_until.saturating_sub(self.offset).max(1));
             }
-            let wanted = u32::try_from(wanted).unwrap_or(sftp::MAX_DATA_BYTES);
+            let wanted = u32::try_from(wanted).unwrap_or(crate::MAX_DATA_BYTES);
             let (fd, offset) = (&self.fd, self.offset);
             let count = out.data(self.id, wanted, buffers, &mut |room, done| {
                 content::read_at(fd, room, offset.saturating_add(done))

@@ -6,14 +6,14 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use crate::extension::{self, Extended, Limits};
+use crate::frame::Splitter;
+use crate::message::{Init, Reply, Request, open_flag, request};
+use crate::own;
+use crate::server::Permits;
+use crate::{Attributes, Code, ExactTimes, Timestamp};
 use bytes::Bytes;
 use packet::PacketBuf;
-use sftp::extension::{self, Extended, Limits};
-use sftp::frame::Splitter;
-use sftp::message::{Init, Reply, Request, open_flag, request};
-use sftp::own;
-use sftp::server::Permits;
-use sftp::{Attributes, Code, ExactTimes, Timestamp};
 use sys::fs::Place;
 
 use super::*;
@@ -686,7 +686,7 @@ fn a_tree_tells_nothing_of_what_is_outside_a_confined_place() {
         };
         for entry in own::entries(&fields) {
             let entry = entry.unwrap();
-            let is_link = entry.attributes.is(sftp::attributes::mode::SYMLINK);
+            let is_link = entry.attributes.is(crate::attributes::mode::SYMLINK);
             match entry.path {
                 b"absolute" | b"relative" => {
                     assert!(is_link && !entry.text.is_empty() && entry.content.is_none());

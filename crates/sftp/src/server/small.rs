@@ -2,10 +2,10 @@
 
 use std::os::fd::OwnedFd;
 
-use sftp::extension::{GetFile, PutFile};
-use sftp::message::open_flag;
-use sftp::own::{File, get_flag, put_flag};
-use sftp::{Attributes, Code};
+use crate::extension::{GetFile, PutFile};
+use crate::message::open_flag;
+use crate::own::{File, get_flag, put_flag};
+use crate::{Attributes, Code};
 use sys::fs::{How, Kind, content};
 
 use super::status::Failed;
@@ -64,7 +64,7 @@ impl Serve {
         };
         let fd = self.place.open(request.path, how, 0)?;
         let info = content::info(&fd)?;
-        let limit = request.max_len.min(sftp::MAX_DATA_BYTES);
+        let limit = request.max_len.min(crate::MAX_DATA_BYTES);
         let mut content = Vec::new();
         let is_whole = info.kind() == Kind::Regular
             && info.size <= u64::from(limit)

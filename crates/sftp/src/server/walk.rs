@@ -7,10 +7,10 @@
 
 use std::os::fd::AsFd;
 
-use sftp::extension::{Walk as WalkRequest, WalkOn};
-use sftp::message::reply::encode_extended;
-use sftp::own::{ENTRY_CHARGE_BYTES, Entry, WALK_DEPTH, walk_flag};
-use sftp::{Attributes, Code};
+use crate::extension::{Walk as WalkRequest, WalkOn};
+use crate::message::reply::encode_extended;
+use crate::own::{ENTRY_CHARGE_BYTES, Entry, WALK_DEPTH, walk_flag};
+use crate::{Attributes, Code};
 use sys::fs::{Directory, How, Info, Kind, Links, Place, content};
 
 use super::status::Failed;

@@ -2,9 +2,9 @@
 
 use std::os::fd::OwnedFd;
 
-use sftp::message::Request;
-use sftp::message::reply::{NameEntry, Names};
-use sftp::{Attributes, Code};
+use crate::message::Request;
+use crate::message::reply::{NameEntry, Names};
+use crate::{Attributes, Code};
 use sys::fs::{Links, Time, content};
 use sys::time::LocalTime;
 
@@ -175,7 +175,7 @@ impl Serve {
 /// Returns the access and modification time to set.
 pub(super) fn times(wanted: &Attributes) -> Option<(Time, Time)> {
     let times = wanted.best_times()?;
-    let time = |at: sftp::Timestamp| Time {
+    let time = |at: crate::Timestamp| Time {
         seconds: at.seconds,
         nanoseconds: at.nanoseconds,
     };

@@ -1,6 +1,6 @@
 //! Hashes of ranges, by one thread and by several.
 
-use sftp::own::Hashes;
+use crate::own::Hashes;
 
 use super::*;
 
