@@ -24,8 +24,8 @@ const STALL_PART: Millis = 16;
 /// Bytes that may be outstanding while a user types, on a path so short that almost none of them are
 /// in flight. With half of it a sender on the same machine loses a third of its speed.
 const TYPING_BYTES: u64 = 256 * 1024;
-/// On a long path these are halves of the bandwidth-delay product, this number of them: a window of just that
-/// product would limit the speed by which it is measured.
+/// The same on a long path, in halves of the bandwidth-delay product: a window of just that product
+/// would limit the speed by which it is measured.
 const TYPING_HALVES: u64 = 3;
 /// Speed that fills the path or a window, bytes per round trip.
 const BULK_BYTES: u64 = 64 * 1024;
