@@ -1,11 +1,11 @@
 //! SFTP version 3 (draft-ietf-secsh-filexfer-02), OpenSSH's extensions (PROTOCOL §4) and Fulmar's
-//! vendor extensions (docs/PROTOCOL.md), and the server.
+//! vendor extensions (docs/PROTOCOL.md): the messages, the client's session and the server.
 //!
 //! [`message`] has one struct per message. [`frame`] splits a byte stream into messages and passes
-//! the data of WRITE and DATA on without collecting it. [`requests`] maps a client's request ids to
-//! its unanswered requests. [`server`] decides which requests a server accepts, and carries them
-//! out. [`hash`] and [`watch`] are what both ends do with files: hashes of ranges, and whether
-//! another program writes. Only these three touch files; copies are in the crate `transfer`.
+//! the data of WRITE and DATA on without collecting it. [`client`] sends requests and passes on the
+//! answers. [`server`] decides which requests a server accepts, and carries them out. [`hash`] and
+//! [`watch`] are what both ends do with files: hashes of ranges, and whether another program writes.
+//! The codec touches no file. Copies are in the crate `transfer`.
 //!
 //! A length or count from the peer is checked against the bytes received; no memory is reserved for
 //! it in advance. Bytes after the last field of a message are ignored, as OpenSSH ignores them:
@@ -16,12 +16,12 @@
 extern crate alloc;
 
 pub mod attributes;
+pub mod client;
 pub mod extension;
 pub mod frame;
 pub mod hash;
 pub mod message;
 pub mod own;
-pub mod requests;
 #[cfg(test)]
 mod scratch;
 pub mod server;

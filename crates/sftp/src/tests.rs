@@ -7,12 +7,12 @@ use bytes::Bytes;
 use wire::{Field, Put};
 
 use crate::attributes::{Attributes, ExactTimes, Owner, Times, Timestamp, mode};
+use crate::client::Requests;
 use crate::extension::{self, EXTENSIONS, Extended, Limits};
 use crate::frame::{FrameError, Piece, Side, Splitter};
 use crate::message::reply::{DATA_HEAD_BYTES, NameEntry, Names, Status, data_head, encode_attrs};
 use crate::message::request::{self, write_head};
 use crate::message::{Init, Reply, Request, Version, number, open_flag};
-use crate::requests::Requests;
 use crate::server::{Permits, Phase, REQUESTS, Refusal};
 use crate::{Code, MAX_MESSAGE_BYTES, own};
 

@@ -3,166 +3,28 @@
 //!
 //! A [`Transport`] moves bytes: it asks an [`Exchange`] for bytes to send ([`Exchange::fill`]
 //! writes straight into its packets) and passes received bytes to [`Exchange::feed`]. The exchange
-//! connects it with one [`Session`] per connection, which implements the protocol, and one
+//! connects it with one [`Session`] of `sftp` per connection, which implements the protocol, and one
 //! [`Work`], which decides the requests: to upload a tree, download a tree, or a single request.
 //!
-//! Invariants: an answer is accepted only if its id belongs to an unanswered request and its data
-//! does not exceed the length asked for; the numbers of requests, handles and bytes in flight are
-//! bounded; a work that is neither done nor waiting for anything ends with an error instead of
-//! waiting forever.
+//! Invariants: those of [`sftp::client`]; a work that is neither done nor waiting for anything ends
+//! with an error instead of waiting forever.
 
 use std::io;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use wire::DecodeError;
-
-use sftp::frame::FrameError;
+use sftp::client::Answers;
 use sftp::message::Reply;
 
 use crate::report::Times;
 
-mod flow;
 mod meter;
-mod outgoing;
-mod session;
 
 pub use meter::{Disk, LinkTimes};
 pub(crate) use meter::{Meter, Waits};
-pub use outgoing::{Body, Spoiled};
-pub use session::{Server, Session, attributes_of, status_text};
-
-/// The purpose of an unanswered request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Op {
-    /// `limits@openssh.com`, sent by the session itself.
-    Limits,
-    /// OPEN of a file.
-    Open,
-    /// READ.
-    Read,
-    /// READ_RANGE, answered by several DATA.
-    ReadRange,
-    /// OPEN_READ, answered by the attributes and handle, then several DATA.
-    OpenRead,
-    /// WALK, answered by several parts of a tree.
-    Walk,
-    /// PUT_FILE.
-    PutFile,
-    /// GET_FILE.
-    GetFile,
-    /// WRITE.
-    Write,
-    /// CLOSE.
-    Close,
-    /// CLOSE of a file that was only read, sent by the session itself.
-    CloseRead,
-    /// CANCEL, sent by the session itself.
-    Cancel,
-    /// FSETSTAT that truncates a file to its length.
-    Truncate,
-    /// FSETSTAT or SETSTAT of mode and times.
-    Attributes,
-    /// STAT or LSTAT.
-    Stat,
-    /// FSTAT.
-    Fstat,
-    /// FSTAT for the owner of a newly created file.
-    Owner,
-    /// MKDIR.
-    Mkdir,
-    /// OPENDIR.
-    Opendir,
-    /// READDIR.
-    Readdir,
-    /// RENAME or posix-rename.
-    Rename,
-    /// REMOVE.
-    Remove,
-    /// fsync@openssh.com
-    Sync,
-    /// statvfs, after a write failed for lack of space.
-    Space,
-    /// HASH_RANGE.
-    Hash,
-    /// A single request whose caller waits for the answer.
-    Plain,
-}
-
-impl Op {
-    /// Returns true for requests answered by several messages, the last of which is STATUS.
-    #[must_use]
-    pub fn has_many(self) -> bool {
-        matches!(self, Self::ReadRange | Self::OpenRead | Self::Walk)
-    }
-}
-
-/// Identifies the request that an answer belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Token {
-    /// Number that the work chose, for example that of a file.
-    pub job: usize,
-    /// Purpose of the request.
-    pub op: Op,
-    /// Offset in the file, for READ and WRITE.
-    pub offset: u64,
-    /// Number of bytes read or written, for READ and WRITE; otherwise 0.
-    pub len: u32,
-}
-
-impl Token {
-    /// Token of a request without data.
-    #[must_use]
-    pub fn new(job: usize, op: Op) -> Self {
-        Self {
-            job,
-            op,
-            offset: 0,
-            len: 0,
-        }
-    }
-
-    /// Token of a READ or WRITE.
-    #[must_use]
-    pub fn data(job: usize, op: Op, offset: u64, len: u32) -> Self {
-        Self {
-            job,
-            op,
-            offset,
-            len,
-        }
-    }
-}
-
-/// A violation of the protocol by the server.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Broken {
-    /// The stream cannot be split into messages.
-    Frame(FrameError),
-    /// A message cannot be decoded.
-    Undecodable(DecodeError),
-    /// The server speaks an older version of the protocol.
-    Version(u32),
-    /// Another rule, named by the text.
-    Rule(&'static str),
-}
-
-impl std::fmt::Display for Broken {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            // Output of a login shell ends here: its first four bytes are read as the length.
-            Self::Frame(FrameError::TooLong(len)) => write!(
-                f,
-                "Received message too long {len}\nEnsure the remote shell produces no output for \
-                 non-interactive sessions."
-            ),
-            Self::Frame(error) => write!(f, "the server broke the protocol: {error}"),
-            Self::Undecodable(error) => write!(f, "the server sent a malformed message: {error}"),
-            Self::Version(version) => write!(f, "the server speaks version {version}, not 3"),
-            Self::Rule(rule) => write!(f, "the server broke the protocol: {rule}"),
-        }
-    }
-}
+pub use sftp::client::{
+    Body, Broken, Op, Server, Session, Spoiled, Token, attributes_of, status_text,
+};
 
 /// Why a run of the engine ended early.
 #[derive(Debug)]
@@ -339,6 +201,23 @@ pub trait Transport {
     }
 }
 
+/// Passes a session's answers on to a work.
+struct AnswersOf<'w>(&'w mut dyn Work);
+
+impl Answers for AnswersOf<'_> {
+    fn reply(&mut self, link: usize, session: &mut Session, token: Token, reply: &Reply<'_>) {
+        self.0.reply(link, session, token, reply);
+    }
+
+    fn data(&mut self, link: usize, token: Token, at: u32, bytes: &Bytes) {
+        self.0.data(link, token, at, bytes);
+    }
+
+    fn data_ends(&mut self, link: usize, session: &mut Session, token: Token, len: u32) {
+        self.0.data_ends(link, session, token, len);
+    }
+}
+
 struct Pairing<'e> {
     sessions: &'e mut [Session],
     work: &'e mut dyn Work,
@@ -374,7 +253,7 @@ impl Exchange for Pairing<'_> {
 
     fn feed(&mut self, link: usize, bytes: Bytes) -> Result<(), Broken> {
         match self.sessions.get_mut(link) {
-            Some(session) => session.feed(link, bytes, self.work),
+            Some(session) => session.feed(link, bytes, &mut AnswersOf(self.work)),
             None => Ok(()),
         }
     }

@@ -2,16 +2,16 @@
 
 use std::time::Instant;
 
+use crate::extension::{Cancel, Extended, FSTATVFS, GetLimits, LIMITS, Limits};
+use crate::frame::{Piece, Side, Splitter};
+use crate::message::{Init, Reply, Request, Version};
+use crate::{Attributes, Code, own};
 use bytes::Bytes;
-use sftp::extension::{Cancel, Extended, FSTATVFS, GetLimits, LIMITS, Limits};
-use sftp::frame::{Piece, Side, Splitter};
-use sftp::message::{Init, Reply, Request, Version};
-use sftp::requests::Requests;
-use sftp::{Attributes, Code, own};
 
 use super::flow::Flow;
 use super::outgoing::{Body, Outgoing, Spoiled};
-use super::{Broken, Op, Token, Work};
+use super::requests::Requests;
+use super::{Answers, Broken, Op, Token};
 
 /// Maximum distance of the oldest unanswered request from the newest. Servers get slow past 10,000
 /// (HPN).
@@ -81,7 +81,7 @@ impl Default for Session {
         let mut outgoing = Outgoing::default();
         outgoing.add(|out| {
             Init {
-                version: sftp::VERSION,
+                version: crate::VERSION,
             }
             .encode_into(out);
         });
@@ -91,8 +91,8 @@ impl Default for Session {
             phase: Phase::Greeting,
             server: Server {
                 extensions: Vec::new(),
-                max_read: sftp::SAFE_DATA_BYTES,
-                max_write: sftp::SAFE_DATA_BYTES,
+                max_read: crate::SAFE_DATA_BYTES,
+                max_write: crate::SAFE_DATA_BYTES,
                 max_handles: SAFE_HANDLES,
             },
             open: Requests::default(),
@@ -110,14 +110,14 @@ impl Default for Session {
 
 impl Session {
     /// True if nothing was sent, and the server is not known to accept requests before VERSION.
-    pub(super) fn is_unmet(&self) -> bool {
+    pub fn is_unmet(&self) -> bool {
         !self.begun && !self.reads_on
     }
 
     /// Records that the server accepts requests before VERSION, and asks for its limits in the same
     /// flight; a server without limits refuses that request. Only for a session that
     /// [`Session::is_unmet`].
-    pub(super) fn read_on(&mut self, is_fulmar: bool) {
+    pub fn read_on(&mut self, is_fulmar: bool) {
         (self.reads_on, self.is_fulmar) = (true, is_fulmar);
         self.ask_limits();
     }
@@ -141,7 +141,7 @@ impl Session {
     /// Returns the attributes of an OPEN for a copy that must be the only writer. A server with
     /// Fulmar's extensions fails the copy if another process writes the file; other servers ignore
     /// unknown attributes.
-    pub(crate) fn sole_writer(&self, attributes: Attributes) -> Attributes {
+    pub fn sole_writer(&self, attributes: Attributes) -> Attributes {
         Attributes {
             sole_writer: self.may_know(own::EXACT_TIMES, "1"),
             ..attributes
@@ -174,7 +174,7 @@ impl Session {
 
     /// True if everything was sent and answered, or nothing was sent because the connection does
     /// not exist yet.
-    pub(super) fn is_at_rest(&self) -> bool {
+    pub fn is_at_rest(&self) -> bool {
         !self.begun || self.open_requests() == 0 && !self.has_output()
     }
 
@@ -207,7 +207,7 @@ impl Session {
     }
 
     /// True if the maximum number of bytes is in flight.
-    pub(super) fn is_full(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         self.flow.is_full()
     }
 
@@ -256,7 +256,7 @@ impl Session {
         let id = self.next_id(token);
         let len = body.len;
         self.outgoing.add_with_body(body, |out| {
-            sftp::message::request::write_head(id, handle, at, len, out);
+            crate::message::request::write_head(id, handle, at, len, out);
         });
     }
 
@@ -266,7 +266,9 @@ impl Session {
         !self.outgoing.is_empty()
     }
 
-    pub(super) fn fill(&mut self, room: &mut [u8]) -> usize {
+    /// Writes queued requests into `room` and returns the number of bytes, 0 if nothing is queued.
+    /// The caller must send them.
+    pub fn fill(&mut self, room: &mut [u8]) -> usize {
         let filled = self.outgoing.fill(room);
         self.begun |= filled > 0;
         if filled > 0
@@ -277,13 +279,14 @@ impl Session {
         filled
     }
 
-    pub(super) fn take_spoiled(&mut self) -> Vec<Spoiled> {
+    /// Returns and clears the files whose reading failed in [`Session::fill`].
+    pub fn take_spoiled(&mut self) -> Vec<Spoiled> {
         self.outgoing.take_spoiled()
     }
 
     /// Closes a file that was only read; no caller waits for the answer.
     pub fn close_read(&mut self, handle: &[u8]) {
-        let request = Request::Close(sftp::message::request::Close { handle });
+        let request = Request::Close(crate::message::request::Close { handle });
         self.send(Token::new(usize::MAX, Op::CloseRead), &request);
     }
 
@@ -297,28 +300,36 @@ impl Session {
     }
 
     /// Forgets the unanswered requests, whose answers will not arrive.
-    pub(super) fn forget(&mut self) {
+    pub fn forget(&mut self) {
         self.open = Requests::default();
         self.flow.forget();
         self.timed = None;
         self.arriving = None;
     }
 
-    /// Processes bytes from the server.
-    pub(super) fn feed(
+    /// Processes bytes from the server and passes the answers on; `link` is passed on as it is.
+    ///
+    /// # Errors
+    /// [`Broken`]: the connection is unusable from now on.
+    pub fn feed(
         &mut self,
         link: usize,
         bytes: Bytes,
-        work: &mut dyn Work,
+        answers: &mut impl Answers,
     ) -> Result<(), Broken> {
         self.splitter.push(bytes);
         while let Some(piece) = self.splitter.next_piece().map_err(Broken::Frame)? {
-            self.take(link, piece, work)?;
+            self.take(link, piece, answers)?;
         }
         Ok(())
     }
 
-    fn take(&mut self, link: usize, piece: Piece, work: &mut dyn Work) -> Result<(), Broken> {
+    fn take(
+        &mut self,
+        link: usize,
+        piece: Piece,
+        answers: &mut impl Answers,
+    ) -> Result<(), Broken> {
         match piece {
             Piece::Message(message) if self.phase == Phase::Greeting => self.greeted(&message),
             _ if self.phase == Phase::Greeting => {
@@ -335,7 +346,7 @@ impl Session {
                     Op::Limits => self.limits(&reply),
                     Op::CloseRead => self.handle_ends(),
                     Op::Cancel => {}
-                    _ => work.reply(link, self, token, &reply),
+                    _ => answers.reply(link, self, token, &reply),
                 }
                 Ok(())
             }
@@ -348,7 +359,7 @@ impl Session {
                     Op::Read | Op::ReadRange | Op::OpenRead => {
                         self.arriving = Some((token, len));
                         if len == 0 {
-                            self.data_ends(link, work);
+                            self.data_ends(link, answers);
                         }
                         Ok(())
                     }
@@ -359,9 +370,9 @@ impl Session {
                 if let Some((token, len)) = self.arriving {
                     let count = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
                     let at = len.saturating_sub(left).saturating_sub(count);
-                    work.data(link, token, at, &bytes);
+                    answers.data(link, token, at, &bytes);
                     if left == 0 {
-                        self.data_ends(link, work);
+                        self.data_ends(link, answers);
                     }
                 }
                 Ok(())
@@ -370,15 +381,15 @@ impl Session {
         }
     }
 
-    fn data_ends(&mut self, link: usize, work: &mut dyn Work) {
+    fn data_ends(&mut self, link: usize, answers: &mut impl Answers) {
         if let Some((token, len)) = self.arriving.take() {
-            work.data_ends(link, self, token, len);
+            answers.data_ends(link, self, token, len);
         }
     }
 
     fn greeted(&mut self, message: &[u8]) -> Result<(), Broken> {
         let version = Version::decode(message).map_err(Broken::Undecodable)?;
-        if version.version < sftp::VERSION {
+        if version.version < crate::VERSION {
             return Err(Broken::Version(version.version));
         }
         self.server.extensions = version.extensions;
@@ -413,7 +424,7 @@ impl Session {
         let bounded = |bytes: u64| {
             u32::try_from(bytes)
                 .unwrap_or(u32::MAX)
-                .clamp(1024, sftp::MAX_DATA_BYTES)
+                .clamp(1024, crate::MAX_DATA_BYTES)
         };
         // 0 means that the server states no limit.
         if limits.max_read_bytes > 0 {
@@ -462,7 +473,7 @@ pub fn status_text(code: Code, message: &[u8]) -> String {
         || said.eq_ignore_ascii_case("SSH_FX_FAILURE");
     match (code, repeats) {
         (_, true) => words.to_owned(),
-        (Code::FAILURE, false) => crate::text::one_line(said),
+        (Code::FAILURE, false) => escape::one_line(said),
         (_, false)
             if said
                 .to_ascii_lowercase()
@@ -470,7 +481,7 @@ pub fn status_text(code: Code, message: &[u8]) -> String {
         {
             words.to_owned()
         }
-        (_, false) => format!("{words} ({})", crate::text::one_line(said)),
+        (_, false) => format!("{words} ({})", escape::one_line(said)),
     }
 }
 
@@ -497,14 +508,10 @@ mod tests {
 
     struct Nothing;
 
-    impl Work for Nothing {
-        fn poll(&mut self, _link: usize, _session: &mut Session) -> bool {
-            false
-        }
+    impl Answers for Nothing {
         fn reply(&mut self, _: usize, _: &mut Session, _: Token, _: &Reply<'_>) {}
-        fn is_done(&self) -> bool {
-            true
-        }
+        fn data(&mut self, _: usize, _: Token, _: u32, _: &Bytes) {}
+        fn data_ends(&mut self, _: usize, _: &mut Session, _: Token, _: u32) {}
     }
 
     /// Returns how many bytes may be requested from, and sent to, a server with these extensions
