@@ -5,10 +5,10 @@
 //! memory; [`crate::sign::PrivateKey::generate`] makes secret keys.
 #![forbid(unsafe_code)]
 
-use crate::arch::modexp::{self, Kernel, Kernels};
+use crate::arch::modexp::{self, Kernels, ModexpKernel};
 use crate::arch::residue;
 use crate::arch::{self, CpuFeatures};
-use crate::awslc::Failed;
+use crate::awslc::AwsLcFailed;
 use crate::awslc::bn::{Bn, BnContext};
 
 /// Maximum size of a tested number in bits.
@@ -103,9 +103,9 @@ fn is_testable(number: &[u64]) -> bool {
 }
 
 fn side_by_side<const LANES: usize>(
-    kernel: &Kernel<LANES>,
+    kernel: &ModexpKernel<LANES>,
     numbers: &[&[u64]],
-) -> Result<Vec<bool>, Failed> {
+) -> Result<Vec<bool>, AwsLcFailed> {
     let mut passed = Vec::with_capacity(numbers.len());
     for some in numbers.chunks(LANES) {
         passed.extend(kernel.fermat(some)?.into_iter().take(some.len()));
@@ -113,7 +113,7 @@ fn side_by_side<const LANES: usize>(
     Ok(passed)
 }
 
-fn fermat_alone(number: &[u64]) -> Result<bool, Failed> {
+fn fermat_alone(number: &[u64]) -> Result<bool, AwsLcFailed> {
     let modulus = Bn::from_words(number)?;
     // The exponentiation needs a base below the modulus: 2 is below the smallest testable number,
     // 3.
@@ -123,10 +123,10 @@ fn fermat_alone(number: &[u64]) -> Result<bool, Failed> {
 }
 
 fn miller_rabin<const LANES: usize>(
-    kernel: &Kernel<LANES>,
+    kernel: &ModexpKernel<LANES>,
     number: &[u64],
     rounds: u32,
-) -> Result<bool, Failed> {
+) -> Result<bool, AwsLcFailed> {
     let modulus = Bn::from_words(number)?;
     let lanes = u32::try_from(LANES).unwrap_or(1);
     for _ in 0..rounds.div_ceil(lanes) {
@@ -145,7 +145,7 @@ fn miller_rabin<const LANES: usize>(
 /// candidates q + 12 i and of the numbers 2 (q + 12 i) + 1 that it divides.
 pub struct SieveStarts {
     words: Vec<u64>,
-    kernel: residue::Kernel,
+    kernel: residue::ResidueKernel,
 }
 
 impl SieveStarts {

@@ -4,7 +4,7 @@
 
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
-use crate::awslc::Failed;
+use crate::awslc::AwsLcFailed;
 
 /// Number of round keys of the longest key.
 pub(super) const MAX_ROUND_KEYS: usize = 15;
@@ -21,12 +21,12 @@ pub(super) struct Schedule {
 impl Schedule {
     /// Expands a key of 16, 24 or 32 bytes. `substitute` is SubWord and must not use a lookup
     /// table, because it must run in constant time.
-    pub(super) fn expand(key: &[u8], substitute: impl Fn(u32) -> u32) -> Result<Self, Failed> {
+    pub(super) fn expand(key: &[u8], substitute: impl Fn(u32) -> u32) -> Result<Self, AwsLcFailed> {
         let rounds = match key.len() {
             16 => 10,
             24 => 12,
             32 => 14,
-            _ => return Err(Failed),
+            _ => return Err(AwsLcFailed),
         };
         let mut words = [0u32; 4 * MAX_ROUND_KEYS];
         for (word, bytes) in words.iter_mut().zip(key.as_chunks::<4>().0) {

@@ -28,7 +28,7 @@ pub(super) const BLOCK_LEN: usize = 64;
 pub(super) const CONSTANTS: [u32; 4] = [0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574];
 
 /// A block of key stream.
-pub(super) type Block = [u8; BLOCK_LEN];
+pub(super) type ChaChaBlock = [u8; BLOCK_LEN];
 
 /// The nonce of a packet: zeros, then the sequence number, big-endian, in the last 4 bytes.
 pub(super) type Nonce = [u8; 12];
@@ -40,7 +40,7 @@ fn nonce(sequence_number: u32) -> Nonce {
 
 /// The keys for content and packet length. Wiped on drop.
 #[derive(Zeroize, ZeroizeOnDrop)]
-pub(super) struct Keys {
+pub(super) struct ChaChaKeys {
     pub(super) content: [u8; 32],
     pub(super) length: [u8; 32],
 }
@@ -52,18 +52,18 @@ pub(super) struct Keys {
 #[allow(clippy::large_enum_variant)]
 pub(super) enum Front {
     /// Two blocks of content.
-    Four([Block; 4]),
+    Four([ChaChaBlock; 4]),
     /// Six blocks of content.
-    Eight([Block; 8]),
+    Eight([ChaChaBlock; 8]),
     /// Fourteen blocks of content.
     #[cfg(target_arch = "x86_64")]
-    Sixteen([Block; 16]),
+    Sixteen([ChaChaBlock; 16]),
 }
 
 impl Front {
     /// The block for Poly1305, the length's block, and the content's blocks.
     #[inline]
-    fn parts(&self) -> (&Block, &Block, &[Block]) {
+    fn parts(&self) -> (&ChaChaBlock, &ChaChaBlock, &[ChaChaBlock]) {
         match self {
             Self::Four([key, length, content @ ..]) => (key, length, content),
             Self::Eight([key, length, content @ ..]) => (key, length, content),
@@ -81,24 +81,24 @@ impl Front {
     }
 
     #[inline]
-    fn content(&self) -> &[Block] {
+    fn content(&self) -> &[ChaChaBlock] {
         let (_, _, content) = self.parts();
         content
     }
 }
 
 /// The primitives of the construction for one CPU level.
-pub(super) trait Tier {
+pub(super) trait ChaChaTier {
     /// The first blocks of the key stream for a body of `body_len` bytes: all blocks if the body is
     /// short.
-    fn front(&self, keys: &Keys, nonce: Nonce, body_len: usize) -> Front;
+    fn front(&self, keys: &ChaChaKeys, nonce: Nonce, body_len: usize) -> Front;
 
     /// The first bytes of the length's key stream.
-    fn length(&self, keys: &Keys, nonce: Nonce) -> [u8; 4];
+    fn length(&self, keys: &ChaChaKeys, nonce: Nonce) -> [u8; 4];
 
     /// Like [`Self::length`], from the blocks that [`Self::front`] returned.
     #[inline]
-    fn length_of(&self, front: &Front, _: &Keys, _: Nonce) -> [u8; 4] {
+    fn length_of(&self, front: &Front, _: &ChaChaKeys, _: Nonce) -> [u8; 4] {
         let (_, [a, b, c, d, ..], _) = front.parts();
         [*a, *b, *c, *d]
     }
@@ -112,7 +112,7 @@ pub(super) trait Tier {
 
 /// The kernels of one level of the CPU.
 #[derive(Clone, Copy)]
-enum Kernel {
+enum ChaChaKernel {
     Portable(Portable),
     #[cfg(target_arch = "aarch64")]
     Neon(Neon),
@@ -124,21 +124,21 @@ enum Kernel {
 
 /// Both keys, and the kernels for them.
 pub(crate) struct ChaChaPolyKernel {
-    keys: Box<Keys>,
-    kernel: Kernel,
+    keys: Box<ChaChaKeys>,
+    kernel: ChaChaKernel,
 }
 
 /// Evaluates `$call` with `$tier` bound to the selected tier.
 macro_rules! with_tier {
     ($kernel:expr, $tier:ident => $call:expr) => {
         match $kernel {
-            Kernel::Portable($tier) => $call,
+            ChaChaKernel::Portable($tier) => $call,
             #[cfg(target_arch = "aarch64")]
-            Kernel::Neon($tier) => $call,
+            ChaChaKernel::Neon($tier) => $call,
             #[cfg(target_arch = "x86_64")]
-            Kernel::Avx2($tier) => $call,
+            ChaChaKernel::Avx2($tier) => $call,
             #[cfg(target_arch = "x86_64")]
-            Kernel::Avx512($tier) => $call,
+            ChaChaKernel::Avx512($tier) => $call,
         }
     };
 }
@@ -146,7 +146,7 @@ macro_rules! with_tier {
 impl ChaChaPolyKernel {
     /// Creates the keys from the content's key, followed by the length's key.
     pub(crate) fn with_features(key: &[u8; 64], features: &CpuFeatures) -> Self {
-        let mut keys = Box::new(Keys {
+        let mut keys = Box::new(ChaChaKeys {
             content: [0; 32],
             length: [0; 32],
         });
@@ -155,7 +155,7 @@ impl ChaChaPolyKernel {
         keys.length.copy_from_slice(length);
         Self {
             keys,
-            kernel: Kernel::choose(features),
+            kernel: ChaChaKernel::choose(features),
         }
     }
 
@@ -201,10 +201,10 @@ pub(crate) struct TooShort;
 
 /// The name of the kernels for these features.
 pub(super) fn kernel_name(features: &CpuFeatures) -> &'static str {
-    Kernel::choose(features).name()
+    ChaChaKernel::choose(features).name()
 }
 
-impl Kernel {
+impl ChaChaKernel {
     #[cfg(target_arch = "x86_64")]
     fn choose(features: &CpuFeatures) -> Self {
         if let Some(token) = features.avx512_ifma {
@@ -237,9 +237,9 @@ impl Kernel {
     }
 }
 
-fn seal<T: Tier>(
+fn seal<T: ChaChaTier>(
     tier: &T,
-    keys: &Keys,
+    keys: &ChaChaKeys,
     sequence_number: u32,
     packet: &mut [u8],
 ) -> Result<[u8; 16], TooShort> {
@@ -251,9 +251,9 @@ fn seal<T: Tier>(
     Ok(tier.tag(front.one_time_key(), packet))
 }
 
-fn open<T: Tier>(
+fn open<T: ChaChaTier>(
     tier: &T,
-    keys: &Keys,
+    keys: &ChaChaKeys,
     sequence_number: u32,
     packet: &mut [u8],
     tag: &[u8; 16],
@@ -272,7 +272,7 @@ fn open<T: Tier>(
 /// XORs the content's key stream into `body`: first the blocks in `front`, then newly computed
 /// ones.
 #[inline]
-fn apply<T: Tier>(tier: &T, keys: &Keys, nonce: Nonce, front: &Front, body: &mut [u8]) {
+fn apply<T: ChaChaTier>(tier: &T, keys: &ChaChaKeys, nonce: Nonce, front: &Front, body: &mut [u8]) {
     let content = front.content();
     let stream = content.as_flattened();
     xor_front(body, stream);

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::CpuFeatures;
-use crate::awslc::Failed;
+use crate::awslc::AwsLcFailed;
 use crate::awslc::aes::AesKey;
 
 #[cfg(target_arch = "aarch64")]
@@ -17,28 +17,28 @@ pub(crate) enum CtrKernel {
     Portable(AesKey),
     /// One block per instruction.
     #[cfg(target_arch = "aarch64")]
-    Aes(ctr_aes::Key),
+    Aes(ctr_aes::ArmCtrKey),
     /// One block per instruction.
     #[cfg(target_arch = "x86_64")]
-    AesNi(ctr_aesni::Key),
+    AesNi(ctr_aesni::AesNiCtrKey),
     /// Two blocks per instruction.
     #[cfg(target_arch = "x86_64")]
-    Vaes256(Box<ctr_vaes256::Key>),
+    Vaes256(Box<ctr_vaes256::Vaes256CtrKey>),
     /// Four blocks per instruction.
     #[cfg(target_arch = "x86_64")]
-    Vaes512(ctr_vaes512::Key),
+    Vaes512(ctr_vaes512::Vaes512CtrKey),
 }
 
 impl CtrKernel {
     /// Expands a key of 16, 24 or 32 bytes for the best kernel for `features`.
     #[cfg(target_arch = "x86_64")]
-    pub(crate) fn with_features(key: &[u8], features: &CpuFeatures) -> Result<Self, Failed> {
+    pub(crate) fn with_features(key: &[u8], features: &CpuFeatures) -> Result<Self, AwsLcFailed> {
         if let Some(token) = features.vaes_avx512 {
-            ctr_vaes512::Key::new(token, key).map(Self::Vaes512)
+            ctr_vaes512::Vaes512CtrKey::new(token, key).map(Self::Vaes512)
         } else if let Some(token) = features.vaes_avx2 {
-            ctr_vaes256::Key::new(token, key).map(|key| Self::Vaes256(Box::new(key)))
+            ctr_vaes256::Vaes256CtrKey::new(token, key).map(|key| Self::Vaes256(Box::new(key)))
         } else if let Some(token) = features.aes_ni {
-            ctr_aesni::Key::new(token, key).map(Self::AesNi)
+            ctr_aesni::AesNiCtrKey::new(token, key).map(Self::AesNi)
         } else {
             AesKey::for_encryption(key).map(Self::Portable)
         }
@@ -49,9 +49,9 @@ impl CtrKernel {
     /// aws-lc's kernel keeps three blocks in flight, this crate's eight: cores that start two or
     /// four rounds per cycle, with a latency of two or three cycles, need that many.
     #[cfg(target_arch = "aarch64")]
-    pub(crate) fn with_features(key: &[u8], features: &CpuFeatures) -> Result<Self, Failed> {
+    pub(crate) fn with_features(key: &[u8], features: &CpuFeatures) -> Result<Self, AwsLcFailed> {
         match features.aes {
-            Some(token) => ctr_aes::Key::new(token, key).map(Self::Aes),
+            Some(token) => ctr_aes::ArmCtrKey::new(token, key).map(Self::Aes),
             None => AesKey::for_encryption(key).map(Self::Portable),
         }
     }

@@ -10,7 +10,7 @@
 #![forbid(unsafe_code)]
 
 use super::CpuFeatures;
-use crate::awslc::Failed;
+use crate::awslc::AwsLcFailed;
 use crate::awslc::bn::{Bn, BnContext};
 
 /// Number of digits that a kernel processes at a time.
@@ -24,21 +24,21 @@ const WINDOW_BITS: usize = 4;
 /// Four digits of the numbers in all lanes, the lowest digit first.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
-pub(crate) struct Block<const LANES: usize>(pub(crate) [[u64; LANES]; BLOCK_DIGITS]);
+pub(crate) struct ModexpBlock<const LANES: usize>(pub(crate) [[u64; LANES]; BLOCK_DIGITS]);
 
 /// The moduli and their Montgomery constants.
 pub(crate) struct Moduli<const LANES: usize> {
-    pub(crate) blocks: Vec<Block<LANES>>,
+    pub(crate) blocks: Vec<ModexpBlock<LANES>>,
     /// -1/m modulo 2^`digit_bits`.
     pub(crate) inverses: [u64; LANES],
     pub(crate) digit_bits: u32,
 }
 
 /// Numbers, or scratch space of the same length for a product.
-pub(crate) type Blocks<const LANES: usize> = [Block<LANES>];
+pub(crate) type Blocks<const LANES: usize> = [ModexpBlock<LANES>];
 
 /// The operations of one CPU level. All slices have the length of the moduli.
-pub(crate) struct Kernel<const LANES: usize> {
+pub(crate) struct ModexpKernel<const LANES: usize> {
     pub(crate) name: &'static str,
     /// Returns the bits per digit for moduli of the given number of bits.
     pub(crate) digit_bits: fn(usize) -> u32,
@@ -53,9 +53,9 @@ pub(crate) struct Kernel<const LANES: usize> {
 /// The available kernels.
 pub(crate) enum Kernels {
     /// Eight lanes of 52-bit digits.
-    Eight(Kernel<8>),
+    Eight(ModexpKernel<8>),
     /// Four lanes of shorter digits.
-    Four(Kernel<4>),
+    Four(ModexpKernel<4>),
 }
 
 impl Kernels {
@@ -87,22 +87,22 @@ impl Kernels {
 }
 
 /// Odd numbers above 2, as words of 64 bits, the lowest first.
-type Words<'a> = &'a [u64];
+type NumberWords<'a> = &'a [u64];
 
-impl<const LANES: usize> Kernel<LANES> {
+impl<const LANES: usize> ModexpKernel<LANES> {
     /// For each of the odd numbers m above 2, returns true if 2^(m-1) = 1 modulo m. Takes at most
     /// as many numbers as there are lanes; surplus results are meaningless.
-    pub(crate) fn fermat(&self, numbers: &[Words<'_>]) -> Result<[bool; LANES], Failed> {
+    pub(crate) fn fermat(&self, numbers: &[NumberWords<'_>]) -> Result<[bool; LANES], AwsLcFailed> {
         let results = self.powers_of_two(numbers)?;
         Ok(results.map(|result| is_word(&result, 1)))
     }
 
     /// 2^(m-1) modulo m for each number m.
-    fn powers_of_two(&self, numbers: &[Words<'_>]) -> Result<[Vec<u64>; LANES], Failed> {
-        let last = numbers.last().ok_or(Failed)?;
-        let lanes: [Words<'_>; LANES] =
+    fn powers_of_two(&self, numbers: &[NumberWords<'_>]) -> Result<[Vec<u64>; LANES], AwsLcFailed> {
+        let last = numbers.last().ok_or(AwsLcFailed)?;
+        let lanes: [NumberWords<'_>; LANES] =
             core::array::from_fn(|lane| *numbers.get(lane).unwrap_or(last));
-        let field = Field::new(self, &lanes)?;
+        let field = MontgomeryField::new(self, &lanes)?;
         let mut power = field.one.clone();
         let mut scratch = field.moduli.blocks.clone();
         for window in (0..field.bits.div_ceil(WINDOW_BITS)).rev() {
@@ -123,10 +123,10 @@ impl<const LANES: usize> Kernel<LANES> {
     /// composite number passes with a probability of at most 4^-LANES.
     pub(crate) fn miller_rabin(
         &self,
-        number: Words<'_>,
+        number: NumberWords<'_>,
         bases: &[Vec<u64>; LANES],
-    ) -> Result<bool, Failed> {
-        let field = Field::new(self, &[number; LANES])?;
+    ) -> Result<bool, AwsLcFailed> {
+        let field = MontgomeryField::new(self, &[number; LANES])?;
         let mut minus_one = number.to_vec();
         if let Some(low) = minus_one.first_mut() {
             *low &= !1;
@@ -153,18 +153,21 @@ impl<const LANES: usize> Kernel<LANES> {
 }
 
 /// Moduli, and constants for the conversion to Montgomery form.
-struct Field<const LANES: usize> {
+struct MontgomeryField<const LANES: usize> {
     moduli: Moduli<LANES>,
     /// R modulo m.
-    one: Vec<Block<LANES>>,
+    one: Vec<ModexpBlock<LANES>>,
     /// R² modulo m.
-    square_of_r: Vec<Block<LANES>>,
+    square_of_r: Vec<ModexpBlock<LANES>>,
     /// Bits of the longest modulus.
     bits: usize,
 }
 
-impl<const LANES: usize> Field<LANES> {
-    fn new(kernel: &Kernel<LANES>, numbers: &[Words<'_>; LANES]) -> Result<Self, Failed> {
+impl<const LANES: usize> MontgomeryField<LANES> {
+    fn new(
+        kernel: &ModexpKernel<LANES>,
+        numbers: &[NumberWords<'_>; LANES],
+    ) -> Result<Self, AwsLcFailed> {
         let bits = numbers.iter().map(|number| bits(number)).max().unwrap_or(0);
         let digit_bits = (kernel.digit_bits)(bits);
         let width = usize::try_from(digit_bits).unwrap_or(usize::MAX);
@@ -197,8 +200,8 @@ impl<const LANES: usize> Field<LANES> {
     /// Converts from Montgomery form; the result is below the modulus, because the number is not 0.
     fn leave(
         &self,
-        kernel: &Kernel<LANES>,
-        mut power: Vec<Block<LANES>>,
+        kernel: &ModexpKernel<LANES>,
+        mut power: Vec<ModexpBlock<LANES>>,
         scratch: &mut Blocks<LANES>,
     ) -> [Vec<u64>; LANES] {
         let unit = to_digits(&[[1_u64]; LANES], self.moduli.digit_bits, power.len());
@@ -209,16 +212,16 @@ impl<const LANES: usize> Field<LANES> {
     /// Raises each base to the same exponent; the result is in Montgomery form.
     fn power(
         &self,
-        kernel: &Kernel<LANES>,
+        kernel: &ModexpKernel<LANES>,
         bases: &[Vec<u64>; LANES],
         exponent: &[u64],
         scratch: &mut Blocks<LANES>,
-    ) -> Result<Vec<Block<LANES>>, Failed> {
+    ) -> Result<Vec<ModexpBlock<LANES>>, AwsLcFailed> {
         let mut base = to_digits(bases, self.moduli.digit_bits, self.one.len());
         (kernel.multiply)(&mut base, &self.square_of_r, &self.moduli, scratch);
         let mut table = vec![self.one.clone()];
         for _ in 1..1 << WINDOW_BITS {
-            let mut next = table.last().ok_or(Failed)?.clone();
+            let mut next = table.last().ok_or(AwsLcFailed)?.clone();
             (kernel.multiply)(&mut next, &base, &self.moduli, scratch);
             table.push(next);
         }
@@ -227,8 +230,8 @@ impl<const LANES: usize> Field<LANES> {
             for _ in 0..WINDOW_BITS {
                 (kernel.square)(&mut power, &self.moduli, scratch);
             }
-            let digit = usize::try_from(window_of(exponent, window)).map_err(|_| Failed)?;
-            let factor = table.get(digit).ok_or(Failed)?;
+            let digit = usize::try_from(window_of(exponent, window)).map_err(|_| AwsLcFailed)?;
+            let factor = table.get(digit).ok_or(AwsLcFailed)?;
             if digit != 0 {
                 (kernel.multiply)(&mut power, factor, &self.moduli, scratch);
             }
@@ -242,8 +245,8 @@ fn to_digits<const LANES: usize>(
     numbers: &[impl AsRef<[u64]>],
     digit_bits: u32,
     blocks: usize,
-) -> Vec<Block<LANES>> {
-    let mut out = vec![Block([[0; LANES]; BLOCK_DIGITS]); blocks];
+) -> Vec<ModexpBlock<LANES>> {
+    let mut out = vec![ModexpBlock([[0; LANES]; BLOCK_DIGITS]); blocks];
     let digits = out.iter_mut().flat_map(|block| &mut block.0);
     for (at, row) in digits.enumerate() {
         for (digit, number) in row.iter_mut().zip(numbers) {

@@ -19,17 +19,17 @@ const MAX_WORDS: usize = (BLOCK_LEN + 3 * STREAM_SHIFT_LEN) / 4;
 pub(crate) struct NhKey {
     words: Box<[u32; MAX_WORDS]>,
     streams: usize,
-    kernel: Kernel,
+    kernel: NhKernel,
 }
 
-enum Kernel {
+enum NhKernel {
     Portable,
     #[cfg(target_arch = "aarch64")]
     Neon(super::HaveNeon),
     #[cfg(target_arch = "x86_64")]
-    Avx2(super::x86_64::nh_avx2::Key),
+    Avx2(super::x86_64::nh_avx2::NhAvx2Key),
     #[cfg(target_arch = "x86_64")]
-    Avx512(super::x86_64::nh_avx512::Key),
+    Avx512(super::x86_64::nh_avx512::NhAvx512Key),
 }
 
 impl NhKey {
@@ -39,7 +39,7 @@ impl NhKey {
         for (word, bytes) in words.iter_mut().zip(key.as_chunks::<4>().0) {
             *word = u32::from_be_bytes(*bytes);
         }
-        let kernel = Kernel::choose(&words, streams, features);
+        let kernel = NhKernel::choose(&words, streams, features);
         Self {
             words,
             streams,
@@ -50,13 +50,13 @@ impl NhKey {
     /// The kernel's name, for benchmark tables.
     pub(crate) fn kernel(&self) -> &'static str {
         match &self.kernel {
-            Kernel::Portable => "portable",
+            NhKernel::Portable => "portable",
             #[cfg(target_arch = "aarch64")]
-            Kernel::Neon(_) => "neon",
+            NhKernel::Neon(_) => "neon",
             #[cfg(target_arch = "x86_64")]
-            Kernel::Avx2(_) => "avx2",
+            NhKernel::Avx2(_) => "avx2",
             #[cfg(target_arch = "x86_64")]
-            Kernel::Avx512(_) => "avx512",
+            NhKernel::Avx512(_) => "avx512",
         }
     }
 
@@ -65,13 +65,13 @@ impl NhKey {
     pub(crate) fn block(&self, data: &[u8; BLOCK_LEN]) -> [u64; 4] {
         let mut out = [0; 4];
         match &self.kernel {
-            Kernel::Portable => self.portable(0, data, &mut out),
+            NhKernel::Portable => self.portable(0, data, &mut out),
             #[cfg(target_arch = "aarch64")]
-            Kernel::Neon(token) => self.neon(*token, data.as_chunks().0, &mut out),
+            NhKernel::Neon(token) => self.neon(*token, data.as_chunks().0, &mut out),
             #[cfg(target_arch = "x86_64")]
-            Kernel::Avx2(key) => key.hash(data.as_chunks().0, &mut out),
+            NhKernel::Avx2(key) => key.hash(data.as_chunks().0, &mut out),
             #[cfg(target_arch = "x86_64")]
-            Kernel::Avx512(key) => key.hash(data.as_chunks().0, &mut out),
+            NhKernel::Avx512(key) => key.hash(data.as_chunks().0, &mut out),
         }
         out
     }
@@ -82,21 +82,21 @@ impl NhKey {
         let mut out = [0; 4];
         // The widest steps first, then single chunks, then the padded rest.
         let chunks = match &self.kernel {
-            Kernel::Portable => data,
+            NhKernel::Portable => data,
             #[cfg(target_arch = "aarch64")]
-            Kernel::Neon(token) => {
+            NhKernel::Neon(token) => {
                 let (chunks, rest) = data.as_chunks();
                 self.neon(*token, chunks, &mut out);
                 rest
             }
             #[cfg(target_arch = "x86_64")]
-            Kernel::Avx2(key) => {
+            NhKernel::Avx2(key) => {
                 let (steps, rest) = data.as_chunks();
                 key.hash(steps, &mut out);
                 rest
             }
             #[cfg(target_arch = "x86_64")]
-            Kernel::Avx512(key) => {
+            NhKernel::Avx512(key) => {
                 let (steps, rest) = data.as_chunks();
                 key.hash(steps, &mut out);
                 rest
@@ -142,14 +142,14 @@ impl Drop for NhKey {
     }
 }
 
-impl Kernel {
+impl NhKernel {
     #[cfg(target_arch = "x86_64")]
     fn choose(words: &[u32; MAX_WORDS], streams: usize, features: &CpuFeatures) -> Self {
         use super::x86_64::{nh_avx2, nh_avx512};
         if let Some(token) = features.avx512 {
-            Self::Avx512(nh_avx512::Key::new(token, words, streams))
+            Self::Avx512(nh_avx512::NhAvx512Key::new(token, words, streams))
         } else if let Some(token) = features.avx2 {
-            Self::Avx2(nh_avx2::Key::new(token, words, streams))
+            Self::Avx2(nh_avx2::NhAvx2Key::new(token, words, streams))
         } else {
             Self::Portable
         }

@@ -11,11 +11,11 @@ use super::CpuFeatures;
 pub(crate) const LANES: usize = 32;
 
 /// A kernel for a fixed long number.
-pub(crate) type Kernel = fn(&[u64], &[u32; LANES]) -> [[u32; LANES]; 2];
+pub(crate) type ResidueKernel = fn(&[u64], &[u32; LANES]) -> [[u32; LANES]; 2];
 
 /// The widest kernel for these features.
 #[cfg(target_arch = "x86_64")]
-pub(crate) fn kernel(features: &CpuFeatures) -> Kernel {
+pub(crate) fn kernel(features: &CpuFeatures) -> ResidueKernel {
     use super::x86_64::residue_vectors;
     if let Some(token) = features.avx512 {
         residue_vectors::avx512(token)
@@ -28,7 +28,7 @@ pub(crate) fn kernel(features: &CpuFeatures) -> Kernel {
 
 /// The widest kernel for these features.
 #[cfg(not(target_arch = "x86_64"))]
-pub(crate) fn kernel(_: &CpuFeatures) -> Kernel {
+pub(crate) fn kernel(_: &CpuFeatures) -> ResidueKernel {
     portable
 }
 
@@ -37,7 +37,7 @@ fn portable(words: &[u64], primes: &[u32; LANES]) -> [[u32; LANES]; 2] {
 }
 
 /// A value below 2^32 in each lane.
-type Lane = [u64; LANES];
+type ResidueLane = [u64; LANES];
 
 const LOW: u64 = 0xffff_ffff;
 
@@ -45,7 +45,7 @@ const LOW: u64 = 0xffff_ffff;
 /// for which it divides 2 (q + 12 i) + 1. `words` are q's 32-bit words, the lowest first.
 #[inline(always)]
 pub(crate) fn starts(words: &[u64], primes: &[u32; LANES]) -> [[u32; LANES]; 2] {
-    let field = Field::new(primes);
+    let field = PrimeLanes::new(primes);
     let primes_wide = &field.primes;
     // q times 2^-32 for each word.
     let mut sum = [0; LANES];
@@ -57,7 +57,7 @@ pub(crate) fn starts(words: &[u64], primes: &[u32; LANES]) -> [[u32; LANES]; 2] 
     }
     // 2^(32 words + 32) in Montgomery form, by squaring 2: it compensates for the factor that the
     // sum lost, and for those that the two products below lose.
-    let mut power: Lane = [0; LANES];
+    let mut power: ResidueLane = [0; LANES];
     for (power, prime) in power.iter_mut().zip(primes) {
         *power = u64::from(u32::MAX % (*prime).max(1)).wrapping_add(1);
     }
@@ -71,7 +71,7 @@ pub(crate) fn starts(words: &[u64], primes: &[u32; LANES]) -> [[u32; LANES]; 2] 
         }
     }
     // -1/12 = (r (r mod 12) - 1) / 12, since the square of r is 1 modulo 12.
-    let mut minus_twelfth: Lane = [0; LANES];
+    let mut minus_twelfth: ResidueLane = [0; LANES];
     for (twelfth, prime) in minus_twelfth.iter_mut().zip(primes) {
         let square = u64::from(*prime).wrapping_mul(u64::from(*prime % 12));
         *twelfth = square.wrapping_sub(1) / 12;
@@ -107,13 +107,13 @@ fn below(x: u64, prime: u64) -> u64 {
 /// The primes and their Montgomery constants. All arithmetic is explicitly wrapping, because an
 /// overflow check of each lane would prevent vectorisation; comments state the bounds that exclude
 /// overflow.
-struct Field {
-    primes: Lane,
+struct PrimeLanes {
+    primes: ResidueLane,
     /// -1/r modulo 2^32.
-    inverses: Lane,
+    inverses: ResidueLane,
 }
 
-impl Field {
+impl PrimeLanes {
     #[inline(always)]
     fn new(primes: &[u32; LANES]) -> Self {
         let mut inverses = [0; LANES];
@@ -133,7 +133,7 @@ impl Field {
 
     /// x / 2^32; at most r + 1 if x is the sum of such a result and a word.
     #[inline(always)]
-    fn reduce(&self, x: &mut Lane) {
+    fn reduce(&self, x: &mut ResidueLane) {
         for ((x, inverse), prime) in x.iter_mut().zip(&self.inverses).zip(&self.primes) {
             let quotient = (*x & LOW).wrapping_mul(inverse & LOW) & LOW;
             // At most 2^33 + (2^32 - 1)²: no carry.
@@ -143,7 +143,7 @@ impl Field {
 
     /// a b / 2^32, below r; a may be up to r + 1.
     #[inline(always)]
-    fn multiply(&self, a: &mut Lane, b: &Lane) {
+    fn multiply(&self, a: &mut ResidueLane, b: &ResidueLane) {
         for lane in 0..LANES {
             let x = (a[lane] & LOW).wrapping_mul(b[lane] & LOW);
             let quotient = (x & LOW).wrapping_mul(self.inverses[lane] & LOW) & LOW;
@@ -158,7 +158,7 @@ impl Field {
     }
 
     #[inline(always)]
-    fn double(&self, a: &mut Lane) {
+    fn double(&self, a: &mut ResidueLane) {
         for (a, prime) in a.iter_mut().zip(&self.primes) {
             *a = below(a.wrapping_mul(2), *prime);
         }

@@ -11,7 +11,7 @@ use super::CpuFeatures;
 use crate::awslc::digest;
 
 /// The state of a hash within a message, H0 to H7 of FIPS 180-4. SHA-1 uses the first five.
-pub(crate) type State<W> = [W; 8];
+pub(crate) type HashState<W> = [W; 8];
 
 /// The states of one message per lane, word by word.
 #[repr(C, align(64))]
@@ -22,7 +22,7 @@ pub(crate) type Lanes<'a, const BLOCK: usize, const LANES: usize> = [&'a [[u8; B
 
 /// A kernel: the compression function of one hash in `LANES` lanes.
 #[derive(Clone, Copy)]
-pub(crate) struct Kernel<W, const BLOCK: usize, const LANES: usize> {
+pub(crate) struct HashKernel<W, const BLOCK: usize, const LANES: usize> {
     pub(crate) name: &'static str,
     /// Absorbs the blocks of each lane into its state; if the lanes' numbers of blocks differ, as
     /// many as the shortest lane has. The function can be obtained only with a CPU token.
@@ -31,25 +31,25 @@ pub(crate) struct Kernel<W, const BLOCK: usize, const LANES: usize> {
 
 /// A kernel, and the minimum number of messages for which it is the fastest.
 #[derive(Clone, Copy)]
-struct Tier<W, const BLOCK: usize, const LANES: usize> {
-    kernel: Kernel<W, BLOCK, LANES>,
+struct HashTier<W, const BLOCK: usize, const LANES: usize> {
+    kernel: HashKernel<W, BLOCK, LANES>,
     min_messages: usize,
 }
 
 /// The kernels of one hash for this CPU, at most one of each width.
 #[derive(Clone, Copy)]
 pub(crate) struct Tiers<W, const BLOCK: usize> {
-    sixteen: Option<Tier<W, BLOCK, 16>>,
-    eight: Option<Tier<W, BLOCK, 8>>,
-    four: Option<Tier<W, BLOCK, 4>>,
-    two: Option<Tier<W, BLOCK, 2>>,
-    one: Kernel<W, BLOCK, 1>,
+    sixteen: Option<HashTier<W, BLOCK, 16>>,
+    eight: Option<HashTier<W, BLOCK, 8>>,
+    four: Option<HashTier<W, BLOCK, 4>>,
+    two: Option<HashTier<W, BLOCK, 2>>,
+    one: HashKernel<W, BLOCK, 1>,
 }
 
 /// A message in progress: its state, and its remaining blocks.
 #[derive(Clone, Copy)]
-pub(crate) struct Message<'a, W, const BLOCK: usize> {
-    pub(crate) state: State<W>,
+pub(crate) struct HashMessage<'a, W, const BLOCK: usize> {
+    pub(crate) state: HashState<W>,
     /// Remaining blocks in three parts, because the middle of a message is hashed in place and its
     /// ends are assembled elsewhere.
     pub(crate) parts: [&'a [[u8; BLOCK]]; 3],
@@ -60,7 +60,7 @@ pub(crate) const MAX_MESSAGES: usize = 32;
 
 impl<W: Copy + Default, const BLOCK: usize> Tiers<W, BLOCK> {
     /// Absorbs all remaining blocks of all messages, at most [`MAX_MESSAGES`].
-    pub(crate) fn compress(&self, messages: &mut [Message<'_, W, BLOCK>]) {
+    pub(crate) fn compress(&self, messages: &mut [HashMessage<'_, W, BLOCK>]) {
         debug_assert!(messages.len() <= MAX_MESSAGES);
         let mut queue = Queue::of(messages);
         if let Some(tier) = &self.sixteen {
@@ -75,7 +75,7 @@ impl<W: Copy + Default, const BLOCK: usize> Tiers<W, BLOCK> {
         if let Some(tier) = &self.two {
             tier.run(messages, &mut queue);
         }
-        let last = Tier {
+        let last = HashTier {
             kernel: self.one,
             min_messages: 1,
         };
@@ -104,7 +104,7 @@ impl<W: Copy + Default, const BLOCK: usize> Tiers<W, BLOCK> {
         names.into_iter().flatten().next().unwrap_or(self.one.name)
     }
 
-    fn only(one: Kernel<W, BLOCK, 1>) -> Self {
+    fn only(one: HashKernel<W, BLOCK, 1>) -> Self {
         Self {
             sixteen: None,
             eight: None,
@@ -123,7 +123,7 @@ struct Queue {
 }
 
 impl Queue {
-    fn of<W, const BLOCK: usize>(messages: &[Message<'_, W, BLOCK>]) -> Self {
+    fn of<W, const BLOCK: usize>(messages: &[HashMessage<'_, W, BLOCK>]) -> Self {
         let mut this = Self {
             order: core::array::from_fn(|i| i),
             len: messages.len().min(MAX_MESSAGES),
@@ -133,9 +133,9 @@ impl Queue {
     }
 
     /// Sorts by length, the longest last, where `pop` takes from.
-    fn sort<W, const BLOCK: usize>(&mut self, messages: &[Message<'_, W, BLOCK>]) {
+    fn sort<W, const BLOCK: usize>(&mut self, messages: &[HashMessage<'_, W, BLOCK>]) {
         if let Some(order) = self.order.get_mut(..self.len) {
-            order.sort_by_key(|&i| messages.get(i).map_or(0, Message::blocks_left));
+            order.sort_by_key(|&i| messages.get(i).map_or(0, HashMessage::blocks_left));
         }
     }
 
@@ -152,7 +152,7 @@ impl Queue {
     }
 }
 
-impl<'a, W, const BLOCK: usize> Message<'a, W, BLOCK> {
+impl<'a, W, const BLOCK: usize> HashMessage<'a, W, BLOCK> {
     fn blocks_left(&self) -> usize {
         self.parts.iter().map(|part| part.len()).sum()
     }
@@ -176,21 +176,21 @@ impl<'a, W, const BLOCK: usize> Message<'a, W, BLOCK> {
 }
 
 impl<W: Copy + Default, const LANES: usize> States<W, LANES> {
-    fn lane(&self, lane: usize) -> State<W> {
+    fn lane(&self, lane: usize) -> HashState<W> {
         core::array::from_fn(|word| self.0[word][lane])
     }
 
-    fn set_lane(&mut self, lane: usize, state: &State<W>) {
+    fn set_lane(&mut self, lane: usize, state: &HashState<W>) {
         for (words, word) in self.0.iter_mut().zip(state) {
             words[lane] = *word;
         }
     }
 }
 
-impl<W: Copy + Default, const BLOCK: usize, const LANES: usize> Tier<W, BLOCK, LANES> {
+impl<W: Copy + Default, const BLOCK: usize, const LANES: usize> HashTier<W, BLOCK, LANES> {
     /// Processes the queue while enough lanes are busy to be worth it; then queues the remaining
     /// messages again, with their states.
-    fn run(&self, messages: &mut [Message<'_, W, BLOCK>], queue: &mut Queue) {
+    fn run(&self, messages: &mut [HashMessage<'_, W, BLOCK>], queue: &mut Queue) {
         if queue.len < self.min_messages {
             return;
         }
@@ -236,7 +236,7 @@ impl<W: Copy + Default, const BLOCK: usize, const LANES: usize> Tier<W, BLOCK, L
     /// Absorbs as many blocks as every busy lane has in one part, and returns their number.
     fn step(
         &self,
-        messages: &[Message<'_, W, BLOCK>],
+        messages: &[HashMessage<'_, W, BLOCK>],
         busy: &[usize],
         states: &mut States<W, LANES>,
     ) -> usize {
@@ -262,7 +262,7 @@ impl<W: Copy + Default, const BLOCK: usize, const LANES: usize> Tier<W, BLOCK, L
 impl Tiers<u32, 64> {
     /// The kernels of SHA-1.
     pub(crate) fn sha1(features: &CpuFeatures) -> Self {
-        let mut this = Self::only(Kernel {
+        let mut this = Self::only(HashKernel {
             name: "aws-lc",
             compress: |states, [blocks]| {
                 one_lane(states, |state| digest::sha1_blocks(state, blocks))
@@ -274,7 +274,7 @@ impl Tiers<u32, 64> {
 
     /// The kernels of SHA-256.
     pub(crate) fn sha256(features: &CpuFeatures) -> Self {
-        let mut this = Self::only(Kernel {
+        let mut this = Self::only(HashKernel {
             name: "aws-lc",
             compress: |states, [blocks]| {
                 one_lane(states, |state| digest::sha256_blocks(state, blocks))
@@ -288,7 +288,7 @@ impl Tiers<u32, 64> {
 impl Tiers<u64, 128> {
     /// The kernels of SHA-512.
     pub(crate) fn sha512(features: &CpuFeatures) -> Self {
-        let mut this = Self::only(Kernel {
+        let mut this = Self::only(HashKernel {
             name: "aws-lc",
             compress: |states, [blocks]| {
                 one_lane(states, |state| digest::sha512_blocks(state, blocks))
@@ -299,7 +299,10 @@ impl Tiers<u64, 128> {
     }
 }
 
-fn one_lane<W: Copy + Default>(states: &mut States<W, 1>, compress: impl FnOnce(&mut State<W>)) {
+fn one_lane<W: Copy + Default>(
+    states: &mut States<W, 1>,
+    compress: impl FnOnce(&mut HashState<W>),
+) {
     let mut state = states.lane(0);
     compress(&mut state);
     states.set_lane(0, &state);
@@ -316,7 +319,7 @@ fn one_lane<W: Copy + Default>(states: &mut States<W, 1>, compress: impl FnOnce(
 /// | SHA-512 | 5.15 | | 2.75 | 1.48 | 1.07 |
 #[cfg(target_arch = "x86_64")]
 mod tiers {
-    use super::{CpuFeatures, Kernel, Tier, Tiers};
+    use super::{CpuFeatures, HashKernel, HashTier, Tiers};
     use crate::arch::x86_64::{sha_avx2, sha_avx512, sha_avx512vl, sha_ni};
 
     impl Tiers<u32, 64> {
@@ -366,10 +369,10 @@ mod tiers {
     }
 
     fn tier<W, const BLOCK: usize, const LANES: usize>(
-        kernel: Kernel<W, BLOCK, LANES>,
+        kernel: HashKernel<W, BLOCK, LANES>,
         min_messages: usize,
-    ) -> Option<Tier<W, BLOCK, LANES>> {
-        Some(Tier {
+    ) -> Option<HashTier<W, BLOCK, LANES>> {
+        Some(HashTier {
             kernel,
             min_messages,
         })
@@ -383,7 +386,7 @@ mod tiers {
 /// instructions, a single SHA-512 on the integer units is faster than two lanes.
 #[cfg(target_arch = "aarch64")]
 mod tiers {
-    use super::{CpuFeatures, Tier, Tiers};
+    use super::{CpuFeatures, HashTier, Tiers};
     use crate::arch::aarch64::{sha256, sha512};
 
     impl Tiers<u32, 64> {
@@ -392,7 +395,7 @@ mod tiers {
         pub(super) fn add_sha256(&mut self, features: &CpuFeatures) {
             if let Some(token) = features.sha2 {
                 let kernel = sha256::kernel(token);
-                self.two = Some(Tier {
+                self.two = Some(HashTier {
                     kernel,
                     min_messages: 2,
                 });
@@ -404,7 +407,7 @@ mod tiers {
         pub(super) fn add_sha512(&mut self, features: &CpuFeatures) {
             if let Some(token) = features.sha512 {
                 let kernel = sha512::kernel(token);
-                self.two = Some(Tier {
+                self.two = Some(HashTier {
                     kernel,
                     min_messages: 2,
                 });

@@ -4,7 +4,7 @@ use core::mem::MaybeUninit;
 
 use aws_lc_sys as ffi;
 
-use super::{Failed, check};
+use super::{AwsLcFailed, check};
 
 /// Length of every GCM tag that SSH uses, in bytes.
 pub(crate) const TAG_LEN: usize = 16;
@@ -23,7 +23,7 @@ unsafe impl Sync for GcmContext {}
 
 impl GcmContext {
     /// A context for a key of 16 or 32 bytes.
-    pub(crate) fn new(key: &[u8]) -> Result<Self, Failed> {
+    pub(crate) fn new(key: &[u8]) -> Result<Self, AwsLcFailed> {
         let mut context = Box::new(MaybeUninit::<ffi::EVP_AEAD_CTX>::zeroed());
         // SAFETY: the EVP_aead_* functions return static tables; the context is
         // ours; `key` is valid for its length.
@@ -31,7 +31,7 @@ impl GcmContext {
             let aead = match key.len() {
                 16 => ffi::EVP_aead_aes_128_gcm(),
                 32 => ffi::EVP_aead_aes_256_gcm(),
-                _ => return Err(Failed),
+                _ => return Err(AwsLcFailed),
             };
             ffi::EVP_AEAD_CTX_init(
                 context.as_mut_ptr(),
@@ -51,7 +51,7 @@ impl GcmContext {
         nonce: &[u8; 12],
         aad: &[u8],
         data: &mut [u8],
-    ) -> Result<[u8; TAG_LEN], Failed> {
+    ) -> Result<[u8; TAG_LEN], AwsLcFailed> {
         let mut tag = [0; TAG_LEN];
         let mut tag_len = 0;
         let pointer = data.as_mut_ptr();
@@ -77,7 +77,7 @@ impl GcmContext {
         if tag_len == TAG_LEN {
             Ok(tag)
         } else {
-            Err(Failed)
+            Err(AwsLcFailed)
         }
     }
 
@@ -89,7 +89,7 @@ impl GcmContext {
         aad: &[u8],
         data: &mut [u8],
         tag: &[u8; TAG_LEN],
-    ) -> Result<(), Failed> {
+    ) -> Result<(), AwsLcFailed> {
         let pointer = data.as_mut_ptr();
         // SAFETY: as in `seal`.
         check(unsafe {

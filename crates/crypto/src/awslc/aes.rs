@@ -2,7 +2,7 @@
 
 use aws_lc_sys as ffi;
 
-use super::Failed;
+use super::AwsLcFailed;
 
 /// An expanded AES key, wiped on drop.
 pub(crate) struct AesKey {
@@ -11,12 +11,12 @@ pub(crate) struct AesKey {
 
 impl AesKey {
     /// Expands an encryption key of 16, 24 or 32 bytes.
-    pub(crate) fn for_encryption(key: &[u8]) -> Result<Self, Failed> {
+    pub(crate) fn for_encryption(key: &[u8]) -> Result<Self, AwsLcFailed> {
         Self::expand(key, ffi::AES_set_encrypt_key)
     }
 
     /// Expands a decryption key of 16, 24 or 32 bytes (CBC only).
-    pub(crate) fn for_decryption(key: &[u8]) -> Result<Self, Failed> {
+    pub(crate) fn for_decryption(key: &[u8]) -> Result<Self, AwsLcFailed> {
         Self::expand(key, ffi::AES_set_decrypt_key)
     }
 
@@ -27,12 +27,12 @@ impl AesKey {
             core::ffi::c_uint,
             *mut ffi::AES_KEY,
         ) -> core::ffi::c_int,
-    ) -> Result<Self, Failed> {
+    ) -> Result<Self, AwsLcFailed> {
         let bits = match key.len() {
             16 => 128,
             24 => 192,
             32 => 256,
-            _ => return Err(Failed),
+            _ => return Err(AwsLcFailed),
         };
         let mut this = Self {
             schedule: ffi::AES_KEY {
@@ -44,7 +44,7 @@ impl AesKey {
         // function returns 0 for success.
         match unsafe { set(key.as_ptr(), bits, &raw mut this.schedule) } {
             0 => Ok(this),
-            _ => Err(Failed),
+            _ => Err(AwsLcFailed),
         }
     }
 
@@ -81,9 +81,14 @@ impl AesKey {
 
     /// Applies CBC in place; `encrypt` must match the direction that the key was expanded for.
     /// `data` must be whole blocks.
-    pub(crate) fn cbc(&self, iv: &[u8; 16], data: &mut [u8], encrypt: bool) -> Result<(), Failed> {
+    pub(crate) fn cbc(
+        &self,
+        iv: &[u8; 16],
+        data: &mut [u8],
+        encrypt: bool,
+    ) -> Result<(), AwsLcFailed> {
         if !data.len().is_multiple_of(16) {
-            return Err(Failed);
+            return Err(AwsLcFailed);
         }
         let mut iv = *iv;
         let pointer = data.as_mut_ptr();

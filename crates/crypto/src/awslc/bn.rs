@@ -6,7 +6,7 @@ use core::ptr::NonNull;
 use aws_lc_sys as ffi;
 use zeroize::Zeroizing;
 
-use super::{Failed, check, non_null};
+use super::{AwsLcFailed, check, non_null};
 use crate::random;
 
 /// An owned integer.
@@ -18,20 +18,20 @@ unsafe impl Send for Bn {}
 unsafe impl Sync for Bn {}
 
 impl Bn {
-    pub(crate) fn new() -> Result<Self, Failed> {
+    pub(crate) fn new() -> Result<Self, AwsLcFailed> {
         // SAFETY: no arguments; null is handled.
         non_null(unsafe { ffi::BN_new() }).map(Self)
     }
 
     /// Creates an integer from unsigned big-endian bytes. The caller bounds their number.
-    pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self, Failed> {
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self, AwsLcFailed> {
         // SAFETY: `bytes` is valid for its length; a null result is handled.
         non_null(unsafe { ffi::BN_bin2bn(bytes.as_ptr(), bytes.len(), core::ptr::null_mut()) })
             .map(Self)
     }
 
     /// Creates an integer from words of 64 bits, the lowest first. The caller bounds their number.
-    pub(crate) fn from_words(words: &[u64]) -> Result<Self, Failed> {
+    pub(crate) fn from_words(words: &[u64]) -> Result<Self, AwsLcFailed> {
         let bytes: Vec<u8> = words
             .iter()
             .rev()
@@ -41,7 +41,7 @@ impl Bn {
     }
 
     /// 2 to the power of `exponent`, which the caller bounds.
-    pub(crate) fn power_of_two(exponent: usize) -> Result<Self, Failed> {
+    pub(crate) fn power_of_two(exponent: usize) -> Result<Self, AwsLcFailed> {
         let mut bytes = vec![0; exponent / 8 + 1];
         if let Some(first) = bytes.first_mut() {
             *first = 1 << (exponent % 8);
@@ -62,7 +62,7 @@ impl Bn {
             .collect()
     }
 
-    pub(crate) fn from_u64(value: u64) -> Result<Self, Failed> {
+    pub(crate) fn from_u64(value: u64) -> Result<Self, AwsLcFailed> {
         let this = Self::new()?;
         // SAFETY: the integer is ours.
         check(unsafe { ffi::BN_set_u64(this.0.as_ptr(), value) })?;
@@ -72,8 +72,8 @@ impl Bn {
     /// Generates a random prime of `bits` bits, of which the highest two are set, so that the
     /// product of two such primes has exactly twice as many bits. Uses the library's primality test
     /// for secret numbers.
-    pub(crate) fn random_prime(bits: usize) -> Result<Self, Failed> {
-        let bits = i32::try_from(bits).map_err(|_| Failed)?;
+    pub(crate) fn random_prime(bits: usize) -> Result<Self, AwsLcFailed> {
+        let bits = i32::try_from(bits).map_err(|_| AwsLcFailed)?;
         let mut out = Self::new()?;
         // SAFETY: the integer is ours; it may be any prime, and no callback is given.
         check(unsafe {
@@ -93,7 +93,7 @@ impl Bn {
     ///
     /// # Safety
     /// `pointer` must be null or an integer that nothing else owns.
-    pub(crate) unsafe fn from_owned(pointer: *mut ffi::BIGNUM) -> Result<Self, Failed> {
+    pub(crate) unsafe fn from_owned(pointer: *mut ffi::BIGNUM) -> Result<Self, AwsLcFailed> {
         non_null(pointer).map(Self)
     }
 
@@ -135,7 +135,7 @@ impl Bn {
 
     #[cfg(test)]
     /// Big-endian bytes, padded with leading zeros to `len`.
-    pub(crate) fn to_padded_bytes(&self, len: usize) -> Result<Zeroizing<Vec<u8>>, Failed> {
+    pub(crate) fn to_padded_bytes(&self, len: usize) -> Result<Zeroizing<Vec<u8>>, AwsLcFailed> {
         let mut out = Zeroizing::new(vec![0; len]);
         // SAFETY: `out` is valid for `len` bytes; the function fails when the
         // integer needs more.
@@ -144,31 +144,35 @@ impl Bn {
     }
 
     /// `self - word`; fails below zero.
-    pub(crate) fn minus_word(&self, word: u64) -> Result<Self, Failed> {
+    pub(crate) fn minus_word(&self, word: u64) -> Result<Self, AwsLcFailed> {
         let mut out = self.try_clone()?;
         // SAFETY: the copy is ours.
         check(unsafe { ffi::BN_sub_word(out.as_mut_ptr(), word) })?;
         // SAFETY: as above.
         if unsafe { ffi::BN_is_negative(out.as_ptr()) } == 1 {
-            return Err(Failed);
+            return Err(AwsLcFailed);
         }
         Ok(out)
     }
 
-    pub(crate) fn halved(&self) -> Result<Self, Failed> {
+    pub(crate) fn halved(&self) -> Result<Self, AwsLcFailed> {
         let mut out = Self::new()?;
         // SAFETY: both integers are ours.
         check(unsafe { ffi::BN_rshift1(out.as_mut_ptr(), self.as_ptr()) })?;
         Ok(out)
     }
 
-    pub(crate) fn try_clone(&self) -> Result<Self, Failed> {
+    pub(crate) fn try_clone(&self) -> Result<Self, AwsLcFailed> {
         // SAFETY: reads our integer; a null result is handled.
         non_null(unsafe { ffi::BN_dup(self.as_ptr()) }).map(Self)
     }
 
     /// `self mod modulus`, not in constant time.
-    pub(crate) fn modulo(&self, modulus: &Self, context: &mut BnContext) -> Result<Self, Failed> {
+    pub(crate) fn modulo(
+        &self,
+        modulus: &Self,
+        context: &mut BnContext,
+    ) -> Result<Self, AwsLcFailed> {
         let mut out = Self::new()?;
         // SAFETY: all integers and the context are ours; the unused result may be null.
         check(unsafe {
@@ -183,7 +187,7 @@ impl Bn {
         Ok(out)
     }
 
-    pub(crate) fn times(&self, other: &Self, context: &mut BnContext) -> Result<Self, Failed> {
+    pub(crate) fn times(&self, other: &Self, context: &mut BnContext) -> Result<Self, AwsLcFailed> {
         let mut out = Self::new()?;
         // SAFETY: all integers and the context are ours.
         check(unsafe {
@@ -198,7 +202,11 @@ impl Bn {
     }
 
     /// `self / divisor` without the remainder, not in constant time.
-    pub(crate) fn quotient(&self, divisor: &Self, context: &mut BnContext) -> Result<Self, Failed> {
+    pub(crate) fn quotient(
+        &self,
+        divisor: &Self,
+        context: &mut BnContext,
+    ) -> Result<Self, AwsLcFailed> {
         let mut out = Self::new()?;
         // SAFETY: all integers and the context are ours; the unused result may be null.
         check(unsafe {
@@ -214,7 +222,7 @@ impl Bn {
     }
 
     /// The greatest common divisor of two numbers above zero.
-    pub(crate) fn gcd(&self, other: &Self, context: &mut BnContext) -> Result<Self, Failed> {
+    pub(crate) fn gcd(&self, other: &Self, context: &mut BnContext) -> Result<Self, AwsLcFailed> {
         let mut out = Self::new()?;
         // SAFETY: all integers and the context are ours.
         check(unsafe {
@@ -229,9 +237,9 @@ impl Bn {
     }
 
     /// `self - other`; fails below zero.
-    pub(crate) fn minus(&self, other: &Self) -> Result<Self, Failed> {
+    pub(crate) fn minus(&self, other: &Self) -> Result<Self, AwsLcFailed> {
         if self < other {
-            return Err(Failed);
+            return Err(AwsLcFailed);
         }
         let mut out = Self::new()?;
         // SAFETY: all integers are ours.
@@ -239,7 +247,7 @@ impl Bn {
         Ok(out)
     }
 
-    pub(crate) fn plus(&self, other: &Self) -> Result<Self, Failed> {
+    pub(crate) fn plus(&self, other: &Self) -> Result<Self, AwsLcFailed> {
         let mut out = Self::new()?;
         // SAFETY: all integers are ours.
         check(unsafe { ffi::BN_add(out.as_mut_ptr(), self.as_ptr(), other.as_ptr()) })?;
@@ -254,9 +262,9 @@ impl Bn {
         exponent: &Self,
         modulus: &Self,
         context: &mut BnContext,
-    ) -> Result<Self, Failed> {
+    ) -> Result<Self, AwsLcFailed> {
         if !modulus.is_odd() {
-            return Err(Failed);
+            return Err(AwsLcFailed);
         }
         let mut out = Self::new()?;
         // SAFETY: all integers and the context are ours; a null Montgomery
@@ -279,7 +287,11 @@ impl Bn {
     ///
     /// The library's own test runs at least 16 rounds, which takes seconds for
     /// the largest groups.
-    pub(crate) fn is_prime(&self, rounds: u32, context: &mut BnContext) -> Result<bool, Failed> {
+    pub(crate) fn is_prime(
+        &self,
+        rounds: u32,
+        context: &mut BnContext,
+    ) -> Result<bool, AwsLcFailed> {
         if !self.is_odd() || self.bits() < 3 {
             return Ok(false);
         }
@@ -311,7 +323,7 @@ impl Bn {
     }
 
     /// A random number in 2..self-1.
-    pub(crate) fn random_base(&self) -> Result<Self, Failed> {
+    pub(crate) fn random_base(&self) -> Result<Self, AwsLcFailed> {
         let mut bytes = vec![0; self.bits().div_ceil(8)];
         // A draw is out of range with a probability of at most 1/2, except for numbers of a few
         // bits.
@@ -325,7 +337,7 @@ impl Bn {
                 return Ok(base);
             }
         }
-        Err(Failed)
+        Err(AwsLcFailed)
     }
 }
 
@@ -383,7 +395,7 @@ pub(crate) unsafe fn bytes_of(pointer: *const ffi::BIGNUM) -> Zeroizing<Vec<u8>>
 pub(crate) struct BnContext(NonNull<ffi::BN_CTX>);
 
 impl BnContext {
-    pub(crate) fn new() -> Result<Self, Failed> {
+    pub(crate) fn new() -> Result<Self, AwsLcFailed> {
         // SAFETY: no arguments; null is handled.
         non_null(unsafe { ffi::BN_CTX_new() }).map(Self)
     }
@@ -401,7 +413,7 @@ impl Drop for BnContext {
 }
 
 /// The prime of an RFC 3526 group.
-pub(crate) fn rfc3526_prime(bits: usize) -> Result<Bn, Failed> {
+pub(crate) fn rfc3526_prime(bits: usize) -> Result<Bn, AwsLcFailed> {
     // SAFETY: with a null argument the functions allocate the result, which is
     // then ours.
     unsafe {
@@ -409,7 +421,7 @@ pub(crate) fn rfc3526_prime(bits: usize) -> Result<Bn, Failed> {
             2048 => ffi::BN_get_rfc3526_prime_2048(core::ptr::null_mut()),
             4096 => ffi::BN_get_rfc3526_prime_4096(core::ptr::null_mut()),
             8192 => ffi::BN_get_rfc3526_prime_8192(core::ptr::null_mut()),
-            _ => return Err(Failed),
+            _ => return Err(AwsLcFailed),
         };
         Bn::from_owned(pointer)
     }

@@ -2,16 +2,16 @@
 
 use aws_lc_sys as ffi;
 
-use super::Failed;
+use super::AwsLcFailed;
 
 /// Decrypts in place: EDE with three keys, whole blocks of 8 bytes.
 pub(crate) fn ede3_cbc_decrypt(
     key: &[u8; 24],
     iv: &[u8; 8],
     data: &mut [u8],
-) -> Result<(), Failed> {
+) -> Result<(), AwsLcFailed> {
     if !data.len().is_multiple_of(8) {
-        return Err(Failed);
+        return Err(AwsLcFailed);
     }
     let mut iv = ffi::DES_cblock { bytes: *iv };
     // SAFETY: DES_key_schedule is a C struct of integers; all-zero is valid.

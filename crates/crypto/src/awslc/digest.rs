@@ -4,7 +4,7 @@ use core::ffi::c_void;
 
 use aws_lc_sys as ffi;
 
-use super::{Failed, check};
+use super::{AwsLcFailed, check};
 use crate::hash::HashAlgorithm;
 
 /// The state of a hash on the stack.
@@ -180,7 +180,7 @@ pub(crate) fn pbkdf2(
     salt: &[u8],
     iterations: u32,
     out: &mut [u8],
-) -> Result<(), Failed> {
+) -> Result<(), AwsLcFailed> {
     // SAFETY: the EVP_* functions return static tables; every pointer is valid
     // for the length given with it, and only `out` is written.
     check(unsafe {

@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 use super::bn::Bn;
 #[cfg(test)]
 use super::bn::bytes_of;
-use super::{Failed, check, non_null};
+use super::{AwsLcFailed, check, non_null};
 use crate::random;
 
 /// A NIST prime curve.
@@ -59,16 +59,16 @@ impl Curve {
 struct Point(NonNull<ffi::EC_POINT>);
 
 impl Point {
-    fn new(curve: Curve) -> Result<Self, Failed> {
+    fn new(curve: Curve) -> Result<Self, AwsLcFailed> {
         // SAFETY: the group is static; null is handled.
         non_null(unsafe { ffi::EC_POINT_new(curve.group()) }).map(Self)
     }
 
     /// Decodes an uncompressed point; checks that it is on the curve and is not the point at
     /// infinity.
-    fn decode(curve: Curve, bytes: &[u8]) -> Result<Self, Failed> {
+    fn decode(curve: Curve, bytes: &[u8]) -> Result<Self, AwsLcFailed> {
         if bytes.len() != curve.point_len() || bytes.first() != Some(&4) {
-            return Err(Failed);
+            return Err(AwsLcFailed);
         }
         let point = Self::new(curve)?;
         // SAFETY: the point is ours and of this group; `bytes` is valid for its
@@ -84,12 +84,12 @@ impl Point {
         })?;
         // SAFETY: as above.
         if unsafe { ffi::EC_POINT_is_at_infinity(curve.group(), point.0.as_ptr()) } != 0 {
-            return Err(Failed);
+            return Err(AwsLcFailed);
         }
         Ok(point)
     }
 
-    fn encode(&self, curve: Curve) -> Result<Vec<u8>, Failed> {
+    fn encode(&self, curve: Curve) -> Result<Vec<u8>, AwsLcFailed> {
         let mut out = vec![0; curve.point_len()];
         // SAFETY: the point is ours and of this group; `out` is valid for its
         // length.
@@ -106,7 +106,7 @@ impl Point {
         if len == out.len() {
             Ok(out)
         } else {
-            Err(Failed)
+            Err(AwsLcFailed)
         }
     }
 }
@@ -131,7 +131,7 @@ unsafe impl Send for EcKey {}
 unsafe impl Sync for EcKey {}
 
 impl EcKey {
-    fn empty(curve: Curve) -> Result<Self, Failed> {
+    fn empty(curve: Curve) -> Result<Self, AwsLcFailed> {
         let nid = match curve {
             Curve::P256 => ffi::NID_X9_62_prime256v1,
             Curve::P384 => ffi::NID_secp384r1,
@@ -143,7 +143,7 @@ impl EcKey {
     }
 
     /// A public key from an uncompressed point.
-    pub(crate) fn public(curve: Curve, point: &[u8]) -> Result<Self, Failed> {
+    pub(crate) fn public(curve: Curve, point: &[u8]) -> Result<Self, AwsLcFailed> {
         let point = Point::decode(curve, point)?;
         let this = Self::empty(curve)?;
         // SAFETY: key and point are ours and of one group; the point is copied.
@@ -152,13 +152,13 @@ impl EcKey {
     }
 
     /// Creates a private key from a scalar in 1..order; computes its public key.
-    pub(crate) fn private(curve: Curve, scalar: &[u8]) -> Result<Self, Failed> {
+    pub(crate) fn private(curve: Curve, scalar: &[u8]) -> Result<Self, AwsLcFailed> {
         if scalar.len() > curve.coordinate_len() {
-            return Err(Failed);
+            return Err(AwsLcFailed);
         }
         let scalar = Bn::from_bytes(scalar)?;
         if scalar.is_zero() {
-            return Err(Failed);
+            return Err(AwsLcFailed);
         }
         let this = Self::empty(curve)?;
         let point = Point::new(curve)?;
@@ -186,7 +186,7 @@ impl EcKey {
     }
 
     /// Generates a private key; the scalar is drawn from the kernel by rejection sampling.
-    pub(crate) fn generate(curve: Curve) -> Result<Self, Failed> {
+    pub(crate) fn generate(curve: Curve) -> Result<Self, AwsLcFailed> {
         let mut scalar = Zeroizing::new(vec![0u8; curve.coordinate_len()]);
         let excess_bits = 8 * curve.coordinate_len() - curve.bits();
         // A draw is out of range with a probability below 2^-32 (P-256) and far less on the other
@@ -200,7 +200,7 @@ impl EcKey {
                 return Ok(key);
             }
         }
-        Err(Failed)
+        Err(AwsLcFailed)
     }
 
     pub(crate) fn curve(&self) -> Curve {
@@ -208,7 +208,7 @@ impl EcKey {
     }
 
     /// The public key as an uncompressed point.
-    pub(crate) fn public_point(&self) -> Result<Vec<u8>, Failed> {
+    pub(crate) fn public_point(&self) -> Result<Vec<u8>, AwsLcFailed> {
         // SAFETY: the key is ours and always has a public point, which is copied.
         let point = unsafe {
             let point = ffi::EC_KEY_get0_public_key(self.key.as_ptr());
@@ -218,14 +218,14 @@ impl EcKey {
     }
 
     /// The private scalar, padded to the coordinate's length.
-    pub(crate) fn scalar(&self) -> Result<Zeroizing<Vec<u8>>, Failed> {
+    pub(crate) fn scalar(&self) -> Result<Zeroizing<Vec<u8>>, AwsLcFailed> {
         let len = self.curve.coordinate_len();
         let mut out = Zeroizing::new(vec![0; len]);
         // SAFETY: the key is ours; the scalar lives as long as the key, and null is handled.
         unsafe {
             let scalar = ffi::EC_KEY_get0_private_key(self.key.as_ptr());
             if scalar.is_null() {
-                return Err(Failed);
+                return Err(AwsLcFailed);
             }
             check(ffi::BN_bn2bin_padded(out.as_mut_ptr(), len, scalar))?;
         }
@@ -233,7 +233,7 @@ impl EcKey {
     }
 
     /// ECDH: the x coordinate of the shared point, padded to its full length.
-    pub(crate) fn agree(&self, peer: &[u8]) -> Result<Zeroizing<Vec<u8>>, Failed> {
+    pub(crate) fn agree(&self, peer: &[u8]) -> Result<Zeroizing<Vec<u8>>, AwsLcFailed> {
         let peer = Point::decode(self.curve, peer)?;
         let len = self.curve.coordinate_len();
         let mut out = Zeroizing::new(vec![0; len]);
@@ -256,7 +256,7 @@ impl EcKey {
 
     /// Signs a digest with ECDSA; returns r ‖ s, each padded to the coordinate length. The nonce is
     /// hedged: drawn at random and mixed with key and digest.
-    pub(crate) fn sign(&self, digest: &[u8]) -> Result<Vec<u8>, Failed> {
+    pub(crate) fn sign(&self, digest: &[u8]) -> Result<Vec<u8>, AwsLcFailed> {
         let len = self.curve.coordinate_len();
         let mut out = vec![0; 2 * len];
         // SAFETY: the key is ours; `digest` is valid for its length; the
@@ -279,10 +279,10 @@ impl EcKey {
     }
 
     /// Verifies r and s (unsigned big-endian) over a digest.
-    pub(crate) fn verify(&self, digest: &[u8], r: &[u8], s: &[u8]) -> Result<(), Failed> {
+    pub(crate) fn verify(&self, digest: &[u8], r: &[u8], s: &[u8]) -> Result<(), AwsLcFailed> {
         let len = self.curve.coordinate_len();
         if r.len() > len || s.len() > len {
-            return Err(Failed);
+            return Err(AwsLcFailed);
         }
         let (r, s) = (Bn::from_bytes(r)?, Bn::from_bytes(s)?);
         // SAFETY: the signature is ours and freed below; `set0` takes ownership of r and s if it

@@ -6,7 +6,7 @@
 
 use zeroize::Zeroizing;
 
-use super::Failed;
+use super::AwsLcFailed;
 use crate::random;
 
 /// Length of an encapsulation key in bytes.
@@ -53,11 +53,11 @@ unsafe extern "C" {
 }
 
 /// Checks the result and that each output has its required length.
-fn check(result: core::ffi::c_int, lengths: &[(usize, usize)]) -> Result<(), Failed> {
+fn check(result: core::ffi::c_int, lengths: &[(usize, usize)]) -> Result<(), AwsLcFailed> {
     if result == 0 && lengths.iter().all(|(have, want)| have == want) {
         Ok(())
     } else {
-        Err(Failed)
+        Err(AwsLcFailed)
     }
 }
 
@@ -66,13 +66,13 @@ pub(crate) struct DecapsulationKey(Box<Zeroizing<[u8; DECAPSULATION_KEY_LEN]>>);
 
 impl DecapsulationKey {
     /// Generates a key pair.
-    pub(crate) fn generate() -> Result<(Self, Vec<u8>), Failed> {
+    pub(crate) fn generate() -> Result<(Self, Vec<u8>), AwsLcFailed> {
         let seed: Zeroizing<[u8; KEYGEN_SEED_LEN]> = Zeroizing::new(random::bytes());
         Self::from_seed(&seed)
     }
 
     /// Derives the key pair of a seed, d ‖ z of FIPS 203 §7.1.
-    pub(crate) fn from_seed(seed: &[u8; KEYGEN_SEED_LEN]) -> Result<(Self, Vec<u8>), Failed> {
+    pub(crate) fn from_seed(seed: &[u8; KEYGEN_SEED_LEN]) -> Result<(Self, Vec<u8>), AwsLcFailed> {
         let mut public = vec![0; PUBLIC_LEN];
         let mut key = Box::new(Zeroizing::new([0_u8; DECAPSULATION_KEY_LEN]));
         let (mut public_len, mut key_len) = (public.len(), key.len());
@@ -96,7 +96,7 @@ impl DecapsulationKey {
     pub(crate) fn decapsulate(
         &self,
         ciphertext: &[u8; CIPHERTEXT_LEN],
-    ) -> Result<Zeroizing<[u8; SECRET_LEN]>, Failed> {
+    ) -> Result<Zeroizing<[u8; SECRET_LEN]>, AwsLcFailed> {
         let mut secret = Zeroizing::new([0; SECRET_LEN]);
         let mut len = secret.len();
         // SAFETY: the secret's buffer is valid for `len` bytes; ciphertext and key are arrays
@@ -117,7 +117,7 @@ impl DecapsulationKey {
 /// Encapsulates a secret to a peer's key. Fails if the key does not pass FIPS 203's modulus check.
 pub(crate) fn encapsulate(
     public: &[u8; PUBLIC_LEN],
-) -> Result<(Vec<u8>, Zeroizing<[u8; SECRET_LEN]>), Failed> {
+) -> Result<(Vec<u8>, Zeroizing<[u8; SECRET_LEN]>), AwsLcFailed> {
     let seed: Zeroizing<[u8; ENCAPSULATION_SEED_LEN]> = Zeroizing::new(random::bytes());
     encapsulate_seed(public, &seed)
 }
@@ -126,7 +126,7 @@ pub(crate) fn encapsulate(
 pub(crate) fn encapsulate_seed(
     public: &[u8; PUBLIC_LEN],
     seed: &[u8; ENCAPSULATION_SEED_LEN],
-) -> Result<(Vec<u8>, Zeroizing<[u8; SECRET_LEN]>), Failed> {
+) -> Result<(Vec<u8>, Zeroizing<[u8; SECRET_LEN]>), AwsLcFailed> {
     let mut ciphertext = vec![0; CIPHERTEXT_LEN];
     let mut secret = Zeroizing::new([0; SECRET_LEN]);
     let (mut ciphertext_len, mut secret_len) = (ciphertext.len(), secret.len());

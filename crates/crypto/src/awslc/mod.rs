@@ -18,7 +18,7 @@ pub(crate) mod x25519;
 /// A call into aws-lc failed. The library's error queue is emptied; it would report no more than
 /// "out of memory" or "bad input".
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Failed;
+pub(crate) struct AwsLcFailed;
 
 /// Seeds aws-lc's generator. Its first use looks for devices and maps memory, which a sandbox may
 /// forbid later.
@@ -29,23 +29,23 @@ pub(crate) fn seed_generator() {
 }
 
 /// Converts aws-lc's return value, 1 for success, to a `Result`.
-fn check(result: core::ffi::c_int) -> Result<(), Failed> {
+fn check(result: core::ffi::c_int) -> Result<(), AwsLcFailed> {
     if result == 1 {
         return Ok(());
     }
     // SAFETY: no arguments; clears this thread's error queue.
     unsafe { aws_lc_sys::ERR_clear_error() };
-    Err(Failed)
+    Err(AwsLcFailed)
 }
 
 /// Converts a null pointer to an error.
-fn non_null<T>(pointer: *mut T) -> Result<core::ptr::NonNull<T>, Failed> {
+fn non_null<T>(pointer: *mut T) -> Result<core::ptr::NonNull<T>, AwsLcFailed> {
     match core::ptr::NonNull::new(pointer) {
         Some(pointer) => Ok(pointer),
         None => {
             // SAFETY: no arguments; clears this thread's error queue.
             unsafe { aws_lc_sys::ERR_clear_error() };
-            Err(Failed)
+            Err(AwsLcFailed)
         }
     }
 }

@@ -5,7 +5,7 @@ use core::ptr::NonNull;
 use aws_lc_sys as ffi;
 
 use super::bn::Bn;
-use super::{Failed, check, non_null};
+use super::{AwsLcFailed, check, non_null};
 use crate::hash::HashAlgorithm;
 
 /// A public or private RSA key.
@@ -19,14 +19,14 @@ unsafe impl Sync for RsaKey {}
 
 impl RsaKey {
     /// A public key. The caller bounds the size of both integers.
-    pub(crate) fn public(n: &Bn, e: &Bn) -> Result<Self, Failed> {
+    pub(crate) fn public(n: &Bn, e: &Bn) -> Result<Self, AwsLcFailed> {
         // SAFETY: both integers are copied; null is handled.
         non_null(unsafe { ffi::RSA_new_public_key_large_e(n.as_ptr(), e.as_ptr()) }).map(Self)
     }
 
     /// A private key from all its parts, checked for consistency by the
     /// library.
-    pub(crate) fn private(parts: &PrivateParts<'_>) -> Result<Self, Failed> {
+    pub(crate) fn private(parts: &PrivateParts<'_>) -> Result<Self, AwsLcFailed> {
         // SAFETY: all integers are copied; null is handled.
         let this = non_null(unsafe {
             ffi::RSA_new_private_key_large_e(
@@ -53,7 +53,11 @@ impl RsaKey {
     }
 
     /// Signs a digest.
-    pub(crate) fn sign(&self, algorithm: HashAlgorithm, digest: &[u8]) -> Result<Vec<u8>, Failed> {
+    pub(crate) fn sign(
+        &self,
+        algorithm: HashAlgorithm,
+        digest: &[u8],
+    ) -> Result<Vec<u8>, AwsLcFailed> {
         let mut out = vec![0; self.modulus_len()];
         let mut len = 0;
         // SAFETY: the key is ours; `out` is valid for the `RSA_size` bytes that
@@ -71,7 +75,7 @@ impl RsaKey {
         if len as usize == out.len() {
             Ok(out)
         } else {
-            Err(Failed)
+            Err(AwsLcFailed)
         }
     }
 
@@ -81,7 +85,7 @@ impl RsaKey {
         algorithm: HashAlgorithm,
         digest: &[u8],
         signature: &[u8],
-    ) -> Result<(), Failed> {
+    ) -> Result<(), AwsLcFailed> {
         // SAFETY: the key is ours; both buffers are valid for their lengths.
         check(unsafe {
             ffi::RSA_verify(

@@ -2,7 +2,7 @@
 
 use aws_lc_sys as ffi;
 
-use super::{Failed, check};
+use super::{AwsLcFailed, check};
 
 /// The public value of a private one.
 pub(crate) fn x25519_public(private: &[u8; 32]) -> [u8; 32] {
@@ -17,7 +17,7 @@ pub(crate) fn x25519(
     private: &[u8; 32],
     peer: &[u8; 32],
     out: &mut [u8; 32],
-) -> Result<(), Failed> {
+) -> Result<(), AwsLcFailed> {
     // SAFETY: all three pointers are valid for 32 bytes.
     check(unsafe { ffi::X25519(out.as_mut_ptr(), private.as_ptr(), peer.as_ptr()) })
 }
@@ -33,7 +33,7 @@ pub(crate) fn ed25519_from_seed(seed: &[u8; 32], private: &mut [u8; 64]) -> [u8;
 }
 
 /// Signs with seed ‖ public key.
-pub(crate) fn ed25519_sign(private: &[u8; 64], message: &[u8]) -> Result<[u8; 64], Failed> {
+pub(crate) fn ed25519_sign(private: &[u8; 64], message: &[u8]) -> Result<[u8; 64], AwsLcFailed> {
     let mut signature = [0; 64];
     // SAFETY: `message` is valid for its length, the others for 64 bytes.
     check(unsafe {
@@ -52,7 +52,7 @@ pub(crate) fn ed25519_verify(
     public: &[u8; 32],
     message: &[u8],
     signature: &[u8; 64],
-) -> Result<(), Failed> {
+) -> Result<(), AwsLcFailed> {
     // SAFETY: `message` is valid for its length, the others for 64 and 32 bytes.
     check(unsafe {
         ffi::ED25519_verify(

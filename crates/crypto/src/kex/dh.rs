@@ -10,7 +10,7 @@ use std::sync::Arc;
 use zeroize::Zeroizing;
 
 use super::KexAlgorithm;
-use crate::awslc::Failed;
+use crate::awslc::AwsLcFailed;
 use crate::awslc::bn::{Bn, BnContext, rfc3526_prime};
 use crate::{BadGroup, KexError, random};
 
@@ -120,7 +120,7 @@ impl DhGroup {
             .map_err(|_| KexError::Internal)
     }
 
-    fn from_parts(p: Bn, g: Bn) -> Result<Self, Failed> {
+    fn from_parts(p: Bn, g: Bn) -> Result<Self, AwsLcFailed> {
         let p_minus_1 = p.minus_word(1)?;
         Ok(Self(Arc::new(Parts { p, p_minus_1, g })))
     }
@@ -149,7 +149,7 @@ impl DhGroup {
     /// 8192), so the number of rounds is small: a composite modulus that was not constructed to
     /// pass fails the first round, and a server that constructs one has simpler ways to reveal the
     /// secret.
-    fn passes(&self, primality: Primality) -> Result<bool, Failed> {
+    fn passes(&self, primality: Primality) -> Result<bool, AwsLcFailed> {
         let rounds = match self.bits() {
             ..=3072 => 3,
             3073..=4096 => 2,

@@ -220,25 +220,25 @@ impl KexAlgorithm {
         self.spec().family
     }
 
-    fn method(self) -> Method {
+    fn method(self) -> KexMethod {
         match self {
-            Self::MlKem768X25519Sha256 => Method::Hybrid(Hybrid::MlKem768X25519),
-            Self::MlKem768NistP256Sha256 => Method::Hybrid(Hybrid::MlKem768P256),
+            Self::MlKem768X25519Sha256 => KexMethod::Hybrid(Hybrid::MlKem768X25519),
+            Self::MlKem768NistP256Sha256 => KexMethod::Hybrid(Hybrid::MlKem768P256),
             Self::Sntrup761X25519Sha512 | Self::Sntrup761X25519Sha512OpenSsh => {
-                Method::Hybrid(Hybrid::Sntrup761X25519)
+                KexMethod::Hybrid(Hybrid::Sntrup761X25519)
             }
-            Self::Curve25519Sha256 | Self::Curve25519Sha256LibSsh => Method::Curve25519,
-            Self::EcdhNistP256 => Method::Ecdh(Curve::P256),
-            Self::EcdhNistP384 => Method::Ecdh(Curve::P384),
-            Self::EcdhNistP521 => Method::Ecdh(Curve::P521),
-            Self::DhGroup14Sha256 | Self::DhGroup16Sha512 | Self::DhGroup18Sha512 => Method::Dh,
-            Self::DhGroupExchangeSha256 => Method::NeedsGroup,
+            Self::Curve25519Sha256 | Self::Curve25519Sha256LibSsh => KexMethod::Curve25519,
+            Self::EcdhNistP256 => KexMethod::Ecdh(Curve::P256),
+            Self::EcdhNistP384 => KexMethod::Ecdh(Curve::P384),
+            Self::EcdhNistP521 => KexMethod::Ecdh(Curve::P521),
+            Self::DhGroup14Sha256 | Self::DhGroup16Sha512 | Self::DhGroup18Sha512 => KexMethod::Dh,
+            Self::DhGroupExchangeSha256 => KexMethod::NeedsGroup,
         }
     }
 }
 
 /// Implementation of a method.
-enum Method {
+enum KexMethod {
     Hybrid(Hybrid),
     Curve25519,
     Ecdh(Curve),
@@ -295,22 +295,22 @@ impl Initiator {
     /// [`KexError::Internal`] if memory allocation fails.
     pub fn new(algorithm: KexAlgorithm) -> Result<(Self, Vec<u8>), KexError> {
         match algorithm.method() {
-            Method::Hybrid(which) => {
+            KexMethod::Hybrid(which) => {
                 let (half, public) = hybrid::Initiator::new(which)?;
                 Ok((Self(InitiatorState::Hybrid(Box::new(half))), public))
             }
-            Method::Curve25519 => {
+            KexMethod::Curve25519 => {
                 let private = curve25519::Private::generate();
                 let public = private.public().to_vec();
                 Ok((Self(InitiatorState::Curve25519(private)), public))
             }
-            Method::Ecdh(curve) => {
+            KexMethod::Ecdh(curve) => {
                 let key = EcKey::generate(curve).map_err(|_| KexError::Internal)?;
                 let public = key.public_point().map_err(|_| KexError::Internal)?;
                 Ok((Self(InitiatorState::Ecdh(key)), public))
             }
-            Method::Dh => Self::with_group(&DhGroup::fixed(algorithm)?),
-            Method::NeedsGroup => Err(KexError::Misuse),
+            KexMethod::Dh => Self::with_group(&DhGroup::fixed(algorithm)?),
+            KexMethod::NeedsGroup => Err(KexError::Misuse),
         }
     }
 
@@ -354,23 +354,23 @@ impl fmt::Debug for Initiator {
 /// As [`Initiator::new`] and [`Initiator::finish`].
 pub fn respond(algorithm: KexAlgorithm, peer: &[u8]) -> Result<(Vec<u8>, SharedSecret), KexError> {
     match algorithm.method() {
-        Method::Hybrid(which) => {
+        KexMethod::Hybrid(which) => {
             let (reply, secret) = hybrid::respond(which, peer)?;
             Ok((reply, string(secret)))
         }
-        Method::Curve25519 => {
+        KexMethod::Curve25519 => {
             let private = curve25519::Private::generate();
             let secret = private.agree(peer)?;
             Ok((private.public().to_vec(), mpint(&*secret)))
         }
-        Method::Ecdh(curve) => {
+        KexMethod::Ecdh(curve) => {
             let key = EcKey::generate(curve).map_err(|_| KexError::Internal)?;
             let secret = agree(&key, peer)?;
             let public = key.public_point().map_err(|_| KexError::Internal)?;
             Ok((public, secret))
         }
-        Method::Dh => respond_with_group(&DhGroup::fixed(algorithm)?, peer),
-        Method::NeedsGroup => Err(KexError::Misuse),
+        KexMethod::Dh => respond_with_group(&DhGroup::fixed(algorithm)?, peer),
+        KexMethod::NeedsGroup => Err(KexError::Misuse),
     }
 }
 

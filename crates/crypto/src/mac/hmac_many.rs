@@ -9,7 +9,7 @@ use zeroize::{Zeroize, Zeroizing};
 
 use super::Tag;
 use crate::arch::CpuFeatures;
-use crate::arch::sha::{MAX_MESSAGES, Message, State, Tiers};
+use crate::arch::sha::{HashMessage, HashState, MAX_MESSAGES, Tiers};
 use crate::awslc::digest;
 use crate::hash::HashAlgorithm;
 
@@ -22,8 +22,8 @@ pub(super) enum HmacMany {
 
 /// The two hash states after the padded key block.
 pub(super) struct KeyStates<W: Zeroize, const BLOCK: usize> {
-    inner: State<W>,
-    outer: State<W>,
+    inner: HashState<W>,
+    outer: HashState<W>,
     tiers: Tiers<W, BLOCK>,
     digest_len: usize,
 }
@@ -89,17 +89,17 @@ impl HmacMany {
 }
 
 /// A word of a hash state with its big-endian encoding.
-pub(super) trait Word: Copy + Default + Zeroize {
+pub(super) trait HashWord: Copy + Default + Zeroize {
     fn write(self, to: &mut [u8]);
 }
 
-impl Word for u32 {
+impl HashWord for u32 {
     fn write(self, to: &mut [u8]) {
         to.copy_from_slice(&self.to_be_bytes());
     }
 }
 
-impl Word for u64 {
+impl HashWord for u64 {
     fn write(self, to: &mut [u8]) {
         to.copy_from_slice(&self.to_be_bytes());
     }
@@ -151,13 +151,13 @@ fn pad(last: &mut [u8], filled: usize, block_len: usize, message_len: usize) -> 
     count
 }
 
-impl<W: Word, const BLOCK: usize> KeyStates<W, BLOCK> {
+impl<W: HashWord, const BLOCK: usize> KeyStates<W, BLOCK> {
     fn new(
         hash: HashAlgorithm,
         key: &[u8],
         tiers: Tiers<W, BLOCK>,
-        start: State<W>,
-        compress: impl Fn(&mut State<W>, &[[u8; BLOCK]]),
+        start: HashState<W>,
+        compress: impl Fn(&mut HashState<W>, &[[u8; BLOCK]]),
     ) -> Option<Self> {
         let mut block = Zeroizing::new([0; BLOCK]);
         block.get_mut(..key.len())?.copy_from_slice(key);
@@ -193,7 +193,7 @@ impl<W: Word, const BLOCK: usize> KeyStates<W, BLOCK> {
         for ((ends, counts), (number, data)) in places.zip(packets) {
             *counts = ends.fill(*number, data);
         }
-        let mut messages = [Message {
+        let mut messages = [HashMessage {
             state: self.inner,
             parts: [&[][..]; 3],
         }; N];
@@ -215,14 +215,14 @@ impl<W: Word, const BLOCK: usize> KeyStates<W, BLOCK> {
     }
 
     /// Computes the outer hashes over the inner ones.
-    fn outer<const N: usize>(&self, inner: &[State<W>], tags: &mut [Tag]) {
+    fn outer<const N: usize>(&self, inner: &[HashState<W>], tags: &mut [Tag]) {
         let mut blocks = [[[0u8; BLOCK]; 1]; N];
         for (block, inner) in blocks.iter_mut().zip(inner) {
             let block = block.as_flattened_mut();
             write_digest(inner, &mut block[..self.digest_len]);
             pad(block, self.digest_len, BLOCK, BLOCK + self.digest_len);
         }
-        let mut messages = [Message {
+        let mut messages = [HashMessage {
             state: self.outer,
             parts: [&[][..]; 3],
         }; N];
@@ -238,7 +238,7 @@ impl<W: Word, const BLOCK: usize> KeyStates<W, BLOCK> {
     }
 }
 
-fn write_digest<W: Word>(state: &State<W>, to: &mut [u8]) {
+fn write_digest<W: HashWord>(state: &HashState<W>, to: &mut [u8]) {
     for (bytes, word) in to.chunks_exact_mut(size_of::<W>()).zip(state) {
         word.write(bytes);
     }

@@ -26,19 +26,19 @@ const PRIME_36: u64 = 0xf_ffff_fffb;
 pub(super) struct Umac {
     pad: AesKey,
     nh: NhKey,
-    streams: [Stream; MAX_STREAMS],
+    streams: [UmacStream; MAX_STREAMS],
     tag_len: usize,
 }
 
 /// The keys of the second and third layer of one stream.
 #[derive(Default)]
-struct Stream {
+struct UmacStream {
     poly: poly::PolyKey,
     l3_inner: [u64; 8],
     l3_xor: u32,
 }
 
-impl Drop for Stream {
+impl Drop for UmacStream {
     fn drop(&mut self) {
         self.l3_inner.zeroize();
         self.l3_xor.zeroize();
@@ -63,7 +63,7 @@ impl Umac {
         let l3_inner = derive(&master, 3, count * 64);
         let l3_xor = derive(&master, 4, count * 4);
 
-        let mut streams: [Stream; MAX_STREAMS] = Default::default();
+        let mut streams: [UmacStream; MAX_STREAMS] = Default::default();
         let parts = l2
             .chunks_exact(24)
             .zip(l3_inner.chunks_exact(64))
@@ -130,7 +130,7 @@ impl Umac {
     }
 }
 
-impl Stream {
+impl UmacStream {
     /// RFC 4418 §5.4.
     fn l3_hash(&self, message: u128) -> u32 {
         let mut sum = 0u64;

@@ -16,12 +16,12 @@ use crate::{BadKey, SignError, random};
 /// A private key with its public key. Secrets are wiped on drop; cloning is cheap.
 #[derive(Clone)]
 pub struct PrivateKey {
-    secret: Secret,
+    secret: KeySecret,
     public: PublicKey,
 }
 
 #[derive(Clone)]
-enum Secret {
+enum KeySecret {
     /// Seed ‖ public key.
     Ed25519(Arc<Zeroizing<[u8; 64]>>),
     Ecdsa(Arc<EcKey>),
@@ -54,7 +54,7 @@ impl PrivateKey {
         let mut private = Zeroizing::new([0; 64]);
         let public = ed25519_from_seed(seed, &mut private);
         Self {
-            secret: Secret::Ed25519(Arc::new(private)),
+            secret: KeySecret::Ed25519(Arc::new(private)),
             public: PublicKey(PublicInner::Ed25519(public)),
         }
     }
@@ -106,7 +106,7 @@ impl PrivateKey {
         let kind = KeyKind::of_curve(key.curve());
         let point = key.public_point().map_err(|_| BadKey::Internal)?;
         Ok(Self {
-            secret: Secret::Ecdsa(Arc::new(key)),
+            secret: KeySecret::Ecdsa(Arc::new(key)),
             public: PublicKey::ecdsa(kind, &point)?,
         })
     }
@@ -114,7 +114,7 @@ impl PrivateKey {
     fn from_rsa(key: RsaPrivate) -> Result<Self, BadKey> {
         let public = PublicKey::rsa(&key.parts().e, &key.parts().n)?;
         Ok(Self {
-            secret: Secret::Rsa(Arc::new(key)),
+            secret: KeySecret::Rsa(Arc::new(key)),
             public,
         })
     }
@@ -135,7 +135,7 @@ impl PrivateKey {
     #[must_use]
     pub fn ed25519_seed(&self) -> Option<Zeroizing<[u8; 32]>> {
         match &self.secret {
-            Secret::Ed25519(private) => private.first_chunk::<32>().copied().map(Zeroizing::new),
+            KeySecret::Ed25519(private) => private.first_chunk::<32>().copied().map(Zeroizing::new),
             _ => None,
         }
     }
@@ -144,7 +144,7 @@ impl PrivateKey {
     #[must_use]
     pub fn ecdsa_scalar(&self) -> Option<Zeroizing<Vec<u8>>> {
         match &self.secret {
-            Secret::Ecdsa(key) => key.scalar().ok(),
+            KeySecret::Ecdsa(key) => key.scalar().ok(),
             _ => None,
         }
     }
@@ -153,7 +153,7 @@ impl PrivateKey {
     #[must_use]
     pub fn rsa_parts(&self) -> Option<&RsaPrivateParts> {
         match &self.secret {
-            Secret::Rsa(key) => Some(key.parts()),
+            KeySecret::Rsa(key) => Some(key.parts()),
             _ => None,
         }
     }
@@ -168,18 +168,18 @@ impl PrivateKey {
             return Err(SignError::WrongScheme);
         }
         let signature = match &self.secret {
-            Secret::Ed25519(private) => ed25519_sign(private, message)
+            KeySecret::Ed25519(private) => ed25519_sign(private, message)
                 .map_err(|_| SignError::Internal)?
                 .to_vec(),
-            Secret::Ecdsa(key) => key
+            KeySecret::Ecdsa(key) => key
                 .sign(&scheme.hash().digest(message))
                 .map_err(|_| SignError::Internal)?,
-            Secret::Rsa(key) => key.sign(scheme.hash(), message)?,
+            KeySecret::Rsa(key) => key.sign(scheme.hash(), message)?,
         };
         // A faulty signature can reveal the key: an RSA key its primes (Boneh, DeMillo and Lipton),
         // an Ed25519 key its scalar, together with a correct signature of the same message, which
         // has the same nonce. For RSA the library verifies at the end of its private operation.
-        if !matches!(self.secret, Secret::Rsa(_)) {
+        if !matches!(self.secret, KeySecret::Rsa(_)) {
             self.public
                 .verify(scheme, message, &signature)
                 .map_err(|_| SignError::Internal)?;
@@ -217,13 +217,13 @@ mod tests {
         }
         // Changes the public key in an Ed25519 secret: a known attack.
         let key = PrivateKey::ed25519_from_seed(&[7; 32]);
-        let Secret::Ed25519(private) = &key.secret else {
+        let KeySecret::Ed25519(private) = &key.secret else {
             unreachable!("made of a seed");
         };
         let mut private = private.clone();
         Arc::make_mut(&mut private)[63] ^= 1;
         let faulty = PrivateKey {
-            secret: Secret::Ed25519(private),
+            secret: KeySecret::Ed25519(private),
             public: key.public.clone(),
         };
         let signed = faulty.sign(SignatureScheme::Ed25519, b"m");

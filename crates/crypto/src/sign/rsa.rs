@@ -7,7 +7,7 @@ use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 use super::rsa_keygen::NewRsaKey;
 use super::{MAX_RSA_BITS, MAX_RSA_EXPONENT_BITS, MIN_RSA_BITS};
-use crate::awslc::Failed;
+use crate::awslc::AwsLcFailed;
 use crate::awslc::bn::{Bn, BnContext};
 use crate::awslc::rsa::{PrivateParts, RsaKey};
 use crate::hash::HashAlgorithm;
@@ -99,7 +99,7 @@ impl RsaPrivateParts {
     }
 
     fn crt_exponent(&self, prime: &[u8]) -> Zeroizing<Vec<u8>> {
-        let compute = || -> Result<_, Failed> {
+        let compute = || -> Result<_, AwsLcFailed> {
             let (d, prime) = (Bn::from_bytes(&self.d)?, Bn::from_bytes(prime)?);
             let exponent = d.modulo(&prime.minus_word(1)?, &mut BnContext::new()?)?;
             Ok(exponent.to_bytes())
@@ -187,14 +187,14 @@ impl RsaPrivate {
 }
 
 /// Builds the library's key, which requires p > q, and checks that all components are consistent.
-fn assemble(n: &Bn, e: &Bn, d: &Bn, iqmp: &Bn, p: &Bn, q: &Bn) -> Result<RsaKey, Failed> {
+fn assemble(n: &Bn, e: &Bn, d: &Bn, iqmp: &Bn, p: &Bn, q: &Bn) -> Result<RsaKey, AwsLcFailed> {
     let mut context = BnContext::new()?;
     if p.times(q, &mut context)? != *n || iqmp >= p {
-        return Err(Failed);
+        return Err(AwsLcFailed);
     }
     let one = Bn::from_u64(1)?;
     if q.times(iqmp, &mut context)?.modulo(p, &mut context)? != one {
-        return Err(Failed);
+        return Err(AwsLcFailed);
     }
     let swapped;
     let (p, q, iqmp) = if p > q {

@@ -5,7 +5,7 @@
 //! login), although hardly any of them generates a key.
 #![forbid(unsafe_code)]
 
-use crate::awslc::Failed;
+use crate::awslc::AwsLcFailed;
 use crate::awslc::bn::{Bn, BnContext};
 
 /// The public exponent. The code below relies on it being prime.
@@ -28,7 +28,7 @@ pub(super) struct NewRsaKey {
 impl NewRsaKey {
     /// Generates a key whose modulus has exactly `bits` bits. The caller checks the bounds of
     /// `bits`.
-    pub(super) fn with_bits(bits: usize) -> Result<Self, Failed> {
+    pub(super) fn with_bits(bits: usize) -> Result<Self, AwsLcFailed> {
         let mut context = BnContext::new()?;
         for _ in 0..MAX_PAIRS {
             let p = Bn::random_prime(bits.div_ceil(2))?;
@@ -41,7 +41,7 @@ impl NewRsaKey {
                 return Ok(key);
             }
         }
-        Err(Failed)
+        Err(AwsLcFailed)
     }
 
     /// Returns `None` if the exponent has no inverse for these primes, or modulus or private
@@ -51,7 +51,7 @@ impl NewRsaKey {
         p: Bn,
         q: Bn,
         context: &mut BnContext,
-    ) -> Result<Option<Self>, Failed> {
+    ) -> Result<Option<Self>, AwsLcFailed> {
         let (p_less_one, q_less_one) = (p.minus_word(1)?, q.minus_word(1)?);
         // The least common multiple of p-1 and q-1.
         let common = p_less_one.gcd(&q_less_one, context)?;
@@ -80,7 +80,11 @@ impl NewRsaKey {
 
 /// Returns `e`^-1 modulo `order`: (1 + k · order) / e for the k that makes it an integer. Only a
 /// number below `e` is inverted, so no branch depends on the order. `None` if there is no inverse.
-fn inverse_of_exponent(e: &Bn, order: &Bn, context: &mut BnContext) -> Result<Option<Bn>, Failed> {
+fn inverse_of_exponent(
+    e: &Bn,
+    order: &Bn,
+    context: &mut BnContext,
+) -> Result<Option<Bn>, AwsLcFailed> {
     let rest = order.modulo(e, context)?;
     if rest.is_zero() {
         return Ok(None);
@@ -91,7 +95,7 @@ fn inverse_of_exponent(e: &Bn, order: &Bn, context: &mut BnContext) -> Result<Op
     let one = Bn::from_u64(1)?;
     let product = factor.times(order, context)?.plus(&one)?;
     if !product.modulo(e, context)?.is_zero() {
-        return Err(Failed);
+        return Err(AwsLcFailed);
     }
     product.quotient(e, context).map(Some)
 }

@@ -9,7 +9,9 @@ use core::arch::aarch64::*;
 use super::poly1305_neon;
 use crate::arch::HaveNeon;
 use crate::arch::chacha::portable::Portable;
-use crate::arch::chacha::{BLOCK_LEN, Block, CONSTANTS, Front, Keys, Nonce, Tier};
+use crate::arch::chacha::{
+    BLOCK_LEN, CONSTANTS, ChaChaBlock, ChaChaKeys, ChaChaTier, Front, Nonce,
+};
 
 /// Index of the state word that counts blocks.
 const COUNTER: usize = 12;
@@ -28,9 +30,9 @@ impl Neon {
     }
 }
 
-impl Tier for Neon {
+impl ChaChaTier for Neon {
     #[inline]
-    fn front(&self, keys: &Keys, nonce: Nonce, body_len: usize) -> Front {
+    fn front(&self, keys: &ChaChaKeys, nonce: Nonce, body_len: usize) -> Front {
         let HaveNeon(()) = self.token;
         // SAFETY: the token proves NEON.
         unsafe {
@@ -47,7 +49,7 @@ impl Tier for Neon {
 
     /// One block alone is faster on the integer units: its steps wait for each other.
     #[inline]
-    fn length(&self, keys: &Keys, nonce: Nonce) -> [u8; 4] {
+    fn length(&self, keys: &ChaChaKeys, nonce: Nonce) -> [u8; 4] {
         self.portable.length(keys, nonce)
     }
 
@@ -63,12 +65,12 @@ impl Tier for Neon {
 }
 
 /// A vector for each word of the state, a lane for each block.
-type Columns = [uint32x4_t; 16];
+type NeonColumns = [uint32x4_t; 16];
 
 /// Block 0 of the content's key, block 0 of the length's, blocks 1 and 2 of the
 /// content's.
 #[target_feature(enable = "neon")]
-fn first_blocks(keys: &Keys, nonce: Nonce) -> [Block; 4] {
+fn first_blocks(keys: &ChaChaKeys, nonce: Nonce) -> [ChaChaBlock; 4] {
     let mut state = columns(&keys.content, nonce, [0, 0, 1, 2]);
     let words = keys.length.as_chunks().0;
     for (v, word) in state[4..COUNTER].iter_mut().zip(words) {
@@ -79,13 +81,13 @@ fn first_blocks(keys: &Keys, nonce: Nonce) -> [Block; 4] {
 
 /// Blocks of the content's key.
 #[target_feature(enable = "neon")]
-fn content_blocks(keys: &Keys, nonce: Nonce, counters: [u32; 4]) -> [Block; 4] {
+fn content_blocks(keys: &ChaChaKeys, nonce: Nonce, counters: [u32; 4]) -> [ChaChaBlock; 4] {
     blocks(columns(&keys.content, nonce, counters))
 }
 
 #[inline]
 #[target_feature(enable = "neon")]
-fn columns(key: &[u8; 32], nonce: Nonce, counters: [u32; 4]) -> Columns {
+fn columns(key: &[u8; 32], nonce: Nonce, counters: [u32; 4]) -> NeonColumns {
     let mut v = [vdupq_n_u32(0); 16];
     let (constants, rest) = v.split_at_mut(4);
     for (v, word) in constants.iter_mut().zip(CONSTANTS) {
@@ -103,7 +105,7 @@ fn columns(key: &[u8; 32], nonce: Nonce, counters: [u32; 4]) -> Columns {
 /// The blocks of these states.
 #[inline]
 #[target_feature(enable = "neon")]
-fn blocks(initial: Columns) -> [Block; 4] {
+fn blocks(initial: NeonColumns) -> [ChaChaBlock; 4] {
     // Rotates each word by 8 bits.
     let by_8 = vcombine_u8(
         vcreate_u8(0x0605_0407_0201_0003),
@@ -131,7 +133,7 @@ fn blocks(initial: Columns) -> [Block; 4] {
 /// A round over the columns (`SHIFT` 0) or the diagonals (`SHIFT` 1).
 #[inline]
 #[target_feature(enable = "neon")]
-fn round<const SHIFT: usize>(v: &mut Columns, by_8: uint8x16_t) {
+fn round<const SHIFT: usize>(v: &mut NeonColumns, by_8: uint8x16_t) {
     let b = |i: usize| 4 + (i + SHIFT) % 4;
     let c = |i: usize| 8 + (i + 2 * SHIFT) % 4;
     let d = |i: usize| 12 + (i + 3 * SHIFT) % 4;

@@ -14,12 +14,12 @@ use crate::awslc::Failed;
 const BLOCK_LEN: usize = 16;
 
 /// A key for this kernel.
-pub(crate) struct Key {
+pub(crate) struct ArmCtrKey {
     token: HaveAes,
     schedule: Schedule,
 }
 
-impl Key {
+impl ArmCtrKey {
     pub(crate) fn new(token: HaveAes, key: &[u8]) -> Result<Self, Failed> {
         let schedule = Schedule::expand(key, |word| substitute(token, word))?;
         Ok(Self { token, schedule })

@@ -22,11 +22,11 @@ const SHARING: usize = 4;
 const MIN_LEN: usize = 384;
 
 /// A number in each lane.
-type Limbs = [uint64x2_t; 5];
+type NeonLimbs = [uint64x2_t; 5];
 /// Numbers as factors.
 type Factors = [uint32x2_t; 5];
 /// Numbers of two steps: the lower half is the first's.
-type Pair = [uint32x4_t; 5];
+type LimbPair = [uint32x4_t; 5];
 
 /// The tag of `data`.
 pub(super) fn tag(token: HaveNeon, key: &[u8; 32], data: &[u8]) -> [u8; 16] {
@@ -44,14 +44,14 @@ pub(super) fn tag(token: HaveNeon, key: &[u8; 32], data: &[u8]) -> [u8; 16] {
 /// The accumulator after all `blocks`, in words of 64 bits.
 #[target_feature(enable = "neon")]
 fn absorb(r: [u64; 2], blocks: &[[u8; BLOCK_LEN]]) -> [u64; 3] {
-    let powers = Powers::new(r);
+    let powers = NeonPowers::new(r);
     // The first step is short, so that the others are whole.
     let (first, rest) = blocks.split_at(2 - blocks.len() % 2);
     let mut accumulator = load_first(first);
     let (steps, _) = rest.as_flattened().as_chunks::<STEP_LEN>();
     let (groups, steps) = steps.as_chunks::<SHARING>();
     for [a, b, c, d] in groups {
-        let mut sum = Sum(load(d));
+        let mut sum = NeonSum(load(d));
         let later = pair(&load(b), &load(c));
         sum.add_lower::<1>(&later, &powers);
         sum.add_upper::<0>(&later, &powers);
@@ -61,7 +61,7 @@ fn absorb(r: [u64; 2], blocks: &[[u8; BLOCK_LEN]]) -> [u64; 3] {
         accumulator = sum.carry();
     }
     for step in steps {
-        let mut sum = Sum(load(step));
+        let mut sum = NeonSum(load(step));
         sum.add_lower::<0>(&pair(&accumulator, &accumulator), &powers);
         accumulator = sum.carry();
     }
@@ -70,7 +70,7 @@ fn absorb(r: [u64; 2], blocks: &[[u8; BLOCK_LEN]]) -> [u64; 3] {
 }
 
 /// Powers of r, and their upper limbs times 5, for product terms at 2^130 or above.
-struct Powers {
+struct NeonPowers {
     /// Of r^2, r^4, r^6 and r^8.
     limbs: [uint32x4_t; 5],
     folded: [uint32x4_t; 4],
@@ -78,7 +78,7 @@ struct Powers {
     last: Factors,
 }
 
-impl Powers {
+impl NeonPowers {
     #[inline]
     #[target_feature(enable = "neon")]
     fn new(r: [u64; 2]) -> Self {
@@ -112,13 +112,13 @@ impl Powers {
 
 /// Products before the carry. With factors below 2^27 and 2^29, twenty of them
 /// keep below 2^61.
-struct Sum(Limbs);
+struct NeonSum(NeonLimbs);
 
-impl Sum {
+impl NeonSum {
     /// Adds the first numbers of `pair` times the power in `LANE`.
     #[inline]
     #[target_feature(enable = "neon")]
-    fn add_lower<const LANE: i32>(&mut self, pair: &Pair, powers: &Powers) {
+    fn add_lower<const LANE: i32>(&mut self, pair: &LimbPair, powers: &NeonPowers) {
         for (j, x) in pair.iter().enumerate() {
             for (i, sum) in self.0.iter_mut().enumerate() {
                 *sum = vmlal_laneq_u32::<LANE>(*sum, vget_low_u32(*x), powers.meeting(i, j));
@@ -129,7 +129,7 @@ impl Sum {
     /// Adds the second numbers of `pair` times the power in `LANE`.
     #[inline]
     #[target_feature(enable = "neon")]
-    fn add_upper<const LANE: i32>(&mut self, pair: &Pair, powers: &Powers) {
+    fn add_upper<const LANE: i32>(&mut self, pair: &LimbPair, powers: &NeonPowers) {
         for (j, x) in pair.iter().enumerate() {
             for (i, sum) in self.0.iter_mut().enumerate() {
                 *sum = vmlal_high_laneq_u32::<LANE>(*sum, *x, powers.meeting(i, j));
@@ -140,7 +140,7 @@ impl Sum {
     /// Limbs below 2^26 or, two of them, a little above: two chains side by side.
     #[inline]
     #[target_feature(enable = "neon")]
-    fn carry(&self) -> Limbs {
+    fn carry(&self) -> NeonLimbs {
         let low_26 = vdupq_n_u64(LOW_26);
         let add_upper = |x, from| vsraq_n_u64::<26>(x, from);
         let lower = |x| vandq_u64(x, low_26);
@@ -163,7 +163,7 @@ impl Sum {
 /// are zero, it multiplies all 64 bits, for which NEON has no instruction: one by one, on the
 /// integer unit.
 #[inline]
-fn opaque(mut limbs: Limbs) -> Limbs {
+fn opaque(mut limbs: NeonLimbs) -> NeonLimbs {
     for limb in &mut limbs {
         // SAFETY: no instruction at all.
         unsafe {
@@ -180,7 +180,7 @@ fn opaque(mut limbs: Limbs) -> Limbs {
 /// Lane by lane.
 #[inline]
 #[target_feature(enable = "neon")]
-fn product(a: &Factors, b: &Factors) -> Sum {
+fn product(a: &Factors, b: &Factors) -> NeonSum {
     let [_, b1, b2, b3, b4] = *b;
     let folded = [b1, b2, b3, b4].map(|x| vadd_u32(x, vshl_n_u32::<2>(x)));
     let mut sums = [vdupq_n_u64(0); 5];
@@ -190,12 +190,12 @@ fn product(a: &Factors, b: &Factors) -> Sum {
             *sum = vmlal_u32(*sum, *x, y);
         }
     }
-    Sum(sums)
+    NeonSum(sums)
 }
 
 #[inline]
 #[target_feature(enable = "neon")]
-fn factors(limbs: &Limbs) -> Factors {
+fn factors(limbs: &NeonLimbs) -> Factors {
     limbs.map(|limb| vmovn_u64(limb))
 }
 
@@ -212,7 +212,7 @@ fn zip(a: &Factors, b: &Factors) -> Factors {
 
 #[inline]
 #[target_feature(enable = "neon")]
-fn pair(a: &Limbs, b: &Limbs) -> Pair {
+fn pair(a: &NeonLimbs, b: &NeonLimbs) -> LimbPair {
     let mut out = [vdupq_n_u32(0); 5];
     for ((out, a), b) in out.iter_mut().zip(a).zip(b) {
         *out = vuzp1q_u32(vreinterpretq_u32_u64(*a), vreinterpretq_u32_u64(*b));
@@ -226,7 +226,7 @@ const TOP_BIT: u64 = 1 << 24;
 /// The blocks of a step, in limbs.
 #[inline]
 #[target_feature(enable = "neon")]
-fn load(step: &[u8; STEP_LEN]) -> Limbs {
+fn load(step: &[u8; STEP_LEN]) -> NeonLimbs {
     limbs(step, vdupq_n_u64(TOP_BIT))
 }
 
@@ -234,7 +234,7 @@ fn load(step: &[u8; STEP_LEN]) -> Limbs {
 /// all.
 #[inline]
 #[target_feature(enable = "neon")]
-fn load_first(blocks: &[[u8; BLOCK_LEN]]) -> Limbs {
+fn load_first(blocks: &[[u8; BLOCK_LEN]]) -> NeonLimbs {
     let mut step = [[0; BLOCK_LEN]; 2];
     let mut tops = [0; 2];
     let there = step.iter_mut().zip(&mut tops).rev();
@@ -253,7 +253,7 @@ fn load_first(blocks: &[[u8; BLOCK_LEN]]) -> Limbs {
 /// Two blocks in limbs, a block in each lane.
 #[inline]
 #[target_feature(enable = "neon")]
-fn limbs(step: &[u8; STEP_LEN], tops: uint64x2_t) -> Limbs {
+fn limbs(step: &[u8; STEP_LEN], tops: uint64x2_t) -> NeonLimbs {
     let pointer = step.as_ptr();
     // SAFETY: a step is two vectors; loads need no alignment.
     let (a, b) = unsafe {

@@ -5,11 +5,11 @@ use core::arch::aarch64::*;
 
 use crate::arch::HaveSha2;
 use crate::arch::sha::constants::K_256;
-use crate::arch::sha::{Kernel, Lanes, States};
+use crate::arch::sha::{HashKernel, Lanes, States};
 
-pub(crate) fn kernel(token: HaveSha2) -> Kernel<u32, 64, 2> {
+pub(crate) fn kernel(token: HaveSha2) -> HashKernel<u32, 64, 2> {
     let HaveSha2(()) = token;
-    Kernel {
+    HashKernel {
         name: "armv8-sha2 x2",
         // SAFETY: only this function, which has the token, gives the closure away.
         compress: |states, lanes| unsafe { sha256(states, lanes) },

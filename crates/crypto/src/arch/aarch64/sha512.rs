@@ -5,11 +5,11 @@ use core::arch::aarch64::*;
 
 use crate::arch::HaveSha512;
 use crate::arch::sha::constants::K_512;
-use crate::arch::sha::{Kernel, Lanes, States};
+use crate::arch::sha::{HashKernel, Lanes, States};
 
-pub(crate) fn kernel(token: HaveSha512) -> Kernel<u64, 128, 2> {
+pub(crate) fn kernel(token: HaveSha512) -> HashKernel<u64, 128, 2> {
     let HaveSha512(()) = token;
-    Kernel {
+    HashKernel {
         name: "armv8-sha512 x2",
         // SAFETY: only this function, which has the token, gives the closure away.
         compress: |states, lanes| unsafe { sha512(states, lanes) },

@@ -2,7 +2,7 @@
 //! are shorter than the library's setup.
 #![forbid(unsafe_code)]
 
-use super::{BLOCK_LEN, Block, Front, Keys, Nonce, Tier};
+use super::{BLOCK_LEN, ChaChaBlock, ChaChaKeys, ChaChaTier, Front, Nonce};
 use crate::arch::poly1305::Poly1305;
 use crate::awslc::chacha::{chacha20, poly1305};
 
@@ -21,8 +21,8 @@ impl Portable {
     }
 }
 
-impl Tier for Portable {
-    fn front(&self, keys: &Keys, nonce: Nonce, body_len: usize) -> Front {
+impl ChaChaTier for Portable {
+    fn front(&self, keys: &ChaChaKeys, nonce: Nonce, body_len: usize) -> Front {
         if body_len <= 2 * BLOCK_LEN {
             Front::Four(blocks(keys, nonce))
         } else {
@@ -30,13 +30,13 @@ impl Tier for Portable {
         }
     }
 
-    fn length(&self, keys: &Keys, nonce: Nonce) -> [u8; 4] {
+    fn length(&self, keys: &ChaChaKeys, nonce: Nonce) -> [u8; 4] {
         let mut stream = [0; 4];
         chacha20(&keys.length, &nonce, 0, &mut stream);
         stream
     }
 
-    fn length_of(&self, _: &Front, keys: &Keys, nonce: Nonce) -> [u8; 4] {
+    fn length_of(&self, _: &Front, keys: &ChaChaKeys, nonce: Nonce) -> [u8; 4] {
         self.length(keys, nonce)
     }
 
@@ -54,7 +54,7 @@ impl Tier for Portable {
 }
 
 /// Block 0 of the content, a zero block in place of the length's, and the content's blocks from 1.
-fn blocks<const N: usize>(keys: &Keys, nonce: Nonce) -> [Block; N] {
+fn blocks<const N: usize>(keys: &ChaChaKeys, nonce: Nonce) -> [ChaChaBlock; N] {
     let mut blocks = [[0; BLOCK_LEN]; N];
     if let [_, content @ ..] = blocks.as_mut_slice() {
         chacha20(&keys.content, &nonce, 0, content.as_flattened_mut());

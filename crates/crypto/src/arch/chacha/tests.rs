@@ -10,10 +10,10 @@ use crate::test_support::{Noise, hex};
 
 /// The feature sets of this machine, with the names of their kernels. Levels without kernels of
 /// their own are left out.
-fn tiers() -> Vec<(&'static str, Kernel)> {
-    let mut tiers: Vec<(&'static str, Kernel)> = Vec::new();
+fn tiers() -> Vec<(&'static str, ChaChaKernel)> {
+    let mut tiers: Vec<(&'static str, ChaChaKernel)> = Vec::new();
     for features in sets() {
-        let kernel = Kernel::choose(&features);
+        let kernel = ChaChaKernel::choose(&features);
         if tiers.iter().all(|(name, _)| *name != kernel.name()) {
             tiers.push((kernel.name(), kernel));
         }
@@ -21,7 +21,7 @@ fn tiers() -> Vec<(&'static str, Kernel)> {
     tiers
 }
 
-impl Kernel {
+impl ChaChaKernel {
     fn apply(&self, key: &[u8; 32], nonce: Nonce, counter: u32, data: &mut [u8]) {
         with_tier!(self, tier => tier.apply(key, nonce, counter, data));
     }
@@ -30,11 +30,11 @@ impl Kernel {
         with_tier!(self, tier => tier.tag(key, data))
     }
 
-    fn front(&self, keys: &Keys, nonce: Nonce, body_len: usize) -> Front {
+    fn front(&self, keys: &ChaChaKeys, nonce: Nonce, body_len: usize) -> Front {
         with_tier!(self, tier => tier.front(keys, nonce, body_len))
     }
 
-    fn lengths(&self, keys: &Keys, nonce: Nonce) -> [[u8; 4]; 2] {
+    fn lengths(&self, keys: &ChaChaKeys, nonce: Nonce) -> [[u8; 4]; 2] {
         with_tier!(self, tier => [
             tier.length(keys, nonce),
             tier.length_of(&tier.front(keys, nonce, 0), keys, nonce),
@@ -186,7 +186,7 @@ fn fronts_are_the_beginning_of_both_streams() {
     let mut noise = Noise::new(21);
     for (name, kernel) in tiers() {
         for body_len in [0, 1, 128, 129, 384, 385, 896, 897, 5000] {
-            let keys = Keys {
+            let keys = ChaChaKeys {
                 content: noise.array(),
                 length: noise.array(),
             };
@@ -308,8 +308,8 @@ fn poly1305_kernels_agree_on_every_length_and_edge() {
 }
 
 /// The AEAD of RFC 8439 §2.8, built from a kernel's primitives.
-fn rfc_8439_seal(kernel: &Kernel, test: &Test) -> (Vec<u8>, [u8; 16]) {
-    let keys = Keys {
+fn rfc_8439_seal(kernel: &ChaChaKernel, test: &Test) -> (Vec<u8>, [u8; 16]) {
+    let keys = ChaChaKeys {
         content: test.key[..].try_into().expect("32 bytes"),
         length: [0; 32],
     };

@@ -38,7 +38,7 @@ fn expected_power(base: &[u64], exponent: &[u64], modulus: &[u64]) -> Vec<u64> {
     base.power(&exponent, &modulus, context).unwrap().to_words()
 }
 
-fn powers_of_two_agree<const LANES: usize>(kernel: &Kernel<LANES>, noise: &mut Noise) {
+fn powers_of_two_agree<const LANES: usize>(kernel: &ModexpKernel<LANES>, noise: &mut Noise) {
     for bits in [
         2, 3, 17, 31, 32, 63, 64, 65, 128, 208, 512, 1023, 1024, 1025, 2048,
     ] {
@@ -63,7 +63,7 @@ fn powers_of_two_agree<const LANES: usize>(kernel: &Kernel<LANES>, noise: &mut N
 }
 
 /// Short exponents, for moduli up to the longest and where the length of digits changes.
-fn powers_agree<const LANES: usize>(kernel: &Kernel<LANES>, noise: &mut Noise) {
+fn powers_agree<const LANES: usize>(kernel: &ModexpKernel<LANES>, noise: &mut Noise) {
     for bits in [
         2, 3, 65, 512, 2047, 2048, 3072, 3400, 3401, 4096, 8192, 13_600, 13_601, 16_384,
     ] {
@@ -87,7 +87,7 @@ fn powers_agree<const LANES: usize>(kernel: &Kernel<LANES>, noise: &mut Noise) {
             vec![0x8000_0000_0000_0001],
             odd(noise, 130),
         ] {
-            let field = Field::new(kernel, &moduli).unwrap();
+            let field = MontgomeryField::new(kernel, &moduli).unwrap();
             let mut scratch = field.moduli.blocks.clone();
             let powers = field
                 .power(kernel, &bases, &exponent, &mut scratch)
@@ -135,7 +135,7 @@ fn digits_come_back_as_they_went() {
         for bits in [1, 63, 64, 65, 300, 2048] {
             let numbers: Vec<Vec<u64>> = (0..4).map(|_| odd(&mut noise, bits)).collect();
             let blocks = bits.div_ceil(4 * digit_bits as usize);
-            let to_digits: Vec<Block<4>> = to_digits(&numbers, digit_bits, blocks);
+            let to_digits: Vec<ModexpBlock<4>> = to_digits(&numbers, digit_bits, blocks);
             for (lane, number) in numbers.iter().enumerate() {
                 assert!(same(&from_digits(&to_digits, lane, digit_bits), number));
             }

@@ -8,9 +8,9 @@ use crate::test_support::{Noise, hex};
 /// A hash whose kernels are under test.
 trait Function<W, const BLOCK: usize> {
     const ALGORITHM: HashAlgorithm;
-    fn start() -> State<W>;
+    fn start() -> HashState<W>;
     fn tiers(features: &CpuFeatures) -> Tiers<W, BLOCK>;
-    fn bytes(state: &State<W>) -> Vec<u8>;
+    fn bytes(state: &HashState<W>) -> Vec<u8>;
 }
 
 macro_rules! function {
@@ -20,7 +20,7 @@ macro_rules! function {
         impl Function<$word, $block> for $name {
             const ALGORITHM: HashAlgorithm = HashAlgorithm::$algorithm;
 
-            fn start() -> State<$word> {
+            fn start() -> HashState<$word> {
                 digest::$start()
             }
 
@@ -28,7 +28,7 @@ macro_rules! function {
                 Tiers::$tiers(features)
             }
 
-            fn bytes(state: &State<$word>) -> Vec<u8> {
+            fn bytes(state: &HashState<$word>) -> Vec<u8> {
                 let words = &state[..Self::ALGORITHM.digest_len() / size_of::<$word>()];
                 words.iter().flat_map(|word| word.to_be_bytes()).collect()
             }
@@ -66,14 +66,14 @@ fn digests<F: Function<W, BLOCK>, W: Copy + Default, const BLOCK: usize>(
         .map(|blocks| {
             let (first, rest) = blocks.split_at(noise.below(blocks.len() + 1));
             let (second, third) = rest.split_at(noise.below(rest.len() + 1));
-            Message {
+            HashMessage {
                 state: F::start(),
                 parts: [first, second, third],
             }
         })
         .collect();
     F::tiers(features).compress(&mut messages);
-    assert!(messages.iter().all(Message::is_done));
+    assert!(messages.iter().all(HashMessage::is_done));
     messages
         .iter()
         .map(|message| F::bytes(&message.state))
@@ -187,13 +187,13 @@ fn every_tier_agrees_with_single_hashes_on_any_lengths() {
 
 /// Each kernel in all its lanes, starting from states within messages.
 fn kernel_agrees<W, const BLOCK: usize, const LANES: usize>(
-    one: Kernel<W, BLOCK, 1>,
-    tier: Option<Tier<W, BLOCK, LANES>>,
+    one: HashKernel<W, BLOCK, 1>,
+    tier: Option<HashTier<W, BLOCK, LANES>>,
     word: fn(u64) -> W,
 ) where
     W: Copy + Default + PartialEq + core::fmt::Debug,
 {
-    let Some(Tier { kernel, .. }) = tier else {
+    let Some(HashTier { kernel, .. }) = tier else {
         return;
     };
     let mut noise = Noise::new(3);
@@ -217,8 +217,8 @@ fn kernel_agrees<W, const BLOCK: usize, const LANES: usize>(
 }
 
 fn one_lane_of<W: Copy + Default, const BLOCK: usize>(
-    one: &Kernel<W, BLOCK, 1>,
-    state: &mut State<W>,
+    one: &HashKernel<W, BLOCK, 1>,
+    state: &mut HashState<W>,
     blocks: &[[u8; BLOCK]],
 ) {
     let mut states = States([[W::default(); 1]; 8]);

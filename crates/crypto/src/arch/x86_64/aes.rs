@@ -6,10 +6,10 @@ use core::arch::x86_64::{
 
 use crate::arch::HaveAesNi;
 use crate::arch::aes::Schedule;
-use crate::awslc::Failed;
+use crate::awslc::AwsLcFailed;
 
 /// Expands a key of 16, 24 or 32 bytes.
-pub(super) fn expand(token: HaveAesNi, key: &[u8]) -> Result<Schedule, Failed> {
+pub(super) fn expand(token: HaveAesNi, key: &[u8]) -> Result<Schedule, AwsLcFailed> {
     Schedule::expand(key, |word| substitute(token, word))
 }
 

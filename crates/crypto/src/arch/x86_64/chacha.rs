@@ -24,7 +24,7 @@ pub(super) fn nonce_words(nonce: Nonce) -> [i32; 3] {
 ///
 /// Wiped on drop, because the key can be computed from it.
 #[derive(Zeroize, ZeroizeOnDrop)]
-pub(super) struct State {
+pub(super) struct ChaChaState {
     /// Before the first round, with a counter of 0.
     pub(super) initial: [u32; 16],
     /// After the first round in columns 1 to 3, and in column 0 after the first addition, which
@@ -32,7 +32,7 @@ pub(super) struct State {
     pub(super) first_round: [u32; 16],
 }
 
-impl State {
+impl ChaChaState {
     pub(super) fn new(key: &[u8; 32], nonce: Nonce) -> Self {
         let mut this = Self {
             initial: [0; 16],

@@ -7,10 +7,12 @@
 use core::arch::x86_64::*;
 use core::hint::black_box;
 
-use super::chacha::{CONSTANTS, COUNTER, State, nonce_words};
+use super::chacha::{CONSTANTS, COUNTER, ChaChaState, nonce_words};
 use super::poly1305_avx2;
 use crate::arch::HaveAvx2;
-use crate::arch::chacha::{BLOCK_LEN, Block, Front, Keys, Nonce, Tier, xor_front};
+use crate::arch::chacha::{
+    BLOCK_LEN, ChaChaBlock, ChaChaKeys, ChaChaTier, Front, Nonce, xor_front,
+};
 
 /// Number of blocks per pass.
 const PASS_BLOCKS: u32 = 8;
@@ -31,9 +33,9 @@ impl Avx2 {
     }
 }
 
-impl Tier for Avx2 {
+impl ChaChaTier for Avx2 {
     #[inline]
-    fn front(&self, keys: &Keys, nonce: Nonce, body_len: usize) -> Front {
+    fn front(&self, keys: &ChaChaKeys, nonce: Nonce, body_len: usize) -> Front {
         let HaveAvx2(()) = self.token;
         // SAFETY: the token proves AVX2.
         unsafe {
@@ -46,7 +48,7 @@ impl Tier for Avx2 {
     }
 
     #[inline]
-    fn length(&self, keys: &Keys, nonce: Nonce) -> [u8; 4] {
+    fn length(&self, keys: &ChaChaKeys, nonce: Nonce) -> [u8; 4] {
         let HaveAvx2(()) = self.token;
         // SAFETY: the token proves AVX2.
         unsafe { first_word(&keys.length, nonce) }.to_le_bytes()
@@ -66,7 +68,7 @@ impl Tier for Avx2 {
 }
 
 /// A vector for each word of the state.
-type Columns = [__m256i; 16];
+type Avx2Columns = [__m256i; 16];
 
 /// The byte shuffles that rotate words by 16 and by 8 bits.
 #[derive(Clone, Copy)]
@@ -120,7 +122,7 @@ impl Rotations {
     /// A round over the columns (`SHIFT` 0) or the diagonals (`SHIFT` 1).
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn round<const SHIFT: usize>(&self, v: &mut Columns) {
+    fn round<const SHIFT: usize>(&self, v: &mut Avx2Columns) {
         let b = |i: usize| 4 + (i + SHIFT) % 4;
         let c = |i: usize| 8 + (i + 2 * SHIFT) % 4;
         let d = |i: usize| 12 + (i + 3 * SHIFT) % 4;
@@ -158,7 +160,7 @@ impl Rotations {
 
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn double_round(&self, v: &mut Columns) {
+    fn double_round(&self, v: &mut Avx2Columns) {
         self.round::<0>(v);
         self.round::<1>(v);
     }
@@ -173,7 +175,7 @@ fn broadcast(word: u32) -> __m256i {
 // A loop instead of a closure, for the reason given in `chacha_avx512`.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn broadcast_all(words: &[u32; 16]) -> Columns {
+fn broadcast_all(words: &[u32; 16]) -> Avx2Columns {
     let mut v = [_mm256_setzero_si256(); 16];
     for (v, word) in v.iter_mut().zip(words) {
         *v = broadcast(*word);
@@ -223,7 +225,7 @@ fn transpose_lanes([a, b, c, d]: [__m256i; 4]) -> [[__m256i; 2]; 2] {
 /// XORs blocks `j` and `4 + j` into `data`.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn xor_blocks(computed: &Computed, j: usize, data: &mut [Block; 8]) {
+fn xor_blocks(computed: &Computed, j: usize, data: &mut [ChaChaBlock; 8]) {
     let [a, b, c, d] = &computed.0;
     let [low, high] = transpose_lanes([a[j], b[j], c[j], d[j]]);
     xor_block(&mut data[j], low);
@@ -232,7 +234,7 @@ fn xor_blocks(computed: &Computed, j: usize, data: &mut [Block; 8]) {
 
 #[inline]
 #[target_feature(enable = "avx2")]
-fn xor_block(block: &mut Block, stream: [__m256i; 2]) {
+fn xor_block(block: &mut ChaChaBlock, stream: [__m256i; 2]) {
     let pointer = block.as_mut_ptr().cast::<__m256i>();
     for (i, stream) in stream.into_iter().enumerate() {
         // SAFETY: a block is two vectors; loads and stores need no alignment.
@@ -247,7 +249,7 @@ fn xor_block(block: &mut Block, stream: [__m256i; 2]) {
 /// XORs the result of the last pass into `data`.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn xor_all(computed: &mut Computed, data: &mut [Block; 8]) {
+fn xor_all(computed: &mut Computed, data: &mut [ChaChaBlock; 8]) {
     for group in &mut computed.0 {
         transpose_words(group);
     }
@@ -260,7 +262,12 @@ fn xor_all(computed: &mut Computed, data: &mut [Block; 8]) {
 /// into `before`. Not inlined, as in `chacha_avx512`.
 #[inline(never)]
 #[target_feature(enable = "avx2")]
-fn pass(state: &State, counter: u32, computed: &mut Computed, before: Option<&mut [Block; 8]>) {
+fn pass(
+    state: &ChaChaState,
+    counter: u32,
+    computed: &mut Computed,
+    before: Option<&mut [ChaChaBlock; 8]>,
+) {
     let counters = _mm256_add_epi32(broadcast(counter), _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0));
     let rotations = Rotations::new();
     // The rest of the first round: column 0 after the first addition.
@@ -299,7 +306,7 @@ fn pass(state: &State, counter: u32, computed: &mut Computed, before: Option<&mu
 fn apply(key: &[u8; 32], nonce: Nonce, mut counter: u32, data: &mut [u8]) {
     let (chunks, rest) = data.as_chunks_mut::<PASS_LEN>();
     if !chunks.is_empty() || rest.len() > ROWS_LEN {
-        let state = State::new(key, nonce);
+        let state = ChaChaState::new(key, nonce);
         let mut computed = Computed([[_mm256_setzero_si256(); 4]; 4]);
         let mut before = None;
         for chunk in chunks {
@@ -324,7 +331,7 @@ fn apply(key: &[u8; 32], nonce: Nonce, mut counter: u32, data: &mut [u8]) {
             last_row([0, 1], counter, nonce),
             last_row([2, 3], counter, nonce),
         ];
-        let stream: [Block; 4] = blocks_of(&rows(initial_rows([key; 2], last)));
+        let stream: [ChaChaBlock; 4] = blocks_of(&rows(initial_rows([key; 2], last)));
         xor_front(rest, stream.as_flattened());
     }
 }
@@ -424,7 +431,7 @@ fn rows<const SETS: usize>(initial: [Rows; SETS]) -> [Rows; SETS] {
 #[target_feature(enable = "avx2")]
 pub(super) fn blocks_of<const SETS: usize, const BLOCKS: usize>(
     sets: &[Rows; SETS],
-) -> [Block; BLOCKS] {
+) -> [ChaChaBlock; BLOCKS] {
     let mut blocks = [[0; BLOCK_LEN]; BLOCKS];
     for (set, [low, high]) in sets.iter().zip(blocks.as_chunks_mut().0) {
         let [low_stream, high_stream] = transpose_lanes(*set);
@@ -451,7 +458,7 @@ fn first_word(key: &[u8; 32], nonce: Nonce) -> u32 {
 /// The rows of the front, in `SETS` sets of two blocks.
 #[inline]
 #[target_feature(enable = "avx2")]
-pub(super) fn front_rows<const SETS: usize>(keys: &Keys, nonce: Nonce) -> [Rows; SETS] {
+pub(super) fn front_rows<const SETS: usize>(keys: &ChaChaKeys, nonce: Nonce) -> [Rows; SETS] {
     let content = key_rows(&keys.content);
     let length = key_rows(&keys.length);
     let mut set_keys = [content; SETS];
@@ -467,6 +474,9 @@ pub(super) fn front_rows<const SETS: usize>(keys: &Keys, nonce: Nonce) -> [Rows;
 }
 
 #[target_feature(enable = "avx2")]
-fn front<const SETS: usize, const BLOCKS: usize>(keys: &Keys, nonce: Nonce) -> [Block; BLOCKS] {
+fn front<const SETS: usize, const BLOCKS: usize>(
+    keys: &ChaChaKeys,
+    nonce: Nonce,
+) -> [ChaChaBlock; BLOCKS] {
     blocks_of(&rows(front_rows::<SETS>(keys, nonce)))
 }

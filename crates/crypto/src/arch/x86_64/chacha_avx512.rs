@@ -10,11 +10,11 @@
 
 use core::arch::x86_64::*;
 
-use super::chacha::{CONSTANTS, COUNTER, State, nonce_words};
+use super::chacha::{CONSTANTS, COUNTER, ChaChaState, nonce_words};
 use super::chacha_avx2::{self, Rows};
 use super::poly1305_ifma;
 use crate::arch::HaveAvx512Ifma;
-use crate::arch::chacha::{Block, Front, Keys, Nonce, Tier};
+use crate::arch::chacha::{ChaChaBlock, ChaChaKeys, ChaChaTier, Front, Nonce};
 
 /// Number of blocks per pass.
 const PASS_BLOCKS: u32 = 16;
@@ -37,9 +37,9 @@ impl Avx512 {
     }
 }
 
-impl Tier for Avx512 {
+impl ChaChaTier for Avx512 {
     #[inline]
-    fn front(&self, keys: &Keys, nonce: Nonce, body_len: usize) -> Front {
+    fn front(&self, keys: &ChaChaKeys, nonce: Nonce, body_len: usize) -> Front {
         let HaveAvx512Ifma(()) = self.token;
         // SAFETY: the token proves AVX-512 F, BW, DQ and VL, and detection requires AVX2 for them.
         unsafe {
@@ -54,7 +54,7 @@ impl Tier for Avx512 {
     }
 
     #[inline]
-    fn length(&self, keys: &Keys, nonce: Nonce) -> [u8; 4] {
+    fn length(&self, keys: &ChaChaKeys, nonce: Nonce) -> [u8; 4] {
         let HaveAvx512Ifma(()) = self.token;
         // SAFETY: as in `front`.
         unsafe { first_word(&keys.length, nonce) }.to_le_bytes()
@@ -74,7 +74,7 @@ impl Tier for Avx512 {
 }
 
 /// A vector for each word of the state.
-type Columns = [__m512i; 16];
+type Avx512Columns = [__m512i; 16];
 
 #[inline]
 #[target_feature(enable = "avx512f")]
@@ -86,7 +86,7 @@ fn broadcast(word: u32) -> __m512i {
 // target features, but not those functions around them, and would not be inlined.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn broadcast_all(words: &[u32; 16]) -> Columns {
+fn broadcast_all(words: &[u32; 16]) -> Avx512Columns {
     let mut v = [_mm512_setzero_si512(); 16];
     for (v, word) in v.iter_mut().zip(words) {
         *v = broadcast(*word);
@@ -105,7 +105,7 @@ fn step<const BITS: i32, const N: usize>(v: &mut [__m512i; N], x: usize, y: usiz
 /// A round over the columns (`SHIFT` 0) or the diagonals (`SHIFT` 1).
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn round<const SHIFT: usize>(v: &mut Columns) {
+fn round<const SHIFT: usize>(v: &mut Avx512Columns) {
     let b = |i: usize| 4 + (i + SHIFT) % 4;
     let c = |i: usize| 8 + (i + 2 * SHIFT) % 4;
     let d = |i: usize| 12 + (i + 3 * SHIFT) % 4;
@@ -126,7 +126,7 @@ fn round<const SHIFT: usize>(v: &mut Columns) {
 
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn double_round(v: &mut Columns) {
+fn double_round(v: &mut Avx512Columns) {
     round::<0>(v);
     round::<1>(v);
 }
@@ -226,7 +226,12 @@ fn xor_all(computed: &mut Computed, data: &mut [u8]) {
 /// for every pass.
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512bw")]
-fn pass(state: &State, counter: u32, computed: &mut Computed, before: Option<&mut [u8; PASS_LEN]>) {
+fn pass(
+    state: &ChaChaState,
+    counter: u32,
+    computed: &mut Computed,
+    before: Option<&mut [u8; PASS_LEN]>,
+) {
     let counters = _mm512_add_epi32(
         broadcast(counter),
         _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0),
@@ -267,7 +272,7 @@ fn pass(state: &State, counter: u32, computed: &mut Computed, before: Option<&mu
 fn apply(key: &[u8; 32], nonce: Nonce, mut counter: u32, data: &mut [u8]) {
     let (chunks, rest) = data.as_chunks_mut::<PASS_LEN>();
     if !chunks.is_empty() || rest.len() > ROWS_LEN {
-        let state = State::new(key, nonce);
+        let state = ChaChaState::new(key, nonce);
         let mut computed = Computed([[_mm512_setzero_si512(); 4]; 4]);
         let mut before = None;
         for chunk in chunks {
@@ -391,7 +396,7 @@ fn row_round<const SETS: usize>(sets: &mut [[__m512i; 4]; SETS]) {
 
 /// The front in two sets of four blocks.
 #[target_feature(enable = "avx512f")]
-fn front_of_eight(keys: &Keys, nonce: Nonce) -> [Block; 8] {
+fn front_of_eight(keys: &ChaChaKeys, nonce: Nonce) -> [ChaChaBlock; 8] {
     let content = key_rows(&keys.content);
     let length = key_rows(&keys.length);
     let mut first = content;
@@ -416,7 +421,7 @@ fn front_of_eight(keys: &Keys, nonce: Nonce) -> [Block; 8] {
 /// The front of a short packet, on vectors of half the length: short packets mostly come alone, and
 /// the upper vector halves would have to be powered up for each.
 #[target_feature(enable = "avx2,avx512f,avx512vl")]
-fn front_of_four(keys: &Keys, nonce: Nonce) -> [Block; 4] {
+fn front_of_four(keys: &ChaChaKeys, nonce: Nonce) -> [ChaChaBlock; 4] {
     chacha_avx2::blocks_of(&half_rows(chacha_avx2::front_rows::<2>(keys, nonce)))
 }
 
@@ -459,7 +464,7 @@ fn half_row_round(sets: &mut [Rows]) {
 
 /// The front in one pass, without the state's shortcut: the keys differ.
 #[target_feature(enable = "avx512f")]
-fn front_columns(keys: &Keys, nonce: Nonce) -> [Block; 16] {
+fn front_columns(keys: &ChaChaKeys, nonce: Nonce) -> [ChaChaBlock; 16] {
     let counters = _mm512_set_epi32(14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 0);
     let mut initial = [_mm512_setzero_si512(); 16];
     for (row, word) in initial.iter_mut().zip(CONSTANTS) {
@@ -502,7 +507,7 @@ fn front_columns(keys: &Keys, nonce: Nonce) -> [Block; 16] {
 
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn store(out: &mut Block, block: __m512i) {
+fn store(out: &mut ChaChaBlock, block: __m512i) {
     // SAFETY: a block is 64 bytes; the store needs no alignment.
     unsafe { _mm512_storeu_si512(out.as_mut_ptr().cast(), block) }
 }

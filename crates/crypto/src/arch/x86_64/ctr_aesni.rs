@@ -7,18 +7,18 @@ use zeroize::Zeroize;
 use super::aes::expand;
 use crate::arch::HaveAesNi;
 use crate::arch::aes::{Schedule, for_each_run, xor_front};
-use crate::awslc::Failed;
+use crate::awslc::AwsLcFailed;
 
 const BLOCK_LEN: usize = 16;
 
 /// A key for this kernel.
-pub(crate) struct Key {
+pub(crate) struct AesNiCtrKey {
     token: HaveAesNi,
     schedule: Schedule,
 }
 
-impl Key {
-    pub(crate) fn new(token: HaveAesNi, key: &[u8]) -> Result<Self, Failed> {
+impl AesNiCtrKey {
+    pub(crate) fn new(token: HaveAesNi, key: &[u8]) -> Result<Self, AwsLcFailed> {
         let schedule = expand(token, key)?;
         Ok(Self { token, schedule })
     }

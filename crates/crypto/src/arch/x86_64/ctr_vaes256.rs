@@ -10,12 +10,12 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 use super::aes::expand;
 use crate::arch::HaveVaesAvx2;
 use crate::arch::aes::{MAX_ROUND_KEYS, for_each_run, xor_front};
-use crate::awslc::Failed;
+use crate::awslc::AwsLcFailed;
 
 const VECTOR_LEN: usize = 32;
 
 /// A key for this kernel.
-pub(crate) struct Key {
+pub(crate) struct Vaes256CtrKey {
     token: HaveVaesAvx2,
     keys: DoubleKeys,
     rounds: usize,
@@ -26,8 +26,8 @@ pub(crate) struct Key {
 #[repr(align(32))]
 struct DoubleKeys([[u8; VECTOR_LEN]; MAX_ROUND_KEYS]);
 
-impl Key {
-    pub(crate) fn new(token: HaveVaesAvx2, key: &[u8]) -> Result<Self, Failed> {
+impl Vaes256CtrKey {
+    pub(crate) fn new(token: HaveVaesAvx2, key: &[u8]) -> Result<Self, AwsLcFailed> {
         let schedule = expand(token.aes_ni(), key)?;
         let mut keys = DoubleKeys([[0; VECTOR_LEN]; MAX_ROUND_KEYS]);
         for (double, single) in keys.0.iter_mut().zip(&schedule.keys) {

@@ -9,18 +9,18 @@ use core::arch::x86_64::*;
 use super::aes::expand;
 use crate::arch::HaveVaesAvx512;
 use crate::arch::aes::{MAX_ROUND_KEYS, Schedule, for_each_run};
-use crate::awslc::Failed;
+use crate::awslc::AwsLcFailed;
 
 const VECTOR_LEN: usize = 64;
 
 /// A key for this kernel.
-pub(crate) struct Key {
+pub(crate) struct Vaes512CtrKey {
     token: HaveVaesAvx512,
     schedule: Schedule,
 }
 
-impl Key {
-    pub(crate) fn new(token: HaveVaesAvx512, key: &[u8]) -> Result<Self, Failed> {
+impl Vaes512CtrKey {
+    pub(crate) fn new(token: HaveVaesAvx512, key: &[u8]) -> Result<Self, AwsLcFailed> {
         let schedule = expand(token.aes_ni(), key)?;
         Ok(Self { token, schedule })
     }

@@ -7,11 +7,11 @@ use core::arch::x86_64::*;
 
 use super::modexp_lanes::modexp;
 use crate::arch::HaveAvx2;
-use crate::arch::modexp::{BLOCK_DIGITS, Blocks, Kernel, Moduli};
+use crate::arch::modexp::{BLOCK_DIGITS, Blocks, ModexpKernel, Moduli};
 
-pub(crate) fn kernel(token: HaveAvx2) -> Kernel<4> {
+pub(crate) fn kernel(token: HaveAvx2) -> ModexpKernel<4> {
     let HaveAvx2(()) = token;
-    Kernel {
+    ModexpKernel {
         name: "avx2 x4",
         digit_bits: |bits| match bits {
             // 124 digits: 248 products below 2^56.

@@ -7,11 +7,11 @@ use core::arch::x86_64::*;
 
 use super::modexp_lanes::modexp;
 use crate::arch::HaveAvx512Ifma;
-use crate::arch::modexp::{BLOCK_DIGITS, Blocks, Kernel, Moduli};
+use crate::arch::modexp::{BLOCK_DIGITS, Blocks, ModexpKernel, Moduli};
 
-pub(crate) fn kernel(token: HaveAvx512Ifma) -> Kernel<8> {
+pub(crate) fn kernel(token: HaveAvx512Ifma) -> ModexpKernel<8> {
     let HaveAvx512Ifma(()) = token;
-    Kernel {
+    ModexpKernel {
         name: "avx512-ifma x8",
         digit_bits: |_| ops::DIGIT_BITS,
         // SAFETY: only this function, which has the token, gives the closures away.

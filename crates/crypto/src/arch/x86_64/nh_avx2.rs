@@ -17,25 +17,25 @@ const STEPS: usize = 16;
 /// Key vectors of a step and stream: the partners' low and high side.
 #[derive(Clone, Copy)]
 #[repr(C, align(32))]
-struct Pair {
+struct NhAvx2KeyPair {
     low: [u32; 8],
     high: [u32; 8],
 }
 
 /// The arranged keys: for each step, those of each stream.
-pub(crate) struct Key {
+pub(crate) struct NhAvx2Key {
     token: HaveAvx2,
-    pairs: Box<[Pair]>,
+    pairs: Box<[NhAvx2KeyPair]>,
     streams: usize,
 }
 
-impl Key {
+impl NhAvx2Key {
     pub(crate) fn new(token: HaveAvx2, words: &[u32], streams: usize) -> Self {
         let mut pairs = Vec::with_capacity(STEPS * streams);
         for step in 0..STEPS {
             for stream in 0..streams {
                 let word = |i: usize| words[16 * step + 4 * stream + i];
-                pairs.push(Pair {
+                pairs.push(NhAvx2KeyPair {
                     low: [0, 1, 2, 3, 8, 9, 10, 11].map(word),
                     high: [4, 5, 6, 7, 12, 13, 14, 15].map(word),
                 });
@@ -63,7 +63,7 @@ impl Key {
     }
 }
 
-impl Drop for Key {
+impl Drop for NhAvx2Key {
     fn drop(&mut self) {
         for pair in &mut self.pairs {
             pair.low.zeroize();
@@ -73,7 +73,11 @@ impl Drop for Key {
 }
 
 #[target_feature(enable = "avx2")]
-fn kernel<const STREAMS: usize>(pairs: &[Pair], steps: &[[u8; STEP_LEN]], out: &mut [u64; 4]) {
+fn kernel<const STREAMS: usize>(
+    pairs: &[NhAvx2KeyPair],
+    steps: &[[u8; STEP_LEN]],
+    out: &mut [u64; 4],
+) {
     let mut sums = [_mm256_setzero_si256(); STREAMS];
     for (step, keys) in steps.iter().zip(pairs.as_chunks::<STREAMS>().0) {
         // SAFETY: a step is 64 bytes; loads need no alignment.

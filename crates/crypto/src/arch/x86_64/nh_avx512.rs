@@ -15,26 +15,26 @@ const STEPS: usize = 8;
 /// Key vectors of a step and stream: the partners' low and high side.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
-struct Pair {
+struct NhAvx512KeyPair {
     low: [u32; 16],
     high: [u32; 16],
 }
 
 /// The arranged keys: for each step, those of each stream.
-pub(crate) struct Key {
+pub(crate) struct NhAvx512Key {
     token: HaveAvx512,
-    pairs: Box<[Pair]>,
+    pairs: Box<[NhAvx512KeyPair]>,
     streams: usize,
 }
 
-impl Key {
+impl NhAvx512Key {
     pub(crate) fn new(token: HaveAvx512, words: &[u32], streams: usize) -> Self {
         let mut pairs = Vec::with_capacity(STEPS * streams);
         for step in 0..STEPS {
             for stream in 0..streams {
                 let word = |i: usize| words[32 * step + 4 * stream + i];
                 let lanes = [0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27];
-                pairs.push(Pair {
+                pairs.push(NhAvx512KeyPair {
                     low: lanes.map(word),
                     high: lanes.map(|i| word(i + 4)),
                 });
@@ -62,7 +62,7 @@ impl Key {
     }
 }
 
-impl Drop for Key {
+impl Drop for NhAvx512Key {
     fn drop(&mut self) {
         for pair in &mut self.pairs {
             pair.low.zeroize();
@@ -72,7 +72,11 @@ impl Drop for Key {
 }
 
 #[target_feature(enable = "avx512f")]
-fn kernel<const STREAMS: usize>(pairs: &[Pair], steps: &[[u8; STEP_LEN]], out: &mut [u64; 4]) {
+fn kernel<const STREAMS: usize>(
+    pairs: &[NhAvx512KeyPair],
+    steps: &[[u8; STEP_LEN]],
+    out: &mut [u64; 4],
+) {
     // Even and odd products have separate sums: two independent chains per stream.
     let mut even_sums = [_mm512_setzero_si512(); STREAMS];
     let mut odd_sums = [_mm512_setzero_si512(); STREAMS];

@@ -24,7 +24,7 @@ const MIN_LEN: usize = 384;
 const MANY_STEPS: usize = 8;
 
 /// A number in each lane.
-type Limbs = [__m256i; 5];
+type Avx2Limbs = [__m256i; 5];
 
 /// The tag of `data`.
 pub(super) fn tag(token: HaveAvx2, key: &[u8; 32], data: &[u8]) -> [u8; 16] {
@@ -48,7 +48,7 @@ pub(super) fn tag(token: HaveAvx2, key: &[u8; 32], data: &[u8]) -> [u8; 16] {
 /// A power of r, and its upper limbs times 5, for product terms at 2^130 or above.
 #[derive(Clone, Copy)]
 struct Power {
-    limbs: Limbs,
+    limbs: Avx2Limbs,
     folded: [__m256i; 4],
 }
 
@@ -56,7 +56,7 @@ struct Power {
 /// them.
 #[target_feature(enable = "avx2")]
 fn absorb(r: [u64; 2], blocks: &[[u8; BLOCK_LEN]], first: usize) -> [u64; 3] {
-    let powers = Powers::new(r);
+    let powers = Avx2Powers::new(r);
     let Some((first, rest)) = blocks.split_at_checked(first) else {
         return [0; 3];
     };
@@ -68,7 +68,7 @@ fn absorb(r: [u64; 2], blocks: &[[u8; BLOCK_LEN]], first: usize) -> [u64; 3] {
         let [third, second, first] = black_box(&more);
         let (groups, last) = steps.as_chunks::<SHARING>();
         for [a, b, c, d] in groups {
-            let mut sum = Sum(load(d));
+            let mut sum = Avx2Sum(load(d));
             sum.add_product(&load(a), second);
             sum.add_product(&load(b), third);
             sum.add_product(&load(c), &powers.r4);
@@ -78,22 +78,22 @@ fn absorb(r: [u64; 2], blocks: &[[u8; BLOCK_LEN]], first: usize) -> [u64; 3] {
         steps = last;
     }
     for step in steps {
-        let mut sum = Sum(load(step));
+        let mut sum = Avx2Sum(load(step));
         sum.add_product(&accumulator, &powers.r4);
         accumulator = sum.carry();
     }
-    let mut sum = Sum([_mm256_setzero_si256(); 5]);
+    let mut sum = Avx2Sum([_mm256_setzero_si256(); 5]);
     sum.add_product(&accumulator, &powers.last);
     sum.across()
 }
 
-struct Powers {
+struct Avx2Powers {
     r4: Power,
     /// r^4 to r^1: each lane has the power for its last block.
     last: Power,
 }
 
-impl Powers {
+impl Avx2Powers {
     #[inline]
     #[target_feature(enable = "avx2")]
     fn new(r: [u64; 2]) -> Self {
@@ -122,7 +122,7 @@ impl Powers {
 /// The words of 32 bits of `b` that `MASK` selects, and the others of `a`.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn blend<const MASK: i32>(a: &Limbs, b: &Limbs) -> Limbs {
+fn blend<const MASK: i32>(a: &Avx2Limbs, b: &Avx2Limbs) -> Avx2Limbs {
     let mut out = *a;
     for (out, b) in out.iter_mut().zip(b) {
         *out = _mm256_blend_epi32::<MASK>(*out, *b);
@@ -133,7 +133,7 @@ fn blend<const MASK: i32>(a: &Limbs, b: &Limbs) -> Limbs {
 /// A number in all lanes.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn broadcast(limbs: [u64; 5]) -> Limbs {
+fn broadcast(limbs: [u64; 5]) -> Avx2Limbs {
     let mut out = [_mm256_setzero_si256(); 5];
     for (out, limb) in out.iter_mut().zip(limbs) {
         *out = _mm256_set1_epi64x(limb.cast_signed());
@@ -144,7 +144,7 @@ fn broadcast(limbs: [u64; 5]) -> Limbs {
 impl Power {
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn new(limbs: Limbs) -> Self {
+    fn new(limbs: Avx2Limbs) -> Self {
         let [_, l1, l2, l3, l4] = limbs;
         Self {
             limbs,
@@ -155,7 +155,7 @@ impl Power {
     #[inline]
     #[target_feature(enable = "avx2")]
     fn times(&self, other: &Self) -> Self {
-        let mut sum = Sum([_mm256_setzero_si256(); 5]);
+        let mut sum = Avx2Sum([_mm256_setzero_si256(); 5]);
         sum.add_product(&self.limbs, other);
         Self::new(sum.carry())
     }
@@ -163,12 +163,12 @@ impl Power {
 
 /// Products before the carry. With factors below 2^27 and 2^29, twenty of them
 /// keep below 2^61.
-struct Sum(Limbs);
+struct Avx2Sum(Avx2Limbs);
 
-impl Sum {
+impl Avx2Sum {
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn add_product(&mut self, factor: &Limbs, power: &Power) {
+    fn add_product(&mut self, factor: &Avx2Limbs, power: &Power) {
         for (j, x) in factor.iter().enumerate() {
             for (i, sum) in self.0.iter_mut().enumerate() {
                 let y = if j <= i {
@@ -184,7 +184,7 @@ impl Sum {
     /// Limbs below 2^26 or, two of them, a little above: two chains side by side.
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn carry(&self) -> Limbs {
+    fn carry(&self) -> Avx2Limbs {
         let low_26 = _mm256_set1_epi64x(LOW_26.cast_signed());
         let upper = |x| _mm256_srli_epi64::<26>(x);
         let lower = |x| _mm256_and_si256(x, low_26);
@@ -262,7 +262,7 @@ const TOP_BIT: i64 = 1 << 24;
 /// The blocks of a step, in limbs.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn load(step: &[u8; STEP_LEN]) -> Limbs {
+fn load(step: &[u8; STEP_LEN]) -> Avx2Limbs {
     let pointer = step.as_ptr().cast::<__m256i>();
     // SAFETY: a step is two vectors; loads need no alignment.
     let (a, b) = unsafe {
@@ -278,7 +278,7 @@ fn load(step: &[u8; STEP_LEN]) -> Limbs {
 /// zero.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn load_first(blocks: &[[u8; BLOCK_LEN]]) -> Limbs {
+fn load_first(blocks: &[[u8; BLOCK_LEN]]) -> Avx2Limbs {
     let mut step = [[0; BLOCK_LEN]; 4];
     let mut tops = [0; 4];
     let there = step.iter_mut().zip(&mut tops).rev();
@@ -301,7 +301,7 @@ fn load_first(blocks: &[[u8; BLOCK_LEN]]) -> Limbs {
 /// Four blocks in limbs: lanes hold blocks 0, 2, 1 and 3.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn limbs(a: __m256i, b: __m256i, tops: __m256i) -> Limbs {
+fn limbs(a: __m256i, b: __m256i, tops: __m256i) -> Avx2Limbs {
     let low_26 = _mm256_set1_epi64x(LOW_26.cast_signed());
     let low = _mm256_unpacklo_epi64(a, b);
     let high = _mm256_unpackhi_epi64(a, b);

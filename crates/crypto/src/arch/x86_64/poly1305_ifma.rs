@@ -27,7 +27,7 @@ const LOW_44: u64 = (1 << 44) - 1;
 const LOW_42: u64 = (1 << 42) - 1;
 
 /// A number in each lane.
-type Limbs = [__m512i; 3];
+type IfmaLimbs = [__m512i; 3];
 
 /// The tag of `data`.
 pub(super) fn tag(token: HaveAvx512Ifma, key: &[u8; 32], data: &[u8]) -> [u8; 16] {
@@ -46,14 +46,14 @@ pub(super) fn tag(token: HaveAvx512Ifma, key: &[u8; 32], data: &[u8]) -> [u8; 16
 /// A power of r, and its upper limbs times 20: a term at 2^132 counts 4 * 5 times at the bottom.
 #[derive(Clone, Copy)]
 struct Power {
-    limbs: Limbs,
+    limbs: IfmaLimbs,
     folded: [__m512i; 2],
 }
 
 /// The accumulator after all `blocks`, in words of 64 bits.
 #[target_feature(enable = "avx512f,avx512ifma")]
 fn absorb(r: [u64; 2], blocks: &[[u8; BLOCK_LEN]]) -> [u64; 3] {
-    let powers = Powers::new(r);
+    let powers = IfmaPowers::new(r);
     // The first step is short, so that the others are whole.
     let first = match blocks.len() % 8 {
         0 => 8,
@@ -70,7 +70,7 @@ fn absorb(r: [u64; 2], blocks: &[[u8; BLOCK_LEN]]) -> [u64; 3] {
         let [third, second, first] = black_box(&more);
         let (groups, last) = steps.as_chunks::<SHARING>();
         for [a, b, c, d] in groups {
-            let mut sum = Sum::new(load(d));
+            let mut sum = IfmaSum::new(load(d));
             sum.add_product(&load(a), second);
             sum.add_product(&load(b), third);
             sum.add_product(&load(c), &powers.r8);
@@ -80,22 +80,22 @@ fn absorb(r: [u64; 2], blocks: &[[u8; BLOCK_LEN]]) -> [u64; 3] {
         steps = last;
     }
     for step in steps {
-        let mut sum = Sum::new(load(step));
+        let mut sum = IfmaSum::new(load(step));
         sum.add_product(&accumulator, &powers.r8);
         accumulator = sum.carry();
     }
-    let mut sum = Sum::new([_mm512_setzero_si512(); 3]);
+    let mut sum = IfmaSum::new([_mm512_setzero_si512(); 3]);
     sum.add_product(&accumulator, &powers.last);
     sum.across()
 }
 
-struct Powers {
+struct IfmaPowers {
     r8: Power,
     /// r^8 to r^1: each lane has the power for its last block.
     last: Power,
 }
 
-impl Powers {
+impl IfmaPowers {
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma")]
     fn new(r: [u64; 2]) -> Self {
@@ -129,7 +129,7 @@ impl Powers {
 /// The lanes of `b` that `mask` selects, and the others of `a`.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn blend(mask: u8, a: &Limbs, b: &Limbs) -> Limbs {
+fn blend(mask: u8, a: &IfmaLimbs, b: &IfmaLimbs) -> IfmaLimbs {
     let mut out = *a;
     for (out, b) in out.iter_mut().zip(b) {
         *out = _mm512_mask_mov_epi64(*out, mask, *b);
@@ -140,7 +140,7 @@ fn blend(mask: u8, a: &Limbs, b: &Limbs) -> Limbs {
 /// A number in all lanes.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn broadcast(limbs: [u64; 3]) -> Limbs {
+fn broadcast(limbs: [u64; 3]) -> IfmaLimbs {
     let mut out = [_mm512_setzero_si512(); 3];
     for (out, limb) in out.iter_mut().zip(limbs) {
         *out = _mm512_set1_epi64(limb.cast_signed());
@@ -151,7 +151,7 @@ fn broadcast(limbs: [u64; 3]) -> Limbs {
 impl Power {
     #[inline]
     #[target_feature(enable = "avx512f")]
-    fn new(limbs: Limbs) -> Self {
+    fn new(limbs: IfmaLimbs) -> Self {
         let times_20 = |x| {
             let times_4 = _mm512_slli_epi64::<2>(x);
             _mm512_add_epi64(times_4, _mm512_slli_epi64::<4>(x))
@@ -165,7 +165,7 @@ impl Power {
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma")]
     fn times(&self, other: &Self) -> Self {
-        let mut sum = Sum::new([_mm512_setzero_si512(); 3]);
+        let mut sum = IfmaSum::new([_mm512_setzero_si512(); 3]);
         sum.add_product(&self.limbs, other);
         Self::new(sum.carry())
     }
@@ -174,15 +174,15 @@ impl Power {
 /// Products before carry propagation: the low halves, at the limbs' positions, and the high halves,
 /// 52 bits above. With factors below 2^45 and 2^49, sums of a dozen of them stay below 2^56 and
 /// 2^46.
-struct Sum {
-    low: Limbs,
-    high: Limbs,
+struct IfmaSum {
+    low: IfmaLimbs,
+    high: IfmaLimbs,
 }
 
-impl Sum {
+impl IfmaSum {
     #[inline]
     #[target_feature(enable = "avx512f")]
-    fn new(start: Limbs) -> Self {
+    fn new(start: IfmaLimbs) -> Self {
         Self {
             low: start,
             high: [_mm512_setzero_si512(); 3],
@@ -191,7 +191,7 @@ impl Sum {
 
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma")]
-    fn add_product(&mut self, factor: &Limbs, power: &Power) {
+    fn add_product(&mut self, factor: &IfmaLimbs, power: &Power) {
         let [r0, r1, r2] = power.limbs;
         let [s1, s2] = power.folded;
         let columns = [[r0, s2, s1], [r1, r0, s2], [r2, r1, r0]];
@@ -208,7 +208,7 @@ impl Sum {
     /// which count 5 times at the bottom.
     #[inline]
     #[target_feature(enable = "avx512f")]
-    fn places(&self) -> (Limbs, __m512i) {
+    fn places(&self) -> (IfmaLimbs, __m512i) {
         let [d0, d1, d2] = self.low;
         (
             [
@@ -223,7 +223,7 @@ impl Sum {
     /// Limbs below 2^44, 2^44 + 2^15 and 2^42.
     #[inline]
     #[target_feature(enable = "avx512f")]
-    fn carry(&self) -> Limbs {
+    fn carry(&self) -> IfmaLimbs {
         let low_44 = _mm512_set1_epi64(LOW_44.cast_signed());
         let low_42 = _mm512_set1_epi64(LOW_42.cast_signed());
         let ([d0, d1, d2], top) = self.places();
@@ -267,7 +267,7 @@ fn times_5(x: __m512i) -> __m512i {
 /// The blocks of a step, in limbs.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn load(step: &[u8; STEP_LEN]) -> Limbs {
+fn load(step: &[u8; STEP_LEN]) -> IfmaLimbs {
     let pointer = step.as_ptr().cast::<__m512i>();
     // SAFETY: a step is two vectors; loads need no alignment.
     let (a, b) = unsafe {
@@ -286,7 +286,7 @@ const TOP_BIT: i64 = 1 << 40;
 /// zero.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn load_first(blocks: &[[u8; BLOCK_LEN]]) -> Limbs {
+fn load_first(blocks: &[[u8; BLOCK_LEN]]) -> IfmaLimbs {
     let missing = 8usize.saturating_sub(blocks.len());
     let pointer = blocks.as_ptr().wrapping_sub(missing).cast::<i64>();
     // Two 64-bit words a block.
@@ -309,7 +309,7 @@ fn load_first(blocks: &[[u8; BLOCK_LEN]]) -> Limbs {
 /// Eight blocks in limbs: lanes hold blocks 0, 4, 1, 5, 2, 6, 3 and 7.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn limbs(a: __m512i, b: __m512i, tops: __m512i) -> Limbs {
+fn limbs(a: __m512i, b: __m512i, tops: __m512i) -> IfmaLimbs {
     let low_44 = _mm512_set1_epi64(LOW_44.cast_signed());
     let low = _mm512_unpacklo_epi64(a, b);
     let high = _mm512_unpackhi_epi64(a, b);

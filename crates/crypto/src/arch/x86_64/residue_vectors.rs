@@ -1,15 +1,15 @@
 //! The sieve start positions of `residue`, compiled for vectors of 256 and of 512 bits.
 
-use crate::arch::residue::{Kernel, LANES, starts};
+use crate::arch::residue::{LANES, ResidueKernel, starts};
 use crate::arch::{HaveAvx2, HaveAvx512};
 
-pub(crate) fn avx2(token: HaveAvx2) -> Kernel {
+pub(crate) fn avx2(token: HaveAvx2) -> ResidueKernel {
     let HaveAvx2(()) = token;
     // SAFETY: only this function, which has the token, gives the closure away.
     |words, primes| unsafe { starts_avx2(words, primes) }
 }
 
-pub(crate) fn avx512(token: HaveAvx512) -> Kernel {
+pub(crate) fn avx512(token: HaveAvx512) -> ResidueKernel {
     let HaveAvx512(()) = token;
     // SAFETY: as above.
     |words, primes| unsafe { starts_avx512(words, primes) }

@@ -5,29 +5,29 @@ use core::arch::x86_64::*;
 
 use super::sha_lanes::{K_1, K_256, K_512, sha1, sha2};
 use crate::arch::HaveAvx2;
-use crate::arch::sha::{Kernel, Lanes, States};
+use crate::arch::sha::{HashKernel, Lanes, States};
 
-pub(crate) fn sha1_kernel(token: HaveAvx2) -> Kernel<u32, 64, 8> {
+pub(crate) fn sha1_kernel(token: HaveAvx2) -> HashKernel<u32, 64, 8> {
     let HaveAvx2(()) = token;
-    Kernel {
+    HashKernel {
         name: "avx2 x8",
         // SAFETY: only this function, which has the token, gives the closure away.
         compress: |states, lanes| unsafe { sha1(states, lanes) },
     }
 }
 
-pub(crate) fn sha256_kernel(token: HaveAvx2) -> Kernel<u32, 64, 8> {
+pub(crate) fn sha256_kernel(token: HaveAvx2) -> HashKernel<u32, 64, 8> {
     let HaveAvx2(()) = token;
-    Kernel {
+    HashKernel {
         name: "avx2 x8",
         // SAFETY: only this function, which has the token, gives the closure away.
         compress: |states, lanes| unsafe { sha256(states, lanes) },
     }
 }
 
-pub(crate) fn sha512_kernel(token: HaveAvx2) -> Kernel<u64, 128, 4> {
+pub(crate) fn sha512_kernel(token: HaveAvx2) -> HashKernel<u64, 128, 4> {
     let HaveAvx2(()) = token;
-    Kernel {
+    HashKernel {
         name: "avx2 x4",
         // SAFETY: only this function, which has the token, gives the closure away.
         compress: |states, lanes| unsafe { sha512(states, lanes) },

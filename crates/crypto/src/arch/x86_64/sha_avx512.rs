@@ -5,29 +5,29 @@ use core::arch::x86_64::*;
 
 use super::sha_lanes::{K_1, K_256, K_512, sha1, sha2};
 use crate::arch::HaveAvx512;
-use crate::arch::sha::{Kernel, Lanes, States};
+use crate::arch::sha::{HashKernel, Lanes, States};
 
-pub(crate) fn sha1_kernel(token: HaveAvx512) -> Kernel<u32, 64, 16> {
+pub(crate) fn sha1_kernel(token: HaveAvx512) -> HashKernel<u32, 64, 16> {
     let HaveAvx512(()) = token;
-    Kernel {
+    HashKernel {
         name: "avx512 x16",
         // SAFETY: only this function, which has the token, gives the closure away.
         compress: |states, lanes| unsafe { sha1(states, lanes) },
     }
 }
 
-pub(crate) fn sha256_kernel(token: HaveAvx512) -> Kernel<u32, 64, 16> {
+pub(crate) fn sha256_kernel(token: HaveAvx512) -> HashKernel<u32, 64, 16> {
     let HaveAvx512(()) = token;
-    Kernel {
+    HashKernel {
         name: "avx512 x16",
         // SAFETY: only this function, which has the token, gives the closure away.
         compress: |states, lanes| unsafe { sha256(states, lanes) },
     }
 }
 
-pub(crate) fn sha512_kernel(token: HaveAvx512) -> Kernel<u64, 128, 8> {
+pub(crate) fn sha512_kernel(token: HaveAvx512) -> HashKernel<u64, 128, 8> {
     let HaveAvx512(()) = token;
-    Kernel {
+    HashKernel {
         name: "avx512 x8",
         // SAFETY: only this function, which has the token, gives the closure away.
         compress: |states, lanes| unsafe { sha512(states, lanes) },

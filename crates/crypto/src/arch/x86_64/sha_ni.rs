@@ -6,20 +6,20 @@ use core::hint::black_box;
 
 use super::sha_lanes::K_256;
 use crate::arch::HaveShaNi;
-use crate::arch::sha::{Kernel, Lanes, States};
+use crate::arch::sha::{HashKernel, Lanes, States};
 
-pub(crate) fn sha1_kernel(token: HaveShaNi) -> Kernel<u32, 64, 2> {
+pub(crate) fn sha1_kernel(token: HaveShaNi) -> HashKernel<u32, 64, 2> {
     let HaveShaNi(()) = token;
-    Kernel {
+    HashKernel {
         name: "sha-ni x2",
         // SAFETY: only this function, which has the token, gives the closure away.
         compress: |states, lanes| unsafe { sha1(states, lanes) },
     }
 }
 
-pub(crate) fn sha256_kernel(token: HaveShaNi) -> Kernel<u32, 64, 2> {
+pub(crate) fn sha256_kernel(token: HaveShaNi) -> HashKernel<u32, 64, 2> {
     let HaveShaNi(()) = token;
-    Kernel {
+    HashKernel {
         name: "sha-ni x2",
         // SAFETY: only this function, which has the token, gives the closure away.
         compress: |states, lanes| unsafe { sha256(states, lanes) },
