@@ -280,7 +280,7 @@ fn spawn(request: &Request, library: &Path, binary: &SelfExe) -> Result<Arc<Shar
 }
 
 /// Sets the environment variables that libraries read.
-fn environment(command: &mut sys::process::Command) {
+fn environment(command: &mut sys::process::ChildCommand) {
     command.env("LC_ALL", "C");
     for (name, value) in std::env::vars_os() {
         let known = name
@@ -453,7 +453,7 @@ mod tests {
 
     #[test]
     fn a_process_that_does_not_end_is_not_waited_for() {
-        let mut command = sys::process::Command::new("/bin/sleep");
+        let mut command = sys::process::ChildCommand::new("/bin/sleep");
         command.args(["sleep", "600"]);
         for number in 0..3 {
             command.fd(sys::io::null().unwrap(), number);

@@ -6,7 +6,7 @@ use std::fs;
 use std::net::{IpAddr, Ipv6Addr};
 
 use config::environment::{Environment, LocalUser};
-use sys::process::Command;
+use sys::process::ChildCommand;
 use sys::users::User;
 
 use crate::log::{debug1, debug2};
@@ -27,7 +27,7 @@ pub fn shell() -> std::ffi::OsString {
 /// The error text if the shell does not start.
 pub fn run_in_shell(line: &str) -> Result<bool, String> {
     let shell = shell();
-    let mut command = Command::new(&shell);
+    let mut command = ChildCommand::new(&shell);
     command
         .arg(&shell)
         .arg("-c")
@@ -93,7 +93,7 @@ impl Environment for Here {
         debug1!("Executing command: {}", one_line(command));
         let shell = shell();
         let null = || sys::io::null().map_err(|error| error.to_string());
-        let mut spawn = Command::new(&shell);
+        let mut spawn = ChildCommand::new(&shell);
         spawn.arg(&shell).arg("-c").arg(command).inherit_env();
         spawn
             .fd(null()?, 0)

@@ -176,7 +176,7 @@ fn run_askpass(
 ) -> Result<Option<Zeroizing<Vec<u8>>>, String> {
     let text = |error: std::io::Error| error.to_string();
     let (output, theirs) = sys::io::pipe().map_err(text)?;
-    let mut command = sys::process::Command::new(program);
+    let mut command = sys::process::ChildCommand::new(program);
     command.arg(program).arg(prompt).inherit_env();
     if question == Question::Confirm {
         // Not SSH_ASKPASS_PROMPT=confirm: the fingerprint is a valid answer too.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use proto::channel::Request;
 use proto::{Event, Stream};
-use sys::process::{Child, Command, ExitStatus};
+use sys::process::{Child, ChildCommand, ExitStatus};
 use sys::pty::Pty;
 use sys::terminal::{WindowSize, attributes, encode_modes, set_window_size};
 
@@ -39,7 +39,7 @@ impl Screen {
             scratch.path("known_hosts").display()
         );
         let port = port.to_string();
-        let mut command = Command::new(&program);
+        let mut command = ChildCommand::new(&program);
         command
             .args([
                 "ssh",

@@ -15,7 +15,7 @@ use fulmar::server::Channel;
 use fulmar::{Error, Exit};
 use sftp::server::Permits;
 use sftp::server::{Log, LogLevel, Serve, stdio};
-use sys::fs::Place;
+use sys::fs::PathRoot;
 
 /// Sessions of the example with many hosts.
 const HOSTS: usize = 100;
@@ -104,7 +104,7 @@ fn sftp_server(channel: &Channel) -> std::io::Result<()> {
             let _ = input.shutdown(Shutdown::Write);
         });
         let server = scope.spawn(move || {
-            let place = Place::everywhere(b"/").unwrap();
+            let place = PathRoot::everywhere(b"/").unwrap();
             let mut serve = Serve::new(place, Permits::everything(), 64, Box::new(Silent));
             let _ = stdio::run(&mut serve, &their_input, &their_output);
         });

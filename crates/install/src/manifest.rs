@@ -41,7 +41,7 @@ fn hash(path: &Path) -> io::Result<String> {
 impl Manifest {
     /// Reads a manifest; one that is not there is empty.
     pub(super) fn load(path: &Path) -> io::Result<Self> {
-        let text = match sys::file::read_bounded(path, MAX_BYTES, sys::file::Links::Refuse) {
+        let text = match sys::file::read_bounded(path, MAX_BYTES, sys::file::FollowLinks::Refuse) {
             Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
             Err(error) => return Err(error),

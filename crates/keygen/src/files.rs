@@ -8,7 +8,7 @@ use keys::private_file::{
 };
 use keys::public_file::{self, PublicKeyFile};
 use keys::{KeyType, PresentedKey, PrivateKey};
-use sys::file::Links;
+use sys::file::FollowLinks;
 use zeroize::Zeroizing;
 
 use super::options::{Format, Options};
@@ -63,7 +63,8 @@ pub(super) fn public_path(path: &Path) -> PathBuf {
 
 /// Reads a file whole; regular files only, so that a FIFO does not block.
 pub(super) fn read(path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
-    sys::file::read_bounded(path, private_file::MAX_FILE_BYTES, Links::Follow).map(Zeroizing::new)
+    sys::file::read_bounded(path, private_file::MAX_FILE_BYTES, FollowLinks::Follow)
+        .map(Zeroizing::new)
 }
 
 /// Loads a private key. `given` is its passphrase where the command line has one; otherwise
@@ -76,7 +77,7 @@ pub(super) fn load_private(
     given: Option<&[u8]>,
     prompt: &str,
 ) -> Result<PrivateKeyFile, LoadError> {
-    let handle = sys::file::open_regular(path, Links::Follow).map_err(LoadError::from)?;
+    let handle = sys::file::open_regular(path, FollowLinks::Follow).map_err(LoadError::from)?;
     if let Some(mode) = sys::file::too_open_for_a_key(&handle).map_err(LoadError::from)? {
         warn_too_open(path, mode);
         return Err(LoadError("bad permissions".to_owned()));

@@ -376,7 +376,7 @@ fn read_or_stdin(path: &Path) -> Result<Zeroizing<Vec<u8>>, Failure> {
         return Ok(bytes);
     }
     let limit = keys::known_hosts::MAX_FILE_BYTES;
-    sys::file::read_bounded(path, limit, sys::file::Links::Follow)
+    sys::file::read_bounded(path, limit, sys::file::FollowLinks::Follow)
         .map(Zeroizing::new)
         .map_err(|error| Failure::file(path, &error))
 }

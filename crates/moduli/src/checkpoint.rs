@@ -31,7 +31,7 @@ impl Checkpoint {
         let Some(path) = &self.path else {
             return Ok(None);
         };
-        match sys::file::read_bounded(path, MAX_BYTES, sys::file::Links::Follow) {
+        match sys::file::read_bounded(path, MAX_BYTES, sys::file::FollowLinks::Follow) {
             Ok(bytes) => String::from_utf8(bytes)
                 .map(Some)
                 .map_err(|_| self.unusable("it is no text")),

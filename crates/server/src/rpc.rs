@@ -108,7 +108,7 @@ impl Rpc {
     /// Closes the sending direction.
     pub(crate) fn finish(&self) {
         // An error means that the socket is already closed.
-        let _ = sys::socket::shutdown(&self.socket, sys::socket::Direction::Write);
+        let _ = sys::socket::shutdown(&self.socket, sys::socket::ShutdownDirection::Write);
     }
 
     /// Sends a request and waits for its answer.

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Mutex;
 
 use sftp::server::{self, Log, LogLevel, Options, REQUESTS, Serve, Wanted, stdio};
-use sys::fs::Place;
+use sys::fs::PathRoot;
 use sys::syslog::{Facility, Syslog};
 
 /// The usage text.
@@ -85,7 +85,7 @@ fn serve_stdio(options: &Options) -> Result<(), String> {
         }
     }
     let here = std::env::current_dir().map_err(|error| format!("current directory: {error}"))?;
-    let place = Place::everywhere(here.as_os_str().as_bytes())
+    let place = PathRoot::everywhere(here.as_os_str().as_bytes())
         .map_err(|error| format!("{}: {error}", here.display()))?;
     let mut server = Serve::new(
         place,

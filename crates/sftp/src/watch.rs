@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use sys::fs::{Info, Kind, Time, content};
+use sys::fs::{FileKind, Info, Time, content};
 
 /// The error of a copy that has detected another writer.
 const OTHER: &str = "another program wrote this file while it was copied: copy it again";
@@ -219,7 +219,7 @@ impl Watch {
                 return Ok(());
             }
             // Asked only here, because most files never reach this point.
-            let tells = info.kind() == Kind::Regular && content::is_local(&fd)?;
+            let tells = info.kind() == FileKind::Regular && content::is_local(&fd)?;
             self.state = if tells { State::Lost } else { State::Off };
         }
         match self.state {

@@ -28,7 +28,7 @@ pub const NO_WAIT: i32 = OFlags::NONBLOCK.union(OFlags::NOCTTY).bits().cast_sign
 
 /// Whether opening follows a symbolic link in the last component.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Links {
+pub enum FollowLinks {
     /// Follow it, as open(2) does by default.
     Follow,
     /// Fail with `ELOOP`.
@@ -40,7 +40,7 @@ pub enum Links {
 ///
 /// # Errors
 /// `InvalidInput` if the file is not regular, else the kernel's error.
-pub fn open_regular(path: impl AsRef<Path>, links: Links) -> io::Result<File> {
+pub fn open_regular(path: impl AsRef<Path>, links: FollowLinks) -> io::Result<File> {
     open_regular_known(path, links).map(|(file, _)| file)
 }
 
@@ -48,9 +48,12 @@ pub fn open_regular(path: impl AsRef<Path>, links: Links) -> io::Result<File> {
 ///
 /// # Errors
 /// As [`open_regular`].
-pub fn open_regular_known(path: impl AsRef<Path>, links: Links) -> io::Result<(File, Metadata)> {
+pub fn open_regular_known(
+    path: impl AsRef<Path>,
+    links: FollowLinks,
+) -> io::Result<(File, Metadata)> {
     let mut flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    if links == Links::Refuse {
+    if links == FollowLinks::Refuse {
         flags |= OFlags::NOFOLLOW;
     }
     let fd = rustix::fs::open(path.as_ref(), flags, Mode::empty())?;
@@ -69,7 +72,11 @@ pub fn open_regular_known(path: impl AsRef<Path>, links: Links) -> io::Result<(F
 ///
 /// # Errors
 /// `InvalidData` if the file is longer, else as [`open_regular`].
-pub fn read_bounded(path: impl AsRef<Path>, max_len: u64, links: Links) -> io::Result<Vec<u8>> {
+pub fn read_bounded(
+    path: impl AsRef<Path>,
+    max_len: u64,
+    links: FollowLinks,
+) -> io::Result<Vec<u8>> {
     read_file_bounded(&open_regular(path, links)?, max_len)
 }
 

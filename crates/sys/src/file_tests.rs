@@ -39,11 +39,11 @@ fn a_fifo_neither_blocks_nor_passes_for_a_file() {
         0,
     )
     .unwrap();
-    let error = open_regular(&fifo, Links::Follow).unwrap_err();
+    let error = open_regular(&fifo, FollowLinks::Follow).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     assert!(open_append(&fifo, 0o600).is_err());
-    assert!(open_regular(&scratch.0, Links::Follow).is_err());
-    assert!(open_regular("/dev/zero", Links::Follow).is_err());
+    assert!(open_regular(&scratch.0, FollowLinks::Follow).is_err());
+    assert!(open_regular("/dev/zero", FollowLinks::Follow).is_err());
 }
 
 #[test]
@@ -52,15 +52,15 @@ fn a_file_is_read_into_memory_that_never_moves() {
     let path = scratch.file("text");
     for len in [0, 1, 31, 32, 33, 411, 8192, 100_000] {
         std::fs::write(&path, vec![7; len]).unwrap();
-        let bytes = read_bounded(&path, 100_000, Links::Follow).unwrap();
+        let bytes = read_bounded(&path, 100_000, FollowLinks::Follow).unwrap();
         assert_eq!(bytes.len(), len);
         // Reallocation would have at least doubled the capacity.
         assert!(bytes.capacity() <= len + READ_ROOM_BYTES, "{len}");
     }
-    assert!(read_bounded(&path, 99_999, Links::Follow).is_err());
+    assert!(read_bounded(&path, 99_999, FollowLinks::Follow).is_err());
     // Files in /proc report size 0.
     assert!(
-        !read_bounded("/proc/self/status", 1 << 20, Links::Follow)
+        !read_bounded("/proc/self/status", 1 << 20, FollowLinks::Follow)
             .unwrap()
             .is_empty()
     );
@@ -73,9 +73,12 @@ fn links_are_followed_only_when_asked() {
     let link = scratch.file("link");
     std::fs::write(&target, "text").unwrap();
     symlink(&target, &link).unwrap();
-    assert_eq!(read_bounded(&link, 4, Links::Follow).unwrap(), b"text");
-    assert!(read_bounded(&link, 4, Links::Refuse).is_err());
-    let error = read_bounded(&link, 3, Links::Follow).unwrap_err();
+    assert_eq!(
+        read_bounded(&link, 4, FollowLinks::Follow).unwrap(),
+        b"text"
+    );
+    assert!(read_bounded(&link, 4, FollowLinks::Refuse).is_err());
+    let error = read_bounded(&link, 3, FollowLinks::Follow).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::InvalidData);
 }
 

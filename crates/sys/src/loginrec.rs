@@ -63,7 +63,7 @@ const LOCK_PAUSE_MS: u64 = 20;
 
 /// Paths of the record files; tests use other ones.
 #[derive(Debug, Clone)]
-pub struct Files {
+pub struct RecordFiles {
     /// Current logins.
     pub utmp: PathBuf,
     /// Past logins and logouts.
@@ -74,7 +74,7 @@ pub struct Files {
     pub lastlog: PathBuf,
 }
 
-impl Default for Files {
+impl Default for RecordFiles {
     fn default() -> Self {
         Self {
             utmp: "/var/run/utmp".into(),
@@ -87,7 +87,7 @@ impl Default for Files {
 
 /// A login on a terminal.
 #[derive(Debug, Clone)]
-pub struct Login<'a> {
+pub struct LoginRecord<'a> {
     /// User name.
     pub user: &'a str,
     /// User id.
@@ -115,13 +115,13 @@ pub struct LastLogin {
     pub host: String,
 }
 
-impl Files {
+impl RecordFiles {
     /// Records a login in utmp, wtmp and lastlog, as far as these files exist. A failure with one
     /// file does not prevent the records in the others.
     ///
     /// # Errors
     /// The first failure, after all files were tried. The caller should let the login go on.
-    pub fn login(&self, login: &Login<'_>) -> io::Result<()> {
+    pub fn login(&self, login: &LoginRecord<'_>) -> io::Result<()> {
         let record = record(USER_PROCESS, login);
         let first = update_utmp(&self.utmp, &record);
         let second = append(&self.wtmp, &record);
@@ -132,9 +132,9 @@ impl Files {
     /// Records the end of a session in utmp and wtmp.
     ///
     /// # Errors
-    /// As [`Files::login`].
+    /// As [`RecordFiles::login`].
     pub fn logout(&self, line: &str, pid: Pid, time: (u64, u32)) -> io::Result<()> {
-        let gone = Login {
+        let gone = LoginRecord {
             user: "",
             uid: 0,
             line,
@@ -152,8 +152,8 @@ impl Files {
     /// passwords where names belong.
     ///
     /// # Errors
-    /// As [`Files::login`]; `PermissionDenied` if the file is accessible to others.
-    pub fn failure(&self, attempt: &Login<'_>) -> io::Result<()> {
+    /// As [`RecordFiles::login`]; `PermissionDenied` if the file is accessible to others.
+    pub fn failure(&self, attempt: &LoginRecord<'_>) -> io::Result<()> {
         use std::os::unix::fs::MetadataExt;
         let Some(file) = open(&self.btmp, OFlags::WRONLY | OFlags::APPEND)? else {
             return Ok(());
@@ -193,7 +193,7 @@ impl Files {
     }
 }
 
-fn record(kind: i16, login: &Login<'_>) -> [u8; layout::RECORD_LEN] {
+fn record(kind: i16, login: &LoginRecord<'_>) -> [u8; layout::RECORD_LEN] {
     let mut out = [0_u8; layout::RECORD_LEN];
     put(&mut out, TYPE, &kind.to_ne_bytes(), 2);
     put(&mut out, PID, &login.pid.to_ne_bytes(), 4);
@@ -331,7 +331,7 @@ fn append(path: &Path, record: &[u8; layout::RECORD_LEN]) -> io::Result<()> {
     written
 }
 
-fn write_lastlog(path: &Path, login: &Login<'_>) -> io::Result<()> {
+fn write_lastlog(path: &Path, login: &LoginRecord<'_>) -> io::Result<()> {
     let Some(file) = open(path, OFlags::RDWR)? else {
         return Ok(());
     };

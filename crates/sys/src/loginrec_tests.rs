@@ -1,10 +1,10 @@
 use super::*;
 
-fn files(name: &str) -> (PathBuf, Files) {
+fn files(name: &str) -> (PathBuf, RecordFiles) {
     let directory = std::env::temp_dir().join(format!("fulmar-sys-{name}-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&directory);
     std::fs::create_dir(&directory).unwrap();
-    let files = Files {
+    let files = RecordFiles {
         utmp: directory.join("utmp"),
         wtmp: directory.join("wtmp"),
         btmp: directory.join("btmp"),
@@ -13,8 +13,8 @@ fn files(name: &str) -> (PathBuf, Files) {
     (directory, files)
 }
 
-fn login(line: &str) -> Login<'_> {
-    Login {
+fn login(line: &str) -> LoginRecord<'_> {
+    LoginRecord {
         user: "ann",
         uid: 3,
         line,

@@ -15,7 +15,7 @@ const FIRST_SOCKET: i32 = 3;
 
 /// State of a daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum DaemonState {
     /// Started, or finished reloading.
     Ready,
     /// Reading its configuration again.
@@ -29,14 +29,14 @@ pub enum State {
 ///
 /// # Errors
 /// If there is a service manager and the report cannot be sent.
-pub fn notify(state: State, status: &str) -> io::Result<()> {
+pub fn notify(state: DaemonState, status: &str) -> io::Result<()> {
     match std::env::var_os("NOTIFY_SOCKET") {
         Some(path) => notify_at(path.as_bytes(), state, status),
         None => Ok(()),
     }
 }
 
-fn notify_at(path: &[u8], state: State, status: &str) -> io::Result<()> {
+fn notify_at(path: &[u8], state: DaemonState, status: &str) -> io::Result<()> {
     let address = match path.split_first() {
         Some((b'@', name)) => SocketAddrUnix::new_abstract_name(name)?,
         Some((b'/', _)) => SocketAddrUnix::new(path)?,
@@ -53,16 +53,16 @@ fn notify_at(path: &[u8], state: State, status: &str) -> io::Result<()> {
     Ok(())
 }
 
-fn message(state: State, status: &str) -> String {
+fn message(state: DaemonState, status: &str) -> String {
     let status = escape::one_line(status);
     let pid = std::process::id();
     match state {
-        State::Ready => format!("READY=1\nMAINPID={pid}\nSTATUS={status}\n"),
-        State::Reloading => {
+        DaemonState::Ready => format!("READY=1\nMAINPID={pid}\nSTATUS={status}\n"),
+        DaemonState::Reloading => {
             let now = crate::time::monotonic_us();
             format!("RELOADING=1\nMONOTONIC_USEC={now}\nSTATUS={status}\n")
         }
-        State::Stopping => format!("STOPPING=1\nSTATUS={status}\n"),
+        DaemonState::Stopping => format!("STOPPING=1\nSTATUS={status}\n"),
     }
 }
 
@@ -104,15 +104,20 @@ mod tests {
         let path = std::env::temp_dir().join(format!("fulmar-sys-notify-{}", std::process::id()));
         let _ = std::fs::remove_file(&path);
         let manager = UnixDatagram::bind(&path).unwrap();
-        notify_at(path.as_os_str().as_bytes(), State::Ready, "on port 22\nX=1").unwrap();
+        notify_at(
+            path.as_os_str().as_bytes(),
+            DaemonState::Ready,
+            "on port 22\nX=1",
+        )
+        .unwrap();
         std::fs::remove_file(&path).unwrap();
         let mut buffer = [0; 256];
         let count = manager.recv(&mut buffer).unwrap();
         let text = std::str::from_utf8(&buffer[..count]).unwrap();
         assert!(text.starts_with("READY=1\nMAINPID="));
         assert!(text.ends_with("STATUS=on port 22\\012X=1\n"));
-        assert!(message(State::Reloading, "").contains("MONOTONIC_USEC="));
-        assert!(notify_at(b"relative", State::Stopping, "").is_err());
+        assert!(message(DaemonState::Reloading, "").contains("MONOTONIC_USEC="));
+        assert!(notify_at(b"relative", DaemonState::Stopping, "").is_err());
     }
 
     #[test]

@@ -128,7 +128,7 @@ impl Report for Heard {
 }
 
 fn remote() -> Remote<Kept> {
-    let place = sys::fs::Place::everywhere(b"/").unwrap();
+    let place = sys::fs::PathRoot::everywhere(b"/").unwrap();
     Remote::new(Kept {
         serve: Serve::new(place, Permits::everything(), 500, Box::new(Silent)),
         keeps: None,

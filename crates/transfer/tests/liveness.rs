@@ -341,7 +341,7 @@ fn run(
 }
 
 fn wires(count: usize) -> Vec<Wire> {
-    let everywhere = || sys::fs::Place::everywhere(b"/").unwrap();
+    let everywhere = || sys::fs::PathRoot::everywhere(b"/").unwrap();
     let wires = (0..count).map(|_| Wire {
         serve: Serve::new(everywhere(), Permits::everything(), 500, Box::new(Silent)),
         came: Vec::new(),

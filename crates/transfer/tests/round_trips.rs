@@ -85,7 +85,7 @@ fn far(reads_on: bool) -> Remote<Far> {
 }
 
 fn far_that(reads_on: bool, is_fulmar: bool, permits: Permits) -> Remote<Far> {
-    let place = sys::fs::Place::everywhere(b"/").unwrap();
+    let place = sys::fs::PathRoot::everywhere(b"/").unwrap();
     Remote::unmet(Far {
         serve: Serve::new(place, permits, 500, Box::new(Silent)),
         reads_on,

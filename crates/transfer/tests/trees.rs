@@ -35,7 +35,7 @@ struct Direct {
 
 impl Direct {
     fn new(permits: Permits) -> Self {
-        let place = sys::fs::Place::everywhere(b"/").unwrap();
+        let place = sys::fs::PathRoot::everywhere(b"/").unwrap();
         Self {
             serve: Serve::new(place, permits, 500, Box::new(Silent)),
             waited: 0,

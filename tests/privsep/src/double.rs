@@ -21,7 +21,7 @@ use keys::PrivateKey;
 use privsep::{
     Frame, FrameSplitter, HostKey, Message, MonitorSecrets, MonitorStart, Secret, roles,
 };
-use sys::process::{Child, Command, ExitStatus};
+use sys::process::{Child, ChildCommand, ExitStatus};
 use sys::signals::Signal;
 
 use crate::sshd::{LIMIT, binary};
@@ -197,7 +197,7 @@ impl Monitor {
         sys::io::set_nonblocking(&news, true).expect("a pipe that does not wait");
         let (keys, start) = (secrets(), start_record(config));
         let program = File::open(double).expect("the double");
-        let mut command = Command::new(binary());
+        let mut command = ChildCommand::new(binary());
         command
             .args(["fulmar", roles::ROLE_MONITOR])
             .env("PATH", "/usr/bin:/bin")

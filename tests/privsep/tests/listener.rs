@@ -199,7 +199,7 @@ fn sockets_of_the_service_manager_are_served_and_kept_over_a_reload() {
         binary().display(),
         config.display()
     );
-    let mut command = sys::process::Command::new("/bin/sh");
+    let mut command = sys::process::ChildCommand::new("/bin/sh");
     command
         .args(["sh", "-c", &script])
         .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")

@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 
 use config::client::{ClientOptions, JumpHost};
-use sys::process::{Child, Command, SelfExe};
+use sys::process::{Child, ChildCommand, SelfExe};
 use sys::signals::Signal;
 
 use crate::error::ClientError;
@@ -130,14 +130,14 @@ fn jump_arguments(
 }
 
 /// Runs `exec line` in the user's shell; `exec` replaces the shell by the command.
-fn shell(line: &str) -> Command {
+fn shell(line: &str) -> ChildCommand {
     let shell = crate::local::shell();
-    let mut command = Command::new(&shell);
+    let mut command = ChildCommand::new(&shell);
     command.arg(&shell).arg("-c").arg(format!("exec {line}"));
     command
 }
 
-fn start(command: &mut Command) -> Result<Proxied, ClientError> {
+fn start(command: &mut ChildCommand) -> Result<Proxied, ClientError> {
     let (read, their_output) = sys::io::pipe().map_err(ClientError::system("pipe"))?;
     let (their_input, write) = sys::io::pipe().map_err(ClientError::system("pipe"))?;
     inherit_env(command)
@@ -149,14 +149,14 @@ fn start(command: &mut Command) -> Result<Proxied, ClientError> {
 }
 
 /// Passes this process's environment and the proxy's depth.
-fn inherit_env(command: &mut Command) -> &mut Command {
+fn inherit_env(command: &mut ChildCommand) -> &mut ChildCommand {
     let depth = jumps::depth().saturating_add(1);
     command
         .inherit_env()
         .env(jumps::DEPTH_VARIABLE, depth.to_string())
 }
 
-fn spawn(command: &mut Command) -> Result<Child, ClientError> {
+fn spawn(command: &mut ChildCommand) -> Result<Child, ClientError> {
     command.spawn().map_err(|error| {
         ClientError::Refused(format!("ssh: the proxy command did not start: {error}"))
     })

@@ -67,7 +67,7 @@ pub(super) fn run_command(template: &str, tokens: &Tokens) -> Result<Vec<u8>, St
         return Err("the command must be an absolute path".into());
     };
     let (output, theirs) = sys::io::pipe().map_err(|error| error.to_string())?;
-    let mut command = sys::process::Command::new(program);
+    let mut command = sys::process::ChildCommand::new(program);
     command
         .args(&words)
         .inherit_env()

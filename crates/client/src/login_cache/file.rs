@@ -11,7 +11,7 @@ use std::io;
 use std::path::Path;
 
 use keys::known_hosts::{hash_name, hashed_name_matches};
-use sys::file::Links;
+use sys::file::FollowLinks;
 
 use super::Learnt;
 
@@ -33,7 +33,7 @@ const MAX_FILE_BYTES: u64 = (MAX_LINES * MAX_LINE_BYTES) as u64;
 
 /// Reads the file, unless others may write it.
 pub(super) fn read(path: &Path) -> io::Result<String> {
-    let file = sys::file::open_regular(path, Links::Refuse)?;
+    let file = sys::file::open_regular(path, FollowLinks::Refuse)?;
     if sys::file::others_may_write(&file)? {
         return Err(io::Error::new(
             io::ErrorKind::PermissionDenied,

@@ -32,7 +32,7 @@ pub(crate) fn record_failure(user: &LoginUser, method: Method, addresses: &Addre
     if !typed || !sys::process::is_root() {
         return;
     }
-    let written = sys::loginrec::Files::default().failure(&sys::loginrec::Login {
+    let written = sys::loginrec::RecordFiles::default().failure(&sys::loginrec::LoginRecord {
         user: &user.name,
         uid: 0,
         line: NO_TERMINAL,

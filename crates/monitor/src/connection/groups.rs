@@ -11,7 +11,7 @@ const MAX_GROUP_BITS: usize = 8192;
 /// Chooses a group for a client's request; both fields are empty if none fits.
 pub(crate) fn choose_group(request: &ChooseGroup, moduli_file: &str, log: &Log) -> Group {
     let bits = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
-    let file = match sys::file::read_bounded(moduli_file, 8 << 20, sys::file::Links::Follow) {
+    let file = match sys::file::read_bounded(moduli_file, 8 << 20, sys::file::FollowLinks::Follow) {
         Ok(file) => Some(file),
         Err(error) => {
             log.info(&format!(

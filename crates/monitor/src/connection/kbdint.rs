@@ -5,7 +5,7 @@
 //! conversation fails, and the request is served next.
 
 use privsep::{Frame, KbdintPrompts, KbdintRespond, LogLevel, Message, Phase, Prompt};
-use sys::pam::{Conversation, Message as PamMessage};
+use sys::pam::{Conversation, PamPrompt as PamMessage};
 use zeroize::Zeroizing;
 
 use super::channel::{Channel, End};

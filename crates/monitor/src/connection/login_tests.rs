@@ -54,7 +54,7 @@ fn serve(text: &str, phase: Phase, frames: &[Vec<u8>]) -> Served {
     for frame in frames {
         sys::io::write_all(&theirs, frame).unwrap();
     }
-    sys::socket::shutdown(&theirs, sys::socket::Direction::Write).unwrap();
+    sys::socket::shutdown(&theirs, sys::socket::ShutdownDirection::Write).unwrap();
     let file = keys::private_file::write_openssh(&host_key(), "", None).unwrap();
     let signer = Signer::new(
         vec![HostKey {

@@ -4,7 +4,7 @@
 
 use std::io;
 
-use sys::pam::{Code, Conversation, CredentialAction, Item, Message, Pam, PamError};
+use sys::pam::{Code, Conversation, CredentialAction, Pam, PamError, PamItem, PamPrompt};
 use sys::process::WithGroups;
 use zeroize::Zeroizing;
 
@@ -48,7 +48,10 @@ impl PamLogin {
     pub(crate) fn start(service: &str, user: &str, peer: &Peer) -> Result<Self, String> {
         sys::syslog::name_this_program();
         let mut pam = Pam::start(service, user).map_err(|error| error.to_string())?;
-        for (item, value) in [(Item::RemoteHost, peer.host.as_str()), (Item::Tty, "ssh")] {
+        for (item, value) in [
+            (PamItem::RemoteHost, peer.host.as_str()),
+            (PamItem::Tty, "ssh"),
+        ] {
             pam.set_item(item, value)
                 .map_err(|error| error.to_string())?;
         }
@@ -230,12 +233,12 @@ impl<'a> SayPassword<'a> {
 }
 
 impl Conversation for SayPassword<'_> {
-    fn converse(&mut self, messages: &[Message]) -> Option<Vec<Zeroizing<Vec<u8>>>> {
+    fn converse(&mut self, messages: &[PamPrompt]) -> Option<Vec<Zeroizing<Vec<u8>>>> {
         messages
             .iter()
             .filter(|message| message.is_prompt())
             .map(|message| match message {
-                Message::PromptHidden(_) => Some(Zeroizing::new(self.password.to_vec())),
+                PamPrompt::PromptHidden(_) => Some(Zeroizing::new(self.password.to_vec())),
                 // An echoed prompt does not ask for a password.
                 _ => None,
             })
@@ -250,14 +253,14 @@ struct Listener {
 }
 
 impl Conversation for Listener {
-    fn converse(&mut self, messages: &[Message]) -> Option<Vec<Zeroizing<Vec<u8>>>> {
+    fn converse(&mut self, messages: &[PamPrompt]) -> Option<Vec<Zeroizing<Vec<u8>>>> {
         for message in messages {
             match message {
-                Message::Error(text) | Message::Info(text) => {
+                PamPrompt::Error(text) | PamPrompt::Info(text) => {
                     self.said.push_str(text);
                     self.said.push('\n');
                 }
-                Message::PromptHidden(_) | Message::PromptEchoed(_) => return None,
+                PamPrompt::PromptHidden(_) | PamPrompt::PromptEchoed(_) => return None,
             }
         }
         Some(Vec::new())
@@ -271,14 +274,14 @@ mod tests {
     #[test]
     fn a_password_answers_hidden_prompts_only() {
         let mut say = SayPassword::new(b"pw");
-        let hidden = Message::PromptHidden("Password: ".into());
+        let hidden = PamPrompt::PromptHidden("Password: ".into());
         let got = say
-            .converse(&[Message::Info("hello".into()), hidden.clone(), hidden])
+            .converse(&[PamPrompt::Info("hello".into()), hidden.clone(), hidden])
             .unwrap();
         assert_eq!(got.len(), 2);
         assert_eq!(got[0].as_slice(), b"pw");
         assert!(
-            say.converse(&[Message::PromptEchoed("Name: ".into())])
+            say.converse(&[PamPrompt::PromptEchoed("Name: ".into())])
                 .is_none()
         );
     }
@@ -288,13 +291,16 @@ mod tests {
         let mut listener = Listener::default();
         assert!(
             listener
-                .converse(&[Message::Info("motd".into()), Message::Error("mail".into())])
+                .converse(&[
+                    PamPrompt::Info("motd".into()),
+                    PamPrompt::Error("mail".into())
+                ])
                 .is_some()
         );
         assert_eq!(listener.said, "motd\nmail\n");
         assert!(
             listener
-                .converse(&[Message::PromptHidden("?".into())])
+                .converse(&[PamPrompt::PromptHidden("?".into())])
                 .is_none()
         );
     }

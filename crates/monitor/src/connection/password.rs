@@ -52,7 +52,8 @@ pub(crate) fn typical_entry() -> Option<Shadow> {
     const SHADOW: &str = "/etc/shadow";
     /// Largest file that is read, in bytes.
     const MAX_SHADOW_BYTES: u64 = 16 << 20;
-    let file = sys::file::read_bounded(SHADOW, MAX_SHADOW_BYTES, sys::file::Links::Follow).ok()?;
+    let file =
+        sys::file::read_bounded(SHADOW, MAX_SHADOW_BYTES, sys::file::FollowLinks::Follow).ok()?;
     let file = zeroize::Zeroizing::new(file);
     first_hashed(&file)
 }

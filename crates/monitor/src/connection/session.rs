@@ -469,7 +469,7 @@ impl<'c> Session<'c> {
         if !self.terms.print_last_log {
             return None;
         }
-        let last = sys::loginrec::Files::default()
+        let last = sys::loginrec::RecordFiles::default()
             .last_login(self.account.uid)
             .ok()
             .flatten()?;
@@ -483,7 +483,7 @@ impl<'c> Session<'c> {
         if !sys::process::is_root() {
             return;
         }
-        let written = sys::loginrec::Files::default().login(&sys::loginrec::Login {
+        let written = sys::loginrec::RecordFiles::default().login(&sys::loginrec::LoginRecord {
             user: &self.account.name,
             uid: self.account.uid,
             line,
@@ -499,7 +499,7 @@ impl<'c> Session<'c> {
 
     fn release(&self, terminal: &Terminal, pid: sys::Pid) {
         if sys::process::is_root() {
-            let files = sys::loginrec::Files::default();
+            let files = sys::loginrec::RecordFiles::default();
             if let Err(error) = files.logout(&terminal.line, pid, sys::time::realtime()) {
                 self.log.debug(&format!("logout record: {error}"));
             }

@@ -243,7 +243,7 @@ impl LoginUser {
     /// The reply to the request that named the user.
     pub(crate) fn policy(&self) -> UserPolicy {
         let banner = self.options.banner.as_ref().and_then(|path| {
-            sys::file::read_bounded(path, MAX_BANNER_BYTES, sys::file::Links::Follow)
+            sys::file::read_bounded(path, MAX_BANNER_BYTES, sys::file::FollowLinks::Follow)
                 .ok()
                 .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
         });

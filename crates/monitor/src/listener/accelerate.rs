@@ -228,7 +228,7 @@ impl Trial {
     pub(crate) fn by(script: &str) -> Self {
         let (answer, writer) = sys::io::pipe().unwrap();
         sys::io::set_nonblocking(&answer, true).unwrap();
-        let mut command = sys::process::Command::new("/bin/sh");
+        let mut command = sys::process::ChildCommand::new("/bin/sh");
         command.args(["sh", "-c", script]);
         command.fd(sys::io::null().unwrap(), 0).fd(writer, 1);
         command.fd(sys::io::null().unwrap(), 2);

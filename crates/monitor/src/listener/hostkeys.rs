@@ -7,7 +7,7 @@ use std::path::Path;
 use config::server::{DEFAULT_HOST_KEYS, ServerOptions};
 use keys::{CertificateKind, PresentedKey, SignatureAlgorithm};
 use privsep::{HostKey, Secret};
-use sys::file::Links;
+use sys::file::FollowLinks;
 
 use crate::log::Log;
 
@@ -101,7 +101,7 @@ impl std::fmt::Display for LoadError {
 }
 
 fn load_key(path: &Path) -> Result<(keys::PublicKey, Secret), LoadError> {
-    let file = sys::file::open_regular(path, Links::Follow).map_err(LoadError::Io)?;
+    let file = sys::file::open_regular(path, FollowLinks::Follow).map_err(LoadError::Io)?;
     if let Some(mode) = sys::file::too_open_for_a_key(&file).map_err(LoadError::Io)? {
         return Err(LoadError::Refused(format!(
             "Permissions 0{mode:o} are too open: the key is ignored until only its owner may read it"
@@ -124,8 +124,12 @@ fn load_certificate(
     path: &str,
     public: &[keys::PublicKey],
 ) -> Result<(u32, keys::Certificate), String> {
-    let bytes = sys::file::read_bounded(path, keys::private_file::MAX_FILE_BYTES, Links::Follow)
-        .map_err(|error| error.to_string())?;
+    let bytes = sys::file::read_bounded(
+        path,
+        keys::private_file::MAX_FILE_BYTES,
+        FollowLinks::Follow,
+    )
+    .map_err(|error| error.to_string())?;
     let parsed = keys::public_file::parse(&bytes).map_err(|error| error.to_string())?;
     let PresentedKey::Certificate(certificate) = parsed.key else {
         return Err("not a certificate".to_owned());

@@ -130,7 +130,7 @@ fn carry(socket: &OwnedFd) -> io::Result<()> {
         }
         if inward.ended && inward.waiting.is_empty() && !half_closed {
             half_closed = true;
-            let _ = sys::socket::shutdown(socket, sys::socket::Direction::Write);
+            let _ = sys::socket::shutdown(socket, sys::socket::ShutdownDirection::Write);
         }
     }
     Ok(())

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use config::server::{ServerConfig, ServerOptions};
 use privsep::{Message, MonitorSecrets, MonitorStart, Secret, roles};
-use sys::process::{Child, Command, SelfExe};
+use sys::process::{Child, ChildCommand, SelfExe};
 use zeroize::Zeroizing;
 
 use super::greeting::{COOKIE_BYTES, Greet, Greeting};
@@ -200,7 +200,7 @@ impl Launch {
         accepted_ms: Option<u64>,
         greeted: Option<[u8; COOKIE_BYTES]>,
         news: OwnedFd,
-    ) -> io::Result<Command> {
+    ) -> io::Result<ChildCommand> {
         let keys = self.key_pipe(accepted_ms, greeted)?;
         let mut command = self.executable.command()?;
         command

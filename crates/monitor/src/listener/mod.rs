@@ -291,9 +291,12 @@ fn listen(
     if let Some(daemon) = daemon {
         daemon.ready(shape.log_to_stderr);
     }
-    notify(sys::systemd::State::Ready, &status_of(&listener));
+    notify(sys::systemd::DaemonState::Ready, &status_of(&listener));
     let stop = listener.run(&mut reloader);
-    notify(sys::systemd::State::Stopping, "stopping; sessions continue");
+    notify(
+        sys::systemd::DaemonState::Stopping,
+        "stopping; sessions continue",
+    );
     drop(reloader);
     match stop.map_err(text_of)? {
         Stop::Signal(_) | Stop::OnlyConnection => Ok(0),
@@ -313,7 +316,7 @@ fn status_of(listener: &Listener<'_>) -> String {
     )
 }
 
-fn notify(state: sys::systemd::State, status: &str) {
+fn notify(state: sys::systemd::DaemonState, status: &str) {
     // Without a service manager this has no effect.
     let _ = sys::systemd::notify(state, status);
 }
@@ -384,12 +387,15 @@ impl Reloader<'_> {
 
 impl Reloads for Reloader<'_> {
     fn begin(&mut self) -> Option<Candidate> {
-        notify(sys::systemd::State::Reloading, "reading the configuration");
+        notify(
+            sys::systemd::DaemonState::Reloading,
+            "reading the configuration",
+        );
         match self.candidate() {
             Ok(candidate) => Some(candidate),
             Err(why) => {
                 self.keep(&why);
-                notify(sys::systemd::State::Ready, "serving");
+                notify(sys::systemd::DaemonState::Ready, "serving");
                 None
             }
         }
@@ -407,7 +413,7 @@ impl Reloads for Reloader<'_> {
             // Scripts that wait for a restart delete the old file and wait for a new one.
             self.pid_file.renew(&options, self.args, self.log);
         }
-        notify(sys::systemd::State::Ready, "serving");
+        notify(sys::systemd::DaemonState::Ready, "serving");
         reloaded.map_err(|why| {
             self.keep(&why);
             (launch, sockets)

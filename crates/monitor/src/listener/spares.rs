@@ -135,7 +135,7 @@ mod tests {
     /// A waiting process, and the other end of its socket.
     fn spare() -> (Spare, OwnedFd) {
         let (socket, theirs) = sys::socket::stream_pair().unwrap();
-        let mut command = sys::process::Command::new("/bin/true");
+        let mut command = sys::process::ChildCommand::new("/bin/true");
         command.arg("true").inherit_stdio();
         let child = command.spawn().unwrap();
         (Spare { child, socket }, theirs)

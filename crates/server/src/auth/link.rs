@@ -148,7 +148,7 @@ impl Link {
         self.grace_ends = Some(self.grace_ends.map_or(latest, |end| end.min(latest)));
         let _ = self.flush();
         // With unread bytes, a close becomes a reset, which may overtake the DISCONNECT.
-        let _ = sys::socket::shutdown(&self.socket, sys::socket::Direction::Write);
+        let _ = sys::socket::shutdown(&self.socket, sys::socket::ShutdownDirection::Write);
     }
 
     fn collect_output(&mut self) {

@@ -234,7 +234,7 @@ impl TcpChannel {
         } = &mut self.stage
         {
             *sink_ended = true;
-            let _ = sys::socket::shutdown(&*socket, sys::socket::Direction::Write);
+            let _ = sys::socket::shutdown(&*socket, sys::socket::ShutdownDirection::Write);
             if failed {
                 // A reset connection sends no more data either.
                 *source_ended = true;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use config::server::ServerOptions;
 use privsep::SessionGrant;
-use sys::process::{Child, Command, SpawnError};
+use sys::process::{Child, ChildCommand, SpawnError};
 
 use super::command::Launch;
 use super::environment::Environment;
@@ -25,7 +25,7 @@ pub(super) fn command(
     end: CommandEnd,
     umask: Option<u32>,
 ) -> Result<Child, SpawnError> {
-    let mut command = Command::new(&launch.program);
+    let mut command = ChildCommand::new(&launch.program);
     if let Some(mask) = umask {
         command.umask(mask);
     }
@@ -82,7 +82,7 @@ pub(super) fn rc(
 ) -> Result<Child, SpawnError> {
     let command = match file {
         RcFile::User => {
-            let mut command = Command::new(shell_path);
+            let mut command = ChildCommand::new(shell_path);
             let name = Path::new(shell_path)
                 .file_name()
                 .unwrap_or(OsStr::new("sh"));
@@ -90,20 +90,20 @@ pub(super) fn rc(
             command
         }
         RcFile::System => {
-            let mut command = Command::new(SYSTEM_SHELL);
+            let mut command = ChildCommand::new(SYSTEM_SHELL);
             command.args(["sh", SYSTEM_RC]);
             command
         }
     };
     let end = end.without_input().map_err(|error| SpawnError {
-        step: sys::process::Step::Descriptors,
+        step: sys::process::SpawnStep::Descriptors,
         error,
     })?;
     spawn(command, environment, home, end)
 }
 
 fn spawn(
-    mut command: Command,
+    mut command: ChildCommand,
     environment: &Environment,
     home: &str,
     end: CommandEnd,

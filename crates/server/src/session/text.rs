@@ -52,7 +52,7 @@ pub(super) fn read_text(path: &Path) -> Option<Vec<u8>> {
 
 /// As [`read_text`], with the caller's limit.
 pub(super) fn read_file(path: &Path, max_bytes: u64) -> Option<Vec<u8>> {
-    sys::file::read_bounded(path, max_bytes, sys::file::Links::Follow).ok()
+    sys::file::read_bounded(path, max_bytes, sys::file::FollowLinks::Follow).ok()
 }
 
 fn is_hushed(home: &str) -> bool {

@@ -10,7 +10,7 @@ use crate::message::reply::{DATA_HEAD_BYTES, encode_extended};
 use crate::message::request::Open;
 use crate::own::{Hole, Opened, read_flag};
 use crate::{Attributes, Code};
-use sys::fs::{Info, Kind, Links, content};
+use sys::fs::{FileKind, Info, LastLink, content};
 
 use super::status::Failed;
 use super::{Buffers, Done, Job, LogLevel, Outbox, Serve, Slice, attributes, shown};
@@ -133,8 +133,8 @@ impl Serve {
             return Err(Failed::new(Code::OP_UNSUPPORTED, "unknown flags"));
         }
         self.has_room_for_job()?;
-        let there = self.place.info(request.path, Links::Follow)?;
-        if there.kind() != Kind::Regular {
+        let there = self.place.info(request.path, LastLink::Follow)?;
+        if there.kind() != FileKind::Regular {
             self.tell_opened(id, &there, b"", buffers);
             self.ok(id, buffers);
             return Ok(());
@@ -149,7 +149,7 @@ impl Serve {
         let fd = file.fd.clone();
         let info = content::info(&*fd);
         let regular = info.as_ref().ok();
-        let Some(info) = regular.filter(|info| info.kind() == Kind::Regular) else {
+        let Some(info) = regular.filter(|info| info.kind() == FileKind::Regular) else {
             // Another file has taken the name meanwhile.
             self.handles.close(&handle, &*self.log)?;
             self.tell_opened(id, &info?, b"", buffers);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::Code;
 use crate::message::open_flag;
 use crate::message::request::Open;
-use sys::fs::{Directory, How, Place};
+use sys::fs::{Directory, How, PathRoot};
 
 use super::status::Failed;
 use super::{Log, LogLevel, shown};
@@ -137,7 +137,7 @@ impl Handles {
     /// OPEN; returns the handle.
     pub(super) fn open(
         &mut self,
-        place: &Place,
+        place: &PathRoot,
         request: &Open<'_>,
         log: &dyn Log,
     ) -> Result<[u8; 8], Failed> {
@@ -166,7 +166,11 @@ impl Handles {
     }
 
     /// OPENDIR; returns the handle.
-    pub(super) fn open_directory(&mut self, place: &Place, path: &[u8]) -> Result<[u8; 8], Failed> {
+    pub(super) fn open_directory(
+        &mut self,
+        place: &PathRoot,
+        path: &[u8],
+    ) -> Result<[u8; 8], Failed> {
         self.has_room()?;
         let entries = place.open_directory(path)?;
         Ok(self.insert(Opened::Directory(OpenDirectory {
@@ -233,7 +237,7 @@ fn log_close(how: &str, open: &Opened, log: &dyn Log) {
 
 /// Opens a file with the flags of OPEN and logs it.
 pub(super) fn open(
-    place: &Place,
+    place: &PathRoot,
     path: &[u8],
     flags: u32,
     mode: u32,

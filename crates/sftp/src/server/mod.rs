@@ -43,7 +43,7 @@ use crate::message::request::{Open, Read};
 use crate::message::{Request, Undecodable};
 use crate::{Attributes, Code};
 use bytes::Bytes;
-use sys::fs::{Info, Place};
+use sys::fs::{Info, PathRoot};
 
 use handles::Handles;
 use long_name::Names;
@@ -156,7 +156,7 @@ impl Job {
 
 /// A file server for one channel, as the module's documentation describes.
 pub struct Serve {
-    place: Place,
+    place: PathRoot,
     permits: Permits,
     log: Box<dyn Log>,
     phase: Phase,
@@ -191,7 +191,7 @@ impl Serve {
     /// Creates a server for the files in `place`; at most `max_handles` files and directories are
     /// open at once.
     #[must_use]
-    pub fn new(place: Place, permits: Permits, max_handles: usize, log: Box<dyn Log>) -> Self {
+    pub fn new(place: PathRoot, permits: Permits, max_handles: usize, log: Box<dyn Log>) -> Self {
         Self {
             place,
             permits,
@@ -223,7 +223,7 @@ impl Serve {
 
     /// The directory tree in which paths are resolved.
     #[must_use]
-    pub fn place(&self) -> &Place {
+    pub fn place(&self) -> &PathRoot {
         &self.place
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::Code;
 use crate::extension::{self, Extended, FileSystem, UserGroupNames};
-use sys::fs::{Kind, Links, content};
+use sys::fs::{FileKind, LastLink, content};
 use wire::{Put, Reader};
 
 use super::status::Failed;
@@ -91,7 +91,7 @@ impl Serve {
                 self.place.hard_link(request.old, request.new)?;
             }
             Extended::Lsetstat(request) => {
-                self.set(request.path, &request.attributes, Links::Stay)?;
+                self.set(request.path, &request.attributes, LastLink::Stay)?;
             }
             Extended::Fsync(request) => {
                 let file = self.handles.file(request.handle)?;
@@ -188,7 +188,7 @@ impl Serve {
         let to = self.handles.file(request.to)?;
         let (to_path, to_fd) = (shown(&to.path), to.fd.clone());
         let source = content::info(&*from)?;
-        if source.kind() != Kind::Regular {
+        if source.kind() != FileKind::Regular {
             return Err(Failed::new(Code::FAILURE, "not a regular file"));
         }
         if source.identity == content::info(&*to_fd)?.identity {

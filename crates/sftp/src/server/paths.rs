@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use crate::message::Request;
 use crate::message::reply::{NameEntry, Names};
 use crate::{Attributes, Code};
-use sys::fs::{Links, Time, content};
+use sys::fs::{LastLink, Time, content};
 use sys::time::LocalTime;
 
 use super::status::Failed;
@@ -22,13 +22,13 @@ impl Serve {
         match request {
             Request::Stat(request) => {
                 self.note(LogLevel::Debug3, "stat name", request.path);
-                let info = self.place.info(request.path, Links::Follow)?;
+                let info = self.place.info(request.path, LastLink::Follow)?;
                 self.answer_attributes(id, &info, buffers);
                 return Ok(());
             }
             Request::Lstat(request) => {
                 self.note(LogLevel::Debug3, "lstat name", request.path);
-                let info = self.place.info(request.path, Links::Stay)?;
+                let info = self.place.info(request.path, LastLink::Stay)?;
                 self.answer_attributes(id, &info, buffers);
                 return Ok(());
             }
@@ -50,7 +50,7 @@ impl Serve {
                 return Ok(());
             }
             Request::Setstat(request) => {
-                self.set(request.path, &request.attributes, Links::Follow)?;
+                self.set(request.path, &request.attributes, LastLink::Follow)?;
             }
             Request::Fsetstat(request) => self.set_open(request.handle, &request.attributes)?,
             Request::Remove(request) => {
@@ -111,11 +111,11 @@ impl Serve {
     }
 
     /// SETSTAT and lsetstat: tries all attributes and reports the last failure, as OpenSSH does.
-    pub(super) fn set(&self, path: &[u8], wanted: &Attributes, links: Links) -> Done {
+    pub(super) fn set(&self, path: &[u8], wanted: &Attributes, links: LastLink) -> Done {
         self.note_set(path, wanted);
         let place = &self.place;
         let mut last = None;
-        if let Some(size) = wanted.size.filter(|_| links == Links::Follow) {
+        if let Some(size) = wanted.size.filter(|_| links == LastLink::Follow) {
             last = place.set_len(path, size).err();
         }
         if let Some(mode) = wanted.permissions {

@@ -6,7 +6,7 @@ use crate::extension::{GetFile, PutFile};
 use crate::message::open_flag;
 use crate::own::{File, get_flag, put_flag};
 use crate::{Attributes, Code};
-use sys::fs::{How, Kind, content};
+use sys::fs::{FileKind, How, content};
 
 use super::status::Failed;
 use super::{Buffers, Done, LogLevel, Serve, attributes, handles, paths, shown};
@@ -66,7 +66,7 @@ impl Serve {
         let info = content::info(&fd)?;
         let limit = request.max_len.min(crate::MAX_DATA_BYTES);
         let mut content = Vec::new();
-        let is_whole = info.kind() == Kind::Regular
+        let is_whole = info.kind() == FileKind::Regular
             && info.size <= u64::from(limit)
             && read_whole(&fd, info.size, limit, &mut content)?;
         if !is_whole {

@@ -14,7 +14,7 @@ use crate::server::Permits;
 use crate::{Attributes, Code, ExactTimes, Timestamp};
 use bytes::Bytes;
 use packet::PacketBuf;
-use sys::fs::Place;
+use sys::fs::PathRoot;
 
 use super::*;
 use crate::scratch::Scratch;
@@ -72,7 +72,7 @@ struct Client {
 }
 
 impl Client {
-    fn new(place: Place, permits: Permits) -> Self {
+    fn new(place: PathRoot, permits: Permits) -> Self {
         let log = Heard(Arc::default(), LogLevel::Info);
         let mut this = Self {
             serve: Serve::new(place, permits, 16, Box::new(log.clone())),
@@ -92,7 +92,7 @@ impl Client {
     }
 
     fn at(path: &Path) -> Self {
-        let place = Place::everywhere(path.as_os_str().as_bytes()).unwrap();
+        let place = PathRoot::everywhere(path.as_os_str().as_bytes()).unwrap();
         Self::new(place, Permits::everything())
     }
 
@@ -633,7 +633,7 @@ fn a_tree_is_entered_as_deep_as_a_client_goes_and_no_deeper_than_it_may_open() {
     }
     fs::create_dir_all(&path).unwrap();
     let deepest = |handles| {
-        let place = Place::everywhere(scratch.as_os_str().as_bytes()).unwrap();
+        let place = PathRoot::everywhere(scratch.as_os_str().as_bytes()).unwrap();
         let mut client = Client::new(place, Permits::everything());
         client.serve.handles = handles::Handles::new(handles);
         client.send(&Request::Extended(Extended::Walk(extension::Walk {
@@ -669,7 +669,7 @@ fn a_tree_tells_nothing_of_what_is_outside_a_confined_place() {
     symlink("../secret", scratch.join("root/relative")).unwrap();
     symlink("/in", scratch.join("root/inner")).unwrap();
     let root = scratch.join("root");
-    let Ok(place) = Place::confined(root.as_os_str().as_bytes(), b"/") else {
+    let Ok(place) = PathRoot::confined(root.as_os_str().as_bytes(), b"/") else {
         return;
     };
     let mut client = Client::new(place, Permits::everything());
@@ -762,7 +762,7 @@ fn copies_within_the_server_end_even_onto_themselves() {
 fn a_read_only_server_changes_nothing() {
     let scratch = Scratch::new();
     fs::write(scratch.join("file"), "kept").unwrap();
-    let place = Place::everywhere(scratch.as_os_str().as_bytes()).unwrap();
+    let place = PathRoot::everywhere(scratch.as_os_str().as_bytes()).unwrap();
     let permits = Permits::new(true, None::<[&str; 0]>, []).unwrap();
     let mut client = Client::new(place, permits);
     let handle = client.open(b"file", open_flag::READ);
@@ -865,7 +865,7 @@ fn handles_and_jobs_are_bounded() {
 #[test]
 fn a_client_that_does_not_speak_the_protocol_is_told_or_left() {
     let scratch = Scratch::new();
-    let place = || Place::everywhere(scratch.as_os_str().as_bytes()).unwrap();
+    let place = || PathRoot::everywhere(scratch.as_os_str().as_bytes()).unwrap();
     let log = || Box::new(Heard(Arc::default(), LogLevel::Quiet));
     let mut serve = Serve::new(place(), Permits::everything(), 4, log());
     let mut out = Vec::new();

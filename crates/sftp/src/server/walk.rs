@@ -11,7 +11,7 @@ use crate::extension::{Walk as WalkRequest, WalkOn};
 use crate::message::reply::encode_extended;
 use crate::own::{ENTRY_CHARGE_BYTES, Entry, WALK_DEPTH, walk_flag};
 use crate::{Attributes, Code};
-use sys::fs::{Directory, How, Info, Kind, Links, Place, content};
+use sys::fs::{Directory, FileKind, How, Info, LastLink, PathRoot, content};
 
 use super::status::Failed;
 use super::{Buffers, Done, Job, Log, LogLevel, Outbox, Serve, Slice, attributes, shown};
@@ -35,7 +35,7 @@ struct Above {
 
 /// The parts of the server that a walk uses in a slice.
 pub(super) struct Around<'s> {
-    pub(super) place: &'s Place,
+    pub(super) place: &'s PathRoot,
     pub(super) log: &'s dyn Log,
     /// Attributes are sent with nanoseconds.
     pub(super) exact: bool,
@@ -156,10 +156,10 @@ impl Walk {
 
     /// Encodes an entry that can be opened by its kind; returns false if it is, or must be treated
     /// as, something else.
-    fn by_kind(&mut self, kind: Kind, name_at: usize, around: &Around<'_>) -> bool {
+    fn by_kind(&mut self, kind: FileKind, name_at: usize, around: &Around<'_>) -> bool {
         match kind {
-            Kind::Regular if self.content => self.file(name_at, around),
-            Kind::Directory => self.directory(name_at, around),
+            FileKind::Regular if self.content => self.file(name_at, around),
+            FileKind::Directory => self.directory(name_at, around),
             _ => false,
         }
     }
@@ -178,7 +178,7 @@ impl Walk {
             .map(|above| above.directory.open_file(name));
         let Some(Ok(fd)) = opened else { return false };
         match content::info(&fd) {
-            Ok(info) if info.kind() == Kind::Regular => {
+            Ok(info) if info.kind() == FileKind::Regular => {
                 self.tell_file(fd, &info, around);
                 true
             }
@@ -282,7 +282,7 @@ impl Walk {
     }
 
     /// Encodes the entry of a name, of any kind; `known` is the kind that the directory reported.
-    fn anything(&mut self, known: Option<Kind>, name_at: usize, around: &Around<'_>) {
+    fn anything(&mut self, known: Option<FileKind>, name_at: usize, around: &Around<'_>) {
         let Some(above) = self.above.last() else {
             return;
         };
@@ -301,36 +301,36 @@ impl Walk {
             return;
         }
         let whole = whole(&self.root, &self.path);
-        if info.kind() == Kind::Symlink && self.follow {
+        if info.kind() == FileKind::Symlink && self.follow {
             // By its path, since only the place knows what lies outside. A link whose target does
             // not exist is sent as a link.
-            if let Ok(info) = around.place.info(&whole, Links::Follow) {
+            if let Ok(info) = around.place.info(&whole, LastLink::Follow) {
                 return self.followed(&whole, &info, around);
             }
         }
         let target = match (info.kind(), self.above.last()) {
-            (Kind::Symlink, Some(above)) => above.directory.read_link(self.name(name_at)).ok(),
+            (FileKind::Symlink, Some(above)) => above.directory.read_link(self.name(name_at)).ok(),
             _ => None,
         };
         self.tell(&info, &target.unwrap_or_default(), None, around.exact);
-        if info.kind() == Kind::Directory {
-            self.why_not_entered(&whole, Links::Stay, around);
+        if info.kind() == FileKind::Directory {
+            self.why_not_entered(&whole, LastLink::Stay, around);
         }
     }
 
     /// Encodes the target of a link, by the link's path.
     fn followed(&mut self, whole: &[u8], info: &Info, around: &Around<'_>) {
         match info.kind() {
-            Kind::Regular if self.content => {
+            FileKind::Regular if self.content => {
                 if let Ok(fd) = around.place.open(whole, How::READ, 0)
                     && let Ok(info) = content::info(&fd)
-                    && info.kind() == Kind::Regular
+                    && info.kind() == FileKind::Regular
                 {
                     return self.tell_file(fd, &info, around);
                 }
                 self.tell(info, b"", None, around.exact);
             }
-            Kind::Directory => {
+            FileKind::Directory => {
                 self.tell(info, b"", None, around.exact);
                 if self.may_enter(around)
                     && let Ok(directory) = around.place.open_directory(whole)
@@ -338,14 +338,14 @@ impl Walk {
                 {
                     return self.enter(directory, &info);
                 }
-                self.why_not_entered(whole, Links::Follow, around);
+                self.why_not_entered(whole, LastLink::Follow, around);
             }
             _ => self.tell(info, b"", None, around.exact),
         }
     }
 
     /// Adds an error entry for a directory that was sent and cannot be entered.
-    fn why_not_entered(&mut self, whole: &[u8], links: Links, around: &Around<'_>) {
+    fn why_not_entered(&mut self, whole: &[u8], links: LastLink, around: &Around<'_>) {
         if self.above.len() >= WALK_DEPTH {
             // The client counts the depth, too.
             return;
@@ -357,7 +357,7 @@ impl Walk {
                 .place
                 .info(whole, links)
                 .and_then(|info| match info.kind() {
-                    Kind::Directory => around.place.open_directory(whole).map(drop),
+                    FileKind::Directory => around.place.open_directory(whole).map(drop),
                     _ => Ok(()),
                 });
             match opened {

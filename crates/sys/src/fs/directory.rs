@@ -10,7 +10,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::content;
-use super::info::{Info, Kind};
+use super::info::{FileKind, Info};
 
 /// An open directory, for reading its entries.
 pub struct Directory {
@@ -58,7 +58,7 @@ impl Directory {
     ///
     /// # Errors
     /// The kernel's error.
-    pub fn next_entry(&mut self, name: &mut Vec<u8>) -> io::Result<Option<Option<Kind>>> {
+    pub fn next_entry(&mut self, name: &mut Vec<u8>) -> io::Result<Option<Option<FileKind>>> {
         while let Some(entry) = self.entries.read() {
             let entry = entry?;
             let bytes = entry.file_name().to_bytes();
@@ -67,11 +67,11 @@ impl Directory {
             }
             name.extend_from_slice(bytes);
             return Ok(Some(match entry.file_type() {
-                FileType::RegularFile => Some(Kind::Regular),
-                FileType::Directory => Some(Kind::Directory),
-                FileType::Symlink => Some(Kind::Symlink),
+                FileType::RegularFile => Some(FileKind::Regular),
+                FileType::Directory => Some(FileKind::Directory),
+                FileType::Symlink => Some(FileKind::Symlink),
                 FileType::Unknown => None,
-                _ => Some(Kind::Other),
+                _ => Some(FileKind::Other),
             }));
         }
         Ok(None)

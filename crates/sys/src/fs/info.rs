@@ -16,7 +16,7 @@ pub struct Time {
 
 /// Type of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum FileKind {
     /// A regular file.
     Regular,
     /// A directory.
@@ -77,12 +77,12 @@ impl Info {
 
     /// Type of the file, from its mode.
     #[must_use]
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> FileKind {
         match self.mode & 0o170_000 {
-            0o100_000 => Kind::Regular,
-            0o040_000 => Kind::Directory,
-            0o120_000 => Kind::Symlink,
-            _ => Kind::Other,
+            0o100_000 => FileKind::Regular,
+            0o040_000 => FileKind::Directory,
+            0o120_000 => FileKind::Symlink,
+            _ => FileKind::Other,
         }
     }
 }

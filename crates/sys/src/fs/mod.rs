@@ -1,4 +1,4 @@
-//! File operations by path, for a file server. Paths are resolved in a [`Place`]: relative paths
+//! File operations by path, for a file server. Paths are resolved in a [`PathRoot`]: relative paths
 //! start at its start directory, and no path can leave a confined place through `..` or symbolic
 //! links.
 //!
@@ -19,7 +19,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, ResolveFlags, Timestamps};
 use rustix::io::Errno;
 
 pub use directory::{Directory, Parent};
-pub use info::{FileSystem, Info, Kind, Time};
+pub use info::{FileKind, FileSystem, Info, Time};
 
 /// How often a confined look-up is retried that a concurrent rename disturbed (openat2(2),
 /// `EAGAIN`).
@@ -81,7 +81,7 @@ impl How {
 
 /// Whether an operation follows a symbolic link in the last component.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Links {
+pub enum LastLink {
     /// Operate on the link's target.
     Follow,
     /// Operate on the link itself.
@@ -90,7 +90,7 @@ pub enum Links {
 
 /// The directory tree in which paths are resolved.
 #[derive(Debug)]
-pub struct Place {
+pub struct PathRoot {
     /// `O_PATH` descriptor of the start directory, or of the root of a confined place.
     directory: OwnedFd,
     /// Absolute path of the start directory as reported to clients; in a confined place relative to
@@ -99,7 +99,7 @@ pub struct Place {
     confined: bool,
 }
 
-impl Place {
+impl PathRoot {
     /// The whole file system as this process sees it; relative paths start at the absolute path
     /// `start`.
     ///
@@ -198,9 +198,9 @@ impl Place {
     }
 
     /// An `O_PATH` descriptor of the file at `path`, of any type.
-    fn handle(&self, path: &[u8], links: Links) -> io::Result<OwnedFd> {
+    fn handle(&self, path: &[u8], links: LastLink) -> io::Result<OwnedFd> {
         let mut flags = OFlags::PATH;
-        if links == Links::Stay {
+        if links == LastLink::Stay {
             flags |= OFlags::NOFOLLOW;
         }
         self.open_as(path, flags, Mode::empty())
@@ -230,13 +230,13 @@ impl Place {
     ///
     /// # Errors
     /// The kernel's error.
-    pub fn info(&self, path: &[u8], links: Links) -> io::Result<Info> {
+    pub fn info(&self, path: &[u8], links: LastLink) -> io::Result<Info> {
         if self.confined {
             return content::info(self.handle(path, links)?);
         }
         let flags = match links {
-            Links::Follow => AtFlags::empty(),
-            Links::Stay => AtFlags::SYMLINK_NOFOLLOW,
+            LastLink::Follow => AtFlags::empty(),
+            LastLink::Stay => AtFlags::SYMLINK_NOFOLLOW,
         };
         Ok(Info::from_stat(&rustix::fs::statat(
             &self.directory,
@@ -249,21 +249,21 @@ impl Place {
     ///
     /// # Errors
     /// The kernel's error.
-    pub fn set_mode(&self, path: &[u8], mode: u32, links: Links) -> io::Result<()> {
+    pub fn set_mode(&self, path: &[u8], mode: u32, links: LastLink) -> io::Result<()> {
         let mode = Mode::from_raw_mode(mode & 0o7777);
-        if !self.confined && links == Links::Follow {
+        if !self.confined && links == LastLink::Follow {
             let done = rustix::fs::chmodat(&self.directory, path, mode, AtFlags::empty());
             return Ok(done?);
         }
         let handle = self.handle(path, links)?;
-        if content::info(&handle)?.kind() == Kind::Symlink {
+        if content::info(&handle)?.kind() == FileKind::Symlink {
             return Err(Errno::OPNOTSUPP.into());
         }
         match rustix::fs::chmod(resolve::proc_path(&handle), mode) {
             // Without /proc, only files that can be opened can be changed.
             Err(Errno::NOENT | Errno::NOTDIR) => {
                 let how = How {
-                    no_follow: links == Links::Stay,
+                    no_follow: links == LastLink::Stay,
                     ..How::READ
                 };
                 Ok(rustix::fs::fchmod(self.open(path, how, 0)?, mode)?)
@@ -276,7 +276,7 @@ impl Place {
     ///
     /// # Errors
     /// The kernel's error.
-    pub fn set_owner(&self, path: &[u8], uid: u32, gid: u32, links: Links) -> io::Result<()> {
+    pub fn set_owner(&self, path: &[u8], uid: u32, gid: u32, links: LastLink) -> io::Result<()> {
         let uid = rustix::fs::Uid::from_raw(uid);
         let gid = rustix::fs::Gid::from_raw(gid);
         if self.confined {
@@ -291,8 +291,8 @@ impl Place {
             )?);
         }
         let flags = match links {
-            Links::Follow => AtFlags::empty(),
-            Links::Stay => AtFlags::SYMLINK_NOFOLLOW,
+            LastLink::Follow => AtFlags::empty(),
+            LastLink::Stay => AtFlags::SYMLINK_NOFOLLOW,
         };
         Ok(rustix::fs::chownat(
             &self.directory,
@@ -312,16 +312,16 @@ impl Place {
         path: &[u8],
         accessed: Time,
         modified: Time,
-        links: Links,
+        links: LastLink,
     ) -> io::Result<()> {
         let times = info::timestamps(accessed, modified);
-        if self.confined && links == Links::Follow {
+        if self.confined && links == LastLink::Follow {
             let handle = self.handle(path, links)?;
             return set_times_of(&handle, &times);
         }
         let flags = match links {
-            Links::Follow => AtFlags::empty(),
-            Links::Stay => AtFlags::SYMLINK_NOFOLLOW,
+            LastLink::Follow => AtFlags::empty(),
+            LastLink::Stay => AtFlags::SYMLINK_NOFOLLOW,
         };
         self.at(path, |directory, name| {
             rustix::fs::utimensat(directory, name, &times, flags)
@@ -387,7 +387,7 @@ impl Place {
         match self.rename_as(old, new, RenameFlags::NOREPLACE) {
             // The file system does not support the flag.
             Err(error) if info::is(&error, Errno::INVAL) || info::is(&error, Errno::NOSYS) => {
-                match self.info(new, Links::Stay) {
+                match self.info(new, LastLink::Stay) {
                     Ok(_) => Err(Errno::EXIST.into()),
                     Err(missing) if info::is(&missing, Errno::NOENT) => self.rename(old, new),
                     Err(other) => Err(other),
@@ -445,7 +445,7 @@ impl Place {
     /// # Errors
     /// The kernel's error.
     pub fn file_system(&self, path: &[u8]) -> io::Result<FileSystem> {
-        content::file_system(self.handle(path, Links::Follow)?)
+        content::file_system(self.handle(path, LastLink::Follow)?)
     }
 
     /// Makes `path` absolute and resolves `.`, `..` and symbolic links. The last component need not

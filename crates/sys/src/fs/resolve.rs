@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::io::Errno;
 
-use super::{Kind, Links, Place, info};
+use super::{FileKind, LastLink, PathRoot, info};
 
 /// Limit on symbolic links in one path, the kernel's own.
 const MAX_LINKS: usize = 40;
@@ -37,8 +37,8 @@ pub(super) fn split(path: &[u8]) -> io::Result<(&[u8], &[u8])> {
     Ok((parent, name))
 }
 
-/// Implements [`Place::real_path`].
-pub(super) fn real_path(place: &Place, path: &[u8]) -> io::Result<Vec<u8>> {
+/// Implements [`PathRoot::real_path`].
+pub(super) fn real_path(place: &PathRoot, path: &[u8]) -> io::Result<Vec<u8>> {
     let path = place.absolute(if path.is_empty() { b"." } else { path });
     let mut resolved = Vec::new();
     // Components still to be resolved, the next one last.
@@ -62,8 +62,8 @@ pub(super) fn real_path(place: &Place, path: &[u8]) -> io::Result<Vec<u8>> {
         if resolved.len() > MAX_PATH_BYTES {
             return Err(Errno::NAMETOOLONG.into());
         }
-        match place.info(&resolved, Links::Stay) {
-            Ok(found) if found.kind() == Kind::Symlink => {
+        match place.info(&resolved, LastLink::Stay) {
+            Ok(found) if found.kind() == FileKind::Symlink => {
                 links += 1;
                 if links > MAX_LINKS {
                     return Err(Errno::LOOP.into());
@@ -76,7 +76,7 @@ pub(super) fn real_path(place: &Place, path: &[u8]) -> io::Result<Vec<u8>> {
                 });
                 pending.extend(components(&target));
             }
-            Ok(found) if found.kind() != Kind::Directory && !pending.is_empty() => {
+            Ok(found) if found.kind() != FileKind::Directory && !pending.is_empty() => {
                 return Err(Errno::NOTDIR.into());
             }
             Ok(_) => {}

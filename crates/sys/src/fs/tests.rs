@@ -25,8 +25,8 @@ impl Scratch {
         self.0.join("root")
     }
 
-    fn confined(&self) -> Place {
-        Place::confined(self.root().as_os_str().as_bytes(), b"/").unwrap()
+    fn confined(&self) -> PathRoot {
+        PathRoot::confined(self.root().as_os_str().as_bytes(), b"/").unwrap()
     }
 }
 
@@ -62,17 +62,17 @@ fn no_path_leaves_a_confined_place() {
         bytes(&secret),
     ] {
         assert!(place.open(path, How::READ, 0).is_err());
-        assert!(place.info(path, Links::Follow).is_err());
-        assert!(place.set_mode(path, 0o777, Links::Follow).is_err());
+        assert!(place.info(path, LastLink::Follow).is_err());
+        assert!(place.set_mode(path, 0o777, LastLink::Follow).is_err());
         assert!(place.set_len(path, 0).is_err());
         assert!(place.open_directory(path).is_err());
         let moment = Time::default();
         assert!(
             place
-                .set_times(path, moment, moment, Links::Follow)
+                .set_times(path, moment, moment, LastLink::Follow)
                 .is_err()
         );
-        assert!(place.set_owner(path, 0, 0, Links::Follow).is_err());
+        assert!(place.set_owner(path, 0, 0, LastLink::Follow).is_err());
     }
     for path in [b"../made".as_slice(), b"dir/far/made", b"/../made"] {
         let how = How {
@@ -108,9 +108,9 @@ fn the_same_things_can_be_done_in_both_kinds_of_place() {
         let place = if confined {
             scratch.confined()
         } else {
-            Place::everywhere(bytes(&root)).unwrap()
+            PathRoot::everywhere(bytes(&root)).unwrap()
         };
-        place.set_mode(b"file", 0o640, Links::Follow).unwrap();
+        place.set_mode(b"file", 0o640, LastLink::Follow).unwrap();
         let mode = fs::metadata(root.join("file")).unwrap().permissions();
         assert_eq!(mode.mode() & 0o7777, 0o640);
         let time = |seconds| Time {
@@ -118,22 +118,22 @@ fn the_same_things_can_be_done_in_both_kinds_of_place() {
             nanoseconds: 123_456_789,
         };
         place
-            .set_times(b"file", time(5), time(1 << 31), Links::Follow)
+            .set_times(b"file", time(5), time(1 << 31), LastLink::Follow)
             .unwrap();
-        let info = place.info(b"file", Links::Follow).unwrap();
+        let info = place.info(b"file", LastLink::Follow).unwrap();
         assert_eq!((info.accessed, info.modified), (time(5), time(1 << 31)));
         place.set_len(b"file", 100).unwrap();
-        assert_eq!(place.info(b"file", Links::Stay).unwrap().size, 100);
+        assert_eq!(place.info(b"file", LastLink::Stay).unwrap().size, 100);
         place.symlink(b"nowhere", b"link").unwrap();
         assert_eq!(place.read_link(b"link").unwrap(), b"nowhere");
-        assert!(place.info(b"link", Links::Follow).is_err());
+        assert!(place.info(b"link", LastLink::Follow).is_err());
         assert_eq!(
-            place.info(b"link", Links::Stay).unwrap().kind(),
-            Kind::Symlink
+            place.info(b"link", LastLink::Stay).unwrap().kind(),
+            FileKind::Symlink
         );
-        assert!(place.set_mode(b"link", 0o600, Links::Stay).is_err());
+        assert!(place.set_mode(b"link", 0o600, LastLink::Stay).is_err());
         place
-            .set_times(b"link", time(7), time(8), Links::Stay)
+            .set_times(b"link", time(7), time(8), LastLink::Stay)
             .unwrap();
         place.make_directory(b"new", 0o755).unwrap();
         place.hard_link(b"file", b"new/again").unwrap();
@@ -164,7 +164,7 @@ fn a_real_path_has_no_links_and_its_last_component_may_be_missing() {
     let root = fs::canonicalize(scratch.root()).unwrap();
     symlink("loop", root.join("loop")).unwrap();
     symlink("dir", root.join("to-dir")).unwrap();
-    let place = Place::everywhere(bytes(&root)).unwrap();
+    let place = PathRoot::everywhere(bytes(&root)).unwrap();
     let real = |path: &[u8]| place.real_path(path);
     assert_eq!(real(b"").unwrap(), bytes(&root));
     assert_eq!(real(b".//./file").unwrap(), bytes(&root.join("file")));
@@ -216,7 +216,7 @@ fn what_is_done_by_one_name_stays_in_its_directory() {
     }
     assert!(!root.join("out").exists());
 
-    let place = Place::everywhere(bytes(&root)).unwrap();
+    let place = PathRoot::everywhere(bytes(&root)).unwrap();
     let mut directory = place.open_directory(b"new").unwrap();
     let mut seen = Vec::new();
     let mut name = Vec::new();
@@ -225,8 +225,8 @@ fn what_is_done_by_one_name_stays_in_its_directory() {
     }
     seen.sort_by(|one, other| one.0.cmp(&other.0));
     assert_eq!(seen.len(), 2);
-    assert!(matches!(seen[0].1, None | Some(Kind::Symlink)));
-    assert!(matches!(seen[1].1, None | Some(Kind::Regular)));
+    assert!(matches!(seen[0].1, None | Some(FileKind::Symlink)));
+    assert!(matches!(seen[1].1, None | Some(FileKind::Regular)));
     assert!(directory.open_file(b"made").is_ok());
     for name in [b"link".as_slice(), b"../file", b"..", b"."] {
         assert!(directory.open_file(name).is_err());

@@ -34,7 +34,7 @@ const MAX_VARIABLE_LEN: usize = 32 * 1024;
 
 /// A module's question or message for the user. The text is foreign.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Message {
+pub enum PamPrompt {
     /// A question whose answer must not be echoed.
     PromptHidden(String),
     /// A question whose answer may be echoed.
@@ -45,7 +45,7 @@ pub enum Message {
     Info(String),
 }
 
-impl Message {
+impl PamPrompt {
     /// True if the message needs an answer.
     #[must_use]
     pub fn is_prompt(&self) -> bool {
@@ -55,16 +55,16 @@ impl Message {
 
 /// Answers the modules' questions.
 pub trait Conversation {
-    /// Answers one round: returns one answer per message that [`Message::is_prompt`], in order.
+    /// Answers one round: returns one answer per message that [`PamPrompt::is_prompt`], in order.
     /// `None` or a wrong number of answers aborts the conversation.
-    fn converse(&mut self, messages: &[Message]) -> Option<Vec<Zeroizing<Vec<u8>>>>;
+    fn converse(&mut self, messages: &[PamPrompt]) -> Option<Vec<Zeroizing<Vec<u8>>>>;
 }
 
 impl<F> Conversation for F
 where
-    F: FnMut(&[Message]) -> Option<Vec<Zeroizing<Vec<u8>>>>,
+    F: FnMut(&[PamPrompt]) -> Option<Vec<Zeroizing<Vec<u8>>>>,
 {
-    fn converse(&mut self, messages: &[Message]) -> Option<Vec<Zeroizing<Vec<u8>>>> {
+    fn converse(&mut self, messages: &[PamPrompt]) -> Option<Vec<Zeroizing<Vec<u8>>>> {
         self(messages)
     }
 }
@@ -142,7 +142,7 @@ impl std::error::Error for PamError {}
 
 /// A fact that [`Pam::set_item`] sets for modules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Item {
+pub enum PamItem {
     /// The user's terminal (`ssh` before one is allocated).
     Tty,
     /// Name or address of the peer.
@@ -151,7 +151,7 @@ pub enum Item {
     RemoteUser,
 }
 
-impl Item {
+impl PamItem {
     fn as_raw(self) -> c_int {
         match self {
             Self::Tty => raw::PAM_TTY,
@@ -400,7 +400,7 @@ impl Pam {
     ///
     /// # Errors
     /// [`PamError`].
-    pub fn set_item(&mut self, item: Item, value: &str) -> Result<(), PamError> {
+    pub fn set_item(&mut self, item: PamItem, value: &str) -> Result<(), PamError> {
         let value = bounded(value.as_bytes())?;
         // SAFETY: a live handle; libpam copies the string.
         let code = unsafe {
@@ -528,10 +528,10 @@ unsafe fn converse_checked(
         let text = unsafe { copy_c_str(message.msg, MAX_TEXT_LEN) }.unwrap_or_default();
         let text = String::from_utf8_lossy(&text).into_owned();
         asked.push(match message.style {
-            raw::PAM_PROMPT_ECHO_OFF => Message::PromptHidden(text),
-            raw::PAM_PROMPT_ECHO_ON => Message::PromptEchoed(text),
-            raw::PAM_ERROR_MSG => Message::Error(text),
-            raw::PAM_TEXT_INFO => Message::Info(text),
+            raw::PAM_PROMPT_ECHO_OFF => PamPrompt::PromptHidden(text),
+            raw::PAM_PROMPT_ECHO_ON => PamPrompt::PromptEchoed(text),
+            raw::PAM_ERROR_MSG => PamPrompt::Error(text),
+            raw::PAM_TEXT_INFO => PamPrompt::Info(text),
             _ => return None,
         });
     }

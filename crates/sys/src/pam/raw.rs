@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use zeroize::Zeroizing;
 
-use super::Message;
+use super::PamPrompt;
 use crate::dynlib::Library;
 
 pub(super) const PAM_SUCCESS: c_int = 0;
@@ -52,29 +52,29 @@ pub(super) struct PamConv {
     pub appdata: *mut c_void,
 }
 
-type Handle = *mut c_void;
-type Start =
-    unsafe extern "C" fn(*const c_char, *const c_char, *const PamConv, *mut Handle) -> c_int;
-type StartConfdir = unsafe extern "C" fn(
+type PamHandle = *mut c_void;
+type PamStart =
+    unsafe extern "C" fn(*const c_char, *const c_char, *const PamConv, *mut PamHandle) -> c_int;
+type PamStartConfdir = unsafe extern "C" fn(
     *const c_char,
     *const c_char,
     *const PamConv,
     *const c_char,
-    *mut Handle,
+    *mut PamHandle,
 ) -> c_int;
 /// Signature of pam_end, pam_authenticate, pam_acct_mgmt, pam_chauthtok, pam_setcred,
 /// pam_open_session and pam_close_session.
-pub(super) type HandleCall = unsafe extern "C" fn(Handle, c_int) -> c_int;
+pub(super) type HandleCall = unsafe extern "C" fn(PamHandle, c_int) -> c_int;
 
-type SetItem = unsafe extern "C" fn(Handle, c_int, *const c_void) -> c_int;
-type ReadItem = unsafe extern "C" fn(Handle, c_int, *mut *const c_void) -> c_int;
-type ErrorText = unsafe extern "C" fn(Handle, c_int) -> *const c_char;
-type PutEnv = unsafe extern "C" fn(Handle, *const c_char) -> c_int;
-type EnvList = unsafe extern "C" fn(Handle) -> *mut *mut c_char;
+type SetItem = unsafe extern "C" fn(PamHandle, c_int, *const c_void) -> c_int;
+type ReadItem = unsafe extern "C" fn(PamHandle, c_int, *mut *const c_void) -> c_int;
+type ErrorText = unsafe extern "C" fn(PamHandle, c_int) -> *const c_char;
+type PutEnv = unsafe extern "C" fn(PamHandle, *const c_char) -> c_int;
+type EnvList = unsafe extern "C" fn(PamHandle) -> *mut *mut c_char;
 
 pub(super) struct Functions {
-    pub start: Start,
-    pub start_confdir: Option<StartConfdir>,
+    pub start: PamStart,
+    pub start_confdir: Option<PamStartConfdir>,
     pub end: HandleCall,
     pub authenticate: HandleCall,
     pub acct_mgmt: HandleCall,
@@ -106,10 +106,10 @@ fn load() -> Result<Functions, String> {
         }};
     }
     Ok(Functions {
-        start: function!(c"pam_start" as Start),
+        start: function!(c"pam_start" as PamStart),
         start_confdir: library.symbol(c"pam_start_confdir").ok().map(|symbol| {
             // SAFETY: as above, since Linux-PAM 1.4.
-            unsafe { std::mem::transmute::<*mut c_void, StartConfdir>(symbol.as_ptr()) }
+            unsafe { std::mem::transmute::<*mut c_void, PamStartConfdir>(symbol.as_ptr()) }
         }),
         end: function!(c"pam_end" as HandleCall),
         authenticate: function!(c"pam_authenticate" as HandleCall),
@@ -133,7 +133,7 @@ fn load() -> Result<Functions, String> {
 /// # Safety
 /// `responses` is valid for a write. No answer contains a NUL byte.
 pub(super) unsafe fn store_responses(
-    asked: &[Message],
+    asked: &[PamPrompt],
     answers: &[Zeroizing<Vec<u8>>],
     responses: *mut *mut PamResponse,
 ) -> Option<()> {

@@ -30,12 +30,12 @@ impl Drop for Services {
     }
 }
 
-fn silent(_: &[Message]) -> Option<Vec<Zeroizing<Vec<u8>>>> {
+fn silent(_: &[PamPrompt]) -> Option<Vec<Zeroizing<Vec<u8>>>> {
     None
 }
 
 fn always(answer: &'static [u8]) -> impl Conversation {
-    move |messages: &[Message]| {
+    move |messages: &[PamPrompt]| {
         let prompts = messages.iter().filter(|message| message.is_prompt());
         Some(prompts.map(|_| Zeroizing::new(answer.to_vec())).collect())
     }
@@ -50,9 +50,9 @@ fn a_whole_transaction_succeeds_where_modules_permit() {
         return;
     };
     let mut pam = services.start("permit");
-    pam.set_item(Item::RemoteHost, "peer.example").unwrap();
-    pam.set_item(Item::Tty, "ssh").unwrap();
-    pam.set_item(Item::RemoteUser, "ann").unwrap();
+    pam.set_item(PamItem::RemoteHost, "peer.example").unwrap();
+    pam.set_item(PamItem::Tty, "ssh").unwrap();
+    pam.set_item(PamItem::RemoteUser, "ann").unwrap();
     pam.authenticate(false, &mut silent).unwrap();
     pam.check_account(&mut silent).unwrap();
     pam.set_credentials(CredentialAction::Establish, &mut silent)
@@ -118,7 +118,7 @@ fn modules_ask_and_answers_arrive() {
         return;
     };
     let mut asked = Vec::new();
-    let mut conversation = |messages: &[Message]| {
+    let mut conversation = |messages: &[PamPrompt]| {
         asked.extend_from_slice(messages);
         let prompts = messages.iter().filter(|message| message.is_prompt());
         Some(prompts.map(|_| Zeroizing::new(b"wrong".to_vec())).collect())
@@ -126,7 +126,7 @@ fn modules_ask_and_answers_arrive() {
     let mut pam = services.start("ask");
     let error = pam.authenticate(false, &mut conversation).unwrap_err();
     assert_ne!(error.code(), Some(Code::CONV_ERR));
-    assert!(matches!(&asked[0], Message::PromptHidden(text) if text.contains("assword")));
+    assert!(matches!(&asked[0], PamPrompt::PromptHidden(text) if text.contains("assword")));
 }
 
 #[test]
@@ -135,14 +135,14 @@ fn a_broken_conversation_is_a_failure_and_nothing_worse() {
     let Some(services) = Services::new("pam-broken", &services) else {
         return;
     };
-    let mut too_many = |_: &[Message]| {
+    let mut too_many = |_: &[PamPrompt]| {
         Some(vec![
             Zeroizing::new(b"a".to_vec()),
             Zeroizing::new(b"b".to_vec()),
         ])
     };
     let mut panicking =
-        |_: &[Message]| -> Option<Vec<Zeroizing<Vec<u8>>>> { panic!("expected by the test") };
+        |_: &[PamPrompt]| -> Option<Vec<Zeroizing<Vec<u8>>>> { panic!("expected by the test") };
     let mut with_nul = always(b"a\0b");
     let broken: [&mut dyn Conversation; 4] =
         [&mut silent, &mut too_many, &mut panicking, &mut with_nul];
@@ -167,7 +167,7 @@ fn texts_are_bounded_and_services_are_no_paths() {
     let long = "x".repeat(MAX_TEXT_LEN + 1);
     assert_eq!(Pam::start("other", &long).unwrap_err(), PamError::BadText);
     let mut pam = Pam::start("other", "root").unwrap();
-    assert_eq!(pam.set_item(Item::Tty, "a\0b"), Err(PamError::BadText));
+    assert_eq!(pam.set_item(PamItem::Tty, "a\0b"), Err(PamError::BadText));
     assert_eq!(pam.put_env("A=B", "c"), Err(PamError::BadText));
     assert_eq!(pam.put_env("", "c"), Err(PamError::BadText));
 }

@@ -6,7 +6,7 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use super::spawn::Step;
+use super::spawn::SpawnStep;
 
 /// A descriptor for the child: the parent's number and the child's.
 #[derive(Clone, Copy)]
@@ -93,7 +93,7 @@ fn errno() -> c_int {
 ///
 /// # Safety
 /// All pointers of the plan are valid.
-pub(super) unsafe fn run(plan: &ChildPlan) -> Step {
+pub(super) unsafe fn run(plan: &ChildPlan) -> SpawnStep {
     // SAFETY: by the caller's promise; each step makes system calls only.
     unsafe {
         let failed = prepare(plan);
@@ -101,7 +101,7 @@ pub(super) unsafe fn run(plan: &ChildPlan) -> Step {
             Err(step) => step,
             Ok(()) => {
                 execute(plan);
-                Step::Exec
+                SpawnStep::Exec
             }
         };
         (*plan.report).errno = errno();
@@ -109,7 +109,7 @@ pub(super) unsafe fn run(plan: &ChildPlan) -> Step {
     }
 }
 
-unsafe fn prepare(plan: &ChildPlan) -> Result<(), Step> {
+unsafe fn prepare(plan: &ChildPlan) -> Result<(), SpawnStep> {
     // SAFETY: the pointers of the plan are valid by the caller's promise; every call below is a
     // system call that only reads its arguments.
     unsafe {
@@ -119,14 +119,14 @@ unsafe fn prepare(plan: &ChildPlan) -> Result<(), Step> {
             Image::Path(_) => plan.signals,
         });
         if plan.new_session && libc::setsid() < 0 {
-            return Err(Step::Session);
+            return Err(SpawnStep::Session);
         }
         if plan.new_group && libc::setpgid(0, 0) < 0 {
-            return Err(Step::Session);
+            return Err(SpawnStep::Session);
         }
         place_descriptors(plan)?;
         if plan.terminal >= 0 && libc::ioctl(plan.terminal, libc::TIOCSCTTY, 0) < 0 {
-            return Err(Step::Terminal);
+            return Err(SpawnStep::Terminal);
         }
         for index in 0..plan.limit_count {
             let (resource, limit) = &*plan.limits.add(index);
@@ -138,7 +138,7 @@ unsafe fn prepare(plan: &ChildPlan) -> Result<(), Step> {
                 std::ptr::null_mut::<libc::rlimit>(),
             );
             if call < 0 {
-                return Err(Step::Limits);
+                return Err(SpawnStep::Limits);
             }
         }
         if !plan.oom_score.is_null() {
@@ -153,19 +153,19 @@ unsafe fn prepare(plan: &ChildPlan) -> Result<(), Step> {
         if !plan.directory.is_null() && libc::chdir(plan.directory) < 0 {
             let usable = plan.directory_or_root && libc::chdir(c"/".as_ptr()) == 0;
             if !usable {
-                return Err(Step::Directory);
+                return Err(SpawnStep::Directory);
             }
         }
         if plan.no_new_privs && libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 {
-            return Err(Step::NoNewPrivs);
+            return Err(SpawnStep::NoNewPrivs);
         }
         if plan.death_signal > 0 {
             if libc::prctl(libc::PR_SET_PDEATHSIG, plan.death_signal, 0, 0, 0) < 0 {
-                return Err(Step::DeathSignal);
+                return Err(SpawnStep::DeathSignal);
             }
             // If the parent has already died, the death signal would never arrive.
             if plan.parent != 0 && libc::getppid() != plan.parent {
-                return Err(Step::DeathSignal);
+                return Err(SpawnStep::DeathSignal);
             }
         }
         unblock_signals();
@@ -216,7 +216,7 @@ unsafe fn unblock_signals() {
 
 /// Moves the sources to numbers above all targets, then to their targets, and marks all other
 /// descriptors close-on-exec.
-unsafe fn place_descriptors(plan: &ChildPlan) -> Result<(), Step> {
+unsafe fn place_descriptors(plan: &ChildPlan) -> Result<(), SpawnStep> {
     // SAFETY: `moves` has `move_count` entries, sorted by target, and belongs to this child: the
     // parent does not read it after the clone.
     unsafe {
@@ -230,14 +230,14 @@ unsafe fn place_descriptors(plan: &ChildPlan) -> Result<(), Step> {
             if entry.source < above {
                 entry.source = libc::fcntl(entry.source, libc::F_DUPFD_CLOEXEC, above);
                 if entry.source < 0 {
-                    return Err(Step::Descriptors);
+                    return Err(SpawnStep::Descriptors);
                 }
             }
         }
         for index in 0..plan.move_count {
             let entry = &*plan.moves.add(index);
             if entry.target >= 0 && libc::dup3(entry.source, entry.target, 0) < 0 {
-                return Err(Step::Descriptors);
+                return Err(SpawnStep::Descriptors);
             }
         }
         // Descriptors between the targets.
@@ -256,7 +256,7 @@ unsafe fn place_descriptors(plan: &ChildPlan) -> Result<(), Step> {
     }
 }
 
-unsafe fn close_on_exec(first: c_int, last: c_int) -> Result<(), Step> {
+unsafe fn close_on_exec(first: c_int, last: c_int) -> Result<(), SpawnStep> {
     const CLOSE_RANGE_CLOEXEC: libc::c_uint = 4;
     // SAFETY: three numbers.
     let done = unsafe { libc::syscall(libc::SYS_close_range, first, last, CLOSE_RANGE_CLOEXEC) };
@@ -268,7 +268,7 @@ unsafe fn close_on_exec(first: c_int, last: c_int) -> Result<(), Step> {
     unsafe {
         let mut limit: libc::rlimit = std::mem::zeroed();
         if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) < 0 {
-            return Err(Step::Descriptors);
+            return Err(SpawnStep::Descriptors);
         }
         let end = c_int::try_from(limit.rlim_cur).unwrap_or(1 << 20);
         for number in first..end.min(last.saturating_add(1)).min(1 << 20) {
@@ -286,7 +286,7 @@ unsafe fn close_on_exec(first: c_int, last: c_int) -> Result<(), Step> {
 ///
 /// # Safety
 /// `score` is a terminated string.
-unsafe fn write_oom_score(score: *const c_char) -> Result<(), Step> {
+unsafe fn write_oom_score(score: *const c_char) -> Result<(), SpawnStep> {
     // SAFETY: terminated strings; the descriptor was opened here and is closed here.
     unsafe {
         let file = libc::open(
@@ -294,21 +294,21 @@ unsafe fn write_oom_score(score: *const c_char) -> Result<(), Step> {
             libc::O_WRONLY | libc::O_CLOEXEC,
         );
         if file < 0 {
-            return Err(Step::OomScore);
+            return Err(SpawnStep::OomScore);
         }
         let written = libc::write(file, score.cast(), libc::strlen(score));
         let number = errno();
         libc::close(file);
         if written < 0 {
             *libc::__errno_location() = number;
-            return Err(Step::OomScore);
+            return Err(SpawnStep::OomScore);
         }
     }
     Ok(())
 }
 
 /// Changes the ids and verifies that they cannot be regained.
-unsafe fn take_ids(ids: &Ids) -> Result<(), Step> {
+unsafe fn take_ids(ids: &Ids) -> Result<(), SpawnStep> {
     let same = libc::uid_t::MAX;
     // SAFETY: numbers, and a list of groups that the parent keeps.
     unsafe {
@@ -316,7 +316,7 @@ unsafe fn take_ids(ids: &Ids) -> Result<(), Step> {
             || libc::syscall(libc::SYS_setresgid, ids.gid, ids.gid, ids.gid) < 0
             || libc::syscall(libc::SYS_setresuid, ids.uid, ids.uid, ids.uid) < 0
         {
-            return Err(Step::Credentials);
+            return Err(SpawnStep::Credentials);
         }
         let (mut real, mut effective, mut saved) = (same, same, same);
         if libc::getresuid(&raw mut real, &raw mut effective, &raw mut saved) < 0
@@ -324,7 +324,7 @@ unsafe fn take_ids(ids: &Ids) -> Result<(), Step> {
             || libc::getresgid(&raw mut real, &raw mut effective, &raw mut saved) < 0
             || [real, effective, saved] != [ids.gid; 3]
         {
-            return Err(Step::Credentials);
+            return Err(SpawnStep::Credentials);
         }
         if ids.uid != 0 {
             let regained = libc::syscall(libc::SYS_setresuid, same, 0, same) == 0
@@ -332,7 +332,7 @@ unsafe fn take_ids(ids: &Ids) -> Result<(), Step> {
                 || libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<libc::gid_t>()) == 0
                 || (ids.gid != 0 && libc::syscall(libc::SYS_setresgid, same, 0, same) == 0);
             if regained {
-                return Err(Step::Credentials);
+                return Err(SpawnStep::Credentials);
             }
         }
     }

@@ -29,7 +29,7 @@ pub use harden::{
     umask,
 };
 pub use limits::{Limit, Resource, limit, set_limit};
-pub use spawn::{Command, SelfExe, SpawnError, Step};
+pub use spawn::{ChildCommand, SelfExe, SpawnError, SpawnStep};
 pub use title::set_title;
 pub use usage::{Usage, own_usage, wait_usage};
 pub use wait::{Child, ExitStatus, PidFd, reap_any};

@@ -24,7 +24,7 @@ use crate::signals::{Blocked, Signal};
 /// Step at which a start failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
-pub enum Step {
+pub enum SpawnStep {
     /// Preparation in the parent, or clone itself.
     Clone = 1,
     /// Creating a session or process group.
@@ -49,7 +49,7 @@ pub enum Step {
     OomScore = 11,
 }
 
-impl Step {
+impl SpawnStep {
     fn from_raw(raw: u32) -> Self {
         match raw {
             2 => Self::Session,
@@ -71,13 +71,13 @@ impl Step {
 #[derive(Debug)]
 pub struct SpawnError {
     /// Step that failed.
-    pub step: Step,
+    pub step: SpawnStep,
     /// The kernel's error.
     pub error: io::Error,
 }
 
 impl SpawnError {
-    fn new(step: Step, error: io::Error) -> Self {
+    fn new(step: SpawnStep, error: io::Error) -> Self {
         Self { step, error }
     }
 }
@@ -85,17 +85,17 @@ impl SpawnError {
 impl fmt::Display for SpawnError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = match self.step {
-            Step::Clone => "cannot create a process",
-            Step::Session => "cannot create a session",
-            Step::Descriptors => "cannot pass descriptors",
-            Step::Terminal => "cannot take the terminal",
-            Step::Limits => "cannot set limits",
-            Step::Credentials => "cannot change the user",
-            Step::Directory => "cannot enter the directory",
-            Step::NoNewPrivs => "cannot forbid new privileges",
-            Step::DeathSignal => "cannot set the death signal",
-            Step::Exec => "cannot execute",
-            Step::OomScore => "cannot set the OOM score",
+            SpawnStep::Clone => "cannot create a process",
+            SpawnStep::Session => "cannot create a session",
+            SpawnStep::Descriptors => "cannot pass descriptors",
+            SpawnStep::Terminal => "cannot take the terminal",
+            SpawnStep::Limits => "cannot set limits",
+            SpawnStep::Credentials => "cannot change the user",
+            SpawnStep::Directory => "cannot enter the directory",
+            SpawnStep::NoNewPrivs => "cannot forbid new privileges",
+            SpawnStep::DeathSignal => "cannot set the death signal",
+            SpawnStep::Exec => "cannot execute",
+            SpawnStep::OomScore => "cannot set the OOM score",
         };
         write!(f, "{what}: {}", self.error)
     }
@@ -139,8 +139,10 @@ impl SelfExe {
     ///
     /// # Errors
     /// The kernel's error if the descriptor cannot be duplicated.
-    pub fn command(&self) -> io::Result<Command> {
-        Ok(Command::with_program(Program::Fd(crate::io::dup(&self.0)?)))
+    pub fn command(&self) -> io::Result<ChildCommand> {
+        Ok(ChildCommand::with_program(SpawnProgram::Fd(
+            crate::io::dup(&self.0)?,
+        )))
     }
 }
 
@@ -151,16 +153,16 @@ impl AsFd for SelfExe {
 }
 
 #[derive(Debug)]
-enum Program {
+enum SpawnProgram {
     Path(CString),
     Fd(OwnedFd),
 }
 
 /// A program to start. Errors of the builder methods (such as NUL bytes in strings) are stored and
-/// reported by [`Command::spawn`].
+/// reported by [`ChildCommand::spawn`].
 #[derive(Debug)]
-pub struct Command {
-    program: Program,
+pub struct ChildCommand {
+    program: SpawnProgram,
     argv: Vec<CString>,
     envp: Vec<CString>,
     fds: Vec<(OwnedFd, c_int)>,
@@ -178,22 +180,22 @@ pub struct Command {
     bad: Option<io::Error>,
 }
 
-impl Command {
+impl ChildCommand {
     /// Creates a command by path (`PATH` is not searched). Argument 0 must be added with
-    /// [`Command::arg`] too.
+    /// [`ChildCommand::arg`] too.
     #[must_use]
     pub fn new(path: impl AsRef<Path>) -> Self {
         match c_string(path.as_ref().as_os_str().as_bytes()) {
-            Ok(path) => Self::with_program(Program::Path(path)),
+            Ok(path) => Self::with_program(SpawnProgram::Path(path)),
             Err(error) => {
-                let mut command = Self::with_program(Program::Path(CString::default()));
+                let mut command = Self::with_program(SpawnProgram::Path(CString::default()));
                 command.bad = Some(error);
                 command
             }
         }
     }
 
-    fn with_program(program: Program) -> Self {
+    fn with_program(program: SpawnProgram) -> Self {
         Self {
             program,
             argv: Vec::new(),
@@ -284,7 +286,7 @@ impl Command {
         self
     }
 
-    /// As [`Command::fd`], but passes a duplicate of `source`.
+    /// As [`ChildCommand::fd`], but passes a duplicate of `source`.
     pub fn fd_shared(&mut self, source: impl AsFd, target: c_int) -> &mut Self {
         match crate::io::dup(source) {
             Ok(copy) => {
@@ -328,7 +330,7 @@ impl Command {
     }
 
     /// Makes the terminal at the child's descriptor `target` its controlling terminal; requires
-    /// [`Command::new_session`].
+    /// [`ChildCommand::new_session`].
     pub fn controlling_terminal(&mut self, target: c_int) -> &mut Self {
         self.terminal = target;
         self
@@ -398,11 +400,11 @@ impl Command {
     pub fn spawn(&mut self) -> Result<Child, SpawnError> {
         let ids = self.checked_credentials()?;
         let mut vectors = ExecVectors::new(self);
-        let stack =
-            ChildStack::new(ids.is_none()).map_err(|error| SpawnError::new(Step::Clone, error))?;
+        let stack = ChildStack::new(ids.is_none())
+            .map_err(|error| SpawnError::new(SpawnStep::Clone, error))?;
         let plan = self.plan(&mut vectors, ids.as_ref(), stack.report());
         // No signal handler of the parent may run in the child.
-        let blocked = Blocked::all().map_err(|error| SpawnError::new(Step::Clone, error))?;
+        let blocked = Blocked::all().map_err(|error| SpawnError::new(SpawnStep::Clone, error))?;
         let mut flags = libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD;
         if ids.is_none() {
             flags |= libc::CLONE_VM;
@@ -422,7 +424,7 @@ impl Command {
             )
         });
         drop(blocked);
-        let pid = cloned.map_err(|error| SpawnError::new(Step::Clone, error))?;
+        let pid = cloned.map_err(|error| SpawnError::new(SpawnStep::Clone, error))?;
         // SAFETY: CLONE_PIDFD stored a new descriptor that nobody else owns.
         let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
         let mut child = Child::new(pid, PidFd::from_owned(pidfd));
@@ -455,7 +457,7 @@ impl Command {
     /// Checks the requested credentials; `None` if nothing changes.
     fn checked_credentials(&mut self) -> Result<Option<Credentials>, SpawnError> {
         if let Some(error) = self.bad.take() {
-            return Err(SpawnError::new(Step::Clone, error));
+            return Err(SpawnError::new(SpawnStep::Clone, error));
         }
         let Some(wanted) = self.credentials.clone() else {
             return Ok(None);
@@ -463,12 +465,12 @@ impl Command {
         if is_root() {
             return Ok(Some(wanted));
         }
-        let own = own_credentials().map_err(|e| SpawnError::new(Step::Credentials, e))?;
+        let own = own_credentials().map_err(|e| SpawnError::new(SpawnStep::Credentials, e))?;
         if own.uid == wanted.uid && own.gid == wanted.gid {
             return Ok(None);
         }
         let error = io::Error::from_raw_os_error(libc::EPERM);
-        Err(SpawnError::new(Step::Credentials, error))
+        Err(SpawnError::new(SpawnStep::Credentials, error))
     }
 
     fn plan(
@@ -479,8 +481,8 @@ impl Command {
     ) -> ChildPlan {
         ChildPlan {
             image: match &self.program {
-                Program::Path(path) => Image::Path(path.as_ptr()),
-                Program::Fd(_) => Image::Fd,
+                SpawnProgram::Path(path) => Image::Path(path.as_ptr()),
+                SpawnProgram::Fd(_) => Image::Fd,
             },
             argv: vectors.argv.as_ptr(),
             envp: vectors.envp.as_ptr(),
@@ -520,7 +522,7 @@ impl Command {
     }
 }
 
-/// The vectors that the child reads; they point into the [`Command`].
+/// The vectors that the child reads; they point into the [`ChildCommand`].
 struct ExecVectors {
     argv: Vec<*const c_char>,
     envp: Vec<*const c_char>,
@@ -528,7 +530,7 @@ struct ExecVectors {
 }
 
 impl ExecVectors {
-    fn new(command: &Command) -> Self {
+    fn new(command: &ChildCommand) -> Self {
         let vector = |strings: &[CString]| {
             let mut pointers: Vec<*const c_char> =
                 strings.iter().map(|text| text.as_ptr()).collect();
@@ -545,7 +547,7 @@ impl ExecVectors {
             .collect();
         moves.sort_unstable_by_key(|entry| entry.target);
         // The program file is last and has no target: it is only moved above the targets.
-        if let Program::Fd(fd) = &command.program {
+        if let SpawnProgram::Fd(fd) = &command.program {
             moves.push(FdMove {
                 source: fd.as_raw_fd(),
                 target: -1,
@@ -610,7 +612,7 @@ impl ChildStack {
         let report = unsafe { self.report().read_volatile() };
         (report.step != 0).then(|| {
             let error = io::Error::from_raw_os_error(report.errno);
-            SpawnError::new(Step::from_raw(report.step), error)
+            SpawnError::new(SpawnStep::from_raw(report.step), error)
         })
     }
 }

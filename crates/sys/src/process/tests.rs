@@ -5,8 +5,8 @@ use crate::signals::Signal;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 /// Runs a shell command with captured output; returns the exit status and the output.
-fn shell(script: &str, prepare: impl FnOnce(&mut Command)) -> (ExitStatus, String) {
-    let mut command = Command::new("/bin/sh");
+fn shell(script: &str, prepare: impl FnOnce(&mut ChildCommand)) -> (ExitStatus, String) {
+    let mut command = ChildCommand::new("/bin/sh");
     command.args(["sh", "-c", script]);
     command.env("PATH", "/usr/bin:/bin");
     let (reader, writer) = pipe().unwrap();
@@ -20,7 +20,7 @@ fn shell(script: &str, prepare: impl FnOnce(&mut Command)) -> (ExitStatus, Strin
     (status, String::from_utf8(output).unwrap())
 }
 
-fn output_of(script: &str, prepare: impl FnOnce(&mut Command)) -> String {
+fn output_of(script: &str, prepare: impl FnOnce(&mut ChildCommand)) -> String {
     let (status, output) = shell(script, prepare);
     assert!(status.is_success(), "{status:?}: {output}");
     output
@@ -28,7 +28,7 @@ fn output_of(script: &str, prepare: impl FnOnce(&mut Command)) -> String {
 
 #[test]
 fn arguments_and_environment_are_exactly_those_given() {
-    let mut command = Command::new("/usr/bin/env");
+    let mut command = ChildCommand::new("/usr/bin/env");
     let (reader, writer) = pipe().unwrap();
     command.arg("-a-name-").fd(writer, 1);
     command
@@ -61,9 +61,9 @@ fn a_child_has_its_own_oom_score_and_leaves_ours_alone() {
     assert_eq!(output_of(&script, |_| ()), before);
     assert_eq!(std::fs::read_to_string(PATH).unwrap(), before);
     if !is_root() {
-        let mut command = Command::new("/bin/true");
+        let mut command = ChildCommand::new("/bin/true");
         command.oom_score(-1000);
-        assert_eq!(command.spawn().unwrap_err().step, Step::OomScore);
+        assert_eq!(command.spawn().unwrap_err().step, SpawnStep::OomScore);
     }
 }
 
@@ -78,7 +78,7 @@ fn descriptors_may_swap_numbers_and_nothing_else_passes() {
         "printf first >&{b}; printf second >&{a}; exec {a}>&- {b}>&-; for f in /proc/self/fd/*; do \
          test -e $f && echo ${{f##*/}}; done; true"
     );
-    let mut command = Command::new("/bin/bash");
+    let mut command = ChildCommand::new("/bin/bash");
     if !std::path::Path::new("/bin/bash").exists() {
         eprintln!("skipped: no bash for descriptors above 9");
         return;
@@ -118,34 +118,34 @@ fn the_end_of_a_child_is_told_exactly() {
 
 #[test]
 fn what_cannot_start_says_at_which_step() {
-    let error = Command::new("/no/such/program")
+    let error = ChildCommand::new("/no/such/program")
         .arg("x")
         .spawn()
         .unwrap_err();
-    assert_eq!(error.step, Step::Exec);
+    assert_eq!(error.step, SpawnStep::Exec);
     assert_eq!(error.error.kind(), std::io::ErrorKind::NotFound);
-    let error = Command::new("/bin/sh")
+    let error = ChildCommand::new("/bin/sh")
         .arg("sh")
         .current_dir("/no/such/directory")
         .spawn()
         .unwrap_err();
-    assert_eq!(error.step, Step::Directory);
+    assert_eq!(error.step, SpawnStep::Directory);
     assert!(error.to_string().contains("directory"));
-    let error = Command::new("/bin/sh")
+    let error = ChildCommand::new("/bin/sh")
         .arg("sh")
         .fd(crate::io::null().unwrap(), 0)
         .new_session()
         .controlling_terminal(0)
         .spawn()
         .unwrap_err();
-    assert_eq!(error.step, Step::Terminal);
+    assert_eq!(error.step, SpawnStep::Terminal);
     for command in [
-        Command::new("/bin/\0sh").arg("x"),
-        Command::new("/bin/sh").arg("a\0b"),
-        Command::new("/bin/sh").env("a\0b", "c"),
-        Command::new("/bin/sh").env("a=b", "c"),
-        Command::new("/bin/sh").env("", "c"),
-        Command::new("/bin/sh").fd(crate::io::null().unwrap(), -1),
+        ChildCommand::new("/bin/\0sh").arg("x"),
+        ChildCommand::new("/bin/sh").arg("a\0b"),
+        ChildCommand::new("/bin/sh").env("a\0b", "c"),
+        ChildCommand::new("/bin/sh").env("a=b", "c"),
+        ChildCommand::new("/bin/sh").env("", "c"),
+        ChildCommand::new("/bin/sh").fd(crate::io::null().unwrap(), -1),
     ] {
         let error = command.spawn().unwrap_err();
         assert_eq!(error.error.kind(), std::io::ErrorKind::InvalidInput);
@@ -185,7 +185,7 @@ fn session_group_and_terminal() {
     assert_ne!(after[3], own);
 
     let Pty { master, slave, .. } = Pty::open().unwrap();
-    let mut command = Command::new("/bin/sh");
+    let mut command = ChildCommand::new("/bin/sh");
     command.args(["sh", "-c", "echo through the terminal >/dev/tty"]);
     command
         .fd_shared(&slave, 0)
@@ -241,17 +241,17 @@ fn limits_umask_directory_and_privileges() {
 fn the_childs_user_is_changed_wholly_or_not_at_all() {
     let own = own_credentials().unwrap();
     if !is_root() {
-        let mut command = Command::new("/bin/true");
+        let mut command = ChildCommand::new("/bin/true");
         command.arg("true").credentials(own.clone());
         assert!(command.spawn().unwrap().wait().unwrap().is_success());
         let mut other = own;
         other.uid += 1;
-        let error = Command::new("/bin/true")
+        let error = ChildCommand::new("/bin/true")
             .arg("true")
             .credentials(other)
             .spawn()
             .unwrap_err();
-        assert_eq!(error.step, Step::Credentials);
+        assert_eq!(error.step, SpawnStep::Credentials);
         eprintln!("skipped: changing users needs root");
         return;
     }
@@ -283,10 +283,10 @@ fn the_childs_user_is_changed_wholly_or_not_at_all() {
     assert_eq!(own_credentials().unwrap(), own);
 }
 
-fn sleeper(prepare: impl FnOnce(&mut Command)) -> (Child, OwnedFd) {
+fn sleeper(prepare: impl FnOnce(&mut ChildCommand)) -> (Child, OwnedFd) {
     // Waits for input that never arrives, but ends with this process.
     let (reader, writer) = pipe().unwrap();
-    let mut command = Command::new("/bin/cat");
+    let mut command = ChildCommand::new("/bin/cat");
     command
         .arg("cat")
         .fd(reader, 0)

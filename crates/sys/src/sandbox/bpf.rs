@@ -18,11 +18,11 @@ const MAX_INSTRUCTIONS: usize = 4096;
 
 /// A program under construction; its last instruction is stored first.
 #[derive(Default)]
-pub(super) struct Program {
+pub(super) struct BpfProgram {
     backwards: Vec<libc::sock_filter>,
 }
 
-impl Program {
+impl BpfProgram {
     fn push(&mut self, code: u32, jumps: (u8, u8), k: u32) -> Label {
         let code = u16::try_from(code).unwrap_or(u16::MAX);
         let (jt, jf) = jumps;

@@ -11,7 +11,7 @@
 use std::io;
 use std::mem::offset_of;
 
-use super::bpf::{Label, Offset, Program};
+use super::bpf::{BpfProgram, Label, Offset};
 
 #[cfg(target_arch = "x86_64")]
 const ARCH: u32 = 0xc000_003e; // AUDIT_ARCH_X86_64
@@ -62,8 +62,8 @@ pub(super) fn install() -> io::Result<()> {
 }
 
 /// Builds the program, from its end.
-fn program() -> io::Result<Program> {
-    let mut program = Program::default();
+fn program() -> io::Result<BpfProgram> {
+    let mut program = BpfProgram::default();
     let kill = program.end(libc::SECCOMP_RET_KILL_PROCESS);
     let allow = program.end(libc::SECCOMP_RET_ALLOW);
     let mut calls: Vec<(u32, Label)> = Vec::with_capacity(64);
@@ -97,11 +97,11 @@ fn program() -> io::Result<Program> {
 /// Prepends the dispatch to a program that has its actions: calls of another architecture go to
 /// `foreign`, the `calls` to their labels, and all others to `other`.
 pub(super) fn begin(
-    mut program: Program,
+    mut program: BpfProgram,
     mut calls: Vec<(u32, Label)>,
     other: Label,
     foreign: Label,
-) -> io::Result<Program> {
+) -> io::Result<BpfProgram> {
     calls.sort_unstable_by_key(|(number, _)| *number);
     search(&mut program, &calls, other)?;
     let number = program.load(offset_of!(libc::seccomp_data, nr));
@@ -111,7 +111,7 @@ pub(super) fn begin(
 }
 
 /// Jumps from a loaded call number to the call's label, or to `other`.
-fn search(program: &mut Program, calls: &[(u32, Label)], other: Label) -> io::Result<Label> {
+fn search(program: &mut BpfProgram, calls: &[(u32, Label)], other: Label) -> io::Result<Label> {
     match calls {
         [] => Ok(other),
         [(number, label)] => program.if_equal(*number, *label, other),
@@ -128,7 +128,7 @@ fn search(program: &mut Program, calls: &[(u32, Label)], other: Label) -> io::Re
 /// Loads the lower 32 bits of an argument and jumps to `yes` if they equal one of `values`, else to
 /// `no`.
 pub(super) fn one_of(
-    program: &mut Program,
+    program: &mut BpfProgram,
     argument: usize,
     values: &[i32],
     yes: Label,

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::mpsc;
 
-use super::bpf::Program;
+use super::bpf::BpfProgram;
 use crate::process;
 
 /// `LANDLOCK_CREATE_RULESET_VERSION`, the third argument of landlock_create_ruleset(2).
@@ -40,7 +40,7 @@ pub(super) fn landlock<T: Send>(version: Result<i64, i32>, work: impl FnOnce() -
 }
 
 fn listener() -> io::Result<OwnedFd> {
-    let mut program = Program::default();
+    let mut program = BpfProgram::default();
     let allow = program.end(libc::SECCOMP_RET_ALLOW);
     let ask = program.end(libc::SECCOMP_RET_USER_NOTIF);
     program.if_equal(VERSION, ask, allow)?;

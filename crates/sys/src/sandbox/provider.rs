@@ -17,7 +17,7 @@ use landlock::{
     RulesetAttr, RulesetCreatedAttr, RulesetStatus, Scope,
 };
 
-use super::bpf::Program;
+use super::bpf::BpfProgram;
 use super::files::Wall;
 use super::filter::{begin, call, low_half, one_of, small};
 use crate::process::{self, Limit, Resource};
@@ -247,8 +247,8 @@ fn is_library(path: &Path) -> bool {
     name.ends_with(b".so") || name.windows(4).any(|part| part == b".so.")
 }
 
-fn program() -> io::Result<Program> {
-    let mut program = Program::default();
+fn program() -> io::Result<BpfProgram> {
+    let mut program = BpfProgram::default();
     let kill = program.end(libc::SECCOMP_RET_KILL_PROCESS);
     let unknown = small(libc::ENOSYS) | libc::SECCOMP_RET_ERRNO;
     let unknown = program.end(unknown);

@@ -259,7 +259,7 @@ pub fn unmapped(address: SocketAddr) -> SocketAddr {
 
 /// Directions that [`shutdown`] closes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Direction {
+pub enum ShutdownDirection {
     /// No more reading.
     Read,
     /// No more writing: the peer sees the end of the stream.
@@ -272,11 +272,11 @@ pub enum Direction {
 ///
 /// # Errors
 /// The kernel's error.
-pub fn shutdown(fd: impl AsFd, direction: Direction) -> io::Result<()> {
+pub fn shutdown(fd: impl AsFd, direction: ShutdownDirection) -> io::Result<()> {
     let how = match direction {
-        Direction::Read => Shutdown::Read,
-        Direction::Write => Shutdown::Write,
-        Direction::Both => Shutdown::Both,
+        ShutdownDirection::Read => Shutdown::Read,
+        ShutdownDirection::Write => Shutdown::Write,
+        ShutdownDirection::Both => Shutdown::Both,
     };
     Ok(rustix::net::shutdown(fd.as_fd(), how)?)
 }

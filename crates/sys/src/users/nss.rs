@@ -85,13 +85,13 @@ unsafe fn user(entry: &libc::passwd) -> User {
 ///
 /// # Safety
 /// All bits zero must be a valid value.
-pub(super) unsafe trait Entry {}
+pub(super) unsafe trait NssEntry {}
 // SAFETY: pointers and integers.
-unsafe impl Entry for libc::passwd {}
+unsafe impl NssEntry for libc::passwd {}
 // SAFETY: pointers and integers.
-unsafe impl Entry for libc::group {}
+unsafe impl NssEntry for libc::group {}
 // SAFETY: pointers and integers.
-unsafe impl Entry for libc::spwd {}
+unsafe impl NssEntry for libc::spwd {}
 
 /// Looks up an entry and copies it.
 ///
@@ -99,12 +99,12 @@ unsafe impl Entry for libc::spwd {}
 /// `call` is a `get…_r` function with its key: it fills the entry from the buffer of the given
 /// length, and points the last argument to the entry if it found one. `copy` requires no more than
 /// that.
-pub(super) unsafe fn lookup<E: Entry, T>(
+pub(super) unsafe fn lookup<E: NssEntry, T>(
     call: impl Fn(*mut E, *mut c_char, usize, *mut *mut E) -> i32,
     copy: unsafe fn(&E) -> T,
 ) -> io::Result<Option<T>> {
     with_buffer(|buffer| {
-        // SAFETY: as `Entry` promises.
+        // SAFETY: as `NssEntry` promises.
         let mut entry: E = unsafe { std::mem::zeroed() };
         let mut found = std::ptr::null_mut();
         let code = call(

@@ -186,7 +186,7 @@ fn only_landlock() {
     denied(std::fs::read_dir("/").map(drop));
     denied(std::fs::write(&path, "x"));
     denied(std::fs::create_dir(&path));
-    let mut command = process::Command::new("/bin/true");
+    let mut command = process::ChildCommand::new("/bin/true");
     denied(
         command
             .arg("true")
@@ -232,7 +232,7 @@ fn preauth_and_remove(policy: &SandboxPolicy) {
     // A child of the shell removes the directory after this process has entered it, because nothing
     // inside the sandbox can.
     if let Confinement::EmptyRoot { directory, .. } = &policy.confinement {
-        let mut command = process::Command::new("/bin/sh");
+        let mut command = process::ChildCommand::new("/bin/sh");
         let script = "while read line; do :; done; rmdir \"$1\"";
         command.args(["sh", "-c", script, "sh"]);
         command.arg(directory);
@@ -335,7 +335,7 @@ fn allowed() {
     }
     assert!(!open.is_empty());
     drop(open);
-    sys::socket::shutdown(&right, sys::socket::Direction::Both).unwrap();
+    sys::socket::shutdown(&right, sys::socket::ShutdownDirection::Both).unwrap();
     sys::io::write_all(sys::io::stdout(), b"done\n").unwrap();
 }
 
@@ -386,7 +386,7 @@ fn forbidden(name: &str, tcp: i32) {
                 libc::fork();
             }
             "spawn" => {
-                let _ = process::Command::new("/bin/true").arg("true").spawn();
+                let _ = process::ChildCommand::new("/bin/true").arg("true").spawn();
             }
             "thread" => {
                 let _ = std::thread::Builder::new().spawn(|| ());

@@ -7,7 +7,7 @@ mod scenarios;
 use std::os::fd::OwnedFd;
 
 use sys::io::{pipe, read_to_end, stderr};
-use sys::process::{Child, Command, Credentials, ExitStatus, SelfExe};
+use sys::process::{Child, ChildCommand, Credentials, ExitStatus, SelfExe};
 use sys::signals::Signal;
 
 /// A child that runs a scenario, with its standard input and output as pipes.
@@ -34,7 +34,7 @@ impl Running {
 pub fn start(
     scenario: &str,
     user: Option<Credentials>,
-    prepare: impl FnOnce(&mut Command),
+    prepare: impl FnOnce(&mut ChildCommand),
 ) -> Running {
     let (stdin, input) = pipe().unwrap();
     let (output, stdout) = pipe().unwrap();

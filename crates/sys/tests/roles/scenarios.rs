@@ -139,7 +139,7 @@ pub fn child(scenario: &str) -> bool {
         "listen-fds" => listen_fds(),
         "reap" => reap(),
         "exec" => {
-            let mut command = process::Command::new("/bin/sh");
+            let mut command = process::ChildCommand::new("/bin/sh");
             command
                 .args(["sh", "-c", "echo $$; exit 7"])
                 .inherit_stdio();
@@ -364,7 +364,7 @@ fn reap() {
     let children: Vec<_> = [1, 2, 3]
         .into_iter()
         .map(|code| {
-            let mut command = process::Command::new("/bin/sh");
+            let mut command = process::ChildCommand::new("/bin/sh");
             command.args(["sh", "-c", &format!("exit {code}")]);
             command.inherit_stdio().spawn().unwrap()
         })

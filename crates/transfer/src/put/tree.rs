@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use sftp::attributes::mode;
 use sftp::message::{Reply, Request, request};
 use sftp::{Attributes, ExactTimes, own};
-use sys::fs::{Directory, Kind};
+use sys::fs::{Directory, FileKind};
 
 use super::{Item, Put};
 use crate::engine::{Op, Session, Token};
@@ -244,7 +244,7 @@ impl Put<'_> {
                     fresh: dir.fresh,
                 };
                 let depth = dir.depth + 1;
-                let early = kind == Some(Kind::Regular) && self.opens_early();
+                let early = kind == Some(FileKind::Regular) && self.opens_early();
                 let listing = self.listing.as_ref().filter(|_| early);
                 let source = listing.map(|listing| Source::open_in(&listing.entries, &name));
                 match source {

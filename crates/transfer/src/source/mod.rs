@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sftp::{ExactTimes, Timestamp};
-use sys::file::{Links, open_regular_known};
+use sys::file::{FollowLinks, open_regular_known};
 use sys::fs::Directory;
 
 /// Number of bytes per read of a file of unknown length.
@@ -48,7 +48,7 @@ impl Source {
     /// # Errors
     /// `InvalidInput` for anything but a regular file, else the system's error.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let (file, metadata) = open_regular_known(path, Links::Follow)?;
+        let (file, metadata) = open_regular_known(path, FollowLinks::Follow)?;
         Ok(Self::known(file, &metadata))
     }
 

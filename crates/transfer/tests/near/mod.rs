@@ -147,7 +147,7 @@ pub fn copy(
     event: Event<'_>,
 ) -> FileResult {
     let serves = (0..links).map(|_| {
-        let place = sys::fs::Place::everywhere(b"/").unwrap();
+        let place = sys::fs::PathRoot::everywhere(b"/").unwrap();
         Serve::new(place, Permits::everything(), 500, Box::new(Silent))
     });
     let mut engine = Engine::new(Near {

@@ -13,7 +13,7 @@ use agent::AgentClient;
 use config::client::{ClientOptions, IdentityAgent, PubkeyAuthentication};
 use keys::private_file::{self, PrivateFileError};
 use keys::{PresentedKey, PrivateKey, PublicKey};
-use sys::file::Links;
+use sys::file::FollowLinks;
 use zeroize::Zeroizing;
 
 use super::{Agent, FileBytes, Identity, Source};
@@ -234,7 +234,7 @@ pub(super) fn identity(path: &Path) -> Result<Option<IdentityFile>, String> {
 /// The file's bytes; an error if it is a private key that others can read, `None` if there is no
 /// such file.
 fn private_file_bytes(path: &Path) -> Result<Option<Zeroizing<Vec<u8>>>, String> {
-    let file = match sys::file::open_regular(path, Links::Follow) {
+    let file = match sys::file::open_regular(path, FollowLinks::Follow) {
         Ok(file) => file,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error.to_string()),
@@ -261,7 +261,7 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
 }
 
 fn read_presented(path: &Path) -> Option<PresentedKey> {
-    let bytes = sys::file::read_bounded(path, MAX_PUBLIC_FILE, Links::Follow).ok()?;
+    let bytes = sys::file::read_bounded(path, MAX_PUBLIC_FILE, FollowLinks::Follow).ok()?;
     parse_public_line(&bytes)
 }
 

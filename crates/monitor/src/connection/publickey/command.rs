@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use config::tokens::{Purpose, Tokens};
 use keys::authorized_keys::KeyOptions;
-use sys::file::Links;
-use sys::process::{Command, Limit, Resource};
+use sys::file::FollowLinks;
+use sys::process::{ChildCommand, Limit, Resource};
 use sys::signals::Signal;
 
 use super::super::session::has_ended;
@@ -99,7 +99,7 @@ impl Lookup<'_> {
         let runs_as = self.command_user(asked.user)?;
 
         let (reader, writer) = sys::io::pipe()?;
-        let mut command = Command::new(program);
+        let mut command = ChildCommand::new(program);
         command
             .args(&arguments)
             .env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin")
@@ -194,7 +194,7 @@ fn check_program(path: &Path) -> io::Result<()> {
     if !path.is_absolute() {
         return Err(io::Error::other("path must be absolute"));
     }
-    let file = sys::file::open_regular(path, Links::Follow)?;
+    let file = sys::file::open_regular(path, FollowLinks::Follow)?;
     let owner = sys::process::effective_uid();
     sys::file::secure_path(&file, path, Path::new("/"), owner).map_err(io::Error::other)
 }

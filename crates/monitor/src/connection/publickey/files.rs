@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use config::tokens::{Purpose, Tokens};
 use keys::authorized_keys::KeyOptions;
-use sys::file::Links;
+use sys::file::FollowLinks;
 use sys::process::AsUser;
 
 use super::{Candidate, Lookup};
@@ -106,7 +106,7 @@ impl Lookup<'_> {
 
     fn read_as_user(&self, path: &Path) -> io::Result<Vec<u8>> {
         let _as_user = self.as_user()?;
-        let file = sys::file::open_regular(path, Links::Follow)?;
+        let file = sys::file::open_regular(path, FollowLinks::Follow)?;
         if self.options.strict_modes {
             let home = Path::new(&self.account.home);
             sys::file::secure_path(&file, path, home, self.account.uid)
@@ -118,5 +118,5 @@ impl Lookup<'_> {
 
 /// Reads a file of the administrator.
 pub(super) fn read_trusted(path: &str) -> io::Result<Vec<u8>> {
-    sys::file::read_bounded(path, MAX_FILE_BYTES, Links::Follow)
+    sys::file::read_bounded(path, MAX_FILE_BYTES, FollowLinks::Follow)
 }

@@ -12,7 +12,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
 use keys::PresentedKey;
 use keys::krl::{KrlError, RevocationList};
-use sys::file::Links;
+use sys::file::FollowLinks;
 
 use crate::log::Log;
 
@@ -95,7 +95,8 @@ impl RevokedKeys {
             return Ok(question(&RevocationList::default()));
         }
         let text = |error: io::Error| error.to_string();
-        let (file, metadata) = sys::file::open_regular_known(path, Links::Follow).map_err(text)?;
+        let (file, metadata) =
+            sys::file::open_regular_known(path, FollowLinks::Follow).map_err(text)?;
         let state = FileState::of(&metadata);
         let mut parsed = self.parsed.borrow_mut();
         let known = parsed.iter().position(|entry| entry.path == path);

@@ -202,7 +202,7 @@ impl SessionChannel {
         // the rc file then fails, and the channel continues.
         let started = CommandEnd::of_nobody()
             .map_err(|error| SpawnError {
-                step: sys::process::Step::Descriptors,
+                step: sys::process::SpawnStep::Descriptors,
                 error,
             })
             .and_then(|end| launch::rc(file, &grant.shell, &environment, &grant.home, &end));

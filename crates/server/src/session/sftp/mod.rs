@@ -20,7 +20,7 @@ use driver::{Endpoint, Line, Progress};
 use privsep::LogLevel;
 use proto::{Error, Stream};
 use sftp::server::{self as serve, Log, Options, Serve, Wanted};
-use sys::fs::Place;
+use sys::fs::PathRoot;
 use sys::sandbox::files::{self, Wall};
 
 use super::command::Files;
@@ -173,15 +173,15 @@ impl SftpEndpoint {
 }
 
 /// Opens the start directory for relative paths, or `/` if it does not exist, as for a shell.
-fn begin(start: &str, level: LogLevel, log: &dyn Log) -> Result<Place, String> {
-    Place::everywhere(start.as_bytes()).or_else(|error| {
+fn begin(start: &str, level: LogLevel, log: &dyn Log) -> Result<PathRoot, String> {
+    PathRoot::everywhere(start.as_bytes()).or_else(|error| {
         log.line(level, &format!("chdir to \"{start}\" failed: {error}"));
-        Place::everywhere(b"/").map_err(|error| format!("internal-sftp: /: {error}"))
+        PathRoot::everywhere(b"/").map_err(|error| format!("internal-sftp: /: {error}"))
     })
 }
 
 /// Opens SftpRoot, which no path can leave.
-fn confine(template: &str, options: &Options, context: &Context<'_>) -> Result<Place, String> {
+fn confine(template: &str, options: &Options, context: &Context<'_>) -> Result<PathRoot, String> {
     let grant = &context.grant;
     let root = Tokens::new()
         .with('h', &grant.home)
@@ -213,7 +213,7 @@ fn confine(template: &str, options: &Options, context: &Context<'_>) -> Result<P
             "bad ownership or modes for directory \"{root}\": {why}"
         ))
     })?;
-    Place::confined(root.as_bytes(), start.as_bytes())
+    PathRoot::confined(root.as_bytes(), start.as_bytes())
         .map_err(|error| failed(format!("{root}: {error}")))
 }
 

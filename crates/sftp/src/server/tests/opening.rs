@@ -145,7 +145,7 @@ fn what_is_no_regular_file_is_told_and_not_opened() {
 fn who_may_not_open_or_read_may_not_by_this_either() {
     let scratch = Scratch::new();
     fs::write(scratch.join("file"), "content").unwrap();
-    let place = || Place::everywhere(scratch.as_os_str().as_bytes()).unwrap();
+    let place = || PathRoot::everywhere(scratch.as_os_str().as_bytes()).unwrap();
     let parts = ["open", "read", "stat", "fstat", "cancel", "open-read"];
     fs::create_dir(scratch.join("folder")).unwrap();
     for denied in parts {
@@ -180,7 +180,7 @@ fn what_is_outside_a_confined_place_is_neither_told_nor_sent() {
     symlink(scratch.join("secret"), root.join("absolute")).unwrap();
     symlink("../secret", root.join("relative")).unwrap();
     symlink("/in", root.join("inner")).unwrap();
-    let Ok(place) = Place::confined(root.as_os_str().as_bytes(), b"/") else {
+    let Ok(place) = PathRoot::confined(root.as_os_str().as_bytes(), b"/") else {
         return;
     };
     let mut client = Client::new(place, Permits::everything());

@@ -9,7 +9,7 @@ use super::*;
 
 /// Returns VERSION of a server with these permits, and its answer to each extension's request with
 /// empty fields.
-fn asked(place: Place, permits: Permits, extension: &str) -> (bool, Answer) {
+fn asked(place: PathRoot, permits: Permits, extension: &str) -> (bool, Answer) {
     let log = Heard(Arc::default(), LogLevel::Error);
     let mut buffers = Plain(32_768);
     let mut serve = Serve::new(place, permits, 16, Box::new(log));
@@ -50,7 +50,7 @@ fn asked(place: Place, permits: Permits, extension: &str) -> (bool, Answer) {
 #[test]
 fn an_extension_is_refused_where_one_request_that_it_stands_for_is() {
     let scratch = Scratch::new();
-    let place = || Place::everywhere(scratch.as_os_str().as_bytes()).unwrap();
+    let place = || PathRoot::everywhere(scratch.as_os_str().as_bytes()).unwrap();
     let refused = Answer::Status(Code::PERMISSION_DENIED, String::new());
     for info in REQUESTS {
         let Some((extension, _)) = info.extension else {
