@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use keys::known_hosts::edit::{self, Edited};
-use keys::known_hosts::{Entry, KnownHosts, LineContent, Marker, hash_name};
+use keys::known_hosts::{KnownHosts, KnownHostsEntry, LineContent, Marker, hash_name};
 use keys::{PresentedKey, fingerprint};
 
 use super::options::Options;
@@ -77,7 +77,7 @@ fn print_raw(raw: &[u8]) {
     }
 }
 
-fn print_hashed(entry: &Entry<'_>, raw: &[u8]) {
+fn print_hashed(entry: &KnownHostsEntry<'_>, raw: &[u8]) {
     if entry.is_hashed() || entry.has_patterns() || entry.marker != Marker::None {
         print_raw(raw);
         return;
@@ -88,11 +88,16 @@ fn print_hashed(entry: &Entry<'_>, raw: &[u8]) {
     }
 }
 
-fn key_of(entry: &Entry<'_>) -> Option<PresentedKey> {
+fn key_of(entry: &KnownHostsEntry<'_>) -> Option<PresentedKey> {
     PresentedKey::from_blob(&entry.key_blob()?).ok()
 }
 
-fn print_fingerprint(options: &Options, name: &str, entry: &Entry<'_>, key: Option<&PresentedKey>) {
+fn print_fingerprint(
+    options: &Options,
+    name: &str,
+    entry: &KnownHostsEntry<'_>,
+    key: Option<&PresentedKey>,
+) {
     let Some(key) = key else {
         return;
     };
@@ -133,7 +138,7 @@ pub(super) fn remove(options: &Options, name: &str) -> Result<(), Failure> {
 pub(super) fn hash(options: &Options) -> Result<(), Failure> {
     let (path, file) = load(options)?;
     let edited = edit::hashed(&file);
-    for entry in file.entries().filter(Entry::has_patterns) {
+    for entry in file.entries().filter(KnownHostsEntry::has_patterns) {
         let hosts = escape::escape_at_most(entry.hosts, escape::Style::Line, 64);
         eprintln!(
             "{}:{}: ignoring host name with wildcard: {hosts}",

@@ -7,7 +7,7 @@
 use core::fmt;
 
 use crate::algorithm::SignatureAlgorithm;
-use crate::authorized_keys::{Item, LineError, end_of_options, split_item};
+use crate::authorized_keys::{LineError, OptionItem, end_of_options, split_item};
 use crate::certificate::{Certificate, CertificateError, CertificateKind, CertificateRules};
 use crate::error::KeyError;
 use crate::lines::{lines, split_word, trim_start};
@@ -186,7 +186,7 @@ impl AllowedSigner {
         }
     }
 
-    fn apply(&mut self, item: &Item<'_>, local: LocalClock<'_>) -> Result<(), LineError> {
+    fn apply(&mut self, item: &OptionItem<'_>, local: LocalClock<'_>) -> Result<(), LineError> {
         let time = |name| {
             let why = "is not a time";
             parse_absolute(&item.value(name)?, local)

@@ -7,7 +7,7 @@ pub(crate) const MAX_LINE_BYTES: usize = 120 * 1024;
 
 /// A line with its number, counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Line<'a> {
+pub(crate) struct NumberedLine<'a> {
     pub(crate) number: usize,
     /// The line without line end; `None` for a line over the limit.
     pub(crate) text: Option<&'a [u8]>,
@@ -16,13 +16,13 @@ pub(crate) struct Line<'a> {
 }
 
 /// Splits `file` into lines.
-pub(crate) fn lines(file: &[u8]) -> impl Iterator<Item = Line<'_>> {
+pub(crate) fn lines(file: &[u8]) -> impl Iterator<Item = NumberedLine<'_>> {
     file.split_inclusive(|byte| *byte == b'\n')
         .zip(1..)
         .map(|(raw, number)| {
             let text = raw.strip_suffix(b"\n").unwrap_or(raw);
             let text = text.strip_suffix(b"\r").unwrap_or(text);
-            Line {
+            NumberedLine {
                 number,
                 text: (text.len() <= MAX_LINE_BYTES).then_some(text),
                 raw,
@@ -62,7 +62,7 @@ mod tests {
         let mut file = b"first\n".to_vec();
         file.extend(vec![b'x'; MAX_LINE_BYTES + 5000]);
         file.extend(b" tail\r\nlast");
-        let found: Vec<Line<'_>> = lines(&file).collect();
+        let found: Vec<NumberedLine<'_>> = lines(&file).collect();
         assert_eq!(found.len(), 3);
         assert_eq!(found[0].text, Some(&b"first"[..]));
         assert_eq!(found[1].text, None);

@@ -29,7 +29,7 @@ const MAX_BITS: usize = 16_384;
 
 /// A group of the moduli file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Group {
+pub struct ModuliGroup {
     /// Size of the modulus in bits.
     pub bits: usize,
     /// The generator, big-endian.
@@ -40,25 +40,25 @@ pub struct Group {
 
 /// Reads all groups of a moduli file whose modulus is a tested safe prime. Other lines are skipped.
 #[must_use]
-pub fn parse(file: &[u8]) -> Vec<Group> {
+pub fn parse(file: &[u8]) -> Vec<ModuliGroup> {
     lines(file)
         .filter_map(|line| parse_line(core::str::from_utf8(line.text?).ok()?))
         .collect()
 }
 
-fn parse_line(text: &str) -> Option<Group> {
-    group_of(&Row::parse(text).filter(is_usable)?)
+fn parse_line(text: &str) -> Option<ModuliGroup> {
+    group_of(&ModuliRow::parse(text).filter(is_usable)?)
 }
 
 /// True if the line claims a safe prime that has been tested.
-fn is_usable(row: &Row<'_>) -> bool {
+fn is_usable(row: &ModuliRow<'_>) -> bool {
     row.kind == TYPE_SAFE_PRIME
         && row.tests & TESTED_COMPOSITE == 0
         && row.tests & TESTS_PROBABILISTIC != 0
 }
 
 /// Decodes the group of a line; `None` if its numbers are inconsistent.
-fn group_of(row: &Row<'_>) -> Option<Group> {
+fn group_of(row: &ModuliRow<'_>) -> Option<ModuliGroup> {
     let modulus = hex(row.modulus)?;
     let modulus = Mpint::from_magnitude(&modulus);
     // By convention the column holds the number of bits less one. If it does not fit the modulus,
@@ -67,7 +67,7 @@ fn group_of(row: &Row<'_>) -> Option<Group> {
     if modulus.bits() != bits || bits > MAX_BITS || row.generator < 2 {
         return None;
     }
-    Some(Group {
+    Some(ModuliGroup {
         bits,
         generator: Mpint::from_magnitude(&row.generator.to_be_bytes())
             .magnitude()
@@ -79,7 +79,7 @@ fn group_of(row: &Row<'_>) -> Option<Group> {
 /// A line of a moduli file, or of a list of candidates for one: `time type tests tries size
 /// generator modulus`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Row<'a> {
+pub struct ModuliRow<'a> {
     /// Time of writing, `YYYYMMDDHHMMSS` in UTC.
     pub time: &'a str,
     /// Type of the number ([`TYPE_SAFE_PRIME`] and others).
@@ -96,7 +96,7 @@ pub struct Row<'a> {
     pub modulus: &'a str,
 }
 
-impl<'a> Row<'a> {
+impl<'a> ModuliRow<'a> {
     /// Parses a line; `None` for comments and malformed lines. Does not check that the modulus is a
     /// number of the stated size.
     #[must_use]
@@ -118,7 +118,7 @@ impl<'a> Row<'a> {
     }
 }
 
-impl fmt::Display for Row<'_> {
+impl fmt::Display for ModuliRow<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -165,15 +165,15 @@ pub fn choose(
     preferred: usize,
     maximum: usize,
     pick: u64,
-) -> Option<Group> {
+) -> Option<ModuliGroup> {
     let maximum = maximum.min(MAX_BITS);
     let rows = lines(file).filter_map(|line| {
         let text = core::str::from_utf8(line.text?).ok()?;
-        let row = Row::parse(text).filter(is_usable)?;
+        let row = ModuliRow::parse(text).filter(is_usable)?;
         let bits = usize::try_from(row.size).ok()?.checked_add(1)?;
         (minimum..=maximum).contains(&bits).then_some((bits, row))
     });
-    let mut rows: Vec<(usize, Row<'_>)> = rows.collect();
+    let mut rows: Vec<(usize, ModuliRow<'_>)> = rows.collect();
     // Best size first; damaged lines are skipped.
     rows.sort_by_key(|(bits, _)| match bits.checked_sub(preferred) {
         Some(more) => (false, more),
@@ -265,7 +265,7 @@ mod tests {
             "20220714110357 4 2 203280221 2046 0 C0FFEE",
             "20220714110357 2 6 100 2047 b E98F",
         ] {
-            assert_eq!(Row::parse(text).unwrap().to_string(), text);
+            assert_eq!(ModuliRow::parse(text).unwrap().to_string(), text);
         }
         for text in [
             "",
@@ -276,7 +276,7 @@ mod tests {
             "20220714110357 2 -6 100 2047 2 E98F",
             "20220714110357 2 6 100 99999999999 2 E98F",
         ] {
-            assert_eq!(Row::parse(text), None, "{text}");
+            assert_eq!(ModuliRow::parse(text), None, "{text}");
         }
         assert_eq!(time_column(1_657_796_637), "20220714110357");
     }

@@ -7,7 +7,7 @@ use crate::lines::lines;
 
 /// An armoured block.
 #[derive(Debug)]
-pub(crate) struct Block<'a> {
+pub(crate) struct PemBlock<'a> {
     /// The label after `BEGIN`.
     pub(crate) label: &'a str,
     /// `name: value` lines before the base64.
@@ -16,7 +16,7 @@ pub(crate) struct Block<'a> {
     pub(crate) body: Zeroizing<Vec<u8>>,
 }
 
-impl<'a> Block<'a> {
+impl<'a> PemBlock<'a> {
     /// Value of the first header with this name.
     pub(crate) fn header(&self, name: &str) -> Option<&'a str> {
         self.headers
@@ -29,7 +29,7 @@ impl<'a> Block<'a> {
 const MAX_HEADERS: usize = 16;
 
 /// Finds the first block whose label `wanted` accepts; `None` if there is none or it is damaged.
-pub(crate) fn find(text: &[u8], wanted: impl Fn(&str) -> bool) -> Option<Block<'_>> {
+pub(crate) fn find(text: &[u8], wanted: impl Fn(&str) -> bool) -> Option<PemBlock<'_>> {
     let mut lines = lines(text).map(|line| core::str::from_utf8(line.text?).ok());
     let label = lines.by_ref().find_map(|line| {
         line.and_then(|line| line.trim_end().strip_prefix("-----BEGIN "))
@@ -43,7 +43,7 @@ pub(crate) fn find(text: &[u8], wanted: impl Fn(&str) -> bool) -> Option<Block<'
         let line = line?.trim();
         if line == end {
             let body = base64::decode(&coded)?;
-            return Some(Block {
+            return Some(PemBlock {
                 label,
                 headers,
                 body,

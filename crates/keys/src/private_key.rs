@@ -70,12 +70,12 @@ impl std::error::Error for GenerateError {}
 #[derive(Clone)]
 pub struct PrivateKey {
     public: PublicKey,
-    secret: Secret,
+    secret: PrivateKeySecret,
 }
 
 /// The secret of a private key, or a handle to it.
 #[derive(Clone)]
-pub(crate) enum Secret {
+pub(crate) enum PrivateKeySecret {
     /// A key in memory.
     Software(crypto::sign::PrivateKey),
     /// A key in a security key, of which only the handle is known.
@@ -116,7 +116,7 @@ impl PrivateKey {
         let point = key.public().ed25519_bytes().copied().unwrap_or_default();
         Self {
             public: PublicKey::Ed25519 { point },
-            secret: Secret::Software(key),
+            secret: PrivateKeySecret::Software(key),
         }
     }
 
@@ -150,7 +150,7 @@ impl PrivateKey {
         }
         Ok(Self {
             public,
-            secret: Secret::SecurityKey(handle),
+            secret: PrivateKeySecret::SecurityKey(handle),
         })
     }
 
@@ -177,7 +177,7 @@ impl PrivateKey {
         };
         Ok(Self {
             public,
-            secret: Secret::Software(key),
+            secret: PrivateKeySecret::Software(key),
         })
     }
 
@@ -196,7 +196,7 @@ impl PrivateKey {
     /// False if the secret is in a security key, so that only an agent can sign.
     #[must_use]
     pub fn can_sign(&self) -> bool {
-        matches!(self.secret, Secret::Software(_))
+        matches!(self.secret, PrivateKeySecret::Software(_))
     }
 
     /// Signs `message`; returns the signature blob. A certificate algorithm signs like its plain
@@ -209,7 +209,7 @@ impl PrivateKey {
         if algorithm.key_type() != self.key_type() {
             return Err(KeyError::WrongAlgorithm);
         }
-        let Secret::Software(key) = &self.secret else {
+        let PrivateKeySecret::Software(key) = &self.secret else {
             return Err(KeyError::NoSecret);
         };
         let scheme = match algorithm {
@@ -229,7 +229,7 @@ impl PrivateKey {
         Ok(signature::blob(algorithm, &bytes))
     }
 
-    pub(crate) fn secret(&self) -> &Secret {
+    pub(crate) fn secret(&self) -> &PrivateKeySecret {
         &self.secret
     }
 }

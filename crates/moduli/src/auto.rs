@@ -8,7 +8,9 @@ use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use crypto::prime::{PrimalityTests, SieveStarts};
-use keys::moduli::{Row, TESTED_BY_MILLER_RABIN, TESTED_BY_SIEVE, TYPE_SAFE_PRIME, time_column};
+use keys::moduli::{
+    ModuliRow, TESTED_BY_MILLER_RABIN, TESTED_BY_SIEVE, TYPE_SAFE_PRIME, time_column,
+};
 
 use super::checkpoint::Checkpoint;
 use super::generate::{SIEVE_LIMIT, check_size};
@@ -266,7 +268,7 @@ fn write(
     out: &mut File,
     modulus: &Natural,
 ) -> Result<(), String> {
-    let row = Row {
+    let row = ModuliRow {
         time: &time_column(sys::time::realtime_seconds()),
         kind: TYPE_SAFE_PRIME,
         tests: TESTED_BY_SIEVE | TESTED_BY_MILLER_RABIN,

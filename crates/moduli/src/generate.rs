@@ -4,7 +4,7 @@
 
 use std::io::{BufWriter, Write};
 
-use keys::moduli::{Row, TESTED_BY_SIEVE, TYPE_SOPHIE_GERMAIN, time_column};
+use keys::moduli::{ModuliRow, TESTED_BY_SIEVE, TYPE_SOPHIE_GERMAIN, time_column};
 
 use super::natural::Natural;
 use super::options::Options;
@@ -79,7 +79,7 @@ fn write(
     let mut found = 0;
     for position in sieved.left(0) {
         let modulus = format!("{:X}", window.candidate(position));
-        let row = Row {
+        let row = ModuliRow {
             time: &time,
             kind: TYPE_SOPHIE_GERMAIN,
             tests: TESTED_BY_SIEVE,

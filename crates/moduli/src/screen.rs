@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 
 use crypto::prime::PrimalityTests;
 use keys::moduli::{
-    Row, TESTED_BY_MILLER_RABIN, TESTED_COMPOSITE, TYPE_SAFE_PRIME, TYPE_SOPHIE_GERMAIN,
+    ModuliRow, TESTED_BY_MILLER_RABIN, TESTED_COMPOSITE, TYPE_SAFE_PRIME, TYPE_SOPHIE_GERMAIN,
     time_column,
 };
 
@@ -208,7 +208,7 @@ impl<'a> Screening<'a> {
             0 => rounds,
             _ => candidate.tries.saturating_add(rounds),
         };
-        let row = Row {
+        let row = ModuliRow {
             time: &time_column(sys::time::realtime_seconds()),
             kind: TYPE_SAFE_PRIME,
             tests: candidate.tests | TESTED_BY_MILLER_RABIN,
@@ -238,7 +238,11 @@ impl<'a> Screening<'a> {
 }
 
 /// Writes a line whole, so that an interruption leaves none in half.
-pub(super) fn append(request: &Request<'_>, out: &mut File, row: &Row<'_>) -> Result<(), String> {
+pub(super) fn append(
+    request: &Request<'_>,
+    out: &mut File,
+    row: &ModuliRow<'_>,
+) -> Result<(), String> {
     out.write_all(format!("{row}\n").as_bytes())
         .map_err(|error| {
             format!(
@@ -313,7 +317,7 @@ fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> std::io::Result<b
 /// The candidate of a line; none for comments, for what is known to be composite, of another
 /// size than it says, or without the generator that is wanted.
 fn candidate(line: &[u8], wanted: Option<u32>) -> Option<Candidate> {
-    let row = Row::parse(std::str::from_utf8(line).ok()?)?;
+    let row = ModuliRow::parse(std::str::from_utf8(line).ok()?)?;
     if row.tests & TESTED_COMPOSITE != 0 {
         return None;
     }

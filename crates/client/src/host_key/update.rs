@@ -7,7 +7,7 @@
 
 use config::client::YesNoAsk;
 use driver::Driver;
-use keys::known_hosts::{Entry, KnownHosts, Marker, edit};
+use keys::known_hosts::{KnownHosts, KnownHostsEntry, Marker, edit};
 use keys::{KeyType, PublicKey, Signature, VerifyError, VerifyPolicy};
 
 use super::{HostKeyChecker, Trust, files, permits};
@@ -229,7 +229,7 @@ impl HostKeyChecker {
 }
 
 /// True for a plain line of one name, which may be changed.
-fn is_simple(entry: &Entry<'_>) -> bool {
+fn is_simple(entry: &KnownHostsEntry<'_>) -> bool {
     entry.marker == Marker::None
         && (entry.is_hashed() || !(entry.has_patterns() || entry.hosts.contains(&b',')))
 }

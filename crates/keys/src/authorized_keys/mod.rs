@@ -11,8 +11,8 @@ mod tests;
 
 use core::fmt;
 
-pub(crate) use options::{Item, split_item};
 pub use options::{KeyOptions, MergeError, PermitTarget, TunnelUnit};
+pub(crate) use options::{OptionItem, split_item};
 
 use crate::algorithm::KeyType;
 use crate::base64;

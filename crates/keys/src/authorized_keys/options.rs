@@ -196,7 +196,7 @@ impl KeyOptions {
         })
     }
 
-    fn apply(&mut self, item: &Item<'_>, local: LocalClock<'_>) -> Result<(), LineError> {
+    fn apply(&mut self, item: &OptionItem<'_>, local: LocalClock<'_>) -> Result<(), LineError> {
         let name = item.name.to_ascii_lowercase();
         if self.apply_flag(&name, item)? {
             return Ok(());
@@ -253,7 +253,7 @@ impl KeyOptions {
     }
 
     /// Applies an option without a value; returns `false` if `name` is not such an option.
-    fn apply_flag(&mut self, name: &str, item: &Item<'_>) -> Result<bool, LineError> {
+    fn apply_flag(&mut self, name: &str, item: &OptionItem<'_>) -> Result<bool, LineError> {
         let (stem, on) = match name.strip_prefix("no-") {
             Some(stem) => (stem, false),
             None => (name, true),
@@ -308,12 +308,12 @@ impl KeyOptions {
 }
 
 /// A parsed option: its name and its unquoted value.
-pub(crate) struct Item<'a> {
+pub(crate) struct OptionItem<'a> {
     pub(crate) name: &'a str,
     value: Option<String>,
 }
 
-impl Item<'_> {
+impl OptionItem<'_> {
     pub(crate) fn value(&self, name: &'static str) -> Result<String, LineError> {
         match &self.value {
             Some(value) if value.contains('\0') => Err(bad(name, "holds a NUL byte")),
@@ -331,7 +331,7 @@ impl Item<'_> {
 }
 
 /// Splits off the first option; the rest is empty or begins with a comma.
-pub(crate) fn split_item(text: &str) -> Result<(Item<'_>, &str), LineError> {
+pub(crate) fn split_item(text: &str) -> Result<(OptionItem<'_>, &str), LineError> {
     let end = text.find([',', '=']).unwrap_or(text.len());
     let (name, rest) = text.split_at(end);
     if name.is_empty() {
@@ -345,7 +345,7 @@ pub(crate) fn split_item(text: &str) -> Result<(Item<'_>, &str), LineError> {
         None => (None, rest),
     };
     if rest.is_empty() || rest.starts_with(',') {
-        Ok((Item { name, value }, rest))
+        Ok((OptionItem { name, value }, rest))
     } else {
         Err(LineError::Syntax)
     }

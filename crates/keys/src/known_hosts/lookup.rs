@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use crate::algorithm::KeyType;
 use crate::fingerprint;
-use crate::known_hosts::{Entry, KnownHosts, Marker};
+use crate::known_hosts::{KnownHosts, KnownHostsEntry, Marker};
 use crate::presented::PresentedKey;
 
 /// A line of a file.
@@ -174,7 +174,7 @@ pub fn known_types<'f>(files: impl IntoIterator<Item = &'f KnownHosts>, name: &s
 fn entries_for<'f>(
     files: impl IntoIterator<Item = &'f KnownHosts>,
     name: &str,
-) -> impl Iterator<Item = (&'f KnownHosts, Entry<'f>)> {
+) -> impl Iterator<Item = (&'f KnownHosts, KnownHostsEntry<'f>)> {
     files.into_iter().flat_map(move |file| {
         file.entries()
             .filter(move |entry| entry.matches(name))

@@ -79,7 +79,7 @@ impl KnownHosts {
     }
 
     /// Parses the lines and returns those that are entries.
-    pub fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
+    pub fn entries(&self) -> impl Iterator<Item = KnownHostsEntry<'_>> {
         self.lines().filter_map(|line| match line.content {
             LineContent::Entry(entry) => Some(entry),
             LineContent::Comment | LineContent::Invalid => None,
@@ -104,7 +104,7 @@ pub enum LineContent<'a> {
     /// Blank, or starts with `#`.
     Comment,
     /// An entry for hosts.
-    Entry(Entry<'a>),
+    Entry(KnownHostsEntry<'a>),
     /// Neither; skipped.
     Invalid,
 }
@@ -122,7 +122,7 @@ pub enum Marker {
 
 /// An entry for hosts. The key is not decoded before [`Entry::key_blob`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry<'a> {
+pub struct KnownHostsEntry<'a> {
     /// Line number, from 1.
     pub line: usize,
     /// The marker before the hosts field.
@@ -141,12 +141,11 @@ pub struct Entry<'a> {
 }
 
 impl<'a> KnownHostsLine<'a> {
-    fn parse(line: lines::Line<'a>) -> Self {
+    fn parse(line: lines::NumberedLine<'a>) -> Self {
         let content = match line.text.map(trim_start) {
             Some([] | [b'#', ..]) => LineContent::Comment,
-            Some(text) => {
-                Entry::parse(line.number, text).map_or(LineContent::Invalid, LineContent::Entry)
-            }
+            Some(text) => KnownHostsEntry::parse(line.number, text)
+                .map_or(LineContent::Invalid, LineContent::Entry),
             None => LineContent::Invalid,
         };
         Self {
@@ -157,7 +156,7 @@ impl<'a> KnownHostsLine<'a> {
     }
 }
 
-impl<'a> Entry<'a> {
+impl<'a> KnownHostsEntry<'a> {
     fn parse(line: usize, text: &'a [u8]) -> Option<Self> {
         let mut tab_after_marker = false;
         let (marker, text) = if text.starts_with(b"@") {

@@ -10,8 +10,8 @@ use super::encryption::{pad, unpad};
 use super::{PrivateFileError, PrivateKeyFile};
 use crate::der::{self, DerReader, oid};
 use crate::error::KeyError;
-use crate::pem::{self, Block};
-use crate::private_key::{PrivateKey, RsaParts, Secret};
+use crate::pem::{self, PemBlock};
+use crate::private_key::{PrivateKey, PrivateKeySecret, RsaParts};
 use crate::public_key::{EcCurve, PublicKey};
 
 /// Width of the base64 in PEM files.
@@ -43,7 +43,7 @@ pub(crate) fn curve_oid(curve: EcCurve) -> &'static [u8] {
 
 /// Reads `RSA PRIVATE KEY` and `EC PRIVATE KEY`, with or without `Proc-Type: 4,ENCRYPTED`.
 pub(super) fn read_traditional(
-    block: &Block<'_>,
+    block: &PemBlock<'_>,
     passphrase: Option<&[u8]>,
 ) -> Result<PrivateKeyFile, PrivateFileError> {
     let read = |der: &[u8]| {
@@ -77,7 +77,7 @@ struct Decrypted {
 
 /// Decrypts a block with a header `DEK-Info: cipher,iv`.
 fn decrypt_traditional(
-    block: &Block<'_>,
+    block: &PemBlock<'_>,
     passphrase: Option<&[u8]>,
 ) -> Result<Decrypted, PrivateFileError> {
     let (cipher, iv) = block
@@ -385,7 +385,7 @@ fn pkcs8(key: &PrivateKey) -> Result<Zeroizing<Vec<u8>>, PrivateFileError> {
             (der::element(der::SEQUENCE, &parts), write_sec1(key, None)?)
         }
         PublicKey::Ed25519 { .. } => {
-            let Secret::Software(secret) = key.secret() else {
+            let PrivateKeySecret::Software(secret) = key.secret() else {
                 return Err(PrivateFileError::NotInThisFormat);
             };
             let seed = secret
@@ -409,7 +409,7 @@ fn pkcs8(key: &PrivateKey) -> Result<Zeroizing<Vec<u8>>, PrivateFileError> {
 }
 
 fn write_pkcs1(key: &PrivateKey) -> Result<Zeroizing<Vec<u8>>, PrivateFileError> {
-    let Secret::Software(secret) = key.secret() else {
+    let PrivateKeySecret::Software(secret) = key.secret() else {
         return Err(PrivateFileError::NotInThisFormat);
     };
     let parts = secret
@@ -438,7 +438,8 @@ fn write_sec1(
     key: &PrivateKey,
     curve: Option<EcCurve>,
 ) -> Result<Zeroizing<Vec<u8>>, PrivateFileError> {
-    let (Secret::Software(secret), PublicKey::Ecdsa { point, .. }) = (key.secret(), key.public())
+    let (PrivateKeySecret::Software(secret), PublicKey::Ecdsa { point, .. }) =
+        (key.secret(), key.public())
     else {
         return Err(PrivateFileError::NotInThisFormat);
     };

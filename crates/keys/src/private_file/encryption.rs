@@ -30,7 +30,7 @@ pub enum FileCipher {
     ChaCha20Poly1305,
 }
 
-enum Mode {
+enum CipherMode {
     Ctr(CipherAlgorithm),
     Cbc,
     Gcm,
@@ -53,17 +53,29 @@ impl FileCipher {
         Self::ChaCha20Poly1305,
     ];
 
-    fn row(self) -> (&'static str, usize, Mode) {
+    fn row(self) -> (&'static str, usize, CipherMode) {
         match self {
-            Self::Aes128Ctr => ("aes128-ctr", 16, Mode::Ctr(CipherAlgorithm::Aes128Ctr)),
-            Self::Aes192Ctr => ("aes192-ctr", 24, Mode::Ctr(CipherAlgorithm::Aes192Ctr)),
-            Self::Aes256Ctr => ("aes256-ctr", 32, Mode::Ctr(CipherAlgorithm::Aes256Ctr)),
-            Self::Aes128Cbc => ("aes128-cbc", 16, Mode::Cbc),
-            Self::Aes192Cbc => ("aes192-cbc", 24, Mode::Cbc),
-            Self::Aes256Cbc => ("aes256-cbc", 32, Mode::Cbc),
-            Self::Aes128Gcm => ("aes128-gcm@openssh.com", 16, Mode::Gcm),
-            Self::Aes256Gcm => ("aes256-gcm@openssh.com", 32, Mode::Gcm),
-            Self::ChaCha20Poly1305 => ("chacha20-poly1305@openssh.com", 64, Mode::ChaChaPoly),
+            Self::Aes128Ctr => (
+                "aes128-ctr",
+                16,
+                CipherMode::Ctr(CipherAlgorithm::Aes128Ctr),
+            ),
+            Self::Aes192Ctr => (
+                "aes192-ctr",
+                24,
+                CipherMode::Ctr(CipherAlgorithm::Aes192Ctr),
+            ),
+            Self::Aes256Ctr => (
+                "aes256-ctr",
+                32,
+                CipherMode::Ctr(CipherAlgorithm::Aes256Ctr),
+            ),
+            Self::Aes128Cbc => ("aes128-cbc", 16, CipherMode::Cbc),
+            Self::Aes192Cbc => ("aes192-cbc", 24, CipherMode::Cbc),
+            Self::Aes256Cbc => ("aes256-cbc", 32, CipherMode::Cbc),
+            Self::Aes128Gcm => ("aes128-gcm@openssh.com", 16, CipherMode::Gcm),
+            Self::Aes256Gcm => ("aes256-gcm@openssh.com", 32, CipherMode::Gcm),
+            Self::ChaCha20Poly1305 => ("chacha20-poly1305@openssh.com", 64, CipherMode::ChaChaPoly),
         }
     }
 
@@ -87,15 +99,15 @@ impl FileCipher {
 
     pub(super) fn iv_len(self) -> usize {
         match self.row().2 {
-            Mode::Ctr(_) | Mode::Cbc => 16,
-            Mode::Gcm => 12,
-            Mode::ChaChaPoly => 0,
+            CipherMode::Ctr(_) | CipherMode::Cbc => 16,
+            CipherMode::Gcm => 12,
+            CipherMode::ChaChaPoly => 0,
         }
     }
 
     pub(super) fn block_len(self) -> usize {
         match self.row().2 {
-            Mode::ChaChaPoly => 8,
+            CipherMode::ChaChaPoly => 8,
             _ => 16,
         }
     }
@@ -114,24 +126,28 @@ impl FileCipher {
         let mut data = Zeroizing::new(section.to_vec());
         let mode = self.row().2;
         let tag: Option<&[u8; TAG_LEN]> = match mode {
-            Mode::Ctr(_) | Mode::Cbc if tag.is_empty() => None,
-            Mode::Gcm | Mode::ChaChaPoly => {
+            CipherMode::Ctr(_) | CipherMode::Cbc if tag.is_empty() => None,
+            CipherMode::Gcm | CipherMode::ChaChaPoly => {
                 Some(tag.try_into().map_err(|_| PrivateFileError::Malformed)?)
             }
-            Mode::Ctr(_) | Mode::Cbc => return Err(PrivateFileError::Malformed),
+            CipherMode::Ctr(_) | CipherMode::Cbc => return Err(PrivateFileError::Malformed),
         };
         let internal = |_| PrivateFileError::Key(KeyError::Internal);
         match (mode, tag) {
-            (Mode::Ctr(algorithm), _) => CtrKey::new(algorithm, key, iv)
+            (CipherMode::Ctr(algorithm), _) => CtrKey::new(algorithm, key, iv)
                 .map_err(internal)?
                 .apply(0, &mut data),
-            (Mode::Cbc, _) => legacy::aes_cbc_decrypt(key, iv, &mut data)
+            (CipherMode::Cbc, _) => legacy::aes_cbc_decrypt(key, iv, &mut data)
                 .map_err(|_| PrivateFileError::Malformed)?,
-            (Mode::Gcm, Some(tag)) => keyfile::gcm_open(key, iv, &mut data, tag)
+            (CipherMode::Gcm, Some(tag)) => keyfile::gcm_open(key, iv, &mut data, tag)
                 .map_err(|_| PrivateFileError::WrongPassphrase)?,
-            (Mode::ChaChaPoly, Some(tag)) => keyfile::chacha_poly_open(key, &mut data, tag)
-                .map_err(|_| PrivateFileError::WrongPassphrase)?,
-            (Mode::Gcm | Mode::ChaChaPoly, None) => return Err(PrivateFileError::Malformed),
+            (CipherMode::ChaChaPoly, Some(tag)) => {
+                keyfile::chacha_poly_open(key, &mut data, tag)
+                    .map_err(|_| PrivateFileError::WrongPassphrase)?
+            }
+            (CipherMode::Gcm | CipherMode::ChaChaPoly, None) => {
+                return Err(PrivateFileError::Malformed);
+            }
         }
         Ok(data)
     }
@@ -145,19 +161,19 @@ impl FileCipher {
         let (key, iv) = self.split(material)?;
         let internal = |_| PrivateFileError::Key(KeyError::Internal);
         Ok(match self.row().2 {
-            Mode::Ctr(algorithm) => {
+            CipherMode::Ctr(algorithm) => {
                 CtrKey::new(algorithm, key, iv)
                     .map_err(internal)?
                     .apply(0, data);
                 None
             }
-            Mode::Cbc => {
+            CipherMode::Cbc => {
                 legacy::aes_cbc_encrypt(key, iv, data)
                     .map_err(|_| PrivateFileError::Key(KeyError::Internal))?;
                 None
             }
-            Mode::Gcm => Some(keyfile::gcm_seal(key, iv, data).map_err(internal)?),
-            Mode::ChaChaPoly => Some(keyfile::chacha_poly_seal(key, data).map_err(internal)?),
+            CipherMode::Gcm => Some(keyfile::gcm_seal(key, iv, data).map_err(internal)?),
+            CipherMode::ChaChaPoly => Some(keyfile::chacha_poly_seal(key, data).map_err(internal)?),
         })
     }
 

@@ -182,7 +182,7 @@ pub fn is_private_key(file: &[u8]) -> bool {
     find_block(file).is_ok()
 }
 
-fn find_block(file: &[u8]) -> Result<pem::Block<'_>, PrivateFileError> {
+fn find_block(file: &[u8]) -> Result<pem::PemBlock<'_>, PrivateFileError> {
     pem::find(file, |label| label.ends_with("PRIVATE KEY")).ok_or(PrivateFileError::NotAPrivateKey)
 }
 

@@ -9,7 +9,7 @@ use super::{PrivateFileError, PrivateKeyFile};
 use crate::algorithm::KeyType;
 use crate::error::{KeyError, printable};
 use crate::pem;
-use crate::private_key::{PrivateKey, RsaParts, Secret, SecurityKeyHandle};
+use crate::private_key::{PrivateKey, PrivateKeySecret, RsaParts, SecurityKeyHandle};
 use crate::public_key::PublicKey;
 
 pub(super) const LABEL: &str = "OPENSSH PRIVATE KEY";
@@ -333,18 +333,18 @@ fn write_private(key: &PrivateKey, out: &mut Zeroizing<Vec<u8>>) -> Result<(), P
     out.put_string(key.key_type().name().as_bytes());
     let lacks = || PrivateFileError::Key(KeyError::Internal);
     match (key.public(), key.secret()) {
-        (PublicKey::Ed25519 { point }, Secret::Software(secret)) => {
+        (PublicKey::Ed25519 { point }, PrivateKeySecret::Software(secret)) => {
             let seed = secret.ed25519_seed().ok_or_else(lacks)?;
             out.put_string(point);
             out.put_u32(64);
             out.extend_from_slice(&seed[..]);
             out.extend_from_slice(point);
         }
-        (PublicKey::Ecdsa { .. }, Secret::Software(secret)) => {
+        (PublicKey::Ecdsa { .. }, PrivateKeySecret::Software(secret)) => {
             key.public().write_fields(out);
             out.put_mpint(&secret.ecdsa_scalar().ok_or_else(lacks)?);
         }
-        (PublicKey::Rsa { .. }, Secret::Software(secret)) => {
+        (PublicKey::Rsa { .. }, PrivateKeySecret::Software(secret)) => {
             let parts = secret.rsa_parts().ok_or_else(lacks)?;
             for number in [
                 &parts.n,
@@ -357,7 +357,7 @@ fn write_private(key: &PrivateKey, out: &mut Zeroizing<Vec<u8>>) -> Result<(), P
                 out.put_mpint(number);
             }
         }
-        (_, Secret::SecurityKey(handle)) => {
+        (_, PrivateKeySecret::SecurityKey(handle)) => {
             key.public().write_fields(out);
             out.put_u8(handle.flags);
             out.put_string(&handle.handle);

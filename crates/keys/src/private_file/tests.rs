@@ -227,7 +227,7 @@ fn mutated_key_files_do_not_panic() {
             let _ = openssh::read(bytes, None);
             let _ = asn1::read_pkcs8(bytes, false);
             let _ = asn1::read_encrypted_pkcs8(bytes, None);
-            let traditional = pem::Block {
+            let traditional = pem::PemBlock {
                 label: "EC PRIVATE KEY",
                 headers: Vec::new(),
                 body: Zeroizing::new(bytes.to_vec()),
@@ -343,7 +343,7 @@ fn wrong_lengths_in_encrypted_files_are_errors() {
             assert!(asn1::read_encrypted_pkcs8(&body, Some(b"p")).is_err());
             for cipher in ["AES-128-CBC", "AES-256-CBC", "DES-EDE3-CBC", "NONE", ""] {
                 let info = format!("{cipher},{}", "0A".repeat(iv_len));
-                let block = pem::Block {
+                let block = pem::PemBlock {
                     label: "EC PRIVATE KEY",
                     headers: vec![("Proc-Type", "4,ENCRYPTED"), ("DEK-Info", &info)],
                     body: Zeroizing::new(data.clone()),
