@@ -6,7 +6,9 @@ use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use compress::{Compressor, DeflateError, Encoded, Report, RunDone, RunJob, Settings};
+use compress::{
+    CompressionReport, CompressionSettings, Compressor, DeflateError, Encoded, RunDone, RunJob,
+};
 
 use super::compress as whole;
 use super::figures::{Entry, Group, Part, Per, Unit};
@@ -188,8 +190,8 @@ fn threads(plain: &[u8], level: u8) -> Result<(Sample, String), Miss> {
 }
 
 /// As a session does it: runs are begun in order and compressed by whoever has time.
-fn compress_on_threads(plain: &[u8], level: u8) -> Result<Report, DeflateError> {
-    let mut compressor = Compressor::new(Settings {
+fn compress_on_threads(plain: &[u8], level: u8) -> Result<CompressionReport, DeflateError> {
+    let mut compressor = Compressor::new(CompressionSettings {
         level,
         adaptive: false,
     });

@@ -10,7 +10,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
-use compress::{Compressor, Decompressor, Encoded, MAX_INFLATED_BYTES, Settings};
+use compress::{CompressionSettings, Compressor, Decompressor, Encoded, MAX_INFLATED_BYTES};
 
 const PAYLOAD_BYTES: usize = 32 * 1024;
 
@@ -111,7 +111,7 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
 
 fn pass(data: &[u8], level: u8) -> Pass {
     let adaptive = std::env::var_os("ADAPTIVE").is_some();
-    let mut sender = Compressor::new(Settings { level, adaptive });
+    let mut sender = Compressor::new(CompressionSettings { level, adaptive });
     let payloads: Vec<&[u8]> = data.chunks(PAYLOAD_BYTES).collect();
     // Touches the memory first, so that page faults are not measured.
     let mut stream = vec![1; data.len() + data.len() / 8 + 4096];

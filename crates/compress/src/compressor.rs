@@ -12,7 +12,7 @@ use crate::history::Histories;
 use crate::origin::Origin;
 use crate::provider::{Flush, Provider};
 use crate::run::{Engines, RunDone, RunJob, RunStart};
-use crate::{DEFAULT_LEVEL, Report};
+use crate::{CompressionReport, DEFAULT_LEVEL};
 
 /// Smaller payloads end with a partial flush if the stream has only one channel. It is 3.6 bytes
 /// shorter on average, but may carry bits over to the next payload, which runs cannot handle and
@@ -25,7 +25,7 @@ const ZLIB_HEADER: [u8; 2] = [0x78, 0x9c];
 
 /// Compression settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Settings {
+pub struct CompressionSettings {
     /// Compression level, clamped to 1 to 9.
     pub level: u8,
     /// If true, payloads that look incompressible are stored, and the level may be
@@ -33,7 +33,7 @@ pub struct Settings {
     pub adaptive: bool,
 }
 
-impl Default for Settings {
+impl Default for CompressionSettings {
     fn default() -> Self {
         Self {
             level: DEFAULT_LEVEL,
@@ -75,7 +75,7 @@ impl Sharing {
 
 /// Compression of the sending direction.
 pub struct Compressor {
-    settings: Settings,
+    settings: CompressionSettings,
     /// Level for the next payload; 0 stores.
     level: u8,
     /// Recently sent plaintext, by channel.
@@ -85,14 +85,14 @@ pub struct Compressor {
     header_sent: bool,
     sharing: Sharing,
     engines: Arc<Engines>,
-    report: Report,
+    report: CompressionReport,
 }
 
 impl Compressor {
     /// Starts a new stream.
     #[must_use]
-    pub fn new(settings: Settings) -> Self {
-        let settings = Settings {
+    pub fn new(settings: CompressionSettings) -> Self {
+        let settings = CompressionSettings {
             level: settings.level.clamp(1, 9),
             ..settings
         };
@@ -104,14 +104,14 @@ impl Compressor {
             header_sent: false,
             sharing: Sharing::default(),
             engines: Arc::new(Engines::internal()),
-            report: Report::default(),
+            report: CompressionReport::default(),
         }
     }
 
     /// Starts a new stream with the fixed level `level`, 1 to 9, without adaptation.
     #[must_use]
     pub fn with_level(level: u8) -> Self {
-        Self::new(Settings {
+        Self::new(CompressionSettings {
             level,
             adaptive: false,
         })
@@ -294,7 +294,7 @@ impl Compressor {
         self.level
     }
 
-    /// Sets the level for the next payload, from 0 to [`Settings::level`]; 0 stores. Ignored unless
+    /// Sets the level for the next payload, from 0 to [`CompressionSettings::level`]; 0 stores. Ignored unless
     /// the stream is adaptive.
     pub fn set_level(&mut self, level: u8) {
         if self.settings.adaptive {
@@ -349,7 +349,7 @@ impl Compressor {
 
     /// Statistics since the connection began.
     #[must_use]
-    pub fn report(&self) -> Report {
+    pub fn report(&self) -> CompressionReport {
         self.report
     }
 }

@@ -5,7 +5,7 @@
 //! more than [`MAX_HISTORIES`] channels, the one that has been idle longest loses its history.
 
 use crate::adaptive::Policy;
-use crate::deflate::{Engine, Gaps, Source, Window};
+use crate::deflate::{Engine, Gaps, PayloadSource, Window};
 use crate::provider::HISTORY_BYTES;
 
 /// Maximum number of channels with a history. At most [`HISTORY_BYTES`] of all histories can be
@@ -83,8 +83,8 @@ impl History {
 
     /// The tables, if the last payload was [remembered](Histories::remember) with them, the window
     /// and gaps that they index, and the policy.
-    pub(crate) fn parts(&mut self) -> (Option<&mut Engine>, Source<'_>, &mut Policy) {
-        let source = Source {
+    pub(crate) fn parts(&mut self) -> (Option<&mut Engine>, PayloadSource<'_>, &mut Policy) {
+        let source = PayloadSource {
             window: &self.window,
             gaps: &self.gaps,
         };

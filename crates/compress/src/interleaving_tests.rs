@@ -5,7 +5,7 @@ use zlib_rs::{Inflate, InflateFlush, Status};
 
 use crate::deflate::tests::{Random, data};
 use crate::run::{RunDone, RunJob};
-use crate::{Compressor, Encoded, Origin, Settings, ZstdCompressor};
+use crate::{CompressionSettings, Compressor, Encoded, Origin, ZstdCompressor};
 
 /// Payloads of a run that is not finished yet: the index of its first packet, and the run.
 struct Pending {
@@ -22,7 +22,7 @@ struct Stream {
 }
 
 impl Stream {
-    fn new(settings: Settings) -> Self {
+    fn new(settings: CompressionSettings) -> Self {
         Self {
             compressor: Compressor::new(settings),
             sent: Vec::new(),
@@ -112,7 +112,7 @@ fn any_interleaving_is_read_by_another_inflate() {
         let name = format!("round {round}");
         let channels = [2, 3, 5, 12][random.below(4)];
         let pool = pool(&mut random);
-        let mut stream = Stream::new(Settings { level, adaptive });
+        let mut stream = Stream::new(CompressionSettings { level, adaptive });
         for _ in 0..160 {
             let channel = random.below(channels) as u64;
             match random.below(100) {
@@ -155,7 +155,7 @@ fn any_interleaving_is_read_by_another_inflate() {
 fn again(level: u8, by_run: bool, own: usize, foreign: usize) -> usize {
     let mut random = Random::new(5);
     let (secret, filler) = (data(0, 300, &mut random), data(0, own, &mut random));
-    let mut stream = Stream::new(Settings {
+    let mut stream = Stream::new(CompressionSettings {
         level,
         adaptive: false,
     });
@@ -253,7 +253,7 @@ fn steps(seed: u64, others: u64) -> Vec<Step> {
 }
 
 /// The packets of the first channel, by zlib.
-fn first_channel(settings: Settings, steps: &[Step]) -> Vec<Vec<u8>> {
+fn first_channel(settings: CompressionSettings, steps: &[Step]) -> Vec<Vec<u8>> {
     let mut compressor = Compressor::new(settings);
     let mut packets = Vec::new();
     for step in steps {
@@ -291,7 +291,7 @@ fn first_channel(settings: Settings, steps: &[Step]) -> Vec<Vec<u8>> {
 }
 
 /// Like the packets by zlib, but by zstd, which has no runs.
-fn first_channel_by_zstd(settings: Settings, steps: &[Step]) -> Vec<Vec<u8>> {
+fn first_channel_by_zstd(settings: CompressionSettings, steps: &[Step]) -> Vec<Vec<u8>> {
     let mut compressor = ZstdCompressor::new(settings);
     let mut packets = Vec::new();
     let mut send = |compressor: &mut ZstdCompressor, origin: Origin, payload: &[u8]| {
@@ -325,7 +325,7 @@ fn first_channel_by_zstd(settings: Settings, steps: &[Step]) -> Vec<Vec<u8>> {
 #[test]
 fn what_eleven_other_channels_send_changes_no_packet_of_the_first() {
     for seed in 0..18 {
-        let settings = Settings {
+        let settings = CompressionSettings {
             level: 1 + (seed % 9) as u8,
             adaptive: seed >= 9,
         };

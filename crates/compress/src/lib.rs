@@ -46,7 +46,7 @@ mod separation_tests;
 #[cfg(test)]
 mod tests;
 
-pub use compressor::{Compressor, Settings};
+pub use compressor::{CompressionSettings, Compressor};
 pub use decompressor::Decompressor;
 pub use error::{DeflateError, InflateError};
 pub use form::{Encoded, Form};
@@ -99,7 +99,7 @@ impl Totals {
 
 /// Statistics of a sending direction since the connection began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Report {
+pub struct CompressionReport {
     /// Sizes before and after compression.
     pub totals: Totals,
     /// Number of payloads deflated by the built-in engine.
@@ -116,7 +116,7 @@ pub struct Report {
     pub cpu_ns: u64,
 }
 
-impl Report {
+impl CompressionReport {
     /// A line of statistics for `ssh -v`.
     #[must_use]
     pub fn line(&self) -> String {

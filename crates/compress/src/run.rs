@@ -9,10 +9,12 @@ use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::Report;
+use crate::CompressionReport;
 use crate::adaptive::Policy;
 use crate::compressor::{cpu_ns, effort_for};
-use crate::deflate::{Carry, EncodeOutcome, Engine, Gaps, Source, Window, append_flush, store};
+use crate::deflate::{
+    Carry, EncodeOutcome, Engine, Gaps, PayloadSource, Window, append_flush, store,
+};
 use crate::error::DeflateError;
 use crate::form::{Encoded, Form};
 use crate::provider::{Flush, Provider, Run, RunEncoder, RunError};
@@ -172,7 +174,7 @@ pub(crate) struct RunStart {
 #[derive(Debug, Clone)]
 #[must_use = "the stream's figures and its policy depend on it"]
 pub struct RunDone {
-    pub(crate) report: Report,
+    pub(crate) report: CompressionReport,
     pub(crate) channel: u64,
     pub(crate) policy: Option<Policy>,
 }
@@ -218,7 +220,7 @@ impl RunJob {
     /// # Errors
     /// [`DeflateError`]; the stream cannot continue then.
     pub fn run(mut self, mut take: impl FnMut(Encoded<'_>)) -> Result<RunDone, DeflateError> {
-        let mut report = Report::default();
+        let mut report = CompressionReport::default();
         let begun = cpu_ns();
         let window = mem::take(&mut self.window);
         let by_provider = self.run_by_provider(&window, &mut take, &mut report);
@@ -238,10 +240,10 @@ impl RunJob {
         &mut self,
         window: &Window,
         take: &mut impl FnMut(Encoded<'_>),
-        report: &mut Report,
+        report: &mut CompressionReport,
     ) -> Result<(), DeflateError> {
         let mut engine: Option<Engine> = None;
-        let source = Source {
+        let source = PayloadSource {
             window,
             gaps: &self.gaps,
         };
@@ -293,7 +295,7 @@ impl RunJob {
         &mut self,
         window: &Window,
         take: &mut impl FnMut(Encoded<'_>),
-        report: &mut Report,
+        report: &mut CompressionReport,
     ) -> bool {
         let mut encoder = match self.engines.encoder() {
             None => return false,

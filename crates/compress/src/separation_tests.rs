@@ -15,8 +15,8 @@ use crate::history::Histories;
 use crate::provider::{Flush, Library, LibraryEncoder, Provider, Run, RunEncoder, RunError};
 use crate::run::Engines;
 use crate::{
-    Compressor, Decompressor, Encoded, MAX_INFLATED_BYTES, Origin, Settings, ZstdCompressor,
-    ZstdDecompressor,
+    CompressionSettings, Compressor, Decompressor, Encoded, MAX_INFLATED_BYTES, Origin,
+    ZstdCompressor, ZstdDecompressor,
 };
 
 const SECRETS: Origin = Origin::Channel(1);
@@ -109,8 +109,8 @@ impl Sender for Stock {
     }
 }
 
-fn settings(level: u8, adaptive: bool) -> Settings {
-    Settings { level, adaptive }
+fn settings(level: u8, adaptive: bool) -> CompressionSettings {
+    CompressionSettings { level, adaptive }
 }
 
 fn serial(level: u8) -> Box<dyn Sender> {

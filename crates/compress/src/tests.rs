@@ -1,6 +1,6 @@
 //! Round trips, streams of stock zlib, and malicious input from a peer.
 
-use crate::{Compressor, Decompressor, InflateError, MAX_INFLATED_BYTES, Settings};
+use crate::{CompressionSettings, Compressor, Decompressor, InflateError, MAX_INFLATED_BYTES};
 
 /// xorshift64*: bytes that do not compress, the same in each run.
 fn noise(len: usize, mut seed: u64) -> Vec<u8> {
@@ -107,7 +107,7 @@ fn each_packet_inflates_at_once_and_history_passes_on() {
 
 #[test]
 fn a_stored_payload_is_where_it_came_and_history_for_the_next() {
-    let mut compressor = Compressor::new(Settings::default());
+    let mut compressor = Compressor::new(CompressionSettings::default());
     let mut decompressor = Decompressor::new();
     let (mut stored, mut inflated) = (0, 0);
     // Lengths on both sides of a match's reach; the last payload repeats the one before.
@@ -368,7 +368,7 @@ fn packets_of(job: RunJob, payloads: &[Vec<u8>]) -> (Vec<Vec<u8>>, crate::RunDon
 fn runs_made_in_any_order_are_one_stream() {
     for adaptive in [true, false] {
         let all = payloads();
-        let mut sender = Compressor::new(Settings { level: 6, adaptive });
+        let mut sender = Compressor::new(CompressionSettings { level: 6, adaptive });
         let mut receiver = Decompressor::new();
         // Small payloads in place between runs, so that bits are carried into them.
         let mut jobs = Vec::new();
@@ -428,7 +428,7 @@ fn runs_lose_nothing_against_one_stream() {
 
 #[test]
 fn what_does_not_compress_costs_little_and_is_stored() {
-    let mut sender = Compressor::new(Settings::default());
+    let mut sender = Compressor::new(CompressionSettings::default());
     let mut receiver = Decompressor::new();
     for seed in 0..100 {
         let payload = noise(32 * 1024, seed);

@@ -3,7 +3,7 @@
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use compress::Settings as DeflateSettings;
+use compress::CompressionSettings as DeflateSettings;
 
 use crypto::cipher::{CipherAlgorithm, CipherKind};
 use crypto::kex::KexAlgorithm;

@@ -28,8 +28,8 @@ mod transport;
 mod userauth;
 
 pub use compress::{
-    InflateError, Report as CompressReport, Settings as DeflateSettings, Totals as CompressTotals,
-    zstd_level,
+    CompressionReport as CompressReport, CompressionSettings as DeflateSettings, InflateError,
+    Totals as CompressTotals, zstd_level,
 };
 pub use config::{Role, ServerHostKey, ShortOffer, TransportConfig};
 pub use connection::{CompressJob, Compressed, Connection, Output};

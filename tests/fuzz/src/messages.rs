@@ -129,7 +129,8 @@ pub fn deflate(data: &[u8]) {
     };
     let level = 1 + settings % 9;
     let (adaptive, several) = (settings & 0x80 != 0, settings & 0x40 != 0);
-    let mut compressor = compress::Compressor::new(compress::Settings { level, adaptive });
+    let mut compressor =
+        compress::Compressor::new(compress::CompressionSettings { level, adaptive });
     let mut decompressor = compress::Decompressor::new();
     let mut back = |packet: &[u8], payload: &[u8]| {
         let mut out = Vec::new();
@@ -216,7 +217,8 @@ pub fn zstd_deflate(data: &[u8]) {
     };
     let level = 1 + settings % 9;
     let (adaptive, several) = (settings & 0x80 != 0, settings & 0x40 != 0);
-    let mut compressor = compress::ZstdCompressor::new(compress::Settings { level, adaptive });
+    let mut compressor =
+        compress::ZstdCompressor::new(compress::CompressionSettings { level, adaptive });
     let mut decompressor = compress::ZstdDecompressor::new();
     for payload in pieces(data) {
         match payload {

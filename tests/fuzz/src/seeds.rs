@@ -409,7 +409,7 @@ fn deflated() -> Vec<Vec<u8>> {
 
 /// Packets of every kind: frames that begin and go on, the payload as it is, a bomb.
 fn by_zstd() -> Vec<Vec<u8>> {
-    let settings = compress::Settings::default();
+    let settings = compress::CompressionSettings::default();
     let mut compressor = compress::ZstdCompressor::new(settings);
     let mut packed = |payload: &[u8]| {
         let mut out = Vec::new();

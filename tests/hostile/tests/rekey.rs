@@ -266,7 +266,7 @@ fn client_by_zstd() -> Liar<Memory> {
 
 fn by_zstd(payload: &[u8]) -> Vec<u8> {
     let mut packet = Vec::new();
-    compress::ZstdCompressor::new(compress::Settings::default())
+    compress::ZstdCompressor::new(compress::CompressionSettings::default())
         .compress(payload, &mut packet)
         .expect("compressed");
     packet
@@ -352,7 +352,7 @@ fn a_stream_of_zstd_ends_with_its_keys() {
     };
     liar.exchange(&offer);
     // Blocks of the frame that began with the first keys.
-    let mut compressor = compress::ZstdCompressor::new(compress::Settings::default());
+    let mut compressor = compress::ZstdCompressor::new(compress::CompressionSettings::default());
     let mut packet = Vec::new();
     for _ in 0..2 {
         packet.clear();

@@ -414,7 +414,7 @@ fn a_peer_that_inflates_past_the_limit_is_ended() {
             compress::Compressor::with_level(9).compress(&payload, &mut small)
         } else {
             liar.start_zstd();
-            compress::ZstdCompressor::new(compress::Settings::default())
+            compress::ZstdCompressor::new(compress::CompressionSettings::default())
                 .compress(&payload, &mut small)
         }
         .expect("compressed");

@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use accelerator::{Accelerator, Request};
 use compress::provider::{Flush, Run, RunEncoder, RunError, Verifier};
-use compress::{Compressor, Decompressor, Encoded, MAX_INFLATED_BYTES, Report, Settings};
+use compress::{
+    CompressionReport, CompressionSettings, Compressor, Decompressor, Encoded, MAX_INFLATED_BYTES,
+};
 use sys::process::SelfExe;
 
 /// What most packets of bulk hold, bytes.
@@ -92,14 +94,14 @@ pub fn encode_bulk(encoder: &mut dyn RunEncoder, data: &[u8]) -> Result<usize, R
 pub struct Sent {
     pub bytes: usize,
     pub payloads: u64,
-    pub report: Report,
+    pub report: CompressionReport,
     pub failure: Option<RunError>,
 }
 
 /// Sends `data` in runs of the library's, with packets of our own engine between, and inflates it:
 /// nothing else must come out.
 pub fn stream(name: &str, accelerator: &Arc<Accelerator>, level: u8, data: &[u8]) -> Sent {
-    let settings = Settings {
+    let settings = CompressionSettings {
         level,
         adaptive: false,
     };

@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use accelerator::{Accelerator, Request};
 use compress::{
-    Compressor, Decompressor, DeflateError, Encoded, InflateError, MAX_INFLATED_BYTES, Report,
-    Settings, ZstdCompressor, ZstdDecompressor,
+    CompressionReport, CompressionSettings, Compressor, Decompressor, DeflateError, Encoded,
+    InflateError, MAX_INFLATED_BYTES, ZstdCompressor, ZstdDecompressor,
 };
 use sys::process::SelfExe;
 
@@ -120,7 +120,7 @@ fn library_row(
 ) -> Option<CompressionRow> {
     let (mut deflate, mut ratio) = (0.0_f64, 0.0);
     for _ in 0..RUNS {
-        let mut sender = Compressor::new(Settings {
+        let mut sender = Compressor::new(CompressionSettings {
             level: 6,
             adaptive: false,
         });
@@ -181,20 +181,20 @@ fn rows(selection: &Selection) -> Vec<CompressionRow> {
 trait Codec {
     fn compress(&mut self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), DeflateError>;
     fn decompress(&mut self, packet: &[u8], out: &mut Vec<u8>) -> Result<(), InflateError>;
-    fn report(&self) -> Report;
+    fn report(&self) -> CompressionReport;
 }
 
 struct Zlib(Compressor, Decompressor);
 struct Zstd(ZstdCompressor, ZstdDecompressor);
 
 impl Zlib {
-    fn new(settings: Settings) -> Self {
+    fn new(settings: CompressionSettings) -> Self {
         Self(Compressor::new(settings), Decompressor::new())
     }
 }
 
 impl Zstd {
-    fn new(settings: Settings) -> Self {
+    fn new(settings: CompressionSettings) -> Self {
         Self(ZstdCompressor::new(settings), ZstdDecompressor::new())
     }
 }
@@ -210,7 +210,7 @@ macro_rules! codecs {
                 self.1.decompress(packet, out, MAX_INFLATED_BYTES)
             }
 
-            fn report(&self) -> Report {
+            fn report(&self) -> CompressionReport {
                 self.0.report()
             }
         }
@@ -224,11 +224,11 @@ fn row<C: Codec>(
     (name, engine): (String, &str),
     level: u8,
     bytes: &[u8],
-    new: impl Fn(Settings) -> C,
+    new: impl Fn(CompressionSettings) -> C,
 ) -> Option<CompressionRow> {
     let (mut deflate, mut inflate, mut ratio) = (0.0_f64, 0.0_f64, 0.0);
     for _ in 0..RUNS {
-        let mut codec = new(Settings {
+        let mut codec = new(CompressionSettings {
             level,
             adaptive: false,
         });

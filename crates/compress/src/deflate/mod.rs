@@ -24,7 +24,7 @@ mod window;
 pub(crate) mod tests;
 
 pub(crate) use decoder::PacketDecoder;
-pub(crate) use encoder::{Carry, EncodeOutcome, Engine, Source, append_flush, store};
+pub(crate) use encoder::{Carry, EncodeOutcome, Engine, PayloadSource, append_flush, store};
 pub(crate) use gaps::Gaps;
 pub(crate) use window::Window;
 

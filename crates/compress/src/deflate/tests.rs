@@ -2,7 +2,7 @@
 
 use zlib_rs::{Deflate, DeflateFlush, Inflate, InflateFlush, Status};
 
-use super::{Carry, EncodeOutcome, Engine, Gaps, PacketDecoder, Source, Window, store};
+use super::{Carry, EncodeOutcome, Engine, Gaps, PacketDecoder, PayloadSource, Window, store};
 use crate::error::InflateError;
 use crate::provider::Flush;
 
@@ -143,7 +143,7 @@ impl Sender {
         let start = self.window.len();
         self.window.push(payload);
         let mut out = Vec::new();
-        let source = Source {
+        let source = PayloadSource {
             window: &self.window,
             gaps: &Gaps::default(),
         };

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::loader::{Handle, LibraryError, clear_errno, file_of, system_error, text_at};
+use super::loader::{LibraryError, LibraryHandle, clear_errno, file_of, system_error, text_at};
 use super::{MAX_GROWTH_BYTES, Run, RunEncoder, RunError};
 
 /// The version of zlib's headers that define the layout. Implementations compare the first
@@ -114,7 +114,7 @@ impl Library {
     /// # Errors
     /// [`LibraryError`].
     pub fn load(path: &Path) -> Result<Self, LibraryError> {
-        let handle = Handle::open(path)?;
+        let handle = LibraryHandle::open(path)?;
         let need = |name| handle.need(name);
         let deflate = need(c"deflate")?;
         // dlsym also searches the libraries that this one depends on: QATzip depends on a zlib,

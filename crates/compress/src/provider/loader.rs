@@ -33,9 +33,9 @@ impl std::error::Error for LibraryError {}
 
 /// A loaded library. It stays loaded until the process ends.
 #[derive(Clone, Copy)]
-pub(super) struct Handle(NonNull<c_void>);
+pub(super) struct LibraryHandle(NonNull<c_void>);
 
-impl Handle {
+impl LibraryHandle {
     /// Loads the library at `path`, which must be absolute. Its constructors run.
     pub(super) fn open(path: &Path) -> Result<Self, LibraryError> {
         if !path.is_absolute() {
@@ -59,7 +59,7 @@ impl Handle {
         NonNull::new(unsafe { libc::dlsym(self.0.as_ptr(), name.as_ptr()) })
     }
 
-    /// Like [`Handle::symbol`], for a required symbol.
+    /// Like [`LibraryHandle::symbol`], for a required symbol.
     pub(super) fn need(self, name: &'static CStr) -> Result<NonNull<c_void>, LibraryError> {
         self.symbol(name)
             .ok_or(LibraryError::Missing(name.to_str().unwrap_or_default()))

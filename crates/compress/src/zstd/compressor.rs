@@ -7,9 +7,9 @@ use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer, ResetDirective};
 
 use super::frame::{self, BLOCKS, FRAME, STORED};
 use super::{CONTEXTS, WINDOW_LOG, zstd_level};
-use crate::Report;
+use crate::CompressionReport;
 use crate::adaptive::Policy;
-use crate::compressor::{Settings, cpu_ns, effort_for};
+use crate::compressor::{CompressionSettings, cpu_ns, effort_for};
 use crate::error::DeflateError;
 use crate::form::Form;
 use crate::origin::Origin;
@@ -24,7 +24,7 @@ const LEAD_BYTES: usize = 64;
 
 /// The current frame.
 #[derive(Debug, Clone, Copy)]
-struct Frame {
+struct ZstdFrame {
     /// zstd's level.
     level: i32,
     /// Number of plaintext bytes in the frame.
@@ -39,7 +39,7 @@ struct SendContext {
     /// Created for the first payload that needs it, at [`zstd_level`].
     zstd: Option<CCtx<'static>>,
     /// `None` if the next payload starts a frame.
-    frame: Option<Frame>,
+    frame: Option<ZstdFrame>,
     policy: Policy,
 }
 
@@ -75,19 +75,19 @@ impl SendContext {
 
 /// Compression of the sending direction with zstd.
 pub struct ZstdCompressor {
-    settings: Settings,
+    settings: CompressionSettings,
     /// `CompressionLevel` for the next payload; 0 stores.
     level: u8,
     /// The contexts by number, at most [`CONTEXTS`].
     contexts: Vec<SendContext>,
-    report: Report,
+    report: CompressionReport,
 }
 
 impl ZstdCompressor {
     /// Starts a new stream.
     #[must_use]
-    pub fn new(settings: Settings) -> Self {
-        let settings = Settings {
+    pub fn new(settings: CompressionSettings) -> Self {
+        let settings = CompressionSettings {
             level: settings.level.clamp(1, 9),
             ..settings
         };
@@ -95,9 +95,9 @@ impl ZstdCompressor {
             settings,
             level: settings.level,
             contexts: Vec::new(),
-            report: Report {
+            report: CompressionReport {
                 zstd: Some(0),
-                ..Report::default()
+                ..CompressionReport::default()
             },
         }
     }
@@ -217,10 +217,10 @@ impl ZstdCompressor {
             None => {
                 context.begin(level)?;
                 out.push(frame::lead(FRAME, number));
-                Frame { level, bytes: 0 }
+                ZstdFrame { level, bytes: 0 }
             }
         };
-        context.frame = Some(Frame {
+        context.frame = Some(ZstdFrame {
             bytes: frame.bytes.saturating_add(payload.len() as u64),
             ..frame
         });
@@ -243,7 +243,7 @@ impl ZstdCompressor {
         self.level
     }
 
-    /// Sets the `CompressionLevel` for the next payload, from 0 to [`Settings::level`]; 0 stores.
+    /// Sets the `CompressionLevel` for the next payload, from 0 to [`CompressionSettings::level`]; 0 stores.
     /// Ignored unless the stream is adaptive. A change of zstd's level starts a new frame without
     /// history.
     pub fn set_level(&mut self, level: u8) {
@@ -271,7 +271,7 @@ impl ZstdCompressor {
 
     /// Statistics since the connection began.
     #[must_use]
-    pub fn report(&self) -> Report {
+    pub fn report(&self) -> CompressionReport {
         self.report
     }
 

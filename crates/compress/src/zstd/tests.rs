@@ -4,7 +4,7 @@ use zstd_safe::{CCtx, CParameter, DCtx, InBuffer, OutBuffer};
 use super::frame::{BLOCKS, FRAME, STORED};
 use super::*;
 use crate::error::InflateError;
-use crate::{MAX_INFLATED_BYTES, Origin, Settings};
+use crate::{CompressionSettings, MAX_INFLATED_BYTES, Origin};
 
 const LIMIT: usize = MAX_INFLATED_BYTES;
 
@@ -39,8 +39,8 @@ fn text(len: usize) -> Vec<u8> {
     text
 }
 
-fn settings(level: u8, adaptive: bool) -> Settings {
-    Settings { level, adaptive }
+fn settings(level: u8, adaptive: bool) -> CompressionSettings {
+    CompressionSettings { level, adaptive }
 }
 
 fn plain(level: u8) -> ZstdCompressor {

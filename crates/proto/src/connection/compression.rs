@@ -7,7 +7,7 @@ use super::Connection;
 impl Connection {
     /// Statistics of the data sent, if it was compressed.
     #[must_use]
-    pub fn compress_report(&self) -> Option<compress::Report> {
+    pub fn compress_report(&self) -> Option<compress::CompressionReport> {
         self.transport.compress_report()
     }
 
@@ -19,7 +19,7 @@ impl Connection {
 
     /// Configured settings for the data sent.
     #[must_use]
-    pub fn compress_settings(&self) -> compress::Settings {
+    pub fn compress_settings(&self) -> compress::CompressionSettings {
         self.transport.config.deflate
     }
 

@@ -655,7 +655,7 @@ impl Transport {
         self.out_stream.engine()
     }
 
-    pub(crate) fn compress_report(&self) -> Option<compress::Report> {
+    pub(crate) fn compress_report(&self) -> Option<compress::CompressionReport> {
         self.out_stream.report()
     }
 

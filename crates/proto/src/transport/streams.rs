@@ -7,8 +7,8 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use compress::{
-    Compressor, Decompressor, DeflateError, Form, InflateError, Origin, Report, Settings, Totals,
-    ZstdCompressor, ZstdDecompressor,
+    CompressionReport, CompressionSettings, Compressor, Decompressor, DeflateError, Form,
+    InflateError, Origin, Totals, ZstdCompressor, ZstdDecompressor,
 };
 
 use crate::config::Compression;
@@ -16,7 +16,7 @@ use crate::config::Compression;
 /// Compression of sent data. It works at the head of the queue, whose later items may belong to
 /// other keys and another method.
 pub(super) struct OutStream {
-    settings: Settings,
+    settings: CompressionSettings,
     /// Method of the next payload that leaves.
     method: Compression,
     /// Each compressor serves all epochs; that of zlib keeps its accelerator.
@@ -25,7 +25,7 @@ pub(super) struct OutStream {
 }
 
 impl OutStream {
-    pub(super) fn new(settings: Settings) -> Self {
+    pub(super) fn new(settings: CompressionSettings) -> Self {
         Self {
             settings,
             method: Compression::None,
@@ -79,7 +79,7 @@ impl OutStream {
             .filter(|_| self.method == Compression::Zstd)
     }
 
-    pub(super) fn report(&self) -> Option<Report> {
+    pub(super) fn report(&self) -> Option<CompressionReport> {
         match self.by_zstd() {
             Some(zstd) => Some(zstd.report()),
             None => self.zlib.as_ref().map(Compressor::report),

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use compress::{Compressor, Decompressor, Settings, ZstdCompressor, ZstdDecompressor};
+use compress::{CompressionSettings, Compressor, Decompressor, ZstdCompressor, ZstdDecompressor};
 use packet::{OpenKeys, PacketBuf, SealKeys, Sequencer, Splitter};
 use proto::Role;
 use wire::message::{Disconnect, Encode};
@@ -139,7 +139,9 @@ impl<V: Victim> Liar<V> {
 
     /// Both sides agreed on zstd and the login succeeded.
     pub fn start_zstd(&mut self) {
-        self.deflate = Some(Deflate::Zstd(ZstdCompressor::new(Settings::default())));
+        self.deflate = Some(Deflate::Zstd(ZstdCompressor::new(
+            CompressionSettings::default(),
+        )));
         self.inflate = Some(Inflate::Zstd(ZstdDecompressor::new()));
     }
 

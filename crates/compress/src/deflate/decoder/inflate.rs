@@ -3,15 +3,15 @@
 
 use super::fast::{copy, fast};
 use super::tables::{
-    DISTANCE_BITS, DISTANCE_ENTRIES, END, Entry, INVALID, LITERAL, LITLEN_BITS, LITLEN_ENTRIES,
-    SECOND, SPECIAL,
+    DISTANCE_BITS, DISTANCE_ENTRIES, DecodeEntry, END, INVALID, LITERAL, LITLEN_BITS,
+    LITLEN_ENTRIES, SECOND, SPECIAL,
 };
 use crate::deflate::SLACK_BYTES;
 
 /// Decoding tables of a block.
 pub(super) struct Tables {
-    pub(super) litlen: [Entry; LITLEN_ENTRIES],
-    pub(super) distance: [Entry; DISTANCE_ENTRIES],
+    pub(super) litlen: [DecodeEntry; LITLEN_ENTRIES],
+    pub(super) distance: [DecodeEntry; DISTANCE_ENTRIES],
 }
 
 /// The bit buffer, with the next bit lowest, and the input after it.
@@ -143,8 +143,12 @@ fn careful(
 /// Returns the table entry for the next bits, and the length of its code. Bits that led to a second
 /// table are consumed.
 #[inline(always)]
-fn code(input: &mut Input<'_>, table: &[Entry], index_bits: u32) -> Result<(Entry, u32), Stop> {
-    let first = |entry: Option<&Entry>| entry.copied().unwrap_or(INVALID);
+fn code(
+    input: &mut Input<'_>,
+    table: &[DecodeEntry],
+    index_bits: u32,
+) -> Result<(DecodeEntry, u32), Stop> {
+    let first = |entry: Option<&DecodeEntry>| entry.copied().unwrap_or(INVALID);
     let mut entry = first(table.get(input.peek(index_bits) as usize));
     if entry & SECOND != 0 && entry & LITERAL == 0 {
         if input.count < index_bits {
@@ -172,7 +176,7 @@ fn code(input: &mut Input<'_>, table: &[Entry], index_bits: u32) -> Result<(Entr
 /// Returns base plus extra bits of a length or distance, and consumes them with their code; `None`
 /// if bits are missing.
 #[inline(always)]
-fn value(input: &mut Input<'_>, entry: Entry) -> Option<usize> {
+fn value(input: &mut Input<'_>, entry: DecodeEntry) -> Option<usize> {
     let all = entry & 63;
     if input.count < all {
         return None;

@@ -51,14 +51,14 @@ pub(crate) struct PacketDecoder {
 enum DecoderState {
     /// The next packet begins with the two-byte header of RFC 1950 §2.2.
     Header,
-    Packets(Box<Packets>),
+    Packets(Box<PacketInflater>),
     Resumable(Box<Resumable>),
     /// Decoding has failed permanently.
     Failed(InflateError),
 }
 
 /// A stream whose packets have so far ended at block boundaries.
-struct Packets {
+struct PacketInflater {
     window: Window,
     carry: Bits,
     tables: Tables,
@@ -158,7 +158,7 @@ impl PacketDecoder {
         let input = match self.state {
             DecoderState::Failed(error) => return Err(error),
             DecoderState::Header => {
-                self.state = DecoderState::Packets(Packets::new());
+                self.state = DecoderState::Packets(PacketInflater::new());
                 without_header(input)?
             }
             _ => input,
@@ -198,7 +198,7 @@ fn without_header(input: &[u8]) -> Result<&[u8], InflateError> {
     Ok(rest)
 }
 
-impl Packets {
+impl PacketInflater {
     fn new() -> Box<Self> {
         Box::new(Self {
             window: Window::default(),
@@ -386,7 +386,7 @@ impl Packet<'_> {
 
     fn code_lengths(
         &mut self,
-        table: &[tables::Entry; PRECODE_ENTRIES],
+        table: &[tables::DecodeEntry; PRECODE_ENTRIES],
         lengths: &mut [u8],
     ) -> Result<(), DecodeFailure> {
         let mut at = 0;

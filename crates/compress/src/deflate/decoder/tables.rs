@@ -29,14 +29,14 @@ pub(super) const PRECODE_ENTRIES: usize = 1 << PRECODE_BITS;
 /// | 12–14 | 0 | 0 | 4 for the end, 2 for no code, 0 | 1 |
 /// | 16–30 | the byte | the base | | its place |
 /// | 31 | 1 | 0 | 0 | 0 |
-pub(super) type Entry = u32;
+pub(super) type DecodeEntry = u32;
 
-pub(super) const LITERAL: Entry = 1 << 31;
+pub(super) const LITERAL: DecodeEntry = 1 << 31;
 /// One of these bits is set if the entry is not a literal, length or distance.
-pub(super) const SPECIAL: Entry = SECOND | INVALID | END;
-pub(super) const SECOND: Entry = 1 << 12;
-pub(super) const INVALID: Entry = 1 << 13;
-pub(super) const END: Entry = 1 << 14;
+pub(super) const SPECIAL: DecodeEntry = SECOND | INVALID | END;
+pub(super) const SECOND: DecodeEntry = 1 << 12;
+pub(super) const INVALID: DecodeEntry = 1 << 13;
+pub(super) const END: DecodeEntry = 1 << 14;
 
 /// The alphabet of a code.
 #[derive(Clone, Copy)]
@@ -48,7 +48,7 @@ pub(super) enum Alphabet {
 
 impl Alphabet {
     /// The entry of a symbol, without the length of its code.
-    fn entry(self, symbol: usize) -> Entry {
+    fn entry(self, symbol: usize) -> DecodeEntry {
         match self {
             Self::Precode => (symbol as u32) << 16,
             Self::Litlen if symbol < END_OF_BLOCK => LITERAL | (symbol as u32) << 16,
@@ -62,7 +62,7 @@ impl Alphabet {
     }
 }
 
-fn value(base: Option<&u16>, extra: Option<&u8>) -> Entry {
+fn value(base: Option<&u16>, extra: Option<&u8>) -> DecodeEntry {
     match (base, extra) {
         (Some(base), Some(extra)) => u32::from(*base) << 16 | u32::from(*extra),
         // Symbols that have a code in static blocks, but no meaning.
@@ -82,7 +82,7 @@ const MAX_SYMBOLS: usize = 288;
 /// Like other inflate implementations, accepts an incomplete code only if it has one word of one
 /// bit, or none (a block without matches, or with a single distance).
 pub(super) fn fill(
-    table: &mut [Entry],
+    table: &mut [DecodeEntry],
     index_bits: u32,
     lengths: &[u8],
     alphabet: Alphabet,
@@ -144,7 +144,7 @@ pub(super) fn fill(
 }
 
 struct Filler<'a> {
-    table: &'a mut [Entry],
+    table: &'a mut [DecodeEntry],
     index_bits: u32,
     /// Number of codes of each length that have not been entered yet.
     counts: [u32; 16],
@@ -173,7 +173,7 @@ impl Filler<'_> {
         }
     }
 
-    fn put(&mut self, bits: u32, entry: Entry) {
+    fn put(&mut self, bits: u32, entry: DecodeEntry) {
         let code = self.code;
         if bits <= self.index_bits {
             self.table[code as usize] = with_bits(entry, bits);
@@ -191,7 +191,7 @@ impl Filler<'_> {
         self.code = (code & (bit - 1)) | bit;
     }
 
-    fn put_second(&mut self, bits: u32, entry: Entry) {
+    fn put_second(&mut self, bits: u32, entry: DecodeEntry) {
         let first = self.code & ((1 << self.index_bits) - 1);
         let rest = bits - self.index_bits;
         let (place, index_bits) = match self.second {
@@ -226,7 +226,7 @@ impl Filler<'_> {
 }
 
 /// Adds the code length to the total bits, and stores it separately for lengths and distances.
-fn with_bits(entry: Entry, bits: u32) -> Entry {
+fn with_bits(entry: DecodeEntry, bits: u32) -> DecodeEntry {
     if entry & (LITERAL | SPECIAL) != 0 {
         entry + bits
     } else {

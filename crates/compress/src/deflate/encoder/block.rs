@@ -5,9 +5,9 @@ use core::ops::Range;
 
 use super::bits::{BitWriter, Carry, space_for};
 use super::header::Header;
-use super::huffman::{self, Word};
+use super::huffman::{self, CodeWord};
 use super::matcher::View;
-use super::write::{self, Words};
+use super::write::{self, BlockCodes};
 use crate::deflate::symbols::{
     DISTANCE_EXTRA, DISTANCE_SYMBOLS, END_OF_BLOCK, FIRST_LENGTH, LENGTH_EXTRA, LENGTH_SLOT,
     LITLEN_SYMBOLS, STATIC_LITLEN_BITS, distance_slot,
@@ -81,16 +81,16 @@ pub(super) struct Codes {
 }
 
 /// Sequences and frequencies of the current block.
-pub(super) struct Block {
+pub(super) struct DeflateBlock {
     pub(super) sequences: Vec<Sequence>,
     pub(super) frequencies: Frequencies,
     literal_bits: Option<usize>,
 }
 
-static STATIC_LITLEN: [Word; 288] = huffman::words(&STATIC_LITLEN_BITS);
-static STATIC_DISTANCE: [Word; 32] = huffman::words(&[5; 32]);
+static STATIC_LITLEN: [CodeWord; 288] = huffman::words(&STATIC_LITLEN_BITS);
+static STATIC_DISTANCE: [CodeWord; 32] = huffman::words(&[5; 32]);
 
-impl Block {
+impl DeflateBlock {
     pub(super) fn new() -> Self {
         Self {
             sequences: Vec::new(),
@@ -189,7 +189,7 @@ impl Block {
                 header.write(&mut out);
                 let litlen = huffman::words(&codes.litlen_bits);
                 let distance = huffman::words(&codes.distance_bits);
-                let words = Words {
+                let words = BlockCodes {
                     litlen: &litlen,
                     distance: &distance,
                 };
@@ -197,7 +197,7 @@ impl Block {
             }
             None => {
                 out.add(0b010, 3);
-                let words = Words {
+                let words = BlockCodes {
                     litlen: &STATIC_LITLEN,
                     distance: &STATIC_DISTANCE,
                 };

@@ -7,20 +7,20 @@ pub(super) const MAX_BITS: usize = 15;
 const MAX_SYMBOLS: usize = 288;
 
 /// A symbol's code, with its first bit lowest, in the low 24 bits; its length above.
-pub(super) type Word = u32;
+pub(super) type CodeWord = u32;
 
 #[inline(always)]
-pub(super) fn word(bits: u32, count: u32) -> Word {
+pub(super) fn word(bits: u32, count: u32) -> CodeWord {
     bits | count << 24
 }
 
 #[inline(always)]
-pub(super) fn word_bits(word: Word) -> u32 {
+pub(super) fn word_bits(word: CodeWord) -> u32 {
     word & 0x00ff_ffff
 }
 
 #[inline(always)]
-pub(super) fn word_count(word: Word) -> u32 {
+pub(super) fn word_count(word: CodeWord) -> u32 {
     word >> 24
 }
 
@@ -128,7 +128,7 @@ fn depth_counts(tree: &mut [u32], max_bits: usize) -> [u32; MAX_BITS + 1] {
 }
 
 /// Returns the codes for these lengths (RFC 1951 §3.2.2).
-pub(super) const fn words<const N: usize>(lengths: &[u8; N]) -> [Word; N] {
+pub(super) const fn words<const N: usize>(lengths: &[u8; N]) -> [CodeWord; N] {
     let mut counts = [0_u32; MAX_BITS + 1];
     let mut symbol = 0;
     while symbol < N {

@@ -65,9 +65,9 @@ pub(super) struct Match {
 
 /// A possible match: the length in the low nine bits, the distance above.
 #[derive(Clone, Copy)]
-pub(super) struct Candidate(u32);
+pub(super) struct MatchCandidate(u32);
 
-impl Candidate {
+impl MatchCandidate {
     #[inline(always)]
     fn new(length: usize, distance: usize) -> Self {
         Self((distance << 9 | (length & 511)) as u32)
@@ -393,7 +393,7 @@ impl Matcher {
         view: View<'_>,
         at: usize,
         search: Search,
-        found: &mut Vec<Candidate>,
+        found: &mut Vec<MatchCandidate>,
     ) -> usize {
         let eight = view.eight(at);
         let word = eight as u32;
@@ -405,7 +405,7 @@ impl Matcher {
         let mut longest = 0;
         if back3.wrapping_sub(1) < reach && (view.four(at.wrapping_sub(back3)) ^ word) << 8 == 0 {
             longest = 3;
-            found.push(Candidate::new(3, back3));
+            found.push(MatchCandidate::new(3, back3));
         }
         let number = self.number(at);
         let mut depth = search.depth;
@@ -422,7 +422,7 @@ impl Matcher {
                     if found.len() - before == MAX_CANDIDATES {
                         found.pop();
                     }
-                    found.push(Candidate::new(length, back));
+                    found.push(MatchCandidate::new(length, back));
                     (known, longest) = (length, length);
                     if length >= search.nice_length {
                         break;

@@ -20,7 +20,7 @@ pub(crate) use bits::Carry;
 use core::ops::Range;
 
 use bits::{BitWriter, space_for};
-use block::Block;
+use block::DeflateBlock;
 use matcher::{FIVES, Matcher, THREES, View};
 use pairs::Pairs;
 use plan::Planner;
@@ -50,7 +50,7 @@ pub(crate) enum EncodeOutcome {
 
 /// A payload with its history, and the gaps between their bytes in the stream.
 #[derive(Clone, Copy)]
-pub(crate) struct Source<'a> {
+pub(crate) struct PayloadSource<'a> {
     pub(crate) window: &'a Window,
     pub(crate) gaps: &'a Gaps,
 }
@@ -92,7 +92,7 @@ impl IndexConfig {
 /// change windows between any two payloads.
 pub(crate) struct Engine {
     matcher: Matcher,
-    block: Block,
+    block: DeflateBlock,
     planner: Planner,
     scratch: Vec<u8>,
     /// Positions of the window before this are in the matcher's tables, or were skipped.
@@ -109,7 +109,7 @@ impl Engine {
     pub(crate) fn new() -> Self {
         Self {
             matcher: Matcher::new(),
-            block: Block::new(),
+            block: DeflateBlock::new(),
             planner: Planner::default(),
             scratch: Vec::new(),
             indexed_to: 0,
@@ -153,7 +153,7 @@ impl Engine {
     /// [`DeflateError`] means a bug; `out` and `carry` are then unchanged.
     pub(crate) fn encode(
         &mut self,
-        source: Source<'_>,
+        source: PayloadSource<'_>,
         start: usize,
         level: u8,
         flush: Flush,
@@ -168,7 +168,7 @@ impl Engine {
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn encode_span(
         &mut self,
-        source: Source<'_>,
+        source: PayloadSource<'_>,
         start: usize,
         end: usize,
         level: u8,
@@ -278,7 +278,7 @@ impl Engine {
     /// Returns true if the beginning of the bytes from `start` to `end` becomes smaller with little
     /// effort. These bytes are then already in the tables, which makes later matches slightly
     /// worse.
-    pub(crate) fn gains(&mut self, source: Source<'_>, start: usize, end: usize) -> bool {
+    pub(crate) fn gains(&mut self, source: PayloadSource<'_>, start: usize, end: usize) -> bool {
         let end = end.min(start + PROBE_BYTES);
         let mut out = Vec::new();
         let carry = &mut Carry::default();

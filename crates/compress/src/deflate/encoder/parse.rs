@@ -1,7 +1,7 @@
 //! Chooses matches: the first one found, or a better one at the next or second next position (lazy
 //! matching).
 
-use super::block::{Block, MAX_BLOCK_BYTES};
+use super::block::{DeflateBlock, MAX_BLOCK_BYTES};
 use super::matcher::{FIVES, FOURS, Match, Matcher, Search, THREES, View};
 use super::split::BlockSplitter;
 use super::{IndexConfig, IndexKind};
@@ -130,7 +130,7 @@ pub(super) fn parse(
     search_params: &SearchParams,
     lists: IndexConfig,
     literal_bits: usize,
-    block: &mut Block,
+    block: &mut DeflateBlock,
 ) -> usize {
     let worth = MatchThresholds::new(literal_bits);
     let threes = worth.least == MIN_MATCH;
@@ -183,7 +183,7 @@ struct Parser<'a, 'v> {
     start: usize,
     search_params: &'a SearchParams,
     worth: MatchThresholds,
-    block: &'a mut Block,
+    block: &'a mut DeflateBlock,
     splitter: BlockSplitter,
     /// The bytes from here to the next match are literals.
     literals_from: usize,
@@ -357,7 +357,7 @@ pub(super) fn repeat(
     start: usize,
     end: usize,
     distance: usize,
-    block: &mut Block,
+    block: &mut DeflateBlock,
 ) -> usize {
     let mut left = view.same(start - distance, start, 0, end - start);
     let mut at = start;

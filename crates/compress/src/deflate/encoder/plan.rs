@@ -13,9 +13,9 @@
 use core::mem;
 use core::ops::Range;
 
-use super::block::{Block, Frequencies};
+use super::block::{DeflateBlock, Frequencies};
 use super::costs::Costs;
-use super::matcher::{Candidate, Match, Matcher, Search, THREES, View};
+use super::matcher::{Match, MatchCandidate, Matcher, Search, THREES, View};
 use super::parse::{MatchThresholds, RUN_TAIL, SearchParams};
 use super::split::BlockSplitter;
 use crate::deflate::symbols::{FIRST_LENGTH, LENGTH_SLOT, MAX_MATCH, MIN_MATCH, distance_slot};
@@ -68,7 +68,7 @@ impl LongRun {
 /// The optimal parser, with memory reused between blocks.
 #[derive(Default)]
 pub(super) struct Planner {
-    found: Vec<Candidate>,
+    found: Vec<MatchCandidate>,
     /// Number of matches of each position.
     counts: Vec<u8>,
     /// In order; positions inside have no matches.
@@ -92,7 +92,7 @@ impl Planner {
         entered: &mut usize,
         search_params: &SearchParams,
         literal_bits: usize,
-        block: &mut Block,
+        block: &mut DeflateBlock,
     ) -> usize {
         let worth = MatchThresholds::new(literal_bits);
         let end = self.find(
@@ -240,7 +240,7 @@ impl Planner {
     }
 
     /// Adds the cheapest path through `plain` to `block`.
-    fn take(&self, plain: &[u8], block: &mut Block) {
+    fn take(&self, plain: &[u8], block: &mut DeflateBlock) {
         let mut long_runs = self.long_runs.iter().peekable();
         let (mut at, mut literals) = (0, 0);
         while let Some((byte, node)) = plain.get(at).zip(self.nodes.get(at)) {
@@ -272,7 +272,7 @@ impl Planner {
 
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
-        self.found.capacity() * size_of::<Candidate>()
+        self.found.capacity() * size_of::<MatchCandidate>()
             + self.counts.capacity()
             + self.long_runs.capacity() * size_of::<LongRun>()
             + self.nodes.capacity() * size_of::<Node>()
@@ -282,7 +282,7 @@ impl Planner {
 /// The cheapest paths from a position, and the matches of the positions before it.
 struct Planned<'p> {
     nodes: &'p mut [Node],
-    found: &'p [Candidate],
+    found: &'p [MatchCandidate],
     costs: &'p Costs,
 }
 

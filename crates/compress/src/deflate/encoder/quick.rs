@@ -4,7 +4,7 @@
 //! whether a match is taken, per match whether it is longer than eight bytes. After a long stretch
 //! without matches, positions are skipped.
 
-use super::block::{Block, MAX_BLOCK_BYTES};
+use super::block::{DeflateBlock, MAX_BLOCK_BYTES};
 use super::matcher::{Matcher, View};
 use super::pairs::{COMPARED, Pairs, Seen};
 use super::parse::{MatchThresholds, RUN_TAIL, repeat};
@@ -28,7 +28,7 @@ pub(super) fn parse(
     entered: &mut usize,
     fives: bool,
     literal_bits: usize,
-    block: &mut Block,
+    block: &mut DeflateBlock,
 ) -> usize {
     let worth = MatchThresholds::new(literal_bits);
     let end = if fives {
@@ -45,7 +45,7 @@ fn choose<const FIVES: bool>(
     view: View<'_>,
     start: usize,
     worth: &MatchThresholds,
-    block: &mut Block,
+    block: &mut DeflateBlock,
 ) -> usize {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("bmi1")
@@ -65,7 +65,7 @@ fn choose_bmi2<const FIVES: bool>(
     view: View<'_>,
     start: usize,
     worth: &MatchThresholds,
-    block: &mut Block,
+    block: &mut DeflateBlock,
 ) -> usize {
     choose_body(pairs, view, start, worth, block)
 }
@@ -76,7 +76,7 @@ fn choose_body<const FIVES: bool>(
     view: View<'_>,
     start: usize,
     worth: &MatchThresholds,
-    block: &mut Block,
+    block: &mut DeflateBlock,
 ) -> usize {
     let end = view.end().min(start + MAX_BLOCK_BYTES);
     let last_entry = view.end().saturating_sub(3).min(end);

@@ -19,7 +19,7 @@ const TAG_BITS: u32 = 8;
 
 /// Every bit pattern is a valid value.
 #[repr(C, align(64))]
-struct Row {
+struct HashRow {
     tags: [u8; WAYS],
     /// Index of the newest position; the following ones, wrapping around, are ever older.
     newest: u8,
@@ -27,13 +27,13 @@ struct Row {
     numbers: [u16; WAYS],
 }
 
-type Rows = [Row; 1 << ROW_BITS];
+type HashRows = [HashRow; 1 << ROW_BITS];
 
-const _: () = assert!(size_of::<Rows>() == size_of::<Heads>());
-const _: () = assert!(align_of::<Rows>() == align_of::<Heads>());
+const _: () = assert!(size_of::<HashRows>() == size_of::<Heads>());
+const _: () = assert!(align_of::<HashRows>() == align_of::<Heads>());
 const _: () = assert!(ROW_BITS + TAG_BITS > HASH_BITS);
 
-impl Row {
+impl HashRow {
     #[inline(always)]
     fn enter(&mut self, tag: u8, number: u16) {
         let newest = usize::from(self.newest.wrapping_sub(1)) & (WAYS - 1);
@@ -57,7 +57,7 @@ impl Row {
 
 /// The memory of the chain heads as rows.
 #[inline(always)]
-fn rows(heads: &mut Heads) -> &mut Rows {
+fn rows(heads: &mut Heads) -> &mut HashRows {
     // SAFETY: the memory has the size and alignment of the rows, as asserted above, and every bit
     // pattern is valid for both types.
     unsafe { &mut *core::ptr::from_mut(heads).cast() }
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_row_knows_its_newest_in_their_order() {
-        let mut row = Row {
+        let mut row = HashRow {
             tags: [0; WAYS],
             numbers: [0; WAYS],
             newest: 7,

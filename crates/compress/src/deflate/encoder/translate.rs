@@ -8,7 +8,7 @@
 use core::ops::Range;
 use std::mem;
 
-use super::block::Block;
+use super::block::DeflateBlock;
 use super::matcher::View;
 use crate::deflate::Gaps;
 use crate::deflate::symbols::MIN_MATCH;
@@ -18,7 +18,7 @@ use crate::provider::HISTORY_BYTES;
 /// bytes.
 const FAR_FOR_SHORT: usize = 4096;
 
-impl Block {
+impl DeflateBlock {
     /// Rewrites the block, which encodes `plain` of `view`, from distances in the window to
     /// distances in the stream.
     pub(super) fn translate(&mut self, view: View<'_>, plain: Range<usize>, gaps: &Gaps) {

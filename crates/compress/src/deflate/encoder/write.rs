@@ -4,16 +4,16 @@ use core::ops::Range;
 
 use super::bits::BitWriter;
 use super::block::Sequence;
-use super::huffman::{Word, word, word_bits, word_count};
+use super::huffman::{CodeWord, word, word_bits, word_count};
 use super::matcher::View;
 use crate::deflate::symbols::{
     DISTANCE_BASE, DISTANCE_EXTRA, END_OF_BLOCK, FIRST_LENGTH, LENGTH_BASE, LENGTH_EXTRA,
 };
 
 /// The codes of a block, ready for writing.
-pub(super) struct Words<'a> {
-    pub(super) litlen: &'a [Word; 288],
-    pub(super) distance: &'a [Word; 32],
+pub(super) struct BlockCodes<'a> {
+    pub(super) litlen: &'a [CodeWord; 288],
+    pub(super) distance: &'a [CodeWord; 32],
 }
 
 /// A distance symbol's code, and its base and extra bits.
@@ -30,7 +30,7 @@ pub(super) fn symbols(
     sequences: &[Sequence],
     view: View<'_>,
     plain: Range<usize>,
-    words: &Words<'_>,
+    words: &BlockCodes<'_>,
     out: &mut BitWriter<'_>,
 ) {
     #[cfg(target_arch = "x86_64")]
@@ -47,7 +47,7 @@ fn symbols_bmi2(
     sequences: &[Sequence],
     view: View<'_>,
     plain: Range<usize>,
-    words: &Words<'_>,
+    words: &BlockCodes<'_>,
     out: &mut BitWriter<'_>,
 ) {
     symbols_body(sequences, view, plain, words, out);
@@ -58,7 +58,7 @@ fn symbols_body(
     sequences: &[Sequence],
     view: View<'_>,
     plain: Range<usize>,
-    words: &Words<'_>,
+    words: &BlockCodes<'_>,
     place: &mut BitWriter<'_>,
 ) {
     let lengths = length_words(words.litlen);
@@ -104,7 +104,7 @@ fn literals(
     view: View<'_>,
     mut at: usize,
     count: usize,
-    words: &[Word; 288],
+    words: &[CodeWord; 288],
     out: &mut BitWriter<'_>,
 ) -> usize {
     let end = at + count;
@@ -130,7 +130,7 @@ fn literals(
 }
 
 /// The code and extra bits of each match length.
-fn length_words(litlen: &[Word; 288]) -> [Word; 512] {
+fn length_words(litlen: &[CodeWord; 288]) -> [CodeWord; 512] {
     let mut words = [0; 512];
     let slots = LENGTH_BASE.iter().zip(&LENGTH_EXTRA).enumerate();
     for (slot, (base, extra)) in slots {
@@ -146,7 +146,7 @@ fn length_words(litlen: &[Word; 288]) -> [Word; 512] {
     words
 }
 
-fn distance_words(codes: &[Word; 32]) -> [DistanceWord; 32] {
+fn distance_words(codes: &[CodeWord; 32]) -> [DistanceWord; 32] {
     let mut words = [DistanceWord::default(); 32];
     let facts = codes.iter().zip(DISTANCE_BASE.iter().zip(&DISTANCE_EXTRA));
     for (word, (code, (base, extra))) in words.iter_mut().zip(facts) {
