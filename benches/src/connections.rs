@@ -1,6 +1,6 @@
 //! Two connections in memory: a login, and bulk data through a channel.
 
-use proto::{ChannelId, Connection, Event, Output, Stream, TransportConfig};
+use proto::{ChannelId, Connection, Event, Stream, TransportConfig, TransportOutput};
 use sim::Pair;
 
 use crate::Piece;
@@ -65,8 +65,8 @@ fn carry(from: &mut Connection, to: &mut Connection) {
     while let Some(output) = from.poll_output() {
         any = true;
         match output {
-            Output::Raw(bytes) => to.receive_buffer().extend_from_slice(&bytes),
-            Output::Seal(job) => {
+            TransportOutput::Raw(bytes) => to.receive_buffer().extend_from_slice(&bytes),
+            TransportOutput::Seal(job) => {
                 let sealed = job.run();
                 to.receive_buffer().extend_from_slice(sealed.wire());
                 from.recycle(sealed.into_buf());

@@ -10,7 +10,7 @@ use std::os::fd::AsFd;
 use config::client::ClientOptions;
 use config::types::{Compression, HwCompression};
 use driver::{CryptoThreads, Driver, DriverError, LaneTerms, Notice};
-use proto::{Connection, Direction, Event, Negotiated, ShortOffer, TransportConfig};
+use proto::{Connection, DirectionAlgorithms, Event, Negotiated, ShortOffer, TransportConfig};
 use wire::message::reason;
 
 use crate::auth::ahead::Ahead;
@@ -497,7 +497,7 @@ fn suite(negotiated: &Negotiated) -> Option<String> {
         return None;
     }
     Some(match both.mac {
-        Direction::IMPLICIT_MAC => both.cipher.to_owned(),
+        DirectionAlgorithms::IMPLICIT_MAC => both.cipher.to_owned(),
         mac => format!("{}+{mac}", both.cipher),
     })
 }

@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use packet::{OpenJob, OpenedPacket, PacketError, SealJob, SealedPacket};
 use pipeline::{Gauge, Lane, Panicked, Pool, Sample, Tally, Work};
-use proto::{CompressJob, Compressed, Connection, Output};
+use proto::{CompressJob, Compressed, Connection, TransportOutput};
 use sys::epoll::{Epoll, EventFd, Interest};
 
 use super::{DriverError, Notice};
@@ -404,13 +404,13 @@ impl Lanes {
     }
 
     /// Returns the next output; compression done within the call is counted as a job.
-    pub(super) fn poll_output(&mut self, connection: &mut Connection) -> Option<Output> {
+    pub(super) fn poll_output(&mut self, connection: &mut Connection) -> Option<TransportOutput> {
         if !self.deflates {
             return connection.poll_output();
         }
         let begun = Instant::now();
         let output = connection.poll_output();
-        if let Some(Output::Seal(job)) = &output {
+        if let Some(TransportOutput::Seal(job)) = &output {
             self.count_deflated(job.packet_bytes(), Some(begun));
         }
         output

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use packet::SealedPacket;
-use proto::{Connection, Output};
+use proto::{Connection, TransportOutput};
 use sys::epoll::{Epoll, Interest};
 
 use super::DriverError;
@@ -328,8 +328,8 @@ impl Link {
             };
             while lanes.takes_seal() && self.out_bytes + lanes.unsealed_bytes() < limit {
                 match lanes.poll_output(connection) {
-                    Some(Output::Seal(job)) => lanes.push_seal(job),
-                    Some(Output::Raw(line)) => {
+                    Some(TransportOutput::Seal(job)) => lanes.push_seal(job),
+                    Some(TransportOutput::Raw(line)) => {
                         debug_assert!(self.out.is_empty(), "the version line comes first");
                         self.line.extend(line);
                     }

@@ -31,25 +31,25 @@ pub struct Negotiated {
     /// Host key algorithm.
     pub host_key: &'static str,
     /// Algorithms from client to server.
-    pub client_to_server: Direction,
+    pub client_to_server: DirectionAlgorithms,
     /// Algorithms from server to client.
-    pub server_to_client: Direction,
+    pub server_to_client: DirectionAlgorithms,
     /// Both sides follow strict KEX.
     pub strict_kex: bool,
 }
 
 /// Algorithms of one direction.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Direction {
+pub struct DirectionAlgorithms {
     /// Name of the cipher.
     pub cipher: &'static str,
-    /// Name of the MAC; [`Direction::IMPLICIT_MAC`] if the cipher authenticates.
+    /// Name of the MAC; [`DirectionAlgorithms::IMPLICIT_MAC`] if the cipher authenticates.
     pub mac: &'static str,
     /// Name of the compression method.
     pub compression: &'static str,
 }
 
-impl Direction {
+impl DirectionAlgorithms {
     /// Value of `mac` for a cipher that authenticates.
     pub const IMPLICIT_MAC: &str = "<implicit>";
 }

@@ -32,10 +32,11 @@ pub use compress::{
     Totals as CompressTotals, zstd_level,
 };
 pub use config::{Role, ServerHostKey, ShortOffer, TransportConfig};
-pub use connection::{CompressJob, Compressed, Connection, Output};
+pub use connection::{CompressJob, Compressed, Connection, TransportOutput};
 pub use error::Error;
 pub use event::{
-    AuthMethod, AuthProof, AuthRequest, ChannelId, Direction, Event, Negotiated, Prompt, Stream,
+    AuthMethod, AuthProof, AuthRequest, ChannelId, DirectionAlgorithms, Event, Negotiated, Prompt,
+    Stream,
 };
 pub use quirks::{Pipelining, Quirks};
 

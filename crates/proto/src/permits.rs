@@ -13,7 +13,7 @@ use crate::Role;
 
 /// Phase of the connection that determines which messages are permitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub(crate) enum ConnectionPhase {
     /// First key exchange, before it is known whether the peer's KEXINIT promises strict KEX.
     FirstKex,
     /// First key exchange under strict KEX: only its own messages are permitted.
@@ -41,10 +41,12 @@ pub(crate) enum Permission {
 }
 
 /// Decides whether `role` may receive message `number` in `phase`.
-pub(crate) fn permission(number: u8, role: Role, phase: Phase) -> Permission {
+pub(crate) fn permission(number: u8, role: Role, phase: ConnectionPhase) -> Permission {
     let Some(row) = info(number) else {
         return match phase {
-            Phase::FirstKex | Phase::StrictFirstKex | Phase::Rekey => Permission::Forbidden,
+            ConnectionPhase::FirstKex
+            | ConnectionPhase::StrictFirstKex
+            | ConnectionPhase::Rekey => Permission::Forbidden,
             // Numbers of key exchange methods that are not running are always an error.
             _ if KEX_NUMBERS.contains(&number) => Permission::Forbidden,
             _ => Permission::Unknown,
@@ -58,28 +60,30 @@ pub(crate) fn permission(number: u8, role: Role, phase: Phase) -> Permission {
     // A client may pipeline a channel after the login request that it expects to succeed. If that
     // request fails, the connection continues, as with OpenSSH's server; the client recognizes its
     // messages by their sequence numbers.
-    if (role, phase, row.phase) == (Role::Server, Phase::Userauth, SentIn::Connection) && sender {
+    if (role, phase, row.phase) == (Role::Server, ConnectionPhase::Userauth, SentIn::Connection)
+        && sender
+    {
         return Permission::Unknown;
     }
     let in_phase = match (row.phase, phase) {
         (SentIn::Kex, _) => true,
-        (SentIn::Always, Phase::StrictFirstKex) => number == Disconnect::NUMBER,
+        (SentIn::Always, ConnectionPhase::StrictFirstKex) => number == Disconnect::NUMBER,
         (SentIn::Always, _) => true,
         // EXT_INFO follows NEWKEYS; the server may also send it just before USERAUTH_SUCCESS, or
         // during authentication in answer to `ext-info-in-auth`.
-        (SentIn::Service, Phase::Service) => true,
+        (SentIn::Service, ConnectionPhase::Service) => true,
         // Some clients (paramiko 2 to 4) request the service again before each attempt.
-        (SentIn::Service, Phase::Userauth) => {
+        (SentIn::Service, ConnectionPhase::Userauth) => {
             matches!(number, ExtInfo::NUMBER | ServiceRequest::NUMBER)
         }
-        (SentIn::Userauth, Phase::Userauth) => true,
+        (SentIn::Userauth, ConnectionPhase::Userauth) => true,
         // A banner is permitted only after SERVICE_ACCEPT, with which the server begins
         // authentication (RFC 4252 §5.4). A client that pipelined several requests may get answers
         // late (RFC 4252 §5.1).
-        (SentIn::Userauth, Phase::Connected) => {
+        (SentIn::Userauth, ConnectionPhase::Connected) => {
             role == Role::Server && number == UserauthRequest::NUMBER
         }
-        (SentIn::Connection, Phase::Connected) => true,
+        (SentIn::Connection, ConnectionPhase::Connected) => true,
         _ => false,
     };
     if sender && in_phase {
@@ -104,12 +108,12 @@ mod tests {
             let mut line = String::new();
             for role in [Role::Client, Role::Server] {
                 for phase in [
-                    Phase::FirstKex,
-                    Phase::StrictFirstKex,
-                    Phase::Service,
-                    Phase::Userauth,
-                    Phase::Connected,
-                    Phase::Rekey,
+                    ConnectionPhase::FirstKex,
+                    ConnectionPhase::StrictFirstKex,
+                    ConnectionPhase::Service,
+                    ConnectionPhase::Userauth,
+                    ConnectionPhase::Connected,
+                    ConnectionPhase::Rekey,
                 ] {
                     line.push(match permission(row.number, role, phase) {
                         Permission::Permitted => '+',
@@ -129,7 +133,7 @@ mod tests {
         for number in 0..=255 {
             let expected =
                 number == 1 || (20..=21).contains(&number) || (30..=34).contains(&number);
-            let got = permission(number, Role::Server, Phase::StrictFirstKex);
+            let got = permission(number, Role::Server, ConnectionPhase::StrictFirstKex);
             assert_eq!(got == Permission::Permitted, expected, "message {number}");
         }
     }
@@ -137,7 +141,7 @@ mod tests {
     #[test]
     fn channel_messages_before_login_are_forbidden() {
         for number in 80..=100 {
-            for phase in [Phase::Service, Phase::Userauth] {
+            for phase in [ConnectionPhase::Service, ConnectionPhase::Userauth] {
                 assert_ne!(
                     permission(number, Role::Server, phase),
                     Permission::Permitted
@@ -150,18 +154,18 @@ mod tests {
     fn channel_messages_behind_a_login_that_failed_are_unimplemented_and_earlier_forbidden() {
         for number in (80..=82).chain(90..=100) {
             assert_eq!(
-                permission(number, Role::Server, Phase::Userauth),
+                permission(number, Role::Server, ConnectionPhase::Userauth),
                 Permission::Unknown
             );
             assert_eq!(
-                permission(number, Role::Client, Phase::Userauth),
+                permission(number, Role::Client, ConnectionPhase::Userauth),
                 Permission::Forbidden
             );
             for phase in [
-                Phase::FirstKex,
-                Phase::StrictFirstKex,
-                Phase::Service,
-                Phase::Rekey,
+                ConnectionPhase::FirstKex,
+                ConnectionPhase::StrictFirstKex,
+                ConnectionPhase::Service,
+                ConnectionPhase::Rekey,
             ] {
                 let got = permission(number, Role::Server, phase);
                 assert_eq!(got, Permission::Forbidden, "{number} {phase:?}");
@@ -173,7 +177,7 @@ mod tests {
     fn a_client_cannot_send_what_only_servers_say() {
         for number in [51, 52, 53, 60] {
             assert_eq!(
-                permission(number, Role::Server, Phase::Userauth),
+                permission(number, Role::Server, ConnectionPhase::Userauth),
                 Permission::Forbidden
             );
         }

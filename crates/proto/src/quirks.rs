@@ -34,7 +34,7 @@ pub enum Pipelining {
 }
 
 /// The quirks of an implementation and version.
-struct Row {
+struct QuirksRow {
     /// Start of the version line, after `SSH-2.0-` or `SSH-1.99-`.
     software: &'static str,
     quirks: Quirks,
@@ -42,8 +42,8 @@ struct Row {
     accumulates_from: Option<(u32, u32)>,
 }
 
-const TABLE: [Row; 3] = [
-    Row {
+const TABLE: [QuirksRow; 3] = [
+    QuirksRow {
         software: crate::SOFTWARE_NAME,
         quirks: Quirks {
             is_fulmar: true,
@@ -55,7 +55,7 @@ const TABLE: [Row; 3] = [
         },
         accumulates_from: None,
     },
-    Row {
+    QuirksRow {
         software: "OpenSSH_",
         quirks: Quirks {
             is_fulmar: false,
@@ -68,7 +68,7 @@ const TABLE: [Row; 3] = [
         // `CHAN_INPUT_MAX` of its channels.c.
         accumulates_from: Some((8, 9)),
     },
-    Row {
+    QuirksRow {
         software: "dropbear_",
         quirks: Quirks {
             is_fulmar: false,

@@ -17,8 +17,8 @@ use wire::{DecodeError, Put, Reader};
 use zeroize::Zeroizing;
 
 use crate::config::Compression;
-use crate::connection::{Connection, Stage};
-use crate::transport::{Agreement, DirectionSuite, EpochKeys, Session, Transport};
+use crate::connection::{Connection, ConnectionStage};
+use crate::transport::{Agreement, DirectionSuite, EpochKeys, Transport, TransportSession};
 use crate::{Error, Millis, Role, ServerHostKey, TransportConfig};
 
 /// First bytes of each snapshot: name and format version.
@@ -86,7 +86,7 @@ impl Connection {
     pub fn snapshot(self) -> Result<Zeroizing<Vec<u8>>, Error> {
         let transport = &self.transport;
         let clean = !transport.has_output() && transport.is_settled() && self.channel_count() == 0;
-        if self.stage != Stage::Connected || !clean {
+        if self.stage != ConnectionStage::Connected || !clean {
             return Err(Error::Misuse(
                 "a snapshot is possible only right after login, with nothing outstanding",
             ));
@@ -165,7 +165,7 @@ impl Connection {
             c2s: c2s.suite,
             s2c: s2c.suite,
         };
-        transport.session = Some(Session {
+        transport.session = Some(TransportSession {
             id,
             host_key,
             strict_kex,
@@ -176,6 +176,6 @@ impl Connection {
         transport.current.s2c = Some(s2c);
         transport.set_authenticated();
         debug_assert_eq!(transport.role, Role::Server);
-        Ok(Self::over(transport, Stage::Connected))
+        Ok(Self::over(transport, ConnectionStage::Connected))
     }
 }

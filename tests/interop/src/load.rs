@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use keys::{PrivateKey, SignatureAlgorithm, private_file, public_file};
 use proto::channel::Request;
-use proto::{ChannelId, Connection, Event, Output, TransportConfig};
+use proto::{ChannelId, Connection, Event, TransportConfig, TransportOutput};
 
 use crate::fixture;
 
@@ -216,8 +216,8 @@ impl Session {
     fn flush(&mut self) -> std::io::Result<()> {
         while let Some(output) = self.connection.poll_output() {
             match output {
-                Output::Raw(bytes) => self.stream.write_all(&bytes)?,
-                Output::Seal(job) => {
+                TransportOutput::Raw(bytes) => self.stream.write_all(&bytes)?,
+                TransportOutput::Seal(job) => {
                     let sealed = job.run();
                     self.stream.write_all(sealed.wire())?;
                     self.connection.recycle(sealed.into_buf());

@@ -11,7 +11,8 @@ use std::collections::VecDeque;
 
 use keys::{KeySpec, PrivateKey, SignatureAlgorithm};
 use proto::{
-    AuthMethod, ChannelId, Connection, Error, Event, Millis, Output, ServerHostKey, TransportConfig,
+    AuthMethod, ChannelId, Connection, Error, Event, Millis, ServerHostKey, TransportConfig,
+    TransportOutput,
 };
 
 /// What the simulated server accepts.
@@ -40,8 +41,8 @@ impl Side {
     pub fn transmit(&mut self) {
         while let Some(output) = self.connection.poll_output() {
             match output {
-                Output::Raw(bytes) => self.wire.extend(bytes),
-                Output::Seal(job) => {
+                TransportOutput::Raw(bytes) => self.wire.extend(bytes),
+                TransportOutput::Seal(job) => {
                     let sealed = job.run();
                     self.wire.extend(sealed.wire());
                     self.connection.recycle(sealed.into_buf());

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::thread;
 
 use packet::{OpenedPacket, PacketError, SealedPacket};
-use proto::{Connection, Error, Event, Millis, Output};
+use proto::{Connection, Error, Event, Millis, TransportOutput};
 
 /// Threads beside the caller's that take jobs of a batch.
 const THREADS: usize = 3;
@@ -143,8 +143,8 @@ impl Worked {
             let mut raw = None;
             for _ in 0..self.schedule.batch() {
                 match self.connection.poll_output() {
-                    Some(Output::Seal(job)) => jobs.push(job),
-                    Some(Output::Raw(bytes)) => {
+                    Some(TransportOutput::Seal(job)) => jobs.push(job),
+                    Some(TransportOutput::Raw(bytes)) => {
                         raw = Some(bytes);
                         break;
                     }

@@ -4,7 +4,8 @@
 use keys::{KeySpec, PrivateKey, SignatureAlgorithm};
 use proto::channel::Request;
 use proto::{
-    AuthMethod, ChannelId, Connection, Error, Event, Output, ShortOffer, Stream, TransportConfig,
+    AuthMethod, ChannelId, Connection, Error, Event, ShortOffer, Stream, TransportConfig,
+    TransportOutput,
 };
 use sim::{PASSWORD, Pair};
 
@@ -307,8 +308,8 @@ fn first_flight(config: TransportConfig) -> usize {
     let mut bytes = 0;
     while let Some(output) = connection.poll_output() {
         bytes += match output {
-            Output::Raw(line) => line.len(),
-            Output::Seal(job) => job.run().wire().len(),
+            TransportOutput::Raw(line) => line.len(),
+            TransportOutput::Seal(job) => job.run().wire().len(),
         };
     }
     bytes

@@ -213,7 +213,7 @@ fn buffers_of_a_full_queue_are_given_back_once_they_are_written() {
     assert!(server.channel_send_slice(id, Stream::Data, &data).unwrap() > 400_000);
     let mut written = Vec::new();
     while let Some(output) = server.poll_output() {
-        if let proto::Output::Seal(job) = output {
+        if let proto::TransportOutput::Seal(job) = output {
             written.push(job.run().into_buf());
         }
     }

@@ -3,7 +3,7 @@
 
 use hostile::liar::{Liar, Offer};
 use hostile::victim::{PASSWORD, Victim};
-use proto::{ChannelId, Connection, Error, Event, Output, Role, Stream, TransportConfig};
+use proto::{ChannelId, Connection, Error, Event, Role, Stream, TransportConfig, TransportOutput};
 use sim::{Pair, Side};
 use wire::message::{ChannelData, Encode, NewKeys, Ping};
 
@@ -170,8 +170,8 @@ impl Ahead {
     fn transmit(&mut self) {
         while let Some(output) = self.connection.poll_output() {
             match output {
-                Output::Raw(bytes) => self.out.extend(bytes),
-                Output::Seal(job) => self.out.extend_from_slice(job.run().wire()),
+                TransportOutput::Raw(bytes) => self.out.extend(bytes),
+                TransportOutput::Seal(job) => self.out.extend_from_slice(job.run().wire()),
             }
         }
     }

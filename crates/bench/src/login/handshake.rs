@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use proto::{Connection, Event, Output, TransportConfig};
+use proto::{Connection, Event, TransportConfig, TransportOutput};
 
 use super::super::figures::{Cpu, Emit, Group, Per, Unit};
 use super::super::options::Row;
@@ -166,8 +166,8 @@ fn flush(connection: &mut Connection, stream: &mut TcpStream) -> Result<(), Miss
     let mut bytes = Vec::new();
     while let Some(output) = connection.poll_output() {
         match output {
-            Output::Raw(raw) => bytes.extend(raw),
-            Output::Seal(job) => {
+            TransportOutput::Raw(raw) => bytes.extend(raw),
+            TransportOutput::Seal(job) => {
                 let sealed = job.run();
                 bytes.extend(sealed.wire());
                 connection.recycle(sealed.into_buf());

@@ -9,7 +9,7 @@ use wire::message::ChannelData;
 
 use super::window::{LEAST_WINDOW_BYTES, MAX_DATA_BYTES};
 use super::{ChannelState, Channels, Half, index};
-use crate::transport::{Ahead, Transport};
+use crate::transport::{PipelinedPacket, Transport};
 use crate::{ChannelId, Error, Event};
 
 /// Maximum data sent before a channel is confirmed, bytes: one message that every Fulmar server
@@ -117,7 +117,7 @@ impl Channels {
             recipient_channel,
             data,
         };
-        transport.send_message_ahead(&data, Ahead::Other)
+        transport.send_message_ahead(&data, PipelinedPacket::Other)
     }
 
     /// Confirms the channel and charges the early data to its window. If the server assigned
@@ -130,7 +130,7 @@ impl Channels {
         if !self.early.is(id) {
             return Ok(());
         }
-        transport.sent_ahead.settle(Ahead::Open);
+        transport.sent_ahead.settle(PipelinedPacket::Open);
         let Some(Some(channel)) = self.slots.get_mut(index(id)) else {
             return Ok(());
         };
@@ -147,7 +147,11 @@ impl Channels {
 
     /// Handles UNIMPLEMENTED for an early packet. Once the login has succeeded, the owner is
     /// notified if the packet mattered.
-    pub(crate) fn handle_unimplemented(&mut self, transport: &mut Transport, kind: Ahead) {
+    pub(crate) fn handle_unimplemented(
+        &mut self,
+        transport: &mut Transport,
+        kind: PipelinedPacket,
+    ) {
         let Some(id) = self.early.channel.filter(|_| transport.authenticated) else {
             return;
         };
@@ -155,11 +159,11 @@ impl Channels {
             return;
         };
         match kind {
-            Ahead::Open if channel.state == ChannelState::Opening => {
+            PipelinedPacket::Open if channel.state == ChannelState::Opening => {
                 self.forget_early();
                 transport.events.push_back(Event::ChannelUnheard(id));
             }
-            Ahead::Request { want_reply: true } if !self.early.missed => {
+            PipelinedPacket::Request { want_reply: true } if !self.early.missed => {
                 if let Some(rest) = channel.open_requests.checked_sub(1) {
                     channel.open_requests = rest;
                     transport.events.push_back(Event::ChannelReply {

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use wire::message::{Encode, GlobalRequest, RequestFailure, RequestSuccess};
 use wire::{Put, Reader, Rest, names};
 
-use crate::transport::{Ahead, Transport};
+use crate::transport::{PipelinedPacket, Transport};
 use crate::{Error, Event, Role};
 
 /// Maximum host keys in one announcement or proof request.
@@ -71,7 +71,7 @@ impl Globals {
             want_reply: false,
             fields: Rest(b""),
         };
-        transport.send_message_ahead(&message, Ahead::Other)
+        transport.send_message_ahead(&message, PipelinedPacket::Other)
     }
 
     pub(crate) fn announce_host_keys(

@@ -18,7 +18,7 @@ use wire::message::{
     ChannelWindowAdjust, EXTENDED_DATA_STDERR, Encode, open_failure,
 };
 
-use crate::transport::{Ahead, Transport};
+use crate::transport::{PipelinedPacket, Transport};
 use crate::{ChannelId, Error, Event, Millis, Role, Stream};
 
 mod early;
@@ -62,7 +62,7 @@ enum ChannelState {
     Finished,
 }
 
-struct Channel {
+struct ChannelRecord {
     state: ChannelState,
     remote: u32,
     /// Serial number of the channel on this connection. Unlike the channel's number on the wire it
@@ -82,7 +82,7 @@ struct Channel {
 
 /// All channels of a connection.
 pub(crate) struct Channels {
-    slots: Vec<Option<Channel>>,
+    slots: Vec<Option<ChannelRecord>>,
     /// Serial number of the newest channel.
     last_serial: u64,
     refused: VecDeque<u32>,
@@ -92,7 +92,7 @@ pub(crate) struct Channels {
     early: Early,
 }
 
-impl Channel {
+impl ChannelRecord {
     fn new(state: ChannelState, remote: u32, receive: ReceiveWindow, send: SendWindow) -> Self {
         Self {
             state,
@@ -153,7 +153,7 @@ impl Channels {
         ))
     }
 
-    fn by_id(&mut self, id: ChannelId) -> Result<&mut Channel, Error> {
+    fn by_id(&mut self, id: ChannelId) -> Result<&mut ChannelRecord, Error> {
         self.slots
             .get_mut(index(id))
             .and_then(Option::as_mut)
@@ -161,7 +161,7 @@ impl Channels {
     }
 
     /// Looks up the channel that a peer's message names; `None` if it was recently refused by us.
-    fn addressed(&mut self, id: u32) -> Result<Option<(ChannelId, &mut Channel)>, Error> {
+    fn addressed(&mut self, id: u32) -> Result<Option<(ChannelId, &mut ChannelRecord)>, Error> {
         let refused = self.refused.contains(&id);
         match self
             .slots
@@ -182,7 +182,7 @@ impl Channels {
         }
     }
 
-    fn insert(&mut self, mut channel: Channel) -> Result<ChannelId, Error> {
+    fn insert(&mut self, mut channel: ChannelRecord) -> Result<ChannelId, Error> {
         self.last_serial += 1;
         channel.serial = self.last_serial;
         let free = self
@@ -254,7 +254,7 @@ impl Channels {
             .ok_or(Error::Misuse("no window memory left for another channel"))?;
         let (window, max_packet) = (receive.first(), receive.max_data());
         let send = SendWindow::new(0, 0);
-        let id = self.insert(Channel::new(ChannelState::Opening, 0, receive, send))?;
+        let id = self.insert(ChannelRecord::new(ChannelState::Opening, 0, receive, send))?;
         let open = ChannelOpen {
             kind: kind.as_bytes(),
             sender_channel: id.0,
@@ -264,7 +264,7 @@ impl Channels {
         };
         if early {
             self.early.begin(id);
-            transport.send_message_ahead(&open, Ahead::Open)?;
+            transport.send_message_ahead(&open, PipelinedPacket::Open)?;
         } else {
             transport.send_message(&open)?;
         }
@@ -300,7 +300,7 @@ impl Channels {
             }
         };
         let send = SendWindow::new(open.window, open.max_packet);
-        let channel = Channel::new(ChannelState::Asked, open.sender_channel, receive, send);
+        let channel = ChannelRecord::new(ChannelState::Asked, open.sender_channel, receive, send);
         let id = self.insert(channel)?;
         transport.events.push_back(Event::ChannelOpenRequest {
             channel: id,
@@ -384,7 +384,7 @@ impl Channels {
         let id = ChannelId(message.recipient_channel);
         self.opening(id)?.state = ChannelState::Finished;
         if self.early.is(id) {
-            transport.sent_ahead.settle(Ahead::Open);
+            transport.sent_ahead.settle(PipelinedPacket::Open);
         }
         transport.events.push_back(Event::ChannelRefused {
             channel: id,
@@ -394,7 +394,7 @@ impl Channels {
         Ok(())
     }
 
-    fn opening(&mut self, id: ChannelId) -> Result<&mut Channel, Error> {
+    fn opening(&mut self, id: ChannelId) -> Result<&mut ChannelRecord, Error> {
         self.slots
             .get_mut(index(id))
             .and_then(Option::as_mut)
@@ -532,7 +532,7 @@ impl Channels {
         let eof = ChannelEof { recipient_channel };
         if early {
             self.early.follow();
-            transport.send_message_ahead(&eof, Ahead::Other)
+            transport.send_message_ahead(&eof, PipelinedPacket::Other)
         } else {
             transport.send_message(&eof)
         }
@@ -609,7 +609,7 @@ impl Channels {
         };
         if early {
             self.early.follow();
-            transport.send_message_ahead(&message, Ahead::Request { want_reply })
+            transport.send_message_ahead(&message, PipelinedPacket::Request { want_reply })
         } else {
             transport.send_message(&message)
         }
@@ -886,7 +886,7 @@ impl Channels {
             Some(rest) => {
                 channel.open_requests = rest;
                 if self.early.is(id) {
-                    let answered = Ahead::Request { want_reply: true };
+                    let answered = PipelinedPacket::Request { want_reply: true };
                     transport.sent_ahead.settle(answered);
                 }
                 transport.events.push_back(Event::ChannelReply {

@@ -17,7 +17,7 @@
 
 use wire::message::Ignore;
 
-use super::{Auth, Connection, Stage};
+use super::{Auth, Connection, ConnectionStage};
 use crate::{Error, Millis, TransportConfig};
 
 /// Interval between two checks of an unfinished packet, milliseconds; a packet that has not grown
@@ -214,7 +214,7 @@ impl Connection {
         let freed = self.transport.handle_timeout()?;
         let bytes = self.unfinished_bytes();
         let there = bytes.unwrap_or_default();
-        if self.stage == Stage::Connected
+        if self.stage == ConnectionStage::Connected
             && self.alive.is_due(&self.transport.config, there, now)?
         {
             self.globals.send_keepalive(&mut self.transport)?;
@@ -234,7 +234,7 @@ impl Connection {
     #[must_use]
     pub fn poll_deadline(&self) -> Option<Millis> {
         let alive = match self.stage {
-            Stage::Connected => self.alive.deadline(&self.transport.config),
+            ConnectionStage::Connected => self.alive.deadline(&self.transport.config),
             _ => None,
         };
         let doubts = self.unfinished_bytes().map(|_| self.alive.doubts_at());
@@ -308,7 +308,7 @@ impl Connection {
 
     /// True if a request to the peer is permitted now.
     fn may_ask(&self) -> bool {
-        self.stage == Stage::Connected && !self.transport.is_exchanging()
+        self.stage == ConnectionStage::Connected && !self.transport.is_exchanging()
     }
 
     /// Received bytes of an unfinished packet, if a request to the peer is permitted now.

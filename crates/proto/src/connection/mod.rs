@@ -11,7 +11,7 @@ use wire::message::{self, Encode as _, USERAUTH_NUMBERS};
 use zeroize::Zeroizing;
 
 use crate::channel::{CHANNEL_MESSAGES, Channels, Globals, Request, global};
-use crate::permits::Phase;
+use crate::permits::ConnectionPhase;
 use crate::quirks::Quirks;
 use crate::transport::{Dispatch, Transport};
 use crate::userauth::client::ClientAuth;
@@ -27,7 +27,7 @@ mod compression;
 mod ping;
 mod typing;
 
-pub use crate::transport::{CompressJob, Compressed, Output};
+pub use crate::transport::{CompressJob, Compressed, TransportOutput};
 use alive::{Alive, Taken};
 
 /// Maximum number of events waiting for the owner before input stops.
@@ -35,20 +35,20 @@ const MAX_EVENTS: usize = 1024;
 
 /// Phase of the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stage {
+pub(crate) enum ConnectionStage {
     Kex,
     Service,
     Userauth,
     Connected,
 }
 
-impl Stage {
-    fn phase(self) -> Phase {
+impl ConnectionStage {
+    fn phase(self) -> ConnectionPhase {
         match self {
-            Self::Kex => Phase::FirstKex,
-            Self::Service => Phase::Service,
-            Self::Userauth => Phase::Userauth,
-            Self::Connected => Phase::Connected,
+            Self::Kex => ConnectionPhase::FirstKex,
+            Self::Service => ConnectionPhase::Service,
+            Self::Userauth => ConnectionPhase::Userauth,
+            Self::Connected => ConnectionPhase::Connected,
         }
     }
 }
@@ -71,7 +71,7 @@ enum Auth {
 /// ```
 pub struct Connection {
     pub(crate) transport: Transport,
-    pub(crate) stage: Stage,
+    pub(crate) stage: ConnectionStage,
     auth: Auth,
     channels: Channels,
     globals: Globals,
@@ -96,7 +96,7 @@ impl Connection {
     /// [`Error::Misuse`] for unknown algorithm names.
     pub fn client(config: TransportConfig, now: Millis) -> Result<Self, Error> {
         let transport = Transport::new(Role::Client, config, Vec::new(), now)?;
-        Ok(Self::over(transport, Stage::Kex))
+        Ok(Self::over(transport, ConnectionStage::Kex))
     }
 
     /// Creates the side that was connected to. Identification line and KEXINIT are queued at once.
@@ -109,10 +109,10 @@ impl Connection {
         now: Millis,
     ) -> Result<Self, Error> {
         let transport = Transport::new(Role::Server, config, host_keys, now)?;
-        Ok(Self::over(transport, Stage::Kex))
+        Ok(Self::over(transport, ConnectionStage::Kex))
     }
 
-    pub(crate) fn over(transport: Transport, stage: Stage) -> Self {
+    pub(crate) fn over(transport: Transport, stage: ConnectionStage) -> Self {
         let auth = match transport.role {
             Role::Client => Auth::Client(ClientAuth::default()),
             Role::Server => Auth::Server(ServerAuth::default()),
@@ -199,7 +199,7 @@ impl Connection {
     /// Returns true if the user is logged in.
     #[must_use]
     pub fn is_authenticated(&self) -> bool {
-        self.stage == Stage::Connected
+        self.stage == ConnectionStage::Connected
     }
 
     /// Returns true if DISCONNECT was sent or received: nothing more will happen.
@@ -315,7 +315,7 @@ impl Connection {
     }
 
     fn first_keys(&mut self) -> Result<(), Error> {
-        self.stage = Stage::Service;
+        self.stage = ConnectionStage::Service;
         match &mut self.auth {
             Auth::Client(client) => client.begin(&mut self.transport),
             Auth::Server(_) => Ok(()),
@@ -343,12 +343,12 @@ impl Connection {
             (message::ServiceRequest::NUMBER, Auth::Server(_)) => {
                 transport.spend_ignored()?;
                 ServerAuth::handle_service_request(transport, payload)?;
-                self.stage = Stage::Userauth;
+                self.stage = ConnectionStage::Userauth;
                 Ok(())
             }
             (message::ServiceAccept::NUMBER, Auth::Client(client)) => {
                 client.handle_service_accept(transport, payload)?;
-                self.stage = Stage::Userauth;
+                self.stage = ConnectionStage::Userauth;
                 Ok(())
             }
             (message::ExtInfo::NUMBER, _) => {
@@ -357,14 +357,16 @@ impl Connection {
                 Ok(transport.extensions.merge(payload)?)
             }
             // RFC 4252 §5.1: requests after the successful one are ignored.
-            (message::UserauthRequest::NUMBER, _) if self.stage == Stage::Connected => Ok(()),
+            (message::UserauthRequest::NUMBER, _) if self.stage == ConnectionStage::Connected => {
+                Ok(())
+            }
             (number, Auth::Server(server)) if USERAUTH_NUMBERS.contains(&number) => {
                 server.handle(transport, payload)
             }
             (number, Auth::Client(client)) if USERAUTH_NUMBERS.contains(&number) => {
                 client.handle(transport, payload)?;
                 if transport.authenticated {
-                    self.stage = Stage::Connected;
+                    self.stage = ConnectionStage::Connected;
                     self.alive.heard(transport.now);
                 } else if client.is_answered() {
                     self.channels.forget_early();
@@ -426,9 +428,9 @@ impl Connection {
 /// Output, jobs and events.
 impl Connection {
     /// Returns the next output to write; packets are sealed by running their job.
-    pub fn poll_output(&mut self) -> Option<Output> {
+    pub fn poll_output(&mut self) -> Option<TransportOutput> {
         let output = self.transport.poll_output();
-        if output.is_some() && self.stage == Stage::Connected {
+        if output.is_some() && self.stage == ConnectionStage::Connected {
             self.taken.left(self.transport.now);
         }
         output
@@ -688,7 +690,7 @@ impl Connection {
     pub fn auth_success(&mut self) -> Result<(), Error> {
         let (server, transport) = self.server_auth()?;
         server.success(transport)?;
-        self.stage = Stage::Connected;
+        self.stage = ConnectionStage::Connected;
         self.alive.heard(self.transport.now);
         Ok(())
     }
@@ -757,7 +759,7 @@ impl Connection {
 impl Connection {
     fn connected(&self) -> Result<(), Error> {
         match self.stage {
-            Stage::Connected => Ok(()),
+            ConnectionStage::Connected => Ok(()),
             _ => Err(Error::Misuse("channel command before login")),
         }
     }
@@ -955,7 +957,7 @@ impl Connection {
     /// # Errors
     /// [`Error::Misuse`] before login, unless an early channel is open.
     pub fn send_no_more_sessions(&mut self) -> Result<(), Error> {
-        if self.stage != Stage::Connected && self.channels.early().is_none() {
+        if self.stage != ConnectionStage::Connected && self.channels.early().is_none() {
             return Err(Error::Misuse("no-more-sessions before login"));
         }
         self.globals.send_no_more_sessions(&mut self.transport)

@@ -3,7 +3,7 @@
 
 use wire::message::Ping;
 
-use super::{Connection, Stage};
+use super::{Connection, ConnectionStage};
 use crate::Error;
 
 impl Connection {
@@ -20,7 +20,8 @@ impl Connection {
     /// # Errors
     /// [`Error::Bug`] if the packet cannot be created.
     pub fn send_ping(&mut self, data: &[u8]) -> Result<bool, Error> {
-        let leaves_at_once = self.stage == Stage::Connected && self.transport.sends_at_once();
+        let leaves_at_once =
+            self.stage == ConnectionStage::Connected && self.transport.sends_at_once();
         if leaves_at_once {
             self.transport.send_message(&Ping { data })?;
         }

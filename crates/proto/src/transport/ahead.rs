@@ -12,7 +12,7 @@ const MAX_NOTED: usize = 1100;
 
 /// Kind of a pipelined packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ahead {
+pub(crate) enum PipelinedPacket {
     /// USERAUTH_REQUEST.
     Login,
     /// CHANNEL_OPEN.
@@ -28,11 +28,11 @@ pub(crate) enum Ahead {
 
 /// Pipelined packets that are not settled, in order.
 #[derive(Debug, Default)]
-pub(crate) struct SentAhead(VecDeque<(u32, Ahead)>);
+pub(crate) struct SentAhead(VecDeque<(u32, PipelinedPacket)>);
 
 impl SentAhead {
     /// Records a packet that leaves with this number.
-    pub(super) fn note(&mut self, sequence: u32, kind: Ahead) {
+    pub(super) fn note(&mut self, sequence: u32, kind: PipelinedPacket) {
         if self.0.len() < MAX_NOTED {
             self.0.push_back((sequence, kind));
         }
@@ -41,13 +41,13 @@ impl SentAhead {
     /// Removes and returns the packet that the server did not implement. Strict key exchange resets
     /// the numbers at NEWKEYS: of two packets with the same number the older one is meant, since
     /// answers arrive in order.
-    pub(crate) fn take(&mut self, sequence: u32) -> Option<Ahead> {
+    pub(crate) fn take(&mut self, sequence: u32) -> Option<PipelinedPacket> {
         let place = self.0.iter().position(|(sent, _)| *sent == sequence)?;
         self.0.remove(place).map(|(_, kind)| kind)
     }
 
     /// Settles the oldest packet of this kind, which the server has answered, and all before it.
-    pub(crate) fn settle(&mut self, kind: Ahead) {
+    pub(crate) fn settle(&mut self, kind: PipelinedPacket) {
         if let Some(place) = self.0.iter().position(|(_, sent)| *sent == kind) {
             self.0.drain(..=place);
         }
@@ -61,39 +61,39 @@ impl SentAhead {
 
 #[cfg(test)]
 mod tests {
-    use super::{Ahead, SentAhead};
+    use super::{PipelinedPacket, SentAhead};
 
     #[test]
     fn an_answer_settles_what_left_before() {
         let mut sent = SentAhead::default();
         let all = [
-            Ahead::Login,
-            Ahead::Login,
-            Ahead::Open,
-            Ahead::Request { want_reply: false },
-            Ahead::Request { want_reply: true },
-            Ahead::Other,
+            PipelinedPacket::Login,
+            PipelinedPacket::Login,
+            PipelinedPacket::Open,
+            PipelinedPacket::Request { want_reply: false },
+            PipelinedPacket::Request { want_reply: true },
+            PipelinedPacket::Other,
         ];
         for (sequence, kind) in (3..).zip(all) {
             sent.note(sequence, kind);
         }
-        sent.settle(Ahead::Login);
+        sent.settle(PipelinedPacket::Login);
         assert_eq!(sent.take(3), None);
-        assert_eq!(sent.take(4), Some(Ahead::Login));
+        assert_eq!(sent.take(4), Some(PipelinedPacket::Login));
         assert_eq!(sent.take(4), None);
-        sent.settle(Ahead::Request { want_reply: true });
+        sent.settle(PipelinedPacket::Request { want_reply: true });
         for sequence in 0..=7 {
             assert_eq!(sent.take(sequence), None, "{sequence}");
         }
-        assert_eq!(sent.take(8), Some(Ahead::Other));
+        assert_eq!(sent.take(8), Some(PipelinedPacket::Other));
     }
 
     #[test]
     fn of_two_packets_with_one_number_the_older_is_meant() {
         let mut sent = SentAhead::default();
-        sent.note(5, Ahead::Login);
-        sent.note(5, Ahead::Open);
-        assert_eq!(sent.take(5), Some(Ahead::Login));
-        assert_eq!(sent.take(5), Some(Ahead::Open));
+        sent.note(5, PipelinedPacket::Login);
+        sent.note(5, PipelinedPacket::Open);
+        assert_eq!(sent.take(5), Some(PipelinedPacket::Login));
+        assert_eq!(sent.take(5), Some(PipelinedPacket::Open));
     }
 }

@@ -18,7 +18,7 @@ use zeroize::Zeroizing;
 use super::derive::{EpochKeys, PublicValues, Transcript, encode_secret, exchange_hash};
 use super::negotiate::{self, Agreement, PeerLists};
 use super::{Dispatch, Transport, host_key};
-use crate::permits::Phase;
+use crate::permits::ConnectionPhase;
 use crate::{Error, Event, Millis, Role};
 
 /// State of the current key exchange.
@@ -47,7 +47,7 @@ pub(super) struct Running {
     pub(super) peer_wants_ext_info: bool,
     pub(super) newkeys_sent: bool,
     pub(super) since: Millis,
-    pub(super) step: Step,
+    pub(super) step: KexStep,
     skip_next: bool,
     client_init: Vec<u8>,
     server_init: Vec<u8>,
@@ -73,7 +73,7 @@ impl Half {
 }
 
 /// The next step of a running exchange.
-pub(super) enum Step {
+pub(super) enum KexStep {
     /// Client: awaits KEX_*_REPLY.
     ClientReply {
         initiator: Initiator,
@@ -156,19 +156,19 @@ impl Kex {
     pub(super) fn waits_for_owner(&self) -> bool {
         matches!(self, Self::Running(running) if matches!(
             running.step,
-            Step::ClientDecision { .. } | Step::ServerGroupChoice { .. } | Step::ServerSignature { .. }
+            KexStep::ClientDecision { .. } | KexStep::ServerGroupChoice { .. } | KexStep::ServerSignature { .. }
         ))
     }
 
     /// The phase for permissions, if the exchange determines it.
-    pub(super) fn phase(&self, first: bool) -> Option<Phase> {
+    pub(super) fn phase(&self, first: bool) -> Option<ConnectionPhase> {
         match self {
             Self::Running(running) if running.first && running.strict_kex => {
-                Some(Phase::StrictFirstKex)
+                Some(ConnectionPhase::StrictFirstKex)
             }
-            _ if first => Some(Phase::FirstKex),
-            Self::Running(running) if running.first => Some(Phase::FirstKex),
-            Self::Running(_) => Some(Phase::Rekey),
+            _ if first => Some(ConnectionPhase::FirstKex),
+            Self::Running(running) if running.first => Some(ConnectionPhase::FirstKex),
+            Self::Running(_) => Some(ConnectionPhase::Rekey),
             Self::Idle | Self::InitSent { .. } | Self::Moving => None,
         }
     }
@@ -335,7 +335,7 @@ impl Transport {
             peer_wants_ext_info: markers.ext_info,
             newkeys_sent: false,
             since,
-            step: Step::ServerInit,
+            step: KexStep::ServerInit,
             skip_next: markers.wrong_guess_follows,
             client_init,
             server_init,
@@ -358,14 +358,14 @@ impl Transport {
             let Half {
                 initiator, public, ..
             } = *guess;
-            running.step = Step::ClientReply { initiator, public };
+            running.step = KexStep::ClientReply { initiator, public };
             self.kex = Kex::Running(running);
             return Ok(());
         }
         let kex = running.agreement.kex;
         if kex.family() == KexFamily::DhGroupExchange {
             let (min, preferred, max) = self.config.group_exchange_bits;
-            running.step = Step::ClientGroup;
+            running.step = KexStep::ClientGroup;
             self.kex = Kex::Running(running);
             return self.send_message(&KexGexRequest {
                 min,
@@ -377,15 +377,15 @@ impl Transport {
             initiator, public, ..
         } = *self.take_half(kex)?;
         let sent = self.send_client_init(kex.family(), &public);
-        running.step = Step::ClientReply { initiator, public };
+        running.step = KexStep::ClientReply { initiator, public };
         self.kex = Kex::Running(running);
         sent
     }
 
     fn begin_as_server(&mut self, mut running: Box<Running>) {
         running.step = match running.agreement.kex.family() {
-            KexFamily::DhGroupExchange => Step::ServerGexRequest,
-            _ => Step::ServerInit,
+            KexFamily::DhGroupExchange => KexStep::ServerGexRequest,
+            _ => KexStep::ServerInit,
         };
         self.kex = Kex::Running(running);
     }
@@ -393,9 +393,9 @@ impl Transport {
     /// Processes a message specific to the method.
     fn step(&mut self, mut running: Box<Running>, number: u8, payload: &[u8]) -> Result<(), Error> {
         let family = running.agreement.kex.family();
-        let step = core::mem::replace(&mut running.step, Step::ServerInit);
+        let step = core::mem::replace(&mut running.step, KexStep::ServerInit);
         match (step, number, family) {
-            (Step::ClientReply { initiator, public }, 31, KexFamily::Dh) => {
+            (KexStep::ClientReply { initiator, public }, 31, KexFamily::Dh) => {
                 let reply = KexDhReply::decode(payload)?;
                 let secret = initiator.finish(reply.public.magnitude())?;
                 let values = PublicValues::Mpints {
@@ -404,7 +404,7 @@ impl Transport {
                 };
                 self.client_proven(running, reply.host_key, reply.signature, &values, &secret)
             }
-            (Step::ClientReply { initiator, public }, 31, _) => {
+            (KexStep::ClientReply { initiator, public }, 31, _) => {
                 let reply = KexEcdhReply::decode(payload)?;
                 let secret = initiator.finish(reply.public)?;
                 let values = PublicValues::Strings {
@@ -413,9 +413,9 @@ impl Transport {
                 };
                 self.client_proven(running, reply.host_key, reply.signature, &values, &secret)
             }
-            (Step::ClientGroup, 31, _) => self.client_group(running, payload),
+            (KexStep::ClientGroup, 31, _) => self.client_group(running, payload),
             (
-                Step::ClientGexReply {
+                KexStep::ClientGexReply {
                     initiator,
                     public,
                     group,
@@ -434,7 +434,7 @@ impl Transport {
                 };
                 self.client_proven(running, reply.host_key, reply.signature, &values, &secret)
             }
-            (Step::ServerInit, 30, KexFamily::Dh) => {
+            (KexStep::ServerInit, 30, KexFamily::Dh) => {
                 let init = KexDhInit::decode(payload)?;
                 let (public, secret) =
                     crypto::kex::respond(running.agreement.kex, init.public.magnitude())?;
@@ -444,7 +444,7 @@ impl Transport {
                 };
                 self.server_proof(running, &values, &secret, KexReply::Dh(public.clone()))
             }
-            (Step::ServerInit, 30, _) => {
+            (KexStep::ServerInit, 30, _) => {
                 let init = KexEcdhInit::decode(payload)?;
                 let (public, secret) = crypto::kex::respond(running.agreement.kex, init.public)?;
                 let values = PublicValues::Strings {
@@ -453,11 +453,11 @@ impl Transport {
                 };
                 self.server_proof(running, &values, &secret, KexReply::Ecdh(public.clone()))
             }
-            (Step::ServerGexRequest, 34, _) => {
+            (KexStep::ServerGexRequest, 34, _) => {
                 let request = KexGexRequest::decode(payload)?;
                 self.server_gex_request(running, (request.min, request.preferred, request.max))
             }
-            (Step::ServerGexInit { request, group }, 32, _) => {
+            (KexStep::ServerGexInit { request, group }, 32, _) => {
                 let init = KexGexInit::decode(payload)?;
                 let (public, secret) =
                     crypto::kex::respond_with_group(&group, init.public.magnitude())?;
@@ -507,7 +507,7 @@ impl Transport {
         let sent = self.send_message(&KexGexInit {
             public: Mpint::from_magnitude(&public),
         });
-        running.step = Step::ClientGexReply {
+        running.step = KexStep::ClientGexReply {
             initiator,
             public,
             group,
@@ -557,7 +557,7 @@ impl Transport {
                     algorithm: agreement.host_key.name(),
                     key: outcome.host_key.clone(),
                 });
-                running.step = Step::ClientDecision { outcome };
+                running.step = KexStep::ClientDecision { outcome };
                 self.kex = Kex::Running(running);
                 Ok(())
             }
@@ -567,9 +567,9 @@ impl Transport {
     /// Continues after the owner has accepted the host key.
     pub(crate) fn accept_host_key(&mut self) -> Result<(), Error> {
         match core::mem::replace(&mut self.kex, Kex::Moving) {
-            Kex::Running(mut running) if matches!(running.step, Step::ClientDecision { .. }) => {
-                match core::mem::replace(&mut running.step, Step::ServerInit) {
-                    Step::ClientDecision { outcome } => self.finish_exchange(running, &outcome),
+            Kex::Running(mut running) if matches!(running.step, KexStep::ClientDecision { .. }) => {
+                match core::mem::replace(&mut running.step, KexStep::ServerInit) {
+                    KexStep::ClientDecision { outcome } => self.finish_exchange(running, &outcome),
                     _ => Err(Error::Bug("host key decision lost")),
                 }
             }
@@ -598,7 +598,7 @@ impl Transport {
             preferred,
             max,
         });
-        running.step = Step::ServerGroupChoice { request };
+        running.step = KexStep::ServerGroupChoice { request };
         self.kex = Kex::Running(running);
         Ok(())
     }
@@ -606,8 +606,10 @@ impl Transport {
     /// Sends the owner's choice of a group; `None` ends the connection.
     pub(crate) fn provide_group(&mut self, group: Option<DhGroup>) -> Result<(), Error> {
         match core::mem::replace(&mut self.kex, Kex::Moving) {
-            Kex::Running(mut running) if matches!(running.step, Step::ServerGroupChoice { .. }) => {
-                let Step::ServerGroupChoice { request } = running.step else {
+            Kex::Running(mut running)
+                if matches!(running.step, KexStep::ServerGroupChoice { .. }) =>
+            {
+                let KexStep::ServerGroupChoice { request } = running.step else {
                     return Err(Error::Bug("group request lost"));
                 };
                 let group = group.ok_or(Error::PeerMisbehaved("no group of the requested size"))?;
@@ -615,7 +617,7 @@ impl Transport {
                     p: Mpint::from_magnitude(&group.p()),
                     g: Mpint::from_magnitude(&group.g()),
                 });
-                running.step = Step::ServerGexInit { request, group };
+                running.step = KexStep::ServerGexInit { request, group };
                 self.kex = Kex::Running(running);
                 sent
             }
@@ -655,7 +657,7 @@ impl Transport {
             key: key.clone(),
             hash,
         });
-        running.step = Step::ServerSignature {
+        running.step = KexStep::ServerSignature {
             outcome: KexOutcome {
                 hash,
                 secret,
@@ -670,9 +672,11 @@ impl Transport {
     /// Sends the reply with the host key's signature over the exchange hash.
     pub(crate) fn provide_host_signature(&mut self, signature: &[u8]) -> Result<(), Error> {
         match core::mem::replace(&mut self.kex, Kex::Moving) {
-            Kex::Running(mut running) if matches!(running.step, Step::ServerSignature { .. }) => {
-                let Step::ServerSignature { outcome, reply } =
-                    core::mem::replace(&mut running.step, Step::ServerInit)
+            Kex::Running(mut running)
+                if matches!(running.step, KexStep::ServerSignature { .. }) =>
+            {
+                let KexStep::ServerSignature { outcome, reply } =
+                    core::mem::replace(&mut running.step, KexStep::ServerInit)
                 else {
                     return Err(Error::Bug("signature request lost"));
                 };

@@ -23,7 +23,7 @@ use wire::Reader;
 use wire::message::{self, Encode, KEX_NUMBERS};
 
 use crate::config::{Compression, Offer};
-use crate::permits::Phase;
+use crate::permits::ConnectionPhase;
 use crate::quirks::Quirks;
 use crate::{Error, Event, Millis, Role, ServerHostKey, TransportConfig};
 
@@ -41,13 +41,13 @@ mod short;
 mod streams;
 mod version;
 
-pub(crate) use ahead::{Ahead, SentAhead};
+pub(crate) use ahead::{PipelinedPacket, SentAhead};
 pub(crate) use derive::EpochKeys;
 pub(crate) use ext_info::PeerExtensions;
 use kex::Kex;
 use negotiate::PeerLists;
 pub(crate) use negotiate::{Agreement, DirectionSuite};
-use outbox::Item;
+use outbox::OutboxItem;
 pub use outbox::{CompressJob, Compressed};
 use streams::{InStream, OutStream};
 
@@ -79,7 +79,7 @@ const POOLED_BYTES: usize = 65 * 1024;
 
 /// Output to write to the socket, in order.
 #[derive(Debug)]
-pub enum Output {
+pub enum TransportOutput {
     /// Bytes to write unchanged: the identification line.
     Raw(Vec<u8>),
     /// A packet to seal; write the result.
@@ -87,24 +87,24 @@ pub enum Output {
 }
 
 struct Queued {
-    item: Item,
+    item: OutboxItem,
     bytes: usize,
     origin: Origin,
     /// Client: the kind of a packet sent before the server's answers.
-    ahead: Option<Ahead>,
+    ahead: Option<PipelinedPacket>,
 }
 
 /// A message that waits for the end of a key exchange.
 struct Held {
     buf: PacketBuf,
     origin: Origin,
-    ahead: Option<Ahead>,
+    ahead: Option<PipelinedPacket>,
 }
 
 /// Results of the first key exchange that hold for the whole connection; `agreement` is the last
 /// one.
 #[derive(Clone)]
-pub(crate) struct Session {
+pub(crate) struct TransportSession {
     /// Session identifier: the exchange hash H of the first exchange.
     pub(crate) id: Vec<u8>,
     /// The server's key, proven in the first exchange and required in each later one.
@@ -128,7 +128,7 @@ pub(crate) struct Transport {
     pub(crate) host_keys: Vec<ServerHostKey>,
     pub(crate) our_version: String,
     pub(crate) peer_version: Option<String>,
-    version_lines: version::Lines,
+    version_lines: version::PreambleLines,
     pub(crate) sequencer: Sequencer,
     pub(crate) splitter: Splitter,
     outstanding: usize,
@@ -160,7 +160,7 @@ pub(crate) struct Transport {
     pub(crate) offers_short: bool,
     /// Server: the client's first KEXINIT announced a guessed packet.
     pub(crate) peer_guessed: bool,
-    pub(crate) session: Option<Session>,
+    pub(crate) session: Option<TransportSession>,
     pub(crate) current: CurrentKeys,
     pub(crate) authenticated: bool,
     out_stream: OutStream,
@@ -262,7 +262,7 @@ impl Transport {
             host_keys,
             our_version,
             peer_version: None,
-            version_lines: version::Lines::default(),
+            version_lines: version::PreambleLines::default(),
             sequencer: Sequencer::new(),
             splitter: Splitter::new(),
             outstanding: 0,
@@ -307,7 +307,7 @@ impl Transport {
         line.extend_from_slice(b"\r\n");
         let bytes = line.len();
         self.output.push_back(Queued {
-            item: Item::Ready(Output::Raw(line)),
+            item: OutboxItem::Ready(TransportOutput::Raw(line)),
             bytes,
             origin: Origin::Other,
             ahead: None,
@@ -324,9 +324,11 @@ impl Transport {
                 .version_lines
                 .next(self.splitter.receive_buffer(), self.role)?
             {
-                version::Line::Incomplete => return Ok(()),
-                version::Line::Before(line) => self.events.push_back(Event::PreVersionLine(line)),
-                version::Line::Version(line) => {
+                version::VersionLine::Incomplete => return Ok(()),
+                version::VersionLine::Before(line) => {
+                    self.events.push_back(Event::PreVersionLine(line))
+                }
+                version::VersionLine::Version(line) => {
                     self.peer_version = Some(line);
                     self.events.push_back(Event::Version);
                 }
@@ -371,7 +373,7 @@ impl Transport {
     pub(crate) fn handle_opened(
         &mut self,
         opened: OpenedPacket,
-        above: Phase,
+        above: ConnectionPhase,
     ) -> Result<Dispatch, Error> {
         self.outstanding = self.outstanding.saturating_sub(1);
         self.newkeys_outstanding &= self.outstanding > 0;
@@ -477,7 +479,7 @@ impl Transport {
     pub(crate) fn send_message_ahead(
         &mut self,
         message: &impl Encode,
-        kind: Ahead,
+        kind: PipelinedPacket,
     ) -> Result<(), Error> {
         let mut buf = self.pool.take(128);
         buf.extend(&message.encode());
@@ -498,7 +500,11 @@ impl Transport {
     }
 
     /// Client: sends a payload that the server may answer with UNIMPLEMENTED.
-    pub(crate) fn send_ahead(&mut self, buf: PacketBuf, kind: Ahead) -> Result<(), Error> {
+    pub(crate) fn send_ahead(
+        &mut self,
+        buf: PacketBuf,
+        kind: PipelinedPacket,
+    ) -> Result<(), Error> {
         let origin = origin(&buf);
         self.send_noted(buf, origin, Some(kind))
     }
@@ -507,7 +513,7 @@ impl Transport {
         &mut self,
         buf: PacketBuf,
         origin: Origin,
-        ahead: Option<Ahead>,
+        ahead: Option<PipelinedPacket>,
     ) -> Result<(), Error> {
         if self.closed {
             return Ok(());
@@ -539,15 +545,15 @@ impl Transport {
         &mut self,
         buf: PacketBuf,
         origin: Origin,
-        mut ahead: Option<Ahead>,
+        mut ahead: Option<PipelinedPacket>,
     ) -> Result<(), Error> {
         let bytes = buf.len();
         let item = if self.compressing {
-            Item::ToCompress(buf)
+            OutboxItem::ToCompress(buf)
         } else if self.stamps_at_once() {
-            Item::Ready(self.stamp(buf, ahead.take())?)
+            OutboxItem::Ready(self.stamp(buf, ahead.take())?)
         } else {
-            Item::Plain(buf)
+            OutboxItem::Plain(buf)
         };
         self.output_bytes += bytes;
         if !origin.is_data() {
@@ -563,7 +569,11 @@ impl Transport {
     }
 
     /// The Stamp point: assigns the sequence number.
-    fn stamp(&mut self, buf: PacketBuf, ahead: Option<Ahead>) -> Result<Output, Error> {
+    fn stamp(
+        &mut self,
+        buf: PacketBuf,
+        ahead: Option<PipelinedPacket>,
+    ) -> Result<TransportOutput, Error> {
         if let Some(kind) = ahead {
             self.sent_ahead.note(self.sequencer.next_sequence(), kind);
         }
@@ -574,7 +584,7 @@ impl Transport {
     fn stamps_at_once(&self) -> bool {
         self.output
             .back()
-            .is_none_or(|queued| matches!(queued.item, Item::Ready(_)))
+            .is_none_or(|queued| matches!(queued.item, OutboxItem::Ready(_)))
     }
 
     /// Switches the keys for all packets after our queued NEWKEYS.
@@ -591,7 +601,7 @@ impl Transport {
         } else {
             self.keys_queued += 1;
             self.output.push_back(Queued {
-                item: Item::Keys {
+                item: OutboxItem::Keys {
                     keys,
                     reset_sequence,
                     restart: Some(method),
@@ -670,18 +680,18 @@ impl Transport {
     /// Compresses and stamps an item if needed; `None` for an item without a packet.
     fn make_ready(
         &mut self,
-        item: Item,
+        item: OutboxItem,
         origin: Origin,
-        ahead: Option<Ahead>,
-    ) -> Result<Option<Output>, Error> {
+        ahead: Option<PipelinedPacket>,
+    ) -> Result<Option<TransportOutput>, Error> {
         match item {
-            Item::Ready(output) => Ok(Some(output)),
-            Item::Plain(buf) => self.stamp(buf, ahead).map(Some),
-            Item::ToCompress(mut buf) => {
+            OutboxItem::Ready(output) => Ok(Some(output)),
+            OutboxItem::Plain(buf) => self.stamp(buf, ahead).map(Some),
+            OutboxItem::ToCompress(mut buf) => {
                 outbox::compress(&mut self.out_stream, origin, &mut buf)?;
                 self.stamp(buf, ahead).map(Some)
             }
-            Item::Keys {
+            OutboxItem::Keys {
                 keys,
                 reset_sequence,
                 restart,
@@ -693,7 +703,7 @@ impl Transport {
                 }
                 Ok(None)
             }
-            Item::InJob => Ok(None),
+            OutboxItem::InJob => Ok(None),
         }
     }
 
@@ -706,9 +716,9 @@ impl Transport {
         Ok(())
     }
 
-    pub(crate) fn poll_output(&mut self) -> Option<Output> {
+    pub(crate) fn poll_output(&mut self) -> Option<TransportOutput> {
         loop {
-            if matches!(self.output.front()?.item, Item::InJob) {
+            if matches!(self.output.front()?.item, OutboxItem::InJob) {
                 return None;
             }
             let next = self.output.pop_front()?;

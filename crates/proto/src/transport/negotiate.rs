@@ -11,7 +11,7 @@ use wire::message::{Encode, KexInit};
 use wire::{NameList, names};
 
 use crate::config::{Compression, Offer};
-use crate::{Direction, Error, Negotiated, Role};
+use crate::{DirectionAlgorithms, Error, Negotiated, Role};
 
 /// Algorithms of one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -309,10 +309,12 @@ impl Choice {
 }
 
 impl DirectionSuite {
-    fn public(&self) -> Direction {
-        Direction {
+    fn public(&self) -> DirectionAlgorithms {
+        DirectionAlgorithms {
             cipher: self.cipher.name(),
-            mac: self.mac.map_or(Direction::IMPLICIT_MAC, |mac| mac.name()),
+            mac: self
+                .mac
+                .map_or(DirectionAlgorithms::IMPLICIT_MAC, |mac| mac.name()),
             compression: self.compression.name(),
         }
     }

@@ -5,8 +5,8 @@ use alloc::boxed::Box;
 use wire::message::NewKeys;
 
 use super::derive::KeySource;
-use super::kex::{Kex, KexOutcome, Running, Step};
-use super::{Dispatch, Session, Transport};
+use super::kex::{Kex, KexOutcome, KexStep, Running};
+use super::{Dispatch, Transport, TransportSession};
 use crate::{Error, Event, Role};
 
 impl Transport {
@@ -22,7 +22,7 @@ impl Transport {
                 session.agreement = running.agreement;
                 session
             }
-            None => Session {
+            None => TransportSession {
                 id: outcome.hash.as_ref().to_vec(),
                 host_key: outcome.host_key.clone(),
                 strict_kex: running.strict_kex,
@@ -48,7 +48,7 @@ impl Transport {
         self.switch_keys(ours.seal()?, strict, ours.suite.compression);
         *self.our_keys_slot() = Some(ours);
         self.set_compressing();
-        running.step = Step::NewKeys { theirs };
+        running.step = KexStep::NewKeys { theirs };
         running.newkeys_sent = true;
         self.kex = Kex::Running(running);
         if first {
@@ -59,7 +59,7 @@ impl Transport {
 
     /// Handles the peer's NEWKEYS and switches its direction.
     pub(super) fn handle_newkeys(&mut self, running: Box<Running>) -> Result<Dispatch, Error> {
-        let Step::NewKeys { theirs } = running.step else {
+        let KexStep::NewKeys { theirs } = running.step else {
             return Err(Error::PeerMisbehaved(
                 "NEWKEYS before the key exchange was complete",
             ));

@@ -18,14 +18,14 @@ use compress::{Compressor, Encoded, Origin, RunDone, RunJob};
 use packet::{PacketBuf, SealKeys, Sequencer};
 
 use super::streams::OutStream;
-use super::{Output, Queued};
+use super::{Queued, TransportOutput};
 use crate::Error;
 use crate::config::Compression;
 
 /// An item of the output queue.
-pub(super) enum Item {
+pub(super) enum OutboxItem {
     /// Stamped, or raw bytes.
-    Ready(Output),
+    Ready(TransportOutput),
     /// A payload that is compressed already or never.
     Plain(PacketBuf),
     /// A payload to compress.
@@ -125,10 +125,10 @@ pub(super) fn compress(
     Ok(())
 }
 
-pub(super) fn stamp(sequencer: &mut Sequencer, buf: PacketBuf) -> Result<Output, Error> {
+pub(super) fn stamp(sequencer: &mut Sequencer, buf: PacketBuf) -> Result<TransportOutput, Error> {
     sequencer
         .stamp(buf)
-        .map(Output::Seal)
+        .map(TransportOutput::Seal)
         .map_err(|_| Error::Bug("sequence numbers exhausted"))
 }
 
@@ -153,7 +153,7 @@ pub(super) fn begin_run(
         let origin = queue
             .get(first)
             .map_or(Origin::Other, |queued| queued.origin);
-        let group = Group::at(queue, first, origin, most);
+        let group = PayloadGroup::at(queue, first, origin, most);
         match origin {
             Origin::Channel(channel)
                 if group.bytes >= least_bytes
@@ -175,9 +175,11 @@ pub(super) fn begin_run(
         }
         begin_streams(queue, stream, first);
         for queued in queue.iter_mut().skip(first).take(group.count) {
-            if let Item::ToCompress(mut buf) = core::mem::replace(&mut queued.item, Item::InJob) {
+            if let OutboxItem::ToCompress(mut buf) =
+                core::mem::replace(&mut queued.item, OutboxItem::InJob)
+            {
                 compress(stream, origin, &mut buf)?;
-                queued.item = Item::Plain(buf);
+                queued.item = OutboxItem::Plain(buf);
             }
         }
         from = first + group.count;
@@ -187,7 +189,7 @@ pub(super) fn begin_run(
 
 fn next_to_compress(queue: &VecDeque<Queued>, from: usize) -> Option<usize> {
     let places = queue.iter().enumerate().skip(from);
-    let mut waiting = places.filter(|(_, queued)| matches!(queued.item, Item::ToCompress(_)));
+    let mut waiting = places.filter(|(_, queued)| matches!(queued.item, OutboxItem::ToCompress(_)));
     waiting.next().map(|(place, _)| place)
 }
 
@@ -195,7 +197,7 @@ fn next_to_compress(queue: &VecDeque<Queued>, from: usize) -> Option<usize> {
 fn method_at(queue: &VecDeque<Queued>, stream: &OutStream, place: usize) -> Compression {
     let before = queue.iter().take(place).rev();
     let mut restarts = before.filter_map(|queued| match &queued.item {
-        Item::Keys { restart, .. } => *restart,
+        OutboxItem::Keys { restart, .. } => *restart,
         _ => None,
     });
     restarts.next().unwrap_or_else(|| stream.method())
@@ -205,7 +207,7 @@ fn method_at(queue: &VecDeque<Queued>, stream: &OutStream, place: usize) -> Comp
 /// previous stream has no more payloads.
 fn begin_streams(queue: &mut VecDeque<Queued>, stream: &mut OutStream, place: usize) {
     for queued in queue.iter_mut().take(place) {
-        if let Item::Keys { restart, .. } = &mut queued.item
+        if let OutboxItem::Keys { restart, .. } = &mut queued.item
             && let Some(method) = restart.take()
         {
             stream.begin(method);
@@ -214,14 +216,14 @@ fn begin_streams(queue: &mut VecDeque<Queued>, stream: &mut OutStream, place: us
 }
 
 /// Consecutive payloads of one origin that wait to be compressed.
-struct Group {
+struct PayloadGroup {
     count: usize,
     bytes: usize,
     /// A payload of another origin follows.
     is_cut: bool,
 }
 
-impl Group {
+impl PayloadGroup {
     /// The group of at most `most` payloads from `first` on.
     fn at(queue: &VecDeque<Queued>, first: usize, origin: Origin, most: usize) -> Self {
         let mut group = Self {
@@ -230,7 +232,7 @@ impl Group {
             is_cut: false,
         };
         for queued in queue.iter().skip(first) {
-            if !matches!(queued.item, Item::ToCompress(_)) || group.count == most {
+            if !matches!(queued.item, OutboxItem::ToCompress(_)) || group.count == most {
                 break;
             }
             if queued.origin != origin {
@@ -254,7 +256,8 @@ fn take_run(
     let compressor = stream.zlib()?;
     let mut bufs = Vec::with_capacity(count);
     for queued in queue.iter_mut().skip(first).take(count) {
-        if let Item::ToCompress(buf) = core::mem::replace(&mut queued.item, Item::InJob) {
+        if let OutboxItem::ToCompress(buf) = core::mem::replace(&mut queued.item, OutboxItem::InJob)
+        {
             bufs.push(buf);
         }
     }
@@ -273,12 +276,12 @@ pub(super) fn finish_run(
     compressor.finish_run(&done);
     let mut places = queue
         .iter_mut()
-        .filter(|queued| matches!(queued.item, Item::InJob));
+        .filter(|queued| matches!(queued.item, OutboxItem::InJob));
     for buf in compressed.bufs {
         let place = places.next().ok_or(Error::Bug(
             "compressed payloads without places in the queue",
         ))?;
-        place.item = Item::Plain(buf);
+        place.item = OutboxItem::Plain(buf);
     }
     Ok(())
 }

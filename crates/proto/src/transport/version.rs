@@ -18,7 +18,7 @@ const MAX_LINE_BYTES: usize = 8 * 1024;
 const MAX_VERSION_BYTES: usize = 255;
 
 /// Result of reading the next line.
-pub(super) enum Line {
+pub(super) enum VersionLine {
     /// No complete line yet.
     Incomplete,
     /// A line before the identification line.
@@ -41,16 +41,16 @@ pub(super) fn ours(comment: &str) -> String {
 
 /// Counts the lines before the identification line.
 #[derive(Debug, Default)]
-pub(super) struct Lines {
+pub(super) struct PreambleLines {
     before: usize,
 }
 
-impl Lines {
+impl PreambleLines {
     /// Takes one line from `buffer`.
     ///
     /// # Errors
     /// [`Error::NotSsh`], and [`Error::PeerMisbehaved`] past the limits.
-    pub(super) fn next(&mut self, buffer: &mut BytesMut, role: Role) -> Result<Line, Error> {
+    pub(super) fn next(&mut self, buffer: &mut BytesMut, role: Role) -> Result<VersionLine, Error> {
         let Some(end) = buffer.iter().position(|byte| *byte == b'\n') else {
             let limit = match role {
                 Role::Client => MAX_LINE_BYTES,
@@ -63,7 +63,7 @@ impl Lines {
             if role == Role::Server && !could_be_ssh(buffer) {
                 return Err(Error::NotSsh(printable(buffer)));
             }
-            return Ok(Line::Incomplete);
+            return Ok(VersionLine::Incomplete);
         };
         let raw = buffer.split_to(end + 1);
         let line = trim(&raw);
@@ -71,7 +71,7 @@ impl Lines {
             if raw.len() > MAX_VERSION_BYTES {
                 return Err(Error::PeerMisbehaved("version line too long"));
             }
-            return check(line).map(Line::Version);
+            return check(line).map(VersionLine::Version);
         }
         if role == Role::Server {
             return Err(Error::NotSsh(printable(line)));
@@ -82,7 +82,7 @@ impl Lines {
                 "too much text before the version line",
             ));
         }
-        Ok(Line::Before(printable(line)))
+        Ok(VersionLine::Before(printable(line)))
     }
 }
 
@@ -119,8 +119,8 @@ fn printable(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    fn first(input: &[u8], role: Role) -> Result<Line, Error> {
-        Lines::default().next(&mut BytesMut::from(input), role)
+    fn first(input: &[u8], role: Role) -> Result<VersionLine, Error> {
+        PreambleLines::default().next(&mut BytesMut::from(input), role)
     }
 
     #[test]
@@ -133,15 +133,18 @@ mod tests {
             first(b"GET ", Role::Server),
             Err(Error::NotSsh(_))
         ));
-        assert!(matches!(first(b"SS", Role::Server), Ok(Line::Incomplete)));
+        assert!(matches!(
+            first(b"SS", Role::Server),
+            Ok(VersionLine::Incomplete)
+        ));
     }
 
     #[test]
     fn a_client_takes_a_bounded_number_of_lines_before_it() {
-        let mut lines = Lines::default();
+        let mut lines = PreambleLines::default();
         for _ in 0..MAX_LINES_BEFORE {
             let line = lines.next(&mut BytesMut::from(&b"hello\r\n"[..]), Role::Client);
-            assert!(matches!(line, Ok(Line::Before(text)) if text == "hello"));
+            assert!(matches!(line, Ok(VersionLine::Before(text)) if text == "hello"));
         }
         assert!(
             lines
@@ -156,10 +159,16 @@ mod tests {
         for role in [Role::Client, Role::Server] {
             assert!(matches!(
                 first(b"SSH-2.0-x\r\n", role),
-                Ok(Line::Version(_))
+                Ok(VersionLine::Version(_))
             ));
-            assert!(matches!(first(b"SSH-2.0-x\n", role), Ok(Line::Version(_))));
-            assert!(matches!(first(b"SSH-1.99-x\n", role), Ok(Line::Version(_))));
+            assert!(matches!(
+                first(b"SSH-2.0-x\n", role),
+                Ok(VersionLine::Version(_))
+            ));
+            assert!(matches!(
+                first(b"SSH-1.99-x\n", role),
+                Ok(VersionLine::Version(_))
+            ));
             assert!(first(b"SSH-1.5-x\n", role).is_err());
             assert!(first(b"SSH-2.0-a\0b\n", role).is_err());
             assert!(first(b"SSH-2.0-\xff\n", role).is_err());

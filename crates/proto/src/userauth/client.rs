@@ -13,7 +13,7 @@ use wire::{Put, Reader, Rest, names};
 use zeroize::{Zeroize, Zeroizing};
 
 use super::{MAX_PROMPTS, publickey_signed_data, put_publickey_fields};
-use crate::transport::{Ahead, Transport};
+use crate::transport::{PipelinedPacket, Transport};
 use crate::{AuthProof, Error, Event, Prompt};
 
 /// Maximum number of unanswered requests.
@@ -129,7 +129,7 @@ impl ClientAuth {
             buf.conceal_length(SECRET_STEP_BYTES);
         }
         self.open.push_back(open);
-        transport.send_ahead(buf, Ahead::Login)
+        transport.send_ahead(buf, PipelinedPacket::Login)
     }
 
     pub(crate) fn none(&mut self, transport: &mut Transport, user: &[u8]) -> Result<(), Error> {
@@ -312,7 +312,7 @@ impl ClientAuth {
         if self.open.pop_front().is_none() {
             return Err(Error::PeerMisbehaved("USERAUTH_FAILURE without a request"));
         }
-        transport.sent_ahead.settle(Ahead::Login);
+        transport.sent_ahead.settle(PipelinedPacket::Login);
         transport.events.push_back(Event::AuthFailure {
             methods: failure.methods.iter().map(String::from).collect(),
             partial_success: failure.partial_success,
@@ -347,7 +347,7 @@ impl ClientAuth {
         };
         // A server need not answer the requests that follow the successful one.
         self.open.clear();
-        transport.sent_ahead.settle(Ahead::Login);
+        transport.sent_ahead.settle(PipelinedPacket::Login);
         transport.set_authenticated();
         transport.events.push_back(Event::AuthSuccess(proof));
         Ok(())
@@ -369,7 +369,7 @@ impl ClientAuth {
                     key: ok.key.to_vec(),
                 });
                 self.open.pop_front();
-                transport.sent_ahead.settle(Ahead::Login);
+                transport.sent_ahead.settle(PipelinedPacket::Login);
                 Ok(())
             }
             Some(PendingAuth::Password) => {

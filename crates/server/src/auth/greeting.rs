@@ -3,7 +3,7 @@
 
 use config::server::ServerOptions;
 use privsep::HostKey;
-use proto::{Connection, Output};
+use proto::{Connection, TransportOutput};
 
 use crate::transport;
 
@@ -20,8 +20,8 @@ pub fn greeting(options: &[u8], host_keys: &[HostKey], cookie: [u8; 16]) -> Opti
     let mut bytes = Vec::new();
     while let Some(output) = connection.poll_output() {
         match output {
-            Output::Raw(line) => bytes.extend_from_slice(&line),
-            Output::Seal(job) => bytes.extend_from_slice(job.run().wire()),
+            TransportOutput::Raw(line) => bytes.extend_from_slice(&line),
+            TransportOutput::Seal(job) => bytes.extend_from_slice(job.run().wire()),
         }
     }
     Some(bytes)

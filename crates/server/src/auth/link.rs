@@ -7,7 +7,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use proto::{Connection, Event, Millis, Output, ServerHostKey, TransportConfig};
+use proto::{Connection, Event, Millis, ServerHostKey, TransportConfig, TransportOutput};
 
 use sys::memory::REST;
 
@@ -154,8 +154,8 @@ impl Link {
     fn collect_output(&mut self) {
         while let Some(output) = self.connection.poll_output() {
             match output {
-                Output::Raw(bytes) => self.unsent.extend_from_slice(&bytes),
-                Output::Seal(job) => {
+                TransportOutput::Raw(bytes) => self.unsent.extend_from_slice(&bytes),
+                TransportOutput::Seal(job) => {
                     let sealed = job.run();
                     self.unsent.extend_from_slice(sealed.wire());
                     self.connection.recycle(sealed.into_buf());

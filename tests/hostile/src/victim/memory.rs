@@ -5,7 +5,9 @@ use std::collections::VecDeque;
 
 use crypto::kex::{DhGroup, KexAlgorithm};
 use keys::{PrivateKey, SignatureAlgorithm};
-use proto::{AuthMethod, Connection, Error, Event, Millis, Output, ServerHostKey, TransportConfig};
+use proto::{
+    AuthMethod, Connection, Error, Event, Millis, ServerHostKey, TransportConfig, TransportOutput,
+};
 
 use super::Victim;
 
@@ -217,8 +219,8 @@ impl Memory {
     fn transmit(&mut self) {
         while let Some(output) = self.connection.poll_output() {
             match output {
-                Output::Raw(bytes) => self.out.extend(bytes),
-                Output::Seal(job) => {
+                TransportOutput::Raw(bytes) => self.out.extend(bytes),
+                TransportOutput::Seal(job) => {
                     let sealed = job.run();
                     self.out.extend_from_slice(sealed.wire());
                     self.connection.recycle(sealed.into_buf());
