@@ -1,9 +1,9 @@
-//! [`Endpoint`]: handler of a channel whose bytes are produced and consumed in this process,
+//! [`ChannelHandler`]: handler of a channel whose bytes are produced and consumed in this process,
 //! without descriptors.
 //!
 //! The endpoint receives the peer's data in the slabs in which it was decrypted; the channel's
-//! window reopens when the endpoint reports the data as consumed ([`Line::consumed`]). The endpoint
-//! writes its own data into packet buffers, after their headroom ([`Line::take_buffer`]). So only
+//! window reopens when the endpoint reports the data as consumed ([`ChannelIo::consumed`]). The endpoint
+//! writes its own data into packet buffers, after their headroom ([`ChannelIo::take_buffer`]). So only
 //! the cipher and the endpoint touch payload bytes.
 
 use std::any::Any;
@@ -21,8 +21,8 @@ const MAX_PACKETS: usize = 32;
 const HOLDS_BACK_MS: Millis = 1_000;
 
 /// The local handler of a channel.
-pub trait Endpoint: Send + Any {
-    /// Accepts data from the peer, in order, to be used in [`Endpoint::work`]. The channel's window
+pub trait ChannelHandler: Send + Any {
+    /// Accepts data from the peer, in order, to be used in [`ChannelHandler::work`]. The channel's window
     /// bounds the amount not yet consumed.
     fn receive(&mut self, stream: Stream, data: Bytes);
 
@@ -30,27 +30,27 @@ pub trait Endpoint: Send + Any {
     fn end(&mut self);
 
     /// Consumes received data and sends, without blocking for long. Called after
-    /// [`Endpoint::receive`] and [`Endpoint::end`], when space is available again after
-    /// [`Line::space`] returned 0, after [`Progress::Busy`], and after
+    /// [`ChannelHandler::receive`] and [`ChannelHandler::end`], when space is available again after
+    /// [`ChannelIo::space`] returned 0, after [`HandlerProgress::Busy`], and after
     /// [`wake_endpoint`](super::Driver::wake_endpoint).
     ///
     /// # Errors
-    /// Errors of [`Line`]'s methods; they end the connection.
-    fn work(&mut self, line: &mut Line<'_>) -> Result<Progress, Error>;
+    /// Errors of [`ChannelIo`]'s methods; they end the connection.
+    fn work(&mut self, line: &mut ChannelIo<'_>) -> Result<HandlerProgress, Error>;
 
     /// Maximum bytes received and not consumed at which the connection is still read. At this limit
     /// the driver stops reading the socket, so every other channel of the connection waits too:
     /// return less than the window only for an endpoint that is the connection's only consumer.
-    /// Checked after [`Endpoint::work`], with a time limit while the endpoint consumes nothing.
+    /// Checked after [`ChannelHandler::work`], with a time limit while the endpoint consumes nothing.
     /// Default: no limit.
     fn most_held(&self) -> usize {
         usize::MAX
     }
 }
 
-/// Result of [`Endpoint::work`].
+/// Result of [`ChannelHandler::work`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Progress {
+pub enum HandlerProgress {
     /// Nothing to do until the next event.
     Waiting,
     /// More to do; other channels may go first.
@@ -61,16 +61,16 @@ pub enum Progress {
 }
 
 /// Access of an endpoint to its channel.
-pub struct Line<'d> {
+pub struct ChannelIo<'d> {
     connection: &'d mut Connection,
     channel: ChannelId,
     packets_left: usize,
-    /// [`Line::space`] returned 0.
+    /// [`ChannelIo::space`] returned 0.
     blocked: bool,
     consumed: usize,
 }
 
-impl Line<'_> {
+impl ChannelIo<'_> {
     /// Maximum data bytes of the next message; 0 while the peer's window is closed, a key exchange
     /// is in progress, the output queue is full, or this turn's packets are used up.
     pub fn space(&mut self) -> usize {
@@ -111,7 +111,7 @@ impl Line<'_> {
         self.connection.recycle(buf);
     }
 
-    /// Sends the payload of `buf`, at most [`Line::space`] bytes, without a copy.
+    /// Sends the payload of `buf`, at most [`ChannelIo::space`] bytes, without a copy.
     ///
     /// # Errors
     /// [`Error::Misuse`] if the payload exceeds the space.
@@ -121,11 +121,11 @@ impl Line<'_> {
             .channel_send(self.channel, Stream::Data, buf)
     }
 
-    /// Sends buffers from the front of `queue` while there is [`Line::space`]; returns the number
+    /// Sends buffers from the front of `queue` while there is [`ChannelIo::space`]; returns the number
     /// of bytes sent.
     ///
     /// # Errors
-    /// Those of [`Line::send`].
+    /// Those of [`ChannelIo::send`].
     pub fn send_queued(&mut self, queue: &mut VecDeque<PacketBuf>) -> Result<usize, Error> {
         let mut sent = 0;
         while let Some(first) = queue.front() {
@@ -190,7 +190,7 @@ pub(super) fn held_back(
 
 /// An endpoint attached to a channel.
 pub(super) struct Attached {
-    endpoint: Box<dyn Endpoint>,
+    endpoint: Box<dyn ChannelHandler>,
     /// An event occurred since the last call of `work`.
     due: bool,
     busy: bool,
@@ -203,7 +203,7 @@ pub(super) struct Attached {
 }
 
 impl Attached {
-    pub(super) fn new(endpoint: Box<dyn Endpoint>, connection: &mut Connection) -> Self {
+    pub(super) fn new(endpoint: Box<dyn ChannelHandler>, connection: &mut Connection) -> Self {
         // An endpoint without a limit is bounded by the window and pins no additional slabs.
         connection.keep(match endpoint.most_held() {
             usize::MAX => 0,
@@ -220,11 +220,11 @@ impl Attached {
         }
     }
 
-    pub(super) fn into_parts(self) -> (Box<dyn Endpoint>, usize) {
+    pub(super) fn into_parts(self) -> (Box<dyn ChannelHandler>, usize) {
         (self.endpoint, self.held)
     }
 
-    pub(super) fn endpoint(&mut self) -> &mut dyn Endpoint {
+    pub(super) fn endpoint(&mut self) -> &mut dyn ChannelHandler {
         &mut *self.endpoint
     }
 
@@ -277,7 +277,7 @@ impl Attached {
         channel: ChannelId,
         now: Millis,
     ) -> Result<bool, Error> {
-        let mut line = Line {
+        let mut line = ChannelIo {
             connection,
             channel,
             packets_left: MAX_PACKETS,
@@ -289,8 +289,8 @@ impl Attached {
         let consumed = line.consumed;
         self.blocked = line.blocked;
         self.held = self.held.saturating_sub(consumed);
-        self.busy = progress == Progress::Busy;
-        self.ended = progress == Progress::Ended;
+        self.busy = progress == HandlerProgress::Busy;
+        self.ended = progress == HandlerProgress::Ended;
         self.full_since = match self.full_since {
             _ if self.held < self.endpoint.most_held() => None,
             since @ Some(_) if consumed == 0 => since,

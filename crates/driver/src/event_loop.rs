@@ -15,13 +15,13 @@ use std::time::Duration;
 use proto::{ChannelId, Connection, Event, Millis, Stream};
 use sys::epoll::{Epoll, Events, Interest};
 
-use super::endpoint::{self, Attached, Endpoint};
+use super::endpoint::{self, Attached, ChannelHandler};
 use super::error::DriverError;
 use super::lanes::{LaneReport, LaneTerms, Lanes};
-use super::link::{Link, PendingOutput};
+use super::link::{PendingOutput, SocketLink};
 use super::probe::Probe;
-use super::sink::{self, Sink};
-use super::source::{self, Source};
+use super::sink::{self, ChannelSink};
+use super::source::{self, ChannelSource};
 use super::waits::{self, LoopTimes, StallAccounting, StallCause};
 use super::watch::{Registered, Registration, Watches};
 
@@ -85,16 +85,16 @@ pub enum Notice {
     PeerClosed,
 }
 
-type Key = (ChannelId, Stream);
+type StreamKey = (ChannelId, Stream);
 
 /// Meaning of an epoll token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Target {
+enum EventTarget {
     SocketRead,
     SocketWrite,
     Lanes,
-    Source(Key),
-    Sink(Key),
+    Source(StreamKey),
+    Sink(StreamKey),
     Watch(RawFd),
 }
 
@@ -105,16 +105,16 @@ enum Target {
 pub struct Driver {
     epoll: Epoll,
     ready: Events,
-    targets: BTreeMap<u64, Target>,
+    targets: BTreeMap<u64, EventTarget>,
     next_token: u64,
     connection: Connection,
-    link: Link,
+    link: SocketLink,
     lanes: Lanes,
     probe: Probe,
-    sources: BTreeMap<Key, Source>,
+    sources: BTreeMap<StreamKey, ChannelSource>,
     /// The first source served in the last round that served any.
-    served_source: Option<Key>,
-    sinks: BTreeMap<Key, Sink>,
+    served_source: Option<StreamKey>,
+    sinks: BTreeMap<StreamKey, ChannelSink>,
     endpoints: BTreeMap<ChannelId, Attached>,
     /// Endpoints ran before the sources in the last round.
     endpoints_first: bool,
@@ -153,14 +153,14 @@ impl Driver {
     /// Those of epoll and fcntl.
     pub fn new(read: OwnedFd, write: Option<OwnedFd>, connection: Connection) -> io::Result<Self> {
         let epoll = Epoll::new()?;
-        let link = Link::new(&epoll, (0, 1), read, write)?;
+        let link = SocketLink::new(&epoll, (0, 1), read, write)?;
         Ok(Self {
             epoll,
             ready: Events::with_capacity(MAX_READY),
             targets: BTreeMap::from([
-                (0, Target::SocketRead),
-                (1, Target::SocketWrite),
-                (LANES_TOKEN, Target::Lanes),
+                (0, EventTarget::SocketRead),
+                (1, EventTarget::SocketWrite),
+                (LANES_TOKEN, EventTarget::Lanes),
             ]),
             next_token: LANES_TOKEN + 1,
             connection,
@@ -228,7 +228,7 @@ impl Driver {
         self.link.wire_bytes()
     }
 
-    fn token(&mut self, target: Target) -> u64 {
+    fn token(&mut self, target: EventTarget) -> u64 {
         let token = self.next_token;
         self.next_token += 1;
         self.targets.insert(token, target);
@@ -253,8 +253,8 @@ impl Driver {
         fd: OwnedFd,
     ) -> io::Result<()> {
         self.detach_source(channel, stream);
-        let token = self.token(Target::Source((channel, stream)));
-        let source = Source::new(fd, token, &self.epoll)?;
+        let token = self.token(EventTarget::Source((channel, stream)));
+        let source = ChannelSource::new(fd, token, &self.epoll)?;
         self.sources.insert((channel, stream), source);
         Ok(())
     }
@@ -284,8 +284,8 @@ impl Driver {
         fd: OwnedFd,
     ) -> io::Result<()> {
         self.detach_sink(channel, stream);
-        let token = self.token(Target::Sink((channel, stream)));
-        let sink = Sink::new(fd, token, &self.epoll)?;
+        let token = self.token(EventTarget::Sink((channel, stream)));
+        let sink = ChannelSink::new(fd, token, &self.epoll)?;
         self.sinks.insert((channel, stream), sink);
         Ok(())
     }
@@ -339,21 +339,21 @@ impl Driver {
     /// Passes the channel's received data to `endpoint` instead of its sinks, and lets the endpoint
     /// send. [`Notice::EndpointEnded`] follows when it is finished. Detach the endpoint together
     /// with the channel, because the channel's number may be used again.
-    pub fn attach_endpoint(&mut self, channel: ChannelId, endpoint: Box<dyn Endpoint>) {
+    pub fn attach_endpoint(&mut self, channel: ChannelId, endpoint: Box<dyn ChannelHandler>) {
         drop(self.detach_endpoint(channel));
         self.endpoints
             .insert(channel, Attached::new(endpoint, &mut self.connection));
     }
 
     /// Detaches and returns an endpoint. Data that it has not consumed counts as consumed.
-    pub fn detach_endpoint(&mut self, channel: ChannelId) -> Option<Box<dyn Endpoint>> {
+    pub fn detach_endpoint(&mut self, channel: ChannelId) -> Option<Box<dyn ChannelHandler>> {
         let (endpoint, held) = self.endpoints.remove(&channel)?.into_parts();
         self.drop_data(channel, held);
         Some(endpoint)
     }
 
     /// Returns the channel's endpoint if it is a `T`; the endpoint works in the next turn.
-    pub fn endpoint<T: Endpoint>(&mut self, channel: ChannelId) -> Option<&mut T> {
+    pub fn endpoint<T: ChannelHandler>(&mut self, channel: ChannelId) -> Option<&mut T> {
         let attached = self.endpoints.get_mut(&channel)?;
         attached.wake();
         let any: &mut dyn std::any::Any = attached.endpoint();
@@ -396,7 +396,7 @@ impl Driver {
             watch.token = token;
             return watch.registration.set(&self.epoll, fd, interest);
         }
-        let epoll_token = self.token(Target::Watch(raw));
+        let epoll_token = self.token(EventTarget::Watch(raw));
         let mut registration = Registration::new(&self.epoll, fd, epoll_token)?;
         registration.set(&self.epoll, fd, interest)?;
         self.watches.insert(
@@ -850,8 +850,8 @@ impl Driver {
     }
 
     fn timeout(&self) -> Option<Duration> {
-        let busy = self.sources.values().any(Source::is_ready)
-            || self.sinks.values().any(Sink::is_ready)
+        let busy = self.sources.values().any(ChannelSource::is_ready)
+            || self.sinks.values().any(ChannelSink::is_ready)
             || self
                 .endpoints
                 .iter()
@@ -923,23 +923,23 @@ impl Driver {
         waited?;
         for event in self.ready.iter() {
             match self.targets.get(&event.token) {
-                Some(Target::SocketRead) => {
+                Some(EventTarget::SocketRead) => {
                     self.link
                         .set_ready(event.is_readable(), event.is_writable());
                 }
-                Some(Target::Lanes) => self.lanes.drain(),
-                Some(Target::SocketWrite) => self.link.set_ready(false, event.is_writable()),
-                Some(Target::Source(key)) => {
+                Some(EventTarget::Lanes) => self.lanes.drain(),
+                Some(EventTarget::SocketWrite) => self.link.set_ready(false, event.is_writable()),
+                Some(EventTarget::Source(key)) => {
                     if let Some(source) = self.sources.get_mut(key) {
                         source.set_ready();
                     }
                 }
-                Some(Target::Sink(key)) => {
+                Some(EventTarget::Sink(key)) => {
                     if let Some(sink) = self.sinks.get_mut(key) {
                         sink.set_ready();
                     }
                 }
-                Some(Target::Watch(raw)) => {
+                Some(EventTarget::Watch(raw)) => {
                     if let Some(watch) = self.watches.get_mut(*raw) {
                         self.notices.push_back(Notice::Ready {
                             token: watch.token,

@@ -152,19 +152,19 @@ impl Work for Deflate {
     }
 }
 
-type Opened = Result<OpenedPacket, PacketError>;
+type OpenResult = Result<OpenedPacket, PacketError>;
 
 struct Open;
 
 impl Work for Open {
     type Job = OpenJob;
-    type Done = Opened;
+    type Done = OpenResult;
 
-    fn run(jobs: &mut Vec<OpenJob>, done: &mut Vec<Opened>) {
+    fn run(jobs: &mut Vec<OpenJob>, done: &mut Vec<OpenResult>) {
         packet::open_batch(jobs, done);
     }
 
-    fn is_failure(done: &Opened) -> bool {
+    fn is_failure(done: &OpenResult) -> bool {
         done.is_err()
     }
 }
@@ -190,7 +190,7 @@ pub(super) struct Lanes {
     accelerator_end: Option<Notice>,
     compressed: VecDeque<Compressed>,
     /// Opened packets that the connection has not taken yet.
-    opened: VecDeque<Opened>,
+    opened: VecDeque<OpenResult>,
     terms: LaneTerms,
     gauge: Gauge,
     pool: Option<Pool>,
@@ -482,7 +482,7 @@ impl Lanes {
         Ok(())
     }
 
-    pub(super) fn next_opened(&mut self) -> Option<Opened> {
+    pub(super) fn next_opened(&mut self) -> Option<OpenResult> {
         self.opened.pop_front()
     }
 

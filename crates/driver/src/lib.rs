@@ -2,7 +2,7 @@
 //!
 //! [`Driver`] owns the connection's socket and the descriptors attached to its channels. It moves
 //! bytes in both directions with back-pressure and returns to its caller only with a [`Notice`]. A
-//! channel whose bytes are produced and consumed in this process has an [`Endpoint`] instead of
+//! channel whose bytes are produced and consumed in this process has an [`ChannelHandler`] instead of
 //! descriptors. The loop runs on one thread; worker threads may seal and open bulk packets
 //! ([`LaneTerms`]). This crate has no users, keys or programs.
 #![forbid(unsafe_code)]
@@ -28,9 +28,9 @@ mod source;
 mod waits;
 mod watch;
 
-pub use endpoint::{Endpoint, Line, Progress};
+pub use endpoint::{ChannelHandler, ChannelIo, HandlerProgress};
 pub use error::DriverError;
 pub use event_loop::{Driver, Notice};
 pub use lanes::{CryptoThreads, LaneReport, LaneTerms};
-pub use pieces::Pieces;
+pub use pieces::ChunkQueue;
 pub use waits::LoopTimes;

@@ -24,7 +24,7 @@ const SHORT_READ_BYTES: usize = 16 * 1024;
 /// Maximum compressed bytes written at once where the socket may run dry meanwhile.
 const DRY_WRITE_BYTES: usize = 64 * 1024;
 
-/// Output left by [`Link::pump_out`].
+/// Output left by [`SocketLink::pump_out`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PendingOutput {
     Nothing,
@@ -34,7 +34,7 @@ pub(super) enum PendingOutput {
     InLane,
 }
 
-pub(super) struct Link {
+pub(super) struct SocketLink {
     read: OwnedFd,
     write: Option<OwnedFd>,
     read_registration: Registration,
@@ -67,7 +67,7 @@ fn is_transient(error: &io::Error) -> bool {
     )
 }
 
-impl Link {
+impl SocketLink {
     /// `tokens` are the epoll tokens for reading and writing.
     pub(super) fn new(
         epoll: &Epoll,

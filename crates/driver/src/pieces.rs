@@ -13,13 +13,13 @@ const JOINED_BYTES: usize = 16 * 1024;
 
 /// A queue of byte chunks that joins small ones.
 #[derive(Debug, Default)]
-pub struct Pieces {
+pub struct ChunkQueue {
     whole: VecDeque<Bytes>,
     /// Small chunks being joined. They follow everything in `whole`.
     crumbs: Vec<u8>,
 }
 
-impl Pieces {
+impl ChunkQueue {
     /// Number of queued bytes.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -117,8 +117,8 @@ impl Pieces {
 mod tests {
     use super::*;
 
-    fn filled(pieces: &[usize]) -> (Pieces, Vec<u8>) {
-        let mut queue = Pieces::default();
+    fn filled(pieces: &[usize]) -> (ChunkQueue, Vec<u8>) {
+        let mut queue = ChunkQueue::default();
         let mut all = Vec::new();
         for (index, len) in pieces.iter().enumerate() {
             let piece = vec![u8::try_from(index % 251).unwrap(); *len];

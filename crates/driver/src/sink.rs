@@ -9,7 +9,7 @@ use sys::epoll::{Epoll, Interest};
 
 use super::pipe::PipeGrowth;
 use super::watch::Registration;
-use crate::Pieces;
+use crate::ChunkQueue;
 
 /// Maximum chunks in one writev.
 const MAX_SLICES: usize = 64;
@@ -20,17 +20,17 @@ pub(super) enum SinkOutcome {
     Failed(io::Error),
 }
 
-pub(super) struct Sink {
+pub(super) struct ChannelSink {
     fd: OwnedFd,
     registration: Registration,
     ready: bool,
     /// The peer sends no more data.
     ended: bool,
-    queue: Pieces,
+    queue: ChunkQueue,
     growth: PipeGrowth,
 }
 
-impl Sink {
+impl ChannelSink {
     pub(super) fn new(fd: OwnedFd, token: u64, epoll: &Epoll) -> io::Result<Self> {
         let registration = Registration::new(epoll, &fd, token)?;
         if registration.is_pollable() {
@@ -41,7 +41,7 @@ impl Sink {
             registration,
             ready: true,
             ended: false,
-            queue: Pieces::default(),
+            queue: ChunkQueue::default(),
             growth: PipeGrowth::default(),
         })
     }

@@ -34,7 +34,7 @@ pub(super) enum SourceOutcome {
     Failed(io::Error),
 }
 
-pub(super) struct Source {
+pub(super) struct ChannelSource {
     fd: OwnedFd,
     registration: Registration,
     ready: bool,
@@ -49,7 +49,7 @@ pub(super) struct Source {
     growth: PipeGrowth,
 }
 
-impl Source {
+impl ChannelSource {
     pub(super) fn new(fd: OwnedFd, token: u64, epoll: &Epoll) -> io::Result<Self> {
         let registration = Registration::new(epoll, &fd, token)?;
         if registration.is_pollable() {

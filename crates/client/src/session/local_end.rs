@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use driver::{Endpoint, LoopTimes};
+use driver::{ChannelHandler, LoopTimes};
 use sys::epoll::EventFd;
 use sys::signals::Signal;
 
@@ -20,7 +20,7 @@ pub const EARLY_BYTES: usize = 16 << 10;
 pub trait LocalEnd: Send {
     /// Returns the endpoint for a channel. A second call replaces the first endpoint, which has
     /// carried nothing because its channel was not confirmed.
-    fn endpoint(&mut self) -> Box<dyn Endpoint>;
+    fn endpoint(&mut self) -> Box<dyn ChannelHandler>;
 
     /// Called when the server is known to be Fulmar, by its version line or, before the connection
     /// is made, by the cached profile of the last login. The first bytes, if they do not depend on

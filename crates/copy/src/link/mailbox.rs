@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use client::session::{EARLY_BYTES, LocalEnd, Turns};
-use driver::{Endpoint, Line, LoopTimes, Progress};
+use driver::{ChannelHandler, ChannelIo, HandlerProgress, LoopTimes};
 use packet::PacketBuf;
 use proto::{Error, Stream};
 use sys::epoll::EventFd;
@@ -415,7 +415,7 @@ fn first_message(bytes: &[u8]) -> usize {
 pub(super) struct Local(pub(super) Arc<Mailbox>);
 
 impl LocalEnd for Local {
-    fn endpoint(&mut self) -> Box<dyn Endpoint> {
+    fn endpoint(&mut self) -> Box<dyn ChannelHandler> {
         Box::new(MailboxEndpoint {
             mailbox: Arc::clone(&self.0),
             arrived: Vec::new(),
@@ -532,7 +532,7 @@ impl MailboxEndpoint {
     }
 }
 
-impl Endpoint for MailboxEndpoint {
+impl ChannelHandler for MailboxEndpoint {
     fn receive(&mut self, stream: Stream, data: Bytes) {
         match stream {
             Stream::Data => self.arrived.push(data),
@@ -546,7 +546,7 @@ impl Endpoint for MailboxEndpoint {
 
     fn end(&mut self) {}
 
-    fn work(&mut self, line: &mut Line<'_>) -> Result<Progress, Error> {
+    fn work(&mut self, line: &mut ChannelIo<'_>) -> Result<HandlerProgress, Error> {
         let mailbox = Arc::clone(&self.mailbox);
         let mut state = locked(&mailbox.state);
         state.rung = false;
@@ -591,9 +591,9 @@ impl Endpoint for MailboxEndpoint {
             Wish::Abandon => true,
         };
         Ok(match (is_over, more) {
-            (true, _) => Progress::Ended,
-            (false, true) => Progress::Busy,
-            (false, false) => Progress::Waiting,
+            (true, _) => HandlerProgress::Ended,
+            (false, true) => HandlerProgress::Busy,
+            (false, false) => HandlerProgress::Waiting,
         })
     }
 

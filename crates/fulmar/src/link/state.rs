@@ -12,7 +12,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use driver::Pieces;
+use driver::ChunkQueue;
 use proto::Stream;
 use sys::epoll::EventFd;
 
@@ -53,8 +53,8 @@ pub enum Happening {
 
 #[derive(Default)]
 struct Inner {
-    data: Pieces,
-    stderr: Pieces,
+    data: ChunkQueue,
+    stderr: ChunkQueue,
     unreported: usize,
     discards_data: bool,
     discards_stderr: bool,
@@ -67,7 +67,7 @@ struct Inner {
 }
 
 impl Inner {
-    fn queue(&mut self, stream: Stream) -> &mut Pieces {
+    fn queue(&mut self, stream: Stream) -> &mut ChunkQueue {
         match stream {
             Stream::Data => &mut self.data,
             Stream::Stderr => &mut self.stderr,
@@ -170,8 +170,8 @@ impl ChannelState {
         inner.discards_data = true;
         inner.discards_stderr = true;
         let queued = inner.data.len() + inner.stderr.len();
-        inner.data = Pieces::default();
-        inner.stderr = Pieces::default();
+        inner.data = ChunkQueue::default();
+        inner.stderr = ChunkQueue::default();
         std::mem::take(&mut inner.unreported).saturating_add(queued)
     }
 
@@ -306,7 +306,7 @@ impl ChannelState {
         let mut inner = self.lock();
         inner.discards_stderr = true;
         let queued = inner.stderr.len();
-        inner.stderr = Pieces::default();
+        inner.stderr = ChunkQueue::default();
         inner.charge(queued)
     }
 

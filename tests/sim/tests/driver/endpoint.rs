@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use bytes::{Buf, Bytes};
-use driver::{Endpoint, Line, Notice, Progress};
+use driver::{ChannelHandler, ChannelIo, HandlerProgress, Notice};
 use proto::{Error, Event, Stream, TransportConfig};
 
 use crate::joined::{End, joined, noise, settle};
@@ -16,7 +16,7 @@ struct Echo {
     worked: usize,
 }
 
-impl Endpoint for Echo {
+impl ChannelHandler for Echo {
     fn receive(&mut self, stream: Stream, data: Bytes) {
         assert_eq!(stream, Stream::Data);
         self.held.push_back(data);
@@ -26,12 +26,12 @@ impl Endpoint for Echo {
         self.ended = true;
     }
 
-    fn work(&mut self, line: &mut Line<'_>) -> Result<Progress, Error> {
+    fn work(&mut self, line: &mut ChannelIo<'_>) -> Result<HandlerProgress, Error> {
         self.worked += 1;
         while let Some(front) = self.held.front_mut() {
             let count = line.space().min(front.len()).min(10_000);
             if count == 0 {
-                return Ok(Progress::Waiting);
+                return Ok(HandlerProgress::Waiting);
             }
             let mut buf = line.take_buffer(count);
             buf.extend(&front.split_to(count));
@@ -42,9 +42,9 @@ impl Endpoint for Echo {
             }
         }
         Ok(if self.ended {
-            Progress::Ended
+            HandlerProgress::Ended
         } else {
-            Progress::Waiting
+            HandlerProgress::Waiting
         })
     }
 }
@@ -56,14 +56,14 @@ struct Asker {
     wanted: usize,
 }
 
-impl Endpoint for Asker {
+impl ChannelHandler for Asker {
     fn receive(&mut self, _: Stream, data: Bytes) {
         self.got.extend_from_slice(&data);
     }
 
     fn end(&mut self) {}
 
-    fn work(&mut self, line: &mut Line<'_>) -> Result<Progress, Error> {
+    fn work(&mut self, line: &mut ChannelIo<'_>) -> Result<HandlerProgress, Error> {
         while self.unsent.has_remaining() {
             let count = line.space().min(self.unsent.len());
             if count == 0 {
@@ -74,9 +74,9 @@ impl Endpoint for Asker {
             line.send(buf)?;
         }
         Ok(if self.got.len() == self.wanted {
-            Progress::Ended
+            HandlerProgress::Ended
         } else {
-            Progress::Waiting
+            HandlerProgress::Waiting
         })
     }
 }
@@ -182,18 +182,18 @@ struct Keeper {
     uses: usize,
 }
 
-impl Endpoint for Keeper {
+impl ChannelHandler for Keeper {
     fn receive(&mut self, _: Stream, data: Bytes) {
         self.held += data.len();
     }
 
     fn end(&mut self) {}
 
-    fn work(&mut self, line: &mut Line<'_>) -> Result<Progress, Error> {
+    fn work(&mut self, line: &mut ChannelIo<'_>) -> Result<HandlerProgress, Error> {
         let uses = std::mem::take(&mut self.uses).min(self.held);
         self.held -= uses;
         line.consumed(uses)?;
-        Ok(Progress::Waiting)
+        Ok(HandlerProgress::Waiting)
     }
 
     fn most_held(&self) -> usize {

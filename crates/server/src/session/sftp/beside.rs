@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use driver::{Line, Progress};
+use driver::{ChannelIo, HandlerProgress};
 use packet::PacketBuf;
 use proto::Error;
 
@@ -50,7 +50,10 @@ impl Beside {
     }
 
     /// Exchanges requests and answers with the thread; returns the exit status once it has ended.
-    pub(super) fn work(&mut self, line: &mut Line<'_>) -> Result<(Progress, Option<u8>), Error> {
+    pub(super) fn work(
+        &mut self,
+        line: &mut ChannelIo<'_>,
+    ) -> Result<(HandlerProgress, Option<u8>), Error> {
         loop {
             let desk = &self.desk;
             let (used, over) =
@@ -61,16 +64,16 @@ impl Beside {
             match over {
                 // After a protocol error the answers are not waited for.
                 Some(status) if self.answers.is_empty() || status != 0 => {
-                    return Ok((Progress::Ended, Some(status)));
+                    return Ok((HandlerProgress::Ended, Some(status)));
                 }
                 _ if more => {}
-                _ => return Ok((Progress::Waiting, None)),
+                _ => return Ok((HandlerProgress::Waiting, None)),
             }
         }
     }
 
     /// Sends as many answers as the window permits; returns the number of bytes sent or dropped.
-    fn send(&mut self, line: &mut Line<'_>) -> Result<usize, Error> {
+    fn send(&mut self, line: &mut ChannelIo<'_>) -> Result<usize, Error> {
         if !self.is_deserted {
             return line.send_queued(&mut self.answers);
         }

@@ -13,7 +13,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use driver::Line;
+use driver::ChannelIo;
 use packet::PacketBuf;
 use sftp::server::OUTBOX_BYTES;
 use sys::epoll::EventFd;
@@ -257,7 +257,7 @@ impl Desk {
         arrived: &mut Vec<Bytes>,
         input_ended: bool,
         answers: &mut VecDeque<PacketBuf>,
-        line: &mut Line<'_>,
+        line: &mut ChannelIo<'_>,
     ) -> (usize, Option<u8>) {
         let mut state = locked(&self.state);
         state.rung = false;
@@ -284,7 +284,7 @@ impl Desk {
     /// Keeps empty buffers for the thread, because allocating, clearing and freeing one for each
     /// packet costs more. While the thread is idle, all but `SPARE_AT_REST` go back to the
     /// connection.
-    fn supply(&self, state: &mut State, is_news: bool, line: &mut Line<'_>) {
+    fn supply(&self, state: &mut State, is_news: bool, line: &mut ChannelIo<'_>) {
         let at_rest = state.asleep && !state.has_more && !is_news || state.over.is_some();
         let wanted = match (at_rest, state.takes_spare) {
             (false, true) => SPARE_BUFFERS,

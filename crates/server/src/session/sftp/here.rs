@@ -2,7 +2,7 @@
 //! local.
 
 use bytes::Bytes;
-use driver::{Line, Progress};
+use driver::{ChannelIo, HandlerProgress};
 use packet::PacketBuf;
 use proto::Error;
 use sftp::server::{Buffers, Log, LogLevel, Serve, Work};
@@ -60,9 +60,12 @@ impl Here {
     }
 
     /// Works for one slice; returns the exit status once the server has ended.
-    pub(super) fn work(&mut self, line: &mut Line<'_>) -> Result<(Progress, Option<u8>), Error> {
+    pub(super) fn work(
+        &mut self,
+        line: &mut ChannelIo<'_>,
+    ) -> Result<(HandlerProgress, Option<u8>), Error> {
         let Some(serve) = &mut self.serve else {
-            return Ok((Progress::Ended, None));
+            return Ok((HandlerProgress::Ended, None));
         };
         loop {
             if self.is_deserted {
@@ -78,14 +81,14 @@ impl Here {
                 Err(error) => {
                     self.log.line(LogLevel::Error, &error.to_string());
                     self.finish();
-                    return Ok((Progress::Ended, Some(STATUS_FAILED)));
+                    return Ok((HandlerProgress::Ended, Some(STATUS_FAILED)));
                 }
             };
             line.consumed(serve.take_consumed())?;
             if self.is_deserted {
                 match work {
                     // A copy continues in the next slice, after the other channels.
-                    Work::Busy => return Ok((Progress::Busy, None)),
+                    Work::Busy => return Ok((HandlerProgress::Busy, None)),
                     Work::Waiting => continue,
                     Work::Ended => {}
                 }
@@ -95,12 +98,12 @@ impl Here {
             match work {
                 Work::Ended => {
                     self.finish();
-                    return Ok((Progress::Ended, Some(0)));
+                    return Ok((HandlerProgress::Ended, Some(0)));
                 }
-                Work::Busy if sent => return Ok((Progress::Busy, None)),
+                Work::Busy if sent => return Ok((HandlerProgress::Busy, None)),
                 // Queued answers had stopped the requests; they are sent now, so work continues.
                 Work::Waiting if waits && sent => {}
-                Work::Busy | Work::Waiting => return Ok((Progress::Waiting, None)),
+                Work::Busy | Work::Waiting => return Ok((HandlerProgress::Waiting, None)),
             }
         }
     }
@@ -113,7 +116,7 @@ impl Drop for Here {
 }
 
 /// Sends as many answers as the window permits; returns true if none is left.
-fn send(serve: &mut Serve, line: &mut Line<'_>) -> Result<bool, Error> {
+fn send(serve: &mut Serve, line: &mut ChannelIo<'_>) -> Result<bool, Error> {
     while !serve.outbox().is_empty() {
         let space = line.space();
         if space == 0 {
@@ -128,7 +131,7 @@ fn send(serve: &mut Serve, line: &mut Line<'_>) -> Result<bool, Error> {
 }
 
 /// Takes the connection's buffers.
-struct Packets<'l, 'd>(&'l mut Line<'d>);
+struct Packets<'l, 'd>(&'l mut ChannelIo<'d>);
 
 impl Buffers for Packets<'_, '_> {
     fn take(&mut self, capacity: usize) -> PacketBuf {

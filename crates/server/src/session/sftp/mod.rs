@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use config::tokens::{Purpose, Tokens};
-use driver::{Endpoint, Line, Progress};
+use driver::{ChannelHandler, ChannelIo, HandlerProgress};
 use privsep::LogLevel;
 use proto::{Error, Stream};
 use sftp::server::{self as serve, Log, Options, Serve, Wanted};
@@ -278,7 +278,7 @@ pub(super) fn words(command: &str) -> Vec<String> {
     words
 }
 
-impl Endpoint for SftpEndpoint {
+impl ChannelHandler for SftpEndpoint {
     fn receive(&mut self, stream: Stream, data: Bytes) {
         match (&mut self.way, stream) {
             (Way::Later { data: kept, .. }, Stream::Data) => kept.extend_from_slice(&data),
@@ -297,10 +297,10 @@ impl Endpoint for SftpEndpoint {
         }
     }
 
-    fn work(&mut self, line: &mut Line<'_>) -> Result<Progress, Error> {
+    fn work(&mut self, line: &mut ChannelIo<'_>) -> Result<HandlerProgress, Error> {
         line.consumed(std::mem::take(&mut self.unused))?;
         let (progress, status) = match &mut self.way {
-            Way::Later { .. } => return Ok(Progress::Waiting),
+            Way::Later { .. } => return Ok(HandlerProgress::Waiting),
             Way::Here(here) => here.work(line)?,
             Way::Beside(beside) => beside.work(line)?,
         };
