@@ -116,19 +116,19 @@ fn logger(options: &Options) -> Box<dyn Log> {
         let facility = Facility::from_name(&options.facility).unwrap_or(Facility::Auth);
         Some(Mutex::new(Syslog::open("sftp-server", facility)))
     };
-    Box::new(Lines {
+    Box::new(SftpServerLog {
         level: options.level,
         syslog,
     })
 }
 
 /// Lines of the log, to standard error or to the system's log.
-struct Lines {
+struct SftpServerLog {
     level: LogLevel,
     syslog: Option<Mutex<Syslog>>,
 }
 
-impl Log for Lines {
+impl Log for SftpServerLog {
     fn wants(&self, level: LogLevel) -> bool {
         level <= self.level
     }

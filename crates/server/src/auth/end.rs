@@ -11,7 +11,7 @@ use crate::rpc::RpcError;
 
 /// Why the process ends.
 #[derive(Debug)]
-pub(super) enum End {
+pub(super) enum AuthEnd {
     /// The client closed the connection.
     Closed,
     /// The client or the network reset the connection.
@@ -33,7 +33,7 @@ pub(super) enum End {
     UnknownService,
 }
 
-impl End {
+impl AuthEnd {
     /// Reason code and text of the DISCONNECT to send (RFC 4253 §11.1), if any.
     pub(super) fn disconnect(&self) -> Option<(u32, &'static str)> {
         use wire::message::reason;
@@ -117,7 +117,7 @@ fn log_no_version(log: &Logger<'_>, peer: &str, line: &str) {
     log.info(&format!("banner exchange: Connection from {peer}: {why}"));
 }
 
-impl fmt::Display for End {
+impl fmt::Display for AuthEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Closed => f.write_str("closed by the client"),
@@ -133,19 +133,19 @@ impl fmt::Display for End {
     }
 }
 
-impl From<proto::Error> for End {
+impl From<proto::Error> for AuthEnd {
     fn from(error: proto::Error) -> Self {
         Self::Proto(error)
     }
 }
 
-impl From<RpcError> for End {
+impl From<RpcError> for AuthEnd {
     fn from(error: RpcError) -> Self {
         Self::Rpc(error)
     }
 }
 
-impl From<io::Error> for End {
+impl From<io::Error> for AuthEnd {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::ConnectionReset => Self::Reset,

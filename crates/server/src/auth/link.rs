@@ -11,7 +11,7 @@ use proto::{Connection, Event, Millis, ServerHostKey, TransportConfig, Transport
 
 use sys::memory::REST;
 
-use super::end::End;
+use super::end::AuthEnd;
 
 /// Size of a read, in bytes. No client has a reason to send more at once before a login.
 const READ_BYTES: usize = 16 * 1024;
@@ -20,7 +20,7 @@ const READ_BYTES: usize = 16 * 1024;
 const GOODBYE_MS: u64 = 1000;
 
 /// The socket and the protocol state.
-pub(super) struct Link {
+pub(super) struct AuthLink {
     socket: OwnedFd,
     connection: Connection,
     /// Sealed bytes not yet written to the socket.
@@ -31,13 +31,13 @@ pub(super) struct Link {
     rests: bool,
 }
 
-impl Link {
+impl AuthLink {
     /// Queues version line and KEXINIT; they leave with the first [`exchange`](Self::exchange).
     pub(super) fn new(
         socket: OwnedFd,
         config: TransportConfig,
         host_keys: Vec<ServerHostKey>,
-    ) -> Result<Self, End> {
+    ) -> Result<Self, AuthEnd> {
         sys::io::set_nonblocking(&socket, true)?;
         let connection = Connection::server(config, host_keys, sys::time::monotonic_ms())?;
         Ok(Self {
@@ -75,7 +75,7 @@ impl Link {
     }
 
     /// Returns the next event from bytes already read.
-    pub(super) fn next_event(&mut self) -> Result<Option<Event>, End> {
+    pub(super) fn next_event(&mut self) -> Result<Option<Event>, AuthEnd> {
         if let Some(event) = self.connection.poll_event() {
             return Ok(Some(event));
         }
@@ -85,12 +85,12 @@ impl Link {
     }
 
     /// Writes queued bytes, waits for input or a deadline, and handles either.
-    pub(super) fn exchange(&mut self) -> Result<(), End> {
+    pub(super) fn exchange(&mut self) -> Result<(), AuthEnd> {
         self.collect_output();
         self.write_some()?;
         let now = sys::time::monotonic_ms();
         if self.grace_ends.is_some_and(|end| end <= now) {
-            return Err(End::GraceExceeded);
+            return Err(AuthEnd::GraceExceeded);
         }
         let deadline = [self.grace_ends, self.connection.poll_deadline()]
             .into_iter()
@@ -117,7 +117,7 @@ impl Link {
     }
 
     /// Writes all queued bytes, waiting until the grace time ends.
-    pub(super) fn flush(&mut self) -> Result<(), End> {
+    pub(super) fn flush(&mut self) -> Result<(), AuthEnd> {
         self.collect_output();
         loop {
             self.write_some()?;
@@ -129,19 +129,19 @@ impl Link {
                 .grace_ends
                 .map(|end| Duration::from_millis(end.saturating_sub(now)));
             if !sys::io::wait_writable(&self.socket, left)? {
-                return Err(End::GraceExceeded);
+                return Err(AuthEnd::GraceExceeded);
             }
         }
     }
 
     /// Sends a DISCONNECT with the reason, if there is one. Waits at most `GOODBYE_MS` for a peer
     /// that has broken the rules.
-    pub(super) fn say_goodbye(&mut self, end: &End) {
+    pub(super) fn say_goodbye(&mut self, end: &AuthEnd) {
         let Some((reason, words)) = end.disconnect() else {
             return;
         };
         match end {
-            End::Proto(error) => self.connection.fail(error),
+            AuthEnd::Proto(error) => self.connection.fail(error),
             _ => self.connection.disconnect(reason, words),
         }
         let latest = sys::time::monotonic_ms().saturating_add(GOODBYE_MS);
@@ -164,10 +164,10 @@ impl Link {
         }
     }
 
-    fn write_some(&mut self) -> Result<(), End> {
+    fn write_some(&mut self) -> Result<(), AuthEnd> {
         while !self.unsent.is_empty() {
             match sys::io::write(&self.socket, &self.unsent) {
-                Ok(0) => return Err(End::Closed),
+                Ok(0) => return Err(AuthEnd::Closed),
                 Ok(count) => drop(self.unsent.drain(..count.min(self.unsent.len()))),
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break,
                 Err(error) => return Err(error.into()),
@@ -176,13 +176,13 @@ impl Link {
         Ok(())
     }
 
-    fn read_some(&mut self) -> Result<(), End> {
+    fn read_some(&mut self) -> Result<(), AuthEnd> {
         let buffer = self.connection.receive_buffer();
         if buffer.capacity() - buffer.len() < READ_BYTES {
             buffer.reserve(READ_BYTES);
         }
         match sys::io::read_into(&self.socket, buffer) {
-            Ok(0) => Err(End::Closed),
+            Ok(0) => Err(AuthEnd::Closed),
             Ok(_) => {
                 // The kernel clears this option with each delayed acknowledgement; without it, a
                 // client without TCP_NODELAY stalls 40 ms on each flight.

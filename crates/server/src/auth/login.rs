@@ -12,14 +12,14 @@ use privsep::{
 use proto::{AuthMethod, AuthRequest, Connection, Event, Prompt};
 use wire::names;
 
-use super::end::End;
+use super::end::AuthEnd;
 use crate::log::Logger;
 use crate::rpc::{Rpc, RpcError};
 use crate::transport;
 
 /// Result of handling an event.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum LoginStep {
     /// The login goes on.
     Continue,
     /// USERAUTH_SUCCESS is queued; nothing more may be read.
@@ -27,7 +27,7 @@ pub(super) enum Step {
 }
 
 /// State of a login.
-pub(super) struct Login<'a> {
+pub(super) struct LoginState<'a> {
     rpc: &'a Rpc,
     log: Logger<'a>,
     start: &'a AuthStart,
@@ -41,7 +41,7 @@ pub(super) struct Login<'a> {
     is_named: bool,
 }
 
-impl<'a> Login<'a> {
+impl<'a> LoginState<'a> {
     pub(super) fn new(
         rpc: &'a Rpc,
         log: Logger<'a>,
@@ -62,12 +62,12 @@ impl<'a> Login<'a> {
     /// Handles one event.
     ///
     /// # Errors
-    /// [`End`] when the connection is over.
+    /// [`AuthEnd`] when the connection is over.
     pub(super) fn handle(
         &mut self,
         connection: &mut Connection,
         event: Event,
-    ) -> Result<Step, End> {
+    ) -> Result<LoginStep, AuthEnd> {
         match event {
             Event::SignExchangeHash {
                 kex,
@@ -103,7 +103,7 @@ impl<'a> Login<'a> {
             // it.
             _ => {}
         }
-        Ok(Step::Continue)
+        Ok(LoginStep::Continue)
     }
 
     /// Logs, once and in OpenSSH's wording, a key exchange that is not post-quantum.
@@ -126,7 +126,7 @@ impl<'a> Login<'a> {
         algorithm: &str,
         key: Vec<u8>,
         hash: &[u8],
-    ) -> Result<(), End> {
+    ) -> Result<(), AuthEnd> {
         let key_index = transport::key_index(&self.start.host_keys, &key).ok_or(
             proto::Error::Bug("exchange with a host key that we do not have"),
         )?;
@@ -148,7 +148,7 @@ impl<'a> Login<'a> {
         min_bits: u32,
         preferred_bits: u32,
         max_bits: u32,
-    ) -> Result<(), End> {
+    ) -> Result<(), AuthEnd> {
         let group: Group = self.rpc.ask(&ChooseGroup {
             min_bits,
             preferred_bits,
@@ -162,19 +162,19 @@ impl<'a> Login<'a> {
         &mut self,
         connection: &mut Connection,
         request: AuthRequest,
-    ) -> Result<Step, End> {
+    ) -> Result<LoginStep, AuthEnd> {
         let AuthRequest {
             user,
             service,
             method,
         } = request;
         if service != names::SERVICE_CONNECTION.as_bytes() {
-            return Err(End::UnknownService);
+            return Err(AuthEnd::UnknownService);
         }
         if let Some(known) = self.user.as_ref().filter(|known| **known != user) {
             let who = |name: &[u8]| format!("({},{})", lossy(name), names::SERVICE_CONNECTION);
             let how = format!("{} -> {}", who(known), who(&user));
-            return Err(End::UserChanged(how));
+            return Err(AuthEnd::UserChanged(how));
         }
         self.user = Some(user);
         match method {
@@ -245,7 +245,11 @@ impl<'a> Login<'a> {
     /// Sends a request to the monitor and waits for the answer. The first request goes together
     /// with the user's name, so that there is only one wait; EXT_INFO and the banner for that user
     /// are queued before the answer.
-    fn ask<M: Message>(&mut self, connection: &mut Connection, request: &M) -> Result<Frame, End> {
+    fn ask<M: Message>(
+        &mut self,
+        connection: &mut Connection,
+        request: &M,
+    ) -> Result<Frame, AuthEnd> {
         if core::mem::replace(&mut self.is_named, true) {
             self.rpc.send(request)?;
         } else {
@@ -266,7 +270,11 @@ impl<'a> Login<'a> {
         Ok(self.rpc.expect_frame()?)
     }
 
-    fn judge<M: Message>(&mut self, connection: &mut Connection, request: &M) -> Result<Step, End> {
+    fn judge<M: Message>(
+        &mut self,
+        connection: &mut Connection,
+        request: &M,
+    ) -> Result<LoginStep, AuthEnd> {
         let frame = self.ask(connection, request)?;
         conclude(connection, decode(&frame)?)
     }
@@ -276,7 +284,7 @@ impl<'a> Login<'a> {
         connection: &mut Connection,
         algorithm: &[u8],
         key: Vec<u8>,
-    ) -> Result<Step, End> {
+    ) -> Result<LoginStep, AuthEnd> {
         let request = KeyQuery {
             algorithm: lossy(algorithm),
             key,
@@ -284,21 +292,21 @@ impl<'a> Login<'a> {
         let frame = self.ask(connection, &request)?;
         let answer: KeyAnswer = decode(&frame)?;
         if answer.too_many_failures {
-            return Err(End::TooManyFailures);
+            return Err(AuthEnd::TooManyFailures);
         }
         if answer.acceptable {
             connection.auth_pk_ok()?;
         } else {
             connection.auth_failure(&borrowed(&answer.methods), false)?;
         }
-        Ok(Step::Continue)
+        Ok(LoginStep::Continue)
     }
 
     fn prompt_or_judge<M: Message>(
         &mut self,
         connection: &mut Connection,
         request: &M,
-    ) -> Result<Step, End> {
+    ) -> Result<LoginStep, AuthEnd> {
         let frame = self.ask(connection, request)?;
         if frame.number != KbdintPrompts::NUMBER {
             return conclude(connection, decode(&frame)?);
@@ -313,15 +321,15 @@ impl<'a> Login<'a> {
             })
             .collect();
         connection.auth_info_request(&asked.name, &asked.instruction, &prompts)?;
-        Ok(Step::Continue)
+        Ok(LoginStep::Continue)
     }
 }
 
-fn decode<M: Message>(answer: &Frame) -> Result<M, End> {
+fn decode<M: Message>(answer: &Frame) -> Result<M, AuthEnd> {
     Ok(answer.decode().map_err(RpcError::from)?)
 }
 
-fn conclude(connection: &mut Connection, outcome: AuthOutcome) -> Result<Step, End> {
+fn conclude(connection: &mut Connection, outcome: AuthOutcome) -> Result<LoginStep, AuthEnd> {
     match outcome {
         AuthOutcome::Failure { methods } => connection.auth_failure(&borrowed(&methods), false)?,
         AuthOutcome::Partial { methods } => connection.auth_failure(&borrowed(&methods), true)?,
@@ -331,13 +339,13 @@ fn conclude(connection: &mut Connection, outcome: AuthOutcome) -> Result<Step, E
             }
             connection.auth_failure(&borrowed(&methods), false)?;
         }
-        AuthOutcome::TooManyFailures => return Err(End::TooManyFailures),
+        AuthOutcome::TooManyFailures => return Err(AuthEnd::TooManyFailures),
         AuthOutcome::Success => {
             connection.auth_success()?;
-            return Ok(Step::Succeeded);
+            return Ok(LoginStep::Succeeded);
         }
     }
-    Ok(Step::Continue)
+    Ok(LoginStep::Continue)
 }
 
 fn borrowed(methods: &[String]) -> Vec<&str> {

@@ -23,10 +23,10 @@ use crate::log::Logger;
 use crate::rpc::Rpc;
 pub use greeting::greeting;
 
-use end::End;
-use link::Link;
-use login::{Login, Step};
-use start::{Begun, Start};
+use end::AuthEnd;
+use link::AuthLink;
+use login::{LoginState, LoginStep};
+use start::{AuthProcessStart, Begun};
 
 /// Runs the role `sshd-auth`. Returns its exit status, one of [`privsep::roles::exit`].
 #[must_use]
@@ -43,7 +43,7 @@ pub fn auth_main() -> i32 {
             return roles::exit::NOT_STARTED;
         }
     };
-    let mut start = match Start::read(rpc) {
+    let mut start = match AuthProcessStart::read(rpc) {
         Ok(start) => start,
         Err(error) => {
             Logger::new(rpc, privsep::LogLevel::Fatal)
@@ -77,12 +77,12 @@ pub fn auth_main() -> i32 {
 }
 
 /// Why a connection ended before a login, and the peer's address for the log.
-struct Failed {
-    end: End,
+struct AuthFailed {
+    end: AuthEnd,
     peer: String,
 }
 
-fn serve(begun: Begun, start: &AuthStart, rpc: &Rpc, log: Logger<'_>) -> Result<(), Failed> {
+fn serve(begun: Begun, start: &AuthStart, rpc: &Rpc, log: Logger<'_>) -> Result<(), AuthFailed> {
     let connection = &begun.connection;
     let peer = format!(
         "{} port {}",
@@ -90,20 +90,20 @@ fn serve(begun: Begun, start: &AuthStart, rpc: &Rpc, log: Logger<'_>) -> Result<
     );
     let grace_seconds = connection.login_grace_seconds;
     let warned = begun.warns_of_weak.then(|| peer.clone());
-    let mut login = Login::new(rpc, log, start, warned);
-    let failed = |end| Failed {
+    let mut login = LoginState::new(rpc, log, start, warned);
+    let failed = |end| AuthFailed {
         end,
         peer: peer.clone(),
     };
     let greeted = connection.greeted.is_some();
-    let mut link = match Link::new(begun.network, begun.transport, begun.host_keys) {
+    let mut link = match AuthLink::new(begun.network, begun.transport, begun.host_keys) {
         Ok(link) => link.with_grace(grace_seconds).greeted(greeted),
         Err(end) => return Err(failed(end)),
     };
     loop {
         match step(&mut link, &mut login) {
-            Ok(Step::Continue) => {}
-            Ok(Step::Succeeded) => break,
+            Ok(LoginStep::Continue) => {}
+            Ok(LoginStep::Succeeded) => break,
             Err(end) => {
                 link.say_goodbye(&end);
                 return Err(failed(end));
@@ -114,19 +114,19 @@ fn serve(begun: Begun, start: &AuthStart, rpc: &Rpc, log: Logger<'_>) -> Result<
 }
 
 /// Handles the next event, or exchanges bytes with the client.
-fn step(link: &mut Link, login: &mut Login<'_>) -> Result<Step, End> {
+fn step(link: &mut AuthLink, login: &mut LoginState<'_>) -> Result<LoginStep, AuthEnd> {
     match link.next_event()? {
         Some(event) => login.handle(link.connection(), event),
         None => {
             link.exchange()?;
-            Ok(Step::Continue)
+            Ok(LoginStep::Continue)
         }
     }
 }
 
 /// Writes the queued packets, USERAUTH_SUCCESS last, and sends the connection's snapshot to the
 /// monitor as the last act of this process. Packets that have already arrived stay unopened.
-fn hand_over(mut link: Link, rpc: &Rpc) -> Result<(), End> {
+fn hand_over(mut link: AuthLink, rpc: &Rpc) -> Result<(), AuthEnd> {
     link.flush()?;
     let bytes = link.into_connection().snapshot()?;
     rpc.send(&Snapshot { bytes })?;

@@ -36,7 +36,7 @@ fn failed(what: &'static str) -> impl Fn(&dyn fmt::Display) -> StartError {
 }
 
 /// Everything read before the sandbox closes.
-pub(super) struct Start {
+pub(super) struct AuthProcessStart {
     network: Option<OwnedFd>,
     pub(super) auth: AuthStart,
     transport: TransportConfig,
@@ -53,7 +53,7 @@ pub(super) struct Begun {
     pub(super) host_keys: Vec<ServerHostKey>,
 }
 
-impl Start {
+impl AuthProcessStart {
     /// Reads the descriptors and the start record that the monitor passes on.
     pub(super) fn read(rpc: &'static Rpc) -> Result<Self, StartError> {
         crate::log::only_by(rpc).map_err(|e| failed("standard error")(&e))?;

@@ -41,11 +41,11 @@ pub(super) struct Launch {
 
 /// The action for a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Plan {
+pub(super) enum CommandPlan {
     /// A program runs.
     Run(Launch),
     /// This process serves files.
-    InternalSftp(Files),
+    InternalSftp(InternalSftp),
     /// `internal-sftp` is forced and the client requested a shell or a command: it gets the message
     /// that only SFTP is served, as in session.c of OpenSSH.
     OnlySftp {
@@ -56,7 +56,7 @@ pub(super) enum Plan {
 
 /// `internal-sftp` with its arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Files {
+pub(super) struct InternalSftp {
     /// The words after `internal-sftp`.
     pub arguments: Vec<String>,
     /// True if `internal-sftp` is forced, so that this connection can run nothing else.
@@ -67,14 +67,14 @@ pub(super) struct Files {
 
 /// Why a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(super) enum CommandRefusal {
     /// No subsystem has this name.
     UnknownSubsystem,
     /// A command with a NUL byte cannot be passed to a shell.
     NulByte,
 }
 
-impl Refusal {
+impl CommandRefusal {
     /// The reason for the log.
     pub(super) fn text(self) -> &'static str {
         match self {
@@ -87,13 +87,13 @@ impl Refusal {
 /// Decides what a request runs.
 ///
 /// # Errors
-/// [`Refusal`].
+/// [`CommandRefusal`].
 pub(super) fn plan(
     wanted: &Wanted,
     shell: &str,
     forced: Option<&str>,
     subsystems: &[Subsystem],
-) -> Result<Plan, Refusal> {
+) -> Result<CommandPlan, CommandRefusal> {
     let (asked, is_subsystem) = match wanted {
         Wanted::Shell => (None, false),
         Wanted::Exec(command) => (Some(command.clone()), false),
@@ -101,12 +101,12 @@ pub(super) fn plan(
             let found = subsystems
                 .iter()
                 .find(|each| each.name.as_bytes() == name.as_slice());
-            let found = found.ok_or(Refusal::UnknownSubsystem)?;
+            let found = found.ok_or(CommandRefusal::UnknownSubsystem)?;
             (Some(found.command.clone().into_bytes()), true)
         }
     };
     if asked.as_ref().is_some_and(|command| command.contains(&0)) {
-        return Err(Refusal::NulByte);
+        return Err(CommandRefusal::NulByte);
     }
     let is_forced = forced.is_some();
     let (command, original_command) = match forced {
@@ -121,11 +121,11 @@ pub(super) fn plan(
         .filter(|command| is_internal_sftp(command) && (is_subsystem || is_forced));
     if let Some(command) = internal {
         if !is_subsystem {
-            return Ok(Plan::OnlySftp { original_command });
+            return Ok(CommandPlan::OnlySftp { original_command });
         }
         let mut arguments = super::sftp::words(&String::from_utf8_lossy(command));
         arguments.remove(0);
-        return Ok(Plan::InternalSftp(Files {
+        return Ok(CommandPlan::InternalSftp(InternalSftp {
             arguments,
             is_forced,
             original_command,
@@ -140,7 +140,7 @@ pub(super) fn plan(
             vec![login]
         }
     };
-    Ok(Plan::Run(Launch {
+    Ok(CommandPlan::Run(Launch {
         program: PathBuf::from(shell),
         argv,
         original_command,
@@ -151,8 +151,8 @@ pub(super) fn plan(
 }
 
 /// The command that runs instead of any other if the password has expired.
-pub(super) fn change_password() -> Plan {
-    Plan::Run(Launch {
+pub(super) fn change_password() -> CommandPlan {
+    CommandPlan::Run(Launch {
         program: PathBuf::from("/usr/bin/passwd"),
         argv: vec![b"passwd".to_vec()],
         original_command: None,
@@ -182,9 +182,9 @@ mod tests {
         ]
     }
 
-    fn run(plan: Result<Plan, Refusal>) -> Launch {
+    fn run(plan: Result<CommandPlan, CommandRefusal>) -> Launch {
         match plan {
-            Ok(Plan::Run(launch)) => launch,
+            Ok(CommandPlan::Run(launch)) => launch,
             other => panic!("{other:?}"),
         }
     }
@@ -263,7 +263,7 @@ mod tests {
         ] {
             assert_eq!(
                 plan(&wanted, "/bin/sh", Some("internal-sftp -R"), &subsystems()),
-                Ok(Plan::OnlySftp {
+                Ok(CommandPlan::OnlySftp {
                     original_command: original.map(|command| command.as_bytes().to_vec())
                 }),
                 "{wanted:?}"
@@ -276,11 +276,11 @@ mod tests {
         let plan = |wanted: Wanted, forced| plan(&wanted, "/bin/sh", forced, &subsystems());
         assert_eq!(
             plan(Wanted::Subsystem(b"nope".to_vec()), None),
-            Err(Refusal::UnknownSubsystem)
+            Err(CommandRefusal::UnknownSubsystem)
         );
         assert_eq!(
             plan(Wanted::Exec(b"a\0b".to_vec()), None),
-            Err(Refusal::NulByte)
+            Err(CommandRefusal::NulByte)
         );
     }
 
@@ -289,7 +289,7 @@ mod tests {
         let plan = |wanted: Wanted, forced| plan(&wanted, "/bin/sh", forced, &subsystems());
         let internal = |arguments: &[&str], original: Option<&str>| {
             let arguments = arguments.iter().map(|word| (*word).to_owned()).collect();
-            Ok(Plan::InternalSftp(Files {
+            Ok(CommandPlan::InternalSftp(InternalSftp {
                 arguments,
                 is_forced: original.is_some(),
                 original_command: original.map(|command| command.as_bytes().to_vec()),

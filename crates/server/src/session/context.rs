@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use config::server::{ServerOptions, UserEnvironment};
 use privsep::SessionGrant;
 
-use super::environment::{self, Files};
+use super::environment::{self, EnvironmentFiles};
 use super::text;
 use crate::log::Logger;
 use crate::rpc::Rpc;
@@ -78,10 +78,10 @@ impl Context<'_> {
     }
 
     /// Reads the files that add to a command's environment.
-    pub(super) fn environment_files(&self) -> Files {
+    pub(super) fn environment_files(&self) -> EnvironmentFiles {
         let wanted = self.options.permit_user_environment != UserEnvironment::No;
         let read = |path: &Path| text::read_file(path, environment::MAX_FILE_BYTES);
-        Files {
+        EnvironmentFiles {
             system: if self.options.use_pam {
                 None
             } else {

@@ -74,7 +74,7 @@ pub(super) struct ChannelFacts<'a> {
 
 /// Contents of files that add to the environment.
 #[derive(Default)]
-pub(super) struct Files {
+pub(super) struct EnvironmentFiles {
     /// /etc/environment; `None` if PAM reads it.
     pub system: Option<Vec<u8>>,
     /// ~/.ssh/environment, if PermitUserEnvironment permits it.
@@ -87,7 +87,7 @@ pub(super) struct Files {
 pub(super) fn build(
     grant: &SessionGrant,
     options: &ServerOptions,
-    files: &Files,
+    files: &EnvironmentFiles,
     facts: &ChannelFacts<'_>,
 ) -> Environment {
     let mut out = facts.client.clone();

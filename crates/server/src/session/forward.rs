@@ -27,12 +27,12 @@ const LOOKUP_STACK_BYTES: usize = 512 * 1024;
 
 /// The target of a `direct-tcpip` channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Target {
+pub(super) struct ForwardTarget {
     pub(super) host: String,
     pub(super) port: u16,
 }
 
-impl Target {
+impl ForwardTarget {
     /// Decodes the channel type's fields: target host and port, originator's address and port.
     pub(super) fn decode(fields: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(fields);
@@ -48,7 +48,7 @@ impl Target {
     }
 }
 
-enum Stage {
+enum ForwardStage {
     /// The host name is being looked up.
     Resolving,
     /// A connection attempt is in progress; `others` are tried if it fails.
@@ -70,7 +70,7 @@ pub(super) struct TcpChannel {
     serial: u64,
     /// TCPKeepAlive applies to the outgoing connection too.
     keep_alive: bool,
-    stage: Stage,
+    stage: ForwardStage,
 }
 
 /// Whether a channel continues.
@@ -87,7 +87,7 @@ impl TcpChannel {
     pub(super) fn open(
         id: ChannelId,
         serial: u64,
-        target: &Target,
+        target: &ForwardTarget,
         keep_alive: bool,
         resolver: &mut Resolver,
         driver: &mut Driver,
@@ -96,7 +96,7 @@ impl TcpChannel {
             id,
             serial,
             keep_alive,
-            stage: Stage::Resolving,
+            stage: ForwardStage::Resolving,
         };
         let give_up = Token::GiveUp(serial).number();
         driver.set_timer(give_up, Some(driver.now().saturating_add(CONNECT_MS)));
@@ -130,19 +130,19 @@ impl TcpChannel {
         driver: &mut Driver,
     ) -> io::Result<Fate> {
         match self.stage {
-            Stage::Resolving => self.connect(addresses, driver),
-            Stage::Connecting { .. } | Stage::Open { .. } => Ok(Fate::Lives),
+            ForwardStage::Resolving => self.connect(addresses, driver),
+            ForwardStage::Connecting { .. } | ForwardStage::Open { .. } => Ok(Fate::Lives),
         }
     }
 
     /// Refuses the channel after `CONNECT_MS`.
     pub(super) fn give_up(&mut self, driver: &mut Driver) -> io::Result<Fate> {
         match &self.stage {
-            Stage::Open { .. } => return Ok(Fate::Lives),
-            Stage::Connecting { socket, .. } => driver.unwatch(socket.as_fd()),
-            Stage::Resolving => {}
+            ForwardStage::Open { .. } => return Ok(Fate::Lives),
+            ForwardStage::Connecting { socket, .. } => driver.unwatch(socket.as_fd()),
+            ForwardStage::Resolving => {}
         }
-        self.stage = Stage::Resolving;
+        self.stage = ForwardStage::Resolving;
         let _ = driver.connection().reject_channel(
             self.id,
             open_failure::CONNECT_FAILED,
@@ -164,7 +164,7 @@ impl TcpChannel {
                         false,
                         true,
                     )?;
-                    self.stage = Stage::Connecting {
+                    self.stage = ForwardStage::Connecting {
                         socket,
                         others: rest.collect(),
                     };
@@ -183,8 +183,8 @@ impl TcpChannel {
 
     /// Handles the result of the connection attempt.
     pub(super) fn connect_ready(&mut self, driver: &mut Driver) -> io::Result<Fate> {
-        match std::mem::replace(&mut self.stage, Stage::Resolving) {
-            Stage::Connecting { socket, others } => {
+        match std::mem::replace(&mut self.stage, ForwardStage::Resolving) {
+            ForwardStage::Connecting { socket, others } => {
                 driver.unwatch(socket.as_fd());
                 match sys::socket::connect_finish(&socket) {
                     Ok(()) => self.connected(socket, driver),
@@ -208,7 +208,7 @@ impl TcpChannel {
         driver.attach_source(self.id, Stream::Data, sys::io::dup(&socket)?)?;
         driver.attach_sink(self.id, Stream::Data, sys::io::dup(&socket)?)?;
         driver.set_timer(Token::GiveUp(self.serial).number(), None);
-        self.stage = Stage::Open {
+        self.stage = ForwardStage::Open {
             socket,
             source_ended: false,
             sink_ended: false,
@@ -218,7 +218,7 @@ impl TcpChannel {
 
     /// The target has sent EOF.
     pub(super) fn source_ended(&mut self, driver: &mut Driver) {
-        if let Stage::Open { source_ended, .. } = &mut self.stage {
+        if let ForwardStage::Open { source_ended, .. } = &mut self.stage {
             *source_ended = true;
             let _ = driver.connection().channel_eof(self.id);
         }
@@ -227,7 +227,7 @@ impl TcpChannel {
 
     /// The client has sent EOF, or the target no longer accepts data (`failed`).
     pub(super) fn sink_ended(&mut self, failed: bool, driver: &mut Driver) {
-        if let Stage::Open {
+        if let ForwardStage::Open {
             socket,
             source_ended,
             sink_ended,
@@ -245,7 +245,7 @@ impl TcpChannel {
     }
 
     fn close_if_done(&self, driver: &mut Driver) {
-        if let Stage::Open {
+        if let ForwardStage::Open {
             source_ended: true,
             sink_ended: true,
             ..
@@ -258,7 +258,7 @@ impl TcpChannel {
     /// Drops the outgoing connection of a closed channel.
     pub(super) fn hang_up(self, driver: &mut Driver) {
         driver.set_timer(Token::GiveUp(self.serial).number(), None);
-        if let Stage::Connecting { socket, .. } = &self.stage {
+        if let ForwardStage::Connecting { socket, .. } = &self.stage {
             driver.unwatch(socket.as_fd());
         }
         drop(driver.detach_source(self.id, Stream::Data));
@@ -281,7 +281,12 @@ struct Answers {
 
 impl Resolver {
     /// Starts a lookup; returns false if `MAX_LOOKUPS` are in progress.
-    fn look_up(&mut self, serial: u64, target: Target, driver: &mut Driver) -> io::Result<bool> {
+    fn look_up(
+        &mut self,
+        serial: u64,
+        target: ForwardTarget,
+        driver: &mut Driver,
+    ) -> io::Result<bool> {
         if self.under_way >= MAX_LOOKUPS {
             return Ok(false);
         }
@@ -341,19 +346,19 @@ mod tests {
 
     #[test]
     fn a_target_is_a_host_and_a_port_and_nothing_else() {
-        let target = Target::decode(&fields(b"db", 5432)).unwrap();
+        let target = ForwardTarget::decode(&fields(b"db", 5432)).unwrap();
         assert_eq!(
             target,
-            Target {
+            ForwardTarget {
                 host: "db".into(),
                 port: 5432
             }
         );
-        assert!(Target::decode(&fields(b"db", 65_536)).is_err());
-        assert!(Target::decode(&fields(b"\xff", 1)).is_err());
+        assert!(ForwardTarget::decode(&fields(b"db", 65_536)).is_err());
+        assert!(ForwardTarget::decode(&fields(b"\xff", 1)).is_err());
         let mut more = fields(b"db", 1);
         more.push(0);
-        assert!(Target::decode(&more).is_err());
-        assert!(Target::decode(&[]).is_err());
+        assert!(ForwardTarget::decode(&more).is_err());
+        assert!(ForwardTarget::decode(&[]).is_err());
     }
 }

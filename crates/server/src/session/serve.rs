@@ -14,9 +14,9 @@ use wire::names;
 use super::SessionError;
 use super::channel::{Orphan, SessionChannel};
 use super::context::Context;
-use super::forward::{Fate, Resolver, Target, TcpChannel};
+use super::forward::{Fate, ForwardTarget, Resolver, TcpChannel};
 use super::permits;
-use super::sftp::Desk;
+use super::sftp::PacketBridge;
 use super::token::Token;
 use crate::transport;
 
@@ -31,7 +31,7 @@ const LAST_REQUESTS_WAIT: Duration = Duration::from_secs(1);
 const MAX_AHEAD: usize = 64;
 
 /// A channel of any type.
-enum Channel {
+enum ServedChannel {
     Session(Box<SessionChannel>),
     Tcp(TcpChannel),
 }
@@ -40,7 +40,7 @@ enum Channel {
 pub(super) struct Serve<'a> {
     driver: Box<Driver>,
     context: Box<Context<'a>>,
-    channels: BTreeMap<ChannelId, Channel>,
+    channels: BTreeMap<ChannelId, ServedChannel>,
     orphans: Vec<Orphan>,
     resolver: Resolver,
     no_more_sessions: bool,
@@ -126,26 +126,28 @@ impl<'a> Serve<'a> {
             Notice::Ready { token, .. } | Notice::Timer { token } => self.ready(token),
             Notice::SourceEnded { channel, .. } => {
                 match self.channels.get_mut(&channel) {
-                    Some(Channel::Session(session)) => {
+                    Some(ServedChannel::Session(session)) => {
                         session.source_ended(&mut self.driver, &self.context)?;
                     }
-                    Some(Channel::Tcp(tcp)) => tcp.source_ended(&mut self.driver),
+                    Some(ServedChannel::Tcp(tcp)) => tcp.source_ended(&mut self.driver),
                     None => {}
                 }
                 Ok(())
             }
             Notice::SinkEnded { channel, error, .. } => {
                 match self.channels.get_mut(&channel) {
-                    Some(Channel::Session(session)) => {
+                    Some(ServedChannel::Session(session)) => {
                         session.sink_ended(error.is_some(), &mut self.driver, &self.context);
                     }
-                    Some(Channel::Tcp(tcp)) => tcp.sink_ended(error.is_some(), &mut self.driver),
+                    Some(ServedChannel::Tcp(tcp)) => {
+                        tcp.sink_ended(error.is_some(), &mut self.driver)
+                    }
                     None => {}
                 }
                 Ok(())
             }
             Notice::EndpointEnded { channel } => {
-                if let Some(Channel::Session(session)) = self.channels.get_mut(&channel) {
+                if let Some(ServedChannel::Session(session)) = self.channels.get_mut(&channel) {
                     session.endpoint_ended(&mut self.driver, &self.context)?;
                 }
                 Ok(())
@@ -180,13 +182,13 @@ impl<'a> Serve<'a> {
                 want_reply,
             } => {
                 match self.channels.get_mut(&channel) {
-                    Some(Channel::Session(session)) => {
+                    Some(ServedChannel::Session(session)) => {
                         session.request(request, want_reply, &mut self.driver, &self.context)?;
                     }
-                    Some(Channel::Tcp(_)) | None if want_reply => {
+                    Some(ServedChannel::Tcp(_)) | None if want_reply => {
                         let _ = self.driver.connection().channel_reply(channel, false);
                     }
-                    Some(Channel::Tcp(_)) | None => {}
+                    Some(ServedChannel::Tcp(_)) | None => {}
                 }
                 Ok(())
             }
@@ -199,13 +201,13 @@ impl<'a> Serve<'a> {
                 Ok(())
             }
             Event::ChannelWritable(channel) => {
-                if let Some(Channel::Session(session)) = self.channels.get_mut(&channel) {
+                if let Some(ServedChannel::Session(session)) = self.channels.get_mut(&channel) {
                     session.advance(&mut self.driver, &self.context)?;
                 }
                 Ok(())
             }
             Event::ChannelPeerClosed(channel) => {
-                if let Some(Channel::Session(session)) = self.channels.get_mut(&channel) {
+                if let Some(ServedChannel::Session(session)) = self.channels.get_mut(&channel) {
                     session.peer_closed(&mut self.driver, &self.context)?;
                 }
                 Ok(())
@@ -310,8 +312,8 @@ impl<'a> Serve<'a> {
             .channels
             .iter_mut()
             .find_map(|(id, channel)| match channel {
-                Channel::Tcp(tcp) if tcp.serial() == serial => Some((*id, tcp)),
-                Channel::Tcp(_) | Channel::Session(_) => None,
+                ServedChannel::Tcp(tcp) if tcp.serial() == serial => Some((*id, tcp)),
+                ServedChannel::Tcp(_) | ServedChannel::Session(_) => None,
             });
         if let Some((id, tcp)) = found
             && step(tcp, &mut self.driver)? == Fate::Gone
@@ -360,7 +362,7 @@ impl<'a> Serve<'a> {
         let sessions = self
             .channels
             .values()
-            .filter(|each| matches!(each, Channel::Session(_)))
+            .filter(|each| matches!(each, ServedChannel::Session(_)))
             .count();
         let limit = usize::try_from(self.context.options.max_sessions).unwrap_or(usize::MAX);
         // A command that outlives its channel counts, else closing the channel would bypass the
@@ -375,13 +377,14 @@ impl<'a> Serve<'a> {
         if self.driver.connection().accept_channel(channel).is_ok() {
             let _ = self.driver.connection().channel_hold_close(channel);
             let session = Box::new(SessionChannel::new(channel));
-            self.channels.insert(channel, Channel::Session(session));
+            self.channels
+                .insert(channel, ServedChannel::Session(session));
         }
         Ok(())
     }
 
     fn open_tcp(&mut self, channel: ChannelId, fields: &[u8]) -> Result<(), SessionError> {
-        let Ok(target) = Target::decode(fields) else {
+        let Ok(target) = ForwardTarget::decode(fields) else {
             self.context
                 .log
                 .info("Received request to connect to an invalid host or port; denied.");
@@ -415,7 +418,7 @@ impl<'a> Serve<'a> {
             &mut self.driver,
         )?;
         if let Some(tcp) = opened {
-            self.channels.insert(channel, Channel::Tcp(tcp));
+            self.channels.insert(channel, ServedChannel::Tcp(tcp));
         }
         Ok(())
     }
@@ -423,11 +426,11 @@ impl<'a> Serve<'a> {
     /// Removes a channel whose number may be used again.
     fn forget(&mut self, channel: ChannelId) {
         match self.channels.remove(&channel) {
-            Some(Channel::Session(session)) => {
+            Some(ServedChannel::Session(session)) => {
                 self.orphans
                     .extend(session.hang_up(&mut self.driver, &self.context));
             }
-            Some(Channel::Tcp(tcp)) => tcp.hang_up(&mut self.driver),
+            Some(ServedChannel::Tcp(tcp)) => tcp.hang_up(&mut self.driver),
             None => {}
         }
     }
@@ -530,7 +533,7 @@ impl<'a> Serve<'a> {
         let begun = Instant::now();
         if !files.is_empty() {
             for channel in self.channels.values() {
-                if let Channel::Session(session) = channel {
+                if let ServedChannel::Session(session) = channel {
                     session.desert_files(&mut self.driver);
                 }
             }
@@ -541,11 +544,11 @@ impl<'a> Serve<'a> {
         files.iter().for_each(|desk| desk.abandon());
         for (_, channel) in std::mem::take(&mut self.channels) {
             match channel {
-                Channel::Session(session) => {
+                ServedChannel::Session(session) => {
                     self.orphans
                         .extend(session.hang_up(&mut self.driver, &self.context));
                 }
-                Channel::Tcp(tcp) => tcp.hang_up(&mut self.driver),
+                ServedChannel::Tcp(tcp) => tcp.hang_up(&mut self.driver),
             }
         }
         for orphan in &mut self.orphans {
@@ -563,19 +566,19 @@ impl<'a> Serve<'a> {
     }
 }
 
-fn files_of(channel: &Channel) -> Option<Arc<Desk>> {
+fn files_of(channel: &ServedChannel) -> Option<Arc<PacketBridge>> {
     match channel {
-        Channel::Session(session) => session.files(),
-        Channel::Tcp(_) => None,
+        ServedChannel::Session(session) => session.files(),
+        ServedChannel::Tcp(_) => None,
     }
 }
 
 fn session_of(
-    channels: &mut BTreeMap<ChannelId, Channel>,
+    channels: &mut BTreeMap<ChannelId, ServedChannel>,
     serial: u64,
 ) -> Option<&mut SessionChannel> {
     channels.values_mut().find_map(|channel| match channel {
-        Channel::Session(session) if session.owns(serial) => Some(session.as_mut()),
-        Channel::Session(_) | Channel::Tcp(_) => None,
+        ServedChannel::Session(session) if session.owns(serial) => Some(session.as_mut()),
+        ServedChannel::Session(_) | ServedChannel::Tcp(_) => None,
     })
 }

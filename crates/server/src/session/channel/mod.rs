@@ -31,11 +31,11 @@ use super::command::Wanted;
 use super::context::Context;
 use super::environment::Environment;
 use super::exit;
-use super::sftp::{Desk, SftpEndpoint};
+use super::sftp::{PacketBridge, SftpHandler};
 use super::stdio::{self, Outputs};
 use super::terminal::{Size, Terminal};
 use super::token::Token;
-use start::Next;
+use start::NextStart;
 
 /// First and longest interval, in milliseconds, at which an ended command's output is checked.
 /// While the client's window is closed no event reports it.
@@ -46,15 +46,15 @@ const DRAIN_MS: (u64, u64) = (2, 250);
 const STATUS_MS: u64 = 1000;
 
 /// State of a channel's command.
-enum Stage {
+enum CommandStage {
     /// No command was requested.
     Idle,
     /// The rc file is running.
-    Preparing { rc: Child, next: Next },
+    Preparing { rc: Child, next: NextStart },
     /// The command is running.
     Running { child: Child },
     /// This process serves files, in another thread if there is a desk.
-    Serving { desk: Option<Arc<Desk>> },
+    Serving { desk: Option<Arc<PacketBridge>> },
     /// The command has ended; `told` if the exit status was sent.
     Ended { status: ExitStatus, told: bool },
     /// CLOSE was sent.
@@ -66,7 +66,7 @@ pub(super) struct SessionChannel {
     id: ChannelId,
     client_environment: Environment,
     terminal: Option<Terminal>,
-    stage: Stage,
+    stage: CommandStage,
     /// Serial of the child in `stage`.
     serial: u64,
     signals_refused: bool,
@@ -93,7 +93,7 @@ impl SessionChannel {
             id,
             client_environment: Environment::default(),
             terminal: None,
-            stage: Stage::Idle,
+            stage: CommandStage::Idle,
             serial: 0,
             signals_refused: false,
             unsent: Vec::new(),
@@ -106,7 +106,7 @@ impl SessionChannel {
 
     /// True if `serial` belongs to this channel's child.
     pub(super) fn owns(&self, serial: u64) -> bool {
-        self.serial == serial && !matches!(self.stage, Stage::Idle | Stage::Closed)
+        self.serial == serial && !matches!(self.stage, CommandStage::Idle | CommandStage::Closed)
     }
 
     /// Handles a request and replies.
@@ -149,7 +149,7 @@ impl SessionChannel {
                 context,
             ),
             Request::Env { name, value } => {
-                matches!(self.stage, Stage::Idle)
+                matches!(self.stage, CommandStage::Idle)
                     && self
                         .client_environment
                         .accept(&context.options.accept_env, &name, &value)
@@ -192,7 +192,7 @@ impl SessionChannel {
         modes: &[u8],
         context: &Context<'_>,
     ) -> bool {
-        if self.terminal.is_some() || !matches!(self.stage, Stage::Idle) {
+        if self.terminal.is_some() || !matches!(self.stage, CommandStage::Idle) {
             return false;
         }
         if !context.options.permit_tty || context.grant.restrictions.no_pty {
@@ -211,7 +211,7 @@ impl SessionChannel {
     }
 
     fn signal(&self, name: &str, context: &Context<'_>) -> bool {
-        let Stage::Running { child } = &self.stage else {
+        let CommandStage::Running { child } = &self.stage else {
             return false;
         };
         if self.signals_refused {
@@ -238,18 +238,18 @@ impl SessionChannel {
         driver: &mut Driver,
         context: &Context<'_>,
     ) -> io::Result<()> {
-        match std::mem::replace(&mut self.stage, Stage::Closed) {
-            Stage::Preparing { mut rc, next } => {
+        match std::mem::replace(&mut self.stage, CommandStage::Closed) {
+            CommandStage::Preparing { mut rc, next } => {
                 if rc.try_wait()?.is_none() {
-                    self.stage = Stage::Preparing { rc, next };
+                    self.stage = CommandStage::Preparing { rc, next };
                     return Ok(());
                 }
                 driver.unwatch(rc.pidfd().as_fd());
                 self.run_next(next, driver, context)?;
             }
-            Stage::Running { mut child } => {
+            CommandStage::Running { mut child } => {
                 let Some(status) = child.try_wait()? else {
-                    self.stage = Stage::Running { child };
+                    self.stage = CommandStage::Running { child };
                     return Ok(());
                 };
                 driver.unwatch(child.pidfd().as_fd());
@@ -257,7 +257,7 @@ impl SessionChannel {
                     "session channel {} command ended: {status}",
                     self.id.0
                 ));
-                self.stage = Stage::Ended {
+                self.stage = CommandStage::Ended {
                     status,
                     told: false,
                 };
@@ -283,9 +283,9 @@ impl SessionChannel {
     }
 
     /// The desk of the channel's SFTP thread, if there is one.
-    pub(super) fn files(&self) -> Option<Arc<Desk>> {
+    pub(super) fn files(&self) -> Option<Arc<PacketBridge>> {
         match &self.stage {
-            Stage::Serving { desk } => desk.clone(),
+            CommandStage::Serving { desk } => desk.clone(),
             _ => None,
         }
     }
@@ -297,12 +297,12 @@ impl SessionChannel {
         context: &Context<'_>,
     ) -> io::Result<()> {
         let status = driver
-            .endpoint::<SftpEndpoint>(self.id)
+            .endpoint::<SftpHandler>(self.id)
             .map_or(0, |endpoint| endpoint.status());
         drop(driver.detach_endpoint(self.id));
         self.unwatch_files(driver);
-        if matches!(self.stage, Stage::Serving { .. }) {
-            self.stage = Stage::Ended {
+        if matches!(self.stage, CommandStage::Serving { .. }) {
+            self.stage = CommandStage::Ended {
                 status: ExitStatus::Exited(status),
                 told: false,
             };
@@ -321,7 +321,7 @@ impl SessionChannel {
 
     /// The command's input has ended: the client sent EOF, or nobody reads it (`failed`).
     pub(super) fn sink_ended(&mut self, failed: bool, driver: &mut Driver, context: &Context<'_>) {
-        if failed && context.knows_eow && !matches!(self.stage, Stage::Closed) {
+        if failed && context.knows_eow && !matches!(self.stage, CommandStage::Closed) {
             let _ = driver
                 .connection()
                 .channel_request(self.id, &Request::Eow, false);
@@ -337,7 +337,7 @@ impl SessionChannel {
         if let Some(outputs) = self.unattached.take() {
             outputs.attach(driver, self.id)?;
         }
-        let Stage::Ended { status, told } = self.stage else {
+        let CommandStage::Ended { status, told } = self.stage else {
             return Ok(());
         };
         drop(driver.detach_sink(self.id, Stream::Data));
@@ -356,7 +356,7 @@ impl SessionChannel {
             let _ = driver
                 .connection()
                 .channel_request(self.id, &exit::request(status), false);
-            self.stage = Stage::Ended { status, told: true };
+            self.stage = CommandStage::Ended { status, told: true };
         }
         if self.has_no_source(driver) {
             self.close(driver, context);
@@ -395,7 +395,7 @@ impl SessionChannel {
         let _ = driver.connection().channel_eof(self.id);
         let _ = driver.connection().channel_close(self.id);
         driver.set_timer(Token::Drain(self.serial).number(), None);
-        self.stage = Stage::Closed;
+        self.stage = CommandStage::Closed;
         self.release_terminal(driver, context);
     }
 
@@ -425,17 +425,20 @@ impl SessionChannel {
         drop(driver.detach_source(self.id, Stream::Data));
         drop(driver.detach_source(self.id, Stream::Stderr));
         match &self.stage {
-            Stage::Ended { .. } => self.advance(driver, context),
-            Stage::Serving { .. } => {
+            CommandStage::Ended { .. } => self.advance(driver, context),
+            CommandStage::Serving { .. } => {
                 self.desert_files(driver);
                 Ok(())
             }
-            Stage::Running { .. } if output_is_over => {
+            CommandStage::Running { .. } if output_is_over => {
                 let at = driver.now().saturating_add(STATUS_MS);
                 driver.set_timer(Token::Drain(self.serial).number(), Some(at));
                 Ok(())
             }
-            Stage::Idle | Stage::Preparing { .. } | Stage::Running { .. } | Stage::Closed => {
+            CommandStage::Idle
+            | CommandStage::Preparing { .. }
+            | CommandStage::Running { .. }
+            | CommandStage::Closed => {
                 let _ = driver.connection().channel_close(self.id);
                 Ok(())
             }
@@ -444,14 +447,14 @@ impl SessionChannel {
 
     /// For SFTP: no answers are sent any more, but received requests are completed.
     pub(super) fn desert_files(&self, driver: &mut Driver) {
-        if let Some(endpoint) = driver.endpoint::<SftpEndpoint>(self.id) {
+        if let Some(endpoint) = driver.endpoint::<SftpHandler>(self.id) {
             endpoint.desert();
         }
     }
 
     /// Handles the timer [`Token::Drain`].
     pub(super) fn timer(&mut self, driver: &mut Driver, context: &Context<'_>) -> io::Result<()> {
-        if self.peer_closed && matches!(self.stage, Stage::Running { .. }) {
+        if self.peer_closed && matches!(self.stage, CommandStage::Running { .. }) {
             let _ = driver.connection().channel_close(self.id);
             return Ok(());
         }
@@ -468,7 +471,9 @@ impl SessionChannel {
         self.release_terminal(driver, context);
         self.unwatch_files(driver);
         drop(driver.detach_endpoint(self.id));
-        let (Stage::Running { child } | Stage::Preparing { rc: child, .. }) = self.stage else {
+        let (CommandStage::Running { child } | CommandStage::Preparing { rc: child, .. }) =
+            self.stage
+        else {
             return None;
         };
         let _ = child.signal_group(Signal::HUP);

@@ -9,11 +9,11 @@ use driver::Driver;
 use proto::Stream;
 use sys::process::{Child, ExitStatus, SpawnError};
 
-use super::{SessionChannel, Stage, reply};
-use crate::session::command::{self, Files, Launch, Plan, Wanted};
+use super::{CommandStage, SessionChannel, reply};
+use crate::session::command::{self, CommandPlan, InternalSftp, Launch, Wanted};
 use crate::session::context::Context;
 use crate::session::environment::{self, ChannelFacts, Environment};
-use crate::session::sftp::SftpEndpoint;
+use crate::session::sftp::SftpHandler;
 use crate::session::stdio::{self, CommandEnd};
 use crate::session::token::Token;
 use crate::session::{launch, text};
@@ -24,7 +24,7 @@ const NOLOGIN_STATUS: u8 = 254;
 const ONLY_SFTP: (&str, u8) = ("This service allows sftp connections only.\n", 1);
 
 /// The step after the rc file.
-pub(super) enum Next {
+pub(super) enum NextStart {
     /// A program.
     Command {
         launch: Launch,
@@ -32,7 +32,7 @@ pub(super) enum Next {
         end: CommandEnd,
     },
     /// The SFTP server in this process, already attached as the channel's endpoint.
-    Files(Files),
+    Files(InternalSftp),
     /// [`ONLY_SFTP`].
     OnlySftp,
 }
@@ -48,8 +48,8 @@ impl SessionChannel {
     ) -> io::Result<()> {
         let grant = &context.grant;
         let planned = match self.stage {
-            Stage::Idle if grant.password_expired => Some(command::change_password()),
-            Stage::Idle => {
+            CommandStage::Idle if grant.password_expired => Some(command::change_password()),
+            CommandStage::Idle => {
                 let forced = grant.forced_command.as_deref();
                 command::plan(wanted, &grant.shell, forced, &context.options.subsystems)
                     .map_err(|refusal| {
@@ -62,13 +62,13 @@ impl SessionChannel {
             _ => None,
         };
         match planned {
-            Some(Plan::Run(launch)) => {
+            Some(CommandPlan::Run(launch)) => {
                 self.start_command(wanted, launch, want_reply, driver, context)
             }
-            Some(Plan::InternalSftp(files)) => {
+            Some(CommandPlan::InternalSftp(files)) => {
                 self.serve_files(wanted, files, want_reply, driver, context)
             }
-            Some(Plan::OnlySftp { original_command }) => {
+            Some(CommandPlan::OnlySftp { original_command }) => {
                 self.refuse_all_but_sftp(wanted, original_command, want_reply, driver, context)
             }
             None => {
@@ -127,7 +127,7 @@ impl SessionChannel {
     fn serve_files(
         &mut self,
         wanted: &Wanted,
-        files: Files,
+        files: InternalSftp,
         want_reply: bool,
         driver: &mut Driver,
         context: &Context<'_>,
@@ -135,8 +135,8 @@ impl SessionChannel {
         if self.begin_inside(wanted, want_reply, driver, context) {
             let original = files.original_command.clone();
             // The endpoint keeps data that arrives while the rc file runs.
-            driver.attach_endpoint(self.id, Box::new(SftpEndpoint::later()));
-            self.run_rc(Next::Files(files), original, driver, context)?;
+            driver.attach_endpoint(self.id, Box::new(SftpHandler::later()));
+            self.run_rc(NextStart::Files(files), original, driver, context)?;
         }
         self.advance(driver, context)
     }
@@ -156,7 +156,7 @@ impl SessionChannel {
                 "Connection from user {} {} port {}: refusing non-sftp session",
                 grant.user, grant.remote_address, grant.remote_port
             ));
-            self.run_rc(Next::OnlySftp, original_command, driver, context)?;
+            self.run_rc(NextStart::OnlySftp, original_command, driver, context)?;
         }
         self.advance(driver, context)
     }
@@ -188,7 +188,7 @@ impl SessionChannel {
     /// because it would corrupt the SFTP stream.
     fn run_rc(
         &mut self,
-        next: Next,
+        next: NextStart,
         original_command: Option<Vec<u8>>,
         driver: &mut Driver,
         context: &Context<'_>,
@@ -213,14 +213,14 @@ impl SessionChannel {
     fn after_rc(
         &mut self,
         started: Option<Result<Child, SpawnError>>,
-        next: Next,
+        next: NextStart,
         driver: &mut Driver,
         context: &Context<'_>,
     ) -> io::Result<()> {
         match started {
             Some(Ok(rc)) => {
                 self.watch(&rc, driver)?;
-                self.stage = Stage::Preparing { rc, next };
+                self.stage = CommandStage::Preparing { rc, next };
                 return Ok(());
             }
             Some(Err(error)) => context.log.error(&format!("rc file: {error}")),
@@ -232,18 +232,18 @@ impl SessionChannel {
     /// Starts the step after the rc file.
     pub(super) fn run_next(
         &mut self,
-        next: Next,
+        next: NextStart,
         driver: &mut Driver,
         context: &Context<'_>,
     ) -> io::Result<()> {
         match next {
-            Next::Command {
+            NextStart::Command {
                 launch,
                 environment,
                 end,
             } => self.run_command(&launch, &environment, end, driver, context),
-            Next::Files(files) => self.run_files(&files, driver, context),
-            Next::OnlySftp => {
+            NextStart::Files(files) => self.run_files(&files, driver, context),
+            NextStart::OnlySftp => {
                 let (words, status) = ONLY_SFTP;
                 self.fail(words.as_bytes().to_vec(), status);
                 // OpenSSH writes this to standard output.
@@ -255,11 +255,11 @@ impl SessionChannel {
 
     fn run_files(
         &mut self,
-        files: &Files,
+        files: &InternalSftp,
         driver: &mut Driver,
         context: &Context<'_>,
     ) -> io::Result<()> {
-        let Some(endpoint) = driver.endpoint::<SftpEndpoint>(self.id) else {
+        let Some(endpoint) = driver.endpoint::<SftpHandler>(self.id) else {
             // The channel is closing.
             return Ok(());
         };
@@ -270,7 +270,7 @@ impl SessionChannel {
                     let bell = desk.bell().as_fd();
                     driver.watch(bell, Token::Files(self.serial).number(), true, false)?;
                 }
-                self.stage = Stage::Serving { desk };
+                self.stage = CommandStage::Serving { desk };
             }
             Err(words) => {
                 drop(driver.detach_endpoint(self.id));
@@ -353,7 +353,7 @@ impl SessionChannel {
             launch::rc_file(grant, &context.options, launch.is_subsystem)
                 .map(|file| launch::rc(file, &grant.shell, &environment, &grant.home, &end))
         };
-        let next = Next::Command {
+        let next = NextStart::Command {
             launch,
             environment,
             end,
@@ -378,7 +378,7 @@ impl SessionChannel {
         ) {
             Ok(child) => {
                 self.watch(&child, driver)?;
-                self.stage = Stage::Running { child };
+                self.stage = CommandStage::Running { child };
             }
             Err(error) => {
                 context
@@ -415,7 +415,7 @@ impl SessionChannel {
             Stream::Stderr
         };
         self.unattached = None;
-        self.stage = Stage::Ended {
+        self.stage = CommandStage::Ended {
             status: ExitStatus::Exited(status),
             told: false,
         };

@@ -9,11 +9,11 @@ use driver::{ChannelIo, HandlerProgress};
 use packet::PacketBuf;
 use proto::Error;
 
-use super::desk::Desk;
+use super::desk::PacketBridge;
 
 /// The channel's side of a threaded SFTP server.
-pub(super) struct Beside {
-    desk: Arc<Desk>,
+pub(super) struct ThreadedBackend {
+    desk: Arc<PacketBridge>,
     arrived: Vec<Bytes>,
     input_ended: bool,
     answers: VecDeque<PacketBuf>,
@@ -21,8 +21,8 @@ pub(super) struct Beside {
     is_deserted: bool,
 }
 
-impl Beside {
-    pub(super) fn new(desk: Arc<Desk>) -> Self {
+impl ThreadedBackend {
+    pub(super) fn new(desk: Arc<PacketBridge>) -> Self {
         Self {
             desk,
             arrived: Vec::new(),
@@ -32,7 +32,7 @@ impl Beside {
         }
     }
 
-    pub(super) fn desk(&self) -> &Arc<Desk> {
+    pub(super) fn desk(&self) -> &Arc<PacketBridge> {
         &self.desk
     }
 
@@ -83,7 +83,7 @@ impl Beside {
     }
 }
 
-impl Drop for Beside {
+impl Drop for ThreadedBackend {
     /// Aborts the thread; whoever needs its end waits for it elsewhere.
     fn drop(&mut self) {
         self.desk.abandon();

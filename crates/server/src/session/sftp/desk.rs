@@ -38,7 +38,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Commands of the connection to the thread, in increasing order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Wish {
+pub(super) enum BridgeCommand {
     #[default]
     GoOn,
     /// The client takes no more answers; received requests are completed.
@@ -48,9 +48,9 @@ pub(super) enum Wish {
 }
 
 #[derive(Debug)]
-struct State {
-    wish: Wish,
-    /// Longest data of a packet, in bytes; 0 until the connection's first call of [`Desk::meet`].
+struct BridgeState {
+    wish: BridgeCommand,
+    /// Longest data of a packet, in bytes; 0 until the connection's first call of [`PacketBridge::meet`].
     max_data: usize,
     arrived: Vec<Bytes>,
     input_ended: bool,
@@ -66,7 +66,7 @@ struct State {
     asleep: bool,
     /// The thread has more work as soon as there is room for answers.
     has_more: bool,
-    /// The connection was notified and has not called [`Desk::meet`] since.
+    /// The connection was notified and has not called [`PacketBridge::meet`] since.
     rung: bool,
     /// The connection waits for the client's window: further answers need no notification.
     blocked: bool,
@@ -76,8 +76,8 @@ struct State {
 
 /// The state shared by the connection's thread and an SFTP thread.
 #[derive(Debug)]
-pub(in crate::session) struct Desk {
-    state: Mutex<State>,
+pub(in crate::session) struct PacketBridge {
+    state: Mutex<BridgeState>,
     /// Wakes the thread: new input, room or command.
     something: Condvar,
     /// Signals the thread's end.
@@ -89,19 +89,19 @@ pub(in crate::session) struct Desk {
 
 /// The thread's input of a turn.
 #[derive(Debug, Default)]
-pub(super) struct Next {
-    pub(super) wish: Wish,
+pub(super) struct TurnInput {
+    pub(super) wish: BridgeCommand,
     pub(super) input_ended: bool,
     /// Free bytes for answers.
     pub(super) room: usize,
     pub(super) max_data: usize,
 }
 
-impl Desk {
+impl PacketBridge {
     pub(super) fn new() -> io::Result<Self> {
         Ok(Self {
-            state: Mutex::new(State {
-                wish: Wish::GoOn,
+            state: Mutex::new(BridgeState {
+                wish: BridgeCommand::GoOn,
                 max_data: 0,
                 arrived: Vec::new(),
                 input_ended: false,
@@ -132,7 +132,7 @@ impl Desk {
     pub(in crate::session) fn abandon(&self) {
         self.stop.store(true, Ordering::Relaxed);
         let mut state = locked(&self.state);
-        state.wish = Wish::Abandon;
+        state.wish = BridgeCommand::Abandon;
         self.wake(state, true);
     }
 
@@ -150,12 +150,12 @@ impl Desk {
         true
     }
 
-    /// Passes the last requests, `arrived`, together with the command [`Wish::Desert`]. Both under
+    /// Passes the last requests, `arrived`, together with the command [`BridgeCommand::Desert`]. Both under
     /// one lock: the thread ignores input that arrives after it has obeyed the command.
     pub(super) fn desert(&self, arrived: &mut Vec<Bytes>) {
         let mut state = locked(&self.state);
         state.arrived.append(arrived);
-        state.wish = state.wish.max(Wish::Desert);
+        state.wish = state.wish.max(BridgeCommand::Desert);
         if state.max_data == 0 {
             state.max_data = UNSENT_BYTES;
         }
@@ -163,7 +163,7 @@ impl Desk {
     }
 
     /// Wakes the thread if it sleeps and `reason` holds.
-    fn wake(&self, mut state: MutexGuard<'_, State>, reason: bool) {
+    fn wake(&self, mut state: MutexGuard<'_, BridgeState>, reason: bool) {
         if reason && std::mem::replace(&mut state.asleep, false) {
             drop(state);
             self.something.notify_one();
@@ -179,14 +179,14 @@ impl Desk {
 
     /// Waits for input, for room for more answers (if the last turn ended for lack of it), or for a
     /// command other than `known`'s.
-    pub(super) fn next(&self, known: &Next, hands: &mut Hands) -> Next {
+    pub(super) fn next(&self, known: &TurnInput, hands: &mut TurnBuffers) -> TurnInput {
         let mut state = locked(&self.state);
         loop {
             let has_room = state.has_more && state.queued < OUTBOX_BYTES;
             let is_news = state.wish != known.wish
                 || state.input_ended != known.input_ended
                 || !state.arrived.is_empty();
-            if state.max_data > 0 && (has_room || is_news) || state.wish == Wish::Abandon {
+            if state.max_data > 0 && (has_room || is_news) || state.wish == BridgeCommand::Abandon {
                 break;
             }
             state.asleep = true;
@@ -196,7 +196,7 @@ impl Desk {
         state.asleep = false;
         hands.arrived.append(&mut state.arrived);
         hands.spare.append(&mut state.spare);
-        Next {
+        TurnInput {
             wish: state.wish,
             input_ended: state.input_ended,
             room: OUTBOX_BYTES.saturating_sub(state.queued),
@@ -206,7 +206,7 @@ impl Desk {
 
     /// Passes the results of a turn to the connection. `has_more`: the thread has more work as soon
     /// as there is room for its answers.
-    pub(super) fn hand_over(&self, hands: &mut Hands, has_more: bool) {
+    pub(super) fn hand_over(&self, hands: &mut TurnBuffers, has_more: bool) {
         let mut state = locked(&self.state);
         let news = !hands.answers.is_empty();
         state.queued += hands.answers.iter().map(PacketBuf::len).sum::<usize>();
@@ -240,7 +240,7 @@ impl Desk {
     }
 
     /// Notifies the connection if `reason` holds and no notification is pending.
-    fn ring(&self, mut state: MutexGuard<'_, State>, reason: bool) {
+    fn ring(&self, mut state: MutexGuard<'_, BridgeState>, reason: bool) {
         if reason && !std::mem::replace(&mut state.rung, true) {
             drop(state);
             // Signalling fails only for a full counter, which is already readable.
@@ -284,7 +284,7 @@ impl Desk {
     /// Keeps empty buffers for the thread, because allocating, clearing and freeing one for each
     /// packet costs more. While the thread is idle, all but `SPARE_AT_REST` go back to the
     /// connection.
-    fn supply(&self, state: &mut State, is_news: bool, line: &mut ChannelIo<'_>) {
+    fn supply(&self, state: &mut BridgeState, is_news: bool, line: &mut ChannelIo<'_>) {
         let at_rest = state.asleep && !state.has_more && !is_news || state.over.is_some();
         let wanted = match (at_rest, state.takes_spare) {
             (false, true) => SPARE_BUFFERS,
@@ -318,7 +318,7 @@ impl Desk {
 
 /// The thread's data of a turn, outside the lock.
 #[derive(Debug, Default)]
-pub(super) struct Hands {
+pub(super) struct TurnBuffers {
     pub(super) arrived: Vec<Bytes>,
     pub(super) answers: VecDeque<PacketBuf>,
     /// Bytes of the client's data that were consumed.
@@ -331,20 +331,20 @@ pub(super) struct Hands {
 mod tests {
     use super::*;
 
-    /// Also if the connection has never called [`Desk::meet`].
+    /// Also if the connection has never called [`PacketBridge::meet`].
     #[test]
     fn what_came_before_a_close_is_there_with_it() {
-        let desk = Desk::new().unwrap();
+        let desk = PacketBridge::new().unwrap();
         let mut arrived = vec![Bytes::from_static(b"mkdir")];
         desk.desert(&mut arrived);
         assert!(arrived.is_empty());
-        let mut hands = Hands::default();
-        let next = desk.next(&Next::default(), &mut hands);
-        assert_eq!(next.wish, Wish::Desert);
+        let mut hands = TurnBuffers::default();
+        let next = desk.next(&TurnInput::default(), &mut hands);
+        assert_eq!(next.wish, BridgeCommand::Desert);
         assert_eq!(hands.arrived, [&b"mkdir"[..]]);
         // A later, weaker command does not replace a stronger one.
         desk.abandon();
         desk.desert(&mut Vec::new());
-        assert_eq!(desk.next(&next, &mut hands).wish, Wish::Abandon);
+        assert_eq!(desk.next(&next, &mut hands).wish, BridgeCommand::Abandon);
     }
 }

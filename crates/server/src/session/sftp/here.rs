@@ -7,21 +7,21 @@ use packet::PacketBuf;
 use proto::Error;
 use sftp::server::{Buffers, Log, LogLevel, Serve, Work};
 
-use super::{Lines, STATUS_FAILED};
+use super::{STATUS_FAILED, SftpLog};
 
 /// An inline SFTP server.
-pub(super) struct Here {
+pub(super) struct InlineBackend {
     /// The server; `None` after its end.
     serve: Option<Box<Serve>>,
     /// The log, which gets a line at the server's end.
-    log: Lines,
+    log: SftpLog,
     session: String,
     /// True after the client has closed the channel.
     is_deserted: bool,
 }
 
-impl Here {
-    pub(super) fn new(serve: Serve, log: Lines, session: String) -> Self {
+impl InlineBackend {
+    pub(super) fn new(serve: Serve, log: SftpLog, session: String) -> Self {
         Self {
             serve: Some(Box::new(serve)),
             log,
@@ -76,7 +76,7 @@ impl Here {
             }
             // Queued answers first: an opened window makes room for further ones.
             send(serve, line)?;
-            let work = match serve.work(&mut Packets(line)) {
+            let work = match serve.work(&mut InlineBuffers(line)) {
                 Ok(work) => work,
                 Err(error) => {
                     self.log.line(LogLevel::Error, &error.to_string());
@@ -109,7 +109,7 @@ impl Here {
     }
 }
 
-impl Drop for Here {
+impl Drop for InlineBackend {
     fn drop(&mut self) {
         self.finish();
     }
@@ -122,7 +122,7 @@ fn send(serve: &mut Serve, line: &mut ChannelIo<'_>) -> Result<bool, Error> {
         if space == 0 {
             return Ok(false);
         }
-        match serve.outbox().next(space, &mut Packets(line)) {
+        match serve.outbox().next(space, &mut InlineBuffers(line)) {
             Some(buf) => line.send(buf)?,
             None => return Ok(true),
         }
@@ -131,9 +131,9 @@ fn send(serve: &mut Serve, line: &mut ChannelIo<'_>) -> Result<bool, Error> {
 }
 
 /// Takes the connection's buffers.
-struct Packets<'l, 'd>(&'l mut ChannelIo<'d>);
+struct InlineBuffers<'l, 'd>(&'l mut ChannelIo<'d>);
 
-impl Buffers for Packets<'_, '_> {
+impl Buffers for InlineBuffers<'_, '_> {
     fn take(&mut self, capacity: usize) -> PacketBuf {
         self.0.take_buffer(capacity)
     }

@@ -3,7 +3,7 @@
 //! If every mounted file system is local, the server works in the connection's thread ([`here`]),
 //! so that data stays in one core's cache. If a file system is mounted whose server or process may
 //! not answer (NFS, FUSE), it works in its own thread ([`worker`]), connected to the connection's
-//! thread ([`beside`]) by a [`Desk`].
+//! thread ([`beside`]) by a [`PacketBridge`].
 
 mod beside;
 mod desk;
@@ -23,43 +23,43 @@ use sftp::server::{self as serve, Log, Options, Serve, Wanted};
 use sys::fs::PathRoot;
 use sys::sandbox::files::{self, Wall};
 
-use super::command::Files;
+use super::command::InternalSftp;
 use super::context::Context;
 use crate::log::Logger;
 
-use beside::Beside;
-pub(super) use desk::Desk;
-use here::Here;
+use beside::ThreadedBackend;
+pub(super) use desk::PacketBridge;
+use here::InlineBackend;
 use worker::Make;
 
 /// Exit status after an error, as in OpenSSH.
 const STATUS_FAILED: u8 = 255;
 
 /// The SFTP server of a channel.
-pub(super) struct SftpEndpoint {
-    way: Way,
+pub(super) struct SftpHandler {
+    way: SftpBackend,
     status: u8,
     /// Bytes received that the server does not take.
     unused: usize,
 }
 
 /// The thread that works with the files.
-enum Way {
+enum SftpBackend {
     /// No server yet, because the rc file runs first. Received data is bounded by the channel's
     /// window and kept in one buffer: one-byte packets would cost many times their length.
     Later {
         data: Vec<u8>,
         has_ended: bool,
     },
-    Here(Here),
-    Beside(Beside),
+    Here(InlineBackend),
+    Beside(ThreadedBackend),
 }
 
-impl SftpEndpoint {
+impl SftpHandler {
     /// An endpoint that keeps received data until [`begin`](Self::begin).
     pub(super) fn later() -> Self {
         Self {
-            way: Way::Later {
+            way: SftpBackend::Later {
                 data: Vec::new(),
                 has_ended: false,
             },
@@ -73,9 +73,13 @@ impl SftpEndpoint {
     ///
     /// # Errors
     /// The message for the client: the arguments are invalid, or SftpRoot cannot be used.
-    pub(super) fn begin(&mut self, files: &Files, context: &Context<'_>) -> Result<(), String> {
+    pub(super) fn begin(
+        &mut self,
+        files: &InternalSftp,
+        context: &Context<'_>,
+    ) -> Result<(), String> {
         let way = Self::way(&files.arguments, files.is_forced, context)?;
-        if let Way::Later { data, has_ended } = std::mem::replace(&mut self.way, way) {
+        if let SftpBackend::Later { data, has_ended } = std::mem::replace(&mut self.way, way) {
             if !data.is_empty() {
                 self.receive(Stream::Data, Bytes::from(data));
             }
@@ -86,7 +90,11 @@ impl SftpEndpoint {
         Ok(())
     }
 
-    fn way(arguments: &[String], is_forced: bool, context: &Context<'_>) -> Result<Way, String> {
+    fn way(
+        arguments: &[String],
+        is_forced: bool,
+        context: &Context<'_>,
+    ) -> Result<SftpBackend, String> {
         let options = match Options::parse(arguments) {
             Ok(Wanted::Serve(options)) => *options,
             Ok(Wanted::ListRequests | Wanted::Usage) => {
@@ -94,7 +102,7 @@ impl SftpEndpoint {
             }
             Err(error) => return Err(format!("internal-sftp: {error}")),
         };
-        let log = Lines {
+        let log = SftpLog {
             logger: context.lasting_log,
             level: options.level,
         };
@@ -136,24 +144,24 @@ impl SftpEndpoint {
         );
         log.line(LogLevel::Info, &format!("session opened {session}"));
         Ok(if all_local {
-            Way::Here(Here::new(make()?, log, session))
+            SftpBackend::Here(InlineBackend::new(make()?, log, session))
         } else {
-            let started = Desk::new().and_then(|desk| {
+            let started = PacketBridge::new().and_then(|desk| {
                 let desk = Arc::new(desk);
                 worker::start(make, Arc::clone(&desk), log, session)?;
                 Ok(desk)
             });
             let desk = started
                 .map_err(|error| format!("internal-sftp: cannot start a thread: {error}"))?;
-            Way::Beside(Beside::new(desk))
+            SftpBackend::Beside(ThreadedBackend::new(desk))
         })
     }
 
     /// The bridge to the SFTP thread, if there is one.
-    pub(super) fn desk(&self) -> Option<&Arc<Desk>> {
+    pub(super) fn desk(&self) -> Option<&Arc<PacketBridge>> {
         match &self.way {
-            Way::Later { .. } | Way::Here(_) => None,
-            Way::Beside(beside) => Some(beside.desk()),
+            SftpBackend::Later { .. } | SftpBackend::Here(_) => None,
+            SftpBackend::Beside(beside) => Some(beside.desk()),
         }
     }
 
@@ -165,9 +173,9 @@ impl SftpEndpoint {
     /// The client has closed the channel: received requests are completed, and no answer is sent.
     pub(super) fn desert(&mut self) {
         match &mut self.way {
-            Way::Later { .. } => {}
-            Way::Here(here) => here.desert(),
-            Way::Beside(beside) => beside.desert(),
+            SftpBackend::Later { .. } => {}
+            SftpBackend::Here(here) => here.desert(),
+            SftpBackend::Beside(beside) => beside.desert(),
         }
     }
 }
@@ -278,12 +286,12 @@ pub(super) fn words(command: &str) -> Vec<String> {
     words
 }
 
-impl ChannelHandler for SftpEndpoint {
+impl ChannelHandler for SftpHandler {
     fn receive(&mut self, stream: Stream, data: Bytes) {
         match (&mut self.way, stream) {
-            (Way::Later { data: kept, .. }, Stream::Data) => kept.extend_from_slice(&data),
-            (Way::Here(here), Stream::Data) => self.unused += here.receive(data),
-            (Way::Beside(beside), Stream::Data) => beside.receive(data),
+            (SftpBackend::Later { data: kept, .. }, Stream::Data) => kept.extend_from_slice(&data),
+            (SftpBackend::Here(here), Stream::Data) => self.unused += here.receive(data),
+            (SftpBackend::Beside(beside), Stream::Data) => beside.receive(data),
             // SFTP has no extended data.
             (_, Stream::Stderr) => self.unused += data.len(),
         }
@@ -291,18 +299,18 @@ impl ChannelHandler for SftpEndpoint {
 
     fn end(&mut self) {
         match &mut self.way {
-            Way::Later { has_ended, .. } => *has_ended = true,
-            Way::Here(here) => here.end(),
-            Way::Beside(beside) => beside.end(),
+            SftpBackend::Later { has_ended, .. } => *has_ended = true,
+            SftpBackend::Here(here) => here.end(),
+            SftpBackend::Beside(beside) => beside.end(),
         }
     }
 
     fn work(&mut self, line: &mut ChannelIo<'_>) -> Result<HandlerProgress, Error> {
         line.consumed(std::mem::take(&mut self.unused))?;
         let (progress, status) = match &mut self.way {
-            Way::Later { .. } => return Ok(HandlerProgress::Waiting),
-            Way::Here(here) => here.work(line)?,
-            Way::Beside(beside) => beside.work(line)?,
+            SftpBackend::Later { .. } => return Ok(HandlerProgress::Waiting),
+            SftpBackend::Here(here) => here.work(line)?,
+            SftpBackend::Beside(beside) => beside.work(line)?,
         };
         self.status = status.unwrap_or(self.status);
         Ok(progress)
@@ -311,12 +319,12 @@ impl ChannelHandler for SftpEndpoint {
 
 /// Log lines for the administrator, sent through the monitor.
 #[derive(Clone)]
-struct Lines {
+struct SftpLog {
     logger: Logger<'static>,
     level: LogLevel,
 }
 
-impl Log for Lines {
+impl Log for SftpLog {
     fn wants(&self, level: LogLevel) -> bool {
         level <= self.level
     }

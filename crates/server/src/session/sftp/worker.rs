@@ -8,8 +8,8 @@ use std::thread;
 use packet::PacketBuf;
 use sftp::server::{Buffers, Log, LogLevel, OUTBOX_BYTES, Serve, ServeError, Turn, Work};
 
-use super::desk::{Desk, Hands, Next, Wish};
-use super::{Lines, STATUS_FAILED};
+use super::desk::{BridgeCommand, PacketBridge, TurnBuffers, TurnInput};
+use super::{STATUS_FAILED, SftpLog};
 
 /// Stack of the thread, in bytes: NSS modules, which look names up, are its only deep callees.
 const STACK_BYTES: usize = 512 * 1024;
@@ -24,12 +24,17 @@ pub(super) type Make = Box<dyn FnOnce() -> Result<Serve, String> + Send>;
 
 /// State of the thread.
 struct Worker {
-    desk: Arc<Desk>,
-    log: Lines,
+    desk: Arc<PacketBridge>,
+    log: SftpLog,
 }
 
 /// Starts the thread, which ends when the client has finished or the connection has ended.
-pub(super) fn start(make: Make, desk: Arc<Desk>, log: Lines, session: String) -> io::Result<()> {
+pub(super) fn start(
+    make: Make,
+    desk: Arc<PacketBridge>,
+    log: SftpLog,
+    session: String,
+) -> io::Result<()> {
     let worker = Worker { desk, log };
     let body = move || {
         let status = match make() {
@@ -53,17 +58,17 @@ pub(super) fn start(make: Make, desk: Arc<Desk>, log: Lines, session: String) ->
 impl Worker {
     /// Serves requests and returns the exit status; all files are closed by then.
     fn serve(&self, mut serve: Serve) -> u8 {
-        let mut hands = Hands::default();
-        let mut known = Next::default();
+        let mut hands = TurnBuffers::default();
+        let mut known = TurnInput::default();
         loop {
             known = self.desk.next(&known, &mut hands);
-            if known.wish == Wish::Abandon {
+            if known.wish == BridgeCommand::Abandon {
                 return 0;
             }
             for bytes in hands.arrived.drain(..) {
                 serve.receive(bytes);
             }
-            if known.wish == Wish::Desert {
+            if known.wish == BridgeCommand::Desert {
                 serve.end_answers();
             }
             if known.input_ended {
@@ -81,8 +86,13 @@ impl Worker {
     }
 
     /// Works for one turn and passes the results to the connection.
-    fn turn(&self, serve: &mut Serve, next: &Next, hands: &mut Hands) -> Result<Work, ServeError> {
-        let is_deserted = next.wish == Wish::Desert;
+    fn turn(
+        &self,
+        serve: &mut Serve,
+        next: &TurnInput,
+        hands: &mut TurnBuffers,
+    ) -> Result<Work, ServeError> {
+        let is_deserted = next.wish == BridgeCommand::Desert;
         let room = if is_deserted { OUTBOX_BYTES } else { next.room };
         let turn = Turn {
             answers: room.min(TURN_ANSWERS),
@@ -90,7 +100,7 @@ impl Worker {
             stop: self.desk.stop(),
         };
         let max_bytes = next.max_data;
-        let mut packets = Packets { hands, max_bytes };
+        let mut packets = WorkerBuffers { hands, max_bytes };
         let work = serve.work_for(&turn, &mut packets)?;
         let answered = serve.outbox().len();
         hands.used += serve.take_consumed();
@@ -112,12 +122,12 @@ impl Worker {
 }
 
 /// Takes buffers that the connection provides and gets back as answers.
-struct Packets<'h> {
-    hands: &'h mut Hands,
+struct WorkerBuffers<'h> {
+    hands: &'h mut TurnBuffers,
     max_bytes: usize,
 }
 
-impl Buffers for Packets<'_> {
+impl Buffers for WorkerBuffers<'_> {
     fn take(&mut self, capacity: usize) -> PacketBuf {
         if capacity < self.max_bytes {
             return PacketBuf::with_capacity(capacity);
@@ -146,11 +156,11 @@ mod tests {
     #[test]
     fn a_thread_that_hangs_is_waited_for_no_longer_than_was_said() {
         let (ours, _theirs) = sys::socket::stream_pair().unwrap();
-        let log = Lines {
+        let log = SftpLog {
             logger: Logger::new(Rpc::for_this_process(ours), LogLevel::Fatal),
             level: LogLevel::Quiet,
         };
-        let desk = Arc::new(Desk::new().unwrap());
+        let desk = Arc::new(PacketBridge::new().unwrap());
         let (answer, disk) = mpsc::channel::<()>();
         let make = move || {
             let _ = disk.recv();
