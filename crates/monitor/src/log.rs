@@ -12,7 +12,7 @@ use sys::syslog::Facility;
 pub(crate) const PREAUTH: &str = " [preauth]";
 
 #[derive(Debug)]
-enum Sink {
+enum LogSink {
     Stderr,
     Syslog(RefCell<sys::syslog::Syslog>),
     #[cfg(test)]
@@ -25,7 +25,7 @@ pub(crate) struct Log {
     level: Cell<LogLevel>,
     /// True if the command line has set the level, which [`Log::follow`] then keeps.
     is_forced: bool,
-    sink: Sink,
+    sink: LogSink,
 }
 
 impl Log {
@@ -34,7 +34,7 @@ impl Log {
         Self {
             level: Cell::new(level),
             is_forced: false,
-            sink: Sink::Stderr,
+            sink: LogSink::Stderr,
         }
     }
 
@@ -43,7 +43,7 @@ impl Log {
         Self {
             level: Cell::new(level),
             is_forced: false,
-            sink: Sink::Syslog(RefCell::new(sys::syslog::Syslog::open(
+            sink: LogSink::Syslog(RefCell::new(sys::syslog::Syslog::open(
                 "sshd",
                 facility_of(facility),
             ))),
@@ -56,7 +56,7 @@ impl Log {
         Self {
             level: Cell::new(level),
             is_forced: false,
-            sink: Sink::Memory(RefCell::default()),
+            sink: LogSink::Memory(RefCell::default()),
         }
     }
 
@@ -64,7 +64,7 @@ impl Log {
     #[cfg(test)]
     pub(crate) fn lines(&self) -> Vec<String> {
         match &self.sink {
-            Sink::Memory(lines) => lines.borrow().clone(),
+            LogSink::Memory(lines) => lines.borrow().clone(),
             _ => Vec::new(),
         }
     }
@@ -102,16 +102,16 @@ impl Log {
         }
         let text = format!("{}{}{mark}", prefix(level), privsep::log_text(text));
         match &self.sink {
-            Sink::Stderr => {
+            LogSink::Stderr => {
                 // A terminal in raw mode needs the carriage return, as OpenSSH writes it.
                 let _ = sys::io::write_all(sys::io::stderr(), format!("{text}\r\n").as_bytes());
             }
-            Sink::Syslog(syslog) => {
+            LogSink::Syslog(syslog) => {
                 // A failing log must not stop a login.
                 let _ = syslog.borrow_mut().write(level, &text);
             }
             #[cfg(test)]
-            Sink::Memory(lines) => lines.borrow_mut().push(text),
+            LogSink::Memory(lines) => lines.borrow_mut().push(text),
         }
     }
 

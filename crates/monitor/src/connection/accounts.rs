@@ -8,7 +8,7 @@ use sys::users::{PasswordState, Shadow};
 
 use crate::log::Log;
 
-use super::chains::Method;
+use super::chains::ChainMethod;
 
 /// A user's entries in the system's databases.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -145,14 +145,19 @@ impl Account {
 
     /// True if PermitRootLogin permits this user to log in by this method; `forced` is true if a
     /// key forces a command.
-    pub(crate) fn root_may(&self, options: &ServerOptions, method: Method, forced: bool) -> bool {
+    pub(crate) fn root_may(
+        &self,
+        options: &ServerOptions,
+        method: ChainMethod,
+        forced: bool,
+    ) -> bool {
         if self.uid != 0 {
             return true;
         }
         match options.permit_root_login {
             PermitRootLogin::Yes => true,
-            PermitRootLogin::ProhibitPassword => method == Method::Publickey,
-            PermitRootLogin::ForcedCommandsOnly => method == Method::Publickey && forced,
+            PermitRootLogin::ProhibitPassword => method == ChainMethod::Publickey,
+            PermitRootLogin::ForcedCommandsOnly => method == ChainMethod::Publickey && forced,
             PermitRootLogin::No => false,
         }
     }

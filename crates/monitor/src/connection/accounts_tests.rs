@@ -94,7 +94,7 @@ fn root_comes_in_only_as_configured() {
     let may = |word: &str, method, forced| {
         root.root_may(&options(&format!("PermitRootLogin {word}")), method, forced)
     };
-    use Method::{KeyboardInteractive, Password, Publickey};
+    use ChainMethod::{KeyboardInteractive, Password, Publickey};
     assert!(may("yes", Password, false));
     assert!(!may("no", Publickey, true));
     assert!(may("prohibit-password", Publickey, false));

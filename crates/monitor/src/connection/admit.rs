@@ -7,7 +7,7 @@ use sys::pam::Conversation;
 use sys::users::PasswordState;
 
 use super::accounts::known_name;
-use super::chains::{Method, Progress};
+use super::chains::{ChainMethod, ChainProgress};
 use super::pam::{AccountState, PamLogin};
 use super::user::{Addresses, LoginUser};
 use crate::log::Log;
@@ -27,8 +27,16 @@ pub(crate) struct Proof {
 const NO_TERMINAL: &str = "ssh:notty";
 
 /// Records a wrong password in btmp, which lastb(1) shows.
-pub(crate) fn record_failure(user: &LoginUser, method: Method, addresses: &Addresses, log: &Log) {
-    let typed = matches!(method, Method::Password | Method::KeyboardInteractive);
+pub(crate) fn record_failure(
+    user: &LoginUser,
+    method: ChainMethod,
+    addresses: &Addresses,
+    log: &Log,
+) {
+    let typed = matches!(
+        method,
+        ChainMethod::Password | ChainMethod::KeyboardInteractive
+    );
     if !typed || !sys::process::is_root() {
         return;
     }
@@ -48,9 +56,14 @@ pub(crate) fn record_failure(user: &LoginUser, method: Method, addresses: &Addre
 
 /// Passes a proof to the chains if PermitRootLogin and the key's grants permit this user to log in
 /// by this method.
-pub(crate) fn admit(user: &mut LoginUser, method: Method, proof: Proof, log: &Log) -> Progress {
+pub(crate) fn admit(
+    user: &mut LoginUser,
+    method: ChainMethod,
+    proof: Proof,
+    log: &Log,
+) -> ChainProgress {
     let Some(account) = user.account().filter(|_| !user.denied) else {
-        return Progress::NotAsked;
+        return ChainProgress::NotAsked;
     };
     let forced = proof
         .grants
@@ -61,7 +74,7 @@ pub(crate) fn admit(user: &mut LoginUser, method: Method, proof: Proof, log: &Lo
             "ROOT LOGIN REFUSED FROM {} port {}",
             user.peer.address, user.peer.port
         ));
-        return Progress::NotAsked;
+        return ChainProgress::NotAsked;
     }
     let by_key_alone = user.options.permit_root_login == PermitRootLogin::ForcedCommandsOnly;
     if account.uid == 0 && by_key_alone {
@@ -72,14 +85,14 @@ pub(crate) fn admit(user: &mut LoginUser, method: Method, proof: Proof, log: &Lo
     {
         log.error(&reason);
         user.denied = true;
-        return Progress::NotAsked;
+        return ChainProgress::NotAsked;
     }
     let progress = user
         .chains
         .succeed(method, proof.submethod, proof.key.as_deref());
-    if !matches!(progress, Progress::NotAsked) {
+    if !matches!(progress, ChainProgress::NotAsked) {
         user.auth_info.extend(proof.info);
-        user.by_password |= matches!(method, Method::Password | Method::None);
+        user.by_password |= matches!(method, ChainMethod::Password | ChainMethod::None);
     }
     progress
 }

@@ -59,12 +59,12 @@ impl SessionProcess {
 
 /// Starts a session process before the login, at most once. On drop, kills a started process that
 /// no session has taken.
-pub(crate) struct Ahead<'c> {
+pub(crate) struct EarlySession<'c> {
     source: Option<(&'c SelfExe, &'c OwnedFd)>,
     started: Option<SessionProcess>,
 }
 
-impl<'c> Ahead<'c> {
+impl<'c> EarlySession<'c> {
     /// Never starts a process before the login.
     pub(crate) fn never() -> Self {
         Self {
@@ -99,7 +99,7 @@ impl<'c> Ahead<'c> {
     }
 }
 
-impl Drop for Ahead<'_> {
+impl Drop for EarlySession<'_> {
     fn drop(&mut self) {
         if let Some(process) = self.started.take() {
             process.end();

@@ -7,14 +7,14 @@
 
 /// An authentication method that a chain can name (RFC 4252).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Method {
+pub(crate) enum ChainMethod {
     None,
     Publickey,
     Password,
     KeyboardInteractive,
 }
 
-impl Method {
+impl ChainMethod {
     /// The name on the wire.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -48,48 +48,48 @@ pub(crate) struct Enabled {
 }
 
 impl Enabled {
-    pub(crate) fn has(self, method: Method) -> bool {
+    pub(crate) fn has(self, method: ChainMethod) -> bool {
         match method {
-            Method::None => self.none,
-            Method::Publickey => self.publickey,
-            Method::Password => self.password,
-            Method::KeyboardInteractive => self.kbdint,
+            ChainMethod::None => self.none,
+            ChainMethod::Publickey => self.publickey,
+            ChainMethod::Password => self.password,
+            ChainMethod::KeyboardInteractive => self.kbdint,
         }
     }
 
     /// The names of the enabled methods except `none`, in OpenSSH's order.
     fn names(self) -> Vec<&'static str> {
         [
-            Method::Publickey,
-            Method::Password,
-            Method::KeyboardInteractive,
+            ChainMethod::Publickey,
+            ChainMethod::Password,
+            ChainMethod::KeyboardInteractive,
         ]
         .into_iter()
         .filter(|method| self.has(*method))
-        .map(Method::name)
+        .map(ChainMethod::name)
         .collect()
     }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Step {
-    method: Method,
+struct MethodStep {
+    method: ChainMethod,
     submethod: Option<String>,
 }
 
-impl Step {
+impl MethodStep {
     fn parse(text: &str) -> Option<Self> {
         let (name, submethod) = match text.split_once(':') {
             Some((name, submethod)) => (name, Some(submethod.to_owned())),
             None => (text, None),
         };
         Some(Self {
-            method: Method::from_name(name)?,
+            method: ChainMethod::from_name(name)?,
             submethod,
         })
     }
 
-    fn is_met_by(&self, method: Method, submethod: Option<&str>) -> bool {
+    fn is_met_by(&self, method: ChainMethod, submethod: Option<&str>) -> bool {
         self.method == method
             && self
                 .submethod
@@ -120,7 +120,7 @@ impl Authenticated {
 
 /// Result of a method's success.
 #[derive(Debug)]
-pub(crate) enum Progress {
+pub(crate) enum ChainProgress {
     /// The chain is complete.
     Complete(Authenticated),
     /// The chain needs further methods.
@@ -135,7 +135,7 @@ pub(crate) struct Chains {
     user: String,
     enabled: Enabled,
     /// Remaining steps of each chain; `None` if any single method is enough.
-    open: Option<Vec<Vec<Step>>>,
+    open: Option<Vec<Vec<MethodStep>>>,
     used_keys: Vec<Vec<u8>>,
     succeeded: Vec<&'static str>,
 }
@@ -153,12 +153,13 @@ impl Chains {
             configured
                 .iter()
                 .filter_map(|list| {
-                    let steps: Option<Vec<Step>> =
-                        list.iter().map(|step| Step::parse(step)).collect();
+                    let steps: Option<Vec<MethodStep>> =
+                        list.iter().map(|step| MethodStep::parse(step)).collect();
                     // As in OpenSSH, `none` is valid in no chain, even if PermitEmptyPasswords lets
                     // it succeed by itself.
-                    let can_succeed =
-                        |step: &Step| step.method != Method::None && enabled.has(step.method);
+                    let can_succeed = |step: &MethodStep| {
+                        step.method != ChainMethod::None && enabled.has(step.method)
+                    };
                     steps.filter(|steps| !steps.is_empty() && steps.iter().all(can_succeed))
                 })
                 .collect::<Vec<_>>()
@@ -178,7 +179,7 @@ impl Chains {
     }
 
     /// True when `method` may be tried now.
-    pub(crate) fn allows(&self, method: Method) -> bool {
+    pub(crate) fn allows(&self, method: ChainMethod) -> bool {
         self.enabled.has(method)
             && match &self.open {
                 None => true,
@@ -198,7 +199,7 @@ impl Chains {
         self.enabled
             .names()
             .into_iter()
-            .filter(|name| Method::from_name(name).is_some_and(|method| self.allows(method)))
+            .filter(|name| ChainMethod::from_name(name).is_some_and(|method| self.allows(method)))
             .map(str::to_owned)
             .collect()
     }
@@ -208,7 +209,7 @@ impl Chains {
         let lists = self.open.as_ref()?;
         let mut names = Vec::new();
         for step in lists.iter().filter_map(|list| list.first()) {
-            if step.method == Method::KeyboardInteractive {
+            if step.method == ChainMethod::KeyboardInteractive {
                 names.push(step.submethod.as_deref()?);
             }
         }
@@ -218,12 +219,12 @@ impl Chains {
     /// Records that `method` succeeded, with the key for `publickey`.
     pub(crate) fn succeed(
         &mut self,
-        method: Method,
+        method: ChainMethod,
         submethod: Option<&str>,
         key: Option<&[u8]>,
-    ) -> Progress {
+    ) -> ChainProgress {
         if !self.enabled.has(method) || key.is_some_and(|key| self.is_used(key)) {
-            return Progress::NotAsked;
+            return ChainProgress::NotAsked;
         }
         let complete = match &mut self.open {
             None => true,
@@ -239,7 +240,7 @@ impl Chains {
                     }
                 }
                 if !taken {
-                    return Progress::NotAsked;
+                    return ChainProgress::NotAsked;
                 }
                 lists.iter().any(Vec::is_empty)
             }
@@ -249,9 +250,9 @@ impl Chains {
         }
         self.succeeded.push(method.name());
         if !complete {
-            return Progress::Partial;
+            return ChainProgress::Partial;
         }
-        Progress::Complete(Authenticated {
+        ChainProgress::Complete(Authenticated {
             user: self.user.clone(),
             methods: self.succeeded.clone(),
         })

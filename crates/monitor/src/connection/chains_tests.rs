@@ -26,7 +26,8 @@ fn without_a_demand_one_method_is_enough() {
             chains.methods(),
             ["publickey", "password", "keyboard-interactive"]
         );
-        let Progress::Complete(proof) = chains.succeed(Method::Password, None, None) else {
+        let ChainProgress::Complete(proof) = chains.succeed(ChainMethod::Password, None, None)
+        else {
             panic!("one success completes");
         };
         assert_eq!(proof.user(), "ada");
@@ -38,17 +39,18 @@ fn without_a_demand_one_method_is_enough() {
 fn steps_are_taken_in_their_order() {
     let mut chains = chains(&["publickey,password", "publickey,keyboard-interactive"]);
     assert_eq!(chains.methods(), ["publickey"]);
-    assert!(!chains.allows(Method::Password));
+    assert!(!chains.allows(ChainMethod::Password));
     assert!(matches!(
-        chains.succeed(Method::Password, None, None),
-        Progress::NotAsked
+        chains.succeed(ChainMethod::Password, None, None),
+        ChainProgress::NotAsked
     ));
     assert!(matches!(
-        chains.succeed(Method::Publickey, None, Some(b"k1")),
-        Progress::Partial
+        chains.succeed(ChainMethod::Publickey, None, Some(b"k1")),
+        ChainProgress::Partial
     ));
     assert_eq!(chains.methods(), ["password", "keyboard-interactive"]);
-    let Progress::Complete(proof) = chains.succeed(Method::KeyboardInteractive, Some("pam"), None)
+    let ChainProgress::Complete(proof) =
+        chains.succeed(ChainMethod::KeyboardInteractive, Some("pam"), None)
     else {
         panic!("the second list is complete");
     };
@@ -59,17 +61,17 @@ fn steps_are_taken_in_their_order() {
 fn two_publickey_steps_need_two_keys() {
     let mut chains = chains(&["publickey,publickey"]);
     assert!(matches!(
-        chains.succeed(Method::Publickey, None, Some(b"k1")),
-        Progress::Partial
+        chains.succeed(ChainMethod::Publickey, None, Some(b"k1")),
+        ChainProgress::Partial
     ));
     assert!(chains.is_used(b"k1"));
     assert!(matches!(
-        chains.succeed(Method::Publickey, None, Some(b"k1")),
-        Progress::NotAsked
+        chains.succeed(ChainMethod::Publickey, None, Some(b"k1")),
+        ChainProgress::NotAsked
     ));
     assert!(matches!(
-        chains.succeed(Method::Publickey, None, Some(b"k2")),
-        Progress::Complete(_)
+        chains.succeed(ChainMethod::Publickey, None, Some(b"k2")),
+        ChainProgress::Complete(_)
     ));
 }
 
@@ -81,16 +83,16 @@ fn a_submethod_must_be_the_one_named() {
     ]);
     assert_eq!(chains.kbdint_submethods(), Some(vec!["bsdauth"]));
     assert!(matches!(
-        chains.succeed(Method::KeyboardInteractive, Some("pam"), None),
-        Progress::NotAsked
+        chains.succeed(ChainMethod::KeyboardInteractive, Some("pam"), None),
+        ChainProgress::NotAsked
     ));
     assert!(matches!(
-        chains.succeed(Method::Publickey, None, Some(b"k")),
-        Progress::Partial
+        chains.succeed(ChainMethod::Publickey, None, Some(b"k")),
+        ChainProgress::Partial
     ));
     assert!(matches!(
-        chains.succeed(Method::KeyboardInteractive, Some("pam"), None),
-        Progress::Complete(_)
+        chains.succeed(ChainMethod::KeyboardInteractive, Some("pam"), None),
+        ChainProgress::Complete(_)
     ));
 }
 
@@ -105,8 +107,8 @@ fn lists_with_methods_that_are_off_or_unknown_are_dropped() {
     assert!(chains.hopeless());
     assert_eq!(chains.methods(), Vec::<String>::new());
     assert!(matches!(
-        chains.succeed(Method::Publickey, None, Some(b"k")),
-        Progress::NotAsked
+        chains.succeed(ChainMethod::Publickey, None, Some(b"k")),
+        ChainProgress::NotAsked
     ));
 }
 
@@ -120,11 +122,15 @@ fn a_method_that_is_off_never_succeeds() {
             ..Enabled::default()
         },
     );
-    for method in [Method::None, Method::Password, Method::KeyboardInteractive] {
+    for method in [
+        ChainMethod::None,
+        ChainMethod::Password,
+        ChainMethod::KeyboardInteractive,
+    ] {
         assert!(!chains.allows(method));
         assert!(matches!(
             chains.succeed(method, None, None),
-            Progress::NotAsked
+            ChainProgress::NotAsked
         ));
     }
 }
@@ -137,16 +143,16 @@ fn a_chain_with_none_is_never_complete() {
         let mut chains = Chains::new("ada", &configured(&[list]), enabled);
         assert!(chains.hopeless(), "{list}");
         assert!(chains.methods().is_empty());
-        assert!(!chains.allows(Method::None) && !chains.allows(Method::Publickey));
+        assert!(!chains.allows(ChainMethod::None) && !chains.allows(ChainMethod::Publickey));
         assert!(matches!(
-            chains.succeed(Method::None, None, None),
-            Progress::NotAsked
+            chains.succeed(ChainMethod::None, None, None),
+            ChainProgress::NotAsked
         ));
     }
     let mut chains = Chains::new("ada", &configured(&["none", "publickey"]), enabled);
     assert_eq!(chains.methods(), ["publickey"]);
     assert!(matches!(
-        chains.succeed(Method::Publickey, None, Some(b"key")),
-        Progress::Complete(_)
+        chains.succeed(ChainMethod::Publickey, None, Some(b"key")),
+        ChainProgress::Complete(_)
     ));
 }

@@ -1,7 +1,7 @@
 //! The monitor's end of the RPC: one request at a time, with a deadline. Each request is checked
 //! against the permits before its body is read.
 //!
-//! Invariants: a request that the phase does not permit ends the connection ([`End::Violation`]) at
+//! Invariants: a request that the phase does not permit ends the connection ([`RpcEnd::Violation`]) at
 //! its header, before its body is buffered; log lines are bounded in length and rate; no wait
 //! exceeds the deadline.
 
@@ -22,7 +22,7 @@ use crate::log::Log;
 
 /// Why the channel to the unprivileged process has ended.
 #[derive(Debug)]
-pub(crate) enum End {
+pub(crate) enum RpcEnd {
     /// The process closed its end.
     Closed,
     /// The deadline has passed.
@@ -33,7 +33,7 @@ pub(crate) enum End {
     Io(io::Error),
 }
 
-impl std::fmt::Display for End {
+impl std::fmt::Display for RpcEnd {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Closed => f.write_str("connection to the unprivileged process closed"),
@@ -44,9 +44,9 @@ impl std::fmt::Display for End {
     }
 }
 
-impl std::error::Error for End {}
+impl std::error::Error for RpcEnd {}
 
-impl From<io::Error> for End {
+impl From<io::Error> for RpcEnd {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Self::Closed,
@@ -62,13 +62,13 @@ const LOG_REFILL_MS: u64 = 50;
 const MAX_LAST_WORDS: usize = 4;
 
 /// The socket to an unprivileged process, with the phase that decides which requests are permitted.
-pub(crate) struct Channel<'log> {
+pub(crate) struct RpcChannel<'log> {
     socket: OwnedFd,
     splitter: FrameSplitter,
     phase: Phase,
     /// Monotonic milliseconds.
     deadline_ms: Option<u64>,
-    /// A request that was put back by [`Channel::set_aside`].
+    /// A request that was put back by [`RpcChannel::set_aside`].
     set_aside: Option<Frame>,
     /// Replies that are sent together with the next one, or before the next wait.
     held: Zeroizing<Vec<u8>>,
@@ -82,7 +82,7 @@ pub(crate) struct Channel<'log> {
     rests: bool,
 }
 
-impl<'log> Channel<'log> {
+impl<'log> RpcChannel<'log> {
     pub(crate) fn new(
         socket: OwnedFd,
         phase: Phase,
@@ -105,7 +105,7 @@ impl<'log> Channel<'log> {
         })
     }
 
-    /// Sets the time, in monotonic milliseconds, after which a wait fails with [`End::Deadline`];
+    /// Sets the time, in monotonic milliseconds, after which a wait fails with [`RpcEnd::Deadline`];
     /// `None` for no limit.
     pub(crate) fn set_deadline_ms(&mut self, at_ms: Option<u64>) {
         self.deadline_ms = at_ms;
@@ -126,13 +126,13 @@ impl<'log> Channel<'log> {
     }
 
     /// Waits for the next request other than a log line.
-    pub(crate) fn request(&mut self) -> Result<ToMonitor, End> {
+    pub(crate) fn request(&mut self) -> Result<ToMonitor, RpcEnd> {
         let frame = self.frame()?;
         decode(&frame)
     }
 
     /// As [`request`](Self::request), but without decoding.
-    pub(crate) fn frame(&mut self) -> Result<Frame, End> {
+    pub(crate) fn frame(&mut self) -> Result<Frame, RpcEnd> {
         loop {
             if let Some(frame) = self.poll_frame()? {
                 return Ok(frame);
@@ -142,7 +142,7 @@ impl<'log> Channel<'log> {
     }
 
     /// Returns the next request other than a log line, if one has arrived.
-    pub(crate) fn poll_frame(&mut self) -> Result<Option<Frame>, End> {
+    pub(crate) fn poll_frame(&mut self) -> Result<Option<Frame>, RpcEnd> {
         loop {
             let frame = match self.set_aside.take() {
                 Some(frame) => frame,
@@ -162,7 +162,7 @@ impl<'log> Channel<'log> {
     }
 
     /// Sends a reply.
-    pub(crate) fn send<M: Message>(&mut self, message: &M) -> Result<(), End> {
+    pub(crate) fn send<M: Message>(&mut self, message: &M) -> Result<(), RpcEnd> {
         let frame = Zeroizing::new(message.encode_frame());
         self.send_bytes(&frame)
     }
@@ -175,7 +175,7 @@ impl<'log> Channel<'log> {
     }
 
     /// Sends encoded bytes after any replies held back.
-    pub(crate) fn send_bytes(&mut self, bytes: &[u8]) -> Result<(), End> {
+    pub(crate) fn send_bytes(&mut self, bytes: &[u8]) -> Result<(), RpcEnd> {
         if self.held.is_empty() {
             return self.write(bytes);
         }
@@ -184,13 +184,13 @@ impl<'log> Channel<'log> {
         self.write(&all)
     }
 
-    fn write(&mut self, mut bytes: &[u8]) -> Result<(), End> {
+    fn write(&mut self, mut bytes: &[u8]) -> Result<(), RpcEnd> {
         while !bytes.is_empty() {
             match sys::io::write(&self.socket, bytes) {
                 Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     if !sys::io::wait_writable(&self.socket, self.time_left()?)? {
-                        return Err(End::Deadline);
+                        return Err(RpcEnd::Deadline);
                     }
                 }
                 Err(error) => return Err(error.into()),
@@ -204,7 +204,7 @@ impl<'log> Channel<'log> {
         &mut self,
         message: &M,
         descriptors: &[BorrowedFd<'_>],
-    ) -> Result<(), End> {
+    ) -> Result<(), RpcEnd> {
         self.send_bytes(&[])?;
         let frame = message.encode_frame();
         loop {
@@ -212,7 +212,7 @@ impl<'log> Channel<'log> {
                 Ok(count) => return self.send_bytes(frame.get(count..).unwrap_or_default()),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     if !sys::io::wait_writable(&self.socket, self.time_left()?)? {
-                        return Err(End::Deadline);
+                        return Err(RpcEnd::Deadline);
                     }
                 }
                 Err(error) => return Err(error.into()),
@@ -220,18 +220,18 @@ impl<'log> Channel<'log> {
         }
     }
 
-    fn violation(&self, number: u8) -> End {
+    fn violation(&self, number: u8) -> RpcEnd {
         let name = privsep::message::info(number).map_or("unknown message", |info| info.name);
-        End::Violation(format!(
+        RpcEnd::Violation(format!(
             "{name} ({number}) is not permitted in phase {:?}",
             self.phase
         ))
     }
 
-    fn write_log(&mut self, frame: &Frame) -> Result<(), End> {
+    fn write_log(&mut self, frame: &Frame) -> Result<(), RpcEnd> {
         let mut line: LogMessage = frame
             .decode()
-            .map_err(|error| End::Violation(error.to_string()))?;
+            .map_err(|error| RpcEnd::Violation(error.to_string()))?;
         if !self.log_rate.take(1, sys::time::monotonic_ms()) {
             return Ok(());
         }
@@ -262,7 +262,7 @@ impl<'log> Channel<'log> {
 
     /// Never inlined: its buffer would otherwise stay on the stack during every wait of a session.
     #[inline(never)]
-    fn read_frame(&mut self) -> Result<Option<Frame>, End> {
+    fn read_frame(&mut self) -> Result<Option<Frame>, RpcEnd> {
         let mut chunk = [0_u8; 4096];
         loop {
             let phase = self.phase;
@@ -273,10 +273,10 @@ impl<'log> Channel<'log> {
                 Ok(Some(frame)) => return Ok(Some(frame)),
                 Ok(None) => {}
                 Err(FrameError::NotPermitted(number)) => return Err(self.violation(number)),
-                Err(error) => return Err(End::Violation(error.to_string())),
+                Err(error) => return Err(RpcEnd::Violation(error.to_string())),
             }
             match sys::io::read(&self.socket, &mut chunk[..]) {
-                Ok(0) => return Err(End::Closed),
+                Ok(0) => return Err(RpcEnd::Closed),
                 Ok(count) => {
                     // Zeroes only the bytes read: zeroing the whole buffer takes longer than most
                     // requests.
@@ -290,18 +290,18 @@ impl<'log> Channel<'log> {
         }
     }
 
-    fn time_left(&self) -> Result<Option<Duration>, End> {
+    fn time_left(&self) -> Result<Option<Duration>, RpcEnd> {
         let Some(at_ms) = self.deadline_ms else {
             return Ok(None);
         };
         let left_ms = at_ms.saturating_sub(sys::time::monotonic_ms());
         if left_ms == 0 {
-            return Err(End::Deadline);
+            return Err(RpcEnd::Deadline);
         }
         Ok(Some(Duration::from_millis(left_ms)))
     }
 
-    fn wait(&mut self) -> Result<(), End> {
+    fn wait(&mut self) -> Result<(), RpcEnd> {
         self.send_bytes(&[])?;
         let left = self.time_left()?;
         if !self.rests && left.is_none_or(|left| left > REST) {
@@ -316,14 +316,14 @@ impl<'log> Channel<'log> {
             self.rests = false;
             Ok(())
         } else {
-            Err(End::Deadline)
+            Err(RpcEnd::Deadline)
         }
     }
 }
 
 /// Decodes the request in a frame.
-pub(crate) fn decode(frame: &Frame) -> Result<ToMonitor, End> {
-    ToMonitor::decode(frame).map_err(|error| End::Violation(error.to_string()))
+pub(crate) fn decode(frame: &Frame) -> Result<ToMonitor, RpcEnd> {
+    ToMonitor::decode(frame).map_err(|error| RpcEnd::Violation(error.to_string()))
 }
 
 #[cfg(test)]
@@ -334,10 +334,10 @@ mod tests {
 
     use super::*;
 
-    fn pair(log: &Log, phase: Phase) -> (Channel<'_>, OwnedFd) {
+    fn pair(log: &Log, phase: Phase) -> (RpcChannel<'_>, OwnedFd) {
         let (ours, theirs) = sys::socket::stream_pair().unwrap();
         (
-            Channel::new(ours, phase, log, " [preauth]").unwrap(),
+            RpcChannel::new(ours, phase, log, " [preauth]").unwrap(),
             theirs,
         )
     }
@@ -354,7 +354,10 @@ mod tests {
                 if permitted(phase, number) && number != LogMessage::NUMBER {
                     assert_eq!(got.unwrap().unwrap().number, number);
                 } else {
-                    assert!(matches!(got, Err(End::Violation(_))), "{phase:?} {number}");
+                    assert!(
+                        matches!(got, Err(RpcEnd::Violation(_))),
+                        "{phase:?} {number}"
+                    );
                 }
             }
         }
@@ -374,13 +377,16 @@ mod tests {
                 if permitted(phase, number) {
                     assert!(matches!(got, Ok(None)), "{phase:?} {number}");
                 } else {
-                    assert!(matches!(got, Err(End::Violation(_))), "{phase:?} {number}");
+                    assert!(
+                        matches!(got, Err(RpcEnd::Violation(_))),
+                        "{phase:?} {number}"
+                    );
                 }
                 // A bad length does not take precedence: the error names the message.
                 header.splice(..4, [0xff; 4]);
                 let (mut channel, peer) = pair(&log, phase);
                 sys::io::write_all(&peer, &header).unwrap();
-                let Err(End::Violation(why)) = channel.poll_frame() else {
+                let Err(RpcEnd::Violation(why)) = channel.poll_frame() else {
                     panic!("{phase:?} {number}: a frame without end is waited for");
                 };
                 assert_eq!(
@@ -405,7 +411,7 @@ mod tests {
         .unwrap();
         channel.request().unwrap();
         channel.set_phase(Phase::Session);
-        assert!(matches!(channel.poll_frame(), Err(End::Violation(_))));
+        assert!(matches!(channel.poll_frame(), Err(RpcEnd::Violation(_))));
     }
 
     #[test]
@@ -457,10 +463,10 @@ mod tests {
         let log = Log::to_memory(LogLevel::Info);
         let (mut channel, peer) = pair(&log, Phase::Authenticating);
         sys::io::write_all(&peer, &[0xff; 5]).unwrap();
-        assert!(matches!(channel.frame(), Err(End::Violation(_))));
+        assert!(matches!(channel.frame(), Err(RpcEnd::Violation(_))));
         let (mut channel, peer) = pair(&log, Phase::Authenticating);
         drop(peer);
-        assert!(matches!(channel.frame(), Err(End::Closed)));
+        assert!(matches!(channel.frame(), Err(RpcEnd::Closed)));
     }
 
     #[test]
@@ -468,7 +474,7 @@ mod tests {
         let log = Log::to_memory(LogLevel::Info);
         let (mut channel, _peer) = pair(&log, Phase::Authenticating);
         channel.set_deadline_ms(Some(sys::time::monotonic_ms()));
-        assert!(matches!(channel.frame(), Err(End::Deadline)));
+        assert!(matches!(channel.frame(), Err(RpcEnd::Deadline)));
     }
 
     #[test]
@@ -485,7 +491,7 @@ mod tests {
         assert_eq!(both[..frame.len() * 2], [&frame[..], &frame].concat());
         channel.send_with_next(&AuthNone {});
         channel.set_deadline_ms(Some(sys::time::monotonic_ms()));
-        assert!(matches!(channel.frame(), Err(End::Deadline)));
+        assert!(matches!(channel.frame(), Err(RpcEnd::Deadline)));
         assert_eq!(usize::try_from(waiting()).unwrap(), frame.len());
     }
 
@@ -500,6 +506,6 @@ mod tests {
         let frame = channel.frame().unwrap();
         channel.set_aside(frame);
         channel.set_phase(Phase::Authenticated);
-        assert!(matches!(channel.frame(), Err(End::Violation(_))));
+        assert!(matches!(channel.frame(), Err(RpcEnd::Violation(_))));
     }
 }

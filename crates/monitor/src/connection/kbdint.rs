@@ -8,7 +8,7 @@ use privsep::{Frame, KbdintPrompts, KbdintRespond, LogLevel, Message, Phase, Pro
 use sys::pam::{Conversation, PamPrompt as PamMessage};
 use zeroize::Zeroizing;
 
-use super::channel::{Channel, End};
+use super::channel::{RpcChannel, RpcEnd};
 
 /// Most rounds of prompts in one attempt, and most prompts in one round.
 const MAX_ROUNDS: usize = 64;
@@ -20,12 +20,12 @@ pub(crate) enum Interrupted {
     /// The client has started another method.
     OtherRequest,
     /// The channel to the auth process has ended.
-    End(End),
+    End(RpcEnd),
 }
 
 /// A PAM conversation with the client.
 pub(crate) struct Dialogue<'a, 'log> {
-    channel: &'a mut Channel<'log>,
+    channel: &'a mut RpcChannel<'log>,
     /// Passed to the modules instead of each answer, for a user who may not log in this way: the
     /// modules' further behaviour must not reveal whether the password was right.
     instead: Option<&'static [u8]>,
@@ -39,7 +39,7 @@ pub(crate) struct Dialogue<'a, 'log> {
 
 impl<'a, 'log> Dialogue<'a, 'log> {
     pub(crate) fn new(
-        channel: &'a mut Channel<'log>,
+        channel: &'a mut RpcChannel<'log>,
         instead: Option<&'static [u8]>,
         line: (LogLevel, String),
     ) -> Self {
@@ -91,12 +91,12 @@ impl<'a, 'log> Dialogue<'a, 'log> {
     }
 }
 
-fn answers(frame: &Frame, count: usize) -> Result<Vec<Zeroizing<Vec<u8>>>, End> {
+fn answers(frame: &Frame, count: usize) -> Result<Vec<Zeroizing<Vec<u8>>>, RpcEnd> {
     let reply: KbdintRespond = frame
         .decode()
-        .map_err(|error| End::Violation(error.to_string()))?;
+        .map_err(|error| RpcEnd::Violation(error.to_string()))?;
     if reply.responses.len() != count {
-        return Err(End::Violation(format!(
+        return Err(RpcEnd::Violation(format!(
             "{} answers to {count} prompts",
             reply.responses.len()
         )));
@@ -160,7 +160,7 @@ mod tests {
     }
 
     fn dialogue<'a, 'log>(
-        channel: &'a mut Channel<'log>,
+        channel: &'a mut RpcChannel<'log>,
         instead: Option<&'static [u8]>,
     ) -> Dialogue<'a, 'log> {
         Dialogue::new(channel, instead, (LogLevel::Verbose, "Postponed".into()))
@@ -169,11 +169,11 @@ mod tests {
     /// The reply is written before the request; the socket buffers it.
     fn with_reply<M: Message>(
         reply: &M,
-        check: impl FnOnce(&mut Channel<'_>, std::os::fd::OwnedFd),
+        check: impl FnOnce(&mut RpcChannel<'_>, std::os::fd::OwnedFd),
     ) {
         let log = Log::to_memory(LogLevel::Info);
         let (ours, theirs) = sys::socket::stream_pair().unwrap();
-        let mut channel = Channel::new(ours, Phase::Authenticating, &log, "").unwrap();
+        let mut channel = RpcChannel::new(ours, Phase::Authenticating, &log, "").unwrap();
         sys::io::write_all(&theirs, &reply.encode_frame()).unwrap();
         check(&mut channel, theirs);
     }
@@ -258,7 +258,7 @@ mod tests {
             assert_eq!(dialogue.converse(&[prompt("Password: ")]), None);
             assert!(matches!(
                 dialogue.finish(),
-                (Some(Interrupted::End(End::Violation(_))), _)
+                (Some(Interrupted::End(RpcEnd::Violation(_))), _)
             ));
         });
     }

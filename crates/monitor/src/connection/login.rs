@@ -14,16 +14,16 @@ use privsep::{
 use wire::names;
 
 use super::admit::{Proof, admit, check_account, record_failure, settle_account, with_pam};
-use super::ahead::{Ahead, SessionProcess};
-use super::chains::{Authenticated, Method, Progress};
-use super::channel::{Channel, End};
+use super::ahead::{EarlySession, SessionProcess};
+use super::chains::{Authenticated, ChainMethod, ChainProgress};
+use super::channel::{RpcChannel, RpcEnd};
 use super::configuration::Configuration;
 use super::groups::choose_group;
 use super::kbdint::{Dialogue, Interrupted};
 use super::pam::SayPassword;
 use super::password;
-use super::publickey::{Candidate, Lookup, RevokedKeys, SignedFor};
-use super::signing::{Refusal, Signer};
+use super::publickey::{CandidateKey, Lookup, RevokedKeys, SignedFor};
+use super::signing::{Signer, SigningRefusal};
 use super::user::{Addresses, LoginUser, MAX_REQUESTS};
 use crate::log::{Log, PREAUTH};
 
@@ -39,22 +39,22 @@ const NO_PASSWORD: &[u8] = b"\x08\n\r\x7fINCORRECT";
 #[derive(Debug)]
 pub(crate) enum NotLoggedIn {
     /// The auth process has ended or must be ended.
-    End(End),
+    End(RpcEnd),
     /// MaxAuthTries was reached; the reply was sent.
     TooMany,
     /// `RefuseConnection` in a Match block that applies once the user is known.
     Refused,
 }
 
-impl From<End> for NotLoggedIn {
-    fn from(end: End) -> Self {
+impl From<RpcEnd> for NotLoggedIn {
+    fn from(end: RpcEnd) -> Self {
         Self::End(end)
     }
 }
 
 /// An attempt as it is logged.
 struct Label {
-    method: Method,
+    method: ChainMethod,
     /// Description of the key, or empty.
     detail: String,
     /// True if a failure of the attempt is logged. As in OpenSSH, whose lines are counted, that
@@ -68,7 +68,7 @@ struct Label {
 }
 
 impl Label {
-    fn of(method: Method, is_tried: bool) -> Self {
+    fn of(method: ChainMethod, is_tried: bool) -> Self {
         Self {
             method,
             detail: String::new(),
@@ -80,8 +80,8 @@ impl Label {
 }
 
 /// State of serving one auth process.
-pub(crate) struct Login<'c, 'n, 'l> {
-    pub(crate) channel: Channel<'l>,
+pub(crate) struct AuthService<'c, 'n, 'l> {
+    pub(crate) channel: RpcChannel<'l>,
     pub(crate) signer: Signer,
     pub(crate) config: &'c Configuration,
     pub(crate) addresses: &'c Addresses,
@@ -91,15 +91,15 @@ pub(crate) struct Login<'c, 'n, 'l> {
     /// Revocation lists, parsed once for all keys that the client offers.
     pub(crate) revoked: RevokedKeys,
     /// The session process, which may start before the login.
-    pub(crate) ahead: Ahead<'n>,
+    pub(crate) ahead: EarlySession<'n>,
 }
 
-impl<'l> Login<'_, '_, 'l> {
+impl<'l> AuthService<'_, '_, 'l> {
     /// Returns the parts that the session needs.
     pub(crate) fn into_parts(
         self,
     ) -> (
-        Channel<'l>,
+        RpcChannel<'l>,
         Signer,
         Option<LoginUser>,
         Option<SessionProcess>,
@@ -159,20 +159,20 @@ impl<'l> Login<'_, '_, 'l> {
         Ok(())
     }
 
-    fn refused(&self, refusal: &Refusal) -> End {
+    fn refused(&self, refusal: &SigningRefusal) -> RpcEnd {
         match refusal {
-            Refusal::Violation(what) => End::Violation((*what).to_owned()),
-            Refusal::Rate(_) => End::Violation("too many signatures".to_owned()),
-            Refusal::Key(error) => {
+            SigningRefusal::Violation(what) => RpcEnd::Violation((*what).to_owned()),
+            SigningRefusal::Rate(_) => RpcEnd::Violation("too many signatures".to_owned()),
+            SigningRefusal::Key(error) => {
                 self.log.error(&format!("host key cannot sign: {error}"));
-                End::Closed
+                RpcEnd::Closed
             }
         }
     }
 
     fn name_user(&mut self, request: &User) -> Result<(), NotLoggedIn> {
         if request.service != names::SERVICE_CONNECTION {
-            return Err(End::Violation("service is not ssh-connection".to_owned()).into());
+            return Err(RpcEnd::Violation("service is not ssh-connection".to_owned()).into());
         }
         let started_us = sys::time::monotonic_us();
         let user = LoginUser::new(
@@ -225,14 +225,14 @@ impl<'l> Login<'_, '_, 'l> {
         }
         self.ask_for_user();
         let (mut label, tried) = match request {
-            ToMonitor::AuthNone(_) => self.try_password(Method::None, b"")?,
+            ToMonitor::AuthNone(_) => self.try_password(ChainMethod::None, b"")?,
             ToMonitor::AuthOther(request) => {
                 let method = log_name(request.method);
                 self.log.debug(&format!("method {method} is not served"));
-                (Label::of(Method::None, false), None)
+                (Label::of(ChainMethod::None, false), None)
             }
             ToMonitor::AuthPassword(request) => {
-                self.try_password(Method::Password, request.password.expose())?
+                self.try_password(ChainMethod::Password, request.password.expose())?
             }
             ToMonitor::KbdintStart(request) => match self.try_kbdint(&request)? {
                 Some(tried) => tried,
@@ -244,7 +244,7 @@ impl<'l> Login<'_, '_, 'l> {
                 return Ok(None);
             }
             ToMonitor::KeyVerify(request) => self.try_key(&request)?,
-            _ => return Err(End::Violation("request in the wrong phase".to_owned()).into()),
+            _ => return Err(RpcEnd::Violation("request in the wrong phase".to_owned()).into()),
         };
         label.is_probe = is_probe;
         if !is_none {
@@ -263,7 +263,7 @@ impl<'l> Login<'_, '_, 'l> {
     /// the user up within its own delay.
     fn answer_probe(&mut self) -> Result<bool, NotLoggedIn> {
         let user = self.user.as_mut().ok_or_else(no_user)?;
-        if user.tries.requests > 1 || !user.is_unasked() || user.chains.allows(Method::None) {
+        if user.tries.requests > 1 || !user.is_unasked() || user.chains.allows(ChainMethod::None) {
             return Ok(false);
         }
         let methods = self.methods();
@@ -292,24 +292,24 @@ impl<'l> Login<'_, '_, 'l> {
     ) -> Result<Option<Authenticated>, NotLoggedIn> {
         let user = self.user.as_mut().ok_or_else(no_user)?;
         let progress = match tried {
-            None => Progress::NotAsked,
+            None => ChainProgress::NotAsked,
             Some(proof) => admit(user, label.method, proof, self.log),
         };
         match progress {
-            Progress::Complete(proof) => {
+            ChainProgress::Complete(proof) => {
                 if !check_account(user, self.log) {
                     return self.deny(label);
                 }
                 self.log_attempt("Accepted", label, true);
                 Ok(Some(proof))
             }
-            Progress::Partial => {
+            ChainProgress::Partial => {
                 self.log_attempt("Partial", label, false);
                 let methods = self.methods();
                 self.channel.send(&AuthOutcome::Partial { methods })?;
                 Ok(None)
             }
-            Progress::NotAsked => self.fail(label),
+            ChainProgress::NotAsked => self.fail(label),
         }
     }
 
@@ -396,7 +396,7 @@ impl<'l> Login<'_, '_, 'l> {
     /// Checks `password`, and `none` as an empty password if PermitEmptyPasswords is set.
     fn try_password(
         &mut self,
-        method: Method,
+        method: ChainMethod,
         given: &[u8],
     ) -> Result<(Label, Option<Proof>), NotLoggedIn> {
         let user = self.user.as_mut().ok_or_else(no_user)?;
@@ -447,18 +447,19 @@ impl<'l> Login<'_, '_, 'l> {
         &mut self,
         _request: &KbdintStart,
     ) -> Result<Option<(Label, Option<Proof>)>, NotLoggedIn> {
-        let mut label = Label::of(Method::KeyboardInteractive, false);
+        let mut label = Label::of(ChainMethod::KeyboardInteractive, false);
         let user = self.user.as_mut().ok_or_else(no_user)?;
         let asked = user
             .chains
             .kbdint_submethods()
             .is_none_or(|names| names.contains(&SUBMETHOD_PAM));
-        if !user.chains.allows(Method::KeyboardInteractive) || !user.options.use_pam || !asked {
+        if !user.chains.allows(ChainMethod::KeyboardInteractive) || !user.options.use_pam || !asked
+        {
             return Ok(Some((label, None)));
         }
         label.is_tried = true;
         let may = user.account().is_some_and(|account| {
-            account.root_may(&user.options, Method::KeyboardInteractive, false)
+            account.root_may(&user.options, ChainMethod::KeyboardInteractive, false)
         });
         let instead = (!may).then_some(NO_PASSWORD);
         let (level, line, _) = attempt_line(user, POSTPONED, &label, false);
@@ -581,13 +582,13 @@ impl<'l> Login<'_, '_, 'l> {
         &mut self,
         algorithm: &str,
         blob: &[u8],
-    ) -> Result<(Label, Option<(Candidate, KeyOptions)>), NotLoggedIn> {
-        let mut label = Label::of(Method::Publickey, false);
+    ) -> Result<(Label, Option<(CandidateKey, KeyOptions)>), NotLoggedIn> {
+        let mut label = Label::of(ChainMethod::Publickey, false);
         let user = self.user.as_ref().ok_or_else(no_user)?;
-        if !user.chains.allows(Method::Publickey) {
+        if !user.chains.allows(ChainMethod::Publickey) {
             return Ok((label, None));
         }
-        let candidate = match Candidate::new(algorithm, blob, &user.options) {
+        let candidate = match CandidateKey::new(algorithm, blob, &user.options) {
             Ok(candidate) => candidate,
             Err(reason) => {
                 if user.account().is_some() {
@@ -638,7 +639,7 @@ fn attempt_line(
     let loud = authenticated
         || user.account().is_none()
         || user.tries.guesses >= user.options.max_auth_tries / 2
-        || label.method == Method::Password;
+        || label.method == ChainMethod::Password;
     let level = if loud {
         LogLevel::Info
     } else {
@@ -647,7 +648,7 @@ fn attempt_line(
     // OpenSSH logs this line in its unprivileged process, hence the suffix.
     let is_postponed = verdict == POSTPONED;
     let submethod = match label.method {
-        Method::KeyboardInteractive if !is_postponed => "/pam",
+        ChainMethod::KeyboardInteractive if !is_postponed => "/pam",
         _ => "",
     };
     let detail = match label.detail.as_str() {
@@ -671,8 +672,8 @@ fn log_name(name: String) -> String {
     if plain { name } else { "unknown".to_owned() }
 }
 
-fn no_user() -> End {
-    End::Violation("no user was named".to_owned())
+fn no_user() -> RpcEnd {
+    RpcEnd::Violation("no user was named".to_owned())
 }
 
 #[cfg(test)]

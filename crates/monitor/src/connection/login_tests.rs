@@ -66,8 +66,8 @@ fn serve(text: &str, phase: Phase, frames: &[Vec<u8>]) -> Served {
         vec!["curve25519-sha256".into()],
         0,
     );
-    let mut login = Login {
-        channel: Channel::new(ours, phase, &log, "").unwrap(),
+    let mut login = AuthService {
+        channel: RpcChannel::new(ours, phase, &log, "").unwrap(),
         signer,
         config: &config,
         addresses: &addresses,
@@ -75,13 +75,13 @@ fn serve(text: &str, phase: Phase, frames: &[Vec<u8>]) -> Served {
         log: &log,
         user: None,
         revoked: Default::default(),
-        ahead: Ahead::never(),
+        ahead: EarlySession::never(),
     };
     let (proof, end) = match login.run() {
         Ok(proof) => (Some(proof), None),
         Err(end) => (None, Some(end)),
     };
-    let Login { channel, user, .. } = login;
+    let AuthService { channel, user, .. } = login;
     drop(channel);
     Served {
         replies: read_all(&theirs),
@@ -478,7 +478,7 @@ fn what_the_phase_does_not_permit_ends_the_session() {
     ] {
         let served = serve("UsePAM no", Phase::KeyExchange, &frames);
         assert!(
-            matches!(served.end, Some(NotLoggedIn::End(End::Violation(_)))),
+            matches!(served.end, Some(NotLoggedIn::End(RpcEnd::Violation(_)))),
             "{:?}",
             served.end
         );

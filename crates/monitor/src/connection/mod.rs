@@ -33,12 +33,12 @@ use sys::process::{Child, ExitStatus};
 use sys::signals::Signal;
 
 use crate::log::{self, Log};
-use ahead::{Ahead, SessionProcess};
+use ahead::{EarlySession, SessionProcess};
 use chains::Authenticated;
-use channel::{Channel, End};
+use channel::{RpcChannel, RpcEnd};
 use configuration::Configuration;
-use login::{Login, NotLoggedIn};
-use session::{Predecessor, Session};
+use login::{AuthService, NotLoggedIn};
+use session::{MonitorSession, Predecessor};
 use signing::Signer;
 use start::{Handed, Inherited};
 use user::{Addresses, LoginUser};
@@ -145,7 +145,7 @@ fn serve(mut inherited: Inherited, config: Configuration, log: &Log) -> Result<i
     };
     // The session does not need the configuration, and may last for days.
     drop(config);
-    let session = Box::new(Session::new(
+    let session = Box::new(MonitorSession::new(
         login.proof,
         login.user,
         login.account,
@@ -213,7 +213,7 @@ fn log_in<'log>(
             log,
         )
         .map_err(|error| format!("starting the auth process: {error}"))?;
-    let mut channel = Channel::new(socket, Phase::KeyExchange, log, log::PREAUTH)
+    let mut channel = RpcChannel::new(socket, Phase::KeyExchange, log, log::PREAUTH)
         .map_err(|error| error.to_string())?;
     channel.set_deadline_ms(deadline_ms(inherited.accepted_ms, &options));
     let signer = Signer::new(
@@ -223,12 +223,12 @@ fn log_in<'log>(
         sys::time::monotonic_ms(),
     );
     let ahead = if options.use_pam {
-        Ahead::never()
+        EarlySession::never()
     } else {
-        Ahead::of(&inherited.executable, &inherited.network)
+        EarlySession::of(&inherited.executable, &inherited.network)
     };
     drop(options);
-    let mut login = Login {
+    let mut login = AuthService {
         channel,
         signer,
         config,
@@ -278,7 +278,7 @@ fn deadline_ms(accepted_ms: u64, options: &ServerOptions) -> Option<u64> {
 /// Ends the auth process of a connection without a login, logs the reason and returns the news for
 /// the listener.
 fn end_without_login(
-    mut login: Login<'_, '_, '_>,
+    mut login: AuthService<'_, '_, '_>,
     end: &NotLoggedIn,
     auth: &mut Child,
 ) -> ConnectionNews {
@@ -301,7 +301,7 @@ fn end_without_login(
     // ends because its socket closes.
     drop(login);
     let wait = match end {
-        NotLoggedIn::TooMany | NotLoggedIn::End(End::Closed) => AUTH_EXIT_WAIT,
+        NotLoggedIn::TooMany | NotLoggedIn::End(RpcEnd::Closed) => AUTH_EXIT_WAIT,
         NotLoggedIn::End(_) | NotLoggedIn::Refused => Duration::ZERO,
     };
     if !session::has_ended(auth, wait) {
@@ -321,15 +321,15 @@ fn end_without_login(
         && matches!(status, Some(ExitStatus::Exited(code))
             if i32::from(code) == roles::exit::NOT_STARTED);
     match end {
-        NotLoggedIn::End(End::Deadline) => {
+        NotLoggedIn::End(RpcEnd::Deadline) => {
             log.fatal(&format!("Timeout before authentication for {address}"));
             ConnectionNews::GraceExceeded
         }
-        NotLoggedIn::End(End::Violation(what)) => {
+        NotLoggedIn::End(RpcEnd::Violation(what)) => {
             log.error(&format!("{who}: auth process broke a rule: {what}"));
             ConnectionNews::Crashed
         }
-        NotLoggedIn::End(End::Io(error)) => {
+        NotLoggedIn::End(RpcEnd::Io(error)) => {
             log.error(&format!("{who}: {error}"));
             ConnectionNews::NoAttempt
         }

@@ -22,11 +22,11 @@ use super::accounts::Account;
 use super::admit::auth_info_text;
 use super::ahead::SessionProcess;
 use super::chains::Authenticated;
-use super::channel::{Channel, End};
+use super::channel::{RpcChannel, RpcEnd};
 use super::groups::choose_group;
 use super::pam::PamLogin;
 use super::rate::Rate;
-use super::signing::{Refusal, Signer};
+use super::signing::{Signer, SigningRefusal};
 use super::user::{Addresses, LoginUser};
 use crate::log::Log;
 
@@ -43,7 +43,7 @@ const TERMINAL_REFILL_MS: u64 = 50;
 const KILL_WAIT: Duration = Duration::from_secs(5);
 
 /// Everything needed to serve a session.
-pub(crate) struct Session<'c> {
+pub(crate) struct MonitorSession<'c> {
     proof: Authenticated,
     /// The login's state, until the session process has received its grant.
     user: Option<LoginUser>,
@@ -90,12 +90,12 @@ struct Terminal {
 /// killed if it does not end in time.
 pub(crate) struct Predecessor<'log> {
     process: Child,
-    channel: Channel<'log>,
+    channel: RpcChannel<'log>,
     patience: Duration,
 }
 
 impl<'log> Predecessor<'log> {
-    pub(crate) fn new(process: Child, channel: Channel<'log>) -> Self {
+    pub(crate) fn new(process: Child, channel: RpcChannel<'log>) -> Self {
         Self {
             process,
             channel,
@@ -103,9 +103,9 @@ impl<'log> Predecessor<'log> {
         }
     }
 
-    fn take_snapshot(&mut self) -> Result<privsep::Frame, End> {
+    fn take_snapshot(&mut self) -> Result<privsep::Frame, RpcEnd> {
         let taken = take_snapshot(&mut self.channel);
-        if matches!(taken, Err(End::Violation(_))) {
+        if matches!(taken, Err(RpcEnd::Violation(_))) {
             self.patience = Duration::ZERO;
         }
         taken
@@ -122,21 +122,21 @@ impl Drop for Predecessor<'_> {
 }
 
 /// Receives the snapshot, the last message of the auth process, as an undecoded frame.
-fn take_snapshot(channel: &mut Channel<'_>) -> Result<privsep::Frame, End> {
+fn take_snapshot(channel: &mut RpcChannel<'_>) -> Result<privsep::Frame, RpcEnd> {
     channel.set_deadline_ms(Some(sys::time::monotonic_ms() + HAND_OVER_MS));
     let frame = channel.frame()?;
     if frame.number != Snapshot::NUMBER {
-        return Err(End::Violation("no snapshot after success".to_owned()));
+        return Err(RpcEnd::Violation("no snapshot after success".to_owned()));
     }
     channel.set_phase(Phase::HandedOver);
     match channel.frame() {
-        Err(End::Closed) => Ok(frame),
+        Err(RpcEnd::Closed) => Ok(frame),
         Err(end) => Err(end),
-        Ok(_) => Err(End::Violation("request after the snapshot".to_owned())),
+        Ok(_) => Err(RpcEnd::Violation("request after the snapshot".to_owned())),
     }
 }
 
-impl<'c> Session<'c> {
+impl<'c> MonitorSession<'c> {
     /// Makes the session of `user`, who has logged in as `account` according to `proof`.
     pub(crate) fn new(
         proof: Authenticated,
@@ -226,7 +226,7 @@ impl<'c> Session<'c> {
                 process.end();
                 return match end {
                     // The client left right after its login.
-                    End::Closed => Ok(()),
+                    RpcEnd::Closed => Ok(()),
                     end => Err(end.to_string()),
                 };
             }
@@ -234,7 +234,7 @@ impl<'c> Session<'c> {
         let SessionProcess { mut child, socket } = process;
         self.log
             .verbose(&format!("User child is on pid {}", child.pid()));
-        let mut channel = Channel::new(socket, Phase::Session, self.log, "")
+        let mut channel = RpcChannel::new(socket, Phase::Session, self.log, "")
             .map_err(|error| error.to_string())?;
         // The auth process still has the connection's keys: the session begins after it has ended.
         drop(auth);
@@ -243,11 +243,11 @@ impl<'c> Session<'c> {
         drop(channel);
         // A process that broke a rule is killed at once; any other may still send a DISCONNECT.
         let patience = match &served {
-            Err(End::Violation(_)) => Duration::ZERO,
+            Err(RpcEnd::Violation(_)) => Duration::ZERO,
             _ => KILL_WAIT,
         };
         match served {
-            Ok(()) | Err(End::Closed) => {}
+            Ok(()) | Err(RpcEnd::Closed) => {}
             Err(end) => self
                 .log
                 .error(&format!("session of {}: {end}", self.proof.user())),
@@ -273,14 +273,14 @@ impl<'c> Session<'c> {
 
     fn hand_over(
         &mut self,
-        channel: &mut Channel<'_>,
+        channel: &mut RpcChannel<'_>,
         snapshot: privsep::Frame,
-    ) -> Result<(), End> {
+    ) -> Result<(), RpcEnd> {
         channel.set_deadline_ms(Some(sys::time::monotonic_ms() + HAND_OVER_MS));
         let Some(user) = self.user.take() else {
-            return Err(End::Violation("a session is granted once".to_owned()));
+            return Err(RpcEnd::Violation("a session is granted once".to_owned()));
         };
-        let grant = self.grant(user).map_err(End::Violation)?;
+        let grant = self.grant(user).map_err(RpcEnd::Violation)?;
         let mut bytes = zeroize::Zeroizing::new(grant.encode_frame());
         // An empty frame's header with the true length inserted, which saves a copy of the body.
         let mut header = privsep::frame::frame(snapshot.number, &[]);
@@ -359,7 +359,7 @@ impl<'c> Session<'c> {
         })
     }
 
-    fn serve(&mut self, channel: &mut Channel<'_>, pid: sys::Pid) -> Result<(), End> {
+    fn serve(&mut self, channel: &mut RpcChannel<'_>, pid: sys::Pid) -> Result<(), RpcEnd> {
         loop {
             match channel.request()? {
                 ToMonitor::ChooseGroup(request) => {
@@ -384,12 +384,12 @@ impl<'c> Session<'c> {
                 ToMonitor::PtyRelease(request) => {
                     let name = PathBuf::from(request.tty);
                     let Some(at) = self.terminals.iter().position(|each| each.name == name) else {
-                        return Err(End::Violation("terminal was not granted".to_owned()));
+                        return Err(RpcEnd::Violation("terminal was not granted".to_owned()));
                     };
                     let terminal = self.terminals.remove(at);
                     self.release(&terminal, pid);
                 }
-                _ => return Err(End::Violation("request in the wrong phase".to_owned())),
+                _ => return Err(RpcEnd::Violation("request in the wrong phase".to_owned())),
             }
         }
     }
@@ -398,12 +398,12 @@ impl<'c> Session<'c> {
     /// session's own monitor.
     fn in_turn<T>(
         &mut self,
-        mut ask: impl FnMut(&mut Signer, u64) -> Result<T, Refusal>,
-    ) -> Result<T, End> {
+        mut ask: impl FnMut(&mut Signer, u64) -> Result<T, SigningRefusal>,
+    ) -> Result<T, RpcEnd> {
         loop {
             match ask(&mut self.signer, sys::time::monotonic_ms()) {
                 Ok(given) => return Ok(given),
-                Err(Refusal::Rate(wait_ms)) => {
+                Err(SigningRefusal::Rate(wait_ms)) => {
                     std::thread::sleep(Duration::from_millis(wait_ms));
                 }
                 Err(refusal) => return Err(self.violation(&refusal)),
@@ -411,17 +411,17 @@ impl<'c> Session<'c> {
         }
     }
 
-    fn violation(&self, refusal: &Refusal) -> End {
-        End::Violation(match refusal {
-            Refusal::Violation(what) => (*what).to_owned(),
-            Refusal::Rate(_) => "too many signatures".to_owned(),
-            Refusal::Key(error) => format!("host key cannot sign: {error}"),
+    fn violation(&self, refusal: &SigningRefusal) -> RpcEnd {
+        RpcEnd::Violation(match refusal {
+            SigningRefusal::Violation(what) => (*what).to_owned(),
+            SigningRefusal::Rate(_) => "too many signatures".to_owned(),
+            SigningRefusal::Key(error) => format!("host key cannot sign: {error}"),
         })
     }
 
-    fn allocate(&mut self, channel: &mut Channel<'_>, pid: sys::Pid) -> Result<(), End> {
+    fn allocate(&mut self, channel: &mut RpcChannel<'_>, pid: sys::Pid) -> Result<(), RpcEnd> {
         if !self.terms.permit_tty {
-            return Err(End::Violation(
+            return Err(RpcEnd::Violation(
                 "terminal where none is permitted".to_owned(),
             ));
         }
@@ -556,10 +556,10 @@ mod tests {
 
     use super::*;
 
-    fn after_success(frames: &[Vec<u8>]) -> Result<privsep::Frame, End> {
+    fn after_success(frames: &[Vec<u8>]) -> Result<privsep::Frame, RpcEnd> {
         let log = Log::to_memory(LogLevel::Info);
         let (ours, theirs) = sys::socket::stream_pair().unwrap();
-        let mut channel = Channel::new(ours, Phase::Authenticated, &log, "").unwrap();
+        let mut channel = RpcChannel::new(ours, Phase::Authenticated, &log, "").unwrap();
         for frame in frames {
             sys::io::write_all(&theirs, frame).unwrap();
         }
@@ -583,13 +583,13 @@ mod tests {
         assert_eq!(after_success(&[odd]).unwrap().body, b"odd");
         assert!(matches!(
             after_success(&[snapshot(), snapshot()]),
-            Err(End::Violation(_))
+            Err(RpcEnd::Violation(_))
         ));
         assert!(matches!(
             after_success(&[AuthNone {}.encode_frame()]),
-            Err(End::Violation(_))
+            Err(RpcEnd::Violation(_))
         ));
-        assert!(matches!(after_success(&[]), Err(End::Closed)));
+        assert!(matches!(after_success(&[]), Err(RpcEnd::Closed)));
     }
 
     #[test]

@@ -27,7 +27,7 @@ const PROOF_REFILL_MS: u64 = 5;
 
 /// Why nothing was signed. `Rate` makes the caller wait and ask again; the others end the session.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum SigningRefusal {
     /// The request violates the rules, for example by an algorithm that was not offered.
     Violation(&'static str),
     /// Too many requests: the next may come after this many milliseconds.
@@ -92,19 +92,21 @@ impl Signer {
 
     /// Permits one group of the moduli file per exchange, if a method that needs one is configured.
     /// `rekey` is true after the login.
-    pub(crate) fn allow_group(&mut self, rekey: bool, now_ms: u64) -> Result<(), Refusal> {
+    pub(crate) fn allow_group(&mut self, rekey: bool, now_ms: u64) -> Result<(), SigningRefusal> {
         let needed = self.kex_algorithms.iter().any(|name| {
             crypto::kex::KexAlgorithm::from_name(name)
                 == Some(crypto::kex::KexAlgorithm::DhGroupExchangeSha256)
         });
         if !needed {
-            return Err(Refusal::Violation("group exchange is not configured"));
+            return Err(SigningRefusal::Violation(
+                "group exchange is not configured",
+            ));
         }
         if self.group_given {
-            return Err(Refusal::Violation("a second group for one exchange"));
+            return Err(SigningRefusal::Violation("a second group for one exchange"));
         }
         if rekey && !self.groups.take(1, now_ms) {
-            return Err(Refusal::Rate(GROUP_REFILL_MS));
+            return Err(SigningRefusal::Rate(GROUP_REFILL_MS));
         }
         self.group_given = true;
         Ok(())
@@ -116,21 +118,27 @@ impl Signer {
         request: &SignExchangeHash,
         rekey: bool,
         now_ms: u64,
-    ) -> Result<Vec<u8>, Refusal> {
+    ) -> Result<Vec<u8>, SigningRefusal> {
         if !self.kex_algorithms.contains(&request.kex_algorithm) {
-            return Err(Refusal::Violation("key exchange method is not configured"));
+            return Err(SigningRefusal::Violation(
+                "key exchange method is not configured",
+            ));
         }
         if exchange_hash_bytes(&request.kex_algorithm) != Some(request.hash.len()) {
-            return Err(Refusal::Violation("exchange hash has a wrong length"));
+            return Err(SigningRefusal::Violation(
+                "exchange hash has a wrong length",
+            ));
         }
         let offered = self.host_keys.iter().find(|key| {
             key.index == request.key_index && key.algorithms.contains(&request.host_key_algorithm)
         });
         let Some(blob) = offered.map(|key| key.blob.clone()) else {
-            return Err(Refusal::Violation("host key algorithm was not offered"));
+            return Err(SigningRefusal::Violation(
+                "host key algorithm was not offered",
+            ));
         };
         if rekey && !self.rekeys.take(1, now_ms) {
-            return Err(Refusal::Rate(REKEY_REFILL_MS));
+            return Err(SigningRefusal::Rate(REKEY_REFILL_MS));
         }
         let signature = self.sign(
             request.key_index,
@@ -151,9 +159,9 @@ impl Signer {
         &mut self,
         request: &HostkeysProve,
         now_ms: u64,
-    ) -> Result<Vec<Vec<u8>>, Refusal> {
+    ) -> Result<Vec<Vec<u8>>, SigningRefusal> {
         let Some(session_id) = self.session_id.clone() else {
-            return Err(Refusal::Violation(
+            return Err(SigningRefusal::Violation(
                 "proof asked for before a session exists",
             ));
         };
@@ -168,12 +176,12 @@ impl Signer {
                 .iter()
                 .find(|key| key.index == *index && key.algorithms.contains(algorithm))
             else {
-                return Err(Refusal::Violation(
+                return Err(SigningRefusal::Violation(
                     "proof asked for a key that was not offered",
                 ));
             };
             if SignatureAlgorithm::from_name(algorithm).is_none_or(|name| name.is_certificate()) {
-                return Err(Refusal::Violation("proof asked for a certificate"));
+                return Err(SigningRefusal::Violation("proof asked for a certificate"));
             }
             let mut message = Vec::new();
             message.put_string(wire::names::GLOBAL_HOSTKEYS_PROVE.as_bytes());
@@ -184,10 +192,15 @@ impl Signer {
         Ok(signatures)
     }
 
-    fn sign(&mut self, index: u32, algorithm: &str, message: &[u8]) -> Result<Vec<u8>, Refusal> {
+    fn sign(
+        &mut self,
+        index: u32,
+        algorithm: &str,
+        message: &[u8],
+    ) -> Result<Vec<u8>, SigningRefusal> {
         let algorithm = SignatureAlgorithm::from_name(algorithm)
-            .ok_or(Refusal::Violation("unknown host key algorithm"))?;
-        let missing = Refusal::Violation("no such host key");
+            .ok_or(SigningRefusal::Violation("unknown host key algorithm"))?;
+        let missing = SigningRefusal::Violation("no such host key");
         let index = usize::try_from(index).map_err(|_| missing.clone())?;
         let file = self.files.get(index).ok_or_else(|| missing.clone())?;
         let slot = self.loaded.get_mut(index).ok_or(missing)?;
@@ -195,12 +208,12 @@ impl Signer {
             Some(key) => key,
             None => {
                 let parsed = keys::private_file::parse(file.expose(), None)
-                    .map_err(|error| Refusal::Key(error.to_string()))?;
+                    .map_err(|error| SigningRefusal::Key(error.to_string()))?;
                 slot.insert(parsed.key)
             }
         };
         key.sign(algorithm.plain(), message)
-            .map_err(|error| Refusal::Key(error.to_string()))
+            .map_err(|error| SigningRefusal::Key(error.to_string()))
     }
 }
 

@@ -45,7 +45,7 @@ fn only_a_hash_of_the_negotiated_length_is_signed() {
         assert!(
             matches!(
                 signer.sign_exchange_hash(&request(kex, length), false, 0),
-                Err(Refusal::Violation(_))
+                Err(SigningRefusal::Violation(_))
             ),
             "{kex} {length}"
         );
@@ -103,7 +103,7 @@ fn rekeys_after_the_login_come_at_a_bounded_rate() {
     }
     assert_eq!(
         signer.sign_exchange_hash(&request, true, 0),
-        Err(Refusal::Rate(REKEY_REFILL_MS))
+        Err(SigningRefusal::Rate(REKEY_REFILL_MS))
     );
     assert!(
         signer
@@ -151,13 +151,13 @@ fn an_exchange_has_one_group_and_where_it_is_needed() {
     for rekey in [false, true] {
         assert!(matches!(
             signer().allow_group(rekey, 0),
-            Err(Refusal::Violation(_))
+            Err(SigningRefusal::Violation(_))
         ));
         let mut signer = with_methods(&["diffie-hellman-group-exchange-sha256"]);
         assert_eq!(signer.allow_group(rekey, 0), Ok(()));
         assert!(matches!(
             signer.allow_group(rekey, 0),
-            Err(Refusal::Violation(_))
+            Err(SigningRefusal::Violation(_))
         ));
     }
 }
@@ -171,7 +171,7 @@ fn groups_after_the_login_come_at_a_bounded_rate() {
         assert_eq!(signer.allow_group(true, 0), Ok(()));
         signer.sign_exchange_hash(&request, true, 0).unwrap();
     }
-    let later = Err(Refusal::Rate(GROUP_REFILL_MS));
+    let later = Err(SigningRefusal::Rate(GROUP_REFILL_MS));
     assert_eq!(signer.allow_group(true, 0), later);
     assert_eq!(signer.allow_group(true, GROUP_REFILL_MS - 1), later);
     // After the wait the group is permitted.

@@ -99,7 +99,7 @@ pub(crate) struct Tries {
 }
 
 /// State of the account lookup.
-pub(crate) enum Standing {
+pub(crate) enum AccountLookup {
     /// Not looked up yet. No login is possible in this state.
     Unasked,
     /// Looked up and checked.
@@ -119,7 +119,7 @@ pub(crate) struct LoginUser {
     pub(crate) said: String,
     pub(crate) service: String,
     pub(crate) client_version: String,
-    standing: Standing,
+    standing: AccountLookup,
     pub(crate) options: Rc<ServerOptions>,
     pub(crate) peer: Peer,
     pub(crate) chains: Chains,
@@ -186,7 +186,7 @@ impl LoginUser {
             said: request.user.clone(),
             service: request.service.clone(),
             client_version: request.client_version.clone(),
-            standing: Standing::Unasked,
+            standing: AccountLookup::Unasked,
             options,
             peer,
             chains,
@@ -207,7 +207,7 @@ impl LoginUser {
 
     /// True if the account was not looked up yet.
     pub(crate) fn is_unasked(&self) -> bool {
-        matches!(self.standing, Standing::Unasked)
+        matches!(self.standing, AccountLookup::Unasked)
     }
 
     /// Looks the account up, once, and decides whether it may log in at all. The work does not
@@ -221,7 +221,7 @@ impl LoginUser {
     }
 
     fn judge(&mut self, found: Option<Account>, log: &Log) {
-        self.standing = Standing::Judged {
+        self.standing = AccountLookup::Judged {
             exists: found.is_some(),
             account: judge(found, &self.name, &self.options, &self.peer, log).map(Box::new),
         };
@@ -230,14 +230,14 @@ impl LoginUser {
     /// The account, if it may log in.
     pub(crate) fn account(&self) -> Option<&Account> {
         match &self.standing {
-            Standing::Unasked => None,
-            Standing::Judged { account, .. } => account.as_deref(),
+            AccountLookup::Unasked => None,
+            AccountLookup::Judged { account, .. } => account.as_deref(),
         }
     }
 
     /// True if the lookup found no such user.
     pub(crate) fn is_unknown(&self) -> bool {
-        matches!(self.standing, Standing::Judged { exists: false, .. })
+        matches!(self.standing, AccountLookup::Judged { exists: false, .. })
     }
 
     /// The reply to the request that named the user.

@@ -8,7 +8,7 @@ use flags::{CommandLine, Word};
 
 /// The operation that the command line selects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mode {
+pub(crate) enum ListenerMode {
     /// Listen and serve.
     Serve,
     /// `-i`: serve the one connection on standard input.
@@ -27,7 +27,7 @@ pub(crate) enum Mode {
 /// The parsed command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Args {
-    pub(crate) mode: Mode,
+    pub(crate) mode: ListenerMode,
     /// `-C`; several are merged.
     pub(crate) connection: Option<ConnectionSpec>,
     /// `-f`.
@@ -63,7 +63,7 @@ impl Args {
     /// The error message for the user.
     pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Self, String> {
         let mut args = Self {
-            mode: Mode::Serve,
+            mode: ListenerMode::Serve,
             connection: None,
             config_file: None,
             overrides: Vec::new(),
@@ -113,11 +113,11 @@ impl Args {
             "E" => self.log_file = Some(PathBuf::from(value)),
             "e" => self.log_to_stderr = true,
             "f" => self.config_file = Some(PathBuf::from(value)),
-            "G" => self.mode = Mode::Print,
+            "G" => self.mode = ListenerMode::Print,
             "g" => self.overrides.push(format!("LoginGraceTime={value}")),
             "h" => self.overrides.push(format!("HostKey={value}")),
             "i" => {
-                self.mode = Mode::Inetd;
+                self.mode = ListenerMode::Inetd;
                 self.foreground = true;
             }
             "o" => self.overrides.push(value),
@@ -126,9 +126,9 @@ impl Args {
                 _ => return Err("Bad port number.".to_owned()),
             },
             "q" => self.quiet = true,
-            "T" => self.mode = Mode::Dump,
-            "t" => self.mode = Mode::Test,
-            "V" => self.mode = Mode::Version,
+            "T" => self.mode = ListenerMode::Dump,
+            "t" => self.mode = ListenerMode::Test,
+            "V" => self.mode = ListenerMode::Version,
             // A connection always gets a process of its own (`-r`); the others have no effect.
             "b" | "k" | "r" | "u" => {}
             other => return Err(flags::Error::Unknown(other.to_owned()).to_string()),
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn flags_cluster_and_take_values_with_or_without_a_space() {
         let args = parse(&["-Dddep", "2222", "-f/etc/x", "-oUsePAM=no", "-h", "key"]).unwrap();
-        assert_eq!(args.mode, Mode::Serve);
+        assert_eq!(args.mode, ListenerMode::Serve);
         assert_eq!(args.debug, 2);
         assert!(args.foreground && args.log_to_stderr);
         assert_eq!(args.config_file, Some(PathBuf::from("/etc/x")));
@@ -174,7 +174,7 @@ mod tests {
             "-Claddr=::1,lport=22,invalid-user",
         ])
         .unwrap();
-        assert_eq!(args.mode, Mode::Dump);
+        assert_eq!(args.mode, ListenerMode::Dump);
         let connection = args.connection.unwrap();
         assert_eq!(connection.user.as_deref(), Some("ada"));
         assert_eq!(connection.local_port, Some(22));

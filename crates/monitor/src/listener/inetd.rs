@@ -45,14 +45,14 @@ fn status_of(mut monitor: Child) -> io::Result<i32> {
 }
 
 /// One direction of the copy.
-struct Way<'fd> {
+struct InetdDirection<'fd> {
     from: BorrowedFd<'fd>,
     to: BorrowedFd<'fd>,
     waiting: Vec<u8>,
     ended: bool,
 }
 
-impl<'fd> Way<'fd> {
+impl<'fd> InetdDirection<'fd> {
     fn new(from: BorrowedFd<'fd>, to: BorrowedFd<'fd>) -> Self {
         Self {
             from,
@@ -99,8 +99,8 @@ fn carry(socket: &OwnedFd) -> io::Result<()> {
     for fd in [stdin, stdout, socket.as_fd()] {
         sys::io::set_nonblocking(fd, true)?;
     }
-    let mut inward = Way::new(stdin, socket.as_fd());
-    let mut outward = Way::new(socket.as_fd(), stdout);
+    let mut inward = InetdDirection::new(stdin, socket.as_fd());
+    let mut outward = InetdDirection::new(socket.as_fd(), stdout);
     let mut half_closed = false;
     while !(outward.ended && outward.waiting.is_empty()) {
         let mut fds = [

@@ -29,11 +29,11 @@ use sys::signals::{Signal, SignalFd};
 
 use crate::log::{self, Log};
 use accelerate::Trial;
-use args::{Args, Mode};
+use args::{Args, ListenerMode};
 use daemon::Daemon;
 pub use greeting::Greet;
 use launch::{Confinement, Launch, Shape};
-use serve::{Candidate, Listener, Reloaded, Reloads, Stop};
+use serve::{Listener, NewConfiguration, Reloaded, Reloads, Stop};
 use sockets::Socket;
 
 /// Path of the configuration file without `-f`.
@@ -49,36 +49,36 @@ const STATUS_BAD_CONFIGURATION: i32 = 255;
 pub fn sshd_main(arguments: Vec<OsString>, greet: Greet) -> i32 {
     match run(arguments, greet) {
         Ok(status) => status,
-        Err(Failure::Usage(text)) => {
+        Err(ListenerFailure::Usage(text)) => {
             let text = escape::escape(&text, escape::Style::Lines);
             eprint!("{text}\n{}", args::USAGE);
             1
         }
-        Err(Failure::Start(text)) => {
+        Err(ListenerFailure::Start(text)) => {
             eprintln!("{}", escape::escape(&text, escape::Style::Lines));
             1
         }
-        Err(Failure::Configuration(text)) => {
+        Err(ListenerFailure::Configuration(text)) => {
             eprintln!("{}", escape::escape(&text, escape::Style::Lines));
             STATUS_BAD_CONFIGURATION
         }
     }
 }
 
-enum Failure {
+enum ListenerFailure {
     Usage(String),
     Start(String),
     /// The configuration cannot be used: a restart would fail in the same way.
     Configuration(String),
 }
 
-impl From<String> for Failure {
+impl From<String> for ListenerFailure {
     fn from(text: String) -> Self {
         Self::Start(text)
     }
 }
 
-impl From<ConfigError> for Failure {
+impl From<ConfigError> for ListenerFailure {
     fn from(error: ConfigError) -> Self {
         match error {
             // As in OpenSSH: the file may exist at the next start.
@@ -88,18 +88,18 @@ impl From<ConfigError> for Failure {
     }
 }
 
-fn text_of(error: impl std::fmt::Display) -> Failure {
-    Failure::Start(error.to_string())
+fn text_of(error: impl std::fmt::Display) -> ListenerFailure {
+    ListenerFailure::Start(error.to_string())
 }
 
 /// The configuration file and the command line's options, for the first load and every reload.
-struct Source {
+struct ConfigOrigin {
     file: PathBuf,
     arguments: ServerArguments,
 }
 
-impl Source {
-    fn of(args: &Args) -> Result<Self, Failure> {
+impl ConfigOrigin {
+    fn of(args: &Args) -> Result<Self, ListenerFailure> {
         let here = std::env::current_dir().ok();
         let file = args
             .config_file
@@ -129,32 +129,34 @@ impl Source {
     }
 }
 
-fn run(arguments: Vec<OsString>, greet: Greet) -> Result<i32, Failure> {
-    let args = Args::parse(arguments.clone()).map_err(Failure::Usage)?;
-    if args.mode == Mode::Version {
+fn run(arguments: Vec<OsString>, greet: Greet) -> Result<i32, ListenerFailure> {
+    let args = Args::parse(arguments.clone()).map_err(ListenerFailure::Usage)?;
+    if args.mode == ListenerMode::Version {
         eprintln!("Fulmar_{}", env!("CARGO_PKG_VERSION"));
         return Ok(0);
     }
     sys::io::ensure_stdio().map_err(text_of)?;
-    let source = Source::of(&args)?;
+    let source = ConfigOrigin::of(&args)?;
     let config = source.load()?;
     let options = config.global();
-    sockets::check(&options).map_err(Failure::Configuration)?;
+    sockets::check(&options).map_err(ListenerFailure::Configuration)?;
     let shape_level = launch::log_override(args.debug, args.quiet);
     let level = log::forced_level(shape_level).unwrap_or(options.log_level);
     match args.mode {
-        Mode::Print | Mode::Dump | Mode::Test => return check(&args, &config, level),
-        Mode::Serve | Mode::Inetd | Mode::Version => {}
+        ListenerMode::Print | ListenerMode::Dump | ListenerMode::Test => {
+            return check(&args, &config, level);
+        }
+        ListenerMode::Serve | ListenerMode::Inetd | ListenerMode::Version => {}
     }
     let daemon = Daemon::from_environment();
     if let Some(path) = &args.log_file {
         let file = sys::file::open_append(path, 0o600).map_err(|error| {
-            Failure::Start(format!("Couldn't open logfile {}: {error}", path.display()))
+            ListenerFailure::Start(format!("Couldn't open logfile {}: {error}", path.display()))
         })?;
         sys::io::replace_stdio(&file, 2).map_err(text_of)?;
     }
     let log_to_stderr = args.log_to_stderr || args.log_file.is_some();
-    if args.mode == Mode::Serve && !args.foreground && daemon.is_none() {
+    if args.mode == ListenerMode::Serve && !args.foreground && daemon.is_none() {
         // The daemon loads everything itself and reports on a pipe when it listens.
         return daemon::start(&arguments).map_err(text_of);
     }
@@ -178,12 +180,12 @@ fn run(arguments: Vec<OsString>, greet: Greet) -> Result<i32, Failure> {
         } else {
             None
         },
-        oom_score: if args.mode == Mode::Serve {
+        oom_score: if args.mode == ListenerMode::Serve {
             launch::protect_from_oom(&log)
         } else {
             None
         },
-        greet: (args.mode == Mode::Serve).then_some(greet),
+        greet: (args.mode == ListenerMode::Serve).then_some(greet),
     };
     if let Some(text) = launch::without_privilege(&options) {
         log.verbose(text);
@@ -195,7 +197,7 @@ fn run(arguments: Vec<OsString>, greet: Greet) -> Result<i32, Failure> {
     // With `-i`, the connection's own process probes the library; only a `require` that fails must
     // be known here.
     let required = options.hardware().is_some_and(|wish| wish.required);
-    if args.mode == Mode::Serve || required {
+    if args.mode == ListenerMode::Serve || required {
         let confinement = shape.confinement.as_ref();
         accelerate::probe(&options, confinement, &startup, LogLevel::Debug1)?;
     }
@@ -203,17 +205,17 @@ fn run(arguments: Vec<OsString>, greet: Greet) -> Result<i32, Failure> {
     let delay_secret = Secret::new(crypto::random::bytes::<32>().to_vec());
     let launch =
         Launch::new(executable, &config, host_keys, delay_secret, &shape).map_err(text_of)?;
-    if args.mode == Mode::Inetd {
+    if args.mode == ListenerMode::Inetd {
         return inetd::serve(&launch, &options).map_err(text_of);
     }
     listen(&args, &source, &config, launch, shape, daemon, &log)
 }
 
 /// `-t`, `-T` and `-G`.
-fn check(args: &Args, config: &ServerConfig, level: LogLevel) -> Result<i32, Failure> {
+fn check(args: &Args, config: &ServerConfig, level: LogLevel) -> Result<i32, ListenerFailure> {
     let log = Log::to_stderr(level);
     warn_about(config, &log);
-    if args.mode != Mode::Print {
+    if args.mode != ListenerMode::Print {
         hostkeys::load(&config.global(), &log)?;
         let confinement = if sys::process::is_root() {
             Some(Confinement::find()?)
@@ -224,16 +226,18 @@ fn check(args: &Args, config: &ServerConfig, level: LogLevel) -> Result<i32, Fai
         let confinement = confinement.as_ref();
         accelerate::probe(&config.global(), confinement, &log, LogLevel::Info)?;
     }
-    if args.mode == Mode::Test && config.global().per_source_penalties.enabled {
+    if args.mode == ListenerMode::Test && config.global().per_source_penalties.enabled {
         // OpenSSH before 9.8 does not have this option.
         log.info(
             "PerSourcePenalties is on: an address whose logins fail is refused for a while, good logins too",
         );
     }
-    if args.mode != Mode::Test {
+    if args.mode != ListenerMode::Test {
         let options = match &args.connection {
             // A connection with no known facts matches `Match all` only.
-            None if args.mode == Mode::Dump => config.for_connection(&ConnectionSpec::default()),
+            None if args.mode == ListenerMode::Dump => {
+                config.for_connection(&ConnectionSpec::default())
+            }
             None => config.global(),
             Some(connection) => {
                 let mut connection = connection.clone();
@@ -264,13 +268,13 @@ fn warn_about(config: &ServerConfig, log: &Log) {
 
 fn listen(
     args: &Args,
-    source: &Source,
+    source: &ConfigOrigin,
     config: &ServerConfig,
     launch: Launch,
     shape: Shape,
     daemon: Option<Daemon>,
     log: &Log,
-) -> Result<i32, Failure> {
+) -> Result<i32, ListenerFailure> {
     let signals =
         SignalFd::new(&[Signal::HUP, Signal::TERM, Signal::INT, Signal::CHLD]).map_err(text_of)?;
     let options = config.global();
@@ -324,7 +328,7 @@ fn notify(state: sys::systemd::DaemonState, status: &str) {
 /// Reads the configuration and keys again; if any of it is invalid, the old configuration stays in
 /// use.
 struct Reloader<'a> {
-    source: &'a Source,
+    source: &'a ConfigOrigin,
     shape: &'a Shape,
     args: &'a Args,
     pid_file: PidFile,
@@ -339,13 +343,13 @@ impl Reloader<'_> {
         ));
     }
 
-    fn candidate(&self) -> Result<Candidate, String> {
+    fn candidate(&self) -> Result<NewConfiguration, String> {
         let config = self.source.load().map_err(|error| error.to_string())?;
         let options = config.global();
         sockets::check(&options)?;
         let host_keys = hostkeys::load(&options, self.log)?;
         let trial = Trial::begin(&options, self.shape.confinement.as_ref());
-        Ok(Candidate {
+        Ok(NewConfiguration {
             config,
             host_keys,
             trial,
@@ -354,11 +358,11 @@ impl Reloader<'_> {
 
     fn replace(
         &self,
-        candidate: Candidate,
+        candidate: NewConfiguration,
         launch: &Launch,
         sockets: &mut Vec<Socket>,
     ) -> Result<Reloaded, String> {
-        let Candidate {
+        let NewConfiguration {
             config,
             host_keys,
             trial,
@@ -386,7 +390,7 @@ impl Reloader<'_> {
 }
 
 impl Reloads for Reloader<'_> {
-    fn begin(&mut self) -> Option<Candidate> {
+    fn begin(&mut self) -> Option<NewConfiguration> {
         notify(
             sys::systemd::DaemonState::Reloading,
             "reading the configuration",
@@ -403,7 +407,7 @@ impl Reloads for Reloader<'_> {
 
     fn finish(
         &mut self,
-        candidate: Candidate,
+        candidate: NewConfiguration,
         launch: Launch,
         mut sockets: Vec<Socket>,
     ) -> Result<Reloaded, (Launch, Vec<Socket>)> {

@@ -53,7 +53,7 @@ impl Offence {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Entry {
+struct PenaltyEntry {
     ends_ms: u64,
     active: bool,
     offence: Offence,
@@ -62,8 +62,8 @@ struct Entry {
 /// The sources under penalty.
 #[derive(Debug, Default)]
 pub(crate) struct Penalties {
-    v4: HashMap<NetBlock, Entry>,
-    v6: HashMap<NetBlock, Entry>,
+    v4: HashMap<NetBlock, PenaltyEntry>,
+    v6: HashMap<NetBlock, PenaltyEntry>,
 }
 
 impl Penalties {
@@ -109,7 +109,7 @@ impl Penalties {
         if !table.contains_key(&source) && table.len() >= max {
             make_room(table, max, overflow, now_ms);
         }
-        let entry = table.entry(source).or_insert(Entry {
+        let entry = table.entry(source).or_insert(PenaltyEntry {
             ends_ms: now_ms,
             active: false,
             offence,
@@ -134,7 +134,7 @@ impl Penalties {
         &mut self,
         rules: &PerSourcePenalties,
         address: IpAddr,
-    ) -> (&mut HashMap<NetBlock, Entry>, usize, PenaltyOverflow) {
+    ) -> (&mut HashMap<NetBlock, PenaltyEntry>, usize, PenaltyOverflow) {
         match address {
             IpAddr::V4(_) => (&mut self.v4, most(rules.max_sources4), rules.overflow),
             IpAddr::V6(_) => (&mut self.v6, most(rules.max_sources6), rules.overflow6),
@@ -150,7 +150,7 @@ fn most(sources: u32) -> usize {
 /// entry that expires first. With `deny-all`, one entry above the bound makes
 /// [`Penalties::refusal`] refuse every source.
 fn make_room(
-    table: &mut HashMap<NetBlock, Entry>,
+    table: &mut HashMap<NetBlock, PenaltyEntry>,
     max: usize,
     overflow: PenaltyOverflow,
     now_ms: u64,

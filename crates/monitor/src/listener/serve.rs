@@ -25,8 +25,8 @@ use super::hostkeys::HostKeys;
 use super::launch::Launch;
 use super::penalties::{Offence, Penalties};
 use super::sockets::{self, Socket};
-use super::spares::Spares;
-use super::startups::{Refusal, StartupRules, Startups, Verdict};
+use super::spares::PreforkedMonitors;
+use super::startups::{StartupRefusal, StartupRules, StartupVerdict, Startups};
 use crate::log::Log;
 use greeted::Greeted;
 
@@ -57,19 +57,19 @@ pub(crate) enum Stop {
 pub(crate) trait Reloads {
     /// Reads the configuration and keys again. Returns `None` if any of it is invalid, and logs the
     /// reason.
-    fn begin(&mut self) -> Option<Candidate>;
+    fn begin(&mut self) -> Option<NewConfiguration>;
 
     /// Makes the new `Launch` and sockets. On failure, logs the reason and returns the old ones.
     fn finish(
         &mut self,
-        candidate: Candidate,
+        candidate: NewConfiguration,
         launch: Launch,
         sockets: Vec<Socket>,
     ) -> Result<Reloaded, (Launch, Vec<Socket>)>;
 }
 
 /// A configuration that was read and is not in use yet.
-pub(crate) struct Candidate {
+pub(crate) struct NewConfiguration {
     pub(crate) config: ServerConfig,
     pub(crate) host_keys: HostKeys,
     /// The probe of the libraries that the configuration names.
@@ -113,7 +113,7 @@ pub(crate) struct Listener<'log> {
     log: &'log Log,
     options: ServerOptions,
     launch: Launch,
-    spares: Spares,
+    spares: PreforkedMonitors,
     sockets: Vec<Socket>,
     epoll: Epoll,
     signals: SignalFd,
@@ -123,7 +123,7 @@ pub(crate) struct Listener<'log> {
     pending: HashMap<u64, Pending>,
     next_token: u64,
     /// A configuration whose libraries are still being probed.
-    candidate: Option<Candidate>,
+    candidate: Option<NewConfiguration>,
     /// Monotonic milliseconds until which no connection is accepted.
     paused_until_ms: Option<u64>,
     /// Monotonic milliseconds when throttling began, and the number of connections refused since.
@@ -325,7 +325,7 @@ impl<'log> Listener<'log> {
         let rules = StartupRules::of(&self.options);
         let draw = u32::from_be_bytes(crypto::random::bytes()) % 100;
         let verdict = self.startups.verdict(&rules, source, draw);
-        if let Verdict::Refuse(refusal) = verdict {
+        if let StartupVerdict::Refuse(refusal) = verdict {
             self.refuse(&network, peer, refusal, now_ms);
             return;
         }
@@ -344,7 +344,7 @@ impl<'log> Listener<'log> {
             let _ = sys::io::write(&network, b"Not allowed at this time\r\n");
             return;
         }
-        if let Verdict::Displace(largest) = verdict {
+        if let StartupVerdict::Displace(largest) = verdict {
             self.displace_oldest(largest);
         }
         sockets::prepare(&network, &self.options);
@@ -440,7 +440,13 @@ impl<'log> Listener<'log> {
         self.startups.leave(source);
     }
 
-    fn refuse(&mut self, network: &OwnedFd, peer: SocketAddr, refusal: Refusal, now_ms: u64) {
+    fn refuse(
+        &mut self,
+        network: &OwnedFd,
+        peer: SocketAddr,
+        refusal: StartupRefusal,
+        now_ms: u64,
+    ) {
         let (since_ms, count) = self.throttled.unwrap_or((now_ms, 0));
         if count == 0 {
             self.log.info("beginning MaxStartups throttling");
@@ -452,8 +458,8 @@ impl<'log> Listener<'log> {
             peer.ip(),
             peer.port(),
             match refusal {
-                Refusal::MaxStartups => "MaxStartups",
-                Refusal::PerSource => "PerSourceMaxStartups",
+                StartupRefusal::MaxStartups => "MaxStartups",
+                StartupRefusal::PerSource => "PerSourceMaxStartups",
             }
         ));
         let _ = sys::io::write(network, b"Exceeded MaxStartups\r\n");
@@ -661,7 +667,7 @@ impl<'log> Listener<'log> {
 
     fn finish_reload(
         &mut self,
-        candidate: Candidate,
+        candidate: NewConfiguration,
         reloads: &mut impl Reloads,
     ) -> io::Result<()> {
         let launch = match self.launch.share() {
@@ -698,7 +704,7 @@ impl<'log> Listener<'log> {
     }
 }
 
-fn spares_of(options: &ServerOptions, only_one: bool) -> Spares {
+fn spares_of(options: &ServerOptions, only_one: bool) -> PreforkedMonitors {
     let wanted = usize::try_from(options.preauth_spares).unwrap_or(usize::MAX);
-    Spares::new(if only_one { 0 } else { wanted }, sys::time::monotonic_ms())
+    PreforkedMonitors::new(if only_one { 0 } else { wanted }, sys::time::monotonic_ms())
 }

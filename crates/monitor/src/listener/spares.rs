@@ -27,9 +27,9 @@ const DISTRUST_MS: u64 = 10_000;
 const IDLE_MS: u64 = 600_000;
 
 /// The waiting monitors and the times that govern them.
-pub(super) struct Spares {
+pub(super) struct PreforkedMonitors {
     wanted: usize,
-    waiting: VecDeque<Spare>,
+    waiting: VecDeque<PreforkedMonitor>,
     /// Monotonic milliseconds before which no monitor is started.
     not_before_ms: u64,
     /// Monotonic milliseconds of the last connection.
@@ -38,12 +38,12 @@ pub(super) struct Spares {
     rests: bool,
 }
 
-struct Spare {
+struct PreforkedMonitor {
     child: Child,
     socket: OwnedFd,
 }
 
-impl Spares {
+impl PreforkedMonitors {
     /// No monitors yet; at most `wanted` later.
     pub(super) fn new(wanted: usize, now_ms: u64) -> Self {
         Self {
@@ -67,7 +67,7 @@ impl Spares {
         self.used_ms = now_ms;
         self.rests = false;
         let frame = connection.encode_frame();
-        while let Some(Spare { child, socket }) = self.waiting.pop_front() {
+        while let Some(PreforkedMonitor { child, socket }) = self.waiting.pop_front() {
             let sent = sys::socket::send_with_fds(&socket, &frame, &[network.as_fd()]);
             if sent.is_ok_and(|count| count == frame.len()) {
                 return Some((child, socket));
@@ -106,7 +106,7 @@ impl Spares {
     pub(super) fn add(&mut self, launch: &Launch, now_ms: u64) -> io::Result<()> {
         match launch.start_ahead() {
             Ok((child, socket)) => {
-                self.waiting.push_back(Spare { child, socket });
+                self.waiting.push_back(PreforkedMonitor { child, socket });
                 Ok(())
             }
             Err(error) => {
@@ -133,17 +133,17 @@ mod tests {
     use super::*;
 
     /// A waiting process, and the other end of its socket.
-    fn spare() -> (Spare, OwnedFd) {
+    fn spare() -> (PreforkedMonitor, OwnedFd) {
         let (socket, theirs) = sys::socket::stream_pair().unwrap();
         let mut command = sys::process::ChildCommand::new("/bin/true");
         command.arg("true").inherit_stdio();
         let child = command.spawn().unwrap();
-        (Spare { child, socket }, theirs)
+        (PreforkedMonitor { child, socket }, theirs)
     }
 
     #[test]
     fn those_that_wait_go_when_nobody_comes_and_come_back_with_a_connection() {
-        let mut spares = Spares::new(1, 1000);
+        let mut spares = PreforkedMonitors::new(1, 1000);
         assert_eq!(spares.due_ms(10), Some(1000 + QUIET_MS));
         assert_eq!(spares.rest_ms(), None);
         let (waiting, theirs) = spare();
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn none_is_started_where_none_is_wanted_or_none_would_be_let_in() {
-        assert_eq!(Spares::new(0, 0).due_ms(10), None);
-        assert_eq!(Spares::new(3, 0).due_ms(0), None);
+        assert_eq!(PreforkedMonitors::new(0, 0).due_ms(10), None);
+        assert_eq!(PreforkedMonitors::new(3, 0).due_ms(0), None);
     }
 }

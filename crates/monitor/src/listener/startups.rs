@@ -29,18 +29,18 @@ pub(crate) struct Startups {
 
 /// The decision about a new connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum StartupVerdict {
     /// The connection is admitted.
     Admit,
     /// The connection is admitted after the oldest connection of this source has been ended.
     Displace(NetBlock),
     /// The connection is refused.
-    Refuse(Refusal),
+    Refuse(StartupRefusal),
 }
 
 /// Why a connection was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum StartupRefusal {
     /// MaxStartups.
     MaxStartups,
     /// PerSourceMaxStartups.
@@ -82,23 +82,28 @@ impl Startups {
     /// refused at random. If no slot is left, a newcomer takes the oldest slot of the source that
     /// holds most, provided that its own source, the newcomer included, holds fewer than that one.
     /// For a single source, or many that hold one slot each, the result is as configured.
-    pub(crate) fn verdict(&self, rules: &StartupRules, source: NetBlock, draw: u32) -> Verdict {
+    pub(crate) fn verdict(
+        &self,
+        rules: &StartupRules,
+        source: NetBlock,
+        draw: u32,
+    ) -> StartupVerdict {
         let held = self.by_source.get(&source).copied().unwrap_or(0);
         if rules.per_source.is_some_and(|most| held >= most) {
-            return Verdict::Refuse(Refusal::PerSource);
+            return StartupVerdict::Refuse(StartupRefusal::PerSource);
         }
         if self.total >= rules.full {
             return match self.by_source.iter().max_by_key(|(_, count)| **count) {
-                Some((largest, count)) if held + 1 < *count => Verdict::Displace(*largest),
-                _ => Verdict::Refuse(Refusal::MaxStartups),
+                Some((largest, count)) if held + 1 < *count => StartupVerdict::Displace(*largest),
+                _ => StartupVerdict::Refuse(StartupRefusal::MaxStartups),
             };
         }
         let sources = self.by_source.len() + usize::from(held == 0);
         let holds_its_share = held.saturating_mul(sources) >= self.total;
         if holds_its_share && draw < rules.refusal_percent(self.total) {
-            return Verdict::Refuse(Refusal::MaxStartups);
+            return StartupVerdict::Refuse(StartupRefusal::MaxStartups);
         }
-        Verdict::Admit
+        StartupVerdict::Admit
     }
 
     /// Counts a connection.
@@ -173,21 +178,33 @@ mod tests {
         let mut startups = filled(&[(1, 10)]);
         assert_eq!(
             startups.verdict(&DEFAULT, source(1), 29),
-            Verdict::Refuse(Refusal::MaxStartups)
+            StartupVerdict::Refuse(StartupRefusal::MaxStartups)
         );
-        assert_eq!(startups.verdict(&DEFAULT, source(1), 30), Verdict::Admit);
+        assert_eq!(
+            startups.verdict(&DEFAULT, source(1), 30),
+            StartupVerdict::Admit
+        );
         startups.leave(source(1));
-        assert_eq!(startups.verdict(&DEFAULT, source(1), 0), Verdict::Admit);
+        assert_eq!(
+            startups.verdict(&DEFAULT, source(1), 0),
+            StartupVerdict::Admit
+        );
     }
 
     #[test]
     fn chance_falls_on_sources_that_hold_their_share() {
         let startups = filled(&[(1, 60), (2, 1)]);
-        assert_eq!(startups.verdict(&DEFAULT, source(2), 0), Verdict::Admit);
-        assert_eq!(startups.verdict(&DEFAULT, source(3), 0), Verdict::Admit);
+        assert_eq!(
+            startups.verdict(&DEFAULT, source(2), 0),
+            StartupVerdict::Admit
+        );
+        assert_eq!(
+            startups.verdict(&DEFAULT, source(3), 0),
+            StartupVerdict::Admit
+        );
         assert_eq!(
             startups.verdict(&DEFAULT, source(1), 0),
-            Verdict::Refuse(Refusal::MaxStartups)
+            StartupVerdict::Refuse(StartupRefusal::MaxStartups)
         );
     }
 
@@ -196,17 +213,17 @@ mod tests {
         let startups = filled(&[(1, 98), (2, 2)]);
         assert_eq!(
             startups.verdict(&DEFAULT, source(3), 99),
-            Verdict::Displace(source(1))
+            StartupVerdict::Displace(source(1))
         );
         assert_eq!(
             startups.verdict(&DEFAULT, source(1), 99),
-            Verdict::Refuse(Refusal::MaxStartups)
+            StartupVerdict::Refuse(StartupRefusal::MaxStartups)
         );
         // Many sources with one slot each: no source holds more than another.
         let rows: Vec<(u8, usize)> = (0..100).map(|last| (last, 1)).collect();
         assert_eq!(
             filled(&rows).verdict(&DEFAULT, source(200), 99),
-            Verdict::Refuse(Refusal::MaxStartups)
+            StartupVerdict::Refuse(StartupRefusal::MaxStartups)
         );
     }
 
@@ -219,11 +236,17 @@ mod tests {
         let mut startups = filled(&[(1, 2)]);
         assert_eq!(
             startups.verdict(&rules, source(1), 99),
-            Verdict::Refuse(Refusal::PerSource)
+            StartupVerdict::Refuse(StartupRefusal::PerSource)
         );
-        assert_eq!(startups.verdict(&rules, source(2), 99), Verdict::Admit);
+        assert_eq!(
+            startups.verdict(&rules, source(2), 99),
+            StartupVerdict::Admit
+        );
         startups.leave(source(1));
-        assert_eq!(startups.verdict(&rules, source(1), 99), Verdict::Admit);
+        assert_eq!(
+            startups.verdict(&rules, source(1), 99),
+            StartupVerdict::Admit
+        );
         startups.leave(source(1));
         assert!(startups.by_source.is_empty());
         assert_eq!(startups.total(), 0);

@@ -6,7 +6,7 @@ use crate::test_support::TempDir;
 /// A configuration file with a host key.
 struct Site {
     directory: TempDir,
-    source: Source,
+    source: ConfigOrigin,
 }
 
 impl Site {
@@ -17,7 +17,7 @@ impl Site {
         let path = directory.path().join("key");
         std::fs::write(&path, &*text).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
-        let source = Source {
+        let source = ConfigOrigin {
             file: directory.path().join("config"),
             arguments: ServerArguments::default(),
         };
@@ -134,11 +134,11 @@ struct Waiting<'a> {
 }
 
 impl Reloads for Waiting<'_> {
-    fn begin(&mut self) -> Option<Candidate> {
+    fn begin(&mut self) -> Option<NewConfiguration> {
         let config = self.site.source.load().unwrap();
         let script = "while [ -e \"$0\" ]; do sleep 0.02; done; echo works x";
         let script = script.replace("$0", self.gone.to_str().unwrap());
-        Some(Candidate {
+        Some(NewConfiguration {
             host_keys: hostkeys::load(&config.global(), self.log).unwrap(),
             config,
             trial: Some(Trial::by(&script)),
@@ -147,7 +147,7 @@ impl Reloads for Waiting<'_> {
 
     fn finish(
         &mut self,
-        candidate: Candidate,
+        candidate: NewConfiguration,
         launch: Launch,
         sockets: Vec<Socket>,
     ) -> Result<Reloaded, (Launch, Vec<Socket>)> {

@@ -13,7 +13,7 @@ use sys::process::{ChildCommand, Limit, Resource};
 use sys::signals::Signal;
 
 use super::super::session::has_ended;
-use super::{Candidate, Lookup, hash_of};
+use super::{CandidateKey, Lookup, hash_of};
 
 /// Limit on a program's output, in bytes.
 const MAX_OUTPUT_BYTES: usize = 1 << 20;
@@ -21,7 +21,7 @@ const MAX_OUTPUT_BYTES: usize = 1 << 20;
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// A program that the configuration names, and the user it runs as.
-pub(super) struct Program<'o> {
+pub(super) struct ConfiguredCommand<'o> {
     keyword: &'static str,
     template: &'o str,
     user: &'o str,
@@ -31,7 +31,7 @@ pub(super) struct Program<'o> {
     alone: Option<&'static str>,
 }
 
-impl<'o> Program<'o> {
+impl<'o> ConfiguredCommand<'o> {
     /// AuthorizedKeysCommand.
     pub(super) fn of_keys(template: &'o str, user: &'o str) -> Self {
         Self {
@@ -57,23 +57,27 @@ impl<'o> Program<'o> {
 
 impl Lookup<'_> {
     /// Searches the output of AuthorizedKeysCommand for the key.
-    pub(super) fn in_keys_command(&self, candidate: &Candidate) -> Option<KeyOptions> {
+    pub(super) fn in_keys_command(&self, candidate: &CandidateKey) -> Option<KeyOptions> {
         let template = self.options.authorized_keys_command.as_deref()?;
         let user = self.options.authorized_keys_command_user.as_deref()?;
-        let output = self.output_of(&Program::of_keys(template, user), candidate)?;
+        let output = self.output_of(&ConfiguredCommand::of_keys(template, user), candidate)?;
         self.search(&output, "AuthorizedKeysCommand", candidate)
     }
 
     /// Returns the output of AuthorizedPrincipalsCommand.
-    pub(super) fn principals_of_command(&self, candidate: &Candidate) -> Option<Vec<u8>> {
+    pub(super) fn principals_of_command(&self, candidate: &CandidateKey) -> Option<Vec<u8>> {
         let template = self.options.authorized_principals_command.as_deref()?;
         let user = self.options.authorized_principals_command_user.as_deref()?;
-        self.output_of(&Program::of_principals(template, user), candidate)
+        self.output_of(&ConfiguredCommand::of_principals(template, user), candidate)
     }
 
     /// Runs the program and returns its output; `None` for users who may not log in, because no
     /// command is run for a name without an account.
-    fn output_of(&self, program: &Program<'_>, candidate: &Candidate) -> Option<Vec<u8>> {
+    fn output_of(
+        &self,
+        program: &ConfiguredCommand<'_>,
+        candidate: &CandidateKey,
+    ) -> Option<Vec<u8>> {
         if !self.valid {
             return None;
         }
@@ -89,8 +93,8 @@ impl Lookup<'_> {
 
     pub(super) fn run(
         &self,
-        asked: &Program<'_>,
-        candidate: &Candidate,
+        asked: &ConfiguredCommand<'_>,
+        candidate: &CandidateKey,
         limit: Duration,
     ) -> io::Result<Vec<u8>> {
         let arguments = self.arguments(asked, candidate)?;
@@ -138,7 +142,11 @@ impl Lookup<'_> {
     }
 
     /// Splits the command into words and expands tokens in all but the program's path.
-    fn arguments(&self, asked: &Program<'_>, candidate: &Candidate) -> io::Result<Vec<String>> {
+    fn arguments(
+        &self,
+        asked: &ConfiguredCommand<'_>,
+        candidate: &CandidateKey,
+    ) -> io::Result<Vec<String>> {
         let mut words = config::lexer::split_words(asked.template, false)
             .map_err(|error| io::Error::other(error.to_string()))?;
         if words.len() == 1 {
@@ -161,7 +169,7 @@ impl Lookup<'_> {
         sys::users::by_name(&name)?.ok_or_else(|| io::Error::other(format!("no such user {name}")))
     }
 
-    fn command_tokens(&self, candidate: &Candidate) -> Tokens {
+    fn command_tokens(&self, candidate: &CandidateKey) -> Tokens {
         let key = &candidate.key;
         // The fingerprint of a certificate is that of its key.
         let fingerprint_of =

@@ -10,7 +10,7 @@ use keys::authorized_keys::KeyOptions;
 use sys::file::FollowLinks;
 use sys::process::AsUser;
 
-use super::{Candidate, Lookup};
+use super::{CandidateKey, Lookup};
 
 /// Limit on a file of keys or principals, in bytes.
 const MAX_FILE_BYTES: u64 = 16 << 20;
@@ -22,7 +22,11 @@ const WILDCARDS: [char; 3] = ['*', '?', '['];
 
 impl Lookup<'_> {
     /// Searches the files of one word of AuthorizedKeysFile for the key.
-    pub(super) fn in_keys_file(&self, template: &str, candidate: &Candidate) -> Option<KeyOptions> {
+    pub(super) fn in_keys_file(
+        &self,
+        template: &str,
+        candidate: &CandidateKey,
+    ) -> Option<KeyOptions> {
         self.places(template).iter().find_map(|path| {
             let (text, place) = self.read_user_file(path)?;
             self.search(&text, &place, candidate)

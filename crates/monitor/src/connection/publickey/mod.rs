@@ -41,9 +41,9 @@ pub(crate) struct Lookup<'a> {
 }
 
 /// A key or certificate that the client presented, with its algorithm, after the checks of
-/// [`Candidate::new`].
+/// [`CandidateKey::new`].
 #[derive(Debug)]
-pub(crate) struct Candidate {
+pub(crate) struct CandidateKey {
     algorithm: SignatureAlgorithm,
     key: PresentedKey,
 }
@@ -57,7 +57,7 @@ pub(crate) struct SignedFor<'a> {
     pub(crate) hostbound: Option<&'a [u8]>,
 }
 
-impl Candidate {
+impl CandidateKey {
     /// Parses a request's algorithm and key blob and checks them against the configuration. The
     /// exact name must be permitted: one ECDSA curve does not permit another.
     pub(crate) fn new(
@@ -170,7 +170,7 @@ impl Candidate {
 
 impl Lookup<'_> {
     /// Returns the key's permissions if it may log in to the account.
-    pub(crate) fn authorize(&self, candidate: &Candidate) -> Option<KeyOptions> {
+    pub(crate) fn authorize(&self, candidate: &CandidateKey) -> Option<KeyOptions> {
         let paths = &self.options.revoked_keys;
         if self.revoked.contains(paths, &candidate.key, self.log) {
             return None;
@@ -190,7 +190,7 @@ impl Lookup<'_> {
     }
 
     /// Searches the lines of an authorized_keys file for the key.
-    fn search(&self, text: &[u8], place: &str, candidate: &Candidate) -> Option<KeyOptions> {
+    fn search(&self, text: &[u8], place: &str, candidate: &CandidateKey) -> Option<KeyOptions> {
         for line in keys::authorized_keys::parse(text, &local_clock) {
             let line = match line {
                 Ok(line) => line,
@@ -217,7 +217,7 @@ impl Lookup<'_> {
 
     /// Logs where a key or a certificate's authority was found, for a user who may log in. For an
     /// authority of TrustedUserCAKeys OpenSSH puts the type first.
-    fn log_accepted(&self, candidate: &Candidate, place: &str, is_trusted: bool) {
+    fn log_accepted(&self, candidate: &CandidateKey, place: &str, is_trusted: bool) {
         if !self.valid {
             return;
         }
@@ -245,7 +245,7 @@ impl Lookup<'_> {
     fn granted_by_line(
         &self,
         line: &KeyOptions,
-        candidate: &Candidate,
+        candidate: &CandidateKey,
     ) -> Result<KeyOptions, String> {
         self.check_limits(line)?;
         let Some(certificate) = candidate.key.certificate() else {

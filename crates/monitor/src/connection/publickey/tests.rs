@@ -51,7 +51,7 @@ impl Home {
 
     fn ask(&self, config: &str, algorithm: &str, blob: &[u8]) -> Option<KeyOptions> {
         let options = options(config);
-        let candidate = Candidate::new(algorithm, blob, &options).ok()?;
+        let candidate = CandidateKey::new(algorithm, blob, &options).ok()?;
         let address: IpAddr = "192.0.2.7".parse().unwrap();
         Lookup {
             account: &self.account,
@@ -244,7 +244,7 @@ fn an_empty_or_path_like_blob_is_a_blob_that_does_not_parse() {
         b"\0\0\0\x0b/etc/shadow",
         &[0xff; 64],
     ] {
-        assert!(Candidate::new("ssh-ed25519", blob, &options("")).is_err());
+        assert!(CandidateKey::new("ssh-ed25519", blob, &options("")).is_err());
     }
 }
 
@@ -613,7 +613,7 @@ fn a_command_can_name_keys_and_has_only_its_own_groups() {
     assert!(home.ask_key(&config, &key(2)).is_none());
 
     let options = options("AuthorizedKeysCommandUser nobody\nAuthorizedKeysCommand /usr/bin/id -G");
-    let candidate = Candidate::new("ssh-ed25519", &key(1).public().blob(), &options).unwrap();
+    let candidate = CandidateKey::new("ssh-ed25519", &key(1).public().blob(), &options).unwrap();
     let peer = Peer {
         host: "192.0.2.7".into(),
         address: "192.0.2.7".into(),
@@ -635,7 +635,7 @@ fn a_command_can_name_keys_and_has_only_its_own_groups() {
     let expected: Vec<String> = groups.iter().map(ToString::to_string).collect();
     let run = |template, limit| {
         lookup.run(
-            &command::Program::of_keys(template, "nobody"),
+            &command::ConfiguredCommand::of_keys(template, "nobody"),
             &candidate,
             limit,
         )
@@ -738,7 +738,7 @@ fn a_command_can_name_principals() {
 fn a_signature_holds_for_one_session_user_and_host_key_only() {
     let options = options("");
     let signer = key(1);
-    let candidate = Candidate::new("ssh-ed25519", &signer.public().blob(), &options).unwrap();
+    let candidate = CandidateKey::new("ssh-ed25519", &signer.public().blob(), &options).unwrap();
     let signed_for = |session_id, user, hostbound| SignedFor {
         session_id,
         user,

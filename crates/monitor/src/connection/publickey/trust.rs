@@ -4,11 +4,11 @@ use keys::authorized_keys::{AuthorizedPrincipal, KeyOptions};
 use keys::certificate::CertificateRules;
 use keys::{Certificate, CertificateKind};
 
-use super::{Candidate, Lookup, authority_algorithms, files, local_clock, required_rsa_bits};
+use super::{CandidateKey, Lookup, authority_algorithms, files, local_clock, required_rsa_bits};
 
 impl Lookup<'_> {
     /// Returns the permissions of a certificate that an authority of TrustedUserCAKeys has signed.
-    pub(super) fn trusted_certificate(&self, candidate: &Candidate) -> Option<KeyOptions> {
+    pub(super) fn trusted_certificate(&self, candidate: &CandidateKey) -> Option<KeyOptions> {
         let certificate = candidate.key.certificate()?;
         let path = self.options.trusted_user_ca_keys.as_ref()?;
         let text = match files::read_trusted(path) {
@@ -68,7 +68,7 @@ impl Lookup<'_> {
     /// AuthorizedPrincipalsCommand lists; without both, the user's name.
     fn granted_by_principals(
         &self,
-        candidate: &Candidate,
+        candidate: &CandidateKey,
         certificate: &Certificate,
     ) -> Result<KeyOptions, String> {
         let file = self.options.authorized_principals_file.as_deref();
