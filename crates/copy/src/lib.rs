@@ -15,5 +15,5 @@ pub(crate) mod units;
 pub(crate) mod way;
 
 pub(crate) use console::Console;
-pub(crate) use link::{Links, note_signals};
-pub(crate) use way::{AnyRemote, Server, Way, auto_connections};
+pub(crate) use link::{CopyLinks, note_signals};
+pub(crate) use way::{AnyRemote, Connector, RemoteHost, auto_connections};

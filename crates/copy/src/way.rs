@@ -8,11 +8,11 @@ use transfer::connect::Children;
 use transfer::engine::Transport;
 use transfer::remote::Remote;
 
-use super::link::{Connections, Links, let_terminals_block};
+use super::link::{Connections, CopyLinks, let_terminals_block};
 
 /// How a server is reached.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Way {
+pub(crate) struct Connector {
     /// `-S`: the program that connects; ours without it.
     pub(crate) program: Option<PathBuf>,
     /// Its options.
@@ -31,7 +31,7 @@ pub(crate) struct Way {
 
 /// Who is at the end of it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Server {
+pub(crate) struct RemoteHost {
     /// The user, when named.
     pub(crate) user: Option<String>,
     /// The host.
@@ -41,9 +41,9 @@ pub(crate) struct Server {
 }
 
 /// A server that can be asked, whatever the way.
-pub(crate) type AnyRemote = Remote<Links>;
+pub(crate) type AnyRemote = Remote<CopyLinks>;
 
-impl Way {
+impl Connector {
     /// The program that connects, with what it always gets.
     pub(crate) fn ssh(&self) -> Result<Command, String> {
         let mut command = match &self.program {
@@ -78,7 +78,7 @@ impl Way {
     /// `ssh` with a server and a command for it.
     pub(crate) fn command(
         &self,
-        server: &Server,
+        server: &RemoteHost,
         subsystem: bool,
         words: &OsStr,
     ) -> Result<Command, String> {
@@ -96,7 +96,7 @@ impl Way {
         Ok(command)
     }
 
-    fn sftp_command(&self, server: &Server) -> Result<Command, String> {
+    fn sftp_command(&self, server: &RemoteHost) -> Result<Command, String> {
         if let Some(direct) = &self.direct {
             let text = direct.to_string_lossy().into_owned();
             let mut words = text.split_ascii_whitespace();
@@ -114,18 +114,18 @@ impl Way {
     }
 
     /// No connections yet. Only a program that was named, or a server here, is a child.
-    pub(crate) fn links(&self) -> Links {
+    pub(crate) fn links(&self) -> CopyLinks {
         if self.program.is_none() && self.direct.is_none() {
-            Links::Own(Connections::default())
+            CopyLinks::Own(Connections::default())
         } else if self.interactive {
-            Links::Children(Children::deaf())
+            CopyLinks::Children(Children::deaf())
         } else {
-            Links::Children(Children::default())
+            CopyLinks::Children(Children::default())
         }
     }
 
     /// Adds a connection to the server to what there is, and waits for its login.
-    pub(crate) fn add(&self, links: &mut Links, server: &Server) -> Result<(), String> {
+    pub(crate) fn add(&self, links: &mut CopyLinks, server: &RemoteHost) -> Result<(), String> {
         self.begin(links, server, 1)?;
         links
             .log_in()
@@ -134,14 +134,21 @@ impl Way {
 
     /// Adds `count` connections to the server to what there is. A server that is expected to be one
     /// of ours may be asked something before the first of them has logged in.
-    fn begin(&self, links: &mut Links, server: &Server, count: usize) -> Result<(), String> {
+    fn begin(
+        &self,
+        links: &mut CopyLinks,
+        server: &RemoteHost,
+        count: usize,
+    ) -> Result<(), String> {
         let mut command = self.sftp_command(server)?;
         if self.verbose {
             eprintln!("Executing: {command:?}");
         }
         let added = match links {
-            Links::Children(children) => (0..count).try_for_each(|_| children.add(&mut command)),
-            Links::Own(connections) => {
+            CopyLinks::Children(children) => {
+                (0..count).try_for_each(|_| children.add(&mut command))
+            }
+            CopyLinks::Own(connections) => {
                 // The first is the name of the program.
                 let arguments = command.get_args().skip(1);
                 let arguments: Vec<OsString> = arguments.map(OsStr::to_owned).collect();
@@ -156,7 +163,7 @@ impl Way {
 
     /// Connects `count` times and greets the servers: those that are known to read on, or expected to,
     /// with the first request, so that whether they answer shows then.
-    pub(crate) fn connect(&self, server: &Server, count: usize) -> Result<AnyRemote, String> {
+    pub(crate) fn connect(&self, server: &RemoteHost, count: usize) -> Result<AnyRemote, String> {
         let mut links = self.links();
         self.begin(&mut links, server, count)?;
         let mut remote = Remote::unmet(links);

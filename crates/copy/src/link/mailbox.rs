@@ -47,18 +47,18 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Wakes the engine, whichever connection has something for it.
 #[derive(Debug, Default)]
-pub(super) struct Bell {
-    state: Mutex<Rung>,
+pub(super) struct EngineWaker {
+    state: Mutex<WakerState>,
     rings: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Rung {
+struct WakerState {
     rung: bool,
     waits: bool,
 }
 
-impl Bell {
+impl EngineWaker {
     fn ring(&self) {
         let mut state = locked(&self.state);
         state.rung = true;
@@ -101,7 +101,7 @@ impl Bell {
 
 /// How far the connection is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Stage {
+pub(super) enum LinkStage {
     /// It is made, and questions may be asked.
     LogsIn,
     /// Its session begins or is there.
@@ -112,7 +112,7 @@ pub(super) enum Stage {
 
 /// What the engine wants of the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wish {
+enum LinkCommand {
     GoOn,
     /// End when all is sent.
     Finish,
@@ -148,12 +148,12 @@ enum First {
 }
 
 #[derive(Debug)]
-struct State {
-    stage: Stage,
+struct LinkState {
+    stage: LinkStage,
     first: First,
     /// The channel is there.
     begun: bool,
-    wish: Wish,
+    wish: LinkCommand,
     questions: Questions,
     /// It had something to ask.
     asked: bool,
@@ -180,10 +180,10 @@ struct State {
 
 /// The meeting place of one connection. See the module's head.
 #[derive(Debug)]
-pub(super) struct Mailbox {
-    state: Mutex<State>,
+pub(super) struct EngineBridge {
+    state: Mutex<LinkState>,
     to_endpoint: EventFd,
-    to_engine: Arc<Bell>,
+    to_engine: Arc<EngineWaker>,
     /// It may ask now, or need not any more.
     turn: Condvar,
     /// What the connection's thread waits for.
@@ -192,15 +192,19 @@ pub(super) struct Mailbox {
     of: usize,
 }
 
-impl Mailbox {
+impl EngineBridge {
     /// Of a copy with so many connections.
-    pub(super) fn new(to_engine: Arc<Bell>, questions: Questions, of: usize) -> io::Result<Self> {
+    pub(super) fn new(
+        to_engine: Arc<EngineWaker>,
+        questions: Questions,
+        of: usize,
+    ) -> io::Result<Self> {
         Ok(Self {
-            state: Mutex::new(State {
-                stage: Stage::LogsIn,
+            state: Mutex::new(LinkState {
+                stage: LinkStage::LogsIn,
                 first: First::Unsaid { expected: false },
                 begun: false,
-                wish: Wish::GoOn,
+                wish: LinkCommand::GoOn,
                 questions,
                 asked: false,
                 max_data: 0,
@@ -224,7 +228,7 @@ impl Mailbox {
     }
 
     /// Wakes the endpoint unless it is about to look anyway.
-    fn wake(&self, mut state: MutexGuard<'_, State>) {
+    fn wake(&self, mut state: MutexGuard<'_, LinkState>) {
         if !std::mem::replace(&mut state.rung, true) {
             drop(state);
             // Fails for no counter that is not full, and that one has been signalled.
@@ -234,7 +238,7 @@ impl Mailbox {
 
     // ---- the engine's side ------------------------------------------------------------------
 
-    pub(super) fn stage(&self) -> Stage {
+    pub(super) fn stage(&self) -> LinkStage {
         locked(&self.state).stage
     }
 
@@ -247,8 +251,8 @@ impl Mailbox {
     pub(super) fn reads_on(&self) -> bool {
         let state = locked(&self.state);
         match state.stage {
-            Stage::LogsIn => state.is_expected(),
-            Stage::LoggedIn | Stage::Ended => state.reads_on,
+            LinkStage::LogsIn => state.is_expected(),
+            LinkStage::LoggedIn | LinkStage::Ended => state.reads_on,
         }
     }
 
@@ -261,8 +265,8 @@ impl Mailbox {
     pub(super) fn is_fulmar(&self) -> bool {
         let state = locked(&self.state);
         match state.stage {
-            Stage::LogsIn => state.is_expected(),
-            Stage::LoggedIn | Stage::Ended => state.is_fulmar,
+            LinkStage::LogsIn => state.is_expected(),
+            LinkStage::LoggedIn | LinkStage::Ended => state.is_fulmar,
         }
     }
 
@@ -285,7 +289,7 @@ impl Mailbox {
     /// A buffer to be filled with that many bytes at most; nothing while enough is on its way.
     pub(super) fn room(&self) -> Option<(PacketBuf, usize)> {
         let mut state = locked(&self.state);
-        if state.stage == Stage::Ended || state.queued >= QUEUED_BYTES {
+        if state.stage == LinkStage::Ended || state.queued >= QUEUED_BYTES {
             return None;
         }
         let max = match state.first {
@@ -343,15 +347,15 @@ impl Mailbox {
 
     /// Nothing more will be sent.
     pub(super) fn finish(&self) {
-        self.end(Wish::Finish);
+        self.end(LinkCommand::Finish);
     }
 
     /// Nothing matters any more.
     pub(super) fn abandon(&self) {
-        self.end(Wish::Abandon);
+        self.end(LinkCommand::Abandon);
     }
 
-    fn end(&self, wish: Wish) {
+    fn end(&self, wish: LinkCommand) {
         let mut state = locked(&self.state);
         state.wish = wish;
         self.turn.notify_one();
@@ -360,7 +364,7 @@ impl Mailbox {
 
     // ---- the connection's side --------------------------------------------------------------
 
-    pub(super) fn reached(&self, stage: Stage) {
+    pub(super) fn reached(&self, stage: LinkStage) {
         let mut state = locked(&self.state);
         state.stage = state.stage.max(stage);
         drop(state);
@@ -368,13 +372,13 @@ impl Mailbox {
     }
 }
 
-impl State {
+impl LinkState {
     fn is_expected(&self) -> bool {
         let is_early = matches!(
             self.first,
             First::Unsaid { expected: true } | First::Written(_)
         );
-        is_early && self.stage == Stage::LogsIn
+        is_early && self.stage == LinkStage::LogsIn
     }
 
     /// The channel is there, and this goes to it first.
@@ -412,11 +416,11 @@ fn first_message(bytes: &[u8]) -> usize {
 
 /// The connection's end of a mailbox.
 #[derive(Debug)]
-pub(super) struct Local(pub(super) Arc<Mailbox>);
+pub(super) struct Local(pub(super) Arc<EngineBridge>);
 
 impl LocalEnd for Local {
     fn endpoint(&mut self) -> Box<dyn ChannelHandler> {
-        Box::new(MailboxEndpoint {
+        Box::new(BridgeHandler {
             mailbox: Arc::clone(&self.0),
             arrived: Vec::new(),
             outgoing: VecDeque::new(),
@@ -463,7 +467,7 @@ impl LocalEnd for Local {
         let mut state = locked(&self.0.state);
         (state.reads_on, state.is_fulmar) = (reads_on, is_fulmar);
         drop(state);
-        self.0.reached(Stage::LoggedIn);
+        self.0.reached(LinkStage::LoggedIn);
     }
 
     fn loop_times(&self) -> Option<Arc<LoopTimes>> {
@@ -479,12 +483,12 @@ impl LocalEnd for Local {
     }
 }
 
-impl Turns for Mailbox {
+impl Turns for EngineBridge {
     fn take(&self) -> bool {
         let mut state = locked(&self.state);
         state.asked = true;
         if state.questions == Questions::Free {
-            return state.wish == Wish::GoOn;
+            return state.wish == LinkCommand::GoOn;
         }
         drop(state);
         // Whoever asks at this moment takes the signals.
@@ -494,25 +498,25 @@ impl Turns for Mailbox {
         let mut state = locked(&self.state);
         state.questions = Questions::Waits;
         self.to_engine.ring();
-        while state.questions == Questions::Waits && state.wish == Wish::GoOn {
+        while state.questions == Questions::Waits && state.wish == LinkCommand::GoOn {
             state = self
                 .turn
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
         }
-        state.wish == Wish::GoOn
+        state.wish == LinkCommand::GoOn
     }
 }
 
 impl Drop for Local {
     fn drop(&mut self) {
-        self.0.reached(Stage::Ended);
+        self.0.reached(LinkStage::Ended);
     }
 }
 
 /// The channel's end, worked by the connection's thread.
-struct MailboxEndpoint {
-    mailbox: Arc<Mailbox>,
+struct BridgeHandler {
+    mailbox: Arc<EngineBridge>,
     arrived: Vec<Bytes>,
     outgoing: VecDeque<PacketBuf>,
     /// Bytes of the server's errors that were shown.
@@ -521,8 +525,8 @@ struct MailboxEndpoint {
     most_held: usize,
 }
 
-impl MailboxEndpoint {
-    fn hand_over(&mut self, state: &mut State) -> bool {
+impl BridgeHandler {
+    fn hand_over(&mut self, state: &mut LinkState) -> bool {
         let any = !self.arrived.is_empty();
         if any {
             state.hears();
@@ -532,7 +536,7 @@ impl MailboxEndpoint {
     }
 }
 
-impl ChannelHandler for MailboxEndpoint {
+impl ChannelHandler for BridgeHandler {
     fn receive(&mut self, stream: Stream, data: Bytes) {
         match stream {
             Stream::Data => self.arrived.push(data),
@@ -563,7 +567,7 @@ impl ChannelHandler for MailboxEndpoint {
         // Those that are on their way come back: one that is made besides would be made, cleared
         // and freed again for each packet.
         let missing = SPARE_BUFFERS.saturating_sub(state.spare.len());
-        if max_data > 0 && wish == Wish::GoOn {
+        if max_data > 0 && wish == LinkCommand::GoOn {
             let some = (0..missing).map(|_| line.take_buffer(max_data));
             state.spare.extend(some);
         }
@@ -571,8 +575,8 @@ impl ChannelHandler for MailboxEndpoint {
         drop(state);
         line.consumed(used + std::mem::take(&mut self.errors))?;
         let sent = match wish {
-            Wish::Abandon => 0,
-            Wish::GoOn | Wish::Finish => line.send_queued(&mut self.outgoing)?,
+            LinkCommand::Abandon => 0,
+            LinkCommand::GoOn | LinkCommand::Finish => line.send_queued(&mut self.outgoing)?,
         };
         let mut state = locked(&mailbox.state);
         state.queued -= sent.min(state.queued);
@@ -586,9 +590,9 @@ impl ChannelHandler for MailboxEndpoint {
             mailbox.to_engine.ring();
         }
         let is_over = match wish {
-            Wish::GoOn => false,
-            Wish::Finish => self.outgoing.is_empty(),
-            Wish::Abandon => true,
+            LinkCommand::GoOn => false,
+            LinkCommand::Finish => self.outgoing.is_empty(),
+            LinkCommand::Abandon => true,
         };
         Ok(match (is_over, more) {
             (true, _) => HandlerProgress::Ended,
@@ -602,7 +606,7 @@ impl ChannelHandler for MailboxEndpoint {
     }
 }
 
-impl Drop for MailboxEndpoint {
+impl Drop for BridgeHandler {
     fn drop(&mut self) {
         // What came last may have come with the end.
         let mailbox = Arc::clone(&self.mailbox);
@@ -618,7 +622,7 @@ mod tests {
 
     #[test]
     fn a_bell_that_rang_before_is_heard_and_only_once() {
-        let bell = Bell::default();
+        let bell = EngineWaker::default();
         assert!(!bell.wait(Duration::ZERO));
         bell.ring();
         bell.ring();
@@ -630,8 +634,8 @@ mod tests {
         });
     }
 
-    fn mailbox(questions: Questions) -> Mailbox {
-        Mailbox::new(Arc::new(Bell::default()), questions, 3).unwrap()
+    fn mailbox(questions: Questions) -> EngineBridge {
+        EngineBridge::new(Arc::new(EngineWaker::default()), questions, 3).unwrap()
     }
 
     #[test]
@@ -643,8 +647,11 @@ mod tests {
         assert_eq!(Local(alone).sharers(), 3);
         let mailbox = Arc::new(mailbox(Questions::InTurn));
         let turns = Local(Arc::clone(&mailbox)).turns().unwrap();
-        type End = fn(&Mailbox);
-        let ends: [(bool, End); 2] = [(true, Mailbox::may_ask), (false, Mailbox::abandon)];
+        type End = fn(&EngineBridge);
+        let ends: [(bool, End); 2] = [
+            (true, EngineBridge::may_ask),
+            (false, EngineBridge::abandon),
+        ];
         for (wanted, end) in ends {
             let asked = {
                 let turns = Arc::clone(&turns);
@@ -722,14 +729,14 @@ mod tests {
     const INIT: &[u8] = &[0, 0, 0, 5, 1, 0, 0, 0, 3];
     const MORE: &[u8] = b"more";
 
-    fn says(mailbox: &Mailbox, bytes: &[u8]) {
+    fn says(mailbox: &EngineBridge, bytes: &[u8]) {
         let (mut buf, _) = mailbox.room().unwrap();
         buf.extend(bytes);
         mailbox.send(buf);
     }
 
     /// The channel is there, and the connection's thread has looked.
-    fn begins(mailbox: &Arc<Mailbox>, heard: bool, reads_on: bool) {
+    fn begins(mailbox: &Arc<EngineBridge>, heard: bool, reads_on: bool) {
         let mut local = Local(Arc::clone(mailbox));
         local.logged_in(reads_on, reads_on);
         local.channel_begins(heard);
@@ -738,14 +745,14 @@ mod tests {
         locked(&mailbox.state).max_data = 1000;
     }
 
-    fn outgoing(mailbox: &Mailbox) -> Vec<u8> {
+    fn outgoing(mailbox: &EngineBridge) -> Vec<u8> {
         let queue = std::mem::take(&mut locked(&mailbox.state).outgoing);
         let all: Vec<&[u8]> = queue.iter().map(PacketBuf::payload).collect();
         all.concat()
     }
 
     /// With what was said before the channel was there.
-    fn expecting(questions: Questions) -> Arc<Mailbox> {
+    fn expecting(questions: Questions) -> Arc<EngineBridge> {
         let mailbox = Arc::new(mailbox(questions));
         let mut local = Local(Arc::clone(&mailbox));
         assert_eq!(local.early(), b"");
@@ -832,14 +839,14 @@ mod tests {
     fn a_connection_that_has_ended_stays_so() {
         let mailbox = Arc::new(mailbox(Questions::Free));
         let mut local = Local(Arc::clone(&mailbox));
-        assert_eq!(mailbox.stage(), Stage::LogsIn);
+        assert_eq!(mailbox.stage(), LinkStage::LogsIn);
         assert!(!mailbox.reads_on() && !mailbox.is_fulmar());
         local.logged_in(true, true);
         assert!(mailbox.reads_on() && mailbox.is_fulmar());
-        assert_eq!(mailbox.stage(), Stage::LoggedIn);
+        assert_eq!(mailbox.stage(), LinkStage::LoggedIn);
         drop(local);
-        assert_eq!(mailbox.stage(), Stage::Ended);
-        mailbox.reached(Stage::LoggedIn);
-        assert_eq!(mailbox.stage(), Stage::Ended);
+        assert_eq!(mailbox.stage(), LinkStage::Ended);
+        mailbox.reached(LinkStage::LoggedIn);
+        assert_eq!(mailbox.stage(), LinkStage::Ended);
     }
 }

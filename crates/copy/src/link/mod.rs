@@ -13,14 +13,14 @@ pub(crate) use own::{Connections, note_signals};
 
 /// The connections of one copy, all of one kind.
 #[derive(Debug)]
-pub(crate) enum Links {
+pub(crate) enum CopyLinks {
     /// In this process.
     Own(Connections),
     /// Children with pipes.
     Children(Children),
 }
 
-impl Links {
+impl CopyLinks {
     /// A login is under way, and the first turn waits for it.
     pub(crate) fn logs_in(&self) -> bool {
         match self {
@@ -62,7 +62,7 @@ pub(crate) fn let_terminals_block() {
     }
 }
 
-impl Transport for Links {
+impl Transport for CopyLinks {
     fn links(&self) -> usize {
         match self {
             Self::Own(connections) => connections.links(),

@@ -1,5 +1,5 @@
 //! Connections in this process, each in a thread of its own: what `fulmar ssh` does, with a
-//! [`Mailbox`] in place of its standard streams.
+//! [`EngineBridge`] in place of its standard streams.
 //!
 //! The first logs in alone, since it may ask something on the terminal, and what it was told, of a
 //! host key or to an agent, serves the others. These log in together, and while the first carries
@@ -22,7 +22,7 @@ use packet::PacketBuf;
 use sys::signals::{self, Blocked, Signal};
 use transfer::engine::{EngineError, Exchange, LinkTimes, Transport};
 
-use super::mailbox::{Bell, Local, Mailbox, Questions, Stage};
+use super::mailbox::{EngineBridge, EngineWaker, LinkStage, Local, Questions};
 
 /// How often a wait looks whether a signal has come.
 const LOOK: Duration = Duration::from_millis(200);
@@ -88,7 +88,7 @@ impl Drop for LoginSignals {
 /// One connection, as the engine's thread has it.
 #[derive(Debug)]
 struct Connection {
-    mailbox: Arc<Mailbox>,
+    mailbox: Arc<EngineBridge>,
     /// How it is to be made, as long as it is not.
     arguments: Option<Vec<OsString>>,
     /// Others depend on it.
@@ -101,10 +101,10 @@ struct Connection {
 
 /// The login of the first of some connections, which is waited for.
 #[derive(Debug)]
-struct Login {
+struct PendingLogin {
     /// Its number.
     link: usize,
-    mailbox: Arc<Mailbox>,
+    mailbox: Arc<EngineBridge>,
     /// There are others behind it.
     is_first_of_many: bool,
     _signals: LoginSignals,
@@ -113,10 +113,10 @@ struct Login {
 /// Connections in this process that carry SFTP. See the module's head.
 #[derive(Debug, Default)]
 pub(crate) struct Connections {
-    bell: Arc<Bell>,
+    bell: Arc<EngineWaker>,
     connections: Vec<Connection>,
     /// It is under way, and nobody waits for it yet.
-    login: Option<Login>,
+    login: Option<PendingLogin>,
     /// Some are not made, or log in.
     more_to_come: bool,
     /// Bytes sent and received.
@@ -138,7 +138,7 @@ impl Connections {
                 _ => Questions::InTurn,
             };
             self.connections.push(Connection {
-                mailbox: Arc::new(Mailbox::new(Arc::clone(&self.bell), questions, count)?),
+                mailbox: Arc::new(EngineBridge::new(Arc::clone(&self.bell), questions, count)?),
                 arguments: Some(arguments.to_vec()),
                 is_first: index == 0,
                 carries: false,
@@ -154,7 +154,7 @@ impl Connections {
         // The thread has its signals as they are now, this one without them.
         first.begin()?;
         let mailbox = Arc::clone(&first.mailbox);
-        let login = Login {
+        let login = PendingLogin {
             link,
             mailbox: Arc::clone(&mailbox),
             is_first_of_many: count > 1,
@@ -162,7 +162,7 @@ impl Connections {
         };
         self.login = (!ends).then_some(login);
         while self.login.is_some() && !mailbox.is_expected() {
-            if mailbox.stage() != Stage::LogsIn {
+            if mailbox.stage() != LinkStage::LogsIn {
                 return self.log_in();
             }
             let _ = self.bell.wait(LOOK);
@@ -186,10 +186,10 @@ impl Connections {
             return Ok(());
         };
         let first = Arc::clone(&login.mailbox);
-        while first.stage() == Stage::LogsIn {
+        while first.stage() == LinkStage::LogsIn {
             let _ = self.bell.wait(LOOK);
         }
-        self.more_to_come = login.is_first_of_many && first.stage() == Stage::LoggedIn;
+        self.more_to_come = login.is_first_of_many && first.stage() == LinkStage::LoggedIn;
         drop(login);
         while first.has_asked() && self.more_to_come && !signals::noted() {
             self.tend(true)?;
@@ -238,10 +238,10 @@ impl Connections {
     }
 
     /// Lets one that waits ask, alone, until it has logged in or waits again.
-    fn let_ask(&self, mailbox: &Mailbox) -> io::Result<()> {
+    fn let_ask(&self, mailbox: &EngineBridge) -> io::Result<()> {
         let _signals = LoginSignals::begin()?;
         mailbox.may_ask();
-        while mailbox.stage() == Stage::LogsIn && !mailbox.waits_to_ask() {
+        while mailbox.stage() == LinkStage::LogsIn && !mailbox.waits_to_ask() {
             let _ = self.bell.wait(LOOK);
         }
         Ok(())
@@ -252,17 +252,17 @@ impl Connections {
         for connection in &self.connections {
             match connection.mailbox.stage() {
                 // It is not needed any more.
-                Stage::LogsIn => connection.mailbox.abandon(),
-                Stage::LoggedIn | Stage::Ended => connection.mailbox.finish(),
+                LinkStage::LogsIn => connection.mailbox.abandon(),
+                LinkStage::LoggedIn | LinkStage::Ended => connection.mailbox.finish(),
             }
         }
-        while self.is_any(Stage::LoggedIn) && !signals::noted() {
+        while self.is_any(LinkStage::LoggedIn) && !signals::noted() {
             let _ = self.bell.wait(LOOK);
         }
     }
 
     /// Any that was begun is at this stage.
-    fn is_any(&self, stage: Stage) -> bool {
+    fn is_any(&self, stage: LinkStage) -> bool {
         self.connections
             .iter()
             .any(|each| each.arguments.is_none() && each.mailbox.stage() == stage)
@@ -275,7 +275,7 @@ impl Drop for Connections {
             connection.mailbox.abandon();
         }
         let end = Instant::now() + LAST_WORDS;
-        while self.is_any(Stage::LogsIn) || self.is_any(Stage::LoggedIn) {
+        while self.is_any(LinkStage::LogsIn) || self.is_any(LinkStage::LoggedIn) {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
@@ -303,7 +303,7 @@ impl Connection {
     }
 
     fn logs_in(&self) -> bool {
-        self.arguments.is_none() && self.mailbox.stage() == Stage::LogsIn
+        self.arguments.is_none() && self.mailbox.stage() == LinkStage::LogsIn
     }
 
     /// Writes what is to go out into packets; gives the number of bytes.
@@ -327,7 +327,7 @@ impl Connection {
     /// Hands over what has come; gives the number of bytes.
     fn receive(&mut self, link: usize, exchange: &mut dyn Exchange) -> Result<usize, EngineError> {
         // Asked first: what comes before the end is there by then.
-        let has_ended = self.mailbox.stage() == Stage::Ended;
+        let has_ended = self.mailbox.stage() == LinkStage::Ended;
         self.mailbox.take_arrived(&mut self.arrived);
         if self.arrived.is_empty() {
             return match has_ended {

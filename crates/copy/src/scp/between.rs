@@ -10,20 +10,20 @@ use transfer::relay::{Item, Relay};
 use transfer::remote::{Remote, RemoteError};
 use transfer::text;
 
-use super::options::Options;
+use super::options::ScpOptions;
 use super::place::os;
 use super::{Fatal, found, local_name, lost, prepared, prepared_pattern};
-use crate::{AnyRemote, Console, Server};
+use crate::{AnyRemote, Console, RemoteHost};
 
 /// Files that are carried over in one go: what is walked ahead.
 const MAX_AHEAD: usize = 1000;
 
 /// Copies what a path comes to on one server to a path of another.
 pub(super) fn perform(
-    options: &Options,
+    options: &ScpOptions,
     console: &mut Console,
-    (from, source): (&Server, &[u8]),
-    (to, target): (&Server, &[u8]),
+    (from, source): (&RemoteHost, &[u8]),
+    (to, target): (&RemoteHost, &[u8]),
     into_directory: bool,
 ) -> Result<(), Fatal> {
     let copy = &options.copy;
@@ -67,7 +67,7 @@ pub(super) fn perform(
 }
 
 struct Walk<'w> {
-    options: &'w Options,
+    options: &'w ScpOptions,
     console: &'w mut Console,
     remote: &'w mut AnyRemote,
     items: Vec<Item>,
@@ -253,10 +253,10 @@ impl Walk<'_> {
 
 /// Lets the first server's own `scp` copy to the second.
 fn by_the_first(
-    options: &Options,
+    options: &ScpOptions,
     console: &mut Console,
-    (from, source): (&Server, &[u8]),
-    (to, target): (&Server, &[u8]),
+    (from, source): (&RemoteHost, &[u8]),
+    (to, target): (&RemoteHost, &[u8]),
 ) -> Result<(), Fatal> {
     let mut words = OsString::from("scp");
     for (given, flag) in [

@@ -6,28 +6,28 @@ use transfer::get::{Get, Item, Source};
 use transfer::plan::shown;
 use transfer::text;
 
-use super::options::Options;
-use super::place::{Place, os};
+use super::options::ScpOptions;
+use super::place::{Operand, os};
 use super::{Fatal, connect, copy_here, hang_up, local_name, lost, prepared_pattern};
 use crate::AnyRemote;
-use crate::{Console, Server};
+use crate::{Console, RemoteHost};
 
 /// Copies every source to a local path.
 pub(super) fn perform(
-    options: &Options,
+    options: &ScpOptions,
     console: &mut Console,
-    sources: &[Place],
+    sources: &[Operand],
     target: &Path,
 ) -> Result<(), Fatal> {
     // One connection serves all sources of a server that follow each other.
-    let mut open: Option<(Server, AnyRemote)> = None;
+    let mut open: Option<(RemoteHost, AnyRemote)> = None;
     for source in sources {
         let (server, path) = match source {
-            Place::Local(from) => {
+            Operand::Local(from) => {
                 copy_here(options, from, target, console);
                 continue;
             }
-            Place::Remote { server, path } => (server, path),
+            Operand::Remote { server, path } => (server, path),
         };
         if options.old_protocol {
             super::old::get(options, console, (server, path), target)
@@ -47,7 +47,7 @@ pub(super) fn perform(
     }
     if let Some((_, mut remote)) = open {
         if options.copy.verify {
-            super::verify::perform(&mut remote, console, super::verify::Side::From)?;
+            super::verify::perform(&mut remote, console, super::verify::ResultSide::From)?;
         }
         hang_up(remote);
     }
@@ -55,7 +55,7 @@ pub(super) fn perform(
 }
 
 fn get(
-    options: &Options,
+    options: &ScpOptions,
     console: &mut Console,
     remote: &mut AnyRemote,
     path: &[u8],

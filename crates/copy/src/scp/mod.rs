@@ -20,9 +20,9 @@ use transfer::plan::glob::{self, Match};
 use transfer::remote::RemoteError;
 use transfer::text;
 
-use crate::{AnyRemote, Console, Links, Server};
-use options::{Options, Role};
-use place::Place;
+use crate::{AnyRemote, Console, CopyLinks, RemoteHost};
+use options::{LegacyRole, ScpOptions};
+use place::Operand;
 
 /// Exit status when anything failed, and when the connection did.
 const STATUS_FAILED: i32 = 1;
@@ -55,7 +55,7 @@ impl Fatal {
 #[must_use]
 pub fn run(args: Vec<OsString>) -> i32 {
     let _ = sys::signals::ignore(Signal::PIPE);
-    let options = match Options::parse(args) {
+    let options = match ScpOptions::parse(args) {
         Ok(options) => options,
         Err(why) => {
             if !why.is_empty() {
@@ -97,11 +97,11 @@ pub fn run(args: Vec<OsString>) -> i32 {
     status
 }
 
-fn perform(options: &Options, console: &mut Console) -> Result<(), Fatal> {
-    let places: Result<Vec<Place>, String> = options
+fn perform(options: &ScpOptions, console: &mut Console) -> Result<(), Fatal> {
+    let places: Result<Vec<Operand>, String> = options
         .operands
         .iter()
-        .map(|word| Place::parse(word))
+        .map(|word| Operand::parse(word))
         .collect();
     let mut places = places.map_err(Fatal::new)?;
     if let Some(flag) = options.not_with_old_protocol() {
@@ -109,13 +109,13 @@ fn perform(options: &Options, console: &mut Console) -> Result<(), Fatal> {
             "{flag} needs SFTP, and -O asks for the old protocol: leave one of them out"
         )));
     }
-    let target = places.pop().unwrap_or(Place::Local(".".into()));
+    let target = places.pop().unwrap_or(Operand::Local(".".into()));
     let into_directory = options.target_is_directory || places.len() > 1;
     match target {
-        Place::Remote { server, path } => {
+        Operand::Remote { server, path } => {
             up::perform(options, console, &places, (&server, &path), into_directory)
         }
-        Place::Local(target) => {
+        Operand::Local(target) => {
             let target = Path::new(&target);
             if into_directory {
                 must_be_directory(target)?;
@@ -135,7 +135,7 @@ fn must_be_directory(path: &Path) -> Result<(), Fatal> {
 }
 
 /// Connects; a failure ends the program, as the way has said why.
-fn connect(options: &Options, server: &Server) -> Result<AnyRemote, Fatal> {
+fn connect(options: &ScpOptions, server: &RemoteHost) -> Result<AnyRemote, Fatal> {
     let mut remote = options
         .way
         .connect(server, options.connections)
@@ -150,7 +150,7 @@ fn connect(options: &Options, server: &Server) -> Result<AnyRemote, Fatal> {
 
 /// Ends a connection.
 fn hang_up(mut remote: AnyRemote) {
-    crate::way::finish(&mut remote, Links::finish);
+    crate::way::finish(&mut remote, CopyLinks::finish);
 }
 
 /// The server's form of a pattern with `~`: what a server says of a home is no pattern, and names
@@ -234,7 +234,7 @@ fn lost(error: &transfer::engine::EngineError) -> Fatal {
 }
 
 /// Local to local: `cp` does it.
-fn copy_here(options: &Options, from: &OsString, to: &Path, console: &mut Console) {
+fn copy_here(options: &ScpOptions, from: &OsString, to: &Path, console: &mut Console) {
     let mut command = Command::new("cp");
     if options.copy.recursive {
         command.arg("-r");
@@ -261,10 +261,10 @@ fn status_of(command: &mut Command) -> std::io::Result<bool> {
 }
 
 /// The role's own name on a command line of the old protocol.
-fn role_flag(role: Role) -> &'static str {
+fn role_flag(role: LegacyRole) -> &'static str {
     match role {
-        Role::Source => "-f",
-        Role::Sink => "-t",
+        LegacyRole::Source => "-f",
+        LegacyRole::Sink => "-t",
     }
 }
 

@@ -10,18 +10,18 @@ use std::time::Duration;
 use transfer::connect::{Watched, settle, spawn};
 use transfer::scp::{Conversation, OldError, Patterns, Terms};
 
-use super::options::{Options, Role};
+use super::options::{LegacyRole, ScpOptions};
 use super::place::os;
 use super::{Fatal, STATUS_FAILED, role_flag};
 use crate::console::Show;
-use crate::{Console, Server};
+use crate::{Console, RemoteHost};
 
 /// Bytes read ahead.
 const BUFFER_BYTES: usize = 256 << 10;
 /// How long the connection may take to end when there is nothing more to say.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-fn terms(options: &Options, is_remote: bool) -> Terms {
+fn terms(options: &ScpOptions, is_remote: bool) -> Terms {
     Terms {
         preserve: options.copy.preserve,
         recursive: options.copy.recursive,
@@ -33,7 +33,7 @@ fn terms(options: &Options, is_remote: bool) -> Terms {
 }
 
 /// `-f` and `-t`: the other side talks to us over our standard streams.
-pub(super) fn serve(options: &Options, role: Role) -> i32 {
+pub(super) fn serve(options: &ScpOptions, role: LegacyRole) -> i32 {
     let mut console = Console::new("scp: ", Show::Nothing, false);
     let streams = sys::io::dup(sys::io::stdin()).and_then(|input| {
         Ok((
@@ -48,9 +48,9 @@ pub(super) fn serve(options: &Options, role: Role) -> i32 {
     let mut talk = Conversation::new(&mut input, &mut output, terms(options, true), &mut console);
     let paths: Vec<&Path> = options.operands.iter().map(Path::new).collect();
     let result = match (role, paths.as_slice()) {
-        (Role::Source, paths) => talk.begin_sending().and_then(|_| talk.send(paths)),
-        (Role::Sink, [target]) => talk.receive(target),
-        (Role::Sink, _) => Err(OldError::Protocol("ambiguous target".to_owned())),
+        (LegacyRole::Source, paths) => talk.begin_sending().and_then(|_| talk.send(paths)),
+        (LegacyRole::Sink, [target]) => talk.receive(target),
+        (LegacyRole::Sink, _) => Err(OldError::Protocol("ambiguous target".to_owned())),
     };
     match result {
         Ok(()) if talk.failures() == 0 => 0,
@@ -59,7 +59,7 @@ pub(super) fn serve(options: &Options, role: Role) -> i32 {
 }
 
 /// The command for the other side.
-fn command_line(options: &Options, role: Role, directory: bool, path: &[u8]) -> OsString {
+fn command_line(options: &ScpOptions, role: LegacyRole, directory: bool, path: &[u8]) -> OsString {
     let mut words = OsString::from("scp");
     for (given, flag) in [
         (options.verbose > 0, " -v"),
@@ -83,9 +83,9 @@ fn command_line(options: &Options, role: Role, directory: bool, path: &[u8]) -> 
 
 /// Starts the other side and talks to it.
 fn talk(
-    options: &Options,
+    options: &ScpOptions,
     console: &mut Console,
-    (server, words): (&Server, &OsString),
+    (server, words): (&RemoteHost, &OsString),
     terms: Terms,
     go: impl FnOnce(&mut Conversation<'_>) -> Result<(), OldError>,
 ) -> Result<(), Fatal> {
@@ -123,13 +123,13 @@ fn talk(
 
 /// Sends local files.
 pub(super) fn put(
-    options: &Options,
+    options: &ScpOptions,
     console: &mut Console,
     sources: &[&OsString],
-    (server, path): (&Server, &[u8]),
+    (server, path): (&RemoteHost, &[u8]),
     into_directory: bool,
 ) -> Result<(), Fatal> {
-    let words = command_line(options, Role::Sink, into_directory, path);
+    let words = command_line(options, LegacyRole::Sink, into_directory, path);
     let paths: Vec<&Path> = sources.iter().map(Path::new).collect();
     talk(
         options,
@@ -145,12 +145,12 @@ pub(super) fn put(
 
 /// Receives what a path comes to there.
 pub(super) fn get(
-    options: &Options,
+    options: &ScpOptions,
     console: &mut Console,
-    (server, path): (&Server, &[u8]),
+    (server, path): (&RemoteHost, &[u8]),
     target: &Path,
 ) -> Result<(), Fatal> {
-    let words = command_line(options, Role::Source, false, path);
+    let words = command_line(options, LegacyRole::Source, false, path);
     let mut terms = terms(options, false);
     if !options.unchecked_names {
         terms.patterns = Some(Patterns::of(path));
@@ -163,18 +163,18 @@ pub(super) fn get(
 /// Lets two servers talk to each other through us. Neither end is ours, so what the source sends
 /// is judged by the other server's `scp` alone.
 pub(super) fn between(
-    options: &Options,
-    (from, source): (&Server, &[u8]),
-    (to, target): (&Server, &[u8]),
+    options: &ScpOptions,
+    (from, source): (&RemoteHost, &[u8]),
+    (to, target): (&RemoteHost, &[u8]),
     into_directory: bool,
 ) -> Result<(), Fatal> {
     let failed = |error: std::io::Error| Fatal::new(transfer::text::reason(&error));
-    let words = command_line(options, Role::Source, false, source);
+    let words = command_line(options, LegacyRole::Source, false, source);
     let mut command = options
         .way
         .command(from, false, &words)
         .map_err(Fatal::new)?;
-    let words = command_line(options, Role::Sink, into_directory, target);
+    let words = command_line(options, LegacyRole::Sink, into_directory, target);
     let mut other = options.way.command(to, false, &words).map_err(Fatal::new)?;
     let (mut sender, input, output) = spawn(&mut command).map_err(failed)?;
     let receiver = other.stdin(output).stdout(input).spawn();

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use flags::{CommandLine, Word};
 use transfer::options::{Options as CopyOptions, Resume};
 
-use crate::{Way, units};
+use crate::{Connector, units};
 
 /// How it is used.
 /// The usage text.
@@ -27,7 +27,7 @@ usage: scp [-346BCdOpqRrsTvZ] [-c cipher] [-D sftp_server_path] [-F ssh_config]
 
 /// Role of the old protocol that the other side started us in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum LegacyRole {
     /// `-f`: sends.
     Source,
     /// `-t`: receives.
@@ -36,10 +36,10 @@ pub(super) enum Role {
 
 /// The command line, understood.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Options {
+pub(super) struct ScpOptions {
     pub(super) copy: CopyOptions,
-    pub(super) way: Way,
-    pub(super) role: Option<Role>,
+    pub(super) way: Connector,
+    pub(super) role: Option<LegacyRole>,
     /// `-d`: the target must be a directory.
     pub(super) target_is_directory: bool,
     /// `-O`
@@ -58,7 +58,7 @@ pub(super) struct Options {
     pub(super) operands: Vec<OsString>,
 }
 
-impl Options {
+impl ScpOptions {
     /// Reads the arguments.
     ///
     /// # Errors
@@ -114,8 +114,8 @@ impl Options {
             "C" => self.pass("-C"),
             "T" => self.unchecked_names = true,
             "d" => self.target_is_directory = true,
-            "f" => self.role = Some(Role::Source),
-            "t" => self.role = Some(Role::Sink),
+            "f" => self.role = Some(LegacyRole::Source),
+            "t" => self.role = Some(LegacyRole::Sink),
             "O" => self.old_protocol = true,
             "s" => self.old_protocol = false,
             "p" => self.copy.preserve = true,
@@ -185,7 +185,7 @@ mod tests {
         for flag in flags::SCP {
             let dashes = if flag.name.len() == 1 { "-" } else { "--" };
             let args = [format!("{dashes}{}", flag.name), "1".to_owned()];
-            let parsed = Options::parse(args.map(OsString::from).to_vec());
+            let parsed = ScpOptions::parse(args.map(OsString::from).to_vec());
             let is_unknown = |why: &String| why.starts_with("unknown option");
             assert!(!parsed.as_ref().is_err_and(is_unknown), "{parsed:?}");
         }

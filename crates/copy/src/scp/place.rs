@@ -3,17 +3,17 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-use crate::Server;
+use crate::RemoteHost;
 
 /// Where a file is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Operand {
     /// Here.
     Local(OsString),
     /// At a server; the path is as it was written, `.` for none.
     Remote {
         /// Which.
-        server: Server,
+        server: RemoteHost,
         /// The path there.
         path: Vec<u8>,
     },
@@ -51,7 +51,7 @@ fn text(bytes: &[u8]) -> Result<String, String> {
 }
 
 /// Users and hosts that a configuration could hand to a shell are refused.
-fn checked(user: Option<String>, host: String, port: Option<u16>) -> Result<Server, String> {
+fn checked(user: Option<String>, host: String, port: Option<u16>) -> Result<RemoteHost, String> {
     let bad_user = |user: &str| {
         user.is_empty()
             || user.starts_with('-')
@@ -73,7 +73,7 @@ fn checked(user: Option<String>, host: String, port: Option<u16>) -> Result<Serv
             transfer::text::one_line(&host)
         ));
     }
-    Ok(Server { user, host, port })
+    Ok(RemoteHost { user, host, port })
 }
 
 /// `%41` and the like.
@@ -94,7 +94,7 @@ fn decoded(text: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// `scheme://[user@]host[:port][/path]`; the path is the server's as it stands behind the slash.
-fn from_uri(rest: &[u8]) -> Option<Result<(Server, Vec<u8>), String>> {
+fn from_uri(rest: &[u8]) -> Option<Result<(RemoteHost, Vec<u8>), String>> {
     let (authority, path) = match rest.iter().position(|byte| *byte == b'/') {
         Some(at) => (rest.get(..at)?, rest.get(at + 1..)?),
         None => (rest, b"".as_slice()),
@@ -132,7 +132,7 @@ fn from_uri(rest: &[u8]) -> Option<Result<(Server, Vec<u8>), String>> {
 }
 
 /// Reads `scp://…` or `sftp://…`.
-pub(crate) fn uri(word: &OsStr, schemes: &[&str]) -> Option<Result<(Server, Vec<u8>), String>> {
+pub(crate) fn uri(word: &OsStr, schemes: &[&str]) -> Option<Result<(RemoteHost, Vec<u8>), String>> {
     let bytes = word.as_bytes();
     let rest = schemes.iter().find_map(|scheme| {
         let head = bytes.get(..scheme.len())?;
@@ -143,7 +143,7 @@ pub(crate) fn uri(word: &OsStr, schemes: &[&str]) -> Option<Result<(Server, Vec<
     Some(from_uri(rest).unwrap_or_else(|| Err(bad())))
 }
 
-impl Place {
+impl Operand {
     /// Reads an argument.
     ///
     /// # Errors
@@ -182,9 +182,9 @@ mod tests {
     use super::*;
 
     fn remote(word: &str) -> Option<(Option<String>, String, Option<u16>, String)> {
-        match Place::parse(OsStr::new(word)).unwrap() {
-            Place::Local(_) => None,
-            Place::Remote { server, path } => Some((
+        match Operand::parse(OsStr::new(word)).unwrap() {
+            Operand::Local(_) => None,
+            Operand::Remote { server, path } => Some((
                 server.user,
                 server.host,
                 server.port,
@@ -238,14 +238,14 @@ mod tests {
             "scp://h/%00",
             "scp://",
         ] {
-            assert!(Place::parse(OsStr::new(bad)).is_err(), "{bad}");
+            assert!(Operand::parse(OsStr::new(bad)).is_err(), "{bad}");
         }
     }
 
     #[test]
     fn what_a_shell_would_take_is_no_user_and_no_option_is_a_host() {
         for bad in ["a`b`@h:x", "-oX@h:x", "a;b@h:x", "-h:x", "@h:x", "a b@h:x"] {
-            assert!(Place::parse(OsStr::new(bad)).is_err(), "{bad}");
+            assert!(Operand::parse(OsStr::new(bad)).is_err(), "{bad}");
         }
     }
 }

@@ -10,25 +10,25 @@ use transfer::put::{Item, Put, Target};
 use transfer::source::Source;
 use transfer::text;
 
-use super::options::Options;
-use super::place::Place;
+use super::options::ScpOptions;
+use super::place::Operand;
 use super::{Fatal, connect, hang_up, lost, prepared};
 use crate::AnyRemote;
-use crate::{Console, Server};
+use crate::{Console, RemoteHost};
 
 /// Copies every source to a path of the server.
 pub(super) fn perform(
-    options: &Options,
+    options: &ScpOptions,
     console: &mut Console,
-    sources: &[Place],
-    (server, path): (&Server, &[u8]),
+    sources: &[Operand],
+    (server, path): (&RemoteHost, &[u8]),
     into_directory: bool,
 ) -> Result<(), Fatal> {
     let mut local: Vec<&OsString> = Vec::new();
     for source in sources {
         match source {
-            Place::Local(source) => local.push(source),
-            Place::Remote {
+            Operand::Local(source) => local.push(source),
+            Operand::Remote {
                 server: from,
                 path: source,
             } => {
@@ -70,7 +70,7 @@ fn below(target: &[u8], source: &OsStr) -> Vec<u8> {
 
 /// A look at the target that saves the copy of one large file a round trip or two.
 fn looked_ahead(
-    options: &Options,
+    options: &ScpOptions,
     remote: &mut AnyRemote,
     source: &OsStr,
     target: &[u8],
@@ -89,7 +89,7 @@ fn looked_ahead(
 }
 
 fn put(
-    options: &Options,
+    options: &ScpOptions,
     console: &mut Console,
     remote: &mut AnyRemote,
     sources: &[&OsString],
@@ -146,7 +146,7 @@ fn put(
     console.failed_sources(sources.iter().map(|source| source.as_encoded_bytes()), path);
     run.map_err(|error| lost(&error))?;
     if options.copy.verify {
-        super::verify::perform(remote, console, super::verify::Side::To)?;
+        super::verify::perform(remote, console, super::verify::ResultSide::To)?;
     }
     match missing {
         // OpenSSH's status for it.

@@ -10,7 +10,7 @@ use crate::{AnyRemote, Console};
 
 /// Where the results' second names are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Side {
+pub(super) enum ResultSide {
     /// At the server.
     To,
     /// Here.
@@ -21,12 +21,12 @@ pub(super) enum Side {
 pub(super) fn perform(
     remote: &mut AnyRemote,
     console: &mut Console,
-    side: Side,
+    side: ResultSide,
 ) -> Result<(), Fatal> {
     let pairs = console.good().map(|result| {
         let (local, remote) = match side {
-            Side::To => (&result.from, &result.to),
-            Side::From => (&result.to, &result.from),
+            ResultSide::To => (&result.from, &result.to),
+            ResultSide::From => (&result.to, &result.from),
         };
         Pair {
             local: PathBuf::from(os(local)),

@@ -33,7 +33,7 @@ pub(super) struct CopyFlags {
 
 /// A command. Paths that may be patterns are as they were written; others are literal.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Command {
+pub(super) enum SftpCommand {
     Bye,
     Cd(Option<Vec<u8>>),
     Chgrp(Vec<u8>, u32, bool),
@@ -224,11 +224,11 @@ fn ls_flags(found: &[u8]) -> LsFlags {
 ///
 /// # Errors
 /// What is wrong with it, in OpenSSH's words.
-pub(super) fn parse(line: &[u8]) -> Result<Option<Command>, String> {
+pub(super) fn parse(line: &[u8]) -> Result<Option<SftpCommand>, String> {
     // A blank at the end may belong to a name: `trail\ `.
     let trimmed = line.trim_ascii_start();
     if let Some(rest) = trimmed.strip_prefix(b"!") {
-        return Ok(Some(Command::Shell(rest.trim_ascii().to_vec())));
+        return Ok(Some(SftpCommand::Shell(rest.trim_ascii().to_vec())));
     }
     let mut words: std::collections::VecDeque<Vec<u8>> = words::split(trimmed)?.into();
     let Some(name) = words.pop_front() else {
@@ -239,33 +239,33 @@ pub(super) fn parse(line: &[u8]) -> Result<Option<Command>, String> {
     command(&mut args, trimmed).map(Some)
 }
 
-fn command(args: &mut Args, line: &[u8]) -> Result<Command, String> {
+fn command(args: &mut Args, line: &[u8]) -> Result<SftpCommand, String> {
     let name = args.name.clone();
     Ok(match name.as_str() {
-        "bye" | "exit" | "quit" => Command::Bye,
-        "cd" | "chdir" => Command::Cd(args.next()),
+        "bye" | "exit" | "quit" => SftpCommand::Bye,
+        "cd" | "chdir" => SftpCommand::Cd(args.next()),
         "chgrp" => {
             let (path, number, of_link) = args.number(10)?;
-            Command::Chgrp(path, number, of_link)
+            SftpCommand::Chgrp(path, number, of_link)
         }
         "chmod" => {
             let (path, number, of_link) = args.number(8)?;
             if number > 0o7777 {
                 return Err("You must supply a numeric argument to the chmod command.".to_owned());
             }
-            Command::Chmod(path, number, of_link)
+            SftpCommand::Chmod(path, number, of_link)
         }
         "chown" => {
             let (path, number, of_link) = args.number(10)?;
-            Command::Chown(path, number, of_link)
+            SftpCommand::Chown(path, number, of_link)
         }
         "copy" | "cp" => {
             let (from, to) = args.two()?;
-            Command::Copy(from, to)
+            SftpCommand::Copy(from, to)
         }
         "df" => {
             let found = args.flags(b"hi")?;
-            Command::Df {
+            SftpCommand::Df {
                 path: args.next(),
                 units: found.contains(&b'h'),
                 inodes: found.contains(&b'i'),
@@ -273,35 +273,35 @@ fn command(args: &mut Args, line: &[u8]) -> Result<Command, String> {
         }
         "get" | "mget" | "reget" => {
             let (flags, from, to) = args.copy(name == "reget")?;
-            Command::Get(flags, from, to)
+            SftpCommand::Get(flags, from, to)
         }
         "put" | "mput" | "reput" => {
             let (flags, from, to) = args.copy(name == "reput")?;
-            Command::Put(flags, from, to)
+            SftpCommand::Put(flags, from, to)
         }
-        "help" | "?" => Command::Help,
-        "lcd" | "lchdir" => Command::Lcd(args.next().map(|path| unescaped(&path))),
+        "help" | "?" => SftpCommand::Help,
+        "lcd" | "lchdir" => SftpCommand::Lcd(args.next().map(|path| unescaped(&path))),
         "lls" => {
             let rest = line.get(3..).unwrap_or_default().trim_ascii();
-            Command::Lls(rest.to_vec())
+            SftpCommand::Lls(rest.to_vec())
         }
-        "lmkdir" => Command::Lmkdir(unescaped(&args.one()?)),
+        "lmkdir" => SftpCommand::Lmkdir(unescaped(&args.one()?)),
         "ln" => {
             let symbolic = !args.flags(b"s")?.is_empty();
             let (from, to) = args.two()?;
             match symbolic {
-                true => Command::Symlink(from, to),
-                false => Command::Link(from, to),
+                true => SftpCommand::Symlink(from, to),
+                false => SftpCommand::Link(from, to),
             }
         }
         "symlink" => {
             let (from, to) = args.two()?;
-            Command::Symlink(from, to)
+            SftpCommand::Symlink(from, to)
         }
-        "lpwd" => Command::Lpwd,
+        "lpwd" => SftpCommand::Lpwd,
         "ls" | "dir" => {
             let found = args.flags(b"1Safhlnrt")?;
-            Command::Ls(ls_flags(&found), args.next())
+            SftpCommand::Ls(ls_flags(&found), args.next())
         }
         "lumask" => {
             let mask = args
@@ -309,7 +309,7 @@ fn command(args: &mut Args, line: &[u8]) -> Result<Command, String> {
                 .and_then(|word| u32::from_str_radix(std::str::from_utf8(&word).ok()?, 8).ok())
                 .filter(|mask| *mask <= 0o777);
             match mask {
-                Some(mask) => Command::Lumask(mask),
+                Some(mask) => SftpCommand::Lumask(mask),
                 None => {
                     return Err(
                         "You must supply a numeric argument to the lumask command.".to_owned()
@@ -317,17 +317,17 @@ fn command(args: &mut Args, line: &[u8]) -> Result<Command, String> {
                 }
             }
         }
-        "mkdir" => Command::Mkdir(unescaped(&args.one()?)),
-        "progress" => Command::Progress,
-        "pwd" => Command::Pwd,
+        "mkdir" => SftpCommand::Mkdir(unescaped(&args.one()?)),
+        "progress" => SftpCommand::Progress,
+        "pwd" => SftpCommand::Pwd,
         "rename" => {
             let plain = !args.flags(b"l")?.is_empty();
             let (from, to) = args.two()?;
-            Command::Rename(from, to, plain)
+            SftpCommand::Rename(from, to, plain)
         }
-        "rm" => Command::Rm(args.one()?),
-        "rmdir" => Command::Rmdir(unescaped(&args.one()?)),
-        "version" => Command::Version,
+        "rm" => SftpCommand::Rm(args.one()?),
+        "rmdir" => SftpCommand::Rmdir(unescaped(&args.one()?)),
+        "version" => SftpCommand::Version,
         _ => return Err("Invalid command.".to_owned()),
     })
 }
@@ -341,15 +341,15 @@ mod tests {
         let read = |line: &str| parse(line.as_bytes()).unwrap();
         assert_eq!(read("  "), None);
         assert_eq!(read("# x"), None);
-        assert_eq!(read("BYE"), Some(Command::Bye));
-        assert_eq!(read("! ls -l"), Some(Command::Shell(b"ls -l".to_vec())));
+        assert_eq!(read("BYE"), Some(SftpCommand::Bye));
+        assert_eq!(read("! ls -l"), Some(SftpCommand::Shell(b"ls -l".to_vec())));
         assert_eq!(
             read("lls -l 'a b'"),
-            Some(Command::Lls(b"-l 'a b'".to_vec()))
+            Some(SftpCommand::Lls(b"-l 'a b'".to_vec()))
         );
         assert_eq!(
             read("chmod -h 644 x*"),
-            Some(Command::Chmod(b"x*".to_vec(), 0o644, true))
+            Some(SftpCommand::Chmod(b"x*".to_vec(), 0o644, true))
         );
         let flags = CopyFlags {
             resume: true,
@@ -358,11 +358,15 @@ mod tests {
         };
         assert_eq!(
             read("reget -r a \"b c\""),
-            Some(Command::Get(flags, b"a".to_vec(), Some(b"b c".to_vec())))
+            Some(SftpCommand::Get(
+                flags,
+                b"a".to_vec(),
+                Some(b"b c".to_vec())
+            ))
         );
         assert_eq!(
             read("get a trail\\ \r"),
-            Some(Command::Get(
+            Some(SftpCommand::Get(
                 CopyFlags::default(),
                 b"a".to_vec(),
                 Some(b"trail ".to_vec())

@@ -10,10 +10,10 @@ use transfer::text;
 
 use super::command::CopyFlags;
 use super::os;
-use super::perform::{Failure, Sftp, said};
+use super::perform::{CommandFailure, Sftp, said};
 
 impl Sftp {
-    fn options(&mut self, flags: CopyFlags) -> Result<Options, Failure> {
+    fn options(&mut self, flags: CopyFlags) -> Result<Options, CommandFailure> {
         let defaults = self.defaults;
         let options = Options {
             recursive: flags.recursive || defaults.recursive,
@@ -36,7 +36,7 @@ impl Sftp {
         flags: CopyFlags,
         from: &[u8],
         to: Option<&[u8]>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CommandFailure> {
         let options = self.options(flags)?;
         let pattern = self.pattern(from);
         let mut ahead = Source::new(&pattern, &options, 1);
@@ -49,12 +49,12 @@ impl Sftp {
         };
         if found.is_empty() {
             let shown = text::name(&glob::unescaped(&pattern));
-            return Err(Failure::Line(format!("File \"{shown}\" not found.")));
+            return Err(CommandFailure::Line(format!("File \"{shown}\" not found.")));
         }
         let into = to.is_none_or(|to| Path::new(os(to)).is_dir());
         if found.len() > 1 && !into {
             let shown = text::name(to.unwrap_or_default());
-            return Err(Failure::Line(format!(
+            return Err(CommandFailure::Line(format!(
                 "Multiple source paths, but destination \"{shown}\" is not a directory"
             )));
         }
@@ -98,7 +98,7 @@ impl Sftp {
         flags: CopyFlags,
         from: &[u8],
         to: Option<&[u8]>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CommandFailure> {
         let options = self.options(flags)?;
         let sources = local_matches(from);
         let target = match to {
@@ -108,7 +108,7 @@ impl Sftp {
         let into = to.is_none() || self.remote.is_directory(&target)?;
         if sources.len() > 1 && !into {
             let shown = text::name(&target);
-            return Err(Failure::Line(format!(
+            return Err(CommandFailure::Line(format!(
                 "Multiple paths match, but destination \"{shown}\" is not a directory"
             )));
         }

@@ -28,14 +28,14 @@ pub(super) struct Typed {
 }
 
 /// Completes with the help of the server.
-struct Names<'s> {
+struct NameCompleter<'s> {
     sftp: RefCell<&'s mut Sftp>,
 }
 
-impl Helper for Names<'_> {}
-impl Highlighter for Names<'_> {}
-impl Validator for Names<'_> {}
-impl Hinter for Names<'_> {
+impl Helper for NameCompleter<'_> {}
+impl Highlighter for NameCompleter<'_> {}
+impl Validator for NameCompleter<'_> {}
+impl Hinter for NameCompleter<'_> {
     type Hint = String;
 }
 
@@ -48,12 +48,12 @@ impl Typed {
             .ok()?
             .auto_add_history(false)
             .build();
-        let mut editor: Editor<Names<'_>, MemHistory> =
+        let mut editor: Editor<NameCompleter<'_>, MemHistory> =
             Editor::with_history(config.clone(), MemHistory::with_config(&config)).ok()?;
         for line in &self.history {
             let _ = editor.add_history_entry(line);
         }
-        editor.set_helper(Some(Names {
+        editor.set_helper(Some(NameCompleter {
             sftp: RefCell::new(sftp),
         }));
         loop {
@@ -73,7 +73,7 @@ impl Typed {
     }
 }
 
-impl Completer for Names<'_> {
+impl Completer for NameCompleter<'_> {
     type Candidate = Pair;
 
     fn complete(
@@ -137,7 +137,7 @@ impl Completer for Names<'_> {
     }
 }
 
-impl Names<'_> {
+impl NameCompleter<'_> {
     fn remote(&self, folder: &str) -> Vec<(String, bool)> {
         let Ok(mut sftp) = self.sftp.try_borrow_mut() else {
             return Vec::new();

@@ -18,12 +18,12 @@ use std::os::unix::ffi::OsStrExt;
 use sys::signals::Signal;
 use transfer::remote::RemoteError;
 
-use crate::scp::place::{self, Place};
-use crate::{Console, Server, Way};
-use command::Command;
+use crate::scp::place::{self, Operand};
+use crate::{Connector, Console, RemoteHost};
+use command::SftpCommand;
 use line::Typed;
-use options::Options;
-use perform::{Failure, Sftp};
+use options::SftpOptions;
+use perform::{CommandFailure, Sftp};
 
 /// Exit status when a command of a batch failed, and when the connection did.
 const STATUS_FAILED: i32 = 1;
@@ -36,7 +36,7 @@ const MAX_LINE_BYTES: usize = 64 << 10;
 #[must_use]
 pub fn run(args: Vec<OsString>) -> i32 {
     let _ = sys::signals::ignore(Signal::PIPE);
-    let options = match Options::parse(args) {
+    let options = match SftpOptions::parse(args) {
         Ok(options) => options,
         Err(why) => {
             if !why.is_empty() {
@@ -61,32 +61,32 @@ pub fn run(args: Vec<OsString>) -> i32 {
 }
 
 /// Where to, and which file or directory there.
-fn destination(options: &Options) -> Result<(Server, Option<Vec<u8>>), String> {
+fn destination(options: &SftpOptions) -> Result<(RemoteHost, Option<Vec<u8>>), String> {
     let Some(word) = options.operands.first() else {
         return match options.way.direct {
-            Some(_) => Ok((Server::default(), None)),
+            Some(_) => Ok((RemoteHost::default(), None)),
             None => Err(String::new()),
         };
     };
     if options.way.direct.is_some() {
-        return Ok((Server::default(), Some(word.as_bytes().to_vec())));
+        return Ok((RemoteHost::default(), Some(word.as_bytes().to_vec())));
     }
     if let Some(parsed) = place::uri(word, &["sftp://"]) {
         let (server, path) = parsed?;
         return Ok((server, Some(path).filter(|path| path != b".")));
     }
-    match Place::parse(word)? {
-        Place::Remote { server, path } => {
+    match Operand::parse(word)? {
+        Operand::Remote { server, path } => {
             let named = !word.as_bytes().ends_with(b":");
             Ok((server, Some(path).filter(|_| named)))
         }
         // No colon: all of it is the host.
-        Place::Local(_) => {
+        Operand::Local(_) => {
             let mut with_colon = word.clone();
             with_colon.push(":");
-            match Place::parse(&with_colon)? {
-                Place::Remote { server, .. } => Ok((server, None)),
-                Place::Local(_) => Err(format!(
+            match Operand::parse(&with_colon)? {
+                Operand::Remote { server, .. } => Ok((server, None)),
+                Operand::Local(_) => Err(format!(
                     "{}: no host",
                     transfer::text::name(word.as_bytes())
                 )),
@@ -96,12 +96,12 @@ fn destination(options: &Options) -> Result<(Server, Option<Vec<u8>>), String> {
 }
 
 /// The lines to carry out.
-enum Lines {
+enum CommandLines {
     Batch(Box<dyn BufRead>),
     Typed(Box<Typed>),
 }
 
-fn perform(options: &Options) -> Result<i32, (String, i32)> {
+fn perform(options: &SftpOptions) -> Result<i32, (String, i32)> {
     let failed = |line: String| (line, STATUS_FAILED);
     let (server, path) = destination(options).map_err(|why| match why.is_empty() {
         true => failed(options::USAGE.trim_end().to_owned()),
@@ -114,14 +114,14 @@ fn perform(options: &Options) -> Result<i32, (String, i32)> {
                 let shown = transfer::text::name(name.as_bytes());
                 failed(format!("{} ({shown}).", transfer::text::reason(&error)))
             })?;
-            Lines::Batch(Box::new(BufReader::new(file)))
+            CommandLines::Batch(Box::new(BufReader::new(file)))
         }
-        _ if interactive => Lines::Typed(Box::default()),
-        _ => Lines::Batch(Box::new(BufReader::new(std::io::stdin()))),
+        _ if interactive => CommandLines::Typed(Box::default()),
+        _ => CommandLines::Batch(Box::new(BufReader::new(std::io::stdin()))),
     };
     let quiet = options.quiet && !options.not_quiet;
     let batch = options.batch.is_some();
-    let way = Way {
+    let way = Connector {
         interactive,
         ..options.way.clone()
     };
@@ -162,20 +162,20 @@ fn perform(options: &Options) -> Result<i32, (String, i32)> {
             sftp.hang_up();
             Ok(status)
         }
-        Err(Failure::Said) => Ok(STATUS_FAILED),
-        Err(Failure::Line(line)) => Err((line, STATUS_FAILED)),
-        Err(Failure::Lost(line)) => Err((line, STATUS_CONNECTION)),
+        Err(CommandFailure::Said) => Ok(STATUS_FAILED),
+        Err(CommandFailure::Line(line)) => Err((line, STATUS_FAILED)),
+        Err(CommandFailure::Lost(line)) => Err((line, STATUS_CONNECTION)),
     }
 }
 
 /// A path behind the host: a directory is gone to, a file is fetched, and that is all.
-fn begin_at(sftp: &mut Sftp, options: &Options, path: &[u8]) -> Result<bool, Failure> {
+fn begin_at(sftp: &mut Sftp, options: &SftpOptions, path: &[u8]) -> Result<bool, CommandFailure> {
     if sftp.goes_to(path)? {
         return Ok(true);
     }
     let to = options.operands.get(1).map(|word| word.as_bytes().to_vec());
     let from = transfer::plan::glob::escaped(path);
-    sftp.perform(Command::Get(options.flags, from, to))?;
+    sftp.perform(SftpCommand::Get(options.flags, from, to))?;
     Ok(false)
 }
 
@@ -207,39 +207,44 @@ fn prefixes(mut line: &[u8]) -> (&[u8], bool, bool) {
     }
 }
 
-fn carry_out(sftp: &mut Sftp, mut lines: Lines, batch: bool, quiet: bool) -> Result<i32, Failure> {
+fn carry_out(
+    sftp: &mut Sftp,
+    mut lines: CommandLines,
+    batch: bool,
+    quiet: bool,
+) -> Result<i32, CommandFailure> {
     loop {
         let line = match &mut lines {
-            Lines::Typed(typed) => typed.read(sftp),
-            Lines::Batch(lines) => {
-                read_line(lines).map_err(|error| Failure::Line(error.to_string()))?
+            CommandLines::Typed(typed) => typed.read(sftp),
+            CommandLines::Batch(lines) => {
+                read_line(lines).map_err(|error| CommandFailure::Line(error.to_string()))?
             }
         };
         let Some(line) = line else {
-            if matches!(lines, Lines::Typed(_)) {
+            if matches!(lines, CommandLines::Typed(_)) {
                 println!();
             }
             return Ok(0);
         };
         let (command, counts, shows) = prefixes(&line);
-        if matches!(lines, Lines::Batch(_)) && shows && (batch || !quiet) {
+        if matches!(lines, CommandLines::Batch(_)) && shows && (batch || !quiet) {
             let shown = transfer::text::name(line.trim_ascii_end());
             println!("sftp> {shown}");
         }
         sys::signals::forget_interrupts();
         let result = match command::parse(command) {
             Ok(None) => continue,
-            Ok(Some(Command::Bye)) => return Ok(0),
+            Ok(Some(SftpCommand::Bye)) => return Ok(0),
             Ok(Some(command)) => sftp.perform(command),
-            Err(why) => Err(Failure::Line(why)),
+            Err(why) => Err(CommandFailure::Line(why)),
         };
         let _ = std::io::stdout().flush();
         match result {
-            Err(Failure::Lost(line)) => return Err(Failure::Lost(line)),
+            Err(CommandFailure::Lost(line)) => return Err(CommandFailure::Lost(line)),
             _ if sys::signals::interrupts() > 0 => eprintln!("\rInterrupt  "),
             Ok(()) => {}
             Err(failure) => {
-                if let Failure::Line(line) = failure {
+                if let CommandFailure::Line(line) = failure {
                     eprintln!("{line}");
                 }
                 if batch && counts {

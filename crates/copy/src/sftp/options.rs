@@ -6,7 +6,7 @@ use flags::{CommandLine, Word};
 use transfer::options::Options as CopyOptions;
 
 use super::command::CopyFlags;
-use crate::{Way, units};
+use crate::{Connector, units};
 
 /// How it is used.
 /// The usage text.
@@ -20,9 +20,9 @@ usage: sftp [-46AaCfNpqrv] [-B buffer_size] [-b batchfile] [-c cipher]
 
 /// The command line, understood.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Options {
+pub(super) struct SftpOptions {
     pub(super) copy: CopyOptions,
-    pub(super) way: Way,
+    pub(super) way: Connector,
     /// What each get and put does.
     pub(super) flags: CopyFlags,
     /// `-b`
@@ -34,7 +34,7 @@ pub(super) struct Options {
     pub(super) operands: Vec<OsString>,
 }
 
-impl Options {
+impl SftpOptions {
     /// Reads the arguments.
     ///
     /// # Errors
@@ -139,7 +139,7 @@ mod tests {
     fn each_flag_of_the_table_is_known() {
         for flag in flags::SFTP {
             let args = [format!("-{}", flag.name), "1".to_owned()];
-            let parsed = Options::parse(args.map(OsString::from).to_vec());
+            let parsed = SftpOptions::parse(args.map(OsString::from).to_vec());
             let is_unknown = |why: &String| why.starts_with("unknown option");
             assert!(!parsed.as_ref().is_err_and(is_unknown), "{parsed:?}");
         }

@@ -14,11 +14,11 @@ use transfer::plan::joined;
 use transfer::remote::RemoteError;
 use transfer::text;
 
-use super::command::{Command, CopyFlags, LsFlags};
+use super::command::{CopyFlags, LsFlags, SftpCommand};
 use super::listing::{self, Shown};
-use super::options::Options;
+use super::options::SftpOptions;
 use super::os;
-use crate::{AnyRemote, Console, Links};
+use crate::{AnyRemote, Console, CopyLinks};
 
 /// What the help says.
 const HELP: &str = "\
@@ -61,7 +61,7 @@ version                            Show SFTP version
 
 /// Why a command failed.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum CommandFailure {
     /// It was said.
     Said,
     /// To be said.
@@ -70,17 +70,17 @@ pub(super) enum Failure {
     Lost(String),
 }
 
-impl From<EngineError> for Failure {
+impl From<EngineError> for CommandFailure {
     fn from(error: EngineError) -> Self {
         Self::Lost(error.to_string())
     }
 }
 
 /// Puts words before a refusal; a lost connection stays one.
-pub(super) fn saying<'w>(words: &'w str) -> impl Fn(RemoteError) -> Failure + 'w {
+pub(super) fn saying<'w>(words: &'w str) -> impl Fn(RemoteError) -> CommandFailure + 'w {
     move |error| match error {
         RemoteError::Engine(error) => error.into(),
-        other => Failure::Line(format!("{words}: {other}")),
+        other => CommandFailure::Line(format!("{words}: {other}")),
     }
 }
 
@@ -102,7 +102,7 @@ impl Sftp {
     pub(super) fn new(
         remote: AnyRemote,
         start: Vec<u8>,
-        options: &Options,
+        options: &SftpOptions,
         console: Console,
         quiet: bool,
         progress: bool,
@@ -122,7 +122,7 @@ impl Sftp {
     }
 
     pub(super) fn hang_up(&mut self) {
-        crate::way::finish(&mut self.remote, Links::finish);
+        crate::way::finish(&mut self.remote, CopyLinks::finish);
     }
 
     /// A path from where we are.
@@ -139,7 +139,7 @@ impl Sftp {
     }
 
     /// Lets times come to the nanosecond.
-    pub(super) fn exact_times(&mut self) -> Result<(), Failure> {
+    pub(super) fn exact_times(&mut self) -> Result<(), CommandFailure> {
         if !std::mem::replace(&mut self.exact, true) {
             self.remote.ask_exact_times()?;
         }
@@ -147,7 +147,7 @@ impl Sftp {
     }
 
     /// Goes to a directory, if that is what the path is.
-    pub(super) fn goes_to(&mut self, path: &[u8]) -> Result<bool, Failure> {
+    pub(super) fn goes_to(&mut self, path: &[u8]) -> Result<bool, CommandFailure> {
         let path = self.absolute(path);
         if !self.remote.is_directory(&path)? {
             return Ok(false);
@@ -160,7 +160,7 @@ impl Sftp {
     }
 
     /// What a pattern comes to; itself, if nothing.
-    pub(super) fn matches(&mut self, pattern: &[u8]) -> Result<Vec<Match>, Failure> {
+    pub(super) fn matches(&mut self, pattern: &[u8]) -> Result<Vec<Match>, CommandFailure> {
         let pattern = self.pattern(pattern);
         let found = self.found(&pattern)?;
         if !found.is_empty() {
@@ -174,7 +174,7 @@ impl Sftp {
     }
 
     /// What a pattern comes to.
-    pub(super) fn found(&mut self, pattern: &[u8]) -> Result<Vec<Match>, Failure> {
+    pub(super) fn found(&mut self, pattern: &[u8]) -> Result<Vec<Match>, CommandFailure> {
         let mut suspects = Vec::new();
         let found = glob::expand(&mut self.remote, pattern, &mut |name| {
             suspects.push(text::name(name));
@@ -186,15 +186,15 @@ impl Sftp {
     }
 
     /// Carries a command out.
-    pub(super) fn perform(&mut self, command: Command) -> Result<(), Failure> {
+    pub(super) fn perform(&mut self, command: SftpCommand) -> Result<(), CommandFailure> {
         match command {
-            Command::Bye => {}
-            Command::Cd(path) => self.change_directory(path.as_deref())?,
-            Command::Chmod(path, permissions, of_link) => {
+            SftpCommand::Bye => {}
+            SftpCommand::Cd(path) => self.change_directory(path.as_deref())?,
+            SftpCommand::Chmod(path, permissions, of_link) => {
                 let attributes = Attributes::with_permissions(permissions);
                 self.change(&path, "mode", of_link, &|_| Some(attributes))?;
             }
-            Command::Chown(path, uid, of_link) => {
+            SftpCommand::Chown(path, uid, of_link) => {
                 self.change(&path, "owner", of_link, &|there| {
                     let gid = there.owner?.gid;
                     Some(Attributes {
@@ -203,7 +203,7 @@ impl Sftp {
                     })
                 })?;
             }
-            Command::Chgrp(path, gid, of_link) => {
+            SftpCommand::Chgrp(path, gid, of_link) => {
                 self.change(&path, "group", of_link, &|there| {
                     let uid = there.owner?.uid;
                     Some(Attributes {
@@ -212,68 +212,68 @@ impl Sftp {
                     })
                 })?;
             }
-            Command::Copy(from, to) => {
+            SftpCommand::Copy(from, to) => {
                 let (from, to) = (self.absolute(&from), self.absolute(&to));
-                self.remote.copy(&from, &to).map_err(Failure::Line)?;
+                self.remote.copy(&from, &to).map_err(CommandFailure::Line)?;
             }
-            Command::Df {
+            SftpCommand::Df {
                 path,
                 units,
                 inodes,
             } => self.disk(path.as_deref(), units, inodes)?,
-            Command::Get(flags, from, to) => self.get(flags, &from, to.as_deref())?,
-            Command::Put(flags, from, to) => self.put(flags, &from, to.as_deref())?,
-            Command::Help => print!("{HELP}"),
-            Command::Link(old, new) => {
+            SftpCommand::Get(flags, from, to) => self.get(flags, &from, to.as_deref())?,
+            SftpCommand::Put(flags, from, to) => self.put(flags, &from, to.as_deref())?,
+            SftpCommand::Help => print!("{HELP}"),
+            SftpCommand::Link(old, new) => {
                 let (old, new) = (self.absolute(&old), self.absolute(&new));
                 let words = two("remote link", &old, &new);
                 self.remote.hardlink(&old, &new).map_err(saying(&words))?;
             }
-            Command::Symlink(target, link) => {
+            SftpCommand::Symlink(target, link) => {
                 let link = self.absolute(&link);
                 let words = two("remote symlink file", &target, &link);
                 self.remote
                     .symlink(&target, &link)
                     .map_err(saying(&words))?;
             }
-            Command::Ls(flags, path) => self.list(flags, path.as_deref())?,
-            Command::Mkdir(path) => {
+            SftpCommand::Ls(flags, path) => self.list(flags, path.as_deref())?,
+            SftpCommand::Mkdir(path) => {
                 let path = self.absolute(&path);
                 let words = format!("remote mkdir \"{}\"", text::name(&path));
                 self.remote.mkdir(&path, 0o777).map_err(saying(&words))?;
             }
-            Command::Rmdir(path) => {
+            SftpCommand::Rmdir(path) => {
                 let path = self.absolute(&path);
                 let words = format!("remote rmdir \"{}\"", text::name(&path));
                 self.remote.rmdir(&path).map_err(saying(&words))?;
             }
-            Command::Pwd => println!("Remote working directory: {}", text::name(&self.here)),
-            Command::Rename(old, new, plain) => {
+            SftpCommand::Pwd => println!("Remote working directory: {}", text::name(&self.here)),
+            SftpCommand::Rename(old, new, plain) => {
                 let (old, new) = (self.absolute(&old), self.absolute(&new));
                 let words = two("remote rename", &old, &new);
                 self.remote
                     .rename(&old, &new, plain)
                     .map_err(saying(&words))?;
             }
-            Command::Rm(path) => self.remove(&path)?,
-            Command::Version => println!("SFTP protocol version {}", sftp::VERSION),
-            Command::Progress => {
+            SftpCommand::Rm(path) => self.remove(&path)?,
+            SftpCommand::Version => println!("SFTP protocol version {}", sftp::VERSION),
+            SftpCommand::Progress => {
                 self.progress = !self.progress;
                 self.console.set_show(Console::for_output(self.progress));
                 let now = if self.progress { "enabled" } else { "disabled" };
                 println!("Progress meter {now}");
             }
-            Command::Lcd(_)
-            | Command::Lls(_)
-            | Command::Lmkdir(_)
-            | Command::Lpwd
-            | Command::Lumask(_)
-            | Command::Shell(_) => perform_here(&command)?,
+            SftpCommand::Lcd(_)
+            | SftpCommand::Lls(_)
+            | SftpCommand::Lmkdir(_)
+            | SftpCommand::Lpwd
+            | SftpCommand::Lumask(_)
+            | SftpCommand::Shell(_) => perform_here(&command)?,
         }
         Ok(())
     }
 
-    fn change_directory(&mut self, path: Option<&[u8]>) -> Result<(), Failure> {
+    fn change_directory(&mut self, path: Option<&[u8]>) -> Result<(), CommandFailure> {
         let path = match path {
             Some(path) => self.absolute(&glob::unescaped(path)),
             None => self.start.clone(),
@@ -288,12 +288,12 @@ impl Sftp {
         let there = self.remote.stat(&path).map_err(saying("stat remote"))?;
         let shown = text::name(&path);
         if there.permissions.is_none() {
-            return Err(Failure::Line(
+            return Err(CommandFailure::Line(
                 "Can't change directory: Can't check target".to_owned(),
             ));
         }
         if !there.is(mode::DIRECTORY) {
-            return Err(Failure::Line(format!(
+            return Err(CommandFailure::Line(format!(
                 "Can't change directory: \"{shown}\" is not a directory"
             )));
         }
@@ -308,11 +308,11 @@ impl Sftp {
         what: &str,
         of_link: bool,
         wanted: &dyn Fn(&Attributes) -> Option<Attributes>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CommandFailure> {
         let mut failed = false;
         for each in self.matches(pattern)? {
             if sys::signals::interrupts() > 0 {
-                return Err(Failure::Said);
+                return Err(CommandFailure::Said);
             }
             let shown = text::name(&each.path);
             let there = match (what, of_link) {
@@ -349,11 +349,11 @@ impl Sftp {
         said(failed)
     }
 
-    fn remove(&mut self, pattern: &[u8]) -> Result<(), Failure> {
+    fn remove(&mut self, pattern: &[u8]) -> Result<(), CommandFailure> {
         let mut failed = false;
         for each in self.matches(pattern)? {
             if sys::signals::interrupts() > 0 {
-                return Err(Failure::Said);
+                return Err(CommandFailure::Said);
             }
             let shown = text::name(&each.path);
             if !self.quiet {
@@ -371,10 +371,15 @@ impl Sftp {
         said(failed)
     }
 
-    fn disk(&mut self, path: Option<&[u8]>, units: bool, inodes: bool) -> Result<(), Failure> {
+    fn disk(
+        &mut self,
+        path: Option<&[u8]>,
+        units: bool,
+        inodes: bool,
+    ) -> Result<(), CommandFailure> {
         let path = self.absolute(&glob::unescaped(path.unwrap_or(b".")));
         if !self.remote.has(extension::STATVFS, "2") {
-            return Err(Failure::Line(
+            return Err(CommandFailure::Line(
                 "Server does not support statvfs@openssh.com extension".to_owned(),
             ));
         }
@@ -417,7 +422,7 @@ impl Sftp {
 
     // ---- ls -------------------------------------------------------------------------------
 
-    fn list(&mut self, flags: LsFlags, path: Option<&[u8]>) -> Result<(), Failure> {
+    fn list(&mut self, flags: LsFlags, path: Option<&[u8]>) -> Result<(), CommandFailure> {
         let pattern = path.unwrap_or(b".");
         let absolute = self.pattern(pattern);
         let found = match path {
@@ -431,7 +436,9 @@ impl Sftp {
         let shown = match found.as_slice() {
             [] => {
                 let shown = text::name(&glob::unescaped(&absolute));
-                return Err(Failure::Line(format!("Can't ls: \"{shown}\" not found")));
+                return Err(CommandFailure::Line(format!(
+                    "Can't ls: \"{shown}\" not found"
+                )));
             }
             [one] if one.is_directory() => {
                 let suspects = &mut |name: &[u8]| {
@@ -477,7 +484,7 @@ impl Sftp {
         self.print(&shown, flags)
     }
 
-    fn print(&mut self, shown: &[Shown], flags: LsFlags) -> Result<(), Failure> {
+    fn print(&mut self, shown: &[Shown], flags: LsFlags) -> Result<(), CommandFailure> {
         use std::io::Write;
         let mut out = String::new();
         if flags.long {
@@ -516,7 +523,7 @@ impl Sftp {
     }
 
     /// Asks for the names of users and groups that are not known yet.
-    fn learn_names(&mut self, shown: &[Shown]) -> Result<(), Failure> {
+    fn learn_names(&mut self, shown: &[Shown]) -> Result<(), CommandFailure> {
         let mut wanted: Vec<(u32, bool)> = shown
             .iter()
             .filter_map(|each| each.attributes.owner)
@@ -551,15 +558,15 @@ fn two(words: &str, old: &[u8], new: &[u8]) -> String {
     format!("{words} \"{}\" to \"{}\"", text::name(old), text::name(new))
 }
 
-pub(super) fn said(failed: bool) -> Result<(), Failure> {
+pub(super) fn said(failed: bool) -> Result<(), CommandFailure> {
     match failed {
-        true => Err(Failure::Said),
+        true => Err(CommandFailure::Said),
         false => Ok(()),
     }
 }
 
 /// Runs a command in the user's shell.
-fn shell(command: Option<&[u8]>) -> Result<(), Failure> {
+fn shell(command: Option<&[u8]>) -> Result<(), CommandFailure> {
     let shell = std::env::var_os("SHELL").filter(|shell| !shell.is_empty());
     let shell = shell.unwrap_or_else(|| "/bin/sh".into());
     let mut program = Program::new(&shell);
@@ -576,7 +583,7 @@ fn shell(command: Option<&[u8]>) -> Result<(), Failure> {
             }
             Ok(())
         }
-        Err(error) => Err(Failure::Line(format!(
+        Err(error) => Err(CommandFailure::Line(format!(
             "Couldn't execute \"{}\": {}",
             shell.to_string_lossy(),
             text::reason(&error)
@@ -584,12 +591,14 @@ fn shell(command: Option<&[u8]>) -> Result<(), Failure> {
     }
 }
 
-fn perform_here(command: &Command) -> Result<(), Failure> {
+fn perform_here(command: &SftpCommand) -> Result<(), CommandFailure> {
     let failed = |what: String| {
-        move |error: std::io::Error| Failure::Line(format!("{what}: {}", text::reason(&error)))
+        move |error: std::io::Error| {
+            CommandFailure::Line(format!("{what}: {}", text::reason(&error)))
+        }
     };
     match command {
-        Command::Lcd(path) => {
+        SftpCommand::Lcd(path) => {
             let path = match path {
                 Some(path) => PathBuf::from(os(path)),
                 None => std::env::var_os("HOME").unwrap_or_default().into(),
@@ -599,27 +608,27 @@ fn perform_here(command: &Command) -> Result<(), Failure> {
                 "Couldn't change local directory to \"{shown}\""
             )))?;
         }
-        Command::Lls(args) => {
+        SftpCommand::Lls(args) => {
             let mut line = b"ls ".to_vec();
             line.extend_from_slice(args);
             shell(Some(&line))?;
         }
-        Command::Lmkdir(path) => {
+        SftpCommand::Lmkdir(path) => {
             let shown = text::name(path);
             std::fs::create_dir(os(path)).map_err(failed(format!(
                 "Couldn't create local directory \"{shown}\""
             )))?;
         }
-        Command::Lpwd => {
+        SftpCommand::Lpwd => {
             let here =
                 std::env::current_dir().map_err(failed("Couldn't get local cwd".to_owned()))?;
             println!("Local working directory: {}", transfer::plan::shown(&here));
         }
-        Command::Lumask(mask) => {
+        SftpCommand::Lumask(mask) => {
             sys::process::set_umask(*mask);
             println!("Local umask: {mask:03o}");
         }
-        Command::Shell(line) => shell(Some(line.as_slice()).filter(|line| !line.is_empty()))?,
+        SftpCommand::Shell(line) => shell(Some(line.as_slice()).filter(|line| !line.is_empty()))?,
         _ => {}
     }
     Ok(())
