@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::figures::{Emit, Group, Per, Unit};
-use super::options::Row;
+use super::figures::{BenchGroup, Emit, Per, Unit};
+use super::options::BenchRow;
 use super::relay::PIPE_BYTES;
 use super::report;
 use super::roles;
@@ -20,7 +20,7 @@ use super::rounds::{Bench, Chain, Miss, Sample};
 use super::stats;
 use super::wan::World;
 use super::words::{Watch, kill};
-use crate::lab::{Lab, Place};
+use crate::lab::{Lab, ServerHost};
 
 /// Rounds when the command line says nothing.
 const ROUNDS: usize = 3;
@@ -48,17 +48,17 @@ struct Round {
 }
 
 /// Where both ends are, and how much is asked of them.
-struct Stand<'a> {
+struct EchoStand<'a> {
     labs: &'a mut [Result<Lab, String>],
-    near: &'a Place,
+    near: &'a ServerHost,
     trips: usize,
 }
 
 /// Measures every chain on this machine, and over each path that was asked for, where root asks.
 pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) {
-    let mut stand = Stand {
+    let mut stand = EchoStand {
         labs: &mut bench.labs(&bench.servers, ""),
-        near: &Place::here(),
+        near: &ServerHost::here(),
         trips: TRIPS,
     };
     emit(stand.measure(bench, group(bench, "", TRIPS)));
@@ -81,7 +81,7 @@ pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) {
                         "round-trip time seen: {:.1} ms",
                         seen.as_secs_f64() * 1e3
                     ));
-                    let mut stand = Stand {
+                    let mut stand = EchoStand {
                         labs: &mut labs,
                         near: &world.near,
                         trips: FAR_TRIPS,
@@ -100,9 +100,9 @@ pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) {
 }
 
 /// A table without figures.
-fn group(bench: &Bench, path: &str, trips: usize) -> Group {
-    Group {
-        row: Row::Echo.name(),
+fn group(bench: &Bench, path: &str, trips: usize) -> BenchGroup {
+    BenchGroup {
+        row: BenchRow::Echo.name(),
         title: format!("one byte beside a download{path}"),
         unit: Unit::Milliseconds,
         per: Per::RoundTrip,
@@ -114,9 +114,9 @@ fn group(bench: &Bench, path: &str, trips: usize) -> Group {
     }
 }
 
-impl Stand<'_> {
+impl EchoStand<'_> {
     /// Fills the table.
-    fn measure(&mut self, bench: &Bench, group: Group) -> Group {
+    fn measure(&mut self, bench: &Bench, group: BenchGroup) -> BenchGroup {
         let chains: Vec<Chain> = bench.chains().into_iter().map(|(chain, _)| chain).collect();
         let mut more: Vec<Vec<[f64; 3]>> = vec![Vec::new(); chains.len()];
         let mut group = bench.alternate(group, bench.settings.rounds(ROUNDS), |index| {

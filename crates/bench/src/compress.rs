@@ -4,13 +4,13 @@
 use std::fs::File;
 
 use super::deflate;
-use super::figures::{Emit, Entry, Group, Part, Per, Unit};
+use super::figures::{BenchEntry, BenchGroup, Emit, EntryKind, Per, Unit};
 use super::idle;
-use super::options::{Direction, Row, Way};
+use super::options::{BenchDirection, BenchRow, BenchTransport};
 use super::rounds::{Bench, Chain as Ends, Miss};
-use super::transfer::{self, Chain, Files, Transfer};
+use super::transfer::{self, Chain, Transfer, TransferFiles};
 use crate::corpus::Data;
-use crate::lab::{Lab, Place, Wishes};
+use crate::lab::{Lab, ServerHost, Wishes};
 
 /// Rounds when the command line says nothing.
 pub(super) const ROUNDS: usize = 5;
@@ -19,7 +19,7 @@ const MIB: u64 = 64;
 
 /// Measures every kind in every direction, with and without `-C`.
 pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) -> Result<(), String> {
-    let files = Files::new().map_err(|error| error.to_string())?;
+    let files = TransferFiles::new().map_err(|error| error.to_string())?;
     let mut labs = bench.labs(&bench.servers, "Compression yes");
     if let Some(ours) = labs.first_mut() {
         // Who does not ask for zstd has zlib.
@@ -41,9 +41,9 @@ pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) -> Result<(), String> 
 fn group(
     bench: &Bench,
     labs: &mut [Result<Lab, String>],
-    files: &Files,
-    (data, direction, bytes): (Data, Direction, u64),
-) -> Group {
+    files: &TransferFiles,
+    (data, direction, bytes): (Data, BenchDirection, u64),
+) -> BenchGroup {
     let mut runs: Vec<(Ends, Wishes)> = Vec::new();
     let mut entries = Vec::new();
     for (chain, entry) in bench.chains() {
@@ -69,24 +69,24 @@ fn group(
             server: 0,
         };
         runs.push((ends, wishes));
-        entries.push(Entry::new(label, Part::Mixed));
+        entries.push(BenchEntry::new(label, EntryKind::Mixed));
     }
     let transfer = Transfer {
-        way: Way::Null,
+        way: BenchTransport::Null,
         direction,
         bytes,
         files,
     };
     let mut factors = vec![String::new(); entries.len()];
-    let group = Group {
-        row: Row::Compress.name(),
+    let group = BenchGroup {
+        row: BenchRow::Compress.name(),
         title: format!("{}, {}", data.name(), direction.name()),
         unit: Unit::MibPerSecond,
         per: Per::Gib,
         entries,
         notes: vec![format!("ssh -C, file of {} MiB to /dev/null", bytes >> 20)],
     };
-    let here = Place::here();
+    let here = ServerHost::here();
     let mut group = bench.alternate(group, bench.settings.rounds(ROUNDS), |index| {
         let (ends, wishes) = runs.get(index).ok_or("no such chain")?;
         let (Some(suite), Some(lab)) = (bench.suites.get(ends.client), labs.get_mut(ends.server))
@@ -112,10 +112,10 @@ fn group(
 
 /// How many times smaller the client says the bytes became: `outgoing: raw data 10, compressed 5,
 /// factor 0.50`.
-pub(super) fn factor_of(said: &[String], direction: Direction) -> Option<String> {
+pub(super) fn factor_of(said: &[String], direction: BenchDirection) -> Option<String> {
     let word = match direction {
-        Direction::Up => "outgoing:",
-        Direction::Down => "incoming:",
+        BenchDirection::Up => "outgoing:",
+        BenchDirection::Down => "incoming:",
     };
     let line = said.iter().find(|line| line.starts_with(word))?;
     let after = |word: &str| -> Option<f64> {
@@ -138,8 +138,14 @@ mod tests {
             "outgoing: raw data 1000, compressed 400, factor 0.40".to_string(),
             "incoming: raw data 10, compressed 20, factor 2.00".to_string(),
         ];
-        assert_eq!(factor_of(&said, Direction::Up).as_deref(), Some("2.500"));
-        assert_eq!(factor_of(&said, Direction::Down).as_deref(), Some("0.500"));
-        assert_eq!(factor_of(&[], Direction::Up), None);
+        assert_eq!(
+            factor_of(&said, BenchDirection::Up).as_deref(),
+            Some("2.500")
+        );
+        assert_eq!(
+            factor_of(&said, BenchDirection::Down).as_deref(),
+            Some("0.500")
+        );
+        assert_eq!(factor_of(&[], BenchDirection::Up), None);
     }
 }

@@ -11,12 +11,12 @@ use compress::{
 };
 
 use super::compress as whole;
-use super::figures::{Entry, Group, Part, Per, Unit};
-use super::options::{Direction, Row, Way};
+use super::figures::{BenchEntry, BenchGroup, EntryKind, Per, Unit};
+use super::options::{BenchDirection, BenchRow, BenchTransport};
 use super::rounds::{Bench, Miss, Sample};
-use super::transfer::{self, Chain, Files, Transfer};
+use super::transfer::{self, Chain, Transfer, TransferFiles};
 use crate::corpus::Data;
-use crate::lab::{Kind, Lab, Place, Wishes};
+use crate::lab::{Lab, ServerHost, SuiteKind, Wishes};
 
 /// What the session's channel carries in a packet, bytes.
 const PAYLOAD_BYTES: usize = 32 * 1024;
@@ -27,7 +27,7 @@ const THREADS: usize = 2;
 
 /// Whose time is measured.
 #[derive(Debug, Clone)]
-enum Sender {
+enum MeasuredSender {
     /// A client, by its place among the suites.
     Client { suite: usize, wishes: Wishes },
     /// [`THREADS`] threads of this process at a level.
@@ -35,10 +35,10 @@ enum Sender {
 }
 
 /// One line of the table: who, and how many times as fast as OpenSSH it is to be.
-struct Line {
+struct TableLine {
     label: String,
-    part: Part,
-    sender: Sender,
+    part: EntryKind,
+    sender: MeasuredSender,
     goal: Option<f64>,
 }
 
@@ -53,25 +53,25 @@ fn goals(data: Data) -> [(Option<f64>, Option<f64>); 2] {
     }
 }
 
-fn lines(bench: &Bench, data: Data) -> Vec<Line> {
+fn lines(bench: &Bench, data: Data) -> Vec<TableLine> {
     let mut lines = Vec::new();
-    let is_openssh = |suite: &crate::lab::Suite| suite.kind == Kind::OpenSsh;
+    let is_openssh = |suite: &crate::lab::Suite| suite.kind == SuiteKind::OpenSsh;
     if let Some(suite) = bench.suites.iter().position(is_openssh) {
         let wishes = Wishes {
             compress: true,
             ..Wishes::default()
         };
-        lines.push(Line {
+        lines.push(TableLine {
             label: format!("{} -C", bench.suites.get(suite).map_or("", |it| &it.name)),
-            part: Part::Peer,
-            sender: Sender::Client { suite, wishes },
+            part: EntryKind::Peer,
+            sender: MeasuredSender::Client { suite, wishes },
             goal: None,
         });
     }
-    let ours = |label: &str, options: &[&str], goal: Option<f64>| Line {
+    let ours = |label: &str, options: &[&str], goal: Option<f64>| TableLine {
         label: label.into(),
-        part: Part::Ours,
-        sender: Sender::Client {
+        part: EntryKind::Ours,
+        sender: MeasuredSender::Client {
             suite: 0,
             wishes: Wishes {
                 compress: true,
@@ -89,10 +89,10 @@ fn lines(bench: &Bench, data: Data) -> Vec<Line> {
         ];
         let options = options.each_ref().map(String::as_str);
         lines.push(ours(&format!("level {level}"), &options, one));
-        lines.push(Line {
+        lines.push(TableLine {
             label: format!("level {level}, {THREADS} threads, by the clock"),
-            part: Part::Ours,
-            sender: Sender::Threads { level },
+            part: EntryKind::Ours,
+            sender: MeasuredSender::Threads { level },
             goal: two,
         });
     }
@@ -105,7 +105,7 @@ fn lines(bench: &Bench, data: Data) -> Vec<Line> {
             &format!("CompressionAdaptive={adaptive}"),
         ];
         let mut line = ours(label, &options, None);
-        if let Sender::Client { wishes, .. } = &mut line.sender {
+        if let MeasuredSender::Client { wishes, .. } = &mut line.sender {
             wishes.compress = false;
         }
         lines.push(line);
@@ -117,20 +117,22 @@ fn lines(bench: &Bench, data: Data) -> Vec<Line> {
 pub(super) fn measure(
     bench: &Bench,
     labs: &mut [Result<Lab, String>],
-    files: &Files,
+    files: &TransferFiles,
     (data, bytes): (Data, u64),
-) -> Result<Group, String> {
+) -> Result<BenchGroup, String> {
     let plain = fs::read(files.sent()).map_err(|error| error.to_string())?;
     let lines = lines(bench, data);
     let transfer = Transfer {
-        way: Way::Null,
-        direction: Direction::Up,
+        way: BenchTransport::Null,
+        direction: BenchDirection::Up,
         bytes,
         files,
     };
-    let entries = lines.iter().map(|line| Entry::new(&line.label, line.part));
-    let group = Group {
-        row: Row::Compress.name(),
+    let entries = lines
+        .iter()
+        .map(|line| BenchEntry::new(&line.label, line.part));
+    let group = BenchGroup {
+        row: BenchRow::Compress.name(),
         title: format!("{}, the sender", data.name()),
         unit: Unit::MibPerSecond,
         per: Per::Gib,
@@ -141,14 +143,14 @@ pub(super) fn measure(
             bytes >> 20
         )],
     };
-    let here = Place::here();
+    let here = ServerHost::here();
     let mut ratios = vec![String::new(); lines.len()];
     let rounds = bench.settings.rounds(whole::ROUNDS);
     let mut group = bench.alternate(group, rounds, |index| {
         let line = lines.get(index).ok_or("no such sender")?;
         let (sample, ratio) = match &line.sender {
-            Sender::Threads { level } => threads(&plain, *level)?,
-            Sender::Client { suite, wishes } => {
+            MeasuredSender::Threads { level } => threads(&plain, *level)?,
+            MeasuredSender::Client { suite, wishes } => {
                 let suite = bench.suites.get(*suite).ok_or("no such suite")?;
                 let lab = labs.first_mut().ok_or("no server")?;
                 let lab = lab.as_mut().map_err(|why| Miss::Failed(why.clone()))?;
@@ -156,7 +158,7 @@ pub(super) fn measure(
                 let (sample, said) = transfer::run(&transfer, &mut chain, &here)?;
                 let cpu = sample.cpu.ok_or("no CPU time")?;
                 let value = 1024.0 / cpu.client;
-                let ratio = whole::factor_of(&said.compression, Direction::Up);
+                let ratio = whole::factor_of(&said.compression, BenchDirection::Up);
                 (Sample { value, ..sample }, ratio.unwrap_or_default())
             }
         };

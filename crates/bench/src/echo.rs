@@ -4,13 +4,13 @@ use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use super::figures::{Cpu, Entry, Group, Part, Per, Unit};
-use super::options::Row;
+use super::figures::{BenchEntry, BenchGroup, Cpu, EntryKind, Per, Unit};
+use super::options::BenchRow;
 use super::roles;
 use super::rounds::{Bench, Chain, Miss, Sample};
 use super::stats;
 use super::transfer::{RelayEnd, relay_ends};
-use super::words::{Watch, Words};
+use super::words::{StderrReader, Watch};
 use crate::lab::Lab;
 
 /// Rounds when the command line says nothing.
@@ -19,18 +19,18 @@ const ROUNDS: usize = 5;
 const TRIPS: usize = 10_000;
 
 /// Measures every chain, and the relay without SSH.
-pub(super) fn measure(bench: &Bench) -> Group {
+pub(super) fn measure(bench: &Bench) -> BenchGroup {
     let mut labs = bench.labs(&bench.servers, "");
-    let (mut chains, mut entries): (Vec<Option<Chain>>, Vec<Entry>) = bench
+    let (mut chains, mut entries): (Vec<Option<Chain>>, Vec<BenchEntry>) = bench
         .chains()
         .into_iter()
         .map(|(chain, entry)| (Some(chain), entry))
         .unzip();
     chains.push(None);
-    entries.push(Entry::new("plain TCP", Part::Limit));
+    entries.push(BenchEntry::new("plain TCP", EntryKind::Limit));
     let mut slowest: Vec<Vec<f64>> = vec![Vec::new(); entries.len()];
-    let group = Group {
-        row: Row::Echo.name(),
+    let group = BenchGroup {
+        row: BenchRow::Echo.name(),
         title: "one byte there and back".into(),
         unit: Unit::Microseconds,
         per: Per::RoundTrip,
@@ -116,7 +116,7 @@ fn trips(
     ) else {
         return Err("no pipes".into());
     };
-    let words = Words::listen(words);
+    let words = StderrReader::listen(words);
     let watch = Watch::start(child.id());
     words.wait_ready();
     let mut times = Vec::with_capacity(TRIPS);

@@ -58,7 +58,7 @@ impl Per {
 
 /// Who an entry is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum EntryKind {
     /// Ours on both ends.
     Ours,
     /// Ours on one end.
@@ -113,9 +113,9 @@ impl From<std::io::Error> for Miss {
 
 /// One contestant's figures.
 #[derive(Debug, Clone)]
-pub(super) struct Entry {
+pub(super) struct BenchEntry {
     pub(super) label: String,
-    pub(super) part: Part,
+    pub(super) part: EntryKind,
     /// One figure a round, in the group's unit.
     pub(super) values: Vec<f64>,
     /// CPU seconds a unit of work, one pair a round; empty where it is not counted.
@@ -126,8 +126,8 @@ pub(super) struct Entry {
     pub(super) missing: Option<Miss>,
 }
 
-impl Entry {
-    pub(super) fn new(label: impl Into<String>, part: Part) -> Self {
+impl BenchEntry {
+    pub(super) fn new(label: impl Into<String>, part: EntryKind) -> Self {
         Self {
             label: label.into(),
             part,
@@ -156,26 +156,26 @@ impl Entry {
 
 /// Entries that were measured by turns and compare with each other.
 #[derive(Debug, Clone)]
-pub(super) struct Group {
+pub(super) struct BenchGroup {
     /// The row of the command line: `throughput`.
     pub(super) row: &'static str,
     /// What distinguishes it: `pipes, aes128-gcm@openssh.com, up`.
     pub(super) title: String,
     pub(super) unit: Unit,
     pub(super) per: Per,
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<BenchEntry>,
     /// Sentences below the table.
     pub(super) notes: Vec<String>,
 }
 
-impl Group {
+impl BenchGroup {
     /// How many times as good the entry is as the first one of `part` that was measured.
-    pub(super) fn ratio(&self, entry: &Entry, part: Part) -> Option<f64> {
+    pub(super) fn ratio(&self, entry: &BenchEntry, part: EntryKind) -> Option<f64> {
         let other = self
             .entries
             .iter()
             .filter(|other| other.part == part)
-            .find_map(Entry::median)?;
+            .find_map(BenchEntry::median)?;
         let own = entry.median()?;
         let ratio = if self.unit.more_is_better() {
             own / other
@@ -195,44 +195,44 @@ impl Group {
     /// Whether something of ours could not be measured: the program's status tells.
     pub(super) fn failed(&self) -> bool {
         self.entries.iter().any(|entry| match entry.missing {
-            Some(Miss::Failed(_)) => entry.part == Part::Ours,
+            Some(Miss::Failed(_)) => entry.part == EntryKind::Ours,
             Some(Miss::Absent(_)) | None => false,
         })
     }
 }
 
 /// Takes each group as soon as it is measured.
-pub(super) type Emit<'a> = dyn FnMut(Group) + 'a;
+pub(super) type Emit<'a> = dyn FnMut(BenchGroup) + 'a;
 
 /// All of one run of the program.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Report {
+pub(super) struct BenchReport {
     /// The machine and the programs: what and which.
     pub(super) about: Vec<(String, String)>,
-    pub(super) groups: Vec<Group>,
+    pub(super) groups: Vec<BenchGroup>,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn entry(part: Part, values: &[f64]) -> Entry {
-        Entry {
+    fn entry(part: EntryKind, values: &[f64]) -> BenchEntry {
+        BenchEntry {
             values: values.to_vec(),
-            ..Entry::new("x", part)
+            ..BenchEntry::new("x", part)
         }
     }
 
-    fn group(unit: Unit) -> Group {
-        Group {
+    fn group(unit: Unit) -> BenchGroup {
+        BenchGroup {
             row: "throughput",
             title: String::new(),
             unit,
             per: Per::Gib,
             entries: vec![
-                entry(Part::Ours, &[10.0, 20.0, 30.0]),
-                entry(Part::Peer, &[]),
-                entry(Part::Peer, &[5.0]),
+                entry(EntryKind::Ours, &[10.0, 20.0, 30.0]),
+                entry(EntryKind::Peer, &[]),
+                entry(EntryKind::Peer, &[5.0]),
             ],
             notes: Vec::new(),
         }
@@ -242,10 +242,10 @@ mod tests {
     fn ratios_tell_how_much_better_whatever_the_unit() {
         for (unit, wanted) in [(Unit::MibPerSecond, 4.0), (Unit::Milliseconds, 0.25)] {
             let group = group(unit);
-            let ratio = group.ratio(&group.entries[0], Part::Peer).unwrap();
+            let ratio = group.ratio(&group.entries[0], EntryKind::Peer).unwrap();
             assert!((ratio - wanted).abs() < 1e-9);
-            assert_eq!(group.ratio(&group.entries[0], Part::Limit), None);
-            assert_eq!(group.ratio(&group.entries[1], Part::Peer), None);
+            assert_eq!(group.ratio(&group.entries[0], EntryKind::Limit), None);
+            assert_eq!(group.ratio(&group.entries[1], EntryKind::Peer), None);
         }
     }
 

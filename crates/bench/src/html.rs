@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::figures::{Entry, Group, Part, Report, Unit};
+use super::figures::{BenchEntry, BenchGroup, BenchReport, EntryKind, Unit};
 use super::report::{cells, digits, peer_name};
 use super::stats;
 
@@ -41,7 +41,7 @@ th:first-child,td:first-child{text-align:left}th{color:var(--soft);font-weight:5
 td.missing{text-align:left;white-space:normal;color:var(--soft)}p.note{color:var(--soft);font-size:.85rem}";
 
 /// The whole page.
-pub(super) fn page(report: &Report) -> String {
+pub(super) fn page(report: &BenchReport) -> String {
     let mut page = String::from(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width\">\n<title>fulmar bench</title>\n",
@@ -106,19 +106,19 @@ fn escaped(text: &str) -> String {
     out
 }
 
-fn class(part: Part) -> &'static str {
+fn class(part: EntryKind) -> &'static str {
     match part {
-        Part::Ours => "ours",
-        Part::Mixed => "mixed",
-        Part::Peer => "peer",
-        Part::Limit => "limit",
+        EntryKind::Ours => "ours",
+        EntryKind::Mixed => "mixed",
+        EntryKind::Peer => "peer",
+        EntryKind::Limit => "limit",
     }
 }
 
 /// The entry's figure as a multiple of the first peer's: of its speed, or of its memory or round trips.
-fn times(group: &Group, entry: &Entry) -> Option<f64> {
+fn times(group: &BenchGroup, entry: &BenchEntry) -> Option<f64> {
     let better = group
-        .ratio(entry, Part::Peer)
+        .ratio(entry, EntryKind::Peer)
         .filter(|ratio| *ratio > 0.0)?;
     Some(match group.unit {
         Unit::Kib | Unit::RoundTrips => 1.0 / better,
@@ -132,8 +132,8 @@ fn times(group: &Group, entry: &Entry) -> Option<f64> {
 
 /// How the group's first entry of ours compares with its first peer.
 struct Comparison<'g> {
-    ours: &'g Entry,
-    peer: &'g Entry,
+    ours: &'g BenchEntry,
+    peer: &'g BenchEntry,
     /// With a multiplication sign behind it.
     times: String,
     /// What follows that: `as fast as OpenSSH`.
@@ -142,12 +142,12 @@ struct Comparison<'g> {
     is_less: bool,
 }
 
-fn comparison(group: &Group) -> Option<Comparison<'_>> {
+fn comparison(group: &BenchGroup) -> Option<Comparison<'_>> {
     let first = |part| {
         let mut entries = group.entries.iter();
         entries.find(|entry| entry.part == part && entry.median().is_some())
     };
-    let (ours, peer) = (first(Part::Ours)?, first(Part::Peer)?);
+    let (ours, peer) = (first(EntryKind::Ours)?, first(EntryKind::Peer)?);
     let name = peer_name(group)?;
     let words = match group.unit {
         Unit::Kib => format!("the memory of {name}"),
@@ -159,12 +159,12 @@ fn comparison(group: &Group) -> Option<Comparison<'_>> {
         peer,
         times: format!("{}×", digits(times(group, ours)?)),
         words,
-        is_less: group.ratio(ours, Part::Peer)? < 1.0,
+        is_less: group.ratio(ours, EntryKind::Peer)? < 1.0,
     })
 }
 
 /// A line for each group in which something of ours stands beside a peer.
-fn summary(page: &mut String, report: &Report) {
+fn summary(page: &mut String, report: &BenchReport) {
     let groups = report.groups.iter().enumerate();
     let lines: Vec<_> = groups
         .filter_map(|(number, group)| Some((number, group, comparison(group)?)))
@@ -175,7 +175,7 @@ fn summary(page: &mut String, report: &Report) {
     page.push_str("<ul class=\"sum\">\n");
     for (number, group, comparison) in lines {
         let unit = group.unit.name();
-        let of = |entry: &Entry| {
+        let of = |entry: &BenchEntry| {
             let median = entry.median().unwrap_or(f64::NAN);
             format!("{} {} {unit}", escaped(&entry.label), digits(median))
         };
@@ -198,8 +198,8 @@ fn summary(page: &mut String, report: &Report) {
 }
 
 /// Bars of what was measured; nothing when that is nothing.
-fn chart(page: &mut String, group: &Group) {
-    let measured: Vec<&Entry> = group
+fn chart(page: &mut String, group: &BenchGroup) {
+    let measured: Vec<&BenchEntry> = group
         .entries
         .iter()
         .filter(|entry| entry.missing.is_none() && entry.median().is_some())
@@ -232,13 +232,13 @@ fn chart(page: &mut String, group: &Group) {
     page.push_str("</div>\n");
 }
 
-fn bar(page: &mut String, group: &Group, entry: &Entry, most: f64) {
+fn bar(page: &mut String, group: &BenchGroup, entry: &BenchEntry, most: f64) {
     let median = entry.median().unwrap_or(0.0);
     let (low, high) = stats::range(&entry.values);
     let percent = |value: f64| value / most * 100.0;
     let ratio = match entry.part {
-        Part::Peer | Part::Limit => None,
-        Part::Ours | Part::Mixed => times(group, entry),
+        EntryKind::Peer | EntryKind::Limit => None,
+        EntryKind::Ours | EntryKind::Mixed => times(group, entry),
     };
     let ratio = ratio.map_or_else(String::new, |ratio| format!(" · {}×", digits(ratio)));
     push(
@@ -258,7 +258,7 @@ fn bar(page: &mut String, group: &Group, entry: &Entry, most: f64) {
     );
 }
 
-fn table(page: &mut String, group: &Group) {
+fn table(page: &mut String, group: &BenchGroup) {
     let (heading, rows) = cells(group);
     page.push_str("<div class=\"wide\"><table>\n<tr>");
     for cell in &heading {
@@ -293,14 +293,14 @@ mod tests {
     use super::*;
     use crate::figures::Per;
 
-    fn report() -> Report {
-        let entry = |label: &str, part, values: &[f64]| Entry {
+    fn report() -> BenchReport {
+        let entry = |label: &str, part, values: &[f64]| BenchEntry {
             values: values.to_vec(),
-            ..Entry::new(label, part)
+            ..BenchEntry::new(label, part)
         };
-        let mut missing = entry("gone <b>", Part::Mixed, &[]);
+        let mut missing = entry("gone <b>", EntryKind::Mixed, &[]);
         missing.missing = Some("no \"such\" & such".into());
-        let group = |row, unit, title: &str, entries| Group {
+        let group = |row, unit, title: &str, entries| BenchGroup {
             row,
             title: title.into(),
             unit,
@@ -308,7 +308,7 @@ mod tests {
             entries,
             notes: vec!["head | ssh host 'cat >/dev/null'".into()],
         };
-        Report {
+        BenchReport {
             about: vec![("CPU".into(), "a & b\u{1b}\u{202e}".into())],
             groups: vec![
                 group(
@@ -316,8 +316,8 @@ mod tests {
                     Unit::MibPerSecond,
                     "pipes, <up>",
                     vec![
-                        entry("Fulmar → Fulmar", Part::Ours, &[100.0, 200.0, 300.0]),
-                        entry("OpenSSH' → OpenSSH'", Part::Peer, &[100.0]),
+                        entry("Fulmar → Fulmar", EntryKind::Ours, &[100.0, 200.0, 300.0]),
+                        entry("OpenSSH' → OpenSSH'", EntryKind::Peer, &[100.0]),
                         missing,
                     ],
                 ),
@@ -326,8 +326,8 @@ mod tests {
                     Unit::Kib,
                     "sessions",
                     vec![
-                        entry("Fulmar", Part::Ours, &[50.0]),
-                        entry("OpenSSH", Part::Peer, &[200.0]),
+                        entry("Fulmar", EntryKind::Ours, &[50.0]),
+                        entry("OpenSSH", EntryKind::Peer, &[200.0]),
                     ],
                 ),
             ],

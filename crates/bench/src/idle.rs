@@ -6,14 +6,14 @@ use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use super::figures::{Emit, Entry, Group, Part, Per, Unit};
-use super::options::Row;
+use super::figures::{BenchEntry, BenchGroup, Emit, EntryKind, Per, Unit};
+use super::options::BenchRow;
 use super::roles;
 use super::rounds::{Bench, Miss, Sample};
-use super::transfer::Files;
-use super::words::{Words, kill};
+use super::transfer::TransferFiles;
+use super::words::{StderrReader, kill};
 use crate::corpus::Data;
-use crate::lab::{Kind, Lab, Suite, Tree, Wishes};
+use crate::lab::{Lab, Suite, SuiteKind, Tree, Wishes};
 
 /// Rounds when the command line says nothing.
 const ROUNDS: usize = 3;
@@ -24,7 +24,7 @@ const DROPBEAR_SILENT: usize = 5;
 
 /// What is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum What {
+enum IdleSubject {
     /// The server's processes of a session, without the command.
     Session,
     /// The client of a session.
@@ -37,23 +37,29 @@ enum What {
 pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) {
     let sessions = bench.settings.sessions;
     let rows = [
-        (What::Session, "server, a session with a command that waits"),
-        (What::Client, "client of such a session"),
-        (What::Silent, "server, a connection that says nothing"),
+        (
+            IdleSubject::Session,
+            "server, a session with a command that waits",
+        ),
+        (IdleSubject::Client, "client of such a session"),
+        (
+            IdleSubject::Silent,
+            "server, a connection that says nothing",
+        ),
     ];
     for (what, title) in rows {
         let (suites, mut entries): (Vec<usize>, Vec<_>) = bench.served().into_iter().unzip();
         let mut notes = vec![format!(
             "PSS of {sessions} at once, divided by their number; neither listener nor command, nor what waits for more connections"
         )];
-        if what == What::Session {
-            entries.push(Entry::new("no SSH", Part::Limit));
+        if what == IdleSubject::Session {
+            entries.push(BenchEntry::new("no SSH", EntryKind::Limit));
             notes.push(
                 "no SSH: two programs that need the C library alone and do nothing (cat)".into(),
             );
         }
-        let group = Group {
-            row: Row::Idle.name(),
+        let group = BenchGroup {
+            row: BenchRow::Idle.name(),
             title: title.into(),
             unit: Unit::Kib,
             per: Per::Login,
@@ -70,8 +76,10 @@ pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) {
                     bench.lab(server, &bench.servers, "MaxStartups 1000\nMaxSessions 10")?;
                 lab.serve()?;
                 match what {
-                    What::Silent => silent(suite, &lab, sessions),
-                    What::Session | What::Client => waiting(suite, &lab, sessions, what, (&[], "")),
+                    IdleSubject::Silent => silent(suite, &lab, sessions),
+                    IdleSubject::Session | IdleSubject::Client => {
+                        waiting(suite, &lab, sessions, what, (&[], ""))
+                    }
                 }
             }),
         );
@@ -84,7 +92,7 @@ const CARRIED_MIB: u64 = 4;
 /// Measures sessions of ours that have carried bulk, with `-C` and without.
 pub(super) fn measure_compressed(
     bench: &Bench,
-    files: &Files,
+    files: &TransferFiles,
     emit: &mut Emit<'_>,
 ) -> Result<(), String> {
     let sent = files.sent();
@@ -95,12 +103,12 @@ pub(super) fn measure_compressed(
     let carry = format!("cat '{}'; ", sent.display());
     let runs = [("without -C", false), ("with -C", true)];
     for (what, title) in [
-        (What::Session, "idle, server of a session"),
-        (What::Client, "idle, client of a session"),
+        (IdleSubject::Session, "idle, server of a session"),
+        (IdleSubject::Client, "idle, client of a session"),
     ] {
-        let entries = runs.map(|(label, _)| Entry::new(label, Part::Ours));
-        let group = Group {
-            row: Row::Compress.name(),
+        let entries = runs.map(|(label, _)| BenchEntry::new(label, EntryKind::Ours));
+        let group = BenchGroup {
+            row: BenchRow::Compress.name(),
             title: title.into(),
             unit: Unit::Kib,
             per: Per::Login,
@@ -123,7 +131,11 @@ pub(super) fn measure_compressed(
             lab.serve()?;
             waiting(suite, &lab, sessions, what, (&flags, &carry))
         });
-        let medians: Vec<f64> = group.entries.iter().filter_map(Entry::median).collect();
+        let medians: Vec<f64> = group
+            .entries
+            .iter()
+            .filter_map(BenchEntry::median)
+            .collect();
         if let [without, with] = medians[..] {
             let more = with - without;
             group
@@ -140,7 +152,7 @@ fn waiting(
     suite: &Suite,
     lab: &Lab,
     sessions: usize,
-    what: What,
+    what: IdleSubject,
     (flags, first): (&[&str], &str),
 ) -> Result<Sample, Miss> {
     let mut clients = Clients::default();
@@ -154,18 +166,18 @@ fn waiting(
         let mut child = client.spawn()?;
         let stderr = child.stderr.take();
         clients.0.push(child);
-        let words = Words::listen(stderr.ok_or("no pipe")?);
+        let words = StderrReader::listen(stderr.ok_or("no pipe")?);
         if !words.wait_ready() {
             return Err(words.all().complaint("no session").into());
         }
     }
     std::thread::sleep(REST);
     match what {
-        What::Client => {
+        IdleSubject::Client => {
             let pids: Vec<u32> = clients.0.iter().map(Child::id).collect();
             shared_out(&pids, sessions)
         }
-        What::Session | What::Silent => of_server(lab, sessions),
+        IdleSubject::Session | IdleSubject::Silent => of_server(lab, sessions),
     }
 }
 
@@ -188,8 +200,8 @@ fn empty_programs(sessions: usize) -> Result<Sample, Miss> {
 
 fn silent(suite: &Suite, lab: &Lab, sessions: usize) -> Result<Sample, Miss> {
     let count = match suite.kind {
-        Kind::Dropbear => sessions.min(DROPBEAR_SILENT),
-        Kind::Ours | Kind::OpenSsh => sessions,
+        SuiteKind::Dropbear => sessions.min(DROPBEAR_SILENT),
+        SuiteKind::Ours | SuiteKind::OpenSsh => sessions,
     };
     // A listener may serve them by itself: it counts with what is below it, less what that was before.
     let listener = lab.server_pid().ok_or("no server")?;

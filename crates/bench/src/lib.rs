@@ -1,7 +1,7 @@
 //! `fulmar bench`: whole programs, ours and the peers of this machine, by turns. A report, not a
 //! test.
 //!
-//! A row of the command line is a module here; each gives [`Group`](figures::Group)s of entries
+//! A row of the command line is a module here; each gives [`BenchGroup`](figures::Group)s of entries
 //! that were measured in the same rounds. The far ends that it needs are [`roles`] of this
 //! binary.
 #![forbid(unsafe_code)]
@@ -38,12 +38,12 @@ mod words;
 
 use std::ffi::OsString;
 
-use figures::{Emit, Group, Report};
-use options::{Row, Settings};
+use figures::{BenchGroup, BenchReport, Emit};
+use options::{BenchRow, BenchSettings};
 use rounds::Bench;
 use sys::signals::Signal;
 
-use crate::lab::{Place, Suite};
+use crate::lab::{ServerHost, Suite};
 
 /// Runs the program; gives its exit status: 0, 1 when something of ours could not be measured, 2
 /// for arguments that it does not know.
@@ -73,7 +73,7 @@ pub fn run(args: Vec<OsString>) -> i32 {
     }
 }
 
-fn measure(mut settings: Settings) -> Result<i32, String> {
+fn measure(mut settings: BenchSettings) -> Result<i32, String> {
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
         sys::signals::note(signal).map_err(|error| error.to_string())?;
     }
@@ -90,7 +90,7 @@ fn measure(mut settings: Settings) -> Result<i32, String> {
         suites.append(&mut settings.peers);
     }
     about.extend(machine(&suites));
-    let servers = Place::for_servers().map_err(|error| error.to_string())?;
+    let servers = ServerHost::for_servers().map_err(|error| error.to_string())?;
     about.push((
         "log in to".into(),
         match servers.account() {
@@ -104,7 +104,7 @@ fn measure(mut settings: Settings) -> Result<i32, String> {
         servers,
         interrupted: sys::signals::noted,
     };
-    let mut report = Report {
+    let mut report = BenchReport {
         about,
         groups: Vec::new(),
     };
@@ -121,7 +121,7 @@ fn measure(mut settings: Settings) -> Result<i32, String> {
         if (bench.interrupted)() {
             break;
         }
-        let mut emit = |group: Group| {
+        let mut emit = |group: BenchGroup| {
             if group.is_empty() {
                 return;
             }
@@ -150,27 +150,27 @@ fn measure(mut settings: Settings) -> Result<i32, String> {
     Ok(i32::from(failed))
 }
 
-fn measure_row(bench: &Bench, row: Row, emit: &mut Emit<'_>) -> Result<(), String> {
+fn measure_row(bench: &Bench, row: BenchRow, emit: &mut Emit<'_>) -> Result<(), String> {
     match row {
-        Row::Throughput => throughput::measure(bench, emit),
-        Row::Rekey => throughput::measure_rekeys(bench, emit),
-        Row::Login => {
+        BenchRow::Throughput => throughput::measure(bench, emit),
+        BenchRow::Rekey => throughput::measure_rekeys(bench, emit),
+        BenchRow::Login => {
             login::measure(bench, emit);
             Ok(())
         }
-        Row::Echo => {
+        BenchRow::Echo => {
             emit(echo::measure(bench));
             beside::measure(bench, emit);
             Ok(())
         }
-        Row::Copy => copy::measure(bench, emit),
-        Row::Taskset => taskset::measure(bench, emit),
-        Row::Compress => compress::measure(bench, emit),
-        Row::Idle => {
+        BenchRow::Copy => copy::measure(bench, emit),
+        BenchRow::Taskset => taskset::measure(bench, emit),
+        BenchRow::Compress => compress::measure(bench, emit),
+        BenchRow::Idle => {
             idle::measure(bench, emit);
             Ok(())
         }
-        Row::Wan => wan::measure(bench, emit),
+        BenchRow::Wan => wan::measure(bench, emit),
     }
 }
 

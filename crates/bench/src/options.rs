@@ -39,7 +39,7 @@ options:
 
 /// What is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Row {
+pub(super) enum BenchRow {
     Throughput,
     Login,
     Echo,
@@ -51,7 +51,7 @@ pub(super) enum Row {
     Wan,
 }
 
-impl Row {
+impl BenchRow {
     /// In the order in which they run.
     pub(super) const ALL: [Self; 9] = [
         Self::Throughput,
@@ -83,12 +83,12 @@ impl Row {
 
 /// From where to where bytes go, as seen from the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Direction {
+pub(super) enum BenchDirection {
     Up,
     Down,
 }
 
-impl Direction {
+impl BenchDirection {
     pub(super) const BOTH: [Self; 2] = [Self::Up, Self::Down];
 
     pub(super) fn name(self) -> &'static str {
@@ -101,7 +101,7 @@ impl Direction {
 
 /// Through what bytes come and go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum BenchTransport {
     /// `head -c N /dev/zero` and `cat >/dev/null`.
     Pipes,
     /// Pipes of a source and a sink of ours, which check the bytes.
@@ -112,7 +112,7 @@ pub(super) enum Way {
     Null,
 }
 
-impl Way {
+impl BenchTransport {
     pub(super) const ALL: [Self; 4] = [Self::Pipes, Self::Own, Self::File, Self::Null];
 
     pub(super) fn name(self) -> &'static str {
@@ -211,15 +211,15 @@ fn full_name(short: &str, mut names: impl Iterator<Item = &'static str>) -> Stri
 
 /// The command line, read.
 #[derive(Debug)]
-pub(super) struct Settings {
-    pub(super) rows: Vec<Row>,
-    pub(super) directions: Vec<Direction>,
+pub(super) struct BenchSettings {
+    pub(super) rows: Vec<BenchRow>,
+    pub(super) directions: Vec<BenchDirection>,
     /// Rounds that count; none where each row has its own number.
     pub(super) pairs: Option<usize>,
     /// MiB of a transfer; none where each row has its own number.
     pub(super) mib: Option<u64>,
     pub(super) algorithms: Vec<Algorithms>,
-    pub(super) ways: Vec<Way>,
+    pub(super) ways: Vec<BenchTransport>,
     pub(super) pairings: Vec<Pairing>,
     pub(super) peers: Vec<Suite>,
     pub(super) rtts_ms: Vec<u64>,
@@ -233,7 +233,7 @@ pub(super) struct Settings {
     pub(super) html: Option<PathBuf>,
 }
 
-impl Default for Settings {
+impl Default for BenchSettings {
     fn default() -> Self {
         Self {
             rows: Vec::new(),
@@ -241,7 +241,7 @@ impl Default for Settings {
             pairs: None,
             mib: None,
             algorithms: ["default", "aes128-gcm"].map(Algorithms::named).to_vec(),
-            ways: vec![Way::Pipes],
+            ways: vec![BenchTransport::Pipes],
             pairings: Pairing::ALL.to_vec(),
             peers: Vec::new(),
             rtts_ms: vec![50],
@@ -255,7 +255,7 @@ impl Default for Settings {
     }
 }
 
-impl Settings {
+impl BenchSettings {
     /// MiB of a transfer on this machine.
     pub(super) fn mib(&self) -> u64 {
         self.mib.unwrap_or(512)
@@ -273,8 +273,8 @@ impl Settings {
 }
 
 /// Reads the arguments; none when help was asked for.
-pub(super) fn parse(args: &[OsString]) -> Result<Option<Settings>, String> {
-    let mut settings = Settings::default();
+pub(super) fn parse(args: &[OsString]) -> Result<Option<BenchSettings>, String> {
+    let mut settings = BenchSettings::default();
     let mut line = CommandLine::new(flags::BENCH, args.to_vec());
     while let Some(word) = line.next()? {
         let text = |value: OsString| {
@@ -288,22 +288,25 @@ pub(super) fn parse(args: &[OsString]) -> Result<Option<Settings>, String> {
         }
     }
     if settings.directions.is_empty() {
-        settings.directions = Direction::BOTH.to_vec();
+        settings.directions = BenchDirection::BOTH.to_vec();
     } else if settings.rows.is_empty() {
-        settings.rows.push(Row::Throughput);
+        settings.rows.push(BenchRow::Throughput);
     }
     if settings.rows.is_empty() {
-        settings.rows = Row::DEFAULT.to_vec();
+        settings.rows = BenchRow::DEFAULT.to_vec();
     }
     Ok(Some(settings))
 }
 
-fn operand(settings: &mut Settings, word: &str) -> Result<(), String> {
+fn operand(settings: &mut BenchSettings, word: &str) -> Result<(), String> {
     if word == "all" {
-        settings.rows = Row::ALL.to_vec();
-    } else if let Some(row) = Row::ALL.into_iter().find(|row| row.name() == word) {
+        settings.rows = BenchRow::ALL.to_vec();
+    } else if let Some(row) = BenchRow::ALL.into_iter().find(|row| row.name() == word) {
         settings.rows.push(row);
-    } else if let Some(way) = Direction::BOTH.into_iter().find(|way| way.name() == word) {
+    } else if let Some(way) = BenchDirection::BOTH
+        .into_iter()
+        .find(|way| way.name() == word)
+    {
         settings.directions.push(way);
     } else {
         return Err(format!("there is no row {word}"));
@@ -311,7 +314,7 @@ fn operand(settings: &mut Settings, word: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn option(settings: &mut Settings, flag: &str, value: &str) -> Result<(), String> {
+fn option(settings: &mut BenchSettings, flag: &str, value: &str) -> Result<(), String> {
     let word = &format!("--{flag}");
     match flag {
         "pairs" => settings.pairs = Some(number(word, value, 1..=10_000)?),
@@ -326,7 +329,7 @@ fn option(settings: &mut Settings, flag: &str, value: &str) -> Result<(), String
             };
             settings.algorithms = names.into_iter().map(Algorithms::named).collect();
         }
-        "way" => settings.ways = list(word, value, &Way::ALL, Way::name)?,
+        "way" => settings.ways = list(word, value, &BenchTransport::ALL, BenchTransport::name)?,
         "pairing" => {
             settings.pairings = list(word, value, &Pairing::ALL, Pairing::name)?;
         }
@@ -391,7 +394,7 @@ fn list<T: Copy>(
 mod tests {
     use super::*;
 
-    fn read(words: &str) -> Result<Option<Settings>, String> {
+    fn read(words: &str) -> Result<Option<BenchSettings>, String> {
         let args: Vec<OsString> = words.split_whitespace().map(OsString::from).collect();
         parse(&args)
     }
@@ -417,15 +420,15 @@ mod tests {
     #[test]
     fn what_is_not_named_is_chosen() {
         let settings = read("").unwrap().unwrap();
-        assert_eq!(settings.rows, Row::DEFAULT);
-        assert_eq!(settings.directions, Direction::BOTH);
+        assert_eq!(settings.rows, BenchRow::DEFAULT);
+        assert_eq!(settings.directions, BenchDirection::BOTH);
         let settings = read("up --size 7").unwrap().unwrap();
         assert_eq!(
             (settings.mib, &settings.rows[..]),
-            (Some(7), &[Row::Throughput][..])
+            (Some(7), &[BenchRow::Throughput][..])
         );
-        assert_eq!(settings.directions, [Direction::Up]);
-        assert_eq!(read("all").unwrap().unwrap().rows, Row::ALL);
+        assert_eq!(settings.directions, [BenchDirection::Up]);
+        assert_eq!(read("all").unwrap().unwrap().rows, BenchRow::ALL);
         assert_eq!(settings.rounds(30), 30);
         assert_eq!(read("--pairs 3").unwrap().unwrap().rounds(30), 3);
     }

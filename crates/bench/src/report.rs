@@ -1,6 +1,6 @@
 //! The report as tables for people and as JSON.
 
-use super::figures::{Entry, Group, Part, Report};
+use super::figures::{BenchEntry, BenchGroup, BenchReport, EntryKind};
 use super::stats;
 use crate::table::Table;
 use copy::json::Json;
@@ -20,16 +20,16 @@ fn ratio(value: Option<f64>) -> String {
 }
 
 /// The name of the first peer that was measured, if one was.
-pub(super) fn peer_name(group: &Group) -> Option<&str> {
+pub(super) fn peer_name(group: &BenchGroup) -> Option<&str> {
     group
         .entries
         .iter()
-        .find(|entry| entry.part == Part::Peer && entry.median().is_some())
+        .find(|entry| entry.part == EntryKind::Peer && entry.median().is_some())
         .map(|entry| entry.label.split(" → ").next().unwrap_or(&entry.label))
 }
 
 /// What was measured with.
-pub(super) fn about(report: &Report) -> String {
+pub(super) fn about(report: &BenchReport) -> String {
     report
         .about
         .iter()
@@ -38,7 +38,7 @@ pub(super) fn about(report: &Report) -> String {
 }
 
 /// One group as a table.
-pub(super) fn group(group: &Group) -> String {
+pub(super) fn group(group: &BenchGroup) -> String {
     let mut text = format!("\n{}: {}\n{}", group.row, group.title, table(group));
     for note in &group.notes {
         text.push_str(&format!("  {note}\n"));
@@ -47,12 +47,12 @@ pub(super) fn group(group: &Group) -> String {
 }
 
 /// The headings and cells of one group, for every form of it.
-pub(super) fn cells(group: &Group) -> (Vec<String>, Vec<Vec<String>>) {
+pub(super) fn cells(group: &BenchGroup) -> (Vec<String>, Vec<Vec<String>>) {
     let has_cpu = group.entries.iter().any(|entry| !entry.cpu.is_empty());
     let limit = group
         .entries
         .iter()
-        .find(|entry| entry.part == Part::Limit && entry.median().is_some());
+        .find(|entry| entry.part == EntryKind::Limit && entry.median().is_some());
     let peer = peer_name(group);
     let more: Vec<String> = group
         .entries
@@ -89,20 +89,20 @@ pub(super) fn cells(group: &Group) -> (Vec<String>, Vec<Vec<String>>) {
                 None => row.extend([String::new(), String::new()]),
             }
         }
-        row.extend(peer.map(|_| ratio(group.ratio(entry, Part::Peer))));
-        row.extend(limit.map(|_| ratio(group.ratio(entry, Part::Limit))));
+        row.extend(peer.map(|_| ratio(group.ratio(entry, EntryKind::Peer))));
+        row.extend(limit.map(|_| ratio(group.ratio(entry, EntryKind::Limit))));
         row.extend(more.iter().map(|what| value_of(entry, what)));
         rows.push(row);
     }
     (heading, rows)
 }
 
-fn value_of(entry: &Entry, what: &str) -> String {
+fn value_of(entry: &BenchEntry, what: &str) -> String {
     let found = entry.more.iter().find(|(heading, _)| heading == what);
     found.map_or_else(String::new, |(_, value)| value.clone())
 }
 
-fn table(group: &Group) -> String {
+fn table(group: &BenchGroup) -> String {
     let (heading, rows) = cells(group);
     let heading: Vec<&str> = heading.iter().map(String::as_str).collect();
     let mut table = Table::new(&heading);
@@ -117,7 +117,7 @@ fn table(group: &Group) -> String {
 }
 
 /// All figures.
-pub(super) fn as_json(report: &Report) -> Json {
+pub(super) fn as_json(report: &BenchReport) -> Json {
     let about = report
         .about
         .iter()
@@ -130,7 +130,7 @@ pub(super) fn as_json(report: &Report) -> Json {
     ])
 }
 
-fn group_as_json(group: &Group) -> Json {
+fn group_as_json(group: &BenchGroup) -> Json {
     let (per, scale) = group.per.unit();
     let numbers = |values: Vec<f64>| Json::List(values.into_iter().map(Json::Number).collect());
     let entries = group.entries.iter().map(|entry| {
@@ -158,8 +158,8 @@ fn group_as_json(group: &Group) -> Json {
             ]);
         }
         for (key, part) in [
-            ("times_the_peer", Part::Peer),
-            ("times_the_limit", Part::Limit),
+            ("times_the_peer", EntryKind::Peer),
+            ("times_the_limit", EntryKind::Limit),
         ] {
             if let Some(ratio) = group.ratio(entry, part) {
                 pairs.push((key, Json::Number(ratio)));

@@ -4,9 +4,9 @@
 use std::io::{self, IsTerminal, Write};
 
 pub(super) use super::figures::Miss;
-use super::figures::{Cpu, Entry, Group, Part};
-use super::options::{Pairing, Settings};
-use crate::lab::{Kind, Lab, Place, Suite};
+use super::figures::{BenchEntry, BenchGroup, Cpu, EntryKind};
+use super::options::{BenchSettings, Pairing};
+use crate::lab::{Lab, ServerHost, Suite, SuiteKind};
 
 /// One run's figure.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -27,10 +27,10 @@ pub(super) struct Chain {
 /// The suites that compete. The first is ours.
 #[derive(Debug)]
 pub(super) struct Bench {
-    pub(super) settings: Settings,
+    pub(super) settings: BenchSettings,
     pub(super) suites: Vec<Suite>,
     /// Where servers start.
-    pub(super) servers: Place,
+    pub(super) servers: ServerHost,
     /// Whether to stop early: what was measured until then is still shown, and what was started
     /// is cleared away.
     pub(super) interrupted: fn() -> bool,
@@ -38,12 +38,14 @@ pub(super) struct Bench {
 
 impl Bench {
     /// The chains of the pairings asked for, each with its entry.
-    pub(super) fn chains(&self) -> Vec<(Chain, Entry)> {
+    pub(super) fn chains(&self) -> Vec<(Chain, BenchEntry)> {
         let peers = 1..self.suites.len();
         // A dropbear that nobody named is there to compare with, not to be talked to.
         let named = |index: &usize| {
             let suite = self.suites.get(*index);
-            suite.is_some_and(|suite| suite.kind != Kind::Dropbear || suite.name != suite.version)
+            suite.is_some_and(|suite| {
+                suite.kind != SuiteKind::Dropbear || suite.name != suite.version
+            })
         };
         let mixed = peers.clone().filter(named);
         let mut chains = Vec::new();
@@ -67,30 +69,34 @@ impl Bench {
 
     /// The suites whose servers the chains lead to, each once and with its entry: for what is
     /// measured of a suite by itself.
-    pub(super) fn served(&self) -> Vec<(usize, Entry)> {
+    pub(super) fn served(&self) -> Vec<(usize, BenchEntry)> {
         let mut servers: Vec<usize> = self.chains().iter().map(|(ends, _)| ends.server).collect();
         servers.sort_unstable();
         servers.dedup();
         let entry = |server: usize| {
             let name = self.suites.get(server).map(|suite| suite.name.as_str());
-            let part = if server == 0 { Part::Ours } else { Part::Peer };
-            (server, Entry::new(name.unwrap_or("?"), part))
+            let part = if server == 0 {
+                EntryKind::Ours
+            } else {
+                EntryKind::Peer
+            };
+            (server, BenchEntry::new(name.unwrap_or("?"), part))
         };
         servers.into_iter().map(entry).collect()
     }
 
-    fn entry(&self, chain: Chain) -> Entry {
+    fn entry(&self, chain: Chain) -> BenchEntry {
         let name = |index: usize| {
             self.suites
                 .get(index)
                 .map_or("?", |suite| suite.name.as_str())
         };
         let part = match (chain.client, chain.server) {
-            (0, 0) => Part::Ours,
-            (0, _) | (_, 0) => Part::Mixed,
-            _ => Part::Peer,
+            (0, 0) => EntryKind::Ours,
+            (0, _) | (_, 0) => EntryKind::Mixed,
+            _ => EntryKind::Peer,
         };
-        Entry::new(
+        BenchEntry::new(
             format!("{} → {}", name(chain.client), name(chain.server)),
             part,
         )
@@ -98,7 +104,7 @@ impl Bench {
 
     /// A lab for a suite's server at `place`, with `lines` in its configuration; where it cannot
     /// be had, why.
-    pub(super) fn lab(&self, suite: usize, place: &Place, lines: &str) -> Result<Lab, String> {
+    pub(super) fn lab(&self, suite: usize, place: &ServerHost, lines: &str) -> Result<Lab, String> {
         let suite = self.suites.get(suite).ok_or("no such suite")?;
         let lab = Lab::new(suite, place, lines).map_err(|error| error.to_string())?;
         for client in &self.suites {
@@ -109,7 +115,7 @@ impl Bench {
     }
 
     /// A lab for each suite's server.
-    pub(super) fn labs(&self, place: &Place, lines: &str) -> Vec<Result<Lab, String>> {
+    pub(super) fn labs(&self, place: &ServerHost, lines: &str) -> Vec<Result<Lab, String>> {
         (0..self.suites.len())
             .map(|suite| self.lab(suite, place, lines))
             .collect()
@@ -120,10 +126,10 @@ impl Bench {
     /// `once` gets the entry's place. What fails is not tried again.
     pub(super) fn alternate(
         &self,
-        mut group: Group,
+        mut group: BenchGroup,
         rounds: usize,
         mut once: impl FnMut(usize) -> Result<Sample, Miss>,
-    ) -> Group {
+    ) -> BenchGroup {
         for round in 0..=rounds {
             for turn in 0..group.entries.len() {
                 let index = match round % 2 {
@@ -192,12 +198,12 @@ mod tests {
             suite
         };
         Bench {
-            settings: Settings {
+            settings: BenchSettings {
                 pairings: pairings.to_vec(),
-                ..Settings::default()
+                ..BenchSettings::default()
             },
             suites: vec![named("F"), named("a"), named("b")],
-            servers: Place::here(),
+            servers: ServerHost::here(),
             interrupted: || false,
         }
     }
@@ -233,7 +239,7 @@ mod tests {
     #[test]
     fn rounds_alternate_and_a_failure_is_told_once() {
         let bench = bench(&[Pairing::OursOurs, Pairing::PeerPeer]);
-        let group = Group {
+        let group = BenchGroup {
             row: "login",
             title: String::new(),
             unit: Unit::Milliseconds,
@@ -264,7 +270,7 @@ mod tests {
         thread_local!(static CAME: Cell<bool> = const { Cell::new(false) });
         let mut bench = bench(&[Pairing::OursOurs]);
         bench.interrupted = || CAME.get();
-        let group = Group {
+        let group = BenchGroup {
             row: "login",
             title: String::new(),
             unit: Unit::Milliseconds,

@@ -1,11 +1,11 @@
 //! `taskset`: one core for each end; `CryptoThreads auto` against `1`, in pairs with an interval.
 
-use super::figures::{Emit, Entry, Group, Part, Per, Unit};
-use super::options::{Algorithms, Direction, Row, Way};
+use super::figures::{BenchEntry, BenchGroup, Emit, EntryKind, Per, Unit};
+use super::options::{Algorithms, BenchDirection, BenchRow, BenchTransport};
 use super::rounds::{Bench, Miss};
 use super::stats;
-use super::transfer::{self, Chain, Files, Transfer};
-use crate::lab::{Lab, Place, Wishes};
+use super::transfer::{self, Chain, Transfer, TransferFiles};
+use crate::lab::{Lab, ServerHost, Wishes};
 
 /// Pairs when the command line says nothing.
 const ROUNDS: usize = 30;
@@ -18,9 +18,9 @@ pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) -> Result<(), String> 
     let (Some(near), Some(far)) = (cpus.first(), cpus.get(1)) else {
         return Err("there is only one core".into());
     };
-    let place = |cpu: &usize| Place::on_cpu(*cpu).map_err(|error| error.to_string());
+    let place = |cpu: &usize| ServerHost::on_cpu(*cpu).map_err(|error| error.to_string());
     let (near, far) = (place(near)?, place(far)?);
-    let files = Files::new().map_err(|error| error.to_string())?;
+    let files = TransferFiles::new().map_err(|error| error.to_string())?;
     let mut labs: Vec<Result<Lab, String>> = THREADS
         .iter()
         .map(|threads| bench.lab(0, &far, &format!("CryptoThreads {threads}")))
@@ -41,23 +41,23 @@ pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) -> Result<(), String> 
 fn group(
     bench: &Bench,
     labs: &mut [Result<Lab, String>],
-    (near, files): (&Place, &Files),
-    (algorithms, direction): (&Algorithms, Direction),
-) -> Group {
+    (near, files): (&ServerHost, &TransferFiles),
+    (algorithms, direction): (&Algorithms, BenchDirection),
+) -> BenchGroup {
     let transfer = Transfer {
-        way: Way::Pipes,
+        way: BenchTransport::Pipes,
         direction,
         bytes: bench.settings.bytes(),
         files,
     };
-    let group = Group {
-        row: Row::Taskset.name(),
+    let group = BenchGroup {
+        row: BenchRow::Taskset.name(),
         title: format!("pipes, {}, {}", algorithms.name, direction.name()),
         unit: Unit::MibPerSecond,
         per: Per::Gib,
         entries: THREADS
             .iter()
-            .map(|threads| Entry::new(format!("CryptoThreads {threads}"), Part::Ours))
+            .map(|threads| BenchEntry::new(format!("CryptoThreads {threads}"), EntryKind::Ours))
             .collect(),
         notes: Vec::new(),
     };

@@ -1,11 +1,11 @@
 //! `throughput`: bytes through a command, by cipher, direction and way; and `rekey`, the same by
 //! how often keys change.
 
-use super::figures::{Emit, Entry, Group, Part, Per, Unit};
-use super::options::{Algorithms, Direction, Row, Settings, Way};
+use super::figures::{BenchEntry, BenchGroup, Emit, EntryKind, Per, Unit};
+use super::options::{Algorithms, BenchDirection, BenchRow, BenchSettings, BenchTransport};
 use super::rounds::{Bench, Chain as Ends, Miss, Sample};
-use super::transfer::{self, Chain, Files, Transfer};
-use crate::lab::{Lab, Place, Wishes};
+use super::transfer::{self, Chain, Transfer, TransferFiles};
+use crate::lab::{Lab, ServerHost, Wishes};
 
 /// Rounds when the command line says nothing.
 pub(super) const ROUNDS: usize = 7;
@@ -14,7 +14,7 @@ const REKEY_LIMITS: [Option<&str>; 3] = [None, Some("16M"), Some("1M")];
 
 /// Measures every cipher in every direction and way that was asked for.
 pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) -> Result<(), String> {
-    let mut stand = Stand::new(bench)?;
+    let mut stand = ThroughputStand::new(bench)?;
     for way in &bench.settings.ways {
         for algorithms in &bench.settings.algorithms {
             for direction in &bench.settings.directions {
@@ -26,22 +26,22 @@ pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) -> Result<(), String> 
 }
 
 /// Labs and files for transfers between processes of this machine.
-struct Stand<'a> {
+struct ThroughputStand<'a> {
     bench: &'a Bench,
     labs: Vec<Result<Lab, String>>,
-    here: Place,
-    files: Files,
+    here: ServerHost,
+    files: TransferFiles,
 }
 
-impl<'a> Stand<'a> {
+impl<'a> ThroughputStand<'a> {
     fn new(bench: &'a Bench) -> Result<Self, String> {
-        let here = Place::here();
-        let files = Files::new().map_err(|error| error.to_string())?;
+        let here = ServerHost::here();
+        let files = TransferFiles::new().map_err(|error| error.to_string())?;
         if bench
             .settings
             .ways
             .iter()
-            .any(|way| matches!(way, Way::File | Way::Null))
+            .any(|way| matches!(way, BenchTransport::File | BenchTransport::Null))
         {
             let bytes = bench.settings.bytes();
             files.fill(bytes).map_err(|error| error.to_string())?;
@@ -54,7 +54,12 @@ impl<'a> Stand<'a> {
         })
     }
 
-    fn measure(&mut self, way: Way, algorithms: &Algorithms, direction: Direction) -> Group {
+    fn measure(
+        &mut self,
+        way: BenchTransport,
+        algorithms: &Algorithms,
+        direction: BenchDirection,
+    ) -> BenchGroup {
         let mut chains: Vec<Option<Ends>> = Vec::new();
         let mut entries = Vec::new();
         for (chain, entry) in self.bench.chains() {
@@ -62,10 +67,10 @@ impl<'a> Stand<'a> {
             entries.push(entry);
         }
         chains.push(None);
-        entries.push(Entry::new("plain TCP", Part::Limit));
+        entries.push(BenchEntry::new("plain TCP", EntryKind::Limit));
         let settings = &self.bench.settings;
-        let group = Group {
-            row: Row::Throughput.name(),
+        let group = BenchGroup {
+            row: BenchRow::Throughput.name(),
             title: format!("{}, {}, {}", way.name(), algorithms.name, direction.name()),
             unit: Unit::MibPerSecond,
             per: Per::Gib,
@@ -82,8 +87,8 @@ impl<'a> Stand<'a> {
     /// One transfer; without `ends` over plain TCP.
     fn once(
         &mut self,
-        way: Way,
-        direction: Direction,
+        way: BenchTransport,
+        direction: BenchDirection,
         ends: Option<Ends>,
         wishes: &Wishes,
     ) -> Result<Sample, Miss> {
@@ -115,34 +120,50 @@ impl<'a> Stand<'a> {
     }
 }
 
-fn way_in_words(way: Way, direction: Direction, settings: &Settings) -> String {
+fn way_in_words(
+    way: BenchTransport,
+    direction: BenchDirection,
+    settings: &BenchSettings,
+) -> String {
     let mib = settings.mib();
     let command = match (way, direction) {
-        (Way::Pipes, Direction::Up) => {
+        (BenchTransport::Pipes, BenchDirection::Up) => {
             format!("head -c {mib}M /dev/zero | ssh host 'cat >/dev/null'")
         }
-        (Way::Pipes, Direction::Down) => {
+        (BenchTransport::Pipes, BenchDirection::Down) => {
             format!("ssh host 'head -c {mib}M /dev/zero' | cat >/dev/null")
         }
-        (Way::Own, Direction::Up) => format!("{mib} MiB: source of ours | ssh host 'sink of ours'"),
-        (Way::Own, Direction::Down) => {
+        (BenchTransport::Own, BenchDirection::Up) => {
+            format!("{mib} MiB: source of ours | ssh host 'sink of ours'")
+        }
+        (BenchTransport::Own, BenchDirection::Down) => {
             format!("{mib} MiB: ssh host 'source of ours' | sink of ours")
         }
-        (Way::File, Direction::Up) => format!("ssh host 'cat >FILE' <FILE of {mib} MiB"),
-        (Way::File, Direction::Down) => format!("ssh host 'cat FILE of {mib} MiB' >FILE"),
-        (Way::Null, Direction::Up) => format!("ssh host 'cat >/dev/null' <FILE of {mib} MiB"),
-        (Way::Null, Direction::Down) => format!("ssh host 'cat FILE of {mib} MiB' >/dev/null"),
+        (BenchTransport::File, BenchDirection::Up) => {
+            format!("ssh host 'cat >FILE' <FILE of {mib} MiB")
+        }
+        (BenchTransport::File, BenchDirection::Down) => {
+            format!("ssh host 'cat FILE of {mib} MiB' >FILE")
+        }
+        (BenchTransport::Null, BenchDirection::Up) => {
+            format!("ssh host 'cat >/dev/null' <FILE of {mib} MiB")
+        }
+        (BenchTransport::Null, BenchDirection::Down) => {
+            format!("ssh host 'cat FILE of {mib} MiB' >/dev/null")
+        }
     };
     match way {
-        Way::Own => format!("{command}; the bytes are checked; CPU without source and sink"),
-        Way::File => format!("{command}; the bytes are checked"),
-        Way::Pipes | Way::Null => command,
+        BenchTransport::Own => {
+            format!("{command}; the bytes are checked; CPU without source and sink")
+        }
+        BenchTransport::File => format!("{command}; the bytes are checked"),
+        BenchTransport::Pipes | BenchTransport::Null => command,
     }
 }
 
 /// Measures what it costs to change keys often, each chain against itself.
 pub(super) fn measure_rekeys(bench: &Bench, emit: &mut Emit<'_>) -> Result<(), String> {
-    let mut stand = Stand::new(bench)?;
+    let mut stand = ThroughputStand::new(bench)?;
     for direction in bench.settings.directions.clone() {
         let mut runs: Vec<(Ends, Wishes)> = Vec::new();
         let mut entries = Vec::new();
@@ -158,23 +179,27 @@ pub(super) fn measure_rekeys(bench: &Bench, emit: &mut Emit<'_>) -> Result<(), S
                 ));
                 let part = match limit {
                     None => entry.part,
-                    Some(_) => Part::Mixed,
+                    Some(_) => EntryKind::Mixed,
                 };
                 let limit = limit.unwrap_or("default");
-                entries.push(Entry::new(format!("{}, {limit}", entry.label), part));
+                entries.push(BenchEntry::new(format!("{}, {limit}", entry.label), part));
             }
         }
-        let group = Group {
-            row: Row::Rekey.name(),
+        let group = BenchGroup {
+            row: BenchRow::Rekey.name(),
             title: direction.name().into(),
             unit: Unit::MibPerSecond,
             per: Per::Gib,
             entries,
-            notes: vec![way_in_words(Way::Pipes, direction, &bench.settings)],
+            notes: vec![way_in_words(
+                BenchTransport::Pipes,
+                direction,
+                &bench.settings,
+            )],
         };
         let mut group = bench.alternate(group, bench.settings.rounds(ROUNDS), |index| {
             let (chain, wishes) = runs.get(index).ok_or("no such chain")?;
-            stand.once(Way::Pipes, direction, Some(*chain), wishes)
+            stand.once(BenchTransport::Pipes, direction, Some(*chain), wishes)
         });
         compare_with_default(&mut group);
         emit(group);
@@ -183,8 +208,8 @@ pub(super) fn measure_rekeys(bench: &Bench, emit: &mut Emit<'_>) -> Result<(), S
 }
 
 /// Adds to each entry what it keeps of its chain's default.
-fn compare_with_default(group: &mut Group) {
-    let medians: Vec<Option<f64>> = group.entries.iter().map(Entry::median).collect();
+fn compare_with_default(group: &mut BenchGroup) {
+    let medians: Vec<Option<f64>> = group.entries.iter().map(BenchEntry::median).collect();
     for (index, entry) in group.entries.iter_mut().enumerate() {
         let first = index - index % REKEY_LIMITS.len();
         let share = match (entry.median(), medians.get(first).copied().flatten()) {

@@ -7,32 +7,32 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::Instant;
 
 use super::figures::Cpu;
-use super::options::{Direction, Way};
+use super::options::{BenchDirection, BenchTransport};
 use super::relay::{self, PIPE_BYTES, TOKEN_VARIABLE};
 use super::roles;
 use super::rounds::{Miss, Sample};
-use super::words::{STUCK_LIMIT, Said, Watch, Words, kill};
+use super::words::{STUCK_LIMIT, Said, StderrReader, Watch, kill};
 use crate::demo::stream;
-use crate::lab::{self, Directory, Lab, Place, Suite, Wishes};
+use crate::lab::{self, Directory, Lab, ServerHost, Suite, Wishes};
 
 /// What goes where.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Transfer<'a> {
-    pub(super) way: Way,
-    pub(super) direction: Direction,
+    pub(super) way: BenchTransport,
+    pub(super) direction: BenchDirection,
     pub(super) bytes: u64,
-    /// The files of [`Way::File`] and [`Way::Null`].
-    pub(super) files: &'a Files,
+    /// The files of [`BenchTransport::File`] and [`BenchTransport::Null`].
+    pub(super) files: &'a TransferFiles,
 }
 
 /// A file that is sent and the place of the one that arrives, in memory where that can be had.
 #[derive(Debug)]
-pub(super) struct Files {
+pub(super) struct TransferFiles {
     directory: Directory,
 }
 
-impl Files {
-    /// The directory; the file to send is written by [`Files::fill`].
+impl TransferFiles {
+    /// The directory; the file to send is written by [`TransferFiles::fill`].
     pub(super) fn new() -> io::Result<Self> {
         let memory = Path::new("/dev/shm");
         let directory = match Directory::new(memory) {
@@ -107,14 +107,14 @@ pub(super) enum Chain<'a> {
         wishes: &'a Wishes,
     },
     /// The relay, with its server at a place.
-    Plain { server: &'a Place },
+    Plain { server: &'a ServerHost },
 }
 
 /// Runs one transfer with the near end at `near`.
 pub(super) fn run(
     transfer: &Transfer<'_>,
     chain: &mut Chain<'_>,
-    near: &Place,
+    near: &ServerHost,
 ) -> Result<(Sample, Said), Miss> {
     let command = remote_command(transfer)?;
     let result = match chain {
@@ -144,7 +144,7 @@ pub(super) fn run(
             ran.map(|ran| (ran, used.total()))
         }
     };
-    if transfer.way == Way::File {
+    if transfer.way == BenchTransport::File {
         transfer.files.check()?;
     }
     let (ran, server) = result?;
@@ -168,12 +168,20 @@ fn remote_command(transfer: &Transfer<'_>) -> Result<String, String> {
     let bytes = transfer.bytes;
     let (sent, arrived) = (transfer.files.sent(), transfer.files.arrived());
     Ok(match (transfer.direction, transfer.way) {
-        (Direction::Up, Way::Pipes | Way::Null) => format!("{ready} cat >/dev/null"),
-        (Direction::Up, Way::File) => format!("{ready} cat >'{}'", arrived.display()),
-        (Direction::Up, Way::Own) => format!("exec {own} bench sink {bytes}"),
-        (Direction::Down, Way::Pipes) => format!("{ready} head -c {bytes} /dev/zero"),
-        (Direction::Down, Way::File | Way::Null) => format!("{ready} cat '{}'", sent.display()),
-        (Direction::Down, Way::Own) => format!("exec {own} bench source {bytes}"),
+        (BenchDirection::Up, BenchTransport::Pipes | BenchTransport::Null) => {
+            format!("{ready} cat >/dev/null")
+        }
+        (BenchDirection::Up, BenchTransport::File) => {
+            format!("{ready} cat >'{}'", arrived.display())
+        }
+        (BenchDirection::Up, BenchTransport::Own) => format!("exec {own} bench sink {bytes}"),
+        (BenchDirection::Down, BenchTransport::Pipes) => {
+            format!("{ready} head -c {bytes} /dev/zero")
+        }
+        (BenchDirection::Down, BenchTransport::File | BenchTransport::Null) => {
+            format!("{ready} cat '{}'", sent.display())
+        }
+        (BenchDirection::Down, BenchTransport::Own) => format!("exec {own} bench source {bytes}"),
     })
 }
 
@@ -190,7 +198,7 @@ pub(super) struct RelayEnd {
 pub(super) fn relay_ends(
     (far_role, words): (&str, &[&str]),
     near_role: &str,
-    server: &Place,
+    server: &ServerHost,
 ) -> Result<RelayEnd, String> {
     let own = std::env::current_exe().map_err(text)?;
     let token = relay::new_token();
@@ -234,12 +242,12 @@ fn near_end(
     transfer: &Transfer<'_>,
     mut client: Command,
     words: Option<ChildStderr>,
-    near: &Place,
+    near: &ServerHost,
 ) -> Result<Ran, String> {
     let mut helper = wire(transfer, &mut client, near)?;
     let mut client = near.spawn(client).map_err(text)?;
     let words = match words.or_else(|| client.stderr.take()) {
-        Some(stderr) => Words::listen(stderr),
+        Some(stderr) => StderrReader::listen(stderr),
         None => return Err("no pipe".into()),
     };
     let watch = Watch::start(client.id());
@@ -288,12 +296,12 @@ fn near_end(
 fn wire(
     transfer: &Transfer<'_>,
     client: &mut Command,
-    near: &Place,
+    near: &ServerHost,
 ) -> Result<Option<Child>, String> {
     client.stdin(Stdio::null()).stdout(Stdio::null());
     let files = transfer.files;
     match (transfer.direction, transfer.way) {
-        (Direction::Up, Way::Pipes) => {
+        (BenchDirection::Up, BenchTransport::Pipes) => {
             let mut head = Command::new("head");
             head.args(["-c", &transfer.bytes.to_string(), "/dev/zero"])
                 .stdin(Stdio::null())
@@ -302,26 +310,26 @@ fn wire(
             client.stdin(head.stdout.take().ok_or("no pipe")?);
             return Ok(Some(head));
         }
-        (Direction::Down, Way::Pipes) => {
+        (BenchDirection::Down, BenchTransport::Pipes) => {
             let mut cat = Command::new("cat");
             cat.stdin(Stdio::piped()).stdout(Stdio::null());
             let mut cat = near.spawn(cat).map_err(text)?;
             client.stdout(cat.stdin.take().ok_or("no pipe")?);
             return Ok(Some(cat));
         }
-        (Direction::Up, Way::Own) => {
+        (BenchDirection::Up, BenchTransport::Own) => {
             client.stdin(Stdio::piped());
         }
-        (Direction::Down, Way::Own) => {
+        (BenchDirection::Down, BenchTransport::Own) => {
             client.stdout(Stdio::piped());
         }
-        (Direction::Up, Way::File | Way::Null) => {
+        (BenchDirection::Up, BenchTransport::File | BenchTransport::Null) => {
             client.stdin(File::open(files.sent()).map_err(text)?);
         }
-        (Direction::Down, Way::File) => {
+        (BenchDirection::Down, BenchTransport::File) => {
             client.stdout(File::create(files.arrived()).map_err(text)?);
         }
-        (Direction::Down, Way::Null) => {}
+        (BenchDirection::Down, BenchTransport::Null) => {}
     }
     Ok(None)
 }
@@ -332,7 +340,7 @@ mod tests {
 
     #[test]
     fn a_file_that_arrived_otherwise_is_told_and_taken_away() {
-        let files = Files::new().unwrap();
+        let files = TransferFiles::new().unwrap();
         let bytes = stream::BLOCK_BYTES as u64 + 100;
         files.fill(bytes).unwrap();
         let sent = std::fs::read(files.sent()).unwrap();

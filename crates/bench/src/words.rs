@@ -44,12 +44,12 @@ impl Said {
 }
 
 /// A thread that listens to standard error.
-pub(super) struct Words {
+pub(super) struct StderrReader {
     ready: Receiver<()>,
     said: Receiver<Said>,
 }
 
-impl Words {
+impl StderrReader {
     pub(super) fn listen(from: impl Read + Send + 'static) -> Self {
         let (tell, said) = channel();
         let (tell_ready, ready) = channel();

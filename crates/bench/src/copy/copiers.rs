@@ -5,12 +5,12 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{Job, What, trees};
-use crate::figures::{Entry, Miss, Part};
-use crate::lab::{Kind, Lab, program};
-use crate::options::Direction;
+use super::{CopiedFiles, CopyJob, trees};
+use crate::figures::{BenchEntry, EntryKind, Miss};
+use crate::lab::{Lab, SuiteKind, program};
+use crate::options::BenchDirection;
 use crate::rounds::{Bench, Chain};
-use crate::transfer::Files;
+use crate::transfer::TransferFiles;
 
 /// How it copies.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub(super) struct Contender {
     ends: Chain,
     tool: Tool,
     label: String,
-    part: Part,
+    part: EntryKind,
     /// Why it cannot be had.
     missing: Option<String>,
 }
@@ -67,7 +67,7 @@ impl Contender {
             },
             tool: Tool::Scp(words.get(1..).unwrap_or_default().to_vec()),
             label: String::new(),
-            part: Part::Ours,
+            part: EntryKind::Ours,
             missing: None,
         }
     }
@@ -88,8 +88,8 @@ impl Contender {
         }
     }
 
-    pub(super) fn entry(&self) -> Entry {
-        let mut entry = Entry::new(&self.label, self.part);
+    pub(super) fn entry(&self) -> BenchEntry {
+        let mut entry = BenchEntry::new(&self.label, self.part);
         entry.missing = self.missing.clone().map(Miss::Absent);
         entry
     }
@@ -101,11 +101,11 @@ impl Contender {
 
     /// A long path makes it slow: the receiver's window is not ours, or each file takes the client
     /// several round trips.
-    pub(super) fn is_slow_far_away(&self, what: What, direction: Direction) -> bool {
+    pub(super) fn is_slow_far_away(&self, what: CopiedFiles, direction: BenchDirection) -> bool {
         match (what, direction) {
-            (What::Large, Direction::Up) => self.ends.server != 0,
-            (What::Large, Direction::Down) => self.ends.client != 0,
-            (What::Many, _) => {
+            (CopiedFiles::Large, BenchDirection::Up) => self.ends.server != 0,
+            (CopiedFiles::Large, BenchDirection::Down) => self.ends.client != 0,
+            (CopiedFiles::Many, _) => {
                 self.ends.client != 0 && !matches!(self.tool, Tool::Tar | Tool::Rsync)
             }
         }
@@ -116,13 +116,13 @@ impl Contender {
         &self,
         bench: &Bench,
         lab: &Lab,
-        files: &Files,
-        job: Job,
+        files: &TransferFiles,
+        job: CopyJob,
     ) -> Result<Command, Miss> {
         let suite = bench.suites.get(self.ends.client).ok_or("no such suite")?;
         let (sent, arrived) = (source(files, job.what, job.part), files.arrived());
         let port = lab.address().port().to_string();
-        let recursive = job.what == What::Many;
+        let recursive = job.what == CopiedFiles::Many;
         let remote = |path: &Path| format!("{}:{}", lab.destination(), path.display());
         let scp_like = |mut command: Command, arguments: &[&str]| {
             command
@@ -130,8 +130,8 @@ impl Contender {
                 .arg(lab.client_config());
             command.args(arguments);
             match job.direction {
-                Direction::Up => command.arg(&sent).arg(remote(&arrived)),
-                Direction::Down => command.arg(remote(&sent)).arg(&arrived),
+                BenchDirection::Up => command.arg(&sent).arg(remote(&arrived)),
+                BenchDirection::Down => command.arg(remote(&sent)).arg(&arrived),
             };
             command
         };
@@ -153,8 +153,8 @@ impl Contender {
             Tool::Sftp => {
                 let mut sftp = suite.sftp().map_err(Miss::Absent)?;
                 let verb = match job.direction {
-                    Direction::Up => "put",
-                    Direction::Down => "get",
+                    BenchDirection::Up => "put",
+                    BenchDirection::Down => "get",
                 };
                 let flag = if recursive { " -r" } else { "" };
                 let batch = files.beside("batch");
@@ -177,8 +177,8 @@ impl Contender {
                 let end = if recursive { "/" } else { "" };
                 let from = format!("{}{end}", sent.display());
                 match job.direction {
-                    Direction::Up => rsync.arg(from).arg(remote(&arrived)),
-                    Direction::Down => rsync.arg(remote(Path::new(&from))).arg(&arrived),
+                    BenchDirection::Up => rsync.arg(from).arg(remote(&arrived)),
+                    BenchDirection::Down => rsync.arg(remote(Path::new(&from))).arg(&arrived),
                 };
                 Ok(rsync)
             }
@@ -186,10 +186,10 @@ impl Contender {
                 let pack = format!("tar -C {} -cf - .", sent.display());
                 let unpack = format!("mkdir -p {0} && tar -C {0} -xf -", arrived.display());
                 let line = match job.direction {
-                    Direction::Up => {
+                    BenchDirection::Up => {
                         format!("{pack} | {}", shell(&lab.client(suite, &[], &unpack)))
                     }
-                    Direction::Down => {
+                    BenchDirection::Down => {
                         format!("{} | ({unpack})", shell(&lab.client(suite, &[], &pack)))
                     }
                 };
@@ -212,7 +212,7 @@ fn shell(command: &Command) -> String {
 }
 
 /// The same without a server.
-pub(super) fn local(files: &Files, job: Job) -> Command {
+pub(super) fn local(files: &TransferFiles, job: CopyJob) -> Command {
     let mut cp = Command::new("cp");
     cp.arg("-r")
         .arg(source(files, job.what, job.part))
@@ -221,16 +221,16 @@ pub(super) fn local(files: &Files, job: Job) -> Command {
 }
 
 /// What is copied; with `part` less of it.
-pub(super) fn source(files: &Files, what: What, part: bool) -> PathBuf {
+pub(super) fn source(files: &TransferFiles, what: CopiedFiles, part: bool) -> PathBuf {
     match (what, part) {
         (_, false) => files.sent(),
-        (What::Large, true) => files.beside("part"),
-        (What::Many, true) => trees::few(&files.sent()),
+        (CopiedFiles::Large, true) => files.beside("part"),
+        (CopiedFiles::Many, true) => trees::few(&files.sent()),
     }
 }
 
 /// Makes the part of a large file that [`source`] names; gives its length.
-pub(super) fn part_of(files: &Files, bytes: u64, share: u64) -> io::Result<u64> {
+pub(super) fn part_of(files: &TransferFiles, bytes: u64, share: u64) -> io::Result<u64> {
     let len = (bytes / share).max(1 << 20).min(bytes);
     let path = files.beside("part");
     if fs::metadata(&path).is_ok_and(|there| there.len() == len) {
@@ -241,12 +241,12 @@ pub(super) fn part_of(files: &Files, bytes: u64, share: u64) -> io::Result<u64> 
 }
 
 /// All that take their turns: `far` away without those that say nothing new there.
-pub(super) fn contenders(bench: &Bench, what: What, far: bool) -> Vec<Contender> {
+pub(super) fn contenders(bench: &Bench, what: CopiedFiles, far: bool) -> Vec<Contender> {
     let mut all = Vec::new();
     for (ends, entry) in bench.chains() {
         let kinds =
             [ends.client, ends.server].map(|index| bench.suites.get(index).map(|suite| suite.kind));
-        if kinds.contains(&Some(Kind::Dropbear)) {
+        if kinds.contains(&Some(SuiteKind::Dropbear)) {
             // Neither scp nor an SFTP server of its own.
             continue;
         }
@@ -262,20 +262,22 @@ pub(super) fn contenders(bench: &Bench, what: What, far: bool) -> Vec<Contender>
         };
         add(Tool::Scp(Vec::new()), None);
         match (entry.part, far) {
-            (Part::Ours, false) => {
+            (EntryKind::Ours, false) => {
                 add(Tool::Sftp, None);
-                if what == What::Large {
+                if what == CopiedFiles::Large {
                     add(Tool::Scp(vec!["-n", "2"]), None);
                 }
                 add(Tool::Scp(vec!["-O"]), None);
             }
-            (Part::Ours, true) if what == What::Large => add(Tool::Scp(vec!["-n", "4"]), None),
-            (Part::Mixed, true) if what == What::Large && ends.client == 0 => {
+            (EntryKind::Ours, true) if what == CopiedFiles::Large => {
+                add(Tool::Scp(vec!["-n", "4"]), None)
+            }
+            (EntryKind::Mixed, true) if what == CopiedFiles::Large && ends.client == 0 => {
                 add(Tool::Scp(vec!["-n", "4"]), None);
             }
-            (Part::Peer, false) => {
+            (EntryKind::Peer, false) => {
                 let gcm = vec!["-c", "aes128-gcm@openssh.com"];
-                if what == What::Large {
+                if what == CopiedFiles::Large {
                     add(Tool::Scp(gcm), None);
                 } else {
                     add(Tool::Tar, Some("tar"));
@@ -284,18 +286,18 @@ pub(super) fn contenders(bench: &Bench, what: What, far: bool) -> Vec<Contender>
                 add(Tool::Sftp, None);
                 add(Tool::Rsync, Some("rsync"));
             }
-            (Part::Peer, true) if what == What::Many => {
+            (EntryKind::Peer, true) if what == CopiedFiles::Many => {
                 add(Tool::Tar, Some("tar"));
                 add(Tool::Rsync, Some("rsync"));
             }
             _ => {}
         }
     }
-    if all.iter().any(|each| each.part == Part::Peer) {
+    if all.iter().any(|each| each.part == EntryKind::Peer) {
         all.push(foreign(bench, "hpnscp", &[]));
         let connections = match (what, far) {
-            (What::Large, false) => ["-n", "2"],
-            (What::Many, false) => ["-n", "4"],
+            (CopiedFiles::Large, false) => ["-n", "2"],
+            (CopiedFiles::Many, false) => ["-n", "4"],
             (_, true) => ["-n", "8"],
         };
         all.push(foreign(bench, "mscp", &connections));
@@ -308,7 +310,7 @@ pub(super) fn contenders(bench: &Bench, what: What, far: bool) -> Vec<Contender>
             },
             tool: Tool::Cp,
             label: "cp".into(),
-            part: Part::Limit,
+            part: EntryKind::Limit,
             missing: None,
         });
     }
@@ -319,7 +321,7 @@ fn foreign(bench: &Bench, name: &'static str, arguments: &[&'static str]) -> Con
     let server = bench
         .suites
         .iter()
-        .position(|suite| suite.kind == Kind::OpenSsh);
+        .position(|suite| suite.kind == SuiteKind::OpenSsh);
     let missing = match server {
         None => Some("there is no OpenSSH for its other end".to_owned()),
         Some(_) => program(name).err(),
@@ -333,7 +335,7 @@ fn foreign(bench: &Bench, name: &'static str, arguments: &[&'static str]) -> Con
         },
         label: tool.name(),
         tool,
-        part: Part::Peer,
+        part: EntryKind::Peer,
         missing,
     }
 }

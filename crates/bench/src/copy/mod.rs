@@ -11,13 +11,13 @@ use std::io::{self, Read};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use super::figures::{Cpu, Emit, Entry, Group, Part, Per, Unit};
-use super::options::{Direction, Row};
+use super::figures::{BenchEntry, BenchGroup, Cpu, Emit, EntryKind, Per, Unit};
+use super::options::{BenchDirection, BenchRow};
 use super::rounds::{Bench, Miss, Sample};
-use super::transfer::{Files, same_bytes};
+use super::transfer::{TransferFiles, same_bytes};
 use super::wan::World;
-use super::words::{Watch, Words};
-use crate::lab::{Lab, Place};
+use super::words::{StderrReader, Watch};
+use crate::lab::{Lab, ServerHost};
 use copiers::{Contender, contenders};
 
 /// Rounds when the command line says nothing.
@@ -31,16 +31,16 @@ const THERE: u64 = 90;
 
 /// What is copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum CopiedFiles {
     Large,
     Many,
 }
 
 /// Which files, from where to where.
 #[derive(Debug, Clone, Copy)]
-struct Job {
-    what: What,
-    direction: Direction,
+struct CopyJob {
+    what: CopiedFiles,
+    direction: BenchDirection,
     /// What there is to copy: a file or a directory.
     bytes: u64,
     /// Only a part of it, where a whole one would take hours.
@@ -93,27 +93,27 @@ impl Spent {
 
 /// Measures everything that was asked for.
 pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) -> Result<(), String> {
-    let files = Files::new().map_err(|error| error.to_string())?;
+    let files = TransferFiles::new().map_err(|error| error.to_string())?;
     let mut labs = bench.labs(&bench.servers, "Subsystem sftp internal-sftp");
     let world = World::begin();
     let mut far_labs = match &world {
         Ok(world) => bench.labs(&world.far, "Subsystem sftp internal-sftp"),
         Err(_) => Vec::new(),
     };
-    for what in [What::Large, What::Many] {
+    for what in [CopiedFiles::Large, CopiedFiles::Many] {
         prepare(bench, &files, what).map_err(|error| error.to_string())?;
         for direction in &bench.settings.directions {
-            let mut stand = Stand {
+            let mut stand = CopyStand {
                 bench,
                 labs: &mut labs,
                 files: &files,
-                near: &Place::here(),
+                near: &ServerHost::here(),
             };
             emit(stand.copies(what, *direction));
-            if what == What::Large {
+            if what == CopiedFiles::Large {
                 emit(stand.resumed(*direction));
             }
-            let mut stand = Stand {
+            let mut stand = CopyStand {
                 labs: &mut far_labs,
                 ..stand
             };
@@ -125,26 +125,26 @@ pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) -> Result<(), String> 
     Ok(())
 }
 
-fn prepare(bench: &Bench, files: &Files, what: What) -> io::Result<()> {
+fn prepare(bench: &Bench, files: &TransferFiles, what: CopiedFiles) -> io::Result<()> {
     trees::remove(&files.sent())?;
     match what {
-        What::Large => files.fill(bench.settings.bytes()),
-        What::Many => trees::many(&files.sent(), bench.settings.files),
+        CopiedFiles::Large => files.fill(bench.settings.bytes()),
+        CopiedFiles::Many => trees::many(&files.sent(), bench.settings.files),
     }
 }
 
 /// Where it is measured.
-struct Stand<'s> {
+struct CopyStand<'s> {
     bench: &'s Bench,
     labs: &'s mut [Result<Lab, String>],
-    files: &'s Files,
+    files: &'s TransferFiles,
     /// Where clients run.
-    near: &'s Place,
+    near: &'s ServerHost,
 }
 
-impl Stand<'_> {
-    fn job(&self, what: What, direction: Direction) -> Job {
-        Job {
+impl CopyStand<'_> {
+    fn job(&self, what: CopiedFiles, direction: BenchDirection) -> CopyJob {
+        CopyJob {
             what,
             direction,
             bytes: self.bench.settings.bytes(),
@@ -154,10 +154,10 @@ impl Stand<'_> {
     }
 
     /// A title's beginning.
-    fn title(&self, what: What) -> String {
+    fn title(&self, what: CopiedFiles) -> String {
         match what {
-            What::Large => format!("one file of {} MiB", self.bench.settings.mib()),
-            What::Many => format!(
+            CopiedFiles::Large => format!("one file of {} MiB", self.bench.settings.mib()),
+            CopiedFiles::Many => format!(
                 "{} files of {} bytes",
                 self.bench.settings.files,
                 trees::SMALL_BYTES
@@ -166,22 +166,22 @@ impl Stand<'_> {
     }
 
     /// Every program, on this machine.
-    fn copies(&mut self, what: What, direction: Direction) -> Group {
+    fn copies(&mut self, what: CopiedFiles, direction: BenchDirection) -> BenchGroup {
         let contenders = contenders(self.bench, what, false);
-        let mut entries: Vec<Entry> = contenders.iter().map(Contender::entry).collect();
-        if what == What::Large {
+        let mut entries: Vec<BenchEntry> = contenders.iter().map(Contender::entry).collect();
+        if what == CopiedFiles::Large {
             entries.extend(plain::entries());
         }
-        let group = Group {
-            row: Row::Copy.name(),
+        let group = BenchGroup {
+            row: BenchRow::Copy.name(),
             title: format!("{}, {}", self.title(what), direction.name()),
             unit: match what {
-                What::Large => Unit::MibPerSecond,
-                What::Many => Unit::Seconds,
+                CopiedFiles::Large => Unit::MibPerSecond,
+                CopiedFiles::Many => Unit::Seconds,
             },
             per: match what {
-                What::Large => Per::Gib,
-                What::Many => Per::Copy,
+                CopiedFiles::Large => Per::Gib,
+                CopiedFiles::Many => Per::Copy,
             },
             entries,
             notes: vec![
@@ -198,8 +198,8 @@ impl Stand<'_> {
                 None => stand.plain(&stand.bench.servers, job, index - contenders.len())?,
             };
             Ok(match what {
-                What::Large => spent.as_speed(job.bytes),
-                What::Many => spent.as_time(),
+                CopiedFiles::Large => spent.as_speed(job.bytes),
+                CopiedFiles::Many => spent.as_time(),
             })
         })
     }
@@ -207,9 +207,9 @@ impl Stand<'_> {
     /// Runs a group by turns; adds what memory was used.
     fn alternate(
         &mut self,
-        group: Group,
+        group: BenchGroup,
         mut once: impl FnMut(&mut Self, usize) -> Result<(Sample, Peak), Miss>,
-    ) -> Group {
+    ) -> BenchGroup {
         let mut peaks = vec![Peak::default(); group.entries.len()];
         let bench = self.bench;
         let rounds = bench.settings.rounds(ROUNDS);
@@ -223,7 +223,7 @@ impl Stand<'_> {
         });
         let mib = |bytes: u64| bytes.div_ceil(1 << 20).to_string();
         for (entry, peak) in group.entries.iter_mut().zip(peaks) {
-            if !entry.values.is_empty() && entry.part != Part::Limit {
+            if !entry.values.is_empty() && entry.part != EntryKind::Limit {
                 entry.more = vec![
                     ("client MiB".into(), mib(peak.client)),
                     ("server MiB".into(), mib(peak.server)),
@@ -234,7 +234,7 @@ impl Stand<'_> {
     }
 
     /// One copy, compared.
-    fn once(&mut self, contender: &Contender, job: Job) -> Result<Spent, Miss> {
+    fn once(&mut self, contender: &Contender, job: CopyJob) -> Result<Spent, Miss> {
         let files = self.files;
         trees::remove(&files.arrived())?;
         if job.resumes {
@@ -242,7 +242,7 @@ impl Stand<'_> {
             io::copy(&mut part, &mut File::create(files.arrived())?)?;
         }
         let (mut child, begun) = self.start(contender, job)?;
-        let words = Words::listen(child.stderr.take().ok_or("no pipe")?);
+        let words = StderrReader::listen(child.stderr.take().ok_or("no pipe")?);
         let watch = Watch::start(child.id());
         let (status, usage) = sys::process::wait_usage(child)?;
         let seconds = begun.elapsed().as_secs_f64();
@@ -254,8 +254,8 @@ impl Stand<'_> {
         let said = words.all();
         let sent = copiers::source(files, job.what, job.part);
         let compared = match job.what {
-            What::Large => same_bytes(&sent, &files.arrived()),
-            What::Many => trees::same(&sent, &files.arrived()),
+            CopiedFiles::Large => same_bytes(&sent, &files.arrived()),
+            CopiedFiles::Many => trees::same(&sent, &files.arrived()),
         };
         trees::remove(&files.arrived())?;
         if stuck || !status.is_success() {
@@ -285,7 +285,7 @@ impl Stand<'_> {
     fn start(
         &mut self,
         contender: &Contender,
-        job: Job,
+        job: CopyJob,
     ) -> Result<(std::process::Child, Instant), Miss> {
         let (bench, files, near) = (self.bench, self.files, self.near);
         let mut command: Command = match contender.server() {
@@ -305,17 +305,17 @@ impl Stand<'_> {
     }
 
     /// What takes up a copy that was cut, beside one that begins anew.
-    fn resumed(&mut self, direction: Direction) -> Group {
+    fn resumed(&mut self, direction: BenchDirection) -> BenchGroup {
         let entries = vec![
-            Entry::new("Fulmar → Fulmar, scp, whole", Part::Peer),
-            Entry::new("Fulmar → Fulmar, scp -Z", Part::Ours),
-            Entry::new("hpnscp -Z", Part::Peer),
+            BenchEntry::new("Fulmar → Fulmar, scp, whole", EntryKind::Peer),
+            BenchEntry::new("Fulmar → Fulmar, scp -Z", EntryKind::Ours),
+            BenchEntry::new("hpnscp -Z", EntryKind::Peer),
         ];
-        let group = Group {
-            row: Row::Copy.name(),
+        let group = BenchGroup {
+            row: BenchRow::Copy.name(),
             title: format!(
                 "{}, {}, of which {THERE} % are there",
-                self.title(What::Large),
+                self.title(CopiedFiles::Large),
                 direction.name()
             ),
             unit: Unit::Seconds,
@@ -323,20 +323,24 @@ impl Stand<'_> {
             entries,
             notes: vec!["what is there is proven first (goal: 25 % of a whole copy)".into()],
         };
-        let job = self.job(What::Large, direction);
+        let job = self.job(CopiedFiles::Large, direction);
         let mut group = self.alternate(group, |stand, index| {
             let contender = match index {
                 0 => Contender::ours(&["scp"]),
                 1 => Contender::ours(&["scp", "-Z"]),
                 _ => Contender::foreign(stand.bench, "hpnscp", &["-Z", "-O"])?,
             };
-            let job = Job {
+            let job = CopyJob {
                 resumes: index > 0,
                 ..job
             };
             Ok(stand.once(&contender, job)?.as_time())
         });
-        let medians: Vec<f64> = group.entries.iter().filter_map(Entry::median).collect();
+        let medians: Vec<f64> = group
+            .entries
+            .iter()
+            .filter_map(BenchEntry::median)
+            .collect();
         if let [whole, resumed, ..] = medians[..] {
             let share = 100.0 * resumed / whole;
             group.notes.push(format!("{share:.0} % of a whole copy"));
@@ -347,34 +351,34 @@ impl Stand<'_> {
     /// The same over a long path.
     fn far_copies(
         &mut self,
-        what: What,
-        direction: Direction,
+        what: CopiedFiles,
+        direction: BenchDirection,
         world: &Result<World, String>,
         rtt_ms: u64,
-    ) -> Group {
+    ) -> BenchGroup {
         let contenders = contenders(self.bench, what, true);
-        let mut entries: Vec<Entry> = contenders.iter().map(Contender::entry).collect();
-        if what == What::Large {
+        let mut entries: Vec<BenchEntry> = contenders.iter().map(Contender::entry).collect();
+        if what == CopiedFiles::Large {
             entries.extend(plain::entries());
         }
-        let mut group = Group {
-            row: Row::Copy.name(),
+        let mut group = BenchGroup {
+            row: BenchRow::Copy.name(),
             title: format!("{}, {}, {rtt_ms} ms", self.title(what), direction.name()),
             unit: match what {
-                What::Large => Unit::MibPerSecond,
-                What::Many => Unit::PerSecond,
+                CopiedFiles::Large => Unit::MibPerSecond,
+                CopiedFiles::Many => Unit::PerSecond,
             },
             per: match what {
-                What::Large => Per::Gib,
-                What::Many => Per::Copy,
+                CopiedFiles::Large => Per::Gib,
+                CopiedFiles::Many => Per::Copy,
             },
             entries,
             notes: vec![match what {
-                What::Large => format!(
+                CopiedFiles::Large => format!(
                     "no rate limit, login included; where the receiver is not ours, 1/{PEERS_SHARE} \
                      of it"
                 ),
-                What::Many => format!(
+                CopiedFiles::Many => format!(
                     "files a second, login included; what takes round trips for each file copies \
                      {PEERS_FILES}"
                 ),
@@ -398,7 +402,7 @@ impl Stand<'_> {
         }
         let job = self.job(what, direction);
         let files = self.bench.settings.files;
-        let mut stand = Stand {
+        let mut stand = CopyStand {
             bench: self.bench,
             labs: &mut *self.labs,
             files: self.files,
@@ -411,11 +415,13 @@ impl Stand<'_> {
             };
             let part = contender.is_slow_far_away(what, direction);
             let bytes = match (what, part) {
-                (What::Large, true) => copiers::part_of(stand.files, job.bytes, PEERS_SHARE)?,
+                (CopiedFiles::Large, true) => {
+                    copiers::part_of(stand.files, job.bytes, PEERS_SHARE)?
+                }
                 _ => job.bytes,
             };
-            let spent = stand.once(contender, Job { bytes, part, ..job })?;
-            if what == What::Large {
+            let spent = stand.once(contender, CopyJob { bytes, part, ..job })?;
+            if what == CopiedFiles::Large {
                 return Ok(spent.as_speed(bytes));
             }
             let count = if part { PEERS_FILES.min(files) } else { files };

@@ -5,14 +5,14 @@
 use std::process::Stdio;
 use std::time::Instant;
 
-use super::{Job, Peak, Spent, Stand, trees};
-use crate::figures::{Cpu, Entry, Part};
-use crate::lab::Place;
-use crate::options::Direction;
+use super::{CopyJob, CopyStand, Peak, Spent, trees};
+use crate::figures::{BenchEntry, Cpu, EntryKind};
+use crate::lab::ServerHost;
+use crate::options::BenchDirection;
 use crate::roles;
 use crate::rounds::Miss;
 use crate::transfer::{self, same_bytes};
-use crate::words::{Watch, Words, kill};
+use crate::words::{StderrReader, Watch, kill};
 
 /// In which form the file is on its way: the entry's name, and the word for the far end's role.
 const FORMS: [(&str, &str); 2] = [
@@ -20,20 +20,25 @@ const FORMS: [(&str, &str); 2] = [
     ("plain TCP with AES-GCM, file to file", roles::SEALED),
 ];
 
-pub(super) fn entries() -> [Entry; 2] {
-    FORMS.map(|(name, _)| Entry::new(name, Part::Limit))
+pub(super) fn entries() -> [BenchEntry; 2] {
+    FORMS.map(|(name, _)| BenchEntry::new(name, EntryKind::Limit))
 }
 
-impl Stand<'_> {
+impl CopyStand<'_> {
     /// One copy from start to exit, in the form of the entry of this number, with its far end at a
     /// place; compared.
-    pub(super) fn plain(&self, server: &Place, job: Job, entry: usize) -> Result<Spent, Miss> {
+    pub(super) fn plain(
+        &self,
+        server: &ServerHost,
+        job: CopyJob,
+        entry: usize,
+    ) -> Result<Spent, Miss> {
         let (_, form) = *FORMS.get(entry).ok_or("no such form")?;
         let (sent, arrived) = (self.files.sent(), self.files.arrived());
         trees::remove(&arrived)?;
         let (near_way, far_way, near_file, far_file) = match job.direction {
-            Direction::Up => (roles::GOES, roles::COMES, &sent, &arrived),
-            Direction::Down => (roles::COMES, roles::GOES, &arrived, &sent),
+            BenchDirection::Up => (roles::GOES, roles::COMES, &sent, &arrived),
+            BenchDirection::Down => (roles::COMES, roles::GOES, &arrived, &sent),
         };
         let far_file = far_file.to_str().ok_or("a path that is not UTF-8")?;
         let far = ("file-server", &[far_way, form, far_file][..]);
@@ -46,7 +51,7 @@ impl Stand<'_> {
             .stdout(Stdio::null());
         let begun = Instant::now();
         let near = self.near.spawn(ends.near)?;
-        let words = Words::listen(ends.words);
+        let words = StderrReader::listen(ends.words);
         let watch = Watch::start(near.id());
         let (status, usage) = sys::process::wait_usage(near)?;
         let seconds = begun.elapsed().as_secs_f64();

@@ -77,11 +77,11 @@ pub(super) fn same(one: &Path, other: &Path) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transfer::Files;
+    use crate::transfer::TransferFiles;
 
     #[test]
     fn a_tree_that_lacks_a_file_or_has_another_is_not_the_same() {
-        let files = Files::new().unwrap();
+        let files = TransferFiles::new().unwrap();
         for path in [files.sent(), files.arrived()] {
             fs::create_dir_all(path.join("a")).unwrap();
             fs::write(path.join("a/x"), "x").unwrap();
@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn there_are_as_many_files_as_asked_for() {
         for count in [3, super::super::PEERS_FILES + FILES_EACH + 7] {
-            let files = Files::new().unwrap();
+            let files = TransferFiles::new().unwrap();
             many(&files.sent(), count).unwrap();
             let found: usize = fs::read_dir(files.sent())
                 .unwrap()

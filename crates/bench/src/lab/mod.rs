@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 
 use keys::{KeySpec, PresentedKey, PrivateKey};
 
-pub(crate) use place::Place;
-use server::Server;
+pub(crate) use place::ServerHost;
+use server::BenchServer;
 pub(crate) use server::{Cost, Tree};
-pub(crate) use suite::{Kind, Suite, Wishes, program};
+pub(crate) use suite::{Suite, SuiteKind, Wishes, program};
 
 /// The user's key in dropbear's format.
 const DROPBEAR_KEY: &str = "user_key.dropbear";
@@ -56,8 +56,8 @@ impl Drop for Directory {
 pub(crate) struct Lab {
     directory: Directory,
     suite: Suite,
-    place: Place,
-    server: Option<Server>,
+    place: ServerHost,
+    server: Option<BenchServer>,
     port: u16,
     user: String,
 }
@@ -76,13 +76,13 @@ fn make_key(path: &Path) -> io::Result<()> {
 impl Lab {
     /// Starts the server of `suite` on the loopback, with lines added to its configuration.
     pub(crate) fn start(suite: &Suite, server_lines: &str) -> io::Result<Self> {
-        let mut lab = Self::new(suite, &Place::here(), server_lines)?;
+        let mut lab = Self::new(suite, &ServerHost::here(), server_lines)?;
         lab.serve()?;
         Ok(lab)
     }
 
     /// Prepares a server of `suite` at `place`, with lines added to its configuration.
-    pub(crate) fn new(suite: &Suite, place: &Place, server_lines: &str) -> io::Result<Self> {
+    pub(crate) fn new(suite: &Suite, place: &ServerHost, server_lines: &str) -> io::Result<Self> {
         let directory = Directory::new(&std::env::temp_dir())?;
         let path = |name: &str| directory.path().join(name);
         for name in ["host_key", "user_key"] {
@@ -149,7 +149,7 @@ impl Lab {
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
                 .stderr(log);
-            let started = Server::start(&self.place, command, self.port)
+            let started = BenchServer::start(&self.place, command, self.port)
                 .map_err(|error| io::Error::other(format!("{error}; {}", self.server_log())))?;
             self.server = Some(started);
         }
@@ -159,7 +159,7 @@ impl Lab {
     fn server_command(&self) -> io::Result<Command> {
         let path = |name: &str| self.directory.path().join(name);
         let mut command = self.suite.server();
-        if self.suite.kind != Kind::Dropbear {
+        if self.suite.kind != SuiteKind::Dropbear {
             command.args(["-D", "-e", "-f"]).arg(path("sshd_config"));
             return Ok(command);
         }
@@ -194,7 +194,7 @@ impl Lab {
 
     /// The server that runs, by its process.
     pub(crate) fn server_pid(&self) -> Option<u32> {
-        self.server.as_ref().map(Server::pid)
+        self.server.as_ref().map(BenchServer::pid)
     }
 
     /// The address and port of the server.
@@ -230,7 +230,7 @@ impl Lab {
     /// then `command`.
     pub(crate) fn client(&self, suite: &Suite, options: &[&str], command: &str) -> Command {
         let mut client = suite.client();
-        if suite.kind == Kind::Dropbear {
+        if suite.kind == SuiteKind::Dropbear {
             let home = self.directory.path();
             client
                 .env("HOME", home)
@@ -253,7 +253,7 @@ impl Lab {
     /// Prepares what clients of `suite` need beyond the configuration file: dbclient, which has
     /// none, a home and a key in its own format.
     pub(crate) fn admit(&self, suite: &Suite) -> io::Result<()> {
-        if suite.kind != Kind::Dropbear {
+        if suite.kind != SuiteKind::Dropbear {
             return Ok(());
         }
         let home = self.directory.path();

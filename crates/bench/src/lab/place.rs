@@ -9,12 +9,12 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use super::account::Account;
 
-type Job = Box<dyn FnOnce() + Send>;
+type BenchCommand = Box<dyn FnOnce() + Send>;
 
 /// A thread that works off jobs in an environment of its own.
 #[derive(Debug)]
 struct Executor {
-    jobs: Sender<Job>,
+    jobs: Sender<BenchCommand>,
 }
 
 impl Executor {
@@ -22,7 +22,7 @@ impl Executor {
     fn start<T: Send + 'static>(
         prepare: impl FnOnce() -> io::Result<T> + Send + 'static,
     ) -> io::Result<(Self, T)> {
-        let (jobs, queue): (Sender<Job>, Receiver<Job>) = channel();
+        let (jobs, queue): (Sender<BenchCommand>, Receiver<BenchCommand>) = channel();
         let (tell, told) = channel();
         std::thread::Builder::new()
             .name("place".into())
@@ -57,14 +57,14 @@ impl Executor {
 
 /// Where processes are started, and the address that servers started there listen on.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
+pub(crate) struct ServerHost {
     executor: Option<Arc<Executor>>,
     address: IpAddr,
     /// The account of what logs in here, where it is not the user's own.
     account: Option<Arc<Account>>,
 }
 
-impl Place {
+impl ServerHost {
     /// Where this process is, on the loopback network.
     pub(crate) fn here() -> Self {
         Self {
@@ -79,7 +79,7 @@ impl Place {
         Ok(Self::with_account(IpAddr::V4(Ipv4Addr::LOCALHOST), || Ok(()))?.0)
     }
 
-    /// As [`Place::prepared`], with a plain account to log in to where this user may have that.
+    /// As [`ServerHost::prepared`], with a plain account to log in to where this user may have that.
     pub(crate) fn with_account<T: Send + 'static>(
         address: IpAddr,
         prepare: impl FnOnce() -> io::Result<T> + Send + 'static,
@@ -111,7 +111,7 @@ impl Place {
         Ok((place, made))
     }
 
-    /// As [`Place::for_servers`], on one CPU alone.
+    /// As [`ServerHost::for_servers`], on one CPU alone.
     pub(crate) fn on_cpu(cpu: usize) -> io::Result<Self> {
         let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let (place, ()) = Self::with_account(address, move || sys::process::set_affinity(&[cpu]))?;
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn what_is_started_in_a_place_inherits_it() {
         let cpu = sys::process::affinity().unwrap()[0];
-        let place = Place::on_cpu(cpu).unwrap();
+        let place = ServerHost::on_cpu(cpu).unwrap();
         let mut command = Command::new("grep");
         command
             .args(["Cpus_allowed_list", "/proc/self/status"])
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_place_that_cannot_be_had_says_why() {
-        let missing = Place::prepared(IpAddr::V4(Ipv4Addr::LOCALHOST), || {
+        let missing = ServerHost::prepared(IpAddr::V4(Ipv4Addr::LOCALHOST), || {
             Err::<(), _>(io::Error::other("no such place"))
         });
         assert_eq!(missing.unwrap_err().to_string(), "no such place");

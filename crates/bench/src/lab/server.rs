@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use super::Place;
+use super::ServerHost;
 
 /// How long a server may take to listen.
 const START_LIMIT: Duration = Duration::from_secs(60);
@@ -27,7 +27,7 @@ pub(crate) struct Cost {
 
 /// A listener at work.
 #[derive(Debug)]
-pub(super) struct Server {
+pub(super) struct BenchServer {
     child: Option<Child>,
     pid: u32,
     /// CPU time that it had used when it listened.
@@ -36,9 +36,9 @@ pub(super) struct Server {
     children_at_start: usize,
 }
 
-impl Server {
+impl BenchServer {
     /// Starts `command` at `place` and waits until it listens on `port`.
-    pub(super) fn start(place: &Place, command: Command, port: u16) -> io::Result<Self> {
+    pub(super) fn start(place: &ServerHost, command: Command, port: u16) -> io::Result<Self> {
         let child = place.spawn(command)?;
         let pid = child.id();
         let mut server = Self {
@@ -93,7 +93,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for BenchServer {
     fn drop(&mut self) {
         if let Some(child) = &mut self.child {
             let _ = child.kill();

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 /// Which programs a suite is made of: how they are told what to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum SuiteKind {
     /// The running binary.
     Ours,
     /// `ssh`, `sshd` and their configuration files.
@@ -37,7 +37,7 @@ pub(crate) struct Suite {
     pub(crate) name: String,
     /// What it says of its version; empty when it says nothing.
     pub(crate) version: String,
-    pub(crate) kind: Kind,
+    pub(crate) kind: SuiteKind,
     ssh: Vec<OsString>,
     sshd: Vec<OsString>,
     scp: Option<PathBuf>,
@@ -59,7 +59,7 @@ impl Suite {
         Ok(Self {
             name: "Fulmar".into(),
             version: concat!("Fulmar_", env!("CARGO_PKG_VERSION")).into(),
-            kind: Kind::Ours,
+            kind: SuiteKind::Ours,
             ssh: program("ssh"),
             sshd: program("sshd"),
             scp: None,
@@ -104,7 +104,7 @@ impl Suite {
         let mut suite = Self {
             name: name.into(),
             version: String::new(),
-            kind: Kind::OpenSsh,
+            kind: SuiteKind::OpenSsh,
             ssh: vec![
                 find("ssh")
                     .or_else(|why| find("hpnssh").map_err(|_| why))?
@@ -129,7 +129,7 @@ impl Suite {
         let mut suite = Self {
             name: name.into(),
             version: String::new(),
-            kind: Kind::Dropbear,
+            kind: SuiteKind::Dropbear,
             ssh: vec![find("dbclient")?.into()],
             sshd: vec![find("dropbear")?.into()],
             scp: None,
@@ -174,7 +174,7 @@ impl Suite {
     pub(crate) fn copier(&self) -> Result<Command, String> {
         let none = || format!("{} has no scp", self.name);
         match (self.kind, &self.scp) {
-            (Kind::Ours, _) => {
+            (SuiteKind::Ours, _) => {
                 let words = [self.ssh.first().cloned().unwrap_or_default(), "scp".into()];
                 let asked = command(&words)
                     .stdin(Stdio::null())
@@ -201,7 +201,7 @@ impl Suite {
     /// Its `sftp`, without arguments, or why there is none.
     pub(crate) fn sftp(&self) -> Result<Command, String> {
         let mut sftp = match (self.kind, &self.scp) {
-            (Kind::Ours, _) => {
+            (SuiteKind::Ours, _) => {
                 let words = [self.ssh.first().cloned().unwrap_or_default(), "sftp".into()];
                 return Ok(command(&words));
             }
@@ -249,7 +249,7 @@ impl Suite {
         if let Some(mac) = &wishes.mac {
             flags.extend(["-m".into(), mac.clone()]);
         }
-        if self.kind == Kind::Dropbear {
+        if self.kind == SuiteKind::Dropbear {
             let first = wishes.options.first();
             let unknown = first.or(wishes.compress.then_some(&self.name));
             return match (first, unknown) {
@@ -313,7 +313,7 @@ fn is_ours(path: &Path) -> bool {
 mod tests {
     use super::*;
 
-    fn peer(kind: Kind) -> Suite {
+    fn peer(kind: SuiteKind) -> Suite {
         Suite {
             name: "peer".into(),
             version: String::new(),
@@ -334,14 +334,14 @@ mod tests {
             ..Wishes::default()
         };
         let plain = ["-c", "aes128-ctr", "-m", "hmac-sha2-256"];
-        assert_eq!(peer(Kind::Dropbear).flags(&wishes).unwrap(), plain);
-        assert_eq!(peer(Kind::OpenSsh).flags(&wishes).unwrap(), plain);
+        assert_eq!(peer(SuiteKind::Dropbear).flags(&wishes).unwrap(), plain);
+        assert_eq!(peer(SuiteKind::OpenSsh).flags(&wishes).unwrap(), plain);
         wishes.compress = true;
-        assert!(peer(Kind::Dropbear).flags(&wishes).is_err());
+        assert!(peer(SuiteKind::Dropbear).flags(&wishes).is_err());
         wishes.options.push("RekeyLimit=1M".into());
-        let why = peer(Kind::Dropbear).flags(&wishes).unwrap_err();
+        let why = peer(SuiteKind::Dropbear).flags(&wishes).unwrap_err();
         assert!(why.contains("RekeyLimit"), "{why}");
-        let flags = peer(Kind::OpenSsh).flags(&wishes).unwrap();
+        let flags = peer(SuiteKind::OpenSsh).flags(&wishes).unwrap();
         assert_eq!(flags[4..], ["-C", "-o", "RekeyLimit=1M"]);
     }
 
@@ -359,7 +359,7 @@ mod tests {
         }
         let path = folder.path().to_str().unwrap();
         let kind = |name| Suite::in_directory(name, path).unwrap().kind;
-        assert_eq!(kind("Dropbear-2022"), Kind::Dropbear);
-        assert_eq!(kind("anything"), Kind::OpenSsh);
+        assert_eq!(kind("Dropbear-2022"), SuiteKind::Dropbear);
+        assert_eq!(kind("anything"), SuiteKind::OpenSsh);
     }
 }

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use proto::{Connection, Event, TransportConfig, TransportOutput};
 
-use super::super::figures::{Cpu, Emit, Group, Per, Unit};
-use super::super::options::Row;
+use super::super::figures::{BenchGroup, Cpu, Emit, Per, Unit};
+use super::super::options::BenchRow;
 use super::super::rounds::{Bench, Miss, Sample};
-use crate::lab::{Kind, Suite};
+use crate::lab::{Suite, SuiteKind};
 
 /// Rounds when the command line says nothing.
 const ROUNDS: usize = 5;
@@ -36,12 +36,12 @@ pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) {
     }
 }
 
-fn of_all(bench: &Bench, up_to: UpTo, title: &str) -> Group {
+fn of_all(bench: &Bench, up_to: UpTo, title: &str) -> BenchGroup {
     let asked = u32::try_from(bench.settings.logins);
     let connections = asked.map_or(MAX_CONNECTIONS, |asked| asked.min(MAX_CONNECTIONS));
     let (suites, entries): (Vec<usize>, Vec<_>) = bench.served().into_iter().unzip();
-    let group = Group {
-        row: Row::Login.name(),
+    let group = BenchGroup {
+        row: BenchRow::Login.name(),
         title: title.into(),
         unit: Unit::Milliseconds,
         per: Per::Connection,
@@ -91,9 +91,9 @@ fn of_all(bench: &Bench, up_to: UpTo, title: &str) -> Group {
 fn bears_strangers(suite: &Suite) -> &'static str {
     const LINE: &str = "PerSourcePenalties no";
     match suite.kind {
-        Kind::Ours => LINE,
-        Kind::OpenSsh if release(&suite.version) >= (9, 8) => LINE,
-        Kind::OpenSsh | Kind::Dropbear => "",
+        SuiteKind::Ours => LINE,
+        SuiteKind::OpenSsh if release(&suite.version) >= (9, 8) => LINE,
+        SuiteKind::OpenSsh | SuiteKind::Dropbear => "",
     }
 }
 

@@ -10,11 +10,11 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use super::figures::{Cpu, Emit, Entry, Group, Per, Unit};
-use super::options::Row;
+use super::figures::{BenchEntry, BenchGroup, Cpu, Emit, Per, Unit};
+use super::options::BenchRow;
 use super::rounds::{Bench, Chain, Miss, Sample};
 use super::stats;
-use crate::lab::{Kind, Lab, Suite};
+use crate::lab::{Lab, Suite, SuiteKind};
 
 /// Rounds when the command line says nothing.
 const ROUNDS: usize = 21;
@@ -41,16 +41,16 @@ pub(super) const COLD: Manner = ("cold", &["-oLoginCache=no"]);
 
 /// The chains, those of our client several times: as it is, after a login to the same server, and
 /// in these manners.
-pub(super) fn visits(bench: &Bench, manners: &[Manner]) -> (Vec<Visit>, Vec<Entry>) {
+pub(super) fn visits(bench: &Bench, manners: &[Manner]) -> (Vec<Visit>, Vec<BenchEntry>) {
     let mut all = Vec::new();
     for (chain, entry) in bench.chains() {
         let (label, part) = (entry.label.clone(), entry.part);
         let options: &[&str] = &[];
         all.push((Visit { chain, options }, entry));
         let ours = bench.suites.get(chain.client);
-        if ours.is_some_and(|suite| suite.kind == Kind::Ours) {
+        if ours.is_some_and(|suite| suite.kind == SuiteKind::Ours) {
             for (name, options) in manners {
-                let entry = Entry::new(format!("{label}, {name}"), part);
+                let entry = BenchEntry::new(format!("{label}, {name}"), part);
                 all.push((Visit { chain, options }, entry));
             }
         }
@@ -66,15 +66,15 @@ pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) {
     emit(tiers::measure(bench));
 }
 
-fn one_by_one(bench: &Bench) -> Group {
+fn one_by_one(bench: &Bench) -> BenchGroup {
     let (visits, mut entries) = visits(bench, &[COLD]);
     entries.push(starts::entry());
     let mut labs: Vec<Result<Lab, String>> = visits
         .iter()
         .map(|visit| bench.lab(visit.chain.server, &bench.servers, "MaxStartups 1000"))
         .collect();
-    let group = Group {
-        row: Row::Login.name(),
+    let group = BenchGroup {
+        row: BenchRow::Login.name(),
         title: "ssh host true".into(),
         unit: Unit::Milliseconds,
         per: Per::Login,
@@ -105,7 +105,7 @@ fn one_by_one(bench: &Bench) -> Group {
 /// Ends the servers that ran through all rounds, and shares out the CPU time that they used.
 fn share_server_time<'l>(
     bench: &Bench,
-    group: &mut Group,
+    group: &mut BenchGroup,
     labs: impl Iterator<Item = Option<&'l mut Lab>>,
 ) {
     for (entry, lab) in group.entries.iter_mut().zip(labs) {
@@ -127,12 +127,12 @@ fn share_server_time<'l>(
     }
 }
 
-fn at_once(bench: &Bench) -> Group {
+fn at_once(bench: &Bench) -> BenchGroup {
     let (chains, entries): (Vec<Chain>, Vec<_>) = bench.chains().into_iter().unzip();
     let mut crowds: Vec<Vec<Crowd>> = vec![Vec::new(); entries.len()];
     let logins = bench.settings.logins;
-    let group = Group {
-        row: Row::Login.name(),
+    let group = BenchGroup {
+        row: BenchRow::Login.name(),
         title: format!("ssh host true, {AT_ONCE} at once"),
         unit: Unit::PerSecond,
         per: Per::Login,
@@ -146,8 +146,8 @@ fn at_once(bench: &Bench) -> Group {
         let client = bench.suites.get(chain.client).ok_or("no such suite")?;
         let server = bench.suites.get(chain.server).ok_or("no such suite")?;
         let clients = match server.kind {
-            Kind::Dropbear => AT_ONCE_DROPBEAR,
-            Kind::Ours | Kind::OpenSsh => AT_ONCE,
+            SuiteKind::Dropbear => AT_ONCE_DROPBEAR,
+            SuiteKind::Ours | SuiteKind::OpenSsh => AT_ONCE,
         };
         let mut lab = bench.lab(chain.server, &bench.servers, "MaxStartups 1000")?;
         let (sample, crowd) = crowd(client, &mut lab, (clients, logins), bench.interrupted)?;

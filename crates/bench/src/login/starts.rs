@@ -6,7 +6,7 @@
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use super::super::figures::{Cpu, Entry, Miss, Part};
+use super::super::figures::{BenchEntry, Cpu, EntryKind, Miss};
 use super::super::rounds::Sample;
 
 /// A dynamic program that needs the C library alone, and does nothing.
@@ -19,8 +19,8 @@ const TIMES: u32 = 10;
 pub(super) const NOTE: &str = "no SSH: the programs of a login that do nothing, true for the client and three times for \
      the server, sh -c true";
 
-pub(super) fn entry() -> Entry {
-    Entry::new("no SSH", Part::Limit)
+pub(super) fn entry() -> BenchEntry {
+    BenchEntry::new("no SSH", EntryKind::Limit)
 }
 
 /// One round: ms of all of them, CPU seconds of what stands for the client and for the server.

@@ -3,8 +3,8 @@
 
 use crypto::arch::FEATURES_VARIABLE;
 
-use super::super::figures::{Entry, Group, Part, Per, Unit};
-use super::super::options::Row;
+use super::super::figures::{BenchEntry, BenchGroup, EntryKind, Per, Unit};
+use super::super::options::BenchRow;
 use super::super::report::digits;
 use super::super::rounds::{Bench, Miss};
 use super::{login, share_server_time};
@@ -29,14 +29,18 @@ const TIERS: &[(&str, &str)] = &[
 const TIERS: &[(&str, &str)] = &[];
 
 /// Measures all tiers by turns.
-pub(super) fn measure(bench: &Bench) -> Group {
+pub(super) fn measure(bench: &Bench) -> BenchGroup {
     let entries = TIERS.iter().enumerate();
     let entries = entries.map(|(index, (name, _))| {
-        let part = if index == 0 { Part::Ours } else { Part::Mixed };
-        Entry::new(*name, part)
+        let part = if index == 0 {
+            EntryKind::Ours
+        } else {
+            EntryKind::Mixed
+        };
+        BenchEntry::new(*name, part)
     });
-    let group = Group {
-        row: Row::Login.name(),
+    let group = BenchGroup {
+        row: BenchRow::Login.name(),
         title: "ssh host true, ours to ours, with CPU features switched off".into(),
         unit: Unit::Milliseconds,
         per: Per::Login,
@@ -58,7 +62,7 @@ pub(super) fn measure(bench: &Bench) -> Group {
     let labs = labs.iter_mut().map(|place| place.as_mut().ok());
     let labs = labs.map(|place| place.map(|(_, lab)| lab));
     share_server_time(bench, &mut group, labs);
-    let whole = group.entries.first().and_then(Entry::median);
+    let whole = group.entries.first().and_then(BenchEntry::median);
     for entry in &mut group.entries {
         let times = entry.median().zip(whole);
         let cell = times.map_or_else(String::new, |(own, whole)| digits(own / whole));

@@ -83,15 +83,15 @@ pub(super) fn rows(selection: &Selection, slice: Duration) -> Vec<AlgorithmRow> 
 }
 
 /// A kernel, and work for it over so many bytes.
-struct Tier {
+struct KernelTier {
     kernel: &'static str,
     bytes: f64,
     work: Box<dyn FnMut()>,
 }
 
 /// The kernels that this machine has for an algorithm, each once, the portable one first.
-fn tiers(algorithm: Algorithm) -> Vec<Tier> {
-    let mut tiers: Vec<Tier> = Vec::new();
+fn tiers(algorithm: Algorithm) -> Vec<KernelTier> {
+    let mut tiers: Vec<KernelTier> = Vec::new();
     for level in Level::ALL {
         if let Some(tier) = tier(algorithm, &arch::detect().limited_to(*level))
             && tiers.iter().all(|other| other.kernel != tier.kernel)
@@ -102,14 +102,14 @@ fn tiers(algorithm: Algorithm) -> Vec<Tier> {
     tiers
 }
 
-fn tier(algorithm: Algorithm, features: &CpuFeatures) -> Option<Tier> {
+fn tier(algorithm: Algorithm, features: &CpuFeatures) -> Option<KernelTier> {
     match algorithm {
         Algorithm::Cipher(cipher) => cipher_tier(cipher, features),
         Algorithm::Mac(mac) => mac_tier(mac, features),
     }
 }
 
-fn cipher_tier(cipher: CipherAlgorithm, features: &CpuFeatures) -> Option<Tier> {
+fn cipher_tier(cipher: CipherAlgorithm, features: &CpuFeatures) -> Option<KernelTier> {
     let (key, iv) = (vec![1; cipher.key_len()], vec![2; cipher.iv_len()]);
     let mut packet = vec![3; PACKET_BYTES];
     let (kernel, work): (&'static str, Box<dyn FnMut()>) = match cipher.kind() {
@@ -138,14 +138,14 @@ fn cipher_tier(cipher: CipherAlgorithm, features: &CpuFeatures) -> Option<Tier> 
             (kernel, Box::new(work))
         }
     };
-    Some(Tier {
+    Some(KernelTier {
         kernel,
         bytes: as_f64(PACKET_BYTES),
         work,
     })
 }
 
-fn mac_tier(mac: MacAlgorithm, features: &CpuFeatures) -> Option<Tier> {
+fn mac_tier(mac: MacAlgorithm, features: &CpuFeatures) -> Option<KernelTier> {
     let key = MacKey::with_features(mac, &vec![1; mac.key_len()], features).ok()?;
     let kernel = key.kernel();
     let data = vec![3; MANY * PACKET_BYTES];
@@ -160,7 +160,7 @@ fn mac_tier(mac: MacAlgorithm, features: &CpuFeatures) -> Option<Tier> {
         key.compute_many(black_box(&packets), &mut tags);
         black_box(&tags);
     };
-    Some(Tier {
+    Some(KernelTier {
         kernel,
         bytes: as_f64(count * PACKET_BYTES),
         work: Box::new(work),

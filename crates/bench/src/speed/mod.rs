@@ -17,7 +17,7 @@ use std::ffi::OsString;
 use std::time::Instant;
 
 use flags::{CommandLine, Word};
-use report::Report;
+use report::SpeedReport;
 use select::Selection;
 use time::SLICE;
 
@@ -67,7 +67,7 @@ pub fn run(args: Vec<OsString>) -> i32 {
     let alone = peers::is_alone();
     let public_key = public_key::rows(&selection, !alone);
     let compared = public_key.iter().any(|row| row.openssl.is_some());
-    let report = Report {
+    let report = SpeedReport {
         first_random,
         warm_up,
         algorithms: algorithms::rows(&selection, SLICE),

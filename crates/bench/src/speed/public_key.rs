@@ -10,14 +10,14 @@ use super::time::{SLICE, rate_of_prepared, rates};
 
 /// What is done with a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum OperationKind {
     /// sign, verify
     Signature,
     /// keygen, respond, agree
     Exchange,
 }
 
-impl Kind {
+impl OperationKind {
     /// The names of its operations.
     pub(super) fn operations(self) -> &'static [&'static str] {
         match self {
@@ -27,11 +27,11 @@ impl Kind {
     }
 }
 
-/// One algorithm; operations a second, in the order of [`Kind::operations`].
+/// One algorithm; operations a second, in the order of [`OperationKind::operations`].
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct PublicKeyRow {
     pub(super) name: &'static str,
-    pub(super) kind: Kind,
+    pub(super) kind: OperationKind,
     pub(super) ours: Vec<f64>,
     /// By `openssl speed`, where it has the operation.
     pub(super) openssl: Option<Vec<f64>>,
@@ -39,7 +39,7 @@ pub(super) struct PublicKeyRow {
     pub(super) portable: Option<Vec<f64>>,
 }
 
-enum Work {
+enum MeasuredWork {
     Signature(KeyKind, SignatureScheme, usize),
     Exchange(KexAlgorithm),
 }
@@ -50,7 +50,7 @@ struct Algorithm {
     aliases: &'static [&'static str],
     /// The argument of `openssl speed`.
     openssl: Option<&'static str>,
-    work: Work,
+    work: MeasuredWork,
 }
 
 const fn rsa(name: &'static str, openssl: &'static str, bits: usize) -> Algorithm {
@@ -58,7 +58,7 @@ const fn rsa(name: &'static str, openssl: &'static str, bits: usize) -> Algorith
         name,
         aliases: &[],
         openssl: Some(openssl),
-        work: Work::Signature(KeyKind::Rsa, SignatureScheme::RsaPkcs1Sha512, bits),
+        work: MeasuredWork::Signature(KeyKind::Rsa, SignatureScheme::RsaPkcs1Sha512, bits),
     }
 }
 
@@ -73,7 +73,7 @@ const fn signature(
         name,
         aliases,
         openssl: Some(openssl),
-        work: Work::Signature(kind, scheme, 0),
+        work: MeasuredWork::Signature(kind, scheme, 0),
     }
 }
 
@@ -87,7 +87,7 @@ const fn exchange(
         name,
         aliases,
         openssl,
-        work: Work::Exchange(algorithm),
+        work: MeasuredWork::Exchange(algorithm),
     }
 }
 
@@ -133,15 +133,17 @@ pub(super) fn rows(selection: &Selection, peers: bool) -> Vec<PublicKeyRow> {
     };
     let measured = wanted.into_iter().filter_map(|algorithm| {
         let (kind, ours) = match algorithm.work {
-            Work::Signature(key, scheme, bits) => (Kind::Signature, signatures(key, scheme, bits)?),
-            Work::Exchange(method) => (Kind::Exchange, exchanges(method)?),
+            MeasuredWork::Signature(key, scheme, bits) => {
+                (OperationKind::Signature, signatures(key, scheme, bits)?)
+            }
+            MeasuredWork::Exchange(method) => (OperationKind::Exchange, exchanges(method)?),
         };
         let openssl = algorithm.openssl.filter(|_| peers);
         let openssl = openssl.and_then(peers::openssl).and_then(|rates| {
             match (kind, rates.as_slice()) {
-                (Kind::Signature, [_, _]) => Some(rates),
+                (OperationKind::Signature, [_, _]) => Some(rates),
                 // What it calls an operation is the agreement.
-                (Kind::Exchange, [rate]) => Some(vec![f64::NAN, f64::NAN, *rate]),
+                (OperationKind::Exchange, [rate]) => Some(vec![f64::NAN, f64::NAN, *rate]),
                 _ => None,
             }
         });

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::algorithms::{AlgorithmRow, MANY, PACKET_BYTES};
 use super::compression::{Compression, CompressionRow};
 use super::packets::{PAYLOAD_BYTES, PacketRow};
-use super::public_key::{Kind, PublicKeyRow};
+use super::public_key::{OperationKind, PublicKeyRow};
 use super::{cpu_features, kernels};
 use crate::table::Table;
 use copy::json::Json;
@@ -17,7 +17,7 @@ const EXCHANGE_NOTE: &str = "keygen: a client's first message; respond: all that
      Diffie-Hellman: our exponents have 512 bits, openssl's 225 to 400.\n";
 
 /// All that was measured.
-pub(super) struct Report {
+pub(super) struct SpeedReport {
     pub(super) first_random: Duration,
     pub(super) warm_up: Duration,
     pub(super) algorithms: Vec<AlgorithmRow>,
@@ -28,7 +28,7 @@ pub(super) struct Report {
     pub(super) compression: Compression,
 }
 
-impl Report {
+impl SpeedReport {
     pub(super) fn is_empty(&self) -> bool {
         self.algorithms.is_empty()
             && self.packets.is_empty()
@@ -65,7 +65,7 @@ impl Report {
             text += &table.render();
         }
         let openssl = self.openssl.as_deref().unwrap_or("openssl");
-        for kind in [Kind::Signature, Kind::Exchange] {
+        for kind in [OperationKind::Signature, OperationKind::Exchange] {
             let rows: Vec<_> = self
                 .public_key
                 .iter()
@@ -75,8 +75,8 @@ impl Report {
                 text += "\n";
                 text += &public_key_table(kind, &rows, openssl).render();
                 text += match kind {
-                    Kind::Signature => SIGNATURE_NOTE,
-                    Kind::Exchange => EXCHANGE_NOTE,
+                    OperationKind::Signature => SIGNATURE_NOTE,
+                    OperationKind::Exchange => EXCHANGE_NOTE,
                 };
             }
         }
@@ -187,7 +187,7 @@ fn packet_json(row: &PacketRow) -> Json {
 }
 
 /// A line for us, and one for each of the others with how many times as fast ours is.
-fn public_key_table(kind: Kind, rows: &[&PublicKeyRow], openssl: &str) -> Table {
+fn public_key_table(kind: OperationKind, rows: &[&PublicKeyRow], openssl: &str) -> Table {
     let operations = kind.operations();
     let rates: Vec<String> = operations.iter().map(|each| format!("{each}/s")).collect();
     let mut heading = vec![""];

@@ -81,7 +81,7 @@ fn every_algorithm_has_a_portable_kernel_and_one_in_use() {
 
 #[test]
 fn a_report_says_which_kernel_is_in_use() {
-    let report = Report {
+    let report = SpeedReport {
         first_random: Duration::from_micros(10),
         warm_up: Duration::from_micros(300),
         algorithms: vec![
@@ -125,7 +125,7 @@ fn a_report_says_which_kernel_is_in_use() {
 
 #[test]
 fn public_key_figures_stand_beside_the_others() {
-    let report = Report {
+    let report = SpeedReport {
         first_random: Duration::ZERO,
         warm_up: Duration::ZERO,
         algorithms: Vec::new(),
@@ -133,14 +133,14 @@ fn public_key_figures_stand_beside_the_others() {
         public_key: vec![
             public_key::PublicKeyRow {
                 name: "rsa-2048",
-                kind: public_key::Kind::Signature,
+                kind: public_key::OperationKind::Signature,
                 ours: vec![4000.0, 60_000.0],
                 openssl: Some(vec![2000.0, 60_000.0]),
                 portable: Some(vec![1000.0, 40_000.0]),
             },
             public_key::PublicKeyRow {
                 name: "curve25519-sha256",
-                kind: public_key::Kind::Exchange,
+                kind: public_key::OperationKind::Exchange,
                 ours: vec![100_000.0, 20_000.0, 40_000.0],
                 openssl: Some(vec![f64::NAN, f64::NAN, 20_000.0]),
                 portable: None,

@@ -51,11 +51,11 @@ impl Path {
 
 /// One direction: when the line is free for the next packet.
 #[derive(Debug, Default)]
-struct Direction {
+struct LineDirection {
     free_at: Option<Instant>,
 }
 
-impl Direction {
+impl LineDirection {
     /// When a packet of `bytes` that comes `now` is at the other end; none when it is dropped.
     fn due(&mut self, path: &Path, now: Instant, bytes: u64) -> Option<Instant> {
         let free = self.free_at.map_or(now, |free| free.max(now));
@@ -70,14 +70,14 @@ impl Direction {
 
 /// The line at work; it ends with this value.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct DelayLine {
     path: Arc<Mutex<Path>>,
     /// Closing it ends the thread.
     stop: Option<OwnedFd>,
     thread: Option<std::thread::JoinHandle<io::Result<()>>>,
 }
 
-impl Line {
+impl DelayLine {
     /// Joins two devices.
     pub(super) fn start(one: Tun, other: Tun, path: Path) -> io::Result<Self> {
         for tun in [&one, &other] {
@@ -106,7 +106,7 @@ impl Line {
     }
 }
 
-impl Drop for Line {
+impl Drop for DelayLine {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
@@ -124,7 +124,7 @@ struct Packet {
 
 /// Carries packets between the devices until `stop` hangs up.
 fn carry(tuns: &[Tun; 2], stop: &OwnedFd, path: &Mutex<Path>) -> io::Result<()> {
-    let mut directions = [Direction::default(), Direction::default()];
+    let mut directions = [LineDirection::default(), LineDirection::default()];
     let mut under_way: [VecDeque<Packet>; 2] = [VecDeque::new(), VecDeque::new()];
     let mut spare: Vec<Vec<u8>> = Vec::new();
     loop {
@@ -162,7 +162,7 @@ fn carry(tuns: &[Tun; 2], stop: &OwnedFd, path: &Mutex<Path>) -> io::Result<()> 
 /// Reads what waits in a device, so much at a time that the other direction is not kept waiting.
 fn take(
     from: &Tun,
-    direction: &mut Direction,
+    direction: &mut LineDirection,
     path: &Path,
     queue: &mut VecDeque<Packet>,
     spare: &mut Vec<Vec<u8>>,
@@ -236,7 +236,7 @@ mod tests {
             rtt: Duration::from_millis(10),
             bits_per_second: 8_000_000,
         };
-        let mut direction = Direction::default();
+        let mut direction = LineDirection::default();
         let start = Instant::now();
         let mut due = |after_us: u64, bytes| {
             let at = start + Duration::from_micros(after_us);
@@ -274,7 +274,7 @@ mod tests {
             rtt: Duration::from_millis(10),
             bits_per_second: 0,
         };
-        let mut direction = Direction::default();
+        let mut direction = LineDirection::default();
         let now = Instant::now();
         for _ in 0..1000 {
             let due = direction.due(&path, now, 65_536).unwrap();

@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 
 use sys::tun::{Interface, Tun};
 
-use super::figures::{Emit, Entry, Group, Part, Per, Unit};
+use super::figures::{BenchEntry, BenchGroup, Emit, EntryKind, Per, Unit};
 use super::login::{COLD, Manner, visits};
-use super::options::{Algorithms, Direction, Row, Way};
+use super::options::{Algorithms, BenchDirection, BenchRow, BenchTransport};
 use super::rounds::{Bench, Chain as Ends, Miss, Sample};
-use super::transfer::{self, Chain, Files, Transfer};
-use super::words::Words;
-use crate::lab::{Kind, Lab, Place};
-use line::{Line, Path};
+use super::transfer::{self, Chain, Transfer, TransferFiles};
+use super::words::StderrReader;
+use crate::lab::{Lab, ServerHost, SuiteKind};
+use line::{DelayLine, Path};
 
 /// Rounds when the command line says nothing.
 const ROUNDS: usize = 3;
@@ -38,9 +38,9 @@ const TCP_BUFFER_BYTES: u64 = 128 << 20;
 /// Two networks and the line between them.
 #[derive(Debug)]
 pub(super) struct World {
-    pub(super) near: Place,
-    pub(super) far: Place,
-    line: Line,
+    pub(super) near: ServerHost,
+    pub(super) far: ServerHost,
+    line: DelayLine,
 }
 
 fn explain(error: io::Error) -> String {
@@ -71,9 +71,9 @@ impl World {
     }
 
     fn new(path: Path) -> io::Result<Self> {
-        let (near, one) = Place::prepared(IpAddr::V4(NEAR), || network(NEAR))?;
-        let (far, other) = Place::with_account(IpAddr::V4(FAR), || network(FAR))?;
-        let line = Line::start(one, other, path)?;
+        let (near, one) = ServerHost::prepared(IpAddr::V4(NEAR), || network(NEAR))?;
+        let (far, other) = ServerHost::with_account(IpAddr::V4(FAR), || network(FAR))?;
+        let line = DelayLine::start(one, other, path)?;
         Ok(Self { near, far, line })
     }
 
@@ -122,7 +122,7 @@ fn network(address: Ipv4Addr) -> io::Result<Tun> {
 pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) -> Result<(), String> {
     let world = World::begin()?;
     let mut labs = bench.labs(&world.far, "MaxStartups 1000");
-    let files = Files::new().map_err(explain)?;
+    let files = TransferFiles::new().map_err(explain)?;
     for rtt_ms in &bench.settings.rtts_ms {
         for mbit in &bench.settings.rates_mbit {
             let seen = world.set(*rtt_ms, *mbit)?;
@@ -153,21 +153,21 @@ pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) -> Result<(), String> 
 
 fn streams(
     bench: &Bench,
-    (world, labs, files): (&World, &mut [Result<Lab, String>], &Files),
-    (algorithms, direction): (&Algorithms, Direction),
+    (world, labs, files): (&World, &mut [Result<Lab, String>], &TransferFiles),
+    (algorithms, direction): (&Algorithms, BenchDirection),
     title: String,
     note: String,
-) -> Group {
-    let (mut chains, mut entries): (Vec<Option<Ends>>, Vec<Entry>) = bench
+) -> BenchGroup {
+    let (mut chains, mut entries): (Vec<Option<Ends>>, Vec<BenchEntry>) = bench
         .chains()
         .into_iter()
         .map(|(chain, entry)| (Some(chain), entry))
         .unzip();
     chains.push(None);
-    entries.push(Entry::new("plain TCP", Part::Limit));
+    entries.push(BenchEntry::new("plain TCP", EntryKind::Limit));
     let mib = bench.settings.mib.unwrap_or(MIB);
-    let group = Group {
-        row: Row::Wan.name(),
+    let group = BenchGroup {
+        row: BenchRow::Wan.name(),
         title,
         unit: Unit::MibPerSecond,
         per: Per::Gib,
@@ -181,17 +181,17 @@ fn streams(
     bench.alternate(group, bench.settings.rounds(ROUNDS), |index| {
         let ends = chains.get(index).copied().flatten();
         let receiver = ends.map(|ends| match direction {
-            Direction::Up => ends.server,
-            Direction::Down => ends.client,
+            BenchDirection::Up => ends.server,
+            BenchDirection::Down => ends.client,
         });
         let receiver = receiver.and_then(|index| bench.suites.get(index));
         let mib = match receiver.map(|suite| suite.kind) {
-            None | Some(Kind::Ours) => mib,
-            Some(Kind::OpenSsh) => (mib / PEERS_SHARE).max(1),
-            Some(Kind::Dropbear) => (mib / DROPBEARS_SHARE).max(1),
+            None | Some(SuiteKind::Ours) => mib,
+            Some(SuiteKind::OpenSsh) => (mib / PEERS_SHARE).max(1),
+            Some(SuiteKind::Dropbear) => (mib / DROPBEARS_SHARE).max(1),
         };
         let transfer = Transfer {
-            way: Way::Pipes,
+            way: BenchTransport::Pipes,
             direction,
             bytes: mib << 20,
             files,
@@ -214,15 +214,15 @@ fn streams(
 
 /// How many round trips lie between the client's start and its exit: what a login takes longer
 /// over a longer path, divided by how much longer that is.
-fn logins(bench: &Bench, world: &World) -> Result<Group, String> {
+fn logins(bench: &Bench, world: &World) -> Result<BenchGroup, String> {
     /// Round-trip times that are compared.
     const RTTS: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(200)];
     /// With the cookie of a connection before, as the second round has it.
     const FAST_OPEN: Manner = ("fast open", &["-oTCPFastOpen=yes"]);
     let (visits, entries) = visits(bench, &[COLD, FAST_OPEN]);
     let mut labs = bench.labs(&world.far, "MaxStartups 1000");
-    let group = Group {
-        row: Row::Wan.name(),
+    let group = BenchGroup {
+        row: BenchRow::Wan.name(),
         title: "round trips of ssh host true".into(),
         unit: Unit::RoundTrips,
         per: Per::Login,
@@ -260,14 +260,14 @@ fn logins(bench: &Bench, world: &World) -> Result<Group, String> {
 }
 
 /// Seconds from a client's start to its exit.
-fn login(near: &Place, mut client: std::process::Command) -> Result<f64, Miss> {
+fn login(near: &ServerHost, mut client: std::process::Command) -> Result<f64, Miss> {
     client
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped());
     let begun = Instant::now();
     let mut child = near.spawn(client)?;
-    let words = Words::listen(child.stderr.take().ok_or("no pipe")?);
+    let words = StderrReader::listen(child.stderr.take().ok_or("no pipe")?);
     let status = child.wait()?;
     let seconds = begun.elapsed().as_secs_f64();
     match status.success() {
