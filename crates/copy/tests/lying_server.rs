@@ -170,7 +170,7 @@ fn walk(id: u32, out: &mut Vec<u8>) {
         for path in &paths {
             let whole = [b"/dir/".as_slice(), path].concat();
             let is_directory = path.is_empty() || path.ends_with(b"sub");
-            own::Entry {
+            own::WalkEntry {
                 code: Code::OK,
                 path,
                 attributes: match path.is_empty() {

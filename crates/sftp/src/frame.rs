@@ -13,7 +13,7 @@ use crate::{MAX_HANDLE_BYTES, MAX_MESSAGE_BYTES};
 
 /// The side that reads the stream; it decides which message's data is passed on as it arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Side {
+pub enum ReadingSide {
     /// Reads replies: streams the data of DATA.
     Client,
     /// Reads requests: streams the data of WRITE.
@@ -22,10 +22,10 @@ pub enum Side {
 
 /// The next part of the stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Piece {
+pub enum FramePiece {
     /// A whole message without its length field.
     Message(Bytes),
-    /// The fields of a WRITE; [`Piece::Payload`] with `len` bytes in all follow.
+    /// The fields of a WRITE; [`FramePiece::Payload`] with `len` bytes in all follow.
     Write {
         /// Request id.
         id: u32,
@@ -36,7 +36,7 @@ pub enum Piece {
         /// Number of data bytes that follow.
         len: u32,
     },
-    /// The fields of a DATA; [`Piece::Payload`] with `len` bytes in all follow.
+    /// The fields of a DATA; [`FramePiece::Payload`] with `len` bytes in all follow.
     Data {
         /// Request id.
         id: u32,
@@ -90,7 +90,7 @@ enum FrameState {
 /// Splits a stream of SFTP messages as the module's documentation describes.
 #[derive(Debug)]
 pub struct Splitter {
-    side: Side,
+    side: ReadingSide,
     pieces: VecDeque<Bytes>,
     /// Number of bytes in `pieces`.
     held: usize,
@@ -102,7 +102,7 @@ pub struct Splitter {
 impl Splitter {
     /// Creates a splitter at the first byte of a stream.
     #[must_use]
-    pub fn new(side: Side) -> Self {
+    pub fn new(side: ReadingSide) -> Self {
         Self {
             side,
             pieces: VecDeque::new(),
@@ -143,7 +143,7 @@ impl Splitter {
     ///
     /// # Errors
     /// [`FrameError`]; every later call returns it too.
-    pub fn next_piece(&mut self) -> Result<Option<Piece>, FrameError> {
+    pub fn next_piece(&mut self) -> Result<Option<FramePiece>, FrameError> {
         if let FrameState::Payload { data: 0, skip } = self.state {
             let skipped = self.held.min(usize::try_from(skip).unwrap_or(usize::MAX));
             self.drop_front(skipped);
@@ -160,7 +160,7 @@ impl Splitter {
         }
     }
 
-    fn payload(&mut self, data: u32, skip: u32) -> Option<Piece> {
+    fn payload(&mut self, data: u32, skip: u32) -> Option<FramePiece> {
         let wanted = usize::try_from(data).unwrap_or(usize::MAX);
         let front = self.pieces.front_mut()?;
         let bytes = front.split_to(wanted.min(front.len()));
@@ -171,10 +171,10 @@ impl Splitter {
         self.taken += bytes.len();
         let left = data - u32::try_from(bytes.len()).unwrap_or(data);
         self.state = FrameState::Payload { data: left, skip };
-        Some(Piece::Payload { bytes, left })
+        Some(FramePiece::Payload { bytes, left })
     }
 
-    fn message(&mut self) -> Result<Option<Piece>, FrameError> {
+    fn message(&mut self) -> Result<Option<FramePiece>, FrameError> {
         let Some(field) = self.peek::<4>(0) else {
             return Ok(None);
         };
@@ -188,17 +188,17 @@ impl Splitter {
             return Ok(None);
         };
         match (self.side, number) {
-            (Side::Server, number::WRITE) => self.write(len),
-            (Side::Client, number::DATA) => self.data(len),
+            (ReadingSide::Server, number::WRITE) => self.write(len),
+            (ReadingSide::Client, number::DATA) => self.data(len),
             _ if self.held < 4 + bytes => Ok(None),
             _ => {
                 self.drop_front(4);
-                Ok(Some(Piece::Message(self.take_front(bytes))))
+                Ok(Some(FramePiece::Message(self.take_front(bytes))))
             }
         }
     }
 
-    fn data(&mut self, len: u32) -> Result<Option<Piece>, FrameError> {
+    fn data(&mut self, len: u32) -> Result<Option<FramePiece>, FrameError> {
         const HEAD: u32 = 1 + 4 + 4;
         let rest = len.checked_sub(HEAD).ok_or(FrameError::BadPayload)?;
         let Some(fields) = self.peek::<8>(5) else {
@@ -211,10 +211,10 @@ impl Splitter {
         let skip = rest.checked_sub(data).ok_or(FrameError::BadPayload)?;
         self.drop_front(4 + 9);
         self.state = FrameState::Payload { data, skip };
-        Ok(Some(Piece::Data { id, len: data }))
+        Ok(Some(FramePiece::Data { id, len: data }))
     }
 
-    fn write(&mut self, len: u32) -> Result<Option<Piece>, FrameError> {
+    fn write(&mut self, len: u32) -> Result<Option<FramePiece>, FrameError> {
         let Some(fields) = self.peek::<8>(5) else {
             return Ok(None);
         };
@@ -241,7 +241,7 @@ impl Splitter {
         let handle = self.take_front(handle_bytes);
         self.drop_front(12);
         self.state = FrameState::Payload { data, skip };
-        Ok(Some(Piece::Write {
+        Ok(Some(FramePiece::Write {
             id,
             handle,
             offset,

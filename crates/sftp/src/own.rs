@@ -59,14 +59,14 @@ names! {
     /// Reads a range of a file. The answers are DATA in ascending order without gaps, with [`Hole`]
     /// in EXTENDED_REPLY in place of a hole if [`read_flag::HOLES`] is set.
     READ_RANGE = "read-range";
-    /// Opens a file and reads it from its beginning: answered by [`Opened`] in EXTENDED_REPLY, then
+    /// Opens a file and reads it from its beginning: answered by [`OpenedFile`] in EXTENDED_REPLY, then
     /// by the content as for [`READ_RANGE`]. The handle remains open.
     OPEN_READ = "open-read";
     /// Creates a file, writes it and closes it; answered by STATUS.
     PUT_FILE = "put-file";
-    /// Opens a file, reads it and closes it; answered by EXTENDED_REPLY ([`File`]).
+    /// Opens a file, reads it and closes it; answered by EXTENDED_REPLY ([`WholeFile`]).
     GET_FILE = "get-file";
-    /// Lists a directory tree as a sequence of [`Entry`] in one or more EXTENDED_REPLY, in
+    /// Lists a directory tree as a sequence of [`WalkEntry`] in one or more EXTENDED_REPLY, in
     /// depth-first order: a directory, its contents, then its next sibling.
     WALK = "walk";
     /// Enlarges the window of a [`WALK`]; answered by STATUS.
@@ -178,7 +178,7 @@ impl Hole {
 
 /// The first answer to [`OPEN_READ`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Opened<'a> {
+pub struct OpenedFile<'a> {
     /// The attributes as FSTAT returns them; for anything but a regular file, as STAT does.
     pub attributes: Attributes,
     /// The open handle, as HANDLE would carry it. Empty for anything but a regular file: the server
@@ -186,7 +186,7 @@ pub struct Opened<'a> {
     pub handle: &'a [u8],
 }
 
-impl<'a> Opened<'a> {
+impl<'a> OpenedFile<'a> {
     /// Reads the fields of an EXTENDED_REPLY.
     ///
     /// # Errors
@@ -208,7 +208,7 @@ impl<'a> Opened<'a> {
 
 /// The answer to [`GET_FILE`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct File<'a> {
+pub struct WholeFile<'a> {
     /// The attributes as FSTAT returns them.
     pub attributes: Attributes,
     /// True if `data` is the whole content. Otherwise the file is longer than `max_len` or not a
@@ -218,7 +218,7 @@ pub struct File<'a> {
     pub data: &'a [u8],
 }
 
-impl<'a> File<'a> {
+impl<'a> WholeFile<'a> {
     /// Reads the fields of an EXTENDED_REPLY.
     ///
     /// # Errors
@@ -242,7 +242,7 @@ impl<'a> File<'a> {
 
 /// One entry of a directory tree listed by [`WALK`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Entry<'a> {
+pub struct WalkEntry<'a> {
     /// OK, or the error that kept the server from reading this entry or the contents of this
     /// directory.
     pub code: Code,
@@ -259,7 +259,7 @@ pub struct Entry<'a> {
     pub content: Option<&'a [u8]>,
 }
 
-impl Entry<'_> {
+impl WalkEntry<'_> {
     /// Appends the entry to `out`.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.put_u32(self.code.0);
@@ -276,7 +276,7 @@ impl Entry<'_> {
 
 /// Iterates over the entries of an EXTENDED_REPLY to [`WALK`]; the first that cannot be read ends
 /// the iteration with its error.
-pub fn entries(fields: &[u8]) -> impl Iterator<Item = Result<Entry<'_>, DecodeError>> {
+pub fn entries(fields: &[u8]) -> impl Iterator<Item = Result<WalkEntry<'_>, DecodeError>> {
     let mut reader = Reader::new(fields);
     let mut failed = false;
     core::iter::from_fn(move || {
@@ -289,8 +289,8 @@ pub fn entries(fields: &[u8]) -> impl Iterator<Item = Result<Entry<'_>, DecodeEr
     })
 }
 
-fn read_entry<'a>(reader: &mut Reader<'a>) -> Result<Entry<'a>, DecodeError> {
-    Ok(Entry {
+fn read_entry<'a>(reader: &mut Reader<'a>) -> Result<WalkEntry<'a>, DecodeError> {
+    Ok(WalkEntry {
         code: Code(reader.u32()?),
         path: reader.string()?,
         attributes: Field::read(reader)?,

@@ -9,11 +9,11 @@ use wire::{Field, Put};
 use crate::attributes::{Attributes, ExactTimes, Owner, Times, Timestamp, mode};
 use crate::client::Requests;
 use crate::extension::{self, EXTENSIONS, Extended, Limits};
-use crate::frame::{FrameError, Piece, Side, Splitter};
+use crate::frame::{FrameError, FramePiece, ReadingSide, Splitter};
 use crate::message::reply::{DATA_HEAD_BYTES, NameEntry, Names, Status, data_head, encode_attrs};
 use crate::message::request::{self, write_head};
 use crate::message::{Init, Reply, Request, Version, number, open_flag};
-use crate::server::{Permits, Phase, REQUESTS, Refusal};
+use crate::server::{Permits, REQUESTS, RequestRefusal, SftpPhase};
 use crate::{Code, MAX_MESSAGE_BYTES, own};
 
 fn everything_known() -> Attributes {
@@ -214,7 +214,7 @@ fn modes_are_written_as_ls_writes_them() {
     }
 }
 
-fn cut(side: Side, stream: &[u8], step: usize) -> Result<Vec<Piece>, FrameError> {
+fn cut(side: ReadingSide, stream: &[u8], step: usize) -> Result<Vec<FramePiece>, FrameError> {
     let mut splitter = Splitter::new(side);
     let mut pieces = Vec::new();
     let mut consumed = 0;
@@ -223,8 +223,8 @@ fn cut(side: Side, stream: &[u8], step: usize) -> Result<Vec<Piece>, FrameError>
         while let Some(piece) = splitter.next_piece()? {
             match (pieces.last_mut(), piece) {
                 (
-                    Some(Piece::Payload { bytes, left }),
-                    Piece::Payload {
+                    Some(FramePiece::Payload { bytes, left }),
+                    FramePiece::Payload {
                         bytes: more,
                         left: now,
                     },
@@ -253,15 +253,15 @@ fn a_stream_is_cut_alike_whatever_its_pieces() {
     stream.extend_from_slice(&head);
     stream.extend_from_slice(&vec![0x55; 70_000]);
     request::Close { handle: b"hand" }.encode_into(91, &mut stream);
-    let whole = cut(Side::Server, &stream, stream.len()).unwrap();
+    let whole = cut(ReadingSide::Server, &stream, stream.len()).unwrap();
     let data = whole.iter().find_map(|piece| match piece {
-        Piece::Payload { bytes, left: 0 } if bytes.len() == 70_000 => Some(bytes),
+        FramePiece::Payload { bytes, left: 0 } if bytes.len() == 70_000 => Some(bytes),
         _ => None,
     });
     assert!(data.unwrap()[..] == vec![0x55; 70_000][..]);
     for step in [1, 2, 3, 5, 13, 25, 100, 4096, 32_768] {
         assert_eq!(
-            cut(Side::Server, &stream, step),
+            cut(ReadingSide::Server, &stream, step),
             Ok(whole.clone()),
             "{step}"
         );
@@ -276,10 +276,12 @@ fn a_stream_is_cut_alike_whatever_its_pieces() {
     }
     .encode_into(9, &mut answers);
     for step in [1, 4, 100] {
-        let pieces = cut(Side::Client, &answers, step).unwrap();
-        assert_eq!(pieces[0], Piece::Data { id: 8, len: 5 });
-        assert!(matches!(&pieces[1], Piece::Payload { bytes, left: 0 } if bytes[..] == *b"12345"));
-        assert!(matches!(pieces[2], Piece::Message(_)));
+        let pieces = cut(ReadingSide::Client, &answers, step).unwrap();
+        assert_eq!(pieces[0], FramePiece::Data { id: 8, len: 5 });
+        assert!(
+            matches!(&pieces[1], FramePiece::Payload { bytes, left: 0 } if bytes[..] == *b"12345")
+        );
+        assert!(matches!(pieces[2], FramePiece::Message(_)));
     }
 }
 
@@ -298,12 +300,15 @@ fn nothing_is_gathered_for_a_length_that_cannot_be() {
             FrameError::BadPayload,
         ),
     ] {
-        assert_eq!(cut(Side::Server, &stream, 1), Err(error));
+        assert_eq!(cut(ReadingSide::Server, &stream, 1), Err(error));
     }
     // The data length exceeds the message.
     let mut head = data_head(1, 10);
     head[12] = 11;
-    assert_eq!(cut(Side::Client, &head, 3), Err(FrameError::BadPayload));
+    assert_eq!(
+        cut(ReadingSide::Client, &head, 3),
+        Err(FrameError::BadPayload)
+    );
 }
 
 #[test]
@@ -314,9 +319,9 @@ fn bytes_behind_the_data_of_a_write_are_passed_over() {
     stream.extend_from_slice(b"abc..");
     request::Close { handle: b"h" }.encode_into(2, &mut stream);
     for step in [1, 7, 1000] {
-        let pieces = cut(Side::Server, &stream, step).unwrap();
+        let pieces = cut(ReadingSide::Server, &stream, step).unwrap();
         assert_eq!(pieces.len(), 3, "{pieces:?}");
-        assert!(matches!(pieces[2], Piece::Message(_)));
+        assert!(matches!(pieces[2], FramePiece::Message(_)));
     }
 }
 
@@ -349,7 +354,7 @@ fn every_extension_has_its_line_in_the_table() {
 
 #[test]
 fn a_conversation_begins_with_init() {
-    let mut phase = Phase::default();
+    let mut phase = SftpPhase::default();
     let mut out = Vec::new();
     let permits = Permits::everything();
     assert!(
@@ -357,11 +362,11 @@ fn a_conversation_begins_with_init() {
             .begin(&[number::OPEN, 0, 0, 0, 1], &permits, &mut out)
             .is_err()
     );
-    assert!(out.is_empty() && phase == Phase::Beginning);
+    assert!(out.is_empty() && phase == SftpPhase::Beginning);
     // INIT with extensions, which the draft allows.
     let init = [&[number::INIT, 0, 0, 0, 6][..], b"\0\0\0\x01x"].concat();
     assert_eq!(phase.begin(&init, &permits, &mut out), Ok(()));
-    assert_eq!(phase, Phase::Serving { client_version: 6 });
+    assert_eq!(phase, SftpPhase::Serving { client_version: 6 });
     let version = Version::decode(&out[4..]).unwrap();
     assert_eq!(version.version, 3);
     assert!(version.has(extension::POSIX_RENAME, "1") && version.has(own::WALK, "2"));
@@ -372,7 +377,7 @@ fn what_changes_a_file_is_refused_by_a_read_only_server() {
     let permits = Permits::new(true, None::<[&str; 0]>, []).unwrap();
     let mut refused = Vec::new();
     for asked in some_requests() {
-        if permits.request(&asked) == Err(Refusal::ReadOnly) {
+        if permits.request(&asked) == Err(RequestRefusal::ReadOnly) {
             refused.push(crate::server::name(&asked).unwrap());
         }
     }
@@ -398,7 +403,11 @@ fn what_changes_a_file_is_refused_by_a_read_only_server() {
             flags,
             attributes: Attributes::NONE,
         });
-        assert_eq!(permits.request(&open), Err(Refusal::ReadOnly), "{flags}");
+        assert_eq!(
+            permits.request(&open),
+            Err(RequestRefusal::ReadOnly),
+            "{flags}"
+        );
     }
     assert!(permits.extensions().all(|(name, _)| name != own::PUT_FILE));
 }
@@ -407,9 +416,9 @@ fn what_changes_a_file_is_refused_by_a_read_only_server() {
 fn lists_of_requests_name_what_is_refused() {
     let permits = Permits::new(false, None::<[&str; 0]>, ["remove", "write"]).unwrap();
     let remove = Request::Remove(request::Remove { path: b"x" });
-    assert_eq!(permits.request(&remove), Err(Refusal::NotPermitted));
+    assert_eq!(permits.request(&remove), Err(RequestRefusal::NotPermitted));
     let permits = Permits::new(false, Some(["open", "close", "read"]), []).unwrap();
-    assert_eq!(permits.request(&remove), Err(Refusal::NotPermitted));
+    assert_eq!(permits.request(&remove), Err(RequestRefusal::NotPermitted));
     assert_eq!(permits.request(&some_requests()[0]), Ok(()));
     assert_eq!(
         Permits::new(false, None::<[&str; 0]>, ["rmove"]).unwrap_err(),

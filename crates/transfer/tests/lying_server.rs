@@ -108,7 +108,7 @@ fn names_that_lead_elsewhere_are_refused_and_the_rest_arrives() {
 /// An entry for a directory or a file.
 fn told(path: &[u8], content: Option<&[u8]>, attributes: Attributes) -> Vec<u8> {
     let mut fields = Vec::new();
-    own::Entry {
+    own::WalkEntry {
         code: Code::OK,
         path,
         attributes,

@@ -1,6 +1,6 @@
 //! SFTP's stream and messages, as server and client take them.
 
-use ::sftp::frame::{Piece, Side, Splitter};
+use ::sftp::frame::{FramePiece, ReadingSide, Splitter};
 use ::sftp::message::{Init, Reply, Request, Version};
 use ::sftp::own;
 use bytes::Bytes;
@@ -11,7 +11,7 @@ use bytes::Bytes;
 /// # Panics
 /// When it does not.
 pub fn sftp_stream(data: &[u8]) {
-    for side in [Side::Server, Side::Client] {
+    for side in [ReadingSide::Server, ReadingSide::Client] {
         assert_eq!(cut(side, data, data.len().max(1)), cut(side, data, 7));
         for message in cut(side, data, 4096).0 {
             read(&message);
@@ -21,7 +21,7 @@ pub fn sftp_stream(data: &[u8]) {
 }
 
 /// Whole messages, all data in one, and whether the stream broke.
-fn cut(side: Side, data: &[u8], step: usize) -> (Vec<Vec<u8>>, Vec<u8>, bool) {
+fn cut(side: ReadingSide, data: &[u8], step: usize) -> (Vec<Vec<u8>>, Vec<u8>, bool) {
     let mut splitter = Splitter::new(side);
     let (mut messages, mut payload) = (Vec::new(), Vec::new());
     let mut consumed = 0;
@@ -29,8 +29,8 @@ fn cut(side: Side, data: &[u8], step: usize) -> (Vec<Vec<u8>>, Vec<u8>, bool) {
         splitter.push(Bytes::copy_from_slice(part));
         loop {
             match splitter.next_piece() {
-                Ok(Some(Piece::Message(message))) => messages.push(message.to_vec()),
-                Ok(Some(Piece::Payload { bytes, .. })) => {
+                Ok(Some(FramePiece::Message(message))) => messages.push(message.to_vec()),
+                Ok(Some(FramePiece::Payload { bytes, .. })) => {
                     assert!(!bytes.is_empty());
                     payload.extend_from_slice(&bytes);
                 }
@@ -66,10 +66,10 @@ fn read(message: &[u8]) {
             }
             Reply::Extended(fields) => {
                 assert!(own::entries(fields).count() <= message.len());
-                let _ = own::File::decode(fields);
+                let _ = own::WholeFile::decode(fields);
                 let _ = own::Hashes::decode(fields);
                 let _ = own::Hole::decode(fields);
-                let _ = own::Opened::decode(fields);
+                let _ = own::OpenedFile::decode(fields);
             }
             _ => {}
         }
@@ -123,7 +123,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
     answered.extend_from_slice(&::sftp::message::reply::data_head(2, 4));
     answered.extend_from_slice(b"data");
     ::sftp::message::reply::encode_extended(3, &mut answered, |out| {
-        own::Opened { attributes, handle }.write(out);
+        own::OpenedFile { attributes, handle }.write(out);
     });
     vec![asked, answered]
 }

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use crate::extension::{Cancel, Extended, FSTATVFS, GetLimits, LIMITS, Limits};
-use crate::frame::{Piece, Side, Splitter};
+use crate::frame::{FramePiece, ReadingSide, Splitter};
 use crate::message::{Init, Reply, Request, Version};
 use crate::{Attributes, Code, own};
 use bytes::Bytes;
@@ -86,7 +86,7 @@ impl Default for Session {
             .encode_into(out);
         });
         Self {
-            splitter: Splitter::new(Side::Client),
+            splitter: Splitter::new(ReadingSide::Client),
             outgoing,
             phase: Phase::Greeting,
             server: Server {
@@ -327,15 +327,15 @@ impl Session {
     fn take(
         &mut self,
         link: usize,
-        piece: Piece,
+        piece: FramePiece,
         answers: &mut impl Answers,
     ) -> Result<(), Broken> {
         match piece {
-            Piece::Message(message) if self.phase == Phase::Greeting => self.greeted(&message),
+            FramePiece::Message(message) if self.phase == Phase::Greeting => self.greeted(&message),
             _ if self.phase == Phase::Greeting => {
                 Err(Broken::Rule("the first message is not VERSION"))
             }
-            Piece::Message(message) => {
+            FramePiece::Message(message) => {
                 let (id, reply) =
                     Reply::decode(&message).map_err(|error| Broken::Undecodable(error.error))?;
                 // A request with several answers remains until STATUS.
@@ -350,7 +350,7 @@ impl Session {
                 }
                 Ok(())
             }
-            Piece::Data { id, len } => {
+            FramePiece::Data { id, len } => {
                 let stays = self.open.find(id).is_some_and(|token| token.op.has_many());
                 let token = self.answered(id, stays)?;
                 match token.op {
@@ -366,7 +366,7 @@ impl Session {
                     _ => Err(Broken::Rule("data that was not requested")),
                 }
             }
-            Piece::Payload { bytes, left } => {
+            FramePiece::Payload { bytes, left } => {
                 if let Some((token, len)) = self.arriving {
                     let count = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
                     let at = len.saturating_sub(left).saturating_sub(count);
@@ -377,7 +377,7 @@ impl Session {
                 }
                 Ok(())
             }
-            Piece::Write { .. } => Err(Broken::Rule("a request from the server")),
+            FramePiece::Write { .. } => Err(Broken::Rule("a request from the server")),
         }
     }
 

@@ -8,7 +8,7 @@ use crate::extension::{OpenRead, ReadRange};
 use crate::message::open_flag;
 use crate::message::reply::{DATA_HEAD_BYTES, encode_extended};
 use crate::message::request::Open;
-use crate::own::{Hole, Opened, read_flag};
+use crate::own::{Hole, OpenedFile, read_flag};
 use crate::{Attributes, Code};
 use sys::fs::{FileKind, Info, LastLink, content};
 
@@ -175,6 +175,8 @@ impl Serve {
 
     fn tell_opened(&mut self, id: u32, info: &Info, handle: &[u8], buffers: &mut dyn Buffers) {
         let attributes = attributes(info, self.exact_times);
-        self.answer_extended(id, buffers, |out| Opened { attributes, handle }.write(out));
+        self.answer_extended(id, buffers, |out| {
+            OpenedFile { attributes, handle }.write(out)
+        });
     }
 }

@@ -37,7 +37,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::attributes::{ExactTimes, Owner, Times, Timestamp};
 use crate::extension::{Extended, Limits};
-use crate::frame::{FrameError, Piece, Side, Splitter};
+use crate::frame::{FrameError, FramePiece, ReadingSide, Splitter};
 use crate::message::reply::{self, encode_extended};
 use crate::message::request::{Open, Read};
 use crate::message::{Request, Undecodable};
@@ -54,7 +54,7 @@ pub use escape::LogLevel;
 pub use log::{Log, shown};
 pub use options::{Options, OptionsError, Wanted};
 pub use outbox::{Buffers, Outbox};
-pub use permits::{NotInit, Permits, Phase, REQUESTS, Refusal, RequestInfo, name};
+pub use permits::{NotInit, Permits, REQUESTS, RequestInfo, RequestRefusal, SftpPhase, name};
 
 /// Maximum number of waiting bytes of answers; with more, requests wait.
 pub const OUTBOX_BYTES: usize = 1 << 20;
@@ -159,7 +159,7 @@ pub struct Serve {
     place: PathRoot,
     permits: Permits,
     log: Box<dyn Log>,
-    phase: Phase,
+    phase: SftpPhase,
     splitter: Splitter,
     handles: Handles,
     writing: Option<Writing>,
@@ -196,8 +196,8 @@ impl Serve {
             place,
             permits,
             log,
-            phase: Phase::default(),
-            splitter: Splitter::new(Side::Server),
+            phase: SftpPhase::default(),
+            splitter: Splitter::new(ReadingSide::Server),
             handles: Handles::new(max_handles),
             writing: None,
             spare_pieces: Vec::new(),
@@ -310,34 +310,34 @@ impl Serve {
             return Ok(false);
         };
         match piece {
-            Piece::Message(message) => self.message(&message, buffers)?,
-            Piece::Write {
+            FramePiece::Message(message) => self.message(&message, buffers)?,
+            FramePiece::Write {
                 id,
                 handle,
                 offset,
                 len,
             } => {
-                if self.phase == Phase::Beginning {
+                if self.phase == SftpPhase::Beginning {
                     return Err(ServeError::NotInit);
                 }
                 self.begin_write(id, &handle, offset, len, buffers);
             }
-            Piece::Payload { bytes, left } => self.write_payload(bytes, left, buffers),
+            FramePiece::Payload { bytes, left } => self.write_payload(bytes, left, buffers),
             // Only a client's splitter returns these.
-            Piece::Data { .. } => {}
+            FramePiece::Data { .. } => {}
         }
         Ok(true)
     }
 
     fn message(&mut self, message: &[u8], buffers: &mut dyn Buffers) -> Result<(), ServeError> {
-        if self.phase == Phase::Beginning {
+        if self.phase == SftpPhase::Beginning {
             let (phase, permits) = (&mut self.phase, &self.permits);
             let mut answer = Vec::new();
             phase
                 .begin(message, permits, &mut answer)
                 .map_err(|NotInit| ServeError::NotInit)?;
             self.out.put(&answer, buffers);
-            if let Phase::Serving { client_version } = self.phase {
+            if let SftpPhase::Serving { client_version } = self.phase {
                 self.log.line(
                     LogLevel::Verbose,
                     &format!("received client version {client_version}"),
@@ -364,17 +364,23 @@ impl Serve {
         Ok(())
     }
 
-    fn refuse(&mut self, id: u32, name: Option<&str>, refusal: Refusal, buffers: &mut dyn Buffers) {
+    fn refuse(
+        &mut self,
+        id: u32,
+        name: Option<&str>,
+        refusal: RequestRefusal,
+        buffers: &mut dyn Buffers,
+    ) {
         let name = name.unwrap_or("unknown");
         let text = match refusal {
-            Refusal::ReadOnly => {
+            RequestRefusal::ReadOnly => {
                 self.log.line(
                     LogLevel::Verbose,
                     &format!("Refusing {name} request in read-only mode"),
                 );
                 "the server is read-only"
             }
-            Refusal::NotPermitted => {
+            RequestRefusal::NotPermitted => {
                 self.log
                     .line(LogLevel::Verbose, &format!("Refusing {name} request"));
                 "the server does not permit this request"

@@ -183,7 +183,7 @@ fn extended_name(extended: &Extended<'_>) -> Option<&'static str> {
 
 /// Why a server refuses a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
+pub enum RequestRefusal {
     /// The server is read-only, and the request would change a file.
     ReadOnly,
     /// The request is on the list of denied requests, or not on that of allowed ones.
@@ -260,15 +260,15 @@ impl Permits {
         self.read_only
     }
 
-    fn by_name(&self, name: &str) -> Result<(), Refusal> {
+    fn by_name(&self, name: &str) -> Result<(), RequestRefusal> {
         if self.refused.contains(&name) {
-            return Err(Refusal::NotPermitted);
+            return Err(RequestRefusal::NotPermitted);
         }
         let changes = REQUESTS
             .iter()
             .any(|info| info.name == name && info.changes);
         if self.read_only && changes {
-            return Err(Refusal::ReadOnly);
+            return Err(RequestRefusal::ReadOnly);
         }
         Ok(())
     }
@@ -276,8 +276,8 @@ impl Permits {
     /// Checks a WRITE, whose data [`crate::frame`] passes on separately.
     ///
     /// # Errors
-    /// [`Refusal`].
-    pub fn write(&self) -> Result<(), Refusal> {
+    /// [`RequestRefusal`].
+    pub fn write(&self) -> Result<(), RequestRefusal> {
         self.by_name("write")
     }
 
@@ -285,15 +285,15 @@ impl Permits {
     /// it as unsupported.
     ///
     /// # Errors
-    /// [`Refusal`].
-    pub fn request(&self, request: &Request<'_>) -> Result<(), Refusal> {
+    /// [`RequestRefusal`].
+    pub fn request(&self, request: &Request<'_>) -> Result<(), RequestRefusal> {
         let Some(name) = name(request) else {
             return Ok(());
         };
         self.by_name(name)?;
         match request {
             Request::Open(open) if self.read_only && opens_for_change(open.flags) => {
-                Err(Refusal::ReadOnly)
+                Err(RequestRefusal::ReadOnly)
             }
             _ => Ok(()),
         }
@@ -315,7 +315,7 @@ fn opens_for_change(flags: u32) -> bool {
 
 /// Phase of a session on the server: INIT comes first, and only once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Phase {
+pub enum SftpPhase {
     /// The server waits for INIT.
     #[default]
     Beginning,
@@ -338,7 +338,7 @@ impl core::fmt::Display for NotInit {
 
 impl core::error::Error for NotInit {}
 
-impl Phase {
+impl SftpPhase {
     /// Reads INIT and appends the VERSION that answers it to `out`.
     ///
     /// # Errors

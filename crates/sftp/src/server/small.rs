@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 
 use crate::extension::{GetFile, PutFile};
 use crate::message::open_flag;
-use crate::own::{File, get_flag, put_flag};
+use crate::own::{WholeFile, get_flag, put_flag};
 use crate::{Attributes, Code};
 use sys::fs::{FileKind, How, content};
 
@@ -80,7 +80,7 @@ impl Serve {
         self.moved += content.len();
         self.note_closed(request.path, content.len(), 0);
         self.answer_extended(id, buffers, |out| {
-            File {
+            WholeFile {
                 attributes: known,
                 is_whole,
                 data: &content,

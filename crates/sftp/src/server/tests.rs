@@ -80,14 +80,14 @@ impl Client {
             log,
             next_id: 0,
             // Split with the server's side, so that DATA arrives as a whole message.
-            splitter: Splitter::new(Side::Server),
+            splitter: Splitter::new(ReadingSide::Server),
         };
         let mut init = Vec::new();
         Init { version: 3 }.encode_into(&mut init);
         this.serve.receive(Bytes::from(init));
         this.work();
         let version = this.splitter.next_piece().unwrap();
-        assert!(matches!(version, Some(Piece::Message(_))));
+        assert!(matches!(version, Some(FramePiece::Message(_))));
         this
     }
 
@@ -132,7 +132,7 @@ impl Client {
         self.work();
         let mut answers = Vec::new();
         while let Some(piece) = self.splitter.next_piece().unwrap() {
-            let Piece::Message(message) = piece else {
+            let FramePiece::Message(message) = piece else {
                 panic!("{piece:?}");
             };
             let (id, reply) = Reply::decode(&message).unwrap();
@@ -490,7 +490,7 @@ fn small_files_take_one_request_each() {
         let Answer::Extended(fields) = client.extended(get(max_len)) else {
             panic!("no EXTENDED_REPLY");
         };
-        let file = own::File::decode(&fields).unwrap();
+        let file = own::WholeFile::decode(&fields).unwrap();
         assert_eq!(file.is_whole, is_whole);
         assert!(file.data == if is_whole { &content[..] } else { &[] });
         assert_eq!(file.attributes.size, Some(50_000));

@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 
 use crate::extension::{Walk as WalkRequest, WalkOn};
 use crate::message::reply::encode_extended;
-use crate::own::{ENTRY_CHARGE_BYTES, Entry, WALK_DEPTH, walk_flag};
+use crate::own::{ENTRY_CHARGE_BYTES, WALK_DEPTH, WalkEntry, walk_flag};
 use crate::{Attributes, Code};
 use sys::fs::{Directory, FileKind, How, Info, LastLink, PathRoot, content};
 
@@ -371,7 +371,7 @@ impl Walk {
     /// Writes an entry; its content, if any, ends it.
     fn tell(&mut self, info: &Info, text: &[u8], content: Option<&[u8]>, exact: bool) {
         self.begins(content.is_none());
-        Entry {
+        WalkEntry {
             code: Code::OK,
             path: &self.path,
             attributes: attributes(info, exact),
@@ -384,7 +384,7 @@ impl Walk {
 
     fn tell_failure(&mut self, failed: &Failed) {
         self.begins(true);
-        Entry {
+        WalkEntry {
             code: failed.code,
             path: &self.path,
             attributes: Attributes::NONE,

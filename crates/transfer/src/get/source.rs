@@ -115,7 +115,7 @@ impl Reading {
     }
 
     fn opened(&mut self, session: &mut Session, fields: &[u8]) {
-        let opened = own::Opened::decode(fields).ok();
+        let opened = own::OpenedFile::decode(fields).ok();
         let Some(opened) = opened.filter(|_| self.attributes.is_none()) else {
             self.surprises();
             return;
@@ -344,7 +344,7 @@ mod tests {
     fn opened(handle: &[u8]) -> Vec<u8> {
         let mut fields = Vec::new();
         let attributes = Attributes::with_permissions(0o100_644);
-        own::Opened { attributes, handle }.write(&mut fields);
+        own::OpenedFile { attributes, handle }.write(&mut fields);
         fields
     }
 

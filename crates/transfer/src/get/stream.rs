@@ -284,7 +284,7 @@ impl Get<'_> {
     }
 
     /// Processes an entry.
-    fn entry(&mut self, entry: &own::Entry<'_>) {
+    fn entry(&mut self, entry: &own::WalkEntry<'_>) {
         let Some(stream) = &mut self.stream else {
             return;
         };
@@ -364,7 +364,13 @@ impl Get<'_> {
     }
 
     /// Processes a directory in the one of level `at`: creates it.
-    fn directory_told(&mut self, entry: &own::Entry<'_>, from: Vec<u8>, to: PathBuf, at: usize) {
+    fn directory_told(
+        &mut self,
+        entry: &own::WalkEntry<'_>,
+        from: Vec<u8>,
+        to: PathBuf,
+        at: usize,
+    ) {
         let Some(stream) = &self.stream else { return };
         let depth = stream.depth + at + 1;
         if depth >= MAX_DEPTH {
@@ -414,7 +420,7 @@ impl Get<'_> {
     }
 
     /// Processes anything but a directory, in the directory of level `at`.
-    fn file_told(&mut self, entry: &own::Entry<'_>, from: Vec<u8>, to: PathBuf, at: usize) {
+    fn file_told(&mut self, entry: &own::WalkEntry<'_>, from: Vec<u8>, to: PathBuf, at: usize) {
         let Some(stream) = &self.stream else { return };
         let depth = stream.depth + at + 1;
         let Some(here) = stream.levels.get(at).and_then(|level| level.here.as_ref()) else {
@@ -468,7 +474,7 @@ impl Get<'_> {
 }
 
 /// Creates a directory or opens the existing one; returns whether it was created.
-fn made(above: &Parent, entry: &own::Entry<'_>) -> io::Result<(Parent, bool)> {
+fn made(above: &Parent, entry: &own::WalkEntry<'_>) -> io::Result<(Parent, bool)> {
     let (_, name) = split(entry.path);
     // The owner must be able to write into it.
     let mode = entry.attributes.permissions.unwrap_or(0o777) & mode::KEPT_OF_DIRECTORY | 0o700;

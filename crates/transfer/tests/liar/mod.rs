@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use sftp::attributes::{Attributes, Owner, mode};
 use sftp::extension::{self, Extended};
-use sftp::frame::{Piece, Side, Splitter};
+use sftp::frame::{FramePiece, ReadingSide, Splitter};
 use sftp::message::reply::{
     Handle, NameEntry, Names, Status, data_head, encode_attrs, encode_extended,
 };
@@ -156,7 +156,7 @@ pub fn bytes(len: usize) -> Vec<u8> {
 impl Liar {
     pub fn new(nature: Nature) -> Self {
         let wires = (0..nature.links.max(1)).map(|_| Wire {
-            requests: Splitter::new(Side::Server),
+            requests: Splitter::new(ReadingSide::Server),
             partial: None,
             answers: Vec::new(),
         });
@@ -233,7 +233,7 @@ impl Liar {
         let told = |this: &mut Self, handle: &[u8], attributes| {
             encode_extended(id, &mut this.out, |out| match lie {
                 Opens::OddFields => out.push(0),
-                _ => own::Opened { attributes, handle }.write(out),
+                _ => own::OpenedFile { attributes, handle }.write(out),
             });
         };
         match lie {
@@ -568,14 +568,14 @@ impl Liar {
         self.status(id, Code::OK);
     }
 
-    fn take(&mut self, piece: Piece) {
+    fn take(&mut self, piece: FramePiece) {
         let link = self.link;
         match piece {
-            Piece::Message(message) => self.answer(&message),
-            Piece::Write {
+            FramePiece::Message(message) => self.answer(&message),
+            FramePiece::Write {
                 id, handle, offset, ..
             } => self.wires[link].partial = Some((id, handle, offset, Vec::new())),
-            Piece::Payload { bytes, left } => {
+            FramePiece::Payload { bytes, left } => {
                 let (id, handle, offset, mut data) = self.wires[link].partial.take().unwrap();
                 data.extend_from_slice(&bytes);
                 match left {
@@ -583,7 +583,7 @@ impl Liar {
                     _ => self.wires[link].partial = Some((id, handle, offset, data)),
                 }
             }
-            Piece::Data { .. } => panic!("a client sends no DATA"),
+            FramePiece::Data { .. } => panic!("a client sends no DATA"),
         }
     }
 

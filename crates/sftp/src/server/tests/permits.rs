@@ -21,13 +21,13 @@ fn asked(place: PathRoot, permits: Permits, extension: &str) -> (bool, Answer) {
     message.extend_from_slice(&[0; 128]);
     out.put_string(&message);
     serve.receive(Bytes::from(out));
-    let mut splitter = Splitter::new(Side::Server);
+    let mut splitter = Splitter::new(ReadingSide::Server);
     serve.work(&mut buffers).unwrap();
     while let Some(buf) = serve.outbox().next(20_000, &mut buffers) {
         splitter.push(Bytes::copy_from_slice(buf.payload()));
     }
     let mut next = || match splitter.next_piece() {
-        Ok(Some(Piece::Message(message))) => message,
+        Ok(Some(FramePiece::Message(message))) => message,
         other => panic!("{other:?}"),
     };
     let version = next();

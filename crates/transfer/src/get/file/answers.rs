@@ -138,7 +138,7 @@ impl DownloadJob {
     /// Processes the answer to GET_FILE.
     fn whole(&mut self, fields: &[u8]) -> u64 {
         self.stage = DownloadStage::Over;
-        let Ok(file) = own::File::decode(fields) else {
+        let Ok(file) = own::WholeFile::decode(fields) else {
             self.fail_to_read("a malformed answer");
             return 0;
         };
