@@ -2,7 +2,7 @@
 //! thread or on workers.
 //!
 //! By default jobs run on the connection's thread. Workers are considered for bulk only: after the
-//! first [`LaneTerms::bulk_bytes`] the cores are counted, and from then on [`Gauge`] (or the
+//! first [`LaneTerms::bulk_bytes`] the cores are counted, and from then on [`WorkerController`] (or the
 //! configured number) sets the number of workers. Order is kept: while a lane holds batches, later
 //! jobs queue in the lane too, however small.
 
@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use packet::{OpenJob, OpenedPacket, PacketError, SealJob, SealedPacket};
-use pipeline::{Gauge, Lane, Panicked, Pool, Sample, Tally, Work};
+use pipeline::{Lane, LaneWork, Panicked, Pool, Sample, Tally, WorkerController};
 use proto::{CompressJob, Compressed, Connection, TransportOutput};
 use sys::epoll::{Epoll, EventFd, Interest};
 
@@ -124,7 +124,7 @@ impl fmt::Display for LaneReport {
 
 struct Seal;
 
-impl Work for Seal {
+impl LaneWork for Seal {
     type Job = SealJob;
     type Done = SealedPacket;
 
@@ -139,7 +139,7 @@ impl Work for Seal {
 
 struct Deflate;
 
-impl Work for Deflate {
+impl LaneWork for Deflate {
     type Job = CompressJob;
     type Done = Compressed;
 
@@ -156,7 +156,7 @@ type OpenResult = Result<OpenedPacket, PacketError>;
 
 struct Open;
 
-impl Work for Open {
+impl LaneWork for Open {
     type Job = OpenJob;
     type Done = OpenResult;
 
@@ -192,7 +192,7 @@ pub(super) struct Lanes {
     /// Opened packets that the connection has not taken yet.
     opened: VecDeque<OpenResult>,
     terms: LaneTerms,
-    gauge: Gauge,
+    gauge: WorkerController,
     pool: Option<Pool>,
     /// Wakes the owner; unset until there is a worker.
     wake: Arc<OnceLock<EventFd>>,
@@ -251,7 +251,7 @@ impl Lanes {
             compressed: VecDeque::new(),
             opened: VecDeque::new(),
             terms: LaneTerms::new(CryptoThreads::AtMost(1)),
-            gauge: Gauge::auto(0),
+            gauge: WorkerController::auto(0),
             pool: None,
             wake,
             total_bytes: 0,
@@ -549,9 +549,13 @@ impl Lanes {
         let cores = self.terms.cores.unwrap_or_else(sys::cpu::available);
         let most = cores.saturating_sub(1).min(MOST_WORKERS);
         self.gauge = match self.wanted_threads() {
-            CryptoThreads::Auto if self.deflates => Gauge::auto(most.min(MOST_DEFLATE_THREADS - 1)),
-            CryptoThreads::Auto => Gauge::auto(most),
-            CryptoThreads::AtMost(threads) => Gauge::fixed(threads.saturating_sub(1).min(most)),
+            CryptoThreads::Auto if self.deflates => {
+                WorkerController::auto(most.min(MOST_DEFLATE_THREADS - 1))
+            }
+            CryptoThreads::Auto => WorkerController::auto(most),
+            CryptoThreads::AtMost(threads) => {
+                WorkerController::fixed(threads.saturating_sub(1).min(most))
+            }
         };
         if most == 0 {
             self.terms.threads = CryptoThreads::AtMost(1);

@@ -12,7 +12,7 @@ pub const MAX_BATCH_JOBS: usize = 32;
 pub const MAX_BATCH_BYTES: usize = 1 << 20;
 
 /// A kind of job that a lane can run.
-pub trait Work: 'static {
+pub trait LaneWork: 'static {
     /// A job; owns all of its input.
     type Job: Send;
     /// The result of a job.
@@ -38,14 +38,14 @@ impl fmt::Display for Panicked {
 impl std::error::Error for Panicked {}
 
 /// Holds jobs or results or nothing, never both.
-pub(crate) struct Batch<W: Work> {
+pub(crate) struct Batch<W: LaneWork> {
     jobs: Vec<W::Job>,
     done: Vec<W::Done>,
     bytes: usize,
     panicked: bool,
 }
 
-impl<W: Work> Batch<W> {
+impl<W: LaneWork> Batch<W> {
     pub(crate) fn new() -> Self {
         Self {
             jobs: Vec::new(),

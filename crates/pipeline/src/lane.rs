@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::batch::{Batch, MAX_BATCH_BYTES, MAX_BATCH_JOBS, Panicked, Work};
+use crate::batch::{Batch, LaneWork, MAX_BATCH_BYTES, MAX_BATCH_JOBS, Panicked};
 use crate::pool::Tasks;
 use crate::ring::{Ran, Ring};
 
@@ -23,7 +23,7 @@ pub struct Tally {
 }
 
 /// The part of a lane that workers share.
-struct LaneShared<W: Work> {
+struct LaneShared<W: LaneWork> {
     ring: Ring<Batch<W>>,
     wake_owner: Box<dyn Fn() + Send + Sync>,
     /// The results of queued batches are not needed any more; workers skip them.
@@ -31,7 +31,7 @@ struct LaneShared<W: Work> {
     by_workers: AtomicU64,
 }
 
-impl<W: Work> LaneShared<W> {
+impl<W: LaneWork> LaneShared<W> {
     fn take_one(&self) -> Ran {
         self.ring.run_one(|batch| {
             if !self.abandoned.load(Ordering::Relaxed) {
@@ -41,7 +41,7 @@ impl<W: Work> LaneShared<W> {
     }
 }
 
-impl<W: Work> Tasks for LaneShared<W> {
+impl<W: LaneWork> Tasks for LaneShared<W> {
     fn has_ready(&self) -> bool {
         self.ring.has_ready()
     }
@@ -64,7 +64,7 @@ impl<W: Work> Tasks for LaneShared<W> {
 /// The owner [pushes](Lane::push) jobs while the lane [has room](Lane::has_room), and calls
 /// [`Lane::advance`] to fetch results and to start the pushed jobs. Before it sleeps it runs the
 /// remaining batches ([`Lane::help`]), then announces itself ([`Lane::owner_sleeps`]).
-pub struct Lane<W: Work> {
+pub struct Lane<W: LaneWork> {
     shared: Arc<LaneShared<W>>,
     /// Pushed jobs that are not in the ring yet.
     gathered: Batch<W>,
@@ -78,7 +78,7 @@ pub struct Lane<W: Work> {
     tally: Tally,
 }
 
-impl<W: Work> Lane<W> {
+impl<W: LaneWork> Lane<W> {
     /// An empty lane whose batches are closed at `batch_bytes` (1 to [`MAX_BATCH_BYTES`]).
     /// `wake_owner` is called on a worker's thread when the owner sleeps and a result is ready.
     #[must_use]
@@ -247,7 +247,7 @@ impl<W: Work> Lane<W> {
     }
 }
 
-impl<W: Work> Drop for Lane<W> {
+impl<W: LaneWork> Drop for Lane<W> {
     fn drop(&mut self) {
         self.shared.abandoned.store(true, Ordering::Relaxed);
     }

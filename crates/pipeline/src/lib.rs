@@ -4,7 +4,7 @@
 //! A [`Lane`] belongs to one thread, its *owner*, which collects jobs into batches, runs them in
 //! place or queues them in the lane's ring, and takes the results in order. A [`Pool`] has threads,
 //! *workers*, that take batches in turn from the rings of all of its lanes. An otherwise idle owner
-//! runs queued batches too, so progress never depends on a worker. A [`Gauge`] controls how many
+//! runs queued batches too, so progress never depends on a worker. A [`WorkerController`] controls how many
 //! workers are used, from measurements at run time.
 //!
 //! Invariants: results leave in the order of [`Lane::push`]; no result leaves after a failed one or
@@ -25,7 +25,7 @@ mod worker_controller;
 #[cfg(test)]
 mod tests;
 
-pub use batch::{MAX_BATCH_BYTES, MAX_BATCH_JOBS, Panicked, Work};
+pub use batch::{LaneWork, MAX_BATCH_BYTES, MAX_BATCH_JOBS, Panicked};
 pub use lane::{Lane, RING_BATCHES, Tally};
 pub use pool::{Pool, StartGuard, Tasks};
-pub use worker_controller::{Gauge, Sample};
+pub use worker_controller::{Sample, WorkerController};

@@ -16,12 +16,12 @@ const READY: u8 = 1;
 const TAKEN: u8 = 2;
 const DONE: u8 = 3;
 
-struct Slot<T> {
+struct RingSlot<T> {
     state: AtomicU8,
     content: Mutex<T>,
 }
 
-impl<T> Slot<T> {
+impl<T> RingSlot<T> {
     fn content(&self) -> MutexGuard<'_, T> {
         // `Batch::run` catches panics; if one escaped, the content would still be a valid batch.
         self.content
@@ -43,7 +43,7 @@ pub(crate) enum Ran {
 
 /// A ring of slots for batches. A batch is identified by its sequence number, counted from 0.
 pub(crate) struct Ring<T> {
-    slots: Box<[Slot<T>]>,
+    slots: Box<[RingSlot<T>]>,
     /// Number of the oldest batch that the owner has not taken.
     oldest: AtomicUsize,
     owner_sleeps: AtomicBool,
@@ -51,7 +51,7 @@ pub(crate) struct Ring<T> {
 
 impl<T> Ring<T> {
     pub(crate) fn new(slots: usize, empty: impl Fn() -> T) -> Self {
-        let slot = |_| Slot {
+        let slot = |_| RingSlot {
             state: AtomicU8::new(FREE),
             content: Mutex::new(empty()),
         };
@@ -66,7 +66,7 @@ impl<T> Ring<T> {
         self.slots.len()
     }
 
-    fn slot(&self, number: usize) -> &Slot<T> {
+    fn slot(&self, number: usize) -> &RingSlot<T> {
         &self.slots[number % self.slots.len()]
     }
 

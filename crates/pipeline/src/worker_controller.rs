@@ -1,4 +1,4 @@
-//! [`Gauge`]: the worker controller, which decides at run time how many workers to use.
+//! [`WorkerController`]: the worker controller, which decides at run time how many workers to use.
 //!
 //! A worker helps only if the owner is the bottleneck, spends a considerable part of its time in
 //! jobs, and a core is idle. None of this is known in advance: the peer or another tenant may use
@@ -95,7 +95,7 @@ enum ControllerState {
 
 /// Controls the number of workers, from 0 to a maximum; see the crate documentation.
 #[derive(Debug)]
-pub struct Gauge {
+pub struct WorkerController {
     max_workers: usize,
     fixed: bool,
     /// Number of workers that passed a trial.
@@ -115,7 +115,7 @@ pub struct Gauge {
     rate: f64,
 }
 
-impl Gauge {
+impl WorkerController {
     /// Uses up to `max_workers` workers, as many as raise the rate.
     #[must_use]
     pub fn auto(max_workers: usize) -> Self {

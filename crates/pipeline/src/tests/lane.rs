@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use super::pool::no_guard;
-use crate::{Lane, MAX_BATCH_JOBS, Panicked, Pool, RING_BATCHES, Work};
+use crate::{Lane, LaneWork, MAX_BATCH_JOBS, Panicked, Pool, RING_BATCHES};
 
 /// The result of a job is its number, negative for a failure.
 pub(super) enum Job {
@@ -18,7 +18,7 @@ pub(super) enum Job {
 
 pub(super) struct Numbers;
 
-impl Work for Numbers {
+impl LaneWork for Numbers {
     type Job = Job;
     type Done = i64;
 

@@ -157,7 +157,7 @@ fn what_is_left_in_a_lane_that_is_dropped_is_dropped_with_it() {
         }
     }
     struct Keep;
-    impl crate::Work for Keep {
+    impl crate::LaneWork for Keep {
         type Job = Counted;
         type Done = Counted;
         fn run(jobs: &mut Vec<Counted>, done: &mut Vec<Counted>) {

@@ -3,7 +3,7 @@
 // Simulated times are a few seconds.
 #![allow(clippy::cast_possible_truncation)]
 
-use crate::{Gauge, Sample};
+use crate::{Sample, WorkerController};
 
 /// A simulated machine, described by the cost of 256 KiB.
 #[derive(Clone, Copy)]
@@ -52,7 +52,7 @@ impl Machine {
 }
 
 struct Run {
-    controller: Gauge,
+    controller: WorkerController,
     now_us: f64,
     idle_us: f64,
     bytes: u64,
@@ -61,7 +61,7 @@ struct Run {
 impl Run {
     fn new(most: usize) -> Self {
         Self {
-            controller: Gauge::auto(most),
+            controller: WorkerController::auto(most),
             now_us: 1000.0,
             idle_us: 0.0,
             bytes: 0,
@@ -203,11 +203,11 @@ fn workers_are_given_up_when_something_else_becomes_the_bottleneck() {
 
 #[test]
 fn a_number_that_was_asked_for_is_the_number() {
-    let mut controller = Gauge::fixed(3);
+    let mut controller = WorkerController::fixed(3);
     assert!(!controller.wants_samples());
     controller.note(Sample::default(), &mut || None);
     assert_eq!(controller.workers(), 3);
-    let none = Gauge::auto(0);
+    let none = WorkerController::auto(0);
     assert!(!none.wants_samples());
     assert_eq!(none.workers(), 0);
 }
