@@ -33,4 +33,4 @@ pub use message::{
     PtyRelease, Restrictions, Sender, SessionGrant, SignExchangeHash, Signature, Snapshot,
     ToMonitor, User, UserPolicy,
 };
-pub use permits::{Phase, permitted};
+pub use permits::{LoginPhase, permitted};

@@ -8,7 +8,7 @@ use crate::message::{
 
 /// State of a connection as the monitor sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Phase {
+pub enum LoginPhase {
     /// The monitor has signed no exchange hash yet.
     KeyExchange,
     /// The session identifier is fixed; the client has named no user.
@@ -26,7 +26,7 @@ pub enum Phase {
     Session,
 }
 
-impl Phase {
+impl LoginPhase {
     /// All phases in order.
     pub const ALL: [Self; 7] = [
         Self::KeyExchange,
@@ -39,46 +39,49 @@ impl Phase {
     ];
 }
 
-const AUTHENTICATING: &[Phase] = &[Phase::Authenticating, Phase::Prompting];
+const AUTHENTICATING: &[LoginPhase] = &[LoginPhase::Authenticating, LoginPhase::Prompting];
 
 /// Message number and the phases in which the message is permitted. A number without a row is never
 /// permitted.
-const PERMITS: &[(u8, &[Phase])] = &[
+const PERMITS: &[(u8, &[LoginPhase])] = &[
     (
         Log::NUMBER,
         &[
-            Phase::KeyExchange,
-            Phase::BeforeUser,
-            Phase::Authenticating,
-            Phase::Prompting,
-            Phase::Authenticated,
-            Phase::Session,
+            LoginPhase::KeyExchange,
+            LoginPhase::BeforeUser,
+            LoginPhase::Authenticating,
+            LoginPhase::Prompting,
+            LoginPhase::Authenticated,
+            LoginPhase::Session,
         ],
     ),
     // Before the login one key exchange is allowed, because it is cheap for the client and
     // expensive for the server; after the login any number at a limited rate.
-    (ChooseGroup::NUMBER, &[Phase::KeyExchange, Phase::Session]),
+    (
+        ChooseGroup::NUMBER,
+        &[LoginPhase::KeyExchange, LoginPhase::Session],
+    ),
     (
         SignExchangeHash::NUMBER,
-        &[Phase::KeyExchange, Phase::Session],
+        &[LoginPhase::KeyExchange, LoginPhase::Session],
     ),
-    (User::NUMBER, &[Phase::BeforeUser]),
+    (User::NUMBER, &[LoginPhase::BeforeUser]),
     (AuthNone::NUMBER, AUTHENTICATING),
     (AuthOther::NUMBER, AUTHENTICATING),
     (AuthPassword::NUMBER, AUTHENTICATING),
     (KbdintStart::NUMBER, AUTHENTICATING),
-    (KbdintRespond::NUMBER, &[Phase::Prompting]),
+    (KbdintRespond::NUMBER, &[LoginPhase::Prompting]),
     (KeyQuery::NUMBER, AUTHENTICATING),
     (KeyVerify::NUMBER, AUTHENTICATING),
-    (Snapshot::NUMBER, &[Phase::Authenticated]),
-    (HostkeysProve::NUMBER, &[Phase::Session]),
-    (PtyAllocate::NUMBER, &[Phase::Session]),
-    (PtyRelease::NUMBER, &[Phase::Session]),
+    (Snapshot::NUMBER, &[LoginPhase::Authenticated]),
+    (HostkeysProve::NUMBER, &[LoginPhase::Session]),
+    (PtyAllocate::NUMBER, &[LoginPhase::Session]),
+    (PtyRelease::NUMBER, &[LoginPhase::Session]),
 ];
 
 /// True if the unprivileged side may send the message with this number in `phase`.
 #[must_use]
-pub fn permitted(phase: Phase, number: u8) -> bool {
+pub fn permitted(phase: LoginPhase, number: u8) -> bool {
     PERMITS
         .iter()
         .any(|(each, phases)| *each == number && phases.contains(&phase))

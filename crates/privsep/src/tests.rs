@@ -161,7 +161,7 @@ fn numbers_that_only_the_monitor_sends_are_no_requests() {
             Err(FrameError::UnknownMessage(info.number))
         );
         assert!(
-            Phase::ALL
+            LoginPhase::ALL
                 .iter()
                 .all(|phase| !permitted(*phase, info.number))
         );
@@ -181,7 +181,7 @@ fn the_table_is_ascending() {
 #[test]
 fn permits_are_what_they_were_decided_to_be() {
     let mut table = String::new();
-    for phase in Phase::ALL {
+    for phase in LoginPhase::ALL {
         let names: Vec<_> = (0..=255)
             .filter(|number| permitted(phase, *number))
             .map(|number| message::info(number).unwrap().name)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crypto::cipher::CIPHERS;
 use crypto::mac::MACS;
 use packet::{OpenKeys, Splitter};
-use privsep::{FrameSplitter, MESSAGES, Message, Phase, ToMonitor};
+use privsep::{FrameSplitter, LoginPhase, MESSAGES, Message, ToMonitor};
 use wire::message::{self, Encode};
 use wire::{NameList, Reader};
 
@@ -261,7 +261,7 @@ pub fn monitor_request(data: &[u8]) {
         loop {
             match splitter.next_frame() {
                 Ok(Some(frame)) => {
-                    for phase in Phase::ALL {
+                    for phase in LoginPhase::ALL {
                         let permitted = privsep::permitted(phase, frame.number);
                         assert!(!permitted || MESSAGES.iter().any(|m| m.number == frame.number));
                     }

@@ -10,7 +10,7 @@ use keys::{PrivateKey, SignatureAlgorithm};
 use privsep::roles::ROLE_SESSION;
 use privsep::{
     AuthNone, AuthOther, AuthOutcome, AuthPassword, ChooseGroup, HostkeysProve, KbdintRespond,
-    KbdintStart, KeyQuery, KeyVerify, Log, MESSAGES, Message, Phase, PtyAllocate, PtyRelease,
+    KbdintStart, KeyQuery, KeyVerify, Log, LoginPhase, MESSAGES, Message, PtyAllocate, PtyRelease,
     Secret, SessionGrant, SignExchangeHash, Signature, Snapshot, User, UserPolicy,
 };
 use wire::Put;
@@ -106,7 +106,7 @@ impl Place {
     /// # Panics
     /// When it does not get there.
     #[must_use]
-    pub fn at(&self, phase: Phase) -> Monitor {
+    pub fn at(&self, phase: LoginPhase) -> Monitor {
         let mut monitor = self.monitor("");
         self.bring(&mut monitor, phase);
         monitor
@@ -116,25 +116,25 @@ impl Place {
     ///
     /// # Panics
     /// When it does not get there.
-    pub fn bring(&self, monitor: &mut Monitor, phase: Phase) {
-        if phase == Phase::KeyExchange {
+    pub fn bring(&self, monitor: &mut Monitor, phase: LoginPhase) {
+        if phase == LoginPhase::KeyExchange {
             return;
         }
         let _: Signature = monitor.ask(&exchange(&HASH));
-        if phase == Phase::BeforeUser {
+        if phase == LoginPhase::BeforeUser {
             return;
         }
         let _: UserPolicy = monitor.ask(&self.user());
-        if phase == Phase::Authenticating {
+        if phase == LoginPhase::Authenticating {
             return;
         }
         let outcome: AuthOutcome = monitor.ask(&self.key_verify());
         assert_eq!(outcome, AuthOutcome::Success, "{}", monitor.log());
-        if phase == Phase::Authenticated {
+        if phase == LoginPhase::Authenticated {
             return;
         }
         monitor.send(&snapshot());
-        if phase == Phase::HandedOver {
+        if phase == LoginPhase::HandedOver {
             return;
         }
         monitor.end_role();

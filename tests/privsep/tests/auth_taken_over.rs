@@ -7,8 +7,8 @@ use keys::SignatureAlgorithm;
 use privsep::roles::ConnectionNews;
 use privsep::{
     AuthNone, AuthOther, AuthOutcome, AuthPassword, ChooseGroup, Group, KeyAnswer, KeyQuery,
-    KeyVerify, Log, LogLevel, MAX_FRAME_BYTES, MAX_SNAPSHOT_BYTES, Message, Phase, PtyAllocate,
-    Secret, SignExchangeHash, Signature, Snapshot, User, UserPolicy,
+    KeyVerify, Log, LogLevel, LoginPhase, MAX_FRAME_BYTES, MAX_SNAPSHOT_BYTES, Message,
+    PtyAllocate, Secret, SignExchangeHash, Signature, Snapshot, User, UserPolicy,
 };
 use privsep_tests::double::{host_key, timed};
 use privsep_tests::place::{HASH, Place, exchange, signed, snapshot};
@@ -58,7 +58,7 @@ fn bytes_that_are_no_frame_end_the_session() {
         ),
     ];
     for (what, bytes) in cases {
-        let mut monitor = place.at(Phase::Authenticating);
+        let mut monitor = place.at(LoginPhase::Authenticating);
         monitor.send_bytes(&bytes);
         monitor.ends_for_a_broken_rule(what);
     }
@@ -67,7 +67,7 @@ fn bytes_that_are_no_frame_end_the_session() {
 #[test]
 fn a_frame_that_never_becomes_whole_ends_with_the_role() {
     let place = Place::new(DOUBLE);
-    let mut monitor = place.at(Phase::Authenticating);
+    let mut monitor = place.at(LoginPhase::Authenticating);
     let mut begin = u32::try_from(MAX_FRAME_BYTES)
         .unwrap()
         .to_be_bytes()
@@ -127,12 +127,12 @@ fn before_the_login_the_host_key_signs_one_hash_of_the_negotiated_length() {
         ),
     ];
     for (what, request) in wrong {
-        let mut monitor = place.at(Phase::KeyExchange);
+        let mut monitor = place.at(LoginPhase::KeyExchange);
         monitor.send(&request);
         monitor.ends_for_a_broken_rule(what);
         assert_eq!(monitor.frames_seen, 0, "{what}");
     }
-    let mut monitor = place.at(Phase::KeyExchange);
+    let mut monitor = place.at(LoginPhase::KeyExchange);
     let signature: Signature = monitor.ask(&exchange(&HASH));
     let policy = keys::VerifyPolicy {
         min_rsa_bits: 2048,
@@ -239,7 +239,7 @@ fn a_signature_made_for_anything_else_lets_nobody_in() {
         ),
     ];
     let mut monitor = place.monitor("MaxAuthTries 100");
-    place.bring(&mut monitor, Phase::Authenticating);
+    place.bring(&mut monitor, LoginPhase::Authenticating);
     // A query for the listed key succeeds, and is worth nothing.
     let answer: KeyAnswer = monitor.ask(&KeyQuery {
         algorithm: "ssh-ed25519".into(),
@@ -266,14 +266,14 @@ fn success_cannot_be_said_only_reached() {
         AuthOutcome::Success.encode_frame(),
         PtyAllocate {}.encode_frame(),
     ] {
-        let mut monitor = place.at(Phase::Authenticating);
+        let mut monitor = place.at(LoginPhase::Authenticating);
         let outcome: AuthOutcome = monitor.ask(&AuthNone {});
         assert!(matches!(outcome, AuthOutcome::Failure { .. }));
         monitor.send_bytes(&frame);
         monitor.ends_for_a_broken_rule("success that was not reached");
     }
     // Everything that a login needs, at once, the proof left out.
-    let mut monitor = place.at(Phase::KeyExchange);
+    let mut monitor = place.at(LoginPhase::KeyExchange);
     let mut all = exchange(&HASH).encode_frame();
     all.extend(place.user().encode_frame());
     all.extend(snapshot().encode_frame());
@@ -287,13 +287,13 @@ fn success_cannot_be_said_only_reached() {
 #[test]
 fn the_user_is_named_once_and_for_one_service() {
     let place = Place::new(DOUBLE);
-    let mut monitor = place.at(Phase::Authenticating);
+    let mut monitor = place.at(LoginPhase::Authenticating);
     monitor.send(&User {
         user: "root".into(),
         ..place.user()
     });
     monitor.ends_for_a_broken_rule("a second user");
-    let mut monitor = place.at(Phase::BeforeUser);
+    let mut monitor = place.at(LoginPhase::BeforeUser);
     monitor.send(&User {
         service: "ssh-userauth".into(),
         ..place.user()
@@ -305,7 +305,7 @@ fn the_user_is_named_once_and_for_one_service() {
 fn attempts_are_counted_where_the_role_cannot_reach() {
     let place = Place::new(DOUBLE);
     let mut monitor = place.monitor("MaxAuthTries 3");
-    place.bring(&mut monitor, Phase::Authenticating);
+    place.bring(&mut monitor, LoginPhase::Authenticating);
     let attempt = AuthOther {
         method: "hostbased".into(),
     };
@@ -326,7 +326,7 @@ fn attempts_are_counted_where_the_role_cannot_reach() {
     );
 
     // Queries that are answered yes count as no failure; they end all the same.
-    let mut monitor = place.at(Phase::Authenticating);
+    let mut monitor = place.at(LoginPhase::Authenticating);
     let query = KeyQuery {
         algorithm: "ssh-ed25519".into(),
         key: place.key.private.public().blob(),
@@ -366,7 +366,7 @@ fn groups_for_an_exchange_are_handed_out_once() {
 #[test]
 fn lines_of_the_log_keep_their_mark_and_their_rate() {
     let place = Place::new(DOUBLE);
-    let mut monitor = place.at(Phase::KeyExchange);
+    let mut monitor = place.at(LoginPhase::KeyExchange);
     let forged = "Accepted publickey for root from 192.0.2.1 port 22 ssh2";
     for text in [
         forged.to_owned(),
@@ -410,7 +410,7 @@ fn lines_of_the_log_keep_their_mark_and_their_rate() {
 #[test]
 fn names_of_methods_forge_no_words_in_the_log() {
     let place = Place::new(DOUBLE);
-    let mut monitor = place.at(Phase::Authenticating);
+    let mut monitor = place.at(LoginPhase::Authenticating);
     let _: AuthOutcome = monitor.ask(&AuthOther {
         method: "password for root from 192.0.2.1 port 22 ssh2".into(),
     });
@@ -427,7 +427,7 @@ fn descriptors_that_a_role_sends_are_not_kept() {
     }
     let place = Place::new(DOUBLE);
     let mut monitor = place.monitor("MaxAuthTries 100");
-    place.bring(&mut monitor, Phase::Authenticating);
+    place.bring(&mut monitor, LoginPhase::Authenticating);
     let _: AuthOutcome = monitor.ask(&AuthNone {});
     let before = monitor.open_descriptors();
     for _ in 0..20 {

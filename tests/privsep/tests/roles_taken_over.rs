@@ -7,8 +7,8 @@ use interop::report::say;
 use interop::scratch::Scratch;
 use privsep::roles::{ConnectionNews, ROLE_AUTH, ROLE_SESSION};
 use privsep::{
-    AuthOutcome, Log, LogLevel, Message, Phase, SignExchangeHash, Signature, Snapshot, UserPolicy,
-    permitted,
+    AuthOutcome, Log, LogLevel, LoginPhase, Message, SignExchangeHash, Signature, Snapshot,
+    UserPolicy, permitted,
 };
 use privsep_tests::double::Monitor;
 use privsep_tests::facts::Facts;
@@ -22,12 +22,12 @@ fn every_request_out_of_its_phase_ends_the_session() {
     let place = Place::new(DOUBLE);
     let mut tried = 0;
     for phase in [
-        Phase::KeyExchange,
-        Phase::BeforeUser,
-        Phase::Authenticating,
-        Phase::Authenticated,
-        Phase::HandedOver,
-        Phase::Session,
+        LoginPhase::KeyExchange,
+        LoginPhase::BeforeUser,
+        LoginPhase::Authenticating,
+        LoginPhase::Authenticated,
+        LoginPhase::HandedOver,
+        LoginPhase::Session,
     ] {
         for (number, frame) in every_frame(&place) {
             if permitted(phase, number) {
@@ -38,7 +38,7 @@ fn every_request_out_of_its_phase_ends_the_session() {
             monitor.ends_for_a_broken_rule(&format!("message {number} in {phase:?}"));
             let before_login = matches!(
                 phase,
-                Phase::KeyExchange | Phase::BeforeUser | Phase::Authenticating
+                LoginPhase::KeyExchange | LoginPhase::BeforeUser | LoginPhase::Authenticating
             );
             let news = monitor.news();
             let wanted = if before_login {
@@ -69,12 +69,12 @@ fn nothing_follows_the_snapshot() {
         }
         .encode_frame(),
     ] {
-        let mut monitor = place.at(Phase::HandedOver);
+        let mut monitor = place.at(LoginPhase::HandedOver);
         monitor.send_bytes(&frame);
         monitor.ends_for_a_broken_rule("a message behind the snapshot");
     }
     // Success without a snapshot starts no session.
-    let mut monitor = place.at(Phase::Authenticated);
+    let mut monitor = place.at(LoginPhase::Authenticated);
     monitor.end_role();
     monitor.wait_for_end();
     assert!(monitor.next_frame().is_none());
@@ -140,7 +140,7 @@ fn a_session_process_ahead_of_its_login_is_told_nothing_and_ends_without_one() {
 #[test]
 fn a_role_hears_the_end_of_its_monitor() {
     let place = Place::new(DOUBLE);
-    for phase in [Phase::Authenticating, Phase::Session] {
+    for phase in [LoginPhase::Authenticating, LoginPhase::Session] {
         let mut monitor = place.at(phase);
         monitor.kill();
         assert!(monitor.next_frame().is_none());
@@ -150,7 +150,7 @@ fn a_role_hears_the_end_of_its_monitor() {
 #[test]
 fn the_monitor_executes_the_role_with_its_descriptors_and_nothing_else() {
     let place = Place::new(DOUBLE);
-    let mut monitor = place.at(Phase::BeforeUser);
+    let mut monitor = place.at(LoginPhase::BeforeUser);
     let facts = privsep_tests::facts::Facts::of(monitor.role_pid()).expect("the role");
     assert_eq!(facts.command_line, format!("fulmar {ROLE_AUTH}"));
     assert!(facts.environment.is_empty(), "{:?}", facts.environment);
@@ -189,11 +189,11 @@ fn damaged_requests_crash_no_monitor_and_sign_nothing_more() {
     let frames = every_frame(&place);
     for round in 0..60 {
         let phases = [
-            Phase::KeyExchange,
-            Phase::BeforeUser,
-            Phase::Authenticating,
-            Phase::Authenticated,
-            Phase::Session,
+            LoginPhase::KeyExchange,
+            LoginPhase::BeforeUser,
+            LoginPhase::Authenticating,
+            LoginPhase::Authenticated,
+            LoginPhase::Session,
         ];
         let phase = phases[round % phases.len()];
         let mut monitor = place.monitor("MaxAuthTries 1000");
@@ -231,7 +231,7 @@ fn a_snapshot_that_is_none_starts_no_session() {
     for bytes in snapshots {
         let what = format!("{} bytes", bytes.len());
         let mut monitor = place.monitor_with(&double, "");
-        place.bring(&mut monitor, Phase::Authenticated);
+        place.bring(&mut monitor, LoginPhase::Authenticated);
         monitor.send(&Snapshot {
             bytes: bytes.into(),
         });
@@ -253,7 +253,7 @@ fn a_snapshot_frame_that_is_cut_short_inside_starts_no_session() {
     // The monitor hands the frame on as it came: what is in it is for the session to judge.
     for body in [&b""[..], b"\0\0", b"\xff\xff\xff\xff", b"\0\0\0\x09short"] {
         let mut monitor = place.monitor_with(&double, "");
-        place.bring(&mut monitor, Phase::Authenticated);
+        place.bring(&mut monitor, LoginPhase::Authenticated);
         monitor.send_bytes(&privsep::frame::frame(Snapshot::NUMBER, body));
         monitor.end_role();
         monitor.wait_until_over();

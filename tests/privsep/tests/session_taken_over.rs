@@ -7,7 +7,7 @@ use interop::account::is_root;
 use interop::report::skipped;
 use keys::SignatureAlgorithm;
 use privsep::{
-    ChooseGroup, Group, HostkeysProof, HostkeysProve, Message, Phase, PtyAllocate, PtyGranted,
+    ChooseGroup, Group, HostkeysProof, HostkeysProve, LoginPhase, Message, PtyAllocate, PtyGranted,
     PtyRefused, PtyRelease, SignExchangeHash, Signature,
 };
 use privsep_tests::double::{host_key, timed};
@@ -30,7 +30,7 @@ fn after_the_login_signatures_come_for_exchanges_and_proofs_at_a_bounded_rate() 
             },
         ),
     ] {
-        let mut monitor = place.at(Phase::Session);
+        let mut monitor = place.at(LoginPhase::Session);
         monitor.send(&request);
         monitor.ends_for_a_broken_rule(what);
     }
@@ -48,12 +48,12 @@ fn after_the_login_signatures_come_for_exchanges_and_proofs_at_a_bounded_rate() 
             vec![(0, "ssh-ed25519-cert-v01@openssh.com".to_owned())],
         ),
     ] {
-        let mut monitor = place.at(Phase::Session);
+        let mut monitor = place.at(LoginPhase::Session);
         monitor.send(&HostkeysProve { keys });
         monitor.ends_for_a_broken_rule(what);
     }
 
-    let mut monitor = place.at(Phase::Session);
+    let mut monitor = place.at(LoginPhase::Session);
     let prove = HostkeysProve {
         keys: vec![(0, "ssh-ed25519".to_owned())],
     };
@@ -73,7 +73,7 @@ fn after_the_login_signatures_come_for_exchanges_and_proofs_at_a_bounded_rate() 
     assert!(answer.signatures.is_empty());
 
     // Exchanges above the rate wait: none is refused, and no more are signed.
-    let mut monitor = place.at(Phase::Session);
+    let mut monitor = place.at(LoginPhase::Session);
     let (_, took) = timed(|| {
         for _ in 0..1000 {
             let _: Signature = monitor.ask(&exchange(&[9; 32]));
@@ -95,7 +95,7 @@ fn a_rekey_has_one_group_and_where_a_method_needs_one() {
     };
     let method = "diffie-hellman-group-exchange-sha256";
     let mut monitor = place.monitor(&format!("KexAlgorithms +{method}"));
-    place.bring(&mut monitor, Phase::Session);
+    place.bring(&mut monitor, LoginPhase::Session);
     for _ in 0..3 {
         let group: Group = monitor.ask(&request);
         assert!(group.p.len() >= 256);
@@ -107,7 +107,7 @@ fn a_rekey_has_one_group_and_where_a_method_needs_one() {
     let _: Group = monitor.ask(&request);
     monitor.send(&request);
     monitor.ends_for_a_broken_rule("a second group");
-    let mut monitor = place.at(Phase::Session);
+    let mut monitor = place.at(LoginPhase::Session);
     monitor.send(&request);
     monitor.ends_for_a_broken_rule("a group where no method needs one");
 }
@@ -115,7 +115,7 @@ fn a_rekey_has_one_group_and_where_a_method_needs_one() {
 #[test]
 fn a_proof_names_the_session_of_the_first_exchange() {
     let place = Place::new(DOUBLE);
-    let mut monitor = place.at(Phase::Session);
+    let mut monitor = place.at(LoginPhase::Session);
     // A rekey does not change what proofs are bound to.
     let _: Signature = monitor.ask(&exchange(&[9; 32]));
     let proof: HostkeysProof = monitor.ask(&HostkeysProve {
@@ -153,7 +153,7 @@ fn terminals_are_bounded_in_number_and_come_back() {
     }
     let place = Place::new(DOUBLE);
     let uid = interop::account::uid_of(&place.user).expect("a uid");
-    let mut monitor = place.at(Phase::Session);
+    let mut monitor = place.at(LoginPhase::Session);
     let mut granted = Vec::new();
     for _ in 0..200 {
         monitor.send(&PtyAllocate {});
@@ -190,7 +190,7 @@ fn terminals_come_at_a_bounded_rate() {
         return;
     }
     let place = Place::new(DOUBLE);
-    let mut monitor = place.at(Phase::Session);
+    let mut monitor = place.at(LoginPhase::Session);
     let (granted, took) = timed(|| {
         let mut granted = 0_u128;
         for _ in 0..1000 {
@@ -225,7 +225,7 @@ fn a_terminal_of_somebody_else_cannot_be_given_back() {
         "/dev/pts/../shm/x".into(),
         String::new(),
     ] {
-        let mut monitor = place.at(Phase::Session);
+        let mut monitor = place.at(LoginPhase::Session);
         monitor.send(&PtyRelease { tty });
         monitor.ends_for_a_broken_rule("a terminal that was not granted");
     }
@@ -238,7 +238,7 @@ fn what_takes_terminals_away_holds_without_the_session() {
     for (options, lines) in [("no-pty ", ""), ("restrict ", ""), ("", "PermitTTY no")] {
         let place = Place::with_options(DOUBLE, options);
         let mut monitor = place.monitor(lines);
-        place.bring(&mut monitor, Phase::Session);
+        place.bring(&mut monitor, LoginPhase::Session);
         monitor.send(&PtyAllocate {});
         monitor.ends_for_a_broken_rule(&format!("a terminal under {options}{lines}"));
     }
@@ -247,7 +247,7 @@ fn what_takes_terminals_away_holds_without_the_session() {
 #[test]
 fn a_session_that_reads_nothing_holds_nobody() {
     let place = Place::new(DOUBLE);
-    let mut monitor = place.at(Phase::Session);
+    let mut monitor = place.at(LoginPhase::Session);
     let prove = HostkeysProve { keys: Vec::new() }.encode_frame();
     // Answers that fill every buffer on the way, and nobody takes them.
     monitor.send_bytes(&prove.repeat(200_000));

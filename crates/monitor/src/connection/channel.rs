@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use privsep::LogLevel;
 use privsep::{
-    Frame, FrameError, FrameSplitter, Log as LogMessage, Message, Phase, ToMonitor, permitted,
+    Frame, FrameError, FrameSplitter, Log as LogMessage, LoginPhase, Message, ToMonitor, permitted,
 };
 use zeroize::{Zeroize, Zeroizing};
 
@@ -65,7 +65,7 @@ const MAX_LAST_WORDS: usize = 4;
 pub(crate) struct RpcChannel<'log> {
     socket: OwnedFd,
     splitter: FrameSplitter,
-    phase: Phase,
+    phase: LoginPhase,
     /// Monotonic milliseconds.
     deadline_ms: Option<u64>,
     /// A request that was put back by [`RpcChannel::set_aside`].
@@ -85,7 +85,7 @@ pub(crate) struct RpcChannel<'log> {
 impl<'log> RpcChannel<'log> {
     pub(crate) fn new(
         socket: OwnedFd,
-        phase: Phase,
+        phase: LoginPhase,
         log: &'log Log,
         log_suffix: &'static str,
     ) -> io::Result<Self> {
@@ -112,11 +112,11 @@ impl<'log> RpcChannel<'log> {
     }
 
     #[cfg(test)]
-    pub(crate) fn phase(&self) -> Phase {
+    pub(crate) fn phase(&self) -> LoginPhase {
         self.phase
     }
 
-    pub(crate) fn set_phase(&mut self, phase: Phase) {
+    pub(crate) fn set_phase(&mut self, phase: LoginPhase) {
         self.phase = phase;
     }
 
@@ -334,7 +334,7 @@ mod tests {
 
     use super::*;
 
-    fn pair(log: &Log, phase: Phase) -> (RpcChannel<'_>, OwnedFd) {
+    fn pair(log: &Log, phase: LoginPhase) -> (RpcChannel<'_>, OwnedFd) {
         let (ours, theirs) = sys::socket::stream_pair().unwrap();
         (
             RpcChannel::new(ours, phase, log, " [preauth]").unwrap(),
@@ -345,7 +345,7 @@ mod tests {
     #[test]
     fn every_request_that_is_not_permitted_ends_the_session() {
         let log = Log::to_memory(LogLevel::Debug3);
-        for phase in Phase::ALL {
+        for phase in LoginPhase::ALL {
             for number in 0..=255 {
                 let (mut channel, peer) = pair(&log, phase);
                 // No body: the permit must decide before the content is read.
@@ -367,7 +367,7 @@ mod tests {
     #[test]
     fn a_request_that_is_not_permitted_is_refused_by_its_header_alone() {
         let log = Log::to_memory(LogLevel::Debug3);
-        for phase in Phase::ALL {
+        for phase in LoginPhase::ALL {
             for number in 0..=255 {
                 let (mut channel, peer) = pair(&log, phase);
                 // The header states a mebibyte, and no body follows.
@@ -401,7 +401,7 @@ mod tests {
     #[test]
     fn a_phase_is_asked_before_the_frame_that_came_with_the_one_before() {
         let log = Log::to_memory(LogLevel::Debug3);
-        let (mut channel, peer) = pair(&log, Phase::Authenticating);
+        let (mut channel, peer) = pair(&log, LoginPhase::Authenticating);
         // Two frames in one write: the phase after the first request applies to the second.
         let first = AuthNone {}.encode_frame();
         sys::io::write_all(
@@ -410,14 +410,14 @@ mod tests {
         )
         .unwrap();
         channel.request().unwrap();
-        channel.set_phase(Phase::Session);
+        channel.set_phase(LoginPhase::Session);
         assert!(matches!(channel.poll_frame(), Err(RpcEnd::Violation(_))));
     }
 
     #[test]
     fn lines_that_wait_are_bounded_by_bytes() {
         let log = Log::to_memory(LogLevel::Info);
-        let (mut channel, peer) = pair(&log, Phase::Authenticating);
+        let (mut channel, peer) = pair(&log, LoginPhase::Authenticating);
         let line = LogMessage {
             level: LogLevel::Info,
             text: "a".repeat(400_000),
@@ -440,7 +440,7 @@ mod tests {
     #[test]
     fn log_lines_pass_by_with_their_suffix_and_at_a_bounded_rate() {
         let log = Log::to_memory(LogLevel::Info);
-        let (mut channel, peer) = pair(&log, Phase::Authenticating);
+        let (mut channel, peer) = pair(&log, LoginPhase::Authenticating);
         let line = LogMessage {
             level: LogLevel::Info,
             text: "x\ny".into(),
@@ -461,10 +461,10 @@ mod tests {
     #[test]
     fn bytes_that_are_no_frame_are_a_violation_and_the_end_is_the_end() {
         let log = Log::to_memory(LogLevel::Info);
-        let (mut channel, peer) = pair(&log, Phase::Authenticating);
+        let (mut channel, peer) = pair(&log, LoginPhase::Authenticating);
         sys::io::write_all(&peer, &[0xff; 5]).unwrap();
         assert!(matches!(channel.frame(), Err(RpcEnd::Violation(_))));
-        let (mut channel, peer) = pair(&log, Phase::Authenticating);
+        let (mut channel, peer) = pair(&log, LoginPhase::Authenticating);
         drop(peer);
         assert!(matches!(channel.frame(), Err(RpcEnd::Closed)));
     }
@@ -472,7 +472,7 @@ mod tests {
     #[test]
     fn a_passed_deadline_ends_the_wait() {
         let log = Log::to_memory(LogLevel::Info);
-        let (mut channel, _peer) = pair(&log, Phase::Authenticating);
+        let (mut channel, _peer) = pair(&log, LoginPhase::Authenticating);
         channel.set_deadline_ms(Some(sys::time::monotonic_ms()));
         assert!(matches!(channel.frame(), Err(RpcEnd::Deadline)));
     }
@@ -480,7 +480,7 @@ mod tests {
     #[test]
     fn a_reply_that_was_held_leaves_with_the_next_or_before_a_wait() {
         let log = Log::to_memory(LogLevel::Info);
-        let (mut channel, peer) = pair(&log, Phase::Authenticating);
+        let (mut channel, peer) = pair(&log, LoginPhase::Authenticating);
         let waiting = || sys::io::bytes_available(peer.as_fd()).unwrap();
         channel.send_with_next(&AuthNone {});
         assert_eq!(waiting(), 0);
@@ -498,14 +498,14 @@ mod tests {
     #[test]
     fn a_frame_put_aside_comes_again_and_is_asked_against_the_phase_again() {
         let log = Log::to_memory(LogLevel::Info);
-        let (mut channel, peer) = pair(&log, Phase::Authenticating);
+        let (mut channel, peer) = pair(&log, LoginPhase::Authenticating);
         let request = AuthPassword {
             password: Secret::new(b"x".to_vec()),
         };
         sys::io::write_all(&peer, &request.encode_frame()).unwrap();
         let frame = channel.frame().unwrap();
         channel.set_aside(frame);
-        channel.set_phase(Phase::Authenticated);
+        channel.set_phase(LoginPhase::Authenticated);
         assert!(matches!(channel.frame(), Err(RpcEnd::Violation(_))));
     }
 }

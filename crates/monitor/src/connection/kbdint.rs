@@ -4,7 +4,7 @@
 //! If the client starts another method instead of answering, the request is put back, the
 //! conversation fails, and the request is served next.
 
-use privsep::{Frame, KbdintPrompts, KbdintRespond, LogLevel, Message, Phase, Prompt};
+use privsep::{Frame, KbdintPrompts, KbdintRespond, LogLevel, LoginPhase, Message, Prompt};
 use sys::pam::{Conversation, PamPrompt as PamMessage};
 use zeroize::Zeroizing;
 
@@ -71,9 +71,9 @@ impl<'a, 'log> Dialogue<'a, 'log> {
         };
         self.channel.send(&request).map_err(Interrupted::End)?;
         self.channel.log_for(self.line.0, &self.line.1);
-        self.channel.set_phase(Phase::Prompting);
+        self.channel.set_phase(LoginPhase::Prompting);
         let frame = self.channel.frame();
-        self.channel.set_phase(Phase::Authenticating);
+        self.channel.set_phase(LoginPhase::Authenticating);
         let frame = frame.map_err(Interrupted::End)?;
         self.answered_us = Some(sys::time::monotonic_us());
         if frame.number != KbdintRespond::NUMBER {
@@ -173,7 +173,7 @@ mod tests {
     ) {
         let log = Log::to_memory(LogLevel::Info);
         let (ours, theirs) = sys::socket::stream_pair().unwrap();
-        let mut channel = RpcChannel::new(ours, Phase::Authenticating, &log, "").unwrap();
+        let mut channel = RpcChannel::new(ours, LoginPhase::Authenticating, &log, "").unwrap();
         sys::io::write_all(&theirs, &reply.encode_frame()).unwrap();
         check(&mut channel, theirs);
     }
@@ -195,7 +195,7 @@ mod tests {
             assert_eq!(got[0].as_slice(), b"one");
             assert_eq!(got[1].as_slice(), b"two");
             assert!(matches!(dialogue.finish(), (None, Some(_))));
-            assert_eq!(channel.phase(), Phase::Authenticating);
+            assert_eq!(channel.phase(), LoginPhase::Authenticating);
             let mut bytes = [0; 512];
             let count = sys::io::read(&peer, &mut bytes).unwrap();
             let mut splitter = FrameSplitter::new();

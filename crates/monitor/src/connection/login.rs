@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use keys::authorized_keys::KeyOptions;
 use privsep::{
-    AuthOutcome, KbdintStart, KeyAnswer, KeyQuery, KeyVerify, LogLevel, Phase, SignExchangeHash,
-    Signature, ToMonitor, User,
+    AuthOutcome, KbdintStart, KeyAnswer, KeyQuery, KeyVerify, LogLevel, LoginPhase,
+    SignExchangeHash, Signature, ToMonitor, User,
 };
 use wire::names;
 
@@ -116,7 +116,7 @@ impl<'l> AuthService<'_, '_, 'l> {
         loop {
             let request = self.channel.request()?;
             if let Some(proof) = self.handle(request)? {
-                self.channel.set_phase(Phase::Authenticated);
+                self.channel.set_phase(LoginPhase::Authenticated);
                 self.channel.send(&AuthOutcome::Success)?;
                 return Ok(proof);
             }
@@ -151,7 +151,7 @@ impl<'l> AuthService<'_, '_, 'l> {
             .signer
             .sign_exchange_hash(request, false, now_ms)
             .map_err(|refusal| self.refused(&refusal))?;
-        self.channel.set_phase(Phase::BeforeUser);
+        self.channel.set_phase(LoginPhase::BeforeUser);
         self.channel.send(&Signature { blob })?;
         if request.expects_login {
             self.ahead.start(self.log);
@@ -193,7 +193,7 @@ impl<'l> AuthService<'_, '_, 'l> {
         }
         let policy = user.policy();
         self.user = Some(user);
-        self.channel.set_phase(Phase::Authenticating);
+        self.channel.set_phase(LoginPhase::Authenticating);
         // The first attempt follows the user's name at once, and the auth process waits for both
         // replies.
         self.channel.send_with_next(&policy);

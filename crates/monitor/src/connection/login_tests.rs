@@ -46,7 +46,7 @@ fn session_hash() -> Vec<u8> {
 }
 
 /// Serves requests that are all sent before the first reply is read.
-fn serve(text: &str, phase: Phase, frames: &[Vec<u8>]) -> Served {
+fn serve(text: &str, phase: LoginPhase, frames: &[Vec<u8>]) -> Served {
     let config = Configuration::new(config(text));
     let addresses = addresses();
     let log = Log::to_memory(LogLevel::Debug3);
@@ -208,7 +208,7 @@ fn a_key_logs_its_user_in() {
     let (_directory, text) = with_keys(&line(1), "");
     let served = serve(
         &text,
-        Phase::KeyExchange,
+        LoginPhase::KeyExchange,
         &[
             sign(),
             user(&own.name),
@@ -237,7 +237,7 @@ fn a_signature_made_for_another_user_or_an_unlisted_key_is_refused() {
     for request in [signed("somebody", 1), signed(&own.name, 2)] {
         let served = serve(
             &text,
-            Phase::KeyExchange,
+            LoginPhase::KeyExchange,
             &[sign(), user(&own.name), request],
         );
         assert!(served.proof.is_none());
@@ -251,7 +251,7 @@ fn a_query_for_a_listed_key_followed_by_another_keys_signature_is_refused() {
     let (_directory, text) = with_keys(&line(1), "");
     let served = serve(
         &text,
-        Phase::KeyExchange,
+        LoginPhase::KeyExchange,
         &[sign(), user(&own.name), query(1), signed(&own.name, 2)],
     );
     let answer: KeyAnswer = served.replies[2].decode().unwrap();
@@ -266,7 +266,7 @@ fn two_factors_keep_what_the_first_restricted() {
     let (_directory, text) = with_keys(&lines, "AuthenticationMethods publickey,publickey");
     let served = serve(
         &text,
-        Phase::KeyExchange,
+        LoginPhase::KeyExchange,
         &[
             sign(),
             user(&own.name),
@@ -291,7 +291,7 @@ fn failures_are_counted_and_the_first_none_is_not() {
     let (_directory, text) = with_keys("", "MaxAuthTries 3");
     let served = serve(
         &text,
-        Phase::KeyExchange,
+        LoginPhase::KeyExchange,
         &[
             sign(),
             user(&own.name),
@@ -320,7 +320,7 @@ fn failures_are_counted_and_the_first_none_is_not() {
 
 /// True if `none` as the first request of `name` is answered before the databases are read.
 fn is_answered_unasked(text: &str, name: &str) -> bool {
-    let served = serve(text, Phase::KeyExchange, &[sign(), user(name), none()]);
+    let served = serve(text, LoginPhase::KeyExchange, &[sign(), user(name), none()]);
     let outcomes = served.outcomes();
     assert!(
         matches!(&outcomes[..], [AuthOutcome::Failure { methods }] if methods == &["publickey"]),
@@ -351,7 +351,7 @@ fn a_probe_is_no_attempt_and_no_failure_for_the_log() {
     let (_directory, text) = with_keys_in(TempDir::alone(), &line(1), "");
     let served = serve(
         &text,
-        Phase::KeyExchange,
+        LoginPhase::KeyExchange,
         &[sign(), user("no-such-user-here"), none(), query(1)],
     );
     let lines: Vec<&String> = served
@@ -365,7 +365,7 @@ fn a_probe_is_no_attempt_and_no_failure_for_the_log() {
     // A second `none` is an attempt like any other.
     let served = serve(
         &text,
-        Phase::KeyExchange,
+        LoginPhase::KeyExchange,
         &[sign(), user(&own.name), none(), none()],
     );
     let user = served.user.unwrap();
@@ -379,7 +379,7 @@ fn replies_do_not_tell_whether_the_user_exists() {
     let ask = |name: &str| {
         serve(
             &text,
-            Phase::KeyExchange,
+            LoginPhase::KeyExchange,
             &[
                 sign(),
                 user(name),
@@ -395,7 +395,7 @@ fn replies_do_not_tell_whether_the_user_exists() {
     // A key that is listed for others does not let in a user who does not exist.
     let listed = serve(
         &text,
-        Phase::KeyExchange,
+        LoginPhase::KeyExchange,
         &[
             sign(),
             user("no-such-user-here"),
@@ -434,7 +434,7 @@ fn root_is_refused_without_a_word_of_why() {
     let text = text.replace("PermitRootLogin yes", "PermitRootLogin no");
     let served = serve(
         &text,
-        Phase::KeyExchange,
+        LoginPhase::KeyExchange,
         &[sign(), user("root"), signed("root", 1)],
     );
     assert!(served.proof.is_none());
@@ -476,7 +476,7 @@ fn what_the_phase_does_not_permit_ends_the_session() {
             .encode_frame(),
         ],
     ] {
-        let served = serve("UsePAM no", Phase::KeyExchange, &frames);
+        let served = serve("UsePAM no", LoginPhase::KeyExchange, &frames);
         assert!(
             matches!(served.end, Some(NotLoggedIn::End(RpcEnd::Violation(_)))),
             "{:?}",
@@ -514,7 +514,7 @@ fn a_host_bound_signature_must_name_the_host_key_of_the_connection() {
         };
         let served = serve(
             &text,
-            Phase::KeyExchange,
+            LoginPhase::KeyExchange,
             &[sign(), user(&own.name), request.encode_frame()],
         );
         assert_eq!(served.proof.is_some(), allowed, "{:?}", served.log);
@@ -547,7 +547,7 @@ fn questions_for_keys_beyond_their_number_are_failures() {
     );
     let mut frames = vec![sign(), user(&own.name)];
     frames.extend((0..6).map(|_| query(1)));
-    let served = serve(&text, Phase::KeyExchange, &frames);
+    let served = serve(&text, LoginPhase::KeyExchange, &frames);
     let answers: Vec<KeyAnswer> = served
         .replies
         .iter()
@@ -564,7 +564,7 @@ fn questions_for_keys_beyond_their_number_are_failures() {
 fn a_long_name_leaves_the_address_in_its_line() {
     let name = format!("x from 203.0.113.9 port 22 ssh2 {}", "\u{e9}".repeat(490));
     let frames = [sign(), user(&name), password(b"wrong")];
-    let served = serve("UsePAM no\n", Phase::KeyExchange, &frames);
+    let served = serve("UsePAM no\n", LoginPhase::KeyExchange, &frames);
     let failed = served
         .log
         .iter()

@@ -28,7 +28,7 @@ use std::time::Duration;
 pub(crate) use accounts::Account;
 use config::server::ServerOptions;
 use privsep::roles::{self, ConnectionNews};
-use privsep::{AuthConnection, MonitorStart, Phase};
+use privsep::{AuthConnection, LoginPhase, MonitorStart};
 use sys::process::{Child, ExitStatus};
 use sys::signals::Signal;
 
@@ -213,7 +213,7 @@ fn log_in<'log>(
             log,
         )
         .map_err(|error| format!("starting the auth process: {error}"))?;
-    let mut channel = RpcChannel::new(socket, Phase::KeyExchange, log, log::PREAUTH)
+    let mut channel = RpcChannel::new(socket, LoginPhase::KeyExchange, log, log::PREAUTH)
         .map_err(|error| error.to_string())?;
     channel.set_deadline_ms(deadline_ms(inherited.accepted_ms, &options));
     let signer = Signer::new(

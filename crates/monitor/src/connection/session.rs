@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use config::tokens::{Purpose, Tokens};
 use privsep::{
-    HostkeysProof, Message, Phase, PtyGranted, PtyRefused, Restrictions, SessionGrant, Signature,
-    Snapshot, ToMonitor,
+    HostkeysProof, LoginPhase, Message, PtyGranted, PtyRefused, Restrictions, SessionGrant,
+    Signature, Snapshot, ToMonitor,
 };
 use sys::process::{Child, SelfExe};
 use sys::signals::Signal;
@@ -128,7 +128,7 @@ fn take_snapshot(channel: &mut RpcChannel<'_>) -> Result<privsep::Frame, RpcEnd>
     if frame.number != Snapshot::NUMBER {
         return Err(RpcEnd::Violation("no snapshot after success".to_owned()));
     }
-    channel.set_phase(Phase::HandedOver);
+    channel.set_phase(LoginPhase::HandedOver);
     match channel.frame() {
         Err(RpcEnd::Closed) => Ok(frame),
         Err(end) => Err(end),
@@ -234,7 +234,7 @@ impl<'c> MonitorSession<'c> {
         let SessionProcess { mut child, socket } = process;
         self.log
             .verbose(&format!("User child is on pid {}", child.pid()));
-        let mut channel = RpcChannel::new(socket, Phase::Session, self.log, "")
+        let mut channel = RpcChannel::new(socket, LoginPhase::Session, self.log, "")
             .map_err(|error| error.to_string())?;
         // The auth process still has the connection's keys: the session begins after it has ended.
         drop(auth);
@@ -559,7 +559,7 @@ mod tests {
     fn after_success(frames: &[Vec<u8>]) -> Result<privsep::Frame, RpcEnd> {
         let log = Log::to_memory(LogLevel::Info);
         let (ours, theirs) = sys::socket::stream_pair().unwrap();
-        let mut channel = RpcChannel::new(ours, Phase::Authenticated, &log, "").unwrap();
+        let mut channel = RpcChannel::new(ours, LoginPhase::Authenticated, &log, "").unwrap();
         for frame in frames {
             sys::io::write_all(&theirs, frame).unwrap();
         }
