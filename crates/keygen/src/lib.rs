@@ -161,9 +161,9 @@ fn perform(options: &Options) -> Result<(), Failure> {
     }
 }
 
-fn moduli(options: &Options, mode: moduli::Mode) -> Result<(), Failure> {
+fn moduli(options: &Options, mode: moduli::ModuliMode) -> Result<(), Failure> {
     let count = options.principals.join(",");
-    let request = moduli::Request {
+    let request = moduli::ModuliRequest {
         options: &options.certificate_options,
         bits: options.bits,
         count: (!count.is_empty()).then_some(&*count),

@@ -11,7 +11,7 @@ use keys::private_file::FileCipher;
 use zeroize::Zeroizing;
 
 use super::signature::Operation;
-use moduli::Mode;
+use moduli::ModuliMode;
 
 /// What is to be done.
 #[derive(Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub(super) enum Task {
     Certify(PathBuf),
     MakeRevocationList,
     CheckRevocationList,
-    Moduli(Mode),
+    Moduli(ModuliMode),
     ResourceRecords,
     FileSignature(Operation),
 }
@@ -209,7 +209,7 @@ impl Options {
             }
             "M" => {
                 let name = text(value)?;
-                let mode = Mode::from_name(&name);
+                let mode = ModuliMode::from_name(&name);
                 let mode = mode.ok_or(format!("Unsupported moduli option {name}"))?;
                 return Ok(Some(Task::Moduli(mode)));
             }

@@ -15,12 +15,12 @@ use keys::moduli::{
 use super::checkpoint::Checkpoint;
 use super::generate::{SIEVE_LIMIT, check_size};
 use super::natural::Natural;
-use super::options::Options;
-use super::progress::Progress;
+use super::options::ModuliOptions;
+use super::progress::ModuliProgress;
 use super::screen::{append, open_output};
-use super::search::{Pair, in_order, job_len, safe_primes};
+use super::search::{PrimePair, in_order, job_len, safe_primes};
 use super::sieve::{STEP, Window, sieve};
-use super::{Mode, Request, announce, workers};
+use super::{ModuliMode, ModuliRequest, announce, workers};
 
 /// What the primes from 5 on make of the chance that q = 5 modulo 12 and 2q + 1 are prime, which
 /// were 1/(ln q ln p) for any other two numbers: 9 for the residues modulo 2 and 3, times
@@ -32,13 +32,13 @@ const MERTENS_SQUARED: f64 = 0.3152;
 /// Most seconds that a trial of speed takes.
 const TRIAL: Duration = Duration::from_millis(20);
 
-pub(super) fn run(request: &Request<'_>) -> Result<(), String> {
-    let mut options = Options::parse(Mode::Auto, request)?;
+pub(super) fn run(request: &ModuliRequest<'_>) -> Result<(), String> {
+    let mut options = ModuliOptions::parse(ModuliMode::Auto, request)?;
     let checkpoint = Checkpoint::new(options.checkpoint.as_deref());
     let resumed = match checkpoint.load()? {
         None => None,
         Some(text) => Some(
-            State::parse(&text)
+            SearchState::parse(&text)
                 .filter(|state| state.bits == options.bits)
                 .ok_or_else(|| checkpoint.unusable("it belongs to other work"))?,
         ),
@@ -49,7 +49,7 @@ pub(super) fn run(request: &Request<'_>) -> Result<(), String> {
         request,
         options: &options,
         tests: PrimalityTests::default(),
-        progress: Progress::new(request.quiet),
+        progress: ModuliProgress::new(request.quiet),
         checkpoint,
         out,
         found: resumed.as_ref().map_or(0, |state| state.found),
@@ -93,7 +93,7 @@ pub(super) fn run(request: &Request<'_>) -> Result<(), String> {
 
 /// How far the work is: which window, and which of it has been tested.
 #[derive(Debug, Clone, PartialEq)]
-struct State {
+struct SearchState {
     bits: u32,
     start: Natural,
     positions: u64,
@@ -103,7 +103,7 @@ struct State {
     found: u64,
 }
 
-impl State {
+impl SearchState {
     fn parse(text: &str) -> Option<Self> {
         let fields: Vec<&str> = text.split_ascii_whitespace().collect();
         let [word, bits, start, positions, limit, next, found] = fields.as_slice() else {
@@ -134,10 +134,10 @@ impl State {
 }
 
 struct Search<'a> {
-    request: &'a Request<'a>,
-    options: &'a Options,
+    request: &'a ModuliRequest<'a>,
+    options: &'a ModuliOptions,
     tests: PrimalityTests,
-    progress: Progress,
+    progress: ModuliProgress,
     checkpoint: Checkpoint,
     out: File,
     found: u64,
@@ -146,7 +146,7 @@ struct Search<'a> {
 
 impl Search<'_> {
     /// A window that will hold what is still to be found, most probably.
-    fn window(&self, start: Option<Natural>) -> State {
+    fn window(&self, start: Option<Natural>) -> SearchState {
         let bits = self.options.bits;
         let start = start.unwrap_or_else(|| Natural::random(bits - 1));
         let left = as_f64(self.options.count - self.found);
@@ -158,7 +158,7 @@ impl Search<'_> {
             None => expected.min(super::sieve::MAX_POSITIONS),
         };
         let expected = left.min(as_f64(positions) * SAFE_PRIME_FACTOR / ln_product(bits));
-        State {
+        SearchState {
             bits,
             positions,
             limit: self.limit(&start, expected),
@@ -193,7 +193,7 @@ impl Search<'_> {
     }
 
     /// Sieves and tests a window until enough is found; the start of the next window.
-    fn look_through(&mut self, state: &State) -> Result<Natural, String> {
+    fn look_through(&mut self, state: &SearchState) -> Result<Natural, String> {
         let window = Window::new(&state.start, state.positions);
         check_size(&window, state.bits - 1)?;
         if self.request.verbose {
@@ -215,9 +215,9 @@ impl Search<'_> {
         });
         let tests = &self.tests;
         let work = |job: Vec<u64>| {
-            let pairs: Vec<Pair> = job
+            let pairs: Vec<PrimePair> = job
                 .iter()
-                .map(|at| Pair::of_q(window.candidate(*at)))
+                .map(|at| PrimePair::of_q(window.candidate(*at)))
                 .collect();
             let safe = safe_primes(tests, &pairs, tries);
             let mut results = Vec::with_capacity(job.len());
@@ -263,8 +263,8 @@ impl Search<'_> {
 }
 
 fn write(
-    request: &Request<'_>,
-    options: &Options,
+    request: &ModuliRequest<'_>,
+    options: &ModuliOptions,
     out: &mut File,
     modulus: &Natural,
 ) -> Result<(), String> {
@@ -341,7 +341,7 @@ mod tests {
 
     #[test]
     fn a_checkpoint_says_where_to_go_on() {
-        let state = State {
+        let state = SearchState {
             bits: 512,
             start: Natural::random(511),
             positions: 1000,
@@ -349,7 +349,7 @@ mod tests {
             next: 77,
             found: 3,
         };
-        assert_eq!(State::parse(&state.text()), Some(state.clone()));
+        assert_eq!(SearchState::parse(&state.text()), Some(state.clone()));
         for text in [
             String::new(),
             "77\n".to_owned(),
@@ -358,7 +358,7 @@ mod tests {
             state.text().replace(" 1000 ", " 99999999999 "),
             state.text().replace(" 77 ", " -1 "),
         ] {
-            assert_eq!(State::parse(&text), None, "{text}");
+            assert_eq!(SearchState::parse(&text), None, "{text}");
         }
     }
 }

@@ -7,16 +7,16 @@ use std::io::{BufWriter, Write};
 use keys::moduli::{ModuliRow, TESTED_BY_SIEVE, TYPE_SOPHIE_GERMAIN, time_column};
 
 use super::natural::Natural;
-use super::options::Options;
-use super::progress::Progress;
+use super::options::ModuliOptions;
+use super::progress::ModuliProgress;
 use super::sieve::{STEP, Sieved, Window, sieve};
-use super::{Mode, Request, announce, workers};
+use super::{ModuliMode, ModuliRequest, announce, workers};
 
 /// All primes below are used, as ssh-keygen does.
 pub(super) const SIEVE_LIMIT: u64 = 1 << 32;
 
-pub(super) fn run(request: &Request<'_>) -> Result<(), String> {
-    let options = Options::parse(Mode::Generate, request)?;
+pub(super) fn run(request: &ModuliRequest<'_>) -> Result<(), String> {
+    let options = ModuliOptions::parse(ModuliMode::Generate, request)?;
     let cannot = |error: &std::io::Error| {
         format!(
             "Couldn't write modulus candidate file \"{}\": {}",
@@ -34,7 +34,7 @@ pub(super) fn run(request: &Request<'_>) -> Result<(), String> {
     if request.verbose {
         eprintln!("start point: 0x{start:X}, {} threads", workers());
     }
-    let progress = Progress::new(request.quiet);
+    let progress = ModuliProgress::new(request.quiet);
     let tell = |part: f64| {
         progress.tell("sieved", part, "");
         true

@@ -29,7 +29,7 @@ use std::path::Path;
 
 /// What to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
+pub enum ModuliMode {
     /// List candidates.
     Generate,
     /// Find the moduli among candidates.
@@ -38,7 +38,7 @@ pub enum Mode {
     Auto,
 }
 
-impl Mode {
+impl ModuliMode {
     /// The mode of `-M`'s argument.
     pub fn from_name(name: &str) -> Option<Self> {
         match name {
@@ -52,7 +52,7 @@ impl Mode {
 
 /// What the command line asks for.
 #[derive(Debug)]
-pub struct Request<'a> {
+pub struct ModuliRequest<'a> {
     /// -O, each.
     pub options: &'a [String],
     /// -b, which `auto` takes beside `-O bits=`.
@@ -73,11 +73,11 @@ pub struct Request<'a> {
 ///
 /// # Errors
 /// What went wrong, in words.
-pub fn run(mode: Mode, request: &Request<'_>) -> Result<(), String> {
+pub fn run(mode: ModuliMode, request: &ModuliRequest<'_>) -> Result<(), String> {
     match mode {
-        Mode::Generate => generate::run(request),
-        Mode::Screen => screen::run(request),
-        Mode::Auto => auto::run(request),
+        ModuliMode::Generate => generate::run(request),
+        ModuliMode::Screen => screen::run(request),
+        ModuliMode::Auto => auto::run(request),
     }
 }
 
@@ -87,7 +87,7 @@ fn workers() -> usize {
 }
 
 /// A message with the time, as ssh-keygen gives it.
-fn announce(request: &Request<'_>, message: &str) {
+fn announce(request: &ModuliRequest<'_>, message: &str) {
     if !request.quiet {
         let now = i64::try_from(sys::time::realtime_seconds()).unwrap_or(0);
         let now = sys::time::LocalTime::from_seconds(now).to_ctime();

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::natural::Natural;
-use super::{Mode, Request};
+use super::{ModuliMode, ModuliRequest};
 
 /// Fewest bits of a modulus (ssh-keygen's); for trying out, not for use.
 const MIN_BITS: u32 = 512;
@@ -24,7 +24,7 @@ const MAX_COUNT: u64 = 1_000_000;
 
 /// Options of all three modes; what a mode does not take, it has refused.
 #[derive(Debug)]
-pub(super) struct Options {
+pub(super) struct ModuliOptions {
     /// Of a modulus.
     pub(super) bits: u32,
     /// Moduli to make.
@@ -43,8 +43,8 @@ pub(super) struct Options {
     pub(super) prime_tests: u32,
 }
 
-impl Options {
-    pub(super) fn parse(mode: Mode, request: &Request<'_>) -> Result<Self, String> {
+impl ModuliOptions {
+    pub(super) fn parse(mode: ModuliMode, request: &ModuliRequest<'_>) -> Result<Self, String> {
         let mut options = Self {
             bits: DEFAULT_BITS,
             count: 50,
@@ -83,8 +83,8 @@ impl Options {
         Ok(options)
     }
 
-    fn apply(&mut self, mode: Mode, option: &str) -> Result<(), String> {
-        use Mode::{Auto, Generate, Screen};
+    fn apply(&mut self, mode: ModuliMode, option: &str) -> Result<(), String> {
+        use ModuliMode::{Auto, Generate, Screen};
         let (name, value) = option.split_once('=').unwrap_or((option, ""));
         match (name, mode) {
             ("bits", Generate | Auto) => self.bits = bits_of(value)?,
@@ -160,11 +160,11 @@ fn bits_of(value: &str) -> Result<u32, String> {
 mod tests {
     use super::*;
 
-    fn parse(mode: Mode, options: &[&str]) -> Result<Options, String> {
+    fn parse(mode: ModuliMode, options: &[&str]) -> Result<ModuliOptions, String> {
         let options: Vec<String> = options.iter().map(ToString::to_string).collect();
-        Options::parse(
+        ModuliOptions::parse(
             mode,
-            &Request {
+            &ModuliRequest {
                 options: &options,
                 bits: None,
                 count: Some("7"),
@@ -179,10 +179,10 @@ mod tests {
     #[test]
     fn options_are_those_of_ssh_keygen() {
         let start = format!("start=C{}", "0".repeat(127));
-        let options = parse(Mode::Generate, &["bits=513", "memory=8", &start]).unwrap();
+        let options = parse(ModuliMode::Generate, &["bits=513", "memory=8", &start]).unwrap();
         assert_eq!((options.bits, options.numbers), (513, Some(8 << 24)));
         let options = parse(
-            Mode::Screen,
+            ModuliMode::Screen,
             &[
                 "lines=5",
                 "start-line=9",
@@ -195,30 +195,30 @@ mod tests {
         assert_eq!((options.lines, options.start_line), (Some(5), 9));
         assert_eq!((options.generator, options.prime_tests), (Some(5), 4));
         assert_eq!(options.checkpoint, Some("x".into()));
-        assert_eq!(parse(Mode::Auto, &[]).unwrap().count, 7);
+        assert_eq!(parse(ModuliMode::Auto, &[]).unwrap().count, 7);
     }
 
     #[test]
     fn what_makes_no_sense_is_refused() {
         for (mode, option) in [
-            (Mode::Generate, "bits=511"),
-            (Mode::Generate, "bits=99999999999999999999"),
-            (Mode::Generate, "bits=16385"),
-            (Mode::Generate, "bits=x"),
-            (Mode::Generate, "memory=7"),
-            (Mode::Generate, "memory=128"),
-            (Mode::Generate, "start=C0"),
-            (Mode::Generate, "start=xyz"),
-            (Mode::Generate, "lines=5"),
-            (Mode::Generate, "checkpoint=x"),
-            (Mode::Screen, "bits=2048"),
-            (Mode::Screen, "generator=4"),
-            (Mode::Screen, "prime-tests=3"),
-            (Mode::Screen, "prime-tests=1000001"),
-            (Mode::Screen, "checkpoint="),
-            (Mode::Screen, "lines"),
-            (Mode::Auto, "lines=3"),
-            (Mode::Auto, ""),
+            (ModuliMode::Generate, "bits=511"),
+            (ModuliMode::Generate, "bits=99999999999999999999"),
+            (ModuliMode::Generate, "bits=16385"),
+            (ModuliMode::Generate, "bits=x"),
+            (ModuliMode::Generate, "memory=7"),
+            (ModuliMode::Generate, "memory=128"),
+            (ModuliMode::Generate, "start=C0"),
+            (ModuliMode::Generate, "start=xyz"),
+            (ModuliMode::Generate, "lines=5"),
+            (ModuliMode::Generate, "checkpoint=x"),
+            (ModuliMode::Screen, "bits=2048"),
+            (ModuliMode::Screen, "generator=4"),
+            (ModuliMode::Screen, "prime-tests=3"),
+            (ModuliMode::Screen, "prime-tests=1000001"),
+            (ModuliMode::Screen, "checkpoint="),
+            (ModuliMode::Screen, "lines"),
+            (ModuliMode::Auto, "lines=3"),
+            (ModuliMode::Auto, ""),
         ] {
             assert!(parse(mode, &[option]).is_err(), "{option}");
         }

@@ -11,7 +11,7 @@ const ON_TERMINAL: Duration = Duration::from_secs(1);
 const ELSEWHERE: Duration = Duration::from_secs(60);
 
 /// Messages on standard error.
-pub(super) struct Progress {
+pub(super) struct ModuliProgress {
     begun: Instant,
     terminal: bool,
     quiet: bool,
@@ -19,7 +19,7 @@ pub(super) struct Progress {
     said: Mutex<(Instant, bool)>,
 }
 
-impl Progress {
+impl ModuliProgress {
     pub(super) fn new(quiet: bool) -> Self {
         let now = Instant::now();
         Self {
@@ -79,7 +79,7 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for ModuliProgress {
     fn drop(&mut self) {
         self.clear();
     }

@@ -15,10 +15,10 @@ use keys::moduli::{
 
 use super::checkpoint::Checkpoint;
 use super::natural::Natural;
-use super::options::Options;
-use super::progress::Progress;
-use super::search::{Pair, in_order, job_len, safe_primes};
-use super::{Mode, Request, announce, workers};
+use super::options::ModuliOptions;
+use super::progress::ModuliProgress;
+use super::search::{PrimePair, in_order, job_len, safe_primes};
+use super::{ModuliMode, ModuliRequest, announce, workers};
 
 /// Longest line that is looked at, in bytes: a number of 16384 bits and its columns.
 const MAX_LINE_BYTES: u64 = 8 * 1024;
@@ -27,8 +27,8 @@ const MIN_SIZE: u32 = 511;
 /// Most bits of a modulus.
 const MAX_BITS: u32 = 16_384;
 
-pub(super) fn run(request: &Request<'_>) -> Result<(), String> {
-    let options = Options::parse(Mode::Screen, request)?;
+pub(super) fn run(request: &ModuliRequest<'_>) -> Result<(), String> {
+    let options = ModuliOptions::parse(ModuliMode::Screen, request)?;
     let input = request.input.filter(|path| path.as_os_str() != "-");
     let reader: Box<dyn Read> = match input {
         None => Box::new(std::io::stdin()),
@@ -52,7 +52,7 @@ pub(super) fn run(request: &Request<'_>) -> Result<(), String> {
 }
 
 /// Moduli are put behind those that are there.
-pub(super) fn open_output(request: &Request<'_>) -> Result<File, String> {
+pub(super) fn open_output(request: &ModuliRequest<'_>) -> Result<File, String> {
     let opened = File::options()
         .append(true)
         .create(true)
@@ -78,8 +78,8 @@ fn count_lines(file: File) -> u64 {
 }
 
 /// A candidate with what its line says.
-struct Candidate {
-    pair: Pair,
+struct ModulusCandidate {
+    pair: PrimePair,
     tests: u32,
     tries: u32,
     size: u32,
@@ -87,8 +87,8 @@ struct Candidate {
 }
 
 /// Some lines' candidates.
-struct Job {
-    candidates: Vec<Candidate>,
+struct ScreenJob {
+    candidates: Vec<ModulusCandidate>,
     /// The last line that was read for it.
     last_line: u64,
     /// A failure to read on.
@@ -96,9 +96,9 @@ struct Job {
 }
 
 struct Screening<'a> {
-    request: &'a Request<'a>,
-    options: &'a Options,
-    progress: Progress,
+    request: &'a ModuliRequest<'a>,
+    options: &'a ModuliOptions,
+    progress: ModuliProgress,
     checkpoint: Checkpoint,
     /// Lines up to here are passed over.
     after: u64,
@@ -110,8 +110,8 @@ struct Screening<'a> {
 
 impl<'a> Screening<'a> {
     fn new(
-        request: &'a Request<'a>,
-        options: &'a Options,
+        request: &'a ModuliRequest<'a>,
+        options: &'a ModuliOptions,
         total: Option<u64>,
     ) -> Result<Self, String> {
         let checkpoint = Checkpoint::new(options.checkpoint.as_deref());
@@ -127,7 +127,7 @@ impl<'a> Screening<'a> {
         Ok(Self {
             request,
             options,
-            progress: Progress::new(request.quiet),
+            progress: ModuliProgress::new(request.quiet),
             checkpoint,
             after,
             until: match options.lines {
@@ -144,15 +144,15 @@ impl<'a> Screening<'a> {
             eprintln!("{} threads, {}", workers(), tests.kernel());
         }
         let rounds = self.options.prime_tests;
-        let mut lines = Lines {
+        let mut lines = CandidateLines {
             reader,
             number: 0,
             after: self.after,
             until: self.until,
             generator: self.options.generator,
         };
-        let work = |job: Job| {
-            let pairs: Vec<Pair> = job
+        let work = |job: ScreenJob| {
+            let pairs: Vec<PrimePair> = job
                 .candidates
                 .iter()
                 .map(|each| each.pair.clone())
@@ -201,7 +201,7 @@ impl<'a> Screening<'a> {
         Ok(())
     }
 
-    fn write(&self, candidate: &Candidate, out: &mut File) -> Result<(), String> {
+    fn write(&self, candidate: &ModulusCandidate, out: &mut File) -> Result<(), String> {
         let modulus = format!("{:X}", candidate.pair.p);
         let rounds = self.options.prime_tests;
         let tries = match candidate.tests & TESTED_BY_MILLER_RABIN {
@@ -239,7 +239,7 @@ impl<'a> Screening<'a> {
 
 /// Writes a line whole, so that an interruption leaves none in half.
 pub(super) fn append(
-    request: &Request<'_>,
+    request: &ModuliRequest<'_>,
     out: &mut File,
     row: &ModuliRow<'_>,
 ) -> Result<(), String> {
@@ -254,7 +254,7 @@ pub(super) fn append(
 }
 
 /// The lines of a list, a job at a time.
-struct Lines<R> {
+struct CandidateLines<R> {
     reader: R,
     number: u64,
     after: u64,
@@ -262,8 +262,8 @@ struct Lines<R> {
     generator: Option<u32>,
 }
 
-impl<R: BufRead> Lines<R> {
-    fn job(&mut self) -> Option<Job> {
+impl<R: BufRead> CandidateLines<R> {
+    fn job(&mut self) -> Option<ScreenJob> {
         let mut candidates = Vec::new();
         let mut read = false;
         let mut failed = None;
@@ -292,7 +292,7 @@ impl<R: BufRead> Lines<R> {
                 candidates.push(candidate);
             }
         }
-        (read || failed.is_some()).then_some(Job {
+        (read || failed.is_some()).then_some(ScreenJob {
             candidates,
             last_line: self.number,
             failed,
@@ -316,15 +316,15 @@ fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> std::io::Result<b
 
 /// The candidate of a line; none for comments, for what is known to be composite, of another
 /// size than it says, or without the generator that is wanted.
-fn candidate(line: &[u8], wanted: Option<u32>) -> Option<Candidate> {
+fn candidate(line: &[u8], wanted: Option<u32>) -> Option<ModulusCandidate> {
     let row = ModuliRow::parse(std::str::from_utf8(line).ok()?)?;
     if row.tests & TESTED_COMPOSITE != 0 {
         return None;
     }
     let number = Natural::from_hex(row.modulus, MAX_BITS)?;
     let (pair, size, known) = match row.kind {
-        TYPE_SOPHIE_GERMAIN => (Pair::of_q(number), row.size.checked_add(1)?, 0),
-        _ => (Pair::of_p(number), row.size, row.generator),
+        TYPE_SOPHIE_GERMAIN => (PrimePair::of_q(number), row.size.checked_add(1)?, 0),
+        _ => (PrimePair::of_p(number), row.size, row.generator),
     };
     if pair.p.bits() != size.checked_add(1)? || !(MIN_SIZE..MAX_BITS).contains(&size) {
         return None;
@@ -335,7 +335,7 @@ fn candidate(line: &[u8], wanted: Option<u32>) -> Option<Candidate> {
     };
     wanted
         .is_none_or(|wanted| wanted == generator)
-        .then_some(Candidate {
+        .then_some(ModulusCandidate {
             pair,
             tests: row.tests,
             tries: row.tries,

@@ -11,12 +11,12 @@ use super::natural::Natural;
 
 /// A number that may be prime with its p = 2q + 1.
 #[derive(Debug, Clone)]
-pub(super) struct Pair {
+pub(super) struct PrimePair {
     pub(super) q: Natural,
     pub(super) p: Natural,
 }
 
-impl Pair {
+impl PrimePair {
     pub(super) fn of_q(q: Natural) -> Self {
         let p = q.twice_plus_one();
         Self { q, p }
@@ -29,9 +29,9 @@ impl Pair {
 
 /// Which of the pairs are primes: q by at least so many rounds of Miller-Rabin, p proved so if
 /// q is.
-pub(super) fn safe_primes(tests: &PrimalityTests, pairs: &[Pair], rounds: u32) -> Vec<bool> {
+pub(super) fn safe_primes(tests: &PrimalityTests, pairs: &[PrimePair], rounds: u32) -> Vec<bool> {
     // Pocklington's proof wants p not to divide 2^2 - 1, p = 2q + 1.
-    let fits = |pair: &Pair| pair.p.is_odd() && pair.p.modulo(3) != 0;
+    let fits = |pair: &PrimePair| pair.p.is_odd() && pair.p.modulo(3) != 0;
     let numbered = pairs.iter().enumerate().filter(|(_, pair)| fits(pair));
     let left = passing(tests, numbered.collect(), |pair| &pair.q);
     let left = passing(tests, left, |pair| &pair.p);
@@ -47,9 +47,9 @@ pub(super) fn safe_primes(tests: &PrimalityTests, pairs: &[Pair], rounds: u32) -
 /// Those whose number passes the test of base 2.
 fn passing<'a>(
     tests: &PrimalityTests,
-    pairs: Vec<(usize, &'a Pair)>,
-    number: impl Fn(&Pair) -> &Natural,
-) -> Vec<(usize, &'a Pair)> {
+    pairs: Vec<(usize, &'a PrimePair)>,
+    number: impl Fn(&PrimePair) -> &Natural,
+) -> Vec<(usize, &'a PrimePair)> {
     let numbers: Vec<&[u64]> = pairs.iter().map(|(_, pair)| number(pair).words()).collect();
     let passed = tests.fermat(&numbers);
     let kept = pairs.into_iter().zip(passed);
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn safe_primes_are_told_from_primes_and_others() {
         let tests = PrimalityTests::default();
-        let small = |p: u64| Pair::of_p(Natural::from_hex(&format!("{p:x}"), 64).unwrap());
+        let small = |p: u64| PrimePair::of_p(Natural::from_hex(&format!("{p:x}"), 64).unwrap());
         let is_prime = |n: u64| {
             n > 1
                 && (2..n)
@@ -183,7 +183,7 @@ mod tests {
                     .all(|d| !n.is_multiple_of(d))
         };
         let numbers: Vec<u64> = (8..3000).collect();
-        let pairs: Vec<Pair> = numbers.iter().map(|p| small(*p)).collect();
+        let pairs: Vec<PrimePair> = numbers.iter().map(|p| small(*p)).collect();
         let safe = safe_primes(&tests, &pairs, 20);
         for (p, safe) in numbers.iter().zip(safe) {
             assert_eq!(safe, p % 2 == 1 && is_prime(*p) && is_prime(p / 2), "{p}");
