@@ -19,7 +19,7 @@ const MOST_LANES: usize = 4;
 
 /// The libraries to try and their limits, as the configuration sets them.
 #[derive(Debug, Clone)]
-pub struct Request {
+pub struct LibraryRequest {
     /// Absolute paths in the order of trying; [`Accelerator::open`] fails if there are none.
     pub libraries: Vec<PathBuf>,
     /// If true, each library and all directories above it must belong to root and be writable by
@@ -54,7 +54,7 @@ pub fn secure_library(path: &Path) -> Result<(), InsecurePath> {
     sys::file::secure_path(&file, path, Path::new("/"), 0)
 }
 
-impl Request {
+impl LibraryRequest {
     /// The request for a connection of this process, with the default limits.
     #[must_use]
     pub fn new(libraries: &[String], verify: bool, level: u8) -> Self {
@@ -79,7 +79,7 @@ impl Accelerator {
     ///
     /// # Errors
     /// One line for the user: each path with the reason why it does not work.
-    pub fn open(request: &Request, binary: &SelfExe) -> Result<Self, String> {
+    pub fn open(request: &LibraryRequest, binary: &SelfExe) -> Result<Self, String> {
         if request.libraries.is_empty() {
             return Err("HwCompressionLibrary names no library".to_owned());
         }
@@ -98,7 +98,7 @@ impl Accelerator {
     }
 }
 
-fn begin(request: &Request, path: &Path, binary: &SelfExe) -> Result<Starting, String> {
+fn begin(request: &LibraryRequest, path: &Path, binary: &SelfExe) -> Result<Starting, String> {
     if !path.is_absolute() {
         return Err("not an absolute path".to_owned());
     }

@@ -41,7 +41,7 @@ impl From<io::Error> for LaneFault {
 }
 
 /// The connection's end of a lane.
-pub(crate) struct Lane {
+pub(crate) struct RunLane {
     socket: OwnedFd,
     memory: SharedMemory,
     verifier: Verifier,
@@ -51,7 +51,7 @@ pub(crate) struct Lane {
     used: bool,
 }
 
-impl Lane {
+impl RunLane {
     /// Creates a lane; returns it with the socket and memory descriptors for the library's process.
     pub(crate) fn new() -> io::Result<(Self, OwnedFd, OwnedFd)> {
         let (socket, theirs) = sys::socket::seqpacket_pair()?;
@@ -107,7 +107,7 @@ impl Lane {
         Ok(())
     }
 
-    /// True if [`Lane::shed`] would free memory.
+    /// True if [`RunLane::shed`] would free memory.
     pub(crate) fn has_spare(&self) -> bool {
         self.used
     }
@@ -153,7 +153,7 @@ mod tests {
 
     const WINDOW: &[u8] = b"bytes of a run, bytes of a run";
 
-    fn encode(lane: &mut Lane, limit: Duration) -> Result<Vec<u8>, LaneFault> {
+    fn encode(lane: &mut RunLane, limit: Duration) -> Result<Vec<u8>, LaneFault> {
         let run = Run {
             window: WINDOW,
             history_bytes: 0,
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn an_answer_to_another_run_is_taken_for_none() {
-        let (mut lane, socket, memory) = Lane::new().unwrap();
+        let (mut lane, socket, memory) = RunLane::new().unwrap();
         // A late answer to the previous run, one to a run that does not exist, then the right one.
         let stale = |asked: u32| vec![(asked.wrapping_sub(1), 1), (asked + 40, 2), (asked, 6)];
         let process = process(socket, memory, stale);
@@ -201,7 +201,7 @@ mod tests {
         drop(lane);
         process.join().unwrap();
 
-        let (mut lane, socket, memory) = Lane::new().unwrap();
+        let (mut lane, socket, memory) = RunLane::new().unwrap();
         let never = |asked: u32| vec![(asked.wrapping_sub(1), 1); 5];
         let process = self::process(socket, memory, never);
         let fault = encode(&mut lane, Duration::from_millis(50)).unwrap_err();
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn what_bulk_has_touched_is_given_back() {
-        let (mut lane, socket, memory) = Lane::new().unwrap();
+        let (mut lane, socket, memory) = RunLane::new().unwrap();
         let process = process(socket, memory, |asked| vec![(asked, 6)]);
         assert!(!lane.has_spare());
         encode(&mut lane, Duration::from_secs(60)).unwrap();

@@ -7,7 +7,7 @@
 //! configuration says otherwise, inflates and compares it before use. The worst that a faulty
 //! library causes is one lost run, which software encodes again.
 //!
-//! [`Request`] names the libraries to try and the conditions they must meet; [`Accelerator::open`]
+//! [`LibraryRequest`] names the libraries to try and the conditions they must meet; [`Accelerator::open`]
 //! tries them. The functions that a library must have are listed in `compress::provider`.
 //! `compress` decides when the library is used, and handles a run that failed.
 #![forbid(unsafe_code)]
@@ -24,7 +24,7 @@ mod process;
 mod role;
 mod trials;
 
-pub use choose::{MAX_LIBRARIES, Request, secure_library};
+pub use choose::{LibraryRequest, MAX_LIBRARIES, secure_library};
 pub use probe::probe_main;
 pub use process::Accelerator;
 pub use role::main;

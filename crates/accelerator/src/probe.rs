@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use sys::process::SelfExe;
 
-use crate::{Accelerator, Request};
+use crate::{Accelerator, LibraryRequest};
 
 /// Main function of the role [`PROBE_ROLE`](crate::PROBE_ROLE). `arguments`: `root` (each library
 /// must belong to root) or `user`, then the libraries. Writes one line to standard output: `works `
@@ -15,11 +15,11 @@ use crate::{Accelerator, Request};
 pub fn probe_main(arguments: Vec<OsString>) -> i32 {
     let mut arguments = arguments.into_iter();
     let root_owned = arguments.next().is_some_and(|word| word == "root");
-    let request = Request {
+    let request = LibraryRequest {
         libraries: arguments.map(PathBuf::from).collect(),
         root_owned,
         lanes: 1,
-        ..Request::new(&[], true, compress::DEFAULT_LEVEL)
+        ..LibraryRequest::new(&[], true, compress::DEFAULT_LEVEL)
     };
     let opened = SelfExe::open()
         .map_err(|error| error.to_string())

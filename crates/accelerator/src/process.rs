@@ -11,8 +11,8 @@ use compress::provider::{Provider, Run, RunEncoder, RunError, self_test, softwar
 use sys::process::{Child, ExitStatus, SelfExe};
 use sys::signals::Signal;
 
-use crate::choose::Request;
-use crate::lane::{Lane, LaneFault, answer};
+use crate::choose::LibraryRequest;
+use crate::lane::{LaneFault, RunLane, answer};
 use crate::layout::{CONTROL_FD, DEVICES, FIRST_LANE_FD, HELLO, MAX_LANES, Reply, text};
 
 /// Prefixes of the environment variables that libraries read; no other variables reach the process.
@@ -53,7 +53,7 @@ struct Shared {
     printed: OwnedFd,
     /// The control socket; the process exits when it closes.
     control: OwnedFd,
-    lanes: Mutex<Vec<Lane>>,
+    lanes: Mutex<Vec<RunLane>>,
     returned: Condvar,
     /// Set at the first failure; the library is not used again.
     over: AtomicBool,
@@ -70,7 +70,11 @@ pub(crate) struct Starting {
 
 impl Starting {
     /// Starts the process for `library`; the start limit counts from here.
-    pub(crate) fn new(request: &Request, library: &Path, binary: &SelfExe) -> Result<Self, String> {
+    pub(crate) fn new(
+        request: &LibraryRequest,
+        library: &Path,
+        binary: &SelfExe,
+    ) -> Result<Self, String> {
         let deadline = Instant::now() + request.start_limit;
         Ok(Self {
             shared: spawn(request, library, binary)?,
@@ -198,12 +202,12 @@ impl Provider for Accelerator {
     }
 
     fn has_spare(&self) -> bool {
-        self.shared.lanes().iter().any(Lane::has_spare)
+        self.shared.lanes().iter().any(RunLane::has_spare)
     }
 
     fn shed(&self) {
         // Lanes in use are not in this list.
-        self.shared.lanes().iter_mut().for_each(Lane::shed);
+        self.shared.lanes().iter_mut().for_each(RunLane::shed);
     }
 }
 
@@ -231,7 +235,11 @@ fn described(texts: Vec<String>) -> Description {
     }
 }
 
-fn spawn(request: &Request, library: &Path, binary: &SelfExe) -> Result<Arc<Shared>, String> {
+fn spawn(
+    request: &LibraryRequest,
+    library: &Path,
+    binary: &SelfExe,
+) -> Result<Arc<Shared>, String> {
     let failed = |error: std::io::Error| format!("cannot start its process: {error}");
     let (control, theirs) = sys::socket::seqpacket_pair().map_err(failed)?;
     let (printed, prints) = sys::io::pipe().map_err(failed)?;
@@ -254,7 +262,7 @@ fn spawn(request: &Request, library: &Path, binary: &SelfExe) -> Result<Arc<Shar
     let mut lanes = Vec::new();
     let mut next = FIRST_LANE_FD;
     for _ in 0..count {
-        let (lane, socket, memory) = Lane::new().map_err(failed)?;
+        let (lane, socket, memory) = RunLane::new().map_err(failed)?;
         command.fd(socket, next).fd(memory, next + 1);
         lanes.push(lane);
         next += 2;
@@ -293,12 +301,12 @@ fn environment(command: &mut sys::process::ChildCommand) {
 }
 
 impl Shared {
-    fn lanes(&self) -> MutexGuard<'_, Vec<Lane>> {
+    fn lanes(&self) -> MutexGuard<'_, Vec<RunLane>> {
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes a free lane; waits for one if all are in use, at most as long as a run takes.
-    fn take_lane(&self) -> Result<Lane, String> {
+    fn take_lane(&self) -> Result<RunLane, String> {
         let mut lanes = self.lanes();
         loop {
             if self.over.load(Ordering::Acquire) {
@@ -314,7 +322,7 @@ impl Shared {
         }
     }
 
-    fn give_lane(&self, lane: Lane) {
+    fn give_lane(&self, lane: RunLane) {
         let mut lanes = self.lanes();
         // After a failure no lane is taken again.
         if !self.over.load(Ordering::Acquire) {
@@ -401,7 +409,7 @@ fn kill(child: &mut Child) {
 struct RemoteEncoder {
     shared: Arc<Shared>,
     /// `None` after a failure.
-    lane: Option<Lane>,
+    lane: Option<RunLane>,
     verify: bool,
     /// Deadline of all runs together, if any; otherwise each run has the run limit.
     deadline: Option<Instant>,

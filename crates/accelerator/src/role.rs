@@ -42,8 +42,8 @@ fn serve(control: &Arc<OwnedFd>, arguments: &[std::ffi::OsString]) -> Result<Inf
         .filter(|count| (1..=MAX_LANES).contains(count))
         .ok_or("bad lanes")?;
     let lanes = (0..count)
-        .map(Lane::inherited)
-        .collect::<io::Result<Vec<Lane>>>()
+        .map(RoleLane::inherited)
+        .collect::<io::Result<Vec<RoleLane>>>()
         .map_err(|error| format!("shared memory: {error}"))?;
     let _ = sys::process::set_name("provider");
     let path = PathBuf::from(library);
@@ -133,12 +133,12 @@ fn devices() -> Vec<String> {
 }
 
 /// One lane: encodes one run at a time from its memory, as requests on its socket ask.
-struct Lane {
+struct RoleLane {
     socket: OwnedFd,
     memory: SharedMemory,
 }
 
-impl Lane {
+impl RoleLane {
     fn inherited(index: usize) -> io::Result<Self> {
         let first = FIRST_LANE_FD + 2 * i32::try_from(index).unwrap_or(i32::MAX / 4);
         Ok(Self {

@@ -34,7 +34,7 @@ pub(crate) fn first_that_works(
         let (sender, heard) = mpsc::channel();
         loop {
             match next(&outcomes, libraries, all_at_once) {
-                Step::Begin(library) => {
+                TrialStep::Begin(library) => {
                     let index = outcomes.len();
                     outcomes.push(match begin(library) {
                         Err(why) => Some(Err(why)),
@@ -46,7 +46,7 @@ pub(crate) fn first_that_works(
                         }
                     });
                 }
-                Step::Wait => {
+                TrialStep::Wait => {
                     let outcome = if all_at_once || outcomes.len() == libraries.len() {
                         heard.recv().ok()
                     } else {
@@ -61,7 +61,7 @@ pub(crate) fn first_that_works(
                         None => all_at_once = true,
                     }
                 }
-                Step::Settled(chosen) => {
+                TrialStep::Settled(chosen) => {
                     let others = cancellers
                         .iter()
                         .filter(|(index, _)| Some(*index) != chosen);
@@ -83,7 +83,7 @@ pub(crate) fn first_that_works(
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Step<'a> {
+enum TrialStep<'a> {
     Begin(&'a Path),
     Wait,
     /// The choice is final: this library, or none.
@@ -91,18 +91,22 @@ enum Step<'a> {
 }
 
 /// Returns the next step. A library is chosen only after all that precede it have failed.
-fn next<'a, T>(outcomes: &Outcomes<T>, libraries: &'a [PathBuf], all_at_once: bool) -> Step<'a> {
+fn next<'a, T>(
+    outcomes: &Outcomes<T>,
+    libraries: &'a [PathBuf],
+    all_at_once: bool,
+) -> TrialStep<'a> {
     let has_failed = |outcome: &Option<_>| matches!(outcome, Some(Err(_)));
     let left = libraries.get(outcomes.len());
     let standing = outcomes.iter().position(|outcome| !has_failed(outcome));
     match (standing, left) {
         (Some(index), _) if outcomes.get(index).is_some_and(Option::is_some) => {
-            Step::Settled(Some(index))
+            TrialStep::Settled(Some(index))
         }
-        (Some(_), Some(library)) if all_at_once => Step::Begin(library),
-        (Some(_), _) => Step::Wait,
-        (None, Some(library)) => Step::Begin(library),
-        (None, None) => Step::Settled(None),
+        (Some(_), Some(library)) if all_at_once => TrialStep::Begin(library),
+        (Some(_), _) => TrialStep::Wait,
+        (None, Some(library)) => TrialStep::Begin(library),
+        (None, None) => TrialStep::Settled(None),
     }
 }
 
@@ -115,26 +119,30 @@ mod tests {
         let libraries: Vec<PathBuf> = ["/a", "/b", "/c"].map(PathBuf::from).into();
         let failed = || Some(Err::<u8, _>("no".to_owned()));
         let works = || Some(Ok::<u8, String>(1));
-        let begin = |name: &'static str| Step::Begin(Path::new(name));
+        let begin = |name: &'static str| TrialStep::Begin(Path::new(name));
         for (outcomes, all_at_once, expected) in [
             (vec![], false, begin("/a")),
-            (vec![None], false, Step::Wait),
+            (vec![None], false, TrialStep::Wait),
             (vec![None], true, begin("/b")),
             (vec![None, None], true, begin("/c")),
-            (vec![None, None, None], true, Step::Wait),
+            (vec![None, None, None], true, TrialStep::Wait),
             (vec![failed()], false, begin("/b")),
-            (vec![works()], false, Step::Settled(Some(0))),
-            (vec![None, works(), None], true, Step::Wait),
-            (vec![failed(), works(), None], true, Step::Settled(Some(1))),
-            (vec![failed(), None, works()], true, Step::Wait),
+            (vec![works()], false, TrialStep::Settled(Some(0))),
+            (vec![None, works(), None], true, TrialStep::Wait),
+            (
+                vec![failed(), works(), None],
+                true,
+                TrialStep::Settled(Some(1)),
+            ),
+            (vec![failed(), None, works()], true, TrialStep::Wait),
             (
                 vec![failed(), failed(), failed()],
                 false,
-                Step::Settled(None),
+                TrialStep::Settled(None),
             ),
         ] {
             assert_eq!(next(&outcomes, &libraries, all_at_once), expected);
         }
-        assert_eq!(next::<u8>(&[], &[], false), Step::Settled(None));
+        assert_eq!(next::<u8>(&[], &[], false), TrialStep::Settled(None));
     }
 }

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use accelerator::{Accelerator, Request};
+use accelerator::{Accelerator, LibraryRequest};
 use bed::{PAYLOAD_BYTES, encode_bulk, stream, zlib};
 use compress::provider::{Flush, Provider, Run, RunError};
 use fakes::Fakes;
@@ -78,10 +78,10 @@ const TRY: &str = "try";
 const HOLD: &str = "hold";
 
 /// The machine may be busy: the limits apply only to libraries that hang, at the start or later.
-fn request(library: &Path) -> Request {
+fn request(library: &Path) -> LibraryRequest {
     let name = library.to_string_lossy();
     let limit = |hangs, seconds| Duration::from_secs(if hangs { seconds } else { 60 });
-    Request {
+    LibraryRequest {
         start_limit: limit(name.contains("-HANG-0"), 2),
         run_limit: limit(name.contains("-HANG-"), 3),
         ..bed::request(&[library], 1)

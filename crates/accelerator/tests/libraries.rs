@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use accelerator::{Accelerator, Request};
+use accelerator::{Accelerator, LibraryRequest};
 use bed::{data, encode, stream};
 use compress::provider::Provider;
 
@@ -46,7 +46,7 @@ fn libraries() -> Vec<(&'static str, Vec<PathBuf>)> {
 }
 
 fn library(name: &str, path: &Path) {
-    let request = Request {
+    let request = LibraryRequest {
         // The machine may be busy.
         start_limit: Duration::from_secs(60),
         run_limit: Duration::from_secs(60),

@@ -1,7 +1,7 @@
 //! `EnableHwCompression`: the library is loaded and tested before the connection is made, so that
 //! `require` can fail before any byte is sent.
 
-use accelerator::{Accelerator, Request};
+use accelerator::{Accelerator, LibraryRequest};
 use config::client::ClientOptions;
 use config::hardware::{Tried, in_use_line, warning_line};
 use sys::process::SelfExe;
@@ -18,10 +18,10 @@ pub(crate) fn open(options: &ClientOptions) -> Result<Option<Accelerator>, Clien
     let Some(wish) = options.hardware() else {
         return Ok(None);
     };
-    let request = Request {
+    let request = LibraryRequest {
         // With -f the connection continues in a process that is forked later.
         ends_with_starter: !options.fork_after_authentication,
-        ..Request::new(wish.libraries, wish.verify, wish.level)
+        ..LibraryRequest::new(wish.libraries, wish.verify, wish.level)
     };
     let opened = SelfExe::open()
         .map_err(|error| error.to_string())

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use accelerator::{Accelerator, Request};
+use accelerator::{Accelerator, LibraryRequest};
 use compress::provider::{Flush, Run, RunEncoder, RunError, Verifier};
 use compress::{
     CompressionReport, CompressionSettings, Compressor, Decompressor, Encoded, MAX_INFLATED_BYTES,
@@ -45,15 +45,15 @@ pub fn zlib() -> PathBuf {
     found.expect("install zlib1g")
 }
 
-pub fn request(libraries: &[&Path], lanes: usize) -> Request {
-    Request {
+pub fn request(libraries: &[&Path], lanes: usize) -> LibraryRequest {
+    LibraryRequest {
         libraries: libraries.iter().map(|path| path.to_path_buf()).collect(),
         lanes,
-        ..Request::new(&[], true, 6)
+        ..LibraryRequest::new(&[], true, 6)
     }
 }
 
-pub fn open(request: &Request) -> Result<Accelerator, String> {
+pub fn open(request: &LibraryRequest) -> Result<Accelerator, String> {
     Accelerator::open(request, &SelfExe::open().unwrap())
 }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use accelerator::{Accelerator, Request};
+use accelerator::{Accelerator, LibraryRequest};
 use compress::{
     CompressionReport, CompressionSettings, Compressor, Decompressor, DeflateError, Encoded,
     InflateError, MAX_INFLATED_BYTES, ZstdCompressor, ZstdDecompressor,
@@ -79,7 +79,10 @@ pub(super) fn measure(selection: &Selection, libraries: &[String]) -> Compressio
         let opened = SelfExe::open()
             .map_err(|error| error.to_string())
             .and_then(|own| {
-                Accelerator::open(&Request::new(std::slice::from_ref(path), true, 6), &own)
+                Accelerator::open(
+                    &LibraryRequest::new(std::slice::from_ref(path), true, 6),
+                    &own,
+                )
             });
         match opened {
             Ok(library) => {

@@ -1,7 +1,7 @@
 //! `EnableHwCompression` for a user who has logged in: a process of that user loads the compression
 //! library.
 
-use accelerator::{Accelerator, Request};
+use accelerator::{Accelerator, LibraryRequest};
 use config::hardware::{Tried, in_use_line, warning_line};
 use config::server::ServerOptions;
 use privsep::SessionGrant;
@@ -20,7 +20,7 @@ pub(super) fn open(
     let Some(wish) = options.hardware() else {
         return Tried::Software(String::new());
     };
-    let mut request = Request::new(wish.libraries, wish.verify, wish.level);
+    let mut request = LibraryRequest::new(wish.libraries, wish.verify, wish.level);
     // A server started by an ordinary user serves only that user, and the library need not be
     // root's.
     request.root_owned = grant.change_user;
