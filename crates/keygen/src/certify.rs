@@ -6,9 +6,9 @@ use keys::certificate::{CertificateFields, CertificateOption};
 use keys::time::{parse_absolute, parse_interval};
 use keys::{CertificateKind, PresentedKey, PublicKey, SignatureAlgorithm, address};
 
-use super::options::Options;
+use super::options::KeygenOptions;
 use super::signer::{NotHeld, Signer};
-use super::{Failure, files, show};
+use super::{KeygenFailure, files, show};
 use transfer::plan::shown;
 
 /// What user certificates permit unless options say otherwise.
@@ -21,11 +21,10 @@ const DEFAULT_EXTENSIONS: [&str; 5] = [
 ];
 
 /// Signs every public key that is named.
-pub(super) fn sign(options: &Options, authority_path: &Path) -> Result<(), Failure> {
-    let key_id = options
-        .key_id
-        .clone()
-        .ok_or(Failure::new("Must specify key id (-I) when certifying"))?;
+pub(super) fn sign(options: &KeygenOptions, authority_path: &Path) -> Result<(), KeygenFailure> {
+    let key_id = options.key_id.clone().ok_or(KeygenFailure::new(
+        "Must specify key id (-I) when certifying",
+    ))?;
     let now = sys::time::realtime_seconds();
     let (valid_after, valid_before) = match &options.validity {
         Some(text) => parse_validity(text, now)?,
@@ -42,10 +41,10 @@ pub(super) fn sign(options: &Options, authority_path: &Path) -> Result<(), Failu
     let mut serial = options.serial;
     for path in &options.operands {
         let public = files::load_public(path).map_err(|error| {
-            Failure::new(format!("load pubkey \"{}\": {}", shown(path), error.0))
+            KeygenFailure::new(format!("load pubkey \"{}\": {}", shown(path), error.0))
         })?;
         let PresentedKey::Plain(key) = &public.key else {
-            return Err(Failure::new(format!(
+            return Err(KeygenFailure::new(format!(
                 "{}: is a certificate already",
                 shown(path)
             )));
@@ -63,7 +62,7 @@ pub(super) fn sign(options: &Options, authority_path: &Path) -> Result<(), Failu
         };
         let certificate = fields
             .sign_with(&authority, |message| signer.sign(algorithm, message))
-            .map_err(|error| Failure::new(format!("Couldn't certify key: {error}")))?;
+            .map_err(|error| KeygenFailure::new(format!("Couldn't certify key: {error}")))?;
         let to = certificate_path(path);
         files::save_public(&to, &certificate.into(), &public.comment)?;
         if !options.quiet {
@@ -90,7 +89,10 @@ fn announce(fields: &CertificateFields, path: &Path) {
 }
 
 /// The authority and what signs for it: its file, or with `-U` the agent.
-fn load_authority(options: &Options, path: &Path) -> Result<(PublicKey, Signer), Failure> {
+fn load_authority(
+    options: &KeygenOptions,
+    path: &Path,
+) -> Result<(PublicKey, Signer), KeygenFailure> {
     if options.use_agent {
         return authority_in_agent(path);
     }
@@ -99,7 +101,7 @@ fn load_authority(options: &Options, path: &Path) -> Result<(PublicKey, Signer),
         .map_err(|error| show::cannot_load(path, &error))?
         .key;
     if !authority.can_sign() {
-        return Err(Failure::new(format!(
+        return Err(KeygenFailure::new(format!(
             "{} is a security key, which only an agent can sign with",
             shown(path)
         )));
@@ -107,9 +109,9 @@ fn load_authority(options: &Options, path: &Path) -> Result<(PublicKey, Signer),
     Ok((authority.public().clone(), Signer::File(authority)))
 }
 
-fn authority_in_agent(path: &Path) -> Result<(PublicKey, Signer), Failure> {
+fn authority_in_agent(path: &Path) -> Result<(PublicKey, Signer), KeygenFailure> {
     let public = files::load_public(path).map_err(|error| {
-        Failure::new(format!(
+        KeygenFailure::new(format!(
             "Cannot load CA public key {}: {}",
             shown(path),
             error.0
@@ -117,7 +119,7 @@ fn authority_in_agent(path: &Path) -> Result<(PublicKey, Signer), Failure> {
     })?;
     let authority = public.key.key().clone();
     let signer = Signer::from_agent(&authority.clone().into()).map_err(|why| {
-        Failure::new(match why {
+        KeygenFailure::new(match why {
             NotHeld::NoAgent => {
                 "Cannot use public key for CA signature: agent not present".to_owned()
             }
@@ -129,14 +131,17 @@ fn authority_in_agent(path: &Path) -> Result<(PublicKey, Signer), Failure> {
 }
 
 /// The algorithm of the signature: the authority's own, or the one that `-t` names for RSA.
-fn algorithm(authority: &PublicKey, named: Option<&str>) -> Result<SignatureAlgorithm, Failure> {
+fn algorithm(
+    authority: &PublicKey,
+    named: Option<&str>,
+) -> Result<SignatureAlgorithm, KeygenFailure> {
     let possible = authority.key_type().algorithms();
     let own = possible.first().copied();
     match named {
-        None => own.ok_or(Failure::new("this key cannot sign certificates")),
+        None => own.ok_or(KeygenFailure::new("this key cannot sign certificates")),
         Some(name) => SignatureAlgorithm::from_name(name)
             .filter(|algorithm| possible.contains(algorithm))
-            .ok_or(Failure::new(format!(
+            .ok_or(KeygenFailure::new(format!(
                 "CA key type {} doesn't match specified {name}",
                 authority.key_type().name()
             ))),
@@ -156,8 +161,8 @@ fn certificate_path(path: &Path) -> PathBuf {
 }
 
 /// `-V`: an end, or `start:end`; absolute, or relative to now with a sign.
-pub(super) fn parse_validity(text: &str, now: u64) -> Result<(u64, u64), Failure> {
-    let bad = || Failure::new(format!("Invalid certificate life specification {text}"));
+pub(super) fn parse_validity(text: &str, now: u64) -> Result<(u64, u64), KeygenFailure> {
+    let bad = || KeygenFailure::new(format!("Invalid certificate life specification {text}"));
     let (after, before) = match text.split_once(':') {
         Some((from, to)) => {
             let after = match from {
@@ -178,7 +183,7 @@ pub(super) fn parse_validity(text: &str, now: u64) -> Result<(u64, u64), Failure
         }
     };
     if before <= after {
-        return Err(Failure::new("Empty certificate validity interval"));
+        return Err(KeygenFailure::new("Empty certificate validity interval"));
     }
     Ok((after, before))
 }
@@ -208,7 +213,7 @@ struct Grants {
 }
 
 impl Grants {
-    fn parse(options: &[String]) -> Result<Self, Failure> {
+    fn parse(options: &[String]) -> Result<Self, KeygenFailure> {
         let mut grants = Self {
             permitted: DEFAULT_EXTENSIONS.to_vec(),
             no_touch: false,
@@ -223,7 +228,7 @@ impl Grants {
         Ok(grants)
     }
 
-    fn apply(&mut self, option: &str) -> Result<(), Failure> {
+    fn apply(&mut self, option: &str) -> Result<(), KeygenFailure> {
         let lower = option.to_ascii_lowercase();
         if lower == "clear" {
             self.permitted.clear();
@@ -255,14 +260,14 @@ impl Grants {
         Ok(())
     }
 
-    fn apply_with_value(&mut self, option: &str) -> Result<(), Failure> {
+    fn apply_with_value(&mut self, option: &str) -> Result<(), KeygenFailure> {
         let (name, value) = match option.split_once('=') {
             Some((name, value)) => (name, Some(value)),
             None => (option, None),
         };
         let once = |seen: &mut bool| {
             if core::mem::replace(seen, true) {
-                return Err(Failure::new(format!("{name} already specified")));
+                return Err(KeygenFailure::new(format!("{name} already specified")));
             }
             Ok(())
         };
@@ -275,7 +280,7 @@ impl Grants {
             ("source-address", Some(list)) => {
                 once(&mut self.source_address)?;
                 address::CidrList::parse(list)
-                    .map_err(|_| Failure::new("Invalid source-address list"))?;
+                    .map_err(|_| KeygenFailure::new("Invalid source-address list"))?;
                 self.critical.push(CertificateOption::with_text(name, list));
             }
             _ => {
@@ -288,7 +293,7 @@ impl Grants {
                 } else if let Some(name) = strip(name, "extension:") {
                     self.extra.push(custom(name));
                 } else {
-                    return Err(Failure::new(format!(
+                    return Err(KeygenFailure::new(format!(
                         "Unsupported certificate option \"{option}\""
                     )));
                 }

@@ -2,15 +2,15 @@
 
 use keys::PresentedKey;
 
-use super::options::{Format, Options};
-use super::{Failure, console, files, reason};
+use super::options::{Format, KeygenOptions};
+use super::{KeygenFailure, console, files, reason};
 use transfer::plan::shown;
 
 /// Gives a key another passphrase.
-pub(super) fn passphrase(options: &Options) -> Result<(), Failure> {
+pub(super) fn passphrase(options: &KeygenOptions) -> Result<(), KeygenFailure> {
     let path = files::identity(options)?;
     if let Err(error) = path.metadata() {
-        return Err(Failure::new(format!(
+        return Err(KeygenFailure::new(format!(
             "{}: {}",
             shown(&path),
             reason(&error)
@@ -18,7 +18,7 @@ pub(super) fn passphrase(options: &Options) -> Result<(), Failure> {
     }
     let old = options.old_passphrase.as_ref().map(|text| text.as_slice());
     let file = files::load_private(&path, old, "Enter old passphrase: ").map_err(|error| {
-        Failure::new(format!("Failed to load key {}: {}", shown(&path), error.0))
+        KeygenFailure::new(format!("Failed to load key {}: {}", shown(&path), error.0))
     })?;
     if !file.comment.is_empty() {
         println!("Key has comment '{}'", escape::one_line(&file.comment));
@@ -30,14 +30,14 @@ pub(super) fn passphrase(options: &Options) -> Result<(), Failure> {
             let second = console::passphrase("Enter same passphrase again: ")?;
             if first != second {
                 println!("Pass phrases do not match.  Try again.");
-                return Err(Failure::refused(""));
+                return Err(KeygenFailure::refused(""));
             }
             first
         }
     };
     let text = files::private_text(options, &file.key, &file.comment, &new)?;
     files::save_private(&path, &text).map_err(|error| {
-        Failure::refused(format!(
+        KeygenFailure::refused(format!(
             "Saving key \"{}\" failed: {}.",
             shown(&path),
             reason(&error)
@@ -48,9 +48,9 @@ pub(super) fn passphrase(options: &Options) -> Result<(), Failure> {
 }
 
 /// Gives a key and its public file another comment.
-pub(super) fn comment(options: &Options) -> Result<(), Failure> {
+pub(super) fn comment(options: &KeygenOptions) -> Result<(), KeygenFailure> {
     if matches!(options.format, Some(Format::Pem | Format::Pkcs8)) {
-        return Err(Failure::new(
+        return Err(KeygenFailure::new(
             "Comments are only supported for keys stored in the new format (-o).",
         ));
     }
@@ -82,7 +82,7 @@ pub(super) fn comment(options: &Options) -> Result<(), Failure> {
     }
     let new = match &options.comment {
         Some(comment) => comment.clone(),
-        None => console::line("New comment: ")?.ok_or(Failure::refused(""))?,
+        None => console::line("New comment: ")?.ok_or(KeygenFailure::refused(""))?,
     };
     if !new.is_empty() && new == file.comment {
         println!("No change to comment");
@@ -95,7 +95,7 @@ pub(super) fn comment(options: &Options) -> Result<(), Failure> {
     };
     let text = files::private_text(options, &file.key, &new, &passphrase)?;
     files::save_private(&path, &text).map_err(|error| {
-        Failure::refused(format!(
+        KeygenFailure::refused(format!(
             "Saving key \"{}\" failed: {}",
             shown(&path),
             reason(&error)
@@ -111,8 +111,8 @@ pub(super) fn comment(options: &Options) -> Result<(), Failure> {
     Ok(())
 }
 
-fn cannot_load(path: &std::path::Path, why: &str) -> Failure {
-    Failure::new(format!(
+fn cannot_load(path: &std::path::Path, why: &str) -> KeygenFailure {
+    KeygenFailure::new(format!(
         "Cannot load private key \"{}\": {why}",
         shown(path)
     ))

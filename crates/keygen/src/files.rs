@@ -11,8 +11,8 @@ use keys::{KeyType, PresentedKey, PrivateKey};
 use sys::file::FollowLinks;
 use zeroize::Zeroizing;
 
-use super::options::{Format, Options};
-use super::{Failure, console, reason};
+use super::options::{Format, KeygenOptions};
+use super::{KeygenFailure, console, reason};
 use transfer::plan::shown;
 
 /// The home directory: the account's, as ssh-keygen takes it, else `HOME`.
@@ -45,7 +45,7 @@ pub(super) fn default_identity(key_type: Option<&str>) -> PathBuf {
 }
 
 /// The identity file that `-f` names or the person does.
-pub(super) fn identity(options: &Options) -> Result<PathBuf, Failure> {
+pub(super) fn identity(options: &KeygenOptions) -> Result<PathBuf, KeygenFailure> {
     let default = default_identity(options.key_type.as_deref());
     console::file(
         options.file.as_deref(),
@@ -167,11 +167,11 @@ pub(super) fn load_public(path: &Path) -> Result<PublicKeyFile, LoadError> {
 
 /// The text of a private key file in the format that the options ask for.
 pub(super) fn private_text(
-    options: &Options,
+    options: &KeygenOptions,
     key: &PrivateKey,
     comment: &str,
     passphrase: &[u8],
-) -> Result<Zeroizing<String>, Failure> {
+) -> Result<Zeroizing<String>, KeygenFailure> {
     let passphrase = Some(passphrase);
     let written = match options.format {
         Some(Format::Pem) if keys_have_pem(key) => private_file::write_pem(key, passphrase),
@@ -186,7 +186,7 @@ pub(super) fn private_text(
             private_file::write_openssh_with(key, comment, passphrase, &protection)
         }
     };
-    written.map_err(|error| Failure::new(error.to_string()))
+    written.map_err(|error| KeygenFailure::new(error.to_string()))
 }
 
 /// Types that OpenSSL's traditional format has; the others stay in OpenSSH's under `-m PEM`.
@@ -207,10 +207,14 @@ pub(super) fn save_private(path: &Path, text: &str) -> io::Result<()> {
 }
 
 /// Writes a public key file.
-pub(super) fn save_public(path: &Path, key: &PresentedKey, comment: &str) -> Result<(), Failure> {
+pub(super) fn save_public(
+    path: &Path,
+    key: &PresentedKey,
+    comment: &str,
+) -> Result<(), KeygenFailure> {
     let line = format!("{}\n", public_file::to_line(key, comment));
     sys::file::replace(path, line.as_bytes(), 0o644).map_err(|error| {
-        Failure::new(format!(
+        KeygenFailure::new(format!(
             "Unable to save public key to {}: {}",
             shown(path),
             reason(&error)

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use keys::{EcCurve, KeySpec, PresentedKey, PrivateKey, fingerprint};
 use zeroize::Zeroizing;
 
-use super::options::Options;
-use super::{Failure, console, files, reason};
+use super::options::KeygenOptions;
+use super::{KeygenFailure, console, files, reason};
 use transfer::plan::shown;
 
 /// Bits of an RSA key when `-b` does not say.
@@ -16,7 +16,7 @@ const MIN_RSA_BITS: usize = 1024;
 const MAX_RSA_BITS: usize = 16_384;
 
 /// Makes a key pair, asking for what the command line leaves open.
-pub(super) fn key_pair(options: &Options) -> Result<(), Failure> {
+pub(super) fn key_pair(options: &KeygenOptions) -> Result<(), KeygenFailure> {
     let kind = options.key_type.as_deref().unwrap_or("ed25519");
     let spec = spec(kind, options.bits)?;
     let short = short_name(spec);
@@ -33,7 +33,7 @@ pub(super) fn key_pair(options: &Options) -> Result<(), Failure> {
     if path.symlink_metadata().is_ok() {
         println!("{} already exists.", shown(&path));
         if !console::confirm("Overwrite (y/n)? ")? {
-            return Err(Failure::refused(""));
+            return Err(KeygenFailure::refused(""));
         }
     }
     let passphrase = match &options.new_passphrase {
@@ -51,7 +51,7 @@ pub(super) fn key_pair(options: &Options) -> Result<(), Failure> {
     Ok(())
 }
 
-fn announce(options: &Options, path: &Path, key: &PrivateKey, comment: &str) {
+fn announce(options: &KeygenOptions, path: &Path, key: &PrivateKey, comment: &str) {
     let blob = key.public().blob();
     let hash = options.fingerprint_hash;
     println!("Your identification has been saved in {}", shown(path));
@@ -69,7 +69,7 @@ fn announce(options: &Options, path: &Path, key: &PrivateKey, comment: &str) {
 }
 
 /// Makes the host keys that are missing under the prefix of `-f`, in `/etc/ssh`.
-pub(super) fn host_keys(options: &Options) -> Result<(), Failure> {
+pub(super) fn host_keys(options: &KeygenOptions) -> Result<(), KeygenFailure> {
     let mut folder = options.file.clone().unwrap_or_default().into_os_string();
     folder.push("/etc/ssh");
     let folder = PathBuf::from(folder);
@@ -110,20 +110,20 @@ pub(super) fn host_keys(options: &Options) -> Result<(), Failure> {
     Ok(())
 }
 
-fn generate(spec: KeySpec) -> Result<PrivateKey, Failure> {
-    PrivateKey::generate(spec).map_err(|error| Failure::new(error.to_string()))
+fn generate(spec: KeySpec) -> Result<PrivateKey, KeygenFailure> {
+    PrivateKey::generate(spec).map_err(|error| KeygenFailure::new(error.to_string()))
 }
 
 fn save(
-    options: &Options,
+    options: &KeygenOptions,
     path: &Path,
     key: &PrivateKey,
     comment: &str,
     passphrase: &[u8],
-) -> Result<(), Failure> {
+) -> Result<(), KeygenFailure> {
     let text: Zeroizing<String> = files::private_text(options, key, comment, passphrase)?;
     files::save_private(path, &text).map_err(|error| {
-        Failure::refused(format!(
+        KeygenFailure::refused(format!(
             "Saving key \"{}\" failed: {}",
             shown(path),
             reason(&error)
@@ -134,7 +134,7 @@ fn save(
 }
 
 /// The folder `~/.ssh`, when the key goes there and it does not exist.
-fn create_folder(path: &Path, quiet: bool) -> Result<(), Failure> {
+fn create_folder(path: &Path, quiet: bool) -> Result<(), KeygenFailure> {
     let folder = files::home().join(".ssh");
     if path.parent() != Some(folder.as_path()) || folder.exists() {
         return Ok(());
@@ -143,7 +143,7 @@ fn create_folder(path: &Path, quiet: bool) -> Result<(), Failure> {
         .mode(0o700)
         .create(&folder)
         .map_err(|error| {
-            Failure::new(format!(
+            KeygenFailure::new(format!(
                 "Could not create directory '{}': {}",
                 shown(&folder),
                 reason(&error)
@@ -156,12 +156,12 @@ fn create_folder(path: &Path, quiet: bool) -> Result<(), Failure> {
 }
 
 /// What `-t` and `-b` mean together.
-pub(super) fn spec(kind: &str, bits: Option<usize>) -> Result<KeySpec, Failure> {
+pub(super) fn spec(kind: &str, bits: Option<usize>) -> Result<KeySpec, KeygenFailure> {
     let curve = |bits: usize| match bits {
         256 => Ok(KeySpec::Ecdsa(EcCurve::P256)),
         384 => Ok(KeySpec::Ecdsa(EcCurve::P384)),
         521 => Ok(KeySpec::Ecdsa(EcCurve::P521)),
-        _ => Err(Failure::new(
+        _ => Err(KeygenFailure::new(
             "Invalid ECDSA key length: valid lengths are 256, 384 or 521 bits",
         )),
     };
@@ -174,21 +174,21 @@ pub(super) fn spec(kind: &str, bits: Option<usize>) -> Result<KeySpec, Failure> 
         "rsa" | "ssh-rsa" | "rsa-sha2-256" | "rsa-sha2-512" => {
             let bits = bits.unwrap_or(DEFAULT_RSA_BITS);
             if bits < MIN_RSA_BITS {
-                return Err(Failure::new(format!(
+                return Err(KeygenFailure::new(format!(
                     "Invalid RSA key length: minimum is {MIN_RSA_BITS} bits"
                 )));
             }
             if bits > MAX_RSA_BITS {
-                return Err(Failure::new(format!(
+                return Err(KeygenFailure::new(format!(
                     "key bits exceeds maximum {MAX_RSA_BITS}"
                 )));
             }
             Ok(KeySpec::Rsa { bits })
         }
-        "ed25519-sk" | "ecdsa-sk" => Err(Failure::new(
+        "ed25519-sk" | "ecdsa-sk" => Err(KeygenFailure::new(
             "security keys cannot be made here yet: make the key with ssh-keygen and add it to an agent",
         )),
-        _ => Err(Failure::new(format!("unknown key type {kind}"))),
+        _ => Err(KeygenFailure::new(format!("unknown key type {kind}"))),
     }
 }
 

@@ -8,24 +8,24 @@ use keys::known_hosts::edit::{self, Edited};
 use keys::known_hosts::{KnownHosts, KnownHostsEntry, LineContent, Marker, hash_name};
 use keys::{PresentedKey, fingerprint};
 
-use super::options::Options;
-use super::{Failure, files, reason, show};
+use super::options::KeygenOptions;
+use super::{KeygenFailure, files, reason, show};
 use transfer::plan::shown;
 
-fn load(options: &Options) -> Result<(PathBuf, KnownHosts), Failure> {
+fn load(options: &KeygenOptions) -> Result<(PathBuf, KnownHosts), KeygenFailure> {
     let path = options
         .file
         .clone()
         .unwrap_or_else(|| files::home().join(".ssh").join("known_hosts"));
     let cannot = |error: io::Error| {
-        Failure::new(format!("Cannot stat {}: {}", shown(&path), reason(&error)))
+        KeygenFailure::new(format!("Cannot stat {}: {}", shown(&path), reason(&error)))
     };
     let file = KnownHosts::load(&path).map_err(cannot)?;
     Ok((path, file))
 }
 
 /// Prints every line about a host; status 1 when there is none.
-pub(super) fn find(options: &Options, name: &str) -> Result<(), Failure> {
+pub(super) fn find(options: &KeygenOptions, name: &str) -> Result<(), KeygenFailure> {
     let (_, file) = load(options)?;
     let wanted = name.to_ascii_lowercase();
     let mut found = false;
@@ -61,7 +61,7 @@ pub(super) fn find(options: &Options, name: &str) -> Result<(), Failure> {
     if found {
         Ok(())
     } else {
-        Err(Failure::refused(""))
+        Err(KeygenFailure::refused(""))
     }
 }
 
@@ -93,7 +93,7 @@ fn key_of(entry: &KnownHostsEntry<'_>) -> Option<PresentedKey> {
 }
 
 fn print_fingerprint(
-    options: &Options,
+    options: &KeygenOptions,
     name: &str,
     entry: &KnownHostsEntry<'_>,
     key: Option<&PresentedKey>,
@@ -118,7 +118,7 @@ fn print_fingerprint(
 }
 
 /// Takes a host's lines out.
-pub(super) fn remove(options: &Options, name: &str) -> Result<(), Failure> {
+pub(super) fn remove(options: &KeygenOptions, name: &str) -> Result<(), KeygenFailure> {
     let (path, file) = load(options)?;
     let edited = edit::without_host(&file, &name.to_ascii_lowercase());
     if !options.quiet {
@@ -135,7 +135,7 @@ pub(super) fn remove(options: &Options, name: &str) -> Result<(), Failure> {
 }
 
 /// Hashes every name that can be hashed.
-pub(super) fn hash(options: &Options) -> Result<(), Failure> {
+pub(super) fn hash(options: &KeygenOptions) -> Result<(), KeygenFailure> {
     let (path, file) = load(options)?;
     let edited = edit::hashed(&file);
     for entry in file.entries().filter(KnownHostsEntry::has_patterns) {
@@ -159,14 +159,14 @@ pub(super) fn hash(options: &Options) -> Result<(), Failure> {
 }
 
 /// A file that holds something else is more likely not a known_hosts file at all.
-fn refuse_invalid(path: &Path, edited: &Edited) -> Result<(), Failure> {
+fn refuse_invalid(path: &Path, edited: &Edited) -> Result<(), KeygenFailure> {
     if edited.invalid_lines.is_empty() {
         return Ok(());
     }
     for line in &edited.invalid_lines {
         eprintln!("{}:{line}: invalid line", shown(path));
     }
-    Err(Failure::refused(format!(
+    Err(KeygenFailure::refused(format!(
         "{} is not a valid known_hosts file.\n\
          Not replacing existing known_hosts file because of errors",
         shown(path)
@@ -180,7 +180,7 @@ fn old_path(path: &Path) -> PathBuf {
 }
 
 /// Puts the new text in place; the old one stays under another name.
-fn replace(path: &Path, edited: &Edited, quiet: bool) -> Result<(), Failure> {
+fn replace(path: &Path, edited: &Edited, quiet: bool) -> Result<(), KeygenFailure> {
     let old = old_path(path);
     let put = || -> io::Result<()> {
         let mode = path.metadata()?.permissions().mode() & 0o644;
@@ -191,7 +191,7 @@ fn replace(path: &Path, edited: &Edited, quiet: bool) -> Result<(), Failure> {
         std::fs::hard_link(path, &old)?;
         sys::file::replace(path, &edited.text, mode)
     };
-    put().map_err(|error| Failure::file(path, &error))?;
+    put().map_err(|error| KeygenFailure::file(path, &error))?;
     if !quiet {
         println!("{} updated.", shown(path));
         println!("Original contents retained as {}", shown(&old));

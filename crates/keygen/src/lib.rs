@@ -30,7 +30,7 @@ use std::path::Path;
 use transfer::plan::shown;
 
 use ::escape::{Style, escape};
-use options::{Options, Task};
+use options::{KeygenOptions, Task};
 
 /// What messages that need a name are signed with.
 const NAME: &str = "ssh-keygen";
@@ -77,12 +77,12 @@ usage: ssh-keygen [-q] [-a rounds] [-b bits] [-C comment] [-f output_keyfile]
 
 /// A failure: what to say and the exit status.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Failure {
+pub(crate) struct KeygenFailure {
     message: String,
     status: i32,
 }
 
-impl Failure {
+impl KeygenFailure {
     /// Something went wrong.
     fn new(message: impl Into<String>) -> Self {
         Self {
@@ -105,7 +105,7 @@ impl Failure {
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for KeygenFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
@@ -119,7 +119,7 @@ fn reason(error: &io::Error) -> String {
 /// Runs the program on its arguments, without its own name; gives its exit status.
 #[must_use]
 pub fn run(args: Vec<OsString>) -> i32 {
-    let options = match Options::parse(args) {
+    let options = match KeygenOptions::parse(args) {
         Ok(options) => options,
         Err(message) => {
             eprintln!("{}", escape(&message, Style::Lines));
@@ -138,7 +138,7 @@ pub fn run(args: Vec<OsString>) -> i32 {
     }
 }
 
-fn perform(options: &Options) -> Result<(), Failure> {
+fn perform(options: &KeygenOptions) -> Result<(), KeygenFailure> {
     match &options.task {
         Task::Generate => generate::key_pair(options),
         Task::HostKeys => generate::host_keys(options),
@@ -161,7 +161,7 @@ fn perform(options: &Options) -> Result<(), Failure> {
     }
 }
 
-fn moduli(options: &Options, mode: moduli::ModuliMode) -> Result<(), Failure> {
+fn moduli(options: &KeygenOptions, mode: moduli::ModuliMode) -> Result<(), KeygenFailure> {
     let count = options.principals.join(",");
     let request = moduli::ModuliRequest {
         options: &options.certificate_options,
@@ -172,5 +172,5 @@ fn moduli(options: &Options, mode: moduli::ModuliMode) -> Result<(), Failure> {
         quiet: options.quiet,
         verbose: options.verbose,
     };
-    moduli::run(mode, &request).map_err(Failure::new)
+    moduli::run(mode, &request).map_err(KeygenFailure::new)
 }

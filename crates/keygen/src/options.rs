@@ -46,7 +46,7 @@ pub(super) enum Format {
 
 /// The command line, understood.
 #[derive(Debug)]
-pub(super) struct Options {
+pub(super) struct KeygenOptions {
     pub(super) task: Task,
     /// -t
     pub(super) key_type: Option<String>,
@@ -108,7 +108,7 @@ pub(super) struct Options {
     pub(super) operands: Vec<PathBuf>,
 }
 
-impl Options {
+impl KeygenOptions {
     /// Reads the arguments.
     ///
     /// # Errors
@@ -292,7 +292,7 @@ impl Options {
 }
 
 /// `-H` and `-l` are tasks only when no other is named, and `-s` beside `-k` and `-Y` is none.
-fn choose_task(mut tasks: Vec<Task>, options: &Options) -> Result<Task, String> {
+fn choose_task(mut tasks: Vec<Task>, options: &KeygenOptions) -> Result<Task, String> {
     if let Some(authority) = &options.authority
         && !tasks
             .iter()
@@ -323,7 +323,7 @@ mod tests {
     fn each_flag_of_the_table_is_known() {
         for flag in flags::KEYGEN {
             let args = [format!("-{}", flag.name), "1".to_owned()];
-            let parsed = Options::parse(args.map(OsString::from).to_vec());
+            let parsed = KeygenOptions::parse(args.map(OsString::from).to_vec());
             let is_unknown = |why: &String| why.starts_with("unknown option");
             assert!(!parsed.as_ref().is_err_and(is_unknown), "-{}", flag.name);
         }

@@ -8,8 +8,8 @@ use crypto::hash::HashAlgorithm;
 use keys::{KeyType, PresentedKey};
 use transfer::plan::shown;
 
-use super::options::Options;
-use super::{Failure, files};
+use super::options::KeygenOptions;
+use super::{KeygenFailure, files};
 
 /// The host keys that are looked for where `-f` names none.
 const HOST_KEYS: [&str; 3] = [
@@ -19,7 +19,7 @@ const HOST_KEYS: [&str; 3] = [
 ];
 
 /// Prints the records of the key of `-f`, or of the machine's host keys.
-pub(super) fn print(options: &Options) -> Result<(), Failure> {
+pub(super) fn print(options: &KeygenOptions) -> Result<(), KeygenFailure> {
     let hashes = hashes(&options.certificate_options)?;
     let name = options.record_name.as_deref().unwrap_or_default();
     let paths = match &options.file {
@@ -31,27 +31,27 @@ pub(super) fn print(options: &Options) -> Result<(), Failure> {
             .collect(),
     };
     if paths.is_empty() {
-        return Err(Failure::new("no keys found."));
+        return Err(KeygenFailure::new("no keys found."));
     }
     for path in paths {
         if let Err(error) = path.metadata() {
-            return Err(Failure::new(format!(
+            return Err(KeygenFailure::new(format!(
                 "{}: {}",
                 shown(path),
                 super::reason(&error)
             )));
         }
         let public = files::load_public(path).map_err(|error| {
-            Failure::new(format!(
+            KeygenFailure::new(format!(
                 "Failed to read v2 public key from \"{}\": {}.",
                 shown(path),
                 error.0
             ))
         })?;
         for hash in &hashes {
-            let record = record(name, &public.key, *hash, options.generic).ok_or(Failure::new(
-                "export_dns_rr: unsupported algorithm and/or digest_type",
-            ))?;
+            let record = record(name, &public.key, *hash, options.generic).ok_or(
+                KeygenFailure::new("export_dns_rr: unsupported algorithm and/or digest_type"),
+            )?;
             println!("{record}");
         }
     }
@@ -59,16 +59,16 @@ pub(super) fn print(options: &Options) -> Result<(), Failure> {
 }
 
 /// Both hashes, or the one of `-O hashalg=`.
-fn hashes(options: &[String]) -> Result<Vec<HashAlgorithm>, Failure> {
+fn hashes(options: &[String]) -> Result<Vec<HashAlgorithm>, KeygenFailure> {
     let mut hashes = vec![HashAlgorithm::Sha1, HashAlgorithm::Sha256];
     for option in options {
         let name = option
             .split_once('=')
             .filter(|(name, _)| name.eq_ignore_ascii_case("hashalg"))
             .map(|(_, value)| value)
-            .ok_or_else(|| Failure::new(format!("Invalid option \"{option}\"")))?;
+            .ok_or_else(|| KeygenFailure::new(format!("Invalid option \"{option}\"")))?;
         let hash = keys::fingerprint::algorithm_from_name(name);
-        hashes = vec![hash.ok_or_else(|| Failure::new("Unsupported hash algorithm"))?];
+        hashes = vec![hash.ok_or_else(|| KeygenFailure::new("Unsupported hash algorithm"))?];
     }
     Ok(hashes)
 }

@@ -6,23 +6,23 @@ use std::path::Path;
 use keys::krl::RevocationList;
 use keys::{PresentedKey, PublicKey, fingerprint, public_file};
 
-use super::options::Options;
-use super::{Failure, files, reason, show};
+use super::options::KeygenOptions;
+use super::{KeygenFailure, files, reason, show};
 use transfer::plan::shown;
 
 /// Longest specification that is read, in bytes.
 const MAX_SPECIFICATION_BYTES: u64 = 256 * 1024 * 1024;
 
 /// Makes a list out of public keys and specifications, or adds to one (`-u`).
-pub(super) fn make(options: &Options) -> Result<(), Failure> {
+pub(super) fn make(options: &KeygenOptions) -> Result<(), KeygenFailure> {
     let path = options
         .file
         .as_deref()
-        .ok_or(Failure::new("KRL generation requires an output file"))?;
+        .ok_or(KeygenFailure::new("KRL generation requires an output file"))?;
     let authority = authority(options)?;
     let mut list = if options.update {
         if !path.exists() {
-            return Err(Failure::new(format!(
+            return Err(KeygenFailure::new(format!(
                 "KRL \"{}\" does not exist",
                 shown(path)
             )));
@@ -49,7 +49,7 @@ pub(super) fn make(options: &Options) -> Result<(), Failure> {
         }
     }
     sys::file::replace(path, &list.to_bytes(), 0o644)
-        .map_err(|error| Failure::new(format!("write {}: {}", shown(path), reason(&error))))
+        .map_err(|error| KeygenFailure::new(format!("write {}: {}", shown(path), reason(&error))))
 }
 
 /// Whose certificates are revoked by serial and name.
@@ -60,13 +60,13 @@ enum Authority {
     One(PublicKey),
 }
 
-fn authority(options: &Options) -> Result<Authority, Failure> {
+fn authority(options: &KeygenOptions) -> Result<Authority, KeygenFailure> {
     match options.authority.as_deref() {
         None => Ok(Authority::NotGiven),
         Some(path) if path.as_os_str().eq_ignore_ascii_case("none") => Ok(Authority::All),
         Some(path) => match files::load_public(path) {
             Ok(public) => Ok(Authority::One(public.key.key().clone())),
-            Err(error) => Err(Failure::new(format!(
+            Err(error) => Err(KeygenFailure::new(format!(
                 "Cannot load CA public key {}: {}",
                 shown(path),
                 error.0
@@ -77,9 +77,9 @@ fn authority(options: &Options) -> Result<Authority, Failure> {
 
 impl Authority {
     /// The key, or none for all authorities.
-    fn required(&self, what: &str) -> Result<Option<&PublicKey>, Failure> {
+    fn required(&self, what: &str) -> Result<Option<&PublicKey>, KeygenFailure> {
         match self {
-            Self::NotGiven => Err(Failure::new(format!(
+            Self::NotGiven => Err(KeygenFailure::new(format!(
                 "revoking certificates by {what} requires specification of a CA key"
             ))),
             Self::All => Ok(None),
@@ -88,7 +88,7 @@ impl Authority {
     }
 }
 
-fn specification(path: &Path) -> Result<(String, Vec<u8>), Failure> {
+fn specification(path: &Path) -> Result<(String, Vec<u8>), KeygenFailure> {
     let mut text = Vec::new();
     let (name, read) = if path.as_os_str() == "-" {
         let stdin = std::io::stdin().lock().take(MAX_SPECIFICATION_BYTES);
@@ -97,14 +97,15 @@ fn specification(path: &Path) -> Result<(String, Vec<u8>), Failure> {
             { stdin }.read_to_end(&mut text),
         )
     } else {
-        let file = std::fs::File::open(path)
-            .map_err(|error| Failure::new(format!("fopen {}: {}", shown(path), reason(&error))))?;
+        let file = std::fs::File::open(path).map_err(|error| {
+            KeygenFailure::new(format!("fopen {}: {}", shown(path), reason(&error)))
+        })?;
         let read = file.take(MAX_SPECIFICATION_BYTES).read_to_end(&mut text);
         (shown(path), read)
     };
-    let read = read.map_err(|error| Failure::new(format!("{name}: {}", reason(&error))))?;
+    let read = read.map_err(|error| KeygenFailure::new(format!("{name}: {}", reason(&error))))?;
     if u64::try_from(read).is_ok_and(|read| read == MAX_SPECIFICATION_BYTES) {
-        return Err(Failure::new(format!("{name}: is too long")));
+        return Err(KeygenFailure::new(format!("{name}: is too long")));
     }
     Ok((name, text))
 }
@@ -115,7 +116,7 @@ fn revoke(
     authority: &Authority,
     line: &[u8],
     place: &str,
-) -> Result<(), Failure> {
+) -> Result<(), KeygenFailure> {
     let line = line.split(|byte| *byte == b'#').next().unwrap_or_default();
     let line = line.trim_ascii();
     if line.is_empty() {
@@ -154,16 +155,16 @@ fn revoke(
     Ok(())
 }
 
-fn key(line: &[u8], place: &str) -> Result<PresentedKey, Failure> {
+fn key(line: &[u8], place: &str) -> Result<PresentedKey, KeygenFailure> {
     match public_file::parse_line(line) {
         Ok(file) => Ok(file.key),
-        Err(error) => Err(Failure::new(format!("{place}: invalid key: {error}"))),
+        Err(error) => Err(KeygenFailure::new(format!("{place}: invalid key: {error}"))),
     }
 }
 
 /// A serial, or two with a hyphen between them; decimal, octal behind a 0, hexadecimal behind 0x.
-fn serials(text: &str, place: &str) -> Result<(u64, u64), Failure> {
-    let bad = || Failure::new(format!("{place}: invalid serial \"{text}\""));
+fn serials(text: &str, place: &str) -> Result<(u64, u64), KeygenFailure> {
+    let bad = || KeygenFailure::new(format!("{place}: invalid serial \"{text}\""));
     let number = |text: &str| {
         if !text.starts_with(|first: char| first.is_ascii_digit()) {
             return Err(bad());
@@ -178,7 +179,7 @@ fn serials(text: &str, place: &str) -> Result<(u64, u64), Failure> {
         match u64::from_str_radix(digits, radix) {
             Ok(number) if !digits.starts_with('+') => Ok(number),
             Err(error) if *error.kind() == std::num::IntErrorKind::PosOverflow => {
-                Err(Failure::new(format!("{place}: serial out of range")))
+                Err(KeygenFailure::new(format!("{place}: serial out of range")))
             }
             _ => Err(bad()),
         }
@@ -191,7 +192,7 @@ fn serials(text: &str, place: &str) -> Result<(u64, u64), Failure> {
         Some((first, last)) => {
             let (first, last) = (number(first)?, number(last)?);
             if last <= first {
-                return Err(Failure::new(format!(
+                return Err(KeygenFailure::new(format!(
                     "{place}: invalid serial range {first}:{last}"
                 )));
             }
@@ -199,42 +200,44 @@ fn serials(text: &str, place: &str) -> Result<(u64, u64), Failure> {
         }
     };
     if first == 0 {
-        return Err(Failure::new(format!(
+        return Err(KeygenFailure::new(format!(
             "{place}: serial 0 stands for certificates without one, which are revoked by id"
         )));
     }
     Ok((first, last))
 }
 
-fn sha256(text: &[u8], place: &str) -> Result<[u8; 32], Failure> {
+fn sha256(text: &[u8], place: &str) -> Result<[u8; 32], KeygenFailure> {
     let Some(digits) = text.strip_prefix(b"SHA256:") else {
-        return Err(Failure::new(format!("{place}: unsupported hash algorithm")));
+        return Err(KeygenFailure::new(format!(
+            "{place}: unsupported hash algorithm"
+        )));
     };
     // Fingerprints come without the padding.
     let mut padded = digits.to_vec();
     padded.resize(digits.len().next_multiple_of(4), b'=');
     keys::base64::decode(&padded)
         .and_then(|digest| digest.as_slice().try_into().ok())
-        .ok_or_else(|| Failure::new(format!("{place}: decode hash failed")))
+        .ok_or_else(|| KeygenFailure::new(format!("{place}: decode hash failed")))
 }
 
-fn load(path: &Path) -> Result<RevocationList, Failure> {
+fn load(path: &Path) -> Result<RevocationList, KeygenFailure> {
     RevocationList::load(path).map_err(|error| match error {
-        keys::krl::KrlError::Io(error) => Failure::new(format!(
+        keys::krl::KrlError::Io(error) => KeygenFailure::new(format!(
             "Unable to load KRL {}: {}",
             shown(path),
             reason(&error)
         )),
-        error => Failure::new(format!("Invalid KRL file {}: {error}", shown(path))),
+        error => KeygenFailure::new(format!("Invalid KRL file {}: {error}", shown(path))),
     })
 }
 
 /// Says of each key whether a list revokes it, and with `-l` what the list holds.
-pub(super) fn check(options: &Options) -> Result<(), Failure> {
+pub(super) fn check(options: &KeygenOptions) -> Result<(), KeygenFailure> {
     let path = options
         .file
         .as_deref()
-        .ok_or(Failure::new("KRL checking requires an input file"))?;
+        .ok_or(KeygenFailure::new("KRL checking requires an input file"))?;
     let list = load(path)?;
     if options.fingerprint {
         print(&list);
@@ -242,7 +245,7 @@ pub(super) fn check(options: &Options) -> Result<(), Failure> {
     let mut any = false;
     for operand in &options.operands {
         let public = files::load_public(operand).map_err(|error| {
-            Failure::new(format!(
+            KeygenFailure::new(format!(
                 "Cannot load public key {}: {}",
                 shown(operand),
                 error.0
@@ -258,7 +261,7 @@ pub(super) fn check(options: &Options) -> Result<(), Failure> {
         println!("{}{comment}: {answer}", shown(operand));
     }
     if any {
-        Err(Failure::refused(""))
+        Err(KeygenFailure::refused(""))
     } else {
         Ok(())
     }

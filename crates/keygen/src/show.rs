@@ -9,18 +9,18 @@ use keys::time::CivilTime;
 use keys::{Certificate, PresentedKey, fingerprint, private_file};
 use zeroize::Zeroizing;
 
-use super::options::{Format, Options};
-use super::{Failure, files};
+use super::options::{Format, KeygenOptions};
+use super::{KeygenFailure, files};
 use transfer::plan::shown;
 
 /// Prints the fingerprint of every key in a file: a private or public key, authorized_keys or
 /// known_hosts.
-pub(super) fn fingerprints(options: &Options) -> Result<(), Failure> {
+pub(super) fn fingerprints(options: &KeygenOptions) -> Result<(), KeygenFailure> {
     let path = files::identity(options)?;
     let file = read_or_stdin(&path)?;
     if private_file::is_private_key(&file) && path.as_os_str() != "-" {
         let public = files::load_public(&path)
-            .map_err(|_| Failure::new(format!("{} is not a key file.", shown(&path))))?;
+            .map_err(|_| KeygenFailure::new(format!("{} is not a key file.", shown(&path))))?;
         print_fingerprint(options, &public.key, &public.comment);
         return Ok(());
     }
@@ -39,7 +39,7 @@ pub(super) fn fingerprints(options: &Options) -> Result<(), Failure> {
     if found {
         Ok(())
     } else {
-        Err(Failure::new(format!(
+        Err(KeygenFailure::new(format!(
             "{} is not a public key file.",
             shown(&path)
         )))
@@ -96,7 +96,7 @@ pub(super) fn label(key: &PresentedKey) -> String {
     }
 }
 
-fn print_fingerprint(options: &Options, key: &PresentedKey, comment: &str) {
+fn print_fingerprint(options: &KeygenOptions, key: &PresentedKey, comment: &str) {
     let blob = key.key().blob();
     let hash = options.fingerprint_hash;
     let comment = match escape::one_line(comment) {
@@ -115,10 +115,10 @@ fn print_fingerprint(options: &Options, key: &PresentedKey, comment: &str) {
 }
 
 /// Prints the public half of a private key.
-pub(super) fn public_key(options: &Options) -> Result<(), Failure> {
+pub(super) fn public_key(options: &KeygenOptions) -> Result<(), KeygenFailure> {
     let path = files::identity(options)?;
     if let Err(error) = path.metadata() {
-        return Err(Failure::new(format!(
+        return Err(KeygenFailure::new(format!(
             "{}: {}",
             shown(&path),
             super::reason(&error)
@@ -132,15 +132,15 @@ pub(super) fn public_key(options: &Options) -> Result<(), Failure> {
     Ok(())
 }
 
-pub(super) fn cannot_load(path: &Path, error: &files::LoadError) -> Failure {
-    Failure::new(format!("Load key \"{}\": {}", shown(path), error.0))
+pub(super) fn cannot_load(path: &Path, error: &files::LoadError) -> KeygenFailure {
+    KeygenFailure::new(format!("Load key \"{}\": {}", shown(path), error.0))
 }
 
 /// Prints a key in another format (`-e`).
-pub(super) fn export(options: &Options) -> Result<(), Failure> {
+pub(super) fn export(options: &KeygenOptions) -> Result<(), KeygenFailure> {
     let path = files::identity(options)?;
     if let Err(error) = path.metadata() {
-        return Err(Failure::file(&path, &error));
+        return Err(KeygenFailure::file(&path, &error));
     }
     let key = match files::load_public(&path) {
         Ok(public) => public.key,
@@ -172,7 +172,7 @@ pub(super) fn export(options: &Options) -> Result<(), Failure> {
             print!("{text}");
             Ok(())
         }
-        None => Err(Failure::new(format!(
+        None => Err(KeygenFailure::new(format!(
             "unsupported key type {}",
             label(&key)
         ))),
@@ -180,14 +180,14 @@ pub(super) fn export(options: &Options) -> Result<(), Failure> {
 }
 
 /// Prints a key of another format as one line (`-i`).
-pub(super) fn import(options: &Options) -> Result<(), Failure> {
+pub(super) fn import(options: &KeygenOptions) -> Result<(), KeygenFailure> {
     let path = files::identity(options)?;
-    let file = files::read(&path).map_err(|error| Failure::file(&path, &error))?;
+    let file = files::read(&path).map_err(|error| KeygenFailure::file(&path, &error))?;
     let format = options.format.unwrap_or(Format::Rfc4716);
     if format == Format::Rfc4716 && private_file::is_ssh_com(&file) {
         let key = private_file::parse_ssh_com(&file)
             .and_then(|key| private_file::write_pem(&key, None))
-            .map_err(|error| Failure::new(format!("{}: {error}", shown(&path))))?;
+            .map_err(|error| KeygenFailure::new(format!("{}: {error}", shown(&path))))?;
         print!("{}", *key);
         return Ok(());
     }
@@ -196,7 +196,7 @@ pub(super) fn import(options: &Options) -> Result<(), Failure> {
         Format::Pkcs8 | Format::Pem => public_file::parse_pem(&file).map(PresentedKey::from),
     };
     let key = key.map_err(|error| {
-        Failure::new(format!(
+        KeygenFailure::new(format!(
             "{} is not a recognised public key format: {error}",
             shown(&path)
         ))
@@ -206,7 +206,7 @@ pub(super) fn import(options: &Options) -> Result<(), Failure> {
 }
 
 /// Prints what the certificates of a file say.
-pub(super) fn certificates(options: &Options) -> Result<(), Failure> {
+pub(super) fn certificates(options: &KeygenOptions) -> Result<(), KeygenFailure> {
     let path = files::identity(options)?;
     let file = read_or_stdin(&path)?;
     let name = if path.as_os_str() == "-" {
@@ -247,11 +247,11 @@ pub(super) fn certificates(options: &Options) -> Result<(), Failure> {
     if valid && !failed {
         Ok(())
     } else {
-        Err(Failure::refused(""))
+        Err(KeygenFailure::refused(""))
     }
 }
 
-fn print_certificate(options: &Options, certificate: &Certificate) {
+fn print_certificate(options: &KeygenOptions, certificate: &Certificate) {
     let hash = options.fingerprint_hash;
     let print = |key: &keys::PublicKey| fingerprint::of_blob(&key.blob(), hash);
     let key = certificate.key();
@@ -365,18 +365,18 @@ pub(super) fn local_clock(time: CivilTime) -> Option<i64> {
     sys::time::local_to_seconds(time.year, time.month, time.day, clock)
 }
 
-fn read_or_stdin(path: &Path) -> Result<Zeroizing<Vec<u8>>, Failure> {
+fn read_or_stdin(path: &Path) -> Result<Zeroizing<Vec<u8>>, KeygenFailure> {
     if path.as_os_str() == "-" {
         let mut bytes = Zeroizing::new(Vec::new());
         std::io::stdin()
             .lock()
             .take(keys::known_hosts::MAX_FILE_BYTES)
             .read_to_end(&mut bytes)
-            .map_err(|error| Failure::file(path, &error))?;
+            .map_err(|error| KeygenFailure::file(path, &error))?;
         return Ok(bytes);
     }
     let limit = keys::known_hosts::MAX_FILE_BYTES;
     sys::file::read_bounded(path, limit, sys::file::FollowLinks::Follow)
         .map(Zeroizing::new)
-        .map_err(|error| Failure::file(path, &error))
+        .map_err(|error| KeygenFailure::file(path, &error))
 }

@@ -14,9 +14,9 @@ use keys::sshsig::{self, FileSignature};
 use keys::{PresentedKey, public_file};
 use transfer::plan::shown;
 
-use super::options::Options;
+use super::options::KeygenOptions;
 use super::signer::{NotHeld, Signer};
-use super::{Failure, console, files, reason, show};
+use super::{KeygenFailure, console, files, reason, show};
 
 /// Bytes of a file that are hashed at a time.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -62,8 +62,8 @@ impl Operation {
 }
 
 /// Does what `-Y` names.
-pub(super) fn run(options: &Options, operation: Operation) -> Result<(), Failure> {
-    let place = Place { options, operation };
+pub(super) fn run(options: &KeygenOptions, operation: Operation) -> Result<(), KeygenFailure> {
+    let place = OperationFlags { options, operation };
     match operation {
         Operation::Sign => sign(options, place.namespace()?, place.file("missing key")?),
         Operation::Verify => {
@@ -104,18 +104,18 @@ pub(super) fn run(options: &Options, operation: Operation) -> Result<(), Failure
 const ALLOWED: &str = "missing allowed keys file";
 
 /// The flags that an operation needs.
-struct Place<'a> {
-    options: &'a Options,
+struct OperationFlags<'a> {
+    options: &'a KeygenOptions,
     operation: Operation,
 }
 
-impl<'a> Place<'a> {
-    fn needs<T>(&self, value: Option<T>, lack: &str) -> Result<T, Failure> {
+impl<'a> OperationFlags<'a> {
+    fn needs<T>(&self, value: Option<T>, lack: &str) -> Result<T, KeygenFailure> {
         let name = self.operation.name();
-        value.ok_or_else(|| Failure::refused(format!("Too few arguments for {name}: {lack}")))
+        value.ok_or_else(|| KeygenFailure::refused(format!("Too few arguments for {name}: {lack}")))
     }
 
-    fn namespace(&self) -> Result<&'a str, Failure> {
+    fn namespace(&self) -> Result<&'a str, KeygenFailure> {
         let namespace = self.options.namespace.as_deref();
         self.needs(
             namespace.filter(|name| !name.is_empty()),
@@ -123,42 +123,44 @@ impl<'a> Place<'a> {
         )
     }
 
-    fn file(&self, lack: &str) -> Result<&'a Path, Failure> {
+    fn file(&self, lack: &str) -> Result<&'a Path, KeygenFailure> {
         self.needs(self.options.file.as_deref(), lack)
     }
 
-    fn signature(&self) -> Result<&'a Path, Failure> {
+    fn signature(&self) -> Result<&'a Path, KeygenFailure> {
         self.needs(self.options.authority.as_deref(), "missing signature file")
     }
 
-    fn principal(&self, lack: &str) -> Result<&'a str, Failure> {
+    fn principal(&self, lack: &str) -> Result<&'a str, KeygenFailure> {
         self.needs(self.options.key_id.as_deref(), lack)
     }
 }
 
-fn sign(options: &Options, namespace: &str, key_path: &Path) -> Result<(), Failure> {
+fn sign(options: &KeygenOptions, namespace: &str, key_path: &Path) -> Result<(), KeygenFailure> {
     let dash = Path::new("-");
     if options.operands.len() > 1 && options.operands.iter().any(|path| path == dash) {
-        return Err(Failure::new("Cannot sign mix of paths and standard input"));
+        return Err(KeygenFailure::new(
+            "Cannot sign mix of paths and standard input",
+        ));
     }
     let mut hash = HashAlgorithm::Sha512;
     for option in &options.certificate_options {
         match option.split_once('=') {
             Some((name, value)) if name.eq_ignore_ascii_case("hashalg") => {
                 hash = sshsig::hash_from_name(value.as_bytes())
-                    .map_err(|error| Failure::new(error.to_string()))?;
+                    .map_err(|error| KeygenFailure::new(error.to_string()))?;
             }
-            _ => return Err(Failure::new(format!("Invalid option \"{option}\""))),
+            _ => return Err(KeygenFailure::new(format!("Invalid option \"{option}\""))),
         }
     }
     let public = files::load_public(key_path).map_err(|error| {
-        Failure::new(format!(
+        KeygenFailure::new(format!(
             "Couldn't load public key {}: {}",
             shown(key_path),
             error.0
         ))
     })?;
-    let mut work = Work {
+    let mut work = SigningWork {
         signer: signer(options, key_path, &public.key)?,
         key: public.key,
         namespace,
@@ -179,18 +181,24 @@ fn sign(options: &Options, namespace: &str, key_path: &Path) -> Result<(), Failu
 }
 
 /// The key in the agent or, unless `-U` asks for the agent, in its file.
-fn signer(options: &Options, path: &Path, public: &PresentedKey) -> Result<Signer, Failure> {
+fn signer(
+    options: &KeygenOptions,
+    path: &Path,
+    public: &PresentedKey,
+) -> Result<Signer, KeygenFailure> {
     match Signer::from_agent(public) {
         Ok(signer) => return Ok(signer),
         Err(NotHeld::NoAgent) if options.use_agent => {
-            return Err(Failure::new("Couldn't get agent socket"));
+            return Err(KeygenFailure::new("Couldn't get agent socket"));
         }
-        Err(_) if options.use_agent => return Err(Failure::new("Couldn't find key in agent")),
+        Err(_) if options.use_agent => {
+            return Err(KeygenFailure::new("Couldn't find key in agent"));
+        }
         Err(_) => {}
     }
     let private = private_path(path);
     if !private.exists() {
-        return Err(Failure::new(format!(
+        return Err(KeygenFailure::new(format!(
             "No private key found for public key \"{}\"",
             shown(path)
         )));
@@ -201,7 +209,7 @@ fn signer(options: &Options, path: &Path, public: &PresentedKey) -> Result<Signe
         .map_err(|error| show::cannot_load(&private, &error))?
         .key;
     if key.public() != public.key() {
-        return Err(Failure::new(format!(
+        return Err(KeygenFailure::new(format!(
             "Public key {} doesn't match private {}",
             shown(path),
             shown(&private)
@@ -221,7 +229,7 @@ fn private_path(path: &Path) -> PathBuf {
 }
 
 /// What every file is signed with.
-struct Work<'a> {
+struct SigningWork<'a> {
     signer: Signer,
     key: PresentedKey,
     namespace: &'a str,
@@ -229,17 +237,17 @@ struct Work<'a> {
     quiet: bool,
 }
 
-impl Work<'_> {
-    fn sign_input(&mut self, name: &str) -> Result<(), Failure> {
+impl SigningWork<'_> {
+    fn sign_input(&mut self, name: &str) -> Result<(), KeygenFailure> {
         self.say("Signing data on standard input");
         print!("{}", self.armored(io::stdin().lock(), name)?);
         Ok(())
     }
 
-    fn sign_file(&mut self, path: &Path) -> Result<(), Failure> {
+    fn sign_file(&mut self, path: &Path) -> Result<(), KeygenFailure> {
         let name = shown(path);
         let file = File::open(path).map_err(|error| {
-            Failure::new(format!(
+            KeygenFailure::new(format!(
                 "Cannot open {name} for signing: {}",
                 reason(&error)
             ))
@@ -256,14 +264,14 @@ impl Work<'_> {
             }
         }
         sys::file::replace(&to, text.as_bytes(), 0o644).map_err(|error| {
-            Failure::new(format!("Cannot open {}: {}", shown(&to), reason(&error)))
+            KeygenFailure::new(format!("Cannot open {}: {}", shown(&to), reason(&error)))
         })?;
         self.say(&format!("Write signature to {}", shown(&to)));
         Ok(())
     }
 
-    fn armored(&mut self, input: impl Read, name: &str) -> Result<String, Failure> {
-        let failed = |why: &str| Failure::new(format!("Signing {name} failed: {why}"));
+    fn armored(&mut self, input: impl Read, name: &str) -> Result<String, KeygenFailure> {
+        let failed = |why: &str| KeygenFailure::new(format!("Signing {name} failed: {why}"));
         let digest = digest(input, self.hash).map_err(|error| failed(&reason(&error)))?;
         let namespace = self.namespace.as_bytes();
         let algorithm = sshsig::algorithm(self.key.key().key_type())
@@ -317,7 +325,7 @@ struct Claimed<'a> {
 }
 
 /// Verifies standard input.
-fn verify(options: &Options, asked: &Asked<'_>) -> Result<(), Failure> {
+fn verify(options: &KeygenOptions, asked: &Asked<'_>) -> Result<(), KeygenFailure> {
     let checks = VerifyOptions::parse(options, true);
     let good = checks.and_then(|checks| Ok((judge(&checks, asked)?, checks)));
     let (key, checks) = match good {
@@ -347,22 +355,22 @@ fn verify(options: &Options, asked: &Asked<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn judge(checks: &VerifyOptions, asked: &Asked<'_>) -> Result<PresentedKey, Failure> {
+fn judge(checks: &VerifyOptions, asked: &Asked<'_>) -> Result<PresentedKey, KeygenFailure> {
     let signature = load_signature(asked.signature)?;
     let digest = digest(io::stdin().lock(), signature.hash)
-        .map_err(|error| Failure::new(format!("standard input: {}", reason(&error))))?;
+        .map_err(|error| KeygenFailure::new(format!("standard input: {}", reason(&error))))?;
     signature
         .verify(asked.namespace.as_bytes(), &digest)
-        .map_err(|error| Failure::new(error.to_string()))?;
+        .map_err(|error| KeygenFailure::new(error.to_string()))?;
     let key = signature.key;
     let Some(claimed) = &asked.signer else {
         return Ok(key);
     };
     if let Some(path) = claimed.revoked {
         let list = RevocationList::load(path)
-            .map_err(|error| Failure::new(format!("{}: {error}", shown(path))))?;
+            .map_err(|error| KeygenFailure::new(format!("{}: {error}", shown(path))))?;
         if list.is_revoked(&key) {
-            return Err(Failure::new(format!(
+            return Err(KeygenFailure::new(format!(
                 "{}: the signing key is revoked",
                 shown(path)
             )));
@@ -376,7 +384,7 @@ fn judge(checks: &VerifyOptions, asked: &Asked<'_>) -> Result<PresentedKey, Fail
         permitted.map_err(|refusal| words(&refusal, asked.namespace, checks.time))
     });
     // An empty message: ssh-keygen says nothing about a key that is not in the file.
-    allowed.map(|_| key).ok_or(Failure::new(""))
+    allowed.map(|_| key).ok_or(KeygenFailure::new(""))
 }
 
 /// Reads what a flag names, pipes too: scripts hand over signatures and signers by `<(…)`.
@@ -384,18 +392,18 @@ fn read_given(path: &Path, max_len: u64) -> io::Result<Vec<u8>> {
     sys::file::read_file_bounded(&File::open(path)?, max_len)
 }
 
-fn load_signature(path: &Path) -> Result<FileSignature, Failure> {
+fn load_signature(path: &Path) -> Result<FileSignature, KeygenFailure> {
     let file = read_given(path, sshsig::MAX_FILE_BYTES).map_err(|error| {
-        Failure::new(format!("Couldn't read signature file: {}", reason(&error)))
+        KeygenFailure::new(format!("Couldn't read signature file: {}", reason(&error)))
     })?;
-    FileSignature::from_armored(&file).map_err(|error| Failure::new(error.to_string()))
+    FileSignature::from_armored(&file).map_err(|error| KeygenFailure::new(error.to_string()))
 }
 
-fn load_allowed(path: &Path) -> Result<Vec<u8>, Failure> {
+fn load_allowed(path: &Path) -> Result<Vec<u8>, KeygenFailure> {
     read_given(path, allowed_signers::MAX_FILE_BYTES).map_err(|error| {
         let (path, why) = (shown(path), reason(&error));
         let message = format!("Unable to open allowed keys file \"{path}\": {why}");
-        Failure::new(message)
+        KeygenFailure::new(message)
     })
 }
 
@@ -453,7 +461,7 @@ struct VerifyOptions {
 }
 
 impl VerifyOptions {
-    fn parse(options: &Options, may_print: bool) -> Result<Self, Failure> {
+    fn parse(options: &KeygenOptions, may_print: bool) -> Result<Self, KeygenFailure> {
         let mut parsed = Self {
             time: sys::time::realtime_seconds(),
             print_key: false,
@@ -463,12 +471,12 @@ impl VerifyOptions {
                 Some((name, value)) if name.eq_ignore_ascii_case("verify-time") => {
                     parsed.time = keys::time::parse_absolute(value, &show::local_clock)
                         .filter(|seconds| *seconds != 0)
-                        .ok_or(Failure::new("Invalid \"verify-time\" option"))?;
+                        .ok_or(KeygenFailure::new("Invalid \"verify-time\" option"))?;
                 }
                 None if may_print && option.eq_ignore_ascii_case("print-pubkey") => {
                     parsed.print_key = true;
                 }
-                _ => return Err(Failure::new(format!("Invalid option \"{option}\""))),
+                _ => return Err(KeygenFailure::new(format!("Invalid option \"{option}\""))),
             }
         }
         Ok(parsed)
@@ -477,10 +485,10 @@ impl VerifyOptions {
 
 /// The names for which the key of a signature may sign; the signature itself is not verified.
 fn find_principals(
-    options: &Options,
+    options: &KeygenOptions,
     signature: &Path,
     path: &Path,
-) -> Result<Vec<String>, Failure> {
+) -> Result<Vec<String>, KeygenFailure> {
     let checks = VerifyOptions::parse(options, false)?;
     let key = load_signature(signature)?.key;
     let file = load_allowed(path)?;
@@ -488,28 +496,30 @@ fn find_principals(
         let permitted = signer.permits(&key, None, None, checks.time);
         permitted.map_err(|refusal| words(&refusal, "", checks.time))
     });
-    found.ok_or(Failure::new(""))
+    found.ok_or(KeygenFailure::new(""))
 }
 
 /// The lists of names of all lines that name a principal.
-fn match_principals(path: &Path, principal: &str) -> Result<Vec<String>, Failure> {
-    let with_status = |status| move |failure| Failure { status, ..failure };
+fn match_principals(path: &Path, principal: &str) -> Result<Vec<String>, KeygenFailure> {
+    let with_status = |status| move |failure| KeygenFailure { status, ..failure };
     let file = load_allowed(path).map_err(with_status(STATUS_NO_FILE))?;
     let mut lists = Vec::new();
     let principal = Some(principal.as_bytes());
     for signer in allowed_signers::signers(&file, principal, &show::local_clock) {
         let signer = signer
-            .map_err(|bad| Failure::new(format!("{}:{}: {}", shown(path), bad.line, bad.reason)))
+            .map_err(|bad| {
+                KeygenFailure::new(format!("{}:{}: {}", shown(path), bad.line, bad.reason))
+            })
             .map_err(with_status(STATUS_BAD_LINE))?;
         lists.push(String::from_utf8_lossy(&signer.principals).into_owned());
     }
     if lists.is_empty() {
-        return Err(with_status(STATUS_NO_MATCH)(Failure::new("")));
+        return Err(with_status(STATUS_NO_MATCH)(KeygenFailure::new("")));
     }
     Ok(lists)
 }
 
-fn print_names(found: Result<Vec<String>, Failure>) -> Result<(), Failure> {
+fn print_names(found: Result<Vec<String>, KeygenFailure>) -> Result<(), KeygenFailure> {
     match found {
         Ok(names) => {
             for name in names {
