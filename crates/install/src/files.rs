@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use keys::{KeySpec, PresentedKey, PrivateKey};
 use zeroize::Zeroizing;
 
-use super::Settings;
+use super::InstallSettings;
 
 /// Manual pages and completions: where below the prefix, and what (made by build.rs).
 pub(super) const SHARED: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/share.rs"));
@@ -80,12 +80,12 @@ impl Planned {
 
 /// All files of an installation.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct InstallPlan {
     pub(super) files: Vec<Planned>,
 }
 
-impl Plan {
-    pub(super) fn new(settings: &Settings) -> io::Result<Self> {
+impl InstallPlan {
+    pub(super) fn new(settings: &InstallSettings) -> io::Result<Self> {
         let binary = settings.prefix.join("bin/fulmar");
         let links = settings.prefix.join("lib/fulmar/bin");
         let mut files = vec![Planned::Binary {
@@ -125,14 +125,14 @@ impl Plan {
     }
 
     /// What to do next.
-    pub(super) fn advice(&self, settings: &Settings) -> String {
+    pub(super) fn advice(&self, settings: &InstallSettings) -> String {
         let links = settings.prefix.join("lib/fulmar/bin");
         let port = if settings.replace_sshd {
             "the port of the configuration, in place of OpenSSH's service".to_string()
         } else {
             format!("port {}", settings.port)
         };
-        let defaults = Settings::default();
+        let defaults = InstallSettings::default();
         let (mut start, mut remove) = (String::new(), "fulmar install --remove".to_owned());
         if settings.prefix != defaults.prefix {
             remove.push_str(&format!(" --prefix {}", settings.prefix.display()));
@@ -152,7 +152,7 @@ impl Plan {
     }
 }
 
-fn own_configuration(settings: &Settings) -> io::Result<Vec<Planned>> {
+fn own_configuration(settings: &InstallSettings) -> io::Result<Vec<Planned>> {
     let directory = Path::new("/etc/fulmar");
     let key_path = directory.join("ssh_host_ed25519_key");
     let mut files = vec![Planned::Text {
@@ -218,7 +218,7 @@ impl PamStack {
 
 /// The PAM stack that the distribution gives its own sshd, by the names of its shared parts: as it is
 /// told, as it is below the root directory, or, where nothing of the kind is there yet, as on this machine.
-fn pam_service(settings: &Settings) -> String {
+fn pam_service(settings: &InstallSettings) -> String {
     let stack = settings
         .pam
         .or_else(|| PamStack::below(&settings.root))
@@ -244,7 +244,7 @@ fn pam_service(settings: &Settings) -> String {
     }
 }
 
-fn unit(settings: &Settings, binary: &Path) -> String {
+fn unit(settings: &InstallSettings, binary: &Path) -> String {
     let binary = binary.display();
     let config = if settings.openssh_config {
         "/etc/ssh/sshd_config"

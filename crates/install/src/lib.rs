@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 mod files;
 mod manifest;
 
-use files::{PamStack, Plan, Planned};
+use files::{InstallPlan, PamStack, Planned};
 use flags::{CommandLine, Word};
 use manifest::Manifest;
 
@@ -39,7 +39,7 @@ const USAGE: &str = "usage: fulmar install [--prefix DIR] [--root DIR] [--port N
 
 /// What the command line asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Settings {
+pub(crate) struct InstallSettings {
     pub(crate) prefix: PathBuf,
     pub(crate) root: PathBuf,
     pub(crate) port: u16,
@@ -51,7 +51,7 @@ pub(crate) struct Settings {
     pub(crate) dry_run: bool,
 }
 
-impl Default for Settings {
+impl Default for InstallSettings {
     fn default() -> Self {
         Self {
             prefix: PathBuf::from("/usr/local"),
@@ -66,7 +66,7 @@ impl Default for Settings {
     }
 }
 
-impl Settings {
+impl InstallSettings {
     /// Where a path of the installed system stands now.
     pub(crate) fn below_root(&self, path: &Path) -> PathBuf {
         self.root.join(path.strip_prefix("/").unwrap_or(path))
@@ -106,8 +106,8 @@ pub fn run(args: Vec<OsString>) -> i32 {
     }
 }
 
-fn parse(args: Vec<OsString>) -> Result<Option<Settings>, String> {
-    let mut settings = Settings::default();
+fn parse(args: Vec<OsString>) -> Result<Option<InstallSettings>, String> {
+    let mut settings = InstallSettings::default();
     let mut line = CommandLine::new(flags::INSTALL, args);
     while let Some(word) = line.next()? {
         let (flag, value) = match word {
@@ -158,8 +158,8 @@ fn explain(what: &str, path: &Path) -> impl FnOnce(io::Error) -> io::Error {
     move |error| io::Error::new(error.kind(), format!("{text}: {error}"))
 }
 
-fn install(settings: &Settings) -> io::Result<()> {
-    let plan = Plan::new(settings)?;
+fn install(settings: &InstallSettings) -> io::Result<()> {
+    let plan = InstallPlan::new(settings)?;
     let old = Manifest::load(&settings.manifest_path())?;
     let mut manifest = Manifest::default();
     for planned in &plan.files {
@@ -214,7 +214,7 @@ fn write(planned: &Planned, path: &Path) -> io::Result<()> {
     }
 }
 
-fn remove(settings: &Settings) -> io::Result<()> {
+fn remove(settings: &InstallSettings) -> io::Result<()> {
     let path = settings.manifest_path();
     let manifest = Manifest::load(&path)?;
     if manifest.is_empty() {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crypto::hash::HashAlgorithm;
 
-use super::Settings;
+use super::InstallSettings;
 
 /// Largest manifest that is read, bytes.
 const MAX_BYTES: u64 = 1 << 20;
@@ -68,7 +68,7 @@ impl Manifest {
         sys::file::replace(path, text.as_bytes(), 0o644)
     }
 
-    pub(super) fn add(&mut self, file: &Path, settings: &Settings) -> io::Result<()> {
+    pub(super) fn add(&mut self, file: &Path, settings: &InstallSettings) -> io::Result<()> {
         self.entries
             .push((hash(&settings.below_root(file))?, file.to_path_buf()));
         Ok(())
@@ -81,7 +81,11 @@ impl Manifest {
     }
 
     /// Makes the directories of a file that are not there, and remembers them.
-    pub(super) fn make_directories(&mut self, file: &Path, settings: &Settings) -> io::Result<()> {
+    pub(super) fn make_directories(
+        &mut self,
+        file: &Path,
+        settings: &InstallSettings,
+    ) -> io::Result<()> {
         let missing: Vec<&Path> = file
             .ancestors()
             .skip(1)
@@ -121,7 +125,7 @@ impl Manifest {
     }
 
     /// The file is as it was installed.
-    pub(super) fn is_unchanged(&self, file: &Path, settings: &Settings) -> io::Result<bool> {
+    pub(super) fn is_unchanged(&self, file: &Path, settings: &InstallSettings) -> io::Result<bool> {
         match self.entries.iter().find(|(_, path)| path == file) {
             Some((known, _)) => Ok(*known == hash(&settings.below_root(file))?),
             None => Ok(false),

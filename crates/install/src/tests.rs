@@ -202,15 +202,15 @@ fn the_stack_is_the_one_that_is_told_or_there_and_a_second_time_changes_nothing(
 
 #[test]
 fn what_takes_it_away_is_named_with_its_places() {
-    let settings = Settings {
+    let settings = InstallSettings {
         prefix: "/opt/f".into(),
         root: "/tmp/r".into(),
-        ..Settings::default()
+        ..InstallSettings::default()
     };
-    let plan = Plan { files: Vec::new() };
+    let plan = InstallPlan { files: Vec::new() };
     let advice = plan.advice(&settings);
     assert!(advice.ends_with("fulmar install --remove --prefix /opt/f --root /tmp/r"));
     assert!(!advice.contains("systemctl"), "{advice}");
-    let advice = plan.advice(&Settings::default());
+    let advice = plan.advice(&InstallSettings::default());
     assert!(advice.contains("systemctl") && advice.ends_with("fulmar install --remove"));
 }
