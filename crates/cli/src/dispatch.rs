@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 /// One program.
-struct Program {
+struct Subcommand {
     /// Subcommand of `fulmar`.
     name: &'static str,
     /// Names of links that start this program.
@@ -16,7 +16,7 @@ struct Program {
     main: fn(Vec<OsString>) -> i32,
 }
 
-impl Program {
+impl Subcommand {
     fn run(&self, arguments: Vec<OsString>) -> i32 {
         match self.usage {
             Some(usage) if arguments.first().is_some_and(|first| first == "--help") => {
@@ -28,43 +28,43 @@ impl Program {
     }
 }
 
-const PROGRAMS: &[Program] = &[
-    Program {
+const PROGRAMS: &[Subcommand] = &[
+    Subcommand {
         name: "ssh",
         links: &["ssh"],
         help: Some("log in to another machine, or run a command there"),
         usage: Some(client::USAGE),
         main: client::ssh_main,
     },
-    Program {
+    Subcommand {
         name: "sshd",
         links: &["sshd"],
         help: Some("serve logins to this machine"),
         usage: Some(monitor::USAGE),
         main: |arguments| monitor::sshd_main(arguments, server::greeting),
     },
-    Program {
+    Subcommand {
         name: "sftp-server",
         links: &["sftp-server"],
         help: Some("serve files to an SFTP client, started by an sshd"),
         usage: Some(server::sftp_server::USAGE),
         main: server::sftp_server::run,
     },
-    Program {
+    Subcommand {
         name: "scp",
         links: &["scp"],
         help: Some("copy files from and to other machines"),
         usage: Some(copy::scp::USAGE),
         main: copy::scp::run,
     },
-    Program {
+    Subcommand {
         name: "sftp",
         links: &["sftp"],
         help: Some("work with the files of another machine"),
         usage: Some(copy::sftp::USAGE),
         main: copy::sftp::run,
     },
-    Program {
+    Subcommand {
         name: "keygen",
         links: &["ssh-keygen"],
         help: Some("make, change and show keys and certificates"),
@@ -72,7 +72,7 @@ const PROGRAMS: &[Program] = &[
         main: keygen::run,
     },
     #[cfg(feature = "bench")]
-    Program {
+    Subcommand {
         name: "demo",
         links: &[],
         help: Some("try everything on this machine: a private server, a login, a table of figures"),
@@ -80,7 +80,7 @@ const PROGRAMS: &[Program] = &[
         main: bench::demo::run,
     },
     #[cfg(feature = "bench")]
-    Program {
+    Subcommand {
         name: "bench",
         links: &[],
         help: Some("measure against the SSH installed on this machine"),
@@ -88,28 +88,28 @@ const PROGRAMS: &[Program] = &[
         main: bench::run,
     },
     #[cfg(feature = "bench")]
-    Program {
+    Subcommand {
         name: "speed",
         links: &[],
         help: Some("measure ciphers, MACs and other primitives on this machine"),
         usage: None,
         main: bench::speed::run,
     },
-    Program {
+    Subcommand {
         name: "install",
         links: &[],
         help: Some("install or remove the binary, its links and its service"),
         usage: None,
         main: install::run,
     },
-    Program {
+    Subcommand {
         name: "sshd-monitor",
         links: &[],
         help: None,
         usage: None,
         main: |_| monitor::monitor_main(),
     },
-    Program {
+    Subcommand {
         name: "sshd-auth",
         links: &[],
         help: None,
@@ -117,21 +117,21 @@ const PROGRAMS: &[Program] = &[
         // Neither this role nor the session's needs destructors at its end.
         main: |_| sys::process::exit_at_once(server::auth_main()),
     },
-    Program {
+    Subcommand {
         name: "sshd-session",
         links: &[],
         help: None,
         usage: None,
         main: |_| sys::process::exit_at_once(server::session_main()),
     },
-    Program {
+    Subcommand {
         name: accelerator::ROLE,
         links: &[],
         help: None,
         usage: None,
         main: accelerator::main,
     },
-    Program {
+    Subcommand {
         name: accelerator::PROBE_ROLE,
         links: &[],
         help: None,
@@ -180,7 +180,7 @@ pub(crate) fn run(args: Vec<OsString>) -> i32 {
     }
 }
 
-fn by_link(called: &OsStr) -> Option<&'static Program> {
+fn by_link(called: &OsStr) -> Option<&'static Subcommand> {
     let name = Path::new(called).file_name()?.to_str()?;
     PROGRAMS
         .iter()
