@@ -7,9 +7,10 @@
 //! configuration says otherwise, inflates and compares it before use. The worst that a faulty
 //! library causes is one lost run, which software encodes again.
 //!
-//! [`LibraryRequest`] names the libraries to try and the conditions they must meet; [`Accelerator::open`]
-//! tries them. The functions that a library must have are listed in `compress::provider`.
-//! `compress` decides when the library is used, and handles a run that failed.
+//! [`LibraryRequest`] names the libraries to try and the conditions they must meet;
+//! [`Accelerator::open`] tries them. The functions that a library must have are listed in
+//! `compress::provider`. `compress` decides when the library is used, and handles a run that
+//! failed.
 #![forbid(unsafe_code)]
 
 // Output macros that do not panic if writing fails.

@@ -1,5 +1,5 @@
-//! The report as one page: what it comes to, then a chart and a table of each group, in the colours of
-//! the reader's system and for windows of any width. It loads nothing and runs nothing.
+//! The report as one page: what it comes to, then a chart and a table of each group, in the colours
+//! of the reader's system and for windows of any width. It loads nothing and runs nothing.
 
 use std::fmt::Write;
 
@@ -115,7 +115,8 @@ fn class(part: EntryKind) -> &'static str {
     }
 }
 
-/// The entry's figure as a multiple of the first peer's: of its speed, or of its memory or round trips.
+/// The entry's figure as a multiple of the first peer's: of its speed, or of its memory or round
+/// trips.
 fn times(group: &BenchGroup, entry: &BenchEntry) -> Option<f64> {
     let better = group
         .ratio(entry, EntryKind::Peer)

@@ -203,7 +203,8 @@ fn silent(suite: &Suite, lab: &Lab, sessions: usize) -> Result<Sample, Miss> {
         SuiteKind::Dropbear => sessions.min(DROPBEAR_SILENT),
         SuiteKind::Ours | SuiteKind::OpenSsh => sessions,
     };
-    // A listener may serve them by itself: it counts with what is below it, less what that was before.
+    // A listener may serve them by itself: it counts with what is below it, less what that was
+    // before.
     let listener = lab.server_pid().ok_or("no server")?;
     let with_all_below = || {
         let mut pids = Tree::of(listener).below().to_vec();

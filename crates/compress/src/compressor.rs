@@ -294,8 +294,8 @@ impl Compressor {
         self.level
     }
 
-    /// Sets the level for the next payload, from 0 to [`CompressionSettings::level`]; 0 stores. Ignored unless
-    /// the stream is adaptive.
+    /// Sets the level for the next payload, from 0 to [`CompressionSettings::level`]; 0 stores.
+    /// Ignored unless the stream is adaptive.
     pub fn set_level(&mut self, level: u8) {
         if self.settings.adaptive {
             self.level = level.min(self.settings.level);

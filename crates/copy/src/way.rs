@@ -161,8 +161,8 @@ impl Connector {
         })
     }
 
-    /// Connects `count` times and greets the servers: those that are known to read on, or expected to,
-    /// with the first request, so that whether they answer shows then.
+    /// Connects `count` times and greets the servers: those that are known to read on, or expected
+    /// to, with the first request, so that whether they answer shows then.
     pub(crate) fn connect(&self, server: &RemoteHost, count: usize) -> Result<AnyRemote, String> {
         let mut links = self.links();
         self.begin(&mut links, server, count)?;

@@ -2,9 +2,9 @@
 //! without descriptors.
 //!
 //! The endpoint receives the peer's data in the slabs in which it was decrypted; the channel's
-//! window reopens when the endpoint reports the data as consumed ([`ChannelIo::consumed`]). The endpoint
-//! writes its own data into packet buffers, after their headroom ([`ChannelIo::take_buffer`]). So only
-//! the cipher and the endpoint touch payload bytes.
+//! window reopens when the endpoint reports the data as consumed ([`ChannelIo::consumed`]). The
+//! endpoint writes its own data into packet buffers, after their headroom
+//! ([`ChannelIo::take_buffer`]). So only the cipher and the endpoint touch payload bytes.
 
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
@@ -22,8 +22,8 @@ const HOLDS_BACK_MS: Millis = 1_000;
 
 /// The local handler of a channel.
 pub trait ChannelHandler: Send + Any {
-    /// Accepts data from the peer, in order, to be used in [`ChannelHandler::work`]. The channel's window
-    /// bounds the amount not yet consumed.
+    /// Accepts data from the peer, in order, to be used in [`ChannelHandler::work`]. The channel's
+    /// window bounds the amount not yet consumed.
     fn receive(&mut self, stream: Stream, data: Bytes);
 
     /// Called when the peer sends nothing more: EOF or CLOSE.
@@ -41,8 +41,8 @@ pub trait ChannelHandler: Send + Any {
     /// Maximum bytes received and not consumed at which the connection is still read. At this limit
     /// the driver stops reading the socket, so every other channel of the connection waits too:
     /// return less than the window only for an endpoint that is the connection's only consumer.
-    /// Checked after [`ChannelHandler::work`], with a time limit while the endpoint consumes nothing.
-    /// Default: no limit.
+    /// Checked after [`ChannelHandler::work`], with a time limit while the endpoint consumes
+    /// nothing. Default: no limit.
     fn most_held(&self) -> usize {
         usize::MAX
     }
@@ -121,8 +121,8 @@ impl ChannelIo<'_> {
             .channel_send(self.channel, Stream::Data, buf)
     }
 
-    /// Sends buffers from the front of `queue` while there is [`ChannelIo::space`]; returns the number
-    /// of bytes sent.
+    /// Sends buffers from the front of `queue` while there is [`ChannelIo::space`]; returns the
+    /// number of bytes sent.
     ///
     /// # Errors
     /// Those of [`ChannelIo::send`].

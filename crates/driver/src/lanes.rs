@@ -2,9 +2,9 @@
 //! thread or on workers.
 //!
 //! By default jobs run on the connection's thread. Workers are considered for bulk only: after the
-//! first [`LaneTerms::bulk_bytes`] the cores are counted, and from then on [`WorkerController`] (or the
-//! configured number) sets the number of workers. Order is kept: while a lane holds batches, later
-//! jobs queue in the lane too, however small.
+//! first [`LaneTerms::bulk_bytes`] the cores are counted, and from then on [`WorkerController`] (or
+//! the configured number) sets the number of workers. Order is kept: while a lane holds batches,
+//! later jobs queue in the lane too, however small.
 
 use std::any::Any;
 use std::collections::VecDeque;

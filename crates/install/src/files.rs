@@ -216,8 +216,9 @@ impl PamStack {
     }
 }
 
-/// The PAM stack that the distribution gives its own sshd, by the names of its shared parts: as it is
-/// told, as it is below the root directory, or, where nothing of the kind is there yet, as on this machine.
+/// The PAM stack that the distribution gives its own sshd, by the names of its shared parts: as it
+/// is told, as it is below the root directory, or, where nothing of the kind is there yet, as on
+/// this machine.
 fn pam_service(settings: &InstallSettings) -> String {
     let stack = settings
         .pam

@@ -4,8 +4,8 @@
 //! A [`Lane`] belongs to one thread, its *owner*, which collects jobs into batches, runs them in
 //! place or queues them in the lane's ring, and takes the results in order. A [`Pool`] has threads,
 //! *workers*, that take batches in turn from the rings of all of its lanes. An otherwise idle owner
-//! runs queued batches too, so progress never depends on a worker. A [`WorkerController`] controls how many
-//! workers are used, from measurements at run time.
+//! runs queued batches too, so progress never depends on a worker. A [`WorkerController`] controls
+//! how many workers are used, from measurements at run time.
 //!
 //! Invariants: results leave in the order of [`Lane::push`]; no result leaves after a failed one or
 //! after a job that panicked; a worker that ends, or never starts, delays nothing; a lane holds at

@@ -59,8 +59,8 @@ names! {
     /// Reads a range of a file. The answers are DATA in ascending order without gaps, with [`Hole`]
     /// in EXTENDED_REPLY in place of a hole if [`read_flag::HOLES`] is set.
     READ_RANGE = "read-range";
-    /// Opens a file and reads it from its beginning: answered by [`OpenedFile`] in EXTENDED_REPLY, then
-    /// by the content as for [`READ_RANGE`]. The handle remains open.
+    /// Opens a file and reads it from its beginning: answered by [`OpenedFile`] in EXTENDED_REPLY,
+    /// then by the content as for [`READ_RANGE`]. The handle remains open.
     OPEN_READ = "open-read";
     /// Creates a file, writes it and closes it; answered by STATUS.
     PUT_FILE = "put-file";

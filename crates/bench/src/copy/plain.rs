@@ -1,6 +1,6 @@
 //! A file over plain TCP: read, sent, received, written, by one thread at each end; and the same
-//! with AES-GCM and nothing else of SSH, neither packets nor a login: what a copy that encrypts is to be
-//! measured by.
+//! with AES-GCM and nothing else of SSH, neither packets nor a login: what a copy that encrypts is
+//! to be measured by.
 
 use std::process::Stdio;
 use std::time::Instant;

@@ -79,7 +79,8 @@ impl ServerHost {
         Ok(Self::with_account(IpAddr::V4(Ipv4Addr::LOCALHOST), || Ok(()))?.0)
     }
 
-    /// As [`ServerHost::prepared`], with a plain account to log in to where this user may have that.
+    /// As [`ServerHost::prepared`], with a plain account to log in to where this user may have
+    /// that.
     pub(crate) fn with_account<T: Send + 'static>(
         address: IpAddr,
         prepare: impl FnOnce() -> io::Result<T> + Send + 'static,

@@ -85,8 +85,9 @@ impl Suite {
         self
     }
 
-    /// A suite by its programs' names in one directory or its `bin` and `sbin`: OpenSSH's, HPN-SSH's
-    /// (with `hpn` in front of each) or dropbear's; of both the one that it is named after.
+    /// A suite by its programs' names in one directory or its `bin` and `sbin`: OpenSSH's,
+    /// HPN-SSH's (with `hpn` in front of each) or dropbear's; of both the one that it is named
+    /// after.
     pub(crate) fn in_directory(name: &str, directory: &str) -> Result<Self, String> {
         // A server that executes itself again wants to have been called by its whole path.
         let directory = std::path::absolute(directory).map_err(|error| error.to_string())?;

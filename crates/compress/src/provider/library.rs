@@ -372,9 +372,9 @@ fn store(payload: &[u8], out: &mut Vec<u8>) {
 }
 
 /// Appends what `deflate` writes of `payload` into the space that it is given, whose length it
-/// returns; or `payload` stored, where that is longer than a peer takes. Of the space, [`SPARE_BYTES`]
-/// are beyond nine bits a byte, the most that static codes take: level 1 of zlib-ng and zlib-rs knows
-/// no others and stores nothing.
+/// returns; or `payload` stored, where that is longer than a peer takes. Of the space,
+/// [`SPARE_BYTES`] are beyond nine bits a byte, the most that static codes take: level 1 of zlib-ng
+/// and zlib-rs knows no others and stores nothing.
 ///
 /// # Errors
 /// Those of `deflate`.

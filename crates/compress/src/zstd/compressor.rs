@@ -243,9 +243,9 @@ impl ZstdCompressor {
         self.level
     }
 
-    /// Sets the `CompressionLevel` for the next payload, from 0 to [`CompressionSettings::level`]; 0 stores.
-    /// Ignored unless the stream is adaptive. A change of zstd's level starts a new frame without
-    /// history.
+    /// Sets the `CompressionLevel` for the next payload, from 0 to [`CompressionSettings::level`];
+    /// 0 stores. Ignored unless the stream is adaptive. A change of zstd's level starts a new frame
+    /// without history.
     pub fn set_level(&mut self, level: u8) {
         if self.settings.adaptive {
             self.level = level.min(self.settings.level);

@@ -24,8 +24,9 @@ use sys::epoll::EventFd;
 
 /// Bytes that wait to go out before the engine is held back: more than leave at once.
 const QUEUED_BYTES: usize = 2 << 20;
-/// Bytes that the engine has used before the connection is woken to hear of it, and those of which it
-/// hears before the engine sleeps: a quarter of the smallest window, so that no peer waits for one.
+/// Bytes that the engine has used before the connection is woken to hear of it, and those of which
+/// it hears before the engine sleeps: a quarter of the smallest window, so that no peer waits for
+/// one.
 const TELL_BYTES: usize = 256 << 10;
 const TELL_BEFORE_SLEEP_BYTES: usize = 16 << 10;
 /// The parts of a large window that are as much, and the most, bytes: the peer is told when it has
@@ -131,10 +132,10 @@ pub(super) enum Questions {
     Waits,
 }
 
-/// What the engine says first: INIT, and what it asks behind it of a server that is expected to read
-/// on. Written while the connection is being made, it leaves with the login if the server turns out
-/// to be one of ours, and when the channel is there if not. Of another server than was expected only
-/// INIT is known to be taken; the rest waits until it has said something.
+/// What the engine says first: INIT, and what it asks behind it of a server that is expected to
+/// read on. Written while the connection is being made, it leaves with the login if the server
+/// turns out to be one of ours, and when the channel is there if not. Of another server than was
+/// expected only INIT is known to be taken; the rest waits until it has said something.
 #[derive(Debug)]
 enum First {
     /// Nothing was said. Before the channel is there it may be only where `expected` says so.
@@ -246,8 +247,8 @@ impl EngineBridge {
         &self.times
     }
 
-    /// The server is known to take requests before it has answered the first; while the login is under
-    /// way, it is expected to.
+    /// The server is known to take requests before it has answered the first; while the login is
+    /// under way, it is expected to.
     pub(super) fn reads_on(&self) -> bool {
         let state = locked(&self.state);
         match state.stage {

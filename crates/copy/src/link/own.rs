@@ -125,8 +125,8 @@ pub(crate) struct Connections {
 
 impl Connections {
     /// Connects and logs in as `ssh` does with these arguments, `count` times: begins with the
-    /// first, whose login is waited for by [`Connections::log_in`]. Where its server is not expected
-    /// to read on, that has been done.
+    /// first, whose login is waited for by [`Connections::log_in`]. Where its server is not
+    /// expected to read on, that has been done.
     ///
     /// # Errors
     /// The system's.

@@ -137,8 +137,8 @@ impl Walk<'_> {
         Ok(there)
     }
 
-    /// Sets the modes and times of directories, the innermost first: what is made in one changes its
-    /// time.
+    /// Sets the modes and times of directories, the innermost first: what is made in one changes
+    /// its time.
     fn settle_directories(&mut self) -> Result<(), Fatal> {
         self.remote.use_link(1);
         while let Some((path, attributes)) = self.directories.pop() {

@@ -1,8 +1,8 @@
 //! The monitor's end of the RPC: one request at a time, with a deadline. Each request is checked
 //! against the permits before its body is read.
 //!
-//! Invariants: a request that the phase does not permit ends the connection ([`RpcEnd::Violation`]) at
-//! its header, before its body is buffered; log lines are bounded in length and rate; no wait
+//! Invariants: a request that the phase does not permit ends the connection ([`RpcEnd::Violation`])
+//! at its header, before its body is buffered; log lines are bounded in length and rate; no wait
 //! exceeds the deadline.
 
 use std::io;
@@ -105,8 +105,8 @@ impl<'log> RpcChannel<'log> {
         })
     }
 
-    /// Sets the time, in monotonic milliseconds, after which a wait fails with [`RpcEnd::Deadline`];
-    /// `None` for no limit.
+    /// Sets the time, in monotonic milliseconds, after which a wait fails with
+    /// [`RpcEnd::Deadline`]; `None` for no limit.
     pub(crate) fn set_deadline_ms(&mut self, at_ms: Option<u64>) {
         self.deadline_ms = at_ms;
     }

@@ -50,7 +50,8 @@ pub(super) enum BridgeCommand {
 #[derive(Debug)]
 struct BridgeState {
     wish: BridgeCommand,
-    /// Longest data of a packet, in bytes; 0 until the connection's first call of [`PacketBridge::meet`].
+    /// Longest data of a packet, in bytes; 0 until the connection's first call of
+    /// [`PacketBridge::meet`].
     max_data: usize,
     arrived: Vec<Bytes>,
     input_ended: bool,
@@ -150,8 +151,8 @@ impl PacketBridge {
         true
     }
 
-    /// Passes the last requests, `arrived`, together with the command [`BridgeCommand::Desert`]. Both under
-    /// one lock: the thread ignores input that arrives after it has obeyed the command.
+    /// Passes the last requests, `arrived`, together with the command [`BridgeCommand::Desert`].
+    /// Both under one lock: the thread ignores input that arrives after it has obeyed the command.
     pub(super) fn desert(&self, arrived: &mut Vec<Bytes>) {
         let mut state = locked(&self.state);
         state.arrived.append(arrived);
