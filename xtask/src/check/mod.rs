@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 mod arrows;
 mod manifest;
+mod names;
 mod sources;
 mod unused;
 mod words;
@@ -20,11 +21,14 @@ pub(crate) fn run() -> i32 {
     broken.extend(unused::broken(&root));
     broken.extend(sources::broken(&root));
     broken.extend(words::broken(&root));
+    broken.extend(names::broken(&root));
     for line in &broken {
         eprintln!("xtask check: {line}");
     }
     if broken.is_empty() {
-        println!("xtask check: dependencies, unsafe code, sizes and comments follow the rules");
+        println!(
+            "xtask check: dependencies, unsafe code, sizes, names and comments follow the rules"
+        );
         return 0;
     }
     1
