@@ -1,14 +1,14 @@
 //! internal-sftp: `transfer`'s SFTP server as the endpoint of a channel, in this process.
 //!
-//! If every mounted file system is local, the server works in the connection's thread ([`here`]),
+//! If every mounted file system is local, the server works in the connection's thread ([`inline`]),
 //! so that data stays in one core's cache. If a file system is mounted whose server or process may
 //! not answer (NFS, FUSE), it works in its own thread ([`worker`]), connected to the connection's
-//! thread ([`beside`]) by a [`PacketBridge`].
+//! thread ([`threaded`]) by a [`PacketBridge`].
 
-mod beside;
-mod desk;
-mod here;
+mod bridge;
+mod inline;
 mod mounts;
+mod threaded;
 mod worker;
 
 use std::path::Path;
@@ -27,9 +27,9 @@ use super::command::InternalSftp;
 use super::context::Context;
 use crate::log::Logger;
 
-use beside::ThreadedBackend;
-pub(super) use desk::PacketBridge;
-use here::InlineBackend;
+pub(super) use bridge::PacketBridge;
+use inline::InlineBackend;
+use threaded::ThreadedBackend;
 use worker::Make;
 
 /// Exit status after an error, as in OpenSSH.

@@ -8,7 +8,7 @@ use std::thread;
 use packet::PacketBuf;
 use sftp::server::{Buffers, Log, LogLevel, OUTBOX_BYTES, Serve, ServeError, Turn, Work};
 
-use super::desk::{BridgeCommand, PacketBridge, TurnBuffers, TurnInput};
+use super::bridge::{BridgeCommand, PacketBridge, TurnBuffers, TurnInput};
 use super::{STATUS_FAILED, SftpLog};
 
 /// Stack of the thread, in bytes: NSS modules, which look names up, are its only deep callees.

@@ -9,7 +9,7 @@ use driver::{ChannelIo, HandlerProgress};
 use packet::PacketBuf;
 use proto::Error;
 
-use super::desk::PacketBridge;
+use super::bridge::PacketBridge;
 
 /// The channel's side of a threaded SFTP server.
 pub(super) struct ThreadedBackend {
