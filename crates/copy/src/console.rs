@@ -171,7 +171,7 @@ impl Console {
         for source in sources {
             let failed = self.failed_from.iter().any(|from| from.starts_with(source));
             if failed {
-                let kind = match std::path::Path::new(crate::scp::place::os(source).as_os_str())
+                let kind = match std::path::Path::new(crate::scp::operand::os(source).as_os_str())
                     .is_dir()
                 {
                     true => "directory",

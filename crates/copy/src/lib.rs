@@ -6,14 +6,14 @@
 #[macro_use]
 extern crate sys;
 
+pub(crate) mod connector;
 pub(crate) mod console;
 pub mod json;
 mod link;
 pub mod scp;
 pub mod sftp;
 pub(crate) mod units;
-pub(crate) mod way;
 
+pub(crate) use connector::{AnyRemote, Connector, RemoteHost, auto_connections};
 pub(crate) use console::Console;
 pub(crate) use link::{CopyLinks, note_signals};
-pub(crate) use way::{AnyRemote, Connector, RemoteHost, auto_connections};

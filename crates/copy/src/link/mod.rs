@@ -1,15 +1,15 @@
 //! Connections that carry SFTP: in this process, or by children that are another `ssh` or a local
 //! server.
 
-mod mailbox;
-mod own;
+mod bridge;
+mod in_process;
 
 use std::time::Duration;
 
 use transfer::connect::Children;
 use transfer::engine::{EngineError, Exchange, LinkTimes, Transport};
 
-pub(crate) use own::{Connections, note_signals};
+pub(crate) use in_process::{Connections, note_signals};
 
 /// The connections of one copy, all of one kind.
 #[derive(Debug)]

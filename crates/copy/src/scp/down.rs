@@ -6,8 +6,8 @@ use transfer::get::{Get, Item, Source};
 use transfer::plan::shown;
 use transfer::text;
 
+use super::operand::{Operand, os};
 use super::options::ScpOptions;
-use super::place::{Operand, os};
 use super::{Fatal, connect, copy_here, hang_up, local_name, lost, prepared_pattern};
 use crate::AnyRemote;
 use crate::{Console, RemoteHost};
@@ -30,8 +30,8 @@ pub(super) fn perform(
             Operand::Remote { server, path } => (server, path),
         };
         if options.old_protocol {
-            super::old::get(options, console, (server, path), target)
-                .or_else(|fatal| super::old::go_on(console, fatal))?;
+            super::legacy::get(options, console, (server, path), target)
+                .or_else(|fatal| super::legacy::go_on(console, fatal))?;
             continue;
         }
         let same = matches!(&open, Some((there, _)) if there == server);

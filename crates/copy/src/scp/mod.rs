@@ -1,10 +1,10 @@
 //! `scp`: copies files from and to servers, over SFTP or (`-O`) by the old protocol.
 
-mod between;
 mod down;
-mod old;
+mod legacy;
+pub(crate) mod operand;
 mod options;
-pub(crate) mod place;
+mod remote_to_remote;
 mod up;
 mod verify;
 
@@ -21,8 +21,8 @@ use transfer::remote::RemoteError;
 use transfer::text;
 
 use crate::{AnyRemote, Console, CopyLinks, RemoteHost};
+use operand::Operand;
 use options::{LegacyRole, ScpOptions};
-use place::Operand;
 
 /// Exit status when anything failed, and when the connection did.
 const STATUS_FAILED: i32 = 1;
@@ -66,7 +66,7 @@ pub fn run(args: Vec<OsString>) -> i32 {
         }
     };
     if let Some(role) = options.role {
-        return old::serve(&options, role);
+        return legacy::serve(&options, role);
     }
     if options.operands.len() < 2 {
         eprint!("{}", options::USAGE);
@@ -150,7 +150,7 @@ fn connect(options: &ScpOptions, server: &RemoteHost) -> Result<AnyRemote, Fatal
 
 /// Ends a connection.
 fn hang_up(mut remote: AnyRemote) {
-    crate::way::finish(&mut remote, CopyLinks::finish);
+    crate::connector::finish(&mut remote, CopyLinks::finish);
 }
 
 /// The server's form of a pattern with `~`: what a server says of a home is no pattern, and names

@@ -10,8 +10,8 @@ use transfer::put::{Item, Put, Target};
 use transfer::source::Source;
 use transfer::text;
 
+use super::operand::Operand;
 use super::options::ScpOptions;
-use super::place::Operand;
 use super::{Fatal, connect, hang_up, lost, prepared};
 use crate::AnyRemote;
 use crate::{Console, RemoteHost};
@@ -32,7 +32,7 @@ pub(super) fn perform(
                 server: from,
                 path: source,
             } => {
-                let done = super::between::perform(
+                let done = super::remote_to_remote::perform(
                     options,
                     console,
                     (from, source),
@@ -40,7 +40,7 @@ pub(super) fn perform(
                     into_directory,
                 );
                 match done {
-                    Err(fatal) if options.old_protocol => super::old::go_on(console, fatal)?,
+                    Err(fatal) if options.old_protocol => super::legacy::go_on(console, fatal)?,
                     done => done?,
                 }
             }
@@ -50,7 +50,7 @@ pub(super) fn perform(
         return Ok(());
     }
     if options.old_protocol {
-        return super::old::put(options, console, &local, (server, path), into_directory);
+        return super::legacy::put(options, console, &local, (server, path), into_directory);
     }
     let mut remote = connect(options, server)?;
     let result = put(options, console, &mut remote, &local, path, into_directory);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use transfer::verify::{Compare, Pair};
 
-use super::place::os;
+use super::operand::os;
 use super::{Fatal, lost};
 use crate::{AnyRemote, Console};
 

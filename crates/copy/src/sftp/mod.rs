@@ -18,7 +18,7 @@ use std::os::unix::ffi::OsStrExt;
 use sys::signals::Signal;
 use transfer::remote::RemoteError;
 
-use crate::scp::place::{self, Operand};
+use crate::scp::operand::{self, Operand};
 use crate::{Connector, Console, RemoteHost};
 use command::SftpCommand;
 use line::Typed;
@@ -71,7 +71,7 @@ fn destination(options: &SftpOptions) -> Result<(RemoteHost, Option<Vec<u8>>), S
     if options.way.direct.is_some() {
         return Ok((RemoteHost::default(), Some(word.as_bytes().to_vec())));
     }
-    if let Some(parsed) = place::uri(word, &["sftp://"]) {
+    if let Some(parsed) = operand::uri(word, &["sftp://"]) {
         let (server, path) = parsed?;
         return Ok((server, Some(path).filter(|path| path != b".")));
     }

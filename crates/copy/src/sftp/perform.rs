@@ -122,7 +122,7 @@ impl Sftp {
     }
 
     pub(super) fn hang_up(&mut self) {
-        crate::way::finish(&mut self.remote, CopyLinks::finish);
+        crate::connector::finish(&mut self.remote, CopyLinks::finish);
     }
 
     /// A path from where we are.

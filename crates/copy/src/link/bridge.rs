@@ -493,7 +493,7 @@ impl Turns for EngineBridge {
         }
         drop(state);
         // Whoever asks at this moment takes the signals.
-        let Ok(_blocked) = sys::signals::Blocked::new(&super::own::OF_THE_TERMINAL) else {
+        let Ok(_blocked) = sys::signals::Blocked::new(&super::in_process::OF_THE_TERMINAL) else {
             return false;
         };
         let mut state = locked(&self.state);

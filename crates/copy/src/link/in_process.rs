@@ -22,7 +22,7 @@ use packet::PacketBuf;
 use sys::signals::{self, Blocked, Signal};
 use transfer::engine::{EngineError, Exchange, LinkTimes, Transport};
 
-use super::mailbox::{EngineBridge, EngineWaker, LinkStage, Local, Questions};
+use super::bridge::{EngineBridge, EngineWaker, LinkStage, Local, Questions};
 
 /// How often a wait looks whether a signal has come.
 const LOOK: Duration = Duration::from_millis(200);

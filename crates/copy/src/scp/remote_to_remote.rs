@@ -10,8 +10,8 @@ use transfer::relay::{Item, Relay};
 use transfer::remote::{Remote, RemoteError};
 use transfer::text;
 
+use super::operand::os;
 use super::options::ScpOptions;
-use super::place::os;
 use super::{Fatal, found, local_name, lost, prepared, prepared_pattern};
 use crate::{AnyRemote, Console, RemoteHost};
 
@@ -44,7 +44,7 @@ pub(super) fn perform(
         return by_the_first(options, console, (from, source), (to, target));
     }
     if options.old_protocol {
-        return super::old::between(options, (from, source), (to, target), into_directory);
+        return super::legacy::between(options, (from, source), (to, target), into_directory);
     }
     let mut links = options.way.links();
     for server in [from, to] {

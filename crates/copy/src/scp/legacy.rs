@@ -10,8 +10,8 @@ use std::time::Duration;
 use transfer::connect::{Watched, settle, spawn};
 use transfer::scp::{Conversation, OldError, Patterns, Terms};
 
+use super::operand::os;
 use super::options::{LegacyRole, ScpOptions};
-use super::place::os;
 use super::{Fatal, STATUS_FAILED, role_flag};
 use crate::console::Show;
 use crate::{Console, RemoteHost};
