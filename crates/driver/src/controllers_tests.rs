@@ -2,10 +2,10 @@
 //! simulated connection, whose line, round trip and cores change in steps. None of the three knows
 //! the others; each sees the effects of the others' decisions as changes of its own measurements.
 
-use pipeline::{Gauge, Sample};
+use pipeline::{Sample, WorkerController};
 
-use super::effort::{ByteTotals, LevelController};
-use super::pace::SendLimits;
+use super::level_controller::{ByteTotals, LevelController};
+use super::send_limits::SendLimits;
 
 /// Length of a step of the simulation, µs.
 const TICK_US: u64 = 25;
@@ -81,7 +81,7 @@ struct Outcome {
 
 struct Sender {
     level: LevelController,
-    workers: Gauge,
+    workers: WorkerController,
     limits: SendLimits,
     now_us: u64,
     raw: f64,
@@ -107,7 +107,7 @@ impl Sender {
     fn new() -> Self {
         Self {
             level: LevelController::new(6, 0, ByteTotals::default()),
-            workers: Gauge::auto(MAX_WORKERS),
+            workers: WorkerController::auto(MAX_WORKERS),
             limits: SendLimits::new(),
             now_us: 1,
             raw: 0.0,

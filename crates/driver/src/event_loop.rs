@@ -15,14 +15,14 @@ use std::time::Duration;
 use proto::{ChannelId, Connection, Event, Millis, Stream};
 use sys::epoll::{Epoll, Events, Interest};
 
-use super::endpoint::{self, Attached, ChannelHandler};
+use super::channel_handler::{self, Attached, ChannelHandler};
 use super::error::DriverError;
 use super::lanes::{LaneReport, LaneTerms, Lanes};
 use super::link::{PendingOutput, SocketLink};
 use super::probe::Probe;
 use super::sink::{self, ChannelSink};
 use super::source::{self, ChannelSource};
-use super::waits::{self, LoopTimes, StallAccounting, StallCause};
+use super::stall_accounting::{self, LoopTimes, StallAccounting, StallCause};
 use super::watch::{Registered, Registration, Watches};
 
 /// Maximum events returned by one call of epoll.
@@ -624,7 +624,7 @@ impl Driver {
             let sent = sent || (!self.endpoints_first && self.work_endpoints(now)?);
             self.endpoints_first ^= sent;
             let reads = reads_left > 0
-                && endpoint::held_back(&self.endpoints, &self.connection, now).is_none();
+                && channel_handler::held_back(&self.endpoints, &self.connection, now).is_none();
             let read = reads && self.link.pump_in(&mut self.connection)?;
             reads_left -= usize::from(read);
             if !self.notices.is_empty() || !(opened || read || self.lanes.holds()) {
@@ -640,7 +640,7 @@ impl Driver {
         {
             // Silence does not count while this side does not read.
             if self.connection.doubts_silence(now)
-                && endpoint::held_back(&self.endpoints, &self.connection, now).is_none()
+                && channel_handler::held_back(&self.endpoints, &self.connection, now).is_none()
                 && self.link.is_delivered()
             {
                 self.connection.fill_packet()?;
@@ -836,7 +836,7 @@ impl Driver {
     }
 
     fn update_interest(&mut self, now: Millis) -> io::Result<()> {
-        self.held_back = endpoint::held_back(&self.endpoints, &self.connection, now);
+        self.held_back = channel_handler::held_back(&self.endpoints, &self.connection, now);
         let reads = self.held_back.is_none() && self.connection.wants_input();
         self.link.update_interest(&self.epoll, reads)?;
         for (key, source) in &mut self.sources {
@@ -911,7 +911,9 @@ impl Driver {
             let why = self.begin_wait();
             let timeout = match why {
                 Some(StallCause::Socket | StallCause::Window) => {
-                    Some(timeout.map_or(waits::LOOK, |timeout| timeout.min(waits::LOOK)))
+                    Some(timeout.map_or(stall_accounting::LOOK, |timeout| {
+                        timeout.min(stall_accounting::LOOK)
+                    }))
                 }
                 _ => timeout,
             };

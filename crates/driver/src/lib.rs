@@ -7,30 +7,30 @@
 //! ([`LaneTerms`]). This crate has no users, keys or programs.
 #![forbid(unsafe_code)]
 
+mod channel_handler;
+mod chunk_queue;
 #[cfg(test)]
 mod controllers_tests;
-mod effort;
-#[cfg(test)]
-mod effort_tests;
-mod endpoint;
 mod error;
 mod event_loop;
 mod lanes;
 #[cfg(test)]
 mod lanes_tests;
+mod level_controller;
+#[cfg(test)]
+mod level_controller_tests;
 mod link;
-mod pace;
-mod pieces;
 mod pipe;
 mod probe;
+mod send_limits;
 mod sink;
 mod source;
-mod waits;
+mod stall_accounting;
 mod watch;
 
-pub use endpoint::{ChannelHandler, ChannelIo, HandlerProgress};
+pub use channel_handler::{ChannelHandler, ChannelIo, HandlerProgress};
+pub use chunk_queue::ChunkQueue;
 pub use error::DriverError;
 pub use event_loop::{Driver, Notice};
 pub use lanes::{CryptoThreads, LaneReport, LaneTerms};
-pub use pieces::ChunkQueue;
-pub use waits::LoopTimes;
+pub use stall_accounting::LoopTimes;

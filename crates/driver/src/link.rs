@@ -11,9 +11,9 @@ use proto::{Connection, TransportOutput};
 use sys::epoll::{Epoll, Interest};
 
 use super::DriverError;
-use super::effort::{Activity, ByteTotals, LevelController};
 use super::lanes::Lanes;
-use super::pace::SendLimits;
+use super::level_controller::{Activity, ByteTotals, LevelController};
+use super::send_limits::SendLimits;
 use super::watch::Registration;
 
 /// Maximum packets in one writev.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::effort::{Activity, ByteTotals, LevelController};
+use super::level_controller::{Activity, ByteTotals, LevelController};
 
 /// Speed of each level, bytes a second, and its compression ratio.
 fn speed(level: u8) -> (f64, f64) {
