@@ -14,10 +14,10 @@ use privsep::{
 use wire::names;
 
 use super::admit::{Proof, admit, check_account, record_failure, settle_account, with_pam};
-use super::ahead::{EarlySession, SessionProcess};
 use super::chains::{Authenticated, ChainMethod, ChainProgress};
 use super::channel::{RpcChannel, RpcEnd};
 use super::configuration::Configuration;
+use super::early_session::{EarlySession, SessionProcess};
 use super::groups::choose_group;
 use super::kbdint::{Dialogue, Interrupted};
 use super::pam::SayPassword;

@@ -4,11 +4,11 @@
 
 mod accounts;
 mod admit;
-mod ahead;
 mod chains;
 mod channel;
 mod configuration;
 mod delay;
+mod early_session;
 mod groups;
 mod kbdint;
 mod login;
@@ -33,10 +33,10 @@ use sys::process::{Child, ExitStatus};
 use sys::signals::Signal;
 
 use crate::log::{self, Log};
-use ahead::{EarlySession, SessionProcess};
 use chains::Authenticated;
 use channel::{RpcChannel, RpcEnd};
 use configuration::Configuration;
+use early_session::{EarlySession, SessionProcess};
 use login::{AuthService, NotLoggedIn};
 use session::{MonitorSession, Predecessor};
 use signing::Signer;

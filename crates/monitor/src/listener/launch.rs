@@ -10,7 +10,7 @@ use privsep::{Message, MonitorSecrets, MonitorStart, Secret, roles};
 use sys::process::{Child, ChildCommand, SelfExe};
 use zeroize::Zeroizing;
 
-use super::greeting::{COOKIE_BYTES, Greet, Greeting};
+use super::early_banner::{COOKIE_BYTES, Greet, Greeting};
 use super::hostkeys::HostKeys;
 use crate::connection::{MAX_SECRETS_BYTES, PATH};
 use crate::log::Log;

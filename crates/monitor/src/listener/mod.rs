@@ -1,19 +1,19 @@
 //! `sshd`: reads the command line and the configuration, opens the sockets, and runs the loop
 //! ([`serve`]) that starts a monitor for each connection. Reads no byte of the protocol; sends only
-//! the early banner, which is the same for every client ([`greeting`]).
+//! the early banner, which is the same for every client ([`early_banner`]).
 
 mod accelerate;
 mod args;
 mod block;
 mod daemon;
-mod greeting;
+mod early_banner;
 mod hostkeys;
 mod inetd;
 mod launch;
 mod penalties;
+mod preforked;
 mod serve;
 mod sockets;
-mod spares;
 mod startups;
 
 pub use args::USAGE;
@@ -31,7 +31,7 @@ use crate::log::{self, Log};
 use accelerate::Trial;
 use args::{Args, ListenerMode};
 use daemon::Daemon;
-pub use greeting::Greet;
+pub use early_banner::Greet;
 use launch::{Confinement, Launch, Shape};
 use serve::{Listener, NewConfiguration, Reloaded, Reloads, Stop};
 use sockets::Socket;

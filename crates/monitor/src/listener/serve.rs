@@ -20,12 +20,12 @@ use sys::signals::{Signal, SignalFd};
 
 use super::accelerate::Trial;
 use super::block::NetBlock;
-use super::greeting::COOKIE_BYTES;
+use super::early_banner::COOKIE_BYTES;
 use super::hostkeys::HostKeys;
 use super::launch::Launch;
 use super::penalties::{Offence, Penalties};
+use super::preforked::PreforkedMonitors;
 use super::sockets::{self, Socket};
-use super::spares::PreforkedMonitors;
 use super::startups::{StartupRefusal, StartupRules, StartupVerdict, Startups};
 use crate::log::Log;
 use greeted::Greeted;

@@ -1,7 +1,7 @@
 //! The auth process: version exchange, key exchange and user authentication (RFC 4253, 4252, 4256)
 //! with a client that has not logged in, in a sandbox.
 //!
-//! The listener may have sent version line and KEXINIT already ([`greeting`](mod@greeting)).
+//! The listener may have sent version line and KEXINIT already ([`early_banner`]).
 //! [`start`] reads what the monitor passes on, closes the sandbox and, in a pre-forked process,
 //! waits for the connection; [`link`] moves bytes between the socket and the connection; [`login`]
 //! turns the connection's events into requests to the monitor and the answers into commands.
@@ -11,8 +11,8 @@
 //! the monitor is awaited, or after a login has succeeded. No state here records that a client is
 //! logged in: success is a step of [`login`] that ends this process.
 
+mod early_banner;
 mod end;
-mod greeting;
 mod link;
 mod login;
 mod start;
@@ -21,7 +21,7 @@ use privsep::{AuthStart, Snapshot, roles};
 
 use crate::log::Logger;
 use crate::rpc::Rpc;
-pub use greeting::greeting;
+pub use early_banner::greeting;
 
 use end::AuthEnd;
 use link::AuthLink;
