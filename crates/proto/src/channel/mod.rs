@@ -21,13 +21,13 @@ use wire::message::{
 use crate::transport::{PipelinedPacket, Transport};
 use crate::{ChannelId, Error, Event, Millis, Role, Stream};
 
-mod early;
 pub(crate) mod global;
+mod optimistic;
 mod request;
 mod window;
 
-use early::Early;
 pub(crate) use global::Globals;
+use optimistic::Early;
 pub use request::Request;
 use window::{
     MAX_DATA_BYTES, MAX_DATA_BYTES_FULMAR, Memory, ReceiveWindow, RoundTripEstimate, SendWindow,

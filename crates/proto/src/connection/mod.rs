@@ -21,10 +21,10 @@ use crate::{
     TransportConfig,
 };
 
-mod ahead;
 mod alive;
 mod compression;
 mod ping;
+mod pipelined;
 mod typing;
 
 pub use crate::transport::{CompressJob, Compressed, TransportOutput};

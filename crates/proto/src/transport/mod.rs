@@ -27,7 +27,6 @@ use crate::permits::ConnectionPhase;
 use crate::quirks::Quirks;
 use crate::{Error, Event, Millis, Role, ServerHostKey, TransportConfig};
 
-mod ahead;
 mod derive;
 mod ext_info;
 mod host_key;
@@ -36,12 +35,12 @@ mod kex;
 mod negotiate;
 mod newkeys;
 mod outbox;
+mod pipelined_packet;
 mod rekey;
 mod short;
 mod streams;
 mod version;
 
-pub(crate) use ahead::{PipelinedPacket, SentAhead};
 pub(crate) use derive::EpochKeys;
 pub(crate) use ext_info::PeerExtensions;
 use kex::Kex;
@@ -49,6 +48,7 @@ use negotiate::PeerLists;
 pub(crate) use negotiate::{Agreement, DirectionSuite};
 use outbox::OutboxItem;
 pub use outbox::{CompressJob, Compressed};
+pub(crate) use pipelined_packet::{PipelinedPacket, SentAhead};
 use streams::{InStream, OutStream};
 
 /// Maximum bytes of messages held back during a key exchange; more ends the connection.
