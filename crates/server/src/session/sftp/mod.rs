@@ -1,4 +1,4 @@
-//! internal-sftp: `transfer`'s SFTP server as the endpoint of a channel, in this process.
+//! internal-sftp: `sftp`'s server as the endpoint of a channel, in this process.
 //!
 //! If every mounted file system is local, the server works in the connection's thread ([`inline`]),
 //! so that data stays in one core's cache. If a file system is mounted whose server or process may
