@@ -76,6 +76,11 @@ impl Encoder {
                     self.out.extend_from_slice(&value.to_be_bytes());
                 }
             }
+            Value::Choice(choice) => {
+                self.byte(5);
+                self.count(1);
+                self.text(choice.word);
+            }
             other => {
                 self.byte(5);
                 self.words(&written(other));
