@@ -203,10 +203,10 @@ impl<'r, J: FileJob> Files<'r, J> {
     }
 
     /// Reports a file that never was in progress as complete or failed.
-    pub(crate) fn ended(&mut self, from: &[u8], to: &[u8], bytes: u64, error: Option<String>) {
+    pub(crate) fn ended(&mut self, from: Vec<u8>, to: &[u8], bytes: u64, error: Option<String>) {
         self.failures += usize::from(error.is_some());
         self.report.ends(&FileResult {
-            from: from.to_vec(),
+            from,
             to: to.to_vec(),
             bytes,
             resumed_bytes: 0,
@@ -298,7 +298,7 @@ pub(crate) trait TreeCopy<'r> {
 
     /// Reports the failure of an item that never was in progress.
     fn fail_item(&mut self, from: &[u8], to: &[u8], parent: Option<DirId>, error: String) {
-        self.files().ended(from, to, 0, Some(error));
+        self.files().ended(from.to_vec(), to, 0, Some(error));
         self.child_done(parent);
     }
 

@@ -343,7 +343,7 @@ impl Get<'_> {
             let why = status_text(entry.code, entry.text);
             let error = format!("remote open \"{}\": {why}", text::name(&from));
             self.files
-                .ended(&from, to.as_os_str().as_encoded_bytes(), 0, Some(error));
+                .ended(from, to.as_os_str().as_encoded_bytes(), 0, Some(error));
         } else if is_directory {
             self.directory_told(entry, from, to, at);
         } else {
@@ -468,8 +468,8 @@ impl Get<'_> {
         };
         self.files.report.moved(TOLD, moved);
         self.files.report.leaves(TOLD);
-        self.files
-            .ended(&item.from, item.target(), moved, written.err());
+        let to = item.to.as_os_str().as_encoded_bytes();
+        self.files.ended(item.from, to, moved, written.err());
     }
 }
 

@@ -195,11 +195,13 @@ impl UploadJob {
         is_open: bool,
         session: &Session,
     ) -> Result<Ends, String> {
-        let from = self.shown_from();
         let opened = source.map_or_else(|| Source::open(&self.item.from), Ok);
-        let source = opened.map_err(|error| match error.kind() {
-            io::ErrorKind::InvalidInput => format!("local \"{from}\" is not a regular file"),
-            _ => format!("open local \"{from}\": {}", text::reason(&error)),
+        let source = opened.map_err(|error| {
+            let from = self.shown_from();
+            match error.kind() {
+                io::ErrorKind::InvalidInput => format!("local \"{from}\" is not a regular file"),
+                _ => format!("open local \"{from}\": {}", text::reason(&error)),
+            }
         })?;
         self.end = source.len;
         let (replaced_mode, part) = match writes {
@@ -228,7 +230,6 @@ impl UploadJob {
 
     /// Reads a small file. It stays open if it is to be continued, or does not fit in one WRITE.
     fn read_small(&mut self, source: Source, session: &Session) -> Result<Content, String> {
-        let from = self.shown_from();
         let by_size = self.options.resume == Resume::BySize && self.end > 0;
         // Reading one byte more than expected detects a file that has grown; a file of size 0 may
         // be one of /proc, whose size is unknown.
@@ -237,9 +238,10 @@ impl UploadJob {
         } else {
             self.end
         };
-        let bytes = source
-            .read_up_to(wanted + 1)
-            .map_err(|error| format!("read local \"{from}\": {}", text::reason(&error)))?;
+        let bytes = source.read_up_to(wanted + 1).map_err(|error| {
+            let from = self.shown_from();
+            format!("read local \"{from}\": {}", text::reason(&error))
+        })?;
         let had = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         // A sysfs file claims a page and has less.
         let claims = had < self.end && source.check_unchanged(true).is_ok();
@@ -251,11 +253,12 @@ impl UploadJob {
             }
         }
         if had != self.end {
+            let more = if had > self.end { " or more" } else { "" };
             return Err(format!(
-                "read local \"{from}\": file changed while it was copied: it had {} bytes and \
-                 has {had}{}",
+                "read local \"{}\": file changed while it was copied: it had {} bytes and has \
+                 {had}{more}",
+                self.shown_from(),
                 self.end,
-                if had > self.end { " or more" } else { "" }
             ));
         }
         let fits = self.end <= small_limit(session) || source.len == 0;
