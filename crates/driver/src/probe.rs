@@ -1,11 +1,11 @@
-//! Reads the kernel's round-trip time while bulk data arrives. The channels' receive windows and
-//! the kernel's own depend on it.
+//! Reads the kernel's round-trip time while bulk data arrives or a user types. The channels'
+//! windows and the kernel's own depend on it.
 
 use std::os::fd::BorrowedFd;
 
 use proto::{Connection, Millis};
 
-/// Bytes received between two reads; an interactive session causes none.
+/// Bytes received between two reads; an idle session causes none.
 const BULK_BYTES: u64 = 256 * 1024;
 /// Time between two reads, milliseconds.
 const INTERVAL_MS: Millis = 100;
@@ -42,7 +42,8 @@ impl Probe {
         now: Millis,
         connection: &mut Connection,
     ) {
-        let is_time = received >= self.next_bytes.max(BULK_BYTES) && now >= self.next_at;
+        let is_bulk = received >= self.next_bytes.max(BULK_BYTES);
+        let is_time = (is_bulk || connection.is_typing()) && now >= self.next_at;
         if self.knows_nothing || !is_time {
             return;
         }
@@ -56,6 +57,7 @@ impl Probe {
                     measured => measured,
                 };
                 connection.handle_round_trip(round_trip_us, now);
+                connection.handle_shortest_round_trip(info.min_rtt_us);
                 if let Some(window) = self.window(received, now, round_trip_us) {
                     let _ = sys::socket::widen_receive_window(socket, window);
                 }

@@ -17,6 +17,8 @@ pub struct Quirks {
     /// As a sender it reads input for as long as its window is open, and moves all of that input for
     /// each packet once the input exceeds 16 MiB.
     pub accumulates_input: bool,
+    /// Its receive window has a fixed size and opens again after every three packets.
+    pub has_fixed_window: bool,
     /// How it treats messages that a client sends before the answers to earlier ones.
     pub pipelining: Pipelining,
 }
@@ -51,6 +53,7 @@ const TABLE: [QuirksRow; 3] = [
             accepts_rekey_guess: true,
             answers_keepalives: true,
             accumulates_input: false,
+            has_fixed_window: false,
             pipelining: Pipelining::InOrder,
         },
         accumulates_from: None,
@@ -63,6 +66,7 @@ const TABLE: [QuirksRow; 3] = [
             accepts_rekey_guess: true,
             answers_keepalives: true,
             accumulates_input: false,
+            has_fixed_window: true,
             pipelining: Pipelining::InOrder,
         },
         // `CHAN_INPUT_MAX` of its channels.c.
@@ -76,6 +80,7 @@ const TABLE: [QuirksRow; 3] = [
             accepts_rekey_guess: true,
             answers_keepalives: false,
             accumulates_input: false,
+            has_fixed_window: false,
             pipelining: Pipelining::AfterLogin,
         },
         accumulates_from: None,

@@ -141,6 +141,11 @@ impl Channels {
         self.path.hint(round_trip_us);
     }
 
+    /// Records the kernel's shortest round-trip time to the peer, microseconds.
+    pub(crate) fn handle_shortest_round_trip(&mut self, round_trip_us: u32) {
+        self.path.hint_shortest(round_trip_us);
+    }
+
     /// Creates the receive window of a new channel; `None` if no window memory is left.
     fn receive_window(&mut self, transport: &Transport) -> Option<ReceiveWindow> {
         let size = self.memory.first_window()?;
@@ -414,9 +419,22 @@ impl Channels {
                     && channel.sending == Half::Open
                     && transport.takes_bulk() =>
             {
-                channel.send.space(transport.most_data())
+                let space = channel.send.space(transport.most_data());
+                space.min(self.room_beside_keys(transport, channel))
             }
             _ => 0,
+        }
+    }
+
+    /// Bytes that may be sent while the user types, where the peer does not bound its window itself.
+    fn room_beside_keys(&self, transport: &Transport, channel: &ChannelRecord) -> usize {
+        let bounds = self.typing.is_active(transport.now)
+            && self.path.is_near()
+            && transport.peer_quirks().has_fixed_window;
+        if bounds {
+            channel.send.room_beside_keys()
+        } else {
+            usize::MAX
         }
     }
 
@@ -436,9 +454,10 @@ impl Channels {
             Some(Some(channel))
                 if channel.state == ChannelState::Open && channel.sending == Half::Open =>
             {
-                channel
+                let room = channel
                     .send
-                    .room(transport.bulk_room(), transport.most_data())
+                    .room(transport.bulk_room(), transport.most_data());
+                room.min(self.room_beside_keys(transport, channel))
             }
             _ => 0,
         }

@@ -10,4 +10,10 @@ impl Connection {
     pub fn is_typing(&self) -> bool {
         self.channels.is_typing(self.transport.now)
     }
+
+    /// Records the kernel's shortest round-trip time to the peer (`tcpi_min_rtt`), microseconds; 0 if
+    /// unknown. While a user types, it bounds what is outstanding.
+    pub fn handle_shortest_round_trip(&mut self, round_trip_us: u32) {
+        self.channels.handle_shortest_round_trip(round_trip_us);
+    }
 }

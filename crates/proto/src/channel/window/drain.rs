@@ -36,6 +36,8 @@ pub(super) struct Drain {
     bytes: u64,
     /// Highest recent speed, bytes per round trip; fades over time.
     high: u64,
+    /// Mean speed of the last rounds, bytes per round trip.
+    mean: u64,
     settled_rounds: u64,
     /// The sink's queue was empty at some time in this round, and in the previous one.
     was_empty: bool,
@@ -48,6 +50,7 @@ impl Drain {
             since: now,
             bytes: 0,
             high: 0,
+            mean: 0,
             settled_rounds: 0,
             was_empty: false,
             was_empty_before: false,
@@ -92,6 +95,7 @@ impl Drain {
         let elapsed_ms = now.saturating_sub(self.since).min(FADE_MS);
         let faded = self.high - self.high / FADE_MS * elapsed_ms;
         self.high = speed.max(faded);
+        self.mean = u64::midpoint(self.mean, speed);
         self.settled_rounds = if rises {
             0
         } else {
@@ -118,9 +122,10 @@ impl Drain {
         self.high.max(self.speed(now, round_trip_us))
     }
 
-    /// Highest recent speed at the end of the last round.
-    pub(super) fn last_high(&self) -> u64 {
-        self.high
+    /// Mean speed of the last rounds. The highest is too high where data waits for this process: it
+    /// then arrives in bursts.
+    pub(super) fn mean(&self) -> u64 {
+        self.mean
     }
 
     /// Returns true if the sink's queue was empty at some time in this or the previous round.

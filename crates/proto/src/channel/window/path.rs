@@ -19,6 +19,8 @@ const MOST_US: u64 = 4_000_000;
 
 /// Shortest round trip that stalls show to be the path's, microseconds.
 const LEAST_PROXIED_US: u64 = 10_000;
+/// Longest round trip of a path where a few packets fill the path, microseconds.
+const NEAR_US: u64 = 250;
 /// Number of stalls that must agree, since a machine that is busy for a moment causes them, too.
 const STALLS: usize = 4;
 
@@ -38,8 +40,15 @@ impl RoundTripEstimate {
     pub(crate) fn hint(&mut self, round_trip_us: u32) {
         if round_trip_us > 0 {
             self.hint_us = u64::from(round_trip_us).min(MOST_US);
+            self.hint_shortest(round_trip_us);
+        }
+    }
+
+    /// Records that a round trip was as short as this, microseconds; 0 is ignored.
+    pub(crate) fn hint_shortest(&mut self, round_trip_us: u32) {
+        if round_trip_us > 0 {
             let shortest = self.shortest_us.unwrap_or(MOST_US);
-            self.shortest_us = Some(shortest.min(self.hint_us));
+            self.shortest_us = Some(shortest.min(u64::from(round_trip_us)));
         }
     }
 
@@ -53,9 +62,20 @@ impl RoundTripEstimate {
 
     /// Round trip without queues; `None` if the kernel reports none.
     pub(super) fn shortest_us(&self) -> Option<u64> {
-        // Longer stalls than a busy machine causes show that the path continues after a proxy.
-        let beyond_us = Some(self.stalled_us()).filter(|us| *us >= LEAST_PROXIED_US);
-        Some(self.shortest_us?.max(beyond_us.unwrap_or(0)))
+        let shortest_us = self.shortest_us?;
+        // Longer stalls than a busy machine causes show that a short path continues after a proxy.
+        let is_proxied = shortest_us < LEAST_PROXIED_US && self.stalled_us() >= LEAST_PROXIED_US;
+        Some(if is_proxied {
+            self.stalled_us()
+        } else {
+            shortest_us
+        })
+    }
+
+    /// Returns true if a round trip of [`super::TYPING_OUTSTANDING_BYTES`] is faster than a client
+    /// consumes data.
+    pub(crate) fn is_near(&self) -> bool {
+        self.shortest_us().is_some_and(|us| us <= NEAR_US)
     }
 
     fn stalled_us(&self) -> u64 {

@@ -150,7 +150,7 @@ impl ReceiveWindow {
 
     /// Returns true if the sink recently consumed bulk data.
     pub(crate) fn has_bulk(&self) -> bool {
-        self.drain.last_high() >= BULK_BYTES
+        self.drain.mean() >= BULK_BYTES
     }
 
     /// Records that the sink consumed `len` bytes. Returns the bytes to grant if a quarter of the
@@ -182,7 +182,8 @@ impl ReceiveWindow {
         self.resize(request, leased, high, memory);
         let size = match (is_typing, path.shortest_us()) {
             (true, Some(shortest_us)) => {
-                let in_flight = high.saturating_mul(shortest_us) / round_trip_us.max(1);
+                let in_flight =
+                    self.drain.mean().saturating_mul(shortest_us) / round_trip_us.max(1);
                 let enough = (in_flight.saturating_mul(TYPING_HALVES) / 2).max(TYPING_BYTES);
                 self.size.min(u32::try_from(enough).unwrap_or(u32::MAX))
             }
