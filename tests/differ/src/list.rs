@@ -1,33 +1,33 @@
-//! What is known to differ, and why.
+//! The known differences with their reasons.
 
-/// Why a difference is none to be told.
+/// Why a difference is not reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
-    /// On purpose: docs/differences.md says so in these words.
+    /// Intended: docs/differences.md contains this text.
     Said(&'static str),
-    /// It is not carried out and therefore refused by name; the table of keywords says which.
+    /// Not supported and therefore refused by name; the table of keywords lists it.
     NotCarried,
-    /// What OpenSSH does is a defect of its own, which nobody can build on.
+    /// A defect of OpenSSH on which nobody can rely.
     Theirs(&'static str),
-    /// OpenSSH itself does as ours since this version.
+    /// OpenSSH itself behaves like Fulmar since this version.
     Since(&'static str),
 }
 
-/// One line of a list: cases whose smallest form fits `pattern` may differ in this way.
+/// One line of a list: cases whose smallest form matches `pattern` may differ in this way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Listed {
-    /// What kind of case; empty for all.
+    /// The kind of case; empty for all.
     pub(crate) form: &'static str,
-    /// How it differs, as the report names it; `*` and `?` stand for anything.
+    /// How it differs, as named in the report; `*` and `?` are wildcards.
     pub(crate) how: &'static str,
-    /// The smallest case, without regard to case; lines are divided by `; `.
+    /// The smallest case, case-insensitive; lines are separated by `; `.
     pub(crate) pattern: &'static str,
     /// The reason.
     pub(crate) why: Why,
 }
 
 impl Listed {
-    /// Whether it stands for this difference.
+    /// True if this line covers the difference.
     pub(crate) fn fits(&self, form: &str, how: &str, case: &str) -> bool {
         (self.form.is_empty() || self.form == form)
             && glob(&how.to_ascii_lowercase(), &self.how.to_ascii_lowercase())
@@ -38,8 +38,8 @@ impl Listed {
     }
 }
 
-/// Whether `text` is of the form `pattern`, in which `*` is any text and `?` one character; a
-/// backslash takes the meaning of either.
+/// True if `text` matches `pattern`, in which `*` is any text and `?` one character; a backslash
+/// quotes either.
 pub(crate) fn glob(text: &str, pattern: &str) -> bool {
     let text: Vec<char> = text.chars().collect();
     let mut parts = Vec::new();
@@ -84,7 +84,7 @@ enum Part {
     Letter(char),
 }
 
-/// Reasons that docs/differences.md does not have in these words.
+/// Reasons whose text docs/differences.md does not contain.
 #[cfg(test)]
 pub(crate) fn not_in_the_docs(lists: &[Listed]) -> Vec<&'static str> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/differences.md");

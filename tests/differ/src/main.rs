@@ -1,9 +1,9 @@
-//! Cases made from a seed, given to OpenSSH and to ours, and what differs.
+//! Generates cases from a seed, runs them with OpenSSH and with Fulmar, and compares the results.
 //!
-//! [`config`] has files of configuration, [`copies`] what scp and sftp copy, and
-//! [`restrictions`] what the holder of a restricted key can still do. A case is known by its seed and its number and is made again
-//! from them. What differs is made smaller ([`run`] says how it is told) and looked up in a list
-//! ([`list`]) of what differs on purpose, each with its reason.
+//! [`config`] generates configuration files, [`copies`] copies by scp and sftp, and
+//! [`restrictions`] restricted keys and what their holder can still do. The seed and the number of
+//! a case are sufficient to generate it again. A case that differs is made smaller, looked up in a
+//! list ([`list`]) of intended differences with reasons, and reported ([`run`]).
 #![forbid(unsafe_code)]
 
 mod config;

@@ -1,6 +1,6 @@
-//! The programs that a case is given to: ours, the machine's OpenSSH, and one in a chroot.
+//! The compared programs: Fulmar, the machine's OpenSSH, and one in a chroot.
 //!
-//! A chroot is entered from a mount namespace of our own ([`enter`]), in which it has the machine's
+//! The chroot is entered from a private mount namespace ([`enter`]), in which it has the machine's
 //! `/dev`, `/proc` and `/tmp` and an empty `/run`; nothing in it is changed.
 
 use std::os::unix::process::CommandExt;
@@ -14,12 +14,12 @@ use interop::process::{COMMAND_LIMIT, Input, Outcome, installed, run};
 /// Set in the process that runs in the namespace.
 const INSIDE: &str = "DIFFER_INSIDE";
 
-/// Prepares the chroot `$1` and goes on with the rest.
+/// Prepares the chroot `$1` and executes the other arguments.
 const SCRIPT: &str = "c=$1; shift; \
     mount --bind /dev \"$c/dev\" && mount --bind /proc \"$c/proc\" && mount --bind /tmp \"$c/tmp\" && \
     mount -t tmpfs run \"$c/run\" && mkdir -p \"$c/run/sshd\" && exec \"$@\"";
 
-/// One of them.
+/// One of the compared programs.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
     /// Its name in reports.
@@ -82,10 +82,10 @@ fn home() -> std::ffi::OsString {
     std::env::var_os("HOME").unwrap_or_else(|| "/root".into())
 }
 
-/// The peers, the newest first: the one of the chroot if there is one, then the machine's.
+/// The peers, the newest first: that of the chroot, if there is one, then the machine's.
 ///
 /// # Errors
-/// One line saying why there is none.
+/// One line with the reason why there is none.
 pub(crate) fn peers(chroot: Option<&Path>) -> Result<Vec<Program>, String> {
     let missing = ["ssh", "sshd", "ssh-keygen"]
         .into_iter()
@@ -121,10 +121,11 @@ fn named(place: Place) -> Program {
     program
 }
 
-/// Goes on in a mount namespace of our own in which the chroot is prepared; returns there.
+/// Executes this program again in a private mount namespace with the prepared chroot; returns
+/// there.
 ///
 /// # Errors
-/// When that cannot be had.
+/// If that is not possible.
 pub(crate) fn enter(chroot: &Path) -> Result<(), String> {
     if std::env::var_os(INSIDE).is_some() {
         return Ok(());

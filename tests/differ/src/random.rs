@@ -1,4 +1,4 @@
-//! Numbers that follow from a seed alone (splitmix64), so that a case can be made again.
+//! Numbers from a seed (splitmix64), so that a case can be generated again.
 
 /// A source of numbers.
 pub(crate) struct Random(u64);
@@ -19,7 +19,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `end`; 0 where that is 0.
+    /// A number below `end`; 0 if `end` is 0.
     pub(crate) fn below(&mut self, end: usize) -> usize {
         let end = u64::try_from(end).unwrap_or(u64::MAX).max(1);
         usize::try_from(self.next() % end).unwrap_or(0)

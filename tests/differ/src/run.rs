@@ -1,5 +1,5 @@
-//! A run: cases by number on all cores, what they found against the list, told as it is
-//! found, and what it comes to.
+//! A run: cases by number on all cores, their differences that are not in the list, reported as
+//! they are found, and a summary.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,24 +9,24 @@ use std::thread;
 
 use crate::list::{Listed, Why};
 
-/// From so many cases on a line of the list that no case met is told.
+/// Number of cases from which unused lines of the list are reported.
 const LONG: u64 = 1000;
 
-/// What the command line asks for.
+/// The parsed command line.
 #[derive(Clone, Debug)]
 pub(crate) struct Run {
-    /// The seed from which all cases follow.
+    /// The seed of all cases.
     pub(crate) seed: u64,
-    /// How many cases.
+    /// Number of cases.
     pub(crate) rounds: u64,
-    /// This case alone, with all that is to be said of it.
+    /// Only this case, with all details.
     pub(crate) case: Option<u64>,
-    /// Where a newer OpenSSH is installed.
+    /// Root directory of a system with a newer OpenSSH.
     pub(crate) chroot: Option<PathBuf>,
 }
 
 impl Run {
-    /// Whether one case is asked for.
+    /// True if one case is selected.
     pub(crate) fn is_single(&self) -> bool {
         self.case.is_some()
     }
@@ -39,9 +39,9 @@ pub(crate) struct Finding {
     pub(crate) form: &'static str,
     /// How it differs.
     pub(crate) how: String,
-    /// The smallest case on one line, as the list knows it.
+    /// The smallest case on one line, in the format of the list.
     pub(crate) case: String,
-    /// The smallest case and what was seen, in several lines.
+    /// The smallest case and its results, in several lines.
     pub(crate) shown: String,
 }
 
@@ -49,31 +49,31 @@ pub(crate) struct Finding {
 pub(crate) trait Suite: Sized + Sync {
     /// Its name on the command line.
     const NAME: &'static str;
-    /// What is known to differ.
+    /// The known differences.
     const LISTED: &'static [Listed];
 
-    /// Cases at a time for each core.
+    /// Parallel cases per core.
     const AT_ONCE: usize = 1;
 
-    /// Gets ready.
+    /// Prepares the comparison.
     ///
     /// # Errors
-    /// One line saying what is missing.
+    /// One line that names the missing part.
     fn new(run: &Run) -> Result<Self, String>;
 
-    /// Names of those that ours is compared with, the newest first.
+    /// Names of the compared peers, the newest first.
     fn peers(&self) -> Vec<String>;
 
     /// Runs one case.
     fn try_case(&self, run: &Run, number: u64) -> Vec<Finding>;
 
-    /// Whether a difference is in the list for a reason that follows from a table.
+    /// True if a table gives the reason of a difference.
     fn follows(&self, _finding: &Finding) -> Option<Why> {
         None
     }
 }
 
-/// Runs a suite; how many differences stand in no list.
+/// Runs a suite; returns the number of unlisted differences.
 pub(crate) fn run<S: Suite>(run: &Run) -> usize {
     let suite = match S::new(run) {
         Ok(suite) => suite,
@@ -106,13 +106,13 @@ pub(crate) fn run<S: Suite>(run: &Run) -> usize {
     tally.tell(&suite, numbers.end - numbers.start)
 }
 
-/// What the findings of a run come to.
+/// The summary of a run.
 #[derive(Default)]
 struct Tally {
-    /// Lines of the list, by how often they were met.
+    /// Lines of the list, with the number of their uses.
     met: BTreeMap<usize, usize>,
     by_table: usize,
-    /// Smallest cases that are in no list, and how often.
+    /// Unlisted smallest cases, with their number.
     new: BTreeMap<(&'static str, String, String), usize>,
 }
 
@@ -154,7 +154,7 @@ impl Tally {
         }
     }
 
-    /// Prints what it comes to; how many smallest cases are in no list.
+    /// Prints the summary; returns the number of unlisted smallest cases.
     fn tell<S: Suite>(&self, suite: &S, cases: u64) -> usize {
         let listed: usize = self.met.values().sum();
         println!(
@@ -180,7 +180,7 @@ impl Tally {
     }
 }
 
-/// Whether this version is that of the peer or before it.
+/// True if this version is not later than the peer's.
 fn is_older(version: &str, peer: &str) -> bool {
     let numbers = |text: &str| -> Vec<u32> {
         let version = text.rsplit(' ').next().unwrap_or_default();

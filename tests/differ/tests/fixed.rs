@@ -7,7 +7,7 @@ fn run(kind: &str, rounds: &str) {
     let output = command.args([kind, "--rounds", rounds]).output();
     let output = output.expect("it starts");
     let told = String::from_utf8_lossy(&output.stdout);
-    // Also a line that says why nothing was compared.
+    // Also the line with the reason why nothing was compared.
     interop::report::say(&String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{told}");
 }

@@ -46,7 +46,7 @@ impl Environment for Nowhere {
 /// A user's ssh_config, resolved for one host.
 ///
 /// # Panics
-/// When options or complaints have no text.
+/// If options or error messages have no text.
 pub fn ssh_config(data: &[u8]) {
     let files = MemoryFiles::default()
         .with("/home/local/.ssh/config", data)
@@ -58,10 +58,10 @@ pub fn ssh_config(data: &[u8]) {
     }
 }
 
-/// A sshd_config, evaluated for one connection and handed on.
+/// An sshd_config, evaluated for one connection and encoded for another process.
 ///
 /// # Panics
-/// When the options do not survive being handed on.
+/// If the options change by encoding and decoding.
 pub fn sshd_config(data: &[u8]) {
     let files = MemoryFiles::default().with("/etc/ssh/x", "MaxSessions 3\n");
     match ServerConfig::parse("f", data, &files, &ServerArguments::default()) {

@@ -1,8 +1,8 @@
 //! Live connections: everything that a peer can send before and after login, and the snapshot
 //! that one process of the server hands to the next.
 //!
-//! The first byte says how far an honest exchange goes before the input begins: raw bytes from
-//! the first one on, or packets, each behind a length of two bytes.
+//! The first byte selects how far an honest exchange goes before the input starts: raw bytes from
+//! the first one on, or packets, each after a length of two bytes.
 
 use hostile::liar::{Liar, Offer};
 use hostile::victim::{Memory, PASSWORD, Victim};
@@ -58,7 +58,7 @@ fn before_login(victim: Role, data: &[u8]) {
 }
 
 fn says_success(data: &[u8]) -> bool {
-    // A server may let a client in, and a client that knows the password gets in.
+    // A server may accept a client, and a client that knows the password is accepted.
     pieces(data).any(|piece| {
         piece.first() == Some(&52) || piece.windows(PASSWORD.len()).any(|part| part == PASSWORD)
     })
@@ -81,15 +81,15 @@ fn play(liar: &mut Liar<Memory>, data: &[u8]) {
     }
 }
 
-/// A server is sent anything before its client has logged in.
+/// Sends arbitrary data to a server before its client has logged in.
 ///
 /// # Panics
-/// When it lets somebody in, or says itself that it has a defect.
+/// If the server accepts a login, or reports an internal error.
 pub fn server_before_login(data: &[u8]) {
     before_login(Role::Server, data);
 }
 
-/// A client is sent anything before it has logged in.
+/// Sends arbitrary data to a client before it has logged in.
 ///
 /// # Panics
 /// As [`server_before_login`].
@@ -97,10 +97,10 @@ pub fn client_before_login(data: &[u8]) {
     before_login(Role::Client, data);
 }
 
-/// Either side is sent anything after login.
+/// Sends arbitrary data to either side after the login.
 ///
 /// # Panics
-/// When it says itself that it has a defect.
+/// If it reports an internal error.
 pub fn after_login(data: &[u8]) {
     let [side, data @ ..] = data else { return };
     let role = if side % 2 == 0 {
@@ -133,7 +133,7 @@ pub fn after_login(data: &[u8]) {
     play(&mut liar, data);
 }
 
-/// The host keys of a server that goes on from a snapshot.
+/// The host keys of a server that resumes from a snapshot.
 pub(crate) fn host_keys() -> Vec<ServerHostKey> {
     vec![ServerHostKey {
         algorithms: vec!["ssh-ed25519".into()],
@@ -141,7 +141,7 @@ pub(crate) fn host_keys() -> Vec<ServerHostKey> {
     }]
 }
 
-/// The least trusted process's account of a connection.
+/// The snapshot of a connection, from the least trusted process.
 pub fn snapshot(data: &[u8]) {
     if let Ok(mut connection) = Connection::resume(data, TransportConfig::default(), host_keys(), 0)
     {

@@ -1,4 +1,4 @@
-//! Files that people and machines keep: keys, certificates, lists of hosts and of keys.
+//! Files: keys, certificates, known_hosts and lists of keys.
 
 use keys::authorized_keys::{parse, parse_principals};
 use keys::known_hosts::{KnownHosts, edit, known_types, lookup};
@@ -8,15 +8,15 @@ use keys::{
     krl, private_file, public_file,
 };
 
-/// The key that files are asked about.
+/// The key that is looked up in files.
 fn known_key() -> PrivateKey {
     PrivateKey::from_ed25519_seed(&[1; 32])
 }
 
-/// A private key file, without a passphrase and with a wrong one where that is cheap.
+/// A private key file, read without a passphrase, and with a wrong one if that is cheap.
 ///
 /// # Panics
-/// When a key that was read cannot be used or written.
+/// If a key that was read cannot be used or written.
 pub fn private_key_file(data: &[u8]) {
     let _ = private_file::is_private_key(data);
     let public = private_file::parse_public(data);
@@ -35,7 +35,7 @@ pub fn private_key_file(data: &[u8]) {
 /// A public key, certificate or signature blob, and the same bytes as a file.
 ///
 /// # Panics
-/// When a blob does not come back as it went.
+/// If a blob changes by decoding and encoding.
 pub fn key_blob(data: &[u8]) {
     if let Ok(key) = PublicKey::from_blob(data) {
         let blob = key.blob();
@@ -73,10 +73,10 @@ pub fn key_blob(data: &[u8]) {
     let _ = public_file::parse_pem(data);
 }
 
-/// A known_hosts file: looked through, and changed.
+/// A known_hosts file: searched and changed.
 ///
 /// # Panics
-/// When a change touches what it should not.
+/// If a change affects other lines.
 pub fn known_hosts(data: &[u8]) {
     let file = KnownHosts::new("known_hosts", data);
     let raw: usize = file.lines().map(|line| line.raw.len()).sum();
@@ -108,7 +108,7 @@ pub fn known_hosts(data: &[u8]) {
 /// A file of authorized keys, and the same bytes as a list of principals.
 ///
 /// # Panics
-/// When a line is counted that is not there.
+/// If a line number is beyond the input.
 pub fn authorized_keys(data: &[u8]) {
     let clock = |_: CivilTime| Some(1_700_000_000);
     let lines = data.split(|byte| *byte == b'\n').count();

@@ -11,12 +11,12 @@ const INIT_BYTES: usize = 1158 + X25519_BYTES;
 const CIPHERTEXT_BYTES: usize = 1039;
 const REPLY_BYTES: usize = CIPHERTEXT_BYTES + X25519_BYTES;
 
-/// A client's sntrup761x25519 value as it stands in `data`, then a server's reply of which `data`
-/// flips bits. Both are also tried at their exact length, which random input would not have.
+/// A client's sntrup761x25519 value from `data`, then a server's reply with bits flipped by `data`.
+/// Both are also tried at their exact length, which random input would not have.
 ///
 /// # Panics
-/// When a value of another length is taken, an honest reply does not lead to the same secret, or
-/// a changed ciphertext does.
+/// If a value of another length is accepted, an honest reply does not lead to the same secret, or a
+/// changed ciphertext does.
 pub fn sntrup_exchange(data: &[u8]) {
     let taken = respond(SNTRUP, data);
     assert!(
@@ -47,7 +47,7 @@ pub fn sntrup_exchange(data: &[u8]) {
     }
 }
 
-/// `data` over and over, `length` bytes of it; zeros where it is empty.
+/// `data` repeated to `length` bytes; zeros if it is empty.
 fn repeated(data: &[u8], length: usize) -> Vec<u8> {
     let bytes = data.iter().copied().cycle().take(length);
     let mut bytes: Vec<u8> = bytes.collect();
@@ -78,7 +78,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         }
         seeds.push(flips);
     }
-    // A pattern that no short period describes.
+    // A pattern without a short period.
     let mixed = (0..INIT_BYTES).map(|at| (at * at / 7 + at).to_le_bytes()[0]);
     seeds.push(mixed.collect());
     seeds

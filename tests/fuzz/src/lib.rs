@@ -1,9 +1,9 @@
 //! The bodies of the fuzz targets: one function for each kind of foreign bytes.
 //!
 //! `fuzz/` wraps each of them for cargo-fuzz. The test of this crate replays the corpora of
-//! `corpus/` and a fixed number of mutations of them, so that every check of the project runs
-//! them without a nightly compiler. A body panics when a promise is broken: beyond not
-//! panicking, what decodes must encode to what decodes to the same.
+//! `corpus/` and a fixed number of mutations of them, so that every check of the project runs them
+//! without a nightly compiler. A body panics if a property does not hold: nothing else may panic,
+//! and a decoded value must encode to bytes that decode to the same value.
 //!
 //! `cargo run -p fuzz-bodies --example seeds` writes the corpora anew.
 #![forbid(unsafe_code)]
@@ -17,10 +17,10 @@ pub mod mutate;
 pub mod seeds;
 pub mod sftp;
 
-/// A body: takes any bytes, panics only for a defect.
+/// A body: accepts any bytes, panics only for a defect.
 pub type Body = fn(&[u8]);
 
-/// Every target: its name, which is also its corpus's, and its body.
+/// Every target: its name, which is also the name of its corpus, and its body.
 pub const TARGETS: &[(&str, Body)] = &[
     ("wire_message", messages::wire_message),
     ("splitter", messages::splitter),

@@ -19,10 +19,10 @@ macro_rules! decode_all {
     )*};
 }
 
-/// A payload as each message that there is.
+/// A payload, decoded as each message.
 ///
 /// # Panics
-/// When a message does not come back as it went.
+/// If a message changes by decoding and encoding.
 pub fn wire_message(data: &[u8]) {
     decode_all!(data:
         Disconnect, Ignore, Unimplemented, Debug, ServiceRequest, ServiceAccept, ExtInfo, KexInit,
@@ -62,7 +62,7 @@ pub fn wire_message(data: &[u8]) {
 /// A stream of packets under keys that the first bytes choose, in pieces.
 ///
 /// # Panics
-/// When the splitter holds more than it may.
+/// If the splitter stores more than its limit.
 pub fn splitter(data: &[u8]) {
     let [suite, piece, rest @ ..] = data else {
         return;
@@ -105,7 +105,7 @@ pub fn splitter(data: &[u8]) {
 /// Compressed payloads, one after the other in one stream.
 ///
 /// # Panics
-/// When more comes out than the limit.
+/// If the output exceeds the limit.
 pub fn inflate(data: &[u8]) {
     const LIMIT: usize = 64 * 1024;
     let mut decompressor = compress::Decompressor::new();
@@ -122,7 +122,7 @@ pub fn inflate(data: &[u8]) {
 /// Payloads through our own deflate, serially and as a run, of one channel or several, and back.
 ///
 /// # Panics
-/// When they do not come back, or grow by more than a peer takes.
+/// If they change, or grow by more than a peer accepts.
 pub fn deflate(data: &[u8]) {
     let Some((settings, data)) = data.split_first() else {
         return;
@@ -173,7 +173,7 @@ pub fn deflate(data: &[u8]) {
     }
 }
 
-/// Where a payload comes from, by its first byte: one of eleven channels, or none.
+/// The source of a payload, by its first byte: one of eleven channels, or none.
 fn origin(payload: &[u8], several: bool) -> compress::Origin {
     use compress::Origin;
     match payload.first().map_or(0, |byte| byte % 16) {
@@ -185,10 +185,10 @@ fn origin(payload: &[u8], several: bool) -> compress::Origin {
     }
 }
 
-/// Packets by zstd, one after the other in one stream; an empty one stands for NEWKEYS.
+/// zstd packets, one after the other in one stream; an empty one means NEWKEYS.
 ///
 /// # Panics
-/// When more comes out than the limit, or what failed leaves something.
+/// If the output exceeds the limit, or a failed packet leaves output.
 pub fn zstd_inflate(data: &[u8]) {
     const LIMIT: usize = 64 * 1024;
     let mut decompressor = compress::ZstdDecompressor::new();
@@ -207,10 +207,10 @@ pub fn zstd_inflate(data: &[u8]) {
     }
 }
 
-/// Payloads through zstd and back, with what else happens to a stream between them.
+/// Payloads through zstd and back, with other events of a stream between them.
 ///
 /// # Panics
-/// When they do not come back, or grow by more than they may.
+/// If they change, or grow by more than permitted.
 pub fn zstd_deflate(data: &[u8]) {
     let Some((settings, data)) = data.split_first() else {
         return;
@@ -240,7 +240,7 @@ pub fn zstd_deflate(data: &[u8]) {
         let result = decompressor.decompress(&packet, &mut out, payload.len());
         assert!(result.is_ok(), "{result:?}");
         assert!(out == payload);
-        // Cut, it is nothing: what belongs to the frame at hand is not judged by itself.
+        // A truncated packet is invalid: a part of a frame is not decoded by itself.
         if packet.first() == Some(&2) {
             let cut = payload.len() % packet.len();
             let short = packet.get(..cut).unwrap_or_default();
@@ -250,10 +250,10 @@ pub fn zstd_deflate(data: &[u8]) {
     }
 }
 
-/// Frames as the unprivileged half could send them to the monitor.
+/// Frames that the unprivileged process could send to the monitor.
 ///
 /// # Panics
-/// When a message does not come back as it went.
+/// If a message changes by decoding and encoding.
 pub fn monitor_request(data: &[u8]) {
     let mut splitter = FrameSplitter::new();
     for bytes in data.chunks(64) {
@@ -293,7 +293,7 @@ fn frame_of_any_kind(frame: &privsep::Frame) {
     );
 }
 
-/// `data` as pieces, each behind a length of two bytes.
+/// `data` as pieces, each after a length of two bytes.
 pub(crate) fn pieces(mut data: &[u8]) -> impl Iterator<Item = &[u8]> {
     core::iter::from_fn(move || {
         let ([a, b], rest) = data.split_first_chunk::<2>()?;

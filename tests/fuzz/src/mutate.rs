@@ -1,10 +1,10 @@
-//! Deterministic mutations: the same inputs on every machine, so that a failure repeats.
+//! Deterministic mutations: the same inputs on every machine, so that a failure is repeatable.
 
 /// xorshift64*.
 pub struct Generator(u64);
 
 impl Generator {
-    /// From a seed; 0 is as good as any.
+    /// A generator with this seed, which may be 0.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(seed ^ 0x9e37_79b9_7f4a_7c15)
@@ -21,7 +21,7 @@ impl Generator {
     /// A number below `bound`, 0 for a bound of 0.
     ///
     /// # Panics
-    /// Never on machines of 64 bits.
+    /// Never on 64-bit machines.
     pub fn below(&mut self, bound: usize) -> usize {
         let bound = u64::try_from(bound.max(1)).expect("64 bits");
         usize::try_from(self.draw() % bound).expect("64 bits")
@@ -32,7 +32,7 @@ impl Generator {
     }
 }
 
-/// Numbers at which lengths and counts go wrong.
+/// Boundary values of lengths and counts.
 const EDGES: [u32; 10] = [
     0,
     1,
@@ -46,7 +46,7 @@ const EDGES: [u32; 10] = [
     256 * 1024,
 ];
 
-/// Pieces that mean something in one of the formats.
+/// Pieces with a meaning in one of the formats.
 const PIECES: [&[u8]; 24] = [
     b"\"",
     b"'",

@@ -187,7 +187,7 @@ fn payloads() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Payloads as a script behind its first byte.
+/// Payloads as a script after its first byte.
 fn script(stage: u8, payloads: &[Vec<u8>]) -> Vec<u8> {
     let mut out = vec![stage];
     for payload in payloads {
@@ -227,7 +227,7 @@ fn streams() -> Vec<Vec<u8>> {
 
 fn frames() -> Vec<Vec<u8>> {
     let key = PrivateKey::from_ed25519_seed(&[1; 32]).public().blob();
-    // A session's requests in the order in which they come.
+    // A session's requests in their usual order.
     let honest = [
         privsep::ChooseGroup {
             min_bits: 2048,
@@ -273,7 +273,7 @@ fn frames() -> Vec<Vec<u8>> {
         privsep::PtyAllocate {}.encode_frame(),
     ];
     let mut list = vec![honest.concat()];
-    // Every number with a body of strings, so that each decoder is entered.
+    // Every message number with a body of strings, so that each decoder runs.
     for info in privsep::MESSAGES {
         let body = &strings(
             0,
@@ -407,7 +407,7 @@ fn deflated() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Packets of every kind: frames that begin and go on, the payload as it is, a bomb.
+/// Packets of every kind: frames that start and continue, an uncompressed payload, a bomb.
 fn by_zstd() -> Vec<Vec<u8>> {
     let settings = compress::CompressionSettings::default();
     let mut compressor = compress::ZstdCompressor::new(settings);

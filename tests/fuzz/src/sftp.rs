@@ -1,15 +1,15 @@
-//! SFTP's stream and messages, as server and client take them.
+//! SFTP's stream and messages, as server and client parse them.
 
 use ::sftp::frame::{FramePiece, ReadingSide, Splitter};
 use ::sftp::message::{Init, Reply, Request, Version};
 use ::sftp::own;
 use bytes::Bytes;
 
-/// A stream, cut in pieces of two sizes, must come apart alike; what decodes must encode to what
-/// decodes to the same.
+/// A stream must split into the same messages for two sizes of pieces; a decoded message must
+/// encode to bytes that decode to the same message.
 ///
 /// # Panics
-/// When it does not.
+/// If it does not.
 pub fn sftp_stream(data: &[u8]) {
     for side in [ReadingSide::Server, ReadingSide::Client] {
         assert_eq!(cut(side, data, data.len().max(1)), cut(side, data, 7));
@@ -20,7 +20,7 @@ pub fn sftp_stream(data: &[u8]) {
     read(data);
 }
 
-/// Whole messages, all data in one, and whether the stream broke.
+/// Complete messages, all data joined, and whether the stream was invalid.
 fn cut(side: ReadingSide, data: &[u8], step: usize) -> (Vec<Vec<u8>>, Vec<u8>, bool) {
     let mut splitter = Splitter::new(side);
     let (mut messages, mut payload) = (Vec::new(), Vec::new());
@@ -51,8 +51,8 @@ fn read(message: &[u8]) {
         let mut out = Vec::new();
         request.encode_into(id, &mut out);
         if let Some(encoded) = out.get(4..) {
-            // Foreign attributes are left out, and whole seconds stand beside exact times: what is
-            // written may differ from what was read, but not from what is read then.
+            // Foreign attributes are left out, and whole seconds accompany exact times: the written
+            // bytes may differ from the read ones, but not from those of the next round.
             let (again, same) = Request::decode(encoded).expect("own encoding");
             let mut twice = Vec::new();
             same.encode_into(again, &mut twice);

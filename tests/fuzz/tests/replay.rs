@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use fuzz_bodies::mutate::{Generator, mutated};
 use fuzz_bodies::{Body, TARGETS};
 
-/// How much work is due in a development build: mutations per target, fewer where each takes a key
-/// exchange.
+/// Mutations per target in a development build; fewer for targets with a key exchange.
 const MUTATIONS: usize = 20_000;
 const MUTATIONS_OF_CONNECTIONS: usize = 3_000;
 
@@ -28,7 +27,7 @@ fn corpus(target: &str) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Runs a body; an input that makes it panic is kept below `target/`.
+/// Runs a body; an input that makes it panic is stored below `target/`.
 fn run(target: &str, body: Body, input: &[u8]) {
     if catch_unwind(AssertUnwindSafe(|| body(input))).is_ok() {
         return;

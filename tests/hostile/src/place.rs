@@ -1,4 +1,4 @@
-//! The real server and the real client, started for one test and gone with it.
+//! The real server and the real client, started for one test and ended with it.
 
 use std::fs;
 use std::net::TcpListener;
@@ -17,41 +17,41 @@ use proto::Role;
 use crate::liar::{Liar, Offer};
 use crate::victim::{Tcp, Victim};
 
-/// Longest that a client may take to give up on a liar.
+/// Time limit for a client to end the connection to a liar.
 const CLIENT_LIMIT: Duration = Duration::from_secs(120);
 
-/// The key that the started server lets in.
+/// The key that the server accepts.
 #[must_use]
 pub fn user_key() -> PrivateKey {
     PrivateKey::from_ed25519_seed(&[21; 32])
 }
 
-/// A running `fulmar sshd`: with its whole chain of privileges for a guest when these tests run
-/// as root, else serving the user who runs them.
+/// A running `fulmar sshd`: with privilege separation for a guest account if the tests run as root,
+/// else for the user who runs them.
 pub struct Server {
-    /// The listener.
+    /// The listener process.
     pub daemon: Daemon,
-    /// Whom [`user_key`] lets in.
+    /// The user whom [`user_key`] logs in.
     pub user: String,
-    /// His password, where he has one.
+    /// The user's password, if there is one.
     pub password: Option<String>,
     _guest: Option<Guest>,
 }
 
 impl Server {
-    /// Starts one; `lines` of sshd_config go before the usual ones, and so win.
+    /// Starts a server; `lines` of sshd_config precede the usual ones and so take precedence.
     ///
     /// # Panics
-    /// When it does not start.
+    /// If it does not start.
     #[must_use]
     pub fn start(lines: &[&str]) -> Self {
         Self::with_key_options("", lines)
     }
 
-    /// The same with options before the user's key in authorized_keys.
+    /// The same with options of the user's key in authorized_keys.
     ///
     /// # Panics
-    /// When it does not start.
+    /// If it does not start.
     #[must_use]
     pub fn with_key_options(options: &str, lines: &[&str]) -> Self {
         let mut guest = is_root().then(|| Guest::new().expect("a guest"));
@@ -86,7 +86,7 @@ impl Server {
             ("PidFile", "none".into()),
             ("PerSourcePenalties", "no".into()),
             ("MaxStartups", "1000".into()),
-            // Processes are counted.
+            // The test counts processes.
             ("PreauthSpares", "0".into()),
             ("LogLevel", "VERBOSE".into()),
         ] {
@@ -132,7 +132,7 @@ impl Server {
     /// An honest login runs a command.
     ///
     /// # Panics
-    /// When it does not.
+    /// If it does not.
     pub fn still_serves(&self) {
         let out = self.logged_in().run(0, b"echo still here");
         assert_eq!(
@@ -143,18 +143,18 @@ impl Server {
         );
     }
 
-    /// All processes of earlier connections are gone.
+    /// Checks that all processes of earlier connections have ended.
     ///
     /// # Panics
-    /// When they are not.
+    /// If they have not.
     pub fn leaves_nothing_behind(&self) {
         self.daemon.comes_to_rest();
     }
 
-    /// No process of the connections that are open has ever held more than 64 MiB.
+    /// Checks that no process of the open connections has ever used more than 64 MiB.
     ///
     /// # Panics
-    /// When one has, or there is no connection.
+    /// If one has, or there is no connection.
     pub fn stays_small(&self) {
         let processes = descendants(self.daemon.pid());
         assert!(!processes.is_empty(), "no connection is open");
@@ -172,11 +172,12 @@ impl Server {
     }
 }
 
-/// Runs `fulmar ssh` against a lying server, which `script` plays on the first connection; gives
-/// how the client ended. What the script leaves open is closed behind it.
+/// Runs `fulmar ssh` against a lying server, which `script` plays on the first connection; returns
+/// the client's output and exit status. Connections that the script leaves open are closed after
+/// it.
 ///
 /// # Panics
-/// When the client does not start or does not end.
+/// If the client does not start or does not end.
 pub fn client_against(arguments: &[&str], script: impl FnOnce(&mut Liar<Tcp>) + Send) -> Outcome {
     client_at(&Scratch::new(), arguments, script)
 }
@@ -193,19 +194,18 @@ pub fn client_at(
     client_through(scratch, arguments, vec![Box::new(script)])
 }
 
-/// What a lying server does on one connection.
+/// The behaviour of a lying server on one connection.
 pub type Script<'s> = Box<dyn FnOnce(&mut Liar<Tcp>) + Send + 's>;
 
-/// The same with a script for each connection that the client makes, one after the other; one
-/// more is refused.
+/// The same with one script per connection, in their order; a further connection is refused.
 ///
 /// # Panics
-/// As [`client_against`], and where the client makes fewer.
+/// As [`client_against`], and if the client makes fewer connections.
 pub fn client_through(scratch: &Scratch, arguments: &[&str], scripts: Vec<Script<'_>>) -> Outcome {
     program_through("ssh", scratch, arguments, scripts)
 }
 
-/// The same with another of our programs that connect: `scp` or `sftp`.
+/// The same with another program: `scp` or `sftp`.
 ///
 /// # Panics
 /// As [`client_through`].
@@ -241,7 +241,7 @@ pub fn program_through(
         ))
         .arg(option("GlobalKnownHostsFile", &"none"))
         .arg(option("BatchMode", &"yes"));
-    // What is said first counts.
+    // The first setting takes precedence.
     if !arguments
         .iter()
         .any(|each| each.starts_with("-oStrictHostKeyChecking"))
@@ -278,10 +278,10 @@ pub fn program_through(
     })
 }
 
-/// Nothing in `text` that a terminal would act on.
+/// Checks that `text` contains no control characters for a terminal.
 ///
 /// # Panics
-/// When there is.
+/// If it does.
 pub fn assert_harmless(text: &str) {
     let bad = text
         .chars()
@@ -290,7 +290,7 @@ pub fn assert_harmless(text: &str) {
 }
 
 impl<V: Victim> Liar<V> {
-    /// Server: everything up to and with the login of whoever comes.
+    /// Server: everything up to the login, which always succeeds.
     pub fn serve_login(&mut self) {
         self.exchange(&Offer::default());
         self.let_in();

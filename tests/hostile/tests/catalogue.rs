@@ -1,4 +1,4 @@
-//! docs/security.md names tests: each must exist. And what the binary loads.
+//! Checks that each test that docs/security.md names exists, and which libraries the binary loads.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ fn every_test_that_the_catalogue_names_exists() {
     assert!(missing.is_empty(), "{missing:#?}");
 }
 
-/// Names of the libraries that an ELF64 file of this byte order asks for.
+/// Names of the libraries that an ELF64 file of this byte order needs.
 fn needed(file: &[u8]) -> Vec<String> {
     let number = |at: usize, len: usize| {
         let bytes = file.get(at..at + len).expect("inside the file");

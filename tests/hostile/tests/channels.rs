@@ -114,7 +114,7 @@ fn data_beyond_the_window_or_the_maximum_packet_ends_the_connection() {
     });
     liar.ends_with("longer than the maximum packet");
 
-    // The owner in memory consumes nothing, so no adjust ever comes.
+    // The owner in memory consumes nothing, so no window adjust is sent.
     let mut liar = client();
     let channel = liar.open_session(0);
     let data = vec![0; 32 * 1024];
@@ -136,7 +136,7 @@ fn extended_data_of_unknown_types_is_dropped_and_its_window_given_back() {
     let mut liar = client();
     let channel = liar.open_session(0);
     let data = vec![0; 32 * 1024];
-    // Three windows' worth: a window that was not given back would end the connection.
+    // Data of three windows: without window adjusts the connection would end.
     for code in (0..200).filter(|code| *code != 1) {
         assert!(liar.say(&ChannelExtendedData {
             recipient_channel: channel,
@@ -505,8 +505,8 @@ fn channels_have_a_limit() {
 
 #[test]
 fn requests_that_want_an_answer_wait_in_bounded_number() {
-    // In memory the owner answers at once, so this counts those of a channel whose owner does
-    // not: global requests of unknown name are refused by the connection itself.
+    // In memory the owner answers at once, so this counts those of a channel whose owner does not;
+    // the connection itself refuses global requests of unknown name.
     let mut liar = client();
     for index in 0..5_000 {
         liar.say(&GlobalRequest {

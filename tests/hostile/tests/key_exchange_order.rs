@@ -1,4 +1,5 @@
-//! What may arrive before the first NEWKEYS, and in which order: against both roles, in memory.
+//! The messages that may arrive before the first NEWKEYS, and their order: against both roles, in
+//! memory.
 
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ fn against(victim: Role) -> Liar<Memory> {
 
 const BOTH: [Role; 2] = [Role::Server, Role::Client];
 
-/// Messages that have no place in an exchange, well formed, by number.
+/// Well-formed messages that are not permitted in a key exchange, by number.
 fn strangers() -> Vec<Vec<u8>> {
     let string = |number: u8, text: &[u8]| {
         let mut payload = vec![number];
@@ -63,8 +64,8 @@ fn strangers() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Brings the liar to one of three places in a first exchange: after both KEXINITs, after the
-/// public values of both, and with its own NEWKEYS sent and the victim's still to come or taken.
+/// Brings the liar to one of three stages of a first exchange: after both KEXINITs, after the
+/// public values of both, and after its own NEWKEYS, with the victim's received or not.
 fn brought_to(place: usize, victim: Role, offer: &Offer) -> Liar<Memory> {
     let mut liar = against(victim);
     liar.hello();
@@ -115,7 +116,7 @@ fn service_login_and_channels_are_not_served_before_newkeys_of_a_lax_exchange() 
         for place in 0..2 {
             for payload in strangers() {
                 let number = payload.first().copied().unwrap_or_default();
-                // Housekeeping is what RFC 4253 §11 allows there.
+                // RFC 4253 §11 permits these messages there.
                 if (2..=4).contains(&number) {
                     continue;
                 }
@@ -286,7 +287,8 @@ fn markers_are_never_chosen_as_key_exchange_method() {
 
 #[test]
 fn a_guessed_packet_is_passed_over_exactly_when_the_guess_is_wrong() {
-    // Right means: the first method and the first host key algorithm of both lists agree.
+    // A guess is right if the first method and the first host key algorithm of both lists are
+    // equal.
     let ours = TransportConfig::default();
     let first_kex = ours.kex.first().expect("a method").clone();
     let first_key = ours
@@ -312,7 +314,7 @@ fn a_guessed_packet_is_passed_over_exactly_when_the_guess_is_wrong() {
         });
         liar.expect_kexinit();
         if wrong {
-            // Garbage that would end an exchange if it were looked at.
+            // Garbage that would end an exchange if it were parsed.
             let mut guess = vec![30];
             guess.put_string(b"a guess");
             liar.send(&guess);
@@ -382,7 +384,7 @@ fn kexinit_of(names: usize) -> Vec<u8> {
     .encode()
 }
 
-/// The least of several times that a victim takes for a KEXINIT of so many names, of its thread.
+/// The least of several processor times of a victim for a KEXINIT with `names` names.
 fn time_of(victim: Role, names: usize) -> Duration {
     let payload = kexinit_of(names);
     (0..7)

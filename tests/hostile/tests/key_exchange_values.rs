@@ -1,4 +1,4 @@
-//! Public values, groups, host keys and signatures that are not what they say they are.
+//! Invalid public values, groups, host keys and signatures.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ fn server_before_reply(kex: &str, host_key: &str) -> Liar<Memory> {
     liar
 }
 
-/// The victim in each role is given `value`; gives what ended it.
+/// Sends `value` to the victim in each role; returns the errors that ended it.
 fn both_roles_with(kex: &str, value: &[u8]) -> [Option<Error>; 2] {
     let mut client = client_before_init(kex);
     client.init_with(value);
@@ -168,7 +168,7 @@ fn dh_values_outside_the_group_are_refused_on_both_sides() {
 
 const GEX: &str = "diffie-hellman-group-exchange-sha256";
 
-/// A lying server that answers the request for a group with this one.
+/// A lying server that answers the request for a group with this group.
 fn with_group(p: &[u8], g: &[u8]) -> Liar<Memory> {
     let mut liar = server_before_reply(GEX, "ssh-ed25519");
     liar.expect(34);
@@ -202,7 +202,7 @@ fn groups_from_a_server_that_are_too_small_too_large_or_composite_are_refused() 
         liar.ends_with("not safe or not of the requested size");
         assert!(liar.rest().is_empty(), "no KEX_DH_GEX_INIT follows");
     }
-    // The honest one is taken, so it was the lie that was refused.
+    // The honest value is accepted, so the lie was the reason for the refusal.
     let mut liar = with_group(&group.p(), &group.g());
     liar.expect(32);
 }
@@ -280,7 +280,7 @@ fn signature_blob(algorithm: &[u8], bytes: &[u8]) -> Vec<u8> {
     blob
 }
 
-/// A client victim is shown this host key with an otherwise honest exchange.
+/// Shows this host key to a client in an otherwise honest exchange.
 fn with_host_key(algorithm: &str, host_key: Vec<u8>, signature: Option<Vec<u8>>) -> Liar<Memory> {
     let mut liar = server_before_reply("curve25519-sha256", algorithm);
     liar.reply(&Reply {

@@ -103,7 +103,7 @@ fn channels_are_not_served_before_login() {
             if liar.role == Role::Server {
                 assert!(liar.ends(), "{:?}", payload.first());
             } else {
-                // A client may have sent it behind a request that has failed.
+                // A client may have sent it after a request that failed.
                 assert_eq!(liar.expect(3).len(), 5, "{:?}", payload.first());
             }
             assert_eq!(liar.victim.connection.channel_count(), 0);
@@ -132,7 +132,7 @@ fn messages_that_nobody_serves_yet_are_of_a_bounded_number() {
 
 #[test]
 fn a_client_sends_no_request_before_the_service_was_accepted() {
-    // A server that answers out of order must not be able to draw a password out of a client.
+    // A server that answers out of order must not obtain a password from a client.
     for payload in [UserauthSuccess {}.encode(), failure(), info_request(1)] {
         let mut liar = server_before_service();
         liar.send(&payload);
@@ -213,7 +213,7 @@ fn a_login_that_needed_no_proof_is_told_as_such() {
     liar.say(&UserauthSuccess {});
     assert_eq!(proof(&liar), Some(AuthProof::Nothing));
 
-    // No prompt at all is no question.
+    // A request without prompts is not a question.
     let mut liar = server();
     liar.victim
         .command(|client| client.auth_keyboard_interactive(b"user", ""));
@@ -457,7 +457,7 @@ fn a_signature_bound_to_another_host_key_is_refused() {
 
 #[test]
 fn the_signature_reaches_the_owner_as_it_came() {
-    // What the owner judges is the key of the signature, never the one of an earlier query.
+    // The owner decides about the key of the signature, never about that of an earlier query.
     let mut liar = client();
     let probed = PrivateKey::from_ed25519_seed(&[3; 32]).public().blob();
     liar.ask(

@@ -1,4 +1,4 @@
-//! What a peer can make us keep, counted by the allocator.
+//! The memory that a peer can make us use, counted by the allocator.
 //!
 //! One test function, because the counts are the process's.
 
@@ -48,7 +48,7 @@ fn client() -> Liar<Memory> {
     liar
 }
 
-/// Rekeys that begin with a guess that is wrong: what a guess leaves behind adds up.
+/// Rekeys that start with a wrong guess: leaked memory of a guess would add up.
 fn wrong_guesses() {
     let mut liar = client();
     let rekey = |liar: &mut Liar<Memory>| {
@@ -124,7 +124,7 @@ fn opened_and_closed_channels() {
     );
 }
 
-/// Counts that promise billions must not be believed by an allocation.
+/// Counts of billions must not cause an allocation.
 fn giant_counts() {
     let peak_of = |mut liar: Liar<Memory>, payload: Vec<u8>| {
         let before = live();
@@ -163,7 +163,7 @@ fn giant_counts() {
         ("responses", client(), count(61, &[])),
     ] {
         let peak = peak_of(liar, payload);
-        // The receive slab and the packet in hand are what a packet costs anyway.
+        // Every packet needs the receive slab and its own memory.
         assert!(
             peak < 4 << 20,
             "{name}: {peak} bytes for a count of 2^32 - 1"
@@ -171,7 +171,7 @@ fn giant_counts() {
     }
 }
 
-/// All that a logged-in peer can make the connection hold by never reading is bounded.
+/// The memory that a logged-in peer can make the connection use by never reading is bounded.
 fn unread_answers() {
     let mut liar = client();
     let before = live();

@@ -127,7 +127,7 @@ fn a_peer_that_never_finishes_a_rekey_gets_no_data_and_is_given_up() {
     assert!(liar.victim.connection.channel_send_space(id) > 0);
     liar.victim.command(|server| server.rekey(0));
     liar.expect_kexinit();
-    // Some is taken, to be there when the keys are, and none of it leaves.
+    // Some data are queued until the keys are ready, and none are sent.
     let mut queued = 0;
     while queued < 8 << 20 {
         let sent = liar
@@ -160,8 +160,8 @@ fn a_peer_that_stops_in_the_middle_of_a_rekey_is_given_up() {
 
 #[test]
 fn a_peer_that_reads_nothing_is_not_answered_without_end() {
-    // The owner's socket is full: nothing is taken from the connection. Requests that want an
-    // answer must stop being read.
+    // The owner's socket is full: it takes no output. The connection must stop reading requests
+    // that want an answer.
     let mut liar = client();
     let one = Ping {
         data: &[1; 16 * 1024],
@@ -244,13 +244,13 @@ fn nothing_is_inflated_before_login() {
         compression: "zlib@openssh.com".into(),
         ..Offer::default()
     });
-    // zlib's first byte is the number of no message.
+    // zlib's first byte is not a message number.
     liar.send_deflated_as_is(&bomb(1 << 20));
     liar.expect(3);
     assert!(liar.victim.error.is_none());
 }
 
-/// A lying client that has logged in to a server that takes zstd.
+/// A lying client that has logged in to a server with zstd.
 fn client_by_zstd() -> Liar<Memory> {
     let config = TransportConfig {
         kex: vec!["curve25519-sha256".into()],
@@ -284,7 +284,7 @@ fn what_is_no_packet_of_ours_by_zstd_ends_the_connection_and_says_why() {
     let whole = by_zstd(&ignored(400));
     assert!(whole.len() < 80, "{}", whole.len());
     let mut forged: Vec<Vec<u8>> = (1..whole.len()).map(|cut| whole[..cut].to_vec()).collect();
-    // The first byte says what follows, and then begins a frame: its magic number, descriptor and
+    // The first byte selects the form, and then starts a frame: its magic number, descriptor and
     // window, and the first block.
     let with = |at: usize, byte: u8| {
         let mut packet = whole.clone();
@@ -293,7 +293,7 @@ fn what_is_no_packet_of_ours_by_zstd_ends_the_connection_and_says_why() {
     };
     let skipped = [&[2, 0x50, 0x2a, 0x4d, 0x18, 4, 0, 0, 0][..], b"text"].concat();
     forged.extend([
-        // A kind that there is not; blocks of no frame; the frame's last block.
+        // An unknown kind; blocks without a frame; the frame's last block.
         with(0, 3),
         with(0, 1),
         with(7, whole[7] | 1),
@@ -304,7 +304,7 @@ fn what_is_no_packet_of_ours_by_zstd_ends_the_connection_and_says_why() {
         with(6, 0x58),
         skipped,
         b"no zstd at all".to_vec(),
-        // The payload as it is: none, and one that is too long.
+        // Uncompressed payloads: an empty one, and one that is too long.
         vec![0],
         by_zstd(&ignored(257 * 1024)),
         by_zstd(&ignored(16 << 20)),
@@ -340,7 +340,7 @@ fn any_damage_to_zstd_is_survived_or_ends_the_connection() {
     }
 }
 
-/// A new stream begins behind NEWKEYS: what goes on with the one before is nothing.
+/// A new stream starts after NEWKEYS: a packet that continues the old one is invalid.
 #[test]
 fn a_stream_of_zstd_ends_with_its_keys() {
     let mut liar = client_by_zstd();

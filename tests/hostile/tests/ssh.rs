@@ -16,10 +16,10 @@ use wire::{NameList, Put, Rest};
 
 const COMMAND: [&str; 2] = ["user@127.0.0.1", "the command"];
 
-/// Text that a terminal must never see as it is.
+/// Text that must be escaped for a terminal.
 const ESCAPES: &[u8] = b"\x1b]0;owned\x07\x1b[2J\x1b[31mred\x9b31m\x08\x08\x00\x7f\xff\xfe";
 
-/// The client gave up by itself, and what it said is harmless.
+/// Checks that the client ended by itself, and that its output is harmless.
 fn failed(outcome: &Outcome) -> String {
     let said = outcome.stderr.text();
     assert_eq!(outcome.status, 255, "{}", outcome.summary());
@@ -28,7 +28,8 @@ fn failed(outcome: &Outcome) -> String {
     said
 }
 
-/// Takes the client's session channel and its exec request; gives the client's number for it.
+/// Accepts the client's session channel and its exec request; returns the client's number for the
+/// channel.
 fn take_session(liar: &mut Liar<Tcp>) -> u32 {
     let payload = liar.expect(90);
     let number = ChannelOpen::decode(&payload)
@@ -59,7 +60,7 @@ fn take_session(liar: &mut Liar<Tcp>) -> u32 {
     }
 }
 
-/// Ends a session as an honest server does.
+/// Ends a session like an honest server.
 fn finish(liar: &mut Liar<Tcp>, number: u32, status: u32) {
     liar.request(number, "exit-status", false, &status.to_be_bytes());
     liar.say(&ChannelEof {
@@ -398,7 +399,7 @@ fn host_keys_that_a_server_announces_cannot_forge_lines_of_known_hosts() {
             fields: Rest(&fields),
         });
         let number = take_session(liar);
-        // A proof that proves nothing, in case that it asks.
+        // An invalid proof, if the client asks for one.
         liar.say(&RequestSuccess {
             fields: Rest(&[0, 0, 0, 1, 9]),
         });

@@ -43,7 +43,8 @@ fn channel_open_and_exec_before_login_leave_no_file() {
     let mut liar = server.connect();
     liar.exchange(&Offer::default());
     shoot(&mut liar);
-    // From here on a client may expect its login to succeed: it is told what was not served.
+    // From here on a client may expect its login to succeed: the server answers messages that it
+    // did not serve.
     let miss = |liar: &mut Liar<Tcp>| {
         liar.open("session", 0, 1 << 20, 32_768);
         liar.request(0, "exec", true, &command);
@@ -54,7 +55,7 @@ fn channel_open_and_exec_before_login_leave_no_file() {
     let mut liar = server.ready();
     miss(&mut liar);
     drop(liar);
-    // Behind a request that fails.
+    // After a request that fails.
     let mut liar = server.ready();
     let mut bytes = liar.seal(&userauth(server.user.as_bytes(), "none", b""));
     let mut open = vec![90];
@@ -68,7 +69,7 @@ fn channel_open_and_exec_before_login_leave_no_file() {
     liar.expect(3);
     miss(&mut liar);
     drop(liar);
-    // Success said by the client itself.
+    // USERAUTH_SUCCESS, sent by the client.
     let mut liar = server.ready();
     liar.send(&[52]);
     shoot(&mut liar);
@@ -122,7 +123,7 @@ fn a_login_in_one_flight_is_served_however_it_arrives() {
     let user = server.user.as_bytes();
     let stranger = PrivateKey::from_ed25519_seed(&[99; 32]);
     let key = user_key();
-    // What follows the request that succeeds is passed over, what failed before it is no harm.
+    // Requests after the successful one are ignored, and failed ones before it have no effect.
     let lists: [(&[&PrivateKey], usize); 3] = [
         (&[&key], 0),
         (&[&stranger, &key], 1),
@@ -161,7 +162,7 @@ fn what_follows_a_login_that_failed_is_unimplemented_and_the_login_goes_on() {
     liar.expect_newkeys();
     liar.expect(6);
     assert_eq!(liar.answer().first(), Some(&51));
-    // Under strict KEX numbers begin anew behind NEWKEYS: service 0, request 1.
+    // Under strict KEX sequence numbers start at 0 after NEWKEYS: service 0, request 1.
     for sequence in 2_u32..5 {
         let payload = liar.expect(3);
         assert_eq!(payload.get(1..), Some(&sequence.to_be_bytes()[..]));
@@ -311,7 +312,7 @@ fn user_names_cannot_be_paths_or_forge_lines_of_the_log() {
 
 #[test]
 fn connections_that_reach_login_grace_time_at_once_all_end() {
-    // Those that go on to the service are there in time on a busy machine, too.
+    // Those that go on to the service arrive in time on a busy machine, too.
     let server = Server::start(&["LoginGraceTime 6"]);
     let mut silent = Vec::new();
     for index in 0..30 {
@@ -367,7 +368,7 @@ fn answers_do_not_tell_whether_a_user_exists() {
         ("password", password_fields(b"wrong")),
     ];
     for (method, fields) in methods {
-        // Refusals of a password end on a coarse grid of time: fewer of them.
+        // Refusals of a password are delayed to multiples of an interval: fewer of them.
         let tries = if method == "password" { 40 } else { tries };
         let mut kinds = Vec::new();
         let mut medians = Vec::new();
@@ -643,7 +644,7 @@ fn partial_success_of_one_user_is_worth_nothing_to_another() {
     assert_ne!(answer.as_deref(), Some(&[52][..]));
     if answer.is_some() {
         let answer = liar.ask_or_end(&user, "password", &password_fields(password.as_bytes()));
-        // Whoever changes the name in the middle begins anew.
+        // A client that changes the name starts again.
         assert_ne!(answer.as_deref(), Some(&[52][..]));
     }
     let mut liar = server.ready();

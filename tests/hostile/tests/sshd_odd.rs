@@ -1,5 +1,5 @@
-//! A lying client against the real `fulmar sshd`: what stands at the edges of the protocol, and
-//! the moment in which one process hands the connection to the next.
+//! A lying client against the real `fulmar sshd`: unusual uses of the protocol, and the moment in
+//! which one process hands the connection to the next.
 
 use hostile::liar::{Liar, Offer, userauth};
 use hostile::place::{Server, assert_harmless, user_key};
@@ -147,7 +147,7 @@ fn requests_with_nul_and_control_characters_are_refused_or_harmless() {
         let answer = core::iter::from_fn(|| liar.next_payload())
             .find(|payload| matches!(payload.first(), Some(99 | 100)));
         assert!(answer.is_some(), "{name} {fields:?} is not answered");
-        // The connection goes on.
+        // The connection continues.
         assert_eq!(liar.run_on(77, b"echo on"), b"on\n", "{name} {fields:?}");
     }
     assert_harmless(&server.daemon.log());
@@ -205,7 +205,7 @@ fn a_service_other_than_connection_is_not_served() {
         let mut payload = vec![50];
         payload.put_string(server.user.as_bytes());
         payload.put_string(service.as_bytes());
-        // What follows the service in an honest request.
+        // The fields after the service in an honest request.
         let at = 1 + 4 + server.user.len() + 4 + "ssh-connection".len();
         payload.extend_from_slice(&honest[at..]);
         liar.send(&payload);
@@ -297,7 +297,7 @@ fn messages_to_a_channel_that_is_still_being_connected_confuse_nothing() {
             fields: Rest(&fields),
         };
         let mut bytes = liar.seal(&forward.encode());
-        // The peer has not been told this number, but numbers are given lowest first.
+        // The peer does not know this number, but the lowest free number is always used.
         let behind = match lie {
             0 => ChannelClose {
                 recipient_channel: 0,

@@ -122,8 +122,8 @@ fn signatures_for_hostkeys_prove_come_in_bounded_number() {
         }
     }
     assert!(signed >= 1, "an honest question is answered");
-    // What may be signed at once, and each five milliseconds after it. On a machine that is so busy
-    // that an answer takes longer, all may be.
+    // Number of signatures that are permitted at once; a further one is permitted every five
+    // milliseconds. On a machine so busy that an answer takes longer, all are permitted.
     let permitted = 256 + start.elapsed().as_millis() / 5 + 1;
     assert!(
         signed <= permitted,
@@ -156,7 +156,7 @@ fn proofs_are_given_for_host_keys_only() {
 fn what_is_carried_out_is_answered_with_success() {
     let server = Server::start(&[]);
     let mut liar = server.logged_in();
-    // No key is asked about: a proof of nothing.
+    // A request without keys: an empty proof.
     for name in [
         "hostkeys-prove-00@openssh.com",
         "no-more-sessions@openssh.com",
@@ -170,7 +170,7 @@ fn what_is_carried_out_is_answered_with_success() {
     }
 }
 
-/// Everything that a connection could be forwarded by.
+/// Every request that forwards connections.
 fn forwardings(liar: &mut Liar<Tcp>) -> Vec<(&'static str, bool)> {
     let mut granted = Vec::new();
     let tcp = {
@@ -227,7 +227,7 @@ fn forwardings(liar: &mut Liar<Tcp>) -> Vec<(&'static str, bool)> {
     granted
 }
 
-/// Which of two answers comes.
+/// Returns which of two answers arrives.
 fn of_two(liar: &mut Liar<Tcp>, yes: u8, no: u8) -> bool {
     loop {
         let payload = liar.next_payload().expect("an answer");
@@ -385,7 +385,7 @@ fn a_command_that_writes_without_end_waits_for_a_closed_window() {
         got += ChannelData::decode(&payload).expect("data").data.len();
     }
     assert_eq!(got, 100_000);
-    // Now it may write nothing; each PONG shows that it has been round its loop again.
+    // Now it may write nothing; each PONG shows that it has completed another iteration.
     for _ in 0..200 {
         liar.say(&Ping { data: b"turn" });
         liar.expect(193);

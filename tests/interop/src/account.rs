@@ -1,4 +1,4 @@
-//! A throw-away user of this machine, for tests that run as root.
+//! A temporary user of this machine, for tests that run as root.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::process::{Input, installed, processes, run};
 use crate::scratch::{Scratch, until};
 
-/// All names begin with this, the id of the test's process follows.
+/// Prefix of all names, followed by the process ID of the test.
 const PREFIX: &str = "flmr";
 
 /// An account that is removed, with its home and its processes, when this is dropped.
@@ -18,7 +18,7 @@ const PREFIX: &str = "flmr";
 pub struct Guest {
     /// Login name.
     pub name: String,
-    /// Its password, when it was given one.
+    /// Its password, if it has one.
     pub password: Option<String>,
     home: Scratch,
 }
@@ -27,7 +27,7 @@ impl Guest {
     /// An account with a locked password and an empty home.
     ///
     /// # Errors
-    /// One line saying why there can be none.
+    /// One line with the reason why there is none.
     pub fn new() -> Result<Self, String> {
         Self::with_shell("/bin/sh")
     }
@@ -35,7 +35,7 @@ impl Guest {
     /// The same with another shell.
     ///
     /// # Errors
-    /// One line saying why there can be none.
+    /// One line with the reason why there is none.
     pub fn with_shell(shell: &str) -> Result<Self, String> {
         if !is_root() {
             return Err("needs root".into());
@@ -49,7 +49,7 @@ impl Guest {
         let name = format!("{PREFIX}{}x{number}", std::process::id());
         let home = Scratch::new();
         let folder = home.path().to_string_lossy().into_owned();
-        // "*": no password fits, but the account is not locked, so keys let in.
+        // "*": no password matches, but the account is not locked, so keys are accepted.
         administer(&[
             "useradd", "-M", "-U", "-d", &folder, "-s", shell, "-p", "*", &name,
         ])?;
@@ -65,10 +65,10 @@ impl Guest {
         Ok(guest)
     }
 
-    /// Gives it a password.
+    /// Sets its password.
     ///
     /// # Errors
-    /// What `chpasswd` says.
+    /// The error of `chpasswd`.
     pub fn set_password(&mut self, password: &str) -> Result<(), String> {
         let line = format!("{}:{password}\n", self.name);
         let mut command = Command::new("chpasswd");
@@ -85,16 +85,16 @@ impl Guest {
         Ok(())
     }
 
-    /// Its home folder.
+    /// Its home directory.
     #[must_use]
     pub fn home(&self) -> &Path {
         self.home.path()
     }
 
-    /// Writes a file of its own below its home (folders are made, all of them its own).
+    /// Writes a file below its home and creates the directories; all belong to the account.
     ///
     /// # Panics
-    /// When that fails.
+    /// If that fails.
     pub fn write(&self, name: &str, contents: impl AsRef<[u8]>, mode: u32) -> PathBuf {
         let path = self.home().join(name);
         let parent = path.parent().expect("a file below the home");
@@ -147,16 +147,16 @@ impl Drop for Guest {
     }
 }
 
-/// Whether these tests run as root.
+/// True if the tests run as root.
 #[must_use]
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// The name of the user whom these tests run as.
+/// The name of the user who runs the tests.
 ///
 /// # Panics
-/// When that user has no entry in the passwd file.
+/// If that user has no entry in the passwd file.
 #[must_use]
 pub fn current_user() -> String {
     let uid = rustix::process::geteuid().as_raw();
@@ -193,7 +193,7 @@ fn passwd() -> Vec<(String, u32)> {
         .collect()
 }
 
-/// Accounts whose test was killed before it could remove them.
+/// Removes accounts whose test was killed before it could remove them.
 fn remove_left_over() {
     for (name, _) in passwd() {
         let Some(rest) = name.strip_prefix(PREFIX) else {
@@ -216,7 +216,7 @@ fn remove(name: &str) {
     let _ = administer(&["userdel", "-f", name]);
 }
 
-/// Runs an administrator's command; tries again while another one holds the account files.
+/// Runs an administrator's command; tries again while the account files are locked.
 fn administer(command: &[&str]) -> Result<(), String> {
     let (program, arguments) = command.split_first().ok_or("no command")?;
     let mut last = String::new();
@@ -230,7 +230,7 @@ fn administer(command: &[&str]) -> Result<(), String> {
             }
             Ok(outcome) => {
                 last = outcome.summary();
-                // useradd and userdel: 1, "cannot lock the file", is the one worth another try.
+                // useradd and userdel: only 1, "cannot lock the file", is tried again.
                 outcome.status != 1
             }
             Err(error) => {

@@ -1,14 +1,15 @@
-//! Covering arrays: few rows in which each pair of values of any two factors stands together.
+//! Covering arrays: few rows that contain each pair of values of any two factors.
 //!
-//! Greedy and without chance, so that each run tests the same rows: a row starts from the first
-//! pair that no row has yet, and each further factor takes the value that covers most new pairs.
+//! The algorithm is greedy and deterministic, so that each run tests the same rows: a row starts
+//! from the first uncovered pair, and each further factor gets the value that covers most new
+//! pairs.
 
 /// A factor and its value.
 pub type Choice = (usize, usize);
 
-/// Rows, one value per factor, that hold every pair that `allowed` lets stand together.
+/// Rows, one value per factor, that contain every pair that `allowed` permits.
 ///
-/// `allowed` is asked for two different factors; it must be possible to complete every allowed
+/// `allowed` is called for two different factors; it must be possible to complete every allowed
 /// pair to a row.
 pub fn pairs(sizes: &[usize], allowed: impl Fn(Choice, Choice) -> bool) -> Vec<Vec<usize>> {
     let mut missing = all_pairs(sizes, &allowed);
@@ -16,7 +17,7 @@ pub fn pairs(sizes: &[usize], allowed: impl Fn(Choice, Choice) -> bool) -> Vec<V
     while let Some(&(one, other)) = missing.first() {
         let row = complete(sizes, &allowed, &missing, one, other);
         if row.len() < sizes.len() {
-            // The pair cannot be completed: no row can ever hold it.
+            // The pair cannot be completed: no row can contain it.
             missing.remove(0);
             continue;
         }
@@ -26,7 +27,7 @@ pub fn pairs(sizes: &[usize], allowed: impl Fn(Choice, Choice) -> bool) -> Vec<V
     rows
 }
 
-/// Every row that `allowed` lets stand.
+/// Every row that `allowed` permits.
 pub fn product(sizes: &[usize], allowed: impl Fn(Choice, Choice) -> bool) -> Vec<Vec<usize>> {
     let mut rows: Vec<Vec<usize>> = vec![Vec::new()];
     for (factor, &size) in sizes.iter().enumerate() {
@@ -88,7 +89,7 @@ fn complete(
                 })
                 .count()
         };
-        // A later factor must still find a value: a choice counts only if each has one left.
+        // Each later factor must still have a permitted value.
         let possible = |value: usize| {
             let choice = (factor, value);
             chosen.iter().all(|&taken| allowed(taken, choice))

@@ -1,4 +1,4 @@
-//! Host and user keys of every type, with certificates, made once and kept below `target/`.
+//! Host and user keys of every type, with certificates, made once and stored below `target/`.
 //!
 //! Files, all without passphrase: `host_TYPE`, `user_TYPE` (`ed25519`, `ecdsa256`, `ecdsa384`,
 //! `ecdsa521`, `rsa`) with `.pub` and `-cert.pub`, and the authorities `host_ca` and `user_ca`.
@@ -23,13 +23,13 @@ pub const KEY_TYPES: [(&str, &str, &str); 5] = [
     ("rsa", "rsa", "2048"),
 ];
 
-/// The principal in every user certificate beside the names of real users.
+/// The principal of every user certificate in addition to the names of real users.
 pub const PRINCIPAL: &str = "fulmar-interop";
 
-/// The folder with the keys.
+/// The directory of the keys.
 ///
 /// # Panics
-/// When they cannot be made.
+/// If they cannot be made.
 pub fn folder() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| make().expect("keys for the tests"))
@@ -44,14 +44,14 @@ pub fn file(name: &str) -> PathBuf {
 /// Its contents as text.
 ///
 /// # Panics
-/// When there is no such file.
+/// If there is no such file.
 #[must_use]
 pub fn text(name: &str) -> String {
     let path = file(name);
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Lines for known_hosts that make `host` known by its keys and by its authority.
+/// Lines for known_hosts with the keys of `host` and its authority.
 #[must_use]
 pub fn known_hosts(host: &str) -> String {
     let mut lines = format!("@cert-authority {host} {}", text("host_ca.pub"));
@@ -74,7 +74,7 @@ pub fn authorized_keys() -> String {
     lines
 }
 
-/// The workspace's folder for what builds leave behind.
+/// The workspace's build directory.
 #[must_use]
 pub fn target_folder() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(
@@ -83,7 +83,7 @@ pub fn target_folder() -> PathBuf {
     )
 }
 
-/// The program that makes keys: OpenSSH's where there is one.
+/// The program that makes keys: OpenSSH's if it is installed.
 #[must_use]
 pub fn keygen() -> (PathBuf, Vec<String>) {
     match installed("ssh-keygen") {
@@ -95,7 +95,7 @@ pub fn keygen() -> (PathBuf, Vec<String>) {
 /// Runs [`keygen`].
 ///
 /// # Errors
-/// When it fails.
+/// If it fails.
 pub fn run_keygen(arguments: &[&str]) -> Result<String, String> {
     let (program, mut all) = keygen();
     all.extend(arguments.iter().map(|&argument| argument.to_owned()));
@@ -116,7 +116,7 @@ fn make() -> Result<PathBuf, String> {
     fs::set_permissions(&fresh, fs::Permissions::from_mode(0o755)).map_err(|e| e.to_string())?;
     match fs::rename(&fresh, &folder) {
         Ok(()) => Ok(folder),
-        // Another test was first: its keys serve as well.
+        // Another test was first: its keys are used.
         Err(error) if folder.is_dir() || error.kind() == io::ErrorKind::DirectoryNotEmpty => {
             let _ = fs::remove_dir_all(&fresh);
             Ok(folder)
@@ -172,11 +172,11 @@ fn fill(folder: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Copies the user key called `key` to `scratch` and certifies the copy by the users' authority, with
-/// further `options` of ssh-keygen; gives the copy's path.
+/// Copies the user key called `key` to `scratch` and certifies the copy by the users' authority,
+/// with further `options` of ssh-keygen; returns the copy's path.
 ///
 /// # Panics
-/// When ssh-keygen fails.
+/// If ssh-keygen fails.
 #[must_use]
 pub fn certificate(scratch: &Scratch, key: &str, options: &[&str]) -> PathBuf {
     let path = scratch.write(key, text(key));

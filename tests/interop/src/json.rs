@@ -1,5 +1,4 @@
-//! A reader of JSON (RFC 8259), for what programs print with `--json`: strict, and no deeper than
-//! that goes.
+//! A strict reader of JSON (RFC 8259) with a limited depth, for the output of `--json`.
 
 /// A JSON value.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,10 +18,10 @@ pub enum Value {
 }
 
 impl Value {
-    /// Reads a text that is one value and nothing else.
+    /// Reads a text that consists of one value.
     ///
     /// # Errors
-    /// What is wrong, with what is left of the text.
+    /// The error, with the rest of the text.
     pub fn read(text: &str) -> Result<Self, String> {
         let mut reader = Reader(text.trim());
         let value = reader.value(0)?;

@@ -1,14 +1,14 @@
-//! Real peers on this machine against our client and our server.
+//! Real peers on this machine against Fulmar's client and server.
 //!
 //! [`peers`] has one file per foreign program, each as a [`peers::Client`], a [`peers::Server`] or
 //! both, and our own in the same form. [`matrix`] logs in with every algorithm that two of them
 //! share; the files under `tests/` use the same guards ([`process`], [`scratch`], [`account`]) for
-//! everything else that a session can do. Servers listen on loopback only, with keys of their own,
-//! and are gone when a test ends, failed or not.
+//! everything else that a session can do. Servers listen on loopback only, with their own keys, and
+//! end with the test, failed or not.
 //!
-//! `INTEROP_OURS=openssh` puts OpenSSH in our place: what then fails is wrong in these tests or in
-//! the peer. `FULMAR_BIN` names the binary to test; else the release build is made and taken.
-//! `INTEROP_ALL=1` has copies tested at full length ([`report::is_whole_run`]).
+//! `INTEROP_OURS=openssh` replaces Fulmar by OpenSSH: a failure is then a defect of these tests or
+//! of the peer. `FULMAR_BIN` names the binary to test; by default the release build is made and
+//! used. With `INTEROP_ALL=1` copies are tested at full length ([`report::is_whole_run`]).
 #![forbid(unsafe_code)]
 
 pub mod account;

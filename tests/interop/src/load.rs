@@ -1,7 +1,6 @@
-//! Many logins from one process: a client that works `proto` over a blocking socket.
+//! Many logins from one process: a client that uses `proto` over a blocking socket.
 //!
-//! It is as plain as a client can be (one key, one command) so that what is measured is the
-//! server.
+//! The client is minimal (one key, one command), so that the server is measured.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -14,10 +13,10 @@ use proto::{ChannelId, Connection, Event, TransportConfig, TransportOutput};
 
 use crate::fixture;
 
-/// Longest silence of the server.
+/// Time limit for the server's silence.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Who logs in where: shared by all connections.
+/// User and server: shared by all connections.
 #[derive(Clone)]
 pub struct Account {
     port: u16,
@@ -27,10 +26,10 @@ pub struct Account {
 }
 
 impl Account {
-    /// The fixture's ed25519 key, for this user of the server on this port.
+    /// The login with the fixture's ed25519 key for this user of the server on this port.
     ///
     /// # Panics
-    /// When the fixture cannot be read.
+    /// If the fixture cannot be read.
     #[must_use]
     pub fn new(port: u16, user: &str) -> Self {
         let file = private_file::load(&fixture::file("user_ed25519")).expect("the user's key");
@@ -61,7 +60,7 @@ pub struct Session {
     status: Option<u32>,
 }
 
-/// How far a session is to be taken.
+/// The stage that a session is to reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Goal {
     Authenticated,
@@ -74,7 +73,7 @@ impl Session {
     /// Connects, logs in and starts `command`.
     ///
     /// # Errors
-    /// What went wrong, in one line.
+    /// The error, in one line.
     pub fn start(account: &Account, command: &str) -> Result<Self, String> {
         let started = Instant::now();
         let text = |error: std::io::Error| error.to_string();
@@ -82,7 +81,7 @@ impl Session {
         stream.set_nodelay(true).map_err(text)?;
         stream.set_read_timeout(Some(PATIENCE)).map_err(text)?;
         let config = TransportConfig {
-            // One type of host key, as the account knows one.
+            // One type of host key, because the account knows one.
             host_key_algorithms: vec!["ssh-ed25519".into()],
             ..TransportConfig::default()
         };
@@ -117,16 +116,16 @@ impl Session {
     /// Waits until the command has written something.
     ///
     /// # Errors
-    /// What went wrong.
+    /// The error.
     pub fn wait_for_output(&mut self, account: &Account) -> Result<(), String> {
         self.reach(account, Goal::FirstOutput)
     }
 
-    /// Waits for the end of the command; its status, its output and the time since the connection
-    /// was begun.
+    /// Waits for the end of the command; returns its status, its output and the time since the
+    /// start of the connection.
     ///
     /// # Errors
-    /// What went wrong; also when it ended without a status.
+    /// The error; also if it ended without a status.
     pub fn finish(mut self, account: &Account) -> Result<(u32, Vec<u8>, Duration), String> {
         self.reach(account, Goal::Closed)?;
         let took = self.started.elapsed();
@@ -154,8 +153,8 @@ impl Session {
                 continue;
             }
             let count = match self.stream.read(&mut chunk) {
-                // With a time limit a read ends so when the process was stopped for a while,
-                // whether it handles signals or not (signal(7)).
+                // A read with a time limit fails like this after the process was stopped, whether
+                // it handles signals or not (signal(7)).
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 read => read.map_err(|error| format!("{goal:?}: {error}"))?,
             };
@@ -169,7 +168,7 @@ impl Session {
         }
     }
 
-    /// Deals with one event; the goal that is reached with it.
+    /// Handles one event; returns the stage that it completes.
     fn handle(&mut self, account: &Account, event: Event) -> Result<Option<Goal>, proto::Error> {
         let connection = &mut self.connection;
         match event {

@@ -99,7 +99,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Tells how far a couple is: on a terminal in one line each second, else in lines now and then.
+/// Reports the progress of a couple: on a terminal in one line each second, else in occasional
+/// lines.
 fn progress(label: &str, done: usize, all: usize, shown: &std::sync::Mutex<Instant>) {
     let terminal = std::io::stderr().is_terminal();
     let pause_seconds = if terminal { 1 } else { 20 };

@@ -18,12 +18,12 @@ use crate::process::{Input, hex};
 use crate::report::{Failures, skipped};
 use crate::suite::{Algorithms, Space, Suite, is_aead};
 
-/// Bytes that go each way in a round trip.
+/// Bytes in each direction of a round trip.
 pub const ROUND_TRIP_BYTES: usize = 10 << 20;
-/// Bytes after which keys change in a round trip.
+/// Bytes between key exchanges in a round trip.
 pub const REKEY_BYTES: u64 = 1 << 20;
 
-/// Which rows of the product are run.
+/// The tested rows of the product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rows {
     /// Every pair of algorithms at least once.
@@ -32,21 +32,21 @@ pub enum Rows {
     Product,
 }
 
-/// What is done with each suite.
+/// The test of each suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Check {
     /// One command with known output and status.
     Command,
-    /// Much data both ways, compared by SHA-256.
+    /// Much data in both directions, compared by SHA-256.
     RoundTrip,
 }
 
-/// A client and a server, one of them ours.
+/// A client and a server, at least one of them Fulmar's.
 #[derive(Clone)]
 pub struct Couple {
-    /// Who logs in.
+    /// The client.
     pub client: Arc<dyn Client>,
-    /// Where.
+    /// The server.
     pub server: Arc<dyn Server>,
 }
 
@@ -57,10 +57,10 @@ impl Couple {
         format!("{} -> {}", self.client.name(), self.server.name())
     }
 
-    /// What both can do, with hints of which peer is missing.
+    /// The common algorithms, with hints of which peer is missing.
     ///
     /// # Errors
-    /// Name and reason of the first program that cannot be had.
+    /// Name and reason of the first unavailable program.
     pub fn common(&self) -> Result<Algorithms, (String, String)> {
         let client = self
             .client
@@ -122,16 +122,16 @@ pub fn suites(common: &Algorithms, rows: Rows, check: Check) -> Vec<Suite> {
     }
 }
 
-/// How a couple fared.
+/// The result of a couple.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// Suites that were run.
+    /// Number of suites that ran.
     pub run: usize,
-    /// What went wrong, one line each.
+    /// The failures, one line each.
     pub failures: Vec<String>,
 }
 
-/// Runs every suite, `workers` at once; `progress` is told how many are done.
+/// Runs every suite, `workers` at once; calls `progress` with the number of completed ones.
 #[must_use]
 pub fn run(
     couple: &Couple,
@@ -172,7 +172,7 @@ pub fn run(
             .push(line);
     };
     let work = || {
-        // A worker's own server, where the peer cannot serve several logins at once.
+        // A worker's own server, if the peer cannot serve several logins at once.
         let mut own = None;
         while let Some(suite) = suites.get(next.fetch_add(1, Ordering::Relaxed)) {
             if shares && single && own.is_none() {
@@ -237,7 +237,7 @@ fn once(
 }
 
 fn command(couple: &Couple, server: &Running, offer: &Algorithms) -> Result<(), String> {
-    // Another text and status for each cipher, so that no answer fits by chance.
+    // Another text and status for each cipher, so that no answer matches by chance.
     let cipher = offer.ciphers.first().map_or("", String::as_str);
     let status = 1 + i32::try_from(cipher.len()).unwrap_or(0) % 100;
     let command = format!("printf 'said by %s' {cipher}; printf apart >&2; exit {status}");
@@ -258,8 +258,9 @@ fn command(couple: &Couple, server: &Running, offer: &Algorithms) -> Result<(), 
 
 fn round_trip(couple: &Couple, server: &Running, offer: &Algorithms) -> Result<(), String> {
     let (data, digest) = test_data();
-    // paramiko answers CLOSE on the thread that alone can finish a key exchange, and waits there for
-    // its end where it has asked for one itself: CLOSE must not follow data that makes it ask.
+    // paramiko answers CLOSE on the only thread that can finish a key exchange, and waits there for
+    // the end of an exchange that it has requested itself: CLOSE must not follow data that make it
+    // request one.
     let command = if couple.client.name() == "paramiko" {
         "cat; sleep 1"
     } else {
@@ -281,10 +282,10 @@ fn round_trip(couple: &Couple, server: &Running, offer: &Algorithms) -> Result<(
     }
 }
 
-/// A file of [`ROUND_TRIP_BYTES`] that do not compress, and its SHA-256 in hex.
+/// A file of [`ROUND_TRIP_BYTES`] incompressible bytes, and its SHA-256 in hex.
 ///
 /// # Panics
-/// When it cannot be written.
+/// If it cannot be written.
 pub fn test_data() -> (&'static Path, &'static str) {
     static DATA: OnceLock<(std::path::PathBuf, String)> = OnceLock::new();
     let (path, digest) = DATA.get_or_init(|| {
@@ -302,7 +303,7 @@ pub fn test_data() -> (&'static Path, &'static str) {
     (path, digest)
 }
 
-/// Bytes that do not compress, the same in each run.
+/// Incompressible bytes, the same in each run.
 #[must_use]
 pub fn noise(length: usize) -> Vec<u8> {
     let mut state = 0x9E37_79B9_7F4A_7C15_u64;
@@ -320,7 +321,7 @@ pub fn noise(length: usize) -> Vec<u8> {
 /// One couple's test: skips what is not installed, fails with all failures.
 ///
 /// # Panics
-/// When a suite fails.
+/// If a suite fails.
 pub fn test(couple: &Couple, check: Check) {
     let common = match couple.common() {
         Ok(common) => common,
@@ -334,9 +335,9 @@ pub fn test(couple: &Couple, check: Check) {
     );
     let again = || run(couple, &common, &suites, check, 2, &|_| ());
     let mut tally = again();
-    // dbclient 2022.83 looks whether its channel is gone before it writes what it holds for its
-    // standard output, not behind that, and then waits for a word that nobody has to say: 1 of 137
-    // connections to ours, 1 of 78 to OpenSSH 9.2 with these rekeys, three at once.
+    // dbclient 2022.83 checks whether its channel is closed before it writes its buffered standard
+    // output, not after it, and then waits for a message that nobody has to send: 1 of 137
+    // connections to Fulmar, 1 of 78 to OpenSSH 9.2 with these rekeys, three at once.
     let stands_still = |line: &String| line.contains("still running after");
     if couple.name().starts_with("dbclient") && tally.failures.iter().any(stands_still) {
         eprintln!("{}: stood still, and is tried once more", couple.name());

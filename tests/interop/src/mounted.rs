@@ -3,15 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A file system that is there until this is dropped, also where a test fails.
+/// A file system that is mounted until this is dropped, also after a failed test.
 #[derive(Debug)]
 pub struct Mounted(PathBuf);
 
 impl Mounted {
-    /// Runs `mount`, with what it needs to know beside `folder`.
+    /// Runs `mount` with these arguments and `folder`.
     ///
     /// # Errors
-    /// What `mount` says.
+    /// The error of `mount`.
     pub fn at(folder: &Path, mount: &mut Command) -> Result<Self, String> {
         let output = mount.arg(folder).output();
         let output = output.map_err(|error| format!("mount: {error}"))?;

@@ -1,5 +1,5 @@
-//! What a peer offers, read from the KEXINIT that it sends in the clear (RFC 4253 §7.1): for
-//! programs that have no way to list their algorithms.
+//! A peer's algorithms, read from its unencrypted KEXINIT (RFC 4253 §7.1): for programs that cannot
+//! list their algorithms.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -13,19 +13,19 @@ use crate::suite::Algorithms;
 const LIMIT: Duration = Duration::from_secs(60);
 const MSG_KEXINIT: u8 = 20;
 
-/// What the server on a loopback port offers.
+/// The algorithms of the server on a loopback port.
 ///
 /// # Errors
-/// When it cannot be reached or speaks no SSH.
+/// If it cannot be reached or is not an SSH server.
 pub fn of_server(port: u16) -> io::Result<Algorithms> {
     let stream = retry(LIMIT, || TcpStream::connect(("127.0.0.1", port)))?;
     read_offers(stream)
 }
 
-/// What a client offers that `command` starts against the port it is given.
+/// The algorithms of a client that `command` starts for the given port.
 ///
 /// # Errors
-/// When it cannot be started, does not connect or speaks no SSH.
+/// If it cannot be started, does not connect or is not an SSH client.
 pub fn of_client(command: impl FnOnce(u16) -> Command) -> io::Result<Algorithms> {
     let listener = TcpListener::bind(("127.0.0.1", 0))?;
     listener.set_nonblocking(true)?;

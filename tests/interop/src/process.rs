@@ -1,4 +1,4 @@
-//! Foreign programs under a deadline, and servers that die with their guard.
+//! Foreign programs with a time limit, and servers that end with their guard.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -15,8 +15,8 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group,
 
 use crate::scratch::{Scratch, is_listening, until};
 
-/// Gives signals that a caller in the background had ignored their default action again, for what
-/// is started from here on: programs keep an ignored one ignored, and some tests send one.
+/// Restores the default action of signals that a caller in the background ignores, for all programs
+/// that are started later: programs inherit ignored signals, and some tests send one.
 pub fn hear_signals() {
     use sys::signals::{Signal, restore_default};
     for signal in [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM] {
@@ -24,14 +24,13 @@ pub fn hear_signals() {
     }
 }
 
-/// Longest that one command may take on a machine that is busy with other things; a hang is a
-/// failure, not a wait.
+/// Time limit of one command on a busy machine, so that a hang is a failure.
 pub const COMMAND_LIMIT: Duration = Duration::from_secs(120);
 
-/// Output that is kept for comparison; of the rest only length and digest are known.
+/// Bytes of output that are stored for comparison; of the rest only length and digest are known.
 const KEPT_OUTPUT: usize = 1 << 20;
 
-/// What a program wrote to one of its outputs.
+/// One output of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stream {
     /// The first MiB of it.
@@ -61,7 +60,7 @@ impl Stream {
         stream
     }
 
-    /// What was kept of it, as text.
+    /// The stored part as text.
     #[must_use]
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.head).into_owned()
@@ -77,7 +76,7 @@ pub struct Outcome {
     pub stdout: Stream,
     /// Standard error.
     pub stderr: Stream,
-    /// From start to exit.
+    /// Time from start to exit.
     pub took: Duration,
 }
 
@@ -114,7 +113,7 @@ pub enum Input<'a> {
 /// Runs `command` to its end, or kills it and its process group at `limit`.
 ///
 /// # Errors
-/// When the program cannot be started or outlives `limit`.
+/// If the program cannot be started or exceeds `limit`.
 pub fn run(command: &mut Command, input: Input<'_>, limit: Duration) -> io::Result<Outcome> {
     let started = Instant::now();
     command.stdin(match input {
@@ -136,7 +135,7 @@ pub fn run(command: &mut Command, input: Input<'_>, limit: Duration) -> io::Resu
             });
         }
         let ended = wait(&mut child, limit);
-        // Readers end only when every holder of the pipe is gone.
+        // Readers end only after every process with the pipe has ended.
         if ended.is_err()
             || !until(Duration::from_secs(5), || {
                 out.is_finished() && err.is_finished()
@@ -181,7 +180,7 @@ pub fn status_number(status: ExitStatus) -> i32 {
 /// Waits for `child`; kills it at `limit`.
 ///
 /// # Errors
-/// `TimedOut` when it had to be killed.
+/// `TimedOut` if it had to be killed.
 pub fn wait(child: &mut Child, limit: Duration) -> io::Result<ExitStatus> {
     let pid = pid_of(child)?;
     let handle = pidfd_open(pid, PidfdFlags::empty())?;
@@ -222,7 +221,7 @@ fn named(command: &Command, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), text)
 }
 
-/// A server that is killed, with everything that it started, when this is dropped.
+/// A server that is killed with all its processes when this is dropped.
 #[derive(Debug)]
 pub struct Daemon {
     /// The port on 127.0.0.1.
@@ -237,7 +236,7 @@ impl Daemon {
     /// `port`.
     ///
     /// # Errors
-    /// When it ends or does not listen in time; the text has its log.
+    /// If it ends or does not listen in time; the text contains its log.
     pub fn start(command: &mut Command, port: u16, scratch: Scratch) -> Result<Self, String> {
         let log = scratch.join("server.log");
         let file = File::create(&log).map_err(|error| error.to_string())?;
@@ -273,7 +272,7 @@ impl Daemon {
         ))
     }
 
-    /// What it wrote so far.
+    /// Its log so far.
     #[must_use]
     pub fn log(&self) -> String {
         String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
@@ -294,23 +293,23 @@ impl Daemon {
     /// Sends it a signal.
     ///
     /// # Panics
-    /// When the process cannot be signalled.
+    /// If the process cannot be signalled.
     pub fn signal(&self, signal: Signal) {
         let pid = pid_of(&self.child).expect("a process id");
         kill_process(pid, signal).expect("a signal to the server");
     }
 
-    /// Waits until no process of a connection is left: whatever they still had to write is written.
+    /// Waits until all processes of connections have ended, so that the log is complete.
     ///
     /// # Panics
-    /// When one stays.
+    /// If one stays.
     pub fn comes_to_rest(&self) {
         let gone = until(COMMAND_LIMIT, || descendants(self.pid()).is_empty());
         let left = descendants(self.pid());
         assert!(gone, "processes {left:?} stay: {}", self.log());
     }
 
-    /// Whether the listener ends within `limit`.
+    /// Returns true if the listener ends within `limit`.
     pub fn ends_within(&mut self, limit: Duration) -> bool {
         until(limit, || {
             matches!(self.child.try_wait(), Ok(Some(_)) | Err(_))
@@ -337,7 +336,7 @@ impl Background {
     /// Starts it in a process group of its own.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// If it cannot be started.
     pub fn start(command: &mut Command) -> io::Result<Self> {
         command.process_group(0);
         let child = command.spawn().map_err(|error| named(command, &error))?;
@@ -374,7 +373,7 @@ pub fn descendants(root: u32) -> Vec<u32> {
     found
 }
 
-/// Every process id there is.
+/// All process IDs.
 pub fn processes() -> impl Iterator<Item = u32> {
     fs::read_dir("/proc")
         .into_iter()
@@ -387,19 +386,19 @@ pub fn processes() -> impl Iterator<Item = u32> {
 #[must_use]
 pub fn parent(pid: u32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name, in parentheses, may hold anything.
+    // The name, in parentheses, may contain any character.
     let (_, rest) = stat.rsplit_once(')')?;
     rest.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
-/// Kills a process; one that is gone already is none to kill.
+/// Kills a process, if it still exists.
 pub fn kill(pid: u32) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
         let _ = kill_process(pid, Signal::KILL);
     }
 }
 
-/// The program's path when it is installed.
+/// The program's path, if it is installed.
 #[must_use]
 pub fn installed(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -409,10 +408,10 @@ pub fn installed(program: &str) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// Runs a tool that must work and gives its standard output.
+/// Runs a tool that must succeed and returns its standard output.
 ///
 /// # Errors
-/// When it cannot be started or its status is not 0; the text has its standard error.
+/// If it cannot be started or its status is not 0; the text contains its standard error.
 pub fn tool<S: AsRef<OsStr>>(program: &Path, arguments: &[S]) -> Result<String, String> {
     let mut command = Command::new(program);
     command.args(arguments);

@@ -1,11 +1,11 @@
-//! What a test says: skips in one line each, failures all together.
+//! Output of tests: one line per skip, all failures together.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::io::Write;
 use std::sync::{Mutex, PoisonError};
 
-/// Says once per process, past the test runner's capture, that something was not tested.
+/// Reports once per process, past the test runner's capture, that something was not tested.
 pub fn skipped(what: &str, reason: &dyn Display) {
     static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let line = format!("skipped: {what} ({reason})");
@@ -20,17 +20,16 @@ pub fn say(line: &str) {
     let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
-/// Whether what takes minutes is tested as well: `INTEROP_ALL=1`, which `cargo xtask interop --all`
-/// sets.
+/// True if long tests run too: `INTEROP_ALL=1`, which `cargo xtask interop --all` sets.
 #[must_use]
 pub fn is_whole_run() -> bool {
     std::env::var_os("INTEROP_ALL").is_some_and(|value| value != "0" && !value.is_empty())
 }
 
-/// Failures that are printed; of a hundred alike ten tell as much.
+/// Largest number of printed failures.
 const SHOWN: usize = 10;
 
-/// Failures of a test that goes on after the first.
+/// Failures of a test that continues after the first.
 #[derive(Debug, Default)]
 pub struct Failures {
     found: Vec<String>,
@@ -38,13 +37,13 @@ pub struct Failures {
 }
 
 impl Failures {
-    /// None yet.
+    /// An empty list.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Counts a check and keeps `what` if it does not hold.
+    /// Counts a check and stores `what` if it fails.
     pub fn check(&mut self, holds: bool, what: impl FnOnce() -> String) {
         self.checks += 1;
         if !holds {
@@ -52,7 +51,7 @@ impl Failures {
         }
     }
 
-    /// Keeps a failure.
+    /// Stores a failure.
     pub fn add(&mut self, what: String) {
         self.check(false, || what);
     }

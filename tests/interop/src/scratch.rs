@@ -1,4 +1,4 @@
-//! Directories, ports and conditions that a test has for itself.
+//! Private directories and ports of a test, and waiting for conditions.
 
 use std::fs;
 use std::io;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 pub use sys::socket::is_listening;
 
-/// The names of all scratch directories begin with this; the process id and a number follow.
+/// Prefix of all scratch directories, followed by the process ID and a number.
 const PREFIX: &str = "fulmar-interop-";
 
 /// A directory that is removed with its contents when this is dropped.
@@ -21,10 +21,10 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// A fresh directory (mode 0755, so that servers of other users can read below it).
+    /// A new directory (mode 0755, so that servers of other users can read below it).
     ///
     /// # Panics
-    /// When the directory for temporary files cannot be written.
+    /// If the directory for temporary files is not writable.
     #[must_use]
     pub fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -51,7 +51,7 @@ impl Scratch {
         self.path.join(name)
     }
 
-    /// Writes a file of mode 0600 in it and says where.
+    /// Writes a file of mode 0600 in it and returns its path.
     ///
     /// # Panics
     /// When that fails.
@@ -75,8 +75,8 @@ impl Drop for Scratch {
     }
 }
 
-/// Directories, and servers whose files are in them, of a test that was killed before it could
-/// take them away.
+/// Removes directories, and ends servers whose files are in them, of a test that was killed before
+/// it could do so.
 fn remove_left_over() {
     for entry in fs::read_dir(std::env::temp_dir())
         .into_iter()
@@ -107,13 +107,13 @@ fn remove_left_over() {
 /// A loopback port for a server ([`sys::socket::free_port`]).
 ///
 /// # Panics
-/// When none can be had.
+/// If there is none.
 #[must_use]
 pub fn free_port() -> u16 {
     sys::socket::free_port().expect("a free port")
 }
 
-/// Asks `condition` until it holds; whether it did before `limit` was over.
+/// Calls `condition` until it is true; returns false after `limit`.
 pub fn until(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let end = Instant::now() + limit;
     let mut pause = Duration::from_micros(500);
@@ -129,7 +129,7 @@ pub fn until(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
     }
 }
 
-/// Runs `attempt` until it succeeds or `limit` is over, and gives its last answer.
+/// Runs `attempt` until it succeeds or `limit` is over, and returns its last result.
 ///
 /// # Errors
 /// The last error.

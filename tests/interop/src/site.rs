@@ -1,4 +1,4 @@
-//! A server under way and a client that is set up for it: what the tests by topic start from.
+//! A running server and a client that is configured for it: the base of the tests by topic.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::process::{COMMAND_LIMIT, Input, Outcome, installed, run};
 use crate::report::skipped;
 use crate::scratch::Scratch;
 
-/// The name under which a client's configuration knows the server.
+/// The server's name in a client's configuration.
 pub const HOST: &str = "target";
 
 const OPENSSH_SFTP_SERVER: &str = "/usr/lib/openssh/sftp-server";
@@ -20,14 +20,14 @@ const OPENSSH_SFTP_SERVER: &str = "/usr/lib/openssh/sftp-server";
 /// One server and one kind of client.
 #[derive(Debug)]
 pub struct Site {
-    /// Whose `ssh` is used.
+    /// The suite of the client.
     pub client: Kind,
     /// The server.
     pub running: Running,
 }
 
 impl Site {
-    /// A server whose configuration begins with `extra`.
+    /// A server whose configuration starts with `extra`.
     ///
     /// # Panics
     /// When it does not start.
@@ -72,10 +72,10 @@ impl Site {
             .write(&format!("ssh_config.{number}"), text)
     }
 
-    /// The client with its configuration, `extra` first; arguments are to follow.
+    /// The client with its configuration, `extra` first; the caller adds arguments.
     ///
     /// # Panics
-    /// When the client is not installed.
+    /// If the client is not installed.
     #[must_use]
     pub fn ssh(&self, extra: &str) -> Command {
         let mut command = self.client.ssh().unwrap_or_else(|why| panic!("{why}"));
@@ -86,7 +86,7 @@ impl Site {
     /// Runs a command there.
     ///
     /// # Panics
-    /// When the client hangs.
+    /// If the client hangs.
     #[must_use]
     pub fn run(&self, command: &str) -> Outcome {
         self.run_with("", &[HOST, command], Input::Nothing)
@@ -95,13 +95,13 @@ impl Site {
     /// Runs the client with `extra` configuration and these arguments.
     ///
     /// # Panics
-    /// When the client hangs.
+    /// If the client hangs.
     #[must_use]
     pub fn run_with(&self, extra: &str, arguments: &[&str], input: Input<'_>) -> Outcome {
         finish(self.ssh(extra).args(arguments), input)
     }
 
-    /// An executable that is this client with its configuration, for programs that start one.
+    /// An executable that runs this client with its configuration, for programs that start one.
     ///
     /// # Panics
     /// When it cannot be written.
@@ -120,7 +120,7 @@ impl Site {
     }
 }
 
-/// Our `name` (`scp`, `sftp`), set up for the site's server, from where arguments follow.
+/// Our `name` (`scp`, `sftp`), configured for the site's server; the caller adds arguments.
 #[must_use]
 pub fn program(site: &Site, name: &str) -> Command {
     let mut command = Command::new(ours::binary());
@@ -128,8 +128,8 @@ pub fn program(site: &Site, name: &str) -> Command {
     command
 }
 
-/// A program that gives these answers, one after the other, and keeps the questions, each as
-/// one line, in `askpass.asked` in `scratch`.
+/// A program that gives these answers in order, and writes the questions, one per line, to
+/// `askpass.asked` in `scratch`.
 ///
 /// # Panics
 /// When it cannot be written.
@@ -153,13 +153,13 @@ pub fn scp(site: &Site, arguments: &[&str]) -> Outcome {
     finish(program(site, "scp").args(arguments), Input::Nothing)
 }
 
-/// A path on the server, as `scp` takes it.
+/// A path on the server, as an argument of `scp`.
 #[must_use]
 pub fn there(path: &Path) -> String {
     format!("{HOST}:{}", path.display())
 }
 
-/// A path of this side.
+/// A local path.
 #[must_use]
 pub fn here(path: &Path) -> String {
     path.display().to_string()
@@ -168,16 +168,16 @@ pub fn here(path: &Path) -> String {
 /// Runs a command that must end by itself.
 ///
 /// # Panics
-/// When it does not, or cannot be started.
+/// If it does not, or cannot be started.
 pub fn finish(command: &mut Command, input: Input<'_>) -> Outcome {
     run(command, input, COMMAND_LIMIT).unwrap_or_else(|why| panic!("{command:?}: {why}"))
 }
 
-/// Our client with each server of files there is, by name: our `internal-sftp`, and OpenSSH's sshd
-/// with its `sftp-server` where they are installed.
+/// Our client with each SFTP server, by name: our `internal-sftp`, and OpenSSH's sshd with its
+/// `sftp-server` if they are installed.
 ///
 /// # Panics
-/// When a server does not start.
+/// If a server does not start.
 #[must_use]
 pub fn sftp_sites() -> Vec<(&'static str, Site)> {
     let site = |server, command: &str| {
@@ -193,10 +193,11 @@ pub fn sftp_sites() -> Vec<(&'static str, Site)> {
     sites
 }
 
-/// Runs a test for every client and server that concern ours, and fails with all that failed.
+/// Runs a test for every pair of client and server with at least one of ours, and fails with all
+/// failures.
 ///
 /// # Panics
-/// When the test does for any of them.
+/// If the test fails for any of them.
 pub fn each(test: impl Fn(Kind, Kind)) {
     let mut failed = Vec::new();
     for (client, server) in couples() {
@@ -224,7 +225,7 @@ pub fn each(test: impl Fn(Kind, Kind)) {
 /// [`each`] for the servers that give terminals to those who run these tests.
 ///
 /// # Panics
-/// When the test does for any of them.
+/// If the test fails for any of them.
 pub fn each_with_terminals(test: impl Fn(Kind, Kind)) {
     each(|client, server| {
         if terminals(server) {
@@ -233,8 +234,7 @@ pub fn each_with_terminals(test: impl Fn(Kind, Kind)) {
     });
 }
 
-/// Whether this server can give a terminal to the user who started it: OpenSSH's cannot unless
-/// it is root.
+/// True if this server can give a terminal to the user who started it: OpenSSH's can only as root.
 #[must_use]
 pub fn terminals(server: Kind) -> bool {
     let can = server == Kind::Fulmar || is_root();

@@ -1,8 +1,8 @@
-//! A folder whose files are slow: each read and each write of a piece takes its time. It is a file
-//! system of its own (FUSE), answered by a thread of the test; that needs root and `/dev/fuse`.
+//! A directory whose files are slow: each read and each write of a piece is delayed. It is a
+//! separate file system (FUSE), served by a thread of the test; this needs root and `/dev/fuse`.
 //!
-//! As much of the protocol as plain copies use: files of one directory, found, made, read, written
-//! and cut. Layouts are those of `linux/fuse.h`, version 7.31.
+//! Supports the part of the protocol that plain copies use: looking up, creating, reading, writing
+//! and truncating files of one directory. Layouts are those of `linux/fuse.h`, version 7.31.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -20,15 +20,15 @@ use crate::mounted::Mounted;
 use crate::scratch::Scratch;
 
 const DEVICE: &str = "/dev/fuse";
-/// Longest data of one write, bytes.
+/// Limit on the data of one write, bytes.
 const MAX_WRITE: u32 = 128 << 10;
-/// Lengths of the heads of requests and answers, bytes.
+/// Lengths of the headers of requests and answers, bytes.
 const REQUEST_HEAD: usize = 40;
 const ANSWER_HEAD: usize = 16;
-/// The directory's number; files have those behind it.
+/// The directory's node number; files have the following ones.
 const ROOT: u64 = 1;
-/// Reads and writes come to us as they are called, and nothing is kept; a file is closed without
-/// asking, or else whoever has one open could not even end while the folder hangs.
+/// Reads and writes are forwarded as they are called, without a cache; a file is closed without a
+/// request, otherwise a process with an open file could not end while the directory hangs.
 const DIRECT_IO: u32 = 1;
 const NO_FLUSH: u32 = 1 << 5;
 
@@ -49,40 +49,40 @@ mod opcode {
 
 const NO_ENTRY: i32 = 2;
 const NO_SUCH_CALL: i32 = 38;
-/// Of the fields that SETATTR may set: the size.
+/// The flag of SETATTR for the size.
 const SETS_SIZE: u32 = 1 << 3;
 
-/// How a folder treats whoever asks something of it.
+/// The behaviour of a slow directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Manners {
-    /// It answers, after a while.
+    /// It answers with a delay.
     Slow,
-    /// It does not look at what it is asked. Only the end of a process ends its question.
+    /// It does not read requests. Only the end of the process ends its request.
     Deaf,
-    /// It takes questions and does not answer. The kernel holds even a process that is killed.
+    /// It reads requests and does not answer. The kernel holds even a killed process.
     Dumb,
 }
 
-/// It is there until this is dropped.
+/// A mounted slow directory; unmounted when this is dropped.
 #[derive(Debug)]
 pub struct SlowFolder {
     mounted: Mounted,
     asked: Arc<Asked>,
 }
 
-/// What is asked of whoever answers.
+/// The behaviour of the serving thread.
 #[derive(Debug)]
 struct Asked {
-    /// Held while a request is dealt with.
+    /// Locked while a request is handled.
     manners: Mutex<Manners>,
-    /// Held for a moment before each request, and by whoever waits to change manners: else who
-    /// answers one request after the other would have the lock again before a waiter is awake.
+    /// Locked for a moment before each request, and by a thread that waits to change the behaviour:
+    /// otherwise the serving thread would lock again before a waiter wakes up.
     gate: Mutex<()>,
 }
 
 impl SlowFolder {
-    /// Mounts one on a new folder in `scratch`, with these files in it; each read and write takes
-    /// `delay` longer.
+    /// Mounts one on a new directory in `scratch`, with these files; delays each read and write by
+    /// `delay`.
     ///
     /// # Errors
     /// One line saying why there can be none.
@@ -118,12 +118,12 @@ impl SlowFolder {
             gate: Mutex::new(()),
         });
         let theirs = Arc::clone(&asked);
-        // It ends when nothing is mounted any more.
+        // It ends after the unmount.
         thread::spawn(move || while answers.turn(&theirs).is_some() {});
         Ok(Self { mounted, asked })
     }
 
-    /// Changes its manners. What was asked before has been answered by then, or never will be
+    /// Changes the behaviour. Earlier requests have been answered by then, or are not answered
     /// until it is [`Manners::Slow`] again.
     pub fn behave(&self, manners: Manners) {
         let _gate = locked(&self.asked.gate);
@@ -161,7 +161,7 @@ fn usize_of(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-/// Puts integers one behind the other.
+/// Concatenates integers.
 #[derive(Default)]
 struct Fields(Vec<u8>);
 
@@ -191,12 +191,12 @@ struct Answers {
     delay: Duration,
     files: Vec<(String, Vec<u8>)>,
     since: SystemTime,
-    /// Requests that were taken and not answered.
+    /// Requests that were read and not answered.
     kept: Vec<Vec<u8>>,
 }
 
 impl Answers {
-    /// Deals with one request if there is one; nothing when there are no more.
+    /// Handles one request, if there is one; `None` after the end.
     fn turn(&mut self, asked: &Asked) -> Option<()> {
         drop(locked(&asked.gate));
         let now = locked(&asked.manners);
@@ -241,7 +241,7 @@ impl Answers {
             .u32s(&[len, error.cast_unsigned()])
             .u64s(&[unique])
             .more(&answer);
-        // One that was interrupted wants no answer any more.
+        // An interrupted request needs no answer.
         let _ = self.device.write(&message.0);
         Some(())
     }
@@ -307,7 +307,7 @@ impl Answers {
 
     fn entry(&self, index: usize) -> Fields {
         let node = ROOT + 1 + u64::try_from(index).unwrap_or_default();
-        // Generation, and for how long name and attributes hold: not at all.
+        // Generation, and validity of name and attributes: none.
         Fields::default()
             .u64s(&[node, 0, 0, 0])
             .u32s(&[0, 0])
@@ -344,9 +344,9 @@ fn text(bytes: &[u8]) -> String {
 
 fn init() -> Fields {
     Fields::default()
-        // Version, most read ahead, flags, requests in the background, longest write.
+        // Version, limit on read-ahead, flags, requests in the background, limit on writes.
         .u32s(&[7, 31, 0, 0, 12 | 9 << 16, MAX_WRITE])
-        // Grain of times, most pages and alignment, and what is not used.
+        // Granularity of times, limit on pages and alignment, and unused fields.
         .u32s(&[1, 0, 0, 0, 0, 0, 0, 0, 0, 0])
 }
 

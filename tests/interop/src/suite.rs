@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The names of one side or of both, by list, in a fixed order.
+/// The algorithms of one side or of both, by list, in a fixed order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Algorithms {
     /// Key exchange methods (RFC 4253 §7.1 `kex_algorithms`), without markers.
@@ -18,7 +18,7 @@ pub struct Algorithms {
 }
 
 impl Algorithms {
-    /// What both have, in our order.
+    /// The common algorithms, in our order.
     #[must_use]
     pub fn common(&self, other: &Self) -> Self {
         let both = |ours: &[String], theirs: &[String]| {
@@ -36,7 +36,7 @@ impl Algorithms {
         }
     }
 
-    /// Just what `suite` names.
+    /// Only the algorithms of `suite`.
     #[must_use]
     pub fn only(suite: &Suite) -> Self {
         Self {
@@ -48,8 +48,8 @@ impl Algorithms {
         }
     }
 
-    /// Drops what no fixture has (keys in hardware), what is broken, and the markers that stand
-    /// among the key exchange methods.
+    /// Removes algorithms without a fixture (keys in hardware), broken ones, and the markers among
+    /// the key exchange methods.
     #[must_use]
     pub fn usable(mut self) -> Self {
         self.kex.retain(|name| {
@@ -72,7 +72,7 @@ impl Algorithms {
     }
 }
 
-/// Whether a cipher authenticates by itself, so that no MAC is chosen with it.
+/// True if a cipher is authenticated, so that no MAC is negotiated with it.
 #[must_use]
 pub fn is_aead(cipher: &str) -> bool {
     cipher.contains("-gcm@") || cipher.starts_with("chacha20-poly1305")
@@ -87,7 +87,7 @@ pub struct Suite {
     pub host_key: String,
     /// Cipher, the same in both directions.
     pub cipher: String,
-    /// MAC; none where the cipher authenticates by itself.
+    /// MAC; `None` with an authenticated cipher.
     pub mac: Option<String>,
     /// Compression method.
     pub compression: String,
@@ -124,7 +124,7 @@ impl Space {
         Self { algorithms, macs }
     }
 
-    /// How many values each factor has.
+    /// Number of values of each factor.
     #[must_use]
     pub fn sizes(&self) -> Vec<usize> {
         let a = &self.algorithms;
@@ -137,7 +137,7 @@ impl Space {
         ]
     }
 
-    /// Whether two values may stand together: a MAC wherever the cipher needs one, and only there.
+    /// True if two values are compatible: a MAC exactly if the cipher needs one.
     #[must_use]
     pub fn allows(&self, one: (usize, usize), other: (usize, usize)) -> bool {
         let (low, high) = if one.0 <= other.0 {
@@ -166,8 +166,8 @@ impl Space {
         }
     }
 
-    /// Each cipher with each MAC that it needs, a cheap key exchange (there will be many of them)
-    /// and the first of everything else.
+    /// Each cipher with each MAC that it needs, a fast key exchange, because there are many, and
+    /// the first of everything else.
     #[must_use]
     pub fn ciphers_by_macs(&self) -> Vec<Suite> {
         let cheap = |name: &String| name.starts_with("curve25519");

@@ -1,4 +1,4 @@
-//! A log daemon for one server: its `/dev/log`, and the lines as a log file has them.
+//! A log daemon for one server: its `/dev/log`, and its lines in the format of a log file.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
@@ -15,8 +15,8 @@ use crate::scratch::Scratch;
 /// The name of this machine in each line.
 const MACHINE: &str = "box";
 
-/// Gives the program behind `--` a `/dev` of its own, in which `log` is what it is told, and other
-/// files of the machine.
+/// Gives the program after `--` a private `/dev` with this `log`, and replaced files of the
+/// machine.
 const SCRIPT: &str = r#"
 set -e
 mount -t tmpfs dev "$1"
@@ -38,14 +38,14 @@ shift
 exec "$@"
 "#;
 
-/// The lines that a server, and what it starts, has sent to the log.
+/// The lines that a server and its processes have sent to the log.
 #[derive(Debug)]
 pub struct Syslog {
     lines: Arc<Mutex<Vec<String>>>,
 }
 
 impl Syslog {
-    /// Takes what comes to `path` until the process ends.
+    /// Receives messages at `path` until the process ends.
     fn listen(path: &Path) -> Result<Self, String> {
         let socket = UnixDatagram::bind(path).map_err(|error| error.to_string())?;
         // Users log, too.
@@ -64,7 +64,7 @@ impl Syslog {
         Ok(Self { lines })
     }
 
-    /// What has come so far, one line for each message, as rsyslog writes them.
+    /// The received messages, one line each, as rsyslog writes them.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         let lines = self.lines.lock();
@@ -79,9 +79,8 @@ fn line_of(message: &str) -> String {
     format!("{time}{MACHINE} {}", rest.trim_end_matches(['\0', '\n']))
 }
 
-/// Starts a server of this kind with exactly `config`, which logs to what is returned with it.
-/// `places` are files or folders of the machine that it sees in place of others, each
-/// `(theirs, its own)`.
+/// Starts a server of this kind with exactly `config`, which logs to the returned log. `places`
+/// replace files or directories of the machine for it, each `(theirs, its own)`.
 ///
 /// # Errors
 /// When it does not start; without mount namespaces, too.

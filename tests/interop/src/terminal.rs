@@ -1,4 +1,4 @@
-//! A program at a terminal: a pseudo-terminal whose other side the test types at and reads.
+//! A program at a pseudo-terminal, at whose other side the test types and reads.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -16,17 +16,17 @@ use rustix::termios::{Winsize, tcsetwinsize};
 use crate::process::{Background, status_number, wait};
 use crate::scratch::until;
 
-/// Longest that something may take to show on the screen.
+/// Time limit for an expected text on the screen.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A program in a session of its own, with a controlling terminal.
+/// A program in its own session, with a controlling terminal.
 #[derive(Debug)]
 pub struct Terminal {
     master: File,
     program: Background,
     screen: Arc<Mutex<Vec<u8>>>,
     reader: thread::JoinHandle<()>,
-    /// How much of the screen [`Terminal::expect`] has passed.
+    /// Number of bytes of the screen that [`Terminal::expect`] has passed.
     seen: usize,
 }
 
@@ -35,7 +35,7 @@ impl Terminal {
     /// `setsid --ctty` makes it the leader of a new session.
     ///
     /// # Panics
-    /// When there is no terminal or the program cannot be started.
+    /// If there is no terminal or the program cannot be started.
     #[must_use]
     pub fn new(command: &Command, columns: u16, rows: u16) -> Self {
         let (master, slave) = open().expect("a pseudo-terminal");
@@ -62,7 +62,7 @@ impl Terminal {
         let (mut from, shared) = (master.try_clone().expect("a descriptor"), screen.clone());
         let reader = thread::spawn(move || {
             let mut chunk = [0; 4096];
-            // The error at the end is that nobody holds the other side any more.
+            // The final error means that no process has the other side open.
             while let Ok(count @ 1..) = from.read(&mut chunk) {
                 let mut screen = shared.lock().unwrap_or_else(PoisonError::into_inner);
                 screen.extend_from_slice(&chunk[..count]);
@@ -80,19 +80,19 @@ impl Terminal {
     /// Types.
     ///
     /// # Panics
-    /// When the terminal is gone.
+    /// If the terminal is closed.
     pub fn type_text(&mut self, text: &str) {
         self.master.write_all(text.as_bytes()).expect("typing");
     }
 
-    /// All that has been shown.
+    /// The whole output so far.
     #[must_use]
     pub fn screen(&self) -> String {
         let screen = self.screen.lock().unwrap_or_else(PoisonError::into_inner);
         String::from_utf8_lossy(&screen).into_owned()
     }
 
-    /// Waits until `text` is shown behind what was waited for before.
+    /// Waits until `text` appears after the previously expected text.
     ///
     /// # Panics
     /// When it is not.
@@ -105,8 +105,8 @@ impl Terminal {
         );
     }
 
-    /// Waits until `text` is shown anywhere, and passes nothing: for what comes from one side while
-    /// the rest comes from the other, in whichever order.
+    /// Waits until `text` appears anywhere, without passing anything: for output of two sides in
+    /// any order.
     ///
     /// # Panics
     /// When it is not.
@@ -119,8 +119,8 @@ impl Terminal {
         );
     }
 
-    /// Types `keys` each second until `text` is shown behind what was waited for before: for what
-    /// follows from a signal and from a key, which may arrive in either order.
+    /// Types `keys` each second until `text` appears after the previously expected text: for output
+    /// that needs a signal and a key, which may arrive in either order.
     ///
     /// # Panics
     /// When it is not.
@@ -135,7 +135,7 @@ impl Terminal {
         panic!("{text:?} does not show; the screen: {:?}", self.screen());
     }
 
-    /// Whether `text` is shown in time behind what was waited for before.
+    /// Returns true if `text` appears in time after the previously expected text.
     fn shows(&mut self, text: &str, limit: Duration) -> bool {
         let mut found = None;
         until(limit, || {
@@ -152,24 +152,24 @@ impl Terminal {
         found.is_some()
     }
 
-    /// Changes the size; the program is told by SIGWINCH.
+    /// Changes the size; the program gets SIGWINCH.
     ///
     /// # Panics
-    /// When the terminal is gone.
+    /// If the terminal is closed.
     pub fn resize(&self, columns: u16, rows: u16) {
         tcsetwinsize(self.master.as_fd(), size(columns, rows)).expect("another size");
     }
 
-    /// Waits for the end of the program, and for its last words on the screen, and gives its status.
+    /// Waits for the end of the program and of its output, and returns its status.
     ///
     /// # Panics
-    /// When it goes on.
+    /// If it does not end.
     pub fn end(&mut self) -> i32 {
         let ended = wait(&mut self.program.0, LIMIT);
         let status = ended.unwrap_or_else(|error| {
             panic!("{error}; the screen: {:?}", self.screen());
         });
-        // Until nobody holds the terminal any more.
+        // Until no process has the terminal open.
         until(LIMIT, || self.reader.is_finished());
         status_number(status)
     }

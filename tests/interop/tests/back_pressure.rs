@@ -1,4 +1,4 @@
-//! A reader that stops stops the sender, and no process of ours keeps more than its windows.
+//! A reader that stops also stops the sender, and no process of ours stores more than its windows.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -11,15 +11,15 @@ use interop::scratch::until;
 use interop::site::{HOST, Site, each};
 
 const MIB: u64 = 1 << 20;
-/// What the sender would send.
+/// Bytes that the sender would send.
 const SOURCE: u64 = 2048 * MIB;
-/// What the reader takes before it stops, so that windows have had a reason to grow.
+/// Bytes that the reader reads before it stops, so that windows grow.
 const TAKEN: u64 = 64 * MIB;
-/// What our side may keep of the other's data.
+/// Limit on the other side's data that our side may store, bytes.
 const WINDOW_MEMORY: u64 = 16 * MIB;
-/// What one of our processes needs besides: its code, and the slabs that it receives into.
+/// Other memory of one of our processes: its code and its receive slabs, bytes.
 const OWN: u64 = 32 * MIB;
-/// What sockets and pipes of the kernel hold at most between the two.
+/// Limit on the data in sockets and pipes of the kernel, bytes.
 const KERNEL: u64 = 64 * MIB;
 
 fn limit(kind: Kind) -> String {
@@ -44,7 +44,7 @@ fn moved(pids: &[u32]) -> u64 {
         .sum()
 }
 
-/// Waits until the processes of both sides do nothing more.
+/// Waits until the processes of both sides are idle.
 fn comes_to_rest(site: &Site, client: &Child) -> bool {
     let (mut last, mut same) = (0, 0);
     until(COMMAND_LIMIT, || {
@@ -57,7 +57,7 @@ fn comes_to_rest(site: &Site, client: &Child) -> bool {
     })
 }
 
-/// The most memory that any of our processes of this couple ever had.
+/// The largest peak memory of our processes of this couple.
 fn assert_bounded(site: &Site, client: &Child, server: Kind, what: &str) {
     let mut ours = Vec::new();
     if site.client == Kind::Fulmar {
@@ -96,7 +96,7 @@ fn a_stopped_reader_of_a_download_stops_the_server() {
         assert_bounded(&site, &child.0, server, "download");
         let come = figure(child.0.id(), "io", "rchar:").expect("a client");
         assert!(come < TAKEN + WINDOW_MEMORY + KERNEL, "{come} bytes came");
-        // All of it comes when the reader goes on.
+        // All data arrive when the reader continues.
         let rest = io::copy(&mut output, &mut io::sink()).expect("output");
         assert_eq!(taken + rest, SOURCE);
         assert!(wait(&mut child.0, COMMAND_LIMIT).expect("an end").success());

@@ -1,4 +1,4 @@
-//! `fulmar bench` itself: that it measures, and that it finds out what is wrong.
+//! `fulmar bench` itself: it measures, and it detects errors.
 
 use std::process::Command;
 use std::time::Duration;
@@ -16,7 +16,7 @@ fn bench(arguments: &str) -> Outcome {
     run(&mut command, Input::Nothing, LIMIT).expect("fulmar bench")
 }
 
-/// How often `part` stands in what the program printed.
+/// Number of occurrences of `part` in the program's output.
 fn count(outcome: &Outcome, part: &str) -> usize {
     outcome.stdout.text().matches(part).count()
 }
@@ -56,7 +56,7 @@ fn echoes_and_memory_are_measured_and_shown_as_a_page() {
     let row = beside
         .lines()
         .find(|line| line.starts_with("Fulmar → Fulmar"));
-    // The last column is the download's speed: it went on meanwhile.
+    // The last column is the download's rate: it continued meanwhile.
     let speed = row.and_then(|row| row.split_whitespace().last());
     let speed: f64 = speed.and_then(|word| word.parse().ok()).expect(&said);
     assert!(speed > 0.0, "{said}");
@@ -131,8 +131,8 @@ fn a_long_path_is_as_long_as_asked_for() {
     }
     assert_eq!(outcome.status, 0, "{}", outcome.summary());
     let text = outcome.stdout.text();
-    // 80 Mbit/s are 9.5 MiB/s. Twice that would not be the rate's doing, however late a busy
-    // machine notices that the far end runs.
+    // 80 Mbit/s are 9.5 MiB/s. Twice this is not possible with the limit, however late a busy
+    // machine detects the start of the far end.
     for direction in ["up", "down"] {
         let title = format!("40 ms, 80 Mbit/s, aes128-gcm@openssh.com, {direction}");
         let (_, group) = text.split_once(&title).expect("the group");

@@ -1,4 +1,4 @@
-//! From one server to another, through us.
+//! Copies between two servers through this machine.
 
 use std::fs;
 use std::path::Path;

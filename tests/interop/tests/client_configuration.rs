@@ -1,5 +1,5 @@
-//! The same lines of ssh_config and the same arguments through `ssh -G` of both suites: what is refused, and what the
-//! values come to. What differs stands in the table with its reason.
+//! The same lines of ssh_config and the same arguments with `ssh -G` of both suites: refusals and
+//! resulting values. The table lists differences with reasons.
 
 use std::collections::BTreeSet;
 
@@ -7,28 +7,29 @@ use interop::peers::ours::Kind;
 use interop::report::skipped;
 use interop::scratch::Scratch;
 
-/// What both do with a case, as far as they are the same.
+/// The common result of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Both {
     /// Both print these lines, in any order, and no others differ from a run without the case.
     Print(&'static [&'static str]),
     /// Both exit with 255 and print no values.
     Refuse,
-    /// Both exit with 255 and say this.
+    /// Both exit with 255 and this message.
     Say(&'static str),
-    /// OpenSSH 9.2 does this; ours is refused by name, or takes it, for the reason given.
+    /// OpenSSH 9.2 has this result; ours refuses the case by name, or accepts it, for the given
+    /// reason.
     Differ(&'static str),
 }
 
 use Both::{Differ, Print, Refuse, Say};
 
-/// The lines of a file, the arguments before `h`, and what comes of them.
+/// The lines of a file, the arguments before `h`, and their result.
 type Case = (&'static str, &'static [&'static str], Both);
 
 const LOOP: Both = Say("jumphost loop via h");
 
 const CASES: &[Case] = &[
-    // Ways through others.
+    // Connections through other hosts.
     ("Host *\nProxyJump h\n", &[], LOOP),
     ("Host *\nProxyJump h:23\n", &["-p", "23"], LOOP),
     ("ProxyJump u@h\n", &["-l", "u"], LOOP),
@@ -98,7 +99,7 @@ const CASES: &[Case] = &[
     ("", &["-l", "b", "a@h"], Print(&["user b"])),
     ("User c\n", &["a@h"], Print(&["user a"])),
     ("", &["ssh://h:23", "-p", "24"], Print(&["port 23"])),
-    // What does not stand on the command line.
+    // Keywords that are not permitted on the command line.
     (
         "",
         &["-oInclude=/x"],
@@ -151,7 +152,7 @@ const CASES: &[Case] = &[
     ("HostName ${x}\n", &[], Print(&["hostname ${x}"])),
     ("HostName \"a b\"\n", &[], Print(&["hostname a b"])),
     ("HostName %p\n", &[], Refuse),
-    // `none` where it may stand.
+    // `none` where it is permitted.
     (
         "UserKnownHostsFile none /a\n",
         &[],
@@ -398,7 +399,7 @@ fn both_suites_read_the_same_from_the_same_lines() {
     }
 }
 
-/// OpenSSH would start processes without end for some of these, so they are run with ours alone.
+/// OpenSSH would start processes endlessly for some of these, so they run only with ours.
 #[test]
 fn no_process_starts_for_a_loop() {
     if Kind::tested() == Kind::OpenSsh {
@@ -416,7 +417,7 @@ fn no_process_starts_for_a_loop() {
     ] {
         let (status, said) = connect(&scratch, text);
         assert_eq!(status, Some(255), "{text}: {said}");
-        // A hop's own process would have more to say, and so would whoever waits for it.
+        // A hop's own process would print more, and so would the process that waits for it.
         assert_eq!(
             said.trim_end(),
             format!("jumphost loop via {via}"),
@@ -435,7 +436,7 @@ fn connect(scratch: &Scratch, text: &str) -> (Option<i32>, String) {
     (output.status.code(), said)
 }
 
-/// A loop that only running it shows ends by itself.
+/// A loop that is detected only at run time ends by itself.
 #[test]
 fn a_loop_of_commands_ends() {
     if Kind::tested() == Kind::OpenSsh {

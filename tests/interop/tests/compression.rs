@@ -1,6 +1,6 @@
-//! `-C` with everybody: bulk that compresses and bulk that does not, small packets between, keys
-//! changed in full flow. Bytes are compared, and counted on the wire: what is not compressed there
-//! fails.
+//! `-C` with every peer: compressible and incompressible bulk data with small packets in between,
+//! and key exchanges during transfers. Bytes are compared, and counted on the wire: missing
+//! compression is a failure.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -24,10 +24,10 @@ use interop::suite::Algorithms;
 
 const ZLIB: &str = "zlib@openssh.com";
 const ZSTD: &str = "zstd2@fulmar.invalid";
-/// Lines that come one by one, each in a packet of its own or nearly.
+/// Lines that are sent one by one, mostly one per packet.
 const LINES: u32 = 300;
 
-/// Four MiB: lines, zeros, what does not compress, and lines again.
+/// Four MiB: lines, zeros, incompressible bytes, and lines again.
 fn data() -> Vec<u8> {
     let mut data = Vec::new();
     for number in 0..60_000_u32 {
@@ -41,10 +41,10 @@ fn data() -> Vec<u8> {
     data
 }
 
-/// A port that leads to another, and counts what passes.
+/// A port that forwards to another and counts the bytes.
 struct Tap {
     port: u16,
-    /// To the server, and from it.
+    /// Bytes to the server and from it.
     bytes: Arc<[AtomicU64; 2]>,
 }
 
@@ -131,7 +131,7 @@ fn round_trip(couple: &Couple, method: &str) {
     assert_eq!(outcome.stdout.sha256, digest, "{}", outcome.status);
     for (way, bytes) in ["to", "from"].iter().zip(tap.bytes.iter()) {
         let bytes = bytes.load(Ordering::Relaxed);
-        // All as it is would be more, and what does not compress is 700,000.
+        // Uncompressed data would be more, and the incompressible part has 700,000 bytes.
         let most = data.len() as u64 * 3 / 5;
         assert!(
             (700_000..most).contains(&bytes),
@@ -170,8 +170,8 @@ fn ours_to_ours_by_zstd() {
     round_trip(&matrix::couples()[0], ZSTD);
 }
 
-/// What `ssh -v` says behind `Compression zstd`, from a server whose configuration begins with
-/// `there`, and the data that came back.
+/// The output of `ssh -v` with `Compression zstd` and a server whose configuration starts with
+/// `there`, and the returned data.
 fn told(server: Kind, there: &str, here: &str) -> (String, bool) {
     let site = Site::new(Kind::Fulmar, server, there);
     let data = data();
@@ -224,7 +224,7 @@ fn who_does_not_know_zstd_or_did_not_ask_for_it_has_zlib() {
         assert!(said.contains("engine internal"), "{said}");
         assert!(said.contains(why), "{said}");
     }
-    // Nobody offers it unasked, nor behind -C.
+    // It is not offered by default, nor with -C.
     let quiet = Site::new(Kind::Fulmar, Kind::Fulmar, "");
     let port = quiet.running.daemon.port;
     let offered = interop::offers::of_server(port).expect("a KEXINIT");
@@ -246,7 +246,7 @@ fn who_does_not_know_zstd_or_did_not_ask_for_it_has_zlib() {
     }
 }
 
-/// Bulk, many small files, and one that does not compress.
+/// A large file, many small files, and an incompressible one.
 fn tree(scratch: &Scratch) -> PathBuf {
     let root = scratch.join("tree");
     std::fs::create_dir_all(root.join("many")).expect("a folder");
@@ -299,11 +299,11 @@ fn rsync_goes_up_and_down_behind_our_client_with_c() {
     }
 }
 
-/// The token that one session carries and another one guesses, and a token that it is not.
+/// The token that one session carries and another one guesses, and another token.
 const TOKEN: &str = "X-Token: 8d1f0a77c3e94b62a5507e16f2bb930c4471f09be8d2a6335c\n";
 const WRONG: &str = "X-Token: b3096c5ea24d71f80e9c43a7d6158f2b90ac8e5d17f34b6208\n";
 
-/// How long a master may take to log in.
+/// Time limit for the master's login.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A master connection with `-C` of Debian's `ssh`, on which sessions are opened one by one.
@@ -352,8 +352,8 @@ impl<'s> Master<'s> {
     }
 }
 
-/// Bulk and lines of two sessions at once, which resemble each other: OpenSSH's inflate reads what
-/// our server makes of both, in place and by runs.
+/// Bulk data and lines of two sessions at once, with similar content: OpenSSH's inflate reads our
+/// server's output for both, serial and in runs.
 #[test]
 fn two_sessions_at_once_come_whole_to_openssh() {
     if let Err(why) = Kind::OpenSsh.ssh() {
@@ -381,8 +381,8 @@ fn two_sessions_at_once_come_whole_to_openssh() {
     assert!((1_400_000..most).contains(&bytes), "{bytes} bytes");
 }
 
-/// "Crossing the Streams": whoever has a session on a connection with `-C` finds out what another
-/// session there prints, from the bytes on the wire. Debian's sshd 9.2 lets him, ours does not.
+/// "Crossing the Streams": a user of one session on a connection with `-C` learns from the bytes on
+/// the wire what another session prints. This works with Debian's sshd 9.2, but not with ours.
 #[test]
 fn a_session_does_not_show_what_another_one_prints() {
     for server in [Kind::OpenSsh, Kind::Fulmar] {
@@ -391,7 +391,7 @@ fn a_session_does_not_show_what_another_one_prints() {
             continue;
         }
         let site = Site::new(Kind::OpenSsh, server, "Compression yes\n");
-        // What a session takes beside its data is the same each time, or once in a few times less.
+        // A session's bytes besides its data are the same each time, or sometimes fewer.
         let of = |guess: &str| {
             let bytes = (0..3).map(|_| {
                 let master = Master::new(&site);

@@ -1,5 +1,5 @@
-//! How scp and sftp reach a server: connections of their own process, what happens when one cannot
-//! be made or breaks, and what a signal leaves behind.
+//! Connections of scp and sftp: within their own process, failures and losses of connections, and
+//! the state after a signal.
 
 use std::fs;
 use std::os::unix::fs::OpenOptionsExt;
@@ -16,7 +16,7 @@ use interop::site::{HOST, Site, finish, here, program, scp, there};
 use interop::terminal::Terminal;
 use sys::signals::{Signal, send};
 
-/// Longest that something may take on a machine that is busy.
+/// Time limit on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn site(extra: &str) -> Site {
@@ -41,7 +41,7 @@ fn part_of(to: &Path) -> Option<PathBuf> {
         .map(|entry| entry.path())
 }
 
-/// A copy to the server that takes half a minute, once the first of it has arrived.
+/// A copy to the server that takes half a minute; returned once its first bytes have arrived.
 struct Slow {
     child: Background,
     to: PathBuf,
@@ -73,7 +73,7 @@ impl Slow {
         &mut self.child.0
     }
 
-    /// How it ended, and what it said.
+    /// Its exit status and output.
     fn end(mut self) -> (i32, String) {
         assert!(
             until(LIMIT, || !matches!(self.process().try_wait(), Ok(None))),
@@ -201,7 +201,7 @@ fn messages_are_those_of_ssh_and_go_to_standard_error() {
         assert!(said.contains(line), "{line:?} in {said}");
     }
     assert_eq!(outcome.stdout.length, 0);
-    // Standard streams that are closed are nobody's connection.
+    // Closed standard streams do not become a connection.
     let command = format!(
         "exec {} scp -F {} {} {to} <&- >&- 2>&-",
         ours::binary().display(),
@@ -232,7 +232,7 @@ fn another_program_can_be_the_connection_of_a_copy() {
     }
 }
 
-/// `command` at a terminal, and behind it what has become of the terminal.
+/// `command` at a terminal, followed by the terminal's settings.
 fn at_a_terminal(command: &Command) -> Terminal {
     let words: Vec<String> = std::iter::once(command.get_program())
         .chain(command.get_args())
@@ -258,7 +258,7 @@ fn an_interrupt_at_a_question_leaves_the_terminal_as_it_was() {
         ("scp", vec![here(&from), there(&scratch.join("to"))]),
         ("sftp", vec![HOST.to_owned()]),
     ];
-    // To a server that is known, the copy has begun before the question.
+    // To a known server, the copy starts before the question.
     for known in [false, true] {
         if known {
             let outcome = scp(&site, &[&here(&from), &there(&scratch.join("before"))]);
@@ -276,7 +276,7 @@ fn an_interrupt_at_a_question_leaves_the_terminal_as_it_was() {
             let mut terminal = at_a_terminal(&command);
             terminal.expect("password: ");
             terminal.type_text("\u{3}");
-            // As with ssh itself: the signal ends the program.
+            // As with ssh itself, the signal ends the program.
             terminal.expect("status=130.");
             terminal.expect("that is all");
             let screen = terminal.screen();
@@ -320,8 +320,7 @@ fn an_interrupt_in_the_middle_leaves_a_prefix_and_the_terminal_as_it_was() {
     }
 }
 
-/// What is written beside its target goes when a signal ends the copy, unless it may be gone on
-/// with, and then it is.
+/// A part file is removed when a signal ends the copy, unless it may be continued; then it is.
 #[test]
 fn a_signal_leaves_no_part_behind_but_for_who_resumes() {
     let site = site("");
@@ -362,7 +361,7 @@ fn a_signal_leaves_no_part_behind_but_for_who_resumes() {
     }
 }
 
-/// Nobody reads what comes: each signal ends the wait.
+/// Nobody reads the data: each signal ends the wait.
 #[test]
 fn a_signal_ends_the_wait_for_the_reader_of_a_fifo() {
     let site = site("");
@@ -387,7 +386,7 @@ fn a_signal_ends_the_wait_for_the_reader_of_a_fifo() {
             command.args(["-v", &there(&from), &here(&fifo)]);
             command.stderr(fs::File::create(&trace).unwrap());
             let mut copy = Background::start(&mut command).unwrap();
-            // It is at the FIFO, or about to be.
+            // The program waits at the FIFO, or is about to.
             let said = || fs::read_to_string(&trace).unwrap_or_default();
             assert!(
                 until(LIMIT, || said().contains("Authenticated to")),
@@ -409,7 +408,7 @@ fn connections_behind_the_first_log_in_together_while_it_copies() {
     let scratch = Scratch::new();
     let content = content(20_000_000);
     let (from, to) = (scratch.write("from", &content), scratch.join("to"));
-    // The second goes on when the third has begun, and that one when it may.
+    // The second continues when the third has started, and the third when it may.
     let (begun, may) = (scratch.join("begun"), scratch.join("may"));
     let dialer = scratch.write(
         "dialer",
@@ -437,7 +436,7 @@ fn connections_behind_the_first_log_in_together_while_it_copies() {
     let mut copy = Background::start(&mut command).unwrap();
     let lines = || fs::read_to_string(&begun).map_or(0, |begun| begun.lines().count());
     assert!(until(LIMIT, || lines() == 3));
-    // It is written beside the target, which several connections do.
+    // Several connections write a part file beside the target.
     let len = || part_of(&to).map_or(0, |part| fs::metadata(part).map_or(0, |part| part.len()));
     assert!(
         until(LIMIT, || len() > 1_000_000 || to.exists()),
@@ -450,7 +449,7 @@ fn connections_behind_the_first_log_in_together_while_it_copies() {
     assert_eq!(lines(), 3);
 }
 
-/// One of several connections that is not made has said why, and the copy goes on without it.
+/// A connection that fails reports the reason, and the copy continues with the others.
 #[test]
 fn a_connection_that_is_refused_is_done_without() {
     let site = site("");
@@ -471,7 +470,7 @@ fn a_connection_that_is_refused_is_done_without() {
     let proxy = format!("-oProxyCommand=sh {} %p", dialer.display());
     for arguments in [[here(&from), there(&to)], [there(&to), here(&to) + "-back"]] {
         let [first, second] = &arguments;
-        // On a busy machine the others may be on their way for as long as a quick copy takes.
+        // On a busy machine the other connections may need as long as a fast copy.
         let told = ["10M", "2M", "400K"].into_iter().any(|limit| {
             let _ = fs::remove_file(&begun);
             let outcome = scp(&site, &[&proxy, "-n", "3", "--limit", limit, first, second]);
@@ -544,7 +543,7 @@ fn each_connection_says_as_much_as_its_own_configuration_has_it_say() {
         assert_eq!(outcome.status, 0, "{}", outcome.summary());
         assert_eq!(fs::read(&to).unwrap(), b"x");
         let said = outcome.stderr.text();
-        // Said at a connection's end, when the other one's level has long been set.
+        // Reported at a connection's end, after the other one's level was set.
         assert_eq!(said.matches("debug1: crypto threads").count(), 1, "{said}");
     }
 }

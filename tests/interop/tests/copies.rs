@@ -1,5 +1,6 @@
-//! Our scp and sftp with OpenSSH's server and ours: trees, the old protocol in both roles, cuts
-//! that are gone on with, full disks, batches; keys that change on the way, also with OpenSSH's.
+//! Our scp and sftp with OpenSSH's server and ours: trees, the old protocol in both roles,
+//! interrupted copies that are continued, full disks, batches; key exchanges during copies, also
+//! with OpenSSH's programs.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -19,7 +20,7 @@ use interop::terminal::Terminal;
 
 const SFTP_SERVER: &str = "/usr/lib/openssh/sftp-server";
 
-/// Runs the test with each server that can be had.
+/// Runs the test with each available server.
 fn each_server(test: impl Fn(&Site, &Scratch)) {
     for (server, subsystem) in [
         (Kind::OpenSsh, format!("Subsystem sftp {SFTP_SERVER}\n")),
@@ -65,7 +66,7 @@ fn tree(scratch: &Scratch) -> PathBuf {
     root
 }
 
-/// Whether two trees hold the same; with `kept` also the same modes and times in seconds.
+/// True if two trees have the same content; with `kept` also the same modes and times in seconds.
 fn same(one: &Path, other: &Path, kept: bool) -> bool {
     let mut names = 0;
     for entry in fs::read_dir(one).unwrap() {
@@ -98,7 +99,7 @@ fn trees_go_up_and_down_with_modes_and_times() {
         let outcome = scp(site, &["-rp", &there(&up), &here(&down)]);
         assert_eq!(outcome.status, 0, "{}", outcome.summary());
         assert!(same(&root, &down, true));
-        // Into a directory that is there, over several connections, and between servers.
+        // Into an existing directory, over several connections, and between servers.
         let outcome = scp(site, &["-r", "-n", "2", &here(&root), &there(&up)]);
         assert_eq!(outcome.status, 0, "{}", outcome.summary());
         assert!(same(&root, &up.join("tree"), false));
@@ -135,7 +136,7 @@ fn openssh_s_scp_talks_to_our_roles() {
     }
     let scratch = Scratch::new();
     let root = tree(&scratch);
-    // What would log in runs the command here, with our scp in place of the other.
+    // A program instead of ssh runs the command locally, with our scp as the other side.
     let text = format!(
         "#!/bin/sh\nfor last; do :; done\nexec sh -c \"{} $last\"\n",
         ours::binary().display()
@@ -173,7 +174,7 @@ fn a_copy_that_is_killed_leaves_a_prefix_and_is_gone_on_with() {
             let len = || fs::metadata(&to).map_or(0, |metadata| metadata.len());
             assert!(until(COMMAND_LIMIT, || len() > 100_000));
             drop(child);
-            // What is on its way may still arrive.
+            // Data in transit may still arrive.
             site.running.daemon.comes_to_rest();
             let part = fs::read(&to).unwrap();
             assert!(part.len() < content.len() && content.starts_with(&part));
@@ -221,7 +222,7 @@ fn there_is_no_room(site: &Site, scratch: &Scratch, small: &Mounted, words: &str
     }
 }
 
-/// A file system in which 4 MiB may be written. Btrfs has quotas that hold for root, too.
+/// A file system with 4 MiB of space. Btrfs has quotas that apply to root too.
 fn with_quota(scratch: &Scratch) -> Result<Mounted, String> {
     let (mkfs, btrfs) = (installed("mkfs.btrfs"), installed("btrfs"));
     let (Some(mkfs), Some(btrfs)) = (mkfs, btrfs) else {
@@ -247,7 +248,7 @@ fn a_quota_is_named_and_leaves_a_prefix() {
     let scratch = Scratch::new();
     match with_quota(&scratch) {
         Ok(small) => {
-            // Of OpenSSH's server we hear that it failed and no more.
+            // OpenSSH's server reports only that it failed.
             let lines = "Subsystem sftp internal-sftp\n";
             let site = Site::new(Kind::Fulmar, Kind::Fulmar, lines);
             there_is_no_room(&site, &scratch, &small, "Disk quota exceeded");
@@ -271,7 +272,7 @@ fn a_batch_ends_with_the_first_failure_that_counts() {
         };
         fs::write(scratch.join("a b"), "x").unwrap();
         let outcome = batch("-rm nothing\nmkdir new\nput \"a b\"\nrename 'a b' new/c\nls -1 new\n");
-        // The file to put is looked for where the test runs.
+        // The local file is relative to the test's directory.
         assert_eq!(outcome.status, 1, "{}", outcome.summary());
         let put = format!("put \"{}\" new/d\n", scratch.join("a b").display());
         let outcome = batch(&format!(
@@ -315,7 +316,7 @@ fn nothing_leaves_the_target_and_no_shell_sees_a_name() {
     });
 }
 
-/// `name` (`scp`, `sftp`) of the site's client, set up for its server, where it is installed.
+/// `name` (`scp`, `sftp`) of the site's client, configured for its server, if it is installed.
 fn copier(site: &Site, name: &str) -> Option<Command> {
     match site.client {
         Kind::Fulmar => Some(program(site, name)),
@@ -384,8 +385,8 @@ fn a_copy_is_whole_though_keys_change_each_mebibyte() {
                 let what = format!("{} {name} {verb}, {}", client.name(), server.name());
                 assert_eq!(outcome.status, 0, "{what}: {}", outcome.summary());
                 assert!(fs::read(target).unwrap() == content, "{what}");
-                // Some of the data goes on while keys are exchanged: between two of us it may be as
-                // much again, and more where an end is slow.
+                // Data continue during a key exchange: between two Fulmars as many bytes again, and
+                // more if an end is slow.
                 let changes = key_changes(&outcome);
                 assert!(changes > 3, "{what}: {changes} changes of keys");
             }
@@ -432,7 +433,7 @@ fn a_server_of_the_old_protocol_writes_no_name_of_its_own_choice() {
     let into = scratch.join("into");
     fs::create_dir(&into).unwrap();
     let get = |stream: &str, pattern: &str| {
-        // It leaves behind as many answers as a file has.
+        // It stops after as many answers as a file has.
         let script = format!("printf '{stream}'; head -c 3 >/dev/null");
         let carrier = carrier(&scratch, &script);
         let mut command = Command::new(ours::binary());
@@ -458,7 +459,7 @@ fn a_server_of_the_old_protocol_writes_no_name_of_its_own_choice() {
         assert!(said.contains("does not match"), "{pattern}: {said}");
         assert_eq!(found, Vec::<String>::new(), "{pattern}");
     }
-    // Of what only the shell there knows one thing may come.
+    // A pattern that only the remote shell knows may yield one file.
     let two = "C0644 1 one\\nx\\0C0644 1 two\\nx\\0";
     let (outcome, found) = get(two, "$x");
     assert_eq!(outcome.status, 1, "{}", outcome.summary());

@@ -1,9 +1,9 @@
-//! Copies whose connection is cut at a byte by chance, gone on with and compared: up and down, by
-//! scp, sftp and the old protocol, with OpenSSH's server and ours in turn. And copies whose network
-//! stands still for good.
+//! Copies whose connection is cut at a random byte, continued and compared: uploads and downloads
+//! with scp, sftp and the old protocol, with OpenSSH's server and ours in turn; and copies whose
+//! network stalls.
 //!
-//! `INTEROP_ALL=1` (or `cargo xtask interop --all`) cuts each of the six a hundred times, else it
-//! is twelve; `INTEROP_SEED` repeats a run.
+//! With `INTEROP_ALL=1` (or `cargo xtask interop --all`) each of the six is cut a hundred times,
+//! else twelve; `INTEROP_SEED` repeats a run.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -23,10 +23,10 @@ use interop::scratch::Scratch;
 use interop::site::{HOST, Site, finish};
 
 const SFTP_SERVER: &str = "/usr/lib/openssh/sftp-server";
-/// What a login takes before the first byte of a file may be on its way, at most, bytes.
+/// Limit on the bytes of a login before the first byte of a file.
 const LOGIN_BYTES: u64 = 2_000;
 
-/// Numbers by chance (an xorshift): the same ones from the same seed.
+/// Pseudo-random numbers (xorshift): the same ones from the same seed.
 struct Chance(u64);
 
 impl Chance {
@@ -44,8 +44,7 @@ impl Chance {
     }
 }
 
-/// Carries connections to a server; each ends when so many bytes have gone over all of them, or
-/// stands still.
+/// Forwards connections to a server; after a number of bytes over all of them each ends or stalls.
 struct Relay {
     port: u16,
     left: Arc<AtomicU64>,
@@ -77,18 +76,18 @@ impl Relay {
         Self { port, left, stalls }
     }
 
-    /// What is there ends behind so many bytes more.
+    /// Connections end after this number of further bytes.
     fn cut_behind(&self, bytes: u64) {
         self.left.store(bytes, Ordering::SeqCst);
     }
 
-    /// Behind so many bytes more nothing passes any more, and everything stays open.
+    /// After this number of further bytes nothing is forwarded, and everything stays open.
     fn stall_behind(&self, bytes: u64) {
         self.stalls.store(true, Ordering::SeqCst);
         self.cut_behind(bytes);
     }
 
-    /// What stands still ends.
+    /// Ends stalled connections.
     fn never_cut(&self) {
         self.cut_behind(u64::MAX);
     }
@@ -108,14 +107,14 @@ fn carry(mut from: TcpStream, mut to: TcpStream, left: &AtomicU64, stalls: &Atom
             break;
         }
         if left.load(Ordering::SeqCst) == 0 {
-            // Nothing is read either: what is sent fills the way.
+            // Nothing is read either: sent data fill the buffers.
             while stalls.load(Ordering::SeqCst) && left.load(Ordering::SeqCst) == 0 {
                 thread::sleep(Duration::from_millis(10));
             }
             break;
         }
     }
-    // Nothing goes the other way either.
+    // Nothing is forwarded in the other direction either.
     let _ = from.shutdown(Shutdown::Both);
     let _ = to.shutdown(Shutdown::Both);
 }
@@ -128,7 +127,7 @@ enum How {
     Old,
 }
 
-/// A server behind a relay.
+/// A server that is reached through a relay.
 struct Place {
     site: Site,
     relay: Relay,
@@ -159,7 +158,7 @@ impl Place {
     }
 
     fn copy(&self, how: How, up: bool, resumes: bool, from: &Path, to: &Path) -> Outcome {
-        // What sftp says itself is enough.
+        // sftp's own messages are sufficient.
         let quiet: &[&str] = match how {
             How::Sftp => &["-q"],
             How::Scp | How::Old => &[],
@@ -208,7 +207,7 @@ impl Place {
         finish(command.args([from, to]), Input::Nothing)
     }
 
-    /// One copy that is cut, and what becomes of it.
+    /// One interrupted copy and its continuation.
     fn cut(&self, how: How, up: bool, chance: &mut Chance) -> Result<(), String> {
         let scratch = Scratch::new();
         let len = 1 + chance.below(300_000);
@@ -220,7 +219,7 @@ impl Place {
         let outcome = self.copy(how, up, false, &from, &to);
         self.relay.never_cut();
         let told = |what: &str| format!("cut at {at} of {len}: {what}; {}", outcome.summary());
-        // The server writes what it has, and ends when it sees that nobody is there.
+        // The server writes its data, and ends when it detects the lost connection.
         self.site.running.daemon.comes_to_rest();
         let read = || fs::read(&to).unwrap_or_default();
         let last = read();
@@ -232,7 +231,7 @@ impl Place {
             0 if !whole => return Err(told("exit status 0")),
             0 => return Ok(()),
             _ if outcome.stderr.length == 0 => return Err(told("nothing was said")),
-            // sftp goes on with what is shorter only.
+            // sftp continues only shorter files.
             _ if whole && matches!(how, How::Sftp) => return Ok(()),
             _ => {}
         }
@@ -244,9 +243,9 @@ impl Place {
     }
 }
 
-/// A copy behind which the network stands still, and what it says at its end.
+/// A copy whose network stalls, and its final messages.
 fn stall(place: &Place, how: How, up: bool) {
-    // Why a copy failed is said by those that are quiet, too.
+    // Quiet copies also report the reason of a failure.
     const OPTIONS: [&str; 3] = ["-q", "-oServerAliveInterval=1", "-oServerAliveCountMax=2"];
     let scratch = Scratch::new();
     let content = noise(4 << 20);
@@ -260,7 +259,7 @@ fn stall(place: &Place, how: How, up: bool) {
     assert!(outcome.status > 0, "{what}");
     let said = outcome.stderr.text();
     assert!(said.contains("not responding"), "{what}");
-    // There is none where nothing had come to be written yet.
+    // There is none if no data had arrived.
     let part = fs::read(&to).unwrap_or_default();
     assert!(part.len() < content.len(), "{what}");
     assert!(content.starts_with(&part), "{what}");
@@ -276,7 +275,7 @@ fn a_network_that_stands_still_ends_a_copy_and_is_told() {
                 skipped("the old protocol", &"no scp is installed");
                 continue;
             }
-            // All of them wait for the same seconds, each on its own way.
+            // All of them wait for the same seconds, each on its own connection.
             let (server, subsystem) = &servers[index / 2 % servers.len()];
             scope.spawn(move || stall(&Place::new(*server, subsystem), how, up));
         }
@@ -300,7 +299,7 @@ fn those_that_are_quiet_say_why_a_connection_was_lost() {
             let said = outcome.stderr.text();
             let what = format!("{how:?}, up {up}: {}", outcome.summary());
             assert!(outcome.status > 0, "{what}");
-            // As ssh says it, beside what the program says of its file.
+            // The message of ssh, in addition to the program's about its file.
             let causes = [
                 "Connection closed by 127.0.0.1",
                 "Connection reset",
@@ -311,7 +310,7 @@ fn those_that_are_quiet_say_why_a_connection_was_lost() {
     }
 }
 
-/// Whatever is the last that comes: a file is told as copied and the status is 0, or neither.
+/// Whatever arrives last: either a file is reported as copied and the status is 0, or neither.
 #[test]
 fn a_small_file_is_good_where_the_status_says_so() {
     for (server, subsystem) in servers() {
@@ -328,7 +327,7 @@ fn a_small_file_is_good_where_the_status_says_so() {
             place.site.running.daemon.comes_to_rest();
             let passed = most - place.relay.left.load(Ordering::SeqCst);
             assert_eq!(whole.status, 0, "{}", whole.summary());
-            // The file's content and all behind it, byte by byte of what a cut can do to it.
+            // Cuts at every byte of the file's content and after it.
             let mut goods = [0, 0];
             for at in (passed.saturating_sub(700)..passed).step_by(23) {
                 let _ = fs::remove_file(&to);
@@ -353,7 +352,7 @@ fn a_small_file_is_good_where_the_status_says_so() {
     }
 }
 
-/// The servers that can be had, ours first.
+/// The available servers, ours first.
 fn servers() -> Vec<(Kind, String)> {
     let mut servers = vec![(Kind::Fulmar, "Subsystem sftp internal-sftp\n".to_owned())];
     if installed("sshd").is_some() && Path::new(SFTP_SERVER).exists() {
@@ -370,7 +369,7 @@ fn seed() -> u64 {
         .duration_since(UNIX_EPOCH)
         .expect("a time");
     let seed = given.and_then(|text| text.parse().ok());
-    // Of zeros nothing else comes.
+    // Zeros must arrive as zeros.
     seed.unwrap_or(u64::from(now.subsec_nanos()) << 20 | now.as_secs() & 0xf_ffff)
         .max(1)
 }

@@ -1,5 +1,5 @@
-//! Files to and from what is not OpenSSH: others' servers with our scp and sftp, and others'
-//! clients with our server.
+//! Copies with programs other than OpenSSH: other servers with our scp and sftp, and other clients
+//! with our server.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -19,7 +19,7 @@ use interop::report::skipped;
 use interop::scratch::{Scratch, until};
 use interop::site::{HOST, Site, finish, program};
 
-/// Longest that something may take to come about on a machine that is busy.
+/// Time limit on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn ours() -> Site {
@@ -30,7 +30,7 @@ fn ours() -> Site {
     )
 }
 
-/// Files of several sizes in one folder.
+/// Files of several sizes in one directory.
 fn flat(folder: &Path) {
     fs::create_dir(folder).unwrap();
     for number in 0..20 {
@@ -40,7 +40,7 @@ fn flat(folder: &Path) {
     fs::write(folder.join("a b"), "x").unwrap();
 }
 
-/// The same with folders in it.
+/// The same with subdirectories.
 fn tree(folder: &Path) {
     flat(folder);
     fs::create_dir_all(folder.join("d/empty")).unwrap();
@@ -58,8 +58,8 @@ fn ended_well(outcome: &Outcome) {
     assert_eq!(outcome.status, 0, "{}", outcome.summary());
 }
 
-/// Our scp and sftp with a server: a tree up and down, several connections, what is gone on with,
-/// a batch.
+/// Our scp and sftp with a server: a tree up and down, several connections, continued copies, a
+/// batch.
 fn with_our_programs(running: Running) {
     let scratch = Scratch::new();
     let below = match &running.guest {
@@ -165,7 +165,7 @@ fn psftp_and_pscp_copy() {
     tree(&from);
     pscp.args(["-q", "-r", "-p", "-sftp"]).arg(&from);
     pscp.arg(format!("127.0.0.1:{}", there.display()));
-    // Its target is a folder that is there.
+    // Its target is an existing directory.
     fs::create_dir(&there).unwrap();
     let outcome = finish(&mut pscp, Input::Nothing);
     ended_well(&outcome);
@@ -285,7 +285,7 @@ fn sshfs_mounts() {
         if let Some(mut stderr) = mount.program.0.stderr.take() {
             let _ = std::io::Read::read_to_string(&mut stderr, &mut said);
         }
-        // Only what has to do with mounting may be missing here.
+        // Only mounting may be unavailable here.
         assert!(said.contains("fuse"), "{said}");
         return skipped("sshfs", &said.trim());
     }
@@ -358,7 +358,7 @@ fn paramiko_copies() {
     with_library("paramiko");
 }
 
-/// A folder that nobody but root can write, nor those above it.
+/// A directory that, like those above it, only root can write to.
 struct Jail(PathBuf);
 
 impl Jail {
@@ -420,7 +420,7 @@ fn a_chroot_needs_no_files_of_its_own() {
         listed.contains("files\n") && !listed.contains("etc\n"),
         "{listed}"
     );
-    // No command gets out of it, and none is there.
+    // No command leaves it, and it contains none.
     let outcome = site.run("cat /etc/passwd");
     assert!(
         !outcome.stdout.text().contains("root:"),

@@ -1,9 +1,9 @@
-//! Connections on which one bit is changed on its way, at a byte by chance and in either direction:
-//! each ends soon, and what it copied is whole or is said not to be. A length that was changed asks
-//! for bytes that nobody sends; the check of a packet that never ends cannot fail.
+//! Connections on which one bit is flipped in transit, at a random byte and in either direction:
+//! each ends soon, and its copy is complete or reported as failed. A damaged length waits for bytes
+//! that nobody sends, and the MAC of a packet that never ends is not checked.
 //!
-//! `INTEROP_ALL=1` (or `cargo xtask interop --all`) changes a thousand, else it is sixty, and
-//! `INTEROP_FLIPS` says how many; `INTEROP_SEED` repeats a run.
+//! With `INTEROP_ALL=1` (or `cargo xtask interop --all`) a thousand connections run, else sixty;
+//! `INTEROP_FLIPS` sets the number, and `INTEROP_SEED` repeats a run.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -23,17 +23,17 @@ use interop::scratch::Scratch;
 use interop::site::{HOST, Site};
 
 const SFTP_SERVER: &str = "/usr/lib/openssh/sftp-server";
-/// What a connection may take at most: its login, and four times ten seconds.
+/// Time limit of a connection: its login, and four times ten seconds.
 const LIMIT: Duration = Duration::from_secs(90);
-/// What takes so long is counted.
+/// Connections that take this time are counted.
 const LONG: Duration = Duration::from_secs(60);
-/// Connections at the same time; most of their time they wait.
+/// Number of simultaneous connections; they mostly wait.
 const AT_ONCE: usize = 12;
 const CONTENT_BYTES: usize = 100_000;
-/// What follows the last of the content, about, bytes.
+/// Approximate number of bytes after the content.
 const SHORT_BYTES: u64 = 1500;
 
-/// Which byte of which way is changed: each counts what has passed.
+/// The byte and direction of the change: each direction counts its bytes.
 #[derive(Default)]
 struct Flip {
     to_server: bool,
@@ -42,7 +42,7 @@ struct Flip {
     passed: [AtomicU64; 2],
 }
 
-/// Carries one connection to a server and changes a bit of it; gives the port.
+/// Forwards one connection to a server and changes a bit of it; returns the port.
 fn relay(server: u16, flip: Arc<Flip>) -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
     let port = listener.local_addr().expect("its number").port();
@@ -81,7 +81,7 @@ fn carry(mut from: TcpStream, mut to: TcpStream, to_server: bool, flip: &Flip) {
     let _ = to.shutdown(Shutdown::Write);
 }
 
-/// What goes over the connection.
+/// The use of the connection.
 #[derive(Clone, Copy, Debug)]
 enum How {
     ScpUp,
@@ -114,7 +114,7 @@ impl Place {
         ))
     }
 
-    /// One copy over a relay; what came of it, and whether all of it arrived.
+    /// One copy over a relay; returns its result, and true if all of it arrived.
     fn copy(&self, how: How, flip: &Arc<Flip>) -> (std::io::Result<Outcome>, bool) {
         let scratch = Scratch::new();
         let content = noise(CONTENT_BYTES);
@@ -167,7 +167,7 @@ impl Place {
 
 /// The servers that can be had, ours first.
 fn places() -> Vec<Place> {
-    // What fails on purpose makes nobody wait, and a login that stands still ends.
+    // Intended failures cause no penalties, and a stalled login ends.
     let terms = "MaxStartups 100\nLoginGraceTime 30\n";
     let internal = format!("{terms}PerSourcePenalties no\nSubsystem sftp internal-sftp\n");
     let mut places = vec![Place {
@@ -204,7 +204,7 @@ fn a_bit_that_is_changed_anywhere_ends_the_connection_soon() {
     let rounds = given.and_then(|text| text.parse().ok()).unwrap_or(usual);
     let seed = seed();
     say(&format!("INTEROP_SEED={seed}, {rounds} bits"));
-    // How much passes in each way.
+    // Number of bytes in each direction.
     let mut passed = Vec::new();
     for place in &places {
         for how in HOW {

@@ -1,6 +1,6 @@
-//! What still runs where a command is forced, as root, the same against both servers: shell,
-//! command, subsystem and terminal under `command=` of a key, `force-command` of a certificate and
-//! ForceCommand, with the rc files that run before each (sshd(8), SSHRC; do_exec and do_rc_files of
+//! Programs that run with a forced command, as root, compared between both servers: shell, command,
+//! subsystem and terminal with `command=` of a key, `force-command` of a certificate and
+//! ForceCommand, and the rc files that run before each (sshd(8), SSHRC; do_exec and do_rc_files of
 //! OpenSSH's session.c).
 
 use std::fs;
@@ -15,15 +15,15 @@ use interop::report::skipped;
 use interop::scratch::Scratch;
 use interop::site::{HOST, Site, each, finish};
 
-/// A server with an /etc/ssh of its own, in which `sshrc` notes that it ran, and a user whose
-/// `~/.ssh/rc` does the same.
+/// A server with its own /etc/ssh, whose `sshrc` records that it ran, and a user whose `~/.ssh/rc`
+/// does the same.
 struct Place {
     site: Site,
     guest: Guest,
 }
 
 impl Place {
-    /// None, and said so, where there can be no such place.
+    /// `None`, with a message, if such a place is not possible.
     fn new(client: Kind, server: Kind, lines: &str) -> Option<Self> {
         let mut probe = std::process::Command::new("unshare");
         probe.args(["--mount", "true"]);
@@ -58,13 +58,13 @@ impl Place {
         Some(Self { site, guest })
     }
 
-    /// The one key that lets in has these options.
+    /// The only accepted key has these options.
     fn key(&self, options: &str) {
         let line = format!("{options} {}", fixture::text("user_ed25519.pub"));
         self.guest.write(".ssh/authorized_keys", line, 0o600);
     }
 
-    /// Asks for something; gives what came on standard output, the status, and which rc files ran.
+    /// Sends a request; returns standard output, the status, and the rc files that ran.
     fn ask(&self, asked: Asked) -> (String, i32, String) {
         self.guest.write("notes", "", 0o600);
         let arguments: &[&str] = match asked {
@@ -86,7 +86,7 @@ impl Place {
     fn expect(&self, what: &str, rows: &[(Asked, &str, i32, &str)]) {
         for (asked, said, status, notes) in rows {
             let (got, ended, ran) = self.ask(*asked);
-            // OpenSSH's own error is seen on a terminal before the sentence for the client.
+            // On a terminal OpenSSH's own error appears before the message for the client.
             let fits = if *asked == Asked::Terminal {
                 got.ends_with(said) && !got.contains("typed\ntyped")
             } else {

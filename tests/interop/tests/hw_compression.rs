@@ -34,7 +34,7 @@ fn options(mode: &str, library: &Path) -> String {
     )
 }
 
-/// Bytes that compress, of which no two packets are alike.
+/// Compressible bytes without equal packets.
 fn data() -> Vec<u8> {
     let mut text = Vec::new();
     for number in 0..200_000_u32 {
@@ -133,7 +133,7 @@ fn a_server_tries_the_library_first_and_then_uses_it() {
     );
     let log = site.running.daemon.log();
     assert!(log.contains("compression: hardware library"), "{log}");
-    // Anybody could have put it there.
+    // Any user could have created it.
     let fakes = Fakes::new("anybody");
     let library = fakes.faulty_zlib("LOAD", "CRASH", 0);
     let refused = openssh::start(Kind::Fulmar, &options("require", &library));
@@ -217,7 +217,7 @@ fn a_server_for_one_connection_refuses_before_it_says_anything() {
     assert!(said.contains(reason), "{said}");
 }
 
-/// Nobody can see whether a library keeps the bytes of two channels apart, so it has those of one.
+/// Nobody can check whether a library separates the bytes of two channels, so it gets those of one.
 #[test]
 fn a_second_channel_with_data_ends_the_use_of_the_library_and_the_log_says_so() {
     if let Err(why) = Kind::OpenSsh.ssh() {

@@ -1,4 +1,4 @@
-//! A server on standard input and output, as a ProxyCommand or inetd starts it: `sshd -i`.
+//! A server on standard input and output, started like by a ProxyCommand or inetd: `sshd -i`.
 
 use std::process::Command;
 

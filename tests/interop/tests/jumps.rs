@@ -1,4 +1,4 @@
-//! Ways through another host: `-J`, `-W`, ProxyCommand.
+//! Connections through another host: `-J`, `-W`, ProxyCommand.
 
 use interop::fixture;
 use interop::peers::ours::Kind;
@@ -6,7 +6,7 @@ use interop::process::Input;
 use interop::scratch::free_port;
 use interop::site::{HOST, Site, each};
 
-/// A host to jump through, of the server's kind, and its lines for the client's configuration.
+/// A jump host of the server's suite, and its lines for the client's configuration.
 fn jump(client: Kind, server: Kind) -> (Site, String) {
     let site = Site::new(client, server, "");
     let lines = format!(

@@ -1,5 +1,5 @@
-//! What a key, a certificate or an address must not do, as Debian's sshd has it: the same lines
-//! given to both servers, row by row. A row in which ours differs on purpose says why.
+//! Restrictions of keys, certificates and addresses, compared with Debian's sshd: the same lines
+//! for both servers, row by row. A row with an intended difference has its reason.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -11,14 +11,14 @@ use interop::process::Input;
 use interop::scratch::Scratch;
 use interop::site::{HOST, Site, each, finish};
 
-/// What a server makes of a row.
+/// A server's result for a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Login {
     In,
     Out,
-    /// In at OpenSSH's, out at ours; why.
+    /// OpenSSH accepts the login, ours refuses it; the reason.
     Stricter(&'static str),
-    /// Out at OpenSSH's, in at ours; why.
+    /// OpenSSH refuses the login, ours accepts it; the reason.
     Laxer(&'static str),
 }
 
@@ -36,7 +36,7 @@ impl Login {
     }
 }
 
-/// Whether a login with the key of `path` and nothing else succeeds.
+/// True if a login with only the key of `path` succeeds.
 fn lets_in(site: &Site, path: &Path) -> bool {
     let config = site.config("");
     let text = std::fs::read_to_string(&config).expect("the configuration");
@@ -60,7 +60,7 @@ fn lets_in(site: &Site, path: &Path) -> bool {
     is_in
 }
 
-/// Fails with all rows that are not as expected.
+/// Fails with all unexpected rows.
 fn compare(server: Kind, rows: &[(&str, Login)], mut lets_in: impl FnMut(&str) -> bool) {
     let wrong: Vec<String> = rows
         .iter()
@@ -253,7 +253,7 @@ fn lines_of_authorities_let_in_whom_they_let_in_at_openssh() {
     });
 }
 
-/// Several files: each counts, and one that is missing refuses all keys.
+/// Several files: each is used, and a missing one refuses all keys.
 #[test]
 fn revocation_lists_count_together() {
     each(|client, server| {
@@ -311,7 +311,7 @@ fn chains_with_none_let_nobody_in() {
     });
 }
 
-/// What sshd makes of Match Address: it applies, it does not, or the file is refused.
+/// sshd's result for Match Address: it applies, it does not, or the file is refused.
 #[test]
 fn blocks_of_addresses_apply_to_whom_they_apply_at_openssh() {
     // Criterion, whether it applies to 10.1.2.3 (none: refused), and the same for OpenSSH.
@@ -327,7 +327,7 @@ fn blocks_of_addresses_apply_to_whom_they_apply_at_openssh() {
         ("10.1.2.*", Some(true), Some(true)),
         ("10.0.0.1/8", None, None),
         ("10.0.0.0/33", None, None),
-        // Ours refuses what can match nobody: the author meant somebody.
+        // Ours refuses entries that can match nobody, because the author intended a match.
         ("10.0.0.0/200", None, Some(false)),
         ("10.0.0.0/x", None, Some(false)),
         ("10.0.0.0/+8", None, Some(false)),

@@ -1,4 +1,4 @@
-//! Logins by key: every type, certificates with what they demand, options of authorized_keys,
+//! Logins with keys: every type, certificates with their options, options of authorized_keys,
 //! agents and passphrases.
 
 use std::os::unix::net::UnixStream;
@@ -11,14 +11,14 @@ use interop::process::{Background, COMMAND_LIMIT, Input, Outcome};
 use interop::scratch::{Scratch, until};
 use interop::site::{HOST, Site, each, finish, terminals};
 
-/// Lines that let in by `key` alone.
+/// Lines that accept only `key`.
 fn identity(key: &std::path::Path) -> String {
     format!("IdentityFile {}\n", key.display())
 }
 
 /// A login with this key and no other.
 fn login(site: &Site, extra: &str, key: &std::path::Path) -> Outcome {
-    // The first IdentityFile of a configuration is joined by others, so the fixture's is left out.
+    // Further IdentityFile lines add to the first one, so the fixture's is left out.
     let config = site.config(extra);
     let text = std::fs::read_to_string(&config).expect("the configuration");
     let kept: String = text
@@ -49,7 +49,7 @@ fn assert_out(outcome: &Outcome, what: &str) {
     assert!(said.contains("Permission denied"), "{what}: {said}");
 }
 
-/// A server that takes certificates of the fixture's authority, and no plain keys.
+/// A server that accepts certificates of the fixture's authority, and no plain keys.
 fn certified(client: Kind, server: Kind, extra: &str) -> Site {
     let ca = fixture::file("user_ca.pub");
     let lines = format!(
@@ -95,11 +95,11 @@ fn only_accepted_algorithms_let_in() {
     });
 }
 
-/// What a Match block adds to them is told with the answer to the first request.
+/// Algorithms of a Match block are announced with the answer to the first request.
 #[test]
 fn a_user_may_sign_by_more_algorithms_than_everybody() {
     each(|client, server| {
-        // OpenSSH's client asks for that since 9.6.
+        // OpenSSH's client requests this since 9.6.
         if client == Kind::OpenSsh {
             return;
         }
@@ -305,7 +305,7 @@ fn a_command_names_the_keys() {
         let key = scratch.write("key", fixture::text("user_ed25519"));
         let site = with("/bin/cat /nonexistent");
         assert_out(&login(&site, "", &key), "a command that fails");
-        // Of these, printf uses its format again for each: the type, the key, the rest.
+        // printf repeats its format for each argument: the type, the key, the rest.
         let public = fixture::text("user_ed25519.pub");
         let site = with(&format!("/usr/bin/printf %%s\\040 {public}"));
         assert_in(&login(&site, "", &key), "a command that prints the key");
@@ -368,7 +368,7 @@ fn an_agent_signs() {
         let added = finish(&mut add, Input::Nothing);
         assert_eq!(added.status, 0, "{}", added.summary());
         for (name, _, _) in KEY_TYPES {
-            // The public half says which of the agent's keys; there is no private file.
+            // The public key selects the agent's key; there is no private key file.
             let public = scratch.write("only.pub", fixture::text(&format!("user_{name}.pub")));
             let extra = format!("IdentityAgent {}\n", socket.display());
             assert_in(&login(&site, &extra, &public), name);

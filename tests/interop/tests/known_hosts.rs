@@ -1,4 +1,4 @@
-//! Whom the client believes.
+//! The client's check of host keys.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use interop::fixture::{self, KEY_TYPES};
 use interop::process::{Input, Outcome};
 use interop::site::{HOST, Site, each};
 
-/// The site's known_hosts, written anew.
+/// Writes the site's known_hosts.
 fn know(site: &Site, text: &str) {
     fs::write(&site.running.known_hosts, text).expect("known_hosts");
 }
@@ -45,7 +45,7 @@ fn a_key_of_any_type_is_enough() {
     each(|client, server| {
         let site = Site::new(client, server, "");
         for (name, _, _) in KEY_TYPES {
-            // The client must ask for the type that it knows.
+            // The client must request the type that it knows.
             know(
                 &site,
                 &format!(
@@ -86,7 +86,7 @@ fn an_unknown_host_is_refused_or_learnt() {
 fn a_changed_key_is_refused_and_said_loudly() {
     each(|client, server| {
         let site = Site::new(client, server, "");
-        // The key of the user in place of the host's.
+        // The user's key instead of the host's.
         know(
             &site,
             &format!("{} {}", host(&site), fixture::text("user_ed25519.pub")),

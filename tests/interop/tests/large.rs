@@ -1,8 +1,7 @@
-//! Copies of much: a file over 4 GiB, a directory of 100,000 files, and what memory a tree takes at
+//! Large copies: a file over 4 GiB, a directory of 100,000 files, and the memory of a tree copy at
 //! both ends.
 //!
-//! `INTEROP_ALL=1` (or `cargo xtask interop --all`) tests at full length, else it is what takes
-//! seconds.
+//! `INTEROP_ALL=1` (or `cargo xtask interop --all`) tests at full length, else tests take seconds.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -19,9 +18,9 @@ use interop::scratch::Scratch;
 use interop::site::{Site, program, there};
 
 const MIB: u64 = 1 << 20;
-/// Longest that one copy may take.
+/// Time limit of one copy.
 const LIMIT: Duration = Duration::from_secs(600);
-/// Most memory of each end, its processes together.
+/// Limit on the memory of each end, all its processes together.
 const MAX_MEMORY: u64 = 100 * MIB;
 
 fn site() -> Site {
@@ -40,13 +39,13 @@ fn copy(command: &mut Command) -> Duration {
     outcome.took
 }
 
-/// Bytes that may still be written where the test writes.
+/// Free bytes of the test's file system.
 fn free_bytes(scratch: &Scratch) -> u64 {
     let there = rustix::fs::statvfs(scratch.path()).expect("a file system");
     there.f_bavail.saturating_mul(there.f_frsize)
 }
 
-/// A file with holes, and pieces of data where offsets grow beyond what 31 and 32 bits hold.
+/// A file with holes, and pieces of data at offsets beyond 31 and 32 bits.
 struct Sparse {
     len: u64,
     pieces: [(u64, Vec<u8>); 4],
@@ -151,7 +150,7 @@ fn a_directory_may_hold_many_files() {
     }
 }
 
-/// The most memory that each of these processes has had, bytes, added.
+/// The sum of these processes' peak memory, bytes.
 fn peak(pids: &[u32]) -> u64 {
     let of = |pid: &u32| {
         let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;

@@ -1,4 +1,4 @@
-//! How many may knock, who is kept waiting, and that an honest login gets in all the same.
+//! Limits on connections before the login, and that an honest login still succeeds.
 
 use std::io::{ErrorKind, Read};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -13,7 +13,7 @@ use interop::scratch::{Scratch, until};
 use interop::site::{HOST, Site, each};
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 
-/// A server with the limits that it has by itself, and `extra`.
+/// A server with the default limits, and `extra`.
 fn with_defaults(client: Kind, server: Kind, extra: &str) -> Site {
     let scratch = Scratch::new();
     let config: String = openssh::server_config(server, &scratch)
@@ -37,7 +37,7 @@ fn knock(port: u16, from: [u8; 4]) -> TcpStream {
     TcpStream::from(socket)
 }
 
-/// Whether the server greets this connection; otherwise it closes it.
+/// True if the server greets this connection; otherwise it closes it.
 fn is_greeted(stream: &TcpStream) -> bool {
     stream
         .set_read_timeout(Some(COMMAND_LIMIT))
@@ -96,7 +96,7 @@ fn who_fails_again_and_again_is_kept_waiting() {
             // Debian 12's OpenSSH has no penalties.
             return;
         }
-        // Two failures are enough where the second comes within the penalty of the first.
+        // Two failures are sufficient if the second comes within the penalty of the first.
         let penalties = "PerSourcePenalties authfail:8s min:12s max:14s\n";
         let site = with_defaults(client, server, penalties);
         let stranger = "IdentityFile none\nPubkeyAuthentication no\n";
@@ -117,7 +117,7 @@ fn who_fails_again_and_again_is_kept_waiting() {
             "ten failures and more, and no penalty: {}",
             site.running.daemon.log()
         );
-        // Others are not punished, and the culprit is let in again afterwards.
+        // Other sources get no penalty, and the source is accepted again afterwards.
         assert_eq!(site.run("echo in").stdout.text(), "in\n");
         assert!(
             until(COMMAND_LIMIT, || !refused()),
@@ -132,7 +132,7 @@ fn who_fails_again_and_again_is_kept_waiting() {
 fn an_honest_login_gets_in_while_silent_ones_knock() {
     each(|client, server| {
         if server != Kind::Fulmar {
-            // OpenSSH drops by chance whoever comes, honest or not.
+            // OpenSSH drops random connections, honest or not.
             return;
         }
         let site = with_defaults(client, server, "");

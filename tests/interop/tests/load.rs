@@ -1,6 +1,6 @@
-//! Many logins, one after the other, at once, idle and silent: none fails, nothing is left.
+//! Many logins, in sequence, at once, idle and silent: none fails, and no resources are leaked.
 //!
-//! Prints what it measured. The figures depend on the machine; that nothing fails does not.
+//! Prints measurements, which depend on the machine.
 
 use std::fs;
 use std::net::TcpStream;
@@ -22,8 +22,8 @@ const AT_ONCE: usize = 200;
 const IDLE: usize = 300;
 const SILENT: usize = 150;
 
-/// A server with room for all of it, and who logs in: a throw-away user where there can be one,
-/// so that each login goes down the whole chain of privileges.
+/// A server with sufficient limits, and the user: a temporary one if possible, so that each login
+/// uses the whole privilege separation.
 fn server() -> (Running, Account, Option<Guest>) {
     let guest = Guest::new().ok();
     let mut extra = String::from("MaxStartups 1000\n");
@@ -43,8 +43,8 @@ fn server() -> (Running, Account, Option<Guest>) {
     (running, account, guest)
 }
 
-/// What the listener holds: descriptors and memory of its own in KiB. What it shares with others
-/// counts for more when they are gone.
+/// The listener's descriptors and private memory in KiB. Shared memory becomes private when the
+/// other processes end.
 fn holdings(pid: u32) -> (usize, u64) {
     let fds = fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count);
     (fds, memory_kib(pid, "Anonymous:").unwrap_or(0))

@@ -1,5 +1,5 @@
-//! What our client says ahead of the answers, against every server that can be had: each login
-//! runs its command once, whatever went ahead, and says nothing of it.
+//! Pipelined logins of our client, against every available server: each login runs its command
+//! once, whatever was pipelined, without a message.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -17,8 +17,8 @@ use interop::report::skipped;
 use interop::scratch::{Scratch, until};
 use interop::site::finish;
 
-/// The servers, ours among them, that are installed; with the words of what goes ahead to them at
-/// a first login, and at one with a key that they took before.
+/// The installed servers, including ours, with the messages about the pipelined part of a first
+/// login, and of a login with a known key.
 fn servers() -> Vec<(Arc<dyn Server>, Running, [&'static str; 2])> {
     let mut all = foreign_servers();
     all.push(Arc::new(ParamikoServer));
@@ -26,7 +26,7 @@ fn servers() -> Vec<(Arc<dyn Server>, Running, [&'static str; 2])> {
     let mut running = Vec::new();
     for server in all {
         let name = server.name();
-        // OpenSSH's own order of algorithms, not that of a list of all that it can do.
+        // OpenSSH's default order of algorithms, not that of a list of all supported ones.
         let started = if name.starts_with("openssh") {
             openssh::start(Kind::OpenSsh, "")
         } else {
@@ -50,10 +50,10 @@ fn servers() -> Vec<(Arc<dyn Server>, Running, [&'static str; 2])> {
     running
 }
 
-/// Logs in with these options before the usual ones; the command leaves a line in `marks`.
+/// Logs in with these options before the usual ones; the command writes a line to `marks`.
 fn login(running: &Running, options: &str) -> Outcome {
     let scratch = running.daemon.scratch();
-    // Away from its certificate, which some of them do not take.
+    // Without its certificate, which some of them do not accept.
     let identity = scratch.write("identity", interop::fixture::text("user_ed25519"));
     private(&identity);
     let config = format!(
@@ -97,7 +97,7 @@ fn every_server_takes_what_goes_ahead_to_it() {
             let said = outcome.stderr.text();
             assert!(said.contains(words), "{what}: {said}");
             assert!(!said.contains("trying again"), "{what}: {said}");
-            // A server is not guessed whose first host key is of a type that is not known.
+            // No guess for a server whose first host key has an unknown type.
             let guesses = said.contains("kex: guessing");
             assert!(!guesses || turn > 0, "{what}: {said}");
             if !name.contains("paramiko") {
@@ -105,7 +105,7 @@ fn every_server_takes_what_goes_ahead_to_it() {
                 assert_eq!(guesses, turn > 0, "{what}: {said}{cache:?}");
             }
         }
-        // And in silence.
+        // And without a message.
         let outcome = login(&running, "");
         served(&outcome, &name);
         assert_eq!(outcome.stderr.text(), "", "{name}");
@@ -123,7 +123,7 @@ fn every_server_is_served_in_steps_and_with_everything_ahead() {
     }
 }
 
-/// A key that is refused costs its connection at worst, and that is not seen.
+/// A refused key costs at most a connection, without a visible effect.
 #[test]
 fn a_refused_key_with_a_session_behind_it_is_not_seen() {
     for (server, running, _) in servers() {
@@ -133,8 +133,8 @@ fn a_refused_key_with_a_session_behind_it_is_not_seen() {
         let text = keys::private_file::write_openssh(&stranger, "x", None).expect("a key file");
         let path = scratch.write("stranger", text.as_bytes());
         private(&path);
-        // paramiko breaks the connection off without a word: a command that was sent ahead is not
-        // sent again then.
+        // paramiko closes the connection without a message: a pipelined command is not sent again
+        // then.
         let wishes: &[&str] = if name.contains("paramiko") {
             &["auto"]
         } else {
@@ -150,7 +150,7 @@ fn a_refused_key_with_a_session_behind_it_is_not_seen() {
     }
 }
 
-/// A guess that has become wrong, by each half of the rule.
+/// A guess that has become wrong, by each of the two conditions.
 #[test]
 fn a_wrong_guess_is_not_seen() {
     for (server, running, _) in servers() {
@@ -184,12 +184,12 @@ fn copies(running: &Running, words: &[&OsStr], input: Input<'_>) -> Outcome {
     finish(&mut command, input)
 }
 
-/// A file to the server and back; gives what `sftp` says of its login with `-vv`.
+/// Copies a file to the server and back; returns the messages of `sftp -vv` about its login.
 fn there_and_back(running: &Running, what: &str) -> String {
     let scratch = Scratch::new();
     let content: Vec<u8> = (0..100_000_u32).flat_map(u32::to_be_bytes).collect();
     let (from, back) = (scratch.write("from", &content), scratch.join("back"));
-    // Whoever the server's user is.
+    // For every user of the server.
     let open = scratch.join("open");
     fs::create_dir(&open).expect("a directory");
     fs::set_permissions(&open, PermissionsExt::from_mode(0o777)).expect("its mode");
@@ -214,15 +214,15 @@ fn there_and_back(running: &Running, what: &str) -> String {
     said
 }
 
-/// What a copy asks first leaves with the login to our server. Another that has come in its place is
-/// asked as it takes it, and does not see the difference.
+/// A copy's first requests are sent with the login to our server. Another server in its place gets
+/// them as it accepts them, and the copy succeeds.
 #[test]
 fn the_first_requests_of_a_copy_leave_with_the_login_to_ours_alone() {
     const AHEAD: &str = " bytes, not waiting";
     let mut all: Vec<(String, Running)> = servers()
         .into_iter()
         .map(|(server, running, _)| (server.name(), running))
-        // Those of one name without a server for files.
+        // The kinds without an SFTP server.
         .filter(|(name, _)| !name.starts_with("openssh") && !name.starts_with("fulmar"))
         .collect();
     for (kind, subsystem) in [
@@ -246,7 +246,8 @@ fn the_first_requests_of_a_copy_leave_with_the_login_to_ours_alone() {
             continue;
         }
         if name == "Fulmar" {
-            // Threads have to meet before the last flight leaves, or it leaves without.
+            // Threads have to meet before the last flight is sent, otherwise it is sent without the
+            // requests.
             let met = until(Duration::from_secs(60), || {
                 there_and_back(&running, &name).contains(AHEAD)
             });
@@ -267,13 +268,13 @@ fn the_first_requests_of_a_copy_leave_with_the_login_to_ours_alone() {
         fs::write(&path, &forged).expect("a forged cache");
         let said = there_and_back(&running, &name);
         assert!(!said.contains(AHEAD), "{name}: {said}");
-        // It is known for what it is again.
+        // Its profile is correct again.
         let mended = fs::read_to_string(&path).expect("the cache");
         assert!(!mended.contains("Fulmar"), "{name}: {mended}");
     }
 }
 
-/// Whether the client cut its lists down, in this login and the one before.
+/// Whether the client shortened its lists, in this login and the previous one.
 fn cuts_lists_down(running: &Running, what: &str) -> bool {
     let said = [0, 1].map(|turn| {
         let outcome = login(running, "TCPFastOpen yes\nLogLevel DEBUG1\n");
@@ -287,7 +288,7 @@ fn cuts_lists_down(running: &Running, what: &str) -> bool {
     said[1].contains(short)
 }
 
-/// Lists of one name each, and our own spelling of them to our own server alone.
+/// Lists of one name each, and our own form of them only to our own server.
 #[test]
 fn every_server_takes_lists_that_fit_into_a_syn() {
     for (server, running, _) in servers() {
@@ -307,11 +308,11 @@ fn every_server_takes_lists_that_fit_into_a_syn() {
     }
 }
 
-/// The whole way: the second connection of the kernel's has a cookie, and the first flight of the
+/// The complete case: the kernel's second connection has a cookie, and the first flight of the
 /// default key exchange arrives with the SYN.
 #[test]
 fn the_first_flight_arrives_with_the_syn() {
-    // The network is that of the thread, and of what it starts.
+    // The network namespace is that of the thread and of its processes.
     let thread = std::thread::spawn(|| {
         let network = sys::namespace::unshare_network()
             .and_then(|()| sys::tun::bring_up("lo"))
@@ -330,11 +331,11 @@ fn the_first_flight_arrives_with_the_syn() {
         let taken = "TCP Fast Open: the server accepted data in the SYN";
         assert!(said[2].contains(taken), "{}", said[2]);
         assert!(said[2].contains("kex: short lists"), "{}", said[2]);
-        // Who does not ask for it has none of it.
+        // Without the option it is not used.
         let outcome = login(&running, "LogLevel DEBUG1\n");
         served(&outcome, "ours");
         assert!(!outcome.stderr.text().contains("Fast Open"));
-        // A port where nobody listens is told of as ever, though the cookie is the address's.
+        // A closed port is reported as usual, although the cookie belongs to the address.
         let outcome = login(&running, &format!("{options}Port 1\n"));
         assert_eq!(outcome.status, 255, "{}", outcome.summary());
         let refused = "ssh: connect to host 127.0.0.1 port 1: Connection refused\n";

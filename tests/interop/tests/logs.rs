@@ -1,5 +1,5 @@
-//! The log as those read it who ban by it: fail2ban and sshguard, with the filters that they come
-//! with, count for our server what they count for OpenSSH's.
+//! The log as read by fail2ban and sshguard: with their own filters they count the same for our
+//! server as for OpenSSH's.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
@@ -20,12 +20,12 @@ use interop::site::{askpass, finish};
 use interop::syslog::{self, Syslog};
 
 const PASSWORD: &str = "Corr3ct horse, battery";
-/// Events at a time.
+/// Number of simultaneous events.
 const AT_ONCE: usize = 4;
-/// How long a server is waited for that says nothing.
+/// Time limit for a silent server.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A server under way and those who come to it.
+/// A running server and its visitors.
 struct Site {
     running: Running,
     log: Syslog,
@@ -34,7 +34,7 @@ struct Site {
     barred: String,
 }
 
-/// Somebody who comes from an address of their own, by which their lines are told from others'.
+/// A visitor with a unique address, which identifies its log lines.
 struct Visitor<'a> {
     site: &'a Site,
     address: Ipv4Addr,
@@ -67,8 +67,8 @@ impl Visitor<'_> {
         finish(&mut command, Input::Nothing)
     }
 
-    /// As many answers to as many questions for a password; all but the last are wrong, and that
-    /// one is, too, unless `good`.
+    /// Answers to this number of password questions; all but the last are wrong, and the last too,
+    /// unless `good`.
     fn asked(&self, user: &str, method: &str, tries: usize, good: bool) {
         let mut answers = vec!["wrong"; tries];
         if let Some(last) = answers.last_mut().filter(|_| good) {
@@ -79,7 +79,7 @@ impl Visitor<'_> {
         assert_eq!(outcome.status == 0, good, "{}", outcome.summary());
     }
 
-    /// A login by keys, good or bad.
+    /// A login with keys, accepted or refused.
     fn keys(&self, user: &str, names: &[&str], good: bool) {
         let mut lines = "PreferredAuthentications publickey\n".to_owned();
         for name in names {
@@ -90,26 +90,26 @@ impl Visitor<'_> {
         assert_eq!(outcome.status == 0, good, "{}", outcome.summary());
     }
 
-    /// Somebody who only asks what methods there are.
+    /// A visitor who only queries the methods.
     fn nothing(&self, user: &str) {
         let outcome = self.ssh(user, "PreferredAuthentications none\n", &[]);
         assert_eq!(outcome.status, 255, "{}", outcome.summary());
     }
 
-    /// Our client, which says goodbye when it has nothing to log in by.
+    /// Our client, which disconnects if it has nothing to log in with.
     fn leaves(&self, user: &str) {
         let lines = "PreferredAuthentications hostbased\n";
         let outcome = self.ssh_of(Kind::Fulmar, user, lines, &[]);
         assert_eq!(outcome.status, 255, "{}", outcome.summary());
     }
 
-    /// A client that gives up before it logs in.
+    /// A client that disconnects before its login.
     fn refuses(&self, lines: &str) {
         let outcome = self.ssh(&self.site.user, lines, &[]);
         assert_eq!(outcome.status, 255, "{}", outcome.summary());
     }
 
-    /// Somebody who says these bytes and leaves, when the server has closed or at once.
+    /// A visitor who sends these bytes and leaves, after the server has closed or at once.
     fn says(&self, bytes: &[u8], waits: bool) {
         let from = SocketAddrV4::new(self.address, 0);
         let to = SocketAddrV4::new(Ipv4Addr::LOCALHOST, self.site.running.daemon.port);
@@ -135,7 +135,7 @@ fn connect(from: SocketAddrV4, to: SocketAddrV4) -> std::io::Result<TcpStream> {
 
 type Event = (&'static str, fn(&Visitor<'_>));
 
-/// What happens to servers.
+/// The events.
 const EVENTS: &[Event] = &[
     ("one wrong password", |v| {
         v.asked(&v.site.user, "password", 1, false)
@@ -234,11 +234,11 @@ const EVENTS: &[Event] = &[
 const UNKNOWN: &str = "nobody-here";
 const ASKS: &str = "keyboard-interactive";
 
-/// What a site's configuration begins with.
+/// The first lines of a site's configuration.
 struct Terms {
     name: &'static str,
     lines: &'static str,
-    /// Whether there is keyboard-interactive.
+    /// True with keyboard-interactive.
     asks: bool,
 }
 
@@ -305,7 +305,7 @@ impl Terms {
     }
 }
 
-/// How often each address stands in what a program says.
+/// Number of occurrences of each address in a program's output.
 fn count(addresses: impl Iterator<Item = String>) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for address in addresses {
@@ -314,7 +314,7 @@ fn count(addresses: impl Iterator<Item = String>) -> BTreeMap<String, usize> {
     counts
 }
 
-/// What Debian's filter of fail2ban counts in this mode.
+/// The matches of Debian's fail2ban filter in this mode.
 fn fail2ban(log: &Path, mode: &str) -> BTreeMap<String, usize> {
     let mut command = Command::new("fail2ban-regex");
     command
@@ -326,14 +326,14 @@ fn fail2ban(log: &Path, mode: &str) -> BTreeMap<String, usize> {
     count(outcome.stdout.text().lines().map(str::to_owned))
 }
 
-/// What sshguard's parser takes for an attack, each line by itself: it sometimes overlooks one that
-/// follows others.
+/// The attacks that sshguard's parser detects, each line by itself, because it sometimes misses a
+/// line after others.
 fn sshguard(lines: &[String]) -> BTreeMap<String, usize> {
     let parse = |line: &String| {
         let input = format!("{line}\n");
         let outcome = finish(&mut Command::new(SSHGUARD), Input::Bytes(input.as_bytes()));
         assert_eq!(outcome.status, 0, "{}", outcome.summary());
-        // Service, address, kind of address, how bad.
+        // Service, address, kind of address, severity.
         let text = outcome.stdout.text();
         text.split_whitespace().nth(1).map(str::to_owned)
     };
@@ -343,7 +343,7 @@ fn sshguard(lines: &[String]) -> BTreeMap<String, usize> {
 const SSHGUARD: &str = "/usr/libexec/sshguard/sshg-parser";
 const FAIL2BAN_MODES: [&str; 4] = ["normal", "ddos", "extra", "aggressive"];
 
-/// Two servers that all of it happened to.
+/// Both servers after all events.
 struct Logs {
     terms: &'static Terms,
     theirs: Log,
@@ -356,7 +356,7 @@ struct Log {
 }
 
 impl Log {
-    /// The lines about a visitor, those of processes that once name its address.
+    /// The lines about a visitor: those of processes that name its address once.
     fn about(&self, address: &str) -> Vec<&str> {
         let pid = |line: &str| line.split(['[', ']']).nth(1).map(str::to_owned);
         let is_about = |line: &str| {
@@ -375,7 +375,7 @@ impl Log {
 }
 
 impl Logs {
-    /// Fails with each event that a reader of logs counts otherwise.
+    /// Fails with each event that a log reader counts differently.
     fn compare(
         &self,
         reader: &str,
@@ -400,8 +400,8 @@ impl Logs {
     }
 }
 
-/// Lines that administrators look for at LogLevel VERBOSE, of a visit: OpenSSH has each, and so
-/// have we, between one and the other.
+/// Lines that administrators expect at LogLevel VERBOSE: both OpenSSH and Fulmar have each, in this
+/// order.
 const VERBOSE_LINES: &[(&str, &[&str])] = &[
     (
         "a key",
@@ -507,7 +507,7 @@ impl Logs {
         }
     }
 
-    /// What modules write themselves has name and process id of the server.
+    /// Messages of PAM modules have the name and process ID of the server.
     fn look_for_lines_of_pam(&self, differences: &mut Vec<String>) {
         let is_named = |line: &str| {
             let (tag, text) = line.split_once(": ").unwrap_or_default();
@@ -520,7 +520,7 @@ impl Logs {
     }
 }
 
-/// What happens to one user or two, and what the log then has of it, at both servers.
+/// Events of one or two users, and their log lines, at both servers.
 #[test]
 fn what_let_a_user_in_is_in_the_log_where_match_asks_for_it() {
     let (Ok(user), Ok(other)) = (Guest::new(), Guest::new()) else {

@@ -1,4 +1,4 @@
-//! Disks that are full: what a copy leaves then, and that it goes on from there with `-Z`.
+//! Full disks: the state after a failed copy, and its continuation with `-Z`.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use interop::report::skipped;
 use interop::scratch::Scratch;
 use interop::site::{finish, here, program, sftp_sites, there};
 
-/// What several connections write beside its target (docs/transfer.md), bytes.
+/// Smallest file that several connections write to a part file (docs/transfer.md), bytes.
 const LARGE_BYTES: usize = 20 << 20;
 const SMALL_DISK: &str = "size=8m";
 const LARGE_DISK: &str = "size=64m";
@@ -24,9 +24,9 @@ fn names(folder: &Path) -> Vec<String> {
         .collect()
 }
 
-/// In place, one connection leaves what came in order. A part of several can have gaps and would
-/// hold the disk under a name that nobody looks for: without `-Z` it goes, with it it stays. The
-/// target is either what it was or whole then.
+/// In place, one connection leaves a prefix without gaps. A part file of several connections can
+/// have gaps and would use disk space under a hidden name: it is removed without `-Z` and kept with
+/// it. The target is then either unchanged or complete.
 #[test]
 fn a_full_disk_leaves_what_a_copy_goes_on_with() {
     if !is_root() {
@@ -87,7 +87,7 @@ fn a_full_disk_leaves_what_a_copy_goes_on_with() {
                 assert_eq!(outcome.status, 0, "{what}: {}", outcome.summary());
                 assert_eq!(names(disk.path()), ["to"], "{what}");
                 assert!(fs::read(&to).unwrap() == content, "{what}");
-                // OpenSSH's server proves no part.
+                // OpenSSH's server cannot verify a part file.
                 let proven = name == "ours" || !flags.contains(&"-n");
                 let resumes = proven && flags != ["-n", "3"];
                 let said = outcome.stdout.text();

@@ -1,5 +1,5 @@
-//! `scp -O` between ours and OpenSSH's, each as the program that a person starts and as the one
-//! that the other side starts: what two of OpenSSH's come to is what every couple comes to.
+//! `scp -O` between ours and OpenSSH's, each as the program of the user and as the one of the other
+//! side: every couple must have the result of two of OpenSSH's.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -13,7 +13,7 @@ use interop::report::skipped;
 use interop::scratch::{Scratch, until};
 use interop::site::finish;
 
-/// Who copies, and who is started at the other side.
+/// The user's program, and the program of the other side.
 #[derive(Clone, Copy, Debug)]
 struct Couple {
     client: Kind,
@@ -40,7 +40,7 @@ const COUPLES: [Couple; 3] = [
     },
 ];
 
-/// A folder with what a couple needs to copy on this machine.
+/// A directory with the files of a couple that copies on this machine.
 struct Place {
     couple: Couple,
     scratch: Scratch,
@@ -50,7 +50,7 @@ struct Place {
 impl Place {
     fn new(couple: Couple) -> Self {
         let scratch = Scratch::new();
-        // What would log in runs the command here, with the other side's scp.
+        // A program instead of ssh runs the command locally, with the other side's scp.
         let other = match couple.other {
             Kind::Fulmar => format!("{} ", ours::binary().display()),
             Kind::OpenSsh => String::new(),
@@ -83,12 +83,12 @@ impl Place {
         finish(&mut self.command(arguments), Input::Nothing)
     }
 
-    /// A name in the folder, as the other side's.
+    /// A name in the directory, as a remote name.
     fn there(&self, name: &str) -> String {
         format!("host:{}", self.scratch.join(name).display())
     }
 
-    /// Everything below a folder of the scratch: path, mode, and what files hold.
+    /// Everything below a directory of the scratch: path, mode, and content.
     fn found(&self, folder: &str) -> Vec<String> {
         let mut found = Vec::new();
         let mut left = vec![self.scratch.join(folder)];
@@ -115,7 +115,7 @@ impl Place {
     }
 }
 
-/// Runs a test with every couple that ours is in, and shows what two of OpenSSH's come to first.
+/// Runs a test first with two of OpenSSH's, then with every couple that includes ours.
 fn each_as_openssh<T: PartialEq + std::fmt::Debug>(test: impl Fn(&Place) -> T) {
     if installed("scp").is_none() {
         return skipped("the old protocol", &"no scp is installed");
@@ -140,7 +140,7 @@ fn modes_arrive_as_with_openssh() {
             0o400, 0o444, 0o555, 0o600, 0o640, 0o755, 0o777, 0o1755, 0o1640,
         ] {
             write(&from.join(format!("{mode:o}")), b"content", mode);
-            // Empty files go their own way through a sink.
+            // Empty files have a separate path through a sink.
             write(&from.join(format!("{mode:o}-empty")), b"", mode);
         }
         for mode in [0o555, 0o700, 0o1777] {
@@ -223,7 +223,7 @@ fn a_source_that_is_missing_ends_nothing() {
                 arguments.insert(0, "-3".to_owned());
                 let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
                 let outcome = place.copy(&arguments);
-                // OpenSSH forgets between two servers what failed before the last source.
+                // Between two servers OpenSSH forgets failures before the last source.
                 match (way, place.couple.client) {
                     ("across", Kind::OpenSsh) => {}
                     _ => assert_eq!(outcome.status, 1, "{way}: {}", outcome.summary()),
@@ -260,8 +260,8 @@ fn a_file_copied_onto_itself_keeps_its_content() {
                 fs::read(place.scratch.join("file")).unwrap() == content,
                 "{what}"
             );
-            // OpenSSH's sink writes the same bytes anew, and our source says that its file was
-            // written to.
+            // OpenSSH's sink writes the same bytes again, and our source reports that its file was
+            // written.
             let openssh_is_sink = match to == far {
                 true => couple.other == Kind::OpenSsh,
                 false => couple.client == Kind::OpenSsh,
@@ -298,7 +298,7 @@ fn a_source_that_changes_its_length_ends_the_copy_and_loses_nothing() {
             if couple.client == Kind::Fulmar {
                 assert_eq!(status.code(), Some(1), "{what}");
             }
-            // What came stays: all that was there to be sent, and after that nothing but zeros.
+            // The received data stay: all available bytes, followed only by zeros.
             let kept = there
                 .len()
                 .min(usize::try_from(len).unwrap())
@@ -333,7 +333,7 @@ fn flags_that_the_old_protocol_cannot_carry_out_are_refused() {
 #[test]
 fn a_signal_ends_what_waits_for_others() {
     let scratch = Scratch::new();
-    // It promises a file and is silent from there on.
+    // It announces a file and is then silent.
     let text = "#!/bin/sh\nprintf 'C0644 1 x\\n'\necho $$ >\"$PID_FILE.$$\"\n\
                 mv \"$PID_FILE.$$\" \"$PID_FILE\"\nexec sleep 600\n";
     let carrier = scratch.write("carrier", text);

@@ -1,5 +1,5 @@
-//! One file from a server, which ours sends with its first answer: also where our sshd leads to
-//! another's sftp-server, where a request is denied, and where nothing can come of it.
+//! One file from a server, which ours sends with its first answer: also if our sshd runs another
+//! sftp-server, if a request is denied, and if the request cannot succeed.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use interop::site::{Site, finish, here, program, scp, there};
 
 const SFTP_SERVER: &str = "/usr/lib/openssh/sftp-server";
 
-/// Servers by who logs in and who serves files.
+/// Servers by suite of sshd and of the SFTP server.
 fn servers() -> Vec<(&'static str, Site)> {
     let site = |server, command: &str| {
         let lines = format!("Subsystem sftp {command}\n");
@@ -60,7 +60,7 @@ fn it_comes_whole_whoever_serves_it() {
                 let outcome = scp(&site, &words);
                 assert_eq!(outcome.status, 0, "{name} {flags:?}: {}", outcome.summary());
                 assert!(fs::read(&to).unwrap() == content, "{name} {flags:?} {len}");
-                // The next one replaces something longer.
+                // The next one replaces a longer file.
                 fs::write(&to, noise(len + 3)).unwrap();
             }
             let outcome = sftp(
@@ -113,7 +113,7 @@ fn what_cannot_be_copied_is_named_and_nothing_waits() {
             assert!(said.contains(words), "{name}: {said}");
             assert!(!to.exists(), "{name}: {said}");
         }
-        // The session goes on with what follows.
+        // The session continues with the next command.
         let commands = format!(
             "-get none\n-get folder {0}\n-get large {1}/no/to\nget large {0}\n",
             here(&to),
@@ -158,7 +158,7 @@ fn a_file_that_is_shorter_than_it_says_comes_as_it_is() {
         let outcome = sftp(&site, &scratch, &commands);
         assert_eq!(outcome.status, 0, "{name}: {}", outcome.summary());
         assert!(fs::read(&to).unwrap() == content, "{name}");
-        // And it goes there, where anything may.
+        // And it is copied to /dev/null, which accepts everything.
         if name.contains("read-only") {
             continue;
         }
@@ -177,8 +177,8 @@ fn a_file_that_is_shorter_than_it_says_comes_as_it_is() {
     }
 }
 
-/// The first question is the second request that leaves, the file's the third: had either waited
-/// for VERSION, nothing would have been asked about the path but to open it.
+/// The first request is the second message, that for the file the third: if either had waited for
+/// VERSION, the only request for the path would be to open it.
 #[test]
 fn a_fulmar_is_asked_for_it_before_it_has_greeted() {
     let lines = "LogLevel DEBUG1\nSubsystem sftp internal-sftp -l DEBUG1\n";

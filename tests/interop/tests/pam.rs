@@ -1,4 +1,4 @@
-//! What PAM's modules are told and what they tell the user, with stacks of our own; as root only.
+//! The data of PAM modules and their messages to the user, with separate stacks; as root only.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -15,11 +15,11 @@ use interop::scratch::{Scratch, until};
 use interop::site::{HOST, Site, askpass, each, finish};
 
 const PASSWORD: &str = "Corr3ct horse, battery";
-/// How long a module and a test wait for each other.
+/// Time limit for a module and a test to wait for each other.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A user with a password and the ed25519 key of the fixture, and a program that pam_exec may run for
-/// them: it writes down its environment.
+/// A user with a password and the ed25519 key of the fixture, and a program for pam_exec that
+/// records its environment.
 struct Place {
     guest: Guest,
     scratch: Scratch,
@@ -60,7 +60,7 @@ impl Place {
         self.scratch.write(&format!("pam.d/{name}"), stack);
     }
 
-    /// A server that sees these services alone.
+    /// A server with only these PAM services.
     fn site(&self, client: Kind, server: Kind, extra: &str, blocks: &str) -> Site {
         let scratch = Scratch::new();
         let config = format!(
@@ -77,7 +77,7 @@ impl Place {
     }
 }
 
-/// A login by these methods, whose questions get the password for an answer.
+/// A login with these methods, whose questions are answered with the password.
 fn ssh(site: &Site, scratch: &Scratch, methods: &str) -> Command {
     let lines = format!("PreferredAuthentications {methods}\nBatchMode no\nLogLevel INFO\n");
     let mut command = site.ssh(&lines);

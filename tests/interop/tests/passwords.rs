@@ -1,4 +1,4 @@
-//! Passwords, questions and chains of methods, for a throw-away user; as root only.
+//! Passwords, questions and chains of methods, for a temporary user; as root only.
 
 use std::path::Path;
 use std::process::Command;
@@ -37,7 +37,7 @@ fn guest() -> Option<Guest> {
     }
 }
 
-/// A server for `guest`; `extra` stands before the rest.
+/// A server for `guest`; `extra` precedes the other lines.
 fn site(client: Kind, server: Kind, guest: &Guest, extra: &str) -> Site {
     let lines = format!("{extra}AuthorizedKeysFile .ssh/authorized_keys\n");
     let mut site = Site::new(client, server, &lines);
@@ -50,7 +50,7 @@ struct Attempt {
     questions: Vec<String>,
 }
 
-/// A login by these methods, with these answers.
+/// A login with these methods and answers.
 fn login(site: &Site, methods: &str, extra: &str, answers: &[&str]) -> Attempt {
     login_for(site, methods, extra, answers, "echo in as $USER")
 }
@@ -214,7 +214,7 @@ fn a_key_and_what_pam_asks_are_needed_both_in_either_order() {
             let chain = order.join(",");
             let lines = format!("AuthenticationMethods {chain}\n{ASKING}");
             let site = site(client, server, &guest, &lines);
-            // Whatever order the client likes, the server's counts.
+            // The server's order is used, whatever the client prefers.
             for liked in [
                 "publickey,keyboard-interactive",
                 "keyboard-interactive,publickey",
@@ -240,7 +240,7 @@ fn a_key_and_what_pam_asks_are_needed_both_in_either_order() {
             guest.write(".ssh/authorized_keys", other, 0o600);
             let unlisted = login(&site, &chain, once, &[PASSWORD, PASSWORD]);
             unlisted.assert_out();
-            // Behind a key that is refused nothing is asked; before it, once.
+            // After a refused key no question is asked; before it, one.
             let asked = usize::from(order[0] == methods[1]);
             assert_eq!(unlisted.questions.len(), asked, "{chain}");
             login(&site, &chain, &stranger, &[PASSWORD]).assert_in(&guest);
@@ -249,7 +249,7 @@ fn a_key_and_what_pam_asks_are_needed_both_in_either_order() {
                 fixture::text("user_ed25519.pub"),
                 0o600,
             );
-            // What the dialogue changed is settled for the rest of the chain.
+            // A password that the dialogue changed counts as changed for the rest of the chain.
             expire(&guest);
             let answers = [PASSWORD, PASSWORD, NEW_PASSWORD, NEW_PASSWORD];
             login(&site, &chain, once, &answers).assert_in(&guest);
@@ -385,7 +385,7 @@ fn site_with_stack(
     Some(Site { client, running })
 }
 
-/// Whether libpam has a module of this name, in the folders of the distributions.
+/// True if libpam has a module of this name, in the directories of the distributions.
 fn has_module(name: &str) -> bool {
     let folders = std::fs::read_dir("/lib").into_iter().flatten().flatten();
     folders
@@ -436,10 +436,10 @@ fn groups_that_a_module_adds_are_the_sessions() {
     });
 }
 
-/// Long enough and far enough from [`PASSWORD`] for pam_unix.
+/// Long enough and different enough from [`PASSWORD`] for pam_unix.
 const NEW_PASSWORD: &str = "tr0ubador & three";
 
-/// Makes the guest's password one that must be changed.
+/// Expires the guest's password.
 fn expire(guest: &Guest) {
     let mut command = Command::new("chage");
     command.args(["-d", "0", &guest.name]);
@@ -456,7 +456,8 @@ fn an_expired_password_is_changed_in_the_dialogue() {
         expire(&guest);
         let method = "keyboard-interactive";
         let once = "NumberOfPasswordPrompts 1\n";
-        // Who does not know it cannot change it, and who does not change it is not let in.
+        // A user who does not know the password cannot change it, and a user who does not change it
+        // cannot log in.
         login(&site, method, once, &["wrong"]).assert_out();
         login(&site, method, once, &[PASSWORD, "wrong"]).assert_out();
         let mistyped = [PASSWORD, PASSWORD, NEW_PASSWORD, "another", "", ""];
@@ -546,7 +547,7 @@ fn an_expired_account_is_refused() {
             age("-1");
             assert_ne!(outcome.status, 0, "UsePAM {pam}: {}", outcome.summary());
             assert_eq!(outcome.stdout.length, 0);
-            // PAM tells the user; without it only the log says why.
+            // PAM informs the user; without PAM only the log has the reason.
             let is_told = outcome.stderr.text().contains("account has expired");
             assert_eq!(is_told, pam == "yes", "{}", outcome.summary());
         }
@@ -575,7 +576,7 @@ fn an_expired_password_stops_no_key_where_pam_is_off() {
             login(&both, "publickey,password", "", &[PASSWORD]).assert_in(&guest);
             chage(arguments);
             login(&site, "publickey", "", &[]).assert_in(&guest);
-            // Who uses the password must change it, beside a key too.
+            // A user who uses the password must change it, also together with a key.
             for (site, methods) in [(&site, "password"), (&both, "publickey,password")] {
                 let outcome = login(site, methods, "", &[PASSWORD]).outcome;
                 assert_eq!(

@@ -1,4 +1,4 @@
-//! Programs that use ssh as their carrier: sftp, scp, rsync, git.
+//! Programs that use ssh as their transport: sftp, scp, rsync, git.
 
 use std::fs;
 use std::process::Command;
@@ -9,7 +9,7 @@ use interop::report::skipped;
 use interop::scratch::Scratch;
 use interop::site::{HOST, Site, each, finish};
 
-/// Debian's place for the program behind the subsystem.
+/// Debian's path of the subsystem's program.
 const SFTP_SERVER: &str = "/usr/lib/openssh/sftp-server";
 
 fn subsystem() -> String {

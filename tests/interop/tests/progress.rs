@@ -1,5 +1,5 @@
-//! What our copies tell of themselves: what they wait for, in words at a terminal and with
-//! `--json`, whose form is the one that docs/transfer.md gives.
+//! The reports of our copies: what they wait for, on a terminal and with `--json`, whose format
+//! docs/transfer.md describes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -17,14 +17,14 @@ use interop::terminal::Terminal;
 
 const SFTP_SERVER: &str = "/usr/lib/openssh/sftp-server";
 const DOCUMENT: &str = include_str!("../../../docs/transfer.md");
-/// How long a slow folder takes for each piece: long beside what a full machine does between.
+/// The delay of a slow directory per piece: long compared with other delays of a busy machine.
 const DELAY: Duration = Duration::from_millis(80);
 
 fn ours() -> Site {
     Site::new(Kind::Fulmar, Kind::Fulmar, "Subsystem sftp internal-sftp\n")
 }
 
-/// A folder that is slow, where there can be one.
+/// A slow directory, if it is possible.
 fn slow(scratch: &Scratch, files: &[(&str, Vec<u8>)]) -> Option<SlowFolder> {
     match SlowFolder::mount(scratch, files, DELAY) {
         Ok(folder) => Some(folder),
@@ -42,7 +42,7 @@ fn told(outcome: &Outcome) -> Value {
     Value::read(&text).unwrap_or_else(|why| panic!("{why}: {}", outcome.summary()))
 }
 
-/// What a copy that went well says that it waited for.
+/// What a successful copy reports that it waited for.
 fn limit(outcome: &Outcome) -> String {
     assert_eq!(outcome.status, 0, "{}", outcome.summary());
     let told = told(outcome);
@@ -73,7 +73,7 @@ fn a_slow_disk_is_told_by_the_side_it_is_on() {
     } else {
         skipped("the old protocol", &"no scp is installed");
     }
-    // At a terminal while it lasts.
+    // On a terminal during the copy.
     let mut command = program(&site, "scp");
     command.args([&here(&from), &there(&to)]);
     let mut terminal = Terminal::new(&command, 100, 24);
@@ -86,7 +86,7 @@ fn a_peer_that_takes_no_more_is_told() {
     if installed("sshd").is_none() || !Path::new(SFTP_SERVER).exists() {
         return skipped("openssh's SFTP server", &"not installed");
     }
-    // Its window is 2 MiB and stays so: it is shut with most of the file still here.
+    // Its window stays at 2 MiB: it is full while most of the file is still local.
     let subsystem = format!("Subsystem sftp {SFTP_SERVER}\n");
     let site = Site::new(Kind::Fulmar, Kind::OpenSsh, &subsystem);
     let scratch = Scratch::new();
@@ -97,13 +97,13 @@ fn a_peer_that_takes_no_more_is_told() {
     let to = folder.path().join("to");
     let outcome = scp(&site, &["--json", &here(&from), &there(&to)]);
     assert_eq!(limit(&outcome), "peer", "{}", outcome.summary());
-    // The other way it is not known whether it or the network is slow.
+    // In the other direction it is not known whether the peer or the network is slow.
     let (short, back) = (folder.path().join("short"), scratch.join("back"));
     let outcome = scp(&site, &["--json", &there(&short), &here(&back)]);
     assert_eq!(limit(&outcome), "network-or-peer", "{}", outcome.summary());
 }
 
-/// Passes on a connection to which the kernel gives no more than so many bytes a second.
+/// Forwards a connection that the kernel limits to this rate in bytes per second.
 const PASSER: &str = "\
 import socket, sys
 way = socket.create_connection(('127.0.0.1', int(sys.argv[1])))
@@ -139,7 +139,7 @@ fn a_slow_network_is_told() {
     assert_eq!(limit(&outcome), "asked", "{}", outcome.summary());
 }
 
-/// The fields of `--json` as the document has them: their kinds.
+/// The fields of `--json` in the document, with their kinds.
 fn documented() -> BTreeMap<String, String> {
     let part = DOCUMENT.split("### The output of `--json`").nth(1);
     let part = part.expect("the part of the document");
@@ -164,7 +164,7 @@ fn fits(kind: &str, value: &Value) -> bool {
     }
 }
 
-/// Compares a value and all that is in it with the document; `seen` are the names that were found.
+/// Compares a value and its members with the document; `seen` collects the found names.
 fn compare(
     name: &str,
     value: &Value,
@@ -186,7 +186,7 @@ fn compare(
         }
         Value::List(list) => {
             for value in list {
-                // An object of a list goes by its members.
+                // An object of a list is identified by its members.
                 assert!(matches!(value, Value::Object(_)), "{name}: {value:?}");
                 let Value::Object(members) = value else {
                     continue;
@@ -239,7 +239,7 @@ fn json_has_the_form_of_the_document() {
         let from = each.find("from").and_then(Value::text);
         from.is_some_and(|from| from.contains("one")) && number(each, "bytes") == 300_000.0
     }));
-    // What took the most time is what limited it.
+    // The category with the most time limited the copy.
     let Some(Value::Object(limits)) = value.find("limits") else {
         panic!("{value:?}");
     };
@@ -250,7 +250,7 @@ fn json_has_the_form_of_the_document() {
     let limited_by = value.find("limited_by").and_then(Value::text);
     assert_eq!(most.map(|(name, _)| name.as_str()), limited_by);
 
-    // A part that was there, on the way down.
+    // An existing part of a download.
     let back = scratch.write("back", vec![1; 100_000]);
     let there = format!("{HOST}:{}", target.join("two").display());
     fs::write(target.join("two"), vec![1; 300_000]).unwrap();
@@ -258,7 +258,7 @@ fn json_has_the_form_of_the_document() {
     assert_eq!(resumed.status, 0, "{}", resumed.summary());
     compare("", &told(&resumed), &known, &mut seen);
 
-    // What fails says why, and the rest arrives.
+    // A failure has its reason, and the rest arrives.
     let into = format!("{HOST}:{}", target.display());
     let bad = scp(&site, &["--json", &here(&folder), &here(&two), &into]);
     assert_eq!(bad.status, 1, "{}", bad.summary());
@@ -272,7 +272,7 @@ fn json_has_the_form_of_the_document() {
 
     let names: BTreeSet<String> = known.into_keys().collect();
     assert_eq!(seen, names, "what the document has and no copy told");
-    // Nothing is copied, and it is JSON all the same.
+    // Nothing is copied, and the output is still JSON.
     let mut command = program(&site, "scp");
     command.args(["--json", "-q", &here(&scratch.join("none")), &into]);
     let none = finish(&mut command, Input::Nothing);
@@ -280,7 +280,7 @@ fn json_has_the_form_of_the_document() {
     compare("", &told(&none), &documented(), &mut BTreeSet::new());
 }
 
-/// A tree with one large file between small ones, on its way at 4 MB/s to a terminal of its own.
+/// A tree with one large file between small ones, copied at 4 MB/s at its own terminal.
 fn large_among_small(site: &Site, scratch: &Scratch) -> Terminal {
     let folder = scratch.join("folder");
     fs::create_dir(&folder).unwrap();
@@ -294,7 +294,7 @@ fn large_among_small(site: &Site, scratch: &Scratch) -> Terminal {
     Terminal::new(&command, 100, 24)
 }
 
-/// What stood on the terminal's lines, one state after the other.
+/// The successive states of the terminal's lines.
 fn lines(terminal: &Terminal) -> Vec<String> {
     let screen = terminal.screen().replace("\x1b[K", "");
     let lines = screen.split(['\r', '\n']).filter(|line| !line.is_empty());
@@ -316,7 +316,7 @@ fn of_a_tree_the_file_that_moves_is_shown_with_its_own_rate() {
             .iter()
             .any(|line| line.starts_with("large ") && line.contains("100%"))
     );
-    // Bytes a second of each file: those that are in MB are no more than was asked for.
+    // The rate of each file: rates in MB are at most the limit.
     for line in lines.iter().filter(|line| !line.starts_with("total")) {
         let rate = line
             .split_whitespace()

@@ -1,5 +1,5 @@
-//! 10 MiB through `cat` for each cipher with each MAC that ours and a peer share, keys changed
-//! every MiB, compared by SHA-256; and less for each key exchange method, keys changed more often.
+//! 10 MiB through `cat` for each common cipher with each common MAC, with a key exchange every MiB,
+//! compared by SHA-256; and less data with more exchanges for each key exchange method.
 
 use crypto::hash::HashAlgorithm;
 use interop::matrix::{self, Check, Couple, noise};
@@ -11,12 +11,12 @@ use interop::suite::Algorithms;
 
 interop::test_each_couple!(Check::RoundTrip);
 
-/// What goes each way, and after how much keys change.
+/// Bytes in each direction, and bytes between key exchanges.
 const BYTES: usize = 80_000;
 const LIMIT_BYTES: u64 = 64 * 1024;
 
-/// Keys change by every method that both know, begun by either side. What a method needs of the
-/// server beyond a signature (a group) is there after the login, too.
+/// Key exchanges with every common method, started by either side. A group that a method needs is
+/// available after the login too.
 fn by_every_method(couple: &Couple) {
     let common = match couple.common() {
         Ok(common) => common,

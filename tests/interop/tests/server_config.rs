@@ -1,5 +1,5 @@
-//! The same sshd_config given to `sshd -T` of both programs: what is refused, with which status, and what
-//! an accepted line comes to.
+//! The same sshd_config with `sshd -T` of both programs: refusals with their status, and the
+//! results of accepted lines.
 
 use std::fs;
 use std::process::Command;
@@ -13,11 +13,11 @@ use interop::scratch::Scratch;
 /// OpenSSH's exit status for a configuration that it refuses.
 const REFUSED: i32 = 255;
 
-/// A configuration, and the lines of `sshd -T` that follow from it; none where it is refused.
+/// A configuration, and its lines of `sshd -T`; `None` if it is refused.
 type Row = (&'static str, Option<&'static [&'static str]>);
 
 const ROWS: &[Row] = &[
-    // Only these two words are no pattern of names, as they are written here.
+    // Only these two words, in this case, are not patterns of names.
     (
         "PermitUserEnvironment TRUE",
         Some(&["permituserenvironment TRUE"]),
@@ -34,7 +34,7 @@ const ROWS: &[Row] = &[
         "PermitUserEnvironment no",
         Some(&["permituserenvironment no"]),
     ),
-    // What restricts and names nothing.
+    // Restrictions that name nothing.
     ("PermitOpen *", None),
     ("PermitOpen 8080", None),
     ("PermitOpen h/80", None),
@@ -74,7 +74,7 @@ const ROWS: &[Row] = &[
     ("Banner NONE", Some(&["banner none"])),
     ("ForceCommand NONE", Some(&["forcecommand none"])),
     ("MaxStartups 10", Some(&["maxstartups 10:30:10"])),
-    // Lines that are none.
+    // Invalid lines.
     ("NoSuchKeyword yes", None),
     ("Port", None),
     ("Port \"22", None),
@@ -84,7 +84,7 @@ const ROWS: &[Row] = &[
     ("Match Nonsense x", None),
     ("Match User nobody\nNoSuchKeyword yes", None),
     ("Match User nobody\nPermitRootLogin bogus", None),
-    // A connection of which nothing is known meets the block for all alone.
+    // An unknown connection matches only the block for all.
     ("Match all\nMaxSessions 3", Some(&["maxsessions 3"])),
     (
         "Match User nobody\nMaxSessions 3",

@@ -1,4 +1,4 @@
-//! What sshd_config can say about sessions, and the listener's signals.
+//! Keywords of sshd_config for sessions, and the listener's signals.
 
 use std::fs;
 use std::path::Path;
@@ -110,7 +110,8 @@ fn a_changed_root_is_the_whole_world() {
             jail.path().display(),
             guest.home().display()
         );
-        // The folder for temporary files is everybody's: no component of the way may be.
+        // Everybody can write to the directory for temporary files: no component of the path may be
+        // such a directory.
         let root = Path::new("/var/lib").join(jail.path().file_name().expect("a name"));
         fs::rename(jail.path(), &root).expect("a jail on the same file system");
         let lines = lines.replace(
@@ -128,7 +129,7 @@ fn a_changed_root_is_the_whole_world() {
             outcome.summary(),
             site.running.daemon.log()
         );
-        // One that another could write to is refused.
+        // One that another user could write to is refused.
         fs::set_permissions(&root, std::os::unix::fs::PermissionsExt::from_mode(0o777))
             .expect("mode");
         let outcome = site.run("echo in");
@@ -145,7 +146,7 @@ impl Drop for RemoveAll<'_> {
     }
 }
 
-/// A shell and `cat` with the libraries that they need.
+/// A shell and `cat` with their libraries.
 fn furnish(jail: &Path) {
     for folder in ["bin", "lib", "lib64"] {
         fs::create_dir(jail.join(folder)).expect("a folder");
@@ -267,7 +268,7 @@ fn a_client_that_says_nothing_is_cut_off() {
             .set_read_timeout(Some(COMMAND_LIMIT))
             .expect("a limit");
         let mut all = Vec::new();
-        // The end comes as an end or as a reset, not as the time limit of the reading.
+        // The connection ends or is reset before the time limit of the read.
         let ended = match std::io::Read::read_to_end(&mut &stream, &mut all) {
             Ok(_) => true,
             Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
@@ -372,7 +373,7 @@ fn files_that_others_can_write_let_nobody_in() {
             Ok(guest) => guest,
             Err(why) => return skipped("StrictModes", &why),
         };
-        // Not below the folder for temporary files, which everybody can write to.
+        // Not below the directory for temporary files, to which everybody can write.
         let home = Path::new("/var/lib").join(guest.home().file_name().expect("a name"));
         fs::create_dir(&home).expect("a home");
         let _remove = RemoveAll(&home);

@@ -26,7 +26,7 @@ fn every_exit_status_arrives() {
     });
 }
 
-/// Ours alone: OpenSSH has no such option. The bytes are the same whether the kernel has it or not.
+/// Only Fulmar has this option. The bytes are the same whether the kernel supports it or not.
 #[test]
 fn multipath_tcp_carries_a_session_where_the_kernel_has_it() {
     let has = std::fs::read_to_string("/proc/sys/net/mptcp/enabled");
@@ -100,7 +100,7 @@ fn much_output_of_a_command_that_ends_at_once_arrives_whole() {
                 "round {round}"
             );
         }
-        // The last words of a shell that is gone before they are read.
+        // The last output of a shell that has ended before the output is read.
         for round in 0..20 {
             let outcome = site.run("printf last; printf words >&2; exit 9");
             assert_eq!(outcome.stdout.text(), "last", "round {round}");
@@ -169,8 +169,8 @@ fn a_command_that_reads_no_further_ends_the_session() {
 fn a_reader_that_goes_away_ends_the_client() {
     each(|client, server| {
         if client == Kind::OpenSsh && server == Kind::Fulmar {
-            // OpenSSH 9.2 sends eow@openssh.com to servers that call themselves OpenSSH only; with
-            // any other it reads on for ever.
+            // OpenSSH 9.2 sends eow@openssh.com only to servers with OpenSSH's version line; with
+            // others it reads on indefinitely.
             return;
         }
         let site = Site::new(client, server, "");
@@ -215,7 +215,7 @@ fn a_background_job_without_our_pipes_does_not_hold_the_session() {
         let state = std::fs::read_to_string(format!("/proc/{job}/stat")).unwrap_or_default();
         kill(job);
         assert_eq!(outcome.status, 2, "{}", outcome.summary());
-        // It goes on: nobody waited for it, and nobody ended it.
+        // It continues: nobody waits for it, and nobody ends it.
         let lives = !state.is_empty() && !state.contains(") Z ");
         assert!(lives, "{state:?}");
     });
@@ -227,7 +227,8 @@ fn a_client_that_is_killed_leaves_no_process_behind() {
         let site = Site::new(client, server, "");
         let mark = format!("0.{}{}", std::process::id(), site.running.daemon.port);
         let mut command = site.ssh("");
-        // The command writes now and then, as a closed channel can be noticed only by writing.
+        // The command writes from time to time, because a closed channel is detected only by
+        // writing.
         command
             .args([HOST, &format!("while echo x; do sleep {mark}; done")])
             .stdin(Stdio::null())

@@ -1,5 +1,5 @@
-//! Others' SFTP clients on our server of files: internal-sftp, and `fulmar sftp-server` behind
-//! OpenSSH's sshd.
+//! Other SFTP clients with our SFTP servers: internal-sftp, and `fulmar sftp-server` with OpenSSH's
+//! sshd.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -18,7 +18,7 @@ use interop::scratch::{Scratch, until};
 use interop::site::{HOST, Site, finish};
 use interop::slow_folder::{Manners, SlowFolder};
 
-/// Servers that serve files by our code, each with these flags.
+/// Servers with our SFTP code, each with these flags.
 fn servers(flags: &str) -> Vec<Site> {
     let lines = |command: &str| format!("Subsystem sftp {command} {flags}\n");
     let ours = lines("internal-sftp");
@@ -71,7 +71,7 @@ fn openssh_sftp_does_all_it_can() {
             data.display(),
             back.display()
         );
-        // The last one fails: the folder is not empty.
+        // The last one fails: the directory is not empty.
         let outcome = sftp(&site, &scratch, &batch);
         assert_ne!(outcome.status, 0, "{}", outcome.summary());
         let said = outcome.stderr.text();
@@ -184,12 +184,12 @@ fn a_read_only_server_and_denied_requests_change_nothing() {
     }
 }
 
-/// A folder to which only we and root can write, all the way from `/`, and which is removed with
-/// what is in it.
+/// A directory to which, with all directories above it, only this user and root can write; removed
+/// with its content.
 struct OwnFolder(PathBuf);
 
 impl OwnFolder {
-    /// None, and said so, where there is no place for one.
+    /// `None`, with a message, if there is no place for one.
     fn new() -> Option<Self> {
         let above = if is_root() {
             PathBuf::from("/var/lib")
@@ -255,14 +255,14 @@ fn nothing_leads_out_of_a_root() {
         assert!(!root.join("in/secret").exists());
         assert!(outcome.stdout.text().contains("directory: /\n"));
         fs::remove_file(got).unwrap();
-        // The log says what a root without the forced command leaves open, and only then.
+        // The log warns about a root without the forced command, and only then.
         let log = site.running.daemon.log();
         let said = log
             .matches("SftpRoot confines the internal-sftp subsystem only")
             .count();
-        // Once when the server starts and once for the login.
+        // Once at the server's start and once at the login.
         assert_eq!(said, if forced.is_empty() { 2 } else { 0 }, "{log}");
-        // Whoever may write above the root or to it could choose another.
+        // A user who may write above the root or to it could replace it.
         for writable in [&folder.0, &root] {
             chmod(writable, 0o777);
             let outcome = sftp(&site, &scratch, "pwd\n");
@@ -282,8 +282,7 @@ fn chmod(path: &Path, mode: u32) {
     fs::set_permissions(path, mode).unwrap();
 }
 
-/// A connection that others share, and the options by which they do; none of their own would come
-/// about.
+/// A shared connection, and the options for sharing it, with which no other connection is opened.
 fn master(site: &Site, scratch: &Scratch) -> (Background, Vec<String>) {
     let socket = scratch.join("control");
     let path = format!("ControlPath={}", socket.display());
@@ -327,7 +326,7 @@ fn a_slow_disk_leaves_other_channels_their_turn() {
     assert!(len() < 64 << 20, "the file was there before the shell");
 }
 
-/// Processes that the server has started and that are there.
+/// Running processes of the server.
 fn at_work(site: &Site) -> Vec<u32> {
     descendants(site.running.daemon.pid())
 }
@@ -378,7 +377,7 @@ fn a_disk_that_hangs_holds_up_its_own_channel_alone() {
     assert_eq!(outcome.status, 0, "{}", outcome.summary());
     same(&small, &copy);
     assert!(len() < content.len() as u64, "it never hung");
-    // What hangs goes on as if nothing had been.
+    // The blocked requests then continue.
     folder.behave(Manners::Slow);
     let whole = || len() == content.len() as u64;
     assert!(until(PATIENCE, whole), "{} bytes", len());
@@ -420,7 +419,7 @@ fn a_connection_ends_while_its_disk_hangs() {
         let log = site.running.daemon.log();
         assert!(ended, "{:?} of {processes:?}: {log}", at_work(&site));
         if manners == Manners::Dumb {
-            // What the kernel holds, it holds; no longer than the call takes.
+            // The kernel holds the process as long as the system call takes.
             folder.behave(Manners::Slow);
         }
         let gone = || processes.iter().all(|pid| is_gone(*pid));

@@ -1,5 +1,5 @@
-//! `-R`, `-P` and `-p` of our sftp-server and of OpenSSH's: the same client asks both for the same,
-//! and what comes of it, its exit status and the files, is the same but for the differences listed.
+//! `-R`, `-P` and `-p` of our sftp-server and of OpenSSH's: the same client sends the same requests
+//! to both, and its exit status and the files are the same except for the listed differences.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -14,7 +14,7 @@ use interop::site::finish;
 
 const SFTP_SERVER: &str = "/usr/lib/openssh/sftp-server";
 
-/// Flags of the server, and commands that concern what they take away.
+/// Flags of the server, and commands that use the denied requests.
 const ROWS: &[(&str, &[&str])] = &[
     ("", COMMANDS),
     ("-R", COMMANDS),
@@ -52,7 +52,7 @@ const ROWS: &[(&str, &[&str])] = &[
     ("-P lsetstat", &["chmod -h 0700 link", "chmod 0700 data"]),
     ("-P copy-data", &["cp data copy"]),
     ("-P expand-path", &["ls ~/"]),
-    // An extension of OpenSSH's needs no more than its own name.
+    // An extension of OpenSSH needs only its own name.
     ("-p realpath,stat,lstat,posix-rename", &["rename other o2"]),
     ("-p realpath,stat,lstat,rename", &["rename other o2"]),
     (
@@ -79,8 +79,8 @@ const COMMANDS: &[&str] = &[
     "cp data copy",
 ];
 
-/// What ours refuses and OpenSSH's does: an extension that does the work of a request that is
-/// denied by name.
+/// Requests that ours refuses and OpenSSH's executes: extensions that do the work of a denied
+/// request.
 const STRICTER: &[(&str, &str)] = &[
     ("-P read", "cp data copy"),
     ("-P write", "cp data copy"),

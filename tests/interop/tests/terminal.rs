@@ -1,4 +1,4 @@
-//! Sessions with a terminal, typed at through a pseudo-terminal.
+//! Sessions with a terminal, through a pseudo-terminal.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use interop::process::Input;
 use interop::site::{HOST, Site, each_with_terminals as each};
 use interop::terminal::Terminal;
 
-/// A shell with a prompt that nothing else prints.
+/// A shell with a unique prompt.
 fn shell(site: &Site, extra: &str, columns: u16, rows: u16) -> Terminal {
     let mut command = site.ssh(extra);
     command
@@ -18,7 +18,7 @@ fn shell(site: &Site, extra: &str, columns: u16, rows: u16) -> Terminal {
     terminal
 }
 
-/// The words of a command as a shell takes them.
+/// The words of a command, quoted for a shell.
 fn words_of(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
@@ -44,7 +44,7 @@ fn size_and_type_of_the_terminal_arrive_and_changes_too() {
         terminal.type_text("trap 'echo; echo now $(stty size)' WINCH; echo s''et\n");
         terminal.expect("set\r\n");
         terminal.resize(120, 50);
-        // The trap runs when the shell has read a line; more lines until the change is there.
+        // The trap runs after the shell has read a line; more lines until the change is visible.
         terminal.type_until("\n", "now 50 120");
         terminal.type_text("exit 5\n");
         assert_eq!(terminal.end(), 5);
@@ -56,7 +56,7 @@ fn keys_for_signals_reach_the_command_and_not_the_client() {
     each(|client, server| {
         let site = Site::new(client, server, "");
         let mut terminal = shell(&site, "", 80, 24);
-        // What reads a line is under way, and gets the signal with its shell.
+        // The program that reads a line runs, and gets the signal with its shell.
         terminal.type_text("(trap 'echo inter''rupted; exit' INT; cat; sleep 60)\n");
         terminal.type_text("reading\n");
         terminal.expect("reading\r\nreading\r\n");
@@ -91,7 +91,7 @@ fn a_command_with_a_terminal_ends_with_its_own_status() {
         let mut terminal = Terminal::new(&command, 80, 24);
         assert_eq!(terminal.end(), 17);
         terminal.expect("terminal\r\n");
-        // All of the last output, though the program is gone before it is read.
+        // The complete last output, although the program ends before it is read.
         let mut command = site.ssh("");
         command.args(["-t", HOST, "seq 1 20000; echo the end"]);
         let mut terminal = Terminal::new(&command, 80, 24);
@@ -110,7 +110,7 @@ fn no_terminal_is_asked_for_without_a_reason() {
         let mut terminal = Terminal::new(&command, 80, 24);
         terminal.expect("plain");
         assert_eq!(terminal.end(), 0);
-        // -t without a terminal here asks for none, -tt does.
+        // -t without a local terminal requests none, -tt does.
         let outcome = site.run_with("", &["-t", HOST, "tty"], Input::Nothing);
         assert!(
             outcome.stdout.text().contains("not a tty"),
@@ -231,7 +231,7 @@ fn a_server_without_terminals_says_so() {
             terminal.expect("without");
             assert_eq!(terminal.end(), 0);
         } else {
-            // OpenSSH gives up when it was told to ask for a terminal.
+            // OpenSSH fails if it was told to request a terminal.
             assert_eq!(terminal.end(), 255);
         }
     });
@@ -275,14 +275,14 @@ fn keystrokes_are_hidden_where_the_server_answers_pings() {
             24,
         );
         terminal.type_text("echo typ''ed\n");
-        // The client may be at rest before the server has answered.
+        // The client may be idle before the server has answered.
         terminal.expect_somewhere("typed\r\n");
         let pings = server == Kind::Fulmar || !terminal.screen().contains("is not hidden");
         if pings {
             terminal.expect_somewhere("keystroke timing: at rest after ");
             assert!(!terminal.screen().contains("at rest after 0 pings"));
         }
-        // The connection is none the worse for it.
+        // The connection still works.
         terminal.type_text("exit 6\n");
         assert_eq!(terminal.end(), 6);
     });

@@ -1,5 +1,5 @@
-//! `CryptoThreads`: as many threads as were asked for, while there is bulk, and no more than the cores
-//! that its control group gives a client; none but its own where an end has one core.
+//! `CryptoThreads`: up to the configured number of threads during bulk transfers, and at most the
+//! cores of a client's control group; only its own thread if an end has one core.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -15,10 +15,10 @@ use interop::site::{HOST, Site};
 /// One core's worth of a period, microseconds.
 const PERIOD_US: u32 = 100_000;
 const MIB: u64 = 1 << 20;
-/// Far more than passes before workers are thought of.
+/// Far more bytes than are sent before workers are considered.
 const BULK: u64 = 128 * MIB;
 
-/// What an end says of itself that has had no worker.
+/// The report of an end without workers.
 const ALONE: &str = "crypto threads: at most 1 at once; workers sealed 0 of ";
 
 fn threads(pid: u32) -> Option<u32> {
@@ -27,7 +27,8 @@ fn threads(pid: u32) -> Option<u32> {
     line?.trim().parse().ok()
 }
 
-/// Whether a client with this configuration and these arguments has a second thread for bulk.
+/// True if a client with this configuration and these arguments starts a second thread during a
+/// bulk transfer.
 fn gets_help(site: &Site, extra: &str, arguments: &[&str]) -> bool {
     let mut command = site.ssh(extra);
     command.args(arguments);
@@ -51,7 +52,7 @@ fn command_gets_help(mut command: Command) -> bool {
         helped = threads(pid).expect("it runs") > 1;
     }
     if helped {
-        // Nobody takes anything more: workers that have nothing to do end.
+        // Nobody reads any more: idle workers end.
         let alone = until(COMMAND_LIMIT, || threads(pid) == Some(1));
         assert!(alone, "idle workers");
     }
@@ -69,17 +70,17 @@ fn a_client_has_as_many_threads_as_its_file_or_its_command_line_says() {
     let two = ["-o", "CryptoThreads=2"];
     assert!(!gets_help(&site, "CryptoThreads 1\n", &[]));
     assert!(gets_help(&site, "CryptoThreads 2\n", &[]));
-    // The command line goes before the file.
+    // The command line takes precedence over the file.
     assert!(gets_help(&site, "CryptoThreads 1\n", &two));
     assert!(!gets_help(&site, "CryptoThreads 2\n", &one));
 }
 
-/// How many bytes go each way where there is one core for both ends.
+/// Number of bytes in each direction with one core for both ends.
 const FLOW: u64 = 64 * MIB;
 
 #[test]
 fn on_one_core_no_end_has_more_than_its_own_thread() {
-    // What a thread may run on, those inherit that it starts.
+    // Child processes inherit a thread's CPU affinity.
     let pinned = std::thread::spawn(|| {
         let first = sys::process::affinity().expect("some cores")[0];
         sys::process::set_affinity(&[first]).expect("one core");
@@ -105,8 +106,8 @@ fn on_one_core_no_end_has_more_than_its_own_thread() {
     pinned.join().expect("nobody but the connection's own");
 }
 
-/// A control group of the test's own, by version 1 or 2, that gives its processes so much of each
-/// period. Gone with the test.
+/// A private control group, version 1 or 2, that limits its processes' share of each period.
+/// Removed with the test.
 struct Group(PathBuf);
 
 impl Group {
@@ -121,7 +122,7 @@ impl Group {
             fs::write(group.0.join("cpu.cfs_quota_us"), quota_us.to_string())?;
         } else {
             let both = format!("{quota_us} {PERIOD_US}");
-            // Not there where the parent keeps the controller to itself.
+            // Missing if the parent does not delegate the controller.
             File::options()
                 .write(true)
                 .open(group.0.join("cpu.max"))
@@ -132,7 +133,7 @@ impl Group {
     }
 
     /// # Errors
-    /// Where a process may not be moved here.
+    /// If a process may not be moved into the group.
     fn admits(&self) -> io::Result<()> {
         let moved = Command::new("/bin/sh")
             .args(["-c", "echo $$ >\"$0\""])
@@ -145,7 +146,7 @@ impl Group {
         Err(io::Error::other(why.trim().to_owned()))
     }
 
-    /// A client with these arguments, in this group from its first moment.
+    /// A client with these arguments, in this group from its start.
     fn client(&self, site: &Site, arguments: &[&str]) -> Command {
         let client = site.ssh("");
         let mut command = Command::new("/bin/sh");
@@ -161,7 +162,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Busy until the last process is gone for good.
+        // Busy until the last process has been reaped.
         let _ = until(COMMAND_LIMIT, || {
             let gone = fs::remove_dir(&self.0);
             gone.is_ok() || !self.0.exists()

@@ -1,4 +1,4 @@
-//! A server that an ordinary user starts: it serves that user and nobody else.
+//! A server that an ordinary user starts: it serves only that user.
 
 use interop::account::{Guest, uid_of, uid_of_process};
 use interop::fixture;
@@ -41,7 +41,7 @@ fn site(client: Kind, server: Kind, guest: &Guest) -> Site {
     }
 }
 
-/// The test for a guest, where there can be one.
+/// The test for a guest, if there can be one.
 fn with_guest(test: impl Fn(Kind, Kind, &Guest)) {
     each(|client, server| match Guest::new() {
         Ok(guest) => test(client, server, &guest),
@@ -67,7 +67,7 @@ fn its_user_logs_in() {
         let outcome = site.run_with("", &[HOST, "cat"], Input::File(data));
         assert_eq!(outcome.stdout.sha256, digest);
         if server != Kind::Fulmar {
-            // OpenSSH's sshd ends a session whose terminal it may not give to its user.
+            // OpenSSH's sshd ends a session if it may not give the terminal to the user.
             return;
         }
         let outcome = site.run_with("", &["-tt", HOST, "tty"], Input::Nothing);
@@ -106,7 +106,7 @@ fn all_its_processes_are_its_users() {
         let uid = uid_of(&guest.name);
         let all = descendants(site.running.daemon.pid());
         assert!(all.len() >= 2, "{all:?}");
-        // One that has ended meanwhile is nobody's.
+        // A process that has ended meanwhile belongs to nobody.
         for pid in all {
             let owner = uid_of_process(pid);
             assert!(owner.is_none() || owner == uid, "process {pid}: {owner:?}");

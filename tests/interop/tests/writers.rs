@@ -1,6 +1,6 @@
-//! Several copies to one target at once, as processes of their own: whoever ends well has left one
-//! source's whole content, and no part file stays. Up and down, with our server and OpenSSH's; in
-//! place wherever ours is at the end that writes.
+//! Several simultaneous copies to one target, as separate processes: a successful copy leaves the
+//! whole content of one source, and no part file stays. Up and down, with our server and OpenSSH's;
+//! in place if ours is at the writing end.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -13,10 +13,10 @@ use interop::process::{Background, COMMAND_LIMIT};
 use interop::scratch::{Scratch, until};
 use interop::site::{Site, here, program, sftp_sites, there};
 
-/// Longer than what one connection writes alone.
+/// Longer than a file that only one connection writes.
 const LEN: usize = 17 << 20;
 
-/// Starts a copy of each source to `to` at once; gives how each ended.
+/// Starts a copy of each source to `to` at once; returns the result of each.
 fn copy(site: &Site, flags: &[&str], sources: &[&Path], to: &Path, up: bool) -> Vec<bool> {
     let mut copies: Vec<Background> = sources
         .iter()
@@ -68,12 +68,12 @@ fn of_several_writers_each_that_ends_well_leaves_whole_content() {
             let good = copy(&site, flags, &from, &to, up);
             let there = fs::read(&to).unwrap();
             let whole: Vec<usize> = (0..2).filter(|at| contents[*at] == there).collect();
-            // It is that of one that ended well.
+            // It is the content of a successful copy.
             let left = whole
                 .iter()
                 .any(|at| (0..3).any(|writer| writer % 2 == *at && good[writer]));
             assert!(left, "{what}: {good:?} {whole:?}");
-            // Copies of one source that resume may share a part: one of them gives it its name.
+            // Resumed copies of one source may share a part file: one of them renames it.
             let shared = flags.contains(&"-Z") && up;
             assert!(good[1] && (good[0] || good[2]), "{what}: {good:?}");
             assert!(shared || good == [true; 3], "{what}: {good:?}");
@@ -82,7 +82,8 @@ fn of_several_writers_each_that_ends_well_leaves_whole_content() {
     }
 }
 
-/// In place, writers of one source write the same: whoever ends well has it whole. All may fail.
+/// In place, writers of one source write the same bytes: a successful one leaves the whole content.
+/// All may fail.
 #[test]
 fn writers_of_one_source_leave_it_whole_in_place() {
     for (name, site) in sftp_sites() {
@@ -99,7 +100,7 @@ fn writers_of_one_source_leave_it_whole_in_place() {
     }
 }
 
-/// `scp -O` whose other side is ours, on this machine.
+/// `scp -O` with our program as the other side, on this machine.
 fn old_scp(scratch: &Scratch) -> Command {
     let other = ours::binary().display().to_string();
     let text = format!("#!/bin/sh\nfor last; do :; done\nexec sh -c \"{other} $last\"\n");
@@ -110,7 +111,7 @@ fn old_scp(scratch: &Scratch) -> Command {
     command
 }
 
-/// The ways of two files to one target where ours writes it.
+/// Copies of two files to one target that ours writes.
 fn ways(
     sites: &[(&str, Site)],
     scratch: &Scratch,
@@ -130,7 +131,7 @@ fn ways(
     let mut ways = Vec::new();
     for up in [true, false] {
         for (name, site) in sites {
-            // At another's server nobody looks.
+            // Another server does not check.
             if !up || *name == "ours" {
                 let both = commands(up, &|| program(site, "scp"));
                 ways.push((format!("{name}, up {up}"), both));

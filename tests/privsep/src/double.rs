@@ -1,8 +1,8 @@
-//! A real `fulmar sshd-monitor` whose auth and session processes are this test's.
+//! A real `fulmar sshd-monitor` whose auth and session processes a test controls.
 //!
-//! The monitor gets, as the program of its roles, `privsep-double` (`src/bin/double.rs`). It
-//! carries the RPC over the network socket that every role inherits, so the test holds the other
-//! end of the connection, speaks for whichever role runs, and sees what the monitor says.
+//! The monitor starts `privsep-double` (`src/bin/double.rs`) as its roles. It forwards the RPC over
+//! the network socket that every role inherits: the test has the other end of this connection,
+//! plays the running role, and reads the monitor's frames.
 //!
 //! Frames on that socket: `u8` kind ‖ `u32` length ‖ bytes.
 
@@ -26,17 +26,17 @@ use sys::signals::Signal;
 
 use crate::sshd::{LIMIT, binary};
 
-/// Longest frame between a test and its double, in bytes.
+/// Largest frame between a test and its double, in bytes.
 const MAX_BYTES: usize = 16 << 20;
 
 /// From the test to the double.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Down {
-    /// Bytes for the monitor, as they are.
+    /// Raw bytes for the monitor.
     Write(Vec<u8>),
-    /// The same with so many descriptors beside them.
+    /// The same with descriptors.
     WriteWithDescriptors {
-        /// How many.
+        /// Number of descriptors.
         count: u8,
         /// The bytes.
         bytes: Vec<u8>,
@@ -57,7 +57,7 @@ pub enum Up {
     },
     /// Bytes of the monitor.
     Bytes {
-        /// Descriptors that came with them.
+        /// Number of descriptors that arrived with them.
         descriptors: u32,
         /// The bytes.
         bytes: Vec<u8>,
@@ -104,7 +104,7 @@ fn read_frame(socket: impl AsFd) -> io::Result<(u8, Vec<u8>)> {
 /// The double's reading half.
 ///
 /// # Errors
-/// When the test has gone.
+/// If the test has ended.
 pub fn read_down(socket: impl AsFd) -> io::Result<Down> {
     let (kind, bytes) = read_frame(socket)?;
     match (kind, bytes.split_first()) {
@@ -121,7 +121,7 @@ pub fn read_down(socket: impl AsFd) -> io::Result<Down> {
 /// The double's writing half.
 ///
 /// # Errors
-/// When the test has gone.
+/// If the test has ended.
 pub fn write_up(socket: impl AsFd, up: &Up) -> io::Result<()> {
     match up {
         Up::Started { role, pid } => write_frame(socket, b'S', format!("{pid} {role}").as_bytes()),
@@ -160,7 +160,8 @@ pub fn host_key() -> PrivateKey {
     PrivateKey::from_ed25519_seed(&[99; 32])
 }
 
-/// A real monitor in the hands of a test. Killed, with the role that runs, when dropped.
+/// A real monitor that a test controls. It is killed with its running role when this value is
+/// dropped.
 pub struct Monitor {
     child: Child,
     network: TcpStream,
@@ -168,7 +169,7 @@ pub struct Monitor {
     frames: VecDeque<Frame>,
     /// Frames of the monitor so far.
     pub frames_seen: usize,
-    /// Descriptors that it sent so far.
+    /// Number of descriptors that it has sent.
     pub descriptors: u32,
     role: Option<(String, u32)>,
     ended: bool,
@@ -178,10 +179,10 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// Starts one with this sshd_config; its roles are `double`.
+    /// Starts a monitor with this sshd_config; its roles are `double`.
     ///
     /// # Panics
-    /// When it cannot be started.
+    /// If it cannot be started.
     #[must_use]
     pub fn start(double: &Path, config: &str) -> Self {
         let scratch = Scratch::new();
@@ -235,24 +236,24 @@ impl Monitor {
         u32::try_from(self.child.pid()).expect("a pid")
     }
 
-    /// Process id of the role that runs.
+    /// Process ID of the running role.
     ///
     /// # Panics
-    /// When none was started.
+    /// If none was started.
     #[must_use]
     pub fn role_pid(&self) -> u32 {
         self.role.as_ref().expect("a role").1
     }
 
-    /// What it wrote.
+    /// The monitor's log.
     #[must_use]
     pub fn log(&self) -> String {
         String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
     }
 
-    /// Sends bytes on the RPC, as they are.
+    /// Sends raw bytes on the RPC.
     pub fn send_bytes(&mut self, bytes: &[u8]) {
-        // When the double has gone there is nobody to hear it; what follows shows that.
+        // If the double has ended, nobody receives this; later calls detect it.
         let _ = write_frame(&self.network, b'W', bytes);
     }
 
@@ -261,16 +262,16 @@ impl Monitor {
         self.send_bytes(&message.encode_frame());
     }
 
-    /// Sends bytes with descriptors beside them.
+    /// Sends bytes with descriptors.
     pub fn send_with_descriptors(&mut self, bytes: &[u8], count: u8) {
         let body = [&[count], bytes].concat();
         let _ = write_frame(&self.network, b'F', &body);
     }
 
-    /// Kills the role that runs.
+    /// Kills the running role.
     ///
     /// # Panics
-    /// When none runs.
+    /// If none runs.
     pub fn kill_role(&mut self) {
         let pid = i32::try_from(self.role_pid()).expect("a pid");
         let role = sys::process::PidFd::open(pid).expect("the role");
@@ -278,7 +279,7 @@ impl Monitor {
         self.role = None;
     }
 
-    /// Lets the role end.
+    /// Ends the role.
     pub fn end_role(&mut self) {
         let _ = write_frame(&self.network, b'X', &[]);
         self.role = None;
@@ -308,14 +309,14 @@ impl Monitor {
     /// Waits until the monitor has started this role.
     ///
     /// # Panics
-    /// When it does not.
+    /// If it does not.
     pub fn expect_role(&mut self, name: &str) {
         while self.role.as_ref().is_none_or(|(role, _)| role != name) {
             assert!(self.hear(), "no {name}: {}", self.log());
         }
     }
 
-    /// The monitor's next frame; none when it has closed its end first.
+    /// The monitor's next frame; `None` if it has closed its end.
     pub fn next_frame(&mut self) -> Option<Frame> {
         loop {
             if let Some(frame) = self.frames.pop_front() {
@@ -327,10 +328,10 @@ impl Monitor {
         }
     }
 
-    /// The next frame as the message that it must be.
+    /// The next frame, which must be this message.
     ///
     /// # Panics
-    /// When it is another, or none comes.
+    /// If it is another, or none arrives.
     pub fn expect<M: Message>(&mut self) -> M {
         let frame = self
             .next_frame()
@@ -340,7 +341,7 @@ impl Monitor {
             .unwrap_or_else(|error| panic!("{} expected, {error}: {}", M::NAME, self.log()))
     }
 
-    /// Sends a request and gives the answer.
+    /// Sends a request and returns the answer.
     ///
     /// # Panics
     /// As [`expect`](Self::expect).
@@ -352,17 +353,17 @@ impl Monitor {
     /// Waits until the monitor has ended; without killing it.
     ///
     /// # Panics
-    /// When it does not end.
+    /// If it does not end.
     pub fn wait_for_end(&mut self) -> ExitStatus {
         let ended = sys::io::wait_readable(self.child.pidfd(), Some(LIMIT)).expect("a pidfd");
         assert!(ended, "the monitor does not end: {}", self.log());
         self.child.wait().expect("its status")
     }
 
-    /// Waits until the monitor has ended; a session that it still starts is ended with it.
+    /// Waits until the monitor has ended; a session that it still starts ends too.
     ///
     /// # Panics
-    /// When it does not end, or is killed by a signal or a panic.
+    /// If it does not end, or ends by a signal or a panic.
     pub fn wait_until_over(&mut self) {
         while self.hear() {
             if self.role.is_some() {
@@ -372,7 +373,7 @@ impl Monitor {
         self.assert_own_end();
     }
 
-    /// Waits until the session process was started, a real one, and leaves it as a client does.
+    /// Waits until the real session process was started, and disconnects like a client.
     ///
     /// # Panics
     /// As [`wait_until_over`](Self::wait_until_over).
@@ -389,11 +390,11 @@ impl Monitor {
         assert!(by_itself, "{status:?}: {}", self.log());
     }
 
-    /// Asserts that the monitor ends the session for a broken rule, having said nothing more,
-    /// and that the role that broke it is gone.
+    /// Asserts that the monitor ends the session because of a protocol violation, without another
+    /// message, and that the violating role has ended.
     ///
     /// # Panics
-    /// When it does not.
+    /// If it does not.
     pub fn ends_for_a_broken_rule(&mut self, what: &str) {
         let more = self.next_frame();
         assert!(
@@ -406,13 +407,13 @@ impl Monitor {
         assert!(log.contains("broke a rule"), "{what}: {log}");
         if let Some((_, pid)) = &self.role {
             let left = fs::read_to_string(format!("/proc/{pid}/stat"));
-            // A zombie that init has not collected yet has ended, too.
+            // A zombie that init has not reaped yet has ended, too.
             let runs = left.is_ok_and(|stat| !stat.contains(") Z "));
             assert!(!runs, "{what}: the role still runs: {log}");
         }
     }
 
-    /// What the monitor told the listener so far.
+    /// The monitor's messages to the listener so far.
     #[must_use]
     pub fn news(&self) -> Vec<u8> {
         let mut bytes = [0; 16];
@@ -420,10 +421,10 @@ impl Monitor {
         bytes.get(..count).unwrap_or_default().to_vec()
     }
 
-    /// Descriptors that the monitor holds.
+    /// The monitor's open descriptors.
     ///
     /// # Panics
-    /// When it has gone.
+    /// If it has ended.
     #[must_use]
     pub fn open_descriptors(&self) -> usize {
         fs::read_dir(format!("/proc/{}/fd", self.pid()))
@@ -431,13 +432,13 @@ impl Monitor {
             .count()
     }
 
-    /// Kills the monitor without a warning.
+    /// Kills the monitor with SIGKILL.
     pub fn kill(&mut self) {
         let _ = self.child.signal(Signal::KILL);
         let _ = self.child.wait();
     }
 
-    /// Whether `happened` comes true in time.
+    /// Returns true if `happened` becomes true within the time limit.
     pub fn eventually(happened: impl FnMut() -> bool) -> bool {
         interop::scratch::until(LIMIT, happened)
     }

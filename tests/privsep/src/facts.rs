@@ -1,4 +1,4 @@
-//! What the kernel says of a process: /proc/PID.
+//! The kernel's data about a process: /proc/PID.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,26 +6,26 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-/// A process as it was when it was looked at.
+/// A snapshot of a process.
 #[derive(Clone)]
 pub struct Facts {
-    /// Its number.
+    /// Process ID.
     pub pid: u32,
     status: String,
     limits: String,
     /// Its arguments, as `ps` shows them; NUL bytes are spaces.
     pub command_line: String,
-    /// Its environment as it was executed; empty when it was given none.
+    /// Its environment at execution.
     pub environment: Vec<String>,
     /// Its root directory.
     pub root: PathBuf,
-    /// Descriptors and what they are (`/dev/null`, `socket:[1]`, `pipe:[2]`, …).
+    /// Descriptors and their objects (`/dev/null`, `socket:[1]`, `pipe:[2]`, …).
     pub descriptors: BTreeMap<u32, String>,
-    /// Who owns its folder in /proc: root when it is not dumpable.
+    /// Owner of its directory in /proc: root if it is not dumpable.
     pub owner: u32,
 }
 
-/// What a failed test needs to see; the environment of whoever runs it is nobody's business.
+/// For failed tests; leaves out the environment of the user who runs the tests.
 impl fmt::Debug for Facts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&str> = self
@@ -48,7 +48,7 @@ impl fmt::Debug for Facts {
 }
 
 impl Facts {
-    /// Looks at a process; none when it has gone.
+    /// Reads a process; `None` if it has ended.
     #[must_use]
     pub fn of(pid: u32) -> Option<Self> {
         let folder = PathBuf::from(format!("/proc/{pid}"));
@@ -59,7 +59,7 @@ impl Facts {
         let mut descriptors = BTreeMap::new();
         for entry in fs::read_dir(folder.join("fd")).ok()?.flatten() {
             let number = entry.file_name().to_str()?.parse().ok()?;
-            // One that was closed meanwhile.
+            // A descriptor that was closed meanwhile.
             let Ok(target) = fs::read_link(entry.path()) else {
                 continue;
             };
@@ -84,7 +84,7 @@ impl Facts {
     /// The words of a line of /proc/PID/status.
     ///
     /// # Panics
-    /// When there is no such line.
+    /// If there is no such line.
     #[must_use]
     pub fn status(&self, name: &str) -> Vec<&str> {
         let line = self.status.lines().find_map(|line| {
@@ -96,10 +96,10 @@ impl Facts {
             .collect()
     }
 
-    /// One number of it, in decimal.
+    /// One decimal number of it.
     ///
     /// # Panics
-    /// When it is none.
+    /// If it is not a number.
     #[must_use]
     pub fn number(&self, name: &str) -> u64 {
         let words = self.status(name);
@@ -109,16 +109,16 @@ impl Facts {
     /// A set of capabilities (`CapEff` …).
     ///
     /// # Panics
-    /// When there is none of that name.
+    /// If there is none of that name.
     #[must_use]
     pub fn capabilities(&self, name: &str) -> u64 {
         u64::from_str_radix(self.status(name)[0], 16).expect("hexadecimal digits")
     }
 
-    /// Real, effective, saved and file system user; all four alike, or a panic.
+    /// Real, effective, saved and file system user, which must be equal.
     ///
     /// # Panics
-    /// When they differ.
+    /// If they differ.
     #[must_use]
     pub fn uid(&self) -> u32 {
         Self::all_alike(&self.status("Uid"))
@@ -127,7 +127,7 @@ impl Facts {
     /// As [`uid`](Self::uid) for the group.
     ///
     /// # Panics
-    /// When they differ.
+    /// If they differ.
     #[must_use]
     pub fn gid(&self) -> u32 {
         Self::all_alike(&self.status("Gid"))
@@ -144,7 +144,7 @@ impl Facts {
     /// Supplementary groups, sorted.
     ///
     /// # Panics
-    /// When the kernel writes something else than numbers.
+    /// If the kernel's text is not numeric.
     #[must_use]
     pub fn groups(&self) -> Vec<u32> {
         let words = self.status("Groups");
@@ -156,7 +156,7 @@ impl Facts {
     /// Soft and hard value of a line of /proc/PID/limits.
     ///
     /// # Panics
-    /// When there is no such line.
+    /// If there is no such line.
     #[must_use]
     pub fn limit(&self, name: &str) -> (String, String) {
         let rest = self
@@ -168,7 +168,7 @@ impl Facts {
         (words.next().unwrap(), words.next().unwrap())
     }
 
-    /// What stands behind a descriptor, without the number of the object.
+    /// The kind of a descriptor's object, without its number.
     #[must_use]
     pub fn kind(&self, descriptor: u32) -> &str {
         self.descriptors
@@ -185,7 +185,7 @@ impl Facts {
             .collect()
     }
 
-    /// The sockets that it holds, by the kernel's number.
+    /// Its sockets, by the kernel's number.
     #[must_use]
     pub fn sockets(&self) -> Vec<u64> {
         let mut found: Vec<u64> = self
@@ -209,7 +209,7 @@ fn kind_of(target: &str) -> &str {
     }
 }
 
-/// Numbers of the sockets that listen, on any address, and of those connected to `port`.
+/// Numbers of the listening sockets, on any address, and of those connected to `port`.
 #[must_use]
 pub fn tcp_sockets(port: u16) -> (Vec<u64>, Vec<u64>) {
     let wanted = format!(":{port:04X}");

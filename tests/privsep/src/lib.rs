@@ -1,14 +1,13 @@
-//! The privilege chain of the real `fulmar sshd`, looked at from outside and attacked from
+//! The privilege separation of the real `fulmar sshd`, inspected from outside and attacked from
 //! inside.
 //!
-//! [`facts`] reads what the kernel says of a process; [`sshd`] starts servers, as root or as an
-//! ordinary user, and clients for them. [`double`] puts a program of these tests in the place of
-//! the auth and session processes of a real monitor, and speaks the RPC through it; [`place`] holds
-//! what is said. The client of
-//! the functional tests is OpenSSH's.
+//! [`facts`] reads the kernel's data about processes; [`sshd`] starts servers, as root or as an
+//! ordinary user, and clients for them. [`double`] replaces the auth and session processes of a
+//! real monitor by a program of these tests and uses the RPC through it; [`place`] has the
+//! messages. The client of the functional tests is OpenSSH's.
 //!
-//! What needs root is skipped without it, in one line. docs/privsep.md says which test proves
-//! what.
+//! Tests that need root are skipped without it, with one line. docs/privsep.md names the test of
+//! each property.
 #![forbid(unsafe_code)]
 
 pub mod double;

@@ -1,4 +1,4 @@
-//! The account that the monitors under test know, honest and dishonest things to say to them.
+//! The account of the monitors under test, and honest and dishonest messages to them.
 
 use std::path::{Path, PathBuf};
 
@@ -15,18 +15,18 @@ use privsep::{
 };
 use wire::Put;
 
-/// The key exchange that the logins pretend.
+/// The key exchange method of the simulated logins.
 pub const KEX: &str = "curve25519-sha256";
 /// The exchange hash of every login here.
 pub const HASH: [u8; 32] = [7; 32];
 
-/// The account that the monitors under test know, and its key.
+/// The account of the monitors under test, and its key.
 pub struct Place {
     /// Login name.
     pub user: String,
-    /// The pair that lets in.
+    /// The accepted key pair.
     pub key: UserKey,
-    /// The file that says so.
+    /// The authorized_keys file.
     pub authorized: PathBuf,
     double: PathBuf,
     _scratch: Scratch,
@@ -34,19 +34,19 @@ pub struct Place {
 }
 
 impl Place {
-    /// With `double` as the program of the roles.
+    /// A place with `double` as the program of the roles.
     ///
     /// # Panics
-    /// When there can be no account.
+    /// If there is no suitable account.
     #[must_use]
     pub fn new(double: &str) -> Self {
         Self::with_options(double, "")
     }
 
-    /// The same with options before the key.
+    /// The same with options of the key.
     ///
     /// # Panics
-    /// When there can be no account.
+    /// If there is no suitable account.
     #[must_use]
     pub fn with_options(double: &str, options: &str) -> Self {
         let guest = is_root().then(|| Guest::new().expect("a guest"));
@@ -68,7 +68,7 @@ impl Place {
         }
     }
 
-    /// A monitor with these lines before the rest of its configuration.
+    /// A monitor with these lines before the other lines of its configuration.
     #[must_use]
     pub fn monitor(&self, lines: &str) -> Monitor {
         self.monitor_with(&self.double, lines)
@@ -85,7 +85,7 @@ impl Place {
         Monitor::start(double, &config)
     }
 
-    /// Naming the user.
+    /// The message that names the user.
     #[must_use]
     pub fn user(&self) -> User {
         User {
@@ -95,16 +95,16 @@ impl Place {
         }
     }
 
-    /// The honest proof.
+    /// An honest proof.
     #[must_use]
     pub fn key_verify(&self) -> KeyVerify {
         signed(&self.key.private, &HASH, &self.user, "ssh-connection", None)
     }
 
-    /// A monitor that has been brought to this phase.
+    /// A monitor in this phase.
     ///
     /// # Panics
-    /// When it does not get there.
+    /// If it does not reach the phase.
     #[must_use]
     pub fn at(&self, phase: LoginPhase) -> Monitor {
         let mut monitor = self.monitor("");
@@ -112,10 +112,10 @@ impl Place {
         monitor
     }
 
-    /// Brings a monitor to this phase by what an honest role would say.
+    /// Brings a monitor to this phase with the messages of an honest role.
     ///
     /// # Panics
-    /// When it does not get there.
+    /// If it does not reach the phase.
     pub fn bring(&self, monitor: &mut Monitor, phase: LoginPhase) {
         if phase == LoginPhase::KeyExchange {
             return;
@@ -161,7 +161,7 @@ pub fn exchange(hash: &[u8]) -> SignExchangeHash {
     }
 }
 
-/// What the monitor takes for a snapshot.
+/// A snapshot that the monitor accepts.
 #[must_use]
 pub fn snapshot() -> Snapshot {
     Snapshot {
@@ -169,7 +169,7 @@ pub fn snapshot() -> Snapshot {
     }
 }
 
-/// A publickey request as a client would sign it (RFC 4252 §7).
+/// A publickey request with a client's signature (RFC 4252 §7).
 ///
 /// # Panics
 /// Never.
@@ -207,7 +207,7 @@ pub fn signed(
     }
 }
 
-/// A well-formed frame of every message that there is, and of numbers that are none.
+/// A well-formed frame of every message, and of unknown numbers.
 #[must_use]
 pub fn every_frame(place: &Place) -> Vec<(u8, Vec<u8>)> {
     let mut frames = vec![
@@ -249,7 +249,7 @@ pub fn every_frame(place: &Place) -> Vec<(u8, Vec<u8>)> {
             tty: "/dev/pts/0".into(),
         }
         .encode_frame(),
-        // What the monitor itself says, said to it.
+        // The monitor's own messages, sent to it.
         AuthOutcome::Success.encode_frame(),
         Signature { blob: vec![1] }.encode_frame(),
     ];
@@ -264,7 +264,7 @@ pub fn every_frame(place: &Place) -> Vec<(u8, Vec<u8>)> {
     frames.into_iter().map(|frame| (frame[4], frame)).collect()
 }
 
-/// Numbers that look random and are the same in every run.
+/// Pseudo-random numbers that are the same in every run.
 pub struct Noise(pub u64);
 
 impl Noise {
@@ -289,7 +289,7 @@ impl Noise {
     }
 }
 
-/// A frame of the same message with some of its body changed; the length fits again.
+/// A frame of the same message with some changed bytes and a correct length.
 #[must_use]
 pub fn damaged(noise: &mut Noise, frame: &[u8]) -> Vec<u8> {
     let mut body = frame[5..].to_vec();
@@ -299,7 +299,7 @@ pub fn damaged(noise: &mut Noise, frame: &[u8]) -> Vec<u8> {
             0 => body.truncate(at),
             1 => body.insert(at, noise.byte()),
             2 => {
-                // A length that says too much.
+                // A length that is too large.
                 let end = (at + 4).min(body.len());
                 body.splice(at..end, [0xff, 0xff, 0xff, noise.byte()]);
             }

@@ -19,10 +19,11 @@ use sys::signals::Signal;
 
 use crate::facts::Facts;
 
-/// Longest that a test waits for what must come.
+/// Time limit for an expected event.
 pub const LIMIT: Duration = Duration::from_secs(60);
 
-/// Whether a test of the whole chain can run: root, and OpenSSH's client. Says once why not.
+/// True if a test of the whole chain can run, which needs root and OpenSSH's client. Prints once
+/// why not.
 #[must_use]
 pub fn possible(what: &str) -> bool {
     let reason = if !is_root() {
@@ -38,7 +39,7 @@ pub fn possible(what: &str) -> bool {
     false
 }
 
-/// A key pair of a user: made from a number, so that tests repeat themselves.
+/// A user's key pair, made from a number, so that tests are repeatable.
 #[derive(Debug, Clone)]
 pub struct UserKey {
     /// The pair.
@@ -59,10 +60,10 @@ impl UserKey {
         Self { private, line }
     }
 
-    /// Writes the private half for a client.
+    /// Writes the private key for a client.
     ///
     /// # Panics
-    /// When it cannot be written.
+    /// If it cannot be written.
     #[must_use]
     pub fn write(&self, scratch: &Scratch, name: &str) -> PathBuf {
         let text = keys::private_file::write_openssh(&self.private, name, None).expect("a file");
@@ -71,33 +72,34 @@ impl UserKey {
     }
 }
 
-/// A server and what its clients need. Ends, with all that it started, when dropped.
+/// A server with the files of its clients. It ends with all its processes when this value is
+/// dropped.
 #[derive(Debug)]
 pub struct Sshd {
-    /// The listener.
+    /// The listener process.
     pub daemon: Daemon,
     config: PathBuf,
     known_hosts: PathBuf,
 }
 
-/// What a configuration consists of: `first` lines win over the usual ones, `blocks` (Match)
-/// stand behind them.
+/// The parts of a configuration: `first` lines precede the usual ones and so take precedence;
+/// `blocks` (Match) follow them.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Config<'a> {
     /// Lines before the usual ones.
     pub first: &'a str,
-    /// Lines behind them.
+    /// Lines after them.
     pub blocks: &'a str,
 }
 
 impl<'a> Config<'a> {
-    /// Lines that win, and no Match block.
+    /// Lines with precedence, without Match blocks.
     #[must_use]
     pub fn new(first: &'a str) -> Self {
         Self { first, blocks: "" }
     }
 
-    /// The usual lines, with Match blocks behind them.
+    /// The usual lines, followed by Match blocks.
     #[must_use]
     pub fn blocks(blocks: &'a str) -> Self {
         Self { first: "", blocks }
@@ -117,20 +119,20 @@ impl<'a> Config<'a> {
 }
 
 impl Sshd {
-    /// Starts one as whoever runs the test.
+    /// Starts a server as the user who runs the test.
     ///
     /// # Panics
-    /// When it does not listen.
+    /// If it does not listen.
     #[must_use]
     pub fn start(config: Config<'_>) -> Self {
         Self::start_with(config, |_, _| Command::new(binary()))
     }
 
-    /// Starts one by the command that `prepare` makes from the scratch folder and the port; the
-    /// arguments of `sshd` are added.
+    /// Starts a server with the command that `prepare` makes from the scratch directory and the
+    /// port; the arguments of `sshd` are added.
     ///
     /// # Panics
-    /// When it does not listen.
+    /// If it does not listen.
     #[must_use]
     pub fn start_with(config: Config<'_>, prepare: impl FnOnce(&Scratch, u16) -> Command) -> Self {
         let scratch = Scratch::new();
@@ -143,7 +145,7 @@ impl Sshd {
     fn run(config: Config<'_>, scratch: Scratch, port: u16, mut command: Command) -> Self {
         let host_key = fixture::file("host_ed25519");
         let config = scratch.write("sshd_config", config.text(&host_key));
-        // A server of another user reads it, too.
+        // A server of another user reads it too.
         fs::set_permissions(&config, fs::Permissions::from_mode(0o644)).expect("its mode");
         let public = fixture::text("host_ed25519.pub");
         let known_hosts = scratch.write("known_hosts", format!("[127.0.0.1]:{port} {public}"));
@@ -156,10 +158,10 @@ impl Sshd {
         }
     }
 
-    /// Starts one as `guest`, with a host key that the guest may read.
+    /// Starts a server as `guest`, with a host key that the guest may read.
     ///
     /// # Panics
-    /// When it does not listen.
+    /// If it does not listen.
     #[must_use]
     pub fn start_as(guest: &Guest, first: &str) -> Self {
         let scratch = Scratch::new();
@@ -182,10 +184,10 @@ impl Sshd {
         }
     }
 
-    /// A connection whose client has heard the greeting and has not said anything.
+    /// A connection whose client has read the greeting and has not sent anything.
     ///
     /// # Panics
-    /// When there is no greeting.
+    /// If there is no greeting.
     #[must_use]
     pub fn silent_connection(&self) -> TcpStream {
         let mut stream = TcpStream::connect(("127.0.0.1", self.daemon.port)).expect("a connection");
@@ -196,11 +198,11 @@ impl Sshd {
         stream
     }
 
-    /// A connection whose client has said its version line and nothing else: the auth process is in
-    /// its cage, and waits.
+    /// A connection whose client has sent only its version line: the auth process waits in its
+    /// sandbox.
     ///
     /// # Panics
-    /// When it does not come.
+    /// If it does not appear.
     #[must_use]
     pub fn begun_connection(&self) -> TcpStream {
         let caged = || -> Vec<u32> {
@@ -224,34 +226,34 @@ impl Sshd {
     /// Replaces the configuration, for the next SIGHUP.
     ///
     /// # Panics
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub fn rewrite(&self, config: Config<'_>) {
         let text = config.text(&fixture::file("host_ed25519"));
         fs::write(&self.config, text).expect("the configuration");
     }
 
-    /// Replaces the configuration by this text as it stands.
+    /// Replaces the configuration by exactly this text.
     ///
     /// # Panics
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub fn rewrite_raw(&self, text: &str) {
         fs::write(&self.config, text).expect("the configuration");
     }
 
-    /// OpenSSH's client for `user` with the private key in `key`; options and the command are to
-    /// follow, the address first.
+    /// OpenSSH's client for `user` with the private key in `key`; the caller adds options, the
+    /// address and the command.
     ///
     /// # Panics
-    /// When the key cannot be written.
+    /// If the key cannot be written.
     #[must_use]
     pub fn ssh(&self, user: &str, keys: &[&UserKey]) -> Command {
         self.ssh_by(self.daemon.port, user, keys)
     }
 
-    /// The same by another port that leads here.
+    /// The same through another port that leads to this server.
     ///
     /// # Panics
-    /// When the key cannot be written.
+    /// If the key cannot be written.
     #[must_use]
     pub fn ssh_by(&self, port: u16, user: &str, keys: &[&UserKey]) -> Command {
         let mut command = Command::new("ssh");
@@ -285,10 +287,10 @@ impl Sshd {
         command
     }
 
-    /// Runs a command for `user` who holds `key`.
+    /// Runs a command for `user` with `key`.
     ///
     /// # Panics
-    /// When the client hangs.
+    /// If the client hangs.
     #[must_use]
     pub fn run_command(&self, user: &str, key: &UserKey, remote: &str) -> Outcome {
         self.run_with(user, &[key], &[], remote)
@@ -297,7 +299,7 @@ impl Sshd {
     /// The same with options for the client before the address.
     ///
     /// # Panics
-    /// When the client hangs.
+    /// If the client hangs.
     #[must_use]
     pub fn run_with(
         &self,
@@ -314,7 +316,7 @@ impl Sshd {
     /// Asserts that the login works.
     ///
     /// # Panics
-    /// When it does not.
+    /// If it does not.
     pub fn lets_in(&self, user: &str, key: &UserKey) {
         let outcome = self.run_command(user, key, "echo in");
         assert_eq!(
@@ -326,10 +328,10 @@ impl Sshd {
         );
     }
 
-    /// Asserts that the login is refused as any other is.
+    /// Asserts that the login is refused like any other.
     ///
     /// # Panics
-    /// When it is not.
+    /// If it is not.
     pub fn keeps_out(&self, user: &str, key: &UserKey) {
         let outcome = self.run_command(user, key, "echo in");
         assert!(
@@ -342,10 +344,10 @@ impl Sshd {
         );
     }
 
-    /// Tells it to read its configuration again.
+    /// Makes it read its configuration again.
     ///
     /// # Panics
-    /// When it has gone.
+    /// If it has ended.
     pub fn hang_up(&self) {
         let pid = i32::try_from(self.daemon.pid()).expect("a pid");
         let listener = sys::process::PidFd::open(pid).expect("the listener");
@@ -355,13 +357,13 @@ impl Sshd {
     /// Waits for a line of the log that contains `text`.
     ///
     /// # Panics
-    /// When none comes.
+    /// If none appears.
     pub fn logs(&self, text: &str) {
         let found = until(LIMIT, || self.daemon.log().contains(text));
         assert!(found, "no {text:?} in the log:\n{}", self.daemon.log());
     }
 
-    /// The processes of all connections, the listener left out.
+    /// The processes of all connections, without the listener.
     #[must_use]
     pub fn processes(&self) -> Vec<Facts> {
         descendants(self.daemon.pid())
@@ -370,10 +372,10 @@ impl Sshd {
             .collect()
     }
 
-    /// Waits until no process of a connection is left.
+    /// Waits until all processes of connections have ended.
     ///
     /// # Panics
-    /// When one stays.
+    /// If one stays.
     pub fn leaves_nothing_behind(&self) {
         let gone = until(LIMIT, || descendants(self.daemon.pid()).is_empty());
         assert!(gone, "left: {:#?}\n{}", self.processes(), self.daemon.log());
@@ -383,15 +385,15 @@ impl Sshd {
 /// Runs a client that must end by itself.
 ///
 /// # Panics
-/// When it does not.
+/// If it does not.
 pub fn finish(command: &mut Command) -> Outcome {
     run(command, Input::Nothing, COMMAND_LIMIT).unwrap_or_else(|why| panic!("{command:?}: {why}"))
 }
 
-/// A guest whom `key` lets in, with these options before it.
+/// A guest account that accepts `key`, with these options.
 ///
 /// # Panics
-/// When there can be none.
+/// If there is no such account.
 #[must_use]
 pub fn guest_with(options: &str, key: &UserKey) -> Guest {
     let guest = Guest::new().expect("a guest");

@@ -1,5 +1,5 @@
-//! Who gets in and with what: restrictions over a second factor, Match by address and group,
-//! principals, files that are not what they seem.
+//! Logins and their restrictions: two factors, Match by address and group, principals, files with
+//! unsafe owners or modes.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -294,7 +294,7 @@ fn match_asks_for_address_user_group_and_port() {
             outcome.summary()
         );
     }
-    // A block may shut a door that was open; the login of another address is not affected.
+    // A block may deny a login that was permitted; the login of another address is not affected.
     let blocks = "Match Address 127.0.0.2\nPubkeyAuthentication no\n";
     let server = Sshd::start(Config::blocks(blocks));
     let outcome = server.run_with(&name, &[&key], &["-b", "127.0.0.2"], "id");
@@ -349,17 +349,17 @@ fn a_file_of_keys_is_read_with_the_users_rights_and_never_waited_for() {
     let server = Sshd::start(Config::default());
     let file = guest.home().join(".ssh/authorized_keys");
     server.lets_in(&guest.name, &key);
-    // A link to a file that only root may read: the user's rights do not lead there.
+    // A link to a file that only root may read: the file is opened with the user's permissions.
     let roots = Scratch::new();
     let hidden = roots.write("keys", format!("{}\n", key.line));
     fs::remove_file(&file).expect("the file");
     symlink(&hidden, &file).expect("a link");
     server.keeps_out(&guest.name, &key);
-    // The same file made readable, to show that it was the rights; its owner is root.
+    // The same file made readable, to show that the permissions were the reason; its owner is root.
     fs::set_permissions(&hidden, fs::Permissions::from_mode(0o644)).expect("its mode");
     let outcome = server.run_command(&guest.name, &key, "echo in");
     if outcome.status != 0 {
-        // Below a folder that everybody may write to, which StrictModes does not like.
+        // Below a directory that everybody may write to, which StrictModes refuses.
         server.logs("bad modes");
     }
     fs::remove_file(&file).expect("the link");
@@ -388,7 +388,7 @@ fn a_line_of_any_length_is_one_line() {
     let guest = guest_with("", &key);
     let server = Sshd::start(Config::default());
     for length in [1000, 8100, 8192, 65_536, 1 << 20] {
-        // What stands at any place of a long line is not an entry of its own.
+        // No part of a long line is an entry of its own.
         let filler = "x".repeat(length);
         let text = format!(
             "command=\"echo {filler}\" {} {filler} {}\n# {filler} {}\n{}\n",
@@ -397,7 +397,7 @@ fn a_line_of_any_length_is_one_line() {
         guest.write(".ssh/authorized_keys", text, 0o600);
         server.keeps_out(&guest.name, &key);
         let outcome = server.run_command(&guest.name, &other, "echo mine");
-        // Forced by the first line, or, where that one is too long to be taken, by none.
+        // The first line forces the command; if that line is too long, no line applies.
         let said = outcome.stdout.text();
         assert!(
             said.starts_with("xxx") || said == "mine\n",
@@ -446,7 +446,7 @@ fn a_shared_connection_has_as_many_sessions_as_permitted() {
         let mut master = server.ssh(&guest.name, &[&key]);
         master.arg("-S").arg(&socket).args(["-M", "-f"]);
         if limit == 0 {
-            // Logged in, and nothing to be had from it.
+            // Logged in, without any effect.
             let outcome = server.run_command(&guest.name, &key, "echo in");
             assert_eq!((outcome.status, outcome.stdout.length), (255, 0));
             server.logs("Accepted publickey");
@@ -462,7 +462,7 @@ fn a_shared_connection_has_as_many_sessions_as_permitted() {
             server.daemon.log()
         );
         let mut second = server.ssh(&guest.name, &[&key]);
-        // Refused, it would make a connection of its own: by a command that fails.
+        // If it were refused, the client would open its own connection, with a command that fails.
         second
             .arg("-S")
             .arg(&socket)
@@ -510,7 +510,7 @@ fn refusals_of_all_kinds_of_users_look_alike() {
         &shell_less.name,
     ] {
         assert_eq!(words(user, &stranger), usual, "{user}");
-        // The right key of one who may not log in is refused in the same words.
+        // The right key of a user who may not log in is refused with the same message.
         assert_eq!(words(user, &key), usual, "{user}");
     }
     server.lets_in(&known.name, &key);

@@ -1,5 +1,5 @@
-//! An auth process that was taken over: the monitor ends the session, signs nothing else and lets
-//! nobody in.
+//! A compromised auth process: the monitor ends the session, signs nothing else and permits no
+//! login.
 
 use interop::account::is_root;
 use interop::report::{say, skipped};
@@ -240,7 +240,7 @@ fn a_signature_made_for_anything_else_lets_nobody_in() {
     ];
     let mut monitor = place.monitor("MaxAuthTries 100");
     place.bring(&mut monitor, LoginPhase::Authenticating);
-    // A query for the listed key succeeds, and is worth nothing.
+    // A query for the listed key succeeds, without effect.
     let answer: KeyAnswer = monitor.ask(&KeyQuery {
         algorithm: "ssh-ed25519".into(),
         key: key.public().blob(),
@@ -272,7 +272,7 @@ fn success_cannot_be_said_only_reached() {
         monitor.send_bytes(&frame);
         monitor.ends_for_a_broken_rule("success that was not reached");
     }
-    // Everything that a login needs, at once, the proof left out.
+    // All messages of a login at once, without the proof.
     let mut monitor = place.at(LoginPhase::KeyExchange);
     let mut all = exchange(&HASH).encode_frame();
     all.extend(place.user().encode_frame());
@@ -315,7 +315,7 @@ fn attempts_are_counted_where_the_role_cannot_reach() {
     }
     let outcome: AuthOutcome = monitor.ask(&attempt);
     assert_eq!(outcome, AuthOutcome::TooManyFailures);
-    // The one that would succeed comes too late.
+    // The successful one comes too late.
     monitor.send(&place.key_verify());
     assert!(monitor.next_frame().is_none(), "{}", monitor.log());
     monitor.end_role();
@@ -325,7 +325,7 @@ fn attempts_are_counted_where_the_role_cannot_reach() {
         [ConnectionNews::AuthenticationFailed.byte()]
     );
 
-    // Queries that are answered yes count as no failure; they end all the same.
+    // Successful queries do not count as failures, but are limited too.
     let mut monitor = place.at(LoginPhase::Authenticating);
     let query = KeyQuery {
         algorithm: "ssh-ed25519".into(),
@@ -399,7 +399,7 @@ fn lines_of_the_log_keep_their_mark_and_their_rate() {
         assert!(line.chars().all(|c| !c.is_control()), "{line:?}");
     }
     let flood = log.lines().filter(|line| line.contains("flood")).count();
-    // What may be written at once, and one line more each 50 ms.
+    // The number of lines that may be written at once, plus one per 50 ms.
     let most = 200 + usize::try_from(took.as_millis() / 50).unwrap() + 1;
     assert!(
         (10..=most).contains(&flood),
@@ -421,7 +421,7 @@ fn names_of_methods_forge_no_words_in_the_log() {
 #[test]
 fn descriptors_that_a_role_sends_are_not_kept() {
     if !is_root() {
-        // The monitor is not dumpable: nobody but root may look.
+        // The monitor is not dumpable: only root may inspect it.
         skipped("descriptors of the monitor", &"not root");
         return;
     }

@@ -1,9 +1,9 @@
-//! docs/privsep.md names tests: each of them exists.
+//! Checks that each test that docs/privsep.md names exists.
 
 use std::fs;
 use std::path::Path;
 
-/// Everything that it may name: our own tests and those of the rooms that it speaks of.
+/// All tests that it may name: those of this crate and of the crates in the document.
 const PLACES: [&str; 11] = [
     "tests/privsep/tests",
     "crates/privsep/src",

@@ -1,5 +1,6 @@
-//! What the listener says itself, before there is a process for a connection: silence costs no
-//! process, is counted and penalised like any other, and what was said holds for what follows.
+//! The listener's greeting, before a connection has a process: a silent connection needs no
+//! process, counts and is penalised like any other, and the connection continues with the
+//! configuration of its greeting.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -9,10 +10,10 @@ use interop::process::Outcome;
 use interop::scratch::until;
 use privsep_tests::sshd::{Config, LIMIT, Sshd, UserKey, finish, guest_with, possible};
 
-/// What the listener says when it begins to load; it hears nobody before it has.
+/// The log line when the listener starts to load; it accepts nobody until it has loaded.
 const LOADS: &str = "Received SIGHUP";
 
-/// The rest of version line and KEXINIT, behind the first 8 bytes.
+/// The rest of version line and KEXINIT, after the first 8 bytes.
 fn rest_of_greeting(stream: &mut TcpStream) {
     let mut byte = [0];
     while byte != *b"\n" {
@@ -25,7 +26,7 @@ fn rest_of_greeting(stream: &mut TcpStream) {
     assert_eq!(packet.get(1), Some(&20), "KEXINIT");
 }
 
-/// The server ends the connection, whatever it says before.
+/// Checks that the server ends the connection, whatever it sends before.
 fn ends(stream: &mut TcpStream) -> bool {
     match stream.read_to_end(&mut Vec::new()) {
         Ok(_) => true,
@@ -46,7 +47,7 @@ fn silence_has_no_process_and_speaking_has() {
     assert_eq!(server.processes().len(), 0, "{:#?}", server.processes());
     server.lets_in(&guest.name, &key);
     server.leaves_nothing_behind();
-    // Whoever speaks has its two processes, and an answer.
+    // A client that sends data has its two processes and an answer.
     let mut one = held.pop().expect("one of them");
     one.write_all(b"no SSH at all\r\n").expect("it listens");
     assert!(ends(&mut one));
@@ -98,8 +99,8 @@ fn silence_counts_towards_max_startups() {
     assert!(until(LIMIT, || !refused()), "{}", server.daemon.log());
 }
 
-/// Carries a client's bytes to the server once it is told to: until then the client is silent, and
-/// hears.
+/// Forwards a client's bytes to the server after `start`; until then the client is silent and
+/// receives.
 fn hold_back(server_port: u16) -> (u16, mpsc::Receiver<()>, mpsc::Sender<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("its address").port();
@@ -116,13 +117,14 @@ fn hold_back(server_port: u16) -> (u16, mpsc::Receiver<()>, mpsc::Sender<()>) {
         let _ = greeted.send(());
         let _ = may_go_on.recv();
         let _ = std::io::copy(&mut &client, &mut server);
-        // The client has left: the server is to know.
+        // The client has left: the server must notice it.
         let _ = server.shutdown(Shutdown::Write);
     });
     (port, is_greeted, go_on)
 }
 
-/// A login whose client was greeted by a server with `old` and speaks when that has loaded `new`.
+/// A login whose client was greeted by a server with `old` and sends data after the server has
+/// loaded `new`.
 fn login_over_a_reload(server: &Sshd, user: &str, key: &UserKey, new: &str) -> Outcome {
     let (port, is_greeted, go_on) = hold_back(server.daemon.port);
     std::thread::scope(|scope| {
@@ -141,7 +143,7 @@ fn login_over_a_reload(server: &Sshd, user: &str, key: &UserKey, new: &str) -> O
     })
 }
 
-/// Who is let in, and by what, is settled with the greeting, not with the first word.
+/// The greeting determines the accepted users and methods, not the client's first message.
 #[test]
 fn a_client_greeted_before_a_reload_is_judged_by_what_held_then() {
     if !possible("who is let in over a reload") {
@@ -184,7 +186,7 @@ fn what_was_said_before_a_reload_holds_behind_it() {
         let server = Sshd::start(Config::new(spares));
         let new = format!("{spares}\nCiphers aes128-ctr\nKexAlgorithms ecdh-sha2-nistp256");
         let waits = login_over_a_reload(&server, &guest.name, &key, &new);
-        // Both sides hash what the listener said: with other lists the signature would be wrong.
+        // Both sides hash the listener's lists: with other lists the signature would be wrong.
         assert_eq!(
             waits.stdout.text(),
             "in\n",

@@ -1,5 +1,5 @@
-//! The listener and whoever manages it: its program replaced on disk, the service manager,
-//! reloads, sources that are refused.
+//! The listener's operation: its program replaced on disk, the service manager, reloads, refused
+//! sources.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -23,7 +23,7 @@ fn signal(pid: u32, signal: Signal) {
     process.signal(signal).expect("a signal to it");
 }
 
-/// Something that is killed when the test ends, however it ends.
+/// A process that is killed at the end of the test.
 struct Killed(Child);
 
 impl Drop for Killed {
@@ -84,7 +84,7 @@ fn the_program_on_disk_may_be_replaced_under_a_running_server() {
     let mut before = Cat::start(server.ssh(&guest.name, &[&key]));
     let program = server.daemon.scratch().join("fulmar");
     let fresh = server.daemon.scratch().join("fulmar.new");
-    // What an upgrade does: another file under the name. This one would let nobody in.
+    // Like an upgrade: another file with the same name. This one would permit no login.
     fs::write(&fresh, "#!/bin/sh\nexit 99\n").expect("another program");
     fs::set_permissions(&fresh, fs::Permissions::from_mode(0o755)).expect("its mode");
     fs::rename(&fresh, &program).expect("in its place");
@@ -97,12 +97,12 @@ fn the_program_on_disk_may_be_replaced_under_a_running_server() {
     );
     fs::remove_file(&program).expect("no program at all");
     server.lets_in(&guest.name, &key);
-    // Also behind a reload.
+    // Also after a reload.
     server.hang_up();
     server.logs("Received SIGHUP");
     server.lets_in(&guest.name, &key);
     before.still_works();
-    // All roles run the file that the listener was started from.
+    // All roles run the file from which the listener was started.
     for facts in server.processes() {
         let exe = fs::read_link(format!("/proc/{}/exe", facts.pid)).expect("its program");
         let exe = exe.display().to_string();
@@ -157,7 +157,7 @@ fn the_service_manager_hears_readiness_reload_and_end() {
         "it goes on with the old one"
     );
     server.lets_in(&guest.name, &key);
-    // What the manager is told with is nothing for the roles.
+    // The roles do not get the variables of the service manager.
     let mut cat = Cat::start(server.ssh(&guest.name, &[&key]));
     for facts in server.processes() {
         let told = facts
@@ -244,14 +244,14 @@ fn sockets_of_the_service_manager_are_served_and_kept_over_a_reload() {
         );
     };
     login();
-    // Port names another one now; the manager's sockets stay those that are served.
+    // Port names another one now; the manager's sockets are still served.
     let other = interop::scratch::free_port();
     fs::write(&config, text(&format!("Port {other}"))).expect("the configuration");
     signal(u32::try_from(server.0.pid()).expect("a pid"), Signal::HUP);
     assert!(until(LIMIT, || log_of().contains("Received SIGHUP")));
     login();
     assert!(!is_listening(other), "{}", log_of());
-    // The socket is the manager's: it waits on for whoever is started next.
+    // The socket belongs to the manager: it waits for the next server.
     drop(server);
     assert!(TcpStream::connect(("127.0.0.1", port)).is_ok());
 }
@@ -279,12 +279,12 @@ fn a_reload_is_for_connections_that_come_after_it() {
     server.logs("Received SIGHUP");
     server.keeps_out(&guest.name, &key);
     cat.still_works();
-    // A file with a good line and a bad one changes nothing at all.
+    // A file with a valid line and an invalid one changes nothing.
     server.rewrite(Config::new("MaxAuthTries 1\nNoSuchKeyword yes"));
     server.hang_up();
     server.logs("the old configuration stays in use");
     server.keeps_out(&guest.name, &key);
-    // One whose host keys are gone, neither.
+    // Nor does a file whose host keys do not exist.
     server.rewrite_raw("HostKey /nonexistent/key\nListenAddress 127.0.0.1\n");
     server.hang_up();
     server.logs("no hostkeys available");
@@ -310,7 +310,7 @@ fn penalties_of_the_defaults_hit_their_source_and_an_honest_login_gets_in() {
     let (here, there) = ("127.0.0.1", "127.0.0.2");
     let attempt =
         |from: &str, key: &UserKey| server.run_with(&guest.name, &[key], &["-b", from], "echo in");
-    // An honest mistake costs nothing.
+    // One mistake has no effect.
     assert_eq!(attempt(there, &stranger).status, 255);
     assert_eq!(attempt(there, &key).stdout.text(), "in\n");
     let mut failures = 0;
@@ -322,10 +322,10 @@ fn penalties_of_the_defaults_hit_their_source_and_an_honest_login_gets_in() {
         refused
     });
     assert!(punished, "{failures} failures: {}", server.daemon.log());
-    // 5 s for each, refused above 15 s, less what passes meanwhile.
+    // 5 s for each, refused above 15 s, less the time that passes meanwhile.
     assert!((3..30).contains(&failures), "{failures}");
     server.logs("activating penalty");
-    // Refused without a process of its own, and told so.
+    // Refused without a process, with a message.
     let mut stream = TcpStream::connect(("127.0.0.1", server.daemon.port)).expect("a connection");
     let mut said = String::new();
     let _ = stream.read_to_string(&mut said);
@@ -348,7 +348,7 @@ fn a_fault_of_our_own_is_not_the_clients() {
     }
     let key = UserKey::new(16);
     let guest = guest_with("", &key);
-    // A /run of its own, so that the empty directory can be spoilt for this server alone.
+    // A separate /run, so that the empty directory is invalid for this server only.
     let script = "mount -t tmpfs none /run && mkdir -m 755 /run/sshd && exec \"$0\" \"$@\"";
     let separate = |script: &str| {
         let mut command = Command::new("unshare");
@@ -376,7 +376,7 @@ fn a_fault_of_our_own_is_not_the_clients() {
     fs::remove_file(&stranger).expect("it is away again");
     server.lets_in(&guest.name, &key);
     assert!(!server.daemon.log().contains("penalty"));
-    // The same silence is penalised when it is the client's.
+    // The same silence is penalised if the client causes it.
     drop(TcpStream::connect(("127.0.0.1", server.daemon.port)));
     server.logs("activating penalty");
     assert_eq!(server.run_command(&guest.name, &key, "echo in").status, 255);
@@ -394,7 +394,7 @@ fn a_client_that_crashes_its_process_is_penalised() {
         .into_iter()
         .find(|facts: &Facts| facts.command_line == "fulmar sshd-auth")
         .expect("the auth process");
-    // As the sandbox would: the kernel kills it for a forbidden call.
+    // Like the sandbox: the kernel kills it for a forbidden call.
     signal(auth.pid, Signal::SYS);
     server.logs("caused crash");
     let mut stream = TcpStream::connect(("127.0.0.1", server.daemon.port)).expect("a connection");
@@ -422,14 +422,14 @@ fn a_shortage_of_descriptors_ends_nothing() {
         ]));
         assert_eq!(outcome.status, 0, "{}", outcome.summary());
     };
-    // Below the number of those that are open: not one more can be had.
+    // Below the number of open descriptors: no further one can be opened.
     limit(3);
     server.hang_up();
     server.logs("the old configuration stays in use");
     let waiting = TcpStream::connect(("127.0.0.1", server.daemon.port)).expect("a connection");
     server.logs("accept: ");
     limit(1024);
-    // Who waited is served.
+    // Waiting clients are served.
     let mut waiting = waiting;
     waiting.set_read_timeout(Some(LIMIT)).expect("a limit");
     let mut begin = [0; 8];

@@ -1,5 +1,5 @@
-//! The processes of live connections as the kernel shows them: users, groups, capabilities,
-//! sandbox, limits, root directory, descriptors, environment.
+//! The processes of live connections, from the kernel's data: users, groups, capabilities, sandbox,
+//! limits, root directory, descriptors, environment.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -18,7 +18,7 @@ use sys::signals::Signal;
 
 const SECRET: &str = "hunter2-of-the-administrator";
 
-/// A client that is logged in and runs `cat`; gone when dropped.
+/// A client that is logged in and runs `cat`; ended when dropped.
 struct LoggedIn {
     child: Child,
 }
@@ -37,12 +37,12 @@ impl LoggedIn {
         BufReader::new(stdout).read_line(&mut line).expect("a line");
         assert_eq!(line, "ready\n");
         let mut client = Self { child };
-        // `cat` is there, and no longer being executed.
+        // `cat` runs, and its execution has completed.
         client.still_works();
         client
     }
 
-    /// What it sends comes back.
+    /// Checks that its data come back.
     fn still_works(&mut self) {
         let stdin = self.child.stdin.as_mut().expect("its input");
         stdin.write_all(b"echo\n").expect("a line");
@@ -64,12 +64,12 @@ impl Drop for LoggedIn {
     }
 }
 
-/// A connection whose client says nothing after its version line; its processes are there, and wait.
+/// A connection whose client is silent after its version line, with its waiting processes.
 fn silent(server: &Sshd) -> TcpStream {
     server.begun_connection()
 }
 
-/// The processes of one connection that has not logged in and one that has.
+/// The processes of one connection before its login and of one after it.
 struct Live {
     listener: Facts,
     monitor_before: Facts,
@@ -153,9 +153,9 @@ fn check_descriptors(live: &Live, server: &Sshd, log: &str) {
             .filter(|inode| connected.contains(inode));
         found.collect()
     };
-    // The connection is with the two before the login, and with the session alone after it.
+    // Before the login two processes have the connection, after it only the session process.
     for facts in [&live.listener, &live.monitor_after] {
-        // Who has just passed it on may have it for a moment.
+        // The process that passed it on may have it for a moment longer.
         let mut held = Vec::new();
         let settled = until(LIMIT, || {
             held = own(&Facts::of(facts.pid).expect("it runs"));
@@ -181,21 +181,21 @@ fn check_descriptors(live: &Live, server: &Sshd, log: &str) {
             }
         );
     }
-    // Standard error is the log for those who write it, and for nobody else.
+    // Standard error is the log in the processes that write it, and in no others.
     for facts in [&live.listener, &live.monitor_before, &live.monitor_after] {
         assert_eq!(facts.kind(2), log, "{facts:#?}");
     }
     for facts in [&live.auth, &live.session] {
         assert_eq!((facts.kind(1), facts.kind(2)), ("/dev/null", "/dev/null"));
     }
-    // What whoever runs the tests has left open reaches the listener, which passes nothing on.
+    // The listener inherits open descriptors of the user who runs the tests, and passes none on.
     let ours = Facts::of(std::process::id())
         .expect("ourselves")
         .descriptors;
     let exact = |facts: &Facts, wanted: &[&str]| {
         let mut wanted = wanted.to_vec();
         wanted.sort_unstable();
-        // A process that has just started another has not let go of all that it passed on.
+        // A process that has just started another may still have the descriptors that it passed on.
         let mut kinds = Vec::new();
         let settled = until(LIMIT, || {
             let now = Facts::of(facts.pid).expect("it runs");
@@ -210,7 +210,7 @@ fn check_descriptors(live: &Live, server: &Sshd, log: &str) {
     };
     let program = binary().to_str().expect("a path");
     let pidfd = "anon_inode:[pidfd]";
-    // The start record for the next connections and the news of the one that goes on.
+    // The start record for the next connections and the pipe for messages about the current one.
     exact(
         &live.listener,
         &[
@@ -299,7 +299,7 @@ fn check_common(live: &Live) {
             "{name}: {names:?}"
         );
     }
-    // Not dumpable: nobody but root looks inside those that hold keys.
+    // Not dumpable: only root can inspect processes that have keys.
     for facts in &live.all()[..5] {
         assert_eq!(facts.owner, 0, "{facts:#?}");
     }
@@ -372,9 +372,9 @@ fn each_process_of_a_root_server_has_what_it_needs_and_no_more() {
         assert_eq!(facts.root.to_str(), Some("/"));
     }
     assert_eq!(live.command.owner, uid);
-    // The names that ps shows: who is served, and nothing else of the connection.
+    // The names in ps: the user, and nothing else about the connection.
     for (facts, before) in [(&live.session, "fulmar: "), (&live.monitor_after, "sshd: ")] {
-        // A long name is cut to the room that the arguments had.
+        // A long name is cut to the space of the original arguments.
         let shown = facts.command_line.strip_prefix(before).expect("a title");
         let name = shown.split(' ').next().unwrap_or_default();
         assert!(name.len() > 3 && guest.name.starts_with(name), "{facts:?}");
@@ -386,7 +386,7 @@ fn each_process_of_a_root_server_has_what_it_needs_and_no_more() {
     server.leaves_nothing_behind();
 }
 
-/// Beside a cat that sends back what it gets.
+/// Beside a cat that echoes its input.
 #[test]
 fn only_the_users_process_starts_threads_and_only_while_there_is_bulk() {
     if !possible("threads of a server started as root") {
@@ -469,11 +469,11 @@ fn each_process_of_an_ordinary_users_server_is_that_users_and_caged_alike() {
     }
     client.still_works();
     drop(client);
-    // Nobody else is served, whoever proves to be it.
+    // No other user is served, whatever the proof.
     let other = guest_with("", &key);
     server.keeps_out(&other.name, &key);
     server.keeps_out("root", &key);
-    // A terminal of his own, without anybody's privilege.
+    // A terminal without any privilege.
     let outcome = server.run_with(&guest.name, &[&key], &["-tt"], "tty; id -u");
     assert!(
         outcome.stdout.text().contains("/dev/pts/"),
@@ -514,7 +514,7 @@ fn the_user_cannot_look_into_the_process_that_serves_the_session() {
             );
         }
     }
-    // His own command he can look into.
+    // The user can inspect his own command.
     let path = format!("/proc/{}/environ", live.command.pid);
     let outcome = finish(guest.command(&installed("cat").expect("cat")).arg(&path));
     assert!(
@@ -547,7 +547,7 @@ fn no_role_outlives_its_monitor() {
     }
     let key = UserKey::new(4);
     let guest = guest_with("", &key);
-    // Without a limit on the login nothing but its parent's death would end the auth process.
+    // Without a limit on the login only its parent's death would end the auth process.
     let server = Sshd::start(Config::new("LoginGraceTime 0"));
     let mut client = LoggedIn::start(server.ssh(&guest.name, &[&key]));
     let mut held = silent(&server);
@@ -566,7 +566,7 @@ fn no_role_outlives_its_monitor() {
         "the session outlives its monitor"
     );
     assert!(client.ends());
-    // The listener goes on.
+    // The listener continues.
     server.lets_in(&guest.name, &key);
     server.leaves_nothing_behind();
 }

@@ -1,4 +1,4 @@
-//! What holds for both roles: requests out of their phase, damaged ones, snapshots that are none.
+//! Rules for both roles: requests in the wrong phase, damaged requests, invalid snapshots.
 
 use hostile::liar::{Liar, Offer};
 use hostile::victim::Memory;
@@ -80,7 +80,7 @@ fn nothing_follows_the_snapshot() {
     assert!(monitor.next_frame().is_none());
 }
 
-/// The session processes that a monitor has.
+/// The session processes of a monitor.
 fn sessions_of(monitor: &Monitor) -> Vec<Facts> {
     let name = format!("fulmar {ROLE_SESSION}");
     descendants(monitor.pid())
@@ -112,7 +112,7 @@ fn a_session_process_ahead_of_its_login_is_told_nothing_and_ends_without_one() {
         for _ in 0..2 {
             let outcome: AuthOutcome = monitor.ask(&wrong);
             assert!(matches!(outcome, AuthOutcome::Failure { .. }), "{what}");
-            // One that has just been executed opens its libraries.
+            // A process that has just been executed opens its libraries.
             let one = Monitor::eventually(
                 || matches!(&sessions_of(&monitor)[..], [session] if session.descriptors.len() == 6),
             );
@@ -126,11 +126,11 @@ fn a_session_process_ahead_of_its_login_is_told_nothing_and_ends_without_one() {
         let pid = sessions_of(&monitor)[0].pid;
         monitor.end_role();
         monitor.wait_for_end();
-        // It would have reported what it was told, and that it came up.
+        // It would have reported its start and its messages.
         assert!(monitor.next_frame().is_none(), "{what}");
         assert!(Monitor::eventually(|| Facts::of(pid).is_none()), "{what}");
     }
-    // What a module of PAM sets is for the session to inherit.
+    // The session inherits the variables that a PAM module sets.
     let mut monitor = place.monitor("UsePAM yes");
     let _: Signature = monitor.ask(&expects);
     let _: UserPolicy = monitor.ask(&place.user());
@@ -250,7 +250,7 @@ fn a_snapshot_frame_that_is_cut_short_inside_starts_no_session() {
     let double = folder.join("double");
     std::fs::copy(DOUBLE, &double).expect("a copy");
     std::os::unix::fs::symlink(binary(), folder.join("real-session")).expect("a link");
-    // The monitor hands the frame on as it came: what is in it is for the session to judge.
+    // The monitor forwards the frame unchanged: the session checks its content.
     for body in [&b""[..], b"\0\0", b"\xff\xff\xff\xff", b"\0\0\0\x09short"] {
         let mut monitor = place.monitor_with(&double, "");
         place.bring(&mut monitor, LoginPhase::Authenticated);
@@ -262,7 +262,7 @@ fn a_snapshot_frame_that_is_cut_short_inside_starts_no_session() {
     }
 }
 
-/// The snapshot of a login that took place in memory, and its session identifier.
+/// The snapshot of a login in memory, and its session identifier.
 fn snapshot_of_another_login() -> (Vec<u8>, Vec<u8>) {
     let server = Memory::server(proto::TransportConfig::default());
     let mut client = Liar::new(server, proto::Role::Client);
@@ -312,7 +312,7 @@ fn a_snapshot_of_another_login_starts_no_session() {
         log.contains("the connection is not the one that logged in"),
         "{log}"
     );
-    // The identifier that the monitor signed for is what decides: with it the session begins.
+    // The session starts only with the identifier that the monitor has signed.
     assert_eq!(id.len(), 32);
     let log = begin(&id);
     assert!(!log.contains("cannot start the session"), "{log}");

@@ -1,5 +1,5 @@
-//! A session process that was taken over: signatures and terminals come for what they are for,
-//! and at a bounded rate.
+//! A compromised session process: signatures and terminals are granted only for their purpose and
+//! at a bounded rate.
 
 use std::os::unix::fs::MetadataExt;
 
@@ -65,14 +65,14 @@ fn after_the_login_signatures_come_for_exchanges_and_proofs_at_a_bounded_rate() 
     });
     let most = 256 + usize::try_from(took.as_millis() / 5).unwrap() + 1;
     assert!((1..=most).contains(&proofs), "{proofs} proofs in {took:?}");
-    // One request for more keys than the rate gives gets nothing.
+    // One request for more keys than the rate permits gets nothing.
     let many = HostkeysProve {
         keys: vec![(0, "ssh-ed25519".to_owned()); 10_000],
     };
     let answer: HostkeysProof = monitor.ask(&many);
     assert!(answer.signatures.is_empty());
 
-    // Exchanges above the rate wait: none is refused, and no more are signed.
+    // Exchanges above the rate wait: none is refused, and none is signed too early.
     let mut monitor = place.at(LoginPhase::Session);
     let (_, took) = timed(|| {
         for _ in 0..1000 {
@@ -116,7 +116,7 @@ fn a_rekey_has_one_group_and_where_a_method_needs_one() {
 fn a_proof_names_the_session_of_the_first_exchange() {
     let place = Place::new(DOUBLE);
     let mut monitor = place.at(LoginPhase::Session);
-    // A rekey does not change what proofs are bound to.
+    // A rekey does not change the session identifier of proofs.
     let _: Signature = monitor.ask(&exchange(&[9; 32]));
     let proof: HostkeysProof = monitor.ask(&HostkeysProve {
         keys: vec![(0, "ssh-ed25519".to_owned())],
@@ -177,7 +177,7 @@ fn terminals_are_bounded_in_number_and_come_back() {
     monitor.end_role();
     monitor.wait_for_end();
     for tty in &granted {
-        // Gone, or root's again; or another test has one of this name by now.
+        // Removed, or owned by root again; or another test now has a terminal with this name.
         let owner = std::fs::metadata(tty).map(|found| found.uid());
         assert!(!owner.is_ok_and(|owner| owner == uid), "{tty}");
     }
@@ -249,7 +249,7 @@ fn a_session_that_reads_nothing_holds_nobody() {
     let place = Place::new(DOUBLE);
     let mut monitor = place.at(LoginPhase::Session);
     let prove = HostkeysProve { keys: Vec::new() }.encode_frame();
-    // Answers that fill every buffer on the way, and nobody takes them.
+    // Answers that fill every buffer, and that nobody reads.
     monitor.send_bytes(&prove.repeat(200_000));
     monitor.kill_role();
     monitor.wait_for_end();

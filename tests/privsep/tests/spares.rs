@@ -1,5 +1,5 @@
-//! Processes that wait for a connection (PreauthSpares): filled while nothing happens, used once,
-//! dropped by a reload, and no loss when they are gone.
+//! Pre-forked processes (PreauthSpares): started while the listener is idle, used once, ended by a
+//! reload, and replaced if they have ended.
 
 use std::io::Read;
 use std::net::TcpStream;
@@ -21,13 +21,13 @@ fn parent(facts: &Facts) -> u32 {
     u32::try_from(facts.number("PPid")).expect("a pid")
 }
 
-/// A monitor that waits, and its auth process.
+/// A waiting monitor and its auth process.
 struct Pair {
     monitor: Facts,
     auth: Facts,
 }
 
-/// The pairs that wait and are complete.
+/// The complete waiting pairs.
 fn waiting(server: &Sshd) -> Vec<Pair> {
     let all = server.processes();
     let caged = |facts: &&Facts| facts.number("Seccomp") == 2;
@@ -46,7 +46,7 @@ fn waiting(server: &Sshd) -> Vec<Pair> {
         .collect()
 }
 
-/// The pairs, once so many wait and no other process is left.
+/// The pairs, once `count` of them wait and no other process is left.
 fn settled(server: &Sshd, count: usize) -> Vec<Pair> {
     let mut pairs = Vec::new();
     let there = until(LIMIT, || {
@@ -85,7 +85,7 @@ fn waiting_processes_are_caged_serve_one_connection_and_are_replaced() {
     }
     let key = UserKey::new(31);
     let guest = guest_with("", &key);
-    // Options that hold for this address alone reach a process that was started before.
+    // Options for this address only reach a process that was started before.
     let server = Sshd::start(Config {
         first: "PreauthSpares 2",
         blocks: "Match Address 127.0.0.1\n  RekeyLimit 1G\n",
@@ -95,7 +95,7 @@ fn waiting_processes_are_caged_serve_one_connection_and_are_replaced() {
         assert_eq!(auth.capabilities("CapEff"), 0, "{auth:#?}");
         assert_eq!(auth.number("NoNewPrivs"), 1);
         assert_ne!(auth.root, Path::new("/"));
-        // Standard streams and the RPC; the monitor has its news and the program besides.
+        // Standard streams and the RPC; the monitor also has its message pipe and the program.
         let numbers: Vec<u32> = auth.descriptors.keys().copied().collect();
         assert_eq!(numbers, [0, 1, 2, 4], "{auth:#?}");
         assert!(monitor.descriptors.len() <= 7, "{monitor:#?}");
@@ -108,7 +108,7 @@ fn waiting_processes_are_caged_serve_one_connection_and_are_replaced() {
 
     let (silent, begin) = first_bytes(&server);
     assert_eq!(begin, "SSH-2.0-");
-    // One of them serves it, and another takes its place.
+    // One of them serves the connection, and another replaces it.
     assert!(until(LIMIT, || waiting(&server).len() == 2));
     let now = monitors(&waiting(&server));
     let used: Vec<u32> = monitors(&before)
@@ -126,13 +126,13 @@ fn waiting_processes_are_caged_serve_one_connection_and_are_replaced() {
     settled(&server, 2);
     assert!(used.iter().all(|pid| !lives(*pid)));
 
-    // More logins than there are processes that wait.
+    // More logins than waiting processes.
     for _ in 0..5 {
         server.lets_in(&guest.name, &key);
     }
     server.keeps_out(&guest.name, &UserKey::new(99));
     settled(&server, 2);
-    // A process that has ended is one to the listener until it has heard of it.
+    // The listener counts a process until it has noticed its end.
     let back = until(LIMIT, || descriptors() == open);
     assert!(back, "{open} descriptors, then {}", descriptors());
 }
@@ -153,11 +153,11 @@ fn what_waits_ends_with_a_reload_and_with_the_listener() {
     let gone = until(LIMIT, || !old.iter().any(|pid| lives(*pid)));
     assert!(gone, "{:#?}", server.processes());
     let new = settled(&server, 1);
-    // It knows the new configuration, and so does whatever comes while none waits.
+    // It has the new configuration, and so do processes that are started while none waits.
     server.keeps_out(&guest.name, &key);
     server.keeps_out(&guest.name, &key);
 
-    // A listener that is killed tells nobody.
+    // A killed listener notifies nobody.
     let all: Vec<u32> = settled(&server, 1)
         .iter()
         .flat_map(|pair| [pair.monitor.pid, pair.auth.pid])
@@ -176,7 +176,7 @@ fn a_process_that_died_waiting_costs_its_connection_nothing() {
     let guest = guest_with("", &key);
     let server = Sshd::start(Config::new("PreauthSpares 2"));
     let pairs = settled(&server, 2);
-    // The auth process of one, and the other's monitor.
+    // The auth process of one pair, and the monitor of the other.
     signal(pairs[0].auth.pid, Signal::KILL);
     signal(pairs[1].monitor.pid, Signal::KILL);
     assert!(until(LIMIT, || {

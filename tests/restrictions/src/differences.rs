@@ -1,16 +1,16 @@
-//! Where ours has another outcome than the table, with the reason, and the comparison.
+//! Known differences of our outcomes from the table, with reasons, and the comparison.
 
 use crate::row::{Outcomes, Row};
 
-/// Outcomes of ours that the table does not have. One of `login` or `start` stands for every other
-/// probe of its rows as well.
+/// Our outcomes that differ from the table. A difference of `login` or `start` covers every other
+/// probe of its rows.
 #[derive(Debug)]
 pub struct Difference {
     /// Parts of names of rows; empty for any row.
     pub rows: &'static [&'static str],
     /// The probe; empty for any.
     pub probe: &'static str,
-    /// What ours does instead; empty for anything.
+    /// Our outcome; empty for any.
     pub ours: &'static str,
     /// Why.
     pub why: &'static str,
@@ -19,7 +19,7 @@ pub struct Difference {
 const NOT_BUILT: &str = "forwarding other than direct-tcpip is not built yet and refused";
 const STRICTER: &str = "on purpose, and stricter";
 
-/// All of them. Each has to occur in at least one row.
+/// All of them. Each must occur in at least one row.
 pub const DIFFERENCES: &[Difference] = &[
     row(&[], "agent", "no", NOT_BUILT),
     row(&[], "x11", "no", NOT_BUILT),
@@ -27,11 +27,12 @@ pub const DIFFERENCES: &[Difference] = &[
     row(&[], "streamlocal", "no", NOT_BUILT),
     row(&[], "remote-tcp", "none", NOT_BUILT),
     row(&[], "remote-streamlocal", "no", NOT_BUILT),
-    // Nothing of it could be used.
+    // Nothing in it could be used.
     row(&["session required pam_deny.so"], "login", "cut", STRICTER),
-    // A certificate without names is one for everybody; OpenSSH takes it through authorized_keys.
+    // A certificate without names is valid for everybody; OpenSSH accepts it through
+    // authorized_keys.
     row(&[", no names"], "login", "no", STRICTER),
-    // OpenSSH grants the login and then cuts the connection: the same for whoever holds the key.
+    // OpenSSH grants the login and then closes the connection: the same for the holder of the key.
     row(
         &["PermitRootLogin forced-commands-only"],
         "login",
@@ -66,7 +67,7 @@ const fn row(
     }
 }
 
-/// What is to be said of one probe of one row.
+/// The result of one probe of one row.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// As the table has it.
@@ -77,7 +78,7 @@ pub enum Verdict {
     Unlisted,
 }
 
-/// Compares what one probe of a row found on our server with the table and the list.
+/// Compares our server's outcome of one probe with the table and the list.
 #[must_use]
 pub fn judge(row: &Row, ours: &Outcomes, probe: &str) -> Verdict {
     if of(&row.expected, probe) == of(ours, probe) {
@@ -104,7 +105,7 @@ pub fn judge(row: &Row, ours: &Outcomes, probe: &str) -> Verdict {
         .map_or(Verdict::Unlisted, Verdict::Listed)
 }
 
-/// The outcome of a probe; `-` where it was not made.
+/// The outcome of a probe; `-` if it was not made.
 #[must_use]
 pub fn of<'a>(outcomes: &'a Outcomes, probe: &str) -> &'a str {
     outcomes.get(probe).map_or("-", String::as_str)

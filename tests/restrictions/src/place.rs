@@ -1,4 +1,4 @@
-//! A server for one row, with homes and an `/etc` of its own in a mount namespace.
+//! A server for one row, with its own homes and `/etc` in a mount namespace.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -14,21 +14,21 @@ use interop::scratch::{Scratch, free_port};
 use crate::row::{Certificate, Row};
 use crate::services::Services;
 
-/// The ordinary user's name; it stands in the server's own passwd file alone.
+/// The ordinary user's name; it exists only in the server's own passwd file.
 pub const USER: &str = "fulmar-row";
 
-/// A group that the user is in beside its own.
+/// A supplementary group of the user.
 pub const GROUP: &str = "fulmar-row-mates";
 
-/// The number of user and groups: nobody's on the machine, since the name stands nowhere.
+/// The number of user and groups, which nobody on the machine has.
 pub const UID: u32 = 58_731;
 
-/// A folder of the machine in whose place the server has the row's own. ChrootDirectory wants one
-/// that nobody but root could have changed, from `/` down.
+/// A directory of the machine that is replaced by the row's own. ChrootDirectory needs one that
+/// only root could have changed, from `/` down.
 const JAIL: &str = "/mnt";
 
-/// Files of the machine's `/etc` that the server's own has as well: names of hosts and services,
-/// libraries, and what a login shell reads.
+/// Files of the machine's `/etc` that are copied to the server's own: names of hosts and services,
+/// libraries, and start-up files of login shells.
 const COPIED: [&str; 9] = [
     "hosts",
     "host.conf",
@@ -41,7 +41,7 @@ const COPIED: [&str; 9] = [
     "services",
 ];
 
-/// Reports what it sees as one line; its argument is who started it.
+/// A program that reports its environment in one line; its argument names its starter.
 const REPORT: &str = r#"env=
 for name in CLIENT SERVER KEY FILE; do
     eval "value=\$RESTRICT_$name"
@@ -58,7 +58,7 @@ printf '<<%s|%s|%s|%s|%s|%s|%s>>\n' "$1" "$(id -u)" "$tty" "${env:-none}" "$agen
 pub struct Place {
     /// The server.
     pub running: Running,
-    /// The folder of the row's files.
+    /// The directory of the row's files.
     pub here: PathBuf,
     /// Two ports for remote forwarding.
     pub listen: [u16; 2],
@@ -68,10 +68,10 @@ impl Place {
     /// Starts the server of this kind for this row.
     ///
     /// # Errors
-    /// When it does not start; the text has its log.
+    /// If it does not start; the text contains its log.
     ///
     /// # Panics
-    /// When files cannot be written.
+    /// If files cannot be written.
     pub fn start(row: &Row, kind: Kind, services: &Services) -> Result<Self, String> {
         let scratch = Scratch::new();
         let here = scratch.path().to_owned();
@@ -87,7 +87,7 @@ impl Place {
         }
         for (name, owner, mode) in &row.modes {
             let path = here.join(name);
-            // Debian's OpenSSH lets a group write that has no member but the owner.
+            // Debian's OpenSSH permits write access for a group whose only member is the owner.
             chown(&path, Some(*owner), Some(UID + 1)).expect("its owner");
             fs::set_permissions(path, fs::Permissions::from_mode(*mode)).expect("its mode");
         }
@@ -99,7 +99,7 @@ impl Place {
             fill(&row.blocks)
         );
         let (etc, jail) = (here.join("etc"), here.join("jail"));
-        // The folder, not its files: a file that the machine replaces loses what is mounted on it.
+        // The directory, not its files: a file that the machine replaces loses its mount.
         let places = [(jail.as_path(), Path::new(JAIL)), (&etc, Path::new("/etc"))];
         let running = start_beside(kind, scratch, &config, &places)?;
         write_client_config(row, &here, running.daemon.port);
@@ -111,7 +111,7 @@ impl Place {
     }
 }
 
-/// A text of the row with its names filled in.
+/// A text of the row with its placeholders replaced.
 fn fill(text: &str, row: &Row, here: &Path, listen: [u16; 2], services: &Services) -> String {
     let user = if row.as_root { "root" } else { USER };
     let here = here.display();
@@ -131,13 +131,13 @@ fn fill(text: &str, row: &Row, here: &Path, listen: [u16; 2], services: &Service
         .replace("{other}", &public("user_ecdsa256.pub"))
 }
 
-/// The name of the login's home below the row's folder.
+/// The name of the login's home below the row's directory.
 #[must_use]
 pub fn home_of(row: &Row) -> &'static str {
     if row.as_root { "root" } else { "home" }
 }
 
-/// The lines that every server here has.
+/// The configuration lines of every server.
 fn usual(row: &Row, here: &Path, kind: Kind) -> String {
     let mut text = format!(
         "ListenAddress 127.0.0.1\nPidFile none\nHostKey {}\n\
@@ -157,7 +157,7 @@ fn usual(row: &Row, here: &Path, kind: Kind) -> String {
     text
 }
 
-/// Homes with rc file and environment, the folder for marks, the system's rc file, and the jail.
+/// Homes with rc file and environment, the directory for marks, the system's rc file, and the jail.
 fn write_homes(here: &Path) {
     let write = |name: &str, contents: &str, owner: u32, mode: u32| {
         let path = here.join(name);
@@ -166,7 +166,7 @@ fn write_homes(here: &Path) {
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("its mode");
         chown(&path, Some(owner), Some(owner)).expect("its owner");
     };
-    // With X11 forwarding an rc file is given a cookie on standard input.
+    // With X11 forwarding an rc file gets a cookie on standard input.
     let rc = |name: &str| format!("cat >/dev/null; : > {}/marks/{name}\n", here.display());
     for (home, owner) in [("home", UID), ("root", 0)] {
         write(&format!("{home}/.ssh/rc"), &rc("rc"), owner, 0o644);
@@ -215,7 +215,7 @@ fn write_accounts(here: &Path, hash: &str) {
     let etc = here.join("etc");
     fs::create_dir(etc.join("pam.d")).expect("a folder");
     for name in COPIED {
-        // Whatever the machine does without is not missed here.
+        // Files that the machine does not have are left out.
         let _ = fs::copy(Path::new("/etc").join(name), etc.join(name));
     }
     for (name, text, mode) in [
@@ -269,7 +269,7 @@ fn certificate_arguments(
     words
 }
 
-/// Two hosts: `direct` logs in and serves others, `mux` goes through it and by no other way.
+/// Two hosts: `direct` logs in and serves others, `mux` only connects through it.
 fn write_client_config(row: &Row, here: &Path, port: u16) {
     let at = here.display();
     let user = if row.as_root { "root" } else { USER };

@@ -1,18 +1,18 @@
-//! What one login can do, found out with OpenSSH's client.
+//! Determines with OpenSSH's client what one login can do.
 //!
-//! One connection carries all probes of a row, by the client's multiplexing. Outcomes:
+//! All probes of a row use one connection, by the client's multiplexing. Outcomes:
 //!
-//! - `login`: `yes`, `no`, or `cut` (granted, and the connection closed before anything is run).
-//! - `shell`, `pty`, `exec`, `sftp-server`, `internal-sftp`: who ran (`own`: what the client asked
-//!   for, `shell`: a shell that it did not ask for, `forced`, `sftp`: something that speaks SFTP, `sftp-only`: nothing, and the client is told
-//!   that it may have SFTP, `nothing`: status 0 without output, `fails`), then the rc file that ran
-//!   (`rc`: the user's, `sshrc`: the system's), `tty`, and what SSH_ORIGINAL_COMMAND holds (`orig`: what
-//!   was asked).
-//! - `subsystem`: the same of a session for the subsystem of SFTP; where that speaks SFTP, whose files
-//!   the client sees (`home`, `jail`), and `rw` if it can make a folder there.
-//! - `env`: whose variables the command of `exec` has; `agent`, `x11`: whether it has them; `-` if
-//!   nothing ran that could say so.
-//! - `tcp`, `remote-tcp`: which of two ports could be had (`*`: for all addresses).
+//! - `login`: `yes`, `no`, or `cut` (granted, and the connection closed before anything runs).
+//! - `shell`, `pty`, `exec`, `sftp-server`, `internal-sftp`: the program that ran (`own`: the
+//!   client's request, `shell`: a shell that it did not request, `forced`, `sftp`: an SFTP server,
+//!   `sftp-only`: none, with a message that only SFTP is permitted, `nothing`: status 0 without
+//!   output, `fails`), then the rc file that ran (`rc`: the user's, `sshrc`: the system's), `tty`,
+//!   and the content of SSH_ORIGINAL_COMMAND (`orig`: the client's request).
+//! - `subsystem`: the same for a session with the subsystem of SFTP; if that is an SFTP server, the
+//!   files that the client sees (`home`, `jail`), and `rw` if it can create a directory there.
+//! - `env`: the source of the variables of `exec`'s command; `agent`, `x11`: whether it has them;
+//!   `-` if no program ran that could report it.
+//! - `tcp`, `remote-tcp`: which of two ports are available (`*`: for all addresses).
 //! - `streamlocal`, `remote-streamlocal`, `tunnel`, `second` (a session beside another).
 
 use std::fs;
@@ -32,13 +32,13 @@ use crate::place::{Place, UID, home_of};
 use crate::row::{Outcomes, Row};
 use crate::services::{GREETING, Services};
 
-/// Bytes that tell SSH_FXP_VERSION: length, type, and the version.
+/// The bytes of SSH_FXP_VERSION: length, type, and the version.
 const VERSION_HEAD: usize = 9;
 
-/// What a server of this kind lets the holder of the row's key do.
+/// What a server of this kind permits to the holder of the row's key.
 ///
 /// # Panics
-/// When a file cannot be written or a program is not there.
+/// If a file cannot be written or a program does not exist.
 #[must_use]
 pub fn outcomes(row: &Row, kind: Kind, services: &Services) -> (Outcomes, String) {
     let place = loop {
@@ -66,14 +66,14 @@ struct Prober<'a> {
     services: &'a Services,
 }
 
-/// What a client showed.
+/// A client's output.
 struct Answer {
     status: i32,
     stdout: Vec<u8>,
     stderr: Vec<u8>,
 }
 
-/// What a session came to.
+/// The result of a session.
 struct Session {
     outcome: String,
     env: String,
@@ -126,7 +126,7 @@ impl Prober<'_> {
         found
     }
 
-    /// What is typed at a shell to have it report under this name and end.
+    /// The input that makes a shell report with this name and exit.
     fn lines(&self, who: &str) -> String {
         format!("\nsh {}/report {who}\nexit\n", self.place.here.display())
     }
@@ -153,8 +153,7 @@ impl Prober<'_> {
             .unwrap_or_else(|why| panic!("{}: {command:?}: {why}", self.row.name))
     }
 
-    /// Starts the connection that the others go through; the client is in the background when this
-    /// returns.
+    /// Starts the shared connection; its client is in the background when this returns.
     fn log_in(&self) -> bool {
         self.run(&["-f", "-N", "direct"], b"").status == 0
     }
@@ -163,15 +162,16 @@ impl Prober<'_> {
         self.run(&["-O", "check", "mux"], b"").status == 0
     }
 
-    /// Runs a client through the connection; a connection that is gone after it is made anew, and
-    /// said.
+    /// Runs a client through the shared connection; if that has ended afterwards, it is started
+    /// again and reported.
     fn through(&self, arguments: &[&str], input: &[u8]) -> (Outcome, &'static str) {
         let outcome = self.run(arguments, input);
         let lost = self.reconnect(outcome.status);
         (outcome, lost)
     }
 
-    /// After a client with this exit status: whether the connection is gone, which is made anew.
+    /// After a client with this exit status: returns true if the connection has ended, and starts
+    /// it again.
     fn reconnect(&self, status: i32) -> &'static str {
         if status == 0 || self.is_connected() {
             return "";
@@ -180,8 +180,8 @@ impl Prober<'_> {
         ", connection lost"
     }
 
-    /// Runs a client through the connection whose standard input stays open until something
-    /// answers: OpenSSH's SFTP server answers nobody whose input has ended.
+    /// Runs a client through the shared connection and keeps its standard input open until an
+    /// answer arrives: OpenSSH's SFTP server does not answer after the end of its input.
     fn answer(&self, arguments: &[&str], input: &[u8]) -> Answer {
         let mut command = self.client("ssh", arguments);
         command
@@ -208,7 +208,7 @@ impl Prober<'_> {
             let _ = stderr.read_to_end(&mut text);
             text
         });
-        // A client that has ended takes no input.
+        // A client that has ended accepts no input.
         let _ = stdin.write_all(input);
         // The end of its output is an answer as well.
         let _ = wait_for_answer.recv_timeout(COMMAND_LIMIT);
@@ -261,7 +261,7 @@ impl Prober<'_> {
         session
     }
 
-    /// The rc files that ran since this was asked last.
+    /// The rc files that ran since the last call.
     fn marks(&self) -> String {
         ["rc", "sshrc"]
             .into_iter()
@@ -270,7 +270,7 @@ impl Prober<'_> {
             .collect()
     }
 
-    /// The subsystem of SFTP; where something answers as one, the files that its client sees.
+    /// The subsystem of SFTP; if an SFTP server answers, the files that its client sees.
     fn subsystem(&self, shell: &[u8]) -> String {
         let session = self.session(&["-s", "mux", "sftp"], shell, "");
         let Some(rest) = session.outcome.strip_prefix("sftp") else {
@@ -319,7 +319,7 @@ impl Prober<'_> {
 
     fn remote_tcp(&self) -> String {
         which(|which| {
-            // The first asks for no address, the second for all.
+            // The first requests no address, the second all.
             let bind = ["", "0.0.0.0:"][which];
             let port = self.place.listen[which];
             let spec = format!("{bind}{port}:127.0.0.1:{}", self.services.ports[which]);
@@ -351,9 +351,9 @@ impl Prober<'_> {
         self.session(&["mux", report], b"", report).outcome
     }
 
-    /// A tunnel device at both ends. The server answers the request for it before the one for the
-    /// session, and a client whose forwarding failed runs nothing; one whose forwarding did not goes
-    /// on for as long as the device is there.
+    /// A tunnel device at both ends. The server answers this request before that for the session. A
+    /// client whose forwarding failed runs nothing; otherwise the client runs as long as the device
+    /// exists.
     fn tunnel(&self, report: &str) -> String {
         let mut command = self.client("ssh", &["-w", "any:any"]);
         command.args(["-o", "ExitOnForwardFailure=yes", "alone", report]);
@@ -372,9 +372,10 @@ fn first_line(command: &mut Command) -> (Background, String) {
     (program, line)
 }
 
-/// Lines for a shell that are two packets of SFTP as well: SSH_FXP_INIT of version 3, and
-/// SSH_FXP_REALPATH of a path that is these lines. A shell complains of the packets' heads and obeys
-/// the lines; an SFTP server answers. So whatever reads this says what it is.
+/// Lines for a shell that are also two SFTP packets: SSH_FXP_INIT of version 3, and
+/// SSH_FXP_REALPATH of a path that consists of these lines. A shell reports errors for the packets'
+/// headers and executes the lines; an SFTP server answers. The output therefore identifies the
+/// reader.
 fn bilingual(lines: &str) -> Vec<u8> {
     let length = u32::try_from(lines.len()).expect("few bytes");
     let mut packets = b"\0\0\0\x05\x01\0\0\0\x03".to_vec();
@@ -385,7 +386,7 @@ fn bilingual(lines: &str) -> Vec<u8> {
     packets
 }
 
-/// What SSH_ORIGINAL_COMMAND holds, beside what was asked for.
+/// The content of SSH_ORIGINAL_COMMAND, compared with the request.
 fn said_original(original: &str, asked: &str) -> String {
     if original.is_empty() {
         String::new()
@@ -396,7 +397,7 @@ fn said_original(original: &str, asked: &str) -> String {
     }
 }
 
-/// What a session without a report was.
+/// The outcome of a session without a report.
 fn what_ran(answer: &Answer) -> &'static str {
     let said = [answer.stdout.as_slice(), &answer.stderr].concat();
     if answer.stdout.get(4..VERSION_HEAD) == Some(&[2, 0, 0, 0, 3]) {
@@ -410,7 +411,7 @@ fn what_ran(answer: &Answer) -> &'static str {
     }
 }
 
-/// `A`, `B`, both or none, each followed by what `try_one` says of it.
+/// `A`, `B`, both or none, each followed by the result of `try_one`.
 fn which(try_one: impl Fn(usize) -> Option<&'static str>) -> String {
     let found: Vec<String> = ["A", "B"]
         .iter()
@@ -428,7 +429,7 @@ fn yes_or_no(is: bool) -> String {
     if is { "yes" } else { "no" }.into()
 }
 
-/// Whether a listener on this port takes connections to every address.
+/// True if a listener on this port accepts connections to every address.
 fn is_everywhere(port: u16) -> bool {
     let any = std::net::SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port);
     sys::socket::is_listening_in(std::process::id(), any).unwrap_or(false)

@@ -1,17 +1,17 @@
-//! One row of the table: what restricts a login, and what each probe then finds.
+//! One row of the table: the restriction of a login, and the outcome of each probe.
 //!
-//! Texts of a row may name what is only known when it runs: `{user}`, `{home}`, `{here}` (the
-//! folder of the row's files), `{jail}` (a folder that root alone can change), `{forced}` (a command
-//! to force, which reports what it sees), `{a}` and `{b}` (ports with somebody listening), `{la}` and
-//! `{lb}` (ports for remote forwarding), `{key}` and `{ca}` (public keys of the user and of the
-//! authority).
+//! Texts of a row may contain placeholders for values that are known at run time: `{user}`,
+//! `{home}`, `{here}` (the directory of the row's files), `{jail}` (a directory that only root can
+//! change), `{forced}` (a command to force, which reports its environment), `{a}` and `{b}` (ports
+//! with listeners), `{la}` and `{lb}` (ports for remote forwarding), `{key}` and `{ca}` (public
+//! keys of the user and of the authority).
 
 use std::collections::BTreeMap;
 
-/// What the probes found, or should find: probe → outcome. [`crate::probe`] names both.
+/// Actual or expected outcomes: probe → outcome. [`crate::probe`] names both.
 pub type Outcomes = BTreeMap<&'static str, String>;
 
-/// The probes that open a session which runs something.
+/// The probes that open a session with a program.
 pub const SESSIONS: [&str; 5] = ["shell", "pty", "exec", "sftp-server", "internal-sftp"];
 
 /// The password of accounts that have one.
@@ -25,9 +25,9 @@ const PASSWORD_HASH: &str = "$6$rowsrows$Q82ltcXvPjrw75pMaoQL.khE6UNkf7oS0wGy/qq
 pub struct Certificate {
     /// Names in it, with commas; `None` leaves the list empty.
     pub principals: Option<&'static str>,
-    /// What `-O` is given, in this order.
+    /// The values of `-O`, in order.
     pub options: Vec<&'static str>,
-    /// What `-V` is given.
+    /// The value of `-V`.
     pub validity: Option<&'static str>,
     /// Make a host certificate.
     pub is_host: bool,
@@ -38,18 +38,18 @@ pub struct Certificate {
 pub struct Typed {
     /// The only method that the client tries.
     pub method: &'static str,
-    /// What it answers whatever is asked.
+    /// Its answer to every question.
     pub password: &'static str,
 }
 
-/// What restricts a login, and the outcomes that OpenSSH's server has.
+/// The restriction of a login, and the outcomes of OpenSSH's server.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// Unique; what is restricted, as the administrator writes it.
+    /// Unique name: the restriction, as the administrator writes it.
     pub name: String,
     /// Log in as root, else as an ordinary user.
     pub as_root: bool,
-    /// Configuration before the usual lines: the first value of a keyword counts.
+    /// Configuration before the usual lines: the first value of a keyword is used.
     pub first: String,
     /// Match blocks after the usual lines.
     pub blocks: String,
@@ -57,32 +57,32 @@ pub struct Row {
     pub files: Vec<(&'static str, String)>,
     /// Owners and modes below `{here}`, in this order: name, owner, mode.
     pub modes: Vec<(&'static str, u32, u32)>,
-    /// The account's password, as shadow(5) has it.
+    /// The account's password, in the format of shadow(5).
     pub hash: &'static str,
-    /// Log in by what is typed, and with no key.
+    /// Log in with typed answers and without a key.
     pub typed: Option<Typed>,
-    /// What the client writes behind the user's name.
+    /// Text that the client appends to the user's name.
     pub style: &'static str,
     /// The whole of authorized_keys.
     pub authorized: String,
     /// Name of the key in the fixture of interop.
     pub identity: &'static str,
-    /// The certificate to log in with in place of the plain key.
+    /// The certificate to log in with, instead of the plain key.
     pub certificate: Option<Certificate>,
-    /// Host that direct-tcpip asks for.
+    /// Host of direct-tcpip requests.
     pub host: &'static str,
-    /// Also ask for a tunnel device (root at both ends).
+    /// Also request a tunnel device (root at both ends).
     pub with_tunnel: bool,
-    /// Also ask for a second session while one is open.
+    /// Also request a second session while one is open.
     pub with_second: bool,
-    /// The keyword is ours alone: OpenSSH's server is not asked.
+    /// Only Fulmar has the keyword: OpenSSH's server is not tested.
     pub is_ours_alone: bool,
-    /// What the probes find.
+    /// The outcomes of the probes.
     pub expected: Outcomes,
 }
 
 impl Row {
-    /// A login by the plain key that nothing restricts.
+    /// An unrestricted login with the plain key.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
         let found = [
@@ -92,8 +92,8 @@ impl Row {
             ("exec", "own rc"),
             ("subsystem", "home rw sshrc"),
             ("sftp-server", "sftp rc"),
-            // The word means something where the administrator writes it; a client's is a
-            // program's name, and there is none.
+            // The word has a meaning in the administrator's configuration; in a client's request it
+            // is the name of a program that does not exist.
             ("internal-sftp", "fails rc"),
             ("env", "none"),
             ("agent", "yes"),
@@ -110,7 +110,7 @@ impl Row {
             blocks: String::new(),
             files: Vec::new(),
             modes: Vec::new(),
-            // No password fits, but the account is not locked, so keys let in.
+            // No password matches, but the account is not locked, so keys are accepted.
             hash: "*",
             typed: None,
             style: "",
@@ -127,7 +127,7 @@ impl Row {
         }
     }
 
-    /// Options before the key in authorized_keys; the name of the row.
+    /// A row named after these options of the key in authorized_keys.
     #[must_use]
     pub fn key(options: &str) -> Self {
         let mut row = Self::new(format!("key: {options}"));
@@ -135,7 +135,7 @@ impl Row {
         row
     }
 
-    /// A certificate with these `-O` options for the user's name, by an authority in
+    /// A certificate with these `-O` options for the user's name, signed by an authority in
     /// authorized_keys.
     #[must_use]
     pub fn certificate(options: &[&'static str]) -> Self {
@@ -153,7 +153,7 @@ impl Row {
         row
     }
 
-    /// Lines of sshd_config outside of Match blocks; the name of the row.
+    /// A row named after these lines of sshd_config outside of Match blocks.
     #[must_use]
     pub fn config(lines: &str) -> Self {
         let mut row = Self::new(format!("sshd_config: {}", lines.replace('\n', "; ")));
@@ -161,7 +161,7 @@ impl Row {
         row
     }
 
-    /// The same lines in a Match block that fits the user; the row otherwise as `self`.
+    /// The same lines in a Match block that matches the user; the row is otherwise `self`.
     #[must_use]
     pub fn in_match(&self) -> Self {
         let mut row = self.clone();
@@ -171,7 +171,7 @@ impl Row {
         row
     }
 
-    /// Adds what sets this row apart to its name.
+    /// Adds a distinguishing text to the row's name.
     #[must_use]
     pub fn named(mut self, more: &str) -> Self {
         self.name = format!("{}, {more}", self.name);
@@ -185,7 +185,7 @@ impl Row {
         self.named("root")
     }
 
-    /// Adds lines of configuration that count before the others.
+    /// Adds lines of configuration that take precedence.
     #[must_use]
     pub fn with(mut self, lines: &str) -> Self {
         self.first.push_str(lines);
@@ -214,7 +214,7 @@ impl Row {
         self.named(&format!("{name} of {owner} {mode:o}"))
     }
 
-    /// Logs in by [`PASSWORD`], and with no key.
+    /// Logs in with [`PASSWORD`] and without a key.
     #[must_use]
     pub fn typed(mut self, method: &'static str) -> Self {
         self.hash = PASSWORD_HASH;
@@ -239,7 +239,7 @@ impl Row {
         self
     }
 
-    /// The login is granted and the connection then cut, before anything is run.
+    /// The login is granted and the connection then closed, before anything runs.
     #[must_use]
     pub fn cut(mut self) -> Self {
         self.expected = [("login", "cut".to_owned())].into();
@@ -260,7 +260,7 @@ impl Row {
         self
     }
 
-    /// The system's rc file in place of the user's.
+    /// The system's rc file instead of the user's.
     #[must_use]
     pub fn no_user_rc(mut self) -> Self {
         self.each_session(|outcome| outcome.replace(" rc", " sshrc"));
@@ -273,13 +273,13 @@ impl Row {
         self.no_local().no_remote()
     }
 
-    /// No connections on the client's behalf.
+    /// No connections for the client.
     #[must_use]
     pub fn no_local(self) -> Self {
         self.but("tcp", "none").but("streamlocal", "no")
     }
 
-    /// No listening on the client's behalf.
+    /// No listening for the client.
     #[must_use]
     pub fn no_remote(self) -> Self {
         self.but("remote-tcp", "none")
@@ -292,13 +292,13 @@ impl Row {
         self.but("agent", "no")
     }
 
-    /// What `restrict` stands for.
+    /// The effects of `restrict`.
     #[must_use]
     pub fn restricted(self) -> Self {
         self.no_pty().no_user_rc().no_ports().no_agent()
     }
 
-    /// `{forced}` runs whatever is asked for.
+    /// `{forced}` runs for every request.
     #[must_use]
     pub fn forced(mut self) -> Self {
         for (probe, outcome) in [
@@ -314,15 +314,15 @@ impl Row {
         self
     }
 
-    /// A forced command that does nothing: every session ends with status 0 and without output.
+    /// A forced command without effect: every session ends with status 0 and without output.
     #[must_use]
     pub fn empty_command(mut self) -> Self {
         self.each_session(|_| "nothing rc".into());
         self.but("subsystem", "nothing sshrc").no_output()
     }
 
-    /// `internal-sftp` is forced: sessions other than the subsystem are told so and end. The forced
-    /// program counts as a subsystem, for which no user's rc file runs.
+    /// `internal-sftp` is forced: other sessions than the subsystem get a message and end. The
+    /// forced program is treated as a subsystem, for which no user's rc file runs.
     #[must_use]
     pub fn sftp_only(mut self) -> Self {
         self.each_session(|_| "sftp-only sshrc".into());

@@ -1,4 +1,4 @@
-//! What forwardings lead to: two ports and a socket that greet, and an agent's socket.
+//! Destinations of forwardings: two ports and a socket with a greeting, and an agent's socket.
 
 use std::fs;
 use std::io::Write;
@@ -10,7 +10,7 @@ use std::thread;
 
 use interop::scratch::Scratch;
 
-/// What each of them says to whoever connects.
+/// The greeting of each of them.
 pub const GREETING: &str = "a greeting";
 
 /// The listeners, which serve until the process ends.
@@ -25,7 +25,7 @@ impl Services {
     /// Starts them.
     ///
     /// # Panics
-    /// When a socket cannot be had.
+    /// If a socket cannot be created.
     #[must_use]
     pub fn start() -> Self {
         let scratch = Scratch::new();
@@ -52,19 +52,19 @@ impl Services {
         Self { ports, scratch }
     }
 
-    /// The socket that greets.
+    /// The socket with a greeting.
     #[must_use]
     pub fn socket(&self) -> PathBuf {
         self.scratch.join("echo.sock")
     }
 
-    /// A socket that a client takes for its agent's: it hangs up on whoever asks.
+    /// The socket of a client's agent, which closes every connection.
     #[must_use]
     pub fn agent(&self) -> PathBuf {
         self.scratch.join("agent.sock")
     }
 
-    /// The folder of the sockets.
+    /// The directory of the sockets.
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.scratch.path()

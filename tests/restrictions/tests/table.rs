@@ -15,7 +15,7 @@ use restrictions::row::{Outcomes, Row};
 use restrictions::rows;
 use restrictions::services::Services;
 
-/// Rows at a time for each core: what a row waits for is mostly another process.
+/// Parallel rows per core: a row mostly waits for other processes.
 const ROWS_PER_CORE: usize = 2;
 
 /// The outcomes of one row, and the logs of both servers.
@@ -25,8 +25,8 @@ struct Found {
     theirs: Option<(Outcomes, String)>,
 }
 
-/// `RESTRICTIONS` in the environment: only rows whose name contains its value. `RESTRICTIONS_LOGS`:
-/// with the logs of both servers where a row fails.
+/// Environment variables: with `RESTRICTIONS` only rows whose name contains its value run;
+/// `RESTRICTIONS_LOGS` prints the logs of both servers for failed rows.
 #[test]
 fn what_the_holder_of_a_restricted_key_can_still_do() {
     let missing = [
@@ -98,8 +98,8 @@ fn run(rows: &[Row], with_theirs: bool) -> Vec<Found> {
         .collect()
 }
 
-/// One line for each outcome that is neither the table's nor listed; of a `whole` run also one for
-/// each listed difference that did not occur.
+/// One line for each outcome that is neither in the table nor listed; for a `whole` run also one
+/// for each listed difference that did not occur.
 fn compare(rows: &[Row], found: &[Found], is_whole: bool) -> Vec<String> {
     let mut failures = Vec::new();
     let mut seen = BTreeSet::new();
@@ -141,7 +141,7 @@ fn compare(rows: &[Row], found: &[Found], is_whole: bool) -> Vec<String> {
     failures
 }
 
-/// Every probe that is in the table or was made.
+/// Every probe in the table or in the results.
 fn probes<'a>(row: &'a Row, found: &'a Found) -> BTreeSet<&'a str> {
     let theirs = found.theirs.as_ref().map(|(outcomes, _)| outcomes);
     [Some(&row.expected), Some(&found.ours.0), theirs]

@@ -1,8 +1,8 @@
-//! Two connections in memory, with virtual time: what `proto` promises, without a socket.
+//! Two connections in memory, with virtual time: tests of `proto` without sockets.
 //!
-//! [`Pair`] joins a client and a server by two byte queues and delivers them in pieces of any
-//! size. The server's owner is played by [`Pair::step`], which signs with a fresh Ed25519 host
-//! key and lets in whoever brings the password [`PASSWORD`].
+//! [`Pair`] joins a client and a server by two byte queues and delivers them in pieces of any size.
+//! [`Pair::step`] plays the server's owner, which signs with a new Ed25519 host key and accepts the
+//! password [`PASSWORD`].
 #![forbid(unsafe_code)]
 
 pub mod schedule;
@@ -15,16 +15,16 @@ use proto::{
     TransportOutput,
 };
 
-/// What the simulated server accepts.
+/// The password that the simulated server accepts.
 pub const PASSWORD: &[u8] = b"correct horse";
 
-/// One side: a connection and what it has sent but nobody has delivered.
+/// One side: a connection and its undelivered output.
 pub struct Side {
     /// The connection.
     pub connection: Connection,
     /// Bytes on the wire from this side.
     pub wire: VecDeque<u8>,
-    /// Events that the test has not looked at.
+    /// Events that the test has not read.
     pub events: VecDeque<Event>,
 }
 
@@ -51,10 +51,10 @@ impl Side {
         }
     }
 
-    /// Gives `bytes` to the connection.
+    /// Passes `bytes` to the connection.
     ///
     /// # Errors
-    /// What the connection says.
+    /// The connection's errors.
     pub fn receive(&mut self, bytes: &[u8], now: Millis) -> Result<(), Error> {
         self.connection.receive_buffer().extend_from_slice(bytes);
         self.connection.process(now)?;
@@ -74,7 +74,7 @@ pub struct Pair {
     /// Virtual milliseconds.
     pub now: Millis,
     host_key: PrivateKey,
-    /// Methods that the server asked its owner about, in order, as text.
+    /// Methods of login requests, in order, as text.
     pub asked: Vec<String>,
 }
 
@@ -82,7 +82,7 @@ impl Pair {
     /// A pair that has exchanged nothing yet.
     ///
     /// # Panics
-    /// On configurations that `proto` refuses.
+    /// If `proto` refuses the configuration.
     #[must_use]
     pub fn new(client: TransportConfig, server: TransportConfig) -> Self {
         let host_key = PrivateKey::generate(KeySpec::Ed25519).expect("key generation");
@@ -105,7 +105,7 @@ impl Pair {
         self.host_key.public().blob()
     }
 
-    /// The two connections and the host key, to be worked by something else.
+    /// The two connections and the host key, for use by another driver.
     #[must_use]
     pub fn into_parts(self) -> (Connection, Connection, PrivateKey) {
         (
@@ -129,10 +129,10 @@ impl Pair {
         Ok(id)
     }
 
-    /// Lets the server's owner answer what it is asked.
+    /// Lets the server's owner answer all requests.
     ///
     /// # Errors
-    /// What the server's connection says.
+    /// The errors of the server's connection.
     pub fn answer_server(&mut self) -> Result<(), Error> {
         let mut rest = VecDeque::new();
         while let Some(event) = self.server.events.pop_front() {
@@ -169,8 +169,8 @@ impl Pair {
         Ok(())
     }
 
-    /// Moves bytes both ways in pieces of `piece` until nothing moves; the client trusts any
-    /// host key.
+    /// Moves bytes in both directions in pieces of `piece` until none are left; the client trusts
+    /// any host key.
     ///
     /// # Errors
     /// The first error of either side.

@@ -1,6 +1,6 @@
-//! Packet jobs in any order: sealed and opened by several threads, out of turn, handed back in
-//! turn, while the splitter runs ahead of dispatch. Order is random by seed, so that a failure
-//! comes again.
+//! Packet jobs in any order: several threads seal and open them out of order, the results are
+//! returned in order, and the splitter reads further than dispatch. The order is random with a
+//! seed, so that failures are repeatable.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -9,9 +9,9 @@ use std::thread;
 use packet::{OpenedPacket, PacketError, SealedPacket};
 use proto::{Connection, Error, Event, Millis, TransportOutput};
 
-/// Threads beside the caller's that take jobs of a batch.
+/// Threads in addition to the caller's that take jobs of a batch.
 const THREADS: usize = 3;
-/// Jobs from which on threads are worth their start.
+/// Number of jobs from which threads are started.
 const BATCH: usize = 6;
 
 /// xorshift64*: small, and the same everywhere.
@@ -32,13 +32,13 @@ impl Random {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    /// A number below `limit`; 0 where there is none.
+    /// A number below `limit`; 0 if `limit` is 0.
     pub fn below(&mut self, limit: usize) -> usize {
         let limit = u64::try_from(limit.max(1)).unwrap_or(u64::MAX);
         usize::try_from((self.next() >> 11) % limit).unwrap_or(0)
     }
 
-    /// True once in `of` times.
+    /// True with a probability of 1 in `of`.
     pub fn once_in(&mut self, of: usize) -> bool {
         self.below(of) == 0
     }
@@ -51,7 +51,7 @@ impl Random {
     }
 }
 
-/// How the jobs of one side are run.
+/// The order of one side's jobs.
 #[derive(Debug, Clone)]
 pub enum Schedule {
     /// One after the other, in place.
@@ -94,7 +94,7 @@ impl Schedule {
         done.into_iter().map(|(_, result)| result).collect()
     }
 
-    /// How many of `count` things are done now.
+    /// The number of `count` jobs that are done now.
     fn some_of(&mut self, count: usize) -> usize {
         match self {
             Self::Serial => count,
@@ -114,16 +114,16 @@ impl Schedule {
 pub struct Worked {
     /// The connection.
     pub connection: Connection,
-    /// Sealed bytes that nobody has delivered.
+    /// Sealed bytes that are not delivered.
     pub wire: VecDeque<u8>,
-    /// The most jobs that were out at once.
+    /// The largest number of jobs in progress at once.
     pub most_out: usize,
     schedule: Schedule,
     opened: VecDeque<Result<OpenedPacket, PacketError>>,
 }
 
 impl Worked {
-    /// Puts a connection under a schedule.
+    /// A connection with a schedule.
     #[must_use]
     pub fn new(connection: Connection, schedule: Schedule) -> Self {
         Self {
@@ -135,7 +135,7 @@ impl Worked {
         }
     }
 
-    /// Takes some of the output and seals it; true when there was any.
+    /// Seals some of the output; true if there was any.
     pub fn transmit(&mut self) -> bool {
         let mut any = false;
         loop {
@@ -164,8 +164,8 @@ impl Worked {
         }
     }
 
-    /// Takes bytes in, and opens and hands back as many packets as the schedule likes; with
-    /// `all`, every one.
+    /// Receives bytes, and opens and returns as many packets as the schedule selects; with `all`,
+    /// every packet.
     ///
     /// # Errors
     /// What the connection says.

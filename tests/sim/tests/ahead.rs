@@ -1,5 +1,5 @@
-//! What a client says ahead of the server's answers: the guess of the key exchange, and a channel
-//! behind a login.
+//! Pipelined messages of a client: the guess of the key exchange, and a channel after a login
+//! request.
 
 use keys::{KeySpec, PrivateKey, SignatureAlgorithm};
 use proto::channel::Request;
@@ -25,8 +25,8 @@ fn config(kex: &[&str], host_keys: &[&str], guess: bool) -> TransportConfig {
 const BOTH: [&str; 2] = ["curve25519-sha256", "mlkem768x25519-sha256"];
 const TURNED: [&str; 2] = ["mlkem768x25519-sha256", "curve25519-sha256"];
 
-/// The guess is right if both first names are the same, and either way the exchange ends well,
-/// in pieces of any size.
+/// The guess is right if both first names are the same, and in both cases the exchange succeeds, in
+/// pieces of any size.
 #[test]
 fn a_guess_right_or_wrong_leads_to_keys() {
     for (server, host_keys, right) in [
@@ -63,7 +63,7 @@ fn a_group_that_the_server_chooses_is_not_guessed() {
     assert!(pair.client.connection.session_id().is_some());
 }
 
-/// Sends a signed request of a fresh key without waiting for anything.
+/// Sends a signed request of a new key without waiting for anything.
 fn sign(pair: &mut Pair) {
     let key = PrivateKey::generate(KeySpec::Ed25519).unwrap();
     let blob = key.public().blob();
@@ -108,7 +108,7 @@ fn nothing_goes_ahead_into_a_stream_that_will_be_compressed() {
     assert!(matches!(early, Err(Error::Misuse(_))));
 }
 
-/// A login that succeeds finds the channel and its request in one piece behind it.
+/// A successful login, followed by the channel and its request in one piece.
 #[test]
 fn a_session_behind_a_login_that_succeeds_is_served() {
     let mut pair = Pair::new(TransportConfig::default(), TransportConfig::default());
@@ -150,7 +150,8 @@ fn a_session_behind_a_login_that_succeeds_is_served() {
     assert!(answered, "{:?}", pair.client.events);
 }
 
-/// A pair whose client has sent a session with a subsystem behind its login, and then this.
+/// A pair whose client has sent a session with a subsystem after its login request, and then
+/// `more`.
 fn subsystem_with(server: TransportConfig, data: &[&[u8]]) -> (Pair, ChannelId) {
     let mut pair = Pair::new(TransportConfig::default(), server);
     pair.settle(usize::MAX).unwrap();
@@ -167,8 +168,8 @@ fn subsystem_with(server: TransportConfig, data: &[&[u8]]) -> (Pair, ChannelId) 
     (pair, id)
 }
 
-/// Delivers what the client has sent in pieces of this size to a server that lets it in; gives the
-/// data that came, which came behind the request.
+/// Delivers the client's output in pieces of this size to a server that accepts the login; returns
+/// the channel data, which arrived after the request.
 fn let_in(pair: &mut Pair, piece: usize) -> Vec<u8> {
     pair.client.transmit();
     let bytes: Vec<u8> = pair.client.wire.drain(..).collect();
@@ -202,8 +203,8 @@ fn let_in(pair: &mut Pair, piece: usize) -> Vec<u8> {
     data
 }
 
-/// What a channel's program gets leaves with the login, in pieces of any size, and is paid for when
-/// the window is told.
+/// A channel's data are sent with the login, in pieces of any size, and are deducted from the
+/// window when it is known.
 #[test]
 fn data_behind_a_login_reach_what_runs_on_the_channel() {
     const ALL: usize = 32 << 10;
@@ -239,7 +240,7 @@ fn no_more_goes_ahead_than_every_server_of_ours_takes() {
     let misused = |result| matches!(result, Err(Error::Misuse(_)));
     assert!(misused(client.channel_send_early(id, b"x")));
     assert!(misused(client.channel_send_early(ChannelId(1), b"x")));
-    // Nor does the ordinary way lead to a channel that is not confirmed.
+    // The ordinary function does not send to an unconfirmed channel either.
     let mut buf = client.take_buffer(1);
     buf.extend(b"x");
     assert!(misused(client.channel_send(id, Stream::Data, buf)));
@@ -248,7 +249,7 @@ fn no_more_goes_ahead_than_every_server_of_ours_takes() {
     assert_eq!(let_in(&mut pair, usize::MAX).len(), 32 << 10);
 }
 
-/// Where the login fails, what followed it has gone nowhere, and the next channel owes nothing for it.
+/// If the login fails, the pipelined data are discarded, and the next channel's window is complete.
 #[test]
 fn data_behind_a_login_that_fails_are_forgotten() {
     let (mut pair, id) = subsystem_with(TransportConfig::default(), &[&[1; 32 << 10]]);
@@ -264,16 +265,16 @@ fn data_behind_a_login_that_fails_are_forgotten() {
     assert!(!pair.client.connection.channel_heard_early(id));
 }
 
-// ---- a first KEXINIT that is cut down -----------------------------------------------------------
+// ---- a shortened first KEXINIT ------------------------------------------------------------------
 
-/// What there is room for: with mlkem768x25519 in a SYN over IPv6 at an MTU of 1500 bytes, with
-/// curve25519 in what is less than the lists of these tests take.
+/// Available bytes: for mlkem768x25519 those of a SYN over IPv6 at an MTU of 1500 bytes, for
+/// curve25519 less than the lists of these tests need.
 fn room(kex: &[&str]) -> usize {
     if kex == TURNED { 1400 } else { 320 }
 }
 const GCM: &str = "aes128-gcm@openssh.com";
 
-/// A client that expects GCM, whatever it would agree to.
+/// A client that expects GCM, whatever it accepts.
 fn short(kex: &[&str], understood: bool) -> TransportConfig {
     let mut client = TransportConfig::default();
     let all = client.kex.clone();
@@ -302,7 +303,7 @@ fn server(kex: &[&str], ciphers: &[&str]) -> TransportConfig {
     }
 }
 
-/// Bytes of the flight that a client begins with.
+/// Bytes of a client's first flight.
 fn first_flight(config: TransportConfig) -> usize {
     let mut connection = Connection::client(config, 0).unwrap();
     let mut bytes = 0;
@@ -315,8 +316,8 @@ fn first_flight(config: TransportConfig) -> usize {
     bytes
 }
 
-/// With mlkem768x25519 the flight fits only in our own spelling, with curve25519 in the usual one,
-/// and either way what comes of it is what the whole lists lead to, markers included.
+/// With mlkem768x25519 the flight fits only in Fulmar's own form, with curve25519 in the usual one,
+/// and in both cases the result is that of the full lists, markers included.
 #[test]
 fn a_short_kexinit_fits_and_leads_to_the_same() {
     for (kex, understood, fits) in [
@@ -338,13 +339,13 @@ fn a_short_kexinit_fits_and_leads_to_the_same() {
             assert_eq!(connection.offers_short(), fits);
             assert!(connection.short_kexinit_understood());
             assert_eq!(connection.guess_was_right(), Some(true));
-            // The server's markers were asked for: strict key exchange, and its EXT_INFO.
+            // The server's markers were requested: strict key exchange, and its EXT_INFO.
             assert!(connection.server_sig_algs().is_some());
             let agreed = connection.negotiated().unwrap();
             assert!(agreed.strict_kex);
             assert_eq!(Some(&agreed), pair.server.connection.negotiated().as_ref());
             assert_eq!((agreed.kex, agreed.client_to_server.cipher), (kex[0], GCM));
-            // The next exchange has the whole lists.
+            // The next exchange has the full lists.
             pair.client.connection.rekey(0).unwrap();
             pair.settle(piece).unwrap();
             assert_eq!(pair.client.connection.negotiated(), Some(agreed));
@@ -369,8 +370,8 @@ fn a_cipher_that_needs_a_mac_names_it() {
     assert!(pair.client.connection.offers_short());
 }
 
-/// Where the whole lists would lead elsewhere, to what is better or only other, the exchange ends
-/// before a key of the server is even shown; where nothing is in common, too.
+/// If the full lists would negotiate other algorithms, better or not, the exchange ends before the
+/// server's key is shown; also if nothing is in common.
 #[test]
 fn a_short_kexinit_cannot_lead_elsewhere_than_the_whole_lists() {
     for kex in [BOTH, TURNED] {
@@ -386,7 +387,7 @@ fn a_short_kexinit_cannot_lead_elsewhere_than_the_whole_lists() {
     }
 }
 
-/// What is not configured is not offered, whoever says that it was agreed on.
+/// Algorithms that are not configured are not offered, even if the cache names them.
 #[test]
 fn a_short_kexinit_holds_configured_names_only() {
     let whole = |config: &TransportConfig| {
@@ -409,7 +410,7 @@ fn a_short_kexinit_holds_configured_names_only() {
         });
         assert!(whole(&client), "{cipher} {mac:?}");
     }
-    // What compresses is not cut down, nor what fits as it is.
+    // Lists are not shortened with compression, nor if they already fit.
     client = short(&BOTH, true);
     client.compression = names(&["zlib@openssh.com", "none"]);
     assert!(whole(&client));

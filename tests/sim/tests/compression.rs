@@ -1,5 +1,5 @@
-//! What the packets of one channel tell about another channel's data: nothing, whatever the
-//! method, the direction and the thread that compresses. The lengths are those on the wire.
+//! The packets of one channel reveal nothing about another channel's data, whatever the method, the
+//! direction and the compressing thread. The lengths are those on the wire.
 
 use proto::{ChannelId, Event, Stream, TransportConfig};
 use sim::{Pair, Side};
@@ -141,7 +141,7 @@ fn beside_another_channel_it_is_not() {
     }
 }
 
-/// A channel under the number of one that has ended is another channel.
+/// A channel with the number of an ended channel is another channel.
 #[test]
 fn after_another_channel_under_the_same_number_it_is_not_either() {
     for (name, make) in beds() {
@@ -158,7 +158,7 @@ fn after_another_channel_under_the_same_number_it_is_not_either() {
     }
 }
 
-/// Small packets of one channel between bulk of another one do not keep runs from being made.
+/// Small packets of one channel between bulk data of another do not prevent runs.
 #[test]
 fn bulk_beside_small_packets_is_compressed_by_jobs() {
     let mut bed = Bed::new("zlib@openssh.com", false, Work::Jobs);
@@ -198,8 +198,8 @@ fn bulk_beside_small_packets_is_compressed_by_jobs() {
     assert_eq!(got, 6 * line.len() + 4 * SECRET.len());
 }
 
-/// Pings stand for keystrokes, and pongs for echoes: with `-C` too they are as long on the wire,
-/// while there is one channel and beside another one.
+/// Pings imitate keystrokes, and pongs echoes: with `-C` too they have the same length on the wire,
+/// with one channel and with two.
 #[test]
 fn pings_are_as_long_as_keystrokes() {
     for method in METHODS {
@@ -220,7 +220,7 @@ fn pings_are_as_long_as_keystrokes() {
                     pings.push(client.wire.len());
                     bed.pair.settle(usize::MAX).unwrap();
                 }
-                // What comes first has nothing to refer to.
+                // The first packet has no history.
                 assert_eq!(
                     keys[3..],
                     pings[3..],

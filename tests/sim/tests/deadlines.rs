@@ -7,7 +7,7 @@ fn config() -> TransportConfig {
     TransportConfig::default()
 }
 
-/// Does what is due at `now`, as a driver would.
+/// Handles the timeouts that are due at `now`, like a driver.
 fn tick(connection: &mut Connection, now: u64) -> Result<u32, Error> {
     let mut calls = 0;
     while connection.poll_deadline().is_some_and(|at| at <= now) {
@@ -48,7 +48,7 @@ fn a_silent_peer_is_asked_at_each_interval_and_given_up_behind_the_last() {
     ));
 }
 
-/// `kill -STOP`, a debugger, a host that was busy: the peer was silent for long because we were.
+/// `kill -STOP`, a debugger, a busy host: the peer seemed silent because this process was stopped.
 #[test]
 fn a_peer_gets_its_time_to_answer_when_we_ourselves_were_away() {
     let mut one = config();
@@ -118,8 +118,8 @@ fn an_exchange_that_is_not_answered_is_given_up() {
     ));
 }
 
-/// Our KEXINIT stands behind half a MiB of data. On a thin line that takes minutes, which are
-/// not the peer's fault.
+/// Half a MiB of data precedes our KEXINIT. On a slow line that takes minutes, which are not the
+/// peer's fault.
 #[test]
 fn the_time_for_an_exchange_begins_when_its_first_packet_leaves() {
     let mut pair = Pair::new(config(), config());
@@ -150,7 +150,7 @@ fn the_time_for_an_exchange_begins_when_its_first_packet_leaves() {
     assert!(tick(client, at).is_err());
 }
 
-/// Sends `bytes` of data from the server and lets the client take them.
+/// Sends `bytes` of data from the server and lets the client consume them.
 fn download(pair: &mut Pair, id: proto::ChannelId, mut bytes: usize) {
     while bytes > 0 {
         let data = vec![1; bytes.min(256 * 1024)];
@@ -167,7 +167,7 @@ fn download(pair: &mut Pair, id: proto::ChannelId, mut bytes: usize) {
     }
 }
 
-/// The client asks whether what it sent was taken, and hears that it was.
+/// The client asks whether the server has processed its packets, and gets the answer.
 fn taken(pair: &mut Pair) {
     pair.now = pair.client.connection.poll_deadline().expect("a question");
     tick(&mut pair.client.connection, pair.now).unwrap();
@@ -185,8 +185,8 @@ fn memory_of_bulk_data_is_given_back_once_when_it_is_over() {
             pair.now = now;
             download(&mut pair, id, 4 << 20);
         }
-        // The wire of this test holds no buffers back, so that a sender uses few; a receiver's
-        // slab has been filled over and over.
+        // The wire of this test keeps no buffers, so that a sender uses few; a receiver's slab has
+        // been filled many times.
         tick(&mut pair.server.connection, start + 1900).unwrap();
         let client = &mut pair.client.connection;
         assert_eq!(client.poll_deadline(), Some(start + 1900));
@@ -194,7 +194,7 @@ fn memory_of_bulk_data_is_given_back_once_when_it_is_over() {
         assert_eq!(tick(client, start + 1900).unwrap(), 1);
         let question = Some(start + 10_000);
         assert_eq!(client.poll_deadline(), question);
-        // A keystroke's echo is no reason to wake up again.
+        // A keystroke's echo sets no further timer.
         pair.now = start + 3000;
         download(&mut pair, id, 1);
         assert_eq!(pair.client.connection.poll_deadline(), question);
@@ -239,7 +239,7 @@ fn memory_that_a_slow_sink_holds_is_given_back_once_it_lets_go() {
     assert_eq!(sent.unwrap(), 400_000);
     pair.settle(usize::MAX).unwrap();
     let kept = std::mem::take(&mut pair.client.events);
-    // More behind it, so that another slab is begun.
+    // More data after it, so that another slab is started.
     download(&mut pair, id, 2 << 20);
     pair.now = 20_000;
     let client = &mut pair.client.connection;
@@ -254,8 +254,8 @@ fn memory_that_a_slow_sink_holds_is_given_back_once_it_lets_go() {
     assert_eq!(client.poll_deadline(), question);
 }
 
-/// Whatever bit of a length is changed on its way: the end comes with the bytes or with the answers
-/// to what is asked then, and soon.
+/// Whatever bit of a length is flipped in transit, the connection ends soon, by the following bytes
+/// or by the answers to the requests.
 #[test]
 fn a_packet_whose_length_was_changed_ends_the_connection() {
     for to_server in [false, true] {
@@ -292,7 +292,7 @@ fn a_packet_whose_length_was_changed_ends_the_connection() {
     }
 }
 
-/// A pair with a session, and a packet of it that the server has not got yet.
+/// A pair with a session, and one of its packets that is not delivered to the server yet.
 fn with_data_on_its_way() -> (Pair, Vec<u8>) {
     let mut pair = Pair::new(config(), config());
     pair.login(usize::MAX).unwrap();
@@ -307,7 +307,7 @@ fn with_data_on_its_way() -> (Pair, Vec<u8>) {
     (pair, bytes)
 }
 
-/// What comes at 4 bytes a second comes: nobody is asked, and nothing is given up.
+/// A packet at 4 bytes a second is fine: no request is sent, and the connection continues.
 #[test]
 fn a_packet_that_grows_is_no_matter_of_doubt() {
     let (mut pair, bytes) = with_data_on_its_way();
@@ -322,7 +322,7 @@ fn a_packet_that_grows_is_no_matter_of_doubt() {
     assert_eq!(pair.server.wire.len(), 0, "{asked} deadlines");
 }
 
-/// A network that is away for an hour in the middle of a packet, and one that is thin.
+/// A network that is interrupted for an hour in the middle of a packet, and a slow one.
 #[test]
 fn a_packet_that_comes_slowly_is_waited_for() {
     let (mut pair, bytes) = with_data_on_its_way();
@@ -345,14 +345,14 @@ fn a_packet_that_comes_slowly_is_waited_for() {
     assert_eq!(pair.server.connection.poll_deadline(), None);
 }
 
-/// Forty bytes a second behind a pause: that is the packet, and no answer.
+/// Forty bytes a second after a pause: these belong to the packet and are not an answer.
 #[test]
 fn a_packet_that_goes_on_slowly_behind_a_pause_is_waited_for() {
     let (mut pair, bytes) = with_data_on_its_way();
     let (first, rest) = bytes.split_at(1000);
     pair.server.receive(first, pair.now).unwrap();
     let mut now = pair.now;
-    // The pause, in which it is asked.
+    // The pause, in which a request is sent.
     for _ in 0..60 {
         now += 1000;
         tick(&mut pair.server.connection, now).unwrap();
@@ -365,7 +365,7 @@ fn a_packet_that_goes_on_slowly_behind_a_pause_is_waited_for() {
     assert_eq!(pair.server.connection.poll_deadline(), None);
 }
 
-/// ClientAliveInterval counts what comes of a packet as life, as OpenSSH does.
+/// ClientAliveInterval treats received parts of a packet as a sign of life, as in OpenSSH.
 #[test]
 fn a_packet_that_comes_slowly_is_a_sign_of_life() {
     let mut strict = config();
@@ -386,7 +386,7 @@ fn a_packet_that_comes_slowly_is_a_sign_of_life() {
         pair.server.receive(piece, now).unwrap();
         tick(&mut pair.server.connection, now).unwrap();
     }
-    // It stops: that is a peer that is gone.
+    // It stops: the peer is gone.
     pair.client
         .connection
         .channel_send_slice(id, Stream::Data, &[1; 30_000])
@@ -394,7 +394,7 @@ fn a_packet_that_comes_slowly_is_a_sign_of_life() {
     pair.client.transmit();
     let bytes: Vec<u8> = pair.client.wire.drain(..).collect();
     pair.server.receive(&bytes[..1000], now).unwrap();
-    // What answers bring to a packet whose length was changed is no life.
+    // Answers that lengthen a packet with a damaged length are not a sign of life.
     let gone = (0..60).any(|_| {
         now += 1000;
         let asked = tick(&mut pair.server.connection, now);
@@ -407,7 +407,7 @@ fn a_packet_that_comes_slowly_is_a_sign_of_life() {
     assert!(gone, "a peer that is gone was waited for");
 }
 
-/// Whatever it waits for then: OpenSSH's server waits for the end of a false packet for ever.
+/// For every damaged length: OpenSSH's server waits for the end of a false packet indefinitely.
 #[test]
 fn a_server_that_does_not_answer_is_sent_the_end_of_any_packet() {
     let mut pair = Pair::new(config(), config());
@@ -424,7 +424,7 @@ fn a_server_that_does_not_answer_is_sent_the_end_of_any_packet() {
     let mut sent = Vec::new();
     for at in [9_999, 10_000, 19_999, 20_000, 30_000] {
         let now = start + at;
-        // As a driver that knows that all was delivered, from the third question on.
+        // Like a driver that knows that all bytes were delivered, from the third request on.
         if at > 20_000 && client.connection.doubts_silence(now) {
             client.connection.fill_packet().unwrap();
         }
@@ -442,7 +442,7 @@ fn a_server_that_does_not_answer_is_sent_the_end_of_any_packet() {
     assert_eq!(client.connection.poll_deadline(), None);
 }
 
-/// Its answer stands behind much else on a thin line: that is no silence.
+/// Its answer follows much other data on a slow line: this is not silence.
 #[test]
 fn a_server_whose_answer_is_late_is_not_sent_more() {
     let mut pair = Pair::new(config(), config());
@@ -468,7 +468,8 @@ fn a_server_whose_answer_is_late_is_not_sent_more() {
     assert!(pair.client.connection.doubts_silence(now), "silent now");
 }
 
-/// The server says much by itself and has not taken what was sent: that is asked about all the same.
+/// The server sends much data and has not processed the client's packets: the client asks
+/// nevertheless.
 #[test]
 fn a_client_asks_once_whether_what_it_sent_was_taken() {
     let mut pair = Pair::new(config(), config());

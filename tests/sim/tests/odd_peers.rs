@@ -1,4 +1,4 @@
-//! Peers that are odd but within their rights, and what they may cost.
+//! Unusual but valid peers, and the resources that they may use.
 
 use hostile::liar::{Liar, Offer};
 use hostile::victim::{Memory, PASSWORD, Victim};
@@ -18,7 +18,7 @@ fn logged_in_with(config: TransportConfig) -> Liar<Memory> {
     liar
 }
 
-/// paramiko asks for `ssh-userauth` before each attempt to log in.
+/// paramiko requests `ssh-userauth` before each login attempt.
 #[test]
 fn a_client_may_ask_for_authentication_before_each_attempt() {
     let mut liar = client_with(TransportConfig::default());
@@ -29,7 +29,7 @@ fn a_client_may_ask_for_authentication_before_each_attempt() {
     }));
     liar.expect(6);
     liar.login_password(b"user", PASSWORD);
-    // But never behind a login, and not without end.
+    // But not after a login, and not without limit.
     assert!(!liar.victim.has_ended());
     liar.say(&ServiceRequest {
         service: b"ssh-userauth",
@@ -68,7 +68,7 @@ fn a_maximum_packet_beyond_all_packets_is_not_taken_at_its_word() {
     assert_eq!(liar.expect(94).len(), 9 + space);
 }
 
-/// Some servers know no global request and say so by UNIMPLEMENTED: they are alive all the same.
+/// Some servers answer global requests with UNIMPLEMENTED; this is a sign of life too.
 #[test]
 fn a_peer_that_answers_signs_of_life_by_unimplemented_is_alive() {
     let config = TransportConfig {
@@ -89,7 +89,8 @@ fn a_peer_that_answers_signs_of_life_by_unimplemented_is_alive() {
     assert!(!liar.victim.has_ended());
 }
 
-/// RFC 4253 §11.1 has a language tag at the end; some leave it out, and the reason still counts.
+/// RFC 4253 §11.1 has a language tag at the end; some peers leave it out, and the reason is still
+/// read.
 #[test]
 fn a_goodbye_without_language_tag_is_understood() {
     let mut liar = logged_in_with(TransportConfig::default());
@@ -107,7 +108,7 @@ fn a_goodbye_without_language_tag_is_understood() {
     );
 }
 
-/// What a stopped sink keeps of a compressed byte is that byte, not the buffer it was inflated in.
+/// A stopped sink stores a compressed byte itself, not the buffer into which it was inflated.
 #[test]
 fn inflated_data_that_waits_takes_its_own_size() {
     let config = TransportConfig {

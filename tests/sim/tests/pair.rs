@@ -26,7 +26,7 @@ fn open_channel(pair: &mut Pair) -> ChannelId {
     id
 }
 
-/// Sends `data` from one side and gives what the other got, consuming as a sink would.
+/// Sends `data` from one side and returns the data that the other side consumed.
 fn pump(pair: &mut Pair, id: ChannelId, data: &[u8], up: bool, piece: usize) -> Vec<u8> {
     let mut sent = 0;
     let mut got = Vec::new();
@@ -332,7 +332,7 @@ fn a_writer_past_the_window_waits() {
             break;
         }
     }
-    // The sink has taken nothing, so no more than the first window can have left.
+    // The sink has consumed nothing, so at most the first window can have been sent.
     assert_eq!(sent, 2 << 20);
 }
 
@@ -418,12 +418,12 @@ fn an_owner_that_takes_its_time_with_one_channel_does_not_hold_up_another() {
         .open_channel("direct-tcpip", b"")
         .unwrap();
     pair.settle(usize::MAX).unwrap();
-    // The second channel has been heard of and is not answered.
+    // The second channel was requested and is not answered.
     let data = noise(100_000);
     assert!(pump(&mut pair, busy, &data, true, 5000) == data);
 }
 
-/// What an observer counts: the bytes of one request.
+/// An observer counts the bytes of one request.
 fn wire_of_password(password: &[u8]) -> usize {
     let mut pair = Pair::new(config(), config());
     pair.settle(usize::MAX).unwrap();

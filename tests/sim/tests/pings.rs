@@ -1,4 +1,4 @@
-//! `ping@openssh.com`: who may send when, and that the other side answers.
+//! `ping@openssh.com`: when each side may send it, and that the other side answers.
 
 use proto::{Stream, TransportConfig};
 use sim::Pair;

@@ -1,5 +1,5 @@
-//! A rekey whose first packet is guessed: one round trip, data right behind it, and peers that
-//! answer what they should not.
+//! A rekey whose first packet is guessed: one round trip, data right after it, and peers with wrong
+//! answers.
 
 use hostile::liar::{Liar, Offer};
 use hostile::victim::{PASSWORD, Victim};
@@ -25,7 +25,7 @@ fn rekeyed(side: &mut Side) -> usize {
     count - side.events.len()
 }
 
-/// Moves all that `from` has said, in one piece.
+/// Delivers all output of `from` in one piece.
 fn flight(from: &mut Side, to: &mut Side) -> usize {
     from.transmit();
     let bytes: Vec<u8> = from.wire.drain(..).collect();
@@ -70,7 +70,7 @@ fn a_rekey_takes_one_round_trip_and_data_follows_in_its_last_flight() {
             pair.server.connection.rekey(0).unwrap();
         }
         if round > 1 {
-            // And its KEXINIT comes first.
+            // And its KEXINIT arrives first.
             flight(&mut pair.server, &mut pair.client);
         }
         let up = fill(&mut pair.client, id, &[1; 32 * 1024]);
@@ -101,7 +101,7 @@ fn what_waits_for_new_keys_stays_below_their_limit() {
     while sent < 40 * LIMIT {
         sent += fill(&mut pair.client, id, &[3; 32 * 1024]);
         let flown = flight(&mut pair.client, &mut pair.server);
-        // What was held back, what was queued until the limit, and the packet that reached it.
+        // The delayed packets, those queued up to the limit, and the packet that reached it.
         assert!(flown <= LIMIT + LIMIT / 2 + 48 * 1024, "{flown}");
         pair.answer_server().unwrap();
         for event in core::mem::take(&mut pair.server.events) {
@@ -121,7 +121,7 @@ fn what_waits_for_new_keys_stays_below_their_limit() {
     assert!(changed >= 35, "{changed} rekeys");
 }
 
-/// A client that opens all that it may before it hands anything in.
+/// A client that opens all permitted packets before it dispatches any.
 struct Ahead {
     connection: Connection,
     error: Option<Error>,
@@ -200,7 +200,7 @@ impl Victim for Ahead {
     }
 }
 
-/// A lying server of a kind that is known to take guesses, with a session open.
+/// A lying server with a version line that is known to accept guesses, with an open session.
 fn server(version: &str) -> (Liar<Ahead>, ChannelId) {
     let mut liar = Liar::new(Ahead::new(), Role::Server);
     liar.version = version.into();
@@ -273,7 +273,7 @@ fn a_server_that_no_longer_prefers_what_is_in_use_gets_no_guess() {
     begin(&mut liar);
     let both = "sntrup761x25519-sha512,curve25519-sha256";
     liar.kexinit(&Offer::kex(both));
-    // What is in use stands in front of the client's list, so it is agreed on again.
+    // The current algorithms are first in the client's list, so they are negotiated again.
     assert_eq!(liar.method().name(), "curve25519-sha256");
     liar.agree();
     liar.newkeys();
@@ -294,7 +294,7 @@ fn a_guess_is_answered_with_everything_at_once_behind_data_and_before_data() {
             data: &[7; 20_000],
         }
         .encode();
-        // All of it comes in one piece, and what can be opened ahead is.
+        // All of it arrives in one piece, and packets are opened as early as possible.
         let mut piece = Vec::new();
         for _ in 0..5 {
             piece.extend(liar.seal(&data));
@@ -361,7 +361,7 @@ fn data_between_kexinit_and_newkeys_ends_the_client_though_it_was_opened_ahead()
 
 #[test]
 fn nothing_behind_newkeys_is_taken_under_the_old_keys() {
-    // A NEWKEYS that is too long to be one lets what stands behind it be opened before it is read.
+    // A packet that is too long for NEWKEYS lets later packets be opened before it is read.
     let (mut liar, _) = server(OPENSSH);
     let guess = begin(&mut liar);
     liar.kexinit(&Offer::default());

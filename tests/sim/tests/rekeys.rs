@@ -46,8 +46,8 @@ fn hear(side: &mut Side, id: ChannelId, heard: &mut Vec<u8>) -> u32 {
     changed
 }
 
-/// A conversation of `MESSAGES` each way in pieces of `piece` bytes, with a rekey when `cut`
-/// pieces were delivered. Returns how many pieces there were.
+/// A conversation of `MESSAGES` in each direction in pieces of `piece` bytes, with a rekey when
+/// `cut` pieces were delivered. Returns the number of pieces.
 fn converse(compression: &str, piece: usize, cut: usize, who: [bool; 2]) -> usize {
     let mut pair = Pair::new(config(compression), config(compression));
     pair.login(usize::MAX).unwrap();
@@ -167,7 +167,7 @@ fn a_rekey_on_the_heels_of_another() {
             if round % 3 == 0 {
                 second.connection.rekey(0).unwrap();
             }
-            // During an exchange that is under way another is not begun.
+            // No second exchange starts during an exchange.
             first.connection.rekey(0).unwrap();
             let mut queue = vec![round; 3];
             pair.settle(usize::from(round) * 31 + 1).unwrap();
@@ -181,7 +181,7 @@ fn a_rekey_on_the_heels_of_another() {
     }
 }
 
-/// A server whose jobs are scheduled, for a peer that does not promise strict key exchange.
+/// A server whose jobs are scheduled, for a peer without strict key exchange.
 struct Server {
     worked: Worked,
     key: PrivateKey,
@@ -250,7 +250,7 @@ impl Victim for Server {
     }
 
     fn collect(&mut self) -> Option<Vec<u8>> {
-        // The peer waits: whatever was put off is done now.
+        // The peer waits: delayed jobs are done now.
         self.worked.receive(b"", true, 0).unwrap();
         while self.answer() {
             self.worked.receive(b"", true, 0).unwrap();
@@ -282,7 +282,7 @@ fn jobs_out_of_turn_through_rekeys_with_and_without_strict_key_exchange() {
         let channel = liar.open_session(0);
         let mut sent = Vec::new();
         for round in 0..12_u8 {
-            // A run of packets in one piece, with KEXINIT and INIT behind them.
+            // A run of packets in one piece, followed by KEXINIT and INIT.
             let mut piece = Vec::new();
             for index in 0..40_u8 {
                 let data = vec![round ^ index; 1 + usize::from(index) * 20];

@@ -1,5 +1,5 @@
-//! Random schedules of jobs, splits and merges, with rekeys at any moment by either side: what
-//! arrives is what a serial run delivers.
+//! Random schedules of jobs, splits and merges, with rekeys at any moment by either side: the
+//! result equals that of a serial run.
 
 use std::collections::VecDeque;
 
@@ -11,7 +11,7 @@ use sim::{PASSWORD, Pair};
 
 const CHANNELS: u32 = 3;
 
-/// What is sent on a channel, in order; what arrives is written down in the same words.
+/// The messages of a channel in order; received messages are recorded in the same form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Item {
     Data(Vec<u8>),
@@ -44,7 +44,7 @@ fn script(random: &mut Random, items: usize, closes: bool) -> VecDeque<Item> {
     list
 }
 
-/// Joins neighbours of a kind: where data is cut into messages is no part of the transcript.
+/// Joins neighbours of the same kind: the transcript does not depend on the sizes of messages.
 fn note(log: &mut Vec<Item>, item: Item) {
     match (log.last_mut(), item) {
         (Some(Item::Data(last)), Item::Data(more))
@@ -84,7 +84,7 @@ impl Player {
         &mut self.logs[id.0 as usize]
     }
 
-    /// Plays the owner for everything that has happened.
+    /// Plays the owner for all events.
     fn answer(&mut self) {
         while let Some(event) = self.worked.event() {
             let connection = &mut self.worked.connection;
@@ -146,7 +146,7 @@ impl Player {
         }
     }
 
-    /// Sends what the scripts want and the windows take.
+    /// Sends the scripts' messages as far as the windows permit.
     fn play(&mut self, random: &mut Random) {
         if self.open < CHANNELS {
             return;
@@ -187,7 +187,7 @@ impl Player {
                         script.pop_front();
                     }
                     Some(Item::Closed) => {
-                        // Behind the peer's end and his answers, so that none of them is dropped.
+                        // After the peer's end and its answers, so that none of them is dropped.
                         if !self.logs[index].contains(&Item::Eof)
                             || self.replies[index].len() < self.asked[index]
                         {
@@ -211,7 +211,7 @@ fn deliver(from: &mut Player, to: &mut Player, random: &mut Random, all: bool) -
         2..=4 => random.below(40_000),
         _ => usize::MAX,
     };
-    // As a driver reads: never past what the splitter wants.
+    // Like a driver: never reads more than the splitter wants.
     let len = if to.worked.connection.wants_input() {
         len.min(from.worked.wire.len()).min(300_000)
     } else {
@@ -220,13 +220,13 @@ fn deliver(from: &mut Player, to: &mut Player, random: &mut Random, all: bool) -
     let bytes: Vec<u8> = from.worked.wire.drain(..len).collect();
     to.worked.receive(&bytes, all, 0).unwrap();
     to.answer();
-    // What the answers let through.
+    // Messages that the answers permit.
     to.worked.receive(b"", all, 0).unwrap();
     to.answer();
     sealed || len > 0
 }
 
-/// What a run delivered: logs and replies of both sides, and the number of rekeys.
+/// The result of a run: logs and replies of both sides, and the number of rekeys.
 type Transcript = [(Vec<Vec<Item>>, Vec<Vec<bool>>); 2];
 
 fn run(config: &TransportConfig, seed: u64, schedules: [Schedule; 2]) -> (Transcript, u32, usize) {
@@ -258,7 +258,7 @@ fn run(config: &TransportConfig, seed: u64, schedules: [Schedule; 2]) -> (Transc
         assert!(round < 200_000, "no end");
         client.play(&mut random);
         server.play(&mut random);
-        // Late in the run nothing is held back any more.
+        // Late in the run nothing is delayed any more.
         let all = quiet > 3;
         let moved = deliver(&mut client, &mut server, &mut random, all)
             | deliver(&mut server, &mut client, &mut random, all);
@@ -340,7 +340,7 @@ fn random_schedules_deliver_what_a_serial_run_delivers() {
     assert!(rekeys > 100, "only {rekeys} rekeys");
 }
 
-/// The limits themselves, not the test, ask for new keys, in the middle of everything.
+/// The limits, not the test, cause key exchanges at any time.
 #[test]
 fn rekeys_by_limit_under_random_schedules_lose_nothing() {
     for compression in ["none", "zlib@openssh.com", "zstd2@fulmar.invalid"] {

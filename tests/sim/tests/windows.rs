@@ -1,5 +1,5 @@
-//! Receive windows over a long path, in virtual time: how soon it is filled, and what all
-//! channels together may hold.
+//! Receive windows over a long path, in virtual time: how soon it is filled, and the memory of all
+//! channels together.
 
 use std::collections::VecDeque;
 
@@ -18,16 +18,16 @@ enum Way {
     Down,
 }
 
-/// What the sender's TCP lets through.
+/// The rate of the sender's TCP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Start {
-    /// All that the path takes, from the first moment.
+    /// The whole bandwidth of the path from the start.
     Hot,
     /// Ten segments in the first round trip, then 2.89 times as much in each (BBR's start).
     Slow,
 }
 
-/// Wire bytes on their way, each piece with the moment when it arrives.
+/// Wire bytes in transit, each piece with its arrival time.
 type Road = VecDeque<(Millis, Vec<u8>)>;
 
 /// One channel over a path of 50 ms.
@@ -41,10 +41,10 @@ struct Path {
     since: Millis,
     forth: Road,
     back: Road,
-    /// Bytes that the path takes and nobody has sent yet.
+    /// Bytes that the path would carry and that are not sent yet.
     credit: u64,
     received: u64,
-    /// Milliseconds in which the path had room and the window had none.
+    /// Milliseconds in which the path had capacity but the window was full.
     bound_ms: u64,
 }
 
@@ -86,7 +86,7 @@ impl Path {
         }
     }
 
-    /// What the sender's TCP lets through in this millisecond.
+    /// Bytes that the sender's TCP sends in this millisecond.
     fn allowance(&self) -> u64 {
         if self.start == Start::Hot {
             return self.rate;
@@ -98,7 +98,7 @@ impl Path {
         per_round / ROUND_TRIP_MS
     }
 
-    /// What the kernel would tell the receiver.
+    /// The values that the kernel would report to the receiver.
     fn hint(&mut self) {
         let (now, way) = (self.pair.now, self.way);
         let receiver = match way {
@@ -110,7 +110,7 @@ impl Path {
             .handle_round_trip(u32::try_from(ROUND_TRIP_MS * 1000).expect("short"), now);
     }
 
-    /// One millisecond. The sender has always something to send, the sink takes all at once.
+    /// One millisecond. The sender always has data, the sink consumes everything at once.
     fn tick(&mut self) {
         self.pair.now += 1;
         let now = self.pair.now;
@@ -164,7 +164,7 @@ impl Path {
         self.received - before
     }
 
-    /// Milliseconds until `bytes` have come.
+    /// Milliseconds until `bytes` have arrived.
     fn carry(&mut self, bytes: u64) -> u64 {
         let start = self.pair.now;
         while self.received < bytes {
@@ -307,7 +307,7 @@ fn all_channels_together_hold_no_more_than_the_budget_and_then_are_refused() {
     };
     assert_eq!(reason, open_failure::RESOURCE_SHORTAGE);
     assert!(ids.len() > 8, "{}", ids.len());
-    // Nobody takes what comes.
+    // Nobody consumes the data.
     let mut held = 0;
     for id in &ids {
         loop {
@@ -323,7 +323,7 @@ fn all_channels_together_hold_no_more_than_the_budget_and_then_are_refused() {
         }
     }
     assert!(held <= budget && held > budget * 9 / 10, "{held}");
-    // One that goes makes room for another.
+    // A closed channel makes room for another.
     let gone = ids.pop().expect("some");
     pair.client.connection.channel_close(gone).expect("open");
     pair.settle(usize::MAX).expect("closed");

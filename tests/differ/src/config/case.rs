@@ -1,4 +1,4 @@
-//! A case of configuration: the lines of its files, its arguments, and how a program is asked.
+//! A case of configuration: the lines of its files, its arguments, and the query to the programs.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -9,10 +9,10 @@ use interop::process::Outcome;
 
 use crate::peers::Program;
 
-/// Stands in texts for a byte that is not UTF-8.
+/// Placeholder in texts for a byte that is not UTF-8.
 pub(crate) const BAD_BYTE: char = '\u{f8ff}';
 
-/// What is asked of the programs.
+/// The query to the programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// `ssh -G` with an ssh_config.
@@ -36,13 +36,13 @@ impl Form {
         }
     }
 
-    /// Whether the answer is a dump of keywords.
+    /// True if the output is a dump of keywords.
     pub(crate) fn is_dump(self) -> bool {
         matches!(self, Self::Client | Self::Server)
     }
 }
 
-/// A part of a case that it may be without.
+/// A removable part of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Piece {
     /// A line of the file.
@@ -53,19 +53,19 @@ pub(crate) enum Piece {
     Argument(Vec<String>),
 }
 
-/// A case. `{here}` stands in its texts for the folder of its files, `{ed25519}` and so on for the
-/// keys of the fixture.
+/// A case. In its texts `{here}` is replaced by the directory of its files, `{ed25519}` and so on
+/// by keys of the fixture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Case {
     pub(crate) form: Form,
-    /// Each with a number of its own, by which it is known while others go.
+    /// Each with a number that identifies it while others are removed.
     pub(crate) pieces: Vec<(usize, Piece)>,
-    /// What stands last on the command line.
+    /// The last argument.
     pub(crate) subject: Vec<String>,
 }
 
 impl Case {
-    /// One line, as the list of differences knows it.
+    /// One line, in the format of the list of differences.
     pub(crate) fn text(&self) -> String {
         let lines = self.pieces.iter().map(|(_, piece)| match piece {
             Piece::Line(line) => line.clone(),
@@ -96,7 +96,7 @@ impl Case {
         case
     }
 
-    /// What a program makes of it, with `folder` for its files.
+    /// A program's result, with `folder` for its files.
     pub(crate) fn ask(&self, program: &Program, folder: &Path) -> Outcome {
         let here = folder.display().to_string();
         let (mut main, mut more) = (Vec::new(), Vec::new());
@@ -106,7 +106,7 @@ impl Case {
                 Piece::Line(line) => add(&mut main, &filled(line, &here)),
                 Piece::More(line) => add(&mut more, &filled(line, &here)),
                 Piece::Argument(words) => {
-                    // No argument can hold a NUL.
+                    // No argument can contain a NUL.
                     let words = words.iter().map(|word| filled(word, &here));
                     arguments.extend(words.map(|word| word.replace('\0', "")));
                 }

@@ -1,4 +1,4 @@
-//! What the programs made of a case, and how ours stands apart.
+//! Compares the programs' results of a case.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -8,16 +8,16 @@ use interop::process::Outcome;
 use super::case::{Case, Form};
 use crate::peers::Program;
 
-/// How ours stands apart from all peers.
+/// How our result differs from those of all peers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum How {
-    /// Ours ends by a signal or with a status that stands for a panic.
+    /// Ours ends by a signal or with the exit status of a panic.
     Dies,
-    /// Ours refuses what every peer takes.
+    /// Ours refuses a case that every peer accepts.
     Refuses,
-    /// Ours takes what every peer refuses.
+    /// Ours accepts a case that every peer refuses.
     Takes,
-    /// Ours has another value of this keyword than every peer that takes the case.
+    /// Ours has another value of this keyword than every peer that accepts the case.
     Prints(String),
 }
 
@@ -35,7 +35,7 @@ impl std::fmt::Display for How {
 /// Values by keyword, in the order in which they are printed.
 type Dump = BTreeMap<String, Vec<String>>;
 
-/// What one program said of a case.
+/// One program's answer to a case.
 pub(crate) struct Answer {
     pub(crate) outcome: Outcome,
     dump: Dump,
@@ -46,7 +46,7 @@ impl Answer {
         self.outcome.status == 0
     }
 
-    /// What it printed for a keyword, for a report.
+    /// Its output for a keyword, for a report.
     pub(crate) fn printed(&self, how: &How) -> String {
         match how {
             How::Prints(keyword) if self.is_taken() => self
@@ -64,7 +64,7 @@ impl Answer {
     }
 }
 
-/// A program with what it prints of empty files, and the keywords that it does not know.
+/// A program with its output for empty files, and the keywords that it does not know.
 pub(crate) struct Reader {
     pub(crate) program: Program,
     plain: [Dump; 2],
@@ -72,8 +72,8 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// Finds out what the program prints by itself and which of `keywords` (of ssh_config and of
-    /// sshd_config) it knows.
+    /// Determines the program's output for empty files and which of `keywords` (of ssh_config and
+    /// of sshd_config) it knows.
     pub(crate) fn new(program: Program, folder: &Path, keywords: [&[String]; 2]) -> Self {
         let mut reader = Self {
             program,
@@ -108,17 +108,17 @@ impl Reader {
         reader
     }
 
-    /// Whether it knows a keyword.
+    /// True if it knows a keyword.
     pub(crate) fn knows(&self, form: Form, keyword: &str) -> bool {
         !self.unknown[side(form)].contains(&keyword.to_ascii_lowercase())
     }
 
-    /// Keywords that it prints of an empty file.
+    /// Keywords that it prints for an empty file.
     pub(crate) fn keywords(&self, form: Form) -> impl Iterator<Item = &String> {
         self.plain[side(form)].keys()
     }
 
-    /// What it says of a case.
+    /// Its answer to a case.
     pub(crate) fn ask(&self, case: &Case, folder: &Path) -> Answer {
         let outcome = case.ask(&self.program, folder);
         let text = outcome
@@ -164,8 +164,8 @@ fn canonical(value: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Every way in which ours stands apart from all of `peers`, the gravest first. `known` are the
-/// keywords that ours prints.
+/// Every way in which ours differs from all of `peers`, the gravest first. `known` are the keywords
+/// that ours prints.
 pub(crate) fn apart(
     case: &Case,
     ours: (&Reader, &Answer),
@@ -223,8 +223,8 @@ pub(crate) fn apart(
     found
 }
 
-/// Whether two lists of names, joined with commas, changed by the same names from what they are by
-/// default, as far as both sides have those.
+/// True if two lists of names, joined with commas, differ from their defaults by the same names, as
+/// far as both sides have these.
 fn changed(
     is: Option<&Vec<String>>,
     plain: Option<&Vec<String>>,
@@ -243,7 +243,7 @@ fn changed(
     };
     let both = |name: &&String| plain.contains(name) == theirs.contains(name);
     let new = |list: &[String], by_default: &[String]| -> Vec<String> {
-        // What one side has by default the other may have to be told.
+        // A default of one side may have to be configured on the other.
         let new = list
             .iter()
             .filter(|name| !by_default.contains(name))
@@ -257,7 +257,7 @@ fn changed(
             .filter(both);
         gone.cloned().collect()
     };
-    // Whether the first of what is left of the default is still the first.
+    // True if the first remaining name of the default is still first.
     let moved = |list: &[String], by_default: &[String]| {
         list.first() != by_default.iter().find(|name| list.contains(name))
     };

@@ -16,7 +16,7 @@ pub(crate) struct Grammar {
 }
 
 impl Grammar {
-    /// Those of the tables that `knows` one peer or another.
+    /// The keywords of the tables that at least one peer knows, by `knows`.
     pub(crate) fn new(knows: impl Fn(Form, &str) -> bool) -> Self {
         let of = |form, table: config::value::Table| {
             let known = |keyword: &Keyword| {
@@ -145,7 +145,7 @@ impl Grammar {
         (pieces, Vec::new())
     }
 
-    /// A line that may stand in a Match block.
+    /// A line that is permitted in a Match block.
     fn in_match(&self, random: &mut Random, taste: Taste) -> String {
         loop {
             let keyword = random.pick_of(&self.server);
@@ -156,7 +156,7 @@ impl Grammar {
     }
 }
 
-/// Most files are right, so that what they come to is compared.
+/// Most files are valid, so that their results are compared.
 fn taste(random: &mut Random) -> Taste {
     if random.chance(55) {
         Taste::Good
@@ -411,7 +411,7 @@ fn push_criterion(random: &mut Random, text: &mut String, name: &str, value: &st
     }
 }
 
-/// What a Match line runs is not damaged: it is run.
+/// The command of a Match line is not damaged, because it is executed.
 fn finish_match(random: &mut Random, text: String, taste: Taste) -> String {
     match taste == Taste::Odd && random.chance(20) && !text.to_ascii_lowercase().contains("exec") {
         true => damaged(random, &text),

@@ -1,4 +1,4 @@
-//! Where ours reads a configuration otherwise, with the reason. `*` of a pattern is any text.
+//! Known differences of configurations, with reasons. `*` in a pattern matches any text.
 
 use crate::list::Listed;
 use crate::list::Why::{self, Said, Since, Theirs};

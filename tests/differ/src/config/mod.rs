@@ -1,10 +1,10 @@
 //! Configuration: `ssh -G`, `sshd -T` and `ssh-keygen -F`/`-l` of ours and of every peer, with files
 //! by the grammar of each.
 //!
-//! A difference counts where ours stands apart from every peer that is there: versions of OpenSSH
-//! differ among themselves, and what one of them does a user of ours may expect. A keyword that a peer
-//! does not know leaves that peer out of the case. Values are compared as far as both print them, and
-//! by what the case changed: defaults differ by version and are no subject here.
+//! A difference counts if ours differs from every available peer: versions of OpenSSH differ from
+//! each other, and users may expect the behaviour of any of them. A peer that does not know a
+//! keyword of the case is left out. Values are compared as far as both print them, relative to the
+//! defaults, which differ between versions.
 
 mod case;
 mod compare;
@@ -109,7 +109,7 @@ impl Suite for Configuration {
         found
     }
 
-    /// What the table of keywords says is not carried out and refused for that.
+    /// Values that the table of keywords lists as unsupported and refused.
     fn follows(&self, finding: &Finding) -> Option<Why> {
         let form = [Form::Client, Form::Server]
             .into_iter()
@@ -124,7 +124,7 @@ impl Suite for Configuration {
     }
 }
 
-/// The files beside those of a case.
+/// Files in addition to those of a case.
 fn prepare(folder: &Path) {
     for (from, to) in [
         ("host_ed25519", "host_key"),
@@ -147,7 +147,7 @@ impl Configuration {
         })
     }
 
-    /// Whether ours prints this keyword at all.
+    /// True if ours prints this keyword.
     fn prints(&self, form: Form, keyword: &str) -> bool {
         let table = table(form);
         self.ours.keywords(form).any(|known| known == keyword)
@@ -179,7 +179,7 @@ impl Configuration {
         }
     }
 
-    /// What each program said, for a report.
+    /// The programs' answers, for a report.
     fn answers(&self, case: &Case, how: &How, folder: &Path) -> String {
         let asked = self.asked(case);
         let lines = [&self.ours].into_iter().chain(asked).map(|reader| {

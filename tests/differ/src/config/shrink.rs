@@ -1,13 +1,13 @@
-//! The smallest case in which ours still stands apart in the same way.
+//! Finds the smallest case in which ours still differs in the same way.
 
 use config::lexer::{read_line, split_words};
 
 use super::case::{Case, Piece};
 
-/// Most candidates that are tried for one case.
+/// Largest number of candidates per case.
 const MOST_TRIES: usize = 300;
 
-/// Makes `case` smaller as long as `holds`; `true` of it is taken for granted.
+/// Makes `case` smaller while `holds` is true, which it must be at the start.
 pub(crate) fn smallest(case: &Case, mut holds: impl FnMut(&Case) -> bool) -> Case {
     let mut case = case.clone();
     let mut left = MOST_TRIES;
@@ -79,7 +79,7 @@ fn without_word(words: &[&str], gone: usize) -> String {
     kept.map(|(_, word)| *word).collect::<Vec<_>>().join(" ")
 }
 
-/// The line in the usual form, and with a word or a part of a list less.
+/// The line in the usual form, and without one word or one part of a list.
 fn lines(line: &str) -> Vec<String> {
     let mut found = Vec::new();
     let Ok(Some(read)) = read_line(line) else {
@@ -129,7 +129,7 @@ fn lines(line: &str) -> Vec<String> {
             found.push(whole(&words.join(" ")));
         }
     }
-    // The usual form is not left again: of what is as long, only that is a step.
+    // The usual form is kept: a candidate of the same length is a step only if it has this form.
     found.retain(|simpler| simpler != line && simpler.len() <= line.len());
     found
 }

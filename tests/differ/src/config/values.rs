@@ -1,16 +1,16 @@
-//! Arguments of keywords: samples that are right, borderline or wrong, and small damage.
+//! Arguments of keywords: valid, borderline and invalid samples, and small damage.
 
 use config::algorithms::{Class, LEFT_OUT, Side};
 use config::value::{Keyword, Kind};
 
 use crate::random::Random;
 
-/// How far from right a value may be.
+/// How unusual or invalid a value may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taste {
-    /// What anybody writes.
+    /// Usual values.
     Good,
-    /// What few write, and what nobody should.
+    /// Unusual and invalid values.
     Odd,
 }
 
@@ -150,8 +150,8 @@ const ODD_PORTS: [&str; 10] = [
     "0", "65536", "-1", "ssh", "022", "+22", "22x", "22 23", "\"22\"", "2.2",
 ];
 
-/// Samples for keywords whose arguments have a form of their own; a keyword that stands in no line
-/// has its default and the words that everybody has. Divided by ` | `.
+/// Samples for keywords whose arguments have a special form, separated by ` | `; other keywords use
+/// their default and general words.
 const SAMPLES: &[(&str, &str)] = &[
     (
         "loglevel",
@@ -405,7 +405,7 @@ const SAMPLES: &[(&str, &str)] = &[
     ("pidfile", r#"/run/x.pid | none | x | NONE"#),
 ];
 
-/// Arguments for a keyword, as they stand in a file.
+/// Arguments for a keyword, in the form of a file.
 pub(crate) fn arguments(
     random: &mut Random,
     keyword: &Keyword,
@@ -537,7 +537,7 @@ pub(crate) fn damaged(random: &mut Random, text: &str) -> String {
         3 => letters.truncate(here),
         4 => letters.extend([' ', 'x']),
         5 => letters.extend(" x\"".chars().take(random.below(4))),
-        // Control characters and bytes that are no text seldom, since those are refused as such.
+        // Control characters and invalid bytes are rare, because they are always refused.
         _ => {
             let end = if random.chance(15) { LETTERS.len() } else { 22 };
             let letter = random.pick(&LETTERS[..end]);

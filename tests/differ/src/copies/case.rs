@@ -1,36 +1,36 @@
-//! A case of a copy: what lies in two folders, and who is told to copy what.
+//! A case of a copy: the contents of two directories, the program and its arguments.
 
 use std::fmt::Write as _;
 
 use crate::random::Random;
 
-/// What a name stands for.
+/// The object of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum What {
-    /// A file of so many bytes.
+    /// A file with this number of bytes.
     File(usize),
-    /// A hole of a MiB between two bytes.
+    /// A file with a hole of one MiB between two bytes.
     Sparse,
     Folder,
-    /// To this place.
+    /// A symbolic link to this target.
     Link(&'static str),
     Fifo,
     /// The device of /dev/null.
     Null,
 }
 
-/// A name in one of the folders.
+/// A name in one of the directories.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// From the folder of the case on.
+    /// Path relative to the directory of the case.
     pub(crate) path: Vec<u8>,
     pub(crate) what: What,
     pub(crate) mode: u32,
-    /// Seconds of its time, long ago.
+    /// Modification time in seconds, long ago.
     pub(crate) time: u64,
 }
 
-/// Which program copies, and how it is told.
+/// The copying program and its form of arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tool {
     /// scp over SFTP.
@@ -41,12 +41,12 @@ pub(crate) enum Tool {
     Sftp,
 }
 
-/// A part of a case that it may be without.
+/// A removable part of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Piece {
     Entry(Entry),
     Flag(&'static str),
-    /// A name in `from` to copy, and whether what a shell acts on is taken its meaning.
+    /// A name in `from` to copy; true if characters with a meaning for a shell are quoted.
     Source(Vec<u8>, bool),
 }
 
@@ -55,10 +55,10 @@ pub(crate) enum Piece {
 pub(crate) struct Case {
     pub(crate) tool: Tool,
     pub(crate) is_get: bool,
-    /// Local names are said as seen from their folder.
+    /// Local names are relative to their directory.
     pub(crate) is_relative: bool,
     pub(crate) pieces: Vec<Piece>,
-    /// The target in `into`; empty for the folder itself.
+    /// The target in `into`; empty for the directory itself.
     pub(crate) target: Vec<u8>,
 }
 
@@ -126,12 +126,12 @@ pub(crate) fn case(seed: u64, number: u64) -> Case {
         }
     }
     for name in &names {
-        // A missing source now and then.
+        // Some sources are missing.
         if random.chance(92) {
             let path = [b"from/", name.as_slice()].concat();
             let first = pieces.len();
             tree(random, &mut pieces, path, 0, tool);
-            // OpenSSH's client waits at a FIFO that it is to send for somebody who writes.
+            // OpenSSH's client waits for a writer of a FIFO that it sends.
             if let Some(Piece::Entry(entry)) = pieces.get_mut(first)
                 && entry.what == What::Fifo
                 && !is_get
@@ -167,14 +167,14 @@ fn name(random: &mut Random, tool: Tool) -> Vec<u8> {
     loop {
         let from: &[&[u8]] = if random.chance(40) { &PLAIN } else { &NAMES };
         let name = random.pick(from);
-        // A line of a batch has no way to say it.
+        // A batch line cannot express this name.
         if tool != Tool::Sftp || !name.contains(&b'\n') {
             return name.to_vec();
         }
     }
 }
 
-/// A file or a folder with what is in it.
+/// A file, or a directory with its content.
 fn tree(random: &mut Random, pieces: &mut Vec<Piece>, path: Vec<u8>, depth: usize, tool: Tool) {
     let what = match random.below(20) {
         0..=8 => What::File(*random.pick_of(&SIZES)),
@@ -185,7 +185,7 @@ fn tree(random: &mut Random, pieces: &mut Vec<Piece>, path: Vec<u8>, depth: usiz
         18 => What::Null,
         _ => What::File(3),
     };
-    // A link to its own folder has no end.
+    // A link to its own directory would be endless.
     let is_recursive = pieces.contains(&Piece::Flag("-r"));
     let what = match what {
         What::Link(to) if (depth > 0 || is_recursive) && to.starts_with('.') => {
@@ -221,7 +221,7 @@ fn tree(random: &mut Random, pieces: &mut Vec<Piece>, path: Vec<u8>, depth: usiz
     }
 }
 
-/// What is there under the name of the target.
+/// The object with the target's name.
 fn target(random: &mut Random, pieces: &mut Vec<Piece>, names: &[Vec<u8>]) -> Vec<u8> {
     let mut target = match random.below(10) {
         0..=3 => return Vec::new(),
@@ -256,7 +256,7 @@ fn target(random: &mut Random, pieces: &mut Vec<Piece>, names: &[Vec<u8>]) -> Ve
         5 => put(&path, What::Null, 0o666),
         _ => {
             put(&path, What::Folder, *random.pick_of(&FOLDER_MODES));
-            // What is there under a source's name.
+            // The object with a source's name.
             if let Some(name) = names.first().filter(|_| random.chance(60)) {
                 let inner = [&path, b"/".as_slice(), name].concat();
                 let what = match random.below(4) {
@@ -280,7 +280,7 @@ fn target(random: &mut Random, pieces: &mut Vec<Piece>, names: &[Vec<u8>]) -> Ve
 }
 
 impl Case {
-    /// One line, as the list of differences knows it.
+    /// One line, in the format of the list of differences.
     pub(crate) fn text(&self) -> String {
         let mut text = match self.tool {
             Tool::Scp => "scp",
@@ -329,7 +329,7 @@ impl Case {
         text
     }
 
-    /// The case with a part less, in every way.
+    /// Every case with one part removed.
     pub(crate) fn simpler(&self) -> Vec<Self> {
         let mut found = Vec::new();
         for at in 0..self.pieces.len() {

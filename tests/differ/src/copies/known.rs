@@ -1,4 +1,4 @@
-//! Where a copy comes to something else, with the reason. `*` of a pattern is any text.
+//! Known differences of copies, with reasons. `*` in a pattern matches any text.
 
 use crate::list::Listed;
 use crate::list::Why::{self, Said, Theirs};

@@ -1,9 +1,9 @@
 //! Copies: scp, scp -O and sftp of both suites with servers of both.
 //!
-//! What OpenSSH's client does with OpenSSH's server is what every other couple should: the exit
-//! status, and what then lies in both folders, with modes, with times where they were given, and
-//! with what is left behind. All of it runs without the right of root to read and write everything,
-//! so that modes mean something.
+//! Every other pair of client and server must give the result of OpenSSH with OpenSSH: the exit
+//! status and the content of both directories, with modes, with times that were set, and with
+//! leftover files. All of it runs without root's permission to read and write everything, so that
+//! modes have an effect.
 
 mod case;
 mod known;
@@ -29,13 +29,13 @@ use case::{Case, Piece, Tool};
 pub(crate) use known::LISTED;
 use place::{Place, Tree};
 
-/// Longest that a copy of a few files may take.
+/// Time limit of a copy of a few files.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Most smaller cases that are tried for one.
+/// Largest number of smaller cases that are tried per case.
 const MOST_TRIES: usize = 30;
 
-/// Set in the process without the rights.
+/// Set in the process without root's permissions.
 const BOUND: &str = "DIFFER_BOUND";
 
 /// Client and server.
@@ -48,10 +48,11 @@ const COUPLES: [Couple; 3] = [
     (Kind::OpenSsh, Kind::Fulmar),
 ];
 
-/// Goes on without the rights of root over other people's files; returns there.
+/// Executes this program again without root's permissions over the files of others; returns in the
+/// new process.
 ///
 /// # Errors
-/// When that cannot be had.
+/// If that is not possible.
 pub(crate) fn give_up_rights() -> Result<(), String> {
     if !is_root() || std::env::var_os(BOUND).is_some() {
         return Ok(());
@@ -73,10 +74,10 @@ pub(crate) struct Copies {
     _programs: Scratch,
 }
 
-/// Cases and what OpenSSH did with them.
+/// Cases with OpenSSH's results.
 type Seen = Vec<(Case, Came)>;
 
-/// What a copy came to.
+/// The result of a copy.
 #[derive(Clone, PartialEq, Eq)]
 struct Came {
     status: Option<i32>,
@@ -87,7 +88,7 @@ struct Came {
 impl Suite for Copies {
     const NAME: &'static str = "copies";
     const LISTED: &'static [crate::list::Listed] = LISTED;
-    // A copy waits for other processes most of its time.
+    // A copy mostly waits for other processes.
     const AT_ONCE: usize = 2;
 
     fn new(_run: &Run) -> Result<Self, String> {
@@ -95,7 +96,7 @@ impl Suite for Copies {
         if let Some(missing) = programs.into_iter().find(|name| installed(name).is_none()) {
             return Err(format!("no {missing}"));
         }
-        // A server starts what `scp -O` asks for by its name.
+        // A server starts the scp of `scp -O` by its name.
         let programs = Scratch::new();
         let text = format!("#!/bin/sh\nexec {} scp \"$@\"\n", binary().display());
         let ours = programs.write("scp", text);
@@ -155,7 +156,7 @@ impl Suite for Copies {
     }
 }
 
-/// Fields of what came of a copy.
+/// Fields of a copy's result.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Class {
     Status,
@@ -174,7 +175,7 @@ fn name_of((client, server): Couple) -> String {
 }
 
 impl Copies {
-    /// What OpenSSH does, which is asked once for each case: all couples are made smaller alike.
+    /// OpenSSH's result, determined once per case, because all pairs use the same smaller cases.
     fn wanted(&self, case: &Case, seen: &mut Seen) -> Came {
         if let Some((_, came)) = seen.iter().find(|(before, _)| before == case) {
             return came.clone();
@@ -300,7 +301,7 @@ fn tree_difference(wanted: &Tree, is: &Tree) -> String {
     found.join(", ")
 }
 
-/// Adds what the case says to the command; gives the batch of sftp.
+/// Adds the case's arguments to the command; returns the batch of sftp.
 fn arguments(case: &Case, place: &Place, command: &mut Command) -> Option<Vec<u8>> {
     let flags: Vec<&str> = case
         .pieces
@@ -358,7 +359,7 @@ fn arguments(case: &Case, place: &Place, command: &mut Command) -> Option<Vec<u8
     None
 }
 
-/// A name in one of the folders, as the program is told it.
+/// A name in one of the directories, as an argument of the program.
 fn named(case: &Case, place: &Place, folder: &str, name: &[u8], is_escaped: bool) -> Vec<u8> {
     let is_local = case.is_get == (folder == "into");
     let path = match is_local && case.is_relative {
@@ -369,8 +370,8 @@ fn named(case: &Case, place: &Place, folder: &str, name: &[u8], is_escaped: bool
             path.into_os_string().into_vec()
         }
     };
-    // A shell reads remote names of the old protocol, a pattern those of SFTP sources, and the
-    // lines of a batch have quotes and patterns.
+    // A shell parses remote names of the old protocol, names of SFTP sources are patterns, and
+    // batch lines have quotes and patterns.
     let is_read = match case.tool {
         Tool::Sftp => true,
         Tool::Old => !is_local,

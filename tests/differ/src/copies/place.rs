@@ -1,4 +1,4 @@
-//! The folders of a case on disk: made, looked at, and taken away.
+//! The directories of a case on disk: created, inspected and removed.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -15,17 +15,17 @@ use interop::scratch::Scratch;
 
 use super::case::{Case, Entry, Piece, What};
 
-/// Times before this were given; later ones are when something was done.
+/// Earlier times were set by the case; later ones are times of changes.
 const NOW: i64 = 1_500_000_000;
 
-/// What lies in the folders: path to what can be said of it.
+/// The content of the directories: path to description.
 pub(crate) type Tree = BTreeMap<String, String>;
 
-/// The folders of a case.
+/// The directories of a case.
 pub(crate) struct Place(Scratch);
 
 impl Place {
-    /// Makes what the case says.
+    /// Creates the objects of the case.
     pub(crate) fn new(case: &Case) -> Self {
         let place = Self(Scratch::new());
         for folder in ["from", "into"] {
@@ -42,7 +42,7 @@ impl Place {
         let mut made = Vec::new();
         for entry in entries {
             let path = place.path(&entry.path);
-            // Its folder may have gone from the case, or its name be a file there.
+            // Its directory may have been removed from the case, or may be a file there.
             if path.parent().is_some_and(Path::is_dir)
                 && fs::symlink_metadata(&path).is_err()
                 && make(&path, &entry.what)
@@ -50,7 +50,7 @@ impl Place {
                 made.push((path, entry));
             }
         }
-        // What is inside first: a folder's time and mode come last.
+        // The content first: a directory's time and mode are set last.
         for (path, entry) in made.iter().rev() {
             if matches!(entry.what, What::Link(_)) {
                 continue;
@@ -77,8 +77,8 @@ impl Place {
         self.folder().join(OsStr::from_bytes(name))
     }
 
-    /// Everything below it; folders and files that cannot be read are made so, which takes away
-    /// modes that were looked at before.
+    /// Everything below it. Unreadable directories and files are made readable, which changes modes
+    /// that were inspected before.
     pub(crate) fn tree(&self) -> Tree {
         let mut tree = Tree::new();
         let mut left = vec![self.folder().to_owned()];
@@ -107,7 +107,7 @@ impl Place {
 }
 
 impl Drop for Place {
-    /// Folders that nobody may write are made writable: they go with the scratch.
+    /// Makes read-only directories writable, because they are removed with the scratch directory.
     fn drop(&mut self) {
         let _ = self.tree();
     }

@@ -1,4 +1,4 @@
-//! Where combinations of restrictions come to something else, with the reason.
+//! Known differences of combined restrictions, with reasons.
 
 use crate::list::Listed;
 use crate::list::Why::{self, Said, Since};
@@ -10,7 +10,7 @@ pub(crate) const LISTED: &[Listed] = &[
         "*certificate: *",
         Said("A certificate that repeats an option or extension is refused"),
     ),
-    // The machine's OpenSSH is compared with; newer ones are not asked.
+    // Only the machine's OpenSSH is compared.
     one(
         "start: \"-\" not \"no\"",
         "*match *: subsystem *",

@@ -1,8 +1,8 @@
-//! Restrictions: what the rows of `tests/restrictions` restrict, put together by chance, and what the
-//! holder of the key can then still do with either server, by that crate's probes.
+//! Restrictions: random combinations of the rows of `tests/restrictions`; that crate's probes
+//! determine what the holder of the key can still do with either server.
 //!
-//! A row's parts take part by themselves: options of authorized_keys and of certificates, lines of
-//! sshd_config and Match lines. Its differences ([`restrictions::differences`]) count here, too.
+//! Rows are split into parts: options of authorized_keys and of certificates, lines of sshd_config
+//! and Match lines. The table's known differences ([`restrictions::differences`]) apply here too.
 
 mod known;
 
@@ -19,10 +19,10 @@ use crate::random::Random;
 use crate::run::{Finding, Run, Suite};
 pub(crate) use known::LISTED;
 
-/// Most smaller cases that are tried for one.
+/// Largest number of smaller cases that are tried per case.
 const MOST_TRIES: usize = 12;
 
-/// What restricts, of which a case is put together.
+/// The restrictions of which a case consists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Piece {
     /// An option of the key, or of the authority's line.
@@ -83,7 +83,7 @@ impl Suite for Restrictions {
             println!("{}\nOpenSSH: {wanted:#?}\nours: {came:#?}", text(&pieces));
         }
         let probes = apart(&pieces, &wanted, &came);
-        // What is refused altogether differs in every probe, which is said once.
+        // A login that is refused differs in every probe; it is reported once.
         let whole = ["start", "login"]
             .into_iter()
             .find(|probe| probes.contains(probe));
@@ -94,7 +94,7 @@ impl Suite for Restrictions {
     }
 }
 
-/// The probes in which ours does something else than OpenSSH that the table's list does not have.
+/// The probes whose results differ from OpenSSH's and are not in the table's list.
 fn apart(pieces: &[Piece], wanted: &Outcomes, came: &Outcomes) -> Vec<&'static str> {
     let mut row = row(pieces);
     row.expected = wanted.clone();
@@ -110,7 +110,7 @@ fn apart(pieces: &[Piece], wanted: &Outcomes, came: &Outcomes) -> Vec<&'static s
 }
 
 impl Restrictions {
-    /// Takes the parts of a row.
+    /// Adds the parts of a row.
     fn take(&mut self, row: &Row) {
         let (refused, faulty) = (
             row.expected.get("login").is_some_and(|login| login == "no"),
@@ -135,7 +135,7 @@ impl Restrictions {
                 }
             }
         }
-        // What is refused alone would hide everything else.
+        // A part that is refused by itself would hide everything else.
         if row.files.is_empty() && row.certificate.is_none() && !refused {
             for line in row.first.lines() {
                 add(&mut self.lines, line);
@@ -168,7 +168,7 @@ impl Restrictions {
         pieces
     }
 
-    /// What OpenSSH's server and ours let the holder do.
+    /// What OpenSSH's server and ours permit to the holder.
     fn both(&self, pieces: &[Piece]) -> (Outcomes, Outcomes) {
         let row = row(pieces);
         let (wanted, _) = outcomes(&row, Kind::OpenSsh, &self.services);
@@ -214,7 +214,7 @@ impl Restrictions {
     }
 }
 
-/// The row that a case comes to.
+/// The row that is equivalent to a case.
 fn row(pieces: &[Piece]) -> Row {
     let mut row = Row::new(text(pieces));
     let mut options = Vec::new();

@@ -1,5 +1,6 @@
 //! The liar's key exchange, step by step (RFC 4253 §7–8, RFC 5656, RFC 8731, the hybrids): each
-//! step can be left out, repeated or replaced. Group exchange is done by hand in its tests.
+//! step can be left out, repeated or replaced. The tests of group exchange send its messages
+//! themselves.
 
 use crypto::cipher::{CipherAlgorithm, CipherKind};
 use crypto::hash::{HashAlgorithm, Hasher};
@@ -18,7 +19,7 @@ use crate::victim::Victim;
 pub struct HostKey {
     /// The key.
     pub private: PrivateKey,
-    /// What it signs with.
+    /// The signature algorithm.
     pub algorithm: SignatureAlgorithm,
 }
 
@@ -31,10 +32,10 @@ impl Default for HostKey {
     }
 }
 
-/// What a lying server says instead of the truth in its KEX_*_REPLY.
+/// The false values in a lying server's KEX_*_REPLY.
 #[derive(Clone, Debug, Default)]
 pub struct Reply {
-    /// Another host key blob; it enters the exchange hash, too.
+    /// Another host key blob; it also enters the exchange hash.
     pub host_key: Option<Vec<u8>>,
     /// Another public value.
     pub public: Option<Vec<u8>>,
@@ -49,7 +50,7 @@ pub(super) struct State {
     initiator: Option<(Initiator, Vec<u8>)>,
     seal: Option<SealKeys>,
     open: Option<OpenKeys>,
-    /// H of the exchange under way.
+    /// H of the current exchange.
     hash: Vec<u8>,
 }
 
@@ -57,7 +58,7 @@ impl<V: Victim> Liar<V> {
     /// Version lines in both directions.
     ///
     /// # Panics
-    /// When the victim has none.
+    /// If the victim sends none.
     pub fn hello(&mut self) {
         let line = format!("{}\r\n", self.version);
         self.send_bytes(line.as_bytes());
@@ -67,7 +68,7 @@ impl<V: Victim> Liar<V> {
     /// The victim's version line.
     ///
     /// # Panics
-    /// When it has none.
+    /// If it sends none.
     pub fn read_line(&mut self) -> String {
         loop {
             let buffer = self.splitter.receive_buffer();
@@ -80,12 +81,12 @@ impl<V: Victim> Liar<V> {
         }
     }
 
-    /// Sends a KEXINIT and remembers it.
+    /// Sends a KEXINIT and stores it.
     pub fn kexinit(&mut self, offer: &Offer) -> bool {
         self.kexinit_payload(offer.payload(self.role))
     }
 
-    /// Sends a KEXINIT made elsewhere and remembers it.
+    /// Sends a KEXINIT that the caller made and stores it.
     pub fn kexinit_payload(&mut self, payload: Vec<u8>) -> bool {
         self.state.ours = payload;
         self.settle_strictness();
@@ -93,15 +94,16 @@ impl<V: Victim> Liar<V> {
         self.send(&payload)
     }
 
-    /// A KEXINIT was sent in another way.
+    /// Stores a KEXINIT that was sent in another way.
     pub fn remember_kexinit(&mut self, payload: Vec<u8>) {
         self.state.ours = payload;
     }
 
-    /// Takes the victim's KEXINIT; in the first exchange both promises settle strictness.
+    /// Receives the victim's KEXINIT; in the first exchange both KEXINITs decide about strict key
+    /// exchange.
     ///
     /// # Panics
-    /// When none comes.
+    /// If none arrives.
     pub fn expect_kexinit(&mut self) {
         self.state.theirs = self.expect(20);
         self.settle_strictness();
@@ -125,19 +127,19 @@ impl<V: Victim> Liar<V> {
         }
     }
 
-    /// The victim's KEXINIT as it came.
+    /// The bytes of the victim's KEXINIT.
     ///
     /// # Panics
-    /// Before it came.
+    /// If it has not arrived.
     #[must_use]
     pub fn victims_kexinit(&self) -> KexInit<'_> {
         KexInit::decode(&self.state.theirs).expect("the victim's KEXINIT")
     }
 
-    /// The method that both KEXINITs lead to.
+    /// The method that both KEXINITs negotiate.
     ///
     /// # Panics
-    /// When they lead to none.
+    /// If they negotiate none.
     #[must_use]
     pub fn method(&self) -> KexAlgorithm {
         let (client, server) = self.both();
@@ -156,7 +158,7 @@ impl<V: Victim> Liar<V> {
         self.expect_newkeys();
     }
 
-    /// Public values and proof, as an honest peer does it.
+    /// Public values and proof, like an honest peer.
     pub fn agree(&mut self) {
         match self.role {
             Role::Client => {
@@ -190,7 +192,7 @@ impl<V: Victim> Liar<V> {
         }
     }
 
-    /// Client: takes the KEX_*_REPLY and derives keys.
+    /// Client: receives the KEX_*_REPLY and derives keys.
     ///
     /// # Panics
     /// Without a reply that fits the method.
@@ -212,7 +214,7 @@ impl<V: Victim> Liar<V> {
         self.derive(host_key, &client, server, &secret);
     }
 
-    /// Server: takes the KEX_*_INIT and answers, truthfully but for what `lies` says.
+    /// Server: receives the KEX_*_INIT and answers honestly except for `lies`.
     ///
     /// # Panics
     /// Without an INIT that fits the method.
@@ -222,13 +224,13 @@ impl<V: Victim> Liar<V> {
         self.send_bytes(&reply)
     }
 
-    /// Server: answers a KEX_*_INIT that was taken before.
+    /// Server: answers a KEX_*_INIT that was received before.
     pub fn reply_to(&mut self, init: &[u8], lies: &Reply) -> bool {
         let reply = self.sealed_reply(init, lies);
         self.send_bytes(&reply)
     }
 
-    /// Server: answers with NEWKEYS and `more` behind it, all in one piece.
+    /// Server: answers, followed by NEWKEYS and `more`, all in one piece.
     ///
     /// # Panics
     /// Without an INIT that fits the method.
@@ -293,7 +295,7 @@ impl<V: Victim> Liar<V> {
     /// Sends NEWKEYS and switches the sending direction.
     ///
     /// # Panics
-    /// When there are no keys.
+    /// If there are no keys.
     pub fn newkeys(&mut self) -> bool {
         let sent = self.say(&NewKeys {});
         let keys = self.state.seal.take().expect("derived keys");
@@ -301,10 +303,10 @@ impl<V: Victim> Liar<V> {
         sent
     }
 
-    /// The same without sending it, to be delivered with what follows.
+    /// The same without sending it, to be delivered with later messages.
     ///
     /// # Panics
-    /// When there are no keys.
+    /// If there are no keys.
     pub fn sealed_newkeys(&mut self) -> Vec<u8> {
         let bytes = self.seal(&NewKeys {}.encode());
         let keys = self.state.seal.take().expect("derived keys");
@@ -312,15 +314,15 @@ impl<V: Victim> Liar<V> {
         bytes
     }
 
-    /// Takes the victim's NEWKEYS.
+    /// Receives the victim's NEWKEYS.
     ///
     /// # Panics
-    /// When none comes.
+    /// If none arrives.
     pub fn expect_newkeys(&mut self) {
         self.expect(21);
     }
 
-    /// The victim's NEWKEYS came: what follows is sealed with the keys of this exchange.
+    /// The victim's NEWKEYS arrived: its later packets are sealed with the keys of this exchange.
     pub(super) fn switch_receiving(&mut self) {
         let keys = self.state.open.take().expect("NEWKEYS behind derived keys");
         self.set_receiving(keys);

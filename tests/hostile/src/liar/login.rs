@@ -35,7 +35,7 @@ pub fn publickey_fields(algorithm: &str, key: &[u8], signature: Option<&[u8]>) -
     fields
 }
 
-/// What a public key signs (RFC 4252 §7).
+/// The data that a public key signs (RFC 4252 §7).
 #[must_use]
 pub fn signed_data(session_id: &[u8], user: &[u8], algorithm: &str, key: &[u8]) -> Vec<u8> {
     let mut text = Vec::new();
@@ -51,7 +51,7 @@ pub fn signed_data(session_id: &[u8], user: &[u8], algorithm: &str, key: &[u8]) 
 }
 
 impl<V: Victim> Liar<V> {
-    /// Client: asks for user authentication and waits for the accept.
+    /// Client: requests user authentication and waits for the acceptance.
     pub fn service(&mut self) {
         self.say(&ServiceRequest {
             service: names::SERVICE_USERAUTH.as_bytes(),
@@ -59,16 +59,16 @@ impl<V: Victim> Liar<V> {
         self.expect(6);
     }
 
-    /// Client: one request and its answer (51, 52 or 60); banners are passed over.
+    /// Client: one request and its answer (51, 52 or 60); banners are ignored.
     ///
     /// # Panics
-    /// When no answer comes.
+    /// If no answer arrives.
     pub fn ask(&mut self, user: &[u8], method: &str, fields: &[u8]) -> Vec<u8> {
         self.send(&userauth(user, method, fields));
         self.answer()
     }
 
-    /// The same where the victim may as well end the connection.
+    /// The same if the victim may also end the connection.
     pub fn ask_or_end(&mut self, user: &[u8], method: &str, fields: &[u8]) -> Option<Vec<u8>> {
         self.send(&userauth(user, method, fields));
         self.next_answer()
@@ -77,7 +77,7 @@ impl<V: Victim> Liar<V> {
     /// The next answer (51, 52 or 60).
     ///
     /// # Panics
-    /// When no answer comes.
+    /// If no answer arrives.
     pub fn answer(&mut self) -> Vec<u8> {
         self.next_answer()
             .unwrap_or_else(|| panic!("no answer, but {:?}{}", self.goodbye, self.victim.state()))
@@ -91,7 +91,7 @@ impl<V: Victim> Liar<V> {
     /// Client: logs in by password.
     ///
     /// # Panics
-    /// When it is refused.
+    /// If it is refused.
     pub fn login_password(&mut self, user: &[u8], password: &[u8]) {
         let mut fields = Vec::new();
         fields.put_bool(false);
@@ -122,14 +122,14 @@ impl<V: Victim> Liar<V> {
     /// Client: logs in by key.
     ///
     /// # Panics
-    /// When it is refused.
+    /// If it is refused.
     pub fn login_publickey(&mut self, user: &[u8], key: &PrivateKey) {
         let request = self.signed_request(user, key, SignatureAlgorithm::Ed25519);
         self.send(&request);
         assert_eq!(self.answer(), [52], "the key is refused");
     }
 
-    /// Server: accepts the service and the first request that comes.
+    /// Server: accepts the service and the first request.
     pub fn let_in(&mut self) {
         self.accept_service();
         self.expect(50);
@@ -144,10 +144,10 @@ impl<V: Victim> Liar<V> {
         });
     }
 
-    /// Opens a session channel as our number `number` and gives the victim's number for it.
+    /// Opens a session channel with our number `number`; returns the victim's number for it.
     ///
     /// # Panics
-    /// When it is not confirmed.
+    /// If it is not confirmed.
     pub fn open_session(&mut self, number: u32) -> u32 {
         self.open("session", number, 1 << 20, 32_768);
         let payload = self.expect(91);
@@ -177,10 +177,10 @@ impl<V: Victim> Liar<V> {
         })
     }
 
-    /// Runs a command on a fresh channel and collects its output until CLOSE.
+    /// Runs a command on a new channel and returns its output until CLOSE.
     ///
     /// # Panics
-    /// When the channel is refused.
+    /// If the channel is refused.
     pub fn run(&mut self, number: u32, command: &[u8]) -> Vec<u8> {
         let channel = self.open_session(number);
         let mut fields = Vec::new();
@@ -189,8 +189,7 @@ impl<V: Victim> Liar<V> {
         self.output()
     }
 
-    /// Runs a command as [`Liar::run`] where other channels are open: only what belongs to
-    /// `number` counts.
+    /// Like [`Liar::run`] if other channels are open: uses only the messages of channel `number`.
     ///
     /// # Panics
     /// As [`Liar::run`].
@@ -222,10 +221,10 @@ impl<V: Victim> Liar<V> {
         }
     }
 
-    /// Data of any channel until a CLOSE comes.
+    /// Data of any channel until a CLOSE arrives.
     ///
     /// # Panics
-    /// When the victim ends before.
+    /// If the victim ends earlier.
     pub fn output(&mut self) -> Vec<u8> {
         let mut out = Vec::new();
         loop {

@@ -1,5 +1,5 @@
-//! The lying endpoint: packets by hand. Its key exchange is in `exchange`, its KEXINIT in `offer`,
-//! its logins in `login`.
+//! The lying endpoint, at the level of packets. Its key exchange is in `exchange`, its KEXINIT in
+//! `offer`, its logins in `login`.
 
 use std::sync::Arc;
 
@@ -18,28 +18,28 @@ pub use exchange::{HostKey, Reply};
 pub use login::{publickey_fields, signed_data, userauth};
 pub use offer::Offer;
 
-/// Longest text that is inflated, bytes.
+/// Limit on inflated data, bytes.
 const MAX_INFLATED_BYTES: usize = 1 << 20;
 
-/// An endpoint that sends what it is told.
+/// An endpoint that sends what the test requests.
 pub struct Liar<V> {
-    /// Whom it lies to.
+    /// The program under test.
     pub victim: V,
-    /// What it plays.
+    /// Its role.
     pub role: Role,
     /// Its version line without CR LF.
     pub version: String,
-    /// The victim's, once it came.
+    /// The victim's version line, once it has arrived.
     pub victim_version: String,
-    /// The victim's goodbye.
+    /// The victim's DISCONNECT.
     pub goodbye: Option<(u32, String)>,
-    /// Sequence number of the packet that came last.
+    /// Sequence number of the last received packet.
     pub received: u32,
     /// H of the first exchange.
     pub session_id: Option<Vec<u8>>,
-    /// Both promised strict key exchange in the first KEXINIT.
+    /// True if both announced strict key exchange in the first KEXINIT.
     pub strict: bool,
-    /// The host key that it proves as a server, and saw as a client.
+    /// The host key that it proves as a server, or received as a client.
     pub host_key: HostKey,
     sequencer: Sequencer,
     splitter: Splitter,
@@ -59,7 +59,7 @@ enum Inflate {
 }
 
 impl<V: Victim> Liar<V> {
-    /// One that has said nothing yet.
+    /// An endpoint that has sent nothing yet.
     pub fn new(victim: V, role: Role) -> Self {
         Self {
             victim,
@@ -81,12 +81,12 @@ impl<V: Victim> Liar<V> {
 
     // ---- out ------------------------------------------------------------------------------
 
-    /// Sends bytes as they are. False when the victim is gone.
+    /// Sends raw bytes. Returns false if the victim is gone.
     pub fn send_bytes(&mut self, bytes: &[u8]) -> bool {
         self.victim.deliver(bytes)
     }
 
-    /// Sends one packet. False when the victim is gone.
+    /// Sends one packet. Returns false if the victim is gone.
     pub fn send(&mut self, payload: &[u8]) -> bool {
         let packet = self.seal(payload);
         self.victim.deliver(&packet)
@@ -119,8 +119,7 @@ impl<V: Victim> Liar<V> {
         job.run().wire().to_vec()
     }
 
-    /// Sends a payload as one packet although compression is on: the bytes are what the victim
-    /// inflates.
+    /// Sends a payload as one packet although compression is on: the victim inflates these bytes.
     pub fn send_deflated_as_is(&mut self, deflated: &[u8]) -> bool {
         let buf = PacketBuf::from_payload(deflated);
         let packet = self
@@ -131,13 +130,13 @@ impl<V: Victim> Liar<V> {
         self.victim.deliver(packet.wire())
     }
 
-    /// Both sides agreed on `zlib@openssh.com` and the login succeeded.
+    /// Starts compression after both sides negotiated `zlib@openssh.com` and the login succeeded.
     pub fn start_compression(&mut self) {
         self.deflate = Some(Deflate::Zlib(Compressor::with_level(9)));
         self.inflate = Some(Inflate::Zlib(Decompressor::new()));
     }
 
-    /// Both sides agreed on zstd and the login succeeded.
+    /// Starts compression after both sides negotiated zstd and the login succeeded.
     pub fn start_zstd(&mut self) {
         self.deflate = Some(Deflate::Zstd(ZstdCompressor::new(
             CompressionSettings::default(),
@@ -147,10 +146,10 @@ impl<V: Victim> Liar<V> {
 
     // ---- in -------------------------------------------------------------------------------
 
-    /// The next payload; `None` when the victim is quiet (in memory) or gone.
+    /// The next payload; `None` if the victim is silent (in memory) or gone.
     ///
     /// # Panics
-    /// When what comes cannot be opened.
+    /// If a packet cannot be opened.
     pub fn next_payload(&mut self) -> Option<Vec<u8>> {
         if self.goodbye.is_some() {
             return None;
@@ -187,10 +186,10 @@ impl<V: Victim> Liar<V> {
         }
     }
 
-    /// The next payload of this number; all others before it are passed over.
+    /// The next payload with this message number; earlier ones are ignored.
     ///
     /// # Panics
-    /// When the victim falls silent or ends before it.
+    /// If the victim falls silent or ends earlier.
     pub fn expect(&mut self, number: u8) -> Vec<u8> {
         let mut passed = Vec::new();
         while let Some(payload) = self.next_payload() {
@@ -206,24 +205,24 @@ impl<V: Victim> Liar<V> {
         );
     }
 
-    /// Everything that the victim sends until it is quiet or gone.
+    /// Everything that the victim sends until it is silent or gone.
     pub fn rest(&mut self) -> Vec<Vec<u8>> {
         core::iter::from_fn(|| self.next_payload()).collect()
     }
 
-    /// Reads to the end; whether the victim has ended the connection.
+    /// Reads to the end; returns true if the victim has ended the connection.
     ///
-    /// A TCP victim that neither speaks nor ends fails the test.
+    /// If a TCP victim neither sends anything nor ends.
     pub fn ends(&mut self) -> bool {
         while self.next_payload().is_some() {}
         while self.victim.collect().is_some() {}
         self.victim.has_ended()
     }
 
-    /// The victim has ended the connection and said goodbye with these words in it.
+    /// Checks that the victim has ended the connection with a DISCONNECT that contains these words.
     ///
     /// # Panics
-    /// When it has not.
+    /// If it has not.
     pub fn ends_with(&mut self, words: &str) {
         assert!(
             self.ends(),

@@ -1,4 +1,4 @@
-//! What the liar's KEXINIT says.
+//! The content of the liar's KEXINIT.
 
 use wire::message::{Encode, KexInit};
 use wire::{NameList, names};
@@ -8,7 +8,7 @@ use proto::Role;
 /// Name-lists of a KEXINIT; the same for both directions.
 #[derive(Clone, Debug)]
 pub struct Offer {
-    /// Key exchange methods, markers included where a test wants them by hand.
+    /// Key exchange methods, with markers if a test sets them itself.
     pub kex: String,
     /// Host key algorithms.
     pub host_key: String,
@@ -18,7 +18,7 @@ pub struct Offer {
     pub mac: String,
     /// Compression methods.
     pub compression: String,
-    /// Promise strict key exchange.
+    /// Announce strict key exchange.
     pub strict: bool,
     /// Ask for EXT_INFO.
     pub ext_info: bool,
@@ -51,7 +51,7 @@ impl Offer {
         }
     }
 
-    /// The default without the promise of strict key exchange.
+    /// The default without strict key exchange.
     #[must_use]
     pub fn lax() -> Self {
         Self {
@@ -63,7 +63,7 @@ impl Offer {
     /// The KEXINIT's payload.
     ///
     /// # Panics
-    /// When a list holds what no name-list may.
+    /// If a list contains a character that a name-list must not have.
     #[must_use]
     pub fn payload(&self, role: Role) -> Vec<u8> {
         let mut kex = self.kex.clone();

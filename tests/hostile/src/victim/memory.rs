@@ -1,5 +1,5 @@
-//! A `proto::Connection` whose owner says yes to everything that an owner may say yes to, and
-//! keeps a record.
+//! A `proto::Connection` whose owner permits everything that an owner can permit, and records the
+//! events.
 
 use std::collections::VecDeque;
 
@@ -11,32 +11,32 @@ use proto::{
 
 use super::Victim;
 
-/// The password that a server in memory takes, for any user.
+/// The password that a server in memory accepts, for any user.
 pub const PASSWORD: &[u8] = b"correct horse";
 
-/// Bytes given to the connection at once.
+/// Bytes passed to the connection at once.
 const PIECE_BYTES: usize = 64 * 1024;
 
 /// A connection in memory.
 pub struct Memory {
     /// The connection.
     pub connection: Connection,
-    /// What ended it.
+    /// The error that ended it.
     pub error: Option<Error>,
-    /// Events in order, those that the owner answered among them (requests for login are only
-    /// counted, in `asked`).
+    /// Events in order, including those that the owner answered (login requests are only listed in
+    /// `asked`).
     pub events: VecDeque<Event>,
-    /// Authentication methods that the owner was asked about, with their users.
+    /// Authentication methods of login requests, with their users.
     pub asked: Vec<(Vec<u8>, &'static str)>,
     /// Virtual milliseconds.
     pub now: Millis,
-    /// The owner leaves channels that the peer wants unanswered.
+    /// True if the owner does not answer the peer's channel requests.
     pub ignores_channels: bool,
-    /// The owner refuses every channel that the peer wants.
+    /// True if the owner refuses every channel of the peer.
     pub refuses_channels: bool,
-    /// The owner does not keep events, so that memory can be measured.
+    /// True if the owner does not store events, so that memory can be measured.
     pub forgets: bool,
-    /// Bytes that were given out so far.
+    /// Bytes sent so far.
     pub sent_bytes: usize,
     out: Vec<u8>,
     host_key: PrivateKey,
@@ -46,7 +46,7 @@ impl Memory {
     /// A server with an Ed25519 host key.
     ///
     /// # Panics
-    /// On configurations that `proto` refuses.
+    /// If `proto` refuses the configuration.
     #[must_use]
     pub fn server(config: TransportConfig) -> Self {
         let host_key = PrivateKey::from_ed25519_seed(&[5; 32]);
@@ -61,7 +61,7 @@ impl Memory {
     /// A client that trusts every host key.
     ///
     /// # Panics
-    /// On configurations that `proto` refuses.
+    /// If `proto` refuses the configuration.
     #[must_use]
     pub fn client(config: TransportConfig) -> Self {
         let connection = Connection::client(config, 0).expect("a client");
@@ -86,16 +86,16 @@ impl Memory {
         memory
     }
 
-    /// Runs a command of the connection and what follows from it.
+    /// Runs a command of the connection and handles its events.
     ///
     /// # Panics
-    /// When the connection refuses the command.
+    /// If the connection refuses the command.
     pub fn command(&mut self, command: impl FnOnce(&mut Connection) -> Result<(), Error>) {
         command(&mut self.connection).expect("a command that fits");
         self.settle();
     }
 
-    /// The clock moves on.
+    /// Advances the clock.
     pub fn wait_until(&mut self, now: Millis) {
         self.now = now;
         let result = self.connection.handle_timeout(now).map(|_| ());
@@ -103,7 +103,7 @@ impl Memory {
         self.settle();
     }
 
-    /// True when an event of this kind came.
+    /// True if an event of this kind occurred.
     #[must_use]
     pub fn saw(&self, wanted: impl Fn(&Event) -> bool) -> bool {
         self.events.iter().any(wanted)
@@ -141,7 +141,7 @@ impl Memory {
         self.transmit();
     }
 
-    /// What the owner does about an event; true when it did something.
+    /// The owner's reaction to an event; returns true if there was one.
     fn answer(&mut self, event: Event) -> bool {
         let connection = &mut self.connection;
         let result = match &event {

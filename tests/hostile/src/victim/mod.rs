@@ -1,4 +1,4 @@
-//! Who is lied to: a connection in memory, or a socket with a real program behind it.
+//! The program under test: a connection in memory, or a real program at the other end of a socket.
 
 mod memory;
 mod tcp;
@@ -8,11 +8,11 @@ pub use tcp::Tcp;
 
 /// The other end.
 pub trait Victim {
-    /// Hands it bytes; false when it is gone.
+    /// Sends bytes to it; false if it is gone.
     fn deliver(&mut self, bytes: &[u8]) -> bool;
-    /// What it sent. `None` when it is gone, or in memory, when it has nothing to say.
+    /// Received bytes. `None` if it is gone or, in memory, has nothing to send.
     fn collect(&mut self) -> Option<Vec<u8>>;
-    /// It has ended the connection.
+    /// True if it has ended the connection.
     fn has_ended(&mut self) -> bool;
     /// For messages of failed tests.
     fn state(&self) -> String {

@@ -1,4 +1,4 @@
-//! A socket whose other end is a program of ours.
+//! A socket whose other end is one of Fulmar's programs.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::Victim;
 
-/// A victim that says nothing for so long hangs.
+/// A victim that is silent for this time hangs.
 const SILENCE_LIMIT: Duration = Duration::from_secs(60);
 
 /// A connected socket.
@@ -18,10 +18,10 @@ pub struct Tcp {
 }
 
 impl Tcp {
-    /// Takes a connected socket.
+    /// Wraps a connected socket.
     ///
     /// # Panics
-    /// When its timeouts cannot be set.
+    /// If its timeouts cannot be set.
     #[must_use]
     pub fn new(stream: TcpStream) -> Self {
         stream.set_nodelay(true).expect("TCP_NODELAY");
@@ -38,7 +38,7 @@ impl Tcp {
         }
     }
 
-    /// From now on sends no more than so many bytes at once.
+    /// From now on sends at most `bytes` bytes at once.
     pub fn set_piece(&mut self, bytes: usize) {
         self.piece_bytes = bytes;
     }
@@ -46,16 +46,16 @@ impl Tcp {
     /// Connects to a port on this machine.
     ///
     /// # Panics
-    /// When nobody listens.
+    /// If nobody listens.
     #[must_use]
     pub fn connect(port: u16) -> Self {
         Self::new(TcpStream::connect(("127.0.0.1", port)).expect("a listening server"))
     }
 
-    /// Takes the next bytes without waiting longer than `limit`; `None` when none came.
+    /// Receives the next bytes within `limit`; `None` if none arrive.
     ///
     /// # Panics
-    /// When the timeout cannot be set.
+    /// If the timeout cannot be set.
     pub fn collect_within(&mut self, limit: Duration) -> Option<Vec<u8>> {
         self.stream
             .set_read_timeout(Some(limit))
@@ -63,7 +63,7 @@ impl Tcp {
         let mut bytes = vec![0; 65_536];
         let got = loop {
             match self.stream.read(&mut bytes) {
-                // With a time limit a read ends so when the process was stopped for a while
+                // A read with a time limit fails like this after the process was stopped
                 // (signal(7)).
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 got => break got,

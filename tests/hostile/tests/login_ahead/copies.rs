@@ -1,4 +1,4 @@
-//! What `fulmar sftp` asks first, which leaves with the login where the server is a Fulmar.
+//! The first requests of `fulmar sftp`, which it sends with the login if the server is a Fulmar.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -10,13 +10,13 @@ use super::*;
 
 const FULMAR: &str = "SSH-2.0-Fulmar_9.9";
 const SFTP: [&str; 3] = ["-v", "-oHostKeyAlias=liar", "user@127.0.0.1"];
-/// What a server sees of a client that asks with its login.
+/// The messages of a client that pipelines its requests with the login.
 const EARLY: [u8; 6] = [5, 50, 90, 98, 94, 80];
-/// And of one that does not.
+/// The messages of a client that does not.
 const PLAIN: [u8; 5] = [5, 50, 90, 98, 80];
-/// INIT, and behind it the questions for limits and for the directory: their types and numbers.
+/// INIT, followed by the requests for limits and for the directory: their types and numbers.
 const ASKED: [(u8, u32); 3] = [(1, 3), (200, 1), (16, 2)];
-/// How long a client is given to ask with its login: its threads have to meet for that.
+/// Time limit for a client to pipeline its requests: its threads have to meet for that.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn sftp(scratch: &Scratch, scripts: Vec<Script<'_>>) -> Outcome {
@@ -63,7 +63,7 @@ fn version() -> Vec<u8> {
     message(2, &3u32.to_be_bytes())
 }
 
-/// A directory's name, as the answer to the request of this number.
+/// The name of a directory, as the answer to the request with this number.
 fn place(id: u32) -> Vec<u8> {
     let mut name = Vec::new();
     name.put_u32(id);
@@ -96,13 +96,13 @@ fn started(liar: &mut Liar<Tcp>) {
     });
 }
 
-/// One login to a Fulmar that has not been seen before.
+/// One login to an unknown Fulmar.
 fn taught() -> Scratch {
     let scratch = Scratch::new();
     let outcome = sftp(
         &scratch,
         vec![Box::new(|liar| {
-            // Its version line may be soon enough.
+            // Its version line may arrive soon enough.
             let asks = asks_early(liar);
             grant(liar);
             confirm(liar, 0);
@@ -126,9 +126,9 @@ fn attached(outcome: &Outcome) {
     );
 }
 
-/// Takes a login with what goes ahead to a Fulmar; true where what is asked first came with it.
+/// Serves a pipelined login to a Fulmar; returns true if the first requests arrived with it.
 fn asks_early(liar: &mut Liar<Tcp>) -> bool {
-    // Its threads have to meet in this time, or nothing is asked yet.
+    // The client's threads have to meet in this time, else no request is sent yet.
     std::thread::sleep(Duration::from_millis(50));
     exchange_as(liar, FULMAR, &Offer::default());
     let mut all = take(liar, 5);
@@ -141,7 +141,7 @@ fn asks_early(liar: &mut Liar<Tcp>) -> bool {
     true
 }
 
-/// Lets a client that knows the server do this until it has asked with its login.
+/// Repeats logins of a client that knows the server until one pipelines its requests.
 fn early(run: impl Fn(&Scratch, &AtomicBool) -> Outcome) -> (Scratch, Outcome) {
     let scratch = taught();
     let path = scratch.join("login_cache");
@@ -158,7 +158,7 @@ fn early(run: impl Fn(&Scratch, &AtomicBool) -> Outcome) -> (Scratch, Outcome) {
     }
 }
 
-/// The same with one connection, on which this follows what was asked.
+/// The same with one connection, on which this follows the first requests.
 fn early_on_one(script: impl Fn(&mut Liar<Tcp>) + Sync) -> (Scratch, Outcome) {
     early(|scratch, met| {
         let whole: Script<'_> = Box::new(|liar| {
@@ -171,7 +171,7 @@ fn early_on_one(script: impl Fn(&mut Liar<Tcp>) + Sync) -> (Scratch, Outcome) {
     })
 }
 
-/// Nothing but what went ahead is needed, in one piece or in single bytes.
+/// The pipelined requests are sufficient, in one piece or in single bytes.
 #[test]
 fn what_is_asked_first_leaves_with_the_login() {
     for piece in [usize::MAX, 1] {
@@ -257,7 +257,8 @@ fn a_channel_that_is_refused_ends_as_ever() {
     assert!(said(&outcome).contains("none left"), "{}", said(&outcome));
 }
 
-/// What went ahead is more than this window has: whoever calls himself so is none of ours.
+/// The pipelined data exceed this window: a server with this version line and such a window is not
+/// a Fulmar.
 #[test]
 fn a_window_that_does_not_pay_for_it_ends_the_connection() {
     let (_, outcome) = early_on_one(|liar| {
@@ -276,8 +277,8 @@ fn a_window_that_does_not_pay_for_it_ends_the_connection() {
     assert!(text.contains("smaller than every Fulmar grants"), "{text}");
 }
 
-/// As with a command: it may have been carried out, and is not sent again on the word of who can cut a
-/// line. The next time nothing goes ahead.
+/// As with a command: the request may have been executed, and is not sent again because somebody
+/// cut the connection. The next login does not pipeline.
 #[test]
 fn what_may_have_been_carried_out_is_not_asked_again() {
     for lets_in in [false, true] {
@@ -297,7 +298,7 @@ fn what_may_have_been_carried_out_is_not_asked_again() {
     }
 }
 
-/// Serves a client that waits for each answer, until it has heard of the server's version.
+/// Serves a client that waits for each answer, until it has the server's VERSION.
 fn steps(liar: &mut Liar<Tcp>) {
     exchange_as(liar, FULMAR, &Offer::default());
     liar.expect(5);
@@ -308,7 +309,7 @@ fn steps(liar: &mut Liar<Tcp>) {
     confirm(liar, 0);
     liar.expect(98);
     started(liar);
-    // Each of these is known to be taken.
+    // The server is known to accept each of these.
     assert_eq!(asked(&data_of(&liar.expect(94), 0)), ASKED[..1]);
     assert!(waits(liar));
     say(liar, &version());
@@ -321,8 +322,8 @@ fn in_steps(liar: &mut Liar<Tcp>) {
     while liar.next_payload().is_some() {}
 }
 
-/// Where it says goodbye nothing was carried out: another connection is made, step by step, and what was
-/// written for the first serves it, one after the other.
+/// After a DISCONNECT nothing was executed: a second connection is made, step by step, and the
+/// requests of the first are sent on it, one after the other.
 #[test]
 fn a_server_that_says_goodbye_is_asked_again_with_more_care() {
     let (_, outcome) = early(|scratch, met| {
@@ -338,7 +339,7 @@ fn a_server_that_says_goodbye_is_asked_again_with_more_care() {
         let second: Script<'_> = Box::new(|liar| {
             steps(liar);
             let rest = data_of(&liar.expect(94), 0);
-            // Else what it said was written for the second, once the first was logged in.
+            // Otherwise the requests were written for the second, once the first was logged in.
             if met.load(Ordering::Relaxed) {
                 assert_eq!(asked(&rest), ASKED[1..]);
             }
@@ -350,8 +351,8 @@ fn a_server_that_says_goodbye_is_asked_again_with_more_care() {
     attached(&outcome);
 }
 
-/// The host has another server by now. One that reads on gets everything once its channel is there; of
-/// another it is not known, and nothing follows INIT before it has said something.
+/// The host now has another server. A server that reads on gets everything once its channel is
+/// open; for others this is unknown, and nothing follows INIT before the server has answered.
 #[test]
 fn another_server_than_was_expected_gets_what_it_takes() {
     for version_line in [OPENSSH, DROPBEAR] {
@@ -392,7 +393,7 @@ fn another_server_than_was_expected_gets_what_it_takes() {
             assert!(waits(liar));
             say(liar, &version());
             let rest = asked(&data_of(&liar.expect(94), 0));
-            // What was written for a Fulmar, or, where the login was sooner, what this one is asked.
+            // The requests for a Fulmar or, if the login was faster, those for this server.
             if rest == ASKED[1..] {
                 say(liar, &answers());
             } else {
@@ -405,7 +406,7 @@ fn another_server_than_was_expected_gets_what_it_takes() {
     attached(&outcome);
 }
 
-/// Nothing is known of it but its version line, which comes a flight before the last.
+/// Only its version line is known, which arrives one flight before the last.
 #[test]
 fn a_fulmar_that_was_not_seen_before_is_asked_with_the_login_as_well() {
     let until = Instant::now() + PATIENCE;

@@ -1,7 +1,8 @@
-//! A lying server against what the real `fulmar ssh` says ahead of its answers: the guess of the
-//! key exchange, signed requests, the session and its command, and the cache behind them.
+//! A lying server against the pipelined messages of the real `fulmar ssh`: the guess of the key
+//! exchange, signed requests, the session and its command, and the login cache.
 //!
-//! docs/login.md tells what goes ahead and when; each test is named after the rule that it guards.
+//! docs/login.md describes what is pipelined and when; each test is named after the rule that it
+//! checks.
 
 mod copies;
 mod short;
@@ -26,8 +27,8 @@ const OPENSSH: &str = "SSH-2.0-OpenSSH_9.9 Liar";
 const DROPBEAR: &str = "SSH-2.0-dropbear_2099.1";
 const OTHER: &str = "SSH-2.0-Other_1";
 
-/// What a server sees of a client that sends everything at once: service, key, session,
-/// command, end of input, no more sessions.
+/// The messages of a client that sends everything at once: service, key, session, command, end of
+/// input, no more sessions.
 const ALL: [u8; 6] = [5, 50, 90, 98, 96, 80];
 
 fn failure(methods: &str) -> Vec<u8> {
@@ -58,14 +59,14 @@ fn numbers(payloads: &[Vec<u8>]) -> Vec<u8> {
         .collect()
 }
 
-/// The first `count` messages of a client that says everything at once.
+/// The first `count` messages of a client that sends everything at once.
 fn take_all(liar: &mut Liar<Tcp>, count: usize) -> Vec<Vec<u8>> {
     let all = take(liar, count);
     assert_eq!(numbers(&all), ALL[..count]);
     all
 }
 
-/// The sequence numbers of these messages, which come next.
+/// The sequence numbers of these messages, which arrive next.
 fn take_numbered(liar: &mut Liar<Tcp>, expected: &[u8]) -> Vec<u32> {
     let numbered = expected.iter().map(|number| {
         assert_eq!(numbers(&take(liar, 1)), [*number]);
@@ -74,13 +75,13 @@ fn take_numbered(liar: &mut Liar<Tcp>, expected: &[u8]) -> Vec<u32> {
     numbered.collect()
 }
 
-/// Exchanges keys as a server of this version, and takes `count` messages that come at once.
+/// Exchanges keys as a server of this version, and receives `count` messages that arrive at once.
 fn ahead(liar: &mut Liar<Tcp>, version: &str, count: usize) -> Vec<Vec<u8>> {
     exchange_as(liar, version, &Offer::default());
     take_all(liar, count)
 }
 
-/// Lets the client in with the first of its requests.
+/// Accepts the first of the client's requests.
 fn grant(liar: &mut Liar<Tcp>) {
     liar.say(&accept());
     liar.say(&UserauthSuccess {});
@@ -123,7 +124,7 @@ fn serve_started(liar: &mut Liar<Tcp>, number: u32, status: u32) {
     end(liar, status);
 }
 
-/// Confirms a session whose command has not come.
+/// Confirms a session whose command has not arrived.
 fn serve_unstarted(liar: &mut Liar<Tcp>, status: u32) {
     confirm(liar, 0);
     liar.expect(98);
@@ -163,7 +164,7 @@ fn serve_in_steps(liar: &mut Liar<Tcp>, status: u32) {
     serve_unstarted(liar, status);
 }
 
-/// The client says nothing for a moment.
+/// Checks that the client is silent for a moment.
 fn waits(liar: &mut Liar<Tcp>) -> bool {
     liar.victim
         .collect_within(std::time::Duration::from_millis(200))
@@ -269,7 +270,7 @@ fn a_host_key_that_changed_gets_nothing() {
     }
 }
 
-/// A changed host key that is let through gets a key's signature at most, and nothing ahead.
+/// A changed host key that is accepted gets at most a key's signature, and nothing pipelined.
 #[test]
 fn a_changed_host_key_that_is_let_through_gets_no_session_ahead() {
     let scratch = Scratch::new();
@@ -291,7 +292,7 @@ fn a_changed_host_key_that_is_let_through_gets_no_session_ahead() {
         liar.expect(90);
         serve_unstarted(liar, 0);
     });
-    // Such a login teaches nothing.
+    // Such a login is not cached.
     assert!(!scratch.join("login_cache").exists());
     ended(&outcome, 0);
 }
@@ -305,13 +306,13 @@ fn a_refused_key_takes_its_session_with_it_and_the_connection_goes_on() {
         let last = liar.received;
         liar.say(&accept());
         liar.send(&failure("publickey,password"));
-        // As OpenSSH: what came behind the request is not understood.
+        // Like OpenSSH: the messages after the request are not understood.
         let behind = last.saturating_sub(3)..=last;
         assert!(first <= last || !liar.strict);
         for sequence in behind {
             liar.say(&Unimplemented { sequence });
         }
-        // Nobody can be asked, so `none` is the last try.
+        // There is no user to ask, so `none` is the last try.
         let none = liar.expect(50);
         assert_eq!(
             UserauthRequest::decode(&none).expect("a request").method,
@@ -343,7 +344,7 @@ fn up_to_three_keys_go_at_once_and_late_answers_are_known_by_their_number() {
         private(&path);
         arguments.extend(["-i".to_owned(), path.display().to_string()]);
     }
-    // The harness names an identity of its own first: a file that is no key.
+    // The harness adds an identity of its own first: a file that is not a key.
     scratch.write("identity", "no key\n");
     arguments.extend(["user@127.0.0.1".to_owned(), "the command".to_owned()]);
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -370,7 +371,7 @@ fn private(path: &std::path::Path) {
     fs::set_permissions(path, mode).expect("its mode");
 }
 
-/// As dropbear: refuses the key and does not live through the session behind it.
+/// Like dropbear: refuses the key and ends because of the session after it.
 #[test]
 fn a_server_that_dies_of_what_went_ahead_is_asked_again_in_steps() {
     let refuse: Script<'_> = Box::new(|liar| {
@@ -388,7 +389,7 @@ fn a_server_that_dies_of_what_went_ahead_is_asked_again_in_steps() {
         vec![refuse, serve],
     );
     ended(&outcome, 9);
-    // Unseen: nothing is said of it without -v. (The server's key exchange is warned about.)
+    // No message without -v. (The server's key exchange causes a warning.)
     let said = said(&outcome);
     let mut lines = said.lines().filter(|line| !line.starts_with("** "));
     assert!(
@@ -397,7 +398,7 @@ fn a_server_that_dies_of_what_went_ahead_is_asked_again_in_steps() {
     );
 }
 
-/// The same with a server that says so: as asyncssh, "Channel not open".
+/// The same with a server that reports it: like asyncssh, "Channel not open".
 #[test]
 fn a_disconnect_before_any_answer_is_tried_again_in_steps() {
     let refuse: Script<'_> = Box::new(|liar| {
@@ -421,8 +422,8 @@ fn a_disconnect_before_any_answer_is_tried_again_in_steps() {
     );
 }
 
-/// Whoever can cut the line must not be able to make a command run twice: the login may have
-/// succeeded, and the answer be lost.
+/// Somebody who cuts the connection must not make a command run twice: the login may have
+/// succeeded, and its answer may be lost.
 #[test]
 fn a_command_that_may_have_run_is_never_sent_again() {
     let scratch = Scratch::new();
@@ -438,7 +439,7 @@ fn a_command_that_may_have_run_is_never_sent_again() {
         "{text}"
     );
     assert!(!text.contains("Connection refused"), "{text}");
-    // The next login goes in steps, so that the user is not stuck with such a server.
+    // The next login is not pipelined, so that it works with such a server.
     let outcome = client_at(&scratch, &alias, |liar| {
         exchange_as(liar, OPENSSH, &Offer::default());
         serve_in_steps(liar, 0);
@@ -446,15 +447,15 @@ fn a_command_that_may_have_run_is_never_sent_again() {
     ended(&outcome, 0);
 }
 
-/// A server that is taken to read ahead, lets the user in and dies of what follows: the command is
-/// not sent again where it may have run, and the next login goes step by step.
+/// A server that seems to accept pipelining, accepts the login and fails on the next message: the
+/// command is not sent again if it may have run, and the next login is not pipelined.
 #[test]
 fn a_server_that_dies_behind_the_login_gets_nothing_ahead_the_next_time() {
     let scratch = Scratch::new();
     let outcome = client_at(&scratch, &ALIAS, |liar| {
         ahead(liar, OPENSSH, 6);
         grant(liar);
-        // Without a word; a second connection would be refused.
+        // Without a message; a second connection would be refused.
     });
     ended(&outcome, 255);
     let text = said(&outcome);
@@ -468,7 +469,7 @@ fn a_server_that_dies_behind_the_login_gets_nothing_ahead_the_next_time() {
     }
 }
 
-/// Where it says goodbye nothing can have run, and where the channel went alone neither.
+/// After a DISCONNECT nothing can have run, nor if only the channel was pipelined.
 #[test]
 fn a_server_that_dies_behind_the_login_is_asked_again_where_nothing_can_have_run() {
     let goodbye = |liar: &mut Liar<Tcp>| {
@@ -490,7 +491,7 @@ fn a_server_that_dies_behind_the_login_is_asked_again_where_nothing_can_have_run
     });
     let outcome = client_through(&scratch, &ALIAS, vec![die, serve]);
     ended(&outcome, 5);
-    // What that taught holds.
+    // The cached profile is used.
     let outcome = client_at(&scratch, &ALIAS, |liar| {
         exchange_as(liar, OPENSSH, &Offer::default());
         serve_in_steps(liar, 0);
@@ -517,8 +518,8 @@ fn a_server_that_dies_behind_the_login_is_asked_again_where_nothing_can_have_run
     ended(&outcome, 6);
 }
 
-/// New keys are asked for in one piece with the word that lets the client in: what it says at once is
-/// held back, and leaves with other numbers than it would have had.
+/// A KEXINIT arrives in one piece with USERAUTH_SUCCESS: the client's messages are delayed, and get
+/// other sequence numbers.
 #[test]
 fn a_late_answer_is_known_by_the_number_with_which_its_packet_left() {
     for offer in [Offer::default(), Offer::lax()] {
@@ -540,7 +541,7 @@ fn a_late_answer_is_known_by_the_number_with_which_its_packet_left() {
             liar.expect_newkeys();
             let left = take_numbered(liar, &ALL[2..5]);
             liar.say(&Unimplemented { sequence: left[0] });
-            // It is opened again, and what runs on it asked for again.
+            // The client opens it again, and sends its requests again.
             liar.expect(90);
             serve_unstarted(liar, 7);
         });
@@ -607,7 +608,7 @@ fn ext_info_may_come_late_or_twice() {
     ended(&outcome, 0);
 }
 
-/// Where both have come, the list that stands behind NEWKEYS decides which signature is made.
+/// If both have arrived, the list after NEWKEYS decides which signature is made.
 #[test]
 fn the_list_behind_newkeys_is_heard_before_anything_is_signed() {
     for (list, expected) in [
@@ -623,7 +624,8 @@ fn the_list_behind_newkeys_is_heard_before_anything_is_signed() {
             liar.hello();
             liar.kexinit(&Offer::default());
             liar.expect_kexinit();
-            // The reply waits for the client, so the rest is there when it looks.
+            // The reply waits for the client, so the other messages have arrived when the client
+            // reads.
             liar.reply_and_more(&[ext_info(list)]);
             liar.expect_newkeys();
             let all = take(liar, 6);
@@ -642,7 +644,7 @@ fn the_list_behind_newkeys_is_heard_before_anything_is_signed() {
     }
 }
 
-/// As HPN-SSH with its own cipher: new keys as soon as the login is over.
+/// Like HPN-SSH with its own cipher: a key re-exchange right after the login.
 #[test]
 fn a_rekey_between_the_login_and_the_sessions_answers_is_gone_through() {
     let outcome = client_at(&Scratch::new(), &COMMAND, |liar| {
@@ -664,8 +666,8 @@ fn nothing_goes_ahead_where_it_is_not_wanted() {
     ended(&outcome, 0);
 }
 
-/// A login with compression, in which nothing but the signed request went ahead; then `script` has
-/// the sequence numbers of what followed.
+/// A login with compression, in which only the signed request was pipelined; then `script` gets the
+/// sequence numbers of the later messages.
 fn compressed_login(script: impl FnOnce(&mut Liar<Tcp>, &[u32]) + Send) -> Outcome {
     let arguments = ["-C", "user@127.0.0.1", "the command"];
     client_at(&Scratch::new(), &arguments, |liar| {
@@ -678,7 +680,7 @@ fn compressed_login(script: impl FnOnce(&mut Liar<Tcp>, &[u32]) + Send) -> Outco
         assert!(waits(liar));
         grant(liar);
         liar.start_compression();
-        // It is logged in now, and reads on.
+        // The client is logged in now, and reads on.
         let left = take_numbered(liar, &ALL[2..]);
         script(liar, &left);
     })
@@ -690,7 +692,7 @@ fn nothing_goes_ahead_into_a_compressed_stream() {
     ended(&outcome, 0);
 }
 
-/// A packet that is compressed gets its number late; the answer to it is known all the same.
+/// A compressed packet gets its sequence number late; the answer to it is still recognised.
 #[test]
 fn a_request_that_is_not_understood_has_failed_in_a_compressed_stream_too() {
     let outcome = compressed_login(|liar, left| {
@@ -713,12 +715,12 @@ fn dropbear_gets_the_session_with_a_key_that_it_took_before() {
     for count in [2, 5] {
         let outcome = client_at(&scratch, &alias, |liar| {
             exchange_as(liar, DROPBEAR, &Offer::default());
-            // It knows no `no-more-sessions`.
+            // The server does not support `no-more-sessions`.
             take_all(liar, count);
             assert!(waits(liar));
             grant(liar);
             if count == 2 {
-                // It is logged in now, and reads on.
+                // The client is logged in now, and reads on.
                 take_numbered(liar, &ALL[2..5]);
             }
             serve_started(liar, 0, 0);
@@ -731,7 +733,7 @@ fn dropbear_gets_the_session_with_a_key_that_it_took_before() {
 
 const ALIAS: [&str; 4] = ["-v", "-oHostKeyAlias=liar", "user@127.0.0.1", "the command"];
 
-/// One honest login, after which the client knows what this server names first.
+/// One honest login, after which the client knows this server's preferred algorithms.
 fn teach(scratch: &Scratch, version: &str) {
     teach_with(scratch, version, &ALIAS);
 }
@@ -758,7 +760,7 @@ fn what_a_server_named_first_is_guessed_the_next_time() {
     let scratch = Scratch::new();
     teach(&scratch, OPENSSH);
     let outcome = client_at(&scratch, &ALIAS, |liar| {
-        // The client has said everything before the server says anything.
+        // The client has sent everything before the server sends anything.
         liar.victim_version = liar.read_line();
         liar.expect_kexinit();
         let lists = liar.victims_kexinit();
@@ -777,7 +779,7 @@ fn what_a_server_named_first_is_guessed_the_next_time() {
     ended(&outcome, 1);
 }
 
-/// Each half of the rule alone makes the guess wrong (RFC 4253 §7.1).
+/// Each of the two conditions alone makes the guess wrong (RFC 4253 §7.1).
 #[test]
 fn a_wrong_guess_is_passed_over_and_corrected() {
     for offer in [
@@ -802,8 +804,8 @@ fn a_wrong_guess_is_passed_over_and_corrected() {
             serve_all(liar, 4);
         });
         ended(&outcome, 4);
-        // A method that both would not agree on by our order is not guessed the next time; a host
-        // key of a type that is not known is not asked for.
+        // A method that our order would not select is not guessed the next time; a host key of an
+        // unknown type is not requested.
         let text = fs::read_to_string(scratch.join("login_cache")).expect("the cache");
         assert!(
             text.contains(" - ssh-ed25519 ") || text.contains(" curve25519-sha256 rsa-sha2-512 "),
@@ -812,8 +814,8 @@ fn a_wrong_guess_is_passed_over_and_corrected() {
     }
 }
 
-/// As paramiko, which ends the connection, and asyncssh, which answers the guess although the
-/// host key half differs.
+/// Like paramiko, which ends the connection, and asyncssh, which answers the guess although the
+/// host key algorithm differs.
 #[test]
 fn a_server_that_cannot_take_a_wrong_guess_is_asked_again_without() {
     let offer = Offer {
@@ -844,7 +846,7 @@ fn a_server_that_cannot_take_a_wrong_guess_is_asked_again_without() {
     }
 }
 
-/// A forged signature behind a right guess is no misunderstanding.
+/// A forged signature after a right guess is not a misunderstanding.
 #[test]
 fn a_false_proof_of_the_host_key_is_not_tried_again() {
     let scratch = Scratch::new();
@@ -871,8 +873,8 @@ fn a_false_proof_of_the_host_key_is_not_tried_again() {
     );
 }
 
-/// Whatever stands in the file, nothing is offered that is not configured, and a server that is
-/// not as it says is served as ever.
+/// Whatever the file contains, only configured algorithms are offered, and a login to a server that
+/// differs from it works as usual.
 #[test]
 fn a_stale_or_forged_cache_only_reorders_what_is_configured() {
     let scratch = Scratch::new();

@@ -1,5 +1,5 @@
-//! Lists that are cut down so that the first flight fits into a SYN, and servers that would agree to
-//! something else by now.
+//! Lists that are shortened so that the first flight fits into a SYN, and servers that would now
+//! negotiate other algorithms.
 
 use std::fs;
 
@@ -19,7 +19,7 @@ const SHORT: [&str; 6] = [
     "the command",
 ];
 
-/// As a server whose KEXINIT is `offer`, meets a client whose lists hold one cipher.
+/// As a server whose KEXINIT is `offer`, serves a client whose lists have one cipher.
 fn meet_short(liar: &mut Liar<Tcp>, offer: &Offer, cipher: &str) {
     liar.version = OPENSSH.into();
     liar.hello();
@@ -38,7 +38,7 @@ fn meet_short(liar: &mut Liar<Tcp>, offer: &Offer, cipher: &str) {
     assert_eq!(lists.compression_s2c.as_str(), "none");
 }
 
-/// With TCPFastOpen the lists are cut down to what was agreed on at the last login.
+/// With TCPFastOpen the lists are shortened to the algorithms of the last login.
 #[test]
 fn a_flight_that_is_to_fit_into_the_syn_has_short_lists() {
     let scratch = Scratch::new();
@@ -54,8 +54,8 @@ fn a_flight_that_is_to_fit_into_the_syn_has_short_lists() {
     assert!(!said(&outcome).contains("trying again"));
 }
 
-/// A server that would agree to something else by now, or has nothing in common with short lists,
-/// gets them whole on another connection: a cache cannot choose the worse of two ciphers.
+/// A server that would now negotiate other algorithms, or has none of the short lists, gets the
+/// full lists on another connection: a cache cannot select the weaker of two ciphers.
 #[test]
 fn short_lists_are_made_good_where_the_server_has_changed() {
     for (forged, ciphers) in [

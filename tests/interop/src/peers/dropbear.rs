@@ -1,5 +1,5 @@
-//! dropbear and dbclient. They take no lists for key exchange and host keys, have host and user
-//! keys in a format of their own, and read authorized_keys from the home of the user alone.
+//! dropbear and dbclient. They have no options for key exchange methods and host key algorithms,
+//! use their own format of keys, and read authorized_keys only from the user's home.
 
 use std::process::Command;
 use std::sync::OnceLock;
@@ -69,7 +69,7 @@ impl Client for Dbclient {
         let program = installed("dbclient").ok_or("dbclient is not installed")?;
         let home = Scratch::new();
         std::fs::create_dir(home.join(".ssh")).map_err(|error| error.to_string())?;
-        // dbclient 2022.83 knows hosts without ports, and takes a comment for a part of the key.
+        // dbclient 2022.83 stores hosts without ports, and treats a comment as part of the key.
         let lines: String = std::fs::read_to_string(order.known_hosts)
             .map_err(|error| error.to_string())?
             .lines()

@@ -1,4 +1,4 @@
-//! The programs, each behind the same two traits.
+//! The programs, with two common traits.
 
 pub mod dropbear;
 pub mod openssh;
@@ -14,7 +14,7 @@ use crate::fixture;
 use crate::process::{Daemon, Input, Outcome};
 use crate::suite::Algorithms;
 
-/// What a client is to do.
+/// The task of a client.
 #[derive(Clone, Copy, Debug)]
 pub struct Order<'a> {
     /// Port on 127.0.0.1.
@@ -23,15 +23,15 @@ pub struct Order<'a> {
     pub user: &'a str,
     /// Fixture's name of the key to log in with.
     pub identity: &'a str,
-    /// File in which the server's keys are known.
+    /// The known_hosts file with the server's keys.
     pub known_hosts: &'a Path,
-    /// The names to offer.
+    /// The algorithms to offer.
     pub offer: &'a Algorithms,
     /// The command to run.
     pub command: &'a str,
-    /// What to send it.
+    /// Its input.
     pub input: Input<'a>,
-    /// Change keys after so many bytes.
+    /// Bytes between key exchanges.
     pub rekey_bytes: Option<u64>,
 }
 
@@ -40,60 +40,61 @@ pub trait Client: Send + Sync {
     /// Its name in reports.
     fn name(&self) -> String;
 
-    /// What it can do.
+    /// Its algorithms.
     ///
     /// # Errors
-    /// One line saying why it cannot be had.
+    /// One line with the reason why it is unavailable.
     fn offers(&self) -> Result<Algorithms, String>;
 
-    /// Whether it can be told what to offer; else the server must be told.
+    /// True if its algorithms can be configured; else those of the server are.
     fn chooses(&self) -> bool;
 
     /// Logs in and runs one command.
     ///
     /// # Errors
-    /// When there was no login or no exit status.
+    /// If there was no login or no exit status.
     fn run(&self, order: &Order<'_>) -> Result<Outcome, String>;
 }
 
-/// A program that lets others log in.
+/// A server program.
 pub trait Server: Send + Sync {
     /// Its name in reports.
     fn name(&self) -> String;
 
-    /// What it can do.
+    /// Its algorithms.
     ///
     /// # Errors
-    /// One line saying why it cannot be had.
+    /// One line with the reason why it is unavailable.
     fn offers(&self) -> Result<Algorithms, String>;
 
-    /// How many logins may go to one process of it at the same time.
+    /// Number of simultaneous logins that one process supports.
     fn logins_at_once(&self) -> usize {
         usize::MAX
     }
 
-    /// Starts it with the fixture's host keys, offering `offer` (as far as it can be told).
+    /// Starts it with the fixture's host keys and the algorithms `offer`, as far as it can be
+    /// configured.
     ///
     /// # Errors
-    /// When it does not start.
+    /// If it does not start.
     fn start(&self, offer: &Algorithms, rekey_bytes: Option<u64>) -> Result<Running, String>;
 }
 
-/// A server under way.
+/// A running server.
 #[derive(Debug)]
 pub struct Running {
     /// The process.
     pub daemon: Daemon,
-    /// Who can log in with the fixture's user keys.
+    /// The user who can log in with the fixture's user keys.
     pub user: String,
-    /// Where its host keys are known.
+    /// The known_hosts file with its host keys.
     pub known_hosts: PathBuf,
-    /// The account, when it was made for this server.
+    /// The account, if it was made for this server.
     pub guest: Option<Guest>,
 }
 
 impl Running {
-    /// An order for this server.
+    /// A task for this server.
     #[must_use]
     pub fn order<'a>(&'a self, offer: &'a Algorithms, command: &'a str) -> Order<'a> {
         Order {
@@ -131,8 +132,7 @@ pub fn foreign_servers() -> Vec<Arc<dyn Server>> {
     ]
 }
 
-/// Makes a file from a fixture key by a peer's converter, once; the converter is given the path
-/// to write.
+/// Converts a fixture key once with a peer's converter, which gets the path of the output.
 pub(crate) fn converted(
     key: &str,
     suffix: &str,

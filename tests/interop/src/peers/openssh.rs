@@ -1,4 +1,4 @@
-//! `ssh` and `sshd`, OpenSSH's and ours alike: same flags, same files.
+//! `ssh` and `sshd`, both OpenSSH's and Fulmar's, with the same flags and files.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -115,7 +115,7 @@ pub fn algorithm_lines(offer: &Algorithms, client: bool) -> String {
     let compression = match offer.compression.as_slice() {
         [only] if is_ours(only) => "zstd",
         [only] if only != "none" => "yes",
-        // A server offers all and lets the client choose.
+        // A server offers all, and the client selects.
         names if !client && names.len() > 1 => {
             if names.iter().any(is_ours) {
                 "zstd"
@@ -129,7 +129,7 @@ pub fn algorithm_lines(offer: &Algorithms, client: bool) -> String {
     lines
 }
 
-/// A client's configuration that reads nothing of the user's own.
+/// A client's configuration that uses no files of the user.
 #[must_use]
 pub fn client_config(known_hosts: &Path, identity: &str) -> String {
     format!(
@@ -149,8 +149,8 @@ pub fn client_config(known_hosts: &Path, identity: &str) -> String {
 }
 
 /// A server's configuration, without port: every host key and certificate of the fixture, every
-/// user key in the file `authorized_keys` beside it. (SHLVL keeps a bash from reading the user's
-/// own `.bashrc`, as it does for the outermost shell of an SSH session.)
+/// user key in the file `authorized_keys` beside it. (SHLVL prevents bash from reading the user's
+/// own `.bashrc`, which it does for the outermost shell of an SSH session.)
 #[must_use]
 pub fn server_config(kind: Kind, scratch: &Scratch) -> String {
     scratch.write("authorized_keys", fixture::authorized_keys());
@@ -170,11 +170,11 @@ pub fn server_config(kind: Kind, scratch: &Scratch) -> String {
         scratch.join("authorized_keys").display()
     );
     if kind == Kind::Fulmar {
-        // Processes below the listener are those of connections.
+        // Processes below the listener belong to connections.
         config.push_str("PreauthSpares 0\n");
     }
     if kind == Kind::Fulmar || knows_penalties() {
-        // The tests of them set their own.
+        // Tests of these settings have their own.
         config.push_str("PerSourcePenalties no\n");
     }
     for (name, _, _) in KEY_TYPES {
@@ -187,7 +187,7 @@ pub fn server_config(kind: Kind, scratch: &Scratch) -> String {
     config
 }
 
-/// Whether the OpenSSH that is installed counts what goes wrong by address, as from 9.8 on.
+/// True if the installed OpenSSH has penalties per source, as since 9.8.
 fn knows_penalties() -> bool {
     static KNOWS: OnceLock<bool> = OnceLock::new();
     *KNOWS.get_or_init(|| {
@@ -225,11 +225,11 @@ pub fn start_with(kind: Kind, scratch: Scratch, config: &str) -> Result<Running,
     start_by(command, kind, scratch, config)
 }
 
-/// The same with other files or folders of the machine in place of its own, as this server
-/// alone sees it: each `(theirs, its own)`.
+/// The same with files or directories that replace those of the machine for this server only: each
+/// `(theirs, its own)`.
 ///
 /// # Errors
-/// When it does not start; without mount namespaces, too.
+/// If it does not start, or there are no mount namespaces.
 pub fn start_beside(
     kind: Kind,
     scratch: Scratch,
@@ -260,8 +260,7 @@ fn start_by(
     start_logging(command, kind, scratch, config, true)
 }
 
-/// The same by a command that its flags can follow; it logs to standard error or to the system's
-/// log.
+/// The same with a command to which its flags are appended; it logs to standard error or to syslog.
 ///
 /// # Errors
 /// When it does not start.

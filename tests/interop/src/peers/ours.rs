@@ -1,4 +1,4 @@
-//! Our own binary, and the switch that puts OpenSSH in its place.
+//! Fulmar's binary, and the switch that replaces it by OpenSSH.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,14 +10,14 @@ use crate::process::installed;
 /// The two suites with `ssh` and `sshd` of the same flags and files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Ours.
+    /// Fulmar.
     Fulmar,
-    /// The one installed here.
+    /// The installed OpenSSH.
     OpenSsh,
 }
 
 impl Kind {
-    /// What is tested: ours, unless the environment puts OpenSSH in its place.
+    /// The tested suite: Fulmar, unless the environment selects OpenSSH.
     #[must_use]
     pub fn tested() -> Self {
         match std::env::var("INTEROP_OURS").as_deref() {
@@ -38,7 +38,7 @@ impl Kind {
     /// Its client, without arguments.
     ///
     /// # Errors
-    /// When it is not installed.
+    /// If it is not installed.
     pub fn ssh(self) -> Result<Command, String> {
         self.program("ssh")
     }
@@ -46,7 +46,7 @@ impl Kind {
     /// Its server, without arguments.
     ///
     /// # Errors
-    /// When it is not installed.
+    /// If it is not installed.
     pub fn sshd(self) -> Result<Command, String> {
         self.program("sshd")
     }
@@ -58,7 +58,7 @@ impl Kind {
                 command.arg(name);
                 Ok(command)
             }
-            // By its whole path: sshd executes itself again and demands one.
+            // With its absolute path, which sshd needs to execute itself again.
             Self::OpenSsh => installed(name)
                 .map(Command::new)
                 .ok_or_else(|| format!("{name} is not installed")),
@@ -66,7 +66,7 @@ impl Kind {
     }
 }
 
-/// Client and server of two kinds: all that concern ours and are installed.
+/// Installed pairs of client and server with at least one of Fulmar's.
 #[must_use]
 pub fn couples() -> Vec<(Kind, Kind)> {
     use Kind::{Fulmar, OpenSsh};
@@ -88,10 +88,11 @@ pub fn couples() -> Vec<(Kind, Kind)> {
         .collect()
 }
 
-/// Our binary: what `FULMAR_BIN` names, else the release build, made now if need be.
+/// Fulmar's binary: the one that `FULMAR_BIN` names, else the release build, which is made if
+/// necessary.
 ///
 /// # Panics
-/// When it cannot be built.
+/// If it cannot be built.
 #[must_use]
 pub fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
@@ -104,14 +105,14 @@ pub fn binary() -> &'static Path {
 /// The same, else the development build.
 ///
 /// # Panics
-/// When it cannot be built.
+/// If it cannot be built.
 #[must_use]
 pub fn development_binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| built("dev", "debug"))
 }
 
-/// The build of a profile, which cargo leaves in `folder`.
+/// The build of a profile, which cargo writes to `folder`.
 fn built(profile: &str, folder: &str) -> PathBuf {
     if let Some(path) = std::env::var_os("FULMAR_BIN") {
         return PathBuf::from(path).canonicalize().expect("FULMAR_BIN");

@@ -1,5 +1,5 @@
-//! plink. Its lists are settings of a saved session and the server is told instead; it knows host
-//! keys by fingerprint and authorities from a folder of its own.
+//! plink. Its lists are settings of a saved session, so the server's are configured instead; it
+//! gets host keys by fingerprint and authorities from its own directory.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -35,7 +35,7 @@ pub fn copier(name: &str, folder: &Scratch, running: &Running) -> Result<Command
     Ok(command)
 }
 
-/// A user's key in PuTTY's form.
+/// A user's key in PuTTY's format.
 fn own_key(identity: &str) -> Result<PathBuf, String> {
     let puttygen = installed("puttygen").ok_or("puttygen is not installed")?;
     converted(identity, "ppk", |from, to| {
@@ -68,7 +68,7 @@ impl Client for Plink {
         OFFERS
             .get_or_init(|| {
                 let folder = Scratch::new();
-                // Compression on: what is off is not in its list.
+                // Compression on: disabled methods are not in its list.
                 prepare(&folder, true, None);
                 offers::of_client(|port| {
                     let mut command = Command::new(program);
@@ -113,7 +113,7 @@ impl Client for Plink {
                 "-i",
             ])
             .arg(key);
-        // A fingerprint given by hand also makes it pass over its authorities.
+        // With a given fingerprint it ignores its authorities.
         if !order
             .offer
             .host_keys

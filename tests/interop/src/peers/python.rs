@@ -1,5 +1,6 @@
-//! asyncssh and paramiko. A client is a process that takes one order a line, since importing them
-//! takes longer than a login; it answers with a line of the same form, `name=value` by tabs.
+//! asyncssh and paramiko. A client is a process that reads one task per line, because importing
+//! them takes longer than a login; it answers with a line of the same form, `name=value` separated
+//! by tabs.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -18,7 +19,7 @@ use crate::suite::Algorithms;
 /// A client in Python.
 pub struct PythonClient {
     library: &'static str,
-    /// Workers that have nothing to do.
+    /// Idle workers.
     idle: Mutex<Vec<Worker>>,
 }
 
@@ -26,7 +27,7 @@ pub struct PythonClient {
 #[derive(Clone, Copy, Debug)]
 pub struct AsyncsshServer;
 
-/// paramiko as a server: one Ed25519 host key, and what its library offers.
+/// paramiko as a server: one Ed25519 host key, and its library's algorithms.
 #[derive(Clone, Copy, Debug)]
 pub struct ParamikoServer;
 
@@ -45,17 +46,17 @@ fn script(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// A script of ours for these libraries.
+/// A script for these libraries.
 ///
 /// # Errors
-/// When they are not installed.
+/// If they are not installed.
 pub fn script_command(name: &str) -> Result<Command, String> {
     let mut command = Command::new(python()?);
     command.arg(script(name));
     Ok(command)
 }
 
-/// What a library says that it can do.
+/// The algorithms that a library reports.
 fn offers(
     library: &str,
     cell: &OnceLock<Result<Algorithms, String>>,
@@ -127,7 +128,7 @@ impl Client for PythonClient {
             None => Worker::start(self.library)?,
         };
         let started = Instant::now();
-        // A worker that does not answer is killed as it goes out of scope.
+        // A worker that does not answer is killed when it is dropped.
         let answer = worker.ask(&line(order))?;
         self.idle
             .lock()
@@ -281,7 +282,7 @@ impl Server for ParamikoServer {
         PythonClient::new("paramiko").offers()
     }
 
-    /// What it offers cannot be told.
+    /// Its algorithms cannot be configured.
     fn start(&self, _: &Algorithms, _: Option<u64>) -> Result<Running, String> {
         let scratch = Scratch::new();
         let port = free_port();

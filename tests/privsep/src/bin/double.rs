@@ -1,9 +1,9 @@
-//! Stands in the place of the auth or session process of a real monitor, in the hands of a
-//! test: carries the RPC of the monitor over the network socket that it inherits.
+//! Replaces the auth or session process of a real monitor, controlled by a test: forwards the RPC
+//! of the monitor over the network socket that it inherits.
 //!
-//! It judges and starts nothing, but for this: where `real-session` stands beside it, that becomes the
-//! session process, so that a taken-over auth process meets the real one. The frames between it and the test are those of
-//! `privsep_tests::double`.
+//! It makes no decisions and starts nothing, with one exception: if `real-session` exists beside
+//! it, that program becomes the session process, so that a test with a compromised auth process
+//! uses the real one. `privsep_tests::double` defines the frames between it and the test.
 #![forbid(unsafe_code)]
 
 use std::io;
@@ -15,13 +15,13 @@ use privsep::roles;
 use privsep_tests::double::{Down, Up, read_down, write_up};
 use sys::io::PollFd;
 
-/// Bytes of the RPC that go to the test in one frame.
+/// Largest number of RPC bytes per frame to the test.
 const CHUNK_BYTES: usize = 64 * 1024;
-/// Descriptors that the monitor may send at once.
+/// Largest number of descriptors that the monitor may send at once.
 const MAX_DESCRIPTORS: usize = 4;
 
 fn main() {
-    // A test that has ended is no error of ours.
+    // A test that has ended is not an error.
     let _ = serve();
 }
 
@@ -30,14 +30,14 @@ fn serve() -> io::Result<()> {
     if role == roles::ROLE_SESSION {
         let beside = std::env::current_exe()?.with_file_name("real-session");
         if beside.exists() {
-            // Its descriptors are those that we have: none was touched yet.
+            // It gets our descriptors: none has been used yet.
             return Err(Command::new(beside).arg0("fulmar").arg(role).exec());
         }
     }
     let network = sys::io::inherited(roles::NETWORK_FD)?;
     let rpc = sys::io::inherited(roles::RPC_FD)?;
     if role == roles::ROLE_SESSION {
-        // It comes up while its predecessor hands over, and the connection is still that one's.
+        // It starts while its predecessor still has the connection.
         sys::io::wait_readable(&rpc, None)?;
     }
     sys::io::set_nonblocking(&network, false)?;
@@ -65,7 +65,7 @@ fn serve() -> io::Result<()> {
     }
 }
 
-/// False when the monitor has closed its end.
+/// False if the monitor has closed its end.
 fn carry_up(rpc: &OwnedFd, network: &OwnedFd) -> io::Result<bool> {
     let mut chunk = vec![0; CHUNK_BYTES];
     let received = match sys::socket::recv_with_fds(rpc, &mut chunk, MAX_DESCRIPTORS) {
@@ -87,10 +87,10 @@ fn carry_up(rpc: &OwnedFd, network: &OwnedFd) -> io::Result<bool> {
     Ok(true)
 }
 
-/// False when the test wants us to end.
+/// False if the test ends this process.
 fn carry_down(network: &OwnedFd, rpc: &OwnedFd) -> io::Result<bool> {
     match read_down(network)? {
-        // The monitor may have closed its end already: the test hears of it.
+        // The monitor may have closed its end already: the test gets a frame about it.
         Down::Write(bytes) => drop(sys::io::write_all(rpc, &bytes)),
         Down::WriteWithDescriptors { count, bytes } => {
             let copies: Vec<OwnedFd> = (0..count)

@@ -1,4 +1,4 @@
-//! Options, extensions and names of certificates, and what the authority's line says.
+//! Options, extensions and names of certificates, and the options of the authority's line.
 
 use crate::row::Row;
 
@@ -126,7 +126,7 @@ fn names_and_times() -> Vec<Row> {
         changed("several names", Some("other,{user}"), None),
         changed("wrong name", Some("other"), None).refused(),
         changed("pattern as name", Some("*"), None).refused(),
-        // Named on purpose by principals=, which stands for the user's own name otherwise.
+        // Named explicitly by principals=, whose default is the user's own name.
         changed("role", Some("role"), None).authorized("cert-authority,principals=\"role\" {ca}\n"),
         changed("role of many", Some("role"), None)
             .authorized("cert-authority,principals=\"x,role\" {ca}\n"),

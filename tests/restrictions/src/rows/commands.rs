@@ -1,5 +1,5 @@
-//! AuthorizedKeysCommand and AuthorizedPrincipalsCommand: what they print restricts as a file's lines
-//! do, and nobody but root may have written them.
+//! AuthorizedKeysCommand and AuthorizedPrincipalsCommand: their output restricts like a file's
+//! lines, and only root may have write access to them.
 
 use crate::place::UID;
 use crate::row::Row;
@@ -60,10 +60,10 @@ fn of_keys() -> Vec<Row> {
         prints(alone(), "no-such-option {key}").refused(),
         prints(alone(), "from=\"10.0.0.0/8\" {key}\nno-pty {key}").no_pty(),
         prints(alone(), "restrict {key}\n{key}").restricted(),
-        // A program that fails has said nothing.
+        // The output of a program that fails is ignored.
         program(alone(), "echo '{key}'; exit 1").refused(),
         program(alone(), "echo '{key}'; kill -9 $$").refused(),
-        // Who runs it, with which groups and what argument.
+        // Its user, groups and argument.
         run_by("$(id -u) = $(id -u nobody)"),
         run_by("\"$(id -G)\" = \"$(id -G nobody)\""),
         run_by("$(id -u) = 0").refused(),
@@ -87,7 +87,7 @@ fn of_keys() -> Vec<Row> {
             .authorized("from=\"10.0.0.0/8\" {key}\n")
             .no_pty(),
         program(row(""), "exit 1"),
-        // Others could have written it; StrictModes has no part in this.
+        // Others could have written it; StrictModes has no effect on this check.
         changed("jail/list", 0, 0o775).refused(),
         changed("jail/list", 0, 0o757).refused(),
         changed("jail/list", UID, 0o755).refused(),

@@ -1,4 +1,4 @@
-//! Keywords of sshd_config. Those that may stand in a Match block are tried in one as well.
+//! Keywords of sshd_config. Those that are permitted in a Match block are also tried in one.
 
 use crate::row::{Row, SESSIONS};
 
@@ -91,7 +91,7 @@ fn forwarding() -> Vec<Row> {
         Row::config("DisableForwarding yes\nX11Forwarding yes\nAllowTcpForwarding yes")
             .no_ports()
             .no_agent(),
-        // It stands for sockets as well.
+        // It includes sockets.
         Row::config("AllowTcpForwarding no").no_ports(),
         Row::config("AllowTcpForwarding local").no_remote(),
         Row::config("AllowTcpForwarding remote").no_local(),
@@ -155,7 +155,7 @@ fn who() -> Vec<Row> {
         Row::config("AllowUsers {user}@127.0.0.0/8"),
         Row::config("AllowUsers {user}@127.0.0.1"),
         Row::config("AllowUsers {user}@10.0.0.0/8").refused(),
-        // Each pattern stands for itself.
+        // Each pattern is separate.
         Row::config("AllowUsers !{user} *"),
         Row::config("DenyUsers {user}").refused(),
         Row::config("DenyUsers other"),
@@ -177,7 +177,7 @@ fn who() -> Vec<Row> {
     [rows, in_match].concat()
 }
 
-/// What a block applies to, seen by whether a terminal is refused.
+/// Whether a block applies, detected by the refusal of a terminal.
 fn blocks() -> Vec<Row> {
     let block = |criteria: &str| {
         let mut row = Row::new(format!("sshd_config: Match {criteria}"));
@@ -208,7 +208,7 @@ fn blocks() -> Vec<Row> {
         block("User {user} Address 10.0.0.0/8"),
         block("User {user} Address 127.0.0.0/8").no_pty(),
         block("Host 127.0.0.1").no_pty(),
-        // The first block that fits decides.
+        // The first matching block decides.
         {
             let mut row = Row::new("sshd_config: two blocks");
             row.blocks =
@@ -299,7 +299,7 @@ fn ours_alone() -> Vec<Row> {
         alone(refusing("Group other")),
         alone(many_files("{key}\n", "{other}\n")),
         alone(many_files("{other}\n", "restrict {key}\n").restricted()),
-        // The first line that fits counts, in the order of the files' names.
+        // The first matching line is used, in the order of the files' names.
         alone(many_files("no-pty {key}\n", "{key}\n").no_pty()),
         alone(many_files("from=\"10.0.0.0/8\" {key}\n", "no-pty {key}\n").no_pty()),
         alone(many_files("{other}\n", "").refused()),
@@ -308,14 +308,14 @@ fn ours_alone() -> Vec<Row> {
     ]
 }
 
-/// Two files that a pattern names.
+/// Two files that match a pattern.
 fn many_files(first: &str, second: &str) -> Row {
     Row::config("AuthorizedKeysFile {here}/keys.?")
         .file("keys.a", first)
         .file("keys.b", second)
 }
 
-/// `user:style`: the style asks for nothing here, and takes nothing away.
+/// `user:style`: the style has no effect here.
 fn styles() -> Vec<Row> {
     let styled = |mut row: Row| {
         row.style = ":style";
@@ -342,7 +342,7 @@ fn refusing(criteria: &str) -> Row {
 }
 
 impl Row {
-    /// Every session that is not the subsystem comes to this.
+    /// The outcome of every session except the subsystem.
     #[must_use]
     pub(super) fn all_sessions(mut self, outcome: &str) -> Self {
         for probe in SESSIONS {

@@ -132,7 +132,7 @@ fn origins() -> Vec<Row> {
 }
 
 fn ports() -> Vec<Row> {
-    // A list of ports names no socket.
+    // A list of ports contains no sockets.
     let open = |option: &str| Row::key(option).but("streamlocal", "no");
     let at = |mut row: Row, host: &'static str| {
         row.host = host;

@@ -15,7 +15,7 @@ use crate::row::Row;
 /// Every row.
 ///
 /// # Panics
-/// When two rows have one name.
+/// If two rows have the same name.
 #[must_use]
 pub fn all() -> Vec<Row> {
     let rows = [

@@ -1,4 +1,4 @@
-//! Logins by password and by PAM: what restricts a key restricts them as well.
+//! Logins by password and by PAM: restrictions of keys apply to them as well.
 
 use crate::row::{Row, Typed};
 
@@ -8,7 +8,7 @@ pub(super) fn rows() -> Vec<Row> {
     [passwords(), roots(), accounts(), pam()].concat()
 }
 
-/// A password under these lines, which stand in a Match block.
+/// A password login with these lines in a Match block.
 fn restricted(lines: &str) -> Row {
     Row::config(lines)
         .in_match()
@@ -64,7 +64,7 @@ fn passwords() -> Vec<Row> {
             .no_local()
             .but("tcp", "A"),
         restricted("DenyUsers {user}").refused(),
-        // A key's options are the key's.
+        // A key's options apply to the key only.
         restricted("PermitTTY yes").authorized("restrict {key}\n"),
     ]
 }
@@ -92,7 +92,7 @@ fn roots() -> Vec<Row> {
     ]
 }
 
-/// Accounts without a password that fits.
+/// Accounts without a matching password.
 fn accounts() -> Vec<Row> {
     let account = |hash: &'static str, lines: &str| {
         let mut row = Row::config(lines);
@@ -150,7 +150,7 @@ fn pam() -> Vec<Row> {
     };
     rows.extend([
         row("PermitTTY no", UNIX).no_pty(),
-        // A key is no matter of PAM's, the account is.
+        // PAM does not check keys, but it checks the account.
         row("PermitTTY no", &denied("auth")).no_pty(),
         row("PermitTTY no", &denied("account")).refused(),
         row("PermitTTY no", &denied("session"))

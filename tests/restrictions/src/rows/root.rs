@@ -37,7 +37,7 @@ pub(super) fn rows() -> Vec<Row> {
             .authorized("command=\"internal-sftp\" {key}\n")
             .sftp_only(),
     );
-    // What the administrator forces upon everybody is no command that root's key forces.
+    // A command that is forced for all users is not a command that root's key forces.
     rows.push(forced().with("ForceCommand {forced}").cut());
     let with_certificate = |options: &[&'static str]| {
         let mut row = Row::certificate(options);

@@ -1,9 +1,9 @@
-//! StrictModes: files that say who may log in, where others could have written them.
+//! StrictModes: files that permit logins and that others could have written.
 
 use crate::place::UID;
 use crate::row::Row;
 
-/// A user who is neither root nor the one who logs in.
+/// A user who is neither root nor the user of the login.
 const ANOTHER: u32 = UID + 7;
 
 pub(super) fn rows() -> Vec<Row> {
@@ -32,7 +32,7 @@ fn keys() -> Vec<Row> {
             .but("subsystem", "home sshrc"),
         elsewhere("yes"),
         elsewhere("yes").mode("jail/keys", UID, 0o600),
-        // What the user cannot read lets nobody in.
+        // A file that the user cannot read permits no login.
         elsewhere("no").mode("jail/keys", 0, 0o600).refused(),
     ];
     for (name, owner, mode) in [
@@ -84,7 +84,7 @@ fn principals() -> Vec<Row> {
         rows.push(row("yes").mode(name, owner, mode).refused());
         rows.push(row("no").mode(name, owner, mode));
     }
-    // Only root writes authorities: nobody asks who could.
+    // Only root writes authorities: their permissions are not checked.
     rows.push(row("yes").mode("authority", UID, 0o666));
     rows
 }

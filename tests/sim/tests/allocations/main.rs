@@ -1,5 +1,5 @@
-//! A bulk transfer that has found its stride allocates nothing for a packet, on one thread or
-//! on many, counted by the allocator.
+//! A bulk transfer in its steady state allocates nothing per packet, on one thread or on several,
+//! counted by the allocator.
 //!
 //! One test function, because the counts are the process's.
 
@@ -38,7 +38,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Bytes of one packet's data between two of our own kind, and the least that is counted.
+/// Bytes of one packet's data between two Fulmars, and the least number that is counted.
 const PACKET_BYTES: u64 = 32 * 1024;
 /// Until windows and buffers have the size that they need.
 const WARM_UP_BYTES: u64 = 96 << 20;
@@ -47,7 +47,7 @@ const COUNTED_BYTES: u64 = 128 << 20;
 const LOOK: u64 = 1;
 const LOOK_MS: u64 = 20;
 
-/// Works until `done` says so of the bytes that were received; it is asked now and then.
+/// Works until `done` is true for the number of received bytes; it is called from time to time.
 fn run(end: &mut End, mut done: impl FnMut(u64) -> bool) {
     loop {
         let at = end.driver.now() + LOOK_MS;
@@ -59,8 +59,8 @@ fn run(end: &mut End, mut done: impl FnMut(u64) -> bool) {
     }
 }
 
-/// Allocations, of both ends, while [`COUNTED_BYTES`] go from `/dev/zero` to `/dev/null`, and who
-/// sealed and opened.
+/// Allocations of both ends while [`COUNTED_BYTES`] go from `/dev/zero` to `/dev/null`, and the
+/// threads that sealed and opened.
 fn calls(config: &TransportConfig, terms: LaneTerms) -> (usize, LaneReport, LaneReport) {
     let (client, server, ids) = halves(config, 1);
     let id: ChannelId = ids[0];
@@ -116,8 +116,8 @@ fn a_steady_transfer_allocates_nothing_for_a_packet() {
             for report in [sealer, opener] {
                 assert_eq!(report.workers > 1, workers, "{report}");
             }
-            // A window's grants are messages, and the stock grows when more packets than ever
-            // are on their way.
+            // Window adjusts are messages, and the pool grows when more packets than before are in
+            // transit.
             let packets = usize::try_from(COUNTED_BYTES / PACKET_BYTES).unwrap();
             assert!(
                 calls < packets / 10,

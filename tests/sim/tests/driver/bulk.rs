@@ -11,7 +11,7 @@ use proto::{Error, Event, Stream, TransportConfig};
 
 use crate::joined::{End, halves, noise};
 
-/// A file without a name that holds `bytes`, or is empty.
+/// A file without a name that contains `bytes`, or is empty.
 fn file(bytes: &[u8]) -> std::fs::File {
     let memory = rustix::fs::memfd_create("bulk", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
     let mut file = std::fs::File::from(memory);
@@ -20,8 +20,8 @@ fn file(bytes: &[u8]) -> std::fs::File {
     file
 }
 
-/// Runs one end until its source and its sink have ended and the channel is closed. Says in
-/// which order it heard of the ends.
+/// Runs one end until its source and its sink have ended and the channel is closed. Returns the
+/// order of the ends.
 fn run(end: &mut End, closes: bool) -> Vec<&'static str> {
     let mut order = Vec::new();
     loop {
@@ -69,11 +69,11 @@ fn workers() -> LaneTerms {
     }
 }
 
-/// Gives the runs that were compressed apart from the rest.
+/// Returns the runs that were compressed in parallel.
 fn both_ways(config: &TransportConfig, terms: LaneTerms, up: Vec<u8>, down: Vec<u8>) -> u64 {
     let (client, server, ids) = halves(config, 1);
     let id = ids[0];
-    // Up: file to file. Down: pipe to a pipe whose reader dawdles.
+    // Up: file to file. Down: pipe to a pipe with a slow reader.
     let mut stored = file(b"");
     let (source, feeder) = sys::io::pipe().unwrap();
     let (reader, sink) = sys::io::pipe().unwrap();
@@ -119,7 +119,7 @@ fn both_ways(config: &TransportConfig, terms: LaneTerms, up: Vec<u8>, down: Vec<
             (run(&mut server, true), server.driver.lane_report())
         });
         let heard = run(&mut client, false);
-        // Its CLOSE may be held by a key exchange: it goes on until the server has gone.
+        // A key exchange may delay its CLOSE: it works until the server is gone.
         while !heard.contains(&"peer closed")
             && !matches!(client.driver.next(), Err(_) | Ok(Notice::PeerClosed))
         {}
@@ -159,7 +159,7 @@ fn both_directions_at_once() {
     );
 }
 
-/// Packets of such a MAC are opened together, so that reading goes on before it.
+/// Packets with such a MAC are opened together, so reading continues first.
 #[test]
 fn both_directions_at_once_with_a_mac_that_gains_by_many() {
     let config = TransportConfig {
@@ -211,7 +211,7 @@ fn both_directions_at_once_with_workers() {
     }
 }
 
-/// In full flow: what stands in a lane keeps the keys that it came with.
+/// During bulk transfers: packets in a lane keep the keys with which they arrived.
 #[test]
 fn both_directions_at_once_with_workers_and_a_rekey_every_mebibyte_on_both_sides() {
     for compression in ["none", "zlib@openssh.com", "zstd2@fulmar.invalid"] {
@@ -224,7 +224,7 @@ fn both_directions_at_once_with_workers_and_a_rekey_every_mebibyte_on_both_sides
     }
 }
 
-/// Bytes that become about half as many.
+/// Bytes that compress to about one half.
 fn halved(len: usize, seed: u64) -> Vec<u8> {
     let mut bytes = noise(len, seed);
     for byte in &mut bytes {
@@ -233,7 +233,7 @@ fn halved(len: usize, seed: u64) -> Vec<u8> {
     bytes
 }
 
-/// Runs are compressed side by side, and each stream ends where its keys do.
+/// Runs are compressed in parallel, and each stream ends with its keys.
 #[test]
 fn runs_compressed_by_workers_with_a_rekey_every_mebibyte_on_both_sides() {
     for rekey_bytes in [Some(1 << 20), None] {
@@ -252,7 +252,7 @@ fn runs_compressed_by_workers_with_a_rekey_every_mebibyte_on_both_sides() {
     }
 }
 
-/// Passes bytes on and flips one on the way.
+/// Forwards bytes and changes one of them.
 fn damage(from: UnixStream, mut to: UnixStream, at: usize) {
     let (mut from, mut room) = (from, vec![0; 100_000]);
     let mut passed = 0;
@@ -272,7 +272,7 @@ fn damage(from: UnixStream, mut to: UnixStream, at: usize) {
     }
 }
 
-/// What came before the damage is delivered, nothing of what came behind it.
+/// Data before the damage are delivered, later data are not.
 #[test]
 fn a_byte_that_changes_on_the_way_ends_the_connection_behind_what_was_good() {
     for terms in [LaneTerms::new(ALONE), workers()] {

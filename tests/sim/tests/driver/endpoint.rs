@@ -1,4 +1,4 @@
-//! Endpoints: a channel's bytes made and used in the process, beside descriptors.
+//! Endpoints: channel data that the process itself produces and consumes, instead of descriptors.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use proto::{Error, Event, Stream, TransportConfig};
 
 use crate::joined::{End, joined, noise, settle};
 
-/// Sends back what it gets, a little at a time; at the end it is over.
+/// Echoes its input in small pieces, and ends with it.
 #[derive(Default)]
 struct Echo {
     held: VecDeque<Bytes>,
@@ -49,7 +49,7 @@ impl ChannelHandler for Echo {
     }
 }
 
-/// Sends bytes and keeps what comes back.
+/// Sends bytes and stores the answers.
 struct Asker {
     unsent: Bytes,
     got: Vec<u8>,
@@ -93,7 +93,7 @@ fn what_an_endpoint_consumes_opens_the_window_again() {
     let config = TransportConfig::default();
     let (mut client, mut server, ids) = joined(&config, 1);
     let id = ids[0];
-    // Several windows' worth in one direction.
+    // Data of several windows in one direction.
     let bytes = noise(20 << 20, 7);
     server.driver.attach_endpoint(id, Box::new(Echo::default()));
     let sent = send_all(&mut client, &mut server, &bytes);
@@ -108,7 +108,7 @@ fn what_an_endpoint_consumes_opens_the_window_again() {
     assert!(server.driver.detach_endpoint(id).is_none());
 }
 
-/// Sends by hand from the client, and takes what comes back.
+/// Sends directly from the client, and receives the answers.
 fn send_all(client: &mut End, server: &mut End, bytes: &[u8]) -> Vec<u8> {
     let id = proto::ChannelId(0);
     let mut got = Vec::new();
@@ -157,7 +157,7 @@ fn what_comes_behind_its_end_is_dropped_and_counted() {
     let (seen, _) = settle(&mut client, &mut server);
     assert_eq!(ended(&seen), 1);
     assert_eq!(client.driver.endpoint::<Asker>(id).unwrap().got, b"ask");
-    // More than a window, to an end that nobody is at any more.
+    // More than a window, to an endpoint that has ended.
     drop(server.driver.detach_endpoint(id));
     let bytes = noise(16 << 20, 3);
     let mut sent = 0;
@@ -175,7 +175,7 @@ fn what_comes_behind_its_end_is_dropped_and_counted() {
     assert_eq!(client.driver.endpoint::<Asker>(id).unwrap().got, b"ask");
 }
 
-/// Keeps what comes until it is told to use it.
+/// Stores its input until `use_now` is set.
 struct Keeper {
     held: usize,
     most: usize,
@@ -201,7 +201,7 @@ impl ChannelHandler for Keeper {
     }
 }
 
-/// Sends as much as the window and the socket take.
+/// Sends as much as the window and the socket accept.
 fn press(client: &mut End, server: &mut End, bytes: &[u8], sent: &mut usize) {
     let id = proto::ChannelId(0);
     for _ in 0..100 {
@@ -230,19 +230,19 @@ fn an_endpoint_that_is_full_holds_the_socket_back_and_not_for_good() {
     let begun = std::time::Instant::now();
     press(&mut client, &mut server, &bytes, &mut sent);
     let held = |server: &mut End| server.driver.endpoint::<Keeper>(id).unwrap().held;
-    // A slab that was read in one go may bring more than is wanted; the window takes 2 MiB.
+    // A slab that was read at once may contain more than is wanted; the window has 2 MiB.
     let first = held(&mut server);
     assert!(first >= MOST, "{first}");
     if begun.elapsed() < std::time::Duration::from_millis(500) {
         assert!(first < MOST + (1 << 20), "{first}");
     }
-    // What it uses makes room for as much.
+    // Consumed bytes make room for the same number.
     server.driver.endpoint::<Keeper>(id).unwrap().uses = first;
     server.driver.wake_endpoint(id);
     press(&mut client, &mut server, &bytes, &mut sent);
     assert!(held(&mut server) >= MOST);
-    // When it uses nothing any more, the peer is heard again: its window is the limit (2 MiB, of
-    // which too little is used for more to be granted).
+    // When it consumes nothing any more, the peer is read again: its window is the limit (2 MiB;
+    // too little is consumed for an adjust).
     while first + held(&mut server) < 2 << 20 {
         std::thread::sleep(std::time::Duration::from_millis(20));
         press(&mut client, &mut server, &bytes, &mut sent);
@@ -250,8 +250,8 @@ fn an_endpoint_that_is_full_holds_the_socket_back_and_not_for_good() {
     }
 }
 
-/// It uses a little all the time, and so is never read past; but a peer that was asked whether it
-/// lives is listened to.
+/// It always consumes a little, so its limit is never exceeded; but a peer with an open request for
+/// a sign of life is read.
 #[test]
 fn a_peer_behind_a_full_endpoint_is_not_taken_for_dead() {
     let config = TransportConfig {
@@ -274,7 +274,7 @@ fn a_peer_behind_a_full_endpoint_is_not_taken_for_dead() {
     while begun.elapsed() < std::time::Duration::from_millis(2_500) {
         server.driver.endpoint::<Keeper>(id).unwrap().uses = 1;
         server.driver.wake_endpoint(id);
-        // Fails where the connection is given up.
+        // Fails if the connection ends.
         server.step();
         client.step();
         std::thread::sleep(std::time::Duration::from_millis(5));

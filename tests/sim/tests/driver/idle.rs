@@ -1,4 +1,4 @@
-//! A connection on which nothing can happen costs nothing.
+//! An idle connection uses no processor time.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -16,7 +16,7 @@ fn cpu_us() -> i64 {
     time.tv_sec * 1_000_000 + time.tv_nsec / 1000
 }
 
-/// Microseconds of this thread's time that the driver takes in a while without events.
+/// Microseconds of this thread's time that the driver uses during an interval without events.
 fn idle_us(driver: &mut Driver) -> i64 {
     let at = driver.now() + IDLE_MS;
     driver.set_timer(IDLE, Some(at));
@@ -36,7 +36,7 @@ fn zero() -> OwnedFd {
     OwnedFd::from(std::fs::File::open("/dev/zero").unwrap())
 }
 
-/// A sink that takes nothing more, and a source without end against it.
+/// A sink that accepts nothing more, with an endless source.
 fn stuffed() -> (End, End, ChannelId, OwnedFd) {
     let (mut client, mut server, ids) = joined(&TransportConfig::default(), 1);
     let id = ids[0];

@@ -10,11 +10,11 @@ use sim::Pair;
 
 /// Token of the timer that ends a step.
 const STEP: u64 = u64::MAX;
-/// Token of the timer that fails a test that waits for what does not come.
+/// Token of the timer that fails a test without progress.
 const WATCHDOG: u64 = u64::MAX - 1;
-/// Far longer than any test is without a byte, milliseconds.
+/// Time limit without a byte, far longer than in any test, milliseconds.
 const WATCHDOG_MS: u64 = 60_000;
-/// How often it is wound up while bytes move.
+/// How often the timer is restarted while bytes move.
 const MOST_REWINDS: u32 = 10;
 
 /// One end.
@@ -24,17 +24,17 @@ pub struct End {
 }
 
 impl End {
-    /// The next thing that concerns the test; host key signatures are given by the way.
+    /// The next event for the test; host key signatures are made internally.
     ///
     /// # Panics
-    /// When nothing comes, or the connection fails.
+    /// If no event arrives, or the connection fails.
     pub fn next(&mut self) -> Notice {
         let mut moved = self.watch();
         let mut patience = MOST_REWINDS;
         loop {
             let notice = self.driver.next().expect("a connection at work");
             match notice {
-                // Bulk is no notice.
+                // Bulk data are not an event.
                 Notice::Timer { token: WATCHDOG } => {
                     let before = std::mem::replace(&mut moved, self.watch());
                     assert_ne!(moved, before, "nothing happens any more");
@@ -51,7 +51,7 @@ impl End {
         }
     }
 
-    /// Winds the watchdog up; the bytes that have gone over the wire so far.
+    /// Restarts the watchdog; returns the number of bytes on the wire so far.
     fn watch(&mut self) -> (u64, u64) {
         let at = self.driver.now() + WATCHDOG_MS;
         self.driver.set_timer(WATCHDOG, Some(at));
@@ -77,7 +77,7 @@ impl End {
     /// Does what can be done without waiting.
     pub fn step(&mut self) -> Vec<Notice> {
         let mut seen = Vec::new();
-        // What epoll reports beside the first timer is done before the second.
+        // Events that epoll reports with the first timer are handled before the second.
         for _ in 0..2 {
             let now = self.driver.now();
             self.driver.set_timer(STEP, Some(now));
@@ -92,7 +92,7 @@ impl End {
     }
 }
 
-/// What makes an end, in whichever thread it shall live.
+/// The parts of an end, which can be sent to another thread.
 pub struct Half {
     socket: UnixStream,
     connection: Connection,
@@ -100,7 +100,7 @@ pub struct Half {
 }
 
 impl Half {
-    /// Puts the connection to work.
+    /// Starts the connection.
     pub fn end(self) -> End {
         let socket = OwnedFd::from(self.socket);
         End {
@@ -111,7 +111,7 @@ impl Half {
 }
 
 impl Half {
-    /// Puts the connection to work over a socket whose other end the test holds.
+    /// Starts the connection over a socket whose other end the test has.
     pub fn apart(mut self) -> (End, UnixStream) {
         let (near, far) = UnixStream::pair().expect("a socket pair");
         self.socket = near;
@@ -119,13 +119,13 @@ impl Half {
     }
 }
 
-/// Client and server behind a login, and the channels that were opened.
+/// Client and server after a login, and the open channels.
 pub fn joined(config: &TransportConfig, channels: usize) -> (End, End, Vec<ChannelId>) {
     let (client, server, ids) = halves(config, channels);
     (client.end(), server.end(), ids)
 }
 
-/// The same, not yet at work.
+/// The same, not yet started.
 pub fn halves(config: &TransportConfig, channels: usize) -> (Half, Half, Vec<ChannelId>) {
     let mut pair = Pair::new(config.clone(), config.clone());
     pair.login(usize::MAX).expect("a login");
@@ -166,7 +166,7 @@ pub fn settle(client: &mut End, server: &mut End) -> (Vec<Notice>, Vec<Notice>) 
     seen
 }
 
-/// Bytes that repeat only after a long while.
+/// Bytes with a long period.
 pub fn noise(len: usize, mut state: u64) -> Vec<u8> {
     (0..len)
         .map(|_| {

@@ -1,10 +1,10 @@
-//! A keystroke costs one read and one write in each process that it passes.
+//! A keystroke needs one read and one write in each process on its path.
 
 use proto::{Stream, TransportConfig};
 
 use crate::joined::{End, joined, settle};
 
-/// System calls of this thread that read and that wrote, as the kernel counts them.
+/// This thread's read and write system calls, counted by the kernel.
 fn calls() -> (u64, u64) {
     let text = std::fs::read_to_string("/proc/thread-self/io").expect("accounting");
     let count = |name: &str| {
@@ -15,7 +15,7 @@ fn calls() -> (u64, u64) {
     (count("syscr:"), count("syscw:"))
 }
 
-/// Calls that one step of `end` takes, without those of the counting.
+/// Calls of one step of `end`, without those of the counting.
 fn cost(end: &mut End) -> (u64, u64) {
     let counting = {
         let first = calls();

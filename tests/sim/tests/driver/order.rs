@@ -1,4 +1,4 @@
-//! What the owner is told, in which order, and what is true then.
+//! The owner's events, their order, and the state at each.
 
 use std::io::Read;
 use std::os::fd::OwnedFd;
@@ -14,7 +14,7 @@ fn pipe() -> (std::fs::File, OwnedFd) {
     (std::fs::File::from(reader), writer)
 }
 
-/// More packets than one pass takes events, in one read: none may lie until the peer speaks again.
+/// More packets in one read than one pass handles: none may wait until the peer sends again.
 #[test]
 fn a_burst_of_small_packets_is_delivered_without_another_word_of_the_peer() {
     let (mut client, mut server, ids) = joined(&TransportConfig::default(), 1);
@@ -70,7 +70,7 @@ fn the_end_of_the_socket_is_told_behind_everything_that_came_before_it() {
     assert_eq!(told, [0, 1, 2]);
 }
 
-/// A channel's number is free when its owner has heard of the end, not before.
+/// A channel's number is free after its owner has got the final event, not earlier.
 #[test]
 fn a_channel_exists_until_its_owner_has_heard_of_its_end() {
     let (mut client, mut server, ids) = joined(&TransportConfig::default(), 1);
@@ -146,7 +146,7 @@ fn a_sink_that_fails_is_told_and_its_data_gives_the_window_back() {
     assert!(failed);
 }
 
-/// The same where the owner takes the sink away.
+/// The same if the owner removes the sink.
 #[test]
 fn a_sink_that_is_taken_away_gives_the_window_back() {
     let (mut client, mut server, ids) = joined(&TransportConfig::default(), 1);
@@ -168,8 +168,8 @@ fn a_sink_that_is_taken_away_gives_the_window_back() {
     );
 }
 
-/// A carrier that takes nothing more (ProxyCommand closed its input) is the end, even where it
-/// keeps its output open and says nothing.
+/// A transport that accepts no more data (ProxyCommand closed its input) ends the connection, even
+/// if its output stays open and silent.
 #[test]
 fn a_peer_that_takes_nothing_more_is_gone_once_its_last_words_are_read() {
     let (mut client, mut server, ids) = joined(&TransportConfig::default(), 1);

@@ -6,7 +6,7 @@ use proto::{Stream, TransportConfig};
 
 use crate::joined::{joined, settle};
 
-/// A channel that always has data must not keep the others silent.
+/// A channel that always has data must not block the others.
 #[test]
 fn sources_that_are_always_ready_share_the_connection() {
     let (mut client, mut server, ids) = joined(&TransportConfig::default(), 3);
@@ -47,7 +47,7 @@ fn sources_that_are_always_ready_share_the_connection() {
     assert!(least * 2 > *most, "shares of {counts:?} bytes");
 }
 
-/// Bulk that fills the queue whenever it has room must not keep a source from being looked at.
+/// Bulk data that fill the queue whenever it has room must not prevent a source from being read.
 #[test]
 fn a_keystroke_gets_its_turn_beside_bulk_that_never_pauses() {
     let (mut client, mut server, ids) = joined(&TransportConfig::default(), 2);
@@ -84,7 +84,7 @@ fn a_keystroke_gets_its_turn_beside_bulk_that_never_pauses() {
             client.step();
             server.step();
             let (_, sent) = client.driver.wire_bytes();
-            // The queue, and what is sealed: nothing else may go first.
+            // The queue and the sealed packets; nothing else may precede.
             assert!(
                 sent - before < 4 << 20,
                 "{} bytes went first",
@@ -95,8 +95,8 @@ fn a_keystroke_gets_its_turn_beside_bulk_that_never_pauses() {
     }
 }
 
-/// Bulk that fills the window whenever the peer opens it must not keep the other stream of its
-/// channel from being looked at.
+/// Bulk data that fill the window whenever the peer opens it must not prevent the other stream of
+/// its channel from being read.
 #[test]
 fn a_word_on_stderr_gets_its_turn_behind_a_window_that_bulk_fills() {
     let (mut client, mut server, ids) = joined(&TransportConfig::default(), 1);
@@ -125,7 +125,7 @@ fn a_word_on_stderr_gets_its_turn_behind_a_window_that_bulk_fills() {
             }
             client.step();
             server.step();
-            // A window of 2 MiB is on its way, and another one when it opens by a quarter.
+            // Data of a window of 2 MiB are in transit, and more when it opens by a quarter.
             assert!(went_first < 8 << 20, "{went_first} bytes went first");
         }
         assert_eq!(room[0], *word);

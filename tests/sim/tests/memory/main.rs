@@ -1,4 +1,5 @@
-//! What a peer that does not read, or sends crumbs, can make us keep, counted by the allocator.
+//! The memory that a peer can make us use by not reading or by sending tiny packets, counted by the
+//! allocator.
 //!
 //! One test function, because the counts are the process's.
 
@@ -72,7 +73,7 @@ fn crumbs(compression: &str) -> usize {
     live().saturating_sub(before)
 }
 
-/// A source without end towards a peer that does not read its socket.
+/// An endless source towards a peer that does not read its socket.
 fn unread() -> usize {
     let (mut client, server, ids) = joined(&TransportConfig::default(), 1);
     let before = live();
@@ -84,7 +85,7 @@ fn unread() -> usize {
     for _ in 0..200 {
         client.step();
     }
-    // Nor do requests of ours and keys that are due add to it without end.
+    // Our requests and a due key exchange do not add to it without limit either.
     let now = client.driver.now();
     client.driver.connection().rekey(now).unwrap();
     for _ in 0..200 {
@@ -94,7 +95,7 @@ fn unread() -> usize {
     live().saturating_sub(before)
 }
 
-/// Ten channels at once, each with a window full of data that nobody takes.
+/// Ten channels at once, each with a full window of data that nobody reads.
 fn windows() -> usize {
     let (mut client, mut server, ids) = joined(&TransportConfig::default(), 10);
     let mut readers = Vec::new();
@@ -124,7 +125,7 @@ fn memory_is_bounded_by_windows_and_queues() {
         "{used} bytes towards a peer that does not read"
     );
     let used = windows();
-    // 2 MiB each, the slabs that they arrived in, and the sender's own queue.
+    // 2 MiB each, the slabs in which they arrived, and the sender's own queue.
     assert!(used < 36 << 20, "{used} bytes for ten windows");
     for compression in ["none", "zlib@openssh.com", "zstd2@fulmar.invalid"] {
         let used = crumbs(compression);
