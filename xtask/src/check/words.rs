@@ -29,7 +29,6 @@ const UNCHECKED: &[&str] = &[
     "crates/keygen/",
     "crates/moduli/",
     "crates/tools/",
-    "tests/",
 ];
 
 /// The text of a line's comment, without code in backticks.
