@@ -21,7 +21,7 @@ use crate::error::{ClientError, Peer};
 use crate::host_key::HostKeyJudge;
 use crate::interaction::{Interaction, Nobody};
 use crate::log;
-use crate::login::{self, Opening, Secured};
+use crate::login::{self, LoginOpening, Secured};
 
 /// A method and its secret; [`Interaction`] supplies passwords and answers.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl Login {
     pub fn begin(
         link: OwnedFd,
         peer: Peer,
-        opening: Opening,
+        opening: LoginOpening,
         careful: bool,
         judge: &mut dyn HostKeyJudge,
     ) -> Result<Self, ClientError> {

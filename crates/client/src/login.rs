@@ -1,7 +1,7 @@
 //! Turns a connected stream into an authenticated connection: versions, key exchange, host key
 //! check, user authentication.
 //!
-//! [`Opening::send`] sends the first flight; the caller can prepare the login while the server answers,
+//! [`LoginOpening::send`] sends the first flight; the caller can prepare the login while the server answers,
 //! before it calls [`Greeted::secure`]. docs/login.md shows the flights.
 
 use std::io::ErrorKind;
@@ -199,7 +199,7 @@ fn short_offer(learnt: &Learnt, flight_bytes: usize) -> Option<ShortOffer> {
 
 /// The settings of the first flight and of the key exchange.
 #[derive(Debug)]
-pub struct Opening {
+pub struct LoginOpening {
     /// Algorithms and limits.
     pub transport: TransportConfig,
     /// Number of host key algorithms at the front of the list that lead to a known key.
@@ -217,7 +217,7 @@ pub struct Opening {
     warn_weak_crypto: bool,
 }
 
-impl Opening {
+impl LoginOpening {
     /// The settings of a program that has many connections, without a time limit.
     #[must_use]
     pub fn new(
@@ -546,7 +546,7 @@ pub fn disconnect(driver: &mut Driver) {
     let _ = driver.flush();
 }
 
-/// Splits a link into the descriptors for [`Opening::send`], the peer and the proxy process, which stays
+/// Splits a link into the descriptors for [`LoginOpening::send`], the peer and the proxy process, which stays
 /// with the caller.
 #[must_use]
 pub fn split(

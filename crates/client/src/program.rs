@@ -30,7 +30,7 @@ use crate::prompt::Prompter;
 use crate::session::{
     AnyLocalEnd, FAILURE, LocalEnd, Plan, Reach, Session, StdioFlags, Streams, What,
 };
-use crate::{connect, login, login::Opening};
+use crate::{connect, login, login::LoginOpening};
 
 /// The version line that `-V` prints.
 pub const VERSION: &str = concat!("Fulmar_", env!("CARGO_PKG_VERSION"));
@@ -378,7 +378,7 @@ fn serve(
 ) -> Result<i32, ClientError> {
     let learnt = cache.as_deref().and_then(LoginCache::learnt).cloned();
     let guess = learnt.as_ref().filter(|_| strategy == LoginStrategy::Fast);
-    let opening = Opening::from_options(options, &peer, checker);
+    let opening = LoginOpening::from_options(options, &peer, checker);
     let greeted = opening.send(streams, peer, guess)?;
     // Finding keys overlaps with the server's answer.
     let keys = Keys::find(options);

@@ -17,7 +17,7 @@ const GAIN_PART: usize = 64;
 
 /// What to do with a payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Choice {
+pub(crate) enum PayloadRoute {
     /// Compress it at the configured level.
     Deflate,
     /// Test with little effort whether it becomes smaller.
@@ -37,15 +37,15 @@ pub(crate) struct Policy {
 
 impl Policy {
     /// Decides what to do with `payload`.
-    pub(crate) fn choose(&mut self, payload: &[u8]) -> Choice {
+    pub(crate) fn choose(&mut self, payload: &[u8]) -> PayloadRoute {
         if self.wait == 0 || payload.len() < LEAST_BYTES || !looks_random(payload) {
-            return Choice::Deflate;
+            return PayloadRoute::Deflate;
         }
         if self.left == 0 {
-            return Choice::Attempt;
+            return PayloadRoute::Attempt;
         }
         self.left -= 1;
-        Choice::Store
+        PayloadRoute::Store
     }
 
     /// Records that a payload of `raw` bytes was deflated to `deflated` bytes; `None` if it had to
@@ -129,17 +129,25 @@ mod tests {
     fn both_witnesses_must_speak_for_storing() {
         let (random, text) = (noise(4096, 3), vec![b'a'; 4096]);
         let mut policy = Policy::default();
-        assert_eq!(policy.choose(&random), Choice::Deflate, "nothing was tried");
+        assert_eq!(
+            policy.choose(&random),
+            PayloadRoute::Deflate,
+            "nothing was tried"
+        );
         policy.note(4096, None);
         assert_eq!(
             policy.choose(&text),
-            Choice::Deflate,
+            PayloadRoute::Deflate,
             "does not look random"
         );
-        assert_eq!(policy.choose(&random), Choice::Store);
-        assert_eq!(policy.choose(&random), Choice::Attempt);
+        assert_eq!(policy.choose(&random), PayloadRoute::Store);
+        assert_eq!(policy.choose(&random), PayloadRoute::Attempt);
         policy.note(4096, Some(2000));
-        assert_eq!(policy.choose(&random), Choice::Deflate, "the last gained");
+        assert_eq!(
+            policy.choose(&random),
+            PayloadRoute::Deflate,
+            "the last gained"
+        );
     }
 
     #[test]
@@ -150,7 +158,7 @@ mod tests {
         let mut waits = Vec::new();
         for _ in 0..7 {
             let mut stored = 0;
-            while policy.choose(&random) == Choice::Store {
+            while policy.choose(&random) == PayloadRoute::Store {
                 stored += 1;
             }
             policy.note(4096, Some(4090));
@@ -165,6 +173,6 @@ mod tests {
         policy.note(100, None);
         assert_eq!(policy, Policy::default());
         policy.note(4096, None);
-        assert_eq!(policy.choose(&noise(100, 5)), Choice::Deflate);
+        assert_eq!(policy.choose(&noise(100, 5)), PayloadRoute::Deflate);
     }
 }

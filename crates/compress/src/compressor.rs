@@ -4,7 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::adaptive::{Choice, Policy};
+use crate::adaptive::{PayloadRoute, Policy};
 use crate::deflate::{Carry, EncodeOutcome, append_flush, store};
 use crate::error::DeflateError;
 use crate::form::Form;
@@ -387,9 +387,9 @@ pub(crate) fn effort_for(
         return (payload.len() < PARTIAL_BELOW_BYTES).then_some(PayloadEffort::Level(1));
     }
     match policy.choose(payload) {
-        Choice::Store => None,
-        Choice::Attempt => Some(PayloadEffort::Attempt),
-        Choice::Deflate => Some(PayloadEffort::Level(level)),
+        PayloadRoute::Store => None,
+        PayloadRoute::Attempt => Some(PayloadEffort::Attempt),
+        PayloadRoute::Deflate => Some(PayloadEffort::Level(level)),
     }
 }
 

@@ -111,7 +111,7 @@ impl ClientConfig {
 /// The settings of the command line, in order; they come before those of any file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommandLine {
-    pub(crate) settings: Vec<Setting>,
+    pub(crate) settings: Vec<CommandLineSetting>,
     /// The remote command, its words joined with blanks (`Match command`, `Match sessiontype`).
     pub command: Option<String>,
     /// Standard input and output are forwarded to a host and port by the server (`-W`): the
@@ -123,7 +123,7 @@ pub struct CommandLine {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Setting {
+pub(crate) enum CommandLineSetting {
     /// A line in the form of `-o`.
     Line(String),
     /// A keyword with arguments that need no splitting.
@@ -138,15 +138,17 @@ impl CommandLine {
 
     /// Adds an `-o` argument: `Keyword=value` or `Keyword value`.
     pub fn option(&mut self, text: impl Into<String>) {
-        self.settings.push(Setting::Line(text.into()));
+        self.settings.push(CommandLineSetting::Line(text.into()));
     }
 
     /// Adds the setting of a flag: a keyword and one argument, which is taken literally, without
     /// quoting (`-p` is `set("Port", …)`, `-l` and `user@` are `set("User", …)`, `-i` is
     /// `set("IdentityFile", …)`).
     pub fn set(&mut self, keyword: &str, argument: impl Into<String>) {
-        self.settings
-            .push(Setting::Words(keyword.to_owned(), vec![argument.into()]));
+        self.settings.push(CommandLineSetting::Words(
+            keyword.to_owned(),
+            vec![argument.into()],
+        ));
     }
 }
 

@@ -7,7 +7,7 @@ use crate::client::matching::{self, Facts};
 use crate::client::options::SessionType;
 use crate::client::resolve::Knowledge;
 use crate::client::table::{CLIENT_TABLE, Row};
-use crate::client::{ClientConfig, CommandLine, Setting, Source};
+use crate::client::{ClientConfig, CommandLine, CommandLineSetting, Source};
 use crate::environment::Environment;
 use crate::error::{Place, Severity, Warning};
 use crate::forms;
@@ -63,11 +63,11 @@ impl Pass<'_> {
         };
         for setting in &self.command_line.settings {
             match setting {
-                Setting::Line(line) => {
+                CommandLineSetting::Line(line) => {
                     let mut active = true;
                     self.line(line, &place, context, &mut active);
                 }
-                Setting::Words(keyword, words) => {
+                CommandLineSetting::Words(keyword, words) => {
                     let row = value::find(CLIENT_TABLE, keyword);
                     // As in OpenSSH, the first -l or -p counts and the others are ignored, whatever
                     // their value.

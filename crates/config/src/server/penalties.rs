@@ -6,7 +6,7 @@ use crate::value::{Setting, Value};
 
 /// How a part is written.
 #[derive(Clone, Copy)]
-enum Form {
+enum PenaltyForm {
     /// A time, kept in milliseconds.
     Time,
     /// A number of sources.
@@ -19,19 +19,19 @@ const PERMISSIVE: u64 = PenaltyOverflow::Permissive as u64;
 
 /// The parts in the order of the dump: name, form and default. Without a value of its own,
 /// `overflow6` is as `overflow`.
-const PARTS: [(&str, Form, u64); 12] = [
-    ("crash", Form::Time, 90_000),
-    ("authfail", Form::Time, 5_000),
-    ("noauth", Form::Time, 1_000),
-    ("invaliduser", Form::Time, 5_000),
-    ("grace-exceeded", Form::Time, 10_000),
-    ("refuseconnection", Form::Time, 10_000),
-    ("max", Form::Time, 600_000),
-    ("min", Form::Time, 15_000),
-    ("max-sources4", Form::Sources, 65_536),
-    ("max-sources6", Form::Sources, 65_536),
-    ("overflow", Form::Overflow, PERMISSIVE),
-    ("overflow6", Form::Overflow, PERMISSIVE),
+const PARTS: [(&str, PenaltyForm, u64); 12] = [
+    ("crash", PenaltyForm::Time, 90_000),
+    ("authfail", PenaltyForm::Time, 5_000),
+    ("noauth", PenaltyForm::Time, 1_000),
+    ("invaliduser", PenaltyForm::Time, 5_000),
+    ("grace-exceeded", PenaltyForm::Time, 10_000),
+    ("refuseconnection", PenaltyForm::Time, 10_000),
+    ("max", PenaltyForm::Time, 600_000),
+    ("min", PenaltyForm::Time, 15_000),
+    ("max-sources4", PenaltyForm::Sources, 65_536),
+    ("max-sources6", PenaltyForm::Sources, 65_536),
+    ("overflow", PenaltyForm::Overflow, PERMISSIVE),
+    ("overflow6", PenaltyForm::Overflow, PERMISSIVE),
 ];
 
 /// The number that encodes `yes` and `no`, after those of [`PARTS`].
@@ -66,13 +66,13 @@ fn part(word: &str) -> Result<(u8, u64), String> {
     let found = (0..).zip(PARTS).find(|(_, (name, ..))| *name == key);
     let (number, (_, form, _)) = found.ok_or_else(bad)?;
     let value = match form {
-        Form::Time => units::parse_milliseconds(value)
+        PenaltyForm::Time => units::parse_milliseconds(value)
             .ok_or_else(|| format!("invalid {key} time in PerSourcePenalties."))?,
-        Form::Sources => match value.parse() {
+        PenaltyForm::Sources => match value.parse() {
             Ok(sources @ 0..=MOST_SOURCES) => u64::from(sources),
             _ => return Err(format!("invalid {key} in PerSourcePenalties.")),
         },
-        Form::Overflow => match value {
+        PenaltyForm::Overflow => match value {
             "permissive" => PERMISSIVE,
             "deny-all" => PenaltyOverflow::DenyAll as u64,
             _ => return Err(bad()),
@@ -110,11 +110,11 @@ pub(crate) fn show(parts: &[(u8, u64)]) -> String {
     if !is_enabled(parts) {
         return "no".to_owned();
     }
-    let shown = |((name, form, _), value): ((&str, Form, u64), u64)| match form {
-        Form::Time => format!("{name}:{}", units::format_milliseconds(value)),
-        Form::Sources => format!("{name}:{value}"),
-        Form::Overflow if value == PERMISSIVE => format!("{name}:permissive"),
-        Form::Overflow => format!("{name}:deny-all"),
+    let shown = |((name, form, _), value): ((&str, PenaltyForm, u64), u64)| match form {
+        PenaltyForm::Time => format!("{name}:{}", units::format_milliseconds(value)),
+        PenaltyForm::Sources => format!("{name}:{value}"),
+        PenaltyForm::Overflow if value == PERMISSIVE => format!("{name}:permissive"),
+        PenaltyForm::Overflow => format!("{name}:deny-all"),
     };
     let parts: Vec<String> = PARTS.into_iter().zip(applied(parts)).map(shown).collect();
     parts.join(" ")

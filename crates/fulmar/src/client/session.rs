@@ -10,7 +10,7 @@ use std::time::Duration;
 use ::client::Peer;
 use ::client::embedded::Login;
 use ::client::host_key::{HostKeyRules, prefer_known};
-use ::client::login::Opening;
+use ::client::login::LoginOpening;
 use proto::channel::Request;
 use proto::{AuthProof, Negotiated};
 use wire::{Put, names};
@@ -106,7 +106,7 @@ impl Session {
             policy: &mut *config.host_key,
             problem: None,
         };
-        let mut opening = Opening::new(transport, expected, config.crypto_threads);
+        let mut opening = LoginOpening::new(transport, expected, config.crypto_threads);
         opening.timeout_ms = Some(milliseconds(config.handshake_timeout));
         let peer = Peer {
             host: host.to_owned(),

@@ -88,7 +88,6 @@ impl core::fmt::Debug for Connection {
     }
 }
 
-/// Constructors.
 impl Connection {
     /// Creates the side that connected. Identification line and KEXINIT are queued at once.
     ///
@@ -146,7 +145,6 @@ impl Connection {
     }
 
     /// The peer's quirks, by its version line.
-    #[must_use]
     pub fn peer_quirks(&self) -> Quirks {
         self.transport.peer_quirks()
     }

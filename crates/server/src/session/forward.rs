@@ -269,11 +269,11 @@ impl TcpChannel {
 /// Resolves names without blocking the connection.
 #[derive(Default)]
 pub(super) struct Resolver {
-    started: Option<Answers>,
+    started: Option<ForwardAnswers>,
     under_way: usize,
 }
 
-struct Answers {
+struct ForwardAnswers {
     wake: Arc<EventFd>,
     sender: mpsc::Sender<(u64, Vec<SocketAddr>)>,
     receiver: mpsc::Receiver<(u64, Vec<SocketAddr>)>,
@@ -294,7 +294,7 @@ impl Resolver {
             let (sender, receiver) = mpsc::channel();
             let wake = Arc::new(EventFd::new()?);
             driver.watch(wake.as_fd(), Token::Resolver.number(), true, false)?;
-            self.started = Some(Answers {
+            self.started = Some(ForwardAnswers {
                 wake,
                 sender,
                 receiver,

@@ -2,7 +2,7 @@
 
 /// One connection's handle of the file.
 #[derive(Debug)]
-enum Handle {
+enum HandleState {
     Unopened,
     /// OPEN was sent.
     Asked,
@@ -19,7 +19,7 @@ enum Handle {
 
 /// The handles of one file by connection; the first connection opens the file and ends the copy.
 #[derive(Debug)]
-pub(crate) struct Handles(Vec<(usize, Handle)>);
+pub(crate) struct Handles(Vec<(usize, HandleState)>);
 
 impl Handles {
     /// For a file that is copied over these connections.
@@ -27,7 +27,7 @@ impl Handles {
         Self(
             links
                 .into_iter()
-                .map(|link| (link, Handle::Unopened))
+                .map(|link| (link, HandleState::Unopened))
                 .collect(),
         )
     }
@@ -57,14 +57,14 @@ impl Handles {
         self.0.truncate(1);
     }
 
-    fn state(&self, link: usize) -> Option<&Handle> {
+    fn state(&self, link: usize) -> Option<&HandleState> {
         let mut states = self.0.iter();
         states
             .find(|(each, _)| *each == link)
             .map(|(_, state)| state)
     }
 
-    fn set(&mut self, link: usize, state: Handle) {
+    fn set(&mut self, link: usize, state: HandleState) {
         if let Some((_, there)) = self.0.iter_mut().find(|(each, _)| *each == link) {
             *there = state;
         }
@@ -72,13 +72,13 @@ impl Handles {
 
     /// True if the connection belongs to the copy and has not asked for a handle.
     pub(crate) fn is_unopened(&self, link: usize) -> bool {
-        matches!(self.state(link), Some(Handle::Unopened))
+        matches!(self.state(link), Some(HandleState::Unopened))
     }
 
     /// The connection's handle, while it is open.
     pub(crate) fn open(&self, link: usize) -> Option<&[u8]> {
         match self.state(link) {
-            Some(Handle::Open { handle, .. }) => Some(handle),
+            Some(HandleState::Open { handle, .. }) => Some(handle),
             _ => None,
         }
     }
@@ -91,47 +91,47 @@ impl Handles {
     /// True if any of the handles is open.
     pub(crate) fn is_any_open(&self) -> bool {
         let mut states = self.0.iter().map(|(_, state)| state);
-        states.any(|state| matches!(state, Handle::Open { .. }))
+        states.any(|state| matches!(state, HandleState::Open { .. }))
     }
 
     /// True if every connection has asked for a handle and none is open.
     pub(crate) fn are_closed(&self) -> bool {
         let mut states = self.0.iter().map(|(_, state)| state);
-        !states.any(|state| matches!(state, Handle::Unopened | Handle::Open { .. }))
+        !states.any(|state| matches!(state, HandleState::Unopened | HandleState::Open { .. }))
     }
 
     /// True if the first connection had the file open.
     pub(crate) fn was_opened(&self) -> bool {
         let first = self.0.first().map(|(_, state)| state);
-        matches!(first, Some(Handle::Open { .. } | Handle::Closed))
+        matches!(first, Some(HandleState::Open { .. } | HandleState::Closed))
     }
 
     /// OPEN was sent.
     pub(crate) fn asked(&mut self, link: usize) {
-        self.set(link, Handle::Asked);
+        self.set(link, HandleState::Asked);
     }
 
     /// OPEN was answered with this handle.
     pub(crate) fn opened(&mut self, link: usize, handle: Vec<u8>) {
         let begun = false;
-        self.set(link, Handle::Open { handle, begun });
+        self.set(link, HandleState::Open { handle, begun });
     }
 
     /// OPEN was refused, or is not to be sent any more.
     pub(crate) fn refused(&mut self, link: usize) {
-        self.set(link, Handle::Refused);
+        self.set(link, HandleState::Refused);
     }
 
     /// Forgets the handles, to open the file again.
     pub(crate) fn reset(&mut self) {
         for (_, state) in &mut self.0 {
-            *state = Handle::Unopened;
+            *state = HandleState::Unopened;
         }
     }
 
     /// Data moves over the first connection from now on.
     pub(crate) fn first_begins(&mut self) {
-        if let Some((_, Handle::Open { begun, .. })) = self.0.first_mut() {
+        if let Some((_, HandleState::Open { begun, .. })) = self.0.first_mut() {
             *begun = true;
         }
     }
@@ -140,7 +140,7 @@ impl Handles {
     /// do.
     pub(crate) fn begin_opened(&mut self) -> impl Iterator<Item = usize> + '_ {
         self.0.iter_mut().filter_map(|(link, state)| match state {
-            Handle::Open { begun, .. } => (!std::mem::replace(begun, true)).then_some(*link),
+            HandleState::Open { begun, .. } => (!std::mem::replace(begun, true)).then_some(*link),
             _ => None,
         })
     }
@@ -148,8 +148,8 @@ impl Handles {
     /// Returns the connection's open handle for CLOSE.
     pub(crate) fn close(&mut self, link: usize) -> Option<Vec<u8>> {
         let (_, state) = self.0.iter_mut().find(|(each, _)| *each == link)?;
-        match std::mem::replace(state, Handle::Closed) {
-            Handle::Open { handle, .. } => Some(handle),
+        match std::mem::replace(state, HandleState::Closed) {
+            HandleState::Open { handle, .. } => Some(handle),
             other => {
                 *state = other;
                 None
