@@ -163,7 +163,7 @@ impl RelayJob {
             self.copy.open_to_read(SOURCE, session, &self.item.from);
             return true;
         }
-        let Some(handle) = self.copy.handles.open(SOURCE).map(<[u8]>::to_vec) else {
+        let Some(handle) = self.copy.handles.open(SOURCE) else {
             return false;
         };
         if self.reads_done() {
@@ -174,7 +174,7 @@ impl RelayJob {
             return true;
         }
         // Read only once the target is open or refused.
-        if self.copy.handles.open(TARGET).is_none()
+        if !self.copy.handles.is_open(TARGET)
             || held >= MAX_HELD_BYTES
             || !session.takes_read()
             || !pace.lets_go()
@@ -214,7 +214,7 @@ impl RelayJob {
         }
         if self.copy.handles.is_unopened(TARGET) {
             // OPEN truncates the target: not before the source is open.
-            let is_open = self.copy.handles.open(SOURCE).is_some();
+            let is_open = self.copy.handles.is_open(SOURCE);
             let Some(there) = self.there.filter(|_| is_open) else {
                 return false;
             };
@@ -237,7 +237,7 @@ impl RelayJob {
             self.copy.open(TARGET, session, open);
             return true;
         }
-        let Some(handle) = self.copy.handles.open(TARGET).map(<[u8]>::to_vec) else {
+        let Some(handle) = self.copy.handles.open(TARGET) else {
             return false;
         };
         if !self.copy.has_failed()

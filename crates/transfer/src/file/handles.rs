@@ -75,16 +75,21 @@ impl Handles {
         matches!(self.state(link), Some(HandleState::Unopened))
     }
 
-    /// The connection's handle, while it is open.
-    pub(crate) fn open(&self, link: usize) -> Option<&[u8]> {
+    /// True if the file is open on the connection.
+    pub(crate) fn is_open(&self, link: usize) -> bool {
+        matches!(self.state(link), Some(HandleState::Open { .. }))
+    }
+
+    /// A copy of the connection's handle, while it is open.
+    pub(crate) fn open(&self, link: usize) -> Option<Vec<u8>> {
         match self.state(link) {
-            Some(HandleState::Open { handle, .. }) => Some(handle),
+            Some(HandleState::Open { handle, .. }) => Some(handle.clone()),
             _ => None,
         }
     }
 
-    /// The first connection's handle, while it is open.
-    pub(crate) fn first(&self) -> Option<&[u8]> {
+    /// A copy of the first connection's handle, while it is open.
+    pub(crate) fn first(&self) -> Option<Vec<u8>> {
         self.open(self.first_link()?)
     }
 

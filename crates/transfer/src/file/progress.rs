@@ -80,9 +80,10 @@ impl<'r, J: FileJob> Files<'r, J> {
         }
     }
 
-    /// True if another file may begin.
-    pub(crate) fn takes_more(&self) -> bool {
-        self.bytes < MAX_BYTES && self.jobs.len() < MAX_FILES
+    /// True if another file or directory may begin on this connection.
+    pub(crate) fn takes_more(&self, session: &Session) -> bool {
+        let takes = self.bytes < MAX_BYTES && self.jobs.len() < MAX_FILES;
+        takes && session.takes_handle() && session.is_ready()
     }
 
     /// True if there are no files.

@@ -46,7 +46,7 @@ impl Proof {
     where
         F: Borrow<File> + Send + Sync + 'static,
     {
-        let handle = copy.handles.first()?.to_vec();
+        let handle = copy.handles.first()?;
         let by = if session.server().has(own::HASH_RANGE, "1") {
             let block_len = block(len);
             let request = Extended::HashRange(extension::HashRange {

@@ -145,7 +145,7 @@ impl<'r> Get<'r> {
     /// Begins another file or directory; returns false if there is none, or if the limits do not
     /// permit it.
     fn begin_next(&mut self, link: usize, session: &mut Session) -> bool {
-        if !self.files.takes_more() || !session.takes_handle() || !session.is_ready() {
+        if !self.files.takes_more(session) {
             return false;
         }
         if let Some(found) = self.held.front() {
@@ -287,22 +287,6 @@ impl<'r> Get<'r> {
                 );
             }
         }
-    }
-}
-
-impl<'r> TreeCopy<'r> for Get<'r> {
-    type Job = DownloadJob;
-
-    fn files(&mut self) -> &mut Files<'r, DownloadJob> {
-        &mut self.files
-    }
-
-    fn child_done(&mut self, parent: Option<DirId>) {
-        self.entry_done(parent);
-    }
-
-    fn send_directory(&mut self, link: usize, id: DirId, session: &mut Session) -> bool {
-        self.send_for_directory(link, id, session)
     }
 }
 

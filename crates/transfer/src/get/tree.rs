@@ -11,9 +11,10 @@ use sftp::Attributes;
 use sftp::attributes::mode;
 use sftp::message::{Reply, Request, request};
 
+use super::file::DownloadJob;
 use super::{Found, Get, Item, MAX_FOUND};
 use crate::engine::{Op, Session, Token, status_text};
-use crate::file::TreeCopy;
+use crate::file::{Files, TreeCopy};
 use crate::options::MAX_DEPTH;
 use crate::plan::id::{DirId, Subject};
 use crate::plan::{joined, names, shown};
@@ -79,56 +80,34 @@ impl DownloadDir {
     }
 }
 
-impl Get<'_> {
-    pub(super) fn begin_directory(
-        &mut self,
-        link: usize,
-        session: &mut Session,
-        found: Found,
-        attributes: &Attributes,
-    ) {
-        let streams = self.streams(session);
-        if streams && self.stream.is_some() {
-            self.later.push_back(found);
-            return;
-        }
-        let shown_from = text::name(&found.item.from);
-        if found.depth >= MAX_DEPTH {
-            self.files.fail(&format!(
-                "Maximum directory depth exceeded: {MAX_DEPTH} levels: \"{shown_from}\""
-            ));
-            self.child_done(found.parent);
-            return;
-        }
-        let mode = attributes.permissions.unwrap_or(0o777) & mode::KEPT_OF_DIRECTORY;
-        let made = std::fs::DirBuilder::new()
-            .mode(mode | 0o700)
-            .create(&found.item.to);
-        let fresh = made.is_ok();
-        if let Err(error) = made {
-            let there = error.kind() == io::ErrorKind::AlreadyExists && found.item.to.is_dir();
-            if !there {
-                let to = shown(&found.item.to);
-                self.files
-                    .fail(&format!("mkdir {to}: {}", text::reason(&error)));
-                self.child_done(found.parent);
+impl<'r> TreeCopy<'r> for Get<'r> {
+    type Job = DownloadJob;
+
+    fn files(&mut self) -> &mut Files<'r, DownloadJob> {
+        &mut self.files
+    }
+
+    /// Counts a finished entry; the last one sets the directory's mode and times, and finishes it
+    /// in its parent.
+    fn child_done(&mut self, parent: Option<DirId>) {
+        let mut parent = parent.filter(|_| !self.stopped);
+        while let Some(id) = parent {
+            let Some(dir) = self.dirs.get_mut(id) else {
+                return;
+            };
+            dir.left = dir.left.saturating_sub(1);
+            if dir.left > 0 {
                 return;
             }
-        }
-        let id = self.dirs.insert(DownloadDir::new(found, attributes, fresh));
-        match streams {
-            true => self.begin_stream(id, session),
-            false => self.files.wake(link, Subject::Dir(id)),
+            let Some(dir) = self.dirs.remove(id) else {
+                return;
+            };
+            self.settle(&dir);
+            parent = dir.parent;
         }
     }
 
-    /// Sends the next request for a directory; returns false if the limits do not permit it now.
-    pub(super) fn send_for_directory(
-        &mut self,
-        link: usize,
-        id: DirId,
-        session: &mut Session,
-    ) -> bool {
+    fn send_directory(&mut self, link: usize, id: DirId, session: &mut Session) -> bool {
         if self.stream.as_ref().is_some_and(|stream| stream.root == id) {
             return self.send_stream(session);
         }
@@ -172,6 +151,50 @@ impl Get<'_> {
             session.send(token(Op::Readdir), &request);
         }
         true
+    }
+}
+
+impl Get<'_> {
+    pub(super) fn begin_directory(
+        &mut self,
+        link: usize,
+        session: &mut Session,
+        found: Found,
+        attributes: &Attributes,
+    ) {
+        let streams = self.streams(session);
+        if streams && self.stream.is_some() {
+            self.later.push_back(found);
+            return;
+        }
+        let shown_from = text::name(&found.item.from);
+        if found.depth >= MAX_DEPTH {
+            self.files.fail(&format!(
+                "Maximum directory depth exceeded: {MAX_DEPTH} levels: \"{shown_from}\""
+            ));
+            self.child_done(found.parent);
+            return;
+        }
+        let mode = attributes.permissions.unwrap_or(0o777) & mode::KEPT_OF_DIRECTORY;
+        let made = std::fs::DirBuilder::new()
+            .mode(mode | 0o700)
+            .create(&found.item.to);
+        let fresh = made.is_ok();
+        if let Err(error) = made {
+            let there = error.kind() == io::ErrorKind::AlreadyExists && found.item.to.is_dir();
+            if !there {
+                let to = shown(&found.item.to);
+                self.files
+                    .fail(&format!("mkdir {to}: {}", text::reason(&error)));
+                self.child_done(found.parent);
+                return;
+            }
+        }
+        let id = self.dirs.insert(DownloadDir::new(found, attributes, fresh));
+        match streams {
+            true => self.begin_stream(id, session),
+            false => self.files.wake(link, Subject::Dir(id)),
+        }
     }
 
     pub(super) fn directory_reply(
@@ -293,26 +316,6 @@ impl Get<'_> {
             // After an interrupt, do not wait for its entries.
             true => drop(self.dirs.remove(id)),
             false => self.child_done(Some(id)),
-        }
-    }
-
-    /// Counts a finished entry; the last one sets the directory's mode and times, and finishes it
-    /// in its parent.
-    pub(super) fn entry_done(&mut self, parent: Option<DirId>) {
-        let mut parent = parent.filter(|_| !self.stopped);
-        while let Some(id) = parent {
-            let Some(dir) = self.dirs.get_mut(id) else {
-                return;
-            };
-            dir.left = dir.left.saturating_sub(1);
-            if dir.left > 0 {
-                return;
-            }
-            let Some(dir) = self.dirs.remove(id) else {
-                return;
-            };
-            self.settle(&dir);
-            parent = dir.parent;
         }
     }
 

@@ -100,7 +100,7 @@ impl<'r> Put<'r> {
     /// Begins another file or directory; returns false if there is none, or if the limits do not
     /// permit it.
     fn begin_next(&mut self, link: usize, session: &mut Session) -> bool {
-        if !self.files.takes_more() || !session.takes_handle() || !session.is_ready() {
+        if !self.files.takes_more(session) {
             return false;
         }
         if let Some((item, parent, depth)) = self.held.take() {
@@ -192,26 +192,6 @@ impl<'r> Put<'r> {
     fn fail_item(&mut self, item: &Item, parent: Option<DirId>, error: String) {
         let from = item.from.as_os_str().as_encoded_bytes();
         TreeCopy::fail_item(self, from, &item.to, parent, error);
-    }
-}
-
-impl<'r> TreeCopy<'r> for Put<'r> {
-    type Job = UploadJob;
-
-    fn files(&mut self) -> &mut Files<'r, UploadJob> {
-        &mut self.files
-    }
-
-    fn child_done(&mut self, parent: Option<DirId>) {
-        self.entry_done(parent);
-    }
-
-    fn send_directory(&mut self, _link: usize, id: DirId, session: &mut Session) -> bool {
-        let takes = session.takes_request();
-        if takes {
-            self.send_for_directory(id, session);
-        }
-        takes
     }
 }
 

@@ -12,9 +12,10 @@ use sftp::message::{Reply, Request, request};
 use sftp::{Attributes, ExactTimes, own};
 use sys::fs::{Directory, FileKind};
 
+use super::file::UploadJob;
 use super::{Item, Put};
 use crate::engine::{Op, Session, Token};
-use crate::file::{TreeCopy, failure};
+use crate::file::{Files, TreeCopy, failure};
 use crate::options::MAX_DEPTH;
 use crate::plan::id::{DirId, Subject};
 use crate::plan::{joined, shown};
@@ -71,6 +72,72 @@ impl UploadDir {
     }
 }
 
+impl<'r> TreeCopy<'r> for Put<'r> {
+    type Job = UploadJob;
+
+    fn files(&mut self) -> &mut Files<'r, UploadJob> {
+        &mut self.files
+    }
+
+    /// Counts a finished entry; the last one sets the directory's mode and times.
+    fn child_done(&mut self, parent: Option<DirId>) {
+        let Some(id) = parent else { return };
+        let preserve = self.options.preserve;
+        let Some(dir) = self.dirs.get_mut(id) else {
+            return;
+        };
+        dir.left = dir.left.saturating_sub(1);
+        if dir.left > 0 {
+            return;
+        }
+        let closed_to_owner = dir.fresh && dir.mode & 0o700 != 0o700;
+        if preserve || closed_to_owner {
+            dir.stage = DirStage::Settling;
+            self.files.wake(0, Subject::Dir(id));
+        } else {
+            self.drop_directory(id);
+        }
+    }
+
+    fn send_directory(&mut self, _link: usize, id: DirId, session: &mut Session) -> bool {
+        if !session.takes_request() {
+            return false;
+        }
+        let Some(dir) = self.dirs.get(id) else {
+            return true;
+        };
+        let token = |op| Subject::Dir(id).token(op);
+        match dir.stage {
+            DirStage::Making => {
+                // The owner must be able to write into it.
+                let attributes =
+                    Attributes::with_permissions(dir.mode & mode::KEPT_OF_DIRECTORY | 0o700);
+                let path = &dir.to;
+                let request = Request::Mkdir(request::Mkdir { path, attributes });
+                session.send(token(Op::Mkdir), &request);
+            }
+            DirStage::Looking => {
+                let request = Request::Stat(request::Stat { path: &dir.to });
+                session.send(token(Op::Stat), &request);
+            }
+            DirStage::Settling => {
+                let mut attributes =
+                    Attributes::with_permissions(dir.mode & mode::KEPT_OF_DIRECTORY);
+                if self.options.preserve {
+                    attributes.times = Some(dir.times.into());
+                    let exact = session.server().has(own::EXACT_TIMES, "1");
+                    attributes.exact_times = exact.then_some(dir.times);
+                }
+                let path = &dir.to;
+                let request = Request::Setstat(request::Setstat { path, attributes });
+                session.send(token(Op::Attributes), &request);
+            }
+            DirStage::There => {}
+        }
+        true
+    }
+}
+
 impl Put<'_> {
     pub(super) fn begin_directory(
         &mut self,
@@ -101,41 +168,6 @@ impl Put<'_> {
             refused: String::new(),
         });
         self.files.wake(link, Subject::Dir(id));
-    }
-
-    /// Sends the next request for a directory.
-    pub(super) fn send_for_directory(&mut self, id: DirId, session: &mut Session) {
-        let Some(dir) = self.dirs.get(id) else {
-            return;
-        };
-        let token = |op| Subject::Dir(id).token(op);
-        match dir.stage {
-            DirStage::Making => {
-                // The owner must be able to write into it.
-                let attributes =
-                    Attributes::with_permissions(dir.mode & mode::KEPT_OF_DIRECTORY | 0o700);
-                let path = &dir.to;
-                let request = Request::Mkdir(request::Mkdir { path, attributes });
-                session.send(token(Op::Mkdir), &request);
-            }
-            DirStage::Looking => {
-                let request = Request::Stat(request::Stat { path: &dir.to });
-                session.send(token(Op::Stat), &request);
-            }
-            DirStage::Settling => {
-                let mut attributes =
-                    Attributes::with_permissions(dir.mode & mode::KEPT_OF_DIRECTORY);
-                if self.options.preserve {
-                    attributes.times = Some(dir.times.into());
-                    let exact = session.server().has(own::EXACT_TIMES, "1");
-                    attributes.exact_times = exact.then_some(dir.times);
-                }
-                let path = &dir.to;
-                let request = Request::Setstat(request::Setstat { path, attributes });
-                session.send(token(Op::Attributes), &request);
-            }
-            DirStage::There => {}
-        }
     }
 
     pub(super) fn directory_reply(
@@ -189,26 +221,6 @@ impl Put<'_> {
     fn drop_directory(&mut self, id: DirId) {
         if let Some(dir) = self.dirs.remove(id) {
             self.child_done(dir.parent);
-        }
-    }
-
-    /// Counts a finished entry; the last one sets the directory's mode and times.
-    pub(super) fn entry_done(&mut self, parent: Option<DirId>) {
-        let Some(id) = parent else { return };
-        let preserve = self.options.preserve;
-        let Some(dir) = self.dirs.get_mut(id) else {
-            return;
-        };
-        dir.left = dir.left.saturating_sub(1);
-        if dir.left > 0 {
-            return;
-        }
-        let closed_to_owner = dir.fresh && dir.mode & 0o700 != 0o700;
-        if preserve || closed_to_owner {
-            dir.stage = DirStage::Settling;
-            self.files.wake(0, Subject::Dir(id));
-        } else {
-            self.drop_directory(id);
         }
     }
 

@@ -88,7 +88,7 @@ impl DownloadJob {
                 false => self.open_on(link, session),
             };
         }
-        let Some(handle) = self.copy.handles.open(link).map(<[u8]>::to_vec) else {
+        let Some(handle) = self.copy.handles.open(link) else {
             return Step::Nothing;
         };
         if !session.takes_read() || !pace.lets_go() {

@@ -87,7 +87,7 @@ impl UploadJob {
         self.ask_for_space(session);
         if is_target
             && !in_place
-            && let Some(handle) = self.copy.handles.first().map(<[u8]>::to_vec)
+            && let Some(handle) = self.copy.handles.first()
         {
             self.copy
                 .send(session, Op::Truncate, &truncation(&handle, sure));

@@ -101,7 +101,7 @@ impl UploadJob {
         let UploadStage::Prepare(prepare) = &mut self.stage else {
             return Step::Nothing;
         };
-        let Some(handle) = self.copy.handles.first().map(<[u8]>::to_vec) else {
+        let Some(handle) = self.copy.handles.first() else {
             return Step::Nothing;
         };
         prepare.step = PrepareStep::Comparing;
@@ -148,7 +148,7 @@ impl UploadJob {
         let Some(handle) = self.copy.handles.first() else {
             return false;
         };
-        session.close_read(handle);
+        session.close_read(&handle);
         let path = prepare.ends.path(&self.item);
         let request = Request::Remove(request::Remove { path });
         self.copy.send(session, Op::Remove, &request);

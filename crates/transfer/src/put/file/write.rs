@@ -100,7 +100,7 @@ impl UploadJob {
                 false => self.join(link, session),
             };
         }
-        let Some(handle) = self.copy.handles.open(link).map(<[u8]>::to_vec) else {
+        let Some(handle) = self.copy.handles.open(link) else {
             return Step::Nothing;
         };
         if !first && write.first_cut != FirstCut::None {
@@ -191,7 +191,7 @@ impl UploadJob {
 
     /// All data was sent: sends length, attributes and CLOSE in one flight.
     fn end_data(&mut self, session: &mut Session) -> Step {
-        let Some(handle) = self.copy.handles.first().map(<[u8]>::to_vec) else {
+        let Some(handle) = self.copy.handles.first() else {
             return Step::Nothing;
         };
         let Some(write) = self.take_write() else {
