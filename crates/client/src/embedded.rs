@@ -65,7 +65,8 @@ impl Login {
             u32::try_from(opening.transport.min_rsa_bits).unwrap_or(u32::MAX);
         let secured = log::silently(|| {
             let greeted = opening.send((link, None), peer, None)?;
-            greeted.secure(careful, judge, &mut Nobody, &mut |_| {})
+            let secured = greeted.secure(careful, judge, &mut Nobody, &mut |_| {});
+            secured.map_err(|failure| failure.error)
         })?;
         Ok(Self { secured, options })
     }

@@ -90,15 +90,6 @@ pub enum ClientError {
         /// The system's error.
         error: io::Error,
     },
-    /// The connection ended, perhaps because the client guessed the key exchange: another
-    /// connection without a guess may succeed. Holds the cause.
-    Guess(Box<ClientError>),
-    /// The connection ended, perhaps because of messages sent before the server's answers: another
-    /// connection that waits for each answer may succeed. Holds the cause.
-    Ahead(Box<ClientError>),
-    /// The connection broke after a command was sent early: the command may have run, so nothing is
-    /// tried again. Holds the cause.
-    Unanswered(Box<ClientError>),
     /// The error has been logged already.
     Said,
 }
@@ -148,7 +139,6 @@ impl fmt::Display for ClientError {
                 )
             }
             Self::System { what, error } => write!(f, "ssh: {what}: {error}"),
-            Self::Guess(error) | Self::Ahead(error) | Self::Unanswered(error) => error.fmt(f),
             Self::Said => Ok(()),
         }
     }

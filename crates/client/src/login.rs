@@ -8,20 +8,19 @@ use std::io::ErrorKind;
 use std::os::fd::AsFd;
 
 use config::client::ClientOptions;
-use config::types::{Compression, HwCompression};
+use config::types::Compression;
 use driver::{CryptoThreads, Driver, DriverError, LaneTerms, Notice};
 use proto::{Connection, DirectionAlgorithms, Event, Negotiated, ShortOffer, TransportConfig};
 use wire::message::reason;
 
-use crate::auth::ahead::Ahead;
 use crate::auth::identity::Keys;
-use crate::auth::{Authenticator, LoggedIn, TOKEN_DEADLINE};
+use crate::auth::{Authenticator, Early, LoggedIn, TOKEN_DEADLINE};
 use crate::connect::{self, Link};
 use crate::error::{ClientError, Peer};
 use crate::host_key::{HostKeyChecker, HostKeyJudge, Verdict};
 use crate::interaction::Interaction;
 use crate::log::{self, debug1, debug2};
-use crate::login_cache::Learnt;
+use crate::pipelining::{Caution, Failure, RetryPolicy, ServerProfile};
 use crate::text::one_line;
 
 /// The transport settings that follow from the options. `host_key_algorithms` is the order that the
@@ -160,14 +159,14 @@ fn put_first(names: &mut [String], name: &str) -> bool {
 fn guess(
     config: &mut TransportConfig,
     expected_host_keys: usize,
-    learnt: &Learnt,
+    profile: &ServerProfile,
     offer: &str,
     syn_bytes: Option<usize>,
 ) -> bool {
-    let (Some(kex), Some(host_key)) = (&learnt.kex, &learnt.host_key) else {
+    let (Some(kex), Some(host_key)) = (&profile.kex, &profile.host_key) else {
         return false;
     };
-    if learnt.careful || learnt.offer != offer {
+    if profile.careful || profile.offer != offer {
         return false;
     }
     let (mut methods, mut host_keys) = (config.kex.clone(), config.host_key_algorithms.clone());
@@ -179,12 +178,12 @@ fn guess(
     config.kex = methods;
     config.host_key_algorithms = host_keys;
     config.guess = true;
-    config.short = syn_bytes.and_then(|bytes| short_offer(learnt, bytes));
+    config.short = syn_bytes.and_then(|bytes| short_offer(profile, bytes));
     true
 }
 
-fn short_offer(learnt: &Learnt, flight_bytes: usize) -> Option<ShortOffer> {
-    let suite = learnt.suite.as_deref()?;
+fn short_offer(profile: &ServerProfile, flight_bytes: usize) -> Option<ShortOffer> {
+    let suite = profile.suite.as_deref()?;
     let (cipher, mac) = match suite.split_once('+') {
         Some((cipher, mac)) => (cipher, Some(mac)),
         None => (suite, None),
@@ -192,7 +191,7 @@ fn short_offer(learnt: &Learnt, flight_bytes: usize) -> Option<ShortOffer> {
     Some(ShortOffer {
         cipher: cipher.to_owned(),
         mac: mac.map(str::to_owned),
-        understood: learnt.short_kexinit,
+        understood: profile.short_kexinit,
         flight_bytes,
     })
 }
@@ -265,7 +264,7 @@ impl LoginOpening {
     }
 
     /// Sends the first flight over `link` without waiting for the server: version line and KEXINIT
-    /// and, with a cached profile in `learnt`, the guessed first packet of the key exchange.
+    /// and, with a cached profile in `profile`, the guessed first packet of the key exchange.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -273,7 +272,7 @@ impl LoginOpening {
         self,
         link: (std::os::fd::OwnedFd, Option<std::os::fd::OwnedFd>),
         peer: Peer,
-        learnt: Option<&Learnt>,
+        profile: Option<&ServerProfile>,
     ) -> Result<Greeted, ClientError> {
         let failed = |error| handshake_failed(&peer, error);
         let mut config = self.transport;
@@ -282,9 +281,15 @@ impl LoginOpening {
             host_key: config.host_key_algorithms.clone(),
             name: self.offer,
         };
-        let guessed = learnt.is_some_and(|learnt| {
+        let guessed = profile.is_some_and(|profile| {
             let expected = self.expected_host_keys;
-            guess(&mut config, expected, learnt, &offered.name, self.syn_bytes)
+            guess(
+                &mut config,
+                expected,
+                profile,
+                &offered.name,
+                self.syn_bytes,
+            )
         });
         let now = sys::time::monotonic_ms();
         let connection =
@@ -324,14 +329,14 @@ impl Greeted {
     /// called with the server's version line as soon as it has arrived.
     ///
     /// # Errors
-    /// [`ClientError`]; [`ClientError::Guess`] if the guess may be the cause.
+    /// [`ClientError`], and whether the guess may be the cause.
     pub fn secure(
         mut self,
         step_by_step: bool,
         judge: &mut dyn HostKeyJudge,
         interaction: &mut dyn Interaction,
         on_version: &mut dyn FnMut(&str),
-    ) -> Result<Secured, ClientError> {
+    ) -> Result<Secured, Failure> {
         match self.exchange_keys(step_by_step, judge, interaction, on_version) {
             Ok(without_secrets) => {
                 if self.warn_weak_crypto {
@@ -344,11 +349,14 @@ impl Greeted {
                     offered: self.offered,
                 })
             }
-            Err(error) if self.guess_may_be_why(&error) => Err(ClientError::Guess(Box::new(error))),
+            Err(error) if self.guess_may_be_why(&error) => Err(Failure {
+                error,
+                retry: RetryPolicy::Safe(Caution::NoGuess),
+            }),
             Err(error) if self.driver.connection().peer_version().is_none() => {
-                Err(not_connected(error))
+                Err(not_connected(error).into())
             }
-            Err(error) => Err(error),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -459,7 +467,7 @@ impl Secured {
     /// The server profile to cache for the next login. `key` is the fingerprint of the key that the
     /// login used; `careful` makes the next login wait for each answer.
     #[must_use]
-    pub fn lesson(&mut self, key: Option<String>, careful: bool) -> Learnt {
+    pub fn profile(&mut self, key: Option<String>, careful: bool) -> ServerProfile {
         let offer = self.offered.name.clone();
         let connection = self.driver.connection();
         let suite = connection.negotiated().as_ref().and_then(suite);
@@ -475,7 +483,7 @@ impl Secured {
             ),
             None => (None, None),
         };
-        Learnt {
+        ServerProfile {
             version,
             offer,
             kex,
@@ -517,9 +525,9 @@ pub fn authenticate(
     secured: &mut Secured,
     options: &ClientOptions,
     keys: Keys,
-    ahead: Option<&Ahead<'_>>,
+    early: Option<&Early<'_>>,
     interaction: &mut dyn Interaction,
-) -> Result<LoggedIn, ClientError> {
+) -> Result<LoggedIn, Failure> {
     let host = one_line(&options.hostname);
     debug1!(
         "Authenticating to {host}:{} as '{}'",
@@ -535,7 +543,7 @@ pub fn authenticate(
         keys,
     )
     .without_secrets(without)
-    .run(ahead)
+    .run(early)
 }
 
 /// Sends DISCONNECT; a connection that is closed already is no error.
@@ -557,105 +565,4 @@ pub fn split(
     Option<sys::process::Child>,
 ) {
     ((link.read, link.write), link.peer, link.proxy)
-}
-
-/// Logs the algorithms that a key exchange agreed on.
-pub(crate) fn note_keys(negotiated: &Negotiated, first: bool) {
-    if !first {
-        debug1!("keys were exchanged again");
-    }
-    // Scripts count key exchanges by these two lines of OpenSSH's -v.
-    debug1!("SSH2_MSG_NEWKEYS sent");
-    debug1!("SSH2_MSG_NEWKEYS received");
-    debug1!("kex: algorithm: {}", negotiated.kex);
-    debug1!("kex: host key algorithm: {}", negotiated.host_key);
-    for (name, direction) in [
-        ("server->client", &negotiated.server_to_client),
-        ("client->server", &negotiated.client_to_server),
-    ] {
-        debug1!(
-            "kex: {name} cipher: {} MAC: {} compression: {}",
-            direction.cipher,
-            direction.mac,
-            direction.compression
-        );
-    }
-    if negotiated.strict_kex {
-        debug2!("kex: both sides follow strict KEX");
-    }
-}
-
-/// `-v`: logs that outgoing data is compressed from now on, and by which engine; or that a
-/// requested library is not used.
-pub(crate) fn announce_compression(options: &ClientOptions, connection: &mut Connection) {
-    if !connection.is_compressing() {
-        if options.hw_compression != HwCompression::No {
-            let why = match options.compression.is_on() {
-                false => "is not enabled (Compression, -C)",
-                true => "was not agreed on",
-            };
-            debug1!("compression {why}: EnableHwCompression has no effect");
-        }
-        return;
-    }
-    let level = options.compression_level;
-    debug1!("Enabling compression at level {level}.");
-    let adaptive = if options.compression_adaptive {
-        ", adaptive"
-    } else {
-        ""
-    };
-    let engine = connection.compress_engine().unwrap_or_default();
-    let Some(compressor) = connection.compressor() else {
-        let own = proto::zstd_level(level);
-        debug1!("compression: engine {engine}, its level {own}, threads 1{adaptive}");
-        return;
-    };
-    let library = compressor.has_provider();
-    if options.compression == Compression::Zstd {
-        let why = if options.hardware().is_some() {
-            "EnableHwCompression asks for a library"
-        } else {
-            "the server does not offer it"
-        };
-        debug1!("compression: zlib instead of zstd: {why}");
-    }
-    let threads = options
-        .compression_threads
-        .map_or("auto".to_owned(), |threads| threads.to_string());
-    if library {
-        let engine = one_line(&engine);
-        debug1!("compression: deflate engine {engine}, threads {threads}{adaptive}");
-    } else {
-        debug1!("compression: deflate engine internal (packet mode), threads {threads}{adaptive}");
-    }
-}
-
-/// `-v`: logs the compression totals of both directions.
-pub(crate) fn tell_compression(driver: &mut Driver) {
-    for line in compression_lines(driver.connection()) {
-        debug1!("{line}");
-    }
-}
-
-/// The compression totals so far and the engine, one line each.
-pub(crate) fn compression_lines(connection: &mut Connection) -> Vec<String> {
-    let mut lines = Vec::new();
-    if let (Some(report), Some(engine), Some(level)) = (
-        connection.compress_report(),
-        connection.compress_engine(),
-        connection.compress_level(),
-    ) {
-        lines.push(report.totals.line("outgoing"));
-        lines.push(report.line());
-        let engine = one_line(&engine);
-        let asked = connection.compress_settings().level;
-        lines.push(format!(
-            "compress outgoing: engine {engine}, now at level {level}, asked for {asked}"
-        ));
-    }
-    if let Some(totals) = connection.inflate_totals() {
-        lines.push(totals.line("incoming"));
-    }
-    lines
 }

@@ -2,35 +2,28 @@
 
 use std::sync::Arc;
 
-use accelerator::Accelerator;
 use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::path::Path;
 
 use config::client::{ClientConfig, ClientOptions, CommandLine, SessionType};
 use config::error::{Severity, Warning};
-use config::tokens::{self, Purpose};
+use config::tokens;
 use config::{Environment, SystemFiles};
 
-use driver::DriverError;
 use sys::syslog::{Facility, Syslog};
 
 use crate::accelerate;
-use crate::auth::ahead::{self, Ahead};
-use crate::auth::identity::Keys;
+use crate::connect;
+use crate::connection::OneConnection;
 use crate::error::ClientError;
 use crate::flags::{self, Action, Flags, Setting, query};
-use crate::host_key::HostKeyChecker;
-use crate::interaction::Interaction;
 use crate::jumps;
-use crate::local::{self, Here};
-use crate::log::{self, debug1, error, fatal, info};
-use crate::login_cache::LoginCache;
+use crate::local::Here;
+use crate::log::{self, debug1, fatal, info};
+use crate::pipelining::{Caution, Failure, RetryPolicy};
 use crate::prompt::Prompter;
-use crate::session::{
-    AnyLocalEnd, FAILURE, LocalEnd, Plan, Reach, Session, StdioFlags, Streams, What,
-};
-use crate::{connect, login, login::LoginOpening};
+use crate::session::{AnyLocalEnd, FAILURE, Plan, What};
 
 /// The version line that `-V` prints.
 pub const VERSION: &str = concat!("Fulmar_", env!("CARGO_PKG_VERSION"));
@@ -255,17 +248,6 @@ fn later_keywords(later: &[&Warning]) -> Option<String> {
 /// as much for growth.
 const LEAST_SHARE_BYTES: u64 = 4 << 20;
 
-/// How much of the login is sent before the server's answers arrive.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum LoginStrategy {
-    /// Everything that the server is known to accept.
-    Fast,
-    /// As `Fast`, without the guessed key exchange packet.
-    WithoutGuess,
-    /// Nothing: each step waits for the server's answer.
-    Careful,
-}
-
 /// The options with `WindowMemory` divided by `sharers`; `None` if there is one connection only.
 fn sharing(options: &ClientOptions, sharers: u64) -> Option<ClientOptions> {
     let all = options.window_memory_bytes;
@@ -297,238 +279,36 @@ fn connect_and_run(
     let mut prompter = Prompter::new(options.batch_mode).in_turn(turns);
     let accelerator = accelerate::open(options)?.map(Arc::new);
     let accelerator = accelerator.as_ref();
-    let mut strategy = LoginStrategy::Fast;
+    let mut caution = Caution::None;
     let mut before = None;
     loop {
-        let local = local.as_deref_mut();
-        let attempted = attempt(
+        let one = OneConnection {
             flags,
             options,
-            (&plan, local),
-            strategy,
+            plan: &plan,
             accelerator,
-            &mut prompter,
+            caution,
+        };
+        let Failure { error, retry } = match one.run(local.as_deref_mut(), &mut prompter) {
+            Ok(code) => return Ok(code),
+            Err(failure) => failure,
+        };
+        // The server cannot be reached any more: the earlier attempt's error explains why.
+        let is_unreachable = matches!(
+            error,
+            ClientError::Connect { .. } | ClientError::Resolve { .. }
         );
-        let (again, why) = match attempted {
-            Err(ClientError::Guess(why)) => (LoginStrategy::WithoutGuess, why),
-            Err(ClientError::Ahead(why)) => (LoginStrategy::Careful, why),
-            // The server cannot be reached any more: the earlier attempt's error explains why.
-            Err(error @ (ClientError::Connect { .. } | ClientError::Resolve { .. })) => {
-                return Err(before.map_or(error, |before: Box<ClientError>| *before));
-            }
-            outcome => return outcome,
+        let RetryPolicy::Safe(more) = retry else {
+            return Err(before.filter(|_| is_unreachable).unwrap_or(error));
         };
         debug1!(
             "{}",
-            crate::text::one_line(&why.to_string().replace('\n', "; "))
+            crate::text::one_line(&error.to_string().replace('\n', "; "))
         );
-        debug1!("Pipelined messages may be the cause: trying again with fewer of them");
-        strategy = again;
-        before = Some(why);
+        debug1!("Pipelined messages may be the cause: trying again more carefully");
+        caution = more;
+        before = Some(error);
     }
-}
-
-/// One connection, from its first byte to its last.
-fn attempt(
-    flags: &Flags,
-    options: &ClientOptions,
-    (plan, mut local): (&Plan, Option<&mut AnyLocalEnd>),
-    strategy: LoginStrategy,
-    accelerator: Option<&Arc<Accelerator>>,
-    prompter: &mut dyn Interaction,
-) -> Result<i32, ClientError> {
-    let dialing = connect::begin(options, flags.config_file.as_deref())?;
-    let mut checker = HostKeyChecker::new(options);
-    let mut cache = LoginCache::open(options);
-    let learnt = cache.as_ref().and_then(LoginCache::learnt);
-    if strategy != LoginStrategy::Careful
-        && ahead::is_wanted(options, learnt)
-        && learnt.is_some_and(|learnt| ahead::is_fulmar(&learnt.version))
-        && let Some(local) = local.as_deref_mut()
-    {
-        local.expects_fulmar();
-    }
-    let (streams, peer, mut proxy) = login::split(dialing.finish()?);
-    let outcome = serve(
-        (streams, peer),
-        options,
-        (plan, local),
-        strategy,
-        accelerator,
-        (&mut checker, cache.as_mut()),
-        prompter,
-    );
-    if let Some(child) = &mut proxy {
-        connect::proxy::stop(child);
-    }
-    outcome
-}
-
-/// The descriptor to read from and, if it differs, the one to write to.
-type Link = (std::os::fd::OwnedFd, Option<std::os::fd::OwnedFd>);
-
-fn serve(
-    (streams, peer): (Link, crate::error::Peer),
-    options: &ClientOptions,
-    (plan, mut local): (&Plan, Option<&mut AnyLocalEnd>),
-    strategy: LoginStrategy,
-    accelerator: Option<&Arc<Accelerator>>,
-    (checker, mut cache): (&mut HostKeyChecker, Option<&mut LoginCache>),
-    prompter: &mut dyn Interaction,
-) -> Result<i32, ClientError> {
-    let learnt = cache.as_deref().and_then(LoginCache::learnt).cloned();
-    let guess = learnt.as_ref().filter(|_| strategy == LoginStrategy::Fast);
-    let opening = LoginOpening::from_options(options, &peer, checker);
-    let greeted = opening.send(streams, peer, guess)?;
-    // Finding keys overlaps with the server's answer.
-    let keys = Keys::find(options);
-    let step_by_step =
-        strategy == LoginStrategy::Careful || !ahead::is_wanted(options, learnt.as_ref());
-    let mut on_version = |version: &str| {
-        if !step_by_step
-            && ahead::is_fulmar(version)
-            && let Some(local) = local.as_deref_mut()
-        {
-            local.expects_fulmar();
-        }
-    };
-    let mut secured = greeted.secure(step_by_step, checker, prompter, &mut on_version)?;
-    // A cached profile of another server, or of another version of this one, no longer applies.
-    let version = secured
-        .driver
-        .connection()
-        .peer_version()
-        .map(str::to_owned);
-    let learnt = learnt.filter(|learnt| Some(&learnt.version) == version.as_ref());
-    let data = local
-        .as_deref_mut()
-        .filter(|_| !step_by_step)
-        .map(LocalEnd::early);
-    let pipelining = (!step_by_step).then_some(Ahead {
-        plan,
-        learnt: learnt.as_ref(),
-        data: data.as_deref().unwrap_or_default(),
-    });
-    let logged_in = login::authenticate(&mut secured, options, keys, pipelining.as_ref(), prompter);
-    let logged_in = match logged_in {
-        Ok(logged_in) => logged_in,
-        Err(ClientError::Unanswered(why)) => {
-            // The command may have run and must not be sent again; the next login sends none early.
-            if let Some(cache) = cache {
-                cache.learn(secured.lesson(None, true));
-            }
-            return Err(*why);
-        }
-        Err(error) => return Err(error),
-    };
-    let careful =
-        strategy == LoginStrategy::Careful || learnt.as_ref().is_some_and(|learnt| learnt.careful);
-    connect::set_quality(secured.driver.socket(), options, plan.pty.is_some());
-    local_command(options)?;
-    let (flags, locals) = match &local {
-        Some(_) => (None, Streams::default()),
-        None => {
-            let flags = StdioFlags::remember();
-            let streams = Streams::standard().map_err(ClientError::system("dup"))?;
-            (Some(flags), streams)
-        }
-    };
-    // A program that is the session's local end leaves no terminal.
-    let leaves = options.fork_after_authentication && local.is_none();
-    if leaves && !matches!(plan.what, What::Forward { .. }) {
-        go_to_background()?;
-    }
-    // Nothing is cached for a server whose changed host key was let through.
-    cache = cache.filter(|_| !secured.without_secrets);
-    if let Some(cache) = cache.as_deref_mut() {
-        cache.learn(secured.lesson(logged_in.key.clone(), careful));
-    }
-    let connection = secured.driver.connection();
-    if let (Some(accelerator), Some(compressor)) = (accelerator, connection.compressor()) {
-        compressor.set_provider(Arc::<Accelerator>::clone(accelerator));
-    }
-    login::announce_compression(options, connection);
-    // The process ends next and the system frees everything at once, so destructors are skipped.
-    // They run where a proxy or a compression helper waits for its descriptor to close.
-    let ends_with_process =
-        local.is_none() && secured.peer.address.is_some() && accelerator.is_none();
-    let peer = secured.peer.clone();
-    let starts_at_once =
-        !step_by_step && ahead::reads_on(options, version.as_deref().unwrap_or_default());
-    let mut session = Session::new(&mut secured.driver, plan.clone(), locals, peer, prompter)
-        .with_local_end(local)
-        .with_early(logged_in.early)
-        .starting_at_once(starts_at_once);
-    session.rotate_host_keys(checker, options.update_host_keys);
-    let outcome = session.run();
-    let unconfirmed = session.unconfirmed();
-    drop(session);
-    drop(flags);
-    debug1!("crypto threads: {}", secured.driver.lane_report());
-    login::tell_compression(&mut secured.driver);
-    match outcome {
-        Err(error @ (ClientError::Lost { .. } | ClientError::Closed(_)))
-            if unconfirmed > Reach::Nothing =>
-        {
-            // No command runs on an unconfirmed channel. That the channel was not confirmed is
-            // certain only if the server itself disconnects, because an attacker cannot drop its
-            // packets unnoticed.
-            let said = matches!(
-                &error,
-                ClientError::Lost {
-                    error: DriverError::Proto(proto::Error::Disconnected { .. }),
-                    ..
-                }
-            );
-            let nothing_ran = unconfirmed < Reach::Whole || said;
-            // The local command and the change to the background happen at most once.
-            let repeatable = options.local_command.is_none() && !leaves;
-            if nothing_ran && repeatable {
-                return Err(ClientError::Ahead(Box::new(error)));
-            }
-            // The command may have run and must not be sent again; the next login sends none early.
-            if let Some(cache) = cache {
-                cache.learn(secured.lesson(logged_in.key, true));
-            }
-            Err(error)
-        }
-        Err(error @ (ClientError::Lost { .. } | ClientError::Closed(_))) => Err(error),
-        outcome => {
-            login::disconnect(&mut secured.driver);
-            if ends_with_process {
-                core::mem::forget(secured);
-            }
-            outcome
-        }
-    }
-}
-
-/// Runs `LocalCommand`, if `PermitLocalCommand` allows it.
-fn local_command(options: &ClientOptions) -> Result<(), ClientError> {
-    let Some(template) = &options.local_command else {
-        return Ok(());
-    };
-    // No tunnel device is ever opened.
-    let command = options
-        .tokens
-        .clone()
-        .with('T', "NONE")
-        .expand(template, Purpose::Shell)
-        .map_err(|reason| ClientError::Refused(format!("LocalCommand: {reason}")))?;
-    debug1!(
-        "Executing local command: {}",
-        crate::text::one_line(&command)
-    );
-    if let Err(reason) = local::run_in_shell(&command) {
-        error!("LocalCommand did not start: {reason}");
-    }
-    Ok(())
-}
-
-/// `-f`: the parent process ends with 0 here; standard error stays open for later errors.
-fn go_to_background() -> Result<(), ClientError> {
-    debug1!("forking to background");
-    sys::process::daemonize().map_err(ClientError::system("fork to the background"))
 }
 
 #[cfg(test)]

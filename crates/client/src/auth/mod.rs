@@ -1,15 +1,15 @@
 //! User authentication: which method next, with which key or secret (RFC 4252, 4256).
 //!
 //! `proto` implements the messages and their order. A request with a key that signs without the
-//! user is sent signed at once, before any query to the server; [`ahead`] decides what else is sent
-//! before the server's answers. [`identity`] finds the keys; each method has a file. [`one_method`] is
+//! user is sent signed at once, before any query to the server; [`pipelined`] sends what else may be
+//! sent before the server's answers. [`identity`] finds the keys; each method has a file. [`one_method`] is
 //! the login of a program that chooses the methods itself.
 
-pub mod ahead;
 pub mod identity;
 mod keyboard_interactive;
 mod one_method;
 mod password;
+mod pipelined;
 mod publickey;
 
 use std::collections::VecDeque;
@@ -22,11 +22,11 @@ use wire::names;
 use crate::error::{ClientError, Peer};
 use crate::interaction::Interaction;
 use crate::log::{debug1, debug2, debug3, error, info, verbose};
-use crate::session::EarlyChannel;
+use crate::pipelining::{EarlyChannel, Failure, RetryPolicy};
 use crate::text::one_line;
-use ahead::{Ahead, RetryPolicy};
 use identity::{Identity, Keys};
 pub use one_method::Attempted;
+pub use pipelined::Early;
 
 /// Timer of `ConnectTimeout`, which runs until the keys are agreed on.
 pub const TOKEN_DEADLINE: u64 = 9;
@@ -145,40 +145,35 @@ impl<'c> Authenticator<'c> {
         self
     }
 
-    /// Logs in. With `ahead`, everything that may be sent before the server's answers is sent at
+    /// Logs in. With `early`, everything that may be sent before the server's answers is sent at
     /// once.
     ///
     /// # Errors
-    /// [`ClientError::Denied`] if no method is left; [`ClientError::Ahead`] if the connection
-    /// ended, perhaps because of early messages, and a retry is safe; [`ClientError::Unanswered`]
-    /// if a command may have run; else the cause.
-    pub fn run(mut self, ahead: Option<&Ahead<'_>>) -> Result<LoggedIn, ClientError> {
-        self.try_run(ahead).map_err(|error| {
-            let answered = match &error {
+    /// [`ClientError::Denied`] if no method is left; else why the connection ended. The policy says
+    /// whether early messages may be the cause, and a retry is safe.
+    pub fn run(mut self, early: Option<&Early<'_>>) -> Result<LoggedIn, Failure> {
+        self.try_run(early).map_err(|error| {
+            let retry = match &error {
                 ClientError::Lost {
                     error: DriverError::Proto(proto::Error::Disconnected { .. }),
                     ..
-                } => true,
-                ClientError::Lost { .. } | ClientError::Closed(_) => false,
-                _ => return error,
+                } => self.retry_policy(true),
+                ClientError::Lost { .. } | ClientError::Closed(_) => self.retry_policy(false),
+                _ => RetryPolicy::NotNeeded,
             };
-            match self.retry_policy(answered) {
-                RetryPolicy::NotNeeded => error,
-                RetryPolicy::Safe => ClientError::Ahead(Box::new(error)),
-                RetryPolicy::Forbidden => ClientError::Unanswered(Box::new(error)),
-            }
+            Failure { error, retry }
         })
     }
 
-    fn try_run(&mut self, ahead: Option<&Ahead<'_>>) -> Result<LoggedIn, ClientError> {
+    fn try_run(&mut self, early: Option<&Early<'_>>) -> Result<LoggedIn, ClientError> {
         // `host-bound` means `yes`, as in OpenSSH: signatures are bound if the server knows that
         // form.
         if self.options.pubkey_authentication == PubkeyAuthentication::Unbound {
             let unbound = self.driver.connection().leave_signatures_unbound();
             self.sent(unbound)?;
         }
-        if let Some(ahead) = ahead {
-            self.send_ahead(ahead)?;
+        if let Some(early) = early {
+            self.send_early_requests(early)?;
         }
         loop {
             let Some(method) = self.next_method() else {
@@ -430,7 +425,7 @@ pub(crate) fn note(event: Event) {
             text,
         } => info!("Remote: {}", one_line(&text)),
         Event::DebugMessage { text, .. } => debug1!("Remote: {}", one_line(&text)),
-        Event::KeysChanged { negotiated, first } => crate::login::note_keys(&negotiated, first),
+        Event::KeysChanged { negotiated, first } => crate::report::note_keys(&negotiated, first),
         Event::ChannelOpenRequest { .. } => error!("the server asked for a channel before login"),
         other => debug3!("event: {other:?}"),
     }

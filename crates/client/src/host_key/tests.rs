@@ -402,7 +402,7 @@ fn a_file_called_none_is_neither_read_nor_written() {
                 )
                 .is_none()
         );
-        assert!(crate::login_cache::LoginCache::open(&options).is_none());
+        assert!(crate::pipelining::ProfileCache::open(&options).is_none());
     }
 }
 

@@ -7,11 +7,12 @@ use proto::{ChannelId, Event, Stream};
 use wire::message::open_failure;
 
 use super::{
-    Asked, Ended, FAILURE, Next, PROOF_MS, Session, TOKEN_KEYSTROKES, TOKEN_LOCAL_END, TOKEN_PROOF,
+    Ended, FAILURE, Next, PROOF_MS, Session, TOKEN_KEYSTROKES, TOKEN_LOCAL_END, TOKEN_PROOF,
     TOKEN_SIGNALS, TOKEN_TERMINAL, What,
 };
 use crate::error::ClientError;
 use crate::log::{debug1, debug2, debug3, error, info, verbose};
+use crate::pipelining::early::Asked;
 use crate::text::one_line;
 
 impl Session<'_> {
@@ -151,7 +152,7 @@ impl Session<'_> {
                 })?;
             }
             Event::KeysChanged { negotiated, .. } => {
-                crate::login::note_keys(&negotiated, false);
+                crate::report::note_keys(&negotiated, false);
             }
             Event::HostKeysAnnounced(keys) => self.host_keys_announced(&keys),
             Event::TooManyHostKeysAnnounced => {

@@ -5,12 +5,11 @@ use proto::{ChannelId, Stream};
 use sys::signals::Signal;
 
 use super::keystroke_timer::{KeystrokeAction, KeystrokeTimer, PING_DATA, random};
-use super::{
-    Asked, FAILURE, Next, RETRY_MS, Session, TOKEN_KEYSTROKES, TOKEN_RETRY, TOKEN_TERMINAL,
-};
+use super::{FAILURE, Next, RETRY_MS, Session, TOKEN_KEYSTROKES, TOKEN_RETRY, TOKEN_TERMINAL};
 use crate::error::ClientError;
 use crate::log::{self, debug1, debug2, debug3};
-use crate::login;
+use crate::pipelining::early::Asked;
+use crate::report;
 use crate::terminal::escape::{self, Command, EscapeFilter, Piece};
 use crate::text::one_line;
 
@@ -256,7 +255,7 @@ impl Session<'_> {
             }
         }
         lines.push(format!("{received} bytes received, {sent} sent"));
-        lines.extend(login::compression_lines(connection));
+        lines.extend(report::compression_lines(connection));
         lines
     }
 

@@ -4,12 +4,10 @@
 //! RFC 4254 §5 and §6. The driver moves the bytes of pipes and files; typed input passes through
 //! the escape filter here. The exit code is the command's, or 255 if the command has none.
 
-mod early;
 mod events;
 mod input;
 mod keystroke_timer;
 mod local_end;
-mod plan;
 mod signals;
 mod stdio;
 
@@ -22,9 +20,8 @@ use proto::channel::Request;
 use proto::{ChannelId, Connection, Error, Stream};
 use sys::signals::SignalFd;
 
-pub use early::{EarlyChannel, Reach, send_early};
+pub use crate::plan::{Plan, What, environment};
 pub use local_end::{AnyLocalEnd, EARLY_BYTES, LocalEnd, Turns};
-pub use plan::{Plan, What, environment};
 pub use stdio::{StdioFlags, Streams};
 
 use crate::error::{ClientError, Peer};
@@ -32,6 +29,7 @@ use crate::host_key::HostKeyChecker;
 use crate::host_key::update::Rotation;
 use crate::interaction::Interaction;
 use crate::log::{debug1, debug2};
+use crate::pipelining::early::{self, Asked, EarlyChannel, PipelineDepth, send_early};
 use crate::terminal::RawMode;
 use input::TypedInput;
 use keystroke_timer::KeystrokeTimer;
@@ -59,14 +57,6 @@ const PROOF_MS: u64 = 5000;
 /// The exit code of every failure that is not the command's own.
 pub const FAILURE: i32 = 255;
 
-/// A request with `want_reply` whose answer has not arrived.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Asked {
-    Pty,
-    Start,
-    Break,
-}
-
 /// How the channel ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Ended {
@@ -93,9 +83,9 @@ pub struct Session<'c> {
     interaction: &'c mut dyn Interaction,
     early: Option<EarlyChannel>,
     /// True if the server accepts channel requests before it has confirmed the channel.
-    reads_on: bool,
+    starts_early: bool,
     /// Messages that were sent before the channel's confirmation; reset when that arrives.
-    unconfirmed: Reach,
+    unconfirmed: PipelineDepth,
     channel: Option<ChannelId>,
     asked: VecDeque<Asked>,
     ended: Option<Ended>,
@@ -129,8 +119,8 @@ impl<'c> Session<'c> {
             update_host_keys: YesNoAsk::No,
             interaction,
             early: None,
-            reads_on: false,
-            unconfirmed: Reach::Nothing,
+            starts_early: false,
+            unconfirmed: PipelineDepth::Nothing,
             channel: None,
             asked: VecDeque::new(),
             ended: None,
@@ -163,14 +153,14 @@ impl<'c> Session<'c> {
     /// for servers that process messages in order without it.
     #[must_use]
     pub fn starting_at_once(mut self, at_once: bool) -> Self {
-        self.reads_on = at_once;
+        self.starts_early = at_once;
         self
     }
 
     /// How much was sent before the channel's confirmation, as long as that has not arrived. If the
-    /// connection ends now, this may be the cause; with [`Reach::Whole`] a command may have run.
+    /// connection ends now, this may be the cause; with [`PipelineDepth::Whole`] a command may have run.
     #[must_use]
-    pub fn unconfirmed(&self) -> Reach {
+    pub fn unconfirmed(&self) -> PipelineDepth {
         self.unconfirmed
     }
 
@@ -284,12 +274,12 @@ impl<'c> Session<'c> {
         };
         let id = match early {
             Some(early) => self.keep(early),
-            None if self.reads_on => self.start_early()?,
+            None if self.starts_early => self.start_early()?,
             None => self.command(|connection| connection.open_channel(kind, &fields))?,
         };
         self.channel = Some(id);
         self.attach_sinks(id)?;
-        if self.unconfirmed != Reach::Whole {
+        if self.unconfirmed != PipelineDepth::Whole {
             self.send_no_more_sessions()?;
         }
         debug1!("Entering interactive session.");
@@ -298,7 +288,12 @@ impl<'c> Session<'c> {
 
     fn start_early(&mut self) -> Result<ChannelId, ClientError> {
         let data = self.early_data();
-        let early = send_early(self.driver.connection(), &self.plan, Reach::Whole, &data);
+        let early = send_early(
+            self.driver.connection(),
+            &self.plan,
+            PipelineDepth::Whole,
+            &data,
+        );
         match early.map_err(|error| self.misuse(error))? {
             Some(early) => Ok(self.keep(early)),
             None => Err(self.misuse(Error::Bug("a session without a channel"))),
@@ -307,7 +302,7 @@ impl<'c> Session<'c> {
 
     fn keep(&mut self, early: EarlyChannel) -> ChannelId {
         let id = early.id;
-        self.unconfirmed = early.reach;
+        self.unconfirmed = early.depth;
         self.early = Some(early);
         id
     }
@@ -342,7 +337,7 @@ impl<'c> Session<'c> {
 
     /// The channel is confirmed: sends all its requests at once, unless they were sent early.
     fn confirmed(&mut self, channel: ChannelId) -> Result<(), ClientError> {
-        self.unconfirmed = Reach::Nothing;
+        self.unconfirmed = PipelineDepth::Nothing;
         if matches!(self.plan.what, What::Forward { .. }) {
             self.started = true;
             return self.attach_source(channel);
@@ -350,7 +345,7 @@ impl<'c> Session<'c> {
         let heard = self.driver.connection().channel_heard_early(channel);
         let early = self.early.take();
         let mut with_data = false;
-        match early.filter(|early| early.reach == Reach::Whole && heard) {
+        match early.filter(|early| early.depth == PipelineDepth::Whole && heard) {
             Some(early) => {
                 self.asked = early.asked;
                 with_data = early.with_data;

@@ -161,9 +161,6 @@ pub(super) fn failed(error: ClientError, what: &'static str) -> Error {
         ClientError::Closed(_) => Error::Closed,
         ClientError::TimedOut(_) => Error::TimedOut(what),
         ClientError::System { error, .. } => error.into(),
-        ClientError::Guess(error) | ClientError::Ahead(error) | ClientError::Unanswered(error) => {
-            failed(*error, what)
-        }
         _ => Error::Misuse("the login cannot begin"),
     }
 }

@@ -4,7 +4,7 @@
 //! The file is in the directory of the user's first known_hosts file. It grants nothing: a cached
 //! name counts only among the configured algorithms, and a cached key only among those that would
 //! be tried anyway. An entry is written after the host key was accepted and the login succeeded, or
-//! after a pipelined login broke. [`file`] has the format; [`crate::login`] and [`crate::auth`] use
+//! after a pipelined login broke. [`file`] has the format; [`super::LoginStrategy`] uses
 //! the entries.
 
 mod file;
@@ -20,7 +20,7 @@ use crate::log::{debug1, debug3};
 
 /// The cached profile of one user's logins at one server.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Learnt {
+pub struct ServerProfile {
     /// The server's version line.
     pub version: String,
     /// Fingerprint of the client's configured algorithm lists, for which the names below are valid.
@@ -46,15 +46,15 @@ pub struct Learnt {
 
 /// The cache entry of one user at one server.
 #[derive(Debug)]
-pub struct LoginCache {
+pub struct ProfileCache {
     path: PathBuf,
     known_hosts: PathBuf,
     name: String,
     hash_names: bool,
-    learnt: Option<Learnt>,
+    profile: Option<ServerProfile>,
 }
 
-impl LoginCache {
+impl ProfileCache {
     /// Reads the profile for the login that `options` describe. `None` if nothing may be cached. An
     /// unreadable file counts as empty.
     #[must_use]
@@ -73,7 +73,7 @@ impl LoginCache {
             return None;
         }
         let path = known_hosts.with_file_name(file::NAME);
-        let learnt = match file::read(&path) {
+        let profile = match file::read(&path) {
             Ok(text) => file::find(&text, &name),
             Err(reason) => {
                 debug3!("login cache {}: {reason}", path.display());
@@ -85,20 +85,20 @@ impl LoginCache {
             known_hosts,
             name,
             hash_names: options.hash_known_hosts,
-            learnt,
+            profile,
         })
     }
 
     /// The cached profile, if there is one.
     #[must_use]
-    pub fn learnt(&self) -> Option<&Learnt> {
-        self.learnt.as_ref()
+    pub fn profile(&self) -> Option<&ServerProfile> {
+        self.profile.as_ref()
     }
 
     /// Writes the profile if it has changed. If the file cannot be written, the next login is
     /// slower and nothing else.
-    pub fn learn(&mut self, learnt: Learnt) {
-        if self.learnt.as_ref() == Some(&learnt) {
+    pub fn store(&mut self, profile: ServerProfile) {
+        if self.profile.as_ref() == Some(&profile) {
             return;
         }
         // A known_hosts file of `/dev/null` means that nothing is recorded, so no cache is written
@@ -106,10 +106,10 @@ impl LoginCache {
         if !self.known_hosts.is_file() {
             return;
         }
-        match file::store(&self.path, &self.name, &learnt, self.hash_names) {
+        match file::store(&self.path, &self.name, &profile, self.hash_names) {
             Ok(()) => debug3!("login cache {} updated", self.path.display()),
             Err(reason) => debug1!("login cache {}: {reason}", self.path.display()),
         }
-        self.learnt = Some(learnt);
+        self.profile = Some(profile);
     }
 }

@@ -30,7 +30,7 @@ pub enum What {
 
 impl What {
     /// Name of the channel request that starts it.
-    pub(super) fn request_name(&self) -> &'static str {
+    pub(crate) fn request_name(&self) -> &'static str {
         match self {
             Self::Exec(_) => "exec",
             Self::Subsystem(_) => "subsystem",
@@ -60,7 +60,7 @@ pub struct Plan {
     /// True if standard input is not read.
     pub stdin_null: bool,
     /// True if this process is the channel's local end, not its standard streams:
-    /// [`LocalEnd`](super::LocalEnd).
+    /// [`LocalEnd`](crate::session::LocalEnd).
     pub ends_here: bool,
     /// The escape character, for a session with a terminal.
     pub escape: Option<u8>,

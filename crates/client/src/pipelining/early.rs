@@ -1,7 +1,7 @@
 //! Opens the session's channel before the login is answered, and, if the server processes messages
 //! in order, also starts the command.
 //!
-//! [`crate::auth::ahead`] decides which servers accept that; `proto` handles a login that fails.
+//! [`super::strategy`] decides which servers accept that; `proto` handles a login that fails.
 
 use std::collections::VecDeque;
 
@@ -9,13 +9,24 @@ use proto::channel::Request;
 use proto::{ChannelId, Connection, Error};
 use wire::Put;
 
-use super::{Asked, Plan, What};
 use crate::log::{debug1, debug2};
+use crate::plan::{Plan, What};
 use crate::text::one_line;
+
+/// A request with `want_reply` whose answer has not arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// `pty-req`
+    Pty,
+    /// `shell`, `exec` or `subsystem`
+    Start,
+    /// `break`
+    Break,
+}
 
 /// How much of the session is sent before the server's answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Reach {
+pub enum PipelineDepth {
     /// Nothing.
     Nothing,
     /// CHANNEL_OPEN is sent.
@@ -27,38 +38,39 @@ pub enum Reach {
 /// A channel whose CHANNEL_OPEN was sent before the login was answered.
 #[derive(Debug)]
 pub struct EarlyChannel {
-    pub(super) id: ChannelId,
+    pub(crate) id: ChannelId,
     /// Requests sent with it, whose answers are still to come.
-    pub(super) asked: VecDeque<Asked>,
-    /// How much was sent: [`Reach::Open`] or [`Reach::Whole`].
-    pub(super) reach: Reach,
+    pub(crate) asked: VecDeque<Asked>,
+    /// How much was sent: [`PipelineDepth::Open`] or [`PipelineDepth::Whole`].
+    pub(crate) depth: PipelineDepth,
     /// True if EOF was sent because there is no input.
-    pub(super) input_ended: bool,
+    pub(crate) input_ended: bool,
     /// True if the first bytes of the local end were sent with it.
-    pub(super) with_data: bool,
+    pub(crate) with_data: bool,
 }
 
 impl EarlyChannel {
-    /// How much was sent early. With [`Reach::Whole`] a command may be running on the server, or
+    /// How much was sent early. With [`PipelineDepth::Whole`] a command may be running on the server, or
     /// have run, even if the connection fails.
     #[must_use]
-    pub fn reach(&self) -> Reach {
-        self.reach
+    pub fn depth(&self) -> PipelineDepth {
+        self.depth
     }
 }
 
 /// Opens the plan's channel, if it has one, after the unanswered login request. With
-/// [`Reach::Whole`] a Fulmar server, whose limit is known, also gets `data` in the same flight.
+/// [`PipelineDepth::Whole`] a Fulmar server, whose limit is known, also gets `data` in the same flight.
 ///
 /// # Errors
 /// [`Error::Misuse`] if nothing may be sent early.
 pub fn send_early(
     connection: &mut Connection,
     plan: &Plan,
-    reach: Reach,
+    depth: PipelineDepth,
     data: &[u8],
 ) -> Result<Option<EarlyChannel>, Error> {
-    let Some((kind, fields)) = channel_type(&plan.what).filter(|_| reach >= Reach::Open) else {
+    let Some((kind, fields)) = channel_type(&plan.what).filter(|_| depth >= PipelineDepth::Open)
+    else {
         return Ok(None);
     };
     let id = connection.open_channel_early(kind, &fields)?;
@@ -66,13 +78,13 @@ pub fn send_early(
     let mut early = EarlyChannel {
         id,
         asked: VecDeque::new(),
-        reach: Reach::Open,
+        depth: PipelineDepth::Open,
         input_ended: false,
         with_data: false,
     };
-    if reach == Reach::Whole && !matches!(plan.what, What::Forward { .. }) {
+    if depth == PipelineDepth::Whole && !matches!(plan.what, What::Forward { .. }) {
         early.asked = start(connection, plan, id)?;
-        early.reach = Reach::Whole;
+        early.depth = PipelineDepth::Whole;
         if has_no_input(plan) {
             connection.channel_eof(id)?;
             early.input_ended = true;
@@ -88,7 +100,7 @@ pub fn send_early(
 
 /// Sends no-more-sessions@openssh.com to a server that knows it: no other session shares this
 /// connection, so the server may refuse further ones.
-pub(super) fn send_no_more_sessions(connection: &mut Connection) -> Result<(), Error> {
+pub(crate) fn send_no_more_sessions(connection: &mut Connection) -> Result<(), Error> {
     if connection.peer_quirks().knows_openssh_extensions {
         debug1!("Requesting no-more-sessions@openssh.com");
         connection.send_no_more_sessions()?;
@@ -102,7 +114,7 @@ fn has_no_input(plan: &Plan) -> bool {
 }
 
 /// Type and fields of the CHANNEL_OPEN; `None` for a session without a channel.
-pub(super) fn channel_type(what: &What) -> Option<(&'static str, Vec<u8>)> {
+pub(crate) fn channel_type(what: &What) -> Option<(&'static str, Vec<u8>)> {
     match what {
         What::Nothing => None,
         What::Forward { host, port } => {
@@ -120,7 +132,7 @@ pub(super) fn channel_type(what: &What) -> Option<(&'static str, Vec<u8>)> {
 
 /// Sends pty-req, env and the request that starts the command; returns the requests that will be
 /// answered.
-pub(super) fn start(
+pub(crate) fn start(
     connection: &mut Connection,
     plan: &Plan,
     channel: ChannelId,

@@ -2,10 +2,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use super::{Learnt, file};
+use super::{ServerProfile, file};
 
-fn learnt(version: &str) -> Learnt {
-    Learnt {
+fn profile(version: &str) -> ServerProfile {
+    ServerProfile {
         version: version.into(),
         offer: "SHA256:abc".into(),
         kex: Some("curve25519-sha256".into()),
@@ -43,7 +43,7 @@ impl Drop for Scratch {
 fn what_was_stored_is_found_by_its_name_alone() {
     let scratch = Scratch::new("found");
     for hash in [false, true] {
-        let (one, two) = (learnt("SSH-2.0-One 1 (a b)"), learnt("SSH-2.0-Two"));
+        let (one, two) = (profile("SSH-2.0-One 1 (a b)"), profile("SSH-2.0-Two"));
         file::store(&scratch.file(), "ann@[one]:22022", &one, hash).unwrap();
         file::store(&scratch.file(), "ann@two", &two, hash).unwrap();
         let text = file::read(&scratch.file()).unwrap();
@@ -60,7 +60,7 @@ fn what_was_stored_is_found_by_its_name_alone() {
 fn a_newer_entry_takes_the_place_of_the_older_and_the_file_is_private() {
     let scratch = Scratch::new("newer");
     for version in ["SSH-2.0-old", "SSH-2.0-new"] {
-        file::store(&scratch.file(), "a@h", &learnt(version), true).unwrap();
+        file::store(&scratch.file(), "a@h", &profile(version), true).unwrap();
     }
     let text = file::read(&scratch.file()).unwrap();
     assert_eq!(text.lines().count(), 2, "{text}");
@@ -74,7 +74,7 @@ fn the_oldest_are_forgotten() {
     let mut text = String::new();
     for number in 0..300 {
         let name = format!("a@h{number}");
-        let line = file::line(&name, &learnt("v"), false).unwrap();
+        let line = file::line(&name, &profile("v"), false).unwrap();
         text = file::with(&text, &name, &line);
     }
     assert_eq!(text.lines().count(), 257);
@@ -85,7 +85,7 @@ fn the_oldest_are_forgotten() {
 
 #[test]
 fn damage_is_passed_over_and_goes_with_the_next_change() {
-    let good = file::line("a@h", &learnt("SSH-2.0-x"), false).unwrap();
+    let good = file::line("a@h", &profile("SSH-2.0-x"), false).unwrap();
     let long = "a@h ".to_owned() + &"x".repeat(5000);
     for damage in [
         "a@h",
@@ -110,7 +110,7 @@ fn damage_is_passed_over_and_goes_with_the_next_change() {
 #[test]
 fn what_others_may_write_is_not_read() {
     let scratch = Scratch::new("others");
-    file::store(&scratch.file(), "a@h", &learnt("v"), false).unwrap();
+    file::store(&scratch.file(), "a@h", &profile("v"), false).unwrap();
     for mode in [0o620, 0o602, 0o666] {
         fs::set_permissions(scratch.file(), fs::Permissions::from_mode(mode)).unwrap();
         assert!(file::read(&scratch.file()).is_err(), "{mode:o}");
@@ -127,9 +127,9 @@ fn what_others_may_write_is_not_read() {
 
 #[test]
 fn words_that_would_break_the_line_are_not_stored() {
-    let mut bad = learnt("SSH-2.0-x\ny");
+    let mut bad = profile("SSH-2.0-x\ny");
     assert_eq!(file::line("a@h", &bad, false), None);
-    bad = learnt("SSH-2.0-x");
+    bad = profile("SSH-2.0-x");
     bad.kex = Some("two words".into());
     assert_eq!(file::line("a@h", &bad, false), None);
     bad.kex = None;
@@ -140,7 +140,7 @@ fn words_that_would_break_the_line_are_not_stored() {
 #[test]
 fn what_does_not_fit_is_an_error_and_leaves_the_file_alone() {
     let scratch = Scratch::new("fit");
-    let mut long = learnt("SSH-2.0-x");
+    let mut long = profile("SSH-2.0-x");
     long.signature_algorithms = Some(vec!["x".repeat(3000)]);
     let refused = file::store(&scratch.file(), "a@h", &long, false).unwrap_err();
     assert_eq!(refused.kind(), std::io::ErrorKind::InvalidData);

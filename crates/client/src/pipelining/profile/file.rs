@@ -13,7 +13,7 @@ use std::path::Path;
 use keys::known_hosts::{hash_name, hashed_name_matches};
 use sys::file::FollowLinks;
 
-use super::Learnt;
+use super::ServerProfile;
 
 /// The file's name, in the directory of known_hosts.
 pub(super) const NAME: &str = "login_cache";
@@ -58,7 +58,7 @@ fn is_about(field: &str, name: &str) -> bool {
 }
 
 /// The profile of `name`; its last line counts.
-pub(super) fn find(text: &str, name: &str) -> Option<Learnt> {
+pub(super) fn find(text: &str, name: &str) -> Option<ServerProfile> {
     text.lines()
         .rev()
         .filter(|line| line.len() <= MAX_LINE_BYTES)
@@ -67,7 +67,7 @@ pub(super) fn find(text: &str, name: &str) -> Option<Learnt> {
         .and_then(|(_, rest)| parse(rest))
 }
 
-fn parse(rest: &str) -> Option<Learnt> {
+fn parse(rest: &str) -> Option<ServerProfile> {
     let mut fields = rest.splitn(8, ' ');
     let mut field = || fields.next().filter(|field| is_field(field));
     let known = |field: &str| (field != "-").then(|| field.to_owned());
@@ -85,7 +85,7 @@ fn parse(rest: &str) -> Option<Learnt> {
         _ => return None,
     };
     let version = fields.next()?.to_owned();
-    Some(Learnt {
+    Some(ServerProfile {
         version,
         offer,
         kex,
@@ -99,24 +99,24 @@ fn parse(rest: &str) -> Option<Learnt> {
 }
 
 /// The line of an entry, with its newline; `None` if a value of the server does not fit.
-pub(super) fn line(name: &str, learnt: &Learnt, hash: bool) -> Option<String> {
+pub(super) fn line(name: &str, profile: &ServerProfile, hash: bool) -> Option<String> {
     let name = if hash {
         hash_name(name)
     } else {
         name.to_owned()
     };
-    let list = learnt
+    let list = profile
         .signature_algorithms
         .as_ref()
         .map(|list| list.join(","));
     let fields = [
         Some(&name),
-        Some(&learnt.offer),
-        learnt.kex.as_ref(),
-        learnt.host_key.as_ref(),
+        Some(&profile.offer),
+        profile.kex.as_ref(),
+        profile.host_key.as_ref(),
         list.as_ref(),
-        learnt.key.as_ref(),
-        learnt.suite.as_ref(),
+        profile.key.as_ref(),
+        profile.suite.as_ref(),
     ];
     let mut line = String::new();
     for field in fields {
@@ -127,16 +127,16 @@ pub(super) fn line(name: &str, learnt: &Learnt, hash: bool) -> Option<String> {
         line.push_str(field);
         line.push(' ');
     }
-    line.push_str(match (learnt.careful, learnt.short_kexinit) {
+    line.push_str(match (profile.careful, profile.short_kexinit) {
         (true, _) => CAREFUL,
         (false, true) => SHORT,
         (false, false) => "-",
     });
     line.push(' ');
-    if learnt.version.bytes().any(|byte| byte.is_ascii_control()) {
+    if profile.version.bytes().any(|byte| byte.is_ascii_control()) {
         return None;
     }
-    line.push_str(&learnt.version);
+    line.push_str(&profile.version);
     line.push('\n');
     (line.len() <= MAX_LINE_BYTES).then_some(line)
 }
@@ -163,15 +163,15 @@ pub(super) fn with(text: &str, name: &str, line: &str) -> String {
 
 /// The line of an entry. If the entry does not fit and the server must be treated carefully, a
 /// shorter line that keeps this flag.
-fn line_that_fits(name: &str, learnt: &Learnt, hash: bool) -> Option<String> {
-    line(name, learnt, hash).or_else(|| {
-        let rest = Learnt {
-            version: learnt.version.clone(),
-            offer: learnt.offer.clone(),
+fn line_that_fits(name: &str, profile: &ServerProfile, hash: bool) -> Option<String> {
+    line(name, profile, hash).or_else(|| {
+        let rest = ServerProfile {
+            version: profile.version.clone(),
+            offer: profile.offer.clone(),
             careful: true,
-            ..Learnt::default()
+            ..ServerProfile::default()
         };
-        learnt.careful.then(|| line(name, &rest, hash)).flatten()
+        profile.careful.then(|| line(name, &rest, hash)).flatten()
     })
 }
 
@@ -181,8 +181,13 @@ fn line_that_fits(name: &str, learnt: &Learnt, hash: bool) -> Option<String> {
 /// # Errors
 /// `InvalidData` if the entry does not fit into a line, and the file is unchanged; else the error
 /// of the file.
-pub(super) fn store(path: &Path, name: &str, learnt: &Learnt, hash: bool) -> io::Result<()> {
-    let line = line_that_fits(name, learnt, hash).ok_or_else(|| {
+pub(super) fn store(
+    path: &Path,
+    name: &str,
+    profile: &ServerProfile,
+    hash: bool,
+) -> io::Result<()> {
+    let line = line_that_fits(name, profile, hash).ok_or_else(|| {
         io::Error::new(
             io::ErrorKind::InvalidData,
             "this server's profile does not fit into a line, so it is not stored",

@@ -1,0 +1,114 @@
+//! Sends what a [`LoginStrategy`] permits before the server's answers: requests signed by keys that
+//! need no user, and after them the session's channel. That saves up to four round trips.
+
+use super::Authenticator;
+use super::identity::Identity;
+use crate::error::ClientError;
+use crate::log::debug1;
+use crate::pipelining::{
+    Caution, EarlyChannel, LoginStrategy, MAX_CANDIDATES, PipelineDepth, RetryPolicy, send_early,
+};
+use crate::plan::Plan;
+use proto::Pipelining;
+
+/// What a login may send before the answers.
+#[derive(Debug)]
+pub struct Early<'c> {
+    /// Decides how much.
+    pub strategy: &'c LoginStrategy,
+    /// The plan of the session after the login.
+    pub plan: &'c Plan,
+    /// The first bytes of the session's local end; empty if they are not known yet.
+    pub data: &'c [u8],
+}
+
+impl Authenticator<'_> {
+    /// Sends everything that may be pipelined; [`Authenticator::run`] handles the answers.
+    pub(super) fn send_early_requests(&mut self, early: &Early<'_>) -> Result<(), ClientError> {
+        if !self.starts_with_a_key() {
+            return Ok(());
+        }
+        let version = self.driver.connection().peer_version().unwrap_or_default();
+        let server = proto::Quirks::of(version).pipelining;
+        // A request after the successful one would already be taken for compressed data.
+        let most = match server {
+            _ if self.driver.connection().will_compress() => 1,
+            Pipelining::Unknown => 1,
+            Pipelining::InOrder | Pipelining::AfterLogin => MAX_CANDIDATES,
+        };
+        let profile = early.strategy.profile();
+        let known = profile.and_then(|profile| profile.key.as_deref());
+        let mut ends_with_known = false;
+        self.expected_algorithms = profile.and_then(|profile| profile.signature_algorithms.clone());
+        while self.pipelined.len() < most
+            && !ends_with_known
+            && let Some(mut identity) = self.identities.pop_front()
+        {
+            identity.prepare();
+            let is_known = known == Some(identity.fingerprint().as_str());
+            if is_known {
+                identity.is_wanted();
+            }
+            if !identity.signs_alone() {
+                self.identities.push_front(identity);
+                break;
+            }
+            if self.choose_algorithm(&identity).is_none() {
+                self.defer(identity);
+                continue;
+            }
+            if self.send_signed(&mut identity)? {
+                ends_with_known = is_known;
+                self.pipelined.push_back(identity);
+                self.pipelined_requests += 1;
+            }
+        }
+        if self.pipelined.is_empty() {
+            return Ok(());
+        }
+        let mut depth = early.strategy.depth(server, ends_with_known);
+        if self.without_secrets || self.driver.connection().will_compress() {
+            depth = PipelineDepth::Nothing;
+        }
+        let early = send_early(self.driver.connection(), early.plan, depth, early.data);
+        self.early = early.map_err(|error| self.lost(driver::DriverError::Proto(error)))?;
+        debug1!(
+            "Sent ahead of the answers: {} signed requests{}",
+            self.pipelined.len(),
+            match &self.early {
+                None => "",
+                Some(early) if early.depth() == PipelineDepth::Whole =>
+                    ", a session and what it runs",
+                Some(_) => ", a session",
+            }
+        );
+        Ok(())
+    }
+
+    /// Decides whether a login whose connection ended may be tried again more carefully: only if a
+    /// pipelined message is unanswered and nothing that must not happen twice can have happened.
+    ///
+    /// `answered` is false if the connection broke: only the server's own DISCONNECT, which is
+    /// protected like all its packets, proves that the login had not succeeded. An attacker who can
+    /// cut the connection must not be able to make a command run twice.
+    pub(super) fn retry_policy(&self, answered: bool) -> RetryPolicy {
+        let depth = self.early.as_ref().map(EarlyChannel::depth);
+        let started = depth == Some(PipelineDepth::Whole);
+        // Every server accepts one signed request after the SERVICE_REQUEST: its answer is final.
+        let usual = self.pipelined_requests == 1 && self.early.is_none() && !self.early_refused;
+        match (self.pipelined.is_empty(), self.early_refused) {
+            (true, true) => RetryPolicy::Safe(Caution::StepByStep),
+            (true, false) => RetryPolicy::NotNeeded,
+            (false, _) if usual && answered => RetryPolicy::NotNeeded,
+            (false, _) if started && !answered => RetryPolicy::Forbidden,
+            (false, _) => RetryPolicy::Safe(Caution::StepByStep),
+        }
+    }
+}
+
+impl Identity {
+    /// Fingerprint of the key or certificate that is sent to the server.
+    pub(super) fn fingerprint(&self) -> String {
+        keys::fingerprint::sha256(self.blob())
+    }
+}
