@@ -232,7 +232,7 @@ fn trips(
     }
     let bytes = moved.load(Relaxed) - before;
     if bytes == 0 {
-        return Err(io::Error::other("the download stood still"));
+        return Err(io::Error::other("the download stalled"));
     }
     #[allow(clippy::cast_precision_loss)]
     let mib = bytes as f64 / f64::from(1 << 20);

@@ -42,10 +42,7 @@ pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) {
             "server, a session with a command that waits",
         ),
         (IdleSubject::Client, "client of such a session"),
-        (
-            IdleSubject::Silent,
-            "server, a connection that says nothing",
-        ),
+        (IdleSubject::Silent, "server, a silent connection"),
     ];
     for (what, title) in rows {
         let (suites, mut entries): (Vec<usize>, Vec<_>) = bench.served().into_iter().unzip();
@@ -54,9 +51,7 @@ pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) {
         )];
         if what == IdleSubject::Session {
             entries.push(BenchEntry::new("no SSH", EntryKind::Limit));
-            notes.push(
-                "no SSH: two programs that need the C library alone and do nothing (cat)".into(),
-            );
+            notes.push("no SSH: two idle programs that need only the C library (cat)".into());
         }
         let group = BenchGroup {
             row: BenchRow::Idle.name(),
@@ -140,7 +135,7 @@ pub(super) fn measure_compressed(
             let more = with - without;
             group
                 .notes
-                .push(format!("with -C {more:+.0} KiB (goal: 1024 at most)"));
+                .push(format!("with -C {more:+.0} KiB (goal: at most 1024)"));
         }
         emit(group);
     }

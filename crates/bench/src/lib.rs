@@ -137,7 +137,7 @@ fn measure(mut settings: BenchSettings) -> Result<i32, String> {
         }
     }
     if (bench.interrupted)() {
-        eprintln!("fulmar bench: interrupted; what was measured until then is kept");
+        eprintln!("fulmar bench: interrupted; the results so far are kept");
         failed = true;
     }
     if let Some(path) = &bench.settings.html {

@@ -20,10 +20,10 @@ rows:
   all         all of them; without a row: throughput login echo
   up, down    throughput in one direction
 options:
-  --pairs N          rounds that count, after one that does not (each row has its number)
+  --pairs N          measured rounds, after a discarded one (each row has its default)
   --size MIB         bytes of a transfer (512; wan 1536)
   --cipher LIST      default, or CIPHER or CIPHER+MAC, by commas; all: those of the project's table
-  --way LIST         pipes (head and cat), own (source and sink of ours, which check the bytes),
+  --way LIST         pipes (head and cat), own (Fulmar's source and sink, which check the bytes),
                      file (file to file, checked), null (file to /dev/null)
   --pairing LIST     ours-ours, peer-peer, ours-peer, peer-ours
   --peer NAME=DIR    programs of a peer (the OpenSSH and dropbear of this machine)
@@ -31,10 +31,10 @@ options:
   --rate LIST        rates of the wan and echo rows, Mbit/s; 0: none (0,10000)
   --files N          small files of the copy row (10000)
   --sessions N       sessions of the idle row (20)
-  --logins N         logins of a round of the login row with 8 at once (200); no more than so
-                     many connections a round where there is no login (100)
-  --json             the figures as JSON, to standard output
-  --html FILE        the figures as one page with charts
+  --logins N         logins per round of the login row with 8 at once (200); limit on the
+                     connections per round without a login (100)
+  --json             print the results as JSON on standard output
+  --html FILE        write the results as one page with charts
 ";
 
 /// What is measured.

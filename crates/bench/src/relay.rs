@@ -22,7 +22,7 @@ fn token() -> io::Result<[u8; TOKEN_BYTES]> {
     let text = std::env::var(TOKEN_VARIABLE).unwrap_or_default();
     text.as_bytes()
         .try_into()
-        .map_err(|_| io::Error::other("started by hand: this is a part of fulmar bench"))
+        .map_err(|_| io::Error::other("this command is an internal part of fulmar bench"))
 }
 
 /// A secret for one pair of ends.

@@ -66,7 +66,7 @@ impl TransferFiles {
         std::fs::remove_file(self.arrived()).map_err(text)?;
         match same {
             true => Ok(()),
-            false => Err("other bytes arrived than were sent".into()),
+            false => Err("the arrived bytes differ from the sent ones".into()),
         }
     }
 }
@@ -283,7 +283,7 @@ fn near_end(
     worked.map_err(|error| said.complaint(&error.to_string()))?;
     let ready = said
         .ready
-        .ok_or_else(|| said.complaint("the far end never said that it runs"))?;
+        .ok_or_else(|| said.complaint("the far end has not reported its start"))?;
     Ok(Ran {
         seconds: end.duration_since(ready).as_secs_f64(),
         client_cpu: usage.total().as_secs_f64(),

@@ -452,7 +452,7 @@ fn words(limit: Limit) -> &'static str {
         Limit::Network => "  limited by network",
         Limit::Peer => "  limited by peer",
         Limit::NetworkOrPeer => "  limited by network or peer",
-        Limit::Asked => "  limited as asked",
+        Limit::Asked => "  limited by the given rate",
     }
 }
 
@@ -571,7 +571,7 @@ mod tests {
         let (name, tail) = console.standing(&console.under_way[&7], later, false);
         assert_eq!(name, "file");
         assert!(tail.contains(" 25%") && tail.contains("ETA"), "{tail}");
-        assert!(tail.ends_with("limited as asked"), "{tail}");
+        assert!(tail.ends_with("limited by the given rate"), "{tail}");
         for (show, json) in [(Show::Nothing, false), (Show::Lines, true)] {
             assert!(!Console::new("", show, json).is_due(later), "{show:?}");
         }

@@ -146,7 +146,7 @@ impl InstallPlan {
         }
         format!(
             "The programs by OpenSSH's names are in {}; put it first in PATH to use them.\n\
-             {start}To take everything away: {remove}",
+             {start}To uninstall: {remove}",
             links.display()
         )
     }

@@ -27,15 +27,15 @@ use manifest::Manifest;
 const USAGE: &str = "usage: fulmar install [--prefix DIR] [--root DIR] [--port N] [--openssh-config]\n\
      \x20                     [--replace-sshd] [--pam NAME] [--dry-run]\n\
      \x20      fulmar install --remove [--prefix DIR] [--root DIR] [--dry-run]\n\
-     --prefix          where the binary and the links go (/usr/local)\n\
+     --prefix          directory of the binary and the links (/usr/local)\n\
      --root            install below DIR, for packages and trials (/)\n\
-     --port            port of the service while it stands beside OpenSSH's (2222)\n\
+     --port            port of the service beside OpenSSH's (2222)\n\
      --openssh-config  read /etc/ssh/sshd_config and its host keys\n\
-     --replace-sshd    listen where the configuration says, in place of OpenSSH's service\n\
-     --pam             stack of debian, redhat or arch; by default what is in /etc/pam.d there,\n\
-     \x20                 else here\n\
-     --remove          take away what was installed and has not been changed since\n\
-     --dry-run         say what would be done\n";
+     --replace-sshd    listen on the configuration's port, instead of OpenSSH's service\n\
+     --pam             PAM stack of debian, redhat or arch; by default that of DIR/etc/pam.d,\n\
+     \x20                 else that of this machine\n\
+     --remove          remove the installed files that have not been changed since\n\
+     --dry-run         show the steps only\n";
 
 /// What the command line asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -247,7 +247,7 @@ fn remove(settings: &InstallSettings) -> io::Result<()> {
         // One in which something else stands stays.
         let _ = fs::remove_dir(settings.below_root(directory));
     }
-    println!("\nTo end a service that still runs: systemctl disable --now fulmar-sshd");
+    println!("\nTo stop a service that still runs: systemctl disable --now fulmar-sshd");
     Ok(())
 }
 

@@ -40,7 +40,7 @@ pub(super) fn run(request: &ModuliRequest<'_>) -> Result<(), String> {
         Some(text) => Some(
             SearchState::parse(&text)
                 .filter(|state| state.bits == options.bits)
-                .ok_or_else(|| checkpoint.unusable("it belongs to other work"))?,
+                .ok_or_else(|| checkpoint.unusable("it belongs to another run"))?,
         ),
     };
     let out = open_output(request)?;

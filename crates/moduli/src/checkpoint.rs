@@ -34,7 +34,7 @@ impl Checkpoint {
         match sys::file::read_bounded(path, MAX_BYTES, sys::file::FollowLinks::Follow) {
             Ok(bytes) => String::from_utf8(bytes)
                 .map(Some)
-                .map_err(|_| self.unusable("it is no text")),
+                .map_err(|_| self.unusable("it is not text")),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(self.unusable(&error.to_string())),
         }
@@ -44,7 +44,7 @@ impl Checkpoint {
     pub(super) fn unusable(&self, why: &str) -> String {
         let path = self.path.as_deref().unwrap_or(Path::new(""));
         format!(
-            "Failed to load checkpoint from '{}': {why}; remove it to begin anew",
+            "Failed to load checkpoint from '{}': {why}; remove it to start again",
             path.display()
         )
     }

@@ -65,7 +65,7 @@ pub(super) fn check_size(window: &Window, q_bits: u32) -> Result<(), String> {
     if window.candidate(window.positions()).bits() == q_bits {
         Ok(())
     } else {
-        Err("Invalid start point: the numbers behind it are longer than asked for".to_owned())
+        Err("Invalid start point: the numbers after it are longer than requested".to_owned())
     }
 }
 

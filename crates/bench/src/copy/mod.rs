@@ -262,7 +262,9 @@ impl CopyStand<'_> {
             return Err(said.complaint(&format!("{status:?}")).into());
         }
         if !compared? {
-            return Err(said.complaint("other files arrived than were sent").into());
+            return Err(said
+                .complaint("the arrived files differ from the sent ones")
+                .into());
         }
         Ok(Spent {
             seconds,
@@ -314,14 +316,14 @@ impl CopyStand<'_> {
         let group = BenchGroup {
             row: BenchRow::Copy.name(),
             title: format!(
-                "{}, {}, of which {THERE} % are there",
+                "{}, {}, of which {THERE} % exist",
                 self.title(CopiedFiles::Large),
                 direction.name()
             ),
             unit: Unit::Seconds,
             per: Per::Copy,
             entries,
-            notes: vec!["what is there is proven first (goal: 25 % of a whole copy)".into()],
+            notes: vec!["existing content is verified first (goal: 25 % of a whole copy)".into()],
         };
         let job = self.job(CopiedFiles::Large, direction);
         let mut group = self.alternate(group, |stand, index| {
@@ -375,12 +377,10 @@ impl CopyStand<'_> {
             entries,
             notes: vec![match what {
                 CopiedFiles::Large => format!(
-                    "no rate limit, login included; where the receiver is not ours, 1/{PEERS_SHARE} \
-                     of it"
+                    "no rate limit, login included; if the receiver is not Fulmar, 1/{PEERS_SHARE} of it"
                 ),
                 CopiedFiles::Many => format!(
-                    "files a second, login included; what takes round trips for each file copies \
-                     {PEERS_FILES}"
+                    "files a second, login included; programs with round trips for each file copy {PEERS_FILES}"
                 ),
             }],
         };

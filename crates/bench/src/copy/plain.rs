@@ -67,7 +67,7 @@ impl CopyStand<'_> {
             return Err(words.all().complaint(&format!("{status:?}")).into());
         }
         if !same? {
-            return Err("other bytes arrived than were sent".into());
+            return Err("the arrived bytes differ from the sent ones".into());
         }
         Ok(Spent {
             seconds,

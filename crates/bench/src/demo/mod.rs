@@ -137,7 +137,7 @@ fn demonstrate(mib: u64) -> i32 {
     if let Err(reason) = &theirs {
         println!("\nnot compared: {reason}");
     }
-    println!("\nAll of it worked, and the bytes were equal.");
+    println!("\nEverything worked, and all bytes were equal.");
     0
 }
 

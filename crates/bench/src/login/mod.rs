@@ -81,7 +81,7 @@ fn one_by_one(bench: &Bench) -> BenchGroup {
         entries,
         notes: vec![
             "from the client's start to its exit; the server runs on".into(),
-            "cold: without what the last login taught (LoginCache no)".into(),
+            "cold: without the cached server profile (LoginCache no)".into(),
             starts::NOTE.into(),
         ],
     };

@@ -16,7 +16,7 @@ const ROLES: usize = 3;
 /// Logins a round: one alone is over before the machine has awoken.
 const TIMES: u32 = 10;
 
-pub(super) const NOTE: &str = "no SSH: the programs of a login that do nothing, true for the client and three times for \
+pub(super) const NOTE: &str = "no SSH: as many programs without work, true for the client and three times for \
      the server, sh -c true";
 
 pub(super) fn entry() -> BenchEntry {

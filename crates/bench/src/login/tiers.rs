@@ -16,7 +16,7 @@ const ROUNDS: usize = 11;
 /// Each tier with what it lacks, as the variable's value; the first is the whole CPU.
 #[cfg(target_arch = "x86_64")]
 const TIERS: &[(&str, &str)] = &[
-    ("all that the CPU has", ""),
+    ("all CPU features", ""),
     ("without AVX-512", "~0:~0x00005842d0230000"),
     ("without VAES", "~0:~0x00005e42d0230000"),
     (

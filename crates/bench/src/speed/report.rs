@@ -11,9 +11,8 @@ use crate::table::Table;
 use copy::json::Json;
 
 const SIGNATURE_NOTE: &str =
-    "Hash and verification before the signature leaves are part of sign; openssl does neither.\n";
-const EXCHANGE_NOTE: &str = "keygen: a client's first message; respond: all that a server does; \
-     agree: a client's end, which is openssl's op.\n\
+    "sign includes the hash and the verification of the signature; openssl measures neither.\n";
+const EXCHANGE_NOTE: &str = "keygen: a client's first message; respond: the server's whole work; agree: the client's last step, which openssl measures.\n\
      Diffie-Hellman: our exponents have 512 bits, openssl's 225 to 400.\n";
 
 /// All that was measured.

@@ -45,7 +45,9 @@ pub(super) struct World {
 
 fn explain(error: io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::PermissionDenied => "two networks and a line between them need root".into(),
+        io::ErrorKind::PermissionDenied => {
+            "two network namespaces and a line between them need root".into()
+        }
         _ => error.to_string(),
     }
 }
@@ -233,8 +235,8 @@ fn logins(bench: &Bench, world: &World) -> Result<BenchGroup, String> {
                 RTTS[0].as_millis(),
                 RTTS[1].as_millis()
             ),
-            "cold: without what the last login taught (LoginCache no)".into(),
-            "fast open: TCPFastOpen yes; servers that do not listen for it connect as ever".into(),
+            "cold: without the cached server profile (LoginCache no)".into(),
+            "fast open: TCPFastOpen yes; servers without it are connected as usual".into(),
         ],
     };
     Ok(

@@ -8,16 +8,16 @@ usage: ssh [flags] [user@]host [command [argument ...]]
 
   -l user            log in as user            -p port      port of the server
   -i file            key to log in with        -F file      use only this configuration
-  -o 'Key value'     any option of ssh_config  -G           print the configuration and end
-  -J [user@]host     go through this host      -W host:port join stdin and stdout with host:port
+  -o 'Key value'     any option of ssh_config  -G           print the configuration and exit
+  -J [user@]host     connect through this host -W host:port connect stdin and stdout to host:port
   -t, -T             with, without a terminal  -s           the command is a subsystem's name
   -n                 do not read stdin         -N           no command
   -f                 go to the background      -e char      escape character, or none
   -c ciphers         ciphers, in order         -m macs      MACs, in order
   -C                 compress                  -4, -6       IPv4, IPv6 only
   -b address         connect from this address -B interface connect from this interface
-  -v, -q             say more, say nothing     -E file      messages to this file
-  -y                 messages to syslog        -P tag       tag for Match tagged
+  -v, -q             more messages, none       -E file      write messages to this file
+  -y                 write messages to syslog  -P tag       tag for Match tagged
   -a, -x, -k         no agent, X11, GSSAPI
-  -Q list            names that are known (-Q help)         -V   version
+  -Q list            supported names (-Q help: the lists)   -V   version
 ";

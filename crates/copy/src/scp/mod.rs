@@ -106,7 +106,7 @@ fn perform(options: &ScpOptions, console: &mut Console) -> Result<(), Fatal> {
     let mut places = places.map_err(Fatal::new)?;
     if let Some(flag) = options.not_with_old_protocol() {
         return Err(Fatal::new(format!(
-            "{flag} needs SFTP, and -O asks for the old protocol: leave one of them out"
+            "{flag} needs SFTP, and -O selects the old protocol: leave one of them out"
         )));
     }
     let target = places.pop().unwrap_or(Operand::Local(".".into()));

@@ -16,12 +16,12 @@ usage: scp [-346BCdOpqRrsTvZ] [-c cipher] [-D sftp_server_path] [-F ssh_config]
            [-X sftp_option] [--atomic] [--json] [--limit rate] [--sparse]
            [--verify] source ... target
 
-  -Z              go on with files that are there in part, pass over whole ones
+  -Z              continue partial files, skip complete ones
   -n connections  copy over several connections
-  --atomic        a target is replaced when its copy is complete
+  --atomic        replace a target only when its copy is complete
   --json          report in JSON on standard output
-  --limit rate    at most so many bytes a second, as 500k or 20M
-  --sparse        leave holes where there are zeros
+  --limit rate    limit in bytes per second, such as 500k or 20M
+  --sparse        write zeros as holes
   --verify        compare both sides afterwards
 ";
 

@@ -35,8 +35,7 @@ pub(super) fn perform(
     ] {
         if given {
             return Err(Fatal::new(format!(
-                "{flag} does not work from one server to another: leave it out, or copy by way of \
-                 a file of this machine"
+                "{flag} does not work from one server to another: leave it out, or copy through a local file"
             )));
         }
     }

@@ -218,7 +218,7 @@ pub(super) fn moduli_are_made_in_one_step(folder: &Folder) {
         folder.write("state", damaged);
         let run = folder.ours(&resumed, "");
         assert_eq!(run.status, Some(255));
-        assert!(run.err.contains("remove it to begin anew"), "{}", run.err);
+        assert!(run.err.contains("remove it to start again"), "{}", run.err);
         assert_eq!(folder.read("state"), damaged);
     }
 }
