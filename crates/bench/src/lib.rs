@@ -1,7 +1,7 @@
 //! `fulmar bench`: whole programs, ours and the peers of this machine, by turns. A report, not a
 //! test.
 //!
-//! A row of the command line is a module here; each gives [`BenchGroup`](figures::Group)s of
+//! A row of the command line is a module here; each gives [`BenchGroup`](figures::BenchGroup)s of
 //! entries that were measured in the same rounds. The far ends that it needs are [`roles`] of this
 //! binary.
 #![forbid(unsafe_code)]

@@ -244,7 +244,7 @@ impl Line {
     }
 }
 
-/// A sender of packets that works like [`Link`](super::link::Link).
+/// A sender of packets that works like [`SocketLink`](super::link::SocketLink).
 struct Packets {
     level_controller: LevelController,
     now_us: f64,

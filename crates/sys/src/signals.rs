@@ -156,7 +156,7 @@ static ALTERED: AtomicU64 = AtomicU64::new(0);
 /// True if a parent process or a library may have changed the action of any signal.
 static ALTERED_BY_OTHERS: AtomicBool = AtomicBool::new(true);
 
-/// Records that this process was started by a [`Command`](crate::process::Command), with the
+/// Records that this process was started by a [`ChildCommand`](crate::process::ChildCommand), with the
 /// default action for every signal. Programs that it starts then need only the signals reset that
 /// it has changed itself.
 pub fn began_with_defaults() {

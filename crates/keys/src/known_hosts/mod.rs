@@ -120,7 +120,7 @@ pub enum Marker {
     Revoked,
 }
 
-/// An entry for hosts. The key is not decoded before [`Entry::key_blob`].
+/// An entry for hosts. The key is not decoded before [`KnownHostsEntry::key_blob`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownHostsEntry<'a> {
     /// Line number, from 1.

@@ -1,5 +1,5 @@
 //! Restricts a process to one directory (Landlock), as a second protection besides
-//! [`crate::fs::Place::confined`].
+//! [`crate::fs::PathRoot::confined`].
 
 use std::io;
 use std::os::fd::BorrowedFd;
