@@ -168,6 +168,26 @@ impl LoginStrategy {
 mod tests {
     use super::*;
 
+    fn depth(server: Pipelining, wish: PipelineLogin, known_key: bool) -> PipelineDepth {
+        let strategy = LoginStrategy {
+            caution: Caution::None,
+            is_step_by_step: false,
+            wish,
+            runs_local_command: false,
+            profile: None,
+        };
+        let with_command = LoginStrategy {
+            runs_local_command: true,
+            ..strategy.clone()
+        };
+        let depth = strategy.depth(server, known_key);
+        assert_eq!(
+            with_command.depth(server, known_key),
+            depth.min(PipelineDepth::Open)
+        );
+        depth
+    }
+
     #[test]
     fn a_session_goes_ahead_where_the_server_is_known_to_take_it() {
         use PipelineLogin::{Auto, No, Yes};
