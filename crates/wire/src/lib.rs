@@ -12,6 +12,7 @@ pub mod algorithms;
 mod codec;
 pub mod message;
 pub mod names;
+pub mod userauth;
 
 #[cfg(test)]
 mod tests;

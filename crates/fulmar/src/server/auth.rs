@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 
 use keys::{Certificate, PresentedKey, PublicKey, SignatureAlgorithm, VerifyPolicy};
 use proto::{AuthMethod, AuthRequest, Connection, Prompt};
-use wire::message::{Encode as _, UserauthRequest, reason};
-use wire::{Put, names};
+use wire::message::reason;
+use wire::names;
+use wire::userauth::publickey_signed_data;
 use zeroize::Zeroizing;
 
 use super::config::Config;
@@ -425,25 +426,20 @@ fn signed_data(
     let session_id = connection
         .session_id()
         .ok_or(proto::Error::Bug("login before keys"))?;
-    let method = if hostbound {
-        names::METHOD_PUBLICKEY_HOSTBOUND
-    } else {
-        names::METHOD_PUBLICKEY
+    let host_key = match hostbound {
+        true => Some(
+            connection
+                .host_key()
+                .ok_or(proto::Error::Bug("login before keys"))?,
+        ),
+        false => None,
     };
-    let mut data = Vec::new();
-    data.put_string(session_id);
-    data.put_u8(UserauthRequest::NUMBER);
-    data.put_string(user.as_bytes());
-    data.put_string(names::SERVICE_CONNECTION.as_bytes());
-    data.put_string(method.as_bytes());
-    data.put_bool(true);
-    data.put_string(algorithm.name().as_bytes());
-    data.put_string(&key.blob());
-    if hostbound {
-        let host_key = connection
-            .host_key()
-            .ok_or(proto::Error::Bug("login before keys"))?;
-        data.put_string(host_key);
-    }
-    Ok(data)
+    Ok(publickey_signed_data(
+        session_id,
+        user.as_bytes(),
+        names::SERVICE_CONNECTION.as_bytes(),
+        algorithm.name().as_bytes(),
+        &key.blob(),
+        host_key,
+    ))
 }

@@ -12,9 +12,10 @@ use wire::message::{
 use wire::{Put, Reader, Rest, names};
 use zeroize::{Zeroize, Zeroizing};
 
-use super::{MAX_PROMPTS, publickey_signed_data, put_publickey_fields};
+use super::MAX_PROMPTS;
 use crate::transport::{PipelinedPacket, Transport};
 use crate::{AuthProof, Error, Event, Prompt};
+use wire::userauth::{publickey_signed_data, put_publickey_fields};
 
 /// Maximum number of unanswered requests.
 const MAX_OPEN_REQUESTS: usize = 16;

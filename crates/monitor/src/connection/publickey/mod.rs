@@ -16,8 +16,8 @@ use std::net::IpAddr;
 use config::server::ServerOptions;
 use keys::authorized_keys::KeyOptions;
 use keys::{KeyType, PresentedKey, SignatureAlgorithm, VerifyPolicy};
-use wire::message::{Encode as _, UserauthRequest};
-use wire::{Put, names};
+use wire::names;
+use wire::userauth::publickey_signed_data;
 
 use super::accounts::{Account, Peer};
 use crate::log::Log;
@@ -148,23 +148,14 @@ impl CandidateKey {
 
     /// Builds the signed data: RFC 4252 §7, and OpenSSH PROTOCOL §3.1 for the host-bound form.
     fn signed_data(&self, signed_for: &SignedFor<'_>) -> Vec<u8> {
-        let mut data = Vec::new();
-        data.put_string(signed_for.session_id);
-        data.put_u8(UserauthRequest::NUMBER);
-        data.put_string(signed_for.user.as_bytes());
-        data.put_string(signed_for.service.as_bytes());
-        let method = match signed_for.hostbound {
-            None => names::METHOD_PUBLICKEY,
-            Some(_) => names::METHOD_PUBLICKEY_HOSTBOUND,
-        };
-        data.put_string(method.as_bytes());
-        data.put_bool(true);
-        data.put_string(self.algorithm.name().as_bytes());
-        data.put_string(&self.key.blob());
-        if let Some(host_key) = signed_for.hostbound {
-            data.put_string(host_key);
-        }
-        data
+        publickey_signed_data(
+            signed_for.session_id,
+            signed_for.user.as_bytes(),
+            signed_for.service.as_bytes(),
+            self.algorithm.name().as_bytes(),
+            &self.key.blob(),
+            signed_for.hostbound,
+        )
     }
 }
 
