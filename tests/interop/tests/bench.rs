@@ -172,7 +172,7 @@ fn copies_are_measured_and_gone_on_with() {
             assert!(after(group, r#""client MiB":""#) > 0.0, "{title}: {text}");
             assert!(after(group, r#""server MiB":""#) > 0.0, "{title}: {text}");
         }
-        let title = format!("one file of 2 MiB, {direction}, of which 90 % are there");
+        let title = format!("one file of 2 MiB, {direction}, of which 90 % exist");
         assert!(
             group(&text, &title).contains("% of a whole copy\""),
             "{text}"

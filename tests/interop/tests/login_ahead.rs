@@ -35,11 +35,11 @@ fn servers() -> Vec<(Arc<dyn Server>, Running, [&'static str; 2])> {
                 .and_then(|offers| server.start(&offers, None))
         };
         let ahead = if name.contains("dropbear") {
-            ["1 signed requests\n", "a session and what it runs"]
+            ["1 signed requests\n", "a session and its command"]
         } else if name.contains("asyncssh") || name.contains("paramiko") {
             ["1 signed requests\n", "1 signed requests, a session\n"]
         } else {
-            ["a session and what it runs"; 2]
+            ["a session and its command"; 2]
         };
         match started {
             Ok(started) => running.push((server, started, ahead)),
