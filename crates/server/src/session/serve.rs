@@ -534,14 +534,14 @@ impl<'a> Serve<'a> {
         if !files.is_empty() {
             for channel in self.channels.values() {
                 if let ServedChannel::Session(session) = channel {
-                    session.desert_files(&mut self.driver);
+                    session.abort_files(&mut self.driver);
                 }
             }
             // Requests that arrived before the end are completed within `LAST_REQUESTS_WAIT`.
             let done = begun + LAST_REQUESTS_WAIT;
-            files.iter().for_each(|desk| _ = desk.ends_before(done));
+            files.iter().for_each(|bridge| _ = bridge.ends_before(done));
         }
-        files.iter().for_each(|desk| desk.abandon());
+        files.iter().for_each(|bridge| bridge.abandon());
         for (_, channel) in std::mem::take(&mut self.channels) {
             match channel {
                 ServedChannel::Session(session) => {
@@ -555,7 +555,7 @@ impl<'a> Serve<'a> {
             let _ = orphan.child.try_wait();
         }
         let deadline = begun + FILES_WAIT;
-        let hang = files.iter().filter(|desk| !desk.ends_before(deadline));
+        let hang = files.iter().filter(|bridge| !bridge.ends_before(deadline));
         let hang = hang.count();
         if hang > 0 {
             self.context.log.info(&format!(

@@ -53,8 +53,8 @@ enum CommandStage {
     Preparing { rc: Child, next: NextStart },
     /// The command is running.
     Running { child: Child },
-    /// This process serves files, in another thread if there is a desk.
-    Serving { desk: Option<Arc<PacketBridge>> },
+    /// This process serves files, in another thread if there is a bridge.
+    Serving { bridge: Option<Arc<PacketBridge>> },
     /// The command has ended; `told` if the exit status was sent.
     Ended { status: ExitStatus, told: bool },
     /// CLOSE was sent.
@@ -269,23 +269,23 @@ impl SessionChannel {
 
     /// Wakes the endpoint: the SFTP thread has answers or has ended.
     pub(super) fn files_ready(&self, driver: &mut Driver) {
-        if let Some(desk) = self.files() {
+        if let Some(bridge) = self.files() {
             // Draining an eventfd does not fail.
-            let _ = desk.bell().drain();
+            let _ = bridge.waker().drain();
             driver.wake_endpoint(self.id);
         }
     }
 
     fn unwatch_files(&self, driver: &mut Driver) {
-        if let Some(desk) = self.files() {
-            driver.unwatch(desk.bell().as_fd());
+        if let Some(bridge) = self.files() {
+            driver.unwatch(bridge.waker().as_fd());
         }
     }
 
-    /// The desk of the channel's SFTP thread, if there is one.
+    /// The bridge of the channel's SFTP thread, if there is one.
     pub(super) fn files(&self) -> Option<Arc<PacketBridge>> {
         match &self.stage {
-            CommandStage::Serving { desk } => desk.clone(),
+            CommandStage::Serving { bridge } => bridge.clone(),
             _ => None,
         }
     }
@@ -427,7 +427,7 @@ impl SessionChannel {
         match &self.stage {
             CommandStage::Ended { .. } => self.advance(driver, context),
             CommandStage::Serving { .. } => {
-                self.desert_files(driver);
+                self.abort_files(driver);
                 Ok(())
             }
             CommandStage::Running { .. } if output_is_over => {
@@ -446,9 +446,9 @@ impl SessionChannel {
     }
 
     /// For SFTP: no answers are sent any more, but received requests are completed.
-    pub(super) fn desert_files(&self, driver: &mut Driver) {
+    pub(super) fn abort_files(&self, driver: &mut Driver) {
         if let Some(endpoint) = driver.endpoint::<SftpHandler>(self.id) {
-            endpoint.desert();
+            endpoint.abort();
         }
     }
 

@@ -265,12 +265,12 @@ impl SessionChannel {
         };
         match endpoint.begin(files, context) {
             Ok(()) => {
-                let desk = endpoint.desk().map(Arc::clone);
-                if let Some(desk) = &desk {
-                    let bell = desk.bell().as_fd();
-                    driver.watch(bell, Token::Files(self.serial).number(), true, false)?;
+                let bridge = endpoint.bridge().map(Arc::clone);
+                if let Some(bridge) = &bridge {
+                    let waker = bridge.waker().as_fd();
+                    driver.watch(waker, Token::Files(self.serial).number(), true, false)?;
                 }
-                self.stage = CommandStage::Serving { desk };
+                self.stage = CommandStage::Serving { bridge };
             }
             Err(words) => {
                 drop(driver.detach_endpoint(self.id));

@@ -42,14 +42,14 @@ pub(super) enum BridgeCommand {
     #[default]
     GoOn,
     /// The client takes no more answers; received requests are completed.
-    Desert,
+    Abort,
     /// The connection has ended; no further request is started.
     Abandon,
 }
 
 #[derive(Debug)]
 struct BridgeState {
-    wish: BridgeCommand,
+    command: BridgeCommand,
     /// Longest data of a packet, in bytes; 0 until the connection's first call of
     /// [`PacketBridge::meet`].
     max_data: usize,
@@ -68,7 +68,7 @@ struct BridgeState {
     /// The thread has more work as soon as there is room for answers.
     has_more: bool,
     /// The connection was notified and has not called [`PacketBridge::meet`] since.
-    rung: bool,
+    notified: bool,
     /// The connection waits for the client's window: further answers need no notification.
     blocked: bool,
     /// Exit status of the thread; `None` while it runs.
@@ -83,7 +83,7 @@ pub(in crate::session) struct PacketBridge {
     something: Condvar,
     /// Signals the thread's end.
     ended: Condvar,
-    bell: EventFd,
+    waker: EventFd,
     /// True if no further request may be started.
     stop: AtomicBool,
 }
@@ -91,7 +91,7 @@ pub(in crate::session) struct PacketBridge {
 /// The thread's input of a turn.
 #[derive(Debug, Default)]
 pub(super) struct TurnInput {
-    pub(super) wish: BridgeCommand,
+    pub(super) command: BridgeCommand,
     pub(super) input_ended: bool,
     /// Free bytes for answers.
     pub(super) room: usize,
@@ -102,7 +102,7 @@ impl PacketBridge {
     pub(super) fn new() -> io::Result<Self> {
         Ok(Self {
             state: Mutex::new(BridgeState {
-                wish: BridgeCommand::GoOn,
+                command: BridgeCommand::GoOn,
                 max_data: 0,
                 arrived: Vec::new(),
                 input_ended: false,
@@ -113,27 +113,27 @@ impl PacketBridge {
                 takes_spare: false,
                 asleep: false,
                 has_more: false,
-                rung: false,
+                notified: false,
                 blocked: false,
                 over: None,
             }),
             something: Condvar::new(),
             ended: Condvar::new(),
-            bell: EventFd::new()?,
+            waker: EventFd::new()?,
             stop: AtomicBool::new(false),
         })
     }
 
     /// The eventfd that is readable when the channel's endpoint must be woken.
-    pub(in crate::session) fn bell(&self) -> &EventFd {
-        &self.bell
+    pub(in crate::session) fn waker(&self) -> &EventFd {
+        &self.waker
     }
 
     /// Tells the thread to stop; no further request is started.
     pub(in crate::session) fn abandon(&self) {
         self.stop.store(true, Ordering::Relaxed);
         let mut state = locked(&self.state);
-        state.wish = BridgeCommand::Abandon;
+        state.command = BridgeCommand::Abandon;
         self.wake(state, true);
     }
 
@@ -151,12 +151,12 @@ impl PacketBridge {
         true
     }
 
-    /// Passes the last requests, `arrived`, together with the command [`BridgeCommand::Desert`].
+    /// Passes the last requests, `arrived`, together with the command [`BridgeCommand::Abort`].
     /// Both under one lock: the thread ignores input that arrives after it has obeyed the command.
-    pub(super) fn desert(&self, arrived: &mut Vec<Bytes>) {
+    pub(super) fn abort(&self, arrived: &mut Vec<Bytes>) {
         let mut state = locked(&self.state);
         state.arrived.append(arrived);
-        state.wish = state.wish.max(BridgeCommand::Desert);
+        state.command = state.command.max(BridgeCommand::Abort);
         if state.max_data == 0 {
             state.max_data = UNSENT_BYTES;
         }
@@ -180,14 +180,16 @@ impl PacketBridge {
 
     /// Waits for input, for room for more answers (if the last turn ended for lack of it), or for a
     /// command other than `known`'s.
-    pub(super) fn next(&self, known: &TurnInput, hands: &mut TurnBuffers) -> TurnInput {
+    pub(super) fn next(&self, known: &TurnInput, buffers: &mut TurnBuffers) -> TurnInput {
         let mut state = locked(&self.state);
         loop {
             let has_room = state.has_more && state.queued < OUTBOX_BYTES;
-            let is_news = state.wish != known.wish
+            let is_news = state.command != known.command
                 || state.input_ended != known.input_ended
                 || !state.arrived.is_empty();
-            if state.max_data > 0 && (has_room || is_news) || state.wish == BridgeCommand::Abandon {
+            if state.max_data > 0 && (has_room || is_news)
+                || state.command == BridgeCommand::Abandon
+            {
                 break;
             }
             state.asleep = true;
@@ -195,10 +197,10 @@ impl PacketBridge {
             state = waited.unwrap_or_else(PoisonError::into_inner);
         }
         state.asleep = false;
-        hands.arrived.append(&mut state.arrived);
-        hands.spare.append(&mut state.spare);
+        buffers.arrived.append(&mut state.arrived);
+        buffers.spare.append(&mut state.spare);
         TurnInput {
-            wish: state.wish,
+            command: state.command,
             input_ended: state.input_ended,
             room: OUTBOX_BYTES.saturating_sub(state.queued),
             max_data: state.max_data,
@@ -207,14 +209,14 @@ impl PacketBridge {
 
     /// Passes the results of a turn to the connection. `has_more`: the thread has more work as soon
     /// as there is room for its answers.
-    pub(super) fn hand_over(&self, hands: &mut TurnBuffers, has_more: bool) {
+    pub(super) fn hand_over(&self, buffers: &mut TurnBuffers, has_more: bool) {
         let mut state = locked(&self.state);
-        let news = !hands.answers.is_empty();
-        state.queued += hands.answers.iter().map(PacketBuf::len).sum::<usize>();
-        state.answers.append(&mut hands.answers);
-        state.used += std::mem::take(&mut hands.used);
-        state.spare.append(&mut hands.spare);
-        state.takes_spare = std::mem::take(&mut hands.took_spare);
+        let news = !buffers.answers.is_empty();
+        state.queued += buffers.answers.iter().map(PacketBuf::len).sum::<usize>();
+        state.answers.append(&mut buffers.answers);
+        state.used += std::mem::take(&mut buffers.used);
+        state.spare.append(&mut buffers.spare);
+        state.takes_spare = std::mem::take(&mut buffers.took_spare);
         state.has_more = has_more;
         let has_room = has_more && state.queued < OUTBOX_BYTES;
         let sleeps = !has_room && state.arrived.is_empty();
@@ -242,10 +244,10 @@ impl PacketBridge {
 
     /// Notifies the connection if `reason` holds and no notification is pending.
     fn ring(&self, mut state: MutexGuard<'_, BridgeState>, reason: bool) {
-        if reason && !std::mem::replace(&mut state.rung, true) {
+        if reason && !std::mem::replace(&mut state.notified, true) {
             drop(state);
             // Signalling fails only for a full counter, which is already readable.
-            let _ = self.bell.signal();
+            let _ = self.waker.signal();
         }
     }
 
@@ -261,7 +263,7 @@ impl PacketBridge {
         line: &mut ChannelIo<'_>,
     ) -> (usize, Option<u8>) {
         let mut state = locked(&self.state);
-        state.rung = false;
+        state.notified = false;
         let mut is_news = !arrived.is_empty() || state.input_ended != input_ended;
         if state.over.is_some() {
             // The thread has ended: the data is dropped.
@@ -335,17 +337,20 @@ mod tests {
     /// Also if the connection has never called [`PacketBridge::meet`].
     #[test]
     fn what_came_before_a_close_is_there_with_it() {
-        let desk = PacketBridge::new().unwrap();
+        let bridge = PacketBridge::new().unwrap();
         let mut arrived = vec![Bytes::from_static(b"mkdir")];
-        desk.desert(&mut arrived);
+        bridge.abort(&mut arrived);
         assert!(arrived.is_empty());
-        let mut hands = TurnBuffers::default();
-        let next = desk.next(&TurnInput::default(), &mut hands);
-        assert_eq!(next.wish, BridgeCommand::Desert);
-        assert_eq!(hands.arrived, [&b"mkdir"[..]]);
+        let mut buffers = TurnBuffers::default();
+        let next = bridge.next(&TurnInput::default(), &mut buffers);
+        assert_eq!(next.command, BridgeCommand::Abort);
+        assert_eq!(buffers.arrived, [&b"mkdir"[..]]);
         // A later, weaker command does not replace a stronger one.
-        desk.abandon();
-        desk.desert(&mut Vec::new());
-        assert_eq!(desk.next(&next, &mut hands).wish, BridgeCommand::Abandon);
+        bridge.abandon();
+        bridge.abort(&mut Vec::new());
+        assert_eq!(
+            bridge.next(&next, &mut buffers).command,
+            BridgeCommand::Abandon
+        );
     }
 }

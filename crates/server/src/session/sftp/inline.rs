@@ -17,7 +17,7 @@ pub(super) struct InlineBackend {
     log: SftpLog,
     session: String,
     /// True after the client has closed the channel.
-    is_deserted: bool,
+    is_aborted: bool,
 }
 
 impl InlineBackend {
@@ -26,7 +26,7 @@ impl InlineBackend {
             serve: Some(Box::new(serve)),
             log,
             session,
-            is_deserted: false,
+            is_aborted: false,
         }
     }
 
@@ -47,8 +47,8 @@ impl InlineBackend {
         }
     }
 
-    pub(super) fn desert(&mut self) {
-        self.is_deserted = true;
+    pub(super) fn abort(&mut self) {
+        self.is_aborted = true;
     }
 
     /// Drops the server, which closes its open files, and logs the end.
@@ -68,7 +68,7 @@ impl InlineBackend {
             return Ok((HandlerProgress::Ended, None));
         };
         loop {
-            if self.is_deserted {
+            if self.is_aborted {
                 serve.end_answers();
                 while let Some(buf) = serve.outbox().next_whole() {
                     line.recycle(buf);
@@ -85,7 +85,7 @@ impl InlineBackend {
                 }
             };
             line.consumed(serve.take_consumed())?;
-            if self.is_deserted {
+            if self.is_aborted {
                 match work {
                     // A copy continues in the next slice, after the other channels.
                     Work::Busy => return Ok((HandlerProgress::Busy, None)),

@@ -47,19 +47,19 @@ pub(super) struct SftpHandler {
 enum SftpBackend {
     /// No server yet, because the rc file runs first. Received data is bounded by the channel's
     /// window and kept in one buffer: one-byte packets would cost many times their length.
-    Later {
+    Deferred {
         data: Vec<u8>,
         has_ended: bool,
     },
-    Here(InlineBackend),
-    Beside(ThreadedBackend),
+    Inline(InlineBackend),
+    Threaded(ThreadedBackend),
 }
 
 impl SftpHandler {
     /// An endpoint that keeps received data until [`begin`](Self::begin).
     pub(super) fn later() -> Self {
         Self {
-            way: SftpBackend::Later {
+            way: SftpBackend::Deferred {
                 data: Vec::new(),
                 has_ended: false,
             },
@@ -79,7 +79,7 @@ impl SftpHandler {
         context: &Context<'_>,
     ) -> Result<(), String> {
         let way = Self::way(&files.arguments, files.is_forced, context)?;
-        if let SftpBackend::Later { data, has_ended } = std::mem::replace(&mut self.way, way) {
+        if let SftpBackend::Deferred { data, has_ended } = std::mem::replace(&mut self.way, way) {
             if !data.is_empty() {
                 self.receive(Stream::Data, Bytes::from(data));
             }
@@ -144,24 +144,24 @@ impl SftpHandler {
         );
         log.line(LogLevel::Info, &format!("session opened {session}"));
         Ok(if all_local {
-            SftpBackend::Here(InlineBackend::new(make()?, log, session))
+            SftpBackend::Inline(InlineBackend::new(make()?, log, session))
         } else {
-            let started = PacketBridge::new().and_then(|desk| {
-                let desk = Arc::new(desk);
-                worker::start(make, Arc::clone(&desk), log, session)?;
-                Ok(desk)
+            let started = PacketBridge::new().and_then(|bridge| {
+                let bridge = Arc::new(bridge);
+                worker::start(make, Arc::clone(&bridge), log, session)?;
+                Ok(bridge)
             });
-            let desk = started
+            let bridge = started
                 .map_err(|error| format!("internal-sftp: cannot start a thread: {error}"))?;
-            SftpBackend::Beside(ThreadedBackend::new(desk))
+            SftpBackend::Threaded(ThreadedBackend::new(bridge))
         })
     }
 
     /// The bridge to the SFTP thread, if there is one.
-    pub(super) fn desk(&self) -> Option<&Arc<PacketBridge>> {
+    pub(super) fn bridge(&self) -> Option<&Arc<PacketBridge>> {
         match &self.way {
-            SftpBackend::Later { .. } | SftpBackend::Here(_) => None,
-            SftpBackend::Beside(beside) => Some(beside.desk()),
+            SftpBackend::Deferred { .. } | SftpBackend::Inline(_) => None,
+            SftpBackend::Threaded(threaded) => Some(threaded.bridge()),
         }
     }
 
@@ -171,11 +171,11 @@ impl SftpHandler {
     }
 
     /// The client has closed the channel: received requests are completed, and no answer is sent.
-    pub(super) fn desert(&mut self) {
+    pub(super) fn abort(&mut self) {
         match &mut self.way {
-            SftpBackend::Later { .. } => {}
-            SftpBackend::Here(here) => here.desert(),
-            SftpBackend::Beside(beside) => beside.desert(),
+            SftpBackend::Deferred { .. } => {}
+            SftpBackend::Inline(inline) => inline.abort(),
+            SftpBackend::Threaded(threaded) => threaded.abort(),
         }
     }
 }
@@ -289,9 +289,11 @@ pub(super) fn words(command: &str) -> Vec<String> {
 impl ChannelHandler for SftpHandler {
     fn receive(&mut self, stream: Stream, data: Bytes) {
         match (&mut self.way, stream) {
-            (SftpBackend::Later { data: kept, .. }, Stream::Data) => kept.extend_from_slice(&data),
-            (SftpBackend::Here(here), Stream::Data) => self.unused += here.receive(data),
-            (SftpBackend::Beside(beside), Stream::Data) => beside.receive(data),
+            (SftpBackend::Deferred { data: kept, .. }, Stream::Data) => {
+                kept.extend_from_slice(&data)
+            }
+            (SftpBackend::Inline(inline), Stream::Data) => self.unused += inline.receive(data),
+            (SftpBackend::Threaded(threaded), Stream::Data) => threaded.receive(data),
             // SFTP has no extended data.
             (_, Stream::Stderr) => self.unused += data.len(),
         }
@@ -299,18 +301,18 @@ impl ChannelHandler for SftpHandler {
 
     fn end(&mut self) {
         match &mut self.way {
-            SftpBackend::Later { has_ended, .. } => *has_ended = true,
-            SftpBackend::Here(here) => here.end(),
-            SftpBackend::Beside(beside) => beside.end(),
+            SftpBackend::Deferred { has_ended, .. } => *has_ended = true,
+            SftpBackend::Inline(inline) => inline.end(),
+            SftpBackend::Threaded(threaded) => threaded.end(),
         }
     }
 
     fn work(&mut self, line: &mut ChannelIo<'_>) -> Result<HandlerProgress, Error> {
         line.consumed(std::mem::take(&mut self.unused))?;
         let (progress, status) = match &mut self.way {
-            SftpBackend::Later { .. } => return Ok(HandlerProgress::Waiting),
-            SftpBackend::Here(here) => here.work(line)?,
-            SftpBackend::Beside(beside) => beside.work(line)?,
+            SftpBackend::Deferred { .. } => return Ok(HandlerProgress::Waiting),
+            SftpBackend::Inline(inline) => inline.work(line)?,
+            SftpBackend::Threaded(threaded) => threaded.work(line)?,
         };
         self.status = status.unwrap_or(self.status);
         Ok(progress)

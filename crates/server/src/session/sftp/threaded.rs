@@ -13,27 +13,27 @@ use super::bridge::PacketBridge;
 
 /// The channel's side of a threaded SFTP server.
 pub(super) struct ThreadedBackend {
-    desk: Arc<PacketBridge>,
+    bridge: Arc<PacketBridge>,
     arrived: Vec<Bytes>,
     input_ended: bool,
     answers: VecDeque<PacketBuf>,
     /// True after the client has closed the channel.
-    is_deserted: bool,
+    is_aborted: bool,
 }
 
 impl ThreadedBackend {
-    pub(super) fn new(desk: Arc<PacketBridge>) -> Self {
+    pub(super) fn new(bridge: Arc<PacketBridge>) -> Self {
         Self {
-            desk,
+            bridge,
             arrived: Vec::new(),
             input_ended: false,
             answers: VecDeque::new(),
-            is_deserted: false,
+            is_aborted: false,
         }
     }
 
-    pub(super) fn desk(&self) -> &Arc<PacketBridge> {
-        &self.desk
+    pub(super) fn bridge(&self) -> &Arc<PacketBridge> {
+        &self.bridge
     }
 
     pub(super) fn receive(&mut self, data: Bytes) {
@@ -44,9 +44,9 @@ impl ThreadedBackend {
         self.input_ended = true;
     }
 
-    pub(super) fn desert(&mut self) {
-        self.is_deserted = true;
-        self.desk.desert(&mut self.arrived);
+    pub(super) fn abort(&mut self) {
+        self.is_aborted = true;
+        self.bridge.abort(&mut self.arrived);
     }
 
     /// Exchanges requests and answers with the thread; returns the exit status once it has ended.
@@ -55,12 +55,12 @@ impl ThreadedBackend {
         line: &mut ChannelIo<'_>,
     ) -> Result<(HandlerProgress, Option<u8>), Error> {
         loop {
-            let desk = &self.desk;
+            let bridge = &self.bridge;
             let (used, over) =
-                desk.meet(&mut self.arrived, self.input_ended, &mut self.answers, line);
+                bridge.meet(&mut self.arrived, self.input_ended, &mut self.answers, line);
             line.consumed(used)?;
             let sent = self.send(line)?;
-            let more = self.desk.sent(sent, !self.answers.is_empty());
+            let more = self.bridge.sent(sent, !self.answers.is_empty());
             match over {
                 // After a protocol error the answers are not waited for.
                 Some(status) if self.answers.is_empty() || status != 0 => {
@@ -74,7 +74,7 @@ impl ThreadedBackend {
 
     /// Sends as many answers as the window permits; returns the number of bytes sent or dropped.
     fn send(&mut self, line: &mut ChannelIo<'_>) -> Result<usize, Error> {
-        if !self.is_deserted {
+        if !self.is_aborted {
             return line.send_queued(&mut self.answers);
         }
         let len = self.answers.iter().map(PacketBuf::len).sum();
@@ -86,6 +86,6 @@ impl ThreadedBackend {
 impl Drop for ThreadedBackend {
     /// Aborts the thread; whoever needs its end waits for it elsewhere.
     fn drop(&mut self) {
-        self.desk.abandon();
+        self.bridge.abandon();
     }
 }

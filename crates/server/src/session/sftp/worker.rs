@@ -24,18 +24,18 @@ pub(super) type Make = Box<dyn FnOnce() -> Result<Serve, String> + Send>;
 
 /// State of the thread.
 struct Worker {
-    desk: Arc<PacketBridge>,
+    bridge: Arc<PacketBridge>,
     log: SftpLog,
 }
 
 /// Starts the thread, which ends when the client has finished or the connection has ended.
 pub(super) fn start(
     make: Make,
-    desk: Arc<PacketBridge>,
+    bridge: Arc<PacketBridge>,
     log: SftpLog,
     session: String,
 ) -> io::Result<()> {
-    let worker = Worker { desk, log };
+    let worker = Worker { bridge, log };
     let body = move || {
         let status = match make() {
             Ok(serve) => worker.serve(serve),
@@ -46,7 +46,7 @@ pub(super) fn start(
         };
         let line = format!("session closed {session}");
         worker.log.line(LogLevel::Info, &line);
-        worker.desk.end(status);
+        worker.bridge.end(status);
     };
     // Only the connection's thread receives signals.
     let _blocked = sys::signals::Blocked::all()?;
@@ -58,23 +58,23 @@ pub(super) fn start(
 impl Worker {
     /// Serves requests and returns the exit status; all files are closed by then.
     fn serve(&self, mut serve: Serve) -> u8 {
-        let mut hands = TurnBuffers::default();
+        let mut buffers = TurnBuffers::default();
         let mut known = TurnInput::default();
         loop {
-            known = self.desk.next(&known, &mut hands);
-            if known.wish == BridgeCommand::Abandon {
+            known = self.bridge.next(&known, &mut buffers);
+            if known.command == BridgeCommand::Abandon {
                 return 0;
             }
-            for bytes in hands.arrived.drain(..) {
+            for bytes in buffers.arrived.drain(..) {
                 serve.receive(bytes);
             }
-            if known.wish == BridgeCommand::Desert {
+            if known.command == BridgeCommand::Abort {
                 serve.end_answers();
             }
             if known.input_ended {
                 serve.end_input();
             }
-            match self.turn(&mut serve, &known, &mut hands) {
+            match self.turn(&mut serve, &known, &mut buffers) {
                 Ok(Work::Ended) => return 0,
                 Ok(Work::Busy | Work::Waiting) => {}
                 Err(error) => {
@@ -90,25 +90,25 @@ impl Worker {
         &self,
         serve: &mut Serve,
         next: &TurnInput,
-        hands: &mut TurnBuffers,
+        buffers: &mut TurnBuffers,
     ) -> Result<Work, ServeError> {
-        let is_deserted = next.wish == BridgeCommand::Desert;
-        let room = if is_deserted { OUTBOX_BYTES } else { next.room };
+        let is_aborted = next.command == BridgeCommand::Abort;
+        let room = if is_aborted { OUTBOX_BYTES } else { next.room };
         let turn = Turn {
             answers: room.min(TURN_ANSWERS),
             bytes: TURN_BYTES,
-            stop: self.desk.stop(),
+            stop: self.bridge.stop(),
         };
         let max_bytes = next.max_data;
-        let mut packets = WorkerBuffers { hands, max_bytes };
+        let mut packets = WorkerBuffers { buffers, max_bytes };
         let work = serve.work_for(&turn, &mut packets)?;
         let answered = serve.outbox().len();
-        hands.used += serve.take_consumed();
+        buffers.used += serve.take_consumed();
         let answers = std::iter::from_fn(|| serve.outbox().next_whole());
-        if is_deserted {
+        if is_aborted {
             answers.for_each(drop);
         } else {
-            hands.answers.extend(answers);
+            buffers.answers.extend(answers);
         }
         // After the end of input the thread continues until all answers are taken.
         let goes_on = match work {
@@ -116,14 +116,14 @@ impl Worker {
             Work::Waiting => answered >= turn.answers || (next.input_ended && answered > 0),
             Work::Ended => false,
         };
-        self.desk.hand_over(hands, goes_on);
+        self.bridge.hand_over(buffers, goes_on);
         Ok(work)
     }
 }
 
 /// Takes buffers that the connection provides and gets back as answers.
 struct WorkerBuffers<'h> {
-    hands: &'h mut TurnBuffers,
+    buffers: &'h mut TurnBuffers,
     max_bytes: usize,
 }
 
@@ -132,8 +132,8 @@ impl Buffers for WorkerBuffers<'_> {
         if capacity < self.max_bytes {
             return PacketBuf::with_capacity(capacity);
         }
-        self.hands.took_spare = true;
-        let spare = self.hands.spare.pop();
+        self.buffers.took_spare = true;
+        let spare = self.buffers.spare.pop();
         spare.unwrap_or_else(|| PacketBuf::with_capacity(capacity))
     }
 
@@ -160,19 +160,19 @@ mod tests {
             logger: Logger::new(Rpc::for_this_process(ours), LogLevel::Fatal),
             level: LogLevel::Quiet,
         };
-        let desk = Arc::new(PacketBridge::new().unwrap());
+        let bridge = Arc::new(PacketBridge::new().unwrap());
         let (answer, disk) = mpsc::channel::<()>();
         let make = move || {
             let _ = disk.recv();
             Err("it never answered".to_owned())
         };
-        start(Box::new(make), Arc::clone(&desk), log, "of a test".into()).unwrap();
-        desk.abandon();
-        assert!(!desk.ends_before(Instant::now() + Duration::from_millis(50)));
+        start(Box::new(make), Arc::clone(&bridge), log, "of a test".into()).unwrap();
+        bridge.abandon();
+        assert!(!bridge.ends_before(Instant::now() + Duration::from_millis(50)));
         drop(answer);
-        assert!(desk.ends_before(Instant::now() + Duration::from_secs(60)));
+        assert!(bridge.ends_before(Instant::now() + Duration::from_secs(60)));
         let minute = Some(Duration::from_secs(60));
-        let told = sys::io::wait_readable(desk.bell(), minute).unwrap();
+        let told = sys::io::wait_readable(bridge.waker(), minute).unwrap();
         assert!(told, "the connection is not told");
     }
 }
