@@ -55,33 +55,33 @@ pub(super) struct EngineWaker {
 
 #[derive(Debug, Default)]
 struct WakerState {
-    rung: bool,
+    notified: bool,
     waits: bool,
 }
 
 impl EngineWaker {
     fn ring(&self) {
         let mut state = locked(&self.state);
-        state.rung = true;
+        state.notified = true;
         if state.waits {
             self.rings.notify_one();
         }
     }
 
-    /// Waits until it rings, or has rung since the last time; false when it does not for `wait`.
+    /// Waits until it is notified, or was since the last time; false when it does not for `wait`.
     pub(super) fn wait(&self, wait: Duration) -> bool {
         self.wait_timed(wait).0
     }
 
-    /// The same, and how long that took: nothing where it has rung before, for which no clock is
+    /// The same, and how long that took: nothing where it was notified before, for which no clock is
     /// asked.
     pub(super) fn wait_timed(&self, wait: Duration) -> (bool, Duration) {
         let mut state = locked(&self.state);
-        if std::mem::take(&mut state.rung) {
+        if std::mem::take(&mut state.notified) {
             return (true, Duration::ZERO);
         }
         let begun = Instant::now();
-        while !state.rung {
+        while !state.notified {
             let left = wait.saturating_sub(begun.elapsed());
             if left.is_zero() {
                 return (false, begun.elapsed());
@@ -94,7 +94,7 @@ impl EngineWaker {
             state = woken;
             state.waits = false;
         }
-        state.rung = false;
+        state.notified = false;
         drop(state);
         (true, begun.elapsed())
     }
@@ -154,7 +154,7 @@ struct LinkState {
     first: First,
     /// The channel is there.
     begun: bool,
-    wish: LinkCommand,
+    command: LinkCommand,
     questions: Questions,
     /// It had something to ask.
     asked: bool,
@@ -170,7 +170,7 @@ struct LinkState {
     /// The peer's window when the endpoint looked last, bytes.
     window: usize,
     /// The endpoint was woken and has not looked yet.
-    rung: bool,
+    notified: bool,
     /// What it waits for is the peer's window: more to send is no news.
     blocked: bool,
     /// The server takes what comes before it has answered.
@@ -205,7 +205,7 @@ impl EngineBridge {
                 stage: LinkStage::LogsIn,
                 first: First::Unsaid { expected: false },
                 begun: false,
-                wish: LinkCommand::GoOn,
+                command: LinkCommand::GoOn,
                 questions,
                 asked: false,
                 max_data: 0,
@@ -215,7 +215,7 @@ impl EngineBridge {
                 arrived: Vec::new(),
                 used: 0,
                 window: 0,
-                rung: false,
+                notified: false,
                 blocked: false,
                 reads_on: false,
                 is_fulmar: false,
@@ -230,7 +230,7 @@ impl EngineBridge {
 
     /// Wakes the endpoint unless it is about to look anyway.
     fn wake(&self, mut state: MutexGuard<'_, LinkState>) {
-        if !std::mem::replace(&mut state.rung, true) {
+        if !std::mem::replace(&mut state.notified, true) {
             drop(state);
             // Fails for no counter that is not full, and that one has been signalled.
             let _ = self.to_endpoint.signal();
@@ -356,9 +356,9 @@ impl EngineBridge {
         self.end(LinkCommand::Abandon);
     }
 
-    fn end(&self, wish: LinkCommand) {
+    fn end(&self, command: LinkCommand) {
         let mut state = locked(&self.state);
-        state.wish = wish;
+        state.command = command;
         self.turn.notify_one();
         self.wake(state);
     }
@@ -415,14 +415,14 @@ fn first_message(bytes: &[u8]) -> usize {
     usize::try_from(len).map_or(usize::MAX, |len| len.saturating_add(4))
 }
 
-/// The connection's end of a mailbox.
+/// The connection's end of a bridge.
 #[derive(Debug)]
 pub(super) struct Local(pub(super) Arc<EngineBridge>);
 
 impl LocalEnd for Local {
     fn endpoint(&mut self) -> Box<dyn ChannelHandler> {
         Box::new(BridgeHandler {
-            mailbox: Arc::clone(&self.0),
+            bridge: Arc::clone(&self.0),
             arrived: Vec::new(),
             outgoing: VecDeque::new(),
             errors: 0,
@@ -489,7 +489,7 @@ impl Turns for EngineBridge {
         let mut state = locked(&self.state);
         state.asked = true;
         if state.questions == Questions::Free {
-            return state.wish == LinkCommand::GoOn;
+            return state.command == LinkCommand::GoOn;
         }
         drop(state);
         // Whoever asks at this moment takes the signals.
@@ -499,13 +499,13 @@ impl Turns for EngineBridge {
         let mut state = locked(&self.state);
         state.questions = Questions::Waits;
         self.to_engine.ring();
-        while state.questions == Questions::Waits && state.wish == LinkCommand::GoOn {
+        while state.questions == Questions::Waits && state.command == LinkCommand::GoOn {
             state = self
                 .turn
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
         }
-        state.wish == LinkCommand::GoOn
+        state.command == LinkCommand::GoOn
     }
 }
 
@@ -517,7 +517,7 @@ impl Drop for Local {
 
 /// The channel's end, worked by the connection's thread.
 struct BridgeHandler {
-    mailbox: Arc<EngineBridge>,
+    bridge: Arc<EngineBridge>,
     arrived: Vec<Bytes>,
     outgoing: VecDeque<PacketBuf>,
     /// Bytes of the server's errors that were shown.
@@ -552,13 +552,13 @@ impl ChannelHandler for BridgeHandler {
     fn end(&mut self) {}
 
     fn work(&mut self, line: &mut ChannelIo<'_>) -> Result<HandlerProgress, Error> {
-        let mailbox = Arc::clone(&self.mailbox);
-        let mut state = locked(&mailbox.state);
-        state.rung = false;
+        let bridge = Arc::clone(&self.bridge);
+        let mut state = locked(&bridge.state);
+        state.notified = false;
         let mut rings = self.hand_over(&mut state);
         let used = std::mem::take(&mut state.used);
         self.outgoing.append(&mut state.outgoing);
-        let wish = state.wish;
+        let command = state.command;
         if state.max_data == 0 && state.begun {
             // The peer says with its confirmation how much a packet may carry.
             state.max_data = line.max_data();
@@ -568,18 +568,18 @@ impl ChannelHandler for BridgeHandler {
         // Those that are on their way come back: one that is made besides would be made, cleared
         // and freed again for each packet.
         let missing = SPARE_BUFFERS.saturating_sub(state.spare.len());
-        if max_data > 0 && wish == LinkCommand::GoOn {
+        if max_data > 0 && command == LinkCommand::GoOn {
             let some = (0..missing).map(|_| line.take_buffer(max_data));
             state.spare.extend(some);
         }
         let was_full = state.queued >= QUEUED_BYTES;
         drop(state);
         line.consumed(used + std::mem::take(&mut self.errors))?;
-        let sent = match wish {
+        let sent = match command {
             LinkCommand::Abandon => 0,
             LinkCommand::GoOn | LinkCommand::Finish => line.send_queued(&mut self.outgoing)?,
         };
-        let mut state = locked(&mailbox.state);
+        let mut state = locked(&bridge.state);
         state.queued -= sent.min(state.queued);
         state.window = line.window();
         state.blocked = !self.outgoing.is_empty();
@@ -588,9 +588,9 @@ impl ChannelHandler for BridgeHandler {
         let more = !state.blocked && !state.outgoing.is_empty();
         drop(state);
         if rings {
-            mailbox.to_engine.ring();
+            bridge.to_engine.ring();
         }
-        let is_over = match wish {
+        let is_over = match command {
             LinkCommand::GoOn => false,
             LinkCommand::Finish => self.outgoing.is_empty(),
             LinkCommand::Abandon => true,
@@ -610,9 +610,9 @@ impl ChannelHandler for BridgeHandler {
 impl Drop for BridgeHandler {
     fn drop(&mut self) {
         // What came last may have come with the end.
-        let mailbox = Arc::clone(&self.mailbox);
-        if self.hand_over(&mut locked(&mailbox.state)) {
-            mailbox.to_engine.ring();
+        let bridge = Arc::clone(&self.bridge);
+        if self.hand_over(&mut locked(&bridge.state)) {
+            bridge.to_engine.ring();
         }
     }
 }
@@ -623,31 +623,31 @@ mod tests {
 
     #[test]
     fn a_bell_that_rang_before_is_heard_and_only_once() {
-        let bell = EngineWaker::default();
-        assert!(!bell.wait(Duration::ZERO));
-        bell.ring();
-        bell.ring();
-        assert!(bell.wait(Duration::ZERO));
-        assert!(!bell.wait(Duration::ZERO));
+        let waker = EngineWaker::default();
+        assert!(!waker.wait(Duration::ZERO));
+        waker.ring();
+        waker.ring();
+        assert!(waker.wait(Duration::ZERO));
+        assert!(!waker.wait(Duration::ZERO));
         std::thread::scope(|scope| {
-            scope.spawn(|| bell.ring());
-            assert!(bell.wait(Duration::from_secs(60)));
+            scope.spawn(|| waker.ring());
+            assert!(waker.wait(Duration::from_secs(60)));
         });
     }
 
-    fn mailbox(questions: Questions) -> EngineBridge {
+    fn bridge(questions: Questions) -> EngineBridge {
         EngineBridge::new(Arc::new(EngineWaker::default()), questions, 3).unwrap()
     }
 
     #[test]
     fn a_question_waits_for_its_turn_and_no_longer_than_it_is_wanted() {
-        let alone = Arc::new(mailbox(Questions::Free));
+        let alone = Arc::new(bridge(Questions::Free));
         assert!(!alone.has_asked());
         assert!(Local(Arc::clone(&alone)).turns().unwrap().take());
         assert!(alone.has_asked());
         assert_eq!(Local(alone).sharers(), 3);
-        let mailbox = Arc::new(mailbox(Questions::InTurn));
-        let turns = Local(Arc::clone(&mailbox)).turns().unwrap();
+        let bridge = Arc::new(bridge(Questions::InTurn));
+        let turns = Local(Arc::clone(&bridge)).turns().unwrap();
         type End = fn(&EngineBridge);
         let ends: [(bool, End); 2] = [
             (true, EngineBridge::may_ask),
@@ -658,71 +658,68 @@ mod tests {
                 let turns = Arc::clone(&turns);
                 std::thread::spawn(move || turns.take())
             };
-            while !mailbox.waits_to_ask() {
-                let _ = mailbox.to_engine.wait(Duration::from_secs(1));
+            while !bridge.waits_to_ask() {
+                let _ = bridge.to_engine.wait(Duration::from_secs(1));
             }
-            end(&mailbox);
+            end(&bridge);
             assert_eq!(asked.join().unwrap(), wanted);
         }
     }
 
     #[test]
     fn nothing_goes_out_before_the_channel_is_there_and_no_more_than_a_queue_behind_it() {
-        let mailbox = Arc::new(mailbox(Questions::Free));
-        assert!(mailbox.room().is_none());
-        begins(&mailbox, false, true);
+        let bridge = Arc::new(bridge(Questions::Free));
+        assert!(bridge.room().is_none());
+        begins(&bridge, false, true);
         let mut count = 0;
-        while let Some((mut buf, max)) = mailbox.room() {
+        while let Some((mut buf, max)) = bridge.room() {
             assert_eq!(max, 1000);
             buf.extend(&[7; 1000]);
-            mailbox.send(buf);
+            bridge.send(buf);
             count += 1;
         }
         assert_eq!(count, QUEUED_BYTES.div_ceil(1000));
-        assert!(mailbox.to_endpoint.drain().unwrap());
+        assert!(bridge.to_endpoint.drain().unwrap());
     }
 
     #[test]
     fn what_was_used_is_told_in_large_pieces_or_before_a_sleep() {
-        let mailbox = mailbox(Questions::Free);
-        mailbox.used(TELL_BEFORE_SLEEP_BYTES);
-        assert!(!mailbox.to_endpoint.drain().unwrap());
-        mailbox.sleeps();
-        assert!(mailbox.to_endpoint.drain().unwrap());
-        locked(&mailbox.state).rung = false;
-        mailbox.used(TELL_BYTES);
-        assert!(mailbox.to_endpoint.drain().unwrap());
-        mailbox.used(TELL_BYTES);
-        assert!(
-            !mailbox.to_endpoint.drain().unwrap(),
-            "it was woken already"
-        );
+        let bridge = bridge(Questions::Free);
+        bridge.used(TELL_BEFORE_SLEEP_BYTES);
+        assert!(!bridge.to_endpoint.drain().unwrap());
+        bridge.sleeps();
+        assert!(bridge.to_endpoint.drain().unwrap());
+        locked(&bridge.state).notified = false;
+        bridge.used(TELL_BYTES);
+        assert!(bridge.to_endpoint.drain().unwrap());
+        bridge.used(TELL_BYTES);
+        assert!(!bridge.to_endpoint.drain().unwrap(), "it was woken already");
     }
 
     #[test]
     fn of_a_large_window_larger_pieces_are_told() {
-        let mailbox = mailbox(Questions::Free);
+        let bridge = bridge(Questions::Free);
         for (window, before_sleep, told) in [
             (2 << 20, 16 << 10, 256 << 10),
             (4 << 20, 32 << 10, 512 << 10),
             (1 << 30, 1 << 20, 1 << 20),
         ] {
-            let mut state = locked(&mailbox.state);
-            (state.window, state.used, state.rung) = (window, 0, false);
+            let mut state = locked(&bridge.state);
+            (state.window, state.used, state.notified) = (window, 0, false);
             drop(state);
-            mailbox.used(before_sleep - 1);
-            mailbox.sleeps();
-            assert!(!mailbox.to_endpoint.drain().unwrap(), "{window}");
-            mailbox.used(1);
-            mailbox.sleeps();
-            assert!(mailbox.to_endpoint.drain().unwrap(), "{window}");
-            let mut state = locked(&mailbox.state);
-            (state.used, state.rung) = (0, false);
+            bridge.used(before_sleep - 1);
+            bridge.sleeps();
+            assert!(!bridge.to_endpoint.drain().unwrap(), "{window}");
+            bridge.used(1);
+            bridge.sleeps();
+            assert!(bridge.to_endpoint.drain().unwrap(), "{window}");
+            let mut state = locked(&bridge.state);
+            (state.used, state.notified) = (0, false);
             drop(state);
-            mailbox.used(told - 1);
-            assert!(!mailbox.to_endpoint.drain().unwrap(), "{window}");
-            mailbox.used(1);
-            assert!(mailbox.to_endpoint.drain().unwrap(), "{window}");
+            bridge.used(told - 1);
+            assert!(!bridge.to_endpoint.drain().unwrap(), "{window}");
+            bridge.used(1);
+            assert!(bridge.to_endpoint.drain().unwrap(), "{window}");
         }
     }
 
@@ -730,124 +727,124 @@ mod tests {
     const INIT: &[u8] = &[0, 0, 0, 5, 1, 0, 0, 0, 3];
     const MORE: &[u8] = b"more";
 
-    fn says(mailbox: &EngineBridge, bytes: &[u8]) {
-        let (mut buf, _) = mailbox.room().unwrap();
+    fn says(bridge: &EngineBridge, bytes: &[u8]) {
+        let (mut buf, _) = bridge.room().unwrap();
         buf.extend(bytes);
-        mailbox.send(buf);
+        bridge.send(buf);
     }
 
     /// The channel is there, and the connection's thread has looked.
-    fn begins(mailbox: &Arc<EngineBridge>, heard: bool, reads_on: bool) {
-        let mut local = Local(Arc::clone(mailbox));
+    fn begins(bridge: &Arc<EngineBridge>, heard: bool, reads_on: bool) {
+        let mut local = Local(Arc::clone(bridge));
         local.logged_in(reads_on, reads_on);
         local.channel_begins(heard);
         // Its end is the test's.
         std::mem::forget(local);
-        locked(&mailbox.state).max_data = 1000;
+        locked(&bridge.state).max_data = 1000;
     }
 
-    fn outgoing(mailbox: &EngineBridge) -> Vec<u8> {
-        let queue = std::mem::take(&mut locked(&mailbox.state).outgoing);
+    fn outgoing(bridge: &EngineBridge) -> Vec<u8> {
+        let queue = std::mem::take(&mut locked(&bridge.state).outgoing);
         let all: Vec<&[u8]> = queue.iter().map(PacketBuf::payload).collect();
         all.concat()
     }
 
     /// With what was said before the channel was there.
     fn expecting(questions: Questions) -> Arc<EngineBridge> {
-        let mailbox = Arc::new(mailbox(questions));
-        let mut local = Local(Arc::clone(&mailbox));
+        let bridge = Arc::new(bridge(questions));
+        let mut local = Local(Arc::clone(&bridge));
         assert_eq!(local.early(), b"");
         local.expects_fulmar();
-        assert_eq!(mailbox.reads_on(), questions == Questions::Free);
+        assert_eq!(bridge.reads_on(), questions == Questions::Free);
         if questions == Questions::Free {
-            says(&mailbox, &[INIT, MORE].concat());
+            says(&bridge, &[INIT, MORE].concat());
             assert_eq!(local.early(), [INIT, MORE].concat());
             // It may be asked for again, by another connection.
             assert_eq!(local.early(), [INIT, MORE].concat());
         }
-        assert!(mailbox.room().is_none());
+        assert!(bridge.room().is_none());
         std::mem::forget(local);
-        mailbox
+        bridge
     }
 
     #[test]
     fn what_went_with_the_login_is_not_said_again() {
-        let mailbox = expecting(Questions::Free);
-        begins(&mailbox, true, true);
-        assert_eq!(outgoing(&mailbox), b"");
-        assert_eq!(locked(&mailbox.state).queued, 0);
-        says(&mailbox, b"next");
-        assert_eq!(outgoing(&mailbox), b"next");
+        let bridge = expecting(Questions::Free);
+        begins(&bridge, true, true);
+        assert_eq!(outgoing(&bridge), b"");
+        assert_eq!(locked(&bridge.state).queued, 0);
+        says(&bridge, b"next");
+        assert_eq!(outgoing(&bridge), b"next");
     }
 
     #[test]
     fn what_did_not_reach_the_channel_goes_first() {
-        let mailbox = expecting(Questions::Free);
-        begins(&mailbox, false, true);
-        says(&mailbox, b"next");
-        assert_eq!(outgoing(&mailbox), [INIT, MORE, b"next"].concat());
+        let bridge = expecting(Questions::Free);
+        begins(&bridge, false, true);
+        says(&bridge, b"next");
+        assert_eq!(outgoing(&bridge), [INIT, MORE, b"next"].concat());
     }
 
     #[test]
     fn another_server_than_was_expected_gets_nothing_behind_init_before_its_first_word() {
-        let mailbox = expecting(Questions::Free);
+        let bridge = expecting(Questions::Free);
         let spare = PacketBuf::with_capacity(10);
-        assert!(mailbox.is_fulmar());
-        begins(&mailbox, false, false);
-        assert!(!mailbox.reads_on() && !mailbox.is_fulmar());
-        assert_eq!(outgoing(&mailbox), INIT);
-        assert!(mailbox.room().is_none());
+        assert!(bridge.is_fulmar());
+        begins(&bridge, false, false);
+        assert!(!bridge.reads_on() && !bridge.is_fulmar());
+        assert_eq!(outgoing(&bridge), INIT);
+        assert!(bridge.room().is_none());
         // A buffer that was given out before.
         let mut next = spare;
         next.extend(b"next");
-        mailbox.send(next);
-        assert_eq!(outgoing(&mailbox), b"");
-        locked(&mailbox.state).hears();
-        says(&mailbox, b"last");
-        assert_eq!(outgoing(&mailbox), [MORE, b"next", b"last"].concat());
+        bridge.send(next);
+        assert_eq!(outgoing(&bridge), b"");
+        locked(&bridge.state).hears();
+        says(&bridge, b"last");
+        assert_eq!(outgoing(&bridge), [MORE, b"next", b"last"].concat());
     }
 
     /// The connection was there before the engine had said anything.
     #[test]
     fn a_first_word_that_is_late_goes_the_same_way() {
         for (reads_on, first) in [(true, [INIT, MORE].concat()), (false, INIT.to_vec())] {
-            let mailbox = Arc::new(mailbox(Questions::Free));
-            let mut local = Local(Arc::clone(&mailbox));
+            let bridge = Arc::new(bridge(Questions::Free));
+            let mut local = Local(Arc::clone(&bridge));
             local.expects_fulmar();
-            let (mut buf, max) = mailbox.room().unwrap();
+            let (mut buf, max) = bridge.room().unwrap();
             assert_eq!(max, EARLY_BYTES);
             assert_eq!(local.early(), b"");
             std::mem::forget(local);
-            begins(&mailbox, false, reads_on);
+            begins(&bridge, false, reads_on);
             buf.extend(&[INIT, MORE].concat());
-            mailbox.send(buf);
-            assert_eq!(outgoing(&mailbox), first);
-            locked(&mailbox.state).hears();
-            assert_eq!([first, outgoing(&mailbox)].concat(), [INIT, MORE].concat());
+            bridge.send(buf);
+            assert_eq!(outgoing(&bridge), first);
+            locked(&bridge.state).hears();
+            assert_eq!([first, outgoing(&bridge)].concat(), [INIT, MORE].concat());
         }
     }
 
     /// The copy does without a connection behind the first that does not come about.
     #[test]
     fn nothing_is_said_before_the_login_behind_the_first() {
-        let mailbox = expecting(Questions::InTurn);
-        begins(&mailbox, false, true);
-        says(&mailbox, INIT);
-        assert_eq!(outgoing(&mailbox), INIT);
+        let bridge = expecting(Questions::InTurn);
+        begins(&bridge, false, true);
+        says(&bridge, INIT);
+        assert_eq!(outgoing(&bridge), INIT);
     }
 
     #[test]
     fn a_connection_that_has_ended_stays_so() {
-        let mailbox = Arc::new(mailbox(Questions::Free));
-        let mut local = Local(Arc::clone(&mailbox));
-        assert_eq!(mailbox.stage(), LinkStage::LogsIn);
-        assert!(!mailbox.reads_on() && !mailbox.is_fulmar());
+        let bridge = Arc::new(bridge(Questions::Free));
+        let mut local = Local(Arc::clone(&bridge));
+        assert_eq!(bridge.stage(), LinkStage::LogsIn);
+        assert!(!bridge.reads_on() && !bridge.is_fulmar());
         local.logged_in(true, true);
-        assert!(mailbox.reads_on() && mailbox.is_fulmar());
-        assert_eq!(mailbox.stage(), LinkStage::LoggedIn);
+        assert!(bridge.reads_on() && bridge.is_fulmar());
+        assert_eq!(bridge.stage(), LinkStage::LoggedIn);
         drop(local);
-        assert_eq!(mailbox.stage(), LinkStage::Ended);
-        mailbox.reached(LinkStage::LoggedIn);
-        assert_eq!(mailbox.stage(), LinkStage::Ended);
+        assert_eq!(bridge.stage(), LinkStage::Ended);
+        bridge.reached(LinkStage::LoggedIn);
+        assert_eq!(bridge.stage(), LinkStage::Ended);
     }
 }

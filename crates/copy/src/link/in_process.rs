@@ -88,7 +88,7 @@ impl Drop for LoginSignals {
 /// One connection, as the engine's thread has it.
 #[derive(Debug)]
 struct Connection {
-    mailbox: Arc<EngineBridge>,
+    bridge: Arc<EngineBridge>,
     /// How it is to be made, as long as it is not.
     arguments: Option<Vec<OsString>>,
     /// Others depend on it.
@@ -104,7 +104,7 @@ struct Connection {
 struct PendingLogin {
     /// Its number.
     link: usize,
-    mailbox: Arc<EngineBridge>,
+    bridge: Arc<EngineBridge>,
     /// There are others behind it.
     is_first_of_many: bool,
     _signals: LoginSignals,
@@ -113,7 +113,7 @@ struct PendingLogin {
 /// Connections in this process that carry SFTP. See the module's head.
 #[derive(Debug, Default)]
 pub(crate) struct Connections {
-    bell: Arc<EngineWaker>,
+    waker: Arc<EngineWaker>,
     connections: Vec<Connection>,
     /// It is under way, and nobody waits for it yet.
     login: Option<PendingLogin>,
@@ -138,7 +138,11 @@ impl Connections {
                 _ => Questions::InTurn,
             };
             self.connections.push(Connection {
-                mailbox: Arc::new(EngineBridge::new(Arc::clone(&self.bell), questions, count)?),
+                bridge: Arc::new(EngineBridge::new(
+                    Arc::clone(&self.waker),
+                    questions,
+                    count,
+                )?),
                 arguments: Some(arguments.to_vec()),
                 is_first: index == 0,
                 carries: false,
@@ -153,19 +157,19 @@ impl Connections {
         let ends = signals::noted();
         // The thread has its signals as they are now, this one without them.
         first.begin()?;
-        let mailbox = Arc::clone(&first.mailbox);
+        let bridge = Arc::clone(&first.bridge);
         let login = PendingLogin {
             link,
-            mailbox: Arc::clone(&mailbox),
+            bridge: Arc::clone(&bridge),
             is_first_of_many: count > 1,
             _signals: LoginSignals::begin()?,
         };
         self.login = (!ends).then_some(login);
-        while self.login.is_some() && !mailbox.is_expected() {
-            if mailbox.stage() != LinkStage::LogsIn {
+        while self.login.is_some() && !bridge.is_expected() {
+            if bridge.stage() != LinkStage::LogsIn {
                 return self.log_in();
             }
-            let _ = self.bell.wait(LOOK);
+            let _ = self.waker.wait(LOOK);
         }
         Ok(())
     }
@@ -185,16 +189,16 @@ impl Connections {
         let Some(login) = self.login.take() else {
             return Ok(());
         };
-        let first = Arc::clone(&login.mailbox);
+        let first = Arc::clone(&login.bridge);
         while first.stage() == LinkStage::LogsIn {
-            let _ = self.bell.wait(LOOK);
+            let _ = self.waker.wait(LOOK);
         }
         self.more_to_come = login.is_first_of_many && first.stage() == LinkStage::LoggedIn;
         drop(login);
         while first.has_asked() && self.more_to_come && !signals::noted() {
             self.tend(true)?;
             if self.more_to_come {
-                let _ = self.bell.wait(LOOK);
+                let _ = self.waker.wait(LOOK);
             }
         }
         Ok(())
@@ -226,7 +230,7 @@ impl Connections {
                 connection.begin()?;
             }
             if connection.logs_in() {
-                under_way.push(Arc::clone(&connection.mailbox));
+                under_way.push(Arc::clone(&connection.bridge));
             }
             is_any_left |= connection.arguments.is_some();
         }
@@ -238,11 +242,11 @@ impl Connections {
     }
 
     /// Lets one that waits ask, alone, until it has logged in or waits again.
-    fn let_ask(&self, mailbox: &EngineBridge) -> io::Result<()> {
+    fn let_ask(&self, bridge: &EngineBridge) -> io::Result<()> {
         let _signals = LoginSignals::begin()?;
-        mailbox.may_ask();
-        while mailbox.stage() == LinkStage::LogsIn && !mailbox.waits_to_ask() {
-            let _ = self.bell.wait(LOOK);
+        bridge.may_ask();
+        while bridge.stage() == LinkStage::LogsIn && !bridge.waits_to_ask() {
+            let _ = self.waker.wait(LOOK);
         }
         Ok(())
     }
@@ -250,14 +254,14 @@ impl Connections {
     /// Ends all of them when what was sent has left.
     pub(crate) fn finish(&mut self) {
         for connection in &self.connections {
-            match connection.mailbox.stage() {
+            match connection.bridge.stage() {
                 // It is not needed any more.
-                LinkStage::LogsIn => connection.mailbox.abandon(),
-                LinkStage::LoggedIn | LinkStage::Ended => connection.mailbox.finish(),
+                LinkStage::LogsIn => connection.bridge.abandon(),
+                LinkStage::LoggedIn | LinkStage::Ended => connection.bridge.finish(),
             }
         }
         while self.is_any(LinkStage::LoggedIn) && !signals::noted() {
-            let _ = self.bell.wait(LOOK);
+            let _ = self.waker.wait(LOOK);
         }
     }
 
@@ -265,14 +269,14 @@ impl Connections {
     fn is_any(&self, stage: LinkStage) -> bool {
         self.connections
             .iter()
-            .any(|each| each.arguments.is_none() && each.mailbox.stage() == stage)
+            .any(|each| each.arguments.is_none() && each.bridge.stage() == stage)
     }
 }
 
 impl Drop for Connections {
     fn drop(&mut self) {
         for connection in &self.connections {
-            connection.mailbox.abandon();
+            connection.bridge.abandon();
         }
         let end = Instant::now() + LAST_WORDS;
         while self.is_any(LinkStage::LogsIn) || self.is_any(LinkStage::LoggedIn) {
@@ -280,7 +284,7 @@ impl Drop for Connections {
             if left.is_zero() {
                 break;
             }
-            let _ = self.bell.wait(left);
+            let _ = self.waker.wait(left);
         }
     }
 }
@@ -291,7 +295,7 @@ impl Connection {
         let Some(arguments) = self.arguments.take() else {
             return Ok(());
         };
-        let mut local = Local(Arc::clone(&self.mailbox));
+        let mut local = Local(Arc::clone(&self.bridge));
         let thread = thread::Builder::new()
             .name("connection".to_owned())
             .stack_size(STACK_BYTES);
@@ -303,13 +307,13 @@ impl Connection {
     }
 
     fn logs_in(&self) -> bool {
-        self.arguments.is_none() && self.mailbox.stage() == LinkStage::LogsIn
+        self.arguments.is_none() && self.bridge.stage() == LinkStage::LogsIn
     }
 
     /// Writes what is to go out into packets; gives the number of bytes.
     fn send(&mut self, link: usize, exchange: &mut dyn Exchange) -> usize {
         let mut sent = 0;
-        while let Some((mut buf, max)) = self.spare.take().or_else(|| self.mailbox.room()) {
+        while let Some((mut buf, max)) = self.spare.take().or_else(|| self.bridge.room()) {
             let filled = buf.fill_with(max, |room| {
                 Ok::<usize, std::convert::Infallible>(exchange.fill(link, room))
             });
@@ -318,7 +322,7 @@ impl Connection {
                 break;
             }
             sent += buf.len();
-            self.mailbox.send(buf);
+            self.bridge.send(buf);
             self.carries = true;
         }
         sent
@@ -327,8 +331,8 @@ impl Connection {
     /// Hands over what has come; gives the number of bytes.
     fn receive(&mut self, link: usize, exchange: &mut dyn Exchange) -> Result<usize, EngineError> {
         // Asked first: what comes before the end is there by then.
-        let has_ended = self.mailbox.stage() == LinkStage::Ended;
-        self.mailbox.take_arrived(&mut self.arrived);
+        let has_ended = self.bridge.stage() == LinkStage::Ended;
+        self.bridge.take_arrived(&mut self.arrived);
         if self.arrived.is_empty() {
             return match has_ended {
                 true if self.is_first || self.carries => Err(EngineError::Closed),
@@ -339,7 +343,7 @@ impl Connection {
         for bytes in self.arrived.drain(..) {
             let len = bytes.len();
             exchange.feed(link, bytes)?;
-            self.mailbox.used(len);
+            self.bridge.used(len);
             received += len;
         }
         Ok(received)
@@ -353,12 +357,12 @@ impl Transport for Connections {
 
     fn reads_on(&self, link: usize) -> bool {
         let connection = self.connections.get(link);
-        connection.is_some_and(|connection| connection.mailbox.reads_on())
+        connection.is_some_and(|connection| connection.bridge.reads_on())
     }
 
     fn is_fulmar(&self, link: usize) -> bool {
         let connection = self.connections.get(link);
-        connection.is_some_and(|connection| connection.mailbox.is_fulmar())
+        connection.is_some_and(|connection| connection.bridge.is_fulmar())
     }
 
     fn turn(&mut self, exchange: &mut dyn Exchange, wait: Duration) -> Result<bool, EngineError> {
@@ -376,9 +380,9 @@ impl Transport for Connections {
             return Ok(true);
         }
         for connection in &self.connections {
-            connection.mailbox.sleeps();
+            connection.bridge.sleeps();
         }
-        let (rang, waited) = self.bell.wait_timed(wait);
+        let (rang, waited) = self.waker.wait_timed(wait);
         exchange.waited(waited);
         Ok(rang)
     }
@@ -387,7 +391,7 @@ impl Transport for Connections {
         let count = u32::try_from(self.connections.len()).ok()?;
         let mean = |each: fn(&LoopTimes) -> Duration| {
             let all = self.connections.iter();
-            let sum: Duration = all.map(|connection| each(connection.mailbox.times())).sum();
+            let sum: Duration = all.map(|connection| each(connection.bridge.times())).sum();
             sum.checked_div(count)
         };
         Some(LinkTimes {
