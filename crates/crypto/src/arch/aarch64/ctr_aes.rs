@@ -9,7 +9,7 @@ use zeroize::Zeroize;
 
 use crate::arch::HaveAes;
 use crate::arch::aes::{MAX_ROUND_KEYS, Schedule, for_each_run, xor_front};
-use crate::awslc::Failed;
+use crate::awslc::AwsLcFailed;
 
 const BLOCK_LEN: usize = 16;
 
@@ -20,7 +20,7 @@ pub(crate) struct ArmCtrKey {
 }
 
 impl ArmCtrKey {
-    pub(crate) fn new(token: HaveAes, key: &[u8]) -> Result<Self, Failed> {
+    pub(crate) fn new(token: HaveAes, key: &[u8]) -> Result<Self, AwsLcFailed> {
         let schedule = Schedule::expand(key, |word| substitute(token, word))?;
         Ok(Self { token, schedule })
     }
