@@ -73,12 +73,12 @@ impl Authenticator<'_> {
         let early = send_early(self.driver.connection(), early.plan, depth, early.data);
         self.early = early.map_err(|error| self.lost(driver::DriverError::Proto(error)))?;
         debug1!(
-            "Sent ahead of the answers: {} signed requests{}",
+            "Sent before the server's answers: {} signed requests{}",
             self.pipelined.len(),
             match &self.early {
                 None => "",
                 Some(early) if early.depth() == PipelineDepth::Whole =>
-                    ", a session and what it runs",
+                    ", a session and its command",
                 Some(_) => ", a session",
             }
         );
