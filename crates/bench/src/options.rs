@@ -275,7 +275,7 @@ impl BenchSettings {
 /// Reads the arguments; none when help was asked for.
 pub(super) fn parse(args: &[OsString]) -> Result<Option<BenchSettings>, String> {
     let mut settings = BenchSettings::default();
-    let mut line = CommandLine::new(flags::BENCH, args.to_vec());
+    let mut line = CommandLine::mixed(flags::BENCH, args.to_vec());
     while let Some(word) = line.next()? {
         let text = |value: OsString| {
             let text = value.into_string();

@@ -69,6 +69,15 @@ pub fn read_line(line: &str) -> Result<Option<Line<'_>>, LexError> {
     if is_empty || line == "\"\"" || line.starts_with('#') {
         return Ok(None);
     }
+    // OpenSSH passes over one empty keyword (`sshd -o=Port=22`), and over a line with two of them.
+    let is_keywordless = |line: &str| line.starts_with(['=', '#']) || line.starts_with("\"\"");
+    let line = match line.strip_prefix('=').or_else(|| line.strip_prefix("\"\"")) {
+        Some(rest) => match rest.trim_start_matches(separates_keyword) {
+            rest if is_keywordless(rest) => return Ok(None),
+            rest => rest,
+        },
+        None => line,
+    };
     if let Some(quoted) = line.strip_prefix('"') {
         // After a quoted keyword `=` belongs to the arguments, as in OpenSSH.
         let (keyword, after) = quoted.split_once('"').ok_or(LexError::InvalidQuotes)?;
@@ -199,8 +208,18 @@ mod tests {
         for empty in [" \t\r\n", "=", " =", "= =", "==", "\"\""] {
             assert_eq!(read_line(empty), Ok(None), "{empty:?}");
         }
-        for line in ["= Port 22", "\"\" Port 22"] {
-            assert_eq!(read_line(line).unwrap().unwrap().keyword, "", "{line}");
+        for line in ["= Port 22", "=Port=22", "\"\" Port 22"] {
+            let read = read_line(line).unwrap().unwrap();
+            assert_eq!((read.keyword.as_str(), read.rest), ("Port", "22"), "{line}");
+        }
+        for line in [
+            "== Port 22",
+            "= = Port 22",
+            "\"\" \"\" Port 22",
+            "=\"\"Port 22",
+            "= # x",
+        ] {
+            assert_eq!(read_line(line), Ok(None), "{line}");
         }
         assert_eq!(read_line("\"Port 22"), Err(LexError::InvalidQuotes));
         assert_eq!(

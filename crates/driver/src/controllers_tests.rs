@@ -68,12 +68,12 @@ impl Surroundings {
 /// What a phase of the simulation came to.
 #[derive(Debug)]
 struct Outcome {
-    /// Raw bytes a second after the first second.
+    /// Raw bytes a second after the first six seconds.
     rate: f64,
     level_changes: usize,
     worker_changes: usize,
     limit_changes: usize,
-    /// Longest time that bytes waited in the socket unsent after the first second, milliseconds.
+    /// Longest time that bytes waited in the socket unsent after the first six seconds, milliseconds.
     longest_wait_ms: f64,
     level: u8,
     workers: usize,
@@ -116,7 +116,7 @@ impl Sender {
             unsent: 0.0,
             under_way: std::collections::VecDeque::new(),
             is_blocked: false,
-            set_unsent: f64::from(SendLimits::new().set_unsent_bytes()),
+            set_unsent: f64::from(SendLimits::new().unsent_bytes()),
             idle_us: 0.0,
             unsampled_raw: 0.0,
         }
@@ -130,7 +130,7 @@ impl Sender {
         }
     }
 
-    /// Sends for `seconds`; the first one is for the controllers to adapt.
+    /// Sends for `seconds`; the first six are for the controllers to adapt.
     fn run(&mut self, around: Surroundings, seconds: u64) -> Outcome {
         self.limits.set_round_trip(around.round_trip_us as u32);
         let settled_at = self.now_us + 6_000_000;
@@ -202,9 +202,13 @@ impl Sender {
             if self.unsent >= limit - 1.0 {
                 self.is_blocked = true;
                 self.level.is_full(busy_until);
-                limits_changed = self.limits.is_full(self.sent as u64, self.now_us / 1000);
+                limits_changed = self
+                    .limits
+                    .is_full(self.sent as u64, self.now_us / 1000, || {
+                        Some(self.unsent as u64)
+                    });
                 if limits_changed {
-                    self.set_unsent = f64::from(self.limits.set_unsent_bytes());
+                    self.set_unsent = f64::from(self.limits.unsent_bytes());
                 }
             }
         }

@@ -33,8 +33,10 @@ const DRY_RATIO: u64 = 4;
 const SLOW_BYTES: u64 = 64 * 1024;
 const SLOW_US: u64 = 200_000;
 /// At the level asked for, a window starts only with bulk: this many bytes after an idle time of
-/// `LULL_US` µs, and anew if fewer bytes came in `WINDOW_US`.
+/// `LULL_US` µs, and anew if fewer than `TRICKLE_BYTES` came in `WINDOW_US`. No processor compresses
+/// as slowly as that.
 const LITTLE_BYTES: u64 = 64 * 1024;
+const TRICKLE_BYTES: u64 = 4 * 1024;
 const LULL_US: u64 = 2000;
 /// Percentage of the time spent working from which this side counts as the bottleneck.
 const BOUND: u64 = 85;
@@ -193,7 +195,7 @@ impl LevelController {
         }
         let begins = through.raw.saturating_sub(self.lull_raw) < LITTLE_BYTES;
         let trickles = now_us.saturating_sub(self.begun_us) >= WINDOW_US
-            && through.since(self.begun).raw < LITTLE_BYTES;
+            && through.since(self.begun).raw < TRICKLE_BYTES;
         if self.step == 0 && (begins || trickles) {
             // There is spare time, or too little data to judge by.
             self.trial = Trial::None;

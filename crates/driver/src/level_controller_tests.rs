@@ -158,6 +158,22 @@ fn more_cores_raise_it() {
 }
 
 #[test]
+fn turns_of_little_data_lower_the_level_of_a_slow_processor() {
+    // 50 kB a turn, as tar fills a pipe, at 2 MB/s.
+    let mut controller = LevelController::new(9, 0, ByteTotals::default());
+    let mut through = ByteTotals::default();
+    let mut has_tried = false;
+    for turn in 1..200 {
+        controller.resume(turn * 25_000, through);
+        has_tried |= controller.level() < 9;
+        through.raw += 50_000;
+        through.compressed += 20_000;
+        through.sent += 20_000;
+    }
+    assert!(has_tried);
+}
+
+#[test]
 fn little_traffic_decides_nothing() {
     let mut controller = LevelController::new(6, 0, ByteTotals::default());
     let mut through = ByteTotals::default();

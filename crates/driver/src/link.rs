@@ -79,10 +79,10 @@ impl SocketLink {
         if let Some(write) = &write {
             sys::io::set_nonblocking(write, true)?;
         }
-        let mut send_limits = SendLimits::new();
+        let send_limits = SendLimits::new();
         // Fails for a pipe and for other kinds of socket, which hold little anyway.
         let socket = write.as_ref().unwrap_or(&read);
-        let is_tcp = sys::socket::set_notsent_lowat(socket, send_limits.set_unsent_bytes()).is_ok();
+        let is_tcp = sys::socket::set_notsent_lowat(socket, send_limits.unsent_bytes()).is_ok();
         let read_registration = Registration::new(epoll, &read, tokens.0)?;
         let write_registration = match &write {
             Some(write) => Some(Registration::new(epoll, write, tokens.1)?),
@@ -374,15 +374,18 @@ impl SocketLink {
                 if let Some(controller) = &mut self.level_controller {
                     controller.is_full(sys::time::monotonic_us());
                 }
-                if self
-                    .send_limits
-                    .is_full(self.sent, sys::time::monotonic_ms())
-                {
+                let socket = self.write.as_ref().unwrap_or(&self.read);
+                let unsent = || {
+                    let info = sys::socket::tcp_info(socket).ok();
+                    info.map(|info| u64::from(info.notsent_bytes))
+                };
+                let now = sys::time::monotonic_ms();
+                if self.send_limits.is_full(self.sent, now, unsent) {
                     if let Ok(info) = sys::socket::tcp_info(self.write_fd()) {
                         self.send_limits.set_round_trip(info.min_rtt_us);
                     }
                     connection.set_output_limit(self.send_limits.limit_bytes());
-                    let unsent_bytes = self.send_limits.set_unsent_bytes();
+                    let unsent_bytes = self.send_limits.unsent_bytes();
                     let _ = sys::socket::set_notsent_lowat(self.write_fd(), unsent_bytes);
                 }
             }

@@ -40,10 +40,8 @@ pub(super) struct SendLimits {
     counted_bytes: u64,
     /// Shortest round trip seen by the kernel, microseconds; 0 if unknown.
     round_trip_us: u32,
-    /// Unsent bytes that the socket held when it was full the last time.
-    full_unsent: u64,
-    /// The limit that the caller has set on the socket, bytes.
-    set_unsent: u32,
+    /// Unsent bytes in the socket when the measurement began; `None` if unknown.
+    unsent: Option<u64>,
 }
 
 impl SendLimits {
@@ -56,8 +54,7 @@ impl SendLimits {
             counted_ms: 0,
             counted_bytes: 0,
             round_trip_us: 0,
-            full_unsent: MOST_UNSENT_BYTES,
-            set_unsent: u32::try_from(MOST_UNSENT_BYTES).unwrap_or(u32::MAX),
+            unsent: Some(0),
         }
     }
 
@@ -72,20 +69,22 @@ impl SendLimits {
     }
 
     /// Records that the socket is full after `sent` bytes in total; returns true if the limits
-    /// changed noticeably: the caller then sets them.
-    pub(super) fn is_full(&mut self, sent: u64, now: Millis) -> bool {
+    /// changed noticeably: the caller then sets them. `unsent` returns the bytes in the socket that
+    /// are not sent, `None` if unknown; it is called once in a measurement.
+    pub(super) fn is_full(
+        &mut self,
+        sent: u64,
+        now: Millis,
+        unsent: impl FnOnce() -> Option<u64>,
+    ) -> bool {
         let whole_ms = now.saturating_sub(self.full_at);
         let idle_ms = now.saturating_sub(self.again_at);
-        // What left the socket, not what entered it: a limit that was just raised lets more enter
-        // once, and would look like a faster line and be raised again.
-        let unsent = u64::from(self.set_unsent);
-        let entered = sent.saturating_sub(self.full_sent);
-        let bytes = (entered + self.full_unsent).saturating_sub(unsent);
+        let bytes = sent.saturating_sub(self.full_sent);
         (self.full_at, self.full_sent, self.again_at) = (now, sent, now);
-        self.full_unsent = unsent;
         if idle_ms > whole_ms / 4 + 1 {
             // There was nothing to send for a while, so the interval does not measure the socket.
             (self.counted_ms, self.counted_bytes) = (0, 0);
+            self.unsent = unsent();
             return false;
         }
         self.counted_ms += whole_ms;
@@ -93,7 +92,15 @@ impl SendLimits {
         if self.counted_ms < LEAST_MS {
             return false;
         }
-        let speed = self.counted_bytes / self.counted_ms;
+        // What left the socket, not what entered it: a limit that was just raised lets more enter
+        // once, and would look like a faster line and be raised again.
+        let unsent = unsent();
+        let left = match (self.unsent, unsent) {
+            (Some(before), Some(after)) => (self.counted_bytes + before).saturating_sub(after),
+            _ => self.counted_bytes,
+        };
+        self.unsent = unsent;
+        let speed = left / self.counted_ms;
         (self.counted_ms, self.counted_bytes) = (0, 0);
         let before = self.speed.replace(speed);
         // A change of less than a quarter is not worth a system call.
@@ -109,13 +116,8 @@ impl SendLimits {
         usize::try_from(limit).unwrap_or(usize::MAX)
     }
 
-    /// Maximum unsent bytes in the socket (`TCP_NOTSENT_LOWAT`), which the caller now sets.
-    pub(super) fn set_unsent_bytes(&mut self) -> u32 {
-        self.set_unsent = self.unsent_bytes();
-        self.set_unsent
-    }
-
-    fn unsent_bytes(&self) -> u32 {
+    /// Maximum unsent bytes in the socket (`TCP_NOTSENT_LOWAT`).
+    pub(super) fn unsent_bytes(&self) -> u32 {
         let limit = self.speed.map_or(MOST_UNSENT_BYTES, |speed| {
             let part_of_a_round_trip =
                 speed.saturating_mul(self.round_trip_us.into()) / (1000 * UNSENT_ROUND_TRIPS);
@@ -135,7 +137,7 @@ mod tests {
     /// A line that carries `bytes` each `every_ms` for ten seconds, with a source that never pauses.
     fn saturated(bytes: u64, every_ms: Millis) -> SendLimits {
         let mut limits = SendLimits::new();
-        let mut limit = u64::from(limits.set_unsent_bytes());
+        let mut limit = u64::from(limits.unsent_bytes());
         let (mut sent, mut unsent) = (0, 0);
         let mut is_blocked = false;
         for now in 1000..11_000 {
@@ -149,8 +151,8 @@ mod tests {
             sent += limit.saturating_sub(unsent);
             unsent = unsent.max(limit);
             is_blocked = true;
-            if limits.is_full(sent, now) {
-                limit = u64::from(limits.set_unsent_bytes());
+            if limits.is_full(sent, now, || Some(unsent)) {
+                limit = u64::from(limits.unsent_bytes());
             }
         }
         limits
@@ -195,7 +197,7 @@ mod tests {
         let mut limits = saturated(64 * 1024, 1);
         let (mut now, mut sent) = (10_000, 100 << 20);
         for _ in 0..100 {
-            limits.is_full(sent, now);
+            limits.is_full(sent, now, || None);
             limits.takes_more(now + 1);
             // Silent for a second, then full at once.
             now += 1000;
@@ -205,11 +207,34 @@ mod tests {
     }
 
     #[test]
+    fn a_pipe_and_a_small_send_buffer_keep_their_limits() {
+        // They are full at 64 KiB, whatever limit is set; the pipe does not say how much it holds.
+        for tells in [true, false] {
+            for speed in [1000, 2000, 4000] {
+                let mut limits = SendLimits::new();
+                let (mut sent, mut held, mut changes) = (0, 0_u64, 0);
+                for now in 1000..21_000 {
+                    held = held.saturating_sub(speed);
+                    if held <= 32 * 1024 {
+                        limits.takes_more(now);
+                        sent += 64 * 1024 - held;
+                        held = 64 * 1024;
+                        changes += u32::from(limits.is_full(sent, now, || tells.then_some(held)));
+                    }
+                }
+                assert!(changes <= 2, "{tells} {speed}: {changes}");
+                let limit = limits.limit_bytes();
+                assert!(limit <= 100_000, "{tells} {speed}: {limit}");
+            }
+        }
+    }
+
+    #[test]
     fn a_steady_line_keeps_its_limits() {
         // 5 MB/s, of which 20 ms are less than the largest limit: what enters the socket depends on
         // the limit, and the limit must not follow that.
         let mut limits = SendLimits::new();
-        let mut limit = u64::from(limits.set_unsent_bytes());
+        let mut limit = u64::from(limits.unsent_bytes());
         let (mut sent, mut unsent, mut changes) = (0, limit, 0);
         for now in 1000..11_000 {
             unsent -= unsent.min(5000);
@@ -217,8 +242,8 @@ mod tests {
                 limits.takes_more(now);
                 sent += limit - unsent;
                 unsent = limit;
-                if limits.is_full(sent, now) {
-                    limit = u64::from(limits.set_unsent_bytes());
+                if limits.is_full(sent, now, || Some(unsent)) {
+                    limit = u64::from(limits.unsent_bytes());
                     changes += 1;
                 }
             }
@@ -234,7 +259,7 @@ mod tests {
         let mut steps = 0;
         while limits.limit_bytes() < 1 << 20 {
             limits.takes_more(now);
-            limits.is_full(sent, now);
+            limits.is_full(sent, now, || None);
             sent += 64 * 1024;
             now += 1;
             steps += 1;

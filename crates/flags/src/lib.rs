@@ -3,8 +3,9 @@
 //! against them.
 //!
 //! A command line is read as getopt(3) reads it: letters alone or in clusters, a value in the same
-//! word or in the next one, `--` before operands that begin with a dash. Programs with long flags
-//! take them as `--name value` or `--name=value`. Flags may follow operands.
+//! word or in the next one, `--` before operands that begin with a dash. No flag follows the first
+//! operand: a file's name that begins with a dash never becomes an option (`scp *`). Programs with
+//! long flags take them as `--name value` or `--name=value`.
 #![forbid(unsafe_code)]
 
 mod tables;
@@ -122,7 +123,11 @@ pub struct CommandLine {
     args: std::vec::IntoIter<OsString>,
     /// The letters of a cluster that are not read yet.
     letters: Vec<u8>,
+    /// `--` was read.
     has_ended_flags: bool,
+    /// An operand was read, and no flag may follow operands.
+    at_operands: bool,
+    mixes: bool,
 }
 
 impl CommandLine {
@@ -134,7 +139,25 @@ impl CommandLine {
             args: args.into_iter(),
             letters: Vec::new(),
             has_ended_flags: false,
+            at_operands: false,
+            mixes: false,
         }
+    }
+
+    /// As [`CommandLine::new`], for programs whose operands are none of a stranger's names: flags may
+    /// follow operands.
+    #[must_use]
+    pub fn mixed(flags: &'static [Flag], args: Vec<OsString>) -> Self {
+        Self {
+            mixes: true,
+            ..Self::new(flags, args)
+        }
+    }
+
+    /// Lets flags follow the operand that was read last, unless `--` came before it (ssh's after the
+    /// destination).
+    pub fn resume_flags(&mut self) {
+        self.at_operands = false;
     }
 
     /// The next flag or operand; `None` at the end.
@@ -149,7 +172,7 @@ impl CommandLine {
         let Some(arg) = self.args.next() else {
             return Ok(None);
         };
-        if self.has_ended_flags {
+        if self.has_ended_flags || self.at_operands {
             return Ok(Some(Word::Operand(arg)));
         }
         let bytes = arg.as_bytes();
@@ -163,7 +186,10 @@ impl CommandLine {
             return self.long(long).map(Some);
         }
         match bytes.strip_prefix(b"-") {
-            None | Some([]) => Ok(Some(Word::Operand(arg))),
+            None | Some([]) => {
+                self.at_operands = !self.mixes;
+                Ok(Some(Word::Operand(arg)))
+            }
             Some(letters) => {
                 self.letters = letters.to_vec();
                 self.letter().map(Some)
@@ -243,7 +269,10 @@ mod tests {
 
     fn read(flags: &'static [Flag], text: &str) -> Result<String, String> {
         let args = text.split(' ').filter(|word| !word.is_empty());
-        let mut line = CommandLine::new(flags, args.map(OsString::from).collect());
+        words(CommandLine::new(flags, args.map(OsString::from).collect()))
+    }
+
+    fn words(mut line: CommandLine) -> Result<String, String> {
         let mut words = Vec::new();
         while let Some(word) = line.next()? {
             words.push(match word {
@@ -257,13 +286,31 @@ mod tests {
 
     #[test]
     fn flags_values_and_operands_come_in_their_order() {
-        let all = read(SHORT, "-abox x -o - -ba y -- -a --").unwrap();
-        assert_eq!(all, "a b o=x (x) o=- b a (y) (-a) (--)");
+        let all = read(SHORT, "-abox -o - -ba -- y -- -a --").unwrap();
+        assert_eq!(all, "a b o=x o=- b a (y) (--) (-a) (--)");
         assert_eq!(read(SHORT, "- -").unwrap(), "(-) (-)");
         // getopt(3) takes the sign as a part of the value.
         assert_eq!(read(SHORT, "-o=x").unwrap(), "o==x");
-        let all = read(LONG, "--json x --limit 5 --limit=6 -ao1").unwrap();
-        assert_eq!(all, "json (x) limit=5 limit=6 a o=1");
+        let all = read(LONG, "--json --limit 5 --limit=6 -ao1 x").unwrap();
+        assert_eq!(all, "json limit=5 limit=6 a o=1 (x)");
+    }
+
+    #[test]
+    fn no_flag_follows_an_operand_unless_the_program_mixes_them() {
+        assert_eq!(read(SHORT, "-a x -ofoo y").unwrap(), "a (x) (-ofoo) (y)");
+        assert_eq!(
+            read(LONG, "x --json -- y").unwrap(),
+            "(x) (--json) (--) (y)"
+        );
+        let args = || ["x", "--json", "--", "-a"].map(OsString::from).to_vec();
+        assert_eq!(
+            words(CommandLine::mixed(LONG, args())).unwrap(),
+            "(x) json (-a)"
+        );
+        let mut line = CommandLine::new(LONG, args());
+        assert_eq!(line.next(), Ok(Some(Word::Operand("x".into()))));
+        line.resume_flags();
+        assert_eq!(words(line).unwrap(), "json (-a)");
     }
 
     #[test]

@@ -216,7 +216,7 @@ impl WorkerController {
     ) {
         if window.asleep > IDLE_SLEEP {
             if let ControllerState::TrialWith { without, .. } = self.state
-                && window.rate >= without * DROP
+                && (without * DROP..without * GAIN).contains(&window.rate)
             {
                 // The bytes flow as before, and something else than the owner limits them: another
                 // trial soon would end alike.
@@ -333,7 +333,7 @@ impl WorkerController {
     /// Uses no workers until there is bulk data again.
     fn drop_workers(&mut self, now_us: u64) {
         if self.kept > 0 {
-            self.next_trial_us = now_us + FIRST_WAIT_US;
+            self.next_trial_us = self.next_trial_us.max(now_us + FIRST_WAIT_US);
         }
         self.kept = 0;
         self.rate = 0.0;

@@ -17,8 +17,6 @@ pub struct Quirks {
     /// As a sender it reads input for as long as its window is open, and moves all of that input for
     /// each packet once the input exceeds 16 MiB.
     pub accumulates_input: bool,
-    /// Its receive window has a fixed size and opens again after every three packets.
-    pub has_fixed_window: bool,
     /// How it treats messages that a client sends before the answers to earlier ones.
     pub pipelining: Pipelining,
 }
@@ -53,7 +51,6 @@ const TABLE: [QuirksRow; 3] = [
             accepts_rekey_guess: true,
             answers_keepalives: true,
             accumulates_input: false,
-            has_fixed_window: false,
             pipelining: Pipelining::InOrder,
         },
         accumulates_from: None,
@@ -66,7 +63,6 @@ const TABLE: [QuirksRow; 3] = [
             accepts_rekey_guess: true,
             answers_keepalives: true,
             accumulates_input: false,
-            has_fixed_window: true,
             pipelining: Pipelining::InOrder,
         },
         // `CHAN_INPUT_MAX` of its channels.c.
@@ -80,7 +76,6 @@ const TABLE: [QuirksRow; 3] = [
             accepts_rekey_guess: true,
             answers_keepalives: false,
             accumulates_input: false,
-            has_fixed_window: false,
             pipelining: Pipelining::AfterLogin,
         },
         accumulates_from: None,

@@ -232,7 +232,7 @@ mod tests {
         let count = crate::io::read(&theirs, &mut buffer).unwrap();
         let text = std::str::from_utf8(&buffer[..count]).unwrap();
         assert!(
-            text.starts_with("<30>") && text.contains("te\\012st["),
+            text.starts_with("<27>") && text.contains("te\\012st["),
             "{text}"
         );
         assert!(log.socket().is_some());

@@ -28,7 +28,6 @@ const UNCHECKED: &[&str] = &[
     "crates/install/",
     "crates/keygen/",
     "crates/moduli/",
-    "crates/tools/",
 ];
 
 /// The text of a line's comment, without code in backticks.

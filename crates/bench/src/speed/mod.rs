@@ -40,7 +40,7 @@ pub fn run(args: Vec<OsString>) -> i32 {
     let mut json = false;
     let mut names = Vec::new();
     let mut libraries = Vec::new();
-    let mut line = CommandLine::new(flags::SPEED, args);
+    let mut line = CommandLine::mixed(flags::SPEED, args);
     loop {
         let word = match line.next() {
             Ok(Some(word)) => word,

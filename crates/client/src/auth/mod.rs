@@ -30,6 +30,8 @@ pub use pipelined::Early;
 
 /// Timer of `ConnectTimeout`, which runs until the keys are agreed on.
 pub const TOKEN_DEADLINE: u64 = 9;
+/// Longest wait for SERVICE_ACCEPT without another limit, milliseconds.
+const SERVICE_MS: u64 = 60_000;
 
 /// The result of a login, for the session that follows.
 #[derive(Debug)]
@@ -355,16 +357,19 @@ impl<'c> Authenticator<'c> {
         }
     }
 
-    /// Waits until the server has granted the service, after which secrets may be sent.
+    /// Waits until the server has granted the service, after which secrets may be sent. No person has
+    /// a part in that answer, so the wait is limited in any case.
     fn await_service(&mut self) -> Result<(), ClientError> {
-        self.limit_wait(true);
+        let limit_ms = self.answer_timeout_ms.unwrap_or(SERVICE_MS);
+        let at = self.driver.now().saturating_add(limit_ms);
+        self.driver.set_timer(TOKEN_DEADLINE, Some(at));
         while !self.driver.connection().takes_secrets() {
             match self.next_event()? {
                 Event::AuthBanner(text) => self.interaction.banner(&text),
                 other => note(other),
             }
         }
-        self.limit_wait(false);
+        self.driver.set_timer(TOKEN_DEADLINE, None);
         Ok(())
     }
 

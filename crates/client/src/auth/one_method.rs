@@ -40,6 +40,10 @@ impl Authenticator<'_> {
     /// [`ClientError::TimedOut`], or why the connection ended.
     pub fn attempt(mut self, method: &str) -> Result<Attempted, ClientError> {
         if [names::METHOD_PASSWORD, names::METHOD_KEYBOARD_INTERACTIVE].contains(&method) {
+            if self.without_secrets {
+                let why = "the host's key has changed: no secret is sent".to_owned();
+                return Ok(Attempted::NotSent(Some(why)));
+            }
             self.await_service()?;
         }
         let mut refused = None;

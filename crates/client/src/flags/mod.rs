@@ -116,6 +116,7 @@ pub fn parse(args: Vec<OsString>) -> Result<Flags, FlagError> {
             Word::Flag(flag, value) => parser.flag(flag, text(&value)?)?,
             Word::Operand(operand) if parser.flags.destination.is_none() => {
                 parser.destination(Destination::parse(text(&operand)?)?);
+                line.resume_flags();
             }
             Word::Operand(operand) => command.push(operand),
         }

@@ -419,22 +419,9 @@ impl Channels {
                     && channel.sending == Half::Open
                     && transport.takes_bulk() =>
             {
-                let space = channel.send.space(transport.most_data());
-                space.min(self.room_beside_keys(transport, channel))
+                channel.send.space(transport.most_data())
             }
             _ => 0,
-        }
-    }
-
-    /// Bytes that may be sent while the user types, where the peer does not bound its window itself.
-    fn room_beside_keys(&self, transport: &Transport, channel: &ChannelRecord) -> usize {
-        let bounds = self.typing.is_active(transport.now)
-            && self.path.is_near()
-            && transport.peer_quirks().has_fixed_window;
-        if bounds {
-            channel.send.room_beside_keys()
-        } else {
-            usize::MAX
         }
     }
 
@@ -454,10 +441,9 @@ impl Channels {
             Some(Some(channel))
                 if channel.state == ChannelState::Open && channel.sending == Half::Open =>
             {
-                let room = channel
+                channel
                     .send
-                    .room(transport.bulk_room(), transport.most_data());
-                room.min(self.room_beside_keys(transport, channel))
+                    .room(transport.bulk_room(), transport.most_data())
             }
             _ => 0,
         }

@@ -83,7 +83,13 @@ impl Keys {
             client: AgentClient::new(stream),
         };
         let listed = agent.client.list().map_err(|reason| reason.to_string())?;
-        let identities = arrange(&[], &[], &usable(listed), false);
+        let mut identities = arrange(&[], &[], &usable(listed), false);
+        // A signature may need a person's touch: the server is asked first, also for a single key.
+        for identity in &mut identities {
+            if let Source::Agent { unasked, .. } = &mut identity.source {
+                *unasked = false;
+            }
+        }
         Ok(Self {
             identities,
             agent: Some(agent),

@@ -29,16 +29,10 @@ pub(crate) const MAX_DATA_BYTES: u32 = 32 * 1024;
 /// The same for a Fulmar peer, which processes packets of any size in place.
 pub(crate) const MAX_DATA_BYTES_FULMAR: u32 = 64 * 1024;
 
-/// Bytes outstanding to OpenSSH's client while its user types: it grants window for every three
-/// packets that it has consumed, 96 KiB, and never less than that may be outstanding.
-const TYPING_OUTSTANDING_BYTES: u32 = 160 * 1024;
-
 /// Send window of one channel.
 #[derive(Debug)]
 pub(crate) struct SendWindow {
     open: u32,
-    /// Largest value of `open` so far: a peer whose window has a fixed size grants up to it.
-    most_open: u32,
     max_data: u32,
 }
 
@@ -48,7 +42,6 @@ impl SendWindow {
     pub(crate) fn new(open: u32, max_data: u32) -> Self {
         Self {
             open,
-            most_open: open,
             max_data: max_data.min(MAX_DATA_BYTES_FULMAR),
         }
     }
@@ -63,14 +56,7 @@ impl SendWindow {
             .open
             .checked_add(bytes)
             .ok_or(Error::PeerMisbehaved("window grows past 2^32 - 1"))?;
-        self.most_open = self.most_open.max(self.open);
         Ok(was_closed && bytes > 0)
-    }
-
-    /// Bytes that may be sent while the peer's user types, if its window has a fixed size.
-    pub(crate) fn room_beside_keys(&self) -> usize {
-        let outstanding = self.most_open.saturating_sub(self.open);
-        usize::try_from(TYPING_OUTSTANDING_BYTES.saturating_sub(outstanding)).unwrap_or(usize::MAX)
     }
 
     /// Bytes that one message of at most `most` bytes may carry now.

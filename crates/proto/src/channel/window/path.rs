@@ -19,8 +19,6 @@ const MOST_US: u64 = 4_000_000;
 
 /// Shortest round trip that stalls show to be the path's, microseconds.
 const LEAST_PROXIED_US: u64 = 10_000;
-/// Longest round trip of a path where a few packets fill the path, microseconds.
-const NEAR_US: u64 = 250;
 /// Number of stalls that must agree, since a machine that is busy for a moment causes them, too.
 const STALLS: usize = 4;
 
@@ -70,12 +68,6 @@ impl RoundTripEstimate {
         } else {
             shortest_us
         })
-    }
-
-    /// Returns true if a round trip of [`super::TYPING_OUTSTANDING_BYTES`] is faster than a client
-    /// consumes data.
-    pub(crate) fn is_near(&self) -> bool {
-        self.shortest_us().is_some_and(|us| us <= NEAR_US)
     }
 
     fn stalled_us(&self) -> u64 {

@@ -349,26 +349,6 @@ fn a_window_is_bounded_by_typing_only_where_the_path_is_known() {
 }
 
 #[test]
-fn a_few_packets_are_outstanding_to_a_window_of_fixed_size() {
-    let mut path = RoundTripEstimate::default();
-    assert!(!path.is_near(), "unknown");
-    path.hint(400);
-    assert!(!path.is_near());
-    path.hint_shortest(20);
-    assert!(path.is_near());
-    let mut window = SendWindow::new(0, 32_768);
-    assert_eq!(window.room_beside_keys(), 160 * 1024);
-    window.adjust(2 << 20).unwrap();
-    assert_eq!(window.room_beside_keys(), 160 * 1024);
-    window.charge(100 * 1024).unwrap();
-    assert_eq!(window.room_beside_keys(), 60 * 1024);
-    window.charge(1 << 20).unwrap();
-    assert_eq!(window.room_beside_keys(), 0);
-    window.adjust((1 << 20) + 40 * 1024).unwrap();
-    assert_eq!(window.room_beside_keys(), 100 * 1024);
-}
-
-#[test]
 fn what_has_ended_counts_only_what_is_queued() {
     let mut bench = Bench::new(256 * MIB);
     let mut window = bench.open(false).unwrap();
