@@ -111,16 +111,17 @@ fn old_scp(scratch: &Scratch) -> Command {
     command
 }
 
-/// Copies of two files to one target that ours writes.
+/// Copies of two files, each with its flags, to one target that ours writes.
 fn ways(
     sites: &[(&str, Site)],
     scratch: &Scratch,
     to: &Path,
-    from: [&Path; 2],
+    copies: [(&[&str], &Path); 2],
 ) -> Vec<(String, [Command; 2])> {
     let commands = |up: bool, make: &dyn Fn() -> Command| {
-        from.map(|from| {
+        copies.map(|(flags, from)| {
             let mut command = make();
+            command.args(flags);
             match up {
                 true => command.args([here(from), there(to)]),
                 false => command.args([there(from), here(to)]),
@@ -155,7 +156,8 @@ fn two_writers_in_place_do_not_both_end_well_with_mixed_content() {
     });
     let from = [0, 1].map(|at| scratch.write(["one", "two"][at], &contents[at]));
     for is_there in [false, true] {
-        for (what, commands) in ways(&sites, &scratch, &to, [&from[0], &from[1]]) {
+        let copies = from.each_ref().map(|from| (&["-q"][..], &**from));
+        for (what, commands) in ways(&sites, &scratch, &to, copies) {
             let _ = fs::remove_file(&to);
             if is_there {
                 fs::write(&to, noise(5_000_000)).unwrap();
@@ -163,7 +165,7 @@ fn two_writers_in_place_do_not_both_end_well_with_mixed_content() {
             let said = scratch.join("said");
             let mut copies = commands.map(|mut command| {
                 let file = fs::File::options().append(true).create(true).open(&said);
-                Background::start(command.arg("-q").stderr(file.unwrap())).unwrap()
+                Background::start(command.stderr(file.unwrap())).unwrap()
             });
             let good = [0, 1].map(|at| copies[at].0.wait().unwrap().success());
             let said = fs::read_to_string(&said).unwrap_or_default();
@@ -182,12 +184,15 @@ fn a_writer_that_stands_still_holds_nobody_up_and_fails_when_it_goes_on() {
     let to = scratch.join("to");
     let [one, two] = [LEN, 3_000_000].map(noise);
     let from = [scratch.write("one", one), scratch.write("two", &two)];
-    for (what, [mut still, mut other]) in ways(&sites, &scratch, &to, [&from[0], &from[1]]) {
+    let copies = [
+        (&["-q", "-l", "8000"][..], &*from[0]),
+        (&["-q", "-p"], &from[1]),
+    ];
+    for (what, [mut still, mut other]) in ways(&sites, &scratch, &to, copies) {
         let _ = fs::remove_file(&to);
         let said = scratch.join("said");
         let file = fs::File::create(&said).unwrap();
-        still.args(["-q", "-l", "8000"]).stderr(file);
-        let mut still = Background::start(&mut still).unwrap();
+        let mut still = Background::start(still.stderr(file)).unwrap();
         let begun = until(COMMAND_LIMIT, || {
             fs::metadata(&to).is_ok_and(|to| to.len() > 0)
         });
@@ -198,7 +203,7 @@ fn a_writer_that_stands_still_holds_nobody_up_and_fails_when_it_goes_on() {
             assert!(sent.unwrap().success());
         };
         signal("-STOP");
-        let other = other.args(["-q", "-p"]).status().unwrap();
+        let other = other.status().unwrap();
         let whole = fs::read(&to).unwrap() == two;
         signal("-CONT");
         let woken = still.0.wait().unwrap();
