@@ -18,7 +18,7 @@ use sftp::message::reply::{
     Handle, NameEntry, Names, Status, data_head, encode_attrs, encode_extended,
 };
 use sftp::message::{Request, Version, number};
-use sftp::{Attributes, Code, own};
+use sftp::{Attributes, Code, vendor};
 
 /// What the lying server holds in its one directory: the first and the last of them are fair.
 const NAMES: &[&[u8]] = &[
@@ -65,7 +65,7 @@ fn lie(walks: bool) -> i32 {
         input.read_exact(&mut message).unwrap();
         let mut out = Vec::new();
         if message.first() == Some(&number::INIT) {
-            let walk = walks.then_some((own::WALK, "2"));
+            let walk = walks.then_some((vendor::WALK, "2"));
             Version::encode(3, walk, &mut out);
         } else {
             let (id, request) = Request::decode(&message).unwrap();
@@ -170,7 +170,7 @@ fn walk(id: u32, out: &mut Vec<u8>) {
         for path in &paths {
             let whole = [b"/dir/".as_slice(), path].concat();
             let is_directory = path.is_empty() || path.ends_with(b"sub");
-            own::WalkEntry {
+            vendor::WalkEntry {
                 code: Code::OK,
                 path,
                 attributes: match path.is_empty() {

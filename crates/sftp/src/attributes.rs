@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use wire::{DecodeError, Field, Put, Reader};
 
-use crate::own;
+use crate::vendor;
 
 const SIZE: u32 = 0x1;
 const OWNER: u32 = 0x2;
@@ -40,7 +40,7 @@ pub struct Timestamp {
 }
 
 /// Access and modification time with nanosecond resolution: the extended attribute
-/// [`own::EXACT_TIMES`].
+/// [`vendor::EXACT_TIMES`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ExactTimes {
     /// Last access.
@@ -75,9 +75,9 @@ pub struct Attributes {
     pub permissions: Option<u32>,
     /// Times in whole seconds.
     pub times: Option<Times>,
-    /// Times in nanoseconds; sent only to a peer that has [`own::EXACT_TIMES`].
+    /// Times in nanoseconds; sent only to a peer that has [`vendor::EXACT_TIMES`].
     pub exact_times: Option<ExactTimes>,
-    /// True if OPEN carries [`own::SOLE_WRITER`].
+    /// True if OPEN carries [`vendor::SOLE_WRITER`].
     pub sole_writer: bool,
 }
 
@@ -199,10 +199,10 @@ impl<'a> Field<'a> for Attributes {
             for _ in 0..reader.u32()? {
                 let name = reader.string()?;
                 let data = reader.string()?;
-                if name == own::EXACT_TIMES.as_bytes() {
+                if name == vendor::EXACT_TIMES.as_bytes() {
                     read.exact_times = Some(exact(data)?);
                 }
-                read.sole_writer |= name == own::SOLE_WRITER.as_bytes();
+                read.sole_writer |= name == vendor::SOLE_WRITER.as_bytes();
             }
         }
         Ok(read)
@@ -237,7 +237,7 @@ impl<'a> Field<'a> for Attributes {
             out.put_u32(pairs);
         }
         if let Some(exact) = self.exact_times {
-            out.put_string(own::EXACT_TIMES.as_bytes());
+            out.put_string(vendor::EXACT_TIMES.as_bytes());
             out.put_u32(24);
             for at in [exact.accessed, exact.modified] {
                 out.extend_from_slice(&at.seconds.to_be_bytes());
@@ -245,7 +245,7 @@ impl<'a> Field<'a> for Attributes {
             }
         }
         if self.sole_writer {
-            out.put_string(own::SOLE_WRITER.as_bytes());
+            out.put_string(vendor::SOLE_WRITER.as_bytes());
             out.put_string(b"");
         }
     }

@@ -1,4 +1,4 @@
-//! EXTENDED requests of OpenSSH (PROTOCOL §4.2 to §4.12) and of Fulmar ([`crate::own`]), and the
+//! EXTENDED requests of OpenSSH (PROTOCOL §4.2 to §4.12) and of Fulmar ([`crate::vendor`]), and the
 //! EXTENDED_REPLY fields that answer them.
 
 use alloc::vec::Vec;
@@ -7,7 +7,7 @@ use wire::{DecodeError, Field, Put, Reader};
 
 use crate::attributes::Attributes;
 use crate::message::{framed_with_id, number};
-use crate::own;
+use crate::vendor;
 
 macro_rules! read_fields {
     ($name:ident, $reader:ident, $($field:ident),*) => {
@@ -157,35 +157,35 @@ extended! {
         /// Group ids, a sequence of `uint32`.
         gids: &'a [u8],
     }
-    /// See [`own::EXACT_TIMES`].
-    SetExactTimes = own::EXACT_TIMES, "1" { /** True if later ATTRS carry exact times. */ on: bool }
-    /// See [`own::CANCEL`].
-    Cancel = own::CANCEL, "1" { /** Id of the request to end. */ request: u32 }
-    /// See [`own::HASH_RANGE`].
-    HashRange<'a> = own::HASH_RANGE, "1" {
+    /// See [`vendor::EXACT_TIMES`].
+    SetExactTimes = vendor::EXACT_TIMES, "1" { /** True if later ATTRS carry exact times. */ on: bool }
+    /// See [`vendor::CANCEL`].
+    Cancel = vendor::CANCEL, "1" { /** Id of the request to end. */ request: u32 }
+    /// See [`vendor::HASH_RANGE`].
+    HashRange<'a> = vendor::HASH_RANGE, "1" {
         /// The handle of a file open for reading.
         handle: &'a [u8],
         /// Offset of the first byte.
         offset: u64,
         /// Number of bytes; a range that passes the end of the file is cut there.
         len: u64,
-        /// Bytes per hashed block, at least [`own::MIN_HASH_BLOCK_BYTES`]; 0 for one hash over the
+        /// Bytes per hashed block, at least [`vendor::MIN_HASH_BLOCK_BYTES`]; 0 for one hash over the
         /// whole range.
         block_len: u64,
     }
-    /// See [`own::READ_RANGE`].
-    ReadRange<'a> = own::READ_RANGE, "1" {
+    /// See [`vendor::READ_RANGE`].
+    ReadRange<'a> = vendor::READ_RANGE, "1" {
         /// The handle of a file open for reading.
         handle: &'a [u8],
         /// Offset of the first byte.
         offset: u64,
         /// Number of bytes; a range that passes the end of the file is cut there.
         len: u64,
-        /// Flags of [`own::read_flag`].
+        /// Flags of [`vendor::read_flag`].
         flags: u32,
     }
-    /// See [`own::OPEN_READ`].
-    OpenRead<'a> = own::OPEN_READ, "1" {
+    /// See [`vendor::OPEN_READ`].
+    OpenRead<'a> = vendor::OPEN_READ, "1" {
         /// The path.
         path: &'a [u8],
         /// Must be 0: no flag is defined.
@@ -193,43 +193,43 @@ extended! {
         /// Number of bytes; a range that passes the end of the file is cut there.
         len: u64,
     }
-    /// See [`own::PUT_FILE`].
-    PutFile<'a> = own::PUT_FILE, "1" {
+    /// See [`vendor::PUT_FILE`].
+    PutFile<'a> = vendor::PUT_FILE, "1" {
         /// The path.
         path: &'a [u8],
-        /// Flags of [`own::put_flag`].
+        /// Flags of [`vendor::put_flag`].
         flags: u32,
-        /// Mode of the new file; with [`own::put_flag::EXACT`], all attributes to set after the
+        /// Mode of the new file; with [`vendor::put_flag::EXACT`], all attributes to set after the
         /// write.
         attributes: Attributes,
         /// The whole content.
         data: &'a [u8],
     }
-    /// See [`own::GET_FILE`].
-    GetFile<'a> = own::GET_FILE, "1" {
+    /// See [`vendor::GET_FILE`].
+    GetFile<'a> = vendor::GET_FILE, "1" {
         /// The path.
         path: &'a [u8],
-        /// Flags of [`own::get_flag`].
+        /// Flags of [`vendor::get_flag`].
         flags: u32,
         /// Maximum length, bytes; the content of a longer file is not sent.
         max_len: u32,
     }
-    /// See [`own::WALK`].
-    Walk<'a> = own::WALK, "2" {
+    /// See [`vendor::WALK`].
+    Walk<'a> = vendor::WALK, "2" {
         /// The directory.
         path: &'a [u8],
-        /// Flags of [`own::walk_flag`].
+        /// Flags of [`vendor::walk_flag`].
         flags: u32,
         /// Maximum length of included content, bytes; a longer file is listed without content.
         max_len: u32,
         /// Window of the answer, bytes: the server may send this much before [`WalkOn`] grants
         /// more. Each EXTENDED_REPLY counts with the length of its fields, and each entry without
-        /// content with [`own::ENTRY_CHARGE_BYTES`] more. The last answer may exceed the window;
+        /// content with [`vendor::ENTRY_CHARGE_BYTES`] more. The last answer may exceed the window;
         /// the excess is deducted from the next grant.
         window: u64,
     }
-    /// See [`own::WALK_ON`].
-    WalkOn = own::WALK_ON, "1" {
+    /// See [`vendor::WALK_ON`].
+    WalkOn = vendor::WALK_ON, "1" {
         /// Id of the [`Walk`] request.
         request: u32,
         /// Bytes added to the window of the [`Walk`].

@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::thread::JoinHandle;
 
-use crate::own::HASH_BYTES;
+use crate::vendor::HASH_BYTES;
 
 /// Number of bytes per read; fits in the cache of a core.
 pub(crate) const READ_BYTES: usize = 128 << 10;

@@ -21,11 +21,11 @@ pub mod extension;
 pub mod frame;
 pub mod hash;
 pub mod message;
-pub mod own;
 #[cfg(test)]
 mod scratch;
 pub mod server;
 pub mod status;
+pub mod vendor;
 
 pub mod watch;
 

@@ -14,7 +14,7 @@ use crate::message::reply::{DATA_HEAD_BYTES, NameEntry, Names, Status, data_head
 use crate::message::request::{self, write_head};
 use crate::message::{Init, Reply, Request, Version, number, open_flag};
 use crate::server::{Permits, REQUESTS, RequestRefusal, SftpPhase};
-use crate::{Code, MAX_MESSAGE_BYTES, own};
+use crate::{Code, MAX_MESSAGE_BYTES, vendor};
 
 fn everything_known() -> Attributes {
     Attributes {
@@ -81,7 +81,7 @@ fn some_requests() -> Vec<Request<'static>> {
         })),
         Request::Extended(Extended::PutFile(extension::PutFile {
             path,
-            flags: own::put_flag::EXACT,
+            flags: vendor::put_flag::EXACT,
             attributes,
             data: b"content",
         })),
@@ -348,8 +348,8 @@ fn every_extension_has_its_line_in_the_table() {
             "{name}"
         );
     }
-    assert!(own::HASH_RANGE.starts_with("hash-range@"));
-    assert!(own::HASH_RANGE.ends_with(wire::EXTENSION_DOMAIN));
+    assert!(vendor::HASH_RANGE.starts_with("hash-range@"));
+    assert!(vendor::HASH_RANGE.ends_with(wire::EXTENSION_DOMAIN));
 }
 
 #[test]
@@ -369,7 +369,7 @@ fn a_conversation_begins_with_init() {
     assert_eq!(phase, SftpPhase::Serving { client_version: 6 });
     let version = Version::decode(&out[4..]).unwrap();
     assert_eq!(version.version, 3);
-    assert!(version.has(extension::POSIX_RENAME, "1") && version.has(own::WALK, "2"));
+    assert!(version.has(extension::POSIX_RENAME, "1") && version.has(vendor::WALK, "2"));
 }
 
 #[test]
@@ -409,7 +409,11 @@ fn what_changes_a_file_is_refused_by_a_read_only_server() {
             "{flags}"
         );
     }
-    assert!(permits.extensions().all(|(name, _)| name != own::PUT_FILE));
+    assert!(
+        permits
+            .extensions()
+            .all(|(name, _)| name != vendor::PUT_FILE)
+    );
 }
 
 #[test]
@@ -486,7 +490,7 @@ fn what_an_extension_stands_for_denies_it_in_every_way() {
         let read_only = Permits::new(true, None::<[&str; 0]>, []).unwrap();
         assert_eq!(is_open(&read_only), !info.changes, "{extension}");
         // A vendor extension that does the work of no request neither reveals nor changes anything.
-        let harmless = [own::EXACT_TIMES, own::CANCEL].contains(extension);
+        let harmless = [vendor::EXACT_TIMES, vendor::CANCEL].contains(extension);
         assert_eq!(
             info.is_vendor() && info.stands_for.is_empty(),
             harmless,

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use bytes::Bytes;
 use sftp::extension::{self, Extended};
 use sftp::message::{Reply, Request, open_flag, request};
-use sftp::{Attributes, Code, own};
+use sftp::{Attributes, Code, vendor};
 
 use crate::engine::{EngineError, Op, Session, Token, Work, status_text};
 use crate::plan::shown;
@@ -159,7 +159,7 @@ impl Current {
             session.send(token(Op::Close), &request);
             return true;
         }
-        *by_hash = session.server().has(own::HASH_RANGE, "1");
+        *by_hash = session.server().has(vendor::HASH_RANGE, "1");
         if *by_hash {
             self.next = self.len + 1;
             self.waiting += 1;
@@ -198,7 +198,7 @@ impl Current {
     fn hashed(&mut self, reply: &Reply<'_>) {
         let ours = self.hash.take().and_then(|hashing| hashing.join().ok());
         let theirs = match reply {
-            Reply::Extended(fields) => own::Hashes::decode(fields).ok(),
+            Reply::Extended(fields) => vendor::Hashes::decode(fields).ok(),
             _ => None,
         };
         match (ours, theirs) {

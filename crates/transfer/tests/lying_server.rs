@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use sftp::attributes::mode;
-use sftp::{Attributes, Code, own};
+use sftp::{Attributes, Code, vendor};
 use transfer::engine::{Engine, EngineError};
 use transfer::get::{Get, Item as GetItem};
 use transfer::options::{Options, Resume};
@@ -108,7 +108,7 @@ fn names_that_lead_elsewhere_are_refused_and_the_rest_arrives() {
 /// An entry for a directory or a file.
 fn told(path: &[u8], content: Option<&[u8]>, attributes: Attributes) -> Vec<u8> {
     let mut fields = Vec::new();
-    own::WalkEntry {
+    vendor::WalkEntry {
         code: Code::OK,
         path,
         attributes,

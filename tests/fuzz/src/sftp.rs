@@ -2,7 +2,7 @@
 
 use ::sftp::frame::{FramePiece, ReadingSide, Splitter};
 use ::sftp::message::{Init, Reply, Request, Version};
-use ::sftp::own;
+use ::sftp::vendor;
 use bytes::Bytes;
 
 /// A stream must split into the same messages for two sizes of pieces; a decoded message must
@@ -65,11 +65,11 @@ fn read(message: &[u8]) {
                 assert!(names.iter().count() <= message.len());
             }
             Reply::Extended(fields) => {
-                assert!(own::entries(fields).count() <= message.len());
-                let _ = own::WholeFile::decode(fields);
-                let _ = own::Hashes::decode(fields);
-                let _ = own::Hole::decode(fields);
-                let _ = own::OpenedFile::decode(fields);
+                assert!(vendor::entries(fields).count() <= message.len());
+                let _ = vendor::WholeFile::decode(fields);
+                let _ = vendor::Hashes::decode(fields);
+                let _ = vendor::Hole::decode(fields);
+                let _ = vendor::OpenedFile::decode(fields);
             }
             _ => {}
         }
@@ -123,7 +123,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
     answered.extend_from_slice(&::sftp::message::reply::data_head(2, 4));
     answered.extend_from_slice(b"data");
     ::sftp::message::reply::encode_extended(3, &mut answered, |out| {
-        own::OpenedFile { attributes, handle }.write(out);
+        vendor::OpenedFile { attributes, handle }.write(out);
     });
     vec![asked, answered]
 }

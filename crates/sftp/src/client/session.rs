@@ -5,7 +5,7 @@ use std::time::Instant;
 use crate::extension::{Cancel, Extended, FSTATVFS, GetLimits, LIMITS, Limits};
 use crate::frame::{FramePiece, ReadingSide, Splitter};
 use crate::message::{Init, Reply, Request, Version};
-use crate::{Attributes, Code, own};
+use crate::{Attributes, Code, vendor};
 use bytes::Bytes;
 
 use super::flow::Flow;
@@ -143,7 +143,7 @@ impl Session {
     /// unknown attributes.
     pub fn sole_writer(&self, attributes: Attributes) -> Attributes {
         Attributes {
-            sole_writer: self.may_know(own::EXACT_TIMES, "1"),
+            sole_writer: self.may_know(vendor::EXACT_TIMES, "1"),
             ..attributes
         }
     }
@@ -395,7 +395,7 @@ impl Session {
         self.server.extensions = version.extensions;
         // OpenSSH's server and its derivatives queue the answers to READs. Fulmar's server reads no
         // more than it can send.
-        if self.server.has(FSTATVFS, "2") && !self.server.has(own::READ_RANGE, "1") {
+        if self.server.has(FSTATVFS, "2") && !self.server.has(vendor::READ_RANGE, "1") {
             self.flow.piles_up();
         }
         self.phase = Phase::Ready;
@@ -540,7 +540,7 @@ mod tests {
 
     #[test]
     fn a_server_that_reads_ahead_of_what_it_sends_is_asked_for_less() {
-        let ours = [(FSTATVFS, "2"), (own::READ_RANGE, "1")];
+        let ours = [(FSTATVFS, "2"), (vendor::READ_RANGE, "1")];
         assert_eq!(flights(&ours), [16 << 20; 2]);
         assert_eq!(flights(&[]), [16 << 20; 2]);
         assert_eq!(flights(&[(FSTATVFS, "2")]), [4 << 20, 16 << 20]);

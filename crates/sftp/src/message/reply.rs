@@ -152,7 +152,7 @@ pub enum Reply<'a> {
     /// ATTRS.
     Attrs(Attributes),
     /// EXTENDED_REPLY: its fields, whose form depends on the request ([`crate::extension`],
-    /// [`crate::own`]).
+    /// [`crate::vendor`]).
     Extended(&'a [u8]),
 }
 

@@ -8,7 +8,7 @@ use crate::extension::{OpenRead, ReadRange};
 use crate::message::open_flag;
 use crate::message::reply::{DATA_HEAD_BYTES, encode_extended};
 use crate::message::request::Open;
-use crate::own::{Hole, OpenedFile, read_flag};
+use crate::vendor::{Hole, OpenedFile, read_flag};
 use crate::{Attributes, Code};
 use sys::fs::{FileKind, Info, LastLink, content};
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use crate::Code;
 use crate::extension::HashRange;
 use crate::message::reply::encode_extended;
-use crate::own::{HASH_BYTES, Hashes, MAX_HASH_BLOCKS, MIN_HASH_BLOCK_BYTES};
+use crate::vendor::{HASH_BYTES, Hashes, MAX_HASH_BLOCKS, MIN_HASH_BLOCK_BYTES};
 use sys::fs::content;
 
 use super::status::Failed;

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use crate::extension::{self, Extended};
 use crate::message::{Init, Request, Version, open_flag};
-use crate::{VERSION, own};
+use crate::{VERSION, vendor};
 
 /// A request by the name that administrators use (sftp-server(8), -p and -P).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,7 +70,7 @@ const fn writes(
     }
 }
 
-/// [`own::WALK`] and [`own::WALK_ON`] list directories, report the attributes of names, link
+/// [`vendor::WALK`] and [`vendor::WALK_ON`] list directories, report the attributes of names, link
 /// targets and open files, and read files.
 const WALKS: &[&str] = &[
     "opendir", "readdir", "lstat", "stat", "fstat", "readlink", "open", "read", "close",
@@ -118,32 +118,32 @@ pub const REQUESTS: &[RequestInfo] = &[
         &[],
     ),
     // It only changes how the replies to other requests encode attributes.
-    reads("exact-times", own::EXACT_TIMES, "1", &[]),
-    reads("cancel", own::CANCEL, "1", &[]),
+    reads("exact-times", vendor::EXACT_TIMES, "1", &[]),
+    reads("cancel", vendor::CANCEL, "1", &[]),
     // Its answer reveals the length of a file, and that of read-range where the holes are.
-    reads("hash-range", own::HASH_RANGE, "1", &["read", "fstat"]),
-    reads("read-range", own::READ_RANGE, "1", &["read", "fstat"]),
+    reads("hash-range", vendor::HASH_RANGE, "1", &["read", "fstat"]),
+    reads("read-range", vendor::READ_RANGE, "1", &["read", "fstat"]),
     // It reveals the attributes of a path without opening it, and only "cancel" ends it.
     reads(
         "open-read",
-        own::OPEN_READ,
+        vendor::OPEN_READ,
         "1",
         &["open", "read", "stat", "fstat", "cancel"],
     ),
     writes(
         "put-file",
-        own::PUT_FILE,
+        vendor::PUT_FILE,
         "1",
         &["open", "write", "close", "fsetstat", "fsync"],
     ),
     reads(
         "get-file",
-        own::GET_FILE,
+        vendor::GET_FILE,
         "1",
         &["open", "read", "close", "stat", "fstat"],
     ),
-    reads("walk", own::WALK, "2", WALKS),
-    reads("walk-on", own::WALK_ON, "1", WALKS),
+    reads("walk", vendor::WALK, "2", WALKS),
+    reads("walk-on", vendor::WALK_ON, "1", WALKS),
 ];
 
 /// Returns the request's name in [`REQUESTS`]; `None` for an unknown request.

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 
 use crate::extension::{GetFile, PutFile};
 use crate::message::open_flag;
-use crate::own::{WholeFile, get_flag, put_flag};
+use crate::vendor::{WholeFile, get_flag, put_flag};
 use crate::{Attributes, Code};
 use sys::fs::{FileKind, How, content};
 

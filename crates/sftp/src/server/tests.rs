@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 use crate::extension::{self, Extended, Limits};
 use crate::frame::Splitter;
 use crate::message::{Init, Reply, Request, open_flag, request};
-use crate::own;
 use crate::server::Permits;
+use crate::vendor;
 use crate::{Attributes, Code, ExactTimes, Timestamp};
 use bytes::Bytes;
 use packet::PacketBuf;
@@ -424,7 +424,7 @@ fn a_range_is_sent_as_data_after_data_and_holes_are_told() {
             handle: &sparse,
             offset: 0,
             len: u64::MAX,
-            flags: own::read_flag::HOLES,
+            flags: vendor::read_flag::HOLES,
         },
     )));
     let mut got = Vec::new();
@@ -436,7 +436,7 @@ fn a_range_is_sent_as_data_after_data_and_holes_are_told() {
                 got.extend_from_slice(&data);
             }
             Answer::Extended(fields) => {
-                let hole = own::Hole::decode(&fields).unwrap();
+                let hole = vendor::Hole::decode(&fields).unwrap();
                 got.resize(got.len() + usize::try_from(hole.len).unwrap(), 0);
             }
             other => assert_eq!(other, ok()),
@@ -456,7 +456,7 @@ fn small_files_take_one_request_each() {
     let put = |data| {
         Extended::PutFile(extension::PutFile {
             path: b"file",
-            flags: own::put_flag::EXACT | own::put_flag::EXCLUSIVE,
+            flags: vendor::put_flag::EXACT | vendor::put_flag::EXCLUSIVE,
             attributes: Attributes {
                 exact_times: Some(ExactTimes {
                     accessed: Timestamp::default(),
@@ -490,7 +490,7 @@ fn small_files_take_one_request_each() {
         let Answer::Extended(fields) = client.extended(get(max_len)) else {
             panic!("no EXTENDED_REPLY");
         };
-        let file = own::WholeFile::decode(&fields).unwrap();
+        let file = vendor::WholeFile::decode(&fields).unwrap();
         assert_eq!(file.is_whole, is_whole);
         assert!(file.data == if is_whole { &content[..] } else { &[] });
         assert_eq!(file.attributes.size, Some(50_000));
@@ -518,7 +518,7 @@ fn a_tree_is_told_with_directories_before_what_is_in_them() {
         for (_, answer) in client.answers() {
             match answer {
                 Answer::Extended(fields) => {
-                    for entry in own::entries(&fields) {
+                    for entry in vendor::entries(&fields) {
                         let entry = entry.unwrap();
                         let path = String::from_utf8(entry.path.to_vec()).unwrap();
                         told.push((path, entry.code, entry.text.to_vec()));
@@ -536,7 +536,7 @@ fn a_tree_is_told_with_directories_before_what_is_in_them() {
     assert!(at("a") < at("a/b") && at("a/b") < at("a/b/c") && at("a/b") < at("a/b/file-7"));
     assert_eq!(told[at("a/b/up")].2, b"../..");
     // A link to a parent directory is sent as a link and not entered.
-    let followed = walk(own::walk_flag::FOLLOW);
+    let followed = walk(vendor::walk_flag::FOLLOW);
     let up = followed
         .iter()
         .rfind(|(path, ..)| path == "a/b/up")
@@ -556,7 +556,7 @@ fn a_tree_comes_with_what_small_files_hold_and_no_faster_than_it_is_granted() {
     let mut client = Client::at(&scratch);
     let id = client.send(&Request::Extended(Extended::Walk(extension::Walk {
         path: b".",
-        flags: own::walk_flag::CONTENT,
+        flags: vendor::walk_flag::CONTENT,
         max_len: 60_000,
         window: 1,
     })));
@@ -571,10 +571,10 @@ fn a_tree_comes_with_what_small_files_hold_and_no_faster_than_it_is_granted() {
                     // Each begins while something is left.
                     assert!(came < granted, "{came} {granted}");
                     came += fields.len() as u64;
-                    for entry in own::entries(&fields) {
+                    for entry in vendor::entries(&fields) {
                         let entry = entry.unwrap();
                         if entry.content.is_none() {
-                            came += own::ENTRY_CHARGE_BYTES;
+                            came += vendor::ENTRY_CHARGE_BYTES;
                         }
                         let path = String::from_utf8(entry.path.to_vec()).unwrap();
                         told.push((path, entry.content.map(<[u8]>::to_vec)));
@@ -628,7 +628,7 @@ fn a_tree_comes_with_what_small_files_hold_and_no_faster_than_it_is_granted() {
 fn a_tree_is_entered_as_deep_as_a_client_goes_and_no_deeper_than_it_may_open() {
     let scratch = Scratch::new();
     let mut path = scratch.to_path_buf();
-    for _ in 0..own::WALK_DEPTH + 6 {
+    for _ in 0..vendor::WALK_DEPTH + 6 {
         path.push("d");
     }
     fs::create_dir_all(&path).unwrap();
@@ -647,7 +647,7 @@ fn a_tree_is_entered_as_deep_as_a_client_goes_and_no_deeper_than_it_may_open() {
             let Answer::Extended(fields) = answer else {
                 continue;
             };
-            for entry in own::entries(&fields) {
+            for entry in vendor::entries(&fields) {
                 let entry = entry.unwrap();
                 failed += usize::from(!entry.code.is_ok());
                 deepest = deepest.max(entry.path.split(|byte| *byte == b'/').count());
@@ -655,7 +655,7 @@ fn a_tree_is_entered_as_deep_as_a_client_goes_and_no_deeper_than_it_may_open() {
         }
         (deepest, failed)
     };
-    assert_eq!(deepest(1000), (own::WALK_DEPTH, 0));
+    assert_eq!(deepest(1000), (vendor::WALK_DEPTH, 0));
     assert_eq!(deepest(10), (10, 1));
 }
 
@@ -675,7 +675,7 @@ fn a_tree_tells_nothing_of_what_is_outside_a_confined_place() {
     let mut client = Client::new(place, Permits::everything());
     client.send(&Request::Extended(Extended::Walk(extension::Walk {
         path: b".",
-        flags: own::walk_flag::FOLLOW | own::walk_flag::CONTENT,
+        flags: vendor::walk_flag::FOLLOW | vendor::walk_flag::CONTENT,
         max_len: 8,
         window: u64::MAX,
     })));
@@ -684,7 +684,7 @@ fn a_tree_tells_nothing_of_what_is_outside_a_confined_place() {
         let Answer::Extended(fields) = answer else {
             continue;
         };
-        for entry in own::entries(&fields) {
+        for entry in vendor::entries(&fields) {
             let entry = entry.unwrap();
             let is_link = entry.attributes.is(crate::attributes::mode::SYMLINK);
             match entry.path {

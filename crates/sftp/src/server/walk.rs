@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 
 use crate::extension::{Walk as WalkRequest, WalkOn};
 use crate::message::reply::encode_extended;
-use crate::own::{ENTRY_CHARGE_BYTES, WALK_DEPTH, WalkEntry, walk_flag};
+use crate::vendor::{ENTRY_CHARGE_BYTES, WALK_DEPTH, WalkEntry, walk_flag};
 use crate::{Attributes, Code};
 use sys::fs::{Directory, FileKind, How, Info, LastLink, PathRoot, content};
 

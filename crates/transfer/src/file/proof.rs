@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 
 use sftp::extension::{self, Extended};
 use sftp::message::{Reply, Request, request};
-use sftp::own;
+use sftp::vendor;
 
 use super::FileCopy;
 use crate::engine::{Op, Session, Token};
@@ -47,7 +47,7 @@ impl Proof {
         F: Borrow<File> + Send + Sync + 'static,
     {
         let handle = copy.handles.first()?;
-        let by = if session.server().has(own::HASH_RANGE, "1") {
+        let by = if session.server().has(vendor::HASH_RANGE, "1") {
             let block_len = block(len);
             let request = Extended::HashRange(extension::HashRange {
                 handle: &handle,
@@ -111,14 +111,14 @@ impl Proof {
 /// Returns the block length for comparing `len` bytes: at least 4 MiB, and enough that the hashes
 /// of all blocks fit in one message.
 fn block(len: u64) -> u64 {
-    BLOCK_BYTES.max(len.div_ceil(own::MAX_HASH_BLOCKS).next_multiple_of(4096))
+    BLOCK_BYTES.max(len.div_ceil(vendor::MAX_HASH_BLOCKS).next_multiple_of(4096))
 }
 
 /// Returns how many of the first `len` bytes are equal on both sides, rounded down to whole blocks:
 /// `theirs` is the server's answer to a hash request for them, `ours` has the hashes of the local
 /// blocks.
 fn equal_len(theirs: &[u8], ours: &[u8], len: u64) -> u64 {
-    let Ok(theirs) = own::Hashes::decode(theirs) else {
+    let Ok(theirs) = vendor::Hashes::decode(theirs) else {
         return 0;
     };
     if theirs.len != len {
@@ -126,8 +126,8 @@ fn equal_len(theirs: &[u8], ours: &[u8], len: u64) -> u64 {
     }
     let equal = theirs
         .hashes
-        .chunks(own::HASH_BYTES)
-        .zip(ours.chunks(own::HASH_BYTES))
+        .chunks(vendor::HASH_BYTES)
+        .zip(ours.chunks(vendor::HASH_BYTES))
         .take_while(|(theirs, ours)| theirs == ours)
         .count();
     let equal = u64::try_from(equal).unwrap_or(0);
@@ -142,17 +142,17 @@ mod tests {
     fn what_is_proven_ends_with_the_first_block_that_differs() {
         let answer = |len, hashes: &[u8]| {
             let mut fields = Vec::new();
-            own::Hashes { len, hashes }.write(&mut fields);
+            vendor::Hashes { len, hashes }.write(&mut fields);
             fields
         };
         let blocks = [
-            [1; own::HASH_BYTES],
-            [2; own::HASH_BYTES],
-            [3; own::HASH_BYTES],
+            [1; vendor::HASH_BYTES],
+            [2; vendor::HASH_BYTES],
+            [3; vendor::HASH_BYTES],
         ]
         .concat();
         let mut other = blocks.clone();
-        other[own::HASH_BYTES] ^= 1;
+        other[vendor::HASH_BYTES] ^= 1;
         let len = 2 * BLOCK_BYTES + 5;
         assert_eq!(block(len), BLOCK_BYTES);
         assert_eq!(equal_len(&answer(len, &blocks), &blocks, len), len);
@@ -160,6 +160,6 @@ mod tests {
         assert_eq!(equal_len(&answer(len - 1, &blocks), &blocks, len), 0);
         assert_eq!(equal_len(b"no answer", &blocks, len), 0);
         assert!(block(1 << 50) > BLOCK_BYTES);
-        assert!((1_u64 << 50).div_ceil(block(1 << 50)) <= own::MAX_HASH_BLOCKS);
+        assert!((1_u64 << 50).div_ceil(block(1 << 50)) <= vendor::MAX_HASH_BLOCKS);
     }
 }

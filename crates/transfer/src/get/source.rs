@@ -14,7 +14,7 @@
 use bytes::Bytes;
 use sftp::extension::{Extended, OpenRead};
 use sftp::message::{Reply, Request, request};
-use sftp::{Attributes, own};
+use sftp::{Attributes, vendor};
 
 use crate::engine::{EngineError, Op, Session, Token, Work, status_text};
 use crate::options::{Options, Resume};
@@ -115,7 +115,7 @@ impl Reading {
     }
 
     fn opened(&mut self, session: &mut Session, fields: &[u8]) {
-        let opened = own::OpenedFile::decode(fields).ok();
+        let opened = vendor::OpenedFile::decode(fields).ok();
         let Some(opened) = opened.filter(|_| self.attributes.is_none()) else {
             self.surprises();
             return;
@@ -258,7 +258,7 @@ impl Work for Source {
         // Otherwise nothing is open yet.
         let has_told = session.is_open();
         let opens = !self.stopped
-            && session.may_know(own::OPEN_READ, "1")
+            && session.may_know(vendor::OPEN_READ, "1")
             && (!has_told || session.takes_handle());
         // A server that announced the extension answers with the attributes, which replace STAT's.
         self.looked = opens && has_told;
@@ -344,7 +344,7 @@ mod tests {
     fn opened(handle: &[u8]) -> Vec<u8> {
         let mut fields = Vec::new();
         let attributes = Attributes::with_permissions(0o100_644);
-        own::OpenedFile { attributes, handle }.write(&mut fields);
+        vendor::OpenedFile { attributes, handle }.write(&mut fields);
         fields
     }
 

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use sftp::attributes::mode;
 use sftp::extension::{Cancel, Extended, Walk, WalkOn};
 use sftp::message::{Reply, Request};
-use sftp::{Attributes, own};
+use sftp::{Attributes, vendor};
 use sys::fs::Parent;
 
 use super::file::{kept, open_sink};
@@ -97,7 +97,7 @@ impl Get<'_> {
             && !self.without_streams
             && self.options.resume == Resume::Never
             && self.options.limit_bytes == 0
-            && session.server().has(own::WALK, "2")
+            && session.server().has(vendor::WALK, "2")
     }
 
     /// Requests the tree of a directory that exists locally by now.
@@ -119,12 +119,12 @@ impl Get<'_> {
             }
         };
         let follow = match self.options.follow_links {
-            true => own::walk_flag::FOLLOW,
+            true => vendor::walk_flag::FOLLOW,
             false => 0,
         };
         let request = Extended::Walk(Walk {
             path: &dir.from,
-            flags: follow | own::walk_flag::CONTENT,
+            flags: follow | vendor::walk_flag::CONTENT,
             max_len: u32::try_from(SMALL_BYTES).unwrap_or(u32::MAX),
             window: WINDOW_BYTES,
         });
@@ -255,7 +255,7 @@ impl Get<'_> {
             return;
         }
         let mut charge = u64::try_from(fields.len()).unwrap_or(u64::MAX);
-        for entry in own::entries(fields) {
+        for entry in vendor::entries(fields) {
             let Some(stream) = self.stream.as_mut().filter(|stream| !stream.unwanted) else {
                 return;
             };
@@ -268,7 +268,7 @@ impl Get<'_> {
                 break;
             };
             if entry.content.is_none() {
-                charge = charge.saturating_add(own::ENTRY_CHARGE_BYTES);
+                charge = charge.saturating_add(vendor::ENTRY_CHARGE_BYTES);
             }
             self.entry(&entry);
         }
@@ -284,7 +284,7 @@ impl Get<'_> {
     }
 
     /// Processes an entry.
-    fn entry(&mut self, entry: &own::WalkEntry<'_>) {
+    fn entry(&mut self, entry: &vendor::WalkEntry<'_>) {
         let Some(stream) = &mut self.stream else {
             return;
         };
@@ -354,7 +354,7 @@ impl Get<'_> {
     fn passed_over(&mut self, path: &[u8]) {
         // A server does not enter deeper directories.
         if let Some(stream) = &mut self.stream
-            && stream.levels.len() <= own::WALK_DEPTH
+            && stream.levels.len() <= vendor::WALK_DEPTH
         {
             stream.levels.push(Level {
                 path: path.to_vec(),
@@ -366,7 +366,7 @@ impl Get<'_> {
     /// Processes a directory in the one of level `at`: creates it.
     fn directory_told(
         &mut self,
-        entry: &own::WalkEntry<'_>,
+        entry: &vendor::WalkEntry<'_>,
         from: Vec<u8>,
         to: PathBuf,
         at: usize,
@@ -420,7 +420,7 @@ impl Get<'_> {
     }
 
     /// Processes anything but a directory, in the directory of level `at`.
-    fn file_told(&mut self, entry: &own::WalkEntry<'_>, from: Vec<u8>, to: PathBuf, at: usize) {
+    fn file_told(&mut self, entry: &vendor::WalkEntry<'_>, from: Vec<u8>, to: PathBuf, at: usize) {
         let Some(stream) = &self.stream else { return };
         let depth = stream.depth + at + 1;
         let Some(here) = stream.levels.get(at).and_then(|level| level.here.as_ref()) else {
@@ -474,7 +474,7 @@ impl Get<'_> {
 }
 
 /// Creates a directory or opens the existing one; returns whether it was created.
-fn made(above: &Parent, entry: &own::WalkEntry<'_>) -> io::Result<(Parent, bool)> {
+fn made(above: &Parent, entry: &vendor::WalkEntry<'_>) -> io::Result<(Parent, bool)> {
     let (_, name) = split(entry.path);
     // The owner must be able to write into it.
     let mode = entry.attributes.permissions.unwrap_or(0o777) & mode::KEPT_OF_DIRECTORY | 0o700;

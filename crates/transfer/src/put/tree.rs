@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use sftp::attributes::mode;
 use sftp::message::{Reply, Request, request};
-use sftp::{Attributes, ExactTimes, own};
+use sftp::{Attributes, ExactTimes, vendor};
 use sys::fs::{Directory, FileKind};
 
 use super::file::UploadJob;
@@ -125,7 +125,7 @@ impl<'r> TreeCopy<'r> for Put<'r> {
                     Attributes::with_permissions(dir.mode & mode::KEPT_OF_DIRECTORY);
                 if self.options.preserve {
                     attributes.times = Some(dir.times.into());
-                    let exact = session.server().has(own::EXACT_TIMES, "1");
+                    let exact = session.server().has(vendor::EXACT_TIMES, "1");
                     attributes.exact_times = exact.then_some(dir.times);
                 }
                 let path = &dir.to;

@@ -4,7 +4,7 @@ use sftp::attributes::mode;
 use sftp::extension::{self, Extended, FileSystem};
 use sftp::message::reply::NameEntry;
 use sftp::message::{Reply, Request, request};
-use sftp::{Attributes, Code, own};
+use sftp::{Attributes, Code, vendor};
 
 use crate::engine::{
     Engine, EngineError, Op, Server, Session, Token, Transport, Work, status_text,
@@ -548,7 +548,7 @@ impl<T: Transport> Remote<T> {
     /// [`EngineError`].
     pub fn ask_exact_times(&mut self) -> Result<(), EngineError> {
         self.meet()?;
-        if !self.has(own::EXACT_TIMES, "1") {
+        if !self.has(vendor::EXACT_TIMES, "1") {
             return Ok(());
         }
         let request = Extended::SetExactTimes(extension::SetExactTimes { on: true });

@@ -15,7 +15,7 @@ use sftp::message::reply::{
     Handle, NameEntry, Names, Status, data_head, encode_attrs, encode_extended,
 };
 use sftp::message::{Request, Version, open_flag, request};
-use sftp::{Code, message, own};
+use sftp::{Code, message, vendor};
 use transfer::engine::{EngineError, Exchange, Transport};
 use transfer::report::{FileResult, Report};
 
@@ -233,7 +233,7 @@ impl Liar {
         let told = |this: &mut Self, handle: &[u8], attributes| {
             encode_extended(id, &mut this.out, |out| match lie {
                 Opens::OddFields => out.push(0),
-                _ => own::OpenedFile { attributes, handle }.write(out),
+                _ => vendor::OpenedFile { attributes, handle }.write(out),
             });
         };
         match lie {
@@ -334,9 +334,9 @@ impl Liar {
         if message[0] == message::number::INIT {
             let known = [
                 (extension::COPY_DATA, "1", self.nature.copies),
-                (own::READ_RANGE, "1", self.nature.ranges.is_some()),
-                (own::WALK, "2", self.nature.tree.is_some()),
-                (own::OPEN_READ, "1", self.nature.opens.is_some()),
+                (vendor::READ_RANGE, "1", self.nature.ranges.is_some()),
+                (vendor::WALK, "2", self.nature.tree.is_some()),
+                (vendor::OPEN_READ, "1", self.nature.opens.is_some()),
             ];
             let extensions = known.into_iter().filter(|(_, _, has)| *has);
             let extensions = extensions.map(|(name, version, _)| (name, version));
@@ -562,7 +562,7 @@ impl Liar {
             };
             encode_extended(id, &mut self.out, |fields| match lie {
                 Ranges::OddHole => fields.push(1),
-                _ => own::Hole { len }.write(fields),
+                _ => vendor::Hole { len }.write(fields),
             });
         }
         self.status(id, Code::OK);

@@ -1,6 +1,6 @@
 //! Hashes of ranges, by one thread and by several.
 
-use crate::own::Hashes;
+use crate::vendor::Hashes;
 
 use super::*;
 
@@ -92,7 +92,10 @@ fn helpers_come_to_the_same_hashes_as_one_thread() {
         let hashes = Hashes::decode(&fields).unwrap();
         let len = usize::try_from(hashes.len).unwrap();
         assert!(len >= cut, "{len}");
-        assert_eq!(hashes.hashes.len(), len.div_ceil(1 << 16) * own::HASH_BYTES);
+        assert_eq!(
+            hashes.hashes.len(),
+            len.div_ceil(1 << 16) * vendor::HASH_BYTES
+        );
         let whole = blocks(5 << 20, 1 << 16);
         assert!(hashes.hashes.starts_with(&whole), "{threads}: {len}");
         fs::write(scratch.join("file"), &bytes).unwrap();

@@ -30,7 +30,7 @@ impl Client {
             panic!("no EXTENDED_REPLY first");
         };
         assert_eq!(answered, id);
-        let opened = own::OpenedFile::decode(&fields).unwrap();
+        let opened = vendor::OpenedFile::decode(&fields).unwrap();
         let mut came = Came {
             attributes: opened.attributes,
             handle: opened.handle.to_vec(),
@@ -274,7 +274,7 @@ fn one_that_is_cancelled_stays_open_and_sends_no_more() {
     }
     assert!(!came.is_empty() && came.len() < bytes.len() && bytes.starts_with(&came));
     // The rest of it can be read.
-    let handle = own::OpenedFile::decode(&fields).unwrap().handle.to_vec();
+    let handle = vendor::OpenedFile::decode(&fields).unwrap().handle.to_vec();
     let read = Request::Read(request::Read {
         handle: &handle,
         offset: came.len() as u64,

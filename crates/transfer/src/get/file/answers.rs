@@ -1,7 +1,7 @@
 //! Processing of the answers for one file.
 
 use sftp::message::Reply;
-use sftp::{Code, own};
+use sftp::{Code, vendor};
 
 use super::read::Read;
 use super::{DownloadJob, DownloadStage};
@@ -138,7 +138,7 @@ impl DownloadJob {
     /// Processes the answer to GET_FILE.
     fn whole(&mut self, fields: &[u8]) -> u64 {
         self.stage = DownloadStage::Over;
-        let Ok(file) = own::WholeFile::decode(fields) else {
+        let Ok(file) = vendor::WholeFile::decode(fields) else {
             self.fail_to_read("a malformed answer");
             return 0;
         };

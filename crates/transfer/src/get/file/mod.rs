@@ -3,7 +3,7 @@
 
 use sftp::extension::{self, Extended};
 use sftp::message::Request;
-use sftp::{Attributes, own};
+use sftp::{Attributes, vendor};
 
 use super::Item;
 use crate::engine::{EngineError, Op, Session};
@@ -93,7 +93,7 @@ impl FileJob for DownloadJob {
             DownloadStage::Begin if first => {
                 let small = self.end.is_some_and(|end| end <= SMALL_BYTES);
                 let plain = self.options.resume == Resume::Never && pace.lets_go();
-                if small && plain && session.server().has(own::GET_FILE, "1") {
+                if small && plain && session.server().has(vendor::GET_FILE, "1") {
                     return self.ask_whole(session, pace);
                 }
                 self.stage = DownloadStage::ToOpen(Read::default());

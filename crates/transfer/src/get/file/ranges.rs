@@ -3,7 +3,7 @@
 
 use sftp::extension::{self, Extended};
 use sftp::message::Request;
-use sftp::own;
+use sftp::vendor;
 
 use super::read::Read;
 use super::{DownloadJob, DownloadStage};
@@ -80,7 +80,7 @@ impl DownloadJob {
         self.sink().is_some_and(Sink::leaves_holes)
             && self.options.limit_bytes == 0
             && self.end.is_some_and(|end| end >= u64::from(max))
-            && session.server().has(own::READ_RANGE, "1")
+            && session.server().has(vendor::READ_RANGE, "1")
     }
 
     pub(super) fn ask_range(
@@ -93,7 +93,7 @@ impl DownloadJob {
             handle,
             offset,
             len: u64::from(len),
-            flags: own::read_flag::HOLES,
+            flags: vendor::read_flag::HOLES,
         });
         let request = Request::Extended(request);
         self.copy
@@ -126,7 +126,7 @@ impl DownloadJob {
 
     /// Processes a hole in a range; returns its length.
     pub(super) fn hole(&mut self, asked: Token, fields: &[u8]) -> u64 {
-        let Ok(hole) = own::Hole::decode(fields) else {
+        let Ok(hole) = vendor::Hole::decode(fields) else {
             self.fail_to_read("a malformed answer");
             return 0;
         };

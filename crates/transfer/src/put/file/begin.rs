@@ -6,7 +6,7 @@ use std::io;
 use sftp::attributes::mode;
 use sftp::extension::{self, Extended};
 use sftp::message::{Request, request};
-use sftp::{Attributes, ExactTimes, own};
+use sftp::{Attributes, ExactTimes, vendor};
 
 use super::finish::Finish;
 use super::part::PartFile;
@@ -92,7 +92,7 @@ impl Local {
 
     /// Mode and times to set after the content.
     pub(super) fn kept(&self, session: &Session) -> Attributes {
-        let exact = session.server().has(own::EXACT_TIMES, "1");
+        let exact = session.server().has(vendor::EXACT_TIMES, "1");
         Attributes {
             times: Some(self.times.into()),
             exact_times: exact.then_some(self.times),
@@ -275,7 +275,7 @@ impl UploadJob {
             return Some(ends);
         };
         let fits = self.end <= small_limit(session);
-        if !fits || ends.part.is_some() || !session.server().has(own::PUT_FILE, "1") {
+        if !fits || ends.part.is_some() || !session.server().has(vendor::PUT_FILE, "1") {
             return Some(ends);
         }
         let (flags, attributes) = put_flags(&self.options, &ends.local, session);
@@ -354,11 +354,11 @@ fn put_flags(options: &Options, local: &Local, session: &Session) -> (u32, Attri
     let mut flags = 0;
     let mut attributes = local.mode();
     if options.preserve {
-        flags |= own::put_flag::EXACT;
+        flags |= vendor::put_flag::EXACT;
         attributes = local.kept(session);
     }
     if options.sync {
-        flags |= own::put_flag::SYNC;
+        flags |= vendor::put_flag::SYNC;
     }
     (flags, attributes)
 }

@@ -3,7 +3,7 @@
 use sftp::Attributes;
 use sftp::extension::{self, Extended};
 use sftp::message::{Request, request};
-use sftp::own;
+use sftp::vendor;
 
 use super::begin::Content;
 use super::finish::{Cut, Finish, Naming};
@@ -119,7 +119,7 @@ impl UploadJob {
             // nothing has to be truncated: what ends the copy need not wait for answers.
             let in_flight = self.copy.handles.len() == 1
                 && !write.cut_at_end
-                && session.server().has(own::PUT_FILE, "1");
+                && session.server().has(vendor::PUT_FILE, "1");
             return match self.copy.is_idle() {
                 true if first => self.end_data(session),
                 _ if in_flight => self.end_data(session),
@@ -250,7 +250,7 @@ impl UploadJob {
     /// CLOSE. Fulmar's server has confirmed every write and handles requests in order.
     fn is_named_in_flight(&self, session: &Session) -> bool {
         !self.options.atomic
-            && session.server().has(own::PUT_FILE, "1")
+            && session.server().has(vendor::PUT_FILE, "1")
             && session.server().has(extension::POSIX_RENAME, "1")
     }
 
