@@ -44,8 +44,8 @@ fn main() {
         Some("as-scp") => copy::scp::run,
         Some("as-sftp") => copy::sftp::run,
         Some("as-server") => server::sftp_server::run,
-        Some("as-liar") => |_| lie(false),
-        Some("as-liar-with-walk") => |_| lie(true),
+        Some("as-adversary") => |_| lie(false),
+        Some("as-adversary-with-walk") => |_| lie(true),
         _ => return test(),
     };
     args.remove(0);
@@ -204,7 +204,7 @@ impl Place {
         // What would log in starts a server here; the host's name says which.
         let script = format!(
             "#!/bin/sh\nfor each; do case $each in\n\
-             liar) exec '{0}' as-liar;;\nwalker) exec '{0}' as-liar-with-walk;;\n\
+             adversary) exec '{0}' as-adversary;;\nwalker) exec '{0}' as-adversary-with-walk;;\n\
              honest) exec '{0}' as-server;;\nesac; done\n",
             own.display()
         );
@@ -288,7 +288,7 @@ fn test() {
         (
             "scp -r",
             in_dir,
-            Box::new(|| scp(&["-qr", "liar:/dir", "into"])),
+            Box::new(|| scp(&["-qr", "adversary:/dir", "into"])),
         ),
         (
             "scp -r as a stream",
@@ -298,7 +298,7 @@ fn test() {
         (
             "scp -r of a pattern",
             "in/into",
-            Box::new(|| scp(&["-qr", "liar:/dir/*", "into"])),
+            Box::new(|| scp(&["-qr", "adversary:/dir/*", "into"])),
         ),
         (
             "scp -r over two connections",
@@ -318,7 +318,7 @@ fn test() {
         (
             "scp -3r",
             in_dir,
-            Box::new(|| scp(&["-3qr", "liar:/dir", &honest])),
+            Box::new(|| scp(&["-3qr", "adversary:/dir", &honest])),
         ),
         (
             "scp -3r from one that walks",
@@ -328,12 +328,12 @@ fn test() {
         (
             "scp -3r of a pattern",
             "in/into",
-            Box::new(|| scp(&["-3qr", "liar:/dir/*", &honest])),
+            Box::new(|| scp(&["-3qr", "adversary:/dir/*", &honest])),
         ),
         (
             "sftp get -r",
             in_dir,
-            Box::new(|| sftp("liar", "get -r /dir into\n")),
+            Box::new(|| sftp("adversary", "get -r /dir into\n")),
         ),
         (
             "sftp get -r as a stream",
@@ -343,7 +343,7 @@ fn test() {
         (
             "sftp get -r of a pattern",
             "in/into",
-            Box::new(|| sftp("liar", "get -r /dir/* into\n")),
+            Box::new(|| sftp("adversary", "get -r /dir/* into\n")),
         ),
         (
             "sftp reget -r",

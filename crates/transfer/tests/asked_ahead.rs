@@ -1,7 +1,7 @@
 //! Files that the server opens and reads in the flight that looks them up: with servers that lie,
 //! files that change, and targets that cannot be written.
 
-mod liar;
+mod adversary;
 
 use std::fs;
 use std::path::Path;
@@ -12,21 +12,21 @@ use transfer::options::{Options, Resume};
 use transfer::plan::glob;
 use transfer::remote::{Remote, RemoteError};
 
-use liar::{Heard, Liar, Nature, Opens, Place, bytes};
+use adversary::{Adversary, Heard, Nature, Opens, Place, bytes};
 
 /// Downloads one file as scp does; returns the reports and the server.
-fn get(nature: Nature, content: &[u8], to: &Path) -> (Heard, Liar) {
-    let liar = Liar::with(nature, "/file", content);
-    get_from(liar, b"/file", to, &Options::default()).unwrap()
+fn get(nature: Nature, content: &[u8], to: &Path) -> (Heard, Adversary) {
+    let adversary = Adversary::with(nature, "/file", content);
+    get_from(adversary, b"/file", to, &Options::default()).unwrap()
 }
 
 fn get_from(
-    liar: Liar,
+    adversary: Adversary,
     from: &[u8],
     to: &Path,
     options: &Options,
-) -> Result<(Heard, Liar), EngineError> {
-    let mut remote = Remote::with(Engine::new(liar));
+) -> Result<(Heard, Adversary), EngineError> {
+    let mut remote = Remote::with(Engine::new(adversary));
     let mut source = Source::new(from, options, 1).unwrap();
     remote.engine().run(&mut source)?;
     let found = match source.found() {
@@ -46,9 +46,12 @@ fn get_from(
         Err(RemoteError::Engine(error)) => return Err(error),
         other => assert!(other.is_ok()),
     }
-    let liar = std::mem::replace(remote.engine().transport(), Liar::new(Nature::default()));
-    assert_eq!(liar.open_handles(), 0, "{:?}", liar.log);
-    Ok((heard, liar))
+    let adversary = std::mem::replace(
+        remote.engine().transport(),
+        Adversary::new(Nature::default()),
+    );
+    assert_eq!(adversary.open_handles(), 0, "{:?}", adversary.log);
+    Ok((heard, adversary))
 }
 
 fn opens(opens: Opens) -> Nature {
@@ -58,8 +61,9 @@ fn opens(opens: Opens) -> Nature {
     }
 }
 
-fn count(liar: &Liar, what: &str) -> usize {
-    liar.log
+fn count(adversary: &Adversary, what: &str) -> usize {
+    adversary
+        .log
         .iter()
         .filter(|line| line.starts_with(what))
         .count()
@@ -77,10 +81,10 @@ fn a_file_comes_whole_in_whatever_pieces() {
                 chance,
                 ..opens(Opens::Honest)
             };
-            let (heard, liar) = get(nature, &content, &to);
+            let (heard, adversary) = get(nature, &content, &to);
             assert!(heard.errors.is_empty(), "{:?}", heard.errors);
             assert!(heard.good == 1 && fs::read(&to).unwrap() == content);
-            assert_eq!(liar.log, ["OPEN-READ /file"]);
+            assert_eq!(adversary.log, ["OPEN-READ /file"]);
             // An existing file is replaced the next time.
             fs::write(&to, bytes(2_000_000)).unwrap();
         }
@@ -100,19 +104,19 @@ fn what_the_server_will_not_do_is_done_in_the_usual_way() {
     let to = place.join("to");
     let content = bytes(400_000);
     for lie in [Opens::Refused, Opens::OtherKind] {
-        let (heard, liar) = get(opens(lie), &content, &to);
+        let (heard, adversary) = get(opens(lie), &content, &to);
         assert!(heard.errors.is_empty(), "{lie:?} {:?}", heard.errors);
         assert!(fs::read(&to).unwrap() == content, "{lie:?}");
-        assert_eq!(count(&liar, "OPEN /file"), 1, "{lie:?}");
+        assert_eq!(count(&adversary, "OPEN /file"), 1, "{lie:?}");
         fs::remove_file(&to).unwrap();
     }
     // Not a regular file, and a path that does not exist.
-    let liar = Liar::with(opens(Opens::Honest), "/file", b"");
-    let (heard, liar) = get_from(liar, b"/dir", &to, &Options::default()).unwrap();
+    let adversary = Adversary::with(opens(Opens::Honest), "/file", b"");
+    let (heard, adversary) = get_from(adversary, b"/dir", &to, &Options::default()).unwrap();
     assert!(heard.errors.concat().contains("not a regular file"));
-    assert_eq!(count(&liar, "OPEN /"), 0);
-    let liar = Liar::with(opens(Opens::Honest), "/file", b"");
-    let (heard, _) = get_from(liar, b"/none", &to, &Options::default()).unwrap();
+    assert_eq!(count(&adversary, "OPEN /"), 0);
+    let adversary = Adversary::with(opens(Opens::Honest), "/file", b"");
+    let (heard, _) = get_from(adversary, b"/none", &to, &Options::default()).unwrap();
     assert!(heard.good == 0 && heard.errors.is_empty() && !to.exists());
 }
 
@@ -134,7 +138,7 @@ fn a_lie_is_an_error_and_leaves_a_prefix() {
                 chance,
                 ..opens(lie)
             };
-            let (heard, liar) = get(nature, &content, &to);
+            let (heard, adversary) = get(nature, &content, &to);
             assert_eq!(heard.good, 0, "{lie:?}");
             let said = heard.errors.join("\n");
             assert!(said.contains(words), "{lie:?}: {said}");
@@ -145,7 +149,7 @@ fn a_lie_is_an_error_and_leaves_a_prefix() {
                 assert_eq!(there.len(), 60_000);
             }
             if lie == Opens::Endless {
-                assert_eq!(count(&liar, "CANCEL"), 1);
+                assert_eq!(count(&adversary, "CANCEL"), 1);
             }
             let _ = fs::remove_file(&to);
         }
@@ -183,10 +187,10 @@ fn a_small_file_is_as_long_as_what_came() {
                 ..opens(Opens::Honest)
             };
             fs::write(&to, bytes(90_000)).unwrap();
-            let (heard, liar) = get(nature, &bytes(len), &to);
+            let (heard, adversary) = get(nature, &bytes(len), &to);
             assert!(heard.errors.is_empty(), "{size} {len}: {:?}", heard.errors);
             assert!(fs::read(&to).unwrap() == bytes(len), "{size} {len}");
-            assert_eq!(liar.log, ["OPEN-READ /file"], "{size} {len}");
+            assert_eq!(adversary.log, ["OPEN-READ /file"], "{size} {len}");
         }
     }
     // A file larger than claimed and not small is written before it is complete.
@@ -194,10 +198,10 @@ fn a_small_file_is_as_long_as_what_came() {
         size: Some(100),
         ..opens(Opens::Endless)
     };
-    let (heard, liar) = get(nature, &bytes(50), &to);
+    let (heard, adversary) = get(nature, &bytes(50), &to);
     let said = heard.errors.join("\n");
     assert!(said.contains("had 100 bytes and has more"), "{said}");
-    assert_eq!(count(&liar, "CANCEL"), 1);
+    assert_eq!(count(&adversary, "CANCEL"), 1);
 }
 
 #[test]
@@ -233,8 +237,8 @@ fn what_fails_before_it_is_worth_it_leaves_the_local_file_as_it_was() {
             answers: Some(answers),
             ..opens(Opens::Honest)
         };
-        let liar = Liar::with(nature, "/file", &content);
-        let result = get_from(liar, b"/file", &to, &Options::default());
+        let adversary = Adversary::with(nature, "/file", &content);
+        let result = get_from(adversary, b"/file", &to, &Options::default());
         if fs::read(&to).unwrap() == content {
             fs::write(&to, "mine").unwrap();
             continue;
@@ -253,10 +257,10 @@ fn a_size_that_no_file_has_is_refused_and_the_file_is_closed() {
         size: Some(u64::MAX),
         ..opens(Opens::Endless)
     };
-    let (heard, liar) = get(nature, &bytes(1000), &place.join("to"));
+    let (heard, adversary) = get(nature, &bytes(1000), &place.join("to"));
     let said = heard.errors.join("\n");
     assert!(said.contains("18446744073709551615 bytes"), "{said}");
-    assert_eq!(count(&liar, "CANCEL"), 1);
+    assert_eq!(count(&adversary, "CANCEL"), 1);
     assert!(!place.join("to").exists());
 }
 
@@ -271,10 +275,10 @@ fn a_target_that_cannot_be_written_ends_what_is_on_its_way() {
             "write local \"/dev/full\": No space left on device",
         ),
     ] {
-        let (heard, liar) = get(opens(Opens::Endless), &bytes(100_000), &to);
+        let (heard, adversary) = get(opens(Opens::Endless), &bytes(100_000), &to);
         let said = heard.errors.join("\n");
         assert!(heard.good == 0 && said.contains(words), "{said}");
-        assert_eq!(count(&liar, "CANCEL"), 1);
+        assert_eq!(count(&adversary, "CANCEL"), 1);
     }
 }
 
@@ -283,7 +287,7 @@ fn what_was_asked_for_and_is_not_copied_is_ended() {
     let place = Place::new("ahead-other");
     let to = place.join("to");
     let content = bytes(100_000);
-    let mut remote = Remote::with(Engine::new(Liar::with(
+    let mut remote = Remote::with(Engine::new(Adversary::with(
         opens(Opens::Endless),
         "/file",
         &content,
@@ -301,8 +305,11 @@ fn what_was_asked_for_and_is_not_copied_is_ended() {
     work = work.with_source(source);
     remote.engine().run(&mut work).unwrap();
     assert!(heard.errors.concat().contains("remote open \"/other\""));
-    let liar = remote.engine().transport();
-    assert_eq!((liar.open_handles(), count(liar, "CANCEL")), (0, 1));
+    let adversary = remote.engine().transport();
+    assert_eq!(
+        (adversary.open_handles(), count(adversary, "CANCEL")),
+        (0, 1)
+    );
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! State after an interrupt: the connection is usable, the target is a prefix or unchanged. The
 //! test is alone in its process, since a signal affects the whole process.
 
-mod liar;
+mod adversary;
 
 use std::fs;
 
@@ -11,7 +11,7 @@ use transfer::options::{Options, Resume};
 use transfer::put::{Item as PutItem, Put};
 use transfer::remote::Remote;
 
-use liar::{Heard, Liar, Nature, Opens, Place, bytes};
+use adversary::{Adversary, Heard, Nature, Opens, Place, bytes};
 
 #[test]
 fn an_interrupt_ends_the_work_and_not_the_connection() {
@@ -58,7 +58,7 @@ fn gets_ahead(at: usize, content: &[u8]) {
         interrupt: Some(at),
         ..Nature::default()
     };
-    let mut engine = Engine::new(Liar::with(nature, "/f", content));
+    let mut engine = Engine::new(Adversary::with(nature, "/f", content));
     let mut source = Source::new(b"/f", &Options::default(), 1).unwrap();
     engine.run(&mut source).expect(&what);
     let found = source.found();
@@ -74,36 +74,39 @@ fn gets_ahead(at: usize, content: &[u8]) {
     engine.run(&mut work).expect(&what);
     let failed = work.failures() > 0;
     let was_interrupted = sys::signals::interrupts() > 0;
-    let liar = goes_on(&what, engine);
+    let adversary = goes_on(&what, engine);
     let there = fs::read(place.join("x")).unwrap_or_default();
     assert!(content.starts_with(&there), "{what}");
     assert!(failed || !wanted || there.len() == content.len(), "{what}");
     assert!(was_interrupted || wanted && !failed, "{what}");
-    drop(liar);
+    drop(adversary);
 }
 
 /// The connection is usable for the next work, and nothing is left open.
-fn goes_on(what: &str, engine: Engine<Liar>) -> Liar {
+fn goes_on(what: &str, engine: Engine<Adversary>) -> Adversary {
     sys::signals::forget_interrupts();
     let mut remote = Remote::with(engine);
     remote.realpath(b"/f").expect(what);
-    let liar = std::mem::replace(remote.engine().transport(), Liar::new(Nature::default()));
-    assert_eq!(liar.open_handles(), 0, "{what}");
-    liar
+    let adversary = std::mem::replace(
+        remote.engine().transport(),
+        Adversary::new(Nature::default()),
+    );
+    assert_eq!(adversary.open_handles(), 0, "{what}");
+    adversary
 }
 
 fn gets(what: &str, nature: Nature, options: &Options, content: &[u8]) {
     let place = Place::new("interrupted-get");
     let names = (0..5).map(|number| format!("f{number}").into_bytes());
-    let mut liar = Liar::new(Nature {
+    let mut adversary = Adversary::new(Nature {
         names: names.clone().collect(),
         ..nature.clone()
     });
     for name in names {
         let path = [b"/dir/", name.as_slice()].concat();
-        liar.files.insert(path, b"hello".to_vec());
+        adversary.files.insert(path, b"hello".to_vec());
     }
-    liar.files.insert(b"/f".to_vec(), content.to_vec());
+    adversary.files.insert(b"/f".to_vec(), content.to_vec());
     fs::write(place.join("x"), &content[..50_000]).unwrap();
     let items = [("/f", "x"), ("/dir", "dir")].map(|(from, to)| GetItem {
         from: from.as_bytes().to_vec(),
@@ -111,7 +114,7 @@ fn gets(what: &str, nature: Nature, options: &Options, content: &[u8]) {
         attributes: None,
     });
     let mut heard = Heard::default();
-    let mut engine = Engine::new(liar);
+    let mut engine = Engine::new(adversary);
     let mut work = Get::new(options.clone(), items.into(), nature.links, &mut heard);
     engine.run(&mut work).expect(what);
     let failed = work.failures() > 0;
@@ -133,19 +136,19 @@ fn puts(what: &str, nature: Nature, options: &Options, content: &[u8]) {
         fs::write(place.join(format!("dir/f{number}")), "hello").unwrap();
     }
     let links = nature.links;
-    let liar = Liar::with(nature, "/target", &content[..50_000]);
+    let adversary = Adversary::with(nature, "/target", &content[..50_000]);
     let items = [("f", "/target"), ("dir", "/dir")].map(|(from, to)| PutItem {
         from: place.join(from),
         to: to.as_bytes().to_vec(),
         fresh: false,
     });
     let mut heard = Heard::default();
-    let mut engine = Engine::new(liar);
+    let mut engine = Engine::new(adversary);
     let mut work = Put::new(options.clone(), items.into(), links, &mut heard);
     engine.run(&mut work).expect(what);
     let failed = work.failures() > 0;
-    let liar = goes_on(what, engine);
-    let there = liar.file("/target");
+    let adversary = goes_on(what, engine);
+    let there = adversary.file("/target");
     assert!(content.starts_with(there), "{what}");
     assert!(
         options.resume == Resume::Never || there.len() >= 50_000,

@@ -1,7 +1,7 @@
 //! The limit that a copy reports: with Fulmar's server and a transport that delays the engine's
 //! thread in various ways.
 
-mod liar;
+mod adversary;
 mod served;
 
 use std::fs;
@@ -20,7 +20,7 @@ use transfer::put::{Item as PutItem, Put};
 use transfer::remote::Remote;
 use transfer::report::{FileResult, Limit, Report, Times};
 
-use liar::{Place, bytes};
+use adversary::{Place, bytes};
 use served::{Plain, Silent};
 
 /// Delay of each of the first turns, in milliseconds; the longer ones for a busy machine that keeps

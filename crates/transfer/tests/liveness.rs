@@ -5,7 +5,7 @@
 //! itself, OpenSSH, and one that knows only version 3. A copy that waits for nothing is an error of
 //! the engine; a file that is reported as successful holds its source's bytes.
 
-mod liar;
+mod adversary;
 mod served;
 
 use std::collections::VecDeque;
@@ -28,7 +28,7 @@ use transfer::options::{Options, Resume};
 use transfer::put::{Item as PutItem, Put};
 use transfer::report::{FileResult, Report};
 
-use liar::Place;
+use adversary::Place;
 use served::{Plain, Silent};
 
 /// Maximum number of turns, many times what any copy here takes.

@@ -1,6 +1,6 @@
 //! Copies with an in-memory server that lies, fails or answers in odd pieces.
 
-mod liar;
+mod adversary;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -15,16 +15,16 @@ use transfer::part::PartNames;
 use transfer::put::{Item as PutItem, Put};
 use transfer::remote::Remote;
 
-use liar::{Heard, Liar, Nature, Place, Ranges, bytes};
+use adversary::{Adversary, Heard, Nature, Place, Ranges, bytes};
 
 fn get(
-    liar: Liar,
+    adversary: Adversary,
     from: &str,
     to: &Path,
     options: Options,
-) -> (Result<(), EngineError>, Heard, Engine<Liar>) {
+) -> (Result<(), EngineError>, Heard, Engine<Adversary>) {
     let mut heard = Heard::default();
-    let mut engine = Engine::new(liar);
+    let mut engine = Engine::new(adversary);
     let item = GetItem {
         from: from.as_bytes().to_vec(),
         to: to.to_path_buf(),
@@ -36,18 +36,18 @@ fn get(
     (result, heard, engine)
 }
 
-fn put(nature: Nature, from: &Path) -> (Result<(), EngineError>, Heard, Engine<Liar>) {
-    put_to(Liar::new(nature), from, Options::default(), false)
+fn put(nature: Nature, from: &Path) -> (Result<(), EngineError>, Heard, Engine<Adversary>) {
+    put_to(Adversary::new(nature), from, Options::default(), false)
 }
 
 fn put_to(
-    liar: Liar,
+    adversary: Adversary,
     from: &Path,
     options: Options,
     fresh: bool,
-) -> (Result<(), EngineError>, Heard, Engine<Liar>) {
+) -> (Result<(), EngineError>, Heard, Engine<Adversary>) {
     let mut heard = Heard::default();
-    let mut engine = Engine::new(liar);
+    let mut engine = Engine::new(adversary);
     let item = PutItem {
         from: from.to_path_buf(),
         to: b"/target".to_vec(),
@@ -85,11 +85,14 @@ fn names_that_lead_elsewhere_are_refused_and_the_rest_arrives() {
         names,
         ..Nature::default()
     };
-    let mut liar = Liar::new(nature);
-    liar.files.insert(b"/dir/good".to_vec(), b"hello".to_vec());
-    liar.files
+    let mut adversary = Adversary::new(nature);
+    adversary
+        .files
+        .insert(b"/dir/good".to_vec(), b"hello".to_vec());
+    adversary
+        .files
         .insert(b"/dir/\x1b[2J".to_vec(), b"hello".to_vec());
-    let (result, heard, _) = get(liar, "/dir", &place.join("x"), recursive());
+    let (result, heard, _) = get(adversary, "/dir", &place.join("x"), recursive());
     result.unwrap();
     assert_eq!(heard.good, 2);
     assert_eq!(heard.errors.len(), 4, "{:?}", heard.errors);
@@ -130,14 +133,18 @@ fn file(path: &[u8], content: &[u8]) -> Vec<u8> {
     told(path, Some(content), attributes)
 }
 
-fn get_tree(tree: Vec<Vec<u8>>, ends: Option<Code>, to: &Path) -> (Heard, usize, Engine<Liar>) {
-    let liar = Liar::new(Nature {
+fn get_tree(
+    tree: Vec<Vec<u8>>,
+    ends: Option<Code>,
+    to: &Path,
+) -> (Heard, usize, Engine<Adversary>) {
+    let adversary = Adversary::new(Nature {
         tree: Some(tree),
         tree_ends: ends,
         ..Nature::default()
     });
     let mut heard = Heard::default();
-    let mut engine = Engine::new(liar);
+    let mut engine = Engine::new(adversary);
     let item = GetItem {
         from: b"/dir".to_vec(),
         to: to.to_path_buf(),
@@ -356,9 +363,9 @@ fn answers_to_nothing_and_data_that_nobody_asked_for_end_the_connection() {
         },
     ] {
         let place = Place::new("broken");
-        let mut liar = Liar::new(nature);
-        liar.files.insert(b"/f".to_vec(), bytes(100_000));
-        let (result, heard, _) = get(liar, "/f", &place.join("x"), Options::default());
+        let mut adversary = Adversary::new(nature);
+        adversary.files.insert(b"/f".to_vec(), bytes(100_000));
+        let (result, heard, _) = get(adversary, "/f", &place.join("x"), Options::default());
         assert!(matches!(result, Err(EngineError::Broken(_))), "{result:?}");
         assert_eq!(heard.good, 0);
     }
@@ -368,14 +375,14 @@ fn answers_to_nothing_and_data_that_nobody_asked_for_end_the_connection() {
 fn reads_that_come_short_and_in_odd_pieces_are_completed() {
     for (short, piece) in [(1000, 0), (0, 1), (0, 7), (20_000, 333)] {
         let place = Place::new("short");
-        let mut liar = Liar::new(Nature {
+        let mut adversary = Adversary::new(Nature {
             short,
             piece,
             ..Nature::default()
         });
-        liar.files.insert(b"/f".to_vec(), bytes(100_000));
-        liar.files.insert(b"/empty".to_vec(), Vec::new());
-        let (result, heard, _) = get(liar, "/f", &place.join("x"), Options::default());
+        adversary.files.insert(b"/f".to_vec(), bytes(100_000));
+        adversary.files.insert(b"/empty".to_vec(), Vec::new());
+        let (result, heard, _) = get(adversary, "/f", &place.join("x"), Options::default());
         result.unwrap();
         assert!(heard.errors.is_empty(), "{:?}", heard.errors);
         assert_eq!(fs::read(place.join("x")).unwrap(), bytes(100_000));
@@ -387,12 +394,12 @@ fn a_connection_that_ends_anywhere_leaves_a_prefix_and_says_so() {
     let content = bytes(300_000);
     for answers in 0..13 {
         let place = Place::new("cut");
-        let mut liar = Liar::new(Nature {
+        let mut adversary = Adversary::new(Nature {
             answers: Some(answers),
             ..Nature::default()
         });
-        liar.files.insert(b"/f".to_vec(), content.clone());
-        let (result, heard, _) = get(liar, "/f", &place.join("x"), Options::default());
+        adversary.files.insert(b"/f".to_vec(), content.clone());
+        let (result, heard, _) = get(adversary, "/f", &place.join("x"), Options::default());
         assert!(matches!(result, Err(EngineError::Closed)));
         assert_eq!(heard.good, 0);
         if let Ok(there) = fs::read(place.join("x")) {
@@ -439,9 +446,9 @@ fn a_part_is_gone_on_with_only_if_it_is_one() {
         (vec![1; 120_000], true),
     ] {
         fs::write(place.join("x"), &part).unwrap();
-        let mut liar = Liar::new(Nature::default());
-        liar.files.insert(b"/f".to_vec(), content.clone());
-        let (result, heard, _) = get(liar, "/f", &place.join("x"), options.clone());
+        let mut adversary = Adversary::new(Nature::default());
+        adversary.files.insert(b"/f".to_vec(), content.clone());
+        let (result, heard, _) = get(adversary, "/f", &place.join("x"), options.clone());
         result.unwrap();
         assert!(heard.errors.is_empty(), "{:?} {moved_all}", heard.errors);
         assert!(fs::read(place.join("x")).unwrap() == content);
@@ -452,9 +459,9 @@ fn a_part_is_gone_on_with_only_if_it_is_one() {
 fn what_is_there_and_longer_is_cut() {
     let place = Place::new("longer");
     fs::write(place.join("x"), bytes(50_000)).unwrap();
-    let mut liar = Liar::new(Nature::default());
-    liar.files.insert(b"/f".to_vec(), bytes(300));
-    let (result, ..) = get(liar, "/f", &place.join("x"), Options::default());
+    let mut adversary = Adversary::new(Nature::default());
+    adversary.files.insert(b"/f".to_vec(), bytes(300));
+    let (result, ..) = get(adversary, "/f", &place.join("x"), Options::default());
     result.unwrap();
     assert_eq!(fs::read(place.join("x")).unwrap(), bytes(300));
 }
@@ -463,13 +470,13 @@ fn what_is_there_and_longer_is_cut() {
 fn a_part_of_what_is_empty_now_is_left_alone() {
     let place = Place::new("emptied");
     fs::write(place.join("x"), b"part").unwrap();
-    let mut liar = Liar::new(Nature::default());
-    liar.files.insert(b"/f".to_vec(), Vec::new());
+    let mut adversary = Adversary::new(Nature::default());
+    adversary.files.insert(b"/f".to_vec(), Vec::new());
     let options = Options {
         resume: Resume::BySize,
         ..Options::default()
     };
-    let (result, heard, _) = get(liar, "/f", &place.join("x"), options);
+    let (result, heard, _) = get(adversary, "/f", &place.join("x"), options);
     result.unwrap();
     assert!(heard.errors[0].contains("larger than remote"));
     assert_eq!(fs::read(place.join("x")).unwrap(), b"part");
@@ -489,8 +496,8 @@ fn of_nothing_no_proof_is_asked_for() {
         resume: Resume::Proven,
         ..Options::default()
     };
-    let liar = Liar::with(nature, "/target", &bytes(70_000));
-    let (result, heard, mut engine) = put_to(liar, &from, options, false);
+    let adversary = Adversary::with(nature, "/target", &bytes(70_000));
+    let (result, heard, mut engine) = put_to(adversary, &from, options, false);
     result.unwrap();
     assert!(heard.errors.is_empty(), "{:?}", heard.errors);
     assert!(engine.transport().file("/target").is_empty());
@@ -501,24 +508,25 @@ fn of_nothing_no_proof_is_asked_for() {
 fn a_file_that_claims_more_than_it_has_is_as_long_as_what_came() {
     let place = Place::new("claims");
     for (claims, good) in [(4096, true), (40_000, false)] {
-        let mut liar = Liar::new(Nature {
+        let mut adversary = Adversary::new(Nature {
             size: Some(claims),
             ..Nature::default()
         });
-        liar.files.insert(b"/f".to_vec(), bytes(23));
-        let (result, heard, mut engine) = get(liar, "/f", &place.join("x"), Options::default());
+        adversary.files.insert(b"/f".to_vec(), bytes(23));
+        let (result, heard, mut engine) =
+            get(adversary, "/f", &place.join("x"), Options::default());
         result.unwrap();
         assert_eq!(heard.good, usize::from(good), "{:?}", heard.errors);
         assert_eq!(fs::read(place.join("x")).unwrap(), bytes(23));
         assert_eq!(engine.transport().open_handles(), 0);
     }
     // A file truncated during the copy claims less afterwards.
-    let mut liar = Liar::new(Nature {
+    let mut adversary = Adversary::new(Nature {
         size_once: Some(4096),
         ..Nature::default()
     });
-    liar.files.insert(b"/f".to_vec(), bytes(23));
-    let (result, heard, _) = get(liar, "/f", &place.join("x"), Options::default());
+    adversary.files.insert(b"/f".to_vec(), bytes(23));
+    let (result, heard, _) = get(adversary, "/f", &place.join("x"), Options::default());
     result.unwrap();
     assert!(heard.errors[0].contains("file changed while it was copied"));
 }
@@ -527,12 +535,12 @@ fn a_file_that_claims_more_than_it_has_is_as_long_as_what_came() {
 fn a_size_that_no_file_has_is_refused() {
     let place = Place::new("size");
     for size in [u64::MAX, 1 << 63] {
-        let mut liar = Liar::new(Nature {
+        let mut adversary = Adversary::new(Nature {
             size: Some(size),
             ..Nature::default()
         });
-        liar.files.insert(b"/f".to_vec(), bytes(300));
-        let (result, heard, _) = get(liar, "/f", &place.join("x"), Options::default());
+        adversary.files.insert(b"/f".to_vec(), bytes(300));
+        let (result, heard, _) = get(adversary, "/f", &place.join("x"), Options::default());
         result.unwrap();
         assert!(heard.errors[0].contains("\"/f\""), "{:?}", heard.errors);
         assert!(!place.join("x").exists());
@@ -542,7 +550,7 @@ fn a_size_that_no_file_has_is_refused() {
 #[test]
 fn of_files_with_one_target_the_last_is_there_whole() {
     let place = Place::new("one");
-    let mut liar = Liar::new(Nature {
+    let mut adversary = Adversary::new(Nature {
         short: 1000,
         ..Nature::default()
     });
@@ -551,7 +559,9 @@ fn of_files_with_one_target_the_last_is_there_whole() {
         let content = vec![u8::try_from(at).unwrap() + 1; len];
         let from = place.join(format!("f{at}"));
         fs::write(&from, &content).unwrap();
-        liar.files.insert(format!("/f{at}").into_bytes(), content);
+        adversary
+            .files
+            .insert(format!("/f{at}").into_bytes(), content);
         gets.push(GetItem {
             from: format!("/f{at}").into_bytes(),
             to: place.join("x"),
@@ -564,14 +574,14 @@ fn of_files_with_one_target_the_last_is_there_whole() {
         });
     }
     let mut heard = Heard::default();
-    let mut engine = Engine::new(liar);
+    let mut engine = Engine::new(adversary);
     let mut work = Get::new(Options::default(), gets, 1, &mut heard);
     engine.run(&mut work).unwrap();
     assert_eq!(heard.good, 3, "{:?}", heard.errors);
     assert!(fs::read(place.join("x")).unwrap() == vec![3; 150_000]);
 
     let mut heard = Heard::default();
-    let mut engine = Engine::new(Liar::new(Nature::default()));
+    let mut engine = Engine::new(Adversary::new(Nature::default()));
     let mut work = Put::new(Options::default(), puts, 1, &mut heard);
     engine.run(&mut work).unwrap();
     assert_eq!(heard.good, 3, "{:?}", heard.errors);
@@ -597,11 +607,11 @@ fn the_size_of_a_part_that_many_wrote_proves_nothing() {
         };
         // State after an abrupt end: a hole in the middle of the written data.
         let part = [&content[..4096], &vec![0; 12 << 20]].concat();
-        let liar = Liar::with(nature.clone(), "/f", &content);
-        let names = PartNames::of_remote(b"/f", &liar.attributes(b"/f").unwrap(), b"x");
+        let adversary = Adversary::with(nature.clone(), "/f", &content);
+        let names = PartNames::of_remote(b"/f", &adversary.attributes(b"/f").unwrap(), b"x");
         let beside = place.join(String::from_utf8(names.first()).unwrap());
         fs::write(&beside, &part).unwrap();
-        let (result, heard, _) = get(liar, "/f", &place.join("x"), options.clone());
+        let (result, heard, _) = get(adversary, "/f", &place.join("x"), options.clone());
         result.unwrap();
         assert!(heard.errors.is_empty(), "{:?}", heard.errors);
         assert!(fs::read(place.join("x")).unwrap() == content, "{links}");
@@ -613,12 +623,12 @@ fn the_size_of_a_part_that_many_wrote_proves_nothing() {
             answers: Some(40),
             ..nature.clone()
         };
-        let (_, _, mut engine) = put_to(Liar::new(cut), &from, options.clone(), false);
+        let (_, _, mut engine) = put_to(Adversary::new(cut), &from, options.clone(), false);
         let names: Vec<&Vec<u8>> = engine.transport().files.keys().collect();
         let name = String::from_utf8(names[0].clone()).unwrap();
         assert!(names.len() == 1 && name.ends_with(".fulmar-part"), "{name}");
-        let liar = Liar::with(nature, &name, &part);
-        let (result, heard, mut engine) = put_to(liar, &from, options, false);
+        let adversary = Adversary::with(nature, &name, &part);
+        let (result, heard, mut engine) = put_to(adversary, &from, options, false);
         result.unwrap();
         assert!(heard.errors.is_empty(), "{:?}", heard.errors);
         assert!(engine.transport().file("/target") == content, "{links}");
@@ -638,15 +648,16 @@ fn connections_that_move_by_chance_come_to_the_same_end() {
             chance: Some(seed),
             ..Nature::default()
         };
-        let liar = Liar::with(nature.clone(), "/f", &content);
-        let (result, heard, mut engine) = get(liar, "/f", &place.join("x"), Options::default());
+        let adversary = Adversary::with(nature.clone(), "/f", &content);
+        let (result, heard, mut engine) =
+            get(adversary, "/f", &place.join("x"), Options::default());
         result.unwrap();
         assert!(heard.errors.is_empty(), "seed {seed}: {:?}", heard.errors);
         assert!(fs::read(place.join("x")).unwrap() == content, "seed {seed}");
         assert_eq!(engine.transport().open_handles(), 0, "seed {seed}");
 
-        let liar = Liar::new(nature);
-        let (result, heard, mut engine) = put_to(liar, &from, Options::default(), false);
+        let adversary = Adversary::new(nature);
+        let (result, heard, mut engine) = put_to(adversary, &from, Options::default(), false);
         result.unwrap();
         assert!(heard.errors.is_empty(), "seed {seed}: {:?}", heard.errors);
         assert!(engine.transport().file("/target") == content, "seed {seed}");
@@ -668,21 +679,22 @@ fn connections_that_come_late_or_never_join_or_are_done_without() {
             piece,
             ..Nature::default()
         };
-        let liar = Liar::with(nature.clone(), "/f", &content);
-        let (result, heard, mut engine) = get(liar, "/f", &place.join("x"), Options::default());
+        let adversary = Adversary::with(nature.clone(), "/f", &content);
+        let (result, heard, mut engine) =
+            get(adversary, "/f", &place.join("x"), Options::default());
         result.unwrap();
         assert!(heard.errors.is_empty(), "{others_from}: {:?}", heard.errors);
         assert!(fs::read(place.join("x")).unwrap() == content);
         assert_eq!(engine.transport().open_handles(), 0, "{others_from}");
 
         let (result, heard, mut engine) =
-            put_to(Liar::new(nature), &from, Options::default(), false);
+            put_to(Adversary::new(nature), &from, Options::default(), false);
         result.unwrap();
         assert!(heard.errors.is_empty(), "{others_from}: {:?}", heard.errors);
-        let liar = engine.transport();
-        assert!(liar.file("/target") == content);
-        assert_eq!(liar.open_handles(), 0, "{others_from}");
-        let opened = liar.log.iter().filter(|line| line.starts_with("OPEN"));
+        let adversary = engine.transport();
+        assert!(adversary.file("/target") == content);
+        assert_eq!(adversary.open_handles(), 0, "{others_from}");
+        let opened = adversary.log.iter().filter(|line| line.starts_with("OPEN"));
         let joined = others_from < usize::MAX;
         assert_eq!(opened.count(), if joined { 3 } else { 1 }, "{others_from}");
     }
@@ -725,16 +737,16 @@ fn what_is_new_is_opened_at_once_and_what_is_there_is_looked_at_before_it_is_cut
         ),
     ];
     for (case, fresh, there, begins) in cases {
-        let mut liar = Liar::new(Nature::default());
+        let mut adversary = Adversary::new(Nature::default());
         if let Some(there) = there {
-            liar.files.insert(b"/target".to_vec(), there.to_vec());
+            adversary.files.insert(b"/target".to_vec(), there.to_vec());
         }
-        let (result, heard, mut engine) = put_to(liar, &from, Options::default(), fresh);
+        let (result, heard, mut engine) = put_to(adversary, &from, Options::default(), fresh);
         result.unwrap();
         assert!(heard.errors.is_empty(), "{case}: {:?}", heard.errors);
-        let liar = engine.transport();
-        assert!(liar.file("/target") == content, "{case}");
-        let (before, writes) = liar.log.split_at(begins.len());
+        let adversary = engine.transport();
+        assert!(adversary.file("/target") == content, "{case}");
+        let (before, writes) = adversary.log.split_at(begins.len());
         assert_eq!(before, begins, "{case}");
         assert!(writes.iter().all(|said| said == "WRITE /target"), "{case}");
         assert_eq!(writes.len(), 7, "{case}");
@@ -751,14 +763,14 @@ fn what_may_be_the_source_is_not_cut_when_a_write_fails() {
         failing_write: Some(2),
         ..Nature::default()
     };
-    let liar = Liar::with(nature.clone(), "/target", &content);
-    let (result, heard, mut engine) = put_to(liar, &from, Options::default(), false);
+    let adversary = Adversary::with(nature.clone(), "/target", &content);
+    let (result, heard, mut engine) = put_to(adversary, &from, Options::default(), false);
     result.unwrap();
     assert_eq!(heard.errors.len(), 1, "{:?}", heard.errors);
     assert!(engine.transport().file("/target") == content);
     // Another file of different size is truncated to the bytes certainly written.
-    let liar = Liar::with(nature, "/target", &bytes(500));
-    let (result, heard, mut engine) = put_to(liar, &from, Options::default(), false);
+    let adversary = Adversary::with(nature, "/target", &bytes(500));
+    let (result, heard, mut engine) = put_to(adversary, &from, Options::default(), false);
     result.unwrap();
     assert_eq!(heard.errors.len(), 1, "{:?}", heard.errors);
     assert!(engine.transport().file("/target") == &content[..2 * 32 * 1024]);
@@ -771,13 +783,13 @@ fn a_small_file_goes_in_one_flight_and_replaces_what_is_there() {
     let from = place.join("f");
     fs::write(&from, &content).unwrap();
     for there in [bytes(50_000), vec![9; 30_000], Vec::new()] {
-        let liar = Liar::with(Nature::default(), "/target", &there);
-        let (result, heard, mut engine) = put_to(liar, &from, Options::default(), false);
+        let adversary = Adversary::with(Nature::default(), "/target", &there);
+        let (result, heard, mut engine) = put_to(adversary, &from, Options::default(), false);
         result.unwrap();
         assert!(heard.errors.is_empty(), "{:?}", heard.errors);
-        let liar = engine.transport();
-        assert!(liar.file("/target") == content);
-        assert_eq!(liar.log, ["OPEN /target cutting", "WRITE /target"]);
+        let adversary = engine.transport();
+        assert!(adversary.file("/target") == content);
+        assert_eq!(adversary.log, ["OPEN /target cutting", "WRITE /target"]);
     }
 }
 
@@ -789,7 +801,7 @@ fn a_file_is_not_copied_onto_itself() {
         alias: Some((b"/hard".to_vec(), b"/f".to_vec())),
         ..Nature::default()
     };
-    let mut remote = Remote::new(Liar::with(nature, "/f", &content)).unwrap();
+    let mut remote = Remote::new(Adversary::with(nature, "/f", &content)).unwrap();
     for (from, to) in [("/f", "/f"), ("/f", "//./f")] {
         let why = remote.copy(from.as_bytes(), to.as_bytes()).unwrap_err();
         assert!(why.contains("onto itself"), "{why}");
@@ -801,8 +813,8 @@ fn a_file_is_not_copied_onto_itself() {
         assert!(remote.engine().transport().file("/f") == content);
     }
     for there in [bytes(5000), vec![1; 1000], Vec::new()] {
-        let liar = remote.engine().transport();
-        liar.files.insert(b"/g".to_vec(), there);
+        let adversary = remote.engine().transport();
+        adversary.files.insert(b"/g".to_vec(), there);
         remote.copy(b"/f", b"/g").unwrap();
         assert!(remote.engine().transport().file("/g") == content);
     }
@@ -831,9 +843,9 @@ fn holes_are_asked_for_and_what_a_server_says_of_them_is_looked_at() {
             piece: 70_001,
             ..Nature::default()
         };
-        let liar = Liar::with(nature, "/f", &content);
+        let adversary = Adversary::with(nature, "/f", &content);
         let target = place.join("x");
-        let (result, heard, mut engine) = get(liar, "/f", &target, sparse.clone());
+        let (result, heard, mut engine) = get(adversary, "/f", &target, sparse.clone());
         result.unwrap();
         let there = fs::read(&target).unwrap();
         let asked = &engine.transport().log;

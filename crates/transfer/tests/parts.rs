@@ -135,13 +135,13 @@ fn what_a_cut_leaves_is_gone_on_with_and_nothing_else_is_left() {
 /// Kinds of existing files at a part's name.
 const PLANTED: &[&str] = &["file", "link", "second name", "folder", "fifo", "another's"];
 
-/// Creates such a file at `part`; returns false if that is not possible here. `victim` is the
+/// Creates such a file at `part`; returns false if that is not possible here. `subject` is the
 /// target of links.
-fn plant(what: &str, part: &Path, victim: &Path) -> bool {
+fn plant(what: &str, part: &Path, subject: &Path) -> bool {
     match what {
         "file" => fs::write(part, b"").unwrap(),
-        "link" => symlink(victim, part).unwrap(),
-        "second name" => fs::hard_link(victim, part).unwrap(),
+        "link" => symlink(subject, part).unwrap(),
+        "second name" => fs::hard_link(subject, part).unwrap(),
         "folder" => fs::create_dir(part).unwrap(),
         "fifo" => assert!(Command::new("mkfifo").arg(part).status().unwrap().success()),
         _ => {
@@ -169,7 +169,7 @@ fn what_stands_at_the_name_of_a_part_is_neither_followed_nor_written_to() {
         let place = Place::new();
         let whole = content(1, 900_000);
         let from = place.write("from", &whole);
-        let victim = place.write("victim", b"victim");
+        let subject = place.write("subject", b"subject");
         let folder = place.empty("to");
         let to = folder.join("target");
         let shown = format!("{what}, up {up}, {resume:?}");
@@ -182,7 +182,7 @@ fn what_stands_at_the_name_of_a_part_is_neither_followed_nor_written_to() {
         assert!(cut.is_some());
         let part = names(&folder).remove(0);
         fs::remove_file(&part).unwrap();
-        if !plant(what, &part, &victim) {
+        if !plant(what, &part, &subject) {
             continue;
         }
         let before = fs::symlink_metadata(&part).unwrap();
@@ -190,7 +190,7 @@ fn what_stands_at_the_name_of_a_part_is_neither_followed_nor_written_to() {
         assert_eq!(result.error, None, "{shown}");
         assert!(fs::read(&to).unwrap() == whole, "{shown}");
         assert!(fs::symlink_metadata(&to).unwrap().is_file(), "{shown}");
-        assert_eq!(fs::read(&victim).unwrap(), b"victim", "{shown}");
+        assert_eq!(fs::read(&subject).unwrap(), b"subject", "{shown}");
         if removed {
             assert_eq!(names(&folder), [to], "{shown}");
             continue;

@@ -1,7 +1,7 @@
 //! The number of round trips of a copy: over a long path they determine its time beyond that of its
 //! bytes.
 
-mod liar;
+mod adversary;
 mod served;
 
 use std::fs;
@@ -19,7 +19,7 @@ use transfer::plan::glob;
 use transfer::put::{Item as PutItem, Put, Target};
 use transfer::remote::Remote;
 
-use liar::{Heard, Place, bytes};
+use adversary::{Heard, Place, bytes};
 use served::{Plain, Silent};
 
 /// Fulmar's server at the end of a path so long that the client has sent all it can before the

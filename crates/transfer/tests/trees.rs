@@ -1,7 +1,7 @@
 //! Trees between Fulmar's client and server, without a connection between them: as one stream by
 //! default, and with the same result directory by directory.
 
-mod liar;
+mod adversary;
 mod served;
 
 use std::fs;
@@ -19,7 +19,7 @@ use transfer::options::{Options, Resume};
 use transfer::put::{self, Put};
 use transfer::remote::Remote;
 
-use liar::{Heard, Place, bytes};
+use adversary::{Heard, Place, bytes};
 use served::{Plain, Silent};
 
 /// Fulmar's server, driven by the test.

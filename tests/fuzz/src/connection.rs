@@ -4,55 +4,56 @@
 //! The first byte selects how far an honest exchange goes before the input starts: raw bytes from
 //! the first one on, or packets, each after a length of two bytes.
 
-use hostile::liar::{Liar, Offer};
-use hostile::victim::{Memory, PASSWORD, Victim};
+use hostile::adversary::{Adversary, Offer};
+use hostile::subject::{Memory, PASSWORD, Subject};
 use keys::PrivateKey;
 use proto::{Connection, Role, ServerHostKey, TransportConfig};
 
 use crate::messages::pieces;
 
-fn liar(victim: Role) -> Liar<Memory> {
+fn adversary(subject: Role) -> Adversary<Memory> {
     let config = TransportConfig {
         kex: ["curve25519-sha256", "diffie-hellman-group-exchange-sha256"]
             .map(String::from)
             .to_vec(),
         ..TransportConfig::default()
     };
-    match victim {
-        Role::Server => Liar::new(Memory::server(config), Role::Client),
-        Role::Client => Liar::new(Memory::client(config), Role::Server),
+    match subject {
+        Role::Server => Adversary::new(Memory::server(config), Role::Client),
+        Role::Client => Adversary::new(Memory::client(config), Role::Server),
     }
 }
 
-fn before_login(victim: Role, data: &[u8]) {
+fn before_login(subject: Role, data: &[u8]) {
     let [stage, data @ ..] = data else { return };
-    let mut liar = liar(victim);
+    let mut adversary = adversary(subject);
     match stage % 5 {
         0 => {
-            liar.send_bytes(data);
+            adversary.send_bytes(data);
             return;
         }
-        1 => liar.hello(),
+        1 => adversary.hello(),
         2 => {
-            liar.hello();
-            liar.kexinit(&Offer::kex("diffie-hellman-group-exchange-sha256"));
+            adversary.hello();
+            adversary.kexinit(&Offer::kex("diffie-hellman-group-exchange-sha256"));
         }
-        3 => liar.exchange(&Offer::default()),
+        3 => adversary.exchange(&Offer::default()),
         _ => {
-            liar.exchange(&Offer::default());
-            match victim {
-                Role::Server => liar.service(),
+            adversary.exchange(&Offer::default());
+            match subject {
+                Role::Server => adversary.service(),
                 Role::Client => {
-                    liar.accept_service();
-                    liar.victim
+                    adversary.accept_service();
+                    adversary
+                        .subject
                         .command(|client| client.auth_keyboard_interactive(b"user", ""));
                 }
             }
         }
     }
-    play(&mut liar, data);
+    play(&mut adversary, data);
     assert!(
-        !liar.victim.connection.is_authenticated() || says_success(data),
+        !adversary.subject.connection.is_authenticated() || says_success(data),
         "let in"
     );
 }
@@ -64,19 +65,19 @@ fn says_success(data: &[u8]) -> bool {
     })
 }
 
-fn play(liar: &mut Liar<Memory>, data: &[u8]) {
+fn play(adversary: &mut Adversary<Memory>, data: &[u8]) {
     for payload in pieces(data).filter(|payload| !payload.is_empty()) {
-        if !liar.send(payload) {
+        if !adversary.send(payload) {
             break;
         }
-        let _ = liar.victim.collect();
+        let _ = adversary.subject.collect();
     }
-    if liar.victim.has_ended() {
-        assert!(liar.victim.connection.is_closed() || liar.victim.error.is_some());
+    if adversary.subject.has_ended() {
+        assert!(adversary.subject.connection.is_closed() || adversary.subject.error.is_some());
         assert!(
-            !matches!(liar.victim.error, Some(proto::Error::Bug(_))),
+            !matches!(adversary.subject.error, Some(proto::Error::Bug(_))),
             "{}",
-            liar.victim.verdict()
+            adversary.subject.verdict()
         );
     }
 }
@@ -108,29 +109,32 @@ pub fn after_login(data: &[u8]) {
     } else {
         Role::Client
     };
-    let mut liar = liar(role);
-    liar.victim.forgets = true;
-    liar.exchange(&Offer::default());
+    let mut adversary = adversary(role);
+    adversary.subject.forgets = true;
+    adversary.exchange(&Offer::default());
     match role {
         Role::Server => {
-            liar.service();
-            liar.login_password(b"user", PASSWORD);
-            liar.open_session(0);
+            adversary.service();
+            adversary.login_password(b"user", PASSWORD);
+            adversary.open_session(0);
         }
         Role::Client => {
-            liar.accept_service();
-            liar.victim
+            adversary.accept_service();
+            adversary
+                .subject
                 .command(|client| client.auth_password(b"user", PASSWORD));
-            liar.expect(50);
-            liar.send(&[52]);
-            liar.victim
+            adversary.expect(50);
+            adversary.send(&[52]);
+            adversary
+                .subject
                 .command(|client| client.open_channel("session", b"").map(drop));
-            liar.victim
+            adversary
+                .subject
                 .command(|client| client.prove_host_keys(&[b"key".to_vec()]));
-            liar.rest();
+            adversary.rest();
         }
     }
-    play(&mut liar, data);
+    play(&mut adversary, data);
 }
 
 /// The host keys of a server that resumes from a snapshot.

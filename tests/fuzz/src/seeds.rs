@@ -1,7 +1,7 @@
 //! The seeds of the corpora: well-formed inputs of each kind, made from fixed keys.
 
-use hostile::liar::{Liar, Offer, publickey_fields, userauth};
-use hostile::victim::{Memory, PASSWORD};
+use hostile::adversary::{Adversary, Offer, publickey_fields, userauth};
+use hostile::subject::{Memory, PASSWORD};
 use keys::{EcCurve, KeySpec, PrivateKey, private_file, public_file};
 use packet::{PacketBuf, Sequencer};
 use privsep::Message;
@@ -376,12 +376,12 @@ fn revocation_lists() -> Vec<Vec<u8>> {
 }
 
 fn snapshot() -> Vec<u8> {
-    let mut liar = Liar::new(Memory::server(TransportConfig::default()), Role::Client);
-    liar.exchange(&Offer::default());
-    liar.service();
-    liar.login_password(b"user", PASSWORD);
-    liar.rest();
-    let taken = liar.victim.connection.snapshot();
+    let mut adversary = Adversary::new(Memory::server(TransportConfig::default()), Role::Client);
+    adversary.exchange(&Offer::default());
+    adversary.service();
+    adversary.login_password(b"user", PASSWORD);
+    adversary.rest();
+    let taken = adversary.subject.connection.snapshot();
     taken.expect("right after login").to_vec()
 }
 

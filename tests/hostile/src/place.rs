@@ -14,10 +14,10 @@ use interop::scratch::{Scratch, free_port, until};
 use keys::PrivateKey;
 use proto::Role;
 
-use crate::liar::{Liar, Offer};
-use crate::victim::{Tcp, Victim};
+use crate::adversary::{Adversary, Offer};
+use crate::subject::{Subject, Tcp};
 
-/// Time limit for a client to end the connection to a liar.
+/// Time limit for a client to end the connection to an adversary.
 const CLIENT_LIMIT: Duration = Duration::from_secs(120);
 
 /// The key that the server accepts.
@@ -108,25 +108,25 @@ impl Server {
 
     /// A connection that has exchanged nothing.
     #[must_use]
-    pub fn connect(&self) -> Liar<Tcp> {
-        Liar::new(Tcp::connect(self.daemon.port), Role::Client)
+    pub fn connect(&self) -> Adversary<Tcp> {
+        Adversary::new(Tcp::connect(self.daemon.port), Role::Client)
     }
 
     /// A connection that may authenticate.
     #[must_use]
-    pub fn ready(&self) -> Liar<Tcp> {
-        let mut liar = self.connect();
-        liar.exchange(&Offer::default());
-        liar.service();
-        liar
+    pub fn ready(&self) -> Adversary<Tcp> {
+        let mut adversary = self.connect();
+        adversary.exchange(&Offer::default());
+        adversary.service();
+        adversary
     }
 
     /// A connection that has logged in.
     #[must_use]
-    pub fn logged_in(&self) -> Liar<Tcp> {
-        let mut liar = self.ready();
-        liar.login_publickey(self.user.as_bytes(), &user_key());
-        liar
+    pub fn logged_in(&self) -> Adversary<Tcp> {
+        let mut adversary = self.ready();
+        adversary.login_publickey(self.user.as_bytes(), &user_key());
+        adversary
     }
 
     /// An honest login runs a command.
@@ -178,7 +178,10 @@ impl Server {
 ///
 /// # Panics
 /// If the client does not start or does not end.
-pub fn client_against(arguments: &[&str], script: impl FnOnce(&mut Liar<Tcp>) + Send) -> Outcome {
+pub fn client_against(
+    arguments: &[&str],
+    script: impl FnOnce(&mut Adversary<Tcp>) + Send,
+) -> Outcome {
     client_at(&Scratch::new(), arguments, script)
 }
 
@@ -189,13 +192,13 @@ pub fn client_against(arguments: &[&str], script: impl FnOnce(&mut Liar<Tcp>) + 
 pub fn client_at(
     scratch: &Scratch,
     arguments: &[&str],
-    script: impl FnOnce(&mut Liar<Tcp>) + Send,
+    script: impl FnOnce(&mut Adversary<Tcp>) + Send,
 ) -> Outcome {
     client_through(scratch, arguments, vec![Box::new(script)])
 }
 
 /// The behaviour of a lying server on one connection.
-pub type Script<'s> = Box<dyn FnOnce(&mut Liar<Tcp>) + Send + 's>;
+pub type Script<'s> = Box<dyn FnOnce(&mut Adversary<Tcp>) + Send + 's>;
 
 /// The same with one script per connection, in their order; a further connection is refused.
 ///
@@ -223,7 +226,7 @@ pub fn program_through(
         .to_string();
     let identity = scratch.join("identity");
     if !identity.exists() {
-        let text = keys::private_file::write_openssh(&user_key(), "liar", None)
+        let text = keys::private_file::write_openssh(&user_key(), "adversary", None)
             .expect("a private key file");
         scratch.write("identity", text.as_bytes());
     }
@@ -268,12 +271,12 @@ pub fn program_through(
                     listener = None;
                 }
                 stream.set_nonblocking(false).expect("a blocking socket");
-                let mut liar = Liar::new(Tcp::new(stream), Role::Server);
-                script(&mut liar);
+                let mut adversary = Adversary::new(Tcp::new(stream), Role::Server);
+                script(&mut adversary);
             }
         });
         let outcome = run(&mut command, Input::Nothing, CLIENT_LIMIT).expect("the client ends");
-        server.join().expect("the liar's script");
+        server.join().expect("the adversary's script");
         outcome
     })
 }
@@ -289,7 +292,7 @@ pub fn assert_harmless(text: &str) {
     assert_eq!(bad, None, "control character in {text:?}");
 }
 
-impl<V: Victim> Liar<V> {
+impl<V: Subject> Adversary<V> {
     /// Server: everything up to the login, which always succeeds.
     pub fn serve_login(&mut self) {
         self.exchange(&Offer::default());

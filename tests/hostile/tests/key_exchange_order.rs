@@ -3,18 +3,18 @@
 
 use std::time::Duration;
 
-use hostile::liar::{Liar, Offer};
+use hostile::adversary::{Adversary, Offer};
+use hostile::subject::{Memory, Subject};
 use hostile::thread_time;
-use hostile::victim::{Memory, Victim};
 use proto::{Error, Role, TransportConfig};
 use wire::message::{Encode, ExtInfo, KexInit, NewKeys, Ping, UserauthSuccess};
 use wire::{NameList, Put, Rest};
 
-fn against(victim: Role) -> Liar<Memory> {
+fn against(subject: Role) -> Adversary<Memory> {
     let config = TransportConfig::default();
-    match victim {
-        Role::Server => Liar::new(Memory::server(config), Role::Client),
-        Role::Client => Liar::new(Memory::client(config), Role::Server),
+    match subject {
+        Role::Server => Adversary::new(Memory::server(config), Role::Client),
+        Role::Client => Adversary::new(Memory::client(config), Role::Server),
     }
 }
 
@@ -51,7 +51,7 @@ fn strangers() -> Vec<Vec<u8>> {
         string(5, b"ssh-userauth"),
         string(6, b"ssh-userauth"),
         vec![7, 0, 0, 0, 0],
-        hostile::liar::userauth(b"root", "none", b""),
+        hostile::adversary::userauth(b"root", "none", b""),
         failure,
         vec![52],
         banner,
@@ -64,34 +64,34 @@ fn strangers() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Brings the liar to one of three stages of a first exchange: after both KEXINITs, after the
-/// public values of both, and after its own NEWKEYS, with the victim's received or not.
-fn brought_to(place: usize, victim: Role, offer: &Offer) -> Liar<Memory> {
-    let mut liar = against(victim);
-    liar.hello();
-    liar.kexinit(offer);
-    liar.expect_kexinit();
+/// Brings the adversary to one of three stages of a first exchange: after both KEXINITs, after the
+/// public values of both, and after its own NEWKEYS, with the subject's received or not.
+fn brought_to(place: usize, subject: Role, offer: &Offer) -> Adversary<Memory> {
+    let mut adversary = against(subject);
+    adversary.hello();
+    adversary.kexinit(offer);
+    adversary.expect_kexinit();
     if place >= 1 {
-        liar.agree();
+        adversary.agree();
     }
-    liar
+    adversary
 }
 
 #[test]
 fn no_kind_of_message_but_the_exchanges_own_is_taken_before_newkeys_under_strict_exchange() {
     assert!(strangers().len() >= 13);
-    for victim in BOTH {
+    for subject in BOTH {
         for place in 0..2 {
             for payload in strangers() {
-                let mut liar = brought_to(place, victim, &Offer::default());
-                assert!(liar.strict);
-                liar.send(&payload);
+                let mut adversary = brought_to(place, subject, &Offer::default());
+                assert!(adversary.strict);
+                adversary.send(&payload);
                 let number = payload.first().copied().unwrap_or_default();
                 assert!(
-                    liar.ends(),
-                    "{victim:?} at {place} goes on after message {number}"
+                    adversary.ends(),
+                    "{subject:?} at {place} goes on after message {number}"
                 );
-                assert!(liar.victim.asked.is_empty());
+                assert!(adversary.subject.asked.is_empty());
             }
         }
     }
@@ -99,20 +99,20 @@ fn no_kind_of_message_but_the_exchanges_own_is_taken_before_newkeys_under_strict
 
 #[test]
 fn a_message_before_kexinit_ends_a_strict_exchange() {
-    for victim in BOTH {
+    for subject in BOTH {
         for payload in strangers() {
-            let mut liar = against(victim);
-            liar.hello();
-            liar.send(&payload);
-            liar.kexinit(&Offer::default());
-            assert!(liar.ends(), "{victim:?}: {payload:?}");
+            let mut adversary = against(subject);
+            adversary.hello();
+            adversary.send(&payload);
+            adversary.kexinit(&Offer::default());
+            assert!(adversary.ends(), "{subject:?}: {payload:?}");
         }
     }
 }
 
 #[test]
 fn service_login_and_channels_are_not_served_before_newkeys_of_a_lax_exchange() {
-    for victim in BOTH {
+    for subject in BOTH {
         for place in 0..2 {
             for payload in strangers() {
                 let number = payload.first().copied().unwrap_or_default();
@@ -120,10 +120,10 @@ fn service_login_and_channels_are_not_served_before_newkeys_of_a_lax_exchange() 
                 if (2..=4).contains(&number) {
                     continue;
                 }
-                let mut liar = brought_to(place, victim, &Offer::lax());
-                assert!(!liar.strict);
-                liar.send(&payload);
-                assert!(liar.ends(), "{victim:?} at {place}, message {number}");
+                let mut adversary = brought_to(place, subject, &Offer::lax());
+                assert!(!adversary.strict);
+                adversary.send(&payload);
+                assert!(adversary.ends(), "{subject:?} at {place}, message {number}");
             }
         }
     }
@@ -131,34 +131,34 @@ fn service_login_and_channels_are_not_served_before_newkeys_of_a_lax_exchange() 
 
 #[test]
 fn extension_information_before_newkeys_is_refused() {
-    for victim in BOTH {
+    for subject in BOTH {
         for offer in [Offer::default(), Offer::lax()] {
-            let mut liar = brought_to(1, victim, &offer);
+            let mut adversary = brought_to(1, subject, &offer);
             let mut pairs = Vec::new();
             pairs.put_string(b"server-sig-algs");
             pairs.put_string(b"ssh-rsa");
-            liar.say(&ExtInfo {
+            adversary.say(&ExtInfo {
                 count: 1,
                 extensions: Rest(&pairs),
             });
-            assert!(liar.ends());
+            assert!(adversary.ends());
             assert!(matches!(
-                liar.victim.error,
+                adversary.subject.error,
                 Some(Error::NotPermitted { message: 7 })
             ));
-            assert!(liar.victim.connection.server_sig_algs().is_none());
+            assert!(adversary.subject.connection.server_sig_algs().is_none());
         }
     }
 }
 
 #[test]
 fn newkeys_before_the_exchange_is_complete_is_refused() {
-    for victim in BOTH {
+    for subject in BOTH {
         for offer in [Offer::default(), Offer::lax()] {
-            let mut liar = brought_to(0, victim, &offer);
-            liar.say(&NewKeys {});
-            liar.ends_with("");
-            assert!(liar.victim.connection.negotiated().is_none());
+            let mut adversary = brought_to(0, subject, &offer);
+            adversary.say(&NewKeys {});
+            adversary.ends_with("");
+            assert!(adversary.subject.connection.negotiated().is_none());
         }
     }
 }
@@ -166,30 +166,30 @@ fn newkeys_before_the_exchange_is_complete_is_refused() {
 #[test]
 fn sequence_numbers_begin_at_zero_after_newkeys_under_strict_exchange_and_only_then() {
     // chacha20-poly1305 takes the sequence number as its nonce: a wrong one opens nothing.
-    for victim in BOTH {
+    for subject in BOTH {
         for (promised, resets) in [(true, true), (true, false), (false, false), (false, true)] {
-            let mut liar = against(victim);
+            let mut adversary = against(subject);
             let offer = Offer {
                 cipher: "chacha20-poly1305@openssh.com".into(),
                 strict: promised,
                 ..Offer::default()
             };
-            liar.hello();
-            liar.kexinit(&offer);
-            liar.expect_kexinit();
-            assert_eq!(liar.strict, promised);
-            liar.agree();
-            liar.strict = resets;
-            liar.newkeys();
-            liar.send(&[2, 0, 0, 0, 0]);
+            adversary.hello();
+            adversary.kexinit(&offer);
+            adversary.expect_kexinit();
+            assert_eq!(adversary.strict, promised);
+            adversary.agree();
+            adversary.strict = resets;
+            adversary.newkeys();
+            adversary.send(&[2, 0, 0, 0, 0]);
             assert_eq!(
-                liar.victim.error.is_none(),
+                adversary.subject.error.is_none(),
                 promised == resets,
-                "{victim:?}: promised {promised}, resets {resets}: {}",
-                liar.victim.verdict()
+                "{subject:?}: promised {promised}, resets {resets}: {}",
+                adversary.subject.verdict()
             );
             if promised != resets {
-                assert_eq!(liar.victim.error, Some(Error::IntegrityFailed));
+                assert_eq!(adversary.subject.error, Some(Error::IntegrityFailed));
             }
         }
     }
@@ -197,30 +197,30 @@ fn sequence_numbers_begin_at_zero_after_newkeys_under_strict_exchange_and_only_t
 
 #[test]
 fn both_directions_reset_their_sequence_numbers() {
-    for victim in BOTH {
-        let mut liar = against(victim);
-        liar.exchange(&Offer {
+    for subject in BOTH {
+        let mut adversary = against(subject);
+        adversary.exchange(&Offer {
             cipher: "chacha20-poly1305@openssh.com".into(),
             ..Offer::default()
         });
-        match victim {
-            Role::Server => liar.service(),
-            Role::Client => liar.accept_service(),
+        match subject {
+            Role::Server => adversary.service(),
+            Role::Client => adversary.accept_service(),
         }
-        assert!(liar.victim.error.is_none());
-        let negotiated = liar.victim.connection.negotiated().expect("keys");
+        assert!(adversary.subject.error.is_none());
+        let negotiated = adversary.subject.connection.negotiated().expect("keys");
         assert!(negotiated.strict_kex);
     }
 }
 
 #[test]
 fn a_second_kexinit_ends_the_exchange() {
-    for victim in BOTH {
+    for subject in BOTH {
         for offer in [Offer::default(), Offer::lax()] {
             for place in 0..2 {
-                let mut liar = brought_to(place, victim, &offer);
-                liar.kexinit(&offer);
-                liar.ends_with("KEXINIT during a key exchange");
+                let mut adversary = brought_to(place, subject, &offer);
+                adversary.kexinit(&offer);
+                adversary.ends_with("KEXINIT during a key exchange");
             }
         }
     }
@@ -228,33 +228,33 @@ fn a_second_kexinit_ends_the_exchange() {
 
 #[test]
 fn one_connection_gets_one_key_exchange_before_it_has_logged_in() {
-    for victim in BOTH {
-        let mut liar = against(victim);
-        liar.exchange(&Offer::default());
-        liar.kexinit(&Offer::default());
-        liar.ends_with("rekey before login");
+    for subject in BOTH {
+        let mut adversary = against(subject);
+        adversary.exchange(&Offer::default());
+        adversary.kexinit(&Offer::default());
+        adversary.ends_with("rekey before login");
     }
 }
 
 #[test]
 fn an_init_or_reply_twice_is_refused() {
-    let mut liar = brought_to(0, Role::Server, &Offer::default());
-    liar.init();
-    liar.finish();
-    liar.init_with(&[9; 32]);
-    assert!(liar.ends());
-    let mut liar = brought_to(1, Role::Client, &Offer::default());
+    let mut adversary = brought_to(0, Role::Server, &Offer::default());
+    adversary.init();
+    adversary.finish();
+    adversary.init_with(&[9; 32]);
+    assert!(adversary.ends());
+    let mut adversary = brought_to(1, Role::Client, &Offer::default());
     let mut reply = vec![31];
     for _ in 0..3 {
         reply.put_string(b"again");
     }
-    liar.send(&reply);
-    assert!(liar.ends());
+    adversary.send(&reply);
+    assert!(adversary.ends());
 }
 
 #[test]
 fn markers_are_never_chosen_as_key_exchange_method() {
-    for victim in BOTH {
+    for subject in BOTH {
         for markers in [
             "ext-info-c,ext-info-s",
             "kex-strict-c-v00@openssh.com,kex-strict-s-v00@openssh.com",
@@ -263,23 +263,23 @@ fn markers_are_never_chosen_as_key_exchange_method() {
             "ext-info-c",
             "kex-strict-c-v00@openssh.com",
         ] {
-            let mut liar = against(victim);
-            liar.hello();
-            liar.kexinit(&Offer {
+            let mut adversary = against(subject);
+            adversary.hello();
+            adversary.kexinit(&Offer {
                 strict: false,
                 ..Offer::kex(markers)
             });
-            assert!(liar.ends(), "{victim:?} takes {markers}");
+            assert!(adversary.ends(), "{subject:?} takes {markers}");
             assert!(
                 matches!(
-                    liar.victim.error,
+                    adversary.subject.error,
                     Some(Error::NoCommonAlgorithm {
                         kind: "key exchange method",
                         ..
                     })
                 ),
                 "{}",
-                liar.victim.verdict()
+                adversary.subject.verdict()
             );
         }
     }
@@ -304,61 +304,61 @@ fn a_guessed_packet_is_passed_over_exactly_when_the_guess_is_wrong() {
         (&first_kex, &wrong_key, true),
         (&wrong_kex, &wrong_key, true),
     ] {
-        let mut liar = against(Role::Server);
-        liar.hello();
-        liar.kexinit(&Offer {
+        let mut adversary = against(Role::Server);
+        adversary.hello();
+        adversary.kexinit(&Offer {
             kex: kex.clone(),
             host_key: key.clone(),
             guess_follows: true,
             ..Offer::default()
         });
-        liar.expect_kexinit();
+        adversary.expect_kexinit();
         if wrong {
             // Garbage that would end an exchange if it were parsed.
             let mut guess = vec![30];
             guess.put_string(b"a guess");
-            liar.send(&guess);
-            assert!(liar.victim.error.is_none(), "{kex} {key}");
-            liar.init();
+            adversary.send(&guess);
+            assert!(adversary.subject.error.is_none(), "{kex} {key}");
+            adversary.init();
         } else {
-            liar.init();
+            adversary.init();
         }
-        liar.finish();
-        liar.newkeys();
-        liar.expect_newkeys();
-        liar.service();
+        adversary.finish();
+        adversary.newkeys();
+        adversary.expect_newkeys();
+        adversary.service();
     }
 }
 
 #[test]
 fn only_one_packet_is_passed_over_for_a_wrong_guess() {
-    let mut liar = against(Role::Server);
-    liar.hello();
-    liar.kexinit(&Offer {
+    let mut adversary = against(Role::Server);
+    adversary.hello();
+    adversary.kexinit(&Offer {
         guess_follows: true,
         ..Offer::default()
     });
-    liar.expect_kexinit();
+    adversary.expect_kexinit();
     let mut guess = vec![30];
     guess.put_string(b"a guess");
-    liar.send(&guess);
-    assert!(liar.victim.error.is_none());
-    liar.send(&guess);
-    assert!(liar.ends());
+    adversary.send(&guess);
+    assert!(adversary.subject.error.is_none());
+    adversary.send(&guess);
+    assert!(adversary.ends());
 }
 
 #[test]
 fn a_wrong_guess_cannot_hide_newkeys_or_another_message() {
     for payload in [vec![21], vec![2, 0, 0, 0, 0], vec![50]] {
-        let mut liar = against(Role::Server);
-        liar.hello();
-        liar.kexinit(&Offer {
+        let mut adversary = against(Role::Server);
+        adversary.hello();
+        adversary.kexinit(&Offer {
             guess_follows: true,
             ..Offer::default()
         });
-        liar.expect_kexinit();
-        liar.send(&payload);
-        assert!(liar.ends(), "{payload:?}");
+        adversary.expect_kexinit();
+        adversary.send(&payload);
+        assert!(adversary.ends(), "{payload:?}");
     }
 }
 
@@ -384,18 +384,22 @@ fn kexinit_of(names: usize) -> Vec<u8> {
     .encode()
 }
 
-/// The least of several processor times of a victim for a KEXINIT with `names` names.
-fn time_of(victim: Role, names: usize) -> Duration {
+/// The least of several processor times of a subject for a KEXINIT with `names` names.
+fn time_of(subject: Role, names: usize) -> Duration {
     let payload = kexinit_of(names);
     (0..7)
         .map(|_| {
-            let mut liar = against(victim);
-            liar.hello();
-            let packet = liar.seal(&payload);
+            let mut adversary = against(subject);
+            adversary.hello();
+            let packet = adversary.seal(&payload);
             let start = thread_time();
-            liar.victim.deliver(&packet);
+            adversary.subject.deliver(&packet);
             let took = thread_time() - start;
-            assert!(liar.victim.error.is_none(), "{}", liar.victim.verdict());
+            assert!(
+                adversary.subject.error.is_none(),
+                "{}",
+                adversary.subject.verdict()
+            );
             took
         })
         .min()
@@ -404,31 +408,32 @@ fn time_of(victim: Role, names: usize) -> Duration {
 
 #[test]
 fn lists_of_twenty_thousand_names_take_time_in_proportion() {
-    for victim in BOTH {
-        let (some, many) = (time_of(victim, 2_000), time_of(victim, 20_000));
+    for subject in BOTH {
+        let (some, many) = (time_of(subject, 2_000), time_of(subject, 20_000));
         // Ten times the names: ten times the time if linear, a hundred if quadratic.
         assert!(
             many < some * 40 + Duration::from_millis(20),
-            "{victim:?}: {some:?} for 2,000 names, {many:?} for 20,000"
+            "{subject:?}: {some:?} for 2,000 names, {many:?} for 20,000"
         );
     }
 }
 
 #[test]
 fn pings_before_login_are_refused() {
-    for victim in BOTH {
+    for subject in BOTH {
         for exchanged in [false, true] {
-            let mut liar = against(victim);
+            let mut adversary = against(subject);
             if exchanged {
-                liar.exchange(&Offer::default());
+                adversary.exchange(&Offer::default());
             } else {
-                liar.hello();
-                liar.kexinit(&Offer::lax());
+                adversary.hello();
+                adversary.kexinit(&Offer::lax());
             }
-            liar.say(&Ping { data: b"flood" });
-            assert!(liar.ends(), "{victim:?}");
+            adversary.say(&Ping { data: b"flood" });
+            assert!(adversary.ends(), "{subject:?}");
             assert!(
-                liar.rest()
+                adversary
+                    .rest()
                     .iter()
                     .all(|payload| payload.first() != Some(&193))
             );
@@ -438,21 +443,21 @@ fn pings_before_login_are_refused() {
 
 #[test]
 fn messages_without_effect_have_a_budget_before_login() {
-    for victim in BOTH {
+    for subject in BOTH {
         for payload in [
             vec![2, 0, 0, 0, 0],
             vec![3, 0, 0, 0, 0],
             vec![7, 0, 0, 0, 0],
         ] {
-            let mut liar = against(victim);
-            liar.exchange(&Offer::default());
+            let mut adversary = against(subject);
+            adversary.exchange(&Offer::default());
             let mut sent = 0;
-            while sent < 100_000 && liar.send(&payload) {
+            while sent < 100_000 && adversary.send(&payload) {
                 sent += 1;
             }
             assert!(
                 sent <= 1100,
-                "{victim:?} takes {sent} messages of type {:?}",
+                "{subject:?} takes {sent} messages of type {:?}",
                 payload.first()
             );
         }
@@ -461,53 +466,58 @@ fn messages_without_effect_have_a_budget_before_login() {
 
 #[test]
 fn plain_zlib_is_not_offered_to_peers_that_have_not_logged_in() {
-    for victim in BOTH {
-        let mut liar = against(victim);
-        liar.hello();
-        liar.kexinit(&Offer {
+    for subject in BOTH {
+        let mut adversary = against(subject);
+        adversary.hello();
+        adversary.kexinit(&Offer {
             compression: "zlib".into(),
             ..Offer::default()
         });
-        liar.expect_kexinit();
-        assert!(!liar.victims_kexinit().compression_c2s.contains("zlib"));
-        assert!(liar.ends());
+        adversary.expect_kexinit();
+        assert!(
+            !adversary
+                .subjects_kexinit()
+                .compression_c2s
+                .contains("zlib")
+        );
+        assert!(adversary.ends());
     }
 }
 
 #[test]
 fn success_of_a_login_that_was_not_asked_for_is_refused_in_every_phase() {
-    for victim in BOTH {
-        let mut liar = against(victim);
-        liar.hello();
-        liar.say(&UserauthSuccess {});
-        assert!(liar.ends());
+    for subject in BOTH {
+        let mut adversary = against(subject);
+        adversary.hello();
+        adversary.say(&UserauthSuccess {});
+        assert!(adversary.ends());
 
-        let mut liar = against(victim);
-        liar.exchange(&Offer::default());
-        liar.say(&UserauthSuccess {});
-        assert!(liar.ends());
-        assert!(!liar.victim.connection.is_authenticated());
+        let mut adversary = against(subject);
+        adversary.exchange(&Offer::default());
+        adversary.say(&UserauthSuccess {});
+        assert!(adversary.ends());
+        assert!(!adversary.subject.connection.is_authenticated());
 
-        let mut liar = against(victim);
-        liar.exchange(&Offer::default());
-        match victim {
-            Role::Server => liar.service(),
-            Role::Client => liar.accept_service(),
+        let mut adversary = against(subject);
+        adversary.exchange(&Offer::default());
+        match subject {
+            Role::Server => adversary.service(),
+            Role::Client => adversary.accept_service(),
         }
-        liar.say(&UserauthSuccess {});
-        assert!(liar.ends());
-        assert!(!liar.victim.connection.is_authenticated());
+        adversary.say(&UserauthSuccess {});
+        assert!(adversary.ends());
+        assert!(!adversary.subject.connection.is_authenticated());
     }
 }
 
 #[test]
 fn a_method_of_the_modp_groups_is_not_offered_by_default() {
-    for victim in BOTH {
-        let mut liar = against(victim);
-        liar.hello();
-        liar.kexinit(&Offer::default());
-        liar.expect_kexinit();
-        let offered = liar.victims_kexinit();
+    for subject in BOTH {
+        let mut adversary = against(subject);
+        adversary.hello();
+        adversary.kexinit(&Offer::default());
+        adversary.expect_kexinit();
+        let offered = adversary.subjects_kexinit();
         assert!(
             offered
                 .kex

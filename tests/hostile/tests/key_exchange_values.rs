@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crypto::kex::{DhGroup, KexAlgorithm};
-use hostile::liar::{HostKey, Liar, Offer, Reply};
+use hostile::adversary::{Adversary, HostKey, Offer, Reply};
+use hostile::subject::{Memory, Subject};
 use hostile::thread_time;
-use hostile::victim::{Memory, Victim};
 use keys::{KeySpec, PrivateKey, SignatureAlgorithm};
 use proto::{Error, Event, Role, TransportConfig};
 use wire::message::{KexGexGroup, KexGexInit, KexGexReply, KexGexRequest};
@@ -26,28 +26,28 @@ fn config(kex: &str) -> TransportConfig {
     }
 }
 
-/// A lying client whose server victim waits for its KEX_*_INIT.
-fn client_before_init(kex: &str) -> Liar<Memory> {
-    let mut liar = Liar::new(Memory::server(config(kex)), Role::Client);
-    liar.hello();
-    liar.kexinit(&Offer::kex(kex));
-    liar.expect_kexinit();
-    liar
+/// A lying client whose server subject waits for its KEX_*_INIT.
+fn client_before_init(kex: &str) -> Adversary<Memory> {
+    let mut adversary = Adversary::new(Memory::server(config(kex)), Role::Client);
+    adversary.hello();
+    adversary.kexinit(&Offer::kex(kex));
+    adversary.expect_kexinit();
+    adversary
 }
 
-/// A lying server whose client victim waits for its KEX_*_REPLY.
-fn server_before_reply(kex: &str, host_key: &str) -> Liar<Memory> {
-    let mut liar = Liar::new(Memory::client(config(kex)), Role::Server);
-    liar.hello();
-    liar.kexinit(&Offer {
+/// A lying server whose client subject waits for its KEX_*_REPLY.
+fn server_before_reply(kex: &str, host_key: &str) -> Adversary<Memory> {
+    let mut adversary = Adversary::new(Memory::client(config(kex)), Role::Server);
+    adversary.hello();
+    adversary.kexinit(&Offer {
         host_key: host_key.into(),
         ..Offer::kex(kex)
     });
-    liar.expect_kexinit();
-    liar
+    adversary.expect_kexinit();
+    adversary
 }
 
-/// Sends `value` to the victim in each role; returns the errors that ended it.
+/// Sends `value` to the subject in each role; returns the errors that ended it.
 fn both_roles_with(kex: &str, value: &[u8]) -> [Option<Error>; 2] {
     let mut client = client_before_init(kex);
     client.init_with(value);
@@ -58,10 +58,10 @@ fn both_roles_with(kex: &str, value: &[u8]) -> [Option<Error>; 2] {
     });
     assert!(
         !server
-            .victim
+            .subject
             .saw(|event| matches!(event, Event::HostKey { .. }))
     );
-    [client.victim.error, server.victim.error]
+    [client.subject.error, server.subject.error]
 }
 
 /// Encodings of points whose order divides 8, canonical or not (RFC 7748 §6.1).
@@ -169,14 +169,14 @@ fn dh_values_outside_the_group_are_refused_on_both_sides() {
 const GEX: &str = "diffie-hellman-group-exchange-sha256";
 
 /// A lying server that answers the request for a group with this group.
-fn with_group(p: &[u8], g: &[u8]) -> Liar<Memory> {
-    let mut liar = server_before_reply(GEX, "ssh-ed25519");
-    liar.expect(34);
-    liar.say(&KexGexGroup {
+fn with_group(p: &[u8], g: &[u8]) -> Adversary<Memory> {
+    let mut adversary = server_before_reply(GEX, "ssh-ed25519");
+    adversary.expect(34);
+    adversary.say(&KexGexGroup {
         p: Mpint::from_magnitude(p),
         g: Mpint::from_magnitude(g),
     });
-    liar
+    adversary
 }
 
 #[test]
@@ -198,39 +198,45 @@ fn groups_from_a_server_that_are_too_small_too_large_or_composite_are_refused() 
         (&group.p(), group.p()),
         (&Vec::new(), vec![2]),
     ] {
-        let mut liar = with_group(p, &g);
-        liar.ends_with("not safe or not of the requested size");
-        assert!(liar.rest().is_empty(), "no KEX_DH_GEX_INIT follows");
+        let mut adversary = with_group(p, &g);
+        adversary.ends_with("not safe or not of the requested size");
+        assert!(adversary.rest().is_empty(), "no KEX_DH_GEX_INIT follows");
     }
     // The honest value is accepted, so the lie was the reason for the refusal.
-    let mut liar = with_group(&group.p(), &group.g());
-    liar.expect(32);
+    let mut adversary = with_group(&group.p(), &group.g());
+    adversary.expect(32);
 }
 
 #[test]
 fn values_outside_a_group_that_was_exchanged_are_refused_on_both_sides() {
     let group = DhGroup::fixed(KexAlgorithm::DhGroup14Sha256).expect("group 14");
     for value in [vec![], vec![1], group.p()] {
-        let mut liar = with_group(&group.p(), &group.g());
-        liar.expect(32);
-        liar.say(&KexGexReply {
+        let mut adversary = with_group(&group.p(), &group.g());
+        adversary.expect(32);
+        adversary.say(&KexGexReply {
             host_key: b"key",
             public: Mpint::from_magnitude(&value),
             signature: b"signature",
         });
-        assert!(matches!(liar.victim.error, Some(Error::KeyExchange(_))));
+        assert!(matches!(
+            adversary.subject.error,
+            Some(Error::KeyExchange(_))
+        ));
 
-        let mut liar = client_before_init(GEX);
-        liar.say(&KexGexRequest {
+        let mut adversary = client_before_init(GEX);
+        adversary.say(&KexGexRequest {
             min: 2048,
             preferred: 2048,
             max: 8192,
         });
-        liar.expect(31);
-        liar.say(&KexGexInit {
+        adversary.expect(31);
+        adversary.say(&KexGexInit {
             public: Mpint::from_magnitude(&value),
         });
-        assert!(matches!(liar.victim.error, Some(Error::KeyExchange(_))));
+        assert!(matches!(
+            adversary.subject.error,
+            Some(Error::KeyExchange(_))
+        ));
     }
 }
 
@@ -244,13 +250,13 @@ fn sizes_asked_for_by_a_client_must_make_sense() {
         (2048, 8192, 4096),
         (u32::MAX, u32::MAX, u32::MAX),
     ] {
-        let mut liar = client_before_init(GEX);
-        liar.say(&KexGexRequest {
+        let mut adversary = client_before_init(GEX);
+        adversary.say(&KexGexRequest {
             min,
             preferred,
             max,
         });
-        assert!(liar.ends(), "{min} {preferred} {max}");
+        assert!(adversary.ends(), "{min} {preferred} {max}");
     }
 }
 
@@ -281,21 +287,29 @@ fn signature_blob(algorithm: &[u8], bytes: &[u8]) -> Vec<u8> {
 }
 
 /// Shows this host key to a client in an otherwise honest exchange.
-fn with_host_key(algorithm: &str, host_key: Vec<u8>, signature: Option<Vec<u8>>) -> Liar<Memory> {
-    let mut liar = server_before_reply("curve25519-sha256", algorithm);
-    liar.reply(&Reply {
+fn with_host_key(
+    algorithm: &str,
+    host_key: Vec<u8>,
+    signature: Option<Vec<u8>>,
+) -> Adversary<Memory> {
+    let mut adversary = server_before_reply("curve25519-sha256", algorithm);
+    adversary.reply(&Reply {
         host_key: Some(host_key),
         signature,
         public: None,
     });
-    liar
+    adversary
 }
 
-fn refused(liar: &mut Liar<Memory>, what: &str) {
-    assert_eq!(liar.victim.error, Some(Error::HostKeySignature), "{what}");
+fn refused(adversary: &mut Adversary<Memory>, what: &str) {
+    assert_eq!(
+        adversary.subject.error,
+        Some(Error::HostKeySignature),
+        "{what}"
+    );
     assert!(
-        !liar
-            .victim
+        !adversary
+            .subject
             .saw(|event| matches!(event, Event::HostKey { .. })),
         "{what}: the owner is asked about a key that is not proven"
     );
@@ -304,8 +318,8 @@ fn refused(liar: &mut Liar<Memory>, what: &str) {
 #[test]
 fn ed25519_host_keys_of_a_wrong_length_are_refused() {
     for len in [0, 1, 31, 33, 64, 60_000] {
-        let mut liar = with_host_key("ssh-ed25519", ed25519_blob(&vec![1; len]), None);
-        refused(&mut liar, &format!("{len} bytes"));
+        let mut adversary = with_host_key("ssh-ed25519", ed25519_blob(&vec![1; len]), None);
+        refused(&mut adversary, &format!("{len} bytes"));
     }
 }
 
@@ -314,8 +328,8 @@ fn ed25519_signatures_of_a_wrong_length_are_refused() {
     for len in [0, 63, 65, 128] {
         let honest = PrivateKey::from_ed25519_seed(&[9; 32]).public().blob();
         let signature = signature_blob(b"ssh-ed25519", &vec![1; len]);
-        let mut liar = with_host_key("ssh-ed25519", honest, Some(signature));
-        refused(&mut liar, &format!("{len} bytes"));
+        let mut adversary = with_host_key("ssh-ed25519", honest, Some(signature));
+        refused(&mut adversary, &format!("{len} bytes"));
     }
 }
 
@@ -336,8 +350,8 @@ fn an_ecdsa_host_key_off_its_curve_is_refused() {
         inner.put_mpint(&[1]);
         inner.put_mpint(&[1]);
         let signature = signature_blob(b"ecdsa-sha2-nistp256", &inner);
-        let mut liar = with_host_key("ecdsa-sha2-nistp256", blob, Some(signature));
-        refused(&mut liar, &format!("{point:02x?}"));
+        let mut adversary = with_host_key("ecdsa-sha2-nistp256", blob, Some(signature));
+        refused(&mut adversary, &format!("{point:02x?}"));
     }
 }
 
@@ -346,15 +360,15 @@ fn an_rsa_host_key_of_a_hundred_thousand_bits_costs_nothing() {
     let signature = signature_blob(b"rsa-sha2-512", &vec![1; 12_500]);
     let least = (0..5)
         .map(|_| {
-            let mut liar = server_before_reply("curve25519-sha256", "rsa-sha2-512");
+            let mut adversary = server_before_reply("curve25519-sha256", "rsa-sha2-512");
             let start = thread_time();
-            liar.reply(&Reply {
+            adversary.reply(&Reply {
                 host_key: Some(rsa_blob(&vec![0xff; 12_500])),
                 signature: Some(signature.clone()),
                 public: None,
             });
             let took = thread_time() - start;
-            refused(&mut liar, "100,000 bits");
+            refused(&mut adversary, "100,000 bits");
             took
         })
         .min()
@@ -364,42 +378,42 @@ fn an_rsa_host_key_of_a_hundred_thousand_bits_costs_nothing() {
 
 #[test]
 fn rsa_host_keys_below_the_required_size_are_refused() {
-    let mut liar = server_before_reply("curve25519-sha256", "rsa-sha2-512");
-    liar.host_key = HostKey {
+    let mut adversary = server_before_reply("curve25519-sha256", "rsa-sha2-512");
+    adversary.host_key = HostKey {
         private: PrivateKey::generate(KeySpec::Rsa { bits: 1024 }).expect("a key"),
         algorithm: SignatureAlgorithm::RsaSha512,
     };
-    liar.reply(&Reply::default());
-    refused(&mut liar, "1024 bits");
+    adversary.reply(&Reply::default());
+    refused(&mut adversary, "1024 bits");
 }
 
 #[test]
 fn a_signature_by_another_algorithm_than_the_negotiated_one_is_refused() {
     let rsa = || PrivateKey::generate(KeySpec::Rsa { bits: 2048 }).expect("a key");
     // The weaker hash of the same key.
-    let mut liar = server_before_reply("curve25519-sha256", "rsa-sha2-512");
-    liar.host_key = HostKey {
+    let mut adversary = server_before_reply("curve25519-sha256", "rsa-sha2-512");
+    adversary.host_key = HostKey {
         private: rsa(),
         algorithm: SignatureAlgorithm::RsaSha256,
     };
-    liar.reply(&Reply::default());
-    refused(&mut liar, "rsa-sha2-256 for rsa-sha2-512");
+    adversary.reply(&Reply::default());
+    refused(&mut adversary, "rsa-sha2-256 for rsa-sha2-512");
     // A key of another type.
-    let mut liar = server_before_reply("curve25519-sha256", "rsa-sha2-512");
-    liar.reply(&Reply::default());
-    refused(&mut liar, "ed25519 for rsa");
-    let mut liar = server_before_reply("curve25519-sha256", "ssh-ed25519");
-    liar.host_key = HostKey {
+    let mut adversary = server_before_reply("curve25519-sha256", "rsa-sha2-512");
+    adversary.reply(&Reply::default());
+    refused(&mut adversary, "ed25519 for rsa");
+    let mut adversary = server_before_reply("curve25519-sha256", "ssh-ed25519");
+    adversary.host_key = HostKey {
         private: rsa(),
         algorithm: SignatureAlgorithm::RsaSha512,
     };
-    liar.reply(&Reply::default());
-    refused(&mut liar, "rsa for ed25519");
+    adversary.reply(&Reply::default());
+    refused(&mut adversary, "rsa for ed25519");
     // SHA-1's old name on honest bytes.
     let honest = PrivateKey::from_ed25519_seed(&[9; 32]).public().blob();
     let signature = signature_blob(b"ssh-rsa", &[1; 256]);
-    let mut liar = with_host_key("ssh-ed25519", honest, Some(signature));
-    refused(&mut liar, "ssh-rsa");
+    let mut adversary = with_host_key("ssh-ed25519", honest, Some(signature));
+    refused(&mut adversary, "ssh-rsa");
 }
 
 #[test]
@@ -408,25 +422,25 @@ fn a_signature_over_something_else_is_refused() {
     let over = key
         .sign(SignatureAlgorithm::Ed25519, b"something else")
         .expect("a signature");
-    let mut liar = with_host_key("ssh-ed25519", key.public().blob(), Some(over));
-    refused(&mut liar, "another text");
-    let mut liar = with_host_key("ssh-ed25519", key.public().blob(), Some(Vec::new()));
-    refused(&mut liar, "no signature");
-    let mut liar = with_host_key("ssh-ed25519", Vec::new(), None);
-    refused(&mut liar, "no key");
+    let mut adversary = with_host_key("ssh-ed25519", key.public().blob(), Some(over));
+    refused(&mut adversary, "another text");
+    let mut adversary = with_host_key("ssh-ed25519", key.public().blob(), Some(Vec::new()));
+    refused(&mut adversary, "no signature");
+    let mut adversary = with_host_key("ssh-ed25519", Vec::new(), None);
+    refused(&mut adversary, "no key");
     // Another key than the one that signs.
     let other = PrivateKey::from_ed25519_seed(&[8; 32]);
-    let mut liar = with_host_key("ssh-ed25519", other.public().blob(), None);
-    refused(&mut liar, "another key");
+    let mut adversary = with_host_key("ssh-ed25519", other.public().blob(), None);
+    refused(&mut adversary, "another key");
 }
 
 #[test]
 fn a_public_value_that_was_changed_on_the_way_shows_in_the_signature() {
-    let mut liar = server_before_reply("curve25519-sha256", "ssh-ed25519");
-    liar.reply(&Reply {
+    let mut adversary = server_before_reply("curve25519-sha256", "ssh-ed25519");
+    adversary.reply(&Reply {
         public: Some(vec![9; 32]),
         ..Reply::default()
     });
-    refused(&mut liar, "changed public value");
-    assert!(liar.victim.has_ended());
+    refused(&mut adversary, "changed public value");
+    assert!(adversary.subject.has_ended());
 }

@@ -1,7 +1,7 @@
 //! Lies during user authentication, against both roles, in memory.
 
-use hostile::liar::{Liar, Offer, publickey_fields, userauth};
-use hostile::victim::{Memory, PASSWORD, Victim};
+use hostile::adversary::{Adversary, Offer, publickey_fields, userauth};
+use hostile::subject::{Memory, PASSWORD, Subject};
 use keys::{PrivateKey, SignatureAlgorithm};
 use proto::{AuthProof, Error, Event, Role, TransportConfig};
 use wire::message::{
@@ -11,32 +11,33 @@ use wire::message::{
 use wire::{NameList, Put, Rest};
 
 /// A lying client that may authenticate.
-fn client() -> Liar<Memory> {
-    let mut liar = Liar::new(Memory::server(TransportConfig::default()), Role::Client);
-    liar.exchange(&Offer::default());
-    liar.service();
-    liar
+fn client() -> Adversary<Memory> {
+    let mut adversary = Adversary::new(Memory::server(TransportConfig::default()), Role::Client);
+    adversary.exchange(&Offer::default());
+    adversary.service();
+    adversary
 }
 
-/// A lying server whose victim waits for SERVICE_ACCEPT.
-fn server_before_service() -> Liar<Memory> {
-    let mut liar = Liar::new(Memory::client(TransportConfig::default()), Role::Server);
-    liar.exchange(&Offer::default());
-    liar.expect(5);
-    liar
+/// A lying server whose subject waits for SERVICE_ACCEPT.
+fn server_before_service() -> Adversary<Memory> {
+    let mut adversary = Adversary::new(Memory::client(TransportConfig::default()), Role::Server);
+    adversary.exchange(&Offer::default());
+    adversary.expect(5);
+    adversary
 }
 
-/// A lying server whose victim may authenticate.
-fn server() -> Liar<Memory> {
-    let mut liar = server_before_service();
-    liar.say(&ServiceAccept {
+/// A lying server whose subject may authenticate.
+fn server() -> Adversary<Memory> {
+    let mut adversary = server_before_service();
+    adversary.say(&ServiceAccept {
         service: b"ssh-userauth",
     });
     assert!(
-        liar.victim
+        adversary
+            .subject
             .saw(|event| matches!(event, Event::UserauthReady))
     );
-    liar
+    adversary
 }
 
 fn failure() -> Vec<u8> {
@@ -84,30 +85,30 @@ fn what_only_servers_say_is_refused_from_a_client() {
         }
         .encode(),
     ] {
-        let mut liar = client();
-        liar.send(&payload);
-        assert!(liar.ends(), "message {:?}", payload.first());
+        let mut adversary = client();
+        adversary.send(&payload);
+        assert!(adversary.ends(), "message {:?}", payload.first());
         assert!(matches!(
-            liar.victim.error,
+            adversary.subject.error,
             Some(Error::NotPermitted { .. })
         ));
-        assert!(!liar.victim.connection.is_authenticated());
+        assert!(!adversary.subject.connection.is_authenticated());
     }
 }
 
 #[test]
 fn channels_are_not_served_before_login() {
     for payload in channel_messages() {
-        for mut liar in [client(), server()] {
-            liar.send(&payload);
-            if liar.role == Role::Server {
-                assert!(liar.ends(), "{:?}", payload.first());
+        for mut adversary in [client(), server()] {
+            adversary.send(&payload);
+            if adversary.role == Role::Server {
+                assert!(adversary.ends(), "{:?}", payload.first());
             } else {
                 // A client may have sent it after a request that failed.
-                assert_eq!(liar.expect(3).len(), 5, "{:?}", payload.first());
+                assert_eq!(adversary.expect(3).len(), 5, "{:?}", payload.first());
             }
-            assert_eq!(liar.victim.connection.channel_count(), 0);
-            assert!(!liar.victim.saw(|event| matches!(
+            assert_eq!(adversary.subject.connection.channel_count(), 0);
+            assert!(!adversary.subject.saw(|event| matches!(
                 event,
                 Event::ChannelOpenRequest { .. } | Event::ChannelRequest { .. }
             )));
@@ -117,50 +118,54 @@ fn channels_are_not_served_before_login() {
 
 #[test]
 fn messages_that_nobody_serves_yet_are_of_a_bounded_number() {
-    let mut liar = client();
+    let mut adversary = client();
     let open = channel_messages().remove(3);
     let answered = (0..5000)
         .take_while(|_| {
-            liar.send(&open);
-            liar.next_payload()
+            adversary.send(&open);
+            adversary
+                .next_payload()
                 .is_some_and(|payload| payload.first() == Some(&3))
         })
         .count();
     assert!((8..2000).contains(&answered), "{answered}");
-    assert!(liar.ends());
+    assert!(adversary.ends());
 }
 
 #[test]
 fn a_client_sends_no_request_before_the_service_was_accepted() {
     // A server that answers out of order must not obtain a password from a client.
     for payload in [UserauthSuccess {}.encode(), failure(), info_request(1)] {
-        let mut liar = server_before_service();
-        liar.send(&payload);
-        assert!(liar.ends());
+        let mut adversary = server_before_service();
+        adversary.send(&payload);
+        assert!(adversary.ends());
         assert!(
-            !liar
-                .victim
+            !adversary
+                .subject
                 .saw(|event| matches!(event, Event::UserauthReady))
         );
-        let refused = liar.victim.connection.auth_password(b"user", PASSWORD);
+        let refused = adversary
+            .subject
+            .connection
+            .auth_password(b"user", PASSWORD);
         assert!(matches!(refused, Err(Error::Misuse(_))));
     }
 }
 
 #[test]
 fn a_service_that_was_not_asked_for_is_refused() {
-    let mut liar = server_before_service();
-    liar.say(&ServiceAccept {
+    let mut adversary = server_before_service();
+    adversary.say(&ServiceAccept {
         service: b"ssh-connection",
     });
-    assert!(liar.ends());
-    let mut liar = Liar::new(Memory::server(TransportConfig::default()), Role::Client);
-    liar.exchange(&Offer::default());
-    liar.say(&wire::message::ServiceRequest {
+    assert!(adversary.ends());
+    let mut adversary = Adversary::new(Memory::server(TransportConfig::default()), Role::Client);
+    adversary.exchange(&Offer::default());
+    adversary.say(&wire::message::ServiceRequest {
         service: b"ssh-connection",
     });
-    liar.ends_with("service not available");
-    let reason = liar.goodbye.map(|(reason, _)| reason);
+    adversary.ends_with("service not available");
+    let reason = adversary.goodbye.map(|(reason, _)| reason);
     assert_eq!(reason, Some(wire::message::reason::SERVICE_NOT_AVAILABLE));
 }
 
@@ -176,94 +181,108 @@ fn answers_to_nothing_are_refused() {
         }
         .encode(),
     ] {
-        let mut liar = server();
-        liar.send(&payload);
-        assert!(liar.ends(), "{payload:?}");
-        assert!(!liar.victim.connection.is_authenticated());
+        let mut adversary = server();
+        adversary.send(&payload);
+        assert!(adversary.ends(), "{payload:?}");
+        assert!(!adversary.subject.connection.is_authenticated());
     }
 }
 
 #[test]
 fn one_request_gets_one_answer() {
-    let mut liar = server();
-    liar.victim
+    let mut adversary = server();
+    adversary
+        .subject
         .command(|client| client.auth_password(b"user", b"wrong"));
-    liar.expect(50);
-    liar.send(&failure());
-    liar.send(&failure());
-    assert!(liar.ends());
+    adversary.expect(50);
+    adversary.send(&failure());
+    adversary.send(&failure());
+    assert!(adversary.ends());
 }
 
 #[test]
 fn a_login_that_needed_no_proof_is_told_as_such() {
-    let proof = |liar: &Liar<Memory>| {
-        liar.victim.events.iter().find_map(|event| match event {
-            Event::AuthSuccess(proof) => Some(*proof),
-            _ => None,
-        })
+    let proof = |adversary: &Adversary<Memory>| {
+        adversary
+            .subject
+            .events
+            .iter()
+            .find_map(|event| match event {
+                Event::AuthSuccess(proof) => Some(*proof),
+                _ => None,
+            })
     };
-    let mut liar = server();
-    liar.victim.command(|client| client.auth_none(b"user"));
-    liar.say(&UserauthSuccess {});
-    assert_eq!(proof(&liar), Some(AuthProof::Nothing));
+    let mut adversary = server();
+    adversary
+        .subject
+        .command(|client| client.auth_none(b"user"));
+    adversary.say(&UserauthSuccess {});
+    assert_eq!(proof(&adversary), Some(AuthProof::Nothing));
 
-    let mut liar = server();
-    liar.victim
+    let mut adversary = server();
+    adversary
+        .subject
         .command(|client| client.auth_keyboard_interactive(b"user", ""));
-    liar.say(&UserauthSuccess {});
-    assert_eq!(proof(&liar), Some(AuthProof::Nothing));
+    adversary.say(&UserauthSuccess {});
+    assert_eq!(proof(&adversary), Some(AuthProof::Nothing));
 
     // A request without prompts is not a question.
-    let mut liar = server();
-    liar.victim
+    let mut adversary = server();
+    adversary
+        .subject
         .command(|client| client.auth_keyboard_interactive(b"user", ""));
-    liar.say(&UserauthInfoRequest {
+    adversary.say(&UserauthInfoRequest {
         name: b"",
         instruction: b"",
         language: b"",
         count: 0,
         prompts: Rest(b""),
     });
-    liar.victim.command(|client| client.auth_respond(&[]));
-    liar.say(&UserauthSuccess {});
-    assert_eq!(proof(&liar), Some(AuthProof::Nothing));
+    adversary.subject.command(|client| client.auth_respond(&[]));
+    adversary.say(&UserauthSuccess {});
+    assert_eq!(proof(&adversary), Some(AuthProof::Nothing));
 
-    let mut liar = server();
-    liar.victim
+    let mut adversary = server();
+    adversary
+        .subject
         .command(|client| client.auth_password(b"user", PASSWORD));
-    liar.say(&UserauthSuccess {});
-    assert_eq!(proof(&liar), Some(AuthProof::Proven));
+    adversary.say(&UserauthSuccess {});
+    assert_eq!(proof(&adversary), Some(AuthProof::Proven));
 }
 
 #[test]
 fn success_for_a_key_that_was_only_asked_about_is_refused() {
-    let mut liar = server();
-    liar.victim
+    let mut adversary = server();
+    adversary
+        .subject
         .command(|client| client.auth_publickey_query(b"user", "ssh-ed25519", b"blob"));
-    liar.say(&UserauthSuccess {});
-    liar.ends_with("query without signature");
+    adversary.say(&UserauthSuccess {});
+    adversary.ends_with("query without signature");
 }
 
 #[test]
 fn success_while_a_prompt_is_open_is_refused() {
-    let mut liar = server();
-    liar.victim
+    let mut adversary = server();
+    adversary
+        .subject
         .command(|client| client.auth_keyboard_interactive(b"user", ""));
-    liar.send(&info_request(1));
-    liar.say(&UserauthSuccess {});
-    liar.ends_with("while a prompt is open");
+    adversary.send(&info_request(1));
+    adversary.say(&UserauthSuccess {});
+    adversary.ends_with("while a prompt is open");
 }
 
 #[test]
 fn no_prompt_comes_after_login() {
-    let mut liar = server();
-    liar.victim.command(|client| client.auth_none(b"user"));
-    liar.say(&UserauthSuccess {});
-    liar.send(&info_request(1));
-    assert!(liar.ends());
+    let mut adversary = server();
+    adversary
+        .subject
+        .command(|client| client.auth_none(b"user"));
+    adversary.say(&UserauthSuccess {});
+    adversary.send(&info_request(1));
+    assert!(adversary.ends());
     assert!(
-        !liar
-            .victim
+        !adversary
+            .subject
             .saw(|event| matches!(event, Event::AuthInfoRequest { .. }))
     );
 }
@@ -276,26 +295,28 @@ fn pk_ok_must_name_the_key_and_algorithm_that_were_asked_about() {
         (b"rsa-sha2-512", b"blob", false),
         (b"", b"", false),
     ] {
-        let mut liar = server();
-        liar.victim
+        let mut adversary = server();
+        adversary
+            .subject
             .command(|client| client.auth_publickey_query(b"user", "ssh-ed25519", b"blob"));
-        liar.say(&UserauthPkOk { algorithm, key });
+        adversary.say(&UserauthPkOk { algorithm, key });
         assert_eq!(
-            liar.victim
+            adversary
+                .subject
                 .saw(|event| matches!(event, Event::AuthPkOk { .. })),
             honest
         );
         if !honest {
-            liar.ends_with("PK_OK for another key");
+            adversary.ends_with("PK_OK for another key");
         }
     }
 }
 
 #[test]
 fn a_server_answers_pk_ok_with_exactly_what_was_asked() {
-    let mut liar = client();
+    let mut adversary = client();
     let key = PrivateKey::from_ed25519_seed(&[3; 32]).public().blob();
-    let answer = liar.ask(
+    let answer = adversary.ask(
         b"user",
         "publickey",
         &publickey_fields("ssh-ed25519", &key, None),
@@ -307,14 +328,15 @@ fn a_server_answers_pk_ok_with_exactly_what_was_asked() {
 #[test]
 fn a_count_of_prompts_is_not_believed() {
     for count in [u32::MAX, 1 << 31, 65, 2, 0] {
-        let mut liar = server();
-        liar.victim
+        let mut adversary = server();
+        adversary
+            .subject
             .command(|client| client.auth_keyboard_interactive(b"user", ""));
-        liar.send(&info_request(count));
-        assert!(liar.ends(), "{count}");
+        adversary.send(&info_request(count));
+        assert!(adversary.ends(), "{count}");
         assert!(
-            !liar
-                .victim
+            !adversary
+                .subject
                 .saw(|event| matches!(event, Event::AuthInfoRequest { .. }))
         );
     }
@@ -323,20 +345,21 @@ fn a_count_of_prompts_is_not_believed() {
 #[test]
 fn a_count_of_responses_is_not_believed() {
     for count in [u32::MAX, 1 << 31, 65, 2, 0] {
-        let mut liar = client();
+        let mut adversary = client();
         let mut fields = Vec::new();
         fields.put_string(b"");
         fields.put_string(b"");
-        liar.ask(b"user", "keyboard-interactive", &fields);
+        adversary.ask(b"user", "keyboard-interactive", &fields);
         let mut responses = Vec::new();
         responses.put_string(b"answer");
-        liar.say(&UserauthInfoResponse {
+        adversary.say(&UserauthInfoResponse {
             count,
             responses: Rest(&responses),
         });
-        assert!(liar.ends(), "{count}");
+        assert!(adversary.ends(), "{count}");
         assert!(
-            liar.victim
+            adversary
+                .subject
                 .asked
                 .iter()
                 .all(|(_, method)| *method != "response")
@@ -346,64 +369,64 @@ fn a_count_of_responses_is_not_believed() {
 
 #[test]
 fn responses_to_no_prompt_are_refused() {
-    let mut liar = client();
-    liar.say(&UserauthInfoResponse {
+    let mut adversary = client();
+    adversary.say(&UserauthInfoResponse {
         count: 0,
         responses: Rest(b""),
     });
-    assert!(liar.ends());
+    assert!(adversary.ends());
 }
 
 #[test]
 fn a_conversation_belongs_to_the_user_who_began_it() {
-    let mut liar = client();
+    let mut adversary = client();
     let mut fields = Vec::new();
     fields.put_string(b"");
     fields.put_string(b"");
-    liar.ask(b"alice", "keyboard-interactive", &fields);
-    liar.ask(b"root", "none", b"");
+    adversary.ask(b"alice", "keyboard-interactive", &fields);
+    adversary.ask(b"root", "none", b"");
     // The prompts were alice's; another request has ended that conversation.
     let mut responses = Vec::new();
     responses.put_string(b"answer");
-    liar.say(&UserauthInfoResponse {
+    adversary.say(&UserauthInfoResponse {
         count: 1,
         responses: Rest(&responses),
     });
-    assert!(liar.ends());
+    assert!(adversary.ends());
 }
 
 #[test]
 fn a_count_of_extensions_is_not_believed() {
-    for mut liar in [client(), server()] {
+    for mut adversary in [client(), server()] {
         let mut pairs = Vec::new();
         pairs.put_string(b"a");
         pairs.put_string(b"b");
-        liar.say(&ExtInfo {
+        adversary.say(&ExtInfo {
             count: u32::MAX,
             extensions: Rest(&pairs),
         });
-        assert!(liar.ends());
-        assert!(matches!(liar.victim.error, Some(Error::Malformed(_))));
+        assert!(adversary.ends());
+        assert!(matches!(adversary.subject.error, Some(Error::Malformed(_))));
     }
 }
 
 #[test]
 fn a_password_of_a_megabyte_is_never_looked_at() {
     for len in [65 * 1024, 200 * 1024] {
-        let mut liar = client();
+        let mut adversary = client();
         let mut fields = vec![0];
         fields.put_string(&vec![b'x'; len]);
-        liar.send(&userauth(b"user", "password", &fields));
-        assert!(liar.ends());
-        assert!(liar.victim.asked.is_empty());
+        adversary.send(&userauth(b"user", "password", &fields));
+        assert!(adversary.ends());
+        assert!(adversary.subject.asked.is_empty());
     }
     // More does not fit into a packet: its length alone ends the connection.
-    let mut liar = client();
+    let mut adversary = client();
     let mut length = (1u32 << 20).to_be_bytes().to_vec();
     length.extend_from_slice(&[0; 12]);
-    liar.send_bytes(&length);
-    assert!(liar.ends());
-    assert_eq!(liar.victim.error, Some(Error::IntegrityFailed));
+    adversary.send_bytes(&length);
+    assert!(adversary.ends());
+    assert_eq!(adversary.subject.error, Some(Error::IntegrityFailed));
 }
 
 #[test]
@@ -416,10 +439,10 @@ fn names_and_methods_without_measure_are_refused() {
         userauth(b"user", "publickey", b"\x01"),
         userauth(b"user", "keyboard-interactive", b"\xff\xff\xff\xff"),
     ] {
-        let mut liar = client();
-        liar.send(&payload);
-        assert!(liar.ends());
-        assert!(liar.victim.asked.is_empty());
+        let mut adversary = client();
+        adversary.send(&payload);
+        assert!(adversary.ends());
+        assert!(adversary.subject.asked.is_empty());
     }
 }
 
@@ -432,45 +455,45 @@ fn a_method_that_nobody_knows_fails_and_nothing_more() {
         "",
         "none,password",
     ] {
-        let mut liar = client();
+        let mut adversary = client();
         // An OID count of 2^32-1, where the method has one.
-        let answer = liar.ask(b"user", method, &[0xff; 4]);
+        let answer = adversary.ask(b"user", method, &[0xff; 4]);
         assert_eq!(answer.first(), Some(&51), "{method}");
-        assert!(!liar.victim.connection.is_authenticated());
+        assert!(!adversary.subject.connection.is_authenticated());
     }
 }
 
 #[test]
 fn a_signature_bound_to_another_host_key_is_refused() {
-    let mut liar = client();
+    let mut adversary = client();
     let key = PrivateKey::from_ed25519_seed(&[3; 32]);
     let blob = key.public().blob();
     let mut fields = publickey_fields("ssh-ed25519", &blob, None);
     fields.put_string(b"the host key of somebody else");
-    liar.send(&userauth(
+    adversary.send(&userauth(
         b"user",
         "publickey-hostbound-v00@openssh.com",
         &fields,
     ));
-    liar.ends_with("bound to another host key");
+    adversary.ends_with("bound to another host key");
 }
 
 #[test]
 fn the_signature_reaches_the_owner_as_it_came() {
     // The owner decides about the key of the signature, never about that of an earlier query.
-    let mut liar = client();
+    let mut adversary = client();
     let probed = PrivateKey::from_ed25519_seed(&[3; 32]).public().blob();
-    liar.ask(
+    adversary.ask(
         b"user",
         "publickey",
         &publickey_fields("ssh-ed25519", &probed, None),
     );
     let signing = PrivateKey::from_ed25519_seed(&[4; 32]);
-    let request = liar.signed_request(b"user", &signing, SignatureAlgorithm::Ed25519);
-    liar.send(&request);
-    assert_eq!(liar.answer().first(), Some(&51));
-    let asked: Vec<&str> = liar
-        .victim
+    let request = adversary.signed_request(b"user", &signing, SignatureAlgorithm::Ed25519);
+    adversary.send(&request);
+    assert_eq!(adversary.answer().first(), Some(&51));
+    let asked: Vec<&str> = adversary
+        .subject
         .asked
         .iter()
         .map(|(_, method)| *method)
@@ -480,10 +503,10 @@ fn the_signature_reaches_the_owner_as_it_came() {
 
 #[test]
 fn banners_have_a_limit() {
-    let mut liar = server();
+    let mut adversary = server();
     let mut shown = 0;
     while shown < 10_000
-        && liar.say(&UserauthBanner {
+        && adversary.say(&UserauthBanner {
             text: b"x",
             language: b"",
         })
@@ -491,32 +514,35 @@ fn banners_have_a_limit() {
         shown += 1;
     }
     assert!(shown < 100, "{shown}");
-    liar.ends_with("too many banners");
+    adversary.ends_with("too many banners");
 }
 
 #[test]
 fn rounds_of_prompts_have_a_limit() {
-    let mut liar = server();
-    liar.victim
+    let mut adversary = server();
+    adversary
+        .subject
         .command(|client| client.auth_keyboard_interactive(b"user", ""));
     let mut rounds = 0;
-    while rounds < 1000 && liar.send(&info_request(1)) {
+    while rounds < 1000 && adversary.send(&info_request(1)) {
         rounds += 1;
         let answer = vec![b"answer".to_vec().into()];
-        liar.victim.command(|client| client.auth_respond(&answer));
+        adversary
+            .subject
+            .command(|client| client.auth_respond(&answer));
     }
     assert!(rounds <= 64, "{rounds}");
-    assert!(liar.ends());
+    assert!(adversary.ends());
 }
 
 #[test]
 fn requests_behind_the_one_that_succeeded_are_passed_over() {
-    let mut liar = client();
-    liar.login_password(b"user", PASSWORD);
-    let asked = liar.victim.asked.len();
-    liar.send(&userauth(b"root", "none", b""));
-    assert!(liar.victim.error.is_none());
-    assert_eq!(liar.victim.asked.len(), asked);
-    assert!(liar.rest().is_empty());
-    assert!(!liar.victim.has_ended());
+    let mut adversary = client();
+    adversary.login_password(b"user", PASSWORD);
+    let asked = adversary.subject.asked.len();
+    adversary.send(&userauth(b"root", "none", b""));
+    assert!(adversary.subject.error.is_none());
+    assert_eq!(adversary.subject.asked.len(), asked);
+    assert!(adversary.rest().is_empty());
+    assert!(!adversary.subject.has_ended());
 }

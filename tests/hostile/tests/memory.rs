@@ -5,8 +5,8 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use hostile::liar::{Liar, Offer};
-use hostile::victim::{Memory, PASSWORD};
+use hostile::adversary::{Adversary, Offer};
+use hostile::subject::{Memory, PASSWORD};
 use proto::{Role, TransportConfig};
 use wire::Put;
 use wire::message::{Ping, UserauthSuccess};
@@ -39,37 +39,37 @@ fn live() -> usize {
     LIVE_BYTES.load(Relaxed)
 }
 
-fn client() -> Liar<Memory> {
-    let mut liar = Liar::new(Memory::server(TransportConfig::default()), Role::Client);
-    liar.exchange(&Offer::default());
-    liar.service();
-    liar.login_password(b"user", PASSWORD);
-    liar.victim.forgets = true;
-    liar
+fn client() -> Adversary<Memory> {
+    let mut adversary = Adversary::new(Memory::server(TransportConfig::default()), Role::Client);
+    adversary.exchange(&Offer::default());
+    adversary.service();
+    adversary.login_password(b"user", PASSWORD);
+    adversary.subject.forgets = true;
+    adversary
 }
 
 /// Rekeys that start with a wrong guess: leaked memory of a guess would add up.
 fn wrong_guesses() {
-    let mut liar = client();
-    let rekey = |liar: &mut Liar<Memory>| {
-        liar.kexinit(&Offer {
+    let mut adversary = client();
+    let rekey = |adversary: &mut Adversary<Memory>| {
+        adversary.kexinit(&Offer {
             guess_follows: true,
             ..Offer::kex("unheard-of@example.com,curve25519-sha256")
         });
-        liar.expect_kexinit();
+        adversary.expect_kexinit();
         let mut guess = vec![30];
         guess.put_string(&[0; 1216]);
-        liar.send(&guess);
-        liar.agree();
-        liar.newkeys();
-        liar.expect_newkeys();
+        adversary.send(&guess);
+        adversary.agree();
+        adversary.newkeys();
+        adversary.expect_newkeys();
     };
     for _ in 0..50 {
-        rekey(&mut liar);
+        rekey(&mut adversary);
     }
     let before = live();
     for _ in 0..10_000 {
-        rekey(&mut liar);
+        rekey(&mut adversary);
     }
     let grown = live().saturating_sub(before);
     assert!(
@@ -79,43 +79,43 @@ fn wrong_guesses() {
 }
 
 fn refused_channels() {
-    let mut liar = client();
-    liar.victim.refuses_channels = true;
-    let open = |liar: &mut Liar<Memory>, number: u32| {
-        liar.open("nonsense", number, 1 << 20, 32_768);
-        liar.expect(92);
+    let mut adversary = client();
+    adversary.subject.refuses_channels = true;
+    let open = |adversary: &mut Adversary<Memory>, number: u32| {
+        adversary.open("nonsense", number, 1 << 20, 32_768);
+        adversary.expect(92);
     };
     for number in 0..500 {
-        open(&mut liar, number);
+        open(&mut adversary, number);
     }
     let before = live();
     for number in 0..20_000 {
-        open(&mut liar, number);
+        open(&mut adversary, number);
     }
     let grown = live().saturating_sub(before);
     assert!(
         grown < 64 * 1024,
         "{grown} bytes stay after 20,000 refused channels"
     );
-    assert_eq!(liar.victim.connection.channel_count(), 0);
+    assert_eq!(adversary.subject.connection.channel_count(), 0);
 }
 
 fn opened_and_closed_channels() {
-    let mut liar = client();
-    let cycle = |liar: &mut Liar<Memory>| {
-        let channel = liar.open_session(9);
+    let mut adversary = client();
+    let cycle = |adversary: &mut Adversary<Memory>| {
+        let channel = adversary.open_session(9);
         assert_eq!(channel, 0, "the number is free again");
-        liar.say(&wire::message::ChannelClose {
+        adversary.say(&wire::message::ChannelClose {
             recipient_channel: channel,
         });
-        liar.expect(97);
+        adversary.expect(97);
     };
     for _ in 0..500 {
-        cycle(&mut liar);
+        cycle(&mut adversary);
     }
     let before = live();
     for _ in 0..20_000 {
-        cycle(&mut liar);
+        cycle(&mut adversary);
     }
     let grown = live().saturating_sub(before);
     assert!(
@@ -126,10 +126,10 @@ fn opened_and_closed_channels() {
 
 /// Counts of billions must not cause an allocation.
 fn giant_counts() {
-    let peak_of = |mut liar: Liar<Memory>, payload: Vec<u8>| {
+    let peak_of = |mut adversary: Adversary<Memory>, payload: Vec<u8>| {
         let before = live();
         PEAK_BYTES.store(before, Relaxed);
-        liar.send(&payload);
+        adversary.send(&payload);
         PEAK_BYTES.load(Relaxed) - before
     };
     let count = |number: u8, head: &[&[u8]]| {
@@ -141,28 +141,31 @@ fn giant_counts() {
         payload
     };
     let authenticating = || {
-        let mut liar = Liar::new(Memory::client(TransportConfig::default()), Role::Server);
-        liar.exchange(&Offer::default());
-        liar.accept_service();
-        liar.victim
+        let mut adversary =
+            Adversary::new(Memory::client(TransportConfig::default()), Role::Server);
+        adversary.exchange(&Offer::default());
+        adversary.accept_service();
+        adversary
+            .subject
             .command(|client| client.auth_keyboard_interactive(b"user", ""));
-        liar
+        adversary
     };
     let logged_in = || {
-        let mut liar = authenticating();
-        liar.say(&UserauthSuccess {});
-        liar.victim
+        let mut adversary = authenticating();
+        adversary.say(&UserauthSuccess {});
+        adversary
+            .subject
             .command(|client| client.prove_host_keys(&[b"key".to_vec()]));
-        liar
+        adversary
     };
-    for (name, liar, payload) in [
+    for (name, adversary, payload) in [
         ("prompts", authenticating(), count(60, &[b"", b"", b""])),
         ("extensions", authenticating(), count(7, &[])),
         ("proofs", logged_in(), count(81, &[])),
         ("string", client(), count(90, &[])),
         ("responses", client(), count(61, &[])),
     ] {
-        let peak = peak_of(liar, payload);
+        let peak = peak_of(adversary, payload);
         // Every packet needs the receive slab and its own memory.
         assert!(
             peak < 4 << 20,
@@ -173,7 +176,7 @@ fn giant_counts() {
 
 /// The memory that a logged-in peer can make the connection use by never reading is bounded.
 fn unread_answers() {
-    let mut liar = client();
+    let mut adversary = client();
     let before = live();
     PEAK_BYTES.store(before, Relaxed);
     let ping = Ping {
@@ -181,15 +184,15 @@ fn unread_answers() {
     };
     for _ in 0..300 {
         let payload = wire::message::Encode::encode(&ping);
-        let packet = liar.seal(&payload);
-        let connection = &mut liar.victim.connection;
+        let packet = adversary.seal(&payload);
+        let connection = &mut adversary.subject.connection;
         if !connection.wants_input() {
             break;
         }
         connection.receive_buffer().extend_from_slice(&packet);
         connection.process(0).expect("honest pings");
     }
-    assert!(!liar.victim.connection.wants_input());
+    assert!(!adversary.subject.connection.wants_input());
     let held = live() - before;
     assert!(
         held < 8 << 20,

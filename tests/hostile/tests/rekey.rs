@@ -1,7 +1,7 @@
 //! Key exchanges after the first one, floods during them, and compression, in memory.
 
-use hostile::liar::{HostKey, Liar, Offer};
-use hostile::victim::{Memory, PASSWORD, Victim};
+use hostile::adversary::{Adversary, HostKey, Offer};
+use hostile::subject::{Memory, PASSWORD, Subject};
 use keys::{PrivateKey, SignatureAlgorithm};
 use proto::{ChannelId, Error, Event, Role, Stream, TransportConfig};
 use wire::Put;
@@ -10,67 +10,68 @@ use wire::message::{ChannelData, Encode, Ping};
 const ZSTD: &str = "zstd2@fulmar.invalid";
 
 /// A lying client that has logged in.
-fn client_with(config: TransportConfig, offer: &Offer) -> Liar<Memory> {
-    let mut liar = Liar::new(Memory::server(config), Role::Client);
-    liar.exchange(offer);
-    liar.service();
-    liar.login_password(b"user", PASSWORD);
+fn client_with(config: TransportConfig, offer: &Offer) -> Adversary<Memory> {
+    let mut adversary = Adversary::new(Memory::server(config), Role::Client);
+    adversary.exchange(offer);
+    adversary.service();
+    adversary.login_password(b"user", PASSWORD);
     if offer.compression.starts_with("zlib") {
-        liar.start_compression();
+        adversary.start_compression();
     }
     if offer.compression == ZSTD {
-        liar.start_zstd();
+        adversary.start_zstd();
     }
-    liar
+    adversary
 }
 
-fn client() -> Liar<Memory> {
+fn client() -> Adversary<Memory> {
     client_with(TransportConfig::default(), &Offer::default())
 }
 
-/// A lying server whose victim has logged in.
-fn server() -> Liar<Memory> {
-    let mut liar = Liar::new(Memory::client(TransportConfig::default()), Role::Server);
-    liar.exchange(&Offer::default());
-    liar.accept_service();
-    liar.victim
+/// A lying server whose subject has logged in.
+fn server() -> Adversary<Memory> {
+    let mut adversary = Adversary::new(Memory::client(TransportConfig::default()), Role::Server);
+    adversary.exchange(&Offer::default());
+    adversary.accept_service();
+    adversary
+        .subject
         .command(|client| client.auth_password(b"user", PASSWORD));
-    liar.expect(50);
-    liar.say(&wire::message::UserauthSuccess {});
-    liar
+    adversary.expect(50);
+    adversary.say(&wire::message::UserauthSuccess {});
+    adversary
 }
 
 #[test]
 fn the_session_identifier_stays_when_a_rekey_has_a_longer_hash() {
-    for mut liar in [client(), server()] {
-        let first = liar
-            .victim
+    for mut adversary in [client(), server()] {
+        let first = adversary
+            .subject
             .connection
             .session_id()
             .expect("a session")
             .to_vec();
         assert_eq!(first.len(), 32);
-        liar.exchange(&Offer::kex("sntrup761x25519-sha512"));
-        assert_eq!(liar.exchange_hash().len(), 64);
-        assert_eq!(liar.victim.connection.session_id(), Some(&first[..]));
+        adversary.exchange(&Offer::kex("sntrup761x25519-sha512"));
+        assert_eq!(adversary.exchange_hash().len(), 64);
+        assert_eq!(adversary.subject.connection.session_id(), Some(&first[..]));
         // Keys of both directions were derived from the first identifier: packets open.
-        liar.say(&Ping { data: b"alive" });
-        liar.expect(193);
+        adversary.say(&Ping { data: b"alive" });
+        adversary.expect(193);
     }
 }
 
 #[test]
 fn a_host_key_that_changes_at_a_rekey_ends_the_connection() {
-    let mut liar = server();
-    liar.host_key = HostKey {
+    let mut adversary = server();
+    adversary.host_key = HostKey {
         private: PrivateKey::from_ed25519_seed(&[8; 32]),
         algorithm: SignatureAlgorithm::Ed25519,
     };
-    liar.kexinit(&Offer::default());
-    liar.expect_kexinit();
-    liar.agree();
+    adversary.kexinit(&Offer::default());
+    adversary.expect_kexinit();
+    adversary.agree();
     assert_eq!(
-        liar.victim.error,
+        adversary.subject.error,
         Some(Error::PeerMisbehaved("the host key changed at a rekey"))
     );
 }
@@ -88,50 +89,50 @@ fn nothing_but_the_exchange_is_taken_between_the_peers_kexinit_and_its_newkeys()
             data: b"data",
         }
         .encode(),
-        hostile::liar::userauth(b"user", "none", b""),
+        hostile::adversary::userauth(b"user", "none", b""),
         vec![7, 0, 0, 0, 0],
         vec![5],
         vec![200],
     ] {
-        for mut liar in [client(), server()] {
-            liar.kexinit(&Offer::default());
-            liar.expect_kexinit();
-            liar.send(&payload);
-            assert!(liar.ends(), "{:?}", payload.first());
+        for mut adversary in [client(), server()] {
+            adversary.kexinit(&Offer::default());
+            adversary.expect_kexinit();
+            adversary.send(&payload);
+            assert!(adversary.ends(), "{:?}", payload.first());
         }
     }
 }
 
 #[test]
 fn pings_while_our_kexinit_is_on_its_way_are_answered_later_and_within_a_bound() {
-    let mut liar = client();
-    liar.victim.command(|server| server.rekey(0));
+    let mut adversary = client();
+    adversary.subject.command(|server| server.rekey(0));
     let data = vec![b'p'; 16 * 1024];
     let mut sent = 0;
-    while sent < 10_000 && liar.say(&Ping { data: &data }) {
+    while sent < 10_000 && adversary.say(&Ping { data: &data }) {
         sent += 1;
     }
     assert!(
         sent * data.len() <= 2 << 20,
         "{sent} pings of 16 KiB are remembered"
     );
-    assert!(liar.ends());
+    assert!(adversary.ends());
 }
 
 #[test]
 fn a_peer_that_never_finishes_a_rekey_gets_no_data_and_is_given_up() {
-    let mut liar = client();
-    let channel = liar.open_session(0);
+    let mut adversary = client();
+    let channel = adversary.open_session(0);
     assert_eq!(channel, 0);
     let id = ChannelId(0);
-    assert!(liar.victim.connection.channel_send_space(id) > 0);
-    liar.victim.command(|server| server.rekey(0));
-    liar.expect_kexinit();
+    assert!(adversary.subject.connection.channel_send_space(id) > 0);
+    adversary.subject.command(|server| server.rekey(0));
+    adversary.expect_kexinit();
     // Some data are queued until the keys are ready, and none are sent.
     let mut queued = 0;
     while queued < 8 << 20 {
-        let sent = liar
-            .victim
+        let sent = adversary
+            .subject
             .connection
             .channel_send_slice(id, Stream::Data, &[0; 32_768]);
         match sent {
@@ -140,21 +141,38 @@ fn a_peer_that_never_finishes_a_rekey_gets_no_data_and_is_given_up() {
         }
     }
     assert!(queued <= 1 << 20, "{queued} bytes are held back");
-    assert_eq!(liar.victim.connection.channel_send_space(id), 0);
-    assert!(liar.next_payload().is_none(), "data left before NEWKEYS");
-    let deadline = liar.victim.connection.poll_deadline().expect("a limit");
-    liar.victim.wait_until(deadline);
-    assert_eq!(liar.victim.error, Some(Error::TimedOut("key exchange")));
+    assert_eq!(adversary.subject.connection.channel_send_space(id), 0);
+    assert!(
+        adversary.next_payload().is_none(),
+        "data left before NEWKEYS"
+    );
+    let deadline = adversary
+        .subject
+        .connection
+        .poll_deadline()
+        .expect("a limit");
+    adversary.subject.wait_until(deadline);
+    assert_eq!(
+        adversary.subject.error,
+        Some(Error::TimedOut("key exchange"))
+    );
 }
 
 #[test]
 fn a_peer_that_stops_in_the_middle_of_a_rekey_is_given_up() {
-    for mut liar in [client(), server()] {
-        liar.kexinit(&Offer::default());
-        liar.expect_kexinit();
-        let deadline = liar.victim.connection.poll_deadline().expect("a limit");
-        liar.victim.wait_until(deadline);
-        assert_eq!(liar.victim.error, Some(Error::TimedOut("key exchange")));
+    for mut adversary in [client(), server()] {
+        adversary.kexinit(&Offer::default());
+        adversary.expect_kexinit();
+        let deadline = adversary
+            .subject
+            .connection
+            .poll_deadline()
+            .expect("a limit");
+        adversary.subject.wait_until(deadline);
+        assert_eq!(
+            adversary.subject.error,
+            Some(Error::TimedOut("key exchange"))
+        );
     }
 }
 
@@ -162,26 +180,31 @@ fn a_peer_that_stops_in_the_middle_of_a_rekey_is_given_up() {
 fn a_peer_that_reads_nothing_is_not_answered_without_end() {
     // The owner's socket is full: it takes no output. The connection must stop reading requests
     // that want an answer.
-    let mut liar = client();
+    let mut adversary = client();
     let one = Ping {
         data: &[1; 16 * 1024],
     }
     .encode();
     let mut bytes = 0;
     for _ in 0..1000 {
-        let packet = liar.seal(&one);
+        let packet = adversary.seal(&one);
         bytes += packet.len();
-        liar.victim
+        adversary
+            .subject
             .connection
             .receive_buffer()
             .extend_from_slice(&packet);
-        liar.victim.connection.process(0).expect("honest pings");
-        if !liar.victim.connection.wants_input() {
+        adversary
+            .subject
+            .connection
+            .process(0)
+            .expect("honest pings");
+        if !adversary.subject.connection.wants_input() {
             break;
         }
     }
     assert!(
-        !liar.victim.connection.wants_input(),
+        !adversary.subject.connection.wants_input(),
         "it reads on after {bytes} bytes"
     );
     assert!(bytes <= 3 << 20, "{bytes} bytes were taken in");
@@ -203,20 +226,20 @@ fn a_packet_that_inflates_past_the_limit_ends_the_connection() {
         ..Offer::default()
     };
     for size in [257 * 1024 + 1, 1 << 20, 64 << 20] {
-        let mut liar = client_with(TransportConfig::default(), &offer);
+        let mut adversary = client_with(TransportConfig::default(), &offer);
         let small = bomb(size);
         assert!(small.len() < 256 * 1024, "{}", small.len());
-        liar.send_deflated_as_is(&small);
-        assert!(liar.ends());
+        adversary.send_deflated_as_is(&small);
+        assert!(adversary.ends());
         assert!(
-            matches!(liar.victim.error, Some(Error::Compression(_))),
+            matches!(adversary.subject.error, Some(Error::Compression(_))),
             "{size}: {:?}",
-            liar.victim.error
+            adversary.subject.error
         );
     }
-    let mut liar = client_with(TransportConfig::default(), &offer);
-    liar.send_deflated_as_is(&bomb(250 * 1024));
-    assert!(liar.victim.error.is_none());
+    let mut adversary = client_with(TransportConfig::default(), &offer);
+    adversary.send_deflated_as_is(&bomb(250 * 1024));
+    assert!(adversary.subject.error.is_none());
 }
 
 #[test]
@@ -231,27 +254,27 @@ fn damaged_compression_ends_the_connection() {
         b"\x78\x9c",
         &[0x78; 4096],
     ] {
-        let mut liar = client_with(TransportConfig::default(), &offer);
-        liar.send_deflated_as_is(payload);
-        assert!(liar.ends());
+        let mut adversary = client_with(TransportConfig::default(), &offer);
+        adversary.send_deflated_as_is(payload);
+        assert!(adversary.ends());
     }
 }
 
 #[test]
 fn nothing_is_inflated_before_login() {
-    let mut liar = Liar::new(Memory::server(TransportConfig::default()), Role::Client);
-    liar.exchange(&Offer {
+    let mut adversary = Adversary::new(Memory::server(TransportConfig::default()), Role::Client);
+    adversary.exchange(&Offer {
         compression: "zlib@openssh.com".into(),
         ..Offer::default()
     });
     // zlib's first byte is not a message number.
-    liar.send_deflated_as_is(&bomb(1 << 20));
-    liar.expect(3);
-    assert!(liar.victim.error.is_none());
+    adversary.send_deflated_as_is(&bomb(1 << 20));
+    adversary.expect(3);
+    assert!(adversary.subject.error.is_none());
 }
 
 /// A lying client that has logged in to a server with zstd.
-fn client_by_zstd() -> Liar<Memory> {
+fn client_by_zstd() -> Adversary<Memory> {
     let config = TransportConfig {
         kex: vec!["curve25519-sha256".into()],
         compression: vec!["none".into(), ZSTD.into()],
@@ -310,32 +333,32 @@ fn what_is_no_packet_of_ours_by_zstd_ends_the_connection_and_says_why() {
         by_zstd(&ignored(16 << 20)),
     ]);
     for (index, packet) in forged.iter().enumerate() {
-        let mut liar = client_by_zstd();
-        liar.send_deflated_as_is(packet);
-        assert!(liar.ends(), "{index}");
-        let reason = liar.goodbye.as_ref().map(|(reason, _)| *reason);
-        let error = &liar.victim.error;
+        let mut adversary = client_by_zstd();
+        adversary.send_deflated_as_is(packet);
+        assert!(adversary.ends(), "{index}");
+        let reason = adversary.goodbye.as_ref().map(|(reason, _)| *reason);
+        let error = &adversary.subject.error;
         assert!(
             matches!(error, Some(Error::Compression(_))),
             "{index}: {error:?}"
         );
         assert_eq!(reason, Some(6), "{index}: COMPRESSION_ERROR");
     }
-    let mut liar = client_by_zstd();
-    liar.send_deflated_as_is(&by_zstd(&ignored(250 * 1024)));
-    assert!(liar.victim.error.is_none());
+    let mut adversary = client_by_zstd();
+    adversary.send_deflated_as_is(&by_zstd(&ignored(250 * 1024)));
+    assert!(adversary.subject.error.is_none());
 }
 
 #[test]
 fn any_damage_to_zstd_is_survived_or_ends_the_connection() {
     let whole = by_zstd(&ignored(300));
     for at in 0..whole.len() {
-        let mut liar = client_by_zstd();
+        let mut adversary = client_by_zstd();
         let mut packet = whole.clone();
         packet[at] ^= 1 << (at % 8);
-        liar.send_deflated_as_is(&packet);
-        if liar.victim.error.is_none() {
-            liar.say(&Ping { data: b"alive" });
+        adversary.send_deflated_as_is(&packet);
+        if adversary.subject.error.is_none() {
+            adversary.say(&Ping { data: b"alive" });
         }
     }
 }
@@ -343,14 +366,14 @@ fn any_damage_to_zstd_is_survived_or_ends_the_connection() {
 /// A new stream starts after NEWKEYS: a packet that continues the old one is invalid.
 #[test]
 fn a_stream_of_zstd_ends_with_its_keys() {
-    let mut liar = client_by_zstd();
-    liar.say(&Ping { data: b"alive" });
-    liar.expect(193);
+    let mut adversary = client_by_zstd();
+    adversary.say(&Ping { data: b"alive" });
+    adversary.expect(193);
     let offer = Offer {
         compression: ZSTD.into(),
         ..Offer::default()
     };
-    liar.exchange(&offer);
+    adversary.exchange(&offer);
     // Blocks of the frame that began with the first keys.
     let mut compressor = compress::ZstdCompressor::new(compress::CompressionSettings::default());
     let mut packet = Vec::new();
@@ -361,60 +384,64 @@ fn a_stream_of_zstd_ends_with_its_keys() {
             .expect("compressed");
     }
     assert_eq!(packet[0], 1, "it goes on with its frame");
-    liar.send_deflated_as_is(&packet);
-    assert!(liar.ends());
-    assert!(matches!(liar.victim.error, Some(Error::Compression(_))));
+    adversary.send_deflated_as_is(&packet);
+    assert!(adversary.ends());
+    assert!(matches!(
+        adversary.subject.error,
+        Some(Error::Compression(_))
+    ));
 }
 
 #[test]
 fn zstd_is_not_offered_to_who_did_not_ask_for_it() {
-    let mut liar = Liar::new(Memory::server(TransportConfig::default()), Role::Client);
-    liar.hello();
-    liar.kexinit(&Offer {
+    let mut adversary = Adversary::new(Memory::server(TransportConfig::default()), Role::Client);
+    adversary.hello();
+    adversary.kexinit(&Offer {
         compression: ZSTD.into(),
         ..Offer::default()
     });
-    liar.expect_kexinit();
-    let offered = liar.victims_kexinit();
+    adversary.expect_kexinit();
+    let offered = adversary.subjects_kexinit();
     for list in [&offered.compression_c2s, &offered.compression_s2c] {
         assert!(list.contains("zlib@openssh.com") && !list.contains(ZSTD));
     }
-    assert!(liar.ends());
+    assert!(adversary.ends());
 }
 
 #[test]
 fn a_rekey_keeps_strictness_and_needs_no_markers() {
-    let mut liar = client();
-    liar.exchange(&Offer {
+    let mut adversary = client();
+    adversary.exchange(&Offer {
         strict: false,
         ..Offer::default()
     });
-    liar.say(&Ping { data: b"alive" });
-    liar.expect(193);
+    adversary.say(&Ping { data: b"alive" });
+    adversary.expect(193);
     assert!(
-        liar.victim
+        adversary
+            .subject
             .connection
             .negotiated()
             .expect("keys")
             .strict_kex
     );
     let again = |event: &Event| matches!(event, Event::KeysChanged { first: false, .. });
-    assert!(liar.victim.saw(again));
+    assert!(adversary.subject.saw(again));
 }
 
 #[test]
 fn strictness_cannot_be_promised_late() {
-    let mut liar = client_with(TransportConfig::default(), &Offer::lax());
-    liar.exchange(&Offer::default());
+    let mut adversary = client_with(TransportConfig::default(), &Offer::lax());
+    adversary.exchange(&Offer::default());
     assert!(
-        !liar
-            .victim
+        !adversary
+            .subject
             .connection
             .negotiated()
             .expect("keys")
             .strict_kex
     );
-    liar.say(&Ping { data: b"alive" });
-    liar.expect(193);
-    assert!(!liar.victim.has_ended());
+    adversary.say(&Ping { data: b"alive" });
+    adversary.expect(193);
+    assert!(!adversary.subject.has_ended());
 }

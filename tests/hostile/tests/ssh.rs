@@ -1,8 +1,8 @@
 //! A lying server against the real `fulmar ssh`.
 
-use hostile::liar::{HostKey, Liar, Offer};
+use hostile::adversary::{Adversary, HostKey, Offer};
 use hostile::place::{assert_harmless, client_against, client_at};
-use hostile::victim::{Tcp, Victim};
+use hostile::subject::{Subject, Tcp};
 use interop::process::Outcome;
 use interop::scratch::Scratch;
 use keys::{PrivateKey, SignatureAlgorithm};
@@ -30,12 +30,12 @@ fn failed(outcome: &Outcome) -> String {
 
 /// Accepts the client's session channel and its exec request; returns the client's number for the
 /// channel.
-fn take_session(liar: &mut Liar<Tcp>) -> u32 {
-    let payload = liar.expect(90);
+fn take_session(adversary: &mut Adversary<Tcp>) -> u32 {
+    let payload = adversary.expect(90);
     let number = ChannelOpen::decode(&payload)
         .expect("an open")
         .sender_channel;
-    liar.say(&ChannelOpenConfirmation {
+    adversary.say(&ChannelOpenConfirmation {
         recipient_channel: number,
         sender_channel: 7,
         window: 1 << 20,
@@ -43,7 +43,7 @@ fn take_session(liar: &mut Liar<Tcp>) -> u32 {
         fields: Rest(b""),
     });
     loop {
-        let payload = liar.expect(98);
+        let payload = adversary.expect(98);
         let request = ChannelRequest::decode(&payload).expect("a request");
         if request.name == b"exec" {
             assert_eq!(
@@ -51,7 +51,7 @@ fn take_session(liar: &mut Liar<Tcp>) -> u32 {
                 [&[0, 0, 0, 11][..], b"the command"].concat()
             );
             if request.want_reply {
-                liar.say(&ChannelSuccess {
+                adversary.say(&ChannelSuccess {
                     recipient_channel: number,
                 });
             }
@@ -61,32 +61,32 @@ fn take_session(liar: &mut Liar<Tcp>) -> u32 {
 }
 
 /// Ends a session like an honest server.
-fn finish(liar: &mut Liar<Tcp>, number: u32, status: u32) {
-    liar.request(number, "exit-status", false, &status.to_be_bytes());
-    liar.say(&ChannelEof {
+fn finish(adversary: &mut Adversary<Tcp>, number: u32, status: u32) {
+    adversary.request(number, "exit-status", false, &status.to_be_bytes());
+    adversary.say(&ChannelEof {
         recipient_channel: number,
     });
-    liar.say(&ChannelClose {
+    adversary.say(&ChannelClose {
         recipient_channel: number,
     });
-    while liar.next_payload().is_some() {}
+    while adversary.next_payload().is_some() {}
 }
 
 #[test]
 fn an_honest_server_is_served_honestly() {
-    let outcome = client_against(&COMMAND, |liar| {
-        liar.serve_login();
-        let number = take_session(liar);
-        liar.say(&ChannelData {
+    let outcome = client_against(&COMMAND, |adversary| {
+        adversary.serve_login();
+        let number = take_session(adversary);
+        adversary.say(&ChannelData {
             recipient_channel: number,
             data: b"out",
         });
-        liar.say(&ChannelExtendedData {
+        adversary.say(&ChannelExtendedData {
             recipient_channel: number,
             code: 1,
             data: b"err",
         });
-        finish(liar, number, 7);
+        finish(adversary, number, 7);
     });
     assert_eq!(outcome.status, 7, "{}", outcome.summary());
     assert_eq!(outcome.stdout.head, b"out");
@@ -121,8 +121,8 @@ fn odd_version_lines_end_the_client_with_a_message() {
     lines.push(b"spam\r\n".repeat(1_100));
     lines.push(b"\n".repeat(100_000));
     for line in lines {
-        let outcome = client_against(&COMMAND, |liar| {
-            liar.send_bytes(&line);
+        let outcome = client_against(&COMMAND, |adversary| {
+            adversary.send_bytes(&line);
         });
         failed(&outcome);
         assert!(outcome.stdout.head.is_empty());
@@ -131,11 +131,11 @@ fn odd_version_lines_end_the_client_with_a_message() {
 
 #[test]
 fn text_before_the_version_line_is_passed_over_within_its_limits() {
-    let outcome = client_against(&COMMAND, |liar| {
-        liar.send_bytes(&b"a word before \x1b[2J\r\n".repeat(1_000));
-        liar.serve_login();
-        let number = take_session(liar);
-        finish(liar, number, 0);
+    let outcome = client_against(&COMMAND, |adversary| {
+        adversary.send_bytes(&b"a word before \x1b[2J\r\n".repeat(1_000));
+        adversary.serve_login();
+        let number = take_session(adversary);
+        finish(adversary, number, 0);
     });
     assert_eq!(outcome.status, 0, "{}", outcome.summary());
     assert_harmless(&outcome.stderr.text());
@@ -143,33 +143,33 @@ fn text_before_the_version_line_is_passed_over_within_its_limits() {
 
 #[test]
 fn escape_codes_of_a_server_are_shown_and_not_obeyed() {
-    let outcome = client_against(&["-v", "user@127.0.0.1", "the command"], |liar| {
-        liar.send_bytes(&[ESCAPES, b"\r\n"].concat());
-        liar.exchange(&Offer::default());
-        liar.say(&Debug {
+    let outcome = client_against(&["-v", "user@127.0.0.1", "the command"], |adversary| {
+        adversary.send_bytes(&[ESCAPES, b"\r\n"].concat());
+        adversary.exchange(&Offer::default());
+        adversary.say(&Debug {
             always_display: true,
             text: ESCAPES,
             language: b"",
         });
-        liar.accept_service();
-        liar.say(&UserauthBanner {
+        adversary.accept_service();
+        adversary.say(&UserauthBanner {
             text: ESCAPES,
             language: ESCAPES,
         });
-        liar.expect(50);
-        liar.say(&UserauthSuccess {});
-        liar.say(&Debug {
+        adversary.expect(50);
+        adversary.say(&UserauthSuccess {});
+        adversary.say(&Debug {
             always_display: true,
             text: ESCAPES,
             language: ESCAPES,
         });
-        liar.say(&GlobalRequest {
+        adversary.say(&GlobalRequest {
             name: ESCAPES,
             want_reply: false,
             fields: Rest(ESCAPES),
         });
-        let number = take_session(liar);
-        liar.request(number, "exit-signal", false, &{
+        let number = take_session(adversary);
+        adversary.request(number, "exit-signal", false, &{
             let mut fields = Vec::new();
             fields.put_string(b"\x1b[31m");
             fields.put_bool(true);
@@ -177,7 +177,7 @@ fn escape_codes_of_a_server_are_shown_and_not_obeyed() {
             fields.put_string(ESCAPES);
             fields
         });
-        liar.say(&Disconnect {
+        adversary.say(&Disconnect {
             reason: 2,
             description: ESCAPES,
             language: b"",
@@ -191,18 +191,18 @@ fn escape_codes_of_a_server_are_shown_and_not_obeyed() {
 #[test]
 fn a_goodbye_with_escape_codes_at_any_stage_is_harmless() {
     for stage in 0..3 {
-        let outcome = client_against(&COMMAND, |liar| {
-            liar.hello();
+        let outcome = client_against(&COMMAND, |adversary| {
+            adversary.hello();
             if stage >= 1 {
-                liar.kexinit(&Offer::default());
-                liar.expect_kexinit();
+                adversary.kexinit(&Offer::default());
+                adversary.expect_kexinit();
             }
             if stage >= 2 {
-                liar.agree();
-                liar.newkeys();
-                liar.expect_newkeys();
+                adversary.agree();
+                adversary.newkeys();
+                adversary.expect_newkeys();
             }
-            liar.say(&Disconnect {
+            adversary.say(&Disconnect {
                 reason: 11,
                 description: ESCAPES,
                 language: ESCAPES,
@@ -215,27 +215,27 @@ fn a_goodbye_with_escape_codes_at_any_stage_is_harmless() {
 
 #[test]
 fn a_refused_channel_and_refused_methods_are_told_harmlessly() {
-    let outcome = client_against(&COMMAND, |liar| {
-        liar.serve_login();
-        let payload = liar.expect(90);
+    let outcome = client_against(&COMMAND, |adversary| {
+        adversary.serve_login();
+        let payload = adversary.expect(90);
         let number = ChannelOpen::decode(&payload)
             .expect("an open")
             .sender_channel;
-        liar.say(&wire::message::ChannelOpenFailure {
+        adversary.say(&wire::message::ChannelOpenFailure {
             recipient_channel: number,
             reason: u32::MAX,
             description: ESCAPES,
             language: ESCAPES,
         });
-        while liar.next_payload().is_some() {}
+        while adversary.next_payload().is_some() {}
     });
     failed(&outcome);
-    let outcome = client_against(&COMMAND, |liar| {
-        liar.exchange(&Offer::default());
-        liar.accept_service();
-        while let Some(payload) = liar.next_payload() {
+    let outcome = client_against(&COMMAND, |adversary| {
+        adversary.exchange(&Offer::default());
+        adversary.accept_service();
+        while let Some(payload) = adversary.next_payload() {
             if payload.first() == Some(&50) {
-                liar.say(&UserauthFailure {
+                adversary.say(&UserauthFailure {
                     methods: NameList::new("none-of-yours,$(id),%s%n").expect("names"),
                     partial_success: true,
                 });
@@ -248,15 +248,15 @@ fn a_refused_channel_and_refused_methods_are_told_harmlessly() {
 #[test]
 fn a_login_that_needed_no_proof_is_told_to_the_user() {
     let arguments = ["-oPubkeyAuthentication=no", "user@127.0.0.1", "the command"];
-    let outcome = client_against(&arguments, |liar| {
-        liar.exchange(&Offer::default());
-        liar.accept_service();
-        let payload = liar.expect(50);
+    let outcome = client_against(&arguments, |adversary| {
+        adversary.exchange(&Offer::default());
+        adversary.accept_service();
+        let payload = adversary.expect(50);
         let request = wire::message::UserauthRequest::decode(&payload).expect("a request");
         assert_eq!(request.method, b"none", "the question that proves nothing");
-        liar.say(&UserauthSuccess {});
-        let number = take_session(liar);
-        finish(liar, number, 0);
+        adversary.say(&UserauthSuccess {});
+        let number = take_session(adversary);
+        finish(adversary, number, 0);
     });
     assert_eq!(outcome.status, 0);
     let said = outcome.stderr.text();
@@ -266,30 +266,30 @@ fn a_login_that_needed_no_proof_is_told_to_the_user() {
 #[test]
 fn a_server_that_grants_what_was_not_asked_is_left() {
     // Before the service, before any request, and to a query for a key.
-    let outcome = client_against(&COMMAND, |liar| {
-        liar.exchange(&Offer::default());
-        liar.say(&UserauthSuccess {});
-        while liar.next_payload().is_some() {}
+    let outcome = client_against(&COMMAND, |adversary| {
+        adversary.exchange(&Offer::default());
+        adversary.say(&UserauthSuccess {});
+        while adversary.next_payload().is_some() {}
     });
     failed(&outcome);
-    let outcome = client_against(&COMMAND, |liar| {
-        liar.exchange(&Offer::default());
-        liar.expect(5);
-        liar.say(&UserauthSuccess {});
-        while liar.next_payload().is_some() {}
+    let outcome = client_against(&COMMAND, |adversary| {
+        adversary.exchange(&Offer::default());
+        adversary.expect(5);
+        adversary.say(&UserauthSuccess {});
+        while adversary.next_payload().is_some() {}
     });
     failed(&outcome);
-    let outcome = client_against(&COMMAND, |liar| {
-        liar.exchange(&Offer::default());
-        liar.accept_service();
-        liar.expect(50);
+    let outcome = client_against(&COMMAND, |adversary| {
+        adversary.exchange(&Offer::default());
+        adversary.accept_service();
+        adversary.expect(50);
         for _ in 0..2 {
-            liar.say(&UserauthFailure {
+            adversary.say(&UserauthFailure {
                 methods: NameList::new("password").expect("names"),
                 partial_success: false,
             });
         }
-        while liar.next_payload().is_some() {}
+        while adversary.next_payload().is_some() {}
     });
     failed(&outcome);
 }
@@ -307,12 +307,12 @@ fn a_server_out_of_order_gets_no_request_for_login() {
         vec![7, 0, 0, 0, 0],
         vec![90, 0, 0, 0, 0],
     ] {
-        let outcome = client_against(&COMMAND, |liar| {
-            liar.hello();
-            liar.kexinit(&Offer::lax());
-            liar.expect_kexinit();
-            liar.send(&payload);
-            let after = liar.rest();
+        let outcome = client_against(&COMMAND, |adversary| {
+            adversary.hello();
+            adversary.kexinit(&Offer::lax());
+            adversary.expect_kexinit();
+            adversary.send(&payload);
+            let after = adversary.rest();
             assert!(
                 after
                     .iter()
@@ -326,17 +326,17 @@ fn a_server_out_of_order_gets_no_request_for_login() {
 
 #[test]
 fn a_host_key_that_changes_at_a_rekey_ends_the_client() {
-    let outcome = client_against(&COMMAND, |liar| {
-        liar.serve_login();
-        let _ = take_session(liar);
-        liar.host_key = HostKey {
+    let outcome = client_against(&COMMAND, |adversary| {
+        adversary.serve_login();
+        let _ = take_session(adversary);
+        adversary.host_key = HostKey {
             private: PrivateKey::from_ed25519_seed(&[8; 32]),
             algorithm: SignatureAlgorithm::Ed25519,
         };
-        liar.kexinit(&Offer::default());
-        liar.expect_kexinit();
-        liar.agree();
-        while liar.next_payload().is_some() {}
+        adversary.kexinit(&Offer::default());
+        adversary.expect_kexinit();
+        adversary.agree();
+        while adversary.next_payload().is_some() {}
     });
     assert!(
         failed(&outcome).contains("host key changed"),
@@ -348,23 +348,23 @@ fn a_host_key_that_changes_at_a_rekey_ends_the_client() {
 #[test]
 fn a_host_key_other_than_the_known_one_gets_no_login() {
     let scratch = Scratch::new();
-    let serve = |liar: &mut Liar<Tcp>| {
-        liar.serve_login();
-        let number = take_session(liar);
-        finish(liar, number, 0);
+    let serve = |adversary: &mut Adversary<Tcp>| {
+        adversary.serve_login();
+        let number = take_session(adversary);
+        finish(adversary, number, 0);
     };
     let alias = ["-oHostKeyAlias=the-host", "user@127.0.0.1", "the command"];
     assert_eq!(client_at(&scratch, &alias, serve).status, 0);
-    let outcome = client_at(&scratch, &alias, |liar| {
-        liar.host_key = HostKey {
+    let outcome = client_at(&scratch, &alias, |adversary| {
+        adversary.host_key = HostKey {
             private: PrivateKey::from_ed25519_seed(&[8; 32]),
             algorithm: SignatureAlgorithm::Ed25519,
         };
-        liar.hello();
-        liar.kexinit(&Offer::default());
-        liar.expect_kexinit();
-        liar.agree();
-        let after = liar.rest();
+        adversary.hello();
+        adversary.kexinit(&Offer::default());
+        adversary.expect_kexinit();
+        adversary.agree();
+        let after = adversary.rest();
         assert!(
             after
                 .iter()
@@ -379,9 +379,9 @@ fn a_host_key_other_than_the_known_one_gets_no_login() {
 fn host_keys_that_a_server_announces_cannot_forge_lines_of_known_hosts() {
     let scratch = Scratch::new();
     let arguments = ["-oUpdateHostKeys=yes", "user@127.0.0.1", "the command"];
-    let outcome = client_at(&scratch, &arguments, |liar| {
-        liar.serve_login();
-        let honest = liar.host_key.private.public().blob();
+    let outcome = client_at(&scratch, &arguments, |adversary| {
+        adversary.serve_login();
+        let honest = adversary.host_key.private.public().blob();
         let stranger = PrivateKey::from_ed25519_seed(&[8; 32]).public().blob();
         let mut fields = Vec::new();
         for key in [
@@ -393,17 +393,17 @@ fn host_keys_that_a_server_announces_cannot_forge_lines_of_known_hosts() {
         ] {
             fields.put_string(key);
         }
-        liar.say(&GlobalRequest {
+        adversary.say(&GlobalRequest {
             name: b"hostkeys-00@openssh.com",
             want_reply: false,
             fields: Rest(&fields),
         });
-        let number = take_session(liar);
+        let number = take_session(adversary);
         // An invalid proof, if the client asks for one.
-        liar.say(&RequestSuccess {
+        adversary.say(&RequestSuccess {
             fields: Rest(&[0, 0, 0, 1, 9]),
         });
-        finish(liar, number, 0);
+        finish(adversary, number, 0);
     });
     assert_eq!(outcome.status, 0, "{}", outcome.summary());
     let known = std::fs::read_to_string(scratch.join("known_hosts")).expect("known_hosts");
@@ -412,9 +412,9 @@ fn host_keys_that_a_server_announces_cannot_forge_lines_of_known_hosts() {
 
 #[test]
 fn channels_that_a_server_opens_are_refused() {
-    let outcome = client_against(&COMMAND, |liar| {
-        liar.serve_login();
-        let number = take_session(liar);
+    let outcome = client_against(&COMMAND, |adversary| {
+        adversary.serve_login();
+        let number = take_session(adversary);
         for (index, kind) in [
             "session",
             "x11",
@@ -434,66 +434,66 @@ fn channels_that_a_server_opens_are_refused() {
             fields.put_string(b"127.0.0.1");
             fields.put_u32(1);
             let sender_channel = 100 + u32::try_from(index).unwrap_or(0);
-            liar.say(&ChannelOpen {
+            adversary.say(&ChannelOpen {
                 kind: kind.as_bytes(),
                 sender_channel,
                 window: 1 << 20,
                 max_packet: 32_768,
                 fields: Rest(&fields),
             });
-            let refusal = liar.expect(92);
+            let refusal = adversary.expect(92);
             let refusal = wire::message::ChannelOpenFailure::decode(&refusal).expect("a refusal");
             assert_eq!(refusal.recipient_channel, sender_channel, "{kind}");
         }
-        finish(liar, number, 3);
+        finish(adversary, number, 3);
     });
     assert_eq!(outcome.status, 3, "{}", outcome.summary());
 }
 
 #[test]
 fn lies_about_channels_end_the_client() {
-    let lies: [fn(&mut Liar<Tcp>, u32); 6] = [
-        |liar, number| {
-            liar.say(&ChannelData {
+    let lies: [fn(&mut Adversary<Tcp>, u32); 6] = [
+        |adversary, number| {
+            adversary.say(&ChannelData {
                 recipient_channel: number,
                 data: &vec![0; 100_000],
             });
         },
-        |liar, number| {
+        |adversary, number| {
             for _ in 0..2 {
-                liar.say(&ChannelWindowAdjust {
+                adversary.say(&ChannelWindowAdjust {
                     recipient_channel: number,
                     bytes: u32::MAX,
                 });
             }
         },
-        |liar, number| {
-            liar.say(&ChannelExtendedData {
+        |adversary, number| {
+            adversary.say(&ChannelExtendedData {
                 recipient_channel: number,
                 code: 9,
                 data: &vec![0; 100_000],
             });
         },
-        |liar, number| {
-            liar.say(&ChannelData {
+        |adversary, number| {
+            adversary.say(&ChannelData {
                 recipient_channel: number + 1,
                 data: b"x",
             });
         },
-        |liar, _| {
-            liar.kexinit(&Offer::default());
-            liar.kexinit(&Offer::default());
+        |adversary, _| {
+            adversary.kexinit(&Offer::default());
+            adversary.kexinit(&Offer::default());
         },
-        |liar, _| {
-            liar.send_bytes(&[0xff; 512]);
+        |adversary, _| {
+            adversary.send_bytes(&[0xff; 512]);
         },
     ];
     for lie in lies {
-        let outcome = client_against(&COMMAND, |liar| {
-            liar.serve_login();
-            let number = take_session(liar);
-            lie(liar, number);
-            while liar.victim.collect().is_some() {}
+        let outcome = client_against(&COMMAND, |adversary| {
+            adversary.serve_login();
+            let number = take_session(adversary);
+            lie(adversary, number);
+            while adversary.subject.collect().is_some() {}
         });
         failed(&outcome);
     }
@@ -502,23 +502,23 @@ fn lies_about_channels_end_the_client() {
 #[test]
 fn odd_but_harmless_sessions_come_to_an_end() {
     // Data of no bytes or no known type, answers to nothing, unknown requests, and no status at all.
-    let outcome = client_against(&COMMAND, |liar| {
-        liar.serve_login();
-        let number = take_session(liar);
+    let outcome = client_against(&COMMAND, |adversary| {
+        adversary.serve_login();
+        let number = take_session(adversary);
         for _ in 0..5_000 {
-            liar.say(&ChannelData {
+            adversary.say(&ChannelData {
                 recipient_channel: number,
                 data: b"",
             });
-            liar.say(&ChannelExtendedData {
+            adversary.say(&ChannelExtendedData {
                 recipient_channel: number,
                 code: 9,
                 data: b"of no known type",
             });
-            liar.say(&ChannelSuccess {
+            adversary.say(&ChannelSuccess {
                 recipient_channel: number,
             });
-            liar.say(&RequestSuccess { fields: Rest(b"") });
+            adversary.say(&RequestSuccess { fields: Rest(b"") });
         }
         for name in ["no-such-request", "pty-req", "exec", "exit-status"] {
             let fields: &[u8] = match name {
@@ -527,26 +527,26 @@ fn odd_but_harmless_sessions_come_to_an_end() {
                 "pty-req" => &[0; 24],
                 _ => b"",
             };
-            liar.request(number, name, true, fields);
-            liar.expect(if name == "exit-status" { 99 } else { 100 });
+            adversary.request(number, name, true, fields);
+            adversary.expect(if name == "exit-status" { 99 } else { 100 });
         }
-        liar.say(&ChannelData {
+        adversary.say(&ChannelData {
             recipient_channel: number,
             data: b"late",
         });
-        finish(liar, number, 5);
+        finish(adversary, number, 5);
     });
     assert_eq!(
         (outcome.status, &outcome.stdout.head[..]),
         (5, &b"late"[..])
     );
-    let outcome = client_against(&COMMAND, |liar| {
-        liar.serve_login();
-        let number = take_session(liar);
-        liar.say(&ChannelClose {
+    let outcome = client_against(&COMMAND, |adversary| {
+        adversary.serve_login();
+        let number = take_session(adversary);
+        adversary.say(&ChannelClose {
             recipient_channel: number,
         });
-        while liar.next_payload().is_some() {}
+        while adversary.next_payload().is_some() {}
     });
     assert_eq!(
         outcome.status,
@@ -558,10 +558,10 @@ fn odd_but_harmless_sessions_come_to_an_end() {
 
 #[test]
 fn a_prompt_is_refused_in_batch_mode_and_its_text_is_harmless() {
-    let outcome = client_against(&COMMAND, |liar| {
-        liar.exchange(&Offer::default());
-        liar.accept_service();
-        while let Some(payload) = liar.next_payload() {
+    let outcome = client_against(&COMMAND, |adversary| {
+        adversary.exchange(&Offer::default());
+        adversary.accept_service();
+        while let Some(payload) = adversary.next_payload() {
             let Some(50) = payload.first() else { continue };
             let request = wire::message::UserauthRequest::decode(&payload).expect("a request");
             assert!(
@@ -572,7 +572,7 @@ fn a_prompt_is_refused_in_batch_mode_and_its_text_is_harmless() {
                 let mut prompts = Vec::new();
                 prompts.put_string(ESCAPES);
                 prompts.put_bool(true);
-                liar.say(&UserauthInfoRequest {
+                adversary.say(&UserauthInfoRequest {
                     name: ESCAPES,
                     instruction: ESCAPES,
                     language: b"",
@@ -580,7 +580,7 @@ fn a_prompt_is_refused_in_batch_mode_and_its_text_is_harmless() {
                     prompts: Rest(&prompts),
                 });
             } else {
-                liar.say(&UserauthFailure {
+                adversary.say(&UserauthFailure {
                     methods: NameList::new("keyboard-interactive,password").expect("names"),
                     partial_success: false,
                 });
@@ -592,15 +592,15 @@ fn a_prompt_is_refused_in_batch_mode_and_its_text_is_harmless() {
 
 #[test]
 fn a_server_that_always_wants_more_is_left_in_the_end() {
-    let outcome = client_against(&COMMAND, |liar| {
-        liar.exchange(&Offer::default());
-        liar.accept_service();
+    let outcome = client_against(&COMMAND, |adversary| {
+        adversary.exchange(&Offer::default());
+        adversary.accept_service();
         let mut answers = 0;
-        while let Some(payload) = liar.next_payload() {
+        while let Some(payload) = adversary.next_payload() {
             if payload.first() == Some(&50) {
                 answers += 1;
                 assert!(answers < 1_000, "it tries for ever");
-                liar.say(&UserauthFailure {
+                adversary.say(&UserauthFailure {
                     methods: NameList::new("publickey,password,keyboard-interactive,none")
                         .expect("names"),
                     partial_success: true,

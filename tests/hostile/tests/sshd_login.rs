@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use hostile::liar::{Liar, Offer, publickey_fields, signed_data, userauth};
+use hostile::adversary::{Adversary, Offer, publickey_fields, signed_data, userauth};
 use hostile::place::{Server, assert_harmless, user_key};
-use hostile::victim::{Tcp, Victim};
+use hostile::subject::{Subject, Tcp};
 use interop::report::{say, skipped};
 use keys::{PrivateKey, SignatureAlgorithm};
 use wire::Put;
@@ -27,52 +27,52 @@ fn channel_open_and_exec_before_login_leave_no_file() {
     let server = Server::start(&[]);
     let file = server.daemon.scratch().join("written-before-login");
     let command = string(format!("touch {}", file.display()).as_bytes());
-    let shoot = |liar: &mut Liar<Tcp>| {
-        liar.open("session", 0, 1 << 20, 32_768);
-        liar.request(0, "exec", true, &command);
-        assert!(liar.ends());
+    let shoot = |adversary: &mut Adversary<Tcp>| {
+        adversary.open("session", 0, 1 << 20, 32_768);
+        adversary.request(0, "exec", true, &command);
+        assert!(adversary.ends());
     };
-    let mut liar = server.connect();
-    liar.hello();
-    shoot(&mut liar);
-    let mut liar = server.connect();
-    liar.hello();
-    liar.kexinit(&Offer::lax());
-    liar.expect_kexinit();
-    shoot(&mut liar);
-    let mut liar = server.connect();
-    liar.exchange(&Offer::default());
-    shoot(&mut liar);
+    let mut adversary = server.connect();
+    adversary.hello();
+    shoot(&mut adversary);
+    let mut adversary = server.connect();
+    adversary.hello();
+    adversary.kexinit(&Offer::lax());
+    adversary.expect_kexinit();
+    shoot(&mut adversary);
+    let mut adversary = server.connect();
+    adversary.exchange(&Offer::default());
+    shoot(&mut adversary);
     // From here on a client may expect its login to succeed: the server answers messages that it
     // did not serve.
-    let miss = |liar: &mut Liar<Tcp>| {
-        liar.open("session", 0, 1 << 20, 32_768);
-        liar.request(0, "exec", true, &command);
+    let miss = |adversary: &mut Adversary<Tcp>| {
+        adversary.open("session", 0, 1 << 20, 32_768);
+        adversary.request(0, "exec", true, &command);
         for _ in 0..2 {
-            liar.expect(3);
+            adversary.expect(3);
         }
     };
-    let mut liar = server.ready();
-    miss(&mut liar);
-    drop(liar);
+    let mut adversary = server.ready();
+    miss(&mut adversary);
+    drop(adversary);
     // After a request that fails.
-    let mut liar = server.ready();
-    let mut bytes = liar.seal(&userauth(server.user.as_bytes(), "none", b""));
+    let mut adversary = server.ready();
+    let mut bytes = adversary.seal(&userauth(server.user.as_bytes(), "none", b""));
     let mut open = vec![90];
     open.put_string(b"session");
     for number in [0, 1 << 20, 32_768] {
         open.put_u32(number);
     }
-    bytes.extend(liar.seal(&open));
-    liar.send_bytes(&bytes);
-    assert_eq!(liar.answer().first(), Some(&51));
-    liar.expect(3);
-    miss(&mut liar);
-    drop(liar);
+    bytes.extend(adversary.seal(&open));
+    adversary.send_bytes(&bytes);
+    assert_eq!(adversary.answer().first(), Some(&51));
+    adversary.expect(3);
+    miss(&mut adversary);
+    drop(adversary);
     // USERAUTH_SUCCESS, sent by the client.
-    let mut liar = server.ready();
-    liar.send(&[52]);
-    shoot(&mut liar);
+    let mut adversary = server.ready();
+    adversary.send(&[52]);
+    shoot(&mut adversary);
     server.leaves_nothing_behind();
     assert!(!file.exists());
     server.still_serves();
@@ -80,12 +80,17 @@ fn channel_open_and_exec_before_login_leave_no_file() {
 
 /// Everything that a client can send once it has the reply of the key exchange: NEWKEYS, the
 /// service, requests of publickey signed by these keys, and a command on the first channel.
-fn flight(liar: &mut Liar<Tcp>, user: &[u8], keys: &[&PrivateKey], command: &str) -> Vec<u8> {
-    liar.hello();
-    liar.kexinit(&Offer::default());
-    liar.expect_kexinit();
-    liar.init();
-    liar.finish();
+fn flight(
+    adversary: &mut Adversary<Tcp>,
+    user: &[u8],
+    keys: &[&PrivateKey],
+    command: &str,
+) -> Vec<u8> {
+    adversary.hello();
+    adversary.kexinit(&Offer::default());
+    adversary.expect_kexinit();
+    adversary.init();
+    adversary.finish();
     let mut payloads = vec![
         ServiceRequest {
             service: b"ssh-userauth",
@@ -93,7 +98,7 @@ fn flight(liar: &mut Liar<Tcp>, user: &[u8], keys: &[&PrivateKey], command: &str
         .encode(),
     ];
     for key in keys {
-        payloads.push(liar.signed_request(user, key, SignatureAlgorithm::Ed25519));
+        payloads.push(adversary.signed_request(user, key, SignatureAlgorithm::Ed25519));
     }
     let mut open = vec![90];
     open.put_string(b"session");
@@ -110,9 +115,9 @@ fn flight(liar: &mut Liar<Tcp>, user: &[u8], keys: &[&PrivateKey], command: &str
     let mut eof = vec![96];
     eof.put_u32(0);
     payloads.push(eof);
-    let mut bytes = liar.sealed_newkeys();
+    let mut bytes = adversary.sealed_newkeys();
     for payload in payloads {
-        bytes.extend(liar.seal(&payload));
+        bytes.extend(adversary.seal(&payload));
     }
     bytes
 }
@@ -131,18 +136,18 @@ fn a_login_in_one_flight_is_served_however_it_arrives() {
     ];
     for (keys, failures) in lists {
         for piece in [usize::MAX, 1, 13, 400] {
-            let mut liar = server.connect();
-            let bytes = flight(&mut liar, user, keys, "echo all at once; cat");
+            let mut adversary = server.connect();
+            let bytes = flight(&mut adversary, user, keys, "echo all at once; cat");
             for part in bytes.chunks(piece.min(bytes.len())) {
-                liar.send_bytes(part);
+                adversary.send_bytes(part);
             }
-            liar.expect_newkeys();
-            liar.expect(6);
+            adversary.expect_newkeys();
+            adversary.expect(6);
             for _ in 0..failures {
-                assert_eq!(liar.answer().first(), Some(&51));
+                assert_eq!(adversary.answer().first(), Some(&51));
             }
-            assert_eq!(liar.answer(), [52]);
-            let out = liar.output();
+            assert_eq!(adversary.answer(), [52]);
+            let out = adversary.output();
             assert_eq!(String::from_utf8_lossy(&out), "all at once\n", "{piece}");
         }
     }
@@ -155,22 +160,22 @@ fn what_follows_a_login_that_failed_is_unimplemented_and_the_login_goes_on() {
     let user = server.user.as_bytes();
     let file = server.daemon.scratch().join("written-without-login");
     let stranger = PrivateKey::from_ed25519_seed(&[99; 32]);
-    let mut liar = server.connect();
+    let mut adversary = server.connect();
     let command = format!("touch {}", file.display());
-    let bytes = flight(&mut liar, user, &[&stranger], &command);
-    liar.send_bytes(&bytes);
-    liar.expect_newkeys();
-    liar.expect(6);
-    assert_eq!(liar.answer().first(), Some(&51));
+    let bytes = flight(&mut adversary, user, &[&stranger], &command);
+    adversary.send_bytes(&bytes);
+    adversary.expect_newkeys();
+    adversary.expect(6);
+    assert_eq!(adversary.answer().first(), Some(&51));
     // Under strict KEX sequence numbers start at 0 after NEWKEYS: service 0, request 1.
     for sequence in 2_u32..5 {
-        let payload = liar.expect(3);
+        let payload = adversary.expect(3);
         assert_eq!(payload.get(1..), Some(&sequence.to_be_bytes()[..]));
     }
-    liar.login_publickey(user, &user_key());
-    assert_eq!(liar.run(0, b"echo in"), b"in\n");
+    adversary.login_publickey(user, &user_key());
+    assert_eq!(adversary.run(0, b"echo in"), b"in\n");
     assert!(!file.exists());
-    drop(liar);
+    drop(adversary);
     server.leaves_nothing_behind();
 }
 
@@ -232,14 +237,14 @@ fn fifty_odd_banners_end_their_connection_and_nothing_else() {
     assert!(banners.len() >= 50, "{}", banners.len());
     let mut open = Vec::new();
     for banner in &banners {
-        let mut liar = server.connect();
-        liar.send_bytes(banner);
-        open.push(liar);
+        let mut adversary = server.connect();
+        adversary.send_bytes(banner);
+        open.push(adversary);
     }
-    for (mut liar, banner) in open.into_iter().zip(&banners) {
-        while liar.victim.collect().is_some() {}
+    for (mut adversary, banner) in open.into_iter().zip(&banners) {
+        while adversary.subject.collect().is_some() {}
         assert!(
-            liar.victim.has_ended(),
+            adversary.subject.has_ended(),
             "{:?}",
             String::from_utf8_lossy(banner)
         );
@@ -252,19 +257,19 @@ fn fifty_odd_banners_end_their_connection_and_nothing_else() {
 #[test]
 fn a_version_line_byte_by_byte_is_taken_and_nothing_is_taken_before_it() {
     let server = Server::start(&[]);
-    let mut liar = server.connect();
-    for byte in b"SSH-2.0-Liar_1.0" {
-        assert!(liar.send_bytes(&[*byte]));
+    let mut adversary = server.connect();
+    for byte in b"SSH-2.0-Adversary_1.0" {
+        assert!(adversary.send_bytes(&[*byte]));
     }
-    liar.version.clear();
-    liar.hello();
-    liar.version = "SSH-2.0-Liar_1.0".into();
-    liar.kexinit(&Offer::default());
-    liar.expect_kexinit();
-    liar.agree();
-    liar.newkeys();
-    liar.expect_newkeys();
-    liar.service();
+    adversary.version.clear();
+    adversary.hello();
+    adversary.version = "SSH-2.0-Adversary_1.0".into();
+    adversary.kexinit(&Offer::default());
+    adversary.expect_kexinit();
+    adversary.agree();
+    adversary.newkeys();
+    adversary.expect_newkeys();
+    adversary.service();
 }
 
 #[test]
@@ -287,13 +292,16 @@ fn user_names_cannot_be_paths_or_forge_lines_of_the_log() {
     let key = user_key();
     for name in names {
         // A connection for each: the name of a user cannot be changed.
-        let mut liar = server.ready();
-        let refused = liar.ask(name, "none", b"");
+        let mut adversary = server.ready();
+        let refused = adversary.ask(name, "none", b"");
         assert_eq!(refused.first(), Some(&51));
-        let request = liar.signed_request(name, &key, SignatureAlgorithm::Ed25519);
-        liar.send(&request);
-        assert_eq!(liar.answer(), refused, "{name:?}");
-        assert_eq!(liar.ask(name, "password", &password_fields(b"x")), refused);
+        let request = adversary.signed_request(name, &key, SignatureAlgorithm::Ed25519);
+        adversary.send(&request);
+        assert_eq!(adversary.answer(), refused, "{name:?}");
+        assert_eq!(
+            adversary.ask(name, "password", &password_fields(b"x")),
+            refused
+        );
     }
     server.leaves_nothing_behind();
     let log = server.daemon.log();
@@ -316,20 +324,20 @@ fn connections_that_reach_login_grace_time_at_once_all_end() {
     let server = Server::start(&["LoginGraceTime 6"]);
     let mut silent = Vec::new();
     for index in 0..30 {
-        let mut liar = server.connect();
+        let mut adversary = server.connect();
         match index % 3 {
             0 => {}
-            1 => liar.hello(),
+            1 => adversary.hello(),
             _ => {
-                liar.exchange(&Offer::default());
-                liar.service();
+                adversary.exchange(&Offer::default());
+                adversary.service();
             }
         }
-        silent.push(liar);
+        silent.push(adversary);
     }
-    for mut liar in silent {
-        while liar.victim.collect().is_some() {}
-        assert!(liar.victim.has_ended());
+    for mut adversary in silent {
+        while adversary.subject.collect().is_some() {}
+        assert!(adversary.subject.has_ended());
     }
     server.leaves_nothing_behind();
     server.still_serves();
@@ -338,18 +346,18 @@ fn connections_that_reach_login_grace_time_at_once_all_end() {
 #[test]
 fn login_grace_time_does_not_begin_anew_with_each_message() {
     let server = Server::start(&["LoginGraceTime 4", "MaxAuthTries 1000000"]);
-    let mut liar = server.ready();
+    let mut adversary = server.ready();
     let start = Instant::now();
     let mut answers = 0;
-    while liar.send(&userauth(b"nobody-here", "none", b"")) {
-        if liar.next_payload().is_none() {
+    while adversary.send(&userauth(b"nobody-here", "none", b"")) {
+        if adversary.next_payload().is_none() {
             break;
         }
         answers += 1;
         let ends = start.elapsed() < Duration::from_secs(60);
         assert!(ends, "{answers} answers, and it goes on");
     }
-    assert!(liar.victim.has_ended() || liar.ends());
+    assert!(adversary.subject.has_ended() || adversary.ends());
     server.leaves_nothing_behind();
 }
 
@@ -375,12 +383,13 @@ fn answers_do_not_tell_whether_a_user_exists() {
         let (mut one, mut other) = (server.ready(), server.ready());
         let mut times = [Vec::new(), Vec::new()];
         for _ in 0..tries {
-            for (index, (liar, name)) in [(&mut one, known.as_str()), (&mut other, "no-such-user")]
-                .into_iter()
-                .enumerate()
+            for (index, (adversary, name)) in
+                [(&mut one, known.as_str()), (&mut other, "no-such-user")]
+                    .into_iter()
+                    .enumerate()
             {
                 let start = Instant::now();
-                let answer = liar.ask(name.as_bytes(), method, &fields);
+                let answer = adversary.ask(name.as_bytes(), method, &fields);
                 times[index].push(start.elapsed());
                 kinds.push(answer);
             }
@@ -410,9 +419,9 @@ fn a_first_none_is_answered_alike_for_everybody() {
     let mut answers = Vec::new();
     for _ in 0..100 {
         for (index, name) in [known.as_str(), "no-such-user"].into_iter().enumerate() {
-            let mut liar = server.ready();
+            let mut adversary = server.ready();
             let start = Instant::now();
-            answers.push(liar.ask(name.as_bytes(), "none", b""));
+            answers.push(adversary.ask(name.as_bytes(), "none", b""));
             times[index].push(start.elapsed());
         }
     }
@@ -435,52 +444,61 @@ fn a_first_none_is_answered_alike_for_everybody() {
 #[test]
 fn a_listed_key_that_was_only_asked_about_lets_nobody_in() {
     let server = Server::start(&["MaxAuthTries 100"]);
-    let mut liar = server.ready();
+    let mut adversary = server.ready();
     let user = server.user.as_bytes().to_vec();
     let listed = user_key();
     let blob = listed.public().blob();
-    let answer = liar.ask(
+    let answer = adversary.ask(
         &user,
         "publickey",
         &publickey_fields("ssh-ed25519", &blob, None),
     );
     assert_eq!(answer.first(), Some(&60), "the listed key would do");
     let stranger = PrivateKey::from_ed25519_seed(&[22; 32]);
-    let request = liar.signed_request(&user, &stranger, SignatureAlgorithm::Ed25519);
-    liar.send(&request);
-    assert_eq!(liar.answer().first(), Some(&51));
+    let request = adversary.signed_request(&user, &stranger, SignatureAlgorithm::Ed25519);
+    adversary.send(&request);
+    assert_eq!(adversary.answer().first(), Some(&51));
     // The listed key with the stranger's signature.
-    let id = liar.session_id.clone().expect("a session");
+    let id = adversary.session_id.clone().expect("a session");
     let data = signed_data(&id, &user, "ssh-ed25519", &blob);
     let forged = stranger
         .sign(SignatureAlgorithm::Ed25519, &data)
         .expect("a signature");
     let fields = publickey_fields("ssh-ed25519", &blob, Some(&forged));
-    assert_eq!(liar.ask(&user, "publickey", &fields).first(), Some(&51));
+    assert_eq!(
+        adversary.ask(&user, "publickey", &fields).first(),
+        Some(&51)
+    );
     // Signed for another session, another user, and with bytes cut off.
     let data = signed_data(&[1; 32], &user, "ssh-ed25519", &blob);
     let other = listed
         .sign(SignatureAlgorithm::Ed25519, &data)
         .expect("a signature");
     let fields = publickey_fields("ssh-ed25519", &blob, Some(&other));
-    assert_eq!(liar.ask(&user, "publickey", &fields).first(), Some(&51));
+    assert_eq!(
+        adversary.ask(&user, "publickey", &fields).first(),
+        Some(&51)
+    );
     let data = signed_data(&id, b"root2", "ssh-ed25519", &blob);
     let other = listed
         .sign(SignatureAlgorithm::Ed25519, &data)
         .expect("a signature");
     let fields = publickey_fields("ssh-ed25519", &blob, Some(&other));
-    assert_eq!(liar.ask(&user, "publickey", &fields).first(), Some(&51));
-    liar.login_publickey(&user, &listed);
+    assert_eq!(
+        adversary.ask(&user, "publickey", &fields).first(),
+        Some(&51)
+    );
+    adversary.login_publickey(&user, &listed);
 }
 
 #[test]
 fn the_algorithm_of_a_signature_cannot_be_swapped() {
     let server = Server::start(&["MaxAuthTries 100"]);
-    let mut liar = server.ready();
+    let mut adversary = server.ready();
     let user = server.user.as_bytes().to_vec();
     let listed = user_key();
     let blob = listed.public().blob();
-    let id = liar.session_id.clone().expect("a session");
+    let id = adversary.session_id.clone().expect("a session");
     for (asked, named) in [
         ("ssh-ed25519", &b"ssh-rsa"[..]),
         ("ssh-ed25519", b"ssh-ed25519-cert-v01@openssh.com"),
@@ -498,16 +516,16 @@ fn the_algorithm_of_a_signature_cannot_be_swapped() {
         let bytes = &honest[4 + 11..];
         let forged = [string(named), bytes.to_vec()].concat();
         let fields = publickey_fields(asked, &blob, Some(&forged));
-        let answer = liar.ask(&user, "publickey", &fields);
+        let answer = adversary.ask(&user, "publickey", &fields);
         assert_eq!(answer.first(), Some(&51), "{asked} {named:?}");
     }
-    liar.login_publickey(&user, &listed);
+    adversary.login_publickey(&user, &listed);
 }
 
 #[test]
 fn blobs_that_are_empty_or_paths_are_no_keys() {
     let server = Server::start(&["MaxAuthTries 100"]);
-    let mut liar = server.ready();
+    let mut adversary = server.ready();
     let path = server.daemon.scratch().join("authorized_keys");
     let path = path.display().to_string();
     for blob in [
@@ -519,28 +537,28 @@ fn blobs_that_are_empty_or_paths_are_no_keys() {
     ] {
         for signature in [None, Some(&b""[..]), Some(&b"/dev/zero"[..])] {
             let fields = publickey_fields("ssh-ed25519", blob, signature);
-            let answer = liar.ask(server.user.as_bytes(), "publickey", &fields);
+            let answer = adversary.ask(server.user.as_bytes(), "publickey", &fields);
             assert_eq!(answer.first(), Some(&51), "{blob:?} {signature:?}");
         }
     }
     let user = server.user.clone();
-    liar.login_publickey(user.as_bytes(), &user_key());
+    adversary.login_publickey(user.as_bytes(), &user_key());
 }
 
 #[test]
 fn a_user_name_cannot_be_changed_in_the_middle() {
     let server = Server::start(&["MaxAuthTries 100"]);
-    let mut liar = server.ready();
-    liar.ask(server.user.as_bytes(), "none", b"");
-    let answer = liar.ask_or_end(b"root", "none", b"");
+    let mut adversary = server.ready();
+    adversary.ask(server.user.as_bytes(), "none", b"");
+    let answer = adversary.ask_or_end(b"root", "none", b"");
     assert_eq!(answer, None);
-    assert!(liar.ends());
+    assert!(adversary.ends());
 }
 
 #[test]
 fn failures_are_counted_over_all_methods() {
     let server = Server::start(&["MaxAuthTries 3"]);
-    let mut liar = server.ready();
+    let mut adversary = server.ready();
     let user = server.user.clone();
     let mut failures = 0;
     for (index, method) in ["none", "hostbased", "gssapi-with-mic", "x"]
@@ -549,10 +567,10 @@ fn failures_are_counted_over_all_methods() {
         .enumerate()
     {
         assert!(index < 100, "{failures} failures and no end");
-        if !liar.send(&userauth(user.as_bytes(), method, b"")) {
+        if !adversary.send(&userauth(user.as_bytes(), method, b"")) {
             break;
         }
-        match liar.next_payload() {
+        match adversary.next_payload() {
             Some(payload) if payload.first() == Some(&51) => failures += 1,
             Some(_) => {}
             None => break,
@@ -566,10 +584,10 @@ fn failures_are_counted_over_all_methods() {
 fn a_password_of_a_megabyte_ends_the_connection() {
     let server = Server::start(&[]);
     for len in [70 * 1024, 250 * 1024] {
-        let mut liar = server.ready();
+        let mut adversary = server.ready();
         let fields = password_fields(&vec![b'x'; len]);
-        liar.send(&userauth(server.user.as_bytes(), "password", &fields));
-        assert!(liar.ends());
+        adversary.send(&userauth(server.user.as_bytes(), "password", &fields));
+        assert!(adversary.ends());
     }
     server.leaves_nothing_behind();
     server.still_serves();
@@ -578,19 +596,19 @@ fn a_password_of_a_megabyte_ends_the_connection() {
 #[test]
 fn an_empty_password_is_refused_by_default() {
     let server = Server::start(&["MaxAuthTries 100"]);
-    let mut liar = server.ready();
-    let answer = liar.ask(server.user.as_bytes(), "password", &password_fields(b""));
+    let mut adversary = server.ready();
+    let answer = adversary.ask(server.user.as_bytes(), "password", &password_fields(b""));
     assert_eq!(answer.first(), Some(&51));
 }
 
 #[test]
 fn dear_key_exchanges_and_curves_of_nist_are_offered_only_when_configured() {
     let server = Server::start(&[]);
-    let mut liar = server.connect();
-    liar.hello();
-    liar.kexinit(&Offer::default());
-    liar.expect_kexinit();
-    for name in liar.victims_kexinit().kex.iter() {
+    let mut adversary = server.connect();
+    adversary.hello();
+    adversary.kexinit(&Offer::default());
+    adversary.expect_kexinit();
+    for name in adversary.subjects_kexinit().kex.iter() {
         assert!(
             !name.starts_with("diffie-hellman") && !name.starts_with("ecdh-"),
             "{name}"
@@ -608,16 +626,16 @@ fn sizes_of_groups_that_a_client_lies_about_end_the_connection() {
         (2049, 2050, 2051),
         (u32::MAX, u32::MAX, u32::MAX),
     ] {
-        let mut liar = server.connect();
-        liar.hello();
-        liar.kexinit(&Offer::kex(method));
-        liar.expect_kexinit();
-        liar.say(&KexGexRequest {
+        let mut adversary = server.connect();
+        adversary.hello();
+        adversary.kexinit(&Offer::kex(method));
+        adversary.expect_kexinit();
+        adversary.say(&KexGexRequest {
             min,
             preferred,
             max,
         });
-        assert!(liar.ends(), "{min} {preferred} {max}");
+        assert!(adversary.ends(), "{min} {preferred} {max}");
     }
     server.leaves_nothing_behind();
 }
@@ -632,24 +650,24 @@ fn partial_success_of_one_user_is_worth_nothing_to_another() {
         skipped("two factors", &"needs root");
         return;
     };
-    let mut liar = server.ready();
+    let mut adversary = server.ready();
     let user = server.user.as_bytes().to_vec();
-    let request = liar.signed_request(&user, &user_key(), SignatureAlgorithm::Ed25519);
-    liar.send(&request);
-    let answer = liar.answer();
+    let request = adversary.signed_request(&user, &user_key(), SignatureAlgorithm::Ed25519);
+    adversary.send(&request);
+    let answer = adversary.answer();
     let failure = UserauthFailure::decode(&answer).expect("a partial success");
     assert!(failure.partial_success);
     assert_eq!(failure.methods.as_str(), "password");
-    let answer = liar.ask_or_end(b"root", "password", &password_fields(password.as_bytes()));
+    let answer = adversary.ask_or_end(b"root", "password", &password_fields(password.as_bytes()));
     assert_ne!(answer.as_deref(), Some(&[52][..]));
     if answer.is_some() {
-        let answer = liar.ask_or_end(&user, "password", &password_fields(password.as_bytes()));
+        let answer = adversary.ask_or_end(&user, "password", &password_fields(password.as_bytes()));
         // A client that changes the name starts again.
         assert_ne!(answer.as_deref(), Some(&[52][..]));
     }
-    let mut liar = server.ready();
-    let request = liar.signed_request(&user, &user_key(), SignatureAlgorithm::Ed25519);
-    liar.send(&request);
-    assert_eq!(liar.answer().first(), Some(&51));
-    liar.login_password(&user, password.as_bytes());
+    let mut adversary = server.ready();
+    let request = adversary.signed_request(&user, &user_key(), SignatureAlgorithm::Ed25519);
+    adversary.send(&request);
+    assert_eq!(adversary.answer().first(), Some(&51));
+    adversary.login_password(&user, password.as_bytes());
 }

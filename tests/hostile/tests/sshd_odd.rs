@@ -1,9 +1,9 @@
 //! A lying client against the real `fulmar sshd`: unusual uses of the protocol, and the moment in
 //! which one process hands the connection to the next.
 
-use hostile::liar::{Liar, Offer, userauth};
+use hostile::adversary::{Adversary, Offer, userauth};
 use hostile::place::{Server, assert_harmless, user_key};
-use hostile::victim::{Tcp, Victim};
+use hostile::subject::{Subject, Tcp};
 use keys::SignatureAlgorithm;
 use wire::message::{ChannelClose, ChannelEof, ChannelOpen, ChannelRequest, Encode};
 use wire::{Put, Rest};
@@ -39,20 +39,20 @@ fn exec(command: &[u8]) -> Vec<u8> {
 fn what_is_sent_behind_the_login_reaches_the_session_wherever_it_is_cut() {
     let server = Server::start(&[]);
     for cut in [0, 1, 3, 5, 20, 60, 200] {
-        let mut liar = server.ready();
-        let login = liar.signed_request(
+        let mut adversary = server.ready();
+        let login = adversary.signed_request(
             server.user.as_bytes(),
             &user_key(),
             SignatureAlgorithm::Ed25519,
         );
-        let first = liar.seal(&login);
-        let mut behind = liar.seal(&open(0));
-        behind.extend(liar.seal(&exec(b"echo behind the login")));
+        let first = adversary.seal(&login);
+        let mut behind = adversary.seal(&open(0));
+        behind.extend(adversary.seal(&exec(b"echo behind the login")));
         let (now, later) = behind.split_at(cut.min(behind.len()));
-        liar.send_bytes(&[&first[..], now].concat());
-        assert_eq!(liar.answer(), [52]);
-        liar.send_bytes(later);
-        assert_eq!(liar.output(), b"behind the login\n", "cut at {cut}");
+        adversary.send_bytes(&[&first[..], now].concat());
+        assert_eq!(adversary.answer(), [52]);
+        adversary.send_bytes(later);
+        assert_eq!(adversary.output(), b"behind the login\n", "cut at {cut}");
     }
     server.leaves_nothing_behind();
 }
@@ -63,30 +63,30 @@ fn lies_sent_behind_the_login_end_the_session_process() {
     let file = server.daemon.scratch().join("written-by-a-lie");
     let command = format!("touch {}", file.display());
     for lie in 0..5 {
-        let mut liar = server.ready();
-        let login = liar.signed_request(
+        let mut adversary = server.ready();
+        let login = adversary.signed_request(
             server.user.as_bytes(),
             &user_key(),
             SignatureAlgorithm::Ed25519,
         );
-        let mut bytes = liar.seal(&login);
+        let mut bytes = adversary.seal(&login);
         match lie {
             0 => bytes.extend([0xff; 4096]),
             // A request on a channel that nobody opened.
-            1 => bytes.extend(liar.seal(&exec(command.as_bytes()))),
-            2 => bytes.extend(liar.seal(&[52])),
-            3 => bytes.extend(liar.seal(&[21])),
+            1 => bytes.extend(adversary.seal(&exec(command.as_bytes()))),
+            2 => bytes.extend(adversary.seal(&[52])),
+            3 => bytes.extend(adversary.seal(&[21])),
             _ => {
-                let mut changed = liar.seal(&open(0));
+                let mut changed = adversary.seal(&open(0));
                 let last = changed.len() - 1;
                 changed[last] ^= 1;
                 bytes.extend(changed);
-                bytes.extend(liar.seal(&exec(command.as_bytes())));
+                bytes.extend(adversary.seal(&exec(command.as_bytes())));
             }
         }
-        liar.send_bytes(&bytes);
-        while liar.victim.collect().is_some() {}
-        assert!(liar.victim.has_ended(), "lie {lie}");
+        adversary.send_bytes(&bytes);
+        while adversary.subject.collect().is_some() {}
+        assert!(adversary.subject.has_ended(), "lie {lie}");
     }
     server.leaves_nothing_behind();
     assert!(!file.exists());
@@ -97,9 +97,9 @@ fn lies_sent_behind_the_login_end_the_session_process() {
 fn a_connection_cut_anywhere_leaves_nothing_behind() {
     let server = Server::start(&[]);
     // The bytes of an honest client up to its login, as far as they depend on no answer.
-    let mut honest = b"SSH-2.0-Liar_1.0\r\n".to_vec();
-    let mut recorder = Liar::new(
-        hostile::victim::Memory::server(proto::TransportConfig::default()),
+    let mut honest = b"SSH-2.0-Adversary_1.0\r\n".to_vec();
+    let mut recorder = Adversary::new(
+        hostile::subject::Memory::server(proto::TransportConfig::default()),
         proto::Role::Client,
     );
     honest.extend(recorder.seal(&Offer::default().payload(proto::Role::Client)));
@@ -107,8 +107,8 @@ fn a_connection_cut_anywhere_leaves_nothing_behind() {
     init.put_string(&[9; 32]);
     honest.extend(recorder.seal(&init));
     for cut in (0..honest.len()).step_by(honest.len() / 40 + 1) {
-        let mut liar = server.connect();
-        liar.send_bytes(&honest[..cut]);
+        let mut adversary = server.connect();
+        adversary.send_bytes(&honest[..cut]);
     }
     server.leaves_nothing_behind();
     server.still_serves();
@@ -141,14 +141,18 @@ fn requests_with_nul_and_control_characters_are_refused_or_harmless() {
     ];
     for (number, (name, fields)) in requests.iter().enumerate() {
         let number = u32::try_from(number).unwrap_or(0);
-        let mut liar = server.logged_in();
-        let channel = liar.open_session(number);
-        liar.request(channel, name, true, fields);
-        let answer = core::iter::from_fn(|| liar.next_payload())
+        let mut adversary = server.logged_in();
+        let channel = adversary.open_session(number);
+        adversary.request(channel, name, true, fields);
+        let answer = core::iter::from_fn(|| adversary.next_payload())
             .find(|payload| matches!(payload.first(), Some(99 | 100)));
         assert!(answer.is_some(), "{name} {fields:?} is not answered");
         // The connection continues.
-        assert_eq!(liar.run_on(77, b"echo on"), b"on\n", "{name} {fields:?}");
+        assert_eq!(
+            adversary.run_on(77, b"echo on"),
+            b"on\n",
+            "{name} {fields:?}"
+        );
     }
     assert_harmless(&server.daemon.log());
     server.leaves_nothing_behind();
@@ -172,19 +176,19 @@ fn targets_of_forwardings_that_are_no_hosts_are_refused() {
     .into_iter()
     .enumerate()
     {
-        let mut liar = server.logged_in();
+        let mut adversary = server.logged_in();
         let mut fields = string(host);
         fields.put_u32(port);
         fields.put_string(b"127.0.0.1");
         fields.put_u32(1);
-        liar.say(&ChannelOpen {
+        adversary.say(&ChannelOpen {
             kind: b"direct-tcpip",
             sender_channel: u32::try_from(number).unwrap_or(0),
             window: 1 << 20,
             max_packet: 32_768,
             fields: Rest(&fields),
         });
-        let answer = core::iter::from_fn(|| liar.next_payload())
+        let answer = core::iter::from_fn(|| adversary.next_payload())
             .find(|payload| matches!(payload.first(), Some(91 | 92)));
         let refused = answer.as_deref().and_then(<[u8]>::first) == Some(&92);
         assert!(refused, "{host:?}:{port}");
@@ -196,8 +200,8 @@ fn targets_of_forwardings_that_are_no_hosts_are_refused() {
 fn a_service_other_than_connection_is_not_served() {
     let server = Server::start(&["MaxAuthTries 100"]);
     for service in ["ssh-userauth", "", "ssh-connection\0", "sftp"] {
-        let mut liar = server.ready();
-        let honest = liar.signed_request(
+        let mut adversary = server.ready();
+        let honest = adversary.signed_request(
             server.user.as_bytes(),
             &user_key(),
             SignatureAlgorithm::Ed25519,
@@ -208,8 +212,8 @@ fn a_service_other_than_connection_is_not_served() {
         // The fields after the service in an honest request.
         let at = 1 + 4 + server.user.len() + 4 + "ssh-connection".len();
         payload.extend_from_slice(&honest[at..]);
-        liar.send(&payload);
-        let answer = core::iter::from_fn(|| liar.next_payload())
+        adversary.send(&payload);
+        let answer = core::iter::from_fn(|| adversary.next_payload())
             .find(|payload| matches!(payload.first(), Some(51 | 52)));
         assert_ne!(answer.as_deref(), Some(&[52][..]), "{service:?}");
     }
@@ -219,17 +223,17 @@ fn a_service_other_than_connection_is_not_served() {
 #[test]
 fn a_peer_that_opens_its_window_and_reads_nothing_is_not_queued_for() {
     let server = Server::start(&[]);
-    let mut liar = server.logged_in();
-    liar.open("session", 0, u32::MAX, u32::MAX);
-    liar.expect(91);
-    liar.send(&exec(b"cat /dev/zero"));
-    liar.expect(94);
+    let mut adversary = server.logged_in();
+    adversary.open("session", 0, u32::MAX, u32::MAX);
+    adversary.expect(91);
+    adversary.send(&exec(b"cat /dev/zero"));
+    adversary.expect(94);
     // Whole logins pass by meanwhile.
     for _ in 0..5 {
         server.still_serves();
     }
     server.stays_small();
-    drop(liar);
+    drop(adversary);
     server.leaves_nothing_behind();
 }
 
@@ -237,11 +241,11 @@ fn a_peer_that_opens_its_window_and_reads_nothing_is_not_queued_for() {
 fn every_process_of_a_connection_ends_with_its_peer_even_in_the_middle_of_output() {
     let server = Server::start(&[]);
     for _ in 0..5 {
-        let mut liar = server.logged_in();
-        liar.open("session", 0, u32::MAX, 32_768);
-        liar.expect(91);
-        liar.send(&exec(b"cat /dev/zero"));
-        liar.expect(94);
+        let mut adversary = server.logged_in();
+        adversary.open("session", 0, u32::MAX, 32_768);
+        adversary.expect(91);
+        adversary.send(&exec(b"cat /dev/zero"));
+        adversary.expect(94);
     }
     server.leaves_nothing_behind();
 }
@@ -249,10 +253,10 @@ fn every_process_of_a_connection_ends_with_its_peer_even_in_the_middle_of_output
 #[test]
 fn more_startups_than_permitted_are_refused_and_an_honest_login_gets_in_afterwards() {
     let server = Server::start(&["MaxStartups 5:100:10", "LoginGraceTime 600"]);
-    let mut crowd: Vec<Liar<Tcp>> = (0..40).map(|_| server.connect()).collect();
+    let mut crowd: Vec<Adversary<Tcp>> = (0..40).map(|_| server.connect()).collect();
     let served = crowd
         .iter_mut()
-        .filter_map(|liar| liar.victim.collect())
+        .filter_map(|adversary| adversary.subject.collect())
         .filter(|first| first.starts_with(b"SSH-2.0-Fulmar"))
         .count();
     assert!((1..=10).contains(&served), "{served} of 40 are served");
@@ -264,19 +268,19 @@ fn more_startups_than_permitted_are_refused_and_an_honest_login_gets_in_afterwar
 #[test]
 fn a_request_of_another_user_in_the_same_piece_as_a_login_is_not_answered() {
     let server = Server::start(&[]);
-    let mut liar = server.ready();
-    let login = liar.signed_request(
+    let mut adversary = server.ready();
+    let login = adversary.signed_request(
         server.user.as_bytes(),
         &user_key(),
         SignatureAlgorithm::Ed25519,
     );
-    let mut bytes = liar.seal(&login);
-    bytes.extend(liar.seal(&userauth(b"root", "none", b"")));
-    bytes.extend(liar.seal(&open(0)));
-    bytes.extend(liar.seal(&exec(b"id -un")));
-    liar.send_bytes(&bytes);
-    assert_eq!(liar.answer(), [52]);
-    let out = String::from_utf8_lossy(&liar.output()).into_owned();
+    let mut bytes = adversary.seal(&login);
+    bytes.extend(adversary.seal(&userauth(b"root", "none", b"")));
+    bytes.extend(adversary.seal(&open(0)));
+    bytes.extend(adversary.seal(&exec(b"id -un")));
+    adversary.send_bytes(&bytes);
+    assert_eq!(adversary.answer(), [52]);
+    let out = String::from_utf8_lossy(&adversary.output()).into_owned();
     assert_eq!(out.trim_end(), server.user);
 }
 
@@ -284,7 +288,7 @@ fn a_request_of_another_user_in_the_same_piece_as_a_login_is_not_answered() {
 fn messages_to_a_channel_that_is_still_being_connected_confuse_nothing() {
     let server = Server::start(&["AllowTcpForwarding yes"]);
     for lie in 0..3 {
-        let mut liar = server.logged_in();
+        let mut adversary = server.logged_in();
         let mut fields = string(b"no-such-host.invalid");
         fields.put_u32(22);
         fields.put_string(b"127.0.0.1");
@@ -296,7 +300,7 @@ fn messages_to_a_channel_that_is_still_being_connected_confuse_nothing() {
             max_packet: 32_768,
             fields: Rest(&fields),
         };
-        let mut bytes = liar.seal(&forward.encode());
+        let mut bytes = adversary.seal(&forward.encode());
         // The peer does not know this number, but the lowest free number is always used.
         let behind = match lie {
             0 => ChannelClose {
@@ -315,10 +319,10 @@ fn messages_to_a_channel_that_is_still_being_connected_confuse_nothing() {
             }
             .encode(),
         };
-        bytes.extend(liar.seal(&behind));
-        liar.send_bytes(&bytes);
+        bytes.extend(adversary.seal(&behind));
+        adversary.send_bytes(&bytes);
         assert_eq!(
-            liar.run_on(77, b"echo still here"),
+            adversary.run_on(77, b"echo still here"),
             b"still here\n",
             "lie {lie}"
         );

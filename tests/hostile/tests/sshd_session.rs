@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
-use hostile::liar::{Liar, Offer};
+use hostile::adversary::{Adversary, Offer};
 use hostile::place::{Server, user_key};
-use hostile::victim::{Tcp, Victim};
+use hostile::subject::{Subject, Tcp};
 use keys::PrivateKey;
 use wire::message::{
     ChannelData, ChannelOpenConfirmation, ChannelSuccess, ChannelWindowAdjust, GlobalRequest, Ping,
@@ -21,8 +21,8 @@ fn string(text: &[u8]) -> Vec<u8> {
 #[test]
 fn a_terminal_takes_any_modes_and_any_size() {
     let server = Server::start(&[]);
-    let mut liar = server.logged_in();
-    let channel = liar.open_session(0);
+    let mut adversary = server.logged_in();
+    let channel = adversary.open_session(0);
     let mut modes = Vec::new();
     for index in 0..800u32 {
         modes.put_u8(u8::try_from(1 + index % 159).unwrap_or(1));
@@ -33,27 +33,27 @@ fn a_terminal_takes_any_modes_and_any_size() {
         fields.put_u32(size);
     }
     fields.put_string(&modes);
-    liar.request(channel, "pty-req", true, &fields);
-    liar.expect(99);
+    adversary.request(channel, "pty-req", true, &fields);
+    adversary.expect(99);
     for size in [0, u32::MAX, 80] {
         let mut fields = Vec::new();
         for _ in 0..4 {
             fields.put_u32(size);
         }
-        liar.request(channel, "window-change", false, &fields);
+        adversary.request(channel, "window-change", false, &fields);
     }
-    liar.request(channel, "exec", true, &string(b"stty size; echo alive"));
-    let out = String::from_utf8_lossy(&liar.output()).into_owned();
+    adversary.request(channel, "exec", true, &string(b"stty size; echo alive"));
+    let out = String::from_utf8_lossy(&adversary.output()).into_owned();
     assert!(out.contains("alive"), "{out:?}");
-    drop(liar);
+    drop(adversary);
     server.leaves_nothing_behind();
 }
 
 #[test]
 fn no_variable_of_a_client_reaches_a_command_unless_configured() {
     let server = Server::start(&[]);
-    let mut liar = server.logged_in();
-    let channel = liar.open_session(0);
+    let mut adversary = server.logged_in();
+    let channel = adversary.open_session(0);
     for name in [
         "LD_PRELOAD",
         "PATH",
@@ -64,41 +64,41 @@ fn no_variable_of_a_client_reaches_a_command_unless_configured() {
         "HOME\0X",
         "ENV",
     ] {
-        let fields = [string(name.as_bytes()), string(b"/from/the/liar")].concat();
-        liar.request(channel, "env", false, &fields);
+        let fields = [string(name.as_bytes()), string(b"/from/the/adversary")].concat();
+        adversary.request(channel, "env", false, &fields);
     }
-    liar.request(channel, "exec", true, &string(b"env"));
-    let out = String::from_utf8_lossy(&liar.output()).into_owned();
+    adversary.request(channel, "exec", true, &string(b"env"));
+    let out = String::from_utf8_lossy(&adversary.output()).into_owned();
     assert!(out.contains("HOME="), "{out:?}");
-    assert!(!out.contains("/from/the/liar"), "{out:?}");
+    assert!(!out.contains("/from/the/adversary"), "{out:?}");
 }
 
 #[test]
 fn a_channel_runs_one_program() {
     let server = Server::start(&[]);
-    let mut liar = server.logged_in();
-    let channel = liar.open_session(0);
-    liar.request(channel, "exec", true, &string(b"cat; echo end"));
-    liar.expect(99);
+    let mut adversary = server.logged_in();
+    let channel = adversary.open_session(0);
+    adversary.request(channel, "exec", true, &string(b"cat; echo end"));
+    adversary.expect(99);
     for (name, fields) in [
         ("exec", string(b"echo twice")),
         ("shell", Vec::new()),
         ("subsystem", string(b"sftp")),
     ] {
-        liar.request(channel, name, true, &fields);
-        liar.expect(100);
+        adversary.request(channel, name, true, &fields);
+        adversary.expect(100);
     }
-    liar.say(&wire::message::ChannelEof {
+    adversary.say(&wire::message::ChannelEof {
         recipient_channel: channel,
     });
-    assert_eq!(liar.output(), b"end\n");
+    assert_eq!(adversary.output(), b"end\n");
 }
 
 #[test]
 fn signatures_for_hostkeys_prove_come_in_bounded_number() {
     let server = Server::start(&[]);
-    let mut liar = server.logged_in();
-    let announced = liar.expect(80);
+    let mut adversary = server.logged_in();
+    let announced = adversary.expect(80);
     let request = GlobalRequest::decode(&announced).expect("a request");
     assert_eq!(request.name, b"hostkeys-00@openssh.com");
     let fields = request.fields.0.to_vec();
@@ -107,7 +107,7 @@ fn signatures_for_hostkeys_prove_come_in_bounded_number() {
     let start = Instant::now();
     for _ in 0..3_000 {
         asked += 1;
-        let sent = liar.say(&GlobalRequest {
+        let sent = adversary.say(&GlobalRequest {
             name: b"hostkeys-prove-00@openssh.com",
             want_reply: true,
             fields: Rest(&fields),
@@ -115,7 +115,7 @@ fn signatures_for_hostkeys_prove_come_in_bounded_number() {
         if !sent {
             break;
         }
-        match liar.next_payload() {
+        match adversary.next_payload() {
             Some(payload) if payload.first() == Some(&81) => signed += 1,
             Some(_) => {}
             None => break,
@@ -135,15 +135,15 @@ fn signatures_for_hostkeys_prove_come_in_bounded_number() {
 #[test]
 fn proofs_are_given_for_host_keys_only() {
     let server = Server::start(&[]);
-    let mut liar = server.logged_in();
+    let mut adversary = server.logged_in();
     let stranger = PrivateKey::from_ed25519_seed(&[22; 32]).public().blob();
-    liar.say(&GlobalRequest {
+    adversary.say(&GlobalRequest {
         name: b"hostkeys-prove-00@openssh.com",
         want_reply: true,
         fields: Rest(&string(&stranger)),
     });
     let answer = loop {
-        match liar.next_payload() {
+        match adversary.next_payload() {
             Some(payload) if matches!(payload.first(), Some(81 | 82)) => break Some(payload),
             Some(_) => {}
             None => break None,
@@ -155,23 +155,23 @@ fn proofs_are_given_for_host_keys_only() {
 #[test]
 fn what_is_carried_out_is_answered_with_success() {
     let server = Server::start(&[]);
-    let mut liar = server.logged_in();
+    let mut adversary = server.logged_in();
     // A request without keys: an empty proof.
     for name in [
         "hostkeys-prove-00@openssh.com",
         "no-more-sessions@openssh.com",
     ] {
-        liar.say(&GlobalRequest {
+        adversary.say(&GlobalRequest {
             name: name.as_bytes(),
             want_reply: true,
             fields: Rest(b""),
         });
-        assert!(of_two(&mut liar, 81, 82), "{name}");
+        assert!(of_two(&mut adversary, 81, 82), "{name}");
     }
 }
 
 /// Every request that forwards connections.
-fn forwardings(liar: &mut Liar<Tcp>) -> Vec<(&'static str, bool)> {
+fn forwardings(adversary: &mut Adversary<Tcp>) -> Vec<(&'static str, bool)> {
     let mut granted = Vec::new();
     let tcp = {
         let mut fields = string(b"127.0.0.1");
@@ -195,42 +195,45 @@ fn forwardings(liar: &mut Liar<Tcp>) -> Vec<(&'static str, bool)> {
     .into_iter()
     .enumerate()
     {
-        liar.say(&wire::message::ChannelOpen {
+        adversary.say(&wire::message::ChannelOpen {
             kind: kind.as_bytes(),
             sender_channel: u32::try_from(number).unwrap_or(0),
             window: 1 << 20,
             max_packet: 32_768,
             fields: Rest(fields),
         });
-        granted.push((kind, of_two(liar, 91, 92)));
+        granted.push((kind, of_two(adversary, 91, 92)));
     }
     for (name, fields) in [
         ("tcpip-forward", [string(b""), vec![0; 4]].concat()),
-        ("streamlocal-forward@openssh.com", string(b"/tmp/liar.sock")),
+        (
+            "streamlocal-forward@openssh.com",
+            string(b"/tmp/adversary.sock"),
+        ),
     ] {
-        liar.say(&GlobalRequest {
+        adversary.say(&GlobalRequest {
             name: name.as_bytes(),
             want_reply: true,
             fields: Rest(&fields),
         });
-        granted.push((name, of_two(liar, 81, 82)));
+        granted.push((name, of_two(adversary, 81, 82)));
     }
-    let channel = liar.open_session(99);
+    let channel = adversary.open_session(99);
     let mut x11 = vec![0];
     x11.put_string(b"MIT-MAGIC-COOKIE-1");
     x11.put_string(b"00\nxauth add");
     x11.put_u32(0);
     for (name, fields) in [("x11-req", x11), ("auth-agent-req@openssh.com", Vec::new())] {
-        liar.request(channel, name, true, &fields);
-        granted.push((name, of_two(liar, 99, 100)));
+        adversary.request(channel, name, true, &fields);
+        granted.push((name, of_two(adversary, 99, 100)));
     }
     granted
 }
 
 /// Returns which of two answers arrives.
-fn of_two(liar: &mut Liar<Tcp>, yes: u8, no: u8) -> bool {
+fn of_two(adversary: &mut Adversary<Tcp>, yes: u8, no: u8) -> bool {
     loop {
-        let payload = liar.next_payload().expect("an answer");
+        let payload = adversary.next_payload().expect("an answer");
         match payload.first() {
             Some(number) if *number == yes => return true,
             Some(number) if *number == no => return false,
@@ -246,8 +249,8 @@ fn every_forwarding_is_refused_under_disable_forwarding_and_under_restrict() {
         ("restrict ", &["AllowTcpForwarding yes"][..]),
     ] {
         let server = Server::with_key_options(options, lines);
-        let mut liar = server.logged_in();
-        for (what, granted) in forwardings(&mut liar) {
+        let mut adversary = server.logged_in();
+        for (what, granted) in forwardings(&mut adversary) {
             assert!(!granted, "{what} under {options:?} {lines:?}");
         }
     }
@@ -256,13 +259,13 @@ fn every_forwarding_is_refused_under_disable_forwarding_and_under_restrict() {
 #[test]
 fn a_restricted_key_has_no_terminal() {
     let server = Server::with_key_options("restrict ", &[]);
-    let mut liar = server.logged_in();
-    let channel = liar.open_session(0);
+    let mut adversary = server.logged_in();
+    let channel = adversary.open_session(0);
     let mut fields = string(b"xterm");
     fields.extend_from_slice(&[0; 16]);
     fields.put_string(b"");
-    liar.request(channel, "pty-req", true, &fields);
-    liar.expect(100);
+    adversary.request(channel, "pty-req", true, &fields);
+    adversary.expect(100);
 }
 
 #[test]
@@ -270,7 +273,7 @@ fn a_forced_command_runs_whatever_is_asked_for() {
     let server =
         Server::with_key_options("command=\"echo forced\" ", &["Subsystem sftp /bin/false"]);
     let file = server.daemon.scratch().join("not-forced");
-    let mut liar = server.logged_in();
+    let mut adversary = server.logged_in();
     for (number, (name, fields)) in [
         (
             "exec",
@@ -283,14 +286,14 @@ fn a_forced_command_runs_whatever_is_asked_for() {
     .enumerate()
     {
         let number = u32::try_from(number).unwrap_or(0);
-        let channel = liar.open_session(number);
-        liar.request(channel, name, true, &fields);
+        let channel = adversary.open_session(number);
+        adversary.request(channel, name, true, &fields);
         assert_eq!(
-            String::from_utf8_lossy(&liar.output()),
+            String::from_utf8_lossy(&adversary.output()),
             "forced\n",
             "{name}"
         );
-        liar.say(&wire::message::ChannelClose {
+        adversary.say(&wire::message::ChannelClose {
             recipient_channel: channel,
         });
     }
@@ -300,39 +303,39 @@ fn a_forced_command_runs_whatever_is_asked_for() {
 #[test]
 fn lies_on_a_live_session_end_the_connection_and_its_processes() {
     let server = Server::start(&[]);
-    let lies: [fn(&mut Liar<Tcp>, u32); 7] = [
-        |liar, channel| {
+    let lies: [fn(&mut Adversary<Tcp>, u32); 7] = [
+        |adversary, channel| {
             for _ in 0..2 {
-                liar.say(&ChannelWindowAdjust {
+                adversary.say(&ChannelWindowAdjust {
                     recipient_channel: channel,
                     bytes: u32::MAX,
                 });
             }
         },
-        |liar, channel| {
-            liar.say(&ChannelData {
+        |adversary, channel| {
+            adversary.say(&ChannelData {
                 recipient_channel: channel,
                 data: &vec![0; 100_000],
             });
         },
-        |liar, _| {
-            liar.say(&ChannelData {
+        |adversary, _| {
+            adversary.say(&ChannelData {
                 recipient_channel: 12_345,
                 data: b"x",
             });
         },
-        |liar, _| {
-            liar.kexinit(&Offer::default());
-            liar.kexinit(&Offer::default());
+        |adversary, _| {
+            adversary.kexinit(&Offer::default());
+            adversary.kexinit(&Offer::default());
         },
-        |liar, _| {
-            liar.send(&[52]);
+        |adversary, _| {
+            adversary.send(&[52]);
         },
-        |liar, _| {
-            liar.send_bytes(&[0xff; 4096]);
+        |adversary, _| {
+            adversary.send_bytes(&[0xff; 4096]);
         },
-        |liar, channel| {
-            liar.say(&ChannelOpenConfirmation {
+        |adversary, channel| {
+            adversary.say(&ChannelOpenConfirmation {
                 recipient_channel: channel,
                 sender_channel: 0,
                 window: 0,
@@ -342,13 +345,13 @@ fn lies_on_a_live_session_end_the_connection_and_its_processes() {
         },
     ];
     for (index, lie) in lies.into_iter().enumerate() {
-        let mut liar = server.logged_in();
-        let channel = liar.open_session(0);
-        liar.request(channel, "exec", true, &string(b"exec sleep 600"));
-        liar.expect(99);
-        lie(&mut liar, channel);
-        while liar.victim.collect().is_some() {}
-        assert!(liar.victim.has_ended(), "lie {index}");
+        let mut adversary = server.logged_in();
+        let channel = adversary.open_session(0);
+        adversary.request(channel, "exec", true, &string(b"exec sleep 600"));
+        adversary.expect(99);
+        lie(&mut adversary, channel);
+        while adversary.subject.collect().is_some() {}
+        assert!(adversary.subject.has_ended(), "lie {index}");
     }
     server.leaves_nothing_behind();
     server.still_serves();
@@ -357,41 +360,41 @@ fn lies_on_a_live_session_end_the_connection_and_its_processes() {
 #[test]
 fn answers_to_nothing_do_not_block_a_session() {
     let server = Server::start(&[]);
-    let mut liar = server.logged_in();
-    let channel = liar.open_session(0);
+    let mut adversary = server.logged_in();
+    let channel = adversary.open_session(0);
     for _ in 0..2_000 {
-        liar.say(&RequestSuccess { fields: Rest(b"") });
-        liar.say(&ChannelSuccess {
+        adversary.say(&RequestSuccess { fields: Rest(b"") });
+        adversary.say(&ChannelSuccess {
             recipient_channel: channel,
         });
     }
-    liar.request(channel, "exec", true, &string(b"echo alive"));
-    assert_eq!(liar.output(), b"alive\n");
+    adversary.request(channel, "exec", true, &string(b"echo alive"));
+    assert_eq!(adversary.output(), b"alive\n");
 }
 
 #[test]
 fn a_command_that_writes_without_end_waits_for_a_closed_window() {
     let server = Server::start(&[]);
-    let mut liar = server.logged_in();
-    liar.open("session", 0, 100_000, 32_768);
-    let confirmation = liar.expect(91);
+    let mut adversary = server.logged_in();
+    adversary.open("session", 0, 100_000, 32_768);
+    let confirmation = adversary.expect(91);
     let channel = ChannelOpenConfirmation::decode(&confirmation)
         .expect("confirmed")
         .sender_channel;
-    liar.request(channel, "exec", true, &string(b"cat /dev/zero"));
+    adversary.request(channel, "exec", true, &string(b"cat /dev/zero"));
     let mut got = 0;
     while got < 100_000 {
-        let payload = liar.expect(94);
+        let payload = adversary.expect(94);
         got += ChannelData::decode(&payload).expect("data").data.len();
     }
     assert_eq!(got, 100_000);
     // Now it may write nothing; each PONG shows that it has completed another iteration.
     for _ in 0..200 {
-        liar.say(&Ping { data: b"turn" });
-        liar.expect(193);
+        adversary.say(&Ping { data: b"turn" });
+        adversary.expect(193);
     }
     server.stays_small();
-    drop(liar);
+    drop(adversary);
     server.leaves_nothing_behind();
 }
 
@@ -401,26 +404,26 @@ fn a_peer_that_inflates_past_the_limit_is_ended() {
     let mut payload = vec![2];
     payload.put_string(&vec![0; 32 << 20]);
     for method in ["zlib@openssh.com", "zstd2@fulmar.invalid"] {
-        let mut liar = server.connect();
-        liar.exchange(&Offer {
+        let mut adversary = server.connect();
+        adversary.exchange(&Offer {
             compression: method.into(),
             ..Offer::default()
         });
-        liar.service();
-        liar.login_publickey(server.user.as_bytes(), &user_key());
+        adversary.service();
+        adversary.login_publickey(server.user.as_bytes(), &user_key());
         let mut small = Vec::new();
         if method.starts_with("zlib") {
-            liar.start_compression();
+            adversary.start_compression();
             compress::Compressor::with_level(9).compress(&payload, &mut small)
         } else {
-            liar.start_zstd();
+            adversary.start_zstd();
             compress::ZstdCompressor::new(compress::CompressionSettings::default())
                 .compress(&payload, &mut small)
         }
         .expect("compressed");
-        liar.send_deflated_as_is(&small);
-        while liar.victim.collect().is_some() {}
-        assert!(liar.victim.has_ended(), "{method}");
+        adversary.send_deflated_as_is(&small);
+        while adversary.subject.collect().is_some() {}
+        assert!(adversary.subject.has_ended(), "{method}");
     }
     server.leaves_nothing_behind();
 }
@@ -428,11 +431,11 @@ fn a_peer_that_inflates_past_the_limit_is_ended() {
 #[test]
 fn sessions_of_one_connection_have_a_limit() {
     let server = Server::start(&["MaxSessions 3"]);
-    let mut liar = server.logged_in();
+    let mut adversary = server.logged_in();
     let mut opened = 0;
     for number in 0..10 {
-        liar.open("session", number, 1 << 20, 32_768);
-        opened += usize::from(of_two(&mut liar, 91, 92));
+        adversary.open("session", number, 1 << 20, 32_768);
+        opened += usize::from(of_two(&mut adversary, 91, 92));
     }
     assert_eq!(opened, 3);
 }
@@ -441,26 +444,26 @@ fn sessions_of_one_connection_have_a_limit() {
 fn a_process_is_left_behind_by_no_peer_that_vanishes() {
     let server = Server::start(&[]);
     for stage in 0..5 {
-        let mut liar = server.connect();
+        let mut adversary = server.connect();
         if stage >= 1 {
-            liar.hello();
+            adversary.hello();
         }
         if stage >= 2 {
-            liar.kexinit(&Offer::default());
-            liar.expect_kexinit();
-            liar.init();
+            adversary.kexinit(&Offer::default());
+            adversary.expect_kexinit();
+            adversary.init();
         }
         if stage >= 3 {
-            liar.finish();
-            liar.newkeys();
-            liar.expect_newkeys();
-            liar.service();
+            adversary.finish();
+            adversary.newkeys();
+            adversary.expect_newkeys();
+            adversary.service();
         }
         if stage >= 4 {
-            liar.login_publickey(server.user.as_bytes(), &user_key());
-            let channel = liar.open_session(0);
-            liar.request(channel, "exec", true, &string(b"exec sleep 600"));
-            liar.expect(99);
+            adversary.login_publickey(server.user.as_bytes(), &user_key());
+            let channel = adversary.open_session(0);
+            adversary.request(channel, "exec", true, &string(b"exec sleep 600"));
+            adversary.expect(99);
         }
     }
     server.leaves_nothing_behind();

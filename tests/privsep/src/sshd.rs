@@ -205,20 +205,20 @@ impl Sshd {
     /// If it does not appear.
     #[must_use]
     pub fn begun_connection(&self) -> TcpStream {
-        let caged = || -> Vec<u32> {
+        let sandboxed = || -> Vec<u32> {
             let is_caged = |facts: &Facts| {
                 facts.command_line == "fulmar sshd-auth" && facts.number("Seccomp") == 2
             };
             let all = self.processes().into_iter();
             all.filter(is_caged).map(|facts| facts.pid).collect()
         };
-        let before = caged();
+        let before = sandboxed();
         let mut stream = self.silent_connection();
         stream
             .write_all(b"SSH-2.0-tests\r\n")
             .expect("it takes a line");
         let is_new = |pid: &u32| !before.contains(pid);
-        let there = until(LIMIT, || caged().iter().any(is_new));
+        let there = until(LIMIT, || sandboxed().iter().any(is_new));
         assert!(there, "{}", self.daemon.log());
         stream
     }

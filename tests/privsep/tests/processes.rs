@@ -353,8 +353,8 @@ fn each_process_of_a_root_server_has_what_it_needs_and_no_more() {
         assert_eq!(facts.root.to_str(), Some("/"));
     }
     let (auth, uid) = (&live.auth, uid_of(&guest.name).expect("a uid"));
-    let caged = uid_of("sshd").or(uid_of("nobody")).expect("a user for it");
-    assert_eq!(auth.uid(), caged);
+    let sandboxed = uid_of("sshd").or(uid_of("nobody")).expect("a user for it");
+    assert_eq!(auth.uid(), sandboxed);
     assert_ne!(auth.gid(), 0);
     assert_eq!(auth.groups(), [auth.gid()]);
     for facts in [auth, &live.session, &live.command] {

@@ -1,7 +1,7 @@
 //! Rules for both roles: requests in the wrong phase, damaged requests, invalid snapshots.
 
-use hostile::liar::{Liar, Offer};
-use hostile::victim::Memory;
+use hostile::adversary::{Adversary, Offer};
+use hostile::subject::Memory;
 use interop::process::descendants;
 use interop::report::say;
 use interop::scratch::Scratch;
@@ -265,15 +265,15 @@ fn a_snapshot_frame_that_is_cut_short_inside_starts_no_session() {
 /// The snapshot of a login in memory, and its session identifier.
 fn snapshot_of_another_login() -> (Vec<u8>, Vec<u8>) {
     let server = Memory::server(proto::TransportConfig::default());
-    let mut client = Liar::new(server, proto::Role::Client);
+    let mut client = Adversary::new(server, proto::Role::Client);
     client.exchange(&Offer::default());
     client.service();
-    client.login_password(b"somebody", hostile::victim::PASSWORD);
+    client.login_password(b"somebody", hostile::subject::PASSWORD);
     let id = client.session_id.clone().expect("a session");
     let blank = proto::Connection::server(proto::TransportConfig::default(), Vec::new(), 0);
     let blank = blank.or_else(|_| proto::Connection::client(proto::TransportConfig::default(), 0));
     let connection = std::mem::replace(
-        &mut client.victim.connection,
+        &mut client.subject.connection,
         blank.expect("another connection"),
     );
     (connection.snapshot().expect("a snapshot").to_vec(), id)

@@ -30,13 +30,13 @@ struct Pair {
 /// The complete waiting pairs.
 fn waiting(server: &Sshd) -> Vec<Pair> {
     let all = server.processes();
-    let caged = |facts: &&Facts| facts.number("Seccomp") == 2;
+    let sandboxed = |facts: &&Facts| facts.number("Seccomp") == 2;
     all.iter()
         .filter(|facts| facts.command_line == "sshd: [waiting]")
         .filter_map(|monitor| {
             let auth = all
                 .iter()
-                .filter(caged)
+                .filter(sandboxed)
                 .find(|each| parent(each) == monitor.pid)?;
             Some(Pair {
                 monitor: monitor.clone(),

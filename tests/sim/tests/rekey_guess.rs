@@ -1,8 +1,8 @@
 //! A rekey whose first packet is guessed: one round trip, data right after it, and peers with wrong
 //! answers.
 
-use hostile::liar::{Liar, Offer};
-use hostile::victim::{PASSWORD, Victim};
+use hostile::adversary::{Adversary, Offer};
+use hostile::subject::{PASSWORD, Subject};
 use proto::{ChannelId, Connection, Error, Event, Role, Stream, TransportConfig, TransportOutput};
 use sim::{Pair, Side};
 use wire::message::{ChannelData, Encode, NewKeys, Ping};
@@ -177,7 +177,7 @@ impl Ahead {
     }
 }
 
-impl Victim for Ahead {
+impl Subject for Ahead {
     fn deliver(&mut self, bytes: &[u8]) -> bool {
         if self.error.is_none() {
             self.connection.receive_buffer().extend_from_slice(bytes);
@@ -201,94 +201,98 @@ impl Victim for Ahead {
 }
 
 /// A lying server with a version line that is known to accept guesses, with an open session.
-fn server(version: &str) -> (Liar<Ahead>, ChannelId) {
-    let mut liar = Liar::new(Ahead::new(), Role::Server);
-    liar.version = version.into();
-    liar.exchange(&Offer::default());
-    liar.accept_service();
-    let client = &mut liar.victim.connection;
+fn server(version: &str) -> (Adversary<Ahead>, ChannelId) {
+    let mut adversary = Adversary::new(Ahead::new(), Role::Server);
+    adversary.version = version.into();
+    adversary.exchange(&Offer::default());
+    adversary.accept_service();
+    let client = &mut adversary.subject.connection;
     client.auth_password(b"user", PASSWORD).unwrap();
-    liar.expect(50);
-    liar.say(&wire::message::UserauthSuccess {});
-    let id = liar.victim.connection.open_channel("session", b"").unwrap();
-    liar.expect(90);
-    liar.say(&wire::message::ChannelOpenConfirmation {
+    adversary.expect(50);
+    adversary.say(&wire::message::UserauthSuccess {});
+    let id = adversary
+        .subject
+        .connection
+        .open_channel("session", b"")
+        .unwrap();
+    adversary.expect(90);
+    adversary.say(&wire::message::ChannelOpenConfirmation {
         recipient_channel: 0,
         sender_channel: 0,
         window: 1 << 20,
         max_packet: 32 * 1024,
         fields: wire::Rest(b""),
     });
-    assert_eq!(liar.victim.changed, 1);
-    (liar, id)
+    assert_eq!(adversary.subject.changed, 1);
+    (adversary, id)
 }
 
-const OPENSSH: &str = "SSH-2.0-OpenSSH_9.9 liar";
+const OPENSSH: &str = "SSH-2.0-OpenSSH_9.9 adversary";
 
 /// The client begins; returns its guess.
-fn begin(liar: &mut Liar<Ahead>) -> Vec<u8> {
-    liar.victim.connection.rekey(0).unwrap();
-    liar.expect_kexinit();
-    assert!(liar.victims_kexinit().first_kex_packet_follows);
-    liar.expect(30)
+fn begin(adversary: &mut Adversary<Ahead>) -> Vec<u8> {
+    adversary.subject.connection.rekey(0).unwrap();
+    adversary.expect_kexinit();
+    assert!(adversary.subjects_kexinit().first_kex_packet_follows);
+    adversary.expect(30)
 }
 
 #[test]
 fn a_server_of_an_unknown_kind_gets_no_guess() {
-    let (mut liar, _) = server("SSH-2.0-Liar_1.0");
-    liar.victim.connection.rekey(0).unwrap();
-    liar.expect_kexinit();
-    assert!(!liar.victims_kexinit().first_kex_packet_follows);
-    assert!(liar.next_payload().is_none());
-    liar.kexinit(&Offer::default());
-    liar.agree();
-    liar.newkeys();
-    liar.expect_newkeys();
-    assert_eq!(liar.victim.changed, 2);
+    let (mut adversary, _) = server("SSH-2.0-Adversary_1.0");
+    adversary.subject.connection.rekey(0).unwrap();
+    adversary.expect_kexinit();
+    assert!(!adversary.subjects_kexinit().first_kex_packet_follows);
+    assert!(adversary.next_payload().is_none());
+    adversary.kexinit(&Offer::default());
+    adversary.agree();
+    adversary.newkeys();
+    adversary.expect_newkeys();
+    assert_eq!(adversary.subject.changed, 2);
 }
 
 #[test]
 fn a_wrong_guess_is_followed_by_a_right_one() {
-    let (mut liar, _) = server(OPENSSH);
+    let (mut adversary, _) = server(OPENSSH);
     for (rekeys, kex) in ["sntrup761x25519-sha512", "mlkem768x25519-sha256"]
         .into_iter()
         .enumerate()
     {
-        let guess = begin(&mut liar);
-        liar.kexinit(&Offer::kex(kex));
-        let init = liar.expect(30);
+        let guess = begin(&mut adversary);
+        adversary.kexinit(&Offer::kex(kex));
+        let init = adversary.expect(30);
         assert_ne!(init.len(), guess.len());
-        assert!(liar.reply_to(&init, &hostile::liar::Reply::default()));
-        liar.newkeys();
-        liar.expect_newkeys();
-        assert_eq!(liar.victim.changed, 2 + rekeys);
+        assert!(adversary.reply_to(&init, &hostile::adversary::Reply::default()));
+        adversary.newkeys();
+        adversary.expect_newkeys();
+        assert_eq!(adversary.subject.changed, 2 + rekeys);
     }
-    liar.say(&Ping { data: b"alive" });
-    liar.expect(193);
+    adversary.say(&Ping { data: b"alive" });
+    adversary.expect(193);
 }
 
 #[test]
 fn a_server_that_no_longer_prefers_what_is_in_use_gets_no_guess() {
-    let (mut liar, _) = server(OPENSSH);
-    begin(&mut liar);
+    let (mut adversary, _) = server(OPENSSH);
+    begin(&mut adversary);
     let both = "sntrup761x25519-sha512,curve25519-sha256";
-    liar.kexinit(&Offer::kex(both));
+    adversary.kexinit(&Offer::kex(both));
     // The current algorithms are first in the client's list, so they are negotiated again.
-    assert_eq!(liar.method().name(), "curve25519-sha256");
-    liar.agree();
-    liar.newkeys();
-    liar.expect_newkeys();
-    liar.victim.connection.rekey(0).unwrap();
-    liar.expect_kexinit();
-    assert!(!liar.victims_kexinit().first_kex_packet_follows);
-    assert!(liar.next_payload().is_none());
+    assert_eq!(adversary.method().name(), "curve25519-sha256");
+    adversary.agree();
+    adversary.newkeys();
+    adversary.expect_newkeys();
+    adversary.subject.connection.rekey(0).unwrap();
+    adversary.expect_kexinit();
+    assert!(!adversary.subjects_kexinit().first_kex_packet_follows);
+    assert!(adversary.next_payload().is_none());
 }
 
 #[test]
 fn a_guess_is_answered_with_everything_at_once_behind_data_and_before_data() {
-    let (mut liar, _) = server(OPENSSH);
+    let (mut adversary, _) = server(OPENSSH);
     for round in 1..=3 {
-        let guess = begin(&mut liar);
+        let guess = begin(&mut adversary);
         let data = ChannelData {
             recipient_channel: 0,
             data: &[7; 20_000],
@@ -297,87 +301,93 @@ fn a_guess_is_answered_with_everything_at_once_behind_data_and_before_data() {
         // All of it arrives in one piece, and packets are opened as early as possible.
         let mut piece = Vec::new();
         for _ in 0..5 {
-            piece.extend(liar.seal(&data));
+            piece.extend(adversary.seal(&data));
         }
         let hold = core::mem::take(&mut piece);
-        liar.send_bytes(&hold);
-        liar.kexinit(&Offer::default());
-        assert!(liar.reply_to(&guess, &hostile::liar::Reply::default()));
-        let mut last = liar.sealed_newkeys();
+        adversary.send_bytes(&hold);
+        adversary.kexinit(&Offer::default());
+        assert!(adversary.reply_to(&guess, &hostile::adversary::Reply::default()));
+        let mut last = adversary.sealed_newkeys();
         for _ in 0..5 {
-            last.extend(liar.seal(&data));
+            last.extend(adversary.seal(&data));
         }
-        assert!(liar.send_bytes(&last), "{:?}", liar.victim.error);
-        liar.expect_newkeys();
-        assert_eq!(liar.victim.changed, 1 + round);
-        assert_eq!(liar.victim.heard, round * 200_000);
+        assert!(adversary.send_bytes(&last), "{:?}", adversary.subject.error);
+        adversary.expect_newkeys();
+        assert_eq!(adversary.subject.changed, 1 + round);
+        assert_eq!(adversary.subject.heard, round * 200_000);
     }
 }
 
 #[test]
 fn newkeys_without_a_reply_ends_the_client() {
-    let (mut liar, _) = server(OPENSSH);
-    begin(&mut liar);
-    assert!(!(liar.kexinit(&Offer::default()) && liar.say(&NewKeys {})));
-    assert!(matches!(liar.victim.error, Some(Error::PeerMisbehaved(_))));
+    let (mut adversary, _) = server(OPENSSH);
+    begin(&mut adversary);
+    assert!(!(adversary.kexinit(&Offer::default()) && adversary.say(&NewKeys {})));
+    assert!(matches!(
+        adversary.subject.error,
+        Some(Error::PeerMisbehaved(_))
+    ));
 }
 
 #[test]
 fn newkeys_before_kexinit_ends_the_client() {
-    let (mut liar, _) = server(OPENSSH);
-    begin(&mut liar);
-    assert!(!liar.say(&NewKeys {}));
-    assert!(liar.victim.error.is_some());
+    let (mut adversary, _) = server(OPENSSH);
+    begin(&mut adversary);
+    assert!(!adversary.say(&NewKeys {}));
+    assert!(adversary.subject.error.is_some());
 }
 
 #[test]
 fn a_reply_before_kexinit_ends_the_client() {
-    let (mut liar, _) = server(OPENSSH);
-    begin(&mut liar);
-    assert!(!liar.say(&wire::message::KexEcdhReply {
+    let (mut adversary, _) = server(OPENSSH);
+    begin(&mut adversary);
+    assert!(!adversary.say(&wire::message::KexEcdhReply {
         host_key: b"key",
         public: &[9; 32],
         signature: b"signature",
     }));
-    assert!(liar.victim.error.is_some());
+    assert!(adversary.subject.error.is_some());
 }
 
 #[test]
 fn data_between_kexinit_and_newkeys_ends_the_client_though_it_was_opened_ahead() {
-    let (mut liar, _) = server(OPENSSH);
-    begin(&mut liar);
-    let mut piece = liar.seal(&Offer::default().payload(Role::Server));
+    let (mut adversary, _) = server(OPENSSH);
+    begin(&mut adversary);
+    let mut piece = adversary.seal(&Offer::default().payload(Role::Server));
     for _ in 0..5 {
         let data = ChannelData {
             recipient_channel: 0,
             data: &[7; 20_000],
         };
-        piece.extend(liar.seal(&data.encode()));
+        piece.extend(adversary.seal(&data.encode()));
     }
-    assert!(!liar.send_bytes(&piece));
-    assert_eq!(liar.victim.error, Some(Error::NotPermitted { message: 94 }));
-    assert_eq!(liar.victim.heard, 0);
+    assert!(!adversary.send_bytes(&piece));
+    assert_eq!(
+        adversary.subject.error,
+        Some(Error::NotPermitted { message: 94 })
+    );
+    assert_eq!(adversary.subject.heard, 0);
 }
 
 #[test]
 fn nothing_behind_newkeys_is_taken_under_the_old_keys() {
     // A packet that is too long for NEWKEYS lets later packets be opened before it is read.
-    let (mut liar, _) = server(OPENSSH);
-    let guess = begin(&mut liar);
-    liar.kexinit(&Offer::default());
-    liar.reply_to(&guess, &hostile::liar::Reply::default());
+    let (mut adversary, _) = server(OPENSSH);
+    let guess = begin(&mut adversary);
+    adversary.kexinit(&Offer::default());
+    adversary.reply_to(&guess, &hostile::adversary::Reply::default());
     let mut long = NewKeys {}.encode();
     long.resize(2000, 0);
-    let mut piece = liar.seal(&long);
+    let mut piece = adversary.seal(&long);
     let data = ChannelData {
         recipient_channel: 0,
         data: &[7; 20_000],
     };
-    piece.extend(liar.seal(&data.encode()));
-    assert!(!liar.send_bytes(&piece));
+    piece.extend(adversary.seal(&data.encode()));
+    assert!(!adversary.send_bytes(&piece));
     assert_eq!(
-        liar.victim.error,
+        adversary.subject.error,
         Some(Error::PeerMisbehaved("NEWKEYS is too long"))
     );
-    assert_eq!(liar.victim.heard, 0);
+    assert_eq!(adversary.subject.heard, 0);
 }

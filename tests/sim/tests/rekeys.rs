@@ -4,8 +4,8 @@ use proto::{ChannelId, Event, Stream, TransportConfig};
 use sim::schedule::{Random, Schedule, Worked};
 use sim::{Pair, Side};
 
-use hostile::liar::{Liar, Offer};
-use hostile::victim::{PASSWORD, Victim};
+use hostile::adversary::{Adversary, Offer};
+use hostile::subject::{PASSWORD, Subject};
 use keys::{PrivateKey, SignatureAlgorithm};
 use proto::{AuthMethod, Connection, Role, ServerHostKey};
 use wire::message::{ChannelData, ChannelWindowAdjust};
@@ -239,7 +239,7 @@ impl Server {
     }
 }
 
-impl Victim for Server {
+impl Subject for Server {
     fn deliver(&mut self, bytes: &[u8]) -> bool {
         let all = self.random.once_in(3);
         self.worked.receive(bytes, all, 0).unwrap();
@@ -274,12 +274,12 @@ fn jobs_out_of_turn_through_rekeys_with_and_without_strict_key_exchange() {
         (4, Offer::default()),
     ] {
         let strict = offer.strict;
-        let mut liar = Liar::new(Server::new(seed), Role::Client);
-        liar.exchange(&offer);
-        assert_eq!(liar.strict, strict);
-        liar.service();
-        liar.login_password(b"user", PASSWORD);
-        let channel = liar.open_session(0);
+        let mut adversary = Adversary::new(Server::new(seed), Role::Client);
+        adversary.exchange(&offer);
+        assert_eq!(adversary.strict, strict);
+        adversary.service();
+        adversary.login_password(b"user", PASSWORD);
+        let channel = adversary.open_session(0);
         let mut sent = Vec::new();
         for round in 0..12_u8 {
             // A run of packets in one piece, followed by KEXINIT and INIT.
@@ -291,25 +291,28 @@ fn jobs_out_of_turn_through_rekeys_with_and_without_strict_key_exchange() {
                     recipient_channel: channel,
                     data: &data,
                 };
-                piece.extend(liar.seal(&wire::message::Encode::encode(&message)));
+                piece.extend(adversary.seal(&wire::message::Encode::encode(&message)));
             }
-            liar.send_bytes(&piece);
+            adversary.send_bytes(&piece);
             if round % 2 == 0 {
-                liar.exchange(&offer);
+                adversary.exchange(&offer);
             } else {
-                liar.say(&ChannelWindowAdjust {
+                adversary.say(&ChannelWindowAdjust {
                     recipient_channel: channel,
                     bytes: 1,
                 });
             }
         }
-        liar.rest();
-        assert!(liar.victim.heard == sent, "strict: {strict}");
-        assert_eq!(liar.victim.changed, 7, "the first exchange and six more");
+        adversary.rest();
+        assert!(adversary.subject.heard == sent, "strict: {strict}");
+        assert_eq!(
+            adversary.subject.changed, 7,
+            "the first exchange and six more"
+        );
         assert!(
-            liar.victim.worked.most_out > 3,
+            adversary.subject.worked.most_out > 3,
             "{} jobs at once",
-            liar.victim.worked.most_out
+            adversary.subject.worked.most_out
         );
     }
 }

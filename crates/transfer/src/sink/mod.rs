@@ -611,14 +611,14 @@ mod tests {
         let path = scratch.join("file");
         let names = part_names(&path);
         let part = path.with_file_name(OsStr::from_bytes(&names.first()));
-        let victim = scratch.join("victim");
-        std::fs::write(&victim, b"victim").unwrap();
+        let subject = scratch.join("subject");
+        std::fs::write(&subject, b"subject").unwrap();
         let makers: [(&str, &dyn Fn()); 4] = [
             ("a link", &|| {
-                std::os::unix::fs::symlink(&victim, &part).unwrap()
+                std::os::unix::fs::symlink(&subject, &part).unwrap()
             }),
             ("a second name", &|| {
-                std::fs::hard_link(&victim, &part).unwrap()
+                std::fs::hard_link(&subject, &part).unwrap()
             }),
             ("a directory", &|| std::fs::create_dir(&part).unwrap()),
             ("a FIFO", &|| {
@@ -643,7 +643,7 @@ mod tests {
                 sink.write(0, b"content").unwrap();
                 sink.finish(None, false).unwrap();
                 assert_eq!(std::fs::read(&path).unwrap(), b"content", "{what}");
-                assert_eq!(std::fs::read(&victim).unwrap(), b"victim", "{what}");
+                assert_eq!(std::fs::read(&subject).unwrap(), b"subject", "{what}");
                 let after = std::fs::symlink_metadata(&part).unwrap();
                 assert_eq!(after.ino(), before, "{what}");
                 match after.is_dir() {

@@ -9,7 +9,7 @@ use wire::message::{ChannelData, ChannelOpenFailure};
 use super::*;
 
 const FULMAR: &str = "SSH-2.0-Fulmar_9.9";
-const SFTP: [&str; 3] = ["-v", "-oHostKeyAlias=liar", "user@127.0.0.1"];
+const SFTP: [&str; 3] = ["-v", "-oHostKeyAlias=adversary", "user@127.0.0.1"];
 /// The messages of a client that pipelines its requests with the login.
 const EARLY: [u8; 6] = [5, 50, 90, 98, 94, 80];
 /// The messages of a client that does not.
@@ -52,8 +52,8 @@ fn data_of(payload: &[u8], channel: u32) -> Vec<u8> {
     data.data.to_vec()
 }
 
-fn say(liar: &mut Liar<Tcp>, data: &[u8]) {
-    liar.say(&ChannelData {
+fn say(adversary: &mut Adversary<Tcp>, data: &[u8]) {
+    adversary.say(&ChannelData {
         recipient_channel: 0,
         data,
     });
@@ -85,13 +85,13 @@ fn answers() -> Vec<u8> {
 }
 
 /// Answers all and waits for the end.
-fn answer(liar: &mut Liar<Tcp>) {
-    say(liar, &[version(), answers()].concat());
-    while liar.next_payload().is_some() {}
+fn answer(adversary: &mut Adversary<Tcp>) {
+    say(adversary, &[version(), answers()].concat());
+    while adversary.next_payload().is_some() {}
 }
 
-fn started(liar: &mut Liar<Tcp>) {
-    liar.say(&ChannelSuccess {
+fn started(adversary: &mut Adversary<Tcp>) {
+    adversary.say(&ChannelSuccess {
         recipient_channel: 0,
     });
 }
@@ -101,16 +101,16 @@ fn taught() -> Scratch {
     let scratch = Scratch::new();
     let outcome = sftp(
         &scratch,
-        vec![Box::new(|liar| {
+        vec![Box::new(|adversary| {
             // Its version line may arrive soon enough.
-            let asks = asks_early(liar);
-            grant(liar);
-            confirm(liar, 0);
-            started(liar);
+            let asks = asks_early(adversary);
+            grant(adversary);
+            confirm(adversary, 0);
+            started(adversary);
             if !asks {
-                assert_eq!(asked(&data_of(&liar.expect(94), 0)), ASKED);
+                assert_eq!(asked(&data_of(&adversary.expect(94), 0)), ASKED);
             }
-            answer(liar);
+            answer(adversary);
         })],
     );
     attached(&outcome);
@@ -127,15 +127,15 @@ fn attached(outcome: &Outcome) {
 }
 
 /// Serves a pipelined login to a Fulmar; returns true if the first requests arrived with it.
-fn asks_early(liar: &mut Liar<Tcp>) -> bool {
+fn asks_early(adversary: &mut Adversary<Tcp>) -> bool {
     // The client's threads have to meet in this time, else no request is sent yet.
     std::thread::sleep(Duration::from_millis(50));
-    exchange_as(liar, FULMAR, &Offer::default());
-    let mut all = take(liar, 5);
+    exchange_as(adversary, FULMAR, &Offer::default());
+    let mut all = take(adversary, 5);
     if numbers(&all) == PLAIN {
         return false;
     }
-    all.extend(take(liar, 1));
+    all.extend(take(adversary, 1));
     assert_eq!(numbers(&all), EARLY);
     assert_eq!(asked(&data_of(&all[4], 0)), ASKED);
     true
@@ -159,12 +159,12 @@ fn early(run: impl Fn(&Scratch, &AtomicBool) -> Outcome) -> (Scratch, Outcome) {
 }
 
 /// The same with one connection, on which this follows the first requests.
-fn early_on_one(script: impl Fn(&mut Liar<Tcp>) + Sync) -> (Scratch, Outcome) {
+fn early_on_one(script: impl Fn(&mut Adversary<Tcp>) + Sync) -> (Scratch, Outcome) {
     early(|scratch, met| {
-        let whole: Script<'_> = Box::new(|liar| {
-            if asks_early(liar) {
+        let whole: Script<'_> = Box::new(|adversary| {
+            if asks_early(adversary) {
                 met.store(true, Ordering::Relaxed);
-                script(liar);
+                script(adversary);
             }
         });
         sftp(scratch, vec![whole])
@@ -175,13 +175,13 @@ fn early_on_one(script: impl Fn(&mut Liar<Tcp>) + Sync) -> (Scratch, Outcome) {
 #[test]
 fn what_is_asked_first_leaves_with_the_login() {
     for piece in [usize::MAX, 1] {
-        let (_, outcome) = early_on_one(|liar| {
-            liar.victim.set_piece(piece);
-            assert!(waits(liar));
-            grant(liar);
-            confirm(liar, 0);
-            started(liar);
-            answer(liar);
+        let (_, outcome) = early_on_one(|adversary| {
+            adversary.subject.set_piece(piece);
+            assert!(waits(adversary));
+            grant(adversary);
+            confirm(adversary, 0);
+            started(adversary);
+            answer(adversary);
         });
         attached(&outcome);
     }
@@ -189,51 +189,51 @@ fn what_is_asked_first_leaves_with_the_login() {
 
 #[test]
 fn under_another_number_it_is_asked_again() {
-    let (_, outcome) = early_on_one(|liar| {
-        grant(liar);
-        confirm(liar, 5);
-        let again = liar.expect(98);
+    let (_, outcome) = early_on_one(|adversary| {
+        grant(adversary);
+        confirm(adversary, 5);
+        let again = adversary.expect(98);
         let request = ChannelRequest::decode(&again).expect("a request");
         assert_eq!(
             (request.name, request.recipient_channel),
             (&b"subsystem"[..], 5)
         );
-        assert_eq!(asked(&data_of(&liar.expect(94), 5)), ASKED);
-        started(liar);
-        answer(liar);
+        assert_eq!(asked(&data_of(&adversary.expect(94), 5)), ASKED);
+        started(adversary);
+        answer(adversary);
     });
     attached(&outcome);
 }
 
 #[test]
 fn on_a_channel_that_is_opened_again_it_is_asked_again() {
-    let (_, outcome) = early_on_one(|liar| {
-        let open = liar.received - 3;
-        grant(liar);
-        liar.say(&Unimplemented { sequence: open });
-        liar.expect(90);
-        confirm(liar, 0);
-        liar.expect(98);
-        assert_eq!(asked(&data_of(&liar.expect(94), 0)), ASKED);
-        started(liar);
-        answer(liar);
+    let (_, outcome) = early_on_one(|adversary| {
+        let open = adversary.received - 3;
+        grant(adversary);
+        adversary.say(&Unimplemented { sequence: open });
+        adversary.expect(90);
+        confirm(adversary, 0);
+        adversary.expect(98);
+        assert_eq!(asked(&data_of(&adversary.expect(94), 0)), ASKED);
+        started(adversary);
+        answer(adversary);
     });
     attached(&outcome);
 }
 
 #[test]
 fn a_login_that_fails_with_it_ends_as_ever() {
-    let (_, outcome) = early_on_one(|liar| {
-        let last = liar.received;
-        liar.say(&accept());
-        liar.send(&failure("publickey"));
+    let (_, outcome) = early_on_one(|adversary| {
+        let last = adversary.received;
+        adversary.say(&accept());
+        adversary.send(&failure("publickey"));
         for sequence in last - 3..=last {
-            liar.say(&Unimplemented { sequence });
+            adversary.say(&Unimplemented { sequence });
         }
         // `none` is the last try.
-        liar.expect(50);
-        liar.send(&failure("publickey"));
-        assert!(liar.ends());
+        adversary.expect(50);
+        adversary.send(&failure("publickey"));
+        assert!(adversary.ends());
     });
     ended(&outcome, 255);
     let text = said(&outcome);
@@ -243,15 +243,15 @@ fn a_login_that_fails_with_it_ends_as_ever() {
 
 #[test]
 fn a_channel_that_is_refused_ends_as_ever() {
-    let (_, outcome) = early_on_one(|liar| {
-        grant(liar);
-        liar.say(&ChannelOpenFailure {
+    let (_, outcome) = early_on_one(|adversary| {
+        grant(adversary);
+        adversary.say(&ChannelOpenFailure {
             recipient_channel: 0,
             reason: 4,
             description: b"none left",
             language: b"",
         });
-        assert!(liar.ends());
+        assert!(adversary.ends());
     });
     ended(&outcome, 255);
     assert!(said(&outcome).contains("none left"), "{}", said(&outcome));
@@ -261,16 +261,16 @@ fn a_channel_that_is_refused_ends_as_ever() {
 /// a Fulmar.
 #[test]
 fn a_window_that_does_not_pay_for_it_ends_the_connection() {
-    let (_, outcome) = early_on_one(|liar| {
-        grant(liar);
-        liar.say(&ChannelOpenConfirmation {
+    let (_, outcome) = early_on_one(|adversary| {
+        grant(adversary);
+        adversary.say(&ChannelOpenConfirmation {
             recipient_channel: 0,
             sender_channel: 0,
             window: 10,
             max_packet: 32_768,
             fields: Rest(b""),
         });
-        assert!(liar.ends());
+        assert!(adversary.ends());
     });
     ended(&outcome, 255);
     let text = said(&outcome);
@@ -282,9 +282,9 @@ fn a_window_that_does_not_pay_for_it_ends_the_connection() {
 #[test]
 fn what_may_have_been_carried_out_is_not_asked_again() {
     for lets_in in [false, true] {
-        let (scratch, outcome) = early_on_one(|liar| {
+        let (scratch, outcome) = early_on_one(|adversary| {
             if lets_in {
-                grant(liar);
+                grant(adversary);
             }
             // The connection ends here; a second one would be refused.
         });
@@ -299,27 +299,27 @@ fn what_may_have_been_carried_out_is_not_asked_again() {
 }
 
 /// Serves a client that waits for each answer, until it has the server's VERSION.
-fn steps(liar: &mut Liar<Tcp>) {
-    exchange_as(liar, FULMAR, &Offer::default());
-    liar.expect(5);
-    liar.say(&accept());
-    liar.expect(50);
-    liar.say(&UserauthSuccess {});
-    liar.expect(90);
-    confirm(liar, 0);
-    liar.expect(98);
-    started(liar);
+fn steps(adversary: &mut Adversary<Tcp>) {
+    exchange_as(adversary, FULMAR, &Offer::default());
+    adversary.expect(5);
+    adversary.say(&accept());
+    adversary.expect(50);
+    adversary.say(&UserauthSuccess {});
+    adversary.expect(90);
+    confirm(adversary, 0);
+    adversary.expect(98);
+    started(adversary);
     // The server is known to accept each of these.
-    assert_eq!(asked(&data_of(&liar.expect(94), 0)), ASKED[..1]);
-    assert!(waits(liar));
-    say(liar, &version());
+    assert_eq!(asked(&data_of(&adversary.expect(94), 0)), ASKED[..1]);
+    assert!(waits(adversary));
+    say(adversary, &version());
 }
 
-fn in_steps(liar: &mut Liar<Tcp>) {
-    steps(liar);
-    assert_eq!(asked(&data_of(&liar.expect(94), 0)), [(16, 1)]);
-    say(liar, &place(1));
-    while liar.next_payload().is_some() {}
+fn in_steps(adversary: &mut Adversary<Tcp>) {
+    steps(adversary);
+    assert_eq!(asked(&data_of(&adversary.expect(94), 0)), [(16, 1)]);
+    say(adversary, &place(1));
+    while adversary.next_payload().is_some() {}
 }
 
 /// After a DISCONNECT nothing was executed: a second connection is made, step by step, and the
@@ -327,24 +327,24 @@ fn in_steps(liar: &mut Liar<Tcp>) {
 #[test]
 fn a_server_that_says_goodbye_is_asked_again_with_more_care() {
     let (_, outcome) = early(|scratch, met| {
-        let first: Script<'_> = Box::new(|liar| {
-            met.store(asks_early(liar), Ordering::Relaxed);
-            grant(liar);
-            liar.say(&Disconnect {
+        let first: Script<'_> = Box::new(|adversary| {
+            met.store(asks_early(adversary), Ordering::Relaxed);
+            grant(adversary);
+            adversary.say(&Disconnect {
                 reason: 2,
                 description: b"Channel not open",
                 language: b"",
             });
         });
-        let second: Script<'_> = Box::new(|liar| {
-            steps(liar);
-            let rest = data_of(&liar.expect(94), 0);
+        let second: Script<'_> = Box::new(|adversary| {
+            steps(adversary);
+            let rest = data_of(&adversary.expect(94), 0);
             // Otherwise the requests were written for the second, once the first was logged in.
             if met.load(Ordering::Relaxed) {
                 assert_eq!(asked(&rest), ASKED[1..]);
             }
-            say(liar, &answers());
-            while liar.next_payload().is_some() {}
+            say(adversary, &answers());
+            while adversary.next_payload().is_some() {}
         });
         sftp(scratch, vec![first, second])
     });
@@ -359,20 +359,20 @@ fn another_server_than_was_expected_gets_what_it_takes() {
         let scratch = taught();
         let outcome = sftp(
             &scratch,
-            vec![Box::new(|liar| {
-                exchange_as(liar, version_line, &Offer::default());
+            vec![Box::new(|adversary| {
+                exchange_as(adversary, version_line, &Offer::default());
                 let reads_on = version_line == OPENSSH;
-                take(liar, if reads_on { 5 } else { 2 });
-                assert!(waits(liar));
-                grant(liar);
+                take(adversary, if reads_on { 5 } else { 2 });
+                assert!(waits(adversary));
+                grant(adversary);
                 if !reads_on {
-                    take(liar, 2);
+                    take(adversary, 2);
                 }
-                confirm(liar, 0);
-                started(liar);
-                let data = data_of(&liar.expect(94), 0);
+                confirm(adversary, 0);
+                started(adversary);
+                let data = data_of(&adversary.expect(94), 0);
                 assert_eq!(asked(&data), ASKED, "{version_line}");
-                answer(liar);
+                answer(adversary);
             })],
         );
         attached(&outcome);
@@ -380,27 +380,27 @@ fn another_server_than_was_expected_gets_what_it_takes() {
     let scratch = taught();
     let outcome = sftp(
         &scratch,
-        vec![Box::new(|liar| {
-            exchange_as(liar, OTHER, &Offer::default());
-            assert_eq!(numbers(&take(liar, 2)), PLAIN[..2]);
-            assert!(waits(liar));
-            grant(liar);
-            liar.expect(90);
-            confirm(liar, 0);
-            liar.expect(98);
-            started(liar);
-            assert_eq!(asked(&data_of(&liar.expect(94), 0)), ASKED[..1]);
-            assert!(waits(liar));
-            say(liar, &version());
-            let rest = asked(&data_of(&liar.expect(94), 0));
+        vec![Box::new(|adversary| {
+            exchange_as(adversary, OTHER, &Offer::default());
+            assert_eq!(numbers(&take(adversary, 2)), PLAIN[..2]);
+            assert!(waits(adversary));
+            grant(adversary);
+            adversary.expect(90);
+            confirm(adversary, 0);
+            adversary.expect(98);
+            started(adversary);
+            assert_eq!(asked(&data_of(&adversary.expect(94), 0)), ASKED[..1]);
+            assert!(waits(adversary));
+            say(adversary, &version());
+            let rest = asked(&data_of(&adversary.expect(94), 0));
             // The requests for a Fulmar or, if the login was faster, those for this server.
             if rest == ASKED[1..] {
-                say(liar, &answers());
+                say(adversary, &answers());
             } else {
                 assert_eq!(rest, [(16, 1)]);
-                say(liar, &place(1));
+                say(adversary, &place(1));
             }
-            while liar.next_payload().is_some() {}
+            while adversary.next_payload().is_some() {}
         })],
     );
     attached(&outcome);
@@ -412,13 +412,13 @@ fn a_fulmar_that_was_not_seen_before_is_asked_with_the_login_as_well() {
     let until = Instant::now() + PATIENCE;
     loop {
         let met = AtomicBool::new(false);
-        let first: Script<'_> = Box::new(|liar| {
-            if asks_early(liar) {
+        let first: Script<'_> = Box::new(|adversary| {
+            if asks_early(adversary) {
                 met.store(true, Ordering::Relaxed);
-                grant(liar);
-                confirm(liar, 0);
-                started(liar);
-                answer(liar);
+                grant(adversary);
+                confirm(adversary, 0);
+                started(adversary);
+                answer(adversary);
             }
         });
         let outcome = sftp(&Scratch::new(), vec![first]);

@@ -9,9 +9,9 @@ mod short;
 
 use std::fs;
 
-use hostile::liar::{Liar, Offer, Reply};
+use hostile::adversary::{Adversary, Offer, Reply};
 use hostile::place::{Script, client_at, client_through, user_key};
-use hostile::victim::Tcp;
+use hostile::subject::Tcp;
 use interop::process::Outcome;
 use interop::scratch::Scratch;
 use keys::PrivateKey;
@@ -23,7 +23,7 @@ use wire::message::{
 use wire::{NameList, Put, Rest};
 
 const COMMAND: [&str; 3] = ["-v", "user@127.0.0.1", "the command"];
-const OPENSSH: &str = "SSH-2.0-OpenSSH_9.9 Liar";
+const OPENSSH: &str = "SSH-2.0-OpenSSH_9.9 Adversary";
 const DROPBEAR: &str = "SSH-2.0-dropbear_2099.1";
 const OTHER: &str = "SSH-2.0-Other_1";
 
@@ -46,9 +46,9 @@ fn accept() -> ServiceAccept<'static> {
 }
 
 /// The next `count` payloads.
-fn take(liar: &mut Liar<Tcp>, count: usize) -> Vec<Vec<u8>> {
+fn take(adversary: &mut Adversary<Tcp>, count: usize) -> Vec<Vec<u8>> {
     (0..count)
-        .map(|_| liar.next_payload().expect("one more message"))
+        .map(|_| adversary.next_payload().expect("one more message"))
         .collect()
 }
 
@@ -60,35 +60,35 @@ fn numbers(payloads: &[Vec<u8>]) -> Vec<u8> {
 }
 
 /// The first `count` messages of a client that sends everything at once.
-fn take_all(liar: &mut Liar<Tcp>, count: usize) -> Vec<Vec<u8>> {
-    let all = take(liar, count);
+fn take_all(adversary: &mut Adversary<Tcp>, count: usize) -> Vec<Vec<u8>> {
+    let all = take(adversary, count);
     assert_eq!(numbers(&all), ALL[..count]);
     all
 }
 
 /// The sequence numbers of these messages, which arrive next.
-fn take_numbered(liar: &mut Liar<Tcp>, expected: &[u8]) -> Vec<u32> {
+fn take_numbered(adversary: &mut Adversary<Tcp>, expected: &[u8]) -> Vec<u32> {
     let numbered = expected.iter().map(|number| {
-        assert_eq!(numbers(&take(liar, 1)), [*number]);
-        liar.received
+        assert_eq!(numbers(&take(adversary, 1)), [*number]);
+        adversary.received
     });
     numbered.collect()
 }
 
 /// Exchanges keys as a server of this version, and receives `count` messages that arrive at once.
-fn ahead(liar: &mut Liar<Tcp>, version: &str, count: usize) -> Vec<Vec<u8>> {
-    exchange_as(liar, version, &Offer::default());
-    take_all(liar, count)
+fn ahead(adversary: &mut Adversary<Tcp>, version: &str, count: usize) -> Vec<Vec<u8>> {
+    exchange_as(adversary, version, &Offer::default());
+    take_all(adversary, count)
 }
 
 /// Accepts the first of the client's requests.
-fn grant(liar: &mut Liar<Tcp>) {
-    liar.say(&accept());
-    liar.say(&UserauthSuccess {});
+fn grant(adversary: &mut Adversary<Tcp>) {
+    adversary.say(&accept());
+    adversary.say(&UserauthSuccess {});
 }
 
-fn confirm(liar: &mut Liar<Tcp>, number: u32) {
-    liar.say(&ChannelOpenConfirmation {
+fn confirm(adversary: &mut Adversary<Tcp>, number: u32) {
+    adversary.say(&ChannelOpenConfirmation {
         recipient_channel: 0,
         sender_channel: number,
         window: 1 << 20,
@@ -108,72 +108,73 @@ fn key_of(request: &[u8]) -> Vec<u8> {
 }
 
 /// Confirms the session, answers its command and ends with `status`.
-fn serve_started(liar: &mut Liar<Tcp>, number: u32, status: u32) {
-    confirm(liar, number);
+fn serve_started(adversary: &mut Adversary<Tcp>, number: u32, status: u32) {
+    confirm(adversary, number);
     if number != 0 {
-        let again = liar.expect(98);
+        let again = adversary.expect(98);
         let request = ChannelRequest::decode(&again).expect("a request");
         assert_eq!(
             (request.name, request.recipient_channel),
             (&b"exec"[..], number)
         );
     }
-    liar.say(&ChannelSuccess {
+    adversary.say(&ChannelSuccess {
         recipient_channel: 0,
     });
-    end(liar, status);
+    end(adversary, status);
 }
 
 /// Confirms a session whose command has not arrived.
-fn serve_unstarted(liar: &mut Liar<Tcp>, status: u32) {
-    confirm(liar, 0);
-    liar.expect(98);
-    liar.say(&ChannelSuccess {
+fn serve_unstarted(adversary: &mut Adversary<Tcp>, status: u32) {
+    confirm(adversary, 0);
+    adversary.expect(98);
+    adversary.say(&ChannelSuccess {
         recipient_channel: 0,
     });
-    end(liar, status);
+    end(adversary, status);
 }
 
-fn end(liar: &mut Liar<Tcp>, status: u32) {
-    liar.request(0, "exit-status", false, &status.to_be_bytes());
-    liar.say(&ChannelEof {
+fn end(adversary: &mut Adversary<Tcp>, status: u32) {
+    adversary.request(0, "exit-status", false, &status.to_be_bytes());
+    adversary.say(&ChannelEof {
         recipient_channel: 0,
     });
-    liar.say(&ChannelClose {
+    adversary.say(&ChannelClose {
         recipient_channel: 0,
     });
-    while liar.next_payload().is_some() {}
+    while adversary.next_payload().is_some() {}
 }
 
 /// Serves a client that goes step by step; the command ends with `status`.
-fn serve_in_steps(liar: &mut Liar<Tcp>, status: u32) {
-    liar.expect(5);
-    assert!(waits(liar), "said more than the service request");
-    liar.say(&accept());
-    let request = take(liar, 1);
+fn serve_in_steps(adversary: &mut Adversary<Tcp>, status: u32) {
+    adversary.expect(5);
+    assert!(waits(adversary), "said more than the service request");
+    adversary.say(&accept());
+    let request = take(adversary, 1);
     assert_eq!(key_of(&request[0]), user_key().public().blob());
-    assert!(waits(liar), "said more than the request");
-    liar.say(&UserauthSuccess {});
-    let opened = liar.expect(90);
+    assert!(waits(adversary), "said more than the request");
+    adversary.say(&UserauthSuccess {});
+    let opened = adversary.expect(90);
     assert_eq!(
         ChannelOpen::decode(&opened)
             .expect("an open")
             .sender_channel,
         0
     );
-    serve_unstarted(liar, status);
+    serve_unstarted(adversary, status);
 }
 
 /// Checks that the client is silent for a moment.
-fn waits(liar: &mut Liar<Tcp>) -> bool {
-    liar.victim
+fn waits(adversary: &mut Adversary<Tcp>) -> bool {
+    adversary
+        .subject
         .collect_within(std::time::Duration::from_millis(200))
         .is_none()
 }
 
-fn exchange_as(liar: &mut Liar<Tcp>, version: &str, offer: &Offer) {
-    liar.version = version.into();
-    liar.exchange(offer);
+fn exchange_as(adversary: &mut Adversary<Tcp>, version: &str, offer: &Offer) {
+    adversary.version = version.into();
+    adversary.exchange(offer);
 }
 
 fn said(outcome: &Outcome) -> String {
@@ -188,16 +189,16 @@ fn ended(outcome: &Outcome, status: i32) {
 fn a_server_that_reads_on_gets_everything_at_once() {
     for strict in [true, false] {
         for version in [OPENSSH, "SSH-2.0-Fulmar_9.9"] {
-            let outcome = client_at(&Scratch::new(), &COMMAND, |liar| {
+            let outcome = client_at(&Scratch::new(), &COMMAND, |adversary| {
                 let offer = if strict {
                     Offer::default()
                 } else {
                     Offer::lax()
                 };
-                exchange_as(liar, version, &offer);
-                take_all(liar, 6);
-                grant(liar);
-                serve_started(liar, 0, 7);
+                exchange_as(adversary, version, &offer);
+                take_all(adversary, 6);
+                grant(adversary);
+                serve_started(adversary, 0, 7);
             });
             ended(&outcome, 7);
         }
@@ -206,22 +207,22 @@ fn a_server_that_reads_on_gets_everything_at_once() {
 
 #[test]
 fn a_channel_under_another_number_gets_its_requests_again() {
-    let outcome = client_at(&Scratch::new(), &COMMAND, |liar| {
-        ahead(liar, OPENSSH, 6);
-        grant(liar);
-        serve_started(liar, 5, 3);
+    let outcome = client_at(&Scratch::new(), &COMMAND, |adversary| {
+        ahead(adversary, OPENSSH, 6);
+        grant(adversary);
+        serve_started(adversary, 5, 3);
     });
     ended(&outcome, 3);
 }
 
 #[test]
 fn an_unknown_server_gets_no_session_before_its_answer() {
-    let outcome = client_at(&Scratch::new(), &COMMAND, |liar| {
-        ahead(liar, OTHER, 2);
-        assert!(waits(liar));
-        grant(liar);
-        liar.expect(90);
-        serve_unstarted(liar, 4);
+    let outcome = client_at(&Scratch::new(), &COMMAND, |adversary| {
+        ahead(adversary, OTHER, 2);
+        assert!(waits(adversary));
+        grant(adversary);
+        adversary.expect(90);
+        serve_unstarted(adversary, 4);
     });
     ended(&outcome, 4);
 }
@@ -230,14 +231,14 @@ fn an_unknown_server_gets_no_session_before_its_answer() {
 fn an_unknown_server_that_took_the_key_before_gets_the_channel_alone() {
     let scratch = Scratch::new();
     for count in [2, 3] {
-        let outcome = client_at(&scratch, &ALIAS, |liar| {
-            ahead(liar, OTHER, count);
-            assert!(waits(liar));
-            grant(liar);
+        let outcome = client_at(&scratch, &ALIAS, |adversary| {
+            ahead(adversary, OTHER, count);
+            assert!(waits(adversary));
+            grant(adversary);
             if count == 2 {
-                liar.expect(90);
+                adversary.expect(90);
             }
-            serve_unstarted(liar, 0);
+            serve_unstarted(adversary, 0);
         });
         ended(&outcome, 0);
     }
@@ -250,19 +251,19 @@ fn a_host_key_that_changed_gets_nothing() {
     let other = PrivateKey::from_ed25519_seed(&[77; 32]);
     scratch.write(
         "known_hosts",
-        format!("liar {}\n", other.public().to_line()),
+        format!("adversary {}\n", other.public().to_line()),
     );
     for version in [OPENSSH, OTHER] {
-        let arguments = ["-oHostKeyAlias=liar", "user@127.0.0.1", "the command"];
-        let outcome = client_at(&scratch, &arguments, |liar| {
-            liar.version = version.into();
-            liar.hello();
-            liar.kexinit(&Offer::default());
-            liar.expect_kexinit();
-            liar.agree();
-            liar.newkeys();
-            assert_eq!(liar.rest(), Vec::<Vec<u8>>::new());
-            assert!(liar.goodbye.is_some(), "no word of why");
+        let arguments = ["-oHostKeyAlias=adversary", "user@127.0.0.1", "the command"];
+        let outcome = client_at(&scratch, &arguments, |adversary| {
+            adversary.version = version.into();
+            adversary.hello();
+            adversary.kexinit(&Offer::default());
+            adversary.expect_kexinit();
+            adversary.agree();
+            adversary.newkeys();
+            assert_eq!(adversary.rest(), Vec::<Vec<u8>>::new());
+            assert!(adversary.goodbye.is_some(), "no word of why");
         });
         ended(&outcome, 255);
         assert!(said(&outcome).contains("HAS CHANGED"), "{}", said(&outcome));
@@ -277,20 +278,20 @@ fn a_changed_host_key_that_is_let_through_gets_no_session_ahead() {
     let other = PrivateKey::from_ed25519_seed(&[77; 32]);
     scratch.write(
         "known_hosts",
-        format!("liar {}\n", other.public().to_line()),
+        format!("adversary {}\n", other.public().to_line()),
     );
     let arguments = [
-        "-oHostKeyAlias=liar",
+        "-oHostKeyAlias=adversary",
         "-oStrictHostKeyChecking=no",
         "user@127.0.0.1",
         "the command",
     ];
-    let outcome = client_at(&scratch, &arguments, |liar| {
-        ahead(liar, OPENSSH, 2);
-        assert!(waits(liar));
-        grant(liar);
-        liar.expect(90);
-        serve_unstarted(liar, 0);
+    let outcome = client_at(&scratch, &arguments, |adversary| {
+        ahead(adversary, OPENSSH, 2);
+        assert!(waits(adversary));
+        grant(adversary);
+        adversary.expect(90);
+        serve_unstarted(adversary, 0);
     });
     // Such a login is not cached.
     assert!(!scratch.join("login_cache").exists());
@@ -299,27 +300,27 @@ fn a_changed_host_key_that_is_let_through_gets_no_session_ahead() {
 
 #[test]
 fn a_refused_key_takes_its_session_with_it_and_the_connection_goes_on() {
-    let outcome = client_at(&Scratch::new(), &COMMAND, |liar| {
-        exchange_as(liar, OPENSSH, &Offer::default());
-        let first = liar.received;
-        take_all(liar, 6);
-        let last = liar.received;
-        liar.say(&accept());
-        liar.send(&failure("publickey,password"));
+    let outcome = client_at(&Scratch::new(), &COMMAND, |adversary| {
+        exchange_as(adversary, OPENSSH, &Offer::default());
+        let first = adversary.received;
+        take_all(adversary, 6);
+        let last = adversary.received;
+        adversary.say(&accept());
+        adversary.send(&failure("publickey,password"));
         // Like OpenSSH: the messages after the request are not understood.
         let behind = last.saturating_sub(3)..=last;
-        assert!(first <= last || !liar.strict);
+        assert!(first <= last || !adversary.strict);
         for sequence in behind {
-            liar.say(&Unimplemented { sequence });
+            adversary.say(&Unimplemented { sequence });
         }
         // There is no user to ask, so `none` is the last try.
-        let none = liar.expect(50);
+        let none = adversary.expect(50);
         assert_eq!(
             UserauthRequest::decode(&none).expect("a request").method,
             b"none"
         );
-        liar.send(&failure("publickey,password"));
-        assert!(liar.ends());
+        adversary.send(&failure("publickey,password"));
+        assert!(adversary.ends());
     });
     ended(&outcome, 255);
     assert!(
@@ -348,20 +349,20 @@ fn up_to_three_keys_go_at_once_and_late_answers_are_known_by_their_number() {
     scratch.write("identity", "no key\n");
     arguments.extend(["user@127.0.0.1".to_owned(), "the command".to_owned()]);
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let outcome = client_at(&scratch, &arguments, |liar| {
-        exchange_as(liar, OPENSSH, &Offer::default());
-        let all = take(liar, 8);
+    let outcome = client_at(&scratch, &arguments, |adversary| {
+        exchange_as(adversary, OPENSSH, &Offer::default());
+        let all = take(adversary, 8);
         assert_eq!(numbers(&all), [5, 50, 50, 50, 90, 98, 96, 80]);
         for (request, key) in all[1..4].iter().zip(&keys) {
             assert_eq!(key_of(request), key.public().blob());
         }
-        let last = liar.received;
-        liar.say(&accept());
-        liar.send(&failure("publickey"));
-        liar.say(&UserauthSuccess {});
+        let last = adversary.received;
+        adversary.say(&accept());
+        adversary.send(&failure("publickey"));
+        adversary.say(&UserauthSuccess {});
         // The third key's request finds the user logged in.
-        liar.say(&Unimplemented { sequence: last - 4 });
-        serve_started(liar, 0, 6);
+        adversary.say(&Unimplemented { sequence: last - 4 });
+        serve_started(adversary, 0, 6);
     });
     ended(&outcome, 6);
 }
@@ -374,14 +375,14 @@ fn private(path: &std::path::Path) {
 /// Like dropbear: refuses the key and ends because of the session after it.
 #[test]
 fn a_server_that_dies_of_what_went_ahead_is_asked_again_in_steps() {
-    let refuse: Script<'_> = Box::new(|liar| {
-        ahead(liar, OPENSSH, 6);
-        liar.say(&accept());
-        liar.send(&failure("publickey"));
+    let refuse: Script<'_> = Box::new(|adversary| {
+        ahead(adversary, OPENSSH, 6);
+        adversary.say(&accept());
+        adversary.send(&failure("publickey"));
     });
-    let serve: Script<'_> = Box::new(|liar| {
-        exchange_as(liar, OPENSSH, &Offer::default());
-        serve_in_steps(liar, 9);
+    let serve: Script<'_> = Box::new(|adversary| {
+        exchange_as(adversary, OPENSSH, &Offer::default());
+        serve_in_steps(adversary, 9);
     });
     let outcome = client_through(
         &Scratch::new(),
@@ -401,17 +402,17 @@ fn a_server_that_dies_of_what_went_ahead_is_asked_again_in_steps() {
 /// The same with a server that reports it: like asyncssh, "Channel not open".
 #[test]
 fn a_disconnect_before_any_answer_is_tried_again_in_steps() {
-    let refuse: Script<'_> = Box::new(|liar| {
-        ahead(liar, OPENSSH, 6);
-        liar.say(&Disconnect {
+    let refuse: Script<'_> = Box::new(|adversary| {
+        ahead(adversary, OPENSSH, 6);
+        adversary.say(&Disconnect {
             reason: 2,
             description: b"Channel not open",
             language: b"",
         });
     });
-    let serve: Script<'_> = Box::new(|liar| {
-        exchange_as(liar, OPENSSH, &Offer::default());
-        serve_in_steps(liar, 8);
+    let serve: Script<'_> = Box::new(|adversary| {
+        exchange_as(adversary, OPENSSH, &Offer::default());
+        serve_in_steps(adversary, 8);
     });
     let outcome = client_through(&Scratch::new(), &COMMAND, vec![refuse, serve]);
     ended(&outcome, 8);
@@ -427,9 +428,14 @@ fn a_disconnect_before_any_answer_is_tried_again_in_steps() {
 #[test]
 fn a_command_that_may_have_run_is_never_sent_again() {
     let scratch = Scratch::new();
-    let alias = ["-v", "-oHostKeyAlias=liar", "user@127.0.0.1", "the command"];
-    let outcome = client_at(&scratch, &alias, |liar| {
-        ahead(liar, OPENSSH, 6);
+    let alias = [
+        "-v",
+        "-oHostKeyAlias=adversary",
+        "user@127.0.0.1",
+        "the command",
+    ];
+    let outcome = client_at(&scratch, &alias, |adversary| {
+        ahead(adversary, OPENSSH, 6);
         // The connection ends here; a second one would be refused.
     });
     ended(&outcome, 255);
@@ -440,9 +446,9 @@ fn a_command_that_may_have_run_is_never_sent_again() {
     );
     assert!(!text.contains("Connection refused"), "{text}");
     // The next login is not pipelined, so that it works with such a server.
-    let outcome = client_at(&scratch, &alias, |liar| {
-        exchange_as(liar, OPENSSH, &Offer::default());
-        serve_in_steps(liar, 0);
+    let outcome = client_at(&scratch, &alias, |adversary| {
+        exchange_as(adversary, OPENSSH, &Offer::default());
+        serve_in_steps(adversary, 0);
     });
     ended(&outcome, 0);
 }
@@ -452,18 +458,18 @@ fn a_command_that_may_have_run_is_never_sent_again() {
 #[test]
 fn a_server_that_dies_behind_the_login_gets_nothing_ahead_the_next_time() {
     let scratch = Scratch::new();
-    let outcome = client_at(&scratch, &ALIAS, |liar| {
-        ahead(liar, OPENSSH, 6);
-        grant(liar);
+    let outcome = client_at(&scratch, &ALIAS, |adversary| {
+        ahead(adversary, OPENSSH, 6);
+        grant(adversary);
         // Without a message; a second connection would be refused.
     });
     ended(&outcome, 255);
     let text = said(&outcome);
     assert!(!text.contains("more carefully"), "{text}");
     for status in [3, 4] {
-        let outcome = client_at(&scratch, &ALIAS, |liar| {
-            exchange_as(liar, OPENSSH, &Offer::default());
-            serve_in_steps(liar, status);
+        let outcome = client_at(&scratch, &ALIAS, |adversary| {
+            exchange_as(adversary, OPENSSH, &Offer::default());
+            serve_in_steps(adversary, status);
         });
         ended(&outcome, i32::try_from(status).expect("a status"));
     }
@@ -472,47 +478,47 @@ fn a_server_that_dies_behind_the_login_gets_nothing_ahead_the_next_time() {
 /// After a DISCONNECT nothing can have run, nor if only the channel was pipelined.
 #[test]
 fn a_server_that_dies_behind_the_login_is_asked_again_where_nothing_can_have_run() {
-    let goodbye = |liar: &mut Liar<Tcp>| {
-        liar.say(&Disconnect {
+    let goodbye = |adversary: &mut Adversary<Tcp>| {
+        adversary.say(&Disconnect {
             reason: 2,
             description: b"Channel not open",
             language: b"",
         });
     };
     let scratch = Scratch::new();
-    let die: Script<'_> = Box::new(|liar| {
-        ahead(liar, OPENSSH, 6);
-        grant(liar);
-        goodbye(liar);
+    let die: Script<'_> = Box::new(|adversary| {
+        ahead(adversary, OPENSSH, 6);
+        grant(adversary);
+        goodbye(adversary);
     });
-    let serve: Script<'_> = Box::new(|liar| {
-        exchange_as(liar, OPENSSH, &Offer::default());
-        serve_in_steps(liar, 5);
+    let serve: Script<'_> = Box::new(|adversary| {
+        exchange_as(adversary, OPENSSH, &Offer::default());
+        serve_in_steps(adversary, 5);
     });
     let outcome = client_through(&scratch, &ALIAS, vec![die, serve]);
     ended(&outcome, 5);
     // The cached profile is used.
-    let outcome = client_at(&scratch, &ALIAS, |liar| {
-        exchange_as(liar, OPENSSH, &Offer::default());
-        serve_in_steps(liar, 0);
+    let outcome = client_at(&scratch, &ALIAS, |adversary| {
+        exchange_as(adversary, OPENSSH, &Offer::default());
+        serve_in_steps(adversary, 0);
     });
     ended(&outcome, 0);
 
     let scratch = Scratch::new();
-    let outcome = client_at(&scratch, &ALIAS, |liar| {
-        ahead(liar, OTHER, 2);
-        grant(liar);
-        liar.expect(90);
-        serve_unstarted(liar, 0);
+    let outcome = client_at(&scratch, &ALIAS, |adversary| {
+        ahead(adversary, OTHER, 2);
+        grant(adversary);
+        adversary.expect(90);
+        serve_unstarted(adversary, 0);
     });
     ended(&outcome, 0);
-    let die: Script<'_> = Box::new(|liar| {
-        ahead(liar, OTHER, 3);
-        grant(liar);
+    let die: Script<'_> = Box::new(|adversary| {
+        ahead(adversary, OTHER, 3);
+        grant(adversary);
     });
-    let serve: Script<'_> = Box::new(|liar| {
-        exchange_as(liar, OTHER, &Offer::default());
-        serve_in_steps(liar, 6);
+    let serve: Script<'_> = Box::new(|adversary| {
+        exchange_as(adversary, OTHER, &Offer::default());
+        serve_in_steps(adversary, 6);
     });
     let outcome = client_through(&scratch, &ALIAS, vec![die, serve]);
     ended(&outcome, 6);
@@ -523,27 +529,27 @@ fn a_server_that_dies_behind_the_login_is_asked_again_where_nothing_can_have_run
 #[test]
 fn a_late_answer_is_known_by_the_number_with_which_its_packet_left() {
     for offer in [Offer::default(), Offer::lax()] {
-        let outcome = client_at(&Scratch::new(), &COMMAND, |liar| {
-            exchange_as(liar, DROPBEAR, &offer);
-            take_all(liar, 2);
+        let outcome = client_at(&Scratch::new(), &COMMAND, |adversary| {
+            exchange_as(adversary, DROPBEAR, &offer);
+            take_all(adversary, 2);
             let again = offer.payload(proto::Role::Server);
             let words = [
                 accept().encode(),
                 UserauthSuccess {}.encode(),
                 again.clone(),
             ];
-            let bytes = words.map(|payload| liar.seal(&payload)).concat();
-            liar.send_bytes(&bytes);
-            liar.remember_kexinit(again);
-            liar.expect_kexinit();
-            liar.agree();
-            liar.newkeys();
-            liar.expect_newkeys();
-            let left = take_numbered(liar, &ALL[2..5]);
-            liar.say(&Unimplemented { sequence: left[0] });
+            let bytes = words.map(|payload| adversary.seal(&payload)).concat();
+            adversary.send_bytes(&bytes);
+            adversary.remember_kexinit(again);
+            adversary.expect_kexinit();
+            adversary.agree();
+            adversary.newkeys();
+            adversary.expect_newkeys();
+            let left = take_numbered(adversary, &ALL[2..5]);
+            adversary.say(&Unimplemented { sequence: left[0] });
             // The client opens it again, and sends its requests again.
-            liar.expect(90);
-            serve_unstarted(liar, 7);
+            adversary.expect(90);
+            serve_unstarted(adversary, 7);
         });
         ended(&outcome, 7);
     }
@@ -552,12 +558,12 @@ fn a_late_answer_is_known_by_the_number_with_which_its_packet_left() {
 #[test]
 fn too_many_keys_end_as_they_do_in_steps() {
     let script = || -> Script<'_> {
-        Box::new(|liar| {
-            exchange_as(liar, OPENSSH, &Offer::default());
-            liar.expect(5);
-            liar.say(&accept());
-            liar.expect(50);
-            liar.say(&Disconnect {
+        Box::new(|adversary| {
+            exchange_as(adversary, OPENSSH, &Offer::default());
+            adversary.expect(5);
+            adversary.say(&accept());
+            adversary.expect(50);
+            adversary.say(&Disconnect {
                 reason: 2,
                 description: b"Too many authentication failures",
                 language: b"",
@@ -575,11 +581,11 @@ fn too_many_keys_end_as_they_do_in_steps() {
 
 #[test]
 fn a_server_that_answers_in_single_bytes_is_heard() {
-    let outcome = client_at(&Scratch::new(), &COMMAND, |liar| {
-        liar.victim.set_piece(1);
-        ahead(liar, OPENSSH, 6);
-        grant(liar);
-        serve_started(liar, 0, 2);
+    let outcome = client_at(&Scratch::new(), &COMMAND, |adversary| {
+        adversary.subject.set_piece(1);
+        ahead(adversary, OPENSSH, 6);
+        grant(adversary);
+        serve_started(adversary, 0, 2);
     });
     ended(&outcome, 2);
 }
@@ -597,13 +603,13 @@ fn ext_info(algorithms: &str) -> Vec<u8> {
 
 #[test]
 fn ext_info_may_come_late_or_twice() {
-    let outcome = client_at(&Scratch::new(), &COMMAND, |liar| {
-        ahead(liar, OPENSSH, 6);
-        liar.send(&ext_info("ssh-ed25519"));
-        liar.say(&accept());
-        liar.send(&ext_info("ssh-ed25519,rsa-sha2-512"));
-        liar.say(&UserauthSuccess {});
-        serve_started(liar, 0, 0);
+    let outcome = client_at(&Scratch::new(), &COMMAND, |adversary| {
+        ahead(adversary, OPENSSH, 6);
+        adversary.send(&ext_info("ssh-ed25519"));
+        adversary.say(&accept());
+        adversary.send(&ext_info("ssh-ed25519,rsa-sha2-512"));
+        adversary.say(&UserauthSuccess {});
+        serve_started(adversary, 0, 0);
     });
     ended(&outcome, 0);
 }
@@ -619,16 +625,16 @@ fn the_list_behind_newkeys_is_heard_before_anything_is_signed() {
         let rsa = PrivateKey::generate(keys::KeySpec::Rsa { bits: 2048 }).expect("a key");
         let text = keys::private_file::write_openssh(&rsa, "rsa", None).expect("a key file");
         private(&scratch.write("identity", text.as_bytes()));
-        let outcome = client_at(&scratch, &COMMAND, |liar| {
-            liar.version = OPENSSH.into();
-            liar.hello();
-            liar.kexinit(&Offer::default());
-            liar.expect_kexinit();
+        let outcome = client_at(&scratch, &COMMAND, |adversary| {
+            adversary.version = OPENSSH.into();
+            adversary.hello();
+            adversary.kexinit(&Offer::default());
+            adversary.expect_kexinit();
             // The reply waits for the client, so the other messages have arrived when the client
             // reads.
-            liar.reply_and_more(&[ext_info(list)]);
-            liar.expect_newkeys();
-            let all = take(liar, 6);
+            adversary.reply_and_more(&[ext_info(list)]);
+            adversary.expect_newkeys();
+            let all = take(adversary, 6);
             assert_eq!(numbers(&all), ALL);
             let request = UserauthRequest::decode(&all[1]).expect("a request");
             let mut reader = wire::Reader::new(request.method_fields.0);
@@ -637,8 +643,8 @@ fn the_list_behind_newkeys_is_heard_before_anything_is_signed() {
                 String::from_utf8_lossy(reader.string().expect("an algorithm")),
                 expected
             );
-            grant(liar);
-            serve_started(liar, 0, 0);
+            grant(adversary);
+            serve_started(adversary, 0, 0);
         });
         ended(&outcome, 0);
     }
@@ -647,11 +653,11 @@ fn the_list_behind_newkeys_is_heard_before_anything_is_signed() {
 /// Like HPN-SSH with its own cipher: a key re-exchange right after the login.
 #[test]
 fn a_rekey_between_the_login_and_the_sessions_answers_is_gone_through() {
-    let outcome = client_at(&Scratch::new(), &COMMAND, |liar| {
-        ahead(liar, OPENSSH, 6);
-        grant(liar);
-        liar.exchange(&Offer::default());
-        serve_started(liar, 0, 5);
+    let outcome = client_at(&Scratch::new(), &COMMAND, |adversary| {
+        ahead(adversary, OPENSSH, 6);
+        grant(adversary);
+        adversary.exchange(&Offer::default());
+        serve_started(adversary, 0, 5);
     });
     ended(&outcome, 5);
 }
@@ -659,46 +665,46 @@ fn a_rekey_between_the_login_and_the_sessions_answers_is_gone_through() {
 #[test]
 fn nothing_goes_ahead_where_it_is_not_wanted() {
     let arguments = ["-oPipelineLogin=no", "user@127.0.0.1", "the command"];
-    let outcome = client_at(&Scratch::new(), &arguments, |liar| {
-        exchange_as(liar, OPENSSH, &Offer::default());
-        serve_in_steps(liar, 0);
+    let outcome = client_at(&Scratch::new(), &arguments, |adversary| {
+        exchange_as(adversary, OPENSSH, &Offer::default());
+        serve_in_steps(adversary, 0);
     });
     ended(&outcome, 0);
 }
 
 /// A login with compression, in which only the signed request was pipelined; then `script` gets the
 /// sequence numbers of the later messages.
-fn compressed_login(script: impl FnOnce(&mut Liar<Tcp>, &[u32]) + Send) -> Outcome {
+fn compressed_login(script: impl FnOnce(&mut Adversary<Tcp>, &[u32]) + Send) -> Outcome {
     let arguments = ["-C", "user@127.0.0.1", "the command"];
-    client_at(&Scratch::new(), &arguments, |liar| {
+    client_at(&Scratch::new(), &arguments, |adversary| {
         let offer = Offer {
             compression: "zlib@openssh.com".into(),
             ..Offer::default()
         };
-        exchange_as(liar, OPENSSH, &offer);
-        take_all(liar, 2);
-        assert!(waits(liar));
-        grant(liar);
-        liar.start_compression();
+        exchange_as(adversary, OPENSSH, &offer);
+        take_all(adversary, 2);
+        assert!(waits(adversary));
+        grant(adversary);
+        adversary.start_compression();
         // The client is logged in now, and reads on.
-        let left = take_numbered(liar, &ALL[2..]);
-        script(liar, &left);
+        let left = take_numbered(adversary, &ALL[2..]);
+        script(adversary, &left);
     })
 }
 
 #[test]
 fn nothing_goes_ahead_into_a_compressed_stream() {
-    let outcome = compressed_login(|liar, _| serve_started(liar, 0, 0));
+    let outcome = compressed_login(|adversary, _| serve_started(adversary, 0, 0));
     ended(&outcome, 0);
 }
 
 /// A compressed packet gets its sequence number late; the answer to it is still recognised.
 #[test]
 fn a_request_that_is_not_understood_has_failed_in_a_compressed_stream_too() {
-    let outcome = compressed_login(|liar, left| {
-        confirm(liar, 0);
-        liar.say(&Unimplemented { sequence: left[1] });
-        while liar.next_payload().is_some() {}
+    let outcome = compressed_login(|adversary, left| {
+        confirm(adversary, 0);
+        adversary.say(&Unimplemented { sequence: left[1] });
+        while adversary.next_payload().is_some() {}
     });
     ended(&outcome, 255);
     assert!(
@@ -711,19 +717,19 @@ fn a_request_that_is_not_understood_has_failed_in_a_compressed_stream_too() {
 #[test]
 fn dropbear_gets_the_session_with_a_key_that_it_took_before() {
     let scratch = Scratch::new();
-    let alias = ["-oHostKeyAlias=liar", "user@127.0.0.1", "the command"];
+    let alias = ["-oHostKeyAlias=adversary", "user@127.0.0.1", "the command"];
     for count in [2, 5] {
-        let outcome = client_at(&scratch, &alias, |liar| {
-            exchange_as(liar, DROPBEAR, &Offer::default());
+        let outcome = client_at(&scratch, &alias, |adversary| {
+            exchange_as(adversary, DROPBEAR, &Offer::default());
             // The server does not support `no-more-sessions`.
-            take_all(liar, count);
-            assert!(waits(liar));
-            grant(liar);
+            take_all(adversary, count);
+            assert!(waits(adversary));
+            grant(adversary);
             if count == 2 {
                 // The client is logged in now, and reads on.
-                take_numbered(liar, &ALL[2..5]);
+                take_numbered(adversary, &ALL[2..5]);
             }
-            serve_started(liar, 0, 0);
+            serve_started(adversary, 0, 0);
         });
         ended(&outcome, 0);
     }
@@ -731,7 +737,12 @@ fn dropbear_gets_the_session_with_a_key_that_it_took_before() {
 
 // ---- the guess --------------------------------------------------------------------------------
 
-const ALIAS: [&str; 4] = ["-v", "-oHostKeyAlias=liar", "user@127.0.0.1", "the command"];
+const ALIAS: [&str; 4] = [
+    "-v",
+    "-oHostKeyAlias=adversary",
+    "user@127.0.0.1",
+    "the command",
+];
 
 /// One honest login, after which the client knows this server's preferred algorithms.
 fn teach(scratch: &Scratch, version: &str) {
@@ -739,42 +750,42 @@ fn teach(scratch: &Scratch, version: &str) {
 }
 
 fn teach_with(scratch: &Scratch, version: &str, arguments: &[&str]) {
-    let outcome = client_at(scratch, arguments, |liar| {
-        exchange_as(liar, version, &Offer::default());
-        assert!(!liar.victims_kexinit().first_kex_packet_follows);
-        serve_all(liar, 0);
+    let outcome = client_at(scratch, arguments, |adversary| {
+        exchange_as(adversary, version, &Offer::default());
+        assert!(!adversary.subjects_kexinit().first_kex_packet_follows);
+        serve_all(adversary, 0);
     });
     ended(&outcome, 0);
     let text = fs::read_to_string(scratch.join("login_cache")).expect("the cache");
     assert!(text.contains(" curve25519-sha256 ssh-ed25519 "), "{text}");
 }
 
-fn serve_all(liar: &mut Liar<Tcp>, status: u32) {
-    take_all(liar, 6);
-    grant(liar);
-    serve_started(liar, 0, status);
+fn serve_all(adversary: &mut Adversary<Tcp>, status: u32) {
+    take_all(adversary, 6);
+    grant(adversary);
+    serve_started(adversary, 0, status);
 }
 
 #[test]
 fn what_a_server_named_first_is_guessed_the_next_time() {
     let scratch = Scratch::new();
     teach(&scratch, OPENSSH);
-    let outcome = client_at(&scratch, &ALIAS, |liar| {
+    let outcome = client_at(&scratch, &ALIAS, |adversary| {
         // The client has sent everything before the server sends anything.
-        liar.victim_version = liar.read_line();
-        liar.expect_kexinit();
-        let lists = liar.victims_kexinit();
+        adversary.subject_version = adversary.read_line();
+        adversary.expect_kexinit();
+        let lists = adversary.subjects_kexinit();
         assert!(lists.first_kex_packet_follows);
         assert_eq!(lists.kex.first(), Some("curve25519-sha256"));
         assert_eq!(lists.host_key.first(), Some("ssh-ed25519"));
-        let guessed = liar.expect(30);
-        liar.version = OPENSSH.into();
-        liar.send_bytes(format!("{OPENSSH}\r\n").as_bytes());
-        liar.kexinit(&Offer::default());
-        liar.reply_to(&guessed, &Reply::default());
-        liar.newkeys();
-        liar.expect_newkeys();
-        serve_all(liar, 1);
+        let guessed = adversary.expect(30);
+        adversary.version = OPENSSH.into();
+        adversary.send_bytes(format!("{OPENSSH}\r\n").as_bytes());
+        adversary.kexinit(&Offer::default());
+        adversary.reply_to(&guessed, &Reply::default());
+        adversary.newkeys();
+        adversary.expect_newkeys();
+        serve_all(adversary, 1);
     });
     ended(&outcome, 1);
 }
@@ -791,17 +802,17 @@ fn a_wrong_guess_is_passed_over_and_corrected() {
     ] {
         let scratch = Scratch::new();
         teach(&scratch, OPENSSH);
-        let outcome = client_at(&scratch, &ALIAS, |liar| {
-            liar.version = OPENSSH.into();
-            liar.hello();
-            liar.kexinit(&offer);
-            liar.expect_kexinit();
-            assert!(liar.victims_kexinit().first_kex_packet_follows);
-            liar.expect(30);
-            liar.agree();
-            liar.newkeys();
-            liar.expect_newkeys();
-            serve_all(liar, 4);
+        let outcome = client_at(&scratch, &ALIAS, |adversary| {
+            adversary.version = OPENSSH.into();
+            adversary.hello();
+            adversary.kexinit(&offer);
+            adversary.expect_kexinit();
+            assert!(adversary.subjects_kexinit().first_kex_packet_follows);
+            adversary.expect(30);
+            adversary.agree();
+            adversary.newkeys();
+            adversary.expect_newkeys();
+            serve_all(adversary, 4);
         });
         ended(&outcome, 4);
         // A method that our order would not select is not guessed the next time; a host key of an
@@ -825,21 +836,21 @@ fn a_server_that_cannot_take_a_wrong_guess_is_asked_again_without() {
     for answers in [false, true] {
         let scratch = Scratch::new();
         teach(&scratch, OPENSSH);
-        let first: Script<'_> = Box::new(|liar| {
-            liar.version = OPENSSH.into();
-            liar.hello();
-            liar.kexinit(&offer);
-            liar.expect_kexinit();
+        let first: Script<'_> = Box::new(|adversary| {
+            adversary.version = OPENSSH.into();
+            adversary.hello();
+            adversary.kexinit(&offer);
+            adversary.expect_kexinit();
             if answers {
-                liar.agree();
-                liar.newkeys();
-                while liar.next_payload().is_some() {}
+                adversary.agree();
+                adversary.newkeys();
+                while adversary.next_payload().is_some() {}
             }
         });
-        let second: Script<'_> = Box::new(|liar| {
-            exchange_as(liar, OPENSSH, &offer);
-            assert!(!liar.victims_kexinit().first_kex_packet_follows);
-            serve_all(liar, 3);
+        let second: Script<'_> = Box::new(|adversary| {
+            exchange_as(adversary, OPENSSH, &offer);
+            assert!(!adversary.subjects_kexinit().first_kex_packet_follows);
+            serve_all(adversary, 3);
         });
         let outcome = client_through(&scratch, &ALIAS, vec![first, second]);
         ended(&outcome, 3);
@@ -851,19 +862,19 @@ fn a_server_that_cannot_take_a_wrong_guess_is_asked_again_without() {
 fn a_false_proof_of_the_host_key_is_not_tried_again() {
     let scratch = Scratch::new();
     teach(&scratch, OPENSSH);
-    let outcome = client_at(&scratch, &ALIAS, |liar| {
-        liar.version = OPENSSH.into();
-        liar.hello();
-        liar.kexinit(&Offer::default());
-        liar.expect_kexinit();
+    let outcome = client_at(&scratch, &ALIAS, |adversary| {
+        adversary.version = OPENSSH.into();
+        adversary.hello();
+        adversary.kexinit(&Offer::default());
+        adversary.expect_kexinit();
         let mut lie = Vec::new();
         lie.put_string(b"ssh-ed25519");
         lie.put_string(&[1; 64]);
-        liar.reply(&Reply {
+        adversary.reply(&Reply {
             signature: Some(lie),
             ..Reply::default()
         });
-        while liar.next_payload().is_some() {}
+        while adversary.next_payload().is_some() {}
     });
     ended(&outcome, 255);
     assert!(
@@ -904,24 +915,24 @@ fn a_stale_or_forged_cache_only_reorders_what_is_configured() {
         (String::new(), false),
     ] {
         fs::write(&path, &text).expect("a forged cache");
-        let outcome = client_at(&scratch, &ALIAS, |liar| {
-            liar.version = OPENSSH.into();
-            liar.hello();
-            liar.kexinit(&Offer::default());
-            liar.expect_kexinit();
-            let lists = liar.victims_kexinit();
+        let outcome = client_at(&scratch, &ALIAS, |adversary| {
+            adversary.version = OPENSSH.into();
+            adversary.hello();
+            adversary.kexinit(&Offer::default());
+            adversary.expect_kexinit();
+            let lists = adversary.subjects_kexinit();
             assert_eq!(lists.first_kex_packet_follows, guesses, "{text:.200}");
             for bad in ["none", "diffie-hellman-group1-sha1", "ssh-dss"] {
                 assert!(!lists.kex.contains(bad) && !lists.host_key.contains(bad));
             }
             let right = lists.kex.first() == Some("curve25519-sha256");
             if guesses && !right {
-                liar.expect(30);
+                adversary.expect(30);
             }
-            liar.agree();
-            liar.newkeys();
-            liar.expect_newkeys();
-            serve_all(liar, 0);
+            adversary.agree();
+            adversary.newkeys();
+            adversary.expect_newkeys();
+            serve_all(adversary, 0);
         });
         ended(&outcome, 0);
         let after = fs::read_to_string(&path).expect("the cache");
@@ -936,10 +947,15 @@ fn a_stale_or_forged_cache_only_reorders_what_is_configured() {
 fn nothing_is_kept_where_it_is_not_wanted() {
     for no in ["-oLoginCache=no", "-oUserKnownHostsFile=/dev/null"] {
         let scratch = Scratch::new();
-        let arguments = [no, "-oHostKeyAlias=liar", "user@127.0.0.1", "the command"];
-        let outcome = client_at(&scratch, &arguments, |liar| {
-            exchange_as(liar, OPENSSH, &Offer::default());
-            serve_all(liar, 0);
+        let arguments = [
+            no,
+            "-oHostKeyAlias=adversary",
+            "user@127.0.0.1",
+            "the command",
+        ];
+        let outcome = client_at(&scratch, &arguments, |adversary| {
+            exchange_as(adversary, OPENSSH, &Offer::default());
+            serve_all(adversary, 0);
         });
         ended(&outcome, 0);
         if no.contains("LoginCache") {

@@ -3,9 +3,9 @@
 
 use std::fs;
 
-use hostile::liar::{Liar, Offer};
+use hostile::adversary::{Adversary, Offer};
 use hostile::place::{Script, client_at, client_through};
-use hostile::victim::Tcp;
+use hostile::subject::Tcp;
 use interop::scratch::Scratch;
 
 use super::{OPENSSH, ended, exchange_as, said, serve_all, teach_with};
@@ -14,18 +14,18 @@ const SHORT: [&str; 6] = [
     "-v",
     "-oTCPFastOpen=yes",
     "-caes128-gcm@openssh.com,aes256-ctr",
-    "-oHostKeyAlias=liar",
+    "-oHostKeyAlias=adversary",
     "user@127.0.0.1",
     "the command",
 ];
 
 /// As a server whose KEXINIT is `offer`, serves a client whose lists have one cipher.
-fn meet_short(liar: &mut Liar<Tcp>, offer: &Offer, cipher: &str) {
-    liar.version = OPENSSH.into();
-    liar.hello();
-    liar.kexinit(offer);
-    liar.expect_kexinit();
-    let lists = liar.victims_kexinit();
+fn meet_short(adversary: &mut Adversary<Tcp>, offer: &Offer, cipher: &str) {
+    adversary.version = OPENSSH.into();
+    adversary.hello();
+    adversary.kexinit(offer);
+    adversary.expect_kexinit();
+    let lists = adversary.subjects_kexinit();
     assert!(lists.first_kex_packet_follows);
     assert_eq!(
         lists.kex.as_str(),
@@ -43,12 +43,12 @@ fn meet_short(liar: &mut Liar<Tcp>, offer: &Offer, cipher: &str) {
 fn a_flight_that_is_to_fit_into_the_syn_has_short_lists() {
     let scratch = Scratch::new();
     teach_with(&scratch, OPENSSH, &SHORT);
-    let outcome = client_at(&scratch, &SHORT, |liar| {
-        meet_short(liar, &Offer::default(), "aes128-gcm@openssh.com");
-        liar.agree();
-        liar.newkeys();
-        liar.expect_newkeys();
-        serve_all(liar, 6);
+    let outcome = client_at(&scratch, &SHORT, |adversary| {
+        meet_short(adversary, &Offer::default(), "aes128-gcm@openssh.com");
+        adversary.agree();
+        adversary.newkeys();
+        adversary.expect_newkeys();
+        serve_all(adversary, 6);
     });
     ended(&outcome, 6);
     assert!(!said(&outcome).contains("trying again"));
@@ -78,20 +78,20 @@ fn short_lists_are_made_good_where_the_server_has_changed() {
             cipher: ciphers.into(),
             ..Offer::default()
         };
-        let first: Script<'_> = Box::new(|liar| {
+        let first: Script<'_> = Box::new(|adversary| {
             let cipher = forged.map_or("aes128-gcm@openssh.com", |_| "aes256-ctr");
-            meet_short(liar, &offer, cipher);
-            while liar.next_payload().is_some() {}
+            meet_short(adversary, &offer, cipher);
+            while adversary.next_payload().is_some() {}
         });
-        let second: Script<'_> = Box::new(|liar| {
-            exchange_as(liar, OPENSSH, &offer);
-            let lists = liar.victims_kexinit();
+        let second: Script<'_> = Box::new(|adversary| {
+            exchange_as(adversary, OPENSSH, &offer);
+            let lists = adversary.subjects_kexinit();
             assert!(!lists.first_kex_packet_follows);
             assert_eq!(
                 lists.cipher_c2s.as_str(),
                 "aes128-gcm@openssh.com,aes256-ctr"
             );
-            serve_all(liar, 6);
+            serve_all(adversary, 6);
         });
         let outcome = client_through(&scratch, &SHORT, vec![first, second]);
         ended(&outcome, 6);

@@ -8,7 +8,7 @@ use packet::{OpenKeys, PacketBuf, SealKeys, Sequencer, Splitter};
 use proto::Role;
 use wire::message::{Disconnect, Encode};
 
-use crate::victim::Victim;
+use crate::subject::Subject;
 
 mod exchange;
 mod login;
@@ -22,16 +22,16 @@ pub use offer::Offer;
 const MAX_INFLATED_BYTES: usize = 1 << 20;
 
 /// An endpoint that sends what the test requests.
-pub struct Liar<V> {
+pub struct Adversary<V> {
     /// The program under test.
-    pub victim: V,
+    pub subject: V,
     /// Its role.
     pub role: Role,
     /// Its version line without CR LF.
     pub version: String,
-    /// The victim's version line, once it has arrived.
-    pub victim_version: String,
-    /// The victim's DISCONNECT.
+    /// The subject's version line, once it has arrived.
+    pub subject_version: String,
+    /// The subject's DISCONNECT.
     pub goodbye: Option<(u32, String)>,
     /// Sequence number of the last received packet.
     pub received: u32,
@@ -58,14 +58,14 @@ enum Inflate {
     Zstd(ZstdDecompressor),
 }
 
-impl<V: Victim> Liar<V> {
+impl<V: Subject> Adversary<V> {
     /// An endpoint that has sent nothing yet.
-    pub fn new(victim: V, role: Role) -> Self {
+    pub fn new(subject: V, role: Role) -> Self {
         Self {
-            victim,
+            subject,
             role,
-            version: "SSH-2.0-Liar_1.0".into(),
-            victim_version: String::new(),
+            version: "SSH-2.0-Adversary_1.0".into(),
+            subject_version: String::new(),
             goodbye: None,
             received: 0,
             session_id: None,
@@ -81,15 +81,15 @@ impl<V: Victim> Liar<V> {
 
     // ---- out ------------------------------------------------------------------------------
 
-    /// Sends raw bytes. Returns false if the victim is gone.
+    /// Sends raw bytes. Returns false if the subject is gone.
     pub fn send_bytes(&mut self, bytes: &[u8]) -> bool {
-        self.victim.deliver(bytes)
+        self.subject.deliver(bytes)
     }
 
-    /// Sends one packet. Returns false if the victim is gone.
+    /// Sends one packet. Returns false if the subject is gone.
     pub fn send(&mut self, payload: &[u8]) -> bool {
         let packet = self.seal(payload);
-        self.victim.deliver(&packet)
+        self.subject.deliver(&packet)
     }
 
     /// Sends one message.
@@ -119,7 +119,7 @@ impl<V: Victim> Liar<V> {
         job.run().wire().to_vec()
     }
 
-    /// Sends a payload as one packet although compression is on: the victim inflates these bytes.
+    /// Sends a payload as one packet although compression is on: the subject inflates these bytes.
     pub fn send_deflated_as_is(&mut self, deflated: &[u8]) -> bool {
         let buf = PacketBuf::from_payload(deflated);
         let packet = self
@@ -127,7 +127,7 @@ impl<V: Victim> Liar<V> {
             .stamp(buf)
             .expect("a payload that fits")
             .run();
-        self.victim.deliver(packet.wire())
+        self.subject.deliver(packet.wire())
     }
 
     /// Starts compression after both sides negotiated `zlib@openssh.com` and the login succeeded.
@@ -146,7 +146,7 @@ impl<V: Victim> Liar<V> {
 
     // ---- in -------------------------------------------------------------------------------
 
-    /// The next payload; `None` if the victim is silent (in memory) or gone.
+    /// The next payload; `None` if the subject is silent (in memory) or gone.
     ///
     /// # Panics
     /// If a packet cannot be opened.
@@ -181,7 +181,7 @@ impl<V: Victim> Liar<V> {
                 }
                 return Some(payload);
             }
-            let bytes = self.victim.collect()?;
+            let bytes = self.subject.collect()?;
             self.splitter.handle_bytes(&bytes);
         }
     }
@@ -189,7 +189,7 @@ impl<V: Victim> Liar<V> {
     /// The next payload with this message number; earlier ones are ignored.
     ///
     /// # Panics
-    /// If the victim falls silent or ends earlier.
+    /// If the subject falls silent or ends earlier.
     pub fn expect(&mut self, number: u8) -> Vec<u8> {
         let mut passed = Vec::new();
         while let Some(payload) = self.next_payload() {
@@ -201,38 +201,38 @@ impl<V: Victim> Liar<V> {
         panic!(
             "message {number} did not come, but {passed:?}, then {:?}{}",
             self.goodbye,
-            self.victim.state()
+            self.subject.state()
         );
     }
 
-    /// Everything that the victim sends until it is silent or gone.
+    /// Everything that the subject sends until it is silent or gone.
     pub fn rest(&mut self) -> Vec<Vec<u8>> {
         core::iter::from_fn(|| self.next_payload()).collect()
     }
 
-    /// Reads to the end; returns true if the victim has ended the connection.
+    /// Reads to the end; returns true if the subject has ended the connection.
     ///
-    /// If a TCP victim neither sends anything nor ends.
+    /// If a TCP subject neither sends anything nor ends.
     pub fn ends(&mut self) -> bool {
         while self.next_payload().is_some() {}
-        while self.victim.collect().is_some() {}
-        self.victim.has_ended()
+        while self.subject.collect().is_some() {}
+        self.subject.has_ended()
     }
 
-    /// Checks that the victim has ended the connection with a DISCONNECT that contains these words.
+    /// Checks that the subject has ended the connection with a DISCONNECT that contains these words.
     ///
     /// # Panics
     /// If it has not.
     pub fn ends_with(&mut self, words: &str) {
         assert!(
             self.ends(),
-            "the victim goes on where it should say {words:?}"
+            "the subject goes on where it should say {words:?}"
         );
         let said = self.goodbye.clone().unwrap_or_default();
         assert!(
             said.1.contains(words),
             "goodbye {said:?} instead of {words:?}{}",
-            self.victim.state()
+            self.subject.state()
         );
     }
 

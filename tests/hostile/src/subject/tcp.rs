@@ -4,9 +4,9 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use super::Victim;
+use super::Subject;
 
-/// A victim that is silent for this time hangs.
+/// A subject that is silent for this time hangs.
 const SILENCE_LIMIT: Duration = Duration::from_secs(60);
 
 /// A connected socket.
@@ -89,7 +89,7 @@ impl Tcp {
     }
 }
 
-impl Victim for Tcp {
+impl Subject for Tcp {
     fn deliver(&mut self, bytes: &[u8]) -> bool {
         let sent = bytes
             .chunks(self.piece_bytes)
@@ -98,7 +98,7 @@ impl Victim for Tcp {
             Ok(()) => true,
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                 panic!(
-                    "the victim has read nothing for {} s",
+                    "the subject has read nothing for {} s",
                     SILENCE_LIMIT.as_secs()
                 )
             }
@@ -113,7 +113,7 @@ impl Victim for Tcp {
         let bytes = self.collect_within(SILENCE_LIMIT);
         assert!(
             bytes.is_some() || self.ended,
-            "the victim neither speaks nor ends for {} s",
+            "the subject neither speaks nor ends for {} s",
             SILENCE_LIMIT.as_secs()
         );
         bytes

@@ -1,4 +1,4 @@
-//! The liar's key exchange, step by step (RFC 4253 §7–8, RFC 5656, RFC 8731, the hybrids): each
+//! The adversary's key exchange, step by step (RFC 4253 §7–8, RFC 5656, RFC 8731, the hybrids): each
 //! step can be left out, repeated or replaced. The tests of group exchange send its messages
 //! themselves.
 
@@ -12,10 +12,10 @@ use proto::Role;
 use wire::message::{Encode, KexDhInit, KexDhReply, KexEcdhInit, KexEcdhReply, KexInit, NewKeys};
 use wire::{Mpint, NameList, Put, names};
 
-use super::{Liar, Offer};
-use crate::victim::Victim;
+use super::{Adversary, Offer};
+use crate::subject::Subject;
 
-/// The liar's host key as a server.
+/// The adversary's host key as a server.
 pub struct HostKey {
     /// The key.
     pub private: PrivateKey,
@@ -54,18 +54,18 @@ pub(super) struct State {
     hash: Vec<u8>,
 }
 
-impl<V: Victim> Liar<V> {
+impl<V: Subject> Adversary<V> {
     /// Version lines in both directions.
     ///
     /// # Panics
-    /// If the victim sends none.
+    /// If the subject sends none.
     pub fn hello(&mut self) {
         let line = format!("{}\r\n", self.version);
         self.send_bytes(line.as_bytes());
-        self.victim_version = self.read_line();
+        self.subject_version = self.read_line();
     }
 
-    /// The victim's version line.
+    /// The subject's version line.
     ///
     /// # Panics
     /// If it sends none.
@@ -76,7 +76,7 @@ impl<V: Victim> Liar<V> {
                 let line = buffer.split_to(end + 1);
                 return String::from_utf8_lossy(&line).trim_end().to_owned();
             }
-            let bytes = self.victim.collect().expect("a version line");
+            let bytes = self.subject.collect().expect("a version line");
             self.splitter.handle_bytes(&bytes);
         }
     }
@@ -99,7 +99,7 @@ impl<V: Victim> Liar<V> {
         self.state.ours = payload;
     }
 
-    /// Receives the victim's KEXINIT; in the first exchange both KEXINITs decide about strict key
+    /// Receives the subject's KEXINIT; in the first exchange both KEXINITs decide about strict key
     /// exchange.
     ///
     /// # Panics
@@ -120,20 +120,20 @@ impl<V: Victim> Liar<V> {
 
     fn both(&self) -> (KexInit<'_>, KexInit<'_>) {
         let ours = KexInit::decode(&self.state.ours).expect("own KEXINIT");
-        let theirs = KexInit::decode(&self.state.theirs).expect("the victim's KEXINIT");
+        let theirs = KexInit::decode(&self.state.theirs).expect("the subject's KEXINIT");
         match self.role {
             Role::Client => (ours, theirs),
             Role::Server => (theirs, ours),
         }
     }
 
-    /// The bytes of the victim's KEXINIT.
+    /// The bytes of the subject's KEXINIT.
     ///
     /// # Panics
     /// If it has not arrived.
     #[must_use]
-    pub fn victims_kexinit(&self) -> KexInit<'_> {
-        KexInit::decode(&self.state.theirs).expect("the victim's KEXINIT")
+    pub fn subjects_kexinit(&self) -> KexInit<'_> {
+        KexInit::decode(&self.state.theirs).expect("the subject's KEXINIT")
     }
 
     /// The method that both KEXINITs negotiate.
@@ -314,7 +314,7 @@ impl<V: Victim> Liar<V> {
         bytes
     }
 
-    /// Receives the victim's NEWKEYS.
+    /// Receives the subject's NEWKEYS.
     ///
     /// # Panics
     /// If none arrives.
@@ -322,7 +322,7 @@ impl<V: Victim> Liar<V> {
         self.expect(21);
     }
 
-    /// The victim's NEWKEYS arrived: its later packets are sealed with the keys of this exchange.
+    /// The subject's NEWKEYS arrived: its later packets are sealed with the keys of this exchange.
     pub(super) fn switch_receiving(&mut self) {
         let keys = self.state.open.take().expect("NEWKEYS behind derived keys");
         self.set_receiving(keys);
@@ -338,12 +338,12 @@ impl<V: Victim> Liar<V> {
         let (version_c, version_s, init_c, init_s) = match self.role {
             Role::Client => (
                 &self.version,
-                &self.victim_version,
+                &self.subject_version,
                 &self.state.ours,
                 &self.state.theirs,
             ),
             Role::Server => (
-                &self.victim_version,
+                &self.subject_version,
                 &self.version,
                 &self.state.theirs,
                 &self.state.ours,

@@ -1,4 +1,4 @@
-//! The liar's user authentication and channels, for lies that need a login first.
+//! The adversary's user authentication and channels, for lies that need a login first.
 
 use keys::{PrivateKey, SignatureAlgorithm};
 use wire::message::{
@@ -7,8 +7,8 @@ use wire::message::{
 };
 use wire::{Put, Rest, names};
 
-use super::Liar;
-use crate::victim::Victim;
+use super::Adversary;
+use crate::subject::Subject;
 
 /// A USERAUTH_REQUEST.
 #[must_use]
@@ -50,7 +50,7 @@ pub fn signed_data(session_id: &[u8], user: &[u8], algorithm: &str, key: &[u8]) 
     text
 }
 
-impl<V: Victim> Liar<V> {
+impl<V: Subject> Adversary<V> {
     /// Client: requests user authentication and waits for the acceptance.
     pub fn service(&mut self) {
         self.say(&ServiceRequest {
@@ -68,7 +68,7 @@ impl<V: Victim> Liar<V> {
         self.answer()
     }
 
-    /// The same if the victim may also end the connection.
+    /// The same if the subject may also end the connection.
     pub fn ask_or_end(&mut self, user: &[u8], method: &str, fields: &[u8]) -> Option<Vec<u8>> {
         self.send(&userauth(user, method, fields));
         self.next_answer()
@@ -80,7 +80,7 @@ impl<V: Victim> Liar<V> {
     /// If no answer arrives.
     pub fn answer(&mut self) -> Vec<u8> {
         self.next_answer()
-            .unwrap_or_else(|| panic!("no answer, but {:?}{}", self.goodbye, self.victim.state()))
+            .unwrap_or_else(|| panic!("no answer, but {:?}{}", self.goodbye, self.subject.state()))
     }
 
     fn next_answer(&mut self) -> Option<Vec<u8>> {
@@ -144,7 +144,7 @@ impl<V: Victim> Liar<V> {
         });
     }
 
-    /// Opens a session channel with our number `number`; returns the victim's number for it.
+    /// Opens a session channel with our number `number`; returns the subject's number for it.
     ///
     /// # Panics
     /// If it is not confirmed.
@@ -189,10 +189,10 @@ impl<V: Victim> Liar<V> {
         self.output()
     }
 
-    /// Like [`Liar::run`] if other channels are open: uses only the messages of channel `number`.
+    /// Like [`Adversary::run`] if other channels are open: uses only the messages of channel `number`.
     ///
     /// # Panics
-    /// As [`Liar::run`].
+    /// As [`Adversary::run`].
     pub fn run_on(&mut self, number: u32, command: &[u8]) -> Vec<u8> {
         let channel = self.open_session(number);
         let mut fields = Vec::new();
@@ -201,7 +201,7 @@ impl<V: Victim> Liar<V> {
         let mut out = Vec::new();
         loop {
             let payload = self.next_payload().unwrap_or_else(|| {
-                panic!("no CLOSE, but {:?}{}", self.goodbye, self.victim.state())
+                panic!("no CLOSE, but {:?}{}", self.goodbye, self.subject.state())
             });
             match payload.first() {
                 Some(94) => {
@@ -224,12 +224,12 @@ impl<V: Victim> Liar<V> {
     /// Data of any channel until a CLOSE arrives.
     ///
     /// # Panics
-    /// If the victim ends earlier.
+    /// If the subject ends earlier.
     pub fn output(&mut self) -> Vec<u8> {
         let mut out = Vec::new();
         loop {
             let payload = self.next_payload().unwrap_or_else(|| {
-                panic!("no CLOSE, but {:?}{}", self.goodbye, self.victim.state())
+                panic!("no CLOSE, but {:?}{}", self.goodbye, self.subject.state())
             });
             match payload.first() {
                 Some(94) => {

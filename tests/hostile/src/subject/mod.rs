@@ -7,7 +7,7 @@ pub use memory::{Memory, PASSWORD};
 pub use tcp::Tcp;
 
 /// The other end.
-pub trait Victim {
+pub trait Subject {
     /// Sends bytes to it; false if it is gone.
     fn deliver(&mut self, bytes: &[u8]) -> bool;
     /// Received bytes. `None` if it is gone or, in memory, has nothing to send.

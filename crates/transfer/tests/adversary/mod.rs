@@ -124,7 +124,7 @@ struct Wire {
 }
 
 /// The server: its files by path.
-pub struct Liar {
+pub struct Adversary {
     pub nature: Nature,
     pub files: HashMap<Vec<u8>, Vec<u8>>,
     /// The requests, in words.
@@ -153,7 +153,7 @@ pub fn bytes(len: usize) -> Vec<u8> {
         .collect()
 }
 
-impl Liar {
+impl Adversary {
     pub fn new(nature: Nature) -> Self {
         let wires = (0..nature.links.max(1)).map(|_| Wire {
             requests: Splitter::new(ReadingSide::Server),
@@ -180,10 +180,11 @@ impl Liar {
 
     /// One with a file.
     pub fn with(nature: Nature, path: &str, content: &[u8]) -> Self {
-        let mut liar = Self::new(nature);
-        liar.files
+        let mut adversary = Self::new(nature);
+        adversary
+            .files
             .insert(path.as_bytes().to_vec(), content.to_vec());
-        liar
+        adversary
     }
 
     pub fn file(&self, path: &str) -> &[u8] {
@@ -651,7 +652,7 @@ impl Liar {
     }
 }
 
-impl Transport for Liar {
+impl Transport for Adversary {
     fn links(&self) -> usize {
         self.wires.len()
     }

@@ -9,7 +9,7 @@ use proto::{
     AuthMethod, Connection, Error, Event, Millis, ServerHostKey, TransportConfig, TransportOutput,
 };
 
-use super::Victim;
+use super::Subject;
 
 /// The password that a server in memory accepts, for any user.
 pub const PASSWORD: &[u8] = b"correct horse";
@@ -230,7 +230,7 @@ impl Memory {
     }
 }
 
-impl Victim for Memory {
+impl Subject for Memory {
     fn deliver(&mut self, bytes: &[u8]) -> bool {
         for piece in bytes.chunks(PIECE_BYTES) {
             if self.error.is_some() {
@@ -256,6 +256,6 @@ impl Victim for Memory {
     }
 
     fn state(&self) -> String {
-        format!("; the victim: {}", self.verdict())
+        format!("; the subject: {}", self.verdict())
     }
 }

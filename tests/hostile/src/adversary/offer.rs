@@ -1,4 +1,4 @@
-//! The content of the liar's KEXINIT.
+//! The content of the adversary's KEXINIT.
 
 use wire::message::{Encode, KexInit};
 use wire::{NameList, names};
