@@ -1,0 +1,77 @@
+//! Commands of the transport: host keys, key exchanges, DISCONNECT and IGNORE.
+
+use crypto::kex::DhGroup;
+use wire::message;
+
+use super::Connection;
+use crate::{Error, Millis};
+
+impl Connection {
+    /// Client: trusts the host key of [`crate::Event::HostKey`].
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] if no host key awaits a decision.
+    pub fn accept_host_key(&mut self) -> Result<(), Error> {
+        self.transport.accept_host_key()
+    }
+
+    /// Client: refuses the host key and sends DISCONNECT.
+    pub fn refuse_host_key(&mut self) {
+        self.fail(&Error::HostKeyRefused);
+    }
+
+    /// Server: provides the signature blob for [`crate::Event::SignExchangeHash`].
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] if no signature was requested.
+    pub fn provide_host_signature(&mut self, signature: &[u8]) -> Result<(), Error> {
+        self.transport.provide_host_signature(signature)
+    }
+
+    /// Server: provides the group for [`crate::Event::ChooseGroup`]; `None` if there is none.
+    ///
+    /// # Errors
+    /// [`Error::PeerMisbehaved`] for `None`, [`Error::Misuse`] if no group was requested.
+    pub fn provide_group(&mut self, group: Option<DhGroup>) -> Result<(), Error> {
+        self.transport.provide_group(group)
+    }
+
+    /// Starts a key exchange, unless one is running.
+    ///
+    /// # Errors
+    /// Errors of sending KEXINIT.
+    pub fn rekey(&mut self, now: Millis) -> Result<(), Error> {
+        self.transport.now = now;
+        self.transport.rekey()
+    }
+
+    /// Client: creates the key pair of the next key exchange in advance if a limit on bytes is
+    /// near. To be called when there is nothing else to do. The pair is used for one exchange, and
+    /// dropped when the connection has been idle for a second.
+    ///
+    /// # Errors
+    /// [`Error::KeyExchange`] if no pair could be created.
+    pub fn prepare_rekey(&mut self) -> Result<(), Error> {
+        self.transport.prepare_rekey()
+    }
+
+    /// Sends DISCONNECT (RFC 4253 §11.1); nothing is sent or accepted afterwards.
+    pub fn disconnect(&mut self, reason: u32, description: &str) {
+        self.transport.disconnect(reason, description);
+    }
+
+    /// Sends the DISCONNECT that matches `error`, if there is one.
+    pub fn fail(&mut self, error: &Error) {
+        if let Some((reason, description)) = error.disconnect_reason() {
+            self.transport.disconnect(reason, description);
+        }
+    }
+
+    /// Sends SSH_MSG_IGNORE.
+    ///
+    /// # Errors
+    /// Errors of sending.
+    pub fn send_ignore(&mut self, data: &[u8]) -> Result<(), Error> {
+        self.transport.send_message(&message::Ignore { data })
+    }
+}
