@@ -59,6 +59,54 @@ impl Schedule {
     }
 }
 
+/// Calls a kernel compiled for the number of rounds.
+macro_rules! by_rounds {
+    ($rounds:expr, $kernel:ident($($argument:expr),*)) => {
+        match $rounds {
+            10 => $kernel::<10>($($argument),*),
+            12 => $kernel::<12>($($argument),*),
+            _ => $kernel::<14>($($argument),*),
+        }
+    };
+}
+pub(super) use by_rounds;
+
+/// Defines the key of a kernel that reads the [`Schedule`]: a type with a token that proves the
+/// features of the module's `kernel`.
+macro_rules! ctr_key {
+    ($key:ident, $token:ident, $expand:expr) => {
+        /// A key for this kernel.
+        pub(crate) struct $key {
+            token: $token,
+            schedule: $crate::arch::aes::Schedule,
+        }
+
+        impl $key {
+            pub(crate) fn new(
+                token: $token,
+                key: &[u8],
+            ) -> Result<Self, $crate::awslc::AwsLcFailed> {
+                let schedule = $expand(token, key)?;
+                Ok(Self { token, schedule })
+            }
+
+            pub(crate) fn apply(&self, counter: u128, data: &mut [u8]) {
+                let $token(()) = self.token;
+                $crate::arch::aes::for_each_run(counter, data, |counter, data| {
+                    // SAFETY: the token proves every feature that the kernel enables.
+                    unsafe {
+                        $crate::arch::aes::by_rounds!(
+                            self.schedule.rounds,
+                            kernel(&self.schedule, counter, data)
+                        );
+                    }
+                });
+            }
+        }
+    };
+}
+pub(super) use ctr_key;
+
 /// Calls `run` for the parts of `data` in which the low 64 bits of the counter do not wrap: one
 /// part, rarely two.
 #[inline]

@@ -8,37 +8,11 @@ use core::arch::aarch64::*;
 use zeroize::Zeroize;
 
 use crate::arch::HaveAes;
-use crate::arch::aes::{MAX_ROUND_KEYS, Schedule, for_each_run, xor_front};
-use crate::awslc::AwsLcFailed;
+use crate::arch::aes::{MAX_ROUND_KEYS, Schedule, ctr_key, xor_front};
 
 const BLOCK_LEN: usize = 16;
 
-/// A key for this kernel.
-pub(crate) struct ArmCtrKey {
-    token: HaveAes,
-    schedule: Schedule,
-}
-
-impl ArmCtrKey {
-    pub(crate) fn new(token: HaveAes, key: &[u8]) -> Result<Self, AwsLcFailed> {
-        let schedule = Schedule::expand(key, |word| substitute(token, word))?;
-        Ok(Self { token, schedule })
-    }
-
-    pub(crate) fn apply(&self, counter: u128, data: &mut [u8]) {
-        let HaveAes(()) = self.token;
-        for_each_run(counter, data, |counter, data| {
-            // SAFETY: the token proves NEON and AES.
-            unsafe {
-                match self.schedule.rounds {
-                    10 => kernel::<10>(&self.schedule, counter, data),
-                    12 => kernel::<12>(&self.schedule, counter, data),
-                    _ => kernel::<14>(&self.schedule, counter, data),
-                }
-            }
-        });
-    }
-}
+ctr_key! { ArmCtrKey, HaveAes, |token, key| Schedule::expand(key, |word| substitute(token, word)) }
 
 /// SubWord of FIPS 197 §5.2, without a table.
 fn substitute(token: HaveAes, word: u32) -> u32 {

@@ -6,37 +6,11 @@ use zeroize::Zeroize;
 
 use super::aes::expand;
 use crate::arch::HaveAesNi;
-use crate::arch::aes::{Schedule, for_each_run, xor_front};
-use crate::awslc::AwsLcFailed;
+use crate::arch::aes::{Schedule, ctr_key, xor_front};
 
 const BLOCK_LEN: usize = 16;
 
-/// A key for this kernel.
-pub(crate) struct AesNiCtrKey {
-    token: HaveAesNi,
-    schedule: Schedule,
-}
-
-impl AesNiCtrKey {
-    pub(crate) fn new(token: HaveAesNi, key: &[u8]) -> Result<Self, AwsLcFailed> {
-        let schedule = expand(token, key)?;
-        Ok(Self { token, schedule })
-    }
-
-    pub(crate) fn apply(&self, counter: u128, data: &mut [u8]) {
-        let HaveAesNi(()) = self.token;
-        for_each_run(counter, data, |counter, data| {
-            // SAFETY: the token proves AES-NI, SSSE3 and SSE4.1.
-            unsafe {
-                match self.schedule.rounds {
-                    10 => kernel::<10>(&self.schedule, counter, data),
-                    12 => kernel::<12>(&self.schedule, counter, data),
-                    _ => kernel::<14>(&self.schedule, counter, data),
-                }
-            }
-        });
-    }
-}
+ctr_key! { AesNiCtrKey, HaveAesNi, expand }
 
 /// `data` must end before the low 64 bits of `counter` wrap.
 #[target_feature(enable = "aes,ssse3,sse4.1")]

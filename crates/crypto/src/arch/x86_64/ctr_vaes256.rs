@@ -9,7 +9,7 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use super::aes::expand;
 use crate::arch::HaveVaesAvx2;
-use crate::arch::aes::{MAX_ROUND_KEYS, for_each_run, xor_front};
+use crate::arch::aes::{MAX_ROUND_KEYS, by_rounds, for_each_run, xor_front};
 use crate::awslc::AwsLcFailed;
 
 const VECTOR_LEN: usize = 32;
@@ -46,11 +46,7 @@ impl Vaes256CtrKey {
         for_each_run(counter, data, |counter, data| {
             // SAFETY: the token proves every feature that the kernel enables.
             unsafe {
-                match self.rounds {
-                    10 => kernel::<10>(&self.keys, counter, data),
-                    12 => kernel::<12>(&self.keys, counter, data),
-                    _ => kernel::<14>(&self.keys, counter, data),
-                }
+                by_rounds!(self.rounds, kernel(&self.keys, counter, data));
             }
         });
     }

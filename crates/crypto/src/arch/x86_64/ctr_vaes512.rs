@@ -8,37 +8,11 @@ use core::arch::x86_64::*;
 
 use super::aes::expand;
 use crate::arch::HaveVaesAvx512;
-use crate::arch::aes::{MAX_ROUND_KEYS, Schedule, for_each_run};
-use crate::awslc::AwsLcFailed;
+use crate::arch::aes::{MAX_ROUND_KEYS, Schedule, ctr_key};
 
 const VECTOR_LEN: usize = 64;
 
-/// A key for this kernel.
-pub(crate) struct Vaes512CtrKey {
-    token: HaveVaesAvx512,
-    schedule: Schedule,
-}
-
-impl Vaes512CtrKey {
-    pub(crate) fn new(token: HaveVaesAvx512, key: &[u8]) -> Result<Self, AwsLcFailed> {
-        let schedule = expand(token.aes_ni(), key)?;
-        Ok(Self { token, schedule })
-    }
-
-    pub(crate) fn apply(&self, counter: u128, data: &mut [u8]) {
-        let HaveVaesAvx512(()) = self.token;
-        for_each_run(counter, data, |counter, data| {
-            // SAFETY: the token proves every feature that the kernel enables.
-            unsafe {
-                match self.schedule.rounds {
-                    10 => kernel::<10>(&self.schedule, counter, data),
-                    12 => kernel::<12>(&self.schedule, counter, data),
-                    _ => kernel::<14>(&self.schedule, counter, data),
-                }
-            }
-        });
-    }
-}
+ctr_key! { Vaes512CtrKey, HaveVaesAvx512, |token: HaveVaesAvx512, key| expand(token.aes_ni(), key) }
 
 /// `data` must end before the low 64 bits of `counter` wrap.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,vaes,aes")]

@@ -9,28 +9,14 @@ use super::modexp_lanes::modexp;
 use crate::arch::HaveAvx2;
 use crate::arch::modexp::{BLOCK_DIGITS, Blocks, ModexpKernel, Moduli};
 
-pub(crate) fn kernel(token: HaveAvx2) -> ModexpKernel<4> {
-    let HaveAvx2(()) = token;
-    ModexpKernel {
-        name: "avx2 x4",
-        digit_bits: |bits| match bits {
-            // 124 digits: 248 products below 2^56.
-            0..=3_400 => 28,
-            // 508 digits: 1016 products below 2^54.
-            3_401..=13_600 => 27,
-            // 2044 digits: 4088 products below 2^52.
-            _ => 26,
-        },
-        // SAFETY: only this function, which has the token, gives the closures away.
-        square: |a, moduli, scratch| unsafe { product(a, None, moduli, scratch) },
-        // SAFETY: as above.
-        multiply: |a, b, moduli, scratch| unsafe { product(a, Some(b), moduli, scratch) },
-        // SAFETY: as above.
-        shift: |a, places, digit_bits| unsafe { shift(a, places, digit_bits) },
-    }
-}
-
-modexp! { "avx2", ops, 4 }
+modexp! { "avx2", HaveAvx2, "avx2 x4", ops, 4, |bits| match bits {
+    // 124 digits: 248 products below 2^56.
+    0..=3_400 => 28,
+    // 508 digits: 1016 products below 2^54.
+    3_401..=13_600 => 27,
+    // 2044 digits: 4088 products below 2^52.
+    _ => 26,
+} }
 
 mod ops {
     use super::*;
@@ -141,13 +127,6 @@ mod ops {
     pub(super) fn load_row(row: &[u64; 4]) -> Vector {
         // SAFETY: the row is 32 bytes long.
         unsafe { _mm256_loadu_si256(row.as_ptr().cast()) }
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    pub(super) fn load(rows: &[[u64; 4]; BLOCK_DIGITS]) -> [Vector; BLOCK_DIGITS] {
-        let [a, b, c, d] = rows;
-        [load_row(a), load_row(b), load_row(c), load_row(d)]
     }
 
     #[inline]

@@ -9,21 +9,7 @@ use super::modexp_lanes::modexp;
 use crate::arch::HaveAvx512Ifma;
 use crate::arch::modexp::{BLOCK_DIGITS, Blocks, ModexpKernel, Moduli};
 
-pub(crate) fn kernel(token: HaveAvx512Ifma) -> ModexpKernel<8> {
-    let HaveAvx512Ifma(()) = token;
-    ModexpKernel {
-        name: "avx512-ifma x8",
-        digit_bits: |_| ops::DIGIT_BITS,
-        // SAFETY: only this function, which has the token, gives the closures away.
-        square: |a, moduli, scratch| unsafe { product(a, None, moduli, scratch) },
-        // SAFETY: as above.
-        multiply: |a, b, moduli, scratch| unsafe { product(a, Some(b), moduli, scratch) },
-        // SAFETY: as above.
-        shift: |a, places, digit_bits| unsafe { shift(a, places, digit_bits) },
-    }
-}
-
-modexp! { "avx512f,avx512ifma", ops, 8 }
+modexp! { "avx512f,avx512ifma", HaveAvx512Ifma, "avx512-ifma x8", ops, 8, |_| ops::DIGIT_BITS }
 
 mod ops {
     use super::*;
@@ -142,13 +128,6 @@ mod ops {
     pub(super) fn load_row(row: &[u64; 8]) -> Vector {
         // SAFETY: the row is 64 bytes long.
         unsafe { _mm512_loadu_si512(row.as_ptr().cast()) }
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    pub(super) fn load(rows: &[[u64; 8]; BLOCK_DIGITS]) -> [Vector; BLOCK_DIGITS] {
-        let [a, b, c, d] = rows;
-        [load_row(a), load_row(b), load_row(c), load_row(d)]
     }
 
     #[inline]

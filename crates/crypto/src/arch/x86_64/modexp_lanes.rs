@@ -6,9 +6,36 @@
 //! or digits. In a square each pair of different blocks is multiplied once and the sums are
 //! doubled.
 
-/// The operations `product` and `shift` of a kernel.
+/// The kernel of a module, with its operations `product` and `shift`. `$digit_bits` gives the length
+/// of a digit for numbers of a length in bits.
 macro_rules! modexp {
-    ($features:literal, $ops:ident, $lanes:literal) => {
+    ($features:literal, $token:ident, $name:literal, $ops:ident, $lanes:literal, $digit_bits:expr) => {
+        pub(crate) fn kernel(token: $token) -> ModexpKernel<$lanes> {
+            let $token(()) = token;
+            ModexpKernel {
+                name: $name,
+                digit_bits: $digit_bits,
+                // SAFETY: only this function, which has the token, gives the closures away.
+                square: |a, moduli, scratch| unsafe { product(a, None, moduli, scratch) },
+                // SAFETY: as above.
+                multiply: |a, b, moduli, scratch| unsafe { product(a, Some(b), moduli, scratch) },
+                // SAFETY: as above.
+                shift: |a, places, digit_bits| unsafe { shift(a, places, digit_bits) },
+            }
+        }
+
+        #[inline]
+        #[target_feature(enable = $features)]
+        fn load(rows: &[[u64; $lanes]; BLOCK_DIGITS]) -> [$ops::Vector; BLOCK_DIGITS] {
+            let [a, b, c, d] = rows;
+            [
+                $ops::load_row(a),
+                $ops::load_row(b),
+                $ops::load_row(c),
+                $ops::load_row(d),
+            ]
+        }
+
         /// a b / R, or a² / R without b. In one function, so that the compiler emits the end of a
         /// column once and keeps the sums in registers.
         #[target_feature(enable = $features)]
@@ -30,14 +57,14 @@ macro_rules! modexp {
                 let factors = a.get(first..end).unwrap_or_default();
                 let others = b.unwrap_or(a).get(..column + 1 - first).unwrap_or_default();
                 for (low, high) in factors.iter().zip(others.iter().rev()) {
-                    sums.add_products(&$ops::load(&low.0), &$ops::load(&high.0));
+                    sums.add_products(&load(&low.0), &load(&high.0));
                 }
                 if b.is_none() {
                     sums.double();
                     if column % 2 == 0
                         && let Some(middle) = a.get(column / 2)
                     {
-                        let middle = $ops::load(&middle.0);
+                        let middle = load(&middle.0);
                         sums.add_products(&middle, &middle);
                     }
                 }
@@ -94,13 +121,13 @@ macro_rules! modexp {
                 let factors = quotients.get(first..n.min(column)).unwrap_or_default();
                 let others = moduli.blocks.get(..column + 1 - first).unwrap_or_default();
                 for (quotient, digits) in factors.iter().zip(others.iter().rev()) {
-                    sums.add_products(&$ops::load(&quotient.0), &$ops::load(&digits.0));
+                    sums.add_products(&load(&quotient.0), &load(&digits.0));
                 }
                 sums.add_to(&mut self.columns);
                 if let Some(place) = quotients.get_mut(column)
                     && let Some(lowest) = moduli.blocks.first()
                 {
-                    self.divide(&$ops::load(&lowest.0), &mut place.0);
+                    self.divide(&load(&lowest.0), &mut place.0);
                 } else if let Some(place) = a.get_mut(column.wrapping_sub(n)) {
                     for (at, digit) in place.0.iter_mut().enumerate() {
                         $ops::store(self.width.digit(self.columns[at]), digit);

@@ -7,70 +7,12 @@
 
 use core::arch::x86_64::*;
 
-use zeroize::Zeroize;
-
+use super::nh_key::nh_key;
 use crate::arch::HaveAvx2;
 
 const STEP_LEN: usize = 64;
-const STEPS: usize = 16;
 
-/// Key vectors of a step and stream: the partners' low and high side.
-#[derive(Clone, Copy)]
-#[repr(C, align(32))]
-struct NhAvx2KeyPair {
-    low: [u32; 8],
-    high: [u32; 8],
-}
-
-/// The arranged keys: for each step, those of each stream.
-pub(crate) struct NhAvx2Key {
-    token: HaveAvx2,
-    pairs: Box<[NhAvx2KeyPair]>,
-    streams: usize,
-}
-
-impl NhAvx2Key {
-    pub(crate) fn new(token: HaveAvx2, words: &[u32], streams: usize) -> Self {
-        let mut pairs = Vec::with_capacity(STEPS * streams);
-        for step in 0..STEPS {
-            for stream in 0..streams {
-                let word = |i: usize| words[16 * step + 4 * stream + i];
-                pairs.push(NhAvx2KeyPair {
-                    low: [0, 1, 2, 3, 8, 9, 10, 11].map(word),
-                    high: [4, 5, 6, 7, 12, 13, 14, 15].map(word),
-                });
-            }
-        }
-        Self {
-            token,
-            pairs: pairs.into_boxed_slice(),
-            streams,
-        }
-    }
-
-    /// Adds NH of `steps`, at most a block of them, to `out`.
-    #[inline]
-    pub(crate) fn hash(&self, steps: &[[u8; STEP_LEN]], out: &mut [u64; 4]) {
-        let HaveAvx2(()) = self.token;
-        // SAFETY: the token proves AVX2.
-        unsafe {
-            if self.streams == 2 {
-                kernel::<2>(&self.pairs, steps, out);
-            } else {
-                kernel::<4>(&self.pairs, steps, out);
-            }
-        }
-    }
-}
-
-impl Drop for NhAvx2Key {
-    fn drop(&mut self) {
-        for pair in &mut self.pairs {
-            pair.low.zeroize();
-            pair.high.zeroize();
-        }
-    }
-}
+nh_key! { NhAvx2Key, NhAvx2KeyPair, HaveAvx2, 8 words in 32 bytes, [0, 1, 2, 3, 8, 9, 10, 11] }
 
 #[target_feature(enable = "avx2")]
 fn kernel<const STREAMS: usize>(

@@ -5,71 +5,12 @@
 
 use core::arch::x86_64::*;
 
-use zeroize::Zeroize;
-
+use super::nh_key::nh_key;
 use crate::arch::HaveAvx512;
 
 const STEP_LEN: usize = 128;
-const STEPS: usize = 8;
 
-/// Key vectors of a step and stream: the partners' low and high side.
-#[derive(Clone, Copy)]
-#[repr(C, align(64))]
-struct NhAvx512KeyPair {
-    low: [u32; 16],
-    high: [u32; 16],
-}
-
-/// The arranged keys: for each step, those of each stream.
-pub(crate) struct NhAvx512Key {
-    token: HaveAvx512,
-    pairs: Box<[NhAvx512KeyPair]>,
-    streams: usize,
-}
-
-impl NhAvx512Key {
-    pub(crate) fn new(token: HaveAvx512, words: &[u32], streams: usize) -> Self {
-        let mut pairs = Vec::with_capacity(STEPS * streams);
-        for step in 0..STEPS {
-            for stream in 0..streams {
-                let word = |i: usize| words[32 * step + 4 * stream + i];
-                let lanes = [0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27];
-                pairs.push(NhAvx512KeyPair {
-                    low: lanes.map(word),
-                    high: lanes.map(|i| word(i + 4)),
-                });
-            }
-        }
-        Self {
-            token,
-            pairs: pairs.into_boxed_slice(),
-            streams,
-        }
-    }
-
-    /// Adds NH of `steps`, at most a block of them, to `out`.
-    #[inline]
-    pub(crate) fn hash(&self, steps: &[[u8; STEP_LEN]], out: &mut [u64; 4]) {
-        let HaveAvx512(()) = self.token;
-        // SAFETY: the token proves AVX-512 F, BW, DQ and VL.
-        unsafe {
-            if self.streams == 2 {
-                kernel::<2>(&self.pairs, steps, out);
-            } else {
-                kernel::<4>(&self.pairs, steps, out);
-            }
-        }
-    }
-}
-
-impl Drop for NhAvx512Key {
-    fn drop(&mut self) {
-        for pair in &mut self.pairs {
-            pair.low.zeroize();
-            pair.high.zeroize();
-        }
-    }
-}
+nh_key! { NhAvx512Key, NhAvx512KeyPair, HaveAvx512, 16 words in 64 bytes, [0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27] }
 
 #[target_feature(enable = "avx512f")]
 fn kernel<const STREAMS: usize>(

@@ -8,15 +8,10 @@ use core::arch::asm;
 use core::arch::x86_64::*;
 use core::hint::black_box;
 
+use super::poly1305_lanes::poly1305;
 use crate::arch::HaveAvx2;
 use crate::arch::poly1305::{LOW_26, Poly1305, limbs_26, words_of_limbs_26};
 
-/// Bytes of a block.
-const BLOCK_LEN: usize = 16;
-/// Bytes of a step, which is four blocks.
-const STEP_LEN: usize = 64;
-/// Steps that share a carry.
-const SHARING: usize = 4;
 /// Minimum message length in bytes; for shorter ones the powers of r cost more than the whole
 /// message on scalar words.
 const MIN_LEN: usize = 384;
@@ -26,71 +21,19 @@ const MANY_STEPS: usize = 8;
 /// A number in each lane.
 type Avx2Limbs = [__m256i; 5];
 
-/// The tag of `data`.
-pub(super) fn tag(token: HaveAvx2, key: &[u8; 32], data: &[u8]) -> [u8; 16] {
-    let mut state = Poly1305::new(key);
-    let (blocks, _) = data.as_chunks::<BLOCK_LEN>();
-    if data.len() < MIN_LEN {
-        return state.finish(data);
-    }
-    // The first step is short, so that the others are whole.
-    let first = match blocks.len() % 4 {
-        0 => 4,
-        some => some,
-    };
-    let HaveAvx2(()) = token;
-    // SAFETY: the token proves AVX2.
-    state.resume(unsafe { absorb(state.r(), blocks, first) });
-    let done = blocks.as_flattened().len();
-    state.finish(data.get(done..).unwrap_or_default())
+#[inline]
+#[target_feature(enable = "avx2")]
+fn zero() -> Avx2Limbs {
+    [_mm256_setzero_si256(); 5]
 }
+
+poly1305! { "avx2", HaveAvx2, 4, Avx2Limbs, Avx2Sum, Avx2Powers }
 
 /// A power of r, and its upper limbs times 5, for product terms at 2^130 or above.
 #[derive(Clone, Copy)]
 struct Power {
     limbs: Avx2Limbs,
     folded: [__m256i; 4],
-}
-
-/// The accumulator after all `blocks`, in words of 64 bits; the first step processes `first` of
-/// them.
-#[target_feature(enable = "avx2")]
-fn absorb(r: [u64; 2], blocks: &[[u8; BLOCK_LEN]], first: usize) -> [u64; 3] {
-    let powers = Avx2Powers::new(r);
-    let Some((first, rest)) = blocks.split_at_checked(first) else {
-        return [0; 3];
-    };
-    let mut accumulator = load_first(first);
-    let (mut steps, _) = rest.as_flattened().as_chunks::<STEP_LEN>();
-    if steps.len() >= MANY_STEPS {
-        let more = powers.more();
-        // Kept in memory, so that the compiler aligns the stack, and with it spilled registers.
-        let [third, second, first] = black_box(&more);
-        let (groups, last) = steps.as_chunks::<SHARING>();
-        for [a, b, c, d] in groups {
-            let mut sum = Avx2Sum(load(d));
-            sum.add_product(&load(a), second);
-            sum.add_product(&load(b), third);
-            sum.add_product(&load(c), &powers.r4);
-            sum.add_product(&accumulator, first);
-            accumulator = sum.carry();
-        }
-        steps = last;
-    }
-    for step in steps {
-        let mut sum = Avx2Sum(load(step));
-        sum.add_product(&accumulator, &powers.r4);
-        accumulator = sum.carry();
-    }
-    let mut sum = Avx2Sum([_mm256_setzero_si256(); 5]);
-    sum.add_product(&accumulator, &powers.last);
-    sum.across()
-}
-
-struct Avx2Powers {
-    r4: Power,
-    /// r^4 to r^1: each lane has the power for its last block.
-    last: Power,
 }
 
 impl Avx2Powers {
@@ -105,17 +48,9 @@ impl Avx2Powers {
         let first = blend::<0b0000_1111>(&r1.limbs, &r2.limbs);
         let second = blend::<0b0011_0011>(&one, &r2.limbs);
         Self {
-            r4: r2.times(&r2),
+            step: r2.times(&r2),
             last: Power::new(first).times(&Power::new(second)),
         }
-    }
-
-    /// r^8, r^12 and r^16.
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    fn more(&self) -> [Power; 3] {
-        let r8 = self.r4.times(&self.r4);
-        [r8, r8.times(&self.r4), r8.times(&r8)]
     }
 }
 
@@ -134,7 +69,7 @@ fn blend<const MASK: i32>(a: &Avx2Limbs, b: &Avx2Limbs) -> Avx2Limbs {
 #[inline]
 #[target_feature(enable = "avx2")]
 fn broadcast(limbs: [u64; 5]) -> Avx2Limbs {
-    let mut out = [_mm256_setzero_si256(); 5];
+    let mut out = zero();
     for (out, limb) in out.iter_mut().zip(limbs) {
         *out = _mm256_set1_epi64x(limb.cast_signed());
     }
@@ -151,14 +86,6 @@ impl Power {
             folded: opaque([times_5(l1), times_5(l2), times_5(l3), times_5(l4)]),
         }
     }
-
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    fn times(&self, other: &Self) -> Self {
-        let mut sum = Avx2Sum([_mm256_setzero_si256(); 5]);
-        sum.add_product(&self.limbs, other);
-        Self::new(sum.carry())
-    }
 }
 
 /// Products before the carry. With factors below 2^27 and 2^29, twenty of them
@@ -166,6 +93,11 @@ impl Power {
 struct Avx2Sum(Avx2Limbs);
 
 impl Avx2Sum {
+    #[inline]
+    fn new(start: Avx2Limbs) -> Self {
+        Self(start)
+    }
+
     #[inline]
     #[target_feature(enable = "avx2")]
     fn add_product(&mut self, factor: &Avx2Limbs, power: &Power) {

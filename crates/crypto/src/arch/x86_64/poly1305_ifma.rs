@@ -8,15 +8,10 @@
 use core::arch::x86_64::*;
 use core::hint::black_box;
 
+use super::poly1305_lanes::poly1305;
 use crate::arch::HaveAvx512Ifma;
 use crate::arch::poly1305::{Poly1305, fold};
 
-/// Bytes of a block.
-const BLOCK_LEN: usize = 16;
-/// Bytes of a step, which is eight blocks.
-const STEP_LEN: usize = 128;
-/// Steps that share a carry.
-const SHARING: usize = 4;
 /// Minimum message length in bytes; for shorter ones the powers of r cost more than the whole
 /// message on scalar words.
 const MIN_LEN: usize = 320;
@@ -29,70 +24,19 @@ const LOW_42: u64 = (1 << 42) - 1;
 /// A number in each lane.
 type IfmaLimbs = [__m512i; 3];
 
-/// The tag of `data`.
-pub(super) fn tag(token: HaveAvx512Ifma, key: &[u8; 32], data: &[u8]) -> [u8; 16] {
-    let mut state = Poly1305::new(key);
-    let (blocks, _) = data.as_chunks::<BLOCK_LEN>();
-    if data.len() < MIN_LEN {
-        return state.finish(data);
-    }
-    let HaveAvx512Ifma(()) = token;
-    // SAFETY: the token proves AVX-512 F, BW, DQ, VL and IFMA.
-    state.resume(unsafe { absorb(state.r(), blocks) });
-    let done = blocks.as_flattened().len();
-    state.finish(data.get(done..).unwrap_or_default())
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn zero() -> IfmaLimbs {
+    [_mm512_setzero_si512(); 3]
 }
+
+poly1305! { "avx512f,avx512ifma", HaveAvx512Ifma, 8, IfmaLimbs, IfmaSum, IfmaPowers }
 
 /// A power of r, and its upper limbs times 20: a term at 2^132 counts 4 * 5 times at the bottom.
 #[derive(Clone, Copy)]
 struct Power {
     limbs: IfmaLimbs,
     folded: [__m512i; 2],
-}
-
-/// The accumulator after all `blocks`, in words of 64 bits.
-#[target_feature(enable = "avx512f,avx512ifma")]
-fn absorb(r: [u64; 2], blocks: &[[u8; BLOCK_LEN]]) -> [u64; 3] {
-    let powers = IfmaPowers::new(r);
-    // The first step is short, so that the others are whole.
-    let first = match blocks.len() % 8 {
-        0 => 8,
-        some => some,
-    };
-    let Some((first, rest)) = blocks.split_at_checked(first) else {
-        return [0; 3];
-    };
-    let mut accumulator = load_first(first);
-    let (mut steps, _) = rest.as_flattened().as_chunks::<STEP_LEN>();
-    if steps.len() >= MANY_STEPS {
-        let more = powers.more();
-        // Kept in memory, so that the compiler aligns the stack, and with it spilled registers.
-        let [third, second, first] = black_box(&more);
-        let (groups, last) = steps.as_chunks::<SHARING>();
-        for [a, b, c, d] in groups {
-            let mut sum = IfmaSum::new(load(d));
-            sum.add_product(&load(a), second);
-            sum.add_product(&load(b), third);
-            sum.add_product(&load(c), &powers.r8);
-            sum.add_product(&accumulator, first);
-            accumulator = sum.carry();
-        }
-        steps = last;
-    }
-    for step in steps {
-        let mut sum = IfmaSum::new(load(step));
-        sum.add_product(&accumulator, &powers.r8);
-        accumulator = sum.carry();
-    }
-    let mut sum = IfmaSum::new([_mm512_setzero_si512(); 3]);
-    sum.add_product(&accumulator, &powers.last);
-    sum.across()
-}
-
-struct IfmaPowers {
-    r8: Power,
-    /// r^8 to r^1: each lane has the power for its last block.
-    last: Power,
 }
 
 impl IfmaPowers {
@@ -112,17 +56,9 @@ impl IfmaPowers {
             .times(&Power::new(blend(0b0000_1111, &one, &r2.limbs)))
             .times(&Power::new(blend(0b0101_0101, &one, &r4.limbs)));
         Self {
-            r8: r4.times(&r4),
+            step: r4.times(&r4),
             last,
         }
-    }
-
-    /// r^16, r^24 and r^32.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512ifma")]
-    fn more(&self) -> [Power; 3] {
-        let r16 = self.r8.times(&self.r8);
-        [r16, r16.times(&self.r8), r16.times(&r16)]
     }
 }
 
@@ -141,7 +77,7 @@ fn blend(mask: u8, a: &IfmaLimbs, b: &IfmaLimbs) -> IfmaLimbs {
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn broadcast(limbs: [u64; 3]) -> IfmaLimbs {
-    let mut out = [_mm512_setzero_si512(); 3];
+    let mut out = zero();
     for (out, limb) in out.iter_mut().zip(limbs) {
         *out = _mm512_set1_epi64(limb.cast_signed());
     }
@@ -160,14 +96,6 @@ impl Power {
             limbs,
             folded: [times_20(limbs[1]), times_20(limbs[2])],
         }
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512ifma")]
-    fn times(&self, other: &Self) -> Self {
-        let mut sum = IfmaSum::new([_mm512_setzero_si512(); 3]);
-        sum.add_product(&self.limbs, other);
-        Self::new(sum.carry())
     }
 }
 
