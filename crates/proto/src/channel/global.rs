@@ -71,7 +71,7 @@ impl Globals {
             want_reply: false,
             fields: Rest(b""),
         };
-        transport.send_message_ahead(&message, PipelinedPacket::Other)
+        transport.send_message_ahead(&message, Some(PipelinedPacket::Other))
     }
 
     pub(crate) fn announce_host_keys(

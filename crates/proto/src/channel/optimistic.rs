@@ -7,52 +7,9 @@
 
 use wire::message::ChannelData;
 
-use super::window::{LEAST_WINDOW_BYTES, MAX_DATA_BYTES};
-use super::{ChannelState, Channels, Half, index};
+use super::Channels;
 use crate::transport::{PipelinedPacket, Transport};
 use crate::{ChannelId, Error, Event};
-
-/// Maximum data sent before a channel is confirmed, bytes: one message that every Fulmar server
-/// accepts, and half of the smallest window that it grants to a channel.
-pub(crate) const MAX_EARLY_DATA_BYTES: u32 = MAX_DATA_BYTES;
-const _: () = assert!(MAX_EARLY_DATA_BYTES <= LEAST_WINDOW_BYTES / 2);
-
-/// State of the early channel.
-#[derive(Debug, Default)]
-pub(crate) struct Early {
-    channel: Option<ChannelId>,
-    /// A packet was sent on it before it was confirmed.
-    followed: bool,
-    /// Data sent on it before it was confirmed, bytes; not yet charged to its window.
-    data_bytes: u32,
-    /// The server gave the channel another number than the early packets used.
-    missed: bool,
-}
-
-impl Early {
-    pub(super) fn begin(&mut self, id: ChannelId) {
-        *self = Self {
-            channel: Some(id),
-            ..Self::default()
-        };
-    }
-
-    /// Records that a packet follows CHANNEL_OPEN.
-    pub(super) fn follow(&mut self) {
-        self.followed = true;
-    }
-
-    /// Forgets the channel, as its number may be reused.
-    pub(super) fn end(&mut self, id: ChannelId) {
-        if self.is(id) {
-            self.channel = None;
-        }
-    }
-
-    pub(super) fn is(&self, id: ChannelId) -> bool {
-        self.channel == Some(id)
-    }
-}
 
 impl Channels {
     /// Like [`Channels::open`], but before the login is confirmed. Only the first channel of a
@@ -70,18 +27,18 @@ impl Channels {
     }
 
     pub(crate) fn early(&self) -> Option<ChannelId> {
-        self.early.channel
+        self.early.channel()
     }
 
     pub(crate) fn heard_early(&self, id: ChannelId) -> bool {
-        self.early.is(id) && !self.early.missed
+        self.early.is(id) && !self.early.is_missed()
     }
 
     /// Removes the early channel after all login requests failed: the server ignored the packets
     /// that followed them. Their sequence numbers stay known, since answers to them are still in
     /// flight.
     pub(crate) fn forget_early(&mut self) {
-        if let Some(id) = self.early.channel {
+        if let Some(id) = self.early.channel() {
             self.remove(id);
         }
     }
@@ -93,9 +50,8 @@ impl Channels {
         id: ChannelId,
         data: &[u8],
     ) -> Result<(), Error> {
-        let is_early = self.early.is(id);
-        let channel = self.by_id(id)?;
-        if !is_early || channel.state != ChannelState::Opening || channel.sending != Half::Open {
+        let channel = self.table.commanded(id)?;
+        if !self.early.is(id) || !channel.sends_early() {
             return Err(Error::Misuse(
                 "early data on a channel that does not accept it",
             ));
@@ -105,19 +61,13 @@ impl Channels {
                 "early data to a server whose first window is unknown",
             ));
         }
-        let recipient_channel = channel.remote;
-        let all = u32::try_from(data.len())
-            .ok()
-            .and_then(|len| self.early.data_bytes.checked_add(len))
-            .filter(|all| *all <= MAX_EARLY_DATA_BYTES)
-            .ok_or(Error::Misuse("too much early data"))?;
-        self.early.data_bytes = all;
-        self.early.follow();
+        let kind = self.early.follow_data(data.len())?;
+        let recipient_channel = channel.remote();
         let data = ChannelData {
             recipient_channel,
             data,
         };
-        transport.send_message_ahead(&data, PipelinedPacket::Other)
+        transport.send_message_ahead(&data, Some(kind))
     }
 
     /// Confirms the channel and charges the early data to its window. If the server assigned
@@ -131,16 +81,13 @@ impl Channels {
             return Ok(());
         }
         transport.sent_ahead.settle(PipelinedPacket::Open);
-        let Some(Some(channel)) = self.slots.get_mut(index(id)) else {
+        let Some(channel) = self.table.get_mut(id) else {
             return Ok(());
         };
-        if channel.remote != 0 && self.early.followed {
-            channel.open_requests = 0;
-            channel.sending = Half::Open;
-            self.early.missed = true;
+        let Some(bytes) = self.early.confirm(channel.remote()) else {
+            channel.forget_early();
             return Ok(());
-        }
-        let bytes = usize::try_from(self.early.data_bytes).unwrap_or(usize::MAX);
+        };
         let paid = channel.send.charge(bytes);
         paid.map_err(|_| Error::PeerMisbehaved("first window smaller than every Fulmar grants"))
     }
@@ -152,25 +99,24 @@ impl Channels {
         transport: &mut Transport,
         kind: PipelinedPacket,
     ) {
-        let Some(id) = self.early.channel.filter(|_| transport.authenticated) else {
+        let Some(id) = self.early.channel().filter(|_| transport.authenticated) else {
             return;
         };
-        let Some(Some(channel)) = self.slots.get_mut(index(id)) else {
+        let Some(channel) = self.table.get_mut(id) else {
             return;
         };
         match kind {
-            PipelinedPacket::Open if channel.state == ChannelState::Opening => {
+            PipelinedPacket::Open if channel.is_opening() => {
                 self.forget_early();
                 transport.events.push_back(Event::ChannelUnheard(id));
             }
-            PipelinedPacket::Request { want_reply: true } if !self.early.missed => {
-                if let Some(rest) = channel.open_requests.checked_sub(1) {
-                    channel.open_requests = rest;
-                    transport.events.push_back(Event::ChannelReply {
-                        channel: id,
-                        success: false,
-                    });
-                }
+            PipelinedPacket::Request { want_reply: true }
+                if !self.early.is_missed() && channel.settle_request() =>
+            {
+                transport.events.push_back(Event::ChannelReply {
+                    channel: id,
+                    success: false,
+                });
             }
             _ => {}
         }

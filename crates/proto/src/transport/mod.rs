@@ -470,21 +470,20 @@ impl Transport {
 
     /// Sends one message that is not bulk data: an answer or a request.
     pub(crate) fn send_message(&mut self, message: &impl Encode) -> Result<(), Error> {
-        let mut buf = self.pool.take(128);
-        buf.extend(&message.encode());
-        self.send(buf)
+        self.send_message_ahead(message, None)
     }
 
-    /// Client: sends a message before the server's answers.
+    /// Client: sends a message of this kind before the server's answers; without a kind, as
+    /// [`Self::send_message`] does.
     pub(crate) fn send_message_ahead(
         &mut self,
         message: &impl Encode,
-        kind: PipelinedPacket,
+        kind: Option<PipelinedPacket>,
     ) -> Result<(), Error> {
         let mut buf = self.pool.take(128);
         buf.extend(&message.encode());
         let origin = origin(&buf);
-        self.send_noted(buf, origin, Some(kind))
+        self.send_noted(buf, origin, kind)
     }
 
     /// Sends a payload that is not channel data.

@@ -1,0 +1,109 @@
+//! The channels of a connection by our numbers. A new channel gets the lowest free number, so that
+//! a peer that pipelines requests after CHANNEL_OPEN can predict the number of the first one.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use super::record::ChannelRecord;
+use crate::{ChannelId, Error};
+
+/// Maximum number of refused channels whose late messages are ignored.
+const MAX_REFUSED: usize = 16;
+
+#[derive(Default)]
+pub(super) struct ChannelTable {
+    slots: Vec<Option<ChannelRecord>>,
+    /// Serial number of the newest channel.
+    last_serial: u64,
+    /// Numbers of channels that we refused and that are not in use again.
+    refused: VecDeque<u32>,
+}
+
+fn index(id: ChannelId) -> usize {
+    usize::try_from(id.0).unwrap_or(usize::MAX)
+}
+
+impl ChannelTable {
+    pub(super) fn count(&self) -> usize {
+        self.iter().count()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &ChannelRecord> {
+        self.slots.iter().flatten()
+    }
+
+    pub(super) fn get(&self, id: ChannelId) -> Option<&ChannelRecord> {
+        self.slots.get(index(id))?.as_ref()
+    }
+
+    pub(super) fn get_mut(&mut self, id: ChannelId) -> Option<&mut ChannelRecord> {
+        self.slots.get_mut(index(id))?.as_mut()
+    }
+
+    /// The channel that a command names.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] if there is none.
+    pub(super) fn commanded(&mut self, id: ChannelId) -> Result<&mut ChannelRecord, Error> {
+        self.get_mut(id).ok_or(Error::Misuse("no such channel"))
+    }
+
+    /// The channel that a peer's message names; `None` if we refused it recently.
+    ///
+    /// # Errors
+    /// [`Error::PeerMisbehaved`] if the peer may not send messages on it.
+    pub(super) fn addressed(
+        &mut self,
+        id: u32,
+    ) -> Result<Option<(ChannelId, &mut ChannelRecord)>, Error> {
+        let refused = self.refused.contains(&id);
+        let id = ChannelId(id);
+        match self.get_mut(id) {
+            Some(channel) => channel.check_addressed().map(|()| Some((id, channel))),
+            None if refused => Ok(None),
+            None => Err(Error::PeerMisbehaved(
+                "message on a channel that does not exist",
+            )),
+        }
+    }
+
+    /// The channel of ours that a peer's answer names.
+    ///
+    /// # Errors
+    /// [`Error::PeerMisbehaved`] if none awaits an answer.
+    pub(super) fn opening(&mut self, id: ChannelId) -> Result<&mut ChannelRecord, Error> {
+        let channel = self.get_mut(id).filter(|channel| channel.is_opening());
+        channel.ok_or(Error::PeerMisbehaved(
+            "answer to a channel that was not opened",
+        ))
+    }
+
+    pub(super) fn insert(&mut self, mut channel: ChannelRecord) -> Result<ChannelId, Error> {
+        self.last_serial += 1;
+        channel.set_serial(self.last_serial);
+        let free = self
+            .slots
+            .iter()
+            .position(Option::is_none)
+            .unwrap_or(self.slots.len());
+        let id = u32::try_from(free).map_err(|_| Error::Bug("channel number"))?;
+        match self.slots.get_mut(free) {
+            Some(slot) => *slot = Some(channel),
+            None => self.slots.push(Some(channel)),
+        }
+        self.refused.retain(|each| *each != id);
+        Ok(ChannelId(id))
+    }
+
+    pub(super) fn remove(&mut self, id: ChannelId) -> Option<ChannelRecord> {
+        self.slots.get_mut(index(id))?.take()
+    }
+
+    /// Ignores late messages to a refused channel.
+    pub(super) fn note_refused(&mut self, id: ChannelId) {
+        if self.refused.len() >= MAX_REFUSED {
+            self.refused.pop_front();
+        }
+        self.refused.push_back(id.0);
+    }
+}
