@@ -27,25 +27,17 @@ use crate::permits::ConnectionPhase;
 use crate::quirks::Quirks;
 use crate::{Error, Event, Millis, Role, ServerHostKey, TransportConfig};
 
-mod derive;
 mod ext_info;
-mod host_key;
 mod idle;
 mod kex;
-mod negotiate;
-mod newkeys;
 mod outbox;
 mod pipelined_packet;
-mod rekey;
-mod short;
 mod streams;
 mod version;
 
-pub(crate) use derive::EpochKeys;
 pub(crate) use ext_info::PeerExtensions;
-use kex::Kex;
-use negotiate::PeerLists;
-pub(crate) use negotiate::{Agreement, DirectionSuite};
+pub(crate) use kex::{Agreement, DirectionSuite, EpochKeys};
+use kex::{Kex, PeerLists};
 use outbox::OutboxItem;
 pub use outbox::{CompressJob, Compressed};
 pub(crate) use pipelined_packet::{PipelinedPacket, SentAhead};

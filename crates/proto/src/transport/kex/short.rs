@@ -10,9 +10,9 @@ use alloc::vec::Vec;
 
 use wire::message::KexInit;
 
-use super::Transport;
 use super::negotiate::{self, Agreement};
 use crate::config::ShortOffer;
+use crate::transport::Transport;
 use crate::{Error, Role};
 
 /// Size of an unencrypted packet, bytes: length, padding length, payload and padding.

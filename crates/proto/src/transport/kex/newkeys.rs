@@ -5,13 +5,13 @@ use alloc::boxed::Box;
 use wire::message::NewKeys;
 
 use super::derive::KeySource;
-use super::kex::{Kex, KexOutcome, KexStep, Running};
-use super::{Dispatch, Transport, TransportSession};
+use super::{Kex, KexOutcome, KexStep, Running};
+use crate::transport::{Dispatch, Transport, TransportSession};
 use crate::{Error, Event, Role};
 
 impl Transport {
     /// Completes a verified exchange: derives keys, sends NEWKEYS and switches our direction.
-    pub(super) fn finish_exchange(
+    pub(in crate::transport) fn finish_exchange(
         &mut self,
         mut running: Box<Running>,
         outcome: &KexOutcome,
@@ -58,7 +58,10 @@ impl Transport {
     }
 
     /// Handles the peer's NEWKEYS and switches its direction.
-    pub(super) fn handle_newkeys(&mut self, running: Box<Running>) -> Result<Dispatch, Error> {
+    pub(in crate::transport) fn handle_newkeys(
+        &mut self,
+        running: Box<Running>,
+    ) -> Result<Dispatch, Error> {
         let KexStep::NewKeys { theirs } = running.step else {
             return Err(Error::PeerMisbehaved(
                 "NEWKEYS before the key exchange was complete",

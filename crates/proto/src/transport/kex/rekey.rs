@@ -1,6 +1,7 @@
 //! When to rekey: by bytes, packets and time, in either direction (RFC 4253 §9, RFC 4344 §3).
 
-use super::{Kex, Transport};
+use super::Kex;
+use crate::transport::Transport;
 use crate::{Error, Millis};
 
 /// Default for the bytes under one key: 2^32 blocks of 16 bytes, far below the limits of RFC 4344
@@ -16,7 +17,7 @@ const EXCHANGE_LIMIT_MS: Millis = 120_000;
 
 impl Transport {
     /// Starts a key exchange if a limit is reached and none is running.
-    pub(super) fn check_rekey(&mut self) -> Result<(), Error> {
+    pub(in crate::transport) fn check_rekey(&mut self) -> Result<(), Error> {
         let settled = matches!(self.kex, Kex::Idle) && self.keys_queued == 0;
         if self.session.is_none() || !self.authenticated || !settled {
             // With a key change in the queue the sequencer still counts bytes of the old keys.
@@ -37,7 +38,7 @@ impl Transport {
     }
 
     /// Bytes that may be sent before the limit.
-    pub(super) fn bytes_until_rekey(&self) -> u64 {
+    pub(in crate::transport) fn bytes_until_rekey(&self) -> u64 {
         self.rekey_limit_bytes()
             .saturating_sub(self.sequencer.bytes())
     }
@@ -45,7 +46,7 @@ impl Transport {
     /// Returns true if the limit on bytes is near, so that the next exchange follows soon unless
     /// the connection becomes silent. With a low limit this is already known during an exchange,
     /// while waiting for the peer's answer.
-    pub(super) fn rekey_is_near(&self) -> bool {
+    pub(in crate::transport) fn rekey_is_near(&self) -> bool {
         let limit = self.rekey_limit_bytes();
         let used = self.sequencer.bytes().max(self.splitter.bytes());
         let soon = match self.kex {
@@ -57,7 +58,7 @@ impl Transport {
 
     /// Maximum channel data that may wait for the end of an exchange, bytes: all of it will be sent
     /// under the same new keys.
-    pub(super) fn most_held_bulk(&self) -> usize {
+    pub(in crate::transport) fn most_held_bulk(&self) -> usize {
         usize::try_from(self.rekey_limit_bytes() / 2).unwrap_or(usize::MAX)
     }
 

@@ -15,11 +15,21 @@ use wire::message::{
 use wire::{Mpint, NameList};
 use zeroize::Zeroizing;
 
-use super::derive::{EpochKeys, PublicValues, Transcript, encode_secret, exchange_hash};
-use super::negotiate::{self, Agreement, PeerLists};
-use super::{Dispatch, Transport, host_key};
+use super::{Dispatch, Transport};
 use crate::permits::ConnectionPhase;
 use crate::{Error, Event, Millis, Role};
+
+mod derive;
+mod host_key;
+mod negotiate;
+mod newkeys;
+mod rekey;
+mod short;
+
+pub(crate) use derive::EpochKeys;
+use derive::{PublicValues, Transcript, encode_secret, exchange_hash};
+pub(super) use negotiate::PeerLists;
+pub(crate) use negotiate::{Agreement, DirectionSuite};
 
 /// State of the current key exchange.
 pub(super) enum Kex {
