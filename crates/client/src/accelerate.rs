@@ -15,12 +15,12 @@ use crate::log::{debug1, info};
 /// # Errors
 /// [`ClientError::Refused`] with the reason if the options require a library.
 pub(crate) fn open(options: &ClientOptions) -> Result<Option<Accelerator>, ClientError> {
-    let Some(wish) = options.hardware() else {
+    let Some(wish) = options.compression.hardware() else {
         return Ok(None);
     };
     let request = LibraryRequest {
         // With -f the connection continues in a process that is forked later.
-        ends_with_starter: !options.fork_after_authentication,
+        ends_with_starter: !options.session.fork_after_authentication,
         ..LibraryRequest::new(wish.libraries, wish.verify, wish.level)
     };
     let opened = SelfExe::open()

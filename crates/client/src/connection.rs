@@ -170,7 +170,7 @@ impl OneConnection<'_> {
             }
         };
         // A program that is the session's local end leaves no terminal.
-        let leaves = options.fork_after_authentication && local.is_none();
+        let leaves = options.session.fork_after_authentication && local.is_none();
         if leaves && !matches!(self.plan.what, What::Forward { .. }) {
             go_to_background()?;
         }
@@ -204,7 +204,7 @@ impl OneConnection<'_> {
         .with_local_end(local)
         .with_early(logged_in.early)
         .starting_at_once(records.strategy.starts_at_once(&version));
-        session.rotate_host_keys(&mut records.checker, options.update_host_keys);
+        session.rotate_host_keys(&mut records.checker, options.host_keys.update_host_keys);
         let outcome = session.run();
         let unconfirmed = session.unconfirmed();
         drop(session);
@@ -214,7 +214,7 @@ impl OneConnection<'_> {
         match outcome {
             Err(error @ (ClientError::Lost { .. } | ClientError::Closed(_))) => {
                 // The local command and the change to the background happen at most once.
-                let repeatable = options.local_command.is_none() && !leaves;
+                let repeatable = options.session.local_command.is_none() && !leaves;
                 let retry = retry_policy(&error, unconfirmed, repeatable);
                 if retry == RetryPolicy::Forbidden
                     && let Some(cache) = &mut records.cache
@@ -265,7 +265,7 @@ fn retry_policy(error: &ClientError, unconfirmed: PipelineDepth, repeatable: boo
 
 /// Runs `LocalCommand`, if `PermitLocalCommand` allows it.
 fn local_command(options: &ClientOptions) -> Result<(), ClientError> {
-    let Some(template) = &options.local_command else {
+    let Some(template) = &options.session.local_command else {
         return Ok(());
     };
     // No tunnel device is ever opened.

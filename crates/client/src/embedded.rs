@@ -61,7 +61,7 @@ impl Login {
         let mut options = plain_options()?;
         peer.host.clone_into(&mut options.hostname);
         options.port = peer.port;
-        options.required_rsa_size =
+        options.algorithms.required_rsa_size =
             u32::try_from(opening.transport.min_rsa_bits).unwrap_or(u32::MAX);
         let secured = log::silently(|| {
             let greeted = opening.send((link, None), peer, None)?;

@@ -51,7 +51,7 @@ pub fn check_depth(depth: u32, options: &ClientOptions) -> Result<(), ClientErro
 /// # Errors
 /// [`ClientError::Refused`].
 pub fn refuse_own_host(options: &ClientOptions) -> Result<(), ClientError> {
-    let Proxy::Jump(hops) = &options.proxy else {
+    let Proxy::Jump(hops) = &options.connection.proxy else {
         return Ok(());
     };
     match hops.last() {
@@ -88,7 +88,7 @@ pub fn refuse_loops(
     };
     // The arguments of a call decide all that follows it.
     let mut calls: Vec<Vec<JumpHost>> = Vec::new();
-    let mut proxy = options.proxy.clone();
+    let mut proxy = options.connection.proxy.clone();
     while let Proxy::Jump(hops) = proxy {
         let Some((last, before)) = hops.split_last() else {
             return Ok(());
@@ -105,7 +105,7 @@ pub fn refuse_loops(
             return Ok(());
         }
         refuse_own_host(&next)?;
-        proxy = next.proxy;
+        proxy = next.connection.proxy;
         calls.push(hops);
     }
     Ok(())

@@ -34,32 +34,37 @@ pub fn transport_config(
         wire::names::COMPRESSION_NONE,
         wire::names::COMPRESSION_ZLIB_OPENSSH,
     ];
-    if options.compression.is_on() {
+    if options.compression.method.is_on() {
         compression.reverse();
     }
     // External compression libraries produce zlib streams only.
-    if options.compression == Compression::Zstd && options.hardware().is_none() {
+    if options.compression.method == Compression::Zstd && options.compression.hardware().is_none() {
         compression.insert(0, wire::names::COMPRESSION_ZSTD);
     }
     let seconds = |seconds: u32| (seconds > 0).then(|| u64::from(seconds) * 1000);
     TransportConfig {
-        kex: options.kex_algorithms.clone(),
+        kex: options.algorithms.kex_algorithms.clone(),
         host_key_algorithms,
-        ca_signature_algorithms: options.ca_signature_algorithms.clone(),
-        ciphers: options.ciphers.clone(),
-        macs: options.macs.clone(),
+        ca_signature_algorithms: options.algorithms.ca_signature_algorithms.clone(),
+        ciphers: options.algorithms.ciphers.clone(),
+        macs: options.algorithms.macs.clone(),
         compression: compression.iter().map(ToString::to_string).collect(),
-        version_comment: options.version_addendum.clone().unwrap_or_default(),
-        rekey_bytes: (options.rekey_limit.bytes > 0).then_some(options.rekey_limit.bytes),
-        rekey_ms: seconds(options.rekey_limit.seconds),
-        alive_interval_ms: seconds(options.server_alive_interval_s),
-        alive_count_max: options.server_alive_count_max,
-        min_rsa_bits: usize::try_from(options.required_rsa_size).unwrap_or(usize::MAX),
+        version_comment: options
+            .connection
+            .version_addendum
+            .clone()
+            .unwrap_or_default(),
+        rekey_bytes: (options.algorithms.rekey_limit.bytes > 0)
+            .then_some(options.algorithms.rekey_limit.bytes),
+        rekey_ms: seconds(options.algorithms.rekey_limit.seconds),
+        alive_interval_ms: seconds(options.connection.server_alive_interval_s),
+        alive_count_max: options.connection.server_alive_count_max,
+        min_rsa_bits: usize::try_from(options.algorithms.required_rsa_size).unwrap_or(usize::MAX),
         deflate: proto::DeflateSettings {
-            level: options.compression_level,
-            adaptive: options.compression_adaptive,
+            level: options.compression.level,
+            adaptive: options.compression.adaptive,
         },
-        window_memory_bytes: options.window_memory_bytes,
+        window_memory_bytes: options.limits.window_memory_bytes,
         ..TransportConfig::default()
     }
 }
@@ -88,10 +93,10 @@ struct Offered {
 /// fingerprint only. The known host keys are not part of it, since the first login changes them.
 fn fingerprint(options: &ClientOptions) -> String {
     let lists = [
-        &options.kex_algorithms,
-        &options.host_key_algorithms,
-        &options.ciphers,
-        &options.macs,
+        &options.algorithms.kex_algorithms,
+        &options.algorithms.host_key_algorithms,
+        &options.algorithms.ciphers,
+        &options.algorithms.macs,
     ];
     let text = lists.map(|list| list.join(",")).join(" ");
     keys::fingerprint::sha256(text.as_bytes())
@@ -245,21 +250,22 @@ impl LoginOpening {
     ) -> Self {
         checker.set_address(peer.address);
         let host_keys = checker.offer();
-        let threads = CryptoThreads::from_option(options.crypto_threads);
+        let threads = CryptoThreads::from_option(options.limits.crypto_threads);
         Self {
             transport: transport_config(options, host_keys.names),
             expected_host_keys: host_keys.expected,
             timeout_ms: options
+                .connection
                 .connect_timeout_s
                 .map(|seconds| u64::from(seconds) * 1000),
             lanes: LaneTerms {
-                compress_threads: CryptoThreads::from_option(options.compression_threads),
+                compress_threads: CryptoThreads::from_option(options.compression.threads),
                 ..LaneTerms::new(threads)
             },
             alone_in_process: true,
             syn_bytes: connect::syn_data_bytes(options, peer),
             offer: fingerprint(options),
-            warn_weak_crypto: options.warn_weak_crypto,
+            warn_weak_crypto: options.algorithms.warn_weak_crypto,
         }
     }
 

@@ -94,7 +94,7 @@ impl Plan {
         forward: Option<(String, u16)>,
     ) -> Result<Self, String> {
         let typed = command.is_some();
-        let command = match (command, &options.remote_command) {
+        let command = match (command, &options.session.remote_command) {
             (Some(_), Some(_)) => {
                 return Err("Cannot execute command-line and remote command.".into());
             }
@@ -103,7 +103,7 @@ impl Plan {
             (None, None) => None,
         };
         debug3!("command typed: {typed}");
-        let what = match (forward, options.session_type, command) {
+        let what = match (forward, options.session.session_type, command) {
             (Some((host, port)), _, _) => What::Forward { host, port },
             (None, SessionType::None, _) => What::Nothing,
             (None, SessionType::Subsystem, Some(name)) => What::Subsystem(name),
@@ -119,7 +119,7 @@ impl Plan {
             term: term(options),
             modes: crate::terminal::encoded_modes(),
         });
-        let escape = match (options.escape_char, &pty) {
+        let escape = match (options.session.escape_char, &pty) {
             (EscapeChar::Byte(byte), Some(_)) => Some(byte),
             _ => None,
         };
@@ -130,10 +130,10 @@ impl Plan {
             },
             what,
             pty,
-            stdin_null: options.stdin_null,
+            stdin_null: options.session.stdin_null,
             ends_here: false,
             escape,
-            obscure_keystrokes_ms: options.obscure_keystrokes_ms,
+            obscure_keystrokes_ms: options.session.obscure_keystrokes_ms,
         })
     }
 }
@@ -142,8 +142,8 @@ fn wants_pty(options: &ClientOptions, what: &What) -> bool {
     if matches!(what, What::Forward { .. } | What::Nothing) {
         return false;
     }
-    let terminal = sys::io::is_terminal(sys::io::stdin()) && !options.stdin_null;
-    match options.request_tty {
+    let terminal = sys::io::is_terminal(sys::io::stdin()) && !options.session.stdin_null;
+    match options.session.request_tty {
         RequestTty::Force => true,
         RequestTty::No => false,
         RequestTty::Yes => {
@@ -155,7 +155,7 @@ fn wants_pty(options: &ClientOptions, what: &What) -> bool {
             terminal
         }
         RequestTty::Auto => {
-            if *what == What::Shell && !terminal && !options.stdin_null {
+            if *what == What::Shell && !terminal && !options.session.stdin_null {
                 crate::log::info!(
                     "Pseudo-terminal will not be allocated because stdin is not a terminal."
                 );
@@ -168,7 +168,7 @@ fn wants_pty(options: &ClientOptions, what: &What) -> bool {
 /// The terminal type: `TERM` of `SetEnv`, else of this process.
 fn term(options: &ClientOptions) -> Vec<u8> {
     let is_type = |set: &&Variable| set.name == "TERM" && !set.value.is_empty();
-    let set = options.set_env.iter().find(is_type);
+    let set = options.session.set_env.iter().find(is_type);
     match set {
         Some(set) => set.value.clone().into_bytes(),
         None => std::env::var_os("TERM").unwrap_or_default().into_vec(),
@@ -179,12 +179,17 @@ fn term(options: &ClientOptions) -> Vec<u8> {
 #[must_use]
 pub fn environment(options: &ClientOptions) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut variables: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
-    if !options.send_env.is_empty() {
+    if !options.session.send_env.is_empty() {
         for (name, value) in std::env::vars_os() {
             let Some(text) = name.to_str() else { continue };
-            let set = options.set_env.iter().any(|variable| variable.name == text);
+            let set = options
+                .session
+                .set_env
+                .iter()
+                .any(|variable| variable.name == text);
             if !set
                 && options
+                    .session
                     .send_env
                     .iter()
                     .any(|wanted| pattern::matches(text, wanted))
@@ -193,7 +198,7 @@ pub fn environment(options: &ClientOptions) -> Vec<(Vec<u8>, Vec<u8>)> {
             }
         }
     }
-    for variable in &options.set_env {
+    for variable in &options.session.set_env {
         variables.push((
             variable.name.clone().into_bytes(),
             variable.value.clone().into_bytes(),

@@ -109,10 +109,10 @@ fn run(flags: &Flags, local: Option<&mut AnyLocalEnd>) -> Result<i32, ClientErro
             Err(_) => Ok(FAILURE),
         };
     }
-    log::set_level(options.log_level);
+    log::set_level(options.logging.log_level);
     if flags.syslog {
         let facility =
-            Facility::from_name(options.syslog_facility.word()).unwrap_or(Facility::User);
+            Facility::from_name(options.logging.syslog_facility.word()).unwrap_or(Facility::User);
         log::set_syslog(Syslog::open("ssh", facility));
     }
     warn(flags, &options);
@@ -173,9 +173,9 @@ fn resolve(
         .map_err(|reason| ClientError::Refused(reason.to_string()))?;
     jumps::refuse_own_host(&options)?;
     let has_command = line.command.is_some_and(|command| !command.is_empty());
-    if options.fork_after_authentication
-        && options.session_type != SessionType::None
-        && options.remote_command.is_none()
+    if options.session.fork_after_authentication
+        && options.session.session_type != SessionType::None
+        && options.session.remote_command.is_none()
         && !has_command
     {
         return Err(ClientError::Refused(
@@ -250,10 +250,10 @@ const LEAST_SHARE_BYTES: u64 = 4 << 20;
 
 /// The options with `WindowMemory` divided by `sharers`; `None` if there is one connection only.
 fn sharing(options: &ClientOptions, sharers: u64) -> Option<ClientOptions> {
-    let all = options.window_memory_bytes;
+    let all = options.limits.window_memory_bytes;
     (sharers > 1).then(|| {
         let mut options = options.clone();
-        options.window_memory_bytes = (all / sharers).max(LEAST_SHARE_BYTES.min(all));
+        options.limits.window_memory_bytes = (all / sharers).max(LEAST_SHARE_BYTES.min(all));
         options
     })
 }
@@ -276,7 +276,7 @@ fn connect_and_run(
         ));
     }
     let turns = local.as_deref().and_then(|local| local.turns());
-    let mut prompter = Prompter::new(options.batch_mode).in_turn(turns);
+    let mut prompter = Prompter::new(options.authentication.batch_mode).in_turn(turns);
     let accelerator = accelerate::open(options)?.map(Arc::new);
     let accelerator = accelerator.as_ref();
     let mut caution = Caution::None;
@@ -325,7 +325,7 @@ mod tests {
                 .unwrap()
         };
         let each = |memory, sharers| {
-            sharing(&with(memory), sharers).map(|options| options.window_memory_bytes)
+            sharing(&with(memory), sharers).map(|options| options.limits.window_memory_bytes)
         };
         assert_eq!(each("256M", 1), None);
         assert_eq!(each("256M", 4), Some(64 << 20));

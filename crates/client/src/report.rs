@@ -38,8 +38,8 @@ pub(crate) fn note_keys(negotiated: &Negotiated, first: bool) {
 /// requested library is not used.
 pub(crate) fn announce_compression(options: &ClientOptions, connection: &mut Connection) {
     if !connection.is_compressing() {
-        if options.hw_compression != HwCompression::No {
-            let why = match options.compression.is_on() {
+        if options.compression.hw != HwCompression::No {
+            let why = match options.compression.method.is_on() {
                 false => "is not enabled (Compression, -C)",
                 true => "was not agreed on",
             };
@@ -47,9 +47,9 @@ pub(crate) fn announce_compression(options: &ClientOptions, connection: &mut Con
         }
         return;
     }
-    let level = options.compression_level;
+    let level = options.compression.level;
     debug1!("Enabling compression at level {level}.");
-    let adaptive = if options.compression_adaptive {
+    let adaptive = if options.compression.adaptive {
         ", adaptive"
     } else {
         ""
@@ -61,8 +61,8 @@ pub(crate) fn announce_compression(options: &ClientOptions, connection: &mut Con
         return;
     };
     let library = compressor.has_provider();
-    if options.compression == Compression::Zstd {
-        let why = if options.hardware().is_some() {
+    if options.compression.method == Compression::Zstd {
+        let why = if options.compression.hardware().is_some() {
             "EnableHwCompression asks for a library"
         } else {
             "the server does not offer it"
@@ -70,7 +70,8 @@ pub(crate) fn announce_compression(options: &ClientOptions, connection: &mut Con
         debug1!("compression: zlib instead of zstd: {why}");
     }
     let threads = options
-        .compression_threads
+        .compression
+        .threads
         .map_or("auto".to_owned(), |threads| threads.to_string());
     if library {
         let engine = one_line(&engine);

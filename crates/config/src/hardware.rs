@@ -3,7 +3,7 @@
 //! listener does not link it.
 
 use crate::types::HwCompression;
-use crate::{ClientOptions, ServerOptions};
+use crate::{client, server};
 
 /// The request of the options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,18 +65,18 @@ macro_rules! wish_of {
             #[must_use]
             pub fn hardware(&self) -> Option<HardwareWish<'_>> {
                 HardwareWish::new(
-                    self.compression.is_on(),
-                    self.hw_compression,
-                    &self.hw_compression_libraries,
-                    self.hw_compression_verify,
-                    self.compression_level,
+                    self.method.is_on(),
+                    self.hw,
+                    &self.hw_libraries,
+                    self.hw_verify,
+                    self.level,
                 )
             }
         }
     )*};
 }
 
-wish_of!(ClientOptions, ServerOptions);
+wish_of!(client::CompressionOptions, server::CompressionOptions);
 
 /// The log line about the library in use.
 #[must_use]

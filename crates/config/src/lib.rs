@@ -9,6 +9,8 @@
 //! known_hosts are in `keys`.
 
 #![forbid(unsafe_code)]
+// The macro that sorts the fields of options by topic recurses once for each field.
+#![recursion_limit = "256"]
 
 #[macro_use]
 mod macros;

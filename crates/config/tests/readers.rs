@@ -57,12 +57,15 @@ fn readers(rooms: &[&str]) -> String {
     text_of(&paths)
 }
 
-/// The field and the keyword of a row of a table: `field: Type = Keyword [`.
+/// The field with its topic and the keyword of a row of a table: `topic.field: Type = Keyword [`.
 fn row(line: &str) -> Option<(&str, &str)> {
     let (field, rest) = line.trim().split_once(": ")?;
     let (_, rest) = rest.split_once(" = ")?;
     let (keyword, _) = rest.split_once(" [")?;
-    let is_name = |name: &str| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    let is_name = |name: &str| {
+        name.chars()
+            .all(|c| c.is_ascii_alphanumeric() || "_.".contains(c))
+    };
     (is_name(field) && is_name(keyword)).then_some((field, keyword))
 }
 
@@ -100,11 +103,11 @@ fn reads(text: &str, start: &str) -> bool {
     })
 }
 
-/// Fields of `files` that no file of `rooms` reads. The two large structs are always called
-/// `options`; their parts have other names.
+/// Fields of `files` that no file of `rooms` reads. A variable with the options of a topic always
+/// has the topic's name, one with all options is called `options`.
 fn unread(files: &[&str], rooms: &[&str]) -> Vec<String> {
     let text = readers(rooms);
-    // The only field that a method of the options reads, for both sides.
+    // The only fields that a method of the options reads, for both sides.
     let hardware = text_of(&[crates().join("config/src/hardware.rs")]);
     let mut out = Vec::new();
     let mut count = 0;
@@ -115,10 +118,11 @@ fn unread(files: &[&str], rooms: &[&str]) -> Vec<String> {
         }
         count += 1;
         let is_read = match name.as_str() {
-            "ClientOptions" | "ServerOptions" => {
-                reads(&text, &format!("options.{field}"))
-                    || reads(&hardware, &format!("self.{field}"))
-            }
+            "ClientOptions" | "ServerOptions" => match field.split_once('.').unwrap() {
+                ("self", field) => reads(&text, &format!("options.{field}")),
+                ("compression", part) if reads(&hardware, &format!("self.{part}")) => true,
+                _ => reads(&text, &field),
+            },
             _ => reads(&text, &format!(".{field}")),
         };
         if !is_read {

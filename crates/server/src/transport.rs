@@ -19,40 +19,44 @@ const MAX_CHANNELS: usize = 1024;
 /// else in these processes uses them.
 pub(crate) fn config(options: &mut ServerOptions) -> TransportConfig {
     let mut compression = vec![names::COMPRESSION_NONE.to_owned()];
-    if options.compression.is_on() {
+    if options.compression.method.is_on() {
         compression.push(names::COMPRESSION_ZLIB_OPENSSH.to_owned());
     }
     // Hardware compression libraries produce zlib streams only.
-    if options.compression == Compression::Zstd && options.hardware().is_none() {
+    if options.compression.method == Compression::Zstd && options.compression.hardware().is_none() {
         compression.push(names::COMPRESSION_ZSTD.to_owned());
     }
-    let limit = options.rekey_limit;
-    let alive_seconds = u64::from(options.client_alive_interval_s);
+    let limit = options.algorithms.rekey_limit;
+    let alive_seconds = u64::from(options.connection.client_alive_interval_s);
     TransportConfig {
-        kex: take(&mut options.kex_algorithms),
-        host_key_algorithms: take(&mut options.host_key_algorithms),
-        ciphers: take(&mut options.ciphers),
-        macs: take(&mut options.macs),
+        kex: take(&mut options.algorithms.kex_algorithms),
+        host_key_algorithms: take(&mut options.algorithms.host_key_algorithms),
+        ciphers: take(&mut options.algorithms.ciphers),
+        macs: take(&mut options.algorithms.macs),
         compression,
-        version_comment: options.version_addendum.take().unwrap_or_default(),
+        version_comment: options
+            .connection
+            .version_addendum
+            .take()
+            .unwrap_or_default(),
         rekey_bytes: (limit.bytes > 0).then_some(limit.bytes),
         rekey_ms: (limit.seconds > 0).then_some(u64::from(limit.seconds) * 1000),
         alive_interval_ms: (alive_seconds > 0).then_some(alive_seconds * 1000),
         // 0 sends keep-alive requests but never disconnects (sshd_config(5), ClientAliveCountMax).
-        alive_count_max: match options.client_alive_count_max {
+        alive_count_max: match options.connection.client_alive_count_max {
             0 => u32::MAX,
             count => count,
         },
-        min_rsa_bits: usize::try_from(options.required_rsa_size).unwrap_or(usize::MAX),
+        min_rsa_bits: usize::try_from(options.algorithms.required_rsa_size).unwrap_or(usize::MAX),
         peer_signature_algorithms: signature_algorithms(take(
-            &mut options.pubkey_accepted_algorithms,
+            &mut options.algorithms.pubkey_accepted_algorithms,
         )),
         max_channels: MAX_CHANNELS,
         deflate: proto::DeflateSettings {
-            level: options.compression_level,
-            adaptive: options.compression_adaptive,
+            level: options.compression.level,
+            adaptive: options.compression.adaptive,
         },
-        window_memory_bytes: options.window_memory_bytes,
+        window_memory_bytes: options.limits.window_memory_bytes,
         ..TransportConfig::default()
     }
 }

@@ -32,7 +32,8 @@ impl Authenticator<'_> {
             else {
                 if !asked_anything {
                     // The server asked nothing: another attempt would be the same.
-                    self.interactive_attempts = self.options.number_of_password_prompts;
+                    self.interactive_attempts =
+                        self.options.authentication.number_of_password_prompts;
                 }
                 return Ok(Some(answer));
             };
@@ -79,7 +80,7 @@ impl Authenticator<'_> {
             Some(answer) => answer,
             None => {
                 // The user cannot be asked: send one empty answer and make no further attempt.
-                self.interactive_attempts = self.options.number_of_password_prompts;
+                self.interactive_attempts = self.options.authentication.number_of_password_prompts;
                 Zeroizing::new(Vec::new())
             }
         }

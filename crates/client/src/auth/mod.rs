@@ -170,7 +170,7 @@ impl<'c> Authenticator<'c> {
     fn try_run(&mut self, early: Option<&Early<'_>>) -> Result<LoggedIn, ClientError> {
         // `host-bound` means `yes`, as in OpenSSH: signatures are bound if the server knows that
         // form.
-        if self.options.pubkey_authentication == PubkeyAuthentication::Unbound {
+        if self.options.authentication.pubkey_authentication == PubkeyAuthentication::Unbound {
             let unbound = self.driver.connection().leave_signatures_unbound();
             self.sent(unbound)?;
         }
@@ -280,6 +280,7 @@ impl<'c> Authenticator<'c> {
         };
         let next = self
             .options
+            .authentication
             .preferred_authentications
             .iter()
             .find_map(|name| choose(name));
@@ -292,30 +293,35 @@ impl<'c> Authenticator<'c> {
     }
 
     fn starts_with_a_key(&self) -> bool {
-        let first = self.options.preferred_authentications.iter().find(|name| {
-            matches!(
-                name.as_str(),
-                names::METHOD_PUBLICKEY
-                    | names::METHOD_PASSWORD
-                    | names::METHOD_KEYBOARD_INTERACTIVE
-            )
-        });
+        let first = self
+            .options
+            .authentication
+            .preferred_authentications
+            .iter()
+            .find(|name| {
+                matches!(
+                    name.as_str(),
+                    names::METHOD_PUBLICKEY
+                        | names::METHOD_PASSWORD
+                        | names::METHOD_KEYBOARD_INTERACTIVE
+                )
+            });
         first.is_some_and(|name| name == names::METHOD_PUBLICKEY)
             && self.identities.front().is_some_and(Identity::signs_alone)
     }
 
     fn may_ask_password(&self) -> bool {
-        self.options.password_authentication
-            && !self.options.batch_mode
+        self.options.authentication.password_authentication
+            && !self.options.authentication.batch_mode
             && !self.without_secrets
-            && self.password_attempts < self.options.number_of_password_prompts
+            && self.password_attempts < self.options.authentication.number_of_password_prompts
     }
 
     fn may_ask_interactive(&self) -> bool {
-        self.options.kbd_interactive_authentication
-            && !self.options.batch_mode
+        self.options.authentication.kbd_interactive_authentication
+            && !self.options.authentication.batch_mode
             && !self.without_secrets
-            && self.interactive_attempts < self.options.number_of_password_prompts
+            && self.interactive_attempts < self.options.authentication.number_of_password_prompts
     }
 
     fn none(&mut self) -> Result<Answer, ClientError> {

@@ -29,7 +29,7 @@ impl Authenticator<'_> {
             .ask(&format!("{who}'s password: "), Question::Secret);
         let Some(password) = asked else {
             // The user cannot be asked: no further attempt.
-            self.password_attempts = self.options.number_of_password_prompts;
+            self.password_attempts = self.options.authentication.number_of_password_prompts;
             return Ok(None);
         };
         debug2!("USERAUTH_REQUEST password");

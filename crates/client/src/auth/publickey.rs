@@ -82,9 +82,10 @@ impl Authenticator<'_> {
 
     pub(super) fn choose_algorithm(&mut self, identity: &Identity) -> Option<SignatureAlgorithm> {
         let told = self.driver.connection().server_sig_algs();
-        let min_rsa_bits = usize::try_from(self.options.required_rsa_size).unwrap_or(usize::MAX);
+        let min_rsa_bits =
+            usize::try_from(self.options.algorithms.required_rsa_size).unwrap_or(usize::MAX);
         let algorithm = identity.algorithm(
-            &self.options.pubkey_accepted_algorithms,
+            &self.options.algorithms.pubkey_accepted_algorithms,
             told.or(self.expected_algorithms.as_deref()),
             min_rsa_bits,
         );
@@ -117,7 +118,7 @@ impl Authenticator<'_> {
             .connection()
             .publickey_signed_data(user, name, identity.blob());
         let data = data.map_err(|error| self.lost(DriverError::Proto(error)))?;
-        let prompts = self.options.number_of_password_prompts;
+        let prompts = self.options.authentication.number_of_password_prompts;
         let signature = identity.sign(
             algorithm,
             &data,

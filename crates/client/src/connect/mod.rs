@@ -63,10 +63,10 @@ pub fn begin<'c>(
         port: options.port,
         address: None,
     };
-    if options.proxy != Proxy::Direct {
+    if options.connection.proxy != Proxy::Direct {
         jumps::check_depth(jumps::depth(), options)?;
     }
-    let stage = match &options.proxy {
+    let stage = match &options.connection.proxy {
         Proxy::Direct => {
             let addresses = resolve(options)?;
             let from = source(options, &addresses)?;
@@ -77,7 +77,7 @@ pub fn begin<'c>(
                 race,
             }
         }
-        Proxy::Command(line) if options.proxy_use_fdpass => {
+        Proxy::Command(line) if options.connection.proxy_use_fdpass => {
             let (socket, child) = proxy::fdpass(line)?;
             prepare(&socket, options);
             Stage::Done(Link {
@@ -124,6 +124,7 @@ fn through(proxied: proxy::Proxied, peer: Peer) -> Link {
 
 fn timeout(options: &ClientOptions) -> Option<Duration> {
     options
+        .connection
         .connect_timeout_s
         .map(|seconds| Duration::from_secs(u64::from(seconds)))
 }
@@ -134,7 +135,7 @@ fn direct(
     from: &ConnectFrom,
     first: eyeballs::Race,
 ) -> Result<Link, ClientError> {
-    let attempts = options.connection_attempts.max(1);
+    let attempts = options.connection.connection_attempts.max(1);
     let mut race = Some(first);
     let mut reason = String::from("no address");
     for attempt in 1..=attempts {
@@ -148,7 +149,7 @@ fn direct(
         match race.run() {
             Ok(won) => {
                 debug1!("Connection established.");
-                if options.use_mptcp && !sys::socket::is_multipath(&won.socket) {
+                if options.connection.use_mptcp && !sys::socket::is_multipath(&won.socket) {
                     debug1!("no Multipath TCP in this kernel; connected by TCP");
                 }
                 prepare(&won.socket, options);
@@ -189,7 +190,7 @@ fn prepare(socket: &OwnedFd, options: &ClientOptions) {
     // A descriptor from a proxy may not be a TCP socket; then these calls fail without harm.
     let _ = sys::socket::set_nodelay(socket.as_fd(), true);
     let _ = sys::socket::unpace_loopback(socket);
-    if options.tcp_keep_alive {
+    if options.connection.tcp_keep_alive {
         let _ = sys::socket::set_keepalive(socket.as_fd(), true);
     }
 }
@@ -197,9 +198,9 @@ fn prepare(socket: &OwnedFd, options: &ClientOptions) {
 /// Sets the type of service for the session that follows (`IPQoS`).
 pub fn set_quality(socket: impl AsFd, options: &ClientOptions, interactive: bool) {
     let quality = if interactive {
-        options.ip_qos.interactive
+        options.connection.ip_qos.interactive
     } else {
-        options.ip_qos.bulk
+        options.connection.ip_qos.bulk
     };
     if let Some(quality) = quality {
         // Not an IP socket (a proxy's pipe): nothing to set.
@@ -210,7 +211,7 @@ pub fn set_quality(socket: impl AsFd, options: &ClientOptions, interactive: bool
 }
 
 fn family(options: &ClientOptions) -> Family {
-    match options.address_family {
+    match options.connection.address_family {
         AddressFamily::Any => Family::Any,
         AddressFamily::Inet => Family::V4,
         AddressFamily::Inet6 => Family::V6,
@@ -241,17 +242,19 @@ fn resolve(options: &ClientOptions) -> Result<Vec<SocketAddr>, ClientError> {
 }
 
 fn source(options: &ClientOptions, targets: &[SocketAddr]) -> Result<ConnectFrom, ClientError> {
-    let address = match &options.bind_address {
+    let address = match &options.connection.bind_address {
         None => None,
         Some(text) => Some(bind_address(text, family(options))?),
     };
     Ok(ConnectFrom {
         address,
-        interface: options.bind_interface.clone(),
-        multipath: options.use_mptcp,
+        interface: options.connection.bind_interface.clone(),
+        multipath: options.connection.use_mptcp,
         // With TCP Fast Open the connect call succeeds at once, so such an attempt would win every
         // race and no other attempt would follow.
-        fast_open: options.tcp_fast_open && targets.len() == 1 && options.connection_attempts <= 1,
+        fast_open: options.connection.tcp_fast_open
+            && targets.len() == 1
+            && options.connection.connection_attempts <= 1,
     })
 }
 
@@ -262,7 +265,7 @@ fn source(options: &ClientOptions, targets: &[SocketAddr]) -> Result<ConnectFrom
 pub fn syn_data_bytes(options: &ClientOptions, peer: &Peer) -> Option<usize> {
     /// TCP header and longest TCP options, bytes.
     const TCP_BYTES: usize = 20 + 40;
-    let address = peer.address.filter(|_| options.tcp_fast_open)?;
+    let address = peer.address.filter(|_| options.connection.tcp_fast_open)?;
     let ip_bytes = if address.is_ipv4() { 20 } else { 40 };
     Some(1500 - ip_bytes - TCP_BYTES)
 }

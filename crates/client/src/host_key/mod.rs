@@ -110,48 +110,51 @@ impl HostKeyChecker {
     /// Reads the known_hosts files for the host that `options` name.
     #[must_use]
     pub fn new(options: &ClientOptions) -> Self {
-        let alias = options.host_key_alias.as_ref();
+        let alias = options.host_keys.host_key_alias.as_ref();
         let name = match alias {
             Some(alias) => alias.to_ascii_lowercase(),
             None => known_hosts::host_name(&options.hostname, options.port),
         };
-        let user_paths = files::named(&options.user_known_hosts_files);
-        let global_paths = files::named(&options.global_known_hosts_files);
+        let user_paths = files::named(&options.host_keys.user_known_hosts_files);
+        let global_paths = files::named(&options.host_keys.global_known_hosts_files);
         Self {
             name,
             principal: alias.unwrap_or(&options.hostname).to_ascii_lowercase(),
             host: options.host_argument.clone(),
             address: None,
-            strict: options.strict_host_key_checking,
-            batch_mode: options.batch_mode,
-            hash_names: options.hash_known_hosts,
-            visual: options.visual_host_key,
-            fingerprint: match options.fingerprint_hash {
+            strict: options.host_keys.strict_host_key_checking,
+            batch_mode: options.authentication.batch_mode,
+            hash_names: options.host_keys.hash_known_hosts,
+            visual: options.host_keys.visual_host_key,
+            fingerprint: match options.logging.fingerprint_hash {
                 FingerprintHash::Md5 => HashAlgorithm::Md5,
                 FingerprintHash::Sha256 => HashAlgorithm::Sha256,
             },
             revoked_files: options
+                .host_keys
                 .revoked_host_keys
                 .iter()
                 .map(PathBuf::from)
                 .collect(),
-            skip_for_loopback: options.no_host_authentication_for_localhost,
+            skip_for_loopback: options.host_keys.no_host_authentication_for_localhost,
             user_files: files::load(user_paths.iter()),
             global_files: files::load(global_paths.iter()),
             user_paths,
             command: options
+                .host_keys
                 .known_hosts_command
                 .clone()
                 .map(|template| (template, options.tokens.clone())),
-            order_is_the_users: options.host_key_algorithms_set,
+            order_is_the_users: options.algorithms.host_key_algorithms_set,
             rules: HostKeyRules {
-                host_key_algorithms: options.host_key_algorithms.clone(),
+                host_key_algorithms: options.algorithms.host_key_algorithms.clone(),
                 authority_algorithms: options
+                    .algorithms
                     .ca_signature_algorithms
                     .iter()
                     .filter_map(|name| SignatureAlgorithm::from_name(name))
                     .collect(),
-                min_rsa_bits: usize::try_from(options.required_rsa_size)
+                min_rsa_bits: usize::try_from(options.algorithms.required_rsa_size)
                     .unwrap_or(usize::MAX)
                     .max(1024),
             },

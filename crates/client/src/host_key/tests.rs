@@ -388,8 +388,8 @@ fn a_file_called_none_is_neither_read_nor_written() {
     let global = scratch.file("global", &line("h", &key(1)));
     for words in ["none", "NONE", "none none"] {
         let mut options = scratch.options("h", &["UpdateHostKeys=yes"]);
-        options.global_known_hosts_files = vec![global.display().to_string()];
-        options.user_known_hosts_files = words.split(' ').map(str::to_owned).collect();
+        options.host_keys.global_known_hosts_files = vec![global.display().to_string()];
+        options.host_keys.user_known_hosts_files = words.split(' ').map(str::to_owned).collect();
         let mut checker = HostKeyChecker::new(&options);
         assert!(checker.user_paths.is_empty(), "{words}");
         let mut person = Script::default();

@@ -77,9 +77,9 @@ impl LoginStrategy {
             caution,
             is_step_by_step: caution == Caution::StepByStep
                 || is_careful
-                || options.pipeline_login == PipelineLogin::No,
-            wish: options.pipeline_login,
-            runs_local_command: options.local_command.is_some(),
+                || options.authentication.pipeline_login == PipelineLogin::No,
+            wish: options.authentication.pipeline_login,
+            runs_local_command: options.session.local_command.is_some(),
             profile,
         }
     }

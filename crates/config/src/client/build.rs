@@ -138,18 +138,23 @@ pub(crate) fn build(
         return Err(MISTYPED);
     }
     options.host_argument = knowledge.host_argument.clone();
-    options.host_key_algorithms_set = host_key_algorithms_set;
-    options.certificate_files = expanded.certificate_files;
-    options.global_known_hosts_files = expanded.global_known_hosts_files;
-    options.identity_agent = expanded.identity_agent;
-    options.identity_files = expanded.identity_files;
-    options.proxy = expanded.proxy;
-    options.connect_timeout_s = options.connect_timeout_s.filter(|seconds| *seconds != 0);
-    options.local_command = options
+    options.algorithms.host_key_algorithms_set = host_key_algorithms_set;
+    options.user_keys.certificate_files = expanded.certificate_files;
+    options.host_keys.global_known_hosts_files = expanded.global_known_hosts_files;
+    options.user_keys.identity_agent = expanded.identity_agent;
+    options.user_keys.identity_files = expanded.identity_files;
+    options.connection.proxy = expanded.proxy;
+    options.connection.connect_timeout_s = options
+        .connection
+        .connect_timeout_s
+        .filter(|seconds| *seconds != 0);
+    options.session.local_command = options
+        .session
         .local_command
         .filter(|_| values.flag(Row::PermitLocalCommand.index()));
-    options.preferred_authentications = methods(options.preferred_authentications);
-    options.required_rsa_size = options.required_rsa_size.max(LEAST_RSA_BITS);
+    options.authentication.preferred_authentications =
+        methods(options.authentication.preferred_authentications);
+    options.algorithms.required_rsa_size = options.algorithms.required_rsa_size.max(LEAST_RSA_BITS);
     // LocalCommand accepts every token; tunnels are not implemented.
     tokens.set('T', "NONE");
     options.tokens = tokens;

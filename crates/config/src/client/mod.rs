@@ -18,7 +18,11 @@ pub use options::{
     IdentityAgent, IdentityFile, JumpHost, PipelineLogin, Proxy, PubkeyAuthentication, RequestTty,
     SessionType, StrictHostKeyChecking, YesNoAsk,
 };
-pub use table::{CLIENT_TABLE, ClientOptions};
+pub use table::{
+    AlgorithmOptions, AuthenticationOptions, CLIENT_TABLE, ClientOptions, CompressionOptions,
+    ConnectionOptions, ForwardingOptions, HostKeyOptions, LimitOptions, LoggingOptions,
+    SessionOptions, UserKeyOptions,
+};
 
 pub use crate::types::EscapeChar;
 

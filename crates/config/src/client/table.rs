@@ -66,188 +66,188 @@ keywords! {
     /// The resolved options for one host, made by [`crate::client::ClientConfig::resolve`].
     ClientOptions {
         /// Remote user (`%r`).
-        user: String = User [] Kind::Text, "", Carried, Everywhere, First, Line;
+        self.user: String = User [] Kind::Text, "", Carried, Everywhere, First, Line;
         /// The host to connect to, after `HostName` and canonicalisation (`%h`).
-        hostname: String = HostName [] Kind::Text, "", Carried, Everywhere, First, Line;
+        self.hostname: String = HostName [] Kind::Text, "", Carried, Everywhere, First, Line;
         /// Remote port (`%p`).
-        port: u16 = Port [] Kind::Port, "22", Carried, Everywhere, First, Line;
+        self.port: u16 = Port [] Kind::Port, "22", Carried, Everywhere, First, Line;
         /// `AddressFamily`.
-        address_family: AddressFamily = AddressFamily [] Kind::Choice(AddressFamily::SPELLINGS), "any", Carried, Everywhere, First, Line;
+        connection.address_family: AddressFamily = AddressFamily [] Kind::Choice(AddressFamily::SPELLINGS), "any", Carried, Everywhere, First, Line;
         /// `BatchMode`: never ask the user.
-        batch_mode: bool = BatchMode [] Kind::Flag, "no", Carried, Everywhere, First, Line;
+        authentication.batch_mode: bool = BatchMode [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         CanonicalizeFallbackLocal [] Kind::Flag, "yes", Carried, Everywhere, First, Line;
         CanonicalizeHostname [] Kind::Choice(Canonicalize::SPELLINGS), "no", Carried, Everywhere, First, Line;
         CheckHostIP [] Kind::Flag, "no", Support::Restricting(&["no"]), Everywhere, First, Line;
         /// `Compression`.
-        compression: Compression = Compression [] Kind::Choice(Compression::SPELLINGS), "no", Carried, Everywhere, First, Line;
+        compression.method: Compression = Compression [] Kind::Choice(Compression::SPELLINGS), "no", Carried, Everywhere, First, Line;
         ControlMaster [] CONTROL_MASTER, "no", FALSE, Everywhere, First, Line;
         EnableSSHKeysign [] Kind::Flag, "no", NO, Everywhere, First, Line;
         ClearAllForwardings [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         ExitOnForwardFailure [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         /// `FingerprintHash`.
-        fingerprint_hash: FingerprintHash = FingerprintHash [] Kind::Choice(FingerprintHash::SPELLINGS), "sha256", Carried, Everywhere, First, Line;
+        logging.fingerprint_hash: FingerprintHash = FingerprintHash [] Kind::Choice(FingerprintHash::SPELLINGS), "sha256", Carried, Everywhere, First, Line;
         ForwardX11 [] Kind::Flag, "no", NO, Everywhere, First, Line;
         ForwardX11Trusted [] Kind::Flag, "no", Fulfilled, Everywhere, First, Line;
         GatewayPorts [] Kind::Flag, "no", Fulfilled, Everywhere, First, Line;
         /// `HashKnownHosts`.
-        hash_known_hosts: bool = HashKnownHosts [] Kind::Flag, "no", Carried, Everywhere, First, Line;
+        host_keys.hash_known_hosts: bool = HashKnownHosts [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         HostbasedAuthentication [] Kind::Flag, "no", NO, Everywhere, First, Line;
         /// `IdentitiesOnly`.
-        identities_only: bool = IdentitiesOnly [] Kind::Flag, "no", Carried, Everywhere, First, Line;
+        user_keys.identities_only: bool = IdentitiesOnly [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         /// `KbdInteractiveAuthentication`.
-        kbd_interactive_authentication: bool = KbdInteractiveAuthentication ["ChallengeResponseAuthentication" "SkeyAuthentication" "TISAuthentication"] Kind::Flag, "yes", Carried, Everywhere, First, Line;
+        authentication.kbd_interactive_authentication: bool = KbdInteractiveAuthentication ["ChallengeResponseAuthentication" "SkeyAuthentication" "TISAuthentication"] Kind::Flag, "yes", Carried, Everywhere, First, Line;
         /// `NoHostAuthenticationForLocalhost`.
-        no_host_authentication_for_localhost: bool = NoHostAuthenticationForLocalhost [] Kind::Flag, "no", Carried, Everywhere, First, Line;
+        host_keys.no_host_authentication_for_localhost: bool = NoHostAuthenticationForLocalhost [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         /// `PasswordAuthentication`.
-        password_authentication: bool = PasswordAuthentication [] Kind::Flag, "yes", Carried, Everywhere, First, Line;
+        authentication.password_authentication: bool = PasswordAuthentication [] Kind::Flag, "yes", Carried, Everywhere, First, Line;
         PermitLocalCommand [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         /// `ProxyUseFdpass`: the proxy command passes a connected descriptor back.
-        proxy_use_fdpass: bool = ProxyUseFdpass [] Kind::Flag, "no", Carried, Everywhere, First, Line;
+        connection.proxy_use_fdpass: bool = ProxyUseFdpass [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         /// `PubkeyAuthentication`.
-        pubkey_authentication: PubkeyAuthentication = PubkeyAuthentication ["DSAAuthentication"] Kind::Choice(PubkeyAuthentication::SPELLINGS), "yes", Carried, Everywhere, First, Line;
+        authentication.pubkey_authentication: PubkeyAuthentication = PubkeyAuthentication ["DSAAuthentication"] Kind::Choice(PubkeyAuthentication::SPELLINGS), "yes", Carried, Everywhere, First, Line;
         /// `RequestTTY`.
-        request_tty: RequestTty = RequestTTY [] Kind::Choice(RequestTty::SPELLINGS), "auto", Carried, Everywhere, First, Line;
+        session.request_tty: RequestTty = RequestTTY [] Kind::Choice(RequestTty::SPELLINGS), "auto", Carried, Everywhere, First, Line;
         /// `SessionType`.
-        session_type: SessionType = SessionType [] Kind::Choice(SessionType::SPELLINGS), "default", Carried, Everywhere, First, Line;
+        session.session_type: SessionType = SessionType [] Kind::Choice(SessionType::SPELLINGS), "default", Carried, Everywhere, First, Line;
         /// `StdinNull` (`-n`).
-        stdin_null: bool = StdinNull [] Kind::Flag, "no", Carried, Everywhere, First, Line;
+        session.stdin_null: bool = StdinNull [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         /// `ForkAfterAuthentication` (`-f`).
-        fork_after_authentication: bool = ForkAfterAuthentication [] Kind::Flag, "no", Carried, Everywhere, First, Line;
+        session.fork_after_authentication: bool = ForkAfterAuthentication [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         StreamLocalBindUnlink [] Kind::Flag, "no", Fulfilled, Everywhere, First, Line;
         /// `StrictHostKeyChecking`.
-        strict_host_key_checking: StrictHostKeyChecking = StrictHostKeyChecking [] Kind::Choice(StrictHostKeyChecking::SPELLINGS), "ask", Carried, Everywhere, First, Line;
+        host_keys.strict_host_key_checking: StrictHostKeyChecking = StrictHostKeyChecking [] Kind::Choice(StrictHostKeyChecking::SPELLINGS), "ask", Carried, Everywhere, First, Line;
         /// `TCPKeepAlive`.
-        tcp_keep_alive: bool = TCPKeepAlive ["KeepAlive"] Kind::Flag, "yes", Carried, Everywhere, First, Line;
+        connection.tcp_keep_alive: bool = TCPKeepAlive ["KeepAlive"] Kind::Flag, "yes", Carried, Everywhere, First, Line;
         Tunnel [] TUNNEL, "no", FALSE, Everywhere, First, Line;
         VerifyHostKeyDNS [] Kind::Choice(YesNoAsk::SPELLINGS), "no", FALSE, Everywhere, First, Line;
         /// `VisualHostKey`.
-        visual_host_key: bool = VisualHostKey [] Kind::Flag, "no", Carried, Everywhere, First, Line;
+        host_keys.visual_host_key: bool = VisualHostKey [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         /// `UpdateHostKeys`.
-        update_host_keys: YesNoAsk = UpdateHostKeys [] Kind::Choice(YesNoAsk::SPELLINGS), "", Carried, Everywhere, First, Line;
+        host_keys.update_host_keys: YesNoAsk = UpdateHostKeys [] Kind::Choice(YesNoAsk::SPELLINGS), "", Carried, Everywhere, First, Line;
         EnableEscapeCommandline [] Kind::Flag, "no", NO, Everywhere, First, Line;
         /// `WarnWeakCrypto`: warn if the key exchange is not post-quantum.
-        warn_weak_crypto: bool = WarnWeakCrypto [] WARN_WEAK, "yes", Carried, Everywhere, First, Line;
+        algorithms.warn_weak_crypto: bool = WarnWeakCrypto [] WARN_WEAK, "yes", Carried, Everywhere, First, Line;
         CanonicalizeMaxDots [] COUNT, "1", Carried, Everywhere, First, Line;
         /// `ConnectionAttempts`.
-        connection_attempts: u32 = ConnectionAttempts [] COUNT, "1", Carried, Everywhere, First, Line;
+        connection.connection_attempts: u32 = ConnectionAttempts [] COUNT, "1", Carried, Everywhere, First, Line;
         ForwardX11Timeout [] Kind::Seconds { none: true }, "1200", Fulfilled, Everywhere, First, Line;
         /// `NumberOfPasswordPrompts`.
-        number_of_password_prompts: u32 = NumberOfPasswordPrompts [] COUNT, "3", Carried, Everywhere, First, Line;
+        authentication.number_of_password_prompts: u32 = NumberOfPasswordPrompts [] COUNT, "3", Carried, Everywhere, First, Line;
         /// `ServerAliveCountMax`.
-        server_alive_count_max: u32 = ServerAliveCountMax [] COUNT, "3", Carried, Everywhere, First, Line;
+        connection.server_alive_count_max: u32 = ServerAliveCountMax [] COUNT, "3", Carried, Everywhere, First, Line;
         /// `ServerAliveInterval` in seconds; 0 sends none.
-        server_alive_interval_s: u32 = ServerAliveInterval ["ProtocolKeepAlives"] Kind::Seconds { none: true }, "0", Carried, Everywhere, First, Line;
+        connection.server_alive_interval_s: u32 = ServerAliveInterval ["ProtocolKeepAlives"] Kind::Seconds { none: true }, "0", Carried, Everywhere, First, Line;
         /// `RequiredRSASize` in bits.
-        required_rsa_size: u32 = RequiredRSASize [] COUNT, "2048", Carried, Everywhere, First, Line;
+        algorithms.required_rsa_size: u32 = RequiredRSASize [] COUNT, "2048", Carried, Everywhere, First, Line;
         /// `ObscureKeystrokeTiming`: interval between the send times of keystrokes, milliseconds;
         /// `None` if their timing is not hidden.
-        obscure_keystrokes_ms: Option<u32> = ObscureKeystrokeTiming [] Kind::Parsed(forms::client::obscure_keystrokes), "yes", Carried, Everywhere, First, Line;
+        session.obscure_keystrokes_ms: Option<u32> = ObscureKeystrokeTiming [] Kind::Parsed(forms::client::obscure_keystrokes), "yes", Carried, Everywhere, First, Line;
         /// `BindAddress`.
-        bind_address: Option<String> = BindAddress [] Kind::Text, "", Carried, Everywhere, First, Line;
+        connection.bind_address: Option<String> = BindAddress [] Kind::Text, "", Carried, Everywhere, First, Line;
         /// `BindInterface`.
-        bind_interface: Option<String> = BindInterface [] Kind::Text, "", Carried, Everywhere, First, Line;
+        connection.bind_interface: Option<String> = BindInterface [] Kind::Text, "", Carried, Everywhere, First, Line;
         /// `Ciphers`.
-        ciphers: Vec<String> = Ciphers [] Kind::Algorithms(Class::Cipher), "", Carried, Everywhere, First, Comma;
+        algorithms.ciphers: Vec<String> = Ciphers [] Kind::Algorithms(Class::Cipher), "", Carried, Everywhere, First, Comma;
         ControlPath [] Kind::Text, "", NONE, Everywhere, First, UnlessNone;
         /// `HostKeyAlgorithms`, resolved; `host_key_algorithms_set` is true if the user chose them.
-        host_key_algorithms: Vec<String> = HostKeyAlgorithms [] Kind::Algorithms(Class::HostKey), "", Carried, Everywhere, First, Comma;
+        algorithms.host_key_algorithms: Vec<String> = HostKeyAlgorithms [] Kind::Algorithms(Class::HostKey), "", Carried, Everywhere, First, Comma;
         /// `HostKeyAlias`: looked up in known_hosts instead of the host.
-        host_key_alias: Option<String> = HostKeyAlias [] Kind::Text, "", Carried, Everywhere, First, Line;
+        host_keys.host_key_alias: Option<String> = HostKeyAlias [] Kind::Text, "", Carried, Everywhere, First, Line;
         HostbasedAcceptedAlgorithms ["HostbasedKeyTypes" "HostbasedAcceptedKeyTypes"] Kind::Algorithms(Class::Signature), "", Fulfilled, Everywhere, First, Comma;
         /// `IdentityAgent`.
-        identity_agent: IdentityAgent = IdentityAgent [] Kind::Parsed(forms::client::identity_agent), "", Carried, Everywhere, First, Line;
+        user_keys.identity_agent: IdentityAgent = IdentityAgent [] Kind::Parsed(forms::client::identity_agent), "", Carried, Everywhere, First, Line;
         IgnoreUnknown [] Kind::Text, "", Carried, Everywhere, First, Line;
         KbdInteractiveDevices [] Kind::Text, "", Fulfilled, Everywhere, First, Line;
         /// `KexAlgorithms`.
-        kex_algorithms: Vec<String> = KexAlgorithms [] Kind::Algorithms(Class::Kex), "", Carried, Everywhere, First, Comma;
+        algorithms.kex_algorithms: Vec<String> = KexAlgorithms [] Kind::Algorithms(Class::Kex), "", Carried, Everywhere, First, Comma;
         /// `CASignatureAlgorithms`.
-        ca_signature_algorithms: Vec<String> = CASignatureAlgorithms [] Kind::Algorithms(Class::CaSignature), "", Carried, Everywhere, First, Comma;
+        algorithms.ca_signature_algorithms: Vec<String> = CASignatureAlgorithms [] Kind::Algorithms(Class::CaSignature), "", Carried, Everywhere, First, Comma;
         /// `LocalCommand`, if `PermitLocalCommand` allows it: a shell command that accepts all tokens,
         /// as above.
-        local_command: Option<String> = LocalCommand [] Kind::Rest, "", Carried, Everywhere, First, UnlessNone;
+        session.local_command: Option<String> = LocalCommand [] Kind::Rest, "", Carried, Everywhere, First, UnlessNone;
         /// `RemoteCommand`, expanded.
-        remote_command: Option<String> = RemoteCommand [] Kind::Rest, "", Carried, Everywhere, First, UnlessNone;
+        session.remote_command: Option<String> = RemoteCommand [] Kind::Rest, "", Carried, Everywhere, First, UnlessNone;
         /// `LogLevel`.
-        log_level: LogLevel = LogLevel [] Kind::Parsed(forms::log_level), "INFO", Carried, Everywhere, First, Line;
+        logging.log_level: LogLevel = LogLevel [] Kind::Parsed(forms::log_level), "INFO", Carried, Everywhere, First, Line;
         /// `MACs`.
-        macs: Vec<String> = MACs [] Kind::Algorithms(Class::Mac), "", Carried, Everywhere, First, Comma;
+        algorithms.macs: Vec<String> = MACs [] Kind::Algorithms(Class::Mac), "", Carried, Everywhere, First, Comma;
         PKCS11Provider ["SmartcardDevice"] Kind::Text, "", NONE, Everywhere, First, UnlessNone;
         SecurityKeyProvider [] Kind::Text, "internal", Support::Enabling(&["internal"]), Everywhere, First, UnlessNone;
         /// `PreferredAuthentications`, in order.
-        preferred_authentications: Vec<String> = PreferredAuthentications [] Kind::Text, "", Carried, Everywhere, First, Line;
+        authentication.preferred_authentications: Vec<String> = PreferredAuthentications [] Kind::Text, "", Carried, Everywhere, First, Line;
         /// `PubkeyAcceptedAlgorithms`.
-        pubkey_accepted_algorithms: Vec<String> = PubkeyAcceptedAlgorithms ["PubkeyAcceptedKeyTypes"] Kind::Algorithms(Class::Signature), "", Carried, Everywhere, First, Comma;
+        algorithms.pubkey_accepted_algorithms: Vec<String> = PubkeyAcceptedAlgorithms ["PubkeyAcceptedKeyTypes"] Kind::Algorithms(Class::Signature), "", Carried, Everywhere, First, Comma;
         /// `RevokedHostKeys`: expanded; files, each a list or KRL. A key that any of them lists is
         /// revoked.
-        revoked_host_keys: Vec<String> = RevokedHostKeys [] Kind::Paths, "", Carried, Everywhere, First, UnlessNone;
+        host_keys.revoked_host_keys: Vec<String> = RevokedHostKeys [] Kind::Paths, "", Carried, Everywhere, First, UnlessNone;
         XAuthLocation [] Kind::Text, "/usr/bin/xauth", Fulfilled, Everywhere, First, Line;
         /// `KnownHostsCommand`: a command with arguments, not split; accepts all tokens, of which the
         /// caller sets %f %H %I %K %t.
-        known_hosts_command: Option<String> = KnownHostsCommand [] Kind::Rest, "", Carried, Everywhere, First, UnlessNone;
+        host_keys.known_hosts_command: Option<String> = KnownHostsCommand [] Kind::Rest, "", Carried, Everywhere, First, UnlessNone;
         Tag [] Kind::Text, "", Carried, Everywhere, First, Line;
         /// `VersionAddendum`, expanded.
-        version_addendum: Option<String> = VersionAddendum [] Kind::Rest, "", Carried, Everywhere, First, Line;
+        connection.version_addendum: Option<String> = VersionAddendum [] Kind::Rest, "", Carried, Everywhere, First, Line;
         DynamicForward [] Kind::Parsed(forms::client::dynamic_forward), "", Support::Enabling(&[]), Everywhere, Add, PerWord;
         LocalForward [] Kind::Parsed(forms::client::local_forward), "", Support::Enabling(&[]), Everywhere, Add, PerWord;
         RemoteForward [] Kind::Parsed(forms::client::remote_forward), "", Support::Enabling(&[]), Everywhere, Add, PerWord;
         IdentityFile ["IdentityFile2"] Kind::Text, "", Carried, Everywhere, Add, PerWord;
         CanonicalDomains [] Kind::Parsed(forms::client::domains), "none", Carried, Everywhere, First, Line;
         /// `CertificateFile`: expanded.
-        certificate_files: Vec<String> = CertificateFile [] Kind::Text, "", Carried, Everywhere, Add, PerWord;
+        user_keys.certificate_files: Vec<String> = CertificateFile [] Kind::Text, "", Carried, Everywhere, Add, PerWord;
         /// `GlobalKnownHostsFile`: expanded.
-        global_known_hosts_files: Vec<String> = GlobalKnownHostsFile [] Kind::Parsed(forms::client::known_hosts_files), "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2", Carried, Everywhere, First, Line;
+        host_keys.global_known_hosts_files: Vec<String> = GlobalKnownHostsFile [] Kind::Parsed(forms::client::known_hosts_files), "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2", Carried, Everywhere, First, Line;
         /// `UserKnownHostsFile`: expanded; new keys go to the first.
-        user_known_hosts_files: Vec<String> = UserKnownHostsFile [] Kind::Parsed(forms::client::known_hosts_files), "~/.ssh/known_hosts ~/.ssh/known_hosts2", Carried, Everywhere, First, Line;
+        host_keys.user_known_hosts_files: Vec<String> = UserKnownHostsFile [] Kind::Parsed(forms::client::known_hosts_files), "~/.ssh/known_hosts ~/.ssh/known_hosts2", Carried, Everywhere, First, Line;
         /// `SendEnv`: patterns of local variables.
-        send_env: Vec<String> = SendEnv [] Kind::Parsed(forms::environment_names), "", Carried, Everywhere, Add, PerWord;
+        session.send_env: Vec<String> = SendEnv [] Kind::Parsed(forms::environment_names), "", Carried, Everywhere, Add, PerWord;
         /// `SetEnv`.
-        set_env: Vec<Variable> = SetEnv [] Kind::Parsed(forms::set_env), "", Carried, Everywhere, First, PerWord;
+        session.set_env: Vec<Variable> = SetEnv [] Kind::Parsed(forms::set_env), "", Carried, Everywhere, First, PerWord;
         LogVerbose [] Kind::Words, "", NONE, Everywhere, First, OrWord("none");
         ChannelTimeout [] Kind::Parsed(forms::channel_timeout), "none", NONE, Everywhere, First, Line;
         PermitRemoteOpen [] Kind::Parsed(forms::permitted_remotes), "any", Fulfilled, Everywhere, First, Line;
         AddKeysToAgent [] Kind::Parsed(forms::client::add_keys_to_agent), "no", FALSE, Everywhere, First, Line;
         ForwardAgent [] Kind::Parsed(forms::client::forward_agent), "no", NO, Everywhere, First, Line;
         /// `ConnectTimeout` in seconds; `None` leaves the limit to TCP.
-        connect_timeout_s: Option<u32> = ConnectTimeout ["SetupTimeOut"] Kind::Seconds { none: true }, "none", Carried, Everywhere, First, Line;
+        connection.connect_timeout_s: Option<u32> = ConnectTimeout ["SetupTimeOut"] Kind::Seconds { none: true }, "none", Carried, Everywhere, First, Line;
         TunnelDevice [] Kind::Parsed(forms::client::tunnel_device), "any:any", Fulfilled, Everywhere, First, Line;
         CanonicalizePermittedCNAMEs [] Kind::Parsed(forms::client::cname_rules), "none", Carried, Everywhere, First, Line;
         ControlPersist [] Kind::Parsed(forms::client::control_persist), "no", NO, Everywhere, First, Line;
         /// `EscapeChar`.
-        escape_char: EscapeChar = EscapeChar [] Kind::Parsed(forms::client::escape_char), "~", Carried, Everywhere, First, Line;
+        session.escape_char: EscapeChar = EscapeChar [] Kind::Parsed(forms::client::escape_char), "~", Carried, Everywhere, First, Line;
         /// `IPQoS`.
-        ip_qos: IpQos = IPQoS [] Kind::Parsed(forms::ip_qos), "ef cs0", Carried, Everywhere, First, Line;
+        connection.ip_qos: IpQos = IPQoS [] Kind::Parsed(forms::ip_qos), "ef cs0", Carried, Everywhere, First, Line;
         /// `RekeyLimit`.
-        rekey_limit: RekeyLimit = RekeyLimit [] Kind::Parsed(forms::rekey_limit), "default none", Carried, Everywhere, Complete, Line;
+        algorithms.rekey_limit: RekeyLimit = RekeyLimit [] Kind::Parsed(forms::rekey_limit), "default none", Carried, Everywhere, Complete, Line;
         StreamLocalBindMask [] Kind::Mode, "0177", Fulfilled, Everywhere, First, Octal;
         /// `SyslogFacility`.
-        syslog_facility: SyslogFacility = SyslogFacility [] Kind::Parsed(forms::facility), "USER", Carried, Everywhere, First, Line;
+        logging.syslog_facility: SyslogFacility = SyslogFacility [] Kind::Parsed(forms::facility), "USER", Carried, Everywhere, First, Line;
         ProxyCommand [] Kind::Rest, "", Carried, Everywhere, First, UnlessNone;
         ProxyJump [] Kind::Parsed(forms::client::proxy_jump), "", Carried, Everywhere, First, UnlessNone;
         /// `UseMPTCP`.
-        use_mptcp: bool = UseMPTCP [] Kind::Flag, "no", Carried, Everywhere, First, Line;
+        connection.use_mptcp: bool = UseMPTCP [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         /// `EnableHwCompression`.
-        hw_compression: HwCompression = EnableHwCompression [] Kind::Choice(HwCompression::SPELLINGS), "no", Carried, Everywhere, First, Line;
+        compression.hw: HwCompression = EnableHwCompression [] Kind::Choice(HwCompression::SPELLINGS), "no", Carried, Everywhere, First, Line;
         /// `HwCompressionLibrary`: absolute paths, in the order of trial.
-        hw_compression_libraries: Vec<String> = HwCompressionLibrary [] Kind::Parsed(forms::libraries), "none", Carried, Everywhere, First, Line;
+        compression.hw_libraries: Vec<String> = HwCompressionLibrary [] Kind::Parsed(forms::libraries), "none", Carried, Everywhere, First, Line;
         /// `HwCompressionVerify`: inflate and compare each compressed run before it is used.
-        hw_compression_verify: bool = HwCompressionVerify [] Kind::Flag, "yes", Carried, Everywhere, First, Line;
+        compression.hw_verify: bool = HwCompressionVerify [] Kind::Flag, "yes", Carried, Everywhere, First, Line;
         /// `CryptoThreads`: most threads that encrypt and decrypt, the connection's own included;
         /// `None` is `auto`.
-        crypto_threads: Option<usize> = CryptoThreads [] Kind::Parsed(forms::crypto_threads), "auto", Carried, Everywhere, First, Line;
+        limits.crypto_threads: Option<usize> = CryptoThreads [] Kind::Parsed(forms::crypto_threads), "auto", Carried, Everywhere, First, Line;
         /// `WindowMemory`: limit on the sum of all receive windows of a connection, bytes.
-        window_memory_bytes: u64 = WindowMemory [] Kind::Parsed(forms::window_memory), "256M", Carried, Everywhere, First, Line;
+        limits.window_memory_bytes: u64 = WindowMemory [] Kind::Parsed(forms::window_memory), "256M", Carried, Everywhere, First, Line;
         /// `CompressionLevel`, 1 to 9.
-        compression_level: u8 = CompressionLevel [] Kind::Integer { min: 1, max: 9 }, "6", Carried, Everywhere, First, Line;
+        compression.level: u8 = CompressionLevel [] Kind::Integer { min: 1, max: 9 }, "6", Carried, Everywhere, First, Line;
         /// `CompressionAdaptive`: store data that does not compress, and adapt the level to the link.
-        compression_adaptive: bool = CompressionAdaptive [] Kind::Flag, "yes", Carried, Everywhere, First, Line;
+        compression.adaptive: bool = CompressionAdaptive [] Kind::Flag, "yes", Carried, Everywhere, First, Line;
         /// `CompressionThreads`: most threads that compress; `None` is `auto`.
-        compression_threads: Option<usize> = CompressionThreads [] Kind::Parsed(forms::crypto_threads), "auto", Carried, Everywhere, First, Line;
+        compression.threads: Option<usize> = CompressionThreads [] Kind::Parsed(forms::crypto_threads), "auto", Carried, Everywhere, First, Line;
         /// `LoginCache`: cache a profile of each server, so that the next login can be pipelined.
-        login_cache: bool = LoginCache [] Kind::Flag, "yes", Carried, Everywhere, First, Line;
+        authentication.login_cache: bool = LoginCache [] Kind::Flag, "yes", Carried, Everywhere, First, Line;
         /// `PipelineLogin`.
-        pipeline_login: PipelineLogin = PipelineLogin [] Kind::Choice(PipelineLogin::SPELLINGS), "auto", Carried, Everywhere, First, Line;
+        authentication.pipeline_login: PipelineLogin = PipelineLogin [] Kind::Choice(PipelineLogin::SPELLINGS), "auto", Carried, Everywhere, First, Line;
         /// `TCPFastOpen`: send the first bytes with the SYN.
-        tcp_fast_open: bool = TCPFastOpen [] Kind::Flag, "no", Carried, Everywhere, First, Line;
+        connection.tcp_fast_open: bool = TCPFastOpen [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         RefuseConnection [] Kind::Text, "", Carried, Everywhere, First, Never;
         Host [] Kind::Structure, "", Carried, Everywhere, First, Never;
         Match [] Kind::Structure, "", Carried, Everywhere, First, Never;
@@ -265,17 +265,17 @@ keywords! {
     }
     and {
         /// The host as typed (`%n`).
-        pub host_argument: String,
+        pub self.host_argument: String,
         /// True if `HostKeyAlgorithms` was set: its order is then kept, whatever known_hosts contains.
-        pub host_key_algorithms_set: bool,
+        pub algorithms.host_key_algorithms_set: bool,
         /// `IdentityFile`: expanded, or the defaults.
-        pub identity_files: Vec<IdentityFile>,
+        pub user_keys.identity_files: Vec<IdentityFile>,
         /// `ProxyCommand` or `ProxyJump`.
-        pub proxy: Proxy,
+        pub connection.proxy: Proxy,
         /// The tokens of this host, which expand templates.
-        pub tokens: Tokens,
+        pub self.tokens: Tokens,
         /// Warnings about settings that are accepted but not carried out, one for each keyword.
-        pub warnings: Vec<Warning>,
-        pub(crate) values: Values,
+        pub self.warnings: Vec<Warning>,
+        pub(crate) self.values: Values,
     }
 }

@@ -6,6 +6,8 @@ use crate::error::{ConfigError, Severity};
 use crate::testing::FakeEnvironment;
 use crate::types::Compression;
 
+#[path = "expansion_tests.rs"]
+mod expansion;
 #[path = "printing_tests.rs"]
 mod printing;
 
@@ -46,33 +48,51 @@ fn defaults_without_any_file() {
     assert_eq!(options.hostname, "example.org");
     assert_eq!(options.host_argument, "Example.ORG");
     assert_eq!((options.user.as_str(), options.port), ("local", 22));
-    assert_eq!(options.strict_host_key_checking, StrictHostKeyChecking::Ask);
-    assert_eq!(options.update_host_keys, YesNoAsk::Yes);
-    assert_eq!(options.identity_agent, IdentityAgent::FromEnvironment);
-    assert_eq!(options.proxy, Proxy::Direct);
-    assert_eq!(options.escape_char, EscapeChar::Byte(b'~'));
-    assert_eq!(options.pubkey_authentication, PubkeyAuthentication::Yes);
     assert_eq!(
-        options.user_known_hosts_files,
+        options.host_keys.strict_host_key_checking,
+        StrictHostKeyChecking::Ask
+    );
+    assert_eq!(options.host_keys.update_host_keys, YesNoAsk::Yes);
+    assert_eq!(
+        options.user_keys.identity_agent,
+        IdentityAgent::FromEnvironment
+    );
+    assert_eq!(options.connection.proxy, Proxy::Direct);
+    assert_eq!(options.session.escape_char, EscapeChar::Byte(b'~'));
+    assert_eq!(
+        options.authentication.pubkey_authentication,
+        PubkeyAuthentication::Yes
+    );
+    assert_eq!(
+        options.host_keys.user_known_hosts_files,
         [
             "/home/local/.ssh/known_hosts",
             "/home/local/.ssh/known_hosts2"
         ]
     );
     assert_eq!(
-        options.identity_files[3].path,
+        options.user_keys.identity_files[3].path,
         "/home/local/.ssh/id_ed25519"
     );
-    assert!(options.identity_files.iter().all(|file| !file.explicit));
-    assert_eq!(options.required_rsa_size, 2048);
-    assert_eq!(options.kex_algorithms[0], "mlkem768x25519-sha256");
+    assert!(
+        options
+            .user_keys
+            .identity_files
+            .iter()
+            .all(|file| !file.explicit)
+    );
+    assert_eq!(options.algorithms.required_rsa_size, 2048);
     assert_eq!(
-        options.host_key_algorithms.last().unwrap(),
+        options.algorithms.kex_algorithms[0],
+        "mlkem768x25519-sha256"
+    );
+    assert_eq!(
+        options.algorithms.host_key_algorithms.last().unwrap(),
         "sk-ecdsa-sha2-nistp256@openssh.com"
     );
-    assert!(!options.host_key_algorithms_set);
+    assert!(!options.algorithms.host_key_algorithms_set);
     assert_eq!(
-        options.preferred_authentications,
+        options.authentication.preferred_authentications,
         ["publickey", "keyboard-interactive", "password"]
     );
     assert!(options.warnings.is_empty());
@@ -80,10 +100,10 @@ fn defaults_without_any_file() {
 
 #[test]
 fn the_level_of_compression_is_the_one_asked_for() {
-    assert_eq!(resolve("", "h").compression_level, 6);
+    assert_eq!(resolve("", "h").compression.level, 6);
     for level in 1..=9 {
         let options = resolve(&format!("CompressionLevel {level}"), "h");
-        assert_eq!(options.compression_level, level);
+        assert_eq!(options.compression.level, level);
     }
 }
 
@@ -92,8 +112,8 @@ fn compression_is_off_zlib_or_zstd_and_nothing_else() {
     let methods = |line: &str| {
         let options = resolve(line, "h");
         (
-            options.compression.is_on(),
-            options.compression == Compression::Zstd,
+            options.compression.method.is_on(),
+            options.compression.method == Compression::Zstd,
         )
     };
     assert_eq!(methods(""), (false, false));
@@ -133,60 +153,24 @@ fn the_first_value_wins_from_command_line_to_system_file() {
         (
             options.port,
             options.user.as_str(),
-            options.connection_attempts
+            options.connection.connection_attempts
         ),
         (1, "typed user", 9)
     );
     let paths: Vec<_> = options
+        .user_keys
         .identity_files
         .iter()
         .map(|file| file.path.as_str())
         .collect();
     assert_eq!(paths, ["/one #%\"", "/home/local/two", "/three"]);
-    assert!(options.identity_files.iter().all(|file| file.explicit));
-}
-
-#[test]
-fn tokens_are_expanded_where_the_manual_allows_them() {
-    let text = "HostName %h.example\nUser ann\nPort 7\nHostKeyAlias alias\n\
-        IdentityFile ~/.ssh/%r@%h:%p-%n-%k-%u-%i-%L-%l-%d-%%\n\
-        IdentityFile ${KEYS}/%h\nCertificateFile ~/c-%n\nUserKnownHostsFile ~/k_%h\n\
-        IdentityAgent ~/a-%i\nProxyCommand nc -q %h %p %r\nRemoteCommand run %n\nVersionAddendum %u\n";
-    let env = FakeEnvironment::new().variable("KEYS", "/keys");
-    let options = try_resolve(text, "box", &CommandLine::new(), &env).unwrap();
-    assert_eq!(options.hostname, "box.example");
-    assert_eq!(
-        options.identity_files[0].path,
-        "/home/local/.ssh/ann@box.example:7-box-alias-local-1000-box-box.example-/home/local-%"
+    assert!(
+        options
+            .user_keys
+            .identity_files
+            .iter()
+            .all(|file| file.explicit)
     );
-    assert_eq!(options.identity_files[1].path, "/keys/box.example");
-    assert_eq!(options.certificate_files, ["/home/local/c-box"]);
-    assert_eq!(
-        options.user_known_hosts_files,
-        ["/home/local/k_box.example"]
-    );
-    assert_eq!(
-        options.identity_agent,
-        IdentityAgent::Socket("/home/local/a-1000".into())
-    );
-    assert_eq!(
-        options.proxy,
-        Proxy::Command("nc -q box.example 7 ann".into())
-    );
-    assert_eq!(options.remote_command.as_deref(), Some("run box"));
-    assert_eq!(options.version_addendum.as_deref(), Some("local"));
-    assert_eq!(options.update_host_keys, YesNoAsk::No);
-    for bad in [
-        "HostName %p\n",
-        "IdentityFile %z\n",
-        "ProxyCommand %u\n",
-        "UserKnownHostsFile ${NOT_SET}\n",
-    ] {
-        assert!(
-            try_resolve(bad, "box", &CommandLine::new(), &env).is_err(),
-            "{bad}"
-        );
-    }
 }
 
 #[test]
@@ -202,7 +186,7 @@ fn match_exec_runs_in_order_and_only_when_it_can_matter() {
         (
             options.user.as_str(),
             options.port,
-            options.connection_attempts
+            options.connection.connection_attempts
         ),
         ("first", 8, 3)
     );
@@ -263,7 +247,7 @@ fn names_that_a_shell_would_act_on_never_reach_a_command() {
     // Where a shell reads a name of a file, a backslash inside stays.
     let text = "User DOMAIN\\\\bob\nProxyCommand nc %r\n";
     assert_eq!(
-        resolve(text, "h").proxy,
+        resolve(text, "h").connection.proxy,
         Proxy::Command("nc DOMAIN\\bob".into())
     );
 }
@@ -271,7 +255,7 @@ fn names_that_a_shell_would_act_on_never_reach_a_command() {
 #[test]
 fn jump_hosts() {
     let options = resolve("ProxyJump ann@gate:2222,[::1]:33,%r@last\nUser bob\n", "h");
-    let Proxy::Jump(hops) = options.proxy else {
+    let Proxy::Jump(hops) = options.connection.proxy else {
         panic!("no jump")
     };
     let shown: Vec<_> = hops
@@ -301,7 +285,7 @@ fn jump_hosts() {
         ("ProxyCommand none\nProxyCommand x\n", Proxy::Direct),
         ("ProxyCommand x\nProxyJump y\n", Proxy::Command("x".into())),
     ] {
-        assert_eq!(resolve(text, "h").proxy, proxy, "{text}");
+        assert_eq!(resolve(text, "h").connection.proxy, proxy, "{text}");
     }
     assert!(
         resolve("ProxyJump ssh://u@a:22,ssh://v@[b]\n", "h")
@@ -343,8 +327,11 @@ fn includes() {
     let options = config(files)
         .resolve("h", &CommandLine::new(), &env)
         .unwrap();
-    assert_eq!((options.port, options.connection_attempts), (10, 4));
-    assert!(options.compression.is_on() && !options.batch_mode);
+    assert_eq!(
+        (options.port, options.connection.connection_attempts),
+        (10, 4)
+    );
+    assert!(options.compression.method.is_on() && !options.authentication.batch_mode);
     assert_eq!(options.user, "twenty");
     assert!(env.commands.borrow().is_empty());
 }
@@ -445,8 +432,8 @@ fn what_debian_sets_by_default_is_silent_at_the_default_level() {
             .iter()
             .all(|warning| warning.severity == Severity::Debug)
     );
-    assert_eq!(options.send_env, ["LANG", "LC_*"]);
-    assert!(options.hash_known_hosts);
+    assert_eq!(options.session.send_env, ["LANG", "LC_*"]);
+    assert!(options.host_keys.hash_known_hosts);
 }
 
 #[test]
@@ -472,23 +459,29 @@ fn commands_that_wait_for_facts_of_the_connection() {
     let text = "KnownHostsCommand /bin/kh %H %t\nLocalCommand echo %T %h\nRevokedHostKeys ~/revoked-%h /krl\n";
     let options = resolve(text, "h");
     assert_eq!(
-        options.known_hosts_command.as_deref(),
+        options.host_keys.known_hosts_command.as_deref(),
         Some("/bin/kh %H %t")
     );
-    assert_eq!(options.revoked_host_keys, ["/home/local/revoked-h", "/krl"]);
-    assert_eq!(options.local_command, None);
+    assert_eq!(
+        options.host_keys.revoked_host_keys,
+        ["/home/local/revoked-h", "/krl"]
+    );
+    assert_eq!(options.session.local_command, None);
     let allowed = resolve(
         &format!("{text}PermitLocalCommand yes\nProxyUseFdpass yes\n"),
         "h",
     );
-    assert_eq!(allowed.local_command.as_deref(), Some("echo %T %h"));
-    assert!(allowed.proxy_use_fdpass && allowed.warnings.is_empty());
+    assert_eq!(allowed.session.local_command.as_deref(), Some("echo %T %h"));
+    assert!(allowed.connection.proxy_use_fdpass && allowed.warnings.is_empty());
     let expanded = allowed
         .tokens
         .expand("echo %T %h", crate::tokens::Purpose::Shell);
     assert_eq!(expanded.unwrap(), "echo NONE h");
     for none in ["", "RevokedHostKeys none\n", "RevokedHostKeys NONE\n"] {
-        assert!(resolve(none, "h").revoked_host_keys.is_empty(), "{none}");
+        assert!(
+            resolve(none, "h").host_keys.revoked_host_keys.is_empty(),
+            "{none}"
+        );
     }
 }
 
@@ -647,14 +640,19 @@ fn update_host_keys_asks_in_a_login_shell_only() {
         line.command = command.map(str::to_owned);
         let text = format!("UpdateHostKeys ask\n{more}");
         let options = try_resolve(&text, "h", &line, &env).unwrap();
-        assert_eq!(options.update_host_keys, expected, "{more}{command:?}");
+        assert_eq!(
+            options.host_keys.update_host_keys, expected,
+            "{more}{command:?}"
+        );
     }
 }
 
 #[test]
 fn send_env_takes_away() {
     assert_eq!(
-        resolve("SendEnv A B LC_*\nSendEnv -A C -L*\n", "h").send_env,
+        resolve("SendEnv A B LC_*\nSendEnv -A C -L*\n", "h")
+            .session
+            .send_env,
         ["B", "C"]
     );
 }
@@ -663,7 +661,7 @@ fn send_env_takes_away() {
 fn algorithms_that_are_passed_over_are_named_with_v() {
     let text = "HostKeyAlgorithms +ssh-rsa\nCiphers -*cbc\nKexAlgorithms new,curve25519-sha256\n";
     let options = resolve(text, "h");
-    assert_eq!(options.kex_algorithms, ["curve25519-sha256"]);
+    assert_eq!(options.algorithms.kex_algorithms, ["curve25519-sha256"]);
     let said: Vec<&str> = options
         .warnings
         .iter()
@@ -679,73 +677,22 @@ fn algorithms_that_are_passed_over_are_named_with_v() {
     let mut severities = options.warnings.iter().map(|each| each.severity);
     assert!(severities.all(|severity| severity == Severity::Debug));
     assert!(refusal("KexAlgorithms new\n").contains("Bad SSH2 KexAlgorithms 'new'"));
-    assert!(options.host_key_algorithms_set);
+    assert!(options.algorithms.host_key_algorithms_set);
     assert!(refusal("HostKeyAlgorithms ssh-rsa\n").contains("Bad key types"));
 }
 
 #[test]
 fn methods_that_are_not_carried_out_are_passed_over_and_named_with_v() {
     let options = resolve("PreferredAuthentications hostbased,publickey,new\n", "h");
-    assert_eq!(options.preferred_authentications, ["publickey"]);
+    assert_eq!(
+        options.authentication.preferred_authentications,
+        ["publickey"]
+    );
     assert_eq!(options.warnings.len(), 1);
     assert_eq!(options.warnings[0].severity, Severity::Debug);
     assert!(options.warnings[0].text.contains("hostbased,new"));
     let none = resolve("PreferredAuthentications new\n", "h");
-    assert!(none.preferred_authentications.is_empty());
-}
-
-#[test]
-fn tokens_and_variables_of_user_are_replaced() {
-    let env = FakeEnvironment::new()
-        .variable("NAME", "ann%h")
-        .variable("BAD", "a;b");
-    let user = |text: &str, line: &CommandLine| {
-        try_resolve(text, "host", line, &env).map(|options| (options.user.clone(), options.dump()))
-    };
-    let from_file = |text: &str| user(text, &CommandLine::new());
-    let (name, dump) = from_file("User %u-%n%%\n").unwrap();
-    assert_eq!(name, "local-host%");
-    assert!(dump.contains("\nuser local-host%\n"), "{dump}");
-    assert_eq!(from_file("User ${NAME}\n").unwrap().0, "ann%h");
-    // A name without tokens and variables stays as written; an expanded name is checked.
-    assert_eq!(from_file("User a$b;c\n").unwrap().0, "a$b;c");
-    for bad in ["${BAD}", "a;b%%", "a\\b%%", "%r", "%C", "a%", "${UNSET}"] {
-        assert!(from_file(&format!("User {bad}\n")).is_err(), "{bad}");
-    }
-    let mut option = CommandLine::new();
-    option.option("User=%u");
-    assert_eq!(user("", &option).unwrap().0, "local");
-    let mut odd = CommandLine::new();
-    odd.option("User=a\\$b");
-    assert_eq!(
-        user("", &odd).unwrap_err().to_string(),
-        "remote username contains invalid characters"
-    );
-    // In a flag, tokens and variables have no meaning.
-    let mut flag = CommandLine::new();
-    flag.set("User", "a%h");
-    assert_eq!(user("User b\nHost host\n", &flag).unwrap().0, "a%h");
-    assert_eq!(user("Match final\nPort 2\n", &flag).unwrap().0, "a%h");
-    // In later keywords `%r` is the expanded name.
-    let options = try_resolve("User %h\nSetEnv A=%r\n", "host", &CommandLine::new(), &env);
-    assert_eq!(options.unwrap().set_env[0].value, "host");
-}
-
-#[test]
-fn tokens_and_variables_in_the_values_of_set_env_are_replaced() {
-    let env = FakeEnvironment::new().variable("WHERE", "here;");
-    let resolved = |text: &str| try_resolve(text, "h", &CommandLine::new(), &env);
-    let options = resolved("SetEnv A=%h-%%-$B B%h=${WHERE}=x\n").unwrap();
-    let set: Vec<String> = options
-        .set_env
-        .iter()
-        .map(|set| format!("{}={}", set.name, set.value))
-        .collect();
-    assert_eq!(set, ["A=h-%-$B", "B%h=here;=x"]);
-    assert!(options.dump().contains("\nsetenv A=h-%-$B\n"));
-    for bad in ["A=%q", "A=%T", "A=${UNSET}"] {
-        assert!(resolved(&format!("SetEnv {bad}\n")).is_err(), "{bad}");
-    }
+    assert!(none.authentication.preferred_authentications.is_empty());
 }
 
 #[test]
@@ -756,20 +703,14 @@ fn weak_cryptography_is_warned_of_unless_that_is_turned_off() {
         ("WarnWeakCrypto no\n", false),
         ("WarnWeakCrypto no-pq-kex\n", false),
     ] {
-        assert_eq!(resolve(text, "h").warn_weak_crypto, warns, "{text}");
+        assert_eq!(
+            resolve(text, "h").algorithms.warn_weak_crypto,
+            warns,
+            "{text}"
+        );
     }
     assert!(refusal("WarnWeakCrypto maybe\n").contains("unsupported option"));
     assert!(refusal("WarnWeakCrypto no yes\n").contains("extra arguments"));
-}
-
-#[test]
-fn the_dump_shows_what_tokens_stand_for() {
-    let dump = resolve("RevokedHostKeys ~/%n\nVersionAddendum a%n\n", "host").dump();
-    assert!(
-        dump.contains("\nrevokedhostkeys /home/local/host\n"),
-        "{dump}"
-    );
-    assert!(dump.contains("\nversionaddendum ahost\n"), "{dump}");
 }
 
 #[test]
@@ -827,7 +768,7 @@ fn keystrokes_are_obscured_unless_no_is_said() {
         ("ObscureKeystrokeTiming no\n", None),
     ] {
         let options = resolve(text, "h");
-        assert_eq!(options.obscure_keystrokes_ms, ms, "{text}");
+        assert_eq!(options.session.obscure_keystrokes_ms, ms, "{text}");
         assert!(options.warnings.is_empty(), "{:?}", options.warnings);
     }
     assert!(refusal("ObscureKeystrokeTiming interval:1001\n").contains("interval:1001"));
@@ -835,7 +776,7 @@ fn keystrokes_are_obscured_unless_no_is_said() {
     line.option("ObscureKeystrokeTiming=interval:5");
     let text = "ObscureKeystrokeTiming no\n";
     let options = try_resolve(text, "h", &line, &FakeEnvironment::new()).unwrap();
-    assert_eq!(options.obscure_keystrokes_ms, Some(5));
+    assert_eq!(options.session.obscure_keystrokes_ms, Some(5));
 }
 
 #[test]
@@ -910,13 +851,14 @@ fn a_list_that_leaves_no_algorithm_is_refused() {
     }
     assert!(
         resolve("PubkeyAcceptedAlgorithms -*", "h")
+            .algorithms
             .pubkey_accepted_algorithms
             .is_empty()
     );
     assert!(refusal("HostKeyAlgorithms *,!ssh-ed25519").contains("Bad key types"));
     for (bits, least) in [("0", 1024), ("5", 1024), ("3072", 3072), ("99999", 99999)] {
         let options = resolve(&format!("RequiredRSASize {bits}"), "h");
-        assert_eq!(options.required_rsa_size, least);
+        assert_eq!(options.algorithms.required_rsa_size, least);
     }
     assert!(refusal("ConnectionAttempts 0").contains("Invalid number of ConnectionAttempts"));
 }
@@ -924,11 +866,13 @@ fn a_list_that_leaves_no_algorithm_is_refused() {
 #[test]
 fn a_time_of_none_leaves_the_keyword_to_later_lines() {
     let options = resolve("ServerAliveInterval none\nServerAliveInterval 5\n", "h");
-    assert_eq!(options.server_alive_interval_s, 5);
+    assert_eq!(options.connection.server_alive_interval_s, 5);
     let options = resolve("ConnectTimeout none\nConnectTimeout 6\n", "h");
-    assert_eq!(options.connect_timeout_s, Some(6));
+    assert_eq!(options.connection.connect_timeout_s, Some(6));
     assert_eq!(
-        resolve("ServerAliveInterval none\n", "h").server_alive_interval_s,
+        resolve("ServerAliveInterval none\n", "h")
+            .connection
+            .server_alive_interval_s,
         0
     );
     assert!(refusal("ConnectTimeout NONE\n").contains("invalid time value"));
@@ -957,7 +901,7 @@ fn the_dump_is_that_of_openssh() {
         assert!(dump.lines().any(|have| have == line), "{text}: {dump}");
     }
     assert_eq!(
-        resolve("EscapeChar \\\\", "h").escape_char,
+        resolve("EscapeChar \\\\", "h").session.escape_char,
         EscapeChar::Byte(b'\\')
     );
 }

@@ -47,13 +47,16 @@ fn build_from(
     };
     let listen_addresses = listen_addresses(&values);
     let (mut options, mut mistyped) = ServerOptions::of(|row| values.take(row.index()));
-    for files in [&mut options.host_keys, &mut options.host_certificates] {
+    for files in [
+        &mut options.host_keys.files,
+        &mut options.host_keys.certificates,
+    ] {
         if matches!(&files[..], [only] if only.eq_ignore_ascii_case("none")) {
             files.clear();
         }
     }
     match listen_addresses {
-        Some(addresses) => options.listen_addresses = addresses,
+        Some(addresses) => options.connection.listen_addresses = addresses,
         None => mistyped = Some(Row::ListenAddress),
     }
     options.source = source;
@@ -63,19 +66,27 @@ fn build_from(
 /// Refuses combinations of keywords with which no connection could be served.
 pub(crate) fn check(options: &ServerOptions) -> Result<(), ConfigError> {
     let refuse = |text: &str| Err(ConfigError::Refused(text.to_owned()));
-    if options.authorized_keys_command.is_some() && options.authorized_keys_command_user.is_none() {
+    if options.user_keys.authorized_keys_command.is_some()
+        && options.user_keys.authorized_keys_command_user.is_none()
+    {
         return refuse("AuthorizedKeysCommand set without AuthorizedKeysCommandUser");
     }
-    if options.authorized_principals_command.is_some()
-        && options.authorized_principals_command_user.is_none()
+    if options.user_keys.authorized_principals_command.is_some()
+        && options
+            .user_keys
+            .authorized_principals_command_user
+            .is_none()
     {
         return refuse("AuthorizedPrincipalsCommand set without AuthorizedPrincipalsCommandUser");
     }
     for (list, row) in [
-        (&options.kex_algorithms, Row::KexAlgorithms),
-        (&options.ciphers, Row::Ciphers),
-        (&options.macs, Row::MACs),
-        (&options.host_key_algorithms, Row::HostKeyAlgorithms),
+        (&options.algorithms.kex_algorithms, Row::KexAlgorithms),
+        (&options.algorithms.ciphers, Row::Ciphers),
+        (&options.algorithms.macs, Row::MACs),
+        (
+            &options.algorithms.host_key_algorithms,
+            Row::HostKeyAlgorithms,
+        ),
     ] {
         if list.is_empty() {
             return Err(ConfigError::Refused(format!(
@@ -85,15 +96,15 @@ pub(crate) fn check(options: &ServerOptions) -> Result<(), ConfigError> {
         }
     }
     let enabled = |method: &str| match method.split(':').next().unwrap_or_default() {
-        "publickey" => options.pubkey_authentication,
-        "password" => options.password_authentication,
-        "keyboard-interactive" => options.kbd_interactive_authentication,
+        "publickey" => options.authentication.pubkey_authentication,
+        "password" => options.authentication.password_authentication,
+        "keyboard-interactive" => options.authentication.kbd_interactive_authentication,
         // A chain with `none` is never complete, which can be intended: nobody logs in, except
         // users for whom a Match block names other methods.
         "none" => true,
         _ => false,
     };
-    let chains = &options.authentication_methods;
+    let chains = &options.authentication.authentication_methods;
     if !chains.is_empty() && !chains.iter().any(|chain| chain.iter().all(|m| enabled(m))) {
         return refuse(
             "AuthenticationMethods cannot be satisfied by enabled authentication methods",

@@ -85,7 +85,7 @@ impl ServerConfig {
         };
         for (conditions, place) in sftp_roots {
             let options = config.where_conditions_are(&conditions);
-            let text = options.sftp_root_gap(options.force_command.as_deref());
+            let text = options.sftp_root_gap(options.session.force_command.as_deref());
             if let Some(text) = text {
                 loader.warn(&place, text.to_owned(), Severity::Notice);
             }

@@ -22,7 +22,11 @@ pub use options::{
     PerSourcePenalties, PermitRootLogin, PubkeyAuthOptions, Subsystem, TcpKeepAlive,
     UserEnvironment,
 };
-pub use table::{SERVER_TABLE, ServerOptions};
+pub use table::{
+    AlgorithmOptions, AuthenticationOptions, CompressionOptions, ConnectionOptions,
+    ForwardingOptions, HostKeyOptions, LimitOptions, LoggingOptions, SERVER_TABLE, ServerOptions,
+    SessionOptions, UserKeyOptions,
+};
 
 use crate::error::Warning;
 use crate::server::matching::Criterion;
@@ -143,12 +147,13 @@ impl ServerOptions {
     /// Why SftpRoot does not confine a session with the forced command `forced`; `None` if it does,
     /// or if SftpRoot is not set.
     pub fn sftp_root_gap(&self, forced: Option<&str>) -> Option<&'static str> {
-        self.sftp_root.as_ref()?;
+        self.session.sftp_root.as_ref()?;
         let is_internal = |command: &str| is_internal_sftp(command.as_bytes());
         match forced {
             Some(command) if is_internal(command) => None,
             Some(_) => Some("SftpRoot confines nothing: the forced command is not internal-sftp"),
             None if self
+                .session
                 .subsystems
                 .iter()
                 .any(|each| is_internal(&each.command)) =>
@@ -173,7 +178,7 @@ impl ServerOptions {
             out.push_str(line);
             out.push('\n');
             if line.starts_with("addressfamily ") {
-                for listen in &self.listen_addresses {
+                for listen in &self.connection.listen_addresses {
                     out.push_str(&format!("listenaddress {listen}\n"));
                 }
             }

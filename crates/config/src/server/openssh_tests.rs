@@ -7,7 +7,7 @@ use crate::environment::MemoryFiles;
 #[test]
 fn a_later_rekey_limit_says_the_time_that_an_earlier_one_left_out() {
     let limit = |text: &str, spec: &ConnectionSpec| {
-        let limit = load(text).for_connection(spec).rekey_limit;
+        let limit = load(text).for_connection(spec).algorithms.rekey_limit;
         (limit.bytes, limit.seconds)
     };
     let nobody = ConnectionSpec::default();
@@ -96,11 +96,11 @@ fn match_all_ends_a_block() {
          UseDNS yes\nPermitTTY no\n",
     );
     let global = config.global();
-    assert_eq!(global.syslog_facility.word(), "LOCAL3");
-    assert!(global.use_dns && global.permit_tty);
+    assert_eq!(global.logging.syslog_facility.word(), "LOCAL3");
+    assert!(global.connection.use_dns && global.session.permit_tty);
     let of_ann = config.for_connection(&ann());
-    assert!(!of_ann.permit_tty && of_ann.use_dns);
-    assert_eq!(of_ann.max_auth_tries, 3);
+    assert!(!of_ann.session.permit_tty && of_ann.connection.use_dns);
+    assert_eq!(of_ann.authentication.max_auth_tries, 3);
     assert!(try_load("Match all\nMatch User ann\nUseDNS yes\n").is_err());
 }
 
@@ -114,6 +114,9 @@ fn a_percent_sign_is_no_folder() {
     let files = MemoryFiles::default();
     let config = ServerConfig::parse("f", text.as_bytes(), &files, &arguments).unwrap();
     let options = config.global();
-    assert_eq!(options.trusted_user_ca_keys.as_deref(), Some("/here/%x"));
-    assert_eq!(options.chroot_directory.as_deref(), Some("%h"));
+    assert_eq!(
+        options.user_keys.trusted_user_ca_keys.as_deref(),
+        Some("/here/%x")
+    );
+    assert_eq!(options.session.chroot_directory.as_deref(), Some("%h"));
 }

@@ -65,195 +65,195 @@ keywords! {
     ServerOptions {
         Port [] Kind::Parsed(forms::server::ports), "22", Carried, Global, Add, PerWord;
         /// `AddressFamily`.
-        address_family: AddressFamily = AddressFamily [] Kind::Choice(AddressFamily::SPELLINGS), "any", Carried, Global, First, Line;
+        connection.address_family: AddressFamily = AddressFamily [] Kind::Choice(AddressFamily::SPELLINGS), "any", Carried, Global, First, Line;
         ListenAddress [] Kind::Parsed(forms::server::listen_address), "", Carried, Global, Add, Never;
         /// `UsePAM`.
-        use_pam: bool = UsePAM [] Kind::YesNo, "no", Carried, Global, First, Line;
+        authentication.use_pam: bool = UsePAM [] Kind::YesNo, "no", Carried, Global, First, Line;
         /// `PAMServiceName`.
-        pam_service_name: String = PAMServiceName [] Kind::Text, "fulmar", Carried, Everywhere, First, Line;
+        authentication.pam_service_name: String = PAMServiceName [] Kind::Text, "fulmar", Carried, Everywhere, First, Line;
         /// `LoginGraceTime` in seconds; 0 means no limit.
-        login_grace_time_s: u32 = LoginGraceTime [] Kind::Seconds { none: false }, "120", Carried, Global, First, Line;
+        limits.login_grace_time_s: u32 = LoginGraceTime [] Kind::Seconds { none: false }, "120", Carried, Global, First, Line;
         X11DisplayOffset [] COUNT, "10", Fulfilled, Everywhere, First, Line;
         /// `MaxAuthTries`.
-        max_auth_tries: u32 = MaxAuthTries [] COUNT, "6", Carried, Everywhere, First, Line;
+        authentication.max_auth_tries: u32 = MaxAuthTries [] COUNT, "6", Carried, Everywhere, First, Line;
         /// `MaxSessions`; 0 refuses every session.
-        max_sessions: u32 = MaxSessions [] COUNT, "10", Carried, Everywhere, First, Line;
+        limits.max_sessions: u32 = MaxSessions [] COUNT, "10", Carried, Everywhere, First, Line;
         /// `ClientAliveInterval` in seconds; 0 sends none.
-        client_alive_interval_s: u32 = ClientAliveInterval [] Kind::Seconds { none: false }, "0", Carried, Everywhere, First, Line;
+        connection.client_alive_interval_s: u32 = ClientAliveInterval [] Kind::Seconds { none: false }, "0", Carried, Everywhere, First, Line;
         /// `ClientAliveCountMax`; 0 never ends a connection.
-        client_alive_count_max: u32 = ClientAliveCountMax [] COUNT, "3", Carried, Everywhere, First, Line;
+        connection.client_alive_count_max: u32 = ClientAliveCountMax [] COUNT, "3", Carried, Everywhere, First, Line;
         /// `RequiredRSASize` in bits.
-        required_rsa_size: u32 = RequiredRSASize [] Kind::Integer { min: 1024, max: 16384 }, "2048", Carried, Everywhere, First, Line;
+        algorithms.required_rsa_size: u32 = RequiredRSASize [] Kind::Integer { min: 1024, max: 16384 }, "2048", Carried, Everywhere, First, Line;
         StreamLocalBindMask [] Kind::Mode, "0177", Fulfilled, Everywhere, First, Octal;
         UnusedConnectionTimeout [] Kind::Parsed(forms::server::unused_timeout), "none", Support::Restricting(&["none"]), Everywhere, First, Line;
         /// `PermitRootLogin`.
-        permit_root_login: PermitRootLogin = PermitRootLogin [] Kind::Choice(PermitRootLogin::SPELLINGS), "prohibit-password", Carried, Everywhere, First, Line;
+        authentication.permit_root_login: PermitRootLogin = PermitRootLogin [] Kind::Choice(PermitRootLogin::SPELLINGS), "prohibit-password", Carried, Everywhere, First, Line;
         IgnoreRhosts [] RHOSTS, "yes", Fulfilled, Everywhere, First, Line;
         IgnoreUserKnownHosts [] Kind::YesNo, "no", Fulfilled, Global, First, Line;
         HostbasedAuthentication [] Kind::YesNo, "no", ENABLES, Everywhere, First, Line;
         HostbasedUsesNameFromPacketOnly [] Kind::YesNo, "no", Fulfilled, Everywhere, First, Line;
         /// `PubkeyAuthentication`.
-        pubkey_authentication: bool = PubkeyAuthentication ["DSAAuthentication"] Kind::YesNo, "yes", Carried, Everywhere, First, Line;
+        authentication.pubkey_authentication: bool = PubkeyAuthentication ["DSAAuthentication"] Kind::YesNo, "yes", Carried, Everywhere, First, Line;
         /// `PasswordAuthentication`.
-        password_authentication: bool = PasswordAuthentication [] Kind::YesNo, "yes", Carried, Everywhere, First, Line;
+        authentication.password_authentication: bool = PasswordAuthentication [] Kind::YesNo, "yes", Carried, Everywhere, First, Line;
         /// `KbdInteractiveAuthentication`.
-        kbd_interactive_authentication: bool = KbdInteractiveAuthentication ["ChallengeResponseAuthentication" "SkeyAuthentication"] Kind::YesNo, "yes", Carried, Everywhere, First, Line;
+        authentication.kbd_interactive_authentication: bool = KbdInteractiveAuthentication ["ChallengeResponseAuthentication" "SkeyAuthentication"] Kind::YesNo, "yes", Carried, Everywhere, First, Line;
         /// `PrintMotd`.
-        print_motd: bool = PrintMotd [] Kind::YesNo, "yes", Carried, Global, First, Line;
+        session.print_motd: bool = PrintMotd [] Kind::YesNo, "yes", Carried, Global, First, Line;
         /// `PrintLastLog`.
-        print_last_log: bool = PrintLastLog [] Kind::YesNo, "yes", Carried, Global, First, Line;
+        session.print_last_log: bool = PrintLastLog [] Kind::YesNo, "yes", Carried, Global, First, Line;
         X11Forwarding [] Kind::YesNo, "no", ENABLES, Everywhere, First, Line;
         X11UseLocalhost [] Kind::YesNo, "yes", Fulfilled, Everywhere, First, Line;
         /// `PermitTTY`.
-        permit_tty: bool = PermitTTY [] Kind::YesNo, "yes", Carried, Everywhere, First, Line;
+        session.permit_tty: bool = PermitTTY [] Kind::YesNo, "yes", Carried, Everywhere, First, Line;
         /// `PermitUserRC`.
-        permit_user_rc: bool = PermitUserRC [] Kind::YesNo, "yes", Carried, Everywhere, First, Line;
+        session.permit_user_rc: bool = PermitUserRC [] Kind::YesNo, "yes", Carried, Everywhere, First, Line;
         /// `StrictModes`.
-        strict_modes: bool = StrictModes [] Kind::YesNo, "yes", Carried, Global, First, Line;
+        user_keys.strict_modes: bool = StrictModes [] Kind::YesNo, "yes", Carried, Global, First, Line;
         /// `TCPKeepAlive`.
-        tcp_keep_alive: TcpKeepAlive = TCPKeepAlive ["KeepAlive"] Kind::Choice(TcpKeepAlive::SPELLINGS), "yes", Carried, Global, First, Line;
+        connection.tcp_keep_alive: TcpKeepAlive = TCPKeepAlive ["KeepAlive"] Kind::Choice(TcpKeepAlive::SPELLINGS), "yes", Carried, Global, First, Line;
         /// `PermitEmptyPasswords`.
-        permit_empty_passwords: bool = PermitEmptyPasswords [] Kind::YesNo, "no", Carried, Everywhere, First, Line;
+        authentication.permit_empty_passwords: bool = PermitEmptyPasswords [] Kind::YesNo, "no", Carried, Everywhere, First, Line;
         /// `Compression` (always delayed until after authentication).
-        compression: Compression = Compression [] COMPRESSION, "yes", Carried, Global, First, Line;
+        compression.method: Compression = Compression [] COMPRESSION, "yes", Carried, Global, First, Line;
         GatewayPorts [] GATEWAY, "no", ENABLES, Everywhere, First, Line;
         /// `UseDNS`.
-        use_dns: bool = UseDNS [] Kind::YesNo, "no", Carried, Global, First, Line;
+        connection.use_dns: bool = UseDNS [] Kind::YesNo, "no", Carried, Global, First, Line;
         /// `AllowTcpForwarding`; `disable_forwarding` overrides it.
-        allow_tcp_forwarding: AllowForwarding = AllowTcpForwarding [] Kind::Choice(AllowForwarding::SPELLINGS), "yes", TCP_FORWARDING, Everywhere, First, Line;
+        forwarding.allow_tcp_forwarding: AllowForwarding = AllowTcpForwarding [] Kind::Choice(AllowForwarding::SPELLINGS), "yes", TCP_FORWARDING, Everywhere, First, Line;
         AllowAgentForwarding [] Kind::YesNo, "yes", ENABLES, Everywhere, First, Line;
         /// `DisableForwarding`: refuses every kind of forwarding.
-        disable_forwarding: bool = DisableForwarding [] Kind::YesNo, "no", Carried, Everywhere, First, Line;
+        forwarding.disable_forwarding: bool = DisableForwarding [] Kind::YesNo, "no", Carried, Everywhere, First, Line;
         AllowStreamLocalForwarding [] Kind::Choice(AllowForwarding::SPELLINGS), "yes", ENABLES, Everywhere, First, Line;
         StreamLocalBindUnlink [] Kind::YesNo, "no", Fulfilled, Everywhere, First, Line;
         /// `FingerprintHash`.
-        fingerprint_hash: FingerprintHash = FingerprintHash [] Kind::Choice(FingerprintHash::SPELLINGS), "sha256", Carried, Global, First, Line;
+        logging.fingerprint_hash: FingerprintHash = FingerprintHash [] Kind::Choice(FingerprintHash::SPELLINGS), "sha256", Carried, Global, First, Line;
         /// `ExposeAuthInfo`.
-        expose_auth_info: bool = ExposeAuthInfo [] Kind::YesNo, "no", Carried, Everywhere, First, Line;
+        session.expose_auth_info: bool = ExposeAuthInfo [] Kind::YesNo, "no", Carried, Everywhere, First, Line;
         /// `RefuseConnection`.
-        refuse_connection: bool = RefuseConnection [] Kind::YesNo, "no", Carried, Everywhere, First, Line;
+        connection.refuse_connection: bool = RefuseConnection [] Kind::YesNo, "no", Carried, Everywhere, First, Line;
         /// `PidFile`.
-        pid_file: Option<String> = PidFile [] Kind::Path, "/run/sshd.pid", Carried, Global, First, Line;
+        connection.pid_file: Option<String> = PidFile [] Kind::Path, "/run/sshd.pid", Carried, Global, First, Line;
         /// `ModuliFile`.
-        moduli_file: String = ModuliFile [] Kind::Path, "/etc/ssh/moduli", Carried, Global, First, Line;
+        algorithms.moduli_file: String = ModuliFile [] Kind::Path, "/etc/ssh/moduli", Carried, Global, First, Line;
         XAuthLocation [] Kind::Path, "/usr/bin/xauth", Fulfilled, Global, First, Line;
         /// `Ciphers`.
-        ciphers: Vec<String> = Ciphers [] Kind::Algorithms(Class::Cipher), "", Carried, Global, First, Comma;
+        algorithms.ciphers: Vec<String> = Ciphers [] Kind::Algorithms(Class::Cipher), "", Carried, Global, First, Comma;
         /// `MACs`.
-        macs: Vec<String> = MACs [] Kind::Algorithms(Class::Mac), "", Carried, Global, First, Comma;
+        algorithms.macs: Vec<String> = MACs [] Kind::Algorithms(Class::Mac), "", Carried, Global, First, Comma;
         /// `Banner`: a file.
-        banner: Option<String> = Banner [] Kind::Path, "none", Carried, Everywhere, First, Line;
+        authentication.banner: Option<String> = Banner [] Kind::Path, "none", Carried, Everywhere, First, Line;
         /// `ForceCommand`.
-        force_command: Option<String> = ForceCommand [] Kind::Rest, "none", Carried, Everywhere, First, Line;
+        session.force_command: Option<String> = ForceCommand [] Kind::Rest, "none", Carried, Everywhere, First, Line;
         /// `ChrootDirectory`: template; tokens %% %h %U %u.
-        chroot_directory: Option<String> = ChrootDirectory [] Kind::Path, "none", Carried, Everywhere, First, Line;
+        session.chroot_directory: Option<String> = ChrootDirectory [] Kind::Path, "none", Carried, Everywhere, First, Line;
         /// `TrustedUserCAKeys`: a file.
-        trusted_user_ca_keys: Option<String> = TrustedUserCAKeys [] Kind::Path, "none", Carried, Everywhere, First, Line;
+        user_keys.trusted_user_ca_keys: Option<String> = TrustedUserCAKeys [] Kind::Path, "none", Carried, Everywhere, First, Line;
         /// `RevokedKeys`: files, each a list or KRL; a key that any of them lists is revoked.
-        revoked_keys: Vec<String> = RevokedKeys [] Kind::Paths, "none", Carried, Everywhere, First, Line;
+        user_keys.revoked_keys: Vec<String> = RevokedKeys [] Kind::Paths, "none", Carried, Everywhere, First, Line;
         SecurityKeyProvider [] Kind::Path, "internal", Fulfilled, Global, First, Line;
         /// `AuthorizedPrincipalsFile`: template; tokens %% %h %U %u.
-        authorized_principals_file: Option<String> = AuthorizedPrincipalsFile [] Kind::Text, "none", Carried, Everywhere, First, Line;
+        user_keys.authorized_principals_file: Option<String> = AuthorizedPrincipalsFile [] Kind::Text, "none", Carried, Everywhere, First, Line;
         /// `VersionAddendum`: text after the version in the version line.
-        version_addendum: Option<String> = VersionAddendum [] Kind::Rest, "none", Carried, Global, First, Line;
+        connection.version_addendum: Option<String> = VersionAddendum [] Kind::Rest, "none", Carried, Global, First, Line;
         /// `AuthorizedKeysCommand` with its arguments, not split; tokens %% %C %D %f %h %k %t %U %u.
-        authorized_keys_command: Option<String> = AuthorizedKeysCommand [] Kind::Rest, "none", Carried, Everywhere, First, Line;
+        user_keys.authorized_keys_command: Option<String> = AuthorizedKeysCommand [] Kind::Rest, "none", Carried, Everywhere, First, Line;
         /// `AuthorizedKeysCommandUser`; set whenever the command is. Token %%, %u.
-        authorized_keys_command_user: Option<String> = AuthorizedKeysCommandUser [] Kind::Text, "none", Carried, Everywhere, First, Line;
+        user_keys.authorized_keys_command_user: Option<String> = AuthorizedKeysCommandUser [] Kind::Text, "none", Carried, Everywhere, First, Line;
         /// `AuthorizedPrincipalsCommand` with its arguments, not split; tokens %% %F %f %h %i %K %k %s %T %t %U %u.
-        authorized_principals_command: Option<String> = AuthorizedPrincipalsCommand [] Kind::Rest, "none", Carried, Everywhere, First, Line;
+        user_keys.authorized_principals_command: Option<String> = AuthorizedPrincipalsCommand [] Kind::Rest, "none", Carried, Everywhere, First, Line;
         /// `AuthorizedPrincipalsCommandUser`; set whenever the command is. Token %%, %u.
-        authorized_principals_command_user: Option<String> = AuthorizedPrincipalsCommandUser [] Kind::Text, "none", Carried, Everywhere, First, Line;
+        user_keys.authorized_principals_command_user: Option<String> = AuthorizedPrincipalsCommandUser [] Kind::Text, "none", Carried, Everywhere, First, Line;
         HostKeyAgent [] Kind::Text, "none", Support::Restricting(&["none"]), Global, First, Line;
         /// `KexAlgorithms`.
-        kex_algorithms: Vec<String> = KexAlgorithms [] Kind::Algorithms(Class::Kex), "", Carried, Global, First, Comma;
+        algorithms.kex_algorithms: Vec<String> = KexAlgorithms [] Kind::Algorithms(Class::Kex), "", Carried, Global, First, Comma;
         /// `CASignatureAlgorithms`.
-        ca_signature_algorithms: Vec<String> = CASignatureAlgorithms [] Kind::Algorithms(Class::CaSignature), "", Carried, Everywhere, First, Comma;
+        algorithms.ca_signature_algorithms: Vec<String> = CASignatureAlgorithms [] Kind::Algorithms(Class::CaSignature), "", Carried, Everywhere, First, Comma;
         HostbasedAcceptedAlgorithms ["HostbasedAcceptedKeyTypes"] Kind::Algorithms(Class::Signature), "", Fulfilled, Everywhere, First, Comma;
         /// `HostKeyAlgorithms`: the algorithms that may be offered; those of the available keys are.
-        host_key_algorithms: Vec<String> = HostKeyAlgorithms [] Kind::Algorithms(Class::HostKey), "", Carried, Global, First, Comma;
+        algorithms.host_key_algorithms: Vec<String> = HostKeyAlgorithms [] Kind::Algorithms(Class::HostKey), "", Carried, Global, First, Comma;
         /// `PubkeyAcceptedAlgorithms`.
-        pubkey_accepted_algorithms: Vec<String> = PubkeyAcceptedAlgorithms ["PubkeyAcceptedKeyTypes"] Kind::Algorithms(Class::Signature), "", Carried, Everywhere, First, Comma;
+        algorithms.pubkey_accepted_algorithms: Vec<String> = PubkeyAcceptedAlgorithms ["PubkeyAcceptedKeyTypes"] Kind::Algorithms(Class::Signature), "", Carried, Everywhere, First, Comma;
         RDomain [] Kind::Text, "none", Support::Restricting(&["none"]), Everywhere, First, Line;
         /// `LogLevel`.
-        log_level: LogLevel = LogLevel [] Kind::Parsed(forms::log_level), "INFO", Carried, Everywhere, First, Line;
+        logging.log_level: LogLevel = LogLevel [] Kind::Parsed(forms::log_level), "INFO", Carried, Everywhere, First, Line;
         /// `SyslogFacility`.
-        syslog_facility: SyslogFacility = SyslogFacility [] Kind::Parsed(forms::facility), "AUTH", Carried, Global, First, Line;
+        logging.syslog_facility: SyslogFacility = SyslogFacility [] Kind::Parsed(forms::facility), "AUTH", Carried, Global, First, Line;
         /// `AuthorizedKeysFile`: templates; tokens %% %h %U %u; relative ones start at the home directory.
-        authorized_keys_files: Vec<String> = AuthorizedKeysFile [] Kind::Parsed(forms::server::authorized_keys_files), ".ssh/authorized_keys .ssh/authorized_keys2", Carried, Everywhere, First, Line;
+        user_keys.authorized_keys_files: Vec<String> = AuthorizedKeysFile [] Kind::Parsed(forms::server::authorized_keys_files), ".ssh/authorized_keys .ssh/authorized_keys2", Carried, Everywhere, First, Line;
         /// `HostKey`: files.
-        host_keys: Vec<String> = HostKey ["HostDSAKey"] Kind::Path, "", Carried, Global, Add, PerWord;
+        host_keys.files: Vec<String> = HostKey ["HostDSAKey"] Kind::Path, "", Carried, Global, Add, PerWord;
         /// `HostCertificate`: files.
-        host_certificates: Vec<String> = HostCertificate [] Kind::Path, "", Carried, Global, Add, PerWord;
+        host_keys.certificates: Vec<String> = HostCertificate [] Kind::Path, "", Carried, Global, Add, PerWord;
         /// `AllowUsers`: patterns `USER[@HOST]`, empty for no limit.
-        allow_users: Patterns = AllowUsers [] Kind::Parsed(forms::server::user_patterns), "", Carried, Everywhere, Add, PerWord;
+        authentication.allow_users: Patterns = AllowUsers [] Kind::Parsed(forms::server::user_patterns), "", Carried, Everywhere, Add, PerWord;
         /// `DenyUsers`.
-        deny_users: Patterns = DenyUsers [] Kind::Parsed(forms::server::user_patterns), "", Carried, Everywhere, Add, PerWord;
+        authentication.deny_users: Patterns = DenyUsers [] Kind::Parsed(forms::server::user_patterns), "", Carried, Everywhere, Add, PerWord;
         /// `AllowGroups`: patterns, empty for no limit.
-        allow_groups: Patterns = AllowGroups [] Kind::Words, "", Carried, Everywhere, Add, PerWord;
+        authentication.allow_groups: Patterns = AllowGroups [] Kind::Words, "", Carried, Everywhere, Add, PerWord;
         /// `DenyGroups`.
-        deny_groups: Patterns = DenyGroups [] Kind::Words, "", Carried, Everywhere, Add, PerWord;
+        authentication.deny_groups: Patterns = DenyGroups [] Kind::Words, "", Carried, Everywhere, Add, PerWord;
         /// `AcceptEnv`: patterns of variables that are accepted from the client.
-        accept_env: Patterns = AcceptEnv [] Kind::Parsed(forms::environment_names), "", Carried, Everywhere, Add, PerWord;
+        session.accept_env: Patterns = AcceptEnv [] Kind::Parsed(forms::environment_names), "", Carried, Everywhere, Add, PerWord;
         /// `SetEnv`.
-        set_env: Vec<Variable> = SetEnv [] Kind::Parsed(forms::set_env), "", Carried, Everywhere, First, PerWord;
+        session.set_env: Vec<Variable> = SetEnv [] Kind::Parsed(forms::set_env), "", Carried, Everywhere, First, PerWord;
         /// `AuthenticationMethods`: each entry a chain of methods; empty means any one method.
-        authentication_methods: Vec<Vec<String>> = AuthenticationMethods [] Kind::Parsed(forms::server::authentication_methods), "any", Carried, Everywhere, First, Line;
+        authentication.authentication_methods: Vec<Vec<String>> = AuthenticationMethods [] Kind::Parsed(forms::server::authentication_methods), "any", Carried, Everywhere, First, Line;
         LogVerbose [] Kind::Words, "none", Support::Enabling(&["none"]), Everywhere, First, Line;
         ChannelTimeout [] Kind::Parsed(forms::channel_timeout), "none", Support::Restricting(&["none"]), Everywhere, First, Line;
         /// `Subsystem`, in order.
-        subsystems: Vec<Subsystem> = Subsystem [] Kind::Parsed(forms::server::subsystem), "", Carried, Everywhere, Add, PerWord;
+        session.subsystems: Vec<Subsystem> = Subsystem [] Kind::Parsed(forms::server::subsystem), "", Carried, Everywhere, Add, PerWord;
         /// `MaxStartups`.
-        max_startups: MaxStartups = MaxStartups [] Kind::Parsed(forms::server::max_startups), "10:30:100", Carried, Global, First, Line;
+        limits.max_startups: MaxStartups = MaxStartups [] Kind::Parsed(forms::server::max_startups), "10:30:100", Carried, Global, First, Line;
         /// `PerSourceMaxStartups`; `None` means no limit.
-        per_source_max_startups: Option<u32> = PerSourceMaxStartups [] Kind::Parsed(forms::server::source_startups), "none", Carried, Global, First, Line;
+        limits.per_source_max_startups: Option<u32> = PerSourceMaxStartups [] Kind::Parsed(forms::server::source_startups), "none", Carried, Global, First, Line;
         /// `PerSourceNetBlockSize`: prefix lengths, in bits, of the IPv4 and IPv6 networks that count
         /// as one source.
-        per_source_net_block_size: (u8, u8) = PerSourceNetBlockSize [] Kind::Parsed(forms::server::net_block_size), "32:128", Carried, Global, First, Line;
+        limits.per_source_net_block_size: (u8, u8) = PerSourceNetBlockSize [] Kind::Parsed(forms::server::net_block_size), "32:128", Carried, Global, First, Line;
         PermitTunnel [] Kind::Parsed(forms::server::tunnel), "no", ENABLES, Everywhere, First, Line;
         /// `IPQoS`.
-        ip_qos: IpQos = IPQoS [] Kind::Parsed(forms::ip_qos), "ef cs0", Carried, Everywhere, First, Line;
+        connection.ip_qos: IpQos = IPQoS [] Kind::Parsed(forms::ip_qos), "ef cs0", Carried, Everywhere, First, Line;
         /// `RekeyLimit`.
-        rekey_limit: RekeyLimit = RekeyLimit [] Kind::Parsed(forms::rekey_limit), "default none", Carried, Everywhere, Complete, Line;
+        algorithms.rekey_limit: RekeyLimit = RekeyLimit [] Kind::Parsed(forms::rekey_limit), "default none", Carried, Everywhere, Complete, Line;
         /// `PermitOpen`: `host:port`, where either may be `*`, or the single word `any` or `none`.
-        permit_open: Vec<String> = PermitOpen [] Kind::Parsed(forms::server::permitted_opens), "any", Carried, Everywhere, First, Line;
+        forwarding.permit_open: Vec<String> = PermitOpen [] Kind::Parsed(forms::server::permitted_opens), "any", Carried, Everywhere, First, Line;
         PermitListen [] Kind::Parsed(forms::server::permitted_listeners), "any", Fulfilled, Everywhere, First, Line;
         /// `PermitUserEnvironment`.
-        permit_user_environment: UserEnvironment = PermitUserEnvironment [] Kind::Parsed(forms::server::user_environment), "no", Carried, Global, First, Line;
+        session.permit_user_environment: UserEnvironment = PermitUserEnvironment [] Kind::Parsed(forms::server::user_environment), "no", Carried, Global, First, Line;
         /// `PubkeyAuthOptions`.
-        pubkey_auth_options: PubkeyAuthOptions = PubkeyAuthOptions [] Kind::Parsed(forms::server::pubkey_options), "none", Carried, Everywhere, First, Line;
+        user_keys.pubkey_auth_options: PubkeyAuthOptions = PubkeyAuthOptions [] Kind::Parsed(forms::server::pubkey_options), "none", Carried, Everywhere, First, Line;
         /// `PerSourcePenaltyExemptList`: a CIDR list, empty if none is exempt.
-        per_source_penalty_exempt_list: String = PerSourcePenaltyExemptList [] Kind::Parsed(forms::server::exempt_list), "none", Carried, Global, First, OrWord("none");
+        limits.per_source_penalty_exempt_list: String = PerSourcePenaltyExemptList [] Kind::Parsed(forms::server::exempt_list), "none", Carried, Global, First, OrWord("none");
         SshdSessionPath [] Kind::Path, "", Support::Enabling(&[]), Global, First, Line;
         /// `WarnWeakCrypto`: log a key exchange that is not post-quantum.
-        warn_weak_crypto: bool = WarnWeakCrypto [] WARN_WEAK, "true", Carried, Global, First, Never;
+        algorithms.warn_weak_crypto: bool = WarnWeakCrypto [] WARN_WEAK, "true", Carried, Global, First, Never;
         AgentSocketPath [] Kind::Parsed(forms::server::agent_socket_path), "", Fulfilled, Everywhere, First, Never;
         SshdAuthPath [] Kind::Path, "", Support::Enabling(&[]), Global, First, Line;
         /// `UseMPTCP`.
-        use_mptcp: bool = UseMPTCP [] Kind::YesNo, "no", Carried, Global, First, Line;
+        connection.use_mptcp: bool = UseMPTCP [] Kind::YesNo, "no", Carried, Global, First, Line;
         /// `EnableHwCompression`.
-        hw_compression: HwCompression = EnableHwCompression [] HW_COMPRESSION, "no", Carried, Everywhere, First, Line;
+        compression.hw: HwCompression = EnableHwCompression [] HW_COMPRESSION, "no", Carried, Everywhere, First, Line;
         /// `HwCompressionLibrary`: absolute paths, in the order of trial.
-        hw_compression_libraries: Vec<String> = HwCompressionLibrary [] Kind::Parsed(forms::libraries), "none", Carried, Global, First, Line;
+        compression.hw_libraries: Vec<String> = HwCompressionLibrary [] Kind::Parsed(forms::libraries), "none", Carried, Global, First, Line;
         /// `HwCompressionVerify`: inflate and compare each compressed run before it is used.
-        hw_compression_verify: bool = HwCompressionVerify [] Kind::YesNo, "yes", Carried, Everywhere, First, Line;
+        compression.hw_verify: bool = HwCompressionVerify [] Kind::YesNo, "yes", Carried, Everywhere, First, Line;
         /// `PreauthSpares`: number of workers forked before a connection arrives.
-        preauth_spares: u32 = PreauthSpares [] Kind::Integer { min: 0, max: 100 }, "1", Carried, Global, First, Line;
+        limits.preauth_spares: u32 = PreauthSpares [] Kind::Integer { min: 0, max: 100 }, "1", Carried, Global, First, Line;
         /// `CryptoThreads`: most threads that encrypt and decrypt, the connection's own included;
         /// `None` is `auto`.
-        crypto_threads: Option<usize> = CryptoThreads [] Kind::Parsed(forms::crypto_threads), "auto", Carried, Everywhere, First, Line;
+        limits.crypto_threads: Option<usize> = CryptoThreads [] Kind::Parsed(forms::crypto_threads), "auto", Carried, Everywhere, First, Line;
         /// `WindowMemory`: limit on the sum of all receive windows of a connection, bytes.
-        window_memory_bytes: u64 = WindowMemory [] Kind::Parsed(forms::window_memory), "256M", Carried, Everywhere, First, Line;
+        limits.window_memory_bytes: u64 = WindowMemory [] Kind::Parsed(forms::window_memory), "256M", Carried, Everywhere, First, Line;
         /// `SftpRoot`: the directory that internal-sftp shows as `/`; template; tokens %% %h %U %u.
-        sftp_root: Option<String> = SftpRoot [] Kind::Path, "none", Carried, Everywhere, First, Line;
+        session.sftp_root: Option<String> = SftpRoot [] Kind::Path, "none", Carried, Everywhere, First, Line;
         /// `CompressionLevel`, 1 to 9.
-        compression_level: u8 = CompressionLevel [] Kind::Integer { min: 1, max: 9 }, "6", Carried, Everywhere, First, Line;
+        compression.level: u8 = CompressionLevel [] Kind::Integer { min: 1, max: 9 }, "6", Carried, Everywhere, First, Line;
         /// `CompressionAdaptive`: store data that does not compress, and adapt the level to the link.
-        compression_adaptive: bool = CompressionAdaptive [] Kind::YesNo, "yes", Carried, Everywhere, First, Line;
+        compression.adaptive: bool = CompressionAdaptive [] Kind::YesNo, "yes", Carried, Everywhere, First, Line;
         /// `CompressionThreads`: most threads that compress; `None` is `auto`.
-        compression_threads: Option<usize> = CompressionThreads [] Kind::Parsed(forms::crypto_threads), "auto", Carried, Everywhere, First, Line;
+        compression.threads: Option<usize> = CompressionThreads [] Kind::Parsed(forms::crypto_threads), "auto", Carried, Everywhere, First, Line;
         /// `PerSourcePenalties`.
-        per_source_penalties: PerSourcePenalties = PerSourcePenalties [] Kind::Parsed(penalties::read), "yes", Carried, Global, Add, Line;
+        limits.per_source_penalties: PerSourcePenalties = PerSourcePenalties [] Kind::Parsed(penalties::read), "yes", Carried, Global, Add, Line;
         DebianBanner [] Kind::YesNo, "", Fulfilled, Global, First, Never;
         Include [] Kind::Structure, "", Carried, Everywhere, First, Never;
         Match [] Kind::Structure, "", Carried, Everywhere, First, Never;
@@ -272,8 +272,8 @@ keywords! {
     }
     and {
         /// Where to listen, with `Port` and `AddressFamily` applied.
-        pub listen_addresses: Vec<ListenAddress>,
+        pub connection.listen_addresses: Vec<ListenAddress>,
         /// All values, encoded as by [`ServerOptions::encode`]; empty in options that are only read.
-        pub(crate) source: Vec<u8>,
+        pub(crate) self.source: Vec<u8>,
     }
 }

@@ -4,6 +4,9 @@ use crate::error::ConfigError;
 use crate::types::Compression;
 use crate::value::Support;
 
+#[path = "codec_tests.rs"]
+mod codec;
+
 fn load_with(files: MemoryFiles, arguments: &ServerArguments) -> Result<ServerConfig, ConfigError> {
     ServerConfig::load(
         std::path::Path::new("/etc/ssh/sshd_config"),
@@ -53,52 +56,64 @@ fn no_name_stands_twice() {
 #[test]
 fn defaults() {
     let options = load("").global();
-    assert_eq!(options.permit_root_login, PermitRootLogin::ProhibitPassword);
-    assert_eq!(options.kex_algorithms, wire::algorithms::SERVER_KEX);
-    assert_eq!(options.host_keys, DEFAULT_HOST_KEYS);
-    assert_eq!(options.login_grace_time_s, 120);
     assert_eq!(
-        options.max_startups,
+        options.authentication.permit_root_login,
+        PermitRootLogin::ProhibitPassword
+    );
+    assert_eq!(
+        options.algorithms.kex_algorithms,
+        wire::algorithms::SERVER_KEX
+    );
+    assert_eq!(options.host_keys.files, DEFAULT_HOST_KEYS);
+    assert_eq!(options.limits.login_grace_time_s, 120);
+    assert_eq!(
+        options.limits.max_startups,
         MaxStartups {
             start: 10,
             rate: 30,
             full: 100
         }
     );
-    assert!(options.authentication_methods.is_empty());
+    assert!(options.authentication.authentication_methods.is_empty());
     assert!(
-        options.accept_env.is_empty() && options.permit_user_environment == UserEnvironment::No
+        options.session.accept_env.is_empty()
+            && options.session.permit_user_environment == UserEnvironment::No
     );
-    assert!(options.per_source_penalties.enabled);
-    assert_eq!(options.per_source_penalties.auth_fail_ms, 5000);
+    assert!(options.limits.per_source_penalties.enabled);
+    assert_eq!(options.limits.per_source_penalties.auth_fail_ms, 5000);
     assert_eq!(
-        options.per_source_penalties.overflow6,
+        options.limits.per_source_penalties.overflow6,
         PenaltyOverflow::Permissive
     );
     let shown: Vec<String> = options
+        .connection
         .listen_addresses
         .iter()
         .map(ToString::to_string)
         .collect();
     assert_eq!(shown, ["[::]:22", "0.0.0.0:22"]);
     assert_eq!(
-        options.authorized_keys_files,
+        options.user_keys.authorized_keys_files,
         [".ssh/authorized_keys", ".ssh/authorized_keys2"]
     );
-    assert!(options.strict_modes && options.pubkey_authentication && !options.use_pam);
     assert!(
-        options.chroot_directory.is_none()
-            && options.force_command.is_none()
-            && options.banner.is_none()
+        options.user_keys.strict_modes
+            && options.authentication.pubkey_authentication
+            && !options.authentication.use_pam
+    );
+    assert!(
+        options.session.chroot_directory.is_none()
+            && options.session.force_command.is_none()
+            && options.authentication.banner.is_none()
     );
 }
 
 #[test]
 fn the_level_of_compression_is_the_one_asked_for() {
-    assert_eq!(load("").global().compression_level, 6);
+    assert_eq!(load("").global().compression.level, 6);
     for level in 1..=9 {
         let options = load(&format!("CompressionLevel {level}")).global();
-        assert_eq!(options.compression_level, level);
+        assert_eq!(options.compression.level, level);
     }
 }
 
@@ -107,8 +122,8 @@ fn compression_is_off_zlib_or_zstd_and_nothing_else() {
     let methods = |line: &str| {
         let options = load(line).global();
         (
-            options.compression.is_on(),
-            options.compression == Compression::Zstd,
+            options.compression.method.is_on(),
+            options.compression.method == Compression::Zstd,
         )
     };
     assert_eq!(methods(""), (true, false));
@@ -128,14 +143,14 @@ fn first_value_wins_and_match_outweighs_global() {
         "MaxSessions 1\nMaxSessions 2\nPasswordAuthentication no\n\
          Match User ann\n MaxSessions 3\nMatch Group staff\n MaxSessions 4\n PasswordAuthentication yes\n",
     );
-    assert_eq!(config.global().max_sessions, 1);
-    assert!(!config.global().password_authentication);
+    assert_eq!(config.global().limits.max_sessions, 1);
+    assert!(!config.global().authentication.password_authentication);
     let options = config.for_connection(&ann());
-    assert_eq!(options.max_sessions, 3);
-    assert!(options.password_authentication);
+    assert_eq!(options.limits.max_sessions, 3);
+    assert!(options.authentication.password_authentication);
     let mut other = ann();
     other.user = Some("bob".to_owned());
-    assert_eq!(config.for_connection(&other).max_sessions, 4);
+    assert_eq!(config.for_connection(&other).limits.max_sessions, 4);
     assert_eq!(
         config.for_connection(&ConnectionSpec::default()),
         config.global()
@@ -165,7 +180,7 @@ fn match_criteria() {
     ] {
         let config = load(&format!("Match {criteria}\nPermitTTY no\n"));
         assert_eq!(
-            !config.for_connection(&ann()).permit_tty,
+            !config.for_connection(&ann()).session.permit_tty,
             expected,
             "{criteria}"
         );
@@ -177,8 +192,14 @@ fn match_criteria() {
     let config = load(
         "Match Invalid-User\nRefuseConnection no\nMaxAuthTries 1\nMatch Group *\nMaxAuthTries 2\n",
     );
-    assert_eq!(config.for_connection(&nobody).max_auth_tries, 1);
-    assert_eq!(config.for_connection(&ann()).max_auth_tries, 2);
+    assert_eq!(
+        config.for_connection(&nobody).authentication.max_auth_tries,
+        1
+    );
+    assert_eq!(
+        config.for_connection(&ann()).authentication.max_auth_tries,
+        2
+    );
     for bad in [
         "User",
         "Frob x",
@@ -226,14 +247,20 @@ fn match_all_ends_a_block() {
                 Port 2222\nPermitUserEnvironment yes\nPermitTTY yes\n";
     let config = load(text);
     let global = config.global();
-    assert_eq!(global.max_startups.start, 3);
-    assert!(global.permit_user_environment.permits("LD_PRELOAD"));
-    assert!(!config.for_connection(&ann()).permit_tty);
+    assert_eq!(global.limits.max_startups.start, 3);
+    assert!(global.session.permit_user_environment.permits("LD_PRELOAD"));
+    assert!(!config.for_connection(&ann()).session.permit_tty);
     let files = MemoryFiles::default()
         .with("/etc/ssh/sshd_config", "Match all\nInclude x.conf\n")
         .with("/etc/ssh/x.conf", "PermitUserEnvironment yes\n");
     let config = load_with(files, &ServerArguments::default()).unwrap();
-    assert!(config.global().permit_user_environment.permits("LANG"));
+    assert!(
+        config
+            .global()
+            .session
+            .permit_user_environment
+            .permits("LANG")
+    );
 }
 
 #[test]
@@ -245,7 +272,11 @@ fn weak_algorithms_are_logged_unless_told_otherwise() {
         ("WarnWeakCrypto no\n", false),
         ("WarnWeakCrypto no-pq-kex\n", false),
     ] {
-        assert_eq!(load(text).global().warn_weak_crypto, wanted, "{text}");
+        assert_eq!(
+            load(text).global().algorithms.warn_weak_crypto,
+            wanted,
+            "{text}"
+        );
     }
     assert!(refusal("WarnWeakCrypto maybe\n").contains("unsupported option"));
     assert!(refusal("WarnWeakCrypto no yes\n").contains("extra arguments"));
@@ -266,32 +297,32 @@ fn includes_keep_conditions_apart() {
     // The Match block of a.conf ends with its file.
     assert_eq!(
         (
-            global.max_auth_tries,
-            global.login_grace_time_s,
-            global.max_sessions
+            global.authentication.max_auth_tries,
+            global.limits.login_grace_time_s,
+            global.limits.max_sessions
         ),
         (1, 7, 10)
     );
     let options = config.for_connection(&ann());
     assert_eq!(
         (
-            options.max_sessions,
-            options.permit_tty,
-            options.permit_user_rc
+            options.limits.max_sessions,
+            options.session.permit_tty,
+            options.session.permit_user_rc
         ),
         (3, false, false)
     );
     let mut elsewhere = ann();
     elsewhere.address = "203.0.113.1".parse().ok();
-    assert_eq!(config.for_connection(&elsewhere).max_sessions, 5);
+    assert_eq!(config.for_connection(&elsewhere).limits.max_sessions, 5);
     let mut bob = ann();
     bob.user = Some("bob".to_owned());
     let options = config.for_connection(&bob);
     assert_eq!(
         (
-            options.max_sessions,
-            options.permit_tty,
-            options.permit_user_rc
+            options.limits.max_sessions,
+            options.session.permit_tty,
+            options.session.permit_user_rc
         ),
         (2, true, true)
     );
@@ -317,22 +348,26 @@ fn the_command_line_outweighs_the_file() {
         "MaxSessions 1\nPort 22\nHostKey keys/a\nHostKey /b\nBanner none\nPidFile x\nChrootDirectory %h\n",
     );
     let options = load_with(files, &arguments).unwrap().global();
-    assert_eq!(options.max_sessions, 7);
-    assert_eq!(options.host_keys, ["/srv/keys/a", "/b"]);
+    assert_eq!(options.limits.max_sessions, 7);
+    assert_eq!(options.host_keys.files, ["/srv/keys/a", "/b"]);
     assert_eq!(
-        (options.banner, options.pid_file.as_deref()),
+        (
+            options.authentication.banner,
+            options.connection.pid_file.as_deref()
+        ),
         (None, Some("/srv/x"))
     );
-    assert_eq!(options.chroot_directory.as_deref(), Some("%h"));
+    assert_eq!(options.session.chroot_directory.as_deref(), Some("%h"));
     let ports: Vec<u16> = options
+        .connection
         .listen_addresses
         .iter()
         .map(|listen| listen.port)
         .collect();
     assert_eq!(ports, [2222, 22, 2222, 22]);
-    assert_eq!(options.ciphers[0], "aes128-gcm@openssh.com");
+    assert_eq!(options.algorithms.ciphers[0], "aes128-gcm@openssh.com");
     assert_eq!(
-        load("").global().ciphers[0],
+        load("").global().algorithms.ciphers[0],
         "chacha20-poly1305@openssh.com"
     );
 }
@@ -349,6 +384,7 @@ fn ports_of_p_replace_those_of_the_file() {
     );
     let options = load_with(files, &arguments).unwrap().global();
     let listens: Vec<(Option<&str>, u16)> = options
+        .connection
         .listen_addresses
         .iter()
         .map(|listen| (listen.host.as_deref(), listen.port))
@@ -368,9 +404,9 @@ fn none_in_capitals_names_no_file() {
     let config =
         load("Banner NONE\nTrustedUserCAKeys None\nRevokedKeys NONE\nChrootDirectory NONE\n");
     let global = config.global();
-    assert_eq!(global.banner, None);
-    assert_eq!(global.trusted_user_ca_keys, None);
-    assert!(global.revoked_keys.is_empty());
+    assert_eq!(global.authentication.banner, None);
+    assert_eq!(global.user_keys.trusted_user_ca_keys, None);
+    assert!(global.user_keys.revoked_keys.is_empty());
     assert!(
         global.dump().contains("\nbanner none\n"),
         "{}",
@@ -464,7 +500,7 @@ fn what_openssh_takes_for_a_pattern_or_none_is_one() {
         let dump = load(&format!("{line}\n")).global().dump();
         assert!(dump.contains(&format!("\n{shown}\n")), "{line}: {dump}");
     }
-    let wanted = |line: &str| load(line).global().permit_user_environment;
+    let wanted = |line: &str| load(line).global().session.permit_user_environment;
     assert!(!wanted("PermitUserEnvironment TRUE\n").permits("LD_PRELOAD"));
     assert!(!wanted("PermitUserEnvironment Yes\n").permits("LD_PRELOAD"));
     assert!(wanted("PermitUserEnvironment TRUE\n").permits("TRUE"));
@@ -514,7 +550,7 @@ fn what_only_enables_is_named_with_its_place() {
     let quiet = "X11Forwarding no\nAllowTcpForwarding no\nPermitTunnel no\nGatewayPorts no\nDisableForwarding yes\n\
         AllowAgentForwarding no\nAllowStreamLocalForwarding no\nPermitOpen none\nPermitListen 80\n";
     assert!(load(quiet).warnings().is_empty());
-    assert!(load(quiet).global().disable_forwarding);
+    assert!(load(quiet).global().forwarding.disable_forwarding);
 }
 
 #[test]
@@ -577,20 +613,24 @@ fn a_root_of_sftp_that_confines_nothing_is_named_with_its_place() {
 #[test]
 fn what_is_permitted_of_forwarding() {
     let options = load("AllowTcpForwarding local\nPermitOpen a:1 b:*\n").global();
-    assert!(options.allow_tcp_forwarding.is_local() && !options.allow_tcp_forwarding.is_remote());
-    assert_eq!(options.permit_open, ["a:1", "b:*"]);
-    assert_eq!(load("").global().permit_open, ["any"]);
+    assert!(
+        options.forwarding.allow_tcp_forwarding.is_local()
+            && !options.forwarding.allow_tcp_forwarding.is_remote()
+    );
+    assert_eq!(options.forwarding.permit_open, ["a:1", "b:*"]);
+    assert_eq!(load("").global().forwarding.permit_open, ["any"]);
     let strict =
         load("PubkeyAuthOptions touch-required\nRefuseConnection yes\nExposeAuthInfo yes\n")
             .global();
     assert!(
-        strict.pubkey_auth_options.touch_required && !strict.pubkey_auth_options.verify_required
+        strict.user_keys.pubkey_auth_options.touch_required
+            && !strict.user_keys.pubkey_auth_options.verify_required
     );
-    assert!(strict.refuse_connection && strict.expose_auth_info);
-    assert_eq!(strict.pubkey_auth_options.max_pk_ok, 6);
+    assert!(strict.connection.refuse_connection && strict.session.expose_auth_info);
+    assert_eq!(strict.user_keys.pubkey_auth_options.max_pk_ok, 6);
     let few = load("PubkeyAuthOptions verify-required max-pk-ok:2\n").global();
-    assert!(few.pubkey_auth_options.verify_required);
-    assert_eq!(few.pubkey_auth_options.max_pk_ok, 2);
+    assert!(few.user_keys.pubkey_auth_options.verify_required);
+    assert_eq!(few.user_keys.pubkey_auth_options.max_pk_ok, 2);
     for (word, of_client, of_all) in [
         ("yes", true, false),
         ("transport", true, false),
@@ -599,8 +639,8 @@ fn what_is_permitted_of_forwarding() {
     ] {
         let options = load(&format!("TCPKeepAlive {word}\n")).global();
         let found = (
-            options.tcp_keep_alive != TcpKeepAlive::No,
-            options.tcp_keep_alive == TcpKeepAlive::All,
+            options.connection.tcp_keep_alive != TcpKeepAlive::No,
+            options.connection.tcp_keep_alive == TcpKeepAlive::All,
         );
         assert_eq!(found, (of_client, of_all), "{word}");
     }
@@ -661,7 +701,7 @@ fn chains_and_subsystems() {
     );
     let global = config.global();
     assert_eq!(
-        global.authentication_methods,
+        global.authentication.authentication_methods,
         [
             vec!["publickey", "password"],
             vec!["publickey", "keyboard-interactive:pam"]
@@ -669,6 +709,7 @@ fn chains_and_subsystems() {
     );
     let shown = |options: &ServerOptions| -> Vec<String> {
         options
+            .session
             .subsystems
             .iter()
             .map(|s| format!("{}={}", s.name, s.command))
@@ -689,9 +730,15 @@ fn accumulated_words_of_match_replace_global_ones() {
     let config = load(
         "AcceptEnv A\nAcceptEnv B\nAllowUsers x\nMatch User ann\nAcceptEnv C\nAcceptEnv D\nMatch all\nAcceptEnv E\n",
     );
-    assert_eq!(config.global().accept_env, ["A", "B"]);
-    assert_eq!(config.for_connection(&ann()).accept_env, ["C", "D", "E"]);
-    assert_eq!(config.for_connection(&ann()).allow_users, ["x"]);
+    assert_eq!(config.global().session.accept_env, ["A", "B"]);
+    assert_eq!(
+        config.for_connection(&ann()).session.accept_env,
+        ["C", "D", "E"]
+    );
+    assert_eq!(
+        config.for_connection(&ann()).authentication.allow_users,
+        ["x"]
+    );
 }
 
 #[test]
@@ -703,16 +750,16 @@ fn limits_and_penalties() {
     )
     .global();
     assert_eq!(
-        options.max_startups,
+        options.limits.max_startups,
         MaxStartups {
             start: 7,
             rate: 30,
             full: 7
         }
     );
-    assert_eq!(options.per_source_max_startups, Some(3));
-    assert_eq!(options.per_source_net_block_size, (24, 56));
-    let penalties = options.per_source_penalties;
+    assert_eq!(options.limits.per_source_max_startups, Some(3));
+    assert_eq!(options.limits.per_source_net_block_size, (24, 56));
+    let penalties = options.limits.per_source_penalties;
     assert_eq!(
         (penalties.crash_ms, penalties.auth_fail_ms, penalties.min_ms),
         (60_000, 500, 2000)
@@ -722,21 +769,31 @@ fn limits_and_penalties() {
         (10, 65536)
     );
     assert_eq!(penalties.overflow6, PenaltyOverflow::DenyAll);
-    assert_eq!(options.per_source_penalty_exempt_list, "10.0.0.0/8,::1");
-    let nobody = load("PerSourcePenaltyExemptList NONE\n").global();
-    assert_eq!(nobody.per_source_penalty_exempt_list, "");
-    assert_eq!(options.login_grace_time_s, 0);
     assert_eq!(
-        (options.rekey_limit.bytes, options.rekey_limit.seconds),
+        options.limits.per_source_penalty_exempt_list,
+        "10.0.0.0/8,::1"
+    );
+    let nobody = load("PerSourcePenaltyExemptList NONE\n").global();
+    assert_eq!(nobody.limits.per_source_penalty_exempt_list, "");
+    assert_eq!(options.limits.login_grace_time_s, 0);
+    assert_eq!(
+        (
+            options.algorithms.rekey_limit.bytes,
+            options.algorithms.rekey_limit.seconds
+        ),
         (1 << 30, 3600)
     );
     assert_eq!(
-        (options.ip_qos.interactive, options.ip_qos.bulk),
+        (
+            options.connection.ip_qos.interactive,
+            options.connection.ip_qos.bulk
+        ),
         (None, Some(0xb8))
     );
     assert!(
         !load("PerSourcePenalties no\n")
             .global()
+            .limits
             .per_source_penalties
             .enabled
     );
@@ -760,11 +817,23 @@ fn limits_and_penalties() {
 fn environment_of_the_users_files() {
     let options =
         load("PermitUserEnvironment LANG,LC_*,!LC_X\nSetEnv A=b A=c \"B=d e\"\n").global();
-    assert!(options.permit_user_environment.permits("LANG"));
-    assert!(!options.permit_user_environment.permits("LC_X"));
-    assert!(!options.permit_user_environment.permits("LD_PRELOAD"));
-    assert!(!load("").global().permit_user_environment.permits("LANG"));
+    assert!(options.session.permit_user_environment.permits("LANG"));
+    assert!(!options.session.permit_user_environment.permits("LC_X"));
+    assert!(
+        !options
+            .session
+            .permit_user_environment
+            .permits("LD_PRELOAD")
+    );
+    assert!(
+        !load("")
+            .global()
+            .session
+            .permit_user_environment
+            .permits("LANG")
+    );
     let pairs: Vec<_> = options
+        .session
         .set_env
         .iter()
         .map(|v| (v.name.as_str(), v.value.as_str()))
@@ -776,100 +845,6 @@ const RICH: &str = "Port 2201\nListenAddress [::1]:3\nHostKey /secret/path\nAllo
     Banner /before-login\nPubkeyAcceptedAlgorithms -rsa*\nForceCommand echo \"x y\"\nSubsystem sftp internal-sftp\n\
     MaxAuthTries 3\nVersionAddendum hi\nKexAlgorithms +ecdh-sha2-nistp256\n\
     Match User ann Address 192.0.2.0/24\nPasswordAuthentication no\nMaxAuthTries 2\nMatch LocalPort 22 Group staff\nPermitTTY no\n";
-
-#[test]
-fn encoded_configurations_come_back() {
-    let config = load(RICH);
-    let again = ServerConfig::decode(&config.encode()).unwrap();
-    assert_eq!(again, config);
-    let options = config.for_connection(&ann());
-    assert_eq!(again.for_connection(&ann()), options);
-    assert_eq!(ServerOptions::decode(&options.encode()).unwrap(), options);
-    assert_eq!(
-        ServerOptions::decode(&options.encode()).unwrap().dump(),
-        options.dump()
-    );
-}
-
-#[test]
-fn options_that_are_only_read_say_the_same_and_keep_no_second_copy() {
-    for text in ["", RICH] {
-        let mut options = load(text).for_connection(&ann());
-        let read = ServerOptions::decode_to_read(&options.encode()).unwrap();
-        let auth = ServerOptions::decode_to_read(&options.encode_for_auth()).unwrap();
-        let mut reduced = options.reduced_for_auth();
-        for (read, whole) in [(&read, &mut options), (&auth, &mut reduced)] {
-            assert_eq!(read.encode(), b"");
-            assert_eq!(read.encode_for_auth(), b"");
-            whole.source.clear();
-            assert_eq!(read, whole);
-        }
-    }
-    assert!(ServerOptions::decode_to_read(b"").is_err());
-}
-
-#[test]
-fn damaged_blobs_are_refused() {
-    let config = load(RICH);
-    let blob = config.encode();
-    for end in 0..blob.len() {
-        assert!(ServerConfig::decode(&blob[..end]).is_err(), "{end}");
-    }
-    let mut longer = blob.clone();
-    longer.push(0);
-    assert!(ServerConfig::decode(&longer).is_err());
-    let mut huge = b"fulmar sshd_config 2".to_vec();
-    huge.extend([0, 0xff, 0xff, 0xff, 0xff]);
-    assert!(ServerConfig::decode(&huge).is_err());
-    // Any byte may be changed: the result is an error or a configuration, never a panic.
-    for at in 0..blob.len() {
-        for flip in [1_u8, 0x80] {
-            let mut changed = blob.clone();
-            changed[at] ^= flip;
-            if let Ok(config) = ServerConfig::decode(&changed) {
-                let _ = config.for_connection(&ann()).dump();
-            }
-        }
-    }
-}
-
-#[test]
-fn the_unprivileged_half_is_told_less() {
-    let config = load(RICH);
-    let reduced = config.reduced_for_auth();
-    let blob = reduced.encode();
-    let contains = |blob: &[u8], text: &str| blob.windows(text.len()).any(|w| w == text.as_bytes());
-    for secret in [
-        "/secret/path",
-        "zoe",
-        "bob",
-        "internal-sftp",
-        "echo",
-        "/before-login",
-    ] {
-        assert!(contains(&config.encode(), secret), "{secret}");
-        assert!(!contains(&blob, secret), "{secret}");
-        assert!(
-            !contains(&config.for_connection(&ann()).encode_for_auth(), secret),
-            "{secret}"
-        );
-    }
-    let (whole, part) = (config.global(), reduced.global());
-    assert_eq!(part.kex_algorithms, whole.kex_algorithms);
-    assert_eq!(part.max_auth_tries, 3);
-    assert_eq!(part.version_addendum.as_deref(), Some("hi"));
-    let whole = config.for_connection(&ann());
-    let options = whole.reduced_for_auth();
-    assert_eq!(
-        ServerOptions::decode(&whole.encode_for_auth()).unwrap(),
-        options
-    );
-    assert_eq!(
-        (options.max_auth_tries, options.password_authentication),
-        (2, false)
-    );
-    assert!(options.force_command.is_none() && options.allow_users.is_empty());
-}
 
 #[test]
 fn connection_specifications() {
@@ -912,9 +887,11 @@ fn the_file_that_debian_ships_loads_with_one_warning() {
         ["/etc/ssh/sshd_config line 4: X11Forwarding is not supported yet; ignored"]
     );
     let options = config.global();
-    assert!(options.use_pam && !options.kbd_interactive_authentication);
+    assert!(
+        options.authentication.use_pam && !options.authentication.kbd_interactive_authentication
+    );
     assert_eq!(
-        options.subsystems[0].command,
+        options.session.subsystems[0].command,
         "/usr/lib/openssh/sftp-server"
     );
 }
@@ -929,7 +906,7 @@ fn match_address_applies_to_short_networks_and_refuses_what_matches_nobody() {
             local_address: "127.0.0.1".parse().ok(),
             ..ConnectionSpec::default()
         };
-        config.for_connection(&spec).max_sessions
+        config.for_connection(&spec).limits.max_sessions
     };
     for (criterion, applies) in [
         ("Match Address 10.0.0/8", true),
@@ -972,9 +949,15 @@ fn revoked_keys_may_stand_in_several_files() {
     };
     let files = MemoryFiles::default().with("/etc/ssh/sshd_config", "RevokedKeys /a krl\n");
     let options = load_with(files, &arguments).unwrap().global();
-    assert_eq!(options.revoked_keys, ["/a", "/srv/krl"]);
-    assert!(load("RevokedKeys none\n").global().revoked_keys.is_empty());
-    assert!(load("").global().revoked_keys.is_empty());
+    assert_eq!(options.user_keys.revoked_keys, ["/a", "/srv/krl"]);
+    assert!(
+        load("RevokedKeys none\n")
+            .global()
+            .user_keys
+            .revoked_keys
+            .is_empty()
+    );
+    assert!(load("").global().user_keys.revoked_keys.is_empty());
     assert!(refusal("RevokedKeys /a none\n").contains("must appear alone"));
 }
 
@@ -984,7 +967,7 @@ fn revoked_keys_may_stand_in_several_files() {
 fn the_old_second_file_of_keys_is_passed_over() {
     let options = load("AuthorizedKeysFile2 /tmp/others\n").global();
     assert_eq!(
-        options.authorized_keys_files,
-        load("\n").global().authorized_keys_files
+        options.user_keys.authorized_keys_files,
+        load("\n").global().user_keys.authorized_keys_files
     );
 }

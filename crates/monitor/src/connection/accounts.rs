@@ -59,10 +59,10 @@ impl Account {
         shell: ShellFile,
         today: i64,
     ) -> Result<(), Denial> {
-        if !options.use_pam {
+        if !options.authentication.use_pam {
             self.check_locks(today)?;
         }
-        if options.chroot_directory.is_none() {
+        if options.session.chroot_directory.is_none() {
             let state = match shell {
                 ShellFile::Fine => None,
                 ShellFile::Missing => Some("does not exist"),
@@ -103,7 +103,7 @@ impl Account {
     }
 
     fn check_lists(&self, options: &ServerOptions, peer: &Peer) -> Result<(), Denial> {
-        let from = if options.use_dns {
+        let from = if options.connection.use_dns {
             &peer.host
         } else {
             &peer.address
@@ -115,13 +115,17 @@ impl Account {
             )))
         };
         let is_meant = |pattern: &String| match_user(&self.name, from, &peer.address, pattern);
-        if options.deny_users.iter().any(is_meant) {
+        if options.authentication.deny_users.iter().any(is_meant) {
             return denied("listed in DenyUsers");
         }
-        if !options.allow_users.is_empty() && !options.allow_users.iter().any(is_meant) {
+        if !options.authentication.allow_users.is_empty()
+            && !options.authentication.allow_users.iter().any(is_meant)
+        {
             return denied("not listed in AllowUsers");
         }
-        if options.deny_groups.is_empty() && options.allow_groups.is_empty() {
+        if options.authentication.deny_groups.is_empty()
+            && options.authentication.allow_groups.is_empty()
+        {
             return Ok(());
         }
         if self.group_names.is_empty() {
@@ -134,10 +138,14 @@ impl Account {
                 .iter()
                 .any(|pattern| self.group_names.iter().any(|name| matches(name, pattern)))
         };
-        if !options.deny_groups.is_empty() && in_list(&options.deny_groups) {
+        if !options.authentication.deny_groups.is_empty()
+            && in_list(&options.authentication.deny_groups)
+        {
             return denied("a group is listed in DenyGroups");
         }
-        if !options.allow_groups.is_empty() && !in_list(&options.allow_groups) {
+        if !options.authentication.allow_groups.is_empty()
+            && !in_list(&options.authentication.allow_groups)
+        {
             return denied("none of user's groups are listed in AllowGroups");
         }
         Ok(())
@@ -154,7 +162,7 @@ impl Account {
         if self.uid != 0 {
             return true;
         }
-        match options.permit_root_login {
+        match options.authentication.permit_root_login {
             PermitRootLogin::Yes => true,
             PermitRootLogin::ProhibitPassword => method == ChainMethod::Publickey,
             PermitRootLogin::ForcedCommandsOnly => method == ChainMethod::Publickey && forced,

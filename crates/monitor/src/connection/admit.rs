@@ -76,7 +76,8 @@ pub(crate) fn admit(
         ));
         return ChainProgress::NotAsked;
     }
-    let by_key_alone = user.options.permit_root_login == PermitRootLogin::ForcedCommandsOnly;
+    let by_key_alone =
+        user.options.authentication.permit_root_login == PermitRootLogin::ForcedCommandsOnly;
     if account.uid == 0 && by_key_alone {
         log.info("Root login accepted for forced command.");
     }
@@ -100,7 +101,7 @@ pub(crate) fn admit(
 /// The account check: PAM's if UsePAM is on. Otherwise the age of the password, for a user who has
 /// logged in by password; as in OpenSSH, an expired password does not prevent a login by key.
 pub(crate) fn check_account(user: &mut LoginUser, log: &Log) -> bool {
-    if !user.options.use_pam {
+    if !user.options.authentication.use_pam {
         let today = sys::users::shadow::today();
         let state = user
             .account()
@@ -169,7 +170,7 @@ fn pam_of(user: &mut LoginUser) -> Result<&mut PamLogin, String> {
     let pam = match user.pam.take() {
         Some(pam) => pam,
         None => PamLogin::start(
-            &user.options.pam_service_name,
+            &user.options.authentication.pam_service_name,
             known_name(&user.name),
             &user.peer,
         )?,
@@ -187,7 +188,7 @@ pub(crate) fn with_pam(
     user: &mut LoginUser,
     authenticate: impl FnOnce(&mut PamLogin, bool) -> Result<(), String>,
 ) -> Result<(), String> {
-    let permit_empty = user.options.permit_empty_passwords;
+    let permit_empty = user.options.authentication.permit_empty_passwords;
     pam_of(user).and_then(|pam| authenticate(pam, permit_empty))
 }
 

@@ -57,6 +57,6 @@ impl Configuration {
 
 fn in_force(mut options: ServerOptions) -> Rc<ServerOptions> {
     // Without privilege PAM can neither change credentials nor open a session.
-    options.use_pam &= sys::process::is_root();
+    options.authentication.use_pam &= sys::process::is_root();
     Rc::new(options)
 }

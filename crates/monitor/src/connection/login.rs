@@ -129,7 +129,11 @@ impl<'l> AuthService<'_, '_, 'l> {
                 self.signer
                     .allow_group(false, sys::time::monotonic_ms())
                     .map_err(|refusal| self.refused(&refusal))?;
-                let group = choose_group(&request, &self.config.global().moduli_file, self.log);
+                let group = choose_group(
+                    &request,
+                    &self.config.global().algorithms.moduli_file,
+                    self.log,
+                );
                 self.channel.send(&group)?;
                 Ok(None)
             }
@@ -183,7 +187,7 @@ impl<'l> AuthService<'_, '_, 'l> {
             self.log,
             started_us,
         );
-        if user.options.refuse_connection {
+        if user.options.connection.refuse_connection {
             self.log.info(&format!(
                 "administratively prohibited connection for {}",
                 user.from()
@@ -211,7 +215,7 @@ impl<'l> AuthService<'_, '_, 'l> {
         // not checked.
         let is_none = matches!(request, ToMonitor::AuthNone(_));
         let is_probe = is_none && user.tries.requests == 1;
-        let no_tries_left = user.tries.failures >= user.options.max_auth_tries;
+        let no_tries_left = user.tries.failures >= user.options.authentication.max_auth_tries;
         if no_tries_left || user.tries.requests > MAX_REQUESTS {
             return Err(self.too_many()?);
         }
@@ -343,7 +347,7 @@ impl<'l> AuthService<'_, '_, 'l> {
         if !label.is_probe {
             user.tries.failures += 1;
         }
-        let exceeded = user.tries.failures >= user.options.max_auth_tries;
+        let exceeded = user.tries.failures >= user.options.authentication.max_auth_tries;
         record_failure(user, label.method, self.addresses, self.log);
         let elapsed_us = sys::time::monotonic_us().saturating_sub(user.started_us);
         let pad = Duration::from_micros(user.delay.remaining_us(elapsed_us));
@@ -407,10 +411,10 @@ impl<'l> AuthService<'_, '_, 'l> {
         let may = user
             .account()
             .is_some_and(|account| account.root_may(&user.options, method, false));
-        let matched = if user.options.use_pam {
+        let matched = if user.options.authentication.use_pam {
             let fits = may
                 && given.len() <= password::MAX_PASSWORD_BYTES
-                && (!given.is_empty() || user.options.permit_empty_passwords);
+                && (!given.is_empty() || user.options.authentication.permit_empty_passwords);
             let password = if fits { given } else { NO_PASSWORD };
             let result = with_pam(user, |pam, permit_empty| {
                 pam.authenticate(permit_empty, &mut SayPassword::new(password))
@@ -429,7 +433,7 @@ impl<'l> AuthService<'_, '_, 'l> {
                 &password::Stored {
                     shadow: account.and_then(|account| account.shadow.as_ref()),
                     like: typical.as_ref(),
-                    permit_empty: user.options.permit_empty_passwords,
+                    permit_empty: user.options.authentication.permit_empty_passwords,
                 },
                 given,
                 self.log,
@@ -453,7 +457,9 @@ impl<'l> AuthService<'_, '_, 'l> {
             .chains
             .kbdint_submethods()
             .is_none_or(|names| names.contains(&SUBMETHOD_PAM));
-        if !user.chains.allows(ChainMethod::KeyboardInteractive) || !user.options.use_pam || !asked
+        if !user.chains.allows(ChainMethod::KeyboardInteractive)
+            || !user.options.authentication.use_pam
+            || !asked
         {
             return Ok(Some((label, None)));
         }
@@ -508,8 +514,8 @@ impl<'l> AuthService<'_, '_, 'l> {
         let (mut label, found) = self.look_for_key(&request.algorithm, &request.key)?;
         label.is_question = true;
         let user = self.user.as_mut().ok_or_else(no_user)?;
-        let found =
-            found.filter(|_| user.tries.pk_oks < user.options.pubkey_auth_options.max_pk_ok);
+        let found = found
+            .filter(|_| user.tries.pk_oks < user.options.user_keys.pubkey_auth_options.max_pk_ok);
         if found.is_some() {
             user.tries.pk_oks += 1;
             self.log_attempt(POSTPONED, &label, false);
@@ -638,7 +644,7 @@ fn attempt_line(
 ) -> (LogLevel, String, &'static str) {
     let loud = authenticated
         || user.account().is_none()
-        || user.tries.guesses >= user.options.max_auth_tries / 2
+        || user.tries.guesses >= user.options.authentication.max_auth_tries / 2
         || label.method == ChainMethod::Password;
     let level = if loud {
         LogLevel::Info

@@ -93,11 +93,11 @@ pub fn monitor_main() -> i32 {
 
 fn open_log(start: &MonitorStart, options: &ServerOptions) -> Log {
     let forced = log::forced_level(start.log_override);
-    let level = forced.unwrap_or(options.log_level);
+    let level = forced.unwrap_or(options.logging.log_level);
     let log = if start.log_to_stderr {
         Log::to_stderr(level)
     } else {
-        Log::to_syslog(level, options.syslog_facility)
+        Log::to_syslog(level, options.logging.syslog_facility)
     };
     log.forced(forced.is_some())
 }
@@ -135,7 +135,7 @@ fn no_addresses() -> Addresses {
 
 /// Serves a connection to its end; returns the exit status, which becomes that of `sshd -i`.
 fn serve(mut inherited: Inherited, config: Configuration, log: &Log) -> Result<i32, String> {
-    let Ok(addresses) = addresses(&inherited.network, config.global().use_dns) else {
+    let Ok(addresses) = addresses(&inherited.network, config.global().connection.use_dns) else {
         // The client is gone already.
         inherited.tell(ConnectionNews::Gone);
         return Ok(NOT_LOGGED_IN);
@@ -178,8 +178,8 @@ fn log_in<'log>(
     log: &'log Log,
 ) -> Result<Option<Box<LoggedIn<'log>>>, String> {
     let options = config.for_connection(&addresses.spec());
-    log.follow(options.log_level);
-    if options.refuse_connection {
+    log.follow(options.logging.log_level);
+    if options.connection.refuse_connection {
         log.info(&format!(
             "administratively prohibited connection from {} port {}",
             addresses.remote_text(),
@@ -207,7 +207,7 @@ fn log_in<'log>(
                 remote_port: addresses.remote_port,
                 local_address: addresses.local_text(),
                 local_port: addresses.local_port,
-                login_grace_seconds: options.login_grace_time_s,
+                login_grace_seconds: options.limits.login_grace_time_s,
             },
             config.has_conditions(),
             log,
@@ -219,10 +219,10 @@ fn log_in<'log>(
     let signer = Signer::new(
         core::mem::take(&mut inherited.start.host_keys),
         core::mem::take(&mut inherited.private_keys),
-        options.kex_algorithms.clone(),
+        options.algorithms.kex_algorithms.clone(),
         sys::time::monotonic_ms(),
     );
-    let ahead = if options.use_pam {
+    let ahead = if options.authentication.use_pam {
         EarlySession::never()
     } else {
         EarlySession::of(&inherited.executable, &inherited.network)
@@ -271,7 +271,7 @@ fn log_in<'log>(
 
 /// The end of LoginGraceTime, which starts when the connection is accepted; `None` without a limit.
 fn deadline_ms(accepted_ms: u64, options: &ServerOptions) -> Option<u64> {
-    let grace_ms = u64::from(options.login_grace_time_s) * 1000;
+    let grace_ms = u64::from(options.limits.login_grace_time_s) * 1000;
     (grace_ms > 0).then(|| accepted_ms.saturating_add(grace_ms))
 }
 

@@ -71,9 +71,9 @@ impl Terms {
         let options = &user.options;
         let key_permits = user.grants.as_ref().is_none_or(|grants| grants.permit_pty);
         Self {
-            moduli_file: options.moduli_file.clone(),
-            permit_tty: options.permit_tty && key_permits,
-            print_last_log: options.print_last_log,
+            moduli_file: options.algorithms.moduli_file.clone(),
+            permit_tty: options.session.permit_tty && key_permits,
+            print_last_log: options.session.print_last_log,
         }
     }
 }
@@ -306,6 +306,7 @@ impl<'c> MonitorSession<'c> {
         let options = user.options;
         let grants = user.grants.unwrap_or_default();
         let chroot = options
+            .session
             .chroot_directory
             .as_ref()
             .map(|template| chroot_of(template, &self.account))
@@ -316,7 +317,7 @@ impl<'c> MonitorSession<'c> {
         let key_environment = grants
             .environment
             .into_iter()
-            .filter(|(name, _)| options.permit_user_environment.permits(name))
+            .filter(|(name, _)| options.session.permit_user_environment.permits(name))
             .collect();
         let pam = self.pam.as_ref();
         // A user who must change the password first gets nothing else, port forwarding included.
@@ -330,7 +331,11 @@ impl<'c> MonitorSession<'c> {
             shell: self.account.shell.clone(),
             change_user: sys::process::is_root(),
             chroot,
-            forced_command: options.force_command.clone().or(grants.force_command),
+            forced_command: options
+                .session
+                .force_command
+                .clone()
+                .or(grants.force_command),
             restrictions: Restrictions {
                 no_pty: !grants.permit_pty,
                 no_user_rc: !grants.permit_user_rc,

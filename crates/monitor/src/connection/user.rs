@@ -166,15 +166,21 @@ impl LoginUser {
             ..addresses.spec()
         };
         let options = config.for_connection(&spec);
-        log.follow(options.log_level);
+        log.follow(options.logging.log_level);
         let peer = addresses.peer();
         let enabled = Enabled {
-            publickey: options.pubkey_authentication,
-            password: options.password_authentication,
-            kbdint: options.kbd_interactive_authentication && options.use_pam,
-            none: options.permit_empty_passwords && options.password_authentication,
+            publickey: options.authentication.pubkey_authentication,
+            password: options.authentication.password_authentication,
+            kbdint: options.authentication.kbd_interactive_authentication
+                && options.authentication.use_pam,
+            none: options.authentication.permit_empty_passwords
+                && options.authentication.password_authentication,
         };
-        let chains = Chains::new(name, &options.authentication_methods, enabled);
+        let chains = Chains::new(
+            name,
+            &options.authentication.authentication_methods,
+            enabled,
+        );
         if chains.hopeless() {
             log.error(&format!(
                 "no AuthenticationMethods left for {name} after eliminating disabled methods"
@@ -215,7 +221,8 @@ impl LoginUser {
     pub(crate) fn ask(&mut self, log: &Log) {
         if self.is_unasked() {
             let options = &self.options;
-            let by_group = !(options.allow_groups.is_empty() && options.deny_groups.is_empty());
+            let by_group = !(options.authentication.allow_groups.is_empty()
+                && options.authentication.deny_groups.is_empty());
             self.judge(accounts::look_up(&self.name, by_group, log), log);
         }
     }
@@ -242,16 +249,21 @@ impl LoginUser {
 
     /// The reply to the request that named the user.
     pub(crate) fn policy(&self) -> UserPolicy {
-        let banner = self.options.banner.as_ref().and_then(|path| {
-            sys::file::read_bounded(path, MAX_BANNER_BYTES, sys::file::FollowLinks::Follow)
-                .ok()
-                .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
-        });
+        let banner = self
+            .options
+            .authentication
+            .banner
+            .as_ref()
+            .and_then(|path| {
+                sys::file::read_bounded(path, MAX_BANNER_BYTES, sys::file::FollowLinks::Follow)
+                    .ok()
+                    .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+            });
         UserPolicy {
             methods: self.chains.methods(),
             banner,
-            pubkey_algorithms: self.options.pubkey_accepted_algorithms.clone(),
-            max_auth_tries: self.options.max_auth_tries,
+            pubkey_algorithms: self.options.algorithms.pubkey_accepted_algorithms.clone(),
+            max_auth_tries: self.options.authentication.max_auth_tries,
         }
     }
 

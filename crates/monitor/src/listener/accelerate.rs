@@ -68,7 +68,7 @@ impl Trial {
         options: &ServerOptions,
         confinement: Option<&Confinement>,
     ) -> Option<Self> {
-        let wish = options.hardware()?;
+        let wish = options.compression.hardware()?;
         let mut trial = Self {
             process: None,
             text: Vec::new(),
@@ -146,7 +146,8 @@ impl Trial {
         log: &Log,
         level: LogLevel,
     ) -> Result<(), String> {
-        let (Some(wish), Some(outcome)) = (options.hardware(), self.outcome.take()) else {
+        let (Some(wish), Some(outcome)) = (options.compression.hardware(), self.outcome.take())
+        else {
             return Ok(());
         };
         match wish.settle(outcome) {

@@ -36,7 +36,7 @@ impl Greeting {
     /// depend on host names (UseDNS).
     pub(super) fn new(config: &ServerConfig, host_keys: &[HostKey], greet: Greet) -> Option<Self> {
         let global = config.global();
-        if global.refuse_connection {
+        if global.connection.refuse_connection {
             return None;
         }
         let options = global.encode_for_auth();
@@ -46,7 +46,7 @@ impl Greeting {
             .windows(COOKIE_BYTES)
             .position(|part| part == cookie)?;
         let conditions = match config.has_conditions() {
-            true if global.use_dns => return None,
+            true if global.connection.use_dns => return None,
             true => Some((options, config.clone())),
             false => None,
         };
@@ -72,7 +72,7 @@ impl Greeting {
             local_port: Some(local.port()),
             ..ConnectionSpec::default()
         });
-        !own.refuse_connection && own.encode_for_auth() == *options
+        !own.connection.refuse_connection && own.encode_for_auth() == *options
     }
 
     /// Sends the banner with a fresh cookie and returns the cookie. Returns `None` if the socket

@@ -31,7 +31,7 @@ pub(crate) fn load(options: &ServerOptions, log: &Log) -> Result<HostKeys, Strin
         files: Vec::new(),
     };
     let mut public = Vec::new();
-    let mut named = options.host_keys.clone();
+    let mut named = options.host_keys.files.clone();
     if named.is_empty() {
         named.extend(DEFAULT_HOST_KEYS.iter().map(|&path| path.to_owned()));
     }
@@ -63,7 +63,7 @@ pub(crate) fn load(options: &ServerOptions, log: &Log) -> Result<HostKeys, Strin
             Err(error) => log.error(&format!("Unable to load host key \"{path}\": {error}")),
         }
     }
-    for path in &options.host_certificates {
+    for path in &options.host_keys.certificates {
         match load_certificate(path, &public) {
             Ok((index, certificate)) => loaded.offered.push(HostKey {
                 index,
@@ -148,6 +148,7 @@ fn load_certificate(
 /// The names in `served` that HostKeyAlgorithms permits, in the configured order.
 fn permitted(served: &[SignatureAlgorithm], options: &ServerOptions) -> Vec<String> {
     options
+        .algorithms
         .host_key_algorithms
         .iter()
         .filter(|name| served.iter().any(|algorithm| algorithm.name() == **name))

@@ -292,7 +292,7 @@ pub(crate) fn log_override(debug: u8, quiet: bool) -> u32 {
 
 /// The log line for a server started without root privilege whose options ask for PAM.
 pub(crate) fn without_privilege(options: &ServerOptions) -> Option<&'static str> {
-    (!sys::process::is_root() && options.use_pam)
+    (!sys::process::is_root() && options.authentication.use_pam)
         .then_some("not started as root: UsePAM has no effect, and only our own user is served")
 }
 

@@ -141,7 +141,7 @@ fn run(arguments: Vec<OsString>, greet: Greet) -> Result<i32, ListenerFailure> {
     let options = config.global();
     sockets::check(&options).map_err(ListenerFailure::Configuration)?;
     let shape_level = launch::log_override(args.debug, args.quiet);
-    let level = log::forced_level(shape_level).unwrap_or(options.log_level);
+    let level = log::forced_level(shape_level).unwrap_or(options.logging.log_level);
     match args.mode {
         ListenerMode::Print | ListenerMode::Dump | ListenerMode::Test => {
             return check(&args, &config, level);
@@ -163,7 +163,7 @@ fn run(arguments: Vec<OsString>, greet: Greet) -> Result<i32, ListenerFailure> {
     let log = if log_to_stderr {
         Log::to_stderr(level)
     } else {
-        Log::to_syslog(level, options.syslog_facility)
+        Log::to_syslog(level, options.logging.syslog_facility)
     };
     // Whoever starts the server reads standard error; the details go to the log.
     let startup = if args.debug > 0 {
@@ -196,7 +196,10 @@ fn run(arguments: Vec<OsString>, greet: Greet) -> Result<i32, ListenerFailure> {
     let host_keys = hostkeys::load(&options, &startup)?;
     // With `-i`, the connection's own process probes the library; only a `require` that fails must
     // be known here.
-    let required = options.hardware().is_some_and(|wish| wish.required);
+    let required = options
+        .compression
+        .hardware()
+        .is_some_and(|wish| wish.required);
     if args.mode == ListenerMode::Serve || required {
         let confinement = shape.confinement.as_ref();
         accelerate::probe(&options, confinement, &startup, LogLevel::Debug1)?;
@@ -226,7 +229,7 @@ fn check(args: &Args, config: &ServerConfig, level: LogLevel) -> Result<i32, Lis
         let confinement = confinement.as_ref();
         accelerate::probe(&config.global(), confinement, &log, LogLevel::Info)?;
     }
-    if args.mode == ListenerMode::Test && config.global().per_source_penalties.enabled {
+    if args.mode == ListenerMode::Test && config.global().limits.per_source_penalties.enabled {
         // OpenSSH before 9.8 does not have this option.
         log.info(
             "PerSourcePenalties is on: an address whose logins fail is refused for a while, good logins too",
@@ -316,7 +319,7 @@ fn status_of(listener: &Listener<'_>) -> String {
     format!(
         "listening on {}; at most {} logins in progress",
         addresses.join(", "),
-        listener.options().max_startups.full
+        listener.options().limits.max_startups.full
     )
 }
 
@@ -435,7 +438,12 @@ impl PidFile {
 
     /// Returns `None` if the file cannot be written, and logs the reason.
     fn try_write(options: &ServerOptions, args: &Args, log: &Log) -> Option<Self> {
-        let Some(path) = options.pid_file.as_ref().filter(|_| args.debug == 0) else {
+        let Some(path) = options
+            .connection
+            .pid_file
+            .as_ref()
+            .filter(|_| args.debug == 0)
+        else {
             return Some(Self(None));
         };
         let text = format!("{}\n", sys::process::pid());

@@ -333,7 +333,7 @@ impl<'log> Listener<'log> {
         if !self.is_exempt(peer.ip())
             && let Some(reason) =
                 self.penalties
-                    .refusal(&self.options.per_source_penalties, source, now_ms)
+                    .refusal(&self.options.limits.per_source_penalties, source, now_ms)
         {
             self.log.verbose(&format!(
                 "drop connection #{} from [{}]:{} penalty: {reason}",
@@ -405,7 +405,7 @@ impl<'log> Listener<'log> {
 
     /// The end of LoginGraceTime in monotonic milliseconds; `None` without a limit.
     fn grace_ends_ms(&self, accepted_ms: u64) -> Option<u64> {
-        let grace_ms = u64::from(self.options.login_grace_time_s) * 1000;
+        let grace_ms = u64::from(self.options.limits.login_grace_time_s) * 1000;
         (grace_ms > 0).then(|| accepted_ms.saturating_add(grace_ms))
     }
 
@@ -477,12 +477,12 @@ impl<'log> Listener<'log> {
     }
 
     fn block_of(&self, address: IpAddr) -> NetBlock {
-        let (bits4, bits6) = self.options.per_source_net_block_size;
+        let (bits4, bits6) = self.options.limits.per_source_net_block_size;
         NetBlock::of(address, bits4, bits6)
     }
 
     fn is_exempt(&self, address: IpAddr) -> bool {
-        let list = &self.options.per_source_penalty_exempt_list;
+        let list = &self.options.limits.per_source_penalty_exempt_list;
         !list.is_empty() && config::address::match_cidr_list(Some(address), list).unwrap_or(false)
     }
 
@@ -490,7 +490,7 @@ impl<'log> Listener<'log> {
         if self.is_exempt(address) {
             return;
         }
-        let rules = &self.options.per_source_penalties;
+        let rules = &self.options.limits.per_source_penalties;
         if let Some(length_ms) = self.penalties.penalise(rules, source, offence, now_ms) {
             self.log.info(&format!(
                 "{}: activating penalty of {} seconds for {}",
@@ -705,6 +705,6 @@ impl<'log> Listener<'log> {
 }
 
 fn spares_of(options: &ServerOptions, only_one: bool) -> PreforkedMonitors {
-    let wanted = usize::try_from(options.preauth_spares).unwrap_or(usize::MAX);
+    let wanted = usize::try_from(options.limits.preauth_spares).unwrap_or(usize::MAX);
     PreforkedMonitors::new(if only_one { 0 } else { wanted }, sys::time::monotonic_ms())
 }

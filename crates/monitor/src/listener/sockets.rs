@@ -17,7 +17,10 @@ const FAST_OPEN_QUEUE: i32 = 64;
 /// Sets a connection's socket options for all processes that serve it. Errors are ignored: with
 /// `-i` the socket need not be TCP, and no decision depends on these options.
 pub(crate) fn prepare(network: &OwnedFd, options: &ServerOptions) {
-    let _ = sys::socket::set_keepalive(network, options.tcp_keep_alive != TcpKeepAlive::No);
+    let _ = sys::socket::set_keepalive(
+        network,
+        options.connection.tcp_keep_alive != TcpKeepAlive::No,
+    );
     let _ = sys::socket::set_nodelay(network, true);
     // On loopback, pacing would start timers for the login's writes.
     let _ = sys::socket::unpace_loopback(network);
@@ -65,11 +68,12 @@ pub(crate) fn open(
 ) -> Result<Vec<Socket>, String> {
     let mut sockets: Vec<Socket> = Vec::new();
     let mut failures = Vec::new();
-    for listen in &options.listen_addresses {
-        let found = addresses(listen, options.address_family).unwrap_or_else(|failure| {
-            log.error(&failure);
-            Vec::new()
-        });
+    for listen in &options.connection.listen_addresses {
+        let found =
+            addresses(listen, options.connection.address_family).unwrap_or_else(|failure| {
+                log.error(&failure);
+                Vec::new()
+            });
         for address in found {
             if address.port() != 0 && sockets.iter().any(|socket| socket.address == address) {
                 continue;
@@ -81,14 +85,14 @@ pub(crate) fn open(
                 sockets.push(open.swap_remove(at));
                 continue;
             }
-            let listen = if options.use_mptcp {
+            let listen = if options.connection.use_mptcp {
                 sys::socket::listen_multipath
             } else {
                 sys::socket::listen
             };
             match listen(address, BACKLOG, true, true) {
                 Ok(fd) => {
-                    if options.use_mptcp && !sys::socket::is_multipath(&fd) {
+                    if options.connection.use_mptcp && !sys::socket::is_multipath(&fd) {
                         log.debug("no Multipath TCP in this kernel; listening by TCP");
                     }
                     let _ = sys::socket::set_fastopen_queue(&fd, FAST_OPEN_QUEUE);
@@ -131,8 +135,8 @@ pub(crate) fn open(
 /// OpenSSH's message about the first ListenAddress that is not. A server that skipped it would be
 /// unreachable at that address.
 pub(crate) fn check(options: &ServerOptions) -> Result<(), String> {
-    for listen in &options.listen_addresses {
-        addresses(listen, options.address_family)?;
+    for listen in &options.connection.listen_addresses {
+        addresses(listen, options.connection.address_family)?;
     }
     Ok(())
 }
@@ -166,7 +170,7 @@ mod tests {
     fn sockets_that_stay_configured_are_kept_over_a_reload() {
         let log = Log::to_memory(LogLevel::Info);
         let mut any_port = options("");
-        any_port.listen_addresses = vec![ListenAddress {
+        any_port.connection.listen_addresses = vec![ListenAddress {
             host: Some("127.0.0.1".into()),
             port: 0,
         }];

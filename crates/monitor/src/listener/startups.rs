@@ -52,10 +52,10 @@ impl StartupRules {
     pub(crate) fn of(options: &ServerOptions) -> Self {
         let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
         Self {
-            begin: count(options.max_startups.start),
-            rate: options.max_startups.rate,
-            full: count(options.max_startups.full),
-            per_source: options.per_source_max_startups.map(count),
+            begin: count(options.limits.max_startups.start),
+            rate: options.limits.max_startups.rate,
+            full: count(options.limits.max_startups.full),
+            per_source: options.limits.per_source_max_startups.map(count),
         }
     }
 

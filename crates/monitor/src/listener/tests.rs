@@ -102,7 +102,7 @@ fn a_reload_takes_a_good_file_and_refuses_a_bad_one_whole() {
     let Ok(reloaded) = reload(&site, launch, sockets, &log) else {
         panic!("{:?}", log.lines());
     };
-    assert_eq!(reloaded.config.global().max_auth_tries, 4);
+    assert_eq!(reloaded.config.global().authentication.max_auth_tries, 4);
     assert_eq!(reloaded.sockets[0].address, address);
 
     site.write("MaxAuthTries 5\nNoSuchKeyword yes");
@@ -183,18 +183,18 @@ fn what_is_in_use_serves_while_libraries_are_tried() {
         listener.begin_reload(&mut reloads).unwrap();
         let now_ms = sys::time::monotonic_ms();
         listener.hear_trial(&mut reloads, now_ms).unwrap();
-        assert_eq!(listener.options().max_auth_tries, 3);
+        assert_eq!(listener.options().authentication.max_auth_tries, 3);
         assert_eq!(listener.addresses(), [address]);
     }
     std::fs::remove_file(&reloads.gone).unwrap();
     let deadline_ms = sys::time::monotonic_ms() + 60_000;
-    while listener.options().max_auth_tries == 3 {
+    while listener.options().authentication.max_auth_tries == 3 {
         let now_ms = sys::time::monotonic_ms();
         assert!(now_ms < deadline_ms, "{:?}", log.lines());
         std::thread::sleep(std::time::Duration::from_millis(5));
         listener.hear_trial(&mut reloads, now_ms).unwrap();
     }
-    assert_eq!(listener.options().max_auth_tries, 5);
+    assert_eq!(listener.options().authentication.max_auth_tries, 5);
     assert_eq!(listener.addresses(), [address]);
 }
 

@@ -138,7 +138,10 @@ impl AuthProcessStart {
 /// (`WarnWeakCrypto`).
 fn transport_of(options: &[u8]) -> Result<(TransportConfig, bool), StartError> {
     let mut options = ServerOptions::decode_to_read(options).map_err(|e| failed("options")(&e))?;
-    Ok((transport::config(&mut options), options.warn_weak_crypto))
+    Ok((
+        transport::config(&mut options),
+        options.algorithms.warn_weak_crypto,
+    ))
 }
 
 fn await_connection(rpc: &Rpc) -> Result<(OwnedFd, AuthConnection), RpcError> {

@@ -17,7 +17,7 @@ pub(super) fn open(
     binary: Option<&SelfExe>,
     log: &Logger<'_>,
 ) -> Tried<Accelerator> {
-    let Some(wish) = options.hardware() else {
+    let Some(wish) = options.compression.hardware() else {
         return Tried::Software(String::new());
     };
     let mut request = LibraryRequest::new(wish.libraries, wish.verify, wish.level);

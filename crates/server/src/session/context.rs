@@ -67,7 +67,7 @@ impl Context<'_> {
     /// Sets IPQoS according to the last command. Errors are ignored: a socket that is not IP has no
     /// such option.
     pub(super) fn set_quality(&self, interactive: bool) {
-        let quality = self.options.ip_qos;
+        let quality = self.options.connection.ip_qos;
         if let Some(tos) = if interactive {
             quality.interactive
         } else {
@@ -79,10 +79,10 @@ impl Context<'_> {
 
     /// Reads the files that add to a command's environment.
     pub(super) fn environment_files(&self) -> EnvironmentFiles {
-        let wanted = self.options.permit_user_environment != UserEnvironment::No;
+        let wanted = self.options.session.permit_user_environment != UserEnvironment::No;
         let read = |path: &Path| text::read_file(path, environment::MAX_FILE_BYTES);
         EnvironmentFiles {
-            system: if self.options.use_pam {
+            system: if self.options.authentication.use_pam {
                 None
             } else {
                 read(Path::new("/etc/environment"))

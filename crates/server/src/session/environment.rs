@@ -96,7 +96,7 @@ pub(super) fn build(
     out.set("HOME", grant.home.as_str());
     out.set("PATH", if grant.uid == 0 { ROOT_PATH } else { USER_PATH });
     out.set("SHELL", grant.shell.as_str());
-    if !options.use_pam {
+    if !options.authentication.use_pam {
         out.set("MAIL", format!("/var/mail/{}", grant.user));
         for (name, value) in files.system.iter().flat_map(|file| system_lines(file)) {
             out.set(name, value);
@@ -114,7 +114,7 @@ pub(super) fn build(
         out.set(name.as_str(), value.as_str());
     }
     if let Some(file) = &files.user {
-        for (name, value) in user_lines(file, &options.permit_user_environment) {
+        for (name, value) in user_lines(file, &options.session.permit_user_environment) {
             out.set(name, value);
         }
     }
@@ -124,7 +124,7 @@ pub(super) fn build(
             out.set(name.as_str(), value.as_str());
         }
     }
-    for variable in &options.set_env {
+    for variable in &options.session.set_env {
         out.set(variable.name.as_str(), variable.value.as_str());
     }
     connection_variables(&mut out, grant, facts);

@@ -46,8 +46,8 @@ pub(super) fn rc_file(
     is_subsystem: bool,
 ) -> Option<RcFile> {
     let user_rc_permitted = !is_subsystem
-        && options.force_command.is_none()
-        && options.permit_user_rc
+        && options.session.force_command.is_none()
+        && options.session.permit_user_rc
         && !grant.restrictions.no_user_rc;
     if user_rc_permitted && Path::new(&grant.home).join(".ssh/rc").exists() {
         return Some(RcFile::User);

@@ -13,10 +13,10 @@ pub(super) fn may_open(
     host: &str,
     port: u16,
 ) -> bool {
-    !options.disable_forwarding
-        && options.allow_tcp_forwarding.is_local()
+    !options.forwarding.disable_forwarding
+        && options.forwarding.allow_tcp_forwarding.is_local()
         && !restrictions.no_port_forwarding
-        && listed(&options.permit_open, host, port)
+        && listed(&options.forwarding.permit_open, host, port)
         && listed(&restrictions.permit_open, host, port)
 }
 

@@ -364,7 +364,7 @@ impl<'a> Serve<'a> {
             .values()
             .filter(|each| matches!(each, ServedChannel::Session(_)))
             .count();
-        let limit = usize::try_from(self.context.options.max_sessions).unwrap_or(usize::MAX);
+        let limit = usize::try_from(self.context.options.limits.max_sessions).unwrap_or(usize::MAX);
         // A command that outlives its channel counts, else closing the channel would bypass the
         // limit.
         if sessions + self.orphans.len() >= limit || !fields.is_empty() {
@@ -413,7 +413,7 @@ impl<'a> Serve<'a> {
             channel,
             serial,
             &target,
-            self.context.options.tcp_keep_alive == config::server::TcpKeepAlive::All,
+            self.context.options.connection.tcp_keep_alive == config::server::TcpKeepAlive::All,
             &mut self.resolver,
             &mut self.driver,
         )?;

@@ -139,9 +139,9 @@ fn take_over(
         ));
     }
     let mut driver = Box::new(Driver::new(network, None, connection)?);
-    let threads = CryptoThreads::from_option(options.crypto_threads);
+    let threads = CryptoThreads::from_option(options.limits.crypto_threads);
     driver.set_lane_terms(LaneTerms {
-        compress_threads: CryptoThreads::from_option(options.compression_threads),
+        compress_threads: CryptoThreads::from_option(options.compression.threads),
         ..LaneTerms::new(threads)
     });
     Ok(driver)
@@ -171,7 +171,7 @@ fn auth_info(
     options: &ServerOptions,
     log: Logger<'_>,
 ) -> Option<AuthInfoFile> {
-    if !options.expose_auth_info {
+    if !options.session.expose_auth_info {
         return None;
     }
     let file = AuthInfoFile::create(&grant.auth_info);

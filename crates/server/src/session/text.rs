@@ -22,12 +22,12 @@ pub(super) fn greeting(
     if text.last().is_some_and(|last| *last != b'\n') {
         text.push(b'\n');
     }
-    if options.print_last_log
+    if options.session.print_last_log
         && let Some(last) = last
     {
         text.extend(last_login_line(last).into_bytes());
     }
-    if options.print_motd && !grant.pam_shows_motd {
+    if options.session.print_motd && !grant.pam_shows_motd {
         text.extend(read_text(Path::new("/etc/motd")).unwrap_or_default());
     }
     with_carriage_returns(&text)

@@ -43,7 +43,12 @@ impl Keys {
         let in_agent = agent.as_mut().map(list).unwrap_or_default();
         let (files, named) = files(options);
         let certificates = certificates(options, named, &files);
-        let mut identities = arrange(&certificates, &files, &in_agent, options.identities_only);
+        let mut identities = arrange(
+            &certificates,
+            &files,
+            &in_agent,
+            options.user_keys.identities_only,
+        );
         if let Some(first) = identities.front_mut() {
             first.prepare();
         }
@@ -98,8 +103,9 @@ impl Keys {
 }
 
 fn is_enabled(options: &ClientOptions) -> bool {
-    options.pubkey_authentication != PubkeyAuthentication::No
+    options.authentication.pubkey_authentication != PubkeyAuthentication::No
         && options
+            .authentication
             .preferred_authentications
             .iter()
             .any(|name| name == wire::names::METHOD_PUBLICKEY)
@@ -113,7 +119,7 @@ pub(super) struct AgentKey {
 }
 
 fn connect_agent(options: &ClientOptions) -> Option<Agent> {
-    let path = match &options.identity_agent {
+    let path = match &options.user_keys.identity_agent {
         IdentityAgent::None => return None,
         IdentityAgent::Socket(path) => PathBuf::from(path),
         IdentityAgent::FromEnvironment => {
@@ -180,7 +186,7 @@ pub(super) enum IdentityFile {
 pub(super) fn files(options: &ClientOptions) -> (Vec<FileKey>, Vec<FoundCertificate>) {
     let mut named = Vec::new();
     let mut certificates = Vec::new();
-    for file in &options.identity_files {
+    for file in &options.user_keys.identity_files {
         let path = PathBuf::from(&file.path);
         match identity(&path) {
             Ok(Some(IdentityFile::Certificate(certificate))) => {
@@ -304,7 +310,11 @@ pub(super) fn certificates(
     named: Vec<FoundCertificate>,
     files: &[FileKey],
 ) -> Vec<FoundCertificate> {
-    let configured = options.certificate_files.iter().map(PathBuf::from);
+    let configured = options
+        .user_keys
+        .certificate_files
+        .iter()
+        .map(PathBuf::from);
     let beside = files.iter().flat_map(|file| {
         // The `.pub` file itself may hold a certificate, as in OpenSSH; it is read only for files
         // that the user named.

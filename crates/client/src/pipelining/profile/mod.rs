@@ -59,12 +59,12 @@ impl ProfileCache {
     /// unreadable file counts as empty.
     #[must_use]
     pub fn open(options: &ClientOptions) -> Option<Self> {
-        if !options.login_cache {
+        if !options.authentication.login_cache {
             return None;
         }
-        let files = crate::host_key::known_hosts_files(&options.user_known_hosts_files);
+        let files = crate::host_key::known_hosts_files(&options.host_keys.user_known_hosts_files);
         let known_hosts = files.into_iter().next()?;
-        let host = match &options.host_key_alias {
+        let host = match &options.host_keys.host_key_alias {
             Some(alias) => alias.to_ascii_lowercase(),
             None => known_hosts::host_name(&options.hostname, options.port),
         };
@@ -84,7 +84,7 @@ impl ProfileCache {
             path,
             known_hosts,
             name,
-            hash_names: options.hash_known_hosts,
+            hash_names: options.host_keys.hash_known_hosts,
             profile,
         })
     }

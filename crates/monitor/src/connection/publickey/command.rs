@@ -58,16 +58,28 @@ impl<'o> ConfiguredCommand<'o> {
 impl Lookup<'_> {
     /// Searches the output of AuthorizedKeysCommand for the key.
     pub(super) fn in_keys_command(&self, candidate: &CandidateKey) -> Option<KeyOptions> {
-        let template = self.options.authorized_keys_command.as_deref()?;
-        let user = self.options.authorized_keys_command_user.as_deref()?;
+        let template = self.options.user_keys.authorized_keys_command.as_deref()?;
+        let user = self
+            .options
+            .user_keys
+            .authorized_keys_command_user
+            .as_deref()?;
         let output = self.output_of(&ConfiguredCommand::of_keys(template, user), candidate)?;
         self.search(&output, "AuthorizedKeysCommand", candidate)
     }
 
     /// Returns the output of AuthorizedPrincipalsCommand.
     pub(super) fn principals_of_command(&self, candidate: &CandidateKey) -> Option<Vec<u8>> {
-        let template = self.options.authorized_principals_command.as_deref()?;
-        let user = self.options.authorized_principals_command_user.as_deref()?;
+        let template = self
+            .options
+            .user_keys
+            .authorized_principals_command
+            .as_deref()?;
+        let user = self
+            .options
+            .user_keys
+            .authorized_principals_command_user
+            .as_deref()?;
         self.output_of(&ConfiguredCommand::of_principals(template, user), candidate)
     }
 

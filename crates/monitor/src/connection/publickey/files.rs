@@ -111,7 +111,7 @@ impl Lookup<'_> {
     fn read_as_user(&self, path: &Path) -> io::Result<Vec<u8>> {
         let _as_user = self.as_user()?;
         let file = sys::file::open_regular(path, FollowLinks::Follow)?;
-        if self.options.strict_modes {
+        if self.options.user_keys.strict_modes {
             let home = Path::new(&self.account.home);
             sys::file::secure_path(&file, path, home, self.account.uid)
                 .map_err(io::Error::other)?;

@@ -66,6 +66,7 @@ impl CandidateKey {
         options: &ServerOptions,
     ) -> Result<Self, String> {
         let permitted = options
+            .algorithms
             .pubkey_accepted_algorithms
             .iter()
             .any(|name| name == algorithm);
@@ -132,7 +133,7 @@ impl CandidateKey {
         grants: &KeyOptions,
         options: &ServerOptions,
     ) -> Result<(), keys::VerifyError> {
-        let demand = options.pubkey_auth_options;
+        let demand = options.user_keys.pubkey_auth_options;
         let policy = VerifyPolicy {
             min_rsa_bits: required_rsa_bits(options),
             require_user_presence: !grants.no_touch_required || demand.touch_required,
@@ -162,13 +163,13 @@ impl CandidateKey {
 impl Lookup<'_> {
     /// Returns the key's permissions if it may log in to the account.
     pub(crate) fn authorize(&self, candidate: &CandidateKey) -> Option<KeyOptions> {
-        let paths = &self.options.revoked_keys;
+        let paths = &self.options.user_keys.revoked_keys;
         if self.revoked.contains(paths, &candidate.key, self.log) {
             return None;
         }
         // `none` in a list names no file in the home directory.
         let none = |template: &&String| template.eq_ignore_ascii_case("none");
-        let templates = self.options.authorized_keys_files.iter();
+        let templates = self.options.user_keys.authorized_keys_files.iter();
         for template in templates.filter(|template| !none(template)) {
             if let Some(grants) = self.in_keys_file(template, candidate) {
                 return Some(grants);
@@ -256,7 +257,11 @@ impl Lookup<'_> {
         if grants.valid_before.is_some_and(|end| self.now >= end) {
             return Err("key has expired".to_owned());
         }
-        let host = self.options.use_dns.then_some(self.peer.host.as_str());
+        let host = self
+            .options
+            .connection
+            .use_dns
+            .then_some(self.peer.host.as_str());
         if let Some(from) = &grants.from
             && !from.permits(self.address, host.or(Some(&self.peer.address)))
         {
@@ -284,18 +289,18 @@ impl Lookup<'_> {
 
 /// CASignatureAlgorithms.
 fn authority_algorithms(options: &ServerOptions) -> Vec<SignatureAlgorithm> {
-    let names = options.ca_signature_algorithms.iter();
+    let names = options.algorithms.ca_signature_algorithms.iter();
     names
         .filter_map(|name| SignatureAlgorithm::from_name(name))
         .collect()
 }
 
 fn required_rsa_bits(options: &ServerOptions) -> usize {
-    usize::try_from(options.required_rsa_size).unwrap_or(usize::MAX)
+    usize::try_from(options.algorithms.required_rsa_size).unwrap_or(usize::MAX)
 }
 
 fn hash_of(options: &ServerOptions) -> crypto::hash::HashAlgorithm {
-    match options.fingerprint_hash {
+    match options.logging.fingerprint_hash {
         config::types::FingerprintHash::Md5 => crypto::hash::HashAlgorithm::Md5,
         config::types::FingerprintHash::Sha256 => crypto::hash::HashAlgorithm::Sha256,
     }

@@ -10,7 +10,7 @@ impl Lookup<'_> {
     /// Returns the permissions of a certificate that an authority of TrustedUserCAKeys has signed.
     pub(super) fn trusted_certificate(&self, candidate: &CandidateKey) -> Option<KeyOptions> {
         let certificate = candidate.key.certificate()?;
-        let path = self.options.trusted_user_ca_keys.as_ref()?;
+        let path = self.options.user_keys.trusted_user_ca_keys.as_ref()?;
         let text = match files::read_trusted(path) {
             Ok(text) => text,
             Err(error) => {
@@ -71,8 +71,14 @@ impl Lookup<'_> {
         candidate: &CandidateKey,
         certificate: &Certificate,
     ) -> Result<KeyOptions, String> {
-        let file = self.options.authorized_principals_file.as_deref();
-        if file.is_none() && self.options.authorized_principals_command.is_none() {
+        let file = self.options.user_keys.authorized_principals_file.as_deref();
+        if file.is_none()
+            && self
+                .options
+                .user_keys
+                .authorized_principals_command
+                .is_none()
+        {
             return self.check_certificate(certificate, &[&self.account.name]);
         }
         let files = file.map(|template| self.places(template));

@@ -150,9 +150,11 @@ impl SessionChannel {
             ),
             Request::Env { name, value } => {
                 matches!(self.stage, CommandStage::Idle)
-                    && self
-                        .client_environment
-                        .accept(&context.options.accept_env, &name, &value)
+                    && self.client_environment.accept(
+                        &context.options.session.accept_env,
+                        &name,
+                        &value,
+                    )
             }
             Request::WindowChange {
                 columns,
@@ -195,7 +197,7 @@ impl SessionChannel {
         if self.terminal.is_some() || !matches!(self.stage, CommandStage::Idle) {
             return false;
         }
-        if !context.options.permit_tty || context.grant.restrictions.no_pty {
+        if !context.options.session.permit_tty || context.grant.restrictions.no_pty {
             context
                 .log
                 .verbose("a terminal was asked for and is not permitted");

@@ -51,13 +51,18 @@ impl SessionChannel {
             CommandStage::Idle if grant.password_expired => Some(command::change_password()),
             CommandStage::Idle => {
                 let forced = grant.forced_command.as_deref();
-                command::plan(wanted, &grant.shell, forced, &context.options.subsystems)
-                    .map_err(|refusal| {
-                        context
-                            .log
-                            .info(&format!("request refused: {}", refusal.text()))
-                    })
-                    .ok()
+                command::plan(
+                    wanted,
+                    &grant.shell,
+                    forced,
+                    &context.options.session.subsystems,
+                )
+                .map_err(|refusal| {
+                    context
+                        .log
+                        .info(&format!("request refused: {}", refusal.text()))
+                })
+                .ok()
             }
             _ => None,
         };
@@ -283,7 +288,7 @@ impl SessionChannel {
 
     /// Logs the start of a session, with a forced command but without the user's own command.
     fn log_start(&self, wanted: &Wanted, context: &Context<'_>) {
-        let configured = context.options.force_command.as_deref();
+        let configured = context.options.session.force_command.as_deref();
         let kind = match (configured, context.grant.forced_command.as_deref(), wanted) {
             _ if context.grant.password_expired => "shell".to_owned(),
             (Some(forced), ..) => format!("forced-command (config) '{forced}'"),

@@ -114,7 +114,7 @@ impl SftpHandler {
         let grant = &context.grant;
         let permits = options.permits();
         let lines = Box::new(log.clone());
-        let make: Make = match context.options.sftp_root.as_deref() {
+        let make: Make = match context.options.session.sftp_root.as_deref() {
             Some(template) => {
                 let place = confine(template, &options, context)?;
                 let mut serve = Serve::new(place, permits, serve::max_handles(), lines);
