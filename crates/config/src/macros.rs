@@ -239,6 +239,7 @@ macro_rules! topic {
         }
 
         impl $options {
+            #[allow(unused_variables, reason = "a topic may have no rows yet")]
             fn of(
                 take: &mut impl FnMut($key) -> Option<$crate::value::Value>,
                 mistyped: &mut Option<$key>,
