@@ -12,6 +12,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use proto::{ChannelId, Connection, Event, Millis, Stream};
 use sys::epoll::{Epoll, Events, Interest};
 
@@ -288,6 +289,39 @@ impl Driver {
         let sink = ChannelSink::new(fd, token, &self.epoll)?;
         self.sinks.insert((channel, stream), sink);
         Ok(())
+    }
+
+    /// Joins a stream socket to the channel in both directions, as [`Driver::attach_source`] and
+    /// [`Driver::attach_sink`] do. After the last byte of the peer's data the socket's sending
+    /// direction is shut down.
+    ///
+    /// # Errors
+    /// Those of epoll, fcntl and dup; then nothing is attached.
+    pub fn attach_socket(&mut self, channel: ChannelId, socket: OwnedFd) -> io::Result<()> {
+        let key = (channel, Stream::Data);
+        // Epoll watches a descriptor once, and each direction has a registration of its own.
+        let write = sys::io::dup(&socket)?;
+        let token = self.token(EventTarget::Sink(key));
+        let sink = ChannelSink::new(write, token, &self.epoll)?.shutting_down();
+        self.attach_source(channel, Stream::Data, socket)?;
+        self.sinks.insert(key, sink);
+        Ok(())
+    }
+
+    /// Passes received data, which was not counted as consumed, to the channel's sink before any
+    /// other; `ended` if the peer sends nothing more.
+    pub fn feed_sink(
+        &mut self,
+        channel: ChannelId,
+        data: impl IntoIterator<Item = Bytes>,
+        ended: bool,
+    ) {
+        if let Some(sink) = self.sinks.get_mut(&(channel, Stream::Data)) {
+            data.into_iter().for_each(|data| sink.push(data));
+            if ended {
+                sink.end();
+            }
+        }
     }
 
     /// Detaches a source and returns its descriptor.

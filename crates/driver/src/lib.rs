@@ -13,6 +13,7 @@ mod chunk_queue;
 mod controllers_tests;
 mod error;
 mod event_loop;
+pub mod forward;
 mod lanes;
 #[cfg(test)]
 mod lanes_tests;

@@ -26,6 +26,8 @@ pub(super) struct ChannelSink {
     ready: bool,
     /// The peer sends no more data.
     ended: bool,
+    /// The descriptor is a socket whose sending direction ends with the data.
+    shuts_down: bool,
     queue: ChunkQueue,
     growth: PipeGrowth,
 }
@@ -41,9 +43,16 @@ impl ChannelSink {
             registration,
             ready: true,
             ended: false,
+            shuts_down: false,
             queue: ChunkQueue::default(),
             growth: PipeGrowth::default(),
         })
+    }
+
+    /// Shuts the socket's sending direction down after the last byte.
+    pub(super) fn shutting_down(mut self) -> Self {
+        self.shuts_down = true;
+        self
     }
 
     /// Returns the descriptor, which stays non-blocking, and its token.
@@ -99,6 +108,10 @@ impl ChannelSink {
             }
         }
         let outcome = if self.ended && self.queue.is_empty() {
+            if self.shuts_down {
+                // Fails if the connection has ended by itself.
+                let _ = sys::socket::shutdown(&self.fd, sys::socket::ShutdownDirection::Write);
+            }
             SinkOutcome::Ended
         } else {
             SinkOutcome::Waiting

@@ -36,6 +36,8 @@ pub const COMPRESSION_ZSTD: &str = "zstd2@fulmar.invalid";
 pub const CHANNEL_SESSION: &str = "session";
 pub const CHANNEL_DIRECT_TCPIP: &str = "direct-tcpip";
 pub const CHANNEL_FORWARDED_TCPIP: &str = "forwarded-tcpip";
+pub const CHANNEL_DIRECT_STREAMLOCAL: &str = "direct-streamlocal@openssh.com";
+pub const CHANNEL_FORWARDED_STREAMLOCAL: &str = "forwarded-streamlocal@openssh.com";
 
 pub const REQUEST_PTY: &str = "pty-req";
 pub const REQUEST_ENV: &str = "env";
@@ -56,3 +58,5 @@ pub const GLOBAL_NO_MORE_SESSIONS: &str = "no-more-sessions@openssh.com";
 pub const GLOBAL_KEEPALIVE: &str = "keepalive@openssh.com";
 pub const GLOBAL_TCPIP_FORWARD: &str = "tcpip-forward";
 pub const GLOBAL_CANCEL_TCPIP_FORWARD: &str = "cancel-tcpip-forward";
+pub const GLOBAL_STREAMLOCAL_FORWARD: &str = "streamlocal-forward@openssh.com";
+pub const GLOBAL_CANCEL_STREAMLOCAL_FORWARD: &str = "cancel-streamlocal-forward@openssh.com";

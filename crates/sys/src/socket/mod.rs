@@ -1,13 +1,14 @@
 //! TCP sockets: listening, accepting, non-blocking connect, addresses.
 //!
 //! [`options`] has socket options, [`local`] local sockets and passing of descriptors,
-//! [`mod@resolve`] name resolution. The client crate races connections to several addresses
+//! [`mod@resolve`] name resolution, [`unix`] sockets with a path. The client crate races connections to several addresses
 //! (RFC 8305).
 
 pub mod listening;
 pub mod local;
 pub mod options;
 pub mod resolve;
+pub mod unix;
 
 #[cfg(test)]
 mod tests;
@@ -33,6 +34,7 @@ pub use options::{
 pub use resolve::{
     Family, ResolveError, Resolved, host_name, literal, resolve, reverse_confirmed, reverse_name,
 };
+pub use unix::{accept_stream, connect_unix, listen_unix, peek, unlink_own_socket};
 
 fn family_of(address: &SocketAddr) -> AddressFamily {
     match address {

@@ -1,0 +1,224 @@
+//! Notices of the driver that concern forwarded connections.
+
+use std::io;
+
+use bytes::Bytes;
+use proto::{ChannelId, Event, Stream};
+
+use super::{ForwardReport, ForwardToken, Forwards, SocksOutcome, SocksStep, Stage};
+use crate::{Driver, Notice};
+
+impl Forwards {
+    /// Handles a notice of a forwarded connection or listener; returns any other one.
+    pub fn handle(&mut self, notice: Notice, driver: &mut Driver) -> Option<Notice> {
+        match notice {
+            Notice::Ready { token, .. } | Notice::Timer { token } => {
+                match ForwardToken::of(token) {
+                    Some(token) => self.token(token, driver),
+                    None => return Some(notice),
+                }
+            }
+            Notice::SourceEnded { channel, .. } | Notice::SinkEnded { channel, .. }
+                if !self.channels.contains_key(&channel) =>
+            {
+                return Some(notice);
+            }
+            Notice::SourceEnded { channel, error, .. } => {
+                self.source_ended(channel, error, driver);
+            }
+            Notice::SinkEnded { channel, .. } => self.sink_ended(channel, driver),
+            Notice::Event(event) => return self.event(event, driver).map(Notice::Event),
+            other => return Some(other),
+        }
+        None
+    }
+
+    fn token(&mut self, token: ForwardToken, driver: &mut Driver) {
+        match token {
+            ForwardToken::Connect(serial) => self.dial_event(serial, true, driver),
+            ForwardToken::NextAttempt(serial) => self.dial_event(serial, false, driver),
+            ForwardToken::GiveUp(serial) => self.gave_up(serial, driver),
+            ForwardToken::Resolver => {
+                while let Some((serial, found)) = self.resolver.next_answer() {
+                    self.looked_up(serial, found, driver);
+                }
+            }
+            ForwardToken::Accept(serial) => self.accept(serial, driver),
+            ForwardToken::Resume => self.watch_listeners(true, driver),
+            ForwardToken::Socks(serial) => self.read_socks(serial, driver),
+        }
+    }
+
+    fn serial(&self, channel: ChannelId) -> Option<u64> {
+        self.channels.get(&channel).copied()
+    }
+
+    fn event(&mut self, event: Event, driver: &mut Driver) -> Option<Event> {
+        let channel = match &event {
+            Event::ChannelOpened(channel)
+            | Event::ChannelRefused { channel, .. }
+            | Event::ChannelData { channel, .. }
+            | Event::ChannelEof(channel)
+            | Event::ChannelPeerClosed(channel)
+            | Event::ChannelClosed(channel)
+            | Event::ChannelWritable(channel)
+            | Event::ChannelReply { channel, .. }
+            | Event::ChannelRequest { channel, .. } => *channel,
+            _ => return Some(event),
+        };
+        let Some(serial) = self.serial(channel) else {
+            return Some(event);
+        };
+        match event {
+            Event::ChannelOpened(_) => self.opened(serial, driver),
+            Event::ChannelRefused {
+                reason,
+                description,
+                ..
+            } => self.refused(serial, reason, description, driver),
+            Event::ChannelData { data, .. } => self.data(serial, channel, data, driver),
+            Event::ChannelEof(_) => {
+                if let Some(entry) = self.entries.get_mut(&serial) {
+                    entry.peer_ended = true;
+                }
+            }
+            Event::ChannelPeerClosed(_) => self.peer_closed(serial, channel, driver),
+            Event::ChannelClosed(_) => self.remove(serial, driver),
+            Event::ChannelRequest {
+                want_reply: true, ..
+            } => {
+                let _ = driver.connection().channel_reply(channel, false);
+            }
+            _ => {}
+        }
+        None
+    }
+
+    /// Data without a sink: a SOCKS request, what follows it, or bytes for a socket that accepts no
+    /// more.
+    fn data(&mut self, serial: u64, channel: ChannelId, data: Bytes, driver: &mut Driver) {
+        let Some(entry) = self.entries.get_mut(&serial) else {
+            return;
+        };
+        let mut rest = data;
+        if let (Stage::PeerAsks, Some(socks)) = (&entry.stage, &mut entry.socks) {
+            while !rest.is_empty() {
+                let (taken, step) = socks.take(&rest);
+                let connection = driver.connection();
+                let _ = connection.channel_consumed(channel, taken);
+                let _ = rest.split_to(taken.min(rest.len()));
+                match step {
+                    SocksStep::More(answer) => {
+                        let _ = connection.channel_send_slice(channel, Stream::Data, &answer);
+                    }
+                    SocksStep::Refuse(reply) => {
+                        let _ = connection.channel_send_slice(channel, Stream::Data, &reply);
+                        let _ = connection.channel_consumed(channel, rest.len());
+                        return self.end_both(serial, driver);
+                    }
+                    SocksStep::Connect(target) if (self.settings.permits)(&target) => {
+                        entry.label = format!("remote dynamic to {target}");
+                        if !rest.is_empty() {
+                            entry.held.push_back(rest);
+                        }
+                        return self.dial(serial, target, driver);
+                    }
+                    SocksStep::Connect(target) => {
+                        let reply = socks.reply(SocksOutcome::Forbidden);
+                        let _ = connection.channel_send_slice(channel, Stream::Data, &reply);
+                        let _ = connection.channel_consumed(channel, rest.len());
+                        self.reports
+                            .push_back(ForwardReport::TargetForbidden(target));
+                        return self.end_both(serial, driver);
+                    }
+                }
+            }
+        } else if matches!(entry.stage, Stage::Lookup(_) | Stage::Dialing(..)) {
+            // Its part of the window opens again when the socket has accepted it.
+            entry.held.push_back(rest);
+        } else {
+            let _ = driver.connection().channel_consumed(channel, rest.len());
+        }
+    }
+
+    fn source_ended(&mut self, channel: ChannelId, error: Option<io::Error>, driver: &mut Driver) {
+        let Some(serial) = self.serial(channel) else {
+            return;
+        };
+        if error.is_some() {
+            // A reset connection accepts nothing more either.
+            return self.end_both(serial, driver);
+        }
+        if let Some(entry) = self.entries.get_mut(&serial)
+            && let Stage::Joined { source_ended, .. } = &mut entry.stage
+        {
+            *source_ended = true;
+            let _ = driver.connection().channel_eof(channel);
+        }
+        self.close_if_done(serial, driver);
+    }
+
+    /// All data is written, or the socket accepts no more; what it sends is still read.
+    fn sink_ended(&mut self, channel: ChannelId, driver: &mut Driver) {
+        let Some(serial) = self.serial(channel) else {
+            return;
+        };
+        if let Some(entry) = self.entries.get_mut(&serial)
+            && let Stage::Joined { sink_ended, .. } = &mut entry.stage
+        {
+            *sink_ended = true;
+        }
+        self.close_if_done(serial, driver);
+    }
+
+    /// The peer takes nothing more. What it sent is still written.
+    fn peer_closed(&mut self, serial: u64, channel: ChannelId, driver: &mut Driver) {
+        let Some(entry) = self.entries.get_mut(&serial) else {
+            return;
+        };
+        match &mut entry.stage {
+            Stage::Joined {
+                source_ended,
+                sink_ended,
+            } => {
+                *source_ended = true;
+                *sink_ended |= !driver.has_sink(channel, Stream::Data);
+                drop(driver.detach_source(channel, Stream::Data));
+                self.close_if_done(serial, driver);
+            }
+            _ => {
+                let _ = driver.connection().channel_close(channel);
+                self.remove(serial, driver);
+            }
+        }
+    }
+
+    fn close_if_done(&self, serial: u64, driver: &mut Driver) {
+        if let Some(entry) = self.entries.get(&serial)
+            && let Some(channel) = entry.channel
+            && let Stage::Joined {
+                source_ended: true,
+                sink_ended: true,
+            } = entry.stage
+        {
+            let _ = driver.connection().channel_close(channel);
+        }
+    }
+
+    /// Ends both directions at once.
+    pub(super) fn end_both(&mut self, serial: u64, driver: &mut Driver) {
+        let Some(entry) = self.entries.get_mut(&serial) else {
+            return;
+        };
+        entry.stage = Stage::Joined {
+            source_ended: true,
+            sink_ended: true,
+        };
+        if let Some(channel) = entry.channel {
+            drop(driver.detach_source(channel, Stream::Data));
+            drop(driver.detach_sink(channel, Stream::Data));
+            let _ = driver.connection().channel_eof(channel);
+        }
+        self.close_if_done(serial, driver);
+    }
+}

@@ -1,0 +1,234 @@
+//! Sockets that accept connections to forward, and the rules by which a requested address becomes
+//! the addresses that are bound (OpenSSH's `channel_fwd_bind_addr`).
+
+use std::fs;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use sys::socket::Family;
+
+/// Length of the queue of connections that are not accepted yet.
+const BACKLOG: i32 = 1024;
+
+/// `GatewayPorts`, and who applies it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gateway {
+    /// Client, `no`: all addresses only if the user names them.
+    Client,
+    /// Client, `yes`: all addresses unless the user names others.
+    OpenClient,
+    /// Server, `no`: loopback addresses only.
+    Loopback,
+    /// Server, `yes`: all addresses, except that the client may name a loopback address.
+    Everywhere,
+    /// Server, `clientspecified`.
+    AsRequested,
+}
+
+/// Which addresses are bound.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Bind {
+    Loopback,
+    Everywhere,
+    Named(String),
+}
+
+impl Gateway {
+    /// The addresses for a requested one; `None` if none was named.
+    fn bind(self, requested: Option<&str>) -> Bind {
+        let Some(address) = requested else {
+            return match self {
+                Self::OpenClient => Bind::Everywhere,
+                _ => Bind::Loopback,
+            };
+        };
+        let is_local = matches!(address, "127.0.0.1" | "::1");
+        match self {
+            Self::Loopback if is_local => Bind::Named(address.to_owned()),
+            Self::Loopback => Bind::Loopback,
+            Self::Everywhere => Bind::Everywhere,
+            _ if matches!(address, "" | "*") => Bind::Everywhere,
+            // Both families.
+            _ if address == "localhost" => Bind::Loopback,
+            _ => Bind::Named(address.to_owned()),
+        }
+    }
+}
+
+/// Listening sockets of one forwarding.
+#[derive(Debug)]
+pub struct ListeningSockets {
+    pub(super) sockets: Vec<OwnedFd>,
+    /// The port; 0 for a Unix socket.
+    pub port: u16,
+    /// A Unix socket's path with device and inode, to remove it at the end.
+    path: Option<(PathBuf, u64, u64)>,
+}
+
+impl ListeningSockets {
+    /// Listens on a TCP port; 0 lets the system choose one. At least one of the addresses must be
+    /// free; `failed` gets each one that is not.
+    ///
+    /// # Errors
+    /// The last address's error if none can be bound; the resolver's words for a name.
+    pub fn tcp(
+        requested: Option<&str>,
+        port: u16,
+        gateway: Gateway,
+        family: Family,
+        mut failed: impl FnMut(SocketAddr, &io::Error),
+    ) -> io::Result<Self> {
+        let addresses: Vec<IpAddr> = match gateway.bind(requested) {
+            Bind::Loopback => vec![Ipv6Addr::LOCALHOST.into(), Ipv4Addr::LOCALHOST.into()],
+            Bind::Everywhere => vec![Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()],
+            Bind::Named(name) => match sys::socket::literal(&name, 0) {
+                Some(address) => vec![address.ip()],
+                None => sys::socket::resolve(&name, 0, family, false)
+                    .map_err(|error| io::Error::other(error.to_string()))?
+                    .addresses
+                    .iter()
+                    .map(SocketAddr::ip)
+                    .collect(),
+            },
+        };
+        let mut listening = Self {
+            sockets: Vec::new(),
+            port,
+            path: None,
+        };
+        let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+        let fits = |address: &IpAddr| match family {
+            Family::Any => true,
+            Family::V4 => address.is_ipv4(),
+            Family::V6 => address.is_ipv6(),
+        };
+        for address in addresses.into_iter().filter(fits) {
+            let address = SocketAddr::new(address, listening.port);
+            let bound = sys::socket::listen(address, BACKLOG, true, true).and_then(|socket| {
+                let port = sys::socket::local_address(&socket)?.port();
+                Ok((socket, port))
+            });
+            match bound {
+                Ok((socket, port)) => {
+                    // The other families get the same port.
+                    listening.port = port;
+                    listening.sockets.push(socket);
+                }
+                Err(error) => {
+                    failed(address, &error);
+                    last = error;
+                }
+            }
+        }
+        match listening.sockets.is_empty() {
+            true => Err(last),
+            false => Ok(listening),
+        }
+    }
+
+    /// Listens on a Unix socket with the mode 0777 less `mask`. `unlink` first removes a socket of
+    /// this user at the path.
+    ///
+    /// # Errors
+    /// Those of bind(2).
+    pub fn unix(path: &Path, mask: u32, unlink: bool) -> io::Result<Self> {
+        if unlink {
+            sys::socket::unlink_own_socket(path)?;
+        }
+        let socket = sys::socket::listen_unix(path, BACKLOG, mask)?;
+        let found = fs::symlink_metadata(path)?;
+        Ok(Self {
+            sockets: vec![socket],
+            port: 0,
+            path: Some((path.to_owned(), found.dev(), found.ino())),
+        })
+    }
+
+    /// Watches for connections under `token`, or ceases to.
+    pub(super) fn watch(
+        &self,
+        token: u64,
+        wanted: bool,
+        driver: &mut crate::Driver,
+    ) -> io::Result<()> {
+        self.sockets
+            .iter()
+            .try_for_each(|socket| driver.watch(socket.as_fd(), token, wanted, false))
+    }
+
+    /// Closes the sockets, and removes a Unix socket that is still the one at its path.
+    pub(super) fn close(self, driver: &mut crate::Driver) {
+        for socket in &self.sockets {
+            driver.unwatch(socket.as_fd());
+        }
+        if let Some((path, device, inode)) = &self.path
+            && let Ok(found) = fs::symlink_metadata(path)
+            && (found.dev(), found.ino()) == (*device, *inode)
+        {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_bound_as_openssh_binds_them() {
+        let named = |address: &str| Bind::Named(address.into());
+        let cases = [
+            (Gateway::Client, None, Bind::Loopback),
+            (Gateway::Client, Some(""), Bind::Everywhere),
+            (Gateway::Client, Some("*"), Bind::Everywhere),
+            (Gateway::Client, Some("localhost"), Bind::Loopback),
+            (Gateway::Client, Some("192.0.2.1"), named("192.0.2.1")),
+            (Gateway::OpenClient, None, Bind::Everywhere),
+            (Gateway::OpenClient, Some("127.0.0.1"), named("127.0.0.1")),
+            (Gateway::OpenClient, Some("localhost"), Bind::Loopback),
+            (Gateway::Loopback, Some("localhost"), Bind::Loopback),
+            (Gateway::Loopback, Some(""), Bind::Loopback),
+            (Gateway::Loopback, Some("192.0.2.1"), Bind::Loopback),
+            (Gateway::Loopback, Some("::1"), named("::1")),
+            (Gateway::Everywhere, Some("localhost"), Bind::Everywhere),
+            (Gateway::Everywhere, Some("192.0.2.1"), Bind::Everywhere),
+            (Gateway::AsRequested, Some(""), Bind::Everywhere),
+            (Gateway::AsRequested, Some("localhost"), Bind::Loopback),
+            (Gateway::AsRequested, Some("192.0.2.1"), named("192.0.2.1")),
+        ];
+        for (gateway, requested, bind) in cases {
+            assert_eq!(gateway.bind(requested), bind, "{gateway:?} {requested:?}");
+        }
+    }
+
+    #[test]
+    fn both_families_get_the_port_that_the_system_chose() {
+        let listening = ListeningSockets::tcp(
+            Some("localhost"),
+            0,
+            Gateway::Client,
+            Family::Any,
+            |_, _| {},
+        )
+        .unwrap();
+        assert_ne!(listening.port, 0);
+        for socket in &listening.sockets {
+            let address = sys::socket::local_address(socket).unwrap();
+            assert_eq!(address.port(), listening.port);
+            assert!(address.ip().is_loopback());
+        }
+        let mut failures = 0;
+        let again = ListeningSockets::tcp(
+            Some("127.0.0.1"),
+            listening.port,
+            Gateway::Client,
+            Family::Any,
+            |_, _| failures += 1,
+        );
+        assert_eq!(again.unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        assert_eq!(failures, 1);
+    }
+}

@@ -1,0 +1,545 @@
+//! Forwarded connections (RFC 4254 §7, OpenSSH's PROTOCOL §2.4) of either side: sockets that are
+//! joined to channels, listeners whose connections open channels, and connections made for channels
+//! that the peer opened.
+//!
+//! Give each notice to [`Forwards::handle`] first; it returns those that concern others. The owner
+//! decides what is permitted, before it calls [`Forwards::connect`] or [`Forwards::listen`]. Nothing
+//! here blocks: names are looked up on threads, and connections have a time limit.
+//!
+//! A joined socket keeps half-open connections: the socket's end is sent as EOF, the peer's EOF
+//! shuts the socket's sending direction down after the last byte is written, and the channel is
+//! closed when both directions have ended. The peer's CLOSE is answered only then, so that bytes
+//! that the socket has not accepted yet are not lost.
+
+mod accept;
+mod dial;
+mod events;
+mod listener;
+mod resolver;
+mod socks;
+mod target;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+
+use bytes::Bytes;
+use proto::{ChannelId, Stream};
+use sys::socket::Family;
+use wire::message::open_failure;
+
+pub use listener::{Gateway, ListeningSockets};
+pub use socks::SocksOutcome;
+pub use target::{Listening, Target};
+
+use crate::Driver;
+use dial::{Dial, DialStep, NEXT_ATTEMPT_MS};
+use resolver::Resolver;
+use socks::{Socks, SocksStep};
+
+/// Maximum forwarded connections at a time; further ones wait in the listeners' queues, or are
+/// refused if the peer opens them.
+pub const MAX_FORWARDED: usize = 4096;
+/// Time limit for lookup and connection together, milliseconds.
+const CONNECT_MS: u64 = 15_000;
+/// Time limit for a SOCKS request, milliseconds.
+const SOCKS_MS: u64 = 30_000;
+/// Maximum connections accepted in one turn, so that a flood of them does not starve channels.
+const MAX_ACCEPTS: usize = 64;
+/// Pause of all listeners after an error that concerns the whole process, such as too many open
+/// files, milliseconds.
+const PAUSE_MS: u64 = 250;
+/// Bytes of a SOCKS request that are looked at together.
+const SOCKS_PEEK_BYTES: usize = 512;
+
+/// The upper byte of this module's tokens; the lower bits are a serial. The owner's tokens must be
+/// below [`FIRST_TOKEN`].
+const KIND_SHIFT: u32 = 56;
+/// Smallest token of this module.
+pub const FIRST_TOKEN: u64 = 0xf0 << KIND_SHIFT;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ForwardToken {
+    Connect(u64),
+    GiveUp(u64),
+    NextAttempt(u64),
+    Resolver,
+    Accept(u64),
+    Resume,
+    Socks(u64),
+}
+
+impl ForwardToken {
+    fn number(self) -> u64 {
+        let (kind, serial) = match self {
+            Self::Connect(serial) => (0, serial),
+            Self::GiveUp(serial) => (1, serial),
+            Self::NextAttempt(serial) => (2, serial),
+            Self::Resolver => (3, 0),
+            Self::Accept(serial) => (4, serial),
+            Self::Resume => (5, 0),
+            Self::Socks(serial) => (6, serial),
+        };
+        FIRST_TOKEN + (kind << KIND_SHIFT) + serial
+    }
+
+    fn of(number: u64) -> Option<Self> {
+        let number = number.checked_sub(FIRST_TOKEN)?;
+        let serial = number & ((1 << KIND_SHIFT) - 1);
+        Some(match number >> KIND_SHIFT {
+            0 => Self::Connect(serial),
+            1 => Self::GiveUp(serial),
+            2 => Self::NextAttempt(serial),
+            3 => Self::Resolver,
+            4 => Self::Accept(serial),
+            5 => Self::Resume,
+            6 => Self::Socks(serial),
+            _ => return None,
+        })
+    }
+}
+
+/// The channel that an accepted connection opens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Opens {
+    /// Client: to this target.
+    Direct(Target),
+    /// Client: to the target that the connection asks for by SOCKS.
+    Socks,
+    /// Server: to the client that requested this listener.
+    Forwarded(Listening),
+}
+
+/// Something that the owner may report.
+#[derive(Debug)]
+pub enum ForwardReport {
+    /// The peer refused a channel for an accepted connection.
+    OpenRefused {
+        /// The channel's number.
+        channel: ChannelId,
+        /// One of `wire::message::open_failure`.
+        reason: u32,
+        /// The peer's text, not escaped.
+        description: String,
+    },
+    /// A connection for the peer failed.
+    ConnectFailed {
+        /// The target.
+        target: Target,
+        /// Why, in the system's words.
+        why: String,
+    },
+    /// A target that a SOCKS request named is not permitted.
+    TargetForbidden(Target),
+    /// Listeners pause because of this error; reported once until a connection is accepted again.
+    AcceptFailed(io::Error),
+    /// No channel could be opened for an accepted connection.
+    NoChannel(proto::Error),
+}
+
+/// The settings of all forwardings of a connection.
+pub struct ForwardSettings {
+    /// `TCPKeepAlive` for outgoing connections.
+    pub keep_alive: bool,
+    /// `AddressFamily` of outgoing connections.
+    pub family: Family,
+    /// Decides about targets that the peer's SOCKS requests name.
+    pub permits: Box<dyn Fn(&Target) -> bool + Send>,
+}
+
+impl std::fmt::Debug for ForwardSettings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ForwardSettings").finish_non_exhaustive()
+    }
+}
+
+enum Stage {
+    /// The target's name is looked up.
+    Lookup(Target),
+    /// Connecting to the target.
+    Dialing(Target, Dial),
+    /// An accepted connection sends its SOCKS request.
+    Asking(OwnedFd, Option<SocketAddr>),
+    /// The peer sends a SOCKS request on its channel.
+    PeerAsks,
+    /// The peer has not answered our open request.
+    Opening(OwnedFd),
+    /// Socket and channel are joined.
+    Joined {
+        source_ended: bool,
+        sink_ended: bool,
+    },
+}
+
+struct Forwarded {
+    stage: Stage,
+    /// The channel; none while a SOCKS request is read from a socket.
+    channel: Option<ChannelId>,
+    socks: Option<Socks>,
+    /// Data from the peer that arrived before its SOCKS request was carried out, and its EOF.
+    held: VecDeque<Bytes>,
+    peer_ended: bool,
+    /// Its name for the user.
+    label: String,
+}
+
+struct Listener {
+    sockets: ListeningSockets,
+    opens: Opens,
+}
+
+/// All forwarded connections and listeners of one connection.
+pub struct Forwards {
+    settings: ForwardSettings,
+    next_serial: u64,
+    entries: BTreeMap<u64, Forwarded>,
+    channels: BTreeMap<ChannelId, u64>,
+    listeners: BTreeMap<u64, Listener>,
+    resolver: Resolver,
+    /// Listeners pause; the reason has been reported.
+    paused: bool,
+    reports: VecDeque<ForwardReport>,
+}
+
+impl std::fmt::Debug for Forwards {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Forwards")
+            .field("connections", &self.entries.len())
+            .field("listeners", &self.listeners.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Forwards {
+    /// No connections and no listeners.
+    #[must_use]
+    pub fn new(settings: ForwardSettings) -> Self {
+        Self {
+            settings,
+            next_serial: 0,
+            entries: BTreeMap::new(),
+            channels: BTreeMap::new(),
+            listeners: BTreeMap::new(),
+            resolver: Resolver::default(),
+            paused: false,
+            reports: VecDeque::new(),
+        }
+    }
+
+    /// True if a connection is open or being opened; listeners do not count.
+    #[must_use]
+    pub fn has_connections(&self) -> bool {
+        !self.entries.is_empty()
+    }
+
+    /// Number and description of each open channel.
+    pub fn lines(&self) -> impl Iterator<Item = (ChannelId, &str)> {
+        self.channels.iter().filter_map(|(channel, serial)| {
+            let entry = self.entries.get(serial)?;
+            Some((*channel, entry.label.as_str()))
+        })
+    }
+
+    /// Returns the next report.
+    pub fn next_report(&mut self) -> Option<ForwardReport> {
+        self.reports.pop_front()
+    }
+
+    // ---- channels that the peer opened ------------------------------------------------------
+
+    /// Connects to `target` and answers the peer's open request with the result.
+    pub fn connect(&mut self, channel: ChannelId, target: Target, driver: &mut Driver) {
+        let label = format!("direct to {target}");
+        if let Some(serial) = self.admit(channel, label, None, driver) {
+            self.dial(serial, target, driver);
+        }
+    }
+
+    /// Accepts the peer's channel, whose data is a SOCKS request and then the connection's.
+    pub fn serve_socks(&mut self, channel: ChannelId, driver: &mut Driver) {
+        let socks = Some(Socks::new());
+        let Some(serial) = self.admit(channel, "dynamic".into(), socks, driver) else {
+            return;
+        };
+        if driver.connection().accept_channel(channel).is_err() {
+            self.fail(serial, None, driver);
+            return;
+        }
+        self.limit(serial, SOCKS_MS, driver);
+    }
+
+    /// Makes an entry for a channel that the peer opened; refuses it if there are too many.
+    fn admit(
+        &mut self,
+        channel: ChannelId,
+        label: String,
+        socks: Option<Socks>,
+        driver: &mut Driver,
+    ) -> Option<u64> {
+        if self.entries.len() >= MAX_FORWARDED {
+            let (reason, text) = (open_failure::RESOURCE_SHORTAGE, "too many connections");
+            let _ = driver.connection().reject_channel(channel, reason, text);
+            return None;
+        }
+        let _ = driver.connection().channel_hold_close(channel);
+        let serial = self.insert(Stage::PeerAsks, Some(channel), socks, label);
+        Some(serial)
+    }
+
+    fn insert(
+        &mut self,
+        stage: Stage,
+        channel: Option<ChannelId>,
+        socks: Option<Socks>,
+        label: String,
+    ) -> u64 {
+        let serial = self.next_serial;
+        self.next_serial += 1;
+        let entry = Forwarded {
+            stage,
+            channel,
+            socks,
+            held: VecDeque::new(),
+            peer_ended: false,
+            label,
+        };
+        self.entries.insert(serial, entry);
+        self.channels
+            .extend(channel.map(|channel| (channel, serial)));
+        serial
+    }
+
+    fn limit(&self, serial: u64, ms: u64, driver: &mut Driver) {
+        let token = ForwardToken::GiveUp(serial).number();
+        driver.set_timer(token, Some(driver.now().saturating_add(ms)));
+    }
+
+    fn dial(&mut self, serial: u64, target: Target, driver: &mut Driver) {
+        self.limit(serial, CONNECT_MS, driver);
+        let token = ForwardToken::Connect(serial).number();
+        let (dial, step) = match &target {
+            Target::Unix(path) => Dial::start_unix(path, token, driver),
+            Target::Tcp { host, port } => match sys::socket::literal(host, *port) {
+                Some(address) => Dial::start(vec![address], token, driver),
+                None => return self.look_up(serial, target, driver),
+            },
+        };
+        self.dialed(serial, (target, dial), step, driver);
+    }
+
+    fn look_up(&mut self, serial: u64, target: Target, driver: &mut Driver) {
+        let Target::Tcp { host, port } = &target else {
+            return;
+        };
+        let (family, token) = (self.settings.family, ForwardToken::Resolver.number());
+        let started = self
+            .resolver
+            .look_up(serial, (host, *port), family, token, driver);
+        match started {
+            Ok(true) => self.set_stage(serial, Stage::Lookup(target)),
+            Ok(false) => self.fail(serial, Some((target, "too many lookups".into())), driver),
+            Err(error) => self.fail(serial, Some((target, words(&error))), driver),
+        }
+    }
+
+    fn set_stage(&mut self, serial: u64, stage: Stage) {
+        if let Some(entry) = self.entries.get_mut(&serial) {
+            entry.stage = stage;
+        }
+    }
+
+    fn looked_up(
+        &mut self,
+        serial: u64,
+        found: Result<Vec<SocketAddr>, String>,
+        driver: &mut Driver,
+    ) {
+        let Some(entry) = self.entries.get_mut(&serial) else {
+            return;
+        };
+        let target = match std::mem::replace(&mut entry.stage, Stage::PeerAsks) {
+            Stage::Lookup(target) => target,
+            other => return entry.stage = other,
+        };
+        match found {
+            Ok(addresses) => {
+                let token = ForwardToken::Connect(serial).number();
+                let (dial, step) = Dial::start(addresses, token, driver);
+                self.dialed(serial, (target, dial), step, driver);
+            }
+            Err(why) => self.fail(serial, Some((target, why)), driver),
+        }
+    }
+
+    /// Goes on after a step of the attempts.
+    fn dialed(
+        &mut self,
+        serial: u64,
+        (target, dial): (Target, Dial),
+        step: DialStep,
+        driver: &mut Driver,
+    ) {
+        let next = ForwardToken::NextAttempt(serial).number();
+        match step {
+            DialStep::Waiting(has_more) => {
+                let at = driver.now().saturating_add(NEXT_ATTEMPT_MS);
+                driver.set_timer(next, has_more.then_some(at));
+                self.set_stage(serial, Stage::Dialing(target, dial));
+            }
+            DialStep::Connected(socket) => {
+                driver.set_timer(next, None);
+                self.connected(serial, socket, driver);
+            }
+            DialStep::Failed(error) => {
+                driver.set_timer(next, None);
+                self.fail(serial, Some((target, words(&error))), driver);
+            }
+        }
+    }
+
+    fn dial_event(&mut self, serial: u64, is_ready: bool, driver: &mut Driver) {
+        let Some(entry) = self.entries.get_mut(&serial) else {
+            return;
+        };
+        match std::mem::replace(&mut entry.stage, Stage::PeerAsks) {
+            Stage::Dialing(target, mut dial) => {
+                let token = ForwardToken::Connect(serial).number();
+                let step = match is_ready {
+                    true => dial.ready(token, driver),
+                    false => dial.next(token, driver),
+                };
+                self.dialed(serial, (target, dial), step, driver);
+            }
+            other => entry.stage = other,
+        }
+    }
+
+    fn connected(&mut self, serial: u64, socket: OwnedFd, driver: &mut Driver) {
+        let Some(entry) = self.entries.get_mut(&serial) else {
+            return;
+        };
+        let Some(channel) = entry.channel else {
+            return;
+        };
+        if self.settings.keep_alive {
+            let _ = sys::socket::set_keepalive(&socket, true);
+        }
+        match &entry.socks {
+            Some(socks) => {
+                let reply = socks.reply(SocksOutcome::Connected);
+                let _ = driver
+                    .connection()
+                    .channel_send_slice(channel, Stream::Data, &reply);
+            }
+            None if driver.connection().accept_channel(channel).is_err() => {
+                return self.fail(serial, None, driver);
+            }
+            None => {}
+        }
+        self.join(serial, socket, driver);
+    }
+
+    /// Joins the socket to the channel, which is open.
+    fn join(&mut self, serial: u64, socket: OwnedFd, driver: &mut Driver) {
+        driver.set_timer(ForwardToken::GiveUp(serial).number(), None);
+        let Some(entry) = self.entries.get_mut(&serial) else {
+            return;
+        };
+        let Some(channel) = entry.channel else {
+            return;
+        };
+        entry.stage = Stage::Joined {
+            source_ended: false,
+            sink_ended: false,
+        };
+        let held = std::mem::take(&mut entry.held);
+        let ended = entry.peer_ended;
+        if driver.attach_socket(channel, socket).is_err() {
+            // Too many open files: the channel ends.
+            self.end_both(serial, driver);
+            return;
+        }
+        driver.feed_sink(channel, held, ended);
+    }
+
+    /// A connection cannot be made: refuses the channel, or answers the SOCKS request and closes it.
+    fn fail(&mut self, serial: u64, why: Option<(Target, String)>, driver: &mut Driver) {
+        let Some(entry) = self.entries.get(&serial) else {
+            return;
+        };
+        let text = why
+            .as_ref()
+            .map_or("open failed", |(_, text)| text.as_str());
+        if let Some(channel) = entry.channel {
+            let connection = driver.connection();
+            let is_refused = entry.socks.is_none()
+                && connection
+                    .reject_channel(channel, open_failure::CONNECT_FAILED, text)
+                    .is_ok();
+            if !is_refused {
+                if let Some(socks) = &entry.socks {
+                    let reply = socks.reply(SocksOutcome::Unreachable);
+                    let _ = connection.channel_send_slice(channel, Stream::Data, &reply);
+                }
+                // The channel is open, or the peer has closed it already.
+                let _ = connection.channel_eof(channel);
+                let _ = connection.channel_close(channel);
+            }
+        }
+        if let Some((target, why)) = why {
+            self.reports
+                .push_back(ForwardReport::ConnectFailed { target, why });
+        }
+        self.remove(serial, driver);
+    }
+
+    /// Forgets a connection; what it holds is closed.
+    fn remove(&mut self, serial: u64, driver: &mut Driver) {
+        driver.set_timer(ForwardToken::GiveUp(serial).number(), None);
+        driver.set_timer(ForwardToken::NextAttempt(serial).number(), None);
+        let Some(entry) = self.entries.remove(&serial) else {
+            return;
+        };
+        if let Some(channel) = entry.channel {
+            self.channels.remove(&channel);
+            drop(driver.detach_source(channel, Stream::Data));
+            drop(driver.detach_sink(channel, Stream::Data));
+            let held = entry.held.iter().map(Bytes::len).sum();
+            let _ = driver.connection().channel_consumed(channel, held);
+        }
+        match entry.stage {
+            Stage::Dialing(_, mut dial) => dial.abandon(driver),
+            Stage::Asking(socket, _) => driver.unwatch(socket.as_fd()),
+            Stage::Lookup(_) | Stage::PeerAsks | Stage::Opening(_) | Stage::Joined { .. } => {}
+        }
+    }
+
+    fn gave_up(&mut self, serial: u64, driver: &mut Driver) {
+        let Some(entry) = self.entries.get(&serial) else {
+            return;
+        };
+        let why = match &entry.stage {
+            Stage::Lookup(target) | Stage::Dialing(target, _) => {
+                Some((target.clone(), "Connection timed out".to_owned()))
+            }
+            Stage::Asking(..) | Stage::PeerAsks => None,
+            Stage::Opening(_) | Stage::Joined { .. } => return,
+        };
+        self.fail(serial, why, driver);
+    }
+}
+
+/// The system's error text without `(os error N)`.
+fn words(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::TimedOut => "Connection timed out".to_owned(),
+        _ => {
+            let text = error.to_string();
+            text.split(" (os error")
+                .next()
+                .unwrap_or_default()
+                .to_owned()
+        }
+    }
+}

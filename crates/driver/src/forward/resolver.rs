@@ -1,0 +1,85 @@
+//! Name lookups that do not block the loop: each has its own short-lived thread.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::thread;
+
+use sys::epoll::EventFd;
+use sys::socket::Family;
+
+use crate::Driver;
+
+/// Maximum concurrent lookups; each costs a thread. Others are refused.
+const MAX_LOOKUPS: usize = 64;
+/// Stack of a resolver thread, bytes: NSS modules are its only deep callees.
+const STACK_BYTES: usize = 512 * 1024;
+
+/// The serial of a lookup, and its addresses or the resolver's words.
+type Answer = (u64, Result<Vec<SocketAddr>, String>);
+
+#[derive(Default)]
+pub(super) struct Resolver {
+    started: Option<Started>,
+    under_way: usize,
+}
+
+struct Started {
+    wake: Arc<EventFd>,
+    sender: mpsc::Sender<Answer>,
+    receiver: mpsc::Receiver<Answer>,
+}
+
+impl Resolver {
+    /// Starts a lookup; returns false if `MAX_LOOKUPS` are in progress. `token` reports answers.
+    pub(super) fn look_up(
+        &mut self,
+        serial: u64,
+        (host, port): (&str, u16),
+        family: Family,
+        token: u64,
+        driver: &mut Driver,
+    ) -> io::Result<bool> {
+        if self.under_way >= MAX_LOOKUPS {
+            return Ok(false);
+        }
+        let started = match &mut self.started {
+            Some(started) => started,
+            none => {
+                let (sender, receiver) = mpsc::channel();
+                let wake = Arc::new(EventFd::new()?);
+                driver.watch(wake.as_fd(), token, true, false)?;
+                none.insert(Started {
+                    wake,
+                    sender,
+                    receiver,
+                })
+            }
+        };
+        let (wake, sender) = (Arc::clone(&started.wake), started.sender.clone());
+        let host = host.to_owned();
+        thread::Builder::new()
+            .name("resolver".into())
+            .stack_size(STACK_BYTES)
+            .spawn(move || {
+                let found = sys::socket::resolve(&host, port, family, false);
+                let addresses = found.map(|found| found.addresses);
+                // A failed send means that the process is ending.
+                let _ = sender.send((serial, addresses.map_err(|error| error.to_string())));
+                let _ = wake.signal();
+            })?;
+        self.under_way += 1;
+        Ok(true)
+    }
+
+    /// Returns a finished lookup.
+    pub(super) fn next_answer(&mut self) -> Option<Answer> {
+        let started = self.started.as_ref()?;
+        let _ = started.wake.drain();
+        let answer = started.receiver.try_recv().ok()?;
+        self.under_way = self.under_way.saturating_sub(1);
+        Some(answer)
+    }
+}

@@ -1,0 +1,352 @@
+//! The server's side of SOCKS 4, 4a (<https://www.openssh.com/txt/socks4a.protocol>) and 5 (RFC 1928)
+//! without authentication and with CONNECT as the only command, as far as a forwarding needs it.
+//!
+//! [`Socks`] has no socket: it takes bytes as they arrive, in pieces of any size, and never takes a
+//! byte that follows the request.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use super::Target;
+
+/// Maximum length of the user and of the name in SOCKS 4, bytes without the final NUL. A longer one
+/// is refused.
+const MAX_TEXT_BYTES: usize = 255;
+
+const CONNECT: u8 = 1;
+/// Types of address in SOCKS 5.
+const IPV4: u8 = 1;
+const NAME: u8 = 3;
+const IPV6: u8 = 4;
+/// Replies of SOCKS 5 (RFC 1928 §6).
+const GENERAL_FAILURE: u8 = 1;
+const NOT_ALLOWED: u8 = 2;
+const REFUSED: u8 = 5;
+const COMMAND_NOT_SUPPORTED: u8 = 7;
+const ADDRESS_NOT_SUPPORTED: u8 = 8;
+
+/// The outcome of a request, as its reply reports it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SocksOutcome {
+    /// The connection is established.
+    Connected,
+    /// A rule forbids the target.
+    Forbidden,
+    /// The target could not be reached.
+    Unreachable,
+}
+
+/// What follows from the bytes taken so far.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum SocksStep {
+    /// More bytes are needed; first send these, if any.
+    More(Vec<u8>),
+    /// The request is complete.
+    Connect(Target),
+    /// The request is refused: send these bytes, if any, and close.
+    Refuse(Vec<u8>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Version,
+    Four,
+    FiveMethods,
+    FiveRequest,
+    Done,
+}
+
+/// A request that is being read.
+#[derive(Debug)]
+pub(super) struct Socks {
+    phase: Phase,
+    /// Bytes of the message that is not complete; bounded by the longest message.
+    bytes: Vec<u8>,
+    version: u8,
+}
+
+impl Socks {
+    pub(super) fn new() -> Self {
+        Self {
+            phase: Phase::Version,
+            bytes: Vec::new(),
+            version: 0,
+        }
+    }
+
+    /// Takes bytes from the front of `input`; returns how many, and what follows. Call it again with
+    /// the others after [`SocksStep::More`], if any are left.
+    pub(super) fn take(&mut self, input: &[u8]) -> (usize, SocksStep) {
+        for (index, byte) in input.iter().enumerate() {
+            self.bytes.push(*byte);
+            match self.step() {
+                SocksStep::More(answer) if answer.is_empty() => {}
+                step => return (index + 1, step),
+            }
+        }
+        (input.len(), SocksStep::More(Vec::new()))
+    }
+
+    /// Looks at the message after each byte: its end depends on its content, and a request has at
+    /// most some hundred bytes.
+    fn step(&mut self) -> SocksStep {
+        match self.phase {
+            Phase::Version => match self.bytes.as_slice() {
+                [version @ (4 | 5)] => {
+                    self.version = *version;
+                    self.phase = match version {
+                        4 => Phase::Four,
+                        _ => Phase::FiveMethods,
+                    };
+                    SocksStep::More(Vec::new())
+                }
+                _ => self.refuse(Vec::new()),
+            },
+            Phase::Four => self.four(),
+            Phase::FiveMethods => self.methods(),
+            Phase::FiveRequest => self.five(),
+            Phase::Done => SocksStep::Refuse(Vec::new()),
+        }
+    }
+
+    fn refuse(&mut self, reply: Vec<u8>) -> SocksStep {
+        self.phase = Phase::Done;
+        SocksStep::Refuse(reply)
+    }
+
+    fn connect(&mut self, host: String, port: u16) -> SocksStep {
+        self.phase = Phase::Done;
+        SocksStep::Connect(Target::Tcp { host, port })
+    }
+
+    /// Version, command, port, address, user, NUL; with an address 0.0.0.x a name and NUL follow (4a).
+    fn four(&mut self) -> SocksStep {
+        let [_, command, p0, p1, a, b, c, d, texts @ ..] = self.bytes.as_slice() else {
+            return SocksStep::More(Vec::new());
+        };
+        if *command != CONNECT {
+            return self.refuse(four_reply(false));
+        }
+        let port = u16::from_be_bytes([*p0, *p1]);
+        let address = Ipv4Addr::new(*a, *b, *c, *d);
+        let has_name = [*a, *b, *c] == [0; 3] && *d != 0;
+        let mut parts = texts.split(|byte| *byte == 0);
+        let user = parts.next().unwrap_or_default();
+        let name = parts.next();
+        if user.len() > MAX_TEXT_BYTES || name.is_some_and(|name| name.len() > MAX_TEXT_BYTES) {
+            return self.refuse(four_reply(false));
+        }
+        match (name, parts.next()) {
+            (Some(_), _) if !has_name => self.connect(address.to_string(), port),
+            (Some(name), Some(_)) => match host_text(name) {
+                Some(host) => self.connect(host, port),
+                None => self.refuse(four_reply(false)),
+            },
+            _ => SocksStep::More(Vec::new()),
+        }
+    }
+
+    /// Version, count, methods.
+    fn methods(&mut self) -> SocksStep {
+        let [_, count, methods @ ..] = self.bytes.as_slice() else {
+            return SocksStep::More(Vec::new());
+        };
+        if methods.len() < usize::from(*count) {
+            return SocksStep::More(Vec::new());
+        }
+        if !methods.contains(&0) {
+            // No acceptable method.
+            return self.refuse(vec![5, 0xff]);
+        }
+        self.phase = Phase::FiveRequest;
+        self.bytes.clear();
+        SocksStep::More(vec![5, 0])
+    }
+
+    /// Version, command, reserved, type of address, address, port.
+    fn five(&mut self) -> SocksStep {
+        let [version, command, _, kind, rest @ ..] = self.bytes.as_slice() else {
+            return SocksStep::More(Vec::new());
+        };
+        if *version != 5 {
+            return self.refuse(five_reply(GENERAL_FAILURE));
+        }
+        let address_len = match (*kind, rest) {
+            (IPV4, _) => 4,
+            (IPV6, _) => 16,
+            (NAME, [len, ..]) => 1 + usize::from(*len),
+            (NAME, []) => return SocksStep::More(Vec::new()),
+            _ => return self.refuse(five_reply(ADDRESS_NOT_SUPPORTED)),
+        };
+        let Some((address, [p0, p1])) = rest.split_at_checked(address_len) else {
+            return SocksStep::More(Vec::new());
+        };
+        if *command != CONNECT {
+            return self.refuse(five_reply(COMMAND_NOT_SUPPORTED));
+        }
+        let port = u16::from_be_bytes([*p0, *p1]);
+        let host = match (address, <[u8; 16]>::try_from(address)) {
+            ([a, b, c, d], _) if *kind == IPV4 => Some(Ipv4Addr::new(*a, *b, *c, *d).to_string()),
+            (_, Ok(bytes)) if *kind == IPV6 => Some(Ipv6Addr::from(bytes).to_string()),
+            ([_, name @ ..], _) => host_text(name),
+            _ => None,
+        };
+        match host {
+            Some(host) => self.connect(host, port),
+            None => self.refuse(five_reply(GENERAL_FAILURE)),
+        }
+    }
+
+    /// The reply to a complete request.
+    pub(super) fn reply(&self, outcome: SocksOutcome) -> Vec<u8> {
+        if self.version == 4 {
+            return four_reply(outcome == SocksOutcome::Connected);
+        }
+        five_reply(match outcome {
+            SocksOutcome::Connected => 0,
+            SocksOutcome::Forbidden => NOT_ALLOWED,
+            SocksOutcome::Unreachable => REFUSED,
+        })
+    }
+}
+
+/// A host name or address as text; none if it is empty, not UTF-8, or holds a NUL.
+fn host_text(bytes: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    (!text.is_empty() && !text.contains('\0')).then(|| text.to_owned())
+}
+
+fn four_reply(granted: bool) -> Vec<u8> {
+    vec![0, if granted { 90 } else { 91 }, 0, 0, 0, 0, 0, 0]
+}
+
+/// With 0.0.0.0:0 as the bound address, which only the server of the connection knows.
+fn five_reply(code: u8) -> Vec<u8> {
+    vec![5, code, 0, IPV4, 0, 0, 0, 0, 0, 0]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tcp(host: &str, port: u16) -> SocksStep {
+        SocksStep::Connect(Target::Tcp {
+            host: host.into(),
+            port,
+        })
+    }
+
+    /// Feeds the input in pieces of `size` bytes; returns all answers before the last step, the last
+    /// step and the bytes that were not taken.
+    fn feed(input: &[u8], size: usize) -> (Vec<u8>, SocksStep, Vec<u8>) {
+        let mut socks = Socks::new();
+        let mut answers = Vec::new();
+        let mut at = 0;
+        while at < input.len() {
+            let piece = &input[at..(at + size).min(input.len())];
+            let (taken, step) = socks.take(piece);
+            at += taken;
+            match step {
+                SocksStep::More(answer) => answers.extend(answer),
+                step => return (answers, step, input[at..].to_vec()),
+            }
+        }
+        (answers, SocksStep::More(Vec::new()), Vec::new())
+    }
+
+    #[test]
+    fn each_version_is_read_in_pieces_of_any_size_and_takes_nothing_that_follows() {
+        let long = [b'n'; 255];
+        let long_name = [b"\x05\x01\x00\x05\x01\x00\x03\xff", &long[..], b"\x00\x50"].concat();
+        let cases: &[(&[u8], &[u8], SocksStep)] = &[
+            (
+                b"\x04\x01\x00\x50\x7f\x00\x00\x01user\x00",
+                b"",
+                tcp("127.0.0.1", 80),
+            ),
+            (
+                b"\x04\x01\x00\x50\x00\x00\x00\x01\x00db.test\x00",
+                b"",
+                tcp("db.test", 80),
+            ),
+            (
+                b"\x05\x02\x02\x00\x05\x01\x00\x03\x02db\x01\xbb",
+                b"\x05\x00",
+                tcp("db", 443),
+            ),
+            (
+                b"\x05\x01\x00\x05\x01\x00\x01\x0a\x00\x00\x02\x00\x16",
+                b"\x05\x00",
+                tcp("10.0.0.2", 22),
+            ),
+            (
+                b"\x05\x01\x00\x05\x01\x00\x04\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\x00\x16",
+                b"\x05\x00",
+                tcp("::1", 22),
+            ),
+            (&long_name, b"\x05\x00", tcp(&"n".repeat(255), 80)),
+        ];
+        for (input, answers, step) in cases {
+            for size in 1..=input.len() {
+                let with_data = [input, &b"data"[..]].concat();
+                let (said, last, left) = feed(&with_data, size);
+                assert_eq!((&said[..], &last), (*answers, step), "{input:?} in {size}");
+                assert_eq!(left, b"data");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_connect_without_authentication_is_refused_with_a_reply() {
+        let cases: &[(&[u8], &[u8])] = &[
+            // Not SOCKS at all.
+            (b"GET / HTTP/1.0\r\n\r\n", b""),
+            (b"\x00", b""),
+            // BIND of SOCKS 4.
+            (
+                b"\x04\x02\x00\x50\x7f\x00\x00\x01\x00",
+                &[0, 91, 0, 0, 0, 0, 0, 0],
+            ),
+            // No method but a password.
+            (b"\x05\x01\x02", &[5, 0xff]),
+            // BIND and UDP ASSOCIATE.
+            (
+                b"\x05\x01\x00\x05\x02\x00\x01\x0a\x00\x00\x02\x00\x16",
+                &[5, 7, 0, 1, 0, 0, 0, 0, 0, 0],
+            ),
+            (
+                b"\x05\x01\x00\x05\x03\x00\x01\x00\x00\x00\x00\x00\x00",
+                &[5, 7, 0, 1, 0, 0, 0, 0, 0, 0],
+            ),
+            // An unknown type of address, a name of no bytes, a name with NUL.
+            (
+                b"\x05\x01\x00\x05\x01\x00\x09",
+                &[5, 8, 0, 1, 0, 0, 0, 0, 0, 0],
+            ),
+            (
+                b"\x05\x01\x00\x05\x01\x00\x03\x00\x00\x50",
+                &[5, 1, 0, 1, 0, 0, 0, 0, 0, 0],
+            ),
+            (
+                b"\x05\x01\x00\x05\x01\x00\x03\x01\x00\x00\x50",
+                &[5, 1, 0, 1, 0, 0, 0, 0, 0, 0],
+            ),
+        ];
+        for (input, reply) in cases {
+            let (_, step, _) = feed(input, 1);
+            assert_eq!(step, SocksStep::Refuse(reply.to_vec()), "{input:?}");
+        }
+    }
+
+    #[test]
+    fn a_user_or_name_without_end_is_refused_and_not_kept() {
+        let mut input = b"\x04\x01\x00\x50\x00\x00\x00\x01".to_vec();
+        input.extend([b'u'; 4096]);
+        let (_, step, left) = feed(&input, 7);
+        assert_eq!(step, SocksStep::Refuse(four_reply(false)));
+        assert!(left.len() > 3000);
+        let mut input = b"\x04\x01\x00\x50\x00\x00\x00\x01\x00".to_vec();
+        input.extend([b'n'; 4096]);
+        let (_, step, _) = feed(&input, 7);
+        assert_eq!(step, SocksStep::Refuse(four_reply(false)));
+    }
+}

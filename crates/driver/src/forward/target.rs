@@ -1,0 +1,282 @@
+//! Ends of forwarded connections, and the fields of the channel types that name them: RFC 4254 §7.2
+//! and OpenSSH's PROTOCOL §2.4.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::net::SocketAddr;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+use wire::{DecodeError, Put, Reader, names};
+
+/// Longest host name or address in a message, bytes.
+const MAX_HOST_BYTES: usize = 1024;
+/// Longest path in a message, bytes; a socket's path has at most 107.
+const MAX_PATH_BYTES: usize = 4096;
+
+/// Where a forwarded connection leads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// A host and port.
+    Tcp {
+        /// Name or address, without brackets.
+        host: String,
+        /// The port.
+        port: u16,
+    },
+    /// A Unix socket.
+    Unix(PathBuf),
+}
+
+/// A place that listens for connections, as it is named in messages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Listening {
+    /// An address and port. The address is the one that was requested: `localhost`, an address, or
+    /// empty for all.
+    Tcp {
+        /// The requested address.
+        address: String,
+        /// The port that listens.
+        port: u16,
+    },
+    /// A Unix socket.
+    Unix(PathBuf),
+}
+
+/// Formats the target for messages, as OpenSSH does: `host:port`, or the path.
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp { host, port } => write!(f, "{host}:{port}"),
+            Self::Unix(path) => path.display().fmt(f),
+        }
+    }
+}
+
+fn text(bytes: &[u8]) -> Result<String, DecodeError> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) if !text.contains('\0') => Ok(text.to_owned()),
+        _ => Err(DecodeError::Malformed("host name is not text")),
+    }
+}
+
+fn path(bytes: &[u8]) -> Result<PathBuf, DecodeError> {
+    if bytes.contains(&0) {
+        return Err(DecodeError::Malformed("path with NUL"));
+    }
+    Ok(OsStr::from_bytes(bytes).into())
+}
+
+fn port(number: u32) -> Result<u16, DecodeError> {
+    u16::try_from(number).map_err(|_| DecodeError::Malformed("port above 65535"))
+}
+
+fn address_and_port(reader: &mut Reader<'_>) -> Result<(String, u16), DecodeError> {
+    let host = text(reader.string_max(MAX_HOST_BYTES)?)?;
+    Ok((host, port(reader.u32()?)?))
+}
+
+/// Reads the originator, whose content nothing depends on.
+fn skip_originator(reader: &mut Reader<'_>) -> Result<(), DecodeError> {
+    let _ = reader.string_max(MAX_HOST_BYTES)?;
+    let _ = reader.u32()?;
+    Ok(())
+}
+
+/// The originator of a connection without an IP address is given as OpenSSH gives it.
+fn put_originator(out: &mut Vec<u8>, originator: Option<SocketAddr>) {
+    match originator {
+        Some(address) => {
+            out.put_string(address.ip().to_string().as_bytes());
+            out.put_u32(u32::from(address.port()));
+        }
+        None => {
+            out.put_string(b"127.0.0.1");
+            out.put_u32(65535);
+        }
+    }
+}
+
+impl Target {
+    /// Type and fields of the CHANNEL_OPEN by which a client asks the server to connect.
+    #[must_use]
+    pub fn open_request(&self, originator: Option<SocketAddr>) -> (&'static str, Vec<u8>) {
+        let mut out = Vec::new();
+        match self {
+            Self::Tcp { host, port } => {
+                out.put_string(host.as_bytes());
+                out.put_u32(u32::from(*port));
+                put_originator(&mut out, originator);
+                (names::CHANNEL_DIRECT_TCPIP, out)
+            }
+            Self::Unix(path) => {
+                out.put_string(path.clone().into_os_string().into_vec().as_slice());
+                // Reserved.
+                out.put_string(b"");
+                out.put_u32(0);
+                (names::CHANNEL_DIRECT_STREAMLOCAL, out)
+            }
+        }
+    }
+
+    /// Decodes the fields of `direct-tcpip` or `direct-streamlocal@openssh.com`.
+    ///
+    /// # Errors
+    /// [`DecodeError`], also for a host that is not UTF-8 or holds a NUL, and for another type.
+    pub fn decode(kind: &str, fields: &[u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(fields);
+        let target = match kind {
+            names::CHANNEL_DIRECT_TCPIP => {
+                let (host, port) = address_and_port(&mut reader)?;
+                Self::Tcp { host, port }
+            }
+            names::CHANNEL_DIRECT_STREAMLOCAL => {
+                Self::Unix(path(reader.string_max(MAX_PATH_BYTES)?)?)
+            }
+            _ => return Err(DecodeError::Malformed("not a channel to a target")),
+        };
+        skip_originator(&mut reader)?;
+        reader.finish()?;
+        Ok(target)
+    }
+}
+
+impl Listening {
+    /// Type and fields of the CHANNEL_OPEN by which a server passes on an accepted connection.
+    #[must_use]
+    pub fn open_request(&self, originator: Option<SocketAddr>) -> (&'static str, Vec<u8>) {
+        let mut out = Vec::new();
+        match self {
+            Self::Tcp { address, port } => {
+                out.put_string(address.as_bytes());
+                out.put_u32(u32::from(*port));
+                put_originator(&mut out, originator);
+                (names::CHANNEL_FORWARDED_TCPIP, out)
+            }
+            Self::Unix(path) => {
+                out.put_string(path.as_os_str().as_bytes());
+                out.put_string(b"");
+                (names::CHANNEL_FORWARDED_STREAMLOCAL, out)
+            }
+        }
+    }
+
+    /// Decodes the fields of `forwarded-tcpip` or `forwarded-streamlocal@openssh.com`.
+    ///
+    /// # Errors
+    /// As [`Target::decode`].
+    pub fn decode(kind: &str, fields: &[u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(fields);
+        let listening = match kind {
+            names::CHANNEL_FORWARDED_TCPIP => {
+                let (address, port) = address_and_port(&mut reader)?;
+                skip_originator(&mut reader)?;
+                Self::Tcp { address, port }
+            }
+            names::CHANNEL_FORWARDED_STREAMLOCAL => {
+                let path = path(reader.string_max(MAX_PATH_BYTES)?)?;
+                let _reserved = reader.string_max(MAX_PATH_BYTES)?;
+                Self::Unix(path)
+            }
+            _ => return Err(DecodeError::Malformed("not a channel of a listener")),
+        };
+        reader.finish()?;
+        Ok(listening)
+    }
+
+    /// Name and fields of the global request to listen, or to stop listening if `cancel`.
+    #[must_use]
+    pub fn listen_request(&self, cancel: bool) -> (&'static str, Vec<u8>) {
+        let mut out = Vec::new();
+        match self {
+            Self::Tcp { address, port } => {
+                out.put_string(address.as_bytes());
+                out.put_u32(u32::from(*port));
+                let name = match cancel {
+                    false => names::GLOBAL_TCPIP_FORWARD,
+                    true => names::GLOBAL_CANCEL_TCPIP_FORWARD,
+                };
+                (name, out)
+            }
+            Self::Unix(path) => {
+                out.put_string(path.as_os_str().as_bytes());
+                let name = match cancel {
+                    false => names::GLOBAL_STREAMLOCAL_FORWARD,
+                    true => names::GLOBAL_CANCEL_STREAMLOCAL_FORWARD,
+                };
+                (name, out)
+            }
+        }
+    }
+
+    /// Decodes the fields of a global request to listen or to stop listening.
+    ///
+    /// # Errors
+    /// As [`Target::decode`].
+    pub fn decode_request(name: &str, fields: &[u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(fields);
+        let listening = match name {
+            names::GLOBAL_TCPIP_FORWARD | names::GLOBAL_CANCEL_TCPIP_FORWARD => {
+                let (address, port) = address_and_port(&mut reader)?;
+                Self::Tcp { address, port }
+            }
+            _ => Self::Unix(path(reader.string_max(MAX_PATH_BYTES)?)?),
+        };
+        reader.finish()?;
+        Ok(listening)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_survive_encoding_and_nothing_else_is_accepted() {
+        let originator = Some("192.0.2.1:40000".parse().unwrap());
+        let tcp = Target::Tcp {
+            host: "db".into(),
+            port: 5432,
+        };
+        for target in [tcp, Target::Unix("/run/a b".into())] {
+            let (kind, mut fields) = target.open_request(originator);
+            assert_eq!(Target::decode(kind, &fields), Ok(target));
+            assert!(Target::decode(kind, &fields[..fields.len() - 1]).is_err());
+            fields.push(0);
+            assert!(Target::decode(kind, &fields).is_err());
+            assert!(Target::decode("session", &fields).is_err());
+        }
+        let tcp = Listening::Tcp {
+            address: "localhost".into(),
+            port: 8080,
+        };
+        for listening in [tcp, Listening::Unix("/run/s".into())] {
+            let (kind, mut fields) = listening.open_request(None);
+            assert_eq!(Listening::decode(kind, &fields), Ok(listening.clone()));
+            fields.push(0);
+            assert!(Listening::decode(kind, &fields).is_err());
+            for cancel in [false, true] {
+                let (name, fields) = listening.listen_request(cancel);
+                let decoded = Listening::decode_request(name, &fields);
+                assert_eq!(decoded, Ok(listening.clone()));
+            }
+        }
+    }
+
+    #[test]
+    fn hosts_are_text_and_ports_have_16_bits() {
+        let fields = |host: &[u8], port: u32| {
+            let mut out = Vec::new();
+            out.put_string(host);
+            out.put_u32(port);
+            put_originator(&mut out, None);
+            out
+        };
+        let decode = |fields: &[u8]| Target::decode(names::CHANNEL_DIRECT_TCPIP, fields);
+        assert!(decode(&fields(b"db", 65_535)).is_ok());
+        assert!(decode(&fields(b"db", 65_536)).is_err());
+        assert!(decode(&fields(b"\xff", 1)).is_err());
+        assert!(decode(&fields(b"a\0b", 1)).is_err());
+        assert!(decode(&[]).is_err());
+    }
+}

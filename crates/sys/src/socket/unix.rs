@@ -1,0 +1,141 @@
+//! Stream sockets with a path (unix(7)): listening, connecting, and the removal of a left-over
+//! socket.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+
+use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType};
+
+use super::{Connecting, unmapped};
+
+fn unix_socket() -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(rustix::net::socket_with(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        flags,
+        None,
+    )?)
+}
+
+/// Creates a listening socket at `path`: close-on-exec, non-blocking. The file gets the mode
+/// 0777 less `mask`, which replaces the process's umask during the call.
+///
+/// # Errors
+/// The kernel's error: `AddrInUse` if the path exists, `InvalidInput` or `ENAMETOOLONG` for a path
+/// of more than 107 bytes.
+pub fn listen_unix(path: &Path, backlog: i32, mask: u32) -> io::Result<OwnedFd> {
+    let address = SocketAddrUnix::new(path)?;
+    let fd = unix_socket()?;
+    let before = crate::process::set_umask(mask);
+    let bound = rustix::net::bind(&fd, &address);
+    crate::process::set_umask(before);
+    bound?;
+    rustix::net::listen(&fd, backlog)?;
+    Ok(fd)
+}
+
+/// Connects to the socket at `path`: close-on-exec, non-blocking.
+///
+/// # Errors
+/// The kernel's error; `WouldBlock` if the listener's queue is full.
+pub fn connect_unix(path: &Path) -> io::Result<Connecting> {
+    let address = SocketAddrUnix::new(path)?;
+    let fd = unix_socket()?;
+    match rustix::net::connect(&fd, &address) {
+        Ok(()) => Ok(Connecting::Done(fd)),
+        Err(rustix::io::Errno::INPROGRESS | rustix::io::Errno::INTR) => {
+            Ok(Connecting::InProgress(fd))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Removes `path` if it is a socket that this process's user owns. Returns true if it was removed;
+/// false if there is nothing, something else, or somebody else's socket.
+///
+/// # Errors
+/// The kernel's error.
+pub fn unlink_own_socket(path: &Path) -> io::Result<bool> {
+    let found = match fs::symlink_metadata(path) {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    let is_own = found.uid() == rustix::process::geteuid().as_raw();
+    if !found.file_type().is_socket() || !is_own {
+        return Ok(false);
+    }
+    fs::remove_file(path)?;
+    Ok(true)
+}
+
+/// Accepts one connection of a stream listener of any family: close-on-exec, non-blocking. Returns
+/// the peer's address if it is an IP address, with v4-mapped v6 addresses converted to v4.
+///
+/// # Errors
+/// As [`accept`](super::accept).
+pub fn accept_stream(listener: impl AsFd) -> io::Result<(OwnedFd, Option<std::net::SocketAddr>)> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let listener = listener.as_fd();
+    let (fd, peer) = crate::ffi::retry(|| rustix::net::acceptfrom_with(listener, flags))?;
+    let peer = peer.and_then(|peer| std::net::SocketAddr::try_from(peer).ok());
+    Ok((fd, peer.map(unmapped)))
+}
+
+/// Copies received bytes into `buffer` without taking them from the socket; 0 at the end.
+///
+/// # Errors
+/// `WouldBlock` without bytes, or the kernel's error.
+pub fn peek(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
+    let socket = socket.as_fd();
+    let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+    let (count, _) = crate::ffi::retry(|| rustix::net::recv(socket, &mut *buffer, flags))?;
+    Ok(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn a_listener_has_the_mode_of_its_mask_and_accepts_connections() {
+        let folder = std::env::temp_dir().join(format!("fulmar-unix-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("socket");
+        let listener = listen_unix(&path, 8, 0o177).unwrap();
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let taken = listen_unix(&path, 8, 0o177).unwrap_err();
+        assert_eq!(taken.kind(), io::ErrorKind::AddrInUse);
+        let nobody = accept_stream(&listener).unwrap_err();
+        assert_eq!(nobody.kind(), io::ErrorKind::WouldBlock);
+
+        let Connecting::Done(client) = connect_unix(&path).unwrap() else {
+            panic!("a local connection is established at once");
+        };
+        let (accepted, peer) = accept_stream(&listener).unwrap();
+        assert_eq!(peer, None);
+        let mut server = UnixStream::from(accepted);
+        server.write_all(b"words").unwrap();
+        let mut bytes = [0; 16];
+        assert_eq!(peek(&client, &mut bytes).unwrap(), 5);
+        assert_eq!(peek(&client, &mut bytes).unwrap(), 5);
+        let mut client = UnixStream::from(client);
+        assert_eq!(client.read(&mut bytes).unwrap(), 5);
+
+        assert!(unlink_own_socket(&path).unwrap());
+        assert!(!unlink_own_socket(&path).unwrap());
+        fs::write(&path, "a file").unwrap();
+        assert!(!unlink_own_socket(&path).unwrap());
+        assert!(path.exists());
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}
