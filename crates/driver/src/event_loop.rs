@@ -874,8 +874,7 @@ impl Driver {
         let reads = self.held_back.is_none() && self.connection.wants_input();
         self.link.update_interest(&self.epoll, reads)?;
         for (key, source) in &mut self.sources {
-            let space = self.connection.channel_send_space(key.0) > 0;
-            source.update_interest(&self.epoll, space)?;
+            source.update_interest(&self.epoll, &self.connection, key.0)?;
         }
         for sink in self.sinks.values_mut() {
             sink.update_interest(&self.epoll)?;

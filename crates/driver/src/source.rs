@@ -105,7 +105,7 @@ impl ChannelSource {
         };
         let mut sent = 0;
         while self.ready && sent < most {
-            self.has_space = connection.channel_send_space(channel) > 0;
+            self.has_space = self.room(connection, channel) > 0;
             if !self.has_space {
                 break;
             }
@@ -140,6 +140,15 @@ impl ChannelSource {
         Ok((sent > 0, SourceOutcome::Waiting))
     }
 
+    /// Bytes that the channel takes now, of bulk data if this source had such.
+    fn room(&self, connection: &Connection, channel: ChannelId) -> usize {
+        if self.has_bulk {
+            connection.channel_bulk_room(channel)
+        } else {
+            connection.channel_send_room(channel)
+        }
+    }
+
     /// Takes buffers for the next read, for at most `most` bytes rounded up to whole packets;
     /// returns the bytes that fit into them.
     fn take_packets(
@@ -148,7 +157,7 @@ impl ChannelSource {
         channel: ChannelId,
         most: usize,
     ) -> usize {
-        let mut room = connection.channel_send_room(channel);
+        let mut room = self.room(connection, channel);
         if !self.has_bulk {
             room = room.min(FIRST_READS_BYTES);
         }
@@ -208,8 +217,13 @@ impl ChannelSource {
     /// Watches for readability until the source is ready, even while nothing may be sent: bulk data
     /// of other sources fills a reopened window or queue before epoll is called, and by then this
     /// source must be known to be ready.
-    pub(super) fn update_interest(&mut self, epoll: &Epoll, has_space: bool) -> io::Result<()> {
-        self.has_space = has_space;
+    pub(super) fn update_interest(
+        &mut self,
+        epoll: &Epoll,
+        connection: &Connection,
+        channel: ChannelId,
+    ) -> io::Result<()> {
+        self.has_space = self.room(connection, channel) > 0;
         let interest = Interest::when(!self.ready, false);
         self.registration.set(epoll, &self.fd, interest)
     }

@@ -85,12 +85,15 @@ impl Channels {
         if buf.is_empty() {
             return Ok(());
         }
+        let bound = self.outstanding_bound(transport);
         let channel = self.table.commanded(id)?;
         if channel.ignores_commands() {
             return Ok(());
         }
-        let is_key = transport.role == Role::Client && Typing::is_key(buf.len());
+        let len = buf.len();
+        let is_key = transport.role == Role::Client && Typing::is_key(len);
         let origin = channel.begin_data(stream, &mut buf)?;
+        channel.outstanding.send(len, bound, transport.now);
         if is_key && self.receives_bulk() {
             self.typing.key(transport.now);
         }
@@ -103,6 +106,7 @@ impl Channels {
         payload: &[u8],
     ) -> Result<(), Error> {
         let message = ChannelWindowAdjust::decode(payload)?;
+        self.count_grant(transport, message.recipient_channel, message.bytes);
         let Some((id, channel)) = self.table.addressed(message.recipient_channel)? else {
             return Ok(());
         };

@@ -16,6 +16,7 @@ use wire::message::{
 use crate::transport::{PipelinedPacket, Transport};
 use crate::{ChannelId, Error, Event, Stream};
 
+mod bulk_room;
 mod data;
 mod early;
 pub(crate) mod global;
@@ -30,7 +31,7 @@ use early::Early;
 pub(crate) use global::Globals;
 pub use request::Request;
 use table::ChannelTable;
-use window::{Memory, RoundTripEstimate, Typing};
+use window::{Memory, OutstandingBound, RoundTripEstimate, Typing};
 
 /// Message numbers that `Connection` dispatches to [`Channels`].
 pub(crate) const CHANNEL_MESSAGES: core::ops::RangeInclusive<u8> =
@@ -42,6 +43,7 @@ pub(crate) struct Channels {
     memory: Memory,
     path: RoundTripEstimate,
     typing: Typing,
+    bound: OutstandingBound,
     early: Early,
 }
 
@@ -53,6 +55,7 @@ impl Channels {
             memory: Memory::new(window_memory_bytes),
             path: RoundTripEstimate::default(),
             typing: Typing::default(),
+            bound: OutstandingBound::default(),
             early: Early::default(),
         }
     }

@@ -5,7 +5,7 @@ use compress::Origin;
 use packet::PacketBuf;
 use wire::message::{ChannelData, ChannelExtendedData, EXTENDED_DATA_STDERR, Encode};
 
-use super::window::{ReceiveWindow, SendWindow};
+use super::window::{Outstanding, ReceiveWindow, SendWindow};
 use crate::{Error, Stream};
 
 /// Maximum unanswered requests of ours with `want_reply` on one channel.
@@ -45,6 +45,7 @@ pub(super) struct ChannelRecord {
     serial: u64,
     pub(super) receive: ReceiveWindow,
     pub(super) send: SendWindow,
+    pub(super) outstanding: Outstanding,
     sending: Half,
     receiving: Half,
     open_requests: u32,
@@ -71,6 +72,7 @@ impl ChannelRecord {
             serial: 0,
             receive,
             send,
+            outstanding: Outstanding::default(),
             sending: Half::Open,
             receiving: Half::Open,
             open_requests: 0,

@@ -45,10 +45,17 @@ impl Connection {
             _ => None,
         };
         let doubts = self.unfinished_bytes().map(|_| self.alive.doubts_at());
-        [self.transport.deadline(), alive, doubts, self.asks_at()]
-            .into_iter()
-            .flatten()
-            .min()
+        let bulk = self.channels.bulk_deadline(&self.transport);
+        [
+            self.transport.deadline(),
+            alive,
+            doubts,
+            self.asks_at(),
+            bulk,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// Records received data, which may be the answer to the last request.

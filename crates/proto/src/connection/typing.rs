@@ -2,6 +2,7 @@
 //! owner sends less at once.
 
 use super::Connection;
+use crate::ChannelId;
 
 impl Connection {
     /// Returns true if the client's user has typed within the last second. A client counts only
@@ -9,6 +10,13 @@ impl Connection {
     #[must_use]
     pub fn is_typing(&self) -> bool {
         self.channels.is_typing(self.transport.now)
+    }
+
+    /// As [`Connection::channel_send_room`], for bulk data: while the client's user types, less of it
+    /// is outstanding. Changes with time, no later than at [`Connection::poll_deadline`].
+    #[must_use]
+    pub fn channel_bulk_room(&self, channel: ChannelId) -> usize {
+        self.channels.bulk_room(&self.transport, channel)
     }
 
     /// Records the kernel's shortest round-trip time to the peer (`tcpi_min_rtt`), microseconds; 0 if

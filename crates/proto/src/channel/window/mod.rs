@@ -9,6 +9,7 @@ use crate::Error;
 
 mod drain;
 mod memory;
+mod outstanding;
 mod path;
 mod receive;
 #[cfg(test)]
@@ -16,6 +17,7 @@ mod tests;
 mod typing;
 
 pub(crate) use memory::Memory;
+pub(crate) use outstanding::{Outstanding, OutstandingBound};
 pub(crate) use path::RoundTripEstimate;
 pub(crate) use receive::ReceiveWindow;
 pub(crate) use typing::Typing;
@@ -57,6 +59,11 @@ impl SendWindow {
             .checked_add(bytes)
             .ok_or(Error::PeerMisbehaved("window grows past 2^32 - 1"))?;
         Ok(was_closed && bytes > 0)
+    }
+
+    /// Bytes that the peer accepts now.
+    pub(crate) fn open_bytes(&self) -> usize {
+        usize::try_from(self.open).unwrap_or(usize::MAX)
     }
 
     /// Bytes that one message of at most `most` bytes may carry now.

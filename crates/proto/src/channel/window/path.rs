@@ -59,7 +59,7 @@ impl RoundTripEstimate {
     }
 
     /// Round trip without queues; `None` if the kernel reports none.
-    pub(super) fn shortest_us(&self) -> Option<u64> {
+    pub(crate) fn shortest_us(&self) -> Option<u64> {
         let shortest_us = self.shortest_us?;
         // Longer stalls than a busy machine causes show that a short path continues after a proxy.
         let is_proxied = shortest_us < LEAST_PROXIED_US && self.stalled_us() >= LEAST_PROXIED_US;

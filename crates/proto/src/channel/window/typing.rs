@@ -28,8 +28,13 @@ impl Typing {
 
     /// Returns true if the last keystroke was a moment ago.
     pub(crate) fn is_active(&self, now: Millis) -> bool {
-        self.last
-            .is_some_and(|last| now.saturating_sub(last) < LASTS_MS)
+        self.active_until(now).is_some()
+    }
+
+    /// Time from which the last keystroke counts no more; `None` if that has passed.
+    pub(crate) fn active_until(&self, now: Millis) -> Option<Millis> {
+        let end = self.last?.saturating_add(LASTS_MS);
+        (now < end).then_some(end)
     }
 }
 
