@@ -7,18 +7,14 @@
 //! ([`ChannelIo::take_buffer`]). So only the cipher and the endpoint touch payload bytes.
 
 use std::any::Any;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use bytes::Bytes;
 use packet::PacketBuf;
-use proto::{ChannelId, Connection, Error, Millis, Stream};
+use proto::{ChannelId, Connection, Error, Stream};
 
 /// Maximum packets from one endpoint in one turn, so that channels share a connection.
 const MAX_PACKETS: usize = 32;
-/// Maximum time, in milliseconds, for which a full endpoint that consumes nothing stops reads from
-/// the socket. Then other messages of the peer are read again, and only the window bounds the
-/// endpoint's data.
-const HOLDS_BACK_MS: Millis = 1_000;
 
 /// The local handler of a channel.
 pub trait ChannelHandler: Send + Any {
@@ -66,11 +62,21 @@ pub struct ChannelIo<'d> {
     channel: ChannelId,
     packets_left: usize,
     /// [`ChannelIo::space`] returned 0.
-    blocked: bool,
-    consumed: usize,
+    pub(super) blocked: bool,
+    pub(super) consumed: usize,
 }
 
-impl ChannelIo<'_> {
+impl<'d> ChannelIo<'d> {
+    pub(super) fn new(connection: &'d mut Connection, channel: ChannelId) -> Self {
+        Self {
+            connection,
+            channel,
+            packets_left: MAX_PACKETS,
+            blocked: false,
+            consumed: 0,
+        }
+    }
+
     /// Maximum data bytes of the next message; 0 while the peer's window is closed, a key exchange
     /// is in progress, the output queue is full, or this turn's packets are used up.
     pub fn space(&mut self) -> usize {
@@ -173,136 +179,5 @@ impl ChannelIo<'_> {
         }
         self.consumed += bytes;
         self.connection.channel_consumed(self.channel, bytes)
-    }
-}
-
-/// Time until which the socket is not read because an endpoint is full; `None` if no endpoint is,
-/// or if the connection awaits a message from the peer.
-pub(super) fn held_back(
-    endpoints: &BTreeMap<ChannelId, Attached>,
-    connection: &Connection,
-    now: Millis,
-) -> Option<Millis> {
-    let ends = endpoints.values().filter_map(Attached::holds_back);
-    ends.max()
-        .filter(|at| *at > now && !connection.awaits_word())
-}
-
-/// An endpoint attached to a channel.
-pub(super) struct Attached {
-    endpoint: Box<dyn ChannelHandler>,
-    /// An event occurred since the last call of `work`.
-    due: bool,
-    busy: bool,
-    blocked: bool,
-    ended: bool,
-    /// Bytes received and not consumed.
-    held: usize,
-    /// Time since which the endpoint is full and has consumed nothing.
-    full_since: Option<Millis>,
-}
-
-impl Attached {
-    pub(super) fn new(endpoint: Box<dyn ChannelHandler>, connection: &mut Connection) -> Self {
-        // An endpoint without a limit is bounded by the window and pins no additional slabs.
-        connection.keep(match endpoint.most_held() {
-            usize::MAX => 0,
-            most => most,
-        });
-        Self {
-            endpoint,
-            due: true,
-            busy: false,
-            blocked: false,
-            ended: false,
-            held: 0,
-            full_since: None,
-        }
-    }
-
-    pub(super) fn into_parts(self) -> (Box<dyn ChannelHandler>, usize) {
-        (self.endpoint, self.held)
-    }
-
-    pub(super) fn endpoint(&mut self) -> &mut dyn ChannelHandler {
-        &mut *self.endpoint
-    }
-
-    pub(super) fn wake(&mut self) {
-        self.due = true;
-    }
-
-    /// Passes data to the endpoint. Returns the number of bytes dropped because it has ended.
-    #[must_use]
-    pub(super) fn receive(&mut self, stream: Stream, data: Bytes) -> usize {
-        if self.ended {
-            return data.len();
-        }
-        self.held += data.len();
-        self.due = true;
-        self.endpoint.receive(stream, data);
-        0
-    }
-
-    pub(super) fn end(&mut self) {
-        if !self.ended {
-            self.due = true;
-            self.endpoint.end();
-        }
-    }
-
-    /// Returns true if a call of `work` could make progress.
-    pub(super) fn is_ready(&self, connection: &Connection, channel: ChannelId) -> bool {
-        !self.ended
-            && (self.due
-                || self.busy
-                || (self.blocked && connection.channel_send_space(channel) > 0))
-    }
-
-    /// Returns true if the endpoint has data to send and the peer's window is shut.
-    pub(super) fn lacks_window(&self, connection: &Connection, channel: ChannelId) -> bool {
-        !self.ended && self.blocked && connection.channel_window_is_shut(channel)
-    }
-
-    /// Time until which this endpoint stops reads; `None` if it is not full.
-    fn holds_back(&self) -> Option<Millis> {
-        let since = self.full_since.filter(|_| !self.ended)?;
-        Some(since.saturating_add(HOLDS_BACK_MS))
-    }
-
-    /// Calls the endpoint; returns true if it has just ended.
-    pub(super) fn work(
-        &mut self,
-        connection: &mut Connection,
-        channel: ChannelId,
-        now: Millis,
-    ) -> Result<bool, Error> {
-        let mut line = ChannelIo {
-            connection,
-            channel,
-            packets_left: MAX_PACKETS,
-            blocked: false,
-            consumed: 0,
-        };
-        self.due = false;
-        let progress = self.endpoint.work(&mut line)?;
-        let consumed = line.consumed;
-        self.blocked = line.blocked;
-        self.held = self.held.saturating_sub(consumed);
-        self.busy = progress == HandlerProgress::Busy;
-        self.ended = progress == HandlerProgress::Ended;
-        self.full_since = match self.full_since {
-            _ if self.held < self.endpoint.most_held() => None,
-            since @ Some(_) if consumed == 0 => since,
-            _ => Some(now),
-        };
-        if self.ended {
-            // Nobody will consume the rest: give its window back.
-            let held = std::mem::take(&mut self.held);
-            if held > 0 {
-                connection.channel_consumed(channel, held)?;
-            }
-        }
-        Ok(self.ended)
     }
 }

@@ -18,7 +18,8 @@ use pipeline::{Lane, LaneWork, Panicked, Pool, Sample, Tally, WorkerController};
 use proto::{CompressJob, Compressed, Connection, TransportOutput};
 use sys::epoll::{Epoll, EventFd, Interest};
 
-use super::{DriverError, Notice};
+use super::error::DriverError;
+use super::notice::Notice;
 
 /// Bytes at which a batch is closed. A batch that is read, sealed and written in one go stays in a
 /// core's cache.

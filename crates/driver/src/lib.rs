@@ -7,13 +7,17 @@
 //! ([`LaneTerms`]). This crate has no users, keys or programs.
 #![forbid(unsafe_code)]
 
+mod attachments;
+mod channel_fd;
 mod channel_handler;
 mod chunk_queue;
 #[cfg(test)]
 mod controllers_tests;
+mod driver;
 mod error;
 mod event_loop;
 pub mod forward;
+mod handlers;
 mod lanes;
 #[cfg(test)]
 mod lanes_tests;
@@ -21,7 +25,9 @@ mod level_controller;
 #[cfg(test)]
 mod level_controller_tests;
 mod link;
+mod notice;
 mod pipe;
+mod poller;
 mod probe;
 mod send_limits;
 mod sink;
@@ -31,7 +37,8 @@ mod watch;
 
 pub use channel_handler::{ChannelHandler, ChannelIo, HandlerProgress};
 pub use chunk_queue::ChunkQueue;
+pub use driver::Driver;
 pub use error::DriverError;
-pub use event_loop::{Driver, Notice};
 pub use lanes::{CryptoThreads, LaneReport, LaneTerms};
+pub use notice::Notice;
 pub use stall_accounting::LoopTimes;

@@ -10,11 +10,11 @@ use packet::SealedPacket;
 use proto::{Connection, TransportOutput};
 use sys::epoll::{Epoll, Interest};
 
-use super::DriverError;
+use super::error::DriverError;
 use super::lanes::Lanes;
 use super::level_controller::{Activity, ByteTotals, LevelController};
+use super::poller::{EventTarget, Poller, Registration};
 use super::send_limits::SendLimits;
-use super::watch::Registration;
 
 /// Maximum packets in one writev.
 const MAX_SLICES: usize = 64;
@@ -68,10 +68,8 @@ fn is_transient(error: &io::Error) -> bool {
 }
 
 impl SocketLink {
-    /// `tokens` are the epoll tokens for reading and writing.
     pub(super) fn new(
-        epoll: &Epoll,
-        tokens: (u64, u64),
+        poller: &mut Poller,
         read: OwnedFd,
         write: Option<OwnedFd>,
     ) -> io::Result<Self> {
@@ -83,9 +81,9 @@ impl SocketLink {
         // Fails for a pipe and for other kinds of socket, which hold little anyway.
         let socket = write.as_ref().unwrap_or(&read);
         let is_tcp = sys::socket::set_notsent_lowat(socket, send_limits.unsent_bytes()).is_ok();
-        let read_registration = Registration::new(epoll, &read, tokens.0)?;
+        let read_registration = poller.register(&read, EventTarget::SocketRead)?;
         let write_registration = match &write {
-            Some(write) => Some(Registration::new(epoll, write, tokens.1)?),
+            Some(write) => Some(poller.register(write, EventTarget::SocketWrite)?),
             None => None,
         };
         Ok(Self {

@@ -1,109 +1,187 @@
 //! A descriptor that receives a channel's data, written directly from the slabs of the received
 //! packets.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
 
 use bytes::Bytes;
+use proto::{ChannelId, Connection, Error, Stream};
 use sys::epoll::{Epoll, Interest};
 
-use super::pipe::PipeGrowth;
-use super::watch::Registration;
-use crate::ChunkQueue;
+use super::channel_fd::{ChannelFd, StreamOutcome};
+use super::chunk_queue::ChunkQueue;
+use super::notice::Notice;
+use super::poller::{EventTarget, Poller, StreamKey};
 
 /// Maximum chunks in one writev.
 const MAX_SLICES: usize = 64;
 
-pub(super) enum SinkOutcome {
-    Waiting,
-    Ended,
-    Failed(io::Error),
+/// The sinks of a connection.
+#[derive(Default)]
+pub(super) struct Sinks {
+    by_stream: BTreeMap<StreamKey, ChannelSink>,
+}
+
+impl Sinks {
+    /// Attaches `fd` to a stream without a sink.
+    pub(super) fn attach(
+        &mut self,
+        key: StreamKey,
+        fd: OwnedFd,
+        poller: &mut Poller,
+    ) -> io::Result<()> {
+        let fd = ChannelFd::new(fd, EventTarget::Sink(key), poller)?;
+        self.by_stream.insert(key, ChannelSink::new(fd));
+        Ok(())
+    }
+
+    /// As [`Self::attach`], for a socket whose sending direction is shut down after the last byte.
+    pub(super) fn attach_socket(
+        &mut self,
+        key: StreamKey,
+        socket: OwnedFd,
+        poller: &mut Poller,
+    ) -> io::Result<()> {
+        self.attach(key, socket, poller)?;
+        if let Some(sink) = self.get_mut(key) {
+            sink.shuts_down = true;
+        }
+        Ok(())
+    }
+
+    /// Returns the descriptor. Bytes not yet written are dropped and count as consumed, because
+    /// nobody else could give that part of the window back.
+    pub(super) fn detach(
+        &mut self,
+        key: StreamKey,
+        connection: &mut Connection,
+        poller: &mut Poller,
+    ) -> Result<Option<OwnedFd>, Error> {
+        let Some(sink) = self.by_stream.remove(&key) else {
+            return Ok(None);
+        };
+        let dropped = sink.queue.len();
+        let fd = sink.fd.detach(poller);
+        if dropped > 0 {
+            connection.channel_consumed(key.0, dropped)?;
+        }
+        Ok(Some(fd))
+    }
+
+    pub(super) fn get_mut(&mut self, key: StreamKey) -> Option<&mut ChannelSink> {
+        self.by_stream.get_mut(&key)
+    }
+
+    pub(super) fn contains(&self, key: StreamKey) -> bool {
+        self.by_stream.contains_key(&key)
+    }
+
+    pub(super) fn any_ready(&self) -> bool {
+        self.by_stream.values().any(ChannelSink::is_ready)
+    }
+
+    /// The peer sends no more data on the channel.
+    pub(super) fn end(&mut self, channel: ChannelId) {
+        for stream in [Stream::Data, Stream::Stderr] {
+            if let Some(sink) = self.get_mut((channel, stream)) {
+                sink.end();
+            }
+        }
+    }
+
+    /// Writes what each sink's descriptor accepts, and reopens the window accordingly.
+    pub(super) fn drain(
+        &mut self,
+        connection: &mut Connection,
+        poller: &mut Poller,
+        notices: &mut VecDeque<Notice>,
+    ) -> Result<(), Error> {
+        let mut ended = Vec::new();
+        for (key, sink) in &mut self.by_stream {
+            let (written, outcome) = sink.drain();
+            if written > 0 {
+                connection.channel_consumed(key.0, written)?;
+            }
+            match outcome {
+                StreamOutcome::Waiting => {}
+                StreamOutcome::Ended => ended.push((*key, None)),
+                StreamOutcome::Failed(error) => ended.push((*key, Some(error))),
+            }
+        }
+        for ((channel, stream), error) in ended {
+            drop(self.detach((channel, stream), connection, poller)?);
+            notices.push_back(Notice::SinkEnded {
+                channel,
+                stream,
+                error,
+            });
+        }
+        Ok(())
+    }
+
+    pub(super) fn update_interest(&mut self, epoll: &Epoll) -> io::Result<()> {
+        let mut sinks = self.by_stream.values_mut();
+        sinks.try_for_each(|sink| sink.update_interest(epoll))
+    }
 }
 
 pub(super) struct ChannelSink {
-    fd: OwnedFd,
-    registration: Registration,
-    ready: bool,
+    fd: ChannelFd,
     /// The peer sends no more data.
     ended: bool,
     /// The descriptor is a socket whose sending direction ends with the data.
     shuts_down: bool,
     queue: ChunkQueue,
-    growth: PipeGrowth,
 }
 
 impl ChannelSink {
-    pub(super) fn new(fd: OwnedFd, token: u64, epoll: &Epoll) -> io::Result<Self> {
-        let registration = Registration::new(epoll, &fd, token)?;
-        if registration.is_pollable() {
-            sys::io::set_nonblocking(&fd, true)?;
-        }
-        Ok(Self {
+    fn new(fd: ChannelFd) -> Self {
+        Self {
             fd,
-            registration,
-            ready: true,
             ended: false,
             shuts_down: false,
             queue: ChunkQueue::default(),
-            growth: PipeGrowth::default(),
-        })
-    }
-
-    /// Shuts the socket's sending direction down after the last byte.
-    pub(super) fn shutting_down(mut self) -> Self {
-        self.shuts_down = true;
-        self
-    }
-
-    /// Returns the descriptor, which stays non-blocking, and its token.
-    pub(super) fn into_parts(mut self, epoll: &Epoll) -> (OwnedFd, u64) {
-        // Cannot fail for an open, registered descriptor; the descriptor would be usable even then.
-        let _ = self.registration.set(epoll, &self.fd, Interest::NONE);
-        let token = self.registration.token;
-        (self.fd, token)
-    }
-
-    /// Queued bytes.
-    pub(super) fn unwritten(&self) -> usize {
-        self.queue.len()
+        }
     }
 
     pub(super) fn push(&mut self, data: Bytes) {
         self.queue.push(data);
     }
 
+    pub(super) fn set_ready(&mut self) {
+        self.fd.set_ready();
+    }
+
+    /// Records that the peer sends no more data.
     pub(super) fn end(&mut self) {
         self.ended = true;
     }
 
-    pub(super) fn set_ready(&mut self) {
-        self.ready = true;
-    }
-
     /// Returns true if a write may make progress.
-    pub(super) fn is_ready(&self) -> bool {
-        self.ready && !self.queue.is_empty()
+    fn is_ready(&self) -> bool {
+        self.fd.is_ready() && !self.queue.is_empty()
     }
 
     /// Writes as much as the descriptor accepts; returns the number of bytes and the state.
-    pub(super) fn drain(&mut self) -> (usize, SinkOutcome) {
+    fn drain(&mut self) -> (usize, StreamOutcome) {
         let mut written = 0;
-        while self.ready && !self.queue.is_empty() {
+        while self.fd.is_ready() && !self.queue.is_empty() {
             let mut slices = [IoSlice::new(&[]); MAX_SLICES];
             let count = self.queue.slices(&mut slices);
             match sys::io::writev(&self.fd, &slices[..count]) {
                 Ok(count) => {
                     written += count;
-                    self.growth.count(&self.fd, count);
+                    self.fd.count(count);
                     self.queue.advance(count);
                 }
                 Err(error) => match error.kind() {
                     io::ErrorKind::WouldBlock => {
-                        self.ready = !self.registration.is_pollable();
+                        self.fd.would_block();
                         break;
                     }
                     io::ErrorKind::Interrupted => {}
-                    _ => return (written, SinkOutcome::Failed(error)),
+                    _ => return (written, StreamOutcome::Failed(error)),
                 },
             }
         }
@@ -112,15 +190,15 @@ impl ChannelSink {
                 // Fails if the connection has ended by itself.
                 let _ = sys::socket::shutdown(&self.fd, sys::socket::ShutdownDirection::Write);
             }
-            SinkOutcome::Ended
+            StreamOutcome::Ended
         } else {
-            SinkOutcome::Waiting
+            StreamOutcome::Waiting
         };
         (written, outcome)
     }
 
-    pub(super) fn update_interest(&mut self, epoll: &Epoll) -> io::Result<()> {
-        let interest = Interest::when(false, !self.queue.is_empty() && !self.ready);
-        self.registration.set(epoll, &self.fd, interest)
+    fn update_interest(&mut self, epoll: &Epoll) -> io::Result<()> {
+        let interest = Interest::when(false, !self.queue.is_empty() && !self.fd.is_ready());
+        self.fd.set_interest(epoll, interest)
     }
 }

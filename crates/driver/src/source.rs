@@ -1,17 +1,20 @@
 //! A descriptor whose bytes are sent on a channel. Reads go directly into the packets that carry
 //! the bytes, after their headroom.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
 use std::io::{self, IoSliceMut};
+use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::os::fd::OwnedFd;
 
 use packet::PacketBuf;
 use proto::{ChannelId, Connection, Stream};
 use sys::epoll::{Epoll, Interest};
 
-use super::DriverError;
-use super::pipe::PipeGrowth;
-use super::watch::Registration;
+use super::channel_fd::{ChannelFd, StreamOutcome};
+use super::error::DriverError;
+use super::notice::Notice;
+use super::poller::{EventTarget, Poller, StreamKey};
 
 /// Maximum bytes read from one source in one turn, rounded up to whole packets of 32 or 64 KiB. The
 /// limit lets several sources share a connection and lets a keystroke be noticed soon during a bulk
@@ -28,16 +31,95 @@ const SHORT_READ_BYTES: usize = 1024;
 /// bulk data, whose 64 KiB would be cleared first. Equals a small buffer of the pool.
 const FIRST_READS_BYTES: usize = 1024;
 
-pub(super) enum SourceOutcome {
-    Waiting,
-    Ended,
-    Failed(io::Error),
+/// The sources of a connection.
+#[derive(Default)]
+pub(super) struct Sources {
+    by_stream: BTreeMap<StreamKey, ChannelSource>,
+    /// The first source served in the last round that served any.
+    served: Option<StreamKey>,
+}
+
+impl Sources {
+    pub(super) fn attach(
+        &mut self,
+        key: StreamKey,
+        fd: OwnedFd,
+        poller: &mut Poller,
+    ) -> io::Result<()> {
+        self.detach(key, poller);
+        let fd = ChannelFd::new(fd, EventTarget::Source(key), poller)?;
+        self.by_stream.insert(key, ChannelSource::new(fd));
+        Ok(())
+    }
+
+    pub(super) fn detach(&mut self, key: StreamKey, poller: &mut Poller) -> Option<OwnedFd> {
+        Some(self.by_stream.remove(&key)?.fd.detach(poller))
+    }
+
+    pub(super) fn get_mut(&mut self, key: StreamKey) -> Option<&mut ChannelSource> {
+        self.by_stream.get_mut(&key)
+    }
+
+    pub(super) fn contains(&self, key: StreamKey) -> bool {
+        self.by_stream.contains_key(&key)
+    }
+
+    pub(super) fn any_ready(&self) -> bool {
+        self.by_stream.values().any(ChannelSource::is_ready)
+    }
+
+    /// Reads sources into packets as far as windows and the output queue allow. The source served
+    /// first is the last of the next round, as it could fill the queue alone each time.
+    pub(super) fn fill(
+        &mut self,
+        connection: &mut Connection,
+        poller: &mut Poller,
+        notices: &mut VecDeque<Notice>,
+    ) -> Result<(), DriverError> {
+        let mut ended = Vec::new();
+        let mut served = None;
+        let last = self.served;
+        let after = (last.map_or(Unbounded, Excluded), Unbounded);
+        let up_to = last.map(|last| (Unbounded, Included(last)));
+        for range in [Some(after), up_to].into_iter().flatten() {
+            for (key, source) in self.by_stream.range_mut(range) {
+                let (sent, outcome) = source.fill(connection, key.0, key.1)?;
+                if sent && served.is_none() {
+                    served = Some(*key);
+                }
+                match outcome {
+                    StreamOutcome::Waiting => {}
+                    StreamOutcome::Ended => ended.push((*key, None)),
+                    StreamOutcome::Failed(error) => ended.push((*key, Some(error))),
+                }
+            }
+        }
+        self.served = served.or(last);
+        for ((channel, stream), error) in ended {
+            drop(self.detach((channel, stream), poller));
+            notices.push_back(Notice::SourceEnded {
+                channel,
+                stream,
+                error,
+            });
+        }
+        Ok(())
+    }
+
+    pub(super) fn update_interest(
+        &mut self,
+        epoll: &Epoll,
+        connection: &Connection,
+    ) -> io::Result<()> {
+        for (key, source) in &mut self.by_stream {
+            source.update_interest(epoll, connection, key.0)?;
+        }
+        Ok(())
+    }
 }
 
 pub(super) struct ChannelSource {
-    fd: OwnedFd,
-    registration: Registration,
-    ready: bool,
+    fd: ChannelFd,
     has_space: bool,
     /// A read has filled [`FIRST_READS_BYTES`].
     has_bulk: bool,
@@ -46,65 +128,51 @@ pub(super) struct ChannelSource {
     together: usize,
     /// Packets being filled, with the bytes that each may hold.
     packets: Vec<(PacketBuf, usize)>,
-    growth: PipeGrowth,
 }
 
 impl ChannelSource {
-    pub(super) fn new(fd: OwnedFd, token: u64, epoll: &Epoll) -> io::Result<Self> {
-        let registration = Registration::new(epoll, &fd, token)?;
-        if registration.is_pollable() {
-            sys::io::set_nonblocking(&fd, true)?;
-        }
-        Ok(Self {
+    fn new(fd: ChannelFd) -> Self {
+        Self {
             fd,
-            registration,
-            ready: true,
             has_space: false,
             has_bulk: false,
             together: 1,
             packets: Vec::new(),
-            growth: PipeGrowth::default(),
-        })
-    }
-
-    /// Returns the descriptor, which stays non-blocking, and its token.
-    pub(super) fn into_parts(mut self, epoll: &Epoll) -> (OwnedFd, u64) {
-        // Cannot fail for an open, registered descriptor; the descriptor would be usable even then.
-        let _ = self.registration.set(epoll, &self.fd, Interest::NONE);
-        let token = self.registration.token;
-        (self.fd, token)
+        }
     }
 
     pub(super) fn set_ready(&mut self) {
-        self.ready = true;
+        self.fd.set_ready();
     }
 
     /// Returns true if the descriptor is readable now; the next turn then reads it.
     pub(super) fn look(&mut self) -> io::Result<bool> {
         let readable = sys::io::wait_readable(&self.fd, Some(std::time::Duration::ZERO))?;
-        self.ready |= readable;
+        if readable {
+            self.fd.set_ready();
+        }
         Ok(readable)
     }
 
     /// Returns true if there is space on the channel and a read may make progress.
-    pub(super) fn is_ready(&self) -> bool {
-        self.ready && self.has_space
+    fn is_ready(&self) -> bool {
+        self.fd.is_ready() && self.has_space
     }
 
     /// Reads and sends as much as possible now; returns true if bytes were sent, and the state.
-    pub(super) fn fill(
+    fn fill(
         &mut self,
         connection: &mut Connection,
         channel: ChannelId,
         stream: Stream,
-    ) -> Result<(bool, SourceOutcome), DriverError> {
+    ) -> Result<(bool, StreamOutcome), DriverError> {
         let most = if connection.is_typing() {
             TYPING_TURN_BYTES
         } else {
             TURN_BYTES
         };
         let mut sent = 0;
-        while self.ready && sent < most {
+        while self.fd.is_ready() && sent < most {
             self.has_space = self.room(connection, channel) > 0;
             if !self.has_space {
                 break;
@@ -113,31 +181,31 @@ impl ChannelSource {
             match self.read() {
                 Ok(0) => {
                     self.give_packets_back(connection);
-                    return Ok((sent > 0, SourceOutcome::Ended));
+                    return Ok((sent > 0, StreamOutcome::Ended));
                 }
                 Ok(count) => {
                     let packets = self.send(connection, channel, stream, count)?;
                     sent += count;
                     self.together = (packets + usize::from(count == room)).min(PACKETS_TOGETHER);
                     self.has_bulk |= count >= FIRST_READS_BYTES;
-                    self.growth.count(&self.fd, count);
+                    self.fd.count(count);
                     if count < SHORT_READ_BYTES.min(room) {
-                        self.ready = !self.registration.is_pollable();
+                        self.fd.would_block();
                         break;
                     }
                 }
                 Err(error) => {
                     self.give_packets_back(connection);
                     match error.kind() {
-                        io::ErrorKind::WouldBlock => self.ready = !self.registration.is_pollable(),
+                        io::ErrorKind::WouldBlock => self.fd.would_block(),
                         io::ErrorKind::Interrupted => {}
-                        _ => return Ok((sent > 0, SourceOutcome::Failed(error))),
+                        _ => return Ok((sent > 0, StreamOutcome::Failed(error))),
                     }
                     break;
                 }
             }
         }
-        Ok((sent > 0, SourceOutcome::Waiting))
+        Ok((sent > 0, StreamOutcome::Waiting))
     }
 
     /// Bytes that the channel takes now, of bulk data if this source had such.
@@ -217,14 +285,14 @@ impl ChannelSource {
     /// Watches for readability until the source is ready, even while nothing may be sent: bulk data
     /// of other sources fills a reopened window or queue before epoll is called, and by then this
     /// source must be known to be ready.
-    pub(super) fn update_interest(
+    fn update_interest(
         &mut self,
         epoll: &Epoll,
         connection: &Connection,
         channel: ChannelId,
     ) -> io::Result<()> {
         self.has_space = self.room(connection, channel) > 0;
-        let interest = Interest::when(!self.ready, false);
-        self.registration.set(epoll, &self.fd, interest)
+        let interest = Interest::when(!self.fd.is_ready(), false);
+        self.fd.set_interest(epoll, interest)
     }
 }
