@@ -6,17 +6,24 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use sftp::extension::{self, Extended};
-use sftp::message::{Reply, Request, open_flag, request};
-use sftp::{Attributes, Code, vendor};
+use sftp::message::{Reply, Request};
+use sftp::{Code, vendor};
 
-use crate::engine::{EngineError, Op, Session, Token, Work, status_text};
+use crate::engine::{Disk, EngineError, Op, Session, Token};
+use crate::file::{FileCopy, FileJob, FileWork, Files, failure};
+use crate::plan::pace::Pace;
 use crate::plan::shown;
+use crate::report::{FileResult, Report};
 use crate::source::hash::{self, Hashing};
-use crate::step::SMALL_BYTES;
+use crate::step::{SMALL_BYTES, Step};
 use crate::text;
+
+/// Maximum number of files in progress: each is hashed on a thread of its own.
+const MAX_FILES: usize = 8;
 
 /// A local file and the server's file to compare with it.
 #[derive(Debug, Clone)]
@@ -27,29 +34,180 @@ pub struct Pair {
     pub remote: Vec<u8>,
 }
 
-#[derive(Debug)]
-struct Current {
-    pair: Pair,
-    file: File,
-    len: u64,
-    handle: Option<Vec<u8>>,
-    next: u64,
-    waiting: u32,
-    asked: bool,
-    closing: bool,
-    hash: Option<Hashing>,
-    error: Option<String>,
+/// Pairs that differ or could not be compared: one line each.
+#[derive(Debug, Default)]
+pub(crate) struct Failures(Vec<String>);
+
+impl Report for Failures {
+    fn ends(&mut self, result: &FileResult) {
+        self.0.extend(result.error.clone());
+    }
+
+    fn fails(&mut self, line: &str) {
+        self.0.push(line.to_owned());
+    }
+
+    fn says(&mut self, _line: &str) {}
 }
 
-/// Compares the pairs one by one, in the order given.
-#[derive(Debug, Default)]
+/// The comparison of one pair.
+#[derive(Debug)]
+pub(crate) struct CompareJob {
+    copy: FileCopy,
+    pair: Pair,
+    file: Arc<File>,
+    len: u64,
+    /// Offset of the first byte not requested.
+    next: u64,
+    hash: Option<Hashing>,
+}
+
+impl FileJob for CompareJob {
+    fn copy(&mut self) -> &mut FileCopy {
+        &mut self.copy
+    }
+
+    fn left(&self) -> u64 {
+        self.len.saturating_sub(self.next)
+    }
+
+    fn is_over(&self) -> bool {
+        self.copy.is_idle() && self.copy.handles.are_closed()
+    }
+
+    fn step(&mut self, link: usize, session: &mut Session, _pace: &mut Pace) -> Step {
+        if self.copy.handles.is_unopened(link) {
+            return self.copy.open_to_read(link, session, &self.pair.remote);
+        }
+        let Some(handle) = self.copy.handles.open(link) else {
+            return Step::Nothing;
+        };
+        if self.next > self.len || self.copy.has_failed() {
+            if !self.copy.is_idle() {
+                return Step::Nothing;
+            }
+            self.copy.close_read(link, session);
+            return Step::Over;
+        }
+        if session.server().has(vendor::HASH_RANGE, "1") {
+            self.ask_hash(&handle, session);
+            return Step::Sent { more: false };
+        }
+        if !session.takes_read() {
+            return Step::Full;
+        }
+        // One byte more than expected, to detect a longer file.
+        let left = self.len + 1 - self.next;
+        let len = u32::try_from(left).unwrap_or(u32::MAX);
+        let range = (self.next, len.min(session.server().max_read));
+        self.copy.read(session, &handle, range);
+        self.next += u64::from(range.1);
+        Step::Sent { more: true }
+    }
+
+    fn reply(
+        &mut self,
+        link: usize,
+        session: &mut Session,
+        asked: Token,
+        reply: &Reply<'_>,
+    ) -> u64 {
+        self.copy.answered();
+        match (asked.op, failure(reply)) {
+            (Op::Open, _) => {
+                if let Err(why) = self.copy.opened(link, session, reply) {
+                    self.fail(&why);
+                }
+            }
+            (Op::Hash, _) => self.hashed(reply),
+            (Op::Read, Some((Code::EOF, _))) => {
+                if asked.offset < self.len {
+                    self.fail("the content differs: the file on the server is shorter");
+                }
+            }
+            (Op::Read, Some((_, why))) => self.fail(&why),
+            _ => self.fail("an answer of an unexpected type"),
+        }
+        self.copy.wake_first();
+        0
+    }
+
+    fn data(&mut self, asked: Token, at: u32, bytes: &Bytes) -> u64 {
+        let offset = asked.offset + u64::from(at);
+        let mut ours = vec![0; bytes.len()];
+        let same = self.file.read_exact_at(&mut ours, offset).is_ok() && ours == **bytes;
+        if !same {
+            self.fail("the content differs");
+        }
+        0
+    }
+
+    fn data_ends(&mut self, asked: Token, len: u32) {
+        self.copy.answered();
+        let until = asked.offset + u64::from(len);
+        if len < asked.len && until < self.len {
+            // After a short answer, request the missing bytes and all that follow again.
+            self.next = self.next.min(until);
+        }
+        self.copy.wake_first();
+    }
+
+    fn stop(&mut self) {
+        self.copy.fail(EngineError::Interrupted.to_string());
+        self.copy.handles.refuse_unopened();
+        self.copy.wake_first();
+    }
+
+    fn lose(&mut self, why: &EngineError) {
+        self.fail(&why.to_string());
+        self.copy.abandon();
+    }
+
+    fn into_result(self) -> FileResult {
+        let local = self.pair.local.into_os_string().into_encoded_bytes();
+        self.copy.into_result(local, self.pair.remote)
+    }
+}
+
+impl CompareJob {
+    fn fail(&mut self, why: &str) {
+        let remote = text::name(&self.pair.remote);
+        self.copy.fail(format!("verify \"{remote}\": {why}"));
+    }
+
+    fn ask_hash(&mut self, handle: &[u8], session: &mut Session) {
+        self.next = self.len + 1;
+        let request = Extended::HashRange(extension::HashRange {
+            handle,
+            offset: 0,
+            // One byte more than expected: the answer's length then shows a longer file.
+            len: self.len + 1,
+            block_len: 0,
+        });
+        self.copy
+            .send(session, Op::Hash, &Request::Extended(request));
+        self.hash = Some(hash::begin(self.file.clone(), self.len, 0));
+    }
+
+    fn hashed(&mut self, reply: &Reply<'_>) {
+        let ours = self.hash.take().and_then(|hashing| hashing.join().ok());
+        let theirs = match reply {
+            Reply::Extended(fields) => vendor::Hashes::decode(fields).ok(),
+            _ => None,
+        };
+        match (ours, theirs) {
+            (Some(ours), Some(theirs)) if theirs.len == self.len && theirs.hashes == ours => {}
+            (Some(_), Some(_)) => self.fail("the content differs"),
+            _ => self.fail("no hash is available"),
+        }
+    }
+}
+
+/// Compares the pairs.
 pub struct Compare {
     pairs: VecDeque<Pair>,
-    current: Option<Current>,
+    files: Files<Box<Failures>, CompareJob>,
     by_hash: bool,
-    /// Pairs that differ or could not be compared: one line each.
-    pub failures: Vec<String>,
-    lost: bool,
 }
 
 impl Compare {
@@ -58,8 +216,15 @@ impl Compare {
     pub fn new(pairs: Vec<Pair>) -> Self {
         Self {
             pairs: pairs.into(),
-            ..Self::default()
+            files: Files::new(1, 1, 0, Box::default()),
+            by_hash: false,
         }
+    }
+
+    /// Returns the pairs that differ or could not be compared: one line each.
+    #[must_use]
+    pub fn failures(&self) -> &[String] {
+        &self.files.report.0
     }
 
     /// Returns the method of comparison, for the user.
@@ -69,35 +234,6 @@ impl Compare {
             true => "BLAKE3 at both ends",
             false => "read back",
         }
-    }
-
-    fn begin(&mut self) -> bool {
-        let Some(pair) = self.pairs.pop_front() else {
-            return false;
-        };
-        let opened = File::open(&pair.local).and_then(|file| Ok((length(&file)?, file)));
-        match opened {
-            Ok((len, file)) => {
-                self.current = Some(Current {
-                    pair,
-                    file,
-                    len,
-                    handle: None,
-                    next: 0,
-                    waiting: 0,
-                    asked: false,
-                    closing: false,
-                    hash: None,
-                    error: None,
-                });
-            }
-            Err(error) => {
-                let local = shown(&pair.local);
-                self.failures
-                    .push(format!("verify \"{local}\": {}", text::reason(&error)));
-            }
-        }
-        true
     }
 }
 
@@ -121,173 +257,56 @@ fn length(file: &File) -> io::Result<u64> {
     Ok(u64::try_from(had).unwrap_or(len))
 }
 
-impl Current {
-    fn fail(&mut self, why: &str) {
-        let remote = text::name(&self.pair.remote);
-        self.error
-            .get_or_insert(format!("verify \"{remote}\": {why}"));
+impl FileWork for Compare {
+    type Report = Box<Failures>;
+    type Job = CompareJob;
+    const DISK: Option<Disk> = None;
+
+    fn files(&self) -> &Files<Self::Report, CompareJob> {
+        &self.files
     }
 
-    fn step(&mut self, session: &mut Session, by_hash: &mut bool) -> bool {
-        let token = |op| Token::new(0, op);
-        if !self.asked {
-            if !session.takes_handle() {
-                return false;
-            }
-            self.asked = true;
-            self.waiting += 1;
-            session.handle_begins();
-            let request = Request::Open(request::Open {
-                path: &self.pair.remote,
-                flags: open_flag::READ,
-                attributes: Attributes::NONE,
-            });
-            session.send(token(Op::Open), &request);
-            return true;
+    fn files_mut(&mut self) -> &mut Files<Self::Report, CompareJob> {
+        &mut self.files
+    }
+
+    fn begin_next(&mut self, link: usize, session: &mut Session) -> bool {
+        if self.files.jobs().count() >= MAX_FILES || !self.files.takes_more(session) {
+            return false;
         }
-        let Some(handle) = self.handle.clone() else {
+        let Some(pair) = self.pairs.pop_front() else {
             return false;
         };
-        let all_asked = self.next > self.len || self.error.is_some();
-        if all_asked {
-            if self.waiting > 0 || self.closing {
-                return false;
+        self.by_hash = session.server().has(vendor::HASH_RANGE, "1");
+        match File::open(&pair.local).and_then(|file| Ok((length(&file)?, file))) {
+            Ok((len, file)) => {
+                let name = pair.remote.clone();
+                self.files.begin(link, (&name, Some(len)), |id| CompareJob {
+                    copy: FileCopy::new(id, None, vec![link]),
+                    pair,
+                    file: Arc::new(file),
+                    len,
+                    next: 0,
+                    hash: None,
+                });
             }
-            self.closing = true;
-            self.waiting += 1;
-            let request = Request::Close(request::Close { handle: &handle });
-            session.send(token(Op::Close), &request);
-            return true;
-        }
-        *by_hash = session.server().has(vendor::HASH_RANGE, "1");
-        if *by_hash {
-            self.next = self.len + 1;
-            self.waiting += 1;
-            let request = Extended::HashRange(extension::HashRange {
-                handle: &handle,
-                offset: 0,
-                // One byte more than expected: the answer's length then shows a longer file.
-                len: self.len + 1,
-                block_len: 0,
-            });
-            session.send(token(Op::Hash), &Request::Extended(request));
-            if let Ok(file) = self.file.try_clone() {
-                self.hash = Some(hash::begin(file, self.len, 0));
+            Err(error) => {
+                let (local, why) = (shown(&pair.local), text::reason(&error));
+                self.files.fail(&format!("verify \"{local}\": {why}"));
             }
-            return true;
         }
-        if !session.takes_read() {
-            return false;
-        }
-        // One byte more than expected, to detect a longer file.
-        let left = self.len + 1 - self.next;
-        let len = u32::try_from(left)
-            .unwrap_or(u32::MAX)
-            .min(session.server().max_read);
-        self.waiting += 1;
-        let request = Request::Read(request::Read {
-            handle: &handle,
-            offset: self.next,
-            len,
-        });
-        session.send(Token::data(0, Op::Read, self.next, len), &request);
-        self.next += u64::from(len);
         true
     }
 
-    fn hashed(&mut self, reply: &Reply<'_>) {
-        let ours = self.hash.take().and_then(|hashing| hashing.join().ok());
-        let theirs = match reply {
-            Reply::Extended(fields) => vendor::Hashes::decode(fields).ok(),
-            _ => None,
-        };
-        match (ours, theirs) {
-            (Some(ours), Some(theirs)) => {
-                if theirs.len != self.len || theirs.hashes != ours {
-                    self.fail("the content differs");
-                }
-            }
-            _ => self.fail("no hash is available"),
-        }
-    }
-}
-
-impl Work for Compare {
-    fn poll(&mut self, link: usize, session: &mut Session) -> bool {
-        if link != 0 || !session.is_ready() {
-            return false;
-        }
-        let mut by_hash = self.by_hash;
-        let sent = match &mut self.current {
-            Some(current) => current.step(session, &mut by_hash),
-            None => self.begin(),
-        };
-        self.by_hash = by_hash;
-        sent
+    fn has_more(&self) -> bool {
+        !self.pairs.is_empty()
     }
 
-    fn reply(&mut self, _link: usize, session: &mut Session, token: Token, reply: &Reply<'_>) {
-        let Some(current) = &mut self.current else {
-            return;
-        };
-        current.waiting = current.waiting.saturating_sub(1);
-        let mut over = false;
-        match (token.op, reply) {
-            (Op::Open, Reply::Handle(handle)) => current.handle = Some(handle.handle.to_vec()),
-            (Op::Open, Reply::Status(status)) => {
-                session.handle_ends();
-                current.fail(&status_text(status.code, status.message));
-                over = true;
-            }
-            (Op::Read, Reply::Status(status)) if status.code == Code::EOF => {
-                if token.offset < current.len {
-                    current.fail("the content differs: the file on the server is shorter");
-                }
-            }
-            (Op::Read, Reply::Status(status)) => {
-                current.fail(&status_text(status.code, status.message));
-            }
-            (Op::Hash, reply) => current.hashed(reply),
-            (Op::Close, _) => {
-                session.handle_ends();
-                over = true;
-            }
-            _ => current.fail("an answer of an unexpected type"),
-        }
-        if over && let Some(current) = self.current.take() {
-            self.failures.extend(current.error);
-        }
+    fn stop_others(&mut self) {
+        self.pairs.clear();
     }
 
-    fn data(&mut self, _link: usize, token: Token, at: u32, bytes: &Bytes) {
-        let Some(current) = &mut self.current else {
-            return;
-        };
-        let offset = token.offset + u64::from(at);
-        let mut ours = vec![0; bytes.len()];
-        let same = current.file.read_exact_at(&mut ours, offset).is_ok() && ours == **bytes;
-        if !same {
-            current.fail("the content differs");
-        }
-    }
-
-    fn data_ends(&mut self, _link: usize, _session: &mut Session, token: Token, len: u32) {
-        if let Some(current) = &mut self.current {
-            current.waiting = current.waiting.saturating_sub(1);
-            let until = token.offset + u64::from(len);
-            if len < token.len && until < current.len {
-                // After a short answer, request the missing bytes and all that follow again.
-                current.next = current.next.min(until);
-            }
-        }
-    }
-
-    fn is_done(&self) -> bool {
-        self.lost || (self.pairs.is_empty() && self.current.is_none())
-    }
-
-    fn lost(&mut self, why: &EngineError) {
-        self.lost = true;
-        self.failures.push(format!("verify: {why}"));
+    fn lose_others(&mut self, why: &EngineError) {
+        self.files.fail(&format!("verify: {why}"));
     }
 }

@@ -35,11 +35,11 @@ pub(super) fn perform(
     });
     let mut work = Compare::new(pairs.collect());
     let run = remote.engine().run(&mut work);
-    for failure in &work.failures {
+    for failure in work.failures() {
         console.error(failure);
     }
     run.map_err(|error| lost(&error))?;
-    if work.failures.is_empty() {
+    if work.failures().is_empty() {
         console.verified(work.how());
     }
     Ok(())

@@ -127,6 +127,22 @@ impl Handles {
         self.set(link, HandleState::Refused);
     }
 
+    /// Opens the file on no further connection.
+    pub(crate) fn refuse_unopened(&mut self) {
+        for (_, state) in &mut self.0 {
+            if matches!(state, HandleState::Unopened) {
+                *state = HandleState::Refused;
+            }
+        }
+    }
+
+    /// Forgets the handles, since the connections are lost.
+    pub(crate) fn abandon(&mut self) {
+        for (_, state) in &mut self.0 {
+            *state = HandleState::Closed;
+        }
+    }
+
     /// Forgets the handles, to open the file again.
     pub(crate) fn reset(&mut self) {
         for (_, state) in &mut self.0 {

@@ -1,14 +1,16 @@
 //! What the copying of one file needs whichever way its bytes go: its handles at the server, its
 //! unanswered requests, its error and its counts ([`FileCopy`]); the proof of what the target holds
-//! already ([`Proof`]); and the files that a copy of trees has in progress ([`TreeCopy`]).
+//! already ([`Proof`]); the files in progress ([`Files`]); and the work on all of them
+//! ([`FileWork`]).
 //!
-//! The stages that differ are in `put/file`, `get/file` and `relay`.
+//! An upload (`put`), a download (`get`), a copy between servers (`relay`) and a comparison
+//! (`verify`) differ in their source and sink only: their stages are there.
 //!
 //! Invariants: every request about a file is counted until it is answered, so that a file is over
 //! only when none is left; a handle is closed once; the first error of a file is the one that is
 //! reported.
 
-use sftp::message::{Request, request};
+use sftp::message::{Reply, Request, request};
 use sftp::{Attributes, Code};
 
 use crate::engine::{Op, Session, status_text};
@@ -19,10 +21,12 @@ use crate::step::Step;
 mod handles;
 mod progress;
 mod proof;
+mod work;
 
 pub(crate) use handles::Handles;
-pub(crate) use progress::{FileJob, Files, TreeCopy};
+pub(crate) use progress::{FileJob, Files};
 pub(crate) use proof::Proof;
+pub(crate) use work::FileWork;
 
 /// The part of a file's copy that does not depend on its direction.
 #[derive(Debug)]
@@ -118,6 +122,23 @@ impl FileCopy {
         session.send(self.id.data_token(op, offset, len), request);
     }
 
+    /// Sends READ of a range of the file.
+    pub(crate) fn read(&mut self, session: &mut Session, handle: &[u8], range: (u64, u32)) {
+        let (offset, len) = range;
+        let request = Request::Read(request::Read {
+            handle,
+            offset,
+            len,
+        });
+        self.send_data(session, Op::Read, range, &request);
+    }
+
+    /// Forgets handles and requests, since the connections are lost.
+    pub(crate) fn abandon(&mut self) {
+        self.handles.abandon();
+        self.waiting = 0;
+    }
+
     /// Counts a request that is sent otherwise.
     pub(crate) fn sent(&mut self) {
         self.waiting += 1;
@@ -136,13 +157,43 @@ impl FileCopy {
     }
 
     /// Opens the file on this connection for reading only.
-    pub(crate) fn open_to_read(&mut self, link: usize, session: &mut Session, path: &[u8]) {
+    pub(crate) fn open_to_read(&mut self, link: usize, session: &mut Session, path: &[u8]) -> Step {
+        if !session.takes_handle() {
+            return Step::Full;
+        }
         let open = request::Open {
             path,
             flags: sftp::message::open_flag::READ,
             attributes: Attributes::NONE,
         };
         self.open(link, session, open);
+        Step::Sent { more: false }
+    }
+
+    /// Processes the answer to OPEN on this connection.
+    ///
+    /// # Errors
+    /// Why the connection has no handle.
+    pub(crate) fn opened(
+        &mut self,
+        link: usize,
+        session: &mut Session,
+        reply: &Reply<'_>,
+    ) -> Result<(), String> {
+        if let Reply::Handle(handle) = reply {
+            self.handles.opened(link, handle.handle.to_vec());
+            return Ok(());
+        }
+        session.handle_ends();
+        self.handles.refused(link);
+        Err(failure(reply).map_or("the answer has no handle".to_owned(), |(_, why)| why))
+    }
+
+    /// Closes a handle that was only read from; the answer does not matter.
+    pub(crate) fn close_read(&mut self, link: usize, session: &mut Session) {
+        if let Some(handle) = self.handles.close(link) {
+            session.close_read(&handle);
+        }
     }
 
     /// Closes the file on this connection, if it is open there.
@@ -199,9 +250,9 @@ impl FileCopy {
 }
 
 /// Code and text of an answer that reports a failure; `None` for any other answer.
-pub(crate) fn failure(reply: &sftp::message::Reply<'_>) -> Option<(Code, String)> {
+pub(crate) fn failure(reply: &Reply<'_>) -> Option<(Code, String)> {
     match reply {
-        sftp::message::Reply::Status(status) if !status.code.is_ok() => {
+        Reply::Status(status) if !status.code.is_ok() => {
             Some((status.code, status_text(status.code, status.message)))
         }
         _ => None,

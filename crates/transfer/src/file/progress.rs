@@ -1,10 +1,13 @@
-//! The files that a copy of files and trees has in progress: which of them may send, how many bytes
-//! are left, and what becomes of each. An upload and a download do this alike ([`TreeCopy`]).
+//! The files in progress: which of them may send, how many bytes are left, and what becomes of each.
 
 use std::collections::HashSet;
+use std::ops::DerefMut;
+
+use bytes::Bytes;
+use sftp::message::Reply;
 
 use super::FileCopy;
-use crate::engine::{EngineError, Session};
+use crate::engine::{EngineError, Session, Spoiled, Token};
 use crate::plan::id::{DirId, FileId, Id, Subject};
 use crate::plan::pace::Pace;
 use crate::plan::plain;
@@ -18,7 +21,7 @@ const MAX_BYTES: u64 = 32 << 20;
 /// Maximum number of files in progress.
 const MAX_FILES: usize = 2048;
 
-/// The copying of one file.
+/// The copying of one file, or its comparison.
 pub(crate) trait FileJob {
     fn copy(&mut self) -> &mut FileCopy;
 
@@ -30,6 +33,35 @@ pub(crate) trait FileJob {
 
     /// Sends the next request on this connection.
     fn step(&mut self, link: usize, session: &mut Session, pace: &mut Pace) -> Step;
+
+    /// Processes an answer; returns the number of bytes that have reached the other end with it.
+    fn reply(&mut self, link: usize, session: &mut Session, asked: Token, reply: &Reply<'_>)
+    -> u64;
+
+    /// Processes data of an answer, `at` bytes after the first byte of its DATA; returns the number
+    /// of bytes received.
+    fn data(&mut self, asked: Token, at: u32, bytes: &Bytes) -> u64;
+
+    /// A DATA has been received completely; it had `len` bytes.
+    fn data_ends(&mut self, asked: Token, len: u32);
+
+    /// Reading the local file for a WRITE failed or came up short.
+    fn spoiled(&mut self, spoiled: &Spoiled) {
+        let _ = spoiled;
+    }
+
+    /// True if the job reserves memory for the rest of the file while the engine is idle.
+    fn takes_memory(&self) -> bool {
+        false
+    }
+
+    /// True if the job has idle work.
+    fn has_idle_work(&self) -> bool {
+        false
+    }
+
+    /// Does a part of the idle work.
+    fn work_idly(&mut self) {}
 
     /// Stops the copy after an interrupt: it fails, awaits its answers and closes its handles.
     fn stop(&mut self);
@@ -44,7 +76,7 @@ pub(crate) trait FileJob {
 /// The files in progress. A file is changed only through [`Files::change`], so that the count of
 /// outstanding bytes stays exact: bytes counted for a file that is gone would keep every further
 /// file from beginning.
-pub(crate) struct Files<'r, J> {
+pub(crate) struct Files<R, J> {
     jobs: Slab<FileId, J>,
     /// Bytes that these files have left.
     bytes: u64,
@@ -53,21 +85,18 @@ pub(crate) struct Files<'r, J> {
     /// Number of connections.
     pub(crate) links: usize,
     pub(crate) pace: Pace,
-    pub(crate) report: &'r mut dyn Report,
+    pub(crate) report: R,
+    /// The connections are lost.
+    pub(super) lost: bool,
     /// Number of files and directories that failed.
     pub(crate) failures: usize,
     /// The targets of all files in progress, if two may be equal: with several items.
     targets: Option<HashSet<Vec<u8>>>,
 }
 
-impl<'r, J: FileJob> Files<'r, J> {
+impl<R: DerefMut<Target: Report>, J: FileJob> Files<R, J> {
     /// For a copy of `items` items over `links` connections.
-    pub(crate) fn new(
-        items: usize,
-        links: usize,
-        limit_bytes: u64,
-        report: &'r mut dyn Report,
-    ) -> Self {
+    pub(crate) fn new(items: usize, links: usize, limit_bytes: u64, report: R) -> Self {
         Self {
             jobs: Slab::default(),
             bytes: 0,
@@ -75,6 +104,7 @@ impl<'r, J: FileJob> Files<'r, J> {
             links: links.max(1),
             pace: Pace::new(limit_bytes),
             report,
+            lost: false,
             failures: 0,
             targets: (items > 1).then(HashSet::new),
         }
@@ -89,6 +119,11 @@ impl<'r, J: FileJob> Files<'r, J> {
     /// True if there are no files.
     pub(crate) fn is_empty(&self) -> bool {
         self.jobs.is_empty()
+    }
+
+    /// All files.
+    pub(crate) fn jobs(&self) -> impl Iterator<Item = &J> {
+        self.jobs.iter()
     }
 
     /// Ids of all files.
@@ -154,7 +189,7 @@ impl<'r, J: FileJob> Files<'r, J> {
 
     /// Calls `how` with a file and updates the count of outstanding bytes; `None` if the id is not
     /// in use.
-    pub(crate) fn change<R>(&mut self, id: FileId, how: impl FnOnce(&mut J) -> R) -> Option<R> {
+    pub(crate) fn change<T>(&mut self, id: FileId, how: impl FnOnce(&mut J) -> T) -> Option<T> {
         let job = self.jobs.get_mut(id)?;
         let before = job.left();
         let result = how(job);
@@ -164,7 +199,7 @@ impl<'r, J: FileJob> Files<'r, J> {
     }
 
     /// Lets a file send on this connection, if it is in progress.
-    fn step(&mut self, id: FileId, link: usize, session: &mut Session) -> Option<Step> {
+    pub(super) fn step(&mut self, id: FileId, link: usize, session: &mut Session) -> Option<Step> {
         let job = self.jobs.get_mut(id)?;
         let before = job.left();
         let step = job.step(link, session, &mut self.pace);
@@ -178,7 +213,7 @@ impl<'r, J: FileJob> Files<'r, J> {
     }
 
     /// Removes a file and reports its result; returns its directory.
-    fn end(&mut self, id: FileId) -> Option<DirId> {
+    pub(super) fn end(&mut self, id: FileId) -> Option<DirId> {
         let mut job = self.jobs.remove(id)?;
         self.bytes = self.bytes.saturating_sub(job.left());
         self.report.leaves(id.index());
@@ -214,108 +249,5 @@ impl<'r, J: FileJob> Files<'r, J> {
             verified: None,
             error,
         });
-    }
-}
-
-/// A copy of files and directory trees.
-pub(crate) trait TreeCopy<'r> {
-    type Job: FileJob;
-
-    fn files(&mut self) -> &mut Files<'r, Self::Job>;
-
-    /// An entry of a directory is finished.
-    fn child_done(&mut self, parent: Option<DirId>);
-
-    /// Sends the next request for a directory; returns false if the limits do not permit it now.
-    fn send_directory(&mut self, link: usize, id: DirId, session: &mut Session) -> bool;
-
-    /// Lets the first ready file or directory that can send a request do so; returns false if none
-    /// can.
-    fn step_ready(&mut self, link: usize, session: &mut Session) -> bool {
-        for _ in 0..self.files().ready.len(link) {
-            let Some(subject) = self.files().ready.next(link) else {
-                return false;
-            };
-            let id = match subject {
-                Subject::File(id) => id,
-                Subject::Dir(id) => {
-                    if self.send_directory(link, id, session) {
-                        return true;
-                    }
-                    self.files().wake(link, subject);
-                    continue;
-                }
-                Subject::Look(_) => continue,
-            };
-            match self.files().step(id, link, session) {
-                Some(Step::Sent { more }) => {
-                    if more {
-                        // At the front, so that a file's data is sent in a row.
-                        self.files().ready.keep(link, subject);
-                    }
-                    return true;
-                }
-                Some(Step::Full) => self.files().wake(link, subject),
-                Some(Step::Nothing) | None => {}
-                Some(Step::Over) => {
-                    self.end(id);
-                    return true;
-                }
-            }
-        }
-        false
-    }
-
-    /// Calls `how` with a file and handles the consequences; `None` if the id is not in use.
-    fn change<R>(&mut self, id: FileId, how: impl FnOnce(&mut Self::Job) -> R) -> Option<R>
-    where
-        Self: Sized,
-    {
-        let result = self.files().change(id, how)?;
-        self.after(id);
-        Some(result)
-    }
-
-    /// After a change of a file: wakes its connections, or ends it.
-    fn after(&mut self, id: FileId) {
-        let files = self.files();
-        let told = files.change(id, |job| (job.is_over(), job.copy().take_wakes()));
-        match told {
-            Some((true, _)) => self.end(id),
-            Some((false, wakes)) => {
-                for link in wakes {
-                    files.wake(link, Subject::File(id));
-                }
-            }
-            None => {}
-        }
-    }
-
-    /// Ends a file and reports its result.
-    fn end(&mut self, id: FileId) {
-        let parent = self.files().end(id);
-        self.child_done(parent);
-    }
-
-    /// Reports the failure of an item that never was in progress.
-    fn fail_item(&mut self, from: &[u8], to: &[u8], parent: Option<DirId>, error: String) {
-        self.files().ended(from.to_vec(), to, 0, Some(error));
-        self.child_done(parent);
-    }
-
-    /// Stops all files after an interrupt.
-    fn stop_files(&mut self) {
-        for id in self.files().ids() {
-            self.files().change(id, FileJob::stop);
-            self.after(id);
-        }
-    }
-
-    /// Ends all files, since the connections are lost.
-    fn lose_files(&mut self, why: &EngineError) {
-        for id in self.files().ids() {
-            self.files().change(id, |job| job.lose(why));
-            self.after(id);
-        }
     }
 }

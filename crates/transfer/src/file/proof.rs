@@ -6,7 +6,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use sftp::extension::{self, Extended};
-use sftp::message::{Reply, Request, request};
+use sftp::message::{Reply, Request};
 use sftp::vendor;
 
 use super::FileCopy;
@@ -61,12 +61,7 @@ impl Proof {
             let tail = len.min(TAIL_BYTES);
             let offset = len - tail;
             let tail = u32::try_from(tail).unwrap_or(u32::MAX);
-            let request = Request::Read(request::Read {
-                handle: &handle,
-                offset,
-                len: tail,
-            });
-            copy.send_data(session, Op::Read, (offset, tail), &request);
+            copy.read(session, &handle, (offset, tail));
             By::Tail(Vec::new())
         };
         Some(Self { len, by })

@@ -12,19 +12,17 @@
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::time::Instant;
 
-use bytes::Bytes;
 use sftp::Attributes;
 use sftp::attributes::mode;
 use sftp::message::{Reply, Request, request};
 
-use crate::engine::{Disk, EngineError, Op, Session, Token, Work, status_text};
-use crate::file::{FileCopy, Files, TreeCopy};
+use crate::engine::{Op, Session, status_text};
+use crate::file::{FileCopy, FileWork, Files};
 use crate::options::Options;
 use crate::plan::id::{DirId, Id, LookId, Subject};
 use crate::plan::slab::Slab;
-use crate::report::{Report, Times};
+use crate::report::Report;
 use crate::step;
 use crate::text;
 use crate::watch::Targets;
@@ -73,7 +71,7 @@ impl Item {
 /// The work that downloads the items, as the module's documentation describes.
 pub struct Get<'r> {
     options: Options,
-    files: Files<'r, DownloadJob>,
+    files: Files<&'r mut dyn Report, DownloadJob>,
     found: VecDeque<Found>,
     /// The file that the server already streams, until its job begins.
     ahead: Option<Reading>,
@@ -93,7 +91,6 @@ pub struct Get<'r> {
     overwritten: Targets,
     /// An interrupt stopped the work: nothing more begins.
     stopped: bool,
-    lost: bool,
 }
 
 impl<'r> Get<'r> {
@@ -124,7 +121,6 @@ impl<'r> Get<'r> {
             overwritten: Targets::default(),
             open_dirs: vec![0; links.max(1)],
             stopped: false,
-            lost: false,
         }
     }
 
@@ -144,7 +140,7 @@ impl<'r> Get<'r> {
 
     /// Begins another file or directory; returns false if there is none, or if the limits do not
     /// permit it.
-    fn begin_next(&mut self, link: usize, session: &mut Session) -> bool {
+    fn begin_found(&mut self, link: usize, session: &mut Session) -> bool {
         if !self.files.takes_more(session) {
             return false;
         }
@@ -253,7 +249,7 @@ impl<'r> Get<'r> {
 
     fn fail_item(&mut self, found: &Found, error: String) {
         let Found { item, parent, .. } = found;
-        TreeCopy::fail_item(self, &item.from, item.target(), *parent, error);
+        FileWork::fail_item(self, &item.from, item.target(), *parent, error);
     }
 
     /// Processes the answer to a STAT.
@@ -287,140 +283,5 @@ impl<'r> Get<'r> {
                 );
             }
         }
-    }
-}
-
-impl Work for Get<'_> {
-    fn poll(&mut self, link: usize, session: &mut Session) -> bool {
-        self.step_ready(link, session)
-            || self.begin_next(link, session)
-            || self.leave_ahead(link, session)
-    }
-
-    fn reply(&mut self, link: usize, session: &mut Session, token: Token, reply: &Reply<'_>) {
-        if let (Op::OpenRead, Some(ahead)) = (token.op, &mut self.ahead) {
-            ahead.reply(session, reply);
-            self.ahead.take_if(|ahead| ahead.is_left());
-            return;
-        }
-        match Subject::of(token.job) {
-            Some(Subject::Dir(id)) => match token.op {
-                Op::Walk => self.stream_reply(link, reply),
-                // Answers to WALK_ON and CANCEL.
-                Op::Plain => {}
-                _ => self.directory_reply(link, session, id, token, reply),
-            },
-            Some(Subject::Look(id)) => self.looked(link, session, id, reply),
-            Some(Subject::File(id)) => {
-                let told = self.files.change(id, |job| {
-                    let moved = job.reply(link, session, token, reply);
-                    (moved, job.take_skipped())
-                });
-                if let Some((moved, skipped)) = told {
-                    self.files.report.skipped(id.index(), skipped);
-                    self.files.report.moved(id.index(), moved);
-                }
-                self.after(id);
-            }
-            None => {}
-        }
-    }
-
-    fn data(&mut self, link: usize, token: Token, at: u32, bytes: &Bytes) {
-        if let (Op::OpenRead, Some(ahead)) = (token.op, &mut self.ahead) {
-            ahead.data(bytes);
-            return;
-        }
-        let Some(id) = Subject::file(token.job) else {
-            return;
-        };
-        let ends = self.change(id, |job| {
-            let ended = job.ends_reading();
-            job.data(token, at, bytes);
-            !ended && job.ends_reading()
-        });
-        let Some(ends) = ends else { return };
-        if ends {
-            self.files.wake(link, Subject::File(id));
-        }
-        let moved = u64::try_from(bytes.len()).unwrap_or_default();
-        self.files.report.moved(id.index(), moved);
-    }
-
-    fn data_ends(&mut self, _link: usize, _session: &mut Session, token: Token, len: u32) {
-        let Some(id) = Subject::file(token.job) else {
-            return;
-        };
-        let skipped = self.files.change(id, |job| {
-            job.data_ends(token, len);
-            job.take_skipped()
-        });
-        self.files.report.skipped(id.index(), skipped.unwrap_or(0));
-        self.after(id);
-    }
-
-    fn is_done(&self) -> bool {
-        self.lost
-            || (self.found.is_empty()
-                && self.stream.is_none()
-                && self.later.is_empty()
-                && self.held.is_empty()
-                && self.ahead.is_none()
-                && self.files.is_empty()
-                && self.dirs.is_empty()
-                && self.looks.is_empty())
-    }
-
-    fn wakes_at(&self) -> Option<Instant> {
-        self.files.pace.wakes_at()
-    }
-
-    // For one file at a time, since each may reserve the maximum of memory.
-    fn has_idle_work(&self) -> bool {
-        let first = self.files.find(DownloadJob::takes_memory);
-        first.is_some_and(|(_, job)| job.has_idle_work())
-    }
-
-    fn work_idly(&mut self) {
-        if let Some((id, _)) = self.files.find(DownloadJob::takes_memory) {
-            self.change(id, DownloadJob::work_idly);
-        }
-    }
-
-    fn disk(&self) -> Option<Disk> {
-        Some(Disk::Target)
-    }
-
-    fn tick(&mut self, times: &Times) {
-        self.files.report.tick(times);
-    }
-
-    fn stop(&mut self) {
-        self.stopped = true;
-        self.files.failures = self.files.failures.max(1);
-        self.found.clear();
-        self.held.clear();
-        self.stop_stream();
-        self.stop_directories();
-        self.stop_files();
-    }
-
-    fn lost(&mut self, why: &EngineError) {
-        self.lost = true;
-        self.ahead = None;
-        self.lose_files(why);
-        // Report the roots of unfinished trees and the items that never began.
-        let trees = self.dirs.iter().filter_map(DownloadDir::root);
-        let mut left: Vec<Vec<u8>> = trees.map(<[u8]>::to_vec).collect();
-        let found = self.found.iter().chain(&self.later).chain(&self.held);
-        let roots = found
-            .chain(self.looks.iter())
-            .filter(|found| found.parent.is_none());
-        left.extend(roots.map(|found| found.item.from.clone()));
-        for from in left {
-            let from = text::name(&from);
-            self.files.fail(&format!("read remote \"{from}\": {why}"));
-        }
-        self.files.failures = self.files.failures.max(1);
     }
 }

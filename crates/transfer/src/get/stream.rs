@@ -22,7 +22,7 @@ use super::file::{kept, open_sink};
 use super::tree::{DownloadDir, why};
 use super::{Found, Get, Item, MAX_FOUND};
 use crate::engine::{Op, Session, status_text};
-use crate::file::TreeCopy;
+use crate::file::FileWork;
 use crate::options::{MAX_DEPTH, Options, Resume};
 use crate::plan::id::{DirId, Subject};
 use crate::plan::{joined, names, shown};

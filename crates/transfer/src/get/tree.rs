@@ -7,17 +7,19 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::PathBuf;
 
+use bytes::Bytes;
 use sftp::Attributes;
 use sftp::attributes::mode;
 use sftp::message::{Reply, Request, request};
 
 use super::file::DownloadJob;
 use super::{Found, Get, Item, MAX_FOUND};
-use crate::engine::{Op, Session, Token, status_text};
-use crate::file::{Files, TreeCopy};
+use crate::engine::{Disk, EngineError, Op, Session, Token, status_text};
+use crate::file::{FileWork, Files};
 use crate::options::MAX_DEPTH;
 use crate::plan::id::{DirId, Subject};
 use crate::plan::{joined, names, shown};
+use crate::report::Report;
 use crate::text;
 
 /// Maximum number of unanswered READDIRs of one directory.
@@ -80,11 +82,84 @@ impl DownloadDir {
     }
 }
 
-impl<'r> TreeCopy<'r> for Get<'r> {
+impl<'r> FileWork for Get<'r> {
+    type Report = &'r mut dyn Report;
     type Job = DownloadJob;
+    const DISK: Option<Disk> = Some(Disk::Target);
+    const WORKS_IDLY: bool = true;
 
-    fn files(&mut self) -> &mut Files<'r, DownloadJob> {
+    fn files(&self) -> &Files<Self::Report, DownloadJob> {
+        &self.files
+    }
+
+    fn files_mut(&mut self) -> &mut Files<Self::Report, DownloadJob> {
         &mut self.files
+    }
+
+    fn begin_next(&mut self, link: usize, session: &mut Session) -> bool {
+        self.begin_found(link, session) || self.leave_ahead(link, session)
+    }
+
+    fn has_more(&self) -> bool {
+        let found = [&self.found, &self.later, &self.held];
+        found.iter().any(|found| !found.is_empty())
+            || self.stream.is_some()
+            || self.ahead.is_some()
+            || !self.dirs.is_empty()
+            || !self.looks.is_empty()
+    }
+
+    fn other_reply(
+        &mut self,
+        link: usize,
+        session: &mut Session,
+        token: Token,
+        reply: &Reply<'_>,
+    ) -> bool {
+        if let (Op::OpenRead, Some(ahead)) = (token.op, &mut self.ahead) {
+            ahead.reply(session, reply);
+            self.ahead.take_if(|ahead| ahead.is_left());
+            return true;
+        }
+        match Subject::of(token.job) {
+            Some(Subject::Dir(id)) => match token.op {
+                Op::Walk => self.stream_reply(link, reply),
+                // Answers to WALK_ON and CANCEL.
+                Op::Plain => {}
+                _ => self.directory_reply(link, session, id, token, reply),
+            },
+            Some(Subject::Look(id)) => self.looked(link, session, id, reply),
+            Some(Subject::File(_)) | None => return false,
+        }
+        true
+    }
+
+    fn other_data(&mut self, token: Token, bytes: &Bytes) -> bool {
+        let ahead = self.ahead.as_mut().filter(|_| token.op == Op::OpenRead);
+        ahead.map(|ahead| ahead.data(bytes)).is_some()
+    }
+
+    fn stop_others(&mut self) {
+        self.stopped = true;
+        self.found.clear();
+        self.held.clear();
+        self.stop_stream();
+        self.stop_directories();
+    }
+
+    fn lose_others(&mut self, why: &EngineError) {
+        self.ahead = None;
+        let trees = self.dirs.iter().filter_map(DownloadDir::root);
+        let mut left: Vec<Vec<u8>> = trees.map(<[u8]>::to_vec).collect();
+        let found = self.found.iter().chain(&self.later).chain(&self.held);
+        let roots = found
+            .chain(self.looks.iter())
+            .filter(|found| found.parent.is_none());
+        left.extend(roots.map(|found| found.item.from.clone()));
+        for from in left {
+            let from = text::name(&from);
+            self.files.fail(&format!("read remote \"{from}\": {why}"));
+        }
     }
 
     /// Counts a finished entry; the last one sets the directory's mode and times, and finishes it

@@ -10,19 +10,13 @@
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::time::Instant;
 
-use bytes::Bytes;
-use sftp::message::Reply;
-
-use crate::engine::{Disk, EngineError, Session, Spoiled, Token, Work};
-use crate::file::{FileCopy, Files, TreeCopy};
+use crate::file::{FileCopy, FileWork, Files};
 use crate::options::Options;
-use crate::plan::id::{DirId, Id, Subject};
+use crate::plan::id::DirId;
 use crate::plan::slab::Slab;
-use crate::report::{Report, Times};
+use crate::report::Report;
 use crate::source::Source;
-use crate::text;
 
 mod file;
 mod target;
@@ -48,7 +42,7 @@ pub struct Item {
 /// The work that uploads the items, as the module's documentation describes.
 pub struct Put<'r> {
     options: Options,
-    files: Files<'r, UploadJob>,
+    files: Files<&'r mut dyn Report, UploadJob>,
     items: VecDeque<Item>,
     /// State of the first item's target.
     known: Option<Known>,
@@ -60,7 +54,6 @@ pub struct Put<'r> {
     listing: Option<Listing>,
     /// Directories that exist at the server and are not read yet; the last is next.
     to_list: Vec<DirId>,
-    lost: bool,
 }
 
 impl<'r> Put<'r> {
@@ -80,7 +73,6 @@ impl<'r> Put<'r> {
             dirs: Slab::default(),
             listing: None,
             to_list: Vec::new(),
-            lost: false,
         }
     }
 
@@ -95,26 +87,6 @@ impl<'r> Put<'r> {
     #[must_use]
     pub fn failures(&self) -> usize {
         self.files.failures
-    }
-
-    /// Begins another file or directory; returns false if there is none, or if the limits do not
-    /// permit it.
-    fn begin_next(&mut self, link: usize, session: &mut Session) -> bool {
-        if !self.files.takes_more(session) {
-            return false;
-        }
-        if let Some((item, parent, depth)) = self.held.take() {
-            self.begin(link, item, parent, depth);
-            return self.held.is_none();
-        }
-        if let Some(found) = self.next_in_tree(link) {
-            return found;
-        }
-        let Some(item) = self.items.pop_front() else {
-            return false;
-        };
-        self.begin(link, item, None, 0);
-        true
     }
 
     /// True if a file that its directory lists as regular is opened as soon as it is found, which
@@ -191,99 +163,6 @@ impl<'r> Put<'r> {
 
     fn fail_item(&mut self, item: &Item, parent: Option<DirId>, error: String) {
         let from = item.from.as_os_str().as_encoded_bytes();
-        TreeCopy::fail_item(self, from, &item.to, parent, error);
-    }
-}
-
-impl Work for Put<'_> {
-    fn poll(&mut self, link: usize, session: &mut Session) -> bool {
-        self.step_ready(link, session) || self.begin_next(link, session)
-    }
-
-    fn reply(&mut self, link: usize, session: &mut Session, token: Token, reply: &Reply<'_>) {
-        let id = match Subject::of(token.job) {
-            Some(Subject::File(id)) => id,
-            Some(Subject::Dir(id)) => {
-                self.directory_reply(link, id, token, reply);
-                return;
-            }
-            Some(Subject::Look(_)) | None => return,
-        };
-        let told = self.files.change(id, |job| {
-            let moved = job.reply(link, session, token, reply);
-            (moved, job.take_skipped(moved))
-        });
-        if let Some((moved, skipped)) = told.filter(|(moved, _)| *moved > 0) {
-            self.files.report.skipped(id.index(), skipped);
-            self.files.report.moved(id.index(), moved);
-        }
-        self.after(id);
-    }
-
-    fn data(&mut self, _link: usize, token: Token, _at: u32, bytes: &Bytes) {
-        if let Some(id) = Subject::file(token.job) {
-            self.change(id, |job| job.data(bytes));
-        }
-    }
-
-    fn data_ends(&mut self, _link: usize, _session: &mut Session, token: Token, _len: u32) {
-        if let Some(id) = Subject::file(token.job) {
-            self.change(id, |job| job.data_ends(token));
-        }
-    }
-
-    fn spoiled(&mut self, spoiled: Spoiled) {
-        if let Some(id) = Subject::file(spoiled.job) {
-            self.change(id, |job| job.spoiled(&spoiled));
-        }
-    }
-
-    fn is_done(&self) -> bool {
-        self.lost
-            || (self.items.is_empty()
-                && self.held.is_none()
-                && self.files.is_empty()
-                && self.dirs.is_empty()
-                && self.listing.is_none())
-    }
-
-    fn wakes_at(&self) -> Option<Instant> {
-        self.files.pace.wakes_at()
-    }
-
-    fn disk(&self) -> Option<Disk> {
-        Some(Disk::Source)
-    }
-
-    fn tick(&mut self, times: &Times) {
-        self.files.report.tick(times);
-    }
-
-    fn stop(&mut self) {
-        self.files.failures = self.files.failures.max(1);
-        self.items.clear();
-        (self.held, self.listing) = (None, None);
-        self.to_list.clear();
-        // Directories have no handles, and the answers to their requests may be dropped.
-        self.dirs = Slab::default();
-        self.stop_files();
-    }
-
-    fn lost(&mut self, why: &EngineError) {
-        self.lost = true;
-        self.lose_files(why);
-        // Report the roots of unfinished trees and the items that never began.
-        let trees = self.dirs.iter().filter(|dir| dir.is_root());
-        let trees: Vec<String> = trees.map(|dir| text::name(dir.target())).collect();
-        for to in trees {
-            self.files.fail(&format!("write remote \"{to}\": {why}"));
-        }
-        let held = self.held.take().map(|(item, ..)| item);
-        let left = std::mem::take(&mut self.items);
-        for item in held.into_iter().chain(left) {
-            let to = text::name(&item.to);
-            self.fail_item(&item, None, format!("write remote \"{to}\": {why}"));
-        }
-        self.files.failures = self.files.failures.max(1);
+        FileWork::fail_item(self, from, &item.to, parent, error);
     }
 }

@@ -14,11 +14,13 @@ use sys::fs::{Directory, FileKind};
 
 use super::file::UploadJob;
 use super::{Item, Put};
-use crate::engine::{Op, Session, Token};
-use crate::file::{Files, TreeCopy, failure};
+use crate::engine::{Disk, EngineError, Op, Session, Token};
+use crate::file::{FileWork, Files, failure};
 use crate::options::MAX_DEPTH;
 use crate::plan::id::{DirId, Subject};
+use crate::plan::slab::Slab;
 use crate::plan::{joined, shown};
+use crate::report::Report;
 use crate::source::Source;
 use crate::text;
 
@@ -72,11 +74,78 @@ impl UploadDir {
     }
 }
 
-impl<'r> TreeCopy<'r> for Put<'r> {
+impl<'r> FileWork for Put<'r> {
+    type Report = &'r mut dyn Report;
     type Job = UploadJob;
+    const DISK: Option<Disk> = Some(Disk::Source);
 
-    fn files(&mut self) -> &mut Files<'r, UploadJob> {
+    fn files(&self) -> &Files<Self::Report, UploadJob> {
+        &self.files
+    }
+
+    fn files_mut(&mut self) -> &mut Files<Self::Report, UploadJob> {
         &mut self.files
+    }
+
+    fn begin_next(&mut self, link: usize, session: &mut Session) -> bool {
+        if !self.files.takes_more(session) {
+            return false;
+        }
+        if let Some((item, parent, depth)) = self.held.take() {
+            self.begin(link, item, parent, depth);
+            return self.held.is_none();
+        }
+        if let Some(found) = self.next_in_tree(link) {
+            return found;
+        }
+        let Some(item) = self.items.pop_front() else {
+            return false;
+        };
+        self.begin(link, item, None, 0);
+        true
+    }
+
+    fn has_more(&self) -> bool {
+        !self.items.is_empty()
+            || self.held.is_some()
+            || !self.dirs.is_empty()
+            || self.listing.is_some()
+    }
+
+    fn other_reply(
+        &mut self,
+        link: usize,
+        _session: &mut Session,
+        token: Token,
+        reply: &Reply<'_>,
+    ) -> bool {
+        let Some(Subject::Dir(id)) = Subject::of(token.job) else {
+            return false;
+        };
+        self.directory_reply(link, id, token, reply);
+        true
+    }
+
+    fn stop_others(&mut self) {
+        self.items.clear();
+        (self.held, self.listing) = (None, None);
+        self.to_list.clear();
+        // Directories have no handles, and the answers to their requests may be dropped.
+        self.dirs = Slab::default();
+    }
+
+    fn lose_others(&mut self, why: &EngineError) {
+        let trees = self.dirs.iter().filter(|dir| dir.is_root());
+        let trees: Vec<String> = trees.map(|dir| text::name(dir.target())).collect();
+        for to in trees {
+            self.files.fail(&format!("write remote \"{to}\": {why}"));
+        }
+        let held = self.held.take().map(|(item, ..)| item);
+        let left = std::mem::take(&mut self.items);
+        for item in held.into_iter().chain(left) {
+            let to = text::name(&item.to);
+            self.fail_item(&item, None, format!("write remote \"{to}\": {why}"));
+        }
     }
 
     /// Counts a finished entry; the last one sets the directory's mode and times.

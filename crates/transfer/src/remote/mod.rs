@@ -239,11 +239,17 @@ impl<T: Transport> Remote<T> {
         version: &str,
         request: Extended<'_>,
     ) -> Result<(), RemoteError> {
-        self.meet()?;
-        if !self.has(name, version) {
-            return Err(RemoteError::Unsupported(name));
-        }
+        self.require(name, version)?;
         self.tell(Request::Extended(request))
+    }
+
+    /// Waits for the server's capabilities; fails if it lacks this extension.
+    fn require(&mut self, name: &'static str, version: &str) -> Result<(), RemoteError> {
+        self.meet()?;
+        match self.has(name, version) {
+            true => Ok(()),
+            false => Err(RemoteError::Unsupported(name)),
+        }
     }
 
     fn attributes(&mut self, request: Request<'_>) -> Result<Attributes, RemoteError> {
@@ -306,10 +312,7 @@ impl<T: Transport> Remote<T> {
     /// # Errors
     /// [`RemoteError`].
     pub fn expand(&mut self, path: &[u8]) -> Result<Vec<u8>, RemoteError> {
-        self.meet()?;
-        if !self.has(extension::EXPAND_PATH, "1") {
-            return Err(RemoteError::Unsupported("expand-path@openssh.com"));
-        }
+        self.require(extension::EXPAND_PATH, "1")?;
         let request = Extended::ExpandPath(extension::ExpandPath { path });
         self.path(Request::Extended(request))
     }
@@ -405,10 +408,7 @@ impl<T: Transport> Remote<T> {
     /// # Errors
     /// [`RemoteError`].
     pub fn statvfs(&mut self, path: &[u8]) -> Result<FileSystem, RemoteError> {
-        self.meet()?;
-        if !self.has(extension::STATVFS, "2") {
-            return Err(RemoteError::Unsupported(extension::STATVFS));
-        }
+        self.require(extension::STATVFS, "2")?;
         let request = Extended::Statvfs(extension::Statvfs { path });
         match self.ask(Request::Extended(request))? {
             Kept::Extended(fields) => {
@@ -424,10 +424,7 @@ impl<T: Transport> Remote<T> {
     /// # Errors
     /// [`RemoteError`].
     pub fn names(&mut self, wanted: &[Id]) -> Result<Vec<(Id, String)>, RemoteError> {
-        self.meet()?;
-        if !self.has(extension::USERS_GROUPS_BY_ID, "1") {
-            return Err(RemoteError::Unsupported(extension::USERS_GROUPS_BY_ID));
-        }
+        self.require(extension::USERS_GROUPS_BY_ID, "1")?;
         let ids = |group: bool| {
             wanted
                 .iter()

@@ -11,7 +11,7 @@ use crate::step::impossible_size;
 
 impl DownloadJob {
     /// Processes an answer; returns the number of bytes received with it.
-    pub(in crate::get) fn reply(
+    pub(super) fn answer(
         &mut self,
         link: usize,
         session: &mut Session,
@@ -85,25 +85,17 @@ impl DownloadJob {
     }
 
     fn open_answered(&mut self, link: usize, session: &mut Session, reply: &Reply<'_>) {
-        if let Reply::Handle(handle) = reply {
-            self.copy.handles.opened(link, handle.handle.to_vec());
-            match self.stage {
-                // Do not touch the target.
-                DownloadStage::Opening(_) if self.copy.has_failed() => {
-                    self.stage = DownloadStage::Read(Read::default());
-                }
-                DownloadStage::Opening(_) => self.opened(),
-                _ => {}
-            }
+        if let Err(why) = self.copy.opened(link, session, reply) {
+            self.fail_to_open(&why);
             return;
         }
-        session.handle_ends();
-        self.copy.handles.refused(link);
-        match reply {
-            Reply::Status(status) => {
-                self.fail_to_open(&status_text(status.code, status.message));
+        match self.stage {
+            // Do not touch the target.
+            DownloadStage::Opening(_) if self.copy.has_failed() => {
+                self.stage = DownloadStage::Read(Read::default());
             }
-            _ => self.fail_to_open("the answer has no handle"),
+            DownloadStage::Opening(_) => self.opened(),
+            _ => {}
         }
     }
 

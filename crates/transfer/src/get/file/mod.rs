@@ -1,12 +1,13 @@
 //! The download of one file as a state machine. Each stage has what exists in that stage only; the
 //! open target stays until the copy is over, since its end truncates or finishes it.
 
+use bytes::Bytes;
 use sftp::extension::{self, Extended};
-use sftp::message::Request;
+use sftp::message::{Reply, Request};
 use sftp::{Attributes, vendor};
 
 use super::Item;
-use crate::engine::{EngineError, Op, Session};
+use crate::engine::{EngineError, Op, Session, Token};
 use crate::file::{FileCopy, FileJob, Proof};
 use crate::options::{Options, Resume};
 use crate::plan::pace::Pace;
@@ -108,6 +109,45 @@ impl FileJob for DownloadJob {
         }
     }
 
+    fn reply(
+        &mut self,
+        link: usize,
+        session: &mut Session,
+        asked: Token,
+        reply: &Reply<'_>,
+    ) -> u64 {
+        self.answer(link, session, asked, reply)
+    }
+
+    fn data(&mut self, asked: Token, at: u32, bytes: &Bytes) -> u64 {
+        let ended = self.ends_reading();
+        self.received(asked, at, bytes);
+        if !ended && self.ends_reading() {
+            self.copy.wake_first();
+        }
+        u64::try_from(bytes.len()).unwrap_or_default()
+    }
+
+    fn data_ends(&mut self, asked: Token, len: u32) {
+        self.data_received(asked, len);
+    }
+
+    fn takes_memory(&self) -> bool {
+        matches!(self.stage, DownloadStage::Read(_))
+            && !self.copy.has_failed()
+            && self.sink().is_some_and(Sink::takes_memory)
+    }
+
+    fn has_idle_work(&self) -> bool {
+        self.takes_memory() && self.sink().is_some_and(Sink::has_work)
+    }
+
+    fn work_idly(&mut self) {
+        if let Some(target) = &mut self.target {
+            target.sink.work();
+        }
+    }
+
     fn lose(&mut self, why: &EngineError) {
         let error = format!("read remote \"{}\": {why}", self.shown_from());
         self.copy.fail(error);
@@ -171,11 +211,6 @@ impl DownloadJob {
         }
     }
 
-    /// Returns and resets the number of bytes present before the copy that were not reported yet.
-    pub(super) fn take_skipped(&mut self) -> u64 {
-        std::mem::take(&mut self.copy.skipped)
-    }
-
     fn shown_from(&self) -> String {
         text::name(&self.item.from)
     }
@@ -209,25 +244,6 @@ impl DownloadJob {
 
     fn fail_as_odd(&mut self) {
         self.fail_to_read("an answer of an unexpected type");
-    }
-
-    /// True if the target reserves memory for the rest of the file.
-    pub(super) fn takes_memory(&self) -> bool {
-        matches!(self.stage, DownloadStage::Read(_))
-            && !self.copy.has_failed()
-            && self.sink().is_some_and(Sink::takes_memory)
-    }
-
-    /// True if the target has idle work.
-    pub(super) fn has_idle_work(&self) -> bool {
-        self.takes_memory() && self.sink().is_some_and(Sink::has_work)
-    }
-
-    /// Does a part of the idle work.
-    pub(super) fn work_idly(&mut self) {
-        if let Some(target) = &mut self.target {
-            target.sink.work();
-        }
     }
 
     fn ask_whole(&mut self, session: &mut Session, pace: &mut Pace) -> Step {

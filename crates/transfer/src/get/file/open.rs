@@ -18,22 +18,13 @@ use crate::text;
 impl DownloadJob {
     /// Opens the server's file on the first connection.
     pub(super) fn open(&mut self, link: usize, session: &mut Session) -> Step {
-        let step = self.open_on(link, session);
+        let step = self.copy.open_to_read(link, session, &self.item.from);
         if matches!(step, Step::Sent { .. })
             && let DownloadStage::ToOpen(read) = self.take_stage()
         {
             self.stage = DownloadStage::Opening(read);
         }
         step
-    }
-
-    /// Opens the server's file on a connection.
-    pub(super) fn open_on(&mut self, link: usize, session: &mut Session) -> Step {
-        if !session.takes_handle() {
-            return Step::Full;
-        }
-        self.copy.open_to_read(link, session, &self.item.from);
-        Step::Sent { more: false }
     }
 
     /// Length of the target's content that is worth comparing.

@@ -54,7 +54,7 @@ impl DownloadJob {
         }
         if !self.copy.has_failed() && !is_spoiled {
             for piece in &reading.pieces {
-                self.data(asked, 0, piece);
+                self.received(asked, 0, piece);
             }
         }
         if let Some(why) = reading.ended {
@@ -68,7 +68,7 @@ impl DownloadJob {
     }
 
     /// True if a stream is no longer needed and was not cancelled yet.
-    pub(in crate::get) fn ends_reading(&self) -> bool {
+    pub(super) fn ends_reading(&self) -> bool {
         let is_streaming =
             matches!(&self.stage, DownloadStage::Read(read) if read.streaming.is_some());
         is_streaming && self.copy.has_failed()

@@ -2,7 +2,6 @@
 //! block are in [`ranges`](super::ranges).
 
 use bytes::Bytes;
-use sftp::message::{Request, request};
 
 use super::claims::Claim;
 use super::ranges::Range;
@@ -85,7 +84,7 @@ impl DownloadJob {
             // The rest arrives faster without another connection.
             return match self.left() < JOINING_BYTES {
                 true => self.copy.leave_to_first(),
-                false => self.open_on(link, session),
+                false => self.copy.open_to_read(link, session, &self.item.from),
             };
         }
         let Some(handle) = self.copy.handles.open(link) else {
@@ -112,13 +111,7 @@ impl DownloadJob {
             self.ask_range((offset, len), &handle, session);
             return Step::Sent { more: true };
         }
-        let request = Request::Read(request::Read {
-            handle: &handle,
-            offset,
-            len,
-        });
-        self.copy
-            .send_data(session, Op::Read, (offset, len), &request);
+        self.copy.read(session, &handle, (offset, len));
         // A file that fits in one READ is closed in the same flight; if the server returns less
         // than requested, it is opened again.
         let one = self.end.is_some_and(|end| end < u64::from(max));
@@ -188,7 +181,7 @@ impl DownloadJob {
     }
 
     /// Processes data of the file, `at` bytes after the first byte of a DATA.
-    pub(in crate::get) fn data(&mut self, asked: Token, at: u32, bytes: &Bytes) {
+    pub(super) fn received(&mut self, asked: Token, at: u32, bytes: &Bytes) {
         if let DownloadStage::Proving(proof) = &mut self.stage {
             proof.data(bytes);
             return;
@@ -237,7 +230,7 @@ impl DownloadJob {
     }
 
     /// A DATA has been received completely; it had `len` bytes.
-    pub(in crate::get) fn data_ends(&mut self, asked: Token, len: u32) {
+    pub(super) fn data_received(&mut self, asked: Token, len: u32) {
         if matches!(asked.op, Op::ReadRange | Op::OpenRead) {
             // STATUS ends the request.
             return;

@@ -11,7 +11,7 @@ use crate::file::failure;
 
 impl UploadJob {
     /// Processes an answer; returns the number of bytes that it confirms.
-    pub(in crate::put) fn reply(
+    pub(super) fn answer(
         &mut self,
         link: usize,
         session: &mut Session,
@@ -89,16 +89,12 @@ impl UploadJob {
     }
 
     fn open_answered(&mut self, link: usize, session: &mut Session, reply: &Reply<'_>) {
-        if let Reply::Handle(handle) = reply {
-            self.copy.handles.opened(link, handle.handle.to_vec());
+        let Err(why) = self.copy.opened(link, session, reply) else {
             return;
-        }
-        session.handle_ends();
+        };
         if self.opens_another_part() {
             return;
         }
-        self.copy.handles.refused(link);
-        let why = failure(reply).map_or("the answer has no handle".to_owned(), |(_, why)| why);
         self.fail_to("dest open", &why);
         self.not_written_from(self.copy.resumed);
     }

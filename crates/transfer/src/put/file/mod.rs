@@ -1,7 +1,10 @@
 //! The upload of one file as a state machine: what it sends next when its connection accepts data,
 //! and how it processes answers. Each stage has a struct with what exists in that stage only.
 
-use crate::engine::{EngineError, Session, Spoiled};
+use bytes::Bytes;
+use sftp::message::Reply;
+
+use crate::engine::{EngineError, Session, Spoiled, Token};
 use crate::file::{FileCopy, FileJob};
 use crate::options::Options;
 use crate::plan::pace::Pace;
@@ -95,6 +98,44 @@ impl FileJob for UploadJob {
         }
     }
 
+    fn reply(
+        &mut self,
+        link: usize,
+        session: &mut Session,
+        asked: Token,
+        reply: &Reply<'_>,
+    ) -> u64 {
+        self.answer(link, session, asked, reply)
+    }
+
+    /// Processes the last bytes of the existing content.
+    fn data(&mut self, _asked: Token, _at: u32, bytes: &Bytes) -> u64 {
+        if let UploadStage::Prepare(prepare) = &mut self.stage
+            && let PrepareStep::Proving(proof) = &mut prepare.step
+        {
+            proof.data(bytes);
+        }
+        0
+    }
+
+    fn data_ends(&mut self, asked: Token, _len: u32) {
+        self.copy.answered();
+        self.proven(asked, None);
+    }
+
+    fn spoiled(&mut self, spoiled: &Spoiled) {
+        self.not_written_from(spoiled.at);
+        let why = match &spoiled.error {
+            Some(error) => text::reason(error),
+            None => format!(
+                "file changed while it was copied: it had {} bytes and ends at {}",
+                self.end, spoiled.at
+            ),
+        };
+        let error = format!("read local \"{}\": {why}", self.shown_from());
+        self.copy.fail(error);
+    }
+
     fn lose(&mut self, why: &EngineError) {
         let error = format!("write remote \"{}\": {why}", self.shown_to());
         self.copy.fail(error);
@@ -161,35 +202,12 @@ impl UploadJob {
         }
     }
 
-    /// Returns and resets the bytes that were not sent and not reported yet, once others have
-    /// `moved`.
-    pub(super) fn take_skipped(&mut self, moved: u64) -> u64 {
-        match moved {
-            0 => 0,
-            _ => std::mem::take(&mut self.copy.skipped),
-        }
-    }
-
     fn shown_from(&self) -> String {
         shown(&self.item.from)
     }
 
     fn shown_to(&self) -> String {
         text::name(&self.item.to)
-    }
-
-    /// Reading the source failed or came up short.
-    pub(super) fn spoiled(&mut self, spoiled: &Spoiled) {
-        self.not_written_from(spoiled.at);
-        let why = match &spoiled.error {
-            Some(error) => text::reason(error),
-            None => format!(
-                "file changed while it was copied: it had {} bytes and ends at {}",
-                self.end, spoiled.at
-            ),
-        };
-        let error = format!("read local \"{}\": {why}", self.shown_from());
-        self.copy.fail(error);
     }
 
     /// The server may not have written the bytes from this offset on.

@@ -307,21 +307,6 @@ impl UploadJob {
         }
     }
 
-    /// Processes the last bytes of the existing content.
-    pub(in crate::put) fn data(&mut self, bytes: &[u8]) {
-        if let UploadStage::Prepare(prepare) = &mut self.stage
-            && let PrepareStep::Proving(proof) = &mut prepare.step
-        {
-            proof.data(bytes);
-        }
-    }
-
-    /// The last bytes of the existing content have arrived.
-    pub(in crate::put) fn data_ends(&mut self, asked: Token) {
-        self.copy.answered();
-        self.proven(asked, None);
-    }
-
     /// The answer about the existing content is complete; `reply` is `None` for DATA.
     pub(super) fn proven(&mut self, asked: Token, reply: Option<&Reply<'_>>) {
         let UploadStage::Prepare(prepare) = &mut self.stage else {
