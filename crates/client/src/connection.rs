@@ -16,12 +16,11 @@ use crate::flags::Flags;
 use crate::host_key::HostKeyChecker;
 use crate::interaction::Interaction;
 use crate::log::{debug1, error};
-use crate::login::{self, LoginOpening, Secured};
-use crate::pipelining::{
-    Caution, Failure, LoginStrategy, PipelineDepth, ProfileCache, RetryPolicy,
-};
+use crate::login::{self, LoginOpening, LoginRecords, Secured};
+use crate::pipelining::{Caution, ChannelStart, Failure, PipelineDepth, ProfileCache, RetryPolicy};
 use crate::plan::{Plan, What};
 use crate::session::{AnyLocalEnd, LocalEnd, Session, StdioFlags, Streams};
+use crate::text::one_line;
 use crate::{connect, local, report};
 
 /// The descriptor to read from and, if it differs, the one to write to.
@@ -37,10 +36,9 @@ pub(crate) struct OneConnection<'a> {
 }
 
 /// What the attempt knows about the server before it connects.
-struct Records {
+struct Known {
     checker: HostKeyChecker,
-    cache: Option<ProfileCache>,
-    strategy: LoginStrategy,
+    records: LoginRecords,
 }
 
 impl OneConnection<'_> {
@@ -53,21 +51,17 @@ impl OneConnection<'_> {
         let options = self.options;
         // Reading the records overlaps with connecting.
         let dialing = connect::begin(options, self.flags.config_file.as_deref())?;
-        let checker = HostKeyChecker::new(options);
-        let cache = ProfileCache::open(options);
-        let profile = cache.as_ref().and_then(ProfileCache::profile).cloned();
-        let mut records = Records {
-            checker,
-            strategy: LoginStrategy::new(options, self.caution, profile),
-            cache,
+        let mut known = Known {
+            checker: HostKeyChecker::new(options),
+            records: LoginRecords::new(options, self.caution, ProfileCache::open(options)),
         };
-        if records.strategy.expects_fulmar()
+        if known.records.strategy.expects_fulmar()
             && let Some(local) = local.as_deref_mut()
         {
             local.expects_fulmar();
         }
         let (link, peer, mut proxy) = login::split(dialing.finish()?);
-        let outcome = self.serve(link, peer, &mut records, local, prompter);
+        let outcome = self.serve(link, peer, &mut known, local, prompter);
         if let Some(child) = &mut proxy {
             connect::proxy::stop(child);
         }
@@ -78,21 +72,21 @@ impl OneConnection<'_> {
         &self,
         link: Link,
         peer: Peer,
-        records: &mut Records,
+        known: &mut Known,
         mut local: Option<&mut AnyLocalEnd>,
         prompter: &mut dyn Interaction,
     ) -> Result<i32, Failure> {
         let local_end = local.as_deref_mut();
-        let (mut secured, keys) = self.secure(link, peer, records, local_end, prompter)?;
+        let (mut secured, keys) = self.secure(link, peer, known, local_end, prompter)?;
         let local_end = local.as_deref_mut();
-        let logged_in = self.log_in(&mut secured, keys, records, local_end, prompter)?;
+        let logged_in = self.log_in(&mut secured, keys, &mut known.records, local_end, prompter)?;
         connect::set_quality(
             secured.driver.socket(),
             self.options,
             self.plan.pty.is_some(),
         );
         local_command(self.options)?;
-        self.hold_session(secured, logged_in, records, local, prompter)
+        self.hold_session(secured, logged_in, known, local, prompter)
     }
 
     /// Exchanges keys and checks the host key.
@@ -100,27 +94,26 @@ impl OneConnection<'_> {
         &self,
         link: Link,
         peer: Peer,
-        records: &mut Records,
+        known: &mut Known,
         mut local: Option<&mut AnyLocalEnd>,
         prompter: &mut dyn Interaction,
     ) -> Result<(Secured, Keys), Failure> {
-        let Records {
-            checker, strategy, ..
-        } = records;
+        let Known { checker, records } = known;
+        let strategy = &mut records.strategy;
         let opening = LoginOpening::from_options(self.options, &peer, checker);
         let greeted = opening.send(link, peer, strategy.guess())?;
         // Finding keys overlaps with the server's answer.
         let keys = Keys::find(self.options);
+        let may_send_data = !strategy.is_step_by_step();
         let mut on_version = |version: &str| {
-            if strategy.may_send_data(version)
+            if may_send_data
+                && proto::Quirks::of(version).is_fulmar
                 && let Some(local) = local.as_deref_mut()
             {
                 local.expects_fulmar();
             }
         };
-        let step_by_step = strategy.is_step_by_step();
-        let mut secured = greeted.secure(step_by_step, checker, prompter, &mut on_version)?;
-        strategy.meet(version_of(&mut secured).as_deref().unwrap_or_default());
+        let secured = greeted.secure(strategy, checker, prompter, &mut on_version)?;
         Ok((secured, keys))
     }
 
@@ -129,25 +122,32 @@ impl OneConnection<'_> {
         &self,
         secured: &mut Secured,
         keys: Keys,
-        records: &mut Records,
+        records: &mut LoginRecords,
         local: Option<&mut AnyLocalEnd>,
         prompter: &mut dyn Interaction,
     ) -> Result<LoggedIn, Failure> {
         let strategy = &records.strategy;
         let is_early = !strategy.is_step_by_step();
         let data = local.filter(|_| is_early).map(LocalEnd::early);
+        let start = ChannelStart::of(self.plan);
         let early = is_early.then_some(Early {
             strategy,
-            plan: self.plan,
+            start: start.as_ref(),
             data: data.as_deref().unwrap_or_default(),
         });
-        let outcome = login::authenticate(secured, self.options, keys, early.as_ref(), prompter);
+        debug1!(
+            "Authenticating to {}:{} as '{}'",
+            one_line(&self.options.hostname),
+            self.options.port,
+            one_line(&self.options.user)
+        );
+        let outcome = secured
+            .authenticator(self.options, prompter, keys)
+            .run(early.as_ref());
         if let Err(failure) = &outcome
             && failure.retry == RetryPolicy::Forbidden
-            && let Some(cache) = &mut records.cache
         {
-            // The command may have run and must not be sent again; the next login sends none early.
-            cache.store(secured.profile(None, true));
+            records.be_careful(secured);
         }
         outcome
     }
@@ -156,7 +156,7 @@ impl OneConnection<'_> {
         &self,
         mut secured: Secured,
         logged_in: LoggedIn,
-        records: &mut Records,
+        Known { checker, records }: &mut Known,
         local: Option<&mut AnyLocalEnd>,
         prompter: &mut dyn Interaction,
     ) -> Result<i32, Failure> {
@@ -174,14 +174,7 @@ impl OneConnection<'_> {
         if leaves && !matches!(self.plan.what, What::Forward { .. }) {
             go_to_background()?;
         }
-        // Nothing is cached for a server whose changed host key was let through.
-        if secured.without_secrets {
-            records.cache = None;
-        }
-        if let Some(cache) = &mut records.cache {
-            let careful = records.strategy.is_careful();
-            cache.store(secured.profile(logged_in.key.clone(), careful));
-        }
+        records.logged_in(&mut secured, logged_in.key.clone());
         let connection = secured.driver.connection();
         if let (Some(accelerator), Some(compressor)) = (self.accelerator, connection.compressor()) {
             compressor.set_provider(Arc::<Accelerator>::clone(accelerator));
@@ -192,7 +185,7 @@ impl OneConnection<'_> {
         // close.
         let ends_with_process =
             local.is_none() && secured.peer.address.is_some() && self.accelerator.is_none();
-        let version = version_of(&mut secured).unwrap_or_default();
+        let version = connection.peer_version().unwrap_or_default().to_owned();
         let peer = secured.peer.clone();
         let mut session = Session::new(
             &mut secured.driver,
@@ -204,7 +197,7 @@ impl OneConnection<'_> {
         .with_local_end(local)
         .with_early(logged_in.early)
         .starting_at_once(records.strategy.starts_at_once(&version));
-        session.rotate_host_keys(&mut records.checker, options.host_keys.update_host_keys);
+        session.rotate_host_keys(checker, options.host_keys.update_host_keys);
         let outcome = session.run();
         let unconfirmed = session.unconfirmed();
         drop(session);
@@ -216,12 +209,8 @@ impl OneConnection<'_> {
                 // The local command and the change to the background happen at most once.
                 let repeatable = options.session.local_command.is_none() && !leaves;
                 let retry = retry_policy(&error, unconfirmed, repeatable);
-                if retry == RetryPolicy::Forbidden
-                    && let Some(cache) = &mut records.cache
-                {
-                    // The command may have run and must not be sent again; the next login sends
-                    // none early.
-                    cache.store(secured.profile(logged_in.key, true));
+                if retry == RetryPolicy::Forbidden {
+                    records.be_careful(&mut secured);
                 }
                 Err(Failure { error, retry })
             }
@@ -234,11 +223,6 @@ impl OneConnection<'_> {
             }
         }
     }
-}
-
-fn version_of(secured: &mut Secured) -> Option<String> {
-    let connection = secured.driver.connection();
-    connection.peer_version().map(str::to_owned)
 }
 
 /// Decides whether a session whose connection ended may be tried again. `unconfirmed`: how much of
@@ -275,10 +259,7 @@ fn local_command(options: &ClientOptions) -> Result<(), ClientError> {
         .with('T', "NONE")
         .expand(template, Purpose::Shell)
         .map_err(|reason| ClientError::Refused(format!("LocalCommand: {reason}")))?;
-    debug1!(
-        "Executing local command: {}",
-        crate::text::one_line(&command)
-    );
+    debug1!("Executing local command: {}", one_line(&command));
     if let Err(reason) = local::run_in_shell(&command) {
         error!("LocalCommand did not start: {reason}");
     }

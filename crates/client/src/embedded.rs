@@ -9,19 +9,22 @@
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use config::client::{ClientConfig, ClientOptions, CommandLine};
+use config::client::{ClientConfig, ClientOptions, CommandLine, PipelineLogin};
 use config::environment::{Environment, LocalUser};
 use driver::Driver;
-use keys::{PresentedKey, PrivateKey};
+use keys::{PresentedKey, PrivateKey, known_hosts};
 use wire::names;
 
 use crate::auth::identity::Keys;
-use crate::auth::{Attempted, Authenticator};
+use crate::auth::{Attempted, Early};
 use crate::error::{ClientError, Peer};
 use crate::host_key::HostKeyJudge;
 use crate::interaction::{Interaction, Nobody};
 use crate::log;
-use crate::login::{self, LoginOpening, Secured};
+use crate::login::{self, LoginOpening, LoginRecords, Precaution, Secured};
+use crate::pipelining::{
+    Caution, ChannelStart, Failure, LoginStrategy, ProfileCache, ProfileStore, RetryPolicy,
+};
 
 /// A method and its secret; [`Interaction`] supplies passwords and answers.
 #[derive(Debug)]
@@ -38,53 +41,103 @@ pub enum Credentials<'a> {
     KeyboardInteractive,
 }
 
+/// The settings of a login that do not depend on the user.
+#[derive(Debug)]
+pub struct LoginSettings {
+    /// The first flight and the key exchange.
+    pub opening: LoginOpening,
+    /// The caution of this attempt to log in.
+    pub caution: Caution,
+    /// False to wait for each of the server's answers, for servers that break otherwise.
+    pub pipelines: bool,
+    /// Where the profiles of servers are kept; `None` to keep none.
+    pub profiles: Option<ProfileStore>,
+}
+
 /// A connection whose host key was accepted, before or during the login.
 #[derive(Debug)]
 pub struct Login {
     secured: Secured,
     options: ClientOptions,
+    records: LoginRecords,
+    profiles: Option<ProfileStore>,
+    /// The host's name in known_hosts.
+    host: String,
+    /// True after the first method: what was sent early with it may still be answered.
+    attempted: bool,
+    /// True if another method than the last one contributed to the login.
+    partly: bool,
 }
 
 impl Login {
-    /// Exchanges versions and keys over `link` and has `judge` check the host key. With `careful`,
-    /// it also waits for SERVICE_ACCEPT: for servers that break when messages are pipelined.
+    /// Exchanges versions and keys over `link` and has `judge` check the host key.
     ///
     /// # Errors
-    /// [`ClientError`].
+    /// [`ClientError`], and whether another attempt with more caution may succeed.
     pub fn begin(
         link: OwnedFd,
         peer: Peer,
-        opening: LoginOpening,
-        careful: bool,
+        settings: LoginSettings,
         judge: &mut dyn HostKeyJudge,
-    ) -> Result<Self, ClientError> {
+    ) -> Result<Self, Failure> {
+        let LoginSettings {
+            opening,
+            caution,
+            pipelines,
+            profiles,
+        } = settings;
         let mut options = plain_options()?;
+        if !pipelines {
+            options.authentication.pipeline_login = PipelineLogin::No;
+        }
         peer.host.clone_into(&mut options.hostname);
         options.port = peer.port;
         options.algorithms.required_rsa_size =
             u32::try_from(opening.transport.min_rsa_bits).unwrap_or(u32::MAX);
+        let host = known_hosts::host_name(&peer.host, peer.port);
+        // The user is not known yet: the key exchange can be guessed from any user's login.
+        let profile = profiles
+            .as_ref()
+            .and_then(|store| ProfileCache::of_host(store, &host));
+        let mut strategy = LoginStrategy::new(&options, caution, profile);
         let secured = log::silently(|| {
-            let greeted = opening.send((link, None), peer, None)?;
-            let secured = greeted.secure(careful, judge, &mut Nobody, &mut |_| {});
-            secured.map_err(|failure| failure.error)
+            let greeted = opening.send((link, None), peer, strategy.guess())?;
+            greeted.secure(&mut strategy, judge, &mut Nobody, &mut |_| {})
         })?;
-        Ok(Self { secured, options })
+        Ok(Self {
+            secured,
+            options,
+            records: LoginRecords {
+                cache: None,
+                strategy,
+            },
+            profiles,
+            host,
+            attempted: false,
+            partly: false,
+        })
     }
 
-    /// Tries one method for a user. After any outcome but [`Attempted::Success`] another may be
-    /// tried.
+    /// Tries one method for a user, and opens `first` in the same flight if the server is known to
+    /// accept that; [`LoggedIn::early`] has the channel then. After any outcome but
+    /// [`Attempted::Success`] another method may be tried.
     ///
     /// # Errors
     /// [`ClientError::TimedOut`] if an answer takes longer than `timeout_ms`; otherwise why the
-    /// connection ended.
+    /// connection ended. With [`RetryPolicy::Forbidden`] a request of `first` may have been carried
+    /// out.
     pub fn attempt(
         &mut self,
         user: &str,
         credentials: &Credentials<'_>,
+        first: Option<&ChannelStart>,
         timeout_ms: Option<u64>,
         interaction: &mut dyn Interaction,
-    ) -> Result<Attempted, ClientError> {
-        user.clone_into(&mut self.options.user);
+    ) -> Result<Attempted, Failure> {
+        if user != self.options.user {
+            user.clone_into(&mut self.options.user);
+            self.remember_user();
+        }
         let (method, keys) = match credentials {
             Credentials::None => (names::METHOD_NONE, Keys::default()),
             Credentials::Key(key, presented) => {
@@ -99,14 +152,61 @@ impl Login {
                 (names::METHOD_KEYBOARD_INTERACTIVE, Keys::default())
             }
         };
-        log::silently(|| {
-            let secured = &mut self.secured;
-            let (driver, peer) = (&mut secured.driver, &secured.peer);
-            Authenticator::new(driver, &self.options, peer, interaction, keys)
-                .without_secrets(secured.without_secrets)
+        let Self {
+            secured,
+            options,
+            records,
+            ..
+        } = self;
+        let is_first = !std::mem::replace(&mut self.attempted, true);
+        let early = Early {
+            strategy: &records.strategy,
+            start: first,
+            data: &[],
+        };
+        let early = Some(&early).filter(|_| is_first && !records.strategy.is_step_by_step());
+        let outcome = log::silently(|| {
+            let authenticator = secured.authenticator(options, interaction, keys);
+            authenticator
                 .answering_within(timeout_ms)
-                .attempt(method)
-        })
+                .attempt(method, early)
+        });
+        match &outcome {
+            Ok(Attempted::Success(logged_in)) => {
+                let key = logged_in.key.clone().filter(|_| !self.partly);
+                records.logged_in(secured, key);
+            }
+            Ok(Attempted::Refused {
+                partial_success: true,
+                ..
+            }) => self.partly = true,
+            // Nobody repeats this login without the caller: the next one is careful.
+            Err(failure) if failure.retry != RetryPolicy::NotNeeded => {
+                records.be_careful(secured);
+            }
+            _ => {}
+        }
+        outcome
+    }
+
+    /// Reads the profile of the user's own logins. Without one, no key is known.
+    fn remember_user(&mut self) {
+        let store = self.profiles.clone();
+        let cache =
+            store.and_then(|store| ProfileCache::of_user(store, &self.options.user, &self.host));
+        if let Some(profile) = cache.as_ref().and_then(ProfileCache::profile) {
+            let connection = self.secured.driver.connection();
+            let version = connection.peer_version().unwrap_or_default();
+            self.records.strategy.adopt(profile, version);
+        }
+        self.records.cache = cache;
+    }
+
+    /// True if requests may follow a CHANNEL_OPEN at once, after the login.
+    pub fn starts_at_once(&mut self) -> bool {
+        let connection = self.secured.driver.connection();
+        let version = connection.peer_version().unwrap_or_default();
+        self.records.strategy.starts_at_once(version)
     }
 
     /// The connection.
@@ -114,10 +214,12 @@ impl Login {
         &mut self.secured.driver
     }
 
-    /// Returns the connection after the login.
+    /// Returns the connection after the login, and what to do if it ends before the first channel is
+    /// confirmed.
     #[must_use]
-    pub fn into_driver(self) -> Driver {
-        self.secured.driver
+    pub fn into_driver(mut self) -> (Driver, Option<Precaution>) {
+        let precaution = self.records.precaution(&mut self.secured);
+        (self.secured.driver, precaution)
     }
 
     /// Sends DISCONNECT.

@@ -14,22 +14,19 @@ use proto::{Connection, DirectionAlgorithms, Event, Negotiated, ShortOffer, Tran
 use wire::message::reason;
 
 use crate::auth::identity::Keys;
-use crate::auth::{Authenticator, Early, LoggedIn, TOKEN_DEADLINE};
+use crate::auth::{Authenticator, TOKEN_DEADLINE};
 use crate::connect::{self, Link};
 use crate::error::{ClientError, Peer};
-use crate::host_key::{HostKeyChecker, HostKeyJudge, Verdict};
+use crate::host_key::{HostKeyChecker, HostKeyJudge, HostKeyOffer, Verdict};
 use crate::interaction::Interaction;
 use crate::log::{self, debug1, debug2};
-use crate::pipelining::{Caution, Failure, RetryPolicy, ServerProfile};
+use crate::pipelining::{
+    Caution, Failure, LoginStrategy, ProfileCache, RetryPolicy, ServerProfile,
+};
 use crate::text::one_line;
 
-/// The transport settings that follow from the options. `host_key_algorithms` is the order that the
-/// [`HostKeyChecker`] wants.
-#[must_use]
-pub fn transport_config(
-    options: &ClientOptions,
-    host_key_algorithms: Vec<String>,
-) -> TransportConfig {
+/// The transport settings that follow from the options.
+fn transport_config(options: &ClientOptions) -> TransportConfig {
     let mut compression = vec![
         wire::names::COMPRESSION_NONE,
         wire::names::COMPRESSION_ZLIB_OPENSSH,
@@ -44,7 +41,7 @@ pub fn transport_config(
     let seconds = |seconds: u32| (seconds > 0).then(|| u64::from(seconds) * 1000);
     TransportConfig {
         kex: options.algorithms.kex_algorithms.clone(),
-        host_key_algorithms,
+        host_key_algorithms: options.algorithms.host_key_algorithms.clone(),
         ca_signature_algorithms: options.algorithms.ca_signature_algorithms.clone(),
         ciphers: options.algorithms.ciphers.clone(),
         macs: options.algorithms.macs.clone(),
@@ -91,12 +88,12 @@ struct Offered {
 
 /// Fingerprint of the configured algorithm lists: a cached server profile is valid for the same
 /// fingerprint only. The known host keys are not part of it, since the first login changes them.
-fn fingerprint(options: &ClientOptions) -> String {
+fn fingerprint(config: &TransportConfig) -> String {
     let lists = [
-        &options.algorithms.kex_algorithms,
-        &options.algorithms.host_key_algorithms,
-        &options.algorithms.ciphers,
-        &options.algorithms.macs,
+        &config.kex,
+        &config.host_key_algorithms,
+        &config.ciphers,
+        &config.macs,
     ];
     let text = lists.map(|list| list.join(",")).join(" ");
     keys::fingerprint::sha256(text.as_bytes())
@@ -222,21 +219,24 @@ pub struct LoginOpening {
 }
 
 impl LoginOpening {
-    /// The settings of a program that has many connections, without a time limit.
+    /// The settings of a program that has many connections, without a time limit. `transport` has
+    /// the configured lists; `host_keys` is the order in which to offer the host key algorithms.
     #[must_use]
     pub fn new(
-        transport: TransportConfig,
-        expected_host_keys: usize,
+        mut transport: TransportConfig,
+        host_keys: HostKeyOffer,
         threads: CryptoThreads,
     ) -> Self {
+        let offer = fingerprint(&transport);
+        transport.host_key_algorithms = host_keys.names;
         Self {
             transport,
-            expected_host_keys,
+            expected_host_keys: host_keys.expected,
             timeout_ms: None,
             lanes: LaneTerms::new(threads),
             alone_in_process: false,
             syn_bytes: None,
-            offer: String::new(),
+            offer,
             warn_weak_crypto: false,
         }
     }
@@ -249,24 +249,17 @@ impl LoginOpening {
         checker: &mut HostKeyChecker,
     ) -> Self {
         checker.set_address(peer.address);
-        let host_keys = checker.offer();
         let threads = CryptoThreads::from_option(options.limits.crypto_threads);
-        Self {
-            transport: transport_config(options, host_keys.names),
-            expected_host_keys: host_keys.expected,
-            timeout_ms: options
-                .connection
-                .connect_timeout_s
-                .map(|seconds| u64::from(seconds) * 1000),
-            lanes: LaneTerms {
-                compress_threads: CryptoThreads::from_option(options.compression.threads),
-                ..LaneTerms::new(threads)
-            },
-            alone_in_process: true,
-            syn_bytes: connect::syn_data_bytes(options, peer),
-            offer: fingerprint(options),
-            warn_weak_crypto: options.algorithms.warn_weak_crypto,
-        }
+        let mut opening = Self::new(transport_config(options), checker.offer(), threads);
+        opening.timeout_ms = options
+            .connection
+            .connect_timeout_s
+            .map(|seconds| u64::from(seconds) * 1000);
+        opening.lanes.compress_threads = CryptoThreads::from_option(options.compression.threads);
+        opening.alone_in_process = true;
+        opening.syn_bytes = connect::syn_data_bytes(options, peer);
+        opening.warn_weak_crypto = options.algorithms.warn_weak_crypto;
+        opening
     }
 
     /// Sends the first flight over `link` without waiting for the server: version line and KEXINIT
@@ -329,22 +322,25 @@ impl LoginOpening {
 }
 
 impl Greeted {
-    /// Exchanges versions and keys and has `judge` check the host key. With `step_by_step` it also
+    /// Exchanges versions and keys and has `judge` check the host key. A step-by-step login also
     /// waits until the server grants the service ssh-userauth; otherwise the request for the
     /// service may not have been sent yet, and leaves together with the next messages. `on_version` is
-    /// called with the server's version line as soon as it has arrived.
+    /// called with the server's version line as soon as it has arrived. `strategy` keeps its profile
+    /// only if the server still has that version.
     ///
     /// # Errors
     /// [`ClientError`], and whether the guess may be the cause.
     pub fn secure(
         mut self,
-        step_by_step: bool,
+        strategy: &mut LoginStrategy,
         judge: &mut dyn HostKeyJudge,
         interaction: &mut dyn Interaction,
         on_version: &mut dyn FnMut(&str),
     ) -> Result<Secured, Failure> {
-        match self.exchange_keys(step_by_step, judge, interaction, on_version) {
+        match self.exchange_keys(strategy.is_step_by_step(), judge, interaction, on_version) {
             Ok(without_secrets) => {
+                let connection = self.driver.connection();
+                strategy.meet(connection.peer_version().unwrap_or_default());
                 if self.warn_weak_crypto {
                     warn_weak_crypto(self.driver.connection());
                 }
@@ -469,11 +465,83 @@ fn tell_fast_open(socket: impl AsFd) {
     }
 }
 
+/// The cached profile of the server, and what one login may send early because of it.
+#[derive(Debug)]
+pub struct LoginRecords {
+    /// The place of the profile; `None` if nothing is cached.
+    pub cache: Option<ProfileCache>,
+    /// Decides what is sent early.
+    pub strategy: LoginStrategy,
+}
+
+impl LoginRecords {
+    /// The records of one attempt.
+    #[must_use]
+    pub fn new(options: &ClientOptions, caution: Caution, cache: Option<ProfileCache>) -> Self {
+        let profile = cache.as_ref().and_then(ProfileCache::profile).cloned();
+        Self {
+            cache,
+            strategy: LoginStrategy::new(options, caution, profile),
+        }
+    }
+
+    /// Stores the profile after a login, which used the key with the fingerprint `key`. Nothing is
+    /// cached for a server whose changed host key was let through.
+    pub fn logged_in(&mut self, secured: &mut Secured, key: Option<String>) {
+        self.cache.take_if(|_| secured.without_secrets);
+        if let Some(cache) = &mut self.cache {
+            cache.store(secured.profile(key, self.strategy.is_careful()));
+        }
+    }
+
+    /// Makes the next login wait for each answer: a command that was sent early may have run, and
+    /// must not be sent again.
+    pub fn be_careful(&mut self, secured: &mut Secured) {
+        if let Some(precaution) = self.precaution(secured) {
+            precaution.store();
+        }
+    }
+
+    /// Prepares what [`LoginRecords::be_careful`] does; nothing can be stored through these records
+    /// afterwards.
+    pub fn precaution(&mut self, secured: &mut Secured) -> Option<Precaution> {
+        let cache = self.cache.take()?;
+        Some(Precaution {
+            profile: secured.profile(None, true),
+            cache,
+        })
+    }
+}
+
+/// The profile to store if a connection breaks because of what was sent early.
+#[derive(Debug)]
+pub struct Precaution {
+    cache: ProfileCache,
+    profile: ServerProfile,
+}
+
+impl Precaution {
+    /// Makes the next login wait for each answer.
+    pub fn store(mut self) {
+        self.cache.store(self.profile);
+    }
+}
+
 impl Secured {
+    /// The authentication of the user, with `keys`.
+    pub fn authenticator<'c>(
+        &'c mut self,
+        options: &'c ClientOptions,
+        interaction: &'c mut dyn Interaction,
+        keys: Keys,
+    ) -> Authenticator<'c> {
+        Authenticator::new(&mut self.driver, options, &self.peer, interaction, keys)
+            .without_secrets(self.without_secrets)
+    }
+
     /// The server profile to cache for the next login. `key` is the fingerprint of the key that the
     /// login used; `careful` makes the next login wait for each answer.
-    #[must_use]
-    pub fn profile(&mut self, key: Option<String>, careful: bool) -> ServerProfile {
+    fn profile(&mut self, key: Option<String>, careful: bool) -> ServerProfile {
         let offer = self.offered.name.clone();
         let connection = self.driver.connection();
         let suite = connection.negotiated().as_ref().and_then(suite);
@@ -521,35 +589,6 @@ fn suite(negotiated: &Negotiated) -> Option<String> {
 fn expected(ours: &[String], theirs: &[String]) -> Option<String> {
     let agreed = ours.iter().find(|name| theirs.contains(name))?;
     (theirs.first() == Some(agreed)).then(|| agreed.clone())
-}
-
-/// Authenticates the user over a secured connection.
-///
-/// # Errors
-/// [`ClientError`].
-pub fn authenticate(
-    secured: &mut Secured,
-    options: &ClientOptions,
-    keys: Keys,
-    early: Option<&Early<'_>>,
-    interaction: &mut dyn Interaction,
-) -> Result<LoggedIn, Failure> {
-    let host = one_line(&options.hostname);
-    debug1!(
-        "Authenticating to {host}:{} as '{}'",
-        options.port,
-        one_line(&options.user)
-    );
-    let without = secured.without_secrets;
-    Authenticator::new(
-        &mut secured.driver,
-        options,
-        &secured.peer,
-        interaction,
-        keys,
-    )
-    .without_secrets(without)
-    .run(early)
 }
 
 /// Sends DISCONNECT; a connection that is closed already is no error.

@@ -154,17 +154,20 @@ impl<'c> Authenticator<'c> {
     /// [`ClientError::Denied`] if no method is left; else why the connection ended. The policy says
     /// whether early messages may be the cause, and a retry is safe.
     pub fn run(mut self, early: Option<&Early<'_>>) -> Result<LoggedIn, Failure> {
-        self.try_run(early).map_err(|error| {
-            let retry = match &error {
-                ClientError::Lost {
-                    error: DriverError::Proto(proto::Error::Disconnected { .. }),
-                    ..
-                } => self.retry_policy(true),
-                ClientError::Lost { .. } | ClientError::Closed(_) => self.retry_policy(false),
-                _ => RetryPolicy::NotNeeded,
-            };
-            Failure { error, retry }
-        })
+        self.try_run(early).map_err(|error| self.failure(error))
+    }
+
+    /// Decides what follows a login that ended with `error`.
+    fn failure(&self, error: ClientError) -> Failure {
+        let retry = match &error {
+            ClientError::Lost {
+                error: DriverError::Proto(proto::Error::Disconnected { .. }),
+                ..
+            } => self.retry_policy(true),
+            ClientError::Lost { .. } | ClientError::Closed(_) => self.retry_policy(false),
+            _ => RetryPolicy::NotNeeded,
+        };
+        Failure { error, retry }
     }
 
     fn try_run(&mut self, early: Option<&Early<'_>>) -> Result<LoggedIn, ClientError> {
@@ -182,13 +185,7 @@ impl<'c> Authenticator<'c> {
                 return Err(self.denied());
             };
             debug3!("next method: {method}");
-            let answer = match method {
-                names::METHOD_NONE => Some(self.none()?),
-                names::METHOD_PUBLICKEY => self.publickey()?,
-                names::METHOD_PASSWORD => self.password()?,
-                _ => self.keyboard_interactive()?,
-            };
-            match answer {
+            match self.request(method)? {
                 Some(Answer::Success(proof)) => return Ok(self.logged_in(method, proof)),
                 Some(Answer::Failure {
                     methods,
@@ -200,6 +197,16 @@ impl<'c> Authenticator<'c> {
                 // on.
                 Some(_) | None => {}
             }
+        }
+    }
+
+    /// Carries out one method; `None` if it had nothing to offer.
+    fn request(&mut self, method: &str) -> Result<Option<Answer>, ClientError> {
+        match method {
+            names::METHOD_NONE => self.none().map(Some),
+            names::METHOD_PUBLICKEY => self.publickey(),
+            names::METHOD_PASSWORD => self.password(),
+            _ => self.keyboard_interactive(),
         }
     }
 

@@ -2,17 +2,17 @@
 //! handled as in [`Authenticator::run`].
 
 use driver::DriverError;
-use proto::AuthProof;
 use wire::names;
 
-use super::{Answer, Authenticator};
+use super::{Answer, Authenticator, Early, LoggedIn};
 use crate::error::ClientError;
+use crate::pipelining::Failure;
 
 /// The end of one method.
 #[derive(Debug)]
 pub enum Attempted {
     /// The user is logged in.
-    Success(AuthProof),
+    Success(LoggedIn),
     /// The server refused, or needs another method in addition.
     Refused {
         /// The methods that can continue.
@@ -34,11 +34,25 @@ impl Authenticator<'_> {
         self
     }
 
-    /// Tries one method: for `publickey` all keys, in order, until one is accepted.
+    /// Tries one method: for `publickey` all keys, in order, until one is accepted. With `early`,
+    /// everything that may be sent before the server's answers is sent at once.
     ///
     /// # Errors
-    /// [`ClientError::TimedOut`], or why the connection ended.
-    pub fn attempt(mut self, method: &str) -> Result<Attempted, ClientError> {
+    /// As [`Authenticator::run`], without [`ClientError::Denied`]; [`ClientError::TimedOut`].
+    pub fn attempt(
+        mut self,
+        method: &'static str,
+        early: Option<&Early<'_>>,
+    ) -> Result<Attempted, Failure> {
+        self.try_method(method, early)
+            .map_err(|error| self.failure(error))
+    }
+
+    fn try_method(
+        &mut self,
+        method: &'static str,
+        early: Option<&Early<'_>>,
+    ) -> Result<Attempted, ClientError> {
         if [names::METHOD_PASSWORD, names::METHOD_KEYBOARD_INTERACTIVE].contains(&method) {
             if self.without_secrets {
                 let why = "the host's key has changed: no secret is sent".to_owned();
@@ -46,21 +60,20 @@ impl Authenticator<'_> {
             }
             self.await_service()?;
         }
+        let is_key = method == names::METHOD_PUBLICKEY;
+        if let Some(early) = early.filter(|_| is_key) {
+            self.send_early_requests(early)?;
+        }
         let mut refused = None;
         loop {
-            let is_key = method == names::METHOD_PUBLICKEY;
-            if is_key && self.identities.is_empty() {
+            if is_key && self.identities.is_empty() && self.pipelined.is_empty() {
                 // Keys without an algorithm wait for the server's first answer.
-                return Ok(refused.unwrap_or(Attempted::NotSent(self.unsigned)));
+                return Ok(refused.unwrap_or(Attempted::NotSent(self.unsigned.take())));
             }
-            let answer = match method {
-                names::METHOD_NONE => Some(self.none()?),
-                names::METHOD_PUBLICKEY => self.publickey()?,
-                names::METHOD_PASSWORD => self.password()?,
-                _ => self.keyboard_interactive()?,
-            };
-            match answer {
-                Some(Answer::Success(proof)) => return Ok(Attempted::Success(proof)),
+            match self.request(method)? {
+                Some(Answer::Success(proof)) => {
+                    return Ok(Attempted::Success(self.logged_in(method, proof)));
+                }
                 Some(Answer::Failure {
                     methods,
                     partial_success,

@@ -6,9 +6,8 @@ use super::identity::Identity;
 use crate::error::ClientError;
 use crate::log::debug1;
 use crate::pipelining::{
-    Caution, EarlyChannel, LoginStrategy, MAX_CANDIDATES, PipelineDepth, RetryPolicy, send_early,
+    Caution, ChannelStart, EarlyChannel, LoginStrategy, MAX_CANDIDATES, PipelineDepth, RetryPolicy,
 };
-use crate::plan::Plan;
 use proto::Pipelining;
 
 /// What a login may send before the answers.
@@ -16,8 +15,8 @@ use proto::Pipelining;
 pub struct Early<'c> {
     /// Decides how much.
     pub strategy: &'c LoginStrategy,
-    /// The plan of the session after the login.
-    pub plan: &'c Plan,
+    /// The first channel after the login, if there is one.
+    pub start: Option<&'c ChannelStart>,
     /// The first bytes of the session's local end; empty if they are not known yet.
     pub data: &'c [u8],
 }
@@ -70,8 +69,11 @@ impl Authenticator<'_> {
         if self.without_secrets || self.driver.connection().will_compress() {
             depth = PipelineDepth::Nothing;
         }
-        let early = send_early(self.driver.connection(), early.plan, depth, early.data);
-        self.early = early.map_err(|error| self.lost(driver::DriverError::Proto(error)))?;
+        if let Some(start) = early.start.filter(|_| depth >= PipelineDepth::Open) {
+            let sent = start.send_early(self.driver.connection(), depth, early.data);
+            let sent = sent.map_err(|error| self.lost(driver::DriverError::Proto(error)));
+            self.early = Some(sent?);
+        }
         debug1!(
             "Sent before the server's answers: {} signed requests{}",
             self.pipelined.len(),

@@ -125,19 +125,28 @@ fn assess_certificate(
     }
 }
 
+/// The host key algorithms to offer, in their order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostKeyOffer {
+    /// The algorithms' names.
+    pub names: Vec<String>,
+    /// Number of names at the front that may be reordered and still lead to a known key.
+    pub expected: usize,
+}
+
 /// Moves the algorithms that lead to a recorded key to the front, so that a known host is
-/// recognised; returns the list and the number of names moved.
+/// recognised.
 #[must_use]
-pub fn prefer_known(algorithms: &[String], known: &KnownTypes) -> (Vec<String>, usize) {
+pub fn prefer_known(algorithms: &[String], known: &KnownTypes) -> HostKeyOffer {
     let is_known = |name: &String| {
         SignatureAlgorithm::from_name(name).is_some_and(|algorithm| {
             (algorithm.is_certificate() && known.authority)
                 || known.plain.contains(&algorithm.key_type())
         })
     };
-    let (mut first, rest): (Vec<String>, Vec<String>) =
+    let (mut names, rest): (Vec<String>, Vec<String>) =
         algorithms.iter().cloned().partition(is_known);
-    let expected = first.len();
-    first.extend(rest);
-    (first, expected)
+    let expected = names.len();
+    names.extend(rest);
+    HostKeyOffer { names, expected }
 }

@@ -26,7 +26,7 @@ use crate::interaction::Interaction;
 use crate::log::{debug1, debug2, debug3, error, info, says};
 use crate::text::one_line;
 
-pub use assess::{Finding, HostKeyRules, assess, prefer_known};
+pub use assess::{Finding, HostKeyOffer, HostKeyRules, assess, prefer_known};
 pub(crate) use files::named as known_hosts_files;
 
 /// The decision about a host key.
@@ -56,15 +56,6 @@ impl HostKeyJudge for HostKeyChecker {
     ) -> Verdict {
         Self::judge(self, algorithm, blob, interaction)
     }
-}
-
-/// The host key algorithms to offer, in their order.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HostKeyOffer {
-    /// The algorithms' names.
-    pub names: Vec<String>,
-    /// Number of names at the front that may be reordered and still lead to a known key.
-    pub expected: usize,
 }
 
 /// Who vouched for the host key; UpdateHostKeys depends on it.
@@ -195,11 +186,11 @@ impl HostKeyChecker {
             known.authority |= other.authority;
             known.plain.extend(other.plain);
         }
-        let (names, expected) = prefer_known(all, &known);
-        if let Some(first @ [_, ..]) = names.get(..expected) {
+        let offer = prefer_known(all, &known);
+        if let Some(first @ [_, ..]) = offer.names.get(..offer.expected) {
             debug3!("host key algorithms preferred: {}", first.join(","));
         }
-        HostKeyOffer { names, expected }
+        offer
     }
 
     /// Decides about the key whose possession the server has proved. Asks the user and shows

@@ -50,6 +50,12 @@ pub struct EarlyChannel {
 }
 
 impl EarlyChannel {
+    /// The channel's number.
+    #[must_use]
+    pub fn id(&self) -> ChannelId {
+        self.id
+    }
+
     /// How much was sent early. With [`PipelineDepth::Whole`] a command may be running on the server, or
     /// have run, even if the connection fails.
     #[must_use]
@@ -58,44 +64,95 @@ impl EarlyChannel {
     }
 }
 
-/// Opens the plan's channel, if it has one, after the unanswered login request. With
-/// [`PipelineDepth::Whole`] a Fulmar server, whose limit is known, also gets `data` in the same flight.
+/// A channel to open, and the requests that start what it is for.
+#[derive(Debug)]
+pub struct ChannelStart {
+    /// The channel's type.
+    pub kind: String,
+    /// The encoded fields of CHANNEL_OPEN that follow the maximum packet size.
+    pub fields: Vec<u8>,
+    /// The requests, in order. `env` is sent without `want_reply`: a server may ignore a variable
+    /// (RFC 4254 §6.4).
+    pub requests: Vec<Request>,
+    /// True if there is no input, so that EOF follows the requests.
+    pub input_ended: bool,
+    /// True if no other session shares the connection, so that the server may refuse further ones.
+    pub is_only_session: bool,
+}
+
+impl ChannelStart {
+    /// The channel of a plan; `None` for a plan without one.
+    #[must_use]
+    pub fn of(plan: &Plan) -> Option<Self> {
+        let (kind, fields) = channel_type(&plan.what)?;
+        let is_forward = matches!(plan.what, What::Forward { .. });
+        Some(Self {
+            kind: kind.to_owned(),
+            fields,
+            requests: if is_forward {
+                Vec::new()
+            } else {
+                requests(plan)
+            },
+            input_ended: has_no_input(plan),
+            is_only_session: !is_forward,
+        })
+    }
+
+    /// Opens the channel after the unanswered login request, or at once after the login. With
+    /// [`PipelineDepth::Whole`] the requests follow, and a Fulmar server, whose limit is known,
+    /// also gets `data` in the same flight.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] if nothing may be sent early.
+    pub fn send_early(
+        &self,
+        connection: &mut Connection,
+        depth: PipelineDepth,
+        data: &[u8],
+    ) -> Result<EarlyChannel, Error> {
+        let id = connection.open_channel_early(&self.kind, &self.fields)?;
+        debug2!("channel {}: CHANNEL_OPEN {}, not waiting", id.0, self.kind);
+        let mut early = EarlyChannel {
+            id,
+            asked: VecDeque::new(),
+            depth: PipelineDepth::Open,
+            input_ended: false,
+            with_data: false,
+        };
+        if depth == PipelineDepth::Whole && !self.requests.is_empty() {
+            early.asked = send_requests(connection, &self.requests, id)?;
+            early.depth = PipelineDepth::Whole;
+            if self.input_ended {
+                connection.channel_eof(id)?;
+                early.input_ended = true;
+            } else if !data.is_empty() && connection.peer_quirks().is_fulmar {
+                debug2!("channel {}: {} bytes, not waiting", id.0, data.len());
+                connection.channel_send_early(id, data)?;
+                early.with_data = true;
+            }
+            if self.is_only_session {
+                send_no_more_sessions(connection)?;
+            }
+        }
+        Ok(early)
+    }
+}
+
+/// Opens the plan's channel, if it has one, and starts its command, without waiting.
 ///
 /// # Errors
 /// [`Error::Misuse`] if nothing may be sent early.
-pub fn send_early(
+pub(crate) fn send_early(
     connection: &mut Connection,
     plan: &Plan,
     depth: PipelineDepth,
     data: &[u8],
 ) -> Result<Option<EarlyChannel>, Error> {
-    let Some((kind, fields)) = channel_type(&plan.what).filter(|_| depth >= PipelineDepth::Open)
-    else {
-        return Ok(None);
-    };
-    let id = connection.open_channel_early(kind, &fields)?;
-    debug2!("channel {}: CHANNEL_OPEN {kind}, not waiting", id.0);
-    let mut early = EarlyChannel {
-        id,
-        asked: VecDeque::new(),
-        depth: PipelineDepth::Open,
-        input_ended: false,
-        with_data: false,
-    };
-    if depth == PipelineDepth::Whole && !matches!(plan.what, What::Forward { .. }) {
-        early.asked = start(connection, plan, id)?;
-        early.depth = PipelineDepth::Whole;
-        if has_no_input(plan) {
-            connection.channel_eof(id)?;
-            early.input_ended = true;
-        } else if !data.is_empty() && connection.peer_quirks().is_fulmar {
-            debug2!("channel {}: {} bytes, not waiting", id.0, data.len());
-            connection.channel_send_early(id, data)?;
-            early.with_data = true;
-        }
-        send_no_more_sessions(connection)?;
-    }
-    Ok(Some(early))
+    let start = ChannelStart::of(plan);
+    start
+        .map(|start| start.send_early(connection, depth, data))
+        .transpose()
 }
 
 /// Sends no-more-sessions@openssh.com to a server that knows it: no other session shares this
@@ -137,53 +194,55 @@ pub(crate) fn start(
     plan: &Plan,
     channel: ChannelId,
 ) -> Result<VecDeque<Asked>, Error> {
-    let mut asked = VecDeque::new();
+    send_requests(connection, &requests(plan), channel)
+}
+
+fn requests(plan: &Plan) -> Vec<Request> {
+    let mut requests = Vec::new();
     if let Some(pty) = &plan.pty {
         let size = crate::terminal::window_size();
-        let request = Request::Pty {
+        requests.push(Request::Pty {
             term: pty.term.clone(),
             columns: size.columns,
             rows: size.rows,
             width_px: size.width_px,
             height_px: size.height_px,
             modes: pty.modes.clone(),
-        };
-        debug2!("channel {}: request pty-req", channel.0);
-        connection.channel_request(channel, &request, true)?;
-        asked.push_back(Asked::Pty);
+        });
     }
-    for (name, value) in &plan.environment {
-        debug1!(
-            "channel {}: setting env {}",
-            channel.0,
-            one_line(&String::from_utf8_lossy(name))
-        );
-        let request = Request::Env {
-            name: name.clone(),
-            value: value.clone(),
-        };
-        connection.channel_request(channel, &request, false)?;
-    }
-    let request = match &plan.what {
-        What::Exec(command) => {
-            debug1!(
-                "Sending command: {}",
-                one_line(&String::from_utf8_lossy(command))
-            );
-            Request::Exec {
-                command: command.clone(),
-            }
-        }
-        What::Subsystem(name) => {
-            debug1!(
-                "Sending subsystem: {}",
-                one_line(&String::from_utf8_lossy(name))
-            );
-            Request::Subsystem { name: name.clone() }
-        }
+    let variables = plan.environment.iter().cloned();
+    requests.extend(variables.map(|(name, value)| Request::Env { name, value }));
+    requests.push(match plan.what.clone() {
+        What::Exec(command) => Request::Exec { command },
+        What::Subsystem(name) => Request::Subsystem { name },
         _ => Request::Shell,
-    };
-    connection.channel_request(channel, &request, true)?;
-    asked.push_back(Asked::Start);
+    });
+    requests
+}
+
+fn send_requests(
+    connection: &mut Connection,
+    requests: &[Request],
+    channel: ChannelId,
+) -> Result<VecDeque<Asked>, Error> {
+    let text = |bytes: &[u8]| one_line(&String::from_utf8_lossy(bytes));
+    let mut asked = VecDeque::new();
+    for request in requests {
+        match request {
+            Request::Env { name, .. } => {
+                debug1!("channel {}: setting env {}", channel.0, text(name));
+            }
+            Request::Exec { command } => debug1!("Sending command: {}", text(command)),
+            Request::Subsystem { name } => debug1!("Sending subsystem: {}", text(name)),
+            other => debug2!("channel {}: request {}", channel.0, other.name()),
+        }
+        match request {
+            Request::Env { .. } => {}
+            Request::Pty { .. } => asked.push_back(Asked::Pty),
+            _ => asked.push_back(Asked::Start),
+        }
+        let want_reply = !matches!(request, Request::Env { .. });
+        connection.channel_request(channel, request, want_reply)?;
+    }
     Ok(asked)
 }

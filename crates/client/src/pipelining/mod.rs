@@ -10,6 +10,6 @@ pub mod early;
 pub mod profile;
 mod strategy;
 
-pub use early::{EarlyChannel, PipelineDepth, send_early};
-pub use profile::{ProfileCache, ServerProfile};
+pub use early::{ChannelStart, EarlyChannel, PipelineDepth};
+pub use profile::{ProfileCache, ProfileStore, ServerProfile};
 pub use strategy::{Caution, Failure, LoginStrategy, MAX_CANDIDATES, RetryPolicy};

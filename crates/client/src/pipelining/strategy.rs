@@ -118,18 +118,21 @@ impl LoginStrategy {
         self.profile.take_if(|profile| profile.version != version);
     }
 
-    /// True if a server with this version line accepts data on an unconfirmed channel and this
-    /// attempt may send some: the server is Fulmar.
-    #[must_use]
-    pub fn may_send_data(&self, version: &str) -> bool {
-        !self.is_step_by_step && Quirks::of(version).is_fulmar
+    /// Replaces the profile by that of the user, who is known now, if the server still has its
+    /// `version`.
+    pub fn adopt(&mut self, profile: &ServerProfile, version: &str) {
+        if profile.version == version {
+            self.is_step_by_step |= profile.careful;
+            self.profile = Some(profile.clone());
+        }
     }
 
-    /// As [`LoginStrategy::may_send_data`], for the server of the profile.
+    /// True if the server of the profile accepts data on an unconfirmed channel and this attempt
+    /// may send some: the server is Fulmar.
     #[must_use]
     pub fn expects_fulmar(&self) -> bool {
-        let profile = self.profile.as_ref();
-        profile.is_some_and(|profile| self.may_send_data(&profile.version))
+        let version = self.profile.as_ref().map(|profile| &profile.version);
+        !self.is_step_by_step && version.is_some_and(|version| Quirks::of(version).is_fulmar)
     }
 
     /// How much of a session may be sent with the login. `known_key`: the last login succeeded with

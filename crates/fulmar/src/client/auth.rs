@@ -4,11 +4,13 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use ::client::auth::LoggedIn;
 use ::client::embedded::{Credentials, Login};
+use ::client::pipelining::ChannelStart;
 use ::client::{Attempted, ClientError, Interaction, Question, Round};
 use driver::DriverError;
 use keys::{Certificate, PresentedKey, PrivateKey};
-use proto::{AuthProof, Prompt};
+use proto::Prompt;
 use zeroize::Zeroizing;
 
 use super::role::keep;
@@ -105,14 +107,16 @@ fn usable(key: &PrivateKey, presented: PresentedKey) -> Result<Credentials<'_>, 
     }
 }
 
-/// Tries one method; `timeout_ms` limits each of the server's answers.
+/// Tries one method, and opens `first` in the same flight if the server is known to accept that;
+/// `timeout_ms` limits each of the server's answers.
 pub(super) fn run(
     login: &mut Login,
     user: &str,
     auth: Auth<'_>,
+    first: Option<&ChannelStart>,
     timeout_ms: Option<u64>,
     banner: &mut String,
-) -> Result<AuthProof, Error> {
+) -> Result<LoggedIn, Error> {
     let mut answers = Answers {
         banner: String::new(),
         password: None,
@@ -121,13 +125,13 @@ pub(super) fn run(
         failure: None,
     };
     let credentials = credentials(auth, &mut answers)?;
-    let outcome = login.attempt(user, &credentials, timeout_ms, &mut answers);
+    let outcome = login.attempt(user, &credentials, first, timeout_ms, &mut answers);
     keep(banner, &answers.banner);
     if let Some(failure) = answers.failure {
         return Err(failure);
     }
-    match outcome.map_err(|error| failed(error, "the server's answer"))? {
-        Attempted::Success(proof) => Ok(proof),
+    match outcome.map_err(|failure| failed(failure.error, "the server's answer"))? {
+        Attempted::Success(logged_in) => Ok(logged_in),
         Attempted::Refused {
             methods,
             partial_success,

@@ -1,8 +1,11 @@
 //! The client's algorithms, policies and time limits.
 
 use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use ::client::pipelining::ProfileStore;
 use driver::CryptoThreads;
 use proto::TransportConfig;
 
@@ -12,6 +15,31 @@ use super::host_key::{HostKeyPolicy, KnownHosts};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Default of `handshake_timeout`.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Profiles of servers: the algorithms that a server put first, its version line, and the
+/// fingerprint of the key that logged in. With a profile the client guesses the key exchange (RFC
+/// 4253 §7), and sends to more servers what [`Config::pipelines_login`] permits. A profile grants
+/// nothing: the names in it count only among the configured algorithms and the known host keys.
+///
+/// Sessions share a cache through clones of it. It keeps the 256 newest profiles.
+#[derive(Debug, Clone)]
+pub struct LoginCache(pub(super) ProfileStore);
+
+impl LoginCache {
+    /// A cache in memory.
+    #[must_use]
+    pub fn in_memory() -> Self {
+        Self(ProfileStore::Memory(Arc::default()))
+    }
+
+    /// A cache in a file, which each login may write (mode 0600). It has the format of `ssh`'s
+    /// `login_cache`. A file that others may write, or a symbolic link, counts as empty; a file that
+    /// cannot be written makes later logins slower and nothing else.
+    #[must_use]
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        Self(ProfileStore::File(path.into()))
+    }
+}
 
 /// The settings of a [`Session`](super::Session).
 #[non_exhaustive]
@@ -29,10 +57,14 @@ pub struct Config {
     /// Time limit for each of the server's answers during authentication. Default: `None`, no
     /// limit, since the server may wait for a person.
     pub auth_timeout: Option<Duration>,
-    /// Sends the first request of the login together with the end of the key exchange, without
-    /// waiting for the server's answers in between. Saves a round trip. Default: true; false is for
-    /// servers that break because of it.
+    /// Sends the first request of the login together with the end of the key exchange, and the
+    /// requests of the first channel together with its CHANNEL_OPEN, without waiting for the server's
+    /// answers in between, to servers that are known to accept that. Saves up to four round trips.
+    /// Default: true; false is for servers that break because of it.
     pub pipelines_login: bool,
+    /// Profiles of servers from earlier logins, which save a round trip at the next login to the
+    /// same server. Default: `None`.
+    pub login_cache: Option<LoginCache>,
     /// Limits the threads that encrypt and decrypt, the connection's own included. The default,
     /// [`CryptoThreads::Auto`], adds threads during bulk transfers while cores are idle, and ends
     /// them afterwards; `AtMost(1)` adds none. The bytes sent are the same with any number.
@@ -51,6 +83,7 @@ impl Config {
             handshake_timeout: HANDSHAKE_TIMEOUT,
             auth_timeout: None,
             pipelines_login: true,
+            login_cache: None,
             crypto_threads: CryptoThreads::Auto,
         }
     }
@@ -71,6 +104,7 @@ impl fmt::Debug for Config {
             .field("connect_timeout", &self.connect_timeout)
             .field("handshake_timeout", &self.handshake_timeout)
             .field("auth_timeout", &self.auth_timeout)
+            .field("login_cache", &self.login_cache)
             .field("crypto_threads", &self.crypto_threads)
             .finish_non_exhaustive()
     }

@@ -34,7 +34,7 @@ mod session;
 
 pub use auth::{Ask, Auth, Prompts};
 pub use channel::{Channel, Output, Stderr};
-pub use config::Config;
+pub use config::{Config, LoginCache};
 pub use host_key::{AcceptAny, FixedKey, HostKeyPolicy, KnownHosts, PresentedHostKey};
 pub use proto::AuthProof;
 pub use session::{Session, Start};

@@ -4,13 +4,16 @@ use std::fmt;
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::OwnedFd;
+use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ::client::Peer;
-use ::client::embedded::Login;
+use ::client::auth::LoggedIn;
+use ::client::embedded::{Login, LoginSettings};
 use ::client::host_key::{HostKeyRules, prefer_known};
-use ::client::login::LoginOpening;
+use ::client::login::{LoginOpening, Precaution};
+use ::client::pipelining::{Caution, ChannelStart, PipelineDepth, RetryPolicy};
 use proto::channel::Request;
 use proto::{AuthProof, Negotiated};
 use wire::{Put, names};
@@ -20,7 +23,7 @@ use super::channel::{Channel, Output};
 use super::config::Config;
 use super::host_key::Judge;
 use super::role::ClientRole;
-use crate::link::{self, ChannelCore, Command, Handle};
+use crate::link::{self, ChannelCore, ChannelOpening, Command, EarlyOpen, Handle};
 use crate::{Error, Pty};
 
 /// Most output of a command that [`Session::run`] keeps, bytes.
@@ -39,6 +42,7 @@ enum Stage {
 pub struct Session {
     stage: Stage,
     banner: String,
+    proof: Option<AuthProof>,
     peer_version: String,
     host_key: Vec<u8>,
     negotiated: Option<Negotiated>,
@@ -59,6 +63,18 @@ fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1)
 }
 
+/// Connects to the host's addresses in order.
+fn dial(host: &str, port: u16, config: &Config) -> io::Result<TcpStream> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+    for address in (host, port).to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, config.connect_timeout) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
 impl Session {
     /// Connects to a host, trying its addresses in order, exchanges keys, and lets
     /// [`Config::host_key`] check the host key.
@@ -67,19 +83,22 @@ impl Session {
     /// [`Error::HostKey`] if the policy refuses the key; [`Error::TimedOut`] after
     /// [`Config::handshake_timeout`]; [`Error::Io`] if no address can be connected to; otherwise
     /// why the key exchange failed.
-    pub fn connect(host: &str, port: u16, config: Config) -> Result<Self, Error> {
-        let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
-        for address in (host, port).to_socket_addrs()? {
-            match TcpStream::connect_timeout(&address, config.connect_timeout) {
-                Ok(stream) => return Self::over(stream, host, port, config),
-                Err(error) => last = error,
+    pub fn connect(host: &str, port: u16, mut config: Config) -> Result<Self, Error> {
+        let stream = dial(host, port, &config)?;
+        match Self::begin(stream.into(), host, port, &mut config, Caution::None) {
+            // A few servers break because of a wrong guess of the key exchange.
+            Err((_, RetryPolicy::Safe(caution))) => {
+                let stream = dial(host, port, &config)?;
+                Self::begin(stream.into(), host, port, &mut config, caution)
             }
+            outcome => outcome,
         }
-        Err(last.into())
+        .map_err(|(error, _)| error)
     }
 
     /// As [`Session::connect`], over a stream that is connected already. The host key policy gets
-    /// `host` and `port`.
+    /// `host` and `port`. The key exchange is not guessed, because a second connection might be
+    /// needed after a wrong guess.
     ///
     /// # Errors
     /// As [`Session::connect`].
@@ -89,12 +108,22 @@ impl Session {
         port: u16,
         mut config: Config,
     ) -> Result<Self, Error> {
-        let socket = stream.into();
+        let begun = Self::begin(stream.into(), host, port, &mut config, Caution::NoGuess);
+        begun.map_err(|(error, _)| error)
+    }
+
+    /// Exchanges keys over `socket` and checks the host key.
+    fn begin(
+        socket: OwnedFd,
+        host: &str,
+        port: u16,
+        config: &mut Config,
+        caution: Caution,
+    ) -> Result<Self, (Error, RetryPolicy)> {
         link::prepare_socket(&socket);
-        let mut transport = config.transport;
+        let transport = config.transport.clone();
         let known = config.host_key.known_types(host, port);
-        let (names, expected) = prefer_known(&transport.host_key_algorithms, &known);
-        transport.host_key_algorithms = names;
+        let offer = prefer_known(&transport.host_key_algorithms, &known);
         let mut judge = Judge {
             host,
             port,
@@ -106,22 +135,34 @@ impl Session {
             policy: &mut *config.host_key,
             problem: None,
         };
-        let mut opening = LoginOpening::new(transport, expected, config.crypto_threads);
+        let mut opening = LoginOpening::new(transport, offer, config.crypto_threads);
         opening.timeout_ms = Some(milliseconds(config.handshake_timeout));
+        let settings = LoginSettings {
+            opening,
+            caution,
+            pipelines: config.pipelines_login,
+            profiles: config.login_cache.clone().map(|cache| cache.0),
+        };
         let peer = Peer {
             host: host.to_owned(),
             port,
             address: None,
         };
-        let begun = Login::begin(socket, peer, opening, !config.pipelines_login, &mut judge);
+        let begun = Login::begin(socket, peer, settings, &mut judge);
         let mut login = match (begun, judge.problem) {
             (Ok(login), _) => login,
-            (Err(_), Some(problem)) => return Err(Error::HostKey(problem)),
-            (Err(error), None) => return Err(auth::failed(error, "the key exchange")),
+            (Err(_), Some(problem)) => {
+                return Err((Error::HostKey(problem), RetryPolicy::NotNeeded));
+            }
+            (Err(failure), None) => {
+                let error = auth::failed(failure.error, "the key exchange");
+                return Err((error, failure.retry));
+            }
         };
         let connection = login.driver().connection();
         Ok(Self {
             banner: String::new(),
+            proof: None,
             peer_version: connection.peer_version().unwrap_or_default().to_owned(),
             host_key: connection.host_key().unwrap_or_default().to_vec(),
             negotiated: connection.negotiated(),
@@ -141,15 +182,42 @@ impl Session {
     /// [`Error::AuthRefused`] and the others named above; [`Error::Misuse`] if the login is
     /// complete or the session is over; otherwise why the connection ended.
     pub fn authenticate(&mut self, user: &str, auth: Auth<'_>) -> Result<AuthProof, Error> {
+        let logged_in = self.log_in(user, auth, None)?;
+        self.start_thread(None)?;
+        Ok(logged_in.proof)
+    }
+
+    /// As [`Session::authenticate`], together with a first command, shell or subsystem. With a key
+    /// that signs without a person, to a server that is known to accept that (OpenSSH and Fulmar,
+    /// others with a [`LoginCache`](super::LoginCache)), its requests leave with the login, which
+    /// saves two round trips. In all other cases they follow the login. [`Session::proof`] has the
+    /// user's proof.
+    ///
+    /// The errors of the login are those of [`Session::authenticate`]. If the connection ends before
+    /// the channel is open, the command may have run; nothing is sent twice.
+    #[must_use]
+    pub fn authenticate_and_start<'s>(&'s mut self, user: &'s str, auth: Auth<'s>) -> Start<'s> {
+        Start {
+            session: StartTarget::LogIn(self, user, auth),
+            requests: Vec::new(),
+        }
+    }
+
+    fn log_in(
+        &mut self,
+        user: &str,
+        auth: Auth<'_>,
+        first: Option<&ChannelStart>,
+    ) -> Result<LoggedIn, Error> {
         let Stage::Login(login) = &mut self.stage else {
             return Err(Error::Misuse("the session is not waiting for a login"));
         };
         let login = login.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let outcome = auth::run(login, user, auth, self.auth_timeout_ms, &mut self.banner);
-        match outcome {
-            Ok(proof) => {
-                self.start_thread()?;
-                Ok(proof)
+        let timeout_ms = self.auth_timeout_ms;
+        match auth::run(login, user, auth, first, timeout_ms, &mut self.banner) {
+            Ok(logged_in) => {
+                self.proof = Some(logged_in.proof);
+                Ok(logged_in)
             }
             Err(
                 error @ (Error::AuthRefused { .. }
@@ -164,21 +232,64 @@ impl Session {
         }
     }
 
-    /// Passes the connection to a thread of its own, after the login.
-    fn start_thread(&mut self) -> Result<(), Error> {
-        let Stage::Login(login) = std::mem::replace(&mut self.stage, Stage::Over) else {
-            return Ok(());
+    fn log_in_and_open(
+        &mut self,
+        user: &str,
+        auth: Auth<'_>,
+        opening: ChannelOpening,
+    ) -> Result<Channel, Error> {
+        let first = ChannelStart {
+            kind: opening.kind.clone(),
+            fields: opening.fields.clone(),
+            requests: opening.requests.iter().map(|each| each.0.clone()).collect(),
+            input_ended: false,
+            is_only_session: false,
         };
-        let login = login.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let (seed, handle) = link::prepare()?;
+        let logged_in = self.log_in(user, auth, Some(&first))?;
+        let early = logged_in.early.map(|early| EarlyOpen {
+            id: early.id(),
+            with_requests: early.depth() == PipelineDepth::Whole,
+        });
+        let (done, answer) = sync_channel(1);
+        let open = Command::Open {
+            opening,
+            early,
+            done,
+        };
+        let precaution = self.start_thread(Some(open))?.filter(|_| early.is_some());
+        let handle = self.handle()?;
+        let opened = handle.await_answer(&answer).inspect_err(|error| {
+            let is_answer = matches!(
+                error,
+                Error::ChannelRefused { .. } | Error::RequestRefused(_) | Error::ChannelClosed
+            );
+            if let Some(precaution) = precaution.filter(|_| !is_answer) {
+                precaution.store();
+            }
+        });
+        Ok(Channel::new(ChannelCore::new(opened?, Arc::clone(handle))))
+    }
+
+    /// Passes the connection to a thread of its own, after the login; `first` is its first command.
+    fn start_thread(&mut self, first: Option<Command>) -> Result<Option<Precaution>, Error> {
+        let Stage::Login(login) = std::mem::replace(&mut self.stage, Stage::Over) else {
+            return Ok(None);
+        };
+        let mut login = login.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let (mut seed, handle) = link::prepare()?;
+        seed.starts_at_once = login.starts_at_once();
+        if let Some(first) = first {
+            handle.send(first)?;
+        }
+        let (driver, precaution) = login.into_driver();
         std::thread::Builder::new()
             .name("fulmar-client".into())
             .spawn(move || {
                 // `run` has reported the error to all waiting callers.
-                let _ = link::run(seed, login.into_driver(), &mut ClientRole);
+                let _ = link::run(seed, driver, &mut ClientRole);
             })?;
         self.stage = Stage::Running(Arc::new(handle));
-        Ok(())
+        Ok(precaution)
     }
 
     fn handle(&self) -> Result<&Arc<Handle>, Error> {
@@ -193,7 +304,7 @@ impl Session {
     #[must_use]
     pub fn start(&self) -> Start<'_> {
         Start {
-            session: self,
+            session: StartTarget::Running(self),
             requests: Vec::new(),
         }
     }
@@ -243,7 +354,7 @@ impl Session {
         fields.put_u32(u32::from(port));
         fields.put_string(b"127.0.0.1");
         fields.put_u32(0);
-        self.open(names::CHANNEL_DIRECT_TCPIP, fields, Vec::new())
+        self.open_channel(names::CHANNEL_DIRECT_TCPIP, &fields)
     }
 
     /// Opens a channel of any type (RFC 4254 §5.1), such as one of your own, `name@example.org`.
@@ -252,21 +363,18 @@ impl Session {
     /// # Errors
     /// As [`Session::direct_tcpip`].
     pub fn open_channel(&self, kind: &str, fields: &[u8]) -> Result<Channel, Error> {
-        self.open(kind, fields.to_vec(), Vec::new())
+        self.open(ChannelOpening {
+            kind: kind.to_owned(),
+            fields: fields.to_vec(),
+            requests: Vec::new(),
+        })
     }
 
-    fn open(
-        &self,
-        kind: &str,
-        fields: Vec<u8>,
-        requests: Vec<(Request, &'static str)>,
-    ) -> Result<Channel, Error> {
+    fn open(&self, opening: ChannelOpening) -> Result<Channel, Error> {
         let handle = self.handle()?;
-        let kind = kind.to_owned();
         let opened = handle.call(|done| Command::Open {
-            kind,
-            fields,
-            requests,
+            opening,
+            early: None,
             done,
         })?;
         Ok(Channel::new(ChannelCore::new(opened, Arc::clone(handle))))
@@ -285,6 +393,13 @@ impl Session {
     #[must_use]
     pub fn banner(&self) -> String {
         self.banner.clone()
+    }
+
+    /// What the user proved at the login; `None` before it. After [`AuthProof::Nothing`] the server
+    /// lets anybody in, so do not trust it with secrets that it asks for later.
+    #[must_use]
+    pub fn proof(&self) -> Option<AuthProof> {
+        self.proof
     }
 
     /// The server's version line.
@@ -315,10 +430,18 @@ impl Drop for Session {
     }
 }
 
+/// Where a channel is started.
+#[derive(Debug)]
+enum StartTarget<'s> {
+    Running(&'s Session),
+    /// In the flight of the login of this user.
+    LogIn(&'s mut Session, &'s str, Auth<'s>),
+}
+
 /// A command, shell or subsystem to be started.
 #[derive(Debug)]
 pub struct Start<'s> {
-    session: &'s Session,
+    session: StartTarget<'s>,
     requests: Vec<(Request, &'static str)>,
 }
 
@@ -370,7 +493,14 @@ impl Start<'_> {
 
     fn go(mut self, request: Request, name: &'static str) -> Result<Channel, Error> {
         self.requests.push((request, name));
-        self.session
-            .open(names::CHANNEL_SESSION, Vec::new(), self.requests)
+        let opening = ChannelOpening {
+            kind: names::CHANNEL_SESSION.to_owned(),
+            fields: Vec::new(),
+            requests: self.requests,
+        };
+        match self.session {
+            StartTarget::Running(session) => session.open(opening),
+            StartTarget::LogIn(session, user, auth) => session.log_in_and_open(user, auth, opening),
+        }
     }
 }

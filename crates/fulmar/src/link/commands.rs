@@ -3,7 +3,7 @@
 use proto::ChannelId;
 use proto::channel::Request;
 
-use super::{CLOSE_GRACE, Command, Core, Entry, MAX_TOLD, Setup, TOKEN_CLOSE, Waiter};
+use super::{CLOSE_GRACE, Command, Core, Entry, MAX_TOLD, TOKEN_CLOSE, Waiter};
 use crate::Error;
 
 impl Core {
@@ -29,25 +29,10 @@ impl Core {
     fn take_command(&mut self, command: Command) -> Result<(), Error> {
         match command {
             Command::Open {
-                kind,
-                fields,
-                requests,
+                opening,
+                early,
                 done,
-            } => match self.driver.connection().open_channel(&kind, &fields) {
-                Ok(id) => {
-                    let setup = Setup {
-                        requests,
-                        out: None,
-                        unanswered: 0,
-                        refused: None,
-                        done,
-                    };
-                    self.insert(id, Some(setup));
-                }
-                Err(error) => {
-                    let _ = done.try_send(Err(error.into()));
-                }
-            },
+            } => self.open(opening, early, done)?,
             Command::Ask {
                 id,
                 serial,

@@ -8,18 +8,17 @@ use proto::ChannelId;
 use proto::channel::Request;
 use sys::epoll::EventFd;
 
-use super::{Failure, Opened};
+use super::{ChannelOpening, EarlyOpen, Failure, Opened};
 use crate::{Error, Exit};
 
 /// Commands to the connection's thread. Their queue needs no bound: a caller with a request waits
 /// for the answer, and the other commands come once for each channel or connection.
 pub(crate) enum Command {
-    /// Open a channel, send these requests, and pass the channel to the caller when all are
-    /// granted.
+    /// Open a channel, send its requests, and pass the channel to the caller when all are granted.
     Open {
-        kind: String,
-        fields: Vec<u8>,
-        requests: Vec<(Request, &'static str)>,
+        opening: ChannelOpening,
+        /// Set if the login has sent CHANNEL_OPEN already.
+        early: Option<EarlyOpen>,
         done: SyncSender<Result<Opened, Error>>,
     },
     /// Send a request and pass the peer's answer to the caller.
@@ -95,6 +94,11 @@ impl Handle {
     ) -> Result<T, Error> {
         let (done, answer) = sync_channel(1);
         self.send(command(done))?;
+        self.await_answer(&answer)
+    }
+
+    /// Waits for the answer to a command.
+    pub(crate) fn await_answer<T>(&self, answer: &Receiver<Result<T, Error>>) -> Result<T, Error> {
         answer.recv().unwrap_or_else(|_| Err(self.failure()))
     }
 }

@@ -85,9 +85,27 @@ enum Waiter {
     Caller(SyncSender<Result<bool, Error>>),
 }
 
+/// A channel to open: its type, the encoded fields of CHANNEL_OPEN that follow the maximum packet
+/// size, and the requests that start what it is for, with their names.
+pub(crate) struct ChannelOpening {
+    pub(crate) kind: String,
+    pub(crate) fields: Vec<u8>,
+    pub(crate) requests: Vec<(Request, &'static str)>,
+}
+
+/// A channel whose CHANNEL_OPEN was sent before the server had answered earlier messages.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct EarlyOpen {
+    pub(crate) id: ChannelId,
+    /// True if its requests were sent, too.
+    pub(crate) with_requests: bool,
+}
+
 /// A local channel between its CHANNEL_OPEN and its delivery to the caller.
 struct Setup {
-    requests: Vec<(Request, &'static str)>,
+    opening: ChannelOpening,
+    /// True if the requests were sent before the channel's confirmation.
+    sent_early: bool,
     out: Option<UnixStream>,
     unanswered: usize,
     refused: Option<&'static str>,
@@ -113,6 +131,8 @@ enum Flow {
 
 /// The connection's thread's half of the command channel, before the thread starts.
 pub(crate) struct Seed {
+    /// True if the peer accepts requests on the first channel before it has confirmed it.
+    pub(crate) starts_at_once: bool,
     commands: Receiver<Command>,
     wake: Arc<EventFd>,
     failure: Failure,
@@ -131,6 +151,7 @@ pub(crate) fn prepare() -> io::Result<(Seed, Handle)> {
     let failure = Failure::default();
     let (handle, commands) = Handle::new(Arc::clone(&wake), Arc::clone(&failure));
     let seed = Seed {
+        starts_at_once: false,
         commands,
         wake,
         failure,
@@ -169,6 +190,7 @@ pub(crate) struct Core {
     failure: Failure,
     entries: BTreeMap<ChannelId, Entry>,
     next_serial: u64,
+    starts_at_once: bool,
     closing: bool,
     /// Requests without `want reply` sent since the output queue was last empty.
     told: u32,
@@ -184,6 +206,7 @@ impl Core {
             failure: seed.failure,
             entries: BTreeMap::new(),
             next_serial: 0,
+            starts_at_once: seed.starts_at_once,
             closing: false,
             told: 0,
         })
@@ -191,17 +214,7 @@ impl Core {
 
     /// Runs until the connection ends, then reports the cause to all waiting callers.
     fn work(mut self, role: &mut dyn Role) -> Result<(), Error> {
-        let outcome = loop {
-            let notice = match self.driver.next() {
-                Ok(notice) => notice,
-                Err(error) => break Err(Error::from(error)),
-            };
-            match self.take(notice, role) {
-                Ok(Flow::Go) => {}
-                Ok(Flow::End) => break Ok(()),
-                Err(error) => break Err(error),
-            }
-        };
+        let outcome = self.serve(role);
         if let Err(Error::Protocol(error)) = &outcome {
             self.driver.connection().fail(error);
             self.flush();
@@ -221,6 +234,17 @@ impl Core {
             }
         }
         outcome
+    }
+
+    fn serve(&mut self, role: &mut dyn Role) -> Result<(), Error> {
+        // The first channel's events must find it.
+        self.take_commands()?;
+        loop {
+            let notice = self.driver.next()?;
+            if matches!(self.take(notice, role)?, Flow::End) {
+                return Ok(());
+            }
+        }
     }
 
     /// Ends the connection with DISCONNECT.
@@ -285,6 +309,7 @@ impl Core {
                 }
             }
             Event::ChannelOpened(channel) => self.opened(channel)?,
+            Event::ChannelUnheard(channel) => self.reopen(channel)?,
             Event::ChannelRefused {
                 channel,
                 reason,

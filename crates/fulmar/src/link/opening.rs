@@ -5,19 +5,104 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 
 use proto::channel::Request;
-use proto::{ChannelId, Stream};
+use proto::{ChannelId, Connection, Stream};
 
-use super::{ChannelState, Core, Entry, Opened, Setup, Waiter};
+use super::{ChannelOpening, ChannelState, Core, EarlyOpen, Entry, Opened, Setup, Waiter};
 use crate::{Error, Exit};
 
+/// RFC 4254 §6.4: a server may ignore a variable; that is no error.
+fn wants_reply(request: &Request) -> bool {
+    !matches!(request, Request::Env { .. })
+}
+
+fn send_requests(
+    connection: &mut Connection,
+    id: ChannelId,
+    opening: &ChannelOpening,
+) -> Result<(), proto::Error> {
+    for (request, _) in &opening.requests {
+        connection.channel_request(id, request, wants_reply(request))?;
+    }
+    Ok(())
+}
+
+impl Entry {
+    /// Expects the answers to the requests of the setup.
+    fn await_replies(&mut self) {
+        let Some(setup) = &mut self.setup else { return };
+        let requests = setup.opening.requests.iter();
+        let asked = requests.filter(|(request, _)| wants_reply(request));
+        self.waiters = asked.map(|(_, name)| Waiter::Setup(name)).collect();
+        setup.unanswered = self.waiters.len();
+    }
+}
+
 impl Core {
-    pub(super) fn insert(
+    /// Opens a channel for a caller. The requests of the first one follow at once if the server
+    /// accepts that: its number is known only for the first channel.
+    pub(super) fn open(
         &mut self,
-        id: ChannelId,
-        setup: Option<Setup>,
-    ) -> (u64, Arc<ChannelState>) {
+        opening: ChannelOpening,
+        early: Option<EarlyOpen>,
+        done: SyncSender<Result<Opened, Error>>,
+    ) -> Result<(), Error> {
+        let at_once = self.starts_at_once && self.next_serial == 0 && !opening.requests.is_empty();
+        let connection = self.driver.connection();
+        let opened = match early {
+            Some(early) => Ok(early),
+            None => {
+                let (kind, fields) = (&opening.kind, &opening.fields);
+                let id = match at_once {
+                    true => connection.open_channel_early(kind, fields),
+                    false => connection.open_channel(kind, fields),
+                };
+                id.map(|id| EarlyOpen {
+                    id,
+                    with_requests: at_once,
+                })
+            }
+        };
+        let EarlyOpen { id, with_requests } = match opened {
+            Ok(opened) => opened,
+            Err(error) => {
+                let _ = done.try_send(Err(error.into()));
+                return Ok(());
+            }
+        };
+        if early.is_none() && at_once {
+            send_requests(connection, id, &opening)?;
+        }
+        let setup = Setup {
+            opening,
+            sent_early: with_requests,
+            out: None,
+            unanswered: 0,
+            refused: None,
+            done,
+        };
+        self.insert(id, Some(setup));
+        if with_requests && let Some(entry) = self.entries.get_mut(&id) {
+            entry.await_replies();
+        }
+        Ok(())
+    }
+
+    /// The server ignored an early CHANNEL_OPEN: opens the channel again.
+    pub(super) fn reopen(&mut self, id: ChannelId) -> Result<(), Error> {
+        if self.driver.connection().has_channel(id) {
+            // The event is about an earlier channel with this number.
+            return Ok(());
+        }
+        match self.entries.remove(&id).and_then(|entry| entry.setup) {
+            Some(setup) => self.open(setup.opening, None, setup.done),
+            None => Ok(()),
+        }
+    }
+
+    fn insert(&mut self, id: ChannelId, setup: Option<Setup>) -> (u64, Arc<ChannelState>) {
         self.next_serial += 1;
         let state = Arc::new(ChannelState::default());
         self.entries.insert(
@@ -67,6 +152,7 @@ impl Core {
 
     pub(super) fn opened(&mut self, id: ChannelId) -> Result<(), Error> {
         let out = self.attach(id, Stream::Data)?;
+        let connection = self.driver.connection();
         let Some(entry) = self.entries.get_mut(&id) else {
             return Ok(());
         };
@@ -74,16 +160,9 @@ impl Core {
             return Ok(());
         };
         setup.out = Some(out);
-        for (request, name) in std::mem::take(&mut setup.requests) {
-            // RFC 4254 §6.4: a server may ignore a variable; that is no error.
-            let want_reply = !matches!(request, Request::Env { .. });
-            self.driver
-                .connection()
-                .channel_request(id, &request, want_reply)?;
-            if want_reply {
-                setup.unanswered += 1;
-                entry.waiters.push_back(Waiter::Setup(name));
-            }
+        if !(setup.sent_early && connection.channel_heard_early(id)) {
+            send_requests(connection, id, &setup.opening)?;
+            entry.await_replies();
         }
         self.hand_out(id)
     }
@@ -115,7 +194,8 @@ impl Core {
         let Some(entry) = self.entries.get_mut(&id) else {
             return Ok(());
         };
-        let Some(setup) = entry.setup.take_if(|setup| setup.unanswered == 0) else {
+        let is_ready = |setup: &mut Setup| setup.unanswered == 0 && setup.out.is_some();
+        let Some(setup) = entry.setup.take_if(is_ready) else {
             return Ok(());
         };
         let taken = match (setup.refused, setup.out) {

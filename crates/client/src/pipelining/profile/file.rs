@@ -49,7 +49,8 @@ pub(super) fn is_field(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-fn is_about(field: &str, name: &str) -> bool {
+/// True if a line's first field is `name`, hashed or not.
+pub(super) fn is_about(field: &str, name: &str) -> bool {
     if field.starts_with('|') {
         hashed_name_matches(field.as_bytes(), name)
     } else {
@@ -57,13 +58,13 @@ fn is_about(field: &str, name: &str) -> bool {
     }
 }
 
-/// The profile of `name`; its last line counts.
-pub(super) fn find(text: &str, name: &str) -> Option<ServerProfile> {
+/// The profile of the last line whose first field is `wanted`.
+pub(super) fn find(text: &str, wanted: impl Fn(&str) -> bool) -> Option<ServerProfile> {
     text.lines()
         .rev()
         .filter(|line| line.len() <= MAX_LINE_BYTES)
         .filter_map(|line| line.split_once(' '))
-        .find(|(field, _)| is_about(field, name))
+        .find(|(field, _)| wanted(field))
         .and_then(|(_, rest)| parse(rest))
 }
 
@@ -163,7 +164,7 @@ pub(super) fn with(text: &str, name: &str, line: &str) -> String {
 
 /// The line of an entry. If the entry does not fit and the server must be treated carefully, a
 /// shorter line that keeps this flag.
-fn line_that_fits(name: &str, profile: &ServerProfile, hash: bool) -> Option<String> {
+pub(super) fn line_that_fits(name: &str, profile: &ServerProfile, hash: bool) -> Option<String> {
     line(name, profile, hash).or_else(|| {
         let rest = ServerProfile {
             version: profile.version.clone(),

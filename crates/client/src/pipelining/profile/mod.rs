@@ -1,7 +1,8 @@
 //! The login cache (`LoginCache`): profiles of servers from earlier logins, which let the client
 //! send the right messages before the server has sent anything.
 //!
-//! The file is in the directory of the user's first known_hosts file. It grants nothing: a cached
+//! The file is in the directory of the user's first known_hosts file; a program that embeds the
+//! client chooses the [`ProfileStore`]. It grants nothing: a cached
 //! name counts only among the configured algorithms, and a cached key only among those that would
 //! be tried anyway. An entry is written after the host key was accepted and the login succeeded, or
 //! after a pipelined login broke. [`file`] has the format; [`super::LoginStrategy`] uses
@@ -12,6 +13,7 @@ mod file;
 mod tests;
 
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use config::client::ClientOptions;
 use keys::known_hosts;
@@ -44,11 +46,52 @@ pub struct ServerProfile {
     pub careful: bool,
 }
 
+/// Where profiles are kept. Clones of a store in memory share it.
+#[derive(Debug, Clone)]
+pub enum ProfileStore {
+    /// A file in the format of [`file`], mode 0600.
+    File(PathBuf),
+    /// The text of such a file, in memory.
+    Memory(Arc<Mutex<String>>),
+}
+
+impl ProfileStore {
+    /// The text of all entries; empty if it cannot be read.
+    fn read(&self) -> String {
+        match self {
+            Self::File(path) => file::read(path).unwrap_or_else(|reason| {
+                debug3!("login cache {}: {reason}", path.display());
+                String::new()
+            }),
+            Self::Memory(text) => text.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        }
+    }
+
+    /// Writes an entry. If that fails, the next login is slower and nothing else.
+    fn store(&self, name: &str, profile: &ServerProfile, hash: bool) {
+        let path = match self {
+            Self::File(path) => path,
+            Self::Memory(text) => {
+                let mut text = text.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(line) = file::line_that_fits(name, profile, hash) {
+                    *text = file::with(&text, name, &line);
+                }
+                return;
+            }
+        };
+        match file::store(path, name, profile, hash) {
+            Ok(()) => debug3!("login cache {} updated", path.display()),
+            Err(reason) => debug1!("login cache {}: {reason}", path.display()),
+        }
+    }
+}
+
 /// The cache entry of one user at one server.
 #[derive(Debug)]
 pub struct ProfileCache {
-    path: PathBuf,
-    known_hosts: PathBuf,
+    store: ProfileStore,
+    /// If this file does not exist, nothing is written.
+    known_hosts: Option<PathBuf>,
     name: String,
     hash_names: bool,
     profile: Option<ServerProfile>,
@@ -68,24 +111,35 @@ impl ProfileCache {
             Some(alias) => alias.to_ascii_lowercase(),
             None => known_hosts::host_name(&options.hostname, options.port),
         };
-        let name = format!("{}@{host}", options.user);
-        if !file::is_field(&name) {
-            return None;
-        }
-        let path = known_hosts.with_file_name(file::NAME);
-        let profile = match file::read(&path) {
-            Ok(text) => file::find(&text, &name),
-            Err(reason) => {
-                debug3!("login cache {}: {reason}", path.display());
-                None
-            }
-        };
-        Some(Self {
-            path,
-            known_hosts,
+        let store = ProfileStore::File(known_hosts.with_file_name(file::NAME));
+        let mut cache = Self::of_user(store, &options.user, &host)?;
+        cache.known_hosts = Some(known_hosts);
+        cache.hash_names = options.host_keys.hash_known_hosts;
+        Some(cache)
+    }
+
+    /// Reads the profile of a user's logins at a host, named as in known_hosts. `None` if the names
+    /// cannot be stored.
+    #[must_use]
+    pub fn of_user(store: ProfileStore, user: &str, host: &str) -> Option<Self> {
+        let name = format!("{user}@{host}");
+        file::is_field(&name).then(|| Self {
+            profile: file::find(&store.read(), |field| file::is_about(field, &name)),
+            store,
+            known_hosts: None,
             name,
-            hash_names: options.host_keys.hash_known_hosts,
-            profile,
+            hash_names: false,
+        })
+    }
+
+    /// The newest profile of any user's logins at a host, without the user's key.
+    #[must_use]
+    pub fn of_host(store: &ProfileStore, host: &str) -> Option<ServerProfile> {
+        let suffix = format!("@{host}");
+        let profile = file::find(&store.read(), |field| field.ends_with(&suffix))?;
+        Some(ServerProfile {
+            key: None,
+            ..profile
         })
     }
 
@@ -95,21 +149,14 @@ impl ProfileCache {
         self.profile.as_ref()
     }
 
-    /// Writes the profile if it has changed. If the file cannot be written, the next login is
-    /// slower and nothing else.
+    /// Stores the profile if it has changed.
     pub fn store(&mut self, profile: ServerProfile) {
-        if self.profile.as_ref() == Some(&profile) {
-            return;
-        }
         // A known_hosts file of `/dev/null` means that nothing is recorded, so no cache is written
         // either.
-        if !self.known_hosts.is_file() {
-            return;
+        let is_recorded = self.known_hosts.as_ref().is_none_or(|path| path.is_file());
+        if self.profile.as_ref() != Some(&profile) && is_recorded {
+            self.store.store(&self.name, &profile, self.hash_names);
+            self.profile = Some(profile);
         }
-        match file::store(&self.path, &self.name, &profile, self.hash_names) {
-            Ok(()) => debug3!("login cache {} updated", self.path.display()),
-            Err(reason) => debug1!("login cache {}: {reason}", self.path.display()),
-        }
-        self.profile = Some(profile);
     }
 }

@@ -18,6 +18,10 @@ fn profile(version: &str) -> ServerProfile {
     }
 }
 
+fn find(text: &str, name: &str) -> Option<ServerProfile> {
+    file::find(text, |field| file::is_about(field, name))
+}
+
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -48,10 +52,10 @@ fn what_was_stored_is_found_by_its_name_alone() {
         file::store(&scratch.file(), "ann@two", &two, hash).unwrap();
         let text = file::read(&scratch.file()).unwrap();
         assert_eq!(text.contains("ann@"), !hash, "{text}");
-        assert_eq!(file::find(&text, "ann@[one]:22022"), Some(one));
-        assert_eq!(file::find(&text, "ann@two"), Some(two));
-        assert_eq!(file::find(&text, "bob@two"), None);
-        assert_eq!(file::find(&text, "ann@one"), None);
+        assert_eq!(find(&text, "ann@[one]:22022"), Some(one));
+        assert_eq!(find(&text, "ann@two"), Some(two));
+        assert_eq!(find(&text, "bob@two"), None);
+        assert_eq!(find(&text, "ann@one"), None);
         fs::remove_file(scratch.file()).unwrap();
     }
 }
@@ -64,7 +68,7 @@ fn a_newer_entry_takes_the_place_of_the_older_and_the_file_is_private() {
     }
     let text = file::read(&scratch.file()).unwrap();
     assert_eq!(text.lines().count(), 2, "{text}");
-    assert_eq!(file::find(&text, "a@h").unwrap().version, "SSH-2.0-new");
+    assert_eq!(find(&text, "a@h").unwrap().version, "SSH-2.0-new");
     let mode = fs::metadata(scratch.file()).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
 }
@@ -78,9 +82,9 @@ fn the_oldest_are_forgotten() {
         text = file::with(&text, &name, &line);
     }
     assert_eq!(text.lines().count(), 257);
-    assert_eq!(file::find(&text, "a@h43"), None);
-    assert!(file::find(&text, "a@h44").is_some());
-    assert!(file::find(&text, "a@h299").is_some());
+    assert_eq!(find(&text, "a@h43"), None);
+    assert!(find(&text, "a@h44").is_some());
+    assert!(find(&text, "a@h299").is_some());
 }
 
 #[test]
@@ -96,7 +100,7 @@ fn damage_is_passed_over_and_goes_with_the_next_change() {
         "\u{0}\u{0}\u{0} ",
         long.as_str(),
     ] {
-        assert_eq!(file::find(damage, "a@h"), None, "{damage}");
+        assert_eq!(find(damage, "a@h"), None, "{damage}");
         let text = format!("{damage}\n{good}{damage}");
         let after = file::with(&text, "b@h", "b@h new\n");
         assert!(after.contains(&good), "{damage}");
@@ -149,7 +153,7 @@ fn what_does_not_fit_is_an_error_and_leaves_the_file_alone() {
     // The flag that forbids pipelining always fits.
     long.careful = true;
     file::store(&scratch.file(), "a@h", &long, false).unwrap();
-    let kept = file::find(&file::read(&scratch.file()).unwrap(), "a@h").unwrap();
+    let kept = find(&file::read(&scratch.file()).unwrap(), "a@h").unwrap();
     assert!(kept.careful);
     assert_eq!(kept.version, "SSH-2.0-x");
     assert_eq!((kept.signature_algorithms, kept.key), (None, None));
