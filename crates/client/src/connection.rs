@@ -82,7 +82,7 @@ impl OneConnection<'_> {
         let logged_in = self.log_in(&mut secured, keys, &mut known.records, local_end, prompter)?;
         connect::set_quality(
             secured.driver.socket(),
-            self.options,
+            &self.options.connection,
             self.plan.pty.is_some(),
         );
         local_command(self.options)?;
@@ -179,7 +179,7 @@ impl OneConnection<'_> {
         if let (Some(accelerator), Some(compressor)) = (self.accelerator, connection.compressor()) {
             compressor.set_provider(Arc::<Accelerator>::clone(accelerator));
         }
-        report::announce_compression(options, connection);
+        report::announce_compression(&options.compression, connection);
         // The process ends next and the system frees everything at once, so destructors are
         // skipped. They run where a proxy or a compression helper waits for its descriptor to
         // close.

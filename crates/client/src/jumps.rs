@@ -9,7 +9,9 @@
 use std::cell::Cell;
 use std::net::IpAddr;
 
-use config::client::{ClientConfig, ClientOptions, CommandLine, JumpHost, Proxy};
+use config::client::{
+    ClientConfig, ClientOptions, CommandLine, ConnectionOptions, JumpHost, Proxy,
+};
 use config::environment::{Environment, LocalUser};
 
 use crate::error::ClientError;
@@ -78,7 +80,7 @@ fn found(hop: &JumpHost) -> ClientError {
 /// # Errors
 /// [`ClientError::Refused`].
 pub fn refuse_loops(
-    options: &ClientOptions,
+    connection: &ConnectionOptions,
     config: &ClientConfig,
     here: &Here,
 ) -> Result<(), ClientError> {
@@ -88,7 +90,7 @@ pub fn refuse_loops(
     };
     // The arguments of a call decide all that follows it.
     let mut calls: Vec<Vec<JumpHost>> = Vec::new();
-    let mut proxy = options.connection.proxy.clone();
+    let mut proxy = connection.proxy.clone();
     while let Proxy::Jump(hops) = proxy {
         let Some((last, before)) = hops.split_last() else {
             return Ok(());

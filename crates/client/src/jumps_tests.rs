@@ -33,7 +33,8 @@ fn said(text: &str, host: &str, jump: Option<&str>) -> String {
         line.set("ProxyJump", jump);
     }
     let options = config.resolve(host, &line, &here).unwrap();
-    let checked = refuse_own_host(&options).and_then(|()| refuse_loops(&options, &config, &here));
+    let checked =
+        refuse_own_host(&options).and_then(|()| refuse_loops(&options.connection, &config, &here));
     match checked {
         Ok(()) => String::new(),
         Err(error) => error.to_string(),

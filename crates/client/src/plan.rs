@@ -2,7 +2,7 @@
 
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-use config::client::{ClientOptions, EscapeChar, RequestTty, SessionType};
+use config::client::{EscapeChar, RequestTty, SessionOptions, SessionType};
 use config::pattern;
 use config::types::Variable;
 
@@ -89,12 +89,12 @@ impl Plan {
     /// # Errors
     /// A sentence for the user if the options contradict each other.
     pub fn decide(
-        options: &ClientOptions,
+        session: &SessionOptions,
         command: Option<Vec<u8>>,
         forward: Option<(String, u16)>,
     ) -> Result<Self, String> {
         let typed = command.is_some();
-        let command = match (command, &options.session.remote_command) {
+        let command = match (command, &session.remote_command) {
             (Some(_), Some(_)) => {
                 return Err("Cannot execute command-line and remote command.".into());
             }
@@ -103,7 +103,7 @@ impl Plan {
             (None, None) => None,
         };
         debug3!("command typed: {typed}");
-        let what = match (forward, options.session.session_type, command) {
+        let what = match (forward, session.session_type, command) {
             (Some((host, port)), _, _) => What::Forward { host, port },
             (None, SessionType::None, _) => What::Nothing,
             (None, SessionType::Subsystem, Some(name)) => What::Subsystem(name),
@@ -115,35 +115,35 @@ impl Plan {
             (None, SessionType::Default, Some(command)) => What::Exec(command),
             (None, SessionType::Default, None) => What::Shell,
         };
-        let pty = wants_pty(options, &what).then(|| PtyPlan {
-            term: term(options),
+        let pty = wants_pty(session, &what).then(|| PtyPlan {
+            term: term(session),
             modes: crate::terminal::encoded_modes(),
         });
-        let escape = match (options.session.escape_char, &pty) {
+        let escape = match (session.escape_char, &pty) {
             (EscapeChar::Byte(byte), Some(_)) => Some(byte),
             _ => None,
         };
         Ok(Self {
             environment: match what {
                 What::Forward { .. } | What::Nothing => Vec::new(),
-                _ => environment(options),
+                _ => environment(session),
             },
             what,
             pty,
-            stdin_null: options.session.stdin_null,
+            stdin_null: session.stdin_null,
             ends_here: false,
             escape,
-            obscure_keystrokes_ms: options.session.obscure_keystrokes_ms,
+            obscure_keystrokes_ms: session.obscure_keystrokes_ms,
         })
     }
 }
 
-fn wants_pty(options: &ClientOptions, what: &What) -> bool {
+fn wants_pty(session: &SessionOptions, what: &What) -> bool {
     if matches!(what, What::Forward { .. } | What::Nothing) {
         return false;
     }
-    let terminal = sys::io::is_terminal(sys::io::stdin()) && !options.session.stdin_null;
-    match options.session.request_tty {
+    let terminal = sys::io::is_terminal(sys::io::stdin()) && !session.stdin_null;
+    match session.request_tty {
         RequestTty::Force => true,
         RequestTty::No => false,
         RequestTty::Yes => {
@@ -155,7 +155,7 @@ fn wants_pty(options: &ClientOptions, what: &What) -> bool {
             terminal
         }
         RequestTty::Auto => {
-            if *what == What::Shell && !terminal && !options.session.stdin_null {
+            if *what == What::Shell && !terminal && !session.stdin_null {
                 crate::log::info!(
                     "Pseudo-terminal will not be allocated because stdin is not a terminal."
                 );
@@ -166,9 +166,9 @@ fn wants_pty(options: &ClientOptions, what: &What) -> bool {
 }
 
 /// The terminal type: `TERM` of `SetEnv`, else of this process.
-fn term(options: &ClientOptions) -> Vec<u8> {
+fn term(session: &SessionOptions) -> Vec<u8> {
     let is_type = |set: &&Variable| set.name == "TERM" && !set.value.is_empty();
-    let set = options.session.set_env.iter().find(is_type);
+    let set = session.set_env.iter().find(is_type);
     match set {
         Some(set) => set.value.clone().into_bytes(),
         None => std::env::var_os("TERM").unwrap_or_default().into_vec(),
@@ -177,19 +177,14 @@ fn term(options: &ClientOptions) -> Vec<u8> {
 
 /// Variables of this process that match `SendEnv`, then those of `SetEnv`, which take precedence.
 #[must_use]
-pub fn environment(options: &ClientOptions) -> Vec<(Vec<u8>, Vec<u8>)> {
+pub fn environment(session: &SessionOptions) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut variables: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
-    if !options.session.send_env.is_empty() {
+    if !session.send_env.is_empty() {
         for (name, value) in std::env::vars_os() {
             let Some(text) = name.to_str() else { continue };
-            let set = options
-                .session
-                .set_env
-                .iter()
-                .any(|variable| variable.name == text);
+            let set = session.set_env.iter().any(|variable| variable.name == text);
             if !set
-                && options
-                    .session
+                && session
                     .send_env
                     .iter()
                     .any(|wanted| pattern::matches(text, wanted))
@@ -198,7 +193,7 @@ pub fn environment(options: &ClientOptions) -> Vec<(Vec<u8>, Vec<u8>)> {
             }
         }
     }
-    for variable in &options.session.set_env {
+    for variable in &session.set_env {
         variables.push((
             variable.name.clone().into_bytes(),
             variable.value.clone().into_bytes(),

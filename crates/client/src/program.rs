@@ -118,7 +118,7 @@ fn run(flags: &Flags, local: Option<&mut AnyLocalEnd>) -> Result<i32, ClientErro
     warn(flags, &options);
     // The process that started this one as a proxy has checked the jumps already.
     if jumps::depth() == 0 {
-        jumps::refuse_loops(&options, &config, &here)?;
+        jumps::refuse_loops(&options.connection, &config, &here)?;
     }
     connect_and_run(flags, &options, local)
 }
@@ -267,8 +267,12 @@ fn connect_and_run(
         .as_deref()
         .and_then(|local| sharing(options, local.sharers()));
     let options = shared.as_ref().unwrap_or(options);
-    let mut plan = Plan::decide(options, flags.command.clone(), flags.stdio_forward.clone())
-        .map_err(ClientError::Refused)?;
+    let mut plan = Plan::decide(
+        &options.session,
+        flags.command.clone(),
+        flags.stdio_forward.clone(),
+    )
+    .map_err(ClientError::Refused)?;
     plan.ends_here = local.is_some();
     if plan.ends_here && plan.what == What::Nothing {
         return Err(ClientError::Refused(

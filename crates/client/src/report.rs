@@ -1,6 +1,6 @@
 //! `-v`: what the client reports about a connection's keys and its compression.
 
-use config::client::ClientOptions;
+use config::client::CompressionOptions;
 use config::types::{Compression, HwCompression};
 use driver::Driver;
 use proto::{Connection, Negotiated};
@@ -36,10 +36,10 @@ pub(crate) fn note_keys(negotiated: &Negotiated, first: bool) {
 
 /// `-v`: logs that outgoing data is compressed from now on, and by which engine; or that a
 /// requested library is not used.
-pub(crate) fn announce_compression(options: &ClientOptions, connection: &mut Connection) {
+pub(crate) fn announce_compression(compression: &CompressionOptions, connection: &mut Connection) {
     if !connection.is_compressing() {
-        if options.compression.hw != HwCompression::No {
-            let why = match options.compression.method.is_on() {
+        if compression.hw != HwCompression::No {
+            let why = match compression.method.is_on() {
                 false => "is not enabled (Compression, -C)",
                 true => "was not agreed on",
             };
@@ -47,9 +47,9 @@ pub(crate) fn announce_compression(options: &ClientOptions, connection: &mut Con
         }
         return;
     }
-    let level = options.compression.level;
+    let level = compression.level;
     debug1!("Enabling compression at level {level}.");
-    let adaptive = if options.compression.adaptive {
+    let adaptive = if compression.adaptive {
         ", adaptive"
     } else {
         ""
@@ -61,16 +61,15 @@ pub(crate) fn announce_compression(options: &ClientOptions, connection: &mut Con
         return;
     };
     let library = compressor.has_provider();
-    if options.compression.method == Compression::Zstd {
-        let why = if options.compression.hardware().is_some() {
+    if compression.method == Compression::Zstd {
+        let why = if compression.hardware().is_some() {
             "EnableHwCompression asks for a library"
         } else {
             "the server does not offer it"
         };
         debug1!("compression: zlib instead of zstd: {why}");
     }
-    let threads = options
-        .compression
+    let threads = compression
         .threads
         .map_or("auto".to_owned(), |threads| threads.to_string());
     if library {

@@ -10,7 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use config::client::{ClientOptions, Proxy};
+use config::client::{ClientOptions, ConnectionOptions, Proxy};
 use config::types::AddressFamily;
 use sys::process::Child;
 use sys::socket::{ConnectFrom, Family};
@@ -69,8 +69,8 @@ pub fn begin<'c>(
     let stage = match &options.connection.proxy {
         Proxy::Direct => {
             let addresses = resolve(options)?;
-            let from = source(options, &addresses)?;
-            let race = eyeballs::Race::start(&addresses, &from, timeout(options));
+            let from = source(&options.connection, &addresses)?;
+            let race = eyeballs::Race::start(&addresses, &from, timeout(&options.connection));
             Stage::Racing {
                 addresses,
                 from,
@@ -79,7 +79,7 @@ pub fn begin<'c>(
         }
         Proxy::Command(line) if options.connection.proxy_use_fdpass => {
             let (socket, child) = proxy::fdpass(line)?;
-            prepare(&socket, options);
+            prepare(&socket, &options.connection);
             Stage::Done(Link {
                 read: socket,
                 write: None,
@@ -122,9 +122,8 @@ fn through(proxied: proxy::Proxied, peer: Peer) -> Link {
     }
 }
 
-fn timeout(options: &ClientOptions) -> Option<Duration> {
-    options
-        .connection
+fn timeout(connection: &ConnectionOptions) -> Option<Duration> {
+    connection
         .connect_timeout_s
         .map(|seconds| Duration::from_secs(u64::from(seconds)))
 }
@@ -143,16 +142,16 @@ fn direct(
             debug1!("Trying again ({attempt} of {attempts})...");
             std::thread::sleep(Duration::from_secs(1));
         }
-        let race = race
-            .take()
-            .unwrap_or_else(|| eyeballs::Race::start(addresses, from, timeout(options)));
+        let race = race.take().unwrap_or_else(|| {
+            eyeballs::Race::start(addresses, from, timeout(&options.connection))
+        });
         match race.run() {
             Ok(won) => {
                 debug1!("Connection established.");
                 if options.connection.use_mptcp && !sys::socket::is_multipath(&won.socket) {
                     debug1!("no Multipath TCP in this kernel; connected by TCP");
                 }
-                prepare(&won.socket, options);
+                prepare(&won.socket, &options.connection);
                 return Ok(Link {
                     read: won.socket,
                     write: None,
@@ -186,21 +185,21 @@ pub(crate) fn plain_reason(error: &std::io::Error) -> String {
     escape::system_words(&error.to_string()).into_owned()
 }
 
-fn prepare(socket: &OwnedFd, options: &ClientOptions) {
+fn prepare(socket: &OwnedFd, connection: &ConnectionOptions) {
     // A descriptor from a proxy may not be a TCP socket; then these calls fail without harm.
     let _ = sys::socket::set_nodelay(socket.as_fd(), true);
     let _ = sys::socket::unpace_loopback(socket);
-    if options.connection.tcp_keep_alive {
+    if connection.tcp_keep_alive {
         let _ = sys::socket::set_keepalive(socket.as_fd(), true);
     }
 }
 
 /// Sets the type of service for the session that follows (`IPQoS`).
-pub fn set_quality(socket: impl AsFd, options: &ClientOptions, interactive: bool) {
+pub fn set_quality(socket: impl AsFd, connection: &ConnectionOptions, interactive: bool) {
     let quality = if interactive {
-        options.connection.ip_qos.interactive
+        connection.ip_qos.interactive
     } else {
-        options.connection.ip_qos.bulk
+        connection.ip_qos.bulk
     };
     if let Some(quality) = quality {
         // Not an IP socket (a proxy's pipe): nothing to set.
@@ -210,8 +209,8 @@ pub fn set_quality(socket: impl AsFd, options: &ClientOptions, interactive: bool
     }
 }
 
-fn family(options: &ClientOptions) -> Family {
-    match options.connection.address_family {
+fn family(connection: &ConnectionOptions) -> Family {
+    match connection.address_family {
         AddressFamily::Any => Family::Any,
         AddressFamily::Inet => Family::V4,
         AddressFamily::Inet6 => Family::V6,
@@ -220,7 +219,7 @@ fn family(options: &ClientOptions) -> Family {
 
 fn resolve(options: &ClientOptions) -> Result<Vec<SocketAddr>, ClientError> {
     let host = options.hostname.as_str();
-    let family = family(options);
+    let family = family(&options.connection);
     // A literal address needs neither the resolver nor the libraries that it loads.
     if let Some(address) = sys::socket::resolve::literal(host, options.port) {
         let fits = match family {
@@ -241,20 +240,23 @@ fn resolve(options: &ClientOptions) -> Result<Vec<SocketAddr>, ClientError> {
     Ok(resolved.addresses)
 }
 
-fn source(options: &ClientOptions, targets: &[SocketAddr]) -> Result<ConnectFrom, ClientError> {
-    let address = match &options.connection.bind_address {
+fn source(
+    connection: &ConnectionOptions,
+    targets: &[SocketAddr],
+) -> Result<ConnectFrom, ClientError> {
+    let address = match &connection.bind_address {
         None => None,
-        Some(text) => Some(bind_address(text, family(options))?),
+        Some(text) => Some(bind_address(text, family(connection))?),
     };
     Ok(ConnectFrom {
         address,
-        interface: options.connection.bind_interface.clone(),
-        multipath: options.connection.use_mptcp,
+        interface: connection.bind_interface.clone(),
+        multipath: connection.use_mptcp,
         // With TCP Fast Open the connect call succeeds at once, so such an attempt would win every
         // race and no other attempt would follow.
-        fast_open: options.connection.tcp_fast_open
+        fast_open: connection.tcp_fast_open
             && targets.len() == 1
-            && options.connection.connection_attempts <= 1,
+            && connection.connection_attempts <= 1,
     })
 }
 

@@ -2,7 +2,7 @@
 //! The decision does no I/O; the functions at the end look the account up.
 
 use config::pattern::{match_user, matches};
-use config::server::{PermitRootLogin, ServerOptions};
+use config::server::{AuthenticationOptions, PermitRootLogin, ServerOptions};
 
 use sys::users::{PasswordState, Shadow};
 
@@ -155,14 +155,14 @@ impl Account {
     /// key forces a command.
     pub(crate) fn root_may(
         &self,
-        options: &ServerOptions,
+        authentication: &AuthenticationOptions,
         method: ChainMethod,
         forced: bool,
     ) -> bool {
         if self.uid != 0 {
             return true;
         }
-        match options.authentication.permit_root_login {
+        match authentication.permit_root_login {
             PermitRootLogin::Yes => true,
             PermitRootLogin::ProhibitPassword => method == ChainMethod::Publickey,
             PermitRootLogin::ForcedCommandsOnly => method == ChainMethod::Publickey && forced,

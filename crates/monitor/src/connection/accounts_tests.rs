@@ -92,7 +92,11 @@ fn root_comes_in_only_as_configured() {
     let mut root = account();
     root.uid = 0;
     let may = |word: &str, method, forced| {
-        root.root_may(&options(&format!("PermitRootLogin {word}")), method, forced)
+        root.root_may(
+            &options(&format!("PermitRootLogin {word}")).authentication,
+            method,
+            forced,
+        )
     };
     use ChainMethod::{KeyboardInteractive, Password, Publickey};
     assert!(may("yes", Password, false));
@@ -102,7 +106,11 @@ fn root_comes_in_only_as_configured() {
     assert!(!may("without-password", KeyboardInteractive, false));
     assert!(!may("forced-commands-only", Publickey, false));
     assert!(may("forced-commands-only", Publickey, true));
-    assert!(account().root_may(&options("PermitRootLogin no"), Password, false));
+    assert!(account().root_may(
+        &options("PermitRootLogin no").authentication,
+        Password,
+        false
+    ));
 }
 
 #[test]

@@ -69,7 +69,7 @@ pub(crate) fn admit(
         .grants
         .as_ref()
         .is_some_and(|grants| grants.force_command.is_some());
-    if !account.root_may(&user.options, method, forced) {
+    if !account.root_may(&user.options.authentication, method, forced) {
         log.info(&format!(
             "ROOT LOGIN REFUSED FROM {} port {}",
             user.peer.address, user.peer.port

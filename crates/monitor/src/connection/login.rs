@@ -410,7 +410,7 @@ impl<'l> AuthService<'_, '_, 'l> {
         }
         let may = user
             .account()
-            .is_some_and(|account| account.root_may(&user.options, method, false));
+            .is_some_and(|account| account.root_may(&user.options.authentication, method, false));
         let matched = if user.options.authentication.use_pam {
             let fits = may
                 && given.len() <= password::MAX_PASSWORD_BYTES
@@ -465,7 +465,11 @@ impl<'l> AuthService<'_, '_, 'l> {
         }
         label.is_tried = true;
         let may = user.account().is_some_and(|account| {
-            account.root_may(&user.options, ChainMethod::KeyboardInteractive, false)
+            account.root_may(
+                &user.options.authentication,
+                ChainMethod::KeyboardInteractive,
+                false,
+            )
         });
         let instead = (!may).then_some(NO_PASSWORD);
         let (level, line, _) = attempt_line(user, POSTPONED, &label, false);

@@ -26,7 +26,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 pub(crate) use accounts::Account;
-use config::server::ServerOptions;
+use config::server::{LimitOptions, LoggingOptions};
 use privsep::roles::{self, ConnectionNews};
 use privsep::{AuthConnection, LoginPhase, MonitorStart};
 use sys::process::{Child, ExitStatus};
@@ -75,7 +75,7 @@ pub fn monitor_main() -> i32 {
     // The encoded configuration is only needed to start; it is freed, since a connection may last
     // for days.
     handed.start.config = Vec::new();
-    let log = open_log(&handed.start, config.global());
+    let log = open_log(&handed.start, &config.global().logging);
     let served = match handed.connection(config.global(), &log) {
         Ok(Some(inherited)) => serve(inherited, config, &log),
         // The listener has closed the socket without a connection.
@@ -91,13 +91,13 @@ pub fn monitor_main() -> i32 {
     }
 }
 
-fn open_log(start: &MonitorStart, options: &ServerOptions) -> Log {
+fn open_log(start: &MonitorStart, logging: &LoggingOptions) -> Log {
     let forced = log::forced_level(start.log_override);
-    let level = forced.unwrap_or(options.logging.log_level);
+    let level = forced.unwrap_or(logging.log_level);
     let log = if start.log_to_stderr {
         Log::to_stderr(level)
     } else {
-        Log::to_syslog(level, options.logging.syslog_facility)
+        Log::to_syslog(level, logging.syslog_facility)
     };
     log.forced(forced.is_some())
 }
@@ -215,7 +215,7 @@ fn log_in<'log>(
         .map_err(|error| format!("starting the auth process: {error}"))?;
     let mut channel = RpcChannel::new(socket, LoginPhase::KeyExchange, log, log::PREAUTH)
         .map_err(|error| error.to_string())?;
-    channel.set_deadline_ms(deadline_ms(inherited.accepted_ms, &options));
+    channel.set_deadline_ms(deadline_ms(inherited.accepted_ms, &options.limits));
     let signer = Signer::new(
         core::mem::take(&mut inherited.start.host_keys),
         core::mem::take(&mut inherited.private_keys),
@@ -270,8 +270,8 @@ fn log_in<'log>(
 }
 
 /// The end of LoginGraceTime, which starts when the connection is accepted; `None` without a limit.
-fn deadline_ms(accepted_ms: u64, options: &ServerOptions) -> Option<u64> {
-    let grace_ms = u64::from(options.limits.login_grace_time_s) * 1000;
+fn deadline_ms(accepted_ms: u64, limits: &LimitOptions) -> Option<u64> {
+    let grace_ms = u64::from(limits.login_grace_time_s) * 1000;
     (grace_ms > 0).then(|| accepted_ms.saturating_add(grace_ms))
 }
 

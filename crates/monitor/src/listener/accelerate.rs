@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use config::hardware::{HardwareWish, Tried, in_use_line, warning_line};
-use config::server::ServerOptions;
+use config::server::{CompressionOptions, ServerOptions};
 use privsep::LogLevel;
 use sys::process::{Child, Credentials, SelfExe};
 use sys::signals::Signal;
@@ -41,11 +41,11 @@ pub(crate) fn probe(
     log: &Log,
     level: LogLevel,
 ) -> Result<(), String> {
-    match Trial::begin(options, confinement) {
+    match Trial::begin(&options.compression, confinement) {
         None => Ok(()),
         Some(mut trial) => {
             trial.wait();
-            trial.settle(options, log, level)
+            trial.settle(&options.compression, log, level)
         }
     }
 }
@@ -63,12 +63,12 @@ pub(crate) struct Trial {
 }
 
 impl Trial {
-    /// Starts a probe of the libraries that `options` name; `None` if they name none.
+    /// Starts a probe of the configured libraries; `None` without any.
     pub(crate) fn begin(
-        options: &ServerOptions,
+        compression: &CompressionOptions,
         confinement: Option<&Confinement>,
     ) -> Option<Self> {
-        let wish = options.compression.hardware()?;
+        let wish = compression.hardware()?;
         let mut trial = Self {
             process: None,
             text: Vec::new(),
@@ -142,12 +142,11 @@ impl Trial {
     /// As [`probe`].
     pub(crate) fn settle(
         mut self,
-        options: &ServerOptions,
+        compression: &CompressionOptions,
         log: &Log,
         level: LogLevel,
     ) -> Result<(), String> {
-        let (Some(wish), Some(outcome)) = (options.compression.hardware(), self.outcome.take())
-        else {
+        let (Some(wish), Some(outcome)) = (compression.hardware(), self.outcome.take()) else {
             return Ok(());
         };
         match wish.settle(outcome) {

@@ -4,7 +4,7 @@
 use std::io;
 use std::path::Path;
 
-use config::server::{DEFAULT_HOST_KEYS, ServerOptions};
+use config::server::{AlgorithmOptions, DEFAULT_HOST_KEYS, ServerOptions};
 use keys::{CertificateKind, PresentedKey, SignatureAlgorithm};
 use privsep::{HostKey, Secret};
 use sys::file::FollowLinks;
@@ -39,7 +39,7 @@ pub(crate) fn load(options: &ServerOptions, log: &Log) -> Result<HostKeys, Strin
         match load_key(Path::new(path)) {
             Ok((key, file)) => {
                 let index = u32::try_from(loaded.files.len()).unwrap_or(u32::MAX);
-                let algorithms = permitted(key.key_type().algorithms(), options);
+                let algorithms = permitted(key.key_type().algorithms(), &options.algorithms);
                 log.debug(&format!(
                     "private host key #{index}: {} {}",
                     key.key_type().name(),
@@ -69,7 +69,7 @@ pub(crate) fn load(options: &ServerOptions, log: &Log) -> Result<HostKeys, Strin
                 index,
                 algorithms: permitted(
                     certificate.key().key_type().certificate_algorithms(),
-                    options,
+                    &options.algorithms,
                 ),
                 blob: certificate.blob().to_vec(),
             }),
@@ -146,9 +146,8 @@ fn load_certificate(
 }
 
 /// The names in `served` that HostKeyAlgorithms permits, in the configured order.
-fn permitted(served: &[SignatureAlgorithm], options: &ServerOptions) -> Vec<String> {
-    options
-        .algorithms
+fn permitted(served: &[SignatureAlgorithm], algorithms: &AlgorithmOptions) -> Vec<String> {
+    algorithms
         .host_key_algorithms
         .iter()
         .filter(|name| served.iter().any(|algorithm| algorithm.name() == **name))

@@ -20,7 +20,7 @@ pub(crate) fn serve(launch: &Launch, options: &ServerOptions) -> io::Result<i32>
     let now_ms = sys::time::monotonic_ms();
     if sys::socket::is_socket(sys::io::stdin()) {
         let network = sys::io::dup(sys::io::stdin())?;
-        sockets::prepare(&network, options);
+        sockets::prepare(&network, &options.connection);
         let (monitor, _news) = launch.start(network, now_ms, None)?;
         // Closes this process's copies, so that only the monitor holds the connection.
         let null = sys::io::null()?;

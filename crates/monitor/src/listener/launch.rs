@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
-use config::server::{ServerConfig, ServerOptions};
+use config::server::{AuthenticationOptions, ServerConfig};
 use privsep::{Message, MonitorSecrets, MonitorStart, Secret, roles};
 use sys::process::{Child, ChildCommand, SelfExe};
 use zeroize::Zeroizing;
@@ -291,8 +291,8 @@ pub(crate) fn log_override(debug: u8, quiet: bool) -> u32 {
 }
 
 /// The log line for a server started without root privilege whose options ask for PAM.
-pub(crate) fn without_privilege(options: &ServerOptions) -> Option<&'static str> {
-    (!sys::process::is_root() && options.authentication.use_pam)
+pub(crate) fn without_privilege(authentication: &AuthenticationOptions) -> Option<&'static str> {
+    (!sys::process::is_root() && authentication.use_pam)
         .then_some("not started as root: UsePAM has no effect, and only our own user is served")
 }
 

@@ -21,7 +21,9 @@ pub use args::USAGE;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use config::server::{ConnectionSpec, ServerArguments, ServerConfig, ServerOptions};
+use config::server::{
+    ConnectionOptions, ConnectionSpec, ServerArguments, ServerConfig, ServerOptions,
+};
 use config::{ConfigError, Severity, SystemFiles};
 use privsep::{LogLevel, Secret};
 use sys::process::SelfExe;
@@ -139,7 +141,7 @@ fn run(arguments: Vec<OsString>, greet: Greet) -> Result<i32, ListenerFailure> {
     let source = ConfigOrigin::of(&args)?;
     let config = source.load()?;
     let options = config.global();
-    sockets::check(&options).map_err(ListenerFailure::Configuration)?;
+    sockets::check(&options.connection).map_err(ListenerFailure::Configuration)?;
     let shape_level = launch::log_override(args.debug, args.quiet);
     let level = log::forced_level(shape_level).unwrap_or(options.logging.log_level);
     match args.mode {
@@ -187,7 +189,7 @@ fn run(arguments: Vec<OsString>, greet: Greet) -> Result<i32, ListenerFailure> {
         },
         greet: (args.mode == ListenerMode::Serve).then_some(greet),
     };
-    if let Some(text) = launch::without_privilege(&options) {
+    if let Some(text) = launch::without_privilege(&options.authentication) {
         log.verbose(text);
     }
     // This process holds the private keys until it ends: no core file and no debugger of the same
@@ -283,7 +285,7 @@ fn listen(
     let options = config.global();
     let mut sockets = sockets::inherited()?;
     if sockets.is_empty() {
-        sockets = sockets::open(&options, &mut Vec::new(), log)?;
+        sockets = sockets::open(&options.connection, &mut Vec::new(), log)?;
     }
     let mut listener =
         Listener::new(config, launch, sockets, signals, args.debug > 0, log).map_err(text_of)?;
@@ -349,9 +351,9 @@ impl Reloader<'_> {
     fn candidate(&self) -> Result<NewConfiguration, String> {
         let config = self.source.load().map_err(|error| error.to_string())?;
         let options = config.global();
-        sockets::check(&options)?;
+        sockets::check(&options.connection)?;
         let host_keys = hostkeys::load(&options, self.log)?;
-        let trial = Trial::begin(&options, self.shape.confinement.as_ref());
+        let trial = Trial::begin(&options.compression, self.shape.confinement.as_ref());
         Ok(NewConfiguration {
             config,
             host_keys,
@@ -372,7 +374,7 @@ impl Reloader<'_> {
         } = candidate;
         let options = config.global();
         if let Some(trial) = trial {
-            trial.settle(&options, self.log, LogLevel::Debug1)?;
+            trial.settle(&options.compression, self.log, LogLevel::Debug1)?;
         }
         let failed = |error: std::io::Error| error.to_string();
         let (executable, secret) = launch.share().map_err(failed)?.into_parts();
@@ -381,7 +383,7 @@ impl Reloader<'_> {
         warn_about(&config, self.log);
         if sockets.iter().all(|socket| !socket.inherited) {
             // Sockets left in `sockets` are no longer configured and close when it is dropped.
-            let opened = sockets::open(&options, sockets, self.log);
+            let opened = sockets::open(&options.connection, sockets, self.log);
             *sockets = opened.map_err(|error| error.to_string())?;
         }
         Ok(Reloaded {
@@ -433,17 +435,12 @@ struct PidFile(Option<String>);
 
 impl PidFile {
     fn write(options: &ServerOptions, args: &Args, log: &Log) -> Self {
-        Self::try_write(options, args, log).unwrap_or(Self(None))
+        Self::try_write(&options.connection, args, log).unwrap_or(Self(None))
     }
 
     /// Returns `None` if the file cannot be written, and logs the reason.
-    fn try_write(options: &ServerOptions, args: &Args, log: &Log) -> Option<Self> {
-        let Some(path) = options
-            .connection
-            .pid_file
-            .as_ref()
-            .filter(|_| args.debug == 0)
-        else {
+    fn try_write(connection: &ConnectionOptions, args: &Args, log: &Log) -> Option<Self> {
+        let Some(path) = connection.pid_file.as_ref().filter(|_| args.debug == 0) else {
             return Some(Self(None));
         };
         let text = format!("{}\n", sys::process::pid());
@@ -460,7 +457,7 @@ impl PidFile {
     /// Writes the file again, at its new path if the path has changed. If that fails, the old file
     /// stays: its content is still right.
     fn renew(&mut self, options: &ServerOptions, args: &Args, log: &Log) {
-        let Some(renewed) = Self::try_write(options, args, log) else {
+        let Some(renewed) = Self::try_write(&options.connection, args, log) else {
             return;
         };
         let old = core::mem::replace(self, renewed);

@@ -11,7 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use config::server::{ServerConfig, ServerOptions};
+use config::server::{LimitOptions, ServerConfig, ServerOptions};
 use privsep::MonitorConnection;
 use privsep::roles::ConnectionNews;
 use sys::epoll::{Epoll, Events, Interest};
@@ -149,7 +149,7 @@ impl<'log> Listener<'log> {
         let options = config.global();
         let listener = Self {
             log,
-            spares: spares_of(&options, only_one),
+            spares: spares_of(&options.limits, only_one),
             options,
             launch,
             sockets,
@@ -274,7 +274,7 @@ impl<'log> Listener<'log> {
 
     /// Number of further connections that MaxStartups would admit.
     fn places_left(&self) -> usize {
-        let full = StartupRules::of(&self.options).full;
+        let full = StartupRules::of(&self.options.limits).full;
         full.saturating_sub(self.startups.total())
     }
 
@@ -322,7 +322,7 @@ impl<'log> Listener<'log> {
 
     fn admit(&mut self, network: OwnedFd, peer: SocketAddr, now_ms: u64) {
         let source = self.block_of(peer.ip());
-        let rules = StartupRules::of(&self.options);
+        let rules = StartupRules::of(&self.options.limits);
         let draw = u32::from_be_bytes(crypto::random::bytes()) % 100;
         let verdict = self.startups.verdict(&rules, source, draw);
         if let StartupVerdict::Refuse(refusal) = verdict {
@@ -347,7 +347,7 @@ impl<'log> Listener<'log> {
         if let StartupVerdict::Displace(largest) = verdict {
             self.displace_oldest(largest);
         }
-        sockets::prepare(&network, &self.options);
+        sockets::prepare(&network, &self.options.connection);
         let token = self.next_token;
         self.next_token += 1;
         self.startups.enter(source);
@@ -696,7 +696,7 @@ impl<'log> Listener<'log> {
             }
         }
         // Pre-forked monitors have the old configuration; closing their sockets ends them.
-        self.spares = spares_of(&self.options, self.only_one);
+        self.spares = spares_of(&self.options.limits, self.only_one);
         if self.paused_until_ms.is_none() {
             self.watch_sockets(Interest::READABLE)?;
         }
@@ -704,7 +704,7 @@ impl<'log> Listener<'log> {
     }
 }
 
-fn spares_of(options: &ServerOptions, only_one: bool) -> PreforkedMonitors {
-    let wanted = usize::try_from(options.limits.preauth_spares).unwrap_or(usize::MAX);
+fn spares_of(limits: &LimitOptions, only_one: bool) -> PreforkedMonitors {
+    let wanted = usize::try_from(limits.preauth_spares).unwrap_or(usize::MAX);
     PreforkedMonitors::new(if only_one { 0 } else { wanted }, sys::time::monotonic_ms())
 }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
-use config::server::{ListenAddress, ServerOptions, TcpKeepAlive};
+use config::server::{ConnectionOptions, ListenAddress, TcpKeepAlive};
 use config::types::AddressFamily;
 use sys::socket::{Family, resolve};
 
@@ -16,11 +16,8 @@ const FAST_OPEN_QUEUE: i32 = 64;
 
 /// Sets a connection's socket options for all processes that serve it. Errors are ignored: with
 /// `-i` the socket need not be TCP, and no decision depends on these options.
-pub(crate) fn prepare(network: &OwnedFd, options: &ServerOptions) {
-    let _ = sys::socket::set_keepalive(
-        network,
-        options.connection.tcp_keep_alive != TcpKeepAlive::No,
-    );
+pub(crate) fn prepare(network: &OwnedFd, connection: &ConnectionOptions) {
+    let _ = sys::socket::set_keepalive(network, connection.tcp_keep_alive != TcpKeepAlive::No);
     let _ = sys::socket::set_nodelay(network, true);
     // On loopback, pacing would start timers for the login's writes.
     let _ = sys::socket::unpace_loopback(network);
@@ -62,18 +59,17 @@ pub(crate) fn inherited() -> Result<Vec<Socket>, String> {
 /// # Errors
 /// If no socket can be opened: one line for each reason.
 pub(crate) fn open(
-    options: &ServerOptions,
+    connection: &ConnectionOptions,
     open: &mut Vec<Socket>,
     log: &Log,
 ) -> Result<Vec<Socket>, String> {
     let mut sockets: Vec<Socket> = Vec::new();
     let mut failures = Vec::new();
-    for listen in &options.connection.listen_addresses {
-        let found =
-            addresses(listen, options.connection.address_family).unwrap_or_else(|failure| {
-                log.error(&failure);
-                Vec::new()
-            });
+    for listen in &connection.listen_addresses {
+        let found = addresses(listen, connection.address_family).unwrap_or_else(|failure| {
+            log.error(&failure);
+            Vec::new()
+        });
         for address in found {
             if address.port() != 0 && sockets.iter().any(|socket| socket.address == address) {
                 continue;
@@ -85,14 +81,14 @@ pub(crate) fn open(
                 sockets.push(open.swap_remove(at));
                 continue;
             }
-            let listen = if options.connection.use_mptcp {
+            let listen = if connection.use_mptcp {
                 sys::socket::listen_multipath
             } else {
                 sys::socket::listen
             };
             match listen(address, BACKLOG, true, true) {
                 Ok(fd) => {
-                    if options.connection.use_mptcp && !sys::socket::is_multipath(&fd) {
+                    if connection.use_mptcp && !sys::socket::is_multipath(&fd) {
                         log.debug("no Multipath TCP in this kernel; listening by TCP");
                     }
                     let _ = sys::socket::set_fastopen_queue(&fd, FAST_OPEN_QUEUE);
@@ -134,9 +130,9 @@ pub(crate) fn open(
 /// # Errors
 /// OpenSSH's message about the first ListenAddress that is not. A server that skipped it would be
 /// unreachable at that address.
-pub(crate) fn check(options: &ServerOptions) -> Result<(), String> {
-    for listen in &options.connection.listen_addresses {
-        addresses(listen, options.connection.address_family)?;
+pub(crate) fn check(connection: &ConnectionOptions) -> Result<(), String> {
+    for listen in &connection.listen_addresses {
+        addresses(listen, connection.address_family)?;
     }
     Ok(())
 }
@@ -174,13 +170,13 @@ mod tests {
             host: Some("127.0.0.1".into()),
             port: 0,
         }];
-        let first = open(&any_port, &mut Vec::new(), &log).unwrap();
+        let first = open(&any_port.connection, &mut Vec::new(), &log).unwrap();
         let port = first[0].address.port();
         assert_ne!(port, 0);
         let before = std::os::fd::AsRawFd::as_raw_fd(&first[0].fd);
         let text = format!("ListenAddress 127.0.0.1:{port}");
         let mut held = first;
-        let second = open(&options(&text), &mut held, &log).unwrap();
+        let second = open(&options(&text).connection, &mut held, &log).unwrap();
         assert_eq!(second.len(), 1);
         assert_eq!(std::os::fd::AsRawFd::as_raw_fd(&second[0].fd), before);
         assert!(held.is_empty());
@@ -191,7 +187,7 @@ mod tests {
         let log = Log::to_memory(LogLevel::Info);
         let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let text = format!("ListenAddress {}", taken.local_addr().unwrap());
-        let error = open(&options(&text), &mut Vec::new(), &log).unwrap_err();
+        let error = open(&options(&text).connection, &mut Vec::new(), &log).unwrap_err();
         assert!(error.starts_with("Bind to port ") && error.ends_with("Cannot bind any address."));
         // The caller reports the error; the log must not repeat it.
         assert!(log.lines().is_empty(), "{:?}", log.lines());

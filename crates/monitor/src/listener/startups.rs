@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use config::server::ServerOptions;
+use config::server::LimitOptions;
 
 use super::block::NetBlock;
 
@@ -49,13 +49,13 @@ pub(crate) enum StartupRefusal {
 
 impl StartupRules {
     /// The rules of these options.
-    pub(crate) fn of(options: &ServerOptions) -> Self {
+    pub(crate) fn of(limits: &LimitOptions) -> Self {
         let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
         Self {
-            begin: count(options.limits.max_startups.start),
-            rate: options.limits.max_startups.rate,
-            full: count(options.limits.max_startups.full),
-            per_source: options.limits.per_source_max_startups.map(count),
+            begin: count(limits.max_startups.start),
+            rate: limits.max_startups.rate,
+            full: count(limits.max_startups.full),
+            per_source: limits.per_source_max_startups.map(count),
         }
     }
 

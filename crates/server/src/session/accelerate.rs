@@ -3,7 +3,7 @@
 
 use accelerator::{Accelerator, LibraryRequest};
 use config::hardware::{Tried, in_use_line, warning_line};
-use config::server::ServerOptions;
+use config::server::CompressionOptions;
 use privsep::SessionGrant;
 use sys::process::{Credentials, SelfExe};
 
@@ -12,12 +12,12 @@ use crate::log::Logger;
 /// Opens the configured compression library. If software compression is used instead of a
 /// configured library, logs the reason.
 pub(super) fn open(
-    options: &ServerOptions,
+    compression: &CompressionOptions,
     grant: &SessionGrant,
     binary: Option<&SelfExe>,
     log: &Logger<'_>,
 ) -> Tried<Accelerator> {
-    let Some(wish) = options.compression.hardware() else {
+    let Some(wish) = compression.hardware() else {
         return Tried::Software(String::new());
     };
     let mut request = LibraryRequest::new(wish.libraries, wish.verify, wish.level);

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use config::server::ServerOptions;
+use config::server::SessionOptions;
 use privsep::SessionGrant;
 use sys::process::{Child, ChildCommand, SpawnError};
 
@@ -42,12 +42,12 @@ pub(super) fn command(
 /// file runs, if there is one.
 pub(super) fn rc_file(
     grant: &SessionGrant,
-    options: &ServerOptions,
+    session: &SessionOptions,
     is_subsystem: bool,
 ) -> Option<RcFile> {
     let user_rc_permitted = !is_subsystem
-        && options.session.force_command.is_none()
-        && options.session.permit_user_rc
+        && session.force_command.is_none()
+        && session.permit_user_rc
         && !grant.restrictions.no_user_rc;
     if user_rc_permitted && Path::new(&grant.home).join(".ssh/rc").exists() {
         return Some(RcFile::User);

@@ -2,21 +2,21 @@
 //! and PermitOpen of the configuration, and `restrict`, `no-port-forwarding` and `permitopen` of
 //! the key. All must permit the target.
 
-use config::server::ServerOptions;
+use config::server::ForwardingOptions;
 use privsep::Restrictions;
 
 /// True if `direct-tcpip` (RFC 4254 §7.2) may connect to `host`, as the client wrote it, and
 /// `port`.
 pub(super) fn may_open(
-    options: &ServerOptions,
+    forwarding: &ForwardingOptions,
     restrictions: &Restrictions,
     host: &str,
     port: u16,
 ) -> bool {
-    !options.forwarding.disable_forwarding
-        && options.forwarding.allow_tcp_forwarding.is_local()
+    !forwarding.disable_forwarding
+        && forwarding.allow_tcp_forwarding.is_local()
         && !restrictions.no_port_forwarding
-        && listed(&options.forwarding.permit_open, host, port)
+        && listed(&forwarding.permit_open, host, port)
         && listed(&restrictions.permit_open, host, port)
 }
 

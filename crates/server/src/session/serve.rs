@@ -396,7 +396,7 @@ impl<'a> Serve<'a> {
             return Ok(());
         };
         let (options, restrictions) = (&self.context.options, &self.context.grant.restrictions);
-        if !permits::may_open(options, restrictions, &target.host, target.port) {
+        if !permits::may_open(&options.forwarding, restrictions, &target.host, target.port) {
             self.context.log.info(&format!(
                 "Received request to connect to host {} port {}, but the request was denied.",
                 target.host, target.port

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use config::hardware::Tried;
-use config::server::ServerOptions;
+use config::server::{ServerOptions, SessionOptions};
 use driver::{CryptoThreads, Driver, LaneTerms};
 use privsep::{SessionGrant, Snapshot, roles};
 use proto::Connection;
@@ -54,7 +54,12 @@ pub(super) fn begin(
         nologin = text::nologin(grant.uid);
         let _ = sys::time::LocalTime::from_seconds(0);
         // Neither the library nor this program is accessible inside the chroot.
-        acceleration = Some(accelerate::open(&options, &grant, binary.as_ref(), &log));
+        acceleration = Some(accelerate::open(
+            &options.compression,
+            &grant,
+            binary.as_ref(),
+            &log,
+        ));
         chroot::enter(Path::new(directory))
             .map_err(|error| SessionError::Start(error.to_string()))?;
         log.verbose(&format!("Changed root directory to \"{directory}\""));
@@ -73,8 +78,9 @@ pub(super) fn begin(
     let knows_eow = driver.connection().peer_quirks().knows_openssh_extensions;
     driver.trim_memory();
     if driver.connection().is_compressing() {
-        let acceleration = acceleration
-            .unwrap_or_else(|| accelerate::open(&options, &grant, binary.as_ref(), &log));
+        let acceleration = acceleration.unwrap_or_else(|| {
+            accelerate::open(&options.compression, &grant, binary.as_ref(), &log)
+        });
         match acceleration {
             Tried::Software(_) => {}
             Tried::InUse(library) => {
@@ -93,7 +99,7 @@ pub(super) fn begin(
     if let Some(gap) = options.sftp_root_gap(grant.forced_command.as_deref()) {
         log.info(&format!("user {}: {gap}", grant.user));
     }
-    let auth_info = auth_info(&grant, &options, log);
+    let auth_info = auth_info(&grant, &options.session, log);
     let context = Box::new(Context {
         rpc,
         log,
@@ -168,10 +174,10 @@ fn become_user(grant: &SessionGrant) -> Result<(), SessionError> {
 
 fn auth_info(
     grant: &SessionGrant,
-    options: &ServerOptions,
+    session: &SessionOptions,
     log: Logger<'_>,
 ) -> Option<AuthInfoFile> {
-    if !options.session.expose_auth_info {
+    if !session.expose_auth_info {
         return None;
     }
     let file = AuthInfoFile::create(&grant.auth_info);

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use config::server::ServerOptions;
+use config::server::SessionOptions;
 use privsep::{LastLogin, SessionGrant};
 
 /// Limit on a text file, in bytes.
@@ -12,7 +12,7 @@ const MAX_TEXT_BYTES: u64 = 64 * 1024;
 /// The text before a login shell on a terminal, with CR LF line ends.
 pub(super) fn greeting(
     grant: &SessionGrant,
-    options: &ServerOptions,
+    session: &SessionOptions,
     last: Option<&LastLogin>,
 ) -> Vec<u8> {
     if is_hushed(&grant.home) {
@@ -22,12 +22,12 @@ pub(super) fn greeting(
     if text.last().is_some_and(|last| *last != b'\n') {
         text.push(b'\n');
     }
-    if options.session.print_last_log
+    if session.print_last_log
         && let Some(last) = last
     {
         text.extend(last_login_line(last).into_bytes());
     }
-    if options.session.print_motd && !grant.pam_shows_motd {
+    if session.print_motd && !grant.pam_shows_motd {
         text.extend(read_text(Path::new("/etc/motd")).unwrap_or_default());
     }
     with_carriage_returns(&text)

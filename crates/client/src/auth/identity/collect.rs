@@ -10,7 +10,9 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use agent::AgentClient;
-use config::client::{ClientOptions, IdentityAgent, PubkeyAuthentication};
+use config::client::{
+    AuthenticationOptions, ClientOptions, IdentityAgent, PubkeyAuthentication, UserKeyOptions,
+};
 use keys::private_file::{self, PrivateFileError};
 use keys::{PresentedKey, PrivateKey, PublicKey};
 use sys::file::FollowLinks;
@@ -36,13 +38,13 @@ impl Keys {
     /// authentication.
     #[must_use]
     pub fn find(options: &ClientOptions) -> Self {
-        if !is_enabled(options) {
+        if !is_enabled(&options.authentication) {
             return Self::default();
         }
-        let mut agent = connect_agent(options);
+        let mut agent = connect_agent(&options.user_keys);
         let in_agent = agent.as_mut().map(list).unwrap_or_default();
-        let (files, named) = files(options);
-        let certificates = certificates(options, named, &files);
+        let (files, named) = files(&options.user_keys);
+        let certificates = certificates(&options.user_keys, named, &files);
         let mut identities = arrange(
             &certificates,
             &files,
@@ -102,10 +104,9 @@ impl Keys {
     }
 }
 
-fn is_enabled(options: &ClientOptions) -> bool {
-    options.authentication.pubkey_authentication != PubkeyAuthentication::No
-        && options
-            .authentication
+fn is_enabled(authentication: &AuthenticationOptions) -> bool {
+    authentication.pubkey_authentication != PubkeyAuthentication::No
+        && authentication
             .preferred_authentications
             .iter()
             .any(|name| name == wire::names::METHOD_PUBLICKEY)
@@ -118,8 +119,8 @@ pub(super) struct AgentKey {
     pub(super) comment: String,
 }
 
-fn connect_agent(options: &ClientOptions) -> Option<Agent> {
-    let path = match &options.user_keys.identity_agent {
+fn connect_agent(user_keys: &UserKeyOptions) -> Option<Agent> {
+    let path = match &user_keys.identity_agent {
         IdentityAgent::None => return None,
         IdentityAgent::Socket(path) => PathBuf::from(path),
         IdentityAgent::FromEnvironment => {
@@ -183,10 +184,10 @@ pub(super) enum IdentityFile {
 }
 
 /// The keys of `IdentityFile`, and its certificates.
-pub(super) fn files(options: &ClientOptions) -> (Vec<FileKey>, Vec<FoundCertificate>) {
+pub(super) fn files(user_keys: &UserKeyOptions) -> (Vec<FileKey>, Vec<FoundCertificate>) {
     let mut named = Vec::new();
     let mut certificates = Vec::new();
-    for file in &options.user_keys.identity_files {
+    for file in &user_keys.identity_files {
         let path = PathBuf::from(&file.path);
         match identity(&path) {
             Ok(Some(IdentityFile::Certificate(certificate))) => {
@@ -306,15 +307,11 @@ pub(super) struct FoundCertificate {
 /// Certificates of `CertificateFile`, then those that were `named` as identity files, then those in
 /// the `-cert.pub` and `.pub` files of the identity files.
 pub(super) fn certificates(
-    options: &ClientOptions,
+    user_keys: &UserKeyOptions,
     named: Vec<FoundCertificate>,
     files: &[FileKey],
 ) -> Vec<FoundCertificate> {
-    let configured = options
-        .user_keys
-        .certificate_files
-        .iter()
-        .map(PathBuf::from);
+    let configured = user_keys.certificate_files.iter().map(PathBuf::from);
     let beside = files.iter().flat_map(|file| {
         // The `.pub` file itself may hold a certificate, as in OpenSSH; it is read only for files
         // that the user named.

@@ -242,8 +242,13 @@ fn a_certificate_may_stand_in_the_public_file() {
     let options = ClientConfig::none(Path::new("/nonexistent"))
         .resolve("host", &options, &Here::default())
         .unwrap();
-    let (files, named) = files(&options);
-    let order = arrange(&certificates(&options, named, &files), &files, &[], false);
+    let (files, named) = files(&options.user_keys);
+    let order = arrange(
+        &certificates(&options.user_keys, named, &files),
+        &files,
+        &[],
+        false,
+    );
     let offered: Vec<&Vec<u8>> = order.iter().map(|identity| &identity.blob).collect();
     let plain = key(5).public().blob();
     assert_eq!(offered, [&certificate.blob(), &plain]);

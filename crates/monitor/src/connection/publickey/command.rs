@@ -184,8 +184,9 @@ impl Lookup<'_> {
     fn command_tokens(&self, candidate: &CandidateKey) -> Tokens {
         let key = &candidate.key;
         // The fingerprint of a certificate is that of its key.
-        let fingerprint_of =
-            |key: &keys::PublicKey| keys::fingerprint::of_blob(&key.blob(), hash_of(self.options));
+        let fingerprint_of = |key: &keys::PublicKey| {
+            keys::fingerprint::of_blob(&key.blob(), hash_of(&self.options.logging))
+        };
         let mut tokens = Tokens::new()
             .with('u', &self.account.name)
             .with('U', self.account.uid.to_string())

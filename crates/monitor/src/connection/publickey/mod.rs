@@ -13,7 +13,7 @@ mod trust;
 
 use std::net::IpAddr;
 
-use config::server::ServerOptions;
+use config::server::{AlgorithmOptions, LoggingOptions, ServerOptions};
 use keys::authorized_keys::KeyOptions;
 use keys::{KeyType, PresentedKey, SignatureAlgorithm, VerifyPolicy};
 use wire::names;
@@ -77,10 +77,10 @@ impl CandidateKey {
         }
         let algorithm = SignatureAlgorithm::from_name(algorithm)
             .ok_or_else(|| format!("unknown signature algorithm {algorithm}"))?;
-        let authorities = authority_algorithms(options);
+        let authorities = authority_algorithms(&options.algorithms);
         let key = PresentedKey::from_blob_permitted(algorithm, blob, &authorities)
             .map_err(|error| format!("could not parse key: {error}"))?;
-        let least = required_rsa_bits(options);
+        let least = required_rsa_bits(&options.algorithms);
         if key.key().key_type() == KeyType::Rsa && key.key().bits() < least {
             return Err(format!(
                 "refusing RSA key of {} bits, fewer than RequiredRSASize {least}",
@@ -92,7 +92,7 @@ impl CandidateKey {
 
     /// Describes the key for log lines, in OpenSSH's wording.
     pub(crate) fn describe(&self, options: &ServerOptions) -> String {
-        let print = |blob: &[u8]| keys::fingerprint::of_blob(blob, hash_of(options));
+        let print = |blob: &[u8]| keys::fingerprint::of_blob(blob, hash_of(&options.logging));
         let key = self.key.key();
         let plain = format!("{} {}", key.key_type().label(), print(&key.blob()));
         match self.key.certificate() {
@@ -135,7 +135,7 @@ impl CandidateKey {
     ) -> Result<(), keys::VerifyError> {
         let demand = options.user_keys.pubkey_auth_options;
         let policy = VerifyPolicy {
-            min_rsa_bits: required_rsa_bits(options),
+            min_rsa_bits: required_rsa_bits(&options.algorithms),
             require_user_presence: !grants.no_touch_required || demand.touch_required,
             require_user_verification: grants.verify_required || demand.verify_required,
         };
@@ -213,7 +213,7 @@ impl Lookup<'_> {
         if !self.valid {
             return;
         }
-        let print = |blob: &[u8]| keys::fingerprint::of_blob(blob, hash_of(self.options));
+        let print = |blob: &[u8]| keys::fingerprint::of_blob(blob, hash_of(&self.options.logging));
         let what = match candidate.key.certificate() {
             None => format!("key {}", candidate.describe(self.options)),
             Some(certificate) => {
@@ -288,19 +288,19 @@ impl Lookup<'_> {
 }
 
 /// CASignatureAlgorithms.
-fn authority_algorithms(options: &ServerOptions) -> Vec<SignatureAlgorithm> {
-    let names = options.algorithms.ca_signature_algorithms.iter();
+fn authority_algorithms(algorithms: &AlgorithmOptions) -> Vec<SignatureAlgorithm> {
+    let names = algorithms.ca_signature_algorithms.iter();
     names
         .filter_map(|name| SignatureAlgorithm::from_name(name))
         .collect()
 }
 
-fn required_rsa_bits(options: &ServerOptions) -> usize {
-    usize::try_from(options.algorithms.required_rsa_size).unwrap_or(usize::MAX)
+fn required_rsa_bits(algorithms: &AlgorithmOptions) -> usize {
+    usize::try_from(algorithms.required_rsa_size).unwrap_or(usize::MAX)
 }
 
-fn hash_of(options: &ServerOptions) -> crypto::hash::HashAlgorithm {
-    match options.logging.fingerprint_hash {
+fn hash_of(logging: &LoggingOptions) -> crypto::hash::HashAlgorithm {
+    match logging.fingerprint_hash {
         config::types::FingerprintHash::Md5 => crypto::hash::HashAlgorithm::Md5,
         config::types::FingerprintHash::Sha256 => crypto::hash::HashAlgorithm::Sha256,
     }

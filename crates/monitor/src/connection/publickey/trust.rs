@@ -141,14 +141,14 @@ impl Lookup<'_> {
         certificate: &Certificate,
         principals: &[&str],
     ) -> Result<KeyOptions, String> {
-        let algorithms = authority_algorithms(self.options);
+        let algorithms = authority_algorithms(&self.options.algorithms);
         let granted = certificate
             .check(&CertificateRules {
                 kind: CertificateKind::User,
                 names: principals,
                 now: self.now,
                 authority_algorithms: &algorithms,
-                min_rsa_bits: required_rsa_bits(self.options),
+                min_rsa_bits: required_rsa_bits(&self.options.algorithms),
             })
             .map_err(|error| error.to_string())?;
         let grants = KeyOptions::from_certificate(&granted);

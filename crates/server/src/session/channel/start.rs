@@ -199,7 +199,7 @@ impl SessionChannel {
         context: &Context<'_>,
     ) -> io::Result<()> {
         let grant = &context.grant;
-        let Some(file) = launch::rc_file(grant, &context.options, true) else {
+        let Some(file) = launch::rc_file(grant, &context.options.session, true) else {
             return self.run_next(next, driver, context);
         };
         let environment = self.environment(original_command.as_deref(), context);
@@ -319,7 +319,11 @@ impl SessionChannel {
                 You must change your password now and login again!\r\n"
                 .to_vec();
         } else if launch.is_login_shell {
-            self.unsent = text::greeting(&context.grant, &context.options, terminal.last_login());
+            self.unsent = text::greeting(
+                &context.grant,
+                &context.options.session,
+                terminal.last_login(),
+            );
         }
     }
 
@@ -355,7 +359,7 @@ impl SessionChannel {
             None
         } else {
             warn_of_home(&end, context);
-            launch::rc_file(grant, &context.options, launch.is_subsystem)
+            launch::rc_file(grant, &context.options.session, launch.is_subsystem)
                 .map(|file| launch::rc(file, &grant.shell, &environment, &grant.home, &end))
         };
         let next = NextStart::Command {
