@@ -41,7 +41,7 @@ fn main() -> io::Result<()> {
     fs::write(Path::new(&out).join("share.rs"), table)
 }
 
-/// The text without what is only in builds with the feature `bench`.
+/// The text without the parts that only builds with the feature `bench` have.
 fn without_bench(text: &str) -> io::Result<String> {
     let mut kept = String::new();
     let mut is_bench = false;
@@ -61,7 +61,7 @@ fn without_bench(text: &str) -> io::Result<String> {
     }
 }
 
-/// Where the file goes below the prefix; none for what is not installed (an editor's copy).
+/// Where the file goes below the prefix; `None` for a file that is not installed (an editor's copy).
 fn place(name: &str) -> Option<String> {
     Some(match name {
         "_fulmar" => "share/zsh/site-functions/_fulmar".to_owned(),

@@ -1,4 +1,4 @@
-//! The files of an installation and what stands in them.
+//! The files of an installation and their contents.
 
 use std::fs;
 use std::io;
@@ -57,7 +57,7 @@ impl Planned {
         }
     }
 
-    /// Whether just this stands at `path` already.
+    /// True if `path` already has this content and mode.
     pub(super) fn is_at(&self, path: &Path) -> bool {
         let is_file = |text: &[u8], mode: u32| {
             let is_plain = fs::symlink_metadata(path)
@@ -216,9 +216,8 @@ impl PamStack {
     }
 }
 
-/// The PAM stack that the distribution gives its own sshd, by the names of its shared parts: as it
-/// is told, as it is below the root directory, or, where nothing of the kind is there yet, as on
-/// this machine.
+/// The PAM stack that the distribution gives its own sshd, by the names of its shared parts: as
+/// `--pam` says, as found below the root directory, or, if neither, as on this machine.
 fn pam_service(settings: &InstallSettings) -> String {
     let stack = settings
         .pam

@@ -1,13 +1,13 @@
 //! `fulmar install`: binary, links, manual pages, completions, service and PAM stack in place,
 //! and away again.
 //!
-//! Every file that is written stands in a manifest with its hash, so that removal takes away
-//! what was installed and leaves what somebody has changed since, saying so. Nothing of
-//! OpenSSH's is touched: its configuration and host keys are read where that is asked for, and
-//! the service listens on a port of its own until it is told to replace sshd.
+//! A manifest lists every written file with its hash, so that removal deletes the installed files
+//! and keeps, with a message, those that somebody has changed. No file of OpenSSH is changed: its
+//! configuration and host keys are read on request, and the service listens on its own port unless
+//! `--replace-sshd` is given.
 #![forbid(unsafe_code)]
 
-// What is printed is nothing to panic about.
+// Printing to a closed pipe must not panic.
 #[macro_use]
 extern crate sys;
 
@@ -45,7 +45,7 @@ pub(crate) struct InstallSettings {
     pub(crate) port: u16,
     pub(crate) openssh_config: bool,
     pub(crate) replace_sshd: bool,
-    /// The PAM stack, where it is told.
+    /// The PAM stack, if `--pam` names one.
     pub(crate) pam: Option<PamStack>,
     pub(crate) remove: bool,
     pub(crate) dry_run: bool,
@@ -67,7 +67,7 @@ impl Default for InstallSettings {
 }
 
 impl InstallSettings {
-    /// Where a path of the installed system stands now.
+    /// The place of a path of the installed system during the installation: below `--root`.
     pub(crate) fn below_root(&self, path: &Path) -> PathBuf {
         self.root.join(path.strip_prefix("/").unwrap_or(path))
     }
@@ -244,7 +244,7 @@ fn remove(settings: &InstallSettings) -> io::Result<()> {
     }
     fs::remove_file(&path).map_err(explain("remove", &path))?;
     for directory in manifest.directories() {
-        // One in which something else stands stays.
+        // A directory that holds anything else is kept.
         let _ = fs::remove_dir(settings.below_root(directory));
     }
     println!("\nTo stop a service that still runs: systemctl disable --now fulmar-sshd");

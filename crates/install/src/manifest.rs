@@ -1,5 +1,5 @@
-//! What was installed: one line a file, hash and path, so that removal takes away only what
-//! nobody has changed; and the directories that were made for it.
+//! The manifest of an installation: one line a file, hash and path, so that removal deletes only
+//! unchanged files; and the directories that the installation made.
 
 use std::fs;
 use std::io;
@@ -19,7 +19,7 @@ const DIRECTORY: &str = "directory";
 #[derive(Debug, Default)]
 pub(super) struct Manifest {
     entries: Vec<(String, PathBuf)>,
-    /// Each behind the one that it stands in.
+    /// Each after the directory that contains it.
     directories: Vec<PathBuf>,
 }
 

@@ -77,8 +77,8 @@ fn what_was_installed_is_taken_away_and_nothing_else() {
     assert!(left.contains(&PathBuf::from("etc/fulmar/sshd_config")));
     assert!(left.contains(&PathBuf::from("etc/pam.d/common-auth")));
     assert!(!left.iter().any(|path| path.starts_with("usr")), "{left:?}");
-    // What the first installation knew is taken away, too; directories that were made, but not
-    // one that somebody uses.
+    // Files of the first installation are removed, too, and directories that were made, except one
+    // that is in use.
     assert!(!key.exists() && !root.join("usr").exists());
     assert!(root.join("etc/fulmar").exists() && !root.join("etc/systemd").exists());
     fs::remove_dir_all(&root).unwrap();
@@ -178,7 +178,7 @@ fn the_stack_is_the_one_that_is_told_or_there_and_a_second_time_changes_nothing(
         assert!(stack().contains(part), "{name}: {}", stack());
     }
     assert_eq!(run(arguments(&["--pam", "solaris"])), 2);
-    // Without a word: what is there, and a file that is the same is not written again.
+    // Without --pam, the stack that exists; an unchanged file is not written again.
     fs::write(root.join("etc/pam.d/password-auth"), "").unwrap();
     assert_eq!(run(arguments(&[])), 0);
     assert!(stack().contains("auth include password-auth"));
@@ -189,7 +189,7 @@ fn the_stack_is_the_one_that_is_told_or_there_and_a_second_time_changes_nothing(
     let before = written();
     assert_eq!(run(arguments(&[])), 0);
     assert_eq!(written(), before);
-    // A file that was changed and stays is still known when all is taken away.
+    // A changed file that is kept is still in the manifest.
     fs::write(root.join("etc/fulmar/sshd_config"), "# mine\n").unwrap();
     assert_eq!(run(arguments(&[])), 0);
     let manifest = fs::read_to_string(root.join("usr/local/lib/fulmar/manifest")).unwrap();

@@ -178,7 +178,7 @@ pub(super) fn parse_validity(text: &str, now: u64) -> Result<(u64, u64), KeygenF
         None => {
             let after = text.strip_prefix('+').and_then(parse_interval);
             let before = now.checked_add(after.ok_or_else(bad)?).ok_or_else(bad)?;
-            // The whole minute before now, for clocks that lag behind.
+            // The start of the current minute or the one before, for clocks that are slow.
             (now.saturating_sub(59) / 60 * 60, before)
         }
     };

@@ -93,7 +93,7 @@ fn read_line() -> Result<Option<Zeroizing<Vec<u8>>>, KeygenFailure> {
     }
 }
 
-/// Standard input without Rust's buffer, which would keep secrets and read ahead.
+/// Standard input without Rust's buffer, which would keep secrets and read more than one line.
 fn sys_stdin() -> Result<std::fs::File, KeygenFailure> {
     use std::os::fd::AsFd;
     io::stdin()

@@ -54,7 +54,7 @@ pub(super) fn identity(options: &KeygenOptions) -> Result<PathBuf, KeygenFailure
     )
 }
 
-/// `path` with `.pub` behind.
+/// `path` followed by `.pub`.
 pub(super) fn public_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".pub");
@@ -71,7 +71,7 @@ pub(super) fn read(path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
 /// the person is asked with `prompt` if it needs one.
 ///
 /// # Errors
-/// With the words that ssh-keygen puts behind `Load key "…": `.
+/// The text that ssh-keygen prints after `Load key "…": `.
 pub(super) fn load_private(
     path: &Path,
     given: Option<&[u8]>,
@@ -140,7 +140,7 @@ pub(super) fn load_public_file(path: &Path) -> Result<PublicKeyFile, LoadError> 
 }
 
 /// The public key of a file of either kind, without a passphrase: the private key's own public
-/// half, or the `.pub` beside it, which may also stand alone (the key is in an agent).
+/// half, or the file with `.pub` appended, which may exist alone (the key is in an agent).
 pub(super) fn load_public(path: &Path) -> Result<PublicKeyFile, LoadError> {
     let file = match read(path) {
         Ok(file) => file,

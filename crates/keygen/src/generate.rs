@@ -86,7 +86,7 @@ pub(super) fn host_keys(options: &KeygenOptions) -> Result<(), KeygenFailure> {
     let mut first = true;
     for (name, spec) in kinds {
         let path = folder.join(format!("ssh_host_{name}_key"));
-        // An empty file is what a full disk left behind; it is replaced.
+        // A full disk leaves an empty file; it is replaced.
         if path.metadata().is_ok_and(|metadata| metadata.len() > 0) {
             continue;
         }

@@ -65,7 +65,7 @@ pub(super) fn find(options: &KeygenOptions, name: &str) -> Result<(), KeygenFail
     }
 }
 
-/// A line as it stands in the file, byte for byte; escaped where a person reads it at a terminal.
+/// Prints a line of the file byte for byte; escaped if standard output is a terminal.
 fn print_raw(raw: &[u8]) {
     let line = raw.strip_suffix(b"\n").unwrap_or(raw);
     if sys::io::is_terminal(sys::io::stdout()) {

@@ -6,7 +6,7 @@
 //! questions, the files and the words. A file with a secret has mode 0600 from its first byte.
 #![forbid(unsafe_code)]
 
-// What is printed is nothing to panic about.
+// Printing to a closed pipe must not panic.
 #[macro_use]
 extern crate sys;
 

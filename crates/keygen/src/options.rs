@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 use super::signature::Operation;
 use moduli::ModuliMode;
 
-/// What is to be done.
+/// The action that the flags select.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Task {
     Generate,
@@ -90,7 +90,7 @@ pub(super) struct KeygenOptions {
     pub(super) generic: bool,
     /// -n
     pub(super) principals: Vec<String>,
-    /// -n as it stands; the last one counts
+    /// -n, unchanged; the last one counts
     pub(super) namespace: Option<String>,
     /// -U: the key must be in the agent
     pub(super) use_agent: bool,
@@ -112,7 +112,7 @@ impl KeygenOptions {
     /// Reads the arguments.
     ///
     /// # Errors
-    /// What is wrong with them, in words.
+    /// The error text for the user.
     pub(super) fn parse(args: Vec<OsString>) -> Result<Self, String> {
         let mut options = Self {
             task: Task::Generate,

@@ -162,7 +162,7 @@ fn key(line: &[u8], place: &str) -> Result<PresentedKey, KeygenFailure> {
     }
 }
 
-/// A serial, or two with a hyphen between them; decimal, octal behind a 0, hexadecimal behind 0x.
+/// A serial, or two with a hyphen between them; decimal, octal after a 0, hexadecimal after 0x.
 fn serials(text: &str, place: &str) -> Result<(u64, u64), KeygenFailure> {
     let bad = || KeygenFailure::new(format!("{place}: invalid serial \"{text}\""));
     let number = |text: &str| {

@@ -47,7 +47,7 @@ pub(super) fn fingerprints(options: &KeygenOptions) -> Result<(), KeygenFailure>
 }
 
 /// The key of a line, with the one word in front of it that ssh-keygen passes over: the hosts of
-/// known_hosts or the options of authorized_keys. That word stands for the comment when none
+/// known_hosts or the options of authorized_keys. That word is the comment if none
 /// follows the key. More words in front (a marker, options parted by blanks) make a line that sshd
 /// would take no key from, so none is shown.
 fn key_of_line(text: &str) -> Option<PublicKeyFile> {

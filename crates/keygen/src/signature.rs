@@ -407,8 +407,8 @@ fn load_allowed(path: &Path) -> Result<Vec<u8>, KeygenFailure> {
     })
 }
 
-/// What the first line that permits gives. Lines that cannot be understood, and those that are
-/// about the key and do not permit, are told and passed over.
+/// The result of the first line that permits the key. Lines that cannot be parsed, and lines that
+/// name the key and do not permit it, are reported and skipped.
 fn allowed<T>(
     path: &Path,
     file: &[u8],

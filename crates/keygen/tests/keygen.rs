@@ -90,7 +90,7 @@ fn main() {
             continue;
         }
         let folder = Folder::new(&name, have_theirs);
-        // Each failed assertion has told itself.
+        // The panic's message is already printed.
         match std::panic::catch_unwind(|| test(&folder)) {
             Ok(()) => println!("test {name} ... ok"),
             Err(_) => {

@@ -1,4 +1,4 @@
-//! `-M auto`: so many moduli in one step, sieve and tests together.
+//! `-M auto`: makes a given number of moduli in one step, sieve and tests together.
 //!
 //! The window is about as large as the moduli will need, and the sieve goes as far as it saves
 //! more tests than it costs. Each modulus is written when it and all before it are tested.
@@ -26,8 +26,8 @@ use super::{ModuliMode, ModuliRequest, announce, workers};
 /// were 1/(ln q ln p) for any other two numbers: 9 for the residues modulo 2 and 3, times
 /// r (r - 2) / (r - 1)² for each prime r from 5 on (Hardy and Littlewood).
 const SAFE_PRIME_FACTOR: f64 = 7.922;
-/// e^(-2γ), by Mertens: the part of all pairs that a sieve to B leaves is so much over ln² B,
-/// but for the same factor.
+/// e^(-2γ), by Mertens: the part of all pairs that a sieve to B leaves is this value over ln² B,
+/// times the same factor.
 const MERTENS_SQUARED: f64 = 0.3152;
 /// Most seconds that a trial of speed takes.
 const TRIAL: Duration = Duration::from_millis(20);
@@ -145,7 +145,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// A window that will hold what is still to be found, most probably.
+    /// A window that very probably holds the moduli that are still to be found.
     fn window(&self, start: Option<Natural>) -> SearchState {
         let bits = self.options.bits;
         let start = start.unwrap_or_else(|| Natural::random(bits - 1));
@@ -168,7 +168,7 @@ impl Search<'_> {
         }
     }
 
-    /// How far to sieve for so many moduli. The tests cost n T A / ln² B, the sieve c B / ln B,
+    /// The limit of the sieve for this number of moduli. The tests cost n T A / ln² B, the sieve c B / ln B,
     /// and their sum is least where B ln² B = 2 n T A / c.
     fn limit(&self, start: &Natural, moduli: f64) -> u64 {
         let tests = ln_product(self.options.bits) * MERTENS_SQUARED;
@@ -317,7 +317,7 @@ fn as_f64(value: u64) -> f64 {
     value as f64
 }
 
-/// What is positive and far below 2^63.
+/// Converts a positive value far below 2^63.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn as_u64(value: f64) -> u64 {
     value as u64

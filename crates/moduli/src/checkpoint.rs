@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Between two writes; what is done since is done again after an interruption.
+/// Time between two writes; work since the last write is repeated after an interruption.
 const EVERY: Duration = Duration::from_secs(1);
 /// Longest file that is read, in bytes.
 const MAX_BYTES: u64 = 64 * 1024;

@@ -2,14 +2,14 @@
 //! in one step.
 //!
 //! `generate` and `screen` take ssh-keygen's options and files, so that either can go on with
-//! the other's work. A window of candidates is sieved ([`sieve`]), and what is left is tested
+//! the other's work. A window of candidates is sieved ([`sieve`]), and the remaining ones are tested
 //! ([`search`]): base 2 to q - 1 modulo q, which one in 36 (2048 bits) passes, then the same of
 //! p, which with q prime proves p prime (Pocklington), and for the few that are left
 //! Miller-Rabin's test of q. ssh-keygen's own screening spends 64 or 128 rounds on each q that
 //! passes the first. The format of the lines is `keys`', the arithmetic `crypto`'s.
 #![forbid(unsafe_code)]
 
-// What is printed is nothing to panic about.
+// Printing to a closed pipe must not panic.
 #[macro_use]
 extern crate sys;
 
@@ -34,7 +34,7 @@ pub enum ModuliMode {
     Generate,
     /// Find the moduli among candidates.
     Screen,
-    /// Make so many moduli.
+    /// Make a given number of moduli.
     Auto,
 }
 

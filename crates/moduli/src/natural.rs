@@ -15,7 +15,7 @@ impl Natural {
         Self(words)
     }
 
-    /// A random number of so many bits (at least 2), the two topmost set and odd.
+    /// A random odd number of `bits` bits (at least 2) with the two topmost set.
     pub(super) fn random(bits: u32) -> Self {
         let len = usize::try_from(bits.div_ceil(64)).unwrap_or(0);
         let mut words: Vec<u64> = (0..len)

@@ -83,7 +83,7 @@ impl<'a> Chunk<'a> {
     }
 }
 
-/// Strikes out the odd multiples of an odd prime, the prime included, where bit i stands for
+/// Strikes out the odd multiples of an odd prime, the prime included, where bit i is
 /// `low` + 2 i + 1 and `low` is even.
 fn strike(bits: &mut [u64], low: u64, prime: u32) {
     let prime = u64::from(prime);

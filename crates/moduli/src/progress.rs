@@ -30,7 +30,7 @@ impl ModuliProgress {
         }
     }
 
-    /// What is being done, which part of it is done (0 to 1), and more words.
+    /// Prints the current work, the finished part of it (0 to 1), and a remark.
     pub(super) fn tell(&self, what: &str, part: f64, more: &str) {
         if self.quiet {
             return;

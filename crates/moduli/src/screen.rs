@@ -51,7 +51,7 @@ pub(super) fn run(request: &ModuliRequest<'_>) -> Result<(), String> {
     Screening::new(request, &options, total)?.run(BufReader::new(reader), out)
 }
 
-/// Moduli are put behind those that are there.
+/// Opens the output; moduli are appended to those in the file.
 pub(super) fn open_output(request: &ModuliRequest<'_>) -> Result<File, String> {
     let opened = File::options()
         .append(true)
@@ -100,9 +100,9 @@ struct Screening<'a> {
     options: &'a ModuliOptions,
     progress: ModuliProgress,
     checkpoint: Checkpoint,
-    /// Lines up to here are passed over.
+    /// Lines up to this number are skipped.
     after: u64,
-    /// Lines behind this one are left.
+    /// Lines after this number are not read.
     until: u64,
     /// Where the progress ends, if that is known.
     total: Option<u64>,
@@ -314,8 +314,8 @@ fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> std::io::Result<b
     Ok(true)
 }
 
-/// The candidate of a line; none for comments, for what is known to be composite, of another
-/// size than it says, or without the generator that is wanted.
+/// The candidate of a line; `None` for a comment, a number that is known to be composite or whose
+/// size differs from the stated one, or one without the wanted generator.
 fn candidate(line: &[u8], wanted: Option<u32>) -> Option<ModulusCandidate> {
     let row = ModuliRow::parse(std::str::from_utf8(line).ok()?)?;
     if row.tests & TESTED_COMPOSITE != 0 {

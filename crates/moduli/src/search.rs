@@ -27,8 +27,8 @@ impl PrimePair {
     }
 }
 
-/// Which of the pairs are primes: q by at least so many rounds of Miller-Rabin, p proved so if
-/// q is.
+/// Which of the pairs are primes: q by at least `rounds` rounds of Miller-Rabin, p proved to be one
+/// if q is.
 pub(super) fn safe_primes(tests: &PrimalityTests, pairs: &[PrimePair], rounds: u32) -> Vec<bool> {
     // Pocklington's proof wants p not to divide 2^2 - 1, p = 2q + 1.
     let fits = |pair: &PrimePair| pair.p.is_odd() && pair.p.modulo(3) != 0;
@@ -67,8 +67,8 @@ pub(super) fn job_len(bits: u32) -> usize {
     }
 }
 
-/// Does jobs on so many threads and hands their results over in the jobs' order, until one of
-/// them says that it is enough. Few jobs are ahead at any time.
+/// Does jobs on `workers` threads and hands their results over in the jobs' order, until the
+/// receiver ends the search. Few jobs are started before their turn.
 pub(super) fn in_order<J: Send, R: Send>(
     workers: usize,
     jobs: impl Iterator<Item = J>,

@@ -51,7 +51,7 @@ impl Window {
     }
 }
 
-/// What is left of a window: a bit for each position, set for what is struck out.
+/// A sieved window: a bit for each position, set if the sieve struck the position out.
 pub(super) struct Sieved {
     bits: Vec<AtomicU64>,
     positions: u64,
@@ -91,8 +91,8 @@ impl Sieved {
     }
 }
 
-/// Sieves a window by all primes from 5 below `limit` with so many threads; `progress` is told
-/// from any of them which part of the work is done, and says whether to go on.
+/// Sieves a window by all primes from 5 below `limit` with `workers` threads. Any of them calls
+/// `progress` with the finished part of the work; the sieve stops if it returns false.
 pub(super) fn sieve(
     window: &Window,
     limit: u64,

@@ -115,7 +115,7 @@ pub(super) fn revocation_lists_are_the_same(folder: &Folder) {
                 folder.theirs_ok(&args)
             };
             let lines = text.lines().filter(|line| !line.starts_with("# Generated"));
-            // Digests without a key's name stand in hexadecimal in its, in base64 in ours.
+            // ssh-keygen prints digests without a key's name in hexadecimal, Fulmar in base64.
             let digest = |line: &&str| !line.starts_with("hash: ") || line.contains('#');
             lines.filter(digest).map(str::to_owned).collect::<Vec<_>>()
         };
@@ -137,7 +137,7 @@ pub(super) fn revocation_lists_are_the_same(folder: &Folder) {
         assert_eq!(show("ours", true), show("theirs", true));
         assert!(show("ours", true).contains(&"# KRL version 7".to_owned()));
     }
-    // What is shown is a specification of the same.
+    // The printed text is a specification of the same list.
     let shown = folder.ours_ok(&["-Ql", "-f", "ours"]);
     let without_sections = |part: &str| {
         let lines = shown.lines().filter(|line| line.starts_with(part));

@@ -192,7 +192,7 @@ pub(super) fn moduli_are_made_in_one_step(folder: &Folder) {
         folder.theirs_ok(&["-M", "screen", "-f", "out", "screened"]);
         assert_eq!(folder.read("screened").lines().count(), 6);
     }
-    // As an interrupted run leaves it behind the third: the same window, and where to go on.
+    // As a run that is interrupted after the third leaves it: the same window, and where to resume.
     let low = |line: &str| {
         let modulus = column(line, 5);
         u64::from_str_radix(&modulus[modulus.len() - 16..], 16).unwrap()

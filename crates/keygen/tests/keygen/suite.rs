@@ -13,7 +13,7 @@ fn key(folder: &Folder, name: &str, flags: &[&str]) {
 }
 
 /// The key to sign may be named by its private file, and then its `.pub` may lack; a `.pub` may
-/// also stand alone under the name of the private file.
+/// also exist alone, named by the private file.
 pub(super) fn a_certificate_is_signed_for_a_private_file(folder: &Folder) {
     key(folder, "ca", &["-t", "ed25519"]);
     key(folder, "key", &["-t", "ed25519"]);
