@@ -12,13 +12,16 @@ use crypto::cipher::CipherAlgorithm;
 use crypto::kex::KexAlgorithm;
 use crypto::mac::MacAlgorithm;
 use keys::SignatureAlgorithm;
-use packet::{Sequencer, SequencerState, Splitter};
+use packet::SequencerState;
 use wire::{DecodeError, Put, Reader};
 use zeroize::Zeroizing;
 
 use crate::config::Compression;
 use crate::connection::{Connection, ConnectionStage};
-use crate::transport::{Agreement, DirectionSuite, EpochKeys, Transport, TransportSession};
+use crate::transport::{
+    Agreement, DirectionSuite, EpochKeys, Inbound, Outbound, Transport, TransportSession,
+    VersionExchange,
+};
 use crate::{Error, Millis, Role, ServerHostKey, TransportConfig};
 
 /// First bytes of each snapshot: name and format version.
@@ -79,33 +82,34 @@ fn read_position(reader: &mut Reader<'_>) -> Result<SequencerState, DecodeError>
 }
 
 impl Connection {
-    /// Serializes the connection right after login, with no output queued.
+    /// Serializes a server's connection right after login, with no output queued.
     ///
     /// # Errors
-    /// [`Error::Misuse`] at any other time.
+    /// [`Error::Misuse`] at any other time, and on a client.
     pub fn snapshot(self) -> Result<Zeroizing<Vec<u8>>, Error> {
         let transport = &self.transport;
         let clean = !transport.has_output() && transport.is_settled() && self.channel_count() == 0;
-        if self.stage != ConnectionStage::Connected || !clean {
+        let is_server = transport.role == Role::Server;
+        if self.stage != ConnectionStage::Connected || !clean || !is_server {
             return Err(Error::Misuse(
                 "a snapshot is possible only right after login, with nothing outstanding",
             ));
         }
-        let (Some(session), Some(c2s), Some(s2c), Some(peer_version)) = (
-            &transport.session,
-            &transport.current.c2s,
-            &transport.current.s2c,
-            &transport.peer_version,
+        let (Some(session), Some(received), Some(sent), Some(peer_version)) = (
+            transport.exchange.session(),
+            transport.inbound.export(),
+            transport.outbound.export(),
+            transport.versions.peer(),
         ) else {
             return Err(Error::Bug("logged in without keys"));
         };
-        let unread = transport.splitter.unread();
+        let ((received, c2s, unread), (sent, s2c)) = (received, sent);
         // Allocated once: growth would leave copies of keys in freed memory.
         let mut out = Zeroizing::new(Vec::with_capacity(
             unread.len() + session.host_key.len() + 8192,
         ));
         out.put_string(MAGIC);
-        out.put_string(transport.our_version.as_bytes());
+        out.put_string(transport.versions.ours().as_bytes());
         out.put_string(peer_version.as_bytes());
         out.put_string(&session.id);
         out.put_string(&session.host_key);
@@ -115,8 +119,8 @@ impl Connection {
         out.put_string(session.agreement.host_key.name().as_bytes());
         put_keys(&mut out, c2s);
         put_keys(&mut out, s2c);
-        put_position(&mut out, &transport.sequencer.export());
-        put_position(&mut out, &transport.splitter.export());
+        put_position(&mut out, &sent);
+        put_position(&mut out, &received);
         out.put_string(unread);
         Ok(out)
     }
@@ -153,29 +157,23 @@ impl Connection {
         let unread = reader.string()?;
         reader.finish()?;
 
-        let mut transport = Transport::resumed(config, host_keys, now)?;
-        transport.our_version = our_version;
-        transport.peer_version = Some(peer_version);
-        transport.sequencer = Sequencer::import(sent, s2c.seal()?);
-        transport.splitter = Splitter::with_keys_state(received, c2s.open()?);
-        transport.splitter.handle_bytes(unread);
-        let agreement = Agreement {
-            kex,
-            host_key: host_key_algorithm,
-            c2s: c2s.suite,
-            s2c: s2c.suite,
-        };
-        transport.session = Some(TransportSession {
+        let session = TransportSession {
             id,
             host_key,
             strict_kex,
             peer_wants_ext_info,
-            agreement,
-        });
-        transport.current.c2s = Some(c2s);
-        transport.current.s2c = Some(s2c);
-        transport.set_authenticated();
-        debug_assert_eq!(transport.role, Role::Server);
+            agreement: Agreement {
+                kex,
+                host_key: host_key_algorithm,
+                c2s: c2s.suite,
+                s2c: s2c.suite,
+            },
+        };
+        let versions = VersionExchange::resumed(our_version, peer_version);
+        let inbound = Inbound::resumed(received, c2s, unread)?;
+        let outbound = Outbound::resumed(config.deflate, sent, s2c)?;
+        let directions = (inbound, outbound);
+        let transport = Transport::resumed(config, host_keys, versions, session, directions, now)?;
         Ok(Self::over(transport, ConnectionStage::Connected))
     }
 }

@@ -50,9 +50,7 @@ impl Globals {
             want_reply: open.is_some(),
             fields: Rest(fields),
         };
-        let mut buf = transport.take_buffer(fields.len() + 64);
-        buf.extend(&message.encode());
-        transport.send(buf)
+        transport.send_message(&message)
     }
 
     /// Sends a keepalive request; any answer proves that the peer is alive.

@@ -177,7 +177,7 @@ impl Channels {
         let id = ChannelId(message.recipient_channel);
         self.table.opening(id)?.finish();
         if self.early.is(id) {
-            transport.sent_ahead.settle(PipelinedPacket::Open);
+            transport.sent_ahead().settle(PipelinedPacket::Open);
         }
         transport.events.push_back(Event::ChannelRefused {
             channel: id,

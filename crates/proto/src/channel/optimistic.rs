@@ -80,7 +80,7 @@ impl Channels {
         if !self.early.is(id) {
             return Ok(());
         }
-        transport.sent_ahead.settle(PipelinedPacket::Open);
+        transport.sent_ahead().settle(PipelinedPacket::Open);
         let Some(channel) = self.table.get_mut(id) else {
             return Ok(());
         };

@@ -8,7 +8,7 @@ impl Connection {
     /// Statistics of the data sent, if it was compressed.
     #[must_use]
     pub fn compress_report(&self) -> Option<compress::CompressionReport> {
-        self.transport.compress_report()
+        self.transport.outbound.stream().report()
     }
 
     /// Totals of the data received, if it was compressed.
@@ -26,24 +26,24 @@ impl Connection {
     /// Current level for the data sent, 0 to 9, if it is compressed; 0 stores.
     #[must_use]
     pub fn compress_level(&self) -> Option<u8> {
-        self.transport.compress_level()
+        self.transport.outbound.stream().level()
     }
 
     /// Sets the level for the next packets, at most the configured one; 0 stores. Only an adaptive
     /// stream uses it.
     pub fn set_compress_level(&mut self, level: u8) {
-        self.transport.set_compress_level(level);
+        self.transport.outbound.stream_mut().set_level(level);
     }
 
     /// Name of the engine that compresses sent bulk data, if any.
     #[must_use]
     pub fn compress_engine(&self) -> Option<String> {
-        self.transport.compress_engine()
+        self.transport.outbound.stream().engine()
     }
 
     /// The zlib compressor of the data sent, which accelerators may serve; `None` for other
     /// methods.
     pub fn compressor(&mut self) -> Option<&mut compress::Compressor> {
-        self.transport.compressor()
+        self.transport.outbound.stream_mut().zlib()
     }
 }

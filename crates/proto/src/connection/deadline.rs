@@ -127,7 +127,7 @@ impl Connection {
 
     /// Received bytes of an unfinished packet, if a request to the peer is permitted now.
     pub(super) fn unfinished_bytes(&self) -> Option<usize> {
-        let bytes = self.transport.splitter.unfinished_bytes();
+        let bytes = self.transport.inbound.unfinished_bytes();
         bytes.filter(|_| self.may_ask())
     }
 }

@@ -140,7 +140,7 @@ impl Connection {
     /// The peer's identification line without CR LF; `None` before it has arrived.
     #[must_use]
     pub fn peer_version(&self) -> Option<&str> {
-        self.transport.peer_version.as_deref()
+        self.transport.versions.peer()
     }
 
     /// The peer's quirks, by its version line.
@@ -151,15 +151,15 @@ impl Connection {
     /// Our identification line without CR LF.
     #[must_use]
     pub fn our_version(&self) -> &str {
-        &self.transport.our_version
+        self.transport.versions.ours()
     }
 
     /// Session identifier: the exchange hash H of the first key exchange.
     #[must_use]
     pub fn session_id(&self) -> Option<&[u8]> {
         self.transport
-            .session
-            .as_ref()
+            .exchange
+            .session()
             .map(|session| &session.id[..])
     }
 
@@ -167,8 +167,8 @@ impl Connection {
     #[must_use]
     pub fn host_key(&self) -> Option<&[u8]> {
         self.transport
-            .session
-            .as_ref()
+            .exchange
+            .session()
             .map(|session| &session.host_key[..])
     }
 
@@ -176,8 +176,8 @@ impl Connection {
     #[must_use]
     pub fn negotiated(&self) -> Option<Negotiated> {
         self.transport
-            .session
-            .as_ref()
+            .exchange
+            .session()
             .map(|session| session.agreement.public(session.strict_kex))
     }
 
@@ -214,7 +214,7 @@ impl Connection {
     /// Returns true if more bytes should be read from the socket.
     #[must_use]
     pub fn wants_input(&self) -> bool {
-        !self.transport.splitter.is_full() && !self.transport.is_closed()
+        !self.transport.inbound.is_full() && !self.transport.is_closed()
     }
 
     /// Returns true if sent data is compressed now.
@@ -234,19 +234,19 @@ impl Connection {
 impl Connection {
     /// The receive buffer; read from the socket into its spare capacity.
     pub fn receive_buffer(&mut self) -> &mut BytesMut {
-        self.transport.splitter.receive_buffer()
+        self.transport.inbound.buffer()
     }
 
     /// The receive buffer and the number of bytes to read at once so that few have to be moved.
     /// Reading more is allowed.
     pub fn receive_room(&mut self) -> (&mut BytesMut, usize) {
-        self.transport.splitter.receive_room()
+        self.transport.inbound.room()
     }
 
     /// Lets the connection's only consumer pin up to `bytes` of receive slabs, so that their
     /// packets need not be copied. 0 restores the default.
     pub fn keep(&mut self, bytes: usize) {
-        self.transport.splitter.keep(bytes);
+        self.transport.inbound.keep(bytes);
     }
 
     /// Processes bytes added to the receive buffer.
@@ -322,7 +322,7 @@ impl Connection {
     /// The sequence number identifies the packet that was not understood: a pipelined one, or one
     /// that asked for a sign of life.
     fn handle_unimplemented(&mut self, sequence: u32) {
-        match self.transport.sent_ahead.take(sequence) {
+        match self.transport.sent_ahead().take(sequence) {
             Some(kind) => self
                 .channels
                 .handle_unimplemented(&mut self.transport, kind),

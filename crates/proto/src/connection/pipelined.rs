@@ -21,7 +21,7 @@ impl Connection {
     /// Client: key exchange methods and host key types of the server's first KEXINIT, as sent.
     #[must_use]
     pub fn peer_lists(&self) -> Option<(&[String], &[String])> {
-        let lists = self.transport.peer_lists.as_ref()?;
+        let lists = self.transport.exchange.first_inits().peer_lists.as_ref()?;
         Some((&lists.kex, &lists.host_key))
     }
 
@@ -29,13 +29,13 @@ impl Connection {
     /// before the server's KEXINIT.
     #[must_use]
     pub fn guess_was_right(&self) -> Option<bool> {
-        self.transport.guess_was_right
+        self.transport.exchange.first_inits().guess_was_right
     }
 
     /// Client: the first KEXINIT was a short one (`TransportConfig::short`).
     #[must_use]
     pub fn offers_short(&self) -> bool {
-        self.transport.offers_short
+        self.transport.exchange.first_inits().offers_short
     }
 
     /// Client: the server announced that it reads the short encoding of a first KEXINIT.
@@ -48,7 +48,7 @@ impl Connection {
     /// client has probably connected before and pipelines its requests.
     #[must_use]
     pub fn peer_guessed(&self) -> bool {
-        self.transport.peer_guessed
+        self.transport.exchange.first_inits().peer_guessed
     }
 
     /// Client: data to the server will be compressed once the user is logged in.

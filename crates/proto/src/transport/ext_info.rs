@@ -3,11 +3,11 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use wire::message::{Encode, ExtInfo};
+use wire::message::ExtInfo;
 use wire::{DecodeError, Put, Reader, Rest, names};
 
-use super::Transport;
-use crate::{Error, Role};
+use super::outbound::Outbound;
+use crate::{Error, Role, TransportConfig};
 
 /// Maximum number of extensions evaluated in one message; further ones are ignored.
 const MAX_EXTENSIONS: u32 = 64;
@@ -61,59 +61,56 @@ impl PeerExtensions {
     }
 }
 
-impl Transport {
-    /// Sends our EXT_INFO directly after our first NEWKEYS, if the peer asked for it.
-    pub(super) fn send_ext_info(&mut self) -> Result<(), Error> {
-        if !self
-            .session
-            .as_ref()
-            .is_some_and(|session| session.peer_wants_ext_info)
-        {
-            return Ok(());
-        }
-        match self.role {
-            Role::Client => self.send_extensions(&[(names::EXT_INFO_IN_AUTH, b"0")]),
-            Role::Server => {
-                let algorithms = self.config.peer_signature_algorithms.join(",");
-                self.send_extensions(&[
+/// Sends our EXT_INFO, which directly follows our first NEWKEYS.
+pub(super) fn send_ours(
+    role: Role,
+    config: &TransportConfig,
+    outbound: &mut Outbound,
+) -> Result<(), Error> {
+    match role {
+        Role::Client => send(outbound, &[(names::EXT_INFO_IN_AUTH, b"0")]),
+        Role::Server => {
+            let algorithms = config.peer_signature_algorithms.join(",");
+            send(
+                outbound,
+                &[
                     (names::EXT_SERVER_SIG_ALGS, algorithms.as_bytes()),
                     (names::EXT_PUBLICKEY_HOSTBOUND, b"0"),
                     (names::EXT_PING, b"0"),
                     (names::EXT_SHORT_KEXINIT, b"0"),
-                ])
-            }
+                ],
+            )
         }
     }
+}
 
-    /// Sends a second EXT_INFO during authentication, if the client supports that: the algorithms
-    /// that this user's configuration accepts.
-    pub(crate) fn send_ext_info_in_auth(&mut self, algorithms: &[&str]) -> Result<(), Error> {
-        if self.role != Role::Server || !self.extensions.in_auth || self.authenticated {
-            return Ok(());
-        }
-        let algorithms = algorithms.join(",");
-        self.send_extensions(&[(names::EXT_SERVER_SIG_ALGS, algorithms.as_bytes())])
-    }
+/// Server: sends a second EXT_INFO during authentication: the algorithms that this user's
+/// configuration accepts.
+pub(super) fn send_in_auth(outbound: &mut Outbound, algorithms: &[&str]) -> Result<(), Error> {
+    let algorithms = algorithms.join(",");
+    send(
+        outbound,
+        &[(names::EXT_SERVER_SIG_ALGS, algorithms.as_bytes())],
+    )
+}
 
-    fn send_extensions(&mut self, pairs: &[(&str, &[u8])]) -> Result<(), Error> {
-        let mut extensions = Vec::new();
-        for (name, value) in pairs {
-            extensions.put_string(name.as_bytes());
-            extensions.put_string(value);
-        }
-        let count = u32::try_from(pairs.len()).unwrap_or_default();
-        let message = ExtInfo {
-            count,
-            extensions: Rest(&extensions),
-        };
-        let mut buf = self.take_buffer(256);
-        buf.extend(&message.encode());
-        self.send(buf)
+fn send(outbound: &mut Outbound, pairs: &[(&str, &[u8])]) -> Result<(), Error> {
+    let mut extensions = Vec::new();
+    for (name, value) in pairs {
+        extensions.put_string(name.as_bytes());
+        extensions.put_string(value);
     }
+    let count = u32::try_from(pairs.len()).unwrap_or_default();
+    outbound.send_kex(&ExtInfo {
+        count,
+        extensions: Rest(&extensions),
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use wire::message::Encode;
+
     use super::*;
 
     fn message(count: u32, pairs: &[(&str, &[u8])]) -> Vec<u8> {

@@ -2,7 +2,6 @@
 //! for a while. `packet` knows which memory that is, and how little small packets need.
 
 use super::Transport;
-use super::streams::InStream;
 use crate::Millis;
 
 /// Time after which a connection is idle, milliseconds. It exceeds the pauses of a running
@@ -18,11 +17,8 @@ impl Transport {
 
     /// Time at which memory is to be freed: once after each activity.
     pub(super) fn shed_deadline(&self) -> Option<Millis> {
-        let spare = self.pool.has_spare()
-            || self.splitter.has_spare()
-            || self.prepared.is_some()
-            || self.out_stream.has_spare()
-            || self.in_stream.as_ref().is_some_and(InStream::has_spare);
+        let spare =
+            self.inbound.has_spare() || self.outbound.has_spare() || self.exchange.has_spare();
         self.active_at
             .filter(|_| spare)
             .map(|active_at| active_at.saturating_add(IDLE_MS))
@@ -39,14 +35,9 @@ impl Transport {
 
     /// Frees all unused memory, even if the connection is active.
     pub(crate) fn shed(&mut self) {
-        self.pool.shed();
-        self.prepared = None;
-        self.splitter.shed();
-        self.out_stream.shed();
-        if let Some(stream) = &mut self.in_stream {
-            stream.shed();
-        }
-        self.output.shrink_to_fit();
+        self.inbound.shed();
+        self.outbound.shed();
+        self.exchange.shed();
         self.events.shrink_to_fit();
     }
 }

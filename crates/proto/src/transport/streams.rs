@@ -15,7 +15,7 @@ use crate::config::Compression;
 
 /// Compression of sent data. It works at the head of the queue, whose later items may belong to
 /// other keys and another method.
-pub(super) struct OutStream {
+pub(crate) struct OutStream {
     settings: CompressionSettings,
     /// Method of the next payload that leaves.
     method: Compression,
@@ -69,7 +69,7 @@ impl OutStream {
     }
 
     /// The zlib compressor, which accelerators may serve.
-    pub(super) fn zlib(&mut self) -> Option<&mut Compressor> {
+    pub(crate) fn zlib(&mut self) -> Option<&mut Compressor> {
         self.zlib.as_mut()
     }
 
@@ -79,7 +79,7 @@ impl OutStream {
             .filter(|_| self.method == Compression::Zstd)
     }
 
-    pub(super) fn report(&self) -> Option<CompressionReport> {
+    pub(crate) fn report(&self) -> Option<CompressionReport> {
         match self.by_zstd() {
             Some(zstd) => Some(zstd.report()),
             None => self.zlib.as_ref().map(Compressor::report),
@@ -87,14 +87,14 @@ impl OutStream {
     }
 
     /// Current compression level.
-    pub(super) fn level(&self) -> Option<u8> {
+    pub(crate) fn level(&self) -> Option<u8> {
         match self.by_zstd() {
             Some(zstd) => Some(zstd.level()),
             None => self.zlib.as_ref().map(Compressor::level),
         }
     }
 
-    pub(super) fn set_level(&mut self, level: u8) {
+    pub(crate) fn set_level(&mut self, level: u8) {
         if let Some(zlib) = &mut self.zlib {
             zlib.set_level(level);
         }
@@ -104,7 +104,7 @@ impl OutStream {
     }
 
     /// Name of the engine that compresses bulk data.
-    pub(super) fn engine(&self) -> Option<String> {
+    pub(crate) fn engine(&self) -> Option<String> {
         if self.by_zstd().is_some() {
             return Some(format!("zstd {}", compress::zstd_version()));
         }

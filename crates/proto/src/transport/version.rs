@@ -8,6 +8,7 @@ use alloc::string::String;
 
 use bytes::BytesMut;
 
+use crate::quirks::Quirks;
 use crate::{Error, Role};
 
 /// Maximum lines that a server may send before its identification line.
@@ -27,21 +28,73 @@ pub(super) enum VersionLine {
     Version(String),
 }
 
-/// Our identification line without CR LF.
-pub(super) fn ours(comment: &str) -> String {
-    let mut line = String::from("SSH-2.0-");
-    line.push_str(crate::SOFTWARE_NAME);
-    line.push_str(env!("CARGO_PKG_VERSION"));
-    if !comment.is_empty() {
-        line.push(' ');
-        line.push_str(comment);
+/// Identification lines of both sides, without CR LF.
+pub(crate) struct VersionExchange {
+    ours: String,
+    /// `None` before it has arrived.
+    peer: Option<String>,
+    preamble: PreambleLines,
+}
+
+impl VersionExchange {
+    /// Our line ends with `comment`, if there is one.
+    pub(super) fn new(comment: &str) -> Self {
+        let mut ours = String::from("SSH-2.0-");
+        ours.push_str(crate::SOFTWARE_NAME);
+        ours.push_str(env!("CARGO_PKG_VERSION"));
+        if !comment.is_empty() {
+            ours.push(' ');
+            ours.push_str(comment);
+        }
+        Self {
+            ours,
+            peer: None,
+            preamble: PreambleLines::default(),
+        }
     }
-    line
+
+    /// Continues from a snapshot, after both lines.
+    pub(crate) fn resumed(ours: String, peer: String) -> Self {
+        Self {
+            ours,
+            peer: Some(peer),
+            preamble: PreambleLines::default(),
+        }
+    }
+
+    pub(crate) fn ours(&self) -> &str {
+        &self.ours
+    }
+
+    pub(crate) fn peer(&self) -> Option<&str> {
+        self.peer.as_deref()
+    }
+
+    /// The peer's quirks; the default before its line has arrived.
+    pub(crate) fn peer_quirks(&self) -> Quirks {
+        Quirks::of(self.peer().unwrap_or_default())
+    }
+
+    /// Takes the next line from `buffer`, up to the peer's identification line.
+    ///
+    /// # Errors
+    /// [`Error::NotSsh`], and [`Error::PeerMisbehaved`] past the limits.
+    pub(super) fn handle(
+        &mut self,
+        buffer: &mut BytesMut,
+        role: Role,
+    ) -> Result<VersionLine, Error> {
+        let line = self.preamble.next(buffer, role)?;
+        if let VersionLine::Version(peer) = &line {
+            self.peer = Some(peer.clone());
+        }
+        Ok(line)
+    }
 }
 
 /// Counts the lines before the identification line.
 #[derive(Debug, Default)]
-pub(super) struct PreambleLines {
+struct PreambleLines {
     before: usize,
 }
 
@@ -50,7 +103,7 @@ impl PreambleLines {
     ///
     /// # Errors
     /// [`Error::NotSsh`], and [`Error::PeerMisbehaved`] past the limits.
-    pub(super) fn next(&mut self, buffer: &mut BytesMut, role: Role) -> Result<VersionLine, Error> {
+    fn next(&mut self, buffer: &mut BytesMut, role: Role) -> Result<VersionLine, Error> {
         let Some(end) = buffer.iter().position(|byte| *byte == b'\n') else {
             let limit = match role {
                 Role::Client => MAX_LINE_BYTES,

@@ -130,7 +130,7 @@ impl ClientAuth {
             buf.conceal_length(SECRET_STEP_BYTES);
         }
         self.open.push_back(open);
-        transport.send_ahead(buf, PipelinedPacket::Login)
+        transport.send_payload(buf, Some(PipelinedPacket::Login))
     }
 
     pub(crate) fn none(&mut self, transport: &mut Transport, user: &[u8]) -> Result<(), Error> {
@@ -175,7 +175,7 @@ impl ClientAuth {
 
     /// Host key to which signatures are bound, if the server supports that.
     fn bound_host_key<'t>(&self, transport: &'t Transport) -> Option<&'t [u8]> {
-        let session = transport.session.as_ref()?;
+        let session = transport.exchange.session()?;
         let bound = transport.extensions.hostbound && !self.unbound;
         bound.then_some(&session.host_key[..])
     }
@@ -188,8 +188,8 @@ impl ClientAuth {
         key: &[u8],
     ) -> Result<Vec<u8>, Error> {
         let session = transport
-            .session
-            .as_ref()
+            .exchange
+            .session()
             .ok_or(Error::Misuse("no session identifier yet"))?;
         Ok(publickey_signed_data(
             &session.id,
@@ -266,7 +266,7 @@ impl ClientAuth {
         buf.extend(&payload);
         buf.conceal_length(SECRET_STEP_BYTES);
         payload.zeroize();
-        transport.send(buf)
+        transport.send_payload(buf, None)
     }
 
     /// Returns true if the newest unanswered request is a signed one, so that following packets may
@@ -313,7 +313,7 @@ impl ClientAuth {
         if self.open.pop_front().is_none() {
             return Err(Error::PeerMisbehaved("USERAUTH_FAILURE without a request"));
         }
-        transport.sent_ahead.settle(PipelinedPacket::Login);
+        transport.sent_ahead().settle(PipelinedPacket::Login);
         transport.events.push_back(Event::AuthFailure {
             methods: failure.methods.iter().map(String::from).collect(),
             partial_success: failure.partial_success,
@@ -348,7 +348,7 @@ impl ClientAuth {
         };
         // A server need not answer the requests that follow the successful one.
         self.open.clear();
-        transport.sent_ahead.settle(PipelinedPacket::Login);
+        transport.sent_ahead().settle(PipelinedPacket::Login);
         transport.set_authenticated();
         transport.events.push_back(Event::AuthSuccess(proof));
         Ok(())
@@ -370,7 +370,7 @@ impl ClientAuth {
                     key: ok.key.to_vec(),
                 });
                 self.open.pop_front();
-                transport.sent_ahead.settle(PipelinedPacket::Login);
+                transport.sent_ahead().settle(PipelinedPacket::Login);
                 Ok(())
             }
             Some(PendingAuth::Password) => {

@@ -91,8 +91,8 @@ impl ServerAuth {
             names::METHOD_PUBLICKEY => publickey(request.method_fields.0, None, &mut query)?,
             names::METHOD_PUBLICKEY_HOSTBOUND => {
                 let session = transport
-                    .session
-                    .as_ref()
+                    .exchange
+                    .session()
                     .ok_or(Error::Bug("login before keys"))?;
                 publickey(request.method_fields.0, Some(&session.host_key), &mut query)?
             }

@@ -5,92 +5,79 @@ use alloc::boxed::Box;
 use wire::message::NewKeys;
 
 use super::derive::KeySource;
-use super::{Kex, KexOutcome, KexStep, Running};
-use crate::transport::{Dispatch, Transport, TransportSession};
+use super::state::{Kex, KexOutcome, KexStep, KexTerms};
+use super::{Exchange, ExchangeIo, TransportSession};
+use crate::transport::ext_info;
 use crate::{Error, Event, Role};
 
-impl Transport {
+impl Exchange {
     /// Completes a verified exchange: derives keys, sends NEWKEYS and switches our direction.
-    pub(in crate::transport) fn finish_exchange(
+    pub(super) fn finish(
         &mut self,
-        mut running: Box<Running>,
+        io: &mut ExchangeIo<'_>,
+        terms: Box<KexTerms>,
         outcome: &KexOutcome,
     ) -> Result<(), Error> {
-        let first = self.session.is_none();
-        let session = match self.session.take() {
-            Some(mut session) => {
-                session.agreement = running.agreement;
-                session
-            }
-            None => TransportSession {
-                id: outcome.hash.as_ref().to_vec(),
-                host_key: outcome.host_key.clone(),
-                strict_kex: running.strict_kex,
-                peer_wants_ext_info: running.peer_wants_ext_info,
-                agreement: running.agreement,
-            },
-        };
+        let agreement = terms.agreement;
+        let session = self.session.get_or_insert_with(|| TransportSession {
+            id: outcome.hash.as_ref().to_vec(),
+            host_key: outcome.host_key.clone(),
+            strict_kex: terms.strict_kex,
+            peer_wants_ext_info: terms.peer_wants_ext_info,
+            agreement,
+        });
+        session.agreement = agreement;
         let source = KeySource {
-            algorithm: running.agreement.kex.hash(),
+            algorithm: agreement.kex.hash(),
             secret_encoded: &outcome.secret,
             hash: outcome.hash.as_ref(),
             session_id: &session.id,
         };
-        let c2s = source.client_to_server(running.agreement.c2s);
-        let s2c = source.server_to_client(running.agreement.s2c);
-        let strict = session.strict_kex;
-        self.session = Some(session);
-        let (ours, theirs) = match self.role {
+        let c2s = source.client_to_server(agreement.c2s);
+        let s2c = source.server_to_client(agreement.s2c);
+        let (ours, theirs) = match io.role {
             Role::Client => (c2s, s2c),
             Role::Server => (s2c, c2s),
         };
-        self.send_message(&NewKeys {})?;
-        self.switch_keys(ours.seal()?, strict, ours.suite.compression);
-        *self.our_keys_slot() = Some(ours);
-        self.set_compressing();
-        running.step = KexStep::NewKeys { theirs };
-        running.newkeys_sent = true;
-        self.kex = Kex::Running(running);
-        if first {
-            self.send_ext_info()?;
+        io.outbound.send_kex(&NewKeys {})?;
+        io.outbound
+            .switch_keys(ours, session.strict_kex, io.authenticated)?;
+        if terms.first && session.peer_wants_ext_info {
+            ext_info::send_ours(io.role, io.config, io.outbound)?;
         }
-        self.release_held()
+        self.state = Kex::Running {
+            terms,
+            step: KexStep::NewKeys { theirs },
+        };
+        io.outbound.release_held()
     }
 
-    /// Handles the peer's NEWKEYS and switches its direction.
-    pub(in crate::transport) fn handle_newkeys(
+    /// Handles the peer's NEWKEYS and switches its direction; returns true if the connection's first
+    /// exchange is complete.
+    pub(super) fn handle_newkeys(
         &mut self,
-        running: Box<Running>,
-    ) -> Result<Dispatch, Error> {
-        let KexStep::NewKeys { theirs } = running.step else {
+        io: &mut ExchangeIo<'_>,
+        terms: &KexTerms,
+        step: KexStep,
+    ) -> Result<bool, Error> {
+        let KexStep::NewKeys { theirs } = step else {
             return Err(Error::PeerMisbehaved(
                 "NEWKEYS before the key exchange was complete",
             ));
         };
-        if self.outstanding > 0 {
-            // A later packet was opened with the old keys, because this one is longer than any
-            // valid NEWKEYS.
-            return Err(Error::PeerMisbehaved("NEWKEYS is too long"));
-        }
-        let session = self
+        let strict_kex = self
             .session
             .as_ref()
-            .ok_or(Error::Bug("keys without a session"))?;
-        let strict = session.strict_kex;
-        let negotiated = session.agreement.public(strict);
-        self.splitter.set_keys(theirs.open()?, strict);
-        *self.peer_keys_slot() = Some(theirs);
-        self.restart_in_stream();
-        self.kex = Kex::Idle;
-        self.last_exchange = self.now;
-        self.events.push_back(Event::KeysChanged {
-            negotiated,
-            first: running.first,
+            .ok_or(Error::Bug("keys without a session"))?
+            .strict_kex;
+        io.inbound
+            .switch_keys(theirs, strict_kex, io.authenticated)?;
+        self.state = Kex::Idle;
+        self.completed_at = io.now;
+        io.events.push_back(Event::KeysChanged {
+            negotiated: terms.agreement.public(strict_kex),
+            first: terms.first,
         });
-        if running.first {
-            Ok(Dispatch::FirstKeys)
-        } else {
-            Ok(Dispatch::Handled)
-        }
+        Ok(terms.first)
     }
 }

@@ -11,8 +11,8 @@ use alloc::vec::Vec;
 use wire::message::KexInit;
 
 use super::negotiate::{self, Agreement};
+use super::{Exchange, ExchangeIo};
 use crate::config::ShortOffer;
-use crate::transport::Transport;
 use crate::{Error, Role};
 
 /// Size of an unencrypted packet, bytes: length, padding length, payload and padding.
@@ -20,15 +20,20 @@ fn packet_bytes(payload: usize) -> usize {
     (4 + 1 + payload + 4).next_multiple_of(8)
 }
 
-impl Transport {
+impl Exchange {
     /// Returns `whole`, or a shorter KEXINIT if only that lets the first flight fit. A packet with
     /// a public value of `public` bytes follows.
-    pub(super) fn fitting(&mut self, whole: Vec<u8>, public: usize) -> Vec<u8> {
-        let Some(short) = &self.config.short else {
+    pub(super) fn fitting(
+        &mut self,
+        io: &ExchangeIo<'_>,
+        whole: Vec<u8>,
+        public: usize,
+    ) -> Vec<u8> {
+        let Some(short) = &io.config.short else {
             return whole;
         };
         // Message number, length, and the byte that keeps an mpint from being negative.
-        let rest = self.our_version.len() + 2 + packet_bytes(1 + 4 + public + 1);
+        let rest = io.versions.ours().len() + 2 + packet_bytes(1 + 4 + public + 1);
         let fits = |payload: &Vec<u8>| rest + packet_bytes(payload.len()) <= short.flight_bytes;
         if fits(&whole) {
             return whole;
@@ -36,7 +41,7 @@ impl Transport {
         let found = self.shortened(short).into_iter().flatten().find(fits);
         match found {
             Some(shorter) => {
-                self.offers_short = true;
+                self.first_inits.offers_short = true;
                 shorter
             }
             None => whole,
@@ -60,15 +65,15 @@ impl Transport {
     /// [`Error::ShortOffer`] if they would not.
     pub(super) fn check_short(
         &self,
+        role: Role,
         agreement: &Agreement,
         theirs: &KexInit<'_>,
     ) -> Result<(), Error> {
-        if !self.offers_short {
+        if !self.first_inits.offers_short {
             return Ok(());
         }
-        let whole = negotiate::proposal(&self.offer, self.role, None, true, None);
-        let (by_whole, _) =
-            negotiate::agree(&self.offer, self.role, &KexInit::decode(&whole)?, theirs)?;
+        let whole = negotiate::proposal(&self.offer, role, None, true, None);
+        let (by_whole, _) = negotiate::agree(&self.offer, role, &KexInit::decode(&whole)?, theirs)?;
         match by_whole == *agreement {
             true => Ok(()),
             false => Err(Error::ShortOffer),

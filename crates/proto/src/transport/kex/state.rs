@@ -1,0 +1,200 @@
+//! The states of a key exchange: one enum for both sides, in which each state has the data that its
+//! next message needs.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use crypto::hash::Digest;
+use crypto::kex::{DhGroup, Initiator, KexAlgorithm};
+use zeroize::Zeroizing;
+
+use super::derive::EpochKeys;
+use super::negotiate::Agreement;
+use crate::permits::ConnectionPhase;
+use crate::{Error, Millis};
+
+/// State of the current key exchange.
+pub(super) enum Kex {
+    /// No exchange is running.
+    Idle,
+    /// Our KEXINIT is sent, the peer's has not arrived. A client that guessed the method has sent
+    /// its first packet, too.
+    InitSent {
+        ours: Vec<u8>,
+        guess: Option<Box<Half>>,
+        since: Millis,
+    },
+    /// Both KEXINITs are known.
+    Running { terms: Box<KexTerms>, step: KexStep },
+    /// Placeholder while one message is processed: an exchange is running. Remains only if an error
+    /// ends the connection.
+    Moving,
+}
+
+/// What both KEXINITs have settled.
+pub(super) struct KexTerms {
+    pub(super) agreement: Agreement,
+    /// The first exchange of the connection.
+    pub(super) first: bool,
+    pub(super) strict_kex: bool,
+    pub(super) peer_wants_ext_info: bool,
+    pub(super) since: Millis,
+    /// The peer's next packet is a wrong guess.
+    pub(super) skip_next: bool,
+    pub(super) client_init: Vec<u8>,
+    pub(super) server_init: Vec<u8>,
+}
+
+/// A client's key pair for a method that may not be negotiated yet. Used for one exchange only, and
+/// wiped when dropped.
+pub(super) struct Half {
+    pub(super) kex: KexAlgorithm,
+    pub(super) initiator: Initiator,
+    pub(super) public: Vec<u8>,
+}
+
+impl Half {
+    pub(super) fn new(kex: KexAlgorithm) -> Result<Box<Self>, Error> {
+        let (initiator, public) = Initiator::new(kex)?;
+        Ok(Box::new(Self {
+            kex,
+            initiator,
+            public,
+        }))
+    }
+}
+
+/// The next step of a running exchange.
+pub(super) enum KexStep {
+    Client(ClientStep),
+    Server(ServerStep),
+    /// Our NEWKEYS is sent: awaits the peer's.
+    NewKeys {
+        theirs: EpochKeys,
+    },
+}
+
+pub(super) enum ClientStep {
+    /// Awaits KEX_*_REPLY.
+    Reply(Box<Half>),
+    /// Awaits the group.
+    Group,
+    /// Awaits the reply in the group.
+    GexReply {
+        initiator: Initiator,
+        public: Vec<u8>,
+        group: DhGroup,
+    },
+    /// Awaits the owner's decision about the host key.
+    Decision(KexOutcome),
+}
+
+pub(super) enum ServerStep {
+    /// Awaits KEX_*_INIT.
+    Init,
+    /// Awaits GEX_REQUEST.
+    GexRequest,
+    /// Awaits the owner's choice of a group.
+    GroupChoice(GroupSizes),
+    /// Awaits GEX_INIT.
+    GexInit { request: GroupSizes, group: DhGroup },
+    /// Awaits the host key's signature.
+    Signature {
+        outcome: KexOutcome,
+        reply: KexReply,
+    },
+}
+
+/// Smallest, preferred and largest size of a group, bits.
+pub(super) type GroupSizes = (u32, u32, u32);
+
+/// Results of an exchange.
+pub(super) struct KexOutcome {
+    pub(super) hash: Digest,
+    pub(super) secret: Zeroizing<Vec<u8>>,
+    pub(super) host_key: Vec<u8>,
+}
+
+/// The server's public value, by the message that contains it.
+pub(super) enum KexReply {
+    Ecdh(Vec<u8>),
+    Dh(Vec<u8>),
+    Gex(Vec<u8>),
+}
+
+impl Kex {
+    /// Takes the state; an exchange is running until the next one is set.
+    pub(super) fn take(&mut self) -> Self {
+        core::mem::replace(self, Self::Moving)
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        matches!(self, Self::Idle)
+    }
+
+    /// Returns true if messages above the transport must wait (RFC 4253 §7.1).
+    pub(super) fn holds_output(&self) -> bool {
+        !matches!(
+            self,
+            Self::Idle
+                | Self::Running {
+                    step: KexStep::NewKeys { .. },
+                    ..
+                }
+        )
+    }
+
+    /// Returns true if the peer's NEWKEYS may arrive. After a guess it can follow the KEXINIT at
+    /// once.
+    pub(super) fn may_change_keys(&self) -> bool {
+        matches!(
+            self,
+            Self::Running { .. } | Self::InitSent { guess: Some(_), .. }
+        )
+    }
+
+    /// Restarts the time limit, because output has left: before that the peer could not answer the
+    /// messages queued after it. On a slow line our KEXINIT may wait for minutes in the queue.
+    pub(super) fn progressed(&mut self, now: Millis) {
+        match self {
+            Self::InitSent { since, .. } => *since = now,
+            Self::Running { terms, .. } => terms.since = now,
+            Self::Idle | Self::Moving => {}
+        }
+    }
+
+    /// The time from which the peer's next message is awaited.
+    pub(super) fn since(&self) -> Option<Millis> {
+        match self {
+            Self::InitSent { since, .. } => Some(*since),
+            Self::Running { terms, .. } => Some(terms.since),
+            Self::Idle | Self::Moving => None,
+        }
+    }
+
+    /// Returns true while the owner owes an answer; no input is processed then.
+    pub(super) fn waits_for_owner(&self) -> bool {
+        let Self::Running { step, .. } = self else {
+            return false;
+        };
+        matches!(
+            step,
+            KexStep::Client(ClientStep::Decision(_))
+                | KexStep::Server(ServerStep::GroupChoice(_) | ServerStep::Signature { .. })
+        )
+    }
+
+    /// The phase for permissions, if the exchange determines it; `first` before the end of the first
+    /// one.
+    pub(super) fn phase(&self, first: bool) -> Option<ConnectionPhase> {
+        match self {
+            Self::Running { terms, .. } if terms.first && terms.strict_kex => {
+                Some(ConnectionPhase::StrictFirstKex)
+            }
+            _ if first => Some(ConnectionPhase::FirstKex),
+            Self::Running { terms, .. } if terms.first => Some(ConnectionPhase::FirstKex),
+            Self::Running { .. } => Some(ConnectionPhase::Rekey),
+            Self::Idle | Self::InitSent { .. } | Self::Moving => None,
+        }
+    }
+}
