@@ -15,6 +15,7 @@ mod bulk;
 mod directories;
 mod handles;
 mod hash;
+mod jobs;
 mod log;
 mod long_name;
 mod openssh;
@@ -22,6 +23,7 @@ mod options;
 mod outbox;
 mod paths;
 mod permits;
+mod requests;
 mod small;
 mod status;
 pub mod stdio;
@@ -36,16 +38,15 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::attributes::{ExactTimes, Owner, Times, Timestamp};
-use crate::extension::{Extended, Limits};
 use crate::frame::{FrameError, FramePiece, ReadingSide, Splitter};
+use crate::message::Undecodable;
 use crate::message::reply::{self, encode_extended};
-use crate::message::request::{Open, Read};
-use crate::message::{Request, Undecodable};
 use crate::{Attributes, Code};
 use bytes::Bytes;
 use sys::fs::{Info, PathRoot};
 
 use handles::Handles;
+use jobs::{Job, Slice};
 use long_name::Names;
 use status::Failed;
 use write::Writing;
@@ -62,9 +63,6 @@ pub const OUTBOX_BYTES: usize = 1 << 20;
 const STEPS: usize = 256;
 /// Maximum number of data bytes per [`Serve::work`], approximately.
 const STEP_BYTES: usize = 4 << 20;
-/// Maximum number of concurrent jobs.
-const MAX_JOBS: usize = 64;
-
 /// Number of file descriptors reserved for the rest of the process.
 const OTHER_DESCRIPTORS: u64 = 32;
 /// Maximum number of handles of one client.
@@ -125,33 +123,6 @@ pub enum Work {
     Busy,
     /// The client has closed its side, and everything was answered.
     Ended,
-}
-
-/// A long operation that runs concurrently with later requests.
-enum Job {
-    Bulk(bulk::Bulk),
-    Hash(Box<hash::Hash>),
-    Walk(Box<walk::Walk>),
-    Copy(openssh::Copy),
-}
-
-impl Job {
-    fn id(&self) -> u32 {
-        match self {
-            Self::Bulk(job) => job.id,
-            Self::Hash(job) => job.id,
-            Self::Walk(job) => job.id,
-            Self::Copy(job) => job.id,
-        }
-    }
-
-    /// Number of directories that the job has open.
-    fn open_directories(&self) -> usize {
-        match self {
-            Self::Walk(job) => job.open(),
-            _ => 0,
-        }
-    }
 }
 
 /// A file server for one channel, as the module's documentation describes.
@@ -329,233 +300,6 @@ impl Serve {
         Ok(true)
     }
 
-    fn message(&mut self, message: &[u8], buffers: &mut dyn Buffers) -> Result<(), ServeError> {
-        if self.phase == SftpPhase::Beginning {
-            let (phase, permits) = (&mut self.phase, &self.permits);
-            let mut answer = Vec::new();
-            phase
-                .begin(message, permits, &mut answer)
-                .map_err(|NotInit| ServeError::NotInit)?;
-            self.out.put(&answer, buffers);
-            if let SftpPhase::Serving { client_version } = self.phase {
-                self.log.line(
-                    LogLevel::Verbose,
-                    &format!("received client version {client_version}"),
-                );
-            }
-            return Ok(());
-        }
-        let (id, request) = match Request::decode(message) {
-            Ok(decoded) => decoded,
-            Err(error) => {
-                let Some(id) = error.id else {
-                    return Err(ServeError::NoId(error));
-                };
-                self.log.line(LogLevel::Error, &format!("bad {error}"));
-                let failed = Failed::new(Code::BAD_MESSAGE, error.error.to_string());
-                self.fail(id, &failed, buffers);
-                return Ok(());
-            }
-        };
-        match self.permits.request(&request) {
-            Ok(()) => self.request(id, &request, buffers),
-            Err(refusal) => self.refuse(id, permits::name(&request), refusal, buffers),
-        }
-        Ok(())
-    }
-
-    fn refuse(
-        &mut self,
-        id: u32,
-        name: Option<&str>,
-        refusal: RequestRefusal,
-        buffers: &mut dyn Buffers,
-    ) {
-        let name = name.unwrap_or("unknown");
-        let text = match refusal {
-            RequestRefusal::ReadOnly => {
-                self.log.line(
-                    LogLevel::Verbose,
-                    &format!("Refusing {name} request in read-only mode"),
-                );
-                "the server is read-only"
-            }
-            RequestRefusal::NotPermitted => {
-                self.log
-                    .line(LogLevel::Verbose, &format!("Refusing {name} request"));
-                "the server does not permit this request"
-            }
-        };
-        let failed = Failed::new(Code::PERMISSION_DENIED, text);
-        self.fail(id, &failed, buffers);
-    }
-
-    fn request(&mut self, id: u32, request: &Request<'_>, buffers: &mut dyn Buffers) {
-        let done = match request {
-            Request::Open(open) => self.open(id, open, buffers),
-            Request::Close(close) => self.close(id, close.handle, buffers),
-            Request::Read(read) => self.read(id, read, buffers),
-            // The splitter streams WRITE, so a whole one cannot occur.
-            Request::Write(_) => Err(Failed::code(Code::BAD_MESSAGE)),
-            Request::Opendir(request) => self.open_directory(id, request.path, buffers),
-            Request::Readdir(request) => self.read_directory(id, request.handle, buffers),
-            Request::Extended(extended) => self.extended(id, extended, buffers),
-            Request::UnknownExtension { name } => {
-                self.log.line(
-                    LogLevel::Debug1,
-                    &format!("unknown extended request \"{}\"", shown(name)),
-                );
-                Err(Failed::code(Code::OP_UNSUPPORTED))
-            }
-            Request::Unknown { number } => {
-                self.log
-                    .line(LogLevel::Error, &format!("Unknown message {number}"));
-                Err(Failed::code(Code::OP_UNSUPPORTED))
-            }
-            _ => self.by_path(id, request, buffers),
-        };
-        if let Err(failed) = done {
-            self.fail(id, &failed, buffers);
-        }
-    }
-
-    fn extended(&mut self, id: u32, extended: &Extended<'_>, buffers: &mut dyn Buffers) -> Done {
-        match extended {
-            Extended::GetLimits(_) => {
-                let limits = Limits {
-                    max_message_bytes: crate::MAX_MESSAGE_BYTES as u64,
-                    max_read_bytes: u64::from(crate::MAX_DATA_BYTES),
-                    max_write_bytes: u64::from(crate::MAX_DATA_BYTES),
-                    max_handles: self.handles.max() as u64,
-                };
-                self.answer_extended(id, buffers, |out| limits.write(out));
-                Ok(())
-            }
-            Extended::SetExactTimes(request) => {
-                self.exact_times = request.on;
-                self.ok(id, buffers);
-                Ok(())
-            }
-            Extended::Cancel(cancel) => {
-                let position = self.jobs.iter().position(|job| job.id() == cancel.request);
-                if let Some(job) = position.and_then(|position| self.jobs.remove(position)) {
-                    let failed = Failed::new(Code::FAILURE, "cancelled");
-                    self.fail(job.id(), &failed, buffers);
-                }
-                self.ok(id, buffers);
-                Ok(())
-            }
-            Extended::HashRange(request) => self.hash_range(id, request),
-            Extended::ReadRange(request) => self.read_range(id, request),
-            Extended::OpenRead(request) => self.open_read(id, request, buffers),
-            Extended::PutFile(request) => self.put_file(id, request, buffers),
-            Extended::GetFile(request) => self.get_file(id, request, buffers),
-            Extended::Walk(request) => self.walk(id, request),
-            Extended::WalkOn(request) => {
-                self.walk_on(id, request, buffers);
-                Ok(())
-            }
-            _ => self.openssh(id, extended, buffers),
-        }
-    }
-
-    fn open(&mut self, id: u32, request: &Open<'_>, buffers: &mut dyn Buffers) -> Done {
-        let handle = self.handles.open(&self.place, request, &*self.log)?;
-        self.answer(buffers, |out| {
-            reply::Handle { handle: &handle }.encode_into(id, out);
-        });
-        Ok(())
-    }
-
-    fn close(&mut self, id: u32, handle: &[u8], buffers: &mut dyn Buffers) -> Done {
-        self.handles.close(handle, &*self.log)?;
-        self.ok(id, buffers);
-        Ok(())
-    }
-
-    fn read(&mut self, id: u32, request: &Read<'_>, buffers: &mut dyn Buffers) -> Done {
-        let file = self.handles.file(request.handle)?;
-        let len = request.len.min(crate::MAX_DATA_BYTES);
-        if self.log.wants(LogLevel::Debug1) {
-            let name = shown(&file.path);
-            let line = format!(
-                "request {id}: read \"{name}\" off {} len {len}",
-                request.offset
-            );
-            self.log.line(LogLevel::Debug1, &line);
-        }
-        let fd = &file.fd;
-        let count = self.out.data(id, len, buffers, &mut |room, done| {
-            sys::fs::content::read_at(fd, room, request.offset.saturating_add(done))
-        })?;
-        if count == 0 && len > 0 {
-            return Err(Failed::code(Code::EOF));
-        }
-        file.read += u64::from(count);
-        self.moved += usize::try_from(count).unwrap_or(0);
-        if len == 0 {
-            self.answer(buffers, |out| {
-                out.extend_from_slice(&reply::data_head(id, 0));
-            });
-        }
-        Ok(())
-    }
-
-    /// Runs a slice of the first job; returns false if there is none, or if it would have to wait.
-    fn slice(&mut self, buffers: &mut dyn Buffers) -> bool {
-        // Skip a walk whose window is used up.
-        let goes_on = |job: &Job| !matches!(job, Job::Walk(walk) if walk.is_held());
-        let Some(at) = self.jobs.iter().position(goes_on) else {
-            return false;
-        };
-        let open: usize = self.jobs.iter().map(Job::open_directories).sum();
-        let Some(mut job) = self.jobs.remove(at) else {
-            return false;
-        };
-        let others = self.handles.len() + open - job.open_directories();
-        let id = job.id();
-        let sliced = match &mut job {
-            Job::Bulk(job) => job.slice(&mut self.out, buffers),
-            Job::Hash(job) => job.slice(&mut self.out, buffers),
-            Job::Walk(job) => {
-                let around = walk::Around {
-                    place: &self.place,
-                    log: &*self.log,
-                    exact: self.exact_times,
-                    room: self.handles.max().saturating_sub(others),
-                };
-                Ok(job.slice(&around, &mut self.out, buffers))
-            }
-            Job::Copy(job) => job.slice(),
-        };
-        match sliced {
-            Ok(Slice::More(bytes)) => {
-                self.moved += bytes;
-                match job {
-                    Job::Copy(_) => self.jobs.push_front(job),
-                    _ => self.jobs.push_back(job),
-                }
-            }
-            Ok(Slice::Done) => self.ok(id, buffers),
-            Ok(Slice::Answered) => {}
-            Err(failed) => self.fail(id, &failed, buffers),
-        }
-        true
-    }
-
-    fn has_room_for_job(&self) -> Done {
-        match self.jobs.len() < MAX_JOBS {
-            true => Ok(()),
-            false => Err(Failed::new(Code::FAILURE, "too many requests in progress")),
-        }
-    }
-
-    fn begin_job(&mut self, job: Job) -> Done {
-        self.has_room_for_job()?;
-        self.jobs.push_back(job);
-        Ok(())
-    }
-
     // ---- answers ---------------------------------------------------------------------------
 
     fn answer(&mut self, buffers: &mut dyn Buffers, write: impl FnOnce(&mut Vec<u8>)) {
@@ -609,16 +353,6 @@ impl Drop for Serve {
 
 /// Success: the request was answered or will be. Error: it failed.
 type Done = Result<(), Failed>;
-
-/// Result of a slice of a job.
-enum Slice {
-    /// The job continues; this many bytes were processed.
-    More(usize),
-    /// The job is complete; a STATUS with OK follows.
-    Done,
-    /// The job is complete and was answered.
-    Answered,
-}
 
 /// Converts the information on a file to its attributes.
 fn attributes(info: &Info, exact: bool) -> Attributes {

@@ -858,7 +858,7 @@ fn handles_and_jobs_are_bounded() {
         )));
     }
     let _ = client.serve.work(&mut client.buffers).unwrap();
-    assert!(client.serve.jobs.len() <= MAX_JOBS);
+    assert!(client.serve.jobs.len() <= jobs::MAX_JOBS);
     assert!(client.serve.out.len() < OUTBOX_BYTES + (1 << 20));
 }
 
