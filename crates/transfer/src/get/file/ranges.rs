@@ -5,20 +5,11 @@ use sftp::extension::{self, Extended};
 use sftp::message::Request;
 use sftp::vendor;
 
-use super::read::Read;
+use super::read::{Range, Read};
 use super::{DownloadJob, DownloadStage};
 use crate::engine::{Op, Session, Token};
 use crate::get::source::Reading;
 use crate::sink::Sink;
-
-/// A requested range of data and holes.
-#[derive(Debug)]
-pub(super) struct Range {
-    pub(super) begin: u64,
-    /// Offset of the first byte not received.
-    at: u64,
-    end: u64,
-}
 
 impl DownloadJob {
     /// Continues with a file that the server already streams; returns the number of bytes received

@@ -4,7 +4,6 @@
 use bytes::Bytes;
 
 use super::claims::Claim;
-use super::ranges::Range;
 use super::{DownloadJob, DownloadStage};
 use crate::engine::{Op, Session, Token};
 use crate::file::FileJob;
@@ -15,6 +14,15 @@ use crate::text;
 
 /// Length of one request if the server reports holes, bytes.
 const RANGE_BYTES: u32 = 4 << 20;
+
+/// A requested range of data and holes.
+#[derive(Debug)]
+pub(super) struct Range {
+    pub(super) begin: u64,
+    /// Offset of the first byte not received.
+    pub(super) at: u64,
+    pub(super) end: u64,
+}
 
 /// State while data is requested and received.
 #[derive(Debug, Default)]

@@ -5,7 +5,8 @@ use sftp::attributes::mode;
 use sftp::extension;
 use sftp::message::Reply;
 
-use super::{UploadJob, UploadStage};
+use super::UploadJob;
+use super::stage::UploadStage;
 use crate::engine::{Op, Session, Token, attributes_of};
 use crate::file::failure;
 

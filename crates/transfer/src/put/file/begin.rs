@@ -6,12 +6,12 @@ use std::io;
 use sftp::attributes::mode;
 use sftp::extension::{self, Extended};
 use sftp::message::{Request, request};
-use sftp::{Attributes, ExactTimes, vendor};
+use sftp::{Attributes, vendor};
 
-use super::finish::Finish;
-use super::part::PartFile;
-use super::prepare::{Ends, Prepare, PrepareStep};
-use super::{UploadJob, UploadStage};
+use super::UploadJob;
+use super::stage::{
+    Content, Ends, Finish, Local, PartFile, Prepare, PrepareStep, UploadStage, Writes,
+};
 use crate::engine::{Op, Session};
 use crate::options::{Options, Resume};
 use crate::part::PartNames;
@@ -23,83 +23,6 @@ use crate::text;
 /// Maximum number of bytes read from a file that claims size 0, as those of /proc do: its content
 /// is held in memory.
 const MAX_UNTOLD_BYTES: u64 = 64 << 20;
-
-/// State before the local file is open.
-#[derive(Debug)]
-pub(super) struct Begin {
-    /// The local file, if it is open already.
-    source: Option<Source>,
-    /// The answers of a [`Target`](crate::put::Target).
-    known: Option<Known>,
-    writes: Writes,
-}
-
-/// Where the file is written.
-#[derive(Debug, Clone, Copy)]
-enum Writes {
-    /// To the target itself.
-    InPlace,
-    /// To a part file; STAT of the file that it replaces is due.
-    Beside,
-    /// To a part file; that STAT was sent.
-    Asked,
-    /// To a part file, which has the mode of the file that it replaces, if there is one.
-    Replacing(Option<u32>),
-}
-
-impl Begin {
-    pub(super) fn new(source: Option<Source>, known: Option<Known>, beside: bool) -> Self {
-        Self {
-            source,
-            known,
-            writes: match beside {
-                true => Writes::Beside,
-                false => Writes::InPlace,
-            },
-        }
-    }
-}
-
-/// The open local file.
-#[derive(Debug)]
-pub(super) struct Local {
-    pub(super) content: Content,
-    /// File type and permission bits.
-    mode: u32,
-    times: ExactTimes,
-}
-
-#[derive(Debug)]
-pub(super) enum Content {
-    /// All of a small file, which is closed.
-    Small(Vec<u8>),
-    File(Source),
-}
-
-impl Local {
-    /// The open file, if its content was not read completely.
-    pub(super) fn file(&self) -> Option<&Source> {
-        match &self.content {
-            Content::File(source) => Some(source),
-            Content::Small(_) => None,
-        }
-    }
-
-    /// Mode for a new file.
-    pub(super) fn mode(&self) -> Attributes {
-        Attributes::with_permissions(self.mode & 0o777)
-    }
-
-    /// Mode and times to set after the content.
-    pub(super) fn kept(&self, session: &Session) -> Attributes {
-        let exact = session.server().has(vendor::EXACT_TIMES, "1");
-        Attributes {
-            times: Some(self.times.into()),
-            exact_times: exact.then_some(self.times),
-            ..self.mode()
-        }
-    }
-}
 
 /// Maximum size of a file that is sent in one WRITE, bytes.
 fn small_limit(session: &Session) -> u64 {

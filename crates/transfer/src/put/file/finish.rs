@@ -1,75 +1,14 @@
 //! The stages after the data: a target that could not be written completely is truncated, and a
 //! part file gets its name or is removed.
 
+use sftp::Attributes;
 use sftp::extension::{self, Extended};
-use sftp::message::Request;
+use sftp::message::{Request, request};
 
-use super::part::PartFile;
-use super::prepare::Ends;
-use super::write::truncation;
-use super::{UploadJob, UploadStage};
+use super::UploadJob;
+use super::stage::{Finish, FinishStep, Naming, UploadStage};
 use crate::engine::{Op, Session};
 use crate::step::Step;
-
-/// A copy that failed while its target was open.
-#[derive(Debug)]
-pub(super) struct Cut {
-    part: Option<PartFile>,
-    /// The target stays as it is.
-    in_place: bool,
-    /// Number of bytes from the beginning that the server has certainly written.
-    pub(super) sure: u64,
-}
-
-impl Cut {
-    pub(super) fn new(ends: Ends, sure: u64) -> Self {
-        Self {
-            part: ends.part,
-            in_place: ends.in_place,
-            sure,
-        }
-    }
-}
-
-/// A copy that has sent everything up to CLOSE.
-#[derive(Debug)]
-pub(super) struct Finish {
-    /// The part file that was written.
-    pub(super) part: Option<PartFile>,
-    pub(super) naming: Naming,
-    pub(super) step: FinishStep,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum FinishStep {
-    /// Answers are awaited, and the handles of other connections closed.
-    Closing,
-    /// The part file is to be renamed to its target or removed.
-    ToMove,
-    Moving,
-}
-
-/// What became of the part file's name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Naming {
-    Unsent,
-    /// RENAME was sent, and not refused.
-    Sent,
-    /// RENAME was refused.
-    Refused,
-    /// REMOVE was sent.
-    Removed,
-}
-
-impl Finish {
-    pub(super) fn new(part: Option<PartFile>) -> Self {
-        Self {
-            part,
-            naming: Naming::Unsent,
-            step: FinishStep::Closing,
-        }
-    }
-}
 
 impl UploadJob {
     /// After a failure: truncates the target to the bytes certainly written.
@@ -172,4 +111,15 @@ impl UploadJob {
             .send(session, Op::Space, &Request::Extended(request));
         true
     }
+}
+
+/// FSETSTAT that truncates a file to this length.
+pub(super) fn truncation(handle: &[u8], len: u64) -> Request<'_> {
+    Request::Fsetstat(request::Fsetstat {
+        handle,
+        attributes: Attributes {
+            size: Some(len),
+            ..Attributes::NONE
+        },
+    })
 }

@@ -22,35 +22,10 @@ mod begin;
 mod finish;
 mod part;
 mod prepare;
+mod stage;
 mod write;
 
-use begin::Begin;
-use finish::{Cut, Finish};
-use prepare::{Prepare, PrepareStep};
-use write::Write;
-
-/// How far the upload of a file has come.
-#[derive(Debug)]
-enum UploadStage {
-    /// The local file is not open.
-    Begin(Begin),
-    /// The local file is open; the target is looked up, opened and compared.
-    Prepare(Prepare),
-    /// Data is sent.
-    Write(Write),
-    /// The copy failed while the target was open: unanswered requests are awaited.
-    Cut(Cut),
-    /// Everything was sent, including CLOSE; a part file is renamed or removed.
-    Finish(Finish),
-    Over,
-}
-
-impl UploadStage {
-    /// Takes the stage, for its data to become that of the next one, which the caller sets.
-    fn take(&mut self) -> Self {
-        std::mem::replace(self, Self::Over)
-    }
-}
+use stage::{Begin, PrepareStep, UploadStage};
 
 /// The upload of one file.
 #[derive(Debug)]

@@ -12,52 +12,12 @@ use sftp::attributes::mode;
 use sftp::extension::{self, Extended};
 use sftp::message::{Reply, Request, open_flag, request};
 
-use super::finish::{FinishStep, Naming};
-use super::prepare::PrepareStep;
-use super::{UploadJob, UploadStage};
+use super::UploadJob;
+use super::stage::{FinishStep, Naming, PartName, PrepareStep, UploadStage};
 use crate::engine::{Op, Session};
 use crate::options::Resume;
-use crate::part::{PartNames, beside};
+use crate::part::beside;
 use crate::step::Step;
-
-/// The part file of one copy.
-#[derive(Debug)]
-pub(super) struct PartFile {
-    names: PartNames,
-    pub(super) name: PartName,
-    pub(super) path: Vec<u8>,
-    /// An existing part under the first name, until it is used or rejected.
-    pub(super) candidate: Option<Attributes>,
-}
-
-/// Which of its names a part file has, and how it was created.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum PartName {
-    /// The name by which a later copy of the same source finds it.
-    First,
-    /// A random name, because the first was in use.
-    Random,
-    /// The first name, of a part that another copy created.
-    Taken,
-}
-
-impl PartFile {
-    /// A part of the target `to` under its first name.
-    pub(super) fn new(names: PartNames, to: &[u8]) -> Self {
-        Self {
-            path: beside(to, &names.first()),
-            names,
-            name: PartName::First,
-            candidate: None,
-        }
-    }
-
-    /// Continues under a random name.
-    fn rename(&mut self, to: &[u8]) {
-        self.path = beside(to, &self.names.another());
-        self.name = PartName::Random;
-    }
-}
 
 impl UploadJob {
     /// Processes the attributes of the part's first name, before anything is opened.

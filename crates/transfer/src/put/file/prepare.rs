@@ -1,120 +1,15 @@
 //! The stage in which the target is looked up, opened and, if the copy resumes, compared.
 
 use sftp::Attributes;
-use sftp::attributes::mode;
 use sftp::message::{Reply, open_flag, request};
 
-use super::begin::Local;
-use super::finish::Cut;
-use super::part::{PartFile, PartName};
-use super::write::{FirstCut, Write};
-use super::{UploadJob, UploadStage};
+use super::UploadJob;
+use super::stage::{Cut, FirstCut, Prepare, PrepareStep, UploadStage, Write};
 use crate::engine::{Session, Token};
 use crate::file::Proof;
 use crate::options::Resume;
-use crate::put::Item;
 use crate::source::Source;
 use crate::step::Step;
-
-/// The local file and the file that is written.
-#[derive(Debug)]
-pub(super) struct Ends {
-    pub(super) local: Local,
-    /// The part file that is written; `None` if the target is.
-    pub(super) part: Option<PartFile>,
-    /// The mode of the file that the part replaces.
-    pub(super) replaced_mode: Option<u32>,
-    /// The target may be the source, or is left as it is: it is not truncated.
-    pub(super) in_place: bool,
-}
-
-impl Ends {
-    /// The path that is written.
-    pub(super) fn path<'a>(&'a self, item: &'a Item) -> &'a [u8] {
-        self.part.as_ref().map_or(&item.to, |part| &part.path)
-    }
-
-    /// True if an existing part is continued.
-    pub(super) fn is_taken(&self) -> bool {
-        self.part
-            .as_ref()
-            .is_some_and(|part| part.name == PartName::Taken)
-    }
-
-    /// Mode and flags for an OPEN.
-    pub(super) fn attributes(&self, session: &Session) -> Attributes {
-        let attributes = self
-            .replaced_mode
-            .map_or_else(|| self.local.mode(), Attributes::with_permissions);
-        match self.part {
-            Some(_) => attributes,
-            None => session.sole_writer(attributes),
-        }
-    }
-}
-
-/// State until data is sent.
-#[derive(Debug)]
-pub(super) struct Prepare {
-    pub(super) ends: Ends,
-    /// Attributes of the target before the copy.
-    pub(super) there: Option<Attributes>,
-    /// OPEN truncates the target.
-    pub(super) cuts_on_open: bool,
-    pub(super) step: PrepareStep,
-}
-
-#[derive(Debug)]
-pub(super) enum PrepareStep {
-    /// STAT of the target was sent; OPEN needs its answer.
-    Looking,
-    /// OPEN is due.
-    ToOpen,
-    Opening,
-    /// FSTAT of the new part is due, to compare its owner with that of an existing part.
-    ToCompare,
-    Comparing,
-    /// The existing part is to be opened in place of the new one.
-    ToTake,
-    /// The existing content is to be compared.
-    ToProve,
-    Proving(Proof),
-    /// The existing part does not begin as the source does: it is to be given up for a new one.
-    ToLeave,
-}
-
-impl Prepare {
-    pub(super) fn new(ends: Ends) -> Self {
-        Self {
-            ends,
-            there: None,
-            cuts_on_open: false,
-            step: PrepareStep::ToOpen,
-        }
-    }
-
-    /// Returns the length of an existing regular target.
-    fn size_there(&self) -> u64 {
-        match &self.there {
-            Some(there) if there.permissions.is_none() || there.is(mode::REGULAR) => {
-                there.size.unwrap_or(0)
-            }
-            _ => 0,
-        }
-    }
-
-    /// Returns true if the target may be the source itself, which truncating would destroy.
-    fn may_be_the_source(&self) -> bool {
-        let (Some(source), Some(there)) = (self.ends.local.file(), &self.there) else {
-            return false;
-        };
-        let seconds = u32::try_from(source.times.modified.seconds).ok();
-        there.size == Some(source.len)
-            && there
-                .times
-                .is_none_or(|times| Some(times.modified) == seconds)
-    }
-}
 
 impl UploadJob {
     /// Sends the next request for the target.

@@ -5,66 +5,13 @@ use sftp::extension::{self, Extended};
 use sftp::message::{Request, request};
 use sftp::vendor;
 
-use super::begin::Content;
-use super::finish::{Cut, Finish, Naming};
-use super::prepare::Ends;
-use super::{UploadJob, UploadStage, as_usize};
+use super::finish::truncation;
+use super::stage::{Content, Finish, FirstCut, Naming, UploadStage, Write};
+use super::{UploadJob, as_usize};
 use crate::engine::{Body, Op, Session};
 use crate::plan::id::Subject;
 use crate::plan::pace::Pace;
 use crate::step::{JOINING_BYTES, Step};
-
-/// State while data is sent.
-#[derive(Debug)]
-pub(super) struct Write {
-    pub(super) ends: Ends,
-    /// Offset of the first byte not sent.
-    pub(super) next: u64,
-    /// Offset of the first byte that the server may not have written.
-    pub(super) bad_from: u64,
-    /// End of the data range that contains `next`, for a file with holes.
-    pub(super) data_end: Option<u64>,
-    pub(super) first_cut: FirstCut,
-    /// The target is truncated to the length of the source after the data.
-    pub(super) cut_at_end: bool,
-}
-
-/// Truncation of the target before the first WRITE.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum FirstCut {
-    None,
-    /// To this length.
-    Due(u64),
-    /// It is unanswered: a WRITE on another connection could overtake it.
-    Sent,
-}
-
-impl Write {
-    /// Skips a hole of the source at `next`, which the target gets as a hole; returns its length.
-    fn skip_hole(&mut self, end: u64) -> u64 {
-        // The bytes after the compared ones of an existing part are overwritten, not truncated.
-        if self.ends.in_place || self.ends.is_taken() {
-            return 0;
-        }
-        let Some(source) = self.ends.local.file() else {
-            return 0;
-        };
-        if self.data_end.is_some_and(|end| self.next < end) {
-            return 0;
-        }
-        let (begin, data_end) = source.data_from(self.next).unwrap_or((end, end));
-        let hole = begin.saturating_sub(self.next);
-        self.next = begin;
-        self.data_end = Some(data_end);
-        self.cut_at_end = true;
-        hole
-    }
-
-    fn cut(self) -> UploadStage {
-        let sure = self.bad_from.min(self.next);
-        UploadStage::Cut(Cut::new(self.ends, sure))
-    }
-}
 
 impl UploadJob {
     /// Takes the stage; the caller sets the next one.
@@ -263,15 +210,4 @@ impl UploadJob {
             self.copy.wake_all();
         }
     }
-}
-
-/// FSETSTAT that truncates a file to this length.
-pub(super) fn truncation(handle: &[u8], len: u64) -> Request<'_> {
-    Request::Fsetstat(request::Fsetstat {
-        handle,
-        attributes: Attributes {
-            size: Some(len),
-            ..Attributes::NONE
-        },
-    })
 }
