@@ -7,7 +7,6 @@ mod served;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use transfer::options::{Options, Resume};
 
@@ -143,7 +142,10 @@ fn plant(what: &str, part: &Path, subject: &Path) -> bool {
         "link" => symlink(subject, part).unwrap(),
         "second name" => fs::hard_link(subject, part).unwrap(),
         "folder" => fs::create_dir(part).unwrap(),
-        "fifo" => assert!(Command::new("mkfifo").arg(part).status().unwrap().success()),
+        "fifo" => {
+            use rustix::fs::{CWD, FileType, Mode, mknodat};
+            mknodat(CWD, part, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        }
         _ => {
             fs::write(part, b"another's").unwrap();
             return std::os::unix::fs::chown(part, Some(12_345), None).is_ok();
