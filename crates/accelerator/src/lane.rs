@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use compress::provider::{MAX_RUN_PAYLOADS, Run, RunError, Verifier};
+use compress::provider::{MAX_RUN_PAYLOADS, Run, RunError, RunOutput, Verifier};
 use sys::shared::SharedMemory;
 
 use crate::layout::{LANE_BYTES, MESSAGE_BYTES, Reply, RunRequest, WINDOW_BYTES};
@@ -74,8 +74,7 @@ impl RunLane {
         run: &Run<'_>,
         verify: bool,
         limit: Duration,
-        out: &mut Vec<u8>,
-        ends: &mut Vec<usize>,
+        out: &mut RunOutput,
     ) -> Result<(), LaneFault> {
         if run.window.len() > WINDOW_BYTES || run.ends.len() > MAX_RUN_PAYLOADS {
             return Err(LaneFault::Wrong("the run is too long for it".to_owned()));
@@ -96,14 +95,14 @@ impl RunLane {
             Reply::Says(_) => return Err(LaneFault::Wrong("its answer is malformed".into())),
         };
         // The process can still write to the memory, so only the copy is checked and used.
-        let start = out.len();
+        let start = out.bytes.len();
         let len = made.last().copied().unwrap_or_default();
-        self.memory.read_into(WINDOW_BYTES, len, out)?;
+        self.memory.read_into(WINDOW_BYTES, len, &mut out.bytes)?;
         if verify {
-            let copied = out.get(start..).unwrap_or_default();
+            let copied = out.bytes.get(start..).unwrap_or_default();
             self.verifier.verify(run, copied, &made)?;
         }
-        ends.extend(made.iter().map(|end| start + end));
+        out.ends.extend(made.iter().map(|end| start + end));
         Ok(())
     }
 
@@ -161,9 +160,9 @@ mod tests {
             level: 6,
             flush: Flush::Sync,
         };
-        let (mut out, mut ends) = (Vec::new(), Vec::new());
-        lane.encode(&run, false, limit, &mut out, &mut ends)?;
-        Ok(out)
+        let mut out = RunOutput::default();
+        lane.encode(&run, false, limit, &mut out)?;
+        Ok(out.bytes)
     }
 
     /// Acts as the library's process: answers each question with the replies that `replies` makes

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use compress::provider::{Provider, Run, RunEncoder, RunError, self_test, software_time};
+use compress::provider::{
+    Provider, Run, RunEncoder, RunError, RunOutput, self_test, software_time,
+};
 use sys::process::{Child, ExitStatus, SelfExe};
 use sys::signals::Signal;
 
@@ -427,17 +429,12 @@ impl RemoteEncoder {
 }
 
 impl RunEncoder for RemoteEncoder {
-    fn encode_run(
-        &mut self,
-        run: &Run<'_>,
-        out: &mut Vec<u8>,
-        ends: &mut Vec<usize>,
-    ) -> Result<(), RunError> {
+    fn encode_run(&mut self, run: &Run<'_>, out: &mut RunOutput) -> Result<(), RunError> {
         let Some(mut lane) = self.lane.take() else {
             return Err(RunError("it has failed before".to_owned()));
         };
         let limit = self.deadline.map_or(self.shared.run_limit, left);
-        match lane.encode(run, self.verify, limit, out, ends) {
+        match lane.encode(run, self.verify, limit, out) {
             Ok(()) => {
                 self.lane = Some(lane);
                 Ok(())

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use compress::provider::{Flush, Library, LibraryEncoder, Run, RunEncoder, RunError};
+use compress::provider::{Flush, Library, LibraryEncoder, Run, RunEncoder, RunError, RunOutput};
 use sys::sandbox::files::Wall;
 use sys::shared::SharedMemory;
 
@@ -181,7 +181,8 @@ impl RoleLane {
     ) -> Result<Vec<usize>, String> {
         let Buffers { window, out } = buffers;
         window.clear();
-        out.clear();
+        out.bytes.clear();
+        out.ends.clear();
         let len = request.ends.last().copied().unwrap_or_default();
         let lost = |error: io::Error| format!("shared memory: {error}");
         self.memory.read_into(0, len, window).map_err(lost)?;
@@ -192,15 +193,12 @@ impl RoleLane {
             level: request.level,
             flush: Flush::Sync,
         };
-        let mut ends = Vec::new();
-        encoder
-            .encode_run(&run, out, &mut ends)
-            .map_err(|RunError(why)| why)?;
-        if out.len() > OUTPUT_BYTES {
+        encoder.encode_run(&run, out).map_err(|RunError(why)| why)?;
+        if out.bytes.len() > OUTPUT_BYTES {
             return Err("its output is too long".to_owned());
         }
-        self.memory.write(WINDOW_BYTES, out).map_err(lost)?;
-        Ok(ends)
+        self.memory.write(WINDOW_BYTES, &out.bytes).map_err(lost)?;
+        Ok(std::mem::take(&mut out.ends))
     }
 }
 
@@ -208,7 +206,7 @@ impl RoleLane {
 #[derive(Default)]
 struct Buffers {
     window: Vec<u8>,
-    out: Vec<u8>,
+    out: RunOutput,
 }
 
 #[cfg(test)]

@@ -4,43 +4,20 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::adaptive::{PayloadRoute, Policy};
+use crate::CompressionReport;
 use crate::deflate::{Carry, EncodeOutcome, append_flush, store};
+use crate::effort::{CompressionSettings, PARTIAL_BELOW_BYTES, StreamLevel, cpu_ns, effort_for};
 use crate::error::DeflateError;
 use crate::form::Form;
 use crate::history::Histories;
 use crate::origin::Origin;
 use crate::provider::{Flush, Provider};
 use crate::run::{Engines, RunDone, RunJob, RunStart};
-use crate::{CompressionReport, DEFAULT_LEVEL};
 
-/// Smaller payloads end with a partial flush if the stream has only one channel. It is 3.6 bytes
-/// shorter on average, but may carry bits over to the next payload, which runs cannot handle and
-/// which would reveal the length of these payloads in bits to another channel.
-const PARTIAL_BELOW_BYTES: usize = 1024;
 /// Pseudo-channel of pings and their answers. No real channel has this number.
 const PINGS: u64 = u64::MAX;
 /// Header of a stream (RFC 1950 §2.2): deflate, a window of 32 KiB, level 6.
 const ZLIB_HEADER: [u8; 2] = [0x78, 0x9c];
-
-/// Compression settings.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CompressionSettings {
-    /// Compression level, clamped to 1 to 9.
-    pub level: u8,
-    /// If true, payloads that look incompressible are stored, and the level may be
-    /// [lowered](Compressor::set_level).
-    pub adaptive: bool,
-}
-
-impl Default for CompressionSettings {
-    fn default() -> Self {
-        Self {
-            level: DEFAULT_LEVEL,
-            adaptive: true,
-        }
-    }
-}
 
 /// Tracks whether the connection has data of only one channel. Once it has had two channels, it
 /// counts as shared for good.
@@ -75,9 +52,7 @@ impl Sharing {
 
 /// Compression of the sending direction.
 pub struct Compressor {
-    settings: CompressionSettings,
-    /// Level for the next payload; 0 stores.
-    level: u8,
+    level: StreamLevel,
     /// Recently sent plaintext, by channel.
     histories: Histories,
     carry: Carry,
@@ -92,13 +67,8 @@ impl Compressor {
     /// Starts a new stream.
     #[must_use]
     pub fn new(settings: CompressionSettings) -> Self {
-        let settings = CompressionSettings {
-            level: settings.level.clamp(1, 9),
-            ..settings
-        };
         Self {
-            settings,
-            level: settings.level,
+            level: StreamLevel::new(settings),
             histories: Histories::default(),
             carry: Carry::default(),
             header_sent: false,
@@ -209,9 +179,9 @@ impl Compressor {
         } else {
             Flush::Sync
         };
-        let adaptive = self.settings.adaptive;
+        let adaptive = self.level.settings.adaptive;
         let policy = adaptive.then(|| self.histories.policy(channel));
-        let chosen = effort_for(policy, self.level, payload);
+        let chosen = effort_for(policy, self.level.now, payload);
         let (history, start) = self.histories.remember(channel, payload, true);
         let mut outcome = EncodeOutcome::Stored;
         if let Some(effort) = chosen {
@@ -219,7 +189,7 @@ impl Compressor {
             let (engine, source, policy) = history.parts();
             let engine = engine.ok_or(DeflateError)?;
             let end = source.window.len();
-            let level = effort.level(self.level, || engine.gains(source, start, end));
+            let level = effort.level(self.level.now, || engine.gains(source, start, end));
             if let Some(level) = level {
                 let carry = &mut self.carry;
                 outcome = engine.encode(source, start, level, flush, carry, out)?;
@@ -228,7 +198,7 @@ impl Compressor {
             self.report.cpu_ns += cpu_ns().saturating_sub(start_ns);
             let deflated = (outcome == EncodeOutcome::Deflated).then_some(out.len() - before);
             policy.note(payload.len(), deflated);
-        } else if self.level == 0 {
+        } else if self.level.now == 0 {
             self.report.note_level(0);
         }
         Ok(outcome)
@@ -257,8 +227,8 @@ impl Compressor {
             RunStart {
                 lead,
                 carry: std::mem::take(&mut self.carry),
-                level: self.level,
-                policy: self.settings.adaptive.then_some(policy),
+                level: self.level.now,
+                policy: self.level.settings.adaptive.then_some(policy),
             },
         );
         for payload in payloads {
@@ -291,15 +261,13 @@ impl Compressor {
     /// The level for the next payload.
     #[must_use]
     pub fn level(&self) -> u8 {
-        self.level
+        self.level.now
     }
 
     /// Sets the level for the next payload, from 0 to [`CompressionSettings::level`]; 0 stores.
     /// Ignored unless the stream is adaptive.
     pub fn set_level(&mut self, level: u8) {
-        if self.settings.adaptive {
-            self.level = level.min(self.settings.level);
-        }
+        self.level.set(level);
     }
 
     /// Returns true if [`Compressor::shed`] would free considerable memory.
@@ -354,56 +322,10 @@ impl Compressor {
     }
 }
 
-/// How to treat a payload.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum PayloadEffort {
-    /// Deflate it at this level.
-    Level(u8),
-    /// Deflate it if a test of its beginning shows that it becomes smaller.
-    Attempt,
-}
-
-impl PayloadEffort {
-    /// The level to deflate at, given the stream's level and the result of a test; `None` stores.
-    pub(crate) fn level(self, level: u8, gains: impl FnOnce() -> bool) -> Option<u8> {
-        match self {
-            Self::Level(level) => Some(level),
-            Self::Attempt => gains().then_some(level.max(1)),
-        }
-    }
-}
-
-/// Decides the effort for `payload` from the results of earlier ones, if there is a policy; `None`
-/// stores it.
-pub(crate) fn effort_for(
-    policy: Option<&mut Policy>,
-    level: u8,
-    payload: &[u8],
-) -> Option<PayloadEffort> {
-    let Some(policy) = policy else {
-        return Some(PayloadEffort::Level(level.max(1)));
-    };
-    if level == 0 {
-        return (payload.len() < PARTIAL_BELOW_BYTES).then_some(PayloadEffort::Level(1));
-    }
-    match policy.choose(payload) {
-        PayloadRoute::Store => None,
-        PayloadRoute::Attempt => Some(PayloadEffort::Attempt),
-        PayloadRoute::Deflate => Some(PayloadEffort::Level(level)),
-    }
-}
-
-/// CPU time of this thread, in nanoseconds.
-pub(crate) fn cpu_ns() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
-    seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or_default()
-}
-
 impl fmt::Debug for Compressor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Compressor")
-            .field("settings", &self.settings)
+            .field("level", &self.level)
             .field("report", &self.report)
             .finish_non_exhaustive()
     }

@@ -30,6 +30,7 @@ mod compressor;
 mod decompressor;
 #[allow(unsafe_code)]
 mod deflate;
+mod effort;
 mod error;
 mod form;
 mod history;
@@ -46,13 +47,14 @@ mod separation_tests;
 #[cfg(test)]
 mod tests;
 
-pub use compressor::{CompressionSettings, Compressor};
+pub use compressor::Compressor;
 pub use decompressor::Decompressor;
+pub use effort::CompressionSettings;
 pub use error::{DeflateError, InflateError};
 pub use form::{Encoded, Form};
 pub use origin::Origin;
 pub use run::{RunDone, RunJob};
-pub use zstd::{ZstdCompressor, ZstdDecompressor, zstd_level, zstd_version};
+pub use zstd::{ZstdCompressor, zstd_level, zstd_version};
 
 /// Maximum size of an inflated payload in bytes: the largest packet, plus overhead that a sender
 /// may have added. A packet of 256 KiB could otherwise inflate to 264 MB.

@@ -11,13 +11,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::CompressionReport;
 use crate::adaptive::Policy;
-use crate::compressor::{cpu_ns, effort_for};
 use crate::deflate::{
     Carry, EncodeOutcome, Engine, Gaps, PayloadSource, Window, append_flush, store,
 };
+use crate::effort::{cpu_ns, effort_for};
 use crate::error::DeflateError;
 use crate::form::{Encoded, Form};
-use crate::provider::{Flush, Provider, Run, RunEncoder, RunError};
+use crate::provider::{Flush, Provider, Run, RunEncoder, RunError, RunOutput};
 
 /// Maximum number of windows and of engines kept for reuse; no more threads compress.
 const MAX_FREE: usize = 8;
@@ -316,10 +316,10 @@ impl RunJob {
             level: self.start.level.max(1),
             flush: Flush::Sync,
         };
-        let (mut out, mut ends) = (Vec::new(), Vec::new());
+        let mut out = RunOutput::default();
         let result = encoder
-            .encode_run(&run, &mut out, &mut ends)
-            .and_then(|()| check(&run, &out, &ends));
+            .encode_run(&run, &mut out)
+            .and_then(|()| check(&run, &out));
         if let Err(why) = result {
             self.engines.disable(why);
             return false;
@@ -327,8 +327,8 @@ impl RunJob {
         drop(encoder);
         let mut start = 0;
         let mut lead = mem::take(&mut self.start.lead);
-        for (payload, end) in run.payloads().zip(ends) {
-            let bytes = out.get(start..end).unwrap_or_default();
+        for (payload, end) in run.payloads().zip(out.ends) {
+            let bytes = out.bytes.get(start..end).unwrap_or_default();
             start = end;
             if !self.start.carry.is_empty() {
                 append_flush(Flush::Sync, &mut self.start.carry, &mut lead);
@@ -351,12 +351,12 @@ impl RunJob {
 
 /// Checks a provider's output without inflating it: there is a piece for each payload, none is
 /// empty, and none is longer than a peer accepts.
-fn check(run: &Run<'_>, out: &[u8], ends: &[usize]) -> Result<(), RunError> {
-    if ends.len() != run.ends.len() || ends.last() != Some(&out.len()) {
+fn check(run: &Run<'_>, out: &RunOutput) -> Result<(), RunError> {
+    if out.ends.len() != run.ends.len() || out.ends.last() != Some(&out.bytes.len()) {
         return Err(RunError("bytes are missing in its output".into()));
     }
     let mut start = 0;
-    for (payload, end) in run.payloads().zip(ends) {
+    for (payload, end) in run.payloads().zip(&out.ends) {
         let length = end.checked_sub(start).filter(|length| *length > 0);
         let most = payload.len() + crate::provider::MAX_GROWTH_BYTES;
         if length.is_none_or(|length| length > most) {

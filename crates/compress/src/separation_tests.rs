@@ -12,11 +12,13 @@ use zlib_rs::{Deflate, DeflateFlush, Inflate, InflateFlush, Status};
 use crate::deflate::tests::{Random, data};
 use crate::deflate::{Carry, EncodeOutcome, Engine};
 use crate::history::Histories;
-use crate::provider::{Flush, Library, LibraryEncoder, Provider, Run, RunEncoder, RunError};
+use crate::provider::{
+    Flush, Library, LibraryEncoder, Provider, Run, RunEncoder, RunError, RunOutput,
+};
 use crate::run::Engines;
 use crate::{
     CompressionSettings, Compressor, Decompressor, Encoded, MAX_INFLATED_BYTES, Origin,
-    ZstdCompressor, ZstdDecompressor,
+    ZstdCompressor,
 };
 
 const SECRETS: Origin = Origin::Channel(1);
@@ -199,14 +201,9 @@ impl Provider for Installed {
 }
 
 impl RunEncoder for Watched {
-    fn encode_run(
-        &mut self,
-        run: &Run<'_>,
-        out: &mut Vec<u8>,
-        ends: &mut Vec<usize>,
-    ) -> Result<(), RunError> {
+    fn encode_run(&mut self, run: &Run<'_>, out: &mut RunOutput) -> Result<(), RunError> {
         self.seen.lock().unwrap().extend_from_slice(run.window);
-        self.encoder.encode_run(run, out, ends)
+        self.encoder.encode_run(run, out)
     }
 }
 
@@ -530,7 +527,7 @@ fn every_inflate_reads_what_several_channels_send() {
 #[test]
 fn zstd_reads_what_several_channels_send() {
     let mut sender = Zstd(ZstdCompressor::new(settings(6, true)));
-    let mut receiver = ZstdDecompressor::new();
+    let mut receiver = Decompressor::zstd();
     for (index, (origin, payload)) in traffic(5, 300, true).into_iter().enumerate() {
         // More channels than there are contexts.
         let origin = match origin {

@@ -347,7 +347,7 @@ fn damaged_streams_never_panic_and_the_first_error_stays() {
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::provider::{Provider, Run, RunEncoder, RunError};
+use crate::provider::{Provider, Run, RunEncoder, RunError, RunOutput};
 use crate::{Encoded, RunJob};
 
 /// The encodings of a run's payloads.
@@ -469,12 +469,8 @@ impl Provider for Fake {
 }
 
 impl RunEncoder for FakeEncoder {
-    fn encode_run(
-        &mut self,
-        run: &Run<'_>,
-        out: &mut Vec<u8>,
-        ends: &mut Vec<usize>,
-    ) -> Result<(), RunError> {
+    fn encode_run(&mut self, run: &Run<'_>, out: &mut RunOutput) -> Result<(), RunError> {
+        let RunOutput { bytes: out, ends } = out;
         for payload in run.payloads() {
             let length = u16::try_from(payload.len()).unwrap();
             out.push(0);

@@ -58,7 +58,7 @@ pub use error::{PacketError, StampError};
 pub use keys::{Keys, OpenKeys, Opening, SealKeys, Sealing};
 pub use open::{OpenJob, OpenedPacket};
 pub use pool::BufPool;
-pub use position::{SequencerState, SplitterState};
+pub use position::Position;
 pub use seal::{SealJob, SealedPacket};
 pub use sequencer::Sequencer;
 pub use splitter::Splitter;

@@ -8,14 +8,6 @@ const REKEY_PACKETS: u64 = 1 << 30;
 /// Number of packets after which the next one would reuse a nonce.
 const MAX_PACKETS: u64 = 1 << 32;
 
-/// Counters of the sending direction, for transfer to another process. Keys are transferred
-/// separately.
-pub type SequencerState = Position;
-
-/// Counters of the receiving direction, for transfer to another process. Keys and unread bytes are
-/// transferred separately.
-pub type SplitterState = Position;
-
 /// Sequence number of one direction and usage counts of its current keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Position {

@@ -7,14 +7,14 @@ use crate::buf::PacketBuf;
 use crate::error::StampError;
 use crate::keys::SealKeys;
 use crate::padding::PaddingSource;
-use crate::position::SequencerState;
+use crate::position::Position;
 use crate::seal::SealJob;
 use crate::{LENGTH_BYTES, MAX_PACKET_BYTES};
 
 /// Stamps the packets of one direction in the order in which they are sent.
 #[derive(Debug)]
 pub struct Sequencer {
-    pub(crate) position: SequencerState,
+    pub(crate) position: Position,
     keys: Arc<SealKeys>,
     padding: PaddingSource,
 }
@@ -36,7 +36,7 @@ impl Sequencer {
 
     fn with_padding(padding: PaddingSource) -> Self {
         Self {
-            position: SequencerState::default(),
+            position: Position::default(),
             keys: Arc::new(SealKeys::none()),
             padding,
         }
@@ -64,29 +64,11 @@ impl Sequencer {
         Ok(SealJob::new(buf, Arc::clone(&self.keys), stamp))
     }
 
-    /// Sequence number of the next packet.
-    #[must_use]
-    pub fn next_sequence(&self) -> u32 {
-        self.position.sequence
-    }
-
     /// Starts a new epoch with the next packet, to be called once NEWKEYS is stamped. Resets the
     /// counters; `reset_sequence` resets the sequence number too (strict key exchange).
     pub fn set_keys(&mut self, keys: Arc<SealKeys>, reset_sequence: bool) {
         self.keys = keys;
         self.position.new_keys(reset_sequence);
-    }
-
-    /// Bytes stamped since the last [`Sequencer::set_keys`], without MACs.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        self.position.bytes
-    }
-
-    /// Packets stamped since the last [`Sequencer::set_keys`].
-    #[must_use]
-    pub fn packets(&self) -> u64 {
-        self.position.packets
     }
 
     /// Returns true if the cipher's block limit or the packet count (RFC 4344 §3) requires new
@@ -97,16 +79,16 @@ impl Sequencer {
         self.position.must_rekey(self.keys.rekey_bytes())
     }
 
-    /// Returns the counters that another process needs to continue; the keys are transferred
-    /// separately.
+    /// The sequence number of the next packet, and the counters since the last
+    /// [`Sequencer::set_keys`]. Another process needs them and the keys to continue.
     #[must_use]
-    pub fn export(&self) -> SequencerState {
+    pub fn position(&self) -> Position {
         self.position
     }
 
-    /// Continues from the counters of [`Sequencer::export`], with the same keys.
+    /// Continues from the counters of [`Sequencer::position`], with the same keys.
     #[must_use]
-    pub fn import(state: SequencerState, keys: Arc<SealKeys>) -> Self {
+    pub fn import(state: Position, keys: Arc<SealKeys>) -> Self {
         Self {
             position: state,
             keys,

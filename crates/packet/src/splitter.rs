@@ -17,7 +17,7 @@ use bytes::BytesMut;
 use crate::error::PacketError;
 use crate::keys::OpenKeys;
 use crate::open::OpenJob;
-use crate::position::{SplitterState, Stamp};
+use crate::position::{Position, Stamp};
 use crate::slab::{PacketEnds, Slab};
 use crate::{LENGTH_BYTES, MAX_PACKET_BYTES, MIN_PADDING_BYTES, PADDING_LENGTH_BYTES};
 
@@ -36,7 +36,7 @@ const BULK_PACKET_BYTES: usize = 4096;
 #[derive(Debug)]
 pub struct Splitter {
     slab: Slab,
-    pub(crate) position: SplitterState,
+    pub(crate) position: Position,
     keys: Arc<OpenKeys>,
     state: ReadState,
     /// Length of the last bulk packet, including its MAC; 0 before the first.
@@ -58,13 +58,13 @@ impl Splitter {
     /// The state before the first NEWKEYS: sequence number 0, no keys, nothing received.
     #[must_use]
     pub fn new() -> Self {
-        Self::with_keys_state(SplitterState::default(), Arc::new(OpenKeys::none()))
+        Self::with_keys_state(Position::default(), Arc::new(OpenKeys::none()))
     }
 
-    /// Continues from the counters of [`Splitter::export`], with the same keys. The caller passes
+    /// Continues from the counters of [`Splitter::position`], with the same keys. The caller passes
     /// the bytes that were [unread](Splitter::unread) then to [`Splitter::handle_bytes`].
     #[must_use]
-    pub fn with_keys_state(state: SplitterState, keys: Arc<OpenKeys>) -> Self {
+    pub fn with_keys_state(state: Position, keys: Arc<OpenKeys>) -> Self {
         Self {
             slab: Slab::default(),
             position: state,
@@ -189,24 +189,6 @@ impl Splitter {
         }
     }
 
-    /// Sequence number of the next packet.
-    #[must_use]
-    pub fn next_sequence(&self) -> u32 {
-        self.position.sequence
-    }
-
-    /// Number of bytes in packets split since the last [`Splitter::set_keys`], without MACs.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        self.position.bytes
-    }
-
-    /// Number of packets split since the last [`Splitter::set_keys`].
-    #[must_use]
-    pub fn packets(&self) -> u64 {
-        self.position.packets
-    }
-
     /// Returns true if the peer has used these keys up to the limit of RFC 4344 §3, so that new
     /// ones are due.
     #[must_use]
@@ -220,10 +202,11 @@ impl Splitter {
         self.slab.unread()
     }
 
-    /// Returns the counters that another process needs to continue; the keys and the
-    /// [unread](Splitter::unread) bytes are transferred separately.
+    /// The sequence number of the next packet, and the counters since the last
+    /// [`Splitter::set_keys`]. Another process needs them, the keys and the
+    /// [unread](Splitter::unread) bytes to continue.
     #[must_use]
-    pub fn export(&self) -> SplitterState {
+    pub fn position(&self) -> Position {
         self.position
     }
 

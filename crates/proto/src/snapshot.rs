@@ -12,7 +12,7 @@ use crypto::cipher::CipherAlgorithm;
 use crypto::kex::KexAlgorithm;
 use crypto::mac::MacAlgorithm;
 use keys::SignatureAlgorithm;
-use packet::SequencerState;
+use packet::Position;
 use wire::{DecodeError, Put, Reader};
 use zeroize::Zeroizing;
 
@@ -40,7 +40,7 @@ fn put_suite(out: &mut Vec<u8>, suite: &DirectionSuite) {
     out.put_string(suite.compression.name().as_bytes());
 }
 
-fn put_position(out: &mut Vec<u8>, state: &SequencerState) {
+fn put_position(out: &mut Vec<u8>, state: &Position) {
     out.put_u32(state.sequence);
     out.put_u64(state.packets);
     out.put_u64(state.bytes);
@@ -72,8 +72,8 @@ fn read_suite(reader: &mut Reader<'_>) -> Result<DirectionSuite, DecodeError> {
     })
 }
 
-fn read_position(reader: &mut Reader<'_>) -> Result<SequencerState, DecodeError> {
-    Ok(SequencerState {
+fn read_position(reader: &mut Reader<'_>) -> Result<Position, DecodeError> {
+    Ok(Position {
         sequence: reader.u32()?,
         packets: reader.u64()?,
         bytes: reader.u64()?,

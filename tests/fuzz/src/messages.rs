@@ -191,7 +191,7 @@ fn origin(payload: &[u8], several: bool) -> compress::Origin {
 /// If the output exceeds the limit, or a failed packet leaves output.
 pub fn zstd_inflate(data: &[u8]) {
     const LIMIT: usize = 64 * 1024;
-    let mut decompressor = compress::ZstdDecompressor::new();
+    let mut decompressor = compress::Decompressor::zstd();
     for packet in pieces(data) {
         let mut out = Vec::new();
         if packet.is_empty() {
@@ -219,7 +219,7 @@ pub fn zstd_deflate(data: &[u8]) {
     let (adaptive, several) = (settings & 0x80 != 0, settings & 0x40 != 0);
     let mut compressor =
         compress::ZstdCompressor::new(compress::CompressionSettings { level, adaptive });
-    let mut decompressor = compress::ZstdDecompressor::new();
+    let mut decompressor = compress::Decompressor::zstd();
     for payload in pieces(data) {
         match payload {
             [] => {
@@ -244,7 +244,7 @@ pub fn zstd_deflate(data: &[u8]) {
         if packet.first() == Some(&2) {
             let cut = payload.len() % packet.len();
             let short = packet.get(..cut).unwrap_or_default();
-            let mut fresh = compress::ZstdDecompressor::new();
+            let mut fresh = compress::Decompressor::zstd();
             assert!(fresh.decompress(short, &mut out, payload.len()).is_err());
         }
     }

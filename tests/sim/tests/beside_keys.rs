@@ -3,8 +3,8 @@
 
 use std::collections::VecDeque;
 
-use hostile::liar::{Liar, Offer};
-use hostile::victim::{Memory, PASSWORD, Victim};
+use hostile::adversary::{Adversary, Offer};
+use hostile::subject::{Memory, PASSWORD, Subject};
 use proto::{ChannelId, Millis, Role, Stream, TransportConfig};
 use wire::message::{ChannelData, ChannelWindowAdjust};
 
@@ -40,7 +40,7 @@ struct Receiver {
 
 /// A server with bulk data for each channel, and a client at the end of a path.
 struct Stand {
-    liar: Liar<Memory>,
+    adversary: Adversary<Memory>,
     receivers: Vec<Receiver>,
     grants: Grants,
     delay_ms: Millis,
@@ -53,16 +53,17 @@ struct Stand {
 impl Stand {
     /// `delay_ms` is the path's after a proxy: the kernel of the server sees 20 microseconds.
     fn new(channels: u32, grants: Grants, delay_ms: Millis) -> Self {
-        let mut liar = Liar::new(Memory::server(TransportConfig::default()), Role::Client);
-        liar.victim.forgets = true;
-        liar.exchange(&Offer::default());
-        liar.service();
-        liar.login_password(b"user", PASSWORD);
+        let mut adversary =
+            Adversary::new(Memory::server(TransportConfig::default()), Role::Client);
+        adversary.subject.forgets = true;
+        adversary.exchange(&Offer::default());
+        adversary.service();
+        adversary.login_password(b"user", PASSWORD);
         let receivers = (0..channels)
             .map(|number| {
                 let window = u32::try_from(WINDOW_BYTES).expect("small");
-                liar.open("session", number, window, 32 * 1024);
-                liar.expect(91);
+                adversary.open("session", number, window, 32 * 1024);
+                adversary.expect(91);
                 Receiver {
                     id: number,
                     arriving: VecDeque::new(),
@@ -73,9 +74,9 @@ impl Stand {
                 }
             })
             .collect();
-        liar.victim.connection.handle_shortest_round_trip(20);
+        adversary.subject.connection.handle_shortest_round_trip(20);
         Self {
-            liar,
+            adversary,
             receivers,
             grants,
             delay_ms,
@@ -86,31 +87,31 @@ impl Stand {
     }
 
     fn now(&self) -> Millis {
-        self.liar.victim.now
+        self.adversary.subject.now
     }
 
     /// One turn of the server's loop: it fills the windows.
     fn serve(&mut self) {
         self.turns += 1;
         let now = self.now();
-        self.liar.victim.wait_until(now);
+        self.adversary.subject.wait_until(now);
         for receiver in &self.receivers {
             let id = ChannelId(receiver.id);
             loop {
-                let server = &mut self.liar.victim.connection;
+                let server = &mut self.adversary.subject.connection;
                 let room = server.channel_bulk_room(id);
                 let len = room.min(server.channel_max_data(id));
                 if len == 0 {
                     break;
                 }
                 let data = vec![7; len];
-                self.liar.victim.command(|server| {
+                self.adversary.subject.command(|server| {
                     server.channel_send_slice(id, Stream::Data, &data)?;
                     Ok(())
                 });
             }
         }
-        while let Some(payload) = self.liar.next_payload() {
+        while let Some(payload) = self.adversary.next_payload() {
             if let Ok(message) = ChannelData::decode(&payload) {
                 let index = usize::try_from(message.recipient_channel).expect("an index");
                 let len = message.data.len() as u64;
@@ -123,7 +124,7 @@ impl Stand {
 
     /// One millisecond. The server runs only if something arrives or its deadline has come.
     fn tick(&mut self) {
-        self.liar.victim.now += 1;
+        self.adversary.subject.now += 1;
         let now = self.now();
         let share = SPEED / self.receivers.len() as u64;
         for (index, receiver) in self.receivers.iter_mut().enumerate() {
@@ -147,14 +148,14 @@ impl Stand {
             is_woken = true;
         }
         if self.next_key.is_some_and(|at| at <= now) {
-            self.liar.say(&ChannelData {
+            self.adversary.say(&ChannelData {
                 recipient_channel: 0,
                 data: b"k",
             });
             self.next_key = Some(now + 20);
             is_woken = true;
         }
-        let deadline = self.liar.victim.connection.poll_deadline();
+        let deadline = self.adversary.subject.connection.poll_deadline();
         if is_woken || deadline.is_some_and(|deadline| deadline <= now) {
             self.serve();
         }
@@ -162,7 +163,7 @@ impl Stand {
 
     fn grant(&mut self, index: usize, bytes: u32) {
         let recipient_channel = self.receivers[index].id;
-        self.liar.say(&ChannelWindowAdjust {
+        self.adversary.say(&ChannelWindowAdjust {
             recipient_channel,
             bytes,
         });
@@ -303,20 +304,20 @@ fn a_rekey_beside_keys_loses_nothing() {
         stand.types();
         stand.run(100);
         // The client's side of the exchange takes a while, in which it can grant nothing.
-        stand.liar.kexinit(&Offer::default());
+        stand.adversary.kexinit(&Offer::default());
         for _ in 0..pause_ms {
-            stand.liar.victim.now += 1;
+            stand.adversary.subject.now += 1;
             let now = stand.now();
-            stand.liar.victim.wait_until(now);
+            stand.adversary.subject.wait_until(now);
         }
-        stand.liar.expect_kexinit();
-        stand.liar.agree();
-        stand.liar.newkeys();
-        stand.liar.expect_newkeys();
+        stand.adversary.expect_kexinit();
+        stand.adversary.agree();
+        stand.adversary.newkeys();
+        stand.adversary.expect_newkeys();
         stand.next_key = Some(stand.now() + 1);
         stand.run(100);
         let beside = stand.run(300);
-        assert!(!stand.liar.victim.has_ended());
+        assert!(!stand.adversary.subject.has_ended());
         assert!(
             beside >= before * 97 / 100,
             "{pause_ms} ms: {beside} of {before}"

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use accelerator::{Accelerator, LibraryRequest};
-use compress::provider::{Flush, Run, RunEncoder, RunError, Verifier};
+use compress::provider::{Flush, Run, RunEncoder, RunError, RunOutput, Verifier};
 use compress::{
     CompressionReport, CompressionSettings, Compressor, Decompressor, Encoded, MAX_INFLATED_BYTES,
 };
@@ -76,9 +76,13 @@ pub fn encode(
         level,
         flush: Flush::Sync,
     };
-    let (mut out, mut made) = (b"before".to_vec(), Vec::new());
-    encoder.encode_run(&run, &mut out, &mut made)?;
-    let made: Vec<usize> = made.iter().map(|end| end - 6).collect();
+    let mut output = RunOutput {
+        bytes: b"before".to_vec(),
+        ends: Vec::new(),
+    };
+    encoder.encode_run(&run, &mut output)?;
+    let out = output.bytes;
+    let made: Vec<usize> = output.ends.iter().map(|end| end - 6).collect();
     Verifier::new().verify(&run, &out[6..], &made).unwrap();
     Ok(out.len() - 6)
 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 use accelerator::{Accelerator, LibraryRequest};
 use compress::{
     CompressionReport, CompressionSettings, Compressor, Decompressor, DeflateError, Encoded,
-    InflateError, MAX_INFLATED_BYTES, ZstdCompressor, ZstdDecompressor,
+    MAX_INFLATED_BYTES, ZstdCompressor,
 };
 use sys::process::SelfExe;
 
@@ -170,68 +170,61 @@ fn rows(selection: &Selection) -> Vec<CompressionRow> {
                 continue;
             }
             if zlib {
-                rows.extend(row((name, INTERNAL), level, &bytes, Zlib::new));
+                rows.extend(row(
+                    (name, INTERNAL),
+                    level,
+                    &bytes,
+                    Compressor::new,
+                    Decompressor::new,
+                ));
             }
             if zstd {
-                rows.extend(row((by_zstd, ZSTD), level, &bytes, Zstd::new));
+                rows.extend(row(
+                    (by_zstd, ZSTD),
+                    level,
+                    &bytes,
+                    ZstdCompressor::new,
+                    Decompressor::zstd,
+                ));
             }
         }
     }
     rows
 }
 
-/// Both directions of one method.
+/// One method's compressor.
 trait Codec {
     fn compress(&mut self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), DeflateError>;
-    fn decompress(&mut self, packet: &[u8], out: &mut Vec<u8>) -> Result<(), InflateError>;
     fn report(&self) -> CompressionReport;
-}
-
-struct Zlib(Compressor, Decompressor);
-struct Zstd(ZstdCompressor, ZstdDecompressor);
-
-impl Zlib {
-    fn new(settings: CompressionSettings) -> Self {
-        Self(Compressor::new(settings), Decompressor::new())
-    }
-}
-
-impl Zstd {
-    fn new(settings: CompressionSettings) -> Self {
-        Self(ZstdCompressor::new(settings), ZstdDecompressor::new())
-    }
 }
 
 macro_rules! codecs {
     ($($name:ident)*) => {$(
         impl Codec for $name {
             fn compress(&mut self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), DeflateError> {
-                self.0.compress(payload, out)
-            }
-
-            fn decompress(&mut self, packet: &[u8], out: &mut Vec<u8>) -> Result<(), InflateError> {
-                self.1.decompress(packet, out, MAX_INFLATED_BYTES)
+                self.compress(payload, out)
             }
 
             fn report(&self) -> CompressionReport {
-                self.0.report()
+                self.report()
             }
         }
     )*};
 }
 
-codecs!(Zlib Zstd);
+codecs!(Compressor ZstdCompressor);
 
 /// `None` would be a defect of the codec.
 fn row<C: Codec>(
     (name, engine): (String, &str),
     level: u8,
     bytes: &[u8],
-    new: impl Fn(CompressionSettings) -> C,
+    compressor: fn(CompressionSettings) -> C,
+    decompressor: fn() -> Decompressor,
 ) -> Option<CompressionRow> {
     let (mut deflate, mut inflate, mut ratio) = (0.0_f64, 0.0_f64, 0.0);
     for _ in 0..RUNS {
-        let mut codec = new(CompressionSettings {
+        let mut codec = compressor(CompressionSettings {
             level,
             adaptive: false,
         });
@@ -246,10 +239,13 @@ fn row<C: Codec>(
         deflate = deflate.max(precise(report.totals.raw_bytes) / seconds);
         ratio = precise(report.totals.raw_bytes) / precise(report.totals.compressed_bytes);
         let mut out = Vec::with_capacity(2 * PAYLOAD_BYTES);
+        let mut decompressor = decompressor();
         let begun = Instant::now();
         for packet in &packets {
             out.clear();
-            codec.decompress(packet, &mut out).ok()?;
+            decompressor
+                .decompress(packet, &mut out, MAX_INFLATED_BYTES)
+                .ok()?;
         }
         inflate = inflate.max(precise(report.totals.raw_bytes) / begun.elapsed().as_secs_f64());
     }

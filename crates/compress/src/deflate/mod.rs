@@ -14,6 +14,27 @@
 // payload comes in.
 #![allow(clippy::cast_possible_truncation)]
 
+/// Calls a function of the same module that is `#[inline(always)]`, compiled for these CPU features
+/// where the CPU has them.
+macro_rules! by_cpu {
+    ([$($feature:tt),*],
+     $body:ident $([const $constant:ident: $kind:ty])?
+     ($($argument:ident: $type:ty),*) $(-> $result:ty)?) => {{
+        #[cfg(target_arch = "x86_64")]
+        {
+            #[target_feature($(enable = $feature),*)]
+            fn with_features$(<const $constant: $kind>)?($($argument: $type),*) $(-> $result)? {
+                $body($($argument),*)
+            }
+            if $(is_x86_feature_detected!($feature))&&* {
+                // SAFETY: the CPU has what the function needs.
+                return unsafe { with_features($($argument),*) };
+            }
+        }
+        $body($($argument),*)
+    }};
+}
+
 mod decoder;
 mod encoder;
 mod gaps;

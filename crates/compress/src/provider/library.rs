@@ -18,7 +18,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::loader::{LibraryError, LibraryHandle, clear_errno, file_of, system_error, text_at};
-use super::{MAX_GROWTH_BYTES, Run, RunEncoder, RunError};
+use super::{MAX_GROWTH_BYTES, Run, RunEncoder, RunError, RunOutput};
 
 /// The version of zlib's headers that define the layout. Implementations compare the first
 /// character.
@@ -322,18 +322,15 @@ impl LibraryEncoder {
         Err(RunError(text))
     }
 
-    fn encode(
-        &mut self,
-        run: &Run<'_>,
-        out: &mut Vec<u8>,
-        ends: &mut Vec<usize>,
-    ) -> Result<(), RunError> {
+    fn encode(&mut self, run: &Run<'_>, out: &mut RunOutput) -> Result<(), RunError> {
         clear_errno();
         self.begin(run.level.clamp(1, 9))?;
         self.remember(run.history())?;
         for payload in run.payloads() {
-            deflated_or_stored(payload, out, |space| self.deflate(payload, space))?;
-            ends.push(out.len());
+            deflated_or_stored(payload, &mut out.bytes, |space| {
+                self.deflate(payload, space)
+            })?;
+            out.ends.push(out.bytes.len());
         }
         Ok(())
     }
@@ -342,13 +339,8 @@ impl LibraryEncoder {
 impl RunEncoder for LibraryEncoder {
     /// Every payload ends with a sync flush, whatever `run.flush` allows, so that any of them can
     /// be replaced by stored blocks.
-    fn encode_run(
-        &mut self,
-        run: &Run<'_>,
-        out: &mut Vec<u8>,
-        ends: &mut Vec<usize>,
-    ) -> Result<(), RunError> {
-        let result = self.encode(run, out, ends);
+    fn encode_run(&mut self, run: &Run<'_>, out: &mut RunOutput) -> Result<(), RunError> {
+        let result = self.encode(run, out);
         // The stream's state is unknown after an error.
         result.inspect_err(|_| self.end())
     }

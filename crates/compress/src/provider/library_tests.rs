@@ -34,12 +34,12 @@ fn runs_of_an_installed_zlib_inflate_to_what_went_in() {
                 level,
                 flush: Flush::Sync,
             };
-            let (mut out, mut made) = (Vec::new(), Vec::new());
-            encoder.encode_run(&run, &mut out, &mut made).unwrap();
-            verifier.verify(&run, &out, &made).unwrap();
-            lengths.push(out.len());
+            let mut out = RunOutput::default();
+            encoder.encode_run(&run, &mut out).unwrap();
+            verifier.verify(&run, &out.bytes, &out.ends).unwrap();
+            lengths.push(out.bytes.len());
             let mut start = 0;
-            for (payload, end) in run.payloads().zip(&made) {
+            for (payload, end) in run.payloads().zip(&out.ends) {
                 assert!(end - start <= payload.len() + MAX_GROWTH_BYTES);
                 start = *end;
             }
@@ -69,10 +69,10 @@ fn what_a_library_lengthens_is_stored() {
         level: 6,
         flush: Flush::Sync,
     };
-    let (mut out, mut ends) = (Vec::new(), Vec::new());
-    encoder.encode_run(&run, &mut out, &mut ends).unwrap();
-    assert!(out.len() <= payload.len() + MAX_GROWTH_BYTES);
-    Verifier::new().verify(&run, &out, &ends).unwrap();
+    let mut out = RunOutput::default();
+    encoder.encode_run(&run, &mut out).unwrap();
+    assert!(out.bytes.len() <= payload.len() + MAX_GROWTH_BYTES);
+    Verifier::new().verify(&run, &out.bytes, &out.ends).unwrap();
 }
 
 #[test]

@@ -85,6 +85,15 @@ impl<'a> Run<'a> {
     }
 }
 
+/// The encoding of a run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RunOutput {
+    /// The encodings of all payloads.
+    pub bytes: Vec<u8>,
+    /// The end of each payload's encoding in `bytes`.
+    pub ends: Vec<usize>,
+}
+
 /// Error of encoding a run, as text for the user. The run is encoded again in software, and the
 /// engine is not used again on this connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -100,18 +109,12 @@ impl std::error::Error for RunError {}
 
 /// An encoder of runs, one at a time, used by one thread at a time.
 pub trait RunEncoder: Send {
-    /// Appends to `out` each payload's raw deflate bytes, and to `ends` the length of `out` after
-    /// each. The bytes begin on a byte, never contain BFINAL, refer to nothing before `run.window`,
-    /// and end as `run` requires.
+    /// Appends each payload's raw deflate bytes to `out`. The bytes begin on a byte, never contain
+    /// BFINAL, refer to nothing before `run.window`, and end as `run` requires.
     ///
     /// # Errors
-    /// [`RunError`], with a text for the user; the content of `out` and `ends` is then undefined.
-    fn encode_run(
-        &mut self,
-        run: &Run<'_>,
-        out: &mut Vec<u8>,
-        ends: &mut Vec<usize>,
-    ) -> Result<(), RunError>;
+    /// [`RunError`], with a text for the user; the content of `out` is then undefined.
+    fn encode_run(&mut self, run: &Run<'_>, out: &mut RunOutput) -> Result<(), RunError>;
 }
 
 /// An engine that creates encoders.

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::verify::Verifier;
-use super::{Flush, HISTORY_BYTES, MAX_GROWTH_BYTES, Run, RunEncoder, RunError};
+use super::{Flush, HISTORY_BYTES, MAX_GROWTH_BYTES, Run, RunEncoder, RunError, RunOutput};
 use crate::Compressor;
 
 /// Time limit of the whole self-test. The caller must enforce it, because an engine that hangs does
@@ -74,11 +74,11 @@ fn check(
     run: &Run<'_>,
     verifier: &mut Verifier,
 ) -> Result<(), RunError> {
-    let (mut out, mut ends) = (Vec::new(), Vec::new());
-    encoder.encode_run(run, &mut out, &mut ends)?;
-    verifier.verify(run, &out, &ends)?;
+    let mut out = RunOutput::default();
+    encoder.encode_run(run, &mut out)?;
+    verifier.verify(run, &out.bytes, &out.ends)?;
     let most = run.window.len() - run.history_bytes + run.ends.len() * MAX_GROWTH_BYTES;
-    if out.len() > most {
+    if out.bytes.len() > most {
         return Err(RunError("its output is longer than a peer accepts".into()));
     }
     Ok(())

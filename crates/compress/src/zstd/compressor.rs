@@ -9,7 +9,7 @@ use super::frame::{self, BLOCKS, FRAME, STORED};
 use super::{CONTEXTS, WINDOW_LOG, zstd_level};
 use crate::CompressionReport;
 use crate::adaptive::Policy;
-use crate::compressor::{CompressionSettings, cpu_ns, effort_for};
+use crate::effort::{CompressionSettings, StreamLevel, cpu_ns, effort_for};
 use crate::error::DeflateError;
 use crate::form::Form;
 use crate::origin::Origin;
@@ -75,9 +75,7 @@ impl SendContext {
 
 /// Compression of the sending direction with zstd.
 pub struct ZstdCompressor {
-    settings: CompressionSettings,
-    /// `CompressionLevel` for the next payload; 0 stores.
-    level: u8,
+    level: StreamLevel,
     /// The contexts by number, at most [`CONTEXTS`].
     contexts: Vec<SendContext>,
     report: CompressionReport,
@@ -87,13 +85,8 @@ impl ZstdCompressor {
     /// Starts a new stream.
     #[must_use]
     pub fn new(settings: CompressionSettings) -> Self {
-        let settings = CompressionSettings {
-            level: settings.level.clamp(1, 9),
-            ..settings
-        };
         Self {
-            settings,
-            level: settings.level,
+            level: StreamLevel::new(settings),
             contexts: Vec::new(),
             report: CompressionReport {
                 zstd: Some(0),
@@ -113,11 +106,7 @@ impl ZstdCompressor {
         Ok(())
     }
 
-    /// Appends the encoding of `payload` to `out`, flushed so that the peer can inflate all of it.
-    /// A stored payload is not copied: the caller sends it after `out` if the returned form says
-    /// so.
-    ///
-    /// Data of a channel may refer to earlier data of that channel; other messages are stored.
+    /// Like [`Compressor::compress_around`](crate::Compressor::compress_around), into zstd frames.
     ///
     /// # Errors
     /// [`DeflateError`]; the stream cannot continue then.
@@ -138,7 +127,7 @@ impl ZstdCompressor {
             None => {
                 out.push(STORED);
                 self.report.stored += 1;
-                if self.level == 0 && origin.is_data() {
+                if self.level.now == 0 && origin.is_data() {
                     self.report.note_level(0);
                 }
                 Form::Stored
@@ -188,8 +177,8 @@ impl ZstdCompressor {
         let number = self.context_of(channel);
         let context = self.contexts.get_mut(number)?;
         // A test needs no special treatment: zstd itself soon gives up on random data.
-        let policy = self.settings.adaptive.then_some(&mut context.policy);
-        effort_for(policy, self.level, payload).map(|_| number)
+        let policy = self.level.settings.adaptive.then_some(&mut context.policy);
+        effort_for(policy, self.level.now, payload).map(|_| number)
     }
 
     fn encode(
@@ -200,7 +189,7 @@ impl ZstdCompressor {
     ) -> Result<(), DeflateError> {
         let start = out.len();
         let context = self.contexts.get_mut(number).ok_or(DeflateError)?;
-        let level = match (self.level, context.frame) {
+        let level = match (self.level.now, context.frame) {
             // Small payloads are compressed even if larger ones are stored.
             (0, Some(frame)) => frame.level,
             (level, _) => {
@@ -240,16 +229,14 @@ impl ZstdCompressor {
     /// `CompressionLevel` for the next payload.
     #[must_use]
     pub fn level(&self) -> u8 {
-        self.level
+        self.level.now
     }
 
     /// Sets the `CompressionLevel` for the next payload, from 0 to [`CompressionSettings::level`];
     /// 0 stores. Ignored unless the stream is adaptive. A change of zstd's level starts a new frame
     /// without history.
     pub fn set_level(&mut self, level: u8) {
-        if self.settings.adaptive {
-            self.level = level.min(self.settings.level);
-        }
+        self.level.set(level);
     }
 
     /// Returns true if [`ZstdCompressor::shed`] would free considerable memory.
@@ -323,7 +310,7 @@ fn compressing() -> Result<CCtx<'static>, DeflateError> {
 impl fmt::Debug for ZstdCompressor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ZstdCompressor")
-            .field("settings", &self.settings)
+            .field("level", &self.level)
             .field("report", &self.report)
             .finish_non_exhaustive()
     }

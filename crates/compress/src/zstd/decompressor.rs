@@ -1,13 +1,11 @@
-//! [`ZstdDecompressor`]: inflates zstd frames to payloads.
+//! [`ZstdDecoder`]: inflates zstd frames to payloads.
 
-use std::fmt;
 use std::ops::Range;
 
 use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer, ResetDirective};
 
 use super::frame::{self, BLOCKS, FRAME, STORED};
 use super::{CONTEXTS, WINDOW_LOG};
-use crate::Totals;
 use crate::error::InflateError;
 
 /// Initial output space: this many bytes for each byte of the packet, within the limits below;
@@ -25,63 +23,22 @@ struct ReceiveContext {
     begun: bool,
 }
 
-/// Decompression of the receiving direction with zstd.
-pub struct ZstdDecompressor {
+/// Decodes one direction's zstd frames, packet by packet.
+#[derive(Default)]
+pub(crate) struct ZstdDecoder {
     contexts: [ReceiveContext; CONTEXTS],
-    totals: Totals,
 }
 
-impl ZstdDecompressor {
-    /// Starts at the beginning of a stream.
-    #[must_use]
-    pub fn new() -> Self {
-        Self {
-            contexts: Default::default(),
-            totals: Totals::default(),
-        }
-    }
+/// Returns the range of the payload in `input`, if it is stored there and has at most
+/// `limit_bytes`.
+pub(crate) fn stored(input: &[u8], limit_bytes: usize) -> Option<Range<usize>> {
+    let (kind, body) = input.split_first()?;
+    (*kind == STORED && !body.is_empty() && body.len() <= limit_bytes).then_some(1..input.len())
+}
 
-    /// Appends to `out` the plaintext of `input`, the payload of one packet. `out` grows with the
-    /// actual output, never beyond the limit.
-    ///
-    /// # Errors
-    /// [`InflateError`], as soon as the output exceeds `limit_bytes`; the connection cannot
-    /// continue then. `Corrupt` includes a truncated packet, a window larger than 1 MiB, a
-    /// dictionary and a checksum.
-    pub fn decompress(
-        &mut self,
-        input: &[u8],
-        out: &mut Vec<u8>,
-        limit_bytes: usize,
-    ) -> Result<(), InflateError> {
-        let before = out.len();
-        let result = self.take(input, out, limit_bytes);
-        let produced = out.len() - before;
-        let result = match result {
-            Ok(()) if produced > limit_bytes => Err(InflateError::TooLong { limit_bytes }),
-            Ok(()) if produced == 0 => Err(InflateError::Empty),
-            result => result,
-        };
-        match result {
-            Ok(()) => self.totals.count(produced, input.len()),
-            Err(_) => out.truncate(before),
-        }
-        result
-    }
-
-    /// Returns the range of the payload in `input`, the payload of one packet, if it is stored
-    /// there without compression; it is then recorded as received, and need not be copied. `None`
-    /// if `input` must be [decompressed](ZstdDecompressor::decompress).
-    pub fn stored(&mut self, input: &[u8], limit_bytes: usize) -> Option<Range<usize>> {
-        let (kind, body) = input.split_first()?;
-        if *kind != STORED || body.is_empty() || body.len() > limit_bytes {
-            return None;
-        }
-        self.totals.count(body.len(), input.len());
-        Some(1..input.len())
-    }
-
-    fn take(
+impl ZstdDecoder {
+    /// Appends the plaintext of `input` to `out`; after an error `out` may have grown.
+    pub(crate) fn decode(
         &mut self,
         input: &[u8],
         out: &mut Vec<u8>,
@@ -112,16 +69,10 @@ impl ZstdDecompressor {
     }
 
     /// Starts a new stream, to be called when NEWKEYS is received.
-    pub fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         for context in &mut self.contexts {
             context.begun = false;
         }
-    }
-
-    /// Sizes of payloads before (compressed) and after (raw) decompression.
-    #[must_use]
-    pub fn totals(&self) -> Totals {
-        self.totals
     }
 
     /// Size of zstd's memory in bytes.
@@ -197,18 +148,4 @@ fn decompressing() -> Result<DCtx<'static>, InflateError> {
         .set_parameter(DParameter::WindowLogMax(u32::from(WINDOW_LOG)))
         .map_err(|_| InflateError::OutOfMemory)?;
     Ok(context)
-}
-
-impl Default for ZstdDecompressor {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl fmt::Debug for ZstdDecompressor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ZstdDecompressor")
-            .field("totals", &self.totals)
-            .finish_non_exhaustive()
-    }
 }

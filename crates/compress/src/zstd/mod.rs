@@ -1,5 +1,5 @@
 //! zstd for packets (RFC 8878), between two Fulmar peers: [`ZstdCompressor`] and
-//! [`ZstdDecompressor`], one for each direction. The name on the wire and the format are in
+//! [`ZstdDecoder`], one for each direction. The name on the wire and the format are in
 //! docs/PROTOCOL.md.
 //!
 //! The first byte of a packet defines its content: a stored payload, which is not added to any
@@ -22,7 +22,7 @@ mod frame;
 mod tests;
 
 pub use compressor::ZstdCompressor;
-pub use decompressor::ZstdDecompressor;
+pub(crate) use decompressor::{ZstdDecoder, stored};
 
 /// log2 of the window in bytes, which both sides keep; the maximum that a peer may request.
 const WINDOW_LOG: u8 = 20;

@@ -4,7 +4,7 @@ use zstd_safe::{CCtx, CParameter, DCtx, InBuffer, OutBuffer};
 use super::frame::{BLOCKS, FRAME, STORED};
 use super::*;
 use crate::error::InflateError;
-use crate::{CompressionSettings, MAX_INFLATED_BYTES, Origin};
+use crate::{CompressionSettings, Decompressor, MAX_INFLATED_BYTES, Origin};
 
 const LIMIT: usize = MAX_INFLATED_BYTES;
 
@@ -56,7 +56,7 @@ fn packet(compressor: &mut ZstdCompressor, payload: &[u8]) -> Vec<u8> {
     out.split_off(1)
 }
 
-fn back(decompressor: &mut ZstdDecompressor, packet: &[u8]) -> Result<Vec<u8>, InflateError> {
+fn back(decompressor: &mut Decompressor, packet: &[u8]) -> Result<Vec<u8>, InflateError> {
     let mut out = b"y".to_vec();
     let result = decompressor.decompress(packet, &mut out, LIMIT);
     assert_eq!(out[0], b'y');
@@ -86,7 +86,7 @@ fn every_payload_comes_back_with_its_own_packet() {
     for level in 1..=9 {
         for adaptive in [false, true] {
             let mut compressor = ZstdCompressor::new(settings(level, adaptive));
-            let mut decompressor = ZstdDecompressor::new();
+            let mut decompressor = Decompressor::zstd();
             for round in 0..3 {
                 for payload in payloads() {
                     let packet = packet(&mut compressor, &payload);
@@ -153,7 +153,7 @@ fn a_repeated_payload_refers_to_the_one_before() {
 #[test]
 fn what_is_random_is_stored_and_costs_a_byte() {
     let mut compressor = ZstdCompressor::new(settings(6, true));
-    let mut decompressor = ZstdDecompressor::new();
+    let mut decompressor = Decompressor::zstd();
     let mut bytes = 0;
     for seed in 0..100 {
         let payload = noise_of(seed, 32 * 1024);
@@ -176,7 +176,7 @@ fn what_is_random_is_stored_and_costs_a_byte() {
 #[test]
 fn a_level_that_changes_begins_a_frame_and_zero_stores() {
     let mut compressor = ZstdCompressor::new(settings(6, true));
-    let mut decompressor = ZstdDecompressor::new();
+    let mut decompressor = Decompressor::zstd();
     let payload = text(32 * 1024);
     let mut kinds = Vec::new();
     for level in [6, 6, 3, 3, 1, 0, 0, 1, 6, 9] {
@@ -209,7 +209,7 @@ fn a_level_that_changes_begins_a_frame_and_zero_stores() {
 #[test]
 fn memory_is_bounded_and_given_back() {
     for level in 1..=9 {
-        let (mut compressor, mut decompressor) = (plain(level), ZstdDecompressor::new());
+        let (mut compressor, mut decompressor) = (plain(level), Decompressor::zstd());
         assert!(!compressor.has_spare());
         let small = packet(&mut compressor, b"a keystroke");
         assert!(!compressor.has_spare(), "what is small stays");
@@ -241,7 +241,7 @@ const MOST_SENDER_BYTES: usize = 7 << 20;
 #[test]
 fn a_receiver_holds_no_more_than_each_context_may() {
     let mut compressor = plain(1);
-    let mut decompressor = ZstdDecompressor::new();
+    let mut decompressor = Decompressor::zstd();
     // As many channels as contexts first, then more, which take them from each other.
     for (channels, rounds) in [(4, 50), (7, 10), (4, 50)] {
         for round in 0..rounds {
@@ -296,7 +296,7 @@ fn frame(change: &[CParameter], payload: &[u8], end: ZSTD_EndDirective) -> Vec<u
 }
 
 fn inflate(packet: &[u8]) -> Result<Vec<u8>, InflateError> {
-    back(&mut ZstdDecompressor::new(), packet)
+    back(&mut Decompressor::zstd(), packet)
 }
 
 /// The head of a block.
@@ -387,7 +387,7 @@ fn what_is_no_packet_of_ours_ends_the_stream() {
     // Blocks of a frame that has not begun, or was dropped by NEWKEYS.
     let raw = [&[BLOCKS], &block(0, 4)[..], b"text"].concat();
     assert_eq!(inflate(&raw), corrupt);
-    let mut decompressor = ZstdDecompressor::new();
+    let mut decompressor = Decompressor::zstd();
     let first = begun(&[&block(0, 1)[..], b"x"].concat());
     assert_eq!(back(&mut decompressor, &first).unwrap(), b"x");
     assert_eq!(back(&mut decompressor, &raw).unwrap(), b"text");
@@ -475,7 +475,7 @@ fn a_packet_that_is_cut_anywhere_ends_the_stream() {
     let first = packet(&mut compressor, &text(2000));
     let second = packet(&mut compressor, &[noise(200), text(300)].concat());
     for cut in 0..second.len() {
-        let mut decompressor = ZstdDecompressor::new();
+        let mut decompressor = Decompressor::zstd();
         back(&mut decompressor, &first).unwrap();
         assert!(back(&mut decompressor, &second[..cut]).is_err(), "{cut}");
     }
@@ -490,7 +490,7 @@ fn damaged_streams_never_run_on() {
             for bit in 0..8 {
                 let mut damaged = whole.clone();
                 damaged[at] ^= 1 << bit;
-                let mut decompressor = ZstdDecompressor::new();
+                let mut decompressor = Decompressor::zstd();
                 if back(&mut decompressor, &damaged).is_ok() {
                     let _ = back(&mut decompressor, &[&[BLOCKS], &behind[7..]].concat());
                 }
@@ -508,14 +508,14 @@ fn a_stream_does_not_see_the_one_before() {
     let first = packet(&mut compressor, &secret);
     let second = packet(&mut compressor, &secret);
     assert!(second.len() < 100);
-    let mut decompressor = ZstdDecompressor::new();
+    let mut decompressor = Decompressor::zstd();
     back(&mut decompressor, &first).unwrap();
     // After NEWKEYS, a frame of the peer that refers to bytes before it.
     decompressor.reset();
     let forged = [&[FRAME, 0x28, 0xb5, 0x2f, 0xfd, 0, 0x50], &second[1..]].concat();
     assert_eq!(back(&mut decompressor, &forged), Err(InflateError::Corrupt));
     // Nor without NEWKEYS: each frame begins without history.
-    let mut decompressor = ZstdDecompressor::new();
+    let mut decompressor = Decompressor::zstd();
     back(&mut decompressor, &first).unwrap();
     assert_eq!(back(&mut decompressor, &forged), Err(InflateError::Corrupt));
 }

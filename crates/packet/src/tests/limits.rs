@@ -14,10 +14,10 @@ fn a_nonce_is_never_used_again() {
         splitter.position = sequencer.position;
         splitter.handle_bytes(&seal(&mut sequencer, &[1]));
         assert_eq!(open_all(&mut splitter).unwrap().len(), 1);
-        let before = sequencer.export();
+        let before = sequencer.position();
         let refused = sequencer.stamp(PacketBuf::from_payload(&[1])).unwrap_err();
         assert_eq!(refused, StampError::SequenceExhausted);
-        assert_eq!(sequencer.export(), before, "no number was taken");
+        assert_eq!(sequencer.position(), before, "no number was taken");
         splitter.handle_bytes(&[0; 64]);
         assert_eq!(splitter.next().unwrap_err(), PacketError::SequenceExhausted);
         // New keys, new nonces.

@@ -194,7 +194,7 @@ fn every_payload_length_around_the_blocks() {
             assert_eq!(opened.len(), 1);
             assert_eq!(opened[0].payload(), payload, "{suite:?} {len}");
         }
-        assert_eq!(splitter.export(), sequencer.export());
+        assert_eq!(splitter.position(), sequencer.position());
     }
 }
 
@@ -216,7 +216,10 @@ fn keys_change_at_any_packet() {
                 for number in 0..6usize {
                     if number == change {
                         sequencer.set_keys(seal_2.clone(), strict);
-                        assert_eq!((sequencer.packets(), sequencer.bytes()), (0, 0));
+                        assert_eq!(
+                            (sequencer.position().packets, sequencer.position().bytes),
+                            (0, 0)
+                        );
                     }
                     let buf = PacketBuf::from_payload(&vec![number as u8; 100 * number + 1]);
                     jobs.push(sequencer.stamp(buf).unwrap());
@@ -241,7 +244,7 @@ fn keys_change_at_any_packet() {
                     };
                     assert_eq!(opened.sequence() as usize, expected);
                 }
-                assert_eq!(splitter.export(), sequencer.export());
+                assert_eq!(splitter.position(), sequencer.position());
             }
         }
     }
@@ -261,7 +264,7 @@ fn a_length_read_with_former_keys_is_forgotten() {
         assert!(splitter.next().unwrap().is_none());
         splitter.set_keys(open_2, false);
         assert_eq!(splitter.unread(), [0, 0, 1, 4]);
-        let mut fresh = Splitter::with_keys_state(splitter.export(), keys(to, 2).1);
+        let mut fresh = Splitter::with_keys_state(splitter.position(), keys(to, 2).1);
         fresh.handle_bytes(&wire);
         assert_eq!(open_all(&mut fresh).unwrap()[0].payload(), [9; 50]);
     }
@@ -281,11 +284,11 @@ fn export_and_import_go_on_with_unread_bytes() {
             assert_eq!(splitter.unread(), &wire[first..first + cut], "as they came");
 
             let (seal_keys, open_keys) = keys(suite, 0);
-            let mut resumed = Splitter::with_keys_state(splitter.export(), open_keys);
+            let mut resumed = Splitter::with_keys_state(splitter.position(), open_keys);
             resumed.handle_bytes(splitter.unread());
             assert!(open_all(&mut resumed).unwrap().is_empty());
             resumed.handle_bytes(&wire[first + cut..]);
-            let mut sender = Sequencer::import(sequencer.export(), seal_keys);
+            let mut sender = Sequencer::import(sequencer.position(), seal_keys);
             resumed.handle_bytes(&seal(&mut sender, &[3; 7]));
             let opened = open_all(&mut resumed).unwrap();
             assert_eq!(opened[0].payload(), [2; 33]);

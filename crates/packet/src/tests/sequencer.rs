@@ -99,24 +99,24 @@ fn counts_begin_anew_with_new_keys() {
     seal(&mut sequencer, &[1; 7]);
     assert_eq!(
         (
-            sequencer.next_sequence(),
-            sequencer.packets(),
-            sequencer.bytes()
+            sequencer.position().sequence,
+            sequencer.position().packets,
+            sequencer.position().bytes
         ),
         (2, 2, 32)
     );
     sequencer.set_keys(SealKeys::none().into(), false);
     assert_eq!(
         (
-            sequencer.next_sequence(),
-            sequencer.packets(),
-            sequencer.bytes()
+            sequencer.position().sequence,
+            sequencer.position().packets,
+            sequencer.position().bytes
         ),
         (2, 0, 0)
     );
     seal(&mut sequencer, &[1; 7]);
     sequencer.set_keys(SealKeys::none().into(), true);
-    assert_eq!(sequencer.next_sequence(), 0);
+    assert_eq!(sequencer.position().sequence, 0);
 }
 
 #[test]
@@ -128,7 +128,10 @@ fn a_refused_payload_takes_no_number() {
         .stamp(PacketBuf::from_payload(&vec![0; 300 << 10]))
         .unwrap_err();
     assert_eq!(long, StampError::PayloadTooLong);
-    assert_eq!((sequencer.next_sequence(), sequencer.bytes()), (0, 0));
+    assert_eq!(
+        (sequencer.position().sequence, sequencer.position().bytes),
+        (0, 0)
+    );
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crypto::cipher::CipherAlgorithm;
 use crypto::mac::MacAlgorithm;
 
 use super::{open_all, seal};
-use crate::{OpenKeys, SealKeys, Sequencer, SequencerState, Splitter};
+use crate::{OpenKeys, Position, SealKeys, Sequencer, Splitter};
 
 const VECTORS: &str = include_str!("vectors.txt");
 
@@ -40,9 +40,9 @@ fn every_suite_agrees_with_asyncssh_across_the_sequence_wrap() {
             len => vec![0xff; len],
         };
         let mac_key = counting(101, mac.map_or(0, MacAlgorithm::key_len));
-        let state = SequencerState {
+        let state = Position {
             sequence: u32::MAX - 1,
-            ..SequencerState::default()
+            ..Position::default()
         };
         let mut sequencer = Sequencer::with_padding_seed([0; 32]);
         sequencer.set_keys(

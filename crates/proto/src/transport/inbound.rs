@@ -7,10 +7,11 @@
 use alloc::vec::Vec;
 
 use bytes::{Bytes, BytesMut};
-use packet::{OpenJob, OpenedPacket, Splitter, SplitterState};
+use compress::Decompressor;
+use packet::{OpenJob, OpenedPacket, Position, Splitter};
 
 use super::kex::EpochKeys;
-use super::streams::InStream;
+use super::streams::begin_in_stream;
 use crate::Error;
 use crate::config::Compression;
 
@@ -28,7 +29,7 @@ pub(crate) struct Inbound {
     newkeys_outstanding: bool,
     /// Raw keys in use, for a snapshot.
     keys: Option<EpochKeys>,
-    stream: Option<InStream>,
+    stream: Option<Decompressor>,
 }
 
 impl Inbound {
@@ -44,7 +45,7 @@ impl Inbound {
 
     /// Continues from a snapshot: the position, the keys, and the bytes that were not opened.
     pub(crate) fn resumed(
-        position: SplitterState,
+        position: Position,
         keys: EpochKeys,
         unread: &[u8],
     ) -> Result<Self, Error> {
@@ -58,9 +59,9 @@ impl Inbound {
     }
 
     /// Position, keys and unread bytes for a snapshot; `None` before the first NEWKEYS.
-    pub(crate) fn export(&self) -> Option<(SplitterState, &EpochKeys, &[u8])> {
+    pub(crate) fn export(&self) -> Option<(Position, &EpochKeys, &[u8])> {
         let keys = self.keys.as_ref()?;
-        Some((self.splitter.export(), keys, self.splitter.unread()))
+        Some((self.splitter.position(), keys, self.splitter.unread()))
     }
 
     /// The receive buffer.
@@ -165,16 +166,16 @@ impl Inbound {
     pub(super) fn begin_stream(&mut self) {
         let keys = self.keys.as_ref();
         let method = keys.map_or(Compression::None, |keys| keys.suite.compression);
-        self.stream = InStream::begin(method, self.stream.take());
+        self.stream = begin_in_stream(method, self.stream.take());
     }
 
-    pub(super) fn stream(&self) -> Option<&InStream> {
+    pub(super) fn stream(&self) -> Option<&Decompressor> {
         self.stream.as_ref()
     }
 
     /// Bytes received under the keys in use.
     pub(super) fn bytes(&self) -> u64 {
-        self.splitter.bytes()
+        self.splitter.position().bytes
     }
 
     /// Returns true if the keys in use have reached the limit of their cipher.
@@ -183,7 +184,7 @@ impl Inbound {
     }
 
     pub(super) fn has_spare(&self) -> bool {
-        self.splitter.has_spare() || self.stream.as_ref().is_some_and(InStream::has_spare)
+        self.splitter.has_spare() || self.stream.as_ref().is_some_and(Decompressor::has_spare)
     }
 
     pub(super) fn shed(&mut self) {

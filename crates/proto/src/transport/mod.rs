@@ -10,7 +10,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use bytes::Bytes;
-use compress::Origin;
+use compress::{Decompressor, Origin};
 use crypto::kex::DhGroup;
 use packet::{OpenJob, OpenedPacket, PacketBuf};
 use wire::Reader;
@@ -39,7 +39,6 @@ use kex::{Exchange, ExchangeIo};
 pub(crate) use outbound::Outbound;
 pub use outbox::TransportOutput;
 pub(crate) use pipelined_packet::{PipelinedPacket, SentAhead};
-use streams::InStream;
 pub(crate) use version::VersionExchange;
 use version::VersionLine;
 
@@ -539,7 +538,7 @@ impl Transport {
 
     /// Totals of the data received, if it was compressed.
     pub(crate) fn inflate_totals(&self) -> Option<compress::Totals> {
-        self.inbound.stream().map(InStream::totals)
+        self.inbound.stream().map(Decompressor::totals)
     }
 
     /// Returns true if sent data is compressed now.

@@ -8,7 +8,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use compress::{CompressionSettings, Origin};
-use packet::{BufPool, PacketBuf, Sequencer, SequencerState};
+use packet::{BufPool, PacketBuf, Position, Sequencer};
 use wire::message::{ChannelOpen, ChannelOpenConfirmation, Debug, Encode, KEX_NUMBERS, Ping, Pong};
 
 use super::compress_job::{CompressJob, Compressed};
@@ -87,7 +87,7 @@ impl Outbound {
     /// Continues from a snapshot: the position and the keys.
     pub(crate) fn resumed(
         settings: CompressionSettings,
-        position: SequencerState,
+        position: Position,
         keys: EpochKeys,
     ) -> Result<Self, Error> {
         let sequencer = Sequencer::import(position, keys.seal()?);
@@ -112,9 +112,9 @@ impl Outbound {
     }
 
     /// Position and keys for a snapshot; `None` before the first NEWKEYS.
-    pub(crate) fn export(&self) -> Option<(SequencerState, &EpochKeys)> {
+    pub(crate) fn export(&self) -> Option<(Position, &EpochKeys)> {
         let keys = self.keys.as_ref()?;
-        Some((self.outbox.sequencer().export(), keys))
+        Some((self.outbox.sequencer().position(), keys))
     }
 
     // ---- messages -------------------------------------------------------------------------
@@ -325,7 +325,7 @@ impl Outbound {
 
     /// Bytes sent under the keys in use; `None` while the queue contains a change of keys.
     pub(super) fn bytes(&self) -> Option<u64> {
-        (!self.outbox.changes_keys()).then(|| self.outbox.sequencer().bytes())
+        (!self.outbox.changes_keys()).then(|| self.outbox.sequencer().position().bytes)
     }
 
     /// Returns true if the keys in use have reached the limit of their cipher.

@@ -186,7 +186,8 @@ impl Outbox {
         ahead: Option<PipelinedPacket>,
     ) -> Result<TransportOutput, Error> {
         if let Some(kind) = ahead {
-            self.sent_ahead.note(self.sequencer.next_sequence(), kind);
+            self.sent_ahead
+                .note(self.sequencer.position().sequence, kind);
         }
         self.sequencer
             .stamp(buf)

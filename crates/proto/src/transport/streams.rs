@@ -4,11 +4,10 @@
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::ops::Range;
 
 use compress::{
-    CompressionReport, CompressionSettings, Compressor, Decompressor, DeflateError, Form,
-    InflateError, Origin, Totals, ZstdCompressor, ZstdDecompressor,
+    CompressionReport, CompressionSettings, Compressor, Decompressor, DeflateError, Form, Origin,
+    ZstdCompressor,
 };
 
 use crate::config::Compression;
@@ -127,64 +126,19 @@ impl OutStream {
     }
 }
 
-/// Decompression of received data.
-pub(super) enum InStream {
-    Zlib(Decompressor),
-    Zstd(ZstdDecompressor),
-}
-
-impl InStream {
-    /// Starts a new stream with this method; reuses `before` if it has the same method.
-    pub(super) fn begin(method: Compression, before: Option<Self>) -> Option<Self> {
-        match (method, before) {
-            (Compression::None, _) => None,
-            (Compression::ZlibOpenssh, Some(Self::Zlib(mut zlib))) => {
-                zlib.reset();
-                Some(Self::Zlib(zlib))
-            }
-            (Compression::ZlibOpenssh, _) => Some(Self::Zlib(Decompressor::new())),
-            (Compression::Zstd, Some(Self::Zstd(mut zstd))) => {
-                zstd.reset();
-                Some(Self::Zstd(zstd))
-            }
-            (Compression::Zstd, _) => Some(Self::Zstd(ZstdDecompressor::new())),
-        }
-    }
-
-    /// Range of the payload in `input`, if it is stored there uncompressed.
-    pub(super) fn stored(&mut self, input: &[u8], limit_bytes: usize) -> Option<Range<usize>> {
-        match self {
-            Self::Zlib(zlib) => zlib.stored(input, limit_bytes),
-            Self::Zstd(zstd) => zstd.stored(input, limit_bytes),
-        }
-    }
-
-    pub(super) fn decompress(
-        &mut self,
-        input: &[u8],
-        out: &mut Vec<u8>,
-        limit_bytes: usize,
-    ) -> Result<(), InflateError> {
-        match self {
-            Self::Zlib(zlib) => zlib.decompress(input, out, limit_bytes),
-            Self::Zstd(zstd) => zstd.decompress(input, out, limit_bytes),
-        }
-    }
-
-    pub(super) fn totals(&self) -> Totals {
-        match self {
-            Self::Zlib(zlib) => zlib.totals(),
-            Self::Zstd(zstd) => zstd.totals(),
-        }
-    }
-
-    pub(super) fn has_spare(&self) -> bool {
-        matches!(self, Self::Zlib(zlib) if zlib.has_spare())
-    }
-
-    pub(super) fn shed(&mut self) {
-        if let Self::Zlib(zlib) = self {
-            zlib.shed();
-        }
-    }
+/// Starts decompression of a new stream of received data with this method; reuses `before` if it
+/// has the same method.
+pub(super) fn begin_in_stream(
+    method: Compression,
+    before: Option<Decompressor>,
+) -> Option<Decompressor> {
+    let new: fn() -> Decompressor = match method {
+        Compression::None => return None,
+        Compression::ZlibOpenssh => Decompressor::new,
+        Compression::Zstd => Decompressor::zstd,
+    };
+    let same = before.filter(|stream| stream.is_zstd() == (method == Compression::Zstd));
+    let mut stream = same.unwrap_or_else(new);
+    stream.reset();
+    Some(stream)
 }

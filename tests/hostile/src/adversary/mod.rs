@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use compress::{CompressionSettings, Compressor, Decompressor, ZstdCompressor, ZstdDecompressor};
+use compress::{CompressionSettings, Compressor, Decompressor, ZstdCompressor};
 use packet::{OpenKeys, PacketBuf, SealKeys, Sequencer, Splitter};
 use proto::Role;
 use wire::message::{Disconnect, Encode};
@@ -45,17 +45,12 @@ pub struct Adversary<V> {
     splitter: Splitter,
     state: exchange::State,
     deflate: Option<Deflate>,
-    inflate: Option<Inflate>,
+    inflate: Option<Decompressor>,
 }
 
 enum Deflate {
     Zlib(Compressor),
     Zstd(ZstdCompressor),
-}
-
-enum Inflate {
-    Zlib(Decompressor),
-    Zstd(ZstdDecompressor),
 }
 
 impl<V: Subject> Adversary<V> {
@@ -133,7 +128,7 @@ impl<V: Subject> Adversary<V> {
     /// Starts compression after both sides negotiated `zlib@openssh.com` and the login succeeded.
     pub fn start_compression(&mut self) {
         self.deflate = Some(Deflate::Zlib(Compressor::with_level(9)));
-        self.inflate = Some(Inflate::Zlib(Decompressor::new()));
+        self.inflate = Some(Decompressor::new());
     }
 
     /// Starts compression after both sides negotiated zstd and the login succeeded.
@@ -141,7 +136,7 @@ impl<V: Subject> Adversary<V> {
         self.deflate = Some(Deflate::Zstd(ZstdCompressor::new(
             CompressionSettings::default(),
         )));
-        self.inflate = Some(Inflate::Zstd(ZstdDecompressor::new()));
+        self.inflate = Some(Decompressor::zstd());
     }
 
     // ---- in -------------------------------------------------------------------------------
@@ -162,11 +157,9 @@ impl<V: Subject> Adversary<V> {
                     None => opened.payload().to_vec(),
                     Some(inflate) => {
                         let (small, mut out) = (opened.payload(), Vec::new());
-                        match inflate {
-                            Inflate::Zlib(it) => it.decompress(small, &mut out, MAX_INFLATED_BYTES),
-                            Inflate::Zstd(it) => it.decompress(small, &mut out, MAX_INFLATED_BYTES),
-                        }
-                        .expect("it inflates");
+                        inflate
+                            .decompress(small, &mut out, MAX_INFLATED_BYTES)
+                            .expect("it inflates");
                         out
                     }
                 };

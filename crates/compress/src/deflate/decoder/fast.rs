@@ -1,7 +1,7 @@
 //! Decodes the symbols of a block while input and output are far from their ends: whole words are
 //! read and written, with one bounds check per iteration.
 
-use super::inflate::{Input, Stop, Tables};
+use super::input::{Input, Output, Stop, Tables};
 use super::tables::{DISTANCE_BITS, END, INVALID, LITERAL, LITLEN_BITS, SECOND, SPECIAL};
 use crate::deflate::SLACK_BYTES;
 use crate::deflate::symbols::MAX_MATCH;
@@ -13,49 +13,23 @@ const INPUT_MARGIN: usize = 16;
 const OUTPUT_MARGIN: usize = 3 + MAX_MATCH + SLACK_BYTES;
 
 /// Returns `None` when input or output is near its end.
-pub(super) fn fast(
-    tables: &Tables,
-    input: &mut Input<'_>,
-    window: &mut [u8],
-    out: &mut usize,
-    end: usize,
-) -> Option<Stop> {
-    #[cfg(target_arch = "x86_64")]
-    if is_x86_feature_detected!("bmi1") && is_x86_feature_detected!("bmi2") {
-        // SAFETY: the CPU has what the function needs.
-        return unsafe { fast_bmi2(tables, input, window, out, end) };
-    }
-    fast_body(tables, input, window, out, end)
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "bmi1,bmi2")]
-fn fast_bmi2(
-    tables: &Tables,
-    input: &mut Input<'_>,
-    window: &mut [u8],
-    out: &mut usize,
-    end: usize,
-) -> Option<Stop> {
-    fast_body(tables, input, window, out, end)
+pub(super) fn fast(tables: &Tables, input: &mut Input<'_>, out: &mut Output<'_>) -> Option<Stop> {
+    by_cpu!(
+        ["bmi1", "bmi2"],
+        fast_body(tables: &Tables, input: &mut Input<'_>, out: &mut Output<'_>) -> Option<Stop>
+    )
 }
 
 #[inline(always)]
-fn fast_body(
-    tables: &Tables,
-    input: &mut Input<'_>,
-    window: &mut [u8],
-    out: &mut usize,
-    end: usize,
-) -> Option<Stop> {
+fn fast_body(tables: &Tables, input: &mut Input<'_>, out: &mut Output<'_>) -> Option<Stop> {
     let in_last = input.bytes.len().checked_sub(INPUT_MARGIN)?;
-    let out_last = (end + SLACK_BYTES).checked_sub(OUTPUT_MARGIN)?;
-    let mut at = *out;
+    let out_last = (out.end + SLACK_BYTES).checked_sub(OUTPUT_MARGIN)?;
+    let mut at = out.at;
     let mut from = input.at;
     let mut bits = input.bits;
     let mut count = input.count;
     let bytes = input.bytes.as_ptr();
-    let to = window.as_mut_ptr();
+    let to = out.window.as_mut_ptr();
     let mut stop = None;
     macro_rules! refill {
         () => {
@@ -166,7 +140,7 @@ fn fast_body(
         unsafe { copy(to, at, distance, length) };
         at = at.wrapping_add(length);
     }
-    *out = at;
+    out.at = at;
     // Returns whole bytes of the bit buffer to the input. All of them came from this input: the
     // carry of the previous packet has fewer than ten bits, of which the block's header took three.
     input.at = from.wrapping_sub((count >> 3) as usize);

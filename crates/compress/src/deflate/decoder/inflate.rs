@@ -2,96 +2,28 @@
 //! are far from their ends, and a careful one for the rest.
 
 use super::fast::{copy, fast};
+use super::input::{Input, Output, Stop, Tables};
 use super::tables::{
-    DISTANCE_BITS, DISTANCE_ENTRIES, DecodeEntry, END, INVALID, LITERAL, LITLEN_BITS,
-    LITLEN_ENTRIES, SECOND, SPECIAL,
+    DISTANCE_BITS, DecodeEntry, END, INVALID, LITERAL, LITLEN_BITS, SECOND, SPECIAL,
 };
 use crate::deflate::SLACK_BYTES;
 
-/// Decoding tables of a block.
-pub(super) struct Tables {
-    pub(super) litlen: [DecodeEntry; LITLEN_ENTRIES],
-    pub(super) distance: [DecodeEntry; DISTANCE_ENTRIES],
-}
-
-/// The bit buffer, with the next bit lowest, and the input after it.
-#[derive(Clone, Copy)]
-pub(super) struct Input<'a> {
-    pub(super) bytes: &'a [u8],
-    pub(super) at: usize,
-    pub(super) bits: u64,
-    pub(super) count: u32,
-}
-
-/// Why decoding stopped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stop {
-    EndOfBlock,
-    /// The input ends within a symbol, of which nothing was consumed.
-    InputEnded,
-    /// The next symbol does not fit into the output; nothing of it was consumed.
-    OutputFull,
-    Corrupt,
-}
-
-impl Input<'_> {
-    /// Number of unused bits in total.
-    pub(super) fn left(&self) -> usize {
-        self.count as usize + (self.bytes.len() - self.at) * 8
-    }
-
-    /// Reads bytes until the buffer has 56 to 63 bits, or the input ends.
-    #[inline(always)]
-    pub(super) fn refill_carefully(&mut self) {
-        while self.count < 56
-            && let Some(byte) = self.bytes.get(self.at)
-        {
-            self.bits |= u64::from(*byte) << self.count;
-            self.count += 8;
-            self.at += 1;
-        }
-    }
-
-    /// Returns the next bits without consuming them.
-    #[inline(always)]
-    pub(super) fn peek(&self, count: u32) -> u32 {
-        (self.bits & ((1 << count) - 1)) as u32
-    }
-
-    #[inline(always)]
-    pub(super) fn skip(&mut self, count: u32) {
-        self.bits >>= count;
-        self.count -= count;
-    }
-}
-
-/// Decodes symbols into `window` from `at` up to `end`, and advances `at`. Up to [`SLACK_BYTES`]
-/// after `end` may be overwritten.
+/// Decodes symbols into `out`.
 ///
 /// # Panics
-/// If fewer than [`SLACK_BYTES`] follow `end`.
-pub(super) fn symbols(
-    tables: &Tables,
-    input: &mut Input<'_>,
-    window: &mut [u8],
-    at: &mut usize,
-    end: usize,
-) -> Stop {
-    assert!(*at <= end && end <= window.len() && window.len() - end >= SLACK_BYTES);
-    if let Some(stop) = fast(tables, input, window, at, end) {
+/// If fewer than [`SLACK_BYTES`] follow the end of the space.
+pub(super) fn symbols(tables: &Tables, input: &mut Input<'_>, out: &mut Output<'_>) -> Stop {
+    let Output { window, at, end } = out;
+    assert!(*at <= *end && *end <= window.len() && window.len() - *end >= SLACK_BYTES);
+    if let Some(stop) = fast(tables, input, out) {
         return stop;
     }
-    careful(tables, input, window, at, end)
+    careful(tables, input, out)
 }
 
 /// Decodes one symbol at a time, checking the number of available bits.
-fn careful(
-    tables: &Tables,
-    input: &mut Input<'_>,
-    window: &mut [u8],
-    at: &mut usize,
-    end: usize,
-) -> Stop {
+fn careful(tables: &Tables, input: &mut Input<'_>, out: &mut Output<'_>) -> Stop {
+    let Output { window, at, end } = out;
     loop {
         input.refill_carefully();
         let mut symbol = *input;
@@ -100,7 +32,7 @@ fn careful(
             Err(stop) => return stop,
         };
         if entry & LITERAL != 0 {
-            if *at >= end {
+            if *at >= *end {
                 return Stop::OutputFull;
             }
             window[*at] = (entry >> 16) as u8;
@@ -128,7 +60,7 @@ fn careful(
         if distance > *at {
             return Stop::Corrupt;
         }
-        if length > end - *at {
+        if length > *end - *at {
             return Stop::OutputFull;
         }
         debug_assert!(distance >= 1);

@@ -10,12 +10,13 @@
 
 mod fast;
 mod inflate;
+mod input;
 mod tables;
 
 use std::ops::Range;
 use std::sync::OnceLock;
 
-use inflate::{Input, Stop, Tables};
+use input::{Input, Output, Stop, Tables};
 use tables::{
     Alphabet, DISTANCE_BITS, DISTANCE_ENTRIES, LITLEN_BITS, LITLEN_ENTRIES, PRECODE_BITS,
     PRECODE_ENTRIES,
@@ -133,17 +134,15 @@ impl PacketDecoder {
     /// Appends the plaintext of `input` to `out`.
     ///
     /// # Errors
-    /// [`InflateError`]; `out` is then unchanged and every later call fails with the same error.
+    /// [`InflateError`]; `out` may then have grown, and every later call fails with the same error.
     pub(crate) fn decode(
         &mut self,
         input: &[u8],
         out: &mut Vec<u8>,
         limit_bytes: usize,
     ) -> Result<(), InflateError> {
-        let before = out.len();
         let result = self.try_decode(input, out, limit_bytes);
         if let Err(error) = result {
-            out.truncate(before);
             self.state = DecoderState::Failed(error);
         }
         result
@@ -288,8 +287,15 @@ impl Packet<'_> {
     fn symbols(&mut self, window: &mut Window, tables: &Tables) -> Result<(), DecodeFailure> {
         loop {
             let end = self.end_of_space(window);
-            let (bytes, _) = window.space();
-            match inflate::symbols(tables, &mut self.input, bytes, &mut self.at, end) {
+            let (window_bytes, _) = window.space();
+            let mut out = Output {
+                window: window_bytes,
+                at: self.at,
+                end,
+            };
+            let stop = inflate::symbols(tables, &mut self.input, &mut out);
+            self.at = out.at;
+            match stop {
                 Stop::EndOfBlock => return Ok(()),
                 Stop::InputEnded => return Err(DecodeFailure::Truncated),
                 Stop::Corrupt => return Err(CORRUPT),

@@ -4,10 +4,10 @@
 use core::ops::Range;
 
 use super::bits::{BitWriter, Carry, space_for};
-use super::header::Header;
+use super::header::{Codes, Header};
 use super::huffman::{self, CodeWord};
 use super::matcher::View;
-use super::write::{self, BlockCodes};
+use super::write::{self, BlockCodes, Sequence};
 use crate::deflate::symbols::{
     DISTANCE_EXTRA, DISTANCE_SYMBOLS, END_OF_BLOCK, FIRST_LENGTH, LENGTH_EXTRA, LENGTH_SLOT,
     LITLEN_SYMBOLS, STATIC_LITLEN_BITS, distance_slot,
@@ -25,39 +25,6 @@ const MAX_LITLEN_BITS: usize = 14;
 const LEAST_LITERALS: u32 = 64;
 const STORED_HEADER_BYTES: usize = 5;
 
-/// Literals and the match after them.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Sequence {
-    /// Number of literals, and in the low nine bits the length of the match.
-    literals_and_length: u32,
-    distance: u16,
-    slot: u16,
-}
-
-impl Sequence {
-    #[inline(always)]
-    pub(super) fn literals(self) -> usize {
-        (self.literals_and_length >> 9) as usize
-    }
-
-    #[inline(always)]
-    pub(super) fn length(self) -> usize {
-        (self.literals_and_length & 511) as usize
-    }
-
-    /// The distance; 0 means 32768.
-    #[inline(always)]
-    pub(super) fn distance(self) -> u16 {
-        self.distance
-    }
-
-    /// The distance symbol.
-    #[inline(always)]
-    pub(super) fn slot(self) -> usize {
-        usize::from(self.slot)
-    }
-}
-
 /// Frequency of each symbol. The arrays are as long as their indices can be.
 #[derive(Clone)]
 pub(super) struct Frequencies {
@@ -72,12 +39,6 @@ impl Frequencies {
             distance: [0; 32],
         }
     }
-}
-
-/// The codes of a block.
-pub(super) struct Codes {
-    pub(super) litlen_bits: [u8; LITLEN_SYMBOLS + 2],
-    pub(super) distance_bits: [u8; 32],
 }
 
 /// Sequences and frequencies of the current block.
@@ -141,12 +102,8 @@ impl DeflateBlock {
         *place = place.wrapping_add(1);
         let place = &mut self.frequencies.distance[slot & 31];
         *place = place.wrapping_add(1);
-        self.sequences.push(Sequence {
-            literals_and_length: (literals << 9 | (length & 511)) as u32,
-            // 32768 becomes 0 here, and 32768 again when it is written.
-            distance: (distance & 0x7fff) as u16,
-            slot: slot as u16,
-        });
+        self.sequences
+            .push(Sequence::new(literals, length, distance, slot));
     }
 
     /// Writes `plain` of `view`, the bytes of this block, to `scratch` after `carry`, as the

@@ -1,13 +1,18 @@
 //! Encoding of a dynamic block's codes (RFC 1951 §3.2.7).
 
 use super::bits::BitWriter;
-use super::block::Codes;
 use super::huffman::{self, word_bits, word_count};
 use crate::deflate::symbols::{
     DISTANCE_SYMBOLS, FIRST_LENGTH, LITLEN_SYMBOLS, PRECODE_EXTRA, PRECODE_ORDER, PRECODE_SYMBOLS,
 };
 
 const MAX_PRECODE_BITS: usize = 7;
+
+/// The codes of a block.
+pub(super) struct Codes {
+    pub(super) litlen_bits: [u8; LITLEN_SYMBOLS + 2],
+    pub(super) distance_bits: [u8; 32],
+}
 
 /// The encoded code lengths of a dynamic block.
 pub(super) struct Header {

@@ -150,21 +150,10 @@ pub(super) fn parse(
 }
 
 fn choose(parser: &mut Parser<'_, '_>, lists: IndexConfig, threes: bool) -> usize {
-    #[cfg(target_arch = "x86_64")]
-    if is_x86_feature_detected!("bmi1")
-        && is_x86_feature_detected!("bmi2")
-        && is_x86_feature_detected!("lzcnt")
-    {
-        // SAFETY: the CPU has what the function needs.
-        return unsafe { choose_bmi2(parser, lists, threes) };
-    }
-    choose_body(parser, lists, threes)
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "bmi1,bmi2,lzcnt")]
-fn choose_bmi2(parser: &mut Parser<'_, '_>, lists: IndexConfig, threes: bool) -> usize {
-    choose_body(parser, lists, threes)
+    by_cpu!(
+        ["bmi1", "bmi2", "lzcnt"],
+        choose_body(parser: &mut Parser<'_, '_>, lists: IndexConfig, threes: bool) -> usize
+    )
 }
 
 #[inline(always)]

@@ -47,27 +47,16 @@ fn choose<const FIVES: bool>(
     worth: &MatchThresholds,
     block: &mut DeflateBlock,
 ) -> usize {
-    #[cfg(target_arch = "x86_64")]
-    if is_x86_feature_detected!("bmi1")
-        && is_x86_feature_detected!("bmi2")
-        && is_x86_feature_detected!("lzcnt")
-    {
-        // SAFETY: the CPU has what the function needs.
-        return unsafe { choose_bmi2(pairs, view, start, worth, block) };
-    }
-    choose_body(pairs, view, start, worth, block)
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "bmi1,bmi2,lzcnt")]
-fn choose_bmi2<const FIVES: bool>(
-    pairs: Pairs<'_, '_, FIVES>,
-    view: View<'_>,
-    start: usize,
-    worth: &MatchThresholds,
-    block: &mut DeflateBlock,
-) -> usize {
-    choose_body(pairs, view, start, worth, block)
+    by_cpu!(
+        ["bmi1", "bmi2", "lzcnt"],
+        choose_body [const FIVES: bool] (
+            pairs: Pairs<'_, '_, FIVES>,
+            view: View<'_>,
+            start: usize,
+            worth: &MatchThresholds,
+            block: &mut DeflateBlock
+        ) -> usize
+    )
 }
 
 #[inline(always)]

@@ -3,12 +3,54 @@
 use core::ops::Range;
 
 use super::bits::BitWriter;
-use super::block::Sequence;
 use super::huffman::{CodeWord, word, word_bits, word_count};
 use super::matcher::View;
 use crate::deflate::symbols::{
     DISTANCE_BASE, DISTANCE_EXTRA, END_OF_BLOCK, FIRST_LENGTH, LENGTH_BASE, LENGTH_EXTRA,
 };
+
+/// Literals and the match after them.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sequence {
+    /// Number of literals, and in the low nine bits the length of the match.
+    literals_and_length: u32,
+    distance: u16,
+    slot: u16,
+}
+
+impl Sequence {
+    #[inline(always)]
+    pub(super) fn new(literals: usize, length: usize, distance: usize, slot: usize) -> Self {
+        Self {
+            literals_and_length: (literals << 9 | (length & 511)) as u32,
+            // 32768 becomes 0 here, and 32768 again when it is written.
+            distance: (distance & 0x7fff) as u16,
+            slot: slot as u16,
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn literals(self) -> usize {
+        (self.literals_and_length >> 9) as usize
+    }
+
+    #[inline(always)]
+    pub(super) fn length(self) -> usize {
+        (self.literals_and_length & 511) as usize
+    }
+
+    /// The distance; 0 means 32768.
+    #[inline(always)]
+    pub(super) fn distance(self) -> u16 {
+        self.distance
+    }
+
+    /// The distance symbol.
+    #[inline(always)]
+    fn slot(self) -> usize {
+        usize::from(self.slot)
+    }
+}
 
 /// The codes of a block, ready for writing.
 pub(super) struct BlockCodes<'a> {
@@ -33,24 +75,16 @@ pub(super) fn symbols(
     words: &BlockCodes<'_>,
     out: &mut BitWriter<'_>,
 ) {
-    #[cfg(target_arch = "x86_64")]
-    if is_x86_feature_detected!("bmi1") && is_x86_feature_detected!("bmi2") {
-        // SAFETY: the CPU has what the function needs.
-        return unsafe { symbols_bmi2(sequences, view, plain, words, out) };
-    }
-    symbols_body(sequences, view, plain, words, out);
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "bmi1,bmi2")]
-fn symbols_bmi2(
-    sequences: &[Sequence],
-    view: View<'_>,
-    plain: Range<usize>,
-    words: &BlockCodes<'_>,
-    out: &mut BitWriter<'_>,
-) {
-    symbols_body(sequences, view, plain, words, out);
+    by_cpu!(
+        ["bmi1", "bmi2"],
+        symbols_body(
+            sequences: &[Sequence],
+            view: View<'_>,
+            plain: Range<usize>,
+            words: &BlockCodes<'_>,
+            out: &mut BitWriter<'_>
+        )
+    );
 }
 
 #[inline(always)]
