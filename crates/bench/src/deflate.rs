@@ -1,6 +1,7 @@
 //! `compress`, the sender alone: bytes for each CPU second of a client that sends with `-C`, and
 //! two threads that compress for nobody, by the clock.
 
+use compress::PacketCompressor;
 use std::fs;
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Mutex, PoisonError};

@@ -7,6 +7,7 @@
 //! default), `ADAPTIVE` (store incompressible payloads), `ZLIB_LEVEL` (6), `OUT` (a file for the
 //! stream, which zlib then inflates and compares).
 
+use compress::PacketCompressor;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 

@@ -11,6 +11,7 @@ use crate::error::DeflateError;
 use crate::form::Form;
 use crate::history::Histories;
 use crate::origin::Origin;
+use crate::packet_compressor::PacketCompressor;
 use crate::provider::{Flush, Provider};
 use crate::run::{Engines, RunDone, RunJob, RunStart};
 
@@ -95,64 +96,6 @@ impl Compressor {
         if self.sharing.several {
             self.engines.dismiss();
         }
-    }
-
-    /// Like [`Compressor::compress_around`] and [`Form::complete`], for a stream with the data of a
-    /// single channel and nothing else.
-    ///
-    /// # Errors
-    /// [`DeflateError`]; the stream cannot continue then.
-    pub fn compress(&mut self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), DeflateError> {
-        let form = self.compress_around(Origin::Channel(0), payload, out)?;
-        form.complete(payload, out);
-        Ok(())
-    }
-
-    /// Appends the encoding of `payload` to `out`, flushed so that the peer can inflate all of it.
-    /// A stored payload is not copied: the caller sends it after `out` if the returned form says
-    /// so.
-    ///
-    /// Data of a channel may refer to earlier data of that channel; other messages are stored.
-    ///
-    /// # Errors
-    /// [`DeflateError`]; the stream cannot continue then.
-    pub fn compress_around(
-        &mut self,
-        origin: Origin,
-        payload: &[u8],
-        out: &mut Vec<u8>,
-    ) -> Result<Form, DeflateError> {
-        let before = out.len();
-        self.begin_stream(out);
-        let outcome = match origin {
-            Origin::Channel(channel) => {
-                self.admit(channel, out);
-                self.deflate(channel, payload, out)?
-            }
-            Origin::Ping => self.deflate(PINGS, payload, out)?,
-            Origin::Opening => {
-                self.sharing.note_opening();
-                self.histories.pass(payload);
-                EncodeOutcome::Stored
-            }
-            Origin::Other => {
-                self.histories.pass(payload);
-                EncodeOutcome::Stored
-            }
-        };
-        let form = match outcome {
-            EncodeOutcome::Deflated => {
-                self.report.internal += 1;
-                Form::Compressed
-            }
-            EncodeOutcome::Stored => {
-                self.report.stored += 1;
-                store(payload, &mut self.carry, out)
-            }
-        };
-        let whole = form.whole_bytes(out.len() - before, payload.len());
-        self.report.totals.count(payload.len(), whole);
-        Ok(form)
     }
 
     /// Prepares for data of `channel`. At the first data of a second channel the provider is
@@ -251,38 +194,6 @@ impl Compressor {
         }
     }
 
-    /// Starts a new stream, to be called when NEWKEYS is sent.
-    pub fn reset(&mut self) {
-        self.histories.restart();
-        self.carry = Carry::default();
-        self.header_sent = false;
-    }
-
-    /// The level for the next payload.
-    #[must_use]
-    pub fn level(&self) -> u8 {
-        self.level.now
-    }
-
-    /// Sets the level for the next payload, from 0 to [`CompressionSettings::level`]; 0 stores.
-    /// Ignored unless the stream is adaptive.
-    pub fn set_level(&mut self, level: u8) {
-        self.level.set(level);
-    }
-
-    /// Returns true if [`Compressor::shed`] would free considerable memory.
-    #[must_use]
-    pub fn has_spare(&self) -> bool {
-        self.histories.has_spare() || self.engines.has_spare()
-    }
-
-    /// Frees memory that only bulk data needs: all except the histories, and the tables for one
-    /// channel's small payloads (352 KiB).
-    pub fn shed(&mut self) {
-        self.engines.shed();
-        self.histories.shed();
-    }
-
     /// Returns the provider's failure, once.
     pub fn take_failure(&mut self) -> Option<crate::provider::RunError> {
         self.engines.take_failure()
@@ -314,10 +225,72 @@ impl Compressor {
     pub fn has_provider(&self) -> bool {
         self.engines.has_provider()
     }
+}
 
-    /// Statistics since the connection began.
-    #[must_use]
-    pub fn report(&self) -> CompressionReport {
+impl PacketCompressor for Compressor {
+    fn compress_around(
+        &mut self,
+        origin: Origin,
+        payload: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Form, DeflateError> {
+        let before = out.len();
+        self.begin_stream(out);
+        let outcome = match origin {
+            Origin::Channel(channel) => {
+                self.admit(channel, out);
+                self.deflate(channel, payload, out)?
+            }
+            Origin::Ping => self.deflate(PINGS, payload, out)?,
+            Origin::Opening => {
+                self.sharing.note_opening();
+                self.histories.pass(payload);
+                EncodeOutcome::Stored
+            }
+            Origin::Other => {
+                self.histories.pass(payload);
+                EncodeOutcome::Stored
+            }
+        };
+        let form = match outcome {
+            EncodeOutcome::Deflated => {
+                self.report.internal += 1;
+                Form::Compressed
+            }
+            EncodeOutcome::Stored => {
+                self.report.stored += 1;
+                store(payload, &mut self.carry, out)
+            }
+        };
+        let whole = form.whole_bytes(out.len() - before, payload.len());
+        self.report.totals.count(payload.len(), whole);
+        Ok(form)
+    }
+
+    fn reset(&mut self) {
+        self.histories.restart();
+        self.carry = Carry::default();
+        self.header_sent = false;
+    }
+
+    fn level(&self) -> u8 {
+        self.level.now
+    }
+
+    fn set_level(&mut self, level: u8) {
+        self.level.set(level);
+    }
+
+    fn has_spare(&self) -> bool {
+        self.histories.has_spare() || self.engines.has_spare()
+    }
+
+    fn shed(&mut self) {
+        self.engines.shed();
+        self.histories.shed();
+    }
+
+    fn report(&self) -> CompressionReport {
         self.report
     }
 }

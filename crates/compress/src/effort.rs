@@ -15,7 +15,7 @@ pub struct CompressionSettings {
     /// Compression level, clamped to 1 to 9.
     pub level: u8,
     /// If true, payloads that look incompressible are stored, and the level may be
-    /// [lowered](Compressor::set_level).
+    /// [lowered](crate::PacketCompressor::set_level).
     pub adaptive: bool,
 }
 

@@ -1,6 +1,7 @@
 //! Many channels in one stream, decoded by another inflate implementation: every distance
 //! translated from a channel's window to the stream must refer to the right bytes.
 
+use crate::PacketCompressor;
 use zlib_rs::{Inflate, InflateFlush, Status};
 
 use crate::deflate::tests::{Random, data};

@@ -11,7 +11,7 @@
 //! payloads. Otherwise an attacker who feeds one channel could learn another channel's bytes from
 //! packet lengths ("Crossing the Streams", arXiv 2609.07709). `separation_tests` checks this.
 //!
-//! [`Compressor::compress_around`] compresses a single payload; a [`RunJob`] compresses several
+//! [`PacketCompressor::compress_around`] compresses a single payload; a [`RunJob`] compresses several
 //! payloads of one channel, on any thread. A run may refer to its channel's bytes in the previous
 //! 32 KiB of plaintext, which are known when it begins, and ends on a byte boundary, so that runs
 //! compressed in parallel concatenate to the stream of a serial sender. `deflate` has the codec,
@@ -35,6 +35,7 @@ mod error;
 mod form;
 mod history;
 mod origin;
+mod packet_compressor;
 pub mod provider;
 mod resumable;
 mod run;
@@ -53,6 +54,7 @@ pub use effort::CompressionSettings;
 pub use error::{DeflateError, InflateError};
 pub use form::{Encoded, Form};
 pub use origin::Origin;
+pub use packet_compressor::PacketCompressor;
 pub use run::{RunDone, RunJob};
 pub use zstd::{ZstdCompressor, zstd_level, zstd_version};
 

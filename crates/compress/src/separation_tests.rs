@@ -18,7 +18,7 @@ use crate::provider::{
 use crate::run::Engines;
 use crate::{
     CompressionSettings, Compressor, Decompressor, Encoded, MAX_INFLATED_BYTES, Origin,
-    ZstdCompressor,
+    PacketCompressor, ZstdCompressor,
 };
 
 const SECRETS: Origin = Origin::Channel(1);
@@ -32,9 +32,9 @@ trait Sender {
     fn set_level(&mut self, _: u8) {}
 }
 
-struct Serial(Compressor);
+struct Serial<C>(C);
 
-impl Sender for Serial {
+impl<C: PacketCompressor> Sender for Serial<C> {
     fn send(&mut self, origin: Origin, payload: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         let form = self.0.compress_around(origin, payload, &mut out).unwrap();
@@ -66,21 +66,6 @@ impl Sender for Runs {
         });
         self.0.finish_run(&done.unwrap());
         packet
-    }
-
-    fn set_level(&mut self, level: u8) {
-        self.0.set_level(level);
-    }
-}
-
-struct Zstd(ZstdCompressor);
-
-impl Sender for Zstd {
-    fn send(&mut self, origin: Origin, payload: &[u8]) -> Vec<u8> {
-        let mut out = Vec::new();
-        let form = self.0.compress_around(origin, payload, &mut out).unwrap();
-        form.complete(payload, &mut out);
-        out
     }
 
     fn set_level(&mut self, level: u8) {
@@ -143,7 +128,7 @@ fn separate() -> Vec<(String, Make)> {
         ));
         all.push((
             format!("level {level}, adaptive, zstd"),
-            Box::new(move || Box::new(Zstd(ZstdCompressor::new(settings(level, true))))),
+            Box::new(move || Box::new(Serial(ZstdCompressor::new(settings(level, true))))),
         ));
     }
     all.push((
@@ -265,7 +250,7 @@ fn one_history_for_all_channels_leaks_a_byte() {
         1
     ));
     let zstd = || ZstdCompressor::new(settings(6, false));
-    assert!(leaks(&|| Box::new(Joined(Zstd(zstd()))), 1));
+    assert!(leaks(&|| Box::new(Joined(Serial(zstd()))), 1));
 }
 
 #[test]
@@ -401,7 +386,7 @@ fn more_channels_than_are_remembered_stay_apart() {
     for zstd in [false, true] {
         let make = || -> Box<dyn Sender> {
             if zstd {
-                Box::new(Zstd(ZstdCompressor::new(settings(6, false))))
+                Box::new(Serial(ZstdCompressor::new(settings(6, false))))
             } else {
                 serial(6)
             }
@@ -526,7 +511,7 @@ fn every_inflate_reads_what_several_channels_send() {
 
 #[test]
 fn zstd_reads_what_several_channels_send() {
-    let mut sender = Zstd(ZstdCompressor::new(settings(6, true)));
+    let mut sender = Serial(ZstdCompressor::new(settings(6, true)));
     let mut receiver = Decompressor::zstd();
     for (index, (origin, payload)) in traffic(5, 300, true).into_iter().enumerate() {
         // More channels than there are contexts.

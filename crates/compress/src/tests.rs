@@ -1,5 +1,6 @@
 //! Round trips, streams of stock zlib, and malicious input from a peer.
 
+use crate::PacketCompressor;
 use crate::{CompressionSettings, Compressor, Decompressor, InflateError, MAX_INFLATED_BYTES};
 
 /// xorshift64*: bytes that do not compress, the same in each run.

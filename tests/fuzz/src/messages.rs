@@ -1,5 +1,6 @@
 //! Bytes of the wire: messages, packets, compressed payloads, and the monitor's RPC.
 
+use compress::PacketCompressor;
 use std::sync::Arc;
 
 use crypto::cipher::CIPHERS;

@@ -1,5 +1,6 @@
 //! The seeds of the corpora: well-formed inputs of each kind, made from fixed keys.
 
+use compress::PacketCompressor;
 use hostile::adversary::{Adversary, Offer, publickey_fields, userauth};
 use hostile::subject::{Memory, PASSWORD};
 use keys::{EcCurve, KeySpec, PrivateKey, private_file, public_file};

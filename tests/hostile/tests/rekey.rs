@@ -1,5 +1,6 @@
 //! Key exchanges after the first one, floods during them, and compression, in memory.
 
+use compress::PacketCompressor;
 use hostile::adversary::{Adversary, HostKey, Offer};
 use hostile::subject::{Memory, PASSWORD, Subject};
 use keys::{PrivateKey, SignatureAlgorithm};

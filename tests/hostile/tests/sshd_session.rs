@@ -1,5 +1,6 @@
 //! A lying client against the real `fulmar sshd`, with every process that it starts: after login.
 
+use compress::PacketCompressor;
 use std::time::Instant;
 
 use hostile::adversary::{Adversary, Offer};

@@ -1,6 +1,7 @@
 //! What the tests here share. Each is a program of one thread that executes itself again as the
 //! process that loads a library.
 
+use compress::PacketCompressor;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use accelerator::{Accelerator, LibraryRequest};
 use compress::{
-    CompressionReport, CompressionSettings, Compressor, Decompressor, DeflateError, Encoded,
-    MAX_INFLATED_BYTES, ZstdCompressor,
+    CompressionSettings, Compressor, Decompressor, Encoded, MAX_INFLATED_BYTES, PacketCompressor,
+    ZstdCompressor,
 };
 use sys::process::SelfExe;
 
@@ -192,30 +192,8 @@ fn rows(selection: &Selection) -> Vec<CompressionRow> {
     rows
 }
 
-/// One method's compressor.
-trait Codec {
-    fn compress(&mut self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), DeflateError>;
-    fn report(&self) -> CompressionReport;
-}
-
-macro_rules! codecs {
-    ($($name:ident)*) => {$(
-        impl Codec for $name {
-            fn compress(&mut self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), DeflateError> {
-                self.compress(payload, out)
-            }
-
-            fn report(&self) -> CompressionReport {
-                self.report()
-            }
-        }
-    )*};
-}
-
-codecs!(Compressor ZstdCompressor);
-
 /// `None` would be a defect of the codec.
-fn row<C: Codec>(
+fn row<C: PacketCompressor>(
     (name, engine): (String, &str),
     level: u8,
     bytes: &[u8],

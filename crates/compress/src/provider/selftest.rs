@@ -1,5 +1,6 @@
 //! Self-test of an engine before use: its runs are inflated and compared.
 
+use crate::PacketCompressor;
 use std::time::{Duration, Instant};
 
 use super::verify::Verifier;

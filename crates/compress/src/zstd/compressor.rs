@@ -13,6 +13,7 @@ use crate::effort::{CompressionSettings, StreamLevel, cpu_ns, effort_for};
 use crate::error::DeflateError;
 use crate::form::Form;
 use crate::origin::Origin;
+use crate::packet_compressor::PacketCompressor;
 
 /// Number of bytes in a frame from which on freeing its memory is worthwhile.
 const SHED_BYTES: u64 = 256 * 1024;
@@ -95,56 +96,6 @@ impl ZstdCompressor {
         }
     }
 
-    /// Like [`ZstdCompressor::compress_around`] and [`Form::complete`], for a stream with the data
-    /// of a single channel and nothing else.
-    ///
-    /// # Errors
-    /// [`DeflateError`]; the stream cannot continue then.
-    pub fn compress(&mut self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), DeflateError> {
-        let form = self.compress_around(Origin::Channel(0), payload, out)?;
-        form.complete(payload, out);
-        Ok(())
-    }
-
-    /// Like [`Compressor::compress_around`](crate::Compressor::compress_around), into zstd frames.
-    ///
-    /// # Errors
-    /// [`DeflateError`]; the stream cannot continue then.
-    pub fn compress_around(
-        &mut self,
-        origin: Origin,
-        payload: &[u8],
-        out: &mut Vec<u8>,
-    ) -> Result<Form, DeflateError> {
-        let start = out.len();
-        let context = match origin {
-            Origin::Channel(channel) if payload.len() >= LEAST_BYTES => {
-                self.context_for(channel, payload)
-            }
-            Origin::Channel(_) | Origin::Opening | Origin::Ping | Origin::Other => None,
-        };
-        let form = match context {
-            None => {
-                out.push(STORED);
-                self.report.stored += 1;
-                if self.level.now == 0 && origin.is_data() {
-                    self.report.note_level(0);
-                }
-                Form::Stored
-            }
-            Some(number) => {
-                let begun = cpu_ns();
-                self.encode(number, payload, out)?;
-                self.report.cpu_ns += cpu_ns().saturating_sub(begun);
-                self.report.zstd = self.report.zstd.map(|packets| packets + 1);
-                Form::Compressed
-            }
-        };
-        let whole = form.whole_bytes(out.len() - start, payload.len());
-        self.report.totals.count(payload.len(), whole);
-        Ok(form)
-    }
-
     /// Returns the number of a context for `channel`: its own, a new one, or the one that has been
     /// idle longest, without its history.
     fn context_of(&mut self, channel: u64) -> usize {
@@ -219,49 +170,6 @@ impl ZstdCompressor {
         Ok(())
     }
 
-    /// Starts a new stream, to be called when NEWKEYS is sent.
-    pub fn reset(&mut self) {
-        for context in &mut self.contexts {
-            context.frame = None;
-        }
-    }
-
-    /// `CompressionLevel` for the next payload.
-    #[must_use]
-    pub fn level(&self) -> u8 {
-        self.level.now
-    }
-
-    /// Sets the `CompressionLevel` for the next payload, from 0 to [`CompressionSettings::level`];
-    /// 0 stores. Ignored unless the stream is adaptive. A change of zstd's level starts a new frame
-    /// without history.
-    pub fn set_level(&mut self, level: u8) {
-        self.level.set(level);
-    }
-
-    /// Returns true if [`ZstdCompressor::shed`] would free considerable memory.
-    #[must_use]
-    pub fn has_spare(&self) -> bool {
-        self.contexts.iter().any(SendContext::has_spare)
-    }
-
-    /// Frees memory that only bulk data needs, including the history; the next payload then starts
-    /// a frame.
-    pub fn shed(&mut self) {
-        for context in &mut self.contexts {
-            if context.has_spare() {
-                context.zstd = None;
-                context.frame = None;
-            }
-        }
-    }
-
-    /// Statistics since the connection began.
-    #[must_use]
-    pub fn report(&self) -> CompressionReport {
-        self.report
-    }
-
     /// Size of zstd's memory in bytes.
     #[cfg(test)]
     pub(crate) fn memory_bytes(&self) -> usize {
@@ -305,6 +213,74 @@ fn compressing() -> Result<CCtx<'static>, DeflateError> {
         context.set_parameter(parameter).map_err(|_| DeflateError)?;
     }
     Ok(context)
+}
+
+impl PacketCompressor for ZstdCompressor {
+    fn compress_around(
+        &mut self,
+        origin: Origin,
+        payload: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Form, DeflateError> {
+        let start = out.len();
+        let context = match origin {
+            Origin::Channel(channel) if payload.len() >= LEAST_BYTES => {
+                self.context_for(channel, payload)
+            }
+            Origin::Channel(_) | Origin::Opening | Origin::Ping | Origin::Other => None,
+        };
+        let form = match context {
+            None => {
+                out.push(STORED);
+                self.report.stored += 1;
+                if self.level.now == 0 && origin.is_data() {
+                    self.report.note_level(0);
+                }
+                Form::Stored
+            }
+            Some(number) => {
+                let begun = cpu_ns();
+                self.encode(number, payload, out)?;
+                self.report.cpu_ns += cpu_ns().saturating_sub(begun);
+                self.report.zstd = self.report.zstd.map(|packets| packets + 1);
+                Form::Compressed
+            }
+        };
+        let whole = form.whole_bytes(out.len() - start, payload.len());
+        self.report.totals.count(payload.len(), whole);
+        Ok(form)
+    }
+
+    fn reset(&mut self) {
+        for context in &mut self.contexts {
+            context.frame = None;
+        }
+    }
+
+    fn level(&self) -> u8 {
+        self.level.now
+    }
+
+    fn set_level(&mut self, level: u8) {
+        self.level.set(level);
+    }
+
+    fn has_spare(&self) -> bool {
+        self.contexts.iter().any(SendContext::has_spare)
+    }
+
+    fn shed(&mut self) {
+        for context in &mut self.contexts {
+            if context.has_spare() {
+                context.zstd = None;
+                context.frame = None;
+            }
+        }
+    }
+
+    fn report(&self) -> CompressionReport {
+        self.report
+    }
 }
 
 impl fmt::Debug for ZstdCompressor {

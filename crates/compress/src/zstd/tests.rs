@@ -1,3 +1,4 @@
+use crate::PacketCompressor;
 use zstd_safe::zstd_sys::ZSTD_EndDirective::{self, ZSTD_e_end, ZSTD_e_flush};
 use zstd_safe::{CCtx, CParameter, DCtx, InBuffer, OutBuffer};
 

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use compress::{
     CompressionReport, CompressionSettings, Compressor, Decompressor, DeflateError, Form, Origin,
-    ZstdCompressor,
+    PacketCompressor, ZstdCompressor,
 };
 
 use crate::config::Compression;
@@ -72,39 +72,45 @@ impl OutStream {
         self.zlib.as_mut()
     }
 
-    fn by_zstd(&self) -> Option<&ZstdCompressor> {
-        self.zstd
-            .as_ref()
-            .filter(|_| self.method == Compression::Zstd)
+    /// The compressor whose figures are shown.
+    fn shown(&self) -> Option<&dyn PacketCompressor> {
+        match (self.method, &self.zlib, &self.zstd) {
+            (Compression::Zstd, _, Some(zstd)) => Some(zstd),
+            (_, Some(zlib), _) => Some(zlib),
+            _ => None,
+        }
+    }
+
+    fn each(&mut self) -> impl Iterator<Item = &mut dyn PacketCompressor> {
+        let zlib = self
+            .zlib
+            .iter_mut()
+            .map(|zlib| zlib as &mut dyn PacketCompressor);
+        zlib.chain(
+            self.zstd
+                .iter_mut()
+                .map(|zstd| zstd as &mut dyn PacketCompressor),
+        )
     }
 
     pub(crate) fn report(&self) -> Option<CompressionReport> {
-        match self.by_zstd() {
-            Some(zstd) => Some(zstd.report()),
-            None => self.zlib.as_ref().map(Compressor::report),
-        }
+        self.shown().map(PacketCompressor::report)
     }
 
     /// Current compression level.
     pub(crate) fn level(&self) -> Option<u8> {
-        match self.by_zstd() {
-            Some(zstd) => Some(zstd.level()),
-            None => self.zlib.as_ref().map(Compressor::level),
-        }
+        self.shown().map(PacketCompressor::level)
     }
 
     pub(crate) fn set_level(&mut self, level: u8) {
-        if let Some(zlib) = &mut self.zlib {
-            zlib.set_level(level);
-        }
-        if let Some(zstd) = &mut self.zstd {
-            zstd.set_level(level);
+        for compressor in self.each() {
+            compressor.set_level(level);
         }
     }
 
     /// Name of the engine that compresses bulk data.
     pub(crate) fn engine(&self) -> Option<String> {
-        if self.by_zstd().is_some() {
+        if self.method == Compression::Zstd && self.zstd.is_some() {
             return Some(format!("zstd {}", compress::zstd_version()));
         }
         let zlib = self.zlib.as_ref()?;
@@ -117,11 +123,8 @@ impl OutStream {
     }
 
     pub(super) fn shed(&mut self) {
-        if let Some(zlib) = &mut self.zlib {
-            zlib.shed();
-        }
-        if let Some(zstd) = &mut self.zstd {
-            zstd.shed();
+        for compressor in self.each() {
+            compressor.shed();
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The lying endpoint, at the level of packets. Its key exchange is in `exchange`, its KEXINIT in
 //! `offer`, its logins in `login`.
 
+use compress::PacketCompressor;
 use std::sync::Arc;
 
 use compress::{CompressionSettings, Compressor, Decompressor, ZstdCompressor};
