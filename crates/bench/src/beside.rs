@@ -16,7 +16,7 @@ use super::options::BenchRow;
 use super::relay::PIPE_BYTES;
 use super::report;
 use super::roles;
-use super::rounds::{Bench, Chain, Miss, Sample};
+use super::rounds::{Bench, Ends, Miss, Sample};
 use super::stats;
 use super::wan::World;
 use super::words::{Watch, kill};
@@ -117,7 +117,7 @@ fn group(bench: &Bench, path: &str, trips: usize) -> BenchGroup {
 impl EchoStand<'_> {
     /// Fills the table.
     fn measure(&mut self, bench: &Bench, group: BenchGroup) -> BenchGroup {
-        let chains: Vec<Chain> = bench.chains().into_iter().map(|(chain, _)| chain).collect();
+        let chains: Vec<Ends> = bench.chains().into_iter().map(|(chain, _)| chain).collect();
         let mut more: Vec<Vec<[f64; 3]>> = vec![Vec::new(); chains.len()];
         let mut group = bench.alternate(group, bench.settings.rounds(ROUNDS), |index| {
             let chain = chains.get(index).ok_or("no such chain")?;
@@ -149,7 +149,7 @@ impl EchoStand<'_> {
         group
     }
 
-    fn round(&mut self, bench: &Bench, chain: Chain) -> Result<Round, Miss> {
+    fn round(&mut self, bench: &Bench, chain: Ends) -> Result<Round, Miss> {
         let (Some(suite), Some(lab)) = (
             bench.suites.get(chain.client),
             self.labs.get_mut(chain.server),

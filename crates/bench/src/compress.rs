@@ -7,7 +7,7 @@ use super::deflate;
 use super::figures::{BenchEntry, BenchGroup, Emit, EntryKind, Per, Unit};
 use super::idle;
 use super::options::{BenchDirection, BenchRow, BenchTransport};
-use super::rounds::{Bench, Chain as Ends, Miss};
+use super::rounds::{Bench, Ends, Miss};
 use super::transfer::{self, Chain, Transfer, TransferFiles};
 use crate::corpus::Data;
 use crate::lab::{Lab, ServerHost, Wishes};

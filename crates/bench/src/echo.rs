@@ -4,10 +4,10 @@ use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use super::figures::{BenchEntry, BenchGroup, Cpu, EntryKind, Per, Unit};
+use super::figures::{BenchGroup, Cpu, Per, Unit};
 use super::options::BenchRow;
 use super::roles;
-use super::rounds::{Bench, Chain, Miss, Sample};
+use super::rounds::{Bench, Ends, Miss, Sample};
 use super::stats;
 use super::transfer::{RelayEnd, relay_ends};
 use super::words::{StderrReader, Watch};
@@ -21,13 +21,7 @@ const TRIPS: usize = 10_000;
 /// Measures every chain, and the relay without SSH.
 pub(super) fn measure(bench: &Bench) -> BenchGroup {
     let mut labs = bench.labs(&bench.servers, "");
-    let (mut chains, mut entries): (Vec<Option<Chain>>, Vec<BenchEntry>) = bench
-        .chains()
-        .into_iter()
-        .map(|(chain, entry)| (Some(chain), entry))
-        .unzip();
-    chains.push(None);
-    entries.push(BenchEntry::new("plain TCP", EntryKind::Limit));
+    let (chains, entries) = bench.chains_and_tcp();
     let mut slowest: Vec<Vec<f64>> = vec![Vec::new(); entries.len()];
     let group = BenchGroup {
         row: BenchRow::Echo.name(),
@@ -61,7 +55,7 @@ pub(super) fn measure(bench: &Bench) -> BenchGroup {
 
 fn through_ssh(
     bench: &Bench,
-    chain: Chain,
+    chain: Ends,
     labs: &mut [Result<Lab, String>],
 ) -> Result<(Sample, f64), Miss> {
     let (Some(suite), Some(lab)) = (bench.suites.get(chain.client), labs.get_mut(chain.server))

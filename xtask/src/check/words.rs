@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::sources::rust_files;
+use super::sources::named_files;
 
 /// Phrases that name neither the thing nor the time, each with a hint. Case counts.
 const HABITS: &[(&str, &str)] = &[
@@ -46,12 +46,8 @@ fn has(text: &str, phrase: &str) -> bool {
 
 /// One line for each habit in a comment.
 pub(super) fn broken(root: &Path) -> Vec<String> {
-    let mut files = Vec::new();
-    rust_files(root, &mut files);
-    files.sort();
     let mut lines = Vec::new();
-    for path in files {
-        let shown = path.strip_prefix(root).unwrap_or(&path).to_string_lossy();
+    for (shown, path) in named_files(root) {
         if UNCHECKED.iter().any(|folder| shown.starts_with(folder)) {
             continue;
         }

@@ -9,7 +9,7 @@ use super::{CopiedFiles, CopyJob, trees};
 use crate::figures::{BenchEntry, EntryKind, Miss};
 use crate::lab::{Lab, SuiteKind, program};
 use crate::options::BenchDirection;
-use crate::rounds::{Bench, Chain};
+use crate::rounds::{Bench, Ends};
 use crate::transfer::TransferFiles;
 
 /// How it copies.
@@ -49,7 +49,7 @@ fn words(name: &str, arguments: &[&str]) -> String {
 /// A program and who is at both ends.
 #[derive(Debug, Clone)]
 pub(super) struct Contender {
-    ends: Chain,
+    ends: Ends,
     tool: Tool,
     label: String,
     part: EntryKind,
@@ -61,7 +61,7 @@ impl Contender {
     /// One of our programs with our server.
     pub(super) fn ours(words: &[&'static str]) -> Self {
         Self {
-            ends: Chain {
+            ends: Ends {
                 client: 0,
                 server: 0,
             },
@@ -304,7 +304,7 @@ pub(super) fn contenders(bench: &Bench, what: CopiedFiles, far: bool) -> Vec<Con
     }
     if !far {
         all.push(Contender {
-            ends: Chain {
+            ends: Ends {
                 client: 0,
                 server: 0,
             },
@@ -329,7 +329,7 @@ fn foreign(bench: &Bench, name: &'static str, arguments: &[&'static str]) -> Con
     let server = server.unwrap_or(0);
     let tool = Tool::Foreign(name, arguments.to_vec());
     Contender {
-        ends: Chain {
+        ends: Ends {
             client: server,
             server,
         },

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use super::figures::{BenchEntry, BenchGroup, Cpu, Emit, Per, Unit};
 use super::options::BenchRow;
-use super::rounds::{Bench, Chain, Miss, Sample};
+use super::rounds::{Bench, Ends, Miss, Sample};
 use super::stats;
 use crate::lab::{Lab, Suite, SuiteKind};
 
@@ -28,7 +28,7 @@ const AT_ONCE_DROPBEAR: usize = 4;
 /// A login of one suite's client to another's server.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Visit {
-    pub(super) chain: Chain,
+    pub(super) chain: Ends,
     /// Options of the client.
     pub(super) options: &'static [&'static str],
 }
@@ -128,7 +128,7 @@ fn share_server_time<'l>(
 }
 
 fn at_once(bench: &Bench) -> BenchGroup {
-    let (chains, entries): (Vec<Chain>, Vec<_>) = bench.chains().into_iter().unzip();
+    let (chains, entries): (Vec<Ends>, Vec<_>) = bench.chains().into_iter().unzip();
     let mut crowds: Vec<Vec<Crowd>> = vec![Vec::new(); entries.len()];
     let logins = bench.settings.logins;
     let group = BenchGroup {

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use sys::tun::{Interface, Tun};
 
-use super::figures::{BenchEntry, BenchGroup, Emit, EntryKind, Per, Unit};
+use super::figures::{BenchGroup, Emit, Per, Unit};
 use super::login::{COLD, Manner, visits};
 use super::options::{Algorithms, BenchDirection, BenchRow, BenchTransport};
-use super::rounds::{Bench, Chain as Ends, Miss, Sample};
+use super::rounds::{Bench, Miss, Sample};
 use super::transfer::{self, Chain, Transfer, TransferFiles};
 use super::words::StderrReader;
 use crate::lab::{Lab, ServerHost, SuiteKind};
@@ -160,13 +160,7 @@ fn streams(
     title: String,
     note: String,
 ) -> BenchGroup {
-    let (mut chains, mut entries): (Vec<Option<Ends>>, Vec<BenchEntry>) = bench
-        .chains()
-        .into_iter()
-        .map(|(chain, entry)| (Some(chain), entry))
-        .unzip();
-    chains.push(None);
-    entries.push(BenchEntry::new("plain TCP", EntryKind::Limit));
+    let (chains, entries) = bench.chains_and_tcp();
     let mib = bench.settings.mib.unwrap_or(MIB);
     let group = BenchGroup {
         row: BenchRow::Wan.name(),

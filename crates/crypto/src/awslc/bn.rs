@@ -173,18 +173,32 @@ impl Bn {
         modulus: &Self,
         context: &mut BnContext,
     ) -> Result<Self, AwsLcFailed> {
-        let mut out = Self::new()?;
-        // SAFETY: all integers and the context are ours; the unused result may be null.
+        Ok(self.divide(modulus, context)?.1)
+    }
+
+    /// `self / divisor` without the remainder, not in constant time.
+    pub(crate) fn quotient(
+        &self,
+        divisor: &Self,
+        context: &mut BnContext,
+    ) -> Result<Self, AwsLcFailed> {
+        Ok(self.divide(divisor, context)?.0)
+    }
+
+    /// The quotient and the remainder.
+    fn divide(&self, divisor: &Self, context: &mut BnContext) -> Result<(Self, Self), AwsLcFailed> {
+        let (mut quotient, mut remainder) = (Self::new()?, Self::new()?);
+        // SAFETY: all integers and the context are ours.
         check(unsafe {
             ffi::BN_div(
-                core::ptr::null_mut(),
-                out.as_mut_ptr(),
+                quotient.as_mut_ptr(),
+                remainder.as_mut_ptr(),
                 self.as_ptr(),
-                modulus.as_ptr(),
+                divisor.as_ptr(),
                 context.as_mut_ptr(),
             )
         })?;
-        Ok(out)
+        Ok((quotient, remainder))
     }
 
     pub(crate) fn times(&self, other: &Self, context: &mut BnContext) -> Result<Self, AwsLcFailed> {
@@ -195,26 +209,6 @@ impl Bn {
                 out.as_mut_ptr(),
                 self.as_ptr(),
                 other.as_ptr(),
-                context.as_mut_ptr(),
-            )
-        })?;
-        Ok(out)
-    }
-
-    /// `self / divisor` without the remainder, not in constant time.
-    pub(crate) fn quotient(
-        &self,
-        divisor: &Self,
-        context: &mut BnContext,
-    ) -> Result<Self, AwsLcFailed> {
-        let mut out = Self::new()?;
-        // SAFETY: all integers and the context are ours; the unused result may be null.
-        check(unsafe {
-            ffi::BN_div(
-                out.as_mut_ptr(),
-                core::ptr::null_mut(),
-                self.as_ptr(),
-                divisor.as_ptr(),
                 context.as_mut_ptr(),
             )
         })?;

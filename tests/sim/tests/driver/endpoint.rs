@@ -6,7 +6,8 @@ use bytes::{Buf, Bytes};
 use driver::{ChannelHandler, ChannelIo, HandlerProgress, Notice};
 use proto::{Error, Event, Stream, TransportConfig};
 
-use crate::joined::{End, joined, noise, settle};
+use crate::joined::{End, joined, settle};
+use sim::noise;
 
 /// Echoes its input in small pieces, and ends with it.
 #[derive(Default)]

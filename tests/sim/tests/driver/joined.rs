@@ -165,15 +165,3 @@ pub fn settle(client: &mut End, server: &mut End) -> (Vec<Notice>, Vec<Notice>) 
     }
     seen
 }
-
-/// Bytes with a long period.
-pub fn noise(len: usize, mut state: u64) -> Vec<u8> {
-    (0..len)
-        .map(|_| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state.to_le_bytes()[3]
-        })
-        .collect()
-}

@@ -3,9 +3,13 @@
 //!
 //! One test function, because the counts are the process's.
 
-use std::alloc::{GlobalAlloc, Layout, System};
+#[path = "../../../counting_allocator.rs"]
+#[allow(dead_code, reason = "each program uses a part of it")]
+mod counting_allocator;
+
+use counting_allocator::live;
+
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use proto::{Stream, TransportConfig};
 
@@ -14,32 +18,6 @@ use proto::{Stream, TransportConfig};
 mod joined;
 
 use joined::{joined, settle};
-
-static LIVE_BYTES: AtomicUsize = AtomicUsize::new(0);
-
-struct Counting;
-
-// SAFETY: every call is the system allocator's own, with the caller's arguments.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        LIVE_BYTES.fetch_add(layout.size(), Relaxed);
-        // SAFETY: the caller's promise on `layout` is ours to the system allocator.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        LIVE_BYTES.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: `pointer` came from `System.alloc` with this layout.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-fn live() -> usize {
-    LIVE_BYTES.load(Relaxed)
-}
 
 /// A window of single bytes to a program that does not read.
 fn crumbs(compression: &str) -> usize {
