@@ -77,11 +77,7 @@ impl Globals {
         transport: &mut Transport,
         keys: &[Vec<u8>],
     ) -> Result<(), Error> {
-        let mut fields = Vec::new();
-        for key in keys {
-            fields.put_string(key);
-        }
-        self.request(transport, names::GLOBAL_HOSTKEYS, &fields, None)
+        self.request(transport, names::GLOBAL_HOSTKEYS, &strings(keys), None)
     }
 
     pub(crate) fn prove_host_keys(
@@ -89,14 +85,10 @@ impl Globals {
         transport: &mut Transport,
         keys: &[Vec<u8>],
     ) -> Result<(), Error> {
-        let mut fields = Vec::new();
-        for key in keys {
-            fields.put_string(key);
-        }
         self.request(
             transport,
             names::GLOBAL_HOSTKEYS_PROVE,
-            &fields,
+            &strings(keys),
             Some(UnansweredRequest::Prove),
         )
     }
@@ -112,15 +104,9 @@ impl Globals {
         }
         match signatures {
             None => transport.send_message(&RequestFailure {}),
-            Some(signatures) => {
-                let mut fields = Vec::new();
-                for signature in signatures {
-                    fields.put_string(signature);
-                }
-                transport.send_message(&RequestSuccess {
-                    fields: Rest(&fields),
-                })
-            }
+            Some(signatures) => transport.send_message(&RequestSuccess {
+                fields: Rest(&strings(signatures)),
+            }),
         }
     }
 
@@ -222,6 +208,15 @@ impl Globals {
             None => transport.spend_ignored(),
         }
     }
+}
+
+/// The strings one after another, as [`host_keys`] reads them.
+fn strings(list: &[Vec<u8>]) -> Vec<u8> {
+    let mut fields = Vec::new();
+    for each in list {
+        fields.put_string(each);
+    }
+    fields
 }
 
 /// Reads strings up to the end: host keys, or the signatures that prove them.

@@ -49,7 +49,7 @@ impl Inbound {
         keys: EpochKeys,
         unread: &[u8],
     ) -> Result<Self, Error> {
-        let mut splitter = Splitter::with_keys_state(position, keys.open()?);
+        let mut splitter = Splitter::with_keys_state(position, keys.set_up()?);
         splitter.handle_bytes(unread);
         Ok(Self {
             splitter,
@@ -154,7 +154,7 @@ impl Inbound {
             // The peer's NEWKEYS is longer than any valid one.
             return Err(Error::PeerMisbehaved("NEWKEYS is too long"));
         }
-        self.splitter.set_keys(keys.open()?, reset_sequence);
+        self.splitter.set_keys(keys.set_up()?, reset_sequence);
         self.keys = Some(keys);
         if authenticated {
             self.begin_stream();

@@ -90,7 +90,7 @@ impl Outbound {
         position: Position,
         keys: EpochKeys,
     ) -> Result<Self, Error> {
-        let sequencer = Sequencer::import(position, keys.seal()?);
+        let sequencer = Sequencer::import(position, keys.set_up()?);
         Ok(Self {
             keys: Some(keys),
             ..Self::over(Outbox::new(settings, sequencer))
@@ -295,7 +295,8 @@ impl Outbound {
             true => keys.suite.compression,
             false => Compression::None,
         };
-        self.outbox.push_keys(keys.seal()?, reset_sequence, method);
+        self.outbox
+            .push_keys(keys.set_up()?, reset_sequence, method);
         self.keys = Some(keys);
         Ok(())
     }

@@ -25,18 +25,14 @@ enum OwedAnswer {
     /// The owner owes an answer; `query` is repeated in PK_OK.
     Request { query: Option<Query> },
     /// The client owes responses.
-    Prompted {
-        user: Vec<u8>,
-        service: Vec<u8>,
-        prompts: u32,
-    },
+    Prompted { prompts: u32 },
 }
 
 /// State of the server's authentication.
 #[derive(Debug, Default)]
 pub(crate) struct ServerAuth {
     open: OwedAnswer,
-    /// User and service of the open request, for the responses that follow prompts.
+    /// User and service of the last request, for the responses that follow prompts.
     last: (Vec<u8>, Vec<u8>),
 }
 
@@ -118,12 +114,7 @@ impl ServerAuth {
     }
 
     fn handle_response(&mut self, transport: &mut Transport, payload: &[u8]) -> Result<(), Error> {
-        let OwedAnswer::Prompted {
-            user,
-            service,
-            prompts,
-        } = core::mem::take(&mut self.open)
-        else {
+        let OwedAnswer::Prompted { prompts } = core::mem::take(&mut self.open) else {
             return Err(Error::PeerMisbehaved(
                 "responses to prompts that were not sent",
             ));
@@ -143,7 +134,7 @@ impl ServerAuth {
         }
         reader.finish()?;
         self.open = OwedAnswer::Request { query: None };
-        self.last = (user.clone(), service.clone());
+        let (user, service) = self.last.clone();
         transport.events.push_back(Event::AuthRequest(AuthRequest {
             user,
             service,
@@ -216,12 +207,7 @@ impl ServerAuth {
             list.put_string(prompt.text.as_bytes());
             list.put_bool(prompt.echo);
         }
-        let (user, service) = self.last.clone();
-        self.open = OwedAnswer::Prompted {
-            user,
-            service,
-            prompts: count,
-        };
+        self.open = OwedAnswer::Prompted { prompts: count };
         transport.send_message(&UserauthInfoRequest {
             name: name.as_bytes(),
             instruction: instruction.as_bytes(),

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use crypto::hash::{Digest, HashAlgorithm, Hasher};
 use crypto::kex::{SecretEncoding, SharedSecret};
-use packet::{OpenKeys, SealKeys};
+use packet::Keys;
 use wire::Put;
 use zeroize::Zeroizing;
 
@@ -103,28 +103,12 @@ pub(crate) struct EpochKeys {
 }
 
 impl EpochKeys {
-    pub(crate) fn seal(&self) -> Result<Arc<SealKeys>, Error> {
-        SealKeys::new(
-            self.suite.cipher,
-            self.suite.mac,
-            &self.key,
-            &self.iv,
-            &self.mac_key,
-        )
-        .map(Arc::new)
-        .map_err(|_| Error::Bug("derived key has the wrong length"))
-    }
-
-    pub(crate) fn open(&self) -> Result<Arc<OpenKeys>, Error> {
-        OpenKeys::new(
-            self.suite.cipher,
-            self.suite.mac,
-            &self.key,
-            &self.iv,
-            &self.mac_key,
-        )
-        .map(Arc::new)
-        .map_err(|_| Error::Bug("derived key has the wrong length"))
+    /// Sets up the keys for sealing or opening.
+    pub(crate) fn set_up<Purpose>(&self) -> Result<Arc<Keys<Purpose>>, Error> {
+        let suite = self.suite;
+        let keys = Keys::new(suite.cipher, suite.mac, &self.key, &self.iv, &self.mac_key);
+        keys.map(Arc::new)
+            .map_err(|_| Error::Bug("derived key has the wrong length"))
     }
 }
 
