@@ -209,7 +209,7 @@ extended! {
     GetFile<'a> = vendor::GET_FILE, "1" {
         /// The path.
         path: &'a [u8],
-        /// Flags of [`vendor::get_flag`].
+        /// 0; no flag is defined.
         flags: u32,
         /// Maximum length, bytes; the content of a longer file is not sent.
         max_len: u32,

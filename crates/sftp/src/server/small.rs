@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 
 use crate::extension::{GetFile, PutFile};
 use crate::message::open_flag;
-use crate::vendor::{WholeFile, get_flag, put_flag};
+use crate::vendor::{WholeFile, put_flag};
 use crate::{Attributes, Code};
 use sys::fs::{FileKind, How, content};
 
@@ -19,13 +19,7 @@ impl Serve {
         request: &PutFile<'_>,
         buffers: &mut dyn Buffers,
     ) -> Done {
-        let has = |flag: u32| request.flags & flag != 0;
-        let exclusive = if has(put_flag::EXCLUSIVE) {
-            open_flag::EXCLUSIVE
-        } else {
-            0
-        };
-        let flags = open_flag::WRITE | open_flag::CREATE | open_flag::TRUNCATE | exclusive;
+        let flags = open_flag::WRITE | open_flag::CREATE | open_flag::TRUNCATE;
         let mode = request.attributes.permissions.unwrap_or(0o666) & 0o7777;
         let fd = handles::open(
             &self.place,
@@ -58,11 +52,7 @@ impl Serve {
                 &format!("open \"{name}\" flags READ mode 0666"),
             );
         }
-        let how = How {
-            no_follow: request.flags & get_flag::NO_FOLLOW != 0,
-            ..How::READ
-        };
-        let fd = self.place.open(request.path, how, 0)?;
+        let fd = self.place.open(request.path, How::READ, 0)?;
         let info = content::info(&fd)?;
         let limit = request.max_len.min(crate::MAX_DATA_BYTES);
         let mut content = Vec::new();

@@ -456,7 +456,7 @@ fn small_files_take_one_request_each() {
     let put = |data| {
         Extended::PutFile(extension::PutFile {
             path: b"file",
-            flags: vendor::put_flag::EXACT | vendor::put_flag::EXCLUSIVE,
+            flags: vendor::put_flag::EXACT,
             attributes: Attributes {
                 exact_times: Some(ExactTimes {
                     accessed: Timestamp::default(),
@@ -472,10 +472,6 @@ fn small_files_take_one_request_each() {
     };
     let content = noise(50_000);
     assert_eq!(client.extended(put(&content)), ok());
-    assert_eq!(
-        client.extended(put(b"again")),
-        Answer::Status(Code::FAILURE, "File exists".to_owned())
-    );
     let metadata = fs::metadata(scratch.join("file")).unwrap();
     assert_eq!(metadata.mode() & 0o7777, 0o646);
     assert_eq!((metadata.mtime(), metadata.mtime_nsec()), (5, 6));

@@ -31,18 +31,10 @@ pub mod read_flag {
 
 /// Flags of [`PUT_FILE`].
 pub mod put_flag {
-    /// Fail if a file of this name exists.
-    pub const EXCLUSIVE: u32 = 1;
     /// After the write, set the attributes as FSETSTAT does, whatever the umask.
     pub const EXACT: u32 = 2;
     /// Flush the content to the disk before the answer is sent.
     pub const SYNC: u32 = 4;
-}
-
-/// Flags of [`GET_FILE`].
-pub mod get_flag {
-    /// Fail if the path is a symbolic link.
-    pub const NO_FOLLOW: u32 = 1;
 }
 
 /// Flags of [`WALK`].
