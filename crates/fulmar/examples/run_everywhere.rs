@@ -20,8 +20,8 @@ const AT_ONCE: usize = 32;
 fn run(host: &str, user: &str, key: &PrivateKey, command: &str) -> Result<Output, Box<dyn Error>> {
     let (name, port) = host.rsplit_once(':').ok_or("write HOST:PORT")?;
     let mut session = Session::connect(name, port.parse()?, Config::default())?;
-    session.authenticate(user, Auth::Key(key))?;
-    Ok(session.run(command)?)
+    let start = session.authenticate_and_start(user, Auth::Key(key));
+    Ok(start.run(command)?)
 }
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {

@@ -226,6 +226,16 @@ impl Lab {
         format!("{}@{}", self.user, self.place.address())
     }
 
+    /// The user who logs in.
+    pub(crate) fn user(&self) -> &str {
+        &self.user
+    }
+
+    /// A file of the lab: `known_hosts`, `user_key`.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
     /// A client of `suite` (which was admitted) for this server: options, then the destination,
     /// then `command`.
     pub(crate) fn client(&self, suite: &Suite, options: &[&str], command: &str) -> Command {

@@ -3,6 +3,7 @@
 //! without SSH in [`starts`].
 
 mod handshake;
+mod library;
 mod starts;
 mod tiers;
 
@@ -68,10 +69,14 @@ pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) {
 
 fn one_by_one(bench: &Bench) -> BenchGroup {
     let (visits, mut entries) = visits(bench, &[COLD]);
+    let (library, of_library): (Vec<_>, Vec<_>) = library::visits().into_iter().unzip();
+    entries.extend(of_library);
     entries.push(starts::entry());
-    let mut labs: Vec<Result<Lab, String>> = visits
-        .iter()
-        .map(|visit| bench.lab(visit.chain.server, &bench.servers, "MaxStartups 1000"))
+    // The library logs in to the first suite, which is ours.
+    let servers = visits.iter().map(|visit| visit.chain.server);
+    let mut labs: Vec<Result<Lab, String>> = servers
+        .chain(library.iter().map(|_| 0))
+        .map(|server| bench.lab(server, &bench.servers, "MaxStartups 1000"))
         .collect();
     let group = BenchGroup {
         row: BenchRow::Login.name(),
@@ -82,20 +87,26 @@ fn one_by_one(bench: &Bench) -> BenchGroup {
         notes: vec![
             "from the client's start to its exit; the server runs on".into(),
             "cold: without the cached server profile (LoginCache no)".into(),
+            library::NOTE.into(),
             starts::NOTE.into(),
         ],
     };
     let mut group = bench.alternate(group, bench.settings.rounds(ROUNDS), |index| {
-        let (Some(visit), Some(lab)) = (visits.get(index), labs.get_mut(index)) else {
+        let Some(lab) = labs.get_mut(index) else {
             return starts::once();
         };
-        let suite = bench
-            .suites
-            .get(visit.chain.client)
-            .ok_or("no such suite")?;
         let lab = lab.as_mut().map_err(|why| why.clone())?;
         lab.serve()?;
-        login(suite, lab, visit.options)
+        let client = visits.get(index).map_or(0, |visit| visit.chain.client);
+        let suite = bench.suites.get(client).ok_or("no such suite")?;
+        match (
+            visits.get(index),
+            library.get(index.wrapping_sub(visits.len())),
+        ) {
+            (Some(visit), _) => login(suite, lab, visit.options),
+            (None, Some(visit)) => library::once(visit, suite, lab),
+            (None, None) => Err("no such visit".into()),
+        }
     });
     let labs = labs.iter_mut().map(|lab| lab.as_mut().ok());
     share_server_time(bench, &mut group, labs);

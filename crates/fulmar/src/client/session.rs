@@ -323,7 +323,7 @@ impl Session {
     /// # Errors
     /// [`Error::TooMuchOutput`]; otherwise as [`Session::exec`].
     pub fn run(&self, command: impl AsRef<[u8]>) -> Result<Output, Error> {
-        self.exec(command)?.output(MAX_RUN_BYTES)
+        self.start().run(command)
     }
 
     /// Starts the user's shell on a terminal.
@@ -472,6 +472,14 @@ impl Start<'_> {
     pub fn exec(self, command: impl AsRef<[u8]>) -> Result<Channel, Error> {
         let command = command.as_ref().to_vec();
         self.go(Request::Exec { command }, names::REQUEST_EXEC)
+    }
+
+    /// Runs a command without input and collects its output, at most 64 MiB.
+    ///
+    /// # Errors
+    /// As [`Session::run`].
+    pub fn run(self, command: impl AsRef<[u8]>) -> Result<Output, Error> {
+        self.exec(command)?.output(MAX_RUN_BYTES)
     }
 
     /// Starts the user's shell.
