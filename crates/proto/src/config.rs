@@ -88,6 +88,9 @@ pub struct TransportConfig {
     pub peer_signature_algorithms: Vec<String>,
     /// Maximum number of open channels.
     pub max_channels: usize,
+    /// Server: the owner answers requests to listen for the client (`Event::GlobalRequest`); false
+    /// refuses them.
+    pub answers_forward_requests: bool,
     /// Maximum total size of the receive windows of all channels, bytes: the amount of a peer's
     /// data that is kept while no consumer takes it. Below 64 KiB no channel can be opened.
     pub window_memory_bytes: u64,
@@ -153,7 +156,8 @@ impl Default for TransportConfig {
             alive_count_max: 3,
             min_rsa_bits: keys::DEFAULT_MIN_RSA_BITS,
             peer_signature_algorithms: strings(algorithms::PLAIN_SIGNATURES),
-            max_channels: 1024,
+            max_channels: 4096,
+            answers_forward_requests: false,
             window_memory_bytes: WINDOW_MEMORY_BYTES,
             group_exchange_bits: (2048, 3072, 8192),
             guess: false,

@@ -286,6 +286,20 @@ pub enum Event {
     },
     /// Server: the client will open no more sessions.
     NoMoreSessions,
+    /// Server: the client asks to listen for it, or to stop: `tcpip-forward`,
+    /// `streamlocal-forward@openssh.com` and their `cancel-` forms. If `want_reply`, answer
+    /// `global_reply`.
+    GlobalRequest {
+        /// Name of the request.
+        name: &'static str,
+        /// Fields of the request.
+        fields: Vec<u8>,
+        /// True if the client expects a reply.
+        want_reply: bool,
+    },
+    /// Client: the reply to the oldest unanswered `global_request`, with its fields; `None` if the
+    /// server refused.
+    GlobalReply(Option<Vec<u8>>),
     /// The peer sent an unknown global request; if it wanted a reply, the reply was a failure.
     GlobalRequestRefused(String),
     /// Text for the log (SSH_MSG_DEBUG); it may contain any character, escape it before printing.

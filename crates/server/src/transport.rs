@@ -13,7 +13,7 @@ use wire::names;
 use crate::log::Logger;
 
 /// Most open channels of one connection, of all types including forwardings.
-const MAX_CHANNELS: usize = 1024;
+const MAX_CHANNELS: usize = 4096;
 
 /// Makes `proto`'s configuration. Moves the algorithm lists out of the options, because nothing
 /// else in these processes uses them.
@@ -52,6 +52,7 @@ pub(crate) fn config(options: &mut ServerOptions) -> TransportConfig {
             &mut options.algorithms.pubkey_accepted_algorithms,
         )),
         max_channels: MAX_CHANNELS,
+        answers_forward_requests: true,
         deflate: proto::DeflateSettings {
             level: options.compression.level,
             adaptive: options.compression.adaptive,

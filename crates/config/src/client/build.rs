@@ -11,6 +11,7 @@ use crate::client::{ClientConfig, CommandLine};
 use crate::destination;
 use crate::environment::Environment;
 use crate::error::{ConfigError, MISTYPED, Warning};
+use crate::forward::{ForwardListen, ForwardTo};
 use crate::tokens::{self, ExpandError, Purpose, Tokens};
 use crate::types::LogLevel;
 use crate::value::{self, Repeat, Value, Values};
@@ -122,7 +123,7 @@ pub(crate) fn build(
         Some(update) => update,
     };
     values.put(row, Value::Choice(update.choice()));
-    forwardings(&mut values, &mut warnings, command_line.only_prints)?;
+    clear_forwardings(&mut values, &mut warnings);
     let hostname = values.word(Row::HostName.index()).to_owned();
     if !invocation.user_is_literal {
         expand_user(&mut values, knowledge, &hostname, environment)?;
@@ -136,6 +137,9 @@ pub(crate) fn build(
     let (mut options, mistyped) = ClientOptions::of(|row| values.at(row.index()).cloned());
     if mistyped.is_some() {
         return Err(MISTYPED);
+    }
+    if !command_line.only_prints {
+        expand_forwards(&mut options, &expander)?;
     }
     options.host_argument = knowledge.host_argument.clone();
     options.algorithms.host_key_algorithms_set = host_key_algorithms_set;
@@ -299,33 +303,40 @@ fn check(values: &Values) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Forwardings are not implemented: `ClearAllForwardings` makes that harmless,
-/// `ExitOnForwardFailure` an error.
-fn forwardings(
-    values: &mut Values,
-    warnings: &mut Vec<Warning>,
-    only_prints: bool,
-) -> Result<(), ConfigError> {
-    let keys = [Row::LocalForward, Row::RemoteForward, Row::DynamicForward];
-    if values.flag(Row::ClearAllForwardings.index()) {
-        for key in keys {
-            values.clear(key.index());
-        }
-        values.put(Row::Tunnel.index(), Value::Choice(NO_TUNNEL));
-        warnings.retain(|warning| {
-            let word = warning.text.split(' ').next().unwrap_or_default();
-            !["LocalForward", "RemoteForward", "DynamicForward", "Tunnel"]
-                .iter()
-                .any(|name| name.eq_ignore_ascii_case(word))
-        });
+/// Carries `ClearAllForwardings` out.
+fn clear_forwardings(values: &mut Values, warnings: &mut Vec<Warning>) {
+    if !values.flag(Row::ClearAllForwardings.index()) {
+        return;
     }
-    let any = keys.iter().any(|key| values.at(key.index()).is_some());
-    if any && !only_prints && values.flag(Row::ExitOnForwardFailure.index()) {
-        return Err(ConfigError::Refused(
-            "ExitOnForwardFailure is set and forwardings are not supported yet; \
-             remove the forwardings or set ClearAllForwardings"
-                .to_owned(),
-        ));
+    for key in [Row::LocalForward, Row::RemoteForward, Row::DynamicForward] {
+        values.clear(key.index());
+    }
+    values.put(Row::Tunnel.index(), Value::Choice(NO_TUNNEL));
+    warnings.retain(|warning| {
+        let word = warning.text.split(' ').next().unwrap_or_default();
+        !word.eq_ignore_ascii_case("Tunnel")
+    });
+}
+
+/// Expands the paths of sockets in forwardings.
+fn expand_forwards(
+    options: &mut ClientOptions,
+    expander: &Expander<'_>,
+) -> Result<(), ConfigError> {
+    let lists = [
+        ("LocalForward", &mut options.forwarding.local_forwards),
+        ("RemoteForward", &mut options.forwarding.remote_forwards),
+        ("DynamicForward", &mut options.forwarding.dynamic_forwards),
+    ];
+    for (keyword, specs) in lists {
+        for spec in specs.iter_mut() {
+            if let ForwardListen::Unix(path) = &mut spec.listen {
+                *path = expander.path(keyword, path)?;
+            }
+            if let ForwardTo::Unix(path) = &mut spec.to {
+                *path = expander.path(keyword, path)?;
+            }
+        }
     }
     Ok(())
 }

@@ -149,10 +149,13 @@ impl CommandLine {
     /// quoting (`-p` is `set("Port", …)`, `-l` and `user@` are `set("User", …)`, `-i` is
     /// `set("IdentityFile", …)`).
     pub fn set(&mut self, keyword: &str, argument: impl Into<String>) {
-        self.settings.push(CommandLineSetting::Words(
-            keyword.to_owned(),
-            vec![argument.into()],
-        ));
+        self.set_words(keyword, vec![argument.into()]);
+    }
+
+    /// As [`CommandLine::set`], with several arguments (`-L` is `set_words("LocalForward", …)`).
+    pub fn set_words(&mut self, keyword: &str, arguments: Vec<String>) {
+        self.settings
+            .push(CommandLineSetting::Words(keyword.to_owned(), arguments));
     }
 }
 

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn what_cannot_be_carried_out_is_printed_all_the_same() {
-    let text = "LocalForward 1 h:2\nExitOnForwardFailure yes\n";
+    let text = "LocalForward /${NO_SUCH} h:2\n";
     let env = FakeEnvironment::new();
     let mut line = CommandLine::new();
     assert!(try_resolve(text, "h", &line, &env).is_err());

@@ -15,6 +15,7 @@ use crate::client::options::{
 };
 use crate::error::Warning;
 use crate::forms;
+use crate::forward::ForwardSpec;
 use crate::tokens::Tokens;
 use crate::types::{
     AddressFamily, Compression, EscapeChar, FingerprintHash, HwCompression, IpQos, LogLevel,
@@ -83,12 +84,14 @@ keywords! {
         ControlMaster [] CONTROL_MASTER, "no", FALSE, Everywhere, First, Line;
         EnableSSHKeysign [] Kind::Flag, "no", NO, Everywhere, First, Line;
         ClearAllForwardings [] Kind::Flag, "no", Carried, Everywhere, First, Line;
-        ExitOnForwardFailure [] Kind::Flag, "no", Carried, Everywhere, First, Line;
+        /// `ExitOnForwardFailure`: end if a forwarding cannot be set up.
+        forwarding.exit_on_forward_failure: bool = ExitOnForwardFailure [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         /// `FingerprintHash`.
         logging.fingerprint_hash: FingerprintHash = FingerprintHash [] Kind::Choice(FingerprintHash::SPELLINGS), "sha256", Carried, Everywhere, First, Line;
         ForwardX11 [] Kind::Flag, "no", NO, Everywhere, First, Line;
         ForwardX11Trusted [] Kind::Flag, "no", Fulfilled, Everywhere, First, Line;
-        GatewayPorts [] Kind::Flag, "no", Fulfilled, Everywhere, First, Line;
+        /// `GatewayPorts` (`-g`): listeners without an address accept connections on all addresses.
+        forwarding.gateway_ports: bool = GatewayPorts [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         /// `HashKnownHosts`.
         host_keys.hash_known_hosts: bool = HashKnownHosts [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         HostbasedAuthentication [] Kind::Flag, "no", NO, Everywhere, First, Line;
@@ -113,7 +116,8 @@ keywords! {
         session.stdin_null: bool = StdinNull [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         /// `ForkAfterAuthentication` (`-f`).
         session.fork_after_authentication: bool = ForkAfterAuthentication [] Kind::Flag, "no", Carried, Everywhere, First, Line;
-        StreamLocalBindUnlink [] Kind::Flag, "no", Fulfilled, Everywhere, First, Line;
+        /// `StreamLocalBindUnlink`: a socket of the user at the path is removed first.
+        forwarding.stream_local_bind_unlink: bool = StreamLocalBindUnlink [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         /// `StrictHostKeyChecking`.
         host_keys.strict_host_key_checking: StrictHostKeyChecking = StrictHostKeyChecking [] Kind::Choice(StrictHostKeyChecking::SPELLINGS), "ask", Carried, Everywhere, First, Line;
         /// `TCPKeepAlive`.
@@ -187,9 +191,12 @@ keywords! {
         Tag [] Kind::Text, "", Carried, Everywhere, First, Line;
         /// `VersionAddendum`, expanded.
         connection.version_addendum: Option<String> = VersionAddendum [] Kind::Rest, "", Carried, Everywhere, First, Line;
-        DynamicForward [] Kind::Parsed(forms::client::dynamic_forward), "", Support::Enabling(&[]), Everywhere, Add, PerWord;
-        LocalForward [] Kind::Parsed(forms::client::local_forward), "", Support::Enabling(&[]), Everywhere, Add, PerWord;
-        RemoteForward [] Kind::Parsed(forms::client::remote_forward), "", Support::Enabling(&[]), Everywhere, Add, PerWord;
+        /// `DynamicForward` (`-D`).
+        forwarding.dynamic_forwards: Vec<ForwardSpec> = DynamicForward [] Kind::Parsed(forms::client::dynamic_forward), "", Carried, Everywhere, Add, PerWord;
+        /// `LocalForward` (`-L`).
+        forwarding.local_forwards: Vec<ForwardSpec> = LocalForward [] Kind::Parsed(forms::client::local_forward), "", Carried, Everywhere, Add, PerWord;
+        /// `RemoteForward` (`-R`).
+        forwarding.remote_forwards: Vec<ForwardSpec> = RemoteForward [] Kind::Parsed(forms::client::remote_forward), "", Carried, Everywhere, Add, PerWord;
         IdentityFile ["IdentityFile2"] Kind::Text, "", Carried, Everywhere, Add, PerWord;
         CanonicalDomains [] Kind::Parsed(forms::client::domains), "none", Carried, Everywhere, First, Line;
         /// `CertificateFile`: expanded.
@@ -204,7 +211,9 @@ keywords! {
         session.set_env: Vec<Variable> = SetEnv [] Kind::Parsed(forms::set_env), "", Carried, Everywhere, First, PerWord;
         LogVerbose [] Kind::Words, "", NONE, Everywhere, First, OrWord("none");
         ChannelTimeout [] Kind::Parsed(forms::channel_timeout), "none", NONE, Everywhere, First, Line;
-        PermitRemoteOpen [] Kind::Parsed(forms::permitted_remotes), "any", Fulfilled, Everywhere, First, Line;
+        /// `PermitRemoteOpen`: `any`, `none`, or the targets that SOCKS requests from the server may
+        /// name.
+        forwarding.permit_remote_open: Vec<String> = PermitRemoteOpen [] Kind::Parsed(forms::permitted_remotes), "any", Carried, Everywhere, First, Line;
         AddKeysToAgent [] Kind::Parsed(forms::client::add_keys_to_agent), "no", FALSE, Everywhere, First, Line;
         ForwardAgent [] Kind::Parsed(forms::client::forward_agent), "no", NO, Everywhere, First, Line;
         /// `ConnectTimeout` in seconds; `None` leaves the limit to TCP.
@@ -218,7 +227,8 @@ keywords! {
         connection.ip_qos: IpQos = IPQoS [] Kind::Parsed(forms::ip_qos), "ef cs0", Carried, Everywhere, First, Line;
         /// `RekeyLimit`.
         algorithms.rekey_limit: RekeyLimit = RekeyLimit [] Kind::Parsed(forms::rekey_limit), "default none", Carried, Everywhere, Complete, Line;
-        StreamLocalBindMask [] Kind::Mode, "0177", Fulfilled, Everywhere, First, Octal;
+        /// `StreamLocalBindMask`: umask of the sockets of listeners.
+        forwarding.stream_local_bind_mask: u32 = StreamLocalBindMask [] Kind::Mode, "0177", Carried, Everywhere, First, Octal;
         /// `SyslogFacility`.
         logging.syslog_facility: SyslogFacility = SyslogFacility [] Kind::Parsed(forms::facility), "USER", Carried, Everywhere, First, Line;
         ProxyCommand [] Kind::Rest, "", Carried, Everywhere, First, UnlessNone;

@@ -3,6 +3,7 @@ use std::path::Path;
 use super::*;
 use crate::environment::MemoryFiles;
 use crate::error::{ConfigError, Severity};
+use crate::forward::ForwardSpec;
 use crate::testing::FakeEnvironment;
 use crate::types::Compression;
 
@@ -389,16 +390,16 @@ fn missing_and_explicit_files() {
 
 #[test]
 fn what_only_enables_is_warned_about_once_with_its_place() {
-    let text = "ForwardAgent yes\nLocalForward 80 h:80\nLocalForward 81 h:81\nControlMaster auto\n\
-        ControlPath ~/x\nControlPersist yes\nForwardX11 yes\nTunnel yes\nRemoteForward 1 h:2\nDynamicForward 3\n";
+    let text = "ForwardAgent yes\nControlMaster auto\nControlMaster yes\n\
+        ControlPath ~/x\nControlPersist yes\nForwardX11 yes\nTunnel yes\n";
     let options = resolve(text, "h");
     let shown: Vec<String> = options.warnings.iter().map(ToString::to_string).collect();
-    assert_eq!(shown.len(), 9, "{shown:#?}");
+    assert_eq!(shown.len(), 6, "{shown:#?}");
     assert_eq!(
         shown[0],
         format!("{USER} line 1: ForwardAgent is not supported yet; ignored")
     );
-    assert!(shown[1].starts_with(&format!("{USER} line 2: LocalForward")));
+    assert!(shown[1].starts_with(&format!("{USER} line 2: ControlMaster")));
     let quiet = "ForwardAgent no\nControlMaster no\nControlPath none\nForwardX11 no\nTunnel no\nControlPersist no\n";
     assert!(resolve(quiet, "h").warnings.is_empty());
     // Blocks that do not apply and values that do not count give no warning.
@@ -410,13 +411,42 @@ fn what_only_enables_is_warned_about_once_with_its_place() {
         .warnings
         .is_empty()
     );
-    let cleared = resolve("LocalForward 80 h:80\nClearAllForwardings yes\n", "h");
+    let cleared = resolve("Tunnel yes\nClearAllForwardings yes\n", "h");
     assert!(cleared.warnings.is_empty());
+}
+
+#[test]
+fn forwardings_are_typed_and_their_paths_expanded() {
+    let text = "LocalForward 80 h:81\nLocalForward *:0082 /run/%r\nRemoteForward 1\nRemoteForward 0 ~/s\n\
+        DynamicForward [::1]:3\nGatewayPorts yes\nStreamLocalBindMask 0111\n";
+    let options = resolve(text, "h");
+    assert!(options.warnings.is_empty());
+    assert!(options.forwarding.gateway_ports && !options.forwarding.exit_on_forward_failure);
+    assert_eq!(options.forwarding.stream_local_bind_mask, 0o111);
+    let shown = |specs: &[ForwardSpec]| -> Vec<String> {
+        let each = |spec: &ForwardSpec| format!("{} {}", spec.listen, spec.to);
+        specs.iter().map(each).collect()
+    };
+    let user = &options.user;
+    assert_eq!(
+        shown(&options.forwarding.local_forwards),
+        ["80 [h]:81".to_owned(), format!("[*]:82 /run/{user}")]
+    );
+    assert_eq!(
+        shown(&options.forwarding.remote_forwards),
+        ["1 [socks]:0", "0 /home/local/s"]
+    );
+    assert_eq!(
+        shown(&options.forwarding.dynamic_forwards),
+        ["[::1]:3 [socks]:0"]
+    );
+    let cleared = resolve(&format!("{text}ClearAllForwardings yes\n"), "h");
     assert!(!cleared.dump().contains("localforward"));
     assert!(
-        refusal("LocalForward 80 h:80\nExitOnForwardFailure yes\n")
-            .contains("ExitOnForwardFailure")
+        cleared.forwarding.local_forwards.is_empty()
+            && cleared.forwarding.remote_forwards.is_empty()
     );
+    assert!(cleared.forwarding.dynamic_forwards.is_empty());
 }
 
 #[test]

@@ -164,13 +164,17 @@ const BAD_FORWARDING: &str = "Bad forwarding specification.";
 
 /// True for the path of a socket, in which `~` and `${NAME}` are expanded later.
 fn is_socket(word: &str) -> bool {
-    word.starts_with(['/', '~', '$'])
+    word.starts_with(['~', '$']) || word.contains('/')
 }
 
 /// Reads the address on which a forwarding listens: `port`, `address:port` or the path of a socket.
 fn listener(word: &str, may_be_any_port: bool) -> Result<String, String> {
     if is_socket(word) {
-        return Ok(word.to_owned());
+        // The dump separates listener and target by a blank.
+        return match word.contains(' ') {
+            true => Err(BAD_FORWARDING.to_owned()),
+            false => Ok(word.to_owned()),
+        };
     }
     let (host, port) = match units::split_host_port(word) {
         Some((host, Some(port))) => (Some(host), port),

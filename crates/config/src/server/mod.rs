@@ -18,9 +18,9 @@ use std::path::PathBuf;
 
 pub use build::DEFAULT_HOST_KEYS;
 pub use options::{
-    AllowForwarding, ConnectionSpec, ListenAddress, MaxStartups, Patterns, PenaltyOverflow,
-    PerSourcePenalties, PermitRootLogin, PubkeyAuthOptions, Subsystem, TcpKeepAlive,
-    UserEnvironment,
+    AllowForwarding, ConnectionSpec, Gateway, ListenAddress, MaxStartups, Patterns,
+    PenaltyOverflow, PerSourcePenalties, PermitRootLogin, PubkeyAuthOptions, Subsystem,
+    TcpKeepAlive, UserEnvironment,
 };
 pub use table::{
     AlgorithmOptions, AuthenticationOptions, CompressionOptions, ConnectionOptions,

@@ -44,6 +44,19 @@ choices! {
 }
 
 choices! {
+    /// `GatewayPorts`.
+    Gateway {
+        /// Listeners for the client accept connections on all addresses.
+        Yes = "yes",
+        /// They accept connections of this machine only.
+        #[default]
+        No = "no",
+        /// The client chooses.
+        ClientSpecified = "clientspecified",
+    }
+}
+
+choices! {
     /// `TCPKeepAlive`.
     TcpKeepAlive {
         /// For the connection to the client.

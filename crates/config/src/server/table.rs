@@ -6,8 +6,8 @@
 use crate::algorithms::Class;
 use crate::forms;
 use crate::server::options::{
-    AllowForwarding, ListenAddress, MaxStartups, Patterns, PerSourcePenalties, PermitRootLogin,
-    PubkeyAuthOptions, Subsystem, TcpKeepAlive, UserEnvironment,
+    AllowForwarding, Gateway, ListenAddress, MaxStartups, Patterns, PerSourcePenalties,
+    PermitRootLogin, PubkeyAuthOptions, Subsystem, TcpKeepAlive, UserEnvironment,
 };
 use crate::server::penalties;
 use crate::types::{
@@ -41,19 +41,11 @@ const COMPRESSION: Kind = Kind::Choice(&[
     ("no", Compression::No.choice()),
     ("zstd", Compression::Zstd.choice()),
 ]);
-const GATEWAY: Kind = Kind::Choice(&[
-    ("yes", Choice::plain("yes")),
-    ("no", Choice::plain("no")),
-    ("clientspecified", Choice::plain("clientspecified")),
-]);
 const RHOSTS: Kind = Kind::Choice(&[
     ("yes", Choice::plain("yes")),
     ("no", Choice::plain("no")),
     ("shosts-only", Choice::plain("shosts-only")),
 ]);
-/// Connections for the client (`direct-tcpip`) are supported; listening for it is not.
-const TCP_FORWARDING: Support =
-    Support::Partly(&["no", "local"], "is supported for local forwarding only");
 const ENABLES: Support = Support::Enabling(&["no"]);
 
 use Dump::{Comma, Line, Never, Octal, OrWord, PerWord};
@@ -84,7 +76,8 @@ keywords! {
         connection.client_alive_count_max: u32 = ClientAliveCountMax [] COUNT, "3", Carried, Everywhere, First, Line;
         /// `RequiredRSASize` in bits.
         algorithms.required_rsa_size: u32 = RequiredRSASize [] Kind::Integer { min: 1024, max: 16384 }, "2048", Carried, Everywhere, First, Line;
-        StreamLocalBindMask [] Kind::Mode, "0177", Fulfilled, Everywhere, First, Octal;
+        /// `StreamLocalBindMask`: umask of sockets that are made for the client.
+        forwarding.stream_local_bind_mask: u32 = StreamLocalBindMask [] Kind::Mode, "0177", Carried, Everywhere, First, Octal;
         UnusedConnectionTimeout [] Kind::Parsed(forms::server::unused_timeout), "none", Support::Restricting(&["none"]), Everywhere, First, Line;
         /// `PermitRootLogin`.
         authentication.permit_root_login: PermitRootLogin = PermitRootLogin [] Kind::Choice(PermitRootLogin::SPELLINGS), "prohibit-password", Carried, Everywhere, First, Line;
@@ -116,16 +109,19 @@ keywords! {
         authentication.permit_empty_passwords: bool = PermitEmptyPasswords [] Kind::YesNo, "no", Carried, Everywhere, First, Line;
         /// `Compression` (always delayed until after authentication).
         compression.method: Compression = Compression [] COMPRESSION, "yes", Carried, Global, First, Line;
-        GatewayPorts [] GATEWAY, "no", ENABLES, Everywhere, First, Line;
+        /// `GatewayPorts`.
+        forwarding.gateway_ports: Gateway = GatewayPorts [] Kind::Choice(Gateway::SPELLINGS), "no", Carried, Everywhere, First, Line;
         /// `UseDNS`.
         connection.use_dns: bool = UseDNS [] Kind::YesNo, "no", Carried, Global, First, Line;
         /// `AllowTcpForwarding`; `disable_forwarding` overrides it.
-        forwarding.allow_tcp_forwarding: AllowForwarding = AllowTcpForwarding [] Kind::Choice(AllowForwarding::SPELLINGS), "yes", TCP_FORWARDING, Everywhere, First, Line;
+        forwarding.allow_tcp_forwarding: AllowForwarding = AllowTcpForwarding [] Kind::Choice(AllowForwarding::SPELLINGS), "yes", Carried, Everywhere, First, Line;
         AllowAgentForwarding [] Kind::YesNo, "yes", ENABLES, Everywhere, First, Line;
         /// `DisableForwarding`: refuses every kind of forwarding.
         forwarding.disable_forwarding: bool = DisableForwarding [] Kind::YesNo, "no", Carried, Everywhere, First, Line;
-        AllowStreamLocalForwarding [] Kind::Choice(AllowForwarding::SPELLINGS), "yes", ENABLES, Everywhere, First, Line;
-        StreamLocalBindUnlink [] Kind::YesNo, "no", Fulfilled, Everywhere, First, Line;
+        /// `AllowStreamLocalForwarding`; `disable_forwarding` overrides it.
+        forwarding.allow_stream_local_forwarding: AllowForwarding = AllowStreamLocalForwarding [] Kind::Choice(AllowForwarding::SPELLINGS), "yes", Carried, Everywhere, First, Line;
+        /// `StreamLocalBindUnlink`: a socket of the user at the path is removed first.
+        forwarding.stream_local_bind_unlink: bool = StreamLocalBindUnlink [] Kind::YesNo, "no", Carried, Everywhere, First, Line;
         /// `FingerprintHash`.
         logging.fingerprint_hash: FingerprintHash = FingerprintHash [] Kind::Choice(FingerprintHash::SPELLINGS), "sha256", Carried, Global, First, Line;
         /// `ExposeAuthInfo`.
@@ -217,7 +213,8 @@ keywords! {
         algorithms.rekey_limit: RekeyLimit = RekeyLimit [] Kind::Parsed(forms::rekey_limit), "default none", Carried, Everywhere, Complete, Line;
         /// `PermitOpen`: `host:port`, where either may be `*`, or the single word `any` or `none`.
         forwarding.permit_open: Vec<String> = PermitOpen [] Kind::Parsed(forms::server::permitted_opens), "any", Carried, Everywhere, First, Line;
-        PermitListen [] Kind::Parsed(forms::server::permitted_listeners), "any", Fulfilled, Everywhere, First, Line;
+        /// `PermitListen`: `any`, `none`, or the permitted addresses and ports.
+        forwarding.permit_listen: Vec<String> = PermitListen [] Kind::Parsed(forms::server::permitted_listeners), "any", Carried, Everywhere, First, Line;
         /// `PermitUserEnvironment`.
         session.permit_user_environment: UserEnvironment = PermitUserEnvironment [] Kind::Parsed(forms::server::user_environment), "no", Carried, Global, First, Line;
         /// `PubkeyAuthOptions`.

@@ -164,6 +164,11 @@ impl ListeningSockets {
         for socket in &self.sockets {
             driver.unwatch(socket.as_fd());
         }
+        self.discard();
+    }
+
+    /// Closes sockets that no driver watches, as `Forwards::cancel` does those of a listener.
+    pub fn discard(self) {
         if let Some((path, device, inode)) = &self.path
             && let Ok(found) = fs::symlink_metadata(path)
             && (found.dev(), found.ino()) == (*device, *inode)

@@ -1,5 +1,5 @@
 //! Global requests, RFC 4254 §4, and those of OpenSSH: keepalive, hostkeys-00 with its proof, and
-//! no-more-sessions.
+//! no-more-sessions. Those of forwardings are the owner's.
 
 use alloc::collections::VecDeque;
 use alloc::string::String;
@@ -14,13 +14,26 @@ use crate::{Error, Event, Role};
 /// Maximum host keys in one announcement or proof request.
 const MAX_HOST_KEYS: usize = 64;
 const TOO_MANY_HOST_KEYS: Error = Error::PeerMisbehaved("too many host keys");
-/// Maximum unanswered requests of ours.
+/// Maximum unanswered keepalive and proof requests of ours.
 const MAX_OPEN_REQUESTS: usize = 64;
+/// Maximum unanswered requests of the owner.
+const MAX_OWNERS_REQUESTS: usize = 4096;
+/// Longest fields of a request that the owner gets, bytes: a path of 4,096 bytes, or an address and
+/// port.
+const MAX_FIELDS_BYTES: usize = 4608;
+/// Requests of a client that the server's owner answers.
+const FORWARD_REQUESTS: [&str; 4] = [
+    names::GLOBAL_TCPIP_FORWARD,
+    names::GLOBAL_CANCEL_TCPIP_FORWARD,
+    names::GLOBAL_STREAMLOCAL_FORWARD,
+    names::GLOBAL_CANCEL_STREAMLOCAL_FORWARD,
+];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum UnansweredRequest {
     Keepalive,
     Prove,
+    Owners,
 }
 
 /// State of both sides' global requests.
@@ -28,6 +41,7 @@ enum UnansweredRequest {
 pub(crate) struct Globals {
     open: VecDeque<UnansweredRequest>,
     owes_proof: bool,
+    owes_reply: bool,
     announced: bool,
 }
 
@@ -40,10 +54,18 @@ impl Globals {
         open: Option<UnansweredRequest>,
     ) -> Result<(), Error> {
         if let Some(open) = open {
-            if self.open.len() >= MAX_OPEN_REQUESTS {
-                return Err(Error::TimedOut("answers to requests"));
+            let is_owners = open == UnansweredRequest::Owners;
+            let alike =
+                |other: &&UnansweredRequest| (**other == UnansweredRequest::Owners) == is_owners;
+            match self.open.iter().filter(alike).count() {
+                MAX_OWNERS_REQUESTS.. if is_owners => {
+                    return Err(Error::Misuse("too many requests without an answer"));
+                }
+                MAX_OPEN_REQUESTS.. if !is_owners => {
+                    return Err(Error::TimedOut("answers to requests"));
+                }
+                _ => self.open.push_back(open),
             }
-            self.open.push_back(open);
         }
         let message = GlobalRequest {
             name: name.as_bytes(),
@@ -93,6 +115,33 @@ impl Globals {
         )
     }
 
+    /// Sends a request of the owner, who gets the answer.
+    pub(crate) fn send_owners(
+        &mut self,
+        transport: &mut Transport,
+        name: &str,
+        fields: &[u8],
+    ) -> Result<(), Error> {
+        self.request(transport, name, fields, Some(UnansweredRequest::Owners))
+    }
+
+    /// Sends the owner's answer to a request of [`FORWARD_REQUESTS`].
+    pub(crate) fn reply(
+        &mut self,
+        transport: &mut Transport,
+        fields: Option<&[u8]>,
+    ) -> Result<(), Error> {
+        if !core::mem::take(&mut self.owes_reply) {
+            return Err(Error::Misuse("no reply is owed"));
+        }
+        match fields {
+            None => transport.send_message(&RequestFailure {}),
+            Some(fields) => transport.send_message(&RequestSuccess {
+                fields: Rest(fields),
+            }),
+        }
+    }
+
     /// Sends the owner's signatures, one for each requested key; `None` refuses.
     pub(crate) fn provide_proofs(
         &mut self,
@@ -110,10 +159,10 @@ impl Globals {
         }
     }
 
-    /// Returns true while the owner signs. No input is processed then, because replies must leave
+    /// Returns true while the owner signs or decides. No input is processed then, because replies must leave
     /// in the order of the requests.
     pub(crate) fn waits_for_owner(&self) -> bool {
-        self.owes_proof
+        self.owes_proof || self.owes_reply
     }
 
     pub(crate) fn handle(
@@ -165,6 +214,12 @@ impl Globals {
                 }
             }
             (names::GLOBAL_KEEPALIVE, _) => {}
+            (_, Role::Server)
+                if transport.config.answers_forward_requests
+                    && FORWARD_REQUESTS.contains(&name) =>
+            {
+                return self.forward_request(transport, &request);
+            }
             _ => transport.events.push_back(Event::GlobalRequestRefused(
                 String::from_utf8_lossy(request.name).into_owned(),
             )),
@@ -175,6 +230,26 @@ impl Globals {
         } else {
             Ok(())
         }
+    }
+
+    fn forward_request(
+        &mut self,
+        transport: &mut Transport,
+        request: &GlobalRequest<'_>,
+    ) -> Result<(), Error> {
+        if request.fields.0.len() > MAX_FIELDS_BYTES {
+            return Err(Error::PeerMisbehaved("global request too long"));
+        }
+        let of_name = |name: &&&str| name.as_bytes() == request.name;
+        if let Some(name) = FORWARD_REQUESTS.iter().find(of_name) {
+            self.owes_reply = request.want_reply;
+            transport.events.push_back(Event::GlobalRequest {
+                name,
+                fields: request.fields.0.to_vec(),
+                want_reply: request.want_reply,
+            });
+        }
+        Ok(())
     }
 
     /// Returns true if a request of ours is unanswered.
@@ -203,6 +278,11 @@ impl Globals {
                     None => None,
                 };
                 transport.events.push_back(Event::HostKeysProof(proofs));
+                Ok(())
+            }
+            Some(UnansweredRequest::Owners) => {
+                let fields = fields.map(<[u8]>::to_vec);
+                transport.events.push_back(Event::GlobalReply(fields));
                 Ok(())
             }
             None => transport.spend_ignored(),

@@ -10,7 +10,7 @@ use crate::{ChannelId, Error, Stream};
 
 /// Channels.
 impl Connection {
-    fn connected(&self) -> Result<(), Error> {
+    pub(super) fn connected(&self) -> Result<(), Error> {
         match self.stage {
             ConnectionStage::Connected => Ok(()),
             _ => Err(Error::Misuse("channel command before login")),

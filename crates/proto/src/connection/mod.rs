@@ -20,6 +20,7 @@ mod alive;
 mod channels;
 mod compression;
 mod deadline;
+mod forward;
 mod ping;
 mod pipelined;
 mod transport;

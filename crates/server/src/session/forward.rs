@@ -1,364 +1,263 @@
-//! `direct-tcpip` channels (RFC 4254 §7.2), which `ssh -W` and `-J` use. Connections are made as
-//! the user; each name is resolved in its own short-lived thread.
+//! Forwarding for the client (RFC 4254 §7, OpenSSH's PROTOCOL §2.4): connections to the targets of
+//! `direct-tcpip` and `direct-streamlocal@openssh.com`, and listeners of `tcpip-forward` and
+//! `streamlocal-forward@openssh.com`. All sockets are made by this process, as the user.
+//!
+//! [`permits`] decides; [`driver::forward`] moves the bytes.
 
-use std::io;
-use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
-use std::sync::mpsc;
-use std::thread;
+use std::path::Path;
 
-use driver::Driver;
-use proto::{ChannelId, Stream};
-use sys::epoll::EventFd;
-use sys::socket::{ConnectFrom, Connecting};
+use config::server::{Gateway as GatewayPorts, ServerOptions, TcpKeepAlive};
+use driver::forward::{
+    ForwardReport, ForwardSettings, Forwards, Gateway, Listening, ListeningSockets, Opens, Target,
+};
+use driver::{Driver, Notice};
+use proto::ChannelId;
+use sys::socket::Family;
+use wire::Put;
 use wire::message::open_failure;
-use wire::{DecodeError, Reader};
+use wire::names;
 
-use super::token::Token;
+use super::context::Context;
+use super::permits;
 
-/// Most concurrent name lookups; each costs a thread.
-const MAX_LOOKUPS: usize = 16;
-/// Time limit for lookup and connection together, in milliseconds: until the channel is answered,
-/// nothing else is read from the client.
-const CONNECT_MS: u64 = 15_000;
-/// Stack of a resolver thread, in bytes: NSS modules are its only deep callees.
-const LOOKUP_STACK_BYTES: usize = 512 * 1024;
+/// Maximum listeners for one client.
+const MAX_LISTENERS: usize = 4096;
+/// Ports below this one are for root only.
+const FIRST_FREE_PORT: u16 = 1024;
 
-/// The target of a `direct-tcpip` channel.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct ForwardTarget {
-    pub(super) host: String,
-    pub(super) port: u16,
+/// All forwardings of a connection.
+pub(super) struct Forwarding {
+    forwards: Forwards,
+    /// What the client requested, and the listener's number.
+    listeners: Vec<(Listening, u64)>,
 }
 
-impl ForwardTarget {
-    /// Decodes the channel type's fields: target host and port, originator's address and port.
-    pub(super) fn decode(fields: &[u8]) -> Result<Self, DecodeError> {
-        let mut reader = Reader::new(fields);
-        let host = std::str::from_utf8(reader.string_max(1024)?)
-            .map_err(|_| DecodeError::Malformed("host name is not text"))?
-            .to_owned();
-        let port =
-            u16::try_from(reader.u32()?).map_err(|_| DecodeError::Malformed("port above 65535"))?;
-        let _originator = reader.string_max(1024)?;
-        let _originator_port = reader.u32()?;
-        reader.finish()?;
-        Ok(Self { host, port })
+impl Forwarding {
+    pub(super) fn new(options: &ServerOptions) -> Self {
+        Self {
+            forwards: Forwards::new(ForwardSettings {
+                keep_alive: options.connection.tcp_keep_alive == TcpKeepAlive::All,
+                family: Family::Any,
+                // No request for SOCKS comes from a client.
+                permits: Box::new(|_| false),
+            }),
+            listeners: Vec::new(),
+        }
     }
-}
 
-enum ForwardStage {
-    /// The host name is being looked up.
-    Resolving,
-    /// A connection attempt is in progress; `others` are tried if it fails.
-    Connecting {
-        socket: OwnedFd,
-        others: Vec<SocketAddr>,
-    },
-    /// The driver moves bytes; this copy serves to close one direction.
-    Open {
-        socket: OwnedFd,
-        source_ended: bool,
-        sink_ended: bool,
-    },
-}
+    /// Handles a notice of a forwarded connection; returns any other one.
+    pub(super) fn handle(
+        &mut self,
+        notice: Notice,
+        driver: &mut Driver,
+        context: &Context<'_>,
+    ) -> Option<Notice> {
+        let other = self.forwards.handle(notice, driver);
+        if other.is_none() {
+            self.report(context);
+        }
+        other
+    }
 
-/// A `direct-tcpip` channel and its outgoing connection.
-pub(super) struct TcpChannel {
-    id: ChannelId,
-    serial: u64,
-    /// TCPKeepAlive applies to the outgoing connection too.
-    keep_alive: bool,
-    stage: ForwardStage,
-}
+    fn report(&mut self, context: &Context<'_>) {
+        while let Some(report) = self.forwards.next_report() {
+            match report {
+                ForwardReport::OpenRefused {
+                    channel,
+                    description,
+                    ..
+                } => context.log.debug(&format!(
+                    "channel {}: open failed: {description}",
+                    channel.0
+                )),
+                ForwardReport::ConnectFailed { target, why } => match target {
+                    Target::Tcp { host, port } => context
+                        .log
+                        .info(&format!("connect_to {host} port {port}: failed: {why}")),
+                    Target::Unix(path) => context
+                        .log
+                        .info(&format!("connect_to {}: failed: {why}", path.display())),
+                },
+                ForwardReport::AcceptFailed(error) => context
+                    .log
+                    .error(&format!("accept for a forwarding: {error}; trying again")),
+                ForwardReport::NoChannel(error) => context
+                    .log
+                    .info(&format!("a forwarded connection was closed: {error}")),
+                ForwardReport::TargetForbidden(_) => {}
+            }
+        }
+    }
 
-/// Whether a channel continues.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fate {
-    /// The channel continues.
-    Lives,
-    /// The channel was refused; its entry must be removed.
-    Gone,
-}
-
-impl TcpChannel {
-    /// Starts the lookup or the connection. Returns `None` if the channel was refused.
+    /// Answers a request to connect, now or when the connection is made.
     pub(super) fn open(
-        id: ChannelId,
-        serial: u64,
-        target: &ForwardTarget,
-        keep_alive: bool,
-        resolver: &mut Resolver,
-        driver: &mut Driver,
-    ) -> io::Result<Option<Self>> {
-        let mut channel = Self {
-            id,
-            serial,
-            keep_alive,
-            stage: ForwardStage::Resolving,
-        };
-        let give_up = Token::GiveUp(serial).number();
-        driver.set_timer(give_up, Some(driver.now().saturating_add(CONNECT_MS)));
-        if let Some(address) = sys::socket::resolve::literal(&target.host, target.port) {
-            if channel.connect(vec![address], driver)? == Fate::Lives {
-                return Ok(Some(channel));
-            }
-            driver.set_timer(give_up, None);
-            return Ok(None);
-        }
-        if resolver.look_up(serial, target.clone(), driver)? {
-            return Ok(Some(channel));
-        }
-        driver.set_timer(give_up, None);
-        let _ = driver.connection().reject_channel(
-            id,
-            open_failure::RESOURCE_SHORTAGE,
-            "too many lookups",
-        );
-        Ok(None)
-    }
-
-    pub(super) fn serial(&self) -> u64 {
-        self.serial
-    }
-
-    /// Handles the lookup's result; `addresses` is empty if the lookup failed.
-    pub(super) fn resolved(
         &mut self,
-        addresses: Vec<SocketAddr>,
+        channel: ChannelId,
+        kind: &str,
+        fields: &[u8],
         driver: &mut Driver,
-    ) -> io::Result<Fate> {
-        match self.stage {
-            ForwardStage::Resolving => self.connect(addresses, driver),
-            ForwardStage::Connecting { .. } | ForwardStage::Open { .. } => Ok(Fate::Lives),
-        }
-    }
-
-    /// Refuses the channel after `CONNECT_MS`.
-    pub(super) fn give_up(&mut self, driver: &mut Driver) -> io::Result<Fate> {
-        match &self.stage {
-            ForwardStage::Open { .. } => return Ok(Fate::Lives),
-            ForwardStage::Connecting { socket, .. } => driver.unwatch(socket.as_fd()),
-            ForwardStage::Resolving => {}
-        }
-        self.stage = ForwardStage::Resolving;
-        let _ = driver.connection().reject_channel(
-            self.id,
-            open_failure::CONNECT_FAILED,
-            "Connection timed out",
-        );
-        Ok(Fate::Gone)
-    }
-
-    /// Connects to the first address that permits an attempt; refuses the channel if none does.
-    fn connect(&mut self, addresses: Vec<SocketAddr>, driver: &mut Driver) -> io::Result<Fate> {
-        let mut rest = addresses.into_iter();
-        while let Some(address) = rest.next() {
-            match sys::socket::connect_start(address, &ConnectFrom::default()) {
-                Ok(Connecting::Done(socket)) => return self.connected(socket, driver),
-                Ok(Connecting::InProgress(socket)) => {
-                    driver.watch(
-                        socket.as_fd(),
-                        Token::Connect(self.serial).number(),
-                        false,
-                        true,
-                    )?;
-                    self.stage = ForwardStage::Connecting {
-                        socket,
-                        others: rest.collect(),
-                    };
-                    return Ok(Fate::Lives);
+        context: &Context<'_>,
+    ) {
+        let denied = match Target::decode(kind, fields) {
+            Ok(target) => {
+                let (options, restrictions) = (&context.options, &context.grant.restrictions);
+                if permits::may_open(&options.forwarding, restrictions, &target) {
+                    self.forwards.connect(channel, target, driver);
+                    self.report(context);
+                    return;
                 }
-                Err(_) => {}
-            }
-        }
-        let _ = driver.connection().reject_channel(
-            self.id,
-            open_failure::CONNECT_FAILED,
-            "Connection refused",
-        );
-        Ok(Fate::Gone)
-    }
-
-    /// Handles the result of the connection attempt.
-    pub(super) fn connect_ready(&mut self, driver: &mut Driver) -> io::Result<Fate> {
-        match std::mem::replace(&mut self.stage, ForwardStage::Resolving) {
-            ForwardStage::Connecting { socket, others } => {
-                driver.unwatch(socket.as_fd());
-                match sys::socket::connect_finish(&socket) {
-                    Ok(()) => self.connected(socket, driver),
-                    Err(_) => self.connect(others, driver),
+                match target {
+                    Target::Tcp { host, port } => format!(
+                        "Received request to connect to host {host} port {port}, but the request was denied."
+                    ),
+                    Target::Unix(path) => format!(
+                        "Received request to connect to path {}, but the request was denied.",
+                        path.display()
+                    ),
                 }
             }
-            other => {
-                self.stage = other;
-                Ok(Fate::Lives)
-            }
-        }
-    }
-
-    fn connected(&mut self, socket: OwnedFd, driver: &mut Driver) -> io::Result<Fate> {
-        if driver.connection().accept_channel(self.id).is_err() {
-            return Ok(Fate::Gone);
-        }
-        if self.keep_alive {
-            let _ = sys::socket::set_keepalive(&socket, true);
-        }
-        driver.attach_source(self.id, Stream::Data, sys::io::dup(&socket)?)?;
-        driver.attach_sink(self.id, Stream::Data, sys::io::dup(&socket)?)?;
-        driver.set_timer(Token::GiveUp(self.serial).number(), None);
-        self.stage = ForwardStage::Open {
-            socket,
-            source_ended: false,
-            sink_ended: false,
+            Err(_) => "Received request to connect to an invalid host or port; denied.".to_owned(),
         };
-        Ok(Fate::Lives)
+        context.log.info(&denied);
+        let reason = open_failure::ADMINISTRATIVELY_PROHIBITED;
+        let _ = driver
+            .connection()
+            .reject_channel(channel, reason, "open failed");
     }
 
-    /// The target has sent EOF.
-    pub(super) fn source_ended(&mut self, driver: &mut Driver) {
-        if let ForwardStage::Open { source_ended, .. } = &mut self.stage {
-            *source_ended = true;
-            let _ = driver.connection().channel_eof(self.id);
-        }
-        self.close_if_done(driver);
-    }
-
-    /// The client has sent EOF, or the target no longer accepts data (`failed`).
-    pub(super) fn sink_ended(&mut self, failed: bool, driver: &mut Driver) {
-        if let ForwardStage::Open {
-            socket,
-            source_ended,
-            sink_ended,
-        } = &mut self.stage
-        {
-            *sink_ended = true;
-            let _ = sys::socket::shutdown(&*socket, sys::socket::ShutdownDirection::Write);
-            if failed {
-                // A reset connection sends no more data either.
-                *source_ended = true;
-                drop(driver.detach_source(self.id, Stream::Data));
-            }
-        }
-        self.close_if_done(driver);
-    }
-
-    fn close_if_done(&self, driver: &mut Driver) {
-        if let ForwardStage::Open {
-            source_ended: true,
-            sink_ended: true,
-            ..
-        } = self.stage
-        {
-            let _ = driver.connection().channel_close(self.id);
-        }
-    }
-
-    /// Drops the outgoing connection of a closed channel.
-    pub(super) fn hang_up(self, driver: &mut Driver) {
-        driver.set_timer(Token::GiveUp(self.serial).number(), None);
-        if let ForwardStage::Connecting { socket, .. } = &self.stage {
-            driver.unwatch(socket.as_fd());
-        }
-        drop(driver.detach_source(self.id, Stream::Data));
-        drop(driver.detach_sink(self.id, Stream::Data));
-    }
-}
-
-/// Resolves names without blocking the connection.
-#[derive(Default)]
-pub(super) struct Resolver {
-    started: Option<ForwardAnswers>,
-    under_way: usize,
-}
-
-struct ForwardAnswers {
-    wake: Arc<EventFd>,
-    sender: mpsc::Sender<(u64, Vec<SocketAddr>)>,
-    receiver: mpsc::Receiver<(u64, Vec<SocketAddr>)>,
-}
-
-impl Resolver {
-    /// Starts a lookup; returns false if `MAX_LOOKUPS` are in progress.
-    fn look_up(
+    /// Carries out a request to listen or to stop listening.
+    pub(super) fn request(
         &mut self,
-        serial: u64,
-        target: ForwardTarget,
+        name: &str,
+        fields: &[u8],
+        want_reply: bool,
         driver: &mut Driver,
-    ) -> io::Result<bool> {
-        if self.under_way >= MAX_LOOKUPS {
-            return Ok(false);
+        context: &Context<'_>,
+    ) {
+        let is_cancel = matches!(
+            name,
+            names::GLOBAL_CANCEL_TCPIP_FORWARD | names::GLOBAL_CANCEL_STREAMLOCAL_FORWARD
+        );
+        let answer = match Listening::decode_request(name, fields) {
+            Err(_) => {
+                context
+                    .log
+                    .info(&format!("invalid {name} request; denied."));
+                None
+            }
+            Ok(listening) if is_cancel => self.cancel(&listening, driver).then(Vec::new),
+            Ok(listening) => self.listen(listening, want_reply, driver, context),
+        };
+        if want_reply {
+            let _ = driver.connection().global_reply(answer.as_deref());
         }
-        if self.started.is_none() {
-            let (sender, receiver) = mpsc::channel();
-            let wake = Arc::new(EventFd::new()?);
-            driver.watch(wake.as_fd(), Token::Resolver.number(), true, false)?;
-            self.started = Some(ForwardAnswers {
-                wake,
-                sender,
-                receiver,
+    }
+
+    fn cancel(&mut self, listening: &Listening, driver: &mut Driver) -> bool {
+        let at = self.listeners.iter().position(|(own, _)| own == listening);
+        at.is_some_and(|at| {
+            let (_, number) = self.listeners.swap_remove(at);
+            self.forwards.cancel(number, driver)
+        })
+    }
+
+    /// Returns the fields of the answer; `None` refuses.
+    fn listen(
+        &mut self,
+        listening: Listening,
+        want_reply: bool,
+        driver: &mut Driver,
+        context: &Context<'_>,
+    ) -> Option<Vec<u8>> {
+        let (options, grant) = (&context.options, &context.grant);
+        if !permits::may_listen(&options.forwarding, &grant.restrictions, &listening) {
+            context.log.info(&match &listening {
+                Listening::Tcp { address, port } => format!(
+                    "Received request to remote forward to host {address} port {port}, but the request was denied."
+                ),
+                Listening::Unix(path) => format!(
+                    "Received request to remote forward to path \"{}\", but the request was denied.",
+                    path.display()
+                ),
             });
+            return None;
         }
-        let Some(answers) = &self.started else {
-            return Ok(false);
+        if self.listeners.len() >= MAX_LISTENERS {
+            context
+                .log
+                .info("too many listeners for one client; denied.");
+            return None;
+        }
+        let mut answer = Vec::new();
+        let (sockets, listening) = match listening {
+            Listening::Tcp { address, port } => {
+                let is_privileged = (1..FIRST_FREE_PORT).contains(&port) && grant.uid != 0;
+                if is_privileged || (port == 0 && !want_reply) {
+                    context.log.info(&format!(
+                        "listening on port {port} is not permitted; denied."
+                    ));
+                    return None;
+                }
+                let sockets = self.bind(&address, port, context)?;
+                if port == 0 {
+                    answer.put_u32(u32::from(sockets.port));
+                }
+                let port = sockets.port;
+                (sockets, Listening::Tcp { address, port })
+            }
+            Listening::Unix(path) => (bind_unix(&path, context)?, Listening::Unix(path)),
         };
-        let (wake, sender) = (Arc::clone(&answers.wake), answers.sender.clone());
-        thread::Builder::new()
-            .name("resolver".into())
-            .stack_size(LOOKUP_STACK_BYTES)
-            .spawn(move || {
-                let family = sys::socket::Family::Any;
-                let found = sys::socket::resolve(&target.host, target.port, family, false);
-                let addresses = found.map(|found| found.addresses).unwrap_or_default();
-                // A failed send means that the process is ending.
-                let _ = sender.send((serial, addresses));
-                let _ = wake.signal();
-            })?;
-        self.under_way += 1;
-        Ok(true)
+        let opens = Opens::Forwarded(listening.clone());
+        match self.forwards.listen(sockets, opens, driver) {
+            Ok(number) => {
+                self.listeners.push((listening, number));
+                Some(answer)
+            }
+            Err(error) => {
+                context.log.error(&format!("listening: {error}"));
+                None
+            }
+        }
     }
 
-    /// Returns a finished lookup: the channel's serial and the addresses.
-    pub(super) fn next_answer(&mut self) -> Option<(u64, Vec<SocketAddr>)> {
-        let answers = self.started.as_ref()?;
-        let _ = answers.wake.drain();
-        let answer = answers.receiver.try_recv().ok()?;
-        self.under_way = self.under_way.saturating_sub(1);
-        Some(answer)
+    fn bind(&self, address: &str, port: u16, context: &Context<'_>) -> Option<ListeningSockets> {
+        let gateway = match context.options.forwarding.gateway_ports {
+            GatewayPorts::No => Gateway::Loopback,
+            GatewayPorts::Yes => Gateway::Everywhere,
+            GatewayPorts::ClientSpecified => Gateway::AsRequested,
+        };
+        let failed = |address: std::net::SocketAddr, error: &std::io::Error| {
+            let (ip, port) = (address.ip(), address.port());
+            context.log.verbose(&format!("bind [{ip}]:{port}: {error}"));
+        };
+        ListeningSockets::tcp(Some(address), port, gateway, Family::Any, failed)
+            .inspect_err(|error| {
+                context
+                    .log
+                    .error(&format!("cannot listen to port {port}: {error}"));
+            })
+            .ok()
+    }
+
+    /// Ends all listeners.
+    pub(super) fn close(&mut self, driver: &mut Driver) {
+        self.listeners.clear();
+        self.forwards.cancel_all(driver);
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use wire::Put;
-
-    use super::*;
-
-    fn fields(host: &[u8], port: u32) -> Vec<u8> {
-        let mut out = Vec::new();
-        out.put_string(host);
-        out.put_u32(port);
-        out.put_string(b"127.0.0.1");
-        out.put_u32(40_000);
-        out
-    }
-
-    #[test]
-    fn a_target_is_a_host_and_a_port_and_nothing_else() {
-        let target = ForwardTarget::decode(&fields(b"db", 5432)).unwrap();
-        assert_eq!(
-            target,
-            ForwardTarget {
-                host: "db".into(),
-                port: 5432
-            }
-        );
-        assert!(ForwardTarget::decode(&fields(b"db", 65_536)).is_err());
-        assert!(ForwardTarget::decode(&fields(b"\xff", 1)).is_err());
-        let mut more = fields(b"db", 1);
-        more.push(0);
-        assert!(ForwardTarget::decode(&more).is_err());
-        assert!(ForwardTarget::decode(&[]).is_err());
-    }
+fn bind_unix(path: &Path, context: &Context<'_>) -> Option<ListeningSockets> {
+    let options = &context.options;
+    let (mask, unlink) = (
+        options.forwarding.stream_local_bind_mask,
+        options.forwarding.stream_local_bind_unlink,
+    );
+    ListeningSockets::unix(path, mask, unlink)
+        .inspect_err(|error| {
+            let path = path.display();
+            context
+                .log
+                .error(&format!("cannot bind to path {path}: {error}"));
+        })
+        .ok()
 }

@@ -1,73 +1,54 @@
-//! Decides to which targets a client may forward connections: AllowTcpForwarding, DisableForwarding
-//! and PermitOpen of the configuration, and `restrict`, `no-port-forwarding` and `permitopen` of
-//! the key. All must permit the target.
+//! Decides which connections a client may forward: AllowTcpForwarding, AllowStreamLocalForwarding,
+//! DisableForwarding, PermitOpen and PermitListen of the configuration, and `restrict`,
+//! `no-port-forwarding`, `permitopen` and `permitlisten` of the key or `permit-port-forwarding` of
+//! the certificate. All must permit the target.
 
+use config::permit;
 use config::server::ForwardingOptions;
+use driver::forward::{Listening, Target};
 use privsep::Restrictions;
 
-/// True if `direct-tcpip` (RFC 4254 §7.2) may connect to `host`, as the client wrote it, and
-/// `port`.
+/// True if the client may have this target connected to; a host counts as the client wrote it.
 pub(super) fn may_open(
-    forwarding: &ForwardingOptions,
+    options: &ForwardingOptions,
     restrictions: &Restrictions,
-    host: &str,
-    port: u16,
+    target: &Target,
 ) -> bool {
-    !forwarding.disable_forwarding
-        && forwarding.allow_tcp_forwarding.is_local()
-        && !restrictions.no_port_forwarding
-        && listed(&forwarding.permit_open, host, port)
-        && listed(&restrictions.permit_open, host, port)
-}
-
-/// True if the list permits the target. An empty list and `any` permit every target, `none` permits
-/// no target.
-fn listed(list: &[String], host: &str, port: u16) -> bool {
-    list.is_empty() || list.iter().any(|entry| entry_matches(entry, host, port))
-}
-
-fn entry_matches(entry: &str, host: &str, port: u16) -> bool {
-    match entry {
-        "any" => return true,
-        "none" => return false,
-        _ => {}
-    }
-    let Some((entry_host, entry_port)) = entry.rsplit_once(':') else {
+    if options.disable_forwarding || restrictions.no_port_forwarding {
         return false;
-    };
-    let bracketed = entry_host
-        .strip_prefix('[')
-        .and_then(|rest| rest.strip_suffix(']'));
-    let entry_host = bracketed.unwrap_or(entry_host);
-    let port_fits = entry_port == "*" || entry_port.parse() == Ok(port);
-    // Hosts are compared as text, case-sensitively as in OpenSSH: a name and its address need two
-    // entries (sshd_config(5)).
-    let host_fits = entry_host == "*" || entry_host == host;
-    port_fits && host_fits
+    }
+    let lists = [&options.permit_open, &restrictions.permit_open];
+    match target {
+        Target::Tcp { host, port } => {
+            options.allow_tcp_forwarding.is_local()
+                && lists.iter().all(|list| permit::opens(list, host, *port))
+        }
+        // A list names no paths, so it permits none, as with OpenSSH.
+        Target::Unix(_) => {
+            options.allow_stream_local_forwarding.is_local()
+                && lists.iter().all(|list| permit::is_any(list))
+        }
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn list(entries: &[&str]) -> Vec<String> {
-        entries.iter().map(|entry| (*entry).to_owned()).collect()
+/// True if the client may have connections to this address accepted.
+pub(super) fn may_listen(
+    options: &ForwardingOptions,
+    restrictions: &Restrictions,
+    listening: &Listening,
+) -> bool {
+    if options.disable_forwarding || restrictions.no_port_forwarding {
+        return false;
     }
-
-    #[test]
-    fn a_list_permits_what_it_names_and_no_list_everything() {
-        assert!(listed(&[], "db", 5432));
-        assert!(listed(&list(&["any"]), "db", 5432));
-        assert!(!listed(&list(&["none"]), "db", 5432));
-        let some = list(&["db:5432", "[::1]:80", "*:22", "web:*"]);
-        assert!(listed(&some, "db", 5432));
-        assert!(!listed(&some, "DB", 5432));
-        assert!(listed(&some, "::1", 80));
-        assert!(listed(&some, "anything", 22));
-        assert!(listed(&some, "web", 1));
-        assert!(!listed(&some, "db", 5433));
-        assert!(!listed(&some, "db.evil", 5432));
-        assert!(!listed(&list(&["db"]), "db", 5432));
-        assert!(!listed(&list(&["db:99999"]), "db", 34463));
+    let lists = [&options.permit_listen, &restrictions.permit_listen];
+    match listening {
+        Listening::Tcp { address, port } => {
+            options.allow_tcp_forwarding.is_remote()
+                && lists
+                    .iter()
+                    .all(|list| permit::listens(list, address, *port))
+        }
+        // As with OpenSSH, the lists are about ports.
+        Listening::Unix(_) => options.allow_stream_local_forwarding.is_remote(),
     }
 }

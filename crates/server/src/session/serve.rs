@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use driver::{Driver, DriverError, Notice};
@@ -14,9 +13,7 @@ use wire::names;
 use super::SessionError;
 use super::channel::{Orphan, SessionChannel};
 use super::context::Context;
-use super::forward::{Fate, ForwardTarget, Resolver, TcpChannel};
-use super::permits;
-use super::sftp::PacketBridge;
+use super::forward::Forwarding;
 use super::token::Token;
 use crate::transport;
 
@@ -30,19 +27,14 @@ const LAST_REQUESTS_WAIT: Duration = Duration::from_secs(1);
 /// Most notices handled before the first answer is written, of packets that arrived with the login.
 const MAX_AHEAD: usize = 64;
 
-/// A channel of any type.
-enum ServedChannel {
-    Session(Box<SessionChannel>),
-    Tcp(TcpChannel),
-}
-
 /// State of the session process's loop.
 pub(super) struct Serve<'a> {
     driver: Box<Driver>,
     context: Box<Context<'a>>,
-    channels: BTreeMap<ChannelId, ServedChannel>,
+    /// The sessions; other channels are forwardings.
+    channels: BTreeMap<ChannelId, Box<SessionChannel>>,
+    forwarding: Forwarding,
     orphans: Vec<Orphan>,
-    resolver: Resolver,
     no_more_sessions: bool,
 }
 
@@ -50,10 +42,10 @@ impl<'a> Serve<'a> {
     pub(super) fn new(driver: Box<Driver>, context: Box<Context<'a>>) -> Self {
         Self {
             driver,
-            context,
             channels: BTreeMap::new(),
+            forwarding: Forwarding::new(&context.options),
+            context,
             orphans: Vec::new(),
-            resolver: Resolver::default(),
             no_more_sessions: false,
         }
     }
@@ -121,33 +113,27 @@ impl<'a> Serve<'a> {
     }
 
     fn handle(&mut self, notice: Notice) -> Result<(), SessionError> {
+        let (forwarding, driver) = (&mut self.forwarding, &mut *self.driver);
+        let Some(notice) = forwarding.handle(notice, driver, &self.context) else {
+            return Ok(());
+        };
         match notice {
             Notice::Event(event) => self.event(event),
             Notice::Ready { token, .. } | Notice::Timer { token } => self.ready(token),
             Notice::SourceEnded { channel, .. } => {
-                match self.channels.get_mut(&channel) {
-                    Some(ServedChannel::Session(session)) => {
-                        session.source_ended(&mut self.driver, &self.context)?;
-                    }
-                    Some(ServedChannel::Tcp(tcp)) => tcp.source_ended(&mut self.driver),
-                    None => {}
+                if let Some(session) = self.channels.get_mut(&channel) {
+                    session.source_ended(&mut self.driver, &self.context)?;
                 }
                 Ok(())
             }
             Notice::SinkEnded { channel, error, .. } => {
-                match self.channels.get_mut(&channel) {
-                    Some(ServedChannel::Session(session)) => {
-                        session.sink_ended(error.is_some(), &mut self.driver, &self.context);
-                    }
-                    Some(ServedChannel::Tcp(tcp)) => {
-                        tcp.sink_ended(error.is_some(), &mut self.driver)
-                    }
-                    None => {}
+                if let Some(session) = self.channels.get_mut(&channel) {
+                    session.sink_ended(error.is_some(), &mut self.driver, &self.context);
                 }
                 Ok(())
             }
             Notice::EndpointEnded { channel } => {
-                if let Some(ServedChannel::Session(session)) = self.channels.get_mut(&channel) {
+                if let Some(session) = self.channels.get_mut(&channel) {
                     session.endpoint_ended(&mut self.driver, &self.context)?;
                 }
                 Ok(())
@@ -182,13 +168,13 @@ impl<'a> Serve<'a> {
                 want_reply,
             } => {
                 match self.channels.get_mut(&channel) {
-                    Some(ServedChannel::Session(session)) => {
+                    Some(session) => {
                         session.request(request, want_reply, &mut self.driver, &self.context)?;
                     }
-                    Some(ServedChannel::Tcp(_)) | None if want_reply => {
+                    None if want_reply => {
                         let _ = self.driver.connection().channel_reply(channel, false);
                     }
-                    Some(ServedChannel::Tcp(_)) | None => {}
+                    None => {}
                 }
                 Ok(())
             }
@@ -201,13 +187,13 @@ impl<'a> Serve<'a> {
                 Ok(())
             }
             Event::ChannelWritable(channel) => {
-                if let Some(ServedChannel::Session(session)) = self.channels.get_mut(&channel) {
+                if let Some(session) = self.channels.get_mut(&channel) {
                     session.advance(&mut self.driver, &self.context)?;
                 }
                 Ok(())
             }
             Event::ChannelPeerClosed(channel) => {
-                if let Some(ServedChannel::Session(session)) = self.channels.get_mut(&channel) {
+                if let Some(session) = self.channels.get_mut(&channel) {
                     session.peer_closed(&mut self.driver, &self.context)?;
                 }
                 Ok(())
@@ -243,6 +229,15 @@ impl<'a> Serve<'a> {
                 self.context.log.debug2(&format!("client says: {text}"));
                 Ok(())
             }
+            Event::GlobalRequest {
+                name,
+                fields,
+                want_reply,
+            } => {
+                let (forwarding, driver) = (&mut self.forwarding, &mut *self.driver);
+                forwarding.request(name, &fields, want_reply, driver, &self.context);
+                Ok(())
+            }
             Event::GlobalRequestRefused(name) => {
                 self.context
                     .log
@@ -276,14 +271,6 @@ impl<'a> Serve<'a> {
                 sys::memory::rest();
                 Ok(())
             }
-            Some(Token::GiveUp(serial)) => self.tcp(serial, TcpChannel::give_up),
-            Some(Token::Connect(serial)) => self.tcp(serial, TcpChannel::connect_ready),
-            Some(Token::Resolver) => {
-                while let Some((serial, addresses)) = self.resolver.next_answer() {
-                    self.tcp(serial, |tcp, driver| tcp.resolved(addresses, driver))?;
-                }
-                Ok(())
-            }
             None => Ok(()),
         }
     }
@@ -303,30 +290,14 @@ impl<'a> Serve<'a> {
         Ok(())
     }
 
-    fn tcp(
-        &mut self,
-        serial: u64,
-        step: impl FnOnce(&mut TcpChannel, &mut Driver) -> std::io::Result<Fate>,
-    ) -> Result<(), SessionError> {
-        let found = self
-            .channels
-            .iter_mut()
-            .find_map(|(id, channel)| match channel {
-                ServedChannel::Tcp(tcp) if tcp.serial() == serial => Some((*id, tcp)),
-                ServedChannel::Tcp(_) | ServedChannel::Session(_) => None,
-            });
-        if let Some((id, tcp)) = found
-            && step(tcp, &mut self.driver)? == Fate::Gone
-        {
-            self.forget(id);
-        }
-        Ok(())
-    }
-
     fn open(&mut self, channel: ChannelId, kind: &str, fields: &[u8]) -> Result<(), SessionError> {
         match kind {
             names::CHANNEL_SESSION => self.open_session(channel, fields),
-            names::CHANNEL_DIRECT_TCPIP => self.open_tcp(channel, fields),
+            names::CHANNEL_DIRECT_TCPIP | names::CHANNEL_DIRECT_STREAMLOCAL => {
+                let (forwarding, driver) = (&mut self.forwarding, &mut *self.driver);
+                forwarding.open(channel, kind, fields, driver, &self.context);
+                Ok(())
+            }
             _ => {
                 self.context
                     .log
@@ -359,11 +330,7 @@ impl<'a> Serve<'a> {
             let _ = self.driver.flush();
             return Err(SessionError::SessionAfterLast);
         }
-        let sessions = self
-            .channels
-            .values()
-            .filter(|each| matches!(each, ServedChannel::Session(_)))
-            .count();
+        let sessions = self.channels.len();
         let limit = usize::try_from(self.context.options.limits.max_sessions).unwrap_or(usize::MAX);
         // A command that outlives its channel counts, else closing the channel would bypass the
         // limit.
@@ -377,61 +344,16 @@ impl<'a> Serve<'a> {
         if self.driver.connection().accept_channel(channel).is_ok() {
             let _ = self.driver.connection().channel_hold_close(channel);
             let session = Box::new(SessionChannel::new(channel));
-            self.channels
-                .insert(channel, ServedChannel::Session(session));
-        }
-        Ok(())
-    }
-
-    fn open_tcp(&mut self, channel: ChannelId, fields: &[u8]) -> Result<(), SessionError> {
-        let Ok(target) = ForwardTarget::decode(fields) else {
-            self.context
-                .log
-                .info("Received request to connect to an invalid host or port; denied.");
-            self.reject(
-                channel,
-                open_failure::ADMINISTRATIVELY_PROHIBITED,
-                "open failed",
-            );
-            return Ok(());
-        };
-        let (options, restrictions) = (&self.context.options, &self.context.grant.restrictions);
-        if !permits::may_open(&options.forwarding, restrictions, &target.host, target.port) {
-            self.context.log.info(&format!(
-                "Received request to connect to host {} port {}, but the request was denied.",
-                target.host, target.port
-            ));
-            self.reject(
-                channel,
-                open_failure::ADMINISTRATIVELY_PROHIBITED,
-                "open failed",
-            );
-            return Ok(());
-        }
-        let serial = self.context.serial();
-        let opened = TcpChannel::open(
-            channel,
-            serial,
-            &target,
-            self.context.options.connection.tcp_keep_alive == config::server::TcpKeepAlive::All,
-            &mut self.resolver,
-            &mut self.driver,
-        )?;
-        if let Some(tcp) = opened {
-            self.channels.insert(channel, ServedChannel::Tcp(tcp));
+            self.channels.insert(channel, session);
         }
         Ok(())
     }
 
     /// Removes a channel whose number may be used again.
     fn forget(&mut self, channel: ChannelId) {
-        match self.channels.remove(&channel) {
-            Some(ServedChannel::Session(session)) => {
-                self.orphans
-                    .extend(session.hang_up(&mut self.driver, &self.context));
-            }
-            Some(ServedChannel::Tcp(tcp)) => tcp.hang_up(&mut self.driver),
-            None => {}
+        if let Some(session) = self.channels.remove(&channel) {
+            self.orphans
+                .extend(session.hang_up(&mut self.driver, &self.context));
         }
     }
 
@@ -529,27 +451,25 @@ impl<'a> Serve<'a> {
     /// ignores SIGHUP continues with init as its parent. SFTP threads get `FILES_WAIT` to close
     /// their files.
     fn hang_up(&mut self) {
-        let files: Vec<_> = self.channels.values().filter_map(files_of).collect();
+        self.forwarding.close(&mut self.driver);
+        let files: Vec<_> = self
+            .channels
+            .values()
+            .filter_map(|each| each.files())
+            .collect();
         let begun = Instant::now();
         if !files.is_empty() {
             for channel in self.channels.values() {
-                if let ServedChannel::Session(session) = channel {
-                    session.abort_files(&mut self.driver);
-                }
+                channel.abort_files(&mut self.driver);
             }
             // Requests that arrived before the end are completed within `LAST_REQUESTS_WAIT`.
             let done = begun + LAST_REQUESTS_WAIT;
             files.iter().for_each(|bridge| _ = bridge.ends_before(done));
         }
         files.iter().for_each(|bridge| bridge.abandon());
-        for (_, channel) in std::mem::take(&mut self.channels) {
-            match channel {
-                ServedChannel::Session(session) => {
-                    self.orphans
-                        .extend(session.hang_up(&mut self.driver, &self.context));
-                }
-                ServedChannel::Tcp(tcp) => tcp.hang_up(&mut self.driver),
-            }
+        for (_, session) in std::mem::take(&mut self.channels) {
+            self.orphans
+                .extend(session.hang_up(&mut self.driver, &self.context));
         }
         for orphan in &mut self.orphans {
             let _ = orphan.child.try_wait();
@@ -566,19 +486,11 @@ impl<'a> Serve<'a> {
     }
 }
 
-fn files_of(channel: &ServedChannel) -> Option<Arc<PacketBridge>> {
-    match channel {
-        ServedChannel::Session(session) => session.files(),
-        ServedChannel::Tcp(_) => None,
-    }
-}
-
 fn session_of(
-    channels: &mut BTreeMap<ChannelId, ServedChannel>,
+    channels: &mut BTreeMap<ChannelId, Box<SessionChannel>>,
     serial: u64,
 ) -> Option<&mut SessionChannel> {
-    channels.values_mut().find_map(|channel| match channel {
-        ServedChannel::Session(session) if session.owns(serial) => Some(session.as_mut()),
-        ServedChannel::Session(_) | ServedChannel::Tcp(_) => None,
-    })
+    let mut sessions = channels.values_mut();
+    let found = sessions.find(|session| session.owns(serial));
+    found.map(Box::as_mut)
 }

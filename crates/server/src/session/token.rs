@@ -1,4 +1,5 @@
-//! Numbers that identify watched descriptors and timers in the driver's notices.
+//! Numbers that identify watched descriptors and timers in the driver's notices. Those of forwarded
+//! connections begin at [`driver::forward::FIRST_TOKEN`].
 
 /// The meaning of a watched descriptor or timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -7,12 +8,6 @@ pub(super) enum Token {
     Monitor,
     /// A child ended; the number is its serial.
     Child(u64),
-    /// An outgoing connection is established or has failed; the number is its serial.
-    Connect(u64),
-    /// An outgoing connection has taken too long; the number is its serial.
-    GiveUp(u64),
-    /// A resolver thread has finished.
-    Resolver,
     /// Timer to check an ended child's output again; the number is the child's serial.
     Drain(u64),
     /// Timer to free the login's memory, [`REST`](sys::memory::REST) after the login.
@@ -30,12 +25,9 @@ impl Token {
         let (kind, serial) = match self {
             Self::Monitor => (0, 0),
             Self::Child(serial) => (1, serial),
-            Self::Connect(serial) => (2, serial),
-            Self::Resolver => (3, 0),
-            Self::Drain(serial) => (4, serial),
-            Self::GiveUp(serial) => (5, serial),
-            Self::Rest => (6, 0),
-            Self::Files(serial) => (7, serial),
+            Self::Drain(serial) => (2, serial),
+            Self::Rest => (3, 0),
+            Self::Files(serial) => (4, serial),
         };
         (kind << KIND_SHIFT) | (serial & SERIAL_MASK)
     }
@@ -46,12 +38,9 @@ impl Token {
         Some(match number >> KIND_SHIFT {
             0 => Self::Monitor,
             1 => Self::Child(serial),
-            2 => Self::Connect(serial),
-            3 => Self::Resolver,
-            4 => Self::Drain(serial),
-            5 => Self::GiveUp(serial),
-            6 => Self::Rest,
-            7 => Self::Files(serial),
+            2 => Self::Drain(serial),
+            3 => Self::Rest,
+            4 => Self::Files(serial),
             _ => return None,
         })
     }
@@ -67,10 +56,7 @@ mod tests {
             Token::Monitor,
             Token::Child(0),
             Token::Child(77),
-            Token::Connect(1),
-            Token::Resolver,
             Token::Drain(77),
-            Token::GiveUp(77),
             Token::Rest,
             Token::Files(77),
         ] {

@@ -6,8 +6,11 @@
 
 use super::{FIRST_WINDOW_BYTES, LEAST_WINDOW_BYTES};
 
-/// A new window gets at most one part in this many of the remaining budget.
+/// A new window gets at most one part in this many of the remaining budget …
 const FIRST_SHARE: u64 = 8;
+/// … and one in this many once less than two thirds of the budget remain, so that thousands of
+/// forwarded connections fit.
+const CROWD_SHARE: u64 = 2048;
 /// One part in this many of the budget is not available to growing windows.
 const RESERVE: u64 = 4;
 
@@ -28,8 +31,9 @@ impl Memory {
         self.total.saturating_sub(self.leased)
     }
 
-    /// Size of a new channel's window: [`FIRST_WINDOW_BYTES`] or an eighth of the remaining budget,
+    /// Size of a new channel's window: [`FIRST_WINDOW_BYTES`] or a share of the remaining budget,
     /// whichever is less, but at least [`LEAST_WINDOW_BYTES`]. `None` if less than that remains.
+    /// With 256 MiB the first 43 channels get 2 MiB each, and some 2,600 others fit.
     pub(crate) fn first_window(&self) -> Option<u32> {
         self.floor(0)
     }
@@ -39,7 +43,11 @@ impl Memory {
     pub(super) fn floor(&self, own: u64) -> Option<u32> {
         let left = self.left().saturating_add(own);
         let least = u64::from(LEAST_WINDOW_BYTES);
-        let bytes = (left / FIRST_SHARE).clamp(least, u64::from(FIRST_WINDOW_BYTES));
+        let share = match left < self.total / 3 * 2 {
+            true => CROWD_SHARE,
+            false => FIRST_SHARE,
+        };
+        let bytes = (left / share).clamp(least, u64::from(FIRST_WINDOW_BYTES));
         u32::try_from(bytes).ok().filter(|_| left >= least)
     }
 

@@ -140,6 +140,7 @@ fn new_channels_share_what_is_left_down_to_a_least() {
     assert!(sizes.is_sorted_by(|one, next| one >= next), "{sizes:?}");
     let all: u64 = sizes.iter().sum();
     assert!(all <= 256 * MIB && all > 255 * MIB, "{all}");
+    assert!(sizes.len() > 2_600, "{}", sizes.len());
 
     // A removed window makes room for another.
     windows.pop().unwrap().release(&mut bench.memory);

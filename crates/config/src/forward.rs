@@ -1,0 +1,325 @@
+//! Specifications of forwardings: `LocalForward`, `RemoteForward` and `DynamicForward`, and the
+//! flags `-L`, `-R` and `-D`, whose form is `[bind_address:]port:host:hostport` with sockets' paths
+//! in place of either half.
+
+use std::fmt;
+
+use crate::units;
+use crate::value::{Setting, Value};
+
+/// Where a forwarding listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ForwardListen {
+    /// A TCP port.
+    Tcp {
+        /// The address, if one is named; empty and `*` are all addresses.
+        address: Option<String>,
+        /// The port; 0 leaves the choice to the server (`RemoteForward` only).
+        port: u16,
+    },
+    /// The path of a Unix socket.
+    Unix(String),
+}
+
+/// Where a forwarding leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ForwardTo {
+    /// A host and port.
+    Tcp {
+        /// Name or address.
+        host: String,
+        /// The port.
+        port: u16,
+    },
+    /// The path of a Unix socket.
+    Unix(String),
+    /// Each connection names its target by SOCKS.
+    Socks,
+}
+
+/// One forwarding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForwardSpec {
+    /// Where it listens.
+    pub listen: ForwardListen,
+    /// Where it leads.
+    pub to: ForwardTo,
+}
+
+/// The flag that a specification belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForwardKind {
+    /// `-L`.
+    Local,
+    /// `-R`.
+    Remote,
+    /// `-D`.
+    Dynamic,
+}
+
+/// Longest path of a Unix socket, bytes.
+const MAX_PATH_BYTES: usize = 107;
+/// Longest host name, bytes (`NI_MAXHOST` less the NUL).
+const MAX_HOST_BYTES: usize = 1024;
+
+/// One field of a specification; true for a path.
+type SpecField = (String, bool);
+
+/// Splits the next field off, as OpenSSH does: brackets protect colons, and so does a backslash.
+/// Returns the field and what follows its colon.
+fn field(text: &str) -> Option<(SpecField, Option<&str>)> {
+    if let Some(rest) = text.strip_prefix('[') {
+        let (inside, after) = rest.split_once(']')?;
+        let field = (inside.to_owned(), inside.contains('/'));
+        return match after.strip_prefix(':') {
+            Some(more) => Some((field, Some(more))),
+            None => after.is_empty().then_some((field, None)),
+        };
+    }
+    let mut out = String::new();
+    let mut is_path = false;
+    let mut chars = text.char_indices();
+    while let Some((at, c)) = chars.next() {
+        match c {
+            '\\' => out.push(chars.next()?.1),
+            ':' => return Some(((out, is_path), text.get(at + 1..))),
+            _ => {
+                is_path |= c == '/' || (c == '$' && at == 0);
+                out.push(c);
+            }
+        }
+    }
+    Some(((out, is_path), None))
+}
+
+fn fields(text: &str) -> Option<Vec<SpecField>> {
+    let mut out = Vec::new();
+    let mut rest = Some(text.trim_start()).filter(|text| !text.is_empty());
+    while let Some(text) = rest {
+        if out.len() == 4 {
+            return None;
+        }
+        let (field, more) = field(text)?;
+        out.push(field);
+        // A colon at the end has no meaning, as in OpenSSH.
+        rest = more.filter(|more| !more.is_empty());
+    }
+    Some(out)
+}
+
+fn port(text: &str, may_be_any: bool) -> Option<u16> {
+    match text {
+        "0" if may_be_any => Some(0),
+        _ => units::parse_port(text),
+    }
+}
+
+impl ForwardSpec {
+    /// Reads the argument of a flag; `None` if it is not of the form.
+    pub fn parse(text: &str, kind: ForwardKind) -> Option<ForwardSpec> {
+        let fields = fields(text)?;
+        let fields: Vec<_> = fields
+            .iter()
+            .map(|(text, path)| (text.as_str(), *path))
+            .collect();
+        let any = kind == ForwardKind::Remote;
+        let tcp = |address: Option<&str>, number: &str| {
+            let address = address.map(str::to_owned);
+            let port = port(number, any)?;
+            Some(ForwardListen::Tcp { address, port })
+        };
+        let unix = |path: &str| Some(ForwardListen::Unix(path.to_owned()));
+        let to = |host: &str, number: &str| {
+            let host = Some(host).filter(|host| !host.is_empty())?.to_owned();
+            let port = port(number, false)?;
+            Some(ForwardTo::Tcp { host, port })
+        };
+        let to_unix = |path: &str| Some(ForwardTo::Unix(path.to_owned()));
+        let socks = || (kind != ForwardKind::Local).then_some(ForwardTo::Socks);
+        let (listen, to) = match fields.as_slice() {
+            [(path, true)] => (unix(path), socks()),
+            [(number, false)] => (tcp(None, number), socks()),
+            [(path, true), (target, true)] => (unix(path), to_unix(target)),
+            [(number, false), (target, true)] => (tcp(None, number), to_unix(target)),
+            [(address, false), (number, false)] => (tcp(Some(address), number), socks()),
+            [(path, true), (host, false), (number, false)] => (unix(path), to(host, number)),
+            [(address, false), (number, false), (target, true)] => {
+                (tcp(Some(address), number), to_unix(target))
+            }
+            [(number, false), (host, false), (target, false)] => {
+                (tcp(None, number), to(host, target))
+            }
+            [
+                (address, false),
+                (number, false),
+                (host, false),
+                (target, false),
+            ] => (tcp(Some(address), number), to(host, target)),
+            _ => return None,
+        };
+        let spec = ForwardSpec {
+            listen: listen?,
+            to: to?,
+        };
+        let is_dynamic = spec.to == ForwardTo::Socks;
+        (spec.is_bounded() && (kind != ForwardKind::Dynamic || is_dynamic)).then_some(spec)
+    }
+
+    fn is_bounded(&self) -> bool {
+        let listen = match &self.listen {
+            // The dump separates both halves by a blank.
+            ForwardListen::Unix(path) => path.len() <= MAX_PATH_BYTES && !path.contains(' '),
+            ForwardListen::Tcp { address, .. } => address.as_ref().is_none_or(|address| {
+                address.len() <= MAX_HOST_BYTES && !address.contains(char::is_whitespace)
+            }),
+        };
+        let to = match &self.to {
+            ForwardTo::Unix(path) => path.len() <= MAX_PATH_BYTES,
+            ForwardTo::Tcp { host, .. } => host.len() <= MAX_HOST_BYTES,
+            ForwardTo::Socks => true,
+        };
+        listen && to
+    }
+
+    /// The words of the keyword that means the same.
+    pub fn words(&self) -> Vec<String> {
+        let mut words = vec![self.listen.to_string()];
+        if self.to != ForwardTo::Socks {
+            words.push(self.to.to_string());
+        }
+        words
+    }
+
+    /// Reads what the dump prints.
+    fn of_dump(text: &str) -> Option<ForwardSpec> {
+        let (listen, to) = match text.split_once(' ') {
+            None => (text, ForwardTo::Socks),
+            Some((listen, "[socks]:0")) => (listen, ForwardTo::Socks),
+            Some((listen, target)) => (listen, dumped_target(target)?),
+        };
+        let (address, number) = match listen.strip_prefix('[') {
+            Some(rest) => {
+                let (address, number) = rest.rsplit_once("]:")?;
+                (Some(address.to_owned()), number)
+            }
+            None => (None, listen),
+        };
+        let listen = match number.parse() {
+            Ok(port) => ForwardListen::Tcp { address, port },
+            Err(_) => ForwardListen::Unix(listen.to_owned()),
+        };
+        Some(ForwardSpec { listen, to })
+    }
+}
+
+fn dumped_target(text: &str) -> Option<ForwardTo> {
+    match text
+        .strip_prefix('[')
+        .and_then(|rest| rest.rsplit_once("]:"))
+    {
+        Some((host, port)) => Some(ForwardTo::Tcp {
+            host: host.to_owned(),
+            port: port.parse().ok()?,
+        }),
+        None => Some(ForwardTo::Unix(text.to_owned())),
+    }
+}
+
+impl fmt::Display for ForwardListen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp {
+                address: None,
+                port,
+            } => write!(f, "{port}"),
+            Self::Tcp {
+                address: Some(address),
+                port,
+            } => write!(f, "[{address}]:{port}"),
+            Self::Unix(path) => f.write_str(path),
+        }
+    }
+}
+
+impl fmt::Display for ForwardTo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp { host, port } => write!(f, "[{host}]:{port}"),
+            Self::Unix(path) => f.write_str(path),
+            Self::Socks => f.write_str("[socks]:0"),
+        }
+    }
+}
+
+impl Setting for Vec<ForwardSpec> {
+    fn from_value(value: Value) -> Option<Vec<ForwardSpec>> {
+        let words = Vec::<String>::from_value(value)?;
+        words
+            .iter()
+            .map(|word| ForwardSpec::of_dump(word))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What `ssh -G` of OpenSSH 9.2 prints for the flag, without the keyword.
+    #[test]
+    fn flags_mean_what_openssh_dumps() {
+        use ForwardKind::{Dynamic, Local, Remote};
+        let cases: &[(ForwardKind, &str, Option<&str>)] = &[
+            (Local, "8080:h:80", Some("8080 [h]:80")),
+            (Local, " 8080:h:80", Some("8080 [h]:80")),
+            (
+                Local,
+                "127.0.0.1:8080:h:80",
+                Some("[127.0.0.1]:8080 [h]:80"),
+            ),
+            (Local, "[::1]:8080:[::2]:80", Some("[::1]:8080 [::2]:80")),
+            (Local, "*:8080:h:80", Some("[*]:8080 [h]:80")),
+            (Local, ":8080:h:80", Some("[]:8080 [h]:80")),
+            (Local, "/a:/b", Some("/a /b")),
+            (Local, "/a:h:80", Some("/a [h]:80")),
+            (Local, "80:/b", Some("80 /b")),
+            (Local, "l:80:/b c", Some("[l]:80 /b c")),
+            (Local, "/a\\:b:/c", Some("/a:b /c")),
+            (Local, "[/a:b]:/c", Some("/a:b /c")),
+            (Local, "./a:h:1", Some("./a [h]:1")),
+            (Local, "8080", None),
+            (Local, "h:8080", None),
+            (Local, "8080:h", None),
+            (Local, "0:h:80", None),
+            (Local, "8080:h:0", None),
+            (Local, "8080:h:80:", Some("8080 [h]:80")),
+            (Local, "8080:h:80:9:9", None),
+            (Local, "::1:8080:h:80", None),
+            (Local, "[::1:8080:h:80", None),
+            (Local, "8080::80", None),
+            (Local, "", None),
+            (Local, "/a b:/c", None),
+            (Remote, "0:h:80", Some("0 [h]:80")),
+            (Remote, "8080", Some("8080 [socks]:0")),
+            (Remote, "h:8080", Some("[h]:8080 [socks]:0")),
+            (Remote, "/a", Some("/a [socks]:0")),
+            (Dynamic, "1080", Some("1080 [socks]:0")),
+            (Dynamic, "h:1080", Some("[h]:1080 [socks]:0")),
+            (Dynamic, "[::1]:1080", Some("[::1]:1080 [socks]:0")),
+            (Dynamic, "0", None),
+            (Dynamic, "1080:h:80", None),
+            (Dynamic, "1080:/b", None),
+        ];
+        for (kind, text, dump) in cases {
+            let spec = ForwardSpec::parse(text, *kind);
+            let shown = spec
+                .as_ref()
+                .map(|spec| format!("{} {}", spec.listen, spec.to));
+            assert_eq!(shown.as_deref(), *dump, "{kind:?} {text}");
+            let read = shown
+                .as_deref()
+                .map(|dump| ForwardSpec::of_dump(dump).unwrap());
+            assert_eq!(read, spec);
+        }
+    }
+}
