@@ -3,7 +3,7 @@
 //! [`Transport`] joins four parts, each in its file with the invariants that it keeps: the
 //! identification lines (`version`), the receiving direction (`inbound`), the sending direction
 //! (`outbound`, whose queue is `outbox`) and the key exchange (`kex`). No part knows the transport.
-//! An exchange reaches the two directions through `kex::ExchangeIo`; it alone changes their keys.
+//! An exchange reaches the two directions through `kex::Exchanging`; it alone changes their keys.
 
 use alloc::collections::VecDeque;
 use alloc::string::String;
@@ -35,7 +35,7 @@ pub use compress_job::{CompressJob, Compressed};
 pub(crate) use ext_info::PeerExtensions;
 pub(crate) use inbound::Inbound;
 pub(crate) use kex::{Agreement, DirectionSuite, EpochKeys, TransportSession};
-use kex::{Exchange, ExchangeIo};
+use kex::{Exchange, Exchanging};
 pub(crate) use outbound::Outbound;
 pub use outbox::TransportOutput;
 pub(crate) use pipelined_packet::{PipelinedPacket, SentAhead};
@@ -231,8 +231,7 @@ impl Transport {
                 self.handle_housekeeping(number, &payload)?
             }
             _ if KEX_NUMBERS.contains(&number) => {
-                let (exchange, mut io) = self.exchange();
-                match exchange.handle(&mut io, sequence, &payload)? {
+                match self.exchanging().handle(sequence, &payload)? {
                     true => Dispatch::FirstKeys,
                     false => Dispatch::Handled,
                 }
@@ -373,8 +372,9 @@ impl Transport {
 
     // ---- key exchange ---------------------------------------------------------------------
 
-    fn exchange(&mut self) -> (&mut Exchange, ExchangeIo<'_>) {
-        let io = ExchangeIo {
+    fn exchanging(&mut self) -> Exchanging<'_> {
+        Exchanging {
+            exchange: &mut self.exchange,
             role: self.role,
             config: &self.config,
             versions: &self.versions,
@@ -383,13 +383,11 @@ impl Transport {
             inbound: &mut self.inbound,
             outbound: &mut self.outbound,
             events: &mut self.events,
-        };
-        (&mut self.exchange, io)
+        }
     }
 
     fn start_exchange(&mut self) -> Result<(), Error> {
-        let (exchange, mut io) = self.exchange();
-        exchange.start(&mut io)
+        self.exchanging().start()
     }
 
     /// Starts a key exchange if a limit is reached and none is running.
@@ -419,18 +417,15 @@ impl Transport {
     }
 
     pub(crate) fn accept_host_key(&mut self) -> Result<(), Error> {
-        let (exchange, mut io) = self.exchange();
-        exchange.accept_host_key(&mut io)
+        self.exchanging().accept_host_key()
     }
 
     pub(crate) fn provide_group(&mut self, group: Option<DhGroup>) -> Result<(), Error> {
-        let (exchange, mut io) = self.exchange();
-        exchange.provide_group(&mut io, group)
+        self.exchanging().provide_group(group)
     }
 
     pub(crate) fn provide_host_signature(&mut self, signature: &[u8]) -> Result<(), Error> {
-        let (exchange, mut io) = self.exchange();
-        exchange.provide_host_signature(&mut io, signature)
+        self.exchanging().provide_host_signature(signature)
     }
 
     /// Returns true if a key exchange is running.

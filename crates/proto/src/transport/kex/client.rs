@@ -11,20 +11,8 @@ use wire::message::{
 
 use super::derive::{PublicValues, encode_secret, exchange_hash};
 use super::state::{ClientStep, Half, Kex, KexOutcome, KexStep, KexTerms};
-use super::{Exchange, ExchangeIo, host_key, transcript};
+use super::{Exchanging, host_key};
 use crate::{Error, Event};
-
-/// Sends KEX_*_INIT.
-pub(super) fn send_init(io: &mut ExchangeIo<'_>, half: &Half) -> Result<(), Error> {
-    match half.kex.family() {
-        KexFamily::Dh => io.outbound.send_kex(&KexDhInit {
-            public: Mpint::from_magnitude(&half.public),
-        }),
-        _ => io.outbound.send_kex(&KexEcdhInit {
-            public: &half.public,
-        }),
-    }
-}
 
 /// Policy for a group from a server. It is used with our secret, so it must be a safe prime of the
 /// requested size.
@@ -37,11 +25,10 @@ fn received_group_policy(min_bits: u32, max_bits: u32) -> DhPolicy {
     }
 }
 
-impl Exchange {
+impl Exchanging<'_> {
     /// Sends the method's first packet, unless it was guessed rightly.
     pub(super) fn begin_as_client(
         &mut self,
-        io: &mut ExchangeIo<'_>,
         kex: KexAlgorithm,
         guess: Option<Box<Half>>,
     ) -> Result<ClientStep, Error> {
@@ -49,8 +36,8 @@ impl Exchange {
             return Ok(ClientStep::Reply(guess));
         }
         if kex.family() == KexFamily::DhGroupExchange {
-            let (min, preferred, max) = io.config.group_exchange_bits;
-            io.outbound.send_kex(&KexGexRequest {
+            let (min, preferred, max) = self.config.group_exchange_bits;
+            self.outbound.send_kex(&KexGexRequest {
                 min,
                 preferred,
                 max,
@@ -58,14 +45,13 @@ impl Exchange {
             return Ok(ClientStep::Group);
         }
         let half = self.take_half(kex)?;
-        send_init(io, &half)?;
+        self.send_init(&half)?;
         Ok(ClientStep::Reply(half))
     }
 
     /// Processes a message of the method.
     pub(super) fn handle_as_client(
         &mut self,
-        io: &mut ExchangeIo<'_>,
         terms: Box<KexTerms>,
         step: ClientStep,
         payload: &[u8],
@@ -80,7 +66,7 @@ impl Exchange {
                     e: &half.public,
                     f: reply.public.magnitude(),
                 };
-                self.prove(io, terms, reply.host_key, reply.signature, &values, &secret)
+                self.prove(terms, reply.host_key, reply.signature, &values, &secret)
             }
             (ClientStep::Reply(half), KexEcdhReply::NUMBER) => {
                 let reply = KexEcdhReply::decode(payload)?;
@@ -89,11 +75,11 @@ impl Exchange {
                     client: &half.public,
                     server: reply.public,
                 };
-                self.prove(io, terms, reply.host_key, reply.signature, &values, &secret)
+                self.prove(terms, reply.host_key, reply.signature, &values, &secret)
             }
             (ClientStep::Group, KexGexGroup::NUMBER) => {
-                let step = answer_group(io, payload)?;
-                self.state = Kex::Running {
+                let step = self.answer_group(payload)?;
+                self.exchange.state = Kex::Running {
                     terms,
                     step: KexStep::Client(step),
                 };
@@ -110,13 +96,13 @@ impl Exchange {
                 let reply = KexGexReply::decode(payload)?;
                 let secret = initiator.finish(reply.public.magnitude())?;
                 let values = PublicValues::Group {
-                    request: io.config.group_exchange_bits,
+                    request: self.config.group_exchange_bits,
                     p: &group.p(),
                     g: &group.g(),
                     e: &public,
                     f: reply.public.magnitude(),
                 };
-                self.prove(io, terms, reply.host_key, reply.signature, &values, &secret)
+                self.prove(terms, reply.host_key, reply.signature, &values, &secret)
             }
             _ => Err(Error::NotPermitted { message: number }),
         }
@@ -126,7 +112,6 @@ impl Exchange {
     /// a rekey it must equal the accepted one.
     fn prove(
         &mut self,
-        io: &mut ExchangeIo<'_>,
         terms: Box<KexTerms>,
         key: &[u8],
         signature: &[u8],
@@ -137,7 +122,7 @@ impl Exchange {
         let agreement = terms.agreement;
         let hash = exchange_hash(
             agreement.kex.hash(),
-            &transcript(io, &terms, key),
+            &self.transcript(&terms, key),
             values,
             &secret,
         );
@@ -146,25 +131,23 @@ impl Exchange {
             key,
             hash.as_ref(),
             signature,
-            &io.config.authorities(),
-            io.config.min_rsa_bits,
+            &self.config.authorities(),
+            self.config.min_rsa_bits,
         )?;
         let outcome = KexOutcome {
             hash,
             secret,
             host_key: key.to_vec(),
         };
-        match &self.session {
-            Some(session) if session.host_key == outcome.host_key => {
-                self.finish(io, terms, &outcome)
-            }
+        match &self.exchange.session {
+            Some(session) if session.host_key == outcome.host_key => self.finish(terms, &outcome),
             Some(_) => Err(Error::PeerMisbehaved("the host key changed at a rekey")),
             None => {
-                io.events.push_back(Event::HostKey {
+                self.events.push_back(Event::HostKey {
                     algorithm: agreement.host_key.name(),
                     key: outcome.host_key.clone(),
                 });
-                self.state = Kex::Running {
+                self.exchange.state = Kex::Running {
                     terms,
                     step: KexStep::Client(ClientStep::Decision(outcome)),
                 };
@@ -174,42 +157,51 @@ impl Exchange {
     }
 
     /// Continues after the owner has accepted the host key.
-    pub(in crate::transport) fn accept_host_key(
-        &mut self,
-        io: &mut ExchangeIo<'_>,
-    ) -> Result<(), Error> {
-        match self.state.take() {
+    pub(in crate::transport) fn accept_host_key(&mut self) -> Result<(), Error> {
+        match self.exchange.state.take() {
             Kex::Running {
                 terms,
                 step: KexStep::Client(ClientStep::Decision(outcome)),
-            } => self.finish(io, terms, &outcome),
+            } => self.finish(terms, &outcome),
             other => {
-                self.state = other;
+                self.exchange.state = other;
                 Err(Error::Misuse("no host key awaits a decision"))
             }
         }
     }
-}
 
-/// Answers the server's choice of a group.
-fn answer_group(io: &mut ExchangeIo<'_>, payload: &[u8]) -> Result<ClientStep, Error> {
-    let message = KexGexGroup::decode(payload)?;
-    let (min, _, max) = io.config.group_exchange_bits;
-    let group = DhGroup::new(
-        message.p.magnitude(),
-        message.g.magnitude(),
-        &received_group_policy(min, max),
-    )
-    .map_err(|_| {
-        Error::PeerMisbehaved("the server's group is not safe or not of the requested size")
-    })?;
-    let (initiator, public) = Initiator::with_group(&group)?;
-    io.outbound.send_kex(&KexGexInit {
-        public: Mpint::from_magnitude(&public),
-    })?;
-    Ok(ClientStep::GexReply {
-        initiator,
-        public,
-        group,
-    })
+    /// Sends KEX_*_INIT.
+    pub(super) fn send_init(&mut self, half: &Half) -> Result<(), Error> {
+        match half.kex.family() {
+            KexFamily::Dh => self.outbound.send_kex(&KexDhInit {
+                public: Mpint::from_magnitude(&half.public),
+            }),
+            _ => self.outbound.send_kex(&KexEcdhInit {
+                public: &half.public,
+            }),
+        }
+    }
+
+    /// Answers the server's choice of a group.
+    fn answer_group(&mut self, payload: &[u8]) -> Result<ClientStep, Error> {
+        let message = KexGexGroup::decode(payload)?;
+        let (min, _, max) = self.config.group_exchange_bits;
+        let group = DhGroup::new(
+            message.p.magnitude(),
+            message.g.magnitude(),
+            &received_group_policy(min, max),
+        )
+        .map_err(|_| {
+            Error::PeerMisbehaved("the server's group is not safe or not of the requested size")
+        })?;
+        let (initiator, public) = Initiator::with_group(&group)?;
+        self.outbound.send_kex(&KexGexInit {
+            public: Mpint::from_magnitude(&public),
+        })?;
+        Ok(ClientStep::GexReply {
+            initiator,
+            public,
+            group,
+        })
+    }
 }

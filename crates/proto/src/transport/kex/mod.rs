@@ -66,8 +66,9 @@ pub(crate) struct FirstInits {
     pub(crate) peer_guessed: bool,
 }
 
-/// The rest of the transport, as an exchange sees it.
-pub(super) struct ExchangeIo<'a> {
+/// An [`Exchange`] with the rest of the transport, for as long as one message or command takes.
+pub(super) struct Exchanging<'a> {
+    pub(super) exchange: &'a mut Exchange,
     pub(super) role: Role,
     pub(super) config: &'a TransportConfig,
     pub(super) versions: &'a VersionExchange,
@@ -95,7 +96,7 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
-    /// No exchange runs until [`Self::start`]. A client has no `host_keys`. With the `session` of a
+    /// No exchange runs until [`Exchanging::start`]. A client has no `host_keys`. With the `session` of a
     /// snapshot, later exchanges are rekeys.
     ///
     /// # Errors
@@ -219,32 +220,44 @@ impl Exchange {
             _ => self.state.since().map(rekey::ends_at),
         }
     }
+}
 
+impl Exchanging<'_> {
     // ---- KEXINIT --------------------------------------------------------------------------
 
     /// Starts an exchange: sends our KEXINIT.
-    pub(super) fn start(&mut self, io: &mut ExchangeIo<'_>) -> Result<(), Error> {
-        let guess = match self.guessed_method(io) {
+    pub(super) fn start(&mut self) -> Result<(), Error> {
+        let guess = match self.guessed_method() {
             Some(kex) => Some(self.take_half(kex)?),
             None => None,
         };
-        let cookie = self.cookie.take();
-        let before = self.session.as_ref().map(|session| &session.agreement);
-        let ours = negotiate::proposal(&self.offer, io.role, before, guess.is_some(), cookie);
+        let cookie = self.exchange.cookie.take();
+        let before = self
+            .exchange
+            .session
+            .as_ref()
+            .map(|session| &session.agreement);
+        let ours = negotiate::proposal(
+            &self.exchange.offer,
+            self.role,
+            before,
+            guess.is_some(),
+            cookie,
+        );
         let ours = match &guess {
-            Some(guess) if before.is_none() => self.fitting(io, ours, guess.public.len()),
+            Some(guess) if before.is_none() => self.fitting(ours, guess.public.len()),
             _ => ours,
         };
-        let mut buf = io.outbound.take_buffer(ours.len());
+        let mut buf = self.outbound.take_buffer(ours.len());
         buf.extend(&ours);
-        io.outbound.send(buf, None, None, false)?;
+        self.outbound.send(buf, None, None, false)?;
         if let Some(guess) = &guess {
-            client::send_init(io, guess)?;
+            self.send_init(guess)?;
         }
-        self.state = Kex::InitSent {
+        self.exchange.state = Kex::InitSent {
             ours,
             guess,
-            since: io.now,
+            since: self.now,
         };
         Ok(())
     }
@@ -252,15 +265,15 @@ impl Exchange {
     /// The method that the server is expected to agree to, if we guess. The guess in a rekey is the
     /// method in use, provided that the server preferred it in the last exchange and is known to
     /// support guesses.
-    fn guessed_method(&self, io: &ExchangeIo<'_>) -> Option<KexAlgorithm> {
-        if io.role == Role::Server {
+    fn guessed_method(&self) -> Option<KexAlgorithm> {
+        if self.role == Role::Server {
             return None;
         }
-        let kex = match &self.session {
-            None if io.config.guess => self.offer.kex.first().copied(),
+        let kex = match &self.exchange.session {
+            None if self.config.guess => self.exchange.offer.kex.first().copied(),
             None => None,
-            Some(session) => (self.server_names_it_first
-                && io.versions.peer_quirks().accepts_rekey_guess)
+            Some(session) => (self.exchange.server_names_it_first
+                && self.versions.peer_quirks().accepts_rekey_guess)
                 .then_some(session.agreement.kex),
         };
         kex.filter(|kex| kex.family() != KexFamily::DhGroupExchange)
@@ -268,7 +281,7 @@ impl Exchange {
 
     /// Our key pair for an exchange: the one created in advance, if it matches, or a new one.
     fn take_half(&mut self, kex: KexAlgorithm) -> Result<Box<Half>, Error> {
-        match self.prepared.take().filter(|half| half.kex == kex) {
+        match self.exchange.prepared.take().filter(|half| half.kex == kex) {
             Some(half) => Ok(half),
             None => Half::new(kex),
         }
@@ -276,74 +289,68 @@ impl Exchange {
 
     /// Processes a message of the key exchange, numbers 20 to 49; returns true if the connection's
     /// first exchange is complete.
-    pub(super) fn handle(
-        &mut self,
-        io: &mut ExchangeIo<'_>,
-        sequence: u32,
-        payload: &[u8],
-    ) -> Result<bool, Error> {
+    pub(super) fn handle(&mut self, sequence: u32, payload: &[u8]) -> Result<bool, Error> {
         let number = payload.first().copied().unwrap_or_default();
         if number == KexInit::NUMBER {
-            return self.handle_kexinit(io, sequence, payload).map(|()| false);
+            return self.handle_kexinit(sequence, payload).map(|()| false);
         }
-        let Kex::Running { mut terms, step } = self.state.take() else {
+        let Kex::Running { mut terms, step } = self.exchange.state.take() else {
             return Err(Error::NotPermitted { message: number });
         };
         if number == NewKeys::NUMBER {
-            return self.handle_newkeys(io, &terms, step);
+            return self.handle_newkeys(&terms, step);
         }
         if core::mem::take(&mut terms.skip_next) {
-            self.state = Kex::Running { terms, step };
+            self.exchange.state = Kex::Running { terms, step };
             return Ok(false);
         }
         match step {
-            KexStep::Client(step) => self.handle_as_client(io, terms, step, payload),
-            KexStep::Server(step) => self.handle_as_server(io, terms, step, payload),
+            KexStep::Client(step) => self.handle_as_client(terms, step, payload),
+            KexStep::Server(step) => self.handle_as_server(terms, step, payload),
             KexStep::NewKeys { .. } => Err(Error::NotPermitted { message: number }),
         }
         .map(|()| false)
     }
 
-    fn handle_kexinit(
-        &mut self,
-        io: &mut ExchangeIo<'_>,
-        sequence: u32,
-        payload: &[u8],
-    ) -> Result<(), Error> {
-        if matches!(self.state, Kex::Running { .. }) {
+    fn handle_kexinit(&mut self, sequence: u32, payload: &[u8]) -> Result<(), Error> {
+        if matches!(self.exchange.state, Kex::Running { .. }) {
             return Err(Error::PeerMisbehaved("KEXINIT during a key exchange"));
         }
-        if self.is_idle() {
-            if !io.authenticated && self.session.is_some() {
+        if self.exchange.is_idle() {
+            if !self.authenticated && self.exchange.session.is_some() {
                 return Err(Error::PeerMisbehaved("rekey before login"));
             }
-            self.start(io)?;
+            self.start()?;
         }
-        let Kex::InitSent { ours, guess, since } = self.state.take() else {
+        let Kex::InitSent { ours, guess, since } = self.exchange.state.take() else {
             return Err(Error::Bug("own KEXINIT missing"));
         };
-        let first = self.session.is_none();
+        let first = self.exchange.session.is_none();
         let theirs = KexInit::decode(payload)?;
-        if first && io.role == Role::Client {
+        if first && self.role == Role::Client {
             let owned = |list: NameList<'_>| list.iter().map(String::from).collect();
-            self.first_inits.peer_lists = Some(PeerLists {
+            self.exchange.first_inits.peer_lists = Some(PeerLists {
                 kex: owned(theirs.kex),
                 host_key: owned(theirs.host_key),
             });
         }
-        let (agreement, markers) =
-            negotiate::agree(&self.offer, io.role, &KexInit::decode(&ours)?, &theirs)?;
+        let (agreement, markers) = negotiate::agree(
+            &self.exchange.offer,
+            self.role,
+            &KexInit::decode(&ours)?,
+            &theirs,
+        )?;
         // Both names count: a server ignores the guessed packet if either differs.
         if first {
-            self.check_short(io.role, &agreement, &theirs)?;
-            self.first_inits.guess_was_right = guess.as_ref().map(|_| markers.same_first);
-            self.first_inits.peer_guessed = theirs.first_kex_packet_follows;
+            self.check_short(&agreement, &theirs)?;
+            self.exchange.first_inits.guess_was_right = guess.as_ref().map(|_| markers.same_first);
+            self.exchange.first_inits.peer_guessed = theirs.first_kex_packet_follows;
         }
-        self.server_names_it_first = markers.server_names_it_first;
+        self.exchange.server_names_it_first = markers.server_names_it_first;
         let guess = guess.filter(|guess| markers.same_first && guess.kex == agreement.kex);
         // Both first KEXINITs must promise strict KEX; then the peer's KEXINIT must be its first
         // message (Terrapin: a prefix cut from the stream would show here).
-        let strict_kex = match &self.session {
+        let strict_kex = match &self.exchange.session {
             Some(session) => session.strict_kex,
             None => markers.strict_kex,
         };
@@ -352,12 +359,12 @@ impl Exchange {
                 "a message before KEXINIT under strict key exchange",
             ));
         }
-        let (client_init, server_init) = match io.role {
+        let (client_init, server_init) = match self.role {
             Role::Client => (ours, payload.to_vec()),
             Role::Server => (payload.to_vec(), ours),
         };
-        let step = match io.role {
-            Role::Client => KexStep::Client(self.begin_as_client(io, agreement.kex, guess)?),
+        let step = match self.role {
+            Role::Client => KexStep::Client(self.begin_as_client(agreement.kex, guess)?),
             Role::Server => KexStep::Server(match agreement.kex.family() {
                 KexFamily::DhGroupExchange => ServerStep::GexRequest,
                 _ => ServerStep::Init,
@@ -373,28 +380,24 @@ impl Exchange {
             client_init,
             server_init,
         });
-        self.state = Kex::Running { terms, step };
+        self.exchange.state = Kex::Running { terms, step };
         Ok(())
     }
-}
 
-/// Inputs of the exchange hash from before the exchange of public values.
-fn transcript<'a>(
-    io: &'a ExchangeIo<'_>,
-    terms: &'a KexTerms,
-    host_key: &'a [u8],
-) -> Transcript<'a> {
-    let peer = io.versions.peer().unwrap_or_default().as_bytes();
-    let own = io.versions.ours().as_bytes();
-    let (client_version, server_version) = match io.role {
-        Role::Client => (own, peer),
-        Role::Server => (peer, own),
-    };
-    Transcript {
-        client_version,
-        server_version,
-        client_init: &terms.client_init,
-        server_init: &terms.server_init,
-        host_key,
+    /// Inputs of the exchange hash from before the exchange of public values.
+    fn transcript<'a>(&'a self, terms: &'a KexTerms, host_key: &'a [u8]) -> Transcript<'a> {
+        let peer = self.versions.peer().unwrap_or_default().as_bytes();
+        let own = self.versions.ours().as_bytes();
+        let (client_version, server_version) = match self.role {
+            Role::Client => (own, peer),
+            Role::Server => (peer, own),
+        };
+        Transcript {
+            client_version,
+            server_version,
+            client_init: &terms.client_init,
+            server_init: &terms.server_init,
+            host_key,
+        }
     }
 }

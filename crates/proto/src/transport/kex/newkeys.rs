@@ -6,26 +6,28 @@ use wire::message::NewKeys;
 
 use super::derive::KeySource;
 use super::state::{Kex, KexOutcome, KexStep, KexTerms};
-use super::{Exchange, ExchangeIo, TransportSession};
+use super::{Exchanging, TransportSession};
 use crate::transport::ext_info;
 use crate::{Error, Event, Role};
 
-impl Exchange {
+impl Exchanging<'_> {
     /// Completes a verified exchange: derives keys, sends NEWKEYS and switches our direction.
     pub(super) fn finish(
         &mut self,
-        io: &mut ExchangeIo<'_>,
         terms: Box<KexTerms>,
         outcome: &KexOutcome,
     ) -> Result<(), Error> {
         let agreement = terms.agreement;
-        let session = self.session.get_or_insert_with(|| TransportSession {
-            id: outcome.hash.as_ref().to_vec(),
-            host_key: outcome.host_key.clone(),
-            strict_kex: terms.strict_kex,
-            peer_wants_ext_info: terms.peer_wants_ext_info,
-            agreement,
-        });
+        let session = self
+            .exchange
+            .session
+            .get_or_insert_with(|| TransportSession {
+                id: outcome.hash.as_ref().to_vec(),
+                host_key: outcome.host_key.clone(),
+                strict_kex: terms.strict_kex,
+                peer_wants_ext_info: terms.peer_wants_ext_info,
+                agreement,
+            });
         session.agreement = agreement;
         let source = KeySource {
             algorithm: agreement.kex.hash(),
@@ -35,28 +37,27 @@ impl Exchange {
         };
         let c2s = source.client_to_server(agreement.c2s);
         let s2c = source.server_to_client(agreement.s2c);
-        let (ours, theirs) = match io.role {
+        let (ours, theirs) = match self.role {
             Role::Client => (c2s, s2c),
             Role::Server => (s2c, c2s),
         };
-        io.outbound.send_kex(&NewKeys {})?;
-        io.outbound
-            .switch_keys(ours, session.strict_kex, io.authenticated)?;
+        self.outbound.send_kex(&NewKeys {})?;
+        self.outbound
+            .switch_keys(ours, session.strict_kex, self.authenticated)?;
         if terms.first && session.peer_wants_ext_info {
-            ext_info::send_ours(io.role, io.config, io.outbound)?;
+            ext_info::send_ours(self.role, self.config, self.outbound)?;
         }
-        self.state = Kex::Running {
+        self.exchange.state = Kex::Running {
             terms,
             step: KexStep::NewKeys { theirs },
         };
-        io.outbound.release_held()
+        self.outbound.release_held()
     }
 
     /// Handles the peer's NEWKEYS and switches its direction; returns true if the connection's first
     /// exchange is complete.
     pub(super) fn handle_newkeys(
         &mut self,
-        io: &mut ExchangeIo<'_>,
         terms: &KexTerms,
         step: KexStep,
     ) -> Result<bool, Error> {
@@ -66,15 +67,16 @@ impl Exchange {
             ));
         };
         let strict_kex = self
+            .exchange
             .session
             .as_ref()
             .ok_or(Error::Bug("keys without a session"))?
             .strict_kex;
-        io.inbound
-            .switch_keys(theirs, strict_kex, io.authenticated)?;
-        self.state = Kex::Idle;
-        self.completed_at = io.now;
-        io.events.push_back(Event::KeysChanged {
+        self.inbound
+            .switch_keys(theirs, strict_kex, self.authenticated)?;
+        self.exchange.state = Kex::Idle;
+        self.exchange.completed_at = self.now;
+        self.events.push_back(Event::KeysChanged {
             negotiated: terms.agreement.public(strict_kex),
             first: terms.first,
         });

@@ -9,21 +9,20 @@ use wire::message::{
     KexGexRequest,
 };
 
+use super::Exchanging;
 use super::derive::{PublicValues, encode_secret, exchange_hash};
 use super::state::{GroupSizes, Kex, KexOutcome, KexReply, KexStep, KexTerms, ServerStep};
-use super::{Exchange, ExchangeIo, transcript};
 use crate::{Error, Event};
 
-impl Exchange {
+impl Exchanging<'_> {
     fn await_next(&mut self, terms: Box<KexTerms>, step: ServerStep) {
         let step = KexStep::Server(step);
-        self.state = Kex::Running { terms, step };
+        self.exchange.state = Kex::Running { terms, step };
     }
 
     /// Processes a message of the method.
     pub(super) fn handle_as_server(
         &mut self,
-        io: &mut ExchangeIo<'_>,
         terms: Box<KexTerms>,
         step: ServerStep,
         payload: &[u8],
@@ -38,7 +37,7 @@ impl Exchange {
                     e: init.public.magnitude(),
                     f: &public,
                 };
-                self.request_signature(io, terms, &values, &secret, KexReply::Dh(public.clone()))
+                self.request_signature(terms, &values, &secret, KexReply::Dh(public.clone()))
             }
             (ServerStep::Init, KexEcdhInit::NUMBER) => {
                 let init = KexEcdhInit::decode(payload)?;
@@ -47,12 +46,12 @@ impl Exchange {
                     client: init.public,
                     server: &public,
                 };
-                self.request_signature(io, terms, &values, &secret, KexReply::Ecdh(public.clone()))
+                self.request_signature(terms, &values, &secret, KexReply::Ecdh(public.clone()))
             }
             (ServerStep::GexRequest, KexGexRequest::NUMBER) => {
                 let request = KexGexRequest::decode(payload)?;
                 let request = (request.min, request.preferred, request.max);
-                self.request_group(io, terms, request)
+                self.request_group(terms, request)
             }
             (ServerStep::GexInit { request, group }, KexGexInit::NUMBER) => {
                 let init = KexGexInit::decode(payload)?;
@@ -65,25 +64,20 @@ impl Exchange {
                     e: init.public.magnitude(),
                     f: &public,
                 };
-                self.request_signature(io, terms, &values, &secret, KexReply::Gex(public.clone()))
+                self.request_signature(terms, &values, &secret, KexReply::Gex(public.clone()))
             }
             _ => Err(Error::NotPermitted { message: number }),
         }
     }
 
-    fn request_group(
-        &mut self,
-        io: &mut ExchangeIo<'_>,
-        terms: Box<KexTerms>,
-        request: GroupSizes,
-    ) -> Result<(), Error> {
+    fn request_group(&mut self, terms: Box<KexTerms>, request: GroupSizes) -> Result<(), Error> {
         let (min, preferred, max) = request;
         if min > preferred || preferred > max || max < 2048 {
             return Err(Error::PeerMisbehaved(
                 "group exchange sizes out of order or too small",
             ));
         }
-        io.events.push_back(Event::ChooseGroup {
+        self.events.push_back(Event::ChooseGroup {
             min,
             preferred,
             max,
@@ -95,16 +89,15 @@ impl Exchange {
     /// Sends the owner's choice of a group; `None` ends the connection.
     pub(in crate::transport) fn provide_group(
         &mut self,
-        io: &mut ExchangeIo<'_>,
         group: Option<DhGroup>,
     ) -> Result<(), Error> {
-        match self.state.take() {
+        match self.exchange.state.take() {
             Kex::Running {
                 terms,
                 step: KexStep::Server(ServerStep::GroupChoice(request)),
             } => {
                 let group = group.ok_or(Error::PeerMisbehaved("no group of the requested size"))?;
-                io.outbound.send_kex(&KexGexGroup {
+                self.outbound.send_kex(&KexGexGroup {
                     p: Mpint::from_magnitude(&group.p()),
                     g: Mpint::from_magnitude(&group.g()),
                 })?;
@@ -112,7 +105,7 @@ impl Exchange {
                 Ok(())
             }
             other => {
-                self.state = other;
+                self.exchange.state = other;
                 Err(Error::Misuse("no group was requested"))
             }
         }
@@ -121,7 +114,6 @@ impl Exchange {
     /// Computes the exchange hash from our public value and requests its signature.
     fn request_signature(
         &mut self,
-        io: &mut ExchangeIo<'_>,
         terms: Box<KexTerms>,
         values: &PublicValues<'_>,
         secret: &SharedSecret,
@@ -130,6 +122,7 @@ impl Exchange {
         let agreement = terms.agreement;
         let name = agreement.host_key.name();
         let key = self
+            .exchange
             .host_keys
             .iter()
             .find(|key| key.algorithms.iter().any(|each| each == name))
@@ -138,11 +131,11 @@ impl Exchange {
         let secret = encode_secret(secret);
         let hash = exchange_hash(
             agreement.kex.hash(),
-            &transcript(io, &terms, &key),
+            &self.transcript(&terms, &key),
             values,
             &secret,
         );
-        io.events.push_back(Event::SignExchangeHash {
+        self.events.push_back(Event::SignExchangeHash {
             algorithm: name,
             kex: agreement.kex.name(),
             key: key.clone(),
@@ -160,37 +153,36 @@ impl Exchange {
     /// Sends the reply with the host key's signature over the exchange hash.
     pub(in crate::transport) fn provide_host_signature(
         &mut self,
-        io: &mut ExchangeIo<'_>,
         signature: &[u8],
     ) -> Result<(), Error> {
-        let (terms, outcome, reply) = match self.state.take() {
+        let (terms, outcome, reply) = match self.exchange.state.take() {
             Kex::Running {
                 terms,
                 step: KexStep::Server(ServerStep::Signature { outcome, reply }),
             } => (terms, outcome, reply),
             other => {
-                self.state = other;
+                self.exchange.state = other;
                 return Err(Error::Misuse("no signature was requested"));
             }
         };
         let host_key = &outcome.host_key[..];
         match &reply {
-            KexReply::Ecdh(public) => io.outbound.send_kex(&KexEcdhReply {
+            KexReply::Ecdh(public) => self.outbound.send_kex(&KexEcdhReply {
                 host_key,
                 public,
                 signature,
             })?,
-            KexReply::Dh(public) => io.outbound.send_kex(&KexDhReply {
+            KexReply::Dh(public) => self.outbound.send_kex(&KexDhReply {
                 host_key,
                 public: Mpint::from_magnitude(public),
                 signature,
             })?,
-            KexReply::Gex(public) => io.outbound.send_kex(&KexGexReply {
+            KexReply::Gex(public) => self.outbound.send_kex(&KexGexReply {
                 host_key,
                 public: Mpint::from_magnitude(public),
                 signature,
             })?,
         }
-        self.finish(io, terms, &outcome)
+        self.finish(terms, &outcome)
     }
 }

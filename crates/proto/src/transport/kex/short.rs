@@ -10,8 +10,8 @@ use alloc::vec::Vec;
 
 use wire::message::KexInit;
 
+use super::Exchanging;
 use super::negotiate::{self, Agreement};
-use super::{Exchange, ExchangeIo};
 use crate::config::ShortOffer;
 use crate::{Error, Role};
 
@@ -20,20 +20,15 @@ fn packet_bytes(payload: usize) -> usize {
     (4 + 1 + payload + 4).next_multiple_of(8)
 }
 
-impl Exchange {
+impl Exchanging<'_> {
     /// Returns `whole`, or a shorter KEXINIT if only that lets the first flight fit. A packet with
     /// a public value of `public` bytes follows.
-    pub(super) fn fitting(
-        &mut self,
-        io: &ExchangeIo<'_>,
-        whole: Vec<u8>,
-        public: usize,
-    ) -> Vec<u8> {
-        let Some(short) = &io.config.short else {
+    pub(super) fn fitting(&mut self, whole: Vec<u8>, public: usize) -> Vec<u8> {
+        let Some(short) = &self.config.short else {
             return whole;
         };
         // Message number, length, and the byte that keeps an mpint from being negative.
-        let rest = io.versions.ours().len() + 2 + packet_bytes(1 + 4 + public + 1);
+        let rest = self.versions.ours().len() + 2 + packet_bytes(1 + 4 + public + 1);
         let fits = |payload: &Vec<u8>| rest + packet_bytes(payload.len()) <= short.flight_bytes;
         if fits(&whole) {
             return whole;
@@ -41,7 +36,7 @@ impl Exchange {
         let found = self.shortened(short).into_iter().flatten().find(fits);
         match found {
             Some(shorter) => {
-                self.first_inits.offers_short = true;
+                self.exchange.first_inits.offers_short = true;
                 shorter
             }
             None => whole,
@@ -50,7 +45,7 @@ impl Exchange {
 
     /// The short lists in the usual encoding, and in the short one if the server reads it.
     fn shortened(&self, short: &ShortOffer) -> [Option<Vec<u8>>; 2] {
-        let Some(narrow) = self.offer.narrowed(short) else {
+        let Some(narrow) = self.exchange.offer.narrowed(short) else {
             return [None, None];
         };
         [
@@ -65,15 +60,19 @@ impl Exchange {
     /// [`Error::ShortOffer`] if they would not.
     pub(super) fn check_short(
         &self,
-        role: Role,
         agreement: &Agreement,
         theirs: &KexInit<'_>,
     ) -> Result<(), Error> {
-        if !self.first_inits.offers_short {
+        if !self.exchange.first_inits.offers_short {
             return Ok(());
         }
-        let whole = negotiate::proposal(&self.offer, role, None, true, None);
-        let (by_whole, _) = negotiate::agree(&self.offer, role, &KexInit::decode(&whole)?, theirs)?;
+        let whole = negotiate::proposal(&self.exchange.offer, self.role, None, true, None);
+        let (by_whole, _) = negotiate::agree(
+            &self.exchange.offer,
+            self.role,
+            &KexInit::decode(&whole)?,
+            theirs,
+        )?;
         match by_whole == *agreement {
             true => Ok(()),
             false => Err(Error::ShortOffer),
