@@ -8,8 +8,27 @@ pub(crate) struct Difference {
     pub(crate) reason: &'static str,
 }
 
+/// A file of testdata: its name, its text, and OpenSSH's output.
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    pub(crate) text: &'static str,
+    pub(crate) theirs: &'static str,
+}
+
+macro_rules! case {
+    ($folder:literal, $name:literal) => {
+        $crate::golden::Case {
+            name: $name,
+            text: include_str!(concat!("../../testdata/", $folder, "/", $name, ".conf")),
+            theirs: include_str!(concat!("../../testdata/", $folder, "/", $name, ".out")),
+        }
+    };
+}
+
+pub(crate) use case;
+
 /// Fulmar's own keywords that both files have.
-pub(crate) const BOTH_SIDES: &[Difference] = &[
+const BOTH_SIDES: &[Difference] = &[
     own("usemptcp"),
     own("enablehwcompression"),
     own("hwcompressionlibrary"),
@@ -22,16 +41,48 @@ pub(crate) const BOTH_SIDES: &[Difference] = &[
     own("compressionthreads"),
 ];
 
+/// A keyword that differs.
+pub(crate) const fn differs(keyword: &'static str, reason: &'static str) -> Difference {
+    Difference { keyword, reason }
+}
+
 /// A keyword that OpenSSH does not have.
 pub(crate) const fn own(keyword: &'static str) -> Difference {
-    Difference {
-        keyword,
-        reason: "Fulmar's own",
+    differs(keyword, "Fulmar's own")
+}
+
+/// Compares the dumps of `cases`, which `dump` makes of a case and the remark in its first line,
+/// with OpenSSH's. `differences` hold in all files, `defaults` in those that do not set the
+/// keyword, `own` in one.
+pub(crate) fn compare_all(
+    cases: &[Case],
+    differences: &[Difference],
+    defaults: &[Difference],
+    own: &[(&str, Difference)],
+    dump: impl Fn(&Case, &str) -> String,
+) {
+    let sets = |text: &str, keyword: &str| {
+        let mut lines = text.lines();
+        lines.any(|line| line.trim().to_ascii_lowercase().starts_with(keyword))
+    };
+    let mut pairs = Vec::new();
+    for case in cases {
+        let first = case.text.lines().next().unwrap();
+        let ours = dump(case, first.split_once(": ").unwrap().1);
+        let defaults = defaults.iter().filter(|d| !sets(case.text, d.keyword));
+        let own = own.iter().filter(|(file, _)| *file == case.name);
+        let relevant = differences.iter().chain(BOTH_SIDES).chain(defaults);
+        let relevant: Vec<&Difference> = relevant.chain(own.map(|(_, d)| d)).collect();
+        compare(case.name, &ours, case.theirs, &relevant);
+        pairs.push((ours, case.theirs.to_owned()));
+    }
+    for differences in [differences, BOTH_SIDES, defaults] {
+        all_needed(differences, &pairs);
     }
 }
 
 /// Compares two dumps line by line, in order, leaving the keywords of `differences` out of both.
-pub(crate) fn compare(case: &str, ours: &str, theirs: &str, differences: &[&Difference]) {
+fn compare(case: &str, ours: &str, theirs: &str, differences: &[&Difference]) {
     let kept = |dump: &str| -> Vec<String> {
         dump.lines()
             .map(|line| match line.split_once(' ') {
@@ -54,7 +105,7 @@ pub(crate) fn compare(case: &str, ours: &str, theirs: &str, differences: &[&Diff
 }
 
 /// Fails for a listed difference that no line of either dump needs any more.
-pub(crate) fn all_needed(differences: &[Difference], pairs: &[(String, String)]) {
+fn all_needed(differences: &[Difference], pairs: &[(String, String)]) {
     for difference in differences {
         assert!(!difference.reason.is_empty());
         let lines = |dump: &str| -> Vec<String> {

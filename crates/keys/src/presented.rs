@@ -33,23 +33,11 @@ impl PresentedKey {
     }
 
     /// Parses a blob that was presented for a negotiated `algorithm`: the name at its start must be
-    /// that of the algorithm.
+    /// that of the algorithm. The key and signature of a certificate's authority are not parsed if
+    /// their names are not among `authorities` (CASignatureAlgorithms).
     ///
     /// # Errors
-    /// [`KeyError::WrongAlgorithm`], or as [`Self::from_blob`].
-    pub fn from_blob_for(algorithm: SignatureAlgorithm, blob: &[u8]) -> Result<Self, KeyError> {
-        if Reader::new(blob).string()? != algorithm.blob_name().as_bytes() {
-            return Err(KeyError::WrongAlgorithm);
-        }
-        Self::from_blob(blob)
-    }
-
-    /// As [`Self::from_blob_for`], with the algorithms that the authority of a certificate may sign
-    /// with (CASignatureAlgorithms): the authority's key and signature are not parsed if their
-    /// names are not among them.
-    ///
-    /// # Errors
-    /// As [`Self::from_blob_for`], and [`KeyError::AuthorityAlgorithm`].
+    /// [`KeyError::WrongAlgorithm`], [`KeyError::AuthorityAlgorithm`], or as [`Self::from_blob`].
     pub fn from_blob_permitted(
         algorithm: SignatureAlgorithm,
         blob: &[u8],

@@ -4,6 +4,47 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use crate::certificate::{CertificateFields, CertificateKind};
+use crate::{EcCurve, KeySpec, PresentedKey, PrivateKey, SignatureAlgorithm};
+
+/// The kinds of keys whose files are tested.
+pub(crate) const SPECS: [KeySpec; 5] = [
+    KeySpec::Ed25519,
+    KeySpec::Ecdsa(EcCurve::P256),
+    KeySpec::Ecdsa(EcCurve::P384),
+    KeySpec::Ecdsa(EcCurve::P521),
+    KeySpec::Rsa { bits: 2048 },
+];
+
+/// The same key for each `seed`.
+pub(crate) fn key(seed: u8) -> PrivateKey {
+    PrivateKey::from_ed25519_seed(&[seed; 32])
+}
+
+/// A certificate without limit of time for the key of `seed`, signed by that of `authority`.
+pub(crate) fn signed(
+    kind: CertificateKind,
+    principal: &str,
+    seed: u8,
+    authority: u8,
+    serial: u64,
+    key_id: &str,
+) -> PresentedKey {
+    let fields = CertificateFields {
+        key: key(seed).public().clone(),
+        serial,
+        kind,
+        key_id: key_id.to_owned(),
+        principals: vec![principal.to_owned()],
+        valid_after: 0,
+        valid_before: u64::MAX,
+        critical_options: Vec::new(),
+        extensions: Vec::new(),
+    };
+    let signed = fields.sign(&key(authority), SignatureAlgorithm::Ed25519);
+    signed.unwrap().into()
+}
+
 /// A temporary folder, removed on drop.
 pub(crate) struct Folder(PathBuf);
 

@@ -19,8 +19,6 @@ impl Interest {
     pub const NONE: Self = Self(0);
     /// Bytes (or end of file, or a connection) to read.
     pub const READABLE: Self = Self(1);
-    /// Room to write.
-    pub const WRITABLE: Self = Self(2);
     /// Bytes to read and room to write.
     pub const BOTH: Self = Self(3);
 
@@ -81,12 +79,6 @@ impl Event {
     #[must_use]
     pub fn is_hangup(&self) -> bool {
         self.flags.contains(kernel::EventFlags::HUP)
-    }
-
-    /// The descriptor has an error condition.
-    #[must_use]
-    pub fn is_error(&self) -> bool {
-        self.flags.contains(kernel::EventFlags::ERR)
     }
 }
 

@@ -284,19 +284,6 @@ pub fn lock(file: impl AsFd, wait: bool) -> io::Result<()> {
     crate::ffi::retry(|| rustix::fs::flock(file, operation))
 }
 
-/// Replaces the `~` of `~` and `~/x` with the home directory; returns other paths unchanged.
-/// `~name` is not expanded.
-#[must_use]
-pub fn expand_home(path: &str, home: &Path) -> PathBuf {
-    if path == "~" {
-        return home.to_path_buf();
-    }
-    match path.strip_prefix("~/") {
-        Some(rest) => home.join(rest.trim_start_matches('/')),
-        None => PathBuf::from(path),
-    }
-}
-
 /// Why `StrictModes` refuses a file.
 #[derive(Debug)]
 pub enum InsecurePath {

@@ -245,13 +245,3 @@ fn a_root_may_have_a_second_owner_and_no_more() {
     std::fs::remove_dir(&root).unwrap();
     assert_eq!(verdicts, [true, true, true, false, false, false, false]);
 }
-
-#[test]
-fn home_is_expanded_at_the_front_only() {
-    let home = Path::new("/home/ann");
-    assert_eq!(expand_home("~", home), home);
-    assert_eq!(expand_home("~/.ssh/x", home), home.join(".ssh/x"));
-    assert_eq!(expand_home("~//etc/passwd", home), home.join("etc/passwd"));
-    assert_eq!(expand_home("/a/~/b", home), PathBuf::from("/a/~/b"));
-    assert_eq!(expand_home("~bob/x", home), PathBuf::from("~bob/x"));
-}

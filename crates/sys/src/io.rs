@@ -153,16 +153,6 @@ pub fn is_nonblocking(fd: impl AsFd) -> io::Result<bool> {
     Ok(rustix::fs::fcntl_getfl(fd.as_fd())?.contains(OFlags::NONBLOCK))
 }
 
-/// Sets or clears close-on-exec.
-///
-/// # Errors
-/// The kernel's error.
-pub fn set_cloexec(fd: impl AsFd, cloexec: bool) -> io::Result<()> {
-    let mut flags = rustix::io::fcntl_getfd(fd.as_fd())?;
-    flags.set(rustix::io::FdFlags::CLOEXEC, cloexec);
-    Ok(rustix::io::fcntl_setfd(fd.as_fd(), flags)?)
-}
-
 /// Duplicates a descriptor, close-on-exec, to a number above 2.
 ///
 /// # Errors
@@ -469,7 +459,5 @@ mod tests {
         let copy = dup(null().unwrap()).unwrap();
         let flags = rustix::io::fcntl_getfd(&copy).unwrap();
         assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
-        set_cloexec(&copy, false).unwrap();
-        assert!(rustix::io::fcntl_getfd(&copy).unwrap().is_empty());
     }
 }

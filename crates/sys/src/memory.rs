@@ -50,32 +50,3 @@ pub fn trim_stack() {
         );
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Resident anonymous memory of this process, in bytes.
-    fn resident_bytes() -> usize {
-        let status = std::fs::read_to_string("/proc/self/status").unwrap();
-        let line = status
-            .lines()
-            .find_map(|line| line.strip_prefix("RssAnon:"));
-        let kib: usize = line.unwrap().trim_end_matches("kB").trim().parse().unwrap();
-        kib * 1024
-    }
-
-    #[test]
-    fn freed_memory_below_a_small_allocation_goes_back_to_the_system() {
-        // Small enough to come from the heap, each with a neighbour that stays.
-        let (blocks, neighbours): (Vec<_>, Vec<_>) = (0..600)
-            .map(|_| (vec![1_u8; 64 << 10], vec![1_u8; 4 << 10]))
-            .unzip();
-        drop(blocks);
-        let kept = resident_bytes();
-        trim();
-        let left = resident_bytes();
-        assert!(left + (16 << 20) < kept, "{left} of {kept} bytes left");
-        assert_eq!(neighbours.len(), 600);
-    }
-}

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::{SendFlags, SocketAddrUnix};
 
 use crate::ffi::retry;
 use crate::time::LocalTime;
@@ -131,11 +131,6 @@ impl Syslog {
         self.socket.as_ref().map(OwnedFd::as_fd)
     }
 
-    /// Changes the tag (the program's name in the log).
-    pub fn set_tag(&mut self, tag: &str) {
-        self.tag = escape::escape(tag, escape::Style::Ascii);
-    }
-
     fn connect(&mut self) {
         self.socket = connect_to(DEV_LOG).ok();
     }
@@ -170,12 +165,7 @@ impl Syslog {
 }
 
 fn connect_to(path: &str) -> io::Result<OwnedFd> {
-    let socket = rustix::net::socket_with(
-        AddressFamily::UNIX,
-        SocketType::DGRAM,
-        SocketFlags::CLOEXEC,
-        None,
-    )?;
+    let socket = crate::socket::unix_datagram()?;
     // Above the standard three descriptors, which a role may replace.
     let socket = if socket.as_raw_fd() < 3 {
         crate::io::dup(socket)?

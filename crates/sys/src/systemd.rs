@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::{SendFlags, SocketAddrUnix};
 
 /// Largest number of sockets that are accepted from the service manager.
 const MAX_SOCKETS: i32 = 64;
@@ -42,12 +42,7 @@ fn notify_at(path: &[u8], state: DaemonState, status: &str) -> io::Result<()> {
         Some((b'/', _)) => SocketAddrUnix::new(path)?,
         _ => return Err(io::ErrorKind::InvalidInput.into()),
     };
-    let socket = rustix::net::socket_with(
-        AddressFamily::UNIX,
-        SocketType::DGRAM,
-        SocketFlags::CLOEXEC,
-        None,
-    )?;
+    let socket = crate::socket::unix_datagram()?;
     let text = message(state, status);
     rustix::net::sendto(&socket, text.as_bytes(), SendFlags::NOSIGNAL, &address)?;
     Ok(())

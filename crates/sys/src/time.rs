@@ -35,13 +35,6 @@ pub(crate) fn thread_cpu_us() -> u64 {
     micros(clock(libc::CLOCK_THREAD_CPUTIME_ID))
 }
 
-/// Milliseconds since boot, including time in suspend (for certificates on a sleeping laptop and
-/// keep-alives that must notice the gap).
-#[must_use]
-pub fn boottime_ms() -> u64 {
-    micros(clock(libc::CLOCK_BOOTTIME)) / 1000
-}
-
 /// Seconds since 1970-01-01 UTC; 0 if the clock is set to an earlier time.
 #[must_use]
 pub fn realtime_seconds() -> u64 {
@@ -199,7 +192,6 @@ mod tests {
     fn monotonic_time_does_not_go_back() {
         let before = monotonic_us();
         assert!(monotonic_us() >= before);
-        assert!(boottime_ms() >= before / 1000);
         assert!(realtime_seconds() > 1_600_000_000);
     }
 

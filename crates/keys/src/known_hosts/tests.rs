@@ -1,12 +1,8 @@
 use super::edit::{append, appended, entry_line, hashed, without_host, without_keys};
 use super::*;
-use crate::certificate::{CertificateFields, CertificateKind};
-use crate::test_support::{Folder, have_ssh_keygen, survives_damage};
-use crate::{KeySpec, KeyType, PresentedKey, PrivateKey, PublicKey, SignatureAlgorithm};
-
-fn key(seed: u8) -> PrivateKey {
-    PrivateKey::from_ed25519_seed(&[seed; 32])
-}
+use crate::certificate::CertificateKind;
+use crate::test_support::{Folder, have_ssh_keygen, key, signed, survives_damage};
+use crate::{KeySpec, KeyType, PresentedKey, PrivateKey, PublicKey};
 
 fn public(seed: u8) -> PublicKey {
     key(seed).public().clone()
@@ -101,21 +97,7 @@ fn keys_of_other_types_are_not_a_change() {
 }
 
 fn certificate(seed: u8, authority: u8) -> PresentedKey {
-    let fields = CertificateFields {
-        key: public(seed),
-        serial: 0,
-        kind: CertificateKind::Host,
-        key_id: String::new(),
-        principals: vec!["alpha".to_owned()],
-        valid_after: 0,
-        valid_before: u64::MAX,
-        critical_options: Vec::new(),
-        extensions: Vec::new(),
-    };
-    fields
-        .sign(&key(authority), SignatureAlgorithm::Ed25519)
-        .unwrap()
-        .into()
+    signed(CertificateKind::Host, "alpha", seed, authority, 0, "")
 }
 
 #[test]

@@ -1,30 +1,12 @@
 use wire::Put;
 
 use super::*;
-use crate::certificate::{CertificateFields, CertificateKind};
-use crate::test_support::{Folder, have_ssh_keygen, survives_damage};
-use crate::{PrivateKey, SignatureAlgorithm, private_file};
-
-fn key(seed: u8) -> PrivateKey {
-    PrivateKey::from_ed25519_seed(&[seed; 32])
-}
+use crate::certificate::CertificateKind;
+use crate::test_support::{Folder, have_ssh_keygen, key, signed, survives_damage};
+use crate::private_file;
 
 fn certificate(seed: u8, authority: u8, serial: u64, key_id: &str) -> PresentedKey {
-    let fields = CertificateFields {
-        key: key(seed).public().clone(),
-        serial,
-        kind: CertificateKind::User,
-        key_id: key_id.to_owned(),
-        principals: vec!["me".to_owned()],
-        valid_after: 0,
-        valid_before: u64::MAX,
-        critical_options: Vec::new(),
-        extensions: Vec::new(),
-    };
-    fields
-        .sign(&key(authority), SignatureAlgorithm::Ed25519)
-        .unwrap()
-        .into()
+    signed(CertificateKind::User, "me", seed, authority, serial, key_id)
 }
 
 fn plain(seed: u8) -> PresentedKey {

@@ -1,15 +1,7 @@
 use super::*;
 use crate::public_file;
-use crate::test_support::{Folder, have_ssh_keygen, survives_damage};
+use crate::test_support::{Folder, SPECS, have_ssh_keygen, survives_damage};
 use crate::{EcCurve, KeySpec, PresentedKey};
-
-const SPECS: [KeySpec; 5] = [
-    KeySpec::Ed25519,
-    KeySpec::Ecdsa(EcCurve::P256),
-    KeySpec::Ecdsa(EcCurve::P384),
-    KeySpec::Ecdsa(EcCurve::P521),
-    KeySpec::Rsa { bits: 2048 },
-];
 
 fn quick(cipher: FileCipher) -> OpensshProtection {
     OpensshProtection { cipher, rounds: 1 }

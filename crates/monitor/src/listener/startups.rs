@@ -131,8 +131,10 @@ impl Startups {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::net::IpAddr;
+
+    use super::StartupVerdict::{Admit, Displace, Refuse};
+    use super::*;
 
     const DEFAULT: StartupRules = StartupRules {
         begin: 10,
@@ -173,57 +175,47 @@ mod tests {
         startups
     }
 
+    /// The verdict on a connection of a source, with this draw.
+    fn drawn(startups: &Startups, rules: &StartupRules, last: u8, draw: u32) -> StartupVerdict {
+        startups.verdict(rules, source(last), draw)
+    }
+
     #[test]
     fn the_draw_decides_between_begin_and_full() {
         let mut startups = filled(&[(1, 10)]);
         assert_eq!(
-            startups.verdict(&DEFAULT, source(1), 29),
-            StartupVerdict::Refuse(StartupRefusal::MaxStartups)
+            drawn(&startups, &DEFAULT, 1, 29),
+            Refuse(StartupRefusal::MaxStartups)
         );
-        assert_eq!(
-            startups.verdict(&DEFAULT, source(1), 30),
-            StartupVerdict::Admit
-        );
+        assert_eq!(drawn(&startups, &DEFAULT, 1, 30), Admit);
         startups.leave(source(1));
-        assert_eq!(
-            startups.verdict(&DEFAULT, source(1), 0),
-            StartupVerdict::Admit
-        );
+        assert_eq!(drawn(&startups, &DEFAULT, 1, 0), Admit);
     }
 
     #[test]
     fn chance_falls_on_sources_that_hold_their_share() {
         let startups = filled(&[(1, 60), (2, 1)]);
+        assert_eq!(drawn(&startups, &DEFAULT, 2, 0), Admit);
+        assert_eq!(drawn(&startups, &DEFAULT, 3, 0), Admit);
         assert_eq!(
-            startups.verdict(&DEFAULT, source(2), 0),
-            StartupVerdict::Admit
-        );
-        assert_eq!(
-            startups.verdict(&DEFAULT, source(3), 0),
-            StartupVerdict::Admit
-        );
-        assert_eq!(
-            startups.verdict(&DEFAULT, source(1), 0),
-            StartupVerdict::Refuse(StartupRefusal::MaxStartups)
+            drawn(&startups, &DEFAULT, 1, 0),
+            Refuse(StartupRefusal::MaxStartups)
         );
     }
 
     #[test]
     fn when_no_place_is_left_the_largest_source_gives_one_to_a_smaller() {
         let startups = filled(&[(1, 98), (2, 2)]);
+        assert_eq!(drawn(&startups, &DEFAULT, 3, 99), Displace(source(1)));
         assert_eq!(
-            startups.verdict(&DEFAULT, source(3), 99),
-            StartupVerdict::Displace(source(1))
-        );
-        assert_eq!(
-            startups.verdict(&DEFAULT, source(1), 99),
-            StartupVerdict::Refuse(StartupRefusal::MaxStartups)
+            drawn(&startups, &DEFAULT, 1, 99),
+            Refuse(StartupRefusal::MaxStartups)
         );
         // Many sources with one slot each: no source holds more than another.
         let rows: Vec<(u8, usize)> = (0..100).map(|last| (last, 1)).collect();
         assert_eq!(
-            filled(&rows).verdict(&DEFAULT, source(200), 99),
-            StartupVerdict::Refuse(StartupRefusal::MaxStartups)
+            drawn(&filled(&rows), &DEFAULT, 200, 99),
+            Refuse(StartupRefusal::MaxStartups)
         );
     }
 
@@ -235,18 +227,12 @@ mod tests {
         };
         let mut startups = filled(&[(1, 2)]);
         assert_eq!(
-            startups.verdict(&rules, source(1), 99),
-            StartupVerdict::Refuse(StartupRefusal::PerSource)
+            drawn(&startups, &rules, 1, 99),
+            Refuse(StartupRefusal::PerSource)
         );
-        assert_eq!(
-            startups.verdict(&rules, source(2), 99),
-            StartupVerdict::Admit
-        );
+        assert_eq!(drawn(&startups, &rules, 2, 99), Admit);
         startups.leave(source(1));
-        assert_eq!(
-            startups.verdict(&rules, source(1), 99),
-            StartupVerdict::Admit
-        );
+        assert_eq!(drawn(&startups, &rules, 1, 99), Admit);
         startups.leave(source(1));
         assert!(startups.by_source.is_empty());
         assert_eq!(startups.total(), 0);

@@ -74,20 +74,10 @@ where
 pub struct Code(c_int);
 
 impl Code {
-    /// The caller is not permitted to do this.
-    pub const PERM_DENIED: Self = Self(6);
     /// Wrong credentials.
     pub const AUTH_ERR: Self = Self(7);
-    /// No such user.
-    pub const USER_UNKNOWN: Self = Self(10);
-    /// Too many tries.
-    pub const MAXTRIES: Self = Self(11);
     /// The password must be changed now ([`Pam::change_password`]).
     pub const NEW_AUTHTOK_REQD: Self = Self(12);
-    /// The account has expired.
-    pub const ACCT_EXPIRED: Self = Self(13);
-    /// The session cannot be opened or closed.
-    pub const SESSION_ERR: Self = Self(14);
     /// The conversation failed.
     pub const CONV_ERR: Self = Self(19);
 

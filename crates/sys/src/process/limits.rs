@@ -50,9 +50,6 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// Value for no limit.
-    pub const UNLIMITED: u64 = libc::RLIM_INFINITY;
-
     /// The same value for both limits.
     #[must_use]
     pub const fn both(value: u64) -> Self {

@@ -72,7 +72,7 @@ fn descriptors_may_swap_numbers_and_nothing_else_passes() {
     let (first_reader, first) = pipe().unwrap();
     let (second_reader, second) = pipe().unwrap();
     let leak = crate::io::dup(crate::io::null().unwrap()).unwrap();
-    crate::io::set_cloexec(&leak, false).unwrap();
+    rustix::io::fcntl_setfd(&leak, rustix::io::FdFlags::empty()).unwrap();
     let (a, b) = (first.as_raw_fd(), second.as_raw_fd());
     let script = format!(
         "printf first >&{b}; printf second >&{a}; exec {a}>&- {b}>&-; for f in /proc/self/fd/*; do \

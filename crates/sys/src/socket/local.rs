@@ -26,6 +26,16 @@ fn pair(kind: SocketType) -> io::Result<(OwnedFd, OwnedFd)> {
     )?)
 }
 
+/// A socket for messages to a named socket, blocking, close-on-exec.
+pub(crate) fn unix_datagram() -> io::Result<OwnedFd> {
+    Ok(rustix::net::socket_with(
+        AddressFamily::UNIX,
+        SocketType::DGRAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )?)
+}
+
 /// Two connected stream sockets, blocking, close-on-exec.
 ///
 /// # Errors

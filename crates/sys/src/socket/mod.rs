@@ -23,6 +23,7 @@ use rustix::net::{
 };
 
 pub use listening::{free_port, is_listening, is_listening_in};
+pub(crate) use local::unix_datagram;
 pub use local::{
     MAX_FDS, PeerCredentials, Received, peer_credentials, recv_with_fds, send_with_fds,
     seqpacket_pair, stream_pair,

@@ -125,21 +125,6 @@ pub fn set_user_timeout(fd: impl AsFd, timeout: Duration) -> io::Result<()> {
     Ok(sockopt::set_tcp_user_timeout(fd.as_fd(), millis)?)
 }
 
-/// Sets fixed buffer sizes in bytes in place of the kernel's tuning (0 leaves a buffer unchanged).
-///
-/// # Errors
-/// The kernel's error.
-pub fn set_buffer_sizes(fd: impl AsFd, send: usize, receive: usize) -> io::Result<()> {
-    let fd = fd.as_fd();
-    if send > 0 {
-        sockopt::set_socket_send_buffer_size(fd, send)?;
-    }
-    if receive > 0 {
-        sockopt::set_socket_recv_buffer_size(fd, receive)?;
-    }
-    Ok(())
-}
-
 /// Binds a socket to a network interface (`SO_BINDTODEVICE`).
 pub(super) fn bind_to_interface(fd: impl AsFd, interface: &str) -> io::Result<()> {
     let name = interface.as_bytes();

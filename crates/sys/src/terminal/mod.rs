@@ -285,24 +285,3 @@ pub fn open_controlling() -> io::Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY;
     Ok(rustix::fs::open("/dev/tty", flags, Mode::empty())?)
 }
-
-/// Detaches from the controlling terminal (`-f`, daemons).
-///
-/// # Errors
-/// The kernel's error; without a controlling terminal it succeeds.
-pub fn release_controlling() -> io::Result<()> {
-    let Ok(terminal) = open_controlling() else {
-        return Ok(());
-    };
-    // SAFETY: TIOCNOTTY takes no argument.
-    crate::ffi::check(unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCNOTTY) })?;
-    Ok(())
-}
-
-/// True if this process is in the terminal's foreground process group: only then can it change
-/// modes without being stopped.
-#[must_use]
-pub fn is_foreground(terminal: impl AsFd) -> bool {
-    rustix::termios::tcgetpgrp(terminal.as_fd())
-        .is_ok_and(|group| group == rustix::process::getpgrp())
-}

@@ -62,12 +62,6 @@ pub enum PasswordState {
 }
 
 impl Shadow {
-    /// True if the hash is marked as locked (starts with `!` or `*`).
-    #[must_use]
-    pub fn is_locked(&self) -> bool {
-        self.hash.starts_with('!') || self.hash.starts_with('*')
-    }
-
     /// Evaluates the dates for day `today` (seconds since 1970 / 86400).
     #[must_use]
     pub fn state(&self, today: i64) -> PasswordState {

@@ -33,6 +33,10 @@ pub const TESTS: &[(&str, fn())] = &[
         succeeds("stdio", None)
     }),
     (
+        "freed_memory_below_a_small_allocation_goes_back_to_the_system",
+        || succeeds("trim-heap", None),
+    ),
+    (
         "a_stack_that_calls_have_left_goes_back_to_the_system",
         || succeeds("trim-stack", None),
     ),
@@ -135,6 +139,7 @@ pub fn child(scenario: &str) -> bool {
         "dumpable" => dumpable(),
         "close-from" => close_from(),
         "stdio" => stdio(),
+        "trim-heap" => trim_heap(),
         "trim-stack" => trim_stack(),
         "listen-fds" => listen_fds(),
         "reap" => reap(),
@@ -182,6 +187,20 @@ fn resident_bytes() -> usize {
         .find_map(|line| line.strip_prefix("RssAnon:"));
     let kib: usize = line.unwrap().trim_end_matches("kB").trim().parse().unwrap();
     kib * 1024
+}
+
+/// Freed memory below a small allocation goes back to the system.
+fn trim_heap() {
+    // Small enough to come from the heap, each with a neighbour that stays.
+    let (blocks, neighbours): (Vec<_>, Vec<_>) = (0..600)
+        .map(|_| (vec![1_u8; 64 << 10], vec![1_u8; 4 << 10]))
+        .unzip();
+    drop(blocks);
+    let kept = resident_bytes();
+    sys::memory::trim();
+    let left = resident_bytes();
+    assert!(left + (16 << 20) < kept, "{left} of {kept} bytes left");
+    assert_eq!(neighbours.len(), 600);
 }
 
 fn trim_stack() {

@@ -14,7 +14,7 @@ mod trust;
 use std::net::IpAddr;
 
 use config::server::{AlgorithmOptions, LoggingOptions, ServerOptions};
-use keys::authorized_keys::KeyOptions;
+use keys::authorized_keys::{KeyOptions, RefusedLine};
 use keys::{KeyType, PresentedKey, SignatureAlgorithm, VerifyPolicy};
 use wire::names;
 use wire::userauth::publickey_signed_data;
@@ -181,17 +181,19 @@ impl Lookup<'_> {
         self.in_keys_command(candidate)
     }
 
+    /// The line, unless it cannot be read, which is logged.
+    fn readable<T>(&self, line: Result<T, RefusedLine>, place: &str) -> Option<T> {
+        line.map_err(|refused| {
+            self.log
+                .debug(&format!("{place}:{}: {}", refused.line, refused.reason));
+        })
+        .ok()
+    }
+
     /// Searches the lines of an authorized_keys file for the key.
     fn search(&self, text: &[u8], place: &str, candidate: &CandidateKey) -> Option<KeyOptions> {
-        for line in keys::authorized_keys::parse(text, &local_clock) {
-            let line = match line {
-                Ok(line) => line,
-                Err(refused) => {
-                    self.log
-                        .debug(&format!("{place}:{}: {}", refused.line, refused.reason));
-                    continue;
-                }
-            };
+        let lines = keys::authorized_keys::parse(text, &local_clock);
+        for line in lines.filter_map(|line| self.readable(line, place)) {
             if !line.matches(&candidate.key) {
                 continue;
             }

@@ -106,15 +106,8 @@ impl Lookup<'_> {
         place: &str,
         certificate: &Certificate,
     ) -> Option<Result<KeyOptions, String>> {
-        for line in keys::authorized_keys::parse_principals(text, &local_clock) {
-            let line = match line {
-                Ok(line) => line,
-                Err(refused) => {
-                    self.log
-                        .debug(&format!("{place}:{}: {}", refused.line, refused.reason));
-                    continue;
-                }
-            };
+        let lines = keys::authorized_keys::parse_principals(text, &local_clock);
+        for line in lines.filter_map(|line| self.readable(line, place)) {
             if certificate.principals().contains(&line.principal) {
                 let granted = self.granted_by_principal(&line, certificate);
                 return Some(granted.map_err(|reason| format!("{place}:{}: {reason}", line.line)));
