@@ -17,6 +17,8 @@ use support::{Scratch, Scripted, client_program, next_event, next_request, serve
 const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Screen {
+    /// Where the client's files are, if the screen owns the place.
+    scratch: Option<Scratch>,
     pty: Pty,
     child: Child,
     seen: Vec<u8>,
@@ -34,30 +36,14 @@ impl Screen {
         };
         set_window_size(&pty.slave, size).unwrap();
         let program = client_program();
-        let known = format!(
-            "UserKnownHostsFile={}",
-            scratch.path("known_hosts").display()
-        );
+        let known = scratch.path("known_hosts");
+        let known = format!("-oUserKnownHostsFile={}", known.display());
         let port = port.to_string();
         let mut command = ChildCommand::new(&program);
         command
-            .args([
-                "ssh",
-                "-F",
-                "none",
-                "-o",
-                "StrictHostKeyChecking=accept-new",
-                "-o",
-                &known,
-            ])
-            .args([
-                "-o",
-                "GlobalKnownHostsFile=none",
-                "-o",
-                "IdentityAgent=none",
-                "-p",
-                &port,
-            ])
+            .args(["ssh", "-F", "none", "-oStrictHostKeyChecking=accept-new"])
+            .args([known.as_str(), "-oGlobalKnownHostsFile=none"])
+            .args(["-oIdentityAgent=none", "-p", &port])
             .args(arguments)
             .args(["127.0.0.1"])
             .env("TERM", "vt220")
@@ -69,10 +55,18 @@ impl Screen {
             .controlling_terminal(0);
         let child = command.spawn().unwrap();
         Self {
+            scratch: None,
             pty,
             child,
             seen: Vec::new(),
         }
+    }
+
+    /// Ends the connection with the escape sequence.
+    fn leaves(mut self) {
+        self.type_in("\r~.");
+        self.expect("Connection to 127.0.0.1 closed.");
+        assert_eq!(self.end(), 255);
     }
 
     /// Reads until `text` was shown and returns the text before it.
@@ -119,9 +113,20 @@ impl Screen {
     }
 }
 
+/// A client at the prompt of a [`parrot`].
+fn at_the_shell() -> (Scripted, std::sync::mpsc::Receiver<Request>, Screen) {
+    let scratch = Scratch::new();
+    let (server, requests) = parrot();
+    let mut screen = Screen::start(&scratch, server.port, &[]);
+    screen.expect("ready\r\n");
+    screen.scratch = Some(scratch);
+    (server, requests, screen)
+}
+
 /// A shell that greets, repeats what is typed in brackets, and ends with status 4 on `q`.
-fn parrot(requests: std::sync::mpsc::Sender<Request>) -> Scripted {
-    Scripted::start(move |driver| {
+fn parrot() -> (Scripted, std::sync::mpsc::Receiver<Request>) {
+    let (requests, received_requests) = std::sync::mpsc::channel();
+    let server = Scripted::start(move |driver| {
         next_request(driver).unwrap();
         driver.connection().auth_success().unwrap();
         while let Some(event) = next_event(driver) {
@@ -162,16 +167,13 @@ fn parrot(requests: std::sync::mpsc::Sender<Request>) -> Scripted {
                 _ => {}
             }
         }
-    })
+    });
+    (server, received_requests)
 }
 
 #[test]
 fn a_shell_gets_the_terminal_and_gives_it_back() {
-    let scratch = Scratch::new();
-    let (sender, requests) = std::sync::mpsc::channel();
-    let server = parrot(sender);
-    let mut screen = Screen::start(&scratch, server.port, &[]);
-    screen.expect("ready\r\n");
+    let (server, requests, mut screen) = at_the_shell();
     match requests.recv().unwrap() {
         Request::Pty {
             term,
@@ -211,11 +213,7 @@ fn a_shell_gets_the_terminal_and_gives_it_back() {
 
 #[test]
 fn escapes_act_at_the_start_of_a_line_only() {
-    let scratch = Scratch::new();
-    let (sender, requests) = std::sync::mpsc::channel();
-    let server = parrot(sender);
-    let mut screen = Screen::start(&scratch, server.port, &[]);
-    screen.expect("ready\r\n");
+    let (server, requests, mut screen) = at_the_shell();
     screen.type_in("a~?");
     screen.expect("[a~?]");
     screen.type_in("\r~?");
@@ -241,8 +239,7 @@ fn escapes_act_at_the_start_of_a_line_only() {
 fn another_escape_character_or_none_leaves_the_tilde_alone() {
     for (escape, typed, shown) in [("^]", "\x1d?", "Escapes that"), ("none", "~?", "[~?]")] {
         let scratch = Scratch::new();
-        let (sender, _requests) = std::sync::mpsc::channel();
-        let server = parrot(sender);
+        let (server, _requests) = parrot();
         let mut screen = Screen::start(&scratch, server.port, &["-e", escape]);
         screen.expect("ready\r\n");
         screen.type_in(typed);
@@ -256,11 +253,7 @@ fn another_escape_character_or_none_leaves_the_tilde_alone() {
 
 #[test]
 fn a_signal_gives_the_terminal_back() {
-    let scratch = Scratch::new();
-    let (sender, _requests) = std::sync::mpsc::channel();
-    let server = parrot(sender);
-    let mut screen = Screen::start(&scratch, server.port, &[]);
-    screen.expect("ready\r\n");
+    let (server, _requests, mut screen) = at_the_shell();
     assert!(!screen.echoes());
     screen.child.signal(sys::signals::Signal::TERM).unwrap();
     assert_eq!(screen.child.wait().unwrap(), ExitStatus::Exited(255));
@@ -300,8 +293,9 @@ fn a_password_is_asked_on_the_terminal_without_echo() {
 
 /// A shell that reports, for each piece of input, the piece and the number of bytes received from
 /// the client so far, and repeats it in brackets; it first reports that number at its start.
-fn measuring_parrot(measures: std::sync::mpsc::Sender<(Vec<u8>, u64)>) -> Scripted {
-    Scripted::start(move |driver| {
+fn measuring_parrot() -> (Scripted, std::sync::mpsc::Receiver<(Vec<u8>, u64)>) {
+    let (measures, received_measures) = std::sync::mpsc::channel();
+    let server = Scripted::start(move |driver| {
         next_request(driver).unwrap();
         driver.connection().auth_success().unwrap();
         while let Some(event) = next_event(driver) {
@@ -332,7 +326,8 @@ fn measuring_parrot(measures: std::sync::mpsc::Sender<(Vec<u8>, u64)>) -> Script
                 _ => {}
             }
         }
-    })
+    });
+    (server, received_measures)
 }
 
 /// Size of one keystroke on the wire: a length, a block, a tag.
@@ -340,20 +335,14 @@ const KEY_BYTES: u64 = 4 + 16 + 16;
 
 #[test]
 fn keys_are_followed_by_pings_that_look_like_them() {
+    let (server, measures) = measuring_parrot();
     let scratch = Scratch::new();
-    let (sender, measures) = std::sync::mpsc::channel();
-    let server = measuring_parrot(sender);
-    let mut screen = Screen::start(
-        &scratch,
-        server.port,
-        &[
-            "-vvv",
-            "-c",
-            "aes128-gcm@openssh.com",
-            "-o",
-            "ObscureKeystrokeTiming=interval:10",
-        ],
-    );
+    let options = [
+        "-vvv",
+        "-caes128-gcm@openssh.com",
+        "-oObscureKeystrokeTiming=interval:10",
+    ];
+    let mut screen = Screen::start(&scratch, server.port, &options);
     screen.expect("keystroke timing is hidden");
     screen.expect("Start): true");
     let (_, before) = measures.recv().unwrap();
@@ -378,17 +367,14 @@ fn keys_are_followed_by_pings_that_look_like_them() {
     // Pings after the last key may have arrived with it.
     assert!(after - before >= (pings + 2) * KEY_BYTES);
     assert_eq!((after - before) % KEY_BYTES, 0);
-    screen.type_in("\r~.");
-    screen.expect("Connection to 127.0.0.1 closed.");
-    assert_eq!(screen.end(), 255);
+    screen.leaves();
     server.finish();
 }
 
 #[test]
 fn everything_that_is_typed_arrives_in_order_whatever_its_rhythm() {
+    let (server, measures) = measuring_parrot();
     let scratch = Scratch::new();
-    let (sender, measures) = std::sync::mpsc::channel();
-    let server = measuring_parrot(sender);
     let options = ["-vvv", "-o", "ObscureKeystrokeTiming=interval:5"];
     let mut screen = Screen::start(&scratch, server.port, &options);
     screen.expect("Start): true");
@@ -407,28 +393,20 @@ fn everything_that_is_typed_arrives_in_order_whatever_its_rhythm() {
         arrived.extend(measures.recv().unwrap().0);
     }
     assert_eq!(String::from_utf8(arrived).unwrap(), typed);
-    screen.type_in("\r~.");
-    screen.expect("Connection to 127.0.0.1 closed.");
-    assert_eq!(screen.end(), 255);
+    screen.leaves();
     server.finish();
 }
 
 #[test]
 fn keys_leave_at_once_and_alone_where_their_timing_is_not_hidden() {
+    let (server, measures) = measuring_parrot();
     let scratch = Scratch::new();
-    let (sender, measures) = std::sync::mpsc::channel();
-    let server = measuring_parrot(sender);
-    let mut screen = Screen::start(
-        &scratch,
-        server.port,
-        &[
-            "-vvv",
-            "-c",
-            "aes128-gcm@openssh.com",
-            "-o",
-            "ObscureKeystrokeTiming=no",
-        ],
-    );
+    let options = [
+        "-vvv",
+        "-caes128-gcm@openssh.com",
+        "-oObscureKeystrokeTiming=no",
+    ];
+    let mut screen = Screen::start(&scratch, server.port, &options);
     let log = screen.expect("Start): true");
     assert!(!log.contains("keystroke timing"), "{log}");
     let (_, mut before) = measures.recv().unwrap();
@@ -441,8 +419,6 @@ fn keys_leave_at_once_and_alone_where_their_timing_is_not_hidden() {
         let log = screen.expect(&format!("[{key}]"));
         assert!(!log.contains("keystroke timing"), "{log}");
     }
-    screen.type_in("\r~.");
-    screen.expect("Connection to 127.0.0.1 closed.");
-    assert_eq!(screen.end(), 255);
+    screen.leaves();
     server.finish();
 }

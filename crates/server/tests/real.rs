@@ -93,29 +93,17 @@ impl Real {
     }
 
     fn ssh(&self, flags: &[&str], command: &[&str]) -> Output {
-        let known = format!(
-            "UserKnownHostsFile={}",
-            self.place.join("known_hosts").display()
-        );
+        let known = self.place.join("known_hosts");
         Command::new("/usr/bin/ssh")
             .args([
                 "-F",
                 "none",
-                "-o",
-                "StrictHostKeyChecking=no",
-                "-o",
-                &known,
-                "-o",
-                "BatchMode=yes",
+                "-oStrictHostKeyChecking=no",
+                "-oBatchMode=yes",
             ])
-            .args([
-                "-o",
-                "GlobalKnownHostsFile=none",
-                "-o",
-                "IdentitiesOnly=yes",
-                "-o",
-                "LogLevel=ERROR",
-            ])
+            .arg(format!("-oUserKnownHostsFile={}", known.display()))
+            .args(["-oGlobalKnownHostsFile=none", "-oIdentitiesOnly=yes"])
+            .arg("-oLogLevel=ERROR")
             .args(["-p", &self.port, "-i"])
             .arg(self.place.join("id"))
             .args(flags)

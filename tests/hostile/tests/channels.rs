@@ -7,7 +7,7 @@ use proto::{ChannelId, Event, Role, Stream, TransportConfig};
 use wire::message::{
     ChannelClose, ChannelData, ChannelEof, ChannelExtendedData, ChannelFailure,
     ChannelOpenConfirmation, ChannelOpenFailure, ChannelRequest, ChannelSuccess,
-    ChannelWindowAdjust, Encode, GlobalRequest, RequestFailure, RequestSuccess, UserauthSuccess,
+    ChannelWindowAdjust, Encode, GlobalRequest, RequestFailure, RequestSuccess,
 };
 use wire::{Put, Rest};
 
@@ -16,18 +16,6 @@ fn client() -> Adversary<Memory> {
     adversary.exchange(&Offer::default());
     adversary.service();
     adversary.login_password(b"user", PASSWORD);
-    adversary
-}
-
-fn server() -> Adversary<Memory> {
-    let mut adversary = Adversary::new(Memory::client(TransportConfig::default()), Role::Server);
-    adversary.exchange(&Offer::default());
-    adversary.accept_service();
-    adversary
-        .subject
-        .command(|client| client.auth_password(b"user", PASSWORD));
-    adversary.expect(50);
-    adversary.say(&UserauthSuccess {});
     adversary
 }
 
@@ -71,7 +59,7 @@ fn a_maximum_packet_of_nothing_is_refused_on_both_sides() {
     assert_eq!(adversary.subject.connection.channel_count(), 0);
     still_serves(&mut adversary);
 
-    let mut adversary = server();
+    let mut adversary = Adversary::server();
     adversary
         .subject
         .command(|client| client.open_channel("session", b"").map(drop));
@@ -246,7 +234,7 @@ fn channel_messages(channel: u32) -> Vec<Vec<u8>> {
 #[test]
 fn a_channel_that_is_not_confirmed_takes_no_message() {
     for payload in channel_messages(0) {
-        let mut adversary = server();
+        let mut adversary = Adversary::server();
         adversary
             .subject
             .command(|client| client.open_channel("session", b"").map(drop));
@@ -260,7 +248,7 @@ fn a_channel_that_is_not_confirmed_takes_no_message() {
 fn a_channel_that_does_not_exist_takes_no_message() {
     for number in [0, 1, 77, u32::MAX] {
         for payload in channel_messages(number) {
-            for mut adversary in [client(), server()] {
+            for mut adversary in [client(), Adversary::server()] {
                 adversary.send(&payload);
                 adversary.ends_with("does not exist");
             }
@@ -311,7 +299,7 @@ fn what_follows_a_refused_open_is_passed_over_and_reaches_no_other_channel() {
 
 #[test]
 fn answers_to_opens_that_were_not_sent_end_the_connection() {
-    for mut adversary in [client(), server()] {
+    for mut adversary in [client(), Adversary::server()] {
         adversary.say(&ChannelOpenConfirmation {
             recipient_channel: 0,
             sender_channel: 0,
@@ -321,7 +309,7 @@ fn answers_to_opens_that_were_not_sent_end_the_connection() {
         });
         adversary.ends_with("not opened");
     }
-    for mut adversary in [client(), server()] {
+    for mut adversary in [client(), Adversary::server()] {
         adversary.say(&ChannelOpenFailure {
             recipient_channel: u32::MAX,
             reason: 1,
@@ -334,7 +322,7 @@ fn answers_to_opens_that_were_not_sent_end_the_connection() {
 
 #[test]
 fn a_channel_is_confirmed_once() {
-    let mut adversary = server();
+    let mut adversary = Adversary::server();
     adversary
         .subject
         .command(|client| client.open_channel("session", b"").map(drop));
@@ -407,7 +395,7 @@ fn answers_to_requests_that_were_not_sent_block_nothing() {
 
 #[test]
 fn an_answer_of_the_wrong_kind_to_hostkeys_prove_is_refused() {
-    let mut adversary = server();
+    let mut adversary = Adversary::server();
     adversary
         .subject
         .command(|client| client.prove_host_keys(&[b"key".to_vec()]));
@@ -543,7 +531,7 @@ fn host_keys_are_announced_once_and_in_bounded_number() {
         }
         fields
     };
-    let mut adversary = server();
+    let mut adversary = Adversary::server();
     for _ in 0..10 {
         adversary.say(&GlobalRequest {
             name: b"hostkeys-00@openssh.com",
@@ -554,7 +542,7 @@ fn host_keys_are_announced_once_and_in_bounded_number() {
     let seen = |event: &&Event| matches!(event, Event::HostKeysAnnounced(_));
     assert_eq!(adversary.subject.events.iter().filter(seen).count(), 1);
     for count in [65, 3000] {
-        let mut adversary = server();
+        let mut adversary = Adversary::server();
         adversary.say(&GlobalRequest {
             name: b"hostkeys-00@openssh.com",
             want_reply: false,

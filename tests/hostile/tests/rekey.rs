@@ -1,9 +1,8 @@
 //! Key exchanges after the first one, floods during them, and compression, in memory.
 
 use compress::PacketCompressor;
-use hostile::adversary::{Adversary, HostKey, Offer};
+use hostile::adversary::{Adversary, Offer};
 use hostile::subject::{Memory, PASSWORD, Subject};
-use keys::{PrivateKey, SignatureAlgorithm};
 use proto::{ChannelId, Error, Event, Role, Stream, TransportConfig};
 use wire::Put;
 use wire::message::{ChannelData, Encode, Ping};
@@ -29,22 +28,9 @@ fn client() -> Adversary<Memory> {
     client_with(TransportConfig::default(), &Offer::default())
 }
 
-/// A lying server whose subject has logged in.
-fn server() -> Adversary<Memory> {
-    let mut adversary = Adversary::new(Memory::client(TransportConfig::default()), Role::Server);
-    adversary.exchange(&Offer::default());
-    adversary.accept_service();
-    adversary
-        .subject
-        .command(|client| client.auth_password(b"user", PASSWORD));
-    adversary.expect(50);
-    adversary.say(&wire::message::UserauthSuccess {});
-    adversary
-}
-
 #[test]
 fn the_session_identifier_stays_when_a_rekey_has_a_longer_hash() {
-    for mut adversary in [client(), server()] {
+    for mut adversary in [client(), Adversary::server()] {
         let first = adversary
             .subject
             .connection
@@ -63,14 +49,8 @@ fn the_session_identifier_stays_when_a_rekey_has_a_longer_hash() {
 
 #[test]
 fn a_host_key_that_changes_at_a_rekey_ends_the_connection() {
-    let mut adversary = server();
-    adversary.host_key = HostKey {
-        private: PrivateKey::from_ed25519_seed(&[8; 32]),
-        algorithm: SignatureAlgorithm::Ed25519,
-    };
-    adversary.kexinit(&Offer::default());
-    adversary.expect_kexinit();
-    adversary.agree();
+    let mut adversary = Adversary::server();
+    adversary.rekey_with_another_host_key();
     assert_eq!(
         adversary.subject.error,
         Some(Error::PeerMisbehaved("the host key changed at a rekey"))
@@ -95,7 +75,7 @@ fn nothing_but_the_exchange_is_taken_between_the_peers_kexinit_and_its_newkeys()
         vec![5],
         vec![200],
     ] {
-        for mut adversary in [client(), server()] {
+        for mut adversary in [client(), Adversary::server()] {
             adversary.kexinit(&Offer::default());
             adversary.expect_kexinit();
             adversary.send(&payload);
@@ -161,7 +141,7 @@ fn a_peer_that_never_finishes_a_rekey_gets_no_data_and_is_given_up() {
 
 #[test]
 fn a_peer_that_stops_in_the_middle_of_a_rekey_is_given_up() {
-    for mut adversary in [client(), server()] {
+    for mut adversary in [client(), Adversary::server()] {
         adversary.kexinit(&Offer::default());
         adversary.expect_kexinit();
         let deadline = adversary

@@ -329,13 +329,7 @@ fn a_host_key_that_changes_at_a_rekey_ends_the_client() {
     let outcome = client_against(&COMMAND, |adversary| {
         adversary.serve_login();
         let _ = take_session(adversary);
-        adversary.host_key = HostKey {
-            private: PrivateKey::from_ed25519_seed(&[8; 32]),
-            algorithm: SignatureAlgorithm::Ed25519,
-        };
-        adversary.kexinit(&Offer::default());
-        adversary.expect_kexinit();
-        adversary.agree();
+        adversary.rekey_with_another_host_key();
         while adversary.next_payload().is_some() {}
     });
     assert!(

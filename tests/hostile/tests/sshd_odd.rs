@@ -35,17 +35,20 @@ fn exec(command: &[u8]) -> Vec<u8> {
     .encode()
 }
 
+/// A connection, and the packet that logs in on it.
+fn logs_in(server: &Server) -> (Adversary<Tcp>, Vec<u8>) {
+    let mut adversary = server.ready();
+    let (user, key) = (server.user.as_bytes(), user_key());
+    let login = adversary.signed_request(user, &key, SignatureAlgorithm::Ed25519);
+    let packet = adversary.seal(&login);
+    (adversary, packet)
+}
+
 #[test]
 fn what_is_sent_behind_the_login_reaches_the_session_wherever_it_is_cut() {
     let server = Server::start(&[]);
     for cut in [0, 1, 3, 5, 20, 60, 200] {
-        let mut adversary = server.ready();
-        let login = adversary.signed_request(
-            server.user.as_bytes(),
-            &user_key(),
-            SignatureAlgorithm::Ed25519,
-        );
-        let first = adversary.seal(&login);
+        let (mut adversary, first) = logs_in(&server);
         let mut behind = adversary.seal(&open(0));
         behind.extend(adversary.seal(&exec(b"echo behind the login")));
         let (now, later) = behind.split_at(cut.min(behind.len()));
@@ -63,13 +66,7 @@ fn lies_sent_behind_the_login_end_the_session_process() {
     let file = server.daemon.scratch().join("written-by-a-lie");
     let command = format!("touch {}", file.display());
     for lie in 0..5 {
-        let mut adversary = server.ready();
-        let login = adversary.signed_request(
-            server.user.as_bytes(),
-            &user_key(),
-            SignatureAlgorithm::Ed25519,
-        );
-        let mut bytes = adversary.seal(&login);
+        let (mut adversary, mut bytes) = logs_in(&server);
         match lie {
             0 => bytes.extend([0xff; 4096]),
             // A request on a channel that nobody opened.
@@ -268,13 +265,7 @@ fn more_startups_than_permitted_are_refused_and_an_honest_login_gets_in_afterwar
 #[test]
 fn a_request_of_another_user_in_the_same_piece_as_a_login_is_not_answered() {
     let server = Server::start(&[]);
-    let mut adversary = server.ready();
-    let login = adversary.signed_request(
-        server.user.as_bytes(),
-        &user_key(),
-        SignatureAlgorithm::Ed25519,
-    );
-    let mut bytes = adversary.seal(&login);
+    let (mut adversary, mut bytes) = logs_in(&server);
     bytes.extend(adversary.seal(&userauth(b"root", "none", b"")));
     bytes.extend(adversary.seal(&open(0)));
     bytes.extend(adversary.seal(&exec(b"id -un")));

@@ -47,6 +47,16 @@ pub fn of_client(command: impl FnOnce(u16) -> Command) -> io::Result<Algorithms>
     read_offers(stream)
 }
 
+/// The same, with the types of the fixture's host keys, and the error as text.
+///
+/// # Errors
+/// As [`of_client`].
+pub fn of_peer(command: impl FnOnce(u16) -> Command) -> Result<Algorithms, String> {
+    of_client(command)
+        .map(crate::fixture::with_host_keys)
+        .map_err(|error| error.to_string())
+}
+
 fn read_offers(mut stream: TcpStream) -> io::Result<Algorithms> {
     stream.set_read_timeout(Some(LIMIT))?;
     stream.write_all(b"SSH-2.0-Fulmar_interop\r\n")?;

@@ -81,6 +81,18 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// # Panics
+    /// If standard output lacks `text`.
+    pub fn assert_shows(&self, text: &str) {
+        assert!(self.stdout.text().contains(text), "{}", self.summary());
+    }
+
+    /// # Panics
+    /// If standard output is not the word of the login tests, `in`.
+    pub fn assert_in(&self, what: &str) {
+        assert_eq!(self.stdout.text(), "in\n", "{what}: {}", self.summary());
+    }
+
     /// One line for a report of failures.
     #[must_use]
     pub fn summary(&self) -> String {

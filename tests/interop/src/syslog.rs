@@ -3,12 +3,11 @@
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use crate::peers::Running;
-use crate::peers::openssh::start_logging;
+use crate::peers::openssh::{in_mount_namespace, start_logging};
 use crate::peers::ours::Kind;
 use crate::scratch::Scratch;
 
@@ -94,18 +93,7 @@ pub fn start(
     std::fs::create_dir(&devices).map_err(|error| error.to_string())?;
     let socket: PathBuf = scratch.join("log");
     let syslog = Syslog::listen(&socket)?;
-    let sshd = kind.sshd()?;
-    let mut command = Command::new("unshare");
-    command
-        .args(["--mount", "sh", "-c", SCRIPT, "sh"])
-        .args([&devices, &socket]);
-    for (theirs, own) in places {
-        command.arg(theirs).arg(own);
-    }
-    command
-        .arg("--")
-        .arg(sshd.get_program())
-        .args(sshd.get_args());
+    let command = in_mount_namespace(kind, SCRIPT, &[&devices, &socket], places)?;
     let running = start_logging(command, kind, scratch, config, false)?;
     Ok((running, syslog))
 }

@@ -106,6 +106,12 @@ fn a_copy_is_one_process_unless_a_program_is_named() {
     assert_eq!(status, -9);
 }
 
+fn fails(outcome: &Outcome, option: &str, said: &str) {
+    assert_eq!(outcome.status, 255, "{option}: {}", outcome.summary());
+    let words = outcome.stderr.text();
+    assert!(words.contains(said), "{option}: {}", outcome.summary());
+}
+
 #[test]
 fn a_login_that_fails_ends_with_255_and_says_why() {
     let site = site("");
@@ -132,24 +138,14 @@ fn a_login_that_fails_ends_with_255_and_says_why() {
         command.arg(option).args(extra);
         command.args([&here(&from), &there(&scratch.join("to"))]);
         let outcome = finish(&mut command, Input::Nothing);
-        assert_eq!(outcome.status, 255, "{option}: {}", outcome.summary());
-        assert!(
-            outcome.stderr.text().contains(said),
-            "{option}: {}",
-            outcome.summary()
-        );
+        fails(&outcome, option, said);
         if !extra.is_empty() {
             continue;
         }
         let mut command = program(&site, "sftp");
         command.args([option, HOST]);
         let outcome = finish(&mut command, Input::Nothing);
-        assert_eq!(outcome.status, 255, "{option}: {}", outcome.summary());
-        assert!(
-            outcome.stderr.text().contains(said),
-            "{option}: {}",
-            outcome.summary()
-        );
+        fails(&outcome, option, said);
     }
     assert!(!scratch.join("to").exists());
 }

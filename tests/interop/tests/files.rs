@@ -194,11 +194,7 @@ fn rclone_copies_and_compares() {
     };
     let site = ours();
     let scratch = Scratch::new();
-    let (from, there, back) = (
-        scratch.join("from"),
-        scratch.join("there"),
-        scratch.join("back"),
-    );
+    let [from, there, back] = ["from", "there", "back"].map(|name| scratch.join(name));
     flat(&from);
     let remote = format!(
         ":sftp,host=127.0.0.1,port={},user={},key_file='{}',known_hosts_file='{}',\
@@ -314,11 +310,7 @@ fn sshfs_mounts() {
 fn with_library(library: &str) {
     let site = ours();
     let scratch = Scratch::new();
-    let (from, there, back) = (
-        scratch.join("from"),
-        scratch.join("there"),
-        scratch.join("back"),
-    );
+    let [from, there, back] = ["from", "there", "back"].map(|name| scratch.join(name));
     flat(&from);
     let mut command = match script_command("sftp_client.py") {
         Ok(command) => command,

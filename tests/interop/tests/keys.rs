@@ -33,12 +33,7 @@ fn login(site: &Site, extra: &str, key: &std::path::Path) -> Outcome {
 }
 
 fn assert_in(outcome: &Outcome, what: &str) {
-    assert_eq!(
-        outcome.stdout.text(),
-        "in\n",
-        "{what}: {}",
-        outcome.summary()
-    );
+    outcome.assert_in(what);
     assert_eq!(outcome.status, 0, "{what}");
 }
 

@@ -23,15 +23,6 @@ fn login(site: &Site, extra: &str) -> Outcome {
     site.run_with(extra, &[HOST, "echo in"], Input::Nothing)
 }
 
-fn assert_in(outcome: &Outcome, what: &str) {
-    assert_eq!(
-        outcome.stdout.text(),
-        "in\n",
-        "{what}: {}",
-        outcome.summary()
-    );
-}
-
 fn assert_out(outcome: &Outcome, what: &str) -> String {
     assert_eq!(outcome.stdout.length, 0, "{what}: {}", outcome.summary());
     assert_eq!(outcome.status, 255, "{what}");
@@ -54,7 +45,7 @@ fn a_key_of_any_type_is_enough() {
                     fixture::text(&format!("host_{name}.pub"))
                 ),
             );
-            assert_in(&login(&site, ""), name);
+            login(&site.assert_in(""), name);
         }
     });
 }
@@ -71,14 +62,14 @@ fn an_unknown_host_is_refused_or_learnt() {
         );
         assert_eq!(known(&site), "", "it was learnt all the same");
         let extra = format!("{PLAIN}StrictHostKeyChecking accept-new\n");
-        assert_in(&login(&site, &extra), "accept-new");
+        login(&site.assert_in(&extra), "accept-new");
         assert!(known(&site).starts_with(&host(&site)), "{}", known(&site));
-        assert_in(&login(&site, PLAIN), "now it is known");
+        login(&site.assert_in(PLAIN), "now it is known");
         know(&site, "");
         let extra = format!("{PLAIN}StrictHostKeyChecking no\nHashKnownHosts yes\n");
-        assert_in(&login(&site, &extra), "no");
+        login(&site.assert_in(&extra), "no");
         assert!(known(&site).starts_with("|1|"), "{}", known(&site));
-        assert_in(&login(&site, PLAIN), "its hashed name is known");
+        login(&site.assert_in(PLAIN), "its hashed name is known");
     });
 }
 
@@ -142,9 +133,9 @@ fn hashed_names_and_patterns_are_found() {
         let file = site.running.known_hosts.display().to_string();
         fixture::run_keygen(&["-q", "-H", "-f", &file]).expect("-H");
         assert!(known(&site).starts_with("|1|"), "{}", known(&site));
-        assert_in(&login(&site, ""), "hashed");
+        login(&site.assert_in(""), "hashed");
         know(&site, &format!("other,[127.0.0.*]:* {key}"));
-        assert_in(&login(&site, ""), "a pattern");
+        login(&site.assert_in(""), "a pattern");
         know(&site, &format!("[127.0.0.*]:*,!{} {key}", host(&site)));
         assert_out(&login(&site, ""), "a negated name");
     });
@@ -175,11 +166,11 @@ fn an_authority_vouches_for_its_hosts() {
         let site = Site::new(client, server, "");
         let ca = fixture::text("host_ca.pub");
         know(&site, &format!("@cert-authority {} {ca}", host(&site)));
-        assert_in(&login(&site, ""), "by its name");
+        login(&site.assert_in(""), "by its name");
         know(&site, &format!("@cert-authority * {ca}"));
         for kind in ["ssh-ed25519", "ecdsa-sha2-nistp384", "rsa-sha2-512"] {
             let extra = format!("HostKeyAlgorithms {kind}-cert-v01@openssh.com\n");
-            assert_in(&login(&site, &extra), kind);
+            login(&site.assert_in(&extra), kind);
         }
         know(&site, &format!("@cert-authority *.example.com {ca}"));
         assert_out(&login(&site, ""), "an authority for others");
@@ -219,7 +210,7 @@ fn several_files_are_looked_into() {
             site.running.known_hosts.display(),
             second.display()
         );
-        assert_in(&login(&site, &extra), "the third file");
+        login(&site.assert_in(&extra), "the third file");
     });
 }
 
@@ -233,7 +224,7 @@ fn new_keys_of_a_known_host_are_learnt() {
         );
         let extra = format!("UpdateHostKeys yes\n{PLAIN}");
         let outcome = site.run_with(&extra, &[HOST, "echo in"], Input::Nothing);
-        assert_in(&outcome, "UpdateHostKeys");
+        outcome.assert_in("UpdateHostKeys");
         let rsa = fixture::text("host_rsa.pub");
         let rsa = rsa.split_ascii_whitespace().nth(1).expect("a key");
         assert!(known(&site).contains(rsa), "{}", known(&site));

@@ -112,17 +112,9 @@ fn no_terminal_is_asked_for_without_a_reason() {
         assert_eq!(terminal.end(), 0);
         // -t without a local terminal requests none, -tt does.
         let outcome = site.run_with("", &["-t", HOST, "tty"], Input::Nothing);
-        assert!(
-            outcome.stdout.text().contains("not a tty"),
-            "{}",
-            outcome.summary()
-        );
+        outcome.assert_shows("not a tty");
         let outcome = site.run_with("", &["-tt", HOST, "tty"], Input::Nothing);
-        assert!(
-            outcome.stdout.text().contains("/dev/pts/"),
-            "{}",
-            outcome.summary()
-        );
+        outcome.assert_shows("/dev/pts/");
     });
 }
 
@@ -252,11 +244,7 @@ fn script_records_a_session() {
             ])
             .arg("/dev/null");
         let outcome = interop::site::finish(&mut command, Input::Nothing);
-        assert!(
-            outcome.stdout.text().contains("/dev/pts/"),
-            "{}",
-            outcome.summary()
-        );
+        outcome.assert_shows("/dev/pts/");
         assert_eq!(outcome.status, 21);
     });
 }

@@ -71,11 +71,7 @@ fn its_user_logs_in() {
             return;
         }
         let outcome = site.run_with("", &["-tt", HOST, "tty"], Input::Nothing);
-        assert!(
-            outcome.stdout.text().contains("/dev/pts/"),
-            "{}",
-            outcome.summary()
-        );
+        outcome.assert_shows("/dev/pts/");
     });
 }
 

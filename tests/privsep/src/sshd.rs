@@ -142,13 +142,24 @@ impl Sshd {
         Self::run(config, scratch, port, command)
     }
 
-    fn run(config: Config<'_>, scratch: Scratch, port: u16, mut command: Command) -> Self {
+    fn run(config: Config<'_>, scratch: Scratch, port: u16, command: Command) -> Self {
         let host_key = fixture::file("host_ed25519");
         let config = scratch.write("sshd_config", config.text(&host_key));
+        let public = fixture::text("host_ed25519.pub");
+        Self::listen(command, port, scratch, config, &public)
+    }
+
+    fn listen(
+        mut command: Command,
+        port: u16,
+        scratch: Scratch,
+        config: PathBuf,
+        host_key: &str,
+    ) -> Self {
         // A server of another user reads it too.
         fs::set_permissions(&config, fs::Permissions::from_mode(0o644)).expect("its mode");
-        let public = fixture::text("host_ed25519.pub");
-        let known_hosts = scratch.write("known_hosts", format!("[127.0.0.1]:{port} {public}"));
+        let line = format!("[127.0.0.1]:{port} {}\n", host_key.trim_end());
+        let known_hosts = scratch.write("known_hosts", line);
         command.arg(&config);
         let daemon = Daemon::start(&mut command, port, scratch).expect("fulmar sshd");
         Self {
@@ -170,18 +181,9 @@ impl Sshd {
         let text = keys::private_file::write_openssh(&host.private, "host", None).expect("a key");
         let host_key = guest.write("host_key", text.as_bytes(), 0o600);
         let config = scratch.write("sshd_config", Config::new(first).text(&host_key));
-        fs::set_permissions(&config, fs::Permissions::from_mode(0o644)).expect("its mode");
-        let known_hosts =
-            scratch.write("known_hosts", format!("[127.0.0.1]:{port} {}\n", host.line));
         let mut command = guest.command(binary());
         command.args(["sshd", "-D", "-e", "-p", &port.to_string(), "-f"]);
-        command.arg(&config);
-        let daemon = Daemon::start(&mut command, port, scratch).expect("fulmar sshd");
-        Self {
-            daemon,
-            config,
-            known_hosts,
-        }
+        Self::listen(command, port, scratch, config, &host.line)
     }
 
     /// A connection whose client has read the greeting and has not sent anything.

@@ -327,13 +327,20 @@ fn groups_of(user: &str) -> Vec<u32> {
     groups
 }
 
+/// A user with a key of this number; `None` where the test is not possible.
+fn user(test: &str, number: u8) -> Option<(UserKey, Guest)> {
+    possible(test).then(|| {
+        let key = UserKey::new(number);
+        let guest = guest_with("", &key);
+        (key, guest)
+    })
+}
+
 #[test]
 fn each_process_of_a_root_server_has_what_it_needs_and_no_more() {
-    if !possible("processes of a server started as root") {
+    let Some((key, guest)) = user("processes of a server started as root", 1) else {
         return;
-    }
-    let key = UserKey::new(1);
-    let guest = guest_with("", &key);
+    };
     let more = finish(Command::new("usermod").args(["-a", "-G", "games", &guest.name]));
     assert_eq!(more.status, 0, "{}", more.summary());
     let server = Sshd::start_with(Config::default(), |_, _| {
@@ -447,11 +454,9 @@ fn uid_to_gid(guest: &Guest) -> u32 {
 
 #[test]
 fn each_process_of_an_ordinary_users_server_is_that_users_and_caged_alike() {
-    if !possible("processes of a server started by an ordinary user") {
+    let Some((key, guest)) = user("processes of a server started by an ordinary user", 2) else {
         return;
-    }
-    let key = UserKey::new(2);
-    let guest = guest_with("", &key);
+    };
     let uid = uid_of(&guest.name).expect("a uid");
     let server = Sshd::start_as(&guest, "");
     let mut client = LoggedIn::start(server.ssh(&guest.name, &[&key]));
@@ -542,11 +547,9 @@ fn is_gone(pid: u32) -> bool {
 
 #[test]
 fn no_role_outlives_its_monitor() {
-    if !possible("roles without a monitor") {
+    let Some((key, guest)) = user("roles without a monitor", 4) else {
         return;
-    }
-    let key = UserKey::new(4);
-    let guest = guest_with("", &key);
+    };
     // Without a limit on the login only its parent's death would end the auth process.
     let server = Sshd::start(Config::new("LoginGraceTime 0"));
     let mut client = LoggedIn::start(server.ssh(&guest.name, &[&key]));
@@ -573,11 +576,9 @@ fn no_role_outlives_its_monitor() {
 
 #[test]
 fn a_role_that_is_killed_ends_its_connection_and_no_other() {
-    if !possible("roles that are killed") {
+    let Some((key, guest)) = user("roles that are killed", 5) else {
         return;
-    }
-    let key = UserKey::new(5);
-    let guest = guest_with("", &key);
+    };
     let server = Sshd::start(Config::default());
     let mut client = LoggedIn::start(server.ssh(&guest.name, &[&key]));
     let mut held = silent(&server);
@@ -596,11 +597,9 @@ fn a_role_that_is_killed_ends_its_connection_and_no_other() {
 
 #[test]
 fn descriptors_and_processes_are_as_before_after_many_connections() {
-    if !possible("descriptors after many connections") {
+    let Some((key, guest)) = user("descriptors after many connections", 6) else {
         return;
-    }
-    let key = UserKey::new(6);
-    let guest = guest_with("", &key);
+    };
     let server = Sshd::start(Config::default());
     server.lets_in(&guest.name, &key);
     server.leaves_nothing_behind();

@@ -2,8 +2,8 @@ use wire::Put;
 
 use super::*;
 use crate::certificate::CertificateKind;
-use crate::test_support::{Folder, have_ssh_keygen, key, signed, survives_damage};
 use crate::private_file;
+use crate::test_support::{Folder, have_ssh_keygen, key, signed, survives_damage};
 
 fn certificate(seed: u8, authority: u8, serial: u64, key_id: &str) -> PresentedKey {
     signed(CertificateKind::User, "me", seed, authority, serial, key_id)

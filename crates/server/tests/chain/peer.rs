@@ -46,37 +46,40 @@ impl Place {
         Policy::new(self.home().to_str().expect("text"), blob)
     }
 
+    /// A server for this place's key, its policy changed.
+    pub fn server(&self, change: impl FnOnce(&mut Policy)) -> Server {
+        let mut policy = self.policy();
+        change(&mut policy);
+        Server::start(policy)
+    }
+
+    /// OpenSSH's option that names this place's known_hosts.
+    pub fn known_hosts(&self) -> String {
+        let file = self.path.join("known_hosts");
+        format!("-oUserKnownHostsFile={}", file.display())
+    }
+
+    /// The client's command line up to the host, without a key.
+    fn client(&self, server: &Server, flags: &[&str]) -> Command {
+        let mut command = Command::new("/usr/bin/ssh");
+        command
+            .args(["-F", "none", "-oStrictHostKeyChecking=no"])
+            .args([&self.known_hosts(), "-oGlobalKnownHostsFile=none"])
+            .args(["-p", &server.address.port().to_string()])
+            .args(flags);
+        command
+    }
+
     /// The client's command line up to the host.
     pub fn ssh(&self, server: &Server, flags: &[&str]) -> Command {
-        let mut command = Command::new("/usr/bin/ssh");
-        let known_hosts = format!(
-            "UserKnownHostsFile={}",
-            self.path.join("known_hosts").display()
-        );
+        let own = [
+            "-oLogLevel=ERROR",
+            "-oIdentitiesOnly=yes",
+            "-oBatchMode=yes",
+            "-i",
+        ];
+        let mut command = self.client(server, &own);
         command
-            .args([
-                "-F",
-                "none",
-                "-o",
-                "StrictHostKeyChecking=no",
-                "-o",
-                "LogLevel=ERROR",
-            ])
-            .args([
-                "-o",
-                &known_hosts,
-                "-o",
-                "GlobalKnownHostsFile=none",
-                "-o",
-                "IdentitiesOnly=yes",
-            ])
-            .args([
-                "-o",
-                "BatchMode=yes",
-                "-p",
-                &server.address.port().to_string(),
-                "-i",
-            ])
             .arg(self.path.join("id"))
             .args(flags)
             .arg("tester@127.0.0.1")
@@ -87,27 +90,8 @@ impl Place {
 
     /// The client's command line up to the host, without a key, asking a program for passwords.
     pub fn ssh_asking(&self, server: &Server, flags: &[&str], askpass: &Path) -> Command {
-        let known_hosts = format!(
-            "UserKnownHostsFile={}",
-            self.path.join("known_hosts").display()
-        );
-        let mut command = Command::new("/usr/bin/ssh");
+        let mut command = self.client(server, flags);
         command
-            .args([
-                "-F",
-                "none",
-                "-o",
-                "StrictHostKeyChecking=no",
-                "-o",
-                &known_hosts,
-            ])
-            .args([
-                "-o",
-                "GlobalKnownHostsFile=none",
-                "-p",
-                &server.address.port().to_string(),
-            ])
-            .args(flags)
             .arg("tester@127.0.0.1")
             .env("SSH_ASKPASS", askpass)
             .env("SSH_ASKPASS_REQUIRE", "force")
@@ -170,4 +154,15 @@ impl Drop for Marker {
         // There is none where nobody made it.
         let _ = fs::remove_file(&self.path);
     }
+}
+
+/// Checks that standard error contains `words`.
+pub fn complains(out: &Output, words: &str) {
+    let said = text(&out.stderr);
+    assert!(said.contains(words), "{words}: {said}");
+}
+
+/// The status of a client, and what it wrote to standard output.
+pub fn ended(out: &Output) -> (Option<i32>, String) {
+    (out.status.code(), text(&out.stdout))
 }

@@ -67,6 +67,12 @@ fn start(change: impl FnOnce(&mut Policy)) -> Server {
     Server::start(policy)
 }
 
+fn logged_in(change: impl FnOnce(&mut Policy)) -> (Server, Client) {
+    let server = start(change);
+    let client = Client::login(&server);
+    (server, client)
+}
+
 fn exec(command: &str) -> Request {
     Request::Exec {
         command: command.as_bytes().to_vec(),
@@ -85,8 +91,7 @@ fn pty(columns: u32, rows: u32, modes: &[u8]) -> Request {
 }
 
 fn status_then_eof_then_close() {
-    let server = start(|_| {});
-    let mut client = Client::login(&server);
+    let (_server, mut client) = logged_in(|_| {});
     for (command, status, signal) in [
         ("printf x; exit 3", Some(3), None),
         ("printf x; exec 1>&- 2>&-; exit 4", Some(4), None),
@@ -116,8 +121,7 @@ fn status_then_eof_then_close() {
 }
 
 fn a_client_that_closes_early_still_hears_the_status() {
-    let server = start(|_| {});
-    let mut client = Client::login(&server);
+    let (_server, mut client) = logged_in(|_| {});
     // The output is over, the command is not: its input keeps it for as long as we want.
     let channel = client.session();
     let marker = Marker::new("closed");
@@ -150,8 +154,8 @@ fn a_client_that_closes_early_still_hears_the_status() {
 }
 
 fn a_channel_has_one_command_and_one_terminal() {
-    let server = start(|policy| policy.config = "AcceptEnv *\nSubsystem s true\n".into());
-    let mut client = Client::login(&server);
+    let (_server, mut client) =
+        logged_in(|policy| policy.config = "AcceptEnv *\nSubsystem s true\n".into());
     let channel = client.session();
     assert!(!client.ask(
         channel,
@@ -203,8 +207,7 @@ fn a_channel_has_one_command_and_one_terminal() {
 }
 
 fn a_window_of_any_size_is_taken() {
-    let server = start(|_| {});
-    let mut client = Client::login(&server);
+    let (_server, mut client) = logged_in(|_| {});
     let channel = client.session();
     assert!(client.ask(channel, &pty(u32::MAX, 0, &[])));
     assert!(client.ask(channel, &exec("stty size; read x; stty size")));
@@ -223,8 +226,7 @@ fn a_window_of_any_size_is_taken() {
 }
 
 fn signals_reach_the_command() {
-    let server = start(|_| {});
-    let mut client = Client::login(&server);
+    let (_server, mut client) = logged_in(|_| {});
     let channel = client.session();
     assert!(client.ask(
         channel,
@@ -244,8 +246,8 @@ fn signals_reach_the_command() {
         }
     ));
     assert_eq!(client.finish(channel).status, Some(6));
-    let server = start(|policy| policy.forced_command = Some("echo ready; read x; exit 7".into()));
-    let mut client = Client::login(&server);
+    let (_server, mut client) =
+        logged_in(|policy| policy.forced_command = Some("echo ready; read x; exit 7".into()));
     let channel = client.session();
     assert!(client.ask(channel, &Request::Shell));
     client.wait_output("ready");
@@ -260,8 +262,7 @@ fn signals_reach_the_command() {
 }
 
 fn data_before_a_command_is_for_nobody() {
-    let server = start(|_| {});
-    let mut client = Client::login(&server);
+    let (_server, mut client) = logged_in(|_| {});
     let channel = client.session();
     client.send(channel, b"early\n");
     assert!(
@@ -274,8 +275,7 @@ fn data_before_a_command_is_for_nobody() {
 }
 
 fn data_with_the_request_reaches_the_command() {
-    let server = start(|_| {});
-    let mut client = Client::login(&server);
+    let (_server, mut client) = logged_in(|_| {});
     for terminal in [false, true] {
         let channel = client.session();
         if terminal {
@@ -296,8 +296,7 @@ fn data_with_the_request_reaches_the_command() {
 }
 
 fn forwardings_that_are_not_served_are_refused() {
-    let server = start(|_| {});
-    let mut client = Client::login(&server);
+    let (_server, mut client) = logged_in(|_| {});
     let mut fields = Vec::new();
     fields.put_string(b"/tmp/x");
     fields.put_string(b"");
@@ -329,8 +328,7 @@ fn forwardings_that_are_not_served_are_refused() {
 }
 
 fn no_session_after_the_last_one() {
-    let server = start(|_| {});
-    let mut client = Client::login(&server);
+    let (_server, mut client) = logged_in(|_| {});
     let channel = client.session();
     client
         .connection()
@@ -359,8 +357,7 @@ fn no_session_after_the_last_one() {
 }
 
 fn sessions_are_counted_with_what_still_runs() {
-    let server = start(|policy| policy.config = "MaxSessions 1\n".into());
-    let mut client = Client::login(&server);
+    let (_server, mut client) = logged_in(|policy| policy.config = "MaxSessions 1\n".into());
     let channel = client.session();
     // It runs for as long as the marker is there, or for a minute.
     let marker = Marker::new("still-runs");
@@ -383,8 +380,7 @@ fn sessions_are_counted_with_what_still_runs() {
 }
 
 fn malformed_terminal_modes_change_nothing() {
-    let server = start(|_| {});
-    let mut client = Client::login(&server);
+    let (_server, mut client) = logged_in(|_| {});
     let modes: [Vec<u8>; 5] = [
         vec![],
         vec![1, 2],
@@ -405,8 +401,7 @@ fn malformed_terminal_modes_change_nothing() {
 }
 
 fn many_refused_channels_leave_nothing_behind() {
-    let server = start(|_| {});
-    let mut client = Client::login(&server);
+    let (_server, mut client) = logged_in(|_| {});
     let mut fields = Vec::new();
     fields.put_string(b"127.0.0.1");
     fields.put_u32(1);
@@ -437,8 +432,7 @@ fn many_refused_channels_leave_nothing_behind() {
 }
 
 fn a_client_that_reads_nothing_stops_the_command() {
-    let server = start(|_| {});
-    let mut client = Client::login(&server);
+    let (_server, mut client) = logged_in(|_| {});
     let flood = client.session();
     let marker = Marker::new("flood");
     let command = format!(

@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 use std::thread;
 
 use crate::Test;
-use crate::fake_monitor::Server;
-use crate::peer::{Place, run, text};
+use crate::fake_monitor::{Policy, Server};
+use crate::peer::{Place, complains, ended, run, text};
 
 pub const TESTS: &[Test] = &[
     (
@@ -108,11 +108,17 @@ pub const TESTS: &[Test] = &[
     ),
 ];
 
+/// A place and a server for it; `None` where OpenSSH's client is missing.
+fn served(name: &str, change: impl FnOnce(&mut Policy)) -> Option<(Place, Server)> {
+    let place = Place::new(name)?;
+    let server = place.server(change);
+    Some((place, server))
+}
+
 fn a_command_brings_its_output_and_status() {
-    let Some(place) = Place::new("command") else {
+    let Some((place, server)) = served("command", |_| {}) else {
         return;
     };
-    let server = Server::start(place.policy());
     let out = place.run(&server, &[], &["echo out; echo err >&2; exit 42"], b"");
     assert_eq!(out.status.code(), Some(42), "{}", text(&out.stderr));
     assert_eq!(text(&out.stdout), "out\n");
@@ -123,10 +129,9 @@ fn a_command_brings_its_output_and_status() {
 }
 
 fn all_that_was_written_arrives() {
-    let Some(place) = Place::new("atonce") else {
+    let Some((place, server)) = served("atonce", |_| {}) else {
         return;
     };
-    let server = Server::start(place.policy());
     for status in 0..20 {
         let command = format!("head -c 200000 /dev/zero; printf end; exit {status}");
         let out = place.run(&server, &[], &[&command], b"");
@@ -137,10 +142,9 @@ fn all_that_was_written_arrives() {
 }
 
 fn bytes_go_both_ways_unchanged_through_rekeys() {
-    let Some(place) = Place::new("bytes") else {
+    let Some((place, server)) = served("bytes", |_| {}) else {
         return;
     };
-    let server = Server::start(place.policy());
     let bytes: Vec<u8> = (0..4_000_000_u32)
         .map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8)
         .collect();
@@ -158,9 +162,7 @@ fn bytes_go_both_ways_unchanged_through_rekeys() {
             out.stdout.len()
         );
     }
-    let mut policy = place.policy();
-    policy.config = "RekeyLimit 1M\n".into();
-    let server = Server::start(policy);
+    let server = place.server(|policy| policy.config = "RekeyLimit 1M\n".into());
     let out = place.run(&server, &[], &["cat"], &bytes);
     let came = out.stdout.len();
     assert!(
@@ -171,10 +173,9 @@ fn bytes_go_both_ways_unchanged_through_rekeys() {
 }
 
 fn a_signal_is_told_as_one() {
-    let Some(place) = Place::new("signal") else {
+    let Some((place, server)) = served("signal", |_| {}) else {
         return;
     };
-    let server = Server::start(place.policy());
     let out = place.run(
         &server,
         &["-o", "LogLevel=VERBOSE"],
@@ -188,18 +189,13 @@ fn a_signal_is_told_as_one() {
         text(&out.stderr)
     );
     let out = place.run(&server, &["-vv"], &["kill -USR1 $$"], b"");
-    assert!(
-        text(&out.stderr).contains("exit-signal"),
-        "{}",
-        text(&out.stderr)
-    );
+    complains(&out, "exit-signal");
 }
 
 fn a_terminal_has_its_size_type_and_name() {
-    let Some(place) = Place::new("terminal") else {
+    let Some((place, server)) = served("terminal", |_| {}) else {
         return;
     };
-    let server = Server::start(place.policy());
     let out = place.run(
         &server,
         &["-tt"],
@@ -227,13 +223,12 @@ fn a_terminal_has_its_size_type_and_name() {
 }
 
 fn a_login_shell_greets() {
-    let Some(place) = Place::new("greeting") else {
+    let Some((place, server)) = served("greeting", |policy| {
+        policy.login_messages = "Welcome, tester.".into();
+        policy.config = "PrintMotd no\n".into();
+    }) else {
         return;
     };
-    let mut policy = place.policy();
-    policy.login_messages = "Welcome, tester.".into();
-    policy.config = "PrintMotd no\n".into();
-    let server = Server::start(policy);
     let out = place.run(&server, &["-tt"], &[], b"echo name is $0\nexit 5\n");
     let said = text(&out.stdout);
     assert_eq!(out.status.code(), Some(5), "{said}");
@@ -244,20 +239,16 @@ fn a_login_shell_greets() {
     assert!(!text(&out.stdout).contains("Welcome"));
     // Not for a command, and a shell without a terminal is a login shell all the same.
     let out = place.run(&server, &["-T"], &[], b"echo name is $0; exit 6\n");
-    assert_eq!(
-        (out.status.code(), text(&out.stdout).as_str()),
-        (Some(6), "name is -sh\n")
-    );
+    assert_eq!(ended(&out), (Some(6), "name is -sh\n".into()));
 }
 
 fn the_environment_is_the_servers_choice() {
-    let Some(place) = Place::new("environment") else {
+    let Some((place, server)) = served("environment", |policy| {
+        policy.config =
+            "AcceptEnv LC_*\nSetEnv FROM_SERVER=yes\nUsePAM yes\nExposeAuthInfo yes\n".into()
+    }) else {
         return;
     };
-    let mut policy = place.policy();
-    policy.config =
-        "AcceptEnv LC_*\nSetEnv FROM_SERVER=yes\nUsePAM yes\nExposeAuthInfo yes\n".into();
-    let server = Server::start(policy);
     let flags = ["-o", "SendEnv=LC_TEST", "-o", "SetEnv=LD_PRELOAD=/x.so"];
     let out = place.run(&server, &flags, &["env; cat $SSH_USER_AUTH; pwd"], b"");
     let said = text(&out.stdout);
@@ -307,13 +298,12 @@ fn the_environment_is_the_servers_choice() {
 }
 
 fn what_is_forced_runs() {
-    let Some(place) = Place::new("forced") else {
+    let Some((place, server)) = served("forced", |policy| {
+        policy.forced_command = Some("echo \"forced: $SSH_ORIGINAL_COMMAND\"".into());
+        policy.config = "Subsystem sftp /bin/false\n".into();
+    }) else {
         return;
     };
-    let mut policy = place.policy();
-    policy.forced_command = Some("echo \"forced: $SSH_ORIGINAL_COMMAND\"".into());
-    policy.config = "Subsystem sftp /bin/false\n".into();
-    let server = Server::start(policy);
     let marker = place.path.join("marker");
     let out = place.run(&server, &[], &[&format!("touch {}", marker.display())], b"");
     assert_eq!(
@@ -328,13 +318,12 @@ fn what_is_forced_runs() {
 }
 
 fn an_empty_forced_command_runs_nothing() {
-    let Some(place) = Place::new("empty") else {
+    let Some((place, server)) = served("empty", |policy| {
+        policy.forced_command = Some(String::new());
+        policy.config = "Subsystem sftp internal-sftp\n".into();
+    }) else {
         return;
     };
-    let mut policy = place.policy();
-    policy.forced_command = Some(String::new());
-    policy.config = "Subsystem sftp internal-sftp\n".into();
-    let server = Server::start(policy);
     for (flags, command) in [
         (&["-T"][..], &[][..]),
         (&["-tt"], &[]),
@@ -352,13 +341,12 @@ fn an_empty_forced_command_runs_nothing() {
 }
 
 fn forced_internal_sftp_says_that_it_is_all() {
-    let Some(place) = Place::new("onlysftp") else {
+    let Some((place, server)) = served("onlysftp", |policy| {
+        policy.forced_command = Some("internal-sftp".into());
+        policy.config = "Subsystem sftp internal-sftp\n".into();
+    }) else {
         return;
     };
-    let mut policy = place.policy();
-    policy.forced_command = Some("internal-sftp".into());
-    policy.config = "Subsystem sftp internal-sftp\n".into();
-    let server = Server::start(policy);
     for (flags, command) in [
         (&["-T"][..], &[][..]),
         (&["-tt"], &[]),
@@ -403,12 +391,10 @@ fn the_users_rc_file_does_not_run_under_force_command() {
 }
 
 fn a_home_that_is_not_there_is_said() {
-    let Some(place) = Place::new("nohome") else {
+    let Some((place, server)) = served("nohome", |policy| policy.home = "/no/such/home".into())
+    else {
         return;
     };
-    let mut policy = place.policy();
-    policy.home = "/no/such/home".into();
-    let server = Server::start(policy);
     let out = place.run(&server, &[], &["pwd"], b"");
     assert_eq!(text(&out.stdout), "/\n");
     assert_eq!(
@@ -434,34 +420,22 @@ fn restrictions_of_a_key_hold() {
     assert_eq!(text(&out.stdout), "not a tty\n");
     let out = place.run(&server, &["-v", "-W", "127.0.0.1:9"], &[], b"");
     assert!(!out.status.success());
-    assert!(
-        text(&out.stderr).contains("administratively prohibited"),
-        "{}",
-        text(&out.stderr)
-    );
+    complains(&out, "administratively prohibited");
 }
 
 fn a_subsystem_is_an_external_command() {
-    let Some(place) = Place::new("subsystem") else {
+    let Some((place, server)) = served("subsystem", |policy| {
+        policy.config = "Subsystem sftp /usr/lib/openssh/sftp-server\nSubsystem hello echo hello\n\
+        Subsystem own internal-sftp\n"
+            .into()
+    }) else {
         return;
     };
-    let mut policy = place.policy();
-    policy.config = "Subsystem sftp /usr/lib/openssh/sftp-server\nSubsystem hello echo hello\n\
-        Subsystem own internal-sftp\n"
-        .into();
-    let server = Server::start(policy);
     let out = place.run(&server, &["-s"], &["hello"], b"");
-    assert_eq!(
-        (out.status.code(), text(&out.stdout).as_str()),
-        (Some(0), "hello\n")
-    );
+    assert_eq!(ended(&out), (Some(0), "hello\n".into()));
     let out = place.run(&server, &["-s"], &["nope"], b"");
     assert!(!out.status.success());
-    assert!(
-        text(&out.stderr).contains("subsystem request failed"),
-        "{}",
-        text(&out.stderr)
-    );
+    complains(&out, "subsystem request failed");
     // SSH_FXP_INIT, version 3; the answer is SSH_FXP_VERSION.
     let out = place.run(&server, &["-s"], &["own"], &[0, 0, 0, 5, 1, 0, 0, 0, 3]);
     assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
@@ -470,25 +444,12 @@ fn a_subsystem_is_an_external_command() {
         && fs::exists("/usr/bin/sftp").unwrap_or(false)
     {
         fs::write(place.home().join("file"), vec![7_u8; 300_000]).expect("a file");
-        let known = format!(
-            "UserKnownHostsFile={}",
-            place.path.join("known_hosts").display()
-        );
         let mut sftp = Command::new("/usr/bin/sftp");
-        sftp.args([
-            "-q",
-            "-F",
-            "none",
-            "-o",
-            "StrictHostKeyChecking=no",
-            "-o",
-            &known,
-            "-o",
-            "BatchMode=yes",
-        ])
-        .args(["-b", "-", "-P", &server.address.port().to_string(), "-i"])
-        .arg(place.path.join("id"))
-        .arg("tester@127.0.0.1");
+        sftp.args(["-q", "-F", "none", "-oStrictHostKeyChecking=no"])
+            .args([&place.known_hosts(), "-oBatchMode=yes", "-b", "-"])
+            .args(["-P", &server.address.port().to_string(), "-i"])
+            .arg(place.path.join("id"))
+            .arg("tester@127.0.0.1");
         let copy = place.path.join("copy");
         let out = run(
             &mut sftp,
@@ -500,10 +461,9 @@ fn a_subsystem_is_an_external_command() {
 }
 
 fn input_ends_when_the_client_says_so() {
-    let Some(place) = Place::new("input") else {
+    let Some((place, server)) = served("input", |_| {}) else {
         return;
     };
-    let server = Server::start(place.policy());
     let out = place.run(&server, &[], &["wc -c; echo after"], &[b'x'; 12_345]);
     assert_eq!(text(&out.stdout), "12345\nafter\n");
     // A command that reads nothing ends, whatever the client still sends.
@@ -513,10 +473,7 @@ fn input_ends_when_the_client_says_so() {
         &["exec 0<&-; echo done"],
         &vec![b'x'; 5_000_000],
     );
-    assert_eq!(
-        (out.status.code(), text(&out.stdout).as_str()),
-        (Some(0), "done\n")
-    );
+    assert_eq!(ended(&out), (Some(0), "done\n".into()));
     // Output that ends early does not end the command, and its status is not lost.
     for _ in 0..5 {
         let out = place.run(
@@ -530,10 +487,9 @@ fn input_ends_when_the_client_says_so() {
 }
 
 fn holders_of_output() {
-    let Some(place) = Place::new("holders") else {
+    let Some((place, server)) = served("holders", |_| {}) else {
         return;
     };
-    let server = Server::start(place.policy());
     let fifo = place.path.join("fifo");
     let made = Command::new("mkfifo").arg(&fifo).status().expect("mkfifo");
     assert!(made.success());
@@ -549,18 +505,14 @@ fn holders_of_output() {
     );
     let writer = thread::spawn(move || fs::write(&fifo, "word\n"));
     let out = place.run(&server, &[], &[&command], b"");
-    assert_eq!(
-        (out.status.code(), text(&out.stdout).as_str()),
-        (Some(4), "late word\n")
-    );
+    assert_eq!(ended(&out), (Some(4), "late word\n".into()));
     writer.join().expect("no panic").expect("a reader");
 }
 
 fn a_client_that_leaves_hangs_up() {
-    let Some(place) = Place::new("leaves") else {
+    let Some((place, server)) = served("leaves", |_| {}) else {
         return;
     };
-    let server = Server::start(place.policy());
     for flags in [&["-T"][..], &["-tt"]] {
         let index = server.records.lock().expect("no panic").len();
         let marker = place.path.join(format!("hup{index}"));
@@ -597,12 +549,10 @@ fn a_client_that_leaves_hangs_up() {
 }
 
 fn sessions_share_a_connection() {
-    let Some(place) = Place::new("share") else {
+    let Some((place, server)) = served("share", |policy| policy.config = "MaxSessions 2\n".into())
+    else {
         return;
     };
-    let mut policy = place.policy();
-    policy.config = "MaxSessions 2\n".into();
-    let server = Server::start(policy);
     let socket = place.path.join("m");
     let path = format!("ControlPath={}", socket.display());
     let mut master = place
@@ -685,22 +635,14 @@ fn connections_go_through() {
         );
     }
     let out = place.run(&server, &["-v", "-W", "127.0.0.1:1"], &[], b"");
-    assert!(
-        text(&out.stderr).contains("onnect failed"),
-        "{}",
-        text(&out.stderr)
-    );
+    complains(&out, "onnect failed");
     let out = place.run(
         &server,
         &["-v", "-W", &format!("127.0.0.2:{port}")],
         &[],
         b"",
     );
-    assert!(
-        text(&out.stderr).contains("administratively prohibited"),
-        "{}",
-        text(&out.stderr)
-    );
+    complains(&out, "administratively prohibited");
     for config in [
         "DisableForwarding yes\n",
         "AllowTcpForwarding no\n",
@@ -714,11 +656,7 @@ fn connections_go_through() {
             &[],
             b"",
         );
-        assert!(
-            text(&out.stderr).contains("administratively prohibited"),
-            "{config}: {}",
-            text(&out.stderr)
-        );
+        complains(&out, "administratively prohibited");
     }
 }
 
@@ -748,21 +686,16 @@ fn rc_and_environment_files_are_read() {
 }
 
 fn host_keys_are_announced() {
-    let Some(place) = Place::new("hostkeys") else {
+    let Some((place, server)) = served("hostkeys", |_| {}) else {
         return;
     };
-    let server = Server::start(place.policy());
     let out = place.run(
         &server,
         &["-o", "UpdateHostKeys=yes", "-vv"],
         &["true"],
         b"",
     );
-    assert!(
-        text(&out.stderr).contains("hostkeys-00@openssh.com"),
-        "{}",
-        text(&out.stderr)
-    );
+    complains(&out, "hostkeys-00@openssh.com");
     assert!(out.status.success());
 }
 
@@ -794,10 +727,9 @@ fn password_and_prompts_reach_the_monitor() {
 }
 
 fn prompts_are_shown() {
-    let Some(place) = Place::new("prompts") else {
+    let Some((place, server)) = served("prompts", |_| {}) else {
         return;
     };
-    let server = Server::start(place.policy());
     let askpass = place.path.join("askpass");
     let asked = place.path.join("asked");
     fs::write(
@@ -825,9 +757,8 @@ fn a_client_that_stops_answering_is_let_go() {
     let Some(place) = Place::new("alive") else {
         return;
     };
-    let mut policy = place.policy();
-    policy.config = "ClientAliveInterval 1\nClientAliveCountMax 1\n".into();
-    let server = Server::start(policy);
+    let server = place
+        .server(|policy| policy.config = "ClientAliveInterval 1\nClientAliveCountMax 1\n".into());
     let mut client = place
         .ssh(&server, &[])
         .arg("echo ready; cat")
@@ -857,12 +788,9 @@ fn a_client_that_stops_answering_is_let_go() {
 }
 
 fn an_expired_password_leaves_only_passwd() {
-    let Some(place) = Place::new("expired") else {
+    let Some((place, server)) = served("expired", |policy| policy.password_expired = true) else {
         return;
     };
-    let mut policy = place.policy();
-    policy.password_expired = true;
-    let server = Server::start(policy);
     let marker = place.path.join("marker");
     let out = place.run(&server, &[], &[&format!("touch {}", marker.display())], b"");
     assert_eq!(out.status.code(), Some(1));
@@ -875,17 +803,11 @@ fn an_expired_password_leaves_only_passwd() {
 }
 
 fn a_shell_that_does_not_exist_says_so() {
-    let Some(place) = Place::new("noshell") else {
+    let Some((place, server)) = served("noshell", |policy| policy.shell = "/no/such/shell".into())
+    else {
         return;
     };
-    let mut policy = place.policy();
-    policy.shell = "/no/such/shell".into();
-    let server = Server::start(policy);
     let out = place.run(&server, &[], &["true"], b"");
     assert_eq!(out.status.code(), Some(1));
-    assert!(
-        text(&out.stderr).contains("/no/such/shell: No such file"),
-        "{}",
-        text(&out.stderr)
-    );
+    complains(&out, "/no/such/shell: No such file");
 }

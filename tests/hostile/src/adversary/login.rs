@@ -1,14 +1,15 @@
 //! The adversary's user authentication and channels, for lies that need a login first.
 
 use keys::{PrivateKey, SignatureAlgorithm};
+use proto::{Role, TransportConfig};
 use wire::message::{
     ChannelOpen, ChannelOpenConfirmation, ChannelRequest, Encode, ServiceAccept, ServiceRequest,
     UserauthRequest, UserauthSuccess,
 };
 use wire::{Put, Rest, names};
 
-use super::Adversary;
-use crate::subject::Subject;
+use super::{Adversary, HostKey, Offer};
+use crate::subject::{Memory, PASSWORD, Subject};
 
 /// A USERAUTH_REQUEST.
 #[must_use]
@@ -198,6 +199,18 @@ impl<V: Subject> Adversary<V> {
         let mut fields = Vec::new();
         fields.put_string(command);
         self.request(channel, names::REQUEST_EXEC, true, &fields);
+        self.output_of(|recipient| recipient == number)
+    }
+
+    /// Data of any channel until a CLOSE arrives.
+    ///
+    /// # Panics
+    /// If the subject ends earlier.
+    pub fn output(&mut self) -> Vec<u8> {
+        self.output_of(|_| true)
+    }
+
+    fn output_of(&mut self, counts: impl Fn(u32) -> bool) -> Vec<u8> {
         let mut out = Vec::new();
         loop {
             let payload = self.next_payload().unwrap_or_else(|| {
@@ -206,13 +219,13 @@ impl<V: Subject> Adversary<V> {
             match payload.first() {
                 Some(94) => {
                     let data = wire::message::ChannelData::decode(&payload).expect("data");
-                    if data.recipient_channel == number {
+                    if counts(data.recipient_channel) {
                         out.extend_from_slice(data.data);
                     }
                 }
                 Some(97) => {
                     let close = wire::message::ChannelClose::decode(&payload).expect("CLOSE");
-                    if close.recipient_channel == number {
+                    if counts(close.recipient_channel) {
                         return out;
                     }
                 }
@@ -221,24 +234,30 @@ impl<V: Subject> Adversary<V> {
         }
     }
 
-    /// Data of any channel until a CLOSE arrives.
-    ///
-    /// # Panics
-    /// If the subject ends earlier.
-    pub fn output(&mut self) -> Vec<u8> {
-        let mut out = Vec::new();
-        loop {
-            let payload = self.next_payload().unwrap_or_else(|| {
-                panic!("no CLOSE, but {:?}{}", self.goodbye, self.subject.state())
-            });
-            match payload.first() {
-                Some(94) => {
-                    let data = wire::message::ChannelData::decode(&payload).expect("data");
-                    out.extend_from_slice(data.data);
-                }
-                Some(97) => return out,
-                _ => {}
-            }
-        }
+    /// Rekeys with another host key, up to the end of the key exchange.
+    pub fn rekey_with_another_host_key(&mut self) {
+        self.host_key = HostKey {
+            private: PrivateKey::from_ed25519_seed(&[8; 32]),
+            algorithm: SignatureAlgorithm::Ed25519,
+        };
+        self.kexinit(&Offer::default());
+        self.expect_kexinit();
+        self.agree();
+    }
+}
+
+impl Adversary<Memory> {
+    /// A lying server whose subject has logged in.
+    #[must_use]
+    pub fn server() -> Self {
+        let mut adversary = Self::new(Memory::client(TransportConfig::default()), Role::Server);
+        adversary.exchange(&Offer::default());
+        adversary.accept_service();
+        adversary
+            .subject
+            .command(|client| client.auth_password(b"user", PASSWORD));
+        adversary.expect(50);
+        adversary.say(&wire::message::UserauthSuccess {});
+        adversary
     }
 }

@@ -49,14 +49,12 @@ impl Client for Dbclient {
         OFFERS
             .get_or_init(|| {
                 let home = Scratch::new();
-                offers::of_client(|port| {
+                offers::of_peer(|port| {
                     let mut command = Command::new(program);
                     command.env("HOME", home.path());
                     command.args(["-y", "-p", &port.to_string(), "127.0.0.1", "true"]);
                     command
                 })
-                .map(fixture::with_host_keys)
-                .map_err(|error| error.to_string())
             })
             .clone()
     }

@@ -94,6 +94,17 @@ pub struct Running {
 }
 
 impl Running {
+    /// A server of this machine's user.
+    #[must_use]
+    pub fn of_this_user(daemon: Daemon, known_hosts: PathBuf) -> Self {
+        Self {
+            daemon,
+            user: crate::account::current_user(),
+            known_hosts,
+            guest: None,
+        }
+    }
+
     /// A task for this server.
     #[must_use]
     pub fn order<'a>(&'a self, offer: &'a Algorithms, command: &'a str) -> Order<'a> {

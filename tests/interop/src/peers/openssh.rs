@@ -5,7 +5,6 @@ use std::sync::OnceLock;
 
 use super::ours::Kind;
 use super::{Client, Order, Running, Server};
-use crate::account::current_user;
 use crate::fixture::{self, KEY_TYPES};
 use crate::process::{COMMAND_LIMIT, Daemon, Input, Outcome, run};
 use crate::scratch::{Scratch, free_port};
@@ -238,9 +237,23 @@ pub fn start_beside(
 ) -> Result<Running, String> {
     const SCRIPT: &str = "while [ \"$1\" != -- ]; do mount --bind \"$1\" \"$2\" || exit; shift 2; done; \
                           shift; exec \"$@\"";
+    let command = in_mount_namespace(kind, SCRIPT, &[], places)?;
+    start_by(command, kind, scratch, config)
+}
+
+/// The server of this kind in a mount namespace that `script` prepares from `arguments` and
+/// `places`.
+pub(crate) fn in_mount_namespace(
+    kind: Kind,
+    script: &str,
+    arguments: &[&Path],
+    places: &[(&Path, &Path)],
+) -> Result<std::process::Command, String> {
     let sshd = kind.sshd()?;
     let mut command = std::process::Command::new("unshare");
-    command.args(["--mount", "sh", "-c", SCRIPT, "sh"]);
+    command
+        .args(["--mount", "sh", "-c", script, "sh"])
+        .args(arguments);
     for (theirs, own) in places {
         command.arg(theirs).arg(own);
     }
@@ -248,7 +261,7 @@ pub fn start_beside(
         .arg("--")
         .arg(sshd.get_program())
         .args(sshd.get_args());
-    start_by(command, kind, scratch, config)
+    Ok(command)
 }
 
 fn start_by(
@@ -286,10 +299,5 @@ pub(crate) fn start_logging(
         command.arg("-e");
     }
     let daemon = Daemon::start(&mut command, port, scratch)?;
-    Ok(Running {
-        daemon,
-        user: current_user(),
-        known_hosts,
-        guest: None,
-    })
+    Ok(Running::of_this_user(daemon, known_hosts))
 }

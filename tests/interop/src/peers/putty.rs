@@ -70,7 +70,7 @@ impl Client for Plink {
                 let folder = Scratch::new();
                 // Compression on: disabled methods are not in its list.
                 prepare(&folder, true, None);
-                offers::of_client(|port| {
+                offers::of_peer(|port| {
                     let mut command = Command::new(program);
                     command.env("PUTTYDIR", folder.path());
                     command.args([
@@ -84,8 +84,6 @@ impl Client for Plink {
                     ]);
                     command
                 })
-                .map(fixture::with_host_keys)
-                .map_err(|error| error.to_string())
             })
             .clone()
     }

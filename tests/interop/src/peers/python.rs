@@ -10,7 +10,6 @@ use std::thread;
 use std::time::Instant;
 
 use super::{Client, Order, Running, Server};
-use crate::account::current_user;
 use crate::fixture;
 use crate::process::{Background, COMMAND_LIMIT, Daemon, Input, Outcome, Stream, tool};
 use crate::scratch::{Scratch, free_port};
@@ -242,19 +241,8 @@ impl Server for AsyncsshServer {
     }
 
     fn start(&self, offer: &Algorithms, rekey_bytes: Option<u64>) -> Result<Running, String> {
-        let scratch = Scratch::new();
-        let port = free_port();
-        let known = fixture::known_hosts(&format!("[127.0.0.1]:{port}"));
-        let known_hosts = scratch.write("known_hosts", known);
-        let authorized = scratch.write("authorized_keys", fixture::authorized_keys());
-        let mut command = Command::new(python()?);
-        command.arg(script("asyncssh_server.py"));
-        let mut option = |name: &str, value: String| {
-            command.arg(format!("{name}={value}"));
-        };
-        option("port", port.to_string());
-        option("keys", fixture::folder().display().to_string());
-        option("authorized_keys", authorized.display().to_string());
+        let mut options = Vec::new();
+        let mut option = |name: &str, value: String| options.push(format!("{name}={value}"));
         option("kex", offer.kex.join(","));
         option("host_keys", offer.host_keys.join(","));
         option("ciphers", offer.ciphers.join(","));
@@ -263,13 +251,7 @@ impl Server for AsyncsshServer {
         if let Some(bytes) = rekey_bytes {
             option("rekey_bytes", bytes.to_string());
         }
-        let daemon = Daemon::start(&mut command, port, scratch)?;
-        Ok(Running {
-            daemon,
-            user: current_user(),
-            known_hosts,
-            guest: None,
-        })
+        serve("asyncssh_server.py", &options)
     }
 }
 
@@ -284,24 +266,26 @@ impl Server for ParamikoServer {
 
     /// Its algorithms cannot be configured.
     fn start(&self, _: &Algorithms, _: Option<u64>) -> Result<Running, String> {
-        let scratch = Scratch::new();
-        let port = free_port();
-        let known = fixture::known_hosts(&format!("[127.0.0.1]:{port}"));
-        let known_hosts = scratch.write("known_hosts", known);
-        let authorized = scratch.write("authorized_keys", fixture::authorized_keys());
-        let mut command = Command::new(python()?);
-        command
-            .arg(script("paramiko_server.py"))
-            .arg(format!("port={port}"))
-            .arg(format!("keys={}", fixture::folder().display()))
-            .arg(format!("authorized_keys={}", authorized.display()));
-        Ok(Running {
-            daemon: Daemon::start(&mut command, port, scratch)?,
-            user: current_user(),
-            known_hosts,
-            guest: None,
-        })
+        serve("paramiko_server.py", &[])
     }
+}
+
+/// Starts one of our server scripts with these options and those that all have.
+fn serve(name: &str, options: &[String]) -> Result<Running, String> {
+    let scratch = Scratch::new();
+    let port = free_port();
+    let known = fixture::known_hosts(&format!("[127.0.0.1]:{port}"));
+    let known_hosts = scratch.write("known_hosts", known);
+    let authorized = scratch.write("authorized_keys", fixture::authorized_keys());
+    let mut command = Command::new(python()?);
+    command
+        .arg(script(name))
+        .arg(format!("port={port}"))
+        .arg(format!("keys={}", fixture::folder().display()))
+        .arg(format!("authorized_keys={}", authorized.display()))
+        .args(options);
+    let daemon = Daemon::start(&mut command, port, scratch)?;
+    Ok(Running::of_this_user(daemon, known_hosts))
 }
 
 fn unhex(text: &str) -> Vec<u8> {
