@@ -13,6 +13,7 @@ use crate::auth::identity::Keys;
 use crate::auth::{Early, LoggedIn};
 use crate::error::{ClientError, Peer};
 use crate::flags::Flags;
+use crate::forward::SessionForwards;
 use crate::host_key::HostKeyChecker;
 use crate::interaction::Interaction;
 use crate::log::{debug1, error};
@@ -170,8 +171,18 @@ impl OneConnection<'_> {
             }
         };
         // A program that is the session's local end leaves no terminal.
-        let leaves = options.session.fork_after_authentication && local.is_none();
-        if leaves && !matches!(self.plan.what, What::Forward { .. }) {
+        let leaves = options.session.fork_after_authentication
+            && local.is_none()
+            && !matches!(self.plan.what, What::Forward(_));
+        let forwards = match (&local, &self.plan.what) {
+            (None, What::Forward(_)) | (Some(_), _) => None,
+            (None, _) => SessionForwards::prepare(options)?,
+        };
+        let leaves_later = leaves
+            && forwards
+                .as_ref()
+                .is_some_and(SessionForwards::defers_background);
+        if leaves && !leaves_later {
             go_to_background()?;
         }
         records.logged_in(&mut secured, logged_in.key.clone());
@@ -195,6 +206,7 @@ impl OneConnection<'_> {
             prompter,
         )
         .with_local_end(local)
+        .with_forwards(forwards, leaves_later)
         .with_early(logged_in.early)
         .starting_at_once(records.strategy.starts_at_once(&version));
         session.rotate_host_keys(checker, options.host_keys.update_host_keys);
@@ -267,7 +279,7 @@ fn local_command(options: &ClientOptions) -> Result<(), ClientError> {
 }
 
 /// `-f`: the parent process ends with 0 here; standard error stays open for later errors.
-fn go_to_background() -> Result<(), ClientError> {
+pub(crate) fn go_to_background() -> Result<(), ClientError> {
     debug1!("forking to background");
     sys::process::daemonize().map_err(ClientError::system("fork to the background"))
 }

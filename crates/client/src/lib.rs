@@ -15,6 +15,7 @@ mod connection;
 pub mod embedded;
 pub mod error;
 pub mod flags;
+pub mod forward;
 pub mod host_key;
 pub mod interaction;
 mod jumps;

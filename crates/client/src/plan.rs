@@ -5,6 +5,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use config::client::{EscapeChar, RequestTty, SessionOptions, SessionType};
 use config::pattern;
 use config::types::Variable;
+use driver::forward::Target;
 
 use crate::log::debug3;
 
@@ -19,13 +20,8 @@ pub enum What {
     Subsystem(Vec<u8>),
     /// No channel (`-N`).
     Nothing,
-    /// Standard input and output forwarded to a host and port (`-W`).
-    Forward {
-        /// The host name, which the server resolves.
-        host: String,
-        /// The port.
-        port: u16,
-    },
+    /// Standard input and output forwarded to a port or socket that the server connects to (`-W`).
+    Forward(Target),
 }
 
 impl What {
@@ -91,7 +87,7 @@ impl Plan {
     pub fn decide(
         session: &SessionOptions,
         command: Option<Vec<u8>>,
-        forward: Option<(String, u16)>,
+        forward: Option<Target>,
     ) -> Result<Self, String> {
         let typed = command.is_some();
         let command = match (command, &session.remote_command) {
@@ -104,7 +100,7 @@ impl Plan {
         };
         debug3!("command typed: {typed}");
         let what = match (forward, session.session_type, command) {
-            (Some((host, port)), _, _) => What::Forward { host, port },
+            (Some(target), _, _) => What::Forward(target),
             (None, SessionType::None, _) => What::Nothing,
             (None, SessionType::Subsystem, Some(name)) => What::Subsystem(name),
             (None, SessionType::Subsystem, None) => {
@@ -125,7 +121,7 @@ impl Plan {
         };
         Ok(Self {
             environment: match what {
-                What::Forward { .. } | What::Nothing => Vec::new(),
+                What::Forward(_) | What::Nothing => Vec::new(),
                 _ => environment(session),
             },
             what,
@@ -139,7 +135,7 @@ impl Plan {
 }
 
 fn wants_pty(session: &SessionOptions, what: &What) -> bool {
-    if matches!(what, What::Forward { .. } | What::Nothing) {
+    if matches!(what, What::Forward(_) | What::Nothing) {
         return false;
     }
     let terminal = sys::io::is_terminal(sys::io::stdin()) && !session.stdin_null;

@@ -157,6 +157,7 @@ fn resolve(
         match setting {
             Setting::Line(text) => line.option(text.clone()),
             Setting::Keyword(keyword, value) => line.set(keyword, value.clone()),
+            Setting::Words(keyword, words) => line.set_words(keyword, words.clone()),
             Setting::Identity(path) if is_accessible(path, here) => {
                 line.set("IdentityFile", path.clone());
             }

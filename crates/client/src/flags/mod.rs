@@ -16,7 +16,9 @@ use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use ::flags::{CommandLine, Word};
+use config::forward::{ForwardKind, ForwardSpec};
 use destination::Destination;
+use driver::forward::Target;
 use escape::LogLevel;
 pub use usage::USAGE;
 
@@ -27,6 +29,8 @@ pub enum Setting {
     Line(String),
     /// A flag that sets a keyword; the value is taken whole, never split or unquoted.
     Keyword(&'static str, String),
+    /// A flag that sets a keyword with several values.
+    Words(&'static str, Vec<String>),
     /// `-i`: an identity file.
     Identity(String),
 }
@@ -64,8 +68,8 @@ pub struct Flags {
     pub syslog: bool,
     /// The level of `-v` (up to three) or `-q`.
     pub level: Option<LogLevel>,
-    /// `-W`: the host and port to which standard input and output are forwarded.
-    pub stdio_forward: Option<(String, u16)>,
+    /// `-W`: the host and port, or socket, to which standard input and output are forwarded.
+    pub stdio_forward: Option<Target>,
     /// `-s`: the command is a subsystem's name.
     pub subsystem: bool,
     /// `-n`: standard input is not read.
@@ -272,10 +276,7 @@ impl Parser {
             "X" => return Err(later("-X", "X11 forwarding")),
             "Y" => return Err(later("-Y", "X11 forwarding")),
             "y" => self.flags.syslog = true,
-            "g" => {
-                self.unheeded("-g: forwardings are not supported yet; ignored");
-                self.force("GatewayPorts", "yes");
-            }
+            "g" => self.force("GatewayPorts", "yes"),
             _ => self.valued(flag, value)?,
         }
         Ok(())
@@ -284,7 +285,7 @@ impl Parser {
     /// True if a setting so far has this keyword.
     fn sets(&self, name: &str) -> bool {
         self.flags.settings.iter().any(|setting| match setting {
-            Setting::Keyword(keyword, _) => *keyword == name,
+            Setting::Keyword(keyword, _) | Setting::Words(keyword, _) => *keyword == name,
             Setting::Line(line) => line
                 .get(..name.len())
                 .is_some_and(|start| start.eq_ignore_ascii_case(name)),
@@ -308,6 +309,24 @@ impl Parser {
             return refused("Invalid -J argument");
         }
         self.keyword("ProxyJump", value);
+        Ok(())
+    }
+
+    /// `-L`, `-R` and `-D` add to the forwardings of the files.
+    fn forwarding(&mut self, kind: ForwardKind, value: &str) -> Result<(), FlagError> {
+        let (keyword, name) = match kind {
+            ForwardKind::Local => ("LocalForward", "local"),
+            ForwardKind::Remote => ("RemoteForward", "remote"),
+            ForwardKind::Dynamic => ("DynamicForward", "dynamic"),
+        };
+        let spec = ForwardSpec::parse(value, kind).ok_or_else(|| {
+            FlagError::Refused(format!(
+                "Bad {name} forwarding specification '{}'",
+                shown(value)
+            ))
+        })?;
+        let words = Setting::Words(keyword, spec.words());
+        self.flags.settings.push(words);
         Ok(())
     }
 
@@ -352,12 +371,16 @@ impl Parser {
             "E" => self.flags.log_file = Some(value.to_owned()),
             "Q" => self.flags.action = Action::Query(value.to_owned()),
             "W" => {
-                let target = destination::host_and_port(value).ok_or_else(|| {
-                    FlagError::Refused(format!(
-                        "Bad stdio forwarding specification '{}': write host:port",
-                        shown(value)
-                    ))
-                })?;
+                let target = match destination::host_and_port(value) {
+                    Some((host, port)) => Target::Tcp { host, port },
+                    None if value.contains('/') => Target::Unix(value.into()),
+                    None => {
+                        return Err(FlagError::Refused(format!(
+                            "Bad stdio forwarding specification '{}': write host:port",
+                            shown(value)
+                        )));
+                    }
+                };
                 if self.flags.stdio_forward.is_some() {
                     return Err(FlagError::Refused("-W may be given only once.".into()));
                 }
@@ -365,9 +388,9 @@ impl Parser {
                 self.force("SessionType", "none");
                 self.force("RequestTTY", "no");
             }
-            "L" => return Err(later("-L", "forwarding of local ports")),
-            "R" => return Err(later("-R", "forwarding of remote ports")),
-            "D" => return Err(later("-D", "dynamic port forwarding")),
+            "L" => self.forwarding(ForwardKind::Local, value)?,
+            "R" => self.forwarding(ForwardKind::Remote, value)?,
+            "D" => self.forwarding(ForwardKind::Dynamic, value)?,
             "w" => return Err(later("-w", "tunnel device forwarding")),
             "O" => return Err(later("-O", "connection sharing")),
             // `-S none` asks for the only behaviour there is; it is common in scripts.

@@ -224,9 +224,7 @@ fn jumps_are_checked_on_the_command_line() {
 
 #[test]
 fn flags_of_a_later_version_are_refused_by_name() {
-    for flag in [
-        "-A", "-L 1:h:2", "-R 1:h:2", "-D 1080", "-S /x", "-M", "-O check", "-X", "-Y", "-w 0:0",
-    ] {
+    for flag in ["-A", "-S /x", "-M", "-O check", "-X", "-Y", "-w 0:0"] {
         let text = refusal(&format!("{flag} host"));
         assert!(
             text.contains(&flag[..2]) && text.contains("later version"),
@@ -239,12 +237,53 @@ fn flags_of_a_later_version_are_refused_by_name() {
 #[test]
 fn stdio_forwarding_names_a_host_and_a_port() {
     let flags_w = flags("-W [::1]:22 jump").unwrap();
-    assert_eq!(flags_w.stdio_forward, Some(("::1".into(), 22)));
+    assert_eq!(
+        flags_w.stdio_forward,
+        Some(Target::Tcp {
+            host: "::1".into(),
+            port: 22
+        })
+    );
     assert_eq!(keyword(&flags_w, "SessionType").as_deref(), Some("none"));
     for bad in ["host", "host:", "host:0", ":22", "::1:22", "h:99999"] {
         assert!(flags(&format!("-W {bad} jump")).is_err(), "{bad}");
     }
     assert!(flags("-W a:1 jump cmd").is_err());
+}
+
+#[test]
+fn forwardings_become_keywords_with_their_words() {
+    let of = |line: &str| {
+        let flags = flags(line).unwrap();
+        let words = |setting: &Setting| match setting {
+            Setting::Words(keyword, words) => Some((*keyword, words.join(" "))),
+            _ => None,
+        };
+        flags.settings.iter().filter_map(words).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        of("-L 1:h:2 -R 0:[::1]:3 -R 4 -D [::1]:5 -L/a:/b host"),
+        [
+            ("LocalForward", "1 [h]:2".to_owned()),
+            ("RemoteForward", "0 [::1]:3".to_owned()),
+            ("RemoteForward", "4".to_owned()),
+            ("DynamicForward", "[::1]:5".to_owned()),
+            ("LocalForward", "/a /b".to_owned()),
+        ]
+    );
+    for (line, name) in [
+        ("-L 1:h", "local"),
+        ("-R x", "remote"),
+        ("-D 1:h:2", "dynamic"),
+    ] {
+        let said = refusal(&format!("{line} host"));
+        assert!(
+            said.contains(&format!("Bad {name} forwarding specification '")),
+            "{said}"
+        );
+    }
+    let socket = flags("-W /run/s host").unwrap().stdio_forward;
+    assert_eq!(socket, Some(Target::Unix("/run/s".into())));
 }
 
 #[test]

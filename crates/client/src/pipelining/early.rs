@@ -7,7 +7,6 @@ use std::collections::VecDeque;
 
 use proto::channel::Request;
 use proto::{ChannelId, Connection, Error};
-use wire::Put;
 
 use crate::log::{debug1, debug2};
 use crate::plan::{Plan, What};
@@ -85,7 +84,7 @@ impl ChannelStart {
     #[must_use]
     pub fn of(plan: &Plan) -> Option<Self> {
         let (kind, fields) = channel_type(&plan.what)?;
-        let is_forward = matches!(plan.what, What::Forward { .. });
+        let is_forward = matches!(plan.what, What::Forward(_));
         Some(Self {
             kind: kind.to_owned(),
             fields,
@@ -174,15 +173,8 @@ fn has_no_input(plan: &Plan) -> bool {
 pub(crate) fn channel_type(what: &What) -> Option<(&'static str, Vec<u8>)> {
     match what {
         What::Nothing => None,
-        What::Forward { host, port } => {
-            let mut fields = Vec::new();
-            fields.put_string(host.as_bytes());
-            fields.put_u32(u32::from(*port));
-            // The originator of standard input has no address (RFC 4254 §7.2 wants one).
-            fields.put_string(b"127.0.0.1");
-            fields.put_u32(65535);
-            Some((wire::names::CHANNEL_DIRECT_TCPIP, fields))
-        }
+        // The originator of standard input has no address.
+        What::Forward(target) => Some(target.open_request(None)),
         _ => Some((wire::names::CHANNEL_SESSION, Vec::new())),
     }
 }

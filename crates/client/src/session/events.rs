@@ -11,12 +11,20 @@ use super::{
     TOKEN_SIGNALS, TOKEN_TERMINAL, What,
 };
 use crate::error::ClientError;
+use crate::forward::{SessionForwards, open_reason};
 use crate::log::{debug1, debug2, debug3, error, info, verbose};
 use crate::pipelining::early::Asked;
 use crate::text::one_line;
 
 impl Session<'_> {
     pub(super) fn handle(&mut self, notice: Notice) -> Result<Next, ClientError> {
+        let notice = match &mut self.forwards {
+            Some(forwards) => match forwards.handle(notice, self.driver)? {
+                Some(notice) => notice,
+                None => return Ok(Next::Continue),
+            },
+            None => notice,
+        };
         match notice {
             Notice::Event(event) => self.handle_event(event),
             Notice::Ready {
@@ -72,7 +80,10 @@ impl Session<'_> {
                 );
                 Ok(Next::Continue)
             }
-            Notice::PeerClosed if self.closed => Ok(Next::Continue),
+            Notice::PeerClosed if self.closed => {
+                self.drop_forwards();
+                Ok(Next::Continue)
+            }
             Notice::PeerClosed => Err(ClientError::Closed(self.peer.clone())),
             _ => Ok(Next::Continue),
         }
@@ -86,7 +97,7 @@ impl Session<'_> {
         error: &std::io::Error,
     ) -> Result<(), ClientError> {
         debug1!("channel {}: writing {stream:?} failed: {error}", channel.0);
-        let is_session = !matches!(self.plan.what, What::Forward { .. });
+        let is_session = !matches!(self.plan.what, What::Forward(_));
         if !self.driver.connection().channel_is_open(channel) {
             return Ok(());
         }
@@ -119,7 +130,7 @@ impl Session<'_> {
                     open_reason(reason),
                     one_line(&description)
                 );
-                if matches!(self.plan.what, What::Forward { .. }) {
+                if matches!(self.plan.what, What::Forward(_)) {
                     error!("stdio forwarding failed");
                 }
                 return Ok(Next::Finish(FAILURE));
@@ -254,6 +265,14 @@ impl Session<'_> {
     pub(super) fn channel_closed(&mut self, channel: ChannelId) {
         self.closed = true;
         self.stop_input(channel);
+        if self
+            .forwards
+            .as_ref()
+            .is_some_and(SessionForwards::has_connections)
+        {
+            // The session waits for them, and the user may type elsewhere.
+            self.leave_raw_mode();
+        }
     }
 
     pub(super) fn stop_input(&mut self, channel: ChannelId) {
@@ -320,15 +339,5 @@ impl Session<'_> {
             }
         }
         self.driver.set_timer(TOKEN_PROOF, None);
-    }
-}
-
-fn open_reason(reason: u32) -> String {
-    match reason {
-        open_failure::ADMINISTRATIVELY_PROHIBITED => "administratively prohibited".into(),
-        open_failure::CONNECT_FAILED => "connect failed".into(),
-        open_failure::UNKNOWN_CHANNEL_TYPE => "unknown channel type".into(),
-        open_failure::RESOURCE_SHORTAGE => "resource shortage".into(),
-        other => format!("reason {other}"),
     }
 }

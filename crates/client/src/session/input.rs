@@ -7,6 +7,7 @@ use sys::signals::Signal;
 use super::keystroke_timer::{KeystrokeAction, KeystrokeTimer, PING_DATA, random};
 use super::{FAILURE, Next, RETRY_MS, Session, TOKEN_KEYSTROKES, TOKEN_RETRY, TOKEN_TERMINAL};
 use crate::error::ClientError;
+use crate::forward::SessionForwards;
 use crate::log::{self, debug1, debug2, debug3};
 use crate::pipelining::early::Asked;
 use crate::report;
@@ -219,6 +220,11 @@ impl Session<'_> {
                 log::tell("The following channels are open:\n");
                 if let Some(ChannelId(number)) = self.open_channel() {
                     log::tell(&format!("  #{number} session\n"));
+                }
+                for (ChannelId(number), text) in
+                    self.forwards.iter().flat_map(SessionForwards::lines)
+                {
+                    log::tell(&format!("  #{number} {}\n", one_line(text)));
                 }
             }
             Command::Status => {

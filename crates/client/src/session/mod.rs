@@ -25,6 +25,7 @@ pub use local_end::{AnyLocalEnd, EARLY_BYTES, LocalEnd, Turns};
 pub use stdio::{StdioFlags, Streams};
 
 use crate::error::{ClientError, Peer};
+use crate::forward::SessionForwards;
 use crate::host_key::HostKeyChecker;
 use crate::host_key::update::Rotation;
 use crate::interaction::Interaction;
@@ -98,6 +99,9 @@ pub struct Session<'c> {
     keystroke_timer: Option<KeystrokeTimer>,
     signals: Option<SignalFd>,
     rotation: Option<Rotation>,
+    forwards: Option<SessionForwards>,
+    /// The program goes to the background when the server has answered the requests of `forwards`.
+    leaves_later: bool,
 }
 
 impl<'c> Session<'c> {
@@ -132,7 +136,18 @@ impl<'c> Session<'c> {
             keystroke_timer: None,
             signals: None,
             rotation: None,
+            forwards: None,
+            leaves_later: false,
         }
+    }
+
+    /// Serves these forwardings beside the channel. `leaves_later`: the program goes to the
+    /// background (`-f`) when the server has agreed to them.
+    #[must_use]
+    pub fn with_forwards(mut self, forwards: Option<SessionForwards>, leaves_later: bool) -> Self {
+        self.forwards = forwards;
+        self.leaves_later = leaves_later;
+        self
     }
 
     /// Connects the channel to `local` instead of the streams.
@@ -177,6 +192,9 @@ impl<'c> Session<'c> {
     pub fn run(&mut self) -> Result<i32, ClientError> {
         let outcome = self.run_inner();
         self.leave_raw_mode();
+        if let Some(forwards) = &mut self.forwards {
+            forwards.close(self.driver);
+        }
         if outcome.is_ok() {
             self.await_proof();
             self.farewell();
@@ -185,12 +203,17 @@ impl<'c> Session<'c> {
     }
 
     fn run_inner(&mut self) -> Result<i32, ClientError> {
-        if !self.attach_local_end()? {
+        // A descriptor for signals belongs to the process that makes it.
+        if !self.attach_local_end()? && !self.leaves_later {
             self.take_signals()?;
+        }
+        if let Some(forwards) = &mut self.forwards {
+            forwards.start(self.driver)?;
         }
         self.open()?;
         let mut patience = MAX_LINGERS;
         loop {
+            self.leave_if_due()?;
             self.offer_typed()?;
             if self.is_over() {
                 return Ok(self.exit_code());
@@ -202,6 +225,7 @@ impl<'c> Session<'c> {
                     // written.
                     debug2!("after the channel's end: {error}");
                     patience -= 1;
+                    self.drop_forwards();
                     let _ = sys::io::wait_writable(sys::io::stdout(), Some(LINGER));
                     continue;
                 }
@@ -242,12 +266,33 @@ impl<'c> Session<'c> {
         self.command(|connection| connection.channel_request(channel, request, want_reply))
     }
 
-    /// True if the channel is closed and all its output has been written.
+    /// Goes to the background as soon as the server has answered the requests to listen.
+    fn leave_if_due(&mut self) -> Result<(), ClientError> {
+        let waits = |forwards: &SessionForwards| forwards.defers_background();
+        if self.leaves_later && !self.forwards.as_ref().is_some_and(waits) {
+            self.leaves_later = false;
+            crate::connection::go_to_background()?;
+            self.take_signals()?;
+        }
+        Ok(())
+    }
+
+    /// The connection is gone, and its forwardings with it.
+    fn drop_forwards(&mut self) {
+        if let Some(mut forwards) = self.forwards.take() {
+            forwards.close(self.driver);
+        }
+    }
+
+    /// True if the channel is closed, all its output has been written, and no forwarded connection
+    /// is open.
     fn is_over(&self) -> bool {
         let Some(channel) = self.channel else {
             return false;
         };
+        let forwards = self.forwards.as_ref();
         self.closed
+            && !forwards.is_some_and(SessionForwards::has_connections)
             && !self.driver.has_sink(channel, Stream::Data)
             && !self.driver.has_sink(channel, Stream::Stderr)
     }
@@ -255,7 +300,7 @@ impl<'c> Session<'c> {
     fn exit_code(&self) -> i32 {
         match (&self.ended, &self.plan.what) {
             (Some(Ended::Status(status)), _) => i32::try_from(*status).unwrap_or(FAILURE),
-            (None, What::Forward { .. }) => 0,
+            (None, What::Forward(_)) => 0,
             _ => FAILURE,
         }
     }
@@ -338,7 +383,7 @@ impl<'c> Session<'c> {
     /// The channel is confirmed: sends all its requests at once, unless they were sent early.
     fn confirmed(&mut self, channel: ChannelId) -> Result<(), ClientError> {
         self.unconfirmed = PipelineDepth::Nothing;
-        if matches!(self.plan.what, What::Forward { .. }) {
+        if matches!(self.plan.what, What::Forward(_)) {
             self.started = true;
             return self.attach_source(channel);
         }

@@ -1,0 +1,266 @@
+//! Forwardings of a session: `LocalForward`, `DynamicForward` and `RemoteForward` with their flags
+//! `-L`, `-D` and `-R`.
+//!
+//! [`SessionForwards::prepare`] listens, before the program goes to the background;
+//! [`SessionForwards::start`] sends the requests for remote ones. The connections themselves are
+//! [`driver::forward`]'s; messages equal those of OpenSSH.
+
+mod remote;
+mod report;
+
+use std::path::Path;
+
+use config::client::ClientOptions;
+use config::forward::{ForwardListen, ForwardSpec, ForwardTo};
+use config::permit;
+use config::types::AddressFamily;
+use driver::forward::{ForwardSettings, Forwards, Gateway, ListeningSockets, Opens, Target};
+use driver::{Driver, Notice};
+use proto::{ChannelId, Event};
+use sys::socket::Family;
+
+use crate::connect::plain_reason;
+use crate::error::ClientError;
+use crate::log::{debug1, error, verbose};
+use crate::text::one_line;
+use remote::Remotes;
+pub(crate) use report::open_reason;
+
+/// All forwardings of a session.
+pub struct SessionForwards {
+    forwards: Forwards,
+    /// Listeners that the driver does not watch yet.
+    prepared: Vec<(ListeningSockets, Opens)>,
+    remotes: Remotes,
+}
+
+impl std::fmt::Debug for SessionForwards {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.forwards.fmt(f)
+    }
+}
+
+/// The target of a channel to `to`; `None` if each connection names its own.
+pub(crate) fn target(to: &ForwardTo) -> Option<Target> {
+    match to {
+        ForwardTo::Tcp { host, port } => Some(Target::Tcp {
+            host: host.clone(),
+            port: *port,
+        }),
+        ForwardTo::Unix(path) => Some(Target::Unix(path.into())),
+        ForwardTo::Socks => None,
+    }
+}
+
+fn family(options: &ClientOptions) -> Family {
+    match options.connection.address_family {
+        AddressFamily::Any => Family::Any,
+        AddressFamily::Inet => Family::V4,
+        AddressFamily::Inet6 => Family::V6,
+    }
+}
+
+impl SessionForwards {
+    /// Listens for local forwardings. `None` if the options ask for no forwarding.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] if one cannot be set up and `ExitOnForwardFailure` is set.
+    pub fn prepare(options: &ClientOptions) -> Result<Option<Self>, ClientError> {
+        let locals: Vec<&ForwardSpec> = options
+            .forwarding
+            .local_forwards
+            .iter()
+            .chain(&options.forwarding.dynamic_forwards)
+            .collect();
+        if locals.is_empty() && options.forwarding.remote_forwards.is_empty() {
+            return Ok(None);
+        }
+        let mut prepared = Vec::new();
+        for spec in &locals {
+            let opens = target(&spec.to).map_or(Opens::Socks, Opens::Direct);
+            debug1!(
+                "Local connections to {} forwarded to remote address {}",
+                one_line(&shown_listener(&spec.listen, options)),
+                one_line(&spec.to.to_string())
+            );
+            if let Some(sockets) = listen(&spec.listen, options) {
+                prepared.push((sockets, opens));
+            }
+        }
+        if prepared.len() < locals.len() {
+            let text = "Could not request local forwarding.";
+            if options.forwarding.exit_on_forward_failure {
+                close_unwatched(prepared);
+                return Err(ClientError::Refused(text.to_owned()));
+            }
+            if prepared.is_empty() {
+                error!("{text}");
+            }
+        }
+        let list = options.forwarding.permit_remote_open.clone();
+        Ok(Some(Self {
+            forwards: Forwards::new(ForwardSettings {
+                keep_alive: options.connection.tcp_keep_alive,
+                family: family(options),
+                permits: Box::new(move |target| match target {
+                    Target::Tcp { host, port } => permit::opens(&list, host, *port),
+                    Target::Unix(_) => permit::is_any(&list),
+                }),
+            }),
+            prepared,
+            remotes: Remotes::new(
+                &options.forwarding.remote_forwards,
+                options.forwarding.exit_on_forward_failure,
+            ),
+        }))
+    }
+
+    /// True if the program may go to the background only after the server's answers.
+    #[must_use]
+    pub fn defers_background(&self) -> bool {
+        self.remotes.must_succeed() && self.remotes.awaits_answers()
+    }
+
+    /// Accepts connections from now on, and requests the remote forwardings.
+    ///
+    /// # Errors
+    /// Those of the system, and of a connection before its login.
+    pub fn start(&mut self, driver: &mut Driver) -> Result<(), ClientError> {
+        raise_file_limit();
+        for (sockets, opens) in std::mem::take(&mut self.prepared) {
+            self.forwards
+                .listen(sockets, opens, driver)
+                .map_err(ClientError::system("listen"))?;
+        }
+        self.remotes.request(driver)
+    }
+
+    /// True if a forwarded connection is open.
+    #[must_use]
+    pub fn has_connections(&self) -> bool {
+        self.forwards.has_connections()
+    }
+
+    /// Number and description of each open channel.
+    pub fn lines(&self) -> impl Iterator<Item = (ChannelId, &str)> {
+        self.forwards.lines()
+    }
+
+    /// Handles a notice of a forwarding; returns any other one.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] if a remote forwarding failed and `ExitOnForwardFailure` is set.
+    pub fn handle(
+        &mut self,
+        notice: Notice,
+        driver: &mut Driver,
+    ) -> Result<Option<Notice>, ClientError> {
+        let other = self.forwards.handle(notice, driver);
+        self.report();
+        match other {
+            Some(Notice::Event(Event::GlobalReply(fields))) => {
+                self.remotes.answered(fields.as_deref())?;
+                Ok(None)
+            }
+            Some(Notice::Event(Event::ChannelOpenRequest {
+                channel,
+                kind,
+                fields,
+            })) if remote::is_forwarded(&kind) => {
+                self.opened_by_server(channel, &kind, &fields, driver);
+                Ok(None)
+            }
+            other => Ok(other),
+        }
+    }
+
+    /// Ends all listeners; sockets with a path are removed.
+    pub fn close(&mut self, driver: &mut Driver) {
+        close_unwatched(std::mem::take(&mut self.prepared));
+        self.forwards.cancel_all(driver);
+    }
+}
+
+fn close_unwatched(prepared: Vec<(ListeningSockets, Opens)>) {
+    for (sockets, _) in prepared {
+        sockets.discard();
+    }
+}
+
+/// The listener for messages, in OpenSSH's words.
+fn shown_listener(listen: &ForwardListen, options: &ClientOptions) -> String {
+    match listen {
+        ForwardListen::Unix(path) => path.clone(),
+        ForwardListen::Tcp { address, port } => {
+            let any = match options.forwarding.gateway_ports {
+                true => "*",
+                false => "LOCALHOST",
+            };
+            format!("{}:{port}", address.as_deref().unwrap_or(any))
+        }
+    }
+}
+
+/// Listens; reports why if it cannot.
+fn listen(listen: &ForwardListen, options: &ClientOptions) -> Option<ListeningSockets> {
+    match listen {
+        ForwardListen::Unix(path) => {
+            let unlink = options.forwarding.stream_local_bind_unlink;
+            let mask = options.forwarding.stream_local_bind_mask;
+            ListeningSockets::unix(Path::new(path), mask, unlink)
+                .inspect_err(|reason| {
+                    error!(
+                        "unix_listener: cannot bind to path {}: {}",
+                        one_line(path),
+                        plain_reason(reason)
+                    );
+                })
+                .ok()
+        }
+        ForwardListen::Tcp { address, port } => {
+            let gateway = match options.forwarding.gateway_ports {
+                true => Gateway::OpenClient,
+                false => Gateway::Client,
+            };
+            let mut failures = Vec::new();
+            let sockets = ListeningSockets::tcp(
+                address.as_deref(),
+                *port,
+                gateway,
+                family(options),
+                |address, reason| failures.push((address, plain_reason(reason))),
+            );
+            let is_lost = sockets.is_err();
+            for (address, reason) in &failures {
+                let text = format!("bind [{}]:{}: {reason}", address.ip(), address.port());
+                match is_lost {
+                    true => error!("{text}"),
+                    false => verbose!("{text}"),
+                }
+            }
+            if let Err(reason) = &sockets {
+                if failures.is_empty() {
+                    error!(
+                        "{}: {}",
+                        one_line(address.as_deref().unwrap_or_default()),
+                        one_line(&reason.to_string())
+                    );
+                }
+                error!("channel_setup_fwd_listener_tcpip: cannot listen to port: {port}");
+            }
+            sockets.ok()
+        }
+    }
+}
+
+/// Allows as many open files as the system does: each forwarded connection needs two.
+fn raise_file_limit() {
+    use sys::process::{Limit, Resource, limit, set_limit};
+    if let Ok(now) = limit(Resource::OpenFiles) {
+        let most = Limit {
+            soft: now.hard,
+            ..now
+        };
+        let _ = set_limit(Resource::OpenFiles, most);
+    }
+}

@@ -1,0 +1,266 @@
+//! Remote forwardings: requests to the server to listen, its answers, and the channels that it
+//! opens for accepted connections. A channel for a listener that was not requested is refused.
+
+use std::collections::VecDeque;
+
+use config::forward::{ForwardListen, ForwardSpec, ForwardTo};
+use driver::Driver;
+use driver::forward::{Listening, Target};
+use proto::ChannelId;
+use wire::message::open_failure;
+use wire::{Reader, names};
+
+use super::{SessionForwards, target};
+use crate::error::ClientError;
+use crate::log::{debug1, error, info};
+use crate::text::one_line;
+
+/// True for the types of channels of remote listeners.
+pub(super) fn is_forwarded(kind: &str) -> bool {
+    matches!(
+        kind,
+        names::CHANNEL_FORWARDED_TCPIP | names::CHANNEL_FORWARDED_STREAMLOCAL
+    )
+}
+
+/// One requested listener.
+struct Remote {
+    /// As it was requested; port 0 is replaced by the server's choice.
+    listening: Listening,
+    to: ForwardTo,
+    /// The server listens.
+    is_active: bool,
+}
+
+impl Remote {
+    fn new(spec: &ForwardSpec) -> Self {
+        let listening = match &spec.listen {
+            ForwardListen::Unix(path) => Listening::Unix(path.into()),
+            ForwardListen::Tcp { address, port } => Listening::Tcp {
+                // RFC 4254 §7.1: an empty address is all addresses.
+                address: match address.as_deref() {
+                    None => "localhost".to_owned(),
+                    Some("*") => String::new(),
+                    Some(address) => address.to_owned(),
+                },
+                port: *port,
+            },
+        };
+        Self {
+            listening,
+            to: spec.to.clone(),
+            is_active: false,
+        }
+    }
+
+    /// Port or path, for messages.
+    fn place(&self) -> String {
+        match &self.listening {
+            Listening::Tcp { port, .. } => format!("listen port {port}"),
+            Listening::Unix(path) => format!("listen path {}", one_line(&path.to_string_lossy())),
+        }
+    }
+
+    /// The target, for messages, in OpenSSH's words.
+    fn goal(&self) -> String {
+        match &self.to {
+            ForwardTo::Tcp { host, port } => format!("{host}:{port}"),
+            ForwardTo::Unix(path) => path.clone(),
+            ForwardTo::Socks => "socks:0".to_owned(),
+        }
+    }
+}
+
+/// All remote forwardings of a session.
+pub(super) struct Remotes {
+    remotes: Vec<Remote>,
+    /// Indices of those whose answers are to come, in order.
+    unanswered: VecDeque<usize>,
+    must_succeed: bool,
+}
+
+impl Remotes {
+    pub(super) fn new(specs: &[ForwardSpec], must_succeed: bool) -> Self {
+        Self {
+            remotes: specs.iter().map(Remote::new).collect(),
+            unanswered: (0..specs.len()).collect(),
+            must_succeed,
+        }
+    }
+
+    pub(super) fn must_succeed(&self) -> bool {
+        self.must_succeed
+    }
+
+    pub(super) fn awaits_answers(&self) -> bool {
+        !self.unanswered.is_empty()
+    }
+
+    /// Requests all of them.
+    pub(super) fn request(&self, driver: &mut Driver) -> Result<(), ClientError> {
+        for remote in &self.remotes {
+            debug1!(
+                "Remote connections from {} forwarded to local address {}",
+                remote.place(),
+                one_line(&remote.goal())
+            );
+            let (name, fields) = remote.listening.listen_request(false);
+            driver
+                .connection()
+                .global_request(name, &fields)
+                .map_err(|error| {
+                    ClientError::Refused(format!("Could not request remote forwarding: {error}"))
+                })?;
+        }
+        Ok(())
+    }
+
+    /// The server has answered the oldest request; `None` refuses it.
+    pub(super) fn answered(&mut self, fields: Option<&[u8]>) -> Result<(), ClientError> {
+        let index = self.unanswered.pop_front();
+        let Some(remote) = index.and_then(|index| self.remotes.get_mut(index)) else {
+            return Ok(());
+        };
+        remote.is_active = fields.is_some();
+        let goal = one_line(&remote.goal());
+        if let (Some(fields), Listening::Tcp { port: port @ 0, .. }) =
+            (fields, &mut remote.listening)
+        {
+            let told = Reader::new(fields).u32().unwrap_or_default();
+            match u16::try_from(told) {
+                Ok(chosen @ 1..) => {
+                    *port = chosen;
+                    info!("Allocated port {chosen} for remote forward to {goal}");
+                }
+                _ => {
+                    error!("Invalid allocated port {told} for remote forward to {goal}");
+                    remote.is_active = false;
+                }
+            }
+        }
+        let place = remote.place();
+        if remote.is_active {
+            debug1!("remote forward success for: {place}, connect {goal}");
+            return Ok(());
+        }
+        if self.must_succeed {
+            return Err(ClientError::Refused(format!(
+                "Error: remote port forwarding failed for {place}"
+            )));
+        }
+        info!("Warning: remote port forwarding failed for {place}");
+        Ok(())
+    }
+
+    fn find(&self, listening: &Listening) -> Option<&Remote> {
+        let mut remotes = self.remotes.iter();
+        remotes.find(|remote| remote.is_active && remote.listening == *listening)
+    }
+}
+
+impl SessionForwards {
+    /// The server opens a channel for a connection that it has accepted.
+    pub(super) fn opened_by_server(
+        &mut self,
+        channel: ChannelId,
+        kind: &str,
+        fields: &[u8],
+        driver: &mut Driver,
+    ) {
+        let Ok(listening) = Listening::decode(kind, fields) else {
+            error!("WARNING: the server sent an invalid request of type {kind}: refused");
+            return refuse(channel, driver);
+        };
+        match self.remotes.find(&listening) {
+            Some(remote) => match target(&remote.to) {
+                Some(target) => {
+                    debug1!("channel {}: connecting to {}", channel.0, shown(&target));
+                    self.forwards.connect(channel, target, driver);
+                }
+                None => self.forwards.serve_socks(channel, driver),
+            },
+            None => {
+                match &listening {
+                    Listening::Tcp { port, .. } => {
+                        error!(
+                            "WARNING: Server requests forwarding for unknown listen_port {port}"
+                        );
+                    }
+                    Listening::Unix(path) => error!(
+                        "WARNING: Server requests forwarding for unknown path {}",
+                        one_line(&path.to_string_lossy())
+                    ),
+                }
+                refuse(channel, driver);
+            }
+        }
+        self.report();
+    }
+}
+
+fn refuse(channel: ChannelId, driver: &mut Driver) {
+    let reason = open_failure::ADMINISTRATIVELY_PROHIBITED;
+    let _ = driver
+        .connection()
+        .reject_channel(channel, reason, "not asked for");
+}
+
+/// A target for messages; the peer may have named it.
+pub(super) fn shown(target: &Target) -> String {
+    one_line(&target.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use config::forward::ForwardKind;
+    use wire::Put;
+
+    use super::*;
+
+    fn remotes(specs: &[&str], must_succeed: bool) -> Remotes {
+        let parse = |text: &&str| ForwardSpec::parse(text, ForwardKind::Remote).unwrap();
+        let specs: Vec<ForwardSpec> = specs.iter().map(parse).collect();
+        Remotes::new(&specs, must_succeed)
+    }
+
+    fn tcp(address: &str, port: u16) -> Listening {
+        Listening::Tcp {
+            address: address.into(),
+            port,
+        }
+    }
+
+    #[test]
+    fn a_listener_is_known_by_address_and_port_once_the_server_has_agreed() {
+        let mut remotes = remotes(&["8080:a:1", "*:0:b:2", "10.0.0.1:9:c:3", "/s:/t"], false);
+        assert!(remotes.find(&tcp("localhost", 8080)).is_none());
+        let mut port = Vec::new();
+        port.put_u32(40_000);
+        for fields in [Some(&b""[..]), Some(&port), None, Some(b"")] {
+            remotes.answered(fields).unwrap();
+        }
+        assert!(!remotes.awaits_answers());
+        assert!(remotes.find(&tcp("localhost", 8080)).is_some());
+        assert!(remotes.find(&tcp("", 8080)).is_none());
+        assert_eq!(remotes.find(&tcp("", 40_000)).unwrap().goal(), "b:2");
+        assert!(remotes.find(&tcp("", 0)).is_none());
+        assert!(remotes.find(&tcp("10.0.0.1", 9)).is_none());
+        assert!(remotes.find(&Listening::Unix("/s".into())).is_some());
+        assert!(remotes.find(&Listening::Unix("/x".into())).is_none());
+        // An answer that nobody waits for changes nothing.
+        remotes.answered(None).unwrap();
+    }
+
+    #[test]
+    fn a_refusal_ends_the_session_only_if_the_user_wants_it() {
+        assert!(remotes(&["8080:a:1"], false).answered(None).is_ok());
+        let error = remotes(&["8080:a:1"], true).answered(None).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "Error: remote port forwarding failed for listen port 8080"
+        );
+        for fields in [&[][..], &[0, 0, 0, 0], &[0, 1, 0, 0]] {
+            assert!(remotes(&["0:a:1"], true).answered(Some(fields)).is_err());
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Messages about forwarded connections, in OpenSSH's words.
+
+use driver::forward::{ForwardReport, Target};
+use wire::message::open_failure;
+
+use super::SessionForwards;
+use super::remote::shown;
+use crate::connect::plain_reason;
+use crate::log::{debug1, error};
+use crate::text::one_line;
+
+impl SessionForwards {
+    /// Writes what has happened since the last call.
+    pub(super) fn report(&mut self) {
+        while let Some(report) = self.forwards.next_report() {
+            match report {
+                ForwardReport::OpenRefused {
+                    channel,
+                    reason,
+                    description,
+                } => error!(
+                    "channel {}: open failed: {}: {}",
+                    channel.0,
+                    open_reason(reason),
+                    one_line(&description)
+                ),
+                ForwardReport::ConnectFailed { target, why } => {
+                    match &target {
+                        Target::Tcp { host, port } => {
+                            error!("connect_to {} port {port}: failed.", one_line(host));
+                        }
+                        Target::Unix(_) => error!("connect_to {}: failed.", shown(&target)),
+                    }
+                    debug1!("connect_to {}: {}", shown(&target), one_line(&why));
+                }
+                ForwardReport::TargetForbidden(target) => {
+                    error!(
+                        "PermitRemoteOpen forbids a connection to {}",
+                        shown(&target)
+                    );
+                }
+                ForwardReport::AcceptFailed(reason) => {
+                    error!("accept: {}; trying again", plain_reason(&reason));
+                }
+                ForwardReport::NoChannel(reason) => {
+                    error!("a connection could not be forwarded: {reason}");
+                }
+            }
+        }
+    }
+}
+
+/// The name of a reason in CHANNEL_OPEN_FAILURE.
+pub(crate) fn open_reason(reason: u32) -> String {
+    match reason {
+        open_failure::ADMINISTRATIVELY_PROHIBITED => "administratively prohibited".into(),
+        open_failure::CONNECT_FAILED => "connect failed".into(),
+        open_failure::UNKNOWN_CHANNEL_TYPE => "unknown channel type".into(),
+        open_failure::RESOURCE_SHORTAGE => "resource shortage".into(),
+        other => format!("reason {other}"),
+    }
+}
