@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use interop::account::is_root;
 use interop::peers::ours::{self, Kind};
-use interop::process::{Background, Input, descendants, kill, tool};
+use interop::process::{Background, Input, Outcome, descendants, kill, tool};
 use interop::report::skipped;
 use interop::scratch::{Scratch, free_port, until};
 use interop::site::{HOST, Site, finish, here, program, scp, there};
