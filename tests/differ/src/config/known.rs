@@ -296,6 +296,7 @@ pub(crate) const LISTED: &[Listed] = &[
     server("takes", "*keepalive transport", Since("10.6")),
     server("refuses", "denyusers #*", Since("10.6")),
     client("prints user", "*user *%*", Since("10.6")),
+    client("prints controlpath", "*user *%*", Since("10.6")),
     client("refuses", "*user *%*", Since("10.6")),
     client("prints setenv", "*setenv *%*", Since("10.6")),
     client("refuses", "*setenv *%*", Since("10.6")),
@@ -328,6 +329,7 @@ pub(crate) const LISTED: &[Listed] = &[
     of(LISTING, "prints output", "*; {*}", NO_COMMENT),
     of(LISTING, "prints output", "*; \t{*}", NO_COMMENT),
     of(LISTING, "prints output", "*; {*}\r", NO_COMMENT),
+    of(LISTING, "prints output", "*; \t{*}\r", NO_COMMENT),
 ];
 
 const fn of(form: &'static str, how: &'static str, pattern: &'static str, why: Why) -> Listed {
