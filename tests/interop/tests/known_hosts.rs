@@ -45,7 +45,7 @@ fn a_key_of_any_type_is_enough() {
                     fixture::text(&format!("host_{name}.pub"))
                 ),
             );
-            login(&site.assert_in(""), name);
+            login(&site, "").assert_in(name);
         }
     });
 }
@@ -62,14 +62,14 @@ fn an_unknown_host_is_refused_or_learnt() {
         );
         assert_eq!(known(&site), "", "it was learnt all the same");
         let extra = format!("{PLAIN}StrictHostKeyChecking accept-new\n");
-        login(&site.assert_in(&extra), "accept-new");
+        login(&site, &extra).assert_in("accept-new");
         assert!(known(&site).starts_with(&host(&site)), "{}", known(&site));
-        login(&site.assert_in(PLAIN), "now it is known");
+        login(&site, PLAIN).assert_in("now it is known");
         know(&site, "");
         let extra = format!("{PLAIN}StrictHostKeyChecking no\nHashKnownHosts yes\n");
-        login(&site.assert_in(&extra), "no");
+        login(&site, &extra).assert_in("no");
         assert!(known(&site).starts_with("|1|"), "{}", known(&site));
-        login(&site.assert_in(PLAIN), "its hashed name is known");
+        login(&site, PLAIN).assert_in("its hashed name is known");
     });
 }
 
@@ -133,9 +133,9 @@ fn hashed_names_and_patterns_are_found() {
         let file = site.running.known_hosts.display().to_string();
         fixture::run_keygen(&["-q", "-H", "-f", &file]).expect("-H");
         assert!(known(&site).starts_with("|1|"), "{}", known(&site));
-        login(&site.assert_in(""), "hashed");
+        login(&site, "").assert_in("hashed");
         know(&site, &format!("other,[127.0.0.*]:* {key}"));
-        login(&site.assert_in(""), "a pattern");
+        login(&site, "").assert_in("a pattern");
         know(&site, &format!("[127.0.0.*]:*,!{} {key}", host(&site)));
         assert_out(&login(&site, ""), "a negated name");
     });
@@ -166,11 +166,11 @@ fn an_authority_vouches_for_its_hosts() {
         let site = Site::new(client, server, "");
         let ca = fixture::text("host_ca.pub");
         know(&site, &format!("@cert-authority {} {ca}", host(&site)));
-        login(&site.assert_in(""), "by its name");
+        login(&site, "").assert_in("by its name");
         know(&site, &format!("@cert-authority * {ca}"));
         for kind in ["ssh-ed25519", "ecdsa-sha2-nistp384", "rsa-sha2-512"] {
             let extra = format!("HostKeyAlgorithms {kind}-cert-v01@openssh.com\n");
-            login(&site.assert_in(&extra), kind);
+            login(&site, &extra).assert_in(kind);
         }
         know(&site, &format!("@cert-authority *.example.com {ca}"));
         assert_out(&login(&site, ""), "an authority for others");
@@ -188,10 +188,7 @@ fn a_certificate_for_another_name_is_not_enough() {
         let site = Site::new(client, server, "");
         let ca = fixture::text("host_ca.pub");
         know(&site, &format!("@cert-authority * {ca}"));
-        assert_in(
-            &login(&site, "HostKeyAlias target\n"),
-            "a name in the certificate",
-        );
+        login(&site, "HostKeyAlias target\n").assert_in("a name in the certificate");
         assert_out(
             &login(&site, "HostKeyAlias elsewhere\n"),
             "a name not in it",
@@ -210,7 +207,7 @@ fn several_files_are_looked_into() {
             site.running.known_hosts.display(),
             second.display()
         );
-        login(&site.assert_in(&extra), "the third file");
+        login(&site, &extra).assert_in("the third file");
     });
 }
 
@@ -232,10 +229,7 @@ fn new_keys_of_a_known_host_are_learnt() {
             &site,
             &format!("{} {}", host(&site), fixture::text("host_ed25519.pub")),
         );
-        assert_in(
-            &login(&site, "HostKeyAlgorithms ssh-ed25519\n"),
-            "UpdateHostKeys no",
-        );
+        login(&site, "HostKeyAlgorithms ssh-ed25519\n").assert_in("UpdateHostKeys no");
         assert!(!known(&site).contains(rsa));
     });
 }
