@@ -88,7 +88,8 @@ impl Connection {
     /// [`Error::Misuse`] at any other time, and on a client.
     pub fn snapshot(self) -> Result<Zeroizing<Vec<u8>>, Error> {
         let transport = &self.transport;
-        let clean = !transport.has_output() && transport.is_settled() && self.channel_count() == 0;
+        let clean =
+            !transport.outbound.has_output() && transport.is_settled() && self.channel_count() == 0;
         let is_server = transport.role == Role::Server;
         if self.stage != ConnectionStage::Connected || !clean || !is_server {
             return Err(Error::Misuse(

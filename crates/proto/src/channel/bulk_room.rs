@@ -37,7 +37,7 @@ impl Channels {
         channel: &ChannelRecord,
     ) -> Option<(usize, Millis)> {
         let typing_ends_at = self.typing.active_until(transport.now)?;
-        if transport.is_fulmar_peer() {
+        if transport.versions.peer_quirks().is_fulmar {
             // It reduces its window itself.
             let left = channel.send.open_bytes().saturating_sub(KEPT_BYTES);
             return Some((left, typing_ends_at));
@@ -46,7 +46,7 @@ impl Channels {
         let left = channel.outstanding.left(bound, transport.now)?;
         let left = usize::try_from(left).unwrap_or(usize::MAX);
         // Whole packets.
-        let longest = channel.send.max_data(transport.most_data()).max(1);
+        let longest = channel.send.max_data(transport.outbound.most_data()).max(1);
         let left = left.checked_next_multiple_of(longest).unwrap_or(left);
         Some((left, typing_ends_at.min(channel.outstanding.silent_at())))
     }
@@ -54,7 +54,7 @@ impl Channels {
     /// Bytes that may be outstanding on each channel; `None` without a bound.
     pub(super) fn outstanding_bound(&self, transport: &Transport) -> Option<u64> {
         self.typing.active_until(transport.now)?;
-        if transport.role == Role::Client || transport.is_fulmar_peer() {
+        if transport.role == Role::Client || transport.versions.peer_quirks().is_fulmar {
             return None;
         }
         self.bound.bytes(self.path.shortest_us()?, transport.now)

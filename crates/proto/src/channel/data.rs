@@ -42,7 +42,9 @@ impl Channels {
     /// Maximum bytes of one message now; 0 if nothing may be sent.
     pub(crate) fn send_space(&self, transport: &Transport, id: ChannelId) -> usize {
         match self.sending(id) {
-            Some(channel) if transport.takes_bulk() => channel.send.space(transport.most_data()),
+            Some(channel) if transport.takes_bulk() => {
+                channel.send.space(transport.outbound.most_data())
+            }
             _ => 0,
         }
     }
@@ -56,7 +58,7 @@ impl Channels {
     /// Maximum bytes that may be sent now, in messages of at most [`Self::max_data`].
     pub(crate) fn send_room(&self, transport: &Transport, id: ChannelId) -> usize {
         self.sending(id).map_or(0, |channel| {
-            let (bytes, most) = (transport.bulk_room(), transport.most_data());
+            let (bytes, most) = (transport.bulk_room(), transport.outbound.most_data());
             channel.send.room(bytes, most)
         })
     }
@@ -69,9 +71,9 @@ impl Channels {
     }
 
     pub(crate) fn max_data(&self, transport: &Transport, id: ChannelId) -> usize {
-        self.table
-            .get(id)
-            .map_or(0, |channel| channel.send.max_data(transport.most_data()))
+        self.table.get(id).map_or(0, |channel| {
+            channel.send.max_data(transport.outbound.most_data())
+        })
     }
 
     /// Sends `buf`'s payload as data; the message header is written into the headroom.

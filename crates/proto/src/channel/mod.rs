@@ -172,7 +172,7 @@ impl Channels {
             channel.finish();
         }
         if self.early.is(id) {
-            transport.sent_ahead().clear();
+            transport.outbound.sent_ahead().clear();
         }
         transport.events.push_back(Event::ChannelClosed(id));
     }
@@ -286,7 +286,7 @@ impl Channels {
         }
         if self.early.is(id) {
             let answered = PipelinedPacket::Request { want_reply: true };
-            transport.sent_ahead().settle(answered);
+            transport.outbound.sent_ahead().settle(answered);
         }
         transport.events.push_back(Event::ChannelReply {
             channel: id,

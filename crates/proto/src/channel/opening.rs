@@ -15,7 +15,7 @@ impl Channels {
     /// Creates the receive window of a new channel; `None` if no window memory is left.
     fn receive_window(&mut self, transport: &Transport) -> Option<ReceiveWindow> {
         let size = self.memory.first_window()?;
-        let max_data = if transport.is_fulmar_peer() {
+        let max_data = if transport.versions.peer_quirks().is_fulmar {
             MAX_DATA_BYTES_FULMAR
         } else {
             MAX_DATA_BYTES
@@ -23,7 +23,7 @@ impl Channels {
         Some(ReceiveWindow::new(
             size,
             max_data,
-            transport.peer_quirks().accumulates_input,
+            transport.versions.peer_quirks().accumulates_input,
             transport.now,
             &mut self.memory,
         ))
@@ -177,7 +177,10 @@ impl Channels {
         let id = ChannelId(message.recipient_channel);
         self.table.opening(id)?.finish();
         if self.early.is(id) {
-            transport.sent_ahead().settle(PipelinedPacket::Open);
+            transport
+                .outbound
+                .sent_ahead()
+                .settle(PipelinedPacket::Open);
         }
         transport.events.push_back(Event::ChannelRefused {
             channel: id,

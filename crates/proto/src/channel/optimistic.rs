@@ -56,7 +56,7 @@ impl Channels {
                 "early data on a channel that does not accept it",
             ));
         }
-        if !transport.is_fulmar_peer() {
+        if !transport.versions.peer_quirks().is_fulmar {
             return Err(Error::Misuse(
                 "early data to a server whose first window is unknown",
             ));
@@ -80,7 +80,10 @@ impl Channels {
         if !self.early.is(id) {
             return Ok(());
         }
-        transport.sent_ahead().settle(PipelinedPacket::Open);
+        transport
+            .outbound
+            .sent_ahead()
+            .settle(PipelinedPacket::Open);
         let Some(channel) = self.table.get_mut(id) else {
             return Ok(());
         };

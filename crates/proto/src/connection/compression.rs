@@ -14,7 +14,7 @@ impl Connection {
     /// Totals of the data received, if it was compressed.
     #[must_use]
     pub fn inflate_totals(&self) -> Option<compress::Totals> {
-        self.transport.inflate_totals()
+        self.transport.inbound.totals()
     }
 
     /// Configured settings for the data sent.

@@ -69,7 +69,7 @@ impl Connection {
     fn asks_at(&self) -> Option<Millis> {
         let asks = matches!(self.auth, Auth::Client(_))
             && self.may_ask()
-            && self.transport.peer_quirks().answers_keepalives;
+            && self.transport.versions.peer_quirks().answers_keepalives;
         self.taken.deadline().filter(|_| asks)
     }
 
@@ -77,7 +77,7 @@ impl Connection {
         match &mut self.taken {
             // Unsent output may complete the server's packet by itself.
             Taken::Unsure { since: at } | Taken::Asked { at, .. }
-                if self.transport.has_output() =>
+                if self.transport.outbound.has_output() =>
             {
                 *at = now;
             }
@@ -102,7 +102,7 @@ impl Connection {
         };
         self.alive.is_silent_since(at)
             && self.unfinished_bytes().is_none()
-            && !self.transport.has_output()
+            && !self.transport.outbound.has_output()
             && self.asks_at().is_some_and(|due| due <= now)
     }
 

@@ -11,7 +11,7 @@ use wire::message::{self, Encode as _, USERAUTH_NUMBERS};
 use crate::channel::{CHANNEL_MESSAGES, Channels, Globals};
 use crate::permits::ConnectionPhase;
 use crate::quirks::Quirks;
-use crate::transport::{Dispatch, Transport};
+use crate::transport::{Dispatch, Transport, TransportSession};
 use crate::userauth::client::ClientAuth;
 use crate::userauth::server::ServerAuth;
 use crate::{Error, Event, Millis, Negotiated, Role, ServerHostKey, TransportConfig};
@@ -146,7 +146,7 @@ impl Connection {
 
     /// The peer's quirks, by its version line.
     pub fn peer_quirks(&self) -> Quirks {
-        self.transport.peer_quirks()
+        self.transport.versions.peer_quirks()
     }
 
     /// Our identification line without CR LF.
@@ -155,30 +155,26 @@ impl Connection {
         self.transport.versions.ours()
     }
 
+    fn session(&self) -> Option<&TransportSession> {
+        self.transport.exchange.session()
+    }
+
     /// Session identifier: the exchange hash H of the first key exchange.
     #[must_use]
     pub fn session_id(&self) -> Option<&[u8]> {
-        self.transport
-            .exchange
-            .session()
-            .map(|session| &session.id[..])
+        self.session().map(|session| &session.id[..])
     }
 
     /// Blob of the server's host key; `None` before the first key exchange is complete.
     #[must_use]
     pub fn host_key(&self) -> Option<&[u8]> {
-        self.transport
-            .exchange
-            .session()
-            .map(|session| &session.host_key[..])
+        self.session().map(|session| &session.host_key[..])
     }
 
     /// Algorithms of the last key exchange; `None` before the first is complete.
     #[must_use]
     pub fn negotiated(&self) -> Option<Negotiated> {
-        self.transport
-            .exchange
-            .session()
+        self.session()
             .map(|session| session.agreement.public(session.strict_kex))
     }
 
@@ -221,13 +217,13 @@ impl Connection {
     /// Returns true if sent data is compressed now.
     #[must_use]
     pub fn is_compressing(&self) -> bool {
-        self.transport.is_compressing()
+        self.transport.outbound.is_compressing()
     }
 
     /// Returns true if output is queued.
     #[must_use]
     pub fn has_output(&self) -> bool {
-        self.transport.has_output()
+        self.transport.outbound.has_output()
     }
 }
 
@@ -323,7 +319,7 @@ impl Connection {
     /// The sequence number identifies the packet that was not understood: a pipelined one, or one
     /// that asked for a sign of life.
     fn handle_unimplemented(&mut self, sequence: u32) {
-        match self.transport.sent_ahead().take(sequence) {
+        match self.transport.outbound.sent_ahead().take(sequence) {
             Some(kind) => self
                 .channels
                 .handle_unimplemented(&mut self.transport, kind),
@@ -394,7 +390,7 @@ impl Connection {
     /// # Errors
     /// [`Error::Bug`] if the compressor failed.
     pub fn handle_compressed(&mut self, compressed: Compressed) -> Result<(), Error> {
-        self.transport.handle_compressed(compressed)
+        self.transport.outbound.handle_compressed(compressed)
     }
 
     /// Processes the identification line and all complete packets, opening each on this thread.
@@ -442,7 +438,9 @@ impl Connection {
         most_payloads: usize,
         least_bytes: usize,
     ) -> Option<CompressJob> {
-        self.transport.poll_compress(most_payloads, least_bytes)
+        self.transport
+            .outbound
+            .poll_compress(most_payloads, least_bytes)
     }
 
     /// Returns the next event.
@@ -473,11 +471,11 @@ impl Connection {
     /// Limits the queued output, in bytes, above which channel data has to wait. Default and
     /// maximum: 512 KiB.
     pub fn set_output_limit(&mut self, bytes: usize) {
-        self.transport.set_output_limit(bytes);
+        self.transport.outbound.set_limit(bytes);
     }
 
     /// Takes a buffer for `capacity` bytes of data from the pool.
     pub fn take_buffer(&mut self, capacity: usize) -> PacketBuf {
-        self.transport.take_buffer(capacity)
+        self.transport.outbound.take_buffer(capacity)
     }
 }

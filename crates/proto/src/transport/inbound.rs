@@ -7,7 +7,7 @@
 use alloc::vec::Vec;
 
 use bytes::{Bytes, BytesMut};
-use compress::Decompressor;
+use compress::{Decompressor, Totals};
 use packet::{OpenJob, OpenedPacket, Position, Splitter};
 
 use super::kex::EpochKeys;
@@ -169,8 +169,9 @@ impl Inbound {
         self.stream = begin_in_stream(method, self.stream.take());
     }
 
-    pub(super) fn stream(&self) -> Option<&Decompressor> {
-        self.stream.as_ref()
+    /// Totals of the data received, if it was compressed.
+    pub(crate) fn totals(&self) -> Option<Totals> {
+        self.stream.as_ref().map(Decompressor::totals)
     }
 
     /// Bytes received under the keys in use.

@@ -10,14 +10,13 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use bytes::Bytes;
-use compress::{Decompressor, Origin};
+use compress::Origin;
 use crypto::kex::DhGroup;
 use packet::{OpenJob, OpenedPacket, PacketBuf};
 use wire::Reader;
 use wire::message::{self, Encode, KEX_NUMBERS};
 
 use crate::permits::{ConnectionPhase, Permission, permission};
-use crate::quirks::Quirks;
 use crate::{Error, Event, Millis, Role, ServerHostKey, TransportConfig};
 
 mod compress_job;
@@ -38,7 +37,7 @@ pub(crate) use kex::{Agreement, DirectionSuite, EpochKeys, TransportSession};
 use kex::{Exchange, Exchanging};
 pub(crate) use outbound::Outbound;
 pub use outbox::TransportOutput;
-pub(crate) use pipelined_packet::{PipelinedPacket, SentAhead};
+pub(crate) use pipelined_packet::PipelinedPacket;
 pub(crate) use version::VersionExchange;
 use version::VersionLine;
 
@@ -55,8 +54,8 @@ const IGNORED_BUDGET: u32 = 1024;
 ///    above; they wait here while an exchange of ours is running. `accept_host_key`,
 ///    `provide_group` and `provide_host_signature` answer the event with the same subject, and no
 ///    input is accepted before.
-/// 4. Output: [`Transport::poll_output`] until it returns `None`, and [`Transport::poll_compress`]
-///    with [`Transport::handle_compressed`]. Input, commands and timeouts may all make output.
+/// 4. Output: [`Transport::poll_output`] until it returns `None`, and [`Outbound::poll_compress`]
+///    with [`Outbound::handle_compressed`]. Input, commands and timeouts may all make output.
 /// 5. Time: the owner sets [`Transport::now`] before it calls anything that depends on it, and calls
 ///    [`Transport::handle_timeout`] when [`Transport::deadline`] is reached. Time never goes back.
 ///
@@ -325,21 +324,12 @@ impl Transport {
         self.check_rekey()
     }
 
-    /// Client: packets sent before the server's answers.
-    pub(crate) fn sent_ahead(&mut self) -> &mut SentAhead {
-        self.outbound.sent_ahead()
-    }
-
     /// Server: announces which algorithms this user's keys may use, if the client supports that.
     pub(crate) fn send_ext_info_in_auth(&mut self, algorithms: &[&str]) -> Result<(), Error> {
         if self.role != Role::Server || !self.extensions.in_auth || self.authenticated {
             return Ok(());
         }
         ext_info::send_in_auth(&mut self.outbound, algorithms)
-    }
-
-    pub(crate) fn take_buffer(&mut self, capacity: usize) -> PacketBuf {
-        self.outbound.take_buffer(capacity)
     }
 
     pub(crate) fn recycle(&mut self, buf: PacketBuf) {
@@ -448,30 +438,9 @@ impl Transport {
         output
     }
 
-    pub(crate) fn poll_compress(
-        &mut self,
-        most_payloads: usize,
-        least_bytes: usize,
-    ) -> Option<CompressJob> {
-        self.outbound.poll_compress(most_payloads, least_bytes)
-    }
-
-    /// Processes a job's result; to be called in the order of the jobs.
-    pub(crate) fn handle_compressed(&mut self, compressed: Compressed) -> Result<(), Error> {
-        self.outbound.handle_compressed(compressed)
-    }
-
-    pub(crate) fn has_output(&self) -> bool {
-        self.outbound.has_output()
-    }
-
     /// Returns true if a message sent now leaves before anything else.
     pub(crate) fn sends_at_once(&self) -> bool {
-        !self.is_closed() && !self.exchange.holds_output() && !self.has_output()
-    }
-
-    pub(crate) fn set_output_limit(&mut self, bytes: usize) {
-        self.outbound.set_limit(bytes);
+        !self.is_closed() && !self.exchange.holds_output() && !self.outbound.has_output()
     }
 
     /// Returns true if bulk data may be queued now. During a rekey some may be, to follow our
@@ -489,11 +458,6 @@ impl Transport {
         let keys = self.exchange.bytes_left(&self.outbound);
         let keys = usize::try_from(keys).unwrap_or(usize::MAX);
         self.outbound.room().min(keys).max(1)
-    }
-
-    /// Maximum data bytes in one message of ours, regardless of the peer's limit.
-    pub(crate) fn most_data(&self) -> usize {
-        self.outbound.most_data()
     }
 
     // ---- time -----------------------------------------------------------------------------
@@ -516,29 +480,6 @@ impl Transport {
             self.start_exchange()?;
         }
         Ok(shed)
-    }
-
-    // ---- the peer -------------------------------------------------------------------------
-
-    /// The peer's quirks; the default before its version line has come.
-    pub(crate) fn peer_quirks(&self) -> Quirks {
-        self.versions.peer_quirks()
-    }
-
-    pub(crate) fn is_fulmar_peer(&self) -> bool {
-        self.peer_quirks().is_fulmar
-    }
-
-    // ---- compression ----------------------------------------------------------------------
-
-    /// Totals of the data received, if it was compressed.
-    pub(crate) fn inflate_totals(&self) -> Option<compress::Totals> {
-        self.inbound.stream().map(Decompressor::totals)
-    }
-
-    /// Returns true if sent data is compressed now.
-    pub(crate) fn is_compressing(&self) -> bool {
-        self.outbound.is_compressing()
     }
 
     /// Returns true if our data is compressed after login.

@@ -194,14 +194,14 @@ impl Outbound {
 
     // ---- output ---------------------------------------------------------------------------
 
-    pub(crate) fn poll(&mut self) -> Option<TransportOutput> {
+    pub(super) fn poll(&mut self) -> Option<TransportOutput> {
         let output = self.outbox.pop();
         output.unwrap_or_else(|error| self.fail(error))
     }
 
     /// Returns payloads to be compressed on any thread: at most `most_payloads`, and only if they
     /// total at least `least_bytes`. The others are compressed when they leave.
-    pub(super) fn poll_compress(
+    pub(crate) fn poll_compress(
         &mut self,
         most_payloads: usize,
         least_bytes: usize,
@@ -214,7 +214,7 @@ impl Outbound {
     }
 
     /// Processes a job's result; to be called in the order of the jobs.
-    pub(super) fn handle_compressed(&mut self, compressed: Compressed) -> Result<(), Error> {
+    pub(crate) fn handle_compressed(&mut self, compressed: Compressed) -> Result<(), Error> {
         self.outbox.finish_run(compressed)
     }
 
@@ -232,11 +232,12 @@ impl Outbound {
 
     // ---- limits ---------------------------------------------------------------------------
 
-    pub(super) fn set_limit(&mut self, bytes: usize) {
+    /// Limits the queued bytes from which on channel data has to wait.
+    pub(crate) fn set_limit(&mut self, bytes: usize) {
         self.limit_bytes = bytes.clamp(1, OUTPUT_HIGH_WATER_BYTES);
     }
 
-    pub(super) fn has_output(&self) -> bool {
+    pub(crate) fn has_output(&self) -> bool {
         !self.outbox.is_empty()
     }
 
@@ -263,7 +264,7 @@ impl Outbound {
     }
 
     /// Maximum data bytes in one message of ours, regardless of the peer's limit.
-    pub(super) fn most_data(&self) -> usize {
+    pub(crate) fn most_data(&self) -> usize {
         match self.outbox.stream().method() {
             Compression::ZlibOpenssh => MAX_DATA_BYTES_DEFLATED,
             Compression::None | Compression::Zstd => usize::MAX,
@@ -312,7 +313,7 @@ impl Outbound {
         self.outbox.begin_stream(self.method());
     }
 
-    pub(super) fn is_compressing(&self) -> bool {
+    pub(crate) fn is_compressing(&self) -> bool {
         self.outbox.is_compressing()
     }
 

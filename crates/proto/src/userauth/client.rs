@@ -118,7 +118,9 @@ impl ClientAuth {
         }
         // `fields` begins with the method's name as a string. The packet's buffer is the only other
         // place that contains a password, and sealing overwrites it.
-        let mut buf = transport.take_buffer(user.len() + fields.len() + 64);
+        let mut buf = transport
+            .outbound
+            .take_buffer(user.len() + fields.len() + 64);
         let mut head = Vec::with_capacity(user.len() + 64);
         head.put_u8(<UserauthRequest<'_> as Encode>::NUMBER);
         head.put_string(user);
@@ -257,7 +259,7 @@ impl ClientAuth {
         }
         let count =
             u32::try_from(responses.len()).map_err(|_| Error::Misuse("too many responses"))?;
-        let mut buf = transport.take_buffer(room + 16);
+        let mut buf = transport.outbound.take_buffer(room + 16);
         let mut payload = UserauthInfoResponse {
             count,
             responses: Rest(&list),
@@ -313,7 +315,10 @@ impl ClientAuth {
         if self.open.pop_front().is_none() {
             return Err(Error::PeerMisbehaved("USERAUTH_FAILURE without a request"));
         }
-        transport.sent_ahead().settle(PipelinedPacket::Login);
+        transport
+            .outbound
+            .sent_ahead()
+            .settle(PipelinedPacket::Login);
         transport.events.push_back(Event::AuthFailure {
             methods: failure.methods.iter().map(String::from).collect(),
             partial_success: failure.partial_success,
@@ -348,7 +353,10 @@ impl ClientAuth {
         };
         // A server need not answer the requests that follow the successful one.
         self.open.clear();
-        transport.sent_ahead().settle(PipelinedPacket::Login);
+        transport
+            .outbound
+            .sent_ahead()
+            .settle(PipelinedPacket::Login);
         transport.set_authenticated();
         transport.events.push_back(Event::AuthSuccess(proof));
         Ok(())
@@ -370,7 +378,10 @@ impl ClientAuth {
                     key: ok.key.to_vec(),
                 });
                 self.open.pop_front();
-                transport.sent_ahead().settle(PipelinedPacket::Login);
+                transport
+                    .outbound
+                    .sent_ahead()
+                    .settle(PipelinedPacket::Login);
                 Ok(())
             }
             Some(PendingAuth::Password) => {
