@@ -9,7 +9,7 @@ use wire::message::{
     KexGexRequest,
 };
 
-use super::derive::{PublicValues, encode_secret, exchange_hash};
+use super::derive::{PublicValues, RequestedGroup, encode_secret, exchange_hash};
 use super::state::{ClientStep, Half, Kex, KexOutcome, KexStep, KexTerms};
 use super::{Exchanging, host_key};
 use crate::{Error, Event};
@@ -33,7 +33,10 @@ impl Exchanging<'_> {
         guess: Option<Box<Half>>,
     ) -> Result<ClientStep, Error> {
         if let Some(guess) = guess {
-            return Ok(ClientStep::Reply(guess));
+            return Ok(ClientStep::Reply {
+                half: guess,
+                group: None,
+            });
         }
         if kex.family() == KexFamily::DhGroupExchange {
             let (min, preferred, max) = self.config.group_exchange_bits;
@@ -46,7 +49,7 @@ impl Exchanging<'_> {
         }
         let half = self.take_half(kex)?;
         self.send_init(&half)?;
-        Ok(ClientStep::Reply(half))
+        Ok(ClientStep::Reply { half, group: None })
     }
 
     /// Processes a message of the method.
@@ -57,52 +60,25 @@ impl Exchanging<'_> {
         payload: &[u8],
     ) -> Result<(), Error> {
         let number = payload.first().copied().unwrap_or_default();
-        let family = terms.agreement.kex.family();
         match (step, number) {
-            (ClientStep::Reply(half), KexDhReply::NUMBER) if family == KexFamily::Dh => {
-                let reply = KexDhReply::decode(payload)?;
-                let secret = half.initiator.finish(reply.public.magnitude())?;
-                let values = PublicValues::Mpints {
-                    e: &half.public,
-                    f: reply.public.magnitude(),
-                };
-                self.prove(terms, reply.host_key, reply.signature, &values, &secret)
-            }
-            (ClientStep::Reply(half), KexEcdhReply::NUMBER) => {
-                let reply = KexEcdhReply::decode(payload)?;
-                let secret = half.initiator.finish(reply.public)?;
-                let values = PublicValues::Strings {
-                    client: &half.public,
-                    server: reply.public,
-                };
-                self.prove(terms, reply.host_key, reply.signature, &values, &secret)
-            }
             (ClientStep::Group, KexGexGroup::NUMBER) => {
-                let step = self.answer_group(payload)?;
+                let step = self.answer_group(terms.agreement.kex, payload)?;
                 self.exchange.state = Kex::Running {
                     terms,
                     step: KexStep::Client(step),
                 };
                 Ok(())
             }
-            (
-                ClientStep::GexReply {
-                    initiator,
-                    public,
-                    group,
-                },
-                KexGexReply::NUMBER,
-            ) => {
-                let reply = KexGexReply::decode(payload)?;
-                let secret = initiator.finish(reply.public.magnitude())?;
-                let values = PublicValues::Group {
-                    request: self.config.group_exchange_bits,
-                    p: &group.p(),
-                    g: &group.g(),
-                    e: &public,
-                    f: reply.public.magnitude(),
+            (ClientStep::Reply { half, group }, _) => {
+                let reply = ServerReply::decode(half.kex.family(), number, payload)?;
+                let secret = half.initiator.finish(reply.public)?;
+                let values = PublicValues {
+                    family: half.kex.family(),
+                    group: group.as_ref(),
+                    client: &half.public,
+                    server: reply.public,
                 };
-                self.prove(terms, reply.host_key, reply.signature, &values, &secret)
+                self.prove(terms, &reply, &values, &secret)
             }
             _ => Err(Error::NotPermitted { message: number }),
         }
@@ -113,8 +89,7 @@ impl Exchanging<'_> {
     fn prove(
         &mut self,
         terms: Box<KexTerms>,
-        key: &[u8],
-        signature: &[u8],
+        reply: &ServerReply<'_>,
         values: &PublicValues<'_>,
         secret: &SharedSecret,
     ) -> Result<(), Error> {
@@ -122,22 +97,22 @@ impl Exchanging<'_> {
         let agreement = terms.agreement;
         let hash = exchange_hash(
             agreement.kex.hash(),
-            &self.transcript(&terms, key),
+            &self.transcript(&terms, reply.host_key),
             values,
             &secret,
         );
         host_key::verify(
             agreement.host_key,
-            key,
+            reply.host_key,
             hash.as_ref(),
-            signature,
+            reply.signature,
             &self.config.authorities(),
             self.config.min_rsa_bits,
         )?;
         let outcome = KexOutcome {
             hash,
             secret,
-            host_key: key.to_vec(),
+            host_key: reply.host_key.to_vec(),
         };
         match &self.exchange.session {
             Some(session) if session.host_key == outcome.host_key => self.finish(terms, &outcome),
@@ -172,20 +147,23 @@ impl Exchanging<'_> {
 
     /// Sends KEX_*_INIT.
     pub(super) fn send_init(&mut self, half: &Half) -> Result<(), Error> {
+        let public = Mpint::from_magnitude(&half.public);
         match half.kex.family() {
-            KexFamily::Dh => self.outbound.send_kex(&KexDhInit {
-                public: Mpint::from_magnitude(&half.public),
-            }),
-            _ => self.outbound.send_kex(&KexEcdhInit {
-                public: &half.public,
-            }),
+            KexFamily::Dh => self.outbound.send_kex(&KexDhInit { public }),
+            KexFamily::DhGroupExchange => self.outbound.send_kex(&KexGexInit { public }),
+            KexFamily::Ecdh | KexFamily::Curve25519 | KexFamily::Hybrid => {
+                self.outbound.send_kex(&KexEcdhInit {
+                    public: &half.public,
+                })
+            }
         }
     }
 
     /// Answers the server's choice of a group.
-    fn answer_group(&mut self, payload: &[u8]) -> Result<ClientStep, Error> {
+    fn answer_group(&mut self, kex: KexAlgorithm, payload: &[u8]) -> Result<ClientStep, Error> {
+        let request = self.config.group_exchange_bits;
         let message = KexGexGroup::decode(payload)?;
-        let (min, _, max) = self.config.group_exchange_bits;
+        let (min, _, max) = request;
         let group = DhGroup::new(
             message.p.magnitude(),
             message.g.magnitude(),
@@ -195,13 +173,48 @@ impl Exchanging<'_> {
             Error::PeerMisbehaved("the server's group is not safe or not of the requested size")
         })?;
         let (initiator, public) = Initiator::with_group(&group)?;
-        self.outbound.send_kex(&KexGexInit {
-            public: Mpint::from_magnitude(&public),
-        })?;
-        Ok(ClientStep::GexReply {
+        let half = Box::new(Half {
+            kex,
             initiator,
             public,
-            group,
+        });
+        self.send_init(&half)?;
+        Ok(ClientStep::Reply {
+            half,
+            group: Some(RequestedGroup { request, group }),
+        })
+    }
+}
+
+/// KEX_*_REPLY, RFC 4253 §8.
+struct ServerReply<'a> {
+    host_key: &'a [u8],
+    public: &'a [u8],
+    signature: &'a [u8],
+}
+
+impl<'a> ServerReply<'a> {
+    /// Decodes the reply of a method of this family.
+    fn decode(family: KexFamily, number: u8, payload: &'a [u8]) -> Result<Self, Error> {
+        let (host_key, public, signature) = match (family, number) {
+            (KexFamily::Dh, KexDhReply::NUMBER) => {
+                let reply = KexDhReply::decode(payload)?;
+                (reply.host_key, reply.public.magnitude(), reply.signature)
+            }
+            (KexFamily::DhGroupExchange, KexGexReply::NUMBER) => {
+                let reply = KexGexReply::decode(payload)?;
+                (reply.host_key, reply.public.magnitude(), reply.signature)
+            }
+            (KexFamily::Ecdh | KexFamily::Curve25519 | KexFamily::Hybrid, KexEcdhReply::NUMBER) => {
+                let reply = KexEcdhReply::decode(payload)?;
+                (reply.host_key, reply.public, reply.signature)
+            }
+            _ => return Err(Error::NotPermitted { message: number }),
+        };
+        Ok(Self {
+            host_key,
+            public,
+            signature,
         })
     }
 }

@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crypto::hash::{Digest, HashAlgorithm, Hasher};
-use crypto::kex::{SecretEncoding, SharedSecret};
+use crypto::kex::{DhGroup, KexFamily, SecretEncoding, SharedSecret};
 use packet::Keys;
 use wire::Put;
 use zeroize::Zeroizing;
@@ -13,20 +13,23 @@ use zeroize::Zeroizing;
 use super::negotiate::DirectionSuite;
 use crate::Error;
 
-/// Public values of either family, as encoded in the exchange hash.
-pub(crate) enum PublicValues<'a> {
-    /// Strings: ECDH and the hybrids.
-    Strings { client: &'a [u8], server: &'a [u8] },
-    /// mpints: fixed groups.
-    Mpints { e: &'a [u8], f: &'a [u8] },
-    /// mpints, preceded by the requested sizes and the group: group exchange.
-    Group {
-        request: (u32, u32, u32),
-        p: &'a [u8],
-        g: &'a [u8],
-        e: &'a [u8],
-        f: &'a [u8],
-    },
+/// Smallest, preferred and largest size of a group, bits.
+pub(super) type GroupSizes = (u32, u32, u32);
+
+/// A group that the server chose by the client's request.
+pub(super) struct RequestedGroup {
+    pub(super) request: GroupSizes,
+    pub(super) group: DhGroup,
+}
+
+/// Public values of both sides, as in their messages.
+pub(super) struct PublicValues<'a> {
+    /// Determines the encoding: mpints for groups, strings for ECDH and the hybrids.
+    pub(super) family: KexFamily,
+    /// Group exchange: precedes the values.
+    pub(super) group: Option<&'a RequestedGroup>,
+    pub(super) client: &'a [u8],
+    pub(super) server: &'a [u8],
 }
 
 /// Inputs of the exchange hash from before the exchange of public values.
@@ -63,28 +66,18 @@ pub(crate) fn exchange_hash(
     text.put_string(transcript.client_init);
     text.put_string(transcript.server_init);
     text.put_string(transcript.host_key);
-    match values {
-        PublicValues::Strings { client, server } => {
-            text.put_string(client);
-            text.put_string(server);
+    if let Some(RequestedGroup { request, group }) = values.group {
+        let (min, preferred, max) = *request;
+        for size in [min, preferred, max] {
+            text.put_u32(size);
         }
-        PublicValues::Mpints { e, f } => {
-            text.put_mpint(e);
-            text.put_mpint(f);
-        }
-        PublicValues::Group {
-            request,
-            p,
-            g,
-            e,
-            f,
-        } => {
-            text.put_u32(request.0);
-            text.put_u32(request.1);
-            text.put_u32(request.2);
-            for value in [p, g, e, f] {
-                text.put_mpint(value);
-            }
+        text.put_mpint(&group.p());
+        text.put_mpint(&group.g());
+    }
+    for value in [values.client, values.server] {
+        match values.family {
+            KexFamily::Dh | KexFamily::DhGroupExchange => text.put_mpint(value),
+            KexFamily::Ecdh | KexFamily::Curve25519 | KexFamily::Hybrid => text.put_string(value),
         }
     }
     let mut hasher = Hasher::new(algorithm);

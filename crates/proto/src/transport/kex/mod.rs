@@ -367,7 +367,7 @@ impl Exchanging<'_> {
             Role::Client => KexStep::Client(self.begin_as_client(agreement.kex, guess)?),
             Role::Server => KexStep::Server(match agreement.kex.family() {
                 KexFamily::DhGroupExchange => ServerStep::GexRequest,
-                _ => ServerStep::Init,
+                _ => ServerStep::Init(None),
             }),
         };
         let terms = Box::new(KexTerms {

@@ -10,8 +10,8 @@ use wire::message::{
 };
 
 use super::Exchanging;
-use super::derive::{PublicValues, encode_secret, exchange_hash};
-use super::state::{GroupSizes, Kex, KexOutcome, KexReply, KexStep, KexTerms, ServerStep};
+use super::derive::{GroupSizes, PublicValues, RequestedGroup, encode_secret, exchange_hash};
+use super::state::{Kex, KexOutcome, KexStep, KexTerms, ServerStep};
 use crate::{Error, Event};
 
 impl Exchanging<'_> {
@@ -28,43 +28,26 @@ impl Exchanging<'_> {
         payload: &[u8],
     ) -> Result<(), Error> {
         let number = payload.first().copied().unwrap_or_default();
-        let kex = terms.agreement.kex;
         match (step, number) {
-            (ServerStep::Init, KexDhInit::NUMBER) if kex.family() == KexFamily::Dh => {
-                let init = KexDhInit::decode(payload)?;
-                let (public, secret) = crypto::kex::respond(kex, init.public.magnitude())?;
-                let values = PublicValues::Mpints {
-                    e: init.public.magnitude(),
-                    f: &public,
-                };
-                self.request_signature(terms, &values, &secret, KexReply::Dh(public.clone()))
-            }
-            (ServerStep::Init, KexEcdhInit::NUMBER) => {
-                let init = KexEcdhInit::decode(payload)?;
-                let (public, secret) = crypto::kex::respond(kex, init.public)?;
-                let values = PublicValues::Strings {
-                    client: init.public,
-                    server: &public,
-                };
-                self.request_signature(terms, &values, &secret, KexReply::Ecdh(public.clone()))
-            }
             (ServerStep::GexRequest, KexGexRequest::NUMBER) => {
                 let request = KexGexRequest::decode(payload)?;
                 let request = (request.min, request.preferred, request.max);
                 self.request_group(terms, request)
             }
-            (ServerStep::GexInit { request, group }, KexGexInit::NUMBER) => {
-                let init = KexGexInit::decode(payload)?;
-                let (public, secret) =
-                    crypto::kex::respond_with_group(&group, init.public.magnitude())?;
-                let values = PublicValues::Group {
-                    request,
-                    p: &group.p(),
-                    g: &group.g(),
-                    e: init.public.magnitude(),
-                    f: &public,
+            (ServerStep::Init(group), _) => {
+                let kex = terms.agreement.kex;
+                let client = client_public(kex.family(), number, payload)?;
+                let (public, secret) = match &group {
+                    Some(chosen) => crypto::kex::respond_with_group(&chosen.group, client)?,
+                    None => crypto::kex::respond(kex, client)?,
                 };
-                self.request_signature(terms, &values, &secret, KexReply::Gex(public.clone()))
+                let values = PublicValues {
+                    family: kex.family(),
+                    group: group.as_ref(),
+                    client,
+                    server: &public,
+                };
+                self.request_signature(terms, &values, &secret)
             }
             _ => Err(Error::NotPermitted { message: number }),
         }
@@ -101,7 +84,8 @@ impl Exchanging<'_> {
                     p: Mpint::from_magnitude(&group.p()),
                     g: Mpint::from_magnitude(&group.g()),
                 })?;
-                self.await_next(terms, ServerStep::GexInit { request, group });
+                let chosen = RequestedGroup { request, group };
+                self.await_next(terms, ServerStep::Init(Some(chosen)));
                 Ok(())
             }
             other => {
@@ -117,7 +101,6 @@ impl Exchanging<'_> {
         terms: Box<KexTerms>,
         values: &PublicValues<'_>,
         secret: &SharedSecret,
-        reply: KexReply,
     ) -> Result<(), Error> {
         let agreement = terms.agreement;
         let name = agreement.host_key.name();
@@ -146,7 +129,8 @@ impl Exchanging<'_> {
             secret,
             host_key: key,
         };
-        self.await_next(terms, ServerStep::Signature { outcome, reply });
+        let public = values.server.to_vec();
+        self.await_next(terms, ServerStep::Signature { outcome, public });
         Ok(())
     }
 
@@ -155,34 +139,51 @@ impl Exchanging<'_> {
         &mut self,
         signature: &[u8],
     ) -> Result<(), Error> {
-        let (terms, outcome, reply) = match self.exchange.state.take() {
+        let (terms, outcome, public) = match self.exchange.state.take() {
             Kex::Running {
                 terms,
-                step: KexStep::Server(ServerStep::Signature { outcome, reply }),
-            } => (terms, outcome, reply),
+                step: KexStep::Server(ServerStep::Signature { outcome, public }),
+            } => (terms, outcome, public),
             other => {
                 self.exchange.state = other;
                 return Err(Error::Misuse("no signature was requested"));
             }
         };
         let host_key = &outcome.host_key[..];
-        match &reply {
-            KexReply::Ecdh(public) => self.outbound.send_kex(&KexEcdhReply {
+        let mpint = Mpint::from_magnitude(&public);
+        match terms.agreement.kex.family() {
+            KexFamily::Dh => self.outbound.send_kex(&KexDhReply {
                 host_key,
-                public,
+                public: mpint,
                 signature,
             })?,
-            KexReply::Dh(public) => self.outbound.send_kex(&KexDhReply {
+            KexFamily::DhGroupExchange => self.outbound.send_kex(&KexGexReply {
                 host_key,
-                public: Mpint::from_magnitude(public),
+                public: mpint,
                 signature,
             })?,
-            KexReply::Gex(public) => self.outbound.send_kex(&KexGexReply {
-                host_key,
-                public: Mpint::from_magnitude(public),
-                signature,
-            })?,
+            KexFamily::Ecdh | KexFamily::Curve25519 | KexFamily::Hybrid => {
+                self.outbound.send_kex(&KexEcdhReply {
+                    host_key,
+                    public: &public,
+                    signature,
+                })?;
+            }
         }
         self.finish(terms, &outcome)
     }
+}
+
+/// The client's public value in KEX_*_INIT of a method of this family.
+fn client_public(family: KexFamily, number: u8, payload: &[u8]) -> Result<&[u8], Error> {
+    Ok(match (family, number) {
+        (KexFamily::Dh, KexDhInit::NUMBER) => KexDhInit::decode(payload)?.public.magnitude(),
+        (KexFamily::DhGroupExchange, KexGexInit::NUMBER) => {
+            KexGexInit::decode(payload)?.public.magnitude()
+        }
+        (KexFamily::Ecdh | KexFamily::Curve25519 | KexFamily::Hybrid, KexEcdhInit::NUMBER) => {
+            KexEcdhInit::decode(payload)?.public
+        }
+        _ => return Err(Error::NotPermitted { message: number }),
+    })
 }

@@ -5,10 +5,10 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crypto::hash::Digest;
-use crypto::kex::{DhGroup, Initiator, KexAlgorithm};
+use crypto::kex::{Initiator, KexAlgorithm};
 use zeroize::Zeroizing;
 
-use super::derive::EpochKeys;
+use super::derive::{EpochKeys, GroupSizes, RequestedGroup};
 use super::negotiate::Agreement;
 use crate::permits::ConnectionPhase;
 use crate::{Error, Millis};
@@ -75,51 +75,36 @@ pub(super) enum KexStep {
 }
 
 pub(super) enum ClientStep {
-    /// Awaits KEX_*_REPLY.
-    Reply(Box<Half>),
     /// Awaits the group.
     Group,
-    /// Awaits the reply in the group.
-    GexReply {
-        initiator: Initiator,
-        public: Vec<u8>,
-        group: DhGroup,
+    /// Awaits KEX_*_REPLY, after group exchange in that group.
+    Reply {
+        half: Box<Half>,
+        group: Option<RequestedGroup>,
     },
     /// Awaits the owner's decision about the host key.
     Decision(KexOutcome),
 }
 
 pub(super) enum ServerStep {
-    /// Awaits KEX_*_INIT.
-    Init,
     /// Awaits GEX_REQUEST.
     GexRequest,
     /// Awaits the owner's choice of a group.
     GroupChoice(GroupSizes),
-    /// Awaits GEX_INIT.
-    GexInit { request: GroupSizes, group: DhGroup },
-    /// Awaits the host key's signature.
+    /// Awaits KEX_*_INIT, after group exchange in that group.
+    Init(Option<RequestedGroup>),
+    /// Awaits the host key's signature; `public` is our public value.
     Signature {
         outcome: KexOutcome,
-        reply: KexReply,
+        public: Vec<u8>,
     },
 }
-
-/// Smallest, preferred and largest size of a group, bits.
-pub(super) type GroupSizes = (u32, u32, u32);
 
 /// Results of an exchange.
 pub(super) struct KexOutcome {
     pub(super) hash: Digest,
     pub(super) secret: Zeroizing<Vec<u8>>,
     pub(super) host_key: Vec<u8>,
-}
-
-/// The server's public value, by the message that contains it.
-pub(super) enum KexReply {
-    Ecdh(Vec<u8>),
-    Dh(Vec<u8>),
-    Gex(Vec<u8>),
 }
 
 impl Kex {
