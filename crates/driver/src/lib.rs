@@ -26,6 +26,9 @@ mod level_controller;
 mod level_controller_tests;
 mod link;
 mod notice;
+mod packet_bridge;
+#[cfg(test)]
+mod packet_bridge_tests;
 mod pipe;
 mod poller;
 mod probe;
@@ -33,6 +36,8 @@ mod send_limits;
 mod sink;
 mod source;
 mod stall_accounting;
+mod sync;
+mod thread_waker;
 mod watch;
 
 pub use channel_handler::{ChannelHandler, ChannelIo, HandlerProgress};
@@ -41,4 +46,8 @@ pub use driver::Driver;
 pub use error::DriverError;
 pub use lanes::{CryptoThreads, LaneReport, LaneTerms};
 pub use notice::Notice;
+pub use packet_bridge::{
+    BridgeCommand, BridgeEnd, BridgeLimits, BridgeProgress, PacketBridge, WorkerInput,
+};
 pub use stall_accounting::LoopTimes;
+pub use thread_waker::ThreadWaker;

@@ -1,103 +1,44 @@
-//! Where the engine's thread and a connection's thread meet: packets on their way out, bytes that
-//! came in, and who is to be woken.
+//! A copy's bridge between the engine's thread and a connection's thread: the login, questions to
+//! the user, and the channel's packets.
 //!
-//! The engine writes requests and files' bytes straight into the packet buffers that are sealed
-//! and sent; what the server sends comes in the slabs in which it was opened. So no byte is
-//! copied on the way. Bounded by [`QUEUED_BYTES`] outwards. Inwards the channel's window opens
-//! again when the engine has used what came; it follows the path, and may be many times what the
-//! engine keeps up with. So no more is read while [`HELD_BYTES`] wait for the engine.
+//! The engine writes requests and files' bytes directly into the packet buffers that are sealed and
+//! sent; see [`driver::PacketBridge`]. Outwards, [`QUEUED_BYTES`] is the limit. Inwards the
+//! channel's window follows the path and may be many times what the engine keeps up with, so the
+//! connection reads no more while [`HELD_BYTES`] wait for the engine.
 //!
-//! What the engine says first may leave with the login, where the server is expected to be one of
-//! ours: see [`First`].
+//! The engine's first packets may leave with the login: see [`FirstPackets`].
 
-use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use client::session::{EARLY_BYTES, LocalEnd, Turns};
-use driver::{ChannelHandler, ChannelIo, HandlerProgress, LoopTimes};
+use driver::{
+    BridgeCommand, BridgeEnd, BridgeLimits, ChannelHandler, ChannelIo, HandlerProgress, LoopTimes,
+    PacketBridge, ThreadWaker,
+};
 use packet::PacketBuf;
 use proto::{Error, Stream};
 use sys::epoll::EventFd;
 
-/// Bytes that wait to go out before the engine is held back: more than leave at once.
+use super::first::FirstPackets;
+
+/// Bytes that wait to be sent before the engine is held back: more than leave at once.
 const QUEUED_BYTES: usize = 2 << 20;
-/// Bytes that the engine has used before the connection is woken to hear of it, and those of which
-/// it hears before the engine sleeps: a quarter of the smallest window, so that no peer waits for
-/// one.
-const TELL_BYTES: usize = 256 << 10;
-const TELL_BEFORE_SLEEP_BYTES: usize = 16 << 10;
-/// The parts of a large window that are as much, and the most, bytes: the peer is told when it has
-/// used a quarter, and each word wakes a thread.
-const TELL_OF_WINDOW: usize = 8;
-const TELL_BEFORE_SLEEP_OF_WINDOW: usize = 128;
-const MOST_TELL_BYTES: usize = 1 << 20;
+const LIMITS: BridgeLimits = BridgeLimits {
+    outgoing_bytes: QUEUED_BYTES,
+    low_bytes: QUEUED_BYTES - 1,
+    spare_buffers: 32,
+    spare_at_rest: 0,
+};
 /// Bytes that have come on all connections of a copy and that the engine has not used, up to which
 /// more is read; and the least of one connection. It is what a cache holds, and no more: bytes that
 /// wait in the kernel cost nothing besides, and bridge a round trip as well.
 const HELD_BYTES: usize = 8 << 20;
 const LEAST_HELD_BYTES: usize = 2 << 20;
-/// Empty buffers at hand for the engine.
-const SPARE_BUFFERS: usize = 32;
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Wakes the engine, whichever connection has something for it.
-#[derive(Debug, Default)]
-pub(super) struct EngineWaker {
-    state: Mutex<WakerState>,
-    rings: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct WakerState {
-    notified: bool,
-    waits: bool,
-}
-
-impl EngineWaker {
-    fn ring(&self) {
-        let mut state = locked(&self.state);
-        state.notified = true;
-        if state.waits {
-            self.rings.notify_one();
-        }
-    }
-
-    /// Waits until it is notified, or was since the last time; false when it does not for `wait`.
-    pub(super) fn wait(&self, wait: Duration) -> bool {
-        self.wait_timed(wait).0
-    }
-
-    /// The same, and how long that took: nothing where it was notified before, for which no clock is
-    /// asked.
-    pub(super) fn wait_timed(&self, wait: Duration) -> (bool, Duration) {
-        let mut state = locked(&self.state);
-        if std::mem::take(&mut state.notified) {
-            return (true, Duration::ZERO);
-        }
-        let begun = Instant::now();
-        while !state.notified {
-            let left = wait.saturating_sub(begun.elapsed());
-            if left.is_zero() {
-                return (false, begun.elapsed());
-            }
-            state.waits = true;
-            let (woken, _) = self
-                .rings
-                .wait_timeout(state, left)
-                .unwrap_or_else(PoisonError::into_inner);
-            state = woken;
-            state.waits = false;
-        }
-        state.notified = false;
-        drop(state);
-        (true, begun.elapsed())
-    }
 }
 
 /// How far the connection is.
@@ -111,16 +52,6 @@ pub(super) enum LinkStage {
     Ended,
 }
 
-/// What the engine wants of the connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum LinkCommand {
-    GoOn,
-    /// End when all is sent.
-    Finish,
-    /// End at once.
-    Abandon,
-}
-
 /// Whether the connection may ask the person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Questions {
@@ -132,95 +63,60 @@ pub(super) enum Questions {
     Waits,
 }
 
-/// What the engine says first: INIT, and what it asks behind it of a server that is expected to
-/// read on. Written while the connection is being made, it leaves with the login if the server
-/// turns out to be one of ours, and when the channel is there if not. Of another server than was
-/// expected only INIT is known to be taken; the rest waits until it has said something.
 #[derive(Debug)]
-enum First {
-    /// Nothing was said. Before the channel is there it may be only where `expected` says so.
-    Unsaid { expected: bool },
-    /// It waits for the channel.
-    Written(PacketBuf),
-    /// This waits for the server's first word.
-    Held(VecDeque<PacketBuf>),
-    /// It is on its way, and whatever is said may follow.
-    Sent,
-}
-
-#[derive(Debug)]
-struct LinkState {
+struct LinkLogin {
     stage: LinkStage,
-    first: First,
-    /// The channel is there.
-    begun: bool,
-    command: LinkCommand,
+    first: FirstPackets,
+    /// The engine needs the connection.
+    is_wanted: bool,
     questions: Questions,
-    /// It had something to ask.
+    /// The connection had something to ask.
     asked: bool,
-    /// Longest data in a packet, bytes; 0 until the channel is there.
-    max_data: usize,
-    outgoing: VecDeque<PacketBuf>,
-    /// Bytes of `outgoing`, and of what the endpoint took of it and could not send yet.
-    queued: usize,
-    spare: Vec<PacketBuf>,
-    arrived: Vec<Bytes>,
-    /// Bytes that the engine has used, and the endpoint has not heard of.
-    used: usize,
-    /// The peer's window when the endpoint looked last, bytes.
-    window: usize,
-    /// The endpoint was woken and has not looked yet.
-    notified: bool,
-    /// What it waits for is the peer's window: more to send is no news.
-    blocked: bool,
-    /// The server takes what comes before it has answered.
+    /// The server takes requests before it has answered the first.
     reads_on: bool,
-    /// The server is one of ours; that of the files may be another.
+    /// The server is Fulmar; the server of the files may be another.
     is_fulmar: bool,
 }
 
-/// The meeting place of one connection. See the module's head.
+impl LinkLogin {
+    fn is_expected(&self) -> bool {
+        self.first.is_expected() && self.stage == LinkStage::LogsIn
+    }
+}
+
+/// The bridge of one connection. See the module's head.
 #[derive(Debug)]
 pub(super) struct EngineBridge {
-    state: Mutex<LinkState>,
-    to_endpoint: EventFd,
-    to_engine: Arc<EngineWaker>,
-    /// It may ask now, or need not any more.
+    login: Mutex<LinkLogin>,
+    packets: Arc<PacketBridge>,
+    to_engine: Arc<ThreadWaker>,
+    /// The connection may ask now, or is not wanted any more.
     turn: Condvar,
     /// What the connection's thread waits for.
     times: Arc<LoopTimes>,
-    /// How many connections the copy may have, this one among them.
+    /// Number of connections of the copy, this one included.
     of: usize,
 }
 
 impl EngineBridge {
-    /// Of a copy with so many connections.
+    /// Creates the bridge of one of `of` connections.
     pub(super) fn new(
-        to_engine: Arc<EngineWaker>,
+        to_engine: Arc<ThreadWaker>,
         questions: Questions,
         of: usize,
     ) -> io::Result<Self> {
+        let packets = PacketBridge::new(LIMITS, Arc::clone(&to_engine))?;
         Ok(Self {
-            state: Mutex::new(LinkState {
+            login: Mutex::new(LinkLogin {
                 stage: LinkStage::LogsIn,
-                first: First::Unsaid { expected: false },
-                begun: false,
-                command: LinkCommand::GoOn,
+                first: FirstPackets::new(),
+                is_wanted: true,
                 questions,
                 asked: false,
-                max_data: 0,
-                outgoing: VecDeque::new(),
-                queued: 0,
-                spare: Vec::new(),
-                arrived: Vec::new(),
-                used: 0,
-                window: 0,
-                notified: false,
-                blocked: false,
                 reads_on: false,
                 is_fulmar: false,
             }),
-            to_endpoint: EventFd::new()?,
+            packets: Arc::new(packets),
             to_engine,
             turn: Condvar::new(),
             times: Arc::default(),
@@ -228,19 +124,10 @@ impl EngineBridge {
         })
     }
 
-    /// Wakes the endpoint unless it is about to look anyway.
-    fn wake(&self, mut state: MutexGuard<'_, LinkState>) {
-        if !std::mem::replace(&mut state.notified, true) {
-            drop(state);
-            // Fails for no counter that is not full, and that one has been signalled.
-            let _ = self.to_endpoint.signal();
-        }
-    }
-
     // ---- the engine's side ------------------------------------------------------------------
 
     pub(super) fn stage(&self) -> LinkStage {
-        locked(&self.state).stage
+        locked(&self.login).stage
     }
 
     pub(super) fn times(&self) -> &LoopTimes {
@@ -250,7 +137,7 @@ impl EngineBridge {
     /// The server is known to take requests before it has answered the first; while the login is
     /// under way, it is expected to.
     pub(super) fn reads_on(&self) -> bool {
-        let state = locked(&self.state);
+        let state = locked(&self.login);
         match state.stage {
             LinkStage::LogsIn => state.is_expected(),
             LinkStage::LoggedIn | LinkStage::Ended => state.reads_on,
@@ -259,12 +146,12 @@ impl EngineBridge {
 
     /// The login is under way, and what is said now may leave with it.
     pub(super) fn is_expected(&self) -> bool {
-        locked(&self.state).is_expected()
+        locked(&self.login).is_expected()
     }
 
     /// The server is one of ours; while the login is under way, it is expected to be.
     pub(super) fn is_fulmar(&self) -> bool {
-        let state = locked(&self.state);
+        let state = locked(&self.login);
         match state.stage {
             LinkStage::LogsIn => state.is_expected(),
             LinkStage::LoggedIn | LinkStage::Ended => state.is_fulmar,
@@ -273,146 +160,92 @@ impl EngineBridge {
 
     /// It waits for its turn to ask something.
     pub(super) fn waits_to_ask(&self) -> bool {
-        locked(&self.state).questions == Questions::Waits
+        locked(&self.login).questions == Questions::Waits
     }
 
     /// It had something to ask.
     pub(super) fn has_asked(&self) -> bool {
-        locked(&self.state).asked
+        locked(&self.login).asked
     }
 
     /// It may ask, and go on until it has something else to ask.
     pub(super) fn may_ask(&self) {
-        locked(&self.state).questions = Questions::InTurn;
+        locked(&self.login).questions = Questions::InTurn;
         self.turn.notify_one();
     }
 
-    /// A buffer to be filled with that many bytes at most; nothing while enough is on its way.
+    /// Returns an empty buffer and the number of bytes that it may carry; `None` while the
+    /// connection takes no packets.
     pub(super) fn room(&self) -> Option<(PacketBuf, usize)> {
-        let mut state = locked(&self.state);
-        if state.stage == LinkStage::Ended || state.queued >= QUEUED_BYTES {
+        let login = locked(&self.login);
+        if login.stage == LinkStage::Ended || login.first.holds() {
             return None;
         }
-        let max = match state.first {
-            First::Unsaid { expected: true } if !state.begun => EARLY_BYTES,
-            First::Written(_) | First::Held(_) => return None,
-            First::Unsaid { .. } | First::Sent if state.max_data == 0 => return None,
-            First::Unsaid { .. } | First::Sent => state.max_data,
-        };
-        let spare = state.spare.pop();
-        drop(state);
-        Some((spare.unwrap_or_else(|| PacketBuf::with_capacity(max)), max))
+        if login.first.takes_early() {
+            return Some((PacketBuf::with_capacity(EARLY_BYTES), EARLY_BYTES));
+        }
+        drop(login);
+        self.packets.room()
     }
 
     pub(super) fn send(&self, buf: PacketBuf) {
-        let mut state = locked(&self.state);
-        state.queued += buf.len();
-        let begun = state.begun;
-        match &mut state.first {
-            first @ First::Unsaid { .. } if !begun => {
-                *first = First::Written(buf);
-                return;
-            }
-            First::Unsaid { .. } => state.say_first(buf),
-            First::Held(held) => held.push_back(buf),
-            First::Written(_) | First::Sent => state.outgoing.push_back(buf),
-        }
-        if !state.blocked {
-            self.wake(state);
+        let mut login = locked(&self.login);
+        if login.first.is_sent() {
+            drop(login);
+            self.packets.send(buf);
+        } else {
+            let leave = login.first.add(buf);
+            leave.into_iter().for_each(|buf| self.packets.send(buf));
         }
     }
 
-    /// Moves what has come behind what is in `arrived`.
+    /// Appends received data to `arrived`.
     pub(super) fn take_arrived(&self, arrived: &mut Vec<Bytes>) {
-        arrived.append(&mut locked(&self.state).arrived);
+        self.packets.take_arrived(arrived);
     }
 
-    /// So many more bytes are used.
+    /// Reports `bytes` of received data as consumed.
     pub(super) fn used(&self, bytes: usize) {
-        let mut state = locked(&self.state);
-        state.used += bytes;
-        let part = state.window / TELL_OF_WINDOW;
-        if state.used >= part.clamp(TELL_BYTES, MOST_TELL_BYTES) {
-            self.wake(state);
-        }
+        self.packets.consumed(bytes);
     }
 
-    /// The engine has nothing more to do: what was used must not be left untold.
+    /// To be called before the engine sleeps.
     pub(super) fn sleeps(&self) {
-        let state = locked(&self.state);
-        let part = state.window / TELL_BEFORE_SLEEP_OF_WINDOW;
-        if state.used >= part.clamp(TELL_BEFORE_SLEEP_BYTES, MOST_TELL_BYTES) {
-            self.wake(state);
-        }
+        self.packets.rest();
     }
 
-    /// Nothing more will be sent.
+    /// Ends the connection when everything is sent.
     pub(super) fn finish(&self) {
-        self.end(LinkCommand::Finish);
+        self.end(BridgeCommand::Finish);
     }
 
-    /// Nothing matters any more.
+    /// Ends the connection at once.
     pub(super) fn abandon(&self) {
-        self.end(LinkCommand::Abandon);
+        self.end(BridgeCommand::Abandon);
     }
 
-    fn end(&self, command: LinkCommand) {
-        let mut state = locked(&self.state);
-        state.command = command;
+    fn end(&self, command: BridgeCommand) {
+        locked(&self.login).is_wanted = false;
         self.turn.notify_one();
-        self.wake(state);
+        self.packets.command_connection(command);
     }
 
     // ---- the connection's side --------------------------------------------------------------
 
     pub(super) fn reached(&self, stage: LinkStage) {
-        let mut state = locked(&self.state);
-        state.stage = state.stage.max(stage);
-        drop(state);
-        self.to_engine.ring();
-    }
-}
-
-impl LinkState {
-    fn is_expected(&self) -> bool {
-        let is_early = matches!(
-            self.first,
-            First::Unsaid { expected: true } | First::Written(_)
-        );
-        is_early && self.stage == LinkStage::LogsIn
+        let mut login = locked(&self.login);
+        login.stage = login.stage.max(stage);
+        drop(login);
+        self.to_engine.notify();
     }
 
-    /// The channel is there, and this goes to it first.
-    fn say_first(&mut self, buf: PacketBuf) {
-        let init = first_message(buf.payload());
-        match buf.payload().split_at_checked(init) {
-            Some((init, rest)) if !self.reads_on && !rest.is_empty() => {
-                let [init, rest] = [init, rest].map(PacketBuf::from_payload);
-                self.outgoing.push_back(init);
-                self.first = First::Held(VecDeque::from([rest]));
-            }
-            _ => {
-                self.outgoing.push_back(buf);
-                self.first = First::Sent;
-            }
-        }
+    /// The server has sent its first message.
+    fn hears(&self) {
+        // Under the lock, so that no later packet of the engine goes before these.
+        let mut login = locked(&self.login);
+        let leave = login.first.hear();
+        leave.into_iter().for_each(|buf| self.packets.send(buf));
     }
-
-    /// The server has said something.
-    fn hears(&mut self) {
-        if let First::Held(held) = &mut self.first {
-            self.outgoing.append(held);
-            self.first = First::Sent;
-        }
-    }
-}
-
-/// Length of the first message of SFTP with its length field, bytes.
-fn first_message(bytes: &[u8]) -> usize {
-    let len = bytes
-        .first_chunk()
-        .map_or(0, |len| u32::from_be_bytes(*len));
-    usize::try_from(len).map_or(usize::MAX, |len| len.saturating_add(4))
 }
 
 /// The connection's end of a bridge.
@@ -421,51 +254,42 @@ pub(super) struct Local(pub(super) Arc<EngineBridge>);
 
 impl LocalEnd for Local {
     fn endpoint(&mut self) -> Box<dyn ChannelHandler> {
-        Box::new(BridgeHandler {
+        Box::new(EngineHandler {
             bridge: Arc::clone(&self.0),
-            arrived: Vec::new(),
-            outgoing: VecDeque::new(),
+            end: BridgeEnd::new(Arc::clone(&self.0.packets)),
+            has_heard: false,
             errors: 0,
             most_held: (HELD_BYTES / self.0.of.max(1)).max(LEAST_HELD_BYTES),
         })
     }
 
     fn expects_fulmar(&mut self) {
-        let mut state = locked(&self.0.state);
-        // One behind the first may come to nothing, and the copy does without it: nothing of it is
-        // said there before.
-        if state.questions == Questions::Free
-            && let First::Unsaid { expected } = &mut state.first
-        {
-            *expected = true;
-            drop(state);
-            self.0.to_engine.ring();
+        let mut login = locked(&self.0.login);
+        // A later connection may not come about, and the copy does without it: no first packet is
+        // written for it in advance.
+        if login.questions == Questions::Free && login.first.expect() {
+            drop(login);
+            self.0.to_engine.notify();
         }
     }
 
     fn early(&mut self) -> Vec<u8> {
-        match &locked(&self.0.state).first {
-            First::Written(first) => first.payload().to_vec(),
-            First::Unsaid { .. } | First::Held(_) | First::Sent => Vec::new(),
-        }
+        locked(&self.0.login).first.early()
     }
 
     fn channel_begins(&mut self, heard: bool) {
-        let mut state = locked(&self.0.state);
-        state.begun = true;
-        match std::mem::replace(&mut state.first, First::Sent) {
-            First::Written(first) if heard => state.queued -= first.len().min(state.queued),
-            First::Written(first) => state.say_first(first),
-            other => state.first = other,
-        }
+        let mut login = locked(&self.0.login);
+        let reads_on = login.reads_on;
+        let leave = login.first.begin(heard, reads_on);
+        leave.into_iter().for_each(|buf| self.0.packets.send(buf));
     }
 
     fn bell(&self) -> &EventFd {
-        &self.0.to_endpoint
+        self.0.packets.waker()
     }
 
     fn logged_in(&mut self, reads_on: bool, is_fulmar: bool) {
-        let mut state = locked(&self.0.state);
+        let mut state = locked(&self.0.login);
         (state.reads_on, state.is_fulmar) = (reads_on, is_fulmar);
         drop(state);
         self.0.reached(LinkStage::LoggedIn);
@@ -486,26 +310,26 @@ impl LocalEnd for Local {
 
 impl Turns for EngineBridge {
     fn take(&self) -> bool {
-        let mut state = locked(&self.state);
+        let mut state = locked(&self.login);
         state.asked = true;
         if state.questions == Questions::Free {
-            return state.command == LinkCommand::GoOn;
+            return state.is_wanted;
         }
         drop(state);
         // Whoever asks at this moment takes the signals.
         let Ok(_blocked) = sys::signals::Blocked::new(&super::in_process::OF_THE_TERMINAL) else {
             return false;
         };
-        let mut state = locked(&self.state);
+        let mut state = locked(&self.login);
         state.questions = Questions::Waits;
-        self.to_engine.ring();
-        while state.questions == Questions::Waits && state.command == LinkCommand::GoOn {
+        self.to_engine.notify();
+        while state.questions == Questions::Waits && state.is_wanted {
             state = self
                 .turn
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
         }
-        state.command == LinkCommand::GoOn
+        state.is_wanted
     }
 }
 
@@ -515,32 +339,26 @@ impl Drop for Local {
     }
 }
 
-/// The channel's end, worked by the connection's thread.
-struct BridgeHandler {
+/// The channel's handler, on the connection's thread.
+struct EngineHandler {
     bridge: Arc<EngineBridge>,
-    arrived: Vec<Bytes>,
-    outgoing: VecDeque<PacketBuf>,
-    /// Bytes of the server's errors that were shown.
+    end: BridgeEnd,
+    has_heard: bool,
+    /// Bytes of the server's standard error that were shown.
     errors: usize,
-    /// Bytes that wait for the engine while more is read.
+    /// Bytes that may wait for the engine while the connection is read.
     most_held: usize,
 }
 
-impl BridgeHandler {
-    fn hand_over(&mut self, state: &mut LinkState) -> bool {
-        let any = !self.arrived.is_empty();
-        if any {
-            state.hears();
-        }
-        state.arrived.append(&mut self.arrived);
-        any
-    }
-}
-
-impl ChannelHandler for BridgeHandler {
+impl ChannelHandler for EngineHandler {
     fn receive(&mut self, stream: Stream, data: Bytes) {
         match stream {
-            Stream::Data => self.arrived.push(data),
+            Stream::Data => {
+                if !std::mem::replace(&mut self.has_heard, true) {
+                    self.bridge.hears();
+                }
+                self.end.receive(data);
+            }
             Stream::Stderr => {
                 // What cannot be shown is lost, as with a standard error that is closed.
                 let _ = sys::io::write_all(sys::io::stderr(), &data);
@@ -552,53 +370,19 @@ impl ChannelHandler for BridgeHandler {
     fn end(&mut self) {}
 
     fn work(&mut self, line: &mut ChannelIo<'_>) -> Result<HandlerProgress, Error> {
-        let bridge = Arc::clone(&self.bridge);
-        let mut state = locked(&bridge.state);
-        state.notified = false;
-        let mut rings = self.hand_over(&mut state);
-        let used = std::mem::take(&mut state.used);
-        self.outgoing.append(&mut state.outgoing);
-        let command = state.command;
-        if state.max_data == 0 && state.begun {
-            // The peer says with its confirmation how much a packet may carry.
-            state.max_data = line.max_data();
-            rings |= state.max_data > 0;
+        if !locked(&self.bridge.login).first.has_begun() {
+            return Ok(match self.bridge.packets.look() {
+                BridgeCommand::GoOn => HandlerProgress::Waiting,
+                BridgeCommand::Finish | BridgeCommand::Abandon => HandlerProgress::Ended,
+            });
         }
-        let max_data = state.max_data;
-        // Those that are on their way come back: one that is made besides would be made, cleared
-        // and freed again for each packet.
-        let missing = SPARE_BUFFERS.saturating_sub(state.spare.len());
-        if max_data > 0 && command == LinkCommand::GoOn {
-            let some = (0..missing).map(|_| line.take_buffer(max_data));
-            state.spare.extend(some);
-        }
-        let was_full = state.queued >= QUEUED_BYTES;
-        drop(state);
-        line.consumed(used + std::mem::take(&mut self.errors))?;
-        let sent = match command {
-            LinkCommand::Abandon => 0,
-            LinkCommand::GoOn | LinkCommand::Finish => line.send_queued(&mut self.outgoing)?,
-        };
-        let mut state = locked(&bridge.state);
-        state.queued -= sent.min(state.queued);
-        state.window = line.window();
-        state.blocked = !self.outgoing.is_empty();
-        rings |= was_full && state.queued < QUEUED_BYTES;
-        // What was queued while this was still blocked has woken nobody.
-        let more = !state.blocked && !state.outgoing.is_empty();
-        drop(state);
-        if rings {
-            bridge.to_engine.ring();
-        }
-        let is_over = match command {
-            LinkCommand::GoOn => false,
-            LinkCommand::Finish => self.outgoing.is_empty(),
-            LinkCommand::Abandon => true,
-        };
-        Ok(match (is_over, more) {
-            (true, _) => HandlerProgress::Ended,
-            (false, true) => HandlerProgress::Busy,
-            (false, false) => HandlerProgress::Waiting,
+        line.consumed(std::mem::take(&mut self.errors))?;
+        let progress = self.end.work(line)?;
+        Ok(match progress.command {
+            BridgeCommand::Finish if !progress.is_blocked => HandlerProgress::Ended,
+            BridgeCommand::Abandon => HandlerProgress::Ended,
+            _ if progress.has_more => HandlerProgress::Busy,
+            _ => HandlerProgress::Waiting,
         })
     }
 
@@ -607,36 +391,14 @@ impl ChannelHandler for BridgeHandler {
     }
 }
 
-impl Drop for BridgeHandler {
-    fn drop(&mut self) {
-        // What came last may have come with the end.
-        let bridge = Arc::clone(&self.bridge);
-        if self.hand_over(&mut locked(&bridge.state)) {
-            bridge.to_engine.ring();
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
-    #[test]
-    fn a_bell_that_rang_before_is_heard_and_only_once() {
-        let waker = EngineWaker::default();
-        assert!(!waker.wait(Duration::ZERO));
-        waker.ring();
-        waker.ring();
-        assert!(waker.wait(Duration::ZERO));
-        assert!(!waker.wait(Duration::ZERO));
-        std::thread::scope(|scope| {
-            scope.spawn(|| waker.ring());
-            assert!(waker.wait(Duration::from_secs(60)));
-        });
-    }
-
     fn bridge(questions: Questions) -> EngineBridge {
-        EngineBridge::new(Arc::new(EngineWaker::default()), questions, 3).unwrap()
+        EngineBridge::new(Arc::new(ThreadWaker::default()), questions, 3).unwrap()
     }
 
     #[test]
@@ -659,178 +421,40 @@ mod tests {
                 std::thread::spawn(move || turns.take())
             };
             while !bridge.waits_to_ask() {
-                let _ = bridge.to_engine.wait(Duration::from_secs(1));
+                let _ = bridge.to_engine.wait_at_most(Duration::from_secs(1));
             }
             end(&bridge);
             assert_eq!(asked.join().unwrap(), wanted);
         }
     }
 
+    /// The copy does without a later connection that does not come about.
     #[test]
-    fn nothing_goes_out_before_the_channel_is_there_and_no_more_than_a_queue_behind_it() {
-        let bridge = Arc::new(bridge(Questions::Free));
-        assert!(bridge.room().is_none());
-        begins(&bridge, false, true);
-        let mut count = 0;
-        while let Some((mut buf, max)) = bridge.room() {
-            assert_eq!(max, 1000);
-            buf.extend(&[7; 1000]);
-            bridge.send(buf);
-            count += 1;
-        }
-        assert_eq!(count, QUEUED_BYTES.div_ceil(1000));
-        assert!(bridge.to_endpoint.drain().unwrap());
-    }
-
-    #[test]
-    fn what_was_used_is_told_in_large_pieces_or_before_a_sleep() {
-        let bridge = bridge(Questions::Free);
-        bridge.used(TELL_BEFORE_SLEEP_BYTES);
-        assert!(!bridge.to_endpoint.drain().unwrap());
-        bridge.sleeps();
-        assert!(bridge.to_endpoint.drain().unwrap());
-        locked(&bridge.state).notified = false;
-        bridge.used(TELL_BYTES);
-        assert!(bridge.to_endpoint.drain().unwrap());
-        bridge.used(TELL_BYTES);
-        assert!(!bridge.to_endpoint.drain().unwrap(), "it was woken already");
-    }
-
-    #[test]
-    fn of_a_large_window_larger_pieces_are_told() {
-        let bridge = bridge(Questions::Free);
-        for (window, before_sleep, told) in [
-            (2 << 20, 16 << 10, 256 << 10),
-            (4 << 20, 32 << 10, 512 << 10),
-            (1 << 30, 1 << 20, 1 << 20),
-        ] {
-            let mut state = locked(&bridge.state);
-            (state.window, state.used, state.notified) = (window, 0, false);
-            drop(state);
-            bridge.used(before_sleep - 1);
-            bridge.sleeps();
-            assert!(!bridge.to_endpoint.drain().unwrap(), "{window}");
-            bridge.used(1);
-            bridge.sleeps();
-            assert!(bridge.to_endpoint.drain().unwrap(), "{window}");
-            let mut state = locked(&bridge.state);
-            (state.used, state.notified) = (0, false);
-            drop(state);
-            bridge.used(told - 1);
-            assert!(!bridge.to_endpoint.drain().unwrap(), "{window}");
-            bridge.used(1);
-            assert!(bridge.to_endpoint.drain().unwrap(), "{window}");
-        }
-    }
-
-    /// INIT and two words behind it, as the engine writes them for a server that reads on.
-    const INIT: &[u8] = &[0, 0, 0, 5, 1, 0, 0, 0, 3];
-    const MORE: &[u8] = b"more";
-
-    fn says(bridge: &EngineBridge, bytes: &[u8]) {
-        let (mut buf, _) = bridge.room().unwrap();
-        buf.extend(bytes);
-        bridge.send(buf);
-    }
-
-    /// The channel is there, and the connection's thread has looked.
-    fn begins(bridge: &Arc<EngineBridge>, heard: bool, reads_on: bool) {
-        let mut local = Local(Arc::clone(bridge));
-        local.logged_in(reads_on, reads_on);
-        local.channel_begins(heard);
-        // Its end is the test's.
-        std::mem::forget(local);
-        locked(&bridge.state).max_data = 1000;
-    }
-
-    fn outgoing(bridge: &EngineBridge) -> Vec<u8> {
-        let queue = std::mem::take(&mut locked(&bridge.state).outgoing);
-        let all: Vec<&[u8]> = queue.iter().map(PacketBuf::payload).collect();
-        all.concat()
-    }
-
-    /// With what was said before the channel was there.
-    fn expecting(questions: Questions) -> Arc<EngineBridge> {
-        let bridge = Arc::new(bridge(questions));
-        let mut local = Local(Arc::clone(&bridge));
-        assert_eq!(local.early(), b"");
-        local.expects_fulmar();
-        assert_eq!(bridge.reads_on(), questions == Questions::Free);
-        if questions == Questions::Free {
-            says(&bridge, &[INIT, MORE].concat());
-            assert_eq!(local.early(), [INIT, MORE].concat());
-            // It may be asked for again, by another connection.
-            assert_eq!(local.early(), [INIT, MORE].concat());
-        }
-        assert!(bridge.room().is_none());
-        std::mem::forget(local);
-        bridge
-    }
-
-    #[test]
-    fn what_went_with_the_login_is_not_said_again() {
-        let bridge = expecting(Questions::Free);
-        begins(&bridge, true, true);
-        assert_eq!(outgoing(&bridge), b"");
-        assert_eq!(locked(&bridge.state).queued, 0);
-        says(&bridge, b"next");
-        assert_eq!(outgoing(&bridge), b"next");
-    }
-
-    #[test]
-    fn what_did_not_reach_the_channel_goes_first() {
-        let bridge = expecting(Questions::Free);
-        begins(&bridge, false, true);
-        says(&bridge, b"next");
-        assert_eq!(outgoing(&bridge), [INIT, MORE, b"next"].concat());
-    }
-
-    #[test]
-    fn another_server_than_was_expected_gets_nothing_behind_init_before_its_first_word() {
-        let bridge = expecting(Questions::Free);
-        let spare = PacketBuf::with_capacity(10);
-        assert!(bridge.is_fulmar());
-        begins(&bridge, false, false);
-        assert!(!bridge.reads_on() && !bridge.is_fulmar());
-        assert_eq!(outgoing(&bridge), INIT);
-        assert!(bridge.room().is_none());
-        // A buffer that was given out before.
-        let mut next = spare;
-        next.extend(b"next");
-        bridge.send(next);
-        assert_eq!(outgoing(&bridge), b"");
-        locked(&bridge.state).hears();
-        says(&bridge, b"last");
-        assert_eq!(outgoing(&bridge), [MORE, b"next", b"last"].concat());
-    }
-
-    /// The connection was there before the engine had said anything.
-    #[test]
-    fn a_first_word_that_is_late_goes_the_same_way() {
-        for (reads_on, first) in [(true, [INIT, MORE].concat()), (false, INIT.to_vec())] {
-            let bridge = Arc::new(bridge(Questions::Free));
+    fn only_the_first_connection_takes_a_packet_before_the_login() {
+        for (questions, is_early) in [(Questions::Free, true), (Questions::InTurn, false)] {
+            let bridge = Arc::new(bridge(questions));
             let mut local = Local(Arc::clone(&bridge));
+            assert!(bridge.room().is_none());
             local.expects_fulmar();
-            let (mut buf, max) = bridge.room().unwrap();
-            assert_eq!(max, EARLY_BYTES);
-            assert_eq!(local.early(), b"");
-            std::mem::forget(local);
-            begins(&bridge, false, reads_on);
-            buf.extend(&[INIT, MORE].concat());
-            bridge.send(buf);
-            assert_eq!(outgoing(&bridge), first);
-            locked(&bridge.state).hears();
-            assert_eq!([first, outgoing(&bridge)].concat(), [INIT, MORE].concat());
+            assert_eq!(bridge.reads_on(), is_early);
+            assert_eq!(bridge.is_fulmar(), is_early);
+            assert_eq!(bridge.is_expected(), is_early);
+            let room = bridge.room();
+            assert_eq!(room.is_some(), is_early);
+            if let Some((mut buf, most)) = room {
+                assert_eq!(most, EARLY_BYTES);
+                buf.extend(b"INIT");
+                bridge.send(buf);
+                assert_eq!(local.early(), b"INIT");
+                assert!(!bridge.packets.waker().drain().unwrap());
+            }
+            assert!(bridge.room().is_none());
+            // Not Fulmar: what was written goes to the channel when it is open.
+            local.logged_in(false, false);
+            assert!(!bridge.reads_on() && !bridge.is_fulmar() && !bridge.is_expected());
+            local.channel_begins(false);
+            assert_eq!(bridge.packets.waker().drain().unwrap(), is_early);
         }
-    }
-
-    /// The copy does without a connection behind the first that does not come about.
-    #[test]
-    fn nothing_is_said_before_the_login_behind_the_first() {
-        let bridge = expecting(Questions::InTurn);
-        begins(&bridge, false, true);
-        says(&bridge, INIT);
-        assert_eq!(outgoing(&bridge), INIT);
     }
 
     #[test]

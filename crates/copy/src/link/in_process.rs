@@ -17,12 +17,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use driver::LoopTimes;
+use driver::{LoopTimes, ThreadWaker};
 use packet::PacketBuf;
 use sys::signals::{self, Blocked, Signal};
 use transfer::engine::{EngineError, Exchange, LinkTimes, Transport};
 
-use super::bridge::{EngineBridge, EngineWaker, LinkStage, Local, Questions};
+use super::bridge::{EngineBridge, LinkStage, Local, Questions};
 
 /// How often a wait looks whether a signal has come.
 const LOOK: Duration = Duration::from_millis(200);
@@ -113,7 +113,7 @@ struct PendingLogin {
 /// Connections in this process that carry SFTP. See the module's head.
 #[derive(Debug, Default)]
 pub(crate) struct Connections {
-    waker: Arc<EngineWaker>,
+    waker: Arc<ThreadWaker>,
     connections: Vec<Connection>,
     /// It is under way, and nobody waits for it yet.
     login: Option<PendingLogin>,
@@ -169,7 +169,7 @@ impl Connections {
             if bridge.stage() != LinkStage::LogsIn {
                 return self.log_in();
             }
-            let _ = self.waker.wait(LOOK);
+            let _ = self.waker.wait_at_most(LOOK);
         }
         Ok(())
     }
@@ -191,14 +191,14 @@ impl Connections {
         };
         let first = Arc::clone(&login.bridge);
         while first.stage() == LinkStage::LogsIn {
-            let _ = self.waker.wait(LOOK);
+            let _ = self.waker.wait_at_most(LOOK);
         }
         self.more_to_come = login.is_first_of_many && first.stage() == LinkStage::LoggedIn;
         drop(login);
         while first.has_asked() && self.more_to_come && !signals::noted() {
             self.tend(true)?;
             if self.more_to_come {
-                let _ = self.waker.wait(LOOK);
+                let _ = self.waker.wait_at_most(LOOK);
             }
         }
         Ok(())
@@ -246,7 +246,7 @@ impl Connections {
         let _signals = LoginSignals::begin()?;
         bridge.may_ask();
         while bridge.stage() == LinkStage::LogsIn && !bridge.waits_to_ask() {
-            let _ = self.waker.wait(LOOK);
+            let _ = self.waker.wait_at_most(LOOK);
         }
         Ok(())
     }
@@ -261,7 +261,7 @@ impl Connections {
             }
         }
         while self.is_any(LinkStage::LoggedIn) && !signals::noted() {
-            let _ = self.waker.wait(LOOK);
+            let _ = self.waker.wait_at_most(LOOK);
         }
     }
 
@@ -284,7 +284,7 @@ impl Drop for Connections {
             if left.is_zero() {
                 break;
             }
-            let _ = self.waker.wait(left);
+            let _ = self.waker.wait_at_most(left);
         }
     }
 }
@@ -382,7 +382,7 @@ impl Transport for Connections {
         for connection in &self.connections {
             connection.bridge.sleeps();
         }
-        let (rang, waited) = self.waker.wait_timed(wait);
+        let (rang, waited) = self.waker.wait_at_most(wait);
         exchange.waited(waited);
         Ok(rang)
     }

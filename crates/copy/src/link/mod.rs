@@ -2,6 +2,7 @@
 //! server.
 
 mod bridge;
+mod first;
 mod in_process;
 
 use std::time::Duration;

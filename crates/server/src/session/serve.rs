@@ -464,9 +464,9 @@ impl<'a> Serve<'a> {
             }
             // Requests that arrived before the end are completed within `LAST_REQUESTS_WAIT`.
             let done = begun + LAST_REQUESTS_WAIT;
-            files.iter().for_each(|bridge| _ = bridge.ends_before(done));
+            files.iter().for_each(|thread| _ = thread.ends_before(done));
         }
-        files.iter().for_each(|bridge| bridge.abandon());
+        files.iter().for_each(|thread| thread.abandon());
         for (_, session) in std::mem::take(&mut self.channels) {
             self.orphans
                 .extend(session.hang_up(&mut self.driver, &self.context));
@@ -475,7 +475,7 @@ impl<'a> Serve<'a> {
             let _ = orphan.child.try_wait();
         }
         let deadline = begun + FILES_WAIT;
-        let hang = files.iter().filter(|bridge| !bridge.ends_before(deadline));
+        let hang = files.iter().filter(|thread| !thread.ends_before(deadline));
         let hang = hang.count();
         if hang > 0 {
             self.context.log.info(&format!(

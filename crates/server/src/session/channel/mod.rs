@@ -31,7 +31,7 @@ use super::command::Wanted;
 use super::context::Context;
 use super::environment::Environment;
 use super::exit;
-use super::sftp::{PacketBridge, SftpHandler};
+use super::sftp::{SftpHandler, SftpThread};
 use super::stdio::{self, Outputs};
 use super::terminal::{Size, Terminal};
 use super::token::Token;
@@ -54,7 +54,7 @@ enum CommandStage {
     /// The command is running.
     Running { child: Child },
     /// This process serves files, in another thread if there is a bridge.
-    Serving { bridge: Option<Arc<PacketBridge>> },
+    Serving { files: Option<Arc<SftpThread>> },
     /// The command has ended; `told` if the exit status was sent.
     Ended { status: ExitStatus, told: bool },
     /// CLOSE was sent.
@@ -271,23 +271,23 @@ impl SessionChannel {
 
     /// Wakes the endpoint: the SFTP thread has answers or has ended.
     pub(super) fn files_ready(&self, driver: &mut Driver) {
-        if let Some(bridge) = self.files() {
+        if let Some(files) = self.files() {
             // Draining an eventfd does not fail.
-            let _ = bridge.waker().drain();
+            let _ = files.waker().drain();
             driver.wake_endpoint(self.id);
         }
     }
 
     fn unwatch_files(&self, driver: &mut Driver) {
-        if let Some(bridge) = self.files() {
-            driver.unwatch(bridge.waker().as_fd());
+        if let Some(files) = self.files() {
+            driver.unwatch(files.waker().as_fd());
         }
     }
 
-    /// The bridge of the channel's SFTP thread, if there is one.
-    pub(super) fn files(&self) -> Option<Arc<PacketBridge>> {
+    /// The channel's SFTP thread, if there is one.
+    pub(super) fn files(&self) -> Option<Arc<SftpThread>> {
         match &self.stage {
-            CommandStage::Serving { bridge } => bridge.clone(),
+            CommandStage::Serving { files } => files.clone(),
             _ => None,
         }
     }

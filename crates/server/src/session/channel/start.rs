@@ -270,12 +270,12 @@ impl SessionChannel {
         };
         match endpoint.begin(files, context) {
             Ok(()) => {
-                let bridge = endpoint.bridge().map(Arc::clone);
-                if let Some(bridge) = &bridge {
-                    let waker = bridge.waker().as_fd();
+                let files = endpoint.thread().map(Arc::clone);
+                if let Some(files) = &files {
+                    let waker = files.waker().as_fd();
                     driver.watch(waker, Token::Files(self.serial).number(), true, false)?;
                 }
-                self.stage = CommandStage::Serving { bridge };
+                self.stage = CommandStage::Serving { files };
             }
             Err(words) => {
                 drop(driver.detach_endpoint(self.id));

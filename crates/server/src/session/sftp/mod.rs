@@ -3,9 +3,8 @@
 //! If every mounted file system is local, the server works in the connection's thread ([`inline`]),
 //! so that data stays in one core's cache. If a file system is mounted whose server or process may
 //! not answer (NFS, FUSE), it works in its own thread ([`worker`]), connected to the connection's
-//! thread ([`threaded`]) by a [`PacketBridge`].
+//! thread ([`threaded`]) by a [`PacketBridge`](driver::PacketBridge).
 
-mod bridge;
 mod inline;
 mod mounts;
 mod threaded;
@@ -27,10 +26,10 @@ use super::command::InternalSftp;
 use super::context::Context;
 use crate::log::Logger;
 
-pub(super) use bridge::PacketBridge;
 use inline::InlineBackend;
 use threaded::ThreadedBackend;
 use worker::Make;
+pub(super) use worker::SftpThread;
 
 /// Exit status after an error, as in OpenSSH.
 const STATUS_FAILED: u8 = 255;
@@ -146,22 +145,17 @@ impl SftpHandler {
         Ok(if all_local {
             SftpBackend::Inline(InlineBackend::new(make()?, log, session))
         } else {
-            let started = PacketBridge::new().and_then(|bridge| {
-                let bridge = Arc::new(bridge);
-                worker::start(make, Arc::clone(&bridge), log, session)?;
-                Ok(bridge)
-            });
-            let bridge = started
+            let thread = worker::start(make, log, session)
                 .map_err(|error| format!("internal-sftp: cannot start a thread: {error}"))?;
-            SftpBackend::Threaded(ThreadedBackend::new(bridge))
+            SftpBackend::Threaded(ThreadedBackend::new(thread))
         })
     }
 
-    /// The bridge to the SFTP thread, if there is one.
-    pub(super) fn bridge(&self) -> Option<&Arc<PacketBridge>> {
+    /// The SFTP thread, if there is one.
+    pub(super) fn thread(&self) -> Option<&Arc<SftpThread>> {
         match &self.way {
             SftpBackend::Deferred { .. } | SftpBackend::Inline(_) => None,
-            SftpBackend::Threaded(threaded) => Some(threaded.bridge()),
+            SftpBackend::Threaded(threaded) => Some(threaded.thread()),
         }
     }
 
