@@ -1,47 +1,16 @@
 //! Which libraries are tried, and the conditions they must meet.
 
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::Path;
 
-use compress::provider::SELF_TEST_LIMIT;
 use sys::file::InsecurePath;
-use sys::process::{Credentials, SelfExe};
+use sys::process::SelfExe;
 
-use crate::lane::RUN_LIMIT;
 use crate::process::{Accelerator, Starting};
+use crate::request::LibraryRequest;
 use crate::trials::first_that_works;
 
 /// Maximum number of libraries that are tried; later ones in a configuration are ignored.
 pub const MAX_LIBRARIES: usize = 16;
-
-/// Maximum number of lanes of a connection, that is, of threads that compress at once.
-const MOST_LANES: usize = 4;
-
-/// The libraries to try and their limits, as the configuration sets them.
-#[derive(Debug, Clone)]
-pub struct LibraryRequest {
-    /// Absolute paths in the order of trying; [`Accelerator::open`] fails if there are none.
-    pub libraries: Vec<PathBuf>,
-    /// If true, each library and all directories above it must belong to root and be writable by
-    /// nobody else.
-    pub root_owned: bool,
-    /// If true, every run is inflated and compared before it is used.
-    pub verify: bool,
-    /// Compression level of the self-test, 1 to 9.
-    pub level: u8,
-    /// Number of lanes, that is, of threads that encode at once; clamped to 1 to 16.
-    pub lanes: usize,
-    /// User that the library's process runs as; `None` for the user of this process.
-    pub user: Option<Credentials>,
-    /// If true, the kernel kills the library's process when the thread that started it ends. Must
-    /// be false for a program that forks into the background; then the library's process exits when
-    /// its control socket closes.
-    pub ends_with_starter: bool,
-    /// Time limit for loading and self-test of one library together.
-    pub start_limit: Duration,
-    /// Time limit of one run.
-    pub run_limit: Duration,
-}
 
 /// Checks that nobody but root can have created or changed the library.
 ///
@@ -52,25 +21,6 @@ pub fn secure_library(path: &Path) -> Result<(), InsecurePath> {
     sys::file::secure_chroot(path.parent().unwrap_or(path))?;
     let file = std::fs::File::open(path)?;
     sys::file::secure_path(&file, path, Path::new("/"), 0)
-}
-
-impl LibraryRequest {
-    /// The request for a connection of this process, with the default limits.
-    #[must_use]
-    pub fn new(libraries: &[String], verify: bool, level: u8) -> Self {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        Self {
-            libraries: libraries.iter().map(PathBuf::from).collect(),
-            root_owned: false,
-            verify,
-            level,
-            lanes: cores.min(MOST_LANES),
-            user: None,
-            ends_with_starter: true,
-            start_limit: SELF_TEST_LIMIT,
-            run_limit: RUN_LIMIT,
-        }
-    }
 }
 
 impl Accelerator {

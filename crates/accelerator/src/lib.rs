@@ -22,12 +22,14 @@ mod lane;
 mod layout;
 mod probe;
 mod process;
+mod request;
 mod role;
 mod trials;
 
-pub use choose::{LibraryRequest, MAX_LIBRARIES, secure_library};
+pub use choose::{MAX_LIBRARIES, secure_library};
 pub use probe::probe_main;
 pub use process::Accelerator;
+pub use request::LibraryRequest;
 pub use role::main;
 
 /// First argument of the process that loads a library.

@@ -13,9 +13,9 @@ use compress::provider::{
 use sys::process::{Child, ExitStatus, SelfExe};
 use sys::signals::Signal;
 
-use crate::choose::LibraryRequest;
 use crate::lane::{LaneFault, RunLane, answer};
 use crate::layout::{CONTROL_FD, DEVICES, FIRST_LANE_FD, HELLO, MAX_LANES, Reply, text};
+use crate::request::LibraryRequest;
 
 /// Prefixes of the environment variables that libraries read; no other variables reach the process.
 const ENVIRONMENT: &[&str] = &["ZLIB_", "QAT_"];

@@ -10,7 +10,6 @@ use keys::fingerprint;
 use keys::private_file::FileCipher;
 use zeroize::Zeroizing;
 
-use super::signature::Operation;
 use moduli::ModuliMode;
 
 /// The action that the flags select.
@@ -34,6 +33,40 @@ pub(super) enum Task {
     Moduli(ModuliMode),
     ResourceRecords,
     FileSignature(Operation),
+}
+
+/// What `-Y` names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Operation {
+    Sign,
+    Verify,
+    CheckNoValidate,
+    FindPrincipals,
+    MatchPrincipals,
+}
+
+impl Operation {
+    /// The operation with this name.
+    pub(super) fn from_name(name: &str) -> Option<Self> {
+        Some(match name {
+            "sign" => Self::Sign,
+            "verify" => Self::Verify,
+            "check-novalidate" => Self::CheckNoValidate,
+            "find-principals" => Self::FindPrincipals,
+            "match-principals" => Self::MatchPrincipals,
+            _ => return None,
+        })
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Sign => "sign",
+            Self::Verify => "verify",
+            Self::CheckNoValidate => "check-novalidate",
+            Self::FindPrincipals => "find-principals",
+            Self::MatchPrincipals => "match-principals",
+        }
+    }
 }
 
 /// The format of `-m`.

@@ -14,7 +14,7 @@ use keys::sshsig::{self, FileSignature};
 use keys::{PresentedKey, public_file};
 use transfer::plan::shown;
 
-use super::options::KeygenOptions;
+use super::options::{KeygenOptions, Operation};
 use super::signer::{NotHeld, Signer};
 use super::{KeygenFailure, console, files, reason, show};
 
@@ -26,40 +26,6 @@ const STATUS_NO_MATCH: i32 = 210;
 const STATUS_BAD_LINE: i32 = 252;
 /// The same where the file cannot be read.
 const STATUS_NO_FILE: i32 = 232;
-
-/// What `-Y` names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Operation {
-    Sign,
-    Verify,
-    CheckNoValidate,
-    FindPrincipals,
-    MatchPrincipals,
-}
-
-impl Operation {
-    /// The operation with this name.
-    pub(super) fn from_name(name: &str) -> Option<Self> {
-        Some(match name {
-            "sign" => Self::Sign,
-            "verify" => Self::Verify,
-            "check-novalidate" => Self::CheckNoValidate,
-            "find-principals" => Self::FindPrincipals,
-            "match-principals" => Self::MatchPrincipals,
-            _ => return None,
-        })
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Sign => "sign",
-            Self::Verify => "verify",
-            Self::CheckNoValidate => "check-novalidate",
-            Self::FindPrincipals => "find-principals",
-            Self::MatchPrincipals => "match-principals",
-        }
-    }
-}
 
 /// Does what `-Y` names.
 pub(super) fn run(options: &KeygenOptions, operation: Operation) -> Result<(), KeygenFailure> {

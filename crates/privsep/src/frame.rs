@@ -7,14 +7,13 @@ use core::fmt;
 use wire::DecodeError;
 use zeroize::Zeroize;
 
-use crate::message::Message;
-use crate::message::Snapshot;
-
 /// Longest frame of every message but the snapshot, in bytes without the length field.
 pub const MAX_FRAME_BYTES: usize = 1024 * 1024;
 /// Longest frame of a snapshot, in bytes without the length field: it holds the unread bytes of
 /// both directions and pending channel messages.
 pub const MAX_SNAPSHOT_BYTES: usize = 4 * 1024 * 1024;
+/// Number of the message that carries a snapshot.
+pub(crate) const SNAPSHOT: u8 = 11;
 /// Size of the frame header (length and number) in bytes.
 pub const HEADER_BYTES: usize = 5;
 
@@ -69,7 +68,7 @@ impl FrameHeader {
         let [a, b, c, d, number] = header;
         let length =
             usize::try_from(u32::from_be_bytes([a, b, c, d])).map_err(|_| FrameError::BadLength)?;
-        let limit = if number == Snapshot::NUMBER {
+        let limit = if number == SNAPSHOT {
             MAX_SNAPSHOT_BYTES
         } else {
             MAX_FRAME_BYTES
@@ -103,22 +102,6 @@ impl Drop for Frame {
     fn drop(&mut self) {
         // The body may hold session keys (snapshot) or a password.
         self.body.zeroize();
-    }
-}
-
-impl Frame {
-    /// Decodes the body as the message `M`.
-    ///
-    /// # Errors
-    /// [`FrameError::Body`], with `WrongMessage` if the frame has another message's number.
-    pub fn decode<M: Message>(&self) -> Result<M, FrameError> {
-        if self.number != M::NUMBER {
-            return Err(FrameError::Body(DecodeError::WrongMessage {
-                expected: M::NUMBER,
-                got: self.number,
-            }));
-        }
-        Ok(M::decode_body(&self.body)?)
     }
 }
 

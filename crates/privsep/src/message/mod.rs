@@ -4,7 +4,7 @@
 use wire::{DecodeError, Reader};
 
 use crate::field::Field;
-use crate::frame;
+use crate::frame::{self, Frame, FrameError};
 
 mod reply;
 mod request;
@@ -62,6 +62,22 @@ pub trait Message: Sized {
     /// Encodes the whole frame.
     fn encode_frame(&self) -> Vec<u8> {
         frame::frame(Self::NUMBER, &self.encode_body())
+    }
+}
+
+impl Frame {
+    /// Decodes the body as the message `M`.
+    ///
+    /// # Errors
+    /// [`FrameError::Body`], with `WrongMessage` if the frame has another message's number.
+    pub fn decode<M: Message>(&self) -> Result<M, FrameError> {
+        if self.number != M::NUMBER {
+            return Err(FrameError::Body(DecodeError::WrongMessage {
+                expected: M::NUMBER,
+                got: self.number,
+            }));
+        }
+        Ok(M::decode_body(&self.body)?)
     }
 }
 
@@ -123,6 +139,8 @@ messages! {
     98 MonitorConnection Listener;
 }
 
+const _: () = assert!(Snapshot::NUMBER == frame::SNAPSHOT);
+
 /// Looks up the table row of the message with this number.
 #[must_use]
 pub fn info(number: u8) -> Option<&'static MessageInfo> {
@@ -141,12 +159,12 @@ macro_rules! to_monitor {
             /// Decodes the frame's body as the message that its number names.
             ///
             /// # Errors
-            /// [`frame::FrameError::UnknownMessage`] for a number that the monitor does not
-            /// receive, [`frame::FrameError::Body`] for a malformed body.
-            pub fn decode(frame: &frame::Frame) -> Result<Self, frame::FrameError> {
+            /// [`FrameError::UnknownMessage`] for a number that the monitor does not
+            /// receive, [`FrameError::Body`] for a malformed body.
+            pub fn decode(frame: &Frame) -> Result<Self, FrameError> {
                 match frame.number {
                     $($name::NUMBER => Ok(Self::$name(frame.decode()?)),)*
-                    other => Err(frame::FrameError::UnknownMessage(other)),
+                    other => Err(FrameError::UnknownMessage(other)),
                 }
             }
         }

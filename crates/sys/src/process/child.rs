@@ -6,7 +6,51 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use super::spawn::SpawnStep;
+/// Step at which a start failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum SpawnStep {
+    /// Preparation in the parent, or clone itself.
+    Clone = 1,
+    /// Creating a session or process group.
+    Session = 2,
+    /// Placing descriptors.
+    Descriptors = 3,
+    /// Setting the controlling terminal.
+    Terminal = 4,
+    /// Setting resource limits.
+    Limits = 5,
+    /// Changing the user.
+    Credentials = 6,
+    /// Entering the working directory.
+    Directory = 7,
+    /// Setting no_new_privs.
+    NoNewPrivs = 8,
+    /// Setting the death signal, or the parent had already died.
+    DeathSignal = 9,
+    /// Executing the program.
+    Exec = 10,
+    /// Setting the OOM score.
+    OomScore = 11,
+}
+
+impl SpawnStep {
+    pub(super) fn from_raw(raw: u32) -> Self {
+        match raw {
+            2 => Self::Session,
+            3 => Self::Descriptors,
+            4 => Self::Terminal,
+            5 => Self::Limits,
+            6 => Self::Credentials,
+            7 => Self::Directory,
+            8 => Self::NoNewPrivs,
+            9 => Self::DeathSignal,
+            10 => Self::Exec,
+            11 => Self::OomScore,
+            _ => Self::Clone,
+        }
+    }
+}
 
 /// A descriptor for the child: the parent's number and the child's.
 #[derive(Clone, Copy)]

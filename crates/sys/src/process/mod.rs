@@ -18,6 +18,7 @@ mod end;
 mod tests;
 
 pub use affinity::{affinity, set_affinity, set_nice};
+pub use child::SpawnStep;
 pub use credentials::{
     AsUser, Credentials, WithGroups, become_user, effective_uid, is_root, own_credentials,
 };
@@ -29,7 +30,7 @@ pub use harden::{
     umask,
 };
 pub use limits::{Limit, Resource, limit, set_limit};
-pub use spawn::{ChildCommand, SelfExe, SpawnError, SpawnStep};
+pub use spawn::{ChildCommand, SelfExe, SpawnError};
 pub use title::set_title;
 pub use usage::{Usage, own_usage, wait_usage};
 pub use wait::{Child, ExitStatus, PidFd, reap_any};

@@ -14,58 +14,12 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use super::child::{ChildPlan, ChildReport, FdMove, Ids, Image, child_entry, run};
+use super::child::{ChildPlan, ChildReport, FdMove, Ids, Image, SpawnStep, child_entry, run};
 use super::credentials::{Credentials, is_root, own_credentials};
 use super::limits::{Limit, Resource};
 use super::wait::{Child, PidFd};
 use crate::ffi::{c_string, check};
 use crate::signals::{Blocked, Signal};
-
-/// Step at which a start failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u32)]
-pub enum SpawnStep {
-    /// Preparation in the parent, or clone itself.
-    Clone = 1,
-    /// Creating a session or process group.
-    Session = 2,
-    /// Placing descriptors.
-    Descriptors = 3,
-    /// Setting the controlling terminal.
-    Terminal = 4,
-    /// Setting resource limits.
-    Limits = 5,
-    /// Changing the user.
-    Credentials = 6,
-    /// Entering the working directory.
-    Directory = 7,
-    /// Setting no_new_privs.
-    NoNewPrivs = 8,
-    /// Setting the death signal, or the parent had already died.
-    DeathSignal = 9,
-    /// Executing the program.
-    Exec = 10,
-    /// Setting the OOM score.
-    OomScore = 11,
-}
-
-impl SpawnStep {
-    fn from_raw(raw: u32) -> Self {
-        match raw {
-            2 => Self::Session,
-            3 => Self::Descriptors,
-            4 => Self::Terminal,
-            5 => Self::Limits,
-            6 => Self::Credentials,
-            7 => Self::Directory,
-            8 => Self::NoNewPrivs,
-            9 => Self::DeathSignal,
-            10 => Self::Exec,
-            11 => Self::OomScore,
-            _ => Self::Clone,
-        }
-    }
-}
 
 /// Why a program did not start.
 #[derive(Debug)]
