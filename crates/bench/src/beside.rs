@@ -1,5 +1,5 @@
-//! The other tables of `echo`: one byte to the far end and back, while the same connection
-//! downloads all that it can, on this machine and over a long path.
+//! The other tables of `echo`: round trips of one byte while the same connection downloads at full
+//! speed, on this machine and over a long path.
 //!
 //! The byte comes back by standard error, the download by standard output: every client has both,
 //! and neither needs a terminal or a second session.
@@ -22,26 +22,26 @@ use super::wan::World;
 use super::words::{Watch, kill};
 use crate::lab::{Lab, ServerHost};
 
-/// Rounds when the command line says nothing.
+/// Default number of rounds.
 const ROUNDS: usize = 3;
 /// Round trips of one round, fewer where they take longer than [`PATIENCE`].
 const TRIPS: usize = 100;
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Of a round over a long path.
+/// The same over a long path.
 const FAR_TRIPS: usize = 30;
-/// Between two of them: somebody who types fast takes ten times as long.
+/// Pause between two round trips, a tenth of the pause of a fast typist.
 const PAUSE: Duration = Duration::from_millis(5);
-/// What has come before the first, bytes, where a transfer is to be so large: by then windows and
-/// buffers have their size.
+/// Bytes downloaded before the first round trip, if the transfer is that large: windows and buffers
+/// have grown by then.
 const BEFORE: u64 = 64 << 20;
-/// How long that may take.
+/// Limit on the time of that download.
 const START_LIMIT: Duration = Duration::from_secs(120);
-/// Most bytes of a client's complaint that are kept.
+/// Limit on the kept bytes of a client's error message.
 const MAX_COMPLAINT_BYTES: usize = 1024;
 
-/// What one round saw.
+/// The result of one round.
 struct Round {
-    /// Milliseconds there and back.
+    /// Round-trip times, milliseconds.
     times: Vec<f64>,
     /// Of the download meanwhile.
     mib_per_second: f64,
@@ -188,7 +188,8 @@ impl EchoStand<'_> {
     }
 }
 
-/// Says that it runs, then downloads without end and sends back on standard error what it is told.
+/// The remote command: reports that it runs, writes endless output, and echoes its input to standard
+/// error.
 fn remote() -> String {
     format!("echo '{}' >&2; cat /dev/zero & exec cat >&2", roles::READY)
 }
@@ -245,7 +246,7 @@ fn trips(
 /// Reads to the end of the line by which the far end tells that it runs.
 ///
 /// # Errors
-/// What was said instead.
+/// Returns an error with the other text if the command fails to start.
 fn wait_ready(stderr: &mut ChildStderr) -> io::Result<()> {
     let ready = format!("{}\n", roles::READY);
     let mut said = Vec::new();

@@ -12,7 +12,7 @@ use super::transfer::{self, Chain, Transfer, TransferFiles};
 use crate::corpus::Data;
 use crate::lab::{Lab, ServerHost, Wishes};
 
-/// Rounds when the command line says nothing.
+/// Default number of rounds.
 pub(super) const ROUNDS: usize = 5;
 /// MiB of the file when it says nothing: the slowest of the peers does 29 MiB a second.
 const MIB: u64 = 64;

@@ -1,5 +1,5 @@
-//! `compress`, the sender alone: bytes for each CPU second of a client that sends with `-C`, and
-//! two threads that compress for nobody, by the clock.
+//! `compress`, the sender alone: bytes per CPU second of a client that sends with `-C`, and bytes
+//! per second of two threads whose output is dropped.
 
 use compress::PacketCompressor;
 use std::fs;
@@ -19,23 +19,23 @@ use super::transfer::{self, Chain, Transfer, TransferFiles};
 use crate::corpus::Data;
 use crate::lab::{Lab, ServerHost, SuiteKind, Wishes};
 
-/// What the session's channel carries in a packet, bytes.
+/// Payload of a packet of a session's channel, bytes.
 const PAYLOAD_BYTES: usize = 32 * 1024;
-/// Payloads in a run, as the session gives them to workers.
+/// Number of payloads in a run, as in a session.
 const RUN_PAYLOADS: usize = 4;
-/// Threads of the second column.
+/// Number of threads of the second column.
 const THREADS: usize = 2;
 
-/// Whose time is measured.
+/// The sender whose time is measured.
 #[derive(Debug, Clone)]
 enum MeasuredSender {
-    /// A client, by its place among the suites.
+    /// A client, by the index of its suite.
     Client { suite: usize, wishes: Wishes },
     /// [`THREADS`] threads of this process at a level.
     Threads { level: u8 },
 }
 
-/// One line of the table: who, and how many times as fast as OpenSSH it is to be.
+/// One line of the table, with its goal as a multiple of OpenSSH's speed.
 struct TableLine {
     label: String,
     part: EntryKind,
@@ -43,8 +43,8 @@ struct TableLine {
     goal: Option<f64>,
 }
 
-/// What is to be reached with `data`, as times of OpenSSH's `-C`: a core and two, at level 6 and
-/// at level 1.
+/// The goals for `data`, as multiples of the speed of OpenSSH's `-C`: with one core and with two,
+/// at level 6 and at level 1.
 fn goals(data: Data) -> [(Option<f64>, Option<f64>); 2] {
     match data {
         Data::Mixed => [(Some(2.7), Some(5.0)), (Some(5.0), Some(9.0))],
@@ -100,7 +100,7 @@ fn lines(bench: &Bench, data: Data) -> Vec<TableLine> {
     let goal = (data == Data::Random).then_some(15.0);
     lines.push(ours("adaptive", &["CompressionThreads=1"], goal));
     for (label, adaptive) in [("zstd", "no"), ("zstd, adaptive", "yes")] {
-        // What is said first counts, so that there is no -C.
+        // The first value of an option counts, so there is no -C.
         let options = [
             "Compression=zstd",
             &format!("CompressionAdaptive={adaptive}"),
@@ -114,7 +114,7 @@ fn lines(bench: &Bench, data: Data) -> Vec<TableLine> {
     lines
 }
 
-/// Measures the senders of `bytes` of `data`, which are in the file to be sent.
+/// Measures the senders with `bytes` of `data`, the content of the file to be sent.
 pub(super) fn measure(
     bench: &Bench,
     labs: &mut [Result<Lab, String>],
@@ -176,7 +176,7 @@ pub(super) fn measure(
     Ok(group)
 }
 
-/// Compresses `plain` on [`THREADS`] threads; MiB a second, and the ratio.
+/// Compresses `plain` on [`THREADS`] threads; returns MiB/s and the ratio.
 fn threads(plain: &[u8], level: u8) -> Result<(Sample, String), Miss> {
     let begun = Instant::now();
     let report = compress_on_threads(plain, level).map_err(|error| error.to_string())?;
@@ -192,7 +192,7 @@ fn threads(plain: &[u8], level: u8) -> Result<(Sample, String), Miss> {
     Ok((sample, format!("{:.3}", raw / compressed)))
 }
 
-/// As a session does it: runs are begun in order and compressed by whoever has time.
+/// As in a session, runs begin in order and any free thread compresses them.
 fn compress_on_threads(plain: &[u8], level: u8) -> Result<CompressionReport, DeflateError> {
     let mut compressor = Compressor::new(CompressionSettings {
         level,
@@ -268,7 +268,7 @@ mod tests {
             alone.compress(payload, &mut Vec::new()).unwrap();
         }
         let (ours, theirs) = (report.totals, alone.report().totals);
-        // The history is the same; where a run begins, so may blocks.
+        // The history is the same; a run may begin a block.
         let apart = ours.compressed_bytes.abs_diff(theirs.compressed_bytes);
         assert!(apart < theirs.compressed_bytes / 100, "{apart}");
     }

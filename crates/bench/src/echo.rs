@@ -13,7 +13,7 @@ use super::transfer::{RelayEnd, relay_ends};
 use super::words::{StderrReader, Watch};
 use crate::lab::Lab;
 
-/// Rounds when the command line says nothing.
+/// Default number of rounds.
 const ROUNDS: usize = 5;
 /// Round trips of one round, after as many of a tenth that do not count.
 const TRIPS: usize = 10_000;

@@ -1,8 +1,8 @@
-//! What was measured: groups of entries that compare with each other.
+//! Results: groups of entries that are compared with each other.
 
 use super::stats;
 
-/// What a figure counts.
+/// The unit of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unit {
     MibPerSecond,
@@ -27,13 +27,13 @@ impl Unit {
         }
     }
 
-    /// Whether more of it is better.
+    /// Returns true if a higher figure is better.
     pub(super) fn more_is_better(self) -> bool {
         matches!(self, Self::MibPerSecond | Self::PerSecond)
     }
 }
 
-/// What CPU time is divided by.
+/// The unit of work that CPU time is divided by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Per {
     Gib,
@@ -44,7 +44,7 @@ pub(super) enum Per {
 }
 
 impl Per {
-    /// The unit of a CPU figure, and how many of it a second has.
+    /// The unit of a CPU figure, and its number per second.
     pub(super) fn unit(self) -> (&'static str, f64) {
         match self {
             Self::Gib => ("CPU s/GiB", 1.0),
@@ -56,16 +56,16 @@ impl Per {
     }
 }
 
-/// Who an entry is.
+/// The programs of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EntryKind {
-    /// Ours on both ends.
+    /// Fulmar at both ends.
     Ours,
-    /// Ours on one end.
+    /// Fulmar at one end.
     Mixed,
-    /// A peer on both ends.
+    /// A peer at both ends.
     Peer,
-    /// What the machine does without SSH.
+    /// The same work without SSH.
     Limit,
 }
 
@@ -76,12 +76,12 @@ pub(super) struct Cpu {
     pub(super) server: f64,
 }
 
-/// Why something has no figures.
+/// Why an entry has no figures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Miss {
-    /// It is not to be had: not installed, or not known to this program.
+    /// The program is not installed, or this program does not know it.
     Absent(String),
-    /// It went wrong.
+    /// The run failed.
     Failed(String),
 }
 
@@ -111,16 +111,16 @@ impl From<std::io::Error> for Miss {
     }
 }
 
-/// One contestant's figures.
+/// The figures of one entry.
 #[derive(Debug, Clone)]
 pub(super) struct BenchEntry {
     pub(super) label: String,
     pub(super) part: EntryKind,
-    /// One figure a round, in the group's unit.
+    /// One figure per round, in the group's unit.
     pub(super) values: Vec<f64>,
-    /// CPU seconds a unit of work, one pair a round; empty where it is not counted.
+    /// CPU seconds per unit of work, one pair per round; empty if they are not counted.
     pub(super) cpu: Vec<Cpu>,
-    /// More columns: a heading and what stands in it.
+    /// Further columns, each with its heading and its text.
     pub(super) more: Vec<(String, String)>,
     /// Why there are no figures.
     pub(super) missing: Option<Miss>,
@@ -154,7 +154,7 @@ impl BenchEntry {
     }
 }
 
-/// Entries that were measured by turns and compare with each other.
+/// Entries that were measured by turns and are compared with each other.
 #[derive(Debug, Clone)]
 pub(super) struct BenchGroup {
     /// The row of the command line: `throughput`.
@@ -169,7 +169,8 @@ pub(super) struct BenchGroup {
 }
 
 impl BenchGroup {
-    /// How many times as good the entry is as the first one of `part` that was measured.
+    /// The entry's speed as a multiple of the first measured entry of `part`; above 1 is better in
+    /// any unit.
     pub(super) fn ratio(&self, entry: &BenchEntry, part: EntryKind) -> Option<f64> {
         let other = self
             .entries
@@ -185,14 +186,14 @@ impl BenchGroup {
         ratio.is_finite().then_some(ratio)
     }
 
-    /// Whether nothing was tried.
+    /// Returns true if no entry was run.
     pub(super) fn is_empty(&self) -> bool {
         self.entries
             .iter()
             .all(|entry| entry.values.is_empty() && entry.missing.is_none())
     }
 
-    /// Whether something of ours could not be measured: the program's status tells.
+    /// Returns true if an entry of Fulmar failed, which the exit status reports.
     pub(super) fn failed(&self) -> bool {
         self.entries.iter().any(|entry| match entry.missing {
             Some(Miss::Failed(_)) => entry.part == EntryKind::Ours,
@@ -201,13 +202,13 @@ impl BenchGroup {
     }
 }
 
-/// Takes each group as soon as it is measured.
+/// Receives each group as soon as it is measured.
 pub(super) type Emit<'a> = dyn FnMut(BenchGroup) + 'a;
 
-/// All of one run of the program.
+/// All results of one run of the program.
 #[derive(Debug, Clone, Default)]
 pub(super) struct BenchReport {
-    /// The machine and the programs: what and which.
+    /// Facts about the machine and the programs: name and value.
     pub(super) about: Vec<(String, String)>,
     pub(super) groups: Vec<BenchGroup>,
 }

@@ -1,5 +1,5 @@
-//! The report as one page: what it comes to, then a chart and a table of each group, in the colours
-//! of the reader's system and for windows of any width. It loads nothing and runs nothing.
+//! The report as one page: a summary, then a chart and a table of each group. It follows the
+//! reader's light or dark mode, fits any window width, loads nothing and runs no script.
 
 use std::fmt::Write;
 
@@ -12,7 +12,7 @@ const STYLE: &str = "\
 --ours:#0b6bcb;--mixed:#6aa9e9;--peer:#b0682f;--limit:#8b949e}\
 @media(prefers-color-scheme:dark){:root{--back:#15181c;--text:#e4e8ec;--soft:#9aa4ae;--line:#30363d;\
 --track:#20252b;--ours:#58a6ff;--mixed:#2f6cb0;--peer:#d4915c;--limit:#6b747d}}\
-body{margin:0 auto;max-width:60rem;padding:1rem 1.2rem 4rem;background:var(--back);color:var(--text);\
+body{margin:0 auto;max-width:78rem;padding:1rem 1.2rem 4rem;background:var(--back);color:var(--text);\
 font:16px/1.5 system-ui,sans-serif;overflow-wrap:break-word}\
 h1{font-size:1.6rem}h2{font-size:1.25rem;margin-top:2.5rem;border-bottom:1px solid var(--line)}\
 h3{font-size:1rem;margin:1.8rem 0 0}a{color:inherit;text-decoration-color:var(--soft)}\
@@ -23,22 +23,22 @@ align-items:baseline;padding:.35rem 0;border-bottom:1px solid var(--line)}\
 .times{font-size:1.5rem;font-weight:600;text-align:right;color:var(--ours);font-variant-numeric:tabular-nums}\
 .times.less{color:var(--peer)}.what{display:block;color:var(--soft);font-size:.85rem}.verdict{margin:.1rem 0 .6rem;color:var(--soft)}\
 .verdict b{color:var(--text)}\
-.bar{display:grid;grid-template-columns:16rem 1fr 11rem;gap:0 .7rem;align-items:center;font-size:.85rem;\
+.bar{display:grid;grid-template-columns:19rem 1fr 11rem;gap:0 .7rem;align-items:center;font-size:.85rem;\
 margin:.35rem 0}.bar .name{text-align:right}.track{position:relative;height:1rem;background:var(--track);\
 border-radius:2px}.track i{position:absolute;inset:0 auto 0 0;border-radius:2px}\
 .track u{position:absolute;top:.45rem;height:.1rem;min-width:1px;background:var(--text)}\
 .ours{background:var(--ours)}.mixed{background:var(--mixed)}.peer{background:var(--peer)}\
 .limit{background:var(--limit)}.value{white-space:nowrap;font-variant-numeric:tabular-nums}\
-.key{font-size:.85rem;color:var(--soft)}.key i{display:inline-block;width:.8rem;height:.8rem;\
-border-radius:2px;margin:0 .35rem 0 .9rem;vertical-align:-.05rem}.key i:first-child{margin-left:0}\
+.key{font-size:.85rem;color:var(--soft)}.key span{display:inline-block;margin-right:.9rem}.key i{display:inline-block;width:.8rem;height:.8rem;\
+border-radius:2px;margin-right:.35rem;vertical-align:-.05rem}\
 @media(max-width:45rem){dl{grid-template-columns:1fr}dd{margin:0 0 .4rem}\
 .bar{grid-template-columns:1fr 9.5rem;margin:.6rem 0}\
 .bar .name{grid-column:1/3;text-align:left}ul.sum li{grid-template-columns:4.2rem 1fr}\
 .times{font-size:1.2rem}}\
-.wide{overflow-x:auto}table{border-collapse:collapse;font-size:.85rem;font-variant-numeric:tabular-nums}\
+.wide{overflow-x:auto;margin:.8rem 0}table{border-collapse:collapse;font-size:.85rem;font-variant-numeric:tabular-nums}\
 th,td{padding:.2rem .7rem;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}\
 th:first-child,td:first-child{text-align:left}th{color:var(--soft);font-weight:500}\
-td.missing{text-align:left;white-space:normal;color:var(--soft)}p.note{color:var(--soft);font-size:.85rem}";
+td.missing{text-align:left;white-space:normal;color:var(--soft)}th:first-child,td:first-child{padding-left:0}p.note{color:var(--soft);font-size:.85rem;margin:.3rem 0}";
 
 /// The whole page.
 pub(super) fn page(report: &BenchReport) -> String {
@@ -52,10 +52,11 @@ pub(super) fn page(report: &BenchReport) -> String {
     );
     summary(&mut page, report);
     page.push_str(
-        "<p class=\"key\"><i class=\"ours\"></i>Fulmar at both ends<i class=\"mixed\"></i>at one end\
-         <i class=\"peer\"></i>another program<i class=\"limit\"></i>without SSH</p>\n\
-         <p class=\"note\">Bars are medians. Lines reach from the lowest to the highest of the rounds, in \
-         which all of a chart took turns.</p>\n<dl>\n",
+        "<p class=\"key\"><span><i class=\"ours\"></i>Fulmar at both ends</span>\
+         <span><i class=\"mixed\"></i>Fulmar at one end</span><span><i class=\"peer\"></i>another program</span>\
+         <span><i class=\"limit\"></i>without SSH</span></p>\n\
+         <p class=\"note\">Bars are medians; lines reach from the lowest to the highest round. The entries of \
+         a chart were measured by turns.</p>\n<dl>\n",
     );
     for (what, value) in &report.about {
         let (what, value) = (escaped(what), escaped(value));
@@ -90,7 +91,7 @@ fn push(page: &mut String, text: std::fmt::Arguments<'_>) {
     let _ = page.write_fmt(text);
 }
 
-/// Text of other programs and systems, fit to stand in an element or a quoted attribute.
+/// Escapes foreign text for an element or a quoted attribute.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in escape::one_line(text).chars() {
@@ -115,8 +116,7 @@ fn class(part: EntryKind) -> &'static str {
     }
 }
 
-/// The entry's figure as a multiple of the first peer's: of its speed, or of its memory or round
-/// trips.
+/// The entry's figure as a multiple of the first peer's: of its speed, memory or round trips.
 fn times(group: &BenchGroup, entry: &BenchEntry) -> Option<f64> {
     let better = group
         .ratio(entry, EntryKind::Peer)
@@ -135,11 +135,11 @@ fn times(group: &BenchGroup, entry: &BenchEntry) -> Option<f64> {
 struct Comparison<'g> {
     ours: &'g BenchEntry,
     peer: &'g BenchEntry,
-    /// With a multiplication sign behind it.
+    /// A number followed by a multiplication sign.
     times: String,
-    /// What follows that: `as fast as OpenSSH`.
+    /// The words after `times`: `as fast as OpenSSH`.
     words: String,
-    /// The peer's figure is the better one.
+    /// True if the peer's figure is better.
     is_less: bool,
 }
 
@@ -164,7 +164,7 @@ fn comparison(group: &BenchGroup) -> Option<Comparison<'_>> {
     })
 }
 
-/// A line for each group in which something of ours stands beside a peer.
+/// A line for each group that has entries of Fulmar and of a peer.
 fn summary(page: &mut String, report: &BenchReport) {
     let groups = report.groups.iter().enumerate();
     let lines: Vec<_> = groups
@@ -198,7 +198,7 @@ fn summary(page: &mut String, report: &BenchReport) {
     page.push_str("</ul>\n");
 }
 
-/// Bars of what was measured; nothing when that is nothing.
+/// The bars of the measured entries; nothing if there are none.
 fn chart(page: &mut String, group: &BenchGroup) {
     let measured: Vec<&BenchEntry> = group
         .entries
@@ -225,7 +225,7 @@ fn chart(page: &mut String, group: &BenchGroup) {
     } else {
         "Shorter is better.</p>\n"
     });
-    // The table below says the same.
+    // The table has the same figures.
     page.push_str("<div aria-hidden=\"true\">\n");
     for entry in measured {
         bar(page, group, entry, most);

@@ -1,5 +1,4 @@
-//! `idle`: memory of sessions that wait and of connections that say nothing, as the kernel
-//! shares it out among processes (PSS).
+//! `idle`: memory of waiting sessions and of silent connections, as proportional set size (PSS).
 
 use std::fs::{self, File};
 use std::net::TcpStream;
@@ -15,25 +14,25 @@ use super::words::{StderrReader, kill};
 use crate::corpus::Data;
 use crate::lab::{Lab, Suite, SuiteKind, Tree, Wishes};
 
-/// Rounds when the command line says nothing.
+/// Default number of rounds.
 const ROUNDS: usize = 3;
-/// Time for processes to come to rest: ours give memory back when nothing has come for a second.
+/// Time until processes are idle: Fulmar frees memory after a second without data.
 const REST: Duration = Duration::from_millis(1500);
-/// How many connections from one address dropbear bears before login.
+/// Number of connections from one address that dropbear accepts before login.
 const DROPBEAR_SILENT: usize = 5;
 
-/// What is counted.
+/// The processes whose memory is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum IdleSubject {
     /// The server's processes of a session, without the command.
     Session,
     /// The client of a session.
     Client,
-    /// What a server takes more for a connection that sends nothing.
+    /// Additional memory of a server for a connection that sends nothing.
     Silent,
 }
 
-/// Measures each suite with itself.
+/// Measures each suite with its own client and server.
 pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) {
     let sessions = bench.settings.sessions;
     let rows = [
@@ -81,10 +80,10 @@ pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) {
     }
 }
 
-/// What a session that has carried this many MiB down is measured with.
+/// MiB that a session downloads before its memory is measured.
 const CARRIED_MIB: u64 = 4;
 
-/// Measures sessions of ours that have carried bulk, with `-C` and without.
+/// Measures Fulmar sessions after a bulk transfer, with and without `-C`.
 pub(super) fn measure_compressed(
     bench: &Bench,
     files: &TransferFiles,
@@ -142,7 +141,7 @@ pub(super) fn measure_compressed(
     Ok(())
 }
 
-/// Sessions whose command waits, behind what `first` of `(flags, first)` does.
+/// Starts sessions with `flags` whose command runs `first` and then waits.
 fn waiting(
     suite: &Suite,
     lab: &Lab,
@@ -176,7 +175,7 @@ fn waiting(
     }
 }
 
-/// What two empty programs for each of `sessions` have: as many processes as a session of ours.
+/// Memory of two empty programs for each of `sessions`, the number of processes of a Fulmar session.
 fn empty_programs(sessions: usize) -> Result<Sample, Miss> {
     let mut programs = Clients::default();
     for _ in 0..sessions * 2 {
@@ -198,8 +197,7 @@ fn silent(suite: &Suite, lab: &Lab, sessions: usize) -> Result<Sample, Miss> {
         SuiteKind::Dropbear => sessions.min(DROPBEAR_SILENT),
         SuiteKind::Ours | SuiteKind::OpenSsh => sessions,
     };
-    // A listener may serve them by itself: it counts with what is below it, less what that was
-    // before.
+    // A listener may serve them itself, so it counts with its descendants, less their earlier sum.
     let listener = lab.server_pid().ok_or("no server")?;
     let with_all_below = || {
         let mut pids = Tree::of(listener).below().to_vec();
@@ -249,7 +247,7 @@ fn shared_out(pids: &[u32], sessions: usize) -> Result<Sample, Miss> {
     Ok(Sample { value, cpu: None })
 }
 
-/// The memory of a process, what it shares divided among those who share it, KiB.
+/// The memory of a process in KiB; shared pages are divided among the processes that share them.
 fn proportional_kib(pid: u32) -> Result<u64, Miss> {
     let path = format!("/proc/{pid}/smaps_rollup");
     match fs::read_to_string(&path) {
@@ -265,7 +263,7 @@ fn proportional_kib(pid: u32) -> Result<u64, Miss> {
     }
 }
 
-/// Clients that end with their value.
+/// Clients, killed on drop.
 #[derive(Default)]
 struct Clients(Vec<Child>);
 

@@ -1,12 +1,12 @@
-//! `fulmar bench`: whole programs, ours and the peers of this machine, by turns. A report, not a
-//! test.
+//! `fulmar bench`: measures whole programs, Fulmar's and those of other implementations on this
+//! machine, by turns.
 //!
-//! A row of the command line is a module here; each gives [`BenchGroup`](figures::BenchGroup)s of
-//! entries that were measured in the same rounds. The far ends that it needs are [`roles`] of this
-//! binary.
+//! Each row of the command line is a module that returns [`BenchGroup`](figures::BenchGroup)s of
+//! entries that were measured in the same rounds. Programs that run at the far end are [`roles`] of
+//! this binary.
 #![forbid(unsafe_code)]
 
-// What is printed is nothing to panic about.
+// The macros that print without panicking.
 #[macro_use]
 extern crate sys;
 
@@ -45,8 +45,8 @@ use sys::signals::Signal;
 
 use crate::lab::{ServerHost, Suite};
 
-/// Runs the program; gives its exit status: 0, 1 when something of ours could not be measured, 2
-/// for arguments that it does not know.
+/// Runs the program; returns its exit status: 0, 1 if a measurement of Fulmar failed, 2 for unknown
+/// arguments.
 #[must_use]
 pub fn run(args: Vec<OsString>) -> i32 {
     let words: Vec<&str> = args.iter().filter_map(|arg| arg.to_str()).collect();
@@ -109,7 +109,7 @@ fn measure(mut settings: BenchSettings) -> Result<i32, String> {
         groups: Vec::new(),
     };
     if let Some(path) = &bench.settings.html {
-        // Not after an hour of measuring.
+        // Reports an unwritable file before the measurements.
         std::fs::write(path, "").map_err(|error| format!("{}: {error}", path.display()))?;
     }
     let as_text = !bench.settings.json;
@@ -174,7 +174,7 @@ fn measure_row(bench: &Bench, row: BenchRow, emit: &mut Emit<'_>) -> Result<(), 
     }
 }
 
-/// What figures depend on beside the programs' speed.
+/// Facts about the machine on which the figures depend.
 fn machine(suites: &[Suite]) -> Vec<(String, String)> {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let cpu = read("/proc/cpuinfo");

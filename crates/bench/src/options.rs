@@ -37,7 +37,7 @@ options:
   --html FILE        write the results as one page with charts
 ";
 
-/// What is measured.
+/// A measurement of the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BenchRow {
     Throughput,
@@ -200,8 +200,8 @@ impl Algorithms {
     }
 }
 
-/// The name of the table that `short` stands for; `short` itself when none does (a peer may know
-/// it).
+/// The name in the table that `short` abbreviates; `short` itself if there is none, because a peer
+/// may know it.
 fn full_name(short: &str, mut names: impl Iterator<Item = &'static str>) -> String {
     names
         .find(|name| *name == short || name.split('@').next() == Some(short))

@@ -121,7 +121,7 @@ pub(super) enum FileEnd {
 /// Where a file goes, and in which form.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FileWay {
-    /// What comes becomes the file; else it goes out.
+    /// True if received bytes are written to the file; false if the file is sent.
     pub(super) comes: bool,
     /// It is on its way in AES-GCM.
     pub(super) sealed: bool,
@@ -186,7 +186,7 @@ fn key() -> io::Result<GcmKey> {
     key.map_err(|error| io::Error::other(error.to_string()))
 }
 
-/// Copies in blocks, each sealed in place, with its tag behind it.
+/// Copies in blocks, each sealed in place and followed by its tag.
 fn sealed_blocks(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
     let key = key()?;
     let mut buffer = vec![0; BUFFER_BYTES + TAG_BYTES];
@@ -230,7 +230,7 @@ pub(super) fn standard(fd: std::os::fd::BorrowedFd<'static>) -> io::Result<File>
 }
 
 fn widen(pipe: impl std::os::fd::AsFd) {
-    // What is no pipe has no size, and the default does where a MiB is refused.
+    // Only pipes have a size, and the default is enough if 1 MiB is refused.
     let _ = sys::io::set_pipe_size(pipe, PIPE_BYTES);
 }
 

@@ -5,7 +5,7 @@ use super::stats;
 use crate::table::Table;
 use copy::json::Json;
 
-/// A figure with as many digits as it is good for.
+/// A figure with three significant digits.
 pub(super) fn digits(value: f64) -> String {
     match value.abs() {
         v if !v.is_finite() => "–".into(),
@@ -19,7 +19,7 @@ fn ratio(value: Option<f64>) -> String {
     value.map_or_else(String::new, |ratio| format!("{ratio:.2}×"))
 }
 
-/// The name of the first peer that was measured, if one was.
+/// The name of the first measured peer.
 pub(super) fn peer_name(group: &BenchGroup) -> Option<&str> {
     group
         .entries
@@ -28,7 +28,7 @@ pub(super) fn peer_name(group: &BenchGroup) -> Option<&str> {
         .map(|entry| entry.label.split(" → ").next().unwrap_or(&entry.label))
 }
 
-/// What was measured with.
+/// The facts about the machine and the programs, one per line.
 pub(super) fn about(report: &BenchReport) -> String {
     report
         .about

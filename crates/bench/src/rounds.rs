@@ -1,5 +1,5 @@
-//! Contestants by turns: every round runs each of them once; the first round warms caches and
-//! does not count.
+//! Runs the entries of a group by turns: every round runs each entry once. The first round warms
+//! caches and does not count.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -8,16 +8,16 @@ use super::figures::{BenchEntry, BenchGroup, Cpu, EntryKind};
 use super::options::{BenchSettings, Pairing};
 use crate::lab::{Lab, ServerHost, Suite, SuiteKind};
 
-/// One run's figure.
+/// The result of one run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Sample {
     /// In the group's unit.
     pub(super) value: f64,
-    /// CPU seconds a unit of work.
+    /// CPU seconds per unit of work.
     pub(super) cpu: Option<Cpu>,
 }
 
-/// Whose client and whose server, by their places in the list of suites.
+/// The suites of the client and of the server, as indices into the list of suites.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ends {
     pub(super) client: usize,
@@ -31,8 +31,8 @@ pub(super) struct Bench {
     pub(super) suites: Vec<Suite>,
     /// Where servers start.
     pub(super) servers: ServerHost,
-    /// Whether to stop early: what was measured until then is still shown, and what was started
-    /// is cleared away.
+    /// Returns true if the measurement is to stop: results so far are shown, and started processes
+    /// are ended.
     pub(super) interrupted: fn() -> bool,
 }
 
@@ -40,7 +40,7 @@ impl Bench {
     /// The chains of the pairings asked for, each with its entry.
     pub(super) fn chains(&self) -> Vec<(Ends, BenchEntry)> {
         let peers = 1..self.suites.len();
-        // A dropbear that nobody named is there to compare with, not to be talked to.
+        // A dropbear that the user did not name is only measured with itself.
         let named = |index: &usize| {
             let suite = self.suites.get(*index);
             suite.is_some_and(|suite| {
@@ -77,8 +77,8 @@ impl Bench {
         (chains, entries)
     }
 
-    /// The suites whose servers the chains lead to, each once and with its entry: for what is
-    /// measured of a suite by itself.
+    /// The suites of the chains' servers, each once with its entry, for measurements of single
+    /// suites.
     pub(super) fn served(&self) -> Vec<(usize, BenchEntry)> {
         let mut servers: Vec<usize> = self.chains().iter().map(|(ends, _)| ends.server).collect();
         servers.sort_unstable();
@@ -131,9 +131,9 @@ impl Bench {
             .collect()
     }
 
-    /// Fills the group's entries: `rounds` times each by turns, after one that does not count.
-    /// Every second round goes backwards, so that none always comes behind the same other.
-    /// `once` gets the entry's place. What fails is not tried again.
+    /// Runs each entry of the group `rounds` times, after one round that does not count.
+    /// Every second round runs in reverse order, so that no entry always follows the same one.
+    /// `once` gets the index of the entry. An entry that fails is not run again.
     pub(super) fn alternate(
         &self,
         mut group: BenchGroup,
@@ -161,7 +161,7 @@ impl Bench {
                     return group;
                 }
                 match once(index) {
-                    // A signal from the keyboard hits what is measured, too.
+                    // A signal from the keyboard also reaches the measured programs.
                     Err(_) if (self.interrupted)() => {}
                     Ok(sample) if round > 0 => {
                         entry.values.push(sample.value);
@@ -181,9 +181,9 @@ impl Bench {
     }
 }
 
-/// Shows one line on a terminal in place of the one before; an empty one takes it away.
+/// Shows one line on a terminal in place of the previous one; an empty line removes it.
 pub(super) fn progress(line: &str) {
-    /// Longer lines would wrap, and not be taken away.
+    /// Longer lines would wrap and could not be removed.
     const MAX_CHARS: usize = 78;
     let mut stderr = io::stderr();
     if stderr.is_terminal() {

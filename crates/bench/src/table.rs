@@ -1,4 +1,4 @@
-//! Tables for people: columns as wide as their content, numbers to the right.
+//! Text tables: columns are as wide as their content, and numbers are right-aligned.
 
 /// Rows of cells; the first row is the heading.
 #[derive(Debug, Default)]
@@ -17,7 +17,7 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// The table as text. The first column stands to the left, the others to the right.
+    /// The table as text; the first column is left-aligned, the others right-aligned.
     pub(crate) fn render(&self) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let width = |column: usize| {

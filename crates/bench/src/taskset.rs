@@ -7,12 +7,12 @@ use super::stats;
 use super::transfer::{self, Chain, Transfer, TransferFiles};
 use crate::lab::{Lab, ServerHost, Wishes};
 
-/// Pairs when the command line says nothing.
+/// Default number of pairs.
 const ROUNDS: usize = 30;
-/// What is compared.
+/// The compared values of `CryptoThreads`.
 const THREADS: [&str; 2] = ["auto", "1"];
 
-/// Measures ours with ours, each end on a core of its own.
+/// Measures Fulmar at both ends, each end on its own core.
 pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) -> Result<(), String> {
     let cpus = sys::process::affinity().map_err(|error| error.to_string())?;
     let (Some(near), Some(far)) = (cpus.first(), cpus.get(1)) else {

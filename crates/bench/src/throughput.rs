@@ -7,7 +7,7 @@ use super::rounds::{Bench, Ends, Miss, Sample};
 use super::transfer::{self, Chain, Transfer, TransferFiles};
 use crate::lab::{Lab, ServerHost, Wishes};
 
-/// Rounds when the command line says nothing.
+/// Default number of rounds.
 pub(super) const ROUNDS: usize = 7;
 /// `RekeyLimit` of the `rekey` row; none: the client's own default.
 const REKEY_LIMITS: [Option<&str>; 3] = [None, Some("16M"), Some("1M")];

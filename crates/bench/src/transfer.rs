@@ -193,8 +193,8 @@ pub(super) struct RelayEnd {
     pub(super) near: Command,
 }
 
-/// Starts the relay's far end in its role, with these words behind its address; the near end has a
-/// role, too, and is given the address.
+/// Starts the relay's far end in its role, with these arguments after its address; the near end
+/// also has a role and receives the address.
 pub(super) fn relay_ends(
     (far_role, words): (&str, &[&str]),
     near_role: &str,

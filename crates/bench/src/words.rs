@@ -1,5 +1,4 @@
-//! What processes say on standard error while they are measured, and an end for those that are
-//! stuck.
+//! Reads the standard error of measured processes, and ends processes that are stuck.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -8,29 +7,29 @@ use std::time::{Duration, Instant};
 
 use super::roles;
 
-/// How long one run may take before it counts as stuck.
+/// Time after which a run counts as stuck.
 pub(super) const STUCK_LIMIT: Duration = Duration::from_secs(900);
-/// How long the far end's last words may take once the client has ended.
+/// Time that the rest of standard error may take after the client has ended.
 const WORDS_LIMIT: Duration = Duration::from_secs(5);
-/// Most bytes of a client's complaints that are kept.
+/// Limit on the kept bytes of a client's error messages.
 const MAX_WORDS_BYTES: usize = 4096;
-/// The beginning of what `ssh -v` says of compression.
+/// Prefix of the lines of `ssh -v` about compression.
 const COMPRESSED: &str = "debug1: compress ";
 
-/// What the far end and the client say on standard error.
+/// Standard error of the far end and the client.
 #[derive(Debug, Default)]
 pub(super) struct Said {
-    /// When the far end told that it runs.
+    /// Time at which the far end reported that it runs.
     pub(super) ready: Option<Instant>,
-    /// The CPU seconds that the far end tells.
+    /// CPU seconds that the far end reported.
     pub(super) cpu: f64,
-    /// What `ssh -v` says of compression.
+    /// Lines of `ssh -v` about compression.
     pub(super) compression: Vec<String>,
     other: String,
 }
 
 impl Said {
-    /// `why`, with the last of what was said.
+    /// `why`, followed by the last lines of standard error.
     pub(super) fn complaint(&self, why: &str) -> String {
         let last: Vec<&str> = self.other.lines().rev().take(2).collect();
         match last.is_empty() {
@@ -43,7 +42,7 @@ impl Said {
     }
 }
 
-/// A thread that listens to standard error.
+/// A thread that reads standard error.
 pub(super) struct StderrReader {
     ready: Receiver<()>,
     said: Receiver<Said>,
@@ -76,29 +75,28 @@ impl StderrReader {
         Self { ready, said }
     }
 
-    /// Waits until the far end runs; false when that takes too long or it ends before.
+    /// Waits until the far end runs; returns false if it ends before or takes too long.
     pub(super) fn wait_ready(&self) -> bool {
         self.ready.recv_timeout(STUCK_LIMIT).is_ok()
     }
 
-    /// Everything up to the end. Something that lives on with the pipe open is not waited for
-    /// long.
+    /// Everything up to the end; waits only briefly if a process keeps the pipe open.
     pub(super) fn all(self) -> Said {
         self.said.recv_timeout(WORDS_LIMIT).unwrap_or_default()
     }
 }
 
-/// A thread that ends a process which takes too long.
+/// A thread that kills a process after a time limit.
 pub(super) struct Watch {
     done: Sender<()>,
     thread: JoinHandle<bool>,
 }
 
 impl Watch {
-    /// Starts it for a child that was not waited for.
+    /// Watches a child that has not been waited for.
     pub(super) fn start(pid: u32) -> Self {
         let (done, wait) = channel::<()>();
-        // By descriptor: the number may belong to another by then.
+        // A descriptor, because the number may belong to another process later.
         let process = process(pid);
         let thread = std::thread::spawn(move || {
             if wait.recv_timeout(STUCK_LIMIT) != Err(RecvTimeoutError::Timeout) {
@@ -112,7 +110,7 @@ impl Watch {
         Self { done, thread }
     }
 
-    /// Calls it off; whether it had to act.
+    /// Stops watching; returns true if the process was killed.
     pub(super) fn stop(self) -> bool {
         drop(self.done);
         self.thread.join().unwrap_or(false)
@@ -124,7 +122,7 @@ fn process(pid: u32) -> io::Result<sys::process::PidFd> {
     sys::process::PidFd::open(pid)
 }
 
-/// Ends a child that was not waited for.
+/// Kills a child that has not been waited for.
 pub(super) fn kill(pid: u32) {
     if let Ok(process) = process(pid) {
         let _ = process.signal(sys::signals::Signal::KILL);

@@ -19,7 +19,7 @@ const RATE_SPAN: Duration = Duration::from_secs(1);
 /// Files that `--json` names one by one; the rest is counted.
 const MAX_NAMED: usize = 100_000;
 
-/// What is shown.
+/// How much is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Show {
     /// Errors only.
@@ -88,7 +88,7 @@ pub(crate) struct Console {
     painted: Instant,
     rate: Rate,
     peak: u64,
-    /// What was asked for: no file is faster; 0 for no limit.
+    /// The requested limit on the rate, bytes per second; 0 for no limit.
     most: u64,
     /// What took the most time, and where the time went since that was found; where all of it went.
     limit: Limit,
@@ -222,7 +222,7 @@ impl Console {
         eprintln!("{}{line}", self.prefix);
     }
 
-    /// What stands on the terminal gets its end, unless a message of the connection's gave it one.
+    /// Ends the line on the terminal, unless a message of the connection has ended it.
     fn close_line(&mut self) {
         if client::log::close_line() {
             println!();
@@ -286,7 +286,7 @@ impl Console {
             false => {
                 let left = file.size.unwrap_or(done).saturating_sub(done);
                 let rate = match file.rate.since == file.started {
-                    // It has no second behind it.
+                    // The file is younger than a second.
                     true => per_second(file.moved, spent),
                     false => file.rate.per_second,
                 };
@@ -442,7 +442,7 @@ fn name(limit: Limit) -> &'static str {
     }
 }
 
-/// A limit behind what a line shows.
+/// The words for a limit at the end of a line.
 fn words(limit: Limit) -> &'static str {
     match limit {
         Limit::Unknown => "",
@@ -604,7 +604,7 @@ mod tests {
         console.moved(2, 10 << 20);
         console.choose();
         assert_eq!(console.shown, Some(2));
-        // What was there does not count as speed, and nothing is faster than was asked for.
+        // Bytes that were present already do not count as speed, and the limit on the rate holds.
         console.limit_to(40 << 20);
         let end = begun + Duration::from_millis(1001);
         let (_, tail) = console.standing(&console.under_way[&1], end, true);

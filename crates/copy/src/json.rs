@@ -53,7 +53,7 @@ impl Serialize for Json {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Text(text) => serializer.serialize_str(text),
-            // Six digits behind the point are more than any figure here is good for.
+            // No figure is precise to more than six decimal places.
             Self::Number(number) => serializer.serialize_f64((number * 1e6).round() / 1e6),
             Self::Bool(value) => serializer.serialize_bool(*value),
             Self::List(list) => serializer.collect_seq(list),

@@ -2,7 +2,7 @@
 //! what it comes to.
 #![forbid(unsafe_code)]
 
-// What is printed is nothing to panic about.
+// The macros that print without panicking.
 #[macro_use]
 extern crate sys;
 

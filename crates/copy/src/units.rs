@@ -31,7 +31,7 @@ pub(crate) fn clock(seconds: u64) -> String {
 /// 1024.
 ///
 /// # Errors
-/// What is wrong with it.
+/// A description of the mistake.
 pub(crate) fn rate(text: &str) -> Result<u64, String> {
     let bad = || format!("bad rate \"{text}\": write bytes a second, as 500k, 20M or 1G");
     let at = text
@@ -55,7 +55,7 @@ pub(crate) fn rate(text: &str) -> Result<u64, String> {
 /// A limit as `-l` takes it, kilobits a second; gives bytes a second.
 ///
 /// # Errors
-/// What is wrong with it.
+/// A description of the mistake.
 pub(crate) fn kilobits(text: &str) -> Result<u64, String> {
     let kilobits: u64 = text
         .parse()

@@ -21,8 +21,12 @@ const HABITS: &[(&str, &str)] = &[
     ("in vain", "say what failed"),
 ];
 
-/// Folders whose comments are not checked yet.
-const UNCHECKED: &[&str] = &["crates/bench/", "crates/copy/"];
+/// Folders and files whose comments are not checked yet.
+const UNCHECKED: &[&str] = &[
+    "crates/copy/src/link/",
+    "crates/copy/src/scp/options.rs",
+    "crates/copy/src/sftp/options.rs",
+];
 
 /// The text of a line's comment, without code in backticks.
 fn comment(line: &str) -> Option<String> {

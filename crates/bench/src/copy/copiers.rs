@@ -220,7 +220,7 @@ pub(super) fn local(files: &TransferFiles, job: CopyJob) -> Command {
     cp
 }
 
-/// What is copied; with `part` less of it.
+/// The path of the copied files; of a part of them with `part`.
 pub(super) fn source(files: &TransferFiles, what: CopiedFiles, part: bool) -> PathBuf {
     match (what, part) {
         (_, false) => files.sent(),

@@ -29,7 +29,7 @@ const PEERS_FILES: usize = 50;
 /// Part of a file that is there when a copy is gone on with, of 100.
 const THERE: u64 = 90;
 
-/// What is copied.
+/// The copied files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CopiedFiles {
     Large,
@@ -66,7 +66,7 @@ struct Spent {
 }
 
 impl Spent {
-    /// As a speed: MiB a second, and CPU seconds for a GiB of the file of so many bytes.
+    /// The speed for a file of `bytes`: MiB/s, and CPU seconds per GiB.
     fn as_speed(self, bytes: u64) -> (Sample, Peak) {
         #[allow(clippy::cast_precision_loss)]
         let mib = bytes as f64 / f64::from(1 << 20);

@@ -22,7 +22,7 @@ pub(super) fn many(parent: &Path, count: usize) -> io::Result<()> {
             0 => FEW.to_owned(),
             directory => format!("{directory:03}"),
         };
-        // What is copied where each takes round trips.
+        // The directory for copies in which each file costs round trips.
         let most = match directory {
             0 => super::PEERS_FILES,
             _ => FILES_EACH,

@@ -16,7 +16,7 @@ pub(crate) mod stream;
 
 const USAGE: &str = "usage: fulmar demo [--size MIB]\n\
      Needs nothing but a loopback network. --size: MiB sent each way (1024).\n";
-/// Logins of which the median is shown.
+/// Number of logins whose median is shown.
 const LOGINS: usize = 11;
 
 /// Runs the program; gives its exit status: 0 if all of it worked, 1 if not, 2 for arguments
@@ -61,7 +61,7 @@ fn end_of_stream(bytes: &str, work: impl FnOnce(u64) -> io::Result<()>) -> i32 {
     }
 }
 
-/// What one suite did.
+/// Results of one suite.
 struct Figures {
     algorithms: Vec<(String, String)>,
     first_login: Duration,
@@ -281,7 +281,7 @@ fn transfer(
     Ok(time)
 }
 
-/// What was negotiated, from the lines that `ssh -v` prints.
+/// The negotiated algorithms, from the output of `ssh -v`.
 fn algorithms(log: &str) -> Vec<(String, String)> {
     let after = |prefix: &str| {
         log.lines()

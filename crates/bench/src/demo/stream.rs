@@ -1,5 +1,5 @@
-//! Bytes that are quick to make and to check: a block of noise whose every 4 KiB carries the
-//! offset at which it stands. A lost, doubled, moved or changed piece shows.
+//! Bytes that are quick to generate and check: a block of noise in which each 4 KiB contains its
+//! offset, so that lost, repeated, moved and changed pieces are found.
 
 use std::io::{self, Read, Write};
 

@@ -1,5 +1,5 @@
-//! A private server with fresh keys, ours or a peer's, and clients for it: what `demo` and
-//! `bench` work with. Needs no root and leaves nothing behind.
+//! A private server with fresh keys, Fulmar's or a peer's, and its clients, for `demo` and `bench`.
+//! Needs no root and leaves no files or processes.
 
 mod account;
 mod place;
@@ -208,7 +208,7 @@ impl Lab {
         text.unwrap_or_default().trim().to_string()
     }
 
-    /// `why` a client failed; where it gave no reason behind a colon, with the server's last word.
+    /// `why` a client failed; if it gives no reason after a colon, with the server's last log line.
     pub(crate) fn complaint(&self, why: String) -> String {
         match self.server_log().lines().last() {
             Some(line) if !why.contains(": ") => format!("{why}; the server: {line}"),

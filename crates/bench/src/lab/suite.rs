@@ -1,12 +1,11 @@
-//! A suite of programs that is measured: ours, or a peer's, by the programs of its client and
-//! server.
+//! A suite of measured programs, Fulmar's or a peer's: the programs of its client and server.
 
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Which programs a suite is made of: how they are told what to do.
+/// The implementation of a suite, which determines its flags and configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SuiteKind {
     /// The running binary.
@@ -17,7 +16,7 @@ pub(crate) enum SuiteKind {
     Dropbear,
 }
 
-/// What a client is to use instead of its defaults.
+/// Settings of a client that differ from its defaults.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Wishes {
     /// The one cipher.
@@ -33,9 +32,9 @@ pub(crate) struct Wishes {
 /// A suite of programs that is measured.
 #[derive(Debug, Clone)]
 pub(crate) struct Suite {
-    /// What tables call it.
+    /// Name in tables.
     pub(crate) name: String,
-    /// What it says of its version; empty when it says nothing.
+    /// Version as the program reports it; empty if it reports none.
     pub(crate) version: String,
     pub(crate) kind: SuiteKind,
     ssh: Vec<OsString>,
@@ -43,7 +42,7 @@ pub(crate) struct Suite {
     scp: Option<PathBuf>,
     /// dropbear's program that converts keys.
     convert: Option<PathBuf>,
-    /// What client and server find in their environment.
+    /// Environment variables of client and server.
     environment: Vec<(&'static str, String)>,
 }
 

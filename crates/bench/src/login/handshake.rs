@@ -12,9 +12,9 @@ use super::super::options::BenchRow;
 use super::super::rounds::{Bench, Miss, Sample};
 use crate::lab::{Suite, SuiteKind};
 
-/// Rounds when the command line says nothing.
+/// Default number of rounds.
 const ROUNDS: usize = 5;
-/// Connections of a round, where not even so many logins are asked for.
+/// Limit on the connections of a round; fewer if fewer logins are configured.
 const MAX_CONNECTIONS: u32 = 100;
 /// How long a server may be silent.
 const PATIENCE: Duration = Duration::from_secs(30);

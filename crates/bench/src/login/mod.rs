@@ -17,7 +17,7 @@ use super::rounds::{Bench, Ends, Miss, Sample};
 use super::stats;
 use crate::lab::{Lab, Suite, SuiteKind};
 
-/// Rounds when the command line says nothing.
+/// Default number of rounds.
 const ROUNDS: usize = 21;
 
 /// Rounds of logins at once when the command line says nothing.
@@ -192,8 +192,8 @@ struct Crowd {
     failed: Vec<Miss>,
 }
 
-/// `(clients, logins)`: so many logins by so many clients at once: how many succeeded a second, and
-/// what else there is to say. Of one that an interrupt cut off there is nothing to say.
+/// Runs `logins` logins with `clients` at once; returns the successful logins per second and a
+/// remark. An interrupted run has no remark.
 fn crowd(
     suite: &Suite,
     lab: &mut Lab,

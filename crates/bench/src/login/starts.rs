@@ -23,7 +23,8 @@ pub(super) fn entry() -> BenchEntry {
     BenchEntry::new("no SSH", EntryKind::Limit)
 }
 
-/// One round: ms of all of them, CPU seconds of what stands for the client and for the server.
+/// One round: milliseconds of all programs, and CPU seconds of those that represent the client and
+/// the server.
 pub(super) fn once() -> Result<Sample, Miss> {
     let (mut client, mut server) = (0.0, 0.0);
     let begun = Instant::now();

@@ -82,7 +82,7 @@ pub(super) fn rows(selection: &Selection, slice: Duration) -> Vec<AlgorithmRow> 
     rows
 }
 
-/// A kernel, and work for it over so many bytes.
+/// A kernel, with its work and the number of bytes that it processes.
 struct KernelTier {
     kernel: &'static str,
     bytes: f64,

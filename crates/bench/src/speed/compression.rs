@@ -24,7 +24,7 @@ const RUNS: usize = 3;
 /// Payloads in a run, as a session gives them to a library.
 const RUN_PAYLOADS: usize = 8;
 
-/// What was measured, and with whom.
+/// Results of the compression engines.
 #[derive(Default)]
 pub(super) struct Compression {
     /// Each engine in a line: what it is, and what it does or why it does nothing.

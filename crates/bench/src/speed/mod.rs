@@ -1,7 +1,7 @@
 //! `fulmar speed`: what this machine's kernels and primitives do, one row each.
 //!
 //! Packets of 32 KiB, one core, best of several short runs: a ceiling, not a transfer rate.
-//! Signatures and key exchanges stand beside the machine's `openssl speed`.
+//! Signatures and key exchanges are compared with the machine's `openssl speed`.
 //! `fulmar bench` measures whole programs.
 
 mod algorithms;
@@ -26,7 +26,7 @@ const USAGE: &str = "usage: fulmar speed [--json] [--library PATH] [name ...]\n\
      fulmar speed aes-256-ctr chacha20-poly1305 umac rsa x25519 dh compress\n\
      --library: compress with this library beside our own engine\n";
 
-/// Runs the program; gives its exit status: 0, or 2 for arguments that it does not know.
+/// Runs the program; returns its exit status: 0, or 2 for unknown arguments.
 #[must_use]
 pub fn run(args: Vec<OsString>) -> i32 {
     // The first random byte of a process is measured before anything else can draw one.
@@ -96,7 +96,7 @@ fn wrong_usage(why: &str) -> i32 {
     2
 }
 
-/// What the CPU offers, as one line.
+/// The CPU's features in one line.
 pub(crate) fn cpu_features() -> String {
     crypto::arch::describe()
         .into_iter()

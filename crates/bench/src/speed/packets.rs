@@ -61,7 +61,7 @@ fn row(name: String, cipher: CipherAlgorithm, mac: Option<MacAlgorithm>) -> Opti
     sequencer.set_keys(seal_keys.into(), true);
     let mut bufs = vec![PacketBuf::with_capacity(PAYLOAD_BYTES); BATCH];
     let (mut jobs, mut sealed) = (Vec::new(), Vec::new());
-    // The copy of the payload into the buffer stands for the read from a file.
+    // Copying the payload into the buffer replaces the read from a file.
     let seal = rate(batch_bytes, || {
         for mut buf in bufs.drain(..) {
             buf.clear();

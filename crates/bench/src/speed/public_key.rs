@@ -8,7 +8,7 @@ use super::peers::{self, Baseline};
 use super::select::Selection;
 use super::time::{SLICE, rate_of_prepared, rates};
 
-/// What is done with a key.
+/// The kind of an operation with a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OperationKind {
     /// sign, verify

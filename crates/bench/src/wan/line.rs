@@ -1,5 +1,5 @@
-//! A long path between two TUN devices: every packet waits half a round-trip time, behind those
-//! that a rate lets through before it, and is dropped where the queue is full.
+//! A long path between two TUN devices: every packet waits for earlier packets at the given rate
+//! and then for half a round-trip time; it is dropped if the queue is full.
 //!
 //! Segments stay as large as the kernel hands them over, so that the line costs little CPU time;
 //! a rate counts their bytes.
@@ -12,19 +12,19 @@ use std::time::{Duration, Instant};
 
 use sys::tun::{MAX_PACKET_LEN, Tun};
 
-/// Least bytes that wait for a rate before more are dropped.
+/// Minimum queue length in bytes before packets are dropped.
 const MIN_QUEUE_BYTES: u64 = 1 << 20;
-/// Packets taken from one device before those that are due go on.
+/// Limit on packets read from one device before due packets are written.
 const BURST: usize = 64;
-/// Buffers that are kept for reuse, about 130 MB of them.
+/// Number of buffers kept for reuse, about 130 MB.
 const KEPT_BUFFERS: usize = 2000;
 
-/// How long and how wide the path is.
+/// Delay and rate of the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Path {
-    /// There and back.
+    /// Round-trip time.
     pub(super) rtt: Duration,
-    /// Bits a second in each direction; 0: as fast as the machine.
+    /// Bits per second in each direction; 0 for no limit.
     pub(super) bits_per_second: u64,
 }
 
@@ -40,7 +40,7 @@ impl Path {
         }
     }
 
-    /// Bytes that may wait for the rate: what is under way in a round-trip time.
+    /// Bytes that may wait for the rate: those of one round-trip time.
     fn queue_bytes(&self) -> u64 {
         let nanos = self.rtt.as_nanos() * u128::from(self.bits_per_second) / 8;
         u64::try_from(nanos / 1_000_000_000)
@@ -56,7 +56,7 @@ struct LineDirection {
 }
 
 impl LineDirection {
-    /// When a packet of `bytes` that comes `now` is at the other end; none when it is dropped.
+    /// Arrival time of a packet of `bytes` that is sent `now`; `None` if it is dropped.
     fn due(&mut self, path: &Path, now: Instant, bytes: u64) -> Option<Instant> {
         let free = self.free_at.map_or(now, |free| free.max(now));
         if free - now > path.duration_of(path.queue_bytes()) {
@@ -68,7 +68,7 @@ impl LineDirection {
     }
 }
 
-/// The line at work; it ends with this value.
+/// A running line; dropping it ends the line.
 #[derive(Debug)]
 pub(super) struct DelayLine {
     path: Arc<Mutex<Path>>,
@@ -100,7 +100,7 @@ impl DelayLine {
         })
     }
 
-    /// Makes the path another one for packets that come from now on.
+    /// Changes the path for later packets.
     pub(super) fn set(&self, path: Path) {
         *self.path.lock().unwrap_or_else(PoisonError::into_inner) = path;
     }
@@ -159,7 +159,7 @@ fn carry(tuns: &[Tun; 2], stop: &OwnedFd, path: &Mutex<Path>) -> io::Result<()> 
     }
 }
 
-/// Reads what waits in a device, so much at a time that the other direction is not kept waiting.
+/// Reads waiting packets from a device, up to a limit, so that the other direction is served too.
 fn take(
     from: &Tun,
     direction: &mut LineDirection,
@@ -194,7 +194,7 @@ fn join(queue: &mut VecDeque<Packet>, packet: Packet) {
     queue.insert(queue.len() - overtaken, packet);
 }
 
-/// Writes what is due.
+/// Writes the packets that are due.
 fn deliver(to: &Tun, queue: &mut VecDeque<Packet>, spare: &mut Vec<Vec<u8>>) -> io::Result<()> {
     let now = Instant::now();
     while queue.front().is_some_and(|packet| packet.due <= now) {
@@ -203,7 +203,7 @@ fn deliver(to: &Tun, queue: &mut VecDeque<Packet>, spare: &mut Vec<Vec<u8>>) -> 
         };
         let bytes = packet.buffer.get(..packet.len).unwrap_or_default();
         match sys::io::write(to, bytes) {
-            // A device that takes no more loses the packet, as lines do.
+            // A full device loses the packet, as a real line does.
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) if error.raw_os_error().is_some_and(is_refusal) => {}

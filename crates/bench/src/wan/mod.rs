@@ -19,7 +19,7 @@ use super::words::StderrReader;
 use crate::lab::{Lab, ServerHost, SuiteKind};
 use line::{DelayLine, Path};
 
-/// Rounds when the command line says nothing.
+/// Default number of rounds.
 const ROUNDS: usize = 3;
 /// MiB of a stream when the command line says nothing: a window has to have time to open.
 const MIB: u64 = 1536;

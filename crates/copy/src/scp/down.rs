@@ -95,7 +95,7 @@ fn get(
     for each in found {
         let name = local_name(path, &each.path);
         let to: PathBuf = match (into, name) {
-            // What is above or here goes into the target, not beside it.
+            // `..`, `.` and `/` are copied into the target itself.
             (true, b".." | b"." | b"/" | b"") | (false, _) => target.to_path_buf(),
             (true, name) => target.join(os(name)),
         };

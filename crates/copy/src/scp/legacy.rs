@@ -178,8 +178,8 @@ pub(super) fn between(
     let mut other = options.way.command(to, false, &words).map_err(Fatal::new)?;
     let (mut sender, input, output) = spawn(&mut command).map_err(failed)?;
     let receiver = other.stdin(output).stdout(input).spawn();
-    // The command holds our ends until it is told otherwise: each side sees the other's end only
-    // when nobody else has it open.
+    // Drops the command's copies of the pipes: each side sees the other's end of file only when no
+    // other process has the pipe open.
     other.stdin(Stdio::null()).stdout(Stdio::null());
     let received = match receiver {
         Ok(mut receiver) => Ok(settle(&mut receiver, None)),

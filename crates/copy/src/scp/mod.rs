@@ -153,8 +153,8 @@ fn hang_up(mut remote: AnyRemote) {
     crate::connector::finish(&mut remote, CopyLinks::finish);
 }
 
-/// The server's form of a pattern with `~`: what a server says of a home is no pattern, and names
-/// come of what was asked for behind it.
+/// Replaces the `~` of a pattern by the server's path of the home, escaped, because a home is not a
+/// pattern; the rest of the pattern is unchanged.
 fn prepared_pattern(remote: &mut AnyRemote, pattern: &[u8]) -> Result<Vec<u8>, Fatal> {
     let end = pattern.iter().position(|byte| *byte == b'/');
     let (user, rest) = pattern.split_at(end.unwrap_or(pattern.len()));

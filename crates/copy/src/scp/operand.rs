@@ -19,8 +19,8 @@ pub(crate) enum Operand {
     },
 }
 
-/// Where the colon stands that parts a host from a path; none for a local name. A name with a
-/// slash before its colon is local, and so is one that begins with a colon.
+/// The position of the colon between host and path; `None` for a local name. A name with a slash
+/// before its colon is local, and so is one that begins with a colon.
 fn colon(word: &[u8]) -> Option<usize> {
     if word.first() == Some(&b':') {
         return None;
@@ -93,7 +93,7 @@ fn decoded(text: &[u8]) -> Option<Vec<u8>> {
     (!out.contains(&0)).then_some(out)
 }
 
-/// `scheme://[user@]host[:port][/path]`; the path is the server's as it stands behind the slash.
+/// `scheme://[user@]host[:port][/path]`; the server interprets the path after the slash.
 fn from_uri(rest: &[u8]) -> Option<Result<(RemoteHost, Vec<u8>), String>> {
     let (authority, path) = match rest.iter().position(|byte| *byte == b'/') {
         Some(at) => (rest.get(..at)?, rest.get(at + 1..)?),
@@ -104,7 +104,7 @@ fn from_uri(rest: &[u8]) -> Option<Result<(RemoteHost, Vec<u8>), String>> {
         Some((user, place)) => (Some(user), place),
         None => (None, authority.as_str()),
     };
-    // What stands behind `;` are parameters, of which none is known.
+    // Parameters follow `;`; none is known.
     let user = match user {
         Some(user) => {
             let user = user.split(';').next().unwrap_or_default();
@@ -147,7 +147,7 @@ impl Operand {
     /// Reads an argument.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A description of the mistake.
     pub(crate) fn parse(word: &OsStr) -> Result<Self, String> {
         if let Some(parsed) = uri(word, &["scp://", "sftp://"]) {
             let (server, path) = parsed?;

@@ -116,7 +116,7 @@ pub(super) enum Completes {
 /// How, from where, and to where if that was said.
 type Copied = (CopyFlags, Vec<u8>, Option<Vec<u8>>);
 
-/// The words behind a command.
+/// The arguments of a command.
 struct Args {
     name: String,
     words: std::collections::VecDeque<Vec<u8>>,
@@ -223,7 +223,7 @@ fn ls_flags(found: &[u8]) -> LsFlags {
 /// Reads a line that holds a command; none for an empty line or a comment.
 ///
 /// # Errors
-/// What is wrong with it, in OpenSSH's words.
+/// A description of the mistake, in OpenSSH's words.
 pub(super) fn parse(line: &[u8]) -> Result<Option<SftpCommand>, String> {
     // A blank at the end may belong to a name: `trail\ `.
     let trimmed = line.trim_ascii_start();

@@ -63,7 +63,7 @@ impl Sftp {
             let target = to.map_or_else(PathBuf::new, |to| PathBuf::from(os(to)));
             let to = match (into, base_name(&each.path)) {
                 (false, _) => target,
-                // What is above or here goes into the target, not beside it.
+                // `..`, `.` and `/` are copied into the target itself.
                 (true, b"." | b".." | b"/" | b"") => target.join("."),
                 (true, name) => target.join(os(name)),
             };

@@ -99,7 +99,7 @@ impl Completer for NameCompleter<'_> {
             .iter()
             .find(|(name, _)| *name == command)
             .map_or(Completes::Nothing, |(_, completes)| *completes);
-        // Behind what is read on one side stands a name of the other.
+        // A name of the other side follows the names that are read.
         let others = head
             .split_ascii_whitespace()
             .skip(1)
@@ -171,7 +171,7 @@ fn local(folder: &str) -> Vec<(String, bool)> {
         .collect()
 }
 
-/// Where the last word begins: behind the last blank that no backslash keeps.
+/// Start of the last word: after the last blank that no backslash escapes.
 fn word_begin(typed: &str) -> usize {
     let mut begin = 0;
     let mut kept = false;

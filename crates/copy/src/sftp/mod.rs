@@ -168,7 +168,7 @@ fn perform(options: &SftpOptions) -> Result<i32, (String, i32)> {
     }
 }
 
-/// A path behind the host: a directory is gone to, a file is fetched, and that is all.
+/// Handles a path after the host: changes to a directory; fetches a file and ends.
 fn begin_at(sftp: &mut Sftp, options: &SftpOptions, path: &[u8]) -> Result<bool, CommandFailure> {
     if sftp.goes_to(path)? {
         return Ok(true);
@@ -194,7 +194,8 @@ fn read_line(lines: &mut dyn BufRead) -> std::io::Result<Option<Vec<u8>>> {
     Ok(Some(line))
 }
 
-/// What stands before a command: whether its failure counts, and whether it is shown.
+/// Parses the prefixes of a command: returns the command, whether its failure counts, and whether it
+/// is shown.
 fn prefixes(mut line: &[u8]) -> (&[u8], bool, bool) {
     let (mut counts, mut shows) = (true, true);
     loop {

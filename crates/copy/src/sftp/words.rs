@@ -5,7 +5,7 @@
 /// The words of a line.
 ///
 /// # Errors
-/// What is wrong with its quotes.
+/// A description of the mistake in the quotes.
 pub(super) fn split(line: &[u8]) -> Result<Vec<Vec<u8>>, &'static str> {
     let mut words = Vec::new();
     let mut word: Option<Vec<u8>> = None;
@@ -20,7 +20,7 @@ pub(super) fn split(line: &[u8]) -> Result<Vec<Vec<u8>>, &'static str> {
                     None => return Err("Unterminated quoted argument"),
                     Some(next) if next == open => word.push(next),
                     Some(b'\\') => push_literal(word, b'\\'),
-                    // Any other backslash in quotes stands for itself, and so does what follows it.
+                    // Any other backslash in quotes is literal, and so is the next character.
                     Some(next) => {
                         word.extend_from_slice(b"\\\\");
                         push_literal(word, next);
