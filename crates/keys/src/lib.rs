@@ -12,6 +12,7 @@ pub mod algorithm;
 pub mod allowed_signers;
 pub mod authorized_keys;
 pub mod base64;
+pub mod candidate;
 pub mod certificate;
 mod der;
 mod error;

@@ -1,5 +1,5 @@
 //! The data that a public key signs in a login: one builder for the client that signs, the library's
-//! server and the monitor of sshd, which verify.
+//! server and the monitor of sshd, which verify (`keys::candidate`).
 
 use alloc::vec::Vec;
 

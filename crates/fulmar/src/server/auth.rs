@@ -9,11 +9,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use keys::candidate::{CandidateKey, CandidateRules, SignedFor};
 use keys::{Certificate, PresentedKey, PublicKey, SignatureAlgorithm, VerifyPolicy};
 use proto::{AuthMethod, AuthRequest, Connection, Prompt};
 use wire::message::reason;
 use wire::names;
-use wire::userauth::publickey_signed_data;
 use zeroize::Zeroizing;
 
 use super::config::Config;
@@ -256,8 +256,8 @@ impl LoginState {
             // The server has not asked for a new password.
             AuthMethod::Password { .. } => decided(Decision::Reject),
             AuthMethod::PublickeyQuery { algorithm, key } => {
-                let would_do = presented(config, &algorithm, &key).is_some_and(|(_, key)| {
-                    judge_key(authenticator, &attempt, &key) != Decision::Reject
+                let would_do = candidate(config, &algorithm, &key).is_some_and(|candidate| {
+                    judge_key(authenticator, &attempt, candidate.key()) != Decision::Reject
                 });
                 if would_do {
                     Verdict::KeyWouldDo
@@ -271,18 +271,28 @@ impl LoginState {
                 signature,
                 hostbound,
             } => {
-                let Some((algorithm, key)) = presented(config, &algorithm, &key) else {
+                let Some(candidate) = candidate(config, &algorithm, &key) else {
                     return Ok(decided(Decision::Reject));
                 };
-                let data = signed_data(connection, &self.user, algorithm, &key, hostbound)?;
+                let (Some(session_id), Some(host_key)) =
+                    (connection.session_id(), connection.host_key())
+                else {
+                    return Err(proto::Error::Bug("login before keys").into());
+                };
+                let signed_for = SignedFor {
+                    session_id,
+                    user: &self.user,
+                    service: names::SERVICE_CONNECTION,
+                    hostbound: hostbound.then_some(host_key),
+                };
                 let policy = VerifyPolicy {
                     min_rsa_bits: config.transport.min_rsa_bits,
                     ..VerifyPolicy::default()
                 };
-                match key.verify(algorithm, &data, &signature, &policy) {
+                match candidate.verify(&signed_for, &signature, &policy) {
                     Ok(()) => {
-                        let decision = judge_key(authenticator, &attempt, &key);
-                        Verdict::Decided(kind, decision, Some(key))
+                        let decision = judge_key(authenticator, &attempt, candidate.key());
+                        Verdict::Decided(kind, decision, Some(candidate.into_key()))
                     }
                     Err(_) => decided(Decision::Reject),
                 }
@@ -395,51 +405,18 @@ fn judge_key(
     }
 }
 
-/// The key of a request, if users may sign with its algorithm.
-fn presented(
-    config: &Config,
-    algorithm: &[u8],
-    blob: &[u8],
-) -> Option<(SignatureAlgorithm, PresentedKey)> {
-    let algorithm = SignatureAlgorithm::from_wire_name(algorithm)?;
+/// The key of a request, if users may sign with its algorithm. The names of
+/// `peer_signature_algorithms` also permit certificates.
+fn candidate(config: &Config, algorithm: &[u8], blob: &[u8]) -> Option<CandidateKey> {
     let permitted = &config.transport.peer_signature_algorithms;
-    let is_permitted = permitted
-        .iter()
-        .any(|name| name == algorithm.name() || name == algorithm.plain().name());
-    if !is_permitted {
-        return None;
-    }
-    let authorities = config.transport.authorities();
-    let key = PresentedKey::from_blob_permitted(algorithm, blob, &authorities).ok()?;
-    Some((algorithm, key))
-}
-
-/// The data that the client must sign: RFC 4252 §7, and OpenSSH PROTOCOL §3.1 for the form that is
-/// bound to the host key.
-fn signed_data(
-    connection: &Connection,
-    user: &str,
-    algorithm: SignatureAlgorithm,
-    key: &PresentedKey,
-    hostbound: bool,
-) -> Result<Vec<u8>, Error> {
-    let session_id = connection
-        .session_id()
-        .ok_or(proto::Error::Bug("login before keys"))?;
-    let host_key = match hostbound {
-        true => Some(
-            connection
-                .host_key()
-                .ok_or(proto::Error::Bug("login before keys"))?,
-        ),
-        false => None,
+    let rules = CandidateRules {
+        permits: &|algorithm| {
+            let plain = SignatureAlgorithm::from_name(algorithm).map(|each| each.plain().name());
+            let mut names = permitted.iter().map(String::as_str);
+            names.any(|name| name == algorithm || Some(name) == plain)
+        },
+        authorities: &config.transport.authorities(),
+        min_rsa_bits: config.transport.min_rsa_bits,
     };
-    Ok(publickey_signed_data(
-        session_id,
-        user.as_bytes(),
-        names::SERVICE_CONNECTION.as_bytes(),
-        algorithm.name().as_bytes(),
-        &key.blob(),
-        host_key,
-    ))
+    CandidateKey::new(core::str::from_utf8(algorithm).ok()?, blob, &rules).ok()
 }

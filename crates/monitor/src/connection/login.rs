@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use keys::authorized_keys::KeyOptions;
+use keys::candidate::{CandidateKey, SignedFor};
 use privsep::{
     AuthOutcome, KbdintStart, KeyAnswer, KeyQuery, KeyVerify, LogLevel, LoginPhase,
     SignExchangeHash, Signature, ToMonitor, User,
@@ -22,7 +23,7 @@ use super::groups::choose_group;
 use super::kbdint::{Dialogue, Interrupted};
 use super::pam::SayPassword;
 use super::password;
-use super::publickey::{CandidateKey, Lookup, RevokedKeys, SignedFor};
+use super::publickey::{self, Lookup, RevokedKeys};
 use super::signing::{Signer, SigningRefusal};
 use super::user::{Addresses, LoginUser, MAX_REQUESTS};
 use crate::log::{Log, PREAUTH};
@@ -569,11 +570,12 @@ impl<'l> AuthService<'_, '_, 'l> {
             service: &user.service,
             hostbound: request.hostbound.as_deref(),
         };
-        let verified = candidate.verify(&signed_for, &request.signature, &grants, &user.options);
+        let policy = publickey::verify_policy(&grants, &user.options);
+        let verified = candidate.verify(&signed_for, &request.signature, &policy);
         let tried = match verified {
             Ok(()) => Some(Proof {
                 submethod: None,
-                key: Some(candidate.key_blob()),
+                key: Some(candidate.key().key().blob()),
                 info: Some(candidate.auth_info()),
                 grants: Some(grants),
             }),
@@ -598,7 +600,7 @@ impl<'l> AuthService<'_, '_, 'l> {
         if !user.chains.allows(ChainMethod::Publickey) {
             return Ok((label, None));
         }
-        let candidate = match CandidateKey::new(algorithm, blob, &user.options) {
+        let candidate = match publickey::candidate(algorithm, blob, &user.options) {
             Ok(candidate) => candidate,
             Err(reason) => {
                 if user.account().is_some() {
@@ -609,7 +611,7 @@ impl<'l> AuthService<'_, '_, 'l> {
             }
         };
         label.is_tried = user.account().is_some();
-        label.detail = candidate.describe(&user.options);
+        label.detail = publickey::describe(&candidate, &user.options);
         let decoy;
         let account = match user.account() {
             Some(account) => account,
@@ -629,7 +631,7 @@ impl<'l> AuthService<'_, '_, 'l> {
             log: self.log,
         }
         .authorize(&candidate);
-        let used = user.chains.is_used(&candidate.key_blob());
+        let used = user.chains.is_used(&candidate.key().key().blob());
         if used {
             self.log
                 .info(&format!("refusing previously-used {} key", label.detail));

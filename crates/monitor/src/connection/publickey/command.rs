@@ -13,7 +13,9 @@ use sys::process::{ChildCommand, Limit, Resource};
 use sys::signals::Signal;
 
 use super::super::session::has_ended;
-use super::{CandidateKey, Lookup, hash_of};
+use keys::candidate::CandidateKey;
+
+use super::{Lookup, hash_of};
 
 /// Limit on a program's output, in bytes.
 const MAX_OUTPUT_BYTES: usize = 1 << 20;
@@ -182,7 +184,7 @@ impl Lookup<'_> {
     }
 
     fn command_tokens(&self, candidate: &CandidateKey) -> Tokens {
-        let key = &candidate.key;
+        let key = candidate.key();
         // The fingerprint of a certificate is that of its key.
         let fingerprint_of = |key: &keys::PublicKey| {
             keys::fingerprint::of_blob(&key.blob(), hash_of(&self.options.logging))

@@ -10,7 +10,9 @@ use keys::authorized_keys::KeyOptions;
 use sys::file::FollowLinks;
 use sys::process::AsUser;
 
-use super::{CandidateKey, Lookup};
+use keys::candidate::CandidateKey;
+
+use super::Lookup;
 
 /// Limit on a file of keys or principals, in bytes.
 const MAX_FILE_BYTES: u64 = 16 << 20;

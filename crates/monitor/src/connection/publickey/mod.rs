@@ -1,7 +1,6 @@
-//! Method `publickey` (RFC 4252 §7): decides whether a key may log in to an account, and verifies
-//! the signature.
+//! Method `publickey` (RFC 4252 §7): decides whether a key may log in to an account.
 //!
-//! Keys are looked up in [`files`] and [`command`]; key formats are in `keys`. Invariants: the
+//! Keys are looked up in [`files`] and [`command`]; `keys::candidate` parses and verifies. Invariants: the
 //! permissions of a login are those of the key that signed, determined when it signed; an unknown
 //! user's key takes the same path with the rights of nobody, and the caller discards the result;
 //! the signed data is built here and never taken from the peer.
@@ -15,9 +14,8 @@ use std::net::IpAddr;
 
 use config::server::{AlgorithmOptions, LoggingOptions, ServerOptions};
 use keys::authorized_keys::{KeyOptions, RefusedLine};
-use keys::{KeyType, PresentedKey, SignatureAlgorithm, VerifyPolicy};
-use wire::names;
-use wire::userauth::publickey_signed_data;
+use keys::candidate::{CandidateKey, CandidateRules};
+use keys::{SignatureAlgorithm, VerifyPolicy};
 
 use super::accounts::{Account, Peer};
 use crate::log::Log;
@@ -40,123 +38,48 @@ pub(crate) struct Lookup<'a> {
     pub(crate) log: &'a Log,
 }
 
-/// A key or certificate that the client presented, with its algorithm, after the checks of
-/// [`CandidateKey::new`].
-#[derive(Debug)]
-pub(crate) struct CandidateKey {
-    algorithm: SignatureAlgorithm,
-    key: PresentedKey,
+/// Parses a request's algorithm and key blob and checks them against the configuration. The exact
+/// name must be permitted: one ECDSA curve does not permit another.
+pub(crate) fn candidate(
+    algorithm: &str,
+    blob: &[u8],
+    options: &ServerOptions,
+) -> Result<CandidateKey, String> {
+    let accepted = &options.algorithms.pubkey_accepted_algorithms;
+    let rules = CandidateRules {
+        permits: &|algorithm| accepted.iter().any(|name| name == algorithm),
+        authorities: &authority_algorithms(&options.algorithms),
+        min_rsa_bits: required_rsa_bits(&options.algorithms),
+    };
+    CandidateKey::new(algorithm, blob, &rules)
 }
 
-/// The parts of the signed data that this server knows itself.
-pub(crate) struct SignedFor<'a> {
-    pub(crate) session_id: &'a [u8],
-    pub(crate) user: &'a str,
-    pub(crate) service: &'a str,
-    /// The host key of a host-bound request, already compared by the caller.
-    pub(crate) hostbound: Option<&'a [u8]>,
+/// Describes the key for log lines, in OpenSSH's wording.
+pub(crate) fn describe(candidate: &CandidateKey, options: &ServerOptions) -> String {
+    let print = |blob: &[u8]| keys::fingerprint::of_blob(blob, hash_of(&options.logging));
+    let key = candidate.key().key();
+    let plain = format!("{} {}", key.key_type().label(), print(&key.blob()));
+    match candidate.key().certificate() {
+        None => plain,
+        Some(certificate) => format!(
+            "{}-CERT {} ID {} (serial {}) CA {} {}",
+            key.key_type().label(),
+            print(&key.blob()),
+            String::from_utf8_lossy(certificate.key_id()),
+            certificate.serial(),
+            certificate.authority().key_type().label(),
+            print(&certificate.authority().blob()),
+        ),
+    }
 }
 
-impl CandidateKey {
-    /// Parses a request's algorithm and key blob and checks them against the configuration. The
-    /// exact name must be permitted: one ECDSA curve does not permit another.
-    pub(crate) fn new(
-        algorithm: &str,
-        blob: &[u8],
-        options: &ServerOptions,
-    ) -> Result<Self, String> {
-        let permitted = options
-            .algorithms
-            .pubkey_accepted_algorithms
-            .iter()
-            .any(|name| name == algorithm);
-        if !permitted {
-            return Err(format!(
-                "signature algorithm {algorithm} not in PubkeyAcceptedAlgorithms"
-            ));
-        }
-        let algorithm = SignatureAlgorithm::from_name(algorithm)
-            .ok_or_else(|| format!("unknown signature algorithm {algorithm}"))?;
-        let authorities = authority_algorithms(&options.algorithms);
-        let key = PresentedKey::from_blob_permitted(algorithm, blob, &authorities)
-            .map_err(|error| format!("could not parse key: {error}"))?;
-        let least = required_rsa_bits(&options.algorithms);
-        if key.key().key_type() == KeyType::Rsa && key.key().bits() < least {
-            return Err(format!(
-                "refusing RSA key of {} bits, fewer than RequiredRSASize {least}",
-                key.key().bits()
-            ));
-        }
-        Ok(Self { algorithm, key })
-    }
-
-    /// Describes the key for log lines, in OpenSSH's wording.
-    pub(crate) fn describe(&self, options: &ServerOptions) -> String {
-        let print = |blob: &[u8]| keys::fingerprint::of_blob(blob, hash_of(&options.logging));
-        let key = self.key.key();
-        let plain = format!("{} {}", key.key_type().label(), print(&key.blob()));
-        match self.key.certificate() {
-            None => plain,
-            Some(certificate) => format!(
-                "{}-CERT {} ID {} (serial {}) CA {} {}",
-                key.key_type().label(),
-                print(&key.blob()),
-                String::from_utf8_lossy(certificate.key_id()),
-                certificate.serial(),
-                certificate.authority().key_type().label(),
-                print(&certificate.authority().blob()),
-            ),
-        }
-    }
-
-    /// The line for ExposeAuthInfo.
-    pub(crate) fn auth_info(&self) -> String {
-        format!(
-            "{} {} {}",
-            names::METHOD_PUBLICKEY,
-            self.key.blob_name(),
-            keys::base64::encode(&self.key.blob())
-        )
-    }
-
-    /// The blob of the plain key: a certificate counts as its key.
-    pub(crate) fn key_blob(&self) -> Vec<u8> {
-        self.key.key().blob()
-    }
-
-    /// Verifies the signature of a request, with the user presence and verification that `grants`
-    /// and the options require.
-    pub(crate) fn verify(
-        &self,
-        signed_for: &SignedFor<'_>,
-        signature: &[u8],
-        grants: &KeyOptions,
-        options: &ServerOptions,
-    ) -> Result<(), keys::VerifyError> {
-        let demand = options.user_keys.pubkey_auth_options;
-        let policy = VerifyPolicy {
-            min_rsa_bits: required_rsa_bits(&options.algorithms),
-            require_user_presence: !grants.no_touch_required || demand.touch_required,
-            require_user_verification: grants.verify_required || demand.verify_required,
-        };
-        self.key.verify(
-            self.algorithm,
-            &self.signed_data(signed_for),
-            signature,
-            &policy,
-        )
-    }
-
-    /// Builds the signed data: RFC 4252 §7, and OpenSSH PROTOCOL §3.1 for the host-bound form.
-    fn signed_data(&self, signed_for: &SignedFor<'_>) -> Vec<u8> {
-        publickey_signed_data(
-            signed_for.session_id,
-            signed_for.user.as_bytes(),
-            signed_for.service.as_bytes(),
-            self.algorithm.name().as_bytes(),
-            &self.key.blob(),
-            signed_for.hostbound,
-        )
+/// The user presence and verification that `grants` and the options require of a signature.
+pub(crate) fn verify_policy(grants: &KeyOptions, options: &ServerOptions) -> VerifyPolicy {
+    let demand = options.user_keys.pubkey_auth_options;
+    VerifyPolicy {
+        min_rsa_bits: required_rsa_bits(&options.algorithms),
+        require_user_presence: !grants.no_touch_required || demand.touch_required,
+        require_user_verification: grants.verify_required || demand.verify_required,
     }
 }
 
@@ -164,7 +87,7 @@ impl Lookup<'_> {
     /// Returns the key's permissions if it may log in to the account.
     pub(crate) fn authorize(&self, candidate: &CandidateKey) -> Option<KeyOptions> {
         let paths = &self.options.user_keys.revoked_keys;
-        if self.revoked.contains(paths, &candidate.key, self.log) {
+        if self.revoked.contains(paths, candidate.key(), self.log) {
             return None;
         }
         // `none` in a list names no file in the home directory.
@@ -194,7 +117,7 @@ impl Lookup<'_> {
     fn search(&self, text: &[u8], place: &str, candidate: &CandidateKey) -> Option<KeyOptions> {
         let lines = keys::authorized_keys::parse(text, &local_clock);
         for line in lines.filter_map(|line| self.readable(line, place)) {
-            if !line.matches(&candidate.key) {
+            if !line.matches(candidate.key()) {
                 continue;
             }
             let place = format!("{place}:{}", line.line);
@@ -216,8 +139,8 @@ impl Lookup<'_> {
             return;
         }
         let print = |blob: &[u8]| keys::fingerprint::of_blob(blob, hash_of(&self.options.logging));
-        let what = match candidate.key.certificate() {
-            None => format!("key {}", candidate.describe(self.options)),
+        let what = match candidate.key().certificate() {
+            None => format!("key {}", describe(candidate, self.options)),
             Some(certificate) => {
                 let authority = certificate.authority();
                 let label = authority.key_type().label();
@@ -242,7 +165,7 @@ impl Lookup<'_> {
         candidate: &CandidateKey,
     ) -> Result<KeyOptions, String> {
         self.check_limits(line)?;
-        let Some(certificate) = candidate.key.certificate() else {
+        let Some(certificate) = candidate.key().certificate() else {
             return Ok(line.clone());
         };
         let own = [self.account.name.as_str()];

@@ -4,6 +4,8 @@ use keys::certificate::{CertificateFields, CertificateOption};
 use keys::{CertificateKind, PrivateKey};
 use privsep::LogLevel;
 
+use keys::candidate::SignedFor;
+
 use super::*;
 use crate::test_support::{TempDir, options};
 
@@ -51,7 +53,7 @@ impl Home {
 
     fn ask(&self, config: &str, algorithm: &str, blob: &[u8]) -> Option<KeyOptions> {
         let options = options(config);
-        let candidate = CandidateKey::new(algorithm, blob, &options).ok()?;
+        let candidate = super::candidate(algorithm, blob, &options).ok()?;
         let address: IpAddr = "192.0.2.7".parse().unwrap();
         Lookup {
             account: &self.account,
@@ -244,7 +246,7 @@ fn an_empty_or_path_like_blob_is_a_blob_that_does_not_parse() {
         b"\0\0\0\x0b/etc/shadow",
         &[0xff; 64],
     ] {
-        assert!(CandidateKey::new("ssh-ed25519", blob, &options("")).is_err());
+        assert!(candidate("ssh-ed25519", blob, &options("")).is_err());
     }
 }
 
@@ -613,7 +615,7 @@ fn a_command_can_name_keys_and_has_only_its_own_groups() {
     assert!(home.ask_key(&config, &key(2)).is_none());
 
     let options = options("AuthorizedKeysCommandUser nobody\nAuthorizedKeysCommand /usr/bin/id -G");
-    let candidate = CandidateKey::new("ssh-ed25519", &key(1).public().blob(), &options).unwrap();
+    let candidate = super::candidate("ssh-ed25519", &key(1).public().blob(), &options).unwrap();
     let peer = Peer {
         host: "192.0.2.7".into(),
         address: "192.0.2.7".into(),
@@ -738,7 +740,7 @@ fn a_command_can_name_principals() {
 fn a_signature_holds_for_one_session_user_and_host_key_only() {
     let options = options("");
     let signer = key(1);
-    let candidate = CandidateKey::new("ssh-ed25519", &signer.public().blob(), &options).unwrap();
+    let candidate = super::candidate("ssh-ed25519", &signer.public().blob(), &options).unwrap();
     let signed_for = |session_id, user, hostbound| SignedFor {
         session_id,
         user,
@@ -753,7 +755,8 @@ fn a_signature_holds_for_one_session_user_and_host_key_only() {
     };
     let grants = KeyOptions::default();
     let verify = |what: &SignedFor<'_>, signature: &[u8]| {
-        candidate.verify(what, signature, &grants, &options).is_ok()
+        let policy = verify_policy(&grants, &options);
+        candidate.verify(what, signature, &policy).is_ok()
     };
     let signature = sign(&plain);
     assert!(verify(&plain, &signature));

@@ -1,15 +1,16 @@
 //! Certificates of the authorities in TrustedUserCAKeys, and their principals.
 
 use keys::authorized_keys::{AuthorizedPrincipal, KeyOptions};
+use keys::candidate::CandidateKey;
 use keys::certificate::CertificateRules;
 use keys::{Certificate, CertificateKind};
 
-use super::{CandidateKey, Lookup, authority_algorithms, files, local_clock, required_rsa_bits};
+use super::{Lookup, authority_algorithms, files, local_clock, required_rsa_bits};
 
 impl Lookup<'_> {
     /// Returns the permissions of a certificate that an authority of TrustedUserCAKeys has signed.
     pub(super) fn trusted_certificate(&self, candidate: &CandidateKey) -> Option<KeyOptions> {
-        let certificate = candidate.key.certificate()?;
+        let certificate = candidate.key().certificate()?;
         let path = self.options.user_keys.trusted_user_ca_keys.as_ref()?;
         let text = match files::read_trusted(path) {
             Ok(text) => text,
