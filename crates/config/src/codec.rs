@@ -4,7 +4,11 @@
 //! damaged blob cannot make the reader allocate more.
 
 use crate::error::ConfigError;
-use crate::value::{Table, Value, written};
+use crate::value::{Table, Value, Values, written};
+
+pub(crate) const OPTIONS_MAGIC: &[u8] = b"fulmar server options 2";
+/// Initial capacity for encoded options, bytes: somewhat more than the defaults need.
+pub(crate) const ENCODED_OPTIONS_BYTES: usize = 4096;
 
 /// Writes an encoded configuration.
 pub(crate) struct Encoder {
@@ -103,6 +107,19 @@ impl Encoder {
     pub(crate) fn finish(self) -> Vec<u8> {
         self.out
     }
+}
+
+/// Encodes values for `ServerOptions::decode`.
+pub(crate) fn encoded_options(values: &Values, aes_hardware: bool) -> Vec<u8> {
+    let rows = || (0..values.len()).filter_map(|index| Some((index, values.at(index)?)));
+    let mut out = Encoder::with_room(OPTIONS_MAGIC, ENCODED_OPTIONS_BYTES);
+    out.flag(aes_hardware);
+    out.count(rows().count());
+    for (index, value) in rows() {
+        out.row(index);
+        out.value(value);
+    }
+    out.finish()
 }
 
 /// Most words for which capacity is reserved before they are read.

@@ -29,6 +29,7 @@ pub mod hardware;
 pub mod include;
 pub mod lexer;
 pub mod pattern;
+mod penalties;
 pub mod permit;
 mod reader;
 pub mod server;

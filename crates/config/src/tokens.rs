@@ -240,6 +240,9 @@ pub fn is_valid_host(host: &str) -> bool {
     !host.contains(',') && is_shell_safe_host(host)
 }
 
+/// OpenSSH's error text for a user name that is unsafe in a shell.
+pub(crate) const BAD_USER: &str = "remote username contains invalid characters";
+
 /// True if `user` may come from a command line, a URI or a hop of `ProxyJump`, by the rules of
 /// OpenSSH 10.6 (CVE-2026-106583): no shell metacharacters (including `$` and `\`), no control
 /// character, and no `-` at the start or after a blank. Names from a configuration file (`User`)

@@ -2,8 +2,6 @@
 
 pub use escape::LogLevel;
 
-use crate::value::{Setting, Value};
-
 choices! {
     /// Address families that may be used.
     AddressFamily {
@@ -120,6 +118,17 @@ pub enum EscapeChar {
     Byte(u8),
 }
 
+/// `MaxStartups`: new connections are refused with a rising probability.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MaxStartups {
+    /// Number of unauthenticated connections below which none is refused.
+    pub start: u32,
+    /// Probability of refusal at `start`, per cent.
+    pub rate: u32,
+    /// Number of unauthenticated connections from which all are refused.
+    pub full: u32,
+}
+
 /// `ObscureKeystrokeTiming`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keystrokes {
@@ -152,16 +161,4 @@ pub struct Variable {
     pub name: String,
     /// Value, possibly empty.
     pub value: String,
-}
-
-impl Setting for Vec<Variable> {
-    fn from_value(value: Value) -> Option<Vec<Variable>> {
-        let words = Vec::<String>::from_value(value)?;
-        let pairs = words.iter().map(|word| word.split_once('='));
-        let variable = |(name, value): (&str, &str)| Variable {
-            name: name.to_owned(),
-            value: value.to_owned(),
-        };
-        pairs.map(|pair| pair.map(variable)).collect()
-    }
 }

@@ -6,8 +6,8 @@
 //! described once.
 
 use crate::algorithms::{Class, Side};
-use crate::server::{MaxStartups, penalties};
-use crate::types::{EscapeChar, IpQos, Keystrokes, LogLevel, RekeyLimit};
+use crate::penalties::{self, PerSourcePenalties};
+use crate::types::{EscapeChar, IpQos, Keystrokes, LogLevel, MaxStartups, RekeyLimit, Variable};
 use crate::units;
 
 /// A value, read once into its type.
@@ -119,7 +119,20 @@ settings! {
     IpQos: Value::IpQos(qos) => Some(qos);
     EscapeChar: Value::Escape(escape) => Some(escape);
     MaxStartups: Value::Startups(startups) => Some(startups);
+    PerSourcePenalties: Value::Penalties(parts) => Some(PerSourcePenalties::new(&parts));
     (u8, u8): Value::NetBlock(four, six) => Some((four, six));
+}
+
+impl Setting for Vec<Variable> {
+    fn from_value(value: Value) -> Option<Vec<Variable>> {
+        let words = Vec::<String>::from_value(value)?;
+        let pairs = words.iter().map(|word| word.split_once('='));
+        let variable = |(name, value): (&str, &str)| Variable {
+            name: name.to_owned(),
+            value: value.to_owned(),
+        };
+        pairs.map(|pair| pair.map(variable)).collect()
+    }
 }
 
 /// How a keyword's arguments are read.

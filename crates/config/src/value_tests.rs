@@ -61,9 +61,8 @@ fn written_words_are_read_as_the_same_value() {
 #[test]
 fn a_value_of_another_type_is_not_decoded() {
     let mut values = Values::empty(SERVER_TABLE.len());
-    let decoded = |values: &Values| {
-        ServerOptions::decode(&crate::server::codec::encoded_options(values, true))
-    };
+    let decoded =
+        |values: &Values| ServerOptions::decode(&crate::codec::encoded_options(values, true));
     assert!(decoded(&values).is_ok());
     values.put(Row::StrictModes.index(), Value::Number(0));
     assert_eq!(decoded(&values), Err(crate::error::MISTYPED));

@@ -2,17 +2,16 @@
 //! keywords.
 
 use crate::algorithms::Side;
+use crate::client::knowledge::Knowledge;
 use crate::client::options::SessionType;
 use crate::client::options::{IdentityAgent, IdentityFile, Proxy, RequestTty, YesNoAsk};
-use crate::client::pass::BAD_USER;
-use crate::client::resolve::Knowledge;
 use crate::client::table::{CLIENT_TABLE, ClientOptions, NO_TUNNEL, Row};
-use crate::client::{ClientConfig, CommandLine};
+use crate::client::{ClientConfig, CommandLine, methods};
 use crate::destination;
 use crate::environment::Environment;
 use crate::error::{ConfigError, MISTYPED, Warning};
 use crate::forward::{ForwardListen, ForwardTo};
-use crate::tokens::{self, ExpandError, Purpose, Tokens};
+use crate::tokens::{self, BAD_USER, ExpandError, Purpose, Tokens};
 use crate::types::LogLevel;
 use crate::value::{self, Repeat, Value, Values};
 
@@ -24,9 +23,6 @@ pub const DEFAULT_IDENTITY_FILES: &[&str] = &[
     "~/.ssh/id_ed25519",
     "~/.ssh/id_ed25519_sk",
 ];
-
-/// The methods that this client supports, in the order of preference.
-const METHODS: [&str; 3] = ["publickey", "keyboard-interactive", "password"];
 
 /// Expands words with the tokens of one host.
 struct Expander<'a> {
@@ -157,7 +153,7 @@ pub(crate) fn build(
         .local_command
         .filter(|_| values.flag(Row::PermitLocalCommand.index()));
     options.authentication.preferred_authentications =
-        methods(options.authentication.preferred_authentications);
+        methods::supported(options.authentication.preferred_authentications);
     options.algorithms.required_rsa_size = options.algorithms.required_rsa_size.max(LEAST_RSA_BITS);
     // LocalCommand accepts every token; tunnels are not implemented.
     tokens.set('T', "NONE");
@@ -461,29 +457,6 @@ fn show_last_hop(values: &mut Values, proxy: &Proxy) {
         };
         values.put(Row::ProxyJump.index(), Value::Words(vec![shown]));
     }
-}
-
-/// The warning about methods of `PreferredAuthentications` that this client lacks; as in OpenSSH
-/// they are no error.
-pub(crate) fn passed_over_methods(list: &str) -> Option<String> {
-    let other = |name: &&str| !name.is_empty() && !METHODS.contains(name);
-    let others: Vec<&str> = list.split(',').filter(other).collect();
-    let said = || {
-        format!(
-            "{} not known to this version; ignored",
-            escape::one_line(others.join(","))
-        )
-    };
-    (!others.is_empty()).then(said)
-}
-
-/// The methods of `PreferredAuthentications` that this client has; all if it is not set.
-fn methods(mut names: Vec<String>) -> Vec<String> {
-    if names.is_empty() {
-        return METHODS.map(str::to_owned).to_vec();
-    }
-    names.retain(|name| METHODS.contains(&name.as_str()));
-    names
 }
 
 /// Smallest RSA key accepted, bits, whatever `RequiredRSASize` says, as in OpenSSH.

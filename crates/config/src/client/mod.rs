@@ -6,7 +6,9 @@
 
 mod build;
 mod canonical;
+mod knowledge;
 mod matching;
+mod methods;
 pub(crate) mod options;
 mod pass;
 mod resolve;

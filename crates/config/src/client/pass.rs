@@ -2,12 +2,11 @@
 
 use std::path::Path;
 
-use crate::client::build;
+use crate::client::knowledge::Knowledge;
 use crate::client::matching::{self, Facts};
 use crate::client::options::SessionType;
-use crate::client::resolve::Knowledge;
 use crate::client::table::{CLIENT_TABLE, Row};
-use crate::client::{ClientConfig, CommandLine, CommandLineSetting, Source};
+use crate::client::{ClientConfig, CommandLine, CommandLineSetting, Source, methods};
 use crate::environment::Environment;
 use crate::error::{Place, Severity, Warning};
 use crate::forms;
@@ -15,7 +14,7 @@ use crate::include::{self, Budget};
 use crate::lexer;
 use crate::pattern::{self, Case};
 use crate::reader::{self, Judgement};
-use crate::tokens::{self, Purpose};
+use crate::tokens::{self, BAD_USER, Purpose};
 use crate::value::{self, Keyword, Kind, Repeat, Support, Value, Values};
 
 /// Most error messages kept; further errors are only counted.
@@ -277,7 +276,7 @@ impl Pass<'_> {
         let passed_over = match (row.kind, &value) {
             (Kind::Algorithms(class), Value::Word(spec)) => class.passed_over(spec),
             (_, Value::Word(list)) if index == Row::PreferredAuthentications.index() => {
-                build::passed_over_methods(list)
+                methods::passed_over(list)
             }
             _ => None,
         };
@@ -453,9 +452,6 @@ impl Pass<'_> {
         self.file(&name, &bytes, inner, active);
     }
 }
-
-/// OpenSSH's error text for a user name that is unsafe in a shell.
-pub(crate) const BAD_USER: &str = "remote username contains invalid characters";
 
 /// Refuses names with control characters; those of the command line must also be safe in a shell.
 fn check_names(index: usize, value: &Value, from_command_line: bool) -> Result<(), String> {

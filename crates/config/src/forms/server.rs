@@ -1,7 +1,8 @@
 //! Forms that only sshd_config has.
 
 use super::{Form, no_words, none_alone, one, only, permitted_ports, unchanged};
-use crate::server::MaxStartups;
+use crate::penalties;
+use crate::types::MaxStartups;
 use crate::units;
 use crate::value::Value;
 
@@ -125,6 +126,11 @@ pub(crate) fn exempt_list(words: &[String]) -> Form {
         ));
     }
     one(word)
+}
+
+/// `PerSourcePenalties`.
+pub(crate) fn penalties(words: &[String]) -> Form {
+    penalties::read(words).map(Value::Penalties)
 }
 
 /// Chains of `AuthenticationMethods`; `any` must be the only one.

@@ -1,7 +1,6 @@
 use super::client::*;
 use super::server::*;
 use super::*;
-use crate::server::penalties;
 use crate::value::written;
 
 fn read(form: fn(&[String]) -> Form, text: &str) -> Option<String> {
@@ -196,7 +195,7 @@ fn nothing_is_read_from_no_words() {
         dynamic_forward,
         identity_agent,
         max_startups,
-        penalties::read,
+        penalties,
         subsystem,
     ] {
         assert!(form(&[]).is_err());

@@ -1,8 +1,8 @@
 //! Builds typed [`ServerOptions`] from values by keyword, and checks between keywords.
 
 use crate::algorithms::Side;
+use crate::codec;
 use crate::error::{ConfigError, MISTYPED};
-use crate::server::codec;
 use crate::server::options::ListenAddress;
 use crate::server::table::{Row, SERVER_TABLE, ServerOptions};
 use crate::types::AddressFamily;

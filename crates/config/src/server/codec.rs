@@ -5,7 +5,7 @@
 //! form belongs to this build only (keywords are identified by their row in the table), and both
 //! ends are the same program file; it is not stored on disk.
 
-use crate::codec::{Decoder, Encoder};
+use crate::codec::{Decoder, ENCODED_OPTIONS_BYTES, Encoder, OPTIONS_MAGIC};
 use crate::error::ConfigError;
 use crate::server::matching::Criterion;
 use crate::server::table::ServerOptions;
@@ -14,9 +14,6 @@ use crate::server::{Section, ServerConfig, build};
 use crate::value::Values;
 
 const CONFIG_MAGIC: &[u8] = b"fulmar sshd_config 2";
-const OPTIONS_MAGIC: &[u8] = b"fulmar server options 2";
-/// Initial capacity for encoded options, bytes: somewhat more than the defaults need.
-const ENCODED_OPTIONS_BYTES: usize = 4096;
 
 /// Keywords that the unprivileged process before login needs. The monitor keeps the others to
 /// itself: file names, who may log in, and what happens after login.
@@ -185,19 +182,6 @@ impl ServerOptions {
         let parts = decoded_values(&self.source);
         parts.unwrap_or_else(|_| (false, Values::empty(SERVER_TABLE.len())))
     }
-}
-
-/// Encodes values for [`ServerOptions::decode`].
-pub(crate) fn encoded_options(values: &Values, aes_hardware: bool) -> Vec<u8> {
-    let rows = || (0..values.len()).filter_map(|index| Some((index, values.at(index)?)));
-    let mut out = Encoder::with_room(OPTIONS_MAGIC, ENCODED_OPTIONS_BYTES);
-    out.flag(aes_hardware);
-    out.count(rows().count());
-    for (index, value) in rows() {
-        out.row(index);
-        out.value(value);
-    }
-    out.finish()
 }
 
 fn decoded_values(bytes: &[u8]) -> Result<(bool, Values), ConfigError> {

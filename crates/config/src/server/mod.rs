@@ -11,16 +11,17 @@ pub(crate) mod codec;
 mod load;
 pub(crate) mod matching;
 pub(crate) mod options;
-pub(crate) mod penalties;
 pub(crate) mod table;
 
 use std::path::PathBuf;
 
+pub use crate::penalties::{PenaltyOverflow, PerSourcePenalties};
+pub use crate::types::MaxStartups;
+
 pub use build::DEFAULT_HOST_KEYS;
 pub use options::{
-    AllowForwarding, ConnectionSpec, Gateway, ListenAddress, MaxStartups, Patterns,
-    PenaltyOverflow, PerSourcePenalties, PermitRootLogin, PubkeyAuthOptions, Subsystem,
-    TcpKeepAlive, UserEnvironment,
+    AllowForwarding, ConnectionSpec, Gateway, ListenAddress, Patterns, PermitRootLogin,
+    PubkeyAuthOptions, Subsystem, TcpKeepAlive, UserEnvironment,
 };
 pub use table::{
     AlgorithmOptions, AuthenticationOptions, CompressionOptions, ConnectionOptions,

@@ -19,15 +19,6 @@ choices! {
     }
 }
 
-/// The reaction to a new source when the table of penalties is full.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PenaltyOverflow {
-    /// Forget an old entry.
-    Permissive,
-    /// Refuse every source that is not exempt.
-    DenyAll,
-}
-
 choices! {
     /// `AllowTcpForwarding`, `AllowStreamLocalForwarding`.
     AllowForwarding {
@@ -123,48 +114,6 @@ pub struct ListenAddress {
     pub host: Option<String>,
     /// Port; 0 uses any free one (only from the command line).
     pub port: u16,
-}
-
-/// `MaxStartups`: new connections are refused with a rising probability.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MaxStartups {
-    /// Number of unauthenticated connections below which none is refused.
-    pub start: u32,
-    /// Probability of refusal at `start`, per cent.
-    pub rate: u32,
-    /// Number of unauthenticated connections from which all are refused.
-    pub full: u32,
-}
-
-/// `PerSourcePenalties`: times for which a source is locked out after an event, milliseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PerSourcePenalties {
-    /// True if penalties are applied.
-    pub enabled: bool,
-    /// The connection's process crashed.
-    pub crash_ms: u64,
-    /// Authentication was tried and failed.
-    pub auth_fail_ms: u64,
-    /// A login for a user who does not exist.
-    pub invalid_user_ms: u64,
-    /// `RefuseConnection` ended it.
-    pub refuse_connection_ms: u64,
-    /// The connection ended without trying to authenticate.
-    pub no_auth_ms: u64,
-    /// `LoginGraceTime` ran out.
-    pub grace_exceeded_ms: u64,
-    /// Limit of the sum of penalties.
-    pub max_ms: u64,
-    /// A source is refused only if the sum of its penalties exceeds this.
-    pub min_ms: u64,
-    /// Most IPv4 sources remembered.
-    pub max_sources4: u32,
-    /// Most IPv6 sources remembered.
-    pub max_sources6: u32,
-    /// The reaction to a full IPv4 table.
-    pub overflow: PenaltyOverflow,
-    /// The reaction to a full IPv6 table.
-    pub overflow6: PenaltyOverflow,
 }
 
 /// `PubkeyAuthOptions`.

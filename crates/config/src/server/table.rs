@@ -5,14 +5,14 @@
 
 use crate::algorithms::Class;
 use crate::forms;
+use crate::penalties::PerSourcePenalties;
 use crate::server::options::{
-    AllowForwarding, Gateway, ListenAddress, MaxStartups, Patterns, PerSourcePenalties,
-    PermitRootLogin, PubkeyAuthOptions, Subsystem, TcpKeepAlive, UserEnvironment,
+    AllowForwarding, Gateway, ListenAddress, Patterns, PermitRootLogin, PubkeyAuthOptions,
+    Subsystem, TcpKeepAlive, UserEnvironment,
 };
-use crate::server::penalties;
 use crate::types::{
-    AddressFamily, Compression, FingerprintHash, HwCompression, IpQos, LogLevel, RekeyLimit,
-    SyslogFacility, Variable,
+    AddressFamily, Compression, FingerprintHash, HwCompression, IpQos, LogLevel, MaxStartups,
+    RekeyLimit, SyslogFacility, Variable,
 };
 use crate::value::Support::{self, Carried, Deprecated, Fulfilled, Ignored, Unsupported};
 use crate::value::{Choice, Dump, Keyword, Kind, Repeat, Scope};
@@ -250,7 +250,7 @@ keywords! {
         /// `CompressionThreads`: most threads that compress; `None` is `auto`.
         compression.threads: Option<usize> = CompressionThreads [] Kind::Parsed(forms::crypto_threads), "auto", Carried, Everywhere, First, Line;
         /// `PerSourcePenalties`.
-        limits.per_source_penalties: PerSourcePenalties = PerSourcePenalties [] Kind::Parsed(penalties::read), "yes", Carried, Global, Add, Line;
+        limits.per_source_penalties: PerSourcePenalties = PerSourcePenalties [] Kind::Parsed(forms::server::penalties), "yes", Carried, Global, Add, Line;
         DebianBanner [] Kind::YesNo, "", Fulfilled, Global, First, Never;
         Include [] Kind::Structure, "", Carried, Everywhere, First, Never;
         Match [] Kind::Structure, "", Carried, Everywhere, First, Never;

@@ -1,8 +1,46 @@
 //! `PerSourcePenalties`: the table of its parts, from which they are read, applied and printed.
 
-use crate::server::options::{PenaltyOverflow, PerSourcePenalties};
 use crate::units;
-use crate::value::{Setting, Value};
+
+/// The reaction to a new source when the table of penalties is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PenaltyOverflow {
+    /// Forget an old entry.
+    Permissive,
+    /// Refuse every source that is not exempt.
+    DenyAll,
+}
+
+/// `PerSourcePenalties`: times for which a source is locked out after an event, milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PerSourcePenalties {
+    /// True if penalties are applied.
+    pub enabled: bool,
+    /// The connection's process crashed.
+    pub crash_ms: u64,
+    /// Authentication was tried and failed.
+    pub auth_fail_ms: u64,
+    /// A login for a user who does not exist.
+    pub invalid_user_ms: u64,
+    /// `RefuseConnection` ended it.
+    pub refuse_connection_ms: u64,
+    /// The connection ended without trying to authenticate.
+    pub no_auth_ms: u64,
+    /// `LoginGraceTime` ran out.
+    pub grace_exceeded_ms: u64,
+    /// Limit of the sum of penalties.
+    pub max_ms: u64,
+    /// A source is refused only if the sum of its penalties exceeds this.
+    pub min_ms: u64,
+    /// Most IPv4 sources remembered.
+    pub max_sources4: u32,
+    /// Most IPv6 sources remembered.
+    pub max_sources6: u32,
+    /// The reaction to a full IPv4 table.
+    pub overflow: PenaltyOverflow,
+    /// The reaction to a full IPv6 table.
+    pub overflow6: PenaltyOverflow,
+}
 
 /// How a part is written.
 #[derive(Clone, Copy)]
@@ -41,22 +79,18 @@ const ENABLED: u8 = 12;
 const MOST_SOURCES: u32 = 10_000_000;
 
 /// Reads `key:value` words; `yes` and `no` stand alone.
-pub(crate) fn read(words: &[String]) -> Result<Value, String> {
+pub(crate) fn read(words: &[String]) -> Result<Vec<(u8, u64)>, String> {
     if let [word] = words {
         match word.to_ascii_lowercase().as_str() {
-            "yes" => return Ok(Value::Penalties(vec![(ENABLED, 1)])),
-            "no" => return Ok(Value::Penalties(vec![(ENABLED, 0)])),
+            "yes" => return Ok(vec![(ENABLED, 1)]),
+            "no" => return Ok(vec![(ENABLED, 0)]),
             _ => {}
         }
     }
     if words.is_empty() {
         return Err("missing argument.".to_owned());
     }
-    words
-        .iter()
-        .map(|word| part(word))
-        .collect::<Result<_, _>>()
-        .map(Value::Penalties)
+    words.iter().map(|word| part(word)).collect()
 }
 
 fn part(word: &str) -> Result<(u8, u64), String> {
@@ -127,15 +161,6 @@ fn overflow(number: u64) -> PenaltyOverflow {
     }
 }
 
-impl Setting for PerSourcePenalties {
-    fn from_value(value: Value) -> Option<PerSourcePenalties> {
-        match value {
-            Value::Penalties(parts) => Some(PerSourcePenalties::new(&parts)),
-            _ => None,
-        }
-    }
-}
-
 impl Default for PerSourcePenalties {
     fn default() -> PerSourcePenalties {
         PerSourcePenalties::new(&[])
@@ -143,7 +168,8 @@ impl Default for PerSourcePenalties {
 }
 
 impl PerSourcePenalties {
-    fn new(parts: &[(u8, u64)]) -> PerSourcePenalties {
+    /// The penalties of the parts that were read.
+    pub(crate) fn new(parts: &[(u8, u64)]) -> PerSourcePenalties {
         let [
             crash_ms,
             auth_fail_ms,
