@@ -1,6 +1,18 @@
-//! `PerSourcePenalties`: the table of its parts, from which they are read, applied and printed.
+//! Rules for new connections: `MaxStartups`, and `PerSourcePenalties` with the table of its parts,
+//! from which they are read, applied and printed.
 
 use crate::units;
+
+/// `MaxStartups`: new connections are refused with a rising probability.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MaxStartups {
+    /// Number of unauthenticated connections below which none is refused.
+    pub start: u32,
+    /// Probability of refusal at `start`, per cent.
+    pub rate: u32,
+    /// Number of unauthenticated connections from which all are refused.
+    pub full: u32,
+}
 
 /// The reaction to a new source when the table of penalties is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

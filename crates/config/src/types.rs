@@ -118,17 +118,6 @@ pub enum EscapeChar {
     Byte(u8),
 }
 
-/// `MaxStartups`: new connections are refused with a rising probability.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MaxStartups {
-    /// Number of unauthenticated connections below which none is refused.
-    pub start: u32,
-    /// Probability of refusal at `start`, per cent.
-    pub rate: u32,
-    /// Number of unauthenticated connections from which all are refused.
-    pub full: u32,
-}
-
 /// `ObscureKeystrokeTiming`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keystrokes {

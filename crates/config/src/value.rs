@@ -6,8 +6,8 @@
 //! described once.
 
 use crate::algorithms::{Class, Side};
-use crate::penalties::{self, PerSourcePenalties};
-use crate::types::{EscapeChar, IpQos, Keystrokes, LogLevel, MaxStartups, RekeyLimit, Variable};
+use crate::penalties::{self, MaxStartups, PerSourcePenalties};
+use crate::types::{EscapeChar, IpQos, Keystrokes, LogLevel, RekeyLimit, Variable};
 use crate::units;
 
 /// A value, read once into its type.

@@ -148,6 +148,7 @@ fn each_field_of_the_options_is_read_outside_of_its_parser() {
         &[
             "config/src/server/table.rs",
             "config/src/server/options.rs",
+            "config/src/penalties.rs",
             "config/src/types.rs",
         ],
         &["monitor", "server"],

@@ -1,8 +1,7 @@
 //! Forms that only sshd_config has.
 
 use super::{Form, no_words, none_alone, one, only, permitted_ports, unchanged};
-use crate::penalties;
-use crate::types::MaxStartups;
+use crate::penalties::{self, MaxStartups};
 use crate::units;
 use crate::value::Value;
 

@@ -15,8 +15,7 @@ pub(crate) mod table;
 
 use std::path::PathBuf;
 
-pub use crate::penalties::{PenaltyOverflow, PerSourcePenalties};
-pub use crate::types::MaxStartups;
+pub use crate::penalties::{MaxStartups, PenaltyOverflow, PerSourcePenalties};
 
 pub use build::DEFAULT_HOST_KEYS;
 pub use options::{

@@ -5,14 +5,14 @@
 
 use crate::algorithms::Class;
 use crate::forms;
-use crate::penalties::PerSourcePenalties;
+use crate::penalties::{MaxStartups, PerSourcePenalties};
 use crate::server::options::{
     AllowForwarding, Gateway, ListenAddress, Patterns, PermitRootLogin, PubkeyAuthOptions,
     Subsystem, TcpKeepAlive, UserEnvironment,
 };
 use crate::types::{
-    AddressFamily, Compression, FingerprintHash, HwCompression, IpQos, LogLevel, MaxStartups,
-    RekeyLimit, SyslogFacility, Variable,
+    AddressFamily, Compression, FingerprintHash, HwCompression, IpQos, LogLevel, RekeyLimit,
+    SyslogFacility, Variable,
 };
 use crate::value::Support::{self, Carried, Deprecated, Fulfilled, Ignored, Unsupported};
 use crate::value::{Choice, Dump, Keyword, Kind, Repeat, Scope};
