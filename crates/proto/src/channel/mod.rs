@@ -1,9 +1,9 @@
 //! Channels, RFC 4254 §5: opening, data, windows, requests and closing; and global requests, §4.
 //!
-//! `table` has the channels by number, `record` the state of one. `opening` has the messages
-//! that open channels, `data` those that carry data or open windows; requests, EOF and CLOSE are here. A
-//! channel's number is free again when both sides have sent CLOSE and the owner has taken the event.
-//! The meaning of a channel's data is up to the owner.
+//! `table` has the channels by number, `record` the state of one. `opening` has the messages that
+//! open channels, `data` those that carry data or open windows; requests, EOF and CLOSE are here.
+//! A channel's number is free again when both sides have sent CLOSE and the owner has taken the
+//! event. The meaning of a channel's data is up to the owner.
 
 use bytes::Bytes;
 use wire::Rest;

@@ -171,9 +171,10 @@ impl Connection {
         self.channels.send_close(&mut self.transport, channel)
     }
 
-    /// Leaves the answer to the peer's CLOSE to the owner, who gets [`crate::Event::ChannelPeerClosed`]. A
-    /// server delays its CLOSE until the command's exit status is known and sent; clients that
-    /// close as soon as they see EOF (dbclient, plink) would lose it otherwise.
+    /// Leaves the answer to the peer's CLOSE to the owner, who gets
+    /// [`crate::Event::ChannelPeerClosed`]. A server delays its CLOSE until the command's exit
+    /// status is known and sent; clients that close as soon as they see EOF (dbclient, plink) would
+    /// lose it otherwise.
     ///
     /// # Errors
     /// [`Error::Misuse`] for an unknown channel.

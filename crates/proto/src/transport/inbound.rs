@@ -13,7 +13,6 @@ use packet::{OpenJob, OpenedPacket, Position, Splitter};
 use super::kex::EpochKeys;
 use super::streams::begin_in_stream;
 use crate::Error;
-use crate::config::Compression;
 
 /// Maximum size of an inflated payload, bytes.
 const MAX_INFLATED_BYTES: usize = 256 * 1024 + 1024;
@@ -164,8 +163,7 @@ impl Inbound {
 
     /// Starts the stream of the negotiated compression method with the next packet.
     pub(super) fn begin_stream(&mut self) {
-        let keys = self.keys.as_ref();
-        let method = keys.map_or(Compression::None, |keys| keys.suite.compression);
+        let method = EpochKeys::compression(self.keys.as_ref());
         self.stream = begin_in_stream(method, self.stream.take());
     }
 

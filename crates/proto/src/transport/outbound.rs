@@ -246,7 +246,8 @@ impl Outbound {
         self.held.is_empty()
     }
 
-    /// Returns true if more answers to the peer are queued than its limit allows; no input is accepted then.
+    /// Returns true if more answers to the peer are queued than the limit allows; no input is
+    /// accepted then.
     pub(super) fn owes_too_much(&self) -> bool {
         self.outbox.answer_bytes() > ANSWERS_HIGH_WATER_BYTES
     }
@@ -304,8 +305,7 @@ impl Outbound {
 
     /// The negotiated compression method of our data, which begins at the login.
     pub(super) fn method(&self) -> Compression {
-        let keys = self.keys.as_ref();
-        keys.map_or(Compression::None, |keys| keys.suite.compression)
+        EpochKeys::compression(self.keys.as_ref())
     }
 
     /// Starts the stream of the negotiated compression method, at the login.

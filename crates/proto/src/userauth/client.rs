@@ -289,10 +289,10 @@ impl ClientAuth {
         transport: &mut Transport,
         payload: &[u8],
     ) -> Result<(), Error> {
-        match payload.first().copied() {
-            Some(UserauthFailure::NUMBER) => self.handle_failure(transport, payload),
-            Some(UserauthSuccess::NUMBER) => self.handle_success(transport, payload),
-            Some(UserauthBanner::NUMBER) => {
+        match payload.first().copied().unwrap_or_default() {
+            UserauthFailure::NUMBER => self.handle_failure(transport, payload),
+            UserauthSuccess::NUMBER => self.handle_success(transport, payload),
+            UserauthBanner::NUMBER => {
                 let banner = UserauthBanner::decode(payload)?;
                 self.banners += 1;
                 if self.banners > MAX_BANNERS {
@@ -304,9 +304,8 @@ impl ClientAuth {
                 Ok(())
             }
             // Three messages have this number; the requested method determines which.
-            Some(UserauthInfoRequest::NUMBER) => self.handle_method_message(transport, payload),
-            Some(number) => Err(Error::NotPermitted { message: number }),
-            None => Err(Error::Bug("empty payload dispatched")),
+            UserauthInfoRequest::NUMBER => self.handle_method_message(transport, payload),
+            number => Err(Error::NotPermitted { message: number }),
         }
     }
 

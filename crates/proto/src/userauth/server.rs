@@ -61,11 +61,10 @@ impl ServerAuth {
         transport: &mut Transport,
         payload: &[u8],
     ) -> Result<(), Error> {
-        match payload.first().copied() {
-            Some(UserauthRequest::NUMBER) => self.handle_request(transport, payload),
-            Some(UserauthInfoResponse::NUMBER) => self.handle_response(transport, payload),
-            Some(number) => Err(Error::NotPermitted { message: number }),
-            None => Err(Error::Bug("empty payload dispatched")),
+        match payload.first().copied().unwrap_or_default() {
+            UserauthRequest::NUMBER => self.handle_request(transport, payload),
+            UserauthInfoResponse::NUMBER => self.handle_response(transport, payload),
+            number => Err(Error::NotPermitted { message: number }),
         }
     }
 

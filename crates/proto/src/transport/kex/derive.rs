@@ -12,6 +12,7 @@ use zeroize::Zeroizing;
 
 use super::negotiate::DirectionSuite;
 use crate::Error;
+use crate::config::Compression;
 
 /// Smallest, preferred and largest size of a group, bits.
 pub(super) type GroupSizes = (u32, u32, u32);
@@ -96,6 +97,11 @@ pub(crate) struct EpochKeys {
 }
 
 impl EpochKeys {
+    /// The negotiated compression of a direction with these keys; none before the first ones.
+    pub(crate) fn compression(keys: Option<&Self>) -> Compression {
+        keys.map_or(Compression::None, |keys| keys.suite.compression)
+    }
+
     /// Sets up the keys for sealing or opening.
     pub(crate) fn set_up<Purpose>(&self) -> Result<Arc<Keys<Purpose>>, Error> {
         let suite = self.suite;

@@ -96,8 +96,8 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
-    /// No exchange runs until [`Exchanging::start`]. A client has no `host_keys`. With the `session` of a
-    /// snapshot, later exchanges are rekeys.
+    /// No exchange runs until [`Exchanging::start`]. A client has no `host_keys`. With the `session`
+    /// of a snapshot, later exchanges are rekeys.
     ///
     /// # Errors
     /// [`Error::Misuse`] for unknown algorithm names, or on a server without a host key.
@@ -174,7 +174,7 @@ impl Exchange {
 
     /// Returns true if a limit is reached and no exchange is running.
     pub(super) fn is_due(&self, outbound: &Outbound, inbound: &Inbound) -> bool {
-        self.is_idle() && self.limits.are_reached(outbound, inbound)
+        self.state.is_idle() && self.limits.are_reached(outbound, inbound)
     }
 
     /// Client: creates our key pair for the next exchange in advance, if a limit of ours is near.
@@ -184,7 +184,9 @@ impl Exchange {
         outbound: &Outbound,
         inbound: &Inbound,
     ) -> Result<(), Error> {
-        let is_near = self.limits.are_near(!self.is_idle(), outbound, inbound);
+        let is_near = self
+            .limits
+            .are_near(!self.state.is_idle(), outbound, inbound);
         if self.prepared.is_some() || role == Role::Server || !is_near {
             return Ok(());
         }
@@ -206,7 +208,7 @@ impl Exchange {
     /// Maximum channel data that may wait for the end of an exchange, bytes; none during the first.
     pub(super) fn most_held_bulk(&self) -> usize {
         match self.session {
-            None if self.holds_output() => 0,
+            None if self.state.holds_output() => 0,
             _ => self.limits.most_held_bulk(),
         }
     }
@@ -316,7 +318,7 @@ impl Exchanging<'_> {
         if matches!(self.exchange.state, Kex::Running { .. }) {
             return Err(Error::PeerMisbehaved("KEXINIT during a key exchange"));
         }
-        if self.exchange.is_idle() {
+        if self.exchange.state.is_idle() {
             if !self.authenticated && self.exchange.session.is_some() {
                 return Err(Error::PeerMisbehaved("rekey before login"));
             }
