@@ -17,7 +17,6 @@ use wire::names;
 use zeroize::Zeroizing;
 
 use super::config::Config;
-use super::handler::Login;
 use crate::Error;
 
 /// Most rounds of one keyboard-interactive dialogue.
@@ -149,6 +148,22 @@ pub trait Authenticator: Send + Sync {
         let _ = (attempt, round, answers);
         Dialogue::Done(Decision::Reject)
     }
+}
+
+/// A completed login: the user and the proofs.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Login {
+    /// The user name.
+    pub user: String,
+    /// The client's address, if the stream has one.
+    pub peer: Option<SocketAddr>,
+    /// The method that completed the login.
+    pub method: Method,
+    /// The key or certificate whose signature was verified, if `method` is [`Method::PublicKey`].
+    pub key: Option<PresentedKey>,
+    /// Methods that ended in `Decision::Partial` before.
+    pub passed: Vec<Method>,
 }
 
 /// The result of a request, before it is sent to the client.

@@ -9,10 +9,10 @@ use proto::{ChannelId, Event};
 use wire::message::{open_failure, reason};
 use wire::names;
 
-use super::auth::{LoginState, Step};
+use super::auth::{Login, LoginState, Step};
 use super::channel::Channel;
-use super::handler::{Login, Start};
-use super::listener::{LoginSlot, Shared};
+use super::handler::Start;
+use super::shared::{LoginSlot, Shared};
 use super::signing;
 use crate::link::{ChannelCore, Core, Handle, Happening, Opened, Role};
 use crate::{Error, Exit, Pty};

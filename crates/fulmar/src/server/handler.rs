@@ -1,29 +1,10 @@
 //! What a server does for clients that are logged in.
 
 use std::fmt;
-use std::net::SocketAddr;
 
-use keys::PresentedKey;
-
-use super::auth::Method;
+use super::auth::Login;
 use super::channel::Channel;
 use crate::{Exit, Pty};
-
-/// A completed login: the user and the proofs.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct Login {
-    /// The user name.
-    pub user: String,
-    /// The client's address, if the stream has one.
-    pub peer: Option<SocketAddr>,
-    /// The method that completed the login.
-    pub method: Method,
-    /// The key or certificate whose signature was verified, if `method` is [`Method::PublicKey`].
-    pub key: Option<PresentedKey>,
-    /// Methods that ended in `Decision::Partial` before.
-    pub passed: Vec<Method>,
-}
 
 /// What a channel is for.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use driver::{Driver, LaneTerms};
-use proto::{Connection, ServerHostKey};
+use proto::Connection;
 use sys::epoll::EventFd;
 use sys::io::PollFd;
 
@@ -16,51 +16,11 @@ use super::auth::Authenticator;
 use super::config::Config;
 use super::connection::ServerRole;
 use super::handler::Handler;
+use super::shared::{LoginSlot, Shared, Slot};
 use crate::{Error, link};
 
 /// Pause of the listener when the process has no descriptors, memory or threads left.
 const REST: Duration = Duration::from_millis(100);
-
-/// The data that all connections of a server share.
-pub(super) struct Shared {
-    pub(super) config: Config,
-    pub(super) authenticator: Box<dyn Authenticator>,
-    pub(super) handler: Box<dyn Handler>,
-    host_keys: Vec<ServerHostKey>,
-    connections: AtomicUsize,
-    logins: AtomicUsize,
-}
-
-/// Holds one unit of a counter until dropped.
-struct Slot {
-    shared: Arc<Shared>,
-    counter: fn(&Shared) -> &AtomicUsize,
-}
-
-impl Slot {
-    fn take(
-        shared: &Arc<Shared>,
-        counter: fn(&Shared) -> &AtomicUsize,
-        limit: usize,
-    ) -> Option<Self> {
-        let taken = counter(shared).fetch_update(Ordering::AcqRel, Ordering::Acquire, |count| {
-            (count < limit).then_some(count + 1)
-        });
-        taken.ok().map(|_| Self {
-            shared: Arc::clone(shared),
-            counter,
-        })
-    }
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        (self.counter)(&self.shared).fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-/// Holds one of `max_logins` while a connection is not logged in.
-pub(super) struct LoginSlot(#[allow(dead_code)] Slot);
 
 /// A server in this program. Cheap to clone; clones share one server.
 #[derive(Clone)]

@@ -43,12 +43,13 @@ mod config;
 mod connection;
 mod handler;
 mod listener;
+mod shared;
 mod signing;
 
-pub use auth::{Attempt, Authenticator, Decision, Dialogue, Method};
+pub use auth::{Attempt, Authenticator, Decision, Dialogue, Login, Method};
 pub use channel::{Channel, StderrWriter};
 pub use config::Config;
-pub use handler::{Handler, Login, Start};
+pub use handler::{Handler, Start};
 pub use listener::{Server, Stopper};
 
 /// An event on a channel other than data.
