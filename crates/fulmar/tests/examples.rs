@@ -29,17 +29,13 @@ fn example(name: &str) -> Command {
     Command::new(path)
 }
 
-/// The lines of no example exceed what fits on a page.
+/// Each example fits on a page.
 #[test]
 fn the_examples_are_short() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("examples");
     for name in ["run_everywhere", "transfer", "embed_server"] {
         let text = std::fs::read_to_string(folder.join(format!("{name}.rs"))).unwrap();
-        let code = text.lines().filter(|line| {
-            let line = line.trim();
-            !line.is_empty() && !line.starts_with("//")
-        });
-        let lines = code.count();
+        let lines = text.lines().count();
         assert!(lines < 60, "{name}: {lines} lines");
     }
 }
