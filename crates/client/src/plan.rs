@@ -5,7 +5,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use config::client::{EscapeChar, RequestTty, SessionOptions, SessionType};
 use config::pattern;
 use config::types::Variable;
-use driver::forward::Target;
+use driver::forward::ForwardTarget;
 
 use crate::log::debug3;
 
@@ -21,7 +21,7 @@ pub enum What {
     /// No channel (`-N`).
     Nothing,
     /// Standard input and output forwarded to a port or socket that the server connects to (`-W`).
-    Forward(Target),
+    Forward(ForwardTarget),
 }
 
 impl What {
@@ -87,7 +87,7 @@ impl Plan {
     pub fn decide(
         session: &SessionOptions,
         command: Option<Vec<u8>>,
-        forward: Option<Target>,
+        forward: Option<ForwardTarget>,
     ) -> Result<Self, String> {
         let typed = command.is_some();
         let command = match (command, &session.remote_command) {

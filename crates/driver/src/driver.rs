@@ -195,12 +195,7 @@ impl Driver {
 
     /// Passes received data, which was not counted as consumed, to the channel's sink before any
     /// other; `ended` if the peer sends nothing more.
-    pub fn feed_sink(
-        &mut self,
-        channel: ChannelId,
-        data: impl IntoIterator<Item = Bytes>,
-        ended: bool,
-    ) {
+    pub fn feed_sink(&mut self, channel: ChannelId, data: VecDeque<Bytes>, ended: bool) {
         if let Some(sink) = self.attachments.sinks.get_mut((channel, Stream::Data)) {
             data.into_iter().for_each(|data| sink.push(data));
             if ended {

@@ -247,8 +247,11 @@ fn unix_sockets_lead_to_sockets_and_ports_in_both_directions() {
         for port in [local, remote] {
             assert_eq!(through(port, &bytes), bytes, "{port}");
         }
-        let outcome = site.run_with("", &["-W", &there, HOST], Input::Bytes(b"by -W\n"));
-        assert_eq!(outcome.stdout.text(), "by -W\n", "{}", outcome.summary());
+        // OpenSSH's client leads to ports only.
+        if client == Kind::Fulmar {
+            let outcome = site.run_with("", &["-W", &there, HOST], Input::Bytes(b"by -W\n"));
+            assert_eq!(outcome.stdout.text(), "by -W\n", "{}", outcome.summary());
+        }
         session.ends();
         if client == Kind::Fulmar {
             assert!(!ll.exists() && !lp.exists());
@@ -407,6 +410,7 @@ fn a_reset_and_a_late_reader_end_only_their_own_connection() {
             Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
             Ok(_) => panic!("data after a reset"),
         }
+        drop(stream);
         session.echoes("after a reset\n");
         // The target's end arrives first; then everything is still written to it.
         TOTAL.store(0, std::sync::atomic::Ordering::SeqCst);
@@ -489,7 +493,8 @@ fn a_port_that_the_server_chose_is_reported_and_a_taken_one_is_a_failure() {
     each(|client, server| {
         let site = Site::new(client, server, "");
         let spec = format!("0:127.0.0.1:{}", target(Does::Echo));
-        let mut command = site.ssh("");
+        let info = "LogLevel INFO\n";
+        let mut command = site.ssh(info);
         command
             .args(["-N", "-R", &spec, HOST])
             .stdin(Stdio::null())
@@ -510,7 +515,7 @@ fn a_port_that_the_server_chose_is_reported_and_a_taken_one_is_a_failure() {
         };
         assert_eq!(through(port, b"words"), b"words");
         let taken = format!("{port}:127.0.0.1:1");
-        let outcome = site.run_with("", &["-R", &taken, HOST, "echo on"], Input::Nothing);
+        let outcome = site.run_with(info, &["-R", &taken, HOST, "echo on"], Input::Nothing);
         let warning = format!("remote port forwarding failed for listen port {port}");
         assert!(
             outcome.stderr.text().contains(&warning),
@@ -569,8 +574,9 @@ fn the_program_goes_to_the_background_when_its_listeners_are_ready() {
                 pid.display()
             ),
         ]);
-        let outcome = run(&mut command, Input::Nothing, COMMAND_LIMIT).expect("a client");
-        assert_eq!(outcome.status, 0, "{}", outcome.summary());
+        let [input, output, errors] = [(); 3].map(|()| Stdio::null());
+        let status = command.stdin(input).stdout(output).stderr(errors).status();
+        assert!(status.expect("a client").success());
         // No wait: both listen already.
         for port in [local, remote] {
             let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("a listener");

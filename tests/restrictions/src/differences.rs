@@ -16,7 +16,7 @@ pub struct Difference {
     pub why: &'static str,
 }
 
-const NOT_BUILT: &str = "forwarding other than direct-tcpip is not built yet and refused";
+const NOT_BUILT: &str = "forwarding of agents, displays and tunnels is not built yet and refused";
 const STRICTER: &str = "on purpose, and stricter";
 
 /// All of them. Each must occur in at least one row.
@@ -24,9 +24,6 @@ pub const DIFFERENCES: &[Difference] = &[
     row(&[], "agent", "no", NOT_BUILT),
     row(&[], "x11", "no", NOT_BUILT),
     row(&[], "tunnel", "no", NOT_BUILT),
-    row(&[], "streamlocal", "no", NOT_BUILT),
-    row(&[], "remote-tcp", "none", NOT_BUILT),
-    row(&[], "remote-streamlocal", "no", NOT_BUILT),
     // Nothing in it could be used.
     row(&["session required pam_deny.so"], "login", "cut", STRICTER),
     // A certificate without names is valid for everybody; OpenSSH accepts it through

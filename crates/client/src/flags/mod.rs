@@ -18,7 +18,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use ::flags::{CommandLine, Word};
 use config::forward::{ForwardKind, ForwardSpec};
 use destination::Destination;
-use driver::forward::Target;
+use driver::forward::ForwardTarget;
 use escape::LogLevel;
 pub use usage::USAGE;
 
@@ -69,7 +69,7 @@ pub struct Flags {
     /// The level of `-v` (up to three) or `-q`.
     pub level: Option<LogLevel>,
     /// `-W`: the host and port, or socket, to which standard input and output are forwarded.
-    pub stdio_forward: Option<Target>,
+    pub stdio_forward: Option<ForwardTarget>,
     /// `-s`: the command is a subsystem's name.
     pub subsystem: bool,
     /// `-n`: standard input is not read.
@@ -372,8 +372,8 @@ impl Parser {
             "Q" => self.flags.action = Action::Query(value.to_owned()),
             "W" => {
                 let target = match destination::host_and_port(value) {
-                    Some((host, port)) => Target::Tcp { host, port },
-                    None if value.contains('/') => Target::Unix(value.into()),
+                    Some((host, port)) => ForwardTarget::Tcp { host, port },
+                    None if value.contains('/') => ForwardTarget::Unix(value.into()),
                     None => {
                         return Err(FlagError::Refused(format!(
                             "Bad stdio forwarding specification '{}': write host:port",

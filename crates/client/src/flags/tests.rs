@@ -239,7 +239,7 @@ fn stdio_forwarding_names_a_host_and_a_port() {
     let flags_w = flags("-W [::1]:22 jump").unwrap();
     assert_eq!(
         flags_w.stdio_forward,
-        Some(Target::Tcp {
+        Some(ForwardTarget::Tcp {
             host: "::1".into(),
             port: 22
         })
@@ -283,7 +283,7 @@ fn forwardings_become_keywords_with_their_words() {
         );
     }
     let socket = flags("-W /run/s host").unwrap().stdio_forward;
-    assert_eq!(socket, Some(Target::Unix("/run/s".into())));
+    assert_eq!(socket, Some(ForwardTarget::Unix("/run/s".into())));
 }
 
 #[test]

@@ -14,7 +14,7 @@ use config::client::ClientOptions;
 use config::forward::{ForwardListen, ForwardSpec, ForwardTo};
 use config::permit;
 use config::types::AddressFamily;
-use driver::forward::{ForwardSettings, Forwards, Gateway, ListeningSockets, Opens, Target};
+use driver::forward::{ForwardSettings, ForwardTarget, Forwards, Gateway, ListeningSockets, Opens};
 use driver::{Driver, Notice};
 use proto::{ChannelId, Event};
 use sys::socket::Family;
@@ -41,13 +41,13 @@ impl std::fmt::Debug for SessionForwards {
 }
 
 /// The target of a channel to `to`; `None` if each connection names its own.
-pub(crate) fn target(to: &ForwardTo) -> Option<Target> {
+pub(crate) fn target(to: &ForwardTo) -> Option<ForwardTarget> {
     match to {
-        ForwardTo::Tcp { host, port } => Some(Target::Tcp {
+        ForwardTo::Tcp { host, port } => Some(ForwardTarget::Tcp {
             host: host.clone(),
             port: *port,
         }),
-        ForwardTo::Unix(path) => Some(Target::Unix(path.into())),
+        ForwardTo::Unix(path) => Some(ForwardTarget::Unix(path.into())),
         ForwardTo::Socks => None,
     }
 }
@@ -103,8 +103,8 @@ impl SessionForwards {
                 keep_alive: options.connection.tcp_keep_alive,
                 family: family(options),
                 permits: Box::new(move |target| match target {
-                    Target::Tcp { host, port } => permit::opens(&list, host, *port),
-                    Target::Unix(_) => permit::is_any(&list),
+                    ForwardTarget::Tcp { host, port } => permit::opens(&list, host, *port),
+                    ForwardTarget::Unix(_) => permit::is_any(&list),
                 }),
             }),
             prepared,

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use config::forward::{ForwardListen, ForwardSpec, ForwardTo};
 use driver::Driver;
-use driver::forward::{Listening, Target};
+use driver::forward::{ForwardTarget, Listening};
 use proto::ChannelId;
 use wire::message::open_failure;
 use wire::{Reader, names};
@@ -206,7 +206,7 @@ fn refuse(channel: ChannelId, driver: &mut Driver) {
 }
 
 /// A target for messages; the peer may have named it.
-pub(super) fn shown(target: &Target) -> String {
+pub(super) fn shown(target: &ForwardTarget) -> String {
     one_line(&target.to_string())
 }
 

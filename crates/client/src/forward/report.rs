@@ -1,6 +1,6 @@
 //! Messages about forwarded connections, in OpenSSH's words.
 
-use driver::forward::{ForwardReport, Target};
+use driver::forward::{ForwardReport, ForwardTarget};
 use wire::message::open_failure;
 
 use super::SessionForwards;
@@ -26,10 +26,10 @@ impl SessionForwards {
                 ),
                 ForwardReport::ConnectFailed { target, why } => {
                     match &target {
-                        Target::Tcp { host, port } => {
+                        ForwardTarget::Tcp { host, port } => {
                             error!("connect_to {} port {port}: failed.", one_line(host));
                         }
-                        Target::Unix(_) => error!("connect_to {}: failed.", shown(&target)),
+                        ForwardTarget::Unix(_) => error!("connect_to {}: failed.", shown(&target)),
                     }
                     debug1!("connect_to {}: {}", shown(&target), one_line(&why));
                 }

@@ -1,6 +1,7 @@
-//! What `ssh -G` prints.
+//! What `ssh -G` prints, and what the options hold of it.
 
 use super::*;
+use crate::forward::ForwardSpec;
 
 #[test]
 fn what_cannot_be_carried_out_is_printed_all_the_same() {
@@ -29,4 +30,38 @@ fn forwarding_of_standard_input_sets_defaults_alone() {
     assert!(dump("ClearAllForwardings no\n", &line).contains("clearallforwardings no\n"));
     line.option("ExitOnForwardFailure=no");
     assert!(dump("", &line).contains("exitonforwardfailure no\n"));
+}
+
+#[test]
+fn forwardings_are_typed_and_their_paths_expanded() {
+    let text = "LocalForward 80 h:81\nLocalForward *:0082 /run/%r\nRemoteForward 1\nRemoteForward 0 ~/s\n\
+        DynamicForward [::1]:3\nGatewayPorts yes\nStreamLocalBindMask 0111\n";
+    let options = resolve(text, "h");
+    assert!(options.warnings.is_empty());
+    assert!(options.forwarding.gateway_ports && !options.forwarding.exit_on_forward_failure);
+    assert_eq!(options.forwarding.stream_local_bind_mask, 0o111);
+    let shown = |specs: &[ForwardSpec]| -> Vec<String> {
+        let each = |spec: &ForwardSpec| format!("{} {}", spec.listen, spec.to);
+        specs.iter().map(each).collect()
+    };
+    let user = &options.user;
+    assert_eq!(
+        shown(&options.forwarding.local_forwards),
+        ["80 [h]:81".to_owned(), format!("[*]:82 /run/{user}")]
+    );
+    assert_eq!(
+        shown(&options.forwarding.remote_forwards),
+        ["1 [socks]:0", "0 /home/local/s"]
+    );
+    assert_eq!(
+        shown(&options.forwarding.dynamic_forwards),
+        ["[::1]:3 [socks]:0"]
+    );
+    let cleared = resolve(&format!("{text}ClearAllForwardings yes\n"), "h");
+    assert!(!cleared.dump().contains("localforward"));
+    assert!(
+        cleared.forwarding.local_forwards.is_empty()
+            && cleared.forwarding.remote_forwards.is_empty()
+    );
+    assert!(cleared.forwarding.dynamic_forwards.is_empty());
 }

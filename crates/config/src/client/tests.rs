@@ -3,7 +3,6 @@ use std::path::Path;
 use super::*;
 use crate::environment::MemoryFiles;
 use crate::error::{ConfigError, Severity};
-use crate::forward::ForwardSpec;
 use crate::testing::FakeEnvironment;
 use crate::types::Compression;
 
@@ -413,40 +412,6 @@ fn what_only_enables_is_warned_about_once_with_its_place() {
     );
     let cleared = resolve("Tunnel yes\nClearAllForwardings yes\n", "h");
     assert!(cleared.warnings.is_empty());
-}
-
-#[test]
-fn forwardings_are_typed_and_their_paths_expanded() {
-    let text = "LocalForward 80 h:81\nLocalForward *:0082 /run/%r\nRemoteForward 1\nRemoteForward 0 ~/s\n\
-        DynamicForward [::1]:3\nGatewayPorts yes\nStreamLocalBindMask 0111\n";
-    let options = resolve(text, "h");
-    assert!(options.warnings.is_empty());
-    assert!(options.forwarding.gateway_ports && !options.forwarding.exit_on_forward_failure);
-    assert_eq!(options.forwarding.stream_local_bind_mask, 0o111);
-    let shown = |specs: &[ForwardSpec]| -> Vec<String> {
-        let each = |spec: &ForwardSpec| format!("{} {}", spec.listen, spec.to);
-        specs.iter().map(each).collect()
-    };
-    let user = &options.user;
-    assert_eq!(
-        shown(&options.forwarding.local_forwards),
-        ["80 [h]:81".to_owned(), format!("[*]:82 /run/{user}")]
-    );
-    assert_eq!(
-        shown(&options.forwarding.remote_forwards),
-        ["1 [socks]:0", "0 /home/local/s"]
-    );
-    assert_eq!(
-        shown(&options.forwarding.dynamic_forwards),
-        ["[::1]:3 [socks]:0"]
-    );
-    let cleared = resolve(&format!("{text}ClearAllForwardings yes\n"), "h");
-    assert!(!cleared.dump().contains("localforward"));
-    assert!(
-        cleared.forwarding.local_forwards.is_empty()
-            && cleared.forwarding.remote_forwards.is_empty()
-    );
-    assert!(cleared.forwarding.dynamic_forwards.is_empty());
 }
 
 #[test]

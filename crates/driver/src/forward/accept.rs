@@ -7,8 +7,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use proto::{ChannelId, Error};
 
 use super::{
-    ForwardReport, ForwardToken, Forwards, Listener, ListeningSockets, MAX_ACCEPTS, MAX_FORWARDED,
-    Opens, PAUSE_MS, SOCKS_MS, SOCKS_PEEK_BYTES, Socks, SocksOutcome, SocksStep, Stage, Target,
+    ForwardListener, ForwardReport, ForwardStage, ForwardTarget, ForwardToken, Forwards,
+    ListeningSockets, MAX_ACCEPTS, MAX_FORWARDED, Opens, PAUSE_MS, SOCKS_MS, SOCKS_PEEK_BYTES,
+    Socks, SocksOutcome, SocksStep,
 };
 use crate::Driver;
 
@@ -27,7 +28,8 @@ impl Forwards {
         let serial = self.next_serial;
         self.next_serial += 1;
         sockets.watch(ForwardToken::Accept(serial).number(), !self.paused, driver)?;
-        self.listeners.insert(serial, Listener { sockets, opens });
+        self.listeners
+            .insert(serial, ForwardListener { sockets, opens });
         Ok(serial)
     }
 
@@ -118,7 +120,7 @@ impl Forwards {
                 let serial = self.next_serial;
                 let token = ForwardToken::Socks(serial).number();
                 if driver.watch(socket.as_fd(), token, true, false).is_ok() {
-                    let stage = Stage::Asking(socket, peer);
+                    let stage = ForwardStage::Asking(socket, peer);
                     self.insert(stage, None, socks, "dynamic".into());
                     self.limit(serial, SOCKS_MS, driver);
                 }
@@ -127,7 +129,7 @@ impl Forwards {
         };
         match open(driver, kind, &fields) {
             Ok(channel) => {
-                self.insert(Stage::Opening(socket), Some(channel), None, label);
+                self.insert(ForwardStage::Opening(socket), Some(channel), None, label);
             }
             Err(error) => self.reports.push_back(ForwardReport::NoChannel(error)),
         }
@@ -140,7 +142,8 @@ impl Forwards {
             let Some(entry) = self.entries.get_mut(&serial) else {
                 return;
             };
-            let (Stage::Asking(socket, _), Some(socks)) = (&entry.stage, &mut entry.socks) else {
+            let (ForwardStage::Asking(socket, _), Some(socks)) = (&entry.stage, &mut entry.socks)
+            else {
                 return;
             };
             let count = match sys::socket::peek(socket, &mut bytes) {
@@ -167,13 +170,13 @@ impl Forwards {
     }
 
     /// Opens the channel that a local SOCKS request asks for.
-    fn open_asked(&mut self, serial: u64, target: Target, driver: &mut Driver) {
+    fn open_asked(&mut self, serial: u64, target: ForwardTarget, driver: &mut Driver) {
         driver.set_timer(ForwardToken::GiveUp(serial).number(), None);
         let Some(entry) = self.entries.get_mut(&serial) else {
             return;
         };
-        let (socket, peer) = match std::mem::replace(&mut entry.stage, Stage::PeerAsks) {
-            Stage::Asking(socket, peer) => (socket, peer),
+        let (socket, peer) = match std::mem::replace(&mut entry.stage, ForwardStage::PeerAsks) {
+            ForwardStage::Asking(socket, peer) => (socket, peer),
             other => return entry.stage = other,
         };
         driver.unwatch(socket.as_fd());
@@ -182,7 +185,7 @@ impl Forwards {
         match open(driver, kind, &fields) {
             Ok(channel) => {
                 entry.channel = Some(channel);
-                entry.stage = Stage::Opening(socket);
+                entry.stage = ForwardStage::Opening(socket);
                 self.channels.insert(channel, serial);
             }
             Err(error) => {
@@ -201,8 +204,8 @@ impl Forwards {
         let Some(entry) = self.entries.get_mut(&serial) else {
             return;
         };
-        match std::mem::replace(&mut entry.stage, Stage::PeerAsks) {
-            Stage::Opening(socket) => {
+        match std::mem::replace(&mut entry.stage, ForwardStage::PeerAsks) {
+            ForwardStage::Opening(socket) => {
                 if let Some(socks) = entry.socks.take() {
                     let reply = socks.reply(SocksOutcome::Connected);
                     let _ = sys::socket::send_now(&socket, &reply);
@@ -224,7 +227,7 @@ impl Forwards {
         let Some(entry) = self.entries.get_mut(&serial) else {
             return;
         };
-        if let (Stage::Opening(socket), Some(socks)) = (&entry.stage, &entry.socks) {
+        if let (ForwardStage::Opening(socket), Some(socks)) = (&entry.stage, &entry.socks) {
             let outcome = match reason {
                 wire::message::open_failure::ADMINISTRATIVELY_PROHIBITED => SocksOutcome::Forbidden,
                 _ => SocksOutcome::Unreachable,

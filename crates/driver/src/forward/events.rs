@@ -1,12 +1,16 @@
 //! Notices of the driver that concern forwarded connections.
 
 use std::io;
+use std::os::fd::AsFd;
 
 use bytes::Bytes;
 use proto::{ChannelId, Event, Stream};
 
-use super::{ForwardReport, ForwardToken, Forwards, SocksOutcome, SocksStep, Stage};
+use super::{ForwardReport, ForwardStage, ForwardToken, Forwards, SocksOutcome, SocksStep};
 use crate::{Driver, Notice};
+
+/// Bytes that are read and dropped at a time.
+const DISCARD_BYTES: usize = 16 << 10;
 
 impl Forwards {
     /// Handles a notice of a forwarded connection or listener; returns any other one.
@@ -46,6 +50,7 @@ impl Forwards {
             ForwardToken::Accept(serial) => self.accept(serial, driver),
             ForwardToken::Resume => self.watch_listeners(true, driver),
             ForwardToken::Socks(serial) => self.read_socks(serial, driver),
+            ForwardToken::Discard(serial) => self.discard(serial, driver),
         }
     }
 
@@ -101,7 +106,7 @@ impl Forwards {
             return;
         };
         let mut rest = data;
-        if let (Stage::PeerAsks, Some(socks)) = (&entry.stage, &mut entry.socks) {
+        if let (ForwardStage::PeerAsks, Some(socks)) = (&entry.stage, &mut entry.socks) {
             while !rest.is_empty() {
                 let (taken, step) = socks.take(&rest);
                 let connection = driver.connection();
@@ -133,7 +138,10 @@ impl Forwards {
                     }
                 }
             }
-        } else if matches!(entry.stage, Stage::Lookup(_) | Stage::Dialing(..)) {
+        } else if matches!(
+            entry.stage,
+            ForwardStage::Lookup(_) | ForwardStage::Dialing(..)
+        ) {
             // Its part of the window opens again when the socket has accepted it.
             entry.held.push_back(rest);
         } else {
@@ -150,7 +158,7 @@ impl Forwards {
             return self.end_both(serial, driver);
         }
         if let Some(entry) = self.entries.get_mut(&serial)
-            && let Stage::Joined { source_ended, .. } = &mut entry.stage
+            && let ForwardStage::Joined { source_ended, .. } = &mut entry.stage
         {
             *source_ended = true;
             let _ = driver.connection().channel_eof(channel);
@@ -164,7 +172,7 @@ impl Forwards {
             return;
         };
         if let Some(entry) = self.entries.get_mut(&serial)
-            && let Stage::Joined { sink_ended, .. } = &mut entry.stage
+            && let ForwardStage::Joined { sink_ended, .. } = &mut entry.stage
         {
             *sink_ended = true;
         }
@@ -177,13 +185,19 @@ impl Forwards {
             return;
         };
         match &mut entry.stage {
-            Stage::Joined {
+            ForwardStage::Joined {
                 source_ended,
                 sink_ended,
             } => {
                 *source_ended = true;
                 *sink_ended |= !driver.has_sink(channel, Stream::Data);
-                drop(driver.detach_source(channel, Stream::Data));
+                let socket = driver.detach_source(channel, Stream::Data);
+                if let Some(socket) = socket.filter(|_| !*sink_ended) {
+                    let token = ForwardToken::Discard(serial).number();
+                    // Without it the connection may last longer, but it ends.
+                    let _ = driver.watch(socket.as_fd(), token, true, false);
+                    entry.discarded = Some(socket);
+                }
                 self.close_if_done(serial, driver);
             }
             _ => {
@@ -193,10 +207,29 @@ impl Forwards {
         }
     }
 
+    /// Reads and drops what a socket sends after the peer has closed the channel.
+    fn discard(&mut self, serial: u64, driver: &mut Driver) {
+        let Some(entry) = self.entries.get_mut(&serial) else {
+            return;
+        };
+        let Some(socket) = &entry.discarded else {
+            return;
+        };
+        let mut bytes = [0; DISCARD_BYTES];
+        match sys::io::read(socket, &mut bytes) {
+            Ok(1..) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Ok(0) | Err(_) => {
+                driver.unwatch(socket.as_fd());
+                entry.discarded = None;
+            }
+        }
+    }
+
     fn close_if_done(&self, serial: u64, driver: &mut Driver) {
         if let Some(entry) = self.entries.get(&serial)
             && let Some(channel) = entry.channel
-            && let Stage::Joined {
+            && let ForwardStage::Joined {
                 source_ended: true,
                 sink_ended: true,
             } = entry.stage
@@ -210,7 +243,7 @@ impl Forwards {
         let Some(entry) = self.entries.get_mut(&serial) else {
             return;
         };
-        entry.stage = Stage::Joined {
+        entry.stage = ForwardStage::Joined {
             source_ended: true,
             sink_ended: true,
         };

@@ -31,7 +31,7 @@ use wire::message::open_failure;
 
 pub use listener::{Gateway, ListeningSockets};
 pub use socks::SocksOutcome;
-pub use target::{Listening, Target};
+pub use target::{ForwardTarget, Listening};
 
 use crate::Driver;
 use dial::{Dial, DialStep, NEXT_ATTEMPT_MS};
@@ -68,6 +68,7 @@ enum ForwardToken {
     Accept(u64),
     Resume,
     Socks(u64),
+    Discard(u64),
 }
 
 impl ForwardToken {
@@ -80,6 +81,7 @@ impl ForwardToken {
             Self::Accept(serial) => (4, serial),
             Self::Resume => (5, 0),
             Self::Socks(serial) => (6, serial),
+            Self::Discard(serial) => (7, serial),
         };
         FIRST_TOKEN + (kind << KIND_SHIFT) + serial
     }
@@ -95,6 +97,7 @@ impl ForwardToken {
             4 => Self::Accept(serial),
             5 => Self::Resume,
             6 => Self::Socks(serial),
+            7 => Self::Discard(serial),
             _ => return None,
         })
     }
@@ -104,7 +107,7 @@ impl ForwardToken {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Opens {
     /// Client: to this target.
-    Direct(Target),
+    Direct(ForwardTarget),
     /// Client: to the target that the connection asks for by SOCKS.
     Socks,
     /// Server: to the client that requested this listener.
@@ -126,12 +129,12 @@ pub enum ForwardReport {
     /// A connection for the peer failed.
     ConnectFailed {
         /// The target.
-        target: Target,
+        target: ForwardTarget,
         /// Why, in the system's words.
         why: String,
     },
     /// A target that a SOCKS request named is not permitted.
-    TargetForbidden(Target),
+    TargetForbidden(ForwardTarget),
     /// Listeners pause because of this error; reported once until a connection is accepted again.
     AcceptFailed(io::Error),
     /// No channel could be opened for an accepted connection.
@@ -145,7 +148,7 @@ pub struct ForwardSettings {
     /// `AddressFamily` of outgoing connections.
     pub family: Family,
     /// Decides about targets that the peer's SOCKS requests name.
-    pub permits: Box<dyn Fn(&Target) -> bool + Send>,
+    pub permits: Box<dyn Fn(&ForwardTarget) -> bool + Send>,
 }
 
 impl std::fmt::Debug for ForwardSettings {
@@ -154,11 +157,11 @@ impl std::fmt::Debug for ForwardSettings {
     }
 }
 
-enum Stage {
+enum ForwardStage {
     /// The target's name is looked up.
-    Lookup(Target),
+    Lookup(ForwardTarget),
     /// Connecting to the target.
-    Dialing(Target, Dial),
+    Dialing(ForwardTarget, Dial),
     /// An accepted connection sends its SOCKS request.
     Asking(OwnedFd, Option<SocketAddr>),
     /// The peer sends a SOCKS request on its channel.
@@ -173,18 +176,21 @@ enum Stage {
 }
 
 struct Forwarded {
-    stage: Stage,
+    stage: ForwardStage,
     /// The channel; none while a SOCKS request is read from a socket.
     channel: Option<ChannelId>,
     socks: Option<Socks>,
     /// Data from the peer that arrived before its SOCKS request was carried out, and its EOF.
     held: VecDeque<Bytes>,
     peer_ended: bool,
+    /// The socket, whose bytes are read and dropped: the peer has closed the channel. A target that
+    /// cannot write might not read what is still to be written to it.
+    discarded: Option<OwnedFd>,
     /// Its name for the user.
     label: String,
 }
 
-struct Listener {
+struct ForwardListener {
     sockets: ListeningSockets,
     opens: Opens,
 }
@@ -195,7 +201,7 @@ pub struct Forwards {
     next_serial: u64,
     entries: BTreeMap<u64, Forwarded>,
     channels: BTreeMap<ChannelId, u64>,
-    listeners: BTreeMap<u64, Listener>,
+    listeners: BTreeMap<u64, ForwardListener>,
     resolver: Resolver,
     /// Listeners pause; the reason has been reported.
     paused: bool,
@@ -227,10 +233,20 @@ impl Forwards {
         }
     }
 
-    /// True if a connection is open or being opened; listeners do not count.
+    /// True if a connection is open or being opened. Listeners do not count, nor does a connection
+    /// that has ended here and whose channel the peer has not closed.
     #[must_use]
     pub fn has_connections(&self) -> bool {
-        !self.entries.is_empty()
+        let has_ended = |entry: &Forwarded| {
+            matches!(
+                entry.stage,
+                ForwardStage::Joined {
+                    source_ended: true,
+                    sink_ended: true
+                }
+            )
+        };
+        !self.entries.values().all(has_ended)
     }
 
     /// Number and description of each open channel.
@@ -249,7 +265,7 @@ impl Forwards {
     // ---- channels that the peer opened ------------------------------------------------------
 
     /// Connects to `target` and answers the peer's open request with the result.
-    pub fn connect(&mut self, channel: ChannelId, target: Target, driver: &mut Driver) {
+    pub fn connect(&mut self, channel: ChannelId, target: ForwardTarget, driver: &mut Driver) {
         let label = format!("direct to {target}");
         if let Some(serial) = self.admit(channel, label, None, driver) {
             self.dial(serial, target, driver);
@@ -283,13 +299,13 @@ impl Forwards {
             return None;
         }
         let _ = driver.connection().channel_hold_close(channel);
-        let serial = self.insert(Stage::PeerAsks, Some(channel), socks, label);
+        let serial = self.insert(ForwardStage::PeerAsks, Some(channel), socks, label);
         Some(serial)
     }
 
     fn insert(
         &mut self,
-        stage: Stage,
+        stage: ForwardStage,
         channel: Option<ChannelId>,
         socks: Option<Socks>,
         label: String,
@@ -302,6 +318,7 @@ impl Forwards {
             socks,
             held: VecDeque::new(),
             peer_ended: false,
+            discarded: None,
             label,
         };
         self.entries.insert(serial, entry);
@@ -315,12 +332,12 @@ impl Forwards {
         driver.set_timer(token, Some(driver.now().saturating_add(ms)));
     }
 
-    fn dial(&mut self, serial: u64, target: Target, driver: &mut Driver) {
+    fn dial(&mut self, serial: u64, target: ForwardTarget, driver: &mut Driver) {
         self.limit(serial, CONNECT_MS, driver);
         let token = ForwardToken::Connect(serial).number();
         let (dial, step) = match &target {
-            Target::Unix(path) => Dial::start_unix(path, token, driver),
-            Target::Tcp { host, port } => match sys::socket::literal(host, *port) {
+            ForwardTarget::Unix(path) => Dial::start_unix(path, token, driver),
+            ForwardTarget::Tcp { host, port } => match sys::socket::literal(host, *port) {
                 Some(address) => Dial::start(vec![address], token, driver),
                 None => return self.look_up(serial, target, driver),
             },
@@ -328,8 +345,8 @@ impl Forwards {
         self.dialed(serial, (target, dial), step, driver);
     }
 
-    fn look_up(&mut self, serial: u64, target: Target, driver: &mut Driver) {
-        let Target::Tcp { host, port } = &target else {
+    fn look_up(&mut self, serial: u64, target: ForwardTarget, driver: &mut Driver) {
+        let ForwardTarget::Tcp { host, port } = &target else {
             return;
         };
         let (family, token) = (self.settings.family, ForwardToken::Resolver.number());
@@ -337,13 +354,13 @@ impl Forwards {
             .resolver
             .look_up(serial, (host, *port), family, token, driver);
         match started {
-            Ok(true) => self.set_stage(serial, Stage::Lookup(target)),
+            Ok(true) => self.set_stage(serial, ForwardStage::Lookup(target)),
             Ok(false) => self.fail(serial, Some((target, "too many lookups".into())), driver),
             Err(error) => self.fail(serial, Some((target, words(&error))), driver),
         }
     }
 
-    fn set_stage(&mut self, serial: u64, stage: Stage) {
+    fn set_stage(&mut self, serial: u64, stage: ForwardStage) {
         if let Some(entry) = self.entries.get_mut(&serial) {
             entry.stage = stage;
         }
@@ -358,8 +375,8 @@ impl Forwards {
         let Some(entry) = self.entries.get_mut(&serial) else {
             return;
         };
-        let target = match std::mem::replace(&mut entry.stage, Stage::PeerAsks) {
-            Stage::Lookup(target) => target,
+        let target = match std::mem::replace(&mut entry.stage, ForwardStage::PeerAsks) {
+            ForwardStage::Lookup(target) => target,
             other => return entry.stage = other,
         };
         match found {
@@ -376,7 +393,7 @@ impl Forwards {
     fn dialed(
         &mut self,
         serial: u64,
-        (target, dial): (Target, Dial),
+        (target, dial): (ForwardTarget, Dial),
         step: DialStep,
         driver: &mut Driver,
     ) {
@@ -385,7 +402,7 @@ impl Forwards {
             DialStep::Waiting(has_more) => {
                 let at = driver.now().saturating_add(NEXT_ATTEMPT_MS);
                 driver.set_timer(next, has_more.then_some(at));
-                self.set_stage(serial, Stage::Dialing(target, dial));
+                self.set_stage(serial, ForwardStage::Dialing(target, dial));
             }
             DialStep::Connected(socket) => {
                 driver.set_timer(next, None);
@@ -402,8 +419,8 @@ impl Forwards {
         let Some(entry) = self.entries.get_mut(&serial) else {
             return;
         };
-        match std::mem::replace(&mut entry.stage, Stage::PeerAsks) {
-            Stage::Dialing(target, mut dial) => {
+        match std::mem::replace(&mut entry.stage, ForwardStage::PeerAsks) {
+            ForwardStage::Dialing(target, mut dial) => {
                 let token = ForwardToken::Connect(serial).number();
                 let step = match is_ready {
                     true => dial.ready(token, driver),
@@ -449,7 +466,7 @@ impl Forwards {
         let Some(channel) = entry.channel else {
             return;
         };
-        entry.stage = Stage::Joined {
+        entry.stage = ForwardStage::Joined {
             source_ended: false,
             sink_ended: false,
         };
@@ -464,7 +481,7 @@ impl Forwards {
     }
 
     /// A connection cannot be made: refuses the channel, or answers the SOCKS request and closes it.
-    fn fail(&mut self, serial: u64, why: Option<(Target, String)>, driver: &mut Driver) {
+    fn fail(&mut self, serial: u64, why: Option<(ForwardTarget, String)>, driver: &mut Driver) {
         let Some(entry) = self.entries.get(&serial) else {
             return;
         };
@@ -508,10 +525,16 @@ impl Forwards {
             let held = entry.held.iter().map(Bytes::len).sum();
             let _ = driver.connection().channel_consumed(channel, held);
         }
+        if let Some(socket) = &entry.discarded {
+            driver.unwatch(socket.as_fd());
+        }
         match entry.stage {
-            Stage::Dialing(_, mut dial) => dial.abandon(driver),
-            Stage::Asking(socket, _) => driver.unwatch(socket.as_fd()),
-            Stage::Lookup(_) | Stage::PeerAsks | Stage::Opening(_) | Stage::Joined { .. } => {}
+            ForwardStage::Dialing(_, mut dial) => dial.abandon(driver),
+            ForwardStage::Asking(socket, _) => driver.unwatch(socket.as_fd()),
+            ForwardStage::Lookup(_)
+            | ForwardStage::PeerAsks
+            | ForwardStage::Opening(_)
+            | ForwardStage::Joined { .. } => {}
         }
     }
 
@@ -520,11 +543,11 @@ impl Forwards {
             return;
         };
         let why = match &entry.stage {
-            Stage::Lookup(target) | Stage::Dialing(target, _) => {
+            ForwardStage::Lookup(target) | ForwardStage::Dialing(target, _) => {
                 Some((target.clone(), "Connection timed out".to_owned()))
             }
-            Stage::Asking(..) | Stage::PeerAsks => None,
-            Stage::Opening(_) | Stage::Joined { .. } => return,
+            ForwardStage::Asking(..) | ForwardStage::PeerAsks => None,
+            ForwardStage::Opening(_) | ForwardStage::Joined { .. } => return,
         };
         self.fail(serial, why, driver);
     }

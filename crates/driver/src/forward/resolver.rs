@@ -18,7 +18,7 @@ const MAX_LOOKUPS: usize = 64;
 const STACK_BYTES: usize = 512 * 1024;
 
 /// The serial of a lookup, and its addresses or the resolver's words.
-type Answer = (u64, Result<Vec<SocketAddr>, String>);
+type LookupAnswer = (u64, Result<Vec<SocketAddr>, String>);
 
 #[derive(Default)]
 pub(super) struct Resolver {
@@ -28,8 +28,8 @@ pub(super) struct Resolver {
 
 struct Started {
     wake: Arc<EventFd>,
-    sender: mpsc::Sender<Answer>,
-    receiver: mpsc::Receiver<Answer>,
+    sender: mpsc::Sender<LookupAnswer>,
+    receiver: mpsc::Receiver<LookupAnswer>,
 }
 
 impl Resolver {
@@ -75,7 +75,7 @@ impl Resolver {
     }
 
     /// Returns a finished lookup.
-    pub(super) fn next_answer(&mut self) -> Option<Answer> {
+    pub(super) fn next_answer(&mut self) -> Option<LookupAnswer> {
         let started = self.started.as_ref()?;
         let _ = started.wake.drain();
         let answer = started.receiver.try_recv().ok()?;

@@ -6,7 +6,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use super::Target;
+use super::ForwardTarget;
 
 /// Maximum length of the user and of the name in SOCKS 4, bytes without the final NUL. A longer one
 /// is refused.
@@ -41,13 +41,13 @@ pub(super) enum SocksStep {
     /// More bytes are needed; first send these, if any.
     More(Vec<u8>),
     /// The request is complete.
-    Connect(Target),
+    Connect(ForwardTarget),
     /// The request is refused: send these bytes, if any, and close.
     Refuse(Vec<u8>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum SocksPhase {
     Version,
     Four,
     FiveMethods,
@@ -58,7 +58,7 @@ enum Phase {
 /// A request that is being read.
 #[derive(Debug)]
 pub(super) struct Socks {
-    phase: Phase,
+    phase: SocksPhase,
     /// Bytes of the message that is not complete; bounded by the longest message.
     bytes: Vec<u8>,
     version: u8,
@@ -67,7 +67,7 @@ pub(super) struct Socks {
 impl Socks {
     pub(super) fn new() -> Self {
         Self {
-            phase: Phase::Version,
+            phase: SocksPhase::Version,
             bytes: Vec::new(),
             version: 0,
         }
@@ -90,32 +90,32 @@ impl Socks {
     /// most some hundred bytes.
     fn step(&mut self) -> SocksStep {
         match self.phase {
-            Phase::Version => match self.bytes.as_slice() {
+            SocksPhase::Version => match self.bytes.as_slice() {
                 [version @ (4 | 5)] => {
                     self.version = *version;
                     self.phase = match version {
-                        4 => Phase::Four,
-                        _ => Phase::FiveMethods,
+                        4 => SocksPhase::Four,
+                        _ => SocksPhase::FiveMethods,
                     };
                     SocksStep::More(Vec::new())
                 }
                 _ => self.refuse(Vec::new()),
             },
-            Phase::Four => self.four(),
-            Phase::FiveMethods => self.methods(),
-            Phase::FiveRequest => self.five(),
-            Phase::Done => SocksStep::Refuse(Vec::new()),
+            SocksPhase::Four => self.four(),
+            SocksPhase::FiveMethods => self.methods(),
+            SocksPhase::FiveRequest => self.five(),
+            SocksPhase::Done => SocksStep::Refuse(Vec::new()),
         }
     }
 
     fn refuse(&mut self, reply: Vec<u8>) -> SocksStep {
-        self.phase = Phase::Done;
+        self.phase = SocksPhase::Done;
         SocksStep::Refuse(reply)
     }
 
     fn connect(&mut self, host: String, port: u16) -> SocksStep {
-        self.phase = Phase::Done;
-        SocksStep::Connect(Target::Tcp { host, port })
+        self.phase = SocksPhase::Done;
+        SocksStep::Connect(ForwardTarget::Tcp { host, port })
     }
 
     /// Version, command, port, address, user, NUL; with an address 0.0.0.x a name and NUL follow (4a).
@@ -157,7 +157,7 @@ impl Socks {
             // No acceptable method.
             return self.refuse(vec![5, 0xff]);
         }
-        self.phase = Phase::FiveRequest;
+        self.phase = SocksPhase::FiveRequest;
         self.bytes.clear();
         SocksStep::More(vec![5, 0])
     }
@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     fn tcp(host: &str, port: u16) -> SocksStep {
-        SocksStep::Connect(Target::Tcp {
+        SocksStep::Connect(ForwardTarget::Tcp {
             host: host.into(),
             port,
         })

@@ -16,7 +16,7 @@ const MAX_PATH_BYTES: usize = 4096;
 
 /// Where a forwarded connection leads.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Target {
+pub enum ForwardTarget {
     /// A host and port.
     Tcp {
         /// Name or address, without brackets.
@@ -44,7 +44,7 @@ pub enum Listening {
 }
 
 /// Formats the target for messages, as OpenSSH does: `host:port`, or the path.
-impl fmt::Display for Target {
+impl fmt::Display for ForwardTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp { host, port } => write!(f, "{host}:{port}"),
@@ -97,7 +97,7 @@ fn put_originator(out: &mut Vec<u8>, originator: Option<SocketAddr>) {
     }
 }
 
-impl Target {
+impl ForwardTarget {
     /// Type and fields of the CHANNEL_OPEN by which a client asks the server to connect.
     #[must_use]
     pub fn open_request(&self, originator: Option<SocketAddr>) -> (&'static str, Vec<u8>) {
@@ -164,7 +164,7 @@ impl Listening {
     /// Decodes the fields of `forwarded-tcpip` or `forwarded-streamlocal@openssh.com`.
     ///
     /// # Errors
-    /// As [`Target::decode`].
+    /// As [`ForwardTarget::decode`].
     pub fn decode(kind: &str, fields: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(fields);
         let listening = match kind {
@@ -212,7 +212,7 @@ impl Listening {
     /// Decodes the fields of a global request to listen or to stop listening.
     ///
     /// # Errors
-    /// As [`Target::decode`].
+    /// As [`ForwardTarget::decode`].
     pub fn decode_request(name: &str, fields: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(fields);
         let listening = match name {
@@ -234,17 +234,17 @@ mod tests {
     #[test]
     fn requests_survive_encoding_and_nothing_else_is_accepted() {
         let originator = Some("192.0.2.1:40000".parse().unwrap());
-        let tcp = Target::Tcp {
+        let tcp = ForwardTarget::Tcp {
             host: "db".into(),
             port: 5432,
         };
-        for target in [tcp, Target::Unix("/run/a b".into())] {
+        for target in [tcp, ForwardTarget::Unix("/run/a b".into())] {
             let (kind, mut fields) = target.open_request(originator);
-            assert_eq!(Target::decode(kind, &fields), Ok(target));
-            assert!(Target::decode(kind, &fields[..fields.len() - 1]).is_err());
+            assert_eq!(ForwardTarget::decode(kind, &fields), Ok(target));
+            assert!(ForwardTarget::decode(kind, &fields[..fields.len() - 1]).is_err());
             fields.push(0);
-            assert!(Target::decode(kind, &fields).is_err());
-            assert!(Target::decode("session", &fields).is_err());
+            assert!(ForwardTarget::decode(kind, &fields).is_err());
+            assert!(ForwardTarget::decode("session", &fields).is_err());
         }
         let tcp = Listening::Tcp {
             address: "localhost".into(),
@@ -272,7 +272,7 @@ mod tests {
             put_originator(&mut out, None);
             out
         };
-        let decode = |fields: &[u8]| Target::decode(names::CHANNEL_DIRECT_TCPIP, fields);
+        let decode = |fields: &[u8]| ForwardTarget::decode(names::CHANNEL_DIRECT_TCPIP, fields);
         assert!(decode(&fields(b"db", 65_535)).is_ok());
         assert!(decode(&fields(b"db", 65_536)).is_err());
         assert!(decode(&fields(b"\xff", 1)).is_err());

@@ -8,7 +8,8 @@ use std::path::Path;
 
 use config::server::{Gateway as GatewayPorts, ServerOptions, TcpKeepAlive};
 use driver::forward::{
-    ForwardReport, ForwardSettings, Forwards, Gateway, Listening, ListeningSockets, Opens, Target,
+    ForwardReport, ForwardSettings, ForwardTarget, Forwards, Gateway, Listening, ListeningSockets,
+    Opens,
 };
 use driver::{Driver, Notice};
 use proto::ChannelId;
@@ -71,10 +72,10 @@ impl Forwarding {
                     channel.0
                 )),
                 ForwardReport::ConnectFailed { target, why } => match target {
-                    Target::Tcp { host, port } => context
+                    ForwardTarget::Tcp { host, port } => context
                         .log
                         .info(&format!("connect_to {host} port {port}: failed: {why}")),
-                    Target::Unix(path) => context
+                    ForwardTarget::Unix(path) => context
                         .log
                         .info(&format!("connect_to {}: failed: {why}", path.display())),
                 },
@@ -98,7 +99,7 @@ impl Forwarding {
         driver: &mut Driver,
         context: &Context<'_>,
     ) {
-        let denied = match Target::decode(kind, fields) {
+        let denied = match ForwardTarget::decode(kind, fields) {
             Ok(target) => {
                 let (options, restrictions) = (&context.options, &context.grant.restrictions);
                 if permits::may_open(&options.forwarding, restrictions, &target) {
@@ -107,10 +108,10 @@ impl Forwarding {
                     return;
                 }
                 match target {
-                    Target::Tcp { host, port } => format!(
+                    ForwardTarget::Tcp { host, port } => format!(
                         "Received request to connect to host {host} port {port}, but the request was denied."
                     ),
-                    Target::Unix(path) => format!(
+                    ForwardTarget::Unix(path) => format!(
                         "Received request to connect to path {}, but the request was denied.",
                         path.display()
                     ),

@@ -5,26 +5,26 @@
 
 use config::permit;
 use config::server::ForwardingOptions;
-use driver::forward::{Listening, Target};
+use driver::forward::{ForwardTarget, Listening};
 use privsep::Restrictions;
 
 /// True if the client may have this target connected to; a host counts as the client wrote it.
 pub(super) fn may_open(
     options: &ForwardingOptions,
     restrictions: &Restrictions,
-    target: &Target,
+    target: &ForwardTarget,
 ) -> bool {
     if options.disable_forwarding || restrictions.no_port_forwarding {
         return false;
     }
     let lists = [&options.permit_open, &restrictions.permit_open];
     match target {
-        Target::Tcp { host, port } => {
+        ForwardTarget::Tcp { host, port } => {
             options.allow_tcp_forwarding.is_local()
                 && lists.iter().all(|list| permit::opens(list, host, *port))
         }
         // A list names no paths, so it permits none, as with OpenSSH.
-        Target::Unix(_) => {
+        ForwardTarget::Unix(_) => {
             options.allow_stream_local_forwarding.is_local()
                 && lists.iter().all(|list| permit::is_any(list))
         }
