@@ -10,22 +10,22 @@ use privsep::Restrictions;
 
 /// True if the client may have this target connected to; a host counts as the client wrote it.
 pub(super) fn may_open(
-    options: &ForwardingOptions,
+    forwarding: &ForwardingOptions,
     restrictions: &Restrictions,
     target: &ForwardTarget,
 ) -> bool {
-    if options.disable_forwarding || restrictions.no_port_forwarding {
+    if forwarding.disable_forwarding || restrictions.no_port_forwarding {
         return false;
     }
-    let lists = [&options.permit_open, &restrictions.permit_open];
+    let lists = [&forwarding.permit_open, &restrictions.permit_open];
     match target {
         ForwardTarget::Tcp { host, port } => {
-            options.allow_tcp_forwarding.is_local()
+            forwarding.allow_tcp_forwarding.is_local()
                 && lists.iter().all(|list| permit::opens(list, host, *port))
         }
         // A list names no paths, so it permits none, as with OpenSSH.
         ForwardTarget::Unix(_) => {
-            options.allow_stream_local_forwarding.is_local()
+            forwarding.allow_stream_local_forwarding.is_local()
                 && lists.iter().all(|list| permit::is_any(list))
         }
     }
@@ -33,22 +33,22 @@ pub(super) fn may_open(
 
 /// True if the client may have connections to this address accepted.
 pub(super) fn may_listen(
-    options: &ForwardingOptions,
+    forwarding: &ForwardingOptions,
     restrictions: &Restrictions,
     listening: &Listening,
 ) -> bool {
-    if options.disable_forwarding || restrictions.no_port_forwarding {
+    if forwarding.disable_forwarding || restrictions.no_port_forwarding {
         return false;
     }
-    let lists = [&options.permit_listen, &restrictions.permit_listen];
+    let lists = [&forwarding.permit_listen, &restrictions.permit_listen];
     match listening {
         Listening::Tcp { address, port } => {
-            options.allow_tcp_forwarding.is_remote()
+            forwarding.allow_tcp_forwarding.is_remote()
                 && lists
                     .iter()
                     .all(|list| permit::listens(list, address, *port))
         }
         // As with OpenSSH, the lists are about ports.
-        Listening::Unix(_) => options.allow_stream_local_forwarding.is_remote(),
+        Listening::Unix(_) => forwarding.allow_stream_local_forwarding.is_remote(),
     }
 }
