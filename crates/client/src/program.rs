@@ -17,7 +17,7 @@ use crate::accelerate;
 use crate::connect;
 use crate::connection::OneConnection;
 use crate::error::ClientError;
-use crate::flags::{self, Action, Flags, Setting, query};
+use crate::flags::{self, Action, FlagError, Flags, SessionRequest, Setting, query};
 use crate::jumps;
 use crate::local::Here;
 use crate::log::{self, debug1, fatal, info};
@@ -37,10 +37,7 @@ pub const VERSION: &str = concat!("Fulmar_", env!("CARGO_PKG_VERSION"));
 pub fn ssh_main(args: Vec<OsString>) -> i32 {
     let flags = match flags::parse(args) {
         Ok(flags) => flags,
-        Err(reason) => {
-            log::tell(&format!("{}\n", reason.to_string().trim_end()));
-            return FAILURE;
-        }
+        Err(reason) => return refused(&reason),
     };
     match &flags.action {
         Action::Version => {
@@ -52,23 +49,24 @@ pub fn ssh_main(args: Vec<OsString>) -> i32 {
     }
 }
 
-/// Runs one session as `ssh` does with these arguments, on this thread, with `local` in place of
-/// standard input and output. Questions, messages and exit code equal those of `ssh`.
+/// Runs one session as `ssh` does, on this thread, with `local` in place of standard input and
+/// output. Questions, messages and exit code equal those of `ssh`.
 ///
 /// Meant for a program whose purpose is its connections (`scp`, `sftp`): messages go to the
 /// destination that its first connection sets, and SIGPIPE must be ignored. Each connection sets
 /// its own `LogLevel`, which is kept per thread: call this on a thread of its own.
 #[must_use]
-pub fn ssh_with(args: Vec<OsString>, local: &mut AnyLocalEnd) -> i32 {
+pub fn ssh_with(request: SessionRequest, local: &mut AnyLocalEnd) -> i32 {
     log::own_level();
-    match flags::parse(args) {
-        Ok(flags) if flags.action == Action::Connect => exit_code(run(&flags, Some(local))),
-        Ok(_) => exit_code(Err(ClientError::Refused(flags::USAGE.to_owned()))),
-        Err(reason) => {
-            log::tell(&format!("{}\n", reason.to_string().trim_end()));
-            FAILURE
-        }
+    match request.into_flags() {
+        Ok(flags) => exit_code(run(&flags, Some(local))),
+        Err(reason) => refused(&reason),
     }
+}
+
+fn refused(reason: &FlagError) -> i32 {
+    log::tell(&format!("{}\n", reason.to_string().trim_end()));
+    FAILURE
 }
 
 /// Logs the error, if there is one, and returns the exit code.

@@ -4,25 +4,82 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::process::Command;
 
+use client::flags::SessionRequest;
 use transfer::connect::Children;
 use transfer::engine::Transport;
 use transfer::remote::Remote;
 
 use super::link::{Connections, CopyLinks, let_terminals_block};
 
+/// A flag for `ssh`.
+#[derive(Debug, Clone)]
+pub(crate) struct SshFlag {
+    name: &'static str,
+    value: Option<OsString>,
+    /// The value follows the flag in the same argument.
+    is_joined: bool,
+}
+
+/// Settings of every connection: a copy forwards nothing, and runs nothing but its server.
+const ALWAYS: [&str; 5] = [
+    "PermitLocalCommand=no",
+    "ClearAllForwardings=yes",
+    "ForwardAgent=no",
+    "RemoteCommand=none",
+    "RequestTTY=no",
+];
+
+impl SshFlag {
+    fn plain(name: &'static str) -> Self {
+        Self {
+            name,
+            value: None,
+            is_joined: false,
+        }
+    }
+
+    fn valued(name: &'static str, value: impl Into<OsString>) -> Self {
+        Self {
+            name,
+            value: Some(value.into()),
+            is_joined: false,
+        }
+    }
+
+    fn setting(line: impl Into<OsString>) -> Self {
+        Self {
+            is_joined: true,
+            ..Self::valued("o", line)
+        }
+    }
+
+    fn add_to(&self, command: &mut Command) {
+        let mut flag = OsString::from(format!("-{}", self.name));
+        match &self.value {
+            Some(value) if self.is_joined => {
+                flag.push(value);
+                command.arg(flag);
+            }
+            value => {
+                command.arg(flag).args(value);
+            }
+        }
+    }
+}
+
 /// How a server is reached.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Connector {
     /// `-S`: the program that connects; ours without it.
     pub(crate) program: Option<PathBuf>,
-    /// Its options.
-    pub(crate) options: Vec<OsString>,
+    /// Flags for `ssh` of the command line.
+    pub(crate) flags: Vec<SshFlag>,
     /// `-D`: a local SFTP server instead, with its arguments.
     pub(crate) direct: Option<OsString>,
     /// `-s`: the subsystem or the path of the server there.
     pub(crate) subsystem: Option<OsString>,
-    /// Messages of the way.
-    pub(crate) verbose: bool,
+    /// `-v`: number of times.
+    pub(crate) verbose: u8,
     /// `-q`: no messages of the way, but why it ends.
     pub(crate) quiet: bool,
     /// A person types commands: an interrupt is for one of these, not for the connection.
@@ -44,8 +101,71 @@ pub(crate) struct RemoteHost {
 pub(crate) type AnyRemote = Remote<CopyLinks>;
 
 impl Connector {
-    /// The program that connects, with what it always gets.
-    pub(crate) fn ssh(&self) -> Result<Command, String> {
+    /// Passes a setting to `ssh`, in the form of `-o`.
+    pub(crate) fn set(&mut self, line: impl Into<OsString>) {
+        self.flags.push(SshFlag::setting(line));
+    }
+
+    /// Passes a flag of the command line with its value to `ssh`.
+    pub(crate) fn pass(&mut self, name: &'static str, value: OsString) {
+        self.flags.push(SshFlag::valued(name, value));
+    }
+
+    /// Takes a flag that `scp` and `sftp` have in common; false if it is none of these.
+    ///
+    /// # Errors
+    /// The message for the user.
+    pub(crate) fn flag(&mut self, flag: &'static str, value: &OsStr) -> Result<bool, String> {
+        match flag {
+            "1" => return Err("SSH protocol v.1 is no longer supported".to_owned()),
+            // Sizes and numbers of requests follow the connection here.
+            "2" | "X" => {}
+            "4" | "6" | "C" => self.flags.push(SshFlag::plain(flag)),
+            "F" | "J" | "c" | "i" | "o" => self.pass(flag, value.to_owned()),
+            "D" => self.direct = Some(value.to_owned()),
+            "S" => self.program = Some(value.into()),
+            "q" => self.quiet = true,
+            "v" => {
+                self.verbose = self.verbose.saturating_add(1);
+                self.flags.push(SshFlag::plain(flag));
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// The flags of `ssh` for a server.
+    fn ssh_flags(&self, server: &RemoteHost, subsystem: bool) -> Vec<SshFlag> {
+        let mut flags = vec![SshFlag::plain("x")];
+        flags.extend(ALWAYS.map(SshFlag::setting));
+        if self.quiet {
+            // Ours says why a connection ends, which is no chatter. Another's gets the flag.
+            flags.push(match self.program {
+                None => SshFlag::setting("LogLevel=FATAL"),
+                Some(_) => SshFlag::plain("q"),
+            });
+        }
+        flags.extend_from_slice(&self.flags);
+        flags.extend(
+            server
+                .port
+                .map(|port| SshFlag::valued("p", port.to_string())),
+        );
+        let user = server.user.as_ref();
+        flags.extend(user.map(|user| SshFlag::valued("l", user)));
+        if subsystem {
+            flags.push(SshFlag::plain("s"));
+        }
+        flags
+    }
+
+    /// `ssh` with a server and a command for it.
+    pub(crate) fn command(
+        &self,
+        server: &RemoteHost,
+        subsystem: bool,
+        words: &OsStr,
+    ) -> Result<Command, String> {
         let mut command = match &self.program {
             Some(program) => Command::new(program),
             None => {
@@ -56,44 +176,21 @@ impl Connector {
                 command
             }
         };
-        command.args([
-            "-x",
-            "-oPermitLocalCommand=no",
-            "-oClearAllForwardings=yes",
-            "-oForwardAgent=no",
-            "-oRemoteCommand=none",
-            "-oRequestTTY=no",
-        ]);
-        if self.quiet {
-            // Ours says why a connection ends, which is no chatter. Another's gets the flag.
-            command.arg(match self.program {
-                None => "-oLogLevel=FATAL",
-                Some(_) => "-q",
-            });
-        }
-        command.args(&self.options);
-        Ok(command)
-    }
-
-    /// `ssh` with a server and a command for it.
-    pub(crate) fn command(
-        &self,
-        server: &RemoteHost,
-        subsystem: bool,
-        words: &OsStr,
-    ) -> Result<Command, String> {
-        let mut command = self.ssh()?;
-        if let Some(port) = server.port {
-            command.arg("-p").arg(port.to_string());
-        }
-        if let Some(user) = &server.user {
-            command.arg("-l").arg(user);
-        }
-        if subsystem {
-            command.arg("-s");
+        for flag in self.ssh_flags(server, subsystem) {
+            flag.add_to(&mut command);
         }
         command.arg("--").arg(&server.host).arg(words);
         Ok(command)
+    }
+
+    /// The remote command of the SFTP server, and whether it is a subsystem.
+    fn sftp(&self) -> (bool, &OsStr) {
+        match &self.subsystem {
+            // A path is a program to run there, a word a subsystem.
+            Some(path) if path.to_string_lossy().contains('/') => (false, path),
+            Some(name) => (true, name),
+            None => (true, OsStr::new("sftp")),
+        }
     }
 
     fn sftp_command(&self, server: &RemoteHost) -> Result<Command, String> {
@@ -105,11 +202,20 @@ impl Connector {
             command.args(words);
             return Ok(command);
         }
-        match &self.subsystem {
-            // A path is a program to run there, a word a subsystem.
-            Some(path) if path.to_string_lossy().contains('/') => self.command(server, false, path),
-            Some(name) => self.command(server, true, name),
-            None => self.command(server, true, OsStr::new("sftp")),
+        let (subsystem, words) = self.sftp();
+        self.command(server, subsystem, words)
+    }
+
+    /// The same for a connection in this process.
+    fn request(&self, server: &RemoteHost) -> SessionRequest {
+        let (subsystem, words) = self.sftp();
+        let flags = self.ssh_flags(server, subsystem).into_iter();
+        SessionRequest {
+            flags: flags
+                .map(|flag| (flag.name, flag.value.unwrap_or_default()))
+                .collect(),
+            host: server.host.clone(),
+            command: words.to_owned(),
         }
     }
 
@@ -140,21 +246,21 @@ impl Connector {
         server: &RemoteHost,
         count: usize,
     ) -> Result<(), String> {
+        let children = match links {
+            CopyLinks::Own(connections) => {
+                if self.verbose > 0 {
+                    eprintln!("Executing: {:?}", self.sftp_command(server)?);
+                }
+                let begun = connections.begin(&self.request(server), count);
+                return begun.map_err(|error| format!("ssh: {}", transfer::text::reason(&error)));
+            }
+            CopyLinks::Children(children) => children,
+        };
         let mut command = self.sftp_command(server)?;
-        if self.verbose {
+        if self.verbose > 0 {
             eprintln!("Executing: {command:?}");
         }
-        let added = match links {
-            CopyLinks::Children(children) => {
-                (0..count).try_for_each(|_| children.add(&mut command))
-            }
-            CopyLinks::Own(connections) => {
-                // The first is the name of the program.
-                let arguments = command.get_args().skip(1);
-                let arguments: Vec<OsString> = arguments.map(OsStr::to_owned).collect();
-                connections.begin(&arguments, count)
-            }
-        };
+        let added = (0..count).try_for_each(|_| children.add(&mut command));
         added.map_err(|error| {
             let program = command.get_program().to_string_lossy().into_owned();
             format!("{program}: {}", transfer::text::reason(&error))
@@ -190,4 +296,47 @@ pub(crate) fn auto_connections() -> usize {
 /// Ends the connections.
 pub(crate) fn finish<T: Transport>(remote: &mut Remote<T>, end: impl FnOnce(&mut T)) {
     end(remote.engine().transport());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_says_what_the_command_line_of_another_ssh_says() {
+        let mut connector = Connector::default();
+        for (flag, value) in [
+            ("4", ""),
+            ("C", ""),
+            ("v", ""),
+            ("v", ""),
+            ("q", ""),
+            ("F", "none"),
+            ("J", "a,b"),
+            ("c", "aes128-ctr"),
+            ("i", "key"),
+            ("o", "Port=24"),
+        ] {
+            assert_eq!(connector.flag(flag, OsStr::new(value)), Ok(true), "{flag}");
+        }
+        connector.set("BatchMode=yes");
+        connector.pass("p", "23".into());
+        let servers = [("host", None, None), ("::1", Some("me@home"), Some(22))];
+        for subsystem in [None, Some("other"), Some("/usr/lib/sftp-server -e")] {
+            connector.subsystem = subsystem.map(OsString::from);
+            for (host, user, port) in servers {
+                let server = RemoteHost {
+                    user: user.map(str::to_owned),
+                    host: host.to_owned(),
+                    port,
+                };
+                let command = connector.sftp_command(&server).unwrap();
+                let arguments = command.get_args().skip(1).map(OsStr::to_owned);
+                assert_eq!(
+                    connector.request(&server).into_flags(),
+                    client::flags::parse(arguments.collect())
+                );
+            }
+        }
+    }
 }

@@ -107,6 +107,35 @@ impl From<::flags::Error> for FlagError {
     }
 }
 
+/// A session that another program in this process asks for: what a command line of `ssh` says, as
+/// values.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionRequest {
+    /// Names of flags, without dashes, and their values, empty for flags without one. The order
+    /// counts as on a command line.
+    pub flags: Vec<(&'static str, OsString)>,
+    /// The destination, in the form of the command line's.
+    pub host: String,
+    /// The remote command, or the name of the subsystem with the flag `s`.
+    pub command: OsString,
+}
+
+impl SessionRequest {
+    /// Checks the values, as [`parse`] does.
+    ///
+    /// # Errors
+    /// Those of [`parse`].
+    pub fn into_flags(self) -> Result<Flags, FlagError> {
+        let mut parser = Parser::new();
+        for (flag, value) in &self.flags {
+            parser.flag(flag, text(value)?)?;
+        }
+        parser.destination(Destination::parse(&self.host)?);
+        finish(&mut parser.flags, &[self.command])?;
+        Ok(parser.flags)
+    }
+}
+
 /// Parses the arguments, without the program's name.
 ///
 /// # Errors

@@ -10,13 +10,13 @@
 //! be asked, signals do to us what they do to `ssh`: a question puts the terminal back, and the
 //! program ends. One behind the first that does not come about has said why, and is done without.
 
-use std::ffi::OsString;
 use std::io;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use client::flags::SessionRequest;
 use driver::{LoopTimes, ThreadWaker};
 use packet::PacketBuf;
 use sys::signals::{self, Blocked, Signal};
@@ -90,7 +90,7 @@ impl Drop for LoginSignals {
 struct Connection {
     bridge: Arc<EngineBridge>,
     /// How it is to be made, as long as it is not.
-    arguments: Option<Vec<OsString>>,
+    request: Option<SessionRequest>,
     /// Others depend on it.
     is_first: bool,
     /// Something was sent on it.
@@ -124,13 +124,13 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    /// Connects and logs in as `ssh` does with these arguments, `count` times: begins with the
+    /// Connects and logs in as `ssh` does for this request, `count` times: begins with the
     /// first, whose login is waited for by [`Connections::log_in`]. Where its server is not
     /// expected to read on, that has been done.
     ///
     /// # Errors
     /// The system's.
-    pub(crate) fn begin(&mut self, arguments: &[OsString], count: usize) -> io::Result<()> {
+    pub(crate) fn begin(&mut self, request: &SessionRequest, count: usize) -> io::Result<()> {
         let link = self.connections.len();
         for index in 0..count {
             let questions = match index {
@@ -143,7 +143,7 @@ impl Connections {
                     questions,
                     count,
                 )?),
-                arguments: Some(arguments.to_vec()),
+                request: Some(request.clone()),
                 is_first: index == 0,
                 carries: false,
                 spare: None,
@@ -232,7 +232,7 @@ impl Connections {
             if connection.logs_in() {
                 under_way.push(Arc::clone(&connection.bridge));
             }
-            is_any_left |= connection.arguments.is_some();
+            is_any_left |= connection.request.is_some();
         }
         self.more_to_come = is_any_left || !under_way.is_empty();
         match under_way.first() {
@@ -269,7 +269,7 @@ impl Connections {
     fn is_any(&self, stage: LinkStage) -> bool {
         self.connections
             .iter()
-            .any(|each| each.arguments.is_none() && each.bridge.stage() == stage)
+            .any(|each| each.request.is_none() && each.bridge.stage() == stage)
     }
 }
 
@@ -292,7 +292,7 @@ impl Drop for Connections {
 impl Connection {
     /// Begins it, in a thread of its own.
     fn begin(&mut self) -> io::Result<()> {
-        let Some(arguments) = self.arguments.take() else {
+        let Some(request) = self.request.take() else {
             return Ok(());
         };
         let mut local = Local(Arc::clone(&self.bridge));
@@ -301,13 +301,13 @@ impl Connection {
             .stack_size(STACK_BYTES);
         thread.spawn(move || {
             // Why it ended has been said.
-            let _ = client::ssh_with(arguments, &mut local);
+            let _ = client::ssh_with(request, &mut local);
         })?;
         Ok(())
     }
 
     fn logs_in(&self) -> bool {
-        self.arguments.is_none() && self.bridge.stage() == LinkStage::LogsIn
+        self.request.is_none() && self.bridge.stage() == LinkStage::LogsIn
     }
 
     /// Writes what is to go out into packets; gives the number of bytes.

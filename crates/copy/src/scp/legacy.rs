@@ -62,7 +62,7 @@ pub(super) fn serve(options: &ScpOptions, role: LegacyRole) -> i32 {
 fn command_line(options: &ScpOptions, role: LegacyRole, directory: bool, path: &[u8]) -> OsString {
     let mut words = OsString::from("scp");
     for (given, flag) in [
-        (options.verbose > 0, " -v"),
+        (options.way.verbose > 0, " -v"),
         (options.copy.recursive, " -r"),
         (options.copy.preserve, " -p"),
         (directory, " -d"),

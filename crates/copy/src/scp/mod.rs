@@ -77,7 +77,7 @@ pub fn run(args: Vec<OsString>) -> i32 {
         return STATUS_CONNECTION;
     }
     crate::note_signals();
-    let show = Console::for_output(!options.quiet);
+    let show = Console::for_output(!options.way.quiet);
     let mut console = Console::new("scp: ", show, options.json);
     console.limit_to(options.copy.limit_bytes);
     if options.copy.verify {

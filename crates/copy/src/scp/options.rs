@@ -7,7 +7,6 @@ use transfer::options::{Options as CopyOptions, Resume};
 
 use crate::{Connector, units};
 
-/// How it is used.
 /// The usage text.
 pub const USAGE: &str = "\
 usage: scp [-346BCdOpqRrsTvZ] [-c cipher] [-D sftp_server_path] [-F ssh_config]
@@ -48,8 +47,6 @@ pub(super) struct ScpOptions {
     pub(super) remote_to_remote: bool,
     /// `-T`: names from the old protocol's other side are not compared with what was asked for.
     pub(super) unchecked_names: bool,
-    pub(super) quiet: bool,
-    pub(super) verbose: u8,
     pub(super) json: bool,
     /// `-P`
     pub(super) port: Option<String>,
@@ -92,17 +89,13 @@ impl ScpOptions {
         given.filter(|_| self.old_protocol).map(|(_, flag)| flag)
     }
 
-    fn pass(&mut self, argument: impl Into<OsString>) {
-        self.way.options.push(argument.into());
-    }
-
     fn flag(&mut self, flag: &'static str, value: OsString) -> Result<(), String> {
+        if self.way.flag(flag, &value)? {
+            return Ok(());
+        }
         match flag {
-            "1" => return Err("SSH protocol v.1 is no longer supported".to_owned()),
             // The default: remote to remote through us.
-            "2" | "3" | "7" | "8" => {}
-            "4" => self.pass("-4"),
-            "6" => self.pass("-6"),
+            "3" | "7" | "8" => {}
             "A" => {
                 return Err(
                     "-A is not supported yet: agent forwarding belongs to a later version of \
@@ -110,8 +103,7 @@ impl ScpOptions {
                         .to_owned(),
                 );
             }
-            "B" => self.pass("-oBatchMode=yes"),
-            "C" => self.pass("-C"),
+            "B" => self.way.set("BatchMode=yes"),
             "T" => self.unchecked_names = true,
             "d" => self.target_is_directory = true,
             "f" => self.role = Some(LegacyRole::Source),
@@ -119,17 +111,8 @@ impl ScpOptions {
             "O" => self.old_protocol = true,
             "s" => self.old_protocol = false,
             "p" => self.copy.preserve = true,
-            "q" => {
-                self.quiet = true;
-                self.way.quiet = true;
-            }
             "R" => self.remote_to_remote = true,
             "r" => self.copy.recursive = true,
-            "v" => {
-                self.verbose = self.verbose.saturating_add(1);
-                self.way.verbose = true;
-                self.pass("-v");
-            }
             "Z" => self.copy.resume = Resume::Proven,
             "atomic" => self.copy.atomic = true,
             "json" => self.json = true,
@@ -144,13 +127,10 @@ impl ScpOptions {
     fn valued(&mut self, flag: &'static str, value: OsString) -> Result<(), String> {
         let text = value.to_string_lossy().into_owned();
         match flag {
-            "D" => self.way.direct = Some(value),
-            "S" => self.way.program = Some(value.into()),
             "M" => self.way.subsystem = Some(value),
             "P" => {
                 self.port = Some(text);
-                self.pass("-p");
-                self.pass(value);
+                self.way.pass("p", value);
             }
             "limit" => self.copy.limit_bytes = units::rate(&text)?,
             "l" => self.copy.limit_bytes = units::kilobits(&text)?,
@@ -163,12 +143,6 @@ impl ScpOptions {
                     .ok_or_else(|| {
                         format!("-n: bad number of connections \"{text}\": write 1 to 64 or auto")
                     })?;
-            }
-            // Sizes and numbers of requests follow the connection here.
-            "X" => {}
-            "F" | "J" | "c" | "i" | "o" => {
-                self.pass(format!("-{flag}"));
-                self.pass(value);
             }
             other => return Err(flags::Error::Unknown(other.to_owned()).to_string()),
         }

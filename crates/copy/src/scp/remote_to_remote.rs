@@ -259,7 +259,7 @@ fn by_the_first(
 ) -> Result<(), Fatal> {
     let mut words = OsString::from("scp");
     for (given, flag) in [
-        (options.verbose > 0, " -v"),
+        (options.way.verbose > 0, " -v"),
         (options.copy.recursive, " -r"),
         (options.copy.preserve, " -p"),
         (options.old_protocol, " -O"),

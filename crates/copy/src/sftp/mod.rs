@@ -119,7 +119,7 @@ fn perform(options: &SftpOptions) -> Result<i32, (String, i32)> {
         _ if interactive => CommandLines::Typed(Box::default()),
         _ => CommandLines::Batch(Box::new(BufReader::new(std::io::stdin()))),
     };
-    let quiet = options.quiet && !options.not_quiet;
+    let quiet = options.way.quiet && !options.not_quiet;
     let batch = options.batch.is_some();
     let way = Connector {
         interactive,

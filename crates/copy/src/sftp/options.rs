@@ -8,7 +8,6 @@ use transfer::options::Options as CopyOptions;
 use super::command::CopyFlags;
 use crate::{Connector, units};
 
-/// How it is used.
 /// The usage text.
 pub const USAGE: &str = "\
 usage: sftp [-46AaCfNpqrv] [-B buffer_size] [-b batchfile] [-c cipher]
@@ -27,8 +26,6 @@ pub(super) struct SftpOptions {
     pub(super) flags: CopyFlags,
     /// `-b`
     pub(super) batch: Option<OsString>,
-    pub(super) quiet: bool,
-    pub(super) verbose: u8,
     /// `-N`: as if nothing were quiet.
     pub(super) not_quiet: bool,
     pub(super) operands: Vec<OsString>,
@@ -51,15 +48,11 @@ impl SftpOptions {
         Ok(options)
     }
 
-    fn pass(&mut self, argument: impl Into<OsString>) {
-        self.way.options.push(argument.into());
-    }
-
     fn flag(&mut self, flag: &'static str, value: OsString) -> Result<(), String> {
+        if self.way.flag(flag, &value)? {
+            return Ok(());
+        }
         match flag {
-            "4" => self.pass("-4"),
-            "6" => self.pass("-6"),
-            "C" => self.pass("-C"),
             "A" => {
                 return Err(
                     "-A is not supported yet: agent forwarding belongs to a later version of \
@@ -72,18 +65,7 @@ impl SftpOptions {
             "p" => self.flags.preserve = true,
             "r" => self.flags.recursive = true,
             "N" => self.not_quiet = true,
-            "q" => {
-                self.quiet = true;
-                self.way.quiet = true;
-            }
-            "v" => {
-                self.verbose = self.verbose.saturating_add(1);
-                self.way.verbose = true;
-                self.pass("-v");
-            }
-            "1" => return Err("SSH protocol v.1 is no longer supported".to_owned()),
             "h" => return Err(String::new()),
-            "2" => {}
             _ => self.valued(flag, value)?,
         }
         Ok(())
@@ -94,18 +76,14 @@ impl SftpOptions {
         match flag {
             "b" if self.batch.is_some() => return Err("Batch file already specified.".to_owned()),
             "b" => {
-                self.pass("-oBatchMode=yes");
+                self.way.set("BatchMode=yes");
                 self.batch = Some(value);
             }
-            "D" => self.way.direct = Some(value),
-            "S" => self.way.program = Some(value.into()),
             "s" => self.way.subsystem = Some(value),
             "P" => {
-                self.pass("-oPort");
-                if let Some(last) = self.way.options.last_mut() {
-                    last.push("=");
-                    last.push(value);
-                }
+                let mut line = OsString::from("Port=");
+                line.push(value);
+                self.way.set(line);
             }
             "l" => self.copy.limit_bytes = units::kilobits(&text)?,
             "B" => {
@@ -119,11 +97,6 @@ impl SftpOptions {
                     .ok()
                     .filter(|count| *count > 0)
                     .ok_or_else(|| format!("Invalid number of requests \"{text}\""))?;
-            }
-            "X" => {}
-            "F" | "J" | "c" | "i" | "o" => {
-                self.pass(format!("-{flag}"));
-                self.pass(value);
             }
             other => return Err(flags::Error::Unknown(other.to_owned()).to_string()),
         }
