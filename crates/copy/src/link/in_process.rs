@@ -22,7 +22,7 @@ use packet::PacketBuf;
 use sys::signals::{self, Blocked, Signal};
 use transfer::engine::{EngineError, Exchange, LinkTimes, Transport};
 
-use super::bridge::{EngineBridge, LinkStage, Local, Questions};
+use super::bridge::{EngineBridge, LinkStage, Local, QUESTION_SIGNALS, Questions};
 
 /// How often a wait looks whether a signal has come.
 const LOOK: Duration = Duration::from_millis(200);
@@ -34,17 +34,6 @@ const AT_ONCE: usize = 8;
 const WORTH_OTHERS_BYTES: u64 = 1 << 20;
 /// Stack of a connection's thread, bytes: as a program's.
 const STACK_BYTES: usize = 8 << 20;
-
-/// Signals that a question on the terminal sees to.
-pub(super) const OF_THE_TERMINAL: [Signal; 7] = [
-    Signal::HUP,
-    Signal::INT,
-    Signal::QUIT,
-    Signal::TERM,
-    Signal::TSTP,
-    Signal::TTIN,
-    Signal::TTOU,
-];
 
 /// Signals that end a copy in order.
 const ENDING: [Signal; 3] = [Signal::INT, Signal::TERM, Signal::HUP];
@@ -74,7 +63,7 @@ impl LoginSignals {
             }
         }
         Ok(Self {
-            _blocked: Blocked::new(&OF_THE_TERMINAL)?,
+            _blocked: Blocked::new(&QUESTION_SIGNALS)?,
         })
     }
 }

@@ -123,7 +123,7 @@ pub(super) fn plan(
         if !is_subsystem {
             return Ok(CommandPlan::OnlySftp { original_command });
         }
-        let mut arguments = super::sftp::words(&String::from_utf8_lossy(command));
+        let mut arguments = words(&String::from_utf8_lossy(command));
         arguments.remove(0);
         return Ok(CommandPlan::InternalSftp(InternalSftp {
             arguments,
@@ -165,6 +165,28 @@ pub(super) fn change_password() -> CommandPlan {
 fn base_name(path: &str) -> Vec<u8> {
     let name = std::path::Path::new(path).file_name();
     name.unwrap_or(OsStr::new("sh")).as_bytes().to_vec()
+}
+
+/// Splits a command into words, with quotes and backslashes as in a shell.
+fn words(command: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    let mut letters = command.chars();
+    while let Some(letter) = letters.next() {
+        match (quote, letter) {
+            (Some(open), letter) if letter == open => quote = None,
+            (None, '"' | '\'') => {
+                quote = Some(letter);
+                word.get_or_insert_default();
+            }
+            (None | Some('"'), '\\') => word.get_or_insert_default().extend(letters.next()),
+            (None, letter) if letter.is_ascii_whitespace() => words.extend(word.take()),
+            (_, letter) => word.get_or_insert_default().push(letter),
+        }
+    }
+    words.extend(word);
+    words
 }
 
 #[cfg(test)]
@@ -313,5 +335,21 @@ mod tests {
         assert_eq!(argv(&asked), ["sh", "-c", "internal-sftp"]);
         let other = run(plan(subsystem, Some("internal-sftpd")));
         assert_eq!(argv(&other), ["sh", "-c", "internal-sftpd"]);
+    }
+
+    #[test]
+    fn a_command_is_cut_into_words_as_a_shell_cuts_it() {
+        for (command, expected) in [
+            ("internal-sftp", &["internal-sftp"][..]),
+            (" a  -l\tINFO ", &["a", "-l", "INFO"]),
+            (
+                r#"a -d "x y" 'p "q' z\ w"#,
+                &["a", "-d", "x y", "p \"q", "z w"],
+            ),
+            (r#"a "" b"#, &["a", "", "b"]),
+            (r#"a "b\"c"#, &["a", "b\"c"]),
+        ] {
+            assert_eq!(words(command), expected);
+        }
     }
 }

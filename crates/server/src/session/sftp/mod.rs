@@ -258,28 +258,6 @@ fn lacks(wall: Wall) -> Option<&'static str> {
     }
 }
 
-/// Splits a command into words, with quotes and backslashes as in a shell.
-pub(super) fn words(command: &str) -> Vec<String> {
-    let mut words = Vec::new();
-    let mut word: Option<String> = None;
-    let mut quote = None;
-    let mut letters = command.chars();
-    while let Some(letter) = letters.next() {
-        match (quote, letter) {
-            (Some(open), letter) if letter == open => quote = None,
-            (None, '"' | '\'') => {
-                quote = Some(letter);
-                word.get_or_insert_default();
-            }
-            (None | Some('"'), '\\') => word.get_or_insert_default().extend(letters.next()),
-            (None, letter) if letter.is_ascii_whitespace() => words.extend(word.take()),
-            (_, letter) => word.get_or_insert_default().push(letter),
-        }
-    }
-    words.extend(word);
-    words
-}
-
 impl ChannelHandler for SftpHandler {
     fn receive(&mut self, stream: Stream, data: Bytes) {
         match (&mut self.way, stream) {
@@ -345,21 +323,5 @@ mod tests {
             said.iter()
                 .all(|line| line.ends_with("openat2 alone confines"))
         );
-    }
-
-    #[test]
-    fn a_command_is_cut_into_words_as_a_shell_cuts_it() {
-        for (command, expected) in [
-            ("internal-sftp", &["internal-sftp"][..]),
-            (" a  -l\tINFO ", &["a", "-l", "INFO"]),
-            (
-                r#"a -d "x y" 'p "q' z\ w"#,
-                &["a", "-d", "x y", "p \"q", "z w"],
-            ),
-            (r#"a "" b"#, &["a", "", "b"]),
-            (r#"a "b\"c"#, &["a", "b\"c"]),
-        ] {
-            assert_eq!(words(command), expected);
-        }
     }
 }
