@@ -26,6 +26,7 @@ mod level_controller;
 mod level_controller_tests;
 mod link;
 mod notice;
+mod out_queue;
 mod packet_bridge;
 #[cfg(test)]
 mod packet_bridge_tests;

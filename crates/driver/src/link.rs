@@ -1,18 +1,17 @@
 //! The connection's socket. Reads go directly into the splitter's slab; writev writes sealed
 //! packets in batches.
 
-use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use packet::SealedPacket;
 use proto::{Connection, TransportOutput};
 use sys::epoll::{Epoll, Interest};
 
 use super::error::DriverError;
 use super::lanes::Lanes;
 use super::level_controller::{Activity, ByteTotals, LevelController};
+use super::out_queue::OutQueue;
 use super::poller::{EventTarget, Poller, Registration};
 use super::send_limits::SendLimits;
 
@@ -42,12 +41,7 @@ pub(super) struct SocketLink {
     write_registration: Option<Registration>,
     readable: bool,
     writable: bool,
-    /// The identification line, which precedes all packets.
-    line: Vec<u8>,
-    out: VecDeque<SealedPacket>,
-    out_bytes: usize,
-    /// Bytes of the first packet in `out` that are written.
-    out_offset: usize,
+    out: OutQueue,
     closed: bool,
     reported: bool,
     write_broken: bool,
@@ -93,10 +87,7 @@ impl SocketLink {
             write_registration,
             readable: true,
             writable: true,
-            line: Vec::new(),
-            out: VecDeque::new(),
-            out_bytes: 0,
-            out_offset: 0,
+            out: OutQueue::default(),
             closed: false,
             reported: false,
             write_broken: false,
@@ -277,13 +268,10 @@ impl SocketLink {
         loop {
             self.seal(connection, lanes)?;
             if self.write_broken {
-                self.line.clear();
-                self.out.clear();
-                self.out_bytes = 0;
-                self.out_offset = 0;
+                self.out = OutQueue::default();
                 return Ok(PendingOutput::Nothing);
             }
-            if self.is_empty() {
+            if self.out.is_empty() {
                 return Ok(match lanes.unsealed_bytes() {
                     0 if lanes.is_deflating() => PendingOutput::InLane,
                     0 => PendingOutput::Nothing,
@@ -324,48 +312,28 @@ impl SocketLink {
             } else {
                 limit
             };
-            while lanes.takes_seal() && self.out_bytes + lanes.unsealed_bytes() < limit {
+            while lanes.takes_seal() && self.out.bytes() + lanes.unsealed_bytes() < limit {
                 match lanes.poll_output(connection) {
                     Some(TransportOutput::Seal(job)) => lanes.push_seal(job),
-                    Some(TransportOutput::Raw(line)) => {
-                        debug_assert!(self.out.is_empty(), "the version line comes first");
-                        self.line.extend(line);
-                    }
+                    Some(TransportOutput::Raw(line)) => self.out.push_line(line),
                     None => break,
                 }
                 any = true;
             }
-            let before = self.out.len();
-            lanes.seal(&mut self.out)?;
-            let sealed = self.out.range(before..).map(|packet| packet.wire().len());
-            self.out_bytes += sealed.sum::<usize>();
+            self.out.push_with(|packets| lanes.seal(packets))?;
             if !any {
                 return Ok(());
             }
         }
     }
 
-    fn is_empty(&self) -> bool {
-        self.line.is_empty() && self.out.is_empty()
-    }
-
     fn write_once(&mut self, connection: &mut Connection) -> io::Result<()> {
-        let mut offset = self.out_offset;
-        let line = Some(&self.line[..]).filter(|line| !line.is_empty());
-        let packets = self.out.iter().map(|packet| {
-            let skip = std::mem::take(&mut offset);
-            packet.wire().get(skip..).unwrap_or_default()
-        });
         let mut slices = [IoSlice::new(&[]); MAX_SLICES];
-        let mut filled = 0;
-        for (slice, bytes) in slices.iter_mut().zip(line.into_iter().chain(packets)) {
-            *slice = IoSlice::new(bytes);
-            filled += 1;
-        }
+        let filled = self.out.slices(&mut slices);
         match sys::io::writev(self.write_fd(), &slices[..filled]) {
             Ok(count) => {
                 self.sent += u64::try_from(count).unwrap_or_default();
-                self.advance(count, connection);
+                self.out.advance(count, connection);
             }
             Err(error) if is_transient(&error) => {
                 self.writable = false;
@@ -401,31 +369,9 @@ impl SocketLink {
         Ok(())
     }
 
-    fn advance(&mut self, mut count: usize, connection: &mut Connection) {
-        let of_line = count.min(self.line.len());
-        self.line.drain(..of_line);
-        count -= of_line;
-        while count > 0 {
-            let Some(first) = self.out.front() else {
-                return;
-            };
-            let left = first.wire().len().saturating_sub(self.out_offset);
-            if count < left {
-                self.out_offset += count;
-                return;
-            }
-            count -= left;
-            self.out_offset = 0;
-            if let Some(done) = self.out.pop_front() {
-                self.out_bytes = self.out_bytes.saturating_sub(done.wire().len());
-                connection.recycle(done.into_buf());
-            }
-        }
-    }
-
     /// Returns true if there is output and the socket is full.
     pub(super) fn waits_for_socket(&self) -> bool {
-        !self.is_empty() && !self.writable && !self.write_broken
+        !self.out.is_empty() && !self.writable && !self.write_broken
     }
 
     /// Waits until the socket is writable; returns false if `limit` expires first.
