@@ -205,15 +205,6 @@ extended! {
         /// The whole content.
         data: &'a [u8],
     }
-    /// See [`vendor::GET_FILE`].
-    GetFile<'a> = vendor::GET_FILE, "1" {
-        /// The path.
-        path: &'a [u8],
-        /// 0; no flag is defined.
-        flags: u32,
-        /// Maximum length, bytes; the content of a longer file is not sent.
-        max_len: u32,
-    }
     /// See [`vendor::WALK`].
     Walk<'a> = vendor::WALK, "2" {
         /// The directory.

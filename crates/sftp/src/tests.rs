@@ -498,7 +498,7 @@ fn what_an_extension_stands_for_denies_it_in_every_way() {
         );
     }
     // Requests that reveal attributes need the permits of stat and fstat.
-    for tells in ["get-file", "open-read", "walk"] {
+    for tells in ["open-read", "walk"] {
         let stands_for = row(tells).unwrap().stands_for;
         assert!(stands_for.contains(&"stat") && stands_for.contains(&"fstat"));
     }

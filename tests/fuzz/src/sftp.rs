@@ -66,7 +66,6 @@ fn read(message: &[u8]) {
             }
             Reply::Extended(fields) => {
                 assert!(vendor::entries(fields).count() <= message.len());
-                let _ = vendor::WholeFile::decode(fields);
                 let _ = vendor::Hashes::decode(fields);
                 let _ = vendor::Hole::decode(fields);
                 let _ = vendor::OpenedFile::decode(fields);

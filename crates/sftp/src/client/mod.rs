@@ -38,10 +38,10 @@ pub enum Op {
     OpenRead,
     /// WALK, answered by several parts of a tree.
     Walk,
+    /// WALK of one file, answered by its content and STATUS.
+    WalkFile,
     /// PUT_FILE.
     PutFile,
-    /// GET_FILE.
-    GetFile,
     /// WRITE.
     Write,
     /// CLOSE.
@@ -84,6 +84,12 @@ impl Op {
     /// Returns true for requests answered by several messages, the last of which is STATUS.
     #[must_use]
     pub fn has_many(self) -> bool {
+        self.is_long() || self == Self::WalkFile
+    }
+
+    /// Returns true for requests that may remain unanswered for long.
+    #[must_use]
+    pub fn is_long(self) -> bool {
         matches!(self, Self::ReadRange | Self::OpenRead | Self::Walk)
     }
 }

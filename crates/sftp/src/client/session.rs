@@ -187,8 +187,7 @@ impl Session {
     /// True if another request may be sent.
     #[must_use]
     pub fn takes_request(&self) -> bool {
-        // Requests answered by several messages may stay open for long and do not count.
-        let mut passing = self.open.iter().filter(|(_, token)| !token.op.has_many());
+        let mut passing = self.open.iter().filter(|(_, token)| !token.op.is_long());
         let oldest = passing.next();
         let span = oldest.map_or(0, |(first, _)| self.last_id.wrapping_sub(first));
         self.is_open() && span < MAX_OPEN_REQUESTS
@@ -231,7 +230,7 @@ impl Session {
         self.flow.goes(token.len);
         self.last_id = self.open.insert(token);
         // The answer to a request with several messages comes late.
-        if self.timed.is_none() && !token.op.has_many() {
+        if self.timed.is_none() && !token.op.is_long() {
             self.timed = Some((self.last_id, None));
         }
         self.last_id

@@ -136,12 +136,6 @@ pub const REQUESTS: &[RequestInfo] = &[
         "1",
         &["open", "write", "close", "fsetstat", "fsync"],
     ),
-    reads(
-        "get-file",
-        vendor::GET_FILE,
-        "1",
-        &["open", "read", "close", "stat", "fstat"],
-    ),
     reads("walk", vendor::WALK, "2", WALKS),
     reads("walk-on", vendor::WALK_ON, "1", WALKS),
 ];

@@ -133,8 +133,7 @@ impl Serve {
             Extended::ReadRange(request) => self.read_range(id, request),
             Extended::OpenRead(request) => self.open_read(id, request, buffers),
             Extended::PutFile(request) => self.put_file(id, request, buffers),
-            Extended::GetFile(request) => self.get_file(id, request, buffers),
-            Extended::Walk(request) => self.walk(id, request),
+            Extended::Walk(request) => self.walk(id, request, buffers),
             Extended::WalkOn(request) => {
                 self.walk_on(id, request, buffers);
                 Ok(())

@@ -476,19 +476,26 @@ fn small_files_take_one_request_each() {
     assert_eq!(metadata.mode() & 0o7777, 0o646);
     assert_eq!((metadata.mtime(), metadata.mtime_nsec()), (5, 6));
     let get = |max_len| {
-        Extended::GetFile(extension::GetFile {
+        Request::Extended(Extended::Walk(extension::Walk {
             path: b"file",
-            flags: 0,
+            flags: vendor::walk_flag::FILE,
             max_len,
-        })
+            window: 0,
+        }))
     };
     for (max_len, is_whole) in [(50_000, true), (49_999, false)] {
-        let Answer::Extended(fields) = client.extended(get(max_len)) else {
-            panic!("no EXTENDED_REPLY");
+        client.send(&get(max_len));
+        let answers = client.answers();
+        let [(_, Answer::Extended(fields)), (_, ended)] = answers.as_slice() else {
+            panic!("{answers:?}");
         };
-        let file = vendor::WholeFile::decode(&fields).unwrap();
-        assert_eq!(file.is_whole, is_whole);
-        assert!(file.data == if is_whole { &content[..] } else { &[] });
+        assert_eq!(*ended, ok());
+        let entries: Vec<_> = vendor::entries(fields).collect();
+        let [Ok(file)] = entries.as_slice() else {
+            panic!("{entries:?}");
+        };
+        assert!(file.path.is_empty());
+        assert!(file.content == is_whole.then_some(&content[..]));
         assert_eq!(file.attributes.size, Some(50_000));
     }
     assert_eq!(client.serve.handles.len(), 0);

@@ -1,11 +1,11 @@
 //! `walk` (docs/PROTOCOL.md): lists a directory tree in depth-first order, with the content of
-//! small files. The directories on the path to the current entry are open; each was opened by its
+//! small files, or a single file. The directories on the path to the current entry are open; each was opened by its
 //! own name relative to its parent.
 //!
 //! The server sends no more than the client has granted, so that the client bounds its own memory;
 //! the bytes waiting for the channel are bounded as for every answer.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use crate::extension::{Walk as WalkRequest, WalkOn};
 use crate::message::reply::encode_extended;
@@ -410,10 +410,18 @@ fn whole(root: &[u8], path: &[u8]) -> Vec<u8> {
 }
 
 impl Serve {
-    pub(super) fn walk(&mut self, id: u32, request: &WalkRequest<'_>) -> Done {
+    pub(super) fn walk(
+        &mut self,
+        id: u32,
+        request: &WalkRequest<'_>,
+        buffers: &mut dyn Buffers,
+    ) -> Done {
         let has = |flag: u32| request.flags & flag != 0;
-        if request.flags & !(walk_flag::FOLLOW | walk_flag::CONTENT) != 0 {
+        if request.flags & !(walk_flag::FOLLOW | walk_flag::CONTENT | walk_flag::FILE) != 0 {
             return Err(Failed::new(Code::OP_UNSUPPORTED, "unknown flags"));
+        }
+        if has(walk_flag::FILE) {
+            return self.walk_file(id, request, buffers);
         }
         self.note(LogLevel::Info, "walk", request.path);
         // The root itself may be a link.
@@ -441,6 +449,42 @@ impl Serve {
         })))
     }
 
+    /// Answers for a file in place of a directory: opens, reads and closes it.
+    fn walk_file(&mut self, id: u32, request: &WalkRequest<'_>, buffers: &mut dyn Buffers) -> Done {
+        if self.log.wants(LogLevel::Info) {
+            let name = shown(request.path);
+            let line = format!("open \"{name}\" flags READ mode 0666");
+            self.log.line(LogLevel::Info, &line);
+        }
+        let fd = self.place.open(request.path, How::READ, 0)?;
+        let info = content::info(&fd)?;
+        let limit = request.max_len.min(MAX_CONTENT_BYTES);
+        let mut content = Vec::new();
+        let is_whole = info.kind() == FileKind::Regular
+            && info.size <= u64::from(limit)
+            && read_whole(&fd, info.size, limit, &mut content)?;
+        let mut known = attributes(&info, self.exact_times);
+        if is_whole {
+            // Report the length sent, even if the file has just changed.
+            known.size = Some(content.len() as u64);
+        }
+        self.moved += content.len();
+        self.note_closed(request.path, content.len(), 0);
+        self.answer_extended(id, buffers, |out| {
+            WalkEntry {
+                code: Code::OK,
+                path: b"",
+                attributes: known,
+                allocated: info.allocated,
+                text: b"",
+                content: is_whole.then_some(&content),
+            }
+            .write(out);
+        });
+        self.ok(id, buffers);
+        Ok(())
+    }
+
     pub(super) fn walk_on(&mut self, id: u32, request: &WalkOn, buffers: &mut dyn Buffers) {
         for job in &mut self.jobs {
             if let Job::Walk(walk) = job
@@ -451,4 +495,23 @@ impl Serve {
         }
         self.ok(id, buffers);
     }
+}
+
+/// Reads up to `size` bytes of a file, at most `limit`. A file that has shrunk or grown meanwhile
+/// counts as whole.
+fn read_whole(fd: &OwnedFd, size: u64, limit: u32, content: &mut Vec<u8>) -> Result<bool, Failed> {
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let size = usize::try_from(size).map_err(|_| Failed::code(Code::FAILURE))?;
+    content.resize(size.min(limit), 0);
+    let mut done = 0;
+    while let Some(room) = content.get_mut(done..).filter(|room| !room.is_empty()) {
+        match content::read_at(fd, room, done as u64)? {
+            0 => break,
+            count => done += count,
+        }
+    }
+    let shrank = done < content.len();
+    content.truncate(done);
+    // Of a file that grew, the content up to the size at opening is as good as any.
+    Ok(shrank || done <= limit)
 }

@@ -44,6 +44,8 @@ pub mod walk_flag {
     pub const FOLLOW: u32 = 1;
     /// Include the content of regular files up to `max_len` bytes.
     pub const CONTENT: u32 = 2;
+    /// Send one entry only, that of the path itself, following links, with its content.
+    pub const FILE: u32 = 4;
 }
 
 /// Maximum nesting of directories that [`WALK`] enters; a deeper directory is listed without its
@@ -138,40 +140,6 @@ impl<'a> OpenedFile<'a> {
     pub fn write(&self, out: &mut Vec<u8>) {
         self.attributes.write(out);
         out.put_string(self.handle);
-    }
-}
-
-/// The answer to [`GET_FILE`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct WholeFile<'a> {
-    /// The attributes as FSTAT returns them.
-    pub attributes: Attributes,
-    /// True if `data` is the whole content. Otherwise the file is longer than `max_len` or not a
-    /// regular file, and `data` is empty.
-    pub is_whole: bool,
-    /// The content of the file.
-    pub data: &'a [u8],
-}
-
-impl<'a> WholeFile<'a> {
-    /// Reads the fields of an EXTENDED_REPLY.
-    ///
-    /// # Errors
-    /// [`DecodeError`].
-    pub fn decode(fields: &'a [u8]) -> Result<Self, DecodeError> {
-        let mut reader = Reader::new(fields);
-        Ok(Self {
-            attributes: Field::read(&mut reader)?,
-            is_whole: reader.bool()?,
-            data: reader.string()?,
-        })
-    }
-
-    /// Appends the fields to `out`.
-    pub fn write(&self, out: &mut Vec<u8>) {
-        self.attributes.write(out);
-        out.put_bool(self.is_whole);
-        out.put_string(self.data);
     }
 }
 

@@ -56,8 +56,6 @@ names! {
     OPEN_READ = "open-read";
     /// Creates a file, writes it and closes it; answered by STATUS.
     PUT_FILE = "put-file";
-    /// Opens a file, reads it and closes it; answered by EXTENDED_REPLY ([`WholeFile`](super::WholeFile)).
-    GET_FILE = "get-file";
     /// Lists a directory tree as a sequence of [`WalkEntry`](super::WalkEntry) in one or more EXTENDED_REPLY, in
     /// depth-first order: a directory, its contents, then its next sibling.
     WALK = "walk";

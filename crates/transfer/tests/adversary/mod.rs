@@ -429,6 +429,11 @@ impl Adversary {
             }
             Request::Extended(Extended::ReadRange(range)) => self.range(id, &range),
             Request::Extended(Extended::OpenRead(asked)) => self.open_read(id, asked.path),
+            Request::Extended(Extended::Walk(walk))
+                if walk.flags & vendor::walk_flag::FILE != 0 =>
+            {
+                self.status(id, Code::OP_UNSUPPORTED);
+            }
             Request::Extended(Extended::Walk(walk)) => {
                 self.note("WALK", walk.path, "");
                 for fields in self.nature.tree.iter().flatten() {

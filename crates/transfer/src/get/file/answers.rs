@@ -22,19 +22,18 @@ impl DownloadJob {
             // More of the range follows.
             return self.hole(asked, fields);
         }
+        if let (Op::WalkFile, Reply::Extended(fields)) = (asked.op, reply) {
+            // STATUS follows.
+            return self.whole(fields);
+        }
         if let (Op::OpenRead, Reply::Extended(_)) = (asked.op, reply) {
             self.fail_as_odd();
             self.copy.wake(link);
             return 0;
         }
         self.copy.answered();
-        let mut moved = 0;
         match (asked.op, reply) {
-            (Op::GetFile, Reply::Extended(fields)) => moved = self.whole(fields),
-            (Op::GetFile, Reply::Status(status)) => {
-                self.fail_to_open(&status_text(status.code, status.message));
-                self.stage = DownloadStage::Over;
-            }
+            (Op::WalkFile, Reply::Status(_)) => self.whole_ends(),
             (Op::Open, reply) => self.open_answered(link, session, reply),
             (Op::Read, Reply::Status(_)) if matches!(self.stage, DownloadStage::Proving(_)) => {
                 self.proven(asked, Some(reply));
@@ -70,7 +69,7 @@ impl DownloadJob {
             }
         }
         self.go_on();
-        moved
+        0
     }
 
     fn ends_streaming(&mut self) {
@@ -127,34 +126,45 @@ impl DownloadJob {
         }
     }
 
-    /// Processes the answer to GET_FILE.
+    /// Processes the entry of the whole file; returns the number of bytes received.
     fn whole(&mut self, fields: &[u8]) -> u64 {
-        self.stage = DownloadStage::Over;
-        let Ok(file) = vendor::WholeFile::decode(fields) else {
+        let entry = vendor::entries(fields).next();
+        let complete = matches!(self.stage, DownloadStage::Whole { complete: true });
+        let Some(Ok(entry)) = entry.filter(|_| !complete && !self.copy.has_failed()) else {
             self.fail_to_read("a malformed answer");
             return 0;
         };
-        if !file.is_whole {
-            if let Some(error) = impossible_size(&file.attributes) {
-                self.fail_to_read(&error);
-                return 0;
-            }
-            // The file has changed since its directory was read.
-            self.attributes = file.attributes;
-            self.end = file.attributes.size.filter(|size| *size > 0);
-            self.stage = DownloadStage::ToOpen(Read::default());
-            self.copy.wake_first();
+        if let Some(error) = impossible_size(&entry.attributes) {
+            self.fail_to_read(&error);
             return 0;
         }
-        let len = u64::try_from(file.data.len()).unwrap_or_default();
-        self.attributes = file.attributes;
+        self.attributes = entry.attributes;
+        self.end = entry.attributes.size.filter(|size| *size > 0);
+        let Some(content) = entry.content else {
+            // The file has changed since its directory was read.
+            return 0;
+        };
+        let len = u64::try_from(content.len()).unwrap_or_default();
         self.end = Some(len);
+        self.stage = DownloadStage::Whole { complete: true };
         self.open_target();
         self.copy.moved += len;
         if let Some(target) = &mut self.target {
-            let written = target.write(0, file.data);
+            let written = target.write(0, content);
             self.written(written);
         }
         len
+    }
+
+    /// No more follows about the whole file. If it has not arrived, it is opened, which reports the
+    /// error if there is one.
+    fn whole_ends(&mut self) {
+        let complete = matches!(self.stage, DownloadStage::Whole { complete: true });
+        if complete || self.copy.has_failed() {
+            self.stage = DownloadStage::Over;
+        } else {
+            self.stage = DownloadStage::ToOpen(Read::default());
+            self.copy.wake_first();
+        }
     }
 }

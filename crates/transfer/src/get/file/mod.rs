@@ -34,8 +34,11 @@ use target::LocalTarget;
 enum DownloadStage {
     /// Nothing was sent.
     Begin,
-    /// The whole file was requested at once (GET_FILE).
-    Whole,
+    /// The whole file was requested at once (WALK).
+    Whole {
+        /// It has arrived.
+        complete: bool,
+    },
     /// OPEN is due.
     ToOpen(Read),
     Opening(Read),
@@ -76,7 +79,7 @@ impl FileJob for DownloadJob {
             DownloadStage::ToOpen(read)
             | DownloadStage::Opening(read)
             | DownloadStage::Read(read) => read.next,
-            DownloadStage::Whole | DownloadStage::Close | DownloadStage::Over => return 0,
+            DownloadStage::Whole { .. } | DownloadStage::Close | DownloadStage::Over => return 0,
         };
         self.end.unwrap_or(0).saturating_sub(next)
     }
@@ -94,7 +97,7 @@ impl FileJob for DownloadJob {
             DownloadStage::Begin if first => {
                 let small = self.end.is_some_and(|end| end <= SMALL_BYTES);
                 let plain = self.options.resume == Resume::Never && pace.lets_go();
-                if small && plain && session.server().has(vendor::GET_FILE, "1") {
+                if small && plain && session.server().has(vendor::WALK, "2") {
                     return self.ask_whole(session, pace);
                 }
                 self.stage = DownloadStage::ToOpen(Read::default());
@@ -157,7 +160,7 @@ impl FileJob for DownloadJob {
     fn stop(&mut self) {
         match self.stage {
             // Complete with the next answer.
-            DownloadStage::Whole | DownloadStage::Close | DownloadStage::Over => return,
+            DownloadStage::Whole { .. } | DownloadStage::Close | DownloadStage::Over => return,
             DownloadStage::Begin | DownloadStage::ToOpen(_) => self.stage = DownloadStage::Over,
             // Keep the local file, which may be a part.
             DownloadStage::ToProve => {
@@ -248,16 +251,17 @@ impl DownloadJob {
 
     fn ask_whole(&mut self, session: &mut Session, pace: &mut Pace) -> Step {
         let size = u32::try_from(self.end.unwrap_or(0)).unwrap_or(u32::MAX);
-        let request = Extended::GetFile(extension::GetFile {
+        let request = Extended::Walk(extension::Walk {
             path: &self.item.from,
-            flags: 0,
+            flags: vendor::walk_flag::FILE,
             max_len: u32::try_from(SMALL_BYTES).unwrap_or(u32::MAX),
+            window: SMALL_BYTES,
         });
         let request = Request::Extended(request);
         self.copy
-            .send_data(session, Op::GetFile, (0, size), &request);
+            .send_data(session, Op::WalkFile, (0, size), &request);
         pace.went(u64::from(size));
-        self.stage = DownloadStage::Whole;
+        self.stage = DownloadStage::Whole { complete: false };
         Step::Sent { more: false }
     }
 }
