@@ -1,4 +1,4 @@
-//! Tasks of the project: `cargo xtask check|bench|interop|regress|differ|man|surface|order`.
+//! Tasks of the project: `cargo xtask check|bench|interop|regress|differ|man|surface|order|semver`.
 
 mod bench;
 mod check;
@@ -8,7 +8,7 @@ mod regress;
 
 const USAGE: &str = "\
 usage: cargo xtask check | bench [--bless] | interop [--all] | regress [...] | differ KIND | man |
-       surface [FOLDER] | order [--check] [PROGRAM]
+       surface [FOLDER] | order [--check] [PROGRAM] | semver
   check    rules that no compiler knows: arrows between rooms, unused dependencies,
            places of unsafe, sizes
   bench    instructions of the protocol's work against the baseline; --bless: a new one
@@ -26,6 +26,7 @@ usage: cargo xtask check | bench [--bless] | interop [--all] | regress [...] | d
            [FOLDER] with ssh_config.5 and sshd_config.5, /usr/share/man/man5 by default
   order    watch logins by a release build, or PROGRAM, and write which functions stand
            next to each other in the next one; --check: fail where that list is stale
+  semver   compares the public interface of the library with the last tag (cargo-semver-checks)
 ";
 
 use std::process::ExitCode;
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         Some("differ") => programs::differ(args.get(1..).unwrap_or_default()),
         Some("man") => programs::man(),
         Some("surface") => programs::surface(args.get(1..).unwrap_or_default()),
+        Some("semver") => programs::semver(),
         Some("order") => exit(order::run(args.get(1..).unwrap_or_default())),
         _ => {
             eprint!("{USAGE}");

@@ -2,6 +2,9 @@
 
 use std::process::{Command, ExitCode};
 
+/// The workspace's root.
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+
 /// `cargo xtask interop`: installs the peers, builds Fulmar and runs the matrix (`tests/interop`)
 /// with `arguments`: `--all` for the whole product instead of all pairs, `--only TEXT` for the
 /// pairs whose names contain TEXT, `--workers N`. `--all` also runs the long tests of copies: each
@@ -49,15 +52,40 @@ pub fn surface(arguments: &[String]) -> ExitCode {
     run([pages])
 }
 
+/// `cargo xtask semver`: compares the public interface of the library with the last tag, by
+/// cargo-semver-checks.
+pub fn semver() -> ExitCode {
+    let mut describe = Command::new("git");
+    describe.args(["describe", "--tags", "--abbrev=0"]);
+    let tag = match describe.current_dir(ROOT).output() {
+        Ok(output) if output.status.success() => {
+            String::from_utf8_lossy(&output.stdout).trim().to_owned()
+        }
+        _ => {
+            println!("xtask semver: no tag to compare with");
+            return ExitCode::SUCCESS;
+        }
+    };
+    let mut version = cargo();
+    version.args(["semver-checks", "--version"]);
+    if !version.output().is_ok_and(|output| output.status.success()) {
+        eprintln!("xtask semver: cargo install --locked cargo-semver-checks");
+        return ExitCode::FAILURE;
+    }
+    println!("xtask semver: fulmar since {tag}");
+    let mut checks = cargo();
+    checks.args(["semver-checks", "-p", "fulmar", "--baseline-rev", &tag]);
+    run([checks])
+}
+
 fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
 /// Runs the commands in the workspace's root until one fails.
 fn run(commands: impl IntoIterator<Item = Command>) -> ExitCode {
-    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
     for mut command in commands {
-        match command.current_dir(root).status() {
+        match command.current_dir(ROOT).status() {
             Ok(status) if status.success() => {}
             Ok(_) => return ExitCode::FAILURE,
             Err(error) => {

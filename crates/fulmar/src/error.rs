@@ -8,6 +8,7 @@ use driver::DriverError;
 
 /// Who must change something before a retry can succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Fault {
     /// The peer broke the protocol, refused, or closed the connection.
     Peer,
