@@ -13,8 +13,8 @@ use crate::text::{Style, escape, one_line};
 
 impl Authenticator<'_> {
     pub(super) fn keyboard_interactive(&mut self) -> Result<Option<Answer>, ClientError> {
-        self.interactive_attempts += 1;
-        if self.interactive_attempts > 1 {
+        self.tries.interactive += 1;
+        if self.tries.interactive > 1 {
             error!("Permission denied, please try again.");
         }
         debug2!("USERAUTH_REQUEST keyboard-interactive");
@@ -32,8 +32,7 @@ impl Authenticator<'_> {
             else {
                 if !asked_anything {
                     // The server asked nothing: another attempt would be the same.
-                    self.interactive_attempts =
-                        self.options.authentication.number_of_password_prompts;
+                    self.tries.interactive = self.options.authentication.number_of_password_prompts;
                 }
                 return Ok(Some(answer));
             };
@@ -80,7 +79,7 @@ impl Authenticator<'_> {
             Some(answer) => answer,
             None => {
                 // The user cannot be asked: send one empty answer and make no further attempt.
-                self.interactive_attempts = self.options.authentication.number_of_password_prompts;
+                self.tries.interactive = self.options.authentication.number_of_password_prompts;
                 Zeroizing::new(Vec::new())
             }
         }

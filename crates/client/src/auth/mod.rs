@@ -27,6 +27,7 @@ use crate::text::one_line;
 use identity::{Identity, Keys};
 pub use one_method::Attempted;
 pub use pipelined::Early;
+use pipelined::Flight;
 
 /// Timer of `ConnectTimeout`, which runs until the keys are agreed on.
 pub const TOKEN_DEADLINE: u64 = 9;
@@ -78,17 +79,7 @@ pub struct Authenticator<'c> {
     /// Keys without an algorithm that the server is known to accept; tried again after its first
     /// answer.
     deferred: VecDeque<Identity>,
-    /// Keys of pipelined signed requests without an answer, in the order sent.
-    pipelined: VecDeque<Identity>,
-    /// Number of pipelined signed requests.
-    pipelined_requests: usize,
-    /// The channel opened after them.
-    early: Option<EarlyChannel>,
-    /// True after a login with an early channel failed, until the server's next answer shows that
-    /// the connection continues.
-    early_refused: bool,
-    /// The server's signature algorithms from the cached profile, until the server names them.
-    expected_algorithms: Option<Vec<String>>,
+    flight: Flight,
     /// Time limit of each answer, milliseconds.
     answer_timeout_ms: Option<u64>,
     /// Why the last key made no signature.
@@ -99,9 +90,15 @@ pub struct Authenticator<'c> {
     agent: Option<identity::Agent>,
     /// The methods that can continue; `None` before the first refusal.
     allowed: Option<Vec<String>>,
-    tried_none: bool,
-    password_attempts: u32,
-    interactive_attempts: u32,
+    tries: Tries,
+}
+
+/// Number of attempts by each method, for the limits of the options.
+#[derive(Debug, Default)]
+struct Tries {
+    none: bool,
+    password: u32,
+    interactive: u32,
 }
 
 impl<'c> Authenticator<'c> {
@@ -123,20 +120,14 @@ impl<'c> Authenticator<'c> {
             identities,
             used: Vec::new(),
             deferred: VecDeque::new(),
-            pipelined: VecDeque::new(),
-            pipelined_requests: 0,
-            early: None,
-            early_refused: false,
-            expected_algorithms: None,
+            flight: Flight::default(),
             answer_timeout_ms: None,
             unsigned: None,
             offered: None,
             partly: false,
             agent,
             allowed: None,
-            tried_none: false,
-            password_attempts: 0,
-            interactive_attempts: 0,
+            tries: Tries::default(),
         }
     }
 
@@ -223,7 +214,7 @@ impl<'c> Authenticator<'c> {
             method,
             proof,
             key: self.offered.take().filter(|_| by_key),
-            early: self.early.take(),
+            early: self.flight.channel.take(),
         }
     }
 
@@ -240,8 +231,8 @@ impl<'c> Authenticator<'c> {
             // A second factor may be another key: keys that were refused before may be offered
             // again.
             self.identities.extend(std::mem::take(&mut self.used));
-            self.password_attempts = 0;
-            self.interactive_attempts = 0;
+            self.tries.password = 0;
+            self.tries.interactive = 0;
         } else {
             debug1!("Authentications that can continue: {shown}");
         }
@@ -257,7 +248,7 @@ impl<'c> Authenticator<'c> {
 
     /// The next method in the user's order that the server accepts and that has something to offer.
     fn next_method(&self) -> Option<&'static str> {
-        if !self.pipelined.is_empty() {
+        if !self.flight.keys.is_empty() {
             return Some(names::METHOD_PUBLICKEY);
         }
         let Some(allowed) = &self.allowed else {
@@ -294,7 +285,7 @@ impl<'c> Authenticator<'c> {
         match next {
             // Only `none` shows that a server wants no proof: try it before asking the user.
             Some(names::METHOD_PUBLICKEY) => next,
-            _ if !self.tried_none => Some(names::METHOD_NONE),
+            _ if !self.tries.none => Some(names::METHOD_NONE),
             next => next,
         }
     }
@@ -321,18 +312,18 @@ impl<'c> Authenticator<'c> {
         self.options.authentication.password_authentication
             && !self.options.authentication.batch_mode
             && !self.without_secrets
-            && self.password_attempts < self.options.authentication.number_of_password_prompts
+            && self.tries.password < self.options.authentication.number_of_password_prompts
     }
 
     fn may_ask_interactive(&self) -> bool {
         self.options.authentication.kbd_interactive_authentication
             && !self.options.authentication.batch_mode
             && !self.without_secrets
-            && self.interactive_attempts < self.options.authentication.number_of_password_prompts
+            && self.tries.interactive < self.options.authentication.number_of_password_prompts
     }
 
     fn none(&mut self) -> Result<Answer, ClientError> {
-        self.tried_none = true;
+        self.tries.none = true;
         debug2!("USERAUTH_REQUEST none");
         let user = self.options.user.as_bytes();
         let sent = self.driver.connection().auth_none(user);
@@ -356,8 +347,8 @@ impl<'c> Authenticator<'c> {
         self.limit_wait(true);
         let answer = self.next_answer()?;
         self.limit_wait(false);
-        if self.pipelined.is_empty() {
-            self.early_refused = false;
+        if self.flight.keys.is_empty() {
+            self.flight.is_refused = false;
         }
         Ok(answer)
     }

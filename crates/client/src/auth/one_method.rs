@@ -66,7 +66,7 @@ impl Authenticator<'_> {
         }
         let mut refused = None;
         loop {
-            if is_key && self.identities.is_empty() && self.pipelined.is_empty() {
+            if is_key && self.identities.is_empty() && self.flight.keys.is_empty() {
                 // Keys without an algorithm wait for the server's first answer.
                 return Ok(refused.unwrap_or(Attempted::NotSent(self.unsigned.take())));
             }

@@ -16,8 +16,8 @@ const MAX_CHANGE_ATTEMPTS: u32 = 3;
 
 impl Authenticator<'_> {
     pub(super) fn password(&mut self) -> Result<Option<Answer>, ClientError> {
-        self.password_attempts += 1;
-        if self.password_attempts > 1 {
+        self.tries.password += 1;
+        if self.tries.password > 1 {
             error!("Permission denied, please try again.");
         }
         let who = one_line(&format!(
@@ -29,7 +29,7 @@ impl Authenticator<'_> {
             .ask(&format!("{who}'s password: "), Question::Secret);
         let Some(password) = asked else {
             // The user cannot be asked: no further attempt.
-            self.password_attempts = self.options.authentication.number_of_password_prompts;
+            self.tries.password = self.options.authentication.number_of_password_prompts;
             return Ok(None);
         };
         debug2!("USERAUTH_REQUEST password");

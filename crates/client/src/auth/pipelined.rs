@@ -1,6 +1,8 @@
 //! Sends what a [`LoginStrategy`] permits before the server's answers: requests signed by keys that
 //! need no user, and after them the session's channel. That saves up to four round trips.
 
+use std::collections::VecDeque;
+
 use super::Authenticator;
 use super::identity::Identity;
 use crate::error::ClientError;
@@ -21,6 +23,22 @@ pub struct Early<'c> {
     pub data: &'c [u8],
 }
 
+/// The requests that were sent before the server's answers.
+#[derive(Debug, Default)]
+pub(super) struct Flight {
+    /// Keys of signed requests without an answer, in the order sent.
+    pub(super) keys: VecDeque<Identity>,
+    /// Number of signed requests sent.
+    requests: usize,
+    /// The channel opened after them.
+    pub(super) channel: Option<EarlyChannel>,
+    /// True after a login with an early channel failed, until the server's next answer shows that
+    /// the connection continues.
+    pub(super) is_refused: bool,
+    /// The server's signature algorithms from the cached profile, until the server names them.
+    pub(super) expected_algorithms: Option<Vec<String>>,
+}
+
 impl Authenticator<'_> {
     /// Sends everything that may be pipelined; [`Authenticator::run`] handles the answers.
     pub(super) fn send_early_requests(&mut self, early: &Early<'_>) -> Result<(), ClientError> {
@@ -38,8 +56,9 @@ impl Authenticator<'_> {
         let profile = early.strategy.profile();
         let known = profile.and_then(|profile| profile.key.as_deref());
         let mut ends_with_known = false;
-        self.expected_algorithms = profile.and_then(|profile| profile.signature_algorithms.clone());
-        while self.pipelined.len() < most
+        self.flight.expected_algorithms =
+            profile.and_then(|profile| profile.signature_algorithms.clone());
+        while self.flight.keys.len() < most
             && !ends_with_known
             && let Some(mut identity) = self.identities.pop_front()
         {
@@ -58,11 +77,11 @@ impl Authenticator<'_> {
             }
             if self.send_signed(&mut identity)? {
                 ends_with_known = is_known;
-                self.pipelined.push_back(identity);
-                self.pipelined_requests += 1;
+                self.flight.keys.push_back(identity);
+                self.flight.requests += 1;
             }
         }
-        if self.pipelined.is_empty() {
+        if self.flight.keys.is_empty() {
             return Ok(());
         }
         let mut depth = early.strategy.depth(server, ends_with_known);
@@ -72,12 +91,12 @@ impl Authenticator<'_> {
         if let Some(start) = early.start.filter(|_| depth >= PipelineDepth::Open) {
             let sent = start.send_early(self.driver.connection(), depth, early.data);
             let sent = sent.map_err(|error| self.lost(driver::DriverError::Proto(error)));
-            self.early = Some(sent?);
+            self.flight.channel = Some(sent?);
         }
         debug1!(
             "Sent before the server's answers: {} signed requests{}",
-            self.pipelined.len(),
-            match &self.early {
+            self.flight.keys.len(),
+            match &self.flight.channel {
                 None => "",
                 Some(early) if early.depth() == PipelineDepth::Whole =>
                     ", a session and its command",
@@ -94,11 +113,12 @@ impl Authenticator<'_> {
     /// protected like all its packets, proves that the login had not succeeded. An attacker who can
     /// cut the connection must not be able to make a command run twice.
     pub(super) fn retry_policy(&self, answered: bool) -> RetryPolicy {
-        let depth = self.early.as_ref().map(EarlyChannel::depth);
+        let depth = self.flight.channel.as_ref().map(EarlyChannel::depth);
         let started = depth == Some(PipelineDepth::Whole);
         // Every server accepts one signed request after the SERVICE_REQUEST: its answer is final.
-        let usual = self.pipelined_requests == 1 && self.early.is_none() && !self.early_refused;
-        match (self.pipelined.is_empty(), self.early_refused) {
+        let usual =
+            self.flight.requests == 1 && self.flight.channel.is_none() && !self.flight.is_refused;
+        match (self.flight.keys.is_empty(), self.flight.is_refused) {
             (true, true) => RetryPolicy::Safe(Caution::StepByStep),
             (true, false) => RetryPolicy::NotNeeded,
             (false, _) if usual && answered => RetryPolicy::NotNeeded,

@@ -14,7 +14,7 @@ use crate::log::{debug1, debug2, error};
 
 impl Authenticator<'_> {
     pub(super) fn publickey(&mut self) -> Result<Option<Answer>, ClientError> {
-        if !self.pipelined.is_empty() {
+        if !self.flight.keys.is_empty() {
             return self.pipelined_answer().map(Some);
         }
         let Some(mut identity) = self.identities.pop_front() else {
@@ -54,15 +54,15 @@ impl Authenticator<'_> {
     /// Handles the answer to the oldest pipelined request.
     fn pipelined_answer(&mut self) -> Result<Answer, ClientError> {
         let answer = self.answer()?;
-        let Some(identity) = self.pipelined.pop_front() else {
+        let Some(identity) = self.flight.keys.pop_front() else {
             return Ok(answer);
         };
         self.judged(identity, &answer);
         if matches!(answer, Answer::Success(_)) {
-            self.pipelined.clear();
-        } else if self.pipelined.is_empty() && self.early.take().is_some() {
+            self.flight.keys.clear();
+        } else if self.flight.keys.is_empty() && self.flight.channel.take().is_some() {
             debug1!("The login failed, so its pipelined session is discarded");
-            self.early_refused = true;
+            self.flight.is_refused = true;
         }
         Ok(answer)
     }
@@ -86,7 +86,7 @@ impl Authenticator<'_> {
             usize::try_from(self.options.algorithms.required_rsa_size).unwrap_or(usize::MAX);
         let algorithm = identity.algorithm(
             &self.options.algorithms.pubkey_accepted_algorithms,
-            told.or(self.expected_algorithms.as_deref()),
+            told.or(self.flight.expected_algorithms.as_deref()),
             min_rsa_bits,
         );
         if algorithm.is_none() {
