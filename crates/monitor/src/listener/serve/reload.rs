@@ -1,0 +1,118 @@
+//! Another configuration (SIGHUP), whose libraries are probed while connections are served.
+
+use std::io;
+
+use config::server::ServerConfig;
+use sys::epoll::Interest;
+
+use super::{Listener, TRIAL_TOKEN, spares_of};
+use crate::listener::accelerate::Trial;
+use crate::listener::hostkeys::HostKeys;
+use crate::listener::launch::Launch;
+use crate::listener::sockets::Socket;
+
+/// The two steps of a reload (SIGHUP). Between them libraries may be probed while connections are
+/// served.
+pub(crate) trait Reloads {
+    /// Reads the configuration and keys again. Returns `None` if any of it is invalid, and logs the
+    /// reason.
+    fn begin(&mut self) -> Option<NewConfiguration>;
+
+    /// Makes the new `Launch` and sockets. On failure, logs the reason and returns the old ones.
+    fn finish(
+        &mut self,
+        candidate: NewConfiguration,
+        launch: Launch,
+        sockets: Vec<Socket>,
+    ) -> Result<Reloaded, (Launch, Vec<Socket>)>;
+}
+
+/// A configuration that was read and is not in use yet.
+pub(crate) struct NewConfiguration {
+    pub(crate) config: ServerConfig,
+    pub(crate) host_keys: HostKeys,
+    /// The probe of the libraries that the configuration names.
+    pub(crate) trial: Option<Trial>,
+}
+
+/// Result of a successful reload.
+pub(crate) struct Reloaded {
+    pub(crate) config: ServerConfig,
+    pub(crate) launch: Launch,
+    pub(crate) sockets: Vec<Socket>,
+}
+
+impl Listener<'_> {
+    /// Monotonic milliseconds after which the probe of libraries is abandoned.
+    pub(super) fn trial_deadline_ms(&self) -> Option<u64> {
+        let trial = self.candidate.as_ref()?.trial.as_ref()?;
+        Some(trial.deadline_ms())
+    }
+
+    pub(crate) fn begin_reload(&mut self, reloads: &mut impl Reloads) -> io::Result<()> {
+        // A new reload replaces one whose probe still runs; dropping the candidate ends its probe.
+        self.candidate = None;
+        let Some(candidate) = reloads.begin() else {
+            return Ok(());
+        };
+        if let Some(answer) = candidate.trial.as_ref().and_then(Trial::answer) {
+            self.epoll.add(answer, TRIAL_TOKEN, Interest::READABLE)?;
+            self.candidate = Some(candidate);
+            return Ok(());
+        }
+        self.finish_reload(candidate, reloads)
+    }
+
+    /// Handles the probe's answer or deadline; completes the reload once the outcome is known.
+    pub(crate) fn hear_trial(&mut self, reloads: &mut impl Reloads, now_ms: u64) -> io::Result<()> {
+        let Some(mut candidate) = self.candidate.take() else {
+            return Ok(());
+        };
+        if let Some(trial) = &mut candidate.trial {
+            trial.hear(now_ms);
+            if trial.answer().is_some() {
+                self.candidate = Some(candidate);
+                return Ok(());
+            }
+        }
+        self.finish_reload(candidate, reloads)
+    }
+
+    fn finish_reload(
+        &mut self,
+        candidate: NewConfiguration,
+        reloads: &mut impl Reloads,
+    ) -> io::Result<()> {
+        let launch = match self.launch.share() {
+            Ok(launch) => launch,
+            Err(error) => {
+                self.log.error(&format!(
+                    "reload failed, the old configuration stays in use: {error}"
+                ));
+                return Ok(());
+            }
+        };
+        self.forget_sockets();
+        let sockets = core::mem::take(&mut self.sockets);
+        match reloads.finish(candidate, launch, sockets) {
+            Ok(reloaded) => {
+                // These clients have received a KEXINIT of the old configuration, which their
+                // monitors must use too.
+                self.serve_greeted();
+                self.options = reloaded.config.global();
+                self.launch = reloaded.launch;
+                self.sockets = reloaded.sockets;
+            }
+            Err((launch, sockets)) => {
+                self.launch = launch;
+                self.sockets = sockets;
+            }
+        }
+        // Pre-forked monitors have the old configuration; closing their sockets ends them.
+        self.spares = spares_of(&self.options.limits, self.only_one);
+        if self.paused_until_ms.is_none() {
+            self.watch_sockets(Interest::READABLE)?;
+        }
+        Ok(())
+    }
+}
