@@ -1,7 +1,8 @@
 use std::os::fd::OwnedFd;
 
 use privsep::{
-    AuthNone, AuthOther, AuthPassword, Frame, FrameSplitter, HostKey, Message, Secret, UserPolicy,
+    AuthNone, AuthOther, AuthPassword, Frame, FrameSplitter, HostKey, KeyAnswer, KeyQuery,
+    KeyVerify, Message, Secret, UserPolicy,
 };
 
 use super::super::accounts::Account;

@@ -1,0 +1,265 @@
+//! The methods: password, keyboard-interactive (RFC 4256) and public keys.
+
+use keys::authorized_keys::KeyOptions;
+use keys::candidate::{CandidateKey, SignedFor};
+use privsep::{KbdintStart, KeyAnswer, KeyQuery, KeyVerify, LogLevel};
+use wire::names;
+
+use super::{
+    AuthService, Label, NO_PASSWORD, NotLoggedIn, POSTPONED, SUBMETHOD_PAM, attempt_line, no_user,
+};
+use crate::connection::Account;
+use crate::connection::admit::{Proof, settle_account, with_pam};
+use crate::connection::chains::ChainMethod;
+use crate::connection::kbdint::{Dialogue, Interrupted};
+use crate::connection::pam::SayPassword;
+use crate::connection::password;
+use crate::connection::publickey::{self, Lookup};
+use crate::log::PREAUTH;
+
+impl AuthService<'_, '_, '_> {
+    /// Checks `password`, and `none` as an empty password if PermitEmptyPasswords is set.
+    pub(super) fn try_password(
+        &mut self,
+        method: ChainMethod,
+        given: &[u8],
+    ) -> Result<(Label, Option<Proof>), NotLoggedIn> {
+        let user = self.user.as_mut().ok_or_else(no_user)?;
+        let label = Label::of(method, user.chains.allows(method));
+        if !label.is_tried {
+            return Ok((label, None));
+        }
+        let may = user
+            .account()
+            .is_some_and(|account| account.root_may(&user.options.authentication, method, false));
+        let matched = if user.options.authentication.use_pam {
+            let fits = may
+                && given.len() <= password::MAX_PASSWORD_BYTES
+                && (!given.is_empty() || user.options.authentication.permit_empty_passwords);
+            let password = if fits { given } else { NO_PASSWORD };
+            let result = with_pam(user, |pam, permit_empty| {
+                pam.authenticate(permit_empty, &mut SayPassword::new(password))
+            });
+            if let Err(why) = &result {
+                let name = &user.name;
+                self.log.debug(&format!(
+                    "PAM: password authentication failed for {name}: {why}"
+                ));
+            }
+            result.is_ok() && fits
+        } else {
+            let typical = password::typical_entry();
+            let account = user.account();
+            password::check(
+                &password::Stored {
+                    shadow: account.and_then(|account| account.shadow.as_ref()),
+                    like: typical.as_ref(),
+                    permit_empty: user.options.authentication.permit_empty_passwords,
+                },
+                given,
+                self.log,
+            )
+        };
+        let proof = matched.then(|| Proof {
+            info: Some(method.name().to_owned()),
+            ..Proof::default()
+        });
+        Ok((label, proof))
+    }
+
+    /// Runs `keyboard-interactive`; returns `None` if the client changed to another method.
+    pub(super) fn try_kbdint(
+        &mut self,
+        _request: &KbdintStart,
+    ) -> Result<Option<(Label, Option<Proof>)>, NotLoggedIn> {
+        let mut label = Label::of(ChainMethod::KeyboardInteractive, false);
+        let user = self.user.as_mut().ok_or_else(no_user)?;
+        let asked = user
+            .chains
+            .kbdint_submethods()
+            .is_none_or(|names| names.contains(&SUBMETHOD_PAM));
+        if !user.chains.allows(ChainMethod::KeyboardInteractive)
+            || !user.options.authentication.use_pam
+            || !asked
+        {
+            return Ok(Some((label, None)));
+        }
+        label.is_tried = true;
+        let may = user.account().is_some_and(|account| {
+            account.root_may(
+                &user.options.authentication,
+                ChainMethod::KeyboardInteractive,
+                false,
+            )
+        });
+        let instead = (!may).then_some(NO_PASSWORD);
+        let (level, line, _) = attempt_line(user, POSTPONED, &label, false);
+        let mut dialogue = Dialogue::new(&mut self.channel, instead, (level, line));
+        // An expired password is changed here, because modules can prompt here. A user who may not
+        // log in gets no further prompt.
+        let authenticated = with_pam(user, |pam, permit_empty| {
+            pam.authenticate(permit_empty, &mut dialogue)
+        });
+        let matched = authenticated.is_ok() && may && settle_account(user, self.log, &mut dialogue);
+        let (interrupted, answered_us) = dialogue.finish();
+        if let Some(answered_us) = answered_us {
+            user.started_us = answered_us;
+        }
+        match interrupted {
+            Some(Interrupted::End(end)) => return Err(end.into()),
+            Some(Interrupted::OtherRequest) => {
+                user.tries.attempted = true;
+                return Ok(None);
+            }
+            None => {}
+        }
+        if let Err(why) = authenticated {
+            let known = if user.invalid().is_empty() {
+                ""
+            } else {
+                "illegal user "
+            };
+            let (name, host) = (user.shown_name(), &user.peer.host);
+            self.log
+                .error(&format!("PAM: {why} for {known}{name} from {host}"));
+        }
+        let proof = matched.then(|| Proof {
+            submethod: Some(SUBMETHOD_PAM),
+            info: Some(format!(
+                "{}/{SUBMETHOD_PAM}",
+                names::METHOD_KEYBOARD_INTERACTIVE
+            )),
+            ..Proof::default()
+        });
+        Ok(Some((label, proof)))
+    }
+
+    /// `publickey` without a signature: answers whether the key is acceptable.
+    pub(super) fn answer_query(&mut self, request: &KeyQuery) -> Result<(), NotLoggedIn> {
+        let (mut label, found) = self.look_for_key(&request.algorithm, &request.key)?;
+        label.is_question = true;
+        let user = self.user.as_mut().ok_or_else(no_user)?;
+        let found = found
+            .filter(|_| user.tries.pk_oks < user.options.user_keys.pubkey_auth_options.max_pk_ok);
+        if found.is_some() {
+            user.tries.pk_oks += 1;
+            self.log_attempt(POSTPONED, &label, false);
+            let methods = self.methods();
+            self.channel.send(&KeyAnswer {
+                acceptable: true,
+                methods,
+                too_many_failures: false,
+            })?;
+            return Ok(());
+        }
+        self.note_attempt();
+        let exceeded = self.count_failure(&label)?;
+        if exceeded {
+            self.log_too_many()?;
+        }
+        let methods = self.methods();
+        self.channel.send(&KeyAnswer {
+            acceptable: false,
+            methods,
+            too_many_failures: exceeded,
+        })?;
+        if exceeded {
+            return Err(NotLoggedIn::TooMany);
+        }
+        Ok(())
+    }
+
+    /// `publickey` with a signature: verifies it.
+    pub(super) fn try_key(
+        &mut self,
+        request: &KeyVerify,
+    ) -> Result<(Label, Option<Proof>), NotLoggedIn> {
+        let (label, found) = self.look_for_key(&request.algorithm, &request.key)?;
+        let host_key_fits = request
+            .hostbound
+            .as_deref()
+            .is_none_or(|named| self.signer.first_host_key() == Some(named));
+        if !host_key_fits {
+            self.log
+                .error("host-bound signature names another host key than the connection's");
+        }
+        let (Some((candidate, grants)), true) = (found, host_key_fits) else {
+            return Ok((label, None));
+        };
+        let user = self.user.as_ref().ok_or_else(no_user)?;
+        let signed_for = SignedFor {
+            session_id: self.signer.session_id().unwrap_or_default(),
+            user: &user.said,
+            service: &user.service,
+            hostbound: request.hostbound.as_deref(),
+        };
+        let policy = publickey::verify_policy(&grants, &user.options);
+        let verified = candidate.verify(&signed_for, &request.signature, &policy);
+        let tried = match verified {
+            Ok(()) => Some(Proof {
+                submethod: None,
+                key: Some(candidate.key().key().blob()),
+                info: Some(candidate.auth_info()),
+                grants: Some(grants),
+            }),
+            Err(error) => {
+                self.log
+                    .verbose(&format!("signature not accepted: {error}"));
+                None
+            }
+        };
+        Ok((label, tried))
+    }
+
+    /// Looks a key up, for both forms of `publickey`. The lookup also runs, with the rights of
+    /// nobody, for users who may not log in; its result counts only for users who may.
+    fn look_for_key(
+        &mut self,
+        algorithm: &str,
+        blob: &[u8],
+    ) -> Result<(Label, Option<(CandidateKey, KeyOptions)>), NotLoggedIn> {
+        let mut label = Label::of(ChainMethod::Publickey, false);
+        let user = self.user.as_ref().ok_or_else(no_user)?;
+        if !user.chains.allows(ChainMethod::Publickey) {
+            return Ok((label, None));
+        }
+        let candidate = match publickey::candidate(algorithm, blob, &user.options) {
+            Ok(candidate) => candidate,
+            Err(reason) => {
+                if user.account().is_some() {
+                    let line = format!("userauth_pubkey: {reason}");
+                    self.log.marked(LogLevel::Info, &line, PREAUTH);
+                }
+                return Ok((label, None));
+            }
+        };
+        label.is_tried = user.account().is_some();
+        label.detail = publickey::describe(&candidate, &user.options);
+        let decoy;
+        let account = match user.account() {
+            Some(account) => account,
+            None => {
+                decoy = Account::decoy();
+                &decoy
+            }
+        };
+        let grants = Lookup {
+            account,
+            valid: user.account().is_some(),
+            options: &user.options,
+            revoked: &self.revoked,
+            peer: &user.peer,
+            address: self.addresses.remote,
+            now: sys::time::realtime_seconds(),
+            log: self.log,
+        }
+        .authorize(&candidate);
+        let used = user.chains.is_used(&candidate.key().key().blob());
+        if used {
+            self.log
+                .info(&format!("refusing previously-used {} key", label.detail));
+        }
+        let grants = grants.filter(|_| user.account().is_some() && !used);
+        Ok((label, grants.map(|grants| (candidate, grants))))
+    }
+}
