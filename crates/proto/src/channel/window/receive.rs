@@ -22,8 +22,8 @@ const LEAST_STALL_MS: Millis = 2;
 const STALL_PART: Millis = 16;
 
 /// Bytes that may be outstanding while a user types, on a path so short that almost none of them are
-/// in flight. With half of it a sender on the same machine loses a third of its speed.
-const TYPING_BYTES: u64 = 256 * 1024;
+/// in flight. With 128 KiB a sender on the same machine loses a third of its speed.
+const TYPING_BYTES: u64 = 160 * 1024;
 /// The same on a long path, in halves of the bandwidth-delay product: a window of just that product
 /// would limit the speed by which it is measured.
 const TYPING_HALVES: u64 = 3;
