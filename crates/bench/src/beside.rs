@@ -20,7 +20,7 @@ use super::rounds::{Bench, Ends, Miss, Sample};
 use super::stats;
 use super::wan::World;
 use super::words::{Watch, kill};
-use crate::lab::{Lab, ServerHost};
+use crate::harness::{Harness, ServerHost};
 
 /// Default number of rounds.
 const ROUNDS: usize = 3;
@@ -49,7 +49,7 @@ struct Round {
 
 /// Where both ends are, and how much is asked of them.
 struct EchoStand<'a> {
-    labs: &'a mut [Result<Lab, String>],
+    harnesses: &'a mut [Result<Harness, String>],
     near: &'a ServerHost,
     trips: usize,
 }
@@ -57,14 +57,14 @@ struct EchoStand<'a> {
 /// Measures every chain on this machine, and over each path that was asked for, where root asks.
 pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) {
     let mut stand = EchoStand {
-        labs: &mut bench.labs(&bench.servers, ""),
+        harnesses: &mut bench.harnesses(&bench.servers, ""),
         near: &ServerHost::here(),
         trips: TRIPS,
     };
     emit(stand.measure(bench, group(bench, "", TRIPS)));
     let world = World::begin();
-    let mut labs = match &world {
-        Ok(world) => bench.labs(&world.far, ""),
+    let mut harnesses = match &world {
+        Ok(world) => bench.harnesses(&world.far, ""),
         Err(_) => Vec::new(),
     };
     for rtt_ms in &bench.settings.rtts_ms {
@@ -82,7 +82,7 @@ pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) {
                         seen.as_secs_f64() * 1e3
                     ));
                     let mut stand = EchoStand {
-                        labs: &mut labs,
+                        harnesses: &mut harnesses,
                         near: &world.near,
                         trips: FAR_TRIPS,
                     };
@@ -150,15 +150,15 @@ impl EchoStand<'_> {
     }
 
     fn round(&mut self, bench: &Bench, chain: Ends) -> Result<Round, Miss> {
-        let (Some(suite), Some(lab)) = (
+        let (Some(suite), Some(harness)) = (
             bench.suites.get(chain.client),
-            self.labs.get_mut(chain.server),
+            self.harnesses.get_mut(chain.server),
         ) else {
             return Err("no such suite".into());
         };
-        let lab = lab.as_mut().map_err(|why| why.clone())?;
-        lab.serve()?;
-        let mut client = lab.client(suite, &[], &remote());
+        let harness = harness.as_mut().map_err(|why| why.clone())?;
+        harness.serve()?;
+        let mut client = harness.client(suite, &[], &remote());
         client
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -180,7 +180,7 @@ impl EchoStand<'_> {
         child.wait()?;
         let stuck = watch.stop();
         let _ = download.join();
-        lab.stop()?;
+        harness.stop()?;
         if stuck {
             return Err("stuck".into());
         }

@@ -10,7 +10,7 @@ use super::options::{BenchDirection, BenchRow, BenchTransport};
 use super::rounds::{Bench, Ends, Miss};
 use super::transfer::{self, Chain, Transfer, TransferFiles};
 use crate::corpus::Data;
-use crate::lab::{Lab, ServerHost, Wishes};
+use crate::harness::{Harness, ServerHost, Wishes};
 
 /// Default number of rounds.
 pub(super) const ROUNDS: usize = 5;
@@ -20,19 +20,29 @@ const MIB: u64 = 64;
 /// Measures every kind in every direction, with and without `-C`.
 pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) -> Result<(), String> {
     let files = TransferFiles::new().map_err(|error| error.to_string())?;
-    let mut labs = bench.labs(&bench.servers, "Compression yes");
-    if let Some(ours) = labs.first_mut() {
+    let mut harnesses = bench.harnesses(&bench.servers, "Compression yes");
+    if let Some(ours) = harnesses.first_mut() {
         // Who does not ask for zstd has zlib.
-        *ours = bench.lab(0, &bench.servers, "Compression zstd");
+        *ours = bench.harness(0, &bench.servers, "Compression zstd");
     }
     for data in Data::ALL {
         let bytes = bench.settings.mib.unwrap_or(MIB) << 20;
         File::create(files.sent())
             .and_then(|file| data.write(bytes, file))
             .map_err(|error| error.to_string())?;
-        emit(deflate::measure(bench, &mut labs, &files, (data, bytes))?);
+        emit(deflate::measure(
+            bench,
+            &mut harnesses,
+            &files,
+            (data, bytes),
+        )?);
         for direction in &bench.settings.directions {
-            emit(group(bench, &mut labs, &files, (data, *direction, bytes)));
+            emit(group(
+                bench,
+                &mut harnesses,
+                &files,
+                (data, *direction, bytes),
+            ));
         }
     }
     idle::measure_compressed(bench, &files, emit)
@@ -40,7 +50,7 @@ pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) -> Result<(), String> 
 
 fn group(
     bench: &Bench,
-    labs: &mut [Result<Lab, String>],
+    harnesses: &mut [Result<Harness, String>],
     files: &TransferFiles,
     (data, direction, bytes): (Data, BenchDirection, u64),
 ) -> BenchGroup {
@@ -89,12 +99,18 @@ fn group(
     let here = ServerHost::here();
     let mut group = bench.alternate(group, bench.settings.rounds(ROUNDS), |index| {
         let (ends, wishes) = runs.get(index).ok_or("no such chain")?;
-        let (Some(suite), Some(lab)) = (bench.suites.get(ends.client), labs.get_mut(ends.server))
-        else {
+        let (Some(suite), Some(harness)) = (
+            bench.suites.get(ends.client),
+            harnesses.get_mut(ends.server),
+        ) else {
             return Err("no such suite".into());
         };
-        let lab = lab.as_mut().map_err(|why| Miss::Failed(why.clone()))?;
-        let mut chain = Chain::Ssh { lab, suite, wishes };
+        let harness = harness.as_mut().map_err(|why| Miss::Failed(why.clone()))?;
+        let mut chain = Chain::Ssh {
+            harness,
+            suite,
+            wishes,
+        };
         let (sample, said) = transfer::run(&transfer, &mut chain, &here)?;
         if let (Some(factor), Some(place)) = (
             factor_of(&said.compression, direction),

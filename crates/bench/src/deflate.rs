@@ -17,7 +17,7 @@ use super::options::{BenchDirection, BenchRow, BenchTransport};
 use super::rounds::{Bench, Miss, Sample};
 use super::transfer::{self, Chain, Transfer, TransferFiles};
 use crate::corpus::Data;
-use crate::lab::{Lab, ServerHost, SuiteKind, Wishes};
+use crate::harness::{Harness, ServerHost, SuiteKind, Wishes};
 
 /// Payload of a packet of a session's channel, bytes.
 const PAYLOAD_BYTES: usize = 32 * 1024;
@@ -56,7 +56,7 @@ fn goals(data: Data) -> [(Option<f64>, Option<f64>); 2] {
 
 fn lines(bench: &Bench, data: Data) -> Vec<TableLine> {
     let mut lines = Vec::new();
-    let is_openssh = |suite: &crate::lab::Suite| suite.kind == SuiteKind::OpenSsh;
+    let is_openssh = |suite: &crate::harness::Suite| suite.kind == SuiteKind::OpenSsh;
     if let Some(suite) = bench.suites.iter().position(is_openssh) {
         let wishes = Wishes {
             compress: true,
@@ -117,7 +117,7 @@ fn lines(bench: &Bench, data: Data) -> Vec<TableLine> {
 /// Measures the senders with `bytes` of `data`, the content of the file to be sent.
 pub(super) fn measure(
     bench: &Bench,
-    labs: &mut [Result<Lab, String>],
+    harnesses: &mut [Result<Harness, String>],
     files: &TransferFiles,
     (data, bytes): (Data, u64),
 ) -> Result<BenchGroup, String> {
@@ -153,9 +153,13 @@ pub(super) fn measure(
             MeasuredSender::Threads { level } => threads(&plain, *level)?,
             MeasuredSender::Client { suite, wishes } => {
                 let suite = bench.suites.get(*suite).ok_or("no such suite")?;
-                let lab = labs.first_mut().ok_or("no server")?;
-                let lab = lab.as_mut().map_err(|why| Miss::Failed(why.clone()))?;
-                let mut chain = Chain::Ssh { lab, suite, wishes };
+                let harness = harnesses.first_mut().ok_or("no server")?;
+                let harness = harness.as_mut().map_err(|why| Miss::Failed(why.clone()))?;
+                let mut chain = Chain::Ssh {
+                    harness,
+                    suite,
+                    wishes,
+                };
                 let (sample, said) = transfer::run(&transfer, &mut chain, &here)?;
                 let cpu = sample.cpu.ok_or("no CPU time")?;
                 let value = 1024.0 / cpu.client;

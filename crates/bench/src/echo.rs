@@ -11,7 +11,7 @@ use super::rounds::{Bench, Ends, Miss, Sample};
 use super::stats;
 use super::transfer::{RelayEnd, relay_ends};
 use super::words::{StderrReader, Watch};
-use crate::lab::Lab;
+use crate::harness::Harness;
 
 /// Default number of rounds.
 const ROUNDS: usize = 5;
@@ -20,7 +20,7 @@ const TRIPS: usize = 10_000;
 
 /// Measures every chain, and the relay without SSH.
 pub(super) fn measure(bench: &Bench) -> BenchGroup {
-    let mut labs = bench.labs(&bench.servers, "");
+    let mut harnesses = bench.harnesses(&bench.servers, "");
     let (chains, entries) = bench.chains_and_tcp();
     let mut slowest: Vec<Vec<f64>> = vec![Vec::new(); entries.len()];
     let group = BenchGroup {
@@ -35,7 +35,7 @@ pub(super) fn measure(bench: &Bench) -> BenchGroup {
     };
     let mut group = bench.alternate(group, bench.settings.rounds(ROUNDS), |index| {
         let (sample, slow) = match chains.get(index).copied().flatten() {
-            Some(chain) => through_ssh(bench, chain, &mut labs)?,
+            Some(chain) => through_ssh(bench, chain, &mut harnesses)?,
             None => through_relay(bench)?,
         };
         if let Some(slowest) = slowest.get_mut(index) {
@@ -56,18 +56,20 @@ pub(super) fn measure(bench: &Bench) -> BenchGroup {
 fn through_ssh(
     bench: &Bench,
     chain: Ends,
-    labs: &mut [Result<Lab, String>],
+    harnesses: &mut [Result<Harness, String>],
 ) -> Result<(Sample, f64), Miss> {
-    let (Some(suite), Some(lab)) = (bench.suites.get(chain.client), labs.get_mut(chain.server))
-    else {
+    let (Some(suite), Some(harness)) = (
+        bench.suites.get(chain.client),
+        harnesses.get_mut(chain.server),
+    ) else {
         return Err("no such suite".into());
     };
-    let lab = lab.as_mut().map_err(|why| why.clone())?;
-    lab.serve()?;
-    let mut client = lab.client(suite, &[], &remote());
+    let harness = harness.as_mut().map_err(|why| why.clone())?;
+    harness.serve()?;
+    let mut client = harness.client(suite, &[], &remote());
     client.stderr(Stdio::piped());
     let (mut sample, slow) = trips(client, None)?;
-    let server = lab.stop()?;
+    let server = harness.stop()?;
     set_server(&mut sample, server);
     Ok((sample, slow))
 }

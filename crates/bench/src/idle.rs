@@ -12,7 +12,7 @@ use super::rounds::{Bench, Miss, Sample};
 use super::transfer::TransferFiles;
 use super::words::{StderrReader, kill};
 use crate::corpus::Data;
-use crate::lab::{Lab, Suite, SuiteKind, Tree, Wishes};
+use crate::harness::{Harness, Suite, SuiteKind, Tree, Wishes};
 
 /// Default number of rounds.
 const ROUNDS: usize = 3;
@@ -66,13 +66,13 @@ pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) {
                     return empty_programs(sessions);
                 };
                 let suite = bench.suites.get(server).ok_or("no such suite")?;
-                let mut lab =
-                    bench.lab(server, &bench.servers, "MaxStartups 1000\nMaxSessions 10")?;
-                lab.serve()?;
+                let mut harness =
+                    bench.harness(server, &bench.servers, "MaxStartups 1000\nMaxSessions 10")?;
+                harness.serve()?;
                 match what {
-                    IdleSubject::Silent => silent(suite, &lab, sessions),
+                    IdleSubject::Silent => silent(suite, &harness, sessions),
                     IdleSubject::Session | IdleSubject::Client => {
-                        waiting(suite, &lab, sessions, what, (&[], ""))
+                        waiting(suite, &harness, sessions, what, (&[], ""))
                     }
                 }
             }),
@@ -121,9 +121,9 @@ pub(super) fn measure_compressed(
             let flags = suite.flags(&wishes).map_err(Miss::Absent)?;
             let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
             let lines = "MaxStartups 1000\nCompression yes";
-            let mut lab = bench.lab(0, &bench.servers, lines)?;
-            lab.serve()?;
-            waiting(suite, &lab, sessions, what, (&flags, &carry))
+            let mut harness = bench.harness(0, &bench.servers, lines)?;
+            harness.serve()?;
+            waiting(suite, &harness, sessions, what, (&flags, &carry))
         });
         let medians: Vec<f64> = group
             .entries
@@ -144,7 +144,7 @@ pub(super) fn measure_compressed(
 /// Starts sessions with `flags` whose command runs `first` and then waits.
 fn waiting(
     suite: &Suite,
-    lab: &Lab,
+    harness: &Harness,
     sessions: usize,
     what: IdleSubject,
     (flags, first): (&[&str], &str),
@@ -152,7 +152,7 @@ fn waiting(
     let mut clients = Clients::default();
     for _ in 0..sessions {
         let command = format!("{first}echo '{}' >&2; exec cat", roles::READY);
-        let mut client = lab.client(suite, flags, &command);
+        let mut client = harness.client(suite, flags, &command);
         client
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -171,7 +171,7 @@ fn waiting(
             let pids: Vec<u32> = clients.0.iter().map(Child::id).collect();
             shared_out(&pids, sessions)
         }
-        IdleSubject::Session | IdleSubject::Silent => of_server(lab, sessions),
+        IdleSubject::Session | IdleSubject::Silent => of_server(harness, sessions),
     }
 }
 
@@ -192,13 +192,13 @@ fn empty_programs(sessions: usize) -> Result<Sample, Miss> {
     shared_out(&pids, sessions)
 }
 
-fn silent(suite: &Suite, lab: &Lab, sessions: usize) -> Result<Sample, Miss> {
+fn silent(suite: &Suite, harness: &Harness, sessions: usize) -> Result<Sample, Miss> {
     let count = match suite.kind {
         SuiteKind::Dropbear => sessions.min(DROPBEAR_SILENT),
         SuiteKind::Ours | SuiteKind::OpenSsh => sessions,
     };
     // A listener may serve them itself, so it counts with its descendants, less their earlier sum.
-    let listener = lab.server_pid().ok_or("no server")?;
+    let listener = harness.server_pid().ok_or("no server")?;
     let with_all_below = || {
         let mut pids = Tree::of(listener).below().to_vec();
         pids.push(listener);
@@ -207,7 +207,7 @@ fn silent(suite: &Suite, lab: &Lab, sessions: usize) -> Result<Sample, Miss> {
     std::thread::sleep(REST);
     let before = with_all_below()?;
     let connections: Vec<TcpStream> = (0..count)
-        .map(|_| TcpStream::connect(lab.address()))
+        .map(|_| TcpStream::connect(harness.address()))
         .collect::<Result<_, _>>()?;
     std::thread::sleep(REST);
     let with = with_all_below()?;
@@ -217,8 +217,8 @@ fn silent(suite: &Suite, lab: &Lab, sessions: usize) -> Result<Sample, Miss> {
     Ok(Sample { value, cpu: None })
 }
 
-fn of_server(lab: &Lab, sessions: usize) -> Result<Sample, Miss> {
-    let listener = lab.server_pid().ok_or("no server")?;
+fn of_server(harness: &Harness, sessions: usize) -> Result<Sample, Miss> {
+    let listener = harness.server_pid().ok_or("no server")?;
     let tree = Tree::of(listener);
     let pids: Vec<u32> = tree
         .below()

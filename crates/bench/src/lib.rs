@@ -18,9 +18,9 @@ mod deflate;
 pub mod demo;
 mod echo;
 mod figures;
+mod harness;
 mod html;
 mod idle;
-mod lab;
 mod login;
 mod options;
 mod relay;
@@ -43,7 +43,7 @@ use options::{BenchRow, BenchSettings};
 use rounds::Bench;
 use sys::signals::Signal;
 
-use crate::lab::{ServerHost, Suite};
+use crate::harness::{ServerHost, Suite};
 
 /// Runs the program; returns its exit status: 0, 1 if a measurement of Fulmar failed, 2 for unknown
 /// arguments.

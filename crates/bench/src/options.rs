@@ -7,7 +7,7 @@ use crypto::cipher::CIPHERS;
 use crypto::mac::MACS;
 use flags::{CommandLine, Word};
 
-use crate::lab::{Suite, Wishes};
+use crate::harness::{Suite, Wishes};
 
 pub(super) const USAGE: &str = "\
 usage: fulmar bench [options] [row ...]

@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal, Write};
 pub(super) use super::figures::Miss;
 use super::figures::{BenchEntry, BenchGroup, Cpu, EntryKind};
 use super::options::{BenchSettings, Pairing};
-use crate::lab::{Lab, ServerHost, Suite, SuiteKind};
+use crate::harness::{Harness, ServerHost, Suite, SuiteKind};
 
 /// The result of one run.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -112,22 +112,32 @@ impl Bench {
         )
     }
 
-    /// A lab for a suite's server at `place`, with `lines` in its configuration; where it cannot
+    /// A harness for a suite's server at `place`, with `lines` in its configuration; where it cannot
     /// be had, why.
-    pub(super) fn lab(&self, suite: usize, place: &ServerHost, lines: &str) -> Result<Lab, String> {
+    pub(super) fn harness(
+        &self,
+        suite: usize,
+        place: &ServerHost,
+        lines: &str,
+    ) -> Result<Harness, String> {
         let suite = self.suites.get(suite).ok_or("no such suite")?;
-        let lab = Lab::new(suite, place, lines).map_err(|error| error.to_string())?;
+        let harness = Harness::new(suite, place, lines).map_err(|error| error.to_string())?;
         for client in &self.suites {
-            lab.admit(client)
+            harness
+                .admit(client)
                 .map_err(|error| format!("{}: {error}", client.name))?;
         }
-        Ok(lab)
+        Ok(harness)
     }
 
-    /// A lab for each suite's server.
-    pub(super) fn labs(&self, place: &ServerHost, lines: &str) -> Vec<Result<Lab, String>> {
+    /// A harness for each suite's server.
+    pub(super) fn harnesses(
+        &self,
+        place: &ServerHost,
+        lines: &str,
+    ) -> Vec<Result<Harness, String>> {
         (0..self.suites.len())
-            .map(|suite| self.lab(suite, place, lines))
+            .map(|suite| self.harness(suite, place, lines))
             .collect()
     }
 

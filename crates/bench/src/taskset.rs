@@ -5,7 +5,7 @@ use super::options::{Algorithms, BenchDirection, BenchRow, BenchTransport};
 use super::rounds::{Bench, Miss};
 use super::stats;
 use super::transfer::{self, Chain, Transfer, TransferFiles};
-use crate::lab::{Lab, ServerHost, Wishes};
+use crate::harness::{Harness, ServerHost, Wishes};
 
 /// Default number of pairs.
 const ROUNDS: usize = 30;
@@ -21,15 +21,15 @@ pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) -> Result<(), String> 
     let place = |cpu: &usize| ServerHost::on_cpu(*cpu).map_err(|error| error.to_string());
     let (near, far) = (place(near)?, place(far)?);
     let files = TransferFiles::new().map_err(|error| error.to_string())?;
-    let mut labs: Vec<Result<Lab, String>> = THREADS
+    let mut harnesses: Vec<Result<Harness, String>> = THREADS
         .iter()
-        .map(|threads| bench.lab(0, &far, &format!("CryptoThreads {threads}")))
+        .map(|threads| bench.harness(0, &far, &format!("CryptoThreads {threads}")))
         .collect();
     for algorithms in &bench.settings.algorithms {
         for direction in &bench.settings.directions {
             emit(group(
                 bench,
-                &mut labs,
+                &mut harnesses,
                 (&near, &files),
                 (algorithms, *direction),
             ));
@@ -40,7 +40,7 @@ pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) -> Result<(), String> 
 
 fn group(
     bench: &Bench,
-    labs: &mut [Result<Lab, String>],
+    harnesses: &mut [Result<Harness, String>],
     (near, files): (&ServerHost, &TransferFiles),
     (algorithms, direction): (&Algorithms, BenchDirection),
 ) -> BenchGroup {
@@ -63,15 +63,15 @@ fn group(
     };
     let mut group = bench.alternate(group, bench.settings.rounds(ROUNDS), |index| {
         let suite = bench.suites.first().ok_or("no such suite")?;
-        let lab = labs.get_mut(index).ok_or("no such server")?;
-        let lab = lab.as_mut().map_err(|why| Miss::Failed(why.clone()))?;
+        let harness = harnesses.get_mut(index).ok_or("no such server")?;
+        let harness = harness.as_mut().map_err(|why| Miss::Failed(why.clone()))?;
         let threads = THREADS.get(index).copied().unwrap_or_default();
         let wishes = Wishes {
             options: vec![format!("CryptoThreads={threads}")],
             ..algorithms.wishes.clone()
         };
         let mut chain = Chain::Ssh {
-            lab,
+            harness,
             suite,
             wishes: &wishes,
         };

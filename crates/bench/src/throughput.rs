@@ -5,7 +5,7 @@ use super::figures::{BenchEntry, BenchGroup, Emit, EntryKind, Per, Unit};
 use super::options::{Algorithms, BenchDirection, BenchRow, BenchSettings, BenchTransport};
 use super::rounds::{Bench, Ends, Miss, Sample};
 use super::transfer::{self, Chain, Transfer, TransferFiles};
-use crate::lab::{Lab, ServerHost, Wishes};
+use crate::harness::{Harness, ServerHost, Wishes};
 
 /// Default number of rounds.
 pub(super) const ROUNDS: usize = 7;
@@ -28,7 +28,7 @@ pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) -> Result<(), String> 
 /// Labs and files for transfers between processes of this machine.
 struct ThroughputStand<'a> {
     bench: &'a Bench,
-    labs: Vec<Result<Lab, String>>,
+    harnesses: Vec<Result<Harness, String>>,
     here: ServerHost,
     files: TransferFiles,
 }
@@ -48,7 +48,7 @@ impl<'a> ThroughputStand<'a> {
         }
         Ok(Self {
             bench,
-            labs: bench.labs(&bench.servers, ""),
+            harnesses: bench.harnesses(&bench.servers, ""),
             here,
             files,
         })
@@ -103,14 +103,14 @@ impl<'a> ThroughputStand<'a> {
                 server: &self.bench.servers,
             },
             Some(ends) => {
-                let (Some(suite), Some(lab)) = (
+                let (Some(suite), Some(harness)) = (
                     self.bench.suites.get(ends.client),
-                    self.labs.get_mut(ends.server),
+                    self.harnesses.get_mut(ends.server),
                 ) else {
                     return Err("no such suite".into());
                 };
                 Chain::Ssh {
-                    lab: lab.as_mut().map_err(|why| why.clone())?,
+                    harness: harness.as_mut().map_err(|why| why.clone())?,
                     suite,
                     wishes,
                 }

@@ -13,7 +13,7 @@ use super::roles;
 use super::rounds::{Miss, Sample};
 use super::words::{STUCK_LIMIT, Said, StderrReader, Watch, kill};
 use crate::demo::stream;
-use crate::lab::{self, Directory, Lab, ServerHost, Suite, Wishes};
+use crate::harness::{self, Directory, Harness, ServerHost, Suite, Wishes};
 
 /// What goes where.
 #[derive(Debug, Clone, Copy)]
@@ -100,9 +100,9 @@ fn text(error: impl std::fmt::Display) -> String {
 
 /// Both ends of a chain, ready to be started.
 pub(super) enum Chain<'a> {
-    /// `suite`'s client against the lab's server.
+    /// `suite`'s client against the harness's server.
     Ssh {
-        lab: &'a mut Lab,
+        harness: &'a mut Harness,
         suite: &'a Suite,
         wishes: &'a Wishes,
     },
@@ -118,20 +118,24 @@ pub(super) fn run(
 ) -> Result<(Sample, Said), Miss> {
     let command = remote_command(transfer)?;
     let result = match chain {
-        Chain::Ssh { lab, suite, wishes } => {
+        Chain::Ssh {
+            harness,
+            suite,
+            wishes,
+        } => {
             let flags = suite.flags(wishes).map_err(Miss::Absent)?;
             let mut flags: Vec<&str> = flags.iter().map(String::as_str).collect();
             if wishes.compress {
                 // It tells at the end what came of it.
                 flags.push("-v");
             }
-            lab.serve().map_err(text)?;
-            let mut client = lab.client(suite, &flags, &command);
+            harness.serve().map_err(text)?;
+            let mut client = harness.client(suite, &flags, &command);
             client.stderr(Stdio::piped());
             let ran = near_end(transfer, client, None, near);
-            let server = lab.stop().map_err(text)?;
+            let server = harness.stop().map_err(text)?;
             ran.map(|ran| (ran, server))
-                .map_err(|why| lab.complaint(why))
+                .map_err(|why| harness.complaint(why))
         }
         Chain::Plain { server } => {
             let ends = relay_ends(("relay-server", &[&command]), "relay-client", server)?;
@@ -164,7 +168,7 @@ pub(super) fn run(
 /// What runs at the far end. Its first word is that it runs.
 fn remote_command(transfer: &Transfer<'_>) -> Result<String, String> {
     let ready = format!("echo '{}' >&2; exec", roles::READY);
-    let own = lab::own_binary_quoted().map_err(text)?;
+    let own = harness::own_binary_quoted().map_err(text)?;
     let bytes = transfer.bytes;
     let (sent, arrived) = (transfer.files.sent(), transfer.files.arrived());
     Ok(match (transfer.direction, transfer.way) {

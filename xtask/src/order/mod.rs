@@ -106,9 +106,9 @@ fn watch(binary: PathBuf) -> Result<Vec<Function>> {
     if !cfg!(target_arch = "x86_64") {
         return Err(Error::other("breakpoints are set on x86-64 only"));
     }
-    let lab = Lab::new(binary)?;
-    let names = lab.names()?;
-    Ok(layout::order(lab.watch(&names)?))
+    let harness = Harness::new(binary)?;
+    let names = harness.names()?;
+    Ok(layout::order(harness.watch(&names)?))
 }
 
 /// One line of the list for each function.
@@ -162,53 +162,53 @@ fn write(binary: PathBuf) -> Result<String> {
 }
 
 /// Keys, configuration and traces, in a directory that is removed with this value.
-struct Lab {
+struct Harness {
     folder: PathBuf,
     binary: PathBuf,
     port: u16,
 }
 
-impl Drop for Lab {
+impl Drop for Harness {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
-impl Lab {
-    fn new(binary: PathBuf) -> Result<Lab> {
+impl Harness {
+    fn new(binary: PathBuf) -> Result<Harness> {
         let folder = std::env::temp_dir().join(format!("fulmar-order-{}", std::process::id()));
         std::fs::create_dir(&folder)?;
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let lab = Lab {
+        let harness = Harness {
             folder,
             binary,
             port,
         };
         for key in ["host", "id"] {
             done(
-                Command::new(&lab.binary)
+                Command::new(&harness.binary)
                     .args(["keygen", "-q", "-t", "ed25519", "-N", "", "-f"])
-                    .arg(lab.path(key)),
+                    .arg(harness.path(key)),
             )?;
         }
-        let at = |name: &str| lab.path(name).display().to_string();
+        let at = |name: &str| harness.path(name).display().to_string();
         std::fs::write(
-            lab.path("sshd_config"),
+            harness.path("sshd_config"),
             format!(
                 "ListenAddress 127.0.0.1\nPort {}\nHostKey {}\nAuthorizedKeysFile {}\n\
                  StrictModes no\nPidFile none\n",
-                lab.port,
+                harness.port,
                 at("host"),
                 at("id.pub"),
             ),
         )?;
         std::fs::write(
-            lab.path("ssh_config"),
+            harness.path("ssh_config"),
             format!(
                 "Host *\nHostName 127.0.0.1\nPort {}\nIdentityFile {}\nIdentitiesOnly yes\n\
                  UserKnownHostsFile {}\nGlobalKnownHostsFile /dev/null\n\
                  StrictHostKeyChecking accept-new\n",
-                lab.port,
+                harness.port,
                 at("id"),
                 at("known_hosts"),
             ),
@@ -216,10 +216,10 @@ impl Lab {
         done(
             Command::new("cc")
                 .args(["-O1", "-o"])
-                .arg(lab.path("trace"))
+                .arg(harness.path("trace"))
                 .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/src/order/trace.c")),
         )?;
-        Ok(lab)
+        Ok(harness)
     }
 
     fn path(&self, name: &str) -> PathBuf {

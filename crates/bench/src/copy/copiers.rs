@@ -7,7 +7,7 @@ use std::process::Command;
 
 use super::{CopiedFiles, CopyJob, trees};
 use crate::figures::{BenchEntry, EntryKind, Miss};
-use crate::lab::{Lab, SuiteKind, program};
+use crate::harness::{Harness, SuiteKind, program};
 use crate::options::BenchDirection;
 use crate::rounds::{Bench, Ends};
 use crate::transfer::TransferFiles;
@@ -115,19 +115,19 @@ impl Contender {
     pub(super) fn command(
         &self,
         bench: &Bench,
-        lab: &Lab,
+        harness: &Harness,
         files: &TransferFiles,
         job: CopyJob,
     ) -> Result<Command, Miss> {
         let suite = bench.suites.get(self.ends.client).ok_or("no such suite")?;
         let (sent, arrived) = (source(files, job.what, job.part), files.arrived());
-        let port = lab.address().port().to_string();
+        let port = harness.address().port().to_string();
         let recursive = job.what == CopiedFiles::Many;
-        let remote = |path: &Path| format!("{}:{}", lab.destination(), path.display());
+        let remote = |path: &Path| format!("{}:{}", harness.destination(), path.display());
         let scp_like = |mut command: Command, arguments: &[&str]| {
             command
                 .args(["-q", "-P", port.as_str(), "-F"])
-                .arg(lab.client_config());
+                .arg(harness.client_config());
             command.args(arguments);
             match job.direction {
                 BenchDirection::Up => command.arg(&sent).arg(remote(&arrived)),
@@ -161,8 +161,8 @@ impl Contender {
                 let line = format!("{verb}{flag} {} {}\n", sent.display(), arrived.display());
                 fs::write(&batch, line)?;
                 sftp.args(["-q", "-P", port.as_str(), "-F"])
-                    .arg(lab.client_config());
-                sftp.arg("-b").arg(batch).arg(lab.destination());
+                    .arg(harness.client_config());
+                sftp.arg("-b").arg(batch).arg(harness.destination());
                 Ok(sftp)
             }
             Tool::Rsync => {
@@ -171,7 +171,7 @@ impl Contender {
                 let carrier = format!(
                     "{} -F {} -p {port}",
                     ssh.get_program().to_string_lossy(),
-                    lab.client_config().display()
+                    harness.client_config().display()
                 );
                 rsync.args(["-a", "-e", &carrier]);
                 let end = if recursive { "/" } else { "" };
@@ -187,10 +187,10 @@ impl Contender {
                 let unpack = format!("mkdir -p {0} && tar -C {0} -xf -", arrived.display());
                 let line = match job.direction {
                     BenchDirection::Up => {
-                        format!("{pack} | {}", shell(&lab.client(suite, &[], &unpack)))
+                        format!("{pack} | {}", shell(&harness.client(suite, &[], &unpack)))
                     }
                     BenchDirection::Down => {
-                        format!("{} | ({unpack})", shell(&lab.client(suite, &[], &pack)))
+                        format!("{} | ({unpack})", shell(&harness.client(suite, &[], &pack)))
                     }
                 };
                 let mut tar = Command::new("/bin/sh");

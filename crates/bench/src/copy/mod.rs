@@ -17,7 +17,7 @@ use super::rounds::{Bench, Miss, Sample};
 use super::transfer::{TransferFiles, same_bytes};
 use super::wan::World;
 use super::words::{StderrReader, Watch};
-use crate::lab::{Lab, ServerHost};
+use crate::harness::{Harness, ServerHost};
 use copiers::{Contender, contenders};
 
 /// Rounds when the command line says nothing.
@@ -94,10 +94,10 @@ impl Spent {
 /// Measures everything that was asked for.
 pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) -> Result<(), String> {
     let files = TransferFiles::new().map_err(|error| error.to_string())?;
-    let mut labs = bench.labs(&bench.servers, "Subsystem sftp internal-sftp");
+    let mut harnesses = bench.harnesses(&bench.servers, "Subsystem sftp internal-sftp");
     let world = World::begin();
     let mut far_labs = match &world {
-        Ok(world) => bench.labs(&world.far, "Subsystem sftp internal-sftp"),
+        Ok(world) => bench.harnesses(&world.far, "Subsystem sftp internal-sftp"),
         Err(_) => Vec::new(),
     };
     for what in [CopiedFiles::Large, CopiedFiles::Many] {
@@ -105,7 +105,7 @@ pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) -> Result<(), String> 
         for direction in &bench.settings.directions {
             let mut stand = CopyStand {
                 bench,
-                labs: &mut labs,
+                harnesses: &mut harnesses,
                 files: &files,
                 near: &ServerHost::here(),
             };
@@ -114,7 +114,7 @@ pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) -> Result<(), String> 
                 emit(stand.resumed(*direction));
             }
             let mut stand = CopyStand {
-                labs: &mut far_labs,
+                harnesses: &mut far_labs,
                 ..stand
             };
             for rtt_ms in &bench.settings.rtts_ms {
@@ -136,7 +136,7 @@ fn prepare(bench: &Bench, files: &TransferFiles, what: CopiedFiles) -> io::Resul
 /// Where it is measured.
 struct CopyStand<'s> {
     bench: &'s Bench,
-    labs: &'s mut [Result<Lab, String>],
+    harnesses: &'s mut [Result<Harness, String>],
     files: &'s TransferFiles,
     /// Where clients run.
     near: &'s ServerHost,
@@ -248,8 +248,8 @@ impl CopyStand<'_> {
         let seconds = begun.elapsed().as_secs_f64();
         let stuck = watch.stop();
         let server = match contender.server() {
-            Some(index) => self.lab(index)?.stop_and_count()?,
-            None => crate::lab::Cost::default(),
+            Some(index) => self.harness(index)?.stop_and_count()?,
+            None => crate::harness::Cost::default(),
         };
         let said = words.all();
         let sent = copiers::source(files, job.what, job.part);
@@ -279,9 +279,9 @@ impl CopyStand<'_> {
         })
     }
 
-    fn lab(&mut self, index: usize) -> Result<&mut Lab, Miss> {
-        let lab = self.labs.get_mut(index).ok_or("no such server")?;
-        lab.as_mut().map_err(|why| Miss::Failed(why.clone()))
+    fn harness(&mut self, index: usize) -> Result<&mut Harness, Miss> {
+        let harness = self.harnesses.get_mut(index).ok_or("no such server")?;
+        harness.as_mut().map_err(|why| Miss::Failed(why.clone()))
     }
 
     fn start(
@@ -292,9 +292,9 @@ impl CopyStand<'_> {
         let (bench, files, near) = (self.bench, self.files, self.near);
         let mut command: Command = match contender.server() {
             Some(index) => {
-                let lab = self.lab(index)?;
-                lab.serve()?;
-                contender.command(bench, lab, files, job)?
+                let harness = self.harness(index)?;
+                harness.serve()?;
+                contender.command(bench, harness, files, job)?
             }
             None => copiers::local(files, job),
         };
@@ -404,7 +404,7 @@ impl CopyStand<'_> {
         let files = self.bench.settings.files;
         let mut stand = CopyStand {
             bench: self.bench,
-            labs: &mut *self.labs,
+            harnesses: &mut *self.harnesses,
             files: self.files,
             near: &world.near,
         };

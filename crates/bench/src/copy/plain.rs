@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use super::{CopyJob, CopyStand, Peak, Spent, trees};
 use crate::figures::{BenchEntry, Cpu, EntryKind};
-use crate::lab::ServerHost;
+use crate::harness::ServerHost;
 use crate::options::BenchDirection;
 use crate::roles;
 use crate::rounds::Miss;

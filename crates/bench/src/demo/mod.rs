@@ -9,7 +9,7 @@ use std::io;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::lab::{self, Lab, Suite};
+use crate::harness::{self, Harness, Suite};
 use crate::table::Table;
 
 pub(crate) mod stream;
@@ -145,13 +145,13 @@ fn demonstrate(mib: u64) -> i32 {
 fn try_suite(suite: &Suite, mib: u64) -> Result<Figures, String> {
     let step = |what: &str| println!("{}: {what}", suite.name);
     step("starting a private server");
-    let lab = Lab::start(suite, "").map_err(|error| error.to_string())?;
+    let harness = Harness::start(suite, "").map_err(|error| error.to_string())?;
     let fail =
-        |what: &str, why: &str| format!("{}: {what}: {why}\n{}", suite.name, lab.server_log());
+        |what: &str, why: &str| format!("{}: {what}: {why}\n{}", suite.name, harness.server_log());
 
     step("logging in and running a command");
-    let (output, first_login) = lab::timed(
-        lab.client(suite, &["-v"], "echo hello from the other side"),
+    let (output, first_login) = harness::timed(
+        harness.client(suite, &["-v"], "echo hello from the other side"),
         b"",
     )
     .map_err(|error| error.to_string())?;
@@ -165,8 +165,8 @@ fn try_suite(suite: &Suite, mib: u64) -> Result<Figures, String> {
     let mut times = Vec::new();
     let mut shells = Vec::new();
     for _ in 0..LOGINS {
-        let (output, time) =
-            lab::timed(lab.client(suite, &[], "true"), b"").map_err(|error| error.to_string())?;
+        let (output, time) = harness::timed(harness.client(suite, &[], "true"), b"")
+            .map_err(|error| error.to_string())?;
         if !output.status.success() {
             return Err(fail(
                 "a login failed",
@@ -175,15 +175,15 @@ fn try_suite(suite: &Suite, mib: u64) -> Result<Figures, String> {
         }
         times.push(time);
         let shell = user_shell().map_err(|error| error.to_string())?;
-        let (_, time) = lab::timed(shell, b"").map_err(|error| error.to_string())?;
+        let (_, time) = harness::timed(shell, b"").map_err(|error| error.to_string())?;
         shells.push(time);
     }
     let login = median(times);
     let shell = median(shells);
 
     step("opening a shell on a terminal for one line");
-    let (output, _) = lab::timed(
-        lab.client(suite, &["-tt"], ""),
+    let (output, _) = harness::timed(
+        harness.client(suite, &["-tt"], ""),
         b"stty -echo; tty; echo $((6 * 7)) >&2; exit 3\n",
     )
     .map_err(|error| error.to_string())?;
@@ -193,16 +193,16 @@ fn try_suite(suite: &Suite, mib: u64) -> Result<Figures, String> {
     }
 
     let bytes = mib << 20;
-    let own = lab::own_binary_quoted().map_err(|error| error.to_string())?;
+    let own = harness::own_binary_quoted().map_err(|error| error.to_string())?;
     step(&format!("sending {mib} MiB"));
     let up = transfer(
-        lab.client(suite, &[], &format!("{own} demo sink {bytes}")),
+        harness.client(suite, &[], &format!("{own} demo sink {bytes}")),
         |stdin, _| stream::source(stdin, bytes),
     )
     .map_err(|why| fail("sending failed", &why))?;
     step(&format!("receiving {mib} MiB"));
     let down = transfer(
-        lab.client(suite, &[], &format!("{own} demo source {bytes}")),
+        harness.client(suite, &[], &format!("{own} demo source {bytes}")),
         |_, stdout| stream::sink(stdout, bytes),
     )
     .map_err(|why| fail("receiving failed", &why))?;

@@ -10,7 +10,7 @@ use proto::{Connection, Event, TransportConfig, TransportOutput};
 use super::super::figures::{BenchGroup, Cpu, Emit, Per, Unit};
 use super::super::options::BenchRow;
 use super::super::rounds::{Bench, Miss, Sample};
-use crate::lab::{Suite, SuiteKind};
+use crate::harness::{Suite, SuiteKind};
 
 /// Default number of rounds.
 const ROUNDS: usize = 5;
@@ -55,9 +55,9 @@ fn of_all(bench: &Bench, up_to: UpTo, title: &str) -> BenchGroup {
         let server = *suites.get(index).ok_or("no such entry")?;
         let suite = bench.suites.get(server).ok_or("no such suite")?;
         let lines = format!("MaxStartups 1000\n{}", bears_strangers(suite));
-        let mut lab = bench.lab(server, &bench.servers, &lines)?;
-        lab.serve()?;
-        let address = lab.address();
+        let mut harness = bench.harness(server, &bench.servers, &lines)?;
+        harness.serve()?;
+        let address = harness.address();
         let begun = Instant::now();
         for _ in 0..connections {
             match up_to {
@@ -72,7 +72,7 @@ fn of_all(bench: &Bench, up_to: UpTo, title: &str) -> BenchGroup {
         }
         let count = f64::from(connections);
         let value = begun.elapsed().as_secs_f64() * 1e3 / count;
-        let server = lab.stop()?.as_secs_f64() / count;
+        let server = harness.stop()?.as_secs_f64() / count;
         let client = f64::NAN;
         Ok(Sample {
             value,
@@ -180,7 +180,7 @@ fn flush(connection: &mut Connection, stream: &mut TcpStream) -> Result<(), Miss
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lab::Lab;
+    use crate::harness::Harness;
 
     #[test]
     fn releases_are_read_from_version_lines() {
@@ -201,9 +201,9 @@ mod tests {
             println!("skipped: no OpenSSH");
             return;
         };
-        let lab = Lab::start(&suite, "").unwrap();
-        read_version(lab.address()).unwrap();
-        let method = exchange_keys(lab.address()).unwrap();
+        let harness = Harness::start(&suite, "").unwrap();
+        read_version(harness.address()).unwrap();
+        let method = exchange_keys(harness.address()).unwrap();
         assert!(method.contains("25519"), "{method}");
     }
 }

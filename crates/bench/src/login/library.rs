@@ -9,7 +9,7 @@ use fulmar::keys::private_file;
 
 use super::super::figures::{BenchEntry, Cpu, EntryKind, Miss};
 use super::super::rounds::Sample;
-use crate::lab::{Lab, Suite};
+use crate::harness::{Harness, Suite};
 
 pub(super) const NOTE: &str = "library: fulmar::client in a process that runs on, with its cache in memory; compare with the \
      program less its start (ssh -V)";
@@ -39,11 +39,11 @@ pub(super) fn visits() -> Vec<(LibraryVisit, BenchEntry)> {
 }
 
 /// One round: ms.
-pub(super) fn once(visit: &LibraryVisit, suite: &Suite, lab: &Lab) -> Result<Sample, Miss> {
+pub(super) fn once(visit: &LibraryVisit, suite: &Suite, harness: &Harness) -> Result<Sample, Miss> {
     let begun = Instant::now();
     let cpu = match visit {
         LibraryVisit::Login(cache) => {
-            login(cache.clone(), lab).map_err(|error| lab.complaint(error.to_string()))?;
+            login(cache.clone(), harness).map_err(|error| harness.complaint(error.to_string()))?;
             None
         }
         LibraryVisit::Start => Some(start(suite)?),
@@ -54,14 +54,14 @@ pub(super) fn once(visit: &LibraryVisit, suite: &Suite, lab: &Lab) -> Result<Sam
     })
 }
 
-fn login(cache: Option<LoginCache>, lab: &Lab) -> Result<(), Box<dyn std::error::Error>> {
-    let file = private_file::load(&lab.path("user_key"))?;
+fn login(cache: Option<LoginCache>, harness: &Harness) -> Result<(), Box<dyn std::error::Error>> {
+    let file = private_file::load(&harness.path("user_key"))?;
     let key = private_file::parse(&file, None)?.key;
-    let mut config = Config::new(KnownHosts::new([lab.path("known_hosts")]));
+    let mut config = Config::new(KnownHosts::new([harness.path("known_hosts")]));
     config.login_cache = cache;
-    let address = lab.address();
+    let address = harness.address();
     let mut session = Session::connect(&address.ip().to_string(), address.port(), config)?;
-    let start = session.authenticate_and_start(lab.user(), Auth::Key(&key));
+    let start = session.authenticate_and_start(harness.user(), Auth::Key(&key));
     match start.run("true")?.exit.is_success() {
         true => Ok(()),
         false => Err("the command failed".into()),
@@ -93,9 +93,9 @@ mod tests {
             println!("skipped: no OpenSSH");
             return;
         };
-        let lab = Lab::start(&suite, "").unwrap();
+        let harness = Harness::start(&suite, "").unwrap();
         for (visit, entry) in visits() {
-            let sample = once(&visit, &suite, &lab).unwrap();
+            let sample = once(&visit, &suite, &harness).unwrap();
             assert!(sample.value > 0.0, "{}", entry.label);
         }
     }

@@ -15,7 +15,7 @@ use super::figures::{BenchEntry, BenchGroup, Cpu, Emit, Per, Unit};
 use super::options::BenchRow;
 use super::rounds::{Bench, Ends, Miss, Sample};
 use super::stats;
-use crate::lab::{Lab, Suite, SuiteKind};
+use crate::harness::{Harness, Suite, SuiteKind};
 
 /// Default number of rounds.
 const ROUNDS: usize = 21;
@@ -74,9 +74,9 @@ fn one_by_one(bench: &Bench) -> BenchGroup {
     entries.push(starts::entry());
     // The library logs in to the first suite, which is ours.
     let servers = visits.iter().map(|visit| visit.chain.server);
-    let mut labs: Vec<Result<Lab, String>> = servers
+    let mut harnesses: Vec<Result<Harness, String>> = servers
         .chain(library.iter().map(|_| 0))
-        .map(|server| bench.lab(server, &bench.servers, "MaxStartups 1000"))
+        .map(|server| bench.harness(server, &bench.servers, "MaxStartups 1000"))
         .collect();
     let group = BenchGroup {
         row: BenchRow::Login.name(),
@@ -92,24 +92,24 @@ fn one_by_one(bench: &Bench) -> BenchGroup {
         ],
     };
     let mut group = bench.alternate(group, bench.settings.rounds(ROUNDS), |index| {
-        let Some(lab) = labs.get_mut(index) else {
+        let Some(harness) = harnesses.get_mut(index) else {
             return starts::once();
         };
-        let lab = lab.as_mut().map_err(|why| why.clone())?;
-        lab.serve()?;
+        let harness = harness.as_mut().map_err(|why| why.clone())?;
+        harness.serve()?;
         let client = visits.get(index).map_or(0, |visit| visit.chain.client);
         let suite = bench.suites.get(client).ok_or("no such suite")?;
         match (
             visits.get(index),
             library.get(index.wrapping_sub(visits.len())),
         ) {
-            (Some(visit), _) => login(suite, lab, visit.options),
-            (None, Some(visit)) => library::once(visit, suite, lab),
+            (Some(visit), _) => login(suite, harness, visit.options),
+            (None, Some(visit)) => library::once(visit, suite, harness),
             (None, None) => Err("no such visit".into()),
         }
     });
-    let labs = labs.iter_mut().map(|lab| lab.as_mut().ok());
-    share_server_time(bench, &mut group, labs);
+    let harnesses = harnesses.iter_mut().map(|harness| harness.as_mut().ok());
+    share_server_time(bench, &mut group, harnesses);
     group
 }
 
@@ -117,11 +117,11 @@ fn one_by_one(bench: &Bench) -> BenchGroup {
 fn share_server_time<'l>(
     bench: &Bench,
     group: &mut BenchGroup,
-    labs: impl Iterator<Item = Option<&'l mut Lab>>,
+    harnesses: impl Iterator<Item = Option<&'l mut Harness>>,
 ) {
-    for (entry, lab) in group.entries.iter_mut().zip(labs) {
-        let Some(lab) = lab else { continue };
-        match lab.stop() {
+    for (entry, harness) in group.entries.iter_mut().zip(harnesses) {
+        let Some(harness) = harness else { continue };
+        match harness.stop() {
             Ok(all) => {
                 // With the round that does not count.
                 #[allow(clippy::cast_precision_loss)]
@@ -160,8 +160,8 @@ fn at_once(bench: &Bench) -> BenchGroup {
             SuiteKind::Dropbear => AT_ONCE_DROPBEAR,
             SuiteKind::Ours | SuiteKind::OpenSsh => AT_ONCE,
         };
-        let mut lab = bench.lab(chain.server, &bench.servers, "MaxStartups 1000")?;
-        let (sample, crowd) = crowd(client, &mut lab, (clients, logins), bench.interrupted)?;
+        let mut harness = bench.harness(chain.server, &bench.servers, "MaxStartups 1000")?;
+        let (sample, crowd) = crowd(client, &mut harness, (clients, logins), bench.interrupted)?;
         if let Some(crowds) = crowds.get_mut(index) {
             crowds.push(crowd);
         }
@@ -196,14 +196,14 @@ struct Crowd {
 /// remark. An interrupted run has no remark.
 fn crowd(
     suite: &Suite,
-    lab: &mut Lab,
+    harness: &mut Harness,
     (clients, logins): (usize, usize),
     interrupted: fn() -> bool,
 ) -> Result<(Sample, Crowd), Miss> {
-    lab.serve()?;
+    harness.serve()?;
     let begun = Instant::now();
     let next = AtomicUsize::new(0);
-    let shared: &Lab = lab;
+    let shared: &Harness = harness;
     let each = || {
         let mut outcomes = Vec::new();
         while !interrupted() && next.fetch_add(1, Ordering::Relaxed) < logins {
@@ -239,7 +239,7 @@ fn crowd(
     }
     #[allow(clippy::cast_precision_loss)]
     let count = samples.len() as f64;
-    let server = lab.stop()?.as_secs_f64() / count;
+    let server = harness.stop()?.as_secs_f64() / count;
     let client = samples.iter().filter_map(|sample| sample.cpu);
     let client = client.map(|cpu| cpu.client).sum::<f64>() / count;
     let times: Vec<f64> = samples.iter().map(|sample| sample.value).collect();
@@ -255,8 +255,8 @@ fn crowd(
 }
 
 /// One login to a server that runs: ms.
-fn login(suite: &Suite, lab: &Lab, options: &[&str]) -> Result<Sample, Miss> {
-    let mut client = lab.client(suite, options, "true");
+fn login(suite: &Suite, harness: &Harness, options: &[&str]) -> Result<Sample, Miss> {
+    let mut client = harness.client(suite, options, "true");
     client
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -275,7 +275,7 @@ fn login(suite: &Suite, lab: &Lab, options: &[&str]) -> Result<Sample, Miss> {
             "" => format!("{status:?}"),
             words => format!("{status:?}: {words}"),
         };
-        return Err(lab.complaint(why).into());
+        return Err(harness.complaint(why).into());
     }
     Ok(Sample {
         value: seconds * 1e3,
@@ -297,11 +297,11 @@ mod tests {
             println!("skipped: no OpenSSH");
             return;
         };
-        let mut lab = Lab::start(&suite, "").unwrap();
-        lab.admit(&suite).unwrap();
-        let (_, whole) = crowd(&suite, &mut lab, (2, 4), || false).unwrap();
+        let mut harness = Harness::start(&suite, "").unwrap();
+        harness.admit(&suite).unwrap();
+        let (_, whole) = crowd(&suite, &mut harness, (2, 4), || false).unwrap();
         assert!(whole.failed.is_empty(), "{:?}", whole.failed);
-        let cut = crowd(&suite, &mut lab, (1, 1000), || {
+        let cut = crowd(&suite, &mut harness, (1, 1000), || {
             ASKED.fetch_add(1, Ordering::Relaxed) >= 2
         });
         assert_eq!(cut.unwrap_err().why(), "interrupted");

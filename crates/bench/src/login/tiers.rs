@@ -8,7 +8,7 @@ use super::super::options::BenchRow;
 use super::super::report::digits;
 use super::super::rounds::{Bench, Miss};
 use super::{login, share_server_time};
-use crate::lab::{Lab, Suite};
+use crate::harness::{Harness, Suite};
 
 /// Rounds when the command line says nothing.
 const ROUNDS: usize = 11;
@@ -49,19 +49,19 @@ pub(super) fn measure(bench: &Bench) -> BenchGroup {
             "both ends with {FEATURES_VARIABLE} in their environment"
         )],
     };
-    let mut labs: Vec<Result<(Suite, Lab), Miss>> = TIERS
+    let mut harnesses: Vec<Result<(Suite, Harness), Miss>> = TIERS
         .iter()
         .map(|(_, value)| prepare(bench, value))
         .collect();
     let mut group = bench.alternate(group, bench.settings.rounds(ROUNDS), |index| {
-        let place = labs.get_mut(index).ok_or("no such tier")?;
-        let (suite, lab) = place.as_mut().map_err(|why| why.clone())?;
-        lab.serve()?;
-        login(suite, lab, &[])
+        let place = harnesses.get_mut(index).ok_or("no such tier")?;
+        let (suite, harness) = place.as_mut().map_err(|why| why.clone())?;
+        harness.serve()?;
+        login(suite, harness, &[])
     });
-    let labs = labs.iter_mut().map(|place| place.as_mut().ok());
-    let labs = labs.map(|place| place.map(|(_, lab)| lab));
-    share_server_time(bench, &mut group, labs);
+    let harnesses = harnesses.iter_mut().map(|place| place.as_mut().ok());
+    let harnesses = harnesses.map(|place| place.map(|(_, harness)| harness));
+    share_server_time(bench, &mut group, harnesses);
     let whole = group.entries.first().and_then(BenchEntry::median);
     for entry in &mut group.entries {
         let times = entry.median().zip(whole);
@@ -71,11 +71,11 @@ pub(super) fn measure(bench: &Bench) -> BenchGroup {
     group
 }
 
-fn prepare(bench: &Bench, value: &str) -> Result<(Suite, Lab), Miss> {
+fn prepare(bench: &Bench, value: &str) -> Result<(Suite, Harness), Miss> {
     let mut suite = Suite::ours()?;
     if !value.is_empty() {
         suite.set_environment(FEATURES_VARIABLE, value);
     }
-    let lab = Lab::new(&suite, &bench.servers, "MaxStartups 1000")?;
-    Ok((suite, lab))
+    let harness = Harness::new(&suite, &bench.servers, "MaxStartups 1000")?;
+    Ok((suite, harness))
 }

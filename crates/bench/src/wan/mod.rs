@@ -16,7 +16,7 @@ use super::options::{Algorithms, BenchDirection, BenchRow, BenchTransport};
 use super::rounds::{Bench, Miss, Sample};
 use super::transfer::{self, Chain, Transfer, TransferFiles};
 use super::words::StderrReader;
-use crate::lab::{Lab, ServerHost, SuiteKind};
+use crate::harness::{Harness, ServerHost, SuiteKind};
 use line::{DelayLine, Path};
 
 /// Default number of rounds.
@@ -123,7 +123,7 @@ fn network(address: Ipv4Addr) -> io::Result<Tun> {
 /// Measures every round-trip time and rate that was asked for.
 pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) -> Result<(), String> {
     let world = World::begin()?;
-    let mut labs = bench.labs(&world.far, "MaxStartups 1000");
+    let mut harnesses = bench.harnesses(&world.far, "MaxStartups 1000");
     let files = TransferFiles::new().map_err(explain)?;
     for rtt_ms in &bench.settings.rtts_ms {
         for mbit in &bench.settings.rates_mbit {
@@ -143,7 +143,7 @@ pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) -> Result<(), String> 
                         "head | ssh host cat; round-trip time seen: {:.1} ms",
                         seen.as_secs_f64() * 1e3
                     );
-                    let stand = (&world, &mut labs[..], &files);
+                    let stand = (&world, &mut harnesses[..], &files);
                     emit(streams(bench, stand, (algorithms, *direction), title, note));
                 }
             }
@@ -155,7 +155,7 @@ pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) -> Result<(), String> 
 
 fn streams(
     bench: &Bench,
-    (world, labs, files): (&World, &mut [Result<Lab, String>], &TransferFiles),
+    (world, harnesses, files): (&World, &mut [Result<Harness, String>], &TransferFiles),
     (algorithms, direction): (&Algorithms, BenchDirection),
     title: String,
     note: String,
@@ -195,7 +195,7 @@ fn streams(
         let mut chain = match ends {
             None => Chain::Plain { server: &world.far },
             Some(ends) => Chain::Ssh {
-                lab: labs
+                harness: harnesses
                     .get_mut(ends.server)
                     .ok_or("no such server")?
                     .as_mut()
@@ -216,7 +216,7 @@ fn logins(bench: &Bench, world: &World) -> Result<BenchGroup, String> {
     /// With the cookie of a connection before, as the second round has it.
     const FAST_OPEN: Manner = ("fast open", &["-oTCPFastOpen=yes"]);
     let (visits, entries) = visits(bench, &[COLD, FAST_OPEN]);
-    let mut labs = bench.labs(&world.far, "MaxStartups 1000");
+    let mut harnesses = bench.harnesses(&world.far, "MaxStartups 1000");
     let group = BenchGroup {
         row: BenchRow::Wan.name(),
         title: "round trips of ssh host true".into(),
@@ -237,9 +237,9 @@ fn logins(bench: &Bench, world: &World) -> Result<BenchGroup, String> {
         bench.alternate(group, bench.settings.rounds(ROUNDS), |index| {
             let visit = visits.get(index).ok_or("no such chain")?;
             let ends = visit.chain;
-            let lab = labs.get_mut(ends.server).ok_or("no such server")?;
-            let lab = lab.as_mut().map_err(|why| why.clone())?;
-            lab.serve()?;
+            let harness = harnesses.get_mut(ends.server).ok_or("no such server")?;
+            let harness = harness.as_mut().map_err(|why| why.clone())?;
+            harness.serve()?;
             let mut seconds = [0.0; 2];
             for (rtt, seconds) in RTTS.iter().zip(&mut seconds) {
                 world.line.set(Path {
@@ -247,7 +247,7 @@ fn logins(bench: &Bench, world: &World) -> Result<BenchGroup, String> {
                     bits_per_second: 0,
                 });
                 let suite = bench.suites.get(ends.client).ok_or("no such suite")?;
-                *seconds = login(&world.near, lab.client(suite, visit.options, "true"))?;
+                *seconds = login(&world.near, harness.client(suite, visit.options, "true"))?;
             }
             let value = (seconds[1] - seconds[0]) / (RTTS[1] - RTTS[0]).as_secs_f64();
             Ok(Sample { value, cpu: None })

@@ -31,7 +31,7 @@ impl Directory {
     pub(crate) fn new(parent: &Path) -> io::Result<Self> {
         let random: [u8; 8] = crypto::random::bytes();
         let name: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-        let path = parent.join(format!("fulmar-lab-{name}"));
+        let path = parent.join(format!("fulmar-harness-{name}"));
         fs::create_dir(&path)?;
         fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o700))?;
         Ok(Self(path))
@@ -53,7 +53,7 @@ impl Drop for Directory {
 /// Keys and configuration of one server, with what its clients need. The server itself comes and
 /// goes.
 #[derive(Debug)]
-pub(crate) struct Lab {
+pub(crate) struct Harness {
     directory: Directory,
     suite: Suite,
     place: ServerHost,
@@ -73,12 +73,12 @@ fn make_key(path: &Path) -> io::Result<()> {
     )
 }
 
-impl Lab {
+impl Harness {
     /// Starts the server of `suite` on the loopback, with lines added to its configuration.
     pub(crate) fn start(suite: &Suite, server_lines: &str) -> io::Result<Self> {
-        let mut lab = Self::new(suite, &ServerHost::here(), server_lines)?;
-        lab.serve()?;
-        Ok(lab)
+        let mut harness = Self::new(suite, &ServerHost::here(), server_lines)?;
+        harness.serve()?;
+        Ok(harness)
     }
 
     /// Prepares a server of `suite` at `place`, with lines added to its configuration.
@@ -184,7 +184,7 @@ impl Lab {
         Ok(self.stop_and_count()?.cpu)
     }
 
-    /// As [`Lab::stop`], with the memory.
+    /// As [`Harness::stop`], with the memory.
     pub(crate) fn stop_and_count(&mut self) -> io::Result<Cost> {
         match self.server.take() {
             Some(server) => server.finish(),
