@@ -48,7 +48,7 @@ fn serve(control: &Arc<OwnedFd>, arguments: &[std::ffi::OsString]) -> Result<Inf
     let _ = sys::process::set_name("provider");
     let path = PathBuf::from(library);
     let wall = sys::sandbox::provider(&[&path]).map_err(|error| format!("sandbox: {error}"))?;
-    let cage = cage(wall)?;
+    let sandbox = sandbox_name(wall)?;
     let failed = |error: io::Error| format!("cannot start a thread: {error}");
     let listener = Arc::clone(control);
     // Start this thread before the library is loaded, since loading may hang. A thread that starts
@@ -69,7 +69,7 @@ fn serve(control: &Arc<OwnedFd>, arguments: &[std::ffi::OsString]) -> Result<Inf
             .version()
             .map_or_else(String::new, |version| format!("zlibVersion {version}")),
         library.missing().join(", "),
-        cage.to_owned(),
+        sandbox.to_owned(),
     ];
     for lane in lanes {
         let encoder = library.encoder();
@@ -95,7 +95,7 @@ fn listen(control: &OwnedFd) -> ! {
 
 /// Describes the sandbox, or fails without Landlock, since nothing else would keep the library from
 /// the user's files. The seccomp filter is always installed.
-fn cage(wall: Wall) -> Result<&'static str, String> {
+fn sandbox_name(wall: Wall) -> Result<&'static str, String> {
     match wall {
         Wall::Whole => Ok("seccomp and Landlock"),
         Wall::Partial => Ok("seccomp and the part of Landlock that this kernel has"),
@@ -215,12 +215,16 @@ mod tests {
 
     #[test]
     fn a_library_is_loaded_behind_whatever_wall_there_is_and_never_without() {
-        assert_eq!(cage(Wall::Whole).unwrap(), "seccomp and Landlock");
-        let partial = cage(Wall::Partial).unwrap();
+        assert_eq!(sandbox_name(Wall::Whole).unwrap(), "seccomp and Landlock");
+        let partial = sandbox_name(Wall::Partial).unwrap();
         assert_eq!(
             partial,
             "seccomp and the part of Landlock that this kernel has"
         );
-        assert!(cage(Wall::None).unwrap_err().starts_with("not loaded"));
+        assert!(
+            sandbox_name(Wall::None)
+                .unwrap_err()
+                .starts_with("not loaded")
+        );
     }
 }

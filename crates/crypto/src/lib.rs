@@ -23,6 +23,7 @@ pub mod mac;
 pub mod prime;
 pub mod random;
 pub mod sign;
+mod spec_table;
 mod warm;
 
 pub use error::{

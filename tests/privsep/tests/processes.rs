@@ -336,6 +336,13 @@ fn user(test: &str, number: u8) -> Option<(UserKey, Guest)> {
     })
 }
 
+/// Waits for the end of one connection, and checks that the other works.
+fn assert_other_works(held: &mut TcpStream, client: &mut LoggedIn) {
+    let mut rest = Vec::new();
+    let _ = held.read_to_end(&mut rest);
+    client.still_works();
+}
+
 #[test]
 fn each_process_of_a_root_server_has_what_it_needs_and_no_more() {
     let Some((key, guest)) = user("processes of a server started as root", 1) else {
@@ -560,9 +567,7 @@ fn no_role_outlives_its_monitor() {
         is_gone(live.auth.pid),
         "the auth process outlives its monitor"
     );
-    let mut rest = Vec::new();
-    let _ = held.read_to_end(&mut rest);
-    client.still_works();
+    assert_other_works(&mut held, &mut client);
     kill(live.monitor_after.pid);
     assert!(
         is_gone(live.session.pid),
@@ -585,9 +590,7 @@ fn a_role_that_is_killed_ends_its_connection_and_no_other() {
     let live = Live::look(&server);
     kill(live.auth.pid);
     assert!(is_gone(live.monitor_before.pid));
-    let mut rest = Vec::new();
-    let _ = held.read_to_end(&mut rest);
-    client.still_works();
+    assert_other_works(&mut held, &mut client);
     kill(live.session.pid);
     assert!(client.ends());
     assert!(is_gone(live.monitor_after.pid));

@@ -17,6 +17,14 @@ unsafe impl Send for Bn {}
 // SAFETY: every operation here that takes `&Bn` only reads it.
 unsafe impl Sync for Bn {}
 
+/// A function of the library that makes a number from two, with a context for temporary values.
+type BnOperation = unsafe extern "C" fn(
+    *mut ffi::BIGNUM,
+    *const ffi::BIGNUM,
+    *const ffi::BIGNUM,
+    *mut ffi::BN_CTX,
+) -> core::ffi::c_int;
+
 impl Bn {
     pub(crate) fn new() -> Result<Self, AwsLcFailed> {
         // SAFETY: no arguments; null is handled.
@@ -202,31 +210,24 @@ impl Bn {
     }
 
     pub(crate) fn times(&self, other: &Self, context: &mut BnContext) -> Result<Self, AwsLcFailed> {
-        let mut out = Self::new()?;
-        // SAFETY: all integers and the context are ours.
-        check(unsafe {
-            ffi::BN_mul(
-                out.as_mut_ptr(),
-                self.as_ptr(),
-                other.as_ptr(),
-                context.as_mut_ptr(),
-            )
-        })?;
-        Ok(out)
+        self.combine(ffi::BN_mul, other, context)
     }
 
     /// The greatest common divisor of two numbers above zero.
     pub(crate) fn gcd(&self, other: &Self, context: &mut BnContext) -> Result<Self, AwsLcFailed> {
+        self.combine(ffi::BN_gcd, other, context)
+    }
+
+    fn combine(
+        &self,
+        operation: BnOperation,
+        other: &Self,
+        context: &mut BnContext,
+    ) -> Result<Self, AwsLcFailed> {
         let mut out = Self::new()?;
+        let (result, context) = (out.as_mut_ptr(), context.as_mut_ptr());
         // SAFETY: all integers and the context are ours.
-        check(unsafe {
-            ffi::BN_gcd(
-                out.as_mut_ptr(),
-                self.as_ptr(),
-                other.as_ptr(),
-                context.as_mut_ptr(),
-            )
-        })?;
+        check(unsafe { operation(result, self.as_ptr(), other.as_ptr(), context) })?;
         Ok(out)
     }
 

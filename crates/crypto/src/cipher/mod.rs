@@ -122,34 +122,9 @@ const fn spec(
     }
 }
 
+crate::spec_table::spec_accessors! { CipherAlgorithm, CipherSpec, CIPHERS }
+
 impl CipherAlgorithm {
-    /// The cipher with this SSH name; `None` if unknown.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        CIPHERS
-            .iter()
-            .find(|spec| spec.name == name)
-            .map(|spec| spec.algorithm)
-    }
-
-    /// The row in [`CIPHERS`].
-    #[must_use]
-    pub const fn spec(self) -> &'static CipherSpec {
-        &CIPHERS[self as usize]
-    }
-
-    /// SSH name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        self.spec().name
-    }
-
-    /// Key length in bytes.
-    #[must_use]
-    pub const fn key_len(self) -> usize {
-        self.spec().key_len
-    }
-
     /// IV length in bytes; 0 if the cipher needs none.
     #[must_use]
     pub const fn iv_len(self) -> usize {
@@ -160,12 +135,6 @@ impl CipherAlgorithm {
     #[must_use]
     pub const fn block_len(self) -> usize {
         self.spec().block_len
-    }
-
-    /// Tag length in bytes; 0 for a cipher that needs a MAC.
-    #[must_use]
-    pub const fn tag_len(self) -> usize {
-        self.spec().tag_len
     }
 
     /// Construction of the cipher.

@@ -147,39 +147,9 @@ const fn hmac(
     }
 }
 
+crate::spec_table::spec_accessors! { MacAlgorithm, MacSpec, MACS }
+
 impl MacAlgorithm {
-    /// The MAC with this SSH name; `None` if unknown.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        MACS.iter()
-            .find(|spec| spec.name == name)
-            .map(|spec| spec.algorithm)
-    }
-
-    /// The row in [`MACS`].
-    #[must_use]
-    pub const fn spec(self) -> &'static MacSpec {
-        &MACS[self as usize]
-    }
-
-    /// SSH name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        self.spec().name
-    }
-
-    /// Key length in bytes.
-    #[must_use]
-    pub const fn key_len(self) -> usize {
-        self.spec().key_len
-    }
-
-    /// Tag length in bytes.
-    #[must_use]
-    pub const fn tag_len(self) -> usize {
-        self.spec().tag_len
-    }
-
     /// Whether the MAC covers the ciphertext and the packet length is not encrypted
     /// (encrypt-then-MAC).
     #[must_use]

@@ -63,6 +63,13 @@ pub(super) struct Match {
     pub(super) distance: usize,
 }
 
+impl Match {
+    #[inline(always)]
+    pub(super) fn new(length: usize, distance: usize) -> Self {
+        Self { length, distance }
+    }
+}
+
 /// A possible match: the length in the low nine bits, the distance above.
 #[derive(Clone, Copy)]
 pub(super) struct MatchCandidate(u32);
@@ -364,10 +371,7 @@ impl Matcher {
             if view.four(earlier + best.length - 3) == tail && view.four(earlier) == word {
                 let length = view.same(earlier, at, 4, search.most);
                 if length > best.length {
-                    best = Match {
-                        length,
-                        distance: back,
-                    };
+                    best = Match::new(length, back);
                     if length >= search.nice_length {
                         break;
                     }

@@ -131,10 +131,7 @@ impl Matcher {
             if view.four(end) == tail && view.four(earlier) == word {
                 let length = view.same(earlier, at, 4, search.most);
                 if length > best.length {
-                    best = Match {
-                        length,
-                        distance: back,
-                    };
+                    best = Match::new(length, back);
                     if length >= search.nice_length {
                         break;
                     }
