@@ -129,8 +129,10 @@ impl OneConnection<'_> {
     ) -> Result<LoggedIn, Failure> {
         let strategy = &records.strategy;
         let is_early = !strategy.is_step_by_step();
+        // A command may rely on the forwardings, and does not run if they fail.
+        let waits = local.is_none() && SessionForwards::are_wanted(self.options, self.plan);
+        let start = ChannelStart::of(self.plan).filter(|_| !waits);
         let data = local.filter(|_| is_early).map(LocalEnd::early);
-        let start = ChannelStart::of(self.plan);
         let early = is_early.then_some(Early {
             strategy,
             start: start.as_ref(),
@@ -174,9 +176,9 @@ impl OneConnection<'_> {
         let leaves = options.session.fork_after_authentication
             && local.is_none()
             && !matches!(self.plan.what, What::Forward(_));
-        let forwards = match (&local, &self.plan.what) {
-            (None, What::Forward(_)) | (Some(_), _) => None,
-            (None, _) => SessionForwards::prepare(options)?,
+        let forwards = match local.is_none() && SessionForwards::are_wanted(options, self.plan) {
+            true => Some(SessionForwards::prepare(options)?),
+            false => None,
         };
         let leaves_later = leaves
             && forwards
@@ -198,6 +200,7 @@ impl OneConnection<'_> {
             local.is_none() && secured.peer.address.is_some() && self.accelerator.is_none();
         let version = connection.peer_version().unwrap_or_default().to_owned();
         let peer = secured.peer.clone();
+        let at_once = forwards.is_none() && records.strategy.starts_at_once(&version);
         let mut session = Session::new(
             &mut secured.driver,
             self.plan.clone(),
@@ -208,7 +211,7 @@ impl OneConnection<'_> {
         .with_local_end(local)
         .with_forwards(forwards, leaves_later)
         .with_early(logged_in.early)
-        .starting_at_once(records.strategy.starts_at_once(&version));
+        .starting_at_once(at_once);
         session.rotate_host_keys(checker, options.host_keys.update_host_keys);
         let outcome = session.run();
         let unconfirmed = session.unconfirmed();

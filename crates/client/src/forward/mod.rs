@@ -22,6 +22,7 @@ use sys::socket::Family;
 use crate::connect::plain_reason;
 use crate::error::ClientError;
 use crate::log::{debug1, error, verbose};
+use crate::plan::{Plan, What};
 use crate::text::one_line;
 use remote::Remotes;
 pub(crate) use report::open_reason;
@@ -61,20 +62,28 @@ fn family(options: &ClientOptions) -> Family {
 }
 
 impl SessionForwards {
-    /// Listens for local forwardings. `None` if the options ask for no forwarding.
+    /// True if the options ask for a forwarding beside the plan's channel.
+    #[must_use]
+    pub fn are_wanted(options: &ClientOptions, plan: &Plan) -> bool {
+        let lists = [
+            &options.forwarding.local_forwards,
+            &options.forwarding.dynamic_forwards,
+            &options.forwarding.remote_forwards,
+        ];
+        !matches!(plan.what, What::Forward(_)) && lists.iter().any(|list| !list.is_empty())
+    }
+
+    /// Listens for local forwardings.
     ///
     /// # Errors
     /// [`ClientError::Refused`] if one cannot be set up and `ExitOnForwardFailure` is set.
-    pub fn prepare(options: &ClientOptions) -> Result<Option<Self>, ClientError> {
+    pub fn prepare(options: &ClientOptions) -> Result<Self, ClientError> {
         let locals: Vec<&ForwardSpec> = options
             .forwarding
             .local_forwards
             .iter()
             .chain(&options.forwarding.dynamic_forwards)
             .collect();
-        if locals.is_empty() && options.forwarding.remote_forwards.is_empty() {
-            return Ok(None);
-        }
         let mut prepared = Vec::new();
         for spec in &locals {
             let opens = target(&spec.to).map_or(Opens::Socks, Opens::Direct);
@@ -98,7 +107,7 @@ impl SessionForwards {
             }
         }
         let list = options.forwarding.permit_remote_open.clone();
-        Ok(Some(Self {
+        Ok(Self {
             forwards: Forwards::new(ForwardSettings {
                 keep_alive: options.connection.tcp_keep_alive,
                 family: family(options),
@@ -112,7 +121,7 @@ impl SessionForwards {
                 &options.forwarding.remote_forwards,
                 options.forwarding.exit_on_forward_failure,
             ),
-        }))
+        })
     }
 
     /// True if the program may go to the background only after the server's answers.

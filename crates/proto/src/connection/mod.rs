@@ -271,8 +271,7 @@ impl Connection {
             && self.transport.takes_opened()
     }
 
-    /// Returns the next packet to open. `None` if no packet is complete, or while the owner owes an
-    /// answer.
+    /// Returns the next packet to open; `None` if none is complete or the owner owes an answer.
     ///
     /// # Errors
     /// [`Error::IntegrityFailed`] for an invalid packet length or padding; later calls return the
