@@ -16,8 +16,8 @@ _fulmar_hosts() {
 _fulmar_options() {
     compopt -o nospace
     case $1 in
-        ssh) _fulmar_words 'AddressFamily= BatchMode= BindAddress= BindInterface= CASignatureAlgorithms= CanonicalDomains= CanonicalizeFallbackLocal= CanonicalizeHostname= CanonicalizeMaxDots= CanonicalizePermittedCNAMEs= CertificateFile= Ciphers= ClearAllForwardings= Compression= CompressionAdaptive= CompressionLevel= CompressionThreads= ConnectTimeout= ConnectionAttempts= CryptoThreads= EnableHwCompression= EscapeChar= ExitOnForwardFailure= FingerprintHash= ForkAfterAuthentication= GlobalKnownHostsFile= HashKnownHosts= HostKeyAlgorithms= HostKeyAlias= HostName= HwCompressionLibrary= HwCompressionVerify= IPQoS= IdentitiesOnly= IdentityAgent= IdentityFile= IgnoreUnknown= KbdInteractiveAuthentication= KexAlgorithms= KnownHostsCommand= LocalCommand= LogLevel= LoginCache= MACs= NoHostAuthenticationForLocalhost= NumberOfPasswordPrompts= ObscureKeystrokeTiming= PasswordAuthentication= PermitLocalCommand= PipelineLogin= Port= PreferredAuthentications= ProxyCommand= ProxyJump= ProxyUseFdpass= PubkeyAcceptedAlgorithms= PubkeyAuthentication= RefuseConnection= RekeyLimit= RemoteCommand= RequestTTY= RequiredRSASize= RevokedHostKeys= SendEnv= ServerAliveCountMax= ServerAliveInterval= SessionType= SetEnv= StdinNull= StrictHostKeyChecking= SyslogFacility= TCPFastOpen= TCPKeepAlive= Tag= UpdateHostKeys= UseMPTCP= User= UserKnownHostsFile= VersionAddendum= VisualHostKey= WarnWeakCrypto= WindowMemory=' ;;
-        sshd) _fulmar_words 'AcceptEnv= AddressFamily= AllowGroups= AllowTcpForwarding= AllowUsers= AuthenticationMethods= AuthorizedKeysCommand= AuthorizedKeysCommandUser= AuthorizedKeysFile= AuthorizedPrincipalsCommand= AuthorizedPrincipalsCommandUser= AuthorizedPrincipalsFile= Banner= CASignatureAlgorithms= ChrootDirectory= Ciphers= ClientAliveCountMax= ClientAliveInterval= Compression= CompressionAdaptive= CompressionLevel= CompressionThreads= CryptoThreads= DenyGroups= DenyUsers= DisableForwarding= EnableHwCompression= ExposeAuthInfo= FingerprintHash= ForceCommand= HostCertificate= HostKey= HostKeyAlgorithms= HwCompressionLibrary= HwCompressionVerify= IPQoS= KbdInteractiveAuthentication= KexAlgorithms= ListenAddress= LogLevel= LoginGraceTime= MACs= MaxAuthTries= MaxSessions= MaxStartups= ModuliFile= PAMServiceName= PasswordAuthentication= PerSourceMaxStartups= PerSourceNetBlockSize= PerSourcePenalties= PerSourcePenaltyExemptList= PermitEmptyPasswords= PermitOpen= PermitRootLogin= PermitTTY= PermitUserEnvironment= PermitUserRC= PidFile= Port= PreauthSpares= PrintLastLog= PrintMotd= PubkeyAcceptedAlgorithms= PubkeyAuthOptions= PubkeyAuthentication= RefuseConnection= RekeyLimit= RequiredRSASize= RevokedKeys= SetEnv= SftpRoot= StrictModes= Subsystem= SyslogFacility= TCPKeepAlive= TrustedUserCAKeys= UseDNS= UseMPTCP= UsePAM= VersionAddendum= WarnWeakCrypto= WindowMemory=' ;;
+        ssh) _fulmar_words 'AddressFamily= BatchMode= BindAddress= BindInterface= CASignatureAlgorithms= CanonicalDomains= CanonicalizeFallbackLocal= CanonicalizeHostname= CanonicalizeMaxDots= CanonicalizePermittedCNAMEs= CertificateFile= Ciphers= ClearAllForwardings= Compression= CompressionAdaptive= CompressionLevel= CompressionThreads= ConnectTimeout= ConnectionAttempts= CryptoThreads= DynamicForward= EnableHwCompression= EscapeChar= ExitOnForwardFailure= FingerprintHash= ForkAfterAuthentication= GatewayPorts= GlobalKnownHostsFile= HashKnownHosts= HostKeyAlgorithms= HostKeyAlias= HostName= HwCompressionLibrary= HwCompressionVerify= IPQoS= IdentitiesOnly= IdentityAgent= IdentityFile= IgnoreUnknown= KbdInteractiveAuthentication= KexAlgorithms= KnownHostsCommand= LocalCommand= LocalForward= LogLevel= LoginCache= MACs= NoHostAuthenticationForLocalhost= NumberOfPasswordPrompts= ObscureKeystrokeTiming= PasswordAuthentication= PermitLocalCommand= PermitRemoteOpen= PipelineLogin= Port= PreferredAuthentications= ProxyCommand= ProxyJump= ProxyUseFdpass= PubkeyAcceptedAlgorithms= PubkeyAuthentication= RefuseConnection= RekeyLimit= RemoteCommand= RemoteForward= RequestTTY= RequiredRSASize= RevokedHostKeys= SendEnv= ServerAliveCountMax= ServerAliveInterval= SessionType= SetEnv= StdinNull= StreamLocalBindMask= StreamLocalBindUnlink= StrictHostKeyChecking= SyslogFacility= TCPFastOpen= TCPKeepAlive= Tag= UpdateHostKeys= UseMPTCP= User= UserKnownHostsFile= VersionAddendum= VisualHostKey= WarnWeakCrypto= WindowMemory=' ;;
+        sshd) _fulmar_words 'AcceptEnv= AddressFamily= AllowGroups= AllowStreamLocalForwarding= AllowTcpForwarding= AllowUsers= AuthenticationMethods= AuthorizedKeysCommand= AuthorizedKeysCommandUser= AuthorizedKeysFile= AuthorizedPrincipalsCommand= AuthorizedPrincipalsCommandUser= AuthorizedPrincipalsFile= Banner= CASignatureAlgorithms= ChrootDirectory= Ciphers= ClientAliveCountMax= ClientAliveInterval= Compression= CompressionAdaptive= CompressionLevel= CompressionThreads= CryptoThreads= DenyGroups= DenyUsers= DisableForwarding= EnableHwCompression= ExposeAuthInfo= FingerprintHash= ForceCommand= GatewayPorts= HostCertificate= HostKey= HostKeyAlgorithms= HwCompressionLibrary= HwCompressionVerify= IPQoS= KbdInteractiveAuthentication= KexAlgorithms= ListenAddress= LogLevel= LoginGraceTime= MACs= MaxAuthTries= MaxSessions= MaxStartups= ModuliFile= PAMServiceName= PasswordAuthentication= PerSourceMaxStartups= PerSourceNetBlockSize= PerSourcePenalties= PerSourcePenaltyExemptList= PermitEmptyPasswords= PermitListen= PermitOpen= PermitRootLogin= PermitTTY= PermitUserEnvironment= PermitUserRC= PidFile= Port= PreauthSpares= PrintLastLog= PrintMotd= PubkeyAcceptedAlgorithms= PubkeyAuthOptions= PubkeyAuthentication= RefuseConnection= RekeyLimit= RequiredRSASize= RevokedKeys= SetEnv= SftpRoot= StreamLocalBindMask= StreamLocalBindUnlink= StrictModes= Subsystem= SyslogFacility= TCPKeepAlive= TrustedUserCAKeys= UseDNS= UseMPTCP= UsePAM= VersionAddendum= WarnWeakCrypto= WindowMemory=' ;;
     esac
 }
 
@@ -36,18 +36,21 @@ _fulmar() {
         ssh:-B) : ;;
         ssh:-b) : ;;
         ssh:-c) _fulmar_query cipher ;;
+        ssh:-D) : ;;
         ssh:-E) _fulmar_files ;;
         ssh:-e) : ;;
         ssh:-F) _fulmar_files ;;
         ssh:-I) _fulmar_files ;;
         ssh:-i) _fulmar_files ;;
         ssh:-J) _fulmar_hosts ;;
+        ssh:-L) : ;;
         ssh:-l) _fulmar_users ;;
         ssh:-m) _fulmar_query mac ;;
         ssh:-o) _fulmar_options ssh ;;
         ssh:-P) : ;;
         ssh:-p) : ;;
         ssh:-Q) _fulmar_query help ;;
+        ssh:-R) : ;;
         ssh:-W) : ;;
         sshd:-C) : ;;
         sshd:-c) _fulmar_files ;;
@@ -146,7 +149,7 @@ _fulmar() {
 }
 _fulmar_flags() {
     case $1 in
-        ssh) _fulmar_words '-4 -6 -a -B -b -C -c -E -e -F -f -G -I -i -J -k -l -m -N -n -o -P -p -Q -q -s -T -t -V -v -W -x -y' ;;
+        ssh) _fulmar_words '-4 -6 -a -B -b -C -c -D -E -e -F -f -G -g -I -i -J -k -L -l -m -N -n -o -P -p -Q -q -R -s -T -t -V -v -W -x -y' ;;
         sshd) _fulmar_words '-4 -6 -C -c -D -d -E -e -f -G -g -h -i -o -p -q -T -t -V' ;;
         sftp-server) _fulmar_words '-d -e -f -h -l -P -p -Q -R -u' ;;
         scp) _fulmar_words '-3 -4 -6 -B -C -c -D -d -F -i -J -l -M -n -O -o -P -p -q -R -r -S -s -T -v -X -Z --atomic --json --limit --sparse --verify' ;;
