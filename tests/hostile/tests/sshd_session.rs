@@ -258,6 +258,62 @@ fn every_forwarding_is_refused_under_disable_forwarding_and_under_restrict() {
 }
 
 #[test]
+fn requests_to_listen_are_answered_in_order_whatever_they_hold() {
+    let server = Server::with_key_options("", &[]);
+    let mut liar = server.logged_in();
+    let tcp = |address: &[u8], port: u32| {
+        let mut fields = string(address);
+        fields.put_u32(port);
+        fields
+    };
+    // The user of the login may write there.
+    let path = string(format!("/tmp/fulmar-liar-{}.sock", server.daemon.port).as_bytes());
+    let (listen, cancel) = ("tcpip-forward", "cancel-tcpip-forward");
+    let unix = "streamlocal-forward@openssh.com";
+    let unix_cancel = "cancel-streamlocal-forward@openssh.com";
+    let long = string(&[b'/'; 4000]);
+    let cases: &[(&str, Vec<u8>, bool)] = &[
+        (listen, tcp(b"localhost", 0), true),
+        // What was not requested cannot be cancelled.
+        (cancel, tcp(b"localhost", 1), false),
+        (cancel, tcp(b"", 0), false),
+        (listen, tcp(b"localhost", 65_536), false),
+        (listen, tcp(b"local\0host", 0), false),
+        (listen, tcp(b"\xff", 0), false),
+        (listen, Vec::new(), false),
+        (listen, [tcp(b"localhost", 0), vec![0]].concat(), false),
+        (unix, path.clone(), true),
+        (unix, path.clone(), false),
+        (unix, string(b""), false),
+        (unix, string(b"/no/such/folder/s"), false),
+        (unix, long, false),
+        (unix_cancel, string(b"/other"), false),
+        (unix_cancel, path.clone(), true),
+        (unix_cancel, path, false),
+    ];
+    // All at once; a request without a reply between them has none.
+    for (name, fields, _) in cases {
+        for want_reply in [false, true] {
+            let (name, fields) = match want_reply {
+                true => (*name, fields.as_slice()),
+                false => (unix_cancel, &string(b"/nothing")[..]),
+            };
+            liar.say(&GlobalRequest {
+                name: name.as_bytes(),
+                want_reply,
+                fields: Rest(fields),
+            });
+        }
+    }
+    for (name, fields, granted) in cases {
+        assert_eq!(of_two(&mut liar, 81, 82), *granted, "{name} {fields:?}");
+    }
+    let channel = liar.open_session(0);
+    liar.request(channel, "exec", true, &string(b"true"));
+    liar.expect(99);
+}
+
+#[test]
 fn a_restricted_key_has_no_terminal() {
     let server = Server::with_key_options("restrict ", &[]);
     let mut adversary = server.logged_in();
