@@ -16,7 +16,7 @@ const LAST_OF_OLD: Why = Said(
     "`scp -O` with several sources on servers exits 1 if any of them failed (OpenSSH forgets all but the last and exits 0)",
 );
 const DANGLING: Why = Theirs(
-    "get -r of an empty folder onto a link that leads nowhere: OpenSSH makes nothing and says success",
+    "get -r or put -r of an empty folder onto a link that leads nowhere: OpenSSH makes nothing and says success",
 );
 const IN_THE_WAY: Why =
     Theirs("get -r -p of a folder onto a file: OpenSSH gives the file the times of the folder");
@@ -26,6 +26,8 @@ const CLOSED: Why = Theirs(
 const ONTO_FILE: Why = Theirs(
     "get -r of an empty folder onto a file: OpenSSH makes no folder, says success and gives the file the mode of the folder",
 );
+const ONTO_DEVICE: Why =
+    Theirs("get -r of a folder onto a device: OpenSSH gives the device the mode of the folder");
 const FOLLOWED: Why = Said("`scp -r` follows links to directories within a tree, as `-O` does");
 const SLASH: Why = Said(
     "`put -r`/`scp -r` of a directory to a new name with a trailing slash creates the directory",
@@ -47,6 +49,21 @@ pub(crate) const LISTED: &[Listed] = &[
     one("exits 1 not 0", "scp -O* put *a:b*", LAST_OF_OLD),
     one("*", "scp -O*new?nline*", NEWLINES),
     one("exits 1 not 0", "*get *link to elsewhere*", DANGLING),
+    one(
+        "exits 1 not 0",
+        "*-r*put *from/*: folder*link to elsewhere*",
+        DANGLING,
+    ),
+    one(
+        "exits 1 not 0",
+        "*-r*get *from/*: folder*link to real ???",
+        DANGLING,
+    ),
+    one(
+        "into/*: device * not device *",
+        "*-r*get *from/*: folder*into/*: null*",
+        ONTO_DEVICE,
+    ),
     one(
         "into/*: file * of 9* not file * of 1*",
         "*-p get *from/*: folder*into/*: file*",
