@@ -12,8 +12,6 @@ use super::transfer::{self, Chain, Transfer, TransferFiles};
 use crate::corpus::Data;
 use crate::harness::{Harness, ServerHost, Wishes};
 
-/// Default number of rounds.
-pub(super) const ROUNDS: usize = 5;
 /// MiB of the file when it says nothing: the slowest of the peers does 29 MiB a second.
 const MIB: u64 = 64;
 
@@ -97,7 +95,7 @@ fn group(
         notes: vec![format!("ssh -C, file of {} MiB to /dev/null", bytes >> 20)],
     };
     let here = ServerHost::here();
-    let mut group = bench.alternate(group, bench.settings.rounds(ROUNDS), |index| {
+    let mut group = bench.alternate(group, bench.settings.rounds(deflate::ROUNDS), |index| {
         let (ends, wishes) = runs.get(index).ok_or("no such chain")?;
         let (Some(suite), Some(harness)) = (
             bench.suites.get(ends.client),
@@ -112,10 +110,7 @@ fn group(
             wishes,
         };
         let (sample, said) = transfer::run(&transfer, &mut chain, &here)?;
-        if let (Some(factor), Some(place)) = (
-            factor_of(&said.compression, direction),
-            factors.get_mut(index),
-        ) {
+        if let (Some(factor), Some(place)) = (said.factor(direction), factors.get_mut(index)) {
             *place = factor;
         }
         Ok(sample)
@@ -124,44 +119,4 @@ fn group(
         entry.more.push(("ratio".into(), factor));
     }
     group
-}
-
-/// How many times smaller the client says the bytes became: `outgoing: raw data 10, compressed 5,
-/// factor 0.50`.
-pub(super) fn factor_of(said: &[String], direction: BenchDirection) -> Option<String> {
-    let word = match direction {
-        BenchDirection::Up => "outgoing:",
-        BenchDirection::Down => "incoming:",
-    };
-    let line = said.iter().find(|line| line.starts_with(word))?;
-    let after = |word: &str| -> Option<f64> {
-        let (_, rest) = line.split_once(word)?;
-        rest.split([',', ' ']).next()?.parse().ok()
-    };
-    Some(format!(
-        "{:.3}",
-        after("raw data ")? / after("compressed ")?
-    ))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_ratio_is_read_from_what_the_client_says() {
-        let said = [
-            "outgoing: raw data 1000, compressed 400, factor 0.40".to_string(),
-            "incoming: raw data 10, compressed 20, factor 2.00".to_string(),
-        ];
-        assert_eq!(
-            factor_of(&said, BenchDirection::Up).as_deref(),
-            Some("2.500")
-        );
-        assert_eq!(
-            factor_of(&said, BenchDirection::Down).as_deref(),
-            Some("0.500")
-        );
-        assert_eq!(factor_of(&[], BenchDirection::Up), None);
-    }
 }

@@ -11,7 +11,6 @@ use compress::{
     CompressionReport, CompressionSettings, Compressor, DeflateError, Encoded, RunDone, RunJob,
 };
 
-use super::compress as whole;
 use super::figures::{BenchEntry, BenchGroup, EntryKind, Per, Unit};
 use super::options::{BenchDirection, BenchRow, BenchTransport};
 use super::rounds::{Bench, Miss, Sample};
@@ -23,6 +22,8 @@ use crate::harness::{Harness, ServerHost, SuiteKind, Wishes};
 const PAYLOAD_BYTES: usize = 32 * 1024;
 /// Number of payloads in a run, as in a session.
 const RUN_PAYLOADS: usize = 4;
+/// Default number of rounds of the row `compress`.
+pub(super) const ROUNDS: usize = 5;
 /// Number of threads of the second column.
 const THREADS: usize = 2;
 
@@ -146,7 +147,7 @@ pub(super) fn measure(
     };
     let here = ServerHost::here();
     let mut ratios = vec![String::new(); lines.len()];
-    let rounds = bench.settings.rounds(whole::ROUNDS);
+    let rounds = bench.settings.rounds(ROUNDS);
     let mut group = bench.alternate(group, rounds, |index| {
         let line = lines.get(index).ok_or("no such sender")?;
         let (sample, ratio) = match &line.sender {
@@ -163,7 +164,7 @@ pub(super) fn measure(
                 let (sample, said) = transfer::run(&transfer, &mut chain, &here)?;
                 let cpu = sample.cpu.ok_or("no CPU time")?;
                 let value = 1024.0 / cpu.client;
-                let ratio = whole::factor_of(&said.compression, BenchDirection::Up);
+                let ratio = said.factor(BenchDirection::Up);
                 (Sample { value, ..sample }, ratio.unwrap_or_default())
             }
         };

@@ -5,6 +5,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use super::options::BenchDirection;
 use super::roles;
 
 /// Time after which a run counts as stuck.
@@ -39,6 +40,25 @@ impl Said {
                 format!("{why}: {}", words.join("; "))
             }
         }
+    }
+
+    /// The compression ratio that the client reports for a direction:
+    /// `outgoing: raw data 10, compressed 5, factor 0.50`.
+    pub(super) fn factor(&self, direction: BenchDirection) -> Option<String> {
+        let said = &self.compression;
+        let word = match direction {
+            BenchDirection::Up => "outgoing:",
+            BenchDirection::Down => "incoming:",
+        };
+        let line = said.iter().find(|line| line.starts_with(word))?;
+        let after = |word: &str| -> Option<f64> {
+            let (_, rest) = line.split_once(word)?;
+            rest.split([',', ' ']).next()?.parse().ok()
+        };
+        Some(format!(
+            "{:.3}",
+            after("raw data ")? / after("compressed ")?
+        ))
     }
 }
 
@@ -126,5 +146,25 @@ fn process(pid: u32) -> io::Result<sys::process::PidFd> {
 pub(super) fn kill(pid: u32) {
     if let Ok(process) = process(pid) {
         let _ = process.signal(sys::signals::Signal::KILL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ratio_is_read_from_what_the_client_says() {
+        let compression = [
+            "outgoing: raw data 1000, compressed 400, factor 0.40".to_string(),
+            "incoming: raw data 10, compressed 20, factor 2.00".to_string(),
+        ];
+        let said = Said {
+            compression: compression.to_vec(),
+            ..Said::default()
+        };
+        assert_eq!(said.factor(BenchDirection::Up).as_deref(), Some("2.500"));
+        assert_eq!(said.factor(BenchDirection::Down).as_deref(), Some("0.500"));
+        assert_eq!(Said::default().factor(BenchDirection::Up), None);
     }
 }
