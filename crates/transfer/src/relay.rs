@@ -8,11 +8,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use bytes::Bytes;
-use sftp::message::{Reply, Request, open_flag, request};
+use sftp::message::{Request, open_flag, request};
 use sftp::{Attributes, Code};
 
 use crate::engine::{Disk, EngineError, Op, Session, Token, attributes_of};
-use crate::file::{FileCopy, FileJob, FileWork, Files, failure};
+use crate::file::{Answer, FileCopy, FileJob, FileWork, Files, failure};
 use crate::plan::id::Subject;
 use crate::plan::pace::Pace;
 use crate::report::{FileResult, Report};
@@ -97,13 +97,7 @@ impl FileJob for RelayJob {
         }
     }
 
-    fn reply(
-        &mut self,
-        link: usize,
-        session: &mut Session,
-        asked: Token,
-        reply: &Reply<'_>,
-    ) -> u64 {
+    fn reply(&mut self, (link, session, asked, reply): Answer<'_>) -> u64 {
         self.copy.answered();
         let from = text::name(&self.item.from);
         let to = text::name(&self.item.to);
@@ -450,8 +444,6 @@ impl<'r> FileWork for Relay<'r> {
     fn stop_others(&mut self) {
         self.items.clear();
     }
-
-    fn lose_others(&mut self, _why: &EngineError) {}
 }
 
 #[cfg(test)]

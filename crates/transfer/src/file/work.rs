@@ -8,7 +8,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use sftp::message::Reply;
 
-use super::progress::{FileJob, Files};
+use super::progress::{Answer, FileJob, Files};
 use crate::engine::{Disk, EngineError, Session, Spoiled, Token, Work};
 use crate::plan::id::{DirId, FileId, Id, Subject};
 use crate::report::{Report, Times};
@@ -35,14 +35,8 @@ pub(crate) trait FileWork: Sized {
     fn has_more(&self) -> bool;
 
     /// Processes an answer about anything but a file; returns false if it is about a file.
-    fn other_reply(
-        &mut self,
-        link: usize,
-        session: &mut Session,
-        token: Token,
-        reply: &Reply<'_>,
-    ) -> bool {
-        let _ = (link, session, token, reply);
+    fn other_reply(&mut self, answer: Answer<'_>) -> bool {
+        let _ = answer;
         false
     }
 
@@ -56,7 +50,9 @@ pub(crate) trait FileWork: Sized {
     fn stop_others(&mut self);
 
     /// Reports what never began and what is in progress besides files: the connections are lost.
-    fn lose_others(&mut self, why: &EngineError);
+    fn lose_others(&mut self, why: &EngineError) {
+        let _ = why;
+    }
 
     /// An entry of a directory is finished.
     fn child_done(&mut self, parent: Option<DirId>) {
@@ -177,10 +173,10 @@ impl<W: FileWork> Work for W {
     }
 
     fn reply(&mut self, link: usize, session: &mut Session, token: Token, reply: &Reply<'_>) {
-        if !self.other_reply(link, session, token, reply)
+        if !self.other_reply((link, &mut *session, token, reply))
             && let Some(id) = Subject::file(token.job)
         {
-            self.answered(id, |job| job.reply(link, session, token, reply));
+            self.answered(id, |job| job.reply((link, session, token, reply)));
         }
     }
 

@@ -3,12 +3,12 @@
 
 use bytes::Bytes;
 use sftp::extension::{self, Extended};
-use sftp::message::{Reply, Request};
+use sftp::message::Request;
 use sftp::{Attributes, vendor};
 
 use super::Item;
 use crate::engine::{EngineError, Op, Session, Token};
-use crate::file::{FileCopy, FileJob, Proof};
+use crate::file::{Answer, FileCopy, FileJob, Proof};
 use crate::options::{Options, Resume};
 use crate::plan::pace::Pace;
 use crate::report::FileResult;
@@ -112,14 +112,8 @@ impl FileJob for DownloadJob {
         }
     }
 
-    fn reply(
-        &mut self,
-        link: usize,
-        session: &mut Session,
-        asked: Token,
-        reply: &Reply<'_>,
-    ) -> u64 {
-        self.answer(link, session, asked, reply)
+    fn reply(&mut self, answer: Answer<'_>) -> u64 {
+        self.answer(answer)
     }
 
     fn data(&mut self, asked: Token, at: u32, bytes: &Bytes) -> u64 {

@@ -2,10 +2,9 @@
 //! and how it processes answers. Each stage has a struct with what exists in that stage only.
 
 use bytes::Bytes;
-use sftp::message::Reply;
 
 use crate::engine::{EngineError, Session, Spoiled, Token};
-use crate::file::{FileCopy, FileJob};
+use crate::file::{Answer, FileCopy, FileJob};
 use crate::options::Options;
 use crate::plan::pace::Pace;
 use crate::plan::shown;
@@ -73,14 +72,8 @@ impl FileJob for UploadJob {
         }
     }
 
-    fn reply(
-        &mut self,
-        link: usize,
-        session: &mut Session,
-        asked: Token,
-        reply: &Reply<'_>,
-    ) -> u64 {
-        self.answer(link, session, asked, reply)
+    fn reply(&mut self, answer: Answer<'_>) -> u64 {
+        self.answer(answer)
     }
 
     /// Processes the last bytes of the existing content.
