@@ -12,7 +12,7 @@ use sftp::message::{Request, open_flag, request};
 use sftp::{Attributes, Code};
 
 use crate::engine::{Disk, EngineError, Op, Session, Token, attributes_of};
-use crate::file::{Answer, FileCopy, FileJob, FileWork, Files, failure};
+use crate::file::{FileAnswer, FileCopy, FileJob, FileWork, Files, failure};
 use crate::plan::id::Subject;
 use crate::plan::pace::Pace;
 use crate::report::{FileResult, Report};
@@ -97,7 +97,7 @@ impl FileJob for RelayJob {
         }
     }
 
-    fn reply(&mut self, (link, session, asked, reply): Answer<'_>) -> u64 {
+    fn reply(&mut self, (link, session, asked, reply): FileAnswer<'_>) -> u64 {
         self.copy.answered();
         let from = text::name(&self.item.from);
         let to = text::name(&self.item.to);

@@ -14,7 +14,7 @@ use sftp::message::{Reply, Request};
 use sftp::{Code, vendor};
 
 use crate::engine::{Disk, EngineError, Op, Session, Token};
-use crate::file::{Answer, FileCopy, FileJob, FileWork, Files, failure};
+use crate::file::{FileAnswer, FileCopy, FileJob, FileWork, Files, failure};
 use crate::plan::pace::Pace;
 use crate::plan::shown;
 use crate::report::{FileResult, Report};
@@ -105,7 +105,7 @@ impl FileJob for CompareJob {
         Step::Sent { more: true }
     }
 
-    fn reply(&mut self, (link, session, asked, reply): Answer<'_>) -> u64 {
+    fn reply(&mut self, (link, session, asked, reply): FileAnswer<'_>) -> u64 {
         self.copy.answered();
         match (asked.op, failure(reply)) {
             (Op::Open, _) => {

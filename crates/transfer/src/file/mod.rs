@@ -24,7 +24,7 @@ mod proof;
 mod work;
 
 pub(crate) use handles::Handles;
-pub(crate) use progress::{Answer, FileJob, Files};
+pub(crate) use progress::{FileAnswer, FileJob, Files};
 pub(crate) use proof::Proof;
 pub(crate) use work::FileWork;
 

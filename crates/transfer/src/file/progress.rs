@@ -22,7 +22,7 @@ const MAX_BYTES: u64 = 32 << 20;
 const MAX_FILES: usize = 2048;
 
 /// An answer other than DATA: its connection, the session there, the request and the answer.
-pub(crate) type Answer<'a> = (usize, &'a mut Session, Token, &'a Reply<'a>);
+pub(crate) type FileAnswer<'a> = (usize, &'a mut Session, Token, &'a Reply<'a>);
 
 /// The copying of one file, or its comparison.
 pub(crate) trait FileJob {
@@ -38,7 +38,7 @@ pub(crate) trait FileJob {
     fn step(&mut self, link: usize, session: &mut Session, pace: &mut Pace) -> Step;
 
     /// Processes an answer; returns the number of bytes that have reached the other end with it.
-    fn reply(&mut self, answer: Answer<'_>) -> u64;
+    fn reply(&mut self, answer: FileAnswer<'_>) -> u64;
 
     /// Processes data of an answer, `at` bytes after the first byte of its DATA; returns the number
     /// of bytes received.

@@ -8,7 +8,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use sftp::message::Reply;
 
-use super::progress::{Answer, FileJob, Files};
+use super::progress::{FileAnswer, FileJob, Files};
 use crate::engine::{Disk, EngineError, Session, Spoiled, Token, Work};
 use crate::plan::id::{DirId, FileId, Id, Subject};
 use crate::report::{Report, Times};
@@ -35,7 +35,7 @@ pub(crate) trait FileWork: Sized {
     fn has_more(&self) -> bool;
 
     /// Processes an answer about anything but a file; returns false if it is about a file.
-    fn other_reply(&mut self, answer: Answer<'_>) -> bool {
+    fn other_reply(&mut self, answer: FileAnswer<'_>) -> bool {
         let _ = answer;
         false
     }

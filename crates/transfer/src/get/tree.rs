@@ -15,7 +15,7 @@ use sftp::message::{Reply, Request, request};
 use super::file::DownloadJob;
 use super::{Found, Get, Item, MAX_FOUND};
 use crate::engine::{Disk, EngineError, Op, Session, Token, status_text};
-use crate::file::{Answer, FileWork, Files};
+use crate::file::{FileAnswer, FileWork, Files};
 use crate::options::MAX_DEPTH;
 use crate::plan::id::{DirId, Subject};
 use crate::plan::{joined, names, shown};
@@ -109,7 +109,7 @@ impl<'r> FileWork for Get<'r> {
             || !self.looks.is_empty()
     }
 
-    fn other_reply(&mut self, (link, session, token, reply): Answer<'_>) -> bool {
+    fn other_reply(&mut self, (link, session, token, reply): FileAnswer<'_>) -> bool {
         if let (Op::OpenRead, Some(ahead)) = (token.op, &mut self.ahead) {
             ahead.reply(session, reply);
             self.ahead.take_if(|ahead| ahead.is_left());

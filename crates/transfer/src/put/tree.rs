@@ -15,7 +15,7 @@ use sys::fs::{Directory, FileKind};
 use super::file::UploadJob;
 use super::{Item, Put};
 use crate::engine::{Disk, EngineError, Op, Session, Token};
-use crate::file::{Answer, FileWork, Files, failure};
+use crate::file::{FileAnswer, FileWork, Files, failure};
 use crate::options::MAX_DEPTH;
 use crate::plan::id::{DirId, Subject};
 use crate::plan::slab::Slab;
@@ -112,7 +112,7 @@ impl<'r> FileWork for Put<'r> {
             || self.listing.is_some()
     }
 
-    fn other_reply(&mut self, (link, _, token, reply): Answer<'_>) -> bool {
+    fn other_reply(&mut self, (link, _, token, reply): FileAnswer<'_>) -> bool {
         let Some(Subject::Dir(id)) = Subject::of(token.job) else {
             return false;
         };

@@ -6,12 +6,12 @@ use sftp::{Code, vendor};
 use super::read::Read;
 use super::{DownloadJob, DownloadStage};
 use crate::engine::{Op, Session, status_text};
-use crate::file::{Answer, failure};
+use crate::file::{FileAnswer, failure};
 use crate::step::impossible_size;
 
 impl DownloadJob {
     /// Processes an answer; returns the number of bytes received with it.
-    pub(super) fn answer(&mut self, (link, session, asked, reply): Answer<'_>) -> u64 {
+    pub(super) fn answer(&mut self, (link, session, asked, reply): FileAnswer<'_>) -> u64 {
         if let (Op::ReadRange, Reply::Extended(fields)) = (asked.op, reply) {
             // More of the range follows.
             return self.hole(asked, fields);

@@ -8,7 +8,7 @@ use sftp::{Attributes, vendor};
 
 use super::Item;
 use crate::engine::{EngineError, Op, Session, Token};
-use crate::file::{Answer, FileCopy, FileJob, Proof};
+use crate::file::{FileAnswer, FileCopy, FileJob, Proof};
 use crate::options::{Options, Resume};
 use crate::plan::pace::Pace;
 use crate::report::FileResult;
@@ -112,7 +112,7 @@ impl FileJob for DownloadJob {
         }
     }
 
-    fn reply(&mut self, answer: Answer<'_>) -> u64 {
+    fn reply(&mut self, answer: FileAnswer<'_>) -> u64 {
         self.answer(answer)
     }
 

@@ -8,11 +8,11 @@ use sftp::message::Reply;
 use super::UploadJob;
 use super::stage::UploadStage;
 use crate::engine::{Op, Session, attributes_of};
-use crate::file::{Answer, failure};
+use crate::file::{FileAnswer, failure};
 
 impl UploadJob {
     /// Processes an answer; returns the number of bytes that it confirms.
-    pub(super) fn answer(&mut self, (link, session, asked, reply): Answer<'_>) -> u64 {
+    pub(super) fn answer(&mut self, (link, session, asked, reply): FileAnswer<'_>) -> u64 {
         self.copy.answered();
         let failed = failure(reply);
         let mut moved = 0;

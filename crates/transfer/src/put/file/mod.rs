@@ -4,7 +4,7 @@
 use bytes::Bytes;
 
 use crate::engine::{EngineError, Session, Spoiled, Token};
-use crate::file::{Answer, FileCopy, FileJob};
+use crate::file::{FileAnswer, FileCopy, FileJob};
 use crate::options::Options;
 use crate::plan::pace::Pace;
 use crate::plan::shown;
@@ -72,7 +72,7 @@ impl FileJob for UploadJob {
         }
     }
 
-    fn reply(&mut self, answer: Answer<'_>) -> u64 {
+    fn reply(&mut self, answer: FileAnswer<'_>) -> u64 {
         self.answer(answer)
     }
 
