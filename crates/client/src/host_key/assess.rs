@@ -3,7 +3,7 @@
 
 use keys::certificate::CertificateRules;
 use keys::known_hosts::{HostKeyStatus, KnownKey, KnownTypes, Location};
-use keys::{CertificateKind, KeyType, PresentedKey, SignatureAlgorithm};
+use keys::{CertificateKind, KeyError, KeyType, PresentedKey, SignatureAlgorithm};
 
 use crate::log::debug1;
 
@@ -49,6 +49,15 @@ pub struct HostKeyRules {
 }
 
 impl HostKeyRules {
+    /// Parses the key or certificate that a server presented for an algorithm.
+    ///
+    /// # Errors
+    /// [`KeyError`].
+    pub fn parse(&self, algorithm: &str, blob: &[u8]) -> Result<PresentedKey, KeyError> {
+        let algorithm = SignatureAlgorithm::from_name(algorithm).ok_or(KeyError::WrongAlgorithm)?;
+        PresentedKey::from_blob_permitted(algorithm, blob, &self.authority_algorithms)
+    }
+
     /// True if the algorithms include one for plain keys of this type.
     #[must_use]
     pub fn permits_plain(&self, key_type: KeyType) -> bool {

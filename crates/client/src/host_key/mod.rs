@@ -162,13 +162,6 @@ impl HostKeyChecker {
     /// The host key algorithms to offer: first those for which the files hold a key of this host,
     /// so that a known host is recognised, unless the user chose the order.
     #[must_use]
-    pub fn algorithms(&self) -> Vec<String> {
-        self.offer().names
-    }
-
-    /// As [`HostKeyChecker::algorithms`], with the number of names at the front that lead to a
-    /// known key.
-    #[must_use]
     pub fn offer(&self) -> HostKeyOffer {
         let all = &self.rules.host_key_algorithms;
         if self.order_is_the_users {
@@ -202,13 +195,7 @@ impl HostKeyChecker {
         interaction: &mut dyn Interaction,
     ) -> Verdict {
         blob.clone_into(&mut self.presented);
-        let presented = SignatureAlgorithm::from_name(algorithm)
-            .ok_or(keys::KeyError::WrongAlgorithm)
-            .and_then(|algorithm| {
-                let authorities = &self.rules.authority_algorithms;
-                PresentedKey::from_blob_permitted(algorithm, blob, authorities)
-            });
-        let presented = match presented {
+        let presented = match self.rules.parse(algorithm, blob) {
             Ok(presented) => presented,
             Err(reason) => {
                 error!(

@@ -524,12 +524,12 @@ fn algorithms_of_known_keys_come_first_unless_the_user_chose_the_order() {
     let scratch = Scratch::new("order");
     let rsa_line = "h ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAAAgQ==\n";
     scratch.file("known_hosts", rsa_line);
-    let order = scratch.checker("h", &[]).algorithms();
+    let order = scratch.checker("h", &[]).offer().names;
     assert!(
         order.first().unwrap().starts_with("rsa-sha2-512"),
         "{order:?}"
     );
-    let fresh = scratch.checker("unknown", &[]).algorithms();
+    let fresh = scratch.checker("unknown", &[]).offer().names;
     let mut sorted = (order.clone(), fresh.clone());
     sorted.0.sort();
     sorted.1.sort();
@@ -537,7 +537,8 @@ fn algorithms_of_known_keys_come_first_unless_the_user_chose_the_order() {
     assert_ne!(order, fresh);
     let chosen = scratch
         .checker("h", &["HostKeyAlgorithms=ssh-ed25519,rsa-sha2-512"])
-        .algorithms();
+        .offer()
+        .names;
     assert_eq!(chosen, ["ssh-ed25519", "rsa-sha2-512"]);
 }
 
@@ -548,6 +549,6 @@ fn an_authority_for_the_host_prefers_certificates() {
         "known_hosts",
         &format!("@cert-authority * {}\n", key(9).public().to_line()),
     );
-    let order = scratch.checker("h", &[]).algorithms();
+    let order = scratch.checker("h", &[]).offer().names;
     assert!(order.first().unwrap().contains("-cert-"), "{order:?}");
 }

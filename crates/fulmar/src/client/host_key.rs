@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use ::client::Interaction;
 use ::client::host_key::{Finding, HostKeyJudge, HostKeyRules, Verdict, assess};
 use keys::known_hosts::{self, KnownTypes, Location};
-use keys::{PresentedKey, PublicKey, SignatureAlgorithm};
+use keys::{PresentedKey, PublicKey};
 
 use crate::HostKeyProblem;
 
@@ -239,13 +239,8 @@ pub(super) struct Judge<'a> {
 
 impl Judge<'_> {
     fn judged(&mut self, algorithm: &str, blob: &[u8]) -> Result<(), HostKeyProblem> {
-        let key = SignatureAlgorithm::from_name(algorithm)
-            .ok_or(keys::KeyError::WrongAlgorithm)
-            .and_then(|algorithm| {
-                let authorities = &self.rules.authority_algorithms;
-                PresentedKey::from_blob_permitted(algorithm, blob, authorities)
-            })
-            .map_err(|error| HostKeyProblem::Unusable(error.to_string()))?;
+        let parsed = self.rules.parse(algorithm, blob);
+        let key = parsed.map_err(|error| HostKeyProblem::Unusable(error.to_string()))?;
         self.policy.judge(&PresentedHostKey {
             host: self.host,
             port: self.port,
@@ -272,7 +267,7 @@ impl HostKeyJudge for Judge<'_> {
 #[cfg(test)]
 mod tests {
     use keys::certificate::CertificateFields;
-    use keys::{CertificateKind, PrivateKey};
+    use keys::{CertificateKind, PrivateKey, SignatureAlgorithm};
 
     use super::*;
 
