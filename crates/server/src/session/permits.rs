@@ -17,11 +17,14 @@ pub(super) fn may_open(
     if forwarding.disable_forwarding || restrictions.no_port_forwarding {
         return false;
     }
+    // As with OpenSSH, AllowTcpForwarding governs Unix sockets too.
+    if !forwarding.allow_tcp_forwarding.is_local() {
+        return false;
+    }
     let lists = [&forwarding.permit_open, &restrictions.permit_open];
     match target {
         ForwardTarget::Tcp { host, port } => {
-            forwarding.allow_tcp_forwarding.is_local()
-                && lists.iter().all(|list| permit::opens(list, host, *port))
+            lists.iter().all(|list| permit::opens(list, host, *port))
         }
         // A list names no paths, so it permits none, as with OpenSSH.
         ForwardTarget::Unix(_) => {
@@ -40,14 +43,14 @@ pub(super) fn may_listen(
     if forwarding.disable_forwarding || restrictions.no_port_forwarding {
         return false;
     }
+    if !forwarding.allow_tcp_forwarding.is_remote() {
+        return false;
+    }
     let lists = [&forwarding.permit_listen, &restrictions.permit_listen];
     match listening {
-        Listening::Tcp { address, port } => {
-            forwarding.allow_tcp_forwarding.is_remote()
-                && lists
-                    .iter()
-                    .all(|list| permit::listens(list, address, *port))
-        }
+        Listening::Tcp { address, port } => lists
+            .iter()
+            .all(|list| permit::listens(list, address, *port)),
         // As with OpenSSH, the lists are about ports.
         Listening::Unix(_) => forwarding.allow_stream_local_forwarding.is_remote(),
     }
