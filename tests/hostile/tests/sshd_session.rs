@@ -267,14 +267,14 @@ fn requests_to_listen_are_answered_in_order_whatever_they_hold() {
         fields
     };
     // The user of the login may write there.
-    let path = string(format!("/tmp/fulmar-liar-{}.sock", server.daemon.port).as_bytes());
+    let path = string(format!("/tmp/fulmar-adversary-{}.sock", server.daemon.port).as_bytes());
     let (listen, cancel) = ("tcpip-forward", "cancel-tcpip-forward");
     let unix = "streamlocal-forward@openssh.com";
     let unix_cancel = "cancel-streamlocal-forward@openssh.com";
     let long = string(&[b'/'; 4000]);
     let cases: &[(&str, Vec<u8>, bool)] = &[
         (listen, tcp(b"localhost", 0), true),
-        // What was not requested cannot be cancelled.
+        // Only a requested listener can be cancelled.
         (cancel, tcp(b"localhost", 1), false),
         (cancel, tcp(b"", 0), false),
         (listen, tcp(b"localhost", 65_536), false),

@@ -386,8 +386,13 @@ impl<T: Transport> Engine<T> {
                 stopped: stopped.is_some(),
                 waited: Duration::ZERO,
             };
-            let moved = self.transport.turn(&mut pairing, wait)?;
+            let turn = self.transport.turn(&mut pairing, wait);
             let waited = pairing.waited;
+            let moved = match turn {
+                // The last answer and the connection's end may come in one turn.
+                Err(_) if is_over(work, &self.sessions, stopped.is_some()) => continue,
+                turn => turn?,
+            };
             if has_idle_work && !moved {
                 work.work_idly();
             }
