@@ -1,6 +1,6 @@
 //! The RPC between the privileged monitor and the two unprivileged processes of the server (auth
 //! and session): one struct per message ([`message`]), the frame around it ([`frame`]), and the
-//! table of which messages each phase permits ([`permits`]). Architecture §2.9 and §2.10.
+//! table of which messages each phase permits ([`permits`]).
 //!
 //! Invariants: a frame's length is checked before its buffer is allocated; no count reserves
 //! memory; every field is length-checked and no byte may follow the last field. The receiver checks

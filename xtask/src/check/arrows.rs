@@ -1,4 +1,4 @@
-//! Dependencies between crates point to lower levels only (ARCHITECTURE.md §1).
+//! Dependencies between crates point to lower levels only (ARCHITECTURE.md, map).
 
 use std::path::Path;
 

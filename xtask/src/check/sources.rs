@@ -1,4 +1,4 @@
-//! The places that may have unsafe code (ARCHITECTURE.md §2.7), and the length of files.
+//! The places that may have unsafe code, and the length of files.
 
 use std::path::{Path, PathBuf};
 
