@@ -65,7 +65,7 @@ pub(super) fn sshd_config() -> Result<String, String> {
 fn page(page: &Page) -> Result<String, String> {
     let words = words(page.keywords)?;
     let mut out = format!(
-        ".\\\" Made by `cargo xtask man` from crates/config and xtask/src/man; change those.\n\
+        ".\\\" Made by `cargo xtask man` from crates/config and xtask/pages/src; change those.\n\
          .TH {} 5 \"\" \"Fulmar {}\" \"File formats\"\n{}",
         page.title,
         env!("CARGO_PKG_VERSION"),
