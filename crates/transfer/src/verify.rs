@@ -265,7 +265,8 @@ impl FileWork for Compare {
     }
 
     fn begin_next(&mut self, link: usize, session: &mut Session) -> bool {
-        if self.files.jobs().count() >= MAX_FILES || !self.files.takes_more(session) {
+        // The pairs' queue is that of one connection.
+        if link != 0 || self.files.jobs().count() >= MAX_FILES || !self.files.takes_more(session) {
             return false;
         }
         let Some(pair) = self.pairs.pop_front() else {

@@ -155,7 +155,9 @@ impl<'c> Authenticator<'c> {
                 error: DriverError::Proto(proto::Error::Disconnected { .. }),
                 ..
             } => self.retry_policy(true),
-            ClientError::Lost { .. } | ClientError::Closed(_) => self.retry_policy(false),
+            ClientError::Lost { .. } | ClientError::Closed(_) | ClientError::TimedOut { .. } => {
+                self.retry_policy(false)
+            }
             _ => RetryPolicy::NotNeeded,
         };
         Failure { error, retry }

@@ -65,6 +65,7 @@ impl Authenticator<'_> {
             self.send_early_requests(early)?;
         }
         let mut refused = None;
+        let mut partly = false;
         loop {
             if is_key && self.identities.is_empty() && self.flight.keys.is_empty() {
                 // Keys without an algorithm wait for the server's first answer.
@@ -80,11 +81,13 @@ impl Authenticator<'_> {
                 }) => {
                     self.identities.append(&mut self.deferred);
                     self.allowed = Some(methods.clone());
+                    partly |= partial_success;
                     let outcome = Attempted::Refused {
                         methods,
-                        partial_success,
+                        partial_success: partly,
                     };
-                    if partial_success || !is_key {
+                    // Each answer to a key that was sent early belongs to this method.
+                    if !is_key || partly && self.flight.keys.is_empty() {
                         return Ok(outcome);
                     }
                     refused = Some(outcome);

@@ -27,7 +27,11 @@ impl Forwards {
     ) -> io::Result<u64> {
         let serial = self.next_serial;
         self.next_serial += 1;
-        sockets.watch(ForwardToken::Accept(serial).number(), !self.paused, driver)?;
+        let token = ForwardToken::Accept(serial).number();
+        if let Err(error) = sockets.watch(token, !self.is_waiting, driver) {
+            sockets.close(driver);
+            return Err(error);
+        }
         self.listeners
             .insert(serial, ForwardListener { sockets, opens });
         Ok(serial)
@@ -86,6 +90,7 @@ impl Forwards {
             self.paused = true;
             self.reports.push_back(ForwardReport::AcceptFailed(error));
         }
+        self.is_waiting = true;
         self.watch_listeners(false, driver);
         let at = driver.now().saturating_add(PAUSE_MS);
         driver.set_timer(ForwardToken::Resume.number(), Some(at));

@@ -48,7 +48,10 @@ impl Forwards {
                 }
             }
             ForwardToken::Accept(serial) => self.accept(serial, driver),
-            ForwardToken::Resume => self.watch_listeners(true, driver),
+            ForwardToken::Resume => {
+                self.is_waiting = false;
+                self.watch_listeners(true, driver);
+            }
             ForwardToken::Socks(serial) => self.read_socks(serial, driver),
             ForwardToken::Discard(serial) => self.discard(serial, driver),
         }

@@ -205,6 +205,8 @@ pub struct Forwards {
     resolver: Resolver,
     /// Listeners pause; the reason has been reported.
     paused: bool,
+    /// Listeners are not watched until a timer expires.
+    is_waiting: bool,
     reports: VecDeque<ForwardReport>,
 }
 
@@ -229,24 +231,16 @@ impl Forwards {
             listeners: BTreeMap::new(),
             resolver: Resolver::default(),
             paused: false,
+            is_waiting: false,
             reports: VecDeque::new(),
         }
     }
 
-    /// True if a connection is open or being opened. Listeners do not count, nor does a connection
-    /// that has ended here and whose channel the peer has not closed.
+    /// True if a connection is open or being opened, or the peer has not closed its channel yet: it
+    /// may still write what it has received. Listeners do not count.
     #[must_use]
     pub fn has_connections(&self) -> bool {
-        let has_ended = |entry: &Forwarded| {
-            matches!(
-                entry.stage,
-                ForwardStage::Joined {
-                    source_ended: true,
-                    sink_ended: true
-                }
-            )
-        };
-        !self.entries.values().all(has_ended)
+        !self.entries.is_empty()
     }
 
     /// Number and description of each open channel.
@@ -352,10 +346,9 @@ impl Forwards {
         let (family, token) = (self.settings.family, ForwardToken::Resolver.number());
         let started = self
             .resolver
-            .look_up(serial, (host, *port), family, token, driver);
+            .look_up((serial, host.clone(), *port, family), token, driver);
         match started {
-            Ok(true) => self.set_stage(serial, ForwardStage::Lookup(target)),
-            Ok(false) => self.fail(serial, Some((target, "too many lookups".into())), driver),
+            Ok(()) => self.set_stage(serial, ForwardStage::Lookup(target)),
             Err(error) => self.fail(serial, Some((target, words(&error))), driver),
         }
     }

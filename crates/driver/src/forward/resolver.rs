@@ -1,5 +1,6 @@
 //! Name lookups that do not block the loop: each has its own short-lived thread.
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -12,10 +13,13 @@ use sys::socket::Family;
 
 use crate::Driver;
 
-/// Maximum concurrent lookups; each costs a thread. Others are refused.
+/// Maximum concurrent lookups; each costs a thread. Others wait.
 const MAX_LOOKUPS: usize = 64;
 /// Stack of a resolver thread, bytes: NSS modules are its only deep callees.
 const STACK_BYTES: usize = 512 * 1024;
+
+/// The serial of a connection, its host and port, and the family of the addresses.
+type Lookup = (u64, String, u16, Family);
 
 /// The serial of a lookup, and its addresses or the resolver's words.
 type LookupAnswer = (u64, Result<Vec<SocketAddr>, String>);
@@ -24,6 +28,8 @@ type LookupAnswer = (u64, Result<Vec<SocketAddr>, String>);
 pub(super) struct Resolver {
     started: Option<Started>,
     under_way: usize,
+    /// At most one for each forwarded connection.
+    waiting: VecDeque<Lookup>,
 }
 
 struct Started {
@@ -33,33 +39,35 @@ struct Started {
 }
 
 impl Resolver {
-    /// Starts a lookup; returns false if `MAX_LOOKUPS` are in progress. `token` reports answers.
+    /// Starts a lookup, or queues it if `MAX_LOOKUPS` are in progress. `token` reports answers.
     pub(super) fn look_up(
         &mut self,
-        serial: u64,
-        (host, port): (&str, u16),
-        family: Family,
+        lookup: Lookup,
         token: u64,
         driver: &mut Driver,
-    ) -> io::Result<bool> {
-        if self.under_way >= MAX_LOOKUPS {
-            return Ok(false);
+    ) -> io::Result<()> {
+        if self.started.is_none() {
+            let (sender, receiver) = mpsc::channel();
+            let wake = Arc::new(EventFd::new()?);
+            driver.watch(wake.as_fd(), token, true, false)?;
+            self.started = Some(Started {
+                wake,
+                sender,
+                receiver,
+            });
         }
-        let started = match &mut self.started {
-            Some(started) => started,
-            none => {
-                let (sender, receiver) = mpsc::channel();
-                let wake = Arc::new(EventFd::new()?);
-                driver.watch(wake.as_fd(), token, true, false)?;
-                none.insert(Started {
-                    wake,
-                    sender,
-                    receiver,
-                })
-            }
+        if self.under_way >= MAX_LOOKUPS {
+            self.waiting.push_back(lookup);
+            return Ok(());
+        }
+        self.spawn(lookup)
+    }
+
+    fn spawn(&mut self, (serial, host, port, family): Lookup) -> io::Result<()> {
+        let Some(started) = &self.started else {
+            return Ok(());
         };
         let (wake, sender) = (Arc::clone(&started.wake), started.sender.clone());
-        let host = host.to_owned();
         thread::Builder::new()
             .name("resolver".into())
             .stack_size(STACK_BYTES)
@@ -71,7 +79,7 @@ impl Resolver {
                 let _ = wake.signal();
             })?;
         self.under_way += 1;
-        Ok(true)
+        Ok(())
     }
 
     /// Returns a finished lookup.
@@ -80,6 +88,17 @@ impl Resolver {
         let _ = started.wake.drain();
         let answer = started.receiver.try_recv().ok()?;
         self.under_way = self.under_way.saturating_sub(1);
+        if let Some(lookup) = self.waiting.pop_front() {
+            let serial = lookup.0;
+            if let Err(error) = self.spawn(lookup)
+                && let Some(started) = &self.started
+            {
+                // Reported with the next answers; nobody else takes its place.
+                let _ = started.sender.send((serial, Err(error.to_string())));
+                let _ = started.wake.signal();
+                self.under_way += 1;
+            }
+        }
         Some(answer)
     }
 }

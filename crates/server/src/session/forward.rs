@@ -7,6 +7,7 @@
 use std::path::Path;
 
 use config::server::{Gateway as GatewayPorts, ServerOptions, TcpKeepAlive};
+use config::types::AddressFamily;
 use driver::forward::{
     ForwardReport, ForwardSettings, ForwardTarget, Forwards, Gateway, Listening, ListeningSockets,
     Opens,
@@ -33,12 +34,21 @@ pub(super) struct Forwarding {
     listeners: Vec<(Listening, u64)>,
 }
 
+/// AddressFamily, for listeners and targets alike.
+fn family(options: &ServerOptions) -> Family {
+    match options.connection.address_family {
+        AddressFamily::Any => Family::Any,
+        AddressFamily::Inet => Family::V4,
+        AddressFamily::Inet6 => Family::V6,
+    }
+}
+
 impl Forwarding {
     pub(super) fn new(options: &ServerOptions) -> Self {
         Self {
             forwards: Forwards::new(ForwardSettings {
                 keep_alive: options.connection.tcp_keep_alive == TcpKeepAlive::All,
-                family: Family::Any,
+                family: family(options),
                 // No request for SOCKS comes from a client.
                 permits: Box::new(|_| false),
             }),
@@ -102,7 +112,8 @@ impl Forwarding {
         let denied = match ForwardTarget::decode(kind, fields) {
             Ok(target) => {
                 let (options, restrictions) = (&context.options, &context.grant.restrictions);
-                if permits::may_open(&options.forwarding, restrictions, &target) {
+                let is_rooted = options.session.sftp_root.is_some();
+                if permits::may_open(&options.forwarding, restrictions, is_rooted, &target) {
                     self.forwards.connect(channel, target, driver);
                     self.report(context);
                     return;
@@ -171,7 +182,9 @@ impl Forwarding {
         context: &Context<'_>,
     ) -> Option<Vec<u8>> {
         let (options, grant) = (&context.options, &context.grant);
-        if !permits::may_listen(&options.forwarding, &grant.restrictions, &listening) {
+        let is_rooted = options.session.sftp_root.is_some();
+        let restrictions = &grant.restrictions;
+        if !permits::may_listen(&options.forwarding, restrictions, is_rooted, &listening) {
             context.log.info(&match &listening {
                 Listening::Tcp { address, port } => format!(
                     "Received request to remote forward to host {address} port {port}, but the request was denied."
@@ -231,7 +244,8 @@ impl Forwarding {
             let (ip, port) = (address.ip(), address.port());
             context.log.verbose(&format!("bind [{ip}]:{port}: {error}"));
         };
-        ListeningSockets::tcp(Some(address), port, gateway, Family::Any, failed)
+        let family = family(&context.options);
+        ListeningSockets::tcp(Some(address), port, gateway, family, failed)
             .inspect_err(|error| {
                 context
                     .log

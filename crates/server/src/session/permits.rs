@@ -9,9 +9,11 @@ use driver::forward::{ForwardTarget, Listening};
 use privsep::Restrictions;
 
 /// True if the client may have this target connected to; a host counts as the client wrote it.
+/// `is_rooted` is true with SftpRoot.
 pub(super) fn may_open(
     forwarding: &ForwardingOptions,
     restrictions: &Restrictions,
+    is_rooted: bool,
     target: &ForwardTarget,
 ) -> bool {
     if forwarding.disable_forwarding || restrictions.no_port_forwarding {
@@ -26,9 +28,10 @@ pub(super) fn may_open(
         ForwardTarget::Tcp { host, port } => {
             lists.iter().all(|list| permit::opens(list, host, *port))
         }
-        // A list names no paths, so it permits none, as with OpenSSH.
+        // A list names no paths, so it permits none, as with OpenSSH. A path leads out of SftpRoot.
         ForwardTarget::Unix(_) => {
-            forwarding.allow_stream_local_forwarding.is_local()
+            !is_rooted
+                && forwarding.allow_stream_local_forwarding.is_local()
                 && lists.iter().all(|list| permit::is_any(list))
         }
     }
@@ -38,6 +41,7 @@ pub(super) fn may_open(
 pub(super) fn may_listen(
     forwarding: &ForwardingOptions,
     restrictions: &Restrictions,
+    is_rooted: bool,
     listening: &Listening,
 ) -> bool {
     if forwarding.disable_forwarding || restrictions.no_port_forwarding {
@@ -51,7 +55,7 @@ pub(super) fn may_listen(
         Listening::Tcp { address, port } => lists
             .iter()
             .all(|list| permit::listens(list, address, *port)),
-        // As with OpenSSH, the lists are about ports.
-        Listening::Unix(_) => forwarding.allow_stream_local_forwarding.is_remote(),
+        // As with OpenSSH, the lists are about ports. A path leads out of SftpRoot.
+        Listening::Unix(_) => !is_rooted && forwarding.allow_stream_local_forwarding.is_remote(),
     }
 }

@@ -278,18 +278,27 @@ fn ours_alone() -> Vec<Row> {
         row
     };
     vec![
-        alone(Row::config("SftpRoot {jail}").but("subsystem", "jail sshrc")),
+        alone(
+            Row::config("SftpRoot {jail}")
+                .but("subsystem", "jail sshrc")
+                .but("streamlocal", "no")
+                .but("remote-streamlocal", "no"),
+        ),
         alone(
             Row::config("SftpRoot {jail}\nForceCommand internal-sftp")
                 .sftp_only()
                 .no_user_rc()
-                .but("subsystem", "jail sshrc"),
+                .but("subsystem", "jail sshrc")
+                .but("streamlocal", "no")
+                .but("remote-streamlocal", "no"),
         ),
         alone(
             Row::config("SftpRoot {jail}")
                 .authorized("command=\"internal-sftp\" {key}\n")
                 .sftp_only()
-                .but("subsystem", "jail sshrc"),
+                .but("subsystem", "jail sshrc")
+                .but("streamlocal", "no")
+                .but("remote-streamlocal", "no"),
         ),
         alone(Row::config("RefuseConnection yes").refused()),
         alone(refusing("User {user}").refused()),
