@@ -6,7 +6,7 @@ use keys::certificate::{CertificateFields, CertificateOption};
 use keys::time::{parse_absolute, parse_interval};
 use keys::{CertificateKind, PresentedKey, PublicKey, SignatureAlgorithm, address};
 
-use super::options::KeygenOptions;
+use super::options::{Flags, KeyAccess, Serial};
 use super::signer::{NotHeld, Signer};
 use super::{KeygenFailure, files, show};
 use transfer::plan::shown;
@@ -20,26 +20,61 @@ const DEFAULT_EXTENSIONS: [&str; 5] = [
     "permit-user-rc",
 ];
 
+/// The public keys that are certified, and the terms of their certificates.
+pub(super) struct Certifying<'a> {
+    authority: &'a Path,
+    access: KeyAccess<'a>,
+    /// The signature's algorithm.
+    algorithm: Option<&'a str>,
+    kind: CertificateKind,
+    key_id: &'a str,
+    principals: &'a [String],
+    validity: Option<&'a str>,
+    serial: Serial,
+    grants: &'a [String],
+    files: &'a [PathBuf],
+    quiet: bool,
+}
+
+impl<'a> Certifying<'a> {
+    /// # Errors
+    /// If there is no key id.
+    pub(super) fn new(authority: &'a Path, flags: &'a Flags) -> Result<Self, KeygenFailure> {
+        let key_id = flags.text("I").ok_or(KeygenFailure::new(
+            "Must specify key id (-I) when certifying",
+        ))?;
+        Ok(Self {
+            authority,
+            access: flags.key_access(),
+            algorithm: flags.text("t"),
+            kind: if flags.has("h") {
+                CertificateKind::Host
+            } else {
+                CertificateKind::User
+            },
+            key_id,
+            principals: &flags.principals,
+            validity: flags.text("V"),
+            serial: flags.serial,
+            grants: &flags.settings,
+            files: &flags.operands,
+            quiet: flags.has("q"),
+        })
+    }
+}
+
 /// Signs every public key that is named.
-pub(super) fn sign(options: &KeygenOptions, authority_path: &Path) -> Result<(), KeygenFailure> {
-    let key_id = options.key_id.clone().ok_or(KeygenFailure::new(
-        "Must specify key id (-I) when certifying",
-    ))?;
+pub(super) fn sign(work: &Certifying<'_>) -> Result<(), KeygenFailure> {
     let now = sys::time::realtime_seconds();
-    let (valid_after, valid_before) = match &options.validity {
+    let (valid_after, valid_before) = match work.validity {
         Some(text) => parse_validity(text, now)?,
         None => (0, u64::MAX),
     };
-    let grants = Grants::parse(&options.certificate_options)?;
-    let (authority, mut signer) = load_authority(options, authority_path)?;
-    let algorithm = algorithm(&authority, options.key_type.as_deref())?;
-    let kind = if options.host_certificate {
-        CertificateKind::Host
-    } else {
-        CertificateKind::User
-    };
-    let mut serial = options.serial;
-    for path in &options.operands {
+    let grants = Grants::parse(work.grants)?;
+    let (authority, mut signer) = load_authority(work.authority, work.access)?;
+    let algorithm = algorithm(&authority, work.algorithm)?;
+    let mut serial = work.serial.number;
+    for path in work.files {
         let public = files::load_public(path).map_err(|error| {
             KeygenFailure::new(format!("load pubkey \"{}\": {}", shown(path), error.0))
         })?;
@@ -52,23 +87,23 @@ pub(super) fn sign(options: &KeygenOptions, authority_path: &Path) -> Result<(),
         let fields = CertificateFields {
             key: key.clone(),
             serial,
-            kind,
-            key_id: key_id.clone(),
-            principals: options.principals.clone(),
+            kind: work.kind,
+            key_id: work.key_id.to_owned(),
+            principals: work.principals.to_vec(),
             valid_after,
             valid_before,
             critical_options: grants.critical.clone(),
-            extensions: grants.extensions(kind),
+            extensions: grants.extensions(work.kind),
         };
         let certificate = fields
             .sign_with(&authority, |message| signer.sign(algorithm, message))
             .map_err(|error| KeygenFailure::new(format!("Couldn't certify key: {error}")))?;
         let to = certificate_path(path);
         files::save_public(&to, &certificate.into(), &public.comment)?;
-        if !options.quiet {
+        if !work.quiet {
             announce(&fields, &to);
         }
-        if options.serial_counts {
+        if work.serial.counts {
             serial = serial.wrapping_add(1);
         }
     }
@@ -90,14 +125,13 @@ fn announce(fields: &CertificateFields, path: &Path) {
 
 /// The authority and what signs for it: its file, or with `-U` the agent.
 fn load_authority(
-    options: &KeygenOptions,
     path: &Path,
+    access: KeyAccess<'_>,
 ) -> Result<(PublicKey, Signer), KeygenFailure> {
-    if options.use_agent {
+    if access.use_agent {
         return authority_in_agent(path);
     }
-    let given = options.old_passphrase.as_ref().map(|text| text.as_slice());
-    let authority = files::load_private(path, given, "Enter passphrase: ")
+    let authority = files::load_private(path, access.passphrase, "Enter passphrase: ")
         .map_err(|error| show::cannot_load(path, &error))?
         .key;
     if !authority.can_sign() {

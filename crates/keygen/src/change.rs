@@ -1,14 +1,36 @@
 //! Changing a key file: its passphrase (`-p`), its comment (`-c`).
 
 use keys::PresentedKey;
+use zeroize::Zeroizing;
 
-use super::options::{Format, KeygenOptions};
+use super::options::{Flags, Format, IdentityChoice, KeyFileForm};
 use super::{KeygenFailure, console, files, reason};
 use transfer::plan::shown;
 
+/// The flags of `-p` and `-c`.
+pub(super) struct KeyChange<'a> {
+    identity: IdentityChoice<'a>,
+    form: KeyFileForm,
+    old_passphrase: Option<&'a [u8]>,
+    new_passphrase: Option<&'a [u8]>,
+    comment: Option<&'a str>,
+}
+
+impl<'a> From<&'a Flags> for KeyChange<'a> {
+    fn from(flags: &'a Flags) -> Self {
+        Self {
+            identity: flags.identity(),
+            form: flags.key_file_form,
+            old_passphrase: flags.old_passphrase(),
+            new_passphrase: flags.new_passphrase(),
+            comment: flags.text("C"),
+        }
+    }
+}
+
 /// Gives a key another passphrase.
-pub(super) fn passphrase(options: &KeygenOptions) -> Result<(), KeygenFailure> {
-    let path = files::identity(options)?;
+pub(super) fn passphrase(change: &KeyChange<'_>) -> Result<(), KeygenFailure> {
+    let path = files::identity(change.identity)?;
     if let Err(error) = path.metadata() {
         return Err(KeygenFailure::new(format!(
             "{}: {}",
@@ -16,15 +38,15 @@ pub(super) fn passphrase(options: &KeygenOptions) -> Result<(), KeygenFailure> {
             reason(&error)
         )));
     }
-    let old = options.old_passphrase.as_ref().map(|text| text.as_slice());
-    let file = files::load_private(&path, old, "Enter old passphrase: ").map_err(|error| {
-        KeygenFailure::new(format!("Failed to load key {}: {}", shown(&path), error.0))
-    })?;
+    let file = files::load_private(&path, change.old_passphrase, "Enter old passphrase: ")
+        .map_err(|error| {
+            KeygenFailure::new(format!("Failed to load key {}: {}", shown(&path), error.0))
+        })?;
     if !file.comment.is_empty() {
         println!("Key has comment '{}'", escape::one_line(&file.comment));
     }
-    let new = match &options.new_passphrase {
-        Some(passphrase) => passphrase.clone(),
+    let new = match change.new_passphrase {
+        Some(passphrase) => Zeroizing::new(passphrase.to_vec()),
         None => {
             let first = console::passphrase("Enter new passphrase (empty for no passphrase): ")?;
             let second = console::passphrase("Enter same passphrase again: ")?;
@@ -35,7 +57,7 @@ pub(super) fn passphrase(options: &KeygenOptions) -> Result<(), KeygenFailure> {
             first
         }
     };
-    let text = files::private_text(options, &file.key, &file.comment, &new)?;
+    let text = files::private_text(change.form, &file.key, &file.comment, &new)?;
     files::save_private(&path, &text).map_err(|error| {
         KeygenFailure::refused(format!(
             "Saving key \"{}\" failed: {}.",
@@ -48,21 +70,16 @@ pub(super) fn passphrase(options: &KeygenOptions) -> Result<(), KeygenFailure> {
 }
 
 /// Gives a key and its public file another comment.
-pub(super) fn comment(options: &KeygenOptions) -> Result<(), KeygenFailure> {
-    if matches!(options.format, Some(Format::Pem | Format::Pkcs8)) {
+pub(super) fn comment(change: &KeyChange<'_>) -> Result<(), KeygenFailure> {
+    if matches!(change.form.format, Some(Format::Pem | Format::Pkcs8)) {
         return Err(KeygenFailure::new(
             "Comments are only supported for keys stored in the new format (-o).",
         ));
     }
-    let path = files::identity(options)?;
-    let given = options
-        .old_passphrase
-        .as_ref()
-        .or(options.new_passphrase.as_ref())
-        .cloned();
-    let mut used = given.clone();
-    let file = match files::load_private(&path, Some(given.as_deref().map_or(b"", |text| text)), "")
-    {
+    let path = files::identity(change.identity)?;
+    let given = change.old_passphrase.or(change.new_passphrase);
+    let mut used = Zeroizing::new(given.unwrap_or_default().to_vec());
+    let file = match files::load_private(&path, Some(&used), "") {
         Ok(file) => file,
         Err(error) if given.is_some() || !error.0.contains("incorrect passphrase") => {
             return Err(cannot_load(&path, &error.0));
@@ -71,7 +88,7 @@ pub(super) fn comment(options: &KeygenOptions) -> Result<(), KeygenFailure> {
             let asked = console::passphrase("Enter passphrase: ")?;
             let file = files::load_private(&path, Some(&asked), "")
                 .map_err(|error| cannot_load(&path, &error.0))?;
-            used = Some(asked);
+            used = asked;
             file
         }
     };
@@ -80,20 +97,16 @@ pub(super) fn comment(options: &KeygenOptions) -> Result<(), KeygenFailure> {
     } else {
         println!("Old comment: {}", escape::one_line(&file.comment));
     }
-    let new = match &options.comment {
-        Some(comment) => comment.clone(),
+    let new = match change.comment {
+        Some(comment) => comment.to_owned(),
         None => console::line("New comment: ")?.ok_or(KeygenFailure::refused(""))?,
     };
     if !new.is_empty() && new == file.comment {
         println!("No change to comment");
         return Ok(());
     }
-    let passphrase = if file.encrypted {
-        used.unwrap_or_default()
-    } else {
-        Default::default()
-    };
-    let text = files::private_text(options, &file.key, &new, &passphrase)?;
+    let passphrase: &[u8] = if file.encrypted { &used } else { &[] };
+    let text = files::private_text(change.form, &file.key, &new, passphrase)?;
     files::save_private(&path, &text).map_err(|error| {
         KeygenFailure::refused(format!(
             "Saving key \"{}\" failed: {}",

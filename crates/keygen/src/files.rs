@@ -4,14 +4,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use keys::private_file::{
-    self, DEFAULT_KDF_ROUNDS, OpensshProtection, PrivateFileError, PrivateKeyFile,
+    self, DEFAULT_KDF_ROUNDS, FileCipher, OpensshProtection, PrivateFileError, PrivateKeyFile,
 };
 use keys::public_file::{self, PublicKeyFile};
 use keys::{KeyType, PresentedKey, PrivateKey};
 use sys::file::FollowLinks;
 use zeroize::Zeroizing;
 
-use super::options::{Format, KeygenOptions};
+use super::options::{Format, IdentityChoice, KeyFileForm};
 use super::{KeygenFailure, console, reason};
 use transfer::plan::shown;
 
@@ -45,13 +45,9 @@ pub(super) fn default_identity(key_type: Option<&str>) -> PathBuf {
 }
 
 /// The identity file that `-f` names or the person does.
-pub(super) fn identity(options: &KeygenOptions) -> Result<PathBuf, KeygenFailure> {
-    let default = default_identity(options.key_type.as_deref());
-    console::file(
-        options.file.as_deref(),
-        "Enter file in which the key is",
-        &default,
-    )
+pub(super) fn identity(identity: IdentityChoice<'_>) -> Result<PathBuf, KeygenFailure> {
+    let default = default_identity(identity.key_type);
+    console::file(identity.file, "Enter file in which the key is", &default)
 }
 
 /// `path` followed by `.pub`.
@@ -165,23 +161,23 @@ pub(super) fn load_public(path: &Path) -> Result<PublicKeyFile, LoadError> {
     public_file::parse(&file).map_err(|_| LoadError("invalid format".to_owned()))
 }
 
-/// The text of a private key file in the format that the options ask for.
+/// The text of a private key file in the form that the flags ask for.
 pub(super) fn private_text(
-    options: &KeygenOptions,
+    form: KeyFileForm,
     key: &PrivateKey,
     comment: &str,
     passphrase: &[u8],
 ) -> Result<Zeroizing<String>, KeygenFailure> {
     let passphrase = Some(passphrase);
-    let written = match options.format {
+    let written = match form.format {
         Some(Format::Pem) if keys_have_pem(key) => private_file::write_pem(key, passphrase),
         Some(Format::Pkcs8) if keys_have_pem(key) || key.key_type() == KeyType::Ed25519 => {
             private_file::write_pkcs8(key, passphrase)
         }
         _ => {
             let protection = OpensshProtection {
-                cipher: options.cipher,
-                rounds: options.rounds.unwrap_or(DEFAULT_KDF_ROUNDS),
+                cipher: form.cipher.unwrap_or(FileCipher::Aes256Ctr),
+                rounds: form.rounds.unwrap_or(DEFAULT_KDF_ROUNDS),
             };
             private_file::write_openssh_with(key, comment, passphrase, &protection)
         }

@@ -3,10 +3,11 @@
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use crypto::hash::HashAlgorithm;
 use keys::{EcCurve, KeySpec, PresentedKey, PrivateKey, fingerprint};
 use zeroize::Zeroizing;
 
-use super::options::KeygenOptions;
+use super::options::{FingerprintForm, Flags, IdentityChoice, KeyFileForm};
 use super::{KeygenFailure, console, files, reason};
 use transfer::plan::shown;
 
@@ -15,45 +16,86 @@ const DEFAULT_RSA_BITS: usize = 3072;
 const MIN_RSA_BITS: usize = 1024;
 const MAX_RSA_BITS: usize = 16_384;
 
+/// The properties of a new key pair; a property that is `None` is asked for or has a default.
+pub(super) struct KeyPairPlan<'a> {
+    identity: IdentityChoice<'a>,
+    bits: Option<usize>,
+    form: KeyFileForm,
+    passphrase: Option<&'a [u8]>,
+    comment: Option<&'a str>,
+    fingerprint: FingerprintForm,
+    quiet: bool,
+}
+
+impl<'a> From<&'a Flags> for KeyPairPlan<'a> {
+    fn from(flags: &'a Flags) -> Self {
+        Self {
+            identity: flags.identity(),
+            bits: flags.bits,
+            form: flags.key_file_form,
+            passphrase: flags.new_passphrase(),
+            comment: flags.text("C"),
+            fingerprint: flags.fingerprint_form(),
+            quiet: flags.has("q"),
+        }
+    }
+}
+
+/// The properties of new host keys.
+pub(super) struct HostKeyPlan<'a> {
+    /// Stands before `/etc/ssh`.
+    prefix: Option<&'a Path>,
+    form: KeyFileForm,
+    comment: Option<&'a str>,
+    quiet: bool,
+}
+
+impl<'a> From<&'a Flags> for HostKeyPlan<'a> {
+    fn from(flags: &'a Flags) -> Self {
+        Self {
+            prefix: flags.file(),
+            form: flags.key_file_form,
+            comment: flags.text("C"),
+            quiet: flags.has("q"),
+        }
+    }
+}
+
 /// Makes a key pair, asking for what the command line leaves open.
-pub(super) fn key_pair(options: &KeygenOptions) -> Result<(), KeygenFailure> {
-    let kind = options.key_type.as_deref().unwrap_or("ed25519");
-    let spec = spec(kind, options.bits)?;
+pub(super) fn key_pair(plan: &KeyPairPlan<'_>) -> Result<(), KeygenFailure> {
+    let kind = plan.identity.key_type.unwrap_or("ed25519");
+    let spec = spec(kind, plan.bits)?;
     let short = short_name(spec);
-    if !options.quiet {
+    if !plan.quiet {
         println!("Generating public/private {short} key pair.");
     }
     let key = generate(spec)?;
     let path = console::file(
-        options.file.as_deref(),
+        plan.identity.file,
         "Enter file in which to save the key",
         &files::default_identity(Some(short)),
     )?;
-    create_folder(&path, options.quiet)?;
+    create_folder(&path, plan.quiet)?;
     if path.symlink_metadata().is_ok() {
         println!("{} already exists.", shown(&path));
         if !console::confirm("Overwrite (y/n)? ")? {
             return Err(KeygenFailure::refused(""));
         }
     }
-    let passphrase = match &options.new_passphrase {
-        Some(passphrase) => passphrase.clone(),
+    let passphrase = match plan.passphrase {
+        Some(passphrase) => Zeroizing::new(passphrase.to_vec()),
         None => console::new_passphrase("Enter passphrase (empty for no passphrase): ")?,
     };
-    let comment = options
-        .comment
-        .clone()
-        .unwrap_or_else(files::default_comment);
-    save(options, &path, &key, &comment, &passphrase)?;
-    if !options.quiet {
-        announce(options, &path, &key, &comment);
+    let comment = comment(plan.comment);
+    save(plan.form, &path, &key, &comment, &passphrase)?;
+    if !plan.quiet {
+        announce(plan.fingerprint.hash, &path, &key, &comment);
     }
     Ok(())
 }
 
-fn announce(options: &KeygenOptions, path: &Path, key: &PrivateKey, comment: &str) {
+fn announce(hash: HashAlgorithm, path: &Path, key: &PrivateKey, comment: &str) {
     let blob = key.public().blob();
-    let hash = options.fingerprint_hash;
     println!("Your identification has been saved in {}", shown(path));
     println!(
         "Your public key has been saved in {}",
@@ -69,8 +111,8 @@ fn announce(options: &KeygenOptions, path: &Path, key: &PrivateKey, comment: &st
 }
 
 /// Makes the host keys that are missing under the prefix of `-f`, in `/etc/ssh`.
-pub(super) fn host_keys(options: &KeygenOptions) -> Result<(), KeygenFailure> {
-    let mut folder = options.file.clone().unwrap_or_default().into_os_string();
+pub(super) fn host_keys(plan: &HostKeyPlan<'_>) -> Result<(), KeygenFailure> {
+    let mut folder = plan.prefix.unwrap_or(Path::new("")).as_os_str().to_owned();
     folder.push("/etc/ssh");
     let folder = PathBuf::from(folder);
     let kinds = [
@@ -90,7 +132,7 @@ pub(super) fn host_keys(options: &KeygenOptions) -> Result<(), KeygenFailure> {
         if path.metadata().is_ok_and(|metadata| metadata.len() > 0) {
             continue;
         }
-        if !options.quiet {
+        if !plan.quiet {
             if first {
                 print!("{}: generating new host keys: ", super::NAME);
             }
@@ -98,11 +140,8 @@ pub(super) fn host_keys(options: &KeygenOptions) -> Result<(), KeygenFailure> {
             first = false;
         }
         let key = generate(spec)?;
-        let comment = options
-            .comment
-            .clone()
-            .unwrap_or_else(files::default_comment);
-        save(options, &path, &key, &comment, &[])?;
+        let comment = comment(plan.comment);
+        save(plan.form, &path, &key, &comment, &[])?;
     }
     if !first {
         println!();
@@ -110,18 +149,23 @@ pub(super) fn host_keys(options: &KeygenOptions) -> Result<(), KeygenFailure> {
     Ok(())
 }
 
+/// The comment of `-C`, or the default one.
+fn comment(given: Option<&str>) -> String {
+    given.map_or_else(files::default_comment, str::to_owned)
+}
+
 fn generate(spec: KeySpec) -> Result<PrivateKey, KeygenFailure> {
     PrivateKey::generate(spec).map_err(|error| KeygenFailure::new(error.to_string()))
 }
 
 fn save(
-    options: &KeygenOptions,
+    form: KeyFileForm,
     path: &Path,
     key: &PrivateKey,
     comment: &str,
     passphrase: &[u8],
 ) -> Result<(), KeygenFailure> {
-    let text: Zeroizing<String> = files::private_text(options, key, comment, passphrase)?;
+    let text: Zeroizing<String> = files::private_text(form, key, comment, passphrase)?;
     files::save_private(path, &text).map_err(|error| {
         KeygenFailure::refused(format!(
             "Saving key \"{}\" failed: {}",

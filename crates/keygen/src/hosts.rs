@@ -8,15 +8,47 @@ use keys::known_hosts::edit::{self, Edited};
 use keys::known_hosts::{KnownHosts, KnownHostsEntry, LineContent, Marker, hash_name};
 use keys::{PresentedKey, fingerprint};
 
-use super::options::KeygenOptions;
+use super::options::{FingerprintForm, Flags};
 use super::{KeygenFailure, files, reason, show};
 use transfer::plan::shown;
 
-fn load(options: &KeygenOptions) -> Result<(PathBuf, KnownHosts), KeygenFailure> {
-    let path = options
-        .file
-        .clone()
-        .unwrap_or_else(|| files::home().join(".ssh").join("known_hosts"));
+/// What `-F` looks for, and how it shows what it finds.
+pub(super) struct HostSearch<'a> {
+    file: Option<&'a Path>,
+    name: &'a str,
+    shown_as: FoundForm,
+    quiet: bool,
+}
+
+/// How a line that is found is shown.
+enum FoundForm {
+    AsItIs,
+    Hashed,
+    Fingerprint(FingerprintForm),
+}
+
+impl<'a> HostSearch<'a> {
+    pub(super) fn new(name: &'a str, flags: &'a Flags) -> Self {
+        Self {
+            file: flags.file(),
+            name,
+            shown_as: if flags.has("H") {
+                FoundForm::Hashed
+            } else if flags.has("l") {
+                FoundForm::Fingerprint(flags.fingerprint_form())
+            } else {
+                FoundForm::AsItIs
+            },
+            quiet: flags.has("q"),
+        }
+    }
+}
+
+fn load(file: Option<&Path>) -> Result<(PathBuf, KnownHosts), KeygenFailure> {
+    let path = file.map_or_else(
+        || files::home().join(".ssh").join("known_hosts"),
+        Path::to_path_buf,
+    );
     let cannot = |error: io::Error| {
         KeygenFailure::new(format!("Cannot stat {}: {}", shown(&path), reason(&error)))
     };
@@ -25,8 +57,9 @@ fn load(options: &KeygenOptions) -> Result<(PathBuf, KnownHosts), KeygenFailure>
 }
 
 /// Prints every line about a host; status 1 when there is none.
-pub(super) fn find(options: &KeygenOptions, name: &str) -> Result<(), KeygenFailure> {
-    let (_, file) = load(options)?;
+pub(super) fn find(search: &HostSearch<'_>) -> Result<(), KeygenFailure> {
+    let (_, file) = load(search.file)?;
+    let name = search.name;
     let wanted = name.to_ascii_lowercase();
     let mut found = false;
     for line in file.lines() {
@@ -38,11 +71,11 @@ pub(super) fn find(options: &KeygenOptions, name: &str) -> Result<(), KeygenFail
             continue;
         }
         let key = key_of(entry);
-        if options.fingerprint && !options.hash && key.is_none() {
+        if matches!(search.shown_as, FoundForm::Fingerprint(_)) && key.is_none() {
             continue;
         }
         found = true;
-        if !options.quiet {
+        if !search.quiet {
             let mark = match entry.marker {
                 Marker::None => "",
                 Marker::CertAuthority => "CA",
@@ -50,12 +83,10 @@ pub(super) fn find(options: &KeygenOptions, name: &str) -> Result<(), KeygenFail
             };
             println!("# Host {name} found: line {} {mark}", line.number);
         }
-        if options.hash {
-            print_hashed(entry, line.raw);
-        } else if options.fingerprint {
-            print_fingerprint(options, name, entry, key.as_ref());
-        } else {
-            print_raw(line.raw);
+        match search.shown_as {
+            FoundForm::Hashed => print_hashed(entry, line.raw),
+            FoundForm::Fingerprint(form) => print_fingerprint(form, name, entry, key.as_ref()),
+            FoundForm::AsItIs => print_raw(line.raw),
         }
     }
     if found {
@@ -93,7 +124,7 @@ fn key_of(entry: &KnownHostsEntry<'_>) -> Option<PresentedKey> {
 }
 
 fn print_fingerprint(
-    options: &KeygenOptions,
+    form: FingerprintForm,
     name: &str,
     entry: &KnownHostsEntry<'_>,
     key: Option<&PresentedKey>,
@@ -105,23 +136,22 @@ fn print_fingerprint(
     let blob = key.key().blob();
     let comment = escape::one_line(entry.comment);
     let space = if comment.is_empty() { "" } else { " " };
-    let hash = options.fingerprint_hash;
     let label = show::label(key);
     println!(
         "{name} {label} {}{space}{comment}",
-        options.fingerprint_of(&blob)
+        form.fingerprint_of(&blob)
     );
-    if options.verbose {
+    if form.verbose {
         let bits = key.key().bits();
-        println!("{}", fingerprint::randomart(&blob, hash, &label, bits));
+        println!("{}", fingerprint::randomart(&blob, form.hash, &label, bits));
     }
 }
 
 /// Takes a host's lines out.
-pub(super) fn remove(options: &KeygenOptions, name: &str) -> Result<(), KeygenFailure> {
-    let (path, file) = load(options)?;
+pub(super) fn remove(file: Option<&Path>, name: &str, quiet: bool) -> Result<(), KeygenFailure> {
+    let (path, file) = load(file)?;
     let edited = edit::without_host(&file, &name.to_ascii_lowercase());
-    if !options.quiet {
+    if !quiet {
         for line in &edited.changed_lines {
             println!("# Host {name} found: line {line}");
         }
@@ -131,12 +161,12 @@ pub(super) fn remove(options: &KeygenOptions, name: &str) -> Result<(), KeygenFa
         eprintln!("Host {name} not found in {}", shown(&path));
         return Ok(());
     }
-    replace(&path, &edited, options.quiet)
+    replace(&path, &edited, quiet)
 }
 
 /// Hashes every name that can be hashed.
-pub(super) fn hash(options: &KeygenOptions) -> Result<(), KeygenFailure> {
-    let (path, file) = load(options)?;
+pub(super) fn hash(file: Option<&Path>, quiet: bool) -> Result<(), KeygenFailure> {
+    let (path, file) = load(file)?;
     let edited = edit::hashed(&file);
     for entry in file.entries().filter(KnownHostsEntry::has_patterns) {
         let hosts = escape::escape_at_most(entry.hosts, escape::Style::Line, 64);
@@ -147,7 +177,7 @@ pub(super) fn hash(options: &KeygenOptions) -> Result<(), KeygenFailure> {
         );
     }
     refuse_invalid(&path, &edited)?;
-    replace(&path, &edited, options.quiet)?;
+    replace(&path, &edited, quiet)?;
     if !edited.changed_lines.is_empty() {
         eprintln!(
             "WARNING: {} contains unhashed entries",

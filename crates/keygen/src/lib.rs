@@ -30,7 +30,7 @@ use std::path::Path;
 use transfer::plan::shown;
 
 use ::escape::{Style, escape};
-use options::{KeygenOptions, Task};
+use options::{Flags, Task};
 
 /// What messages that need a name are signed with.
 const NAME: &str = "ssh-keygen";
@@ -119,15 +119,15 @@ fn reason(error: &io::Error) -> String {
 /// Runs the program on its arguments, without its own name; gives its exit status.
 #[must_use]
 pub fn run(args: Vec<OsString>) -> i32 {
-    let options = match KeygenOptions::parse(args) {
-        Ok(options) => options,
+    let (task, flags) = match Flags::parse(args) {
+        Ok(parsed) => parsed,
         Err(message) => {
             eprintln!("{}", escape(&message, Style::Lines));
             eprint!("{USAGE}");
             return STATUS_REFUSED;
         }
     };
-    match perform(&options) {
+    match perform(&task, &flags) {
         Ok(()) => 0,
         Err(failure) => {
             if !failure.message.is_empty() {
@@ -138,39 +138,43 @@ pub fn run(args: Vec<OsString>) -> i32 {
     }
 }
 
-fn perform(options: &KeygenOptions) -> Result<(), KeygenFailure> {
-    match &options.task {
-        Task::Generate => generate::key_pair(options),
-        Task::HostKeys => generate::host_keys(options),
-        Task::Fingerprint => show::fingerprints(options),
-        Task::Public => show::public_key(options),
-        Task::Export => show::export(options),
-        Task::Import => show::import(options),
-        Task::ShowCertificate => show::certificates(options),
-        Task::ChangePassphrase => change::passphrase(options),
-        Task::ChangeComment => change::comment(options),
-        Task::FindHost(name) => hosts::find(options, name),
-        Task::RemoveHost(name) => hosts::remove(options, name),
-        Task::HashHosts => hosts::hash(options),
-        Task::ResourceRecords => resource_record::print(options),
-        Task::FileSignature(operation) => signature::run(options, *operation),
-        Task::Certify(authority) => certify::sign(options, authority),
-        Task::MakeRevocationList => revoke::make(options),
-        Task::CheckRevocationList => revoke::check(options),
-        Task::Moduli(mode) => moduli(options, *mode),
+/// Hands the flags of the task, and no others, to what performs it.
+fn perform(task: &Task, flags: &Flags) -> Result<(), KeygenFailure> {
+    let identity = flags.identity();
+    let quiet = flags.has("q");
+    let format = flags.key_file_form.format;
+    match task {
+        Task::Generate => generate::key_pair(&flags.into()),
+        Task::HostKeys => generate::host_keys(&flags.into()),
+        Task::Fingerprint => show::fingerprints(identity, flags.fingerprint_form()),
+        Task::Public => show::public_key(identity, flags.old_passphrase()),
+        Task::Export => show::export(identity, flags.old_passphrase(), format),
+        Task::Import => show::import(identity, format),
+        Task::ShowCertificate => show::certificates(identity, flags.fingerprint_form().hash),
+        Task::ChangePassphrase => change::passphrase(&flags.into()),
+        Task::ChangeComment => change::comment(&flags.into()),
+        Task::FindHost(name) => hosts::find(&hosts::HostSearch::new(name, flags)),
+        Task::RemoveHost(name) => hosts::remove(flags.file(), name, quiet),
+        Task::HashHosts => hosts::hash(flags.file(), quiet),
+        Task::ResourceRecords => resource_record::print(&flags.into()),
+        Task::FileSignature(operation) => signature::run(flags, *operation),
+        Task::Certify(authority) => certify::sign(&certify::Certifying::new(authority, flags)?),
+        Task::MakeRevocationList => revoke::make(&revoke::ListChange::new(flags)?),
+        Task::CheckRevocationList => revoke::check(flags.file(), flags.has("l"), &flags.operands),
+        Task::Moduli(mode) => moduli(flags, *mode),
     }
 }
 
-fn moduli(options: &KeygenOptions, mode: moduli::ModuliMode) -> Result<(), KeygenFailure> {
-    let count = options.principals.join(",");
+fn moduli(flags: &Flags, mode: moduli::ModuliMode) -> Result<(), KeygenFailure> {
+    let count = flags.principals.join(",");
     let request = moduli::ModuliRequest {
-        options: &options.certificate_options,
-        bits: options.bits,
+        options: &flags.settings,
+        bits: flags.bits,
         count: (!count.is_empty()).then_some(&*count),
-        input: options.file.as_deref(),
-        output: options.operands.first().map_or(Path::new(""), |path| path),
-        quiet: options.quiet,
-        verbose: options.verbose,
+        input: flags.file(),
+        output: flags.operands.first().map_or(Path::new(""), |path| path),
+        quiet: flags.has("q"),
+        verbose: flags.has("v"),
     };
     moduli::run(mode, &request).map_err(KeygenFailure::new)
 }

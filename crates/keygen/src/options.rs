@@ -1,8 +1,9 @@
 //! The command line of `keygen`.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crypto::hash::HashAlgorithm;
 use flags::{CommandLine, Word};
@@ -77,118 +78,113 @@ pub(super) enum Format {
     Pem,
 }
 
-/// The command line, understood.
-#[derive(Debug)]
-pub(super) struct KeygenOptions {
-    pub(super) task: Task,
-    /// -t
-    pub(super) key_type: Option<String>,
+/// The flags and operands as they were given. An action takes out of them what it needs.
+#[derive(Debug, Default)]
+pub(super) struct Flags {
+    /// The flags without a value.
+    switches: Vec<&'static str>,
+    /// The values that are any text, by flag; the last one counts.
+    texts: BTreeMap<&'static str, String>,
+    /// -f
+    file: Option<PathBuf>,
+    /// -s, also beside -k and -Y
+    authority: Option<PathBuf>,
+    /// -N
+    new_passphrase: Option<Zeroizing<Vec<u8>>>,
+    /// -P
+    old_passphrase: Option<Zeroizing<Vec<u8>>>,
     /// -b
     pub(super) bits: Option<usize>,
-    /// -f
-    pub(super) file: Option<PathBuf>,
-    /// -N
-    pub(super) new_passphrase: Option<Zeroizing<Vec<u8>>>,
-    /// -P
-    pub(super) old_passphrase: Option<Zeroizing<Vec<u8>>>,
-    /// -C
-    pub(super) comment: Option<String>,
-    /// -q
-    pub(super) quiet: bool,
-    /// -v
-    pub(super) verbose: bool,
-    /// -l, also beside -F
-    pub(super) fingerprint: bool,
-    /// -B: fingerprints as pronounceable words
-    pub(super) bubblebabble: bool,
-    /// -H, also beside -F
-    pub(super) hash: bool,
     /// -E
-    pub(super) fingerprint_hash: HashAlgorithm,
+    pub(super) fingerprint_hash: Option<HashAlgorithm>,
+    /// -m, -a and -Z
+    pub(super) key_file_form: KeyFileForm,
+    /// -z
+    pub(super) serial: Serial,
+    /// -n, each name
+    pub(super) principals: Vec<String>,
+    /// -O, each
+    pub(super) settings: Vec<String>,
+    /// The operands.
+    pub(super) operands: Vec<PathBuf>,
+}
+
+/// The identity that an action is about.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct IdentityChoice<'a> {
+    /// -f
+    pub(super) file: Option<&'a Path>,
+    /// -t, which chooses the default file
+    pub(super) key_type: Option<&'a str>,
+}
+
+/// How a private key file is written.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct KeyFileForm {
     /// -m
     pub(super) format: Option<Format>,
     /// -a
     pub(super) rounds: Option<u32>,
     /// -Z
-    pub(super) cipher: FileCipher,
-    /// -I
-    pub(super) key_id: Option<String>,
-    /// -s, also beside -k
-    pub(super) authority: Option<PathBuf>,
-    /// -u
-    pub(super) update: bool,
-    /// -r: the name in DNS records; with -Y the list of revoked keys
-    pub(super) record_name: Option<String>,
-    /// -g: DNS records in the generic format
-    pub(super) generic: bool,
-    /// -n
-    pub(super) principals: Vec<String>,
-    /// -n, unchanged; the last one counts
-    pub(super) namespace: Option<String>,
-    /// -U: the key must be in the agent
-    pub(super) use_agent: bool,
-    /// -V
-    pub(super) validity: Option<String>,
-    /// -O, each
-    pub(super) certificate_options: Vec<String>,
-    /// -h
-    pub(super) host_certificate: bool,
-    /// -z
-    pub(super) serial: u64,
-    /// -z +N: each certificate gets the next serial
-    pub(super) serial_counts: bool,
-    /// The operands.
-    pub(super) operands: Vec<PathBuf>,
+    pub(super) cipher: Option<FileCipher>,
 }
 
-impl KeygenOptions {
-    /// Reads the arguments.
+/// How a fingerprint is shown.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FingerprintForm {
+    /// -B: as pronounceable words
+    bubblebabble: bool,
+    /// -E
+    pub(super) hash: HashAlgorithm,
+    /// -v: with the randomart image
+    pub(super) verbose: bool,
+}
+
+impl FingerprintForm {
+    /// A key's fingerprint in the form that `-E` and `-B` ask for.
+    pub(super) fn fingerprint_of(self, blob: &[u8]) -> String {
+        if self.bubblebabble {
+            fingerprint::bubblebabble(blob)
+        } else {
+            fingerprint::of_blob(blob, self.hash)
+        }
+    }
+}
+
+/// How a private key that signs is reached.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct KeyAccess<'a> {
+    /// -U: the key must be in the agent
+    pub(super) use_agent: bool,
+    /// -P
+    pub(super) passphrase: Option<&'a [u8]>,
+}
+
+/// The serial of `-z`.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Serial {
+    pub(super) number: u64,
+    /// -z +N: each certificate gets the next serial
+    pub(super) counts: bool,
+}
+
+impl Flags {
+    /// Reads the arguments: the task that they name, and the flags.
     ///
     /// # Errors
     /// The error text for the user.
-    pub(super) fn parse(args: Vec<OsString>) -> Result<Self, String> {
-        let mut options = Self {
-            task: Task::Generate,
-            key_type: None,
-            bits: None,
-            file: None,
-            new_passphrase: None,
-            old_passphrase: None,
-            comment: None,
-            quiet: false,
-            verbose: false,
-            fingerprint: false,
-            bubblebabble: false,
-            hash: false,
-            fingerprint_hash: HashAlgorithm::Sha256,
-            format: None,
-            rounds: None,
-            cipher: FileCipher::Aes256Ctr,
-            key_id: None,
-            authority: None,
-            update: false,
-            record_name: None,
-            generic: false,
-            principals: Vec::new(),
-            namespace: None,
-            use_agent: false,
-            validity: None,
-            certificate_options: Vec::new(),
-            host_certificate: false,
-            serial: 0,
-            serial_counts: false,
-            operands: Vec::new(),
-        };
+    pub(super) fn parse(args: Vec<OsString>) -> Result<(Task, Self), String> {
+        let mut flags = Self::default();
         let mut tasks = Vec::new();
         let mut line = CommandLine::new(flags::KEYGEN, args);
         while let Some(word) = line.next()? {
             match word {
-                Word::Flag(flag, value) => tasks.extend(options.apply(flag, value)?),
-                Word::Operand(operand) => options.operands.push(operand.into()),
+                Word::Flag(flag, value) => tasks.extend(flags.apply(flag, value)?),
+                Word::Operand(operand) => flags.operands.push(operand.into()),
             }
         }
-        options.task = choose_task(tasks, &options)?;
-        let operands = match options.task {
+        let task = choose_task(tasks, &flags)?;
+        let operands = match task {
             Task::Certify(_) => 1..=usize::MAX,
             Task::MakeRevocationList | Task::CheckRevocationList | Task::FileSignature(_) => {
                 0..=usize::MAX
@@ -196,19 +192,60 @@ impl KeygenOptions {
             Task::Moduli(_) => 1..=1,
             _ => 0..=0,
         };
-        match options.operands.len() {
+        match flags.operands.len() {
             count if count < *operands.start() => Err("Too few arguments.".to_owned()),
             count if count > *operands.end() => Err("Too many arguments.".to_owned()),
-            _ => Ok(options),
+            _ => Ok((task, flags)),
         }
     }
 
-    /// A key's fingerprint in the form that `-E` and `-B` ask for.
-    pub(super) fn fingerprint_of(&self, blob: &[u8]) -> String {
-        if self.bubblebabble {
-            fingerprint::bubblebabble(blob)
-        } else {
-            fingerprint::of_blob(blob, self.fingerprint_hash)
+    /// Whether a flag without a value was given.
+    pub(super) fn has(&self, flag: &'static str) -> bool {
+        debug_assert!(flags::KEYGEN.iter().any(|known| known.name == flag));
+        self.switches.contains(&flag)
+    }
+
+    /// The value of a flag that takes any text.
+    pub(super) fn text(&self, flag: &'static str) -> Option<&str> {
+        debug_assert!(flags::KEYGEN.iter().any(|known| known.name == flag));
+        self.texts.get(flag).map(String::as_str)
+    }
+
+    pub(super) fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+
+    pub(super) fn authority(&self) -> Option<&Path> {
+        self.authority.as_deref()
+    }
+
+    pub(super) fn new_passphrase(&self) -> Option<&[u8]> {
+        self.new_passphrase.as_deref().map(Vec::as_slice)
+    }
+
+    pub(super) fn old_passphrase(&self) -> Option<&[u8]> {
+        self.old_passphrase.as_deref().map(Vec::as_slice)
+    }
+
+    pub(super) fn identity(&self) -> IdentityChoice<'_> {
+        IdentityChoice {
+            file: self.file(),
+            key_type: self.text("t"),
+        }
+    }
+
+    pub(super) fn fingerprint_form(&self) -> FingerprintForm {
+        FingerprintForm {
+            bubblebabble: self.has("B"),
+            hash: self.fingerprint_hash.unwrap_or(HashAlgorithm::Sha256),
+            verbose: self.has("v"),
+        }
+    }
+
+    pub(super) fn key_access(&self) -> KeyAccess<'_> {
+        KeyAccess {
+            use_agent: self.has("U"),
+            passphrase: self.old_passphrase(),
         }
     }
 
@@ -246,31 +283,22 @@ impl KeygenOptions {
                 let mode = mode.ok_or(format!("Unsupported moduli option {name}"))?;
                 return Ok(Some(Task::Moduli(mode)));
             }
-            "u" => self.update = true,
-            "U" => self.use_agent = true,
-            "g" => self.generic = true,
-            "r" => self.record_name = Some(text(value)?),
+            "u" | "U" | "g" | "B" | "H" | "l" | "h" | "q" | "v" => self.switches.push(flag),
             // Asked for the format that is the default now.
             "o" => {}
-            "B" => self.bubblebabble = true,
-            "H" => self.hash = true,
-            "l" => self.fingerprint = true,
-            "h" => self.host_certificate = true,
-            "q" => self.quiet = true,
-            "v" => self.verbose = true,
             "f" => self.file = Some(value.into()),
             "N" => self.new_passphrase = secret(value),
             "P" => self.old_passphrase = secret(value),
-            "C" => self.comment = Some(text(value)?),
-            "t" => self.key_type = Some(text(value)?),
-            "I" => self.key_id = Some(text(value)?),
-            "V" => self.validity = Some(text(value)?),
-            "O" => self.certificate_options.push(text(value)?),
+            "O" => self.settings.push(text(value)?),
             "n" => {
                 let all = text(value)?;
                 let names = all.split(',').filter(|name| !name.is_empty());
                 self.principals.extend(names.map(str::to_owned));
-                self.namespace = Some(all);
+                // The whole text is the namespace of -Y.
+                self.texts.insert(flag, all);
+            }
+            "C" | "t" | "I" | "V" | "r" => {
+                self.texts.insert(flag, text(value)?);
             }
             _ => self.apply_checked(flag, &text(value)?)?,
         }
@@ -284,18 +312,20 @@ impl KeygenOptions {
                 let permitted = 1..=keys::private_file::MAX_KDF_ROUNDS;
                 let rounds = value.parse().ok();
                 let rounds = rounds.filter(|rounds| permitted.contains(rounds));
-                self.rounds = Some(rounds.ok_or(format!("Invalid number of rounds: {value}"))?);
+                self.key_file_form.rounds =
+                    Some(rounds.ok_or(format!("Invalid number of rounds: {value}"))?);
             }
             "b" => {
                 let bits = value.parse().ok().filter(|bits| *bits > 0);
                 self.bits = Some(bits.ok_or(format!("Bits has bad value {value}"))?);
             }
             "E" => {
-                self.fingerprint_hash = fingerprint::algorithm_from_name(value)
-                    .ok_or(format!("Invalid hash algorithm \"{value}\""))?;
+                let hash = fingerprint::algorithm_from_name(value);
+                let hash = hash.ok_or(format!("Invalid hash algorithm \"{value}\""))?;
+                self.fingerprint_hash = Some(hash);
             }
             "m" => {
-                self.format = Some(match value.to_ascii_uppercase().as_str() {
+                self.key_file_form.format = Some(match value.to_ascii_uppercase().as_str() {
                     "RFC4716" | "SSH2" => Format::Rfc4716,
                     "PKCS8" => Format::Pkcs8,
                     "PEM" => Format::Pem,
@@ -303,18 +333,19 @@ impl KeygenOptions {
                 });
             }
             "Z" => {
-                self.cipher = FileCipher::from_name(value.as_bytes())
-                    .ok_or(format!("Invalid OpenSSH-format cipher '{value}'"))?;
+                let cipher = FileCipher::from_name(value.as_bytes());
+                let cipher = cipher.ok_or(format!("Invalid OpenSSH-format cipher '{value}'"))?;
+                self.key_file_form.cipher = Some(cipher);
             }
             "z" => {
                 let digits = match value.strip_prefix('+') {
                     Some(digits) => {
-                        self.serial_counts = true;
+                        self.serial.counts = true;
                         digits
                     }
                     None => value,
                 };
-                self.serial = digits
+                self.serial.number = digits
                     .parse()
                     .map_err(|_| format!("Invalid serial number \"{value}\""))?;
             }
@@ -325,8 +356,8 @@ impl KeygenOptions {
 }
 
 /// `-H` and `-l` are tasks only when no other is named, and `-s` beside `-k` and `-Y` is none.
-fn choose_task(mut tasks: Vec<Task>, options: &KeygenOptions) -> Result<Task, String> {
-    if let Some(authority) = &options.authority
+fn choose_task(mut tasks: Vec<Task>, flags: &Flags) -> Result<Task, String> {
+    if let Some(authority) = &flags.authority
         && !tasks
             .iter()
             .any(|task| matches!(task, Task::MakeRevocationList | Task::FileSignature(_)))
@@ -341,9 +372,9 @@ fn choose_task(mut tasks: Vec<Task>, options: &KeygenOptions) -> Result<Task, St
     }
     Ok(match task {
         Some(task) => task,
-        None if options.hash => Task::HashHosts,
-        None if options.fingerprint || options.bubblebabble => Task::Fingerprint,
-        None if options.record_name.is_some() => Task::ResourceRecords,
+        None if flags.has("H") => Task::HashHosts,
+        None if flags.has("l") || flags.has("B") => Task::Fingerprint,
+        None if flags.text("r").is_some() => Task::ResourceRecords,
         None => Task::Generate,
     })
 }
@@ -356,7 +387,7 @@ mod tests {
     fn each_flag_of_the_table_is_known() {
         for flag in flags::KEYGEN {
             let args = [format!("-{}", flag.name), "1".to_owned()];
-            let parsed = KeygenOptions::parse(args.map(OsString::from).to_vec());
+            let parsed = Flags::parse(args.map(OsString::from).to_vec());
             let is_unknown = |why: &String| why.starts_with("unknown option");
             assert!(!parsed.as_ref().is_err_and(is_unknown), "-{}", flag.name);
         }

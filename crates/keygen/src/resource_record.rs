@@ -8,7 +8,7 @@ use crypto::hash::HashAlgorithm;
 use keys::{KeyType, PresentedKey};
 use transfer::plan::shown;
 
-use super::options::KeygenOptions;
+use super::options::Flags;
 use super::{KeygenFailure, files};
 
 /// The host keys that are looked for where `-f` names none.
@@ -18,12 +18,31 @@ const HOST_KEYS: [&str; 3] = [
     "/etc/ssh/ssh_host_ed25519_key",
 ];
 
+/// Which records are printed.
+pub(super) struct RecordRequest<'a> {
+    name: &'a str,
+    file: Option<&'a Path>,
+    /// In the format for any type of record (RFC 3597 §5).
+    generic: bool,
+    settings: &'a [String],
+}
+
+impl<'a> From<&'a Flags> for RecordRequest<'a> {
+    fn from(flags: &'a Flags) -> Self {
+        Self {
+            name: flags.text("r").unwrap_or_default(),
+            file: flags.file(),
+            generic: flags.has("g"),
+            settings: &flags.settings,
+        }
+    }
+}
+
 /// Prints the records of the key of `-f`, or of the machine's host keys.
-pub(super) fn print(options: &KeygenOptions) -> Result<(), KeygenFailure> {
-    let hashes = hashes(&options.certificate_options)?;
-    let name = options.record_name.as_deref().unwrap_or_default();
-    let paths = match &options.file {
-        Some(path) => vec![path.as_path()],
+pub(super) fn print(request: &RecordRequest<'_>) -> Result<(), KeygenFailure> {
+    let hashes = hashes(request.settings)?;
+    let paths = match request.file {
+        Some(path) => vec![path],
         None => HOST_KEYS
             .into_iter()
             .map(Path::new)
@@ -49,7 +68,7 @@ pub(super) fn print(options: &KeygenOptions) -> Result<(), KeygenFailure> {
             ))
         })?;
         for hash in &hashes {
-            let record = record(name, &public.key, *hash, options.generic).ok_or(
+            let record = record(request.name, &public.key, *hash, request.generic).ok_or(
                 KeygenFailure::new("export_dns_rr: unsupported algorithm and/or digest_type"),
             )?;
             println!("{record}");

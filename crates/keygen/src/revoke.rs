@@ -1,26 +1,54 @@
 //! Revocation lists: making and changing them (`-k`), and asking them (`-Q`).
 
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use keys::krl::RevocationList;
 use keys::{PresentedKey, PublicKey, fingerprint, public_file};
 
-use super::options::KeygenOptions;
+use super::options::Flags;
 use super::{KeygenFailure, files, reason, show};
 use transfer::plan::shown;
 
 /// Longest specification that is read, in bytes.
 const MAX_SPECIFICATION_BYTES: u64 = 256 * 1024 * 1024;
 
+/// A list that is made or changed.
+pub(super) struct ListChange<'a> {
+    file: &'a Path,
+    /// Adds to the list that the file holds.
+    update: bool,
+    /// Whose certificates are revoked by serial and name.
+    authority: Option<&'a Path>,
+    /// 0 leaves the version as it is.
+    version: u64,
+    comment: Option<&'a str>,
+    specifications: &'a [PathBuf],
+    quiet: bool,
+}
+
+impl<'a> ListChange<'a> {
+    /// # Errors
+    /// If no file is named.
+    pub(super) fn new(flags: &'a Flags) -> Result<Self, KeygenFailure> {
+        let file = flags.file();
+        Ok(Self {
+            file: file.ok_or(KeygenFailure::new("KRL generation requires an output file"))?,
+            update: flags.has("u"),
+            authority: flags.authority(),
+            version: flags.serial.number,
+            comment: flags.text("C"),
+            specifications: &flags.operands,
+            quiet: flags.has("q"),
+        })
+    }
+}
+
 /// Makes a list out of public keys and specifications, or adds to one (`-u`).
-pub(super) fn make(options: &KeygenOptions) -> Result<(), KeygenFailure> {
-    let path = options
-        .file
-        .as_deref()
-        .ok_or(KeygenFailure::new("KRL generation requires an output file"))?;
-    let authority = authority(options)?;
-    let mut list = if options.update {
+pub(super) fn make(change: &ListChange<'_>) -> Result<(), KeygenFailure> {
+    let path = change.file;
+    let authority = authority(change.authority)?;
+    let mut list = if change.update {
         if !path.exists() {
             return Err(KeygenFailure::new(format!(
                 "KRL \"{}\" does not exist",
@@ -31,16 +59,16 @@ pub(super) fn make(options: &KeygenOptions) -> Result<(), KeygenFailure> {
     } else {
         RevocationList::default()
     };
-    if options.serial != 0 {
-        list.version = options.serial;
+    if change.version != 0 {
+        list.version = change.version;
     }
-    if let Some(comment) = &options.comment {
-        list.comment.clone_from(comment);
+    if let Some(comment) = change.comment {
+        comment.clone_into(&mut list.comment);
     }
     list.generated = sys::time::realtime_seconds();
-    for operand in &options.operands {
-        let (name, text) = specification(operand)?;
-        if !options.quiet {
+    for specified in change.specifications {
+        let (name, text) = specification(specified)?;
+        if !change.quiet {
             println!("Revoking from {name}");
         }
         for (line, number) in text.split(|byte| *byte == b'\n').zip(1_usize..) {
@@ -60,8 +88,8 @@ enum Authority {
     One(PublicKey),
 }
 
-fn authority(options: &KeygenOptions) -> Result<Authority, KeygenFailure> {
-    match options.authority.as_deref() {
+fn authority(path: Option<&Path>) -> Result<Authority, KeygenFailure> {
+    match path {
         None => Ok(Authority::NotGiven),
         Some(path) if path.as_os_str().eq_ignore_ascii_case("none") => Ok(Authority::All),
         Some(path) => match files::load_public(path) {
@@ -233,17 +261,18 @@ fn load(path: &Path) -> Result<RevocationList, KeygenFailure> {
 }
 
 /// Says of each key whether a list revokes it, and with `-l` what the list holds.
-pub(super) fn check(options: &KeygenOptions) -> Result<(), KeygenFailure> {
-    let path = options
-        .file
-        .as_deref()
-        .ok_or(KeygenFailure::new("KRL checking requires an input file"))?;
+pub(super) fn check(
+    file: Option<&Path>,
+    shows_list: bool,
+    keys: &[PathBuf],
+) -> Result<(), KeygenFailure> {
+    let path = file.ok_or(KeygenFailure::new("KRL checking requires an input file"))?;
     let list = load(path)?;
-    if options.fingerprint {
+    if shows_list {
         print(&list);
     }
     let mut any = false;
-    for operand in &options.operands {
+    for operand in keys {
         let public = files::load_public(operand).map_err(|error| {
             KeygenFailure::new(format!(
                 "Cannot load public key {}: {}",

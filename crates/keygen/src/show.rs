@@ -4,24 +4,28 @@
 use std::io::Read;
 use std::path::Path;
 
+use crypto::hash::HashAlgorithm;
 use keys::public_file::{self, PublicKeyFile};
 use keys::time::CivilTime;
 use keys::{Certificate, PresentedKey, fingerprint, private_file};
 use zeroize::Zeroizing;
 
-use super::options::{Format, KeygenOptions};
+use super::options::{FingerprintForm, Format, IdentityChoice};
 use super::{KeygenFailure, files};
 use transfer::plan::shown;
 
 /// Prints the fingerprint of every key in a file: a private or public key, authorized_keys or
 /// known_hosts.
-pub(super) fn fingerprints(options: &KeygenOptions) -> Result<(), KeygenFailure> {
-    let path = files::identity(options)?;
+pub(super) fn fingerprints(
+    identity: IdentityChoice<'_>,
+    form: FingerprintForm,
+) -> Result<(), KeygenFailure> {
+    let path = files::identity(identity)?;
     let file = read_or_stdin(&path)?;
     if private_file::is_private_key(&file) && path.as_os_str() != "-" {
         let public = files::load_public(&path)
             .map_err(|_| KeygenFailure::new(format!("{} is not a key file.", shown(&path))))?;
-        print_fingerprint(options, &public.key, &public.comment);
+        print_fingerprint(form, &public.key, &public.comment);
         return Ok(());
     }
     let mut found = false;
@@ -32,7 +36,7 @@ pub(super) fn fingerprints(options: &KeygenOptions) -> Result<(), KeygenFailure>
             continue;
         }
         if let Some(key) = key_of_line(text) {
-            print_fingerprint(options, &key.key, &key.comment);
+            print_fingerprint(form, &key.key, &key.comment);
             found = true;
         }
     }
@@ -96,9 +100,8 @@ pub(super) fn label(key: &PresentedKey) -> String {
     }
 }
 
-fn print_fingerprint(options: &KeygenOptions, key: &PresentedKey, comment: &str) {
+fn print_fingerprint(form: FingerprintForm, key: &PresentedKey, comment: &str) {
     let blob = key.key().blob();
-    let hash = options.fingerprint_hash;
     let comment = match escape::one_line(comment) {
         empty if empty.is_empty() => "no comment".to_owned(),
         comment => comment,
@@ -106,17 +109,23 @@ fn print_fingerprint(options: &KeygenOptions, key: &PresentedKey, comment: &str)
     let bits = key.key().bits();
     println!(
         "{bits} {} {comment} ({})",
-        options.fingerprint_of(&blob),
+        form.fingerprint_of(&blob),
         label(key)
     );
-    if options.verbose {
-        println!("{}", fingerprint::randomart(&blob, hash, &label(key), bits));
+    if form.verbose {
+        println!(
+            "{}",
+            fingerprint::randomart(&blob, form.hash, &label(key), bits)
+        );
     }
 }
 
 /// Prints the public half of a private key.
-pub(super) fn public_key(options: &KeygenOptions) -> Result<(), KeygenFailure> {
-    let path = files::identity(options)?;
+pub(super) fn public_key(
+    identity: IdentityChoice<'_>,
+    passphrase: Option<&[u8]>,
+) -> Result<(), KeygenFailure> {
+    let path = files::identity(identity)?;
     if let Err(error) = path.metadata() {
         return Err(KeygenFailure::new(format!(
             "{}: {}",
@@ -124,8 +133,7 @@ pub(super) fn public_key(options: &KeygenOptions) -> Result<(), KeygenFailure> {
             super::reason(&error)
         )));
     }
-    let given = options.old_passphrase.as_ref().map(|text| text.as_slice());
-    let file = files::load_private(&path, given, "Enter passphrase: ")
+    let file = files::load_private(&path, passphrase, "Enter passphrase: ")
         .map_err(|error| cannot_load(&path, &error))?;
     let key = PresentedKey::from(file.key.public().clone());
     println!("{}", public_file::to_line(&key, &file.comment));
@@ -137,24 +145,25 @@ pub(super) fn cannot_load(path: &Path, error: &files::LoadError) -> KeygenFailur
 }
 
 /// Prints a key in another format (`-e`).
-pub(super) fn export(options: &KeygenOptions) -> Result<(), KeygenFailure> {
-    let path = files::identity(options)?;
+pub(super) fn export(
+    identity: IdentityChoice<'_>,
+    passphrase: Option<&[u8]>,
+    format: Option<Format>,
+) -> Result<(), KeygenFailure> {
+    let path = files::identity(identity)?;
     if let Err(error) = path.metadata() {
         return Err(KeygenFailure::file(&path, &error));
     }
     let key = match files::load_public(&path) {
         Ok(public) => public.key,
-        Err(_) => {
-            let given = options.old_passphrase.as_ref().map(|text| text.as_slice());
-            files::load_private(&path, given, "Enter passphrase: ")
-                .map_err(|error| cannot_load(&path, &error))?
-                .key
-                .public()
-                .clone()
-                .into()
-        }
+        Err(_) => files::load_private(&path, passphrase, "Enter passphrase: ")
+            .map_err(|error| cannot_load(&path, &error))?
+            .key
+            .public()
+            .clone()
+            .into(),
     };
-    let text = match options.format.unwrap_or(Format::Rfc4716) {
+    let text = match format.unwrap_or(Format::Rfc4716) {
         Format::Rfc4716 => {
             let comment = format!(
                 "{}-bit {}, converted by {} from OpenSSH",
@@ -180,10 +189,13 @@ pub(super) fn export(options: &KeygenOptions) -> Result<(), KeygenFailure> {
 }
 
 /// Prints a key of another format as one line (`-i`).
-pub(super) fn import(options: &KeygenOptions) -> Result<(), KeygenFailure> {
-    let path = files::identity(options)?;
+pub(super) fn import(
+    identity: IdentityChoice<'_>,
+    format: Option<Format>,
+) -> Result<(), KeygenFailure> {
+    let path = files::identity(identity)?;
     let file = files::read(&path).map_err(|error| KeygenFailure::file(&path, &error))?;
-    let format = options.format.unwrap_or(Format::Rfc4716);
+    let format = format.unwrap_or(Format::Rfc4716);
     if format == Format::Rfc4716 && private_file::is_ssh_com(&file) {
         let key = private_file::parse_ssh_com(&file)
             .and_then(|key| private_file::write_pem(&key, None))
@@ -206,8 +218,11 @@ pub(super) fn import(options: &KeygenOptions) -> Result<(), KeygenFailure> {
 }
 
 /// Prints what the certificates of a file say.
-pub(super) fn certificates(options: &KeygenOptions) -> Result<(), KeygenFailure> {
-    let path = files::identity(options)?;
+pub(super) fn certificates(
+    identity: IdentityChoice<'_>,
+    hash: HashAlgorithm,
+) -> Result<(), KeygenFailure> {
+    let path = files::identity(identity)?;
     let file = read_or_stdin(&path)?;
     let name = if path.as_os_str() == "-" {
         "(stdin)".to_owned()
@@ -231,7 +246,7 @@ pub(super) fn certificates(options: &KeygenOptions) -> Result<(), KeygenFailure>
                 } else {
                     println!("{name}:");
                 }
-                print_certificate(options, &certificate);
+                print_certificate(&certificate, hash);
                 valid = true;
             }
             Ok(_) => {
@@ -251,8 +266,7 @@ pub(super) fn certificates(options: &KeygenOptions) -> Result<(), KeygenFailure>
     }
 }
 
-fn print_certificate(options: &KeygenOptions, certificate: &Certificate) {
-    let hash = options.fingerprint_hash;
+fn print_certificate(certificate: &Certificate, hash: HashAlgorithm) {
     let print = |key: &keys::PublicKey| fingerprint::of_blob(&key.blob(), hash);
     let key = certificate.key();
     println!(

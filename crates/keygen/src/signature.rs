@@ -14,7 +14,7 @@ use keys::sshsig::{self, FileSignature};
 use keys::{PresentedKey, public_file};
 use transfer::plan::shown;
 
-use super::options::{KeygenOptions, Operation};
+use super::options::{FingerprintForm, Flags, KeyAccess, Operation};
 use super::signer::{NotHeld, Signer};
 use super::{KeygenFailure, console, files, reason, show};
 
@@ -28,33 +28,33 @@ const STATUS_BAD_LINE: i32 = 252;
 const STATUS_NO_FILE: i32 = 232;
 
 /// Does what `-Y` names.
-pub(super) fn run(options: &KeygenOptions, operation: Operation) -> Result<(), KeygenFailure> {
-    let place = OperationFlags { options, operation };
+pub(super) fn run(flags: &Flags, operation: Operation) -> Result<(), KeygenFailure> {
+    let place = OperationFlags { flags, operation };
     match operation {
-        Operation::Sign => sign(options, place.namespace()?, place.file("missing key")?),
+        Operation::Sign => sign(&SigningRequest {
+            namespace: place.namespace()?,
+            key: place.file("missing key")?,
+            access: flags.key_access(),
+            settings: &flags.settings,
+            files: &flags.operands,
+            quiet: flags.has("q"),
+        }),
         Operation::Verify => {
-            let asked = Asked {
-                namespace: place.namespace()?,
-                signature: place.signature()?,
-                signer: Some(Claimed {
-                    allowed: place.file("missing allowed keys file")?,
-                    principal: place.principal("missing principal identity")?,
-                    revoked: options.record_name.as_deref().map(Path::new),
-                }),
+            let (namespace, signature) = (place.namespace()?, place.signature()?);
+            let claimed = Claimed {
+                allowed: place.file(ALLOWED)?,
+                principal: place.principal("missing principal identity")?,
+                revoked: flags.text("r").map(Path::new),
             };
-            verify(options, &asked)
+            verify(&Asked::new(flags, namespace, signature, Some(claimed)))
         }
         Operation::CheckNoValidate => {
-            let asked = Asked {
-                namespace: place.namespace()?,
-                signature: place.signature()?,
-                signer: None,
-            };
-            verify(options, &asked)
+            let (namespace, signature) = (place.namespace()?, place.signature()?);
+            verify(&Asked::new(flags, namespace, signature, None))
         }
         Operation::FindPrincipals => {
             let signature = place.signature()?;
-            let found = find_principals(options, signature, place.file(ALLOWED)?);
+            let found = find_principals(&flags.settings, signature, place.file(ALLOWED)?);
             print_names(found)
         }
         Operation::MatchPrincipals => {
@@ -71,7 +71,7 @@ const ALLOWED: &str = "missing allowed keys file";
 
 /// The flags that an operation needs.
 struct OperationFlags<'a> {
-    options: &'a KeygenOptions,
+    flags: &'a Flags,
     operation: Operation,
 }
 
@@ -82,7 +82,7 @@ impl<'a> OperationFlags<'a> {
     }
 
     fn namespace(&self) -> Result<&'a str, KeygenFailure> {
-        let namespace = self.options.namespace.as_deref();
+        let namespace = self.flags.text("n");
         self.needs(
             namespace.filter(|name| !name.is_empty()),
             "missing namespace",
@@ -90,27 +90,40 @@ impl<'a> OperationFlags<'a> {
     }
 
     fn file(&self, lack: &str) -> Result<&'a Path, KeygenFailure> {
-        self.needs(self.options.file.as_deref(), lack)
+        self.needs(self.flags.file(), lack)
     }
 
     fn signature(&self) -> Result<&'a Path, KeygenFailure> {
-        self.needs(self.options.authority.as_deref(), "missing signature file")
+        self.needs(self.flags.authority(), "missing signature file")
     }
 
     fn principal(&self, lack: &str) -> Result<&'a str, KeygenFailure> {
-        self.needs(self.options.key_id.as_deref(), lack)
+        self.needs(self.flags.text("I"), lack)
     }
 }
 
-fn sign(options: &KeygenOptions, namespace: &str, key_path: &Path) -> Result<(), KeygenFailure> {
+/// The data to sign, and the key that signs it.
+struct SigningRequest<'a> {
+    namespace: &'a str,
+    /// The key's file, private or public.
+    key: &'a Path,
+    access: KeyAccess<'a>,
+    settings: &'a [String],
+    /// Standard input if it is empty.
+    files: &'a [PathBuf],
+    quiet: bool,
+}
+
+fn sign(request: &SigningRequest<'_>) -> Result<(), KeygenFailure> {
+    let key_path = request.key;
     let dash = Path::new("-");
-    if options.operands.len() > 1 && options.operands.iter().any(|path| path == dash) {
+    if request.files.len() > 1 && request.files.iter().any(|path| path == dash) {
         return Err(KeygenFailure::new(
             "Cannot sign mix of paths and standard input",
         ));
     }
     let mut hash = HashAlgorithm::Sha512;
-    for option in &options.certificate_options {
+    for option in request.settings {
         match option.split_once('=') {
             Some((name, value)) if name.eq_ignore_ascii_case("hashalg") => {
                 hash = sshsig::hash_from_name(value.as_bytes())
@@ -127,16 +140,16 @@ fn sign(options: &KeygenOptions, namespace: &str, key_path: &Path) -> Result<(),
         ))
     })?;
     let mut work = SigningWork {
-        signer: signer(options, key_path, &public.key)?,
+        signer: signer(request.access, key_path, &public.key)?,
         key: public.key,
-        namespace,
+        namespace: request.namespace,
         hash,
-        quiet: options.quiet,
+        quiet: request.quiet,
     };
-    if options.operands.is_empty() {
+    if request.files.is_empty() {
         return work.sign_input("(stdin)");
     }
-    for path in &options.operands {
+    for path in request.files {
         if path == dash {
             work.sign_input("-")?;
         } else {
@@ -148,16 +161,16 @@ fn sign(options: &KeygenOptions, namespace: &str, key_path: &Path) -> Result<(),
 
 /// The key in the agent or, unless `-U` asks for the agent, in its file.
 fn signer(
-    options: &KeygenOptions,
+    access: KeyAccess<'_>,
     path: &Path,
     public: &PresentedKey,
 ) -> Result<Signer, KeygenFailure> {
     match Signer::from_agent(public) {
         Ok(signer) => return Ok(signer),
-        Err(NotHeld::NoAgent) if options.use_agent => {
+        Err(NotHeld::NoAgent) if access.use_agent => {
             return Err(KeygenFailure::new("Couldn't get agent socket"));
         }
-        Err(_) if options.use_agent => {
+        Err(_) if access.use_agent => {
             return Err(KeygenFailure::new("Couldn't find key in agent"));
         }
         Err(_) => {}
@@ -169,9 +182,8 @@ fn signer(
             shown(path)
         )));
     }
-    let given = options.old_passphrase.as_ref().map(|text| text.as_slice());
     let prompt = format!("Enter passphrase for \"{}\": ", shown(&private));
-    let key = files::load_private(&private, given, &prompt)
+    let key = files::load_private(&private, access.passphrase, &prompt)
         .map_err(|error| show::cannot_load(&private, &error))?
         .key;
     if key.public() != public.key() {
@@ -281,6 +293,27 @@ struct Asked<'a> {
     namespace: &'a str,
     signature: &'a Path,
     signer: Option<Claimed<'a>>,
+    settings: &'a [String],
+    form: FingerprintForm,
+    quiet: bool,
+}
+
+impl<'a> Asked<'a> {
+    fn new(
+        flags: &'a Flags,
+        namespace: &'a str,
+        signature: &'a Path,
+        signer: Option<Claimed<'a>>,
+    ) -> Self {
+        Self {
+            namespace,
+            signature,
+            signer,
+            settings: &flags.settings,
+            form: flags.fingerprint_form(),
+            quiet: flags.has("q"),
+        }
+    }
 }
 
 /// Who is said to have signed.
@@ -291,19 +324,19 @@ struct Claimed<'a> {
 }
 
 /// Verifies standard input.
-fn verify(options: &KeygenOptions, asked: &Asked<'_>) -> Result<(), KeygenFailure> {
-    let checks = VerifyOptions::parse(options, true);
+fn verify(asked: &Asked<'_>) -> Result<(), KeygenFailure> {
+    let checks = VerifyOptions::parse(asked.settings, true);
     let good = checks.and_then(|checks| Ok((judge(&checks, asked)?, checks)));
     let (key, checks) = match good {
         Ok(good) => good,
         Err(failure) => {
-            if !options.quiet {
+            if !asked.quiet {
                 println!("Could not verify signature.");
             }
             return Err(failure);
         }
     };
-    if !options.quiet {
+    if !asked.quiet {
         let by = match &asked.signer {
             Some(claimed) => format!(" for {}", claimed.principal),
             None => String::new(),
@@ -312,7 +345,7 @@ fn verify(options: &KeygenOptions, asked: &Asked<'_>) -> Result<(), KeygenFailur
             "Good \"{}\" signature{by} with {} key {}",
             asked.namespace,
             show::label(&key),
-            options.fingerprint_of(&key.key().blob())
+            asked.form.fingerprint_of(&key.key().blob())
         );
     }
     if checks.print_key {
@@ -427,12 +460,12 @@ struct VerifyOptions {
 }
 
 impl VerifyOptions {
-    fn parse(options: &KeygenOptions, may_print: bool) -> Result<Self, KeygenFailure> {
+    fn parse(settings: &[String], may_print: bool) -> Result<Self, KeygenFailure> {
         let mut parsed = Self {
             time: sys::time::realtime_seconds(),
             print_key: false,
         };
-        for option in &options.certificate_options {
+        for option in settings {
             match option.split_once('=') {
                 Some((name, value)) if name.eq_ignore_ascii_case("verify-time") => {
                     parsed.time = keys::time::parse_absolute(value, &show::local_clock)
@@ -451,11 +484,11 @@ impl VerifyOptions {
 
 /// The names for which the key of a signature may sign; the signature itself is not verified.
 fn find_principals(
-    options: &KeygenOptions,
+    settings: &[String],
     signature: &Path,
     path: &Path,
 ) -> Result<Vec<String>, KeygenFailure> {
-    let checks = VerifyOptions::parse(options, false)?;
+    let checks = VerifyOptions::parse(settings, false)?;
     let key = load_signature(signature)?.key;
     let file = load_allowed(path)?;
     let found = allowed(path, &file, None, |signer| {
