@@ -185,7 +185,7 @@ impl OneConnection<'_> {
                 .as_ref()
                 .is_some_and(SessionForwards::defers_background);
         if leaves && !leaves_later {
-            go_to_background()?;
+            local::go_to_background()?;
         }
         records.logged_in(&mut secured, logged_in.key.clone());
         let connection = secured.driver.connection();
@@ -279,10 +279,4 @@ fn local_command(options: &ClientOptions) -> Result<(), ClientError> {
         error!("LocalCommand did not start: {reason}");
     }
     Ok(())
-}
-
-/// `-f`: the parent process ends with 0 here; standard error stays open for later errors.
-pub(crate) fn go_to_background() -> Result<(), ClientError> {
-    debug1!("forking to background");
-    sys::process::daemonize().map_err(ClientError::system("fork to the background"))
 }

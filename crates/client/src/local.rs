@@ -1,5 +1,5 @@
-//! The local environment of the configuration: the user, the machine, and commands in the user's
-//! shell.
+//! The local side of a connection: the user and the machine for the configuration, commands in the
+//! user's shell, and the change to the background.
 
 use std::cell::OnceCell;
 use std::fs;
@@ -9,6 +9,7 @@ use config::environment::{Environment, LocalUser};
 use sys::process::ChildCommand;
 use sys::users::User;
 
+use crate::error::ClientError;
 use crate::log::{debug1, debug2};
 use crate::text::one_line;
 
@@ -18,6 +19,12 @@ pub fn shell() -> std::ffi::OsString {
     std::env::var_os("SHELL")
         .filter(|shell| !shell.is_empty())
         .unwrap_or_else(|| "/bin/sh".into())
+}
+
+/// `-f`: the parent process ends with 0 here; standard error stays open for later errors.
+pub(crate) fn go_to_background() -> Result<(), ClientError> {
+    debug1!("forking to background");
+    sys::process::daemonize().map_err(ClientError::system("fork to the background"))
 }
 
 /// Runs `line` in the user's shell with this process's standard streams and waits; true for exit

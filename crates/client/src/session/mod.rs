@@ -271,7 +271,7 @@ impl<'c> Session<'c> {
         let waits = |forwards: &SessionForwards| forwards.defers_background();
         if self.leaves_later && !self.forwards.as_ref().is_some_and(waits) {
             self.leaves_later = false;
-            crate::connection::go_to_background()?;
+            crate::local::go_to_background()?;
             self.take_signals()?;
         }
         Ok(())
