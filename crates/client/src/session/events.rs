@@ -1,18 +1,17 @@
 //! Handles the connection's events: data without a sink, requests, ends of streams, host keys.
 
-use config::client::YesNoAsk;
 use driver::Notice;
 use proto::channel::Request;
 use proto::{ChannelId, Event, Stream};
 use wire::message::open_failure;
 
 use super::{
-    Ended, FAILURE, Next, PROOF_MS, Session, TOKEN_KEYSTROKES, TOKEN_LOCAL_END, TOKEN_PROOF,
-    TOKEN_SIGNALS, TOKEN_TERMINAL, What,
+    Ended, FAILURE, Next, PROOF_MS, Session, TOKEN_LOCAL_END, TOKEN_PROOF, TOKEN_SIGNALS,
+    TOKEN_TERMINAL, What,
 };
 use crate::error::ClientError;
 use crate::forward::{SessionForwards, open_reason};
-use crate::log::{debug1, debug2, debug3, error, info, verbose};
+use crate::log::{debug1, debug2, debug3, error, info};
 use crate::pipelining::early::Asked;
 use crate::text::one_line;
 
@@ -80,7 +79,7 @@ impl Session<'_> {
                 );
                 Ok(Next::Continue)
             }
-            Notice::PeerClosed if self.closed => {
+            Notice::PeerClosed if self.outcome.closed => {
                 self.drop_forwards();
                 Ok(Next::Continue)
             }
@@ -101,7 +100,7 @@ impl Session<'_> {
         if !self.driver.connection().channel_is_open(channel) {
             return Ok(());
         }
-        self.reader_left = true;
+        self.outcome.reader_left = true;
         if is_session && stream == Stream::Data {
             self.request(channel, &Request::Eow, false)?;
         } else if !is_session {
@@ -166,13 +165,7 @@ impl Session<'_> {
                 crate::report::note_keys(&negotiated, false);
             }
             Event::HostKeysAnnounced(keys) => self.host_keys_announced(&keys),
-            Event::TooManyHostKeysAnnounced => {
-                if self.update_host_keys != YesNoAsk::No {
-                    info!(
-                        "Warning: the server announced too many host keys; all are ignored (UpdateHostKeys)"
-                    );
-                }
-            }
+            Event::TooManyHostKeysAnnounced => self.host_keys.too_many(),
             Event::HostKeysProof(proofs) => self.host_keys_proven(proofs),
             Event::DebugMessage {
                 always_display,
@@ -202,11 +195,13 @@ impl Session<'_> {
         match request {
             Request::ExitStatus { status } if known => {
                 debug1!("channel {}: exit-status {status}", channel.0);
-                self.ended = Some(Ended::Status(status));
+                self.outcome.ended = Some(Ended::Status(status));
             }
             // The command ended because the local reader is gone: nothing to report.
-            Request::ExitSignal { name, .. } if known && name == "PIPE" && self.reader_left => {
-                self.ended = Some(Ended::Signal);
+            Request::ExitSignal { name, .. }
+                if known && name == "PIPE" && self.outcome.reader_left =>
+            {
+                self.outcome.ended = Some(Ended::Signal);
             }
             Request::ExitSignal {
                 name,
@@ -221,7 +216,7 @@ impl Session<'_> {
                     "The command was ended by signal {}{core}{colon}{message}",
                     one_line(&name)
                 );
-                self.ended = Some(Ended::Signal);
+                self.outcome.ended = Some(Ended::Signal);
             }
             Request::Eow if known => {
                 debug2!("channel {}: the command reads no more", channel.0);
@@ -239,17 +234,17 @@ impl Session<'_> {
     }
 
     pub(super) fn reply(&mut self, channel: ChannelId, success: bool) -> Next {
-        let asked = self.asked.pop_front();
+        let asked = self.startup.asked.pop_front();
         debug3!("channel {}: {asked:?}: {success}", channel.0);
         match asked {
             Some(Asked::Pty) if !success => {
                 error!("PTY allocation request failed on channel {}", channel.0);
-                self.leave_raw_mode();
+                self.terminal.leave_raw_mode();
                 self.plan.pty = None;
             }
-            Some(Asked::Start) if success => self.started = true,
+            Some(Asked::Start) if success => self.outcome.started = true,
             Some(Asked::Start) => {
-                self.leave_raw_mode();
+                self.terminal.leave_raw_mode();
                 error!(
                     "{} request failed on channel {}",
                     self.plan.what.request_name(),
@@ -263,7 +258,7 @@ impl Session<'_> {
     }
 
     pub(super) fn channel_closed(&mut self, channel: ChannelId) {
-        self.closed = true;
+        self.outcome.closed = true;
         self.stop_input(channel);
         if self
             .forwards
@@ -271,59 +266,39 @@ impl Session<'_> {
             .is_some_and(SessionForwards::has_connections)
         {
             // The session waits for them, and the user may type elsewhere.
-            self.leave_raw_mode();
+            self.terminal.leave_raw_mode();
         }
     }
 
     pub(super) fn stop_input(&mut self, channel: ChannelId) {
         drop(self.driver.detach_source(channel, Stream::Data));
-        if self.typed.take().is_some() {
-            self.driver.unwatch(sys::io::stdin());
-        }
-        if self.keystroke_timer.take().is_some() {
-            self.driver.set_timer(TOKEN_KEYSTROKES, None);
-        }
+        self.terminal.stop(self.driver);
     }
 
     // ---- host key rotation ----------------------------------------------------------------
 
-    pub(super) fn host_keys_announced(&mut self, keys: &[Vec<u8>]) {
-        let mut wanted = self.update_host_keys;
-        if wanted == YesNoAsk::Ask && (self.raw.is_some() || !self.interaction.can_ask()) {
-            verbose!("The server announced host keys; UpdateHostKeys=ask cannot ask now");
-            wanted = YesNoAsk::No;
-        }
-        if let Some(checker) = self.checker.as_deref_mut() {
-            self.rotation = checker.announced(keys, wanted, self.driver, self.interaction);
-        }
+    fn host_keys_announced(&mut self, keys: &[Vec<u8>]) {
+        let is_raw = self.terminal.is_raw();
+        self.host_keys
+            .announced(keys, is_raw, self.driver, self.interaction);
     }
 
-    pub(super) fn host_keys_proven(&mut self, proofs: Option<Vec<Vec<u8>>>) {
-        let Some(rotation) = self.rotation.take() else {
-            return;
-        };
-        let mut wanted = self.update_host_keys;
-        if wanted == YesNoAsk::Ask && self.raw.is_some() {
-            wanted = YesNoAsk::No;
-        }
-        if wanted == YesNoAsk::No {
-            return;
-        }
-        if let Some(checker) = self.checker.as_deref_mut() {
-            checker.proven(&rotation, proofs, wanted, self.driver, self.interaction);
-        }
+    fn host_keys_proven(&mut self, proofs: Option<Vec<Vec<u8>>>) {
+        let is_raw = self.terminal.is_raw();
+        self.host_keys
+            .proven(proofs, is_raw, self.driver, self.interaction);
     }
 
     /// Waits after the session until new host keys are proven, if a proof was requested; a signal,
     /// the connection's end or the time limit ends the wait.
     pub(super) fn await_proof(&mut self) {
-        if self.rotation.is_none() {
+        if !self.host_keys.awaits_proof() {
             return;
         }
         debug2!("waiting for the proof of new host keys");
         let limit = self.driver.now() + PROOF_MS;
         self.driver.set_timer(TOKEN_PROOF, Some(limit));
-        while self.rotation.is_some() {
+        while self.host_keys.awaits_proof() {
             match self.driver.next() {
                 Ok(Notice::Event(Event::HostKeysProof(proofs))) => self.host_keys_proven(proofs),
                 Ok(

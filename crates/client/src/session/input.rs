@@ -1,7 +1,10 @@
 //! Typed input, from the terminal through the escape filter to the channel.
 
+use std::io;
+
+use driver::Driver;
 use proto::channel::Request;
-use proto::{ChannelId, Stream};
+use proto::{ChannelId, Error, Stream};
 use sys::signals::Signal;
 
 use super::keystroke_timer::{KeystrokeAction, KeystrokeTimer, PING_DATA, random};
@@ -10,7 +13,9 @@ use crate::error::ClientError;
 use crate::forward::SessionForwards;
 use crate::log::{self, debug1, debug2, debug3};
 use crate::pipelining::early::Asked;
+use crate::plan::Plan;
 use crate::report;
+use crate::terminal::RawMode;
 use crate::terminal::escape::{self, Command, EscapeFilter, Piece};
 use crate::text::one_line;
 
@@ -19,7 +24,7 @@ const READ_BYTES: usize = 16 * 1024;
 
 /// Typed input that has not been sent.
 #[derive(Debug)]
-pub(super) struct TypedInput {
+struct TypedInput {
     filter: EscapeFilter,
     waiting: Vec<u8>,
     /// The terminal is not read while earlier input waits.
@@ -28,7 +33,7 @@ pub(super) struct TypedInput {
 }
 
 impl TypedInput {
-    pub(super) fn new(escape: Option<u8>) -> Self {
+    fn new(escape: Option<u8>) -> Self {
         Self {
             filter: EscapeFilter::new(escape),
             waiting: Vec::new(),
@@ -38,9 +43,108 @@ impl TypedInput {
     }
 }
 
+/// The terminal while the session has its input.
+#[derive(Default)]
+pub(super) struct TerminalInput {
+    raw: Option<RawMode>,
+    typed: Option<TypedInput>,
+    /// Set while the timing of keystrokes is hidden.
+    keystroke_timer: Option<KeystrokeTimer>,
+}
+
+impl TerminalInput {
+    /// Reads what is typed from now on.
+    pub(super) fn start(&mut self, plan: &Plan, driver: &mut Driver) -> io::Result<()> {
+        self.typed = Some(TypedInput::new(plan.escape));
+        if let Some(interval_ms) = plan.obscure_keystrokes_ms {
+            self.start_keystroke_timer(interval_ms, driver);
+        }
+        driver.watch(sys::io::stdin(), TOKEN_TERMINAL, true, false)
+    }
+
+    /// Reads no more.
+    pub(super) fn stop(&mut self, driver: &mut Driver) {
+        if self.typed.take().is_some() {
+            driver.unwatch(sys::io::stdin());
+        }
+        if self.keystroke_timer.take().is_some() {
+            driver.set_timer(TOKEN_KEYSTROKES, None);
+        }
+    }
+
+    pub(super) fn is_raw(&self) -> bool {
+        self.raw.is_some()
+    }
+
+    pub(super) fn enter_raw_mode(&mut self) {
+        if self.is_raw() || !sys::io::is_terminal(sys::io::stdin()) {
+            return;
+        }
+        match RawMode::enter() {
+            Ok(raw) => {
+                self.raw = Some(raw);
+                log::set_raw_terminal(true);
+            }
+            Err(error) => debug1!("cannot make the terminal raw: {error}"),
+        }
+    }
+
+    pub(super) fn leave_raw_mode(&mut self) {
+        if self.raw.take().is_some() {
+            log::set_raw_terminal(false);
+        }
+    }
+
+    /// Makes the terminal raw again after a stop; returns false if it was not raw.
+    pub(super) fn resume(&mut self) -> bool {
+        let Some(raw) = &mut self.raw else {
+            return false;
+        };
+        if let Err(error) = raw.resume() {
+            debug1!("the terminal cannot be made raw again: {error}");
+        }
+        true
+    }
+
+    /// Hides the timing of keystrokes, if the server answers pings.
+    fn start_keystroke_timer(&mut self, interval_ms: u32, driver: &mut Driver) {
+        if !driver.connection().ping_supported() {
+            debug2!("keystroke timing is not hidden: the server does not know ping@openssh.com");
+            return;
+        }
+        debug2!("keystroke timing is hidden: a packet each {interval_ms} ms while typing");
+        self.keystroke_timer = Some(KeystrokeTimer::new(interval_ms, random));
+    }
+
+    /// Returns false while waiting input may not leave. At a due time without input it sends a
+    /// ping.
+    fn run_keystroke_timer(&mut self, driver: &mut Driver) -> Result<bool, Error> {
+        let waiting_bytes = self.typed.as_ref().map_or(0, |typed| typed.waiting.len());
+        let Some(keystroke_timer) = self.keystroke_timer.as_mut() else {
+            return Ok(true);
+        };
+        if waiting_bytes == 0 && keystroke_timer.is_resting() {
+            return Ok(true);
+        }
+        let action = keystroke_timer.next_action(driver.now(), waiting_bytes);
+        match action {
+            KeystrokeAction::Ping => {
+                keystroke_timer.count_ping(driver.connection().send_ping(PING_DATA)?);
+            }
+            KeystrokeAction::Rest => debug3!(
+                "keystroke timing: at rest after {} pings",
+                keystroke_timer.pings()
+            ),
+            KeystrokeAction::Keys | KeystrokeAction::Wait => {}
+        }
+        driver.set_timer(TOKEN_KEYSTROKES, keystroke_timer.deadline());
+        Ok(action != KeystrokeAction::Wait)
+    }
+}
+
 impl Session<'_> {
     pub(super) fn read_terminal(&mut self) -> Result<Next, ClientError> {
-        let Some(typed) = self.typed.as_mut() else {
+        let Some(typed) = self.terminal.typed.as_mut() else {
             return Ok(Next::Continue);
         };
         if typed.ended || typed.paused {
@@ -66,7 +170,7 @@ impl Session<'_> {
         for piece in pieces {
             match piece {
                 Piece::Bytes(bytes) => {
-                    if let Some(typed) = self.typed.as_mut() {
+                    if let Some(typed) = self.terminal.typed.as_mut() {
                         typed.waiting.extend_from_slice(&bytes);
                     }
                 }
@@ -82,59 +186,13 @@ impl Session<'_> {
         Ok(Next::Continue)
     }
 
-    /// Hides the timing of keystrokes, if the options ask for it and the server answers pings.
-    pub(super) fn start_keystroke_timer(&mut self) {
-        let Some(interval_ms) = self.plan.obscure_keystrokes_ms else {
-            return;
-        };
-        if !self.driver.connection().ping_supported() {
-            debug2!("keystroke timing is not hidden: the server does not know ping@openssh.com");
-            return;
-        }
-        debug2!("keystroke timing is hidden: a packet each {interval_ms} ms while typing");
-        self.keystroke_timer = Some(KeystrokeTimer::new(interval_ms, random));
-    }
-
     /// Sends waiting input when its time has come.
     pub(super) fn offer_typed(&mut self) -> Result<(), ClientError> {
-        if self.run_keystroke_timer()? {
+        let due = self.terminal.run_keystroke_timer(self.driver);
+        if due.map_err(|error| self.misuse(error))? {
             self.send_typed()?;
         }
         Ok(())
-    }
-
-    /// Returns false while waiting input may not leave. At a due time without input it sends a
-    /// ping.
-    fn run_keystroke_timer(&mut self) -> Result<bool, ClientError> {
-        let waiting_bytes = self.typed.as_ref().map_or(0, |typed| typed.waiting.len());
-        let Some(keystroke_timer) = self.keystroke_timer.as_mut() else {
-            return Ok(true);
-        };
-        if waiting_bytes == 0 && keystroke_timer.is_resting() {
-            return Ok(true);
-        }
-        let action = keystroke_timer.next_action(self.driver.now(), waiting_bytes);
-        match action {
-            KeystrokeAction::Ping => {
-                let sent = self
-                    .driver
-                    .connection()
-                    .send_ping(PING_DATA)
-                    .map_err(|error| ClientError::Lost {
-                        peer: self.peer.clone(),
-                        error: driver::DriverError::Proto(error),
-                    })?;
-                keystroke_timer.count_ping(sent);
-            }
-            KeystrokeAction::Rest => debug3!(
-                "keystroke timing: at rest after {} pings",
-                keystroke_timer.pings()
-            ),
-            KeystrokeAction::Keys | KeystrokeAction::Wait => {}
-        }
-        self.driver
-            .set_timer(TOKEN_KEYSTROKES, keystroke_timer.deadline());
-        Ok(action != KeystrokeAction::Wait)
     }
 
     /// Sends waiting input, as far as the channel takes it.
@@ -142,7 +200,7 @@ impl Session<'_> {
         let Some(channel) = self.channel else {
             return Ok(());
         };
-        let Some(typed) = self.typed.as_mut() else {
+        let Some(typed) = self.terminal.typed.as_mut() else {
             return Ok(());
         };
         while !typed.waiting.is_empty() {
@@ -171,7 +229,7 @@ impl Session<'_> {
                 .map_err(ClientError::system("stdin"))?;
         }
         if typed.ended && !blocked {
-            self.typed = None;
+            self.terminal.typed = None;
             self.command(|connection| connection.channel_eof(channel))?;
         }
         Ok(())
@@ -179,6 +237,7 @@ impl Session<'_> {
 
     fn escape_command(&mut self, command: Command) -> Result<Next, ClientError> {
         let escape = self
+            .terminal
             .typed
             .as_ref()
             .and_then(|typed| typed.filter.escape())
@@ -187,7 +246,7 @@ impl Session<'_> {
         match command {
             Command::Disconnect => {
                 log::tell(&format!("{shown}.\n"));
-                self.started = true;
+                self.outcome.started = true;
                 return Ok(Next::Finish(FAILURE));
             }
             Command::Suspend => {
@@ -199,7 +258,7 @@ impl Session<'_> {
                 if let Some(channel) = self.open_channel() {
                     let request = Request::Break { ms: 1000 };
                     self.request(channel, &request, true)?;
-                    self.asked.push_back(Asked::Break);
+                    self.startup.asked.push_back(Asked::Break);
                 }
             }
             Command::Rekey => {
@@ -276,14 +335,14 @@ impl Session<'_> {
     /// Gives the terminal back to the shell and stops the process; resumes when it is continued.
     fn suspend(&mut self) -> Result<(), ClientError> {
         let system = ClientError::system;
-        if let Some(raw) = &mut self.raw {
+        if let Some(raw) = &mut self.terminal.raw {
             raw.suspend().map_err(system("suspend"))?;
         }
         // The shell expects blocking streams, as it passed them.
         let restore = super::StdioFlags::blocking();
         sys::signals::raise_default(Signal::TSTP).map_err(system("suspend"))?;
         drop(restore);
-        if let Some(raw) = &mut self.raw {
+        if let Some(raw) = &mut self.terminal.raw {
             raw.resume().map_err(system("resume"))?;
         }
         self.send_window_size()

@@ -92,7 +92,7 @@ impl Session<'_> {
             self.driver.tell_times(times);
         }
         let is_fulmar = self.driver.connection().peer_quirks().is_fulmar;
-        local.logged_in(self.starts_early, is_fulmar);
+        local.logged_in(self.startup.at_once, is_fulmar);
         Ok(true)
     }
 

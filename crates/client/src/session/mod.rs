@@ -5,13 +5,14 @@
 //! the escape filter here. The exit code is the command's, or 255 if the command has none.
 
 mod events;
+mod host_keys;
 mod input;
 mod keystroke_timer;
 mod local_end;
 mod signals;
+mod startup;
 mod stdio;
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use config::client::YesNoAsk;
@@ -27,13 +28,12 @@ pub use stdio::{StdioFlags, Streams};
 use crate::error::{ClientError, Peer};
 use crate::forward::SessionForwards;
 use crate::host_key::HostKeyChecker;
-use crate::host_key::update::Rotation;
 use crate::interaction::Interaction;
 use crate::log::{debug1, debug2};
-use crate::pipelining::early::{self, Asked, EarlyChannel, PipelineDepth, send_early};
-use crate::terminal::RawMode;
-use input::TypedInput;
-use keystroke_timer::KeystrokeTimer;
+use crate::pipelining::early::{self, EarlyChannel, PipelineDepth, send_early};
+use host_keys::HostKeyUpdates;
+use input::TerminalInput;
+use startup::ChannelStartup;
 
 /// Tokens of the driver's watches and timers.
 const TOKEN_SIGNALS: u64 = 1;
@@ -65,6 +65,26 @@ enum Ended {
     Signal,
 }
 
+/// The progress of the channel, up to its end.
+#[derive(Debug, Default)]
+struct ChannelOutcome {
+    started: bool,
+    ended: Option<Ended>,
+    closed: bool,
+    /// The reader of the local output is gone.
+    reader_left: bool,
+}
+
+impl ChannelOutcome {
+    fn exit_code(&self, what: &What) -> i32 {
+        match (&self.ended, what) {
+            (Some(Ended::Status(status)), _) => i32::try_from(*status).unwrap_or(FAILURE),
+            (None, What::Forward(_)) => 0,
+            _ => FAILURE,
+        }
+    }
+}
+
 /// The loop's next step.
 enum Next {
     Continue,
@@ -79,26 +99,13 @@ pub struct Session<'c> {
     /// Replaces the streams if it is set.
     local: Option<&'c mut AnyLocalEnd>,
     peer: Peer,
-    checker: Option<&'c mut HostKeyChecker>,
-    update_host_keys: YesNoAsk,
+    host_keys: HostKeyUpdates<'c>,
     interaction: &'c mut dyn Interaction,
-    early: Option<EarlyChannel>,
-    /// True if the server accepts channel requests before it has confirmed the channel.
-    starts_early: bool,
-    /// Messages that were sent before the channel's confirmation; reset when that arrives.
-    unconfirmed: PipelineDepth,
+    startup: ChannelStartup,
     channel: Option<ChannelId>,
-    asked: VecDeque<Asked>,
-    ended: Option<Ended>,
-    closed: bool,
-    started: bool,
-    reader_left: bool,
-    raw: Option<RawMode>,
-    typed: Option<TypedInput>,
-    /// Set while the timing of keystrokes is hidden.
-    keystroke_timer: Option<KeystrokeTimer>,
+    outcome: ChannelOutcome,
+    terminal: TerminalInput,
     signals: Option<SignalFd>,
-    rotation: Option<Rotation>,
     forwards: Option<SessionForwards>,
     /// The program goes to the background when the server has answered the requests of `forwards`.
     leaves_later: bool,
@@ -119,23 +126,13 @@ impl<'c> Session<'c> {
             streams,
             local: None,
             peer,
-            checker: None,
-            update_host_keys: YesNoAsk::No,
+            host_keys: HostKeyUpdates::off(),
             interaction,
-            early: None,
-            starts_early: false,
-            unconfirmed: PipelineDepth::Nothing,
+            startup: ChannelStartup::new(),
             channel: None,
-            asked: VecDeque::new(),
-            ended: None,
-            closed: false,
-            started: false,
-            reader_left: false,
-            raw: None,
-            typed: None,
-            keystroke_timer: None,
+            outcome: ChannelOutcome::default(),
+            terminal: TerminalInput::default(),
             signals: None,
-            rotation: None,
             forwards: None,
             leaves_later: false,
         }
@@ -160,7 +157,7 @@ impl<'c> Session<'c> {
     /// Continues with a channel whose CHANNEL_OPEN was sent before the login was answered.
     #[must_use]
     pub fn with_early(mut self, early: Option<EarlyChannel>) -> Self {
-        self.early = early;
+        self.startup.set_early(early);
         self
     }
 
@@ -168,7 +165,7 @@ impl<'c> Session<'c> {
     /// for servers that process messages in order without it.
     #[must_use]
     pub fn starting_at_once(mut self, at_once: bool) -> Self {
-        self.starts_early = at_once;
+        self.startup.at_once = at_once;
         self
     }
 
@@ -176,13 +173,12 @@ impl<'c> Session<'c> {
     /// connection ends now, this may be the cause; with [`PipelineDepth::Whole`] a command may have run.
     #[must_use]
     pub fn unconfirmed(&self) -> PipelineDepth {
-        self.unconfirmed
+        self.startup.unconfirmed
     }
 
     /// Enables updates of the host keys (`UpdateHostKeys`).
     pub fn rotate_host_keys(&mut self, checker: &'c mut HostKeyChecker, wanted: YesNoAsk) {
-        self.checker = Some(checker);
-        self.update_host_keys = wanted;
+        self.host_keys = HostKeyUpdates::with(checker, wanted);
     }
 
     /// Runs the session until it ends and returns the exit code.
@@ -191,7 +187,7 @@ impl<'c> Session<'c> {
     /// [`ClientError`] when the connection or the system fails; its text is for the user.
     pub fn run(&mut self) -> Result<i32, ClientError> {
         let outcome = self.run_inner();
-        self.leave_raw_mode();
+        self.terminal.leave_raw_mode();
         if let Some(forwards) = &mut self.forwards {
             forwards.close(self.driver);
         }
@@ -220,7 +216,7 @@ impl<'c> Session<'c> {
             }
             let notice = match self.driver.next() {
                 Ok(notice) => notice,
-                Err(error) if self.closed && patience > 0 => {
+                Err(error) if self.outcome.closed && patience > 0 => {
                     // The channel has ended without error; only its last bytes remain to be
                     // written.
                     debug2!("after the channel's end: {error}");
@@ -291,40 +287,32 @@ impl<'c> Session<'c> {
             return false;
         };
         let forwards = self.forwards.as_ref();
-        self.closed
+        self.outcome.closed
             && !forwards.is_some_and(SessionForwards::has_connections)
             && !self.driver.has_sink(channel, Stream::Data)
             && !self.driver.has_sink(channel, Stream::Stderr)
     }
 
     fn exit_code(&self) -> i32 {
-        match (&self.ended, &self.plan.what) {
-            (Some(Ended::Status(status)), _) => i32::try_from(*status).unwrap_or(FAILURE),
-            (None, What::Forward(_)) => 0,
-            _ => FAILURE,
-        }
+        self.outcome.exit_code(&self.plan.what)
     }
 
     // ---- opening --------------------------------------------------------------------------
 
     fn open(&mut self) -> Result<(), ClientError> {
-        // An early channel whose login failed no longer exists; a later login may have succeeded.
-        let early = self
-            .early
-            .take()
-            .filter(|early| self.driver.connection().early_channel() == Some(early.id));
+        let early = self.startup.take_living(self.driver.connection());
         let Some((kind, fields)) = early::channel_type(&self.plan.what) else {
             debug1!("Entering interactive session without a command.");
             return self.send_no_more_sessions();
         };
         let id = match early {
-            Some(early) => self.keep(early),
-            None if self.starts_early => self.start_early()?,
+            Some(early) => self.startup.keep(early),
+            None if self.startup.at_once => self.start_early()?,
             None => self.command(|connection| connection.open_channel(kind, &fields))?,
         };
         self.channel = Some(id);
         self.attach_sinks(id)?;
-        if self.unconfirmed != PipelineDepth::Whole {
+        if self.startup.unconfirmed != PipelineDepth::Whole {
             self.send_no_more_sessions()?;
         }
         debug1!("Entering interactive session.");
@@ -340,16 +328,9 @@ impl<'c> Session<'c> {
             &data,
         );
         match early.map_err(|error| self.misuse(error))? {
-            Some(early) => Ok(self.keep(early)),
+            Some(early) => Ok(self.startup.keep(early)),
             None => Err(self.misuse(Error::Bug("a session without a channel"))),
         }
-    }
-
-    fn keep(&mut self, early: EarlyChannel) -> ChannelId {
-        let id = early.id;
-        self.unconfirmed = early.depth;
-        self.early = Some(early);
-        id
     }
 
     /// The server accepted the login but ignored the early CHANNEL_OPEN: opens the channel again.
@@ -365,8 +346,7 @@ impl<'c> Session<'c> {
         drop(self.driver.detach_endpoint(unheard));
         self.streams.output = self.driver.detach_sink(unheard, Stream::Data);
         self.streams.errors = self.driver.detach_sink(unheard, Stream::Stderr);
-        self.early = None;
-        self.asked.clear();
+        self.startup.forget();
         if let Some((kind, fields)) = early::channel_type(&self.plan.what) {
             let id = self.command(|connection| connection.open_channel(kind, &fields))?;
             self.channel = Some(id);
@@ -382,17 +362,16 @@ impl<'c> Session<'c> {
 
     /// The channel is confirmed: sends all its requests at once, unless they were sent early.
     fn confirmed(&mut self, channel: ChannelId) -> Result<(), ClientError> {
-        self.unconfirmed = PipelineDepth::Nothing;
+        self.startup.unconfirmed = PipelineDepth::Nothing;
         if matches!(self.plan.what, What::Forward(_)) {
-            self.started = true;
+            self.outcome.started = true;
             return self.attach_source(channel);
         }
         let heard = self.driver.connection().channel_heard_early(channel);
-        let early = self.early.take();
         let mut with_data = false;
-        match early.filter(|early| early.depth == PipelineDepth::Whole && heard) {
+        match self.startup.take_started(heard) {
             Some(early) => {
-                self.asked = early.asked;
+                self.startup.asked = early.asked;
                 with_data = early.with_data;
                 if early.input_ended {
                     self.streams.input = None;
@@ -401,14 +380,14 @@ impl<'c> Session<'c> {
             }
             None => {
                 let asked = early::start(self.driver.connection(), &self.plan, channel);
-                self.asked = asked.map_err(|error| self.misuse(error))?;
+                self.startup.asked = asked.map_err(|error| self.misuse(error))?;
             }
         }
         if let Some(local) = self.local.as_deref_mut() {
             local.channel_begins(with_data);
         }
         if self.plan.pty.is_some() {
-            self.enter_raw_mode();
+            self.terminal.enter_raw_mode();
         }
         self.attach_source(channel)
     }
@@ -444,11 +423,8 @@ impl<'c> Session<'c> {
         match self.streams.input.take().filter(|_| !self.plan.stdin_null) {
             None => self.command(|connection| connection.channel_eof(channel)),
             Some(input) if self.plan.pty.is_some() && sys::io::is_terminal(&input) => {
-                self.typed = Some(TypedInput::new(self.plan.escape));
-                self.start_keystroke_timer();
-                self.driver
-                    .watch(sys::io::stdin(), TOKEN_TERMINAL, true, false)
-                    .map_err(system("stdin"))
+                let started = self.terminal.start(&self.plan, self.driver);
+                started.map_err(system("stdin"))
             }
             Some(input) => self
                 .driver

@@ -7,8 +7,7 @@ use sys::signals::{Signal, SignalFd};
 
 use super::{Ended, FAILURE, Next, Session, TOKEN_SIGNALS};
 use crate::error::ClientError;
-use crate::log::{self, debug1, info, verbose};
-use crate::terminal::RawMode;
+use crate::log::{debug1, info, verbose};
 use crate::text::one_line;
 
 impl Session<'_> {
@@ -39,9 +38,9 @@ impl Session<'_> {
                 Some(Signal::WINCH) => self.send_window_size()?,
                 Some(Signal::CONT) => self.resumed()?,
                 Some(signal) => {
-                    self.leave_raw_mode();
+                    self.terminal.leave_raw_mode();
                     verbose!("Killed by signal {}.", signal.as_raw());
-                    self.ended = Some(Ended::Signal);
+                    self.outcome.ended = Some(Ended::Signal);
                     return Ok(Next::Finish(FAILURE));
                 }
             }
@@ -67,37 +66,15 @@ impl Session<'_> {
 
     /// Resumed after a stop: the shell may have changed the terminal's modes.
     pub(super) fn resumed(&mut self) -> Result<(), ClientError> {
-        if let Some(raw) = &mut self.raw {
-            if let Err(error) = raw.resume() {
-                debug1!("the terminal cannot be made raw again: {error}");
-            }
+        if self.terminal.resume() {
             self.send_window_size()?;
         }
         Ok(())
     }
 
-    pub(super) fn enter_raw_mode(&mut self) {
-        if self.raw.is_some() || !sys::io::is_terminal(sys::io::stdin()) {
-            return;
-        }
-        match RawMode::enter() {
-            Ok(raw) => {
-                self.raw = Some(raw);
-                log::set_raw_terminal(true);
-            }
-            Err(error) => debug1!("cannot make the terminal raw: {error}"),
-        }
-    }
-
-    pub(super) fn leave_raw_mode(&mut self) {
-        if self.raw.take().is_some() {
-            log::set_raw_terminal(false);
-        }
-    }
-
     /// Logs the end of the session.
     pub(super) fn farewell(&mut self) {
-        if self.plan.pty.is_some() && self.started {
+        if self.plan.pty.is_some() && self.outcome.started {
             info!("Connection to {} closed.", one_line(&self.peer.host));
         }
         debug1!("Exit status {}", self.exit_code());
