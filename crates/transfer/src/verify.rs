@@ -265,8 +265,7 @@ impl FileWork for Compare {
     }
 
     fn begin_next(&mut self, link: usize, session: &mut Session) -> bool {
-        // The pairs' queue is that of one connection.
-        if link != 0 || self.files.jobs().count() >= MAX_FILES || !self.files.takes_more(session) {
+        if self.files.jobs().count() >= MAX_FILES || !self.files.takes_more(session) {
             return false;
         }
         let Some(pair) = self.pairs.pop_front() else {

@@ -209,7 +209,8 @@ pub fn set_quality(socket: impl AsFd, connection: &ConnectionOptions, interactiv
     }
 }
 
-fn family(connection: &ConnectionOptions) -> Family {
+/// AddressFamily, for the server's address and for forwardings.
+pub(crate) fn family(connection: &ConnectionOptions) -> Family {
     match connection.address_family {
         AddressFamily::Any => Family::Any,
         AddressFamily::Inet => Family::V4,

@@ -13,13 +13,11 @@ use std::path::Path;
 use config::client::ClientOptions;
 use config::forward::{ForwardListen, ForwardSpec, ForwardTo};
 use config::permit;
-use config::types::AddressFamily;
 use driver::forward::{ForwardSettings, ForwardTarget, Forwards, Gateway, ListeningSockets, Opens};
 use driver::{Driver, Notice};
 use proto::{ChannelId, Event};
-use sys::socket::Family;
 
-use crate::connect::plain_reason;
+use crate::connect::{family, plain_reason};
 use crate::error::ClientError;
 use crate::log::{debug1, error, verbose};
 use crate::plan::{Plan, What};
@@ -50,14 +48,6 @@ pub(crate) fn target(to: &ForwardTo) -> Option<ForwardTarget> {
         }),
         ForwardTo::Unix(path) => Some(ForwardTarget::Unix(path.into())),
         ForwardTo::Socks => None,
-    }
-}
-
-fn family(options: &ClientOptions) -> Family {
-    match options.connection.address_family {
-        AddressFamily::Any => Family::Any,
-        AddressFamily::Inet => Family::V4,
-        AddressFamily::Inet6 => Family::V6,
     }
 }
 
@@ -110,7 +100,7 @@ impl SessionForwards {
         Ok(Self {
             forwards: Forwards::new(ForwardSettings {
                 keep_alive: options.connection.tcp_keep_alive,
-                family: family(options),
+                family: family(&options.connection),
                 permits: Box::new(move |target| match target {
                     ForwardTarget::Tcp { host, port } => permit::opens(&list, host, *port),
                     ForwardTarget::Unix(_) => permit::is_any(&list),
@@ -236,7 +226,7 @@ fn listen(listen: &ForwardListen, options: &ClientOptions) -> Option<ListeningSo
                 address.as_deref(),
                 *port,
                 gateway,
-                family(options),
+                family(&options.connection),
                 |address, reason| failures.push((address, plain_reason(reason))),
             );
             let is_lost = sockets.is_err();

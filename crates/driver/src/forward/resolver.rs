@@ -11,6 +11,7 @@ use std::thread;
 use sys::epoll::EventFd;
 use sys::socket::Family;
 
+use super::words;
 use crate::Driver;
 
 /// Maximum concurrent lookups; each costs a thread. Others wait.
@@ -60,15 +61,18 @@ impl Resolver {
             self.waiting.push_back(lookup);
             return Ok(());
         }
-        self.spawn(lookup)
+        self.spawn(lookup);
+        Ok(())
     }
 
-    fn spawn(&mut self, (serial, host, port, family): Lookup) -> io::Result<()> {
+    /// Starts a lookup. If there can be no thread, that is its answer.
+    fn spawn(&mut self, (serial, host, port, family): Lookup) {
         let Some(started) = &self.started else {
-            return Ok(());
+            return;
         };
+        self.under_way += 1;
         let (wake, sender) = (Arc::clone(&started.wake), started.sender.clone());
-        thread::Builder::new()
+        let begun = thread::Builder::new()
             .name("resolver".into())
             .stack_size(STACK_BYTES)
             .spawn(move || {
@@ -77,9 +81,11 @@ impl Resolver {
                 // A failed send means that the process is ending.
                 let _ = sender.send((serial, addresses.map_err(|error| error.to_string())));
                 let _ = wake.signal();
-            })?;
-        self.under_way += 1;
-        Ok(())
+            });
+        if let Err(error) = begun {
+            let _ = started.sender.send((serial, Err(words(&error))));
+            let _ = started.wake.signal();
+        }
     }
 
     /// Returns a finished lookup.
@@ -89,15 +95,7 @@ impl Resolver {
         let answer = started.receiver.try_recv().ok()?;
         self.under_way = self.under_way.saturating_sub(1);
         if let Some(lookup) = self.waiting.pop_front() {
-            let serial = lookup.0;
-            if let Err(error) = self.spawn(lookup)
-                && let Some(started) = &self.started
-            {
-                // Reported with the next answers; nobody else takes its place.
-                let _ = started.sender.send((serial, Err(error.to_string())));
-                let _ = started.wake.signal();
-                self.under_way += 1;
-            }
+            self.spawn(lookup);
         }
         Some(answer)
     }

@@ -22,6 +22,8 @@ impl Channels {
     /// Time at which bulk data that is held back may be sent even if nothing is received; `None` if
     /// there is none.
     pub(crate) fn bulk_deadline(&self, transport: &Transport) -> Option<Millis> {
+        // Asked in each turn, and most connections have no typing user.
+        self.typing.active_until(transport.now)?;
         let open = self.table.iter().filter(|channel| channel.is_open());
         let limits = open.filter_map(|channel| self.bulk_limit(transport, channel));
         limits

@@ -169,7 +169,9 @@ pub(crate) trait FileWork: Sized {
 
 impl<W: FileWork> Work for W {
     fn poll(&mut self, link: usize, session: &mut Session) -> bool {
-        self.step_ready(link, session) || self.begin_next(link, session)
+        // A job on a connection without a queue could not be woken.
+        self.files().ready.has_queue(link)
+            && (self.step_ready(link, session) || self.begin_next(link, session))
     }
 
     fn reply(&mut self, link: usize, session: &mut Session, token: Token, reply: &Reply<'_>) {

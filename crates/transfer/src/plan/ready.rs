@@ -18,6 +18,11 @@ impl Ready {
         }
     }
 
+    /// Returns true if the connection is one that the work uses.
+    pub(crate) fn has_queue(&self, link: usize) -> bool {
+        link < self.queues.len()
+    }
+
     /// Number of entries queued for the connection.
     pub(crate) fn len(&self, link: usize) -> usize {
         self.queues.get(link).map_or(0, VecDeque::len)
