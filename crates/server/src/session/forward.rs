@@ -114,6 +114,7 @@ impl Forwarding {
                 let (options, restrictions) = (&context.options, &context.grant.restrictions);
                 let is_rooted = options.session.sftp_root.is_some();
                 if permits::may_open(&options.forwarding, restrictions, is_rooted, &target) {
+                    allow_open_files();
                     self.forwards.connect(channel, target, driver);
                     self.report(context);
                     return;
@@ -202,6 +203,7 @@ impl Forwarding {
                 .info("too many listeners for one client; denied.");
             return None;
         }
+        allow_open_files();
         let mut answer = Vec::new();
         let (sockets, listening) = match listening {
             Listening::Tcp { address, port } => {
@@ -259,6 +261,13 @@ impl Forwarding {
         self.listeners.clear();
         self.forwards.cancel_all(driver);
     }
+}
+
+/// Each connection needs two descriptors. The user's commands get the limit that this process
+/// started with.
+fn allow_open_files() {
+    // Without it, fewer connections are possible at a time.
+    let _ = sys::process::raise_open_files();
 }
 
 fn bind_unix(path: &Path, context: &Context<'_>) -> Option<ListeningSockets> {

@@ -1,6 +1,7 @@
 //! Resource limits (getrlimit(2)).
 
 use std::io;
+use std::sync::OnceLock;
 
 use crate::ffi::check;
 
@@ -89,4 +90,28 @@ pub fn set_limit(resource: Resource, limit: Limit) -> io::Result<()> {
     // SAFETY: the pointer is to a live local.
     check(unsafe { libc::setrlimit(resource.as_raw(), &raw const raw) })?;
     Ok(())
+}
+
+/// The limit of open files before [`raise_open_files`].
+static OWN_OPEN_FILES: OnceLock<Limit> = OnceLock::new();
+
+/// Raises this process's soft limit of open files to the hard one, once. Programs that are started
+/// afterwards get the limit that this process had: one that uses select(2) fails with descriptors
+/// above 1023.
+///
+/// # Errors
+/// The kernel's error.
+pub fn raise_open_files() -> io::Result<()> {
+    if OWN_OPEN_FILES.get().is_some() {
+        return Ok(());
+    }
+    let own = limit(Resource::OpenFiles)?;
+    set_limit(Resource::OpenFiles, Limit::both(own.hard))?;
+    OWN_OPEN_FILES.get_or_init(|| own);
+    Ok(())
+}
+
+/// The limit of open files that a started program gets, if this process has raised its own.
+pub(super) fn open_files_of_programs() -> Option<Limit> {
+    OWN_OPEN_FILES.get().copied()
 }

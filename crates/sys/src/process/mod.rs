@@ -29,7 +29,7 @@ pub use harden::{
     set_dumpable, set_name, set_no_new_privs, set_oom_score, set_parent_death_signal, set_umask,
     umask,
 };
-pub use limits::{Limit, Resource, limit, set_limit};
+pub use limits::{Limit, Resource, limit, raise_open_files, set_limit};
 pub use spawn::{ChildCommand, SelfExe, SpawnError};
 pub use title::set_title;
 pub use usage::{Usage, own_usage, wait_usage};

@@ -123,7 +123,7 @@ pub struct ChildCommand {
     new_session: bool,
     new_group: bool,
     terminal: c_int,
-    limits: Vec<(u32, libc::rlimit)>,
+    limits: Vec<RawLimit>,
     credentials: Option<Credentials>,
     umask: Option<libc::mode_t>,
     directory: Option<CString>,
@@ -292,11 +292,7 @@ impl ChildCommand {
 
     /// Sets a resource limit of the child.
     pub fn limit(&mut self, resource: Resource, limit: Limit) -> &mut Self {
-        let raw = libc::rlimit {
-            rlim_cur: limit.soft,
-            rlim_max: limit.hard,
-        };
-        self.limits.push((resource.as_raw(), raw));
+        self.limits.push(raw_limit(resource, limit));
         self
     }
 
@@ -445,8 +441,8 @@ impl ChildCommand {
             new_session: self.new_session,
             new_group: self.new_group && !self.new_session,
             terminal: self.terminal,
-            limits: self.limits.as_ptr(),
-            limit_count: self.limits.len(),
+            limits: vectors.limits.as_ptr(),
+            limit_count: vectors.limits.len(),
             ids: ids.map(|ids| Ids {
                 uid: ids.uid,
                 gid: ids.gid,
@@ -476,11 +472,23 @@ impl ChildCommand {
     }
 }
 
+/// A resource's number and its limit.
+type RawLimit = (u32, libc::rlimit);
+
+fn raw_limit(resource: Resource, limit: Limit) -> RawLimit {
+    let raw = libc::rlimit {
+        rlim_cur: limit.soft,
+        rlim_max: limit.hard,
+    };
+    (resource.as_raw(), raw)
+}
+
 /// The vectors that the child reads; they point into the [`ChildCommand`].
 struct ExecVectors {
     argv: Vec<*const c_char>,
     envp: Vec<*const c_char>,
     moves: Vec<FdMove>,
+    limits: Vec<RawLimit>,
 }
 
 impl ExecVectors {
@@ -507,10 +515,17 @@ impl ExecVectors {
                 target: -1,
             });
         }
+        // The command's own limits come last and count.
+        let own_open_files = super::limits::open_files_of_programs()
+            .map(|limit| raw_limit(Resource::OpenFiles, limit))
+            .into_iter();
         Self {
             argv: vector(&command.argv),
             envp: vector(&command.envp),
             moves,
+            limits: own_open_files
+                .chain(command.limits.iter().copied())
+                .collect(),
         }
     }
 }

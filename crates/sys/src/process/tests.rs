@@ -238,6 +238,16 @@ fn limits_umask_directory_and_privileges() {
 }
 
 #[test]
+fn a_raised_limit_of_open_files_stays_in_this_process() {
+    let before = output_of("ulimit -n", |_| ());
+    raise_open_files().unwrap();
+    raise_open_files().unwrap();
+    let own = limit(Resource::OpenFiles).unwrap();
+    assert_eq!(own.soft, own.hard);
+    assert_eq!(output_of("ulimit -n", |_| ()), before);
+}
+
+#[test]
 fn the_childs_user_is_changed_wholly_or_not_at_all() {
     let own = own_credentials().unwrap();
     if !is_root() {
