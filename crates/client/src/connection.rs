@@ -167,9 +167,8 @@ impl OneConnection<'_> {
         let (stdio, streams) = match &local {
             Some(_) => (None, Streams::default()),
             None => {
-                let flags = StdioFlags::remember();
-                let streams = Streams::standard().map_err(ClientError::system("dup"))?;
-                (Some(flags), streams)
+                let streams = Streams::standard(self.plan).map_err(ClientError::system("dup"))?;
+                (Some(StdioFlags::remember(&streams)), streams)
             }
         };
         // A program that is the session's local end leaves no terminal.

@@ -21,10 +21,18 @@ pub fn shell() -> std::ffi::OsString {
         .unwrap_or_else(|| "/bin/sh".into())
 }
 
-/// `-f`: the parent process ends with 0 here; standard error stays open for later errors.
+/// `-f`: the parent process ends with 0 here. As with OpenSSH, the standard streams are `/dev/null`
+/// afterwards, so that a program that reads this one's output sees its end; only with `-v` does
+/// standard error stay open, for the messages.
 pub(crate) fn go_to_background() -> Result<(), ClientError> {
     debug1!("forking to background");
-    sys::process::daemonize().map_err(ClientError::system("fork to the background"))
+    let system = ClientError::system("fork to the background");
+    sys::process::daemonize().map_err(system)?;
+    if crate::log::debugs_on_stderr() {
+        return Ok(());
+    }
+    let null = sys::io::null().and_then(|null| sys::io::replace_stdio(null, 2));
+    null.map_err(ClientError::system("/dev/null"))
 }
 
 /// Runs `line` in the user's shell with this process's standard streams and waits; true for exit

@@ -92,6 +92,12 @@ pub fn set_syslog(log: Syslog) {
     set_sink(Sink::Syslog(log));
 }
 
+/// True if debugging messages are written, and to standard error.
+pub(crate) fn debugs_on_stderr() -> bool {
+    let sink = SINK.lock().unwrap_or_else(PoisonError::into_inner);
+    says(LogLevel::Debug1) && matches!(*sink, Sink::Stderr)
+}
+
 /// Sets whether standard error is a terminal in raw mode, where a line must end in CR LF.
 pub fn set_raw_terminal(raw: bool) {
     RAW_TERMINAL.store(raw, Ordering::Relaxed);

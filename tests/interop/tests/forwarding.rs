@@ -602,6 +602,49 @@ fn the_program_goes_to_the_background_when_its_listeners_are_ready() {
 }
 
 #[test]
+fn a_program_in_the_background_leaves_its_callers_streams() {
+    each(|client, server| {
+        let site = Site::new(client, server, "");
+        let echo = target(Does::Echo);
+        let (local, remote) = (free_port(), free_port());
+        let forward = |port: u16| format!("{port}:127.0.0.1:{echo}");
+        for (flag, port, extra) in [
+            ("-L", local, ""),
+            ("-R", remote, "ExitOnForwardFailure yes\n"),
+        ] {
+            // Waits for the end of both pipes.
+            let outcome = site.run_with(
+                extra,
+                &["-f", "-N", flag, &forward(port), HOST],
+                Input::Bytes(b"unread"),
+            );
+            assert_eq!(outcome.status, 0, "{}", outcome.summary());
+            assert_eq!(through(port, b"forwarded"), b"forwarded");
+        }
+        let left = clients(&site);
+        assert_eq!(left.len(), 2, "{left:?}");
+        for pid in left {
+            interop::process::kill(pid);
+        }
+    });
+}
+
+/// The processes whose command line names the site's configuration.
+fn clients(site: &Site) -> Vec<u32> {
+    let folder = site.running.daemon.scratch().join("ssh_config.");
+    let folder = folder.display().to_string();
+    let named = |pid: &u32| {
+        std::fs::read(format!("/proc/{pid}/cmdline"))
+            .is_ok_and(|line| String::from_utf8_lossy(&line).contains(&folder))
+    };
+    let pids = std::fs::read_dir("/proc").expect("processes");
+    let pids = pids
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(named).collect()
+}
+
+#[test]
 fn many_connections_at_once_all_arrive() {
     each(|client, server| {
         let site = Site::new(client, server, "");

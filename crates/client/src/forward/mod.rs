@@ -31,6 +31,9 @@ pub struct SessionForwards {
     /// Listeners that the driver does not watch yet.
     prepared: Vec<(ListeningSockets, Opens)>,
     remotes: Remotes,
+    /// Channels of the server before [`Self::start`]; none afterwards. The table of channels bounds
+    /// their number.
+    opened_before_start: Option<Vec<(ChannelId, Option<ForwardTarget>)>>,
 }
 
 impl std::fmt::Debug for SessionForwards {
@@ -111,6 +114,7 @@ impl SessionForwards {
                 &options.forwarding.remote_forwards,
                 options.forwarding.exit_on_forward_failure,
             ),
+            opened_before_start: Some(Vec::new()),
         })
     }
 
@@ -120,18 +124,32 @@ impl SessionForwards {
         self.remotes.must_succeed() && self.remotes.awaits_answers()
     }
 
-    /// Accepts connections from now on, and requests the remote forwardings.
+    /// Requests the remote forwardings.
     ///
     /// # Errors
-    /// Those of the system, and of a connection before its login.
+    /// Those of a connection before its login.
+    pub fn request(&mut self, driver: &mut Driver) -> Result<(), ClientError> {
+        self.remotes.request(driver)
+    }
+
+    /// Forwards connections from now on: accepts local ones, and connects those that the server has
+    /// opened since [`Self::request`].
+    ///
+    /// # Errors
+    /// Those of the system.
     pub fn start(&mut self, driver: &mut Driver) -> Result<(), ClientError> {
-        raise_file_limit();
+        // Each connection needs two descriptors; with fewer, listeners pause sooner.
+        let _ = sys::process::raise_open_files();
         for (sockets, opens) in std::mem::take(&mut self.prepared) {
             self.forwards
                 .listen(sockets, opens, driver)
                 .map_err(ClientError::system("listen"))?;
         }
-        self.remotes.request(driver)
+        for (channel, to) in self.opened_before_start.take().unwrap_or_default() {
+            self.connect(channel, to, driver);
+        }
+        self.report();
+        Ok(())
     }
 
     /// True if a forwarded connection is open.
@@ -249,17 +267,5 @@ fn listen(listen: &ForwardListen, options: &ClientOptions) -> Option<ListeningSo
             }
             sockets.ok()
         }
-    }
-}
-
-/// Allows as many open files as the system does: each forwarded connection needs two.
-fn raise_file_limit() {
-    use sys::process::{Limit, Resource, limit, set_limit};
-    if let Ok(now) = limit(Resource::OpenFiles) {
-        let most = Limit {
-            soft: now.hard,
-            ..now
-        };
-        let _ = set_limit(Resource::OpenFiles, most);
     }
 }

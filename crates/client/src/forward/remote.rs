@@ -172,13 +172,13 @@ impl SessionForwards {
             return refuse(channel, driver);
         };
         match self.remotes.find(&listening) {
-            Some(remote) => match target(&remote.to) {
-                Some(target) => {
-                    debug1!("channel {}: connecting to {}", channel.0, shown(&target));
-                    self.forwards.connect(channel, target, driver);
+            Some(remote) => {
+                let to = target(&remote.to);
+                match &mut self.opened_before_start {
+                    Some(waiting) => waiting.push((channel, to)),
+                    None => self.connect(channel, to, driver),
                 }
-                None => self.forwards.serve_socks(channel, driver),
-            },
+            }
             None => {
                 match &listening {
                     Listening::Tcp { port, .. } => {
@@ -195,6 +195,22 @@ impl SessionForwards {
             }
         }
         self.report();
+    }
+
+    /// Connects a channel of the server to its target; without one, to what its data asks for.
+    pub(super) fn connect(
+        &mut self,
+        channel: ChannelId,
+        to: Option<ForwardTarget>,
+        driver: &mut Driver,
+    ) {
+        match to {
+            Some(target) => {
+                debug1!("channel {}: connecting to {}", channel.0, shown(&target));
+                self.forwards.connect(channel, target, driver);
+            }
+            None => self.forwards.serve_socks(channel, driver),
+        }
     }
 }
 

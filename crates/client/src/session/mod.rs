@@ -204,7 +204,10 @@ impl<'c> Session<'c> {
             self.take_signals()?;
         }
         if let Some(forwards) = &mut self.forwards {
-            forwards.start(self.driver)?;
+            forwards.request(self.driver)?;
+            if !self.leaves_later {
+                forwards.start(self.driver)?;
+            }
         }
         self.open()?;
         let mut patience = MAX_LINGERS;
@@ -262,12 +265,16 @@ impl<'c> Session<'c> {
         self.command(|connection| connection.channel_request(channel, request, want_reply))
     }
 
-    /// Goes to the background as soon as the server has answered the requests to listen.
+    /// Goes to the background as soon as the server has answered the requests to listen. Only then
+    /// are connections forwarded: their lookups and ciphers have threads, which a fork would lose.
     fn leave_if_due(&mut self) -> Result<(), ClientError> {
-        let waits = |forwards: &SessionForwards| forwards.defers_background();
-        if self.leaves_later && !self.forwards.as_ref().is_some_and(waits) {
+        if let Some(forwards) = &mut self.forwards
+            && self.leaves_later
+            && !forwards.defers_background()
+        {
             self.leaves_later = false;
             crate::local::go_to_background()?;
+            forwards.start(self.driver)?;
             self.take_signals()?;
         }
         Ok(())
@@ -420,7 +427,7 @@ impl<'c> Session<'c> {
             self.driver.wake_endpoint(channel);
             return Ok(());
         }
-        match self.streams.input.take().filter(|_| !self.plan.stdin_null) {
+        match self.streams.input.take() {
             None => self.command(|connection| connection.channel_eof(channel)),
             Some(input) if self.plan.pty.is_some() && sys::io::is_terminal(&input) => {
                 let started = self.terminal.start(&self.plan, self.driver);

@@ -2,7 +2,9 @@
 //! files that the shell shares, so the driver's changes are undone at the end.
 
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use crate::plan::{Plan, What};
 
 /// The local descriptors of a session, blocking or not: the driver makes them non-blocking.
 #[derive(Debug, Default)]
@@ -16,13 +18,18 @@ pub struct Streams {
 }
 
 impl Streams {
-    /// Duplicates of the process's standard streams.
+    /// Duplicates of the standard streams that the plan's channel uses. Others are not kept open: in
+    /// the background (`-f`), a program that reads this one's output would wait for their end.
     ///
     /// # Errors
     /// Those of the system.
-    pub fn standard() -> io::Result<Self> {
+    pub fn standard(plan: &Plan) -> io::Result<Self> {
+        if plan.what == What::Nothing {
+            return Ok(Self::default());
+        }
+        let input = (!plan.stdin_null).then(|| sys::io::dup(sys::io::stdin()));
         Ok(Self {
-            input: Some(sys::io::dup(sys::io::stdin())?),
+            input: input.transpose()?,
             output: Some(sys::io::dup(sys::io::stdout())?),
             errors: Some(sys::io::dup(sys::io::stderr())?),
         })
@@ -36,25 +43,27 @@ pub struct StdioFlags {
     streams: Vec<(OwnedFd, bool)>,
 }
 
-fn streams() -> [BorrowedFd<'static>; 3] {
-    [sys::io::stdin(), sys::io::stdout(), sys::io::stderr()]
-}
-
 impl StdioFlags {
-    /// Remembers the current flags.
+    /// Remembers the current flags of the session's streams.
     #[must_use]
-    pub fn remember() -> Self {
+    pub fn remember(streams: &Streams) -> Self {
+        let used = [&streams.input, &streams.output, &streams.errors];
+        Self::of(used.into_iter().flatten().map(AsFd::as_fd))
+    }
+
+    fn of<'a>(streams: impl Iterator<Item = BorrowedFd<'a>>) -> Self {
         let flags = |fd| Some((sys::io::dup(fd).ok()?, sys::io::is_nonblocking(fd).ok()?));
         Self {
-            streams: streams().into_iter().filter_map(flags).collect(),
+            streams: streams.filter_map(flags).collect(),
         }
     }
 
-    /// Makes the streams blocking until the guard is dropped, which restores the flags.
+    /// Makes the standard streams blocking until the guard is dropped, which restores the flags.
     #[must_use]
     pub fn blocking() -> Self {
-        let flags = Self::remember();
-        for fd in streams() {
+        let streams = [sys::io::stdin(), sys::io::stdout(), sys::io::stderr()];
+        let flags = Self::of(streams.into_iter());
+        for fd in streams {
             let _ = sys::io::set_nonblocking(fd, false);
         }
         flags
