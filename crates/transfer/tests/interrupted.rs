@@ -28,6 +28,9 @@ fn an_interrupt_ends_the_work_and_not_the_connection() {
     for at in 1..30 {
         gets_ahead(at, &content);
     }
+    for at in 1..6 {
+        gets_small(at);
+    }
     for (resume, links, others_from) in cases {
         for at in 1..30 {
             let nature = Nature {
@@ -80,6 +83,35 @@ fn gets_ahead(at: usize, content: &[u8]) {
     assert!(failed || !wanted || there.len() == content.len(), "{what}");
     assert!(was_interrupted || wanted && !failed, "{what}");
     drop(adversary);
+}
+
+/// A small file is requested whole. The answer has no content, because the file has grown: after an
+/// interrupt it is not opened.
+fn gets_small(at: usize) {
+    sys::signals::forget_interrupts();
+    let what = format!("small, behind {at} requests");
+    let place = Place::new("interrupted-small");
+    let nature = Nature {
+        tree: Some(Vec::new()),
+        interrupt: Some(at),
+        ..Nature::default()
+    };
+    let adversary = Adversary::with(nature, "/f", b"hello");
+    let item = GetItem {
+        from: b"/f".to_vec(),
+        to: place.join("x"),
+        attributes: adversary.attributes(b"/f"),
+    };
+    let mut heard = Heard::default();
+    let mut engine = Engine::new(adversary);
+    let mut work = Get::new(Options::default(), vec![item], 1, &mut heard);
+    engine.run(&mut work).expect(&what);
+    let failed = work.failures() > 0;
+    let adversary = goes_on(&what, engine);
+    // The requests are INIT, WALK, OPEN, READ and CLOSE.
+    assert_eq!(failed, at <= 3, "{what}");
+    assert_eq!(adversary.log.is_empty(), at <= 2, "{what}");
+    assert_eq!(place.join("x").exists(), at > 2, "{what}");
 }
 
 /// The connection is usable for the next work, and nothing is left open.

@@ -5,7 +5,7 @@ use sftp::{Code, vendor};
 
 use super::read::Read;
 use super::{DownloadJob, DownloadStage};
-use crate::engine::{Op, Session, status_text};
+use crate::engine::{EngineError, Op, Session, status_text};
 use crate::file::{FileAnswer, failure};
 use crate::step::impossible_size;
 
@@ -123,7 +123,7 @@ impl DownloadJob {
     /// Processes the entry of the whole file; returns the number of bytes received.
     fn whole(&mut self, fields: &[u8]) -> u64 {
         let entry = vendor::entries(fields).next();
-        let complete = matches!(self.stage, DownloadStage::Whole { complete: true });
+        let complete = matches!(self.stage, DownloadStage::Whole { complete: true, .. });
         let Some(Ok(entry)) = entry.filter(|_| !complete && !self.copy.has_failed()) else {
             self.fail_to_read("a malformed answer");
             return 0;
@@ -140,7 +140,9 @@ impl DownloadJob {
         };
         let len = u64::try_from(content.len()).unwrap_or_default();
         self.end = Some(len);
-        self.stage = DownloadStage::Whole { complete: true };
+        if let DownloadStage::Whole { complete, .. } = &mut self.stage {
+            *complete = true;
+        }
         self.open_target();
         self.copy.moved += len;
         if let Some(target) = &mut self.target {
@@ -151,9 +153,18 @@ impl DownloadJob {
     }
 
     /// No more follows about the whole file. If it has not arrived, it is opened, which reports the
-    /// error if there is one.
+    /// error if there is one; not after an interrupt.
     fn whole_ends(&mut self) {
-        let complete = matches!(self.stage, DownloadStage::Whole { complete: true });
+        let DownloadStage::Whole {
+            complete,
+            is_stopped,
+        } = self.stage
+        else {
+            return;
+        };
+        if is_stopped && !complete {
+            self.copy.fail(EngineError::Interrupted.to_string());
+        }
         if complete || self.copy.has_failed() {
             self.stage = DownloadStage::Over;
         } else {

@@ -38,6 +38,8 @@ enum DownloadStage {
     Whole {
         /// It has arrived.
         complete: bool,
+        /// An interrupt came meanwhile.
+        is_stopped: bool,
     },
     /// OPEN is due.
     ToOpen(Read),
@@ -153,8 +155,14 @@ impl FileJob for DownloadJob {
 
     fn stop(&mut self) {
         match self.stage {
-            // Complete with the next answer.
-            DownloadStage::Whole { .. } | DownloadStage::Close | DownloadStage::Over => return,
+            // Probably complete with the next answer.
+            DownloadStage::Whole {
+                ref mut is_stopped, ..
+            } => {
+                *is_stopped = true;
+                return;
+            }
+            DownloadStage::Close | DownloadStage::Over => return,
             DownloadStage::Begin | DownloadStage::ToOpen(_) => self.stage = DownloadStage::Over,
             // Keep the local file, which may be a part.
             DownloadStage::ToProve => {
@@ -255,7 +263,10 @@ impl DownloadJob {
         self.copy
             .send_data(session, Op::WalkFile, (0, size), &request);
         pace.went(u64::from(size));
-        self.stage = DownloadStage::Whole { complete: false };
+        self.stage = DownloadStage::Whole {
+            complete: false,
+            is_stopped: false,
+        };
         Step::Sent { more: false }
     }
 }
