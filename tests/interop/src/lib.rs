@@ -14,6 +14,7 @@
 pub mod account;
 pub mod covering;
 pub mod fixture;
+pub mod forwarded;
 pub mod json;
 pub mod load;
 pub mod matrix;
