@@ -1,4 +1,4 @@
-"""asyncssh as a server that runs commands and serves files as the user who started it.
+"""asyncssh as a server that runs commands, forwards and serves files as the user who started it.
 
 Arguments are `name=value`: port, keys (a folder), authorized_keys, and lists by commas.
 """
@@ -46,6 +46,22 @@ async def run(process):
     stdin.cancel()
 
 
+class Forwarding(asyncssh.SSHServer):
+    """Permits each connection and listener."""
+
+    def connection_requested(self, dest_host, dest_port, orig_host, orig_port):
+        return True
+
+    def server_requested(self, listen_host, listen_port):
+        return True
+
+    def unix_connection_requested(self, dest_path):
+        return True
+
+    def unix_server_requested(self, listen_path):
+        return True
+
+
 async def main():
     options = dict(argument.split("=", 1) for argument in sys.argv[1:])
     lists = {
@@ -66,6 +82,7 @@ async def main():
         int(options["port"]),
         server_host_keys=keys,
         authorized_client_keys=options["authorized_keys"],
+        server_factory=Forwarding,
         process_factory=run,
         sftp_factory=True,
         encoding=None,

@@ -38,6 +38,30 @@ fn convert(key: &str) -> Result<std::path::PathBuf, String> {
     })
 }
 
+/// dbclient with its files in `home`, up to its operands.
+pub(super) fn client(home: &Scratch, order: &Order<'_>) -> Result<Command, String> {
+    let program = installed("dbclient").ok_or("dbclient is not installed")?;
+    std::fs::create_dir(home.join(".ssh")).map_err(|error| error.to_string())?;
+    // dbclient 2022.83 stores hosts without ports, and treats a comment as part of the key.
+    let lines: String = std::fs::read_to_string(order.known_hosts)
+        .map_err(|error| error.to_string())?
+        .lines()
+        .filter(|line| !line.starts_with('@'))
+        .filter_map(|line| {
+            let mut fields = line.split_ascii_whitespace().skip(1);
+            Some(format!("127.0.0.1 {} {}\n", fields.next()?, fields.next()?))
+        })
+        .collect();
+    home.write(".ssh/known_hosts", lines);
+    let mut command = Command::new(program);
+    command
+        .env("HOME", home.path())
+        .arg("-i")
+        .arg(convert(order.identity)?)
+        .args(["-p", &order.port.to_string(), "-l", order.user]);
+    Ok(command)
+}
+
 impl Client for Dbclient {
     fn name(&self) -> String {
         "dbclient".into()
@@ -64,27 +88,9 @@ impl Client for Dbclient {
     }
 
     fn run(&self, order: &Order<'_>) -> Result<Outcome, String> {
-        let program = installed("dbclient").ok_or("dbclient is not installed")?;
         let home = Scratch::new();
-        std::fs::create_dir(home.join(".ssh")).map_err(|error| error.to_string())?;
-        // dbclient 2022.83 stores hosts without ports, and treats a comment as part of the key.
-        let lines: String = std::fs::read_to_string(order.known_hosts)
-            .map_err(|error| error.to_string())?
-            .lines()
-            .filter(|line| !line.starts_with('@'))
-            .filter_map(|line| {
-                let mut fields = line.split_ascii_whitespace().skip(1);
-                Some(format!("127.0.0.1 {} {}\n", fields.next()?, fields.next()?))
-            })
-            .collect();
-        home.write(".ssh/known_hosts", lines);
-        let mut command = Command::new(program);
-        command
-            .env("HOME", home.path())
-            .arg("-i")
-            .arg(convert(order.identity)?)
-            .args(["-T", "-p", &order.port.to_string(), "-l", order.user])
-            .args(["127.0.0.1", order.command]);
+        let mut command = client(&home, order)?;
+        command.args(["-T", "127.0.0.1", order.command]);
         run(&mut command, order.input, COMMAND_LIMIT).map_err(|error| error.to_string())
     }
 }

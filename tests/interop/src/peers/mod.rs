@@ -5,6 +5,7 @@ pub mod openssh;
 pub mod ours;
 pub mod putty;
 pub mod python;
+pub mod tunnel;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -16,7 +16,7 @@ use crate::suite::Algorithms;
 #[derive(Clone, Copy, Debug)]
 pub struct Plink;
 
-/// `psftp` or `pscp`, with its settings in `folder`, up to its operands.
+/// `psftp`, `pscp` or `plink`, with its settings in `folder`, up to its operands.
 ///
 /// # Errors
 /// When it is not installed.
