@@ -120,11 +120,13 @@ _fulmar() {
 # bench: end
 # bench: begin
         bench:--cipher) _fulmar_query cipher ;;
+        bench:--connections) : ;;
         bench:--files) : ;;
         bench:--html) _fulmar_files ;;
         bench:--logins) : ;;
         bench:--pairing) _fulmar_words 'ours-ours peer-peer ours-peer peer-ours' ;;
         bench:--pairs) : ;;
+        bench:--part) _fulmar_words 'local down dynamic remote unix streams ping connections idle first-byte far' ;;
         bench:--peer) : ;;
         bench:--rate) : ;;
         bench:--rtt) : ;;
@@ -159,7 +161,7 @@ _fulmar_flags() {
         demo) _fulmar_words '--size' ;;
 # bench: end
 # bench: begin
-        bench) _fulmar_words '--cipher --files --html --json --logins --pairing --pairs --peer --rate --rtt --sessions --size --way' ;;
+        bench) _fulmar_words '--cipher --connections --files --html --json --logins --pairing --pairs --part --peer --rate --rtt --sessions --size --way' ;;
 # bench: end
 # bench: begin
         speed) _fulmar_words '--json --library' ;;

@@ -187,15 +187,17 @@ complete -c fulmar -n '__fish_seen_subcommand_from demo' -l size -x -d 'MiB in e
 # bench: end
 # bench: begin
 complete -c fulmar -n '__fish_seen_subcommand_from bench' -l cipher -x -a '(fulmar ssh -Q cipher)' -d 'ciphers to measure'
+complete -c fulmar -n '__fish_seen_subcommand_from bench' -l connections -x -d 'connections of the forward row'
 complete -c fulmar -n '__fish_seen_subcommand_from bench' -l files -x -d 'small files of the copy row'
 complete -c fulmar -n '__fish_seen_subcommand_from bench' -l html -r -F -d 'results as a page with charts'
 complete -c fulmar -n '__fish_seen_subcommand_from bench' -l json -d 'results as JSON'
 complete -c fulmar -n '__fish_seen_subcommand_from bench' -l logins -x -d 'logins per round, eight at once'
 complete -c fulmar -n '__fish_seen_subcommand_from bench' -l pairing -x -a 'ours-ours peer-peer ours-peer peer-ours' -d 'clients and servers to combine'
 complete -c fulmar -n '__fish_seen_subcommand_from bench' -l pairs -x -d 'measured rounds'
+complete -c fulmar -n '__fish_seen_subcommand_from bench' -l part -x -a 'local down dynamic remote unix streams ping connections idle first-byte far' -d 'parts of the forward row'
 complete -c fulmar -n '__fish_seen_subcommand_from bench' -l peer -x -d 'programs of a peer'
 complete -c fulmar -n '__fish_seen_subcommand_from bench' -l rate -x -d 'rates of the wan and echo rows'
-complete -c fulmar -n '__fish_seen_subcommand_from bench' -l rtt -x -d 'round-trip times of the wan, copy and echo rows'
+complete -c fulmar -n '__fish_seen_subcommand_from bench' -l rtt -x -d 'round-trip times of the wan, copy, echo and forward rows'
 complete -c fulmar -n '__fish_seen_subcommand_from bench' -l sessions -x -d 'sessions of the idle row'
 complete -c fulmar -n '__fish_seen_subcommand_from bench' -l size -x -d 'MiB of a transfer'
 complete -c fulmar -n '__fish_seen_subcommand_from bench' -l way -x -a 'pipes own file null' -d 'sources and sinks of the bytes'

@@ -17,7 +17,7 @@ use crate::harness::{Harness, Suite, SuiteKind, Tree, Wishes};
 /// Default number of rounds.
 const ROUNDS: usize = 3;
 /// Time until processes are idle: Fulmar frees memory after a second without data.
-const REST: Duration = Duration::from_millis(1500);
+pub(super) const REST: Duration = Duration::from_millis(1500);
 /// Number of connections from one address that dropbear accepts before login.
 const DROPBEAR_SILENT: usize = 5;
 
@@ -248,7 +248,7 @@ fn shared_out(pids: &[u32], sessions: usize) -> Result<Sample, Miss> {
 }
 
 /// The memory of a process in KiB; shared pages are divided among the processes that share them.
-fn proportional_kib(pid: u32) -> Result<u64, Miss> {
+pub(super) fn proportional_kib(pid: u32) -> Result<u64, Miss> {
     let path = format!("/proc/{pid}/smaps_rollup");
     match fs::read_to_string(&path) {
         Ok(text) => text

@@ -18,6 +18,7 @@ mod deflate;
 pub mod demo;
 mod echo;
 mod figures;
+mod forward;
 mod harness;
 mod html;
 mod idle;
@@ -171,6 +172,7 @@ fn measure_row(bench: &Bench, row: BenchRow, emit: &mut Emit<'_>) -> Result<(), 
             Ok(())
         }
         BenchRow::Wan => wan::measure(bench, emit),
+        BenchRow::Forward => forward::measure(bench, emit),
     }
 }
 

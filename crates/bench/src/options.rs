@@ -7,6 +7,7 @@ use crypto::cipher::CIPHERS;
 use crypto::mac::MACS;
 use flags::{CommandLine, Word};
 
+use super::forward::ForwardPart;
 use crate::harness::{Suite, Wishes};
 
 pub(super) const USAGE: &str = "\
@@ -17,6 +18,7 @@ rows:
   compress    throughput with -C                          copy      scp and others, files of every kind
   idle        memory of sessions that wait                taskset   one core for each end
   wan         a long path, between two network namespaces (root)
+  forward     connections through -L, -D, -R and Unix sockets
   all         all of them; without a row: throughput login echo
   up, down    throughput in one direction
 options:
@@ -27,10 +29,13 @@ options:
                      file (file to file, checked), null (file to /dev/null)
   --pairing LIST     ours-ours, peer-peer, ours-peer, peer-ours
   --peer NAME=DIR    programs of a peer (the OpenSSH and dropbear of this machine)
-  --rtt LIST         round-trip times of the wan, copy and echo rows, ms (50)
+  --rtt LIST         round-trip times of the wan, copy, echo and forward rows, ms (50)
   --rate LIST        rates of the wan and echo rows, Mbit/s; 0: none (0,10000)
   --files N          small files of the copy row (10000)
   --sessions N       sessions of the idle row (20)
+  --part LIST        parts of the forward row (all): local, down, dynamic, remote, unix, streams,
+                     ping, connections, idle, first-byte, far
+  --connections N    connections of the forward row: in a round (5000), and idle ones (2000)
   --logins N         logins per round of the login row with 8 at once (200); limit on the
                      connections per round without a login (100)
   --json             print the results as JSON on standard output
@@ -49,11 +54,12 @@ pub(super) enum BenchRow {
     Idle,
     Taskset,
     Wan,
+    Forward,
 }
 
 impl BenchRow {
     /// In the order in which they run.
-    pub(super) const ALL: [Self; 9] = [
+    pub(super) const ALL: [Self; 10] = [
         Self::Throughput,
         Self::Login,
         Self::Echo,
@@ -63,6 +69,7 @@ impl BenchRow {
         Self::Idle,
         Self::Taskset,
         Self::Wan,
+        Self::Forward,
     ];
     const DEFAULT: [Self; 3] = [Self::Throughput, Self::Login, Self::Echo];
 
@@ -77,6 +84,7 @@ impl BenchRow {
             Self::Idle => "idle",
             Self::Taskset => "taskset",
             Self::Wan => "wan",
+            Self::Forward => "forward",
         }
     }
 }
@@ -229,6 +237,10 @@ pub(super) struct BenchSettings {
     pub(super) files: usize,
     /// Logins of a round with many at once.
     pub(super) logins: usize,
+    /// Parts of the forward row.
+    pub(super) parts: Vec<ForwardPart>,
+    /// Connections of the forward row; none where each part has its own number.
+    pub(super) connections: Option<usize>,
     pub(super) json: bool,
     pub(super) html: Option<PathBuf>,
 }
@@ -249,6 +261,8 @@ impl Default for BenchSettings {
             sessions: 20,
             files: 10_000,
             logins: 200,
+            parts: ForwardPart::ALL.to_vec(),
+            connections: None,
             json: false,
             html: None,
         }
@@ -322,6 +336,8 @@ fn option(settings: &mut BenchSettings, flag: &str, value: &str) -> Result<(), S
         "logins" => settings.logins = number(word, value, 1..=1_000_000)?,
         "files" => settings.files = number(word, value, 1..=1_000_000)?,
         "sessions" => settings.sessions = number(word, value, 1..=1000)?,
+        "connections" => settings.connections = Some(number(word, value, 1..=1_000_000)?),
+        "part" => settings.parts = list(word, value, &ForwardPart::ALL, ForwardPart::name)?,
         "cipher" => {
             let names: Vec<&str> = match value {
                 "all" => Algorithms::TABLE.to_vec(),

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 
 use super::relay::{self, FileEnd, FileWay};
 use crate::demo::stream;
+use crate::forward;
 
 /// The line on standard error by which the far end tells that it runs.
 pub(super) const READY: &str = "bench: ready";
@@ -41,6 +42,7 @@ pub(super) fn run(words: &[&str]) -> Option<i32> {
         ["file-client", address, way, form, path] => {
             relay::file(FileEnd::Client, address, file_way(way, form), path)
         }
+        ["hop", address, target] => hop(address, target),
         _ => return None,
     };
     Some(match done {
@@ -50,6 +52,14 @@ pub(super) fn run(words: &[&str]) -> Option<i32> {
             1
         }
     })
+}
+
+fn hop(address: &str, target: &str) -> io::Result<i32> {
+    let (Ok(address), Ok(target)) = (address.parse(), target.parse()) else {
+        return Err(io::Error::other("not an address and a target"));
+    };
+    forward::hop(address, target)?;
+    Ok(0)
 }
 
 fn end_of_stream(bytes: &str, work: impl FnOnce(u64) -> io::Result<()>) -> io::Result<i32> {

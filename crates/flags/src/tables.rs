@@ -295,6 +295,11 @@ pub const DEMO: &[Flag] = &[
 /// The flags of `bench`.
 pub const BENCH: &[Flag] = &[
     flag("cipher", Query("cipher"), "ciphers to measure"),
+    flag(
+        "connections",
+        Free("number"),
+        "connections of the forward row",
+    ),
     flag("files", Free("number"), "small files of the copy row"),
     flag("html", File, "results as a page with charts"),
     flag("json", None, "results as JSON"),
@@ -305,12 +310,29 @@ pub const BENCH: &[Flag] = &[
         "clients and servers to combine",
     ),
     flag("pairs", Free("number"), "measured rounds"),
+    flag(
+        "part",
+        Words(&[
+            "local",
+            "down",
+            "dynamic",
+            "remote",
+            "unix",
+            "streams",
+            "ping",
+            "connections",
+            "idle",
+            "first-byte",
+            "far",
+        ]),
+        "parts of the forward row",
+    ),
     flag("peer", Free("NAME=DIR"), "programs of a peer"),
     flag("rate", Free("Mbit/s"), "rates of the wan and echo rows"),
     flag(
         "rtt",
         Free("ms"),
-        "round-trip times of the wan, copy and echo rows",
+        "round-trip times of the wan, copy, echo and forward rows",
     ),
     flag("sessions", Free("number"), "sessions of the idle row"),
     flag("size", Free("MiB"), "MiB of a transfer"),

@@ -188,6 +188,41 @@ fn copies_are_measured_and_gone_on_with() {
     }
 }
 
+#[test]
+fn forwarded_connections_are_measured_in_every_way() {
+    let outcome =
+        bench("--json --pairs 1 --size 2 --connections 20 --rtt 10 --pairing ours-ours forward");
+    let said = outcome.stderr.text();
+    let has_line = !said.contains("need root") && !said.contains("No such file");
+    assert!(!has_line || outcome.status == 0, "{}", outcome.summary());
+    let text = outcome.stdout.text();
+    for title in [
+        "-L, 2 MiB up",
+        "-L, 2 MiB down",
+        "-D, 2 MiB down",
+        "-R, 2 MiB to the client",
+        "-L from a Unix socket, 2 MiB up",
+        "-L, 2 MiB up in 16 streams at once",
+        "-L, one byte there and back",
+        "-L, connections, 64 at once",
+        "-L, connection to first byte of the answer, 10 ms",
+        "-L, one stream up, 10 ms",
+    ] {
+        if !has_line && title.ends_with(" ms") {
+            interop::report::skipped(title, &said.trim());
+            continue;
+        }
+        let group = group(&text, title);
+        for chain in ["Fulmar → Fulmar", "two plain relays", "no forward"] {
+            let median = after(group, &format!(r#""chain":"{chain}","median":"#));
+            assert!(median > 0.0, "{title}, {chain}: {text}");
+        }
+    }
+    let connections = group(&text, "-L, connections, 64 at once");
+    assert_eq!(after(connections, r#""failed":""#), 0.0, "{text}");
+    assert!(text.contains(r#""title":"-L, memory of an idle connection""#));
+}
+
 /// The group of this title, up to the next.
 fn group<'t>(text: &'t str, title: &str) -> &'t str {
     let (_, behind) = text

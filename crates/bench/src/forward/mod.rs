@@ -1,0 +1,478 @@
+//! `forward`: connections through `-L`, `-D`, `-R` and Unix sockets, from a load to a target that
+//! are both in this program.
+
+mod load;
+mod tunnel;
+
+use std::net::SocketAddr;
+use std::sync::atomic::AtomicU64;
+
+use super::figures::{BenchEntry, BenchGroup, Cpu, Emit, EntryKind, Per, Unit};
+use super::idle::{REST, proportional_kib};
+use super::options::{BenchRow, BenchSettings};
+use super::report::digits;
+use super::rounds::{Bench, Ends, Miss, Sample};
+use super::stats;
+use super::wan::World;
+use crate::harness::{Harness, ServerHost, SuiteKind, Tree};
+pub(super) use load::hop;
+use load::{LoadTarget, Service};
+use tunnel::{ForwardForm, Tunnel, TunnelEntry};
+
+/// Default number of rounds.
+const ROUNDS: usize = 5;
+/// Streams at once.
+const STREAMS: usize = 16;
+/// Round trips of a round, after as many of a tenth that do not count.
+const TRIPS: usize = 10_000;
+/// Connections at once.
+const AT_ONCE: usize = 64;
+/// Connections of a round.
+const CONNECTIONS: usize = 5000;
+/// Idle connections.
+const IDLE: usize = 2000;
+/// Connections of a round over a long path.
+const FIRST_BYTES: usize = 5;
+/// MiB of a stream over a long path when the command line says nothing.
+const FAR_MIB: u64 = 1024;
+/// What a receiver with a window of 2 MiB gets of it.
+const PEERS_SHARE: u64 = 16;
+
+/// A part of the row; a group of the report each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ForwardPart {
+    Local,
+    Down,
+    Dynamic,
+    Remote,
+    Unix,
+    Streams,
+    Ping,
+    Connections,
+    Idle,
+    FirstByte,
+    Far,
+}
+
+impl ForwardPart {
+    /// In the order in which they run.
+    pub(super) const ALL: [Self; 11] = [
+        Self::Local,
+        Self::Down,
+        Self::Dynamic,
+        Self::Remote,
+        Self::Unix,
+        Self::Streams,
+        Self::Ping,
+        Self::Connections,
+        Self::Idle,
+        Self::FirstByte,
+        Self::Far,
+    ];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Down => "down",
+            Self::Dynamic => "dynamic",
+            Self::Remote => "remote",
+            Self::Unix => "unix",
+            Self::Streams => "streams",
+            Self::Ping => "ping",
+            Self::Connections => "connections",
+            Self::Idle => "idle",
+            Self::FirstByte => "first-byte",
+            Self::Far => "far",
+        }
+    }
+
+    fn form(self) -> ForwardForm {
+        match self {
+            Self::Dynamic => ForwardForm::Dynamic,
+            Self::Remote => ForwardForm::Remote,
+            Self::Unix => ForwardForm::Unix,
+            _ => ForwardForm::Local,
+        }
+    }
+
+    fn service(self, settings: &BenchSettings) -> Service {
+        match self {
+            Self::Local | Self::Remote | Self::Unix | Self::Streams | Self::Far => Service::Sink,
+            Self::Down | Self::Dynamic => Service::Source(settings.bytes()),
+            Self::Ping | Self::Connections | Self::Idle | Self::FirstByte => Service::Echo,
+        }
+    }
+
+    fn unit(self) -> (Unit, Per) {
+        match self {
+            Self::Ping => (Unit::Microseconds, Per::RoundTrip),
+            Self::Connections => (Unit::PerSecond, Per::Connection),
+            Self::Idle => (Unit::Kib, Per::Connection),
+            Self::FirstByte => (Unit::Milliseconds, Per::Connection),
+            _ => (Unit::MibPerSecond, Per::Gib),
+        }
+    }
+
+    fn title(self, settings: &BenchSettings) -> String {
+        let mib = settings.mib();
+        match self {
+            Self::Local => format!("-L, {mib} MiB up"),
+            Self::Down => format!("-L, {mib} MiB down"),
+            Self::Dynamic => format!("-D, {mib} MiB down"),
+            Self::Remote => format!("-R, {mib} MiB to the client"),
+            Self::Unix => format!("-L from a Unix socket, {mib} MiB up"),
+            Self::Streams => format!("-L, {mib} MiB up in {STREAMS} streams at once"),
+            Self::Ping => "-L, one byte there and back".into(),
+            Self::Connections => format!("-L, connections, {AT_ONCE} at once"),
+            Self::Idle => "-L, memory of an idle connection".into(),
+            Self::FirstByte => "-L, connection to first byte of the answer".into(),
+            Self::Far => "-L, one stream up".into(),
+        }
+    }
+
+    fn note(self, settings: &BenchSettings) -> String {
+        let connections = settings.connections.unwrap_or(CONNECTIONS);
+        match self {
+            Self::Ping => format!("{TRIPS} round trips a round, of which the median"),
+            Self::Connections => format!(
+                "connect, one byte there and back, close; {connections} connections a round; failed: of all rounds"
+            ),
+            Self::Idle => format!(
+                "PSS of the client's and the server's processes, additional for {} connections that have carried one byte each way",
+                settings.connections.unwrap_or(IDLE)
+            ),
+            Self::FirstByte => format!("median of {FIRST_BYTES} connections a round"),
+            Self::Far => format!(
+                "{} MiB, where OpenSSH or dropbear receives {} MiB",
+                settings.mib.unwrap_or(FAR_MIB),
+                settings.mib.unwrap_or(FAR_MIB).div_ceil(PEERS_SHARE)
+            ),
+            _ => "load and target are in the bench; the CPU time includes the login".into(),
+        }
+    }
+}
+
+/// A column beside the median, and how the figures of the rounds become one.
+type Column = (&'static str, f64, fn(&[f64]) -> f64);
+
+/// The result of one load.
+struct Loaded {
+    /// In the group's unit.
+    value: f64,
+    /// Units of work by which the CPU time is divided; 0 if CPU time is not counted.
+    works: f64,
+    more: Vec<Column>,
+}
+
+/// What lies between load and target.
+#[derive(Debug, Clone, Copy)]
+enum Route {
+    /// True: beside a command; false: `-N`.
+    Ssh(Ends, bool),
+    Relays,
+    Nothing,
+}
+
+/// The processes and the connection of one run.
+struct Run<'a> {
+    part: ForwardPart,
+    entry: &'a TunnelEntry,
+    near: &'a ServerHost,
+    /// The root of each end's processes, whose memory is counted.
+    ends: [Option<u32>; 2],
+    bytes: u64,
+}
+
+/// Measures each part that was asked for.
+pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) -> Result<(), String> {
+    raise_open_files().map_err(|error| error.to_string())?;
+    let mut stand = ForwardStand {
+        bench,
+        harnesses: bench.harnesses(&bench.servers, ""),
+        near: ServerHost::here(),
+        far: bench.servers.clone(),
+    };
+    let is_far = |part: &ForwardPart| matches!(part, ForwardPart::FirstByte | ForwardPart::Far);
+    let (far, here): (Vec<_>, Vec<_>) = bench.settings.parts.iter().partition(|part| is_far(part));
+    for part in here {
+        emit(stand.measure(part, ""));
+    }
+    if far.is_empty() {
+        return Ok(());
+    }
+    let world = World::begin()?;
+    let mut stand = ForwardStand {
+        bench,
+        harnesses: bench.harnesses(&world.far, ""),
+        near: world.near.clone(),
+        far: world.far.clone(),
+    };
+    for part in far {
+        for rtt_ms in &bench.settings.rtts_ms {
+            let seen = world.set(*rtt_ms, 0)?;
+            let title = format!(", {rtt_ms} ms");
+            let mut group = stand.measure(part, &title);
+            let seen = seen.as_secs_f64() * 1e3;
+            let note = format!("round-trip time seen: {seen:.1} ms");
+            group.notes.push(note);
+            emit(group);
+        }
+    }
+    Ok(())
+}
+
+/// Every connection takes two descriptors here; the measured programs inherit the limit.
+fn raise_open_files() -> std::io::Result<()> {
+    use sys::process::{Limit, Resource};
+    let Limit { hard, .. } = sys::process::limit(Resource::OpenFiles)?;
+    sys::process::set_limit(Resource::OpenFiles, Limit { soft: hard, hard })
+}
+
+struct ForwardStand<'a> {
+    bench: &'a Bench,
+    harnesses: Vec<Result<Harness, String>>,
+    near: ServerHost,
+    far: ServerHost,
+}
+
+impl ForwardStand<'_> {
+    fn measure(&mut self, part: ForwardPart, title: &str) -> BenchGroup {
+        let bench = self.bench;
+        let (routes, entries) = routes(bench, part);
+        let (unit, per) = part.unit();
+        let group = BenchGroup {
+            row: BenchRow::Forward.name(),
+            title: part.title(&bench.settings) + title,
+            unit,
+            per,
+            entries,
+            notes: vec![part.note(&bench.settings)],
+        };
+        let mut columns: Vec<Vec<Vec<Column>>> = vec![Vec::new(); routes.len()];
+        let mut group = bench.alternate(group, bench.settings.rounds(ROUNDS), |index| {
+            let route = routes.get(index).ok_or("no such route")?;
+            let (sample, more) = self.once(part, *route)?;
+            if let Some(columns) = columns.get_mut(index) {
+                columns.push(more);
+            }
+            Ok(sample)
+        });
+        for (entry, rounds) in group.entries.iter_mut().zip(&columns) {
+            add_columns(entry, rounds.get(1..).unwrap_or_default());
+        }
+        group
+    }
+
+    fn once(&mut self, part: ForwardPart, route: Route) -> Result<(Sample, Vec<Column>), Miss> {
+        let settings = &self.bench.settings;
+        let (load_end, target_end) = match part.form() {
+            ForwardForm::Remote => (self.far.clone(), self.near.clone()),
+            _ => (self.near.clone(), self.far.clone()),
+        };
+        let target = LoadTarget::start(&target_end, part.service(settings))?;
+        let tunnel = self.tunnel(part, route, target.address)?;
+        let server = match route {
+            Route::Ssh(ends, _) => self.harness(ends.server)?.server_pid(),
+            Route::Relays | Route::Nothing => None,
+        };
+        let run = Run {
+            part,
+            entry: &tunnel.entry,
+            near: &load_end,
+            ends: [tunnel.pid(), server],
+            bytes: self.bytes(part, route),
+        };
+        let loaded = run.load(settings);
+        let (mut cpu, words) = tunnel.end()?;
+        if let Route::Ssh(ends, _) = route {
+            cpu.server = self.harness(ends.server)?.stop()?.as_secs_f64();
+        }
+        let loaded = loaded.map_err(|miss| match words {
+            Some(words) => Miss::Failed(format!("{}{words}", miss.why())),
+            None => miss,
+        })?;
+        let each = |seconds: f64| seconds / loaded.works;
+        let sample = Sample {
+            value: loaded.value,
+            cpu: (loaded.works > 0.0 && !matches!(route, Route::Nothing)).then(|| Cpu {
+                client: each(cpu.client),
+                server: each(cpu.server),
+            }),
+        };
+        Ok((sample, loaded.more))
+    }
+
+    fn tunnel(
+        &mut self,
+        part: ForwardPart,
+        route: Route,
+        target: SocketAddr,
+    ) -> Result<Tunnel, Miss> {
+        let (near, far) = (self.near.clone(), self.far.clone());
+        match route {
+            Route::Nothing => Ok(Tunnel::none(target)),
+            Route::Relays => Tunnel::relays(&near, &far, target),
+            Route::Ssh(ends, with_command) => {
+                let suite = self.bench.suites.get(ends.client).ok_or("no such suite")?;
+                let harness = self.harness(ends.server)?;
+                let form = (part.form(), with_command);
+                Tunnel::ssh((suite, harness), (&near, &far), form, target)
+            }
+        }
+    }
+
+    fn harness(&mut self, server: usize) -> Result<&mut Harness, Miss> {
+        let harness = self.harnesses.get_mut(server).ok_or("no such server")?;
+        Ok(harness.as_mut().map_err(|why| why.clone())?)
+    }
+
+    /// Bytes of a stream: fewer over a long path to a receiver with a small window.
+    fn bytes(&self, part: ForwardPart, route: Route) -> u64 {
+        let settings = &self.bench.settings;
+        if part != ForwardPart::Far {
+            return settings.bytes();
+        }
+        let mib = settings.mib.unwrap_or(FAR_MIB);
+        let receiver = match route {
+            Route::Ssh(ends, _) => self.bench.suites.get(ends.server).map(|suite| suite.kind),
+            Route::Relays | Route::Nothing => None,
+        };
+        match receiver {
+            None | Some(SuiteKind::Ours) => mib << 20,
+            Some(SuiteKind::OpenSsh | SuiteKind::Dropbear) => mib.div_ceil(PEERS_SHARE) << 20,
+        }
+    }
+}
+
+/// The routes of a part's entries.
+fn routes(bench: &Bench, part: ForwardPart) -> (Vec<Route>, Vec<BenchEntry>) {
+    let mut routes = Vec::new();
+    let mut entries = Vec::new();
+    for (ends, entry) in bench.chains() {
+        let is_ping = part == ForwardPart::Ping;
+        for with_command in match is_ping {
+            true => &[false, true][..],
+            false => &[false],
+        } {
+            routes.push(Route::Ssh(ends, *with_command));
+            let mut entry = entry.clone();
+            if *with_command {
+                entry.label += ", beside a command";
+            }
+            entries.push(entry);
+        }
+    }
+    if part != ForwardPart::Idle {
+        routes.extend([Route::Relays, Route::Nothing]);
+        entries.push(BenchEntry::new("two plain relays", EntryKind::Limit));
+        entries.push(BenchEntry::new("no forward", EntryKind::Limit));
+    }
+    (routes, entries)
+}
+
+/// Adds the further columns, each from the figures of all rounds.
+fn add_columns(entry: &mut BenchEntry, rounds: &[Vec<Column>]) {
+    for (index, (name, _, combine)) in rounds.first().into_iter().flatten().enumerate() {
+        let values = rounds.iter().filter_map(|round| round.get(index));
+        let values: Vec<f64> = values.map(|(_, value, _)| *value).collect();
+        entry.more.push(((*name).into(), digits(combine(&values))));
+    }
+}
+
+fn sum(values: &[f64]) -> f64 {
+    values.iter().sum()
+}
+
+impl Run<'_> {
+    fn load(&self, settings: &BenchSettings) -> Result<Loaded, Miss> {
+        let at = (self.entry, self.near);
+        #[allow(clippy::cast_precision_loss)]
+        let mib = self.bytes as f64 / f64::from(1 << 20);
+        let stream = |seconds: f64, more| Loaded {
+            value: mib / seconds,
+            works: mib / 1024.0,
+            more,
+        };
+        match self.part {
+            ForwardPart::Local | ForwardPart::Remote | ForwardPart::Unix | ForwardPart::Far => {
+                let seconds = load::up(at, self.bytes, &AtomicU64::new(0))?;
+                Ok(stream(seconds, Vec::new()))
+            }
+            ForwardPart::Down | ForwardPart::Dynamic => {
+                Ok(stream(load::down(at, self.bytes)?, Vec::new()))
+            }
+            ForwardPart::Streams => {
+                let (seconds, jain) = load::streams(at, STREAMS, self.bytes)?;
+                Ok(stream(seconds, vec![("Jain's index", jain, stats::median)]))
+            }
+            ForwardPart::Ping => {
+                let times = load::ping(at, TRIPS)?;
+                let slow = stats::quantile(&times, 0.999);
+                #[allow(clippy::cast_precision_loss)]
+                let works = TRIPS as f64;
+                Ok(Loaded {
+                    value: stats::median(&times),
+                    works,
+                    more: vec![("999th of 1000", slow, stats::median)],
+                })
+            }
+            ForwardPart::Connections => {
+                let count = settings.connections.unwrap_or(CONNECTIONS);
+                let (seconds, failed) = load::connections(at, AT_ONCE, count)?;
+                #[allow(clippy::cast_precision_loss)]
+                let (count, failed) = (count as f64, failed as f64);
+                Ok(Loaded {
+                    value: (count - failed) / seconds,
+                    works: count,
+                    more: vec![("failed", failed, sum)],
+                })
+            }
+            ForwardPart::FirstByte => Ok(Loaded {
+                value: load::first_byte(at, FIRST_BYTES)?,
+                works: 0.0,
+                more: Vec::new(),
+            }),
+            ForwardPart::Idle => self.idle(settings.connections.unwrap_or(IDLE)),
+        }
+    }
+
+    /// Memory that `count` idle connections add.
+    fn idle(&self, count: usize) -> Result<Loaded, Miss> {
+        let at = (self.entry, self.near);
+        // What a first connection makes once is not counted.
+        let first = load::open(at, 1)?;
+        std::thread::sleep(REST);
+        let before = self.memory_kib()?;
+        let others = load::open(at, count)?;
+        std::thread::sleep(REST);
+        let with = self.memory_kib()?;
+        drop((first, others));
+        #[allow(clippy::cast_precision_loss)]
+        let each = |end: usize| {
+            let kib = |all: &[u64; 2]| all.get(end).copied().unwrap_or(0) as f64;
+            (kib(&with) - kib(&before)) / count as f64
+        };
+        let [client, server] = [each(0), each(1)];
+        Ok(Loaded {
+            value: client + server,
+            works: 0.0,
+            more: vec![
+                ("client", client, stats::median),
+                ("server", server, stats::median),
+            ],
+        })
+    }
+
+    /// The memory (PSS) of each end's processes.
+    fn memory_kib(&self) -> Result<[u64; 2], Miss> {
+        let mut ends = [0; 2];
+        for (pid, kib) in self.ends.iter().zip(&mut ends) {
+            let Some(pid) = pid else { continue };
+            *kib = proportional_kib(*pid)?;
+            for pid in Tree::of(*pid).below() {
+                *kib += proportional_kib(*pid)?;
+            }
+        }
+        Ok(ends)
+    }
+}
