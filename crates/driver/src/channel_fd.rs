@@ -16,6 +16,26 @@ pub(super) enum StreamOutcome {
     Failed(io::Error),
 }
 
+/// A stream socket with a descriptor for each direction, because epoll watches a descriptor once.
+#[derive(Debug)]
+pub struct SocketPair {
+    pub(crate) read: OwnedFd,
+    pub(crate) write: OwnedFd,
+}
+
+impl SocketPair {
+    /// Duplicates the socket's descriptor.
+    ///
+    /// # Errors
+    /// That of dup.
+    pub fn new(socket: OwnedFd) -> io::Result<Self> {
+        Ok(Self {
+            write: sys::io::dup(&socket)?,
+            read: socket,
+        })
+    }
+}
+
 pub(super) struct ChannelFd {
     fd: OwnedFd,
     registration: Registration,

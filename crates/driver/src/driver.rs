@@ -11,6 +11,7 @@ use proto::{ChannelId, Connection, Millis, Stream};
 use sys::epoll::Interest;
 
 use super::attachments::Attachments;
+use super::channel_fd::SocketPair;
 use super::channel_handler::ChannelHandler;
 use super::error::DriverError;
 use super::lanes::{LaneReport, LaneTerms, Lanes};
@@ -178,15 +179,13 @@ impl Driver {
     /// direction is shut down.
     ///
     /// # Errors
-    /// Those of epoll, fcntl and dup; then nothing is attached.
-    pub fn attach_socket(&mut self, channel: ChannelId, socket: OwnedFd) -> io::Result<()> {
+    /// Those of epoll and fcntl; then nothing is attached.
+    pub fn attach_socket(&mut self, channel: ChannelId, socket: SocketPair) -> io::Result<()> {
         let key = (channel, Stream::Data);
-        // Epoll watches a descriptor once, and each direction has a registration of its own.
-        let write = sys::io::dup(&socket)?;
         self.detach_sink(channel, Stream::Data);
         let (attachments, poller) = (&mut self.attachments, &mut self.poller);
-        attachments.sinks.attach_socket(key, write, poller)?;
-        let attached = attachments.sources.attach(key, socket, poller);
+        attachments.sinks.attach_socket(key, socket.write, poller)?;
+        let attached = attachments.sources.attach(key, socket.read, poller);
         if attached.is_err() {
             self.detach_sink(channel, Stream::Data);
         }
@@ -195,9 +194,11 @@ impl Driver {
 
     /// Passes received data, which was not counted as consumed, to the channel's sink before any
     /// other; `ended` if the peer sends nothing more.
-    pub fn feed_sink(&mut self, channel: ChannelId, data: VecDeque<Bytes>, ended: bool) {
+    pub fn feed_sink(&mut self, channel: ChannelId, data: Bytes, ended: bool) {
         if let Some(sink) = self.attachments.sinks.get_mut((channel, Stream::Data)) {
-            data.into_iter().for_each(|data| sink.push(data));
+            if !data.is_empty() {
+                sink.push(data);
+            }
             if ended {
                 sink.end();
             }

@@ -41,6 +41,7 @@ mod sync;
 mod thread_waker;
 mod watch;
 
+pub use channel_fd::SocketPair;
 pub use channel_handler::{ChannelHandler, ChannelIo, HandlerProgress};
 pub use chunk_queue::ChunkQueue;
 pub use driver::Driver;

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 
 use proto::{ChannelId, Error};
 
@@ -11,7 +11,7 @@ use super::{
     ListeningSockets, MAX_ACCEPTS, MAX_FORWARDED, Opens, PAUSE_MS, SOCKS_MS, SOCKS_PEEK_BYTES,
     Socks, SocksOutcome, SocksStep,
 };
-use crate::Driver;
+use crate::{Driver, SocketPair};
 
 impl Forwards {
     /// Accepts connections from now on. Returns the number by which [`Forwards::cancel`] knows the
@@ -54,34 +54,46 @@ impl Forwards {
         }
     }
 
-    /// Accepts what waits, up to a limit; epoll reports the rest again.
+    /// Accepts what waits, up to a limit for each socket; epoll reports the rest again.
     pub(super) fn accept(&mut self, serial: u64, driver: &mut Driver) {
-        let mut left = MAX_ACCEPTS;
-        let mut at = 0;
-        while left > 0 {
-            let Some(listener) = self.listeners.get(&serial) else {
-                return;
-            };
-            let Some(socket) = listener.sockets.sockets.get(at) else {
-                return;
-            };
-            if self.entries.len() >= MAX_FORWARDED {
-                let error = io::Error::other("too many forwarded connections");
-                return self.pause(error, driver);
-            }
-            match sys::socket::accept_stream(socket) {
-                Ok((socket, peer)) => {
-                    left -= 1;
-                    self.paused = false;
-                    let opens = listener.opens.clone();
-                    self.accepted(socket, peer, opens, driver);
+        let count = match self.listeners.get(&serial) {
+            Some(listener) => listener.sockets.sockets.len(),
+            None => return,
+        };
+        for at in 0..count {
+            for _ in 0..MAX_ACCEPTS.div_ceil(count) {
+                match self.accept_one(serial, at, driver) {
+                    Ok(()) => {}
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    // The connection was reset while it waited.
+                    Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                    Err(error) => return self.pause(error, driver),
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => at += 1,
-                // The connection was reset while it waited.
-                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => left -= 1,
-                Err(error) => return self.pause(error, driver),
             }
         }
+    }
+
+    /// Accepts a connection of the listener's socket number `at`.
+    fn accept_one(&mut self, serial: u64, at: usize, driver: &mut Driver) -> io::Result<()> {
+        let listener = self.listeners.get(&serial);
+        let Some((listener, socket)) =
+            listener.and_then(|listener| Some((listener, listener.sockets.sockets.get(at)?)))
+        else {
+            return Err(io::ErrorKind::WouldBlock.into());
+        };
+        if self.entries.len() >= MAX_FORWARDED {
+            return Err(io::Error::other("too many forwarded connections"));
+        }
+        // Reserves the connection's second descriptor: without it, the connection must stay in the
+        // queue.
+        let reserved = sys::io::dup(socket)?;
+        let (socket, peer) = sys::socket::accept_stream(socket)?;
+        drop(reserved);
+        let socket = SocketPair::new(socket)?;
+        self.paused = false;
+        let opens = listener.opens.clone();
+        self.accepted(socket, peer, opens, driver);
+        Ok(())
     }
 
     /// Stops to accept for a while, because the process lacks something.
@@ -106,7 +118,7 @@ impl Forwards {
 
     fn accepted(
         &mut self,
-        socket: OwnedFd,
+        socket: SocketPair,
         peer: Option<SocketAddr>,
         opens: Opens,
         driver: &mut Driver,
@@ -124,7 +136,10 @@ impl Forwards {
                 let socks = Some(Socks::new());
                 let serial = self.next_serial;
                 let token = ForwardToken::Socks(serial).number();
-                if driver.watch(socket.as_fd(), token, true, false).is_ok() {
+                if driver
+                    .watch(socket.read.as_fd(), token, true, false)
+                    .is_ok()
+                {
                     let stage = ForwardStage::Asking(socket, peer);
                     self.insert(stage, None, socks, "dynamic".into());
                     self.limit(serial, SOCKS_MS, driver);
@@ -151,22 +166,22 @@ impl Forwards {
             else {
                 return;
             };
-            let count = match sys::socket::peek(socket, &mut bytes) {
+            let count = match sys::socket::peek(&socket.read, &mut bytes) {
                 Ok(count @ 1..) => count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Ok(0) | Err(_) => return self.remove(serial, driver),
             };
             let (taken, step) = socks.take(bytes.get(..count).unwrap_or_default());
             // The bytes of the request leave the socket; those of the connection stay in it.
-            let _ = sys::io::read(socket, bytes.get_mut(..taken).unwrap_or_default());
+            let _ = sys::io::read(&socket.read, bytes.get_mut(..taken).unwrap_or_default());
             match step {
                 SocksStep::More(answer) => {
                     // An empty socket has space for some bytes; a client that has closed is
                     // noticed by the next read.
-                    let _ = sys::socket::send_now(socket, &answer);
+                    let _ = sys::socket::send_now(&socket.write, &answer);
                 }
                 SocksStep::Refuse(reply) => {
-                    let _ = sys::socket::send_now(socket, &reply);
+                    let _ = sys::socket::send_now(&socket.write, &reply);
                     return self.remove(serial, driver);
                 }
                 SocksStep::Connect(target) => return self.open_asked(serial, target, driver),
@@ -184,7 +199,7 @@ impl Forwards {
             ForwardStage::Asking(socket, peer) => (socket, peer),
             other => return entry.stage = other,
         };
-        driver.unwatch(socket.as_fd());
+        driver.unwatch(socket.read.as_fd());
         let (kind, fields) = target.open_request(peer);
         entry.label = format!("dynamic to {target}");
         match open(driver, kind, &fields) {
@@ -196,7 +211,7 @@ impl Forwards {
             Err(error) => {
                 if let Some(socks) = &entry.socks {
                     let reply = socks.reply(SocksOutcome::Unreachable);
-                    let _ = sys::socket::send_now(&socket, &reply);
+                    let _ = sys::socket::send_now(&socket.write, &reply);
                 }
                 self.reports.push_back(ForwardReport::NoChannel(error));
                 self.remove(serial, driver);
@@ -213,7 +228,7 @@ impl Forwards {
             ForwardStage::Opening(socket) => {
                 if let Some(socks) = entry.socks.take() {
                     let reply = socks.reply(SocksOutcome::Connected);
-                    let _ = sys::socket::send_now(&socket, &reply);
+                    let _ = sys::socket::send_now(&socket.write, &reply);
                 }
                 self.join(serial, socket, driver);
             }
@@ -237,7 +252,7 @@ impl Forwards {
                 wire::message::open_failure::ADMINISTRATIVELY_PROHIBITED => SocksOutcome::Forbidden,
                 _ => SocksOutcome::Unreachable,
             };
-            let _ = sys::socket::send_now(socket, &socks.reply(outcome));
+            let _ = sys::socket::send_now(&socket.write, &socks.reply(outcome));
         }
         if let Some(channel) = entry.channel {
             self.reports.push_back(ForwardReport::OpenRefused {

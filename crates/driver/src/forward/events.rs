@@ -126,9 +126,7 @@ impl Forwards {
                     }
                     SocksStep::Connect(target) if (self.settings.permits)(&target) => {
                         entry.label = format!("remote dynamic to {target}");
-                        if !rest.is_empty() {
-                            entry.held.push_back(rest);
-                        }
+                        entry.held.extend_from_slice(&rest);
                         return self.dial(serial, target, driver);
                     }
                     SocksStep::Connect(target) => {
@@ -146,7 +144,7 @@ impl Forwards {
             ForwardStage::Lookup(_) | ForwardStage::Dialing(..)
         ) {
             // Its part of the window opens again when the socket has accepted it.
-            entry.held.push_back(rest);
+            entry.held.extend_from_slice(&rest);
         } else {
             let _ = driver.connection().channel_consumed(channel, rest.len());
         }

@@ -24,7 +24,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
-use bytes::Bytes;
 use proto::{ChannelId, Stream};
 use sys::socket::Family;
 use wire::message::open_failure;
@@ -33,7 +32,7 @@ pub use listener::{Gateway, ListeningSockets};
 pub use socks::SocksOutcome;
 pub use target::{ForwardTarget, Listening};
 
-use crate::Driver;
+use crate::{Driver, SocketPair};
 use dial::{Dial, DialStep, NEXT_ATTEMPT_MS};
 use resolver::Resolver;
 use socks::{Socks, SocksStep};
@@ -163,11 +162,11 @@ enum ForwardStage {
     /// Connecting to the target.
     Dialing(ForwardTarget, Dial),
     /// An accepted connection sends its SOCKS request.
-    Asking(OwnedFd, Option<SocketAddr>),
+    Asking(SocketPair, Option<SocketAddr>),
     /// The peer sends a SOCKS request on its channel.
     PeerAsks,
     /// The peer has not answered our open request.
-    Opening(OwnedFd),
+    Opening(SocketPair),
     /// Socket and channel are joined.
     Joined {
         source_ended: bool,
@@ -180,8 +179,10 @@ struct Forwarded {
     /// The channel; none while a SOCKS request is read from a socket.
     channel: Option<ChannelId>,
     socks: Option<Socks>,
-    /// Data from the peer that arrived before its SOCKS request was carried out, and its EOF.
-    held: VecDeque<Bytes>,
+    /// Data from the peer that arrived before its SOCKS request was carried out, and its EOF. Copied,
+    /// because the data would pin a receive slab during the whole attempt to connect. The window
+    /// bounds its size.
+    held: Vec<u8>,
     peer_ended: bool,
     /// The socket, whose bytes are read and dropped: the peer has closed the channel. A target that
     /// cannot write might not read what is still to be written to it.
@@ -310,7 +311,7 @@ impl Forwards {
             stage,
             channel,
             socks,
-            held: VecDeque::new(),
+            held: Vec::new(),
             peer_ended: false,
             discarded: None,
             label,
@@ -399,7 +400,7 @@ impl Forwards {
             }
             DialStep::Connected(socket) => {
                 driver.set_timer(next, None);
-                self.connected(serial, socket, driver);
+                self.connected(serial, (target, socket), driver);
             }
             DialStep::Failed(error) => {
                 driver.set_timer(next, None);
@@ -425,7 +426,12 @@ impl Forwards {
         }
     }
 
-    fn connected(&mut self, serial: u64, socket: OwnedFd, driver: &mut Driver) {
+    fn connected(
+        &mut self,
+        serial: u64,
+        (target, socket): (ForwardTarget, OwnedFd),
+        driver: &mut Driver,
+    ) {
         let Some(entry) = self.entries.get_mut(&serial) else {
             return;
         };
@@ -435,6 +441,10 @@ impl Forwards {
         if self.settings.keep_alive {
             let _ = sys::socket::set_keepalive(&socket, true);
         }
+        let socket = match SocketPair::new(socket) {
+            Ok(socket) => socket,
+            Err(error) => return self.fail(serial, Some((target, words(&error))), driver),
+        };
         match &entry.socks {
             Some(socks) => {
                 let reply = socks.reply(SocksOutcome::Connected);
@@ -451,7 +461,7 @@ impl Forwards {
     }
 
     /// Joins the socket to the channel, which is open.
-    fn join(&mut self, serial: u64, socket: OwnedFd, driver: &mut Driver) {
+    fn join(&mut self, serial: u64, socket: SocketPair, driver: &mut Driver) {
         driver.set_timer(ForwardToken::GiveUp(serial).number(), None);
         let Some(entry) = self.entries.get_mut(&serial) else {
             return;
@@ -466,11 +476,10 @@ impl Forwards {
         let held = std::mem::take(&mut entry.held);
         let ended = entry.peer_ended;
         if driver.attach_socket(channel, socket).is_err() {
-            // Too many open files: the channel ends.
             self.end_both(serial, driver);
             return;
         }
-        driver.feed_sink(channel, held, ended);
+        driver.feed_sink(channel, held.into(), ended);
     }
 
     /// A connection cannot be made: refuses the channel, or answers the SOCKS request and closes it.
@@ -515,15 +524,16 @@ impl Forwards {
             self.channels.remove(&channel);
             drop(driver.detach_source(channel, Stream::Data));
             drop(driver.detach_sink(channel, Stream::Data));
-            let held = entry.held.iter().map(Bytes::len).sum();
-            let _ = driver.connection().channel_consumed(channel, held);
+            let _ = driver
+                .connection()
+                .channel_consumed(channel, entry.held.len());
         }
         if let Some(socket) = &entry.discarded {
             driver.unwatch(socket.as_fd());
         }
         match entry.stage {
             ForwardStage::Dialing(_, mut dial) => dial.abandon(driver),
-            ForwardStage::Asking(socket, _) => driver.unwatch(socket.as_fd()),
+            ForwardStage::Asking(socket, _) => driver.unwatch(socket.read.as_fd()),
             ForwardStage::Lookup(_)
             | ForwardStage::PeerAsks
             | ForwardStage::Opening(_)

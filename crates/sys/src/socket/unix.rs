@@ -3,10 +3,11 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType};
 
 use super::{Connecting, unmapped};
@@ -21,8 +22,11 @@ fn unix_socket() -> io::Result<OwnedFd> {
     )?)
 }
 
+/// Mode bits of a file that concern permissions.
+const PERMISSIONS: u32 = 0o777;
+
 /// Creates a listening socket at `path`: close-on-exec, non-blocking. The file gets the mode
-/// 0777 less `mask`, which replaces the process's umask during the call.
+/// 0777 less `mask`, whatever the process's umask is, and never has a wider one.
 ///
 /// # Errors
 /// The kernel's error: `AddrInUse` if the path exists, `InvalidInput` or `ENAMETOOLONG` for a path
@@ -30,12 +34,36 @@ fn unix_socket() -> io::Result<OwnedFd> {
 pub fn listen_unix(path: &Path, backlog: i32, mask: u32) -> io::Result<OwnedFd> {
     let address = SocketAddrUnix::new(path)?;
     let fd = unix_socket()?;
-    let before = crate::process::set_umask(mask);
-    let bound = rustix::net::bind(&fd, &address);
-    crate::process::set_umask(before);
-    bound?;
-    rustix::net::listen(&fd, backlog)?;
+    let mode = PERMISSIONS & !mask;
+    // The file gets the mode of the socket less the umask, which is not changed, because other
+    // threads make files.
+    rustix::fs::fchmod(&fd, Mode::from_raw_mode(mode))?;
+    rustix::net::bind(&fd, &address)?;
+    let listening = widen(path, mode).and_then(|()| Ok(rustix::net::listen(&fd, backlog)?));
+    if let Err(error) = listening {
+        let _ = unlink_own_socket(path);
+        return Err(error);
+    }
     Ok(fd)
+}
+
+/// Gives the new socket at `path` the bits of `mode` that the umask took away.
+fn widen(path: &Path, mode: u32) -> io::Result<()> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = rustix::fs::open(path, flags, Mode::empty())?;
+    let found = rustix::fs::fstat(&file)?;
+    if found.st_mode & PERMISSIONS == mode {
+        return Ok(());
+    }
+    let is_socket = FileType::from_raw_mode(found.st_mode) == FileType::Socket;
+    if !is_socket || found.st_uid != rustix::process::geteuid().as_raw() {
+        return Err(io::Error::other(
+            "another file has taken the socket's place",
+        ));
+    }
+    // A descriptor of a path takes no other call before fchmodat2 (Linux 6.6).
+    let open_file = format!("/proc/self/fd/{}", file.as_raw_fd());
+    Ok(rustix::fs::chmod(open_file, Mode::from_raw_mode(mode))?)
 }
 
 /// Connects to the socket at `path`: close-on-exec, non-blocking.
@@ -113,6 +141,16 @@ mod tests {
         let listener = listen_unix(&path, 8, 0o177).unwrap();
         let mode = fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
+        // More than the umask permits.
+        let wide = folder.join("wide");
+        drop(listen_unix(&wide, 8, 0o001).unwrap());
+        let mode = fs::metadata(&wide).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o776);
+        assert_ne!(
+            crate::process::umask() & 0o022,
+            0,
+            "the umask takes bits away"
+        );
         let taken = listen_unix(&path, 8, 0o177).unwrap_err();
         assert_eq!(taken.kind(), io::ErrorKind::AddrInUse);
         let nobody = accept_stream(&listener).unwrap_err();
