@@ -330,6 +330,13 @@ fn measuring_parrot() -> (Scripted, std::sync::mpsc::Receiver<(Vec<u8>, u64)>) {
     (server, received_measures)
 }
 
+/// A client whose keystrokes all have the same size on the wire.
+fn typist(scratch: &Scratch, server: &Scripted, obscured: &str) -> Screen {
+    let option = format!("-oObscureKeystrokeTiming={obscured}");
+    let options = ["-vvv", "-caes128-gcm@openssh.com", &option];
+    Screen::start(scratch, server.port, &options)
+}
+
 /// Size of one keystroke on the wire: a length, a block, a tag.
 const KEY_BYTES: u64 = 4 + 16 + 16;
 
@@ -337,12 +344,7 @@ const KEY_BYTES: u64 = 4 + 16 + 16;
 fn keys_are_followed_by_pings_that_look_like_them() {
     let (server, measures) = measuring_parrot();
     let scratch = Scratch::new();
-    let options = [
-        "-vvv",
-        "-caes128-gcm@openssh.com",
-        "-oObscureKeystrokeTiming=interval:10",
-    ];
-    let mut screen = Screen::start(&scratch, server.port, &options);
+    let mut screen = typist(&scratch, &server, "interval:10");
     screen.expect("keystroke timing is hidden");
     screen.expect("Start): true");
     let (_, before) = measures.recv().unwrap();
@@ -401,12 +403,7 @@ fn everything_that_is_typed_arrives_in_order_whatever_its_rhythm() {
 fn keys_leave_at_once_and_alone_where_their_timing_is_not_hidden() {
     let (server, measures) = measuring_parrot();
     let scratch = Scratch::new();
-    let options = [
-        "-vvv",
-        "-caes128-gcm@openssh.com",
-        "-oObscureKeystrokeTiming=no",
-    ];
-    let mut screen = Screen::start(&scratch, server.port, &options);
+    let mut screen = typist(&scratch, &server, "no");
     let log = screen.expect("Start): true");
     assert!(!log.contains("keystroke timing"), "{log}");
     let (_, mut before) = measures.recv().unwrap();

@@ -20,7 +20,6 @@ use driver::{
 use packet::PacketBuf;
 use proto::{Error, Stream};
 use sys::epoll::EventFd;
-use sys::signals::Signal;
 
 use super::first::FirstPackets;
 
@@ -37,17 +36,6 @@ const LIMITS: BridgeLimits = BridgeLimits {
 /// wait in the kernel cost nothing besides, and bridge a round trip as well.
 const HELD_BYTES: usize = 8 << 20;
 const LEAST_HELD_BYTES: usize = 2 << 20;
-
-/// Signals that a question on the terminal handles.
-pub(super) const QUESTION_SIGNALS: [Signal; 7] = [
-    Signal::HUP,
-    Signal::INT,
-    Signal::QUIT,
-    Signal::TERM,
-    Signal::TSTP,
-    Signal::TTIN,
-    Signal::TTOU,
-];
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -329,7 +317,7 @@ impl Turns for EngineBridge {
         }
         drop(state);
         // Whoever asks at this moment takes the signals.
-        let Ok(_blocked) = sys::signals::Blocked::new(&QUESTION_SIGNALS) else {
+        let Ok(_blocked) = sys::signals::Blocked::new(&sys::terminal::CAUGHT_SIGNALS) else {
             return false;
         };
         let mut state = locked(&self.login);

@@ -22,7 +22,7 @@ use packet::PacketBuf;
 use sys::signals::{self, Blocked, Signal};
 use transfer::engine::{EngineError, Exchange, LinkTimes, Transport};
 
-use super::bridge::{EngineBridge, LinkStage, Local, QUESTION_SIGNALS, Questions};
+use super::bridge::{EngineBridge, LinkStage, Local, Questions};
 
 /// How often a wait looks whether a signal has come.
 const LOOK: Duration = Duration::from_millis(200);
@@ -63,7 +63,7 @@ impl LoginSignals {
             }
         }
         Ok(Self {
-            _blocked: Blocked::new(&QUESTION_SIGNALS)?,
+            _blocked: Blocked::new(&sys::terminal::CAUGHT_SIGNALS)?,
         })
     }
 }

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Winsize};
 
 pub use modes::{ModesReport, apply_modes, decode_modes, encode_modes};
-pub use prompt::{PromptError, prompt_line, prompt_secret};
+pub use prompt::{CAUGHT_SIGNALS, PromptError, prompt_line, prompt_secret};
 pub use rustix::termios::Termios;
 
 use crate::signals::Signal;

@@ -72,7 +72,7 @@ pub fn prompt_line(prompt: &str) -> Result<Zeroizing<Vec<u8>>, PromptError> {
 }
 
 /// Signals that must not take effect while echo is off.
-const CAUGHT: [Signal; 7] = [
+pub const CAUGHT_SIGNALS: [Signal; 7] = [
     Signal::HUP,
     Signal::INT,
     Signal::QUIT,
@@ -95,8 +95,8 @@ pub fn ask_on(
     let terminal = terminal.as_fd();
     loop {
         // Blocked before echo is disabled, unblocked after it is restored.
-        let blocked = signals::Blocked::new(&CAUGHT)?;
-        let caught = SignalFd::new(&CAUGHT)?;
+        let blocked = signals::Blocked::new(&CAUGHT_SIGNALS)?;
+        let caught = SignalFd::new(&CAUGHT_SIGNALS)?;
         let outcome = {
             let _modes = PromptModes::enter(terminal, echo)?;
             crate::io::write_all(terminal, prompt.as_bytes())?;
