@@ -1,75 +1,18 @@
 //! Forwarded connections of other implementations: their clients with our server, our client with
 //! their servers, and both with OpenSSH, whose result is the standard.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
-use interop::forwarded::{Does, GREETING, connect, target, through, through_unix, unix_target};
+use interop::forwarded::{
+    Does, GREETING, connect, socks5, target, through, through_unix, unix_target,
+};
+use interop::peers::Running;
 use interop::peers::dropbear::Dropbear;
-use interop::peers::openssh::Sshd;
-use interop::peers::ours::Kind;
 use interop::peers::python::AsyncsshServer;
-use interop::peers::tunnel::{Forwarder, Tunnel};
-use interop::peers::{Running, Server};
-use interop::report::skipped;
+use interop::peers::tunnel::{Forwarder, Tunnel, with_client, with_server};
 use interop::scratch::{Scratch, free_port};
-use interop::suite::Algorithms;
-
-/// OpenSSH, and the suite to test unless that is OpenSSH.
-fn suites() -> Vec<Kind> {
-    let mut suites = vec![Kind::OpenSsh];
-    suites.extend(Some(Kind::tested()).filter(|kind| *kind != Kind::OpenSsh));
-    suites
-}
-
-/// Runs a test with each pair, and fails with all failures.
-fn each(
-    pairs: Vec<(Forwarder, &dyn Server)>,
-    test: impl Fn(Forwarder, &Running) -> Result<(), String>,
-) {
-    let mut failed = Vec::new();
-    for (client, server) in pairs {
-        let name = format!("{} -> {}", client.name(), server.name());
-        let running = match server
-            .offers()
-            .and_then(|_| server.start(&Algorithms::default(), None))
-        {
-            Ok(running) => running,
-            Err(why) => {
-                skipped(&name, &why);
-                continue;
-            }
-        };
-        match catch_unwind(AssertUnwindSafe(|| test(client, &running))) {
-            Ok(Ok(())) => {}
-            Ok(Err(why)) => skipped(&name, &why),
-            Err(payload) => {
-                let text = payload
-                    .downcast_ref::<String>()
-                    .cloned()
-                    .unwrap_or_default();
-                failed.push(format!(
-                    "{name}: {text}; the server: {:?}",
-                    running.daemon.log()
-                ));
-            }
-        }
-    }
-    assert!(failed.is_empty(), "\n{}", failed.join("\n"));
-}
-
-fn with_client(client: Forwarder, test: impl Fn(Forwarder, &Running) -> Result<(), String>) {
-    let servers: Vec<Sshd> = suites().into_iter().map(Sshd).collect();
-    let pairs = servers.iter().map(|server| (client, server as &dyn Server));
-    each(pairs.collect(), test);
-}
-
-fn with_server(server: &dyn Server, test: impl Fn(Forwarder, &Running) -> Result<(), String>) {
-    let clients = suites().into_iter().map(Forwarder::Suite);
-    each(clients.map(|client| (client, server)).collect(), test);
-}
 
 /// Ports in both directions: a target that speaks first, one that answers after the end of its
 /// input, one that nobody listens to, and many connections at once.
@@ -159,20 +102,35 @@ fn paths(client: Forwarder, running: &Running) -> Result<(), String> {
     Ok(())
 }
 
+/// A SOCKS listener of the client.
+fn dynamic(client: Forwarder, running: &Running) -> Result<(), String> {
+    let (port, to) = (free_port(), target(Does::Greet));
+    let _tunnel = Tunnel::start(client, running, &[("-D", &port.to_string())])?;
+    let mut stream = connect(port);
+    stream.write_all(&socks5(1, to)).expect("a request");
+    let mut back = [0; 12 + GREETING.len()];
+    stream.read_exact(&mut back).expect("a reply");
+    assert_eq!(back[..4], [5, 0, 5, 0]);
+    assert_eq!(&back[12..], GREETING);
+    Ok(())
+}
+
 #[test]
 fn dbclient_forwards_ports() {
     with_client(Forwarder::Dbclient, ports);
 }
 
 #[test]
-fn plink_forwards_ports() {
+fn plink_forwards_ports_and_serves_socks() {
     with_client(Forwarder::Plink, ports);
+    with_client(Forwarder::Plink, dynamic);
 }
 
 #[test]
 fn asyncssh_forwards_ports_and_paths() {
     with_client(Forwarder::Asyncssh, ports);
     with_client(Forwarder::Asyncssh, paths);
+    with_client(Forwarder::Asyncssh, dynamic);
 }
 
 #[test]
@@ -189,6 +147,7 @@ fn go_forwards_ports_and_paths() {
 #[test]
 fn a_dropbear_server_forwards_ports() {
     with_server(&Dropbear, ports);
+    with_server(&Dropbear, dynamic);
 }
 
 #[test]

@@ -1,12 +1,14 @@
 //! Programs that forward connections, each as a client that stays until it is killed.
 
 use std::fs::File;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Command, Stdio};
 
 use super::ours::Kind;
-use super::{Running, dropbear, openssh, putty, python};
+use super::{Running, Server, dropbear, openssh, putty, python};
 use crate::fixture;
 use crate::process::Background;
+use crate::report::skipped;
 use crate::scratch::Scratch;
 use crate::suite::Algorithms;
 
@@ -127,4 +129,82 @@ fn with_options(mut command: Command, running: &Running) -> Command {
         ))
         .arg(format!("known_hosts={}", running.known_hosts.display()));
     command
+}
+
+/// OpenSSH, and the suite to test unless that is OpenSSH.
+fn suites() -> Vec<Kind> {
+    let mut suites = vec![Kind::OpenSsh];
+    suites.extend(Some(Kind::tested()).filter(|kind| *kind != Kind::OpenSsh));
+    suites
+}
+
+/// Runs a test with this client and each suite's server, OpenSSH's first.
+///
+/// # Panics
+/// If the test fails with any of them.
+pub fn with_client(client: Forwarder, test: impl FnMut(Forwarder, &Running) -> Result<(), String>) {
+    let servers: Vec<openssh::Sshd> = suites().into_iter().map(openssh::Sshd).collect();
+    let pairs = servers.iter().map(|server| (client, server as &dyn Server));
+    each(pairs.collect(), test);
+}
+
+/// Runs a test with this server and each suite's client, OpenSSH's first.
+///
+/// # Panics
+/// If the test fails with any of them.
+pub fn with_server(
+    server: &dyn Server,
+    test: impl FnMut(Forwarder, &Running) -> Result<(), String>,
+) {
+    let clients = suites().into_iter().map(Forwarder::Suite);
+    each(clients.map(|client| (client, server)).collect(), test);
+}
+
+/// Runs a test with each pair of the two suites, OpenSSH's first.
+///
+/// # Panics
+/// If the test fails with any of them.
+pub fn with_suites(test: impl FnMut(Forwarder, &Running) -> Result<(), String>) {
+    let servers: Vec<openssh::Sshd> = suites().into_iter().map(openssh::Sshd).collect();
+    let with = |server| {
+        suites()
+            .into_iter()
+            .map(move |kind| (Forwarder::Suite(kind), server))
+    };
+    each(
+        servers
+            .iter()
+            .flat_map(|server| with(server as &dyn Server))
+            .collect(),
+        test,
+    );
+}
+
+/// Runs a test with each pair, and fails with all failures. A test returns why a program is missing.
+fn each(
+    pairs: Vec<(Forwarder, &dyn Server)>,
+    mut test: impl FnMut(Forwarder, &Running) -> Result<(), String>,
+) {
+    let mut failed = Vec::new();
+    for (client, server) in pairs {
+        let name = format!("{} -> {}", client.name(), server.name());
+        let offers = server.offers();
+        let running = match offers.and_then(|_| server.start(&Algorithms::default(), None)) {
+            Ok(running) => running,
+            Err(why) => {
+                skipped(&name, &why);
+                continue;
+            }
+        };
+        match catch_unwind(AssertUnwindSafe(|| test(client, &running))) {
+            Ok(Ok(())) => {}
+            Ok(Err(why)) => skipped(&name, &why),
+            Err(payload) => {
+                let text = payload.downcast_ref::<String>().cloned();
+                let (text, log) = (text.unwrap_or_default(), running.daemon.log());
+                failed.push(format!("{name}: {text}; the server: {log:?}"));
+            }
+        }
+    }
+    assert!(failed.is_empty(), "\n{}", failed.join("\n"));
 }
