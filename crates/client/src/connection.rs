@@ -8,6 +8,8 @@ use accelerator::Accelerator;
 use config::client::ClientOptions;
 use config::tokens::Purpose;
 use driver::DriverError;
+use proto::Connection;
+use proto::channel::ChannelTimeouts;
 
 use crate::auth::identity::Keys;
 use crate::auth::{Early, LoggedIn};
@@ -192,6 +194,7 @@ impl OneConnection<'_> {
             compressor.set_provider(Arc::<Accelerator>::clone(accelerator));
         }
         report::announce_compression(&options.compression, connection);
+        set_channel_timeouts(&options.limits.channel_timeouts, connection);
         // The process ends next and the system frees everything at once, so destructors are
         // skipped. They run where a proxy or a compression helper waits for its descriptor to
         // close.
@@ -259,6 +262,17 @@ fn retry_policy(error: &ClientError, unconfirmed: PipelineDepth, repeatable: boo
         }
         _ => RetryPolicy::Forbidden,
     }
+}
+
+fn set_channel_timeouts(timeouts: &config::ChannelTimeouts, connection: &mut Connection) {
+    if timeouts.is_empty() {
+        return;
+    }
+    let (global_ms, timeouts) = (timeouts.global_ms, timeouts.clone());
+    connection.set_channel_timeouts(ChannelTimeouts {
+        limit_ms: Box::new(move |kind| timeouts.limit_ms(kind)),
+        global_ms,
+    });
 }
 
 /// Runs `LocalCommand`, if `PermitLocalCommand` allows it.

@@ -25,6 +25,18 @@ pub enum What {
 }
 
 impl What {
+    /// The channel's type for ChannelTimeout.
+    pub(crate) fn channel_label(&self) -> String {
+        match self {
+            Self::Shell | Self::Nothing => "session:shell".to_owned(),
+            Self::Exec(_) => "session:command".to_owned(),
+            Self::Subsystem(name) => {
+                format!("session:subsystem:{}", String::from_utf8_lossy(name))
+            }
+            Self::Forward(_) => "stdio-forward".to_owned(),
+        }
+    }
+
     /// Name of the channel request that starts it.
     pub(crate) fn request_name(&self) -> &'static str {
         match self {

@@ -17,6 +17,7 @@ mod macros;
 
 pub mod address;
 pub mod algorithms;
+mod channel_timeouts;
 pub mod client;
 mod codec;
 pub mod destination;
@@ -45,6 +46,7 @@ mod golden;
 #[cfg(test)]
 mod testing;
 
+pub use channel_timeouts::ChannelTimeouts;
 pub use client::{ClientConfig, ClientOptions};
 pub use environment::{Environment, Files, LocalUser, SystemFiles};
 pub use error::{ConfigError, Place, Severity, Warning};

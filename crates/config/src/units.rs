@@ -59,6 +59,50 @@ pub fn parse_milliseconds(text: &str) -> Option<u64> {
     (milliseconds <= 1000 * 2_147_483_647).then_some(milliseconds)
 }
 
+/// Parses a time of `ChannelTimeout` as milliseconds: as [`parse_seconds`], and the seconds may have
+/// a fraction (`.5`, `1m30.5s`). A time that is not 0 is at least one millisecond. `None` if it is
+/// malformed.
+pub fn parse_channel_time(text: &str) -> Option<u64> {
+    let (mut total_ms, mut seconds_named, mut has_fraction) = (0_u64, 0, false);
+    let mut rest = text;
+    while !rest.is_empty() {
+        let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
+        let (whole, after) = rest.split_at_checked(digits(rest))?;
+        let (fraction, after) = match after.strip_prefix('.') {
+            Some(after) => after.split_at_checked(digits(after).max(1))?,
+            None => ("", after),
+        };
+        let unit: u64 = match after.chars().next() {
+            None | Some('s' | 'S') => 1,
+            Some(_) if !fraction.is_empty() => return None,
+            Some('m' | 'M') => 60,
+            Some('h' | 'H') => 3600,
+            Some('d' | 'D') => 86_400,
+            Some('w' | 'W') => 604_800,
+            Some(_) => return None,
+        };
+        rest = after.get(1..).unwrap_or_default();
+        seconds_named += u32::from(unit == 1);
+        has_fraction |= !fraction.is_empty();
+        let whole: u64 = match whole {
+            "" if !fraction.is_empty() => 0,
+            digits => digits.parse().ok()?,
+        };
+        let mut thousandths = 0;
+        for digit in fraction.bytes().chain(*b"000").take(3) {
+            thousandths =
+                thousandths * 10 + u64::from(digit.checked_sub(b'0').filter(|d| *d < 10)?);
+        }
+        if thousandths == 0 && fraction.bytes().any(|digit| digit != b'0') {
+            thousandths = 1;
+        }
+        let milliseconds = whole.saturating_mul(unit).saturating_mul(1000);
+        total_ms = total_ms.saturating_add(milliseconds.saturating_add(thousandths));
+    }
+    // OpenSSH adds a fraction to one number of seconds only.
+    (!text.is_empty() && (!has_fraction || seconds_named == 1)).then_some(total_ms)
+}
+
 /// Formats milliseconds as `sshd -T` prints a penalty: whole seconds, or with a fraction of six
 /// digits.
 pub fn format_milliseconds(milliseconds: u64) -> String {
@@ -206,6 +250,35 @@ pub fn split_host_port(text: &str) -> Option<(&str, Option<&str>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// As OpenSSH 10.6 does.
+    #[test]
+    fn times_of_channels_may_have_a_fraction() {
+        for (text, milliseconds) in [
+            ("0", 0),
+            ("5m", 300_000),
+            ("1m30", 90_000),
+            ("1.5", 1500),
+            (".5", 500),
+            ("0.5s", 500),
+            ("1.5S", 1500),
+            ("1m30.5s", 90_500),
+            ("1.5s1m", 61_500),
+            ("1m.5", 60_500),
+            ("0.0", 0),
+            ("0.0000001", 1),
+            ("1.9999999", 1999),
+            ("99999999999999", 99_999_999_999_999_000),
+        ] {
+            assert_eq!(parse_channel_time(text), Some(milliseconds), "{text}");
+        }
+        for text in [
+            "", "5.", ".", "1.5m", "1e3", "-1", "+1", "1,5", "1.5.5", "1.5h3", "1.25s5", "30s1.5",
+            "s", "0x10", "1ms", "none",
+        ] {
+            assert_eq!(parse_channel_time(text), None, "{text}");
+        }
+    }
 
     #[test]
     fn times() {

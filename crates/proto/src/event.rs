@@ -8,6 +8,7 @@ use bytes::Bytes;
 use crypto::hash::Digest;
 use zeroize::Zeroizing;
 
+use crate::Millis;
 use crate::channel::Request;
 
 /// Our number of a channel: small, and reused after the channel is closed.
@@ -272,6 +273,13 @@ pub enum Event {
     ChannelPeerClosed(ChannelId),
     /// Both sides sent CLOSE; the channel's number is free again.
     ChannelClosed(ChannelId),
+    /// The channel carried no data for its limit (`set_channel_timeouts`). The owner closes it.
+    ChannelIdle {
+        /// Our number for the channel.
+        channel: ChannelId,
+        /// The limit that has passed, milliseconds.
+        limit_ms: Millis,
+    },
     /// Client: the server's host keys (`hostkeys-00@openssh.com`), at most 64.
     HostKeysAnnounced(Vec<Vec<u8>>),
     /// Client: the server announced more than 64 host keys; none of them is kept.

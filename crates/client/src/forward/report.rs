@@ -6,7 +6,7 @@ use wire::message::open_failure;
 use super::SessionForwards;
 use super::remote::shown;
 use crate::connect::plain_reason;
-use crate::log::{debug1, error};
+use crate::log::{debug1, error, verbose};
 use crate::text::one_line;
 
 impl SessionForwards {
@@ -41,6 +41,9 @@ impl SessionForwards {
                 }
                 ForwardReport::AcceptFailed(reason) => {
                     error!("accept: {}; trying again", plain_reason(&reason));
+                }
+                ForwardReport::Idle(channel, limit_ms) => {
+                    verbose!("{}", proto::channel::idle_text(channel, limit_ms));
                 }
                 ForwardReport::NoChannel(reason) => {
                     error!("a connection could not be forwarded: {reason}");

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::error::ClientError;
 use crate::forward::{SessionForwards, open_reason};
-use crate::log::{debug1, debug2, debug3, error, info};
+use crate::log::{debug1, debug2, debug3, error, info, verbose};
 use crate::pipelining::early::Asked;
 use crate::text::one_line;
 
@@ -147,6 +147,10 @@ impl Session<'_> {
             }
             Event::ChannelReply { channel, success } => return Ok(self.reply(channel, success)),
             Event::ChannelEof(channel) => debug2!("channel {}: end of output", channel.0),
+            Event::ChannelIdle { channel, limit_ms } if Some(channel) == self.channel => {
+                verbose!("{}", proto::channel::idle_text(channel, limit_ms));
+                return self.expire(channel);
+            }
             Event::ChannelClosed(channel) if Some(channel) == self.channel => {
                 debug2!("channel {}: closed", channel.0);
                 self.channel_closed(channel);
@@ -255,6 +259,20 @@ impl Session<'_> {
             _ => {}
         }
         Next::Continue
+    }
+
+    /// Ends the session's channel at once, because it is unused for too long. Forwarded connections
+    /// go on.
+    fn expire(&mut self, channel: ChannelId) -> Result<Next, ClientError> {
+        if self.local.is_some() {
+            return Ok(Next::Finish(FAILURE));
+        }
+        drop(self.driver.detach_sink(channel, Stream::Data));
+        drop(self.driver.detach_sink(channel, Stream::Stderr));
+        self.command(|connection| connection.channel_eof(channel))?;
+        self.command(|connection| connection.channel_close(channel))?;
+        self.channel_closed(channel);
+        Ok(Next::Continue)
     }
 
     pub(super) fn channel_closed(&mut self, channel: ChannelId) {

@@ -318,12 +318,22 @@ impl<'c> Session<'c> {
             None => self.command(|connection| connection.open_channel(kind, &fields))?,
         };
         self.channel = Some(id);
+        if matches!(self.plan.what, What::Forward(_)) {
+            // A limit of `direct-tcpip` is not for this channel.
+            self.label(id);
+        }
         self.attach_sinks(id)?;
         if self.startup.unconfirmed != PipelineDepth::Whole {
             self.send_no_more_sessions()?;
         }
         debug1!("Entering interactive session.");
         Ok(())
+    }
+
+    /// Names the channel for ChannelTimeout.
+    fn label(&mut self, channel: ChannelId) {
+        let label = self.plan.what.channel_label();
+        self.driver.connection().label_channel(channel, &label);
     }
 
     fn start_early(&mut self) -> Result<ChannelId, ClientError> {
@@ -374,6 +384,7 @@ impl<'c> Session<'c> {
             self.outcome.started = true;
             return self.attach_source(channel);
         }
+        self.label(channel);
         let heard = self.driver.connection().channel_heard_early(channel);
         let mut with_data = false;
         match self.startup.take_started(heard) {

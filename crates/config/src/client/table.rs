@@ -9,6 +9,7 @@
 //! To implement a keyword, give its row a field and change its [`Support`].
 
 use crate::algorithms::Class;
+use crate::channel_timeouts::ChannelTimeouts;
 use crate::client::options::{
     Canonicalize, IdentityAgent, IdentityFile, PipelineLogin, Proxy, PubkeyAuthentication,
     RequestTty, SessionType, StrictHostKeyChecking, YesNoAsk,
@@ -210,7 +211,8 @@ keywords! {
         /// `SetEnv`.
         session.set_env: Vec<Variable> = SetEnv [] Kind::Parsed(forms::set_env), "", Carried, Everywhere, First, PerWord;
         LogVerbose [] Kind::Words, "", NONE, Everywhere, First, OrWord("none");
-        ChannelTimeout [] Kind::Parsed(forms::channel_timeout), "none", NONE, Everywhere, First, Line;
+        /// `ChannelTimeout`.
+        limits.channel_timeouts: ChannelTimeouts = ChannelTimeout [] Kind::Parsed(forms::channel_timeout), "none", Carried, Everywhere, First, Line;
         /// `PermitRemoteOpen`: `any`, `none`, or the targets that SOCKS requests from the server may
         /// name.
         forwarding.permit_remote_open: Vec<String> = PermitRemoteOpen [] Kind::Parsed(forms::permitted_remotes), "any", Carried, Everywhere, First, Line;

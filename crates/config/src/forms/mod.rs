@@ -7,6 +7,7 @@
 pub(crate) mod client;
 pub(crate) mod server;
 
+use crate::channel_timeouts;
 use crate::types::{IpQos, LogLevel, SyslogFacility};
 use crate::units;
 use crate::value::{Choice, EXTRA, Value, spelled};
@@ -158,10 +159,7 @@ pub(crate) fn channel_timeout(words: &[String]) -> Form {
         return one("none");
     }
     for word in words {
-        let good = word
-            .split_once('=')
-            .is_some_and(|(kind, time)| !kind.is_empty() && units::parse_seconds(time).is_some());
-        if !good {
+        if channel_timeouts::parse(word).is_none() {
             return Err(format!("invalid channel timeout {word}"));
         }
     }

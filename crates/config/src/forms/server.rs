@@ -72,12 +72,13 @@ pub(crate) fn agent_socket_path(words: &[String]) -> Form {
 /// `UnusedConnectionTimeout none|time`; a time of 0 is kept as `none`.
 pub(crate) fn unused_timeout(words: &[String]) -> Form {
     let word = only(words)?;
-    if word == "none" {
-        return one(word);
-    }
-    match units::parse_seconds(word) {
-        Some(0) => one("none"),
-        Some(seconds) => one(seconds.to_string()),
+    let seconds = match word {
+        "none" => Some(0),
+        time => units::parse_seconds(time),
+    };
+    match seconds.map(i64::from) {
+        Some(0) => Ok(Value::Number(-1)),
+        Some(seconds) => Ok(Value::Number(seconds)),
         None => Err("invalid time value.".to_owned()),
     }
 }

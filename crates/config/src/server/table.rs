@@ -4,6 +4,7 @@
 //! `server::build` and change its row here.
 
 use crate::algorithms::Class;
+use crate::channel_timeouts::ChannelTimeouts;
 use crate::forms;
 use crate::penalties::{MaxStartups, PerSourcePenalties};
 use crate::server::options::{
@@ -78,7 +79,8 @@ keywords! {
         algorithms.required_rsa_size: u32 = RequiredRSASize [] Kind::Integer { min: 1024, max: 16384 }, "2048", Carried, Everywhere, First, Line;
         /// `StreamLocalBindMask`: umask of sockets that are made for the client.
         forwarding.stream_local_bind_mask: u32 = StreamLocalBindMask [] Kind::Mode, "0177", Carried, Everywhere, First, Octal;
-        UnusedConnectionTimeout [] Kind::Parsed(forms::server::unused_timeout), "none", Support::Restricting(&["none"]), Everywhere, First, Line;
+        /// `UnusedConnectionTimeout` in seconds; `None` means no limit.
+        limits.unused_connection_timeout_s: Option<u32> = UnusedConnectionTimeout [] Kind::Parsed(forms::server::unused_timeout), "none", Carried, Everywhere, First, Line;
         /// `PermitRootLogin`.
         authentication.permit_root_login: PermitRootLogin = PermitRootLogin [] Kind::Choice(PermitRootLogin::SPELLINGS), "prohibit-password", Carried, Everywhere, First, Line;
         IgnoreRhosts [] RHOSTS, "yes", Fulfilled, Everywhere, First, Line;
@@ -196,7 +198,8 @@ keywords! {
         /// `AuthenticationMethods`: each entry a chain of methods; empty means any one method.
         authentication.authentication_methods: Vec<Vec<String>> = AuthenticationMethods [] Kind::Parsed(forms::server::authentication_methods), "any", Carried, Everywhere, First, Line;
         LogVerbose [] Kind::Words, "none", Support::Enabling(&["none"]), Everywhere, First, Line;
-        ChannelTimeout [] Kind::Parsed(forms::channel_timeout), "none", Support::Restricting(&["none"]), Everywhere, First, Line;
+        /// `ChannelTimeout`.
+        limits.channel_timeouts: ChannelTimeouts = ChannelTimeout [] Kind::Parsed(forms::channel_timeout), "none", Carried, Everywhere, First, Line;
         /// `Subsystem`, in order.
         session.subsystems: Vec<Subsystem> = Subsystem [] Kind::Parsed(forms::server::subsystem), "", Carried, Everywhere, Add, PerWord;
         /// `MaxStartups`.

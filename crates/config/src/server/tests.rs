@@ -514,8 +514,6 @@ fn what_restricts_and_is_not_carried_out_refuses_to_start() {
         }
     }
     for line in [
-        "ChannelTimeout session:*=5m",
-        "UnusedConnectionTimeout 5m",
         "HostKeyAgent /x",
         "RDomain vrf1",
         "ListenAddress 127.0.0.1 rdomain vrf1",
@@ -528,8 +526,7 @@ fn what_restricts_and_is_not_carried_out_refuses_to_start() {
         let inside = refusal(&format!("Match User ann\n{line}\n"));
         assert!(inside.contains("line 2: "), "{inside}");
     }
-    let harmless = "ChannelTimeout none\nUnusedConnectionTimeout none\n\
-        HostKeyAgent none\nRDomain none\nPubkeyAuthOptions none\nRefuseConnection no\n";
+    let harmless = "HostKeyAgent none\nRDomain none\nPubkeyAuthOptions none\nRefuseConnection no\n";
     assert!(load(harmless).warnings().is_empty());
 }
 

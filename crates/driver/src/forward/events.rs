@@ -70,6 +70,7 @@ impl Forwards {
             | Event::ChannelPeerClosed(channel)
             | Event::ChannelClosed(channel)
             | Event::ChannelWritable(channel)
+            | Event::ChannelIdle { channel, .. }
             | Event::ChannelReply { channel, .. }
             | Event::ChannelRequest { channel, .. } => *channel,
             _ => return Some(event),
@@ -91,6 +92,11 @@ impl Forwards {
                 }
             }
             Event::ChannelPeerClosed(_) => self.peer_closed(serial, channel, driver),
+            Event::ChannelIdle { limit_ms, .. } => {
+                let report = ForwardReport::Idle(channel, limit_ms);
+                self.reports.push_back(report);
+                self.end_both(serial, driver);
+            }
             Event::ChannelClosed(_) => self.remove(serial, driver),
             Event::ChannelRequest {
                 want_reply: true, ..

@@ -24,7 +24,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
-use proto::{ChannelId, Stream};
+use proto::{ChannelId, Millis, Stream};
 use sys::socket::Family;
 use wire::message::open_failure;
 
@@ -136,6 +136,8 @@ pub enum ForwardReport {
     TargetForbidden(ForwardTarget),
     /// Listeners pause because of this error; reported once until a connection is accepted again.
     AcceptFailed(io::Error),
+    /// A connection carried no data for its limit, milliseconds, and is closed.
+    Idle(ChannelId, Millis),
     /// No channel could be opened for an accepted connection.
     NoChannel(proto::Error),
 }

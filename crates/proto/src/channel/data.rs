@@ -96,6 +96,8 @@ impl Channels {
         let is_key = transport.role == Role::Client && Typing::is_key(len);
         let origin = channel.begin_data(stream, &mut buf)?;
         channel.outstanding.send(len, bound, transport.now);
+        channel.usage.send(len);
+        self.note_use(id, transport.now);
         if is_key && self.receives_bulk() {
             self.typing.key(transport.now);
         }
@@ -139,6 +141,7 @@ impl Channels {
         channel
             .receive
             .take(data.len(), transport.now, &mut self.path)?;
+        channel.usage.receive(data.len());
         if transport.role == Role::Server && Typing::is_key(data.len()) {
             self.typing.key(transport.now);
         }
@@ -161,6 +164,7 @@ impl Channels {
         id: ChannelId,
         len: usize,
     ) -> Result<(), Error> {
+        self.note_use(id, transport.now);
         // The channel may be closed before its last bytes reach the sink.
         let Some(channel) = self.table.get_mut(id) else {
             return Ok(());

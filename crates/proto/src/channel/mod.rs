@@ -25,12 +25,14 @@ mod optimistic;
 mod record;
 mod request;
 mod table;
+mod usage;
 mod window;
 
 use early::Early;
 pub(crate) use global::Globals;
 pub use request::Request;
 use table::ChannelTable;
+pub use usage::{ChannelStatus, ChannelTimeouts, ChannelTraffic, idle_text};
 use window::{Memory, OutstandingBound, RoundTripEstimate, Typing};
 
 /// Message numbers that `Connection` dispatches to [`Channels`].
@@ -45,6 +47,7 @@ pub(crate) struct Channels {
     typing: Typing,
     bound: OutstandingBound,
     early: Early,
+    uses: usage::ChannelUses,
 }
 
 impl Channels {
@@ -57,6 +60,7 @@ impl Channels {
             typing: Typing::default(),
             bound: OutstandingBound::default(),
             early: Early::default(),
+            uses: usage::ChannelUses::default(),
         }
     }
 
@@ -76,6 +80,7 @@ impl Channels {
     pub(crate) fn remove(&mut self, id: ChannelId) {
         self.early.end(id);
         if let Some(channel) = self.table.remove(id) {
+            self.uses.note_removed(id, &channel.usage);
             channel.receive.release(&mut self.memory);
         }
     }

@@ -66,7 +66,7 @@ impl Channels {
             .receive_window(transport)
             .ok_or(Error::Misuse("no window memory left for another channel"))?;
         let (window, max_packet) = (receive.first(), receive.max_data());
-        let id = self.table.insert(ChannelRecord::ours(receive))?;
+        let id = self.table.insert(ChannelRecord::ours(kind, receive))?;
         let open = ChannelOpen {
             kind: kind.as_bytes(),
             sender_channel: id.0,
@@ -109,11 +109,12 @@ impl Channels {
             }
         };
         let send = SendWindow::new(open.window, open.max_packet);
-        let channel = ChannelRecord::theirs(open.sender_channel, receive, send);
+        let kind = String::from_utf8_lossy(open.kind).into_owned();
+        let channel = ChannelRecord::theirs(&kind, open.sender_channel, receive, send);
         let id = self.table.insert(channel)?;
         transport.events.push_back(Event::ChannelOpenRequest {
             channel: id,
-            kind: String::from_utf8_lossy(open.kind).into_owned(),
+            kind,
             fields: open.fields.0.to_vec(),
         });
         Ok(())
@@ -124,13 +125,15 @@ impl Channels {
         if !channel.answer_open()? {
             return Ok(());
         }
-        transport.send_message(&ChannelOpenConfirmation {
+        let confirmation = ChannelOpenConfirmation {
             recipient_channel: channel.remote(),
             sender_channel: id.0,
             window: channel.receive.first(),
             max_packet: channel.receive.max_data(),
             fields: Rest(b""),
-        })
+        };
+        self.begin_use(id, transport.now);
+        transport.send_message(&confirmation)
     }
 
     pub(crate) fn reject(
@@ -160,6 +163,7 @@ impl Channels {
         let send = SendWindow::new(message.window, message.max_packet);
         let channel = self.table.opening(id)?;
         channel.confirm(message.sender_channel, send);
+        self.begin_use(id, transport.now);
         self.confirm_early(transport, id)?;
         if message.max_packet == 0 {
             return Err(Error::PeerMisbehaved("maximum packet size of 0"));

@@ -5,6 +5,7 @@ use compress::Origin;
 use packet::PacketBuf;
 use wire::message::{ChannelData, ChannelExtendedData, EXTENDED_DATA_STDERR, Encode};
 
+use super::usage::Usage;
 use super::window::{Outstanding, ReceiveWindow, SendWindow};
 use crate::{Error, Stream};
 
@@ -46,6 +47,7 @@ pub(super) struct ChannelRecord {
     pub(super) receive: ReceiveWindow,
     pub(super) send: SendWindow,
     pub(super) outstanding: Outstanding,
+    pub(super) usage: Usage,
     sending: Half,
     receiving: Half,
     open_requests: u32,
@@ -65,7 +67,13 @@ pub(super) struct PeerClose {
 }
 
 impl ChannelRecord {
-    fn new(state: ChannelState, remote: u32, receive: ReceiveWindow, send: SendWindow) -> Self {
+    fn new(
+        state: ChannelState,
+        kind: &str,
+        remote: u32,
+        receive: ReceiveWindow,
+        send: SendWindow,
+    ) -> Self {
         Self {
             state,
             remote,
@@ -73,6 +81,7 @@ impl ChannelRecord {
             receive,
             send,
             outstanding: Outstanding::default(),
+            usage: Usage::new(kind),
             sending: Half::Open,
             receiving: Half::Open,
             open_requests: 0,
@@ -82,14 +91,20 @@ impl ChannelRecord {
     }
 
     /// A channel that we request. The peer's number of it is 0 until the peer confirms it.
-    pub(super) fn ours(receive: ReceiveWindow) -> Self {
-        Self::new(ChannelState::Opening, 0, receive, SendWindow::new(0, 0))
+    pub(super) fn ours(kind: &str, receive: ReceiveWindow) -> Self {
+        let send = SendWindow::new(0, 0);
+        Self::new(ChannelState::Opening, kind, 0, receive, send)
     }
 
     /// A channel that the peer requests under its number `remote`.
-    pub(super) fn theirs(remote: u32, receive: ReceiveWindow, send: SendWindow) -> Self {
+    pub(super) fn theirs(
+        kind: &str,
+        remote: u32,
+        receive: ReceiveWindow,
+        send: SendWindow,
+    ) -> Self {
         let state = ChannelState::Asked { reported: false };
-        Self::new(state, remote, receive, send)
+        Self::new(state, kind, remote, receive, send)
     }
 
     pub(super) fn set_serial(&mut self, serial: u64) {

@@ -32,6 +32,20 @@ impl ChannelTable {
         self.slots.iter().flatten()
     }
 
+    /// All channels with their numbers.
+    pub(super) fn numbered(&self) -> impl Iterator<Item = (ChannelId, &ChannelRecord)> {
+        let ids = (0..).map(ChannelId);
+        let slots = ids.zip(&self.slots);
+        slots.filter_map(|(id, slot)| Some((id, slot.as_ref()?)))
+    }
+
+    /// As [`Self::numbered`].
+    pub(super) fn numbered_mut(&mut self) -> impl Iterator<Item = (ChannelId, &mut ChannelRecord)> {
+        let ids = (0..).map(ChannelId);
+        let slots = ids.zip(&mut self.slots);
+        slots.filter_map(|(id, slot)| Some((id, slot.as_mut()?)))
+    }
+
     pub(super) fn get(&self, id: ChannelId) -> Option<&ChannelRecord> {
         self.slots.get(index(id))?.as_ref()
     }

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use packet::PacketBuf;
 
 use super::{Connection, ConnectionStage};
-use crate::channel::{Request, global};
+use crate::channel::{ChannelStatus, ChannelTimeouts, ChannelTraffic, Request, global};
 use crate::{ChannelId, Error, Stream};
 
 /// Channels.
@@ -180,6 +180,29 @@ impl Connection {
     /// [`Error::Misuse`] for an unknown channel.
     pub fn channel_hold_close(&mut self, channel: ChannelId) -> Result<(), Error> {
         self.channels.hold_close(channel)
+    }
+
+    /// All channels, in the order of their numbers.
+    pub fn channel_statuses(&self) -> impl Iterator<Item = ChannelStatus<'_>> {
+        self.channels.statuses()
+    }
+
+    /// Bytes of data of a channel that exists, or whose end the last event reported.
+    #[must_use]
+    pub fn channel_traffic(&self, channel: ChannelId) -> ChannelTraffic {
+        self.channels.traffic(channel)
+    }
+
+    /// Reports channels that are unused for too long from now on, each once, by
+    /// [`crate::Event::ChannelIdle`]; open channels start anew.
+    pub fn set_channel_timeouts(&mut self, timeouts: ChannelTimeouts) {
+        self.channels.set_timeouts(timeouts, self.transport.now);
+    }
+
+    /// Replaces the channel's type by `label` in [`Connection::channel_statuses`] and for the limit
+    /// of its unused time, which starts anew. A label without a limit keeps the type's.
+    pub fn label_channel(&mut self, channel: ChannelId, label: &str) {
+        self.channels.label(channel, label, self.transport.now);
     }
 
     /// Returns true if the channel exists, confirmed or not.

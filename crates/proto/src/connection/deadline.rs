@@ -31,6 +31,8 @@ impl Connection {
         {
             self.globals.send_keepalive(&mut self.transport)?;
         }
+        let idle = self.channels.check_idle(now);
+        self.transport.events.extend(idle);
         if self.asks_at().is_some_and(|at| at <= now) {
             self.ask_whether_taken(now)?;
         }
@@ -52,6 +54,7 @@ impl Connection {
             doubts,
             self.asks_at(),
             bulk,
+            self.channels.idle_deadline(),
         ]
         .into_iter()
         .flatten()

@@ -22,6 +22,19 @@ pub(super) enum Wanted {
     Subsystem(Vec<u8>),
 }
 
+impl Wanted {
+    /// The channel's type for ChannelTimeout.
+    pub(super) fn channel_label(&self) -> String {
+        match self {
+            Self::Shell => "session:shell".to_owned(),
+            Self::Exec(_) => "session:command".to_owned(),
+            Self::Subsystem(name) => {
+                format!("session:subsystem:{}", String::from_utf8_lossy(name))
+            }
+        }
+    }
+}
+
 /// A program to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Launch {

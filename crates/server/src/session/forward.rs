@@ -95,6 +95,11 @@ impl Forwarding {
                 ForwardReport::NoChannel(error) => context
                     .log
                     .info(&format!("a forwarded connection was closed: {error}")),
+                ForwardReport::Idle(channel, limit_ms) => {
+                    context
+                        .log
+                        .verbose(&proto::channel::idle_text(channel, limit_ms));
+                }
                 ForwardReport::TargetForbidden(_) => {}
             }
         }

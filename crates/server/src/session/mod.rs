@@ -85,6 +85,8 @@ pub(crate) enum SessionError {
     Rpc(RpcError),
     /// The monitor closed its end.
     MonitorGone,
+    /// No channel was open for UnusedConnectionTimeout.
+    Unused,
     /// The session could not start; the text says why.
     Start(String),
     /// A session was opened after `no-more-sessions@openssh.com`.
@@ -111,6 +113,11 @@ impl SessionError {
                     "Timeout, client not responding from user {user} {peer}"
                 ));
             }
+            Self::Unused => {
+                log.info(&format!(
+                    "terminating inactive connection from user {user} {peer}"
+                ));
+            }
             other => log.info(&format!("Connection from user {user} {peer}: {other}")),
         }
     }
@@ -124,6 +131,7 @@ impl fmt::Display for SessionError {
             Self::Proto(error) => error.fmt(f),
             Self::Rpc(error) => error.fmt(f),
             Self::MonitorGone => f.write_str("ended by the monitor"),
+            Self::Unused => f.write_str("unused for UnusedConnectionTimeout"),
             Self::Start(what) => f.write_str(what),
             Self::SessionAfterLast => {
                 f.write_str("a session was opened after the last one was announced")

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use driver::{Driver, DriverError, Notice};
 use privsep::{ChooseGroup, Group, HostkeysProof, HostkeysProve, SignExchangeHash, Signature};
+use proto::channel::{ChannelTimeouts, idle_text};
 use proto::{ChannelId, Event};
 use wire::message::{open_failure, reason};
 use wire::names;
@@ -36,6 +37,8 @@ pub(super) struct Serve<'a> {
     forwarding: Forwarding,
     orphans: Vec<Orphan>,
     no_more_sessions: bool,
+    /// The timer of UnusedConnectionTimeout runs: no channel is open.
+    is_unused: bool,
 }
 
 impl<'a> Serve<'a> {
@@ -47,6 +50,7 @@ impl<'a> Serve<'a> {
             context,
             orphans: Vec::new(),
             no_more_sessions: false,
+            is_unused: false,
         }
     }
 
@@ -61,6 +65,7 @@ impl<'a> Serve<'a> {
         let rest_ms = u64::try_from(sys::memory::REST.as_millis()).unwrap_or(u64::MAX);
         let rest_at = self.driver.now().saturating_add(rest_ms);
         self.driver.set_timer(Token::Rest.number(), Some(rest_at));
+        self.set_timeouts();
         self.announce_host_keys();
         let ended = self.serve();
         if let Err(SessionError::Proto(error)) = &ended {
@@ -78,6 +83,34 @@ impl<'a> Serve<'a> {
             "Transferred: sent {sent}, received {received} bytes"
         ));
         ended
+    }
+
+    /// ChannelTimeout and UnusedConnectionTimeout.
+    fn set_timeouts(&mut self) {
+        let timeouts = self.context.options.limits.channel_timeouts.clone();
+        if !timeouts.is_empty() {
+            let global_ms = timeouts.global_ms;
+            let timeouts = ChannelTimeouts {
+                limit_ms: Box::new(move |kind| timeouts.limit_ms(kind)),
+                global_ms,
+            };
+            self.driver.connection().set_channel_timeouts(timeouts);
+        }
+        self.watch_unused();
+    }
+
+    /// Sets or clears the timer of UnusedConnectionTimeout.
+    fn watch_unused(&mut self) {
+        let Some(seconds) = self.context.options.limits.unused_connection_timeout_s else {
+            return;
+        };
+        let is_unused = self.driver.connection().channel_count() == 0;
+        if is_unused != self.is_unused {
+            self.is_unused = is_unused;
+            let at = self.driver.now().saturating_add(u64::from(seconds) * 1000);
+            let token = Token::Unused.number();
+            self.driver.set_timer(token, is_unused.then_some(at));
+        }
     }
 
     /// Logs the totals of compression in both directions.
@@ -113,6 +146,12 @@ impl<'a> Serve<'a> {
     }
 
     fn handle(&mut self, notice: Notice) -> Result<(), SessionError> {
+        self.pass_on(notice)?;
+        self.watch_unused();
+        Ok(())
+    }
+
+    fn pass_on(&mut self, notice: Notice) -> Result<(), SessionError> {
         let (forwarding, driver) = (&mut self.forwarding, &mut *self.driver);
         let Some(notice) = forwarding.handle(notice, driver, &self.context) else {
             return Ok(());
@@ -198,6 +237,13 @@ impl<'a> Serve<'a> {
                 }
                 Ok(())
             }
+            Event::ChannelIdle { channel, limit_ms } => {
+                self.context.log.verbose(&idle_text(channel, limit_ms));
+                if let Some(session) = self.channels.get_mut(&channel) {
+                    session.expire(&mut self.driver, &self.context);
+                }
+                Ok(())
+            }
             Event::ChannelClosed(channel) => {
                 self.forget(channel);
                 Ok(())
@@ -265,6 +311,7 @@ impl<'a> Serve<'a> {
                 }
                 Ok(())
             }
+            Some(Token::Unused) => Err(SessionError::Unused),
             Some(Token::Rest) => {
                 // Frees memory that only the login needed.
                 self.driver.connection().free_unused();

@@ -12,6 +12,8 @@ pub(super) enum Token {
     Drain(u64),
     /// Timer to free the login's memory, [`REST`](sys::memory::REST) after the login.
     Rest,
+    /// Timer of UnusedConnectionTimeout.
+    Unused,
     /// An SFTP thread has notified its channel; the number is the channel's serial.
     Files(u64),
 }
@@ -28,6 +30,7 @@ impl Token {
             Self::Drain(serial) => (2, serial),
             Self::Rest => (3, 0),
             Self::Files(serial) => (4, serial),
+            Self::Unused => (5, 0),
         };
         (kind << KIND_SHIFT) | (serial & SERIAL_MASK)
     }
@@ -41,6 +44,7 @@ impl Token {
             2 => Self::Drain(serial),
             3 => Self::Rest,
             4 => Self::Files(serial),
+            5 => Self::Unused,
             _ => return None,
         })
     }
@@ -59,6 +63,7 @@ mod tests {
             Token::Drain(77),
             Token::Rest,
             Token::Files(77),
+            Token::Unused,
         ] {
             assert_eq!(Token::from_number(token.number()), Some(token));
         }

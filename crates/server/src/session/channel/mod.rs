@@ -387,6 +387,16 @@ impl SessionChannel {
         true
     }
 
+    /// Ends the channel at once, because it is unused for too long. The command gets SIGHUP when the
+    /// client has closed the channel, too.
+    pub(super) fn expire(&mut self, driver: &mut Driver, context: &Context<'_>) {
+        self.unsent.clear();
+        self.abort_files(driver);
+        self.release_terminal(driver, context);
+        let _ = driver.connection().channel_eof(self.id);
+        let _ = driver.connection().channel_close(self.id);
+    }
+
     fn has_no_source(&self, driver: &Driver) -> bool {
         self.unattached.is_none()
             && !driver.has_source(self.id, Stream::Data)

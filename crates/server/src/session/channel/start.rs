@@ -66,6 +66,10 @@ impl SessionChannel {
             }
             _ => None,
         };
+        if planned.is_some() {
+            let connection = driver.connection();
+            connection.label_channel(self.id, &wanted.channel_label());
+        }
         match planned {
             Some(CommandPlan::Run(launch)) => {
                 self.start_command(wanted, launch, want_reply, driver, context)

@@ -1,0 +1,106 @@
+//! `ChannelTimeout` of both files: how long channels may be unused, by type.
+
+use crate::pattern;
+use crate::units;
+use crate::value::{Setting, Value};
+
+/// The type that limits all channels together; no pattern matches it.
+const GLOBAL: &str = "global";
+
+/// Types of channels whose names in the configuration are others than in the protocol.
+const NAMES: [(&str, &str); 3] = [
+    ("auth-agent@openssh.com", "agent-connection"),
+    ("tun@openssh.com", "tun-connection"),
+    ("x11", "x11-connection"),
+];
+
+/// Limits of the time for which channels may be unused.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChannelTimeouts {
+    /// Patterns of types, each with its limit in milliseconds, in the order of the line.
+    rules: Vec<(String, u64)>,
+    /// The limit of all channels together, milliseconds; 0 for none.
+    pub global_ms: u64,
+}
+
+impl ChannelTimeouts {
+    /// True if nothing is limited.
+    pub fn is_empty(&self) -> bool {
+        self.global_ms == 0 && self.rules.iter().all(|(_, limit)| *limit == 0)
+    }
+
+    /// The limit of a channel of this type, milliseconds: that of the first pattern that matches; 0
+    /// for none. The type is that of the protocol.
+    pub fn limit_ms(&self, kind: &str) -> u64 {
+        let named = NAMES.iter().find(|(own, _)| *own == kind);
+        let kind = named.map_or(kind, |(_, name)| *name);
+        let mut rules = self.rules.iter();
+        let rule = rules.find(|(pattern, _)| pattern::matches(kind, pattern));
+        rule.map_or(0, |(_, limit)| *limit)
+    }
+}
+
+/// Reads one `type=interval`; `None` if it is not of the form.
+pub(crate) fn parse(word: &str) -> Option<(&str, u64)> {
+    let (kind, time) = word.split_once('=').filter(|(kind, _)| !kind.is_empty())?;
+    Some((kind, units::parse_channel_time(time)?))
+}
+
+impl Setting for ChannelTimeouts {
+    fn from_value(value: Value) -> Option<ChannelTimeouts> {
+        let mut timeouts = ChannelTimeouts::default();
+        for word in Vec::<String>::from_value(value)? {
+            match parse(&word) {
+                // As in OpenSSH, the last counts.
+                Some((GLOBAL, limit)) => timeouts.global_ms = limit,
+                Some((kind, limit)) => timeouts.rules.push((kind.to_owned(), limit)),
+                None if word.eq_ignore_ascii_case("none") => {}
+                None => return None,
+            }
+        }
+        Some(timeouts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn timeouts(line: &str) -> ChannelTimeouts {
+        let words = line.split(' ').map(str::to_owned).collect();
+        ChannelTimeouts::from_value(Value::Words(words)).unwrap()
+    }
+
+    /// As OpenSSH 10.6 does.
+    #[test]
+    fn the_first_pattern_that_matches_decides() {
+        let limit = |line: &str, kind: &str| timeouts(line).limit_ms(kind);
+        assert_eq!(
+            limit("session:c*=2 session:command=1", "session:command"),
+            2000
+        );
+        assert_eq!(
+            limit("session:command=1 session:c*=2", "session:command"),
+            1000
+        );
+        assert_eq!(limit("*=1 session:command=0", "session:command"), 1000);
+        assert_eq!(limit("session:command=0 *=1", "session:command"), 0);
+        assert_eq!(limit("session=1", "session:command"), 0);
+        assert_eq!(limit("SESSION=1", "session"), 0);
+        assert_eq!(limit("session,x=1", "session"), 0);
+        assert_eq!(limit("!session=1", "session"), 0);
+        assert_eq!(limit("global*=1", "global"), 1000);
+        assert_eq!(limit("x11-connection=1", "x11"), 1000);
+        assert_eq!(limit("x11=1", "x11"), 0);
+    }
+
+    #[test]
+    fn the_last_global_counts_and_no_pattern_matches_it() {
+        let both = timeouts("global=1 global=2.5 *=4");
+        assert_eq!((both.global_ms, both.limit_ms("x11")), (2500, 4000));
+        assert_eq!(timeouts("*=4").global_ms, 0);
+        assert!(timeouts("none").is_empty());
+        assert!(timeouts("session=0 global=0").is_empty());
+        assert!(!timeouts("session=0.0001").is_empty());
+    }
+}
