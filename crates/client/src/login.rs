@@ -61,6 +61,7 @@ fn transport_config(options: &ClientOptions) -> TransportConfig {
             level: options.compression.level,
             adaptive: options.compression.adaptive,
         },
+        max_channels: TransportConfig::channels_in(options.limits.window_memory_bytes),
         window_memory_bytes: options.limits.window_memory_bytes,
         ..TransportConfig::default()
     }

@@ -1,7 +1,7 @@
 //! What a caller attaches to a connection: the channels' sources, sinks and handlers, and its own
 //! descriptors and timers.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 
 use proto::{ChannelId, Connection, Error, Event, Millis, Stream};
@@ -19,8 +19,39 @@ pub(super) struct Attachments {
     pub(super) sinks: Sinks,
     pub(super) handlers: Handlers,
     pub(super) watches: Watches,
-    /// Deadline of each of the caller's timers.
-    pub(super) timers: BTreeMap<u64, Millis>,
+    pub(super) timers: Timers,
+}
+
+/// The caller's timers.
+#[derive(Default)]
+pub(super) struct Timers {
+    deadlines: BTreeMap<u64, Millis>,
+    in_order: BTreeSet<(Millis, u64)>,
+}
+
+impl Timers {
+    pub(super) fn set(&mut self, token: u64, at: Option<Millis>) {
+        let before = match at {
+            Some(at) => self.deadlines.insert(token, at),
+            None => self.deadlines.remove(&token),
+        };
+        if let Some(before) = before {
+            self.in_order.remove(&(before, token));
+        }
+        self.in_order.extend(at.map(|at| (at, token)));
+    }
+
+    fn next(&self) -> Option<Millis> {
+        self.in_order.first().map(|(at, _)| *at)
+    }
+
+    /// Removes and returns a timer that has expired.
+    fn take_due(&mut self, now: Millis) -> Option<u64> {
+        let (_, token) = self.in_order.first().filter(|(at, _)| *at <= now)?;
+        let token = *token;
+        self.set(token, None);
+        Some(token)
+    }
 }
 
 impl Attachments {
@@ -42,15 +73,12 @@ impl Attachments {
                 let Some(data) = data else {
                     return Ok(None);
                 };
-                let Some(sink) = self.sinks.get_mut((channel, stream)) else {
-                    return Ok(Some(Event::ChannelData {
-                        channel,
-                        stream,
-                        data,
-                    }));
-                };
-                sink.push(data);
-                return Ok(None);
+                let unread = self.sinks.push((channel, stream), data);
+                return Ok(unread.map(|data| Event::ChannelData {
+                    channel,
+                    stream,
+                    data,
+                }));
             }
             Event::ChannelEof(channel) | Event::ChannelPeerClosed(channel) => {
                 self.end_data(channel);
@@ -74,27 +102,25 @@ impl Attachments {
         self.sinks.end(channel);
     }
 
-    pub(super) fn update_interest(
-        &mut self,
-        connection: &Connection,
-        poller: &Poller,
-    ) -> io::Result<()> {
-        self.sources.update_interest(poller.epoll(), connection)?;
+    pub(super) fn update_interest(&mut self, poller: &Poller) -> io::Result<()> {
+        self.sources.update_interest(poller.epoll())?;
         self.sinks.update_interest(poller.epoll())
     }
 
     /// Returns true if there is work that needs no event.
     pub(super) fn is_busy(&self, connection: &Connection) -> bool {
-        self.sources.any_ready()
+        self.sources.any_ready(connection)
             || self.sinks.any_ready()
             || self.handlers.any_ready(connection)
             || self.watches.any_always_ready()
     }
 
-    /// Time of the next timer, or of the end of a hold.
-    pub(super) fn deadline(&self) -> Option<Millis> {
-        let timers = self.timers.values().copied();
-        timers.chain(self.handlers.hold()).min()
+    /// Time of the next timer, of the end of a hold, or at which a channel takes data that is held
+    /// back.
+    pub(super) fn deadline(&self, connection: &Connection) -> Option<Millis> {
+        let bulk = self.sources.deadline(connection);
+        let all = [self.timers.next(), self.handlers.hold(), bulk];
+        all.into_iter().flatten().min()
     }
 
     /// Handles an event of an attached descriptor.
@@ -105,16 +131,8 @@ impl Attachments {
         notices: &mut VecDeque<Notice>,
     ) {
         match target {
-            EventTarget::Source(key) => {
-                if let Some(source) = self.sources.get_mut(key) {
-                    source.set_ready();
-                }
-            }
-            EventTarget::Sink(key) => {
-                if let Some(sink) = self.sinks.get_mut(key) {
-                    sink.set_ready();
-                }
-            }
+            EventTarget::Source(key) => self.sources.set_ready(key),
+            EventTarget::Sink(key) => self.sinks.set_ready(key),
             EventTarget::Watch(fd) => {
                 notices.extend(self.watches.token(fd).map(|token| Notice::Ready {
                     token,
@@ -130,12 +148,8 @@ impl Attachments {
     /// have expired.
     pub(super) fn notice_due(&mut self, now: Millis, notices: &mut VecDeque<Notice>) {
         notices.extend(self.watches.always_ready());
-        self.timers.retain(|token, at| {
-            let is_due = *at <= now;
-            if is_due {
-                notices.push_back(Notice::Timer { token: *token });
-            }
-            !is_due
-        });
+        while let Some(token) = self.timers.take_due(now) {
+            notices.push_back(Notice::Timer { token });
+        }
     }
 }

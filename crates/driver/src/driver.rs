@@ -151,10 +151,7 @@ impl Driver {
     /// # Errors
     /// Those of poll.
     pub fn source_has_more(&mut self, channel: ChannelId, stream: Stream) -> io::Result<bool> {
-        match self.attachments.sources.get_mut((channel, stream)) {
-            Some(source) => source.look(),
-            None => Ok(false),
-        }
+        self.attachments.sources.look((channel, stream))
     }
 
     /// Writes the channel's received data to `fd`; the window reopens as bytes are written.
@@ -195,13 +192,12 @@ impl Driver {
     /// Passes received data, which was not counted as consumed, to the channel's sink before any
     /// other; `ended` if the peer sends nothing more.
     pub fn feed_sink(&mut self, channel: ChannelId, data: Bytes, ended: bool) {
-        if let Some(sink) = self.attachments.sinks.get_mut((channel, Stream::Data)) {
-            if !data.is_empty() {
-                sink.push(data);
-            }
-            if ended {
-                sink.end();
-            }
+        let sinks = &mut self.attachments.sinks;
+        if !data.is_empty() {
+            sinks.push((channel, Stream::Data), data);
+        }
+        if ended {
+            sinks.end(channel);
         }
     }
 
@@ -291,14 +287,7 @@ impl Driver {
 
     /// Sets or moves a timer; `None` clears it.
     pub fn set_timer(&mut self, token: u64, at: Option<Millis>) {
-        match at {
-            Some(at) => {
-                self.attachments.timers.insert(token, at);
-            }
-            None => {
-                self.attachments.timers.remove(&token);
-            }
-        }
+        self.attachments.timers.set(token, at);
     }
 
     // ---- the loop --------------------------------------------------------------------------

@@ -228,8 +228,7 @@ impl Driver {
         handlers.update_hold(&self.connection, now);
         let reads = handlers.hold().is_none() && self.connection.wants_input();
         self.link.update_interest(self.poller.epoll(), reads)?;
-        self.attachments
-            .update_interest(&self.connection, &self.poller)
+        self.attachments.update_interest(&self.poller)
     }
 
     pub(super) fn timeout(&self) -> Option<Duration> {
@@ -240,7 +239,8 @@ impl Driver {
         if busy {
             return Some(Duration::ZERO);
         }
-        let deadlines = [self.attachments.deadline(), self.connection.poll_deadline()];
+        let attachments = self.attachments.deadline(&self.connection);
+        let deadlines = [attachments, self.connection.poll_deadline()];
         let deadline = deadlines.into_iter().flatten().min()?;
         Some(Duration::from_millis(deadline.saturating_sub(self.now())))
     }

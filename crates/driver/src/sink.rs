@@ -17,10 +17,14 @@ use super::poller::{EventTarget, Poller, StreamKey};
 /// Maximum chunks in one writev.
 const MAX_SLICES: usize = 64;
 
-/// The sinks of a connection.
+/// The sinks of a connection. Only those to which something happened cost time in a turn.
 #[derive(Default)]
 pub(super) struct Sinks {
     by_stream: BTreeMap<StreamKey, ChannelSink>,
+    /// The sinks that have got data, their end or an event since they were last drained; each once.
+    touched: Vec<StreamKey>,
+    /// The sinks that have been drained since their interest was set.
+    drained: Vec<StreamKey>,
 }
 
 impl Sinks {
@@ -44,7 +48,7 @@ impl Sinks {
         poller: &mut Poller,
     ) -> io::Result<()> {
         self.attach(key, socket, poller)?;
-        if let Some(sink) = self.get_mut(key) {
+        if let Some(sink) = self.by_stream.get_mut(&key) {
             sink.shuts_down = true;
         }
         Ok(())
@@ -61,6 +65,7 @@ impl Sinks {
         let Some(sink) = self.by_stream.remove(&key) else {
             return Ok(None);
         };
+        self.touched.retain(|touched| *touched != key);
         let dropped = sink.queue.len();
         let fd = sink.fd.detach(poller);
         if dropped > 0 {
@@ -69,8 +74,21 @@ impl Sinks {
         Ok(Some(fd))
     }
 
-    pub(super) fn get_mut(&mut self, key: StreamKey) -> Option<&mut ChannelSink> {
-        self.by_stream.get_mut(&key)
+    /// Appends data for the stream; returns the data if it has no sink.
+    pub(super) fn push(&mut self, key: StreamKey, data: Bytes) -> Option<Bytes> {
+        let Some(sink) = self.by_stream.get_mut(&key) else {
+            return Some(data);
+        };
+        sink.queue.push(data);
+        sink.touch(key, &mut self.touched);
+        None
+    }
+
+    pub(super) fn set_ready(&mut self, key: StreamKey) {
+        if let Some(sink) = self.by_stream.get_mut(&key) {
+            sink.fd.set_ready();
+            sink.touch(key, &mut self.touched);
+        }
     }
 
     pub(super) fn contains(&self, key: StreamKey) -> bool {
@@ -78,14 +96,16 @@ impl Sinks {
     }
 
     pub(super) fn any_ready(&self) -> bool {
-        self.by_stream.values().any(ChannelSink::is_ready)
+        let mut touched = self.touched.iter();
+        touched.any(|key| self.by_stream.get(key).is_some_and(ChannelSink::is_ready))
     }
 
     /// The peer sends no more data on the channel.
     pub(super) fn end(&mut self, channel: ChannelId) {
-        for stream in [Stream::Data, Stream::Stderr] {
-            if let Some(sink) = self.get_mut((channel, stream)) {
-                sink.end();
+        for key in [Stream::Data, Stream::Stderr].map(|stream| (channel, stream)) {
+            if let Some(sink) = self.by_stream.get_mut(&key) {
+                sink.ended = true;
+                sink.touch(key, &mut self.touched);
             }
         }
     }
@@ -98,15 +118,20 @@ impl Sinks {
         notices: &mut VecDeque<Notice>,
     ) -> Result<(), Error> {
         let mut ended = Vec::new();
-        for (key, sink) in &mut self.by_stream {
+        for key in self.touched.drain(..) {
+            let Some(sink) = self.by_stream.get_mut(&key) else {
+                continue;
+            };
+            sink.is_touched = false;
+            self.drained.push(key);
             let (written, outcome) = sink.drain();
             if written > 0 {
                 connection.channel_consumed(key.0, written)?;
             }
             match outcome {
                 StreamOutcome::Waiting => {}
-                StreamOutcome::Ended => ended.push((*key, None)),
-                StreamOutcome::Failed(error) => ended.push((*key, Some(error))),
+                StreamOutcome::Ended => ended.push((key, None)),
+                StreamOutcome::Failed(error) => ended.push((key, Some(error))),
             }
         }
         for ((channel, stream), error) in ended {
@@ -121,8 +146,12 @@ impl Sinks {
     }
 
     pub(super) fn update_interest(&mut self, epoll: &Epoll) -> io::Result<()> {
-        let mut sinks = self.by_stream.values_mut();
-        sinks.try_for_each(|sink| sink.update_interest(epoll))
+        for key in self.drained.drain(..) {
+            if let Some(sink) = self.by_stream.get_mut(&key) {
+                sink.update_interest(epoll)?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -132,6 +161,8 @@ pub(super) struct ChannelSink {
     ended: bool,
     /// The descriptor is a socket whose sending direction ends with the data.
     shuts_down: bool,
+    /// It is one of [`Sinks::touched`].
+    is_touched: bool,
     queue: ChunkQueue,
 }
 
@@ -141,21 +172,15 @@ impl ChannelSink {
             fd,
             ended: false,
             shuts_down: false,
+            is_touched: false,
             queue: ChunkQueue::default(),
         }
     }
 
-    pub(super) fn push(&mut self, data: Bytes) {
-        self.queue.push(data);
-    }
-
-    pub(super) fn set_ready(&mut self) {
-        self.fd.set_ready();
-    }
-
-    /// Records that the peer sends no more data.
-    pub(super) fn end(&mut self) {
-        self.ended = true;
+    fn touch(&mut self, key: StreamKey, touched: &mut Vec<StreamKey>) {
+        if !std::mem::replace(&mut self.is_touched, true) {
+            touched.push(key);
+        }
     }
 
     /// Returns true if a write may make progress.

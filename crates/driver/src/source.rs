@@ -4,11 +4,10 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
 use std::io::{self, IoSliceMut};
-use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::os::fd::OwnedFd;
 
 use packet::PacketBuf;
-use proto::{ChannelId, Connection, Stream};
+use proto::{ChannelId, Connection, Millis, Stream};
 use sys::epoll::{Epoll, Interest};
 
 use super::channel_fd::{ChannelFd, StreamOutcome};
@@ -16,9 +15,9 @@ use super::error::DriverError;
 use super::notice::Notice;
 use super::poller::{EventTarget, Poller, StreamKey};
 
-/// Maximum bytes read from one source in one turn, rounded up to whole packets of 32 or 64 KiB. The
-/// limit lets several sources share a connection and lets a keystroke be noticed soon during a bulk
-/// transfer.
+/// Bytes read from one source before all others that are ready have had their turn, rounded up to
+/// whole packets of 32 or 64 KiB. The limit lets several sources share a connection and lets a
+/// keystroke be noticed soon during a bulk transfer.
 const TURN_BYTES: usize = 256 * 1024;
 /// The same while the client's user types.
 const TYPING_TURN_BYTES: usize = 64 * 1024;
@@ -31,12 +30,16 @@ const SHORT_READ_BYTES: usize = 1024;
 /// bulk data, whose 64 KiB would be cleared first. Equals a small buffer of the pool.
 const FIRST_READS_BYTES: usize = 1024;
 
-/// The sources of a connection.
+/// The sources of a connection. Only those that are ready cost time in a turn of the loop.
 #[derive(Default)]
 pub(super) struct Sources {
     by_stream: BTreeMap<StreamKey, ChannelSource>,
-    /// The first source served in the last round that served any.
-    served: Option<StreamKey>,
+    /// The sources that are ready, each once: those whose turn it is first (deficit round robin).
+    ready: VecDeque<StreamKey>,
+    /// Those of `ready` whose turn is over; empty outside of [`Sources::fill`].
+    served: VecDeque<StreamKey>,
+    /// The sources that have become ready, or have ceased to be, since their interest was set.
+    changed: Vec<StreamKey>,
 }
 
 impl Sources {
@@ -49,52 +52,96 @@ impl Sources {
         self.detach(key, poller);
         let fd = ChannelFd::new(fd, EventTarget::Source(key), poller)?;
         self.by_stream.insert(key, ChannelSource::new(fd));
+        self.ready.push_back(key);
         Ok(())
     }
 
     pub(super) fn detach(&mut self, key: StreamKey, poller: &mut Poller) -> Option<OwnedFd> {
+        self.ready.retain(|ready| *ready != key);
         Some(self.by_stream.remove(&key)?.fd.detach(poller))
-    }
-
-    pub(super) fn get_mut(&mut self, key: StreamKey) -> Option<&mut ChannelSource> {
-        self.by_stream.get_mut(&key)
     }
 
     pub(super) fn contains(&self, key: StreamKey) -> bool {
         self.by_stream.contains_key(&key)
     }
 
-    pub(super) fn any_ready(&self) -> bool {
-        self.by_stream.values().any(ChannelSource::is_ready)
+    /// Returns true if a source is ready and its channel takes data.
+    pub(super) fn any_ready(&self, connection: &Connection) -> bool {
+        let mut ready = self.ready();
+        ready.any(|(key, source)| source.room(connection, key.0) > 0)
     }
 
-    /// Reads sources into packets as far as windows and the output queue allow. The source served
-    /// first is the last of the next round, as it could fill the queue alone each time.
+    /// Time at which a channel takes a ready source's data although nothing is received.
+    pub(super) fn deadline(&self, connection: &Connection) -> Option<Millis> {
+        let bulk = self.ready().filter(|(_, source)| source.has_bulk);
+        bulk.filter_map(|(key, _)| connection.channel_bulk_deadline(key.0))
+            .min()
+    }
+
+    fn ready(&self) -> impl Iterator<Item = (&StreamKey, &ChannelSource)> {
+        let ready = self.ready.iter();
+        ready.filter_map(|key| Some((key, self.by_stream.get(key)?)))
+    }
+
+    pub(super) fn set_ready(&mut self, key: StreamKey) {
+        if let Some(source) = self.by_stream.get_mut(&key) {
+            if !source.fd.is_ready() {
+                self.ready.push_back(key);
+                self.changed.push(key);
+            }
+            source.fd.set_ready();
+        }
+    }
+
+    /// Returns true if the source is readable now; the next turn then reads it. False without such
+    /// a source.
+    pub(super) fn look(&mut self, key: StreamKey) -> io::Result<bool> {
+        let Some(source) = self.by_stream.get(&key) else {
+            return Ok(false);
+        };
+        let readable = sys::io::wait_readable(&source.fd, Some(std::time::Duration::ZERO))?;
+        if readable {
+            self.set_ready(key);
+        }
+        Ok(readable)
+    }
+
+    /// Reads sources into packets as far as windows and the output queue allow. A source that these
+    /// stop in its turn goes on first the next time.
     pub(super) fn fill(
         &mut self,
         connection: &mut Connection,
         poller: &mut Poller,
         notices: &mut VecDeque<Notice>,
     ) -> Result<(), DriverError> {
+        let turn_bytes = match connection.is_typing() {
+            true => TYPING_TURN_BYTES,
+            false => TURN_BYTES,
+        };
         let mut ended = Vec::new();
-        let mut served = None;
-        let last = self.served;
-        let after = (last.map_or(Unbounded, Excluded), Unbounded);
-        let up_to = last.map(|last| (Unbounded, Included(last)));
-        for range in [Some(after), up_to].into_iter().flatten() {
-            for (key, source) in self.by_stream.range_mut(range) {
-                let (sent, outcome) = source.fill(connection, key.0, key.1)?;
-                if sent && served.is_none() {
-                    served = Some(*key);
+        for _ in 0..self.ready.len() {
+            let Some(key) = self.ready.pop_front() else {
+                break;
+            };
+            let Some(source) = self.by_stream.get_mut(&key) else {
+                continue;
+            };
+            source.left_bytes = source.left_bytes.min(turn_bytes);
+            match source.fill(connection, key.0, key.1)? {
+                StreamOutcome::Ended => ended.push((key, None)),
+                StreamOutcome::Failed(error) => ended.push((key, Some(error))),
+                StreamOutcome::Waiting if !source.fd.is_ready() => {
+                    source.left_bytes = turn_bytes;
+                    self.changed.push(key);
                 }
-                match outcome {
-                    StreamOutcome::Waiting => {}
-                    StreamOutcome::Ended => ended.push((*key, None)),
-                    StreamOutcome::Failed(error) => ended.push((*key, Some(error))),
+                StreamOutcome::Waiting if source.left_bytes == 0 => {
+                    source.left_bytes = turn_bytes;
+                    self.served.push_back(key);
                 }
+                StreamOutcome::Waiting => self.ready.push_back(key),
             }
         }
-        self.served = served.or(last);
+        self.ready.append(&mut self.served);
         for ((channel, stream), error) in ended {
             drop(self.detach((channel, stream), poller));
             notices.push_back(Notice::SourceEnded {
@@ -106,13 +153,15 @@ impl Sources {
         Ok(())
     }
 
-    pub(super) fn update_interest(
-        &mut self,
-        epoll: &Epoll,
-        connection: &Connection,
-    ) -> io::Result<()> {
-        for (key, source) in &mut self.by_stream {
-            source.update_interest(epoll, connection, key.0)?;
+    /// Watches for readability until a source is ready, even while nothing may be sent: bulk data of
+    /// other sources fills a reopened window or queue before epoll is called, and by then this
+    /// source must be known to be ready.
+    pub(super) fn update_interest(&mut self, epoll: &Epoll) -> io::Result<()> {
+        for key in self.changed.drain(..) {
+            if let Some(source) = self.by_stream.get_mut(&key) {
+                let interest = Interest::when(!source.fd.is_ready(), false);
+                source.fd.set_interest(epoll, interest)?;
+            }
         }
         Ok(())
     }
@@ -120,7 +169,8 @@ impl Sources {
 
 pub(super) struct ChannelSource {
     fd: ChannelFd,
-    has_space: bool,
+    /// Bytes that are left of its turn.
+    left_bytes: usize,
     /// A read has filled [`FIRST_READS_BYTES`].
     has_bulk: bool,
     /// Number of packets that the next read may fill: as many as the last one filled, and one more
@@ -134,58 +184,33 @@ impl ChannelSource {
     fn new(fd: ChannelFd) -> Self {
         Self {
             fd,
-            has_space: false,
+            left_bytes: TURN_BYTES,
             has_bulk: false,
             together: 1,
             packets: Vec::new(),
         }
     }
 
-    pub(super) fn set_ready(&mut self) {
-        self.fd.set_ready();
-    }
-
-    /// Returns true if the descriptor is readable now; the next turn then reads it.
-    pub(super) fn look(&mut self) -> io::Result<bool> {
-        let readable = sys::io::wait_readable(&self.fd, Some(std::time::Duration::ZERO))?;
-        if readable {
-            self.fd.set_ready();
-        }
-        Ok(readable)
-    }
-
-    /// Returns true if there is space on the channel and a read may make progress.
-    fn is_ready(&self) -> bool {
-        self.fd.is_ready() && self.has_space
-    }
-
-    /// Reads and sends as much as possible now; returns true if bytes were sent, and the state.
+    /// Reads and sends as much as possible now, within its turn.
     fn fill(
         &mut self,
         connection: &mut Connection,
         channel: ChannelId,
         stream: Stream,
-    ) -> Result<(bool, StreamOutcome), DriverError> {
-        let most = if connection.is_typing() {
-            TYPING_TURN_BYTES
-        } else {
-            TURN_BYTES
-        };
-        let mut sent = 0;
-        while self.fd.is_ready() && sent < most {
-            self.has_space = self.room(connection, channel) > 0;
-            if !self.has_space {
+    ) -> Result<StreamOutcome, DriverError> {
+        while self.fd.is_ready() && self.left_bytes > 0 {
+            let room = self.take_packets(connection, channel);
+            if room == 0 {
                 break;
             }
-            let room = self.take_packets(connection, channel, most - sent);
             match self.read() {
                 Ok(0) => {
                     self.give_packets_back(connection);
-                    return Ok((sent > 0, StreamOutcome::Ended));
+                    return Ok(StreamOutcome::Ended);
                 }
                 Ok(count) => {
                     let packets = self.send(connection, channel, stream, count)?;
-                    sent += count;
+                    self.left_bytes = self.left_bytes.saturating_sub(count);
                     self.together = (packets + usize::from(count == room)).min(PACKETS_TOGETHER);
                     self.has_bulk |= count >= FIRST_READS_BYTES;
                     self.fd.count(count);
@@ -199,13 +224,13 @@ impl ChannelSource {
                     match error.kind() {
                         io::ErrorKind::WouldBlock => self.fd.would_block(),
                         io::ErrorKind::Interrupted => {}
-                        _ => return Ok((sent > 0, StreamOutcome::Failed(error))),
+                        _ => return Ok(StreamOutcome::Failed(error)),
                     }
                     break;
                 }
             }
         }
-        Ok((sent > 0, StreamOutcome::Waiting))
+        Ok(StreamOutcome::Waiting)
     }
 
     /// Bytes that the channel takes now, of bulk data if this source had such.
@@ -217,21 +242,16 @@ impl ChannelSource {
         }
     }
 
-    /// Takes buffers for the next read, for at most `most` bytes rounded up to whole packets;
+    /// Takes buffers for the next read, for what is left of the turn, rounded up to whole packets;
     /// returns the bytes that fit into them.
-    fn take_packets(
-        &mut self,
-        connection: &mut Connection,
-        channel: ChannelId,
-        most: usize,
-    ) -> usize {
+    fn take_packets(&mut self, connection: &mut Connection, channel: ChannelId) -> usize {
         let mut room = self.room(connection, channel);
         if !self.has_bulk {
             room = room.min(FIRST_READS_BYTES);
         }
         let longest = connection.channel_max_data(channel);
         // Round up to whole packets.
-        room = room.min(most.next_multiple_of(longest.max(1)));
+        room = room.min(self.left_bytes.next_multiple_of(longest.max(1)));
         let mut taken = 0;
         while taken < room && self.packets.len() < self.together {
             let len = longest.min(room - taken);
@@ -280,19 +300,5 @@ impl ChannelSource {
         for (buf, _) in self.packets.drain(..) {
             connection.recycle(buf);
         }
-    }
-
-    /// Watches for readability until the source is ready, even while nothing may be sent: bulk data
-    /// of other sources fills a reopened window or queue before epoll is called, and by then this
-    /// source must be known to be ready.
-    fn update_interest(
-        &mut self,
-        epoll: &Epoll,
-        connection: &Connection,
-        channel: ChannelId,
-    ) -> io::Result<()> {
-        self.has_space = self.room(connection, channel) > 0;
-        let interest = Interest::when(!self.fd.is_ready(), false);
-        self.fd.set_interest(epoll, interest)
     }
 }

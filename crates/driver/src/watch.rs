@@ -1,7 +1,7 @@
 //! The caller's own descriptors. Those that epoll does not support, regular files, are always
 //! ready.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
@@ -23,7 +23,11 @@ impl WatchedFd {
 }
 
 #[derive(Default)]
-pub(super) struct Watches(BTreeMap<RawFd, WatchedFd>);
+pub(super) struct Watches {
+    by_fd: BTreeMap<RawFd, WatchedFd>,
+    /// The descriptors that epoll does not support.
+    files: BTreeSet<RawFd>,
+}
 
 impl Watches {
     pub(super) fn set(
@@ -34,13 +38,16 @@ impl Watches {
         poller: &mut Poller,
     ) -> io::Result<()> {
         let raw = fd.as_raw_fd();
-        if let Some(watch) = self.0.get_mut(&raw) {
+        if let Some(watch) = self.by_fd.get_mut(&raw) {
             watch.token = token;
             return watch.registration.set(poller.epoll(), fd, interest);
         }
         let mut registration = poller.register(fd, EventTarget::Watch(raw))?;
         registration.set(poller.epoll(), fd, interest)?;
-        self.0.insert(
+        if !registration.is_pollable() {
+            self.files.insert(raw);
+        }
+        self.by_fd.insert(
             raw,
             WatchedFd {
                 token,
@@ -51,28 +58,31 @@ impl Watches {
     }
 
     pub(super) fn remove(&mut self, fd: BorrowedFd<'_>, poller: &mut Poller) {
-        if let Some(watch) = self.0.remove(&fd.as_raw_fd()) {
+        self.files.remove(&fd.as_raw_fd());
+        if let Some(watch) = self.by_fd.remove(&fd.as_raw_fd()) {
             poller.forget(fd, watch.registration);
         }
     }
 
     /// The caller's token of a watched descriptor.
     pub(super) fn token(&self, fd: RawFd) -> Option<u64> {
-        Some(self.0.get(&fd)?.token)
+        Some(self.by_fd.get(&fd)?.token)
     }
 
     pub(super) fn any_always_ready(&self) -> bool {
-        self.0.values().any(WatchedFd::is_always_ready)
+        self.watched_files().next().is_some()
+    }
+
+    fn watched_files(&self) -> impl Iterator<Item = &WatchedFd> {
+        let files = self.files.iter().filter_map(|fd| self.by_fd.get(fd));
+        files.filter(|watch| watch.is_always_ready())
     }
 
     pub(super) fn always_ready(&self) -> impl Iterator<Item = Notice> + '_ {
-        self.0
-            .values()
-            .filter(|watch| watch.is_always_ready())
-            .map(|watch| Notice::Ready {
-                token: watch.token,
-                readable: watch.registration.interest().readable(),
-                writable: watch.registration.interest().writable(),
-            })
+        self.watched_files().map(|watch| Notice::Ready {
+            token: watch.token,
+            readable: watch.registration.interest().readable(),
+            writable: watch.registration.interest().writable(),
+        })
     }
 }

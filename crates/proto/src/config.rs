@@ -11,6 +11,7 @@ use crypto::mac::MacAlgorithm;
 use keys::SignatureAlgorithm;
 use wire::{algorithms, names};
 
+use crate::channel::LEAST_WINDOW_BYTES;
 use crate::{Error, Millis};
 
 /// Default for the total size of a connection's receive windows, bytes: twice the bandwidth-delay
@@ -139,6 +140,14 @@ fn strings(list: &[&str]) -> Vec<String> {
     list.iter().map(ToString::to_string).collect()
 }
 
+impl TransportConfig {
+    /// Number of channels for which a window memory of `bytes` suffices; 4,096 for the default.
+    #[must_use]
+    pub fn channels_in(bytes: u64) -> usize {
+        usize::try_from(bytes / u64::from(LEAST_WINDOW_BYTES)).unwrap_or(usize::MAX)
+    }
+}
+
 impl Default for TransportConfig {
     fn default() -> Self {
         Self {
@@ -156,7 +165,7 @@ impl Default for TransportConfig {
             alive_count_max: 3,
             min_rsa_bits: keys::DEFAULT_MIN_RSA_BITS,
             peer_signature_algorithms: strings(algorithms::PLAIN_SIGNATURES),
-            max_channels: 4096,
+            max_channels: Self::channels_in(WINDOW_MEMORY_BYTES),
             answers_forward_requests: false,
             window_memory_bytes: WINDOW_MEMORY_BYTES,
             group_exchange_bits: (2048, 3072, 8192),

@@ -12,9 +12,6 @@ use wire::names;
 
 use crate::log::Logger;
 
-/// Most open channels of one connection, of all types including forwardings.
-const MAX_CHANNELS: usize = 4096;
-
 /// Makes `proto`'s configuration. Moves the algorithm lists out of the options, because nothing
 /// else in these processes uses them.
 pub(crate) fn config(options: &mut ServerOptions) -> TransportConfig {
@@ -51,7 +48,7 @@ pub(crate) fn config(options: &mut ServerOptions) -> TransportConfig {
         peer_signature_algorithms: signature_algorithms(take(
             &mut options.algorithms.pubkey_accepted_algorithms,
         )),
-        max_channels: MAX_CHANNELS,
+        max_channels: TransportConfig::channels_in(options.limits.window_memory_bytes),
         answers_forward_requests: true,
         deflate: proto::DeflateSettings {
             level: options.compression.level,

@@ -155,7 +155,10 @@ impl Stand {
             self.next_key = Some(now + 20);
             is_woken = true;
         }
-        let deadline = self.adversary.subject.connection.poll_deadline();
+        let server = &self.adversary.subject.connection;
+        let held = self.receivers.iter();
+        let held = held.filter_map(|each| server.channel_bulk_deadline(ChannelId(each.id)));
+        let deadline = held.chain(server.poll_deadline()).min();
         if is_woken || deadline.is_some_and(|deadline| deadline <= now) {
             self.serve();
         }

@@ -8,8 +8,8 @@ use proto::{ChannelId, Error};
 
 use super::{
     ForwardListener, ForwardReport, ForwardStage, ForwardTarget, ForwardToken, Forwards,
-    ListeningSockets, MAX_ACCEPTS, MAX_FORWARDED, Opens, PAUSE_MS, SOCKS_MS, SOCKS_PEEK_BYTES,
-    Socks, SocksOutcome, SocksStep,
+    ListeningSockets, MAX_ACCEPTS, Opens, PAUSE_MS, SOCKS_MS, SOCKS_PEEK_BYTES, Socks,
+    SocksOutcome, SocksStep,
 };
 use crate::{Driver, SocketPair};
 
@@ -81,7 +81,8 @@ impl Forwards {
         else {
             return Err(io::ErrorKind::WouldBlock.into());
         };
-        if self.entries.len() >= MAX_FORWARDED {
+        // Further connections wait in the listener's queue.
+        if self.entries.len() >= driver.connection().max_channels() {
             return Err(io::Error::other("too many forwarded connections"));
         }
         // Reserves the connection's second descriptor: without it, the connection must stay in the

@@ -37,9 +37,6 @@ use dial::{Dial, DialStep, NEXT_ATTEMPT_MS};
 use resolver::Resolver;
 use socks::{Socks, SocksStep};
 
-/// Maximum forwarded connections at a time; further ones wait in the listeners' queues, or are
-/// refused if the peer opens them.
-pub const MAX_FORWARDED: usize = 4096;
 /// Time limit for lookup and connection together, milliseconds.
 const CONNECT_MS: u64 = 15_000;
 /// Time limit for a SOCKS request, milliseconds.
@@ -290,7 +287,7 @@ impl Forwards {
         socks: Option<Socks>,
         driver: &mut Driver,
     ) -> Option<u64> {
-        if self.entries.len() >= MAX_FORWARDED {
+        if self.entries.len() >= driver.connection().max_channels() {
             let (reason, text) = (open_failure::RESOURCE_SHORTAGE, "too many connections");
             let _ = driver.connection().reject_channel(channel, reason, text);
             return None;

@@ -19,16 +19,12 @@ impl Channels {
         limit.map_or(room, |(bytes, _)| room.min(bytes))
     }
 
-    /// Time at which bulk data that is held back may be sent even if nothing is received; `None` if
-    /// there is none.
-    pub(crate) fn bulk_deadline(&self, transport: &Transport) -> Option<Millis> {
-        // Asked in each turn, and most connections have no typing user.
-        self.typing.active_until(transport.now)?;
-        let open = self.table.iter().filter(|channel| channel.is_open());
-        let limits = open.filter_map(|channel| self.bulk_limit(transport, channel));
-        limits
-            .filter_map(|(bytes, ends_at)| (bytes == 0).then_some(ends_at))
-            .min()
+    /// Time at which bulk data that is held back on the channel may be sent even if nothing is
+    /// received; `None` if none is held back.
+    pub(crate) fn bulk_deadline(&self, transport: &Transport, id: ChannelId) -> Option<Millis> {
+        let channel = self.table.get(id).filter(|channel| channel.is_open())?;
+        let (bytes, ends_at) = self.bulk_limit(transport, channel)?;
+        (bytes == 0).then_some(ends_at)
     }
 
     /// Bytes of bulk data that the channel takes while the user types, and the time at which this

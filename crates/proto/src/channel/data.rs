@@ -30,7 +30,7 @@ impl Channels {
     /// Returns true if a channel receives bulk data. A keystroke that starts a transfer must not
     /// slow it.
     fn receives_bulk(&self) -> bool {
-        self.table.iter().any(|channel| channel.receive.has_bulk())
+        self.bulk_receivers > 0
     }
 
     // ---- sending --------------------------------------------------------------------------
@@ -169,6 +169,7 @@ impl Channels {
         let Some(channel) = self.table.get_mut(id) else {
             return Ok(());
         };
+        let had_bulk = channel.receive.has_bulk();
         let granted = channel.receive.consume(
             len,
             transport.now,
@@ -176,6 +177,11 @@ impl Channels {
             transport.role == Role::Client && self.typing.is_active(transport.now),
             &mut self.memory,
         );
+        match (had_bulk, channel.receive.has_bulk()) {
+            (false, true) => self.bulk_receivers += 1,
+            (true, false) => self.bulk_receivers -= 1,
+            _ => {}
+        }
         match granted {
             Some(bytes) => transport.send_message(&ChannelWindowAdjust {
                 recipient_channel: channel.remote(),

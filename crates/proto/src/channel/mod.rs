@@ -33,6 +33,7 @@ pub(crate) use global::Globals;
 pub use request::Request;
 use table::ChannelTable;
 pub use usage::{ChannelStatus, ChannelTimeouts, ChannelTraffic, idle_text};
+pub(crate) use window::LEAST_WINDOW_BYTES;
 use window::{Memory, OutstandingBound, RoundTripEstimate, Typing};
 
 /// Message numbers that `Connection` dispatches to [`Channels`].
@@ -48,6 +49,10 @@ pub(crate) struct Channels {
     bound: OutstandingBound,
     early: Early,
     uses: usage::ChannelUses,
+    /// The peer's channel whose CHANNEL_OPEN the owner has not taken.
+    unreported: Option<ChannelId>,
+    /// Number of channels that receive bulk data.
+    bulk_receivers: usize,
 }
 
 impl Channels {
@@ -61,6 +66,8 @@ impl Channels {
             bound: OutstandingBound::default(),
             early: Early::default(),
             uses: usage::ChannelUses::default(),
+            unreported: None,
+            bulk_receivers: 0,
         }
     }
 
@@ -81,6 +88,7 @@ impl Channels {
         self.early.end(id);
         if let Some(channel) = self.table.remove(id) {
             self.uses.note_removed(id, &channel.usage);
+            self.bulk_receivers -= usize::from(channel.receive.has_bulk());
             channel.receive.release(&mut self.memory);
         }
     }

@@ -33,14 +33,12 @@ impl Channels {
     /// processed until then, as later messages may depend on the answer. An owner that answers late
     /// (because it has to connect first) does not block other channels.
     pub(crate) fn waits_for_owner(&self) -> bool {
-        self.table.iter().any(ChannelRecord::is_unreported)
+        self.unreported.is_some()
     }
 
     /// Records that the owner has taken the event of this channel's CHANNEL_OPEN.
     pub(crate) fn mark_reported(&mut self, id: ChannelId) {
-        if let Some(channel) = self.table.get_mut(id) {
-            channel.mark_reported();
-        }
+        self.unreported.take_if(|unreported| *unreported == id);
     }
 
     pub(crate) fn open(
@@ -112,6 +110,7 @@ impl Channels {
         let kind = String::from_utf8_lossy(open.kind).into_owned();
         let channel = ChannelRecord::theirs(&kind, open.sender_channel, receive, send);
         let id = self.table.insert(channel)?;
+        self.unreported = Some(id);
         transport.events.push_back(Event::ChannelOpenRequest {
             channel: id,
             kind,

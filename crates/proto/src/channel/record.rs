@@ -28,10 +28,7 @@ enum ChannelState {
     /// Requested by us; the peer has not answered.
     Opening,
     /// Requested by the peer; the owner has not answered.
-    Asked {
-        /// The owner has taken the event of the peer's CHANNEL_OPEN.
-        reported: bool,
-    },
+    Asked,
     Open,
     /// Closed or refused, and the owner has not taken the event yet. Commands have no effect, and
     /// the number is not reused, so that no late command can reach another channel.
@@ -103,7 +100,7 @@ impl ChannelRecord {
         receive: ReceiveWindow,
         send: SendWindow,
     ) -> Self {
-        let state = ChannelState::Asked { reported: false };
+        let state = ChannelState::Asked;
         Self::new(state, kind, remote, receive, send)
     }
 
@@ -126,18 +123,6 @@ impl ChannelRecord {
         self.state == ChannelState::Open
     }
 
-    /// Returns true if the owner has not taken the event of the peer's CHANNEL_OPEN.
-    pub(super) fn is_unreported(&self) -> bool {
-        self.state == (ChannelState::Asked { reported: false })
-    }
-
-    /// Records that the owner has taken the event of the peer's CHANNEL_OPEN.
-    pub(super) fn mark_reported(&mut self) {
-        if let ChannelState::Asked { reported } = &mut self.state {
-            *reported = true;
-        }
-    }
-
     /// Records that the peer confirmed the channel under its number `remote`.
     pub(super) fn confirm(&mut self, remote: u32, send: SendWindow) {
         self.state = ChannelState::Open;
@@ -152,7 +137,7 @@ impl ChannelRecord {
     pub(super) fn answer_open(&mut self) -> Result<bool, Error> {
         match self.state {
             ChannelState::Finished => Ok(false),
-            ChannelState::Asked { .. } => {
+            ChannelState::Asked => {
                 self.state = ChannelState::Open;
                 Ok(true)
             }
@@ -171,7 +156,7 @@ impl ChannelRecord {
     /// [`Error::PeerMisbehaved`] otherwise.
     pub(super) fn check_addressed(&self) -> Result<(), Error> {
         match self.state {
-            ChannelState::Open | ChannelState::Asked { .. } => Ok(()),
+            ChannelState::Open | ChannelState::Asked => Ok(()),
             ChannelState::Opening => Err(Error::PeerMisbehaved(
                 "message on a channel that is not confirmed",
             )),

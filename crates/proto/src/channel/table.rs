@@ -1,7 +1,7 @@
 //! The channels of a connection by our numbers. A new channel gets the lowest free number, so that
 //! a peer that pipelines requests after CHANNEL_OPEN can predict the number of the first one.
 
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use super::record::ChannelRecord;
@@ -13,6 +13,8 @@ const MAX_REFUSED: usize = 16;
 #[derive(Default)]
 pub(super) struct ChannelTable {
     slots: Vec<Option<ChannelRecord>>,
+    /// Numbers of the empty slots.
+    free: BTreeSet<u32>,
     /// Serial number of the newest channel.
     last_serial: u64,
     /// Numbers of channels that we refused and that are not in use again.
@@ -25,11 +27,7 @@ fn index(id: ChannelId) -> usize {
 
 impl ChannelTable {
     pub(super) fn count(&self) -> usize {
-        self.iter().count()
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = &ChannelRecord> {
-        self.slots.iter().flatten()
+        self.slots.len() - self.free.len()
     }
 
     /// All channels with their numbers.
@@ -95,22 +93,20 @@ impl ChannelTable {
     pub(super) fn insert(&mut self, mut channel: ChannelRecord) -> Result<ChannelId, Error> {
         self.last_serial += 1;
         channel.set_serial(self.last_serial);
-        let free = self
-            .slots
-            .iter()
-            .position(Option::is_none)
-            .unwrap_or(self.slots.len());
-        let id = u32::try_from(free).map_err(|_| Error::Bug("channel number"))?;
-        match self.slots.get_mut(free) {
+        let next = u32::try_from(self.slots.len()).map_err(|_| Error::Bug("channel number"))?;
+        let id = ChannelId(self.free.pop_first().unwrap_or(next));
+        match self.slots.get_mut(index(id)) {
             Some(slot) => *slot = Some(channel),
             None => self.slots.push(Some(channel)),
         }
-        self.refused.retain(|each| *each != id);
-        Ok(ChannelId(id))
+        self.refused.retain(|each| *each != id.0);
+        Ok(id)
     }
 
     pub(super) fn remove(&mut self, id: ChannelId) -> Option<ChannelRecord> {
-        self.slots.get_mut(index(id))?.take()
+        let removed = self.slots.get_mut(index(id))?.take()?;
+        self.free.insert(id.0);
+        Some(removed)
     }
 
     /// Ignores late messages to a refused channel.

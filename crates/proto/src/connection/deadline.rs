@@ -47,13 +47,11 @@ impl Connection {
             _ => None,
         };
         let doubts = self.unfinished_bytes().map(|_| self.alive.doubts_at());
-        let bulk = self.channels.bulk_deadline(&self.transport);
         [
             self.transport.deadline(),
             alive,
             doubts,
             self.asks_at(),
-            bulk,
             self.channels.idle_deadline(),
         ]
         .into_iter()

@@ -208,6 +208,12 @@ impl Connection {
         self.channels.count()
     }
 
+    /// Maximum number of channels.
+    #[must_use]
+    pub fn max_channels(&self) -> usize {
+        self.transport.config.max_channels
+    }
+
     /// Returns true if more bytes should be read from the socket.
     #[must_use]
     pub fn wants_input(&self) -> bool {

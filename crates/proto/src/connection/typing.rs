@@ -2,7 +2,7 @@
 //! owner sends less at once.
 
 use super::Connection;
-use crate::ChannelId;
+use crate::{ChannelId, Millis};
 
 impl Connection {
     /// Returns true if the client's user has typed within the last second. A client counts only
@@ -13,10 +13,17 @@ impl Connection {
     }
 
     /// As [`Connection::channel_send_room`], for bulk data: while the client's user types, less of it
-    /// is outstanding. Changes with time, no later than at [`Connection::poll_deadline`].
+    /// is outstanding. Changes with time, no later than at [`Connection::channel_bulk_deadline`].
     #[must_use]
     pub fn channel_bulk_room(&self, channel: ChannelId) -> usize {
         self.channels.bulk_room(&self.transport, channel)
+    }
+
+    /// The time at which the channel takes bulk data that is held back beside a user who types, even
+    /// if nothing is received; `None` if none is held back.
+    #[must_use]
+    pub fn channel_bulk_deadline(&self, channel: ChannelId) -> Option<Millis> {
+        self.channels.bulk_deadline(&self.transport, channel)
     }
 
     /// Records the kernel's shortest round-trip time to the peer (`tcpi_min_rtt`), microseconds; 0 if

@@ -9,8 +9,10 @@ use super::{FIRST_WINDOW_BYTES, LEAST_WINDOW_BYTES};
 /// A new window gets at most one part in this many of the remaining budget …
 const FIRST_SHARE: u64 = 8;
 /// … and one in this many once less than two thirds of the budget remain, so that thousands of
-/// forwarded connections fit.
+/// forwarded connections fit …
 const CROWD_SHARE: u64 = 2048;
+/// … or, in a budget of more than 256 MiB, one in half the number of smallest windows that it has.
+const CROWD_WINDOWS: u64 = 2;
 /// One part in this many of the budget is not available to growing windows.
 const RESERVE: u64 = 4;
 
@@ -44,7 +46,7 @@ impl Memory {
         let left = self.left().saturating_add(own);
         let least = u64::from(LEAST_WINDOW_BYTES);
         let share = match left < self.total / 3 * 2 {
-            true => CROWD_SHARE,
+            true => (self.total / least / CROWD_WINDOWS).max(CROWD_SHARE),
             false => FIRST_SHARE,
         };
         let bytes = (left / share).clamp(least, u64::from(FIRST_WINDOW_BYTES));
