@@ -135,7 +135,8 @@ const STOPS: [(&str, Scenario); 3] = [
         let mut idle = 0;
         while idle < 20 {
             match other.write(&bytes) {
-                Ok(_) => idle = 0,
+                Ok(1..) => idle = 0,
+                Ok(0) => panic!("a connection that takes nothing"),
                 Err(_) => {
                     idle += 1;
                     thread::sleep(std::time::Duration::from_millis(5));
