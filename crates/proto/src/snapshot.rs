@@ -161,6 +161,7 @@ impl Connection {
         let session = TransportSession {
             id,
             host_key,
+            host_signature: Vec::new(),
             strict_kex,
             peer_wants_ext_info,
             agreement: Agreement {

@@ -16,6 +16,7 @@ pub const STRICT_KEX_SERVER: &str = "kex-strict-s-v00@openssh.com";
 pub const EXT_SERVER_SIG_ALGS: &str = "server-sig-algs";
 pub const EXT_PING: &str = "ping@openssh.com";
 pub const EXT_PUBLICKEY_HOSTBOUND: &str = "publickey-hostbound@openssh.com";
+pub const EXT_AGENT_FORWARD: &str = "agent-forward";
 pub const EXT_INFO_IN_AUTH: &str = "ext-info-in-auth@openssh.com";
 /// Fulmar's extension (docs/PROTOCOL.md): the server accepts KEXINITs in short spelling …
 pub const EXT_SHORT_KEXINIT: &str = "short-kexinit@fulmar.invalid";
@@ -39,6 +40,10 @@ pub const CHANNEL_FORWARDED_TCPIP: &str = "forwarded-tcpip";
 pub const CHANNEL_DIRECT_STREAMLOCAL: &str = "direct-streamlocal@openssh.com";
 pub const CHANNEL_FORWARDED_STREAMLOCAL: &str = "forwarded-streamlocal@openssh.com";
 
+/// Connections to the client's agent: OpenSSH's name, and the one of draft-ietf-sshm-ssh-agent.
+pub const CHANNEL_AGENT_OPENSSH: &str = "auth-agent@openssh.com";
+pub const CHANNEL_AGENT: &str = "agent-connect";
+
 pub const REQUEST_PTY: &str = "pty-req";
 pub const REQUEST_ENV: &str = "env";
 pub const REQUEST_SHELL: &str = "shell";
@@ -49,6 +54,8 @@ pub const REQUEST_SIGNAL: &str = "signal";
 pub const REQUEST_BREAK: &str = "break";
 pub const REQUEST_EXIT_STATUS: &str = "exit-status";
 pub const REQUEST_EXIT_SIGNAL: &str = "exit-signal";
+pub const REQUEST_AGENT_OPENSSH: &str = "auth-agent-req@openssh.com";
+pub const REQUEST_AGENT: &str = "agent-req";
 pub const REQUEST_EOW: &str = "eow@openssh.com";
 pub const REQUEST_XON_XOFF: &str = "xon-xoff";
 

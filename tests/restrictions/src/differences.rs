@@ -16,12 +16,11 @@ pub struct Difference {
     pub why: &'static str,
 }
 
-const NOT_BUILT: &str = "forwarding of agents, displays and tunnels is not built yet and refused";
+const NOT_BUILT: &str = "forwarding of displays and tunnels is not built yet and refused";
 const STRICTER: &str = "on purpose, and stricter";
 
 /// All of them. Each must occur in at least one row.
 pub const DIFFERENCES: &[Difference] = &[
-    row(&[], "agent", "no", NOT_BUILT),
     row(&[], "x11", "no", NOT_BUILT),
     row(&[], "tunnel", "no", NOT_BUILT),
     // Nothing in it could be used.

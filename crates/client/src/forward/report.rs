@@ -33,6 +33,9 @@ impl SessionForwards {
                     }
                     debug1!("connect_to {}: {}", shown(&target), one_line(&why));
                 }
+                ForwardReport::AgentFailed { why } => {
+                    debug1!("connecting to the agent: {}", one_line(&why));
+                }
                 ForwardReport::TargetForbidden(target) => {
                     error!(
                         "PermitRemoteOpen forbids a connection to {}",

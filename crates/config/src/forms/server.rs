@@ -59,13 +59,15 @@ pub(crate) fn authorized_keys_files(words: &[String]) -> Form {
     }
 }
 
-/// `AgentSocketPath none|user:path`: sockets must be in a directory of the user.
+/// `AgentSocketPath none|user:path|shared:path`; a shared path is absolute.
 pub(crate) fn agent_socket_path(words: &[String]) -> Form {
     let word = only(words)?;
-    match word.strip_prefix("user:") {
-        Some("") => Err("invalid user path.".to_owned()),
-        None if word != "none" => Err("invalid path.".to_owned()),
-        _ => one(word),
+    match word.split_once(':') {
+        Some(("user", "")) => Err("invalid user path.".to_owned()),
+        Some(("shared", path)) if !path.starts_with('/') => Err("invalid shared path.".to_owned()),
+        Some(("user" | "shared", _)) => one(word),
+        _ if word == "none" => one(word),
+        _ => Err("invalid path.".to_owned()),
     }
 }
 

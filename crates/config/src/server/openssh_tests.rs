@@ -72,6 +72,7 @@ fn what_openssh_refuses_is_refused() {
         "AuthorizedKeysFile none .ssh/a",
         "AgentSocketPath /x",
         "AgentSocketPath user:",
+        "AgentSocketPath shared:tmp",
         "Match User x\nProtocol 2",
         "Match User x\nUsePrivilegeSeparation no",
         "Match User x\nWarnWeakCrypto no",
@@ -81,6 +82,8 @@ fn what_openssh_refuses_is_refused() {
     }
     for line in [
         "AgentSocketPath user:.ssh/agent",
+        "AgentSocketPath shared:/tmp",
+        "AgentSocketPath none",
         "Match User x\nRSAAuthentication no",
         "Match User x\nGSSAPIAuthentication no",
         "WarnWeakCrypto no-pq-kex",

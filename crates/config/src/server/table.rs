@@ -117,7 +117,8 @@ keywords! {
         connection.use_dns: bool = UseDNS [] Kind::YesNo, "no", Carried, Global, First, Line;
         /// `AllowTcpForwarding`; `disable_forwarding` overrides it.
         forwarding.allow_tcp_forwarding: AllowForwarding = AllowTcpForwarding [] Kind::Choice(AllowForwarding::SPELLINGS), "yes", Carried, Everywhere, First, Line;
-        AllowAgentForwarding [] Kind::YesNo, "yes", ENABLES, Everywhere, First, Line;
+        /// `AllowAgentForwarding`; `disable_forwarding` overrides it.
+        forwarding.allow_agent_forwarding: bool = AllowAgentForwarding [] Kind::YesNo, "yes", Carried, Everywhere, First, Line;
         /// `DisableForwarding`: refuses every kind of forwarding.
         forwarding.disable_forwarding: bool = DisableForwarding [] Kind::YesNo, "no", Carried, Everywhere, First, Line;
         /// `AllowStreamLocalForwarding`; `disable_forwarding` overrides it.
@@ -227,7 +228,9 @@ keywords! {
         SshdSessionPath [] Kind::Path, "", Support::Enabling(&[]), Global, First, Line;
         /// `WarnWeakCrypto`: log a key exchange that is not post-quantum.
         algorithms.warn_weak_crypto: bool = WarnWeakCrypto [] WARN_WEAK, "true", Carried, Global, First, Never;
-        AgentSocketPath [] Kind::Parsed(forms::server::agent_socket_path), "", Fulfilled, Everywhere, First, Never;
+        /// `AgentSocketPath`: `user:` or `shared:` and a directory's template, tokens %% %h %U %u;
+        /// `none`, which refuses agent forwarding; or empty for the default.
+        forwarding.agent_socket_path: String = AgentSocketPath [] Kind::Parsed(forms::server::agent_socket_path), "", Carried, Everywhere, First, Never;
         SshdAuthPath [] Kind::Path, "", Support::Enabling(&[]), Global, First, Line;
         /// `UseMPTCP`.
         connection.use_mptcp: bool = UseMPTCP [] Kind::YesNo, "no", Carried, Global, First, Line;

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
 use proto::{ChannelId, Error};
+use wire::names;
 
 use super::{
     ForwardListener, ForwardReport, ForwardStage, ForwardTarget, ForwardToken, Forwards,
@@ -132,6 +133,13 @@ impl Forwards {
             Opens::Forwarded(listening) => {
                 let (kind, fields) = listening.open_request(peer);
                 (kind, fields, "remote".to_owned())
+            }
+            Opens::Agent { standard } => {
+                let kind = match standard {
+                    true => names::CHANNEL_AGENT,
+                    false => names::CHANNEL_AGENT_OPENSSH,
+                };
+                (kind, Vec::new(), "agent".to_owned())
             }
             Opens::Socks => {
                 let socks = Some(Socks::new());

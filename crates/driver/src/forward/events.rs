@@ -54,6 +54,7 @@ impl Forwards {
             }
             ForwardToken::Socks(serial) => self.read_socks(serial, driver),
             ForwardToken::Discard(serial) => self.discard(serial, driver),
+            ForwardToken::Bind(serial) => self.read_bind_answer(serial, driver),
         }
     }
 

@@ -12,6 +12,7 @@
 //! that the socket has not accepted yet are not lost.
 
 mod accept;
+mod agent;
 mod dial;
 mod events;
 mod listener;
@@ -33,6 +34,7 @@ pub use socks::SocksOutcome;
 pub use target::{ForwardTarget, Listening};
 
 use crate::{Driver, SocketPair};
+use agent::BindAnswer;
 use dial::{Dial, DialStep, NEXT_ATTEMPT_MS};
 use resolver::Resolver;
 use socks::{Socks, SocksStep};
@@ -65,6 +67,7 @@ enum ForwardToken {
     Resume,
     Socks(u64),
     Discard(u64),
+    Bind(u64),
 }
 
 impl ForwardToken {
@@ -78,6 +81,7 @@ impl ForwardToken {
             Self::Resume => (5, 0),
             Self::Socks(serial) => (6, serial),
             Self::Discard(serial) => (7, serial),
+            Self::Bind(serial) => (8, serial),
         };
         FIRST_TOKEN + (kind << KIND_SHIFT) + serial
     }
@@ -94,6 +98,7 @@ impl ForwardToken {
             5 => Self::Resume,
             6 => Self::Socks(serial),
             7 => Self::Discard(serial),
+            8 => Self::Bind(serial),
             _ => return None,
         })
     }
@@ -108,6 +113,11 @@ pub enum Opens {
     Socks,
     /// Server: to the client that requested this listener.
     Forwarded(Listening),
+    /// Server: to the client's agent.
+    Agent {
+        /// The channel has the name of draft-ietf-sshm-ssh-agent, not OpenSSH's.
+        standard: bool,
+    },
 }
 
 /// Something that the owner may report.
@@ -126,6 +136,11 @@ pub enum ForwardReport {
     ConnectFailed {
         /// The target.
         target: ForwardTarget,
+        /// Why, in the system's words.
+        why: String,
+    },
+    /// A connection to the agent failed.
+    AgentFailed {
         /// Why, in the system's words.
         why: String,
     },
@@ -160,6 +175,8 @@ enum ForwardStage {
     Lookup(ForwardTarget),
     /// Connecting to the target.
     Dialing(ForwardTarget, Dial),
+    /// The agent has not answered the session-bind request.
+    Binding(SocketPair, BindAnswer),
     /// An accepted connection sends its SOCKS request.
     Asking(SocketPair, Option<SocketAddr>),
     /// The peer sends a SOCKS request on its channel.
@@ -178,6 +195,9 @@ struct Forwarded {
     /// The channel; none while a SOCKS request is read from a socket.
     channel: Option<ChannelId>,
     socks: Option<Socks>,
+    /// The session-bind request for an agent, which is sent first and answered before the channel is
+    /// accepted; empty for other connections.
+    bind: Vec<u8>,
     /// Data from the peer that arrived before its SOCKS request was carried out, and its EOF. Copied,
     /// because the data would pin a receive slab during the whole attempt to connect. The window
     /// bounds its size.
@@ -310,6 +330,7 @@ impl Forwards {
             stage,
             channel,
             socks,
+            bind: Vec::new(),
             held: Vec::new(),
             peer_ended: false,
             discarded: None,
@@ -434,15 +455,27 @@ impl Forwards {
         let Some(entry) = self.entries.get_mut(&serial) else {
             return;
         };
-        let Some(channel) = entry.channel else {
-            return;
-        };
+        let is_bound = entry.bind.is_empty();
         if self.settings.keep_alive {
             let _ = sys::socket::set_keepalive(&socket, true);
         }
         let socket = match SocketPair::new(socket) {
             Ok(socket) => socket,
             Err(error) => return self.fail(serial, Some((target, words(&error))), driver),
+        };
+        if !is_bound {
+            return self.bind_agent(serial, socket, driver);
+        }
+        self.accept_and_join(serial, socket, driver);
+    }
+
+    /// Tells the peer that the connection is made.
+    fn accept_and_join(&mut self, serial: u64, socket: SocketPair, driver: &mut Driver) {
+        let Some(entry) = self.entries.get_mut(&serial) else {
+            return;
+        };
+        let Some(channel) = entry.channel else {
+            return;
         };
         match &entry.socks {
             Some(socks) => {
@@ -506,8 +539,10 @@ impl Forwards {
             }
         }
         if let Some((target, why)) = why {
-            self.reports
-                .push_back(ForwardReport::ConnectFailed { target, why });
+            self.reports.push_back(match entry.bind.is_empty() {
+                true => ForwardReport::ConnectFailed { target, why },
+                false => ForwardReport::AgentFailed { why },
+            });
         }
         self.remove(serial, driver);
     }
@@ -532,7 +567,9 @@ impl Forwards {
         }
         match entry.stage {
             ForwardStage::Dialing(_, mut dial) => dial.abandon(driver),
-            ForwardStage::Asking(socket, _) => driver.unwatch(socket.read.as_fd()),
+            ForwardStage::Asking(socket, _) | ForwardStage::Binding(socket, _) => {
+                driver.unwatch(socket.read.as_fd());
+            }
             ForwardStage::Lookup(_)
             | ForwardStage::PeerAsks
             | ForwardStage::Opening(_)
@@ -548,7 +585,7 @@ impl Forwards {
             ForwardStage::Lookup(target) | ForwardStage::Dialing(target, _) => {
                 Some((target.clone(), "Connection timed out".to_owned()))
             }
-            ForwardStage::Asking(..) | ForwardStage::PeerAsks => None,
+            ForwardStage::Asking(..) | ForwardStage::Binding(..) | ForwardStage::PeerAsks => None,
             ForwardStage::Opening(_) | ForwardStage::Joined { .. } => return,
         };
         self.fail(serial, why, driver);

@@ -30,6 +30,12 @@ pub enum Request {
         /// Variable value.
         value: Vec<u8>,
     },
+    /// `agent-req` (draft-ietf-sshm-ssh-agent) or `auth-agent-req@openssh.com`: the client serves
+    /// connections to its agent.
+    AgentForwarding {
+        /// True for the draft's names of the request and its channels.
+        standard: bool,
+    },
     /// `shell`, RFC 4254 §6.5.
     Shell,
     /// `exec`, RFC 4254 §6.5.
@@ -97,6 +103,8 @@ impl Request {
         match self {
             Self::Pty { .. } => names::REQUEST_PTY,
             Self::Env { .. } => names::REQUEST_ENV,
+            Self::AgentForwarding { standard: true } => names::REQUEST_AGENT,
+            Self::AgentForwarding { standard: false } => names::REQUEST_AGENT_OPENSSH,
             Self::Shell => names::REQUEST_SHELL,
             Self::Exec { .. } => names::REQUEST_EXEC,
             Self::Subsystem { .. } => names::REQUEST_SUBSYSTEM,
@@ -132,7 +140,7 @@ impl Request {
                 out.put_string(name);
                 out.put_string(value);
             }
-            Self::Shell | Self::Eow => {}
+            Self::AgentForwarding { .. } | Self::Shell | Self::Eow => {}
             Self::Exec { command } => out.put_string(command),
             Self::Subsystem { name } => out.put_string(name),
             Self::WindowChange {
@@ -181,6 +189,8 @@ impl Request {
                 name: reader.string()?.to_vec(),
                 value: reader.string()?.to_vec(),
             },
+            names::REQUEST_AGENT => Self::AgentForwarding { standard: true },
+            names::REQUEST_AGENT_OPENSSH => Self::AgentForwarding { standard: false },
             names::REQUEST_SHELL => Self::Shell,
             names::REQUEST_EXEC => Self::Exec {
                 command: reader.string()?.to_vec(),

@@ -171,6 +171,14 @@ impl Connection {
         self.session().map(|session| &session.host_key[..])
     }
 
+    /// Client: the host key's signature over the session identifier, which binds a connection to an
+    /// agent to this session (`session-bind@openssh.com`); `None` before the first key exchange is
+    /// complete.
+    #[must_use]
+    pub fn host_signature(&self) -> Option<&[u8]> {
+        self.session().map(|session| &session.host_signature[..])
+    }
+
     /// Algorithms of the last key exchange; `None` before the first is complete.
     #[must_use]
     pub fn negotiated(&self) -> Option<Negotiated> {
@@ -188,6 +196,12 @@ impl Connection {
     #[must_use]
     pub fn hostbound_supported(&self) -> bool {
         self.transport.extensions.hostbound
+    }
+
+    /// Client: the server announced `agent-forward`, so that the names of the draft may be used.
+    #[must_use]
+    pub fn agent_forward_supported(&self) -> bool {
+        self.transport.extensions.agent_forward
     }
 
     /// Returns true if the user is logged in.

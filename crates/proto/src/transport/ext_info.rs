@@ -21,6 +21,8 @@ pub(crate) struct PeerExtensions {
     pub(crate) hostbound: bool,
     /// `ping@openssh.com` version 0.
     pub(crate) ping: bool,
+    /// `agent-forward` version 0: the draft's names for agent forwarding are understood.
+    pub(crate) agent_forward: bool,
     /// `ext-info-in-auth@openssh.com` version 0.
     pub(crate) in_auth: bool,
     /// Fulmar's extension, version 0: a short first KEXINIT is understood.
@@ -54,6 +56,7 @@ impl PeerExtensions {
             }
             names::EXT_PUBLICKEY_HOSTBOUND => self.hostbound = value == b"0",
             names::EXT_PING => self.ping = value == b"0",
+            names::EXT_AGENT_FORWARD => self.agent_forward = value == b"0",
             names::EXT_INFO_IN_AUTH => self.in_auth = value == b"0",
             names::EXT_SHORT_KEXINIT => self.short_kexinit = value == b"0",
             _ => {}
@@ -77,6 +80,7 @@ pub(super) fn send_ours(
                     (names::EXT_SERVER_SIG_ALGS, algorithms.as_bytes()),
                     (names::EXT_PUBLICKEY_HOSTBOUND, b"0"),
                     (names::EXT_PING, b"0"),
+                    (names::EXT_AGENT_FORWARD, b"0"),
                     (names::EXT_SHORT_KEXINIT, b"0"),
                 ],
             )

@@ -1,7 +1,7 @@
 //! State shared by all channels of a session: the monitor, the log, the grant, and files that are
 //! the same for every command.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::fs;
 use std::io::Write;
 use std::os::fd::OwnedFd;
@@ -35,6 +35,8 @@ pub(super) struct Context<'a> {
     pub(super) lasting_log: Logger<'static>,
     /// The original umask, for commands, if internal-sftp has changed it.
     pub(super) umask: Cell<Option<u32>>,
+    /// Path of the socket for the client's agent, if there is one.
+    pub(super) agent_socket: OnceCell<Vec<u8>>,
     /// True if Landlock confines this process to SftpRoot.
     pub(super) is_walled: Cell<bool>,
 }

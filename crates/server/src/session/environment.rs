@@ -70,6 +70,8 @@ pub(super) struct ChannelFacts<'a> {
     pub original_command: Option<&'a [u8]>,
     /// File of ExposeAuthInfo.
     pub auth_info_path: Option<&'a str>,
+    /// Socket for the client's agent.
+    pub agent_socket: Option<&'a [u8]>,
 }
 
 /// Contents of files that add to the environment.
@@ -147,6 +149,9 @@ fn connection_variables(out: &mut Environment, grant: &SessionGrant, facts: &Cha
     }
     if let Some(command) = facts.original_command {
         out.set("SSH_ORIGINAL_COMMAND", command);
+    }
+    if let Some(path) = facts.agent_socket {
+        out.set("SSH_AUTH_SOCK", path);
     }
 }
 

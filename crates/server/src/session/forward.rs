@@ -4,6 +4,7 @@
 //!
 //! [`permits`] decides; [`driver::forward`] moves the bytes.
 
+use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
 use config::server::{Gateway as GatewayPorts, ServerOptions, TcpKeepAlive};
@@ -19,6 +20,7 @@ use wire::Put;
 use wire::message::open_failure;
 use wire::names;
 
+use super::agent::{self, AgentSocket};
 use super::context::Context;
 use super::permits;
 
@@ -32,6 +34,8 @@ pub(super) struct Forwarding {
     forwards: Forwards,
     /// What the client requested, and the listener's number.
     listeners: Vec<(Listening, u64)>,
+    /// The socket for the client's agent.
+    agent: Option<AgentSocket>,
 }
 
 /// AddressFamily, for listeners and targets alike.
@@ -53,6 +57,7 @@ impl Forwarding {
                 permits: Box::new(|_| false),
             }),
             listeners: Vec::new(),
+            agent: None,
         }
     }
 
@@ -100,7 +105,8 @@ impl Forwarding {
                         .log
                         .verbose(&proto::channel::idle_text(channel, limit_ms));
                 }
-                ForwardReport::TargetForbidden(_) => {}
+                // Targets of SOCKS and agents are the client's.
+                ForwardReport::TargetForbidden(_) | ForwardReport::AgentFailed { .. } => {}
             }
         }
     }
@@ -261,10 +267,56 @@ impl Forwarding {
             .ok()
     }
 
+    /// Listens for the user's programs on behalf of the client's agent; one socket serves all
+    /// sessions of a connection. `standard`: see [`Opens::Agent`]. False refuses.
+    pub(super) fn listen_for_agent(
+        &mut self,
+        standard: bool,
+        driver: &mut Driver,
+        context: &Context<'_>,
+    ) -> bool {
+        let (options, grant) = (&context.options, &context.grant);
+        let is_rooted = options.session.sftp_root.is_some();
+        if !permits::may_forward_agent(&options.forwarding, &grant.restrictions, is_rooted) {
+            context.log.debug("agent forwarding disabled");
+            return false;
+        }
+        if self.agent.is_some() {
+            context
+                .log
+                .debug("authentication forwarding requested twice.");
+            return false;
+        }
+        let made = agent::listen(&options.forwarding.agent_socket_path, grant);
+        let listening = made.and_then(|(sockets, socket)| {
+            let listening = self
+                .forwards
+                .listen(sockets, Opens::Agent { standard }, driver);
+            listening.map(|_| socket)
+        });
+        match listening {
+            Ok(socket) => {
+                let path = socket.path.clone().into_os_string();
+                context.agent_socket.get_or_init(|| path.into_vec());
+                self.agent = Some(socket);
+                true
+            }
+            Err(error) => {
+                context.log.error(&format!(
+                    "Agent forwarding disabled: couldn't create listener socket: {error}"
+                ));
+                false
+            }
+        }
+    }
+
     /// Ends all listeners.
     pub(super) fn close(&mut self, driver: &mut Driver) {
         self.listeners.clear();
         self.forwards.cancel_all(driver);
+        if let Some(socket) = self.agent.take() {
+            socket.remove_folder();
+        }
     }
 }
 

@@ -4,13 +4,14 @@
 //! only then reads the snapshot of the connection. [`serve`] is its loop; [`channel`] a session
 //! channel (RFC 4254 §6) and [`forward`] a `direct-tcpip` channel. For a command: [`command`] (what
 //! to run), [`environment`], [`stdio`] and [`terminal`] (its streams), [`launch`] (its start),
-//! [`text`] (messages before it) and [`exit`] (its exit status). [`sftp`] serves files in this
+//! [`agent`] (the socket of a forwarded agent), [`text`] (messages before it) and [`exit`] (its exit status). [`sftp`] serves files in this
 //! process, without a command.
 //!
 //! Invariant: user, forced command, restrictions and environment come from the monitor's
 //! `SessionGrant`; the snapshot decides no permission.
 
 mod accelerate;
+mod agent;
 mod channel;
 mod chroot;
 mod command;
@@ -32,6 +33,7 @@ use std::fmt;
 use std::io;
 
 use privsep::{LogLevel, roles};
+use sys::signals::Signal;
 
 use crate::log::Logger;
 use crate::rpc::{Rpc, RpcError};
@@ -87,6 +89,8 @@ pub(crate) enum SessionError {
     MonitorGone,
     /// No channel was open for UnusedConnectionTimeout.
     Unused,
+    /// This process was told to end, by this signal.
+    Signalled(Signal),
     /// The session could not start; the text says why.
     Start(String),
     /// A session was opened after `no-more-sessions@openssh.com`.
@@ -132,6 +136,7 @@ impl fmt::Display for SessionError {
             Self::Rpc(error) => error.fmt(f),
             Self::MonitorGone => f.write_str("ended by the monitor"),
             Self::Unused => f.write_str("unused for UnusedConnectionTimeout"),
+            Self::Signalled(signal) => write!(f, "exiting on signal {}", signal.as_raw()),
             Self::Start(what) => f.write_str(what),
             Self::SessionAfterLast => {
                 f.write_str("a session was opened after the last one was announced")

@@ -1,7 +1,8 @@
 //! Decides which connections a client may forward: AllowTcpForwarding, AllowStreamLocalForwarding,
-//! DisableForwarding, PermitOpen and PermitListen of the configuration, and `restrict`,
+//! AllowAgentForwarding, DisableForwarding, PermitOpen and PermitListen of the configuration, and `restrict`,
 //! `no-port-forwarding`, `permitopen` and `permitlisten` of the key or `permit-port-forwarding` of
-//! the certificate. All must permit the target.
+//! the certificate. All must permit the target. For agents, `no-agent-forwarding` of the key or
+//! `permit-agent-forwarding` of the certificate counts.
 
 use config::permit;
 use config::server::ForwardingOptions;
@@ -58,4 +59,17 @@ pub(super) fn may_listen(
         // As with OpenSSH, the lists are about ports. A path leads out of SftpRoot.
         Listening::Unix(_) => !is_rooted && forwarding.allow_stream_local_forwarding.is_remote(),
     }
+}
+
+/// True if programs of the user may use the client's agent. With SftpRoot no program runs, and the
+/// socket would be outside.
+pub(super) fn may_forward_agent(
+    forwarding: &ForwardingOptions,
+    restrictions: &Restrictions,
+    is_rooted: bool,
+) -> bool {
+    forwarding.allow_agent_forwarding
+        && !forwarding.disable_forwarding
+        && !restrictions.no_agent_forwarding
+        && !is_rooted
 }

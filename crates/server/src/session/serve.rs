@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use driver::{Driver, DriverError, Notice};
 use privsep::{ChooseGroup, Group, HostkeysProof, HostkeysProve, SignExchangeHash, Signature};
-use proto::channel::{ChannelTimeouts, idle_text};
+use proto::channel::{ChannelTimeouts, Request, idle_text};
 use proto::{ChannelId, Event};
+use sys::signals::{Signal, SignalFd};
 use wire::message::{open_failure, reason};
 use wire::names;
 
@@ -39,6 +40,8 @@ pub(super) struct Serve<'a> {
     no_more_sessions: bool,
     /// The timer of UnusedConnectionTimeout runs: no channel is open.
     is_unused: bool,
+    /// Signals that end this process, if it must clean up.
+    signals: Option<SignalFd>,
 }
 
 impl<'a> Serve<'a> {
@@ -51,6 +54,7 @@ impl<'a> Serve<'a> {
             orphans: Vec::new(),
             no_more_sessions: false,
             is_unused: false,
+            signals: None,
         }
     }
 
@@ -203,6 +207,11 @@ impl<'a> Serve<'a> {
             } => self.open(channel, &kind, &fields),
             Event::ChannelRequest {
                 channel,
+                request: Request::AgentForwarding { standard },
+                want_reply,
+            } => self.forward_agent(channel, standard, want_reply),
+            Event::ChannelRequest {
+                channel,
                 request,
                 want_reply,
             } => {
@@ -312,6 +321,13 @@ impl<'a> Serve<'a> {
                 Ok(())
             }
             Some(Token::Unused) => Err(SessionError::Unused),
+            Some(Token::Signal) => {
+                let signals = self.signals.as_ref();
+                match signals.map(SignalFd::read).transpose()?.flatten() {
+                    Some(info) => Err(SessionError::Signalled(info.signal)),
+                    None => Ok(()),
+                }
+            }
             Some(Token::Rest) => {
                 // Frees memory that only the login needed.
                 self.driver.connection().free_unused();
@@ -357,6 +373,28 @@ impl<'a> Serve<'a> {
                 Ok(())
             }
         }
+    }
+
+    /// Answers the request of a session to use the client's agent.
+    fn forward_agent(
+        &mut self,
+        channel: ChannelId,
+        standard: bool,
+        want_reply: bool,
+    ) -> Result<(), SessionError> {
+        let (forwarding, driver) = (&mut self.forwarding, &mut *self.driver);
+        let is_granted = self.channels.contains_key(&channel)
+            && forwarding.listen_for_agent(standard, driver, &self.context);
+        if want_reply {
+            let _ = driver.connection().channel_reply(channel, is_granted);
+        }
+        if is_granted && self.signals.is_none() {
+            // The socket's file does not outlive this process.
+            let signals = SignalFd::new(&[Signal::TERM, Signal::HUP, Signal::INT])?;
+            driver.watch(signals.as_fd(), Token::Signal.number(), true, false)?;
+            self.signals = Some(signals);
+        }
+        Ok(())
     }
 
     fn reject(&mut self, channel: ChannelId, code: u32, words: &str) {

@@ -16,6 +16,8 @@ pub(super) enum Token {
     Unused,
     /// An SFTP thread has notified its channel; the number is the channel's serial.
     Files(u64),
+    /// A signal that ends this process.
+    Signal,
 }
 
 const KIND_SHIFT: u32 = 56;
@@ -31,6 +33,7 @@ impl Token {
             Self::Rest => (3, 0),
             Self::Files(serial) => (4, serial),
             Self::Unused => (5, 0),
+            Self::Signal => (6, 0),
         };
         (kind << KIND_SHIFT) | (serial & SERIAL_MASK)
     }
@@ -45,6 +48,7 @@ impl Token {
             3 => Self::Rest,
             4 => Self::Files(serial),
             5 => Self::Unused,
+            6 => Self::Signal,
             _ => return None,
         })
     }
@@ -64,6 +68,7 @@ mod tests {
             Token::Rest,
             Token::Files(77),
             Token::Unused,
+            Token::Signal,
         ] {
             assert_eq!(Token::from_number(token.number()), Some(token));
         }

@@ -113,6 +113,7 @@ impl Exchanging<'_> {
             hash,
             secret,
             host_key: reply.host_key.to_vec(),
+            host_signature: reply.signature.to_vec(),
         };
         match &self.exchange.session {
             Some(session) if session.host_key == outcome.host_key => self.finish(terms, &outcome),

@@ -48,6 +48,8 @@ pub(crate) struct TransportSession {
     pub(crate) id: Vec<u8>,
     /// The server's key, proven in the first exchange and required in each later one.
     pub(crate) host_key: Vec<u8>,
+    /// Client: the server's signature over `id`; empty on a server.
+    pub(crate) host_signature: Vec<u8>,
     pub(crate) strict_kex: bool,
     pub(crate) peer_wants_ext_info: bool,
     pub(crate) agreement: Agreement,

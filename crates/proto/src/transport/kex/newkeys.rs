@@ -24,6 +24,7 @@ impl Exchanging<'_> {
             .get_or_insert_with(|| TransportSession {
                 id: outcome.hash.as_ref().to_vec(),
                 host_key: outcome.host_key.clone(),
+                host_signature: outcome.host_signature.clone(),
                 strict_kex: terms.strict_kex,
                 peer_wants_ext_info: terms.peer_wants_ext_info,
                 agreement,

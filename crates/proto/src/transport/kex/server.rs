@@ -128,6 +128,7 @@ impl Exchanging<'_> {
             hash,
             secret,
             host_key: key,
+            host_signature: alloc::vec::Vec::new(),
         };
         let public = values.server.to_vec();
         self.await_next(terms, ServerStep::Signature { outcome, public });

@@ -105,6 +105,8 @@ pub(super) struct KexOutcome {
     pub(super) hash: Digest,
     pub(super) secret: Zeroizing<Vec<u8>>,
     pub(super) host_key: Vec<u8>,
+    /// Client: the server's signature over `hash`.
+    pub(super) host_signature: Vec<u8>,
 }
 
 impl Kex {

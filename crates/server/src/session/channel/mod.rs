@@ -179,9 +179,10 @@ impl SessionChannel {
                 self.stop_output(driver);
                 true
             }
-            Request::ExitStatus { .. } | Request::ExitSignal { .. } | Request::Unknown { .. } => {
-                false
-            }
+            Request::AgentForwarding { .. }
+            | Request::ExitStatus { .. }
+            | Request::ExitSignal { .. }
+            | Request::Unknown { .. } => false,
         };
         reply(driver, self.id, want_reply, ok);
         self.advance(driver, context)

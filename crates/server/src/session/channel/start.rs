@@ -339,6 +339,7 @@ impl SessionChannel {
                 .as_ref()
                 .map(|terminal| (terminal.term(), terminal.path())),
             original_command,
+            agent_socket: context.agent_socket.get().map(Vec::as_slice),
             auth_info_path: context.auth_info.as_ref().and_then(|file| file.path()),
         };
         environment::build(
