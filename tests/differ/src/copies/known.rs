@@ -19,15 +19,19 @@ const DANGLING: Why = Theirs(
     "get -r or put -r of an empty folder onto a link that leads nowhere: OpenSSH makes nothing and says success",
 );
 const IN_THE_WAY: Why =
-    Theirs("get -r -p of a folder onto a file: OpenSSH gives the file the times of the folder");
+    Theirs("get -r of a folder onto a file: OpenSSH gives the file the mode and times of the folder");
+const UNREACHABLE: Why = Said(
+    "A source on a server that cannot be reached: the sources before it are not copied either",
+);
 const CLOSED: Why = Theirs(
     "get -r onto a folder that is there: OpenSSH gives it the source's mode only where that denies its owner something",
 );
 const ONTO_FILE: Why = Theirs(
     "get -r of an empty folder onto a file: OpenSSH makes no folder, says success and gives the file the mode of the folder",
 );
-const ONTO_DEVICE: Why =
-    Theirs("get -r of a folder onto a device: OpenSSH gives the device the mode of the folder");
+const ONTO_DEVICE: Why = Theirs(
+    "get -r of a folder onto a device: OpenSSH gives the device the mode of the folder and may say success",
+);
 const FOLLOWED: Why = Said("`scp -r` follows links to directories within a tree, as `-O` does");
 const SLASH: Why = Said(
     "`put -r`/`scp -r` of a directory to a new name with a trailing slash creates the directory",
@@ -65,10 +69,21 @@ pub(crate) const LISTED: &[Listed] = &[
         ONTO_DEVICE,
     ),
     one(
-        "into/*: file * of 9* not file * of 1*",
-        "*-p get *from/*: folder*into/*: file*",
+        "exits 1 not 0",
+        "*-r*get *from/*: folder*into/*: null*",
+        ONTO_DEVICE,
+    ),
+    one(
+        "into/*: file * not file *",
+        "*-r*get *from/*: folder*into/*: file*",
         IN_THE_WAY,
     ),
+    one(
+        "into/*: file * not file *",
+        "*-r*get *from/*: file*from/*: folder*",
+        IN_THE_WAY,
+    ),
+    one("into*: nothing not *", "scp put *'a:b'*", UNREACHABLE),
     one(
         "exits 1 not 0",
         "*-r*get *from/*: folder*into/*/*: file*",
