@@ -11,6 +11,7 @@
 pub mod configuration;
 pub mod connection;
 pub mod files;
+pub mod forward;
 pub mod key_exchange;
 pub mod messages;
 pub mod mutate;
@@ -42,4 +43,6 @@ pub const TARGETS: &[(&str, Body)] = &[
     ("zstd_inflate", messages::zstd_inflate),
     ("sftp_stream", sftp::sftp_stream),
     ("sntrup_exchange", key_exchange::sntrup_exchange),
+    ("socks_request", forward::socks_request),
+    ("forward_fields", forward::forward_fields),
 ];

@@ -40,6 +40,8 @@ pub fn of(target: &str) -> Seeds {
         "zstd_inflate" => named("stream", by_zstd()),
         "sftp_stream" => named("stream", crate::sftp::seeds()),
         "sntrup_exchange" => named("values", crate::key_exchange::seeds()),
+        "socks_request" => named("request", crate::forward::socks_seeds()),
+        "forward_fields" => named("fields", crate::forward::field_seeds()),
         _ => Vec::new(),
     }
 }

@@ -92,6 +92,8 @@ targets!(
     zstd_inflate,
     sftp_stream,
     sntrup_exchange,
+    socks_request,
+    forward_fields,
 );
 
 #[test]

@@ -142,7 +142,7 @@ impl Forwards {
                 (kind, Vec::new(), "agent".to_owned())
             }
             Opens::Socks => {
-                let socks = Some(Socks::new());
+                let socks = Some(Socks::default());
                 let serial = self.next_serial;
                 let token = ForwardToken::Socks(serial).number();
                 if driver

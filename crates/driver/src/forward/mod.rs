@@ -30,14 +30,13 @@ use sys::socket::Family;
 use wire::message::open_failure;
 
 pub use listener::{Gateway, ListeningSockets};
-pub use socks::SocksOutcome;
+pub use socks::{Socks, SocksOutcome, SocksStep};
 pub use target::{ForwardTarget, Listening};
 
 use crate::{Driver, SocketPair};
 use agent::BindAnswer;
 use dial::{Dial, DialStep, NEXT_ATTEMPT_MS};
 use resolver::Resolver;
-use socks::{Socks, SocksStep};
 
 /// Time limit for lookup and connection together, milliseconds.
 const CONNECT_MS: u64 = 15_000;
@@ -288,7 +287,7 @@ impl Forwards {
 
     /// Accepts the peer's channel, whose data is a SOCKS request and then the connection's.
     pub fn serve_socks(&mut self, channel: ChannelId, driver: &mut Driver) {
-        let socks = Some(Socks::new());
+        let socks = Some(Socks::default());
         let Some(serial) = self.admit(channel, "dynamic".into(), socks, driver) else {
             return;
         };

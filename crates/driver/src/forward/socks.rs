@@ -37,7 +37,7 @@ pub enum SocksOutcome {
 
 /// What follows from the bytes taken so far.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum SocksStep {
+pub enum SocksStep {
     /// More bytes are needed; first send these, if any.
     More(Vec<u8>),
     /// The request is complete.
@@ -57,25 +57,28 @@ enum SocksPhase {
 
 /// A request that is being read.
 #[derive(Debug)]
-pub(super) struct Socks {
+pub struct Socks {
     phase: SocksPhase,
     /// Bytes of the message that is not complete; bounded by the longest message.
     bytes: Vec<u8>,
     version: u8,
 }
 
-impl Socks {
-    pub(super) fn new() -> Self {
+impl Default for Socks {
+    /// Nothing has been read.
+    fn default() -> Self {
         Self {
             phase: SocksPhase::Version,
             bytes: Vec::new(),
             version: 0,
         }
     }
+}
 
+impl Socks {
     /// Takes bytes from the front of `input`; returns how many, and what follows. Call it again with
     /// the others after [`SocksStep::More`], if any are left.
-    pub(super) fn take(&mut self, input: &[u8]) -> (usize, SocksStep) {
+    pub fn take(&mut self, input: &[u8]) -> (usize, SocksStep) {
         for (index, byte) in input.iter().enumerate() {
             self.bytes.push(*byte);
             match self.step() {
@@ -197,7 +200,8 @@ impl Socks {
     }
 
     /// The reply to a complete request.
-    pub(super) fn reply(&self, outcome: SocksOutcome) -> Vec<u8> {
+    #[must_use]
+    pub fn reply(&self, outcome: SocksOutcome) -> Vec<u8> {
         if self.version == 4 {
             return four_reply(outcome == SocksOutcome::Connected);
         }
@@ -238,7 +242,7 @@ mod tests {
     /// Feeds the input in pieces of `size` bytes; returns all answers before the last step, the last
     /// step and the bytes that were not taken.
     fn feed(input: &[u8], size: usize) -> (Vec<u8>, SocksStep, Vec<u8>) {
-        let mut socks = Socks::new();
+        let mut socks = Socks::default();
         let mut answers = Vec::new();
         let mut at = 0;
         while at < input.len() {
