@@ -3,7 +3,7 @@
 mod common;
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::Shutdown;
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -33,7 +33,7 @@ fn example(name: &str) -> Command {
 #[test]
 fn the_examples_are_short() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("examples");
-    for name in ["run_everywhere", "transfer", "embed_server"] {
+    for name in ["run_everywhere", "transfer", "embed_server", "socks_proxy"] {
         let text = std::fs::read_to_string(folder.join(format!("{name}.rs"))).unwrap();
         let lines = text.lines().count();
         assert!(lines < 60, "{name}: {lines} lines");
@@ -155,6 +155,45 @@ fn a_tree_is_copied_there_and_back() {
     assert!(!home.path("nothing").exists());
 }
 
+#[test]
+fn a_proxy_connects_through_the_server() {
+    let fixture = Fixture::forwarding(|_| true);
+    let (home, key) = home(&fixture, "proxy");
+    let mut proxy = example("socks_proxy")
+        .arg("mia")
+        .arg(&key)
+        .args(["127.0.0.1", &fixture.port.to_string()])
+        .env("HOME", &home.0)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut port = String::new();
+    let mut said = BufReader::new(proxy.stdout.take().unwrap());
+    said.read_line(&mut port).unwrap();
+    let target = TcpListener::bind("127.0.0.1:0").unwrap();
+    let [high, low] = target.local_addr().unwrap().port().to_be_bytes();
+    let mut stream = TcpStream::connect(format!("127.0.0.1:{}", port.trim())).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    // SOCKS 4, with the first bytes of the connection.
+    let request = [&[4, 1, high, low, 127, 0, 0, 1, 0], &b"question"[..]].concat();
+    stream.write_all(&request).unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let (mut connection, _) = target.accept().unwrap();
+    let mut question = String::new();
+    connection.read_to_string(&mut question).unwrap();
+    assert_eq!(question, "question");
+    connection.write_all(b"answer").unwrap();
+    drop(connection);
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    assert_eq!(
+        answer,
+        [&[0, 90, 0, 0, 0, 0, 0, 0], &b"answer"[..]].concat()
+    );
+    proxy.kill().unwrap();
+    proxy.wait().unwrap();
+}
+
 /// The example's server, which ends with its standard input.
 struct Embedded {
     child: Child,
@@ -225,7 +264,7 @@ fn the_embedded_server_has_its_own_logins_and_channels() {
         lower,
         Err(Error::ChannelRefused { reason: 3, .. })
     ));
-    let forwarded = session.direct_tcpip("127.0.0.1", 22);
+    let forwarded = session.connect_tcp("127.0.0.1", 22);
     assert!(matches!(forwarded, Err(Error::ChannelRefused { .. })));
 
     drop(session);

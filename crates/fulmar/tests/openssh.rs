@@ -4,52 +4,17 @@ mod common;
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use common::{Fixture, MIB, Scratch, digest, hex, program, write_pattern};
+use common::{
+    CHEAP_KEX, Fixture, MIB, Scratch, Sshd, digest, hex, program, ssh, ssh_command, write_pattern,
+};
 use crypto::hash::HashAlgorithm;
 use fulmar::client::{Auth, Config, FixedKey, Session};
 use fulmar::keys::{KeySpec, PrivateKey, private_file};
 use fulmar::{Error, Exit};
 
 const BULK: usize = 100 * MIB;
-/// OpenSSH's default key exchange takes it tens of milliseconds, too long for hundreds of them.
-const CHEAP_KEX: &str = "curve25519-sha256";
-
-fn ssh() -> Option<PathBuf> {
-    let found = program(&["/usr/bin/ssh", "/usr/local/bin/ssh"]);
-    if found.is_none() {
-        println!("skipped: no ssh is installed");
-    }
-    found
-}
-
-/// `ssh` with the options to reach the fixture as `mia`, without this machine's configuration.
-fn ssh_command(program: PathBuf, fixture: &Fixture, scratch: &Scratch) -> Command {
-    let key = private_file::write_openssh(&fixture.user_key, "", None).unwrap();
-    let key = scratch.write("key", key.as_bytes());
-    let name = format!("[127.0.0.1]:{}", fixture.port);
-    let line = format!("{name} {}\n", fixture.host_key.to_line());
-    let known = scratch.write("known_hosts", line);
-    let mut command = Command::new(program);
-    command
-        .args(["-F", "none", "-T", "-o", "BatchMode=yes"])
-        .args([
-            "-o",
-            "IdentitiesOnly=yes",
-            "-o",
-            "StrictHostKeyChecking=yes",
-        ])
-        .args(["-o", "GlobalKnownHostsFile=none"])
-        .arg("-o")
-        .arg(format!("UserKnownHostsFile={}", known.display()))
-        .arg("-i")
-        .arg(key)
-        .args(["-p", &fixture.port.to_string(), "mia@127.0.0.1"]);
-    command
-}
 
 #[test]
 fn openssh_logs_in_to_our_server_and_gets_its_streams_and_status() {
@@ -103,83 +68,6 @@ fn openssh_sends_and_gets_bulk_with_new_keys_every_mebibyte() {
     let hash = hex(HashAlgorithm::Sha256.digest(&output.stdout).as_ref());
     let told = String::from_utf8(output.stderr).unwrap();
     assert_eq!(told, format!("{hash} {BULK}"));
-}
-
-/// An unmodified sshd on a socket pair: it serves one connection on its standard input.
-struct Sshd {
-    program: PathBuf,
-    scratch: Scratch,
-    user: String,
-    user_key: PrivateKey,
-    host_key: PrivateKey,
-}
-
-impl Sshd {
-    fn find(name: &str) -> Option<Self> {
-        let Some(program) = program(&["/usr/sbin/sshd", "/usr/local/sbin/sshd"]) else {
-            println!("skipped: no sshd is installed");
-            return None;
-        };
-        let id = |flag: &str| {
-            let output = Command::new("id").arg(flag).output().unwrap();
-            let text = String::from_utf8(output.stdout).unwrap();
-            text.trim().to_owned()
-        };
-        if id("-u") == "0" && std::fs::create_dir_all("/run/sshd").is_err() {
-            println!("skipped: sshd's folder /run/sshd cannot be made");
-            return None;
-        }
-        let make = || PrivateKey::generate(KeySpec::Ed25519).unwrap();
-        Some(Self {
-            program,
-            scratch: Scratch::new(name),
-            user: id("-un"),
-            user_key: make(),
-            host_key: make(),
-        })
-    }
-
-    fn start(&self) -> UnixStream {
-        let host_key = private_file::write_openssh(&self.host_key, "", None).unwrap();
-        let host_key = self.scratch.write("host_key", host_key.as_bytes());
-        let keys = self
-            .scratch
-            .write("authorized_keys", self.user_key.public().to_line());
-        let config = self.scratch.write(
-            "sshd_config",
-            format!(
-                "HostKey {}\nAuthorizedKeysFile {}\nStrictModes no\nUsePAM no\n\
-                 PermitRootLogin yes\nPasswordAuthentication no\nPrintMotd no\nRekeyLimit 1M\n",
-                host_key.display(),
-                keys.display()
-            ),
-        );
-        let (ours, theirs) = UnixStream::pair().unwrap();
-        let input = theirs.try_clone().unwrap();
-        let log = std::fs::File::create(self.scratch.path("log")).unwrap();
-        let mut command = Command::new(&self.program);
-        command
-            .arg0(&self.program)
-            .args(["-i", "-e", "-f"])
-            .arg(config)
-            .stdin(Stdio::from(std::os::fd::OwnedFd::from(input)))
-            .stdout(Stdio::from(std::os::fd::OwnedFd::from(theirs)))
-            .stderr(Stdio::from(log));
-        let mut child = command.spawn().unwrap();
-        std::thread::spawn(move || child.wait());
-        ours
-    }
-
-    fn connect(&self) -> Session {
-        let mut config = Config::new(FixedKey(self.host_key.public().clone()));
-        config.transport.rekey_bytes = Some(MIB as u64);
-        config.transport.kex = vec![CHEAP_KEX.to_owned()];
-        let mut session = Session::over(self.start(), "sshd", 22, config).unwrap();
-        session
-            .authenticate(&self.user, Auth::Key(&self.user_key))
-            .unwrap();
-        session
-    }
 }
 
 #[test]

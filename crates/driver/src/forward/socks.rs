@@ -46,8 +46,9 @@ pub enum SocksStep {
     Refuse(Vec<u8>),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum SocksPhase {
+    #[default]
     Version,
     Four,
     FiveMethods,
@@ -56,23 +57,12 @@ enum SocksPhase {
 }
 
 /// A request that is being read.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Socks {
     phase: SocksPhase,
     /// Bytes of the message that is not complete; bounded by the longest message.
     bytes: Vec<u8>,
     version: u8,
-}
-
-impl Default for Socks {
-    /// Nothing has been read.
-    fn default() -> Self {
-        Self {
-            phase: SocksPhase::Version,
-            bytes: Vec::new(),
-            version: 0,
-        }
-    }
 }
 
 impl Socks {

@@ -5,6 +5,10 @@
 //! [`Session::run`], [`Session::exec`], [`Session::shell`] and [`Session::subsystem`] open
 //! channels, from any number of threads at once.
 //!
+//! [`Session::connect_tcp`] and [`Session::connect_unix`] let the server connect,
+//! [`Session::listen_tcp`] and [`Session::listen_unix`] let it listen; [`SocksRequest`] serves
+//! browsers and others that name their target themselves.
+//!
 //! ```no_run
 //! use std::io::{Read, Write};
 //! use fulmar::client::{Auth, Config, KnownHosts, Session};
@@ -29,12 +33,16 @@ mod auth;
 mod channel;
 mod config;
 mod host_key;
+mod listener;
 mod role;
 mod session;
+mod socks;
 
 pub use auth::{Ask, Auth, Prompts};
 pub use channel::{Channel, Output, Stderr};
 pub use config::{Config, LoginCache};
 pub use host_key::{AcceptAny, FixedKey, HostKeyPolicy, KnownHosts, PresentedHostKey};
+pub use listener::RemoteListener;
 pub use proto::AuthProof;
 pub use session::{Session, Start};
+pub use socks::SocksRequest;

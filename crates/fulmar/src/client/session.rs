@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -14,14 +15,16 @@ use ::client::embedded::{Login, LoginSettings};
 use ::client::host_key::{HostKeyRules, prefer_known};
 use ::client::login::{LoginOpening, Precaution};
 use ::client::pipelining::{Caution, ChannelStart, PipelineDepth, RetryPolicy};
+use driver::forward::{ForwardTarget, Listening};
 use proto::channel::Request;
 use proto::{AuthProof, Negotiated};
-use wire::{Put, names};
+use wire::names;
 
 use super::auth::{self, Auth};
 use super::channel::{Channel, Output};
 use super::config::Config;
 use super::host_key::Judge;
+use super::listener::RemoteListener;
 use super::role::ClientRole;
 use crate::link::{self, ChannelCore, ChannelOpening, Command, EarlyOpen, Handle};
 use crate::{Error, Pty};
@@ -37,8 +40,8 @@ enum Stage {
     Over,
 }
 
-/// A connection to a server. It is closed when the session and all its channels are dropped; bytes
-/// written before are still sent, for at most 10 seconds.
+/// A connection to a server. It is closed when the session, its channels and its listeners are
+/// dropped; bytes written before are still sent, for at most 10 seconds.
 pub struct Session {
     stage: Stage,
     banner: String,
@@ -342,26 +345,64 @@ impl Session {
         self.start().subsystem(name)
     }
 
-    /// Opens a channel to a TCP port that the server connects to; the server resolves `host` (RFC
-    /// 4254 §7.2).
+    /// Connects to a TCP port through the server, which looks `host` up (RFC 4254 §7.2). The channel
+    /// carries the connection's bytes; [`Channel::send_eof`] ends its sending direction.
     ///
     /// # Errors
-    /// [`Error::ChannelRefused`]; [`Error::Misuse`] before the login; otherwise why the connection
-    /// ended.
-    pub fn direct_tcpip(&self, host: &str, port: u16) -> Result<Channel, Error> {
-        let mut fields = Vec::new();
-        fields.put_string(host.as_bytes());
-        fields.put_u32(u32::from(port));
-        fields.put_string(b"127.0.0.1");
-        fields.put_u32(0);
-        self.open_channel(names::CHANNEL_DIRECT_TCPIP, &fields)
+    /// [`Error::ChannelRefused`] if the server forbids it or cannot connect; [`Error::Misuse`] before
+    /// the login; otherwise why the SSH connection ended.
+    pub fn connect_tcp(&self, host: &str, port: u16) -> Result<Channel, Error> {
+        let host = host.to_owned();
+        self.connect_to(&ForwardTarget::Tcp { host, port })
+    }
+
+    /// Connects to a Unix socket on the server, by a path of at most 107 bytes (OpenSSH's PROTOCOL
+    /// §2.4, `direct-streamlocal@openssh.com`).
+    ///
+    /// # Errors
+    /// As [`Session::connect_tcp`].
+    pub fn connect_unix(&self, path: impl AsRef<Path>) -> Result<Channel, Error> {
+        self.connect_to(&ForwardTarget::Unix(path.as_ref().to_owned()))
+    }
+
+    fn connect_to(&self, target: &ForwardTarget) -> Result<Channel, Error> {
+        let (kind, fields) = target.open_request(None);
+        self.open_channel(kind, &fields)
+    }
+
+    /// Lets the server listen on a TCP port (RFC 4254 §7.1). `address` is one of the server's
+    /// addresses, `localhost`, or empty for all; servers may listen on loopback addresses only,
+    /// whatever it is (OpenSSH's `GatewayPorts`). For port 0 the server chooses one:
+    /// [`RemoteListener::port`].
+    ///
+    /// # Errors
+    /// [`Error::RequestRefused`] if the server forbids it or cannot listen there; [`Error::Misuse`]
+    /// before the login; otherwise why the SSH connection ended.
+    pub fn listen_tcp(&self, address: &str, port: u16) -> Result<RemoteListener, Error> {
+        let address = address.to_owned();
+        self.listen(Listening::Tcp { address, port })
+    }
+
+    /// Lets the server listen on a Unix socket, by a path of at most 107 bytes (OpenSSH's PROTOCOL
+    /// §2.4, `streamlocal-forward@openssh.com`). OpenSSH does not remove the socket's file at the end.
+    ///
+    /// # Errors
+    /// As [`Session::listen_tcp`].
+    pub fn listen_unix(&self, path: impl AsRef<Path>) -> Result<RemoteListener, Error> {
+        self.listen(Listening::Unix(path.as_ref().to_owned()))
+    }
+
+    fn listen(&self, listening: Listening) -> Result<RemoteListener, Error> {
+        let handle = self.handle()?;
+        let listened = handle.call(|done| Command::Listen { listening, done })?;
+        Ok(RemoteListener::new(Arc::clone(handle), listened))
     }
 
     /// Opens a channel of any type (RFC 4254 §5.1), such as one of your own, `name@example.org`.
     /// `fields` are the encoded fields that follow the maximum packet size in CHANNEL_OPEN.
     ///
     /// # Errors
-    /// As [`Session::direct_tcpip`].
+    /// As [`Session::connect_tcp`].
     pub fn open_channel(&self, kind: &str, fields: &[u8]) -> Result<Channel, Error> {
         self.open(ChannelOpening {
             kind: kind.to_owned(),

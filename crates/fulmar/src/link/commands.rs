@@ -67,6 +67,8 @@ impl Core {
                 self.driver.connection().channel_consumed(id, unread)?;
                 self.finish(id)?;
             }
+            Command::Listen { listening, done } => self.listen(listening, done),
+            Command::Unlisten { serial } => self.unlisten(serial)?,
             Command::Rekey => {
                 let now = self.driver.now();
                 self.driver.connection().rekey(now)?;

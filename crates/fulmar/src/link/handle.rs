@@ -4,11 +4,12 @@ use std::fmt;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, PoisonError};
 
+use driver::forward::Listening;
 use proto::ChannelId;
 use proto::channel::Request;
 use sys::epoll::EventFd;
 
-use super::{ChannelOpening, EarlyOpen, Failure, Opened};
+use super::{ChannelOpening, EarlyOpen, Failure, Listened, Opened};
 use crate::{Error, Exit};
 
 /// Commands to the connection's thread. Their queue needs no bound: a caller with a request waits
@@ -40,6 +41,15 @@ pub(crate) enum Command {
         id: ChannelId,
         serial: u64,
         exit: Exit,
+    },
+    /// Ask the peer to listen.
+    Listen {
+        listening: Listening,
+        done: SyncSender<Result<Listened, Error>>,
+    },
+    /// The caller has dropped a listener.
+    Unlisten {
+        serial: u64,
     },
     Rekey,
     /// The caller has dropped the connection.

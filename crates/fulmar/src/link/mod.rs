@@ -11,6 +11,7 @@
 mod channel;
 mod commands;
 mod handle;
+mod listening;
 mod opening;
 mod state;
 
@@ -30,6 +31,7 @@ use wire::message::reason;
 
 pub(crate) use channel::{ChannelCore, channel_data};
 pub(crate) use handle::{Command, Handle};
+pub(crate) use listening::{Backlog, Listened};
 pub use state::Happening;
 pub(crate) use state::{ChannelState, End};
 
@@ -62,6 +64,17 @@ pub(crate) trait Role {
 
     /// An event that is not about a channel's data or replies.
     fn event(&mut self, core: &mut Core, event: Event) -> Result<(), Error>;
+
+    /// Handles a notice that concerns connections of the role; returns any other one.
+    fn notice(&mut self, core: &mut Core, notice: Notice) -> Option<Notice> {
+        let _ = core;
+        Some(notice)
+    }
+
+    /// The connection has ended.
+    fn end(&mut self, core: &mut Core) {
+        let _ = core;
+    }
 
     /// A timer that the role has set.
     fn timer(&mut self, core: &mut Core, token: u64) -> Result<(), Error>;
@@ -189,6 +202,7 @@ pub(crate) struct Core {
     wake: Arc<EventFd>,
     failure: Failure,
     entries: BTreeMap<ChannelId, Entry>,
+    listeners: listening::Listeners,
     next_serial: u64,
     starts_at_once: bool,
     closing: bool,
@@ -205,6 +219,7 @@ impl Core {
             wake: seed.wake,
             failure: seed.failure,
             entries: BTreeMap::new(),
+            listeners: listening::Listeners::default(),
             next_serial: 0,
             starts_at_once: seed.starts_at_once,
             closing: false,
@@ -215,12 +230,14 @@ impl Core {
     /// Runs until the connection ends, then reports the cause to all waiting callers.
     fn work(mut self, role: &mut dyn Role) -> Result<(), Error> {
         let outcome = self.serve(role);
+        role.end(&mut self);
         if let Err(Error::Protocol(error)) = &outcome {
             self.driver.connection().fail(error);
             self.flush();
         }
         let last = outcome.clone().err().unwrap_or(Error::Closed);
         set_failure(&self.failure, last.clone());
+        self.listeners.fail(&last);
         for entry in self.entries.into_values() {
             entry.state.fail(&last);
             if let Some(setup) = entry.setup {
@@ -241,6 +258,9 @@ impl Core {
         self.take_commands()?;
         loop {
             let notice = self.driver.next()?;
+            let Some(notice) = role.notice(self, notice) else {
+                continue;
+            };
             if matches!(self.take(notice, role)?, Flow::End) {
                 return Ok(());
             }
@@ -327,6 +347,21 @@ impl Core {
             Event::ChannelClosed(channel) => {
                 self.closed(channel);
                 role.event(self, Event::ChannelClosed(channel))?;
+            }
+            Event::GlobalReply(fields) => self.listen_answered(fields.as_deref()),
+            Event::ChannelOpenRequest {
+                channel,
+                kind,
+                fields,
+            } => {
+                if !self.accept_forwarded(channel, &kind, &fields)? {
+                    let event = Event::ChannelOpenRequest {
+                        channel,
+                        kind,
+                        fields,
+                    };
+                    role.event(self, event)?;
+                }
             }
             Event::ChannelRequest {
                 channel,

@@ -130,18 +130,24 @@ impl Core {
         Ok(caller)
     }
 
-    /// Accepts the channel that the peer requested.
+    /// Accepts the channel that the peer requested, with a stream for stderr.
     pub(crate) fn accept(&mut self, id: ChannelId) -> Result<Opened, Error> {
+        let mut opened = self.accept_stream(id)?;
+        opened.err = Some(self.attach(id, Stream::Stderr)?);
+        Ok(opened)
+    }
+
+    /// Accepts the channel that the peer requested.
+    pub(super) fn accept_stream(&mut self, id: ChannelId) -> Result<Opened, Error> {
         self.driver.connection().accept_channel(id)?;
         let (serial, state) = self.insert(id, None);
         let out = self.attach(id, Stream::Data)?;
-        let err = self.attach(id, Stream::Stderr)?;
         Ok(Opened {
             id,
             serial,
             state,
             out,
-            err: Some(err),
+            err: None,
         })
     }
 

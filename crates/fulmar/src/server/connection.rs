@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use driver::Notice;
 use proto::channel::Request;
 use proto::{ChannelId, Event};
 use wire::message::{open_failure, reason};
@@ -11,6 +12,7 @@ use wire::names;
 
 use super::auth::{Login, LoginState, Step};
 use super::channel::Channel;
+use super::forwarding::{Forwarding, is_direct};
 use super::handler::Start;
 use super::shared::{LoginSlot, Shared};
 use super::signing;
@@ -42,6 +44,7 @@ pub(super) struct ServerRole {
     slot: Option<LoginSlot>,
     waiting: BTreeMap<ChannelId, Waiting>,
     greeted: bool,
+    forwarding: Forwarding,
     no_more_sessions: bool,
     proofs: u32,
 }
@@ -61,6 +64,7 @@ impl ServerRole {
             slot,
             waiting: BTreeMap::new(),
             greeted: false,
+            forwarding: Forwarding::new(),
             no_more_sessions: false,
             proofs: 0,
         }
@@ -88,6 +92,17 @@ impl ServerRole {
         fields: Vec<u8>,
     ) -> Result<(), Error> {
         let is_session = kind == names::CHANNEL_SESSION;
+        let shared = Arc::clone(&self.shared);
+        if let Some(login) = self.login.as_ref().filter(|_| is_direct(&kind)) {
+            let handler = &*shared.handler;
+            if !handler.accepts_channel(login, &kind, &fields) {
+                let asked = (kind.as_str(), fields.as_slice());
+                let driver = &mut core.driver;
+                return self
+                    .forwarding
+                    .open(channel, asked, (handler, login), driver);
+            }
+        }
         let refusal = match &self.login {
             None => Some((open_failure::ADMINISTRATIVELY_PROHIBITED, "not permitted")),
             Some(_) if is_session && self.no_more_sessions => {
@@ -308,6 +323,24 @@ impl Role for ServerRole {
                 }
                 signing::prove(connection, &shared.config, &keys)
             }
+            Event::GlobalRequest {
+                name,
+                fields,
+                want_reply,
+            } => {
+                let asker = self
+                    .login
+                    .as_ref()
+                    .map(|login| (&*shared.handler, &**login));
+                let answer = asker.and_then(|asker| {
+                    let driver = &mut core.driver;
+                    self.forwarding.request((name, &fields), asker, driver)
+                });
+                if want_reply {
+                    core.driver.connection().global_reply(answer.as_deref())?;
+                }
+                Ok(())
+            }
             Event::NoMoreSessions => {
                 self.no_more_sessions = true;
                 Ok(())
@@ -318,6 +351,14 @@ impl Role for ServerRole {
             }
             _ => Ok(()),
         }
+    }
+
+    fn notice(&mut self, core: &mut Core, notice: Notice) -> Option<Notice> {
+        self.forwarding.handle(notice, &mut core.driver)
+    }
+
+    fn end(&mut self, core: &mut Core) {
+        self.forwarding.close(&mut core.driver);
     }
 
     fn timer(&mut self, core: &mut Core, token: u64) -> Result<(), Error> {

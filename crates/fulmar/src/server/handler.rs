@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::auth::Login;
 use super::channel::Channel;
+use super::forwarding::Forward;
 use crate::{Exit, Pty};
 
 /// What a channel is for.
@@ -53,10 +54,23 @@ pub trait Handler: Send + Sync {
     }
 
     /// Returns true to accept a channel of a type other than `session`; `fields` are encoded, and
-    /// specific to the type. Called on the connection's thread. The default refuses all of them, so
-    /// that a server forwards nothing.
+    /// specific to the type. Called on the connection's thread. The default refuses all of them.
     fn accepts_channel(&self, login: &Login, kind: &str, fields: &[u8]) -> bool {
         let _ = (login, kind, fields);
+        false
+    }
+
+    /// Returns true to let the library forward for this client: it connects to the target and moves
+    /// the bytes, or it listens until the client cancels that or leaves, with the rights of the
+    /// program. A host name is looked up after the decision, so that it may lead to any address, the
+    /// server's loopback included. Called on the connection's thread, so it must not block. The
+    /// default refuses everything. Channels that [`Handler::accepts_channel`] accepts are not asked
+    /// about.
+    ///
+    /// A connection has at most 256 listeners; each forwarded connection counts as a channel of
+    /// `transport.max_channels` in [`Config`](super::Config).
+    fn permits(&self, login: &Login, forward: &Forward) -> bool {
+        let _ = (login, forward);
         false
     }
 

@@ -171,8 +171,10 @@ impl Server {
         peer: Option<SocketAddr>,
         slot: Option<LoginSlot>,
     ) -> Result<(), Error> {
+        let mut transport = self.shared.config.transport.clone();
+        transport.answers_forward_requests = true;
         let connection = Connection::server(
-            self.shared.config.transport.clone(),
+            transport,
             self.shared.host_keys.clone(),
             sys::time::monotonic_ms(),
         )?;

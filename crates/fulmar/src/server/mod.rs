@@ -5,6 +5,9 @@
 //! signature of a login by key, so that the authenticator decides about keys only; before the login
 //! nothing but the authenticator sees data of the client.
 //!
+//! Forwarding is off: [`Handler::permits`] decides about each connection and listener that a client
+//! asks for.
+//!
 //! Handlers run in the program itself, as its user: the library never changes user ids or starts
 //! processes. For logins to a machine use the program `fulmar sshd`.
 //!
@@ -41,6 +44,7 @@ mod auth;
 mod channel;
 mod config;
 mod connection;
+mod forwarding;
 mod handler;
 mod listener;
 mod shared;
@@ -49,6 +53,7 @@ mod signing;
 pub use auth::{Attempt, Authenticator, Decision, Dialogue, Login, Method};
 pub use channel::{Channel, StderrWriter};
 pub use config::Config;
+pub use forwarding::Forward;
 pub use handler::{Handler, Start};
 pub use listener::{Server, Stopper};
 

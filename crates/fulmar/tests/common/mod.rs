@@ -3,20 +3,23 @@
 
 use std::io::{self, Read, Write};
 use std::net::TcpListener;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crypto::hash::{HashAlgorithm, Hasher};
 use fulmar::client::{Auth, FixedKey, Session};
-use fulmar::keys::{KeySpec, PrivateKey, PublicKey};
+use fulmar::keys::{KeySpec, PrivateKey, PublicKey, private_file};
 use fulmar::proto::Prompt;
 use fulmar::server::{
-    Attempt, Authenticator, Channel, Config, Decision, Dialogue, Login, Method, Server, Start,
-    Stopper,
+    Attempt, Authenticator, Channel, Config, Decision, Dialogue, Forward, Handler, Login, Method,
+    Server, Start, Stopper,
 };
-use fulmar::{client, server};
+use fulmar::{Exit, client, server};
 use zeroize::Zeroizing;
 
 pub const PASSWORD: &str = "correct horse";
@@ -229,6 +232,27 @@ fn both(channel: &mut Channel) -> io::Result<()> {
     Ok(())
 }
 
+type Serve = dyn Fn(&Start, &Channel) -> Option<u32> + Send + Sync;
+
+struct Service {
+    serve: Box<Serve>,
+    permits: Box<dyn Fn(&Forward) -> bool + Send + Sync>,
+    commands: Arc<Commands>,
+}
+
+impl Handler for Service {
+    fn permits(&self, _: &Login, forward: &Forward) -> bool {
+        (self.permits)(forward)
+    }
+
+    fn serve(&self, login: &Login, start: &Start, channel: &mut Channel) -> Exit {
+        let status = (self.serve)(start, channel);
+        status
+            .unwrap_or_else(|| self.commands.serve(login, start, channel))
+            .into()
+    }
+}
+
 pub struct Fixture {
     pub port: u16,
     pub host_key: PublicKey,
@@ -245,19 +269,29 @@ impl Fixture {
     }
 
     pub fn with(change: impl FnOnce(&mut server::Config)) -> Self {
-        Self::build(change, |_, _| None)
+        Self::build(change, |_, _| None, |_| false)
+    }
+
+    /// A server that forwards where `permits` is true.
+    pub fn forwarding(permits: impl Fn(&Forward) -> bool + Send + Sync + 'static) -> Self {
+        Self::build(
+            |config| config.transport.max_channels = 64,
+            |_, _| None,
+            permits,
+        )
     }
 
     /// A server whose channels `serve` serves, where it returns their status.
     pub fn serving(
         serve: impl Fn(&Start, &Channel) -> Option<u32> + Send + Sync + 'static,
     ) -> Self {
-        Self::build(|_| {}, serve)
+        Self::build(|_| {}, serve, |_| false)
     }
 
     fn build(
         change: impl FnOnce(&mut server::Config),
         serve: impl Fn(&Start, &Channel) -> Option<u32> + Send + Sync + 'static,
+        permits: impl Fn(&Forward) -> bool + Send + Sync + 'static,
     ) -> Self {
         let host_key = PrivateKey::generate(KeySpec::Ed25519).unwrap();
         let public = host_key.public().clone();
@@ -265,18 +299,15 @@ impl Fixture {
         let mut config = Config::new(vec![host_key]);
         change(&mut config);
         let commands = Arc::new(Commands::default());
-        let handler = Arc::clone(&commands);
+        let service = Service {
+            serve: Box::new(serve),
+            permits: Box::new(permits),
+            commands: Arc::clone(&commands),
+        };
         let doorkeeper = Doorkeeper {
             key: user_key.public().clone(),
         };
-        let server = Server::new(
-            config,
-            doorkeeper,
-            move |login: &Login, start: &Start, channel: &mut Channel| {
-                serve(start, channel).unwrap_or_else(|| handler.serve(login, start, channel))
-            },
-        )
-        .unwrap();
+        let server = Server::new(config, doorkeeper, service).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let (stopper, running) = (server.stopper(), server.clone());
@@ -359,4 +390,117 @@ pub fn program(paths: &[&str]) -> Option<PathBuf> {
         .map(Path::new)
         .find(|path| path.exists())
         .map(Path::to_path_buf)
+}
+
+/// OpenSSH's default key exchange takes it tens of milliseconds, too long for hundreds of them.
+pub const CHEAP_KEX: &str = "curve25519-sha256";
+
+/// An unmodified sshd on a socket pair: it serves one connection on its standard input.
+pub struct Sshd {
+    program: PathBuf,
+    pub scratch: Scratch,
+    pub user: String,
+    user_key: PrivateKey,
+    pub host_key: PrivateKey,
+}
+
+impl Sshd {
+    pub fn find(name: &str) -> Option<Self> {
+        let Some(program) = program(&["/usr/sbin/sshd", "/usr/local/sbin/sshd"]) else {
+            println!("skipped: no sshd is installed");
+            return None;
+        };
+        let id = |flag: &str| {
+            let output = Command::new("id").arg(flag).output().unwrap();
+            let text = String::from_utf8(output.stdout).unwrap();
+            text.trim().to_owned()
+        };
+        if id("-u") == "0" && std::fs::create_dir_all("/run/sshd").is_err() {
+            println!("skipped: sshd's folder /run/sshd cannot be made");
+            return None;
+        }
+        let make = || PrivateKey::generate(KeySpec::Ed25519).unwrap();
+        Some(Self {
+            program,
+            scratch: Scratch::new(name),
+            user: id("-un"),
+            user_key: make(),
+            host_key: make(),
+        })
+    }
+
+    pub fn start(&self) -> UnixStream {
+        let host_key = private_file::write_openssh(&self.host_key, "", None).unwrap();
+        let host_key = self.scratch.write("host_key", host_key.as_bytes());
+        let keys = self
+            .scratch
+            .write("authorized_keys", self.user_key.public().to_line());
+        let config = self.scratch.write(
+            "sshd_config",
+            format!(
+                "HostKey {}\nAuthorizedKeysFile {}\nStrictModes no\nUsePAM no\n\
+                 PermitRootLogin yes\nPasswordAuthentication no\nPrintMotd no\nRekeyLimit 1M\n",
+                host_key.display(),
+                keys.display()
+            ),
+        );
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let input = theirs.try_clone().unwrap();
+        let log = std::fs::File::create(self.scratch.path("log")).unwrap();
+        let mut command = Command::new(&self.program);
+        command
+            .arg0(&self.program)
+            .args(["-i", "-e", "-f"])
+            .arg(config)
+            .stdin(Stdio::from(std::os::fd::OwnedFd::from(input)))
+            .stdout(Stdio::from(std::os::fd::OwnedFd::from(theirs)))
+            .stderr(Stdio::from(log));
+        let mut child = command.spawn().unwrap();
+        std::thread::spawn(move || child.wait());
+        ours
+    }
+
+    pub fn connect(&self) -> Session {
+        let mut config = client::Config::new(FixedKey(self.host_key.public().clone()));
+        config.transport.rekey_bytes = Some(MIB as u64);
+        config.transport.kex = vec![CHEAP_KEX.to_owned()];
+        let mut session = Session::over(self.start(), "sshd", 22, config).unwrap();
+        session
+            .authenticate(&self.user, Auth::Key(&self.user_key))
+            .unwrap();
+        session
+    }
+}
+
+pub fn ssh() -> Option<PathBuf> {
+    let found = program(&["/usr/bin/ssh", "/usr/local/bin/ssh"]);
+    if found.is_none() {
+        println!("skipped: no ssh is installed");
+    }
+    found
+}
+
+/// `ssh` with the options to reach the fixture as `mia`, without this machine's configuration.
+pub fn ssh_command(program: PathBuf, fixture: &Fixture, scratch: &Scratch) -> Command {
+    let key = private_file::write_openssh(&fixture.user_key, "", None).unwrap();
+    let key = scratch.write("key", key.as_bytes());
+    let name = format!("[127.0.0.1]:{}", fixture.port);
+    let line = format!("{name} {}\n", fixture.host_key.to_line());
+    let known = scratch.write("known_hosts", line);
+    let mut command = Command::new(program);
+    command
+        .args(["-F", "none", "-T", "-o", "BatchMode=yes"])
+        .args([
+            "-o",
+            "IdentitiesOnly=yes",
+            "-o",
+            "StrictHostKeyChecking=yes",
+        ])
+        .args(["-o", "GlobalKnownHostsFile=none"])
+        .arg("-o")
+        .arg(format!("UserKnownHostsFile={}", known.display()))
+        .arg("-i")
+        .arg(key)
+        .args(["-p", &fixture.port.to_string(), "mia@127.0.0.1"]);
+    command
 }

@@ -18,8 +18,9 @@ const LAST_OF_OLD: Why = Said(
 const DANGLING: Why = Theirs(
     "get -r or put -r of an empty folder onto a link that leads nowhere: OpenSSH makes nothing and says success",
 );
-const IN_THE_WAY: Why =
-    Theirs("get -r of a folder onto a file: OpenSSH gives the file the mode and times of the folder");
+const IN_THE_WAY: Why = Theirs(
+    "get -r of a folder onto a file: OpenSSH gives the file the mode and times of the folder",
+);
 const UNREACHABLE: Why = Said(
     "A source on a server that cannot be reached: the sources before it are not copied either",
 );

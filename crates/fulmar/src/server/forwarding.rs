@@ -1,0 +1,176 @@
+//! Connections that the server makes for its client, and listeners (RFC 4254 §7, OpenSSH's PROTOCOL
+//! §2.4): [`Handler::permits`] decides, [`driver::forward`] carries out.
+
+use std::path::PathBuf;
+
+use driver::forward::{
+    ForwardSettings, ForwardTarget, Forwards, Gateway, Listening, ListeningSockets, Opens,
+};
+use driver::{Driver, Notice};
+use proto::ChannelId;
+use sys::socket::Family;
+use wire::message::open_failure;
+use wire::{Put, names};
+
+use super::auth::Login;
+use super::handler::Handler;
+use crate::Error;
+
+/// Most listeners of one client.
+const MAX_LISTENERS: usize = 256;
+/// Permissions that the file of a listening socket does not have: it is the server's user's only.
+const UNIX_MASK: u32 = 0o177;
+
+/// What a client asks the server to do for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Forward {
+    /// Connect to a TCP port.
+    ConnectTcp {
+        /// Name, which the server looks up, or IP address, as the client sent it.
+        host: String,
+        /// The port.
+        port: u16,
+    },
+    /// Connect to a Unix socket.
+    ConnectUnix(PathBuf),
+    /// Listen on a TCP port.
+    ListenTcp {
+        /// `localhost` for the loopback addresses, empty or `*` for all addresses, or an address.
+        address: String,
+        /// The port; 0 leaves the choice to the system.
+        port: u16,
+    },
+    /// Listen on a Unix socket, whose file is made with mode 0600 and removed at the end.
+    ListenUnix(PathBuf),
+}
+
+impl From<&ForwardTarget> for Forward {
+    fn from(target: &ForwardTarget) -> Self {
+        match target.clone() {
+            ForwardTarget::Tcp { host, port } => Self::ConnectTcp { host, port },
+            ForwardTarget::Unix(path) => Self::ConnectUnix(path),
+        }
+    }
+}
+
+impl From<&Listening> for Forward {
+    fn from(listening: &Listening) -> Self {
+        match listening.clone() {
+            Listening::Tcp { address, port } => Self::ListenTcp { address, port },
+            Listening::Unix(path) => Self::ListenUnix(path),
+        }
+    }
+}
+
+/// True for channels that lead to a target.
+pub(super) fn is_direct(kind: &str) -> bool {
+    matches!(
+        kind,
+        names::CHANNEL_DIRECT_TCPIP | names::CHANNEL_DIRECT_STREAMLOCAL
+    )
+}
+
+/// All forwardings of a connection.
+pub(super) struct Forwarding {
+    forwards: Forwards,
+    /// What the client requested, and the listener's number.
+    listeners: Vec<(Listening, u64)>,
+}
+
+impl Forwarding {
+    pub(super) fn new() -> Self {
+        Self {
+            forwards: Forwards::new(ForwardSettings {
+                keep_alive: true,
+                family: Family::Any,
+                // No request for SOCKS comes from a client.
+                permits: Box::new(|_| false),
+            }),
+            listeners: Vec::new(),
+        }
+    }
+
+    pub(super) fn handle(&mut self, notice: Notice, driver: &mut Driver) -> Option<Notice> {
+        let other = self.forwards.handle(notice, driver);
+        // The client gets the reason of a failure; this side has no log.
+        while self.forwards.next_report().is_some() {}
+        other
+    }
+
+    /// Answers a request to connect, now or when the connection is made.
+    pub(super) fn open(
+        &mut self,
+        channel: ChannelId,
+        (kind, fields): (&str, &[u8]),
+        (handler, login): (&dyn Handler, &Login),
+        driver: &mut Driver,
+    ) -> Result<(), Error> {
+        let target = ForwardTarget::decode(kind, fields).ok();
+        let permitted = target.filter(|target| handler.permits(login, &Forward::from(target)));
+        match permitted {
+            Some(target) => self.forwards.connect(channel, target, driver),
+            None => driver.connection().reject_channel(
+                channel,
+                open_failure::ADMINISTRATIVELY_PROHIBITED,
+                "not permitted",
+            )?,
+        }
+        Ok(())
+    }
+
+    /// Carries out a request to listen or to stop listening. Returns the fields of the answer; `None`
+    /// refuses.
+    pub(super) fn request(
+        &mut self,
+        (name, fields): (&str, &[u8]),
+        (handler, login): (&dyn Handler, &Login),
+        driver: &mut Driver,
+    ) -> Option<Vec<u8>> {
+        let listening = Listening::decode_request(name, fields).ok()?;
+        let is_cancel = matches!(
+            name,
+            names::GLOBAL_CANCEL_TCPIP_FORWARD | names::GLOBAL_CANCEL_STREAMLOCAL_FORWARD
+        );
+        if is_cancel {
+            let at = self
+                .listeners
+                .iter()
+                .position(|(own, _)| *own == listening)?;
+            let (_, number) = self.listeners.swap_remove(at);
+            return self.forwards.cancel(number, driver).then(Vec::new);
+        }
+        let has_room = self.listeners.len() < MAX_LISTENERS;
+        if !has_room || !handler.permits(login, &Forward::from(&listening)) {
+            return None;
+        }
+        self.listen(listening, driver)
+    }
+
+    fn listen(&mut self, mut listening: Listening, driver: &mut Driver) -> Option<Vec<u8>> {
+        let mut answer = Vec::new();
+        let sockets = match &mut listening {
+            Listening::Tcp { address, port } => {
+                let (gateway, family) = (Gateway::AsRequested, Family::Any);
+                let sockets =
+                    ListeningSockets::tcp(Some(address), *port, gateway, family, |_, _| {}).ok()?;
+                if *port == 0 {
+                    *port = sockets.port;
+                    answer.put_u32(u32::from(sockets.port));
+                }
+                sockets
+            }
+            Listening::Unix(path) => ListeningSockets::unix(path, UNIX_MASK, false).ok()?,
+        };
+        let opens = Opens::Forwarded(listening.clone());
+        let number = self.forwards.listen(sockets, opens, driver).ok()?;
+        self.listeners.push((listening, number));
+        Some(answer)
+    }
+
+    /// Ends all listeners.
+    pub(super) fn close(&mut self, driver: &mut Driver) {
+        self.listeners.clear();
+        self.forwards.cancel_all(driver);
+    }
+}
