@@ -71,7 +71,7 @@ pub struct Identity {
 }
 
 /// An encoded request with its length field; wiped on drop.
-pub(crate) type Frame = Zeroizing<Vec<u8>>;
+pub type Frame = Zeroizing<Vec<u8>>;
 
 /// Encodes SSH_AGENTC_REQUEST_IDENTITIES.
 pub(crate) fn request_identities() -> Result<Frame, AgentError> {
@@ -94,8 +94,11 @@ pub(crate) fn sign_request(
     frame(&body)
 }
 
-/// Encodes SSH_AGENTC_EXTENSION with `session-bind@openssh.com`.
-pub(crate) fn session_bind(
+/// Encodes SSH_AGENTC_EXTENSION with `session-bind@openssh.com`, as it is sent, with its length.
+///
+/// # Errors
+/// [`AgentError::RequestTooLong`].
+pub fn session_bind(
     host_key: &[u8],
     session_identifier: &[u8],
     signature: &[u8],

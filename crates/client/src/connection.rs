@@ -177,10 +177,15 @@ impl OneConnection<'_> {
         let leaves = options.session.fork_after_authentication
             && local.is_none()
             && !matches!(self.plan.what, What::Forward(_));
-        let forwards = match local.is_none() && SessionForwards::are_wanted(options, self.plan) {
+        let has_listeners = local.is_none() && SessionForwards::are_wanted(options, self.plan);
+        let mut forwards = match has_listeners {
             true => Some(SessionForwards::prepare(options)?),
             false => None,
         };
+        if let Some(agent) = self.plan.agent.clone() {
+            let others = forwards.unwrap_or_else(|| SessionForwards::without_listeners(options));
+            forwards = Some(others.with_agent(agent));
+        }
         let leaves_later = leaves
             && forwards
                 .as_ref()
@@ -202,7 +207,7 @@ impl OneConnection<'_> {
             local.is_none() && secured.peer.address.is_some() && self.accelerator.is_none();
         let version = connection.peer_version().unwrap_or_default().to_owned();
         let peer = secured.peer.clone();
-        let at_once = forwards.is_none() && records.strategy.starts_at_once(&version);
+        let at_once = !has_listeners && records.strategy.starts_at_once(&version);
         let mut session = Session::new(
             &mut secured.driver,
             self.plan.clone(),

@@ -1,6 +1,7 @@
 //! The plan of a session, made from options, flags and the local environment.
 
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
 
 use config::client::{EscapeChar, RequestTty, SessionOptions, SessionType};
 use config::pattern;
@@ -65,6 +66,8 @@ pub struct Plan {
     pub pty: Option<PtyPlan>,
     /// Environment variables to send to the server.
     pub environment: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Socket of the agent that remote programs may use.
+    pub agent: Option<PathBuf>,
     /// True if standard input is not read.
     pub stdin_null: bool,
     /// True if this process is the channel's local end, not its standard streams:
@@ -85,6 +88,7 @@ impl Plan {
             what: What::Exec(command.into()),
             pty: None,
             environment: Vec::new(),
+            agent: None,
             stdin_null: false,
             ends_here: false,
             escape: None,
@@ -138,6 +142,7 @@ impl Plan {
             },
             what,
             pty,
+            agent: None,
             stdin_null: session.stdin_null,
             ends_here: false,
             escape,

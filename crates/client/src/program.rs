@@ -278,6 +278,9 @@ fn connect_and_run(
             "SessionType none: a copy needs a session; set it to another for this host".into(),
         ));
     }
+    if !matches!(plan.what, What::Nothing | What::Forward(_)) {
+        plan.agent = crate::forward::agent::socket(options)?;
+    }
     let turns = local.as_deref().and_then(|local| local.turns());
     let mut prompter = Prompter::new(options.authentication.batch_mode).in_turn(turns);
     let accelerator = accelerate::open(options)?.map(Arc::new);

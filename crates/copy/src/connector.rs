@@ -21,10 +21,9 @@ pub(crate) struct SshFlag {
 }
 
 /// Settings of every connection: a copy forwards nothing, and runs nothing but its server.
-const ALWAYS: [&str; 5] = [
+const ALWAYS: [&str; 4] = [
     "PermitLocalCommand=no",
     "ClearAllForwardings=yes",
-    "ForwardAgent=no",
     "RemoteCommand=none",
     "RequestTTY=no",
 ];
@@ -120,7 +119,7 @@ impl Connector {
             "1" => return Err("SSH protocol v.1 is no longer supported".to_owned()),
             // Sizes and numbers of requests follow the connection here.
             "2" | "X" => {}
-            "4" | "6" | "C" => self.flags.push(SshFlag::plain(flag)),
+            "4" | "6" | "A" | "C" => self.flags.push(SshFlag::plain(flag)),
             "F" | "J" | "c" | "i" | "o" => self.pass(flag, value.to_owned()),
             "D" => self.direct = Some(value.to_owned()),
             "S" => self.program = Some(value.into()),
@@ -146,6 +145,8 @@ impl Connector {
             });
         }
         flags.extend_from_slice(&self.flags);
+        // The last, because -A and -o may want another.
+        flags.push(SshFlag::setting("ForwardAgent=no"));
         flags.extend(
             server
                 .port

@@ -47,6 +47,7 @@ pub const SFTP_SERVER: &[Flag] = &[
 pub const SSH: &[Flag] = &[
     flag("4", None, "IPv4 only"),
     flag("6", None, "IPv6 only"),
+    flag("A", None, "forward the agent"),
     flag("a", None, "no agent forwarding"),
     flag("B", Free("interface"), "connect from this interface"),
     flag("b", Free("address"), "connect from this address"),
@@ -101,7 +102,6 @@ pub const SSH: &[Flag] = &[
     // Refused by name, or without a meaning.
     hidden("1"),
     hidden("2"),
-    hidden("A"),
     hidden("K"),
     hidden("M"),
     hidden_with_value("O"),
@@ -208,6 +208,7 @@ pub const SCP: &[Flag] = &[
     flag("3", None, "remote to remote through this machine"),
     flag("4", None, "IPv4 only"),
     flag("6", None, "IPv6 only"),
+    flag("A", None, "forward the agent"),
     flag("B", None, "never prompt"),
     flag("C", None, "compress"),
     flag("c", Query("cipher"), "ciphers, best first"),
@@ -246,7 +247,6 @@ pub const SCP: &[Flag] = &[
     hidden("2"),
     hidden("7"),
     hidden("8"),
-    hidden("A"),
     hidden("f"),
     hidden("t"),
     hidden("help"),
@@ -256,6 +256,7 @@ pub const SCP: &[Flag] = &[
 pub const SFTP: &[Flag] = &[
     flag("4", None, "IPv4 only"),
     flag("6", None, "IPv6 only"),
+    flag("A", None, "forward the agent"),
     flag("a", None, "continue partial files"),
     flag("B", Free("bytes"), "no effect"),
     flag("b", File, "run the commands of this file"),
@@ -281,7 +282,6 @@ pub const SFTP: &[Flag] = &[
     // Refused by name, or without a meaning; `-h` prints the usage.
     hidden("1"),
     hidden("2"),
-    hidden("A"),
     hidden("h"),
 ];
 

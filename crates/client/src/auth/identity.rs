@@ -14,6 +14,7 @@ use keys::{KeyType, PresentedKey, PrivateKey, Signature, SignatureAlgorithm};
 use zeroize::Zeroizing;
 
 pub use collect::Keys;
+pub(crate) use collect::agent_socket;
 
 use crate::interaction::{Interaction, Question};
 use crate::log::{debug2, error, info};

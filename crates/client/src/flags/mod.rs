@@ -265,6 +265,7 @@ impl Parser {
             }
             "4" => self.force("AddressFamily", "inet"),
             "6" => self.force("AddressFamily", "inet6"),
+            "A" => self.force("ForwardAgent", "yes"),
             "a" => self.force("ForwardAgent", "no"),
             "x" => {
                 self.force("ForwardX11", "no");
@@ -300,7 +301,6 @@ impl Parser {
                     _ => LogLevel::Debug1,
                 });
             }
-            "A" => return Err(later("-A", "agent forwarding")),
             "M" => return Err(later("-M", "connection sharing")),
             "X" => return Err(later("-X", "X11 forwarding")),
             "Y" => return Err(later("-Y", "X11 forwarding")),

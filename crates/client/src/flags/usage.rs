@@ -18,6 +18,6 @@ usage: ssh [flags] [user@]host [command [argument ...]]
   -b address         connect from this address -B interface connect from this interface
   -v, -q             more messages, none       -E file      write messages to this file
   -y                 write messages to syslog  -P tag       tag for Match tagged
-  -a, -x, -k         no agent, X11, GSSAPI
+  -A                 forward the agent         -a, -x, -k   no agent, X11, GSSAPI
   -Q list            supported names (-Q help: the lists)   -V   version
 ";

@@ -1,10 +1,11 @@
 //! Forwardings of a session: `LocalForward`, `DynamicForward` and `RemoteForward` with their flags
-//! `-L`, `-D` and `-R`.
+//! `-L`, `-D` and `-R`; and of the agent (`-A`).
 //!
 //! [`SessionForwards::prepare`] listens, before the program goes to the background;
 //! [`SessionForwards::start`] sends the requests for remote ones. The connections themselves are
 //! [`driver::forward`]'s; messages equal those of OpenSSH.
 
+pub(crate) mod agent;
 mod remote;
 mod report;
 
@@ -22,6 +23,7 @@ use crate::error::ClientError;
 use crate::log::{debug1, error, verbose};
 use crate::plan::{Plan, What};
 use crate::text::one_line;
+use agent::ForwardedAgent;
 use remote::Remotes;
 pub(crate) use report::open_reason;
 
@@ -34,6 +36,7 @@ pub struct SessionForwards {
     /// Channels of the server before [`Self::start`]; none afterwards. The table of channels bounds
     /// their number.
     opened_before_start: Option<Vec<(ChannelId, Option<ForwardTarget>)>>,
+    agent: Option<ForwardedAgent>,
 }
 
 impl std::fmt::Debug for SessionForwards {
@@ -99,8 +102,21 @@ impl SessionForwards {
                 error!("{text}");
             }
         }
-        let list = options.forwarding.permit_remote_open.clone();
         Ok(Self {
+            prepared,
+            remotes: Remotes::new(
+                &options.forwarding.remote_forwards,
+                options.forwarding.exit_on_forward_failure,
+            ),
+            ..Self::without_listeners(options)
+        })
+    }
+
+    /// No forwardings yet.
+    #[must_use]
+    pub fn without_listeners(options: &ClientOptions) -> Self {
+        let list = options.forwarding.permit_remote_open.clone();
+        Self {
             forwards: Forwards::new(ForwardSettings {
                 keep_alive: options.connection.tcp_keep_alive,
                 family: family(&options.connection),
@@ -109,13 +125,11 @@ impl SessionForwards {
                     ForwardTarget::Unix(_) => permit::is_any(&list),
                 }),
             }),
-            prepared,
-            remotes: Remotes::new(
-                &options.forwarding.remote_forwards,
-                options.forwarding.exit_on_forward_failure,
-            ),
+            prepared: Vec::new(),
+            remotes: Remotes::new(&[], false),
+            agent: None,
             opened_before_start: Some(Vec::new()),
-        })
+        }
     }
 
     /// True if the program may go to the background only after the server's answers.
@@ -185,6 +199,12 @@ impl SessionForwards {
                 fields,
             })) if remote::is_forwarded(&kind) => {
                 self.opened_by_server(channel, &kind, &fields, driver);
+                Ok(None)
+            }
+            Some(Notice::Event(Event::ChannelOpenRequest { channel, kind, .. }))
+                if agent::is_agent(&kind) && self.expects_agent() =>
+            {
+                self.agent_opened(channel, driver);
                 Ok(None)
             }
             other => Ok(other),

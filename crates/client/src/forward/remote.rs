@@ -214,7 +214,7 @@ impl SessionForwards {
     }
 }
 
-fn refuse(channel: ChannelId, driver: &mut Driver) {
+pub(super) fn refuse(channel: ChannelId, driver: &mut Driver) {
     let reason = open_failure::ADMINISTRATIVELY_PROHIBITED;
     let _ = driver
         .connection()

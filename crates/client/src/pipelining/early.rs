@@ -179,7 +179,7 @@ pub(crate) fn channel_type(what: &What) -> Option<(&'static str, Vec<u8>)> {
     }
 }
 
-/// Sends pty-req, env and the request that starts the command; returns the requests that will be
+/// Sends agent-req, pty-req, env and the request that starts the command; returns the requests that will be
 /// answered.
 pub(crate) fn start(
     connection: &mut Connection,
@@ -191,6 +191,9 @@ pub(crate) fn start(
 
 fn requests(plan: &Plan) -> Vec<Request> {
     let mut requests = Vec::new();
+    if plan.agent.is_some() {
+        requests.push(Request::AgentForwarding { standard: false });
+    }
     if let Some(pty) = &plan.pty {
         let size = crate::terminal::window_size();
         requests.push(Request::Pty {
@@ -219,8 +222,19 @@ fn send_requests(
 ) -> Result<VecDeque<Asked>, Error> {
     let text = |bytes: &[u8]| one_line(&String::from_utf8_lossy(bytes));
     let mut asked = VecDeque::new();
+    let standard = connection.agent_forward_supported();
     for request in requests {
+        let request = match request {
+            // The names of the draft, if the server has announced by now that it knows them.
+            Request::AgentForwarding { .. } => &Request::AgentForwarding { standard },
+            other => other,
+        };
         match request {
+            Request::AgentForwarding { .. } => debug1!(
+                "Requesting agent forwarding on channel {} via {}",
+                channel.0,
+                request.name()
+            ),
             Request::Env { name, .. } => {
                 debug1!("channel {}: setting env {}", channel.0, text(name));
             }
@@ -229,11 +243,14 @@ fn send_requests(
             other => debug2!("channel {}: request {}", channel.0, other.name()),
         }
         match request {
-            Request::Env { .. } => {}
+            Request::Env { .. } | Request::AgentForwarding { .. } => {}
             Request::Pty { .. } => asked.push_back(Asked::Pty),
             _ => asked.push_back(Asked::Start),
         }
-        let want_reply = !matches!(request, Request::Env { .. });
+        let want_reply = !matches!(
+            request,
+            Request::Env { .. } | Request::AgentForwarding { .. }
+        );
         connection.channel_request(channel, request, want_reply)?;
     }
     Ok(asked)

@@ -10,7 +10,7 @@ use super::{
     TOKEN_TERMINAL, What,
 };
 use crate::error::ClientError;
-use crate::forward::{SessionForwards, open_reason};
+use crate::forward::{self, SessionForwards, open_reason};
 use crate::log::{debug1, debug2, debug3, error, info, verbose};
 use crate::pipelining::early::Asked;
 use crate::text::one_line;
@@ -156,10 +156,16 @@ impl Session<'_> {
                 self.channel_closed(channel);
             }
             Event::ChannelOpenRequest { channel, kind, .. } => {
-                info!(
-                    "WARNING: the server asked for a channel of type {}: refused",
-                    one_line(&kind)
-                );
+                match forward::agent::is_agent(&kind) {
+                    true => error!(
+                        "Warning: ssh server tried agent forwarding.\n\
+                         Warning: this is probably a break-in attempt by a malicious server."
+                    ),
+                    false => info!(
+                        "WARNING: the server asked for a channel of type {}: refused",
+                        one_line(&kind)
+                    ),
+                }
                 let reason = open_failure::ADMINISTRATIVELY_PROHIBITED;
                 self.command(|connection| {
                     connection.reject_channel(channel, reason, "not asked for")

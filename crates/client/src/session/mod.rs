@@ -323,8 +323,9 @@ impl<'c> Session<'c> {
             self.label(id);
         }
         self.attach_sinks(id)?;
-        if self.startup.unconfirmed != PipelineDepth::Whole {
-            self.send_no_more_sessions()?;
+        match self.startup.unconfirmed {
+            PipelineDepth::Whole => self.requested(),
+            _ => self.send_no_more_sessions()?,
         }
         debug1!("Entering interactive session.");
         Ok(())
@@ -334,6 +335,13 @@ impl<'c> Session<'c> {
     fn label(&mut self, channel: ChannelId) {
         let label = self.plan.what.channel_label();
         self.driver.connection().label_channel(channel, &label);
+    }
+
+    /// The channel's requests have been sent.
+    fn requested(&mut self) {
+        if let Some(forwards) = &mut self.forwards {
+            forwards.channel_requested();
+        }
     }
 
     fn start_early(&mut self) -> Result<ChannelId, ClientError> {
@@ -399,6 +407,7 @@ impl<'c> Session<'c> {
             None => {
                 let asked = early::start(self.driver.connection(), &self.plan, channel);
                 self.startup.asked = asked.map_err(|error| self.misuse(error))?;
+                self.requested();
             }
         }
         if let Some(local) = self.local.as_deref_mut() {

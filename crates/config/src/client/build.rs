@@ -4,7 +4,9 @@
 use crate::algorithms::Side;
 use crate::client::knowledge::Knowledge;
 use crate::client::options::SessionType;
-use crate::client::options::{IdentityAgent, IdentityFile, Proxy, RequestTty, YesNoAsk};
+use crate::client::options::{
+    ForwardAgent, IdentityAgent, IdentityFile, Proxy, RequestTty, YesNoAsk,
+};
 use crate::client::table::{CLIENT_TABLE, ClientOptions, NO_TUNNEL, Row};
 use crate::client::{ClientConfig, CommandLine, methods};
 use crate::destination;
@@ -314,11 +316,19 @@ fn clear_forwardings(values: &mut Values, warnings: &mut Vec<Warning>) {
     });
 }
 
-/// Expands the paths of sockets in forwardings.
+/// Expands the paths of sockets in forwardings, the agent's included.
 fn expand_forwards(
     options: &mut ClientOptions,
     expander: &Expander<'_>,
 ) -> Result<(), ConfigError> {
+    let agent = std::mem::take(&mut options.forwarding.agent);
+    options.forwarding.agent = match agent {
+        ForwardAgent::Socket(word) => {
+            let path = socket_of("ForwardAgent", &word, expander)?;
+            path.map_or(ForwardAgent::No, ForwardAgent::Socket)
+        }
+        other => other,
+    };
     let lists = [
         ("LocalForward", &mut options.forwarding.local_forwards),
         ("RemoteForward", &mut options.forwarding.remote_forwards),
@@ -371,14 +381,31 @@ fn identity_agent(
         IdentityAgent::Socket(word) => word,
         other => return Ok(other),
     };
-    if let Some(name) = word.strip_prefix('$').filter(|name| !name.starts_with('{')) {
-        let path = expander.environment.variable(name);
-        let path = path.filter(|path| !path.is_empty());
-        return Ok(path.map_or(IdentityAgent::None, IdentityAgent::Socket));
+    let path = socket_of("IdentityAgent", &word, expander)?;
+    if variable(&word).is_none() {
+        values.put(row, Value::Words(path.clone().into_iter().collect()));
     }
-    let path = expander.path("IdentityAgent", &word)?;
-    values.put(row, Value::Words(vec![path.clone()]));
-    Ok(IdentityAgent::Socket(path))
+    Ok(path.map_or(IdentityAgent::None, IdentityAgent::Socket))
+}
+
+/// The variable of `$NAME`; `${NAME}` is part of a path.
+fn variable(word: &str) -> Option<&str> {
+    word.strip_prefix('$').filter(|name| !name.starts_with('{'))
+}
+
+/// The path of an agent's socket; `None` if the variable that names it is not set.
+fn socket_of(
+    keyword: &str,
+    word: &str,
+    expander: &Expander<'_>,
+) -> Result<Option<String>, ConfigError> {
+    match variable(word) {
+        Some(name) => {
+            let path = expander.environment.variable(name);
+            Ok(path.filter(|path| !path.is_empty()))
+        }
+        None => expander.path(keyword, word).map(Some),
+    }
 }
 
 fn identity_files(

@@ -17,8 +17,8 @@ pub(crate) mod table;
 use std::path::{Path, PathBuf};
 
 pub use options::{
-    IdentityAgent, IdentityFile, JumpHost, PipelineLogin, Proxy, PubkeyAuthentication, RequestTty,
-    SessionType, StrictHostKeyChecking, YesNoAsk,
+    ForwardAgent, IdentityAgent, IdentityFile, JumpHost, PipelineLogin, Proxy,
+    PubkeyAuthentication, RequestTty, SessionType, StrictHostKeyChecking, YesNoAsk,
 };
 pub use table::{
     AlgorithmOptions, AuthenticationOptions, CLIENT_TABLE, ClientOptions, CompressionOptions,

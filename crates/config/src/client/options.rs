@@ -122,6 +122,18 @@ pub enum IdentityAgent {
     Socket(String),
 }
 
+/// The agent that remote programs may use.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ForwardAgent {
+    /// None.
+    #[default]
+    No,
+    /// That of `IdentityAgent`.
+    Yes,
+    /// The agent at this socket.
+    Socket(String),
+}
+
 /// One hop of `ProxyJump`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JumpHost {
@@ -173,6 +185,17 @@ impl Setting for IdentityAgent {
             word if word == "SSH_AUTH_SOCK" => IdentityAgent::FromEnvironment,
             word if word == "none" => IdentityAgent::None,
             word => IdentityAgent::Socket(word),
+        })
+    }
+}
+
+/// The agent as written; a socket is a template.
+impl Setting for ForwardAgent {
+    fn from_value(value: Value) -> Option<ForwardAgent> {
+        Some(match String::from_value(value)? {
+            word if word == "yes" => ForwardAgent::Yes,
+            word if word == "no" => ForwardAgent::No,
+            word => ForwardAgent::Socket(word),
         })
     }
 }

@@ -11,8 +11,8 @@
 use crate::algorithms::Class;
 use crate::channel_timeouts::ChannelTimeouts;
 use crate::client::options::{
-    Canonicalize, IdentityAgent, IdentityFile, PipelineLogin, Proxy, PubkeyAuthentication,
-    RequestTty, SessionType, StrictHostKeyChecking, YesNoAsk,
+    Canonicalize, ForwardAgent, IdentityAgent, IdentityFile, PipelineLogin, Proxy,
+    PubkeyAuthentication, RequestTty, SessionType, StrictHostKeyChecking, YesNoAsk,
 };
 use crate::error::Warning;
 use crate::forms;
@@ -217,7 +217,8 @@ keywords! {
         /// name.
         forwarding.permit_remote_open: Vec<String> = PermitRemoteOpen [] Kind::Parsed(forms::permitted_remotes), "any", Carried, Everywhere, First, Line;
         AddKeysToAgent [] Kind::Parsed(forms::client::add_keys_to_agent), "no", FALSE, Everywhere, First, Line;
-        ForwardAgent [] Kind::Parsed(forms::client::forward_agent), "no", NO, Everywhere, First, Line;
+        /// `ForwardAgent`.
+        forwarding.agent: ForwardAgent = ForwardAgent [] Kind::Parsed(forms::client::forward_agent), "no", Carried, Everywhere, First, Line;
         /// `ConnectTimeout` in seconds; `None` leaves the limit to TCP.
         connection.connect_timeout_s: Option<u32> = ConnectTimeout ["SetupTimeOut"] Kind::Seconds { none: true }, "none", Carried, Everywhere, First, Line;
         TunnelDevice [] Kind::Parsed(forms::client::tunnel_device), "any:any", Fulfilled, Everywhere, First, Line;

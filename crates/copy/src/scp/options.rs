@@ -9,7 +9,7 @@ use crate::{Connector, units};
 
 /// The usage text.
 pub const USAGE: &str = "\
-usage: scp [-346BCdOpqRrsTvZ] [-c cipher] [-D sftp_server_path] [-F ssh_config]
+usage: scp [-346ABCdOpqRrsTvZ] [-c cipher] [-D sftp_server_path] [-F ssh_config]
            [-i identity_file] [-J destination] [-l limit] [-M server]
            [-n connections] [-o ssh_option] [-P port] [-S program]
            [-X sftp_option] [--atomic] [--json] [--limit rate] [--sparse]
@@ -96,13 +96,6 @@ impl ScpOptions {
         match flag {
             // The default: remote to remote through us.
             "3" | "7" | "8" => {}
-            "A" => {
-                return Err(
-                    "-A is not supported yet: agent forwarding belongs to a later version of \
-                     Fulmar. Leave the flag out to copy through this machine."
-                        .to_owned(),
-                );
-            }
             "B" => self.way.set("BatchMode=yes"),
             "T" => self.unchecked_names = true,
             "d" => self.target_is_directory = true,

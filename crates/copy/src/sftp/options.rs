@@ -53,13 +53,6 @@ impl SftpOptions {
             return Ok(());
         }
         match flag {
-            "A" => {
-                return Err(
-                    "-A is not supported yet: agent forwarding belongs to a later version of \
-                     Fulmar. Leave the flag out to log in without it."
-                        .to_owned(),
-                );
-            }
             "a" => self.flags.resume = true,
             "f" => self.flags.sync = true,
             "p" => self.flags.preserve = true,

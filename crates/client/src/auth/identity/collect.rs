@@ -119,14 +119,19 @@ pub(super) struct AgentKey {
     pub(super) comment: String,
 }
 
+/// The agent's socket, if there is one.
+pub(crate) fn agent_socket(user_keys: &UserKeyOptions) -> Option<PathBuf> {
+    match &user_keys.identity_agent {
+        IdentityAgent::None => None,
+        IdentityAgent::Socket(path) => Some(PathBuf::from(path)),
+        IdentityAgent::FromEnvironment => std::env::var_os("SSH_AUTH_SOCK")
+            .filter(|path| !path.is_empty())
+            .map(PathBuf::from),
+    }
+}
+
 fn connect_agent(user_keys: &UserKeyOptions) -> Option<Agent> {
-    let path = match &user_keys.identity_agent {
-        IdentityAgent::None => return None,
-        IdentityAgent::Socket(path) => PathBuf::from(path),
-        IdentityAgent::FromEnvironment => {
-            PathBuf::from(std::env::var_os("SSH_AUTH_SOCK").filter(|path| !path.is_empty())?)
-        }
-    };
+    let path = agent_socket(user_keys)?;
     match UnixStream::connect(&path) {
         Ok(stream) => Some(Agent {
             client: AgentClient::new(stream),

@@ -1,0 +1,109 @@
+//! The client's side of agent forwarding (`-A`, `ForwardAgent`; OpenSSH's PROTOCOL.agent): channels
+//! that the server opens are joined to the agent's socket, after a request that binds the connection
+//! to this session.
+
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use config::client::{ClientOptions, ForwardAgent};
+use driver::Driver;
+use proto::ChannelId;
+use wire::names;
+
+use super::SessionForwards;
+use super::remote::refuse;
+use crate::auth::identity;
+use crate::connect::plain_reason;
+use crate::error::ClientError;
+use crate::log::{debug1, error};
+use crate::text::one_line;
+
+/// The agent that the session forwards.
+pub(super) struct ForwardedAgent {
+    path: PathBuf,
+    /// The server has been asked for it.
+    is_requested: bool,
+}
+
+/// True for the types of channels to an agent.
+pub(crate) fn is_agent(kind: &str) -> bool {
+    matches!(kind, names::CHANNEL_AGENT | names::CHANNEL_AGENT_OPENSSH)
+}
+
+/// The socket of the agent to forward; `None` if the options forward none, or if it cannot be
+/// reached now.
+///
+/// # Errors
+/// [`ClientError::Refused`] if a socket that the options name is missing and `ExitOnForwardFailure`
+/// is set.
+pub(crate) fn socket(options: &ClientOptions) -> Result<Option<PathBuf>, ClientError> {
+    let path = match &options.forwarding.agent {
+        ForwardAgent::No => None,
+        ForwardAgent::Yes => identity::agent_socket(&options.user_keys),
+        ForwardAgent::Socket(path) => {
+            if let Err(reason) = std::fs::metadata(path) {
+                let (path, reason) = (one_line(path), plain_reason(&reason));
+                let text = format!("Cannot forward agent socket path \"{path}\": {reason}");
+                if options.forwarding.exit_on_forward_failure {
+                    return Err(ClientError::Refused(text));
+                }
+                error!("{text}");
+            }
+            Some(PathBuf::from(path))
+        }
+    };
+    Ok(path.filter(|path| is_reachable(path)))
+}
+
+fn is_reachable(path: &Path) -> bool {
+    UnixStream::connect(path)
+        .inspect_err(|reason| debug1!("no agent to forward at {}: {reason}", path.display()))
+        .is_ok()
+}
+
+impl SessionForwards {
+    /// Forwards the agent at this socket, when the server has been asked for it.
+    #[must_use]
+    pub fn with_agent(mut self, path: PathBuf) -> Self {
+        self.agent = Some(ForwardedAgent {
+            path,
+            is_requested: false,
+        });
+        self
+    }
+
+    /// The requests of the session's channel have been sent.
+    pub(crate) fn channel_requested(&mut self) {
+        if let Some(agent) = &mut self.agent {
+            agent.is_requested = true;
+        }
+    }
+
+    pub(super) fn expects_agent(&self) -> bool {
+        self.agent.as_ref().is_some_and(|agent| agent.is_requested)
+    }
+
+    /// The server opens a channel to the agent.
+    pub(super) fn agent_opened(&mut self, channel: ChannelId, driver: &mut Driver) {
+        let connection = driver.connection();
+        let bind = match (
+            connection.host_key(),
+            connection.session_id(),
+            connection.host_signature(),
+        ) {
+            (Some(key), Some(session), Some(signature)) => {
+                ::agent::message::session_bind(key, session, signature, true).ok()
+            }
+            _ => None,
+        };
+        match (&self.agent, bind) {
+            (Some(agent), Some(bind)) => {
+                debug1!("channel {}: connecting to the agent", channel.0);
+                self.forwards
+                    .connect_agent(channel, &agent.path, bind.to_vec(), driver);
+            }
+            _ => refuse(channel, driver),
+        }
+        self.report();
+    }
+}
