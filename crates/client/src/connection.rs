@@ -88,7 +88,6 @@ impl OneConnection<'_> {
             &self.options.connection,
             self.plan.pty.is_some(),
         );
-        local_command(self.options)?;
         self.hold_session(secured, logged_in, known, local, prompter)
     }
 
@@ -179,9 +178,16 @@ impl OneConnection<'_> {
             && !matches!(self.plan.what, What::Forward(_));
         let has_listeners = local.is_none() && SessionForwards::are_wanted(options, self.plan);
         let mut forwards = match has_listeners {
-            true => Some(SessionForwards::prepare(options)?),
+            true => Some(SessionForwards::prepare(
+                options,
+                secured.driver.connection(),
+            )?),
             false => None,
         };
+        let interface = forwards
+            .as_ref()
+            .and_then(SessionForwards::tunnel_interface);
+        local_command(options, interface)?;
         if let Some(agent) = self.plan.agent.clone() {
             let others = forwards.unwrap_or_else(|| SessionForwards::without_listeners(options));
             forwards = Some(others.with_agent(agent));
@@ -280,16 +286,15 @@ fn set_channel_timeouts(timeouts: &config::ChannelTimeouts, connection: &mut Con
     });
 }
 
-/// Runs `LocalCommand`, if `PermitLocalCommand` allows it.
-fn local_command(options: &ClientOptions) -> Result<(), ClientError> {
+/// Runs `LocalCommand`, if `PermitLocalCommand` allows it. `interface` is that of the tunnel.
+fn local_command(options: &ClientOptions, interface: Option<&str>) -> Result<(), ClientError> {
     let Some(template) = &options.session.local_command else {
         return Ok(());
     };
-    // No tunnel device is ever opened.
     let command = options
         .tokens
         .clone()
-        .with('T', "NONE")
+        .with('T', interface.unwrap_or("NONE"))
         .expand(template, Purpose::Shell)
         .map_err(|reason| ClientError::Refused(format!("LocalCommand: {reason}")))?;
     debug1!("Executing local command: {}", one_line(&command));

@@ -104,7 +104,8 @@ impl Attachments {
 
     pub(super) fn update_interest(&mut self, poller: &Poller) -> io::Result<()> {
         self.sources.update_interest(poller.epoll())?;
-        self.sinks.update_interest(poller.epoll())
+        self.sinks.update_interest(poller.epoll())?;
+        self.handlers.update_interest(poller.epoll())
     }
 
     /// Returns true if there is work that needs no event.
@@ -133,6 +134,7 @@ impl Attachments {
         match target {
             EventTarget::Source(key) => self.sources.set_ready(key),
             EventTarget::Sink(key) => self.sinks.set_ready(key),
+            EventTarget::Handler(channel) => self.handlers.input_ready(channel),
             EventTarget::Watch(fd) => {
                 notices.extend(self.watches.token(fd).map(|token| Notice::Ready {
                     token,

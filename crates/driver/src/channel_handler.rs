@@ -1,5 +1,5 @@
 //! [`ChannelHandler`]: handler of a channel whose bytes are produced and consumed in this process,
-//! without descriptors.
+//! or are read from a descriptor packet by packet.
 //!
 //! The endpoint receives the peer's data in the slabs in which it was decrypted; the channel's
 //! window reopens when the endpoint reports the data as consumed ([`ChannelIo::consumed`]). The
@@ -8,6 +8,7 @@
 
 use std::any::Any;
 use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
 
 use bytes::Bytes;
 use packet::PacketBuf;
@@ -42,6 +43,20 @@ pub trait ChannelHandler: Send + Any {
     fn most_held(&self) -> usize {
         usize::MAX
     }
+
+    /// The non-blocking descriptor that the handler reads, if it has one. It must stay the same.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// Returns true if the descriptor had nothing to read. [`ChannelHandler::input_ready`] follows
+    /// when it has, and then [`ChannelHandler::work`].
+    fn awaits_input(&self) -> bool {
+        false
+    }
+
+    /// The descriptor can be read.
+    fn input_ready(&mut self) {}
 }
 
 /// Result of [`ChannelHandler::work`].
@@ -125,6 +140,12 @@ impl<'d> ChannelIo<'d> {
         self.packets_left = self.packets_left.saturating_sub(1);
         self.connection
             .channel_send(self.channel, Stream::Data, buf)
+    }
+
+    /// Closes the peer's window by `bytes` more than the data that was sent
+    /// ([`Connection::channel_charge`]).
+    pub fn charge(&mut self, bytes: usize) {
+        self.connection.channel_charge(self.channel, bytes);
     }
 
     /// Sends buffers from the front of `queue` while there is [`ChannelIo::space`]; returns the

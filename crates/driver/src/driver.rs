@@ -237,13 +237,17 @@ impl Driver {
     pub fn attach_endpoint(&mut self, channel: ChannelId, endpoint: Box<dyn ChannelHandler>) {
         drop(self.detach_endpoint(channel));
         let handlers = &mut self.attachments.handlers;
-        handlers.attach(channel, endpoint, &mut self.connection);
+        let poller = &mut self.poller;
+        if let Err(error) = handlers.attach(channel, endpoint, &mut self.connection, poller) {
+            self.failure.get_or_insert(error.into());
+        }
     }
 
     /// Detaches and returns an endpoint. Data that it has not consumed counts as consumed.
     pub fn detach_endpoint(&mut self, channel: ChannelId) -> Option<Box<dyn ChannelHandler>> {
         let handlers = &mut self.attachments.handlers;
-        let (endpoint, consumed) = handlers.detach(channel, &mut self.connection)?;
+        let (endpoint, consumed) =
+            handlers.detach(channel, &mut self.connection, &mut self.poller)?;
         if let Err(error) = consumed {
             self.failure.get_or_insert(error.into());
         }

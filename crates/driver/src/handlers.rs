@@ -1,12 +1,15 @@
 //! The channels' handlers attached to a connection.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::io;
 
 use bytes::Bytes;
 use proto::{ChannelId, Connection, Error, Millis, Stream};
+use sys::epoll::{Epoll, Interest};
 
 use super::channel_handler::{ChannelHandler, ChannelIo, HandlerProgress};
 use super::notice::Notice;
+use super::poller::{EventTarget, Poller, Registration};
 
 /// Maximum time, in milliseconds, for which a full endpoint that consumes nothing stops reads from
 /// the socket. Then other messages of the peer are read again, and only the window bounds the
@@ -29,9 +32,15 @@ impl Handlers {
         channel: ChannelId,
         endpoint: Box<dyn ChannelHandler>,
         connection: &mut Connection,
-    ) {
-        let attached = Attached::new(endpoint, connection);
+        poller: &mut Poller,
+    ) -> io::Result<()> {
+        let registration = match endpoint.descriptor() {
+            Some(fd) => Some(poller.register(fd, EventTarget::Handler(channel))?),
+            None => None,
+        };
+        let attached = Attached::new(endpoint, registration, connection);
         self.by_channel.insert(channel, attached);
+        Ok(())
     }
 
     /// Returns the handler. Data that it has not consumed counts as consumed.
@@ -39,8 +48,14 @@ impl Handlers {
         &mut self,
         channel: ChannelId,
         connection: &mut Connection,
+        poller: &mut Poller,
     ) -> Option<(Box<dyn ChannelHandler>, Result<(), Error>)> {
-        let attached = self.by_channel.remove(&channel)?;
+        let mut attached = self.by_channel.remove(&channel)?;
+        if let (Some(fd), Some(registration)) =
+            (attached.endpoint.descriptor(), attached.registration.take())
+        {
+            poller.forget(fd, registration);
+        }
         let consumed = match attached.held {
             0 => Ok(()),
             held => connection.channel_consumed(channel, held),
@@ -53,6 +68,18 @@ impl Handlers {
         let attached = self.by_channel.get_mut(&channel)?;
         attached.due = true;
         Some(&mut *attached.endpoint)
+    }
+
+    /// The handler's descriptor can be read; the handler works in the next turn.
+    pub(super) fn input_ready(&mut self, channel: ChannelId) {
+        if let Some(endpoint) = self.waken(channel) {
+            endpoint.input_ready();
+        }
+    }
+
+    pub(super) fn update_interest(&mut self, epoll: &Epoll) -> io::Result<()> {
+        let mut all = self.by_channel.values_mut();
+        all.try_for_each(|attached| attached.update_interest(epoll))
     }
 
     /// Passes data to the channel's handler; returns the data if there is none.
@@ -131,6 +158,8 @@ impl Handlers {
 /// An endpoint attached to a channel.
 struct Attached {
     endpoint: Box<dyn ChannelHandler>,
+    /// Of the endpoint's descriptor, if it has one.
+    registration: Option<Registration>,
     /// An event occurred since the last call of `work`.
     due: bool,
     busy: bool,
@@ -143,7 +172,11 @@ struct Attached {
 }
 
 impl Attached {
-    fn new(endpoint: Box<dyn ChannelHandler>, connection: &mut Connection) -> Self {
+    fn new(
+        endpoint: Box<dyn ChannelHandler>,
+        registration: Option<Registration>,
+        connection: &mut Connection,
+    ) -> Self {
         // An endpoint without a limit is bounded by the window and pins no additional slabs.
         connection.keep(match endpoint.most_held() {
             usize::MAX => 0,
@@ -151,6 +184,7 @@ impl Attached {
         });
         Self {
             endpoint,
+            registration,
             due: true,
             busy: false,
             blocked: false,
@@ -158,6 +192,15 @@ impl Attached {
             held: 0,
             full_since: None,
         }
+    }
+
+    fn update_interest(&mut self, epoll: &Epoll) -> io::Result<()> {
+        let (Some(fd), Some(registration)) = (self.endpoint.descriptor(), &mut self.registration)
+        else {
+            return Ok(());
+        };
+        let awaits = !self.ended && self.endpoint.awaits_input();
+        registration.set(epoll, fd, Interest::when(awaits, false))
     }
 
     /// Passes data to the endpoint. Returns the number of bytes dropped because it has ended.

@@ -30,6 +30,7 @@ mod out_queue;
 mod packet_bridge;
 #[cfg(test)]
 mod packet_bridge_tests;
+pub mod packets;
 mod pipe;
 mod poller;
 mod probe;

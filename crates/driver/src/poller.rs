@@ -23,6 +23,7 @@ pub(super) enum EventTarget {
     Lanes,
     Source(StreamKey),
     Sink(StreamKey),
+    Handler(ChannelId),
     Watch(RawFd),
 }
 

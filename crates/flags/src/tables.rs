@@ -97,6 +97,11 @@ pub const SSH: &[Flag] = &[
         Free("host:port"),
         "connect standard input and output to a port",
     ),
+    flag(
+        "w",
+        Free("local[:remote]"),
+        "connect tunnel devices of both sides",
+    ),
     flag("x", None, "no X11 forwarding"),
     flag("y", None, "write messages to syslog"),
     // Refused by name, or without a meaning.
@@ -106,7 +111,6 @@ pub const SSH: &[Flag] = &[
     hidden("M"),
     hidden_with_value("O"),
     hidden_with_value("S"),
-    hidden_with_value("w"),
     hidden("X"),
     hidden("Y"),
 ];

@@ -31,6 +31,6 @@ pub use message::{
     KeyQuery, KeyVerify, LastLogin, Log, LogLevel, MESSAGES, Message, MessageInfo,
     MonitorConnection, MonitorSecrets, MonitorStart, Prompt, PtyAllocate, PtyGranted, PtyRefused,
     PtyRelease, Restrictions, Sender, SessionGrant, SignExchangeHash, Signature, Snapshot,
-    ToMonitor, User, UserPolicy,
+    ToMonitor, TunnelGranted, TunnelOpen, TunnelRefused, User, UserPolicy,
 };
 pub use permits::{LoginPhase, permitted};

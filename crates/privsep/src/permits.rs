@@ -3,7 +3,8 @@
 
 use crate::message::{
     AuthNone, AuthOther, AuthPassword, ChooseGroup, HostkeysProve, KbdintRespond, KbdintStart,
-    KeyQuery, KeyVerify, Log, Message, PtyAllocate, PtyRelease, SignExchangeHash, Snapshot, User,
+    KeyQuery, KeyVerify, Log, Message, PtyAllocate, PtyRelease, SignExchangeHash, Snapshot,
+    TunnelOpen, User,
 };
 
 /// State of a connection as the monitor sees it.
@@ -77,6 +78,7 @@ const PERMITS: &[(u8, &[LoginPhase])] = &[
     (HostkeysProve::NUMBER, &[LoginPhase::Session]),
     (PtyAllocate::NUMBER, &[LoginPhase::Session]),
     (PtyRelease::NUMBER, &[LoginPhase::Session]),
+    (TunnelOpen::NUMBER, &[LoginPhase::Session]),
 ];
 
 /// True if the unprivileged side may send the message with this number in `phase`.

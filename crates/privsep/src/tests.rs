@@ -103,6 +103,11 @@ fn messages_come_back_as_they_went_and_no_prefix_decodes() {
         }],
     });
     round_trip(&PtyAllocate {});
+    round_trip(&TunnelOpen {
+        ethernet: false,
+        unit: Some(3),
+        with_header: true,
+    });
     round_trip(&grant());
 }
 
@@ -196,7 +201,7 @@ fn permits_are_what_they_were_decided_to_be() {
          Prompting: Log AuthNone AuthPassword KbdintStart KbdintRespond KeyQuery KeyVerify AuthOther\n\
          Authenticated: Log Snapshot\n\
          HandedOver: \n\
-         Session: Log ChooseGroup SignExchangeHash HostkeysProve PtyAllocate PtyRelease\n"
+         Session: Log ChooseGroup SignExchangeHash HostkeysProve PtyAllocate PtyRelease TunnelOpen\n"
     );
 }
 

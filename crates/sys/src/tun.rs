@@ -28,33 +28,77 @@ impl Tun {
     /// `EPERM` without privilege, `ENOENT` if the kernel has no TUN devices, `EBUSY` if the name is
     /// in use.
     pub fn new(name: &str) -> io::Result<Self> {
-        // SAFETY: a terminated path and flags.
-        let fd =
-            check(unsafe { libc::open(c"/dev/net/tun".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) })?;
-        // SAFETY: open has just returned it; nobody else owns it.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        let mut request = request(name)?;
-        let flags = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR | libc::IFF_TUN_EXCL;
-        // The kernel's field has 16 bits, of which the top one is used: the conversion keeps the
-        // bits.
-        request.ifr_ifru.ifru_flags = i16::from_ne_bytes(
-            u16::try_from(flags)
-                .map_err(|_| io::ErrorKind::InvalidInput)?
-                .to_ne_bytes(),
-        );
-        // SAFETY: TUNSETIFF reads and writes one ifreq, which is a live local.
-        check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETIFF, &raw mut request) })?;
-        let offloads = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6;
-        // SAFETY: TUNSETOFFLOAD takes a number.
-        check(unsafe {
-            libc::ioctl(
-                fd.as_raw_fd(),
-                libc::TUNSETOFFLOAD,
-                libc::c_ulong::from(offloads),
-            )
-        })?;
-        Ok(Self(fd))
+        let flags = libc::IFF_TUN | libc::IFF_VNET_HDR | libc::IFF_TUN_EXCL;
+        Ok(Self(attach(request(name)?, flags)?.0))
     }
+}
+
+/// What a device carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TunKind {
+    /// IP packets: a device `tun0`, `tun1` and so on.
+    PointToPoint,
+    /// Ethernet frames: a device `tap0`, `tap1` and so on.
+    Ethernet,
+}
+
+/// Opens the device with this number, or the first free one, in this thread's network namespace.
+/// Returns a descriptor that does not block, and the interface's name. The kernel creates a device
+/// that does not exist and removes it with the descriptor; whoever may not do that can open a
+/// device that the administrator has made for the user (`ip tuntap add … user`).
+///
+/// With `with_header`, packets are preceded by virtio's header as those of [`Tun`]; without it the
+/// descriptor carries packets of the device's MTU at most.
+///
+/// # Errors
+/// `EPERM` without privilege, `ENOENT` if the kernel has no TUN devices, `EBUSY` if the device is
+/// in use or of the other kind.
+pub fn open_unit(
+    kind: TunKind,
+    unit: Option<u32>,
+    with_header: bool,
+) -> io::Result<(OwnedFd, String)> {
+    let (flag, prefix) = match kind {
+        TunKind::PointToPoint => (libc::IFF_TUN, "tun"),
+        TunKind::Ethernet => (libc::IFF_TAP, "tap"),
+    };
+    let number = unit.map_or_else(|| "%d".to_owned(), |unit| unit.to_string());
+    let header = match with_header {
+        true => libc::IFF_VNET_HDR,
+        false => 0,
+    };
+    let (fd, name) = attach(request(&format!("{prefix}{number}"))?, flag | header)?;
+    crate::io::set_nonblocking(&fd, true)?;
+    Ok((fd, name))
+}
+
+/// Opens the device that `request` names, with its offloads if it has virtio's header. Returns the
+/// name that the kernel chose as well.
+fn attach(mut request: libc::ifreq, flags: libc::c_int) -> io::Result<(OwnedFd, String)> {
+    // SAFETY: a terminated path and flags.
+    let fd =
+        check(unsafe { libc::open(c"/dev/net/tun".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) })?;
+    // SAFETY: open has just returned it; nobody else owns it.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    // The kernel's field has 16 bits, of which the top one is used: the conversion keeps the bits.
+    request.ifr_ifru.ifru_flags = i16::from_ne_bytes(
+        u16::try_from(flags | libc::IFF_NO_PI)
+            .map_err(|_| io::ErrorKind::InvalidInput)?
+            .to_ne_bytes(),
+    );
+    // SAFETY: TUNSETIFF reads and writes one ifreq, which is a live local.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETIFF, &raw mut request) })?;
+    // A device that outlives its descriptors keeps the offloads of its last user.
+    let offloads = match flags & libc::IFF_VNET_HDR {
+        0 => 0,
+        _ => libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6,
+    };
+    let offloads = libc::c_ulong::from(offloads);
+    // SAFETY: TUNSETOFFLOAD takes a number.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETOFFLOAD, offloads) })?;
+    let name = request.ifr_name.iter().take_while(|byte| **byte != 0);
+    let name: Vec<u8> = name.map(|byte| byte.to_ne_bytes()[0]).collect();
+    Ok((fd, String::from_utf8_lossy(&name).into_owned()))
 }
 
 impl AsFd for Tun {

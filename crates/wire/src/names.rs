@@ -23,6 +23,9 @@ pub const EXT_SHORT_KEXINIT: &str = "short-kexinit@fulmar.invalid";
 /// … which the client marks by this language tag for private use (RFC 5646 §2.2.7).
 pub const LANGUAGE_SHORT_KEXINIT: &str = "x-k1";
 
+/// Fulmar's extension: the server opens channels of [`CHANNEL_TUN_SEGMENTS`].
+pub const EXT_TUN_SEGMENTS: &str = "tun-segments@fulmar.invalid";
+
 pub const METHOD_NONE: &str = "none";
 pub const METHOD_PUBLICKEY: &str = "publickey";
 pub const METHOD_PUBLICKEY_HOSTBOUND: &str = "publickey-hostbound-v00@openssh.com";
@@ -39,6 +42,9 @@ pub const CHANNEL_DIRECT_TCPIP: &str = "direct-tcpip";
 pub const CHANNEL_FORWARDED_TCPIP: &str = "forwarded-tcpip";
 pub const CHANNEL_DIRECT_STREAMLOCAL: &str = "direct-streamlocal@openssh.com";
 pub const CHANNEL_FORWARDED_STREAMLOCAL: &str = "forwarded-streamlocal@openssh.com";
+pub const CHANNEL_TUN: &str = "tun@openssh.com";
+/// Fulmar's own type (docs/PROTOCOL.md).
+pub const CHANNEL_TUN_SEGMENTS: &str = "tun-segments@fulmar.invalid";
 
 /// Connections to the client's agent: OpenSSH's name, and the one of draft-ietf-sshm-ssh-agent.
 pub const CHANNEL_AGENT_OPENSSH: &str = "auth-agent@openssh.com";

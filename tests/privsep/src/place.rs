@@ -11,7 +11,7 @@ use privsep::roles::ROLE_SESSION;
 use privsep::{
     AuthNone, AuthOther, AuthOutcome, AuthPassword, ChooseGroup, HostkeysProve, KbdintRespond,
     KbdintStart, KeyQuery, KeyVerify, Log, LoginPhase, MESSAGES, Message, PtyAllocate, PtyRelease,
-    Secret, SessionGrant, SignExchangeHash, Signature, Snapshot, User, UserPolicy,
+    Secret, SessionGrant, SignExchangeHash, Signature, Snapshot, TunnelOpen, User, UserPolicy,
 };
 use wire::Put;
 
@@ -245,6 +245,12 @@ pub fn every_frame(place: &Place) -> Vec<(u8, Vec<u8>)> {
         }
         .encode_frame(),
         PtyAllocate {}.encode_frame(),
+        TunnelOpen {
+            ethernet: false,
+            unit: None,
+            with_header: false,
+        }
+        .encode_frame(),
         PtyRelease {
             tty: "/dev/pts/0".into(),
         }

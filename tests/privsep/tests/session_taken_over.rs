@@ -8,7 +8,7 @@ use interop::report::skipped;
 use keys::SignatureAlgorithm;
 use privsep::{
     ChooseGroup, Group, HostkeysProof, HostkeysProve, LoginPhase, Message, PtyAllocate, PtyGranted,
-    PtyRefused, PtyRelease, SignExchangeHash, Signature,
+    PtyRefused, PtyRelease, SignExchangeHash, Signature, TunnelGranted, TunnelOpen, TunnelRefused,
 };
 use privsep_tests::double::{host_key, timed};
 use privsep_tests::place::{HASH, Place, exchange};
@@ -241,6 +241,44 @@ fn what_takes_terminals_away_holds_without_the_session() {
         place.bring(&mut monitor, LoginPhase::Session);
         monitor.send(&PtyAllocate {});
         monitor.ends_for_a_broken_rule(&format!("a terminal under {options}{lines}"));
+    }
+}
+
+#[test]
+fn what_takes_tunnels_away_holds_without_the_session() {
+    let device = |options: &str, lines: &str, unit| {
+        let place = Place::with_options(DOUBLE, options);
+        let mut monitor = place.monitor(lines);
+        place.bring(&mut monitor, LoginPhase::Session);
+        monitor.send(&TunnelOpen {
+            ethernet: false,
+            unit,
+            with_header: false,
+        });
+        let frame = monitor.next_frame().expect("an answer");
+        match frame.decode::<TunnelGranted>() {
+            Ok(granted) => Ok(granted.interface),
+            Err(_) => Err(frame.decode::<TunnelRefused>().expect("a reason").reason),
+        }
+    };
+    let yes = "PermitTunnel yes";
+    let rejected = "Server has rejected tunnel device forwarding";
+    for (options, lines) in [
+        ("", ""),
+        ("", "PermitTunnel ethernet"),
+        ("", "PermitTunnel yes\nDisableForwarding yes"),
+        ("restrict ", yes),
+    ] {
+        assert_eq!(device(options, lines, None), Err(rejected.to_owned()));
+    }
+    assert_eq!(
+        device("tunnel=\"7\" ", yes, Some(8)),
+        Err("the key permits another tunnel device".to_owned())
+    );
+    // Without a device that was made for the user, only root may have one.
+    match device("restrict,tunnel=\"3971\" ", yes, None) {
+        Ok(interface) => assert_eq!(interface, "tun3971"),
+        Err(reason) => assert!(reason.starts_with("Failed to open"), "{reason}"),
     }
 }
 

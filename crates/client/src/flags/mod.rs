@@ -420,7 +420,12 @@ impl Parser {
             "L" => self.forwarding(ForwardKind::Local, value)?,
             "R" => self.forwarding(ForwardKind::Remote, value)?,
             "D" => self.forwarding(ForwardKind::Dynamic, value)?,
-            "w" => return Err(later("-w", "tunnel device forwarding")),
+            "w" => {
+                let bad = || FlagError::Refused(format!("Bad tun device '{}'", shown(value)));
+                config::client::TunnelDevice::parse(value).ok_or_else(bad)?;
+                self.keyword("Tunnel", "point-to-point");
+                self.force("TunnelDevice", value);
+            }
             "O" => return Err(later("-O", "connection sharing")),
             // `-S none` asks for the only behaviour there is; it is common in scripts.
             "S" if value.eq_ignore_ascii_case("none") => {}

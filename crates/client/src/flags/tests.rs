@@ -24,6 +24,17 @@ fn refusal(line: &str) -> String {
 }
 
 #[test]
+fn a_tunnel_names_one_device_or_two() {
+    let flags = flags("-w 3:any -w any:4 host").unwrap();
+    assert_eq!(keyword(&flags, "TunnelDevice").as_deref(), Some("any:4"));
+    assert_eq!(keyword(&flags, "Tunnel").as_deref(), Some("point-to-point"));
+    for bad in ["x", "1:", "-1", "65536", "1:2:3"] {
+        let said = refusal(&format!("-w {bad} host"));
+        assert!(said.contains(&format!("Bad tun device '{bad}'")), "{said}");
+    }
+}
+
+#[test]
 fn clusters_and_values_are_read_as_getopt_reads_them() {
     let flags = flags("-TCp2222 -oUser=ann -o Port=7 -vvv host -l bob uname -a").unwrap();
     assert_eq!(keyword(&flags, "Port").as_deref(), Some("2222"));
@@ -224,7 +235,7 @@ fn jumps_are_checked_on_the_command_line() {
 
 #[test]
 fn flags_of_a_later_version_are_refused_by_name() {
-    for flag in ["-S /x", "-M", "-O check", "-X", "-Y", "-w 0:0"] {
+    for flag in ["-S /x", "-M", "-O check", "-X", "-Y"] {
         let text = refusal(&format!("{flag} host"));
         assert!(
             text.contains(&flag[..2]) && text.contains("later version"),

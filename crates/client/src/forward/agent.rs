@@ -84,7 +84,14 @@ impl SessionForwards {
     }
 
     /// The server opens a channel to the agent.
-    pub(super) fn agent_opened(&mut self, channel: ChannelId, driver: &mut Driver) {
+    ///
+    /// # Errors
+    /// Those of [`Self::report`].
+    pub(super) fn agent_opened(
+        &mut self,
+        channel: ChannelId,
+        driver: &mut Driver,
+    ) -> Result<(), ClientError> {
         let connection = driver.connection();
         let bind = match (
             connection.host_key(),
@@ -104,6 +111,6 @@ impl SessionForwards {
             }
             _ => refuse(channel, driver),
         }
-        self.report();
+        self.report()
     }
 }

@@ -1,5 +1,5 @@
 //! Forwardings of a session: `LocalForward`, `DynamicForward` and `RemoteForward` with their flags
-//! `-L`, `-D` and `-R`; and of the agent (`-A`).
+//! `-L`, `-D` and `-R`; of the agent (`-A`); and the tunnel of `-w`.
 //!
 //! [`SessionForwards::prepare`] listens, before the program goes to the background;
 //! [`SessionForwards::start`] sends the requests for remote ones. The connections themselves are
@@ -8,15 +8,16 @@
 pub(crate) mod agent;
 mod remote;
 mod report;
+mod tunnel;
 
 use std::path::Path;
 
-use config::client::ClientOptions;
+use config::client::{ClientOptions, Tunnel};
 use config::forward::{ForwardListen, ForwardSpec, ForwardTo};
 use config::permit;
 use driver::forward::{ForwardSettings, ForwardTarget, Forwards, Gateway, ListeningSockets, Opens};
 use driver::{Driver, Notice};
-use proto::{ChannelId, Event};
+use proto::{ChannelId, Connection, Event};
 
 use crate::connect::{family, plain_reason};
 use crate::error::ClientError;
@@ -26,6 +27,7 @@ use crate::text::one_line;
 use agent::ForwardedAgent;
 use remote::Remotes;
 pub(crate) use report::open_reason;
+use tunnel::SessionTunnel;
 
 /// All forwardings of a session.
 pub struct SessionForwards {
@@ -37,6 +39,7 @@ pub struct SessionForwards {
     /// their number.
     opened_before_start: Option<Vec<(ChannelId, Option<ForwardTarget>)>>,
     agent: Option<ForwardedAgent>,
+    tunnel: Option<SessionTunnel>,
 }
 
 impl std::fmt::Debug for SessionForwards {
@@ -66,14 +69,17 @@ impl SessionForwards {
             &options.forwarding.dynamic_forwards,
             &options.forwarding.remote_forwards,
         ];
-        !matches!(plan.what, What::Forward(_)) && lists.iter().any(|list| !list.is_empty())
+        let is_any =
+            lists.iter().any(|list| !list.is_empty()) || options.forwarding.tunnel != Tunnel::No;
+        is_any && !matches!(plan.what, What::Forward(_))
     }
 
-    /// Listens for local forwardings.
+    /// Listens for local forwardings, and opens the device of a tunnel in the form that the server
+    /// understands.
     ///
     /// # Errors
     /// [`ClientError::Refused`] if one cannot be set up and `ExitOnForwardFailure` is set.
-    pub fn prepare(options: &ClientOptions) -> Result<Self, ClientError> {
+    pub fn prepare(options: &ClientOptions, connection: &Connection) -> Result<Self, ClientError> {
         let locals: Vec<&ForwardSpec> = options
             .forwarding
             .local_forwards
@@ -102,12 +108,20 @@ impl SessionForwards {
                 error!("{text}");
             }
         }
+        let tunnel = match SessionTunnel::prepare(options, connection) {
+            Ok(tunnel) => tunnel,
+            Err(error) => {
+                close_unwatched(prepared);
+                return Err(error);
+            }
+        };
         Ok(Self {
             prepared,
             remotes: Remotes::new(
                 &options.forwarding.remote_forwards,
                 options.forwarding.exit_on_forward_failure,
             ),
+            tunnel,
             ..Self::without_listeners(options)
         })
     }
@@ -129,21 +143,36 @@ impl SessionForwards {
             remotes: Remotes::new(&[], false),
             agent: None,
             opened_before_start: Some(Vec::new()),
+            tunnel: None,
         }
     }
 
     /// True if the program may go to the background only after the server's answers.
     #[must_use]
     pub fn defers_background(&self) -> bool {
-        self.remotes.must_succeed() && self.remotes.awaits_answers()
+        let awaits_tunnel = self
+            .tunnel
+            .as_ref()
+            .is_some_and(SessionTunnel::awaits_answer);
+        self.remotes.must_succeed() && (self.remotes.awaits_answers() || awaits_tunnel)
     }
 
-    /// Requests the remote forwardings.
+    /// Name of the tunnel's interface on this machine.
+    #[must_use]
+    pub fn tunnel_interface(&self) -> Option<&str> {
+        self.tunnel.as_ref().map(SessionTunnel::interface)
+    }
+
+    /// Requests the remote forwardings and the tunnel.
     ///
     /// # Errors
     /// Those of a connection before its login.
     pub fn request(&mut self, driver: &mut Driver) -> Result<(), ClientError> {
-        self.remotes.request(driver)
+        self.remotes.request(driver)?;
+        match &mut self.tunnel {
+            Some(tunnel) => tunnel.request(&mut self.forwards, driver),
+            None => Ok(()),
+        }
     }
 
     /// Forwards connections from now on: accepts local ones, and connects those that the server has
@@ -162,8 +191,7 @@ impl SessionForwards {
         for (channel, to) in self.opened_before_start.take().unwrap_or_default() {
             self.connect(channel, to, driver);
         }
-        self.report();
-        Ok(())
+        self.report()
     }
 
     /// True if a forwarded connection is open.
@@ -180,14 +208,14 @@ impl SessionForwards {
     /// Handles a notice of a forwarding; returns any other one.
     ///
     /// # Errors
-    /// [`ClientError::Refused`] if a remote forwarding failed and `ExitOnForwardFailure` is set.
+    /// [`ClientError::Refused`] if a remote forwarding or the tunnel failed and `ExitOnForwardFailure` is set.
     pub fn handle(
         &mut self,
         notice: Notice,
         driver: &mut Driver,
     ) -> Result<Option<Notice>, ClientError> {
         let other = self.forwards.handle(notice, driver);
-        self.report();
+        self.report()?;
         match other {
             Some(Notice::Event(Event::GlobalReply(fields))) => {
                 self.remotes.answered(fields.as_deref())?;
@@ -198,13 +226,13 @@ impl SessionForwards {
                 kind,
                 fields,
             })) if remote::is_forwarded(&kind) => {
-                self.opened_by_server(channel, &kind, &fields, driver);
+                self.opened_by_server(channel, &kind, &fields, driver)?;
                 Ok(None)
             }
             Some(Notice::Event(Event::ChannelOpenRequest { channel, kind, .. }))
                 if agent::is_agent(&kind) && self.expects_agent() =>
             {
-                self.agent_opened(channel, driver);
+                self.agent_opened(channel, driver)?;
                 Ok(None)
             }
             other => Ok(other),

@@ -166,10 +166,11 @@ impl SessionForwards {
         kind: &str,
         fields: &[u8],
         driver: &mut Driver,
-    ) {
+    ) -> Result<(), ClientError> {
         let Ok(listening) = Listening::decode(kind, fields) else {
             error!("WARNING: the server sent an invalid request of type {kind}: refused");
-            return refuse(channel, driver);
+            refuse(channel, driver);
+            return Ok(());
         };
         match self.remotes.find(&listening) {
             Some(remote) => {
@@ -194,7 +195,7 @@ impl SessionForwards {
                 refuse(channel, driver);
             }
         }
-        self.report();
+        self.report()
     }
 
     /// Connects a channel of the server to its target; without one, to what its data asks for.

@@ -1,29 +1,43 @@
 //! Messages about forwarded connections, in OpenSSH's words.
 
 use driver::forward::{ForwardReport, ForwardTarget};
+use proto::ChannelId;
 use wire::message::open_failure;
 
 use super::SessionForwards;
 use super::remote::shown;
+use super::tunnel::SessionTunnel;
 use crate::connect::plain_reason;
+use crate::error::ClientError;
 use crate::log::{debug1, error, verbose};
 use crate::text::one_line;
 
 impl SessionForwards {
     /// Writes what has happened since the last call.
-    pub(super) fn report(&mut self) {
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] if the tunnel failed and `ExitOnForwardFailure` is set.
+    pub(super) fn report(&mut self) -> Result<(), ClientError> {
         while let Some(report) = self.forwards.next_report() {
             match report {
                 ForwardReport::OpenRefused {
                     channel,
                     reason,
                     description,
-                } => error!(
-                    "channel {}: open failed: {}: {}",
-                    channel.0,
-                    open_reason(reason),
-                    one_line(&description)
-                ),
+                } => {
+                    error!(
+                        "channel {}: open failed: {}: {}",
+                        channel.0,
+                        open_reason(reason),
+                        one_line(&description)
+                    );
+                    self.tunnel_refused(channel)?;
+                }
+                ForwardReport::TunnelOpened(channel) => {
+                    if let Some(tunnel) = &mut self.tunnel {
+                        tunnel.confirmed(channel);
+                    }
+                }
                 ForwardReport::ConnectFailed { target, why } => {
                     match &target {
                         ForwardTarget::Tcp { host, port } => {
@@ -53,6 +67,19 @@ impl SessionForwards {
                 }
             }
         }
+        Ok(())
+    }
+
+    fn tunnel_refused(&mut self, channel: ChannelId) -> Result<(), ClientError> {
+        let is_tunnel = |tunnel: &mut SessionTunnel| tunnel.is_on(channel);
+        if self.tunnel.take_if(is_tunnel).is_some() {
+            let text = "Tunnel forwarding failed";
+            if self.remotes.must_succeed() {
+                return Err(ClientError::Refused(text.to_owned()));
+            }
+            error!("{text}");
+        }
+        Ok(())
     }
 }
 

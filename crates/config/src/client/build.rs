@@ -5,9 +5,9 @@ use crate::algorithms::Side;
 use crate::client::knowledge::Knowledge;
 use crate::client::options::SessionType;
 use crate::client::options::{
-    ForwardAgent, IdentityAgent, IdentityFile, Proxy, RequestTty, YesNoAsk,
+    ForwardAgent, IdentityAgent, IdentityFile, Proxy, RequestTty, Tunnel, YesNoAsk,
 };
-use crate::client::table::{CLIENT_TABLE, ClientOptions, NO_TUNNEL, Row};
+use crate::client::table::{CLIENT_TABLE, ClientOptions, Row};
 use crate::client::{ClientConfig, CommandLine, methods};
 use crate::destination;
 use crate::environment::Environment;
@@ -93,7 +93,7 @@ fn may_ask(values: &Values, command_line: &CommandLine) -> bool {
 pub(crate) fn build(
     config: &ClientConfig,
     mut values: Values,
-    mut warnings: Vec<Warning>,
+    warnings: Vec<Warning>,
     knowledge: &Knowledge,
     invocation: Invocation<'_>,
     environment: &dyn Environment,
@@ -121,7 +121,7 @@ pub(crate) fn build(
         Some(update) => update,
     };
     values.put(row, Value::Choice(update.choice()));
-    clear_forwardings(&mut values, &mut warnings);
+    clear_forwardings(&mut values);
     let hostname = values.word(Row::HostName.index()).to_owned();
     if !invocation.user_is_literal {
         expand_user(&mut values, knowledge, &hostname, environment)?;
@@ -157,7 +157,7 @@ pub(crate) fn build(
     options.authentication.preferred_authentications =
         methods::supported(options.authentication.preferred_authentications);
     options.algorithms.required_rsa_size = options.algorithms.required_rsa_size.max(LEAST_RSA_BITS);
-    // LocalCommand accepts every token; tunnels are not implemented.
+    // LocalCommand accepts every token; `%T` is known when the tunnel is open.
     tokens.set('T', "NONE");
     options.tokens = tokens;
     options.warnings = warnings;
@@ -302,18 +302,14 @@ fn check(values: &Values) -> Result<(), ConfigError> {
 }
 
 /// Carries `ClearAllForwardings` out.
-fn clear_forwardings(values: &mut Values, warnings: &mut Vec<Warning>) {
+fn clear_forwardings(values: &mut Values) {
     if !values.flag(Row::ClearAllForwardings.index()) {
         return;
     }
     for key in [Row::LocalForward, Row::RemoteForward, Row::DynamicForward] {
         values.clear(key.index());
     }
-    values.put(Row::Tunnel.index(), Value::Choice(NO_TUNNEL));
-    warnings.retain(|warning| {
-        let word = warning.text.split(' ').next().unwrap_or_default();
-        !word.eq_ignore_ascii_case("Tunnel")
-    });
+    values.put(Row::Tunnel.index(), Value::Choice(Tunnel::No.choice()));
 }
 
 /// Expands the paths of sockets in forwardings, the agent's included.

@@ -18,7 +18,8 @@ use std::path::{Path, PathBuf};
 
 pub use options::{
     ForwardAgent, IdentityAgent, IdentityFile, JumpHost, PipelineLogin, Proxy,
-    PubkeyAuthentication, RequestTty, SessionType, StrictHostKeyChecking, YesNoAsk,
+    PubkeyAuthentication, RequestTty, SessionType, StrictHostKeyChecking, Tunnel, TunnelDevice,
+    YesNoAsk,
 };
 pub use table::{
     AlgorithmOptions, AuthenticationOptions, CLIENT_TABLE, ClientOptions, CompressionOptions,

@@ -35,6 +35,19 @@ choices! {
 }
 
 choices! {
+    /// `Tunnel`.
+    Tunnel {
+        /// None.
+        #[default]
+        No = "false" | "no",
+        /// Devices of IP packets.
+        PointToPoint = "point-to-point" | "yes" | "true",
+        /// Devices of Ethernet frames.
+        Ethernet = "ethernet",
+    }
+}
+
+choices! {
     /// `SessionType`.
     SessionType {
         /// No session (`-N`).
@@ -176,6 +189,45 @@ pub enum Proxy {
     Command(String),
     /// Through other hosts, in the order of connection.
     Jump(Vec<JumpHost>),
+}
+
+/// The tunnel devices of both sides (`TunnelDevice`, `-w`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TunnelDevice {
+    /// Number of this machine's device; `None` for any free one.
+    pub local: Option<u16>,
+    /// The same for the server's.
+    pub remote: Option<u16>,
+}
+
+impl TunnelDevice {
+    /// Reads `local[:remote]`, each a number or `any`; `None` for anything else.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<TunnelDevice> {
+        let (local, remote) = text.split_once(':').unwrap_or((text, "any"));
+        let device = |part: &str| match part {
+            _ if part.eq_ignore_ascii_case("any") => Some(None),
+            _ => part.parse().ok().map(Some),
+        };
+        Some(TunnelDevice {
+            local: device(local)?,
+            remote: device(remote)?,
+        })
+    }
+}
+
+/// As `TunnelDevice` and the dump spell it.
+impl fmt::Display for TunnelDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = |unit: Option<u16>| unit.map_or_else(|| "any".to_owned(), |n| n.to_string());
+        write!(f, "{}:{}", word(self.local), word(self.remote))
+    }
+}
+
+impl Setting for TunnelDevice {
+    fn from_value(value: Value) -> Option<TunnelDevice> {
+        TunnelDevice::parse(&String::from_value(value)?)
+    }
 }
 
 /// The agent as written; a socket is a template.

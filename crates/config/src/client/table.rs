@@ -12,7 +12,8 @@ use crate::algorithms::Class;
 use crate::channel_timeouts::ChannelTimeouts;
 use crate::client::options::{
     Canonicalize, ForwardAgent, IdentityAgent, IdentityFile, PipelineLogin, Proxy,
-    PubkeyAuthentication, RequestTty, SessionType, StrictHostKeyChecking, YesNoAsk,
+    PubkeyAuthentication, RequestTty, SessionType, StrictHostKeyChecking, Tunnel, TunnelDevice,
+    YesNoAsk,
 };
 use crate::error::Warning;
 use crate::forms;
@@ -38,16 +39,6 @@ const CONTROL_MASTER: Kind = Kind::Choice(&[
     ("ask", Choice::plain("ask")),
     ("autoask", Choice::plain("autoask")),
 ]);
-const TUNNEL: Kind = Kind::Choice(&[
-    ("no", NO_TUNNEL),
-    ("false", NO_TUNNEL),
-    ("yes", Choice::plain("point-to-point")),
-    ("true", Choice::plain("point-to-point")),
-    ("point-to-point", Choice::plain("point-to-point")),
-    ("ethernet", Choice::plain("ethernet")),
-]);
-/// `Tunnel no`.
-pub(crate) const NO_TUNNEL: Choice = Choice::plain("false");
 // "no-pq-kex" disables one warning, which is the only one.
 const WARN_WEAK: Kind = Kind::Choice(&[
     ("yes", Choice::flag(true, "yes")),
@@ -123,7 +114,8 @@ keywords! {
         host_keys.strict_host_key_checking: StrictHostKeyChecking = StrictHostKeyChecking [] Kind::Choice(StrictHostKeyChecking::SPELLINGS), "ask", Carried, Everywhere, First, Line;
         /// `TCPKeepAlive`.
         connection.tcp_keep_alive: bool = TCPKeepAlive ["KeepAlive"] Kind::Flag, "yes", Carried, Everywhere, First, Line;
-        Tunnel [] TUNNEL, "no", FALSE, Everywhere, First, Line;
+        /// `Tunnel` (`-w`).
+        forwarding.tunnel: Tunnel = Tunnel [] Kind::Choice(Tunnel::SPELLINGS), "no", Carried, Everywhere, First, Line;
         VerifyHostKeyDNS [] Kind::Choice(YesNoAsk::SPELLINGS), "no", FALSE, Everywhere, First, Line;
         /// `VisualHostKey`.
         host_keys.visual_host_key: bool = VisualHostKey [] Kind::Flag, "no", Carried, Everywhere, First, Line;
@@ -221,7 +213,8 @@ keywords! {
         forwarding.agent: ForwardAgent = ForwardAgent [] Kind::Parsed(forms::client::forward_agent), "no", Carried, Everywhere, First, Line;
         /// `ConnectTimeout` in seconds; `None` leaves the limit to TCP.
         connection.connect_timeout_s: Option<u32> = ConnectTimeout ["SetupTimeOut"] Kind::Seconds { none: true }, "none", Carried, Everywhere, First, Line;
-        TunnelDevice [] Kind::Parsed(forms::client::tunnel_device), "any:any", Fulfilled, Everywhere, First, Line;
+        /// `TunnelDevice`: the numbers of this machine's device and of the server's.
+        forwarding.tunnel_device: TunnelDevice = TunnelDevice [] Kind::Parsed(forms::client::tunnel_device), "any:any", Carried, Everywhere, First, Line;
         CanonicalizePermittedCNAMEs [] Kind::Parsed(forms::client::cname_rules), "none", Carried, Everywhere, First, Line;
         ControlPersist [] Kind::Parsed(forms::client::control_persist), "no", NO, Everywhere, First, Line;
         /// `EscapeChar`.

@@ -390,10 +390,10 @@ fn missing_and_explicit_files() {
 #[test]
 fn what_only_enables_is_warned_about_once_with_its_place() {
     let text = "AddKeysToAgent yes\nControlMaster auto\nControlMaster yes\n\
-        ControlPath ~/x\nControlPersist yes\nForwardX11 yes\nTunnel yes\n";
+        ControlPath ~/x\nControlPersist yes\nForwardX11 yes\n";
     let options = resolve(text, "h");
     let shown: Vec<String> = options.warnings.iter().map(ToString::to_string).collect();
-    assert_eq!(shown.len(), 6, "{shown:#?}");
+    assert_eq!(shown.len(), 5, "{shown:#?}");
     assert_eq!(
         shown[0],
         format!("{USER} line 1: AddKeysToAgent is not supported yet; ignored")
@@ -410,8 +410,31 @@ fn what_only_enables_is_warned_about_once_with_its_place() {
         .warnings
         .is_empty()
     );
-    let cleared = resolve("Tunnel yes\nClearAllForwardings yes\n", "h");
-    assert!(cleared.warnings.is_empty());
+}
+
+#[test]
+fn a_tunnel_and_its_devices_are_carried_out() {
+    use crate::client::{Tunnel, TunnelDevice};
+    let tunnel = |text: &str| {
+        let options = resolve(text, "h");
+        assert!(options.warnings.is_empty());
+        (options.forwarding.tunnel, options.forwarding.tunnel_device)
+    };
+    let any = TunnelDevice::default();
+    assert_eq!(tunnel(""), (Tunnel::No, any));
+    assert_eq!(tunnel("Tunnel yes\n"), (Tunnel::PointToPoint, any));
+    let devices = TunnelDevice {
+        local: Some(3),
+        remote: None,
+    };
+    assert_eq!(
+        tunnel("Tunnel ethernet\nTunnelDevice 3:any\n"),
+        (Tunnel::Ethernet, devices)
+    );
+    assert_eq!(
+        tunnel("Tunnel yes\nClearAllForwardings yes\n"),
+        (Tunnel::No, any)
+    );
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Forms that only ssh_config has.
 
 use super::{Form, no_words, none_alone, one, only, unchanged};
+use crate::client::options::TunnelDevice;
 use crate::pattern;
 use crate::types::{EscapeChar, Keystrokes};
 use crate::units;
@@ -118,14 +119,10 @@ pub(crate) fn obscure_keystrokes(words: &[String]) -> Form {
 
 /// `TunnelDevice local[:remote]`.
 pub(crate) fn tunnel_device(words: &[String]) -> Form {
-    let word = only(words)?;
-    let (local, remote) = word.split_once(':').unwrap_or((word, "any"));
-    let device = |part: &str| match part {
-        _ if part.eq_ignore_ascii_case("any") => Ok("any".to_owned()),
-        _ if part.parse::<u16>().is_ok() => Ok(part.to_owned()),
-        _ => Err("Bad tun device.".to_owned()),
-    };
-    one(format!("{}:{}", device(local)?, device(remote)?))
+    match TunnelDevice::parse(only(words)?) {
+        Some(devices) => one(devices.to_string()),
+        None => Err("Bad tun device.".to_owned()),
+    }
 }
 
 /// `LocalForward listen target`, kept as the dump prints it.

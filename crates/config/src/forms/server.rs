@@ -2,6 +2,7 @@
 
 use super::{Form, no_words, none_alone, one, only, permitted_ports, unchanged};
 use crate::penalties::{self, MaxStartups};
+use crate::server::options::PermitTunnel;
 use crate::units;
 use crate::value::Value;
 
@@ -232,9 +233,10 @@ pub(crate) fn source_startups(words: &[String]) -> Form {
 /// `PermitTunnel`, whose words are case-sensitive, as in OpenSSH.
 pub(crate) fn tunnel(words: &[String]) -> Form {
     let word = only(words)?;
-    match word {
-        "yes" | "no" | "point-to-point" | "ethernet" => one(word),
-        _ => Err(format!("bad PermitTunnel argument {word}")),
+    let mut spellings = PermitTunnel::SPELLINGS.iter();
+    match spellings.find(|(spelling, _)| *spelling == word) {
+        Some((_, choice)) => Ok(Value::Choice(*choice)),
+        None => Err(format!("bad PermitTunnel argument {word}")),
     }
 }
 

@@ -48,6 +48,21 @@ choices! {
 }
 
 choices! {
+    /// `PermitTunnel`.
+    PermitTunnel {
+        /// Devices of both kinds.
+        Yes = "yes",
+        /// None.
+        #[default]
+        No = "no",
+        /// Devices of IP packets.
+        PointToPoint = "point-to-point",
+        /// Devices of Ethernet frames.
+        Ethernet = "ethernet",
+    }
+}
+
+choices! {
     /// `TCPKeepAlive`.
     TcpKeepAlive {
         /// For the connection to the client.

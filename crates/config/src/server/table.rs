@@ -8,8 +8,8 @@ use crate::channel_timeouts::ChannelTimeouts;
 use crate::forms;
 use crate::penalties::{MaxStartups, PerSourcePenalties};
 use crate::server::options::{
-    AllowForwarding, Gateway, ListenAddress, Patterns, PermitRootLogin, PubkeyAuthOptions,
-    Subsystem, TcpKeepAlive, UserEnvironment,
+    AllowForwarding, Gateway, ListenAddress, Patterns, PermitRootLogin, PermitTunnel,
+    PubkeyAuthOptions, Subsystem, TcpKeepAlive, UserEnvironment,
 };
 use crate::types::{
     AddressFamily, Compression, FingerprintHash, HwCompression, IpQos, LogLevel, RekeyLimit,
@@ -210,7 +210,8 @@ keywords! {
         /// `PerSourceNetBlockSize`: prefix lengths, in bits, of the IPv4 and IPv6 networks that count
         /// as one source.
         limits.per_source_net_block_size: (u8, u8) = PerSourceNetBlockSize [] Kind::Parsed(forms::server::net_block_size), "32:128", Carried, Global, First, Line;
-        PermitTunnel [] Kind::Parsed(forms::server::tunnel), "no", ENABLES, Everywhere, First, Line;
+        /// `PermitTunnel`; `disable_forwarding` overrides it.
+        forwarding.permit_tunnel: PermitTunnel = PermitTunnel [] Kind::Parsed(forms::server::tunnel), "no", Carried, Everywhere, First, Line;
         /// `IPQoS`.
         connection.ip_qos: IpQos = IPQoS [] Kind::Parsed(forms::ip_qos), "ef cs0", Carried, Everywhere, First, Line;
         /// `RekeyLimit`.

@@ -533,7 +533,7 @@ fn what_restricts_and_is_not_carried_out_refuses_to_start() {
 #[test]
 fn what_only_enables_is_named_with_its_place() {
     let config = load(
-        "X11Forwarding yes\nAllowTcpForwarding remote\nGatewayPorts yes\nMatch User x\nPermitTunnel yes\nGSSAPIAuthentication yes\n",
+        "X11Forwarding yes\nAllowTcpForwarding remote\nPermitTunnel yes\nMatch User x\nHostbasedAuthentication yes\nGSSAPIAuthentication yes\n",
     );
     let shown: Vec<String> = config.warnings().iter().map(ToString::to_string).collect();
     assert_eq!(shown.len(), 3, "{shown:#?}");
@@ -541,7 +541,7 @@ fn what_only_enables_is_named_with_its_place() {
         shown[0],
         "/etc/ssh/sshd_config line 1: X11Forwarding is not supported yet; ignored"
     );
-    assert!(shown[1].starts_with("/etc/ssh/sshd_config line 5: PermitTunnel"));
+    assert!(shown[1].starts_with("/etc/ssh/sshd_config line 5: HostbasedAuthentication"));
     assert!(shown[2].contains("Unsupported option GSSAPIAuthentication"));
     let quiet = "X11Forwarding no\nAllowTcpForwarding no\nPermitTunnel no\nGatewayPorts no\nDisableForwarding yes\n\
         AllowAgentForwarding no\nAllowStreamLocalForwarding no\nPermitOpen none\nPermitListen 80\n";

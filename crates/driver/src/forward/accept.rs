@@ -241,6 +241,11 @@ impl Forwards {
                 }
                 self.join(serial, socket, driver);
             }
+            ForwardStage::OpeningPort(port) => {
+                if let Some(channel) = entry.channel {
+                    self.tunnel_opened(serial, channel, port, driver);
+                }
+            }
             other => entry.stage = other,
         }
     }
@@ -274,7 +279,7 @@ impl Forwards {
     }
 }
 
-fn open(driver: &mut Driver, kind: &str, fields: &[u8]) -> Result<ChannelId, Error> {
+pub(super) fn open(driver: &mut Driver, kind: &str, fields: &[u8]) -> Result<ChannelId, Error> {
     let channel = driver.connection().open_channel(kind, fields)?;
     driver.connection().channel_hold_close(channel)?;
     Ok(channel)

@@ -22,7 +22,9 @@ impl Forwards {
                     None => return Some(notice),
                 }
             }
-            Notice::SourceEnded { channel, .. } | Notice::SinkEnded { channel, .. }
+            Notice::SourceEnded { channel, .. }
+            | Notice::SinkEnded { channel, .. }
+            | Notice::EndpointEnded { channel }
                 if !self.channels.contains_key(&channel) =>
             {
                 return Some(notice);
@@ -31,6 +33,7 @@ impl Forwards {
                 self.source_ended(channel, error, driver);
             }
             Notice::SinkEnded { channel, .. } => self.sink_ended(channel, driver),
+            Notice::EndpointEnded { channel } => self.port_ended(channel, driver),
             Notice::Event(event) => return self.event(event, driver).map(Notice::Event),
             other => return Some(other),
         }

@@ -19,6 +19,7 @@ mod listener;
 mod resolver;
 mod socks;
 mod target;
+mod tunnel;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -32,7 +33,9 @@ use wire::message::open_failure;
 pub use listener::{Gateway, ListeningSockets};
 pub use socks::{Socks, SocksOutcome, SocksStep};
 pub use target::{ForwardTarget, Listening};
+pub use tunnel::TunnelRequest;
 
+use crate::packets::PacketPort;
 use crate::{Driver, SocketPair};
 use agent::BindAnswer;
 use dial::{Dial, DialStep, NEXT_ATTEMPT_MS};
@@ -131,6 +134,8 @@ pub enum ForwardReport {
         /// The peer's text, not escaped.
         description: String,
     },
+    /// The server has confirmed a tunnel.
+    TunnelOpened(ChannelId),
     /// A connection for the peer failed.
     ConnectFailed {
         /// The target.
@@ -182,6 +187,10 @@ enum ForwardStage {
     PeerAsks,
     /// The peer has not answered our open request.
     Opening(SocketPair),
+    /// The peer has not answered our open request for a tunnel.
+    OpeningPort(Box<PacketPort>),
+    /// The channel carries the packets of a device.
+    Port,
     /// Socket and channel are joined.
     Joined {
         source_ended: bool,
@@ -557,6 +566,7 @@ impl Forwards {
             self.channels.remove(&channel);
             drop(driver.detach_source(channel, Stream::Data));
             drop(driver.detach_sink(channel, Stream::Data));
+            drop(driver.detach_endpoint(channel));
             let _ = driver
                 .connection()
                 .channel_consumed(channel, entry.held.len());
@@ -572,6 +582,8 @@ impl Forwards {
             ForwardStage::Lookup(_)
             | ForwardStage::PeerAsks
             | ForwardStage::Opening(_)
+            | ForwardStage::OpeningPort(_)
+            | ForwardStage::Port
             | ForwardStage::Joined { .. } => {}
         }
     }
@@ -585,7 +597,10 @@ impl Forwards {
                 Some((target.clone(), "Connection timed out".to_owned()))
             }
             ForwardStage::Asking(..) | ForwardStage::Binding(..) | ForwardStage::PeerAsks => None,
-            ForwardStage::Opening(_) | ForwardStage::Joined { .. } => return,
+            ForwardStage::Opening(_)
+            | ForwardStage::OpeningPort(_)
+            | ForwardStage::Port
+            | ForwardStage::Joined { .. } => return,
         };
         self.fail(serial, why, driver);
     }

@@ -19,6 +19,7 @@ mod rate;
 mod session;
 mod signing;
 mod start;
+mod tunnel;
 mod user;
 
 use std::io;

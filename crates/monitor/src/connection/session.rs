@@ -12,7 +12,7 @@ use std::time::Duration;
 use config::tokens::{Purpose, Tokens};
 use privsep::{
     HostkeysProof, LoginPhase, Message, PtyGranted, PtyRefused, Restrictions, SessionGrant,
-    Signature, Snapshot, ToMonitor,
+    Signature, Snapshot, ToMonitor, TunnelGranted, TunnelOpen, TunnelRefused,
 };
 use sys::process::{Child, SelfExe};
 use sys::signals::Signal;
@@ -27,6 +27,7 @@ use super::groups::choose_group;
 use super::pam::PamLogin;
 use super::rate::Rate;
 use super::signing::{Signer, SigningRefusal};
+use super::tunnel::TunnelTerms;
 use super::user::{Addresses, LoginUser};
 use crate::log::Log;
 
@@ -64,6 +65,7 @@ struct Terms {
     moduli_file: String,
     permit_tty: bool,
     print_last_log: bool,
+    tunnel: TunnelTerms,
 }
 
 impl Terms {
@@ -74,6 +76,7 @@ impl Terms {
             moduli_file: options.algorithms.moduli_file.clone(),
             permit_tty: options.session.permit_tty && key_permits,
             print_last_log: options.session.print_last_log,
+            tunnel: TunnelTerms::of(user),
         }
     }
 }
@@ -342,7 +345,6 @@ impl<'c> MonitorSession<'c> {
                 no_port_forwarding: expired || !grants.permit_port_forwarding,
                 no_agent_forwarding: expired || !grants.permit_agent_forwarding,
                 no_x11_forwarding: expired || !grants.permit_x11_forwarding,
-                no_tunnel: expired || (grants.restricted && grants.tunnel.is_none()),
                 permit_open: targets(&grants.permit_open),
                 permit_listen: targets(&grants.permit_listen),
             },
@@ -394,6 +396,7 @@ impl<'c> MonitorSession<'c> {
                     let terminal = self.terminals.remove(at);
                     self.release(&terminal, pid);
                 }
+                ToMonitor::TunnelOpen(request) => self.open_tunnel(channel, &request)?,
                 _ => return Err(RpcEnd::Violation("request in the wrong phase".to_owned())),
             }
         }
@@ -422,6 +425,19 @@ impl<'c> MonitorSession<'c> {
             SigningRefusal::Rate(_) => "too many signatures".to_owned(),
             SigningRefusal::Key(error) => format!("host key cannot sign: {error}"),
         })
+    }
+
+    fn open_tunnel(
+        &mut self,
+        channel: &mut RpcChannel<'_>,
+        request: &TunnelOpen,
+    ) -> Result<(), RpcEnd> {
+        match self.terms.tunnel.open(request, &self.account) {
+            Ok((device, interface)) => {
+                channel.send_with_fds(&TunnelGranted { interface }, &[device.as_fd()])
+            }
+            Err(reason) => channel.send(&TunnelRefused { reason }),
+        }
     }
 
     fn allocate(&mut self, channel: &mut RpcChannel<'_>, pid: sys::Pid) -> Result<(), RpcEnd> {

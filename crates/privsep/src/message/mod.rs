@@ -122,6 +122,7 @@ messages! {
     20 HostkeysProve Session;
     21 PtyAllocate Session;
     22 PtyRelease Session;
+    23 TunnelOpen Session;
     64 AuthStart Monitor;
     65 Group Monitor;
     66 Signature Monitor;
@@ -134,6 +135,8 @@ messages! {
     81 HostkeysProof Monitor;
     82 PtyGranted Monitor;
     83 PtyRefused Monitor;
+    84 TunnelGranted Monitor;
+    85 TunnelRefused Monitor;
     96 MonitorStart Listener;
     97 MonitorSecrets Listener;
     98 MonitorConnection Listener;
@@ -186,5 +189,6 @@ to_monitor!(
     Snapshot,
     HostkeysProve,
     PtyAllocate,
-    PtyRelease
+    PtyRelease,
+    TunnelOpen
 );

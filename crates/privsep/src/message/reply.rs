@@ -206,8 +206,6 @@ record! {
         no_agent_forwarding: bool,
         /// Refuses X11 forwarding.
         no_x11_forwarding: bool,
-        /// Refuses tunnel devices.
-        no_tunnel: bool,
         /// `permitopen`: if not empty, the only destinations of local forwarding.
         permit_open: Vec<String>,
         /// `permitlisten`: if not empty, the only addresses of remote forwarding.
@@ -225,7 +223,6 @@ impl Restrictions {
             no_port_forwarding: false,
             no_agent_forwarding: false,
             no_x11_forwarding: false,
-            no_tunnel: false,
             permit_open: Vec::new(),
             permit_listen: Vec::new(),
         }
@@ -323,6 +320,22 @@ record! {
 record! {
     /// Reply to [`crate::PtyAllocate`] if no pseudo-terminal could be allocated.
     PtyRefused {
+        /// Reason for the log.
+        reason: String,
+    }
+}
+
+record! {
+    /// Reply to [`crate::TunnelOpen`].
+    TunnelGranted {
+        /// Name of the network interface.
+        interface: String,
+    }
+}
+
+record! {
+    /// Reply to [`crate::TunnelOpen`] if there is no device for the user.
+    TunnelRefused {
         /// Reason for the log.
         reason: String,
     }

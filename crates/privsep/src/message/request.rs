@@ -188,3 +188,17 @@ record! {
         tty: String,
     }
 }
+
+record! {
+    /// Asks for a tunnel device; the reply is [`crate::TunnelRefused`], or [`crate::TunnelGranted`]
+    /// with the device's descriptor attached to its first byte. The monitor decides whether the user
+    /// may have it, and opens it with the user's rights.
+    TunnelOpen {
+        /// True for a device of Ethernet frames, false for one of IP packets.
+        ethernet: bool,
+        /// Number of the device; `None` for any free one.
+        unit: Option<u32>,
+        /// True if virtio's header shall precede each packet.
+        with_header: bool,
+    }
+}

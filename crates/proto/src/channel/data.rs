@@ -104,6 +104,15 @@ impl Channels {
         transport.send_data(buf, origin)
     }
 
+    /// Closes the peer's window by `bytes`, or entirely.
+    pub(crate) fn charge(&mut self, id: ChannelId, bytes: usize) {
+        if let Some(channel) = self.table.get_mut(id) {
+            let most = channel.send.open_bytes();
+            // Never fails: it is charged at most what is open.
+            let _ = channel.send.charge(bytes.min(most));
+        }
+    }
+
     pub(super) fn handle_window_adjust(
         &mut self,
         transport: &mut Transport,

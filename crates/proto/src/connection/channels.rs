@@ -118,6 +118,12 @@ impl Connection {
             .send(&mut self.transport, channel, stream, buf)
     }
 
+    /// Closes the peer's window by `bytes` more than the data that was sent, or entirely. OpenSSH
+    /// counts four bytes beside each packet of a tunnel, which RFC 4254 §5.2 does not.
+    pub fn channel_charge(&mut self, channel: ChannelId, bytes: usize) {
+        self.channels.charge(channel, bytes);
+    }
+
     /// Sends as much of `data` as may leave now; returns the number of bytes.
     ///
     /// # Errors
@@ -215,6 +221,15 @@ impl Connection {
     #[must_use]
     pub fn channel_is_open(&self, channel: ChannelId) -> bool {
         self.channels.is_open(channel)
+    }
+}
+
+/// Extensions that the server announced.
+impl Connection {
+    /// True if the server opens tunnels of large segments (docs/PROTOCOL.md).
+    #[must_use]
+    pub fn tun_segments_supported(&self) -> bool {
+        self.transport.extensions.tun_segments
     }
 }
 

@@ -27,6 +27,8 @@ pub(crate) struct PeerExtensions {
     pub(crate) in_auth: bool,
     /// Fulmar's extension, version 0: a short first KEXINIT is understood.
     pub(crate) short_kexinit: bool,
+    /// Fulmar's extension, version 0: tunnels of large segments.
+    pub(crate) tun_segments: bool,
 }
 
 impl PeerExtensions {
@@ -59,6 +61,7 @@ impl PeerExtensions {
             names::EXT_AGENT_FORWARD => self.agent_forward = value == b"0",
             names::EXT_INFO_IN_AUTH => self.in_auth = value == b"0",
             names::EXT_SHORT_KEXINIT => self.short_kexinit = value == b"0",
+            names::EXT_TUN_SEGMENTS => self.tun_segments = value == b"0",
             _ => {}
         }
     }
@@ -82,6 +85,7 @@ pub(super) fn send_ours(
                     (names::EXT_PING, b"0"),
                     (names::EXT_AGENT_FORWARD, b"0"),
                     (names::EXT_SHORT_KEXINIT, b"0"),
+                    (names::EXT_TUN_SEGMENTS, b"0"),
                 ],
             )
         }

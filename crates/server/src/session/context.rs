@@ -1,7 +1,7 @@
 //! State shared by all channels of a session: the monitor, the log, the grant, and files that are
 //! the same for every command.
 
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::fs;
 use std::io::Write;
 use std::os::fd::OwnedFd;
@@ -39,6 +39,8 @@ pub(super) struct Context<'a> {
     pub(super) agent_socket: OnceCell<Vec<u8>>,
     /// True if Landlock confines this process to SftpRoot.
     pub(super) is_walled: Cell<bool>,
+    /// Network interfaces of the client's tunnels, for SSH_TUNNEL.
+    pub(super) tunnels: RefCell<Vec<String>>,
 }
 
 impl Context<'_> {

@@ -72,6 +72,8 @@ pub(super) struct ChannelFacts<'a> {
     pub auth_info_path: Option<&'a str>,
     /// Socket for the client's agent.
     pub agent_socket: Option<&'a [u8]>,
+    /// Network interfaces of the client's tunnels, with commas between them.
+    pub tunnels: String,
 }
 
 /// Contents of files that add to the environment.
@@ -146,6 +148,9 @@ fn connection_variables(out: &mut Environment, grant: &SessionGrant, facts: &Cha
     }
     if let Some(path) = facts.auth_info_path {
         out.set("SSH_USER_AUTH", path);
+    }
+    if !facts.tunnels.is_empty() {
+        out.set("SSH_TUNNEL", facts.tunnels.as_str());
     }
     if let Some(command) = facts.original_command {
         out.set("SSH_ORIGINAL_COMMAND", command);

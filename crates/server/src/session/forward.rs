@@ -2,8 +2,10 @@
 //! `direct-tcpip` and `direct-streamlocal@openssh.com`, and listeners of `tcpip-forward` and
 //! `streamlocal-forward@openssh.com`. All sockets are made by this process, as the user.
 //!
-//! [`permits`] decides; [`driver::forward`] moves the bytes.
+//! [`permits`] decides; [`driver::forward`] moves the bytes. Tunnels (OpenSSH's PROTOCOL §2.3) are
+//! the exception: the monitor decides and opens the device.
 
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
@@ -11,11 +13,13 @@ use config::server::{Gateway as GatewayPorts, ServerOptions, TcpKeepAlive};
 use config::types::AddressFamily;
 use driver::forward::{
     ForwardReport, ForwardSettings, ForwardTarget, Forwards, Gateway, Listening, ListeningSockets,
-    Opens,
+    Opens, TunnelRequest,
 };
 use driver::{Driver, Notice};
+use privsep::{Message, TunnelGranted, TunnelOpen, TunnelRefused};
 use proto::ChannelId;
 use sys::socket::Family;
+use sys::tun::TunKind;
 use wire::Put;
 use wire::message::open_failure;
 use wire::names;
@@ -105,8 +109,10 @@ impl Forwarding {
                         .log
                         .verbose(&proto::channel::idle_text(channel, limit_ms));
                 }
-                // Targets of SOCKS and agents are the client's.
-                ForwardReport::TargetForbidden(_) | ForwardReport::AgentFailed { .. } => {}
+                // Targets of SOCKS, agents and tunnels that are opened are the client's.
+                ForwardReport::TargetForbidden(_)
+                | ForwardReport::AgentFailed { .. }
+                | ForwardReport::TunnelOpened(_) => {}
             }
         }
     }
@@ -147,6 +153,37 @@ impl Forwarding {
         let _ = driver
             .connection()
             .reject_channel(channel, reason, "open failed");
+    }
+
+    /// Connects a tunnel to the device that the monitor opens for the user, if it permits one.
+    pub(super) fn open_tunnel(
+        &mut self,
+        channel: ChannelId,
+        kind: &str,
+        fields: &[u8],
+        driver: &mut Driver,
+        context: &Context<'_>,
+    ) {
+        let opened = TunnelRequest::decode(kind, fields)
+            .map_err(|error| error.to_string())
+            .and_then(|request| Ok((request, open_device(&request, context)?)));
+        match opened {
+            Ok((request, (device, interface))) => {
+                context
+                    .log
+                    .debug(&format!("Tunnel forwarding using interface {interface}"));
+                context.tunnels.borrow_mut().push(interface);
+                self.forwards
+                    .accept_tunnel(channel, &request, device, driver);
+            }
+            Err(reason) => {
+                context.log.info(&format!("tunnel refused: {reason}"));
+                let reason = open_failure::CONNECT_FAILED;
+                let _ = driver
+                    .connection()
+                    .reject_channel(channel, reason, "open failed");
+            }
+        }
     }
 
     /// Carries out a request to listen or to stop listening.
@@ -325,6 +362,30 @@ impl Forwarding {
 fn allow_open_files() {
     // Without it, fewer connections are possible at a time.
     let _ = sys::process::raise_open_files();
+}
+
+/// Returns the device and the name of its interface; the error is for the log.
+fn open_device(
+    request: &TunnelRequest,
+    context: &Context<'_>,
+) -> Result<(OwnedFd, String), String> {
+    let asked = TunnelOpen {
+        ethernet: request.kind == TunKind::Ethernet,
+        unit: request.unit,
+        with_header: request.with_segments,
+    };
+    let (frame, descriptors) = context
+        .rpc
+        .ask_frame(&asked)
+        .map_err(|error| error.to_string())?;
+    if frame.number == TunnelRefused::NUMBER {
+        let refused = frame.decode::<TunnelRefused>();
+        return Err(refused.map_err(|error| error.to_string())?.reason);
+    }
+    let granted: TunnelGranted = frame.decode().map_err(|error| error.to_string())?;
+    let device = descriptors.into_iter().next();
+    let device = device.ok_or("a tunnel device came without its descriptor")?;
+    Ok((device, granted.interface))
 }
 
 fn bind_unix(path: &Path, context: &Context<'_>) -> Option<ListeningSockets> {

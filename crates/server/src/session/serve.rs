@@ -361,6 +361,11 @@ impl<'a> Serve<'a> {
                 forwarding.open(channel, kind, fields, driver, &self.context);
                 Ok(())
             }
+            names::CHANNEL_TUN | names::CHANNEL_TUN_SEGMENTS => {
+                let (forwarding, driver) = (&mut self.forwarding, &mut *self.driver);
+                forwarding.open_tunnel(channel, kind, fields, driver, &self.context);
+                Ok(())
+            }
             _ => {
                 self.context
                     .log

@@ -1,7 +1,7 @@
 //! Start of the session process, in this order: the steps that need privileges, the irreversible
 //! change to the user, and the resumption of the connection that the auth process handed over.
 
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -115,6 +115,7 @@ pub(super) fn begin(
         umask: Cell::new(None),
         agent_socket: OnceCell::new(),
         is_walled: Cell::new(false),
+        tunnels: RefCell::new(Vec::new()),
     });
     Ok((Serve::new(driver, context), log, who))
 }

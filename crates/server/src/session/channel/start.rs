@@ -341,6 +341,7 @@ impl SessionChannel {
             original_command,
             agent_socket: context.agent_socket.get().map(Vec::as_slice),
             auth_info_path: context.auth_info.as_ref().and_then(|file| file.path()),
+            tunnels: context.tunnels.borrow().join(","),
         };
         environment::build(
             &context.grant,
