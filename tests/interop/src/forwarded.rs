@@ -222,14 +222,14 @@ pub fn through_unix(path: &std::path::Path, bytes: &[u8]) -> Vec<u8> {
 pub fn page() -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let port = listener.local_addr().expect("an address").port();
-    thread::spawn(move || {
-        for mut stream in listener.incoming().flatten() {
-            let mut bytes = [0; 1024];
-            let _ = stream.read(&mut bytes);
-            let _ = stream.write_all(b"HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\npage\n");
-        }
-    });
+    thread::spawn(move || listener.incoming().flatten().for_each(serve_page));
     port
+}
+
+/// Answers a request for a page.
+pub fn serve_page(mut stream: impl Read + Write) {
+    let _ = stream.read(&mut [0; 1024]);
+    let _ = stream.write_all(b"HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\npage\n");
 }
 
 /// A SOCKS 5 request for a port of 127.0.0.1, with the greeting.

@@ -1,0 +1,259 @@
+//! Programs that use forwarded connections: editors, autossh, rsync, git, clients of databases, of
+//! container services and of SOCKS. `INTEROP_OURS=openssh` runs them with OpenSSH alone.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+
+use interop::forwarded::{Does, GREETING, LIMIT, connect, serve_page, socks5, target, through};
+use interop::peers::tunnel::{Tunnel, with_suites};
+use interop::process::{Background, COMMAND_LIMIT, Input, descendants, installed, kill, run, wait};
+use interop::report::skipped;
+use interop::scratch::{Scratch, free_port, until};
+use interop::site::{HOST, Site, each, finish};
+
+/// Visual Studio Code's pattern: a shell without terminal reads commands from its standard input, while
+/// connections go through its SOCKS port.
+#[test]
+fn a_shell_reads_commands_while_its_socks_port_serves() {
+    each(|client, server| {
+        let site = Site::new(client, server, "");
+        let port = free_port();
+        let mut command = site.ssh("");
+        command
+            .args([
+                "-T",
+                "-D",
+                &port.to_string(),
+                "-o",
+                "ConnectTimeout=15",
+                HOST,
+                "bash",
+            ])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        let mut client = Background::start(&mut command).expect("a client");
+        let mut input = client.0.stdin.take().expect("its input");
+        let mut output = BufReader::new(client.0.stdout.take().expect("its output"));
+        let mut ask = |line: &str| {
+            writeln!(input, "{line}").expect("a shell");
+            let mut answer = String::new();
+            output.read_line(&mut answer).expect("an answer");
+            answer
+        };
+        let greet = target(Does::Greet);
+        for round in 0..5 {
+            assert_eq!(
+                ask(&format!("echo listeningOn==$(({round} + 40))==")),
+                format!("listeningOn=={}==\n", round + 40)
+            );
+            let mut stream = connect(port);
+            stream.write_all(&socks5(1, greet)).expect("a request");
+            let mut reply = [0; 12 + GREETING.len()];
+            stream
+                .read_exact(&mut reply)
+                .expect("a reply and the greeting");
+            assert_eq!(&reply[12..], GREETING);
+        }
+        // An installation script comes as one long document.
+        let script = "x".repeat(300_000);
+        assert_eq!(
+            ask(&format!("cat <<'END' | wc -c\n{script}\nEND")),
+            "300001\n"
+        );
+        assert_eq!(ask("exec 3<&0; echo done"), "done\n");
+        drop(input);
+        let status = wait(&mut client.0, COMMAND_LIMIT).expect("the client ends");
+        assert!(status.success(), "{status}");
+    });
+}
+
+/// The greeting of a MySQL server, protocol 10.
+fn mysql_greeting() -> Vec<u8> {
+    let mut body = b"\x0a8.0.36\0".to_vec();
+    body.extend(7_u32.to_le_bytes());
+    body.extend(b"saltsalt\0\xff\xff\xff\x02\0\xff\xdf\x15");
+    body.extend([0; 10]);
+    body.extend(b"twelve bytes\0caching_sha2_password\0");
+    let length = u32::try_from(body.len())
+        .expect("a short packet")
+        .to_le_bytes();
+    [&length[..3], &[0], &body].concat()
+}
+
+/// The target speaks first, in two pieces, cut at each byte; the first connection is the first channel
+/// of the whole session.
+#[test]
+fn a_database_speaks_first() {
+    with_suites(|client, running| {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let to = listener.local_addr().expect("an address").port();
+        let ports = [free_port(), free_port()];
+        let specs = ports.map(|port| format!("{port}:127.0.0.1:{to}"));
+        let tunnel = Tunnel::start(client, running, &[("-L", &specs[0]), ("-R", &specs[1])])?;
+        let greeting = mysql_greeting();
+        for port in ports {
+            for cut in 1..greeting.len() {
+                let mut user = connect(port);
+                let (mut database, _) = listener.accept().expect("a connection");
+                database.set_read_timeout(Some(LIMIT)).expect("a limit");
+                let (first, rest) = greeting.split_at(cut);
+                for part in [first, rest] {
+                    database.write_all(part).expect("a connection");
+                    let mut got = vec![0; part.len()];
+                    let read = user.read_exact(&mut got);
+                    read.unwrap_or_else(|why| panic!("{cut}: {why}: {}", tunnel.log()));
+                    assert_eq!(got, part);
+                }
+                user.write_all(b"login").expect("a connection");
+                let mut login = [0; 5];
+                database.read_exact(&mut login).expect("the login");
+                database
+                    .write_all(b"\x07\0\0\x02\0\0\0\x02\0\0\0")
+                    .expect("OK");
+                user.read_exact(&mut [0; 11]).expect("OK");
+            }
+        }
+        Ok(())
+    });
+}
+
+/// podman's pattern: a Unix socket here leads to the one of a service there.
+#[test]
+fn a_service_with_a_unix_socket_answers_http() {
+    let Some(curl) = installed("curl") else {
+        return skipped("HTTP through a Unix socket", &"curl is not installed");
+    };
+    each(|client, server| {
+        let site = Site::new(client, server, "");
+        let scratch = Scratch::new();
+        let (here, there) = (scratch.join("here.sock"), scratch.join("podman.sock"));
+        let listener = UnixListener::bind(&there).expect("a socket");
+        thread::spawn(move || listener.incoming().flatten().for_each(serve_page));
+        let spec = format!("{}:{}", here.display(), there.display());
+        let mut command = site.ssh("ExitOnForwardFailure yes\n");
+        command.args(["-N", "-L", &spec, HOST]).stdin(Stdio::null());
+        let _client = Background::start(&mut command).expect("a client");
+        assert!(until(LIMIT, || here.exists()));
+        let mut command = Command::new(&curl);
+        command.args(["-sS", "--unix-socket"]).arg(&here).args([
+            "http://d/v4.0.0/libpod/_ping",
+            "http://d/v4.0.0/libpod/info",
+        ]);
+        let outcome = run(&mut command, Input::Nothing, COMMAND_LIMIT).expect("curl");
+        assert_eq!(
+            outcome.stdout.text(),
+            "page\npage\n",
+            "{}",
+            outcome.summary()
+        );
+    });
+}
+
+#[test]
+fn autossh_starts_the_client_again_and_its_own_check_passes() {
+    let Some(autossh) = installed("autossh") else {
+        return skipped("autossh", &"not installed");
+    };
+    each(|client, server| {
+        let site = Site::new(client, server, "");
+        let scratch = Scratch::new();
+        let (port, echo) = (free_port(), target(Does::Echo));
+        let log = scratch.join("log");
+        let mut command = Command::new(&autossh);
+        command
+            .env("AUTOSSH_PATH", site.wrapper())
+            .envs([
+                ("AUTOSSH_GATETIME", "0"),
+                ("AUTOSSH_POLL", "1"),
+                ("AUTOSSH_LOGLEVEL", "7"),
+            ])
+            .env("AUTOSSH_LOGFILE", &log)
+            // Without an echo service of its own, both ends would need the same port of this machine.
+            .args(["-M", &format!("{}:{echo}", free_port())])
+            .args(["-N", "-L", &format!("{port}:127.0.0.1:{echo}"), HOST])
+            .stdin(Stdio::null());
+        let running = Background::start(&mut command).expect("autossh");
+        assert_eq!(through(port, b"first"), b"first");
+        let killed = descendants(running.0.id());
+        killed.iter().copied().for_each(kill);
+        let is_gone = |pid: &u32| !Path::new(&format!("/proc/{pid}")).exists();
+        assert!(until(LIMIT, || killed.iter().all(is_gone)));
+        assert_eq!(through(port, b"second"), b"second");
+        let said = || std::fs::read_to_string(&log).unwrap_or_default();
+        assert!(
+            until(LIMIT, || said().contains("connection ok")),
+            "{}",
+            said()
+        );
+    });
+}
+
+/// A shell command that starts the client through a jump host, for programs that start one.
+fn through_a_jump(target: &Site, jump: &Site) -> String {
+    let lines = format!(
+        "Host jump\nHostName 127.0.0.1\nPort {}\nUser {}\nUserKnownHostsFile {}\nHost *\n",
+        jump.running.daemon.port,
+        jump.running.user,
+        jump.running.known_hosts.display()
+    );
+    let mut command = target.ssh(&lines);
+    command.args(["-J", "jump"]);
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let words: Vec<String> = words
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    words.join(" ")
+}
+
+#[test]
+fn rsync_and_git_go_through_a_jump() {
+    each(|client, server| {
+        let (target, jump) = (Site::new(client, server, ""), Site::new(client, server, ""));
+        let shell = through_a_jump(&target, &jump);
+        let scratch = Scratch::new();
+        let bytes = interop::matrix::noise(3 << 20);
+        std::fs::create_dir(scratch.join("tree")).expect("a folder");
+        scratch.write("tree/file", &bytes);
+        let same = |path: &Path| std::fs::read(path).is_ok_and(|read| read == bytes);
+        if let Some(rsync) = installed("rsync") {
+            let there = format!("{HOST}:{}/", scratch.join("copy").display());
+            let here = format!("{}/", scratch.join("back").display());
+            let tree = format!("{}/", scratch.join("tree").display());
+            for (from, to) in [(&tree, &there), (&there, &here)] {
+                let mut command = Command::new(&rsync);
+                command.args(["-a", "-e", &shell, from, to]);
+                let outcome = finish(&mut command, Input::Nothing);
+                assert_eq!(outcome.status, 0, "{}", outcome.summary());
+            }
+            assert!(same(&scratch.join("back/file")));
+        } else {
+            skipped("rsync through a jump", &"not installed");
+        }
+        let Some(git) = installed("git") else {
+            return skipped("git through a jump", &"not installed");
+        };
+        let git = |folder: &str, arguments: &[&str]| {
+            let mut command = Command::new(&git);
+            command
+                .current_dir(scratch.join(folder))
+                .envs([
+                    ("GIT_SSH_COMMAND", shell.as_str()),
+                    ("GIT_CONFIG_GLOBAL", "/dev/null"),
+                ])
+                .args(["-c", "user.name=mia", "-c", "user.email=mia@example.org"])
+                .args(arguments);
+            let outcome = finish(&mut command, Input::Nothing);
+            assert_eq!(outcome.status, 0, "{arguments:?}: {}", outcome.summary());
+        };
+        git("tree", &["init", "-q"]);
+        git("tree", &["add", "file"]);
+        git("tree", &["commit", "-q", "-m", "one"]);
+        let there = format!("{HOST}:{}", scratch.join("tree").display());
+        git(".", &["clone", "-q", &there, "clone"]);
+        assert!(same(&scratch.join("clone/file")));
+    });
+}
