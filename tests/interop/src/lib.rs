@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 pub mod account;
+pub mod agent;
 pub mod covering;
 pub mod fixture;
 pub mod forwarded;

@@ -1,10 +1,10 @@
 //! Logins with keys: every type, certificates with their options, options of authorized_keys,
 //! agents and passphrases.
 
-use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 
 use interop::account::current_user;
+use interop::agent::RealAgent;
 use interop::fixture::{self, KEY_TYPES, PRINCIPAL};
 use interop::peers::ours::Kind;
 use interop::process::{Background, COMMAND_LIMIT, Input, Outcome};
@@ -341,32 +341,17 @@ fn an_encrypted_key_is_opened_with_the_passphrase() {
 
 #[test]
 fn an_agent_signs() {
-    let Some(program) = interop::process::installed("ssh-agent") else {
-        return interop::report::skipped("ssh-agent", &"not installed");
+    let names = KEY_TYPES.map(|(name, _, _)| name);
+    let Some(agent) = RealAgent::start(&names) else {
+        return;
     };
     each(|client, server| {
         let site = Site::new(client, server, "");
         let scratch = Scratch::new();
-        let socket = scratch.join("agent");
-        let mut command = Command::new(&program);
-        command
-            .args(["-D", "-a"])
-            .arg(&socket)
-            .stdout(Stdio::null());
-        let _agent = Background::start(&mut command).expect("ssh-agent");
-        assert!(until(COMMAND_LIMIT, || UnixStream::connect(&socket).is_ok()));
-        let mut add = Command::new("ssh-add");
-        add.args(["-q"]).env("SSH_AUTH_SOCK", &socket);
-        for (name, _, _) in KEY_TYPES {
-            add.arg(scratch.write(name, fixture::text(&format!("user_{name}"))));
-        }
-        let added = finish(&mut add, Input::Nothing);
-        assert_eq!(added.status, 0, "{}", added.summary());
         for (name, _, _) in KEY_TYPES {
             // The public key selects the agent's key; there is no private key file.
             let public = scratch.write("only.pub", fixture::text(&format!("user_{name}.pub")));
-            let extra = format!("IdentityAgent {}\n", socket.display());
-            assert_in(&login(&site, &extra, &public), name);
+            assert_in(&login(&site, &agent.line(), &public), name);
         }
         let none = Scratch::new();
         let public = none.write("only.pub", fixture::text("user_rsa.pub"));

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use agent::AgentClient;
 use keys::private_file::{self, PrivateFileError};
 use keys::{KeyType, PresentedKey, PrivateKey, Signature, SignatureAlgorithm};
+use proto::Connection;
 use zeroize::Zeroizing;
 
 pub use collect::Keys;
@@ -85,6 +86,11 @@ impl Identity {
             Source::File { key, .. } => key.as_ref().is_some_and(PrivateKey::can_sign),
             Source::Agent { unasked, .. } => *unasked && !self.key_type().is_security_key(),
         }
+    }
+
+    /// True if an agent signs.
+    pub(super) fn is_in_agent(&self) -> bool {
+        matches!(self.source, Source::Agent { .. })
     }
 
     fn key_type(&self) -> KeyType {
@@ -201,6 +207,34 @@ fn sign_with(
 /// A connection to an agent.
 pub struct Agent {
     client: AgentClient<UnixStream>,
+    /// The connection is bound to the session, or the agent does not know how.
+    is_bound: bool,
+}
+
+impl Agent {
+    fn new(stream: UnixStream) -> Self {
+        Self {
+            client: AgentClient::new(stream),
+            is_bound: false,
+        }
+    }
+
+    /// Binds the connection to the session before its first signature
+    /// (`session-bind@openssh.com`), so that the agent can obey a key's restriction to destinations.
+    pub(super) fn bind(&mut self, connection: &Connection) {
+        let (Some(key), Some(session), Some(signature)) = (
+            connection.host_key(),
+            connection.session_id(),
+            connection.host_signature(),
+        ) else {
+            return;
+        };
+        if !std::mem::replace(&mut self.is_bound, true)
+            && let Err(reason) = self.client.bind_session(key, session, signature, false)
+        {
+            debug2!("the agent does not bind its connection to the session: {reason}");
+        }
+    }
 }
 
 impl fmt::Debug for Agent {

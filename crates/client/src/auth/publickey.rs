@@ -118,6 +118,9 @@ impl Authenticator<'_> {
             .connection()
             .publickey_signed_data(user, name, identity.blob());
         let data = data.map_err(|error| self.lost(DriverError::Proto(error)))?;
+        if let Some(agent) = self.agent.as_mut().filter(|_| identity.is_in_agent()) {
+            agent.bind(self.driver.connection());
+        }
         let prompts = self.options.authentication.number_of_password_prompts;
         let signature = identity.sign(
             algorithm,

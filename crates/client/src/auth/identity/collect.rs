@@ -9,7 +9,6 @@ use std::collections::VecDeque;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use agent::AgentClient;
 use config::client::{
     AuthenticationOptions, ClientOptions, IdentityAgent, PubkeyAuthentication, UserKeyOptions,
 };
@@ -86,9 +85,7 @@ impl Keys {
     pub fn of_agent(path: &Path) -> Result<Self, String> {
         let stream =
             UnixStream::connect(path).map_err(|reason| format!("{}: {reason}", path.display()))?;
-        let mut agent = Agent {
-            client: AgentClient::new(stream),
-        };
+        let mut agent = Agent::new(stream);
         let listed = agent.client.list().map_err(|reason| reason.to_string())?;
         let mut identities = arrange(&[], &[], &usable(listed), false);
         // A signature may need a person's touch: the server is asked first, also for a single key.
@@ -133,9 +130,7 @@ pub(crate) fn agent_socket(user_keys: &UserKeyOptions) -> Option<PathBuf> {
 fn connect_agent(user_keys: &UserKeyOptions) -> Option<Agent> {
     let path = agent_socket(user_keys)?;
     match UnixStream::connect(&path) {
-        Ok(stream) => Some(Agent {
-            client: AgentClient::new(stream),
-        }),
+        Ok(stream) => Some(Agent::new(stream)),
         Err(reason) => {
             debug1!("no agent at {}: {reason}", path.display());
             None
