@@ -85,10 +85,16 @@ impl OneConnection<'_> {
         let logged_in = self.log_in(&mut secured, keys, &mut known.records, local_end, prompter)?;
         connect::set_quality(
             secured.driver.socket(),
-            &self.options.connection,
-            self.plan.pty.is_some(),
+            self.options.connection.ip_qos,
+            self.begins_interactive(),
         );
         self.hold_session(secured, logged_in, known, local, prompter)
+    }
+
+    /// True if the session begins with the interactive value of `IPQoS`, as with OpenSSH: no channel
+    /// without a terminal is to be opened.
+    fn begins_interactive(&self) -> bool {
+        self.plan.pty.is_some() || self.plan.what == What::Nothing
     }
 
     /// Exchanges keys and checks the host key.
@@ -176,8 +182,8 @@ impl OneConnection<'_> {
         let leaves = options.session.fork_after_authentication
             && local.is_none()
             && !matches!(self.plan.what, What::Forward(_));
-        let has_listeners = local.is_none() && SessionForwards::are_wanted(options, self.plan);
-        let mut forwards = match has_listeners {
+        let are_wanted = local.is_none() && SessionForwards::are_wanted(options, self.plan);
+        let mut forwards = match are_wanted || self.plan.command_line {
             true => Some(SessionForwards::prepare(
                 options,
                 secured.driver.connection(),
@@ -213,7 +219,7 @@ impl OneConnection<'_> {
             local.is_none() && secured.peer.address.is_some() && self.accelerator.is_none();
         let version = connection.peer_version().unwrap_or_default().to_owned();
         let peer = secured.peer.clone();
-        let at_once = !has_listeners && records.strategy.starts_at_once(&version);
+        let at_once = !are_wanted && records.strategy.starts_at_once(&version);
         let mut session = Session::new(
             &mut secured.driver,
             self.plan.clone(),
@@ -223,6 +229,7 @@ impl OneConnection<'_> {
         )
         .with_local_end(local)
         .with_forwards(forwards, leaves_later)
+        .with_quality(options.connection.ip_qos, self.begins_interactive())
         .with_early(logged_in.early)
         .starting_at_once(at_once);
         session.rotate_host_keys(checker, options.host_keys.update_host_keys);

@@ -75,6 +75,10 @@ pub struct Plan {
     pub ends_here: bool,
     /// The escape character, for a session with a terminal.
     pub escape: Option<u8>,
+    /// True if the escape `~C` opens a command line.
+    pub command_line: bool,
+    /// True if that command line may run local commands.
+    pub local_commands: bool,
     /// Interval between the send times of typed input, milliseconds, give or take a tenth; `None`
     /// sends at once.
     pub obscure_keystrokes_ms: Option<u32>,
@@ -92,6 +96,8 @@ impl Plan {
             stdin_null: false,
             ends_here: false,
             escape: None,
+            command_line: false,
+            local_commands: false,
             obscure_keystrokes_ms: None,
         }
     }
@@ -146,6 +152,8 @@ impl Plan {
             stdin_null: session.stdin_null,
             ends_here: false,
             escape,
+            command_line: escape.is_some() && session.enable_escape_commandline,
+            local_commands: session.permit_local_command,
             obscure_keystrokes_ms: session.obscure_keystrokes_ms,
         })
     }

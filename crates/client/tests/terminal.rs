@@ -217,11 +217,13 @@ fn escapes_act_at_the_start_of_a_line_only() {
     screen.type_in("a~?");
     screen.expect("[a~?]");
     screen.type_in("\r~?");
-    screen.expect("Escapes that this program understands");
+    screen.expect("Supported escape sequences:\r\n");
     screen.type_in("~~");
     screen.expect("[~]");
     screen.type_in("\r~#");
-    screen.expect("  #0 session\r\n");
+    screen.expect(
+        "The following connections are open:\r\n  #0 client-session (session:shell, open, ",
+    );
     screen.type_in("~R~B");
     screen.expect("~B\r\n");
     let broke = requests

@@ -49,6 +49,19 @@ choices! {
 }
 
 choices! {
+    /// `TCPKeepAlive`.
+    TcpKeepAlive {
+        /// For the connection to the peer.
+        Yes = "yes" | "transport",
+        /// For forwarded connections, too.
+        All = "all",
+        /// Not at all.
+        #[default]
+        No = "no",
+    }
+}
+
+choices! {
     /// syslog(3) facilities.
     SyslogFacility {
         /// System daemons.

@@ -90,6 +90,11 @@ impl Driver {
         self.lanes.report()
     }
 
+    /// Ends all workers, for a process that is about to fork; they start again when needed.
+    pub fn end_workers(&mut self) {
+        self.lanes.end_workers();
+    }
+
     /// The connection, for commands and getters.
     pub fn connection(&mut self) -> &mut Connection {
         &mut self.connection

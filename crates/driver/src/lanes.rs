@@ -646,6 +646,13 @@ impl Lanes {
         self.pool.as_mut().unwrap().allow(0);
     }
 
+    /// Ends all workers; they start again when needed.
+    pub(super) fn end_workers(&mut self) {
+        if let Some(pool) = &mut self.pool {
+            pool.rest();
+        }
+    }
+
     /// Clears the signal of a worker.
     pub(super) fn drain(&self) {
         if let Some(wake) = self.wake.get() {

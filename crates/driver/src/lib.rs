@@ -34,6 +34,7 @@ pub mod packets;
 mod pipe;
 mod poller;
 mod probe;
+mod quality;
 mod send_limits;
 mod sink;
 mod source;
@@ -52,5 +53,6 @@ pub use notice::Notice;
 pub use packet_bridge::{
     BridgeCommand, BridgeEnd, BridgeLimits, BridgeProgress, PacketBridge, WorkerInput,
 };
+pub use quality::is_interactive;
 pub use stall_accounting::LoopTimes;
 pub use thread_waker::ThreadWaker;

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use config::client::{ClientOptions, ConnectionOptions, Proxy};
-use config::types::AddressFamily;
+use config::types::{AddressFamily, IpQos, TcpKeepAlive};
 use sys::process::Child;
 use sys::socket::{ConnectFrom, Family};
 
@@ -189,17 +189,17 @@ fn prepare(socket: &OwnedFd, connection: &ConnectionOptions) {
     // A descriptor from a proxy may not be a TCP socket; then these calls fail without harm.
     let _ = sys::socket::set_nodelay(socket.as_fd(), true);
     let _ = sys::socket::unpace_loopback(socket);
-    if connection.tcp_keep_alive {
+    if connection.tcp_keep_alive != TcpKeepAlive::No {
         let _ = sys::socket::set_keepalive(socket.as_fd(), true);
     }
 }
 
 /// Sets the type of service for the session that follows (`IPQoS`).
-pub fn set_quality(socket: impl AsFd, connection: &ConnectionOptions, interactive: bool) {
+pub fn set_quality(socket: impl AsFd, ip_qos: IpQos, interactive: bool) {
     let quality = if interactive {
-        connection.ip_qos.interactive
+        ip_qos.interactive
     } else {
-        connection.ip_qos.bulk
+        ip_qos.bulk
     };
     if let Some(quality) = quality {
         // Not an IP socket (a proxy's pipe): nothing to set.

@@ -2,10 +2,12 @@
 //! `-L`, `-D` and `-R`; of the agent (`-A`); and the tunnel of `-w`.
 //!
 //! [`SessionForwards::prepare`] listens, before the program goes to the background;
-//! [`SessionForwards::start`] sends the requests for remote ones. The connections themselves are
+//! [`SessionForwards::start`] sends the requests for remote ones; `change` adds and ends forwardings
+//! afterwards. The connections themselves are
 //! [`driver::forward`]'s; messages equal those of OpenSSH.
 
 pub(crate) mod agent;
+mod change;
 mod remote;
 mod report;
 mod tunnel;
@@ -15,9 +17,11 @@ use std::path::Path;
 use config::client::{ClientOptions, Tunnel};
 use config::forward::{ForwardListen, ForwardSpec, ForwardTo};
 use config::permit;
+use config::types::TcpKeepAlive;
 use driver::forward::{ForwardSettings, ForwardTarget, Forwards, Gateway, ListeningSockets, Opens};
 use driver::{Driver, Notice};
 use proto::{ChannelId, Connection, Event};
+use sys::socket::Family;
 
 use crate::connect::{family, plain_reason};
 use crate::error::ClientError;
@@ -32,14 +36,34 @@ use tunnel::SessionTunnel;
 /// All forwardings of a session.
 pub struct SessionForwards {
     forwards: Forwards,
+    settings: ListenSettings,
     /// Listeners that the driver does not watch yet.
-    prepared: Vec<(ListeningSockets, Opens)>,
+    prepared: Vec<(ListeningSockets, ForwardSpec)>,
+    locals: Vec<LocalForward>,
     remotes: Remotes,
-    /// Channels of the server before [`Self::start`]; none afterwards. The table of channels bounds
+    /// Channels of the server before [`Self::start`], with the numbers of their listeners; none afterwards. The table of channels bounds
     /// their number.
-    opened_before_start: Option<Vec<(ChannelId, Option<ForwardTarget>)>>,
+    opened_before_start: Option<Vec<(ChannelId, Option<ForwardTarget>, u64)>>,
     agent: Option<ForwardedAgent>,
     tunnel: Option<SessionTunnel>,
+}
+
+/// A local forwarding.
+struct LocalForward {
+    spec: ForwardSpec,
+    /// The number of its listener.
+    number: u64,
+    /// False after its listener was closed.
+    is_open: bool,
+}
+
+/// How local forwardings listen.
+#[derive(Clone, Copy)]
+struct ListenSettings {
+    gateway: Gateway,
+    family: Family,
+    unlink: bool,
+    mask: u32,
 }
 
 impl std::fmt::Debug for SessionForwards {
@@ -86,16 +110,16 @@ impl SessionForwards {
             .iter()
             .chain(&options.forwarding.dynamic_forwards)
             .collect();
+        let settings = ListenSettings::new(options);
         let mut prepared = Vec::new();
         for spec in &locals {
-            let opens = target(&spec.to).map_or(Opens::Socks, Opens::Direct);
             debug1!(
                 "Local connections to {} forwarded to remote address {}",
                 one_line(&shown_listener(&spec.listen, options)),
                 one_line(&spec.to.to_string())
             );
-            if let Some(sockets) = listen(&spec.listen, options) {
-                prepared.push((sockets, opens));
+            if let Some(sockets) = settings.listen(&spec.listen) {
+                prepared.push((sockets, ForwardSpec::clone(spec)));
             }
         }
         if prepared.len() < locals.len() {
@@ -115,32 +139,36 @@ impl SessionForwards {
                 return Err(error);
             }
         };
-        Ok(Self {
+        let mut all = Self {
             prepared,
-            remotes: Remotes::new(
-                &options.forwarding.remote_forwards,
-                options.forwarding.exit_on_forward_failure,
-            ),
+            remotes: Remotes::new(options.forwarding.exit_on_forward_failure),
             tunnel,
             ..Self::without_listeners(options)
-        })
+        };
+        for spec in &options.forwarding.remote_forwards {
+            all.remotes.add(spec, &mut all.forwards);
+        }
+        Ok(all)
     }
 
     /// No forwardings yet.
     #[must_use]
     pub fn without_listeners(options: &ClientOptions) -> Self {
         let list = options.forwarding.permit_remote_open.clone();
+        let settings = ListenSettings::new(options);
         Self {
             forwards: Forwards::new(ForwardSettings {
-                keep_alive: options.connection.tcp_keep_alive,
-                family: family(&options.connection),
+                keep_alive: options.connection.tcp_keep_alive == TcpKeepAlive::All,
+                family: settings.family,
                 permits: Box::new(move |target| match target {
                     ForwardTarget::Tcp { host, port } => permit::opens(&list, host, *port),
                     ForwardTarget::Unix(_) => permit::is_any(&list),
                 }),
             }),
+            settings,
             prepared: Vec::new(),
-            remotes: Remotes::new(&[], false),
+            locals: Vec::new(),
+            remotes: Remotes::new(false),
             agent: None,
             opened_before_start: Some(Vec::new()),
             tunnel: None,
@@ -183,15 +211,32 @@ impl SessionForwards {
     pub fn start(&mut self, driver: &mut Driver) -> Result<(), ClientError> {
         // Each connection needs two descriptors; with fewer, listeners pause sooner.
         let _ = sys::process::raise_open_files();
-        for (sockets, opens) in std::mem::take(&mut self.prepared) {
-            self.forwards
-                .listen(sockets, opens, driver)
-                .map_err(ClientError::system("listen"))?;
+        for (sockets, spec) in std::mem::take(&mut self.prepared) {
+            self.watch(sockets, spec, driver)?;
         }
-        for (channel, to) in self.opened_before_start.take().unwrap_or_default() {
-            self.connect(channel, to, driver);
+        for (channel, to, number) in self.opened_before_start.take().unwrap_or_default() {
+            self.connect(channel, to, number, driver);
         }
         self.report()
+    }
+
+    /// Accepts the connections of a local forwarding from now on.
+    fn watch(
+        &mut self,
+        sockets: ListeningSockets,
+        spec: ForwardSpec,
+        driver: &mut Driver,
+    ) -> Result<(), ClientError> {
+        let opens = target(&spec.to).map_or(Opens::Socks, Opens::Direct);
+        let listening = self.forwards.listen(sockets, opens, driver);
+        let number = listening.map_err(ClientError::system("listen"))?;
+        self.forwards.count(number);
+        self.locals.push(LocalForward {
+            spec,
+            number,
+            is_open: true,
+        });
+        Ok(())
     }
 
     /// True if a forwarded connection is open.
@@ -241,12 +286,13 @@ impl SessionForwards {
 
     /// Ends all listeners; sockets with a path are removed.
     pub fn close(&mut self, driver: &mut Driver) {
+        self.report_totals(driver);
         close_unwatched(std::mem::take(&mut self.prepared));
         self.forwards.cancel_all(driver);
     }
 }
 
-fn close_unwatched(prepared: Vec<(ListeningSockets, Opens)>) {
+fn close_unwatched(prepared: Vec<(ListeningSockets, ForwardSpec)>) {
     for (sockets, _) in prepared {
         sockets.discard();
     }
@@ -266,54 +312,74 @@ fn shown_listener(listen: &ForwardListen, options: &ClientOptions) -> String {
     }
 }
 
-/// Listens; reports why if it cannot.
-fn listen(listen: &ForwardListen, options: &ClientOptions) -> Option<ListeningSockets> {
-    match listen {
-        ForwardListen::Unix(path) => {
-            let unlink = options.forwarding.stream_local_bind_unlink;
-            let mask = options.forwarding.stream_local_bind_mask;
-            ListeningSockets::unix(Path::new(path), mask, unlink)
-                .inspect_err(|reason| {
-                    error!(
-                        "unix_listener: cannot bind to path {}: {}",
-                        one_line(path),
-                        plain_reason(reason)
-                    );
-                })
-                .ok()
-        }
-        ForwardListen::Tcp { address, port } => {
-            let gateway = match options.forwarding.gateway_ports {
+impl ListenSettings {
+    fn new(options: &ClientOptions) -> Self {
+        Self {
+            gateway: match options.forwarding.gateway_ports {
                 true => Gateway::OpenClient,
                 false => Gateway::Client,
-            };
-            let mut failures = Vec::new();
-            let sockets = ListeningSockets::tcp(
-                address.as_deref(),
-                *port,
-                gateway,
-                family(&options.connection),
-                |address, reason| failures.push((address, plain_reason(reason))),
-            );
-            let is_lost = sockets.is_err();
-            for (address, reason) in &failures {
-                let text = format!("bind [{}]:{}: {reason}", address.ip(), address.port());
-                match is_lost {
-                    true => error!("{text}"),
-                    false => verbose!("{text}"),
-                }
-            }
-            if let Err(reason) = &sockets {
-                if failures.is_empty() {
-                    error!(
-                        "{}: {}",
-                        one_line(address.as_deref().unwrap_or_default()),
-                        one_line(&reason.to_string())
-                    );
-                }
-                error!("channel_setup_fwd_listener_tcpip: cannot listen to port: {port}");
-            }
-            sockets.ok()
+            },
+            family: family(&options.connection),
+            unlink: options.forwarding.stream_local_bind_unlink,
+            mask: options.forwarding.stream_local_bind_mask,
         }
+    }
+
+    /// True if both mean the same listener.
+    fn is_same(&self, one: &ForwardListen, other: &ForwardListen) -> bool {
+        match (one, other) {
+            (
+                ForwardListen::Tcp { address, port },
+                ForwardListen::Tcp {
+                    address: other,
+                    port: other_port,
+                },
+            ) => port == other_port && self.gateway.is_same(address.as_deref(), other.as_deref()),
+            _ => one == other,
+        }
+    }
+
+    /// Listens; reports why if it cannot.
+    fn listen(&self, listen: &ForwardListen) -> Option<ListeningSockets> {
+        match listen {
+            ForwardListen::Unix(path) => {
+                ListeningSockets::unix(Path::new(path), self.mask, self.unlink)
+                    .inspect_err(|reason| {
+                        error!(
+                            "unix_listener: cannot bind to path {}: {}",
+                            one_line(path),
+                            plain_reason(reason)
+                        );
+                    })
+                    .ok()
+            }
+            ForwardListen::Tcp { address, port } => self.listen_tcp(address.as_deref(), *port),
+        }
+    }
+
+    fn listen_tcp(&self, address: Option<&str>, port: u16) -> Option<ListeningSockets> {
+        let mut failures = Vec::new();
+        let failed =
+            |address, reason: &std::io::Error| failures.push((address, plain_reason(reason)));
+        let sockets = ListeningSockets::tcp(address, port, self.gateway, self.family, failed);
+        let is_lost = sockets.is_err();
+        for (address, reason) in &failures {
+            let text = format!("bind [{}]:{}: {reason}", address.ip(), address.port());
+            match is_lost {
+                true => error!("{text}"),
+                false => verbose!("{text}"),
+            }
+        }
+        if let Err(reason) = &sockets {
+            if failures.is_empty() {
+                error!(
+                    "{}: {}",
+                    one_line(address.unwrap_or_default()),
+                    one_line(&reason.to_string())
+                );
+            }
+            error!("channel_setup_fwd_listener_tcpip: cannot listen to port: {port}");
+        }
+        sockets.ok()
     }
 }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use config::forward::{ForwardListen, ForwardSpec, ForwardTo};
 use driver::Driver;
-use driver::forward::{ForwardTarget, Listening};
+use driver::forward::{ForwardTarget, Forwards, Listening};
 use proto::ChannelId;
 use wire::message::open_failure;
 use wire::{Reader, names};
@@ -27,30 +27,31 @@ pub(super) fn is_forwarded(kind: &str) -> bool {
 struct Remote {
     /// As it was requested; port 0 is replaced by the server's choice.
     listening: Listening,
-    to: ForwardTo,
+    spec: ForwardSpec,
+    /// Its number, by which its connections are counted.
+    number: u64,
     /// The server listens.
     is_active: bool,
 }
 
 impl Remote {
-    fn new(spec: &ForwardSpec) -> Self {
-        let listening = match &spec.listen {
-            ForwardListen::Unix(path) => Listening::Unix(path.into()),
-            ForwardListen::Tcp { address, port } => Listening::Tcp {
-                // RFC 4254 §7.1: an empty address is all addresses.
-                address: match address.as_deref() {
-                    None => "localhost".to_owned(),
-                    Some("*") => String::new(),
-                    Some(address) => address.to_owned(),
-                },
-                port: *port,
-            },
-        };
+    fn new(spec: &ForwardSpec, number: u64) -> Self {
         Self {
-            listening,
-            to: spec.to.clone(),
+            listening: listening(&spec.listen),
+            spec: spec.clone(),
+            number,
             is_active: false,
         }
+    }
+
+    /// Asks the server to listen.
+    fn request(&self, driver: &mut Driver) -> Result<(), ClientError> {
+        debug1!(
+            "Remote connections from {} forwarded to local address {}",
+            self.place(),
+            one_line(&self.goal())
+        );
+        send(&self.listening, false, driver)
     }
 
     /// Port or path, for messages.
@@ -63,7 +64,7 @@ impl Remote {
 
     /// The target, for messages, in OpenSSH's words.
     fn goal(&self) -> String {
-        match &self.to {
+        match &self.spec.to {
             ForwardTo::Tcp { host, port } => format!("{host}:{port}"),
             ForwardTo::Unix(path) => path.clone(),
             ForwardTo::Socks => "socks:0".to_owned(),
@@ -71,21 +72,67 @@ impl Remote {
     }
 }
 
+/// The listener as it is named in messages.
+fn listening(listen: &ForwardListen) -> Listening {
+    match listen {
+        ForwardListen::Unix(path) => Listening::Unix(path.into()),
+        ForwardListen::Tcp { address, port } => Listening::Tcp {
+            // RFC 4254 §7.1: an empty address is all addresses.
+            address: match address.as_deref() {
+                None => "localhost".to_owned(),
+                Some("*") => String::new(),
+                Some(address) => address.to_owned(),
+            },
+            port: *port,
+        },
+    }
+}
+
+/// A request whose answer is to come.
+#[derive(Clone, Copy)]
+enum Unanswered {
+    /// To listen, for the forwarding with this index.
+    Listen(usize),
+    /// To listen, while the session runs: a refusal does not end it.
+    ListenLater(usize),
+    /// To listen no more.
+    Cancel,
+}
+
 /// All remote forwardings of a session.
 pub(super) struct Remotes {
     remotes: Vec<Remote>,
-    /// Indices of those whose answers are to come, in order.
-    unanswered: VecDeque<usize>,
+    /// The requests without an answer, in order.
+    unanswered: VecDeque<Unanswered>,
     must_succeed: bool,
 }
 
 impl Remotes {
-    pub(super) fn new(specs: &[ForwardSpec], must_succeed: bool) -> Self {
+    pub(super) fn new(must_succeed: bool) -> Self {
         Self {
-            remotes: specs.iter().map(Remote::new).collect(),
-            unanswered: (0..specs.len()).collect(),
+            remotes: Vec::new(),
+            unanswered: VecDeque::new(),
             must_succeed,
         }
+    }
+
+    /// Adds a forwarding, which is to be requested before any other that is added.
+    pub(super) fn add(&mut self, spec: &ForwardSpec, forwards: &mut Forwards) {
+        let index = self.push(spec, forwards);
+        self.unanswered.push_back(Unanswered::Listen(index));
+    }
+
+    fn push(&mut self, spec: &ForwardSpec, forwards: &mut Forwards) -> usize {
+        let number = forwards.new_number();
+        forwards.count(number);
+        self.remotes.push(Remote::new(spec, number));
+        self.remotes.len() - 1
+    }
+
+    /// The forwardings with their flag and number.
+    pub(super) fn listed(&self) -> impl Iterator<Item = (&'static str, &ForwardSpec, u64)> {
+        let remotes = self.remotes.iter();
+        remotes.map(|remote| ("-R", &remote.spec, remote.number))
     }
 
     pub(super) fn must_succeed(&self) -> bool {
@@ -98,27 +145,48 @@ impl Remotes {
 
     /// Requests all of them.
     pub(super) fn request(&self, driver: &mut Driver) -> Result<(), ClientError> {
-        for remote in &self.remotes {
-            debug1!(
-                "Remote connections from {} forwarded to local address {}",
-                remote.place(),
-                one_line(&remote.goal())
-            );
-            let (name, fields) = remote.listening.listen_request(false);
-            driver
-                .connection()
-                .global_request(name, &fields)
-                .map_err(|error| {
-                    ClientError::Refused(format!("Could not request remote forwarding: {error}"))
-                })?;
-        }
-        Ok(())
+        let mut remotes = self.remotes.iter();
+        remotes.try_for_each(|remote| remote.request(driver))
+    }
+
+    /// Adds and requests a forwarding while the session runs.
+    pub(super) fn add_later(
+        &mut self,
+        spec: &ForwardSpec,
+        forwards: &mut Forwards,
+        driver: &mut Driver,
+    ) -> Result<(), ClientError> {
+        let index = self.push(spec, forwards);
+        self.unanswered.push_back(Unanswered::ListenLater(index));
+        let added = self.remotes.get(index);
+        added.map_or(Ok(()), |remote| remote.request(driver))
+    }
+
+    /// Asks the server to listen no more at `listen`; false if it does not listen there.
+    pub(super) fn cancel(
+        &mut self,
+        listen: &ForwardListen,
+        driver: &mut Driver,
+    ) -> Result<bool, ClientError> {
+        let wanted = listening(listen);
+        let mut remotes = self.remotes.iter_mut();
+        let Some(remote) = remotes.find(|each| each.is_active && each.listening == wanted) else {
+            return Ok(false);
+        };
+        remote.is_active = false;
+        send(&remote.listening, true, driver)?;
+        self.unanswered.push_back(Unanswered::Cancel);
+        Ok(true)
     }
 
     /// The server has answered the oldest request; `None` refuses it.
     pub(super) fn answered(&mut self, fields: Option<&[u8]>) -> Result<(), ClientError> {
-        let index = self.unanswered.pop_front();
-        let Some(remote) = index.and_then(|index| self.remotes.get_mut(index)) else {
+        let (index, must_succeed) = match self.unanswered.pop_front() {
+            Some(Unanswered::Listen(index)) => (index, self.must_succeed),
+            Some(Unanswered::ListenLater(index)) => (index, false),
+            Some(Unanswered::Cancel) | None => return Ok(()),
+        };
+        let Some(remote) = self.remotes.get_mut(index) else {
             return Ok(());
         };
         remote.is_active = fields.is_some();
@@ -143,7 +211,7 @@ impl Remotes {
             debug1!("remote forward success for: {place}, connect {goal}");
             return Ok(());
         }
-        if self.must_succeed {
+        if must_succeed {
             return Err(ClientError::Refused(format!(
                 "Error: remote port forwarding failed for {place}"
             )));
@@ -174,10 +242,10 @@ impl SessionForwards {
         };
         match self.remotes.find(&listening) {
             Some(remote) => {
-                let to = target(&remote.to);
+                let (to, number) = (target(&remote.spec.to), remote.number);
                 match &mut self.opened_before_start {
-                    Some(waiting) => waiting.push((channel, to)),
-                    None => self.connect(channel, to, driver),
+                    Some(waiting) => waiting.push((channel, to, number)),
+                    None => self.connect(channel, to, number, driver),
                 }
             }
             None => {
@@ -198,21 +266,32 @@ impl SessionForwards {
         self.report()
     }
 
-    /// Connects a channel of the server to its target; without one, to what its data asks for.
+    /// Connects a channel of the server's listener `number` to its target; without one, to what its
+    /// data asks for.
     pub(super) fn connect(
         &mut self,
         channel: ChannelId,
         to: Option<ForwardTarget>,
+        number: u64,
         driver: &mut Driver,
     ) {
         match to {
             Some(target) => {
                 debug1!("channel {}: connecting to {}", channel.0, shown(&target));
-                self.forwards.connect(channel, target, driver);
+                self.forwards.connect(channel, target, Some(number), driver);
             }
-            None => self.forwards.serve_socks(channel, driver),
+            None => self.forwards.serve_socks(channel, Some(number), driver),
         }
     }
+}
+
+/// Sends a request to listen, or to listen no more.
+fn send(listening: &Listening, cancel: bool, driver: &mut Driver) -> Result<(), ClientError> {
+    let (name, fields) = listening.listen_request(cancel);
+    let sent = driver.connection().global_request(name, &fields);
+    sent.map_err(|error| {
+        ClientError::Refused(format!("Could not request remote forwarding: {error}"))
+    })
 }
 
 pub(super) fn refuse(channel: ChannelId, driver: &mut Driver) {
@@ -235,9 +314,13 @@ mod tests {
     use super::*;
 
     fn remotes(specs: &[&str], must_succeed: bool) -> Remotes {
-        let parse = |text: &&str| ForwardSpec::parse(text, ForwardKind::Remote).unwrap();
-        let specs: Vec<ForwardSpec> = specs.iter().map(parse).collect();
-        Remotes::new(&specs, must_succeed)
+        let mut remotes = Remotes::new(must_succeed);
+        for (index, text) in specs.iter().enumerate() {
+            let spec = ForwardSpec::parse(text, ForwardKind::Remote).unwrap();
+            remotes.remotes.push(Remote::new(&spec, 0));
+            remotes.unanswered.push_back(Unanswered::Listen(index));
+        }
+        remotes
     }
 
     fn tcp(address: &str, port: u16) -> Listening {

@@ -9,18 +9,19 @@ use sys::signals::Signal;
 
 use super::keystroke_timer::{KeystrokeAction, KeystrokeTimer, PING_DATA, random};
 use super::{FAILURE, Next, RETRY_MS, Session, TOKEN_KEYSTROKES, TOKEN_RETRY, TOKEN_TERMINAL};
+use crate::connect::plain_reason;
 use crate::error::ClientError;
-use crate::forward::SessionForwards;
-use crate::log::{self, debug1, debug2, debug3};
+use crate::log::{self, debug1, debug2, debug3, error};
 use crate::pipelining::early::Asked;
 use crate::plan::Plan;
-use crate::report;
 use crate::terminal::RawMode;
 use crate::terminal::escape::{self, Command, EscapeFilter, Piece};
-use crate::text::one_line;
 
 /// Most bytes read from the terminal at once.
 const READ_BYTES: usize = 16 * 1024;
+
+/// The character that ends the input of most shells.
+const END_OF_FILE: u8 = 4;
 
 /// Typed input that has not been sent.
 #[derive(Debug)]
@@ -48,6 +49,8 @@ impl TypedInput {
 pub(super) struct TerminalInput {
     raw: Option<RawMode>,
     typed: Option<TypedInput>,
+    /// The line of `~C` that is being typed, with the terminal in its own mode.
+    line: Option<Vec<u8>>,
     /// Set while the timing of keystrokes is hidden.
     keystroke_timer: Option<KeystrokeTimer>,
 }
@@ -90,14 +93,53 @@ impl TerminalInput {
     }
 
     pub(super) fn leave_raw_mode(&mut self) {
+        self.line = None;
         if self.raw.take().is_some() {
             log::set_raw_terminal(false);
         }
     }
 
+    /// Gives the terminal its own mode for a line of input.
+    pub(super) fn begin_line(&mut self) -> Result<(), ClientError> {
+        if let Some(raw) = &mut self.raw {
+            raw.suspend().map_err(ClientError::system("terminal"))?;
+        }
+        log::set_raw_terminal(false);
+        self.line = Some(Vec::new());
+        Ok(())
+    }
+
+    /// The line that is being typed.
+    pub(super) fn line_mut(&mut self) -> Option<&mut Vec<u8>> {
+        self.line.as_mut()
+    }
+
+    /// Makes the terminal raw again after a line of input.
+    pub(super) fn end_line(&mut self) {
+        self.line = None;
+        log::set_raw_terminal(self.is_raw());
+        self.resume();
+    }
+
+    /// Adds bytes for the server to those that wait.
+    pub(super) fn type_bytes(&mut self, bytes: &[u8]) {
+        if let Some(typed) = &mut self.typed {
+            typed.waiting.extend_from_slice(bytes);
+        }
+    }
+
+    /// Ends the input: what waits and an end-of-file character are the last bytes for the server.
+    fn end_input(&mut self, driver: &mut Driver) {
+        if let Some(typed) = &mut self.typed {
+            typed.waiting.push(END_OF_FILE);
+            typed.ended = true;
+            driver.unwatch(sys::io::stdin());
+        }
+    }
+
     /// Makes the terminal raw again after a stop; returns false if it was not raw.
     pub(super) fn resume(&mut self) -> bool {
-        let Some(raw) = &mut self.raw else {
+        let Some(raw) = self.raw.as_mut().filter(|_| self.line.is_none()) else {
             return false;
         };
         if let Err(error) = raw.resume() {
@@ -161,19 +203,25 @@ impl Session<'_> {
                 0
             }
         };
+        let read = buffer.get(..count).unwrap_or_default();
+        if self.terminal.line.is_some() {
+            return self.take_line_input(read).map(|()| Next::Continue);
+        }
         if count == 0 {
             typed.ended = true;
             self.driver.unwatch(sys::io::stdin());
             return Ok(Next::Continue);
         }
-        let pieces = typed.filter.filter(buffer.get(..count).unwrap_or_default());
+        let pieces = typed.filter.filter(read);
         for piece in pieces {
             match piece {
-                Piece::Bytes(bytes) => {
-                    if let Some(typed) = self.terminal.typed.as_mut() {
-                        typed.waiting.extend_from_slice(&bytes);
-                    }
+                // Typed after `~C`, but before the terminal could show it.
+                Piece::Bytes(bytes) if self.terminal.line.is_some() => {
+                    let text = String::from_utf8_lossy(&bytes).replace('\r', "\n");
+                    log::tell(&text);
+                    self.take_line_input(&bytes)?;
                 }
+                Piece::Bytes(bytes) => self.terminal.type_bytes(&bytes),
                 Piece::Command(command) => {
                     // Input typed before the escape is sent before the escape acts.
                     self.send_typed()?;
@@ -244,6 +292,18 @@ impl Session<'_> {
             .unwrap_or(b'~');
         let shown = escape::show(escape);
         match command {
+            Command::Background => return self.leave_for_background(&shown),
+            Command::CommandLine => self.open_command_line()?,
+            Command::Information => {
+                let (host, pid) = (sys::socket::host_name(), std::process::id());
+                log::tell(&format!(
+                    "{shown}I\nConnection information for {host} pid {pid}\n"
+                ));
+                for line in self.information() {
+                    log::tell(&format!("  {line}\n"));
+                }
+                log::tell("\n");
+            }
             Command::Disconnect => {
                 log::tell(&format!("{shown}.\n"));
                 self.outcome.started = true;
@@ -267,23 +327,18 @@ impl Session<'_> {
                 self.command(|connection| connection.rekey(now))?;
             }
             Command::Louder | Command::Quieter => {
-                let level = match command {
-                    Command::Louder => log::level().louder(),
-                    _ => log::level().quieter(),
+                let (key, level) = match command {
+                    Command::Louder => ('v', log::level().louder()),
+                    _ => ('V', log::level().quieter()),
                 };
                 log::set_level(level);
-                log::tell(&format!("{shown}V [LogLevel {}]\n", level.name()));
+                log::tell(&format!("{shown}{key} [LogLevel {}]\n", level.name()));
             }
             Command::ListChannels => {
                 log::tell(&format!("{shown}#\n"));
-                log::tell("The following channels are open:\n");
-                if let Some(ChannelId(number)) = self.open_channel() {
-                    log::tell(&format!("  #{number} session\n"));
-                }
-                for (ChannelId(number), text) in
-                    self.forwards.iter().flat_map(SessionForwards::lines)
-                {
-                    log::tell(&format!("  #{number} {}\n", one_line(text)));
+                log::tell("The following connections are open:\n");
+                for line in self.channel_lines() {
+                    log::tell(&format!("  {line}\n"));
                 }
             }
             Command::Status => {
@@ -294,34 +349,10 @@ impl Session<'_> {
             }
             Command::Help => {
                 log::tell(&format!("{shown}?\n"));
-                log::tell(&escape::help(escape));
+                log::tell(&escape::help(escape, self.plan.command_line));
             }
         }
         Ok(Next::Continue)
-    }
-
-    /// The lines of `~s`: peer, algorithms, byte counts and compression.
-    fn status(&mut self) -> Vec<String> {
-        let (received, sent) = self.driver.wire_bytes();
-        let host = one_line(&self.peer.host);
-        let mut lines = vec![format!("connected to {host} ({})", self.peer)];
-        let connection = self.driver.connection();
-        if let Some(negotiated) = connection.negotiated() {
-            let (kex, host_key) = (negotiated.kex, negotiated.host_key);
-            lines.push(format!("key exchange {kex}, host key {host_key}"));
-            for (name, direction) in [
-                ("outgoing", &negotiated.client_to_server),
-                ("incoming", &negotiated.server_to_client),
-            ] {
-                lines.push(format!(
-                    "{name}: cipher {}, MAC {}, compression {}",
-                    direction.cipher, direction.mac, direction.compression
-                ));
-            }
-        }
-        lines.push(format!("{received} bytes received, {sent} sent"));
-        lines.extend(report::compression_lines(connection));
-        lines
     }
 
     fn open_channel(&mut self) -> Option<ChannelId> {
@@ -330,6 +361,29 @@ impl Session<'_> {
             .connection()
             .channel_is_open(channel)
             .then_some(channel)
+    }
+
+    /// Ends the session's input and local listeners, and goes on in the background until the last
+    /// connection has ended. The parent process ends with 0.
+    fn leave_for_background(&mut self, shown: &str) -> Result<Next, ClientError> {
+        self.terminal.leave_raw_mode();
+        if let Some(forwards) = &mut self.forwards {
+            forwards.stop_listening(self.driver);
+        }
+        log::tell(&format!("{shown}& [backgrounded]\n"));
+        // The threads would be lost in the child; the shell expects blocking streams.
+        self.driver.end_workers();
+        let blocking = super::StdioFlags::blocking();
+        if let Err(reason) = sys::process::background() {
+            error!("fork: {}", plain_reason(&reason));
+            drop(blocking);
+            self.terminal.enter_raw_mode();
+            return Ok(Next::Continue);
+        }
+        core::mem::forget(blocking);
+        self.renew_signals()?;
+        self.terminal.end_input(self.driver);
+        Ok(Next::Continue)
     }
 
     /// Gives the terminal back to the shell and stops the process; resumes when it is continued.

@@ -4,11 +4,14 @@
 //! RFC 4254 §5 and §6. The driver moves the bytes of pipes and files; typed input passes through
 //! the escape filter here. The exit code is the command's, or 255 if the command has none.
 
+mod command_line;
 mod events;
 mod host_keys;
+mod information;
 mod input;
 mod keystroke_timer;
 mod local_end;
+mod quality;
 mod signals;
 mod startup;
 mod stdio;
@@ -16,6 +19,7 @@ mod stdio;
 use std::time::Duration;
 
 use config::client::YesNoAsk;
+use config::types::IpQos;
 use driver::{Driver, DriverError};
 use proto::channel::Request;
 use proto::{ChannelId, Connection, Error, Stream};
@@ -109,6 +113,9 @@ pub struct Session<'c> {
     forwards: Option<SessionForwards>,
     /// The program goes to the background when the server has answered the requests of `forwards`.
     leaves_later: bool,
+    quality: quality::SocketQuality,
+    /// The time at which the session began.
+    begun_ms: u64,
 }
 
 impl<'c> Session<'c> {
@@ -120,6 +127,7 @@ impl<'c> Session<'c> {
         peer: Peer,
         interaction: &'c mut dyn Interaction,
     ) -> Self {
+        let begun_ms = driver.now();
         Self {
             driver,
             plan,
@@ -135,7 +143,17 @@ impl<'c> Session<'c> {
             signals: None,
             forwards: None,
             leaves_later: false,
+            quality: quality::SocketQuality::default(),
+            begun_ms,
         }
+    }
+
+    /// Keeps the socket's type of service (`IPQoS`) as the open channels ask for it; `interactive` is
+    /// its state now.
+    #[must_use]
+    pub fn with_quality(mut self, ip_qos: IpQos, interactive: bool) -> Self {
+        self.quality = quality::SocketQuality::new(ip_qos, interactive);
+        self
     }
 
     /// Serves these forwardings beside the channel. `leaves_later`: the program goes to the
@@ -231,7 +249,7 @@ impl<'c> Session<'c> {
                 Err(error) => return Err(self.lost(error)),
             };
             match self.handle(notice)? {
-                Next::Continue => {}
+                Next::Continue => self.update_quality(),
                 Next::Finish(code) => return Ok(code),
             }
         }

@@ -27,6 +27,14 @@ impl Session<'_> {
         Ok(())
     }
 
+    /// As [`Self::take_signals`], in a child of the process that did it.
+    pub(super) fn renew_signals(&mut self) -> Result<(), ClientError> {
+        if let Some(fd) = self.signals.take() {
+            self.driver.unwatch(fd.as_fd());
+        }
+        self.take_signals()
+    }
+
     pub(super) fn handle_signals(&mut self) -> Result<Next, ClientError> {
         loop {
             let Some(signals) = &self.signals else {
@@ -35,6 +43,10 @@ impl Session<'_> {
             let next = signals.read().map_err(ClientError::system("signalfd"))?;
             match next.map(|info| info.signal) {
                 None => return Ok(Next::Continue),
+                // As in OpenSSH, it cancels the line.
+                Some(Signal::INT) if self.terminal.line_mut().is_some() => {
+                    self.take_line_input(&[])?;
+                }
                 Some(Signal::WINCH) => self.send_window_size()?,
                 Some(Signal::CONT) => self.resumed()?,
                 Some(signal) => {
@@ -77,6 +89,22 @@ impl Session<'_> {
         if self.plan.pty.is_some() && self.outcome.started {
             info!("Connection to {} closed.", one_line(&self.peer.host));
         }
+        let (received, sent) = self.driver.wire_bytes();
+        let ms = self.driver.now().saturating_sub(self.begun_ms);
+        let (seconds, tenth) = (ms / 1000, ms % 1000 / 100);
+        verbose!(
+            "Transferred: sent {sent}, received {received} bytes, in {seconds}.{tenth} seconds"
+        );
+        let rate = |bytes: u64| {
+            let tenths = bytes.saturating_mul(10_000).checked_div(ms);
+            let tenths = tenths.unwrap_or_default();
+            format!("{}.{}", tenths / 10, tenths % 10)
+        };
+        verbose!(
+            "Bytes per second: sent {}, received {}",
+            rate(sent),
+            rate(received)
+        );
         debug1!("Exit status {}", self.exit_code());
     }
 }

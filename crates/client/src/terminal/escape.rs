@@ -9,6 +9,10 @@ pub enum Command {
     Disconnect,
     /// `~^Z`: stop this program.
     Suspend,
+    /// `~&`: go to the background until the last connection has ended.
+    Background,
+    /// `~C`: open a command line.
+    CommandLine,
     /// `~B`: send BREAK.
     Break,
     /// `~R`: exchange new keys.
@@ -19,6 +23,8 @@ pub enum Command {
     Louder,
     /// `~#`: list channels.
     ListChannels,
+    /// `~I`: show the connection's peer, algorithms and traffic.
+    Information,
     /// `~s`: show the connection's status.
     Status,
     /// `~?`: list escapes.
@@ -125,6 +131,9 @@ fn command_of(byte: u8) -> Option<Command> {
     Some(match byte {
         b'.' => Command::Disconnect,
         0x1a => Command::Suspend,
+        b'&' => Command::Background,
+        b'C' => Command::CommandLine,
+        b'I' => Command::Information,
         b'B' => Command::Break,
         b'R' => Command::Rekey,
         b'V' => Command::Quieter,
@@ -136,33 +145,37 @@ fn command_of(byte: u8) -> Option<Command> {
     })
 }
 
-/// The text of `~?`, lines ended by newlines.
+/// The text of `~?`, lines ended by newlines; in OpenSSH's words. `command_line` is true if `~C` is
+/// enabled.
 #[must_use]
-pub fn help(escape: u8) -> String {
+pub fn help(escape: u8, command_line: bool) -> String {
     let escape = show(escape);
     let rows = [
-        (".", "close the connection (and every channel in it)"),
+        (".", "terminate connection (and any multiplexed sessions)"),
         ("B", "send a BREAK to the remote system"),
-        ("R", "exchange new session keys now"),
+        ("C", "open a command line"),
+        ("I", "show connection information"),
+        ("R", "request rekey"),
+        ("V/v", "decrease/increase verbosity (LogLevel)"),
+        ("^Z", "suspend ssh"),
+        ("#", "list forwarded connections"),
         (
-            "V/v",
-            "decrease (V) or increase (v) the verbosity of this program",
+            "&",
+            "background ssh (when waiting for connections to terminate)",
         ),
-        ("^Z", "suspend this program"),
-        ("#", "list the open channels"),
-        (
-            "s",
-            "show algorithms, byte counts and compression of the connection",
-        ),
-        ("?", "show this list"),
+        ("s", "show algorithms, byte counts and compression"),
+        ("?", "this message"),
     ];
-    let mut text = String::from("Escapes that this program understands, at the start of a line:\n");
+    let mut text = String::from("Supported escape sequences:\n");
     for (key, meaning) in rows {
-        text.push_str(&format!(" {escape}{key:<4} {meaning}\n"));
+        if key != "C" || command_line {
+            text.push_str(&format!(" {escape}{key:<3} - {meaning}\n"));
+        }
     }
     text.push_str(&format!(
-        " {escape}{escape:<4} send the escape character itself\n"
+        " {escape}{escape}   - send the escape character by typing it twice\n"
     ));
+    text.push_str("(Note that escapes are only recognized immediately after newline.)\n");
     text
 }
 
@@ -211,8 +224,11 @@ mod tests {
     #[test]
     fn each_command_has_its_key_and_bytes_keep_their_place() {
         let mut filter = EscapeFilter::new(Some(b'~'));
-        let (bytes, commands) = run(&mut filter, b"~B~R~v~V~#~s~?~\x1als\r~~x");
-        use Command::{Break, Help, ListChannels, Louder, Quieter, Rekey, Status, Suspend};
+        let (bytes, commands) = run(&mut filter, b"~B~R~v~V~#~s~?~\x1a~&~C~Ils\r~~x");
+        use Command::{
+            Background, Break, CommandLine, Help, Information, ListChannels, Louder, Quieter,
+            Rekey, Status, Suspend,
+        };
         assert_eq!(
             commands,
             [
@@ -223,7 +239,10 @@ mod tests {
                 ListChannels,
                 Status,
                 Help,
-                Suspend
+                Suspend,
+                Background,
+                CommandLine,
+                Information
             ]
         );
         assert_eq!(bytes, b"ls\r~x");
@@ -243,6 +262,7 @@ mod tests {
         let mut filter = EscapeFilter::new(None);
         assert_eq!(run(&mut filter, b"\r~."), (b"\r~.".to_vec(), vec![]));
         assert_eq!(show(0x1d), "^]");
-        assert!(help(b'~').contains(" ~.    close"));
+        assert!(help(b'~', false).contains(" ~.   - terminate"));
+        assert!(!help(b'~', false).contains("~C") && help(b'~', true).contains(" ~C   - open"));
     }
 }

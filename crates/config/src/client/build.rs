@@ -153,7 +153,7 @@ pub(crate) fn build(
     options.session.local_command = options
         .session
         .local_command
-        .filter(|_| values.flag(Row::PermitLocalCommand.index()));
+        .filter(|_| options.session.permit_local_command);
     options.authentication.preferred_authentications =
         methods::supported(options.authentication.preferred_authentications);
     options.algorithms.required_rsa_size = options.algorithms.required_rsa_size.max(LEAST_RSA_BITS);

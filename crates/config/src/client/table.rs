@@ -21,7 +21,7 @@ use crate::forward::ForwardSpec;
 use crate::tokens::Tokens;
 use crate::types::{
     AddressFamily, Compression, EscapeChar, FingerprintHash, HwCompression, IpQos, LogLevel,
-    RekeyLimit, SyslogFacility, Variable,
+    RekeyLimit, SyslogFacility, TcpKeepAlive, Variable,
 };
 use crate::value::Support::{self, Carried, Deprecated, Fulfilled, Ignored, Unsupported};
 use crate::value::{Choice, Dump, Keyword, Kind, Repeat, Scope, Values};
@@ -38,6 +38,14 @@ const CONTROL_MASTER: Kind = Kind::Choice(&[
     ("auto", Choice::plain("auto")),
     ("ask", Choice::plain("ask")),
     ("autoask", Choice::plain("autoask")),
+]);
+const TCP_KEEP_ALIVE: Kind = Kind::Choice(&[
+    ("yes", TcpKeepAlive::Yes.choice()),
+    ("true", TcpKeepAlive::Yes.choice()),
+    ("transport", TcpKeepAlive::Yes.choice()),
+    ("all", TcpKeepAlive::All.choice()),
+    ("no", TcpKeepAlive::No.choice()),
+    ("false", TcpKeepAlive::No.choice()),
 ]);
 // "no-pq-kex" disables one warning, which is the only one.
 const WARN_WEAK: Kind = Kind::Choice(&[
@@ -95,7 +103,8 @@ keywords! {
         host_keys.no_host_authentication_for_localhost: bool = NoHostAuthenticationForLocalhost [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         /// `PasswordAuthentication`.
         authentication.password_authentication: bool = PasswordAuthentication [] Kind::Flag, "yes", Carried, Everywhere, First, Line;
-        PermitLocalCommand [] Kind::Flag, "no", Carried, Everywhere, First, Line;
+        /// `PermitLocalCommand`.
+        session.permit_local_command: bool = PermitLocalCommand [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         /// `ProxyUseFdpass`: the proxy command passes a connected descriptor back.
         connection.proxy_use_fdpass: bool = ProxyUseFdpass [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         /// `PubkeyAuthentication`.
@@ -113,7 +122,7 @@ keywords! {
         /// `StrictHostKeyChecking`.
         host_keys.strict_host_key_checking: StrictHostKeyChecking = StrictHostKeyChecking [] Kind::Choice(StrictHostKeyChecking::SPELLINGS), "ask", Carried, Everywhere, First, Line;
         /// `TCPKeepAlive`.
-        connection.tcp_keep_alive: bool = TCPKeepAlive ["KeepAlive"] Kind::Flag, "yes", Carried, Everywhere, First, Line;
+        connection.tcp_keep_alive: TcpKeepAlive = TCPKeepAlive ["KeepAlive"] TCP_KEEP_ALIVE, "yes", Carried, Everywhere, First, Line;
         /// `Tunnel` (`-w`).
         forwarding.tunnel: Tunnel = Tunnel [] Kind::Choice(Tunnel::SPELLINGS), "no", Carried, Everywhere, First, Line;
         VerifyHostKeyDNS [] Kind::Choice(YesNoAsk::SPELLINGS), "no", FALSE, Everywhere, First, Line;
@@ -121,7 +130,8 @@ keywords! {
         host_keys.visual_host_key: bool = VisualHostKey [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         /// `UpdateHostKeys`.
         host_keys.update_host_keys: YesNoAsk = UpdateHostKeys [] Kind::Choice(YesNoAsk::SPELLINGS), "", Carried, Everywhere, First, Line;
-        EnableEscapeCommandline [] Kind::Flag, "no", NO, Everywhere, First, Line;
+        /// `EnableEscapeCommandline`: the escape `~C` opens a command line.
+        session.enable_escape_commandline: bool = EnableEscapeCommandline [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         /// `WarnWeakCrypto`: warn if the key exchange is not post-quantum.
         algorithms.warn_weak_crypto: bool = WarnWeakCrypto [] WARN_WEAK, "yes", Carried, Everywhere, First, Line;
         CanonicalizeMaxDots [] COUNT, "1", Carried, Everywhere, First, Line;

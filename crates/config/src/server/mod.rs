@@ -20,7 +20,7 @@ pub use crate::penalties::{MaxStartups, PenaltyOverflow, PerSourcePenalties};
 pub use build::DEFAULT_HOST_KEYS;
 pub use options::{
     AllowForwarding, ConnectionSpec, Gateway, ListenAddress, Patterns, PermitRootLogin,
-    PermitTunnel, PubkeyAuthOptions, Subsystem, TcpKeepAlive, UserEnvironment,
+    PermitTunnel, PubkeyAuthOptions, Subsystem, UserEnvironment,
 };
 pub use table::{
     AlgorithmOptions, AuthenticationOptions, CompressionOptions, ConnectionOptions,

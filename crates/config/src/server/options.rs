@@ -62,19 +62,6 @@ choices! {
     }
 }
 
-choices! {
-    /// `TCPKeepAlive`.
-    TcpKeepAlive {
-        /// For the connection to the client.
-        Yes = "yes" | "transport",
-        /// For forwarded connections, too.
-        All = "all",
-        /// Not at all.
-        #[default]
-        No = "no",
-    }
-}
-
 impl AllowForwarding {
     /// True if the client may request connections (`direct-tcpip`).
     pub fn is_local(self) -> bool {

@@ -9,11 +9,11 @@ use crate::forms;
 use crate::penalties::{MaxStartups, PerSourcePenalties};
 use crate::server::options::{
     AllowForwarding, Gateway, ListenAddress, Patterns, PermitRootLogin, PermitTunnel,
-    PubkeyAuthOptions, Subsystem, TcpKeepAlive, UserEnvironment,
+    PubkeyAuthOptions, Subsystem, UserEnvironment,
 };
 use crate::types::{
     AddressFamily, Compression, FingerprintHash, HwCompression, IpQos, LogLevel, RekeyLimit,
-    SyslogFacility, Variable,
+    SyslogFacility, TcpKeepAlive, Variable,
 };
 use crate::value::Support::{self, Carried, Deprecated, Fulfilled, Ignored, Unsupported};
 use crate::value::{Choice, Dump, Keyword, Kind, Repeat, Scope};

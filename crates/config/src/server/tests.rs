@@ -1,7 +1,7 @@
 use super::*;
 use crate::environment::MemoryFiles;
 use crate::error::ConfigError;
-use crate::types::Compression;
+use crate::types::{Compression, TcpKeepAlive};
 use crate::value::Support;
 
 #[path = "codec_tests.rs"]

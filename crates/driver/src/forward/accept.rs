@@ -26,8 +26,7 @@ impl Forwards {
         opens: Opens,
         driver: &mut Driver,
     ) -> io::Result<u64> {
-        let serial = self.next_serial;
-        self.next_serial += 1;
+        let serial = self.new_number();
         let token = ForwardToken::Accept(serial).number();
         if let Err(error) = sockets.watch(token, !self.is_waiting, driver) {
             sockets.close(driver);
@@ -94,7 +93,7 @@ impl Forwards {
         let socket = SocketPair::new(socket)?;
         self.paused = false;
         let opens = listener.opens.clone();
-        self.accepted(socket, peer, opens, driver);
+        self.accepted((socket, peer), opens, serial, driver);
         Ok(())
     }
 
@@ -120,9 +119,9 @@ impl Forwards {
 
     fn accepted(
         &mut self,
-        socket: SocketPair,
-        peer: Option<SocketAddr>,
+        (socket, peer): (SocketPair, Option<SocketAddr>),
         opens: Opens,
+        listener: u64,
         driver: &mut Driver,
     ) {
         let (kind, fields, label) = match opens {
@@ -150,7 +149,8 @@ impl Forwards {
                     .is_ok()
                 {
                     let stage = ForwardStage::Asking(socket, peer);
-                    self.insert(stage, None, socks, "dynamic".into());
+                    let label = ("dynamic".into(), Some(listener));
+                    self.insert(stage, None, socks, label);
                     self.limit(serial, SOCKS_MS, driver);
                 }
                 return;
@@ -158,7 +158,8 @@ impl Forwards {
         };
         match open(driver, kind, &fields) {
             Ok(channel) => {
-                self.insert(ForwardStage::Opening(socket), Some(channel), None, label);
+                let stage = ForwardStage::Opening(socket);
+                self.insert(stage, Some(channel), None, (label, Some(listener)));
             }
             Err(error) => self.reports.push_back(ForwardReport::NoChannel(error)),
         }

@@ -78,7 +78,7 @@ impl Forwards {
         bind: Vec<u8>,
         driver: &mut Driver,
     ) {
-        let Some(serial) = self.admit(channel, "agent".into(), None, driver) else {
+        let Some(serial) = self.admit(channel, ("agent".into(), None), None, driver) else {
             return;
         };
         if let Some(entry) = self.entries.get_mut(&serial) {

@@ -37,6 +37,12 @@ enum Bind {
 }
 
 impl Gateway {
+    /// True if both requested addresses mean the same listener.
+    #[must_use]
+    pub fn is_same(self, one: Option<&str>, other: Option<&str>) -> bool {
+        self.bind(one) == self.bind(other)
+    }
+
     /// The addresses for a requested one; `None` if none was named.
     fn bind(self, requested: Option<&str>) -> Bind {
         let Some(address) = requested else {

@@ -19,6 +19,7 @@ mod listener;
 mod resolver;
 mod socks;
 mod target;
+mod totals;
 mod tunnel;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -33,6 +34,7 @@ use wire::message::open_failure;
 pub use listener::{Gateway, ListeningSockets};
 pub use socks::{Socks, SocksOutcome, SocksStep};
 pub use target::{ForwardTarget, Listening};
+pub use totals::ForwardTotals;
 pub use tunnel::TunnelRequest;
 
 use crate::packets::PacketPort;
@@ -216,6 +218,8 @@ struct Forwarded {
     discarded: Option<OwnedFd>,
     /// Its name for the user.
     label: String,
+    /// The number of the forwarding that it belongs to.
+    origin: Option<u64>,
 }
 
 struct ForwardListener {
@@ -230,6 +234,7 @@ pub struct Forwards {
     entries: BTreeMap<u64, Forwarded>,
     channels: BTreeMap<ChannelId, u64>,
     listeners: BTreeMap<u64, ForwardListener>,
+    totals: BTreeMap<u64, ForwardTotals>,
     resolver: Resolver,
     /// Listeners pause; the reason has been reported.
     paused: bool,
@@ -257,6 +262,7 @@ impl Forwards {
             entries: BTreeMap::new(),
             channels: BTreeMap::new(),
             listeners: BTreeMap::new(),
+            totals: BTreeMap::new(),
             resolver: Resolver::default(),
             paused: false,
             is_waiting: false,
@@ -286,18 +292,26 @@ impl Forwards {
 
     // ---- channels that the peer opened ------------------------------------------------------
 
-    /// Connects to `target` and answers the peer's open request with the result.
-    pub fn connect(&mut self, channel: ChannelId, target: ForwardTarget, driver: &mut Driver) {
+    /// Connects to `target` and answers the peer's open request with the result. The connection
+    /// belongs to the forwarding `origin`, if that is counted.
+    pub fn connect(
+        &mut self,
+        channel: ChannelId,
+        target: ForwardTarget,
+        origin: Option<u64>,
+        driver: &mut Driver,
+    ) {
         let label = format!("direct to {target}");
-        if let Some(serial) = self.admit(channel, label, None, driver) {
+        if let Some(serial) = self.admit(channel, (label, origin), None, driver) {
             self.dial(serial, target, driver);
         }
     }
 
     /// Accepts the peer's channel, whose data is a SOCKS request and then the connection's.
-    pub fn serve_socks(&mut self, channel: ChannelId, driver: &mut Driver) {
+    pub fn serve_socks(&mut self, channel: ChannelId, origin: Option<u64>, driver: &mut Driver) {
         let socks = Some(Socks::default());
-        let Some(serial) = self.admit(channel, "dynamic".into(), socks, driver) else {
+        let label = ("dynamic".into(), origin);
+        let Some(serial) = self.admit(channel, label, socks, driver) else {
             return;
         };
         if driver.connection().accept_channel(channel).is_err() {
@@ -311,7 +325,7 @@ impl Forwards {
     fn admit(
         &mut self,
         channel: ChannelId,
-        label: String,
+        label: (String, Option<u64>),
         socks: Option<Socks>,
         driver: &mut Driver,
     ) -> Option<u64> {
@@ -330,10 +344,10 @@ impl Forwards {
         stage: ForwardStage,
         channel: Option<ChannelId>,
         socks: Option<Socks>,
-        label: String,
+        (label, origin): (String, Option<u64>),
     ) -> u64 {
-        let serial = self.next_serial;
-        self.next_serial += 1;
+        let serial = self.new_number();
+        self.count_opened(origin);
         let entry = Forwarded {
             stage,
             channel,
@@ -343,6 +357,7 @@ impl Forwards {
             peer_ended: false,
             discarded: None,
             label,
+            origin,
         };
         self.entries.insert(serial, entry);
         self.channels
@@ -562,6 +577,7 @@ impl Forwards {
         let Some(entry) = self.entries.remove(&serial) else {
             return;
         };
+        self.count_closed(&entry, driver);
         if let Some(channel) = entry.channel {
             self.channels.remove(&channel);
             drop(driver.detach_source(channel, Stream::Data));

@@ -105,7 +105,7 @@ impl Forwards {
             ForwardStage::OpeningPort(port),
             Some(channel),
             None,
-            "tun".into(),
+            ("tun".into(), None),
         );
         Ok(channel)
     }
@@ -118,7 +118,7 @@ impl Forwards {
         device: OwnedFd,
         driver: &mut Driver,
     ) {
-        let Some(serial) = self.admit(channel, "tun".into(), None, driver) else {
+        let Some(serial) = self.admit(channel, ("tun".into(), None), None, driver) else {
             return;
         };
         if driver.connection().accept_channel(channel).is_err() {

@@ -109,7 +109,7 @@ impl Forwarding {
         let target = ForwardTarget::decode(kind, fields).ok();
         let permitted = target.filter(|target| handler.permits(login, &Forward::from(target)));
         match permitted {
-            Some(target) => self.forwards.connect(channel, target, driver),
+            Some(target) => self.forwards.connect(channel, target, None, driver),
             None => driver.connection().reject_channel(
                 channel,
                 open_failure::ADMINISTRATIVELY_PROHIBITED,

@@ -3,8 +3,9 @@
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
-use config::server::{ConnectionOptions, ListenAddress, TcpKeepAlive};
+use config::server::{ConnectionOptions, ListenAddress};
 use config::types::AddressFamily;
+use config::types::TcpKeepAlive;
 use sys::socket::{Family, resolve};
 
 use crate::log::Log;

@@ -91,6 +91,8 @@ pub(super) struct ChannelUses {
     timeouts: Option<ChannelTimeouts>,
     /// Time of any channel's last use.
     used: Millis,
+    /// Number of channels that were opened, labelled or removed so far.
+    changes: u64,
     /// Time of the next check.
     due: Option<Millis>,
     /// The channel that was removed last, for the owner that has just taken the event of its end.
@@ -99,6 +101,7 @@ pub(super) struct ChannelUses {
 
 impl ChannelUses {
     pub(super) fn note_removed(&mut self, id: ChannelId, usage: &Usage) {
+        self.changes += 1;
         self.removed = Some((id, usage.traffic));
     }
 }
@@ -114,6 +117,10 @@ impl Channels {
                 is_open: record.is_open(),
                 traffic: record.usage.traffic,
             })
+    }
+
+    pub(crate) fn changes(&self) -> u64 {
+        self.uses.changes
     }
 
     /// The data of a channel that exists or was removed last.
@@ -147,6 +154,7 @@ impl Channels {
 
     /// The channel is open, or its label is new.
     pub(super) fn begin_use(&mut self, id: ChannelId, now: Millis) {
+        self.uses.changes += 1;
         let (Some(timeouts), Some(channel)) = (&self.uses.timeouts, self.table.get_mut(id)) else {
             return;
         };

@@ -193,6 +193,13 @@ impl Connection {
         self.channels.statuses()
     }
 
+    /// Number of times that a channel was opened, labelled or removed: while it does not change, the
+    /// open channels are the same.
+    #[must_use]
+    pub fn channel_changes(&self) -> u64 {
+        self.channels.changes()
+    }
+
     /// Bytes of data of a channel that exists, or whose end the last event reported.
     #[must_use]
     pub fn channel_traffic(&self, channel: ChannelId) -> ChannelTraffic {

@@ -68,7 +68,7 @@ impl Context<'_> {
         }
     }
 
-    /// Sets IPQoS according to the last command. Errors are ignored: a socket that is not IP has no
+    /// Sets the socket's type of service (IPQoS). Errors are ignored: a socket that is not IP has no
     /// such option.
     pub(super) fn set_quality(&self, interactive: bool) {
         let quality = self.options.connection.ip_qos;

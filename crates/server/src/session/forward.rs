@@ -9,8 +9,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
-use config::server::{Gateway as GatewayPorts, ServerOptions, TcpKeepAlive};
-use config::types::AddressFamily;
+use config::server::{Gateway as GatewayPorts, ServerOptions};
+use config::types::{AddressFamily, TcpKeepAlive};
 use driver::forward::{
     ForwardReport, ForwardSettings, ForwardTarget, Forwards, Gateway, Listening, ListeningSockets,
     Opens, TunnelRequest,
@@ -132,7 +132,7 @@ impl Forwarding {
                 let is_rooted = options.session.sftp_root.is_some();
                 if permits::may_open(&options.forwarding, restrictions, is_rooted, &target) {
                     allow_open_files();
-                    self.forwards.connect(channel, target, driver);
+                    self.forwards.connect(channel, target, None, driver);
                     self.report(context);
                     return;
                 }

@@ -42,6 +42,8 @@ pub(super) struct Serve<'a> {
     is_unused: bool,
     /// Signals that end this process, if it must clean up.
     signals: Option<SignalFd>,
+    /// The value of IPQoS that is set, and the count of changes of channels that it reflects.
+    quality: (Option<bool>, u64),
 }
 
 impl<'a> Serve<'a> {
@@ -55,6 +57,7 @@ impl<'a> Serve<'a> {
             no_more_sessions: false,
             is_unused: false,
             signals: None,
+            quality: (None, 0),
         }
     }
 
@@ -101,6 +104,26 @@ impl<'a> Serve<'a> {
             self.driver.connection().set_channel_timeouts(timeouts);
         }
         self.watch_unused();
+    }
+
+    /// Sets IPQoS if the open channels ask for another value.
+    fn update_quality(&mut self) {
+        let connection = self.driver.connection();
+        let changes = connection.channel_changes();
+        let (set, seen) = self.quality;
+        if changes == seen {
+            return;
+        }
+        let channels = &self.channels;
+        let has_terminal = |channel| {
+            let session = channels.get(&channel);
+            session.is_some_and(|session| session.has_terminal())
+        };
+        let wanted = driver::is_interactive(connection, has_terminal);
+        if let Some(interactive) = wanted.filter(|_| wanted != set) {
+            self.context.set_quality(interactive);
+        }
+        self.quality = (wanted.or(set), changes);
     }
 
     /// Sets or clears the timer of UnusedConnectionTimeout.
@@ -151,6 +174,7 @@ impl<'a> Serve<'a> {
 
     fn handle(&mut self, notice: Notice) -> Result<(), SessionError> {
         self.pass_on(notice)?;
+        self.update_quality();
         self.watch_unused();
         Ok(())
     }

@@ -13,22 +13,31 @@ use crate::ffi::check;
 /// `Unsupported` if the process has other threads: they, and the locks that they hold, would be
 /// lost in the child. Else the kernel's error, after which the parent goes on.
 pub fn daemonize() -> io::Result<()> {
+    let null = crate::io::null()?;
+    background()?;
+    rustix::process::setsid()?;
+    crate::io::replace_stdio(&null, 0)?;
+    crate::io::replace_stdio(&null, 1)
+}
+
+/// Goes on in a child; the parent ends with 0. The child keeps the session and the standard streams.
+///
+/// # Errors
+/// As [`daemonize`].
+pub fn background() -> io::Result<()> {
     if std::fs::read_dir("/proc/self/task")?.count() != 1 {
         return Err(io::Error::new(
             io::ErrorKind::Unsupported,
             "a process with threads cannot go to the background",
         ));
     }
-    let null = crate::io::null()?;
     // SAFETY: there is one thread, so the child's memory is consistent.
     let child = check(unsafe { libc::fork() })?;
     if child != 0 {
         // SAFETY: exits without running exit handlers, which the child will run.
         unsafe { libc::_exit(0) };
     }
-    rustix::process::setsid()?;
-    crate::io::replace_stdio(&null, 0)?;
-    crate::io::replace_stdio(&null, 1)
+    Ok(())
 }
 
 #[cfg(test)]

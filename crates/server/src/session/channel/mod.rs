@@ -109,6 +109,11 @@ impl SessionChannel {
         self.serial == serial && !matches!(self.stage, CommandStage::Idle | CommandStage::Closed)
     }
 
+    /// True if the session has a terminal.
+    pub(super) fn has_terminal(&self) -> bool {
+        self.terminal.is_some()
+    }
+
     /// Handles a request and replies.
     pub(super) fn request(
         &mut self,

@@ -110,7 +110,6 @@ impl SessionChannel {
             }
         };
         self.log_start(wanted, context);
-        context.set_quality(self.terminal.is_some());
         reply(driver, self.id, want_reply, true);
         self.serial = context.serial();
         self.signals_refused = launch.is_forced || launch.is_subsystem;
@@ -180,7 +179,6 @@ impl SessionChannel {
         context: &Context<'_>,
     ) -> bool {
         self.log_start(wanted, context);
-        context.set_quality(false);
         reply(driver, self.id, want_reply, true);
         self.serial = context.serial();
         self.signals_refused = true;
