@@ -1,14 +1,12 @@
 //! Logins with keys: every type, certificates with their options, options of authorized_keys,
 //! agents and passphrases.
 
-use std::process::{Command, Stdio};
-
 use interop::account::current_user;
 use interop::agent::RealAgent;
 use interop::fixture::{self, KEY_TYPES, PRINCIPAL};
 use interop::peers::ours::Kind;
-use interop::process::{Background, COMMAND_LIMIT, Input, Outcome};
-use interop::scratch::{Scratch, until};
+use interop::process::{Input, Outcome};
+use interop::scratch::Scratch;
 use interop::site::{HOST, Site, each, finish, terminals};
 
 /// Lines that accept only `key`.
