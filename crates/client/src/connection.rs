@@ -198,6 +198,10 @@ impl OneConnection<'_> {
             let others = forwards.unwrap_or_else(|| SessionForwards::without_listeners(options));
             forwards = Some(others.with_agent(agent));
         }
+        if let Some(x11) = self.plan.x11.clone() {
+            let others = forwards.unwrap_or_else(|| SessionForwards::without_listeners(options));
+            forwards = Some(others.with_x11(x11));
+        }
         let leaves_later = leaves
             && forwards
                 .as_ref()

@@ -8,6 +8,7 @@ use config::pattern;
 use config::types::Variable;
 use driver::forward::ForwardTarget;
 
+use crate::forward::x11::X11Plan;
 use crate::log::debug3;
 
 /// The purpose of the channel.
@@ -68,6 +69,8 @@ pub struct Plan {
     pub environment: Vec<(Vec<u8>, Vec<u8>)>,
     /// Socket of the agent that remote programs may use.
     pub agent: Option<PathBuf>,
+    /// The X server that remote programs may use.
+    pub x11: Option<X11Plan>,
     /// True if standard input is not read.
     pub stdin_null: bool,
     /// True if this process is the channel's local end, not its standard streams:
@@ -93,6 +96,7 @@ impl Plan {
             pty: None,
             environment: Vec::new(),
             agent: None,
+            x11: None,
             stdin_null: false,
             ends_here: false,
             escape: None,
@@ -149,6 +153,7 @@ impl Plan {
             what,
             pty,
             agent: None,
+            x11: None,
             stdin_null: session.stdin_null,
             ends_here: false,
             escape,

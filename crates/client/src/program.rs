@@ -18,6 +18,7 @@ use crate::connect;
 use crate::connection::OneConnection;
 use crate::error::ClientError;
 use crate::flags::{self, Action, FlagError, Flags, SessionRequest, Setting, query};
+use crate::forward::x11::X11Plan;
 use crate::jumps;
 use crate::local::Here;
 use crate::log::{self, debug1, fatal, info};
@@ -280,6 +281,7 @@ fn connect_and_run(
     }
     if !matches!(plan.what, What::Nothing | What::Forward(_)) {
         plan.agent = crate::forward::agent::socket(options)?;
+        plan.x11 = X11Plan::prepare(&options.forwarding).filter(|_| !plan.ends_here);
     }
     let turns = local.as_deref().and_then(|local| local.turns());
     let mut prompter = Prompter::new(options.authentication.batch_mode).in_turn(turns);

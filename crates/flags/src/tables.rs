@@ -102,7 +102,9 @@ pub const SSH: &[Flag] = &[
         Free("local[:remote]"),
         "connect tunnel devices of both sides",
     ),
+    flag("X", None, "forward X11 for untrusted programs"),
     flag("x", None, "no X11 forwarding"),
+    flag("Y", None, "forward X11 for trusted programs"),
     flag("y", None, "write messages to syslog"),
     // Refused by name, or without a meaning.
     hidden("1"),
@@ -111,8 +113,6 @@ pub const SSH: &[Flag] = &[
     hidden("M"),
     hidden_with_value("O"),
     hidden_with_value("S"),
-    hidden("X"),
-    hidden("Y"),
 ];
 
 /// The flags of `sshd`.

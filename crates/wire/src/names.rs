@@ -46,6 +46,8 @@ pub const CHANNEL_TUN: &str = "tun@openssh.com";
 /// Fulmar's own type (docs/PROTOCOL.md).
 pub const CHANNEL_TUN_SEGMENTS: &str = "tun-segments@fulmar.invalid";
 
+/// Connections to the client's X server, RFC 4254 §6.3.2.
+pub const CHANNEL_X11: &str = "x11";
 /// Connections to the client's agent: OpenSSH's name, and the one of draft-ietf-sshm-ssh-agent.
 pub const CHANNEL_AGENT_OPENSSH: &str = "auth-agent@openssh.com";
 pub const CHANNEL_AGENT: &str = "agent-connect";
@@ -62,6 +64,8 @@ pub const REQUEST_EXIT_STATUS: &str = "exit-status";
 pub const REQUEST_EXIT_SIGNAL: &str = "exit-signal";
 pub const REQUEST_AGENT_OPENSSH: &str = "auth-agent-req@openssh.com";
 pub const REQUEST_AGENT: &str = "agent-req";
+/// RFC 4254 §6.3.1.
+pub const REQUEST_X11: &str = "x11-req";
 pub const REQUEST_EOW: &str = "eow@openssh.com";
 pub const REQUEST_XON_XOFF: &str = "xon-xoff";
 

@@ -302,8 +302,11 @@ impl Parser {
                 });
             }
             "M" => return Err(later("-M", "connection sharing")),
-            "X" => return Err(later("-X", "X11 forwarding")),
-            "Y" => return Err(later("-Y", "X11 forwarding")),
+            "X" => self.force("ForwardX11", "yes"),
+            "Y" => {
+                self.force("ForwardX11", "yes");
+                self.force("ForwardX11Trusted", "yes");
+            }
             "y" => self.flags.syslog = true,
             "g" => self.force("GatewayPorts", "yes"),
             _ => self.valued(flag, value)?,

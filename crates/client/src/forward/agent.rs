@@ -77,6 +77,9 @@ impl SessionForwards {
         if let Some(agent) = &mut self.agent {
             agent.is_requested = true;
         }
+        if let Some(x11) = &mut self.x11 {
+            x11.requested();
+        }
     }
 
     pub(super) fn expects_agent(&self) -> bool {

@@ -1,5 +1,5 @@
 //! Forwardings of a session: `LocalForward`, `DynamicForward` and `RemoteForward` with their flags
-//! `-L`, `-D` and `-R`; of the agent (`-A`); and the tunnel of `-w`.
+//! `-L`, `-D` and `-R`; of the agent (`-A`) and the X server (`-X`); and the tunnel of `-w`.
 //!
 //! [`SessionForwards::prepare`] listens, before the program goes to the background;
 //! [`SessionForwards::start`] sends the requests for remote ones; `change` adds and ends forwardings
@@ -11,6 +11,7 @@ mod change;
 mod remote;
 mod report;
 mod tunnel;
+pub(crate) mod x11;
 
 use std::path::Path;
 
@@ -32,6 +33,7 @@ use agent::ForwardedAgent;
 use remote::Remotes;
 pub(crate) use report::open_reason;
 use tunnel::SessionTunnel;
+use x11::ForwardedX11;
 
 /// All forwardings of a session.
 pub struct SessionForwards {
@@ -45,6 +47,7 @@ pub struct SessionForwards {
     /// their number.
     opened_before_start: Option<Vec<(ChannelId, Option<ForwardTarget>, u64)>>,
     agent: Option<ForwardedAgent>,
+    x11: Option<ForwardedX11>,
     tunnel: Option<SessionTunnel>,
 }
 
@@ -170,6 +173,7 @@ impl SessionForwards {
             locals: Vec::new(),
             remotes: Remotes::new(false),
             agent: None,
+            x11: None,
             opened_before_start: Some(Vec::new()),
             tunnel: None,
         }
@@ -278,6 +282,12 @@ impl SessionForwards {
                 if agent::is_agent(&kind) && self.expects_agent() =>
             {
                 self.agent_opened(channel, driver)?;
+                Ok(None)
+            }
+            Some(Notice::Event(Event::ChannelOpenRequest { channel, kind, .. }))
+                if x11::is_x11(&kind) && self.expects_x11() =>
+            {
+                self.x11_opened(channel, driver);
                 Ok(None)
             }
             other => Ok(other),

@@ -9,7 +9,7 @@ use super::remote::shown;
 use super::tunnel::SessionTunnel;
 use crate::connect::plain_reason;
 use crate::error::ClientError;
-use crate::log::{debug1, error, verbose};
+use crate::log::{debug1, error, info, verbose};
 use crate::text::one_line;
 
 impl SessionForwards {
@@ -49,6 +49,10 @@ impl SessionForwards {
                 }
                 ForwardReport::AgentFailed { why } => {
                     debug1!("connecting to the agent: {}", one_line(&why));
+                }
+                ForwardReport::FirstPacketRefused(reason) => {
+                    debug1!("{reason}");
+                    info!("X11 connection rejected because of wrong authentication.");
                 }
                 ForwardReport::TargetForbidden(target) => {
                     error!(

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use proto::channel::Request;
 use proto::{ChannelId, Connection, Error};
 
+use crate::forward::x11::X11Plan;
 use crate::log::{debug1, debug2};
 use crate::plan::{Plan, What};
 use crate::text::one_line;
@@ -17,6 +18,8 @@ use crate::text::one_line;
 pub(crate) enum Asked {
     /// `pty-req`
     Pty,
+    /// `x11-req`
+    X11,
     /// `shell`, `exec` or `subsystem`
     Start,
     /// `break`
@@ -191,6 +194,7 @@ pub(crate) fn start(
 
 fn requests(plan: &Plan) -> Vec<Request> {
     let mut requests = Vec::new();
+    requests.extend(plan.x11.as_ref().map(X11Plan::request));
     if plan.agent.is_some() {
         requests.push(Request::AgentForwarding { standard: false });
     }
@@ -235,6 +239,9 @@ fn send_requests(
                 channel.0,
                 request.name()
             ),
+            Request::X11 { .. } => {
+                debug1!("Requesting X11 forwarding with authentication spoofing.");
+            }
             Request::Env { name, .. } => {
                 debug1!("channel {}: setting env {}", channel.0, text(name));
             }
@@ -244,6 +251,7 @@ fn send_requests(
         }
         match request {
             Request::Env { .. } | Request::AgentForwarding { .. } => {}
+            Request::X11 { .. } => asked.push_back(Asked::X11),
             Request::Pty { .. } => asked.push_back(Asked::Pty),
             _ => asked.push_back(Asked::Start),
         }

@@ -156,12 +156,16 @@ impl Session<'_> {
                 self.channel_closed(channel);
             }
             Event::ChannelOpenRequest { channel, kind, .. } => {
-                match forward::agent::is_agent(&kind) {
-                    true => error!(
-                        "Warning: ssh server tried agent forwarding.\n\
+                let special = [
+                    ("agent", forward::agent::is_agent(&kind)),
+                    ("X11", forward::x11::is_x11(&kind)),
+                ];
+                match special.into_iter().find(|(_, is_it)| *is_it) {
+                    Some((what, _)) => error!(
+                        "Warning: ssh server tried {what} forwarding.\n\
                          Warning: this is probably a break-in attempt by a malicious server."
                     ),
-                    false => info!(
+                    None => info!(
                         "WARNING: the server asked for a channel of type {}: refused",
                         one_line(&kind)
                     ),
@@ -251,6 +255,12 @@ impl Session<'_> {
                 error!("PTY allocation request failed on channel {}", channel.0);
                 self.terminal.leave_raw_mode();
                 self.plan.pty = None;
+            }
+            Some(Asked::X11) if !success => {
+                error!("X11 forwarding request failed on channel {}", channel.0);
+                if let Some(forwards) = &mut self.forwards {
+                    forwards.x11_refused();
+                }
             }
             Some(Asked::Start) if success => self.outcome.started = true,
             Some(Asked::Start) => {

@@ -88,8 +88,10 @@ keywords! {
         forwarding.exit_on_forward_failure: bool = ExitOnForwardFailure [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         /// `FingerprintHash`.
         logging.fingerprint_hash: FingerprintHash = FingerprintHash [] Kind::Choice(FingerprintHash::SPELLINGS), "sha256", Carried, Everywhere, First, Line;
-        ForwardX11 [] Kind::Flag, "no", NO, Everywhere, First, Line;
-        ForwardX11Trusted [] Kind::Flag, "no", Fulfilled, Everywhere, First, Line;
+        /// `ForwardX11`.
+        forwarding.x11: bool = ForwardX11 [] Kind::Flag, "no", Carried, Everywhere, First, Line;
+        /// `ForwardX11Trusted`: remote programs get all rights at the X server.
+        forwarding.x11_trusted: bool = ForwardX11Trusted [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         /// `GatewayPorts` (`-g`): listeners without an address accept connections on all addresses.
         forwarding.gateway_ports: bool = GatewayPorts [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         /// `HashKnownHosts`.
@@ -137,7 +139,8 @@ keywords! {
         CanonicalizeMaxDots [] COUNT, "1", Carried, Everywhere, First, Line;
         /// `ConnectionAttempts`.
         connection.connection_attempts: u32 = ConnectionAttempts [] COUNT, "1", Carried, Everywhere, First, Line;
-        ForwardX11Timeout [] Kind::Seconds { none: true }, "1200", Fulfilled, Everywhere, First, Line;
+        /// `ForwardX11Timeout` in seconds; 0 means no limit.
+        forwarding.x11_timeout_s: u32 = ForwardX11Timeout [] Kind::Seconds { none: true }, "1200", Carried, Everywhere, First, Line;
         /// `NumberOfPasswordPrompts`.
         authentication.number_of_password_prompts: u32 = NumberOfPasswordPrompts [] COUNT, "3", Carried, Everywhere, First, Line;
         /// `ServerAliveCountMax`.
@@ -187,7 +190,8 @@ keywords! {
         /// `RevokedHostKeys`: expanded; files, each a list or KRL. A key that any of them lists is
         /// revoked.
         host_keys.revoked_host_keys: Vec<String> = RevokedHostKeys [] Kind::Paths, "", Carried, Everywhere, First, UnlessNone;
-        XAuthLocation [] Kind::Text, "/usr/bin/xauth", Fulfilled, Everywhere, First, Line;
+        /// `XAuthLocation`: the program that reads and makes cookies.
+        forwarding.xauth_location: String = XAuthLocation [] Kind::Text, "/usr/bin/xauth", Carried, Everywhere, First, Line;
         /// `KnownHostsCommand`: a command with arguments, not split; accepts all tokens, of which the
         /// caller sets %f %H %I %K %t.
         host_keys.known_hosts_command: Option<String> = KnownHostsCommand [] Kind::Rest, "", Carried, Everywhere, First, UnlessNone;

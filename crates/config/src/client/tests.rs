@@ -390,21 +390,21 @@ fn missing_and_explicit_files() {
 #[test]
 fn what_only_enables_is_warned_about_once_with_its_place() {
     let text = "AddKeysToAgent yes\nControlMaster auto\nControlMaster yes\n\
-        ControlPath ~/x\nControlPersist yes\nForwardX11 yes\n";
+        ControlPath ~/x\nControlPersist yes\n";
     let options = resolve(text, "h");
     let shown: Vec<String> = options.warnings.iter().map(ToString::to_string).collect();
-    assert_eq!(shown.len(), 5, "{shown:#?}");
+    assert_eq!(shown.len(), 4, "{shown:#?}");
     assert_eq!(
         shown[0],
         format!("{USER} line 1: AddKeysToAgent is not supported yet; ignored")
     );
     assert!(shown[1].starts_with(&format!("{USER} line 2: ControlMaster")));
-    let quiet = "ForwardAgent yes\nControlMaster no\nControlPath none\nForwardX11 no\nTunnel no\nControlPersist no\n";
+    let quiet = "ForwardAgent yes\nControlMaster no\nControlPath none\nForwardX11 yes\nTunnel no\nControlPersist no\n";
     assert!(resolve(quiet, "h").warnings.is_empty());
     // Blocks that do not apply and values that do not count give no warning.
     assert!(
         resolve(
-            "AddKeysToAgent no\nAddKeysToAgent yes\nHost x\nForwardX11 yes\n",
+            "AddKeysToAgent no\nAddKeysToAgent yes\nHost x\nControlMaster yes\n",
             "h"
         )
         .warnings

@@ -66,7 +66,8 @@ keywords! {
         authentication.pam_service_name: String = PAMServiceName [] Kind::Text, "fulmar", Carried, Everywhere, First, Line;
         /// `LoginGraceTime` in seconds; 0 means no limit.
         limits.login_grace_time_s: u32 = LoginGraceTime [] Kind::Seconds { none: false }, "120", Carried, Global, First, Line;
-        X11DisplayOffset [] COUNT, "10", Fulfilled, Everywhere, First, Line;
+        /// `X11DisplayOffset`: the first number of a display.
+        forwarding.x11_display_offset: u32 = X11DisplayOffset [] COUNT, "10", Carried, Everywhere, First, Line;
         /// `MaxAuthTries`.
         authentication.max_auth_tries: u32 = MaxAuthTries [] COUNT, "6", Carried, Everywhere, First, Line;
         /// `MaxSessions`; 0 refuses every session.
@@ -97,8 +98,10 @@ keywords! {
         session.print_motd: bool = PrintMotd [] Kind::YesNo, "yes", Carried, Global, First, Line;
         /// `PrintLastLog`.
         session.print_last_log: bool = PrintLastLog [] Kind::YesNo, "yes", Carried, Global, First, Line;
-        X11Forwarding [] Kind::YesNo, "no", ENABLES, Everywhere, First, Line;
-        X11UseLocalhost [] Kind::YesNo, "yes", Fulfilled, Everywhere, First, Line;
+        /// `X11Forwarding`; `disable_forwarding` overrides it.
+        forwarding.x11_forwarding: bool = X11Forwarding [] Kind::YesNo, "no", Carried, Everywhere, First, Line;
+        /// `X11UseLocalhost`: displays listen on loopback addresses only.
+        forwarding.x11_use_localhost: bool = X11UseLocalhost [] Kind::YesNo, "yes", Carried, Everywhere, First, Line;
         /// `PermitTTY`.
         session.permit_tty: bool = PermitTTY [] Kind::YesNo, "yes", Carried, Everywhere, First, Line;
         /// `PermitUserRC`.
@@ -135,7 +138,8 @@ keywords! {
         connection.pid_file: Option<String> = PidFile [] Kind::Path, "/run/sshd.pid", Carried, Global, First, Line;
         /// `ModuliFile`.
         algorithms.moduli_file: String = ModuliFile [] Kind::Path, "/etc/ssh/moduli", Carried, Global, First, Line;
-        XAuthLocation [] Kind::Path, "/usr/bin/xauth", Fulfilled, Global, First, Line;
+        /// `XAuthLocation`: the program that stores cookies; `none` if there is none.
+        forwarding.xauth_location: String = XAuthLocation [] Kind::Path, "/usr/bin/xauth", Carried, Global, First, Line;
         /// `Ciphers`.
         algorithms.ciphers: Vec<String> = Ciphers [] Kind::Algorithms(Class::Cipher), "", Carried, Global, First, Comma;
         /// `MACs`.

@@ -93,7 +93,14 @@ impl Forwards {
         let socket = SocketPair::new(socket)?;
         self.paused = false;
         let opens = listener.opens.clone();
+        let is_last = opens
+            == Opens::X11 {
+                single_connection: true,
+            };
         self.accepted((socket, peer), opens, serial, driver);
+        if is_last {
+            self.cancel(serial, driver);
+        }
         Ok(())
     }
 
@@ -132,6 +139,11 @@ impl Forwards {
             Opens::Forwarded(listening) => {
                 let (kind, fields) = listening.open_request(peer);
                 (kind, fields, "remote".to_owned())
+            }
+            Opens::X11 { .. } => {
+                let mut fields = Vec::new();
+                super::target::put_originator(&mut fields, peer);
+                (names::CHANNEL_X11, fields, "x11".to_owned())
             }
             Opens::Agent { standard } => {
                 let kind = match standard {

@@ -119,6 +119,10 @@ impl Forwards {
             return;
         };
         let mut rest = data;
+        if entry.first.is_some() && matches!(entry.stage, ForwardStage::PeerAsks) {
+            entry.held.extend_from_slice(&rest);
+            return self.check_first(serial, driver);
+        }
         if let (ForwardStage::PeerAsks, Some(socks)) = (&entry.stage, &mut entry.socks) {
             while !rest.is_empty() {
                 let (taken, step) = socks.take(&rest);

@@ -15,6 +15,7 @@ mod accept;
 mod agent;
 mod dial;
 mod events;
+mod first_packet;
 mod listener;
 mod resolver;
 mod socks;
@@ -31,6 +32,7 @@ use proto::{ChannelId, Millis, Stream};
 use sys::socket::Family;
 use wire::message::open_failure;
 
+pub use first_packet::{FirstPacket, FirstPacketStep};
 pub use listener::{Gateway, ListeningSockets};
 pub use socks::{Socks, SocksOutcome, SocksStep};
 pub use target::{ForwardTarget, Listening};
@@ -115,6 +117,11 @@ pub enum Opens {
     Direct(ForwardTarget),
     /// Client: to the target that the connection asks for by SOCKS.
     Socks,
+    /// Server: to the client's X server.
+    X11 {
+        /// The listener ends with its first connection.
+        single_connection: bool,
+    },
     /// Server: to the client that requested this listener.
     Forwarded(Listening),
     /// Server: to the client's agent.
@@ -150,6 +157,8 @@ pub enum ForwardReport {
         /// Why, in the system's words.
         why: String,
     },
+    /// The first packet of a connection for the peer was refused, for this reason.
+    FirstPacketRefused(&'static str),
     /// A target that a SOCKS request named is not permitted.
     TargetForbidden(ForwardTarget),
     /// Listeners pause because of this error; reported once until a connection is accepted again.
@@ -208,6 +217,11 @@ struct Forwarded {
     /// The session-bind request for an agent, which is sent first and answered before the channel is
     /// accepted; empty for other connections.
     bind: Vec<u8>,
+    /// Checks the connection's first packet, which precedes the connection to the target; none if the
+    /// packet has been checked.
+    first: Option<(FirstPacket, ForwardTarget)>,
+    /// True if the peer's channel was accepted before there was a connection.
+    is_accepted: bool,
     /// Data from the peer that arrived before its SOCKS request was carried out, and its EOF. Copied,
     /// because the data would pin a receive slab during the whole attempt to connect. The window
     /// bounds its size.
@@ -353,6 +367,8 @@ impl Forwards {
             channel,
             socks,
             bind: Vec::new(),
+            first: None,
+            is_accepted: false,
             held: Vec::new(),
             peer_ended: false,
             discarded: None,
@@ -507,7 +523,7 @@ impl Forwards {
                     .connection()
                     .channel_send_slice(channel, Stream::Data, &reply);
             }
-            None if driver.connection().accept_channel(channel).is_err() => {
+            None if !entry.is_accepted && driver.connection().accept_channel(channel).is_err() => {
                 return self.fail(serial, None, driver);
             }
             None => {}

@@ -84,7 +84,7 @@ fn skip_originator(reader: &mut Reader<'_>) -> Result<(), DecodeError> {
 }
 
 /// The originator of a connection without an IP address is given as OpenSSH gives it.
-fn put_originator(out: &mut Vec<u8>, originator: Option<SocketAddr>) {
+pub(super) fn put_originator(out: &mut Vec<u8>, originator: Option<SocketAddr>) {
     match originator {
         Some(address) => {
             out.put_string(address.ip().to_string().as_bytes());

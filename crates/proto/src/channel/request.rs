@@ -5,6 +5,9 @@ use alloc::vec::Vec;
 
 use wire::{DecodeError, Put, Reader, names};
 
+/// Maximum length of the protocol and the cookie of `x11-req`, bytes.
+const MAX_X11_BYTES: usize = 512;
+
 /// A request on a channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
@@ -35,6 +38,17 @@ pub enum Request {
     AgentForwarding {
         /// True for the draft's names of the request and its channels.
         standard: bool,
+    },
+    /// `x11-req`, RFC 4254 §6.3.1: the client serves connections to its X server.
+    X11 {
+        /// The listener ends with its first connection.
+        single_connection: bool,
+        /// The name of the authentication protocol.
+        protocol: Vec<u8>,
+        /// The cookie, in hexadecimal digits.
+        cookie: Vec<u8>,
+        /// The screen's number.
+        screen: u32,
     },
     /// `shell`, RFC 4254 §6.5.
     Shell,
@@ -105,6 +119,7 @@ impl Request {
             Self::Env { .. } => names::REQUEST_ENV,
             Self::AgentForwarding { standard: true } => names::REQUEST_AGENT,
             Self::AgentForwarding { standard: false } => names::REQUEST_AGENT_OPENSSH,
+            Self::X11 { .. } => names::REQUEST_X11,
             Self::Shell => names::REQUEST_SHELL,
             Self::Exec { .. } => names::REQUEST_EXEC,
             Self::Subsystem { .. } => names::REQUEST_SUBSYSTEM,
@@ -141,6 +156,17 @@ impl Request {
                 out.put_string(value);
             }
             Self::AgentForwarding { .. } | Self::Shell | Self::Eow => {}
+            Self::X11 {
+                single_connection,
+                protocol,
+                cookie,
+                screen,
+            } => {
+                out.put_bool(*single_connection);
+                out.put_string(protocol);
+                out.put_string(cookie);
+                out.put_u32(*screen);
+            }
             Self::Exec { command } => out.put_string(command),
             Self::Subsystem { name } => out.put_string(name),
             Self::WindowChange {
@@ -191,6 +217,12 @@ impl Request {
             },
             names::REQUEST_AGENT => Self::AgentForwarding { standard: true },
             names::REQUEST_AGENT_OPENSSH => Self::AgentForwarding { standard: false },
+            names::REQUEST_X11 => Self::X11 {
+                single_connection: reader.bool()?,
+                protocol: reader.string_max(MAX_X11_BYTES)?.to_vec(),
+                cookie: reader.string_max(MAX_X11_BYTES)?.to_vec(),
+                screen: reader.u32()?,
+            },
             names::REQUEST_SHELL => Self::Shell,
             names::REQUEST_EXEC => Self::Exec {
                 command: reader.string()?.to_vec(),

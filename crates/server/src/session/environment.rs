@@ -31,6 +31,11 @@ impl Environment {
         }
     }
 
+    /// The value of a variable.
+    pub(super) fn get(&self, name: &[u8]) -> Option<&[u8]> {
+        self.0.get(name).map(Vec::as_slice)
+    }
+
     /// The variables, by name.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.0
@@ -72,6 +77,8 @@ pub(super) struct ChannelFacts<'a> {
     pub auth_info_path: Option<&'a str>,
     /// Socket for the client's agent.
     pub agent_socket: Option<&'a [u8]>,
+    /// The display of the client's X server.
+    pub display: Option<&'a str>,
     /// Network interfaces of the client's tunnels, with commas between them.
     pub tunnels: String,
 }
@@ -154,6 +161,9 @@ fn connection_variables(out: &mut Environment, grant: &SessionGrant, facts: &Cha
     }
     if let Some(command) = facts.original_command {
         out.set("SSH_ORIGINAL_COMMAND", command);
+    }
+    if let Some(display) = facts.display {
+        out.set("DISPLAY", display);
     }
     if let Some(path) = facts.agent_socket {
         out.set("SSH_AUTH_SOCK", path);

@@ -27,6 +27,7 @@ use wire::names;
 use super::agent::{self, AgentSocket};
 use super::context::Context;
 use super::permits;
+use super::x11::{self, X11Display, X11Request};
 
 /// Maximum listeners for one client.
 const MAX_LISTENERS: usize = 4096;
@@ -112,6 +113,7 @@ impl Forwarding {
                 // Targets of SOCKS, agents and tunnels that are opened are the client's.
                 ForwardReport::TargetForbidden(_)
                 | ForwardReport::AgentFailed { .. }
+                | ForwardReport::FirstPacketRefused(_)
                 | ForwardReport::TunnelOpened(_) => {}
             }
         }
@@ -345,6 +347,47 @@ impl Forwarding {
                 false
             }
         }
+    }
+
+    /// Listens for X programs of a session; `None` refuses.
+    pub(super) fn listen_for_x11(
+        &mut self,
+        request: &X11Request,
+        driver: &mut Driver,
+        context: &Context<'_>,
+    ) -> Option<X11Display> {
+        let (options, grant) = (&context.options, &context.grant);
+        let is_rooted = options.session.sftp_root.is_some();
+        if !permits::may_forward_x11(&options.forwarding, &grant.restrictions, is_rooted) {
+            context.log.debug("X11 forwarding disabled");
+            return None;
+        }
+        if !request.is_plain() {
+            context.log.error("Invalid X11 forwarding data");
+            return None;
+        }
+        allow_open_files();
+        let opens = Opens::X11 {
+            single_connection: request.single_connection,
+        };
+        let made = x11::listen(&options.forwarding, family(options));
+        let listening = made.and_then(|(sockets, number)| {
+            let listener = self.forwards.listen(sockets, opens, driver)?;
+            let is_local = options.forwarding.x11_use_localhost;
+            Ok(X11Display::new(request, number, is_local, listener))
+        });
+        listening
+            .inspect_err(|error| {
+                context.log.error(&format!(
+                    "Failed to allocate internet-domain X11 display socket: {error}"
+                ));
+            })
+            .ok()
+    }
+
+    /// Ends the listener of a session's display.
+    pub(super) fn close_display(&mut self, listener: u64, driver: &mut Driver) {
+        self.forwards.cancel(listener, driver);
     }
 
     /// Ends all listeners.

@@ -72,13 +72,14 @@ pub(super) enum RcFile {
     System,
 }
 
-/// Starts the rc file with the command's outputs, no input and no controlling terminal.
+/// Starts the rc file with the command's outputs, `input` as its input and no controlling terminal.
 pub(super) fn rc(
     file: RcFile,
     shell_path: &str,
     environment: &Environment,
     home: &str,
     end: &CommandEnd,
+    input: &[u8],
 ) -> Result<Child, SpawnError> {
     let command = match file {
         RcFile::User => {
@@ -95,7 +96,30 @@ pub(super) fn rc(
             command
         }
     };
-    let end = end.without_input().map_err(|error| SpawnError {
+    spawn_with_input(command, environment, home, end, input)
+}
+
+/// Starts xauth(1), which reads its commands from `input`.
+pub(super) fn xauth(
+    program: &str,
+    environment: &Environment,
+    home: &str,
+    end: &CommandEnd,
+    input: &[u8],
+) -> Result<Child, SpawnError> {
+    let mut command = ChildCommand::new(program);
+    command.args(["xauth", "-q", "-"]);
+    spawn_with_input(command, environment, home, end, input)
+}
+
+fn spawn_with_input(
+    command: ChildCommand,
+    environment: &Environment,
+    home: &str,
+    end: &CommandEnd,
+    input: &[u8],
+) -> Result<Child, SpawnError> {
+    let end = end.with_input(input).map_err(|error| SpawnError {
         step: sys::process::SpawnStep::Descriptors,
         error,
     })?;

@@ -28,6 +28,7 @@ mod stdio;
 mod terminal;
 mod text;
 mod token;
+mod x11;
 
 use std::fmt;
 use std::io;

@@ -61,6 +61,18 @@ pub(super) fn may_listen(
     }
 }
 
+/// True if programs of the user may use the client's X server. With SftpRoot no program runs.
+pub(super) fn may_forward_x11(
+    forwarding: &ForwardingOptions,
+    restrictions: &Restrictions,
+    is_rooted: bool,
+) -> bool {
+    forwarding.x11_forwarding
+        && !forwarding.disable_forwarding
+        && !restrictions.no_x11_forwarding
+        && !is_rooted
+}
+
 /// True if programs of the user may use the client's agent. With SftpRoot no program runs, and the
 /// socket would be outside.
 pub(super) fn may_forward_agent(

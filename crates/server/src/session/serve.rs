@@ -17,6 +17,7 @@ use super::channel::{Orphan, SessionChannel};
 use super::context::Context;
 use super::forward::Forwarding;
 use super::token::Token;
+use super::x11::X11Request;
 use crate::transport;
 
 /// Time limit for sending a DISCONNECT.
@@ -236,6 +237,26 @@ impl<'a> Serve<'a> {
             } => self.forward_agent(channel, standard, want_reply),
             Event::ChannelRequest {
                 channel,
+                request:
+                    Request::X11 {
+                        single_connection,
+                        protocol,
+                        cookie,
+                        screen,
+                    },
+                want_reply,
+            } => {
+                let request = X11Request {
+                    single_connection,
+                    protocol,
+                    cookie,
+                    screen,
+                };
+                self.forward_x11(channel, &request, want_reply);
+                Ok(())
+            }
+            Event::ChannelRequest {
+                channel,
                 request,
                 want_reply,
             } => {
@@ -426,6 +447,22 @@ impl<'a> Serve<'a> {
         Ok(())
     }
 
+    /// Answers the request of a session to use the client's X server.
+    fn forward_x11(&mut self, channel: ChannelId, request: &X11Request, want_reply: bool) {
+        let (forwarding, driver) = (&mut self.forwarding, &mut *self.driver);
+        let session = self.channels.get_mut(&channel);
+        let mut is_granted = false;
+        if let Some(session) = session.filter(|session| session.takes_x11())
+            && let Some(display) = forwarding.listen_for_x11(request, driver, &self.context)
+        {
+            session.set_x11(display);
+            is_granted = true;
+        }
+        if want_reply {
+            let _ = driver.connection().channel_reply(channel, is_granted);
+        }
+    }
+
     fn reject(&mut self, channel: ChannelId, code: u32, words: &str) {
         let _ = self
             .driver
@@ -466,6 +503,9 @@ impl<'a> Serve<'a> {
     /// Removes a channel whose number may be used again.
     fn forget(&mut self, channel: ChannelId) {
         if let Some(session) = self.channels.remove(&channel) {
+            if let Some(listener) = session.x11_listener() {
+                self.forwarding.close_display(listener, &mut self.driver);
+            }
             self.orphans
                 .extend(session.hang_up(&mut self.driver, &self.context));
         }

@@ -37,10 +37,19 @@ impl CommandEnd {
         })
     }
 
-    /// The same outputs and the null device as input, for the rc file.
-    pub(super) fn without_input(&self) -> io::Result<Self> {
+    /// The same outputs and a short text as input, for the rc file and xauth.
+    pub(super) fn with_input(&self, text: &[u8]) -> io::Result<Self> {
+        let stdin = match text.is_empty() {
+            true => sys::io::null()?,
+            false => {
+                let (stdin, ours) = sys::io::pipe()?;
+                // The empty pipe has room for it.
+                sys::io::write_all(&ours, text)?;
+                stdin
+            }
+        };
         Ok(Self {
-            stdin: sys::io::null()?,
+            stdin,
             stdout: sys::io::dup(&self.stdout)?,
             stderr: sys::io::dup(&self.stderr)?,
             is_terminal: false,

@@ -35,6 +35,7 @@ use super::sftp::{SftpHandler, SftpThread};
 use super::stdio::{self, Outputs};
 use super::terminal::{Size, Terminal};
 use super::token::Token;
+use super::x11::X11Display;
 use start::NextStart;
 
 /// First and longest interval, in milliseconds, at which an ended command's output is checked.
@@ -66,6 +67,7 @@ pub(super) struct SessionChannel {
     id: ChannelId,
     client_environment: Environment,
     terminal: Option<Terminal>,
+    x11: Option<X11Display>,
     stage: CommandStage,
     /// Serial of the child in `stage`.
     serial: u64,
@@ -93,6 +95,7 @@ impl SessionChannel {
             id,
             client_environment: Environment::default(),
             terminal: None,
+            x11: None,
             stage: CommandStage::Idle,
             serial: 0,
             signals_refused: false,
@@ -112,6 +115,20 @@ impl SessionChannel {
     /// True if the session has a terminal.
     pub(super) fn has_terminal(&self) -> bool {
         self.terminal.is_some()
+    }
+
+    /// True if a display may be requested: there is none yet, and no command.
+    pub(super) fn takes_x11(&self) -> bool {
+        self.x11.is_none() && matches!(self.stage, CommandStage::Idle)
+    }
+
+    pub(super) fn set_x11(&mut self, display: X11Display) {
+        self.x11 = Some(display);
+    }
+
+    /// The number of the listener for X programs.
+    pub(super) fn x11_listener(&self) -> Option<u64> {
+        self.x11.as_ref().map(|x11| x11.listener)
     }
 
     /// Handles a request and replies.
@@ -185,6 +202,7 @@ impl SessionChannel {
                 true
             }
             Request::AgentForwarding { .. }
+            | Request::X11 { .. }
             | Request::ExitStatus { .. }
             | Request::ExitSignal { .. }
             | Request::Unknown { .. } => false,

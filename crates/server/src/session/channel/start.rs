@@ -1,8 +1,11 @@
 //! Starts a channel's command: from the request, through the rc file, to the program or
 //! internal-sftp.
 
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::Arc;
 
 use driver::Driver;
@@ -16,6 +19,7 @@ use crate::session::environment::{self, ChannelFacts, Environment};
 use crate::session::sftp::SftpHandler;
 use crate::session::stdio::{self, CommandEnd};
 use crate::session::token::Token;
+use crate::session::x11::X11Display;
 use crate::session::{launch, text};
 
 /// Exit status if /etc/nologin refuses the login, as in OpenSSH.
@@ -212,7 +216,7 @@ impl SessionChannel {
                 step: sys::process::SpawnStep::Descriptors,
                 error,
             })
-            .and_then(|end| launch::rc(file, &grant.shell, &environment, &grant.home, &end));
+            .and_then(|end| launch::rc(file, &grant.shell, &environment, &grant.home, &end, b""));
         self.after_rc(Some(started), next, driver, context)
     }
 
@@ -339,6 +343,7 @@ impl SessionChannel {
             original_command,
             agent_socket: context.agent_socket.get().map(Vec::as_slice),
             auth_info_path: context.auth_info.as_ref().and_then(|file| file.path()),
+            display: self.x11.as_ref().map(|x11| x11.display.as_str()),
             tunnels: context.tunnels.borrow().join(","),
         };
         environment::build(
@@ -363,8 +368,15 @@ impl SessionChannel {
             None
         } else {
             warn_of_home(&end, context);
-            launch::rc_file(grant, &context.options.session, launch.is_subsystem)
-                .map(|file| launch::rc(file, &grant.shell, &environment, &grant.home, &end))
+            let x11 = self.x11.as_ref();
+            match launch::rc_file(grant, &context.options.session, launch.is_subsystem) {
+                Some(file) => {
+                    let input = x11.map(X11Display::rc_input).unwrap_or_default();
+                    let (shell, home) = (&grant.shell, &grant.home);
+                    Some(launch::rc(file, shell, &environment, home, &end, &input))
+                }
+                None => x11.and_then(|x11| store_cookie(x11, &environment, &end, context)),
+            }
         };
         let next = NextStart::Command {
             launch,
@@ -433,6 +445,35 @@ impl SessionChannel {
             told: false,
         };
     }
+}
+
+/// Stores a display's cookie by xauth, which runs before the command, or without it if the host has
+/// none.
+fn store_cookie(
+    x11: &X11Display,
+    environment: &Environment,
+    end: &CommandEnd,
+    context: &Context<'_>,
+) -> Option<Result<Child, SpawnError>> {
+    let (program, home) = (
+        &context.options.forwarding.xauth_location,
+        &context.grant.home,
+    );
+    if std::fs::exists(program).unwrap_or_default() {
+        let input = x11.xauth_input();
+        return Some(launch::xauth(program, environment, home, end, &input));
+    }
+    let file = environment.get(b"XAUTHORITY").map_or_else(
+        || Path::new(home).join(".Xauthority"),
+        |path| OsStr::from_bytes(path).into(),
+    );
+    if let Err(error) = x11.store(&file) {
+        context.log.error(&format!(
+            "{}: {error}; X11 programs get no cookie",
+            file.display()
+        ));
+    }
+    None
 }
 
 /// Warns the user on the command's standard error that the home directory cannot be entered. Not in
