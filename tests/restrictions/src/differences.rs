@@ -24,7 +24,7 @@ pub const DIFFERENCES: &[Difference] = &[
     row(
         &[
             "PermitTunnel yes; DisableForwarding",
-            "PermitTunnel yes by restrict",
+            "PermitTunnel yes, by restrict",
         ],
         "tunnel",
         "no",

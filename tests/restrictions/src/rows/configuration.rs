@@ -279,8 +279,9 @@ fn ours_alone() -> Vec<Row> {
     };
     vec![
         alone(
-            Row::config("SftpRoot {jail}")
+            Row::config("SftpRoot {jail}\nX11Forwarding yes")
                 .but("subsystem", "jail sshrc")
+                .but("agent", "no")
                 .but("streamlocal", "no")
                 .but("remote-streamlocal", "no"),
         ),
