@@ -3,6 +3,7 @@
 mod joined;
 
 mod bulk;
+mod crowd;
 mod endpoint;
 mod idle;
 mod keystroke;
