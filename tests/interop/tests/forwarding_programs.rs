@@ -8,7 +8,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 
-use interop::forwarded::{Does, GREETING, LIMIT, connect, serve_page, socks5, target, through};
+use interop::forwarded::{
+    Does, GREETING, LIMIT, connect, page, serve_page, socks5, target, through,
+};
 use interop::peers::tunnel::{Tunnel, with_suites};
 use interop::process::{Background, COMMAND_LIMIT, Input, descendants, installed, kill, run, wait};
 use interop::report::skipped;
@@ -147,6 +149,41 @@ fn a_service_with_a_unix_socket_answers_http() {
         assert_eq!(
             outcome.stdout.text(),
             "page\npage\n",
+            "{}",
+            outcome.summary()
+        );
+    });
+}
+
+#[test]
+fn chromium_loads_a_page_through_socks() {
+    let Some(chromium) = installed("chromium") else {
+        return skipped("a browser's SOCKS", &"chromium is not installed");
+    };
+    each(|client, server| {
+        let site = Site::new(client, server, "");
+        let port = free_port();
+        let mut command = site.ssh("ExitOnForwardFailure yes\n");
+        command
+            .args(["-N", "-D", &port.to_string(), HOST])
+            .stdin(Stdio::null())
+            .stderr(Stdio::null());
+        let _client = Background::start(&mut command).expect("a client");
+        drop(connect(port));
+        let profile = Scratch::new();
+        let mut command = Command::new(&chromium);
+        command
+            .env("HOME", profile.path())
+            .args(["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"])
+            .arg("--disable-background-networking")
+            .arg(format!("--user-data-dir={}", profile.path().display()))
+            .arg(format!("--proxy-server=socks5://127.0.0.1:{port}"))
+            // Without it, loopback names go past the proxy.
+            .arg("--proxy-bypass-list=<-loopback>")
+            .arg(format!("http://localhost:{}/", page()));
+        let outcome = finish(&mut command, Input::Nothing);
+        assert!(
+            outcome.stdout.text().contains("page"),
             "{}",
             outcome.summary()
         );
