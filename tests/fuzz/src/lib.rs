@@ -15,6 +15,7 @@ pub mod forward;
 pub mod key_exchange;
 pub mod messages;
 pub mod mutate;
+pub mod packets;
 pub mod seeds;
 pub mod sftp;
 
@@ -42,6 +43,7 @@ pub const TARGETS: &[(&str, Body)] = &[
     ("zstd_deflate", messages::zstd_deflate),
     ("zstd_inflate", messages::zstd_inflate),
     ("sftp_stream", sftp::sftp_stream),
+    ("tunnel_packets", packets::tunnel_packets),
     ("sntrup_exchange", key_exchange::sntrup_exchange),
     ("socks_request", forward::socks_request),
     ("forward_fields", forward::forward_fields),

@@ -39,6 +39,7 @@ pub fn of(target: &str) -> Seeds {
         ),
         "zstd_inflate" => named("stream", by_zstd()),
         "sftp_stream" => named("stream", crate::sftp::seeds()),
+        "tunnel_packets" => named("data", crate::packets::seeds()),
         "sntrup_exchange" => named("values", crate::key_exchange::seeds()),
         "socks_request" => named("request", crate::forward::socks_seeds()),
         "forward_fields" => named("fields", crate::forward::field_seeds()),
@@ -274,6 +275,12 @@ fn frames() -> Vec<Vec<u8>> {
         }
         .encode_frame(),
         privsep::PtyAllocate {}.encode_frame(),
+        privsep::TunnelOpen {
+            ethernet: false,
+            unit: Some(1),
+            with_header: true,
+        }
+        .encode_frame(),
     ];
     let mut list = vec![honest.concat()];
     // Every message number with a body of strings, so that each decoder runs.

@@ -91,6 +91,7 @@ targets!(
     zstd_deflate,
     zstd_inflate,
     sftp_stream,
+    tunnel_packets,
     sntrup_exchange,
     socks_request,
     forward_fields,
