@@ -239,7 +239,10 @@ fn escapes_act_at_the_start_of_a_line_only() {
 
 #[test]
 fn another_escape_character_or_none_leaves_the_tilde_alone() {
-    for (escape, typed, shown) in [("^]", "\x1d?", "Supported escape sequences"), ("none", "~?", "[~?]")] {
+    for (escape, typed, shown) in [
+        ("^]", "\x1d?", "Supported escape sequences"),
+        ("none", "~?", "[~?]"),
+    ] {
         let scratch = Scratch::new();
         let (server, _requests) = parrot();
         let mut screen = Screen::start(&scratch, server.port, &["-e", escape]);
