@@ -147,11 +147,7 @@ fn hex(text: &str) -> Option<Vec<u8>> {
     } else {
         text.to_owned()
     };
-    padded
-        .as_bytes()
-        .chunks_exact(2)
-        .map(|pair| u8::from_str_radix(core::str::from_utf8(pair).ok()?, 16).ok())
-        .collect()
+    wire::hex::decode(&padded)
 }
 
 /// Chooses a group from a moduli file for a client that requests `preferred` bits within

@@ -10,6 +10,7 @@ extern crate alloc;
 
 pub mod algorithms;
 mod codec;
+pub mod hex;
 pub mod message;
 pub mod names;
 pub mod userauth;

@@ -231,7 +231,10 @@ fn trusted_cookie(display: &Display, program: Option<&Path>) -> Option<(String, 
     // Addresses of other hosts are xauth's: it knows their families.
     let known = file
         .filter(|_| display.is_local)
-        .filter(|file| fs::metadata(file).is_ok_and(|found| found.len() <= MAX_AUTHORITY_BYTES))
+        .filter(|file| {
+            let fits = |found: fs::Metadata| found.is_file() && found.len() <= MAX_AUTHORITY_BYTES;
+            fs::metadata(file).is_ok_and(fits)
+        })
         .and_then(|file| fs::read(file).ok())
         .and_then(|file| find(&file, display, sys::socket::host_name().as_bytes()));
     known.or_else(|| listed_cookie(program?, None, &display.entry))
@@ -281,19 +284,8 @@ fn listed_cookie(program: &Path, file: Option<&Path>, entry: &str) -> Option<(St
     let text = String::from_utf8_lossy(&output.stdout);
     let mut words = text.lines().next()?.split_whitespace().skip(1);
     let (protocol, digits) = (words.next()?, words.next()?);
-    Some((protocol.to_owned(), from_hex(digits)?))
-}
-
-fn from_hex(digits: &str) -> Option<Vec<u8>> {
-    let pairs = digits.as_bytes().chunks(2).map(|pair| {
-        let text = std::str::from_utf8(pair)
-            .ok()
-            .filter(|text| text.len() == 2)?;
-        u8::from_str_radix(text, 16).ok()
-    });
-    pairs
-        .collect::<Option<Vec<u8>>>()
-        .filter(|bytes| !bytes.is_empty())
+    let cookie = wire::hex::decode(digits).filter(|cookie| !cookie.is_empty())?;
+    Some((protocol.to_owned(), cookie))
 }
 
 /// Protocol and cookie of a local display in the file Xauthority: entries of a family and four fields

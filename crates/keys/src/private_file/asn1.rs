@@ -84,7 +84,7 @@ fn decrypt_traditional(
         .header("DEK-Info")
         .and_then(|value| value.split_once(','))
         .ok_or(PrivateFileError::Malformed)?;
-    let iv = from_hex(iv.trim()).ok_or(PrivateFileError::Malformed)?;
+    let iv = wire::hex::decode(iv.trim()).ok_or(PrivateFileError::Malformed)?;
     let (key_len, block_len) = match cipher {
         "AES-128-CBC" => (16, 16),
         "AES-192-CBC" => (24, 16),
@@ -471,19 +471,4 @@ fn unsupported(what: &str, name: &[u8]) -> PrivateFileError {
 
 fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02X}")).collect()
-}
-
-fn from_hex(text: &str) -> Option<Vec<u8>> {
-    if !text.len().is_multiple_of(2) || text.len() > 64 {
-        return None;
-    }
-    text.as_bytes()
-        .chunks_exact(2)
-        .map(|pair| {
-            pair.iter().try_fold(0_u8, |value, digit| {
-                let digit = char::from(*digit).to_digit(16)?;
-                Some(value << 4 | u8::try_from(digit).ok()?)
-            })
-        })
-        .collect()
 }

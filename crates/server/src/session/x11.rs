@@ -96,10 +96,10 @@ impl X11Display {
     /// Stores the cookie in the user's Xauthority, for a host without xauth.
     ///
     /// # Errors
-    /// Those of the file system; `InvalidData` if the cookie is not hexadecimal or the file is too
-    /// long; `WouldBlock` if another program holds the file's lock.
+    /// Those of the file system; `InvalidData` if the cookie is not hexadecimal, or the file too long or
+    /// no regular file; `WouldBlock` if another program holds the file's lock.
     pub(super) fn store(&self, file: &Path) -> io::Result<()> {
-        let cookie = from_hex(&self.cookie).ok_or(io::ErrorKind::InvalidData)?;
+        let cookie = wire::hex::decode(&self.cookie).ok_or(io::ErrorKind::InvalidData)?;
         let number = self.number.to_string();
         let host = sys::socket::host_name();
         let (family, address) = match self.is_local {
@@ -120,7 +120,7 @@ impl X11Display {
         }
         let _lock = AuthorityLock::take(file)?;
         let before = match fs::metadata(file) {
-            Ok(found) if found.len() > MAX_AUTHORITY_BYTES => {
+            Ok(found) if !found.is_file() || found.len() > MAX_AUTHORITY_BYTES => {
                 return Err(io::ErrorKind::InvalidData.into());
             }
             Ok(_) => fs::read(file)?,
@@ -165,16 +165,6 @@ fn split_entry(file: &[u8]) -> Option<(&[u8], &[u8])> {
         end += 2 + usize::from(u16::from_be_bytes([*len.first()?, *len.get(1)?]));
     }
     file.split_at_checked(end)
-}
-
-fn from_hex(digits: &str) -> Option<Vec<u8>> {
-    let digits = digits.as_bytes();
-    let digit = |byte: u8| char::from(byte).to_digit(16);
-    let pairs = digits.chunks(2).map(|pair| match pair {
-        [high, low] => u8::try_from(digit(*high)? * 16 + digit(*low)?).ok(),
-        _ => None,
-    });
-    pairs.collect()
 }
 
 fn create(path: &Path) -> io::Result<File> {
