@@ -1,4 +1,4 @@
-//! What a copy shows: errors, a line for each file and a total while it runs, JSON at its end.
+//! Output of a copy: errors, the progress of each file and the total, and JSON at the end.
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
@@ -10,44 +10,44 @@ use transfer::text;
 use super::units;
 use crate::json::Json;
 
-/// How often the line is painted.
+/// Interval between two updates of the line on a terminal.
 const REPAINT: Duration = Duration::from_millis(250);
-/// How often a line is written where there is no terminal. A copy that takes less says nothing.
+/// Interval between two lines without a terminal. A copy that takes less time writes none.
 const LINE_EVERY: Duration = Duration::from_secs(10);
-/// The rate is what came in so long a time.
+/// Time over which a rate is measured.
 const RATE_SPAN: Duration = Duration::from_secs(1);
-/// Files that `--json` names one by one; the rest is counted.
+/// Maximum files that `--json` lists; others are only counted.
 const MAX_NAMED: usize = 100_000;
 
-/// How much is shown.
+/// How progress is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Show {
     /// Errors only.
     #[default]
     Nothing,
-    /// One line that is painted again, for a terminal.
+    /// One line that is updated in place, for a terminal.
     Line,
-    /// A line now and then, for whoever reads it later.
+    /// A line every ten seconds, for a file or pipe.
     Lines,
 }
 
-/// A file that is under way.
+/// A file that is being copied.
 #[derive(Debug)]
 struct Moving {
     name: Vec<u8>,
     size: Option<u64>,
     started: Instant,
-    /// Bytes that are at the other end, and those of them that came there now.
+    /// Bytes that the target has, and those of them that this copy has moved.
     done: u64,
     moved: u64,
-    /// Those when it was last looked which file moves.
+    /// Value of `moved` when the file to show was last chosen.
     seen: u64,
     rate: Rate,
-    /// A plain line was written of it.
+    /// A line was written about it.
     told: bool,
 }
 
-/// Bytes a second, as they were in the last [`RATE_SPAN`].
+/// Bytes per second over the last [`RATE_SPAN`].
 #[derive(Debug)]
 struct Rate {
     since: Instant,
@@ -64,7 +64,7 @@ impl Rate {
         }
     }
 
-    /// So many bytes have moved in all; true where the rate is another now.
+    /// Takes the total of moved bytes; returns true if the rate was measured anew.
     fn measure(&mut self, bytes: u64, now: Instant) -> bool {
         let span = now.duration_since(self.since);
         if span < RATE_SPAN {
@@ -76,54 +76,34 @@ impl Rate {
     }
 }
 
-/// Hears what a copy does. See the module's head.
+/// Progress on the terminal or in lines.
 #[derive(Debug)]
-pub(crate) struct Console {
-    /// Before each error.
-    prefix: &'static str,
-    show: Show,
-    json: bool,
-    remembers: bool,
-    started: Instant,
+struct Progress {
+    /// Time of the last line.
     painted: Instant,
     rate: Rate,
+    /// Largest rate of a second, bytes per second.
     peak: u64,
     /// The requested limit on the rate, bytes per second; 0 for no limit.
     most: u64,
-    /// What took the most time, and where the time went since that was found; where all of it went.
+    /// What took the most time in the last second.
     limit: Limit,
+    /// Where the time went since `limit` was found, and in the whole copy.
     recent: Times,
     times: Times,
-    /// Files that are under way, the one that is shown, and the one that ends.
+    /// Files being copied, by their numbers.
     under_way: BTreeMap<usize, Moving>,
+    /// Number of the file that is shown.
     shown: Option<usize>,
+    /// The file that has just ended, until its result is known.
     leaving: Option<Moving>,
-    /// Bytes that were moved, and how much there is as far as that is known.
-    bytes: u64,
-    known_bytes: u64,
-    files: u64,
-    failed: u64,
-    /// A plain line was written.
+    /// At least one line was written to a standard output that is no terminal.
     told: bool,
-    results: Vec<FileResult>,
-    /// Where what failed came from, as far as that is remembered.
-    failed_from: Vec<Vec<u8>>,
 }
 
-impl Console {
-    pub(crate) fn new(prefix: &'static str, show: Show, json: bool) -> Self {
-        let now = Instant::now();
-        // What a program reads holds nothing else.
-        let show = match show {
-            Show::Lines if json => Show::Nothing,
-            show => show,
-        };
+impl Progress {
+    fn new(now: Instant) -> Self {
         Self {
-            prefix,
-            show,
-            json,
-            remembers: json,
-            started: now,
             painted: now,
             rate: Rate::new(now),
             peak: 0,
@@ -134,17 +114,59 @@ impl Console {
             under_way: BTreeMap::new(),
             shown: None,
             leaving: None,
-            bytes: 0,
-            known_bytes: 0,
-            files: 0,
-            failed: 0,
             told: false,
+        }
+    }
+}
+
+/// Totals of a copy.
+#[derive(Debug, Default)]
+struct Counts {
+    bytes: u64,
+    files: u64,
+    /// Files and directories that failed.
+    failed: u64,
+}
+
+/// Reports a copy to its user: errors, progress, and the results as JSON.
+#[derive(Debug)]
+pub(crate) struct Console {
+    /// Text before each error.
+    prefix: &'static str,
+    show: Show,
+    json: bool,
+    /// The results of single files are kept.
+    remembers: bool,
+    started: Instant,
+    progress: Progress,
+    counts: Counts,
+    results: Vec<FileResult>,
+    /// Sources of failed files, at most [`MAX_NAMED`].
+    failed_from: Vec<Vec<u8>>,
+}
+
+impl Console {
+    pub(crate) fn new(prefix: &'static str, show: Show, json: bool) -> Self {
+        let now = Instant::now();
+        // JSON is the only output for a program.
+        let show = match show {
+            Show::Lines if json => Show::Nothing,
+            show => show,
+        };
+        Self {
+            prefix,
+            show,
+            json,
+            remembers: json,
+            started: now,
+            progress: Progress::new(now),
+            counts: Counts::default(),
             results: Vec::new(),
             failed_from: Vec::new(),
         }
     }
 
-    /// What standard output is good for, if anything is `wanted`.
+    /// How progress can be shown on standard output, if it is `wanted`.
     pub(crate) fn for_output(wanted: bool) -> Show {
         match (wanted, std::io::stdout().is_terminal()) {
             (true, true) => Show::Line,
@@ -157,12 +179,12 @@ impl Console {
         self.show = show;
     }
 
-    /// No more bytes a second are asked for; 0 for no limit.
+    /// Sets the requested limit on the rate; 0 for no limit.
     pub(crate) fn limit_to(&mut self, bytes_per_second: u64) {
-        self.most = bytes_per_second;
+        self.progress.most = bytes_per_second;
     }
 
-    /// scp's last word on each source of which something failed.
+    /// Reports each source of which a file failed, as scp does at its end.
     pub(crate) fn failed_sources<'s>(
         &mut self,
         sources: impl Iterator<Item = &'s [u8]>,
@@ -183,39 +205,39 @@ impl Console {
         }
     }
 
-    /// Counting begins anew.
+    /// Resets all counts.
     pub(crate) fn restart(&mut self) {
-        let most = self.most;
+        let most = self.progress.most;
         *self = Self::new(self.prefix, self.show, self.json);
-        self.most = most;
+        self.progress.most = most;
     }
 
-    /// How many files and directories failed.
+    /// Number of files and directories that failed.
     pub(crate) fn failed(&self) -> u64 {
-        self.failed
+        self.counts.failed
     }
 
-    /// An error of the program's own.
+    /// Reports an error of the program itself.
     pub(crate) fn error(&mut self, line: &str) {
-        self.failed += 1;
+        self.counts.failed += 1;
         self.say(line);
     }
 
-    /// Why the program ends at once; of an interrupt the only line.
+    /// Reports why the program ends; after an interrupt it is the only line.
     pub(crate) fn last_error(&mut self, line: &str) {
-        self.failed += 1;
+        self.counts.failed += 1;
         self.close_line();
         eprintln!("{}{line}", self.prefix);
     }
 
-    /// Something failed that others have reported.
+    /// Counts a failure that has been reported already.
     pub(crate) fn count_failure(&mut self) {
-        self.failed += 1;
+        self.counts.failed += 1;
     }
 
     fn say(&mut self, line: &str) {
         self.close_line();
-        // What an interrupt ends has not failed, however much of it there is.
+        // Files that an interrupt ended have not failed.
         if is_interrupted() {
             return;
         }
@@ -230,56 +252,66 @@ impl Console {
     }
 
     fn measure(&mut self, now: Instant) {
-        if self.rate.measure(self.bytes, now) {
-            self.peak = self.peak.max(self.rate.per_second);
-            self.limit = std::mem::take(&mut self.recent).limit();
+        if self.progress.rate.measure(self.counts.bytes, now) {
+            self.progress.peak = self.progress.peak.max(self.progress.rate.per_second);
+            self.progress.limit = std::mem::take(&mut self.progress.recent).limit();
         }
-        for file in self.under_way.values_mut() {
+        for file in self.progress.under_way.values_mut() {
             file.rate.measure(file.moved, now);
         }
     }
 
-    /// Whether what is shown is to be brought up to date.
+    /// Returns true if the shown progress is due for an update.
     fn is_due(&self, now: Instant) -> bool {
         let every = match self.show {
             Show::Nothing => return false,
             Show::Line => REPAINT,
             Show::Lines => LINE_EVERY,
         };
-        now.duration_since(self.painted) >= every
+        now.duration_since(self.progress.painted) >= every
     }
 
-    /// Looks which of the files under way to show: the one that was shown as long as it moves, or
-    /// else the one that has moved most.
+    /// Chooses the file to show: the one shown before as long as it moves, otherwise the one that has
+    /// moved most.
     fn choose(&mut self) {
         let moved = |file: &Moving| file.moved - file.seen;
         let goes_on = |number| {
-            self.under_way
+            self.progress
+                .under_way
                 .get(number)
                 .is_some_and(|file| moved(file) > 0)
         };
-        if !self.shown.as_ref().is_some_and(goes_on) {
-            let most = self.under_way.iter().max_by_key(|(_, file)| moved(file));
+        if !self.progress.shown.as_ref().is_some_and(goes_on) {
+            let most = self
+                .progress
+                .under_way
+                .iter()
+                .max_by_key(|(_, file)| moved(file));
             let most = most.filter(|(_, file)| moved(file) > 0);
             let stays = self
+                .progress
                 .shown
-                .filter(|number| self.under_way.contains_key(number));
-            let first = || self.under_way.keys().next().copied();
-            self.shown = most.map(|(number, _)| *number).or(stays).or_else(first);
+                .filter(|number| self.progress.under_way.contains_key(number));
+            let first = || self.progress.under_way.keys().next().copied();
+            self.progress.shown = most.map(|(number, _)| *number).or(stays).or_else(first);
         }
-        for file in self.under_way.values_mut() {
+        for file in self.progress.under_way.values_mut() {
             file.seen = file.moved;
         }
     }
 
-    /// The name of a file, and how far it is.
+    /// The name of a file, and its progress.
     fn standing(&self, file: &Moving, now: Instant, last: bool) -> (String, String) {
         let done = file.done;
         let share = match file.size {
             Some(0) | None => 100,
             Some(size) => (u128::from(done) * 100 / u128::from(size)).min(100),
         };
-        let most = if self.most == 0 { u64::MAX } else { self.most };
+        let most = if self.progress.most == 0 {
+            u64::MAX
+        } else {
+            self.progress.most
+        };
         let spent = now.duration_since(file.started);
         let (rate, time) = match last {
             true => (per_second(file.moved, spent), units::clock(spent.as_secs())),
@@ -294,7 +326,7 @@ impl Console {
                     0 => "--:--".to_owned(),
                     rate => units::clock(left / rate),
                 };
-                (rate, format!("{eta} ETA{}", words(self.limit)))
+                (rate, format!("{eta} ETA{}", words(self.progress.limit)))
             }
         };
         let tail = format!(
@@ -305,20 +337,24 @@ impl Console {
         (text::name(&file.name), tail)
     }
 
-    /// Shows the file that moves.
+    /// Shows the progress of the chosen file.
     fn paint(&mut self) {
         let now = Instant::now();
         self.choose();
-        let file = self.shown.and_then(|number| self.under_way.get(&number));
+        let file = self
+            .progress
+            .shown
+            .and_then(|number| self.progress.under_way.get(&number));
         let Some(file) = file else { return };
         let (name, tail) = self.standing(file, now, false);
-        self.painted = now;
+        self.progress.painted = now;
         if self.show == Show::Lines {
             println!("{name} {tail}");
-            self.told = true;
+            self.progress.told = true;
             if let Some(file) = self
+                .progress
                 .shown
-                .and_then(|number| self.under_way.get_mut(&number))
+                .and_then(|number| self.progress.under_way.get_mut(&number))
             {
                 file.told = true;
             }
@@ -332,7 +368,7 @@ impl Console {
     fn paint_last(&mut self, file: &Moving) {
         let (name, tail) = self.standing(file, Instant::now(), true);
         match self.show {
-            // A file that was never told of needs no end.
+            // A file without a line needs no last line.
             Show::Lines if file.told => println!("{name} {tail}"),
             Show::Line => {
                 client::log::close_line();
@@ -342,22 +378,22 @@ impl Console {
         }
     }
 
-    /// The total, where more than one file was copied, and JSON where it was asked for.
+    /// Writes the total if more than one file was copied, and JSON if requested.
     pub(crate) fn finish(&mut self) {
         self.close_line();
         let spent = self.started.elapsed();
-        let rate = per_second(self.bytes, spent);
-        let total = (self.show == Show::Line || self.told) && !is_interrupted();
-        if total && self.files > 1 {
-            let peak = self.peak.max(rate);
+        let rate = per_second(self.counts.bytes, spent);
+        let total = (self.show == Show::Line || self.progress.told) && !is_interrupted();
+        if total && self.counts.files > 1 {
+            let peak = self.progress.peak.max(rate);
             println!(
                 "total: {} files, {} in {}, {}/s (peak {}/s){}",
-                self.files,
-                units::bytes(self.bytes),
+                self.counts.files,
+                units::bytes(self.counts.bytes),
                 units::clock(spent.as_secs()),
                 units::bytes(rate),
                 units::bytes(peak),
-                words(self.times.limit())
+                words(self.progress.times.limit())
             );
         }
         if self.json {
@@ -383,19 +419,19 @@ impl Console {
             }
             Json::object(pairs)
         };
-        let limits = self.times.each().into_iter();
+        let limits = self.progress.times.each().into_iter();
         let limits = limits.map(|(limit, time)| (name(limit), Json::Number(time.as_secs_f64())));
         Json::object(vec![
-            ("ok", Json::Bool(self.failed == 0)),
-            ("files", Json::Number(self.files as f64)),
-            ("failed", Json::Number(self.failed as f64)),
-            ("bytes", Json::Number(self.bytes as f64)),
+            ("ok", Json::Bool(self.counts.failed == 0)),
+            ("files", Json::Number(self.counts.files as f64)),
+            ("failed", Json::Number(self.counts.failed as f64)),
+            ("bytes", Json::Number(self.counts.bytes as f64)),
             ("seconds", Json::Number(spent.as_secs_f64())),
             (
                 "peak_bytes_per_second",
-                Json::Number(self.peak.max(rate) as f64),
+                Json::Number(self.progress.peak.max(rate) as f64),
             ),
-            ("limited_by", Json::text(name(self.times.limit()))),
+            ("limited_by", Json::text(name(self.progress.times.limit()))),
             ("limits", Json::object(limits.collect())),
             (
                 "results",
@@ -404,17 +440,17 @@ impl Console {
         ])
     }
 
-    /// The files that were copied well, for those who look at them again.
+    /// Results of the files without errors, for verification.
     pub(crate) fn good(&self) -> impl Iterator<Item = &FileResult> {
         self.results.iter().filter(|result| result.error.is_none())
     }
 
-    /// Remembers what becomes of each file.
+    /// Keeps the results of single files from now on.
     pub(crate) fn remember(&mut self) {
         self.remembers = true;
     }
 
-    /// Files were compared: how.
+    /// Records how the files without errors were verified.
     pub(crate) fn verified(&mut self, how: &'static str) {
         for result in &mut self.results {
             if result.error.is_none() {
@@ -428,7 +464,7 @@ fn is_interrupted() -> bool {
     sys::signals::interrupts() > 0 || sys::signals::noted()
 }
 
-/// What a limit is called, by programs too.
+/// Name of a limit in JSON.
 fn name(limit: Limit) -> &'static str {
     match limit {
         Limit::Unknown => "unknown",
@@ -442,7 +478,7 @@ fn name(limit: Limit) -> &'static str {
     }
 }
 
-/// The words for a limit at the end of a line.
+/// Text about a limit at the end of a line.
 fn words(limit: Limit) -> &'static str {
     match limit {
         Limit::Unknown => "",
@@ -461,7 +497,7 @@ fn per_second(bytes: u64, span: Duration) -> u64 {
     u64::try_from(u128::from(bytes) * 1_000_000_000 / nanoseconds).unwrap_or(u64::MAX)
 }
 
-/// Paints a line over the one that is there.
+/// Writes a line over the previous one.
 fn line(name: &str, tail: &str, end: &str) {
     let width =
         sys::terminal::window_size(sys::io::stdout()).map_or(80, |size| usize::from(size.columns));
@@ -470,14 +506,13 @@ fn line(name: &str, tail: &str, end: &str) {
     let line = format!("\r{shown:<room$} {tail}");
     let line: String = line.chars().take(width).collect();
     let mut out = std::io::stdout().lock();
-    // A terminal that is gone takes the process with it soon enough.
+    // If the terminal is gone, SIGHUP ends the process.
     let _ = write!(out, "{line}\x1b[K{end}");
     let _ = out.flush();
 }
 
 impl Report for Console {
     fn begins(&mut self, file: usize, name: &[u8], size: Option<u64>) {
-        self.known_bytes = self.known_bytes.saturating_add(size.unwrap_or(0));
         if self.show == Show::Nothing {
             return;
         }
@@ -492,32 +527,32 @@ impl Report for Console {
             rate: Rate::new(now),
             told: false,
         };
-        self.under_way.insert(file, moving);
+        self.progress.under_way.insert(file, moving);
     }
 
     fn moved(&mut self, file: usize, bytes: u64) {
-        self.bytes += bytes;
-        if let Some(file) = self.under_way.get_mut(&file) {
+        self.counts.bytes += bytes;
+        if let Some(file) = self.progress.under_way.get_mut(&file) {
             file.moved += bytes;
             file.done += bytes;
         }
     }
 
     fn skipped(&mut self, file: usize, bytes: u64) {
-        if let Some(file) = self.under_way.get_mut(&file) {
+        if let Some(file) = self.progress.under_way.get_mut(&file) {
             file.done += bytes;
         }
     }
 
     fn leaves(&mut self, file: usize) {
-        self.leaving = self.under_way.remove(&file);
+        self.progress.leaving = self.progress.under_way.remove(&file);
     }
 
     fn ends(&mut self, result: &FileResult) {
-        self.files += 1;
-        let leaving = self.leaving.take();
+        self.counts.files += 1;
+        let leaving = self.progress.leaving.take();
         if let Some(error) = &result.error {
-            self.failed += 1;
+            self.counts.failed += 1;
             self.say(error);
             if self.failed_from.len() < MAX_NAMED {
                 self.failed_from.push(result.from.clone());
@@ -533,7 +568,7 @@ impl Report for Console {
     }
 
     fn fails(&mut self, line: &str) {
-        self.failed += 1;
+        self.counts.failed += 1;
         self.say(line);
     }
 
@@ -542,8 +577,8 @@ impl Report for Console {
     }
 
     fn tick(&mut self, times: &Times) {
-        self.times += *times;
-        self.recent += *times;
+        self.progress.times += *times;
+        self.progress.recent += *times;
         let now = Instant::now();
         self.measure(now);
         if self.is_due(now) {
@@ -561,14 +596,14 @@ mod tests {
         let mut console = Console::new("", Show::Lines, false);
         console.begins(7, b"/a/file", Some(4000));
         console.moved(7, 1000);
-        let begun = console.painted;
+        let begun = console.progress.painted;
         assert!(!console.is_due(begun + LINE_EVERY / 2));
         let later = begun + LINE_EVERY;
         assert!(console.is_due(later));
-        console.recent.asked = LINE_EVERY;
+        console.progress.recent.asked = LINE_EVERY;
         console.measure(later);
-        assert_eq!(console.recent, Times::default());
-        let (name, tail) = console.standing(&console.under_way[&7], later, false);
+        assert_eq!(console.progress.recent, Times::default());
+        let (name, tail) = console.standing(&console.progress.under_way[&7], later, false);
         assert_eq!(name, "file");
         assert!(tail.contains(" 25%") && tail.contains("ETA"), "{tail}");
         assert!(tail.ends_with("limited by the given rate"), "{tail}");
@@ -585,32 +620,32 @@ mod tests {
             console.begins(number, *name, Some(100 << 20));
         }
         console.choose();
-        assert_eq!(console.shown, Some(0));
+        assert_eq!(console.progress.shown, Some(0));
         console.moved(1, 50 << 20);
         console.skipped(1, 25 << 20);
         console.moved(2, 10 << 20);
         console.choose();
-        assert_eq!(console.shown, Some(1));
+        assert_eq!(console.progress.shown, Some(1));
         let second = begun + Duration::from_millis(1001);
         console.measure(second);
-        let (name, tail) = console.standing(&console.under_way[&1], second, false);
+        let (name, tail) = console.standing(&console.progress.under_way[&1], second, false);
         assert_eq!(name, "large");
         assert!(tail.contains(" 75%") && tail.contains("50.0MB/s"), "{tail}");
         // It stays as long as it moves at all.
         console.moved(1, 1);
         console.moved(2, 10 << 20);
         console.choose();
-        assert_eq!(console.shown, Some(1));
+        assert_eq!(console.progress.shown, Some(1));
         console.moved(2, 10 << 20);
         console.choose();
-        assert_eq!(console.shown, Some(2));
+        assert_eq!(console.progress.shown, Some(2));
         // Bytes that were present already do not count as speed, and the limit on the rate holds.
         console.limit_to(40 << 20);
         let end = begun + Duration::from_millis(1001);
-        let (_, tail) = console.standing(&console.under_way[&1], end, true);
+        let (_, tail) = console.standing(&console.progress.under_way[&1], end, true);
         assert!(tail.contains("40.0MB/s"), "{tail}");
         console.leaves(2);
         console.choose();
-        assert_ne!(console.shown, Some(2));
+        assert_ne!(console.progress.shown, Some(2));
     }
 }
