@@ -180,8 +180,8 @@ fn guess(
     debug1!("kex: guessing {kex} with {host_key}, which the last login used");
     config.kex = methods;
     config.host_key_algorithms = host_keys;
-    config.guess = true;
-    config.short = syn_bytes.and_then(|bytes| short_offer(profile, bytes));
+    config.guess.first_packet_follows = true;
+    config.guess.short = syn_bytes.and_then(|bytes| short_offer(profile, bytes));
     true
 }
 

@@ -97,12 +97,8 @@ pub struct TransportConfig {
     pub window_memory_bytes: u64,
     /// Client: smallest, preferred and largest size for group exchange, bits.
     pub group_exchange_bits: (u32, u32, u32),
-    /// Client: guess that the server prefers the first names of `kex` and `host_key_algorithms`
-    /// too, and send the first packet of that method right after KEXINIT
-    /// (`first_kex_packet_follows`, RFC 4253 §7). No effect with group exchange.
-    pub guess: bool,
-    /// Client, with `guess`: the first KEXINIT may be a short one.
-    pub short: Option<ShortOffer>,
+    /// Client: the guess of the key exchange.
+    pub guess: KexGuess,
     /// Cookie of the first KEXINIT instead of a random one, for a server whose acceptor sent
     /// identification line and KEXINIT before the connection was created. A cookie is used once.
     pub cookie: Option<[u8; 16]>,
@@ -117,6 +113,17 @@ impl TransportConfig {
             .filter_map(|name| SignatureAlgorithm::from_name(name))
             .collect()
     }
+}
+
+/// What a client assumes about the server's preferences. By default nothing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct KexGuess {
+    /// Assume that the server prefers the first names of `kex` and `host_key_algorithms` too, and
+    /// send the first packet of that method right after KEXINIT (`first_kex_packet_follows`, RFC
+    /// 4253 §7). No effect with group exchange.
+    pub first_packet_follows: bool,
+    /// With `first_packet_follows`: the first KEXINIT may be a short one.
+    pub short: Option<ShortOffer>,
 }
 
 /// Contents of a short first KEXINIT, in addition to the first names of `kex` and
@@ -169,8 +176,7 @@ impl Default for TransportConfig {
             answers_forward_requests: false,
             window_memory_bytes: WINDOW_MEMORY_BYTES,
             group_exchange_bits: (2048, 3072, 8192),
-            guess: false,
-            short: None,
+            guess: KexGuess::default(),
             cookie: None,
         }
     }

@@ -4,7 +4,7 @@
 use keys::{KeySpec, PrivateKey, SignatureAlgorithm};
 use proto::channel::Request;
 use proto::{
-    AuthMethod, ChannelId, Connection, Error, Event, ShortOffer, Stream, TransportConfig,
+    AuthMethod, ChannelId, Connection, Error, Event, KexGuess, ShortOffer, Stream, TransportConfig,
     TransportOutput,
 };
 use sim::{PASSWORD, Pair};
@@ -17,7 +17,10 @@ fn config(kex: &[&str], host_keys: &[&str], guess: bool) -> TransportConfig {
     TransportConfig {
         kex: names(kex),
         host_key_algorithms: names(host_keys),
-        guess,
+        guess: KexGuess {
+            first_packet_follows: guess,
+            short: None,
+        },
         ..TransportConfig::default()
     }
 }
@@ -283,14 +286,16 @@ fn short(kex: &[&str], understood: bool) -> TransportConfig {
         .kex
         .extend(all.into_iter().filter(|name| !kex.contains(&&**name)));
     TransportConfig {
-        guess: true,
         ciphers: names(&[GCM, "aes128-ctr", "chacha20-poly1305@openssh.com"]),
-        short: Some(ShortOffer {
-            cipher: GCM.into(),
-            mac: None,
-            understood,
-            flight_bytes: room(kex),
-        }),
+        guess: KexGuess {
+            first_packet_follows: true,
+            short: Some(ShortOffer {
+                cipher: GCM.into(),
+                mac: None,
+                understood,
+                flight_bytes: room(kex),
+            }),
+        },
         ..client
     }
 }
@@ -330,7 +335,7 @@ fn a_short_kexinit_fits_and_leads_to_the_same() {
         let bytes = first_flight(client.clone());
         assert_eq!(bytes <= room(&kex), fits, "{kex:?}: {bytes} bytes");
         let mut plain = client.clone();
-        plain.short = None;
+        plain.guess.short = None;
         assert!(first_flight(plain) > room(&kex));
         for piece in [1, usize::MAX] {
             let mut pair = Pair::new(client.clone(), server(&kex, &[GCM]));
@@ -357,7 +362,7 @@ fn a_short_kexinit_fits_and_leads_to_the_same() {
 fn a_cipher_that_needs_a_mac_names_it() {
     let mut client = short(&TURNED, true);
     client.ciphers = names(&["aes128-ctr", GCM]);
-    client.short = client.short.map(|short| ShortOffer {
+    client.guess.short = client.guess.short.map(|short| ShortOffer {
         cipher: "aes128-ctr".into(),
         mac: Some(client.macs[0].clone()),
         ..short
@@ -402,7 +407,7 @@ fn a_short_kexinit_holds_configured_names_only() {
         ("aes128-ctr", None),
         ("aes128-ctr", Some("hmac-md5")),
     ] {
-        client.short = Some(ShortOffer {
+        client.guess.short = Some(ShortOffer {
             cipher: cipher.into(),
             mac: mac.map(String::from),
             understood: true,
@@ -415,7 +420,7 @@ fn a_short_kexinit_holds_configured_names_only() {
     client.compression = names(&["zlib@openssh.com", "none"]);
     assert!(whole(&client));
     client = short(&BOTH, true);
-    client.short = client.short.map(|short| ShortOffer {
+    client.guess.short = client.guess.short.map(|short| ShortOffer {
         flight_bytes: 1 << 20,
         ..short
     });

@@ -274,7 +274,9 @@ impl Exchanging<'_> {
             return None;
         }
         let kex = match &self.exchange.session {
-            None if self.config.guess => self.exchange.offer.kex.first().copied(),
+            None if self.config.guess.first_packet_follows => {
+                self.exchange.offer.kex.first().copied()
+            }
             None => None,
             Some(session) => (self.exchange.server_names_it_first
                 && self.versions.peer_quirks().accepts_rekey_guess)

@@ -24,7 +24,7 @@ impl Exchanging<'_> {
     /// Returns `whole`, or a shorter KEXINIT if only that lets the first flight fit. A packet with
     /// a public value of `public` bytes follows.
     pub(super) fn fitting(&mut self, whole: Vec<u8>, public: usize) -> Vec<u8> {
-        let Some(short) = &self.config.short else {
+        let Some(short) = &self.config.guess.short else {
             return whole;
         };
         // Message number, length, and the byte that keeps an mpint from being negative.
