@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use config::client::ForwardingOptions;
+use config::client::ClientOptions;
 use driver::Driver;
 use driver::forward::{FirstPacketStep, ForwardTarget};
 use proto::ChannelId;
@@ -110,10 +110,12 @@ impl Display {
 impl X11Plan {
     /// The plan for the display of this process; `None` if the options forward none, or if there is
     /// no display or no cookie for untrusted programs.
-    pub(crate) fn prepare(options: &ForwardingOptions) -> Option<Self> {
-        if !options.x11 {
+    pub(crate) fn prepare(options: &ClientOptions) -> Option<Self> {
+        if !options.forwarding.x11 {
             return None;
         }
+        let is_trusted = options.forwarding.x11_trusted;
+        let timeout_s = options.forwarding.x11_timeout_s;
         let name = std::env::var_os("DISPLAY").unwrap_or_default();
         let name = name.to_string_lossy();
         if name.is_empty() {
@@ -125,19 +127,18 @@ impl X11Plan {
             info!("DISPLAY \"{name}\" invalid; disabling X11 forwarding");
             return None;
         };
-        let program = Path::new(&options.xauth_location);
+        let program = Path::new(&options.forwarding.xauth_location);
         let program = Some(program).filter(|program| program.exists());
         if program.is_none() {
             debug1!("No xauth program.");
         }
-        let found = match options.x11_trusted {
+        let found = match is_trusted {
             true => trusted_cookie(&display, program),
-            false => program
-                .and_then(|program| untrusted_cookie(&display, program, options.x11_timeout_s)),
+            false => program.and_then(|program| untrusted_cookie(&display, program, timeout_s)),
         };
         let (protocol, real) = match found {
             Some(found) => found,
-            None if options.x11_trusted => {
+            None if is_trusted => {
                 info!("Warning: No xauth data; using fake authentication data for X11 forwarding.");
                 (PROTOCOL.to_owned(), random(COOKIE_BYTES))
             }
@@ -148,8 +149,8 @@ impl X11Plan {
                 return None;
             }
         };
-        let limit = (!options.x11_trusted && options.x11_timeout_s > 0)
-            .then(|| Duration::from_secs(u64::from(options.x11_timeout_s)));
+        let limit =
+            (!is_trusted && timeout_s > 0).then(|| Duration::from_secs(u64::from(timeout_s)));
         Some(Self {
             target: display.target,
             screen: display.screen,

@@ -136,8 +136,10 @@ pub(crate) fn build(
     if mistyped.is_some() {
         return Err(MISTYPED);
     }
-    if !command_line.only_prints {
-        expand_forwards(&mut options, &expander)?;
+    match expand_forwards(&mut options, &mut values, &expander) {
+        // `-G` shows what cannot be expanded as it is written.
+        Err(_) if command_line.only_prints => {}
+        expanded => expanded?,
     }
     options.host_argument = knowledge.host_argument.clone();
     options.algorithms.host_key_algorithms_set = host_key_algorithms_set;
@@ -312,32 +314,52 @@ fn clear_forwardings(values: &mut Values) {
     values.put(Row::Tunnel.index(), Value::Choice(Tunnel::No.choice()));
 }
 
-/// Expands the paths of sockets in forwardings, the agent's included.
+/// Expands the paths of sockets in forwardings, the agent's included, also for the dump.
 fn expand_forwards(
     options: &mut ClientOptions,
+    values: &mut Values,
     expander: &Expander<'_>,
 ) -> Result<(), ConfigError> {
     let agent = std::mem::take(&mut options.forwarding.agent);
     options.forwarding.agent = match agent {
         ForwardAgent::Socket(word) => {
             let path = socket_of("ForwardAgent", &word, expander)?;
+            if let Some(path) = path.clone().filter(|_| variable(&word).is_none()) {
+                values.put(Row::ForwardAgent.index(), Value::Word(path));
+            }
             path.map_or(ForwardAgent::No, ForwardAgent::Socket)
         }
         other => other,
     };
     let lists = [
-        ("LocalForward", &mut options.forwarding.local_forwards),
-        ("RemoteForward", &mut options.forwarding.remote_forwards),
-        ("DynamicForward", &mut options.forwarding.dynamic_forwards),
+        (Row::LocalForward, &mut options.forwarding.local_forwards),
+        (Row::RemoteForward, &mut options.forwarding.remote_forwards),
+        (
+            Row::DynamicForward,
+            &mut options.forwarding.dynamic_forwards,
+        ),
     ];
-    for (keyword, specs) in lists {
+    for (row, specs) in lists {
+        let keyword = row.name();
+        let mut has_paths = false;
         for spec in specs.iter_mut() {
-            if let ForwardListen::Unix(path) = &mut spec.listen {
+            let listen = match &mut spec.listen {
+                ForwardListen::Unix(path) => Some(path),
+                ForwardListen::Tcp { .. } => None,
+            };
+            let to = match &mut spec.to {
+                ForwardTo::Unix(path) => Some(path),
+                ForwardTo::Tcp { .. } | ForwardTo::Socks => None,
+            };
+            for path in [listen, to].into_iter().flatten() {
                 *path = expander.path(keyword, path)?;
+                has_paths = true;
             }
-            if let ForwardTo::Unix(path) = &mut spec.to {
-                *path = expander.path(keyword, path)?;
-            }
+        }
+        if has_paths && row != Row::DynamicForward {
+            let shown = specs.iter();
+            let shown = shown.map(|spec| format!("{} {}", spec.listen, spec.to));
+            values.put(row.index(), Value::Words(shown.collect()));
         }
     }
     Ok(())

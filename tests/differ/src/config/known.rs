@@ -38,7 +38,7 @@ const COSMETIC: Why = Said("Cosmetic: `127.1` is not rewritten to 127.0.0.1 in -
 const ODD_HOP: Why = Said("Quotes, blanks and a leading `-` in ProxyJump are refused");
 const HOP_EXPANDED: Why = Said("tokens of ProxyJump expanded in -G");
 const EMPTY_PORT: Why = Said("`ssh://h:` and `ProxyJump h:` are refused");
-const RAW: Why = Said("tokens of ForwardAgent and forwardings raw in -G");
+const RAW: Why = Said("forwardings that cannot be expanded stay as written in -G");
 const CONTROL: Why = Said("Control characters in `User`, `HostName` and `HostKeyAlias` of a file");
 const TYPE_NAMES: Why =
     Said("Type names such as `ED25519` in place of `ssh-ed25519` are not read.");
