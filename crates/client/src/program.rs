@@ -281,7 +281,7 @@ fn connect_and_run(
     }
     if !matches!(plan.what, What::Nothing | What::Forward(_)) {
         plan.agent = crate::forward::agent::socket(options)?;
-        plan.x11 = X11Plan::prepare(&options).filter(|_| !plan.ends_here);
+        plan.x11 = X11Plan::prepare(options).filter(|_| !plan.ends_here);
     }
     let turns = local.as_deref().and_then(|local| local.turns());
     let mut prompter = Prompter::new(options.authentication.batch_mode).in_turn(turns);
