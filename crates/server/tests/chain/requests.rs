@@ -312,12 +312,18 @@ fn forwardings_that_are_not_served_are_refused() {
         assert!(client.open(kind, &fields).is_err(), "{kind}");
     }
     let channel = client.session();
-    for name in ["x11-req", "auth-agent-req"] {
-        let request = Request::Unknown {
-            name: name.into(),
-            fields: Vec::new(),
-        };
-        assert!(!client.ask(channel, &request), "{name}");
+    let display = Request::X11 {
+        single_connection: false,
+        protocol: b"MIT-MAGIC-COOKIE-1".to_vec(),
+        cookie: b"00".repeat(16),
+        screen: 0,
+    };
+    let unknown = Request::Unknown {
+        name: "auth-agent-req".into(),
+        fields: Vec::new(),
+    };
+    for request in [display, unknown] {
+        assert!(!client.ask(channel, &request), "{}", request.name());
     }
     assert!(client.ask(channel, &exec("env")));
     let said = String::from_utf8_lossy(&client.finish(channel).output).into_owned();
