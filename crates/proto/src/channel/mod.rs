@@ -234,7 +234,7 @@ impl Channels {
         let Some((id, channel)) = self.table.addressed(recipient)? else {
             return Ok(());
         };
-        if channel.receive_eof()? {
+        if channel.receive_eof() {
             channel.receive.end(&mut self.memory);
             transport.events.push_back(Event::ChannelEof(id));
         }
@@ -246,7 +246,7 @@ impl Channels {
         let Some((id, channel)) = self.table.addressed(recipient)? else {
             return Ok(());
         };
-        let close = channel.receive_close()?;
+        let close = channel.receive_close();
         let recipient_channel = channel.remote();
         channel.receive.end(&mut self.memory);
         if close.ends_data {
@@ -271,7 +271,6 @@ impl Channels {
         let Some((id, channel)) = self.table.addressed(message.recipient_channel)? else {
             return Ok(());
         };
-        channel.check_request()?;
         let request = Request::decode(message.name, message.fields.0)?;
         if message.want_reply {
             channel.owe_reply()?;

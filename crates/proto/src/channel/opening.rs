@@ -148,7 +148,6 @@ impl Channels {
         }
         let recipient = channel.remote();
         self.remove(id);
-        self.table.note_refused(id);
         refuse(transport, recipient, reason, description)
     }
 

@@ -150,19 +150,17 @@ impl ChannelRecord {
         self.state = ChannelState::Finished;
     }
 
-    /// Checks that the peer may send messages on this channel.
+    /// Returns true if the peer's messages on this channel have an effect: false after its CLOSE.
     ///
     /// # Errors
-    /// [`Error::PeerMisbehaved`] otherwise.
-    pub(super) fn check_addressed(&self) -> Result<(), Error> {
+    /// [`Error::PeerMisbehaved`] before its confirmation.
+    pub(super) fn is_addressed(&self) -> Result<bool, Error> {
         match self.state {
-            ChannelState::Open | ChannelState::Asked => Ok(()),
+            ChannelState::Open | ChannelState::Asked => Ok(self.receiving != Half::Closed),
             ChannelState::Opening => Err(Error::PeerMisbehaved(
                 "message on a channel that is not confirmed",
             )),
-            ChannelState::Finished => {
-                Err(Error::PeerMisbehaved("message on a channel that is closed"))
-            }
+            ChannelState::Finished => Ok(false),
         }
     }
 
@@ -303,34 +301,20 @@ impl ChannelRecord {
             ));
         }
         if self.receiving != Half::Open {
-            return Err(Error::PeerMisbehaved("data after EOF or CLOSE"));
+            return Err(Error::PeerMisbehaved("data after EOF"));
         }
         Ok(())
     }
 
     /// Records the peer's EOF; false if it has sent one before.
-    ///
-    /// # Errors
-    /// [`Error::PeerMisbehaved`] after its CLOSE.
-    pub(super) fn receive_eof(&mut self) -> Result<bool, Error> {
-        match self.receiving {
-            Half::Closed => Err(Error::PeerMisbehaved("EOF after CLOSE")),
-            Half::Eof => Ok(false),
-            Half::Open => {
-                self.receiving = Half::Eof;
-                Ok(true)
-            }
-        }
+    pub(super) fn receive_eof(&mut self) -> bool {
+        let first = self.receiving == Half::Open;
+        self.receiving = Half::Eof;
+        first
     }
 
     /// Records the peer's CLOSE, and our answer unless the owner sends it.
-    ///
-    /// # Errors
-    /// [`Error::PeerMisbehaved`] if it has sent one before.
-    pub(super) fn receive_close(&mut self) -> Result<PeerClose, Error> {
-        if self.receiving == Half::Closed {
-            return Err(Error::PeerMisbehaved("CLOSE twice"));
-        }
+    pub(super) fn receive_close(&mut self) -> PeerClose {
         let ends_data = self.receiving == Half::Open;
         self.receiving = Half::Closed;
         // If the owner has not answered the open yet, it gets both events in order.
@@ -340,21 +324,10 @@ impl ChannelRecord {
         if !is_held {
             self.sending = Half::Closed;
         }
-        Ok(PeerClose {
+        PeerClose {
             ends_data,
             must_answer,
             is_held,
-        })
-    }
-
-    /// Checks that the peer may send a request now.
-    ///
-    /// # Errors
-    /// [`Error::PeerMisbehaved`] after its CLOSE.
-    pub(super) fn check_request(&self) -> Result<(), Error> {
-        match self.receiving {
-            Half::Closed => Err(Error::PeerMisbehaved("request after CLOSE")),
-            Half::Open | Half::Eof => Ok(()),
         }
     }
 
