@@ -1,5 +1,7 @@
 //! `ChannelTimeout` of both files: how long channels may be unused, by type.
 
+use wire::names;
+
 use crate::pattern;
 use crate::units;
 use crate::value::{Setting, Value};
@@ -8,10 +10,12 @@ use crate::value::{Setting, Value};
 const GLOBAL: &str = "global";
 
 /// Types of channels whose names in the configuration are others than in the protocol.
-const NAMES: [(&str, &str); 3] = [
-    ("auth-agent@openssh.com", "agent-connection"),
-    ("tun@openssh.com", "tun-connection"),
-    ("x11", "x11-connection"),
+const NAMES: [(&str, &str); 5] = [
+    (names::CHANNEL_AGENT, "agent-connection"),
+    (names::CHANNEL_AGENT_OPENSSH, "agent-connection"),
+    (names::CHANNEL_TUN, "tun-connection"),
+    (names::CHANNEL_TUN_SEGMENTS, "tun-connection"),
+    (names::CHANNEL_X11, "x11-connection"),
 ];
 
 /// Limits of the time for which channels may be unused.
@@ -92,6 +96,18 @@ mod tests {
         assert_eq!(limit("global*=1", "global"), 1000);
         assert_eq!(limit("x11-connection=1", "x11"), 1000);
         assert_eq!(limit("x11=1", "x11"), 0);
+    }
+
+    /// Also of the names that only newer peers use.
+    #[test]
+    fn each_type_of_agents_and_tunnels_has_the_limit_of_its_name() {
+        let both = timeouts("agent-connection=1 tun-connection=2");
+        for kind in ["auth-agent@openssh.com", "agent-connect"] {
+            assert_eq!(both.limit_ms(kind), 1000, "{kind}");
+        }
+        for kind in ["tun@openssh.com", "tun-segments@fulmar.invalid"] {
+            assert_eq!(both.limit_ms(kind), 2000, "{kind}");
+        }
     }
 
     #[test]

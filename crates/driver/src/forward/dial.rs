@@ -5,14 +5,18 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use proto::Millis;
 use sys::socket::{ConnectFrom, Connecting};
 
 use crate::Driver;
 
 /// Delay before the next address is tried beside those that have not answered, milliseconds.
-pub(super) const NEXT_ATTEMPT_MS: u64 = 250;
+const NEXT_ATTEMPT_MS: Millis = 250;
+/// Delay before a Unix socket is tried again whose queue of connections is full, milliseconds: nothing
+/// reports that it has space.
+const FULL_QUEUE_MS: Millis = 20;
 /// Maximum attempts at a time.
 const MAX_ATTEMPTS: usize = 4;
 
@@ -21,13 +25,16 @@ pub(super) struct Dial {
     attempts: Vec<OwnedFd>,
     /// Addresses that were not tried, the next one last.
     others: Vec<SocketAddr>,
+    /// The Unix socket whose queue is full.
+    full: Option<PathBuf>,
     error: Option<io::Error>,
 }
 
 /// What an event led to.
 pub(super) enum DialStep {
-    /// An attempt is in progress. True if an address is left to try beside it.
-    Waiting(bool),
+    /// An attempt is in progress. The delay after which another is to be made beside it, milliseconds;
+    /// `None` if nothing is left to try.
+    Waiting(Option<Millis>),
     Connected(OwnedFd),
     Failed(io::Error),
 }
@@ -43,6 +50,7 @@ impl Dial {
         let mut dial = Self {
             attempts: Vec::new(),
             others: addresses,
+            full: None,
             error: None,
         };
         let step = dial.next(token, driver);
@@ -54,18 +62,25 @@ impl Dial {
         let mut dial = Self {
             attempts: Vec::new(),
             others: Vec::new(),
+            full: Some(path.to_owned()),
             error: None,
         };
-        let started = sys::socket::connect_unix(path);
-        let step = match dial.take(started, token, driver) {
-            Some(socket) => DialStep::Connected(socket),
-            None => dial.state(),
-        };
+        let step = dial.next(token, driver);
         (dial, step)
     }
 
     /// Tries the next address, and others as long as attempts fail at once.
     pub(super) fn next(&mut self, token: u64, driver: &mut Driver) -> DialStep {
+        if let Some(path) = self.full.take() {
+            match sys::socket::connect_unix(&path) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.full = Some(path),
+                started => {
+                    if let Some(socket) = self.take(started, token, driver) {
+                        return DialStep::Connected(socket);
+                    }
+                }
+            }
+        }
         let before = self.attempts.len();
         while self.attempts.len() == before && before < MAX_ATTEMPTS {
             let Some(address) = self.others.pop() else {
@@ -102,12 +117,15 @@ impl Dial {
     }
 
     fn state(&mut self) -> DialStep {
+        if self.full.is_some() {
+            return DialStep::Waiting(Some(FULL_QUEUE_MS));
+        }
         if self.attempts.is_empty() {
             let error = self.error.take();
             let none = || io::Error::from(io::ErrorKind::AddrNotAvailable);
             return DialStep::Failed(error.unwrap_or_else(none));
         }
-        DialStep::Waiting(!self.others.is_empty())
+        DialStep::Waiting((!self.others.is_empty()).then_some(NEXT_ATTEMPT_MS))
     }
 
     /// An attempt is established or has failed.
@@ -140,5 +158,6 @@ impl Dial {
             driver.unwatch(socket.as_fd());
         }
         self.others.clear();
+        self.full = None;
     }
 }

@@ -89,12 +89,12 @@ impl Forwards {
                 description,
                 ..
             } => self.refused(serial, reason, description, driver),
-            Event::ChannelData { data, .. } => self.data(serial, channel, data, driver),
-            Event::ChannelEof(_) => {
-                if let Some(entry) = self.entries.get_mut(&serial) {
-                    entry.peer_ended = true;
-                }
+            // Forwarded connections have no standard error.
+            Event::ChannelData { stream, data, .. } if stream != Stream::Data => {
+                let _ = driver.connection().channel_consumed(channel, data.len());
             }
+            Event::ChannelData { data, .. } => self.data(serial, channel, data, driver),
+            Event::ChannelEof(_) => self.peer_sent_eof(serial, driver),
             Event::ChannelPeerClosed(_) => self.peer_closed(serial, channel, driver),
             Event::ChannelIdle { limit_ms, .. } => {
                 let report = ForwardReport::Idle(channel, limit_ms);
@@ -110,6 +110,19 @@ impl Forwards {
             _ => {}
         }
         None
+    }
+
+    /// The peer sends nothing more. A SOCKS request or first packet that is not complete stays so: its
+    /// channel ends, as the peer may wait for that.
+    fn peer_sent_eof(&mut self, serial: u64, driver: &mut Driver) {
+        let Some(entry) = self.entries.get_mut(&serial) else {
+            return;
+        };
+        entry.peer_ended = true;
+        let awaits_data = entry.first.is_some() || entry.socks.is_some();
+        if awaits_data && matches!(entry.stage, ForwardStage::PeerAsks) {
+            self.end_both(serial, driver);
+        }
     }
 
     /// Data without a sink: a SOCKS request, what follows it, or bytes for a socket that accepts no
@@ -258,11 +271,14 @@ impl Forwards {
         let Some(entry) = self.entries.get_mut(&serial) else {
             return;
         };
-        entry.stage = ForwardStage::Joined {
+        let ended = ForwardStage::Joined {
             source_ended: true,
             sink_ended: true,
         };
-        if let Some(channel) = entry.channel {
+        let stage = std::mem::replace(&mut entry.stage, ended);
+        let channel = entry.channel;
+        self.release(serial, stage, driver);
+        if let Some(channel) = channel {
             drop(driver.detach_source(channel, Stream::Data));
             drop(driver.detach_sink(channel, Stream::Data));
             let _ = driver.connection().channel_eof(channel);

@@ -42,7 +42,7 @@ pub use tunnel::TunnelRequest;
 use crate::packets::PacketPort;
 use crate::{Driver, SocketPair};
 use agent::BindAnswer;
-use dial::{Dial, DialStep, NEXT_ATTEMPT_MS};
+use dial::{Dial, DialStep};
 use resolver::Resolver;
 
 /// Time limit for lookup and connection together, milliseconds.
@@ -406,7 +406,7 @@ impl Forwards {
         let (family, token) = (self.settings.family, ForwardToken::Resolver.number());
         let started = self
             .resolver
-            .look_up((serial, host.clone(), *port, family), token, driver);
+            .look_up(serial, (host.clone(), *port, family), token, driver);
         match started {
             Ok(()) => self.set_stage(serial, ForwardStage::Lookup(target)),
             Err(error) => self.fail(serial, Some((target, words(&error))), driver),
@@ -452,9 +452,9 @@ impl Forwards {
     ) {
         let next = ForwardToken::NextAttempt(serial).number();
         match step {
-            DialStep::Waiting(has_more) => {
-                let at = driver.now().saturating_add(NEXT_ATTEMPT_MS);
-                driver.set_timer(next, has_more.then_some(at));
+            DialStep::Waiting(delay) => {
+                let at = delay.map(|delay| driver.now().saturating_add(delay));
+                driver.set_timer(next, at);
                 self.set_stage(serial, ForwardStage::Dialing(target, dial));
             }
             DialStep::Connected(socket) => {
@@ -606,13 +606,18 @@ impl Forwards {
         if let Some(socket) = &entry.discarded {
             driver.unwatch(socket.as_fd());
         }
-        match entry.stage {
+        self.release(serial, entry.stage, driver);
+    }
+
+    /// Ends what a stage waits for.
+    fn release(&mut self, serial: u64, stage: ForwardStage, driver: &mut Driver) {
+        match stage {
+            ForwardStage::Lookup(_) => self.resolver.forget(serial),
             ForwardStage::Dialing(_, mut dial) => dial.abandon(driver),
             ForwardStage::Asking(socket, _) | ForwardStage::Binding(socket, _) => {
                 driver.unwatch(socket.read.as_fd());
             }
-            ForwardStage::Lookup(_)
-            | ForwardStage::PeerAsks
+            ForwardStage::PeerAsks
             | ForwardStage::Opening(_)
             | ForwardStage::OpeningPort(_)
             | ForwardStage::Port

@@ -1,6 +1,6 @@
 //! Name lookups that do not block the loop: each has its own short-lived thread.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -19,8 +19,8 @@ const MAX_LOOKUPS: usize = 64;
 /// Stack of a resolver thread, bytes: NSS modules are its only deep callees.
 const STACK_BYTES: usize = 512 * 1024;
 
-/// The serial of a connection, its host and port, and the family of the addresses.
-type Lookup = (u64, String, u16, Family);
+/// A host and port, and the family of the addresses.
+type Lookup = (String, u16, Family);
 
 /// The serial of a lookup, and its addresses or the resolver's words.
 type LookupAnswer = (u64, Result<Vec<SocketAddr>, String>);
@@ -29,8 +29,8 @@ type LookupAnswer = (u64, Result<Vec<SocketAddr>, String>);
 pub(super) struct Resolver {
     started: Option<Started>,
     under_way: usize,
-    /// At most one for each forwarded connection.
-    waiting: VecDeque<Lookup>,
+    /// By the serials of their connections, at most one for each that exists; the oldest is first.
+    waiting: BTreeMap<u64, Lookup>,
 }
 
 struct Started {
@@ -43,6 +43,7 @@ impl Resolver {
     /// Starts a lookup, or queues it if `MAX_LOOKUPS` are in progress. `token` reports answers.
     pub(super) fn look_up(
         &mut self,
+        serial: u64,
         lookup: Lookup,
         token: u64,
         driver: &mut Driver,
@@ -57,16 +58,25 @@ impl Resolver {
                 receiver,
             });
         }
-        if self.under_way >= MAX_LOOKUPS {
-            self.waiting.push_back(lookup);
-            return Ok(());
-        }
-        self.spawn(lookup);
+        self.begin(serial, lookup);
         Ok(())
     }
 
+    fn begin(&mut self, serial: u64, lookup: Lookup) {
+        if self.under_way >= MAX_LOOKUPS {
+            self.waiting.insert(serial, lookup);
+            return;
+        }
+        self.spawn(serial, lookup);
+    }
+
+    /// Drops a lookup that waits: its connection is gone.
+    pub(super) fn forget(&mut self, serial: u64) {
+        self.waiting.remove(&serial);
+    }
+
     /// Starts a lookup. If there can be no thread, that is its answer.
-    fn spawn(&mut self, (serial, host, port, family): Lookup) {
+    fn spawn(&mut self, serial: u64, (host, port, family): Lookup) {
         let Some(started) = &self.started else {
             return;
         };
@@ -94,9 +104,38 @@ impl Resolver {
         let _ = started.wake.drain();
         let answer = started.receiver.try_recv().ok()?;
         self.under_way = self.under_way.saturating_sub(1);
-        if let Some(lookup) = self.waiting.pop_front() {
-            self.spawn(lookup);
+        if let Some((serial, lookup)) = self.waiting.pop_first() {
+            self.spawn(serial, lookup);
         }
         Some(answer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Otherwise a peer that opens and gives up connections to dead names fills the memory, and every
+    /// later lookup waits behind theirs.
+    #[test]
+    fn lookups_of_connections_that_are_gone_do_not_wait() {
+        let mut resolver = Resolver {
+            under_way: MAX_LOOKUPS,
+            ..Resolver::default()
+        };
+        let lookup = |host: &str| (host.to_owned(), 1, Family::Any);
+        (0..10).for_each(|serial| resolver.begin(serial, lookup("127.0.0.1")));
+        (0..9).for_each(|serial| resolver.forget(serial));
+        assert_eq!(resolver.waiting.len(), 1);
+        let (sender, receiver) = mpsc::channel();
+        sender.send((20, Ok(Vec::new()))).unwrap();
+        resolver.started = Some(Started {
+            wake: Arc::new(EventFd::new().unwrap()),
+            sender,
+            receiver,
+        });
+        assert_eq!(resolver.next_answer().map(|(serial, _)| serial), Some(20));
+        let next = resolver.started.as_ref().unwrap().receiver.recv().unwrap();
+        assert_eq!(next.0, 9);
     }
 }

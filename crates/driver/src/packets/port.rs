@@ -21,6 +21,8 @@ use crate::{ChannelHandler, ChannelIo, HandlerProgress};
 const MAX_PACKET_BYTES: usize = 65_535 + 18;
 /// Largest record: a packet and its segment size.
 const MAX_RECORD_BYTES: usize = MAX_PACKET_BYTES + 2;
+/// Maximum packets that are dropped in one turn: a flood of them leaves the other channels their turns.
+const MAX_DROPS: usize = 64;
 /// Bytes of records that are gathered before they are sent.
 const GATHERED_BYTES: usize = 256 * 1024;
 
@@ -104,30 +106,35 @@ impl PacketPort {
         None
     }
 
-    fn send_messages(&mut self, line: &mut ChannelIo<'_>) -> Result<(), Error> {
+    /// Returns true if more can be read at once.
+    fn send_messages(&mut self, line: &mut ChannelIo<'_>) -> Result<bool, Error> {
+        let mut drops_left = MAX_DROPS;
         while self.is_readable && !self.has_ended {
             let space = line.space();
             if space == 0 {
                 break;
             }
+            if drops_left == 0 {
+                return Ok(true);
+            }
             let Some(count) = self.read() else {
                 break;
             };
             let read = self.scratch.get_mut(..count).unwrap_or_default();
-            let Some((prefix, packet)) = self.form.to_channel(read) else {
+            let message = self.form.to_channel(read).filter(|(prefix, packet)| {
+                prefix.bytes().len() + packet.len() + self.overhead <= space
+            });
+            let Some((prefix, packet)) = message else {
+                drops_left -= 1;
                 continue;
             };
-            let len = prefix.bytes().len() + packet.len();
-            if len + self.overhead > space {
-                continue;
-            }
-            let mut buf = line.take_buffer(len);
+            let mut buf = line.take_buffer(prefix.bytes().len() + packet.len());
             buf.extend(prefix.bytes());
             buf.extend(packet);
             line.send(buf)?;
             line.charge(self.overhead);
         }
-        Ok(())
+        Ok(false)
     }
 
     fn send_records(&mut self, line: &mut ChannelIo<'_>) -> Result<(), Error> {
@@ -221,14 +228,16 @@ impl ChannelHandler for PacketPort {
             self.has_ended = true;
         }
         line.consumed(std::mem::take(&mut self.held))?;
+        let mut has_more = false;
         if !self.has_ended {
             match self.form.is_message() {
-                true => self.send_messages(line)?,
+                true => has_more = self.send_messages(line)?,
                 false => self.send_records(line)?,
             }
         }
         Ok(match self.has_ended {
             true => HandlerProgress::Ended,
+            false if has_more => HandlerProgress::Busy,
             false => HandlerProgress::Waiting,
         })
     }

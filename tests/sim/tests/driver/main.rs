@@ -5,6 +5,7 @@ mod joined;
 mod bulk;
 mod crowd;
 mod endpoint;
+mod forwards;
 mod idle;
 mod keystroke;
 mod order;
