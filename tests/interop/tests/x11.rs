@@ -212,3 +212,31 @@ fn a_display_that_is_none_is_named_and_the_session_goes_on() {
         );
     }
 }
+
+/// As a port scanner does. A channel that stayed would keep the client from ending.
+#[test]
+fn a_program_that_leaves_before_its_first_packet_keeps_nothing_open() {
+    let Some(x) = XServer::start(6) else { return };
+    each(|client, server| {
+        let site = Site::new(client, server, &x.permits());
+        // OpenSSH's client keeps the channel of a packet that stays incomplete.
+        let parts: &[&str] = match client {
+            Kind::Fulmar => &["", "l"],
+            Kind::OpenSsh => &[""],
+        };
+        for part in parts {
+            let command = format!(
+                "bash -c 'place=${{DISPLAY#*:}}; exec 3<>/dev/tcp/127.0.0.1/$((6000 + ${{place%.*}})); \
+                 printf \"{part}\" >&3; exec 3>&-; echo left'"
+            );
+            let outcome = x.run(&site, &["-Y"], &command);
+            let text = outcome.stdout.text();
+            assert_eq!(
+                (outcome.status, text.as_str()),
+                (0, "left\n"),
+                "{}",
+                outcome.summary()
+            );
+        }
+    });
+}

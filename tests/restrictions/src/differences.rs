@@ -30,6 +30,13 @@ pub const DIFFERENCES: &[Difference] = &[
         "no",
         STRICTER,
     ),
+    // No extension permits tunnels, so a certificate without any permits none.
+    row(
+        &["certificate: clear, with PermitTunnel yes"],
+        "tunnel",
+        "no",
+        STRICTER,
+    ),
     // Nothing in it could be used.
     row(&["session required pam_deny.so"], "login", "cut", STRICTER),
     // A certificate without names is valid for everybody; OpenSSH accepts it through

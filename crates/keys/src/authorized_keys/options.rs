@@ -19,7 +19,8 @@ use crate::time::{LocalClock, parse_absolute};
 pub struct KeyOptions {
     /// `cert-authority`: the key signs certificates.
     pub certificate_authority: bool,
-    /// `restrict` was given: features that are added to SSH later are denied too.
+    /// `restrict` was given, or the certificate lacks `permit-port-forwarding`: features without an
+    /// option of their own, such as tunnels, are denied too.
     pub restricted: bool,
     /// `command=`, or a certificate's `force-command`.
     pub force_command: Option<String>,
@@ -134,6 +135,7 @@ impl KeyOptions {
     #[must_use]
     pub fn from_certificate(grants: &CertificateGrants) -> Self {
         Self {
+            restricted: !grants.permit_port_forwarding,
             force_command: grants.force_command.clone(),
             source_address: grants.source_address.clone(),
             permit_pty: grants.permit_pty,

@@ -329,6 +329,9 @@ fn merging_keeps_the_restrictions_of_both() {
     assert!(same.merge(&certificate).is_ok());
     let other = options("command=\"sh\"").unwrap();
     assert_eq!(other.merge(&certificate), Err(MergeError));
+    assert!(!both.restricted);
+    let nothing = KeyOptions::from_certificate(&CertificateGrants::default());
+    assert!(KeyOptions::default().merge(&nothing).unwrap().restricted);
     let untouched = KeyOptions::default().merge(&KeyOptions::default()).unwrap();
     assert_eq!(untouched, KeyOptions::default());
 }

@@ -328,10 +328,14 @@ impl Forwarding {
         }
         let made = agent::listen(&options.forwarding.agent_socket_path, grant);
         let listening = made.and_then(|(sockets, socket)| {
-            let listening = self
-                .forwards
-                .listen(sockets, Opens::Agent { standard }, driver);
-            listening.map(|_| socket)
+            let opens = Opens::Agent { standard };
+            match self.forwards.listen(sockets, opens, driver) {
+                Ok(_) => Ok(socket),
+                Err(error) => {
+                    socket.remove_folder();
+                    Err(error)
+                }
+            }
         });
         match listening {
             Ok(socket) => {

@@ -7,6 +7,7 @@ const TRUSTED: &str = "AuthorizedKeysFile none\nTrustedUserCAKeys {here}/authori
 pub(super) fn rows() -> Vec<Row> {
     let mut rows = vec![Row::certificate(&[])];
     rows.extend(extensions());
+    rows.extend(tunnels());
     rows.extend(commands());
     rows.extend(critical());
     rows.extend(names_and_times());
@@ -48,6 +49,23 @@ fn extensions() -> Vec<Row> {
         Row::certificate(&["extension:unknown@example.org=1"]),
         Row::certificate(&["clear", "extension:permit-pty=x"]).refused(),
         Row::certificate(&["extension:permit-user-rc=x", "no-user-rc"]).refused(),
+    ]
+}
+
+fn tunnels() -> Vec<Row> {
+    let tunnel = |row: Row| {
+        let mut row = row.with("PermitTunnel yes").root().but("tunnel", "yes");
+        row.with_tunnel = true;
+        row
+    };
+    vec![
+        tunnel(Row::certificate(&[])),
+        tunnel(Row::certificate(&["clear"]).restricted()),
+        tunnel(
+            Row::certificate(&["no-port-forwarding"])
+                .authorized("cert-authority,tunnel=\"any\" {ca}\n")
+                .no_ports(),
+        ),
     ]
 }
 
