@@ -5,9 +5,6 @@ use alloc::vec::Vec;
 
 use wire::{DecodeError, Put, Reader, names};
 
-/// Maximum length of the protocol and the cookie of `x11-req`, bytes.
-const MAX_X11_BYTES: usize = 512;
-
 /// A request on a channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
@@ -219,8 +216,8 @@ impl Request {
             names::REQUEST_AGENT_OPENSSH => Self::AgentForwarding { standard: false },
             names::REQUEST_X11 => Self::X11 {
                 single_connection: reader.bool()?,
-                protocol: reader.string_max(MAX_X11_BYTES)?.to_vec(),
-                cookie: reader.string_max(MAX_X11_BYTES)?.to_vec(),
+                protocol: reader.string()?.to_vec(),
+                cookie: reader.string()?.to_vec(),
                 screen: reader.u32()?,
             },
             names::REQUEST_SHELL => Self::Shell,

@@ -19,6 +19,8 @@ const MAX_DISPLAYS: u32 = 1000;
 /// Characters other than letters and digits in a protocol's name and a cookie, as in OpenSSH: both are
 /// written into the input of xauth and of the rc file, where a line's end would be a command.
 const COOKIE_CHARACTERS: &[u8] = b".:/-_";
+/// Maximum length of the protocol's name and the cookie's digits, bytes.
+const MAX_WORD_BYTES: usize = 512;
 /// Families of entries in Xauthority (Xauth(3)): this host's local displays, and any address.
 const FAMILY_LOCAL: u16 = 256;
 const FAMILY_WILD: u16 = 65535;
@@ -36,12 +38,13 @@ pub(super) struct X11Request {
 }
 
 impl X11Request {
-    /// True if protocol and cookie have no character that xauth or the rc file could misunderstand.
+    /// True if protocol and cookie are not too long and have no character that xauth or the rc file could
+    /// misunderstand.
     pub(super) fn is_plain(&self) -> bool {
         [&self.protocol, &self.cookie].into_iter().all(|word| {
             let is_plain =
                 |byte: &u8| byte.is_ascii_alphanumeric() || COOKIE_CHARACTERS.contains(byte);
-            !word.is_empty() && word.iter().all(is_plain)
+            (1..=MAX_WORD_BYTES).contains(&word.len()) && word.iter().all(is_plain)
         })
     }
 }
@@ -269,7 +272,8 @@ mod tests {
     fn a_cookie_cannot_become_a_command_of_xauth() {
         let plain = "MIT-MAGIC-COOKIE-1";
         assert!(request(plain, "00ff").is_plain());
-        for cookie in ["", "00\nquit", "00 11", "00\0", "$(id)", "'"] {
+        let long = "0".repeat(MAX_WORD_BYTES + 1);
+        for cookie in ["", "00\nquit", "00 11", "00\0", "$(id)", "'", &long] {
             assert!(!request(plain, cookie).is_plain(), "{cookie:?}");
             assert!(!request(cookie, "00").is_plain(), "{cookie:?}");
         }
