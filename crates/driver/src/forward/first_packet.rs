@@ -3,7 +3,7 @@
 
 use proto::ChannelId;
 
-use super::{ForwardReport, ForwardTarget, Forwards};
+use super::{FIRST_PACKET_MS, ForwardReport, ForwardTarget, Forwards};
 use crate::Driver;
 
 /// Checks the bytes received so far, and may change them: they are what the target gets.
@@ -41,6 +41,7 @@ impl Forwards {
             entry.first = Some((first, target));
             entry.is_accepted = true;
         }
+        self.limit(serial, FIRST_PACKET_MS, driver);
     }
 
     /// Checks the first packet, after data was received.

@@ -49,6 +49,9 @@ use resolver::Resolver;
 const CONNECT_MS: u64 = 15_000;
 /// Time limit for a SOCKS request, milliseconds.
 const SOCKS_MS: u64 = 30_000;
+/// Time limit for a first packet that is checked, milliseconds: any user of the server's host can make
+/// such connections, and each takes the place of another.
+const FIRST_PACKET_MS: u64 = 30_000;
 /// Maximum connections accepted in one turn, so that a flood of them does not starve channels.
 const MAX_ACCEPTS: usize = 64;
 /// Pause of all listeners after an error that concerns the whole process, such as too many open
