@@ -4,9 +4,6 @@
 use proto::{ChannelId, Connection};
 use wire::names;
 
-/// Type of channels to the forwarded agent.
-const AGENT: &str = "auth-agent@openssh.com";
-
 /// True for the interactive value: no open channel is bulk. Forwarded connections and sessions
 /// without a terminal are bulk, those to the agent are not. `None` if no channel decides, as before
 /// a session has started.
@@ -17,7 +14,11 @@ pub fn is_interactive(
     let mut interactive = None;
     for status in connection.channel_statuses() {
         // A session gets its label when it starts.
-        let decides = status.is_open && !matches!(status.kind, names::CHANNEL_SESSION | AGENT);
+        let is_silent = matches!(
+            status.kind,
+            names::CHANNEL_SESSION | names::CHANNEL_AGENT | names::CHANNEL_AGENT_OPENSSH
+        );
+        let decides = status.is_open && !is_silent;
         if decides {
             let is_session = status.kind.starts_with("session:");
             interactive = Some(is_session && has_terminal(status.channel));

@@ -20,6 +20,11 @@ struct Place {
 impl Place {
     /// The client has opened a channel, which `connect` answers.
     fn new(connect: impl FnOnce(&mut Forwards, ChannelId, &mut End)) -> Self {
+        Self::of("x", connect)
+    }
+
+    /// The same, with a channel of this type.
+    fn of(kind: &str, connect: impl FnOnce(&mut Forwards, ChannelId, &mut End)) -> Self {
         let (mut client, mut server, _) = joined(&TransportConfig::default(), 0);
         let mut forwards = Forwards::new(ForwardSettings {
             keep_alive: false,
@@ -27,7 +32,7 @@ impl Place {
             permits: Box::new(|_| true),
         });
         let connection = client.driver.connection();
-        let channel = connection.open_channel("x", b"").expect("a channel");
+        let channel = connection.open_channel(kind, b"").expect("a channel");
         let asked = loop {
             client.step();
             let opened = server.step().into_iter().find_map(|notice| match notice {
@@ -114,5 +119,25 @@ fn a_first_packet_or_socks_request_that_stays_incomplete_ends_its_channel() {
                 place.turn();
             }
         }
+    }
+}
+
+#[test]
+fn channels_to_an_agent_are_not_bulk_whatever_their_name() {
+    for (kind, wanted) in [
+        ("agent-connect", None),
+        ("auth-agent@openssh.com", None),
+        ("direct-tcpip", Some(false)),
+    ] {
+        let mut place = Place::of(kind, |forwards, channel, server| {
+            forwards.serve_socks(channel, None, &mut server.driver);
+        });
+        place.until(|event| matches!(event, Event::ChannelOpened(_)));
+        let connection = place.client.driver.connection();
+        assert_eq!(
+            driver::is_interactive(connection, |_| true),
+            wanted,
+            "{kind}"
+        );
     }
 }
