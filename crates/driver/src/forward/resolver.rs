@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     /// Otherwise a peer that opens and gives up connections to dead names fills the memory, and every
-    /// later lookup waits behind theirs.
+    /// later lookup waits until theirs have ended.
     #[test]
     fn lookups_of_connections_that_are_gone_do_not_wait() {
         let mut resolver = Resolver {
