@@ -22,6 +22,8 @@ const MAX_MESSAGES: usize = 100;
 
 /// Most words that a keyword accumulates over all its lines.
 const MAX_ACCUMULATED: usize = 256;
+/// The same for forwardings, which programs list by port: what one connection can have.
+const MAX_FORWARDINGS: usize = 4096;
 
 /// The state of one pass.
 pub(crate) struct Pass<'a> {
@@ -306,11 +308,13 @@ impl Pass<'_> {
                 return Ok(());
             }
         }
-        if row.repeat == Repeat::Add && self.values.words(index).len() >= MAX_ACCUMULATED {
-            return Err(format!(
-                "Too many {} entries (max {MAX_ACCUMULATED})",
-                row.name
-            ));
+        let forwardings = [Row::LocalForward, Row::RemoteForward, Row::DynamicForward];
+        let most = match forwardings.iter().any(|each| each.index() == index) {
+            true => MAX_FORWARDINGS,
+            false => MAX_ACCUMULATED,
+        };
+        if row.repeat == Repeat::Add && self.values.words(index).len() >= most {
+            return Err(format!("Too many {} entries (max {most})", row.name));
         }
         if index == Row::SendEnv.index() {
             let mut have = self.values.words(index).to_vec();
