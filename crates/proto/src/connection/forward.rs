@@ -1,6 +1,8 @@
 //! Global requests of forwardings (RFC 4254 §7.1, OpenSSH's PROTOCOL §2.4): the owner encodes,
 //! decides and answers them.
 
+use wire::message::Debug;
+
 use super::Connection;
 use crate::Error;
 
@@ -22,5 +24,18 @@ impl Connection {
     /// [`Error::Misuse`] if no reply is owed.
     pub fn global_reply(&mut self, fields: Option<&[u8]>) -> Result<(), Error> {
         self.globals.reply(&mut self.transport, fields)
+    }
+
+    /// Tells the peer's user something about the connection, for its log (RFC 4253 §11.3).
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] before login.
+    pub fn tell_peer(&mut self, text: &str) -> Result<(), Error> {
+        self.connected()?;
+        self.transport.send_message(&Debug {
+            always_display: false,
+            text: text.as_bytes(),
+            language: b"",
+        })
     }
 }

@@ -5,6 +5,7 @@
 //! [`permits`] decides; [`driver::forward`] moves the bytes. Tunnels (OpenSSH's PROTOCOL §2.3) are
 //! the exception: the monitor decides and opens the device.
 
+use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
@@ -27,6 +28,9 @@ use wire::names;
 use super::agent::{self, AgentSocket};
 use super::context::Context;
 use super::permits;
+use super::takeover::{
+    self, Liveness, LivenessProbe, PortClaim, PortDecision, Rendezvous, SILENCE_MS,
+};
 use super::x11::{self, X11Display, X11Request};
 
 /// Maximum listeners for one client.
@@ -37,10 +41,22 @@ const FIRST_FREE_PORT: u16 = 1024;
 /// All forwardings of a connection.
 pub(super) struct Forwarding {
     forwards: Forwards,
-    /// What the client requested, and the listener's number.
-    listeners: Vec<(Listening, u64)>,
+    listeners: Vec<ClientListener>,
+    /// Asks the client for a sign of life when a new connection wants one of its ports.
+    probe: LivenessProbe,
+    /// A request for a port that an older connection holds.
+    claim: Option<PortClaim>,
     /// The socket for the client's agent.
     agent: Option<AgentSocket>,
+}
+
+/// A listener that the client requested.
+struct ClientListener {
+    /// The request, with the port.
+    listening: Listening,
+    /// Its number in `forwards`.
+    number: u64,
+    rendezvous: Option<Rendezvous>,
 }
 
 /// AddressFamily, for listeners and targets alike.
@@ -62,6 +78,8 @@ impl Forwarding {
                 permits: Box::new(|_| false),
             }),
             listeners: Vec::new(),
+            probe: LivenessProbe::default(),
+            claim: None,
             agent: None,
         }
     }
@@ -209,7 +227,7 @@ impl Forwarding {
                 None
             }
             Ok(listening) if is_cancel => self.cancel(&listening, driver).then(Vec::new),
-            Ok(listening) => self.listen(listening, want_reply, driver, context),
+            Ok(listening) => return self.listen(listening, want_reply, driver, context),
         };
         if want_reply {
             let _ = driver.connection().global_reply(answer.as_deref());
@@ -217,26 +235,61 @@ impl Forwarding {
     }
 
     fn cancel(&mut self, listening: &Listening, driver: &mut Driver) -> bool {
-        let at = self.listeners.iter().position(|(own, _)| own == listening);
-        at.is_some_and(|at| {
-            let (_, number) = self.listeners.swap_remove(at);
-            self.forwards.cancel(number, driver)
-        })
+        let mut listeners = self.listeners.iter();
+        let at = listeners.position(|own| own.listening == *listening);
+        at.is_some_and(|at| self.remove(at, driver).is_some())
     }
 
-    /// Returns the fields of the answer; `None` refuses.
+    /// Ends the listener at this place of the list.
+    fn remove(&mut self, at: usize, driver: &mut Driver) -> Option<Listening> {
+        let listener = self.listeners.swap_remove(at);
+        if let Some(rendezvous) = listener.rendezvous {
+            rendezvous.close(driver);
+        }
+        let ended = self.forwards.cancel(listener.number, driver);
+        ended.then_some(listener.listening)
+    }
+
+    /// Answers a request to listen, unless an older connection has to decide first.
     fn listen(
         &mut self,
         listening: Listening,
         want_reply: bool,
         driver: &mut Driver,
         context: &Context<'_>,
-    ) -> Option<Vec<u8>> {
+    ) {
+        let answer = match self.bind(&listening, want_reply, context) {
+            Ok(sockets) => self.serve(sockets, listening, driver, context),
+            Err(BindError::Denied) => None,
+            Err(BindError::Failed(port, error)) => {
+                if error.kind() == ErrorKind::AddrInUse && self.claim.is_none() {
+                    let claimed = listening.clone();
+                    self.claim = PortClaim::make(claimed, port, want_reply, &context.grant, driver);
+                    if self.claim.is_some() {
+                        return;
+                    }
+                }
+                log_bind_error(&error, port, context);
+                None
+            }
+        };
+        if want_reply {
+            let _ = driver.connection().global_reply(answer.as_deref());
+        }
+    }
+
+    /// Checks the request and makes its sockets.
+    fn bind(
+        &self,
+        listening: &Listening,
+        want_reply: bool,
+        context: &Context<'_>,
+    ) -> Result<ListeningSockets, BindError> {
         let (options, grant) = (&context.options, &context.grant);
         let is_rooted = options.session.sftp_root.is_some();
         let restrictions = &grant.restrictions;
-        if !permits::may_listen(&options.forwarding, restrictions, is_rooted, &listening) {
-            context.log.info(&match &listening {
+        if !permits::may_listen(&options.forwarding, restrictions, is_rooted, listening) {
+            context.log.info(&match listening {
                 Listening::Tcp { address, port } => format!(
                     "Received request to remote forward to host {address} port {port}, but the request was denied."
                 ),
@@ -245,38 +298,64 @@ impl Forwarding {
                     path.display()
                 ),
             });
-            return None;
+            return Err(BindError::Denied);
         }
         if self.listeners.len() >= MAX_LISTENERS {
             context
                 .log
                 .info("too many listeners for one client; denied.");
-            return None;
+            return Err(BindError::Denied);
         }
         allow_open_files();
-        let mut answer = Vec::new();
-        let (sockets, listening) = match listening {
+        match listening {
             Listening::Tcp { address, port } => {
+                let port = *port;
                 let is_privileged = (1..FIRST_FREE_PORT).contains(&port) && grant.uid != 0;
                 if is_privileged || (port == 0 && !want_reply) {
                     context.log.info(&format!(
                         "listening on port {port} is not permitted; denied."
                     ));
-                    return None;
+                    return Err(BindError::Denied);
                 }
-                let sockets = self.bind(&address, port, context)?;
+                bind_port(address, port, context).map_err(|error| BindError::Failed(port, error))
+            }
+            Listening::Unix(path) => bind_unix(path, context).ok_or(BindError::Denied),
+        }
+    }
+
+    /// Accepts connections; returns the fields of the answer, or `None`, which refuses.
+    fn serve(
+        &mut self,
+        sockets: ListeningSockets,
+        requested: Listening,
+        driver: &mut Driver,
+        context: &Context<'_>,
+    ) -> Option<Vec<u8>> {
+        let mut answer = Vec::new();
+        let listening = match requested {
+            Listening::Tcp { address, port } => {
                 if port == 0 {
                     answer.put_u32(u32::from(sockets.port));
                 }
                 let port = sockets.port;
-                (sockets, Listening::Tcp { address, port })
+                Listening::Tcp { address, port }
             }
-            Listening::Unix(path) => (bind_unix(&path, context)?, Listening::Unix(path)),
+            unix @ Listening::Unix(_) => unix,
         };
         let opens = Opens::Forwarded(listening.clone());
         match self.forwards.listen(sockets, opens, driver) {
             Ok(number) => {
-                self.listeners.push((listening, number));
+                let rendezvous = match &listening {
+                    Listening::Tcp { port, .. } => {
+                        Rendezvous::open(&context.grant, *port, number, driver)
+                    }
+                    Listening::Unix(_) => None,
+                };
+                self.listeners.push(ClientListener {
+                    listening,
+                    number,
+                    rendezvous,
+                });
                 Some(answer)
             }
             Err(error) => {
@@ -286,24 +365,88 @@ impl Forwarding {
         }
     }
 
-    fn bind(&self, address: &str, port: u16, context: &Context<'_>) -> Option<ListeningSockets> {
-        let gateway = match context.options.forwarding.gateway_ports {
-            GatewayPorts::No => Gateway::Loopback,
-            GatewayPorts::Yes => Gateway::Everywhere,
-            GatewayPorts::ClientSpecified => Gateway::AsRequested,
+    /// A new connection of the same user and key wants the port of this listener.
+    pub(super) fn port_wanted(&mut self, number: u64, driver: &mut Driver, context: &Context<'_>) {
+        let mut listeners = self.listeners.iter_mut();
+        let Some(listener) = listeners.find(|listener| listener.number == number) else {
+            return;
         };
-        let failed = |address: std::net::SocketAddr, error: &std::io::Error| {
-            let (ip, port) = (address.ip(), address.port());
-            context.log.verbose(&format!("bind [{ip}]:{port}: {error}"));
+        let accepted = listener.rendezvous.as_ref();
+        match accepted.map(|rendezvous| rendezvous.accept(&context.grant)) {
+            Some(Ok(Some(claimant))) => self.probe.ask(claimant, number, driver),
+            Some(Ok(None)) | None => {}
+            Some(Err(error)) => {
+                context.log.debug(&format!("rendezvous of a port: {error}"));
+                // It would be ready again at once.
+                if let Some(rendezvous) = listener.rendezvous.take() {
+                    rendezvous.close(driver);
+                }
+            }
+        }
+    }
+
+    /// Looks for a sign of life of the client; without one, ports that are wanted become free.
+    /// Returns true if any did.
+    pub(super) fn look(&mut self, driver: &mut Driver, context: &Context<'_>) -> bool {
+        let Some((verdict, claimants)) = self.probe.look(driver) else {
+            return false;
         };
-        let family = family(&context.options);
-        ListeningSockets::tcp(Some(address), port, gateway, family, failed)
-            .inspect_err(|error| {
-                context
-                    .log
-                    .error(&format!("cannot listen to port {port}: {error}"));
-            })
-            .ok()
+        let mut has_given = false;
+        for (claimant, number) in claimants {
+            if verdict == Liveness::Lives {
+                takeover::keep(&claimant);
+                continue;
+            }
+            let mut listeners = self.listeners.iter();
+            let at = listeners.position(|listener| listener.number == number);
+            if let Some(Listening::Tcp { port, .. }) = at.and_then(|at| self.remove(at, driver)) {
+                context.log.info(&format!(
+                    "port {port} passes to a new connection of the same key: {} has not answered for {} s",
+                    context.whose(),
+                    SILENCE_MS / 1000
+                ));
+                has_given = true;
+            }
+        }
+        has_given
+    }
+
+    /// Carries out or refuses a request whose port an older connection held.
+    pub(super) fn claim_decided(&mut self, driver: &mut Driver, context: &Context<'_>) {
+        let Some(claim) = self.claim.take() else {
+            return;
+        };
+        let is_free = match claim.decision(driver.now()) {
+            PortDecision::Pending => {
+                self.claim = Some(claim);
+                return;
+            }
+            PortDecision::Free => true,
+            PortDecision::Kept => false,
+        };
+        let want_reply = claim.want_reply;
+        let listening = claim.close(driver);
+        let answer = match self.bind(&listening, want_reply, context) {
+            Ok(sockets) => {
+                if is_free {
+                    let text = format!(
+                        "port {} taken back from an earlier connection of the same key, whose client does not answer",
+                        sockets.port
+                    );
+                    context.log.info(&text);
+                    let _ = driver.connection().tell_peer(&text);
+                }
+                self.serve(sockets, listening, driver, context)
+            }
+            Err(BindError::Denied) => None,
+            Err(BindError::Failed(port, error)) => {
+                log_bind_error(&error, port, context);
+                None
+            }
+        };
+        if want_reply {
+            let _ = driver.connection().global_reply(answer.as_deref());
+        }
     }
 
     /// Listens for the user's programs on behalf of the client's agent; one socket serves all
@@ -396,12 +539,44 @@ impl Forwarding {
 
     /// Ends all listeners.
     pub(super) fn close(&mut self, driver: &mut Driver) {
-        self.listeners.clear();
+        for listener in std::mem::take(&mut self.listeners) {
+            if let Some(rendezvous) = listener.rendezvous {
+                rendezvous.close(driver);
+            }
+        }
         self.forwards.cancel_all(driver);
         if let Some(socket) = self.agent.take() {
             socket.remove_folder();
         }
     }
+}
+
+/// Why a listener could not be made.
+enum BindError {
+    /// Logged already.
+    Denied,
+    /// The port, and the system's error.
+    Failed(u16, io::Error),
+}
+
+fn bind_port(address: &str, port: u16, context: &Context<'_>) -> io::Result<ListeningSockets> {
+    let gateway = match context.options.forwarding.gateway_ports {
+        GatewayPorts::No => Gateway::Loopback,
+        GatewayPorts::Yes => Gateway::Everywhere,
+        GatewayPorts::ClientSpecified => Gateway::AsRequested,
+    };
+    let failed = |address: std::net::SocketAddr, error: &io::Error| {
+        let (ip, port) = (address.ip(), address.port());
+        context.log.verbose(&format!("bind [{ip}]:{port}: {error}"));
+    };
+    let family = family(&context.options);
+    ListeningSockets::tcp(Some(address), port, gateway, family, failed)
+}
+
+fn log_bind_error(error: &io::Error, port: u16, context: &Context<'_>) {
+    context
+        .log
+        .error(&format!("cannot listen to port {port}: {error}"));
 }
 
 /// Each connection needs two descriptors. The user's commands get the limit that this process

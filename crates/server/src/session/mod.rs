@@ -2,7 +2,8 @@
 //!
 //! The process starts with the monitor's privileges, irreversibly becomes the user ([`start`]), and
 //! only then reads the snapshot of the connection. [`serve`] is its loop; [`channel`] a session
-//! channel (RFC 4254 §6) and [`forward`] a `direct-tcpip` channel. For a command: [`command`] (what
+//! channel (RFC 4254 §6) and [`forward`] a `direct-tcpip` channel,
+//! [`takeover`] the port of a connection whose client is lost. For a command: [`command`] (what
 //! to run), [`environment`], [`stdio`] and [`terminal`] (its streams), [`launch`] (its start),
 //! [`agent`] (the socket of a forwarded agent), [`text`] (messages before it) and [`exit`] (its exit status). [`sftp`] serves files in this
 //! process, without a command.
@@ -25,6 +26,7 @@ mod serve;
 mod sftp;
 mod start;
 mod stdio;
+mod takeover;
 mod terminal;
 mod text;
 mod token;
@@ -96,6 +98,8 @@ pub(crate) enum SessionError {
     Start(String),
     /// A session was opened after `no-more-sessions@openssh.com`.
     SessionAfterLast,
+    /// The client is silent, and a new connection of its key has its port.
+    PortTaken,
 }
 
 impl SessionError {
@@ -139,6 +143,9 @@ impl fmt::Display for SessionError {
             Self::Unused => f.write_str("unused for UnusedConnectionTimeout"),
             Self::Signalled(signal) => write!(f, "exiting on signal {}", signal.as_raw()),
             Self::Start(what) => f.write_str(what),
+            Self::PortTaken => f.write_str(
+                "client not responding; a new connection of the same key has taken its port",
+            ),
             Self::SessionAfterLast => {
                 f.write_str("a session was opened after the last one was announced")
             }

@@ -373,6 +373,25 @@ impl<'a> Serve<'a> {
                     None => Ok(()),
                 }
             }
+            Some(Token::Rendezvous(listener)) => {
+                let (forwarding, driver) = (&mut self.forwarding, &mut *self.driver);
+                forwarding.port_wanted(listener, driver, &self.context);
+                Ok(())
+            }
+            Some(Token::Probe) => {
+                let (forwarding, driver) = (&mut self.forwarding, &mut *self.driver);
+                // A client that lives after all learns that it has lost its port. Its commands would
+                // end with the connection; they are worth more.
+                if forwarding.look(driver, &self.context) && self.channels.is_empty() {
+                    return Err(SessionError::PortTaken);
+                }
+                Ok(())
+            }
+            Some(Token::Claim) => {
+                let (forwarding, driver) = (&mut self.forwarding, &mut *self.driver);
+                forwarding.claim_decided(driver, &self.context);
+                Ok(())
+            }
             Some(Token::Rest) => {
                 // Frees memory that only the login needed.
                 self.driver.connection().free_unused();

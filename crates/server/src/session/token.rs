@@ -18,6 +18,12 @@ pub(super) enum Token {
     Files(u64),
     /// A signal that ends this process.
     Signal,
+    /// A new connection wants the port of this listener.
+    Rendezvous(u64),
+    /// Timer: has the client shown a sign of life?
+    Probe,
+    /// An older connection has decided about its port, or the time for that is over.
+    Claim,
 }
 
 const KIND_SHIFT: u32 = 56;
@@ -34,6 +40,9 @@ impl Token {
             Self::Files(serial) => (4, serial),
             Self::Unused => (5, 0),
             Self::Signal => (6, 0),
+            Self::Rendezvous(listener) => (7, listener),
+            Self::Probe => (8, 0),
+            Self::Claim => (9, 0),
         };
         (kind << KIND_SHIFT) | (serial & SERIAL_MASK)
     }
@@ -49,6 +58,9 @@ impl Token {
             4 => Self::Files(serial),
             5 => Self::Unused,
             6 => Self::Signal,
+            7 => Self::Rendezvous(serial),
+            8 => Self::Probe,
+            9 => Self::Claim,
             _ => return None,
         })
     }
@@ -69,6 +81,9 @@ mod tests {
             Token::Files(77),
             Token::Unused,
             Token::Signal,
+            Token::Rendezvous(77),
+            Token::Probe,
+            Token::Claim,
         ] {
             assert_eq!(Token::from_number(token.number()), Some(token));
         }

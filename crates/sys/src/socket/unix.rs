@@ -1,5 +1,5 @@
-//! Stream sockets with a path (unix(7)): listening, connecting, and the removal of a left-over
-//! socket.
+//! Stream sockets with a path or an abstract name (unix(7)): listening, connecting, and the removal
+//! of a left-over socket.
 
 use std::fs;
 use std::io;
@@ -82,6 +82,30 @@ pub fn connect_unix(path: &Path) -> io::Result<Connecting> {
     }
 }
 
+/// Listens on a name that is no path (unix(7), "abstract"), which ends with the socket:
+/// close-on-exec, non-blocking.
+///
+/// # Errors
+/// The kernel's error: `AddrInUse` if the name is taken.
+pub fn listen_abstract(name: &[u8], backlog: i32) -> io::Result<OwnedFd> {
+    let address = SocketAddrUnix::new_abstract_name(name)?;
+    let fd = unix_socket()?;
+    rustix::net::bind(&fd, &address)?;
+    rustix::net::listen(&fd, backlog)?;
+    Ok(fd)
+}
+
+/// Connects to a listener of [`listen_abstract`]: close-on-exec, non-blocking.
+///
+/// # Errors
+/// The kernel's error: `ConnectionRefused` without a listener, `WouldBlock` if its queue is full.
+pub fn connect_abstract(name: &[u8]) -> io::Result<OwnedFd> {
+    let address = SocketAddrUnix::new_abstract_name(name)?;
+    let fd = unix_socket()?;
+    rustix::net::connect(&fd, &address)?;
+    Ok(fd)
+}
+
 /// Removes `path` if it is a socket that this process's user owns. Returns true if it was removed;
 /// false if there is nothing, something else, or somebody else's socket.
 ///
@@ -132,6 +156,24 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use super::*;
+
+    #[test]
+    fn an_abstract_name_has_one_listener_and_ends_with_it() {
+        let name = format!("fulmar-test-{}", std::process::id()).into_bytes();
+        let refused = || connect_abstract(&name).unwrap_err().kind();
+        assert_eq!(refused(), io::ErrorKind::ConnectionRefused);
+        let listener = listen_abstract(&name, 1).unwrap();
+        let taken = listen_abstract(&name, 1).unwrap_err();
+        assert_eq!(taken.kind(), io::ErrorKind::AddrInUse);
+        let client = connect_abstract(&name).unwrap();
+        let (server, _) = accept_stream(&listener).unwrap();
+        let own = rustix::process::geteuid().as_raw();
+        for end in [&client, &server] {
+            assert_eq!(crate::socket::peer_credentials(end).unwrap().uid, own);
+        }
+        drop(listener);
+        assert_eq!(refused(), io::ErrorKind::ConnectionRefused);
+    }
 
     #[test]
     fn a_listener_has_the_mode_of_its_mask_and_accepts_connections() {
