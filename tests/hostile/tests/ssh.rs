@@ -444,6 +444,43 @@ fn channels_that_a_server_opens_are_refused() {
     assert_eq!(outcome.status, 3, "{}", outcome.summary());
 }
 
+/// The client has asked for a listener. Its channels are refused before the server has agreed, for
+/// other ports, and after it has refused.
+#[test]
+fn channels_of_a_listener_that_was_not_granted_are_refused() {
+    let command = ["-R", "2345:127.0.0.1:1", "user@127.0.0.1", "the command"];
+    let outcome = client_against(&command, |adversary| {
+        adversary.serve_login();
+        let number = take_session(adversary);
+        let mut opened = 100;
+        let mut refuses = |adversary: &mut Adversary<Tcp>, port| {
+            opened += 1;
+            let mut fields = Vec::new();
+            fields.put_string(b"localhost");
+            fields.put_u32(port);
+            fields.put_string(b"127.0.0.1");
+            fields.put_u32(1);
+            adversary.say(&ChannelOpen {
+                kind: b"forwarded-tcpip",
+                sender_channel: opened,
+                window: 1 << 20,
+                max_packet: 32_768,
+                fields: Rest(&fields),
+            });
+            let refusal = adversary.expect(92);
+            let refusal = wire::message::ChannelOpenFailure::decode(&refusal).expect("a refusal");
+            assert_eq!(refusal.recipient_channel, opened, "{port}");
+        };
+        for port in [2345, 0, 22, u32::MAX] {
+            refuses(adversary, port);
+        }
+        adversary.say(&wire::message::RequestFailure {});
+        refuses(adversary, 2345);
+        finish(adversary, number, 3);
+    });
+    assert_eq!(outcome.status, 3, "{}", outcome.summary());
+}
+
 #[test]
 fn lies_about_channels_end_the_client() {
     let lies: [fn(&mut Adversary<Tcp>, u32); 6] = [

@@ -5,7 +5,7 @@ use hostile::adversary::{Adversary, Offer, userauth};
 use hostile::place::{Server, assert_harmless, user_key};
 use hostile::subject::{Subject, Tcp};
 use keys::SignatureAlgorithm;
-use wire::message::{ChannelClose, ChannelEof, ChannelOpen, ChannelRequest, Encode};
+use wire::message::{ChannelClose, ChannelEof, ChannelOpen, ChannelRequest, Encode, GlobalRequest};
 use wire::{Put, Rest};
 
 fn string(text: &[u8]) -> Vec<u8> {
@@ -191,6 +191,106 @@ fn targets_of_forwardings_that_are_no_hosts_are_refused() {
         assert!(refused, "{host:?}:{port}");
     }
     assert_harmless(&server.daemon.log());
+}
+
+/// The first answer with one of these numbers is `no`, not `yes`.
+fn is_refused(adversary: &mut Adversary<Tcp>, yes: u8, no: u8) -> bool {
+    let answer = core::iter::from_fn(|| adversary.next_payload()).find_map(|payload| {
+        let number = payload.first().copied()?;
+        [yes, no].contains(&number).then_some(number)
+    });
+    answer == Some(no)
+}
+
+/// Everything is permitted, but these opens are the server's to make, or say nothing sensible.
+#[test]
+fn forwardings_of_the_wrong_side_or_form_are_refused_and_the_session_goes_on() {
+    let server = Server::start(&[
+        "AllowTcpForwarding yes",
+        "AllowStreamLocalForwarding yes",
+        "PermitTunnel yes",
+        "X11Forwarding yes",
+    ]);
+    let mut adversary = server.logged_in();
+    let path = |path: &[u8]| [string(path), string(b""), vec![0; 4]].concat();
+    let mut tcp = string(b"127.0.0.1");
+    tcp.put_u32(22);
+    let long = vec![b'a'; 300];
+    for (number, (kind, fields)) in [
+        ("x11", tcp.clone()),
+        ("auth-agent@openssh.com", Vec::new()),
+        ("agent-connect", Vec::new()),
+        ("forwarded-tcpip", [&tcp[..], &tcp].concat()),
+        ("forwarded-streamlocal@openssh.com", path(b"/tmp/x")),
+        // Fields that end early, or never.
+        ("direct-tcpip", Vec::new()),
+        ("direct-tcpip", tcp.clone()),
+        ("direct-tcpip", vec![0xff; 12]),
+        ("direct-streamlocal@openssh.com", Vec::new()),
+        ("direct-streamlocal@openssh.com", path(b"")),
+        ("direct-streamlocal@openssh.com", path(b"/tmp/a\0b")),
+        ("direct-streamlocal@openssh.com", path(&long)),
+        ("tun@openssh.com", Vec::new()),
+        ("tun@openssh.com", vec![0xff; 8]),
+        ("tun@openssh.com", vec![0; 4]),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        adversary.say(&ChannelOpen {
+            kind: kind.as_bytes(),
+            sender_channel: u32::try_from(number).unwrap_or(0),
+            window: 1 << 20,
+            max_packet: 32_768,
+            fields: Rest(&fields),
+        });
+        assert!(is_refused(&mut adversary, 91, 92), "{kind} {fields:?}");
+    }
+    let mut beyond = string(b"");
+    beyond.put_u32(70_000);
+    for (name, fields) in [
+        ("tcpip-forward", Vec::new()),
+        ("tcpip-forward", beyond),
+        ("tcpip-forward", string(b"127.0.0.1")),
+        ("cancel-tcpip-forward", tcp),
+        ("streamlocal-forward@openssh.com", Vec::new()),
+        ("streamlocal-forward@openssh.com", string(b"")),
+        ("streamlocal-forward@openssh.com", string(&long)),
+        ("cancel-streamlocal-forward@openssh.com", string(b"/none")),
+    ] {
+        adversary.say(&GlobalRequest {
+            name: name.as_bytes(),
+            want_reply: true,
+            fields: Rest(&fields),
+        });
+        assert!(is_refused(&mut adversary, 81, 82), "{name} {fields:?}");
+    }
+    assert_eq!(adversary.run(99, b"echo on"), b"on\n");
+    assert_harmless(&server.daemon.log());
+}
+
+/// CVE-2016-3115, where X11 is permitted: the cookie would reach xauth's standard input.
+#[test]
+fn a_cookie_with_a_line_break_makes_no_display() {
+    let server = Server::start(&["X11Forwarding yes"]);
+    let mut adversary = server.logged_in();
+    let channel = adversary.open_session(0);
+    for (protocol, cookie) in [
+        (&b"MIT-MAGIC-COOKIE-1"[..], &b"00\nsource /etc/passwd"[..]),
+        (b"MIT-MAGIC-COOKIE-1\nquit", b"00"),
+        (b"MIT-MAGIC-COOKIE-1", b""),
+        (b"", b"00"),
+    ] {
+        let mut fields = vec![0];
+        fields.put_string(protocol);
+        fields.put_string(cookie);
+        fields.put_u32(0);
+        adversary.request(channel, "x11-req", true, &fields);
+        assert!(is_refused(&mut adversary, 99, 100), "{cookie:?}");
+    }
+    let command = string(b"echo \"<$DISPLAY>\"");
+    adversary.request(channel, "exec", true, &command);
+    assert_eq!(adversary.output(), b"<>\n");
 }
 
 #[test]

@@ -2,15 +2,20 @@
 //! container services and of SOCKS. `INTEROP_OURS=openssh` runs them with OpenSSH alone.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
+use std::time::Duration;
 
+use interop::account::current_user;
+use interop::fixture;
 use interop::forwarded::{
     Does, GREETING, LIMIT, connect, page, serve_page, socks5, target, through,
 };
+use interop::peers::openssh;
+use interop::peers::ours::Kind;
 use interop::peers::tunnel::{Tunnel, with_suites};
 use interop::process::{Background, COMMAND_LIMIT, Input, descendants, installed, kill, run, wait};
 use interop::report::skipped;
@@ -293,4 +298,108 @@ fn rsync_and_git_go_through_a_jump() {
         git(".", &["clone", "-q", &there, "clone"]);
         assert!(same(&scratch.join("clone/file")));
     });
+}
+
+/// sshuttle's server: a network that only exists there, where an echo listens on port 7.
+const FAR_NETWORK: &str = "import socket,threading
+s = socket.socket(); s.bind(('198.51.100.1', 7)); s.listen()
+def echo(c):
+    while d := c.recv(65536):
+        c.sendall(d)
+    c.close()
+while True:
+    threading.Thread(target=echo, args=(s.accept()[0],), daemon=True).start()
+";
+
+/// sshuttle carries the connections of a whole network through the streams of one command.
+#[test]
+fn sshuttle_reaches_a_network_behind_the_server() {
+    let missing = ["sshuttle", "iptables", "ip", "unshare", "python3"];
+    if let Some(missing) = missing.into_iter().find(|name| installed(name).is_none()) {
+        return skipped("sshuttle", &format!("no {missing}"));
+    }
+    let thread = thread::spawn(|| {
+        if let Err(why) = sys::namespace::unshare_network() {
+            return skipped("sshuttle", &why);
+        }
+        // A route, so that connections are made at all.
+        let setup = "ip link set lo up && ip tuntap add mode tun name out && ip link set out up && \
+                     ip address add 203.0.113.1/24 dev out && ip route add default dev out";
+        let outcome = finish(Command::new("sh").args(["-c", setup]), Input::Nothing);
+        if outcome.status != 0 {
+            return skipped("sshuttle", &outcome.summary());
+        }
+        each(through_sshuttle);
+    });
+    thread.join().expect("the test");
+}
+
+fn through_sshuttle(client: Kind, server: Kind) {
+    let scratch = Scratch::new();
+    let config = scratch.write("sshd_config", openssh::server_config(server, &scratch));
+    let sshd = server.sshd().unwrap_or_else(|why| panic!("{why}"));
+    let words = std::iter::once(sshd.get_program()).chain(sshd.get_args());
+    let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
+    let echo = scratch.write("echo.py", FAR_NETWORK);
+    let far = format!(
+        "#!/bin/sh\nip link set lo up\nip address add 198.51.100.1/24 dev lo\n\
+         python3 {} >/dev/null 2>&1 </dev/null &\ntrap 'kill $!' EXIT\n{} -i -f {}\n",
+        echo.display(),
+        words.join(" "),
+        config.display()
+    );
+    let far = scratch.write("far.sh", far);
+    let known_hosts = scratch.write("known_hosts", fixture::known_hosts(HOST));
+    let lines = format!(
+        "ProxyCommand unshare -n sh {}\nUser {}\n{}",
+        far.display(),
+        current_user(),
+        openssh::client_config(&known_hosts, "user_ed25519")
+    );
+    let ssh = client.ssh().unwrap_or_else(|why| panic!("{why}"));
+    let words = std::iter::once(ssh.get_program()).chain(ssh.get_args());
+    let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
+    let shell = format!(
+        "{} -F {}",
+        words.join(" "),
+        scratch.write("ssh_config", lines).display()
+    );
+    let mut command = Command::new("sshuttle");
+    command
+        .args([
+            "--method",
+            "nat",
+            "--no-latency-control",
+            "-r",
+            HOST,
+            "-e",
+            &shell,
+        ])
+        .arg("198.51.100.0/24")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let shuttle = Background::start(&mut command).expect("sshuttle");
+    let far = SocketAddr::from(([198, 51, 100, 1], 7));
+    let reach = || TcpStream::connect_timeout(&far, Duration::from_secs(1));
+    let bytes = vec![b's'; 500_000];
+    let came = until(LIMIT, || {
+        let Ok(mut stream) = reach() else {
+            return false;
+        };
+        let back = thread::scope(|scope| {
+            let mut writer = stream.try_clone().expect("a descriptor");
+            scope.spawn(|| {
+                let _ = writer.write_all(&bytes);
+                let _ = writer.shutdown(Shutdown::Write);
+                drop(writer);
+            });
+            let mut back = Vec::new();
+            let _ = stream.read_to_end(&mut back);
+            back
+        });
+        back == bytes
+    });
+    assert!(came, "nothing came back");
+    drop(shuttle);
 }

@@ -240,3 +240,31 @@ fn a_program_that_leaves_before_its_first_packet_keeps_nothing_open() {
         }
     });
 }
+
+/// A window with a command in it, and one that draws all the time.
+#[test]
+fn xterm_and_glxgears_draw() {
+    let Some(x) = XServer::start(7) else { return };
+    each(|client, server| {
+        let site = Site::new(client, server, &x.permits());
+        if installed("xterm").is_some() {
+            let outcome = x.run(
+                &site,
+                &["-Y"],
+                "xterm -e sh -c 'tty; exit 3' && echo closed",
+            );
+            assert_eq!(outcome.stdout.text(), "closed\n", "{}", outcome.summary());
+        } else {
+            skipped("xterm", &"not installed");
+        }
+        if installed("glxgears").is_some() {
+            // It draws until timeout(1) ends it.
+            let outcome = x.run(&site, &["-Y"], "timeout 1 glxgears -info; echo $?");
+            let said = outcome.stdout.text();
+            assert!(said.ends_with("124\n"), "{}", outcome.summary());
+            assert!(said.contains("GL_RENDERER"), "{}", outcome.summary());
+        } else {
+            skipped("glxgears", &"not installed");
+        }
+    });
+}
