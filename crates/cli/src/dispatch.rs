@@ -71,6 +71,13 @@ const PROGRAMS: &[Subcommand] = &[
         usage: Some(keygen::USAGE),
         main: keygen::run,
     },
+    Subcommand {
+        name: "keyscan",
+        links: &["ssh-keyscan"],
+        help: Some("collect the host keys of servers"),
+        usage: Some(keyscan::USAGE),
+        main: keyscan::run,
+    },
     #[cfg(feature = "bench")]
     Subcommand {
         name: "demo",

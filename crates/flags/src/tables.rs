@@ -207,6 +207,30 @@ pub const KEYGEN: &[Flag] = &[
     hidden("o"),
 ];
 
+/// The flags of `keyscan`.
+pub const KEYSCAN: &[Flag] = &[
+    flag("4", None, "IPv4 only"),
+    flag("6", None, "IPv6 only"),
+    flag("c", None, "certificates instead of keys"),
+    flag("D", None, "print SSHFP records"),
+    flag("f", File, "list of hosts"),
+    flag("H", None, "hash the names"),
+    flag(
+        "O",
+        Words(&["hashalg=sha1", "hashalg=sha256"]),
+        "hash of the records",
+    ),
+    flag("p", Free("port"), "port of the servers"),
+    flag("q", None, "no comments"),
+    flag("T", Free("seconds"), "time limit for a host"),
+    flag(
+        "t",
+        Words(&["rsa", "ecdsa", "ed25519", "ecdsa-sk", "ed25519-sk"]),
+        "types of keys",
+    ),
+    flag("v", None, "more messages"),
+];
+
 /// The flags of `scp`.
 pub const SCP: &[Flag] = &[
     flag("3", None, "remote to remote through this machine"),
@@ -413,6 +437,13 @@ pub const PROGRAMS: &[Program] = &[
         help: "make, change and show keys and certificates",
         flags: KEYGEN,
         operand: File,
+        is_bench: false,
+    },
+    Program {
+        name: "keyscan",
+        help: "collect the host keys of servers",
+        flags: KEYSCAN,
+        operand: Host,
         is_bench: false,
     },
     Program {
