@@ -25,7 +25,7 @@ _fulmar() {
     local _fulmar_current=${COMP_WORDS[COMP_CWORD]}
     local program=${COMP_WORDS[1]} previous=${COMP_WORDS[COMP_CWORD-1]}
     if [ "$COMP_CWORD" -eq 1 ]; then
-        local programs='ssh sshd sftp-server scp sftp keygen install help version'
+        local programs='ssh sshd sftp-server scp sftp keygen keyscan install help version'
 # bench: begin
         programs+=' demo bench speed'
 # bench: end
@@ -116,6 +116,11 @@ _fulmar() {
         keygen:-Y) _fulmar_words 'sign verify check-novalidate find-principals match-principals' ;;
         keygen:-Z) _fulmar_query cipher ;;
         keygen:-z) : ;;
+        keyscan:-f) _fulmar_files ;;
+        keyscan:-O) _fulmar_words 'hashalg=sha1 hashalg=sha256' ;;
+        keyscan:-p) : ;;
+        keyscan:-T) : ;;
+        keyscan:-t) _fulmar_words 'rsa ecdsa ed25519 ecdsa-sk ed25519-sk' ;;
 # bench: begin
         demo:--size) : ;;
 # bench: end
@@ -158,6 +163,7 @@ _fulmar_flags() {
         scp) _fulmar_words '-3 -4 -6 -A -B -C -c -D -d -F -i -J -l -M -n -O -o -P -p -q -R -r -S -s -T -v -X -Z --atomic --json --limit --sparse --verify' ;;
         sftp) _fulmar_words '-4 -6 -A -a -B -b -C -c -D -F -f -i -J -l -N -o -P -p -q -R -r -S -s -v -X' ;;
         keygen) _fulmar_words '-A -a -B -b -C -c -E -e -F -f -g -H -h -I -i -k -L -l -M -m -N -n -O -P -p -Q -q -R -r -s -t -U -u -V -v -Y -y -Z -z' ;;
+        keyscan) _fulmar_words '-4 -6 -c -D -f -H -O -p -q -T -t -v' ;;
 # bench: begin
         demo) _fulmar_words '--size' ;;
 # bench: end
@@ -176,6 +182,7 @@ _fulmar_operand() {
         scp) _fulmar_files ;;
         sftp) _fulmar_hosts ;;
         keygen) _fulmar_files ;;
+        keyscan) _fulmar_hosts ;;
 # bench: begin
         bench) _fulmar_words 'throughput login echo rekey compress copy idle taskset wan all up down' ;;
 # bench: end

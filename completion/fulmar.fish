@@ -7,6 +7,7 @@ complete -c fulmar -n __fish_use_subcommand -a sftp-server -d 'serve files to an
 complete -c fulmar -n __fish_use_subcommand -a scp -d 'copy files from and to other machines'
 complete -c fulmar -n __fish_use_subcommand -a sftp -d 'work with the files of another machine'
 complete -c fulmar -n __fish_use_subcommand -a keygen -d 'make, change and show keys and certificates'
+complete -c fulmar -n __fish_use_subcommand -a keyscan -d 'collect the host keys of servers'
 # bench: begin
 complete -c fulmar -n __fish_use_subcommand -a demo -d 'try everything on this machine'
 # bench: end
@@ -188,6 +189,19 @@ complete -c fulmar -n '__fish_seen_subcommand_from keygen' -s y -d 'print the pu
 complete -c fulmar -n '__fish_seen_subcommand_from keygen' -s Z -x -a '(fulmar ssh -Q cipher)' -d 'cipher of the file'
 complete -c fulmar -n '__fish_seen_subcommand_from keygen' -s z -x -d 'serial number of a certificate, version of a list'
 complete -c fulmar -n '__fish_seen_subcommand_from keygen' -F
+complete -c fulmar -n '__fish_seen_subcommand_from keyscan' -s 4 -d 'IPv4 only'
+complete -c fulmar -n '__fish_seen_subcommand_from keyscan' -s 6 -d 'IPv6 only'
+complete -c fulmar -n '__fish_seen_subcommand_from keyscan' -s c -d 'certificates instead of keys'
+complete -c fulmar -n '__fish_seen_subcommand_from keyscan' -s D -d 'print SSHFP records'
+complete -c fulmar -n '__fish_seen_subcommand_from keyscan' -s f -r -F -d 'list of hosts'
+complete -c fulmar -n '__fish_seen_subcommand_from keyscan' -s H -d 'hash the names'
+complete -c fulmar -n '__fish_seen_subcommand_from keyscan' -s O -x -a 'hashalg=sha1 hashalg=sha256' -d 'hash of the records'
+complete -c fulmar -n '__fish_seen_subcommand_from keyscan' -s p -x -d 'port of the servers'
+complete -c fulmar -n '__fish_seen_subcommand_from keyscan' -s q -d 'no comments'
+complete -c fulmar -n '__fish_seen_subcommand_from keyscan' -s T -x -d 'time limit for a host'
+complete -c fulmar -n '__fish_seen_subcommand_from keyscan' -s t -x -a 'rsa ecdsa ed25519 ecdsa-sk ed25519-sk' -d 'types of keys'
+complete -c fulmar -n '__fish_seen_subcommand_from keyscan' -s v -d 'more messages'
+complete -c fulmar -n '__fish_seen_subcommand_from keyscan' -a '(__fish_complete_user_at_hosts)'
 # bench: begin
 complete -c fulmar -n '__fish_seen_subcommand_from demo' -l size -x -d 'MiB in each direction'
 # bench: end

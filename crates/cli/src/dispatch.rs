@@ -202,8 +202,8 @@ fn usage() -> String {
         }
     }
     text.push_str(
-        "\nA link to fulmar by the name ssh, sshd, scp, sftp, sftp-server or ssh-keygen is that \
-         program.\n",
+        "\nA link to fulmar by the name ssh, sshd, scp, sftp, sftp-server, ssh-keygen or ssh-keyscan \
+         is that program.\n",
     );
     text
 }

@@ -14,7 +14,15 @@ use super::InstallSettings;
 pub(super) const SHARED: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/share.rs"));
 
 /// Programs that the binary is when it is called by their names.
-const LINKS: &[&str] = &["ssh", "sshd", "sftp-server", "scp", "sftp", "ssh-keygen"];
+const LINKS: &[&str] = &[
+    "ssh",
+    "sshd",
+    "sftp-server",
+    "scp",
+    "sftp",
+    "ssh-keygen",
+    "ssh-keyscan",
+];
 
 /// One file to write.
 #[derive(Debug)]

@@ -14,6 +14,7 @@ const PAGES: &[&str] = &[
     "man/fulmar-scp.1",
     "man/fulmar-sftp.1",
     "man/fulmar-keygen.1",
+    "man/fulmar-keyscan.1",
     "man/fulmar-bench.1",
     "man/fulmar-tools.1",
     "man/fulmar_ssh_config.5",
@@ -52,6 +53,7 @@ fn the_pages_name_every_flag_and_program() {
             "scp" => "man/fulmar-scp.1",
             "sftp" => "man/fulmar-sftp.1",
             "keygen" => "man/fulmar-keygen.1",
+            "keyscan" => "man/fulmar-keyscan.1",
             "bench" => "man/fulmar-bench.1",
             _ => "man/fulmar-tools.1",
         };
