@@ -163,7 +163,7 @@ impl ScanConnection {
         };
         while let Some(event) = ssh.poll_event() {
             if let Event::HostKey { key, .. } = event {
-                // What has a right signature is a key.
+                // A blob with a verified signature is a key.
                 let unreadable = |_| ScanFailure::Protocol(proto::Error::HostKeySignature);
                 return PresentedKey::from_blob(&key).map(Some).map_err(unreadable);
             }

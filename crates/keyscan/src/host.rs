@@ -8,7 +8,7 @@ use keys::PresentedKey;
 use crate::connection::{ScanConnection, ScanFailure};
 use crate::key_types::{self, COUNT, KeyTypes};
 use crate::options::KeyscanOptions;
-use crate::source::Target;
+use crate::source::ScanTarget;
 use crate::{output, say};
 
 /// Algorithm of RSA keys with SHA-1, the only one of some old servers.
@@ -45,7 +45,7 @@ pub(crate) enum HostStep {
 }
 
 impl ScannedHost {
-    pub(crate) fn new(target: Target) -> Self {
+    pub(crate) fn new(target: ScanTarget) -> Self {
         let names = target.addresses.split(',').filter(|name| !name.is_empty());
         Self {
             names: names.map(str::to_owned).collect(),

@@ -1,4 +1,4 @@
-//! What is printed of a host.
+//! The lines that are printed for a host.
 
 use keys::known_hosts::{hash_name, host_name};
 use keys::{PresentedKey, base64, sshfp};

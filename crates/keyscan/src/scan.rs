@@ -18,7 +18,7 @@ use crate::host::{HostStep, ScannedHost};
 use crate::key_types::KeyTypes;
 use crate::options::KeyscanOptions;
 use crate::pace::Pace;
-use crate::source::{self, Input, Target};
+use crate::source::{self, Input, ScanTarget};
 
 /// Most connections at once: enough for a thousand hosts in a turn, and few enough for the tables of
 /// neighbours and of connections in networks.
@@ -50,7 +50,7 @@ struct Watched {
 }
 
 /// A connection that waits for a descriptor.
-struct Wanted {
+struct PendingConnection {
     host: u64,
     address: SocketAddr,
     types: KeyTypes,
@@ -65,7 +65,7 @@ pub(crate) struct Scan<'a> {
     lookups: Lookups,
     hosts: HashMap<u64, ScannedHost>,
     connections: HashMap<u64, Watched>,
-    wanted: VecDeque<Wanted>,
+    wanted: VecDeque<PendingConnection>,
     /// Deadlines in order, with the connection; one that has changed has a later entry.
     deadlines: VecDeque<(u64, u64)>,
     /// Most connections at once.
@@ -139,7 +139,7 @@ impl<'a> Scan<'a> {
     }
 
     /// Starts hosts while there is room; false after the last one.
-    fn take_targets(&mut self, targets: &Receiver<Result<Target, String>>) -> bool {
+    fn take_targets(&mut self, targets: &Receiver<Result<ScanTarget, String>>) -> bool {
         while self.hosts.len() < self.capacity && self.wanted.len() < self.capacity {
             match targets.try_recv() {
                 Ok(Ok(target)) => {
@@ -168,7 +168,7 @@ impl<'a> Scan<'a> {
             match host.next() {
                 HostStep::Connect(address) => {
                     let (host, types) = (serial, self.options.types);
-                    return self.wanted.push_back(Wanted {
+                    return self.wanted.push_back(PendingConnection {
                         host,
                         address,
                         types,
@@ -303,7 +303,7 @@ impl<'a> Scan<'a> {
         };
         for position in host.ended(&connection, result, self.options) {
             let types = KeyTypes::only(position);
-            self.wanted.push_back(Wanted {
+            self.wanted.push_back(PendingConnection {
                 host: serial,
                 address,
                 types,

@@ -30,7 +30,7 @@ pub(crate) enum Input {
 
 /// A host to scan.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Target {
+pub(crate) struct ScanTarget {
     /// Names and addresses of the host, separated by commas; the first that answers is scanned.
     pub(crate) addresses: String,
     /// The names to print, separated by commas.
@@ -77,7 +77,7 @@ fn read_error(name: &str, error: &io::Error) -> String {
 pub(crate) fn start(
     inputs: Vec<Input>,
     wake: Arc<EventFd>,
-) -> io::Result<Receiver<Result<Target, String>>> {
+) -> io::Result<Receiver<Result<ScanTarget, String>>> {
     let (sender, receiver) = sync_channel(READ_AHEAD);
     let reader = Reader { sender, wake };
     thread::Builder::new().name("hosts".into()).spawn(move || {
@@ -91,7 +91,7 @@ pub(crate) fn start(
 }
 
 struct Reader {
-    sender: SyncSender<Result<Target, String>>,
+    sender: SyncSender<Result<ScanTarget, String>>,
     wake: Arc<EventFd>,
 }
 
@@ -131,7 +131,7 @@ impl Reader {
     }
 
     /// `None` if the scan has ended.
-    fn send(&self, message: Result<Target, String>) -> Option<()> {
+    fn send(&self, message: Result<ScanTarget, String>) -> Option<()> {
         self.sender.send(message).ok()?;
         let _ = self.wake.signal();
         Some(())
@@ -173,9 +173,9 @@ fn entry_of(line: &[u8]) -> &[u8] {
 }
 
 /// The hosts of an entry: all addresses of a network or, with or without names to print, one host.
-fn targets(entry: &str) -> Box<dyn Iterator<Item = Target>> {
+fn targets(entry: &str) -> Box<dyn Iterator<Item = ScanTarget>> {
     if let Ok(network) = Cidr::parse(entry) {
-        return Box::new(network.addresses().map(|address| Target {
+        return Box::new(network.addresses().map(|address| ScanTarget {
             addresses: address.to_string(),
             output: address.to_string(),
         }));
@@ -187,7 +187,7 @@ fn targets(entry: &str) -> Box<dyn Iterator<Item = Target>> {
         "" => addresses,
         names => names,
     };
-    let target = Target {
+    let target = ScanTarget {
         addresses: addresses.to_owned(),
         output: output.to_owned(),
     };
