@@ -25,7 +25,7 @@ _fulmar() {
     local _fulmar_current=${COMP_WORDS[COMP_CWORD]}
     local program=${COMP_WORDS[1]} previous=${COMP_WORDS[COMP_CWORD-1]}
     if [ "$COMP_CWORD" -eq 1 ]; then
-        local programs='ssh sshd sftp-server scp sftp keygen keyscan install help version'
+        local programs='ssh sshd sftp-server scp sftp keygen keyscan copy-id install help version'
 # bench: begin
         programs+=' demo bench speed'
 # bench: end
@@ -121,6 +121,11 @@ _fulmar() {
         keyscan:-p) : ;;
         keyscan:-T) : ;;
         keyscan:-t) _fulmar_words 'rsa ecdsa ed25519 ecdsa-sk ed25519-sk' ;;
+        copy-id:-F) _fulmar_files ;;
+        copy-id:-i) _fulmar_files ;;
+        copy-id:-o) _fulmar_options ssh ;;
+        copy-id:-p) : ;;
+        copy-id:-t) : ;;
 # bench: begin
         demo:--size) : ;;
 # bench: end
@@ -164,6 +169,7 @@ _fulmar_flags() {
         sftp) _fulmar_words '-4 -6 -A -a -B -b -C -c -D -F -f -i -J -l -N -o -P -p -q -R -r -S -s -v -X' ;;
         keygen) _fulmar_words '-A -a -B -b -C -c -E -e -F -f -g -H -h -I -i -k -L -l -M -m -N -n -O -P -p -Q -q -R -r -s -t -U -u -V -v -Y -y -Z -z' ;;
         keyscan) _fulmar_words '-4 -6 -c -D -f -H -O -p -q -T -t -v' ;;
+        copy-id) _fulmar_words '-F -f -i -n -o -p -s -t -x' ;;
 # bench: begin
         demo) _fulmar_words '--size' ;;
 # bench: end
@@ -183,6 +189,7 @@ _fulmar_operand() {
         sftp) _fulmar_hosts ;;
         keygen) _fulmar_files ;;
         keyscan) _fulmar_hosts ;;
+        copy-id) _fulmar_hosts ;;
 # bench: begin
         bench) _fulmar_words 'throughput login echo rekey compress copy idle taskset wan all up down' ;;
 # bench: end

@@ -8,6 +8,7 @@ complete -c fulmar -n __fish_use_subcommand -a scp -d 'copy files from and to ot
 complete -c fulmar -n __fish_use_subcommand -a sftp -d 'work with the files of another machine'
 complete -c fulmar -n __fish_use_subcommand -a keygen -d 'make, change and show keys and certificates'
 complete -c fulmar -n __fish_use_subcommand -a keyscan -d 'collect the host keys of servers'
+complete -c fulmar -n __fish_use_subcommand -a copy-id -d 'install public keys on another machine'
 # bench: begin
 complete -c fulmar -n __fish_use_subcommand -a demo -d 'try everything on this machine'
 # bench: end
@@ -202,6 +203,16 @@ complete -c fulmar -n '__fish_seen_subcommand_from keyscan' -s T -x -d 'time lim
 complete -c fulmar -n '__fish_seen_subcommand_from keyscan' -s t -x -a 'rsa ecdsa ed25519 ecdsa-sk ed25519-sk' -d 'types of keys'
 complete -c fulmar -n '__fish_seen_subcommand_from keyscan' -s v -d 'more messages'
 complete -c fulmar -n '__fish_seen_subcommand_from keyscan' -a '(__fish_complete_user_at_hosts)'
+complete -c fulmar -n '__fish_seen_subcommand_from copy-id' -s F -r -F -d 'the only configuration file'
+complete -c fulmar -n '__fish_seen_subcommand_from copy-id' -s f -d 'install without a look whether the keys are there'
+complete -c fulmar -n '__fish_seen_subcommand_from copy-id' -s i -r -F -d 'the keys of this file'
+complete -c fulmar -n '__fish_seen_subcommand_from copy-id' -s n -d 'show the keys only'
+complete -c fulmar -n '__fish_seen_subcommand_from copy-id' -s o -x -a 'AddressFamily= BatchMode= BindAddress= BindInterface= CASignatureAlgorithms= CanonicalDomains= CanonicalizeFallbackLocal= CanonicalizeHostname= CanonicalizeMaxDots= CanonicalizePermittedCNAMEs= CertificateFile= ChannelTimeout= Ciphers= ClearAllForwardings= Compression= CompressionAdaptive= CompressionLevel= CompressionThreads= ConnectTimeout= ConnectionAttempts= CryptoThreads= DynamicForward= EnableEscapeCommandline= EnableHwCompression= EscapeChar= ExitOnForwardFailure= FingerprintHash= ForkAfterAuthentication= ForwardAgent= ForwardX11= ForwardX11Timeout= ForwardX11Trusted= GatewayPorts= GlobalKnownHostsFile= HashKnownHosts= HostKeyAlgorithms= HostKeyAlias= HostName= HwCompressionLibrary= HwCompressionVerify= IPQoS= IdentitiesOnly= IdentityAgent= IdentityFile= IgnoreUnknown= KbdInteractiveAuthentication= KexAlgorithms= KnownHostsCommand= LocalCommand= LocalForward= LogLevel= LoginCache= MACs= NoHostAuthenticationForLocalhost= NumberOfPasswordPrompts= ObscureKeystrokeTiming= PasswordAuthentication= PermitLocalCommand= PermitRemoteOpen= PipelineLogin= Port= PreferredAuthentications= ProxyCommand= ProxyJump= ProxyUseFdpass= PubkeyAcceptedAlgorithms= PubkeyAuthentication= RefuseConnection= RekeyLimit= RemoteCommand= RemoteForward= RequestTTY= RequiredRSASize= RevokedHostKeys= SendEnv= ServerAliveCountMax= ServerAliveInterval= SessionType= SetEnv= StdinNull= StreamLocalBindMask= StreamLocalBindUnlink= StrictHostKeyChecking= SyslogFacility= TCPFastOpen= TCPKeepAlive= Tag= Tunnel= TunnelDevice= UpdateHostKeys= UseMPTCP= User= UserKnownHostsFile= VersionAddendum= VisualHostKey= WarnWeakCrypto= WindowMemory= XAuthLocation=' -d 'an option of ssh_config'
+complete -c fulmar -n '__fish_seen_subcommand_from copy-id' -s p -x -d 'port of the server'
+complete -c fulmar -n '__fish_seen_subcommand_from copy-id' -s s -d 'use SFTP, not a shell'
+complete -c fulmar -n '__fish_seen_subcommand_from copy-id' -s t -x -d 'the file there'
+complete -c fulmar -n '__fish_seen_subcommand_from copy-id' -s x -d 'show the commands'
+complete -c fulmar -n '__fish_seen_subcommand_from copy-id' -a '(__fish_complete_user_at_hosts)'
 # bench: begin
 complete -c fulmar -n '__fish_seen_subcommand_from demo' -l size -x -d 'MiB in each direction'
 # bench: end

@@ -78,6 +78,13 @@ const PROGRAMS: &[Subcommand] = &[
         usage: Some(keyscan::USAGE),
         main: keyscan::run,
     },
+    Subcommand {
+        name: "copy-id",
+        links: &["ssh-copy-id"],
+        help: Some("install public keys on another machine"),
+        usage: Some(copy::copy_id::USAGE),
+        main: copy::copy_id::run,
+    },
     #[cfg(feature = "bench")]
     Subcommand {
         name: "demo",
@@ -202,8 +209,8 @@ fn usage() -> String {
         }
     }
     text.push_str(
-        "\nA link to fulmar by the name ssh, sshd, scp, sftp, sftp-server, ssh-keygen or ssh-keyscan \
-         is that program.\n",
+        "\nA link to fulmar by the name ssh, sshd, scp, sftp, sftp-server, ssh-keygen, ssh-keyscan \
+         or ssh-copy-id is that program.\n",
     );
     text
 }

@@ -231,6 +231,25 @@ pub const KEYSCAN: &[Flag] = &[
     flag("v", None, "more messages"),
 ];
 
+/// The flags of `copy-id`.
+pub const COPY_ID: &[Flag] = &[
+    flag("F", File, "the only configuration file"),
+    flag(
+        "f",
+        None,
+        "install without a look whether the keys are there",
+    ),
+    flag("i", File, "the keys of this file"),
+    flag("n", None, "show the keys only"),
+    flag("o", SshOption, "an option of ssh_config"),
+    flag("p", Free("port"), "port of the server"),
+    flag("s", None, "use SFTP, not a shell"),
+    flag("t", Free("path"), "the file there"),
+    flag("x", None, "show the commands"),
+    // Prints the usage.
+    hidden("h"),
+];
+
 /// The flags of `scp`.
 pub const SCP: &[Flag] = &[
     flag("3", None, "remote to remote through this machine"),
@@ -443,6 +462,13 @@ pub const PROGRAMS: &[Program] = &[
         name: "keyscan",
         help: "collect the host keys of servers",
         flags: KEYSCAN,
+        operand: Host,
+        is_bench: false,
+    },
+    Program {
+        name: "copy-id",
+        help: "install public keys on another machine",
+        flags: COPY_ID,
         operand: Host,
         is_bench: false,
     },

@@ -22,6 +22,7 @@ const LINKS: &[&str] = &[
     "sftp",
     "ssh-keygen",
     "ssh-keyscan",
+    "ssh-copy-id",
 ];
 
 /// One file to write.
