@@ -10,6 +10,9 @@ use std::collections::{HashSet, VecDeque};
 
 /// The window of a scan that knows nothing yet.
 const FIRST_WINDOW: usize = 64;
+/// The largest window: the connections that a listening sshd keeps before it has accepted them. One
+/// more would have to be asked for again, after a second.
+const MOST_WINDOW: usize = 128;
 /// The smallest window.
 const LEAST_WINDOW: usize = 16;
 
@@ -32,6 +35,7 @@ pub(crate) struct Pace {
 impl Pace {
     /// For a time limit of `timeout_ms` and at most `most` connections.
     pub(crate) fn new(timeout_ms: u64, most: usize) -> Self {
+        let most = most.min(MOST_WINDOW);
         Self {
             window: FIRST_WINDOW.min(most),
             most,

@@ -160,6 +160,17 @@ fn greeted_only(mut stream: TcpStream) {
     silent(stream);
 }
 
+/// Without a reset, which may overtake what is said.
+fn closes(stream: TcpStream) {
+    let _ = stream.shutdown(std::net::Shutdown::Write);
+    silent(stream);
+}
+
+fn leaves(mut stream: TcpStream) {
+    let _ = stream.write_all(b"SSH-2.0-Leaves\r\n");
+    closes(stream);
+}
+
 fn old(mut stream: TcpStream) {
     let _ = stream.write_all(b"SSH-1.5-old\n");
     silent(stream);
@@ -184,10 +195,11 @@ impl Crowd {
         for (last, behaviour) in [
             (2, silent as fn(TcpStream)),
             (3, drip),
-            (4, drop),
+            (4, closes),
             (5, greeted_only),
             (6, old),
             (7, junk),
+            (10, leaves),
         ] {
             serve(listen(last, port), behaviour);
         }
@@ -204,7 +216,7 @@ impl Crowd {
         }
     }
 
-    /// Every address with a host, one without, and the server last.
+    /// The addresses of hosts without a key, one without a host, and the server last.
     fn arguments(&self, timeout: &str) -> Vec<String> {
         let flags = ["-T", timeout, "-t", "ed25519"].map(str::to_owned);
         let bad = (2..10).map(|last| format!("127.0.0.{last}"));
@@ -236,38 +248,63 @@ fn no_host_delays_another() {
 #[test]
 fn every_host_has_a_time_limit() {
     let crowd = Crowd::new();
+    // All but the last, which is the server.
     let arguments = crowd.arguments("1");
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let found = scan(ours(), crowd.server.daemon.port, &arguments, "");
-    assert_eq!(found.status, 0, "{}", found.summary());
+    let (_, bad) = arguments.split_last().expect("hosts");
+    let bad: Vec<&str> = bad.iter().map(String::as_str).collect();
+    let found = scan(ours(), crowd.server.daemon.port, &bad, "");
     assert_eq!(
-        found.stdout.text().lines().count(),
-        1,
+        (found.status, found.stdout.length),
+        (1, 0),
+        "{}",
+        found.summary()
+    );
+}
+
+#[test]
+fn a_host_without_a_key_says_why() {
+    let crowd = Crowd::new();
+    let port = crowd.server.daemon.port;
+    // Each of these ends by itself.
+    let arguments = [
+        "-v",
+        "-T",
+        "600",
+        "-t",
+        "ed25519",
+        "127.0.0.4",
+        "127.0.0.6",
+        "127.0.0.7",
+        "127.0.0.10",
+    ];
+    let found = scan(ours(), port, &arguments, "");
+    assert_eq!(
+        (found.status, found.stdout.length),
+        (1, 0),
         "{}",
         found.summary()
     );
     let said = found.stderr.text();
-    assert!(
-        said.contains("127.0.0.4: Connection closed by remote host"),
-        "{said}"
-    );
-    assert!(said.contains("SSH-2.0-OnlyGreets"), "{said}");
-    // One of the bad alone: no key, no output.
-    let found = scan(
-        ours(),
-        crowd.server.daemon.port,
-        &["-T", "1", "127.0.0.5"],
-        "",
-    );
-    assert_eq!((found.status, found.stdout.length), (1, 0));
+    for expected in [
+        "127.0.0.4: Connection closed by remote host".to_owned(),
+        "debug1: 127.0.0.6: the peer does not speak SSH-2: SSH-1.5-old".to_owned(),
+        "debug1: 127.0.0.7: protocol error by the peer: version line too long".to_owned(),
+        format!("# 127.0.0.10:{port} SSH-2.0-Leaves"),
+        "debug1: 127.0.0.10: connection closed".to_owned(),
+    ] {
+        assert!(
+            said.lines().any(|line| line == expected),
+            "{expected}: {said}"
+        );
+    }
 }
 
 #[test]
 fn another_address_of_a_host_answers_for_it() {
     let crowd = Crowd::new();
     let port = crowd.server.daemon.port;
-    let host = "127.0.0.9,127.0.0.4,127.0.0.2,127.0.0.1 host";
-    let found = scan(ours(), port, &["-T", "1", "-t", "ed25519", host], "");
+    let host = "127.0.0.9,127.0.0.4,127.0.0.1 host";
+    let found = scan(ours(), port, &["-T", "600", "-t", "ed25519", host], "");
     assert_eq!(found.status, 0, "{}", found.summary());
     let text = found.stdout.text();
     assert!(
@@ -279,6 +316,10 @@ fn another_address_of_a_host_answers_for_it() {
         said.contains(&format!("# 127.0.0.1:{port} SSH-2.0-")),
         "{said}"
     );
+    // A silent one takes its time first.
+    let found = scan(ours(), port, &["-T", "3", "127.0.0.2,127.0.0.4"], "");
+    let said = found.stderr.text();
+    assert_eq!(said, "127.0.0.4: Connection closed by remote host\n");
 }
 
 #[test]
