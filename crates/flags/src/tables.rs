@@ -493,6 +493,8 @@ pub const PROGRAMS: &[Program] = &[
             "idle",
             "taskset",
             "wan",
+            "forward",
+            "keyscan",
             "all",
             "up",
             "down",
