@@ -25,7 +25,7 @@ _fulmar() {
     local _fulmar_current=${COMP_WORDS[COMP_CWORD]}
     local program=${COMP_WORDS[1]} previous=${COMP_WORDS[COMP_CWORD-1]}
     if [ "$COMP_CWORD" -eq 1 ]; then
-        local programs='ssh sshd sftp-server scp sftp keygen install help version'
+        local programs='ssh sshd sftp-server scp sftp keygen keyscan copy-id install help version'
 # bench: begin
         programs+=' demo bench speed'
 # bench: end
@@ -116,6 +116,16 @@ _fulmar() {
         keygen:-Y) _fulmar_words 'sign verify check-novalidate find-principals match-principals' ;;
         keygen:-Z) _fulmar_query cipher ;;
         keygen:-z) : ;;
+        keyscan:-f) _fulmar_files ;;
+        keyscan:-O) _fulmar_words 'hashalg=sha1 hashalg=sha256' ;;
+        keyscan:-p) : ;;
+        keyscan:-T) : ;;
+        keyscan:-t) _fulmar_words 'rsa ecdsa ed25519 ecdsa-sk ed25519-sk' ;;
+        copy-id:-F) _fulmar_files ;;
+        copy-id:-i) _fulmar_files ;;
+        copy-id:-o) _fulmar_options ssh ;;
+        copy-id:-p) : ;;
+        copy-id:-t) : ;;
 # bench: begin
         demo:--size) : ;;
 # bench: end
@@ -158,6 +168,8 @@ _fulmar_flags() {
         scp) _fulmar_words '-3 -4 -6 -A -B -C -c -D -d -F -i -J -l -M -n -O -o -P -p -q -R -r -S -s -T -v -X -Z --atomic --json --limit --sparse --verify' ;;
         sftp) _fulmar_words '-4 -6 -A -a -B -b -C -c -D -F -f -i -J -l -N -o -P -p -q -R -r -S -s -v -X' ;;
         keygen) _fulmar_words '-A -a -B -b -C -c -E -e -F -f -g -H -h -I -i -k -L -l -M -m -N -n -O -P -p -Q -q -R -r -s -t -U -u -V -v -Y -y -Z -z' ;;
+        keyscan) _fulmar_words '-4 -6 -c -D -f -H -O -p -q -T -t -v' ;;
+        copy-id) _fulmar_words '-F -f -i -n -o -p -s -t -x' ;;
 # bench: begin
         demo) _fulmar_words '--size' ;;
 # bench: end
@@ -176,8 +188,10 @@ _fulmar_operand() {
         scp) _fulmar_files ;;
         sftp) _fulmar_hosts ;;
         keygen) _fulmar_files ;;
+        keyscan) _fulmar_hosts ;;
+        copy-id) _fulmar_hosts ;;
 # bench: begin
-        bench) _fulmar_words 'throughput login echo rekey compress copy idle taskset wan all up down' ;;
+        bench) _fulmar_words 'throughput login echo rekey compress copy idle taskset wan forward keyscan all up down' ;;
 # bench: end
     esac
 }

@@ -7,6 +7,8 @@ complete -c fulmar -n __fish_use_subcommand -a sftp-server -d 'serve files to an
 complete -c fulmar -n __fish_use_subcommand -a scp -d 'copy files from and to other machines'
 complete -c fulmar -n __fish_use_subcommand -a sftp -d 'work with the files of another machine'
 complete -c fulmar -n __fish_use_subcommand -a keygen -d 'make, change and show keys and certificates'
+complete -c fulmar -n __fish_use_subcommand -a keyscan -d 'collect the host keys of servers'
+complete -c fulmar -n __fish_use_subcommand -a copy-id -d 'install public keys on another machine'
 # bench: begin
 complete -c fulmar -n __fish_use_subcommand -a demo -d 'try everything on this machine'
 # bench: end
@@ -188,6 +190,29 @@ complete -c fulmar -n '__fish_seen_subcommand_from keygen' -s y -d 'print the pu
 complete -c fulmar -n '__fish_seen_subcommand_from keygen' -s Z -x -a '(fulmar ssh -Q cipher)' -d 'cipher of the file'
 complete -c fulmar -n '__fish_seen_subcommand_from keygen' -s z -x -d 'serial number of a certificate, version of a list'
 complete -c fulmar -n '__fish_seen_subcommand_from keygen' -F
+complete -c fulmar -n '__fish_seen_subcommand_from keyscan' -s 4 -d 'IPv4 only'
+complete -c fulmar -n '__fish_seen_subcommand_from keyscan' -s 6 -d 'IPv6 only'
+complete -c fulmar -n '__fish_seen_subcommand_from keyscan' -s c -d 'certificates instead of keys'
+complete -c fulmar -n '__fish_seen_subcommand_from keyscan' -s D -d 'print SSHFP records'
+complete -c fulmar -n '__fish_seen_subcommand_from keyscan' -s f -r -F -d 'list of hosts'
+complete -c fulmar -n '__fish_seen_subcommand_from keyscan' -s H -d 'hash the names'
+complete -c fulmar -n '__fish_seen_subcommand_from keyscan' -s O -x -a 'hashalg=sha1 hashalg=sha256' -d 'hash of the records'
+complete -c fulmar -n '__fish_seen_subcommand_from keyscan' -s p -x -d 'port of the servers'
+complete -c fulmar -n '__fish_seen_subcommand_from keyscan' -s q -d 'no comments'
+complete -c fulmar -n '__fish_seen_subcommand_from keyscan' -s T -x -d 'time limit for a host'
+complete -c fulmar -n '__fish_seen_subcommand_from keyscan' -s t -x -a 'rsa ecdsa ed25519 ecdsa-sk ed25519-sk' -d 'types of keys'
+complete -c fulmar -n '__fish_seen_subcommand_from keyscan' -s v -d 'more messages'
+complete -c fulmar -n '__fish_seen_subcommand_from keyscan' -a '(__fish_complete_user_at_hosts)'
+complete -c fulmar -n '__fish_seen_subcommand_from copy-id' -s F -r -F -d 'the only configuration file'
+complete -c fulmar -n '__fish_seen_subcommand_from copy-id' -s f -d 'install without a look whether the keys are there'
+complete -c fulmar -n '__fish_seen_subcommand_from copy-id' -s i -r -F -d 'the keys of this file'
+complete -c fulmar -n '__fish_seen_subcommand_from copy-id' -s n -d 'show the keys only'
+complete -c fulmar -n '__fish_seen_subcommand_from copy-id' -s o -x -a 'AddressFamily= BatchMode= BindAddress= BindInterface= CASignatureAlgorithms= CanonicalDomains= CanonicalizeFallbackLocal= CanonicalizeHostname= CanonicalizeMaxDots= CanonicalizePermittedCNAMEs= CertificateFile= ChannelTimeout= Ciphers= ClearAllForwardings= Compression= CompressionAdaptive= CompressionLevel= CompressionThreads= ConnectTimeout= ConnectionAttempts= CryptoThreads= DynamicForward= EnableEscapeCommandline= EnableHwCompression= EscapeChar= ExitOnForwardFailure= FingerprintHash= ForkAfterAuthentication= ForwardAgent= ForwardX11= ForwardX11Timeout= ForwardX11Trusted= GatewayPorts= GlobalKnownHostsFile= HashKnownHosts= HostKeyAlgorithms= HostKeyAlias= HostName= HwCompressionLibrary= HwCompressionVerify= IPQoS= IdentitiesOnly= IdentityAgent= IdentityFile= IgnoreUnknown= KbdInteractiveAuthentication= KexAlgorithms= KnownHostsCommand= LocalCommand= LocalForward= LogLevel= LoginCache= MACs= NoHostAuthenticationForLocalhost= NumberOfPasswordPrompts= ObscureKeystrokeTiming= PasswordAuthentication= PermitLocalCommand= PermitRemoteOpen= PipelineLogin= Port= PreferredAuthentications= ProxyCommand= ProxyJump= ProxyUseFdpass= PubkeyAcceptedAlgorithms= PubkeyAuthentication= RefuseConnection= RekeyLimit= RemoteCommand= RemoteForward= RequestTTY= RequiredRSASize= RevokedHostKeys= SendEnv= ServerAliveCountMax= ServerAliveInterval= SessionType= SetEnv= StdinNull= StreamLocalBindMask= StreamLocalBindUnlink= StrictHostKeyChecking= SyslogFacility= TCPFastOpen= TCPKeepAlive= Tag= Tunnel= TunnelDevice= UpdateHostKeys= UseMPTCP= User= UserKnownHostsFile= VersionAddendum= VisualHostKey= WarnWeakCrypto= WindowMemory= XAuthLocation=' -d 'an option of ssh_config'
+complete -c fulmar -n '__fish_seen_subcommand_from copy-id' -s p -x -d 'port of the server'
+complete -c fulmar -n '__fish_seen_subcommand_from copy-id' -s s -d 'use SFTP, not a shell'
+complete -c fulmar -n '__fish_seen_subcommand_from copy-id' -s t -x -d 'the file there'
+complete -c fulmar -n '__fish_seen_subcommand_from copy-id' -s x -d 'show the commands'
+complete -c fulmar -n '__fish_seen_subcommand_from copy-id' -a '(__fish_complete_user_at_hosts)'
 # bench: begin
 complete -c fulmar -n '__fish_seen_subcommand_from demo' -l size -x -d 'MiB in each direction'
 # bench: end
@@ -207,7 +232,7 @@ complete -c fulmar -n '__fish_seen_subcommand_from bench' -l rtt -x -d 'round-tr
 complete -c fulmar -n '__fish_seen_subcommand_from bench' -l sessions -x -d 'sessions of the idle row'
 complete -c fulmar -n '__fish_seen_subcommand_from bench' -l size -x -d 'MiB of a transfer'
 complete -c fulmar -n '__fish_seen_subcommand_from bench' -l way -x -a 'pipes own file null' -d 'sources and sinks of the bytes'
-complete -c fulmar -n '__fish_seen_subcommand_from bench' -a 'throughput login echo rekey compress copy idle taskset wan all up down'
+complete -c fulmar -n '__fish_seen_subcommand_from bench' -a 'throughput login echo rekey compress copy idle taskset wan forward keyscan all up down'
 # bench: end
 # bench: begin
 complete -c fulmar -n '__fish_seen_subcommand_from speed' -l json -d 'results as JSON'

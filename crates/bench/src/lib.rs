@@ -22,6 +22,7 @@ mod forward;
 mod harness;
 mod html;
 mod idle;
+mod keyscan;
 mod login;
 mod options;
 mod relay;
@@ -173,6 +174,7 @@ fn measure_row(bench: &Bench, row: BenchRow, emit: &mut Emit<'_>) -> Result<(), 
         }
         BenchRow::Wan => wan::measure(bench, emit),
         BenchRow::Forward => forward::measure(bench, emit),
+        BenchRow::Keyscan => keyscan::measure(bench, emit),
     }
 }
 

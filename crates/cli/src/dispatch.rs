@@ -71,6 +71,20 @@ const PROGRAMS: &[Subcommand] = &[
         usage: Some(keygen::USAGE),
         main: keygen::run,
     },
+    Subcommand {
+        name: "keyscan",
+        links: &["ssh-keyscan"],
+        help: Some("collect the host keys of servers"),
+        usage: Some(keyscan::USAGE),
+        main: keyscan::run,
+    },
+    Subcommand {
+        name: "copy-id",
+        links: &["ssh-copy-id"],
+        help: Some("install public keys on another machine"),
+        usage: Some(copy::copy_id::USAGE),
+        main: copy::copy_id::run,
+    },
     #[cfg(feature = "bench")]
     Subcommand {
         name: "demo",
@@ -195,8 +209,8 @@ fn usage() -> String {
         }
     }
     text.push_str(
-        "\nA link to fulmar by the name ssh, sshd, scp, sftp, sftp-server or ssh-keygen is that \
-         program.\n",
+        "\nA link to fulmar by the name ssh, sshd, scp, sftp, sftp-server, ssh-keygen, ssh-keyscan \
+         or ssh-copy-id is that program.\n",
     );
     text
 }

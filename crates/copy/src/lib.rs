@@ -1,5 +1,5 @@
-//! `scp` and `sftp`, and what they share: the way to a server, what is shown while a copy runs, and
-//! what it comes to.
+//! `scp`, `sftp` and `copy-id`, and what they share: the way to a server, what is shown while a copy
+//! runs, and what it comes to.
 #![forbid(unsafe_code)]
 
 // The macros that print without panicking.
@@ -8,6 +8,7 @@ extern crate sys;
 
 pub(crate) mod connector;
 pub(crate) mod console;
+pub mod copy_id;
 pub mod json;
 mod link;
 pub mod scp;

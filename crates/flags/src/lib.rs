@@ -15,7 +15,8 @@ use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 
 pub use tables::{
-    BENCH, DEMO, INSTALL, KEYGEN, PROGRAMS, SCP, SFTP, SFTP_SERVER, SPEED, SSH, SSHD,
+    BENCH, COPY_ID, DEMO, INSTALL, KEYGEN, KEYSCAN, PROGRAMS, SCP, SFTP, SFTP_SERVER, SPEED, SSH,
+    SSHD,
 };
 
 /// What follows a flag.

@@ -207,6 +207,49 @@ pub const KEYGEN: &[Flag] = &[
     hidden("o"),
 ];
 
+/// The flags of `keyscan`.
+pub const KEYSCAN: &[Flag] = &[
+    flag("4", None, "IPv4 only"),
+    flag("6", None, "IPv6 only"),
+    flag("c", None, "certificates instead of keys"),
+    flag("D", None, "print SSHFP records"),
+    flag("f", File, "list of hosts"),
+    flag("H", None, "hash the names"),
+    flag(
+        "O",
+        Words(&["hashalg=sha1", "hashalg=sha256"]),
+        "hash of the records",
+    ),
+    flag("p", Free("port"), "port of the servers"),
+    flag("q", None, "no comments"),
+    flag("T", Free("seconds"), "time limit for a host"),
+    flag(
+        "t",
+        Words(&["rsa", "ecdsa", "ed25519", "ecdsa-sk", "ed25519-sk"]),
+        "types of keys",
+    ),
+    flag("v", None, "more messages"),
+];
+
+/// The flags of `copy-id`.
+pub const COPY_ID: &[Flag] = &[
+    flag("F", File, "the only configuration file"),
+    flag(
+        "f",
+        None,
+        "install without a look whether the keys are there",
+    ),
+    flag("i", File, "the keys of this file"),
+    flag("n", None, "show the keys only"),
+    flag("o", SshOption, "an option of ssh_config"),
+    flag("p", Free("port"), "port of the server"),
+    flag("s", None, "use SFTP, not a shell"),
+    flag("t", Free("path"), "the file there"),
+    flag("x", None, "show the commands"),
+    // Prints the usage.
+    hidden("h"),
+];
+
 /// The flags of `scp`.
 pub const SCP: &[Flag] = &[
     flag("3", None, "remote to remote through this machine"),
@@ -416,6 +459,20 @@ pub const PROGRAMS: &[Program] = &[
         is_bench: false,
     },
     Program {
+        name: "keyscan",
+        help: "collect the host keys of servers",
+        flags: KEYSCAN,
+        operand: Host,
+        is_bench: false,
+    },
+    Program {
+        name: "copy-id",
+        help: "install public keys on another machine",
+        flags: COPY_ID,
+        operand: Host,
+        is_bench: false,
+    },
+    Program {
         name: "demo",
         help: "try everything on this machine",
         flags: DEMO,
@@ -436,6 +493,8 @@ pub const PROGRAMS: &[Program] = &[
             "idle",
             "taskset",
             "wan",
+            "forward",
+            "keyscan",
             "all",
             "up",
             "down",

@@ -14,7 +14,16 @@ use super::InstallSettings;
 pub(super) const SHARED: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/share.rs"));
 
 /// Programs that the binary is when it is called by their names.
-const LINKS: &[&str] = &["ssh", "sshd", "sftp-server", "scp", "sftp", "ssh-keygen"];
+const LINKS: &[&str] = &[
+    "ssh",
+    "sshd",
+    "sftp-server",
+    "scp",
+    "sftp",
+    "ssh-keygen",
+    "ssh-keyscan",
+    "ssh-copy-id",
+];
 
 /// One file to write.
 #[derive(Debug)]

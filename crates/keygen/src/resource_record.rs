@@ -1,11 +1,9 @@
-//! SSHFP resource records (`-r`; RFC 4255 §3, numbers of RFC 6594 and RFC 7479): a key's
-//! fingerprints, to be put into a zone.
+//! SSHFP resource records (`-r`) of key files, to be put into a zone.
 
-use std::fmt::Write;
 use std::path::Path;
 
 use crypto::hash::HashAlgorithm;
-use keys::{KeyType, PresentedKey};
+use keys::sshfp;
 use transfer::plan::shown;
 
 use super::options::Flags;
@@ -68,10 +66,8 @@ pub(super) fn print(request: &RecordRequest<'_>) -> Result<(), KeygenFailure> {
             ))
         })?;
         for hash in &hashes {
-            let record = record(request.name, &public.key, *hash, request.generic).ok_or(
-                KeygenFailure::new("export_dns_rr: unsupported algorithm and/or digest_type"),
-            )?;
-            println!("{record}");
+            let record = sshfp::record(request.name, &public.key, *hash, request.generic);
+            println!("{}", record.ok_or(KeygenFailure::new(sshfp::NO_RECORD))?);
         }
     }
     Ok(())
@@ -79,7 +75,7 @@ pub(super) fn print(request: &RecordRequest<'_>) -> Result<(), KeygenFailure> {
 
 /// Both hashes, or the one of `-O hashalg=`.
 fn hashes(options: &[String]) -> Result<Vec<HashAlgorithm>, KeygenFailure> {
-    let mut hashes = vec![HashAlgorithm::Sha1, HashAlgorithm::Sha256];
+    let mut hashes = sshfp::HASHES.to_vec();
     for option in options {
         let name = option
             .split_once('=')
@@ -90,35 +86,4 @@ fn hashes(options: &[String]) -> Result<Vec<HashAlgorithm>, KeygenFailure> {
         hashes = vec![hash.ok_or_else(|| KeygenFailure::new("Unsupported hash algorithm"))?];
     }
     Ok(hashes)
-}
-
-/// One record; `None` for keys and hashes that have no number.
-fn record(name: &str, key: &PresentedKey, hash: HashAlgorithm, generic: bool) -> Option<String> {
-    let algorithm = match key {
-        PresentedKey::Plain(key) => match key.key_type() {
-            KeyType::Rsa => 1,
-            KeyType::EcdsaP256 | KeyType::EcdsaP384 | KeyType::EcdsaP521 => 3,
-            KeyType::Ed25519 => 4,
-            KeyType::SkEd25519 | KeyType::SkEcdsaP256 => return None,
-        },
-        PresentedKey::Certificate(_) => return None,
-    };
-    let kind = match hash {
-        HashAlgorithm::Sha1 => 1,
-        HashAlgorithm::Sha256 => 2,
-        _ => return None,
-    };
-    let digest = hash.digest(&key.blob());
-    let mut out = if generic {
-        format!(
-            "{name} IN TYPE44 \\# {} {algorithm:02x} {kind:02x} ",
-            2 + digest.len()
-        )
-    } else {
-        format!("{name} IN SSHFP {algorithm} {kind} ")
-    };
-    for byte in digest.iter() {
-        let _ = write!(out, "{byte:02x}");
-    }
-    Some(out)
 }

@@ -117,6 +117,20 @@ impl Cidr {
         let keep = mask(width, self.mask_bits);
         address_bits(address) & keep == address_bits(self.network) & keep
     }
+
+    /// All addresses of the network in ascending order, with the first and the last.
+    pub fn addresses(&self) -> impl Iterator<Item = IpAddr> + use<> {
+        let network = self.network;
+        let width: u8 = if network.is_ipv4() { 32 } else { 128 };
+        let first = address_bits(network);
+        let last = first | (mask(width, width) & !mask(width, self.mask_bits));
+        (first..=last).filter_map(move |bits| match network {
+            IpAddr::V4(_) => u32::try_from(bits)
+                .ok()
+                .map(|bits| Ipv4Addr::from(bits).into()),
+            IpAddr::V6(_) => Some(Ipv6Addr::from(bits).into()),
+        })
+    }
 }
 
 /// Parses a numeric address like `getaddrinfo` with `AI_NUMERICHOST`: IPv6 without a zone, and IPv4

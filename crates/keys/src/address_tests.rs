@@ -244,3 +244,22 @@ fn a_list_of_addresses_holds_nothing_that_no_address_matches() {
     assert!(check_host_list("*,!10.0.0.0/x").is_err());
     assert!(AddressPatterns::parse("fe80::1%1").is_err());
 }
+
+#[test]
+fn a_network_has_its_first_and_its_last_address() {
+    let all = |text: &str| -> Vec<String> {
+        let network = Cidr::parse(text).unwrap();
+        network.addresses().map(|each| each.to_string()).collect()
+    };
+    assert_eq!(
+        all("192.0.2.4/30"),
+        ["192.0.2.4", "192.0.2.5", "192.0.2.6", "192.0.2.7"]
+    );
+    assert_eq!(all("127.1"), ["127.0.0.1"]);
+    assert_eq!(
+        all("2001:db8::fffe/127"),
+        ["2001:db8::fffe", "2001:db8::ffff"]
+    );
+    let mut every = Cidr::parse("::/0").unwrap().addresses();
+    assert_eq!(every.next(), Some(IpAddr::V6(Ipv6Addr::UNSPECIFIED)));
+}

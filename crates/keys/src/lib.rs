@@ -29,6 +29,7 @@ mod private_key;
 pub mod public_file;
 mod public_key;
 mod signature;
+pub mod sshfp;
 pub mod sshsig;
 pub mod time;
 

@@ -153,6 +153,13 @@ pub fn is_nonblocking(fd: impl AsFd) -> io::Result<bool> {
     Ok(rustix::fs::fcntl_getfl(fd.as_fd())?.contains(OFlags::NONBLOCK))
 }
 
+/// True for the error of a call that needs a new descriptor when this process or the system has the
+/// most that it may have.
+#[must_use]
+pub fn is_out_of_descriptors(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+}
+
 /// Duplicates a descriptor, close-on-exec, to a number above 2.
 ///
 /// # Errors

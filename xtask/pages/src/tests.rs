@@ -14,6 +14,8 @@ const PAGES: &[&str] = &[
     "man/fulmar-scp.1",
     "man/fulmar-sftp.1",
     "man/fulmar-keygen.1",
+    "man/fulmar-keyscan.1",
+    "man/fulmar-copy-id.1",
     "man/fulmar-bench.1",
     "man/fulmar-tools.1",
     "man/fulmar_ssh_config.5",
@@ -52,6 +54,8 @@ fn the_pages_name_every_flag_and_program() {
             "scp" => "man/fulmar-scp.1",
             "sftp" => "man/fulmar-sftp.1",
             "keygen" => "man/fulmar-keygen.1",
+            "keyscan" => "man/fulmar-keyscan.1",
+            "copy-id" => "man/fulmar-copy-id.1",
             "bench" => "man/fulmar-bench.1",
             _ => "man/fulmar-tools.1",
         };
@@ -154,7 +158,7 @@ fn bash_completes_programs_flags_and_values() {
         );
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     };
-    assert_eq!(complete("fulmar ke"), "keygen");
+    assert_eq!(complete("fulmar keyg"), "keygen");
     assert_eq!(complete("fulmar keygen -t e"), "ed25519 ecdsa");
     assert_eq!(complete("fulmar install --dry"), "--dry-run");
     assert_eq!(complete("fulmar ssh -o Strict"), "StrictHostKeyChecking=");

@@ -36,6 +36,7 @@ const ROOMS: &[(&str, u8, &[&str])] = &[
     ("server", 4, &["monitor", "transfer"]),
     ("copy", 5, &["monitor", "server"]),
     ("keygen", 5, &["monitor", "server"]),
+    ("keyscan", 5, &["monitor", "server"]),
     ("fulmar", 5, &["monitor"]),
     ("bench", 6, &[]),
     ("cli", 7, &[]),

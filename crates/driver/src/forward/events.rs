@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 
 use bytes::Bytes;
 use proto::{ChannelId, Event, Stream};
+use sys::socket::Lookups;
 
 use super::{ForwardReport, ForwardStage, ForwardToken, Forwards, SocksOutcome, SocksStep};
 use crate::{Driver, Notice};
@@ -46,7 +47,9 @@ impl Forwards {
             ForwardToken::NextAttempt(serial) => self.dial_event(serial, false, driver),
             ForwardToken::GiveUp(serial) => self.gave_up(serial, driver),
             ForwardToken::Resolver => {
-                while let Some((serial, found)) = self.resolver.next_answer() {
+                while let Some((serial, found)) =
+                    self.lookups.as_mut().and_then(Lookups::next_answer)
+                {
                     self.looked_up(serial, found, driver);
                 }
             }

@@ -17,7 +17,6 @@ mod dial;
 mod events;
 mod first_packet;
 mod listener;
-mod resolver;
 mod socks;
 mod target;
 mod totals;
@@ -29,7 +28,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
 use proto::{ChannelId, Millis, Stream};
-use sys::socket::Family;
+use sys::socket::{Family, Lookup, Lookups};
 use wire::message::open_failure;
 
 pub use first_packet::{FirstPacket, FirstPacketStep};
@@ -43,7 +42,6 @@ use crate::packets::PacketPort;
 use crate::{Driver, SocketPair};
 use agent::BindAnswer;
 use dial::{Dial, DialStep};
-use resolver::Resolver;
 
 /// Time limit for lookup and connection together, milliseconds.
 const CONNECT_MS: u64 = 15_000;
@@ -252,7 +250,8 @@ pub struct Forwards {
     channels: BTreeMap<ChannelId, u64>,
     listeners: BTreeMap<u64, ForwardListener>,
     totals: BTreeMap<u64, ForwardTotals>,
-    resolver: Resolver,
+    /// `None` before the first.
+    lookups: Option<Lookups>,
     /// Listeners pause; the reason has been reported.
     paused: bool,
     /// Listeners are not watched until a timer expires.
@@ -280,7 +279,7 @@ impl Forwards {
             channels: BTreeMap::new(),
             listeners: BTreeMap::new(),
             totals: BTreeMap::new(),
-            resolver: Resolver::default(),
+            lookups: None,
             paused: false,
             is_waiting: false,
             reports: VecDeque::new(),
@@ -407,13 +406,31 @@ impl Forwards {
             return;
         };
         let (family, token) = (self.settings.family, ForwardToken::Resolver.number());
-        let started = self
-            .resolver
-            .look_up(serial, (host.clone(), *port, family), token, driver);
-        match started {
-            Ok(()) => self.set_stage(serial, ForwardStage::Lookup(target)),
+        let lookup = Lookup {
+            serial,
+            host: host.clone(),
+            port: *port,
+            family,
+        };
+        match self.lookups(token, driver) {
+            Ok(lookups) => {
+                lookups.start(lookup);
+                self.set_stage(serial, ForwardStage::Lookup(target));
+            }
             Err(error) => self.fail(serial, Some((target, words(&error))), driver),
         }
+    }
+
+    /// The lookups, whose answers `token` reports.
+    fn lookups(&mut self, token: u64, driver: &mut Driver) -> io::Result<&mut Lookups> {
+        if self.lookups.is_none() {
+            let lookups = Lookups::new()?;
+            driver.watch(lookups.as_fd(), token, true, false)?;
+            self.lookups = Some(lookups);
+        }
+        self.lookups
+            .as_mut()
+            .ok_or_else(|| io::ErrorKind::Other.into())
     }
 
     fn set_stage(&mut self, serial: u64, stage: ForwardStage) {
@@ -615,7 +632,11 @@ impl Forwards {
     /// Ends what a stage waits for.
     fn release(&mut self, serial: u64, stage: ForwardStage, driver: &mut Driver) {
         match stage {
-            ForwardStage::Lookup(_) => self.resolver.forget(serial),
+            ForwardStage::Lookup(_) => {
+                if let Some(lookups) = &mut self.lookups {
+                    lookups.forget(serial);
+                }
+            }
             ForwardStage::Dialing(_, mut dial) => dial.abandon(driver),
             ForwardStage::Asking(socket, _) | ForwardStage::Binding(socket, _) => {
                 driver.unwatch(socket.read.as_fd());

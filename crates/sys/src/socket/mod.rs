@@ -1,11 +1,12 @@
 //! TCP sockets: listening, accepting, non-blocking connect, addresses.
 //!
 //! [`options`] has socket options, [`local`] local sockets and passing of descriptors,
-//! [`mod@resolve`] name resolution, [`unix`] sockets with a path. The client crate races connections to several addresses
+//! [`mod@resolve`] name resolution, [`lookups`] the same beside an epoll loop, [`unix`] sockets with a path. The client crate races connections to several addresses
 //! (RFC 8305).
 
 pub mod listening;
 pub mod local;
+pub mod lookups;
 pub mod options;
 pub mod resolve;
 pub mod unix;
@@ -28,6 +29,7 @@ pub use local::{
     MAX_FDS, PeerCredentials, Received, peer_credentials, recv_with_fds, send_with_fds,
     seqpacket_pair, stream_pair,
 };
+pub use lookups::{Lookup, LookupAnswer, Lookups};
 pub use options::{
     TcpInfo, set_fastopen_queue, set_keepalive, set_nodelay, set_notsent_lowat, set_quickack,
     set_tos, tcp_info, unacked_bytes, unpace_loopback, widen_receive_window,

@@ -14,6 +14,7 @@ use crate::step::may_be_same;
 use crate::text;
 
 mod listing;
+mod small_file;
 
 pub use listing::Entry;
 

@@ -1,0 +1,137 @@
+//! Name lookups beside an epoll loop: each has its own short-lived thread, and an eventfd reports
+//! the answers.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::thread;
+
+use super::{Family, resolve};
+use crate::epoll::EventFd;
+
+/// Maximum concurrent lookups; each costs a thread. Others wait.
+const MAX_LOOKUPS: usize = 64;
+/// Stack of a lookup's thread, bytes: NSS modules are its only deep callees.
+const STACK_BYTES: usize = 512 * 1024;
+
+/// A name to look up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lookup {
+    /// The caller's number, returned with the answer; of lookups that wait, the lowest goes first.
+    pub serial: u64,
+    /// A name or an address.
+    pub host: String,
+    /// The port of the answer's addresses.
+    pub port: u16,
+    /// The family of the answer's addresses.
+    pub family: Family,
+}
+
+/// The serial of a lookup, and its addresses or the reason in the resolver's words.
+pub type LookupAnswer = (u64, Result<Vec<SocketAddr>, String>);
+
+/// Lookups in progress. Its descriptor is readable when [`Lookups::next_answer`] may have one.
+#[derive(Debug)]
+pub struct Lookups {
+    wake: Arc<EventFd>,
+    sender: mpsc::Sender<LookupAnswer>,
+    receiver: mpsc::Receiver<LookupAnswer>,
+    under_way: usize,
+    /// By their serials; bounded by the caller.
+    waiting: BTreeMap<u64, Lookup>,
+}
+
+impl Lookups {
+    /// Starts nothing yet.
+    ///
+    /// # Errors
+    /// The kernel's error of an eventfd.
+    pub fn new() -> io::Result<Self> {
+        let (sender, receiver) = mpsc::channel();
+        Ok(Self {
+            wake: Arc::new(EventFd::new()?),
+            sender,
+            receiver,
+            under_way: 0,
+            waiting: BTreeMap::new(),
+        })
+    }
+
+    /// Starts a lookup, or queues it if 64 are in progress. If there can be no thread, that is its
+    /// answer.
+    pub fn start(&mut self, lookup: Lookup) {
+        if self.under_way >= MAX_LOOKUPS {
+            self.waiting.insert(lookup.serial, lookup);
+            return;
+        }
+        self.under_way += 1;
+        let (wake, sender) = (Arc::clone(&self.wake), self.sender.clone());
+        let serial = lookup.serial;
+        let begun = thread::Builder::new()
+            .name("resolver".into())
+            .stack_size(STACK_BYTES)
+            .spawn(move || {
+                let found = resolve(&lookup.host, lookup.port, lookup.family, false);
+                let addresses = found.map(|found| found.addresses);
+                // A failed send means that the process is ending.
+                let _ = sender.send((serial, addresses.map_err(|error| error.to_string())));
+                let _ = wake.signal();
+            });
+        if let Err(error) = begun {
+            let why = escape::system_words(&error.to_string()).into_owned();
+            let _ = self.sender.send((serial, Err(why)));
+            let _ = self.wake.signal();
+        }
+    }
+
+    /// Drops a lookup that waits, because nobody needs its answer.
+    pub fn forget(&mut self, serial: u64) {
+        self.waiting.remove(&serial);
+    }
+
+    /// Returns a finished lookup. To be called until it returns `None`.
+    pub fn next_answer(&mut self) -> Option<LookupAnswer> {
+        let _ = self.wake.drain();
+        let answer = self.receiver.try_recv().ok()?;
+        self.under_way = self.under_way.saturating_sub(1);
+        if let Some((_, lookup)) = self.waiting.pop_first() {
+            self.start(lookup);
+        }
+        Some(answer)
+    }
+}
+
+impl AsFd for Lookups {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Otherwise a peer that opens and gives up connections to dead names fills the memory, and every
+    /// later lookup waits until theirs have ended.
+    #[test]
+    fn lookups_that_nobody_needs_do_not_wait() {
+        let mut lookups = Lookups::new().unwrap();
+        lookups.under_way = MAX_LOOKUPS;
+        for serial in 0..10 {
+            lookups.start(Lookup {
+                serial,
+                host: "127.0.0.1".into(),
+                port: 1,
+                family: Family::Any,
+            });
+        }
+        (0..9).for_each(|serial| lookups.forget(serial));
+        assert_eq!(lookups.waiting.len(), 1);
+        lookups.sender.send((20, Ok(Vec::new()))).unwrap();
+        assert_eq!(lookups.next_answer().map(|(serial, _)| serial), Some(20));
+        assert_eq!(lookups.receiver.recv().unwrap().0, 9);
+    }
+}
