@@ -4,6 +4,45 @@
 /// have to allocate the memory again.
 pub const REST: std::time::Duration = std::time::Duration::from_secs(1);
 
+/// Keeps the heap of this process in one mapping, whatever the number of threads, so that
+/// [`lock_heap`] reaches all of it. Call it before threads start.
+pub fn use_one_heap() {
+    // SAFETY: mallopt takes two numbers.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1);
+        libc::mallopt(libc::M_MMAP_MAX, 0);
+    }
+}
+
+/// Keeps the heap, as far as it reaches now, out of swap; call it again when it may have grown.
+/// Untouched pages take no memory. `start` is the result of [`heap_end`] when the process began.
+///
+/// # Errors
+/// The kernel's error; `OutOfMemory` if the `MEMLOCK` limit is too low.
+pub fn lock_heap(start: usize) -> std::io::Result<()> {
+    let page = rustix::param::page_size();
+    let start = start & !(page - 1);
+    let Some(length) = heap_end().checked_sub(start).filter(|length| *length > 0) else {
+        return Ok(());
+    };
+    // SAFETY: locks pages of the heap, whose contents do not change.
+    let done = unsafe {
+        libc::mlock2(
+            std::ptr::without_provenance(start),
+            length,
+            libc::MLOCK_ONFAULT.try_into().unwrap_or(0),
+        )
+    };
+    crate::ffi::check(done).map(|_| ())
+}
+
+/// The first address after the heap.
+#[must_use]
+pub fn heap_end() -> usize {
+    // SAFETY: an increment of 0 changes nothing.
+    unsafe { libc::sbrk(0) }.addr()
+}
+
 /// Returns freed heap memory ([`trim`]) and unused stack ([`trim_stack`]).
 pub fn rest() {
     trim();

@@ -19,12 +19,12 @@ const ROOMS: &[(&str, u8, &[&str])] = &[
     ("privsep", 1, &["crypto"]),
     ("accelerator", 2, &[]),
     ("proto", 2, &["sys"]),
-    ("agent", 2, &[]),
     ("sftp", 2, &[]),
     ("config", 2, &["packet", "sys"]),
     ("install", 2, &[]),
     ("moduli", 2, &[]),
     ("transfer", 3, &[]),
+    ("agent", 3, &[]),
     ("driver", 3, &[]),
     // The privileged process parses its own RPC and nothing from the network.
     (
