@@ -63,19 +63,17 @@ impl SignFlags {
         Self(number)
     }
 
-    /// The algorithm that a key of this type signs with. The flags select that of an RSA key; `None`
-    /// for an RSA key without a flag, which stands for SHA-1 (RFC 8332 §3), and is not supported.
+    /// The algorithm that a key of this type signs with: the flags select that of an RSA key.
+    /// Without a flag it is `rsa-sha2-512` in place of SHA-1 (RFC 8332 §3), which is not supported;
+    /// the signature names its algorithm.
     #[must_use]
-    pub fn algorithm(self, key_type: keys::KeyType) -> Option<keys::SignatureAlgorithm> {
+    pub fn algorithm(self, key_type: keys::KeyType) -> keys::SignatureAlgorithm {
+        let strongest = key_type.algorithms().first().copied();
         match key_type {
             keys::KeyType::Rsa if self.0 & Self::RSA_SHA2_256.0 != 0 => {
-                Some(keys::SignatureAlgorithm::RsaSha256)
+                keys::SignatureAlgorithm::RsaSha256
             }
-            keys::KeyType::Rsa if self.0 & Self::RSA_SHA2_512.0 != 0 => {
-                Some(keys::SignatureAlgorithm::RsaSha512)
-            }
-            keys::KeyType::Rsa => None,
-            other => other.algorithms().first().copied(),
+            _ => strongest.unwrap_or(keys::SignatureAlgorithm::RsaSha512),
         }
     }
 

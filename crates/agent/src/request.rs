@@ -259,6 +259,34 @@ impl AddRequest {
     }
 }
 
+/// Seconds for which an agent keeps a certificate after its validity, as in OpenSSH: clocks differ.
+const CERTIFICATE_GRACE_S: u64 = 300;
+
+/// The certificate's validity has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CertificateExpired;
+
+/// The lifetime in seconds with which a certificate is added at the time `now` (seconds since 1970):
+/// `wanted`, and at most until shortly after its validity.
+///
+/// # Errors
+/// [`CertificateExpired`].
+pub fn lifetime_of_certificate(
+    certificate: &keys::Certificate,
+    wanted: Option<u32>,
+    now: u64,
+) -> Result<Option<u32>, CertificateExpired> {
+    if certificate.valid_before() == u64::MAX {
+        return Ok(wanted);
+    }
+    let end = certificate
+        .valid_before()
+        .saturating_add(CERTIFICATE_GRACE_S);
+    let left = end.checked_sub(now).filter(|left| *left > 0);
+    let left = u32::try_from(left.ok_or(CertificateExpired)?).unwrap_or(u32::MAX);
+    Ok(Some(wanted.map_or(left, |wanted| wanted.min(left))))
+}
+
 /// Encodes SSH_AGENTC_REMOVE_IDENTITY.
 pub(crate) fn remove(blob: &[u8]) -> Result<Frame, AgentError> {
     with_string(REMOVE_IDENTITY, blob)

@@ -15,7 +15,7 @@ use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 
 pub use tables::{
-    BENCH, DEMO, INSTALL, KEYGEN, PROGRAMS, SCP, SFTP, SFTP_SERVER, SPEED, SSH, SSHD,
+    ADD, AGENT, BENCH, DEMO, INSTALL, KEYGEN, PROGRAMS, SCP, SFTP, SFTP_SERVER, SPEED, SSH, SSHD,
 };
 
 /// What follows a flag.

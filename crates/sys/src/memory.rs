@@ -15,7 +15,8 @@ pub fn use_one_heap() {
 }
 
 /// Keeps the heap, as far as it reaches now, out of swap; call it again when it may have grown.
-/// Untouched pages take no memory. `start` is the result of [`heap_end`] when the process began.
+/// Untouched pages take no memory. `start` is the
+/// result of [`heap_start`].
 ///
 /// # Errors
 /// The kernel's error; `OutOfMemory` if the `MEMLOCK` limit is too low.
@@ -34,6 +35,16 @@ pub fn lock_heap(start: usize) -> std::io::Result<()> {
         )
     };
     crate::ffi::check(done).map(|_| ())
+}
+
+/// The first address of the heap; its end if /proc does not say.
+#[must_use]
+pub fn heap_start() -> usize {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    maps.lines()
+        .find(|line| line.ends_with("[heap]"))
+        .and_then(|line| usize::from_str_radix(line.split('-').next()?, 16).ok())
+        .unwrap_or_else(heap_end)
 }
 
 /// The first address after the heap.

@@ -14,6 +14,8 @@ const PAGES: &[&str] = &[
     "man/fulmar-scp.1",
     "man/fulmar-sftp.1",
     "man/fulmar-keygen.1",
+    "man/fulmar-agent.1",
+    "man/fulmar-add.1",
     "man/fulmar-bench.1",
     "man/fulmar-tools.1",
     "man/fulmar_ssh_config.5",
@@ -52,6 +54,8 @@ fn the_pages_name_every_flag_and_program() {
             "scp" => "man/fulmar-scp.1",
             "sftp" => "man/fulmar-sftp.1",
             "keygen" => "man/fulmar-keygen.1",
+            "agent" => "man/fulmar-agent.1",
+            "add" => "man/fulmar-add.1",
             "bench" => "man/fulmar-bench.1",
             _ => "man/fulmar-tools.1",
         };

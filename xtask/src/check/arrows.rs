@@ -32,11 +32,13 @@ const ROOMS: &[(&str, u8, &[&str])] = &[
         3,
         &["proto", "packet", "compress", "sftp", "transfer"],
     ),
+    ("agentd", 4, &["driver", "proto"]),
     ("client", 4, &["monitor"]),
     ("server", 4, &["monitor", "transfer"]),
     ("copy", 5, &["monitor", "server"]),
     ("keygen", 5, &["monitor", "server"]),
     ("fulmar", 5, &["monitor"]),
+    ("add", 6, &["monitor", "server"]),
     ("bench", 6, &[]),
     ("cli", 7, &[]),
 ];

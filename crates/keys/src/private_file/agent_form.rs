@@ -5,8 +5,8 @@
 use wire::{Put, Reader};
 use zeroize::Zeroizing;
 
-use super::openssh::{read_private, write_private};
 use super::PrivateFileError;
+use super::openssh::{read_private, write_private};
 use crate::algorithm::KeyType;
 use crate::certificate::Certificate;
 use crate::error::{KeyError, printable};

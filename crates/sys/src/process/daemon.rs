@@ -33,6 +33,15 @@ pub fn background() -> io::Result<()> {
     Ok(())
 }
 
+/// Makes this process, which must not lead a group, the leader of a new session without a terminal.
+///
+/// # Errors
+/// The kernel's error.
+pub fn new_session() -> io::Result<()> {
+    rustix::process::setsid()?;
+    Ok(())
+}
+
 /// Forks; returns the child's id in the parent and `None` in the child, which goes on with a copy of
 /// the memory and with all descriptors.
 ///

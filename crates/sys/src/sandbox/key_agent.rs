@@ -73,7 +73,10 @@ const ALLOWED_HERE: &[i64] = &[];
 /// # Errors
 /// The kernel's error; then end the process.
 pub fn key_agent() -> io::Result<bool> {
-    harden_key_agent()?;
+    // On first use rustix looks up the auxiliary vector, with system calls that are forbidden later.
+    let _ = rustix::param::page_size();
+    let _ = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    harden()?;
     process::set_no_new_privs()?;
     let has_landlock = match super::deny_files() {
         Ok(()) => true,
@@ -86,11 +89,8 @@ pub fn key_agent() -> io::Result<bool> {
     Ok(has_landlock)
 }
 
-/// The first part of [`key_agent`]: no core dumps, and no tracing by other processes of the user.
-///
-/// # Errors
-/// The kernel's error.
-pub fn harden_key_agent() -> io::Result<()> {
+/// No core dumps, and no tracing by other processes of the user.
+fn harden() -> io::Result<()> {
     process::set_limit(Resource::Core, Limit { soft: 0, hard: 0 })?;
     process::set_dumpable(false)?;
     match process::is_dumpable()? {

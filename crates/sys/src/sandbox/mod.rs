@@ -27,7 +27,7 @@ use crate::process::{self, Credentials, Limit, Resource};
 use crate::signals::Signal;
 use crate::users;
 
-pub use key_agent::{harden_key_agent, key_agent};
+pub use key_agent::key_agent;
 pub use provider::provider;
 
 /// How the process is denied access to files.

@@ -69,6 +69,26 @@ pub fn ask(
     Ok(Some(answer))
 }
 
+/// Asks for a permission with `SSH_ASKPASS_PROMPT=confirm`: true if the program ends with 0 and
+/// prints nothing or "yes". False without a display, unless `SSH_ASKPASS_REQUIRE` is `force`.
+#[must_use]
+pub fn confirms(question: &str) -> bool {
+    may_ask()
+        && match ask(&program(), question, Some("confirm")) {
+            Ok(Some(answer)) => answer.is_empty() || answer.eq_ignore_ascii_case(b"yes"),
+            Ok(None) | Err(_) => false,
+        }
+}
+
+fn may_ask() -> bool {
+    let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    match std::env::var("SSH_ASKPASS_REQUIRE").as_deref() {
+        Ok("force") => true,
+        Ok("never") => false,
+        _ => set("DISPLAY") || set("WAYLAND_DISPLAY"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
