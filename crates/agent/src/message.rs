@@ -101,12 +101,11 @@ pub(crate) fn request_identities() -> Result<Frame, AgentError> {
     frame(&[REQUEST_IDENTITIES])
 }
 
-/// Encodes SSH_AGENTC_SIGN_REQUEST.
-pub(crate) fn sign_request(
-    blob: &[u8],
-    data: &[u8],
-    flags: SignFlags,
-) -> Result<Frame, AgentError> {
+/// Encodes SSH_AGENTC_SIGN_REQUEST, as it is sent, with its length.
+///
+/// # Errors
+/// [`AgentError::RequestTooLong`].
+pub fn sign_request(blob: &[u8], data: &[u8], flags: SignFlags) -> Result<Frame, AgentError> {
     if blob.len() + data.len() > MAX_MESSAGE_BYTES {
         return Err(AgentError::RequestTooLong);
     }

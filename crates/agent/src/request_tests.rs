@@ -219,3 +219,51 @@ fn a_restriction_that_permits_nothing_is_refused() {
         assert!(read(&bytes).is_err());
     }
 }
+
+/// An agent of the caller's own, at one end of a socket pair.
+#[test]
+fn an_own_agent_is_served() {
+    use std::os::unix::net::UnixStream;
+
+    use crate::request::SignRequest;
+    use crate::{AgentClient, AgentError, Identity, SignFlags, SigningAgent};
+
+    struct OneKey(PrivateKey);
+
+    impl SigningAgent for OneKey {
+        fn identities(&mut self) -> Vec<Identity> {
+            vec![Identity {
+                blob: self.0.public().blob(),
+                comment: "one".to_owned(),
+            }]
+        }
+
+        fn sign(&mut self, request: &SignRequest<'_>) -> Option<Vec<u8>> {
+            let algorithm = request.flags.algorithm(self.0.key_type());
+            self.0.sign(algorithm, request.data).ok()
+        }
+    }
+
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let key = PrivateKey::from_ed25519_seed(&[1; 32]);
+    let mut agent = OneKey(key.clone());
+    let serving = std::thread::spawn(move || crate::serve(theirs, &mut agent));
+    let mut client = AgentClient::new(ours);
+    assert_eq!(client.list().unwrap()[0].comment, "one");
+    let blob = key.public().blob();
+    let signature = client.sign(&blob, b"data", SignFlags::NONE).unwrap();
+    let policy = keys::VerifyPolicy::default();
+    key.public()
+        .verify(
+            keys::SignatureAlgorithm::Ed25519,
+            b"data",
+            &signature,
+            &policy,
+        )
+        .unwrap();
+    // Anything else is refused.
+    assert!(matches!(client.lock(b"x"), Err(AgentError::Refused)));
+    assert!(matches!(client.extensions(), Err(AgentError::Refused)));
+    drop(client);
+    serving.join().unwrap().unwrap();
+}

@@ -9,6 +9,36 @@ use crate::message::{Identity, MAX_MESSAGE_BYTES};
 use crate::request::{Request, SignRequest};
 
 /// An agent: lists keys and signs with them.
+///
+/// ```no_run
+/// use agent::{Identity, SigningAgent, serve};
+/// use agent::request::SignRequest;
+/// use keys::PrivateKey;
+///
+/// struct OneKey(PrivateKey);
+///
+/// impl SigningAgent for OneKey {
+///     fn identities(&mut self) -> Vec<Identity> {
+///         let blob = self.0.public().blob();
+///         vec![Identity { blob, comment: "one key".into() }]
+///     }
+///
+///     fn sign(&mut self, request: &SignRequest<'_>) -> Option<Vec<u8>> {
+///         let is_known = request.blob == self.0.public().blob();
+///         let algorithm = request.flags.algorithm(self.0.key_type());
+///         is_known.then(|| self.0.sign(algorithm, request.data).ok())?
+///     }
+/// }
+///
+/// # fn main() -> std::io::Result<()> {
+/// let listener = std::os::unix::net::UnixListener::bind("/run/user/1000/my-agent")?;
+/// let mut agent = OneKey(PrivateKey::from_ed25519_seed(&[7; 32]));
+/// for stream in listener.incoming() {
+///     serve(stream?, &mut agent)?;
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub trait SigningAgent {
     /// Lists the keys that this client may see.
     fn identities(&mut self) -> Vec<Identity>;

@@ -44,7 +44,7 @@ pub struct SocketOwner<'a> {
     pub home: &'a str,
     /// Process id in the socket's name.
     pub pid: u32,
-    /// The program in the socket's name: `agent` or `sshd`.
+    /// The kind of agent in the socket's name: `local` or `sshd`.
     pub program: &'a str,
 }
 

@@ -19,7 +19,7 @@ impl Home {
             uid: 4711,
             home: self.0.to_str().unwrap(),
             pid: 12,
-            program: "agent",
+            program: "local",
         }
     }
 }
@@ -46,14 +46,14 @@ fn a_users_socket_lies_in_the_directory_and_a_shared_one_in_its_own() {
     let parts: Vec<&str> = name_of_socket.split('.').collect();
     assert_eq!(
         (parts[0], parts[2], parts[3], parts[1].len(), parts[4].len()),
-        ("s", "agent", "12", 10, 10)
+        ("s", "local", "12", 10, 10)
     );
     socket.clone().remove();
     assert!(!socket.path.exists() && folder.exists());
 
     let place = format!("shared:{}", home.0.display());
     let (_, socket) = listen(&place, &home.owner(), bind).unwrap();
-    assert_eq!(name(&socket.path), "agent.agent.12");
+    assert_eq!(name(&socket.path), "agent.local.12");
     let folder = socket.path.parent().unwrap().to_owned();
     assert!(name(&folder).starts_with("ssh-") && name(&folder).len() == 16);
     socket.remove();

@@ -25,9 +25,6 @@ mod signed_data;
 mod start;
 mod workers;
 
-#[cfg(test)]
-mod tests;
-
 use std::ffi::OsString;
 
 use options::Task;

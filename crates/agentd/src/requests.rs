@@ -14,8 +14,8 @@ use crate::keyring::Keyring;
 use crate::log::Log;
 use crate::signed_data;
 
-/// The extensions in the answer to `query`.
-const EXTENSIONS: [&str; 2] = [SESSION_BIND, agent::request::QUERY];
+/// The extensions in the answer to `query`, as in OpenSSH: without itself.
+const EXTENSIONS: [&str; 1] = [SESSION_BIND];
 /// Longest part of foreign text in a question, in characters.
 const MAX_SHOWN: usize = 200;
 

@@ -54,7 +54,7 @@ impl Person {
             uid: self.uid,
             home: &self.home,
             pid: std::process::id(),
-            program: "agent",
+            program: "local",
         }
     }
 }
@@ -203,12 +203,16 @@ fn announce(shell: Shell, path: &Path, pid: Option<i32>) {
     }
 }
 
-/// A word for either shell: in quotes if it has other than harmless characters.
+/// A word for either shell: in quotes if it has other than harmless characters, as in OpenSSH in
+/// double ones if nothing in it has a meaning there.
 fn quoted(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%,=".contains(c);
-    match text.chars().all(is_plain) {
-        true => text.to_owned(),
-        false => format!("'{}'", text.replace('\'', "'\\''")),
+    if text.chars().all(is_plain) {
+        text.to_owned()
+    } else if text.contains(['$', '`', '"', '\\', '!']) {
+        format!("'{}'", text.replace('\'', "'\\''"))
+    } else {
+        format!("\"{text}\"")
     }
 }
 
@@ -220,28 +224,42 @@ enum AfterFork {
     Starter(i32),
 }
 
+/// The first byte of the report of an agent that serves; any other begins the reason why it does not.
+const READY: u8 = 0;
+/// Longest reason, bytes.
+const MAX_REASON_BYTES: usize = 4096;
+
 fn in_background(
     options: ServeOptions,
     listening: Listening,
     parent: Option<PidFd>,
 ) -> Result<AfterFork, String> {
     let text = |error: io::Error| error.to_string();
-    let (ready, report) = sys::io::pipe().map_err(text)?;
+    let (report, ours) = sys::io::pipe().map_err(text)?;
     if let Some(pid) = sys::process::fork().map_err(text)? {
-        drop((report, listening));
-        let mut byte = [0];
-        return match sys::io::read(&ready, &mut byte) {
-            Ok(1) => Ok(AfterFork::Starter(pid)),
-            // The agent has said why.
-            _ => Err(String::new()),
+        drop((ours, listening));
+        let mut bytes = vec![0; MAX_REASON_BYTES];
+        let length = sys::io::read(&report, &mut bytes).map_err(text)?;
+        return match bytes.get(..length).unwrap_or_default() {
+            [] => Err("the agent has ended before it served".to_owned()),
+            [READY, ..] => Ok(AfterFork::Starter(pid)),
+            reason => Err(String::from_utf8_lossy(reason).into_owned()),
         };
     }
-    drop(ready);
-    let status = run(&options, listening, parent, move || {
-        leave_starter()?;
-        sys::io::write_all(&report, &[1])
-    })?;
-    Ok(AfterFork::Agent(status))
+    drop(report);
+    let ready = sys::io::dup(&ours).map_err(text)?;
+    let ended = leave_starter().map_err(text).and_then(|()| {
+        run(&options, listening, parent, move || {
+            sys::io::write_all(&ready, &[READY])
+        })
+    });
+    match ended {
+        Ok(status) => Ok(AfterFork::Agent(status)),
+        Err(reason) => {
+            let _ = sys::io::write_all(&ours, reason.as_bytes());
+            Err(String::new())
+        }
+    }
 }
 
 /// Leaves the terminal, the directory and the standard streams of the starting shell.
@@ -255,16 +273,16 @@ fn leave_starter() -> io::Result<()> {
     Ok(())
 }
 
-/// Serves in this process. `detach` leaves the starter, after everything that may fail.
+/// Serves in this process. `ready` reports that, after everything that may fail.
 fn run(
     options: &ServeOptions,
     listening: Listening,
     parent: Option<PidFd>,
-    detach: impl FnOnce() -> io::Result<()>,
+    ready: impl FnOnce() -> io::Result<()>,
 ) -> Result<i32, String> {
     let place = listening.socket.clone();
-    let ended = prepare(options, listening, parent, detach).and_then(|mut agent| {
-        let end = agent.run();
+    let ended = prepare(options, listening, parent).and_then(|mut agent| {
+        let end = ready().and_then(|()| agent.run());
         agent.finish();
         end
     });
@@ -283,14 +301,12 @@ fn prepare(
     options: &ServeOptions,
     listening: Listening,
     parent: Option<PidFd>,
-    detach: impl FnOnce() -> io::Result<()>,
 ) -> io::Result<AgentLoop> {
     let log = match options.mode {
         RunMode::Debug => Log::debugging(),
         RunMode::Foreground => Log::foreground(),
         _ => Log::background(),
     };
-    detach()?;
     let task = HelperTask {
         socket: listening.socket,
     };

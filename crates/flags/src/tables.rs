@@ -514,6 +514,7 @@ pub const PROGRAMS: &[Program] = &[
             "idle",
             "taskset",
             "wan",
+            "agent",
             "all",
             "up",
             "down",

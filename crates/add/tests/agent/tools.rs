@@ -155,7 +155,6 @@ fn certify(folder: &Folder, key: &keys::PrivateKey, name: &str, valid_before: u6
 }
 
 pub(crate) fn certificates_go_with_their_keys_and_expire(folder: &Folder) {
-    let now = sys::time::realtime_seconds();
     for (name, spec) in SPECS {
         let key = folder.key(name, spec, None);
         certify(folder, &key, name, u64::MAX);
@@ -196,6 +195,7 @@ pub(crate) fn certificates_go_with_their_keys_and_expire(folder: &Folder) {
     let key = folder.key("short", KeySpec::Ed25519, None);
     let agent = Agent::start(folder, Whose::Ours, &[]);
     let add = |args: &[&str]| agent.add(folder, Whose::Ours, args);
+    let now = sys::time::realtime_seconds();
     certify(folder, &key, "short", now + 60);
     let added = add(&["-C", "short"]);
     let left = added
@@ -207,7 +207,8 @@ pub(crate) fn certificates_go_with_their_keys_and_expire(folder: &Folder) {
     let expired = add(&["-C", "short"]);
     assert_eq!(expired.status, Some(1), "{expired:?}");
     assert_eq!(add(&["-C", "-N", "-q", "short"]).err, "");
-    certify(folder, &key, "short", now - 299);
+    let now = sys::time::realtime_seconds();
+    certify(folder, &key, "short", now - 297);
     assert_eq!(add(&["-C", "-q", "short"]).status, Some(0));
     let gone = || !add(&["-l"]).out.contains("short");
     crate::until(gone);
