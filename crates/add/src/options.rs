@@ -10,7 +10,7 @@ use keys::time::parse_interval;
 
 use crate::{AddFailure, STATUS_FATAL};
 
-/// What is done.
+/// The work that the flags select.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
     AddOrRemove,

@@ -26,5 +26,5 @@ pub use client::AgentClient;
 pub use constraint::Constraints;
 pub use error::AgentError;
 pub use message::{Identity, SignFlags};
-pub use request::{AddRequest, Request};
+pub use request::{AddRequest, AgentRequest};
 pub use serve::{SigningAgent, serve};

@@ -41,7 +41,7 @@ pub const MAX_SESSION_IDENTIFIER_BYTES: usize = 128;
 
 /// A decoded request. Borrowed fields point into the request's bytes.
 #[derive(Debug)]
-pub enum Request<'a> {
+pub enum AgentRequest<'a> {
     /// Lists the keys.
     ListIdentities,
     /// Signs with a key.
@@ -148,7 +148,7 @@ impl From<PrivateFileError> for BadRequest {
     }
 }
 
-impl<'a> Request<'a> {
+impl<'a> AgentRequest<'a> {
     /// Decodes a request without its length field.
     ///
     /// # Errors

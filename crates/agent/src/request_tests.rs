@@ -5,7 +5,7 @@ use wire::Put;
 use crate::constraint::{
     AssociatedCertificates, Constraints, DestinationConstraint, Hop, HopKey, RESTRICT_DESTINATION,
 };
-use crate::request::{AddRequest, BadRequest, Request};
+use crate::request::{AddRequest, AgentRequest, BadRequest};
 
 fn host_key(seed: u8) -> Vec<u8> {
     PrivateKey::from_ed25519_seed(&[seed; 32]).public().blob()
@@ -62,8 +62,8 @@ fn adding(constraints: &[u8]) -> Vec<u8> {
 }
 
 fn read(constraints: &[u8]) -> Result<Constraints, BadRequest> {
-    match Request::decode(&adding(constraints))? {
-        Request::Add(request) => Ok(request.constraints),
+    match AgentRequest::decode(&adding(constraints))? {
+        AgentRequest::Add(request) => Ok(request.constraints),
         other => panic!("{other:?}"),
     }
 }
@@ -87,7 +87,7 @@ fn keys_and_constraints_come_back_as_they_were_sent() {
                 constraints: constraints.clone(),
             };
             let frame = sent.encode().unwrap();
-            let Ok(Request::Add(got)) = Request::decode(&frame[4..]) else {
+            let Ok(AgentRequest::Add(got)) = AgentRequest::decode(&frame[4..]) else {
                 panic!("a key is added");
             };
             assert_eq!(got.key.blob(), key.public().blob());
@@ -170,7 +170,7 @@ fn truncated_requests_are_errors() {
     let start = whole.len() - constraints.len();
     let mut accepted = Vec::new();
     for end in 0..whole.len() {
-        if Request::decode(&whole[..end]).is_ok() {
+        if AgentRequest::decode(&whole[..end]).is_ok() {
             accepted.push(end - start);
         }
     }
@@ -179,8 +179,8 @@ fn truncated_requests_are_errors() {
     assert_eq!(accepted.len(), 6, "{accepted:?}");
     assert_eq!(accepted[..4], [0, 5, 6, 11]);
     for number in 0..=255 {
-        let _ = Request::decode(&[number]);
-        let _ = Request::decode(&[number, 0xff, 0xff, 0xff, 0xff]);
+        let _ = AgentRequest::decode(&[number]);
+        let _ = AgentRequest::decode(&[number, 0xff, 0xff, 0xff, 0xff]);
     }
 }
 

@@ -6,7 +6,7 @@ use zeroize::Zeroizing;
 
 use crate::answer;
 use crate::message::{Identity, MAX_MESSAGE_BYTES};
-use crate::request::{Request, SignRequest};
+use crate::request::{AgentRequest, SignRequest};
 
 /// An agent: lists keys and signs with them.
 ///
@@ -48,7 +48,7 @@ pub trait SigningAgent {
 
     /// Carries out any other request and returns true if it was done. Refuses everything unless
     /// overridden: an agent that ignores a constraint or a binding must not accept it.
-    fn other(&mut self, request: Request<'_>) -> bool {
+    fn other(&mut self, request: AgentRequest<'_>) -> bool {
         let _ = request;
         false
     }
@@ -78,15 +78,15 @@ pub fn serve(mut stream: impl Read + Write, agent: &mut impl SigningAgent) -> io
 }
 
 fn answer_to(body: &[u8], agent: &mut impl SigningAgent) -> Vec<u8> {
-    match Request::decode(body) {
-        Ok(Request::ListIdentities) => {
+    match AgentRequest::decode(body) {
+        Ok(AgentRequest::ListIdentities) => {
             let list = agent.identities();
             answer::identities(
                 list.iter()
                     .map(|identity| (identity.blob.as_slice(), identity.comment.as_str())),
             )
         }
-        Ok(Request::Sign(request)) => match agent.sign(&request) {
+        Ok(AgentRequest::Sign(request)) => match agent.sign(&request) {
             Some(blob) => answer::signature(&blob),
             None => answer::status(false),
         },

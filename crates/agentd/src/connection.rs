@@ -16,7 +16,7 @@ const MAX_UNANSWERED: usize = 128;
 const MAX_UNREAD_BYTES: usize = 512 * 1024;
 
 /// A connection.
-pub(crate) struct Connection {
+pub(crate) struct ClientConnection {
     pub(crate) socket: OwnedFd,
     pub(crate) bindings: Bindings,
     /// What the event loop waits for.
@@ -42,7 +42,7 @@ pub(crate) struct Connection {
 /// The length of a request is not permitted, so that its end is unknown.
 pub(crate) struct BadLength;
 
-impl Connection {
+impl ClientConnection {
     pub(crate) fn new(socket: OwnedFd) -> Self {
         Self {
             socket,
@@ -215,7 +215,7 @@ impl Connection {
     }
 }
 
-impl Drop for Connection {
+impl Drop for ClientConnection {
     fn drop(&mut self) {
         self.input.zeroize();
     }

@@ -13,7 +13,7 @@ use sys::process::PidFd;
 use sys::signals::{Signal, SignalFd};
 use zeroize::Zeroizing;
 
-use crate::connection::{BadLength, Connection};
+use crate::connection::{BadLength, ClientConnection};
 use crate::helper::Helper;
 use crate::requests::{Handling, KeyAgent, Signing};
 use crate::workers::{AnswerPlace, Workers};
@@ -53,7 +53,7 @@ pub(crate) enum LoopEnd {
 }
 
 /// The loop's descriptors, opened before the sandbox.
-pub(crate) struct Sources {
+pub(crate) struct LoopSources {
     pub(crate) listener: OwnedFd,
     pub(crate) signals: SignalFd,
     pub(crate) helper: Helper,
@@ -66,9 +66,9 @@ pub(crate) struct Sources {
 pub(crate) struct AgentLoop {
     agent: KeyAgent,
     epoll: Epoll,
-    sources: Sources,
+    sources: LoopSources,
     workers: Workers,
-    connections: HashMap<u64, Connection>,
+    connections: HashMap<u64, ClientConnection>,
     next_token: u64,
     most_connections: u64,
     accepts: bool,
@@ -85,7 +85,7 @@ pub(crate) struct AgentLoop {
 }
 
 impl AgentLoop {
-    pub(crate) fn new(agent: KeyAgent, sources: Sources) -> io::Result<Self> {
+    pub(crate) fn new(agent: KeyAgent, sources: LoopSources) -> io::Result<Self> {
         let epoll = Epoll::new()?;
         let workers = Workers::new()?;
         sys::io::set_nonblocking(&sources.listener, true)?;
@@ -228,7 +228,8 @@ impl AgentLoop {
             let token = self.next_token;
             self.next_token += 1;
             if self.epoll.add(&socket, token, Interest::READABLE).is_ok() {
-                self.connections.insert(token, Connection::new(socket));
+                self.connections
+                    .insert(token, ClientConnection::new(socket));
                 // Most clients have sent their first request already.
                 self.readable(token);
             }
@@ -461,7 +462,10 @@ impl AgentLoop {
     }
 
     fn input_bytes(&self) -> usize {
-        self.connections.values().map(Connection::input_bytes).sum()
+        self.connections
+            .values()
+            .map(ClientConnection::input_bytes)
+            .sum()
     }
 
     fn close(&mut self, token: u64) {

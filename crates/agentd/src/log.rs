@@ -10,12 +10,12 @@ use sys::syslog::{Facility, Syslog};
 const TAG: &str = "ssh-agent";
 
 /// Where messages go, and from which level on.
-pub(crate) struct Log {
+pub(crate) struct AgentLog {
     level: LogLevel,
     sink: Option<RefCell<Syslog>>,
 }
 
-impl Log {
+impl AgentLog {
     /// To standard error, all of them.
     pub(crate) fn debugging() -> Self {
         Self {

@@ -3,7 +3,7 @@
 
 use agent::answer;
 use agent::message::SESSION_BIND;
-use agent::request::{AddRequest, Request, SignRequest};
+use agent::request::{AddRequest, AgentRequest, SignRequest};
 use crypto::hash::HashAlgorithm;
 use keys::{KeyType, PrivateKey, SignatureAlgorithm};
 use zeroize::Zeroizing;
@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 use crate::bindings::Bindings;
 use crate::destination;
 use crate::keyring::Keyring;
-use crate::log::Log;
+use crate::log::AgentLog;
 use crate::signed_data;
 
 /// The extensions in the answer to `query`, as in OpenSSH: without itself.
@@ -22,7 +22,7 @@ const MAX_SHOWN: usize = 200;
 /// The agent's state.
 pub(crate) struct KeyAgent {
     pub(crate) keyring: Keyring,
-    pub(crate) log: Log,
+    pub(crate) log: AgentLog,
     /// Seconds after which an added key without a lifetime of its own is removed.
     pub(crate) default_lifetime: Option<u64>,
     pub(crate) fingerprint_hash: HashAlgorithm,
@@ -79,10 +79,10 @@ fn refused() -> Handling {
 impl KeyAgent {
     /// Handles a request, without its length, of a connection with these bindings.
     pub(crate) fn handle(&mut self, bindings: &mut Bindings, body: &[u8]) -> Handling {
-        if Request::is_session_bind(body) {
+        if AgentRequest::is_session_bind(body) {
             bindings.attempted();
         }
-        let request = match Request::decode(body) {
+        let request = match AgentRequest::decode(body) {
             Ok(request) => request,
             Err(error) => {
                 self.log.info(format_args!("refused: {error}"));
@@ -92,11 +92,11 @@ impl KeyAgent {
         // A binding counts while the agent is locked too: the connection is the same afterwards.
         if self.keyring.is_locked() {
             match request {
-                Request::Unlock(passphrase) => return unlock(passphrase),
-                Request::ListIdentities => {
+                AgentRequest::Unlock(passphrase) => return unlock(passphrase),
+                AgentRequest::ListIdentities => {
                     return Handling::Answer(answer::identities([].into_iter()));
                 }
-                Request::BindSession(_) => {}
+                AgentRequest::BindSession(_) => {}
                 _ => {
                     self.log.debug(format_args!("refused: the agent is locked"));
                     return refused();
@@ -104,41 +104,42 @@ impl KeyAgent {
             }
         }
         match request {
-            Request::ListIdentities => Handling::Answer(self.list(bindings)),
-            Request::Sign(request) => self.sign(bindings, &request),
+            AgentRequest::ListIdentities => Handling::Answer(self.list(bindings)),
+            AgentRequest::Sign(request) => self.sign(bindings, &request),
             other => self.change(bindings, other),
         }
     }
 
-    fn change(&mut self, bindings: &mut Bindings, request: Request<'_>) -> Handling {
+    fn change(&mut self, bindings: &mut Bindings, request: AgentRequest<'_>) -> Handling {
         let is_done = match request {
-            Request::Add(request) => self.add(bindings, *request),
-            Request::Remove(blob) => self.remove(bindings, blob),
-            Request::RemoveAll => {
+            AgentRequest::Add(request) => self.add(bindings, *request),
+            AgentRequest::Remove(blob) => self.remove(bindings, blob),
+            AgentRequest::RemoveAll => {
                 self.remove_all();
                 true
             }
-            Request::RemoveAllOfProtocol1 => true,
-            Request::Lock(passphrase) => self.keyring.lock(passphrase),
-            Request::Unlock(passphrase) => return unlock(passphrase),
-            Request::AddSmartcard { provider, .. } | Request::RemoveSmartcard { provider } => {
+            AgentRequest::RemoveAllOfProtocol1 => true,
+            AgentRequest::Lock(passphrase) => self.keyring.lock(passphrase),
+            AgentRequest::Unlock(passphrase) => return unlock(passphrase),
+            AgentRequest::AddSmartcard { provider, .. }
+            | AgentRequest::RemoveSmartcard { provider } => {
                 self.refuse_provider(bindings, provider);
                 false
             }
-            Request::BindSession(bind) => match bindings.bind(&bind) {
+            AgentRequest::BindSession(bind) => match bindings.bind(&bind) {
                 Ok(()) => true,
                 Err(error) => {
                     self.log.info(format_args!("session-bind refused: {error}"));
                     return Handling::Answer(answer::extension_failure());
                 }
             },
-            Request::Query => return Handling::Answer(answer::extensions(&EXTENSIONS)),
-            Request::OtherExtension(name) => {
+            AgentRequest::Query => return Handling::Answer(answer::extensions(&EXTENSIONS)),
+            AgentRequest::OtherExtension(name) => {
                 let name = shown(name);
                 self.log.debug(format_args!("unknown extension \"{name}\""));
                 false
             }
-            Request::ListIdentities | Request::Sign(_) => false,
+            AgentRequest::ListIdentities | AgentRequest::Sign(_) => false,
         };
         Handling::Answer(answer::status(is_done))
     }
@@ -264,7 +265,7 @@ impl KeyAgent {
         &self,
         bindings: &Bindings,
         request: &SignRequest<'_>,
-        login: Option<&signed_data::Login<'_>>,
+        login: Option<&signed_data::SignedLogin<'_>>,
         comment: &str,
     ) -> String {
         let fingerprint = |blob: &[u8]| keys::fingerprint::of_blob(blob, self.fingerprint_hash);
@@ -308,7 +309,7 @@ impl KeyAgent {
 fn permit(
     destinations: &[agent::constraint::DestinationConstraint],
     bindings: &Bindings,
-    login: Option<&signed_data::Login<'_>>,
+    login: Option<&signed_data::SignedLogin<'_>>,
 ) -> Result<(), String> {
     let last = bindings
         .hops()

@@ -11,7 +11,7 @@ const FILE_SIGNATURE: &[u8] = b"SSHSIG";
 
 /// A login for which a signature is requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Login<'a> {
+pub(crate) struct SignedLogin<'a> {
     pub(crate) session_identifier: &'a [u8],
     pub(crate) user: &'a [u8],
     /// The server's host key, in `publickey-hostbound-v00@openssh.com`.
@@ -19,11 +19,11 @@ pub(crate) struct Login<'a> {
 }
 
 /// Parses the data of a login with the key of this blob; `None` for anything else.
-pub(crate) fn login<'a>(data: &'a [u8], blob: &[u8]) -> Option<Login<'a>> {
+pub(crate) fn login<'a>(data: &'a [u8], blob: &[u8]) -> Option<SignedLogin<'a>> {
     read_login(data, blob).ok().flatten()
 }
 
-fn read_login<'a>(data: &'a [u8], blob: &[u8]) -> Result<Option<Login<'a>>, DecodeError> {
+fn read_login<'a>(data: &'a [u8], blob: &[u8]) -> Result<Option<SignedLogin<'a>>, DecodeError> {
     let mut reader = Reader::new(data);
     let session_identifier = reader.string()?;
     let number = reader.u8()?;
@@ -48,7 +48,7 @@ fn read_login<'a>(data: &'a [u8], blob: &[u8]) -> Result<Option<Login<'a>>, Deco
         && is_signed
         && presented == blob
         && type_fits;
-    Ok(is_login.then_some(Login {
+    Ok(is_login.then_some(SignedLogin {
         session_identifier,
         user,
         host_key,

@@ -1,4 +1,4 @@
-//! Starts the agent: its socket, its process, and what the starting shell is told.
+//! Starts the agent: makes its socket and its process, and prints the commands for the starting shell.
 
 use std::ffi::OsString;
 use std::io;
@@ -9,10 +9,10 @@ use agent::socket::{self, AgentSocket, DEFAULT_PLACE, SOCKET_MASK, SocketOwner};
 use sys::process::PidFd;
 use sys::signals::{Signal, SignalFd};
 
-use crate::event_loop::{AgentLoop, LoopEnd, Sources};
+use crate::event_loop::{AgentLoop, LoopEnd, LoopSources};
 use crate::helper::{Helper, HelperTask};
 use crate::keyring::Keyring;
-use crate::log::Log;
+use crate::log::AgentLog;
 use crate::options::{RunMode, ServeOptions, Shell, SocketChoice};
 use crate::requests::KeyAgent;
 
@@ -303,9 +303,9 @@ fn prepare(
     parent: Option<PidFd>,
 ) -> io::Result<AgentLoop> {
     let log = match options.mode {
-        RunMode::Debug => Log::debugging(),
-        RunMode::Foreground => Log::foreground(),
-        _ => Log::background(),
+        RunMode::Debug => AgentLog::debugging(),
+        RunMode::Foreground => AgentLog::foreground(),
+        _ => AgentLog::background(),
     };
     let task = HelperTask {
         socket: listening.socket,
@@ -325,7 +325,7 @@ fn prepare(
         allows_remote_providers: options.allows_remote_providers,
         has_grown: false,
     };
-    let sources = Sources {
+    let sources = LoopSources {
         listener,
         signals,
         helper,

@@ -30,13 +30,13 @@ struct WorkQueue {
     idle: usize,
 }
 
-struct Shared {
+struct WorkerShared {
     queue: Mutex<WorkQueue>,
     wake: Condvar,
     finished: EventFd,
 }
 
-impl Shared {
+impl WorkerShared {
     fn queue(&self) -> MutexGuard<'_, WorkQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -44,7 +44,7 @@ impl Shared {
 
 /// The threads.
 pub(crate) struct Workers {
-    shared: Arc<Shared>,
+    shared: Arc<WorkerShared>,
     most: usize,
 }
 
@@ -57,7 +57,7 @@ impl Workers {
             idle: 0,
         };
         Ok(Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(WorkerShared {
                 queue: Mutex::new(queue),
                 wake: Condvar::new(),
                 finished: EventFd::new()?,
@@ -103,7 +103,7 @@ impl Workers {
     }
 }
 
-fn work(shared: &Shared) {
+fn work(shared: &WorkerShared) {
     let mut queue = shared.queue();
     loop {
         if let Some((place, signing)) = queue.waiting.pop_front() {

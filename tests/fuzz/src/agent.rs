@@ -3,7 +3,7 @@
 use std::io::{self, Cursor, Read, Write};
 
 use agent::constraint::{AssociatedCertificates, Constraints, DestinationConstraint, Hop, HopKey};
-use agent::{AddRequest, AgentClient, Request, SignFlags, answer, message};
+use agent::{AddRequest, AgentClient, AgentRequest, SignFlags, answer, message};
 use keys::PrivateKey;
 use keys::private_file::HeldKey;
 
@@ -12,13 +12,13 @@ use keys::private_file::HeldKey;
 /// # Panics
 /// Only for a defect.
 pub fn agent_request(data: &[u8]) {
-    let Ok(Request::Add(request)) = Request::decode(data) else {
+    let Ok(AgentRequest::Add(request)) = AgentRequest::decode(data) else {
         return;
     };
     let frame = request.encode().expect("a key that was read is written");
     let body = frame.get(4..).expect("a length");
-    match Request::decode(body) {
-        Ok(Request::Add(again)) => {
+    match AgentRequest::decode(body) {
+        Ok(AgentRequest::Add(again)) => {
             assert_eq!(again.key.blob(), request.key.blob());
             assert_eq!(again.constraints, request.constraints);
             assert_eq!(again.comment, request.comment);

@@ -5,6 +5,7 @@ verifies. asyncssh also adds the key of a file with constraints, and locks. Prin
 """
 
 import asyncio
+import base64
 import sys
 
 
@@ -27,11 +28,11 @@ async def with_asyncssh(path):
             if pair.algorithm == b"ssh-rsa":
                 pair.set_sig_algorithm(b"rsa-sha2-512")
             signature = await pair.sign_async(b"data")
-            public = asyncssh.import_public_key(
-                b"%s %s" % (pair.algorithm, __import__("base64").b64encode(pair.public_data))
-            )
+            data = pair.public_data
+            name = data[4 : 4 + int.from_bytes(data[:4], "big")]
+            public = asyncssh.import_public_key(b"%s %s" % (name, base64.b64encode(data)))
             assert public.verify(b"data", signature)
-            print("signed", pair.algorithm.decode())
+            print("signed", name.decode())
         key = asyncssh.read_private_key(path)
         await agent.add_keys([key], lifetime=600, confirm=True)
         print("listed", len(await agent.get_keys()))

@@ -61,7 +61,7 @@ fn restricted_keys_log_in_to_their_destinations_over_each_agent() {
             let hosts = known_hosts(&config);
             let known = Scratch::new();
             let line = std::fs::read_to_string(&hosts).expect("known hosts");
-            let names = known.write("names", format!("{}\n{line}", renamed(&line)));
+            let names = known.write("names", renamed(&line));
             let key = known.write("key", fixture::text("user_ed25519"));
             let logs_in = |destinations: &[&str], command: &str| {
                 let (key, names) = (key.display().to_string(), names.display().to_string());
@@ -76,10 +76,10 @@ fn restricted_keys_log_in_to_their_destinations_over_each_agent() {
                 ssh.arg("-F").arg(&config).args([HOST, command]);
                 finish(&mut ssh, Input::Nothing).status == 0
             };
-            let who = format!("{}@here", interop::account::current_user());
-            assert!(logs_in(&["here"], "true"), "{of_agent:?}");
+            let who = format!("{}@localhost", interop::account::current_user());
+            assert!(logs_in(&["localhost"], "true"), "{of_agent:?}");
             assert!(logs_in(&[&who], "true"), "{of_agent:?}");
-            assert!(!logs_in(&["nobody@here"], "true"), "{of_agent:?}");
+            assert!(!logs_in(&["nobody@localhost"], "true"), "{of_agent:?}");
             assert!(!logs_in(&["there"], "true"), "{of_agent:?}");
             // The second hop, from the server to itself, needs a constraint of its own.
             let mut ssh = client.ssh().expect("a client");
@@ -92,20 +92,31 @@ fn restricted_keys_log_in_to_their_destinations_over_each_agent() {
                 "{} -o IdentityAgent=SSH_AUTH_SOCK {HOST} true",
                 words.join(" ")
             );
-            assert!(logs_in(&["here", "here>here"], &again), "{of_agent:?}");
-            assert!(!logs_in(&["here"], &again), "{of_agent:?}");
-            assert!(!logs_in(&["here", "there>here"], &again), "{of_agent:?}");
+            assert!(
+                logs_in(&["localhost", "localhost>localhost"], &again),
+                "{of_agent:?}"
+            );
+            assert!(!logs_in(&["localhost"], &again), "{of_agent:?}");
+            assert!(
+                !logs_in(&["localhost", "there>localhost"], &again),
+                "{of_agent:?}"
+            );
         });
     }
 }
 
-/// Known hosts lines with the name `here`, and a host `there` with another key.
-fn renamed(line: &str) -> String {
-    let here: Vec<String> = line
+/// Known hosts lines of the server with the name `localhost`, which its certificate has, and a host
+/// `there` with another key.
+fn renamed(lines: &str) -> String {
+    let here: Vec<String> = lines
         .lines()
-        .filter(|line| !line.starts_with(['#', '@']) && !line.is_empty())
-        .filter_map(|line| line.split_once(' '))
-        .map(|(_, key)| format!("here {key}"))
+        .filter_map(|line| {
+            let (first, rest) = line.split_once(' ')?;
+            Some(match first {
+                "@cert-authority" => format!("{first} localhost {}", rest.split_once(' ')?.1),
+                _ => format!("localhost {rest}"),
+            })
+        })
         .collect();
     let other = fixture::text("user_ecdsa256.pub");
     format!("{}\nthere {other}", here.join("\n"))
@@ -119,11 +130,11 @@ fn ssh_adds_the_keys_that_it_has_used() {
         };
         each(|client, server| {
             let site = Site::new(client, server, "");
-            let scratch = Scratch::new();
             let listed = |option: &str, answers: Option<&str>| {
                 let _ = add(Kind::Fulmar, &agent, &["-q", "-D"]);
                 let extra = format!("AddKeysToAgent {option}\n{}", agent.line());
                 let mut command = site.ssh(&extra);
+                let scratch = Scratch::new();
                 if let Some(answer) = answers {
                     command
                         .env("SSH_ASKPASS", askpass(&scratch, &[answer]))

@@ -51,12 +51,6 @@ func main() {
 	if err := client.Add(added); err != nil {
 		log.Fatal(err)
 	}
-	unknown := agent.AddedKey{PrivateKey: &private, ConstraintExtensions: []agent.ConstraintExtension{
-		{ExtensionName: "unknown@example.org", ExtensionDetails: []byte("x")},
-	}}
-	if client.Add(unknown) == nil {
-		log.Fatal("a key with an unknown constraint is added")
-	}
 	count(client)
 	if err := client.Lock([]byte("sesame")); err != nil {
 		log.Fatal(err)
