@@ -58,6 +58,8 @@ pub(crate) struct LoopSources {
     pub(crate) signals: SignalFd,
     pub(crate) helper: Helper,
     pub(crate) parent: Option<PidFd>,
+    /// The program's code, most of which only the start needs.
+    pub(crate) code: sys::memory::CodePages,
     /// Address of the heap's start.
     pub(crate) heap_start: usize,
 }
@@ -125,6 +127,7 @@ impl AgentLoop {
             let count = self.epoll.wait(&mut events, self.timeout())?;
             if count == 0 && self.runnable.is_empty() && !self.has_rested {
                 sys::memory::rest();
+                self.sources.code.give_back();
             }
             self.has_rested = count == 0;
             for comment in self.agent.keyring.expire(sys::time::boot_ms()) {

@@ -104,6 +104,7 @@ fn serve(socket: OwnedFd) {
     let _ = sys::signals::block(&[Signal::INT, Signal::HUP, Signal::TERM, Signal::QUIT]);
     let socket = Arc::new(socket);
     let mut message = vec![0; MAX_QUESTION_BYTES];
+    sys::memory::CodePages::find().give_back();
     loop {
         let length = match sys::io::read(&*socket, &mut message) {
             Ok(0) | Err(_) => return,

@@ -330,6 +330,7 @@ fn prepare(
         signals,
         helper,
         parent,
+        code: sys::memory::CodePages::find(),
         heap_start: sys::memory::heap_start(),
     };
     let agent = AgentLoop::new(agent, sources)?;

@@ -31,7 +31,7 @@ pub fn lock_heap(start: usize) -> std::io::Result<()> {
         libc::mlock2(
             std::ptr::without_provenance(start),
             length,
-            libc::MLOCK_ONFAULT.try_into().unwrap_or(0),
+            libc::MLOCK_ONFAULT,
         )
     };
     crate::ffi::check(done).map(|_| ())
@@ -52,6 +52,49 @@ pub fn heap_start() -> usize {
 pub fn heap_end() -> usize {
     // SAFETY: an increment of 0 changes nothing.
     unsafe { libc::sbrk(0) }.addr()
+}
+
+/// The mapping of this program's code.
+#[derive(Debug, Clone, Copy)]
+pub struct CodePages {
+    start: usize,
+    bytes: usize,
+}
+
+impl CodePages {
+    /// Finds the mapping; empty if /proc does not say.
+    #[must_use]
+    pub fn find() -> Self {
+        let inside = (Self::find as fn() -> Self) as usize;
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+        let found = maps.lines().find_map(|line| {
+            let (range, rest) = line.split_once(' ')?;
+            let (start, end) = range.split_once('-')?;
+            let start = usize::from_str_radix(start, 16).ok()?;
+            let end = usize::from_str_radix(end, 16).ok()?;
+            let is_code = rest.starts_with("r-xp") && (start..end).contains(&inside);
+            is_code.then_some((start, end - start))
+        });
+        let (start, bytes) = found.unwrap_or((0, 0));
+        Self { start, bytes }
+    }
+
+    /// Takes the code out of this process's memory, for a program that waits long: what runs again
+    /// is found in the system's cache of files.
+    pub fn give_back(self) {
+        if self.bytes == 0 {
+            return;
+        }
+        // SAFETY: a private mapping of a file that is never written: the pages are read again from
+        // the file when they are used.
+        unsafe {
+            libc::madvise(
+                std::ptr::without_provenance_mut(self.start),
+                self.bytes,
+                libc::MADV_DONTNEED,
+            );
+        }
+    }
 }
 
 /// Returns freed heap memory ([`trim`]) and unused stack ([`trim_stack`]).
@@ -98,5 +141,18 @@ pub fn trim_stack() {
             end - start,
             libc::MADV_DONTNEED,
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_that_was_given_back_runs_again() {
+        let code = CodePages::find();
+        assert!(code.bytes > 0);
+        code.give_back();
+        assert_eq!(CodePages::find().bytes, code.bytes);
     }
 }

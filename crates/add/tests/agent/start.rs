@@ -34,8 +34,11 @@ fn told(folder: &Folder, whose: Whose, flags: &[&str], environment: &[(&str, &st
     run.out.replace(pid, "PID")
 }
 
+/// Flags and the environment.
+type ShellCase<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)]);
+
 pub(crate) fn shells_are_told_what_ssh_agent_tells_them(folder: &Folder) {
-    let cases: &[(&[&str], &[(&str, &str)])] = &[
+    let cases: &[ShellCase<'_>] = &[
         (&["-s"], &[]),
         (&["-c"], &[]),
         (&[], &[("SHELL", "/bin/tcsh")]),

@@ -207,6 +207,7 @@ pub(crate) fn certificates_go_with_their_keys_and_expire(folder: &Folder) {
     let expired = add(&["-C", "short"]);
     assert_eq!(expired.status, Some(1), "{expired:?}");
     assert_eq!(add(&["-C", "-N", "-q", "short"]).err, "");
+    assert_eq!(add(&["-q", "-D"]).status, Some(0));
     let now = sys::time::realtime_seconds();
     certify(folder, &key, "short", now - 297);
     assert_eq!(add(&["-C", "-q", "short"]).status, Some(0));
