@@ -6,6 +6,7 @@ use keys::SignatureAlgorithm;
 
 use crate::error::AgentError;
 use crate::message::{self, Identity, MAX_MESSAGE_BYTES, SignFlags};
+use crate::request::{self, AddRequest};
 
 /// A connection to an agent. After an error other than [`AgentError::Refused`] the position in the
 /// stream is unknown, and every further request fails with [`AgentError::Io`].
@@ -77,6 +78,54 @@ impl<S: Read + Write> AgentClient<S> {
     ) -> Result<(), AgentError> {
         let request = message::session_bind(host_key, session_identifier, signature, forwarding)?;
         self.call(&request, message::success)
+    }
+
+    /// Adds a key, or replaces the agent's key with the same blob.
+    ///
+    /// # Errors
+    /// [`AgentError`]; [`AgentError::Refused`] also if the agent does not know a constraint.
+    pub fn add(&mut self, request: &AddRequest) -> Result<(), AgentError> {
+        self.call(&request.encode()?, message::success)
+    }
+
+    /// Removes the key with this blob.
+    ///
+    /// # Errors
+    /// [`AgentError`]; [`AgentError::Refused`] if the agent does not have it.
+    pub fn remove(&mut self, key_blob: &[u8]) -> Result<(), AgentError> {
+        self.call(&request::remove(key_blob)?, message::success)
+    }
+
+    /// Removes all keys.
+    ///
+    /// # Errors
+    /// [`AgentError`].
+    pub fn remove_all(&mut self) -> Result<(), AgentError> {
+        self.call(&request::remove_all()?, message::success)
+    }
+
+    /// Locks the agent: it lists no keys and signs nothing until [`Self::unlock`].
+    ///
+    /// # Errors
+    /// [`AgentError`]; [`AgentError::Refused`] if it is locked already.
+    pub fn lock(&mut self, passphrase: &[u8]) -> Result<(), AgentError> {
+        self.call(&request::lock(passphrase, true)?, message::success)
+    }
+
+    /// Unlocks the agent.
+    ///
+    /// # Errors
+    /// [`AgentError`]; [`AgentError::Refused`] if the passphrase is wrong or it is not locked.
+    pub fn unlock(&mut self, passphrase: &[u8]) -> Result<(), AgentError> {
+        self.call(&request::lock(passphrase, false)?, message::success)
+    }
+
+    /// Asks for the names of the extensions that the agent supports.
+    ///
+    /// # Errors
+    /// [`AgentError`]; [`AgentError::Refused`] from agents without this request.
+    pub fn extensions(&mut self) -> Result<Vec<String>, AgentError> {
+        self.call(&request::query()?, message::extensions)
     }
 
     /// Returns the stream.

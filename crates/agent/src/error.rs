@@ -3,6 +3,7 @@
 use core::fmt;
 use std::io;
 
+use keys::private_file::PrivateFileError;
 use wire::DecodeError;
 
 /// Why a request to an agent failed.
@@ -27,6 +28,8 @@ pub enum AgentError {
     Refused,
     /// The request exceeds [`crate::message::MAX_MESSAGE_BYTES`].
     RequestTooLong,
+    /// The key to add cannot be encoded: its secret is not in this process.
+    Key(PrivateFileError),
 }
 
 impl fmt::Display for AgentError {
@@ -42,6 +45,7 @@ impl fmt::Display for AgentError {
             }
             Self::Refused => f.write_str("agent refused operation"),
             Self::RequestTooLong => f.write_str("request is too long for an agent"),
+            Self::Key(error) => write!(f, "{error}"),
         }
     }
 }

@@ -29,6 +29,9 @@ pub const EXTENSION: u8 = 27;
 /// SSH_AGENT_EXTENSION_FAILURE
 pub const EXTENSION_FAILURE: u8 = 28;
 
+/// SSH_AGENT_EXTENSION_RESPONSE
+pub const EXTENSION_RESPONSE: u8 = 29;
+
 /// Name of the extension that binds an agent connection to an SSH session.
 pub const SESSION_BIND: &str = "session-bind@openssh.com";
 
@@ -51,6 +54,26 @@ impl SignFlags {
             keys::SignatureAlgorithm::RsaSha256 => Self::RSA_SHA2_256,
             keys::SignatureAlgorithm::RsaSha512 => Self::RSA_SHA2_512,
             _ => Self::NONE,
+        }
+    }
+
+    /// The flags of a request. Unknown bits are kept, and an agent ignores them.
+    #[must_use]
+    pub fn from_number(number: u32) -> Self {
+        Self(number)
+    }
+
+    /// The algorithm that a key of this type signs with: the flags select that of an RSA key.
+    /// Without a flag it is `rsa-sha2-512` in place of SHA-1 (RFC 8332 §3), which is not supported;
+    /// the signature names its algorithm.
+    #[must_use]
+    pub fn algorithm(self, key_type: keys::KeyType) -> keys::SignatureAlgorithm {
+        let strongest = key_type.algorithms().first().copied();
+        match key_type {
+            keys::KeyType::Rsa if self.0 & Self::RSA_SHA2_256.0 != 0 => {
+                keys::SignatureAlgorithm::RsaSha256
+            }
+            _ => strongest.unwrap_or(keys::SignatureAlgorithm::RsaSha512),
         }
     }
 
@@ -78,12 +101,11 @@ pub(crate) fn request_identities() -> Result<Frame, AgentError> {
     frame(&[REQUEST_IDENTITIES])
 }
 
-/// Encodes SSH_AGENTC_SIGN_REQUEST.
-pub(crate) fn sign_request(
-    blob: &[u8],
-    data: &[u8],
-    flags: SignFlags,
-) -> Result<Frame, AgentError> {
+/// Encodes SSH_AGENTC_SIGN_REQUEST, as it is sent, with its length.
+///
+/// # Errors
+/// [`AgentError::RequestTooLong`].
+pub fn sign_request(blob: &[u8], data: &[u8], flags: SignFlags) -> Result<Frame, AgentError> {
     if blob.len() + data.len() > MAX_MESSAGE_BYTES {
         return Err(AgentError::RequestTooLong);
     }
@@ -116,7 +138,7 @@ pub fn session_bind(
     frame(&body)
 }
 
-fn frame(body: &[u8]) -> Result<Frame, AgentError> {
+pub(crate) fn frame(body: &[u8]) -> Result<Frame, AgentError> {
     if body.len() > MAX_MESSAGE_BYTES {
         return Err(AgentError::RequestTooLong);
     }
@@ -164,4 +186,17 @@ fn expect(body: &[u8], number: u8) -> Result<Reader<'_>, AgentError> {
         FAILURE | EXTENSION_FAILURE => Err(AgentError::Refused),
         got => Err(AgentError::UnexpectedAnswer { number: got }),
     }
+}
+
+/// Decodes SSH_AGENT_EXTENSION_RESPONSE to `query`: the names of the agent's extensions.
+pub(crate) fn extensions(body: &[u8]) -> Result<Vec<String>, AgentError> {
+    let mut reader = expect(body, EXTENSION_RESPONSE)?;
+    if reader.string()? != crate::request::QUERY.as_bytes() {
+        return Err(DecodeError::Malformed("answer to another extension").into());
+    }
+    let mut names = Vec::new();
+    while !reader.is_empty() {
+        names.push(String::from_utf8_lossy(reader.string()?).into_owned());
+    }
+    Ok(names)
 }

@@ -10,6 +10,7 @@
 #[macro_use]
 extern crate sys;
 
+mod agent;
 mod beside;
 mod compress;
 mod copy;
@@ -175,6 +176,7 @@ fn measure_row(bench: &Bench, row: BenchRow, emit: &mut Emit<'_>) -> Result<(), 
         BenchRow::Wan => wan::measure(bench, emit),
         BenchRow::Forward => forward::measure(bench, emit),
         BenchRow::Keyscan => keyscan::measure(bench, emit),
+        BenchRow::Agent => agent::measure(bench, emit),
     }
 }
 

@@ -20,6 +20,7 @@ rows:
   wan         a long path, between two network namespaces (root)
   forward     connections through -L, -D, -R and Unix sockets
   keyscan     host keys of a thousand servers, some of them silent
+  agent       signatures, start and memory of agents
   all         all of them; without a row: throughput login echo
   up, down    throughput in one direction
 options:
@@ -57,6 +58,7 @@ pub(super) enum BenchRow {
     Wan,
     Forward,
     Keyscan,
+    Agent,
 }
 
 impl BenchRow {
@@ -73,6 +75,7 @@ impl BenchRow {
         Self::Wan,
         Self::Forward,
         Self::Keyscan,
+        Self::Agent,
     ];
     const DEFAULT: [Self; 3] = [Self::Throughput, Self::Login, Self::Echo];
 
@@ -89,6 +92,7 @@ impl BenchRow {
             Self::Wan => "wan",
             Self::Forward => "forward",
             Self::Keyscan => "keyscan",
+            Self::Agent => "agent",
         }
     }
 }

@@ -85,6 +85,20 @@ const PROGRAMS: &[Subcommand] = &[
         usage: Some(copy::copy_id::USAGE),
         main: copy::copy_id::run,
     },
+    Subcommand {
+        name: "agent",
+        links: &["ssh-agent"],
+        help: Some("hold keys and sign with them for ssh and others"),
+        usage: Some(agentd::USAGE),
+        main: agentd::run,
+    },
+    Subcommand {
+        name: "add",
+        links: &["ssh-add"],
+        help: Some("add keys to the agent, remove, list and test them"),
+        usage: Some(add::USAGE),
+        main: add::run,
+    },
     #[cfg(feature = "bench")]
     Subcommand {
         name: "demo",
@@ -209,8 +223,8 @@ fn usage() -> String {
         }
     }
     text.push_str(
-        "\nA link to fulmar by the name ssh, sshd, scp, sftp, sftp-server, ssh-keygen, ssh-keyscan \
-         or ssh-copy-id is that program.\n",
+        "\nA link to fulmar by the name ssh, sshd, scp, sftp, sftp-server, ssh-keygen, ssh-keyscan, \
+         ssh-copy-id, ssh-agent or ssh-add is that program.\n",
     );
     text
 }

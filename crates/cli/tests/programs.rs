@@ -10,6 +10,8 @@ const PROGRAMS: &[&str] = &[
     "scp",
     "sftp",
     "keygen",
+    "agent",
+    "add",
     #[cfg(feature = "bench")]
     "demo",
     #[cfg(feature = "bench")]
@@ -81,6 +83,9 @@ fn a_reader_that_left_is_no_reason_to_panic() {
         &["sftp", "--frob"],
         &["keygen", "--frob"],
         &["keygen", "-l", "-f", "/nonexistent"],
+        &["agent", "--frob"],
+        &["agent", "-a", "/nonexistent/socket"],
+        &["add", "--frob"],
         &["install", "--frob"],
         &["sshd-monitor"],
         &["sshd-auth"],
@@ -118,6 +123,7 @@ fn errors_of_the_system_have_no_numbers() {
         &["ssh", "-E", "/nonexistent/log", "h"],
         &["keygen", "-y", "-f", "/nonexistent"],
         &["keygen", "-l", "-f", "/nonexistent"],
+        &["agent", "-a", "/nonexistent/socket"],
         &["sshd", "-t", "-f", "/nonexistent"],
         &["sftp", "-b", "/nonexistent", "h"],
     ] {

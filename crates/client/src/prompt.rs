@@ -3,7 +3,6 @@
 //! `SSH_ASKPASS_REQUIRE` chooses (ssh(1)): `never`, `prefer` or `force`. If it is unset, askpass is
 //! used only if there is a display and no terminal. In batch mode nothing is asked.
 
-use std::ffi::OsString;
 use std::sync::Arc;
 
 use sys::terminal::{PromptError, prompt_line, prompt_secret};
@@ -12,11 +11,6 @@ use zeroize::Zeroizing;
 use crate::interaction::{Interaction, Question};
 use crate::log::{self, debug1, error};
 use crate::session::Turns;
-
-/// Longest answer of an askpass program, bytes; a longer one is an error.
-const MAX_ANSWER: usize = 1024;
-/// The askpass program if `SSH_ASKPASS` is unset or empty.
-const DEFAULT_ASKPASS: &str = "/usr/bin/ssh-askpass";
 
 /// How a question reaches the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -157,61 +151,13 @@ pub fn by_askpass(prompt: &str) -> Option<Option<Zeroizing<Vec<u8>>>> {
 /// Runs the askpass program with the prompt as its argument; the first line of its output is the
 /// answer.
 fn askpass(prompt: &str, question: Question) -> Option<Zeroizing<Vec<u8>>> {
-    let program = std::env::var_os("SSH_ASKPASS")
-        .filter(|program| !program.is_empty())
-        .unwrap_or_else(|| OsString::from(DEFAULT_ASKPASS));
-    match run_askpass(&program, prompt, question) {
-        Ok(answer) => answer,
-        Err(reason) => {
-            error!("askpass {}: {reason}", program.display());
-            None
-        }
-    }
-}
-
-fn run_askpass(
-    program: &OsString,
-    prompt: &str,
-    question: Question,
-) -> Result<Option<Zeroizing<Vec<u8>>>, String> {
-    let text = |error: std::io::Error| error.to_string();
-    let (output, theirs) = sys::io::pipe().map_err(text)?;
-    let mut command = sys::process::ChildCommand::new(program);
-    command.arg(program).arg(prompt).inherit_env();
-    if question == Question::Confirm {
-        // Not SSH_ASKPASS_PROMPT=confirm: the fingerprint is a valid answer too.
-        command.env("SSH_ASKPASS_PROMPT", "");
-    }
-    command
-        .fd(sys::io::null().map_err(text)?, 0)
-        .fd(theirs, 1)
-        .fd_shared(sys::io::stderr(), 2);
-    let mut child = command.spawn().map_err(|error| error.to_string())?;
-    drop(command);
-    let mut answer = Zeroizing::new(vec![0_u8; MAX_ANSWER + 1]);
-    let mut length = 0;
-    while let Some(room) = answer.get_mut(length..).filter(|room| !room.is_empty()) {
-        let count = sys::io::read(&output, room).map_err(text)?;
-        if count == 0 {
-            break;
-        }
-        length += count;
-    }
-    drop(output);
-    let status = child.wait().map_err(text)?;
-    if !status.is_success() {
-        return Ok(None);
-    }
-    answer.truncate(length);
-    let end = answer
-        .iter()
-        .position(|byte| matches!(byte, b'\n' | b'\r'))
-        .unwrap_or(length);
-    if end > MAX_ANSWER {
-        return Err("the answer is too long".into());
-    }
-    answer.truncate(end);
-    Ok(Some(answer))
+    let program = sys::terminal::askpass::program();
+    // Not "confirm" for a question with another valid answer, such as a fingerprint.
+    let hint = (question == Question::Confirm).then_some("");
+    sys::terminal::askpass::ask(&program, prompt, hint).unwrap_or_else(|reason| {
+        error!("askpass {}: {reason}", program.display());
+        None
+    })
 }
 
 #[cfg(test)]
@@ -236,24 +182,6 @@ mod tests {
         assert_eq!(way(Require::Prefer, true, true), AskVia::Askpass);
         assert_eq!(way(Require::Prefer, false, true), AskVia::Terminal);
         assert_eq!(way(Require::Force, false, true), AskVia::Askpass);
-    }
-
-    #[test]
-    fn the_first_line_of_askpass_is_the_answer() {
-        // /bin/echo prints the prompt, which serves as the answer.
-        let program = OsString::from("/bin/echo");
-        let answer = run_askpass(&program, "secret\nmore", Question::Secret)
-            .unwrap()
-            .unwrap();
-        assert_eq!(&answer[..], b"secret");
-        assert!(
-            run_askpass(&OsString::from("/bin/false"), "p", Question::Secret)
-                .unwrap()
-                .is_none()
-        );
-        assert!(run_askpass(&OsString::from("/nonexistent"), "p", Question::Secret).is_err());
-        let long = "x".repeat(MAX_ANSWER + 1);
-        assert!(run_askpass(&program, &long, Question::Line).is_err());
     }
 
     #[test]

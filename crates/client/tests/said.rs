@@ -115,16 +115,16 @@ fn quiet_in_a_file_and_by_o_is_as_quiet_as_q() {
 #[test]
 fn keywords_of_later_versions_are_one_line_of_a_file_and_none_of_the_command_line() {
     let Some(site) = site("") else { return };
-    let three = "ControlMaster auto\nControlPath /tmp/x\nAddKeysToAgent yes\n";
+    let three = "ControlMaster auto\nControlPath /tmp/x\nEnableSSHKeysign yes\n";
     let output = run(site.ssh(three).args(["h", "echo in"]));
     assert_eq!(stdout(&output), "in\n", "{}", stderr(&output));
     let line =
-        "line 1: ControlMaster, ControlPath, AddKeysToAgent are not supported yet; ignored\n";
+        "line 1: ControlMaster, ControlPath, EnableSSHKeysign are not supported yet; ignored\n";
     assert!(stderr(&output).ends_with(line), "{}", stderr(&output));
     assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
-    let output = run(site.ssh("AddKeysToAgent yes\n").args(["h", "echo in"]));
+    let output = run(site.ssh("EnableSSHKeysign yes\n").args(["h", "echo in"]));
     assert!(
-        stderr(&output).ends_with("line 1: AddKeysToAgent is not supported yet; ignored\n"),
+        stderr(&output).ends_with("line 1: EnableSSHKeysign is not supported yet; ignored\n"),
         "{}",
         stderr(&output)
     );

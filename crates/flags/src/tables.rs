@@ -143,6 +143,70 @@ pub const SSHD: &[Flag] = &[
     hidden_with_value("u"),
 ];
 
+/// The flags of `agent`.
+pub const AGENT: &[Flag] = &[
+    flag(
+        "A",
+        Free("user:directory | shared:directory"),
+        "directory of the socket",
+    ),
+    flag("a", File, "path of the socket"),
+    flag("c", None, "print commands for a C shell"),
+    flag("D", None, "stay in the foreground"),
+    flag(
+        "d",
+        None,
+        "stay in the foreground and print debugging messages",
+    ),
+    flag("E", Words(&["sha256", "md5"]), "hash of fingerprints"),
+    flag("k", None, "end the agent of SSH_AGENT_PID"),
+    flag(
+        "O",
+        Words(&["allow-remote-pkcs11", "no-restrict-websafe"]),
+        "an option",
+    ),
+    flag("P", Free("patterns"), "permitted providers"),
+    flag("s", None, "print commands for a Bourne shell"),
+    flag("T", None, "make the socket in a new directory below TMPDIR"),
+    flag("t", Free("time"), "default lifetime of keys"),
+    flag("U", None, "keep stale sockets"),
+    flag("u", None, "remove stale sockets and exit"),
+    flag("V", None, "print the version"),
+];
+
+/// The flags of `add`.
+pub const ADD: &[Flag] = &[
+    flag("C", None, "certificates only"),
+    flag("c", None, "confirm each use of the key"),
+    flag("D", None, "remove all keys"),
+    flag("d", None, "remove keys"),
+    flag("E", Words(&["sha256", "md5"]), "hash of fingerprints"),
+    hidden_with_value("e"),
+    flag("H", File, "known hosts file for -h"),
+    flag(
+        "h",
+        Free("[host>][user@]host"),
+        "restrict the key to a destination",
+    ),
+    hidden("K"),
+    flag("k", None, "plain keys only"),
+    flag("L", None, "list public keys"),
+    flag("l", None, "list fingerprints"),
+    hidden_with_value("M"),
+    hidden_with_value("m"),
+    flag("N", None, "certificates stay after their validity"),
+    hidden("P"),
+    flag("Q", None, "list the agent's extensions"),
+    flag("q", None, "quiet"),
+    hidden_with_value("S"),
+    hidden_with_value("s"),
+    flag("T", None, "test keys"),
+    flag("t", Free("time"), "lifetime of the key"),
+    flag("v", None, "print debugging messages"),
+    flag("X", None, "unlock the agent"),
+    flag("x", None, "lock the agent"),
+];
+
 /// The flags of `keygen`.
 pub const KEYGEN: &[Flag] = &[
     flag("A", None, "make missing host keys"),
@@ -452,6 +516,20 @@ pub const PROGRAMS: &[Program] = &[
         is_bench: false,
     },
     Program {
+        name: "agent",
+        help: "hold keys and sign with them",
+        flags: AGENT,
+        operand: Free("command"),
+        is_bench: false,
+    },
+    Program {
+        name: "add",
+        help: "add keys to the agent",
+        flags: ADD,
+        operand: File,
+        is_bench: false,
+    },
+    Program {
         name: "keygen",
         help: "make, change and show keys and certificates",
         flags: KEYGEN,
@@ -495,6 +573,7 @@ pub const PROGRAMS: &[Program] = &[
             "wan",
             "forward",
             "keyscan",
+            "agent",
             "all",
             "up",
             "down",

@@ -7,6 +7,8 @@
 //! * [`proto`]: the protocol alone, as state machines without sockets, threads or a clock, for
 //!   programs with their own event loop.
 //! * [`keys`]: key files, certificates, fingerprints, `known_hosts`, `authorized_keys`.
+//! * `agent` (feature `client`): a client of SSH agents, and a server for an agent of your own
+//!   (`agent::SigningAgent`).
 //!
 //! Client and server calls block, as those of `std::net` do; no async runtime is needed. Each
 //! connection has one thread that moves bytes, exchanges keys and sends keepalives; during bulk
@@ -97,6 +99,8 @@ pub mod server;
 #[cfg(feature = "sftp")]
 pub mod sftp;
 
+#[cfg(feature = "client")]
+pub use ::agent;
 pub use ::keys;
 pub use ::proto;
 #[cfg(any(feature = "client", feature = "server"))]

@@ -23,6 +23,8 @@ const LINKS: &[&str] = &[
     "ssh-keygen",
     "ssh-keyscan",
     "ssh-copy-id",
+    "ssh-agent",
+    "ssh-add",
 ];
 
 /// One file to write.
@@ -130,6 +132,17 @@ impl InstallPlan {
             mode: 0o644,
             keep: false,
         });
+        for (name, text) in [
+            ("fulmar-agent.service", agent_unit(&binary)),
+            ("fulmar-agent.socket", AGENT_SOCKET.to_owned()),
+        ] {
+            files.push(Planned::Text {
+                path: Path::new("/etc/systemd/user").join(name),
+                text,
+                mode: 0o644,
+                keep: false,
+            });
+        }
         Ok(Self { files })
     }
 
@@ -277,5 +290,33 @@ fn unit(settings: &InstallSettings, binary: &Path) -> String {
          ExecReload=/bin/kill -HUP $MAINPID\nKillMode=process\nRestart=on-failure\n\
          RestartPreventExitStatus=255\n\n\
          [Install]\nWantedBy=multi-user.target\n"
+    )
+}
+
+/// The agent's socket, of each user who enables it.
+const AGENT_SOCKET: &str = "\
+[Unit]
+Description=Socket of the Fulmar agent
+Documentation=man:fulmar-agent(1)
+Before=graphical-session-pre.target
+
+[Socket]
+SocketMode=0600
+ListenStream=%t/fulmar_agent
+ExecStartPost=/bin/sh -c 'systemctl --user set-environment SSH_AUTH_SOCK=%t/fulmar_agent'
+ExecStopPre=/bin/sh -c 'systemctl --user unset-environment SSH_AUTH_SOCK'
+
+[Install]
+WantedBy=sockets.target
+";
+
+/// The agent, which the first connection to its socket starts.
+fn agent_unit(binary: &Path) -> String {
+    let binary = binary.display();
+    format!(
+        "[Unit]\nDescription=Fulmar agent\nDocumentation=man:fulmar-agent(1)\n\
+         Requires=fulmar-agent.socket\n\n\
+         [Service]\nEnvironment=SSH_ASKPASS_REQUIRE=force\nExecStart={binary} agent -D\n\
+         SuccessExitStatus=2\n"
     )
 }

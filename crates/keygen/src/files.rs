@@ -119,7 +119,7 @@ impl From<&PrivateFileError> for LoadError {
     }
 }
 
-fn warn_too_open(path: &Path, mode: u32) {
+pub(super) fn warn_too_open(path: &Path, mode: u32) {
     let line = "@".repeat(59);
     eprintln!("{line}");
     eprintln!("@         WARNING: UNPROTECTED PRIVATE KEY FILE!          @");

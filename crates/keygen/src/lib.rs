@@ -138,6 +138,34 @@ pub fn run(args: Vec<OsString>) -> i32 {
     }
 }
 
+/// The user's home directory, as ssh-keygen and ssh-add take it: the account's, else `HOME`.
+#[must_use]
+pub fn home() -> std::path::PathBuf {
+    files::home()
+}
+
+/// The public key of a file of either kind, without a passphrase, or of the file with `.pub`
+/// appended.
+///
+/// # Errors
+/// OpenSSH's words for the reason.
+pub fn load_public_key(path: &Path) -> Result<keys::public_file::PublicKeyFile, String> {
+    files::load_public(path).map_err(|error| error.0)
+}
+
+/// Prints OpenSSH's warning about a private key file that others can read.
+pub fn warn_too_open(path: &Path, mode: u32) {
+    files::warn_too_open(path, mode);
+}
+
+/// Asks for a passphrase: at the terminal, through the askpass program, or from standard input.
+///
+/// # Errors
+/// The reason in words.
+pub fn ask_passphrase(prompt: &str) -> Result<zeroize::Zeroizing<Vec<u8>>, String> {
+    console::passphrase(prompt).map_err(|failure| failure.message)
+}
+
 /// Hands the flags of the task, and no others, to what performs it.
 fn perform(task: &Task, flags: &Flags) -> Result<(), KeygenFailure> {
     let identity = flags.identity();

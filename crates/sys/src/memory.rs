@@ -4,6 +4,99 @@
 /// have to allocate the memory again.
 pub const REST: std::time::Duration = std::time::Duration::from_secs(1);
 
+/// Keeps the heap of this process in one mapping, whatever the number of threads, so that
+/// [`lock_heap`] reaches all of it. Call it before threads start.
+pub fn use_one_heap() {
+    // SAFETY: mallopt takes two numbers.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1);
+        libc::mallopt(libc::M_MMAP_MAX, 0);
+    }
+}
+
+/// Keeps the heap, as far as it reaches now, out of swap; call it again when it may have grown.
+/// Untouched pages take no memory. `start` is the
+/// result of [`heap_start`].
+///
+/// # Errors
+/// The kernel's error; `OutOfMemory` if the `MEMLOCK` limit is too low.
+pub fn lock_heap(start: usize) -> std::io::Result<()> {
+    let page = rustix::param::page_size();
+    let start = start & !(page - 1);
+    let Some(length) = heap_end().checked_sub(start).filter(|length| *length > 0) else {
+        return Ok(());
+    };
+    // SAFETY: locks pages of the heap, whose contents do not change.
+    let done = unsafe {
+        libc::mlock2(
+            std::ptr::without_provenance(start),
+            length,
+            libc::MLOCK_ONFAULT,
+        )
+    };
+    crate::ffi::check(done).map(|_| ())
+}
+
+/// The first address of the heap; its end if /proc does not say.
+#[must_use]
+pub fn heap_start() -> usize {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    maps.lines()
+        .find(|line| line.ends_with("[heap]"))
+        .and_then(|line| usize::from_str_radix(line.split('-').next()?, 16).ok())
+        .unwrap_or_else(heap_end)
+}
+
+/// The first address after the heap.
+#[must_use]
+pub fn heap_end() -> usize {
+    // SAFETY: an increment of 0 changes nothing.
+    unsafe { libc::sbrk(0) }.addr()
+}
+
+/// The mapping of this program's code.
+#[derive(Debug, Clone, Copy)]
+pub struct CodePages {
+    start: usize,
+    bytes: usize,
+}
+
+impl CodePages {
+    /// Finds the mapping; empty if /proc does not say.
+    #[must_use]
+    pub fn find() -> Self {
+        let inside = (Self::find as fn() -> Self) as usize;
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+        let found = maps.lines().find_map(|line| {
+            let (range, rest) = line.split_once(' ')?;
+            let (start, end) = range.split_once('-')?;
+            let start = usize::from_str_radix(start, 16).ok()?;
+            let end = usize::from_str_radix(end, 16).ok()?;
+            let is_code = rest.starts_with("r-xp") && (start..end).contains(&inside);
+            is_code.then_some((start, end - start))
+        });
+        let (start, bytes) = found.unwrap_or((0, 0));
+        Self { start, bytes }
+    }
+
+    /// Takes the code out of this process's memory, for a program that waits long: what runs again
+    /// is found in the system's cache of files.
+    pub fn give_back(self) {
+        if self.bytes == 0 {
+            return;
+        }
+        // SAFETY: a private mapping of a file that is never written: the pages are read again from
+        // the file when they are used.
+        unsafe {
+            libc::madvise(
+                std::ptr::without_provenance_mut(self.start),
+                self.bytes,
+                libc::MADV_DONTNEED,
+            );
+        }
+    }
+}
+
 /// Returns freed heap memory ([`trim`]) and unused stack ([`trim_stack`]).
 pub fn rest() {
     trim();
@@ -48,5 +141,18 @@ pub fn trim_stack() {
             end - start,
             libc::MADV_DONTNEED,
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_that_was_given_back_runs_again() {
+        let code = CodePages::find();
+        assert!(code.bytes > 0);
+        code.give_back();
+        assert_eq!(CodePages::find().bytes, code.bytes);
     }
 }

@@ -29,6 +29,12 @@ pub fn monotonic_us() -> u64 {
     micros(clock(libc::CLOCK_MONOTONIC))
 }
 
+/// Milliseconds since the machine started, suspended time included.
+#[must_use]
+pub fn boot_ms() -> u64 {
+    micros(clock(libc::CLOCK_BOOTTIME)) / 1000
+}
+
 /// CPU time of the calling thread, in microseconds.
 #[must_use]
 pub(crate) fn thread_cpu_us() -> u64 {

@@ -8,6 +8,7 @@
 //! `cargo run -p fuzz-bodies --example seeds` writes the corpora anew.
 #![forbid(unsafe_code)]
 
+pub mod agent;
 pub mod configuration;
 pub mod connection;
 pub mod files;
@@ -47,4 +48,6 @@ pub const TARGETS: &[(&str, Body)] = &[
     ("sntrup_exchange", key_exchange::sntrup_exchange),
     ("socks_request", forward::socks_request),
     ("forward_fields", forward::forward_fields),
+    ("agent_request", agent::agent_request),
+    ("agent_answer", agent::agent_answer),
 ];

@@ -43,6 +43,8 @@ pub fn of(target: &str) -> Seeds {
         "sntrup_exchange" => named("values", crate::key_exchange::seeds()),
         "socks_request" => named("request", crate::forward::socks_seeds()),
         "forward_fields" => named("fields", crate::forward::field_seeds()),
+        "agent_request" => named("request", crate::agent::request_seeds()),
+        "agent_answer" => named("answer", crate::agent::answer_seeds()),
         _ => Vec::new(),
     }
 }

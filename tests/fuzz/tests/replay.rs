@@ -95,6 +95,8 @@ targets!(
     sntrup_exchange,
     socks_request,
     forward_fields,
+    agent_request,
+    agent_answer,
 );
 
 #[test]

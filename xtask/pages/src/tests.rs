@@ -16,6 +16,8 @@ const PAGES: &[&str] = &[
     "man/fulmar-keygen.1",
     "man/fulmar-keyscan.1",
     "man/fulmar-copy-id.1",
+    "man/fulmar-agent.1",
+    "man/fulmar-add.1",
     "man/fulmar-bench.1",
     "man/fulmar-tools.1",
     "man/fulmar_ssh_config.5",
@@ -56,6 +58,8 @@ fn the_pages_name_every_flag_and_program() {
             "keygen" => "man/fulmar-keygen.1",
             "keyscan" => "man/fulmar-keyscan.1",
             "copy-id" => "man/fulmar-copy-id.1",
+            "agent" => "man/fulmar-agent.1",
+            "add" => "man/fulmar-add.1",
             "bench" => "man/fulmar-bench.1",
             _ => "man/fulmar-tools.1",
         };

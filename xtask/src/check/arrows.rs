@@ -19,12 +19,12 @@ const ROOMS: &[(&str, u8, &[&str])] = &[
     ("privsep", 1, &["crypto"]),
     ("accelerator", 2, &[]),
     ("proto", 2, &["sys"]),
-    ("agent", 2, &[]),
     ("sftp", 2, &[]),
     ("config", 2, &["packet", "sys"]),
     ("install", 2, &[]),
     ("moduli", 2, &[]),
     ("transfer", 3, &[]),
+    ("agent", 3, &[]),
     ("driver", 3, &[]),
     // The privileged process parses its own RPC and nothing from the network.
     (
@@ -32,12 +32,14 @@ const ROOMS: &[(&str, u8, &[&str])] = &[
         3,
         &["proto", "packet", "compress", "sftp", "transfer"],
     ),
+    ("agentd", 4, &["driver", "proto"]),
     ("client", 4, &["monitor"]),
     ("server", 4, &["monitor", "transfer"]),
     ("copy", 5, &["monitor", "server"]),
     ("keygen", 5, &["monitor", "server"]),
     ("keyscan", 5, &["monitor", "server"]),
     ("fulmar", 5, &["monitor"]),
+    ("add", 6, &["monitor", "server"]),
     ("bench", 6, &[]),
     ("cli", 7, &[]),
 ];

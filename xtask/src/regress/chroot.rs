@@ -24,7 +24,7 @@ echo \"$password\" >/usr/lib/openssh/regress/kbdintpw
 mkdir -p /usr/lib/fulmar/bin
 cd /usr/lib/fulmar/bin
 : >fulmar
-for name in ssh sshd scp sftp sftp-server ssh-keygen ssh-keyscan; do ln -s fulmar $name; done
+for name in ssh sshd scp sftp sftp-server ssh-keygen ssh-keyscan ssh-agent ssh-add; do ln -s fulmar $name; done
 ";
 
 /// The root of a suite's chroot, created if it is missing or incomplete, with packages of Debian

@@ -36,7 +36,8 @@ if [ "$program" != - ]; then
     bin=usr/lib/fulmar/bin
     mount --bind "$program" $bin/fulmar
     set -- "$@" TEST_SSH_SSH=/$bin/ssh TEST_SSH_SSHD=/$bin/sshd TEST_SSH_SCP=/$bin/scp TEST_SSH_SFTP=/$bin/sftp \
-        TEST_SSH_SFTPSERVER=/$bin/sftp-server TEST_SSH_SSHKEYGEN=/$bin/ssh-keygen TEST_SSH_SSHKEYSCAN=/$bin/ssh-keyscan
+        TEST_SSH_SFTPSERVER=/$bin/sftp-server TEST_SSH_SSHKEYGEN=/$bin/ssh-keygen TEST_SSH_SSHKEYSCAN=/$bin/ssh-keyscan \
+        TEST_SSH_SSHAGENT=/$bin/ssh-agent TEST_SSH_SSHADD=/$bin/ssh-add
 fi
 
 exec chroot . setpriv --reuid=regress --regid=regress --init-groups env -i \

@@ -77,6 +77,29 @@ impl Suite {
         Ok(Self::dropbear_in("dropbear", &search_path())?.named_by_version())
     }
 
+    /// A command that starts the suite's agent, without flags.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(crate) fn agent(&self) -> Result<Command, String> {
+        let program = self.ssh.first().ok_or("no client")?;
+        match self.kind {
+            SuiteKind::Ours => {
+                let mut command = Command::new(program);
+                command.arg("agent");
+                Ok(command)
+            }
+            SuiteKind::OpenSsh => {
+                let path = Path::new(program).with_file_name("ssh-agent");
+                match path.is_file() {
+                    true => Ok(Command::new(path)),
+                    false => Err("it has no ssh-agent beside ssh".to_owned()),
+                }
+            }
+            SuiteKind::Dropbear => Err("dropbear has no agent".to_owned()),
+        }
+    }
+
     fn named_by_version(mut self) -> Self {
         if !self.version.is_empty() {
             self.name.clone_from(&self.version);

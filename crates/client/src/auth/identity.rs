@@ -8,8 +8,9 @@ use std::fmt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
-use agent::AgentClient;
-use keys::private_file::{self, PrivateFileError};
+use agent::{AddRequest, AgentClient, Constraints};
+use config::client::{UserKeyOptions, YesNoAsk};
+use keys::private_file::{self, HeldKey, PrivateFileError, PrivateKeyFile};
 use keys::{KeyType, PresentedKey, PrivateKey, Signature, SignatureAlgorithm};
 use proto::Connection;
 use zeroize::Zeroizing;
@@ -18,7 +19,7 @@ pub use collect::Keys;
 pub(crate) use collect::agent_socket;
 
 use crate::interaction::{Interaction, Question};
-use crate::log::{debug2, error, info};
+use crate::log::{debug1, debug2, error, info};
 use crate::text::one_line;
 
 /// A private key file as it was read, wiped when dropped.
@@ -41,6 +42,8 @@ enum Source {
         key: Option<PrivateKey>,
         /// The file's bytes, read for its public half.
         bytes: FileBytes,
+        /// The file's comment, once the key is opened.
+        comment: String,
     },
 }
 
@@ -146,10 +149,12 @@ impl Identity {
         if let Source::File {
             key: slot @ None,
             bytes,
+            comment,
         } = &mut self.source
             && let Ok(file) = private_file::parse(bytes, None)
         {
             *slot = Some(file.key);
+            *comment = file.comment;
         }
     }
 
@@ -165,7 +170,7 @@ impl Identity {
         prompts: u32,
         interaction: &mut dyn Interaction,
     ) -> Result<Vec<u8>, Option<String>> {
-        match &self.source {
+        match &mut self.source {
             Source::Agent { blob, .. } => {
                 let agent = agent.ok_or(None)?;
                 let name = one_line(&self.name);
@@ -178,15 +183,72 @@ impl Identity {
                 }
             }
             Source::File { key: Some(key), .. } => sign_with(key, algorithm, data),
-            Source::File { key: None, bytes } => {
+            Source::File {
+                key: slot @ None,
+                bytes,
+                comment,
+            } => {
                 // The name of a certificate differs from that of the private key file.
                 let file = self
                     .path
                     .as_ref()
                     .map_or(self.name.clone(), |path| path.display().to_string());
-                let key = unlock(&file, bytes, prompts, interaction).ok_or(None)?;
-                sign_with(&key, algorithm, data)
+                let opened = unlock(&file, bytes, prompts, interaction).ok_or(None)?;
+                *comment = opened.comment;
+                sign_with(slot.insert(opened.key), algorithm, data)
             }
+        }
+    }
+}
+
+impl Identity {
+    /// Adds the private key to the agent, if it was read from a file, as `AddKeysToAgent` says.
+    pub(super) fn add_to_agent(&self, user_keys: &UserKeyOptions) {
+        let wanted = user_keys.add_to_agent;
+        let Source::File {
+            key: Some(key),
+            comment,
+            ..
+        } = &self.source
+        else {
+            return;
+        };
+        if wanted.adds == YesNoAsk::No || !key.can_sign() {
+            return;
+        }
+        let stream = collect::agent_socket(user_keys).map(UnixStream::connect);
+        let Some(Ok(stream)) = stream else {
+            debug1!("no agent to add the key to");
+            return;
+        };
+        let file = self.path.as_ref().map(|path| path.display().to_string());
+        let file = one_line(file.as_ref().unwrap_or(&self.name));
+        let comment = match comment.as_str() {
+            "" => file.as_str(),
+            comment => comment,
+        };
+        if wanted.adds == YesNoAsk::Ask {
+            let question = format!("Add key {file} ({}) to agent?", one_line(comment));
+            if !sys::terminal::askpass::confirms(&question) {
+                debug1!("the user does not add {file} to the agent");
+                return;
+            }
+        }
+        let request = AddRequest {
+            key: HeldKey {
+                key: key.clone(),
+                certificate: None,
+            },
+            comment: comment.to_owned(),
+            constraints: Constraints {
+                lifetime: wanted.lifetime_s,
+                confirm: wanted.confirm,
+                ..Constraints::default()
+            },
+        };
+        match AgentClient::new(stream).add(&request) {
+            Ok(()) => debug1!("identity added to agent: {file}"),
+            Err(reason) => debug1!("could not add identity to agent: {file}: {reason}"),
         }
     }
 }
@@ -249,13 +311,13 @@ fn unlock(
     bytes: &[u8],
     prompts: u32,
     interaction: &mut dyn Interaction,
-) -> Option<PrivateKey> {
+) -> Option<PrivateKeyFile> {
     let failed = |reason: PrivateFileError| {
         error!("Load key \"{}\": {reason}", one_line(name));
         None
     };
     match private_file::parse(bytes, None) {
-        Ok(file) => return Some(file.key),
+        Ok(file) => return Some(file),
         Err(PrivateFileError::NeedsPassphrase) => {}
         Err(reason) => return failed(reason),
     }
@@ -270,7 +332,7 @@ fn unlock(
             return None;
         }
         match private_file::parse(bytes, Some(&passphrase)) {
-            Ok(file) => return Some(file.key),
+            Ok(file) => return Some(file),
             Err(PrivateFileError::WrongPassphrase) => debug2!("wrong passphrase, try again"),
             Err(reason) => return failed(reason),
         }

@@ -69,6 +69,16 @@ impl Authenticator<'_> {
 
     fn judged(&mut self, identity: Identity, answer: &Answer) {
         self.offered = Some(identity.fingerprint());
+        let is_accepted = match answer {
+            Answer::Success(_) => true,
+            Answer::Failure {
+                partial_success, ..
+            } => *partial_success,
+            _ => false,
+        };
+        if is_accepted {
+            identity.add_to_agent(&self.options.user_keys);
+        }
         if matches!(
             answer,
             Answer::Failure {

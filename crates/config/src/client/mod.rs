@@ -17,7 +17,7 @@ pub(crate) mod table;
 use std::path::{Path, PathBuf};
 
 pub use options::{
-    ForwardAgent, IdentityAgent, IdentityFile, JumpHost, PipelineLogin, Proxy,
+    AddKeysToAgent, ForwardAgent, IdentityAgent, IdentityFile, JumpHost, PipelineLogin, Proxy,
     PubkeyAuthentication, RequestTty, SessionType, StrictHostKeyChecking, Tunnel, TunnelDevice,
     YesNoAsk,
 };

@@ -114,6 +114,45 @@ choices! {
     }
 }
 
+/// `AddKeysToAgent`: whether and how a key of a file that was used is added to the agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AddKeysToAgent {
+    /// Whether it is added.
+    pub adds: YesNoAsk,
+    /// The agent asks the user before each use.
+    pub confirm: bool,
+    /// Seconds until the agent removes the key; `None` for the agent's default.
+    pub lifetime_s: Option<u32>,
+}
+
+impl Default for AddKeysToAgent {
+    fn default() -> AddKeysToAgent {
+        AddKeysToAgent {
+            adds: YesNoAsk::No,
+            confirm: false,
+            lifetime_s: None,
+        }
+    }
+}
+
+impl Setting for AddKeysToAgent {
+    fn from_value(value: Value) -> Option<AddKeysToAgent> {
+        let words = Vec::<String>::from_value(value)?;
+        let (first, second) = (words.first()?, words.get(1));
+        let adds = match first.as_str() {
+            "false" => YesNoAsk::No,
+            "ask" => YesNoAsk::Ask,
+            _ => YesNoAsk::Yes,
+        };
+        let seconds = second.unwrap_or(first).parse().ok();
+        Some(AddKeysToAgent {
+            adds,
+            confirm: first == "confirm",
+            lifetime_s: seconds.filter(|seconds| *seconds > 0),
+        })
+    }
+}
+
 /// A private key file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdentityFile {

@@ -11,7 +11,7 @@
 use crate::algorithms::Class;
 use crate::channel_timeouts::ChannelTimeouts;
 use crate::client::options::{
-    Canonicalize, ForwardAgent, IdentityAgent, IdentityFile, PipelineLogin, Proxy,
+    AddKeysToAgent, Canonicalize, ForwardAgent, IdentityAgent, IdentityFile, PipelineLogin, Proxy,
     PubkeyAuthentication, RequestTty, SessionType, StrictHostKeyChecking, Tunnel, TunnelDevice,
     YesNoAsk,
 };
@@ -222,7 +222,8 @@ keywords! {
         /// `PermitRemoteOpen`: `any`, `none`, or the targets that SOCKS requests from the server may
         /// name.
         forwarding.permit_remote_open: Vec<String> = PermitRemoteOpen [] Kind::Parsed(forms::permitted_remotes), "any", Carried, Everywhere, First, Line;
-        AddKeysToAgent [] Kind::Parsed(forms::client::add_keys_to_agent), "no", FALSE, Everywhere, First, Line;
+        /// `AddKeysToAgent`.
+        user_keys.add_to_agent: AddKeysToAgent = AddKeysToAgent [] Kind::Parsed(forms::client::add_keys_to_agent), "no", Carried, Everywhere, First, Line;
         /// `ForwardAgent`.
         forwarding.agent: ForwardAgent = ForwardAgent [] Kind::Parsed(forms::client::forward_agent), "no", Carried, Everywhere, First, Line;
         /// `ConnectTimeout` in seconds; `None` leaves the limit to TCP.

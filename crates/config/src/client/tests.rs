@@ -389,22 +389,22 @@ fn missing_and_explicit_files() {
 
 #[test]
 fn what_only_enables_is_warned_about_once_with_its_place() {
-    let text = "AddKeysToAgent yes\nControlMaster auto\nControlMaster yes\n\
+    let text = "EnableSSHKeysign yes\nControlMaster auto\nControlMaster yes\n\
         ControlPath ~/x\nControlPersist yes\n";
     let options = resolve(text, "h");
     let shown: Vec<String> = options.warnings.iter().map(ToString::to_string).collect();
     assert_eq!(shown.len(), 4, "{shown:#?}");
     assert_eq!(
         shown[0],
-        format!("{USER} line 1: AddKeysToAgent is not supported yet; ignored")
+        format!("{USER} line 1: EnableSSHKeysign is not supported yet; ignored")
     );
     assert!(shown[1].starts_with(&format!("{USER} line 2: ControlMaster")));
-    let quiet = "ForwardAgent yes\nControlMaster no\nControlPath none\nForwardX11 yes\nTunnel no\nControlPersist no\n";
+    let quiet = "AddKeysToAgent yes\nForwardAgent yes\nControlMaster no\nControlPath none\nForwardX11 yes\nTunnel no\nControlPersist no\n";
     assert!(resolve(quiet, "h").warnings.is_empty());
     // Blocks that do not apply and values that do not count give no warning.
     assert!(
         resolve(
-            "AddKeysToAgent no\nAddKeysToAgent yes\nHost x\nControlMaster yes\n",
+            "EnableSSHKeysign no\nEnableSSHKeysign yes\nHost x\nControlMaster yes\n",
             "h"
         )
         .warnings
@@ -942,4 +942,46 @@ fn of_several_users_the_first_alone_is_looked_at() {
     line.set("User", "a;b");
     let env = FakeEnvironment::new();
     assert_eq!(try_resolve("", "h", &line, &env).unwrap().user, "ann");
+}
+
+#[test]
+fn keys_are_added_to_the_agent_as_the_words_say() {
+    use crate::client::{AddKeysToAgent, YesNoAsk};
+    let added = |value: &str| {
+        let options = resolve(&format!("AddKeysToAgent {value}\n"), "h");
+        assert!(options.warnings.is_empty());
+        options.user_keys.add_to_agent
+    };
+    let plain = AddKeysToAgent {
+        adds: YesNoAsk::Yes,
+        ..AddKeysToAgent::default()
+    };
+    assert_eq!(
+        resolve("", "h").user_keys.add_to_agent,
+        AddKeysToAgent::default()
+    );
+    assert_eq!(added("no"), AddKeysToAgent::default());
+    assert_eq!(added("yes"), plain);
+    assert_eq!(added("ask").adds, YesNoAsk::Ask);
+    let confirm = AddKeysToAgent {
+        confirm: true,
+        ..plain
+    };
+    assert_eq!(added("confirm"), confirm);
+    let lifetime_s = Some(5400);
+    assert_eq!(
+        added("confirm 1h30m"),
+        AddKeysToAgent {
+            lifetime_s,
+            ..confirm
+        }
+    );
+    assert_eq!(
+        added("90m"),
+        AddKeysToAgent {
+            lifetime_s,
+            ..plain
+        }
+    );
+    assert_eq!(added("0"), plain);
 }

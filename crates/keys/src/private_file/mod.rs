@@ -4,6 +4,7 @@
 //! The parsers take bytes; the caller opens files with safe permissions and asks for passphrases.
 //! The work that a file can request (key derivation rounds) is limited.
 
+mod agent_form;
 mod asn1;
 mod encryption;
 mod openssh;
@@ -23,6 +24,7 @@ use crate::pem;
 use crate::private_key::PrivateKey;
 use crate::public_key::PublicKey;
 
+pub use agent_form::HeldKey;
 pub(crate) use asn1::{curve_from_oid, curve_oid};
 pub use encryption::FileCipher;
 pub use openssh::{

@@ -198,7 +198,7 @@ fn read_section(
     Ok((key, comment))
 }
 
-fn read_private(reader: &mut Reader<'_>) -> Result<PrivateKey, PrivateFileError> {
+pub(super) fn read_private(reader: &mut Reader<'_>) -> Result<PrivateKey, PrivateFileError> {
     let name = reader.string()?;
     let key_type = match KeyType::from_blob_name(name) {
         Some((key_type, false)) => key_type,
@@ -329,7 +329,10 @@ fn write_section(
 }
 
 /// Encodes the private key in the format of the section and of an agent's request to add a key.
-fn write_private(key: &PrivateKey, out: &mut Zeroizing<Vec<u8>>) -> Result<(), PrivateFileError> {
+pub(super) fn write_private(
+    key: &PrivateKey,
+    out: &mut Zeroizing<Vec<u8>>,
+) -> Result<(), PrivateFileError> {
     out.put_string(key.key_type().name().as_bytes());
     let lacks = || PrivateFileError::Key(KeyError::Internal);
     match (key.public(), key.secret()) {

@@ -1,8 +1,9 @@
-//! Moving to the background in the middle of a run, for `ssh -f`: the parent exits, the child goes
-//! on with the same memory and descriptors.
+//! Processes that go on in the middle of a run with the same memory and descriptors: moving to the
+//! background, for `ssh -f`, and helpers.
 
 use std::io;
 
+use crate::Pid;
 use crate::ffi::check;
 
 /// Forks; the parent exits at once with status 0. The child returns as the leader of a new session
@@ -25,6 +26,29 @@ pub fn daemonize() -> io::Result<()> {
 /// # Errors
 /// As [`daemonize`].
 pub fn background() -> io::Result<()> {
+    if fork()?.is_some() {
+        // SAFETY: exits without running exit handlers, which the child will run.
+        unsafe { libc::_exit(0) };
+    }
+    Ok(())
+}
+
+/// Makes this process, which must not lead a group, the leader of a new session without a terminal.
+///
+/// # Errors
+/// The kernel's error.
+pub fn new_session() -> io::Result<()> {
+    rustix::process::setsid()?;
+    Ok(())
+}
+
+/// Forks; returns the child's id in the parent and `None` in the child, which goes on with a copy of
+/// the memory and with all descriptors.
+///
+/// # Errors
+/// `Unsupported` if the process has other threads: they, and the locks that they hold, would be lost
+/// in the child. Else the kernel's error.
+pub fn fork() -> io::Result<Option<Pid>> {
     if std::fs::read_dir("/proc/self/task")?.count() != 1 {
         return Err(io::Error::new(
             io::ErrorKind::Unsupported,
@@ -33,11 +57,7 @@ pub fn background() -> io::Result<()> {
     }
     // SAFETY: there is one thread, so the child's memory is consistent.
     let child = check(unsafe { libc::fork() })?;
-    if child != 0 {
-        // SAFETY: exits without running exit handlers, which the child will run.
-        unsafe { libc::_exit(0) };
-    }
-    Ok(())
+    Ok((child != 0).then_some(child))
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ pub use child::SpawnStep;
 pub use credentials::{
     AsUser, Credentials, WithGroups, become_user, effective_uid, is_root, own_credentials,
 };
-pub use daemon::{background, daemonize};
+pub use daemon::{background, daemonize, fork, new_session};
 pub use end::exit_at_once;
 pub use harden::{
     close_from, disable_core_dumps, is_dumpable, lock_memory, no_new_privs, parent_pid, pid,

@@ -13,6 +13,7 @@
 mod bpf;
 pub mod files;
 mod filter;
+mod key_agent;
 #[cfg(test)]
 mod older;
 mod provider;
@@ -26,6 +27,7 @@ use crate::process::{self, Credentials, Limit, Resource};
 use crate::signals::Signal;
 use crate::users;
 
+pub use key_agent::key_agent;
 pub use provider::provider;
 
 /// How the process is denied access to files.

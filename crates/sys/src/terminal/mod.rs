@@ -1,8 +1,9 @@
 //! Terminals: raw mode, window size, prompts without echo.
 //!
-//! [`modes`] encodes modes by RFC 4254 §8, [`prompt`] asks the user questions, [`crate::pty`]
-//! allocates pseudo-terminals.
+//! [`modes`] encodes modes by RFC 4254 §8, [`prompt`] asks the user questions, [`askpass`] asks them
+//! through a program, [`crate::pty`] allocates pseudo-terminals.
 
+pub mod askpass;
 pub mod modes;
 pub mod prompt;
 

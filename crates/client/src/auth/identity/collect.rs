@@ -70,6 +70,7 @@ impl Keys {
             source: Source::File {
                 key: Some(key.clone()),
                 bytes: FileBytes::default(),
+                comment: String::new(),
             },
         };
         Self {
@@ -375,6 +376,7 @@ pub(super) fn arrange(
             ) => Source::File {
                 key: None,
                 bytes: bytes.clone(),
+                comment: String::new(),
             },
             _ => {
                 let path = vouched.path.display();
@@ -435,6 +437,7 @@ pub(super) fn arrange(
             source: Source::File {
                 key: None,
                 bytes: bytes.clone(),
+                comment: String::new(),
             },
         });
     }

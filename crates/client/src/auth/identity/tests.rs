@@ -119,6 +119,7 @@ fn rsa_identity(bits: usize) -> Identity {
         source: Source::File {
             key: None,
             bytes: FileBytes::default(),
+            comment: String::new(),
         },
     }
 }

@@ -1,0 +1,494 @@
+//! The agent's loop: one thread waits for all clients. It signs by itself with keys that take
+//! microseconds; threads make slow signatures, and the helper asks the user. A request that waits
+//! for either delays no other.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use agent::answer;
+use sys::epoll::{Epoll, Event, Events, Interest};
+use sys::process::PidFd;
+use sys::signals::{Signal, SignalFd};
+use zeroize::Zeroizing;
+
+use crate::connection::{BadLength, ClientConnection};
+use crate::helper::Helper;
+use crate::requests::{Handling, KeyAgent, Signing};
+use crate::workers::{AnswerPlace, Workers};
+
+const LISTENER: u64 = 0;
+const SIGNALS: u64 = 1;
+const WORKERS: u64 = 2;
+const HELPER: u64 = 3;
+const PARENT: u64 = 4;
+/// Token of the first connection; tokens are not used again.
+const FIRST_CONNECTION: u64 = 16;
+
+/// Requests of one client that are handled before the next client's turn: about a millisecond.
+const REQUESTS_A_TURN: usize = 16;
+/// Bytes that are read at a time.
+const READ_BYTES: usize = 32 * 1024;
+/// Memory for unfinished requests of all clients together, bytes.
+const MAX_INPUT_BYTES: usize = 64 * 1024 * 1024;
+/// Clients beyond which the agent accepts none, whatever the limit of open files is.
+const MAX_CLIENTS: u64 = 8192;
+/// Descriptors that are not clients.
+const OWN_DESCRIPTORS: u64 = 24;
+/// Questions to the user at the same time, of all clients and of one.
+const MAX_QUESTIONS: usize = 16;
+const MAX_QUESTIONS_OF_ONE: usize = 4;
+/// Passphrases that wait for the delay of earlier ones.
+const MAX_UNLOCKS: usize = 64;
+/// Idle time after which unused memory is returned.
+const REST: Duration = Duration::from_millis(200);
+
+/// Why the loop has ended.
+pub(crate) enum LoopEnd {
+    /// A signal asked for it.
+    Signal,
+    /// The program for which the agent was started has ended.
+    ParentEnded,
+}
+
+/// The loop's descriptors, opened before the sandbox.
+pub(crate) struct LoopSources {
+    pub(crate) listener: OwnedFd,
+    pub(crate) signals: SignalFd,
+    pub(crate) helper: Helper,
+    pub(crate) parent: Option<PidFd>,
+    /// The program's code, most of which only the start needs.
+    pub(crate) code: sys::memory::CodePages,
+    /// Address of the heap's start.
+    pub(crate) heap_start: usize,
+}
+
+/// The agent with its clients.
+pub(crate) struct AgentLoop {
+    agent: KeyAgent,
+    epoll: Epoll,
+    sources: LoopSources,
+    workers: Workers,
+    connections: HashMap<u64, ClientConnection>,
+    next_token: u64,
+    most_connections: u64,
+    accepts: bool,
+    /// Clients with whole requests whose turn is over.
+    runnable: VecDeque<u64>,
+    questions: HashMap<(u64, u64), Box<Signing>>,
+    unlocks: VecDeque<(AnswerPlace, Zeroizing<Vec<u8>>)>,
+    /// An unlock that failed is answered then, and the next one is tried.
+    unlock_at_ms: u64,
+    failed_unlock: Option<AnswerPlace>,
+    buffer: Vec<u8>,
+    /// Unused memory was returned since the last event.
+    has_rested: bool,
+}
+
+impl AgentLoop {
+    pub(crate) fn new(agent: KeyAgent, sources: LoopSources) -> io::Result<Self> {
+        let epoll = Epoll::new()?;
+        let workers = Workers::new()?;
+        sys::io::set_nonblocking(&sources.listener, true)?;
+        epoll.add(&sources.listener, LISTENER, Interest::READABLE)?;
+        epoll.add(&sources.signals, SIGNALS, Interest::READABLE)?;
+        epoll.add(workers.finished(), WORKERS, Interest::READABLE)?;
+        epoll.add(sources.helper.socket(), HELPER, Interest::READABLE)?;
+        if let Some(parent) = &sources.parent {
+            epoll.add(parent, PARENT, Interest::READABLE)?;
+        }
+        let _ = sys::process::raise_open_files();
+        let files = sys::process::limit(sys::process::Resource::OpenFiles)?.soft;
+        Ok(Self {
+            agent,
+            epoll,
+            sources,
+            workers,
+            connections: HashMap::new(),
+            next_token: FIRST_CONNECTION,
+            most_connections: files.saturating_sub(OWN_DESCRIPTORS).clamp(1, MAX_CLIENTS),
+            accepts: true,
+            runnable: VecDeque::new(),
+            questions: HashMap::new(),
+            unlocks: VecDeque::new(),
+            unlock_at_ms: 0,
+            failed_unlock: None,
+            buffer: vec![0; READ_BYTES],
+            has_rested: false,
+        })
+    }
+
+    /// Serves until a signal or the parent's end.
+    pub(crate) fn run(&mut self) -> io::Result<LoopEnd> {
+        self.lock_memory();
+        let mut events = Events::with_capacity(64);
+        loop {
+            let count = self.epoll.wait(&mut events, self.timeout())?;
+            if count == 0 && self.runnable.is_empty() && !self.has_rested {
+                sys::memory::rest();
+                self.sources.code.give_back();
+            }
+            self.has_rested = count == 0;
+            for comment in self.agent.keyring.expire(sys::time::boot_ms()) {
+                let log = &self.agent.log;
+                log.debug(format_args!("key \"{comment}\" has expired"));
+            }
+            self.continue_unlocks();
+            let turn = std::mem::take(&mut self.runnable);
+            for event in events.iter() {
+                if let Some(end) = self.event(event)? {
+                    return Ok(end);
+                }
+            }
+            for token in turn {
+                if let Some(connection) = self.connections.get_mut(&token) {
+                    connection.is_queued = false;
+                    self.serve(token);
+                }
+            }
+        }
+    }
+
+    /// Ends the helper, which removes the socket.
+    pub(crate) fn finish(mut self) {
+        self.agent.keyring.remove_all();
+        self.sources.helper.finish();
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        if !self.runnable.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let unlock =
+            (self.failed_unlock.is_some() || !self.unlocks.is_empty()).then_some(self.unlock_at_ms);
+        let next = self
+            .agent
+            .keyring
+            .next_expiry_ms()
+            .into_iter()
+            .chain(unlock);
+        let left = next
+            .min()
+            .map(|next| Duration::from_millis(next.saturating_sub(sys::time::boot_ms())));
+        match self.has_rested {
+            true => left,
+            false => Some(left.unwrap_or(REST).min(REST)),
+        }
+    }
+
+    fn event(&mut self, event: Event) -> io::Result<Option<LoopEnd>> {
+        match event.token {
+            LISTENER => self.accept(),
+            SIGNALS => return self.signal(),
+            WORKERS => {
+                for (place, answer) in self.workers.take() {
+                    if let Some(connection) = self.connections.get_mut(&place.connection) {
+                        connection.in_work = connection.in_work.saturating_sub(1);
+                    }
+                    self.deliver(place, answer);
+                }
+            }
+            HELPER => self.confirmed(),
+            PARENT => return Ok(Some(LoopEnd::ParentEnded)),
+            token => self.client(token, event),
+        }
+        Ok(None)
+    }
+
+    fn signal(&mut self) -> io::Result<Option<LoopEnd>> {
+        while let Some(info) = self.sources.signals.read()? {
+            match info.signal {
+                Signal::USR1 => self.agent.remove_all(),
+                _ => return Ok(Some(LoopEnd::Signal)),
+            }
+        }
+        Ok(None)
+    }
+
+    fn accept(&mut self) {
+        while self.has_room() {
+            let socket = match sys::socket::accept_stream(&self.sources.listener) {
+                Ok((socket, _)) => socket,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) => {
+                    let log = &self.agent.log;
+                    log.debug(format_args!("cannot accept a client: {error}"));
+                    // The end of a client may remove the reason.
+                    return self.set_accepts(self.connections.is_empty());
+                }
+            };
+            let own = sys::process::effective_uid();
+            match sys::socket::local::peer_credentials(&socket) {
+                Ok(peer) if peer.uid == own || peer.uid == 0 => {}
+                Ok(peer) => {
+                    let log = &self.agent.log;
+                    log.info(format_args!("refused a client of user {}", peer.uid));
+                    continue;
+                }
+                Err(_) => continue,
+            }
+            let token = self.next_token;
+            self.next_token += 1;
+            if self.epoll.add(&socket, token, Interest::READABLE).is_ok() {
+                self.connections
+                    .insert(token, ClientConnection::new(socket));
+                // Most clients have sent their first request already.
+                self.readable(token);
+            }
+        }
+        self.set_accepts(false);
+    }
+
+    fn has_room(&self) -> bool {
+        u64::try_from(self.connections.len()).is_ok_and(|count| count < self.most_connections)
+    }
+
+    fn set_accepts(&mut self, accepts: bool) {
+        if self.accepts != accepts {
+            let interest = Interest::when(accepts, false);
+            let changed = self
+                .epoll
+                .modify(&self.sources.listener, LISTENER, interest);
+            self.accepts = accepts == changed.is_ok();
+        }
+    }
+
+    fn client(&mut self, token: u64, event: Event) {
+        let Some(connection) = self.connections.get(&token) else {
+            return;
+        };
+        if event.is_readable() && connection.interest.readable() {
+            self.readable(token);
+        } else if event.is_hangup() {
+            // Nobody reads the answers that are still to come.
+            self.close(token);
+        } else {
+            self.serve(token);
+        }
+    }
+
+    fn readable(&mut self, token: u64) {
+        let Some(connection) = self.connections.get_mut(&token) else {
+            return;
+        };
+        match connection.receive(&mut self.buffer) {
+            Ok(true) => self.serve(token),
+            Ok(false) => {}
+            Err(_) => self.close(token),
+        }
+    }
+
+    /// Handles a client's requests for one turn, and writes its answers.
+    fn serve(&mut self, token: u64) {
+        for _ in 0..REQUESTS_A_TURN {
+            let Some(connection) = self.connections.get_mut(&token) else {
+                return;
+            };
+            // A client cannot keep all threads busy for long.
+            if connection.in_work >= 2 * self.workers.most() {
+                break;
+            }
+            let request = match connection.next_request() {
+                Ok(Some(request)) => request,
+                Ok(None) => break,
+                Err(BadLength) => {
+                    let log = &self.agent.log;
+                    log.info(format_args!("closed a client: bad length of a request"));
+                    return self.close(token);
+                }
+            };
+            let (bindings, body) = connection.request();
+            let handling = self.agent.handle(bindings, body);
+            connection.request_is_handled();
+            let place = AnswerPlace {
+                connection: token,
+                request,
+            };
+            self.carry_out(place, handling);
+            if std::mem::take(&mut self.agent.has_grown) {
+                self.lock_memory();
+            }
+        }
+        self.settle(token);
+    }
+
+    fn carry_out(&mut self, place: AnswerPlace, handling: Handling) {
+        let Some(connection) = self.connections.get_mut(&place.connection) else {
+            return;
+        };
+        match handling {
+            Handling::Answer(answer) => {
+                connection.answer(place.request, answer);
+            }
+            Handling::Sign(signing) if signing.is_slow() => {
+                connection.in_work += 1;
+                self.workers.start(place, signing);
+            }
+            Handling::Sign(signing) => connection.answer(place.request, signing.perform()),
+            Handling::Confirm(signing, question) => {
+                let is_asked = self.questions.len() < MAX_QUESTIONS
+                    && connection.in_question < MAX_QUESTIONS_OF_ONE
+                    && self.sources.helper.ask(place, &question).is_ok();
+                if is_asked {
+                    connection.in_question += 1;
+                    let key = (place.connection, place.request);
+                    self.questions.insert(key, signing);
+                } else {
+                    let log = &self.agent.log;
+                    log.info(format_args!("refused: the user cannot be asked now"));
+                    connection.answer(place.request, answer::status(false));
+                }
+            }
+            Handling::Unlock(passphrase) if self.unlocks.len() < MAX_UNLOCKS => {
+                self.unlocks.push_back((place, passphrase));
+                self.continue_unlocks();
+            }
+            Handling::Unlock(_) => connection.answer(place.request, answer::status(false)),
+        }
+    }
+
+    /// Sets an answer that took time, and goes on with its client.
+    fn deliver(&mut self, place: AnswerPlace, answer: Vec<u8>) {
+        if let Some(connection) = self.connections.get_mut(&place.connection) {
+            connection.answer(place.request, answer);
+            self.serve(place.connection);
+        }
+    }
+
+    /// Takes the user's answers.
+    fn confirmed(&mut self) {
+        loop {
+            let (place, is_yes) = match self.sources.helper.answer() {
+                Ok(Some(answer)) => answer,
+                Ok(None) => return,
+                Err(_) => return self.helper_has_gone(),
+            };
+            let key = (place.connection, place.request);
+            let Some(signing) = self.questions.remove(&key) else {
+                continue;
+            };
+            if let Some(connection) = self.connections.get_mut(&place.connection) {
+                connection.in_question = connection.in_question.saturating_sub(1);
+            }
+            // The agent may have been locked, or the key removed, meanwhile.
+            let keyring = &self.agent.keyring;
+            let is_there = !keyring.is_locked() && keyring.find(signing.blob()).is_some();
+            if is_yes && is_there {
+                self.carry_out(place, Handling::Sign(signing));
+                self.serve(place.connection);
+            } else {
+                let log = &self.agent.log;
+                log.info(format_args!(
+                    "refused: the user did not allow the use of a key"
+                ));
+                self.deliver(place, answer::status(false));
+            }
+        }
+    }
+
+    /// Without the helper nobody can be asked: all questions are answered with no.
+    fn helper_has_gone(&mut self) {
+        let _ = self.epoll.remove(self.sources.helper.socket());
+        for (connection, request) in self
+            .questions
+            .drain()
+            .map(|(key, _)| key)
+            .collect::<Vec<_>>()
+        {
+            let place = AnswerPlace {
+                connection,
+                request,
+            };
+            self.deliver(place, answer::status(false));
+        }
+    }
+
+    /// Tries the passphrases that wait, until one is wrong: its answer and all others then wait for
+    /// the delay.
+    fn continue_unlocks(&mut self) {
+        loop {
+            if sys::time::boot_ms() < self.unlock_at_ms {
+                return;
+            }
+            if let Some(place) = self.failed_unlock.take() {
+                self.deliver(place, answer::status(false));
+                continue;
+            }
+            let Some((place, passphrase)) = self.unlocks.pop_front() else {
+                return;
+            };
+            match self.agent.keyring.unlock(&passphrase) {
+                Ok(()) => self.deliver(place, answer::status(true)),
+                Err(0) => self.deliver(place, answer::status(false)),
+                Err(delay_ms) => {
+                    let log = &self.agent.log;
+                    log.info(format_args!("wrong passphrase to unlock the agent"));
+                    self.failed_unlock = Some(place);
+                    self.unlock_at_ms = sys::time::boot_ms() + delay_ms;
+                }
+            }
+        }
+    }
+
+    /// Writes a client's answers, and decides what to wait for.
+    fn settle(&mut self, token: u64) {
+        let Some(connection) = self.connections.get_mut(&token) else {
+            return;
+        };
+        if connection.send().is_err() || connection.is_done() {
+            return self.close(token);
+        }
+        let may_work = connection.in_work < 2 * self.workers.most();
+        if may_work && !connection.is_queued && connection.is_runnable() {
+            connection.is_queued = true;
+            self.runnable.push_back(token);
+        }
+        let wanted = connection.wanted();
+        if wanted != connection.interest {
+            connection.interest = wanted;
+            if self
+                .epoll
+                .modify(&connection.socket, token, wanted)
+                .is_err()
+            {
+                return self.close(token);
+            }
+        }
+        if connection.input_bytes() > READ_BYTES && self.input_bytes() > MAX_INPUT_BYTES {
+            let log = &self.agent.log;
+            log.info(format_args!(
+                "closed a client: too many unfinished requests"
+            ));
+            self.close(token);
+        }
+    }
+
+    fn input_bytes(&self) -> usize {
+        self.connections
+            .values()
+            .map(ClientConnection::input_bytes)
+            .sum()
+    }
+
+    fn close(&mut self, token: u64) {
+        if let Some(connection) = self.connections.remove(&token) {
+            let _ = self.epoll.remove(&connection.socket);
+            self.questions.retain(|(of, _), _| *of != token);
+        }
+        if self.has_room() {
+            self.set_accepts(true);
+        }
+    }
+
+    /// Keeps keys out of swap, as far as the limits permit.
+    fn lock_memory(&mut self) {
+        static SAID: std::sync::Once = std::sync::Once::new();
+        if let Err(error) = sys::memory::lock_heap(self.sources.heap_start) {
+            SAID.call_once(|| {
+                let log = &self.agent.log;
+                log.debug(format_args!("keys may be swapped: {error}"));
+            });
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! The keys that the agent holds, with what restricts them, and the lock.
+
+use agent::Constraints;
+use agent::constraint::DestinationConstraint;
+use crypto::hash::HashAlgorithm;
+use keys::private_file::HeldKey;
+use zeroize::Zeroizing;
+
+/// Largest number of keys: a client reads no longer list.
+pub(crate) const MAX_KEYS: usize = 2048;
+/// Delay after the first wrong passphrase in milliseconds; it grows by as much with each one.
+const UNLOCK_DELAY_MS: u64 = 100;
+/// Wrong passphrases after which the delay no longer grows: ten seconds.
+const MAX_FAILURES: u64 = 100;
+
+/// A key in the agent.
+pub(crate) struct KeyEntry {
+    pub(crate) held: HeldKey,
+    pub(crate) blob: Vec<u8>,
+    pub(crate) comment: String,
+    pub(crate) confirm: bool,
+    pub(crate) destinations: Vec<DestinationConstraint>,
+    /// When the key is removed, by [`sys::time::boot_ms`]; `None`: never.
+    expires_ms: Option<u64>,
+}
+
+/// The keys in the order in which they were added.
+#[derive(Default)]
+pub(crate) struct Keyring {
+    entries: Vec<KeyEntry>,
+    lock: Option<Lock>,
+    failures: u64,
+}
+
+/// The lock's passphrase, salted and hashed. Whoever reads this memory has the keys too.
+struct Lock {
+    salt: [u8; 32],
+    digest: Zeroizing<Vec<u8>>,
+}
+
+impl Lock {
+    fn new(passphrase: &[u8]) -> Self {
+        let salt = crypto::random::bytes();
+        Self {
+            salt,
+            digest: digest(&salt, passphrase),
+        }
+    }
+
+    fn opens(&self, passphrase: &[u8]) -> bool {
+        crypto::constant_time::eq(&self.digest, &digest(&self.salt, passphrase))
+    }
+}
+
+fn digest(salt: &[u8; 32], passphrase: &[u8]) -> Zeroizing<Vec<u8>> {
+    let mut bytes = Zeroizing::new(Vec::with_capacity(salt.len() + passphrase.len()));
+    bytes.extend_from_slice(salt);
+    bytes.extend_from_slice(passphrase);
+    Zeroizing::new(HashAlgorithm::Sha512.digest(&bytes).as_ref().to_vec())
+}
+
+impl Keyring {
+    pub(crate) fn entries(&self) -> &[KeyEntry] {
+        &self.entries
+    }
+
+    pub(crate) fn find(&self, blob: &[u8]) -> Option<&KeyEntry> {
+        self.entries.iter().find(|entry| entry.blob == blob)
+    }
+
+    /// True if no more keys can be added.
+    pub(crate) fn is_full(&self) -> bool {
+        self.entries.len() >= MAX_KEYS
+    }
+
+    /// Adds a key, or replaces the one with the same blob. `default_lifetime` is in seconds.
+    pub(crate) fn add(
+        &mut self,
+        held: HeldKey,
+        comment: String,
+        constraints: Constraints,
+        default_lifetime: Option<u64>,
+        now_ms: u64,
+    ) {
+        let seconds = constraints.lifetime.map(u64::from).or(default_lifetime);
+        let entry = KeyEntry {
+            blob: held.blob(),
+            held,
+            comment,
+            confirm: constraints.confirm,
+            destinations: constraints.destinations,
+            expires_ms: seconds.map(|seconds| now_ms.saturating_add(seconds.saturating_mul(1000))),
+        };
+        match self.entries.iter_mut().find(|old| old.blob == entry.blob) {
+            Some(old) => *old = entry,
+            None => self.entries.push(entry),
+        }
+    }
+
+    /// Removes a key; true if it was there.
+    pub(crate) fn remove(&mut self, blob: &[u8]) -> bool {
+        let before = self.entries.len();
+        self.entries.retain(|entry| entry.blob != blob);
+        self.entries.len() < before
+    }
+
+    pub(crate) fn remove_all(&mut self) {
+        self.entries = Vec::new();
+    }
+
+    /// Removes the keys whose time is over, and returns their comments.
+    pub(crate) fn expire(&mut self, now_ms: u64) -> Vec<String> {
+        let is_over = |entry: &KeyEntry| entry.expires_ms.is_some_and(|end| end <= now_ms);
+        if !self.entries.iter().any(is_over) {
+            return Vec::new();
+        }
+        let over = self.entries.iter().filter(|entry| is_over(entry));
+        let comments = over.map(|entry| entry.comment.clone()).collect();
+        self.entries.retain(|entry| !is_over(entry));
+        comments
+    }
+
+    /// When the next key expires.
+    pub(crate) fn next_expiry_ms(&self) -> Option<u64> {
+        self.entries
+            .iter()
+            .filter_map(|entry| entry.expires_ms)
+            .min()
+    }
+
+    pub(crate) fn is_locked(&self) -> bool {
+        self.lock.is_some()
+    }
+
+    /// Locks the agent; false if it is locked or the passphrase is empty.
+    pub(crate) fn lock(&mut self, passphrase: &[u8]) -> bool {
+        if passphrase.is_empty() || self.is_locked() {
+            return false;
+        }
+        self.lock = Some(Lock::new(passphrase));
+        true
+    }
+
+    /// Tries to unlock.
+    ///
+    /// # Errors
+    /// The milliseconds before the next attempt is considered; 0 if the agent is not locked or the
+    /// passphrase is empty.
+    pub(crate) fn unlock(&mut self, passphrase: &[u8]) -> Result<(), u64> {
+        let Some(lock) = self.lock.as_ref().filter(|_| !passphrase.is_empty()) else {
+            return Err(0);
+        };
+        if lock.opens(passphrase) {
+            self.lock = None;
+            self.failures = 0;
+            return Ok(());
+        }
+        self.failures = (self.failures + 1).min(MAX_FAILURES);
+        Err(UNLOCK_DELAY_MS * self.failures)
+    }
+}

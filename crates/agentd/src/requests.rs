@@ -1,0 +1,342 @@
+//! What the agent does with a request: its keys, its lock and its options decide, and the event loop
+//! carries out what takes time.
+
+use agent::answer;
+use agent::message::SESSION_BIND;
+use agent::request::{AddRequest, AgentRequest, SignRequest};
+use crypto::hash::HashAlgorithm;
+use keys::{KeyType, PrivateKey, SignatureAlgorithm};
+use zeroize::Zeroizing;
+
+use crate::bindings::Bindings;
+use crate::destination;
+use crate::keyring::Keyring;
+use crate::log::AgentLog;
+use crate::signed_data;
+
+/// The extensions in the answer to `query`, as in OpenSSH: without itself.
+const EXTENSIONS: [&str; 1] = [SESSION_BIND];
+/// Longest part of foreign text in a question, in characters.
+const MAX_SHOWN: usize = 200;
+
+/// The agent's state.
+pub(crate) struct KeyAgent {
+    pub(crate) keyring: Keyring,
+    pub(crate) log: AgentLog,
+    /// Seconds after which an added key without a lifetime of its own is removed.
+    pub(crate) default_lifetime: Option<u64>,
+    pub(crate) fingerprint_hash: HashAlgorithm,
+    /// Providers may be named by clients on other machines (`-O allow-remote-pkcs11`).
+    pub(crate) allows_remote_providers: bool,
+    /// Keys were added, so that the heap may be larger.
+    pub(crate) has_grown: bool,
+}
+
+/// How a request goes on.
+pub(crate) enum Handling {
+    /// The answer.
+    Answer(Vec<u8>),
+    /// A signature is made.
+    Sign(Box<Signing>),
+    /// The user is asked; then a signature is made.
+    Confirm(Box<Signing>, String),
+    /// The passphrase is tried when earlier attempts have had their delay.
+    Unlock(Zeroizing<Vec<u8>>),
+}
+
+/// A signature that the agent has decided to make.
+pub(crate) struct Signing {
+    key: PrivateKey,
+    blob: Vec<u8>,
+    algorithm: SignatureAlgorithm,
+    data: Vec<u8>,
+}
+
+impl Signing {
+    /// True if it takes milliseconds, so that another thread makes it.
+    pub(crate) fn is_slow(&self) -> bool {
+        self.key.key_type() == KeyType::Rsa
+    }
+
+    /// Blob of the key.
+    pub(crate) fn blob(&self) -> &[u8] {
+        &self.blob
+    }
+
+    /// The answer.
+    pub(crate) fn perform(&self) -> Vec<u8> {
+        match self.key.sign(self.algorithm, &self.data) {
+            Ok(signature) => answer::signature(&signature),
+            Err(_) => answer::status(false),
+        }
+    }
+}
+
+fn refused() -> Handling {
+    Handling::Answer(answer::status(false))
+}
+
+impl KeyAgent {
+    /// Handles a request, without its length, of a connection with these bindings.
+    pub(crate) fn handle(&mut self, bindings: &mut Bindings, body: &[u8]) -> Handling {
+        if AgentRequest::is_session_bind(body) {
+            bindings.attempted();
+        }
+        let request = match AgentRequest::decode(body) {
+            Ok(request) => request,
+            Err(error) => {
+                self.log.info(format_args!("refused: {error}"));
+                return refused();
+            }
+        };
+        // A binding counts while the agent is locked too: the connection is the same afterwards.
+        if self.keyring.is_locked() {
+            match request {
+                AgentRequest::Unlock(passphrase) => return unlock(passphrase),
+                AgentRequest::ListIdentities => {
+                    return Handling::Answer(answer::identities([].into_iter()));
+                }
+                AgentRequest::BindSession(_) => {}
+                _ => {
+                    self.log.debug(format_args!("refused: the agent is locked"));
+                    return refused();
+                }
+            }
+        }
+        match request {
+            AgentRequest::ListIdentities => Handling::Answer(self.list(bindings)),
+            AgentRequest::Sign(request) => self.sign(bindings, &request),
+            other => self.change(bindings, other),
+        }
+    }
+
+    fn change(&mut self, bindings: &mut Bindings, request: AgentRequest<'_>) -> Handling {
+        let is_done = match request {
+            AgentRequest::Add(request) => self.add(bindings, *request),
+            AgentRequest::Remove(blob) => self.remove(bindings, blob),
+            AgentRequest::RemoveAll => {
+                self.remove_all();
+                true
+            }
+            AgentRequest::RemoveAllOfProtocol1 => true,
+            AgentRequest::Lock(passphrase) => self.keyring.lock(passphrase),
+            AgentRequest::Unlock(passphrase) => return unlock(passphrase),
+            AgentRequest::AddSmartcard { provider, .. }
+            | AgentRequest::RemoveSmartcard { provider } => {
+                self.refuse_provider(bindings, provider);
+                false
+            }
+            AgentRequest::BindSession(bind) => match bindings.bind(&bind) {
+                Ok(()) => true,
+                Err(error) => {
+                    self.log.info(format_args!("session-bind refused: {error}"));
+                    return Handling::Answer(answer::extension_failure());
+                }
+            },
+            AgentRequest::Query => return Handling::Answer(answer::extensions(&EXTENSIONS)),
+            AgentRequest::OtherExtension(name) => {
+                let name = shown(name);
+                self.log.debug(format_args!("unknown extension \"{name}\""));
+                false
+            }
+            AgentRequest::ListIdentities | AgentRequest::Sign(_) => false,
+        };
+        Handling::Answer(answer::status(is_done))
+    }
+
+    fn list(&self, bindings: &Bindings) -> Vec<u8> {
+        let now = sys::time::realtime_seconds();
+        let visible: Vec<(&[u8], &str)> = self
+            .keyring
+            .entries()
+            .iter()
+            .filter(|entry| destination::check(&entry.destinations, bindings, None, now).is_ok())
+            .map(|entry| (entry.blob.as_slice(), entry.comment.as_str()))
+            .collect();
+        answer::identities(visible.into_iter())
+    }
+
+    fn add(&mut self, bindings: &Bindings, request: AddRequest) -> bool {
+        let comment = shown(&request.comment);
+        let constraints = &request.constraints;
+        let old = self.keyring.find(&request.key.blob());
+        let now = sys::time::realtime_seconds();
+        let reason = if let Some(provider) = &constraints.provider {
+            self.refuse_provider(bindings, provider.as_bytes());
+            return false;
+        } else if !request.key.key.can_sign() {
+            "keys in security keys are not supported"
+        } else if constraints.max_signatures.is_some() {
+            "a number of signatures can be limited for stateful keys only"
+        } else if constraints.certificates.is_some() {
+            "associated certificates are for keys of tokens only"
+        } else if old
+            .is_some_and(|old| destination::check(&old.destinations, bindings, None, now).is_err())
+        {
+            "a key with the same public key may not be changed from this host"
+        } else if old.is_none() && self.keyring.is_full() {
+            "there are too many keys"
+        } else {
+            self.log.debug(format_args!(
+                "adding {} \"{comment}\": lifetime {:?}, confirm {}, destinations {}",
+                request.key.blob_name(),
+                constraints.lifetime,
+                constraints.confirm,
+                constraints.destinations.len()
+            ));
+            self.keyring.add(
+                request.key,
+                request.comment,
+                request.constraints,
+                self.default_lifetime,
+                sys::time::boot_ms(),
+            );
+            self.has_grown = true;
+            return true;
+        };
+        self.log
+            .info(format_args!("key \"{comment}\" is not added: {reason}"));
+        false
+    }
+
+    /// Providers are code of somebody else's choice: this agent loads none (CVE-2016-10009,
+    /// CVE-2023-38408), whether or not the constraints would hold for all keys of the token
+    /// (CVE-2023-28531, CVE-2023-51384).
+    fn refuse_provider(&self, bindings: &Bindings, provider: &[u8]) {
+        let provider = shown(provider);
+        if bindings.is_remote() && !self.allows_remote_providers {
+            self.log.info(format_args!(
+                "provider \"{provider}\" refused: a client on another machine named it"
+            ));
+        } else {
+            self.log.info(format_args!(
+                "provider \"{provider}\" refused: tokens and security keys are not supported"
+            ));
+        }
+    }
+
+    fn remove(&mut self, bindings: &Bindings, blob: &[u8]) -> bool {
+        let now = sys::time::realtime_seconds();
+        let is_permitted = self.keyring.find(blob).is_some_and(|entry| {
+            destination::check(&entry.destinations, bindings, None, now).is_ok()
+        });
+        is_permitted && self.keyring.remove(blob)
+    }
+
+    /// Removes all keys; their memory is wiped.
+    pub(crate) fn remove_all(&mut self) {
+        self.keyring.remove_all();
+        self.log.debug(format_args!("all keys removed"));
+    }
+
+    fn sign(&self, bindings: &Bindings, request: &SignRequest<'_>) -> Handling {
+        let Some(entry) = self.keyring.find(request.blob) else {
+            self.log.debug(format_args!("no such key"));
+            return refused();
+        };
+        let comment = shown(&entry.comment);
+        let login = signed_data::login(request.data, request.blob);
+        if !entry.destinations.is_empty()
+            && let Err(reason) = permit(&entry.destinations, bindings, login.as_ref())
+        {
+            self.log
+                .info(format_args!("key \"{comment}\" does not sign: {reason}"));
+            return refused();
+        }
+        let key_type = entry.held.key.key_type();
+        let algorithm = request.flags.algorithm(key_type);
+        let signing = Box::new(Signing {
+            key: entry.held.key.clone(),
+            blob: request.blob.to_vec(),
+            algorithm,
+            data: request.data.to_vec(),
+        });
+        match entry.confirm {
+            false => Handling::Sign(signing),
+            true => {
+                let question = self.question(bindings, request, login.as_ref(), &comment);
+                Handling::Confirm(signing, question)
+            }
+        }
+    }
+
+    /// Asks whether the key may be used, and says by whom.
+    fn question(
+        &self,
+        bindings: &Bindings,
+        request: &SignRequest<'_>,
+        login: Option<&signed_data::SignedLogin<'_>>,
+        comment: &str,
+    ) -> String {
+        let fingerprint = |blob: &[u8]| keys::fingerprint::of_blob(blob, self.fingerprint_hash);
+        let mut text = format!(
+            "Allow use of key {comment}?\nKey fingerprint {}.",
+            fingerprint(request.blob)
+        );
+        match (login, signed_data::file_signature(request.data)) {
+            (Some(login), _) => {
+                let user = shown(login.user);
+                text.push_str(&format!("\nIt logs in as user \"{user}\""));
+                let bound = bindings.hops().last().filter(|hop| !hop.is_forwarding);
+                match login.host_key.map(fingerprint) {
+                    Some(host) => text.push_str(&format!(" to the host with key {host}.")),
+                    None => match bound {
+                        Some(hop) => {
+                            let host = fingerprint(&hop.host.blob());
+                            text.push_str(&format!(" to the host with key {host}."));
+                        }
+                        None => text.push_str(" to an unknown host."),
+                    },
+                }
+            }
+            (None, Some(namespace)) => {
+                let namespace = shown(namespace);
+                text.push_str(&format!("\nIt signs for the namespace \"{namespace}\"."));
+            }
+            (None, None) => text.push_str("\nIt signs data of an unknown kind."),
+        }
+        for hop in bindings.hops().iter().filter(|hop| hop.is_forwarding) {
+            let host = fingerprint(&hop.host.blob());
+            text.push_str(&format!(
+                "\nThe request comes through the host with key {host}."
+            ));
+        }
+        text
+    }
+}
+
+/// Checks a signature of a key with destination constraints.
+fn permit(
+    destinations: &[agent::constraint::DestinationConstraint],
+    bindings: &Bindings,
+    login: Option<&signed_data::SignedLogin<'_>>,
+) -> Result<(), String> {
+    let last = bindings
+        .hops()
+        .last()
+        .ok_or("its destinations are restricted, and the connection is bound to no session")?;
+    let login = login.ok_or("its destinations are restricted, and the data are no login")?;
+    let now = sys::time::realtime_seconds();
+    destination::check(destinations, bindings, Some(login.user), now)
+        .map_err(|reason| reason.to_string())?;
+    if login.session_identifier != last.session_identifier {
+        return Err("the login is of another session than the bound one".to_owned());
+    }
+    match login.host_key {
+        None if bindings.hops().len() > 1 => {
+            Err("the login through a forwarded agent names no host key".to_owned())
+        }
+        Some(host_key) if host_key != last.host.blob() => {
+            Err("the login names another host key than the bound session".to_owned())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn unlock(passphrase: &[u8]) -> Handling {
+    Handling::Unlock(Zeroizing::new(passphrase.to_vec()))
+}
+
+fn shown(text: impl AsRef<[u8]>) -> String {
+    escape::escape_at_most(text, escape::Style::Line, MAX_SHOWN)
+}

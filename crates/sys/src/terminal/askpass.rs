@@ -1,0 +1,108 @@
+//! Asks a person through an askpass program (ssh-add(1), SSH_ASKPASS).
+
+use std::ffi::{OsStr, OsString};
+
+use zeroize::Zeroizing;
+
+use super::prompt::MAX_ANSWER_LEN;
+use crate::process::ChildCommand;
+
+/// The askpass program if `SSH_ASKPASS` is unset or empty.
+const DEFAULT_PROGRAM: &str = "/usr/bin/ssh-askpass";
+
+/// The askpass program of the environment.
+#[must_use]
+pub fn program() -> OsString {
+    std::env::var_os("SSH_ASKPASS")
+        .filter(|program| !program.is_empty())
+        .unwrap_or_else(|| OsString::from(DEFAULT_PROGRAM))
+}
+
+/// Runs `program` with the prompt as its argument and waits for it. The first line of its output is
+/// the answer; `None` if it fails or the person declines. `hint` is the value of
+/// `SSH_ASKPASS_PROMPT`, with which the program chooses its form: `confirm` asks for yes or no.
+///
+/// # Errors
+/// If the program cannot be started, or its answer is longer than [`MAX_ANSWER_LEN`] bytes; the
+/// reason in words.
+pub fn ask(
+    program: &OsStr,
+    prompt: &str,
+    hint: Option<&str>,
+) -> Result<Option<Zeroizing<Vec<u8>>>, String> {
+    let text = |error: std::io::Error| error.to_string();
+    let (output, theirs) = crate::io::pipe().map_err(text)?;
+    let mut command = ChildCommand::new(program);
+    command.arg(program).arg(prompt).inherit_env();
+    if let Some(hint) = hint {
+        command.env("SSH_ASKPASS_PROMPT", hint);
+    }
+    command
+        .fd(crate::io::null().map_err(text)?, 0)
+        .fd(theirs, 1)
+        .fd_shared(crate::io::stderr(), 2);
+    let mut child = command.spawn().map_err(|error| error.to_string())?;
+    drop(command);
+    let mut answer = Zeroizing::new(vec![0_u8; MAX_ANSWER_LEN + 1]);
+    let mut length = 0;
+    while let Some(room) = answer.get_mut(length..).filter(|room| !room.is_empty()) {
+        let count = crate::io::read(&output, room).map_err(text)?;
+        if count == 0 {
+            break;
+        }
+        length += count;
+    }
+    drop(output);
+    let status = child.wait().map_err(text)?;
+    if !status.is_success() {
+        return Ok(None);
+    }
+    answer.truncate(length);
+    let end = answer
+        .iter()
+        .position(|byte| matches!(byte, b'\n' | b'\r'))
+        .unwrap_or(length);
+    if end > MAX_ANSWER_LEN {
+        return Err("the answer is too long".into());
+    }
+    answer.truncate(end);
+    Ok(Some(answer))
+}
+
+/// Asks for a permission with `SSH_ASKPASS_PROMPT=confirm`: true if the program ends with 0 and
+/// prints nothing or "yes". False without a display, unless `SSH_ASKPASS_REQUIRE` is `force`.
+#[must_use]
+pub fn confirms(question: &str) -> bool {
+    may_ask()
+        && match ask(&program(), question, Some("confirm")) {
+            Ok(Some(answer)) => answer.is_empty() || answer.eq_ignore_ascii_case(b"yes"),
+            Ok(None) | Err(_) => false,
+        }
+}
+
+fn may_ask() -> bool {
+    let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    match std::env::var("SSH_ASKPASS_REQUIRE").as_deref() {
+        Ok("force") => true,
+        Ok("never") => false,
+        _ => set("DISPLAY") || set("WAYLAND_DISPLAY"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_line_of_the_output_is_the_answer() {
+        // /bin/echo prints the prompt, which serves as the answer.
+        let program = OsStr::new("/bin/echo");
+        let answer = ask(program, "secret\nmore", None).unwrap().unwrap();
+        assert_eq!(&answer[..], b"secret");
+        let declined = ask(OsStr::new("/bin/false"), "p", Some("confirm")).unwrap();
+        assert!(declined.is_none());
+        assert!(ask(OsStr::new("/nonexistent"), "p", None).is_err());
+        let long = "x".repeat(MAX_ANSWER_LEN + 1);
+        assert!(ask(program, &long, None).is_err());
+    }
+}
