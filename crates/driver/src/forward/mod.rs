@@ -17,6 +17,7 @@ mod dial;
 mod events;
 mod first_packet;
 mod listener;
+mod name_cache;
 mod resolver;
 mod socks;
 mod target;
@@ -197,7 +198,7 @@ enum ForwardStage {
     /// The peer sends a SOCKS request on its channel.
     PeerAsks,
     /// The peer has not answered our open request.
-    Opening(SocketPair),
+    Opening(OpeningSocket),
     /// The peer has not answered our open request for a tunnel.
     OpeningPort(Box<PacketPort>),
     /// The channel carries the packets of a device.
@@ -207,6 +208,14 @@ enum ForwardStage {
         source_ended: bool,
         sink_ended: bool,
     },
+}
+
+/// The socket of a channel that the peer has not answered.
+struct OpeningSocket {
+    write: OwnedFd,
+    /// None if it is the channel's source already: the peer takes data before its answer.
+    read: Option<OwnedFd>,
+    source_ended: bool,
 }
 
 struct Forwarded {
@@ -227,6 +236,8 @@ struct Forwarded {
     /// bounds its size.
     held: Vec<u8>,
     peer_ended: bool,
+    /// The socket was reset, or failed otherwise.
+    is_reset: bool,
     /// The socket, whose bytes are read and dropped: the peer has closed the channel. A target that
     /// cannot write might not read what is still to be written to it.
     discarded: Option<OwnedFd>,
@@ -371,6 +382,7 @@ impl Forwards {
             is_accepted: false,
             held: Vec::new(),
             peer_ended: false,
+            is_reset: false,
             discarded: None,
             label,
             origin,
@@ -403,12 +415,15 @@ impl Forwards {
         let ForwardTarget::Tcp { host, port } = &target else {
             return;
         };
-        let (family, token) = (self.settings.family, ForwardToken::Resolver.number());
-        let started = self
-            .resolver
-            .look_up((serial, host.clone(), *port, family), token, driver);
-        match started {
-            Ok(()) => self.set_stage(serial, ForwardStage::Lookup(target)),
+        let name = (host.clone(), self.settings.family);
+        let token = ForwardToken::Resolver.number();
+        match self.resolver.look_up(serial, (name, *port), token, driver) {
+            Ok(None) => self.set_stage(serial, ForwardStage::Lookup(target)),
+            Ok(Some(addresses)) => {
+                let token = ForwardToken::Connect(serial).number();
+                let (dial, step) = Dial::start(addresses, token, driver);
+                self.dialed(serial, (target, dial), step, driver);
+            }
             Err(error) => self.fail(serial, Some((target, words(&error))), driver),
         }
     }
@@ -553,6 +568,30 @@ impl Forwards {
         driver.feed_sink(channel, held.into(), ended);
     }
 
+    /// Joins the accepted connection `socket` to its channel, which the peer has just confirmed.
+    fn join_accepted(&mut self, serial: u64, socket: OpeningSocket, driver: &mut Driver) {
+        let OpeningSocket {
+            write,
+            read,
+            source_ended,
+        } = socket;
+        if let Some(read) = read {
+            return self.join(serial, SocketPair { read, write }, driver);
+        }
+        let Some(entry) = self.entries.get_mut(&serial) else {
+            return;
+        };
+        entry.stage = ForwardStage::Joined {
+            source_ended,
+            sink_ended: false,
+        };
+        if let Some(channel) = entry.channel
+            && driver.attach_socket_sink(channel, write).is_err()
+        {
+            self.end_both(serial, driver);
+        }
+    }
+
     /// A connection cannot be made: refuses the channel, or answers the SOCKS request and closes it.
     fn fail(&mut self, serial: u64, why: Option<(ForwardTarget, String)>, driver: &mut Driver) {
         let Some(entry) = self.entries.get(&serial) else {
@@ -578,6 +617,10 @@ impl Forwards {
             }
         }
         if let Some((target, why)) = why {
+            if let ForwardTarget::Tcp { host, .. } = &target {
+                let name = (host.clone(), self.settings.family);
+                self.resolver.forget(&name);
+            }
             self.reports.push_back(match entry.bind.is_empty() {
                 true => ForwardReport::ConnectFailed { target, why },
                 false => ForwardReport::AgentFailed { why },
