@@ -299,6 +299,8 @@ impl Forwards {
                 channel,
                 reason,
                 description,
+                label: entry.label.clone(),
+                origin: entry.origin,
             });
         }
         self.remove(serial, driver);

@@ -143,6 +143,10 @@ pub enum ForwardReport {
         reason: u32,
         /// The peer's text, not escaped.
         description: String,
+        /// Which connection, as in [`Forwards::lines`].
+        label: String,
+        /// The number of the forwarding to which it belongs.
+        origin: Option<u64>,
     },
     /// The server has confirmed a tunnel.
     TunnelOpened(ChannelId),
@@ -152,6 +156,8 @@ pub enum ForwardReport {
         target: ForwardTarget,
         /// Why, in the system's words.
         why: String,
+        /// The number of the forwarding to which it belongs.
+        origin: Option<u64>,
     },
     /// A connection to the agent failed.
     AgentFailed {
@@ -622,7 +628,11 @@ impl Forwards {
                 self.resolver.forget(&name);
             }
             self.reports.push_back(match entry.bind.is_empty() {
-                true => ForwardReport::ConnectFailed { target, why },
+                true => ForwardReport::ConnectFailed {
+                    target,
+                    why,
+                    origin: entry.origin,
+                },
                 false => ForwardReport::AgentFailed { why },
             });
         }
