@@ -3,8 +3,8 @@
 //! own number with the highest bit set. Numbers of ours never have that bit.
 //!
 //! The receiver holds the data back until its owner accepts the channel, so that an owner knows of it
-//! only then, and drops it if the owner refuses. Data for a channel that does not exist is dropped: it
-//! was sent before the refusal arrived. All messages of a channel reach the peer in order, and a number
+//! only then, and drops it if the owner refuses. Data for a channel that is gone is dropped: it was sent
+//! before the refusal arrived. All messages of a channel reach the peer in order, and a number
 //! is used again only after the answer, so such data never reaches a later channel.
 //!
 //! `early` and `optimistic` have the first channel of a connection, whose number is known.
@@ -59,7 +59,7 @@ impl ChannelTable {
     /// dropped. True if it names the peer's number.
     ///
     /// # Errors
-    /// Those of [`ChannelTable::addressed`].
+    /// Those of [`ChannelTable::addressed`] and [`ChannelTable::opened_by_peer`].
     pub(super) fn addressed_early(
         &mut self,
         number: u32,
@@ -67,7 +67,7 @@ impl ChannelTable {
         let is_early = number & EARLY_ADDRESS != 0;
         let number = match is_early {
             false => number,
-            true => match self.opened_by_peer(number & !EARLY_ADDRESS) {
+            true => match self.opened_by_peer(number & !EARLY_ADDRESS)? {
                 Some(id) => id.0,
                 None => return Ok(None),
             },

@@ -89,6 +89,7 @@ impl Channels {
         if open.kind.len() > 256 {
             return Err(Error::PeerMisbehaved("channel type too long"));
         }
+        self.table.note_request(open.sender_channel);
         // A maximum packet size of 0 could never carry a byte; a sender that tried would spin.
         let granted = if open.max_packet == 0 {
             Err((

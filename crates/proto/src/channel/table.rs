@@ -16,6 +16,8 @@ pub(super) struct ChannelTable {
     last_serial: u64,
     /// Our numbers of the channels that the peer opened, by its numbers.
     by_peer: BTreeMap<u32, u32>,
+    /// Highest of the numbers under which the peer has requested a channel.
+    highest_by_peer: Option<u32>,
 }
 
 fn index(id: ChannelId) -> usize {
@@ -113,8 +115,21 @@ impl ChannelTable {
         Some(removed)
     }
 
-    /// The channel that the peer opened under its number.
-    pub(super) fn opened_by_peer(&self, number: u32) -> Option<ChannelId> {
-        self.by_peer.get(&number).copied().map(ChannelId)
+    /// Records that the peer requests a channel under its number.
+    pub(super) fn note_request(&mut self, number: u32) {
+        self.highest_by_peer = self.highest_by_peer.max(Some(number));
+    }
+
+    /// The channel that the peer requested under its number; `None` if it was refused, or has ended.
+    ///
+    /// # Errors
+    /// [`Error::PeerMisbehaved`] for a number that it has not used.
+    pub(super) fn opened_by_peer(&self, number: u32) -> Result<Option<ChannelId>, Error> {
+        if self.highest_by_peer < Some(number) {
+            return Err(Error::PeerMisbehaved(
+                "message on a channel that does not exist",
+            ));
+        }
+        Ok(self.by_peer.get(&number).copied().map(ChannelId))
     }
 }
