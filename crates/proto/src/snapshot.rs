@@ -19,8 +19,8 @@ use zeroize::Zeroizing;
 use crate::config::Compression;
 use crate::connection::{Connection, ConnectionStage};
 use crate::transport::{
-    Agreement, DirectionSuite, EpochKeys, Inbound, Outbound, PeerExtensions, Transport, TransportSession,
-    VersionExchange,
+    Agreement, DirectionSuite, EpochKeys, Inbound, Outbound, PeerExtensions, Transport,
+    TransportSession, VersionExchange,
 };
 use crate::{Error, Millis, Role, ServerHostKey, TransportConfig};
 

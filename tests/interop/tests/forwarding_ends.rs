@@ -159,15 +159,18 @@ const RESETS: [(&str, Scenario); 2] = [
         reset(acts);
         format!("{:?}", rest(&other))
     }),
-    ("answer and close before everything is read", |acts, other| {
-        send(&other, 1000);
-        while acts.peek(&mut [0; 1000]).expect("bytes") < 1000 {
-            thread::yield_now();
-        }
-        send(&acts, 5);
-        drop(acts);
-        format!("{:?}", rest(&other))
-    }),
+    (
+        "answer and close before everything is read",
+        |acts, other| {
+            send(&other, 1000);
+            while acts.peek(&mut [0; 1000]).expect("bytes") < 1000 {
+                thread::yield_now();
+            }
+            send(&acts, 5);
+            drop(acts);
+            format!("{:?}", rest(&other))
+        },
+    ),
 ];
 
 /// What the ends see through a pair of programs, in both directions.

@@ -75,7 +75,9 @@ fn an_answer_to_early_data_arrives_after_one_round_trip_in_both_directions() {
     pair.server.connection.accept_channel(theirs).unwrap();
     take_events(&mut pair.server);
     assert_eq!(data(&mut pair.server, theirs), b"question");
-    assert!(matches!(pair.server.events.pop_front(), Some(Event::ChannelEof(channel)) if channel == theirs));
+    assert!(
+        matches!(pair.server.events.pop_front(), Some(Event::ChannelEof(channel)) if channel == theirs)
+    );
     assert_eq!(send(&mut pair.server, theirs, b"answer"), 6);
     flight(&mut pair);
     assert!(matches!(
@@ -323,10 +325,8 @@ fn random_opens_from_both_sides_mix_nothing_up() {
                 server.take(&mut pair.server);
             }
             for (opener, acceptor) in [(&client, &server), (&server, &client)] {
-                let (mut sent, mut received) = (
-                    opener.finished.clone(),
-                    acceptor.acceptor.complete.clone(),
-                );
+                let (mut sent, mut received) =
+                    (opener.finished.clone(), acceptor.acceptor.complete.clone());
                 sent.sort();
                 received.sort();
                 assert!(sent == received, "{compression} {seed}");

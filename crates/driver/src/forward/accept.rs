@@ -10,8 +10,8 @@ use wire::names;
 
 use super::{
     ForwardListener, ForwardReport, ForwardStage, ForwardTarget, ForwardToken, Forwarded, Forwards,
-    ListeningSockets, MAX_ACCEPTS, OpeningSocket, Opens, PAUSE_MS, SOCKS_MS, SOCKS_PEEK_BYTES, Socks,
-    SocksOutcome, SocksStep,
+    ListeningSockets, MAX_ACCEPTS, OpeningSocket, Opens, PAUSE_MS, SOCKS_MS, SOCKS_PEEK_BYTES,
+    Socks, SocksOutcome, SocksStep,
 };
 use crate::{Driver, SocketPair};
 

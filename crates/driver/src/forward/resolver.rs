@@ -123,10 +123,11 @@ impl Resolver {
         self.under_way = self.under_way.saturating_sub(1);
         self.spawn();
         let waiting = self.waiting.remove(&name).unwrap_or_default();
-        self.answers.extend(waiting.into_iter().map(|(serial, port)| {
-            let found = found.as_ref().map_err(String::clone);
-            (serial, found.map(|addresses| with_port(addresses, port)))
-        }));
+        self.answers
+            .extend(waiting.into_iter().map(|(serial, port)| {
+                let found = found.as_ref().map_err(String::clone);
+                (serial, found.map(|addresses| with_port(addresses, port)))
+            }));
         if let Ok(addresses) = &found {
             self.cache.keep(name, addresses, now);
         }

@@ -107,9 +107,7 @@ fn a_failure_is_not_kept_and_other_names_wait_for_a_thread() {
         assert_eq!(known, None);
         assert!(resolver.under_way <= MAX_LOOKUPS);
     }
-    let mut answered: Vec<u64> = (0..count)
-        .map(|_| wait(&mut resolver, &driver).0)
-        .collect();
+    let mut answered: Vec<u64> = (0..count).map(|_| wait(&mut resolver, &driver).0).collect();
     answered.sort_unstable();
     assert_eq!(answered, (0..count).collect::<Vec<_>>());
 }

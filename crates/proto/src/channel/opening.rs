@@ -65,7 +65,9 @@ impl Channels {
             .receive_window(transport)
             .ok_or(Error::Misuse("no window memory left for another channel"))?;
         let (window, max_packet) = (receive.first(), receive.max_data());
-        let id = self.table.insert(ChannelRecord::ours(kind, receive, early_bytes))?;
+        let id = self
+            .table
+            .insert(ChannelRecord::ours(kind, receive, early_bytes))?;
         let open = ChannelOpen {
             kind: kind.as_bytes(),
             sender_channel: id.0,
