@@ -72,7 +72,7 @@ pub const REQUEST_AGENT: &str = "agent-req";
 /// RFC 4254 §6.3.1.
 pub const REQUEST_X11: &str = "x11-req";
 pub const REQUEST_EOW: &str = "eow@openssh.com";
-/// Fulmar's own request: the connection behind the channel was reset.
+/// Fulmar's own request: the connection that the channel carries was reset.
 pub const REQUEST_RESET: &str = "reset@fulmar.invalid";
 pub const REQUEST_XON_XOFF: &str = "xon-xoff";
 

@@ -101,7 +101,7 @@ pub enum Request {
     },
     /// `eow@openssh.com`: the sender reads no more data.
     Eow,
-    /// Fulmar's `reset@fulmar.invalid`: the connection behind the channel was reset.
+    /// Fulmar's `reset@fulmar.invalid`: the connection that the channel carries was reset.
     Reset,
     /// An unknown request.
     Unknown {

@@ -32,7 +32,7 @@ pub(crate) struct PeerExtensions {
     pub(crate) tun_segments: bool,
     /// Fulmar's extension: bytes that may follow CHANNEL_OPEN before its answer; 0 if none.
     pub(crate) early_data: u32,
-    /// Fulmar's extension, version 0: a reset of the connection behind a channel is understood.
+    /// Fulmar's extension, version 0: `Request::Reset` is understood.
     pub(crate) reset: bool,
 }
 
