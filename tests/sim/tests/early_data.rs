@@ -290,8 +290,10 @@ impl Player {
 fn random_opens_from_both_sides_mix_nothing_up() {
     for compression in ["none", "zlib@openssh.com", "zstd2@fulmar.invalid"] {
         for seed in 1..=3_u64 {
-            let mut config = TransportConfig::default();
-            config.compression = vec![compression.into()];
+            let config = TransportConfig {
+                compression: vec![compression.into()],
+                ..TransportConfig::default()
+            };
             let mut pair = logged_in(&config);
             let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let mut dice = move |sides: u64| {
