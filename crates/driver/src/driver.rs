@@ -183,15 +183,39 @@ impl Driver {
     /// # Errors
     /// Those of epoll and fcntl; then nothing is attached.
     pub fn attach_socket(&mut self, channel: ChannelId, socket: SocketPair) -> io::Result<()> {
-        let key = (channel, Stream::Data);
-        self.detach_sink(channel, Stream::Data);
-        let (attachments, poller) = (&mut self.attachments, &mut self.poller);
-        attachments.sinks.attach_socket(key, socket.write, poller)?;
-        let attached = attachments.sources.attach(key, socket.read, poller);
+        self.attach_socket_sink(channel, socket.write)?;
+        let attached = self.attach_source(channel, Stream::Data, socket.read);
         if attached.is_err() {
             self.detach_sink(channel, Stream::Data);
         }
         attached
+    }
+
+    /// The sending direction of [`Driver::attach_socket`]; the source is attached separately.
+    ///
+    /// # Errors
+    /// Those of epoll and fcntl.
+    pub fn attach_socket_sink(&mut self, channel: ChannelId, write: OwnedFd) -> io::Result<()> {
+        let key = (channel, Stream::Data);
+        self.detach_sink(channel, Stream::Data);
+        let sinks = &mut self.attachments.sinks;
+        sinks.attach_socket(key, write, &mut self.poller)
+    }
+
+    /// Resets the socket that is joined to the channel, and closes it. What it accepts of the received
+    /// data is written before, the rest is dropped.
+    pub fn reset_socket(&mut self, channel: ChannelId) {
+        let key = (channel, Stream::Data);
+        let written = self.attachments.sinks.write(key, &mut self.connection);
+        if let Err(error) = written {
+            self.failure.get_or_insert(error.into());
+        }
+        let sink = self.detach_sink(channel, Stream::Data);
+        let source = self.detach_source(channel, Stream::Data);
+        for socket in [sink, source].into_iter().flatten() {
+            // Fails only on what is no socket: it is closed as usual.
+            let _ = sys::socket::reset_on_close(&socket);
+        }
     }
 
     /// Passes received data, which was not counted as consumed, to the channel's sink before any

@@ -110,6 +110,23 @@ impl Sinks {
         }
     }
 
+    /// Writes what one sink's descriptor accepts now.
+    pub(super) fn write(
+        &mut self,
+        key: StreamKey,
+        connection: &mut Connection,
+    ) -> Result<(), Error> {
+        let Some(sink) = self.by_stream.get_mut(&key) else {
+            return Ok(());
+        };
+        // The caller ends the sink: its direction is not shut down, and an error changes nothing.
+        let written = sink.write().0;
+        match written {
+            0 => Ok(()),
+            bytes => connection.channel_consumed(key.0, bytes),
+        }
+    }
+
     /// Writes what each sink's descriptor accepts, and reopens the window accordingly.
     pub(super) fn drain(
         &mut self,
@@ -188,8 +205,8 @@ impl ChannelSink {
         self.fd.is_ready() && !self.queue.is_empty()
     }
 
-    /// Writes as much as the descriptor accepts; returns the number of bytes and the state.
-    fn drain(&mut self) -> (usize, StreamOutcome) {
+    /// Writes as much as the descriptor accepts; returns the number of bytes and an error.
+    fn write(&mut self) -> (usize, Option<io::Error>) {
         let mut written = 0;
         while self.fd.is_ready() && !self.queue.is_empty() {
             let mut slices = [IoSlice::new(&[]); MAX_SLICES];
@@ -206,9 +223,18 @@ impl ChannelSink {
                         break;
                     }
                     io::ErrorKind::Interrupted => {}
-                    _ => return (written, StreamOutcome::Failed(error)),
+                    _ => return (written, Some(error)),
                 },
             }
+        }
+        (written, None)
+    }
+
+    /// As [`Self::write`]; returns the number of bytes and the state.
+    fn drain(&mut self) -> (usize, StreamOutcome) {
+        let (written, error) = self.write();
+        if let Some(error) = error {
+            return (written, StreamOutcome::Failed(error));
         }
         let outcome = if self.ended && self.queue.is_empty() {
             if self.shuts_down {

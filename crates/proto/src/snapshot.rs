@@ -19,8 +19,8 @@ use zeroize::Zeroizing;
 use crate::config::Compression;
 use crate::connection::{Connection, ConnectionStage};
 use crate::transport::{
-    Agreement, DirectionSuite, EpochKeys, Inbound, Outbound, Transport, TransportSession,
-    VersionExchange,
+    Agreement, DirectionSuite, EpochKeys, Inbound, Outbound, PeerExtensions, Transport,
+    TransportSession, VersionExchange,
 };
 use crate::{Error, Millis, Role, ServerHostKey, TransportConfig};
 
@@ -116,6 +116,8 @@ impl Connection {
         out.put_string(&session.host_key);
         out.put_bool(session.strict_kex);
         out.put_bool(session.peer_wants_ext_info);
+        out.put_u32(transport.extensions.early_data);
+        out.put_bool(transport.extensions.reset);
         out.put_string(session.agreement.kex.name().as_bytes());
         out.put_string(session.agreement.host_key.name().as_bytes());
         put_keys(&mut out, c2s);
@@ -147,6 +149,11 @@ impl Connection {
         let host_key = reader.string_max(keys::MAX_BLOB_BYTES)?.to_vec();
         let strict_kex = reader.bool()?;
         let peer_wants_ext_info = reader.bool()?;
+        let extensions = PeerExtensions {
+            early_data: reader.u32()?,
+            reset: reader.bool()?,
+            ..PeerExtensions::default()
+        };
         let kex = KexAlgorithm::from_name(reader.utf8()?)
             .ok_or(DecodeError::Malformed("unknown key exchange method"))?;
         let host_key_algorithm = SignatureAlgorithm::from_name(reader.utf8()?)
@@ -175,7 +182,9 @@ impl Connection {
         let inbound = Inbound::resumed(received, c2s, unread)?;
         let outbound = Outbound::resumed(config.deflate, sent, s2c)?;
         let directions = (inbound, outbound);
-        let transport = Transport::resumed(config, host_keys, versions, session, directions, now)?;
+        let mut transport =
+            Transport::resumed(config, host_keys, versions, session, directions, now)?;
+        transport.extensions = extensions;
         Ok(Self::over(transport, ConnectionStage::Connected))
     }
 }

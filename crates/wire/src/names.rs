@@ -26,6 +26,11 @@ pub const LANGUAGE_SHORT_KEXINIT: &str = "x-k1";
 /// Fulmar's extension: the server opens channels of [`CHANNEL_TUN_SEGMENTS`].
 pub const EXT_TUN_SEGMENTS: &str = "tun-segments@fulmar.invalid";
 
+/// Fulmar's extension: number of bytes that may follow CHANNEL_OPEN before its answer (docs/PROTOCOL.md).
+pub const EXT_EARLY_DATA: &str = "early-data@fulmar.invalid";
+/// Fulmar's extension: [`REQUEST_RESET`] is understood.
+pub const EXT_RESET: &str = "reset@fulmar.invalid";
+
 pub const METHOD_NONE: &str = "none";
 pub const METHOD_PUBLICKEY: &str = "publickey";
 pub const METHOD_PUBLICKEY_HOSTBOUND: &str = "publickey-hostbound-v00@openssh.com";
@@ -67,6 +72,8 @@ pub const REQUEST_AGENT: &str = "agent-req";
 /// RFC 4254 §6.3.1.
 pub const REQUEST_X11: &str = "x11-req";
 pub const REQUEST_EOW: &str = "eow@openssh.com";
+/// Fulmar's own request: the connection that the channel carries was reset.
+pub const REQUEST_RESET: &str = "reset@fulmar.invalid";
 pub const REQUEST_XON_XOFF: &str = "xon-xoff";
 
 pub const GLOBAL_HOSTKEYS: &str = "hostkeys-00@openssh.com";

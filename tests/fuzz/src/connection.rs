@@ -111,12 +111,14 @@ pub fn after_login(data: &[u8]) {
     };
     let mut adversary = adversary(role);
     adversary.subject.forgets = true;
+    adversary.subject.ignores_channels = side & 2 != 0;
     adversary.exchange(&Offer::default());
     match role {
         Role::Server => {
             adversary.service();
             adversary.login_password(b"user", PASSWORD);
-            adversary.open_session(0);
+            adversary.open("session", 0, 1 << 20, 32_768);
+            let _ = adversary.rest();
         }
         Role::Client => {
             adversary.accept_service();
@@ -135,6 +137,16 @@ pub fn after_login(data: &[u8]) {
         }
     }
     play(&mut adversary, data);
+    // An owner that took its time.
+    let connection = &mut adversary.subject.connection;
+    let asked: Vec<_> = connection.channel_statuses().collect();
+    let asked: Vec<_> = asked.iter().filter(|each| !each.is_open).collect();
+    let ids: Vec<_> = asked.iter().map(|each| each.channel).collect();
+    for id in ids {
+        // Fails for a channel of the subject's own, and for one that has ended.
+        let _ = connection.accept_channel(id);
+    }
+    while connection.poll_event().is_some() {}
 }
 
 /// The host keys of a server that resumes from a snapshot.

@@ -26,7 +26,7 @@ pub fn of(target: &str) -> Seeds {
         "ssh_config" => named("file", vec![SSH_CONFIG.into()]),
         "sshd_config" => named("file", vec![SSHD_CONFIG.into()]),
         "server_before_login" | "client_before_login" => named("script", scripts(5)),
-        "after_login" => named("script", scripts(2)),
+        "after_login" => [named("script", scripts(2)), named("early", early_data())].concat(),
         "snapshot" => named("snapshot", vec![snapshot()]),
         "deflate" => named(
             "payloads",
@@ -213,6 +213,36 @@ fn scripts(stages: u8) -> Vec<Vec<u8>> {
         }
     }
     list
+}
+
+/// Channels with data before the answer, to owners that answer at once and later.
+fn early_data() -> Vec<Vec<u8>> {
+    let open = |number: u32| {
+        let mut payload = strings(90, &[b"direct-tcpip"], b"");
+        payload.put_u32(number);
+        payload.put_u32(1 << 20);
+        payload.put_u32(32_768);
+        payload
+    };
+    let data = |number: u32, bytes: &[u8]| {
+        let mut payload = vec![94];
+        payload.put_u32(1 << 31 | number);
+        payload.put_string(bytes);
+        payload
+    };
+    let mut eof = vec![96];
+    eof.put_u32(1 << 31 | 5);
+    let all = [
+        open(5),
+        data(5, b"first"),
+        open(6),
+        data(6, &[7; 32_768]),
+        data(5, b" and more"),
+        eof,
+        open(5),
+        data(5, b"again"),
+    ];
+    (0..4).map(|stage| script(stage, &all)).collect()
 }
 
 fn streams() -> Vec<Vec<u8>> {

@@ -6,10 +6,12 @@ use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::thread;
 
 use interop::forwarded::{LIMIT, connect};
-use interop::peers::Running;
 use interop::peers::dropbear::Dropbear;
+use interop::peers::ours::Kind;
 use interop::peers::python::AsyncsshServer;
 use interop::peers::tunnel::{Forwarder, Tunnel, with_client, with_server, with_suites};
+use interop::peers::{Running, openssh};
+use interop::report::skipped;
 use interop::scratch::free_port;
 
 const MIB: usize = 1 << 20;
@@ -149,6 +151,28 @@ const STOPS: [(&str, Scenario); 3] = [
     }),
 ];
 
+/// Resets, of which OpenSSH makes ends.
+const RESETS: [(&str, Scenario); 2] = [
+    ("reset", |acts, other| {
+        send(&acts, 1);
+        (&other).read_exact(&mut [0]).expect("a byte");
+        reset(acts);
+        format!("{:?}", rest(&other))
+    }),
+    (
+        "answer and close before everything is read",
+        |acts, other| {
+            send(&other, 1000);
+            while acts.peek(&mut [0; 1000]).expect("bytes") < 1000 {
+                thread::yield_now();
+            }
+            send(&acts, 5);
+            drop(acts);
+            format!("{:?}", rest(&other))
+        },
+    ),
+];
+
 /// What the ends see through a pair of programs, in both directions.
 fn all(
     scenarios: &[(&str, Scenario)],
@@ -222,6 +246,22 @@ fn as_with_openssh_and_asyncssh() {
 #[test]
 fn as_with_openssh_and_go() {
     with_client(Forwarder::Go, alike([&ENDS[..], &STOPS].concat()));
+}
+
+#[test]
+fn a_reset_stays_one_between_two_of_ours() {
+    if Kind::tested() == Kind::OpenSsh {
+        return skipped("resets", &"OpenSSH makes ends of them");
+    }
+    let running = openssh::start(Kind::tested(), "").expect("a server");
+    let seen = all(&RESETS, Forwarder::Suite(Kind::tested()), &running).expect("a client");
+    assert_eq!(seen.len(), 8);
+    for line in seen {
+        assert!(
+            line.ends_with(r#": (0, "reset")"#) || line.ends_with(r#": (5, "reset")"#),
+            "{line}"
+        );
+    }
 }
 
 // PuTTY 0.78 reads on for a socket that is gone. dropbear 2022.83 does not, but leaves the channel open, so

@@ -69,9 +69,8 @@ impl SessionForwards {
         }
     }
 
-    /// `-v`: logs what each forwarding has carried.
-    pub(super) fn report_totals(&mut self, driver: &mut Driver) {
-        let totals = self.forwards.totals(driver);
+    /// Flag and specification of each forwarding, with its number.
+    fn names(&self) -> impl Iterator<Item = (String, u64)> {
         let locals = self.locals.iter().map(|local| {
             let LocalForward { spec, number, .. } = local;
             let flag = match spec.to {
@@ -80,8 +79,23 @@ impl SessionForwards {
             };
             (flag, spec, *number)
         });
-        for (flag, spec, number) in locals.chain(self.remotes.listed()) {
+        let all = locals.chain(self.remotes.listed());
+        all.map(|(flag, spec, number)| {
             let words = one_line(&spec.words().join(" to "));
+            (format!("{flag} {words}"), number)
+        })
+    }
+
+    /// Flag and specification of the forwarding with this number.
+    pub(super) fn name(&self, number: u64) -> Option<String> {
+        let mut names = self.names();
+        names.find_map(|(name, each)| (each == number).then_some(name))
+    }
+
+    /// `-v`: logs what each forwarding has carried.
+    pub(super) fn report_totals(&mut self, driver: &mut Driver) {
+        let totals = self.forwards.totals(driver);
+        for (name, number) in self.names() {
             let ForwardTotals {
                 connections,
                 peak,
@@ -90,7 +104,7 @@ impl SessionForwards {
                 ..
             } = totals.get(&number).copied().unwrap_or_default();
             debug1!(
-                "forwarding {flag} {words}: {connections} connections, at most {peak} at a time, {sent} bytes sent, {received} received"
+                "forwarding {name}: {connections} connections, at most {peak} at a time, {sent} bytes sent, {received} received"
             );
         }
     }

@@ -24,12 +24,19 @@ impl SessionForwards {
                     channel,
                     reason,
                     description,
+                    label,
+                    origin,
                 } => {
+                    // The target of a dynamic forwarding is the connection's.
+                    let target = label.strip_prefix("dynamic").unwrap_or_default();
+                    let which = origin.and_then(|origin| self.name(origin));
+                    let which = which.map(|name| format!(" ({name}{})", one_line(target)));
                     error!(
-                        "channel {}: open failed: {}: {}",
+                        "channel {}: open failed: {}: {}{}",
                         channel.0,
                         open_reason(reason),
-                        one_line(&description)
+                        one_line(&description),
+                        which.unwrap_or_default()
                     );
                     self.tunnel_refused(channel)?;
                 }
@@ -38,14 +45,20 @@ impl SessionForwards {
                         tunnel.confirmed(channel);
                     }
                 }
-                ForwardReport::ConnectFailed { target, why } => {
-                    match &target {
+                ForwardReport::ConnectFailed {
+                    target,
+                    why,
+                    origin,
+                } => {
+                    let place = match &target {
                         ForwardTarget::Tcp { host, port } => {
-                            error!("connect_to {} port {port}: failed.", one_line(host));
+                            format!("{} port {port}", one_line(host))
                         }
-                        ForwardTarget::Unix(_) => error!("connect_to {}: failed.", shown(&target)),
-                    }
-                    debug1!("connect_to {}: {}", shown(&target), one_line(&why));
+                        ForwardTarget::Unix(_) => shown(&target),
+                    };
+                    let which = origin.and_then(|origin| self.name(origin));
+                    let which = which.map(|name| format!(" ({name})")).unwrap_or_default();
+                    error!("connect_to {place}: failed: {}{which}", one_line(&why));
                 }
                 ForwardReport::AgentFailed { why } => {
                     debug1!("connecting to the agent: {}", one_line(&why));

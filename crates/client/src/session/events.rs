@@ -49,7 +49,10 @@ impl Session<'_> {
                 if let Some(error) = error {
                     debug1!("reading standard input failed: {error}");
                 }
-                if self.driver.connection().channel_is_open(channel) {
+                let connection = self.driver.connection();
+                if connection.channel_is_open(channel)
+                    || connection.channel_takes_early_data(channel)
+                {
                     debug2!("channel {}: end of input", channel.0);
                     self.command(|connection| connection.channel_eof(channel))?;
                 }

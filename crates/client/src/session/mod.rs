@@ -330,17 +330,25 @@ impl<'c> Session<'c> {
             debug1!("Entering interactive session without a command.");
             return self.send_no_more_sessions();
         };
+        let is_forward = matches!(self.plan.what, What::Forward(_));
         let id = match early {
             Some(early) => self.startup.keep(early),
+            None if is_forward => {
+                self.command(|connection| connection.open_channel_with_data(kind, &fields))?
+            }
             None if self.startup.at_once => self.start_early()?,
             None => self.command(|connection| connection.open_channel(kind, &fields))?,
         };
         self.channel = Some(id);
-        if matches!(self.plan.what, What::Forward(_)) {
+        if is_forward {
             // A limit of `direct-tcpip` is not for this channel.
             self.label(id);
         }
         self.attach_sinks(id)?;
+        if self.driver.connection().channel_takes_early_data(id) {
+            self.startup.has_source = true;
+            self.attach_source(id)?;
+        }
         match self.startup.unconfirmed {
             PipelineDepth::Whole => self.requested(),
             _ => self.send_no_more_sessions()?,
@@ -408,6 +416,9 @@ impl<'c> Session<'c> {
         self.startup.unconfirmed = PipelineDepth::Nothing;
         if matches!(self.plan.what, What::Forward(_)) {
             self.outcome.started = true;
+            if self.startup.has_source {
+                return Ok(());
+            }
             return self.attach_source(channel);
         }
         self.label(channel);

@@ -15,6 +15,8 @@ pub(super) struct ChannelStartup {
     pub(super) unconfirmed: PipelineDepth,
     /// Requests whose answers have not arrived, in their order.
     pub(super) asked: VecDeque<Asked>,
+    /// The local input is attached already: the server takes data before it confirms the channel.
+    pub(super) has_source: bool,
 }
 
 impl ChannelStartup {
@@ -24,6 +26,7 @@ impl ChannelStartup {
             at_once: false,
             unconfirmed: PipelineDepth::Nothing,
             asked: VecDeque::new(),
+            has_source: false,
         }
     }
 

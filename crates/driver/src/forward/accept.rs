@@ -4,13 +4,14 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
-use proto::{ChannelId, Error};
+use proto::{ChannelId, Error, Stream};
+use wire::message::open_failure;
 use wire::names;
 
 use super::{
-    ForwardListener, ForwardReport, ForwardStage, ForwardTarget, ForwardToken, Forwards,
-    ListeningSockets, MAX_ACCEPTS, Opens, PAUSE_MS, SOCKS_MS, SOCKS_PEEK_BYTES, Socks,
-    SocksOutcome, SocksStep,
+    ForwardListener, ForwardReport, ForwardStage, ForwardTarget, ForwardToken, Forwarded, Forwards,
+    ListeningSockets, MAX_ACCEPTS, OpeningSocket, Opens, PAUSE_MS, SOCKS_MS, SOCKS_PEEK_BYTES,
+    Socks, SocksOutcome, SocksStep,
 };
 use crate::{Driver, SocketPair};
 
@@ -170,7 +171,7 @@ impl Forwards {
         };
         match open(driver, kind, &fields) {
             Ok(channel) => {
-                let stage = ForwardStage::Opening(socket);
+                let stage = ForwardStage::Opening(opening(channel, socket, driver));
                 self.insert(stage, Some(channel), None, (label, Some(listener)));
             }
             Err(error) => self.reports.push_back(ForwardReport::NoChannel(error)),
@@ -227,7 +228,7 @@ impl Forwards {
         match open(driver, kind, &fields) {
             Ok(channel) => {
                 entry.channel = Some(channel);
-                entry.stage = ForwardStage::Opening(socket);
+                entry.stage = ForwardStage::Opening(opening(channel, socket, driver));
                 self.channels.insert(channel, serial);
             }
             Err(error) => {
@@ -252,14 +253,18 @@ impl Forwards {
                     let reply = socks.reply(SocksOutcome::Connected);
                     let _ = sys::socket::send_now(&socket.write, &reply);
                 }
-                self.join(serial, socket, driver);
+                self.join_accepted(serial, socket, driver);
             }
             ForwardStage::OpeningPort(port) => {
                 if let Some(channel) = entry.channel {
                     self.tunnel_opened(serial, channel, port, driver);
                 }
             }
-            other => entry.stage = other,
+            // The connection has ended meanwhile.
+            other => {
+                entry.stage = other;
+                self.close_if_done(serial, driver);
+            }
         }
     }
 
@@ -274,26 +279,67 @@ impl Forwards {
         let Some(entry) = self.entries.get_mut(&serial) else {
             return;
         };
-        if let (ForwardStage::Opening(socket), Some(socks)) = (&entry.stage, &entry.socks) {
-            let outcome = match reason {
-                wire::message::open_failure::ADMINISTRATIVELY_PROHIBITED => SocksOutcome::Forbidden,
-                _ => SocksOutcome::Unreachable,
-            };
-            let _ = sys::socket::send_now(&socket.write, &socks.reply(outcome));
+        match (&entry.stage, &entry.socks) {
+            (ForwardStage::Opening(socket), Some(socks)) => {
+                let outcome = match reason {
+                    open_failure::ADMINISTRATIVELY_PROHIBITED => SocksOutcome::Forbidden,
+                    _ => SocksOutcome::Unreachable,
+                };
+                let _ = sys::socket::send_now(&socket.write, &socks.reply(outcome));
+            }
+            // Bytes that were read from it are lost. Had they stayed in the socket, as without early
+            // data, the kernel would reset the connection.
+            (ForwardStage::Opening(socket), None) if entry.has_sent(driver) => {
+                let _ = sys::socket::reset_on_close(&socket.write);
+            }
+            _ => {}
         }
         if let Some(channel) = entry.channel {
             self.reports.push_back(ForwardReport::OpenRefused {
                 channel,
                 reason,
                 description,
+                label: entry.label.clone(),
+                origin: entry.origin,
             });
         }
         self.remove(serial, driver);
     }
 }
 
-pub(super) fn open(driver: &mut Driver, kind: &str, fields: &[u8]) -> Result<ChannelId, Error> {
-    let channel = driver.connection().open_channel(kind, fields)?;
+impl Forwarded {
+    /// Returns true if data was sent to the peer.
+    fn has_sent(&self, driver: &mut Driver) -> bool {
+        let traffic = |channel| driver.connection().channel_traffic(channel);
+        self.channel.map(traffic).is_some_and(|all| all.sent > 0)
+    }
+}
+
+/// Sends the socket's data before the peer's answer, if the peer takes it.
+fn opening(channel: ChannelId, socket: SocketPair, driver: &mut Driver) -> OpeningSocket {
+    let SocketPair { read, write } = socket;
+    if !driver.connection().channel_takes_early_data(channel) {
+        return OpeningSocket {
+            write,
+            read: Some(read),
+            source_ended: false,
+        };
+    }
+    let attached = driver.attach_source(channel, Stream::Data, read);
+    if attached.is_err() {
+        // The kernel lacks memory: nothing can be read.
+        let _ = driver.connection().channel_eof(channel);
+    }
+    OpeningSocket {
+        write,
+        read: None,
+        source_ended: attached.is_err(),
+    }
+}
+
+/// Opens the channel of a connection.
+fn open(driver: &mut Driver, kind: &str, fields: &[u8]) -> Result<ChannelId, Error> {
+    let channel = driver.connection().open_channel_with_data(kind, fields)?;
     driver.connection().channel_hold_close(channel)?;
     Ok(channel)
 }

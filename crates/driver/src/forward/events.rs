@@ -4,10 +4,13 @@ use std::io;
 use std::os::fd::AsFd;
 
 use bytes::Bytes;
-use proto::{ChannelId, Event, Stream};
-use sys::socket::Lookups;
+use proto::channel::Request;
+use proto::{ChannelId, Connection, Event, Stream};
 
-use super::{ForwardReport, ForwardStage, ForwardToken, Forwards, SocksOutcome, SocksStep};
+use super::{
+    ForwardReport, ForwardStage, ForwardToken, Forwarded, Forwards, OpeningSocket, SocksOutcome,
+    SocksStep,
+};
 use crate::{Driver, Notice};
 
 /// Bytes that are read and dropped at a time.
@@ -33,7 +36,9 @@ impl Forwards {
             Notice::SourceEnded { channel, error, .. } => {
                 self.source_ended(channel, error, driver);
             }
-            Notice::SinkEnded { channel, .. } => self.sink_ended(channel, driver),
+            Notice::SinkEnded { channel, error, .. } => {
+                self.sink_ended(channel, error.as_ref(), driver);
+            }
             Notice::EndpointEnded { channel } => self.port_ended(channel, driver),
             Notice::Event(event) => return self.event(event, driver).map(Notice::Event),
             other => return Some(other),
@@ -47,9 +52,7 @@ impl Forwards {
             ForwardToken::NextAttempt(serial) => self.dial_event(serial, false, driver),
             ForwardToken::GiveUp(serial) => self.gave_up(serial, driver),
             ForwardToken::Resolver => {
-                while let Some((serial, found)) =
-                    self.lookups.as_mut().and_then(Lookups::next_answer)
-                {
+                while let Some((serial, found)) = self.resolver.next_answer(driver.now()) {
                     self.looked_up(serial, found, driver);
                 }
             }
@@ -105,6 +108,11 @@ impl Forwards {
                 self.end_both(serial, driver);
             }
             Event::ChannelClosed(_) => self.remove(serial, driver),
+            Event::ChannelRequest {
+                request: Request::Reset,
+                want_reply: false,
+                ..
+            } => self.peer_reset(serial, channel, driver),
             Event::ChannelRequest {
                 want_reply: true, ..
             } => {
@@ -184,30 +192,61 @@ impl Forwards {
         let Some(serial) = self.serial(channel) else {
             return;
         };
-        if error.is_some() {
+        let Some(entry) = self.entries.get_mut(&serial) else {
+            return;
+        };
+        entry.is_reset |= error.is_some();
+        if entry.is_reset {
             // A reset connection accepts nothing more either.
             return self.end_both(serial, driver);
         }
-        if let Some(entry) = self.entries.get_mut(&serial)
-            && let ForwardStage::Joined { source_ended, .. } = &mut entry.stage
-        {
-            *source_ended = true;
-            let _ = driver.connection().channel_eof(channel);
+        match &mut entry.stage {
+            ForwardStage::Joined { source_ended, .. }
+            | ForwardStage::Opening(OpeningSocket { source_ended, .. }) => {
+                *source_ended = true;
+                let _ = driver.connection().channel_eof(channel);
+            }
+            _ => {}
         }
         self.close_if_done(serial, driver);
     }
 
     /// All data is written, or the socket accepts no more; what it sends is still read.
-    fn sink_ended(&mut self, channel: ChannelId, driver: &mut Driver) {
+    fn sink_ended(&mut self, channel: ChannelId, error: Option<&io::Error>, driver: &mut Driver) {
         let Some(serial) = self.serial(channel) else {
             return;
         };
-        if let Some(entry) = self.entries.get_mut(&serial)
-            && let ForwardStage::Joined { sink_ended, .. } = &mut entry.stage
+        let Some(entry) = self.entries.get_mut(&serial) else {
+            return;
+        };
+        // The kernel reports a reset once, to a write or to a read. What the socket has received
+        // before can still be read.
+        entry.is_reset |= error.is_some_and(|error| error.kind() == io::ErrorKind::ConnectionReset);
+        if let ForwardStage::Joined {
+            sink_ended,
+            source_ended,
+        } = &mut entry.stage
         {
             *sink_ended = true;
+            if *source_ended && entry.is_reset {
+                return self.end_both(serial, driver);
+            }
         }
         self.close_if_done(serial, driver);
+    }
+
+    /// The connection of the peer was reset, and ours is reset as well.
+    fn peer_reset(&mut self, serial: u64, channel: ChannelId, driver: &mut Driver) {
+        let Some(entry) = self.entries.get_mut(&serial) else {
+            return;
+        };
+        if let ForwardStage::Joined { .. } = entry.stage {
+            driver.reset_socket(channel);
+            if let Some(socket) = entry.discarded.take() {
+                driver.unwatch(socket.as_fd());
+            }
+            self.end_both(serial, driver);
+        }
     }
 
     /// The peer takes nothing more. What it sent is still written.
@@ -257,7 +296,7 @@ impl Forwards {
         }
     }
 
-    fn close_if_done(&self, serial: u64, driver: &mut Driver) {
+    pub(super) fn close_if_done(&self, serial: u64, driver: &mut Driver) {
         if let Some(entry) = self.entries.get(&serial)
             && let Some(channel) = entry.channel
             && let ForwardStage::Joined {
@@ -265,7 +304,11 @@ impl Forwards {
                 sink_ended: true,
             } = entry.stage
         {
-            let _ = driver.connection().channel_close(channel);
+            let connection = driver.connection();
+            if entry.tells_reset(connection) {
+                let _ = connection.channel_request(channel, &Request::Reset, false);
+            }
+            let _ = connection.channel_close(channel);
         }
     }
 
@@ -279,13 +322,25 @@ impl Forwards {
             sink_ended: true,
         };
         let stage = std::mem::replace(&mut entry.stage, ended);
-        let channel = entry.channel;
+        let (channel, is_reset) = (entry.channel, entry.is_reset);
         self.release(serial, stage, driver);
         if let Some(channel) = channel {
             drop(driver.detach_source(channel, Stream::Data));
             drop(driver.detach_sink(channel, Stream::Data));
-            let _ = driver.connection().channel_eof(channel);
+            let connection = driver.connection();
+            // EOF would end the peer's connection in order.
+            if !(is_reset && connection.reset_supported()) {
+                let _ = connection.channel_eof(channel);
+            }
         }
         self.close_if_done(serial, driver);
+    }
+}
+
+impl Forwarded {
+    /// Returns true if the peer must hear that the socket was reset.
+    fn tells_reset(&self, connection: &Connection) -> bool {
+        let is_open = |channel| connection.channel_is_open(channel);
+        self.is_reset && self.channel.is_some_and(is_open) && connection.reset_supported()
     }
 }

@@ -17,6 +17,8 @@ mod dial;
 mod events;
 mod first_packet;
 mod listener;
+mod name_cache;
+mod resolver;
 mod socks;
 mod target;
 mod totals;
@@ -28,7 +30,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
 use proto::{ChannelId, Millis, Stream};
-use sys::socket::{Family, Lookup, Lookups};
+use sys::socket::Family;
 use wire::message::open_failure;
 
 pub use first_packet::{FirstPacket, FirstPacketStep};
@@ -42,6 +44,7 @@ use crate::packets::PacketPort;
 use crate::{Driver, SocketPair};
 use agent::BindAnswer;
 use dial::{Dial, DialStep};
+use resolver::Resolver;
 
 /// Time limit for lookup and connection together, milliseconds.
 const CONNECT_MS: u64 = 15_000;
@@ -143,6 +146,10 @@ pub enum ForwardReport {
         reason: u32,
         /// The peer's text, not escaped.
         description: String,
+        /// Which connection, as in [`Forwards::lines`].
+        label: String,
+        /// The number of the forwarding to which it belongs.
+        origin: Option<u64>,
     },
     /// The server has confirmed a tunnel.
     TunnelOpened(ChannelId),
@@ -152,6 +159,8 @@ pub enum ForwardReport {
         target: ForwardTarget,
         /// Why, in the system's words.
         why: String,
+        /// The number of the forwarding to which it belongs.
+        origin: Option<u64>,
     },
     /// A connection to the agent failed.
     AgentFailed {
@@ -198,7 +207,7 @@ enum ForwardStage {
     /// The peer sends a SOCKS request on its channel.
     PeerAsks,
     /// The peer has not answered our open request.
-    Opening(SocketPair),
+    Opening(OpeningSocket),
     /// The peer has not answered our open request for a tunnel.
     OpeningPort(Box<PacketPort>),
     /// The channel carries the packets of a device.
@@ -208,6 +217,14 @@ enum ForwardStage {
         source_ended: bool,
         sink_ended: bool,
     },
+}
+
+/// The socket of a channel that the peer has not answered.
+struct OpeningSocket {
+    write: OwnedFd,
+    /// None if it is the channel's source already: the peer takes data before its answer.
+    read: Option<OwnedFd>,
+    source_ended: bool,
 }
 
 struct Forwarded {
@@ -228,6 +245,8 @@ struct Forwarded {
     /// bounds its size.
     held: Vec<u8>,
     peer_ended: bool,
+    /// The socket was reset, or failed otherwise.
+    is_reset: bool,
     /// The socket, whose bytes are read and dropped: the peer has closed the channel. A target that
     /// cannot write might not read what is still to be written to it.
     discarded: Option<OwnedFd>,
@@ -250,8 +269,7 @@ pub struct Forwards {
     channels: BTreeMap<ChannelId, u64>,
     listeners: BTreeMap<u64, ForwardListener>,
     totals: BTreeMap<u64, ForwardTotals>,
-    /// `None` before the first.
-    lookups: Option<Lookups>,
+    resolver: Resolver,
     /// Listeners pause; the reason has been reported.
     paused: bool,
     /// Listeners are not watched until a timer expires.
@@ -279,7 +297,7 @@ impl Forwards {
             channels: BTreeMap::new(),
             listeners: BTreeMap::new(),
             totals: BTreeMap::new(),
-            lookups: None,
+            resolver: Resolver::default(),
             paused: false,
             is_waiting: false,
             reports: VecDeque::new(),
@@ -373,6 +391,7 @@ impl Forwards {
             is_accepted: false,
             held: Vec::new(),
             peer_ended: false,
+            is_reset: false,
             discarded: None,
             label,
             origin,
@@ -405,32 +424,17 @@ impl Forwards {
         let ForwardTarget::Tcp { host, port } = &target else {
             return;
         };
-        let (family, token) = (self.settings.family, ForwardToken::Resolver.number());
-        let lookup = Lookup {
-            serial,
-            host: host.clone(),
-            port: *port,
-            family,
-        };
-        match self.lookups(token, driver) {
-            Ok(lookups) => {
-                lookups.start(lookup);
-                self.set_stage(serial, ForwardStage::Lookup(target));
+        let name = (host.clone(), self.settings.family);
+        let token = ForwardToken::Resolver.number();
+        match self.resolver.look_up(serial, (name, *port), token, driver) {
+            Ok(None) => self.set_stage(serial, ForwardStage::Lookup(target)),
+            Ok(Some(addresses)) => {
+                let token = ForwardToken::Connect(serial).number();
+                let (dial, step) = Dial::start(addresses, token, driver);
+                self.dialed(serial, (target, dial), step, driver);
             }
             Err(error) => self.fail(serial, Some((target, words(&error))), driver),
         }
-    }
-
-    /// The lookups, whose answers `token` reports.
-    fn lookups(&mut self, token: u64, driver: &mut Driver) -> io::Result<&mut Lookups> {
-        if self.lookups.is_none() {
-            let lookups = Lookups::new()?;
-            driver.watch(lookups.as_fd(), token, true, false)?;
-            self.lookups = Some(lookups);
-        }
-        self.lookups
-            .as_mut()
-            .ok_or_else(|| io::ErrorKind::Other.into())
     }
 
     fn set_stage(&mut self, serial: u64, stage: ForwardStage) {
@@ -573,6 +577,30 @@ impl Forwards {
         driver.feed_sink(channel, held.into(), ended);
     }
 
+    /// Joins the accepted connection `socket` to its channel, which the peer has just confirmed.
+    fn join_accepted(&mut self, serial: u64, socket: OpeningSocket, driver: &mut Driver) {
+        let OpeningSocket {
+            write,
+            read,
+            source_ended,
+        } = socket;
+        if let Some(read) = read {
+            return self.join(serial, SocketPair { read, write }, driver);
+        }
+        let Some(entry) = self.entries.get_mut(&serial) else {
+            return;
+        };
+        entry.stage = ForwardStage::Joined {
+            source_ended,
+            sink_ended: false,
+        };
+        if let Some(channel) = entry.channel
+            && driver.attach_socket_sink(channel, write).is_err()
+        {
+            self.end_both(serial, driver);
+        }
+    }
+
     /// A connection cannot be made: refuses the channel, or answers the SOCKS request and closes it.
     fn fail(&mut self, serial: u64, why: Option<(ForwardTarget, String)>, driver: &mut Driver) {
         let Some(entry) = self.entries.get(&serial) else {
@@ -598,8 +626,16 @@ impl Forwards {
             }
         }
         if let Some((target, why)) = why {
+            if let ForwardTarget::Tcp { host, .. } = &target {
+                let name = (host.clone(), self.settings.family);
+                self.resolver.forget(&name);
+            }
             self.reports.push_back(match entry.bind.is_empty() {
-                true => ForwardReport::ConnectFailed { target, why },
+                true => ForwardReport::ConnectFailed {
+                    target,
+                    why,
+                    origin: entry.origin,
+                },
                 false => ForwardReport::AgentFailed { why },
             });
         }
@@ -632,11 +668,7 @@ impl Forwards {
     /// Ends what a stage waits for.
     fn release(&mut self, serial: u64, stage: ForwardStage, driver: &mut Driver) {
         match stage {
-            ForwardStage::Lookup(_) => {
-                if let Some(lookups) = &mut self.lookups {
-                    lookups.forget(serial);
-                }
-            }
+            ForwardStage::Lookup(_) => self.resolver.cancel(serial),
             ForwardStage::Dialing(_, mut dial) => dial.abandon(driver),
             ForwardStage::Asking(socket, _) | ForwardStage::Binding(socket, _) => {
                 driver.unwatch(socket.read.as_fd());

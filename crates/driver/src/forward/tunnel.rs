@@ -99,7 +99,8 @@ impl Forwards {
         driver: &mut Driver,
     ) -> Result<ChannelId, Error> {
         let (kind, fields) = request.open_request();
-        let channel = super::accept::open(driver, kind, &fields)?;
+        let channel = driver.connection().open_channel(kind, &fields)?;
+        driver.connection().channel_hold_close(channel)?;
         let port = request.port(device, driver);
         self.insert(
             ForwardStage::OpeningPort(port),

@@ -141,16 +141,26 @@ impl Channels {
         stream: Option<Stream>,
         data: &[u8],
     ) -> Result<(), Error> {
-        let Some((id, channel)) = self.table.addressed(recipient)? else {
+        let found = match stream {
+            Some(Stream::Data) => self.table.addressed_early(recipient)?,
+            _ => {
+                let found = self.table.addressed(recipient)?;
+                found.map(|(id, channel)| (id, channel, false))
+            }
+        };
+        let Some((id, channel, is_early)) = found else {
             return Ok(());
         };
-        channel.check_data()?;
+        channel.check_data(is_early)?;
         // After our CLOSE nobody reads; data in flight is dropped, but must respect the window.
         let is_read = !channel.has_sent_close() && !data.is_empty();
         channel
             .receive
             .take(data.len(), transport.now, &mut self.path)?;
         channel.usage.receive(data.len());
+        if channel.is_asked() {
+            return channel.held().push(data);
+        }
         if transport.role == Role::Server && Typing::is_key(data.len()) {
             self.typing.key(transport.now);
         }

@@ -19,6 +19,7 @@ use crate::{ChannelId, Error, Event, Stream};
 mod bulk_room;
 mod data;
 mod early;
+mod early_data;
 pub(crate) mod global;
 mod opening;
 mod optimistic;
@@ -29,6 +30,7 @@ mod usage;
 mod window;
 
 use early::Early;
+pub(crate) use early_data::EARLY_DATA_BYTES;
 pub(crate) use global::Globals;
 pub use request::Request;
 use table::ChannelTable;
@@ -231,12 +233,15 @@ impl Channels {
 
     fn handle_eof(&mut self, transport: &mut Transport, payload: &[u8]) -> Result<(), Error> {
         let recipient = ChannelEof::decode(payload)?.recipient_channel;
-        let Some((id, channel)) = self.table.addressed(recipient)? else {
+        let Some((id, channel, is_early)) = self.table.addressed_early(recipient)? else {
             return Ok(());
         };
         if channel.receive_eof() {
             channel.receive.end(&mut self.memory);
-            transport.events.push_back(Event::ChannelEof(id));
+            match is_early && channel.is_asked() {
+                true => channel.held().end(),
+                false => transport.events.push_back(Event::ChannelEof(id)),
+            }
         }
         Ok(())
     }

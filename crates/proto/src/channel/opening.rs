@@ -47,15 +47,16 @@ impl Channels {
         kind: &str,
         fields: &[u8],
     ) -> Result<ChannelId, Error> {
-        self.send_open(transport, kind, fields, false)
+        self.send_open(transport, kind, fields, (false, 0))
     }
 
+    /// `early`: before the login is confirmed. `early_bytes` of data may follow.
     pub(super) fn send_open(
         &mut self,
         transport: &mut Transport,
         kind: &str,
         fields: &[u8],
-        early: bool,
+        (early, early_bytes): (bool, u32),
     ) -> Result<ChannelId, Error> {
         if self.count() >= transport.config.max_channels {
             return Err(Error::Misuse("too many channels"));
@@ -64,7 +65,9 @@ impl Channels {
             .receive_window(transport)
             .ok_or(Error::Misuse("no window memory left for another channel"))?;
         let (window, max_packet) = (receive.first(), receive.max_data());
-        let id = self.table.insert(ChannelRecord::ours(kind, receive))?;
+        let id = self
+            .table
+            .insert(ChannelRecord::ours(kind, receive, early_bytes))?;
         let open = ChannelOpen {
             kind: kind.as_bytes(),
             sender_channel: id.0,
@@ -88,6 +91,7 @@ impl Channels {
         if open.kind.len() > 256 {
             return Err(Error::PeerMisbehaved("channel type too long"));
         }
+        self.table.note_request(open.sender_channel);
         // A maximum packet size of 0 could never carry a byte; a sender that tried would spin.
         let granted = if open.max_packet == 0 {
             Err((
@@ -132,7 +136,9 @@ impl Channels {
             fields: Rest(b""),
         };
         self.begin_use(id, transport.now);
-        transport.send_message(&confirmation)
+        transport.send_message(&confirmation)?;
+        self.release_held(transport, id);
+        Ok(())
     }
 
     pub(crate) fn reject(
@@ -160,7 +166,7 @@ impl Channels {
         let id = ChannelId(message.recipient_channel);
         let send = SendWindow::new(message.window, message.max_packet);
         let channel = self.table.opening(id)?;
-        channel.confirm(message.sender_channel, send);
+        channel.confirm(message.sender_channel, send)?;
         self.begin_use(id, transport.now);
         self.confirm_early(transport, id)?;
         if message.max_packet == 0 {

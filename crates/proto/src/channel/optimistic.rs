@@ -23,7 +23,7 @@ impl Channels {
         if self.count() > 0 {
             return Err(Error::Misuse("only the first channel can be opened early"));
         }
-        self.send_open(transport, kind, fields, true)
+        self.send_open(transport, kind, fields, (true, 0))
     }
 
     pub(crate) fn early(&self) -> Option<ChannelId> {

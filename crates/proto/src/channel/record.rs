@@ -1,10 +1,13 @@
 //! The record of one channel: how far it is opened and closed, its two windows, and the requests
 //! that await an answer.
 
+use alloc::boxed::Box;
+
 use compress::Origin;
 use packet::PacketBuf;
 use wire::message::{ChannelData, ChannelExtendedData, EXTENDED_DATA_STDERR, Encode};
 
+use super::early_data::{EARLY_ADDRESS, HeldData};
 use super::usage::Usage;
 use super::window::{Outstanding, ReceiveWindow, SendWindow};
 use crate::{Error, Stream};
@@ -27,6 +30,8 @@ enum Half {
 enum ChannelState {
     /// Requested by us; the peer has not answered.
     Opening,
+    /// As `Opening`, and the peer takes data before its answer.
+    OpeningWithData,
     /// Requested by the peer; the owner has not answered.
     Asked,
     Open,
@@ -51,6 +56,8 @@ pub(super) struct ChannelRecord {
     owed_replies: u32,
     /// The owner answers the peer's CLOSE itself.
     holds_close: bool,
+    /// What the peer sent before our answer.
+    held: Option<Box<HeldData>>,
 }
 
 /// What the peer's CLOSE requires.
@@ -84,13 +91,18 @@ impl ChannelRecord {
             open_requests: 0,
             owed_replies: 0,
             holds_close: false,
+            held: None,
         }
     }
 
     /// A channel that we request. The peer's number of it is 0 until the peer confirms it.
-    pub(super) fn ours(kind: &str, receive: ReceiveWindow) -> Self {
-        let send = SendWindow::new(0, 0);
-        Self::new(ChannelState::Opening, kind, 0, receive, send)
+    /// `early_bytes` may be sent before, by our number.
+    pub(super) fn ours(kind: &str, receive: ReceiveWindow, early_bytes: u32) -> Self {
+        let (state, send) = match early_bytes {
+            0 => (ChannelState::Opening, SendWindow::new(0, 0)),
+            bytes => (ChannelState::OpeningWithData, SendWindow::new(bytes, bytes)),
+        };
+        Self::new(state, kind, 0, receive, send)
     }
 
     /// A channel that the peer requests under its number `remote`.
@@ -104,8 +116,12 @@ impl ChannelRecord {
         Self::new(state, kind, remote, receive, send)
     }
 
-    pub(super) fn set_serial(&mut self, serial: u64) {
+    /// The channel has got our number `own`.
+    pub(super) fn insert(&mut self, own: u32, serial: u64) {
         self.serial = serial;
+        if self.state == ChannelState::OpeningWithData {
+            self.remote = EARLY_ADDRESS | own;
+        }
     }
 
     /// The peer's number of the channel.
@@ -116,18 +132,40 @@ impl ChannelRecord {
     // ---- opening --------------------------------------------------------------------------
 
     pub(super) fn is_opening(&self) -> bool {
-        self.state == ChannelState::Opening
+        matches!(
+            self.state,
+            ChannelState::Opening | ChannelState::OpeningWithData
+        )
+    }
+
+    /// Returns true if the peer has not answered, and takes data before it does.
+    pub(super) fn is_opening_with_data(&self) -> bool {
+        self.state == ChannelState::OpeningWithData
+    }
+
+    /// Returns true if the owner has not answered the peer's request.
+    pub(super) fn is_asked(&self) -> bool {
+        self.state == ChannelState::Asked
     }
 
     pub(super) fn is_open(&self) -> bool {
         self.state == ChannelState::Open
     }
 
-    /// Records that the peer confirmed the channel under its number `remote`.
-    pub(super) fn confirm(&mut self, remote: u32, send: SendWindow) {
+    /// Records that the peer confirmed the channel under its number `remote`. Data that was sent
+    /// before is charged to the window.
+    ///
+    /// # Errors
+    /// [`Error::PeerMisbehaved`] if the window is smaller than that data.
+    pub(super) fn confirm(&mut self, remote: u32, mut send: SendWindow) -> Result<(), Error> {
+        let sent = usize::try_from(self.usage.traffic.sent).unwrap_or(usize::MAX);
+        send.charge(sent).map_err(|_| {
+            Error::PeerMisbehaved("first window smaller than the early data that it announced")
+        })?;
         self.state = ChannelState::Open;
         self.remote = remote;
         self.send = send;
+        Ok(())
     }
 
     /// Records our confirmation or refusal of the peer's channel; false if it has ended.
@@ -157,7 +195,7 @@ impl ChannelRecord {
     pub(super) fn is_addressed(&self) -> Result<bool, Error> {
         match self.state {
             ChannelState::Open | ChannelState::Asked => Ok(self.receiving != Half::Closed),
-            ChannelState::Opening => Err(Error::PeerMisbehaved(
+            ChannelState::Opening | ChannelState::OpeningWithData => Err(Error::PeerMisbehaved(
                 "message on a channel that is not confirmed",
             )),
             ChannelState::Finished => Ok(false),
@@ -173,7 +211,10 @@ impl ChannelRecord {
 
     /// Returns true if data may be sent as far as the window allows.
     pub(super) fn sends_data(&self) -> bool {
-        self.is_open() && self.takes_data()
+        matches!(
+            self.state,
+            ChannelState::Open | ChannelState::OpeningWithData
+        ) && self.takes_data()
     }
 
     /// Returns true if early data may be sent: the peer has not confirmed the channel.
@@ -225,7 +266,7 @@ impl ChannelRecord {
 
     /// Records our EOF; false if it must not be sent.
     pub(super) fn begin_eof(&mut self, early: bool) -> bool {
-        let sends = (self.is_open() || early) && self.takes_data();
+        let sends = self.sends_data() || (early && self.takes_data());
         if sends {
             self.sending = Half::Eof;
         }
@@ -290,12 +331,21 @@ impl ChannelRecord {
 
     // ---- receiving ------------------------------------------------------------------------
 
-    /// Checks that the peer may send data now.
+    /// What the peer sent before our answer.
+    pub(super) fn held(&mut self) -> &mut HeldData {
+        self.held.get_or_insert_default()
+    }
+
+    pub(super) fn take_held(&mut self) -> Option<Box<HeldData>> {
+        self.held.take()
+    }
+
+    /// Checks that the peer may send data now; `early` if it addressed the data by its own number.
     ///
     /// # Errors
     /// [`Error::PeerMisbehaved`] otherwise.
-    pub(super) fn check_data(&self) -> Result<(), Error> {
-        if !self.is_open() {
+    pub(super) fn check_data(&self, early: bool) -> Result<(), Error> {
+        if !(self.is_open() || (early && self.is_asked())) {
             return Err(Error::PeerMisbehaved(
                 "data on a channel that is not confirmed",
             ));

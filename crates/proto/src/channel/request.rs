@@ -98,6 +98,8 @@ pub enum Request {
     },
     /// `eow@openssh.com`: the sender reads no more data.
     Eow,
+    /// Fulmar's `reset@fulmar.invalid`: the connection that the channel carries was reset.
+    Reset,
     /// An unknown request.
     Unknown {
         /// Request name.
@@ -126,6 +128,7 @@ impl Request {
             Self::ExitStatus { .. } => names::REQUEST_EXIT_STATUS,
             Self::ExitSignal { .. } => names::REQUEST_EXIT_SIGNAL,
             Self::Eow => names::REQUEST_EOW,
+            Self::Reset => names::REQUEST_RESET,
             Self::Unknown { name, .. } => name,
         }
     }
@@ -152,7 +155,7 @@ impl Request {
                 out.put_string(name);
                 out.put_string(value);
             }
-            Self::AgentForwarding { .. } | Self::Shell | Self::Eow => {}
+            Self::AgentForwarding { .. } | Self::Shell | Self::Eow | Self::Reset => {}
             Self::X11 {
                 single_connection,
                 protocol,
@@ -247,6 +250,7 @@ impl Request {
                 language: text(reader.string()?),
             },
             names::REQUEST_EOW => Self::Eow,
+            names::REQUEST_RESET => Self::Reset,
             _ => Self::Unknown {
                 name: text(name),
                 fields: reader.rest().to_vec(),

@@ -1,7 +1,7 @@
 //! The channels of a connection by our numbers. A new channel gets the lowest free number, so that
 //! a peer that pipelines requests after CHANNEL_OPEN can predict the number of the first one.
 
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use super::record::ChannelRecord;
@@ -14,6 +14,10 @@ pub(super) struct ChannelTable {
     free: BTreeSet<u32>,
     /// Serial number of the newest channel.
     last_serial: u64,
+    /// Our numbers of the channels that the peer opened, by its numbers.
+    by_peer: BTreeMap<u32, u32>,
+    /// Highest of the numbers under which the peer has requested a channel.
+    highest_by_peer: Option<u32>,
 }
 
 fn index(id: ChannelId) -> usize {
@@ -89,9 +93,12 @@ impl ChannelTable {
 
     pub(super) fn insert(&mut self, mut channel: ChannelRecord) -> Result<ChannelId, Error> {
         self.last_serial += 1;
-        channel.set_serial(self.last_serial);
         let next = u32::try_from(self.slots.len()).map_err(|_| Error::Bug("channel number"))?;
         let id = ChannelId(self.free.pop_first().unwrap_or(next));
+        channel.insert(id.0, self.last_serial);
+        if channel.is_asked() {
+            self.by_peer.insert(channel.remote(), id.0);
+        }
         match self.slots.get_mut(index(id)) {
             Some(slot) => *slot = Some(channel),
             None => self.slots.push(Some(channel)),
@@ -102,6 +109,27 @@ impl ChannelTable {
     pub(super) fn remove(&mut self, id: ChannelId) -> Option<ChannelRecord> {
         let removed = self.slots.get_mut(index(id))?.take()?;
         self.free.insert(id.0);
+        if self.by_peer.get(&removed.remote()) == Some(&id.0) {
+            self.by_peer.remove(&removed.remote());
+        }
         Some(removed)
+    }
+
+    /// Records that the peer requests a channel under its number.
+    pub(super) fn note_request(&mut self, number: u32) {
+        self.highest_by_peer = self.highest_by_peer.max(Some(number));
+    }
+
+    /// The channel that the peer requested under its number; `None` if it was refused, or has ended.
+    ///
+    /// # Errors
+    /// [`Error::PeerMisbehaved`] for a number that it has not used.
+    pub(super) fn opened_by_peer(&self, number: u32) -> Result<Option<ChannelId>, Error> {
+        if self.highest_by_peer < Some(number) {
+            return Err(Error::PeerMisbehaved(
+                "message on a channel that does not exist",
+            ));
+        }
+        Ok(self.by_peer.get(&number).copied().map(ChannelId))
     }
 }

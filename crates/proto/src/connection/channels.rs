@@ -27,7 +27,30 @@ impl Connection {
         self.channels.open(&mut self.transport, kind, fields)
     }
 
-    /// Accepts the channel of [`crate::Event::ChannelOpenRequest`].
+    /// As [`Connection::open_channel`], for a channel without requests: if the peer has announced
+    /// that it takes early data (docs/PROTOCOL.md), data and EOF may be sent before it has confirmed
+    /// the channel. They have no effect if it refuses the channel.
+    ///
+    /// # Errors
+    /// Those of [`Connection::open_channel`].
+    pub fn open_channel_with_data(
+        &mut self,
+        kind: &str,
+        fields: &[u8],
+    ) -> Result<ChannelId, Error> {
+        self.connected()?;
+        let transport = &mut self.transport;
+        self.channels.open_with_data(transport, kind, fields)
+    }
+
+    /// Returns true if the channel is not confirmed yet, and data and EOF may be sent on it.
+    #[must_use]
+    pub fn channel_takes_early_data(&self, channel: ChannelId) -> bool {
+        self.channels.takes_early_data(channel)
+    }
+
+    /// Accepts the channel of [`crate::Event::ChannelOpenRequest`]. Data that the peer has sent before
+    /// this follows as an event.
     ///
     /// # Errors
     /// [`Error::Misuse`] for a channel that the peer did not request.
@@ -231,8 +254,14 @@ impl Connection {
     }
 }
 
-/// Extensions that the server announced.
+/// Extensions that the peer announced.
 impl Connection {
+    /// True if the peer understands [`Request::Reset`].
+    #[must_use]
+    pub fn reset_supported(&self) -> bool {
+        self.transport.extensions.reset
+    }
+
     /// True if the server opens tunnels of large segments (docs/PROTOCOL.md).
     #[must_use]
     pub fn tun_segments_supported(&self) -> bool {

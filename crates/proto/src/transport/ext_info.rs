@@ -1,12 +1,13 @@
 //! Extension negotiation, RFC 8308, and OpenSSH's `ext-info-in-auth@openssh.com`.
 
-use alloc::string::String;
+use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 
 use wire::message::ExtInfo;
 use wire::{DecodeError, Put, Reader, Rest, names};
 
 use super::outbound::Outbound;
+use crate::channel::EARLY_DATA_BYTES;
 use crate::{Error, Role, TransportConfig};
 
 /// Maximum number of extensions evaluated in one message; further ones are ignored.
@@ -29,6 +30,10 @@ pub(crate) struct PeerExtensions {
     pub(crate) short_kexinit: bool,
     /// Fulmar's extension, version 0: tunnels of large segments.
     pub(crate) tun_segments: bool,
+    /// Fulmar's extension: bytes that may follow CHANNEL_OPEN before its answer; 0 if none.
+    pub(crate) early_data: u32,
+    /// Fulmar's extension, version 0: `Request::Reset` is understood.
+    pub(crate) reset: bool,
 }
 
 impl PeerExtensions {
@@ -62,6 +67,11 @@ impl PeerExtensions {
             names::EXT_INFO_IN_AUTH => self.in_auth = value == b"0",
             names::EXT_SHORT_KEXINIT => self.short_kexinit = value == b"0",
             names::EXT_TUN_SEGMENTS => self.tun_segments = value == b"0",
+            names::EXT_EARLY_DATA => {
+                let bytes = core::str::from_utf8(value).ok();
+                self.early_data = bytes.and_then(|text| text.parse().ok()).unwrap_or(0);
+            }
+            names::EXT_RESET => self.reset = value == b"0",
             _ => {}
         }
     }
@@ -73,8 +83,17 @@ pub(super) fn send_ours(
     config: &TransportConfig,
     outbound: &mut Outbound,
 ) -> Result<(), Error> {
+    let early_data = EARLY_DATA_BYTES.to_string();
+    let early_data = (names::EXT_EARLY_DATA, early_data.as_bytes());
     match role {
-        Role::Client => send(outbound, &[(names::EXT_INFO_IN_AUTH, b"0")]),
+        Role::Client => send(
+            outbound,
+            &[
+                (names::EXT_INFO_IN_AUTH, b"0"),
+                early_data,
+                (names::EXT_RESET, b"0"),
+            ],
+        ),
         Role::Server => {
             let algorithms = config.peer_signature_algorithms.join(",");
             send(
@@ -86,6 +105,8 @@ pub(super) fn send_ours(
                     (names::EXT_AGENT_FORWARD, b"0"),
                     (names::EXT_SHORT_KEXINIT, b"0"),
                     (names::EXT_TUN_SEGMENTS, b"0"),
+                    early_data,
+                    (names::EXT_RESET, b"0"),
                 ],
             )
         }

@@ -109,7 +109,7 @@ impl Forwarding {
                     "channel {}: open failed: {description}",
                     channel.0
                 )),
-                ForwardReport::ConnectFailed { target, why } => match target {
+                ForwardReport::ConnectFailed { target, why, .. } => match target {
                     ForwardTarget::Tcp { host, port } => context
                         .log
                         .info(&format!("connect_to {host} port {port}: failed: {why}")),

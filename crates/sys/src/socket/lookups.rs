@@ -33,9 +33,13 @@ pub struct Lookup {
 /// The serial of a lookup, and its addresses or the reason in the resolver's words.
 pub type LookupAnswer = (u64, Result<Vec<SocketAddr>, String>);
 
+/// A function that finds the addresses of a name.
+type LookUp = fn(&Lookup) -> Result<Vec<SocketAddr>, String>;
+
 /// Lookups in progress. Its descriptor is readable when [`Lookups::next_answer`] may have one.
 #[derive(Debug)]
 pub struct Lookups {
+    look_up: LookUp,
     wake: Arc<EventFd>,
     sender: mpsc::Sender<LookupAnswer>,
     receiver: mpsc::Receiver<LookupAnswer>,
@@ -50,8 +54,21 @@ impl Lookups {
     /// # Errors
     /// The kernel's error of an eventfd.
     pub fn new() -> io::Result<Self> {
+        Self::with(|lookup| {
+            let found = resolve(&lookup.host, lookup.port, lookup.family, false);
+            let addresses = found.map(|found| found.addresses);
+            addresses.map_err(|error| error.to_string())
+        })
+    }
+
+    /// The same with a function in place of the system's resolver, for tests.
+    ///
+    /// # Errors
+    /// The kernel's error of an eventfd.
+    pub fn with(look_up: LookUp) -> io::Result<Self> {
         let (sender, receiver) = mpsc::channel();
         Ok(Self {
+            look_up,
             wake: Arc::new(EventFd::new()?),
             sender,
             receiver,
@@ -69,15 +86,13 @@ impl Lookups {
         }
         self.under_way += 1;
         let (wake, sender) = (Arc::clone(&self.wake), self.sender.clone());
-        let serial = lookup.serial;
+        let (serial, look_up) = (lookup.serial, self.look_up);
         let begun = thread::Builder::new()
             .name("resolver".into())
             .stack_size(STACK_BYTES)
             .spawn(move || {
-                let found = resolve(&lookup.host, lookup.port, lookup.family, false);
-                let addresses = found.map(|found| found.addresses);
                 // A failed send means that the process is ending.
-                let _ = sender.send((serial, addresses.map_err(|error| error.to_string())));
+                let _ = sender.send((serial, look_up(&lookup)));
                 let _ = wake.signal();
             });
         if let Err(error) = begun {
@@ -87,9 +102,9 @@ impl Lookups {
         }
     }
 
-    /// Drops a lookup that waits, because nobody needs its answer.
-    pub fn forget(&mut self, serial: u64) {
-        self.waiting.remove(&serial);
+    /// Drops a lookup that waits, because nobody needs its answer; false if it does not wait.
+    pub fn forget(&mut self, serial: u64) -> bool {
+        self.waiting.remove(&serial).is_some()
     }
 
     /// Returns a finished lookup. To be called until it returns `None`.
@@ -128,7 +143,7 @@ mod tests {
                 family: Family::Any,
             });
         }
-        (0..9).for_each(|serial| lookups.forget(serial));
+        assert!((0..9).all(|serial| lookups.forget(serial)));
         assert_eq!(lookups.waiting.len(), 1);
         lookups.sender.send((20, Ok(Vec::new()))).unwrap();
         assert_eq!(lookups.next_answer().map(|(serial, _)| serial), Some(20));

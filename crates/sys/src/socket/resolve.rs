@@ -17,7 +17,7 @@ const MAX_ADDRESSES: usize = 64;
 const MAX_NAME_LEN: usize = 1024;
 
 /// Address families to look up (`AddressFamily`, `-4`, `-6`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Family {
     /// Both, in the system's order of preference.
     #[default]

@@ -79,9 +79,9 @@ impl ReceiveWindow {
         }
     }
 
-    /// Initial window for the peer, bytes.
+    /// Initial window for the peer, bytes, of which early data may have been taken already.
     pub(crate) fn first(&self) -> u32 {
-        self.open
+        self.open + self.queued
     }
 
     pub(crate) fn max_data(&self) -> u32 {

@@ -205,6 +205,7 @@ impl SessionChannel {
             | Request::X11 { .. }
             | Request::ExitStatus { .. }
             | Request::ExitSignal { .. }
+            | Request::Reset
             | Request::Unknown { .. } => false,
         };
         reply(driver, self.id, want_reply, ok);
