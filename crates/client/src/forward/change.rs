@@ -5,7 +5,7 @@ use config::forward::{ForwardKind, ForwardListen, ForwardSpec, ForwardTo};
 use driver::Driver;
 use driver::forward::ForwardTotals;
 
-use super::{LocalForward, SessionForwards};
+use super::{LocalForward, SessionForwards, udp};
 use crate::error::ClientError;
 use crate::log::debug1;
 use crate::text::one_line;
@@ -22,6 +22,9 @@ impl SessionForwards {
         spec: ForwardSpec,
         driver: &mut Driver,
     ) -> Result<bool, ClientError> {
+        if !udp::is_possible(&spec, driver.connection()) {
+            return Ok(false);
+        }
         let _ = sys::process::raise_open_files();
         if kind == ForwardKind::Remote {
             let forwards = &mut self.forwards;
@@ -89,8 +92,12 @@ impl SessionForwards {
                 received,
                 ..
             } = totals.get(&number).copied().unwrap_or_default();
+            let what = match spec.listen {
+                ForwardListen::Udp { .. } => "flows",
+                _ => "connections",
+            };
             debug1!(
-                "forwarding {flag} {words}: {connections} connections, at most {peak} at a time, {sent} bytes sent, {received} received"
+                "forwarding {flag} {words}: {connections} {what}, at most {peak} at a time, {sent} bytes sent, {received} received"
             );
         }
     }

@@ -7,6 +7,7 @@ use wire::message::open_failure;
 use super::SessionForwards;
 use super::remote::shown;
 use super::tunnel::SessionTunnel;
+use super::udp::UNSUPPORTED;
 use crate::connect::plain_reason;
 use crate::error::ClientError;
 use crate::log::{debug1, error, info, verbose};
@@ -43,7 +44,9 @@ impl SessionForwards {
                         ForwardTarget::Tcp { host, port } => {
                             error!("connect_to {} port {port}: failed.", one_line(host));
                         }
-                        ForwardTarget::Unix(_) => error!("connect_to {}: failed.", shown(&target)),
+                        ForwardTarget::Unix(_) | ForwardTarget::Udp { .. } => {
+                            error!("connect_to {}: failed.", shown(&target));
+                        }
                     }
                     debug1!("connect_to {}: {}", shown(&target), one_line(&why));
                 }
@@ -65,6 +68,9 @@ impl SessionForwards {
                 }
                 ForwardReport::Idle(channel, limit_ms) => {
                     verbose!("{}", proto::channel::idle_text(channel, limit_ms));
+                }
+                ForwardReport::UdpUnsupported => {
+                    error!("SOCKS: cannot forward datagrams: {UNSUPPORTED}.");
                 }
                 ForwardReport::NoChannel(reason) => {
                     error!("a connection could not be forwarded: {reason}");

@@ -29,6 +29,8 @@ pub(crate) struct PeerExtensions {
     pub(crate) short_kexinit: bool,
     /// Fulmar's extension, version 0: tunnels of large segments.
     pub(crate) tun_segments: bool,
+    /// Fulmar's extension, version 0: datagrams are forwarded.
+    pub(crate) udp_forward: bool,
 }
 
 impl PeerExtensions {
@@ -62,6 +64,7 @@ impl PeerExtensions {
             names::EXT_INFO_IN_AUTH => self.in_auth = value == b"0",
             names::EXT_SHORT_KEXINIT => self.short_kexinit = value == b"0",
             names::EXT_TUN_SEGMENTS => self.tun_segments = value == b"0",
+            names::EXT_UDP_FORWARD => self.udp_forward = value == b"0",
             _ => {}
         }
     }
@@ -86,6 +89,7 @@ pub(super) fn send_ours(
                     (names::EXT_AGENT_FORWARD, b"0"),
                     (names::EXT_SHORT_KEXINIT, b"0"),
                     (names::EXT_TUN_SEGMENTS, b"0"),
+                    (names::EXT_UDP_FORWARD, b"0"),
                 ],
             )
         }

@@ -1,6 +1,7 @@
 //! Forwarding for the client (RFC 4254 §7, OpenSSH's PROTOCOL §2.4): connections to the targets of
 //! `direct-tcpip` and `direct-streamlocal@openssh.com`, and listeners of `tcpip-forward` and
-//! `streamlocal-forward@openssh.com`. All sockets are made by this process, as the user.
+//! `streamlocal-forward@openssh.com`; datagrams to those of `direct-udp`, and listeners of
+//! `udp-forward` (docs/PROTOCOL.md). All sockets are made by this process, as the user.
 //!
 //! [`permits`] decides; [`driver::forward`] moves the bytes. Tunnels (OpenSSH's PROTOCOL §2.3) are
 //! the exception: the monitor decides and opens the device.
@@ -98,6 +99,9 @@ impl Forwarding {
                     ForwardTarget::Unix(path) => context
                         .log
                         .info(&format!("connect_to {}: failed: {why}", path.display())),
+                    target @ ForwardTarget::Udp { .. } => context
+                        .log
+                        .info(&format!("connect_to {target}: failed: {why}")),
                 },
                 ForwardReport::AcceptFailed(error) => context
                     .log
@@ -112,6 +116,7 @@ impl Forwarding {
                 }
                 // Targets of SOCKS, agents and tunnels that are opened are the client's.
                 ForwardReport::TargetForbidden(_)
+                | ForwardReport::UdpUnsupported
                 | ForwardReport::AgentFailed { .. }
                 | ForwardReport::FirstPacketRefused(_)
                 | ForwardReport::TunnelOpened(_) => {}
@@ -128,17 +133,26 @@ impl Forwarding {
         driver: &mut Driver,
         context: &Context<'_>,
     ) {
-        let denied = match ForwardTarget::decode(kind, fields) {
-            Ok(target) => {
+        let denied = match ForwardTarget::decode_first(kind, fields) {
+            Ok((target, records)) => {
                 let (options, restrictions) = (&context.options, &context.grant.restrictions);
                 let is_rooted = options.session.sftp_root.is_some();
                 if permits::may_open(&options.forwarding, restrictions, is_rooted, &target) {
                     allow_open_files();
-                    self.forwards.connect(channel, target, None, driver);
+                    let forwards = &mut self.forwards;
+                    match target {
+                        ForwardTarget::Udp { host, port } => {
+                            forwards.connect_udp(channel, (host, port), records, None, driver);
+                        }
+                        target => forwards.connect(channel, target, None, driver),
+                    }
                     self.report(context);
                     return;
                 }
                 match target {
+                    ForwardTarget::Udp { host, port } => format!(
+                        "Received request to send datagrams to host {host} port {port}, but the request was denied."
+                    ),
                     ForwardTarget::Tcp { host, port } => format!(
                         "Received request to connect to host {host} port {port}, but the request was denied."
                     ),
@@ -199,7 +213,9 @@ impl Forwarding {
     ) {
         let is_cancel = matches!(
             name,
-            names::GLOBAL_CANCEL_TCPIP_FORWARD | names::GLOBAL_CANCEL_STREAMLOCAL_FORWARD
+            names::GLOBAL_CANCEL_TCPIP_FORWARD
+                | names::GLOBAL_CANCEL_STREAMLOCAL_FORWARD
+                | names::GLOBAL_CANCEL_UDP_FORWARD
         );
         let answer = match Listening::decode_request(name, fields) {
             Err(_) => {
@@ -240,6 +256,9 @@ impl Forwarding {
                 Listening::Tcp { address, port } => format!(
                     "Received request to remote forward to host {address} port {port}, but the request was denied."
                 ),
+                Listening::Udp { address, port } => format!(
+                    "Received request to remote forward datagrams to host {address} port {port}, but the request was denied."
+                ),
                 Listening::Unix(path) => format!(
                     "Received request to remote forward to path \"{}\", but the request was denied.",
                     path.display()
@@ -254,25 +273,27 @@ impl Forwarding {
             return None;
         }
         allow_open_files();
+        let is_any_port = matches!(
+            listening,
+            Listening::Tcp { port: 0, .. } | Listening::Udp { port: 0, .. }
+        );
         let mut answer = Vec::new();
         let (sockets, listening) = match listening {
             Listening::Tcp { address, port } => {
-                let is_privileged = (1..FIRST_FREE_PORT).contains(&port) && grant.uid != 0;
-                if is_privileged || (port == 0 && !want_reply) {
-                    context.log.info(&format!(
-                        "listening on port {port} is not permitted; denied."
-                    ));
-                    return None;
-                }
-                let sockets = self.bind(&address, port, context)?;
-                if port == 0 {
-                    answer.put_u32(u32::from(sockets.port));
-                }
-                let port = sockets.port;
-                (sockets, Listening::Tcp { address, port })
+                let bound = bind(false, (&address, port), want_reply, context)?;
+                let port = bound.port;
+                (bound, Listening::Tcp { address, port })
+            }
+            Listening::Udp { address, port } => {
+                let bound = bind(true, (&address, port), want_reply, context)?;
+                let port = bound.port;
+                (bound, Listening::Udp { address, port })
             }
             Listening::Unix(path) => (bind_unix(&path, context)?, Listening::Unix(path)),
         };
+        if is_any_port {
+            answer.put_u32(u32::from(sockets.port));
+        }
         let opens = Opens::Forwarded(listening.clone());
         match self.forwards.listen(sockets, opens, driver) {
             Ok(number) => {
@@ -284,26 +305,6 @@ impl Forwarding {
                 None
             }
         }
-    }
-
-    fn bind(&self, address: &str, port: u16, context: &Context<'_>) -> Option<ListeningSockets> {
-        let gateway = match context.options.forwarding.gateway_ports {
-            GatewayPorts::No => Gateway::Loopback,
-            GatewayPorts::Yes => Gateway::Everywhere,
-            GatewayPorts::ClientSpecified => Gateway::AsRequested,
-        };
-        let failed = |address: std::net::SocketAddr, error: &std::io::Error| {
-            let (ip, port) = (address.ip(), address.port());
-            context.log.verbose(&format!("bind [{ip}]:{port}: {error}"));
-        };
-        let family = family(&context.options);
-        ListeningSockets::tcp(Some(address), port, gateway, family, failed)
-            .inspect_err(|error| {
-                context
-                    .log
-                    .error(&format!("cannot listen to port {port}: {error}"));
-            })
-            .ok()
     }
 
     /// Listens for the user's programs on behalf of the client's agent; one socket serves all
@@ -433,6 +434,44 @@ fn open_device(
     let device = descriptors.into_iter().next();
     let device = device.ok_or("a tunnel device came without its descriptor")?;
     Ok((device, granted.interface))
+}
+
+/// Listens on a port of TCP or UDP, if the user may. Without a reply the client would not learn a
+/// port that the system chooses.
+fn bind(
+    is_udp: bool,
+    (address, port): (&str, u16),
+    want_reply: bool,
+    context: &Context<'_>,
+) -> Option<ListeningSockets> {
+    let is_privileged = (1..FIRST_FREE_PORT).contains(&port) && context.grant.uid != 0;
+    if is_privileged || (port == 0 && !want_reply) {
+        context.log.info(&format!(
+            "listening on port {port} is not permitted; denied."
+        ));
+        return None;
+    }
+    let gateway = match context.options.forwarding.gateway_ports {
+        GatewayPorts::No => Gateway::Loopback,
+        GatewayPorts::Yes => Gateway::Everywhere,
+        GatewayPorts::ClientSpecified => Gateway::AsRequested,
+    };
+    let failed = |address: std::net::SocketAddr, error: &std::io::Error| {
+        let (ip, port) = (address.ip(), address.port());
+        context.log.verbose(&format!("bind [{ip}]:{port}: {error}"));
+    };
+    let family = family(&context.options);
+    let bound = match is_udp {
+        false => ListeningSockets::tcp(Some(address), port, gateway, family, failed),
+        true => ListeningSockets::udp(Some(address), port, gateway, family, failed),
+    };
+    bound
+        .inspect_err(|error| {
+            context
+                .log
+                .error(&format!("cannot listen to port {port}: {error}"));
+        })
+        .ok()
 }
 
 fn bind_unix(path: &Path, context: &Context<'_>) -> Option<ListeningSockets> {
