@@ -47,4 +47,5 @@ pub const TARGETS: &[(&str, Body)] = &[
     ("sntrup_exchange", key_exchange::sntrup_exchange),
     ("socks_request", forward::socks_request),
     ("forward_fields", forward::forward_fields),
+    ("datagrams", forward::datagrams),
 ];

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use proto::ChannelId;
+use proto::channel::ChannelTraffic;
 
 use super::Forwards;
 use crate::Driver;
@@ -48,11 +49,11 @@ impl Forwards {
                 totals.received += traffic.received;
             }
         }
-        for (origin, channel, first_bytes) in self.udp_open() {
+        for (origin, channel, first) in self.udp_open() {
             if let Some(totals) = origin.and_then(|origin| all.get_mut(&origin)) {
                 let traffic = driver.connection().channel_traffic(channel);
-                totals.sent += traffic.sent + first_bytes;
-                totals.received += traffic.received;
+                totals.sent += traffic.sent + first.sent;
+                totals.received += traffic.received + first.received;
             }
         }
         all
@@ -82,10 +83,11 @@ impl Forwards {
         }
     }
 
-    /// Counts bytes that a request for a channel has carried.
-    pub(super) fn count_first(&mut self, origin: Option<u64>, bytes: u64) {
+    /// Counts data that a request for a channel has carried.
+    pub(super) fn count_first(&mut self, origin: Option<u64>, first: ChannelTraffic) {
         if let Some(totals) = origin.and_then(|origin| self.totals.get_mut(&origin)) {
-            totals.sent += bytes;
+            totals.sent += first.sent;
+            totals.received += first.received;
         }
     }
 }

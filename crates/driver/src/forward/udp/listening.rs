@@ -261,7 +261,7 @@ impl Forwards {
                 let (stage, listener) = (UdpStage::Opening(port), key.listener);
                 let flow = self.insert_flow(channel, stage, Some(key), (label, Some(origin)));
                 if let Some(flow) = self.udp.flows.get_mut(&flow) {
-                    flow.first_bytes = first_bytes;
+                    flow.first.sent = first_bytes;
                 }
                 if let Some(listener) = self.udp.listeners.get_mut(&listener) {
                     listener.flows += 1;

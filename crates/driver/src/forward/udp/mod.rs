@@ -13,6 +13,7 @@ mod listening;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
+use proto::channel::ChannelTraffic;
 use proto::{ChannelId, Event, Millis};
 use sys::socket::datagram::DatagramPeer;
 use wire::message::open_failure;
@@ -54,8 +55,8 @@ struct UdpFlow {
     key: Option<FlowKey>,
     /// Value of [`UdpForwards::used`] at its last datagram.
     last_used: u64,
-    /// Bytes that the request for the channel carried.
-    first_bytes: u64,
+    /// Bytes of the datagrams that the request for the channel carried.
+    first: ChannelTraffic,
     /// Its name for the user.
     label: String,
     /// The number of the forwarding that it belongs to.
@@ -97,6 +98,13 @@ impl Forwards {
         let label = format!("datagrams to {target}");
         let stage = UdpStage::Lookup(target, records.to_vec());
         let serial = self.insert_flow(channel, stage, None, (label, origin));
+        if let Some(flow) = self.udp.flows.get_mut(&serial) {
+            flow.first.received = u64::try_from(records.len()).unwrap_or_default();
+        }
+        if port == 0 {
+            let why = "port 0 receives nothing".to_owned();
+            return self.udp_looked_up(serial, Err(why), driver);
+        }
         if let Some(address) = literal {
             return self.udp_looked_up(serial, Ok(vec![address]), driver);
         }
@@ -167,7 +175,7 @@ impl Forwards {
             stage,
             key,
             last_used: self.udp.used,
-            first_bytes: 0,
+            first: ChannelTraffic::default(),
             label,
             origin,
         };
@@ -281,7 +289,7 @@ impl Forwards {
             self.udp.channels.remove(&flow.channel);
             drop(driver.detach_endpoint(flow.channel));
             self.count_closed(flow.origin, Some(flow.channel), driver);
-            self.count_first(flow.origin, flow.first_bytes);
+            self.count_first(flow.origin, flow.first);
         }
     }
 
@@ -291,9 +299,11 @@ impl Forwards {
         flows.map(|flow| (flow.channel, flow.label.as_str()))
     }
 
-    /// Forwarding, channel and bytes of the request of each open flow.
-    pub(super) fn udp_open(&self) -> impl Iterator<Item = (Option<u64>, ChannelId, u64)> {
+    /// Forwarding, channel and the bytes in the request of each open flow.
+    pub(super) fn udp_open(
+        &self,
+    ) -> impl Iterator<Item = (Option<u64>, ChannelId, ChannelTraffic)> {
         let flows = self.udp.flows.values();
-        flows.map(|flow| (flow.origin, flow.channel, flow.first_bytes))
+        flows.map(|flow| (flow.origin, flow.channel, flow.first))
     }
 }
