@@ -3,9 +3,10 @@
 use std::fmt::Debug;
 
 use driver::forward::{ForwardTarget, Listening, Socks, SocksDatagram, SocksStep};
-use sys::socket::datagram::MAX_DATAGRAM_BYTES;
 use wire::names;
 
+/// Longest record of a flow, bytes.
+const MAX_DATAGRAM_BYTES: usize = 65_527;
 /// Longest message of SOCKS that is kept, bytes: two texts of 255 with what surrounds them.
 const MAX_SOCKS_BYTES: usize = 600;
 

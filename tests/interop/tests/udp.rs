@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use interop::forwarded::{Does, LIMIT, Session, connect, target};
 use interop::peers::ours::Kind;
-use interop::process::{Background, COMMAND_LIMIT, Input, installed, run};
+use interop::process::{Background, COMMAND_LIMIT, Input, Outcome, installed, run};
 use interop::report::skipped;
 use interop::scratch::{free_port, until};
 use interop::site::{HOST, Site};
@@ -117,25 +117,30 @@ fn datagrams_keep_their_bounds_in_both_directions_and_families() {
     }));
 }
 
+fn shows(outcome: &Outcome, text: &str) {
+    let summary = outcome.summary();
+    assert!(outcome.stderr.text().contains(text), "{text:?}: {summary}");
+}
+
 #[test]
 fn a_server_without_datagrams_is_refused_by_name() {
     if installed("sshd").is_none() {
         return skipped("datagrams with OpenSSH's server", &"not installed");
     }
     let site = Site::new(Kind::Fulmar, Kind::OpenSsh, "");
-    let said = |text: &str| format!("udp/{text}: this server does not offer UDP forwarding");
+    let said = |text: &str| format!("Cannot forward udp/{text}: this server does not offer UDP");
     for flag in ["-L", "-R"] {
         let spec = ["udp/9053:localhost:53", "udp/[::1]:9053:localhost:53"];
         let shown = ["9053 to [localhost]:53", "[::1]:9053 to [localhost]:53"];
         for (spec, shown) in spec.into_iter().zip(shown) {
             let outcome = site.run_with("", &[flag, spec, HOST, "echo ran"], Input::Nothing);
             assert_eq!(outcome.stdout.text(), "ran\n", "{}", outcome.summary());
-            outcome.stderr.assert_shows(&said(shown));
+            shows(&outcome, &said(shown));
             let must = "ExitOnForwardFailure yes\n";
             let outcome = site.run_with(must, &[flag, spec, HOST, "echo ran"], Input::Nothing);
             assert_eq!(outcome.status, 255, "{}", outcome.summary());
             assert_eq!(outcome.stdout.text(), "", "{}", outcome.summary());
-            outcome.stderr.assert_shows(&said(shown));
+            shows(&outcome, &said(shown));
         }
     }
     let port = free_port();
