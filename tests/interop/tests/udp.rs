@@ -14,6 +14,7 @@ use interop::process::{Background, COMMAND_LIMIT, Input, Outcome, installed, run
 use interop::report::skipped;
 use interop::scratch::{free_port, until};
 use interop::site::{HOST, Site};
+use interop::terminal::Terminal;
 
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// Largest datagram of IPv4, bytes.
@@ -363,6 +364,45 @@ fn an_answer_comes_from_the_address_that_was_asked() {
         }
     }
     session.ends();
+}
+
+#[test]
+fn the_command_line_of_a_session_adds_lists_and_cancels_them() {
+    let site = ours("");
+    let (local, remote) = (free_udp_port(), free_udp_port());
+    let port = echo(LOOPBACK);
+    let mut command = site.ssh("EnableEscapeCommandline yes\n");
+    command.args(["-tt", HOST, "echo rea''dy; exec cat"]);
+    let mut terminal = Terminal::new(&command, 120, 40);
+    terminal.expect("ready");
+    terminal.type_text("\n");
+    for (flag, local) in [("L", local), ("R", remote)] {
+        terminal.type_text("~C");
+        terminal.expect("ssh> ");
+        terminal.type_text(&format!("-{flag} udp/{local}:127.0.0.1:{port}\n"));
+        terminal.expect("Forwarding port.");
+        let socket = peer_of(LOOPBACK, local);
+        socket
+            .set_read_timeout(Some(Duration::from_millis(200)))
+            .expect("a limit");
+        // A remote one listens when the server has read the request.
+        assert!(until(LIMIT, || {
+            socket.send(b"?").is_ok() && socket.recv(&mut [0; 8]).is_ok()
+        }));
+    }
+    terminal.type_text("\n~#");
+    terminal.expect(&format!(
+        "local to udp/127.0.0.1:{port} (direct-udp@fulmar.invalid, open"
+    ));
+    for (flag, local) in [("L", local), ("R", remote)] {
+        terminal.type_text("\n~C");
+        terminal.expect("ssh> ");
+        terminal.type_text(&format!("-K{flag}udp/{local}\n"));
+        terminal.expect("Canceled forwarding.");
+        assert!(until(LIMIT, || UdpSocket::bind((LOOPBACK, local)).is_ok()));
+    }
+    terminal.type_text("\n~.");
+    terminal.end();
 }
 
 #[test]

@@ -333,3 +333,63 @@ impl ChannelHandler for DatagramPort {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_datagrams_wait_and_the_oldest_are_dropped() {
+        let mut waiting = WaitingDatagrams::default();
+        for number in 0..=u8::MAX {
+            waiting.push(&[number; 10_000]);
+        }
+        assert!(waiting.bytes <= MAX_WAITING_BYTES);
+        let count = waiting.queue.len();
+        assert_eq!(count, MAX_WAITING_BYTES / (10_000 + OVERHEAD_BYTES));
+        assert_eq!(waiting.record_bytes(), count * (10_000 + LENGTH_BYTES));
+        let first = 256 - count;
+        for wanted in first..256 {
+            let datagram = waiting.pop().unwrap();
+            assert_eq!(usize::from(datagram[0]), wanted);
+        }
+        assert!(waiting.is_empty() && waiting.pop().is_none());
+        assert_eq!((waiting.bytes, waiting.record_bytes()), (0, 0));
+    }
+
+    #[test]
+    fn empty_datagrams_are_bounded_and_the_longest_fits() {
+        let mut waiting = WaitingDatagrams::default();
+        for _ in 0..100_000 {
+            waiting.push(&[]);
+        }
+        assert_eq!(waiting.queue.len(), MAX_WAITING_BYTES / OVERHEAD_BYTES);
+        waiting.push(&[1; MAX_DATAGRAM_BYTES]);
+        assert_eq!(
+            waiting.queue.back().map(|last| last.len()),
+            Some(MAX_DATAGRAM_BYTES)
+        );
+    }
+
+    #[test]
+    fn a_target_whose_first_address_refuses_gets_the_datagram_at_the_next() {
+        let listener = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        // A port that was free a moment ago.
+        let refusing = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let refusing = refusing.local_addr().unwrap();
+        let mut target = DatagramTarget::connect(&[refusing, address]).unwrap();
+        target.send(b"question");
+        let mut buffer = vec![0; MAX_DATAGRAM_BYTES];
+        while !target.others.is_empty() {
+            target.is_readable = true;
+            assert_eq!(target.read(&mut buffer), None);
+            std::thread::yield_now();
+        }
+        let (count, from) = listener.recv_from(&mut buffer).unwrap();
+        assert_eq!(&buffer[..count], b"question");
+        listener.send_to(b"answer", from).unwrap();
+        let answered = std::iter::repeat_with(|| target.read(&mut buffer)).find_map(|read| read);
+        assert_eq!(answered, Some(6));
+    }
+}
