@@ -84,7 +84,7 @@ fn records_are_datagrams_wherever_messages_end() {
         data(&mut adversary, channel, part);
     }
     assert_eq!(received(&socket), b"after");
-    assert_eq!(adversary.run(9, b"echo alive"), b"alive\n");
+    assert_eq!(adversary.run_on(9, b"echo alive"), b"alive\n");
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn a_record_longer_than_a_datagram_closes_its_channel_alone() {
     }
     data(&mut adversary, good, &record(b"good"));
     assert_eq!(received(&socket), b"good");
-    assert_eq!(adversary.run(99, b"echo alive"), b"alive\n");
+    assert_eq!(adversary.run_on(99, b"echo alive"), b"alive\n");
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn a_flood_of_either_side_costs_bounded_memory_and_blocks_nobody() {
     for _ in 0..400 {
         let _ = socket.send_to(&[9; 60_000], from);
     }
-    assert_eq!(adversary.run(9, b"echo alive"), b"alive\n");
+    assert_eq!(adversary.run_on(9, b"echo alive"), b"alive\n");
     server.stays_small();
     assert_eq!(reaches(&mut adversary, asked, &socket, b"still"), from);
 }

@@ -371,7 +371,7 @@ fn the_command_line_of_a_session_adds_lists_and_cancels_them() {
     let site = ours("");
     let (local, remote) = (free_udp_port(), free_udp_port());
     let port = echo(LOOPBACK);
-    let mut command = site.ssh("EnableEscapeCommandline yes\n");
+    let mut command = site.ssh("LogLevel INFO\nEnableEscapeCommandline yes\n");
     command.args(["-tt", HOST, "echo rea''dy; exec cat"]);
     let mut terminal = Terminal::new(&command, 120, 40);
     terminal.expect("ready");
