@@ -7,7 +7,7 @@
 use crate::forward::UDP_PREFIX;
 use crate::pattern;
 
-/// What is forwarded.
+/// The protocol that an entry of a list is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortKind {
     /// Connections.

@@ -424,7 +424,8 @@ mod tests {
 
     #[test]
     fn datagrams_name_their_target_and_fragments_are_refused() {
-        let cases: &[(&[u8], Option<(&str, u16, usize)>)] = &[
+        type Parts = Option<(&'static str, u16, usize)>;
+        let cases: &[(&[u8], Parts)] = &[
             (
                 b"\0\0\0\x01\x7f\0\0\x01\0\x35data",
                 Some(("127.0.0.1", 53, 10)),
