@@ -376,8 +376,9 @@ mod tests {
         let listener = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         // A port that was free a moment ago.
-        let refusing = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-        let refusing = refusing.local_addr().unwrap();
+        let closed = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let refusing = closed.local_addr().unwrap();
+        drop(closed);
         let mut target = DatagramTarget::connect(&[refusing, address]).unwrap();
         target.send(b"question");
         let mut buffer = vec![0; MAX_DATAGRAM_BYTES];
