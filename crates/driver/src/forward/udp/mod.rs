@@ -109,8 +109,8 @@ impl Forwards {
             return self.udp_looked_up(serial, Ok(vec![address]), driver);
         }
         let token = super::ForwardToken::Resolver.number();
-        let lookup = (serial, host, port, family);
-        if let Err(error) = self.resolver.look_up(lookup, token, driver) {
+        let lookup = (host, port, family);
+        if let Err(error) = self.resolver.look_up(serial, lookup, token, driver) {
             self.udp_looked_up(serial, Err(words(&error)), driver);
         }
     }
@@ -285,6 +285,7 @@ impl Forwards {
     /// Forgets a flow whose channel is closed or refused.
     fn remove_flow(&mut self, serial: u64, driver: &mut Driver) {
         self.forget_key(serial);
+        self.resolver.forget(serial);
         if let Some(flow) = self.udp.flows.remove(&serial) {
             self.udp.channels.remove(&flow.channel);
             drop(driver.detach_endpoint(flow.channel));
