@@ -56,10 +56,12 @@ pub enum DatagramEnd {
 #[derive(Debug)]
 pub struct DatagramTarget {
     socket: OwnedFd,
-    /// The next one first.
+    current: SocketAddr,
+    /// The next one first. One that has refused comes last: a service may start later.
     others: VecDeque<SocketAddr>,
-    /// The last datagram sent, while there are others.
+    /// The last datagram sent, while there are others, and how many of them may still get it.
     last: Vec<u8>,
+    retries: usize,
     is_readable: bool,
     errors: u32,
 }
@@ -71,10 +73,14 @@ impl DatagramTarget {
     /// The last address's error.
     pub fn connect(addresses: &[SocketAddr]) -> io::Result<Self> {
         let (socket, others) = datagram::connect(addresses)?;
+        let tried = addresses.len().saturating_sub(others.len() + 1);
+        let current = addresses.get(tried).copied();
         Ok(Self {
             socket,
+            current: current.ok_or(io::ErrorKind::AddrNotAvailable)?,
             others: others.iter().copied().collect(),
             last: Vec::new(),
+            retries: 0,
             is_readable: true,
             errors: 0,
         })
@@ -84,6 +90,7 @@ impl DatagramTarget {
         if !self.others.is_empty() {
             self.last.clear();
             self.last.extend_from_slice(bytes);
+            self.retries = self.others.len();
         }
         if let Err(error) = datagram::send(&self.socket, bytes)
             && is_refusal(&error)
@@ -95,11 +102,22 @@ impl DatagramTarget {
         }
     }
 
-    /// Tries the next address with the last datagram; false if there is none.
+    /// Goes on to the next address, which gets the last datagram if it has not been at all of them;
+    /// false if there is no other address.
     fn go_on(&mut self) -> bool {
-        while let Some(address) = self.others.pop_front() {
-            if datagram::reconnect(&self.socket, address).is_ok() {
-                let _ = datagram::send(&self.socket, &self.last);
+        for _ in 0..self.others.len() {
+            let refused = self.current;
+            let Some(next) = self.others.pop_front() else {
+                break;
+            };
+            self.others.push_back(refused);
+            self.current = next;
+            let is_left = self.retries > 0;
+            self.retries = self.retries.saturating_sub(1);
+            if datagram::reconnect(&self.socket, next).is_ok() {
+                if is_left {
+                    let _ = datagram::send(&self.socket, &self.last);
+                }
                 return true;
             }
         }
@@ -372,25 +390,26 @@ mod tests {
     }
 
     #[test]
-    fn a_target_whose_first_address_refuses_gets_the_datagram_at_the_next() {
-        let listener = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        // A port that was free a moment ago.
-        let closed = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-        let refusing = closed.local_addr().unwrap();
-        drop(closed);
-        let mut target = DatagramTarget::connect(&[refusing, address]).unwrap();
-        target.send(b"question");
+    fn a_target_is_tried_at_each_of_its_addresses_until_one_answers() {
+        // Ports that were free a moment ago.
+        let sockets = [(); 2].map(|()| std::net::UdpSocket::bind("127.0.0.1:0").unwrap());
+        let [refusing, late] = sockets.map(|socket| socket.local_addr().unwrap());
+        let mut target = DatagramTarget::connect(&[late, refusing]).unwrap();
         let mut buffer = vec![0; MAX_DATAGRAM_BYTES];
-        while !target.others.is_empty() {
-            target.is_readable = true;
+        // Nobody listens at either: it goes to each of them once.
+        target.send(b"early");
+        while target.retries > 0 || target.current != late {
             assert_eq!(target.read(&mut buffer), None);
             std::thread::yield_now();
         }
+        // A service starts at an address that has refused.
+        let listener = std::net::UdpSocket::bind(late).unwrap();
+        target.send(b"question");
         let (count, from) = listener.recv_from(&mut buffer).unwrap();
         assert_eq!(&buffer[..count], b"question");
         listener.send_to(b"answer", from).unwrap();
         let answered = std::iter::repeat_with(|| target.read(&mut buffer)).find_map(|read| read);
         assert_eq!(answered, Some(6));
+        assert!(target.others.is_empty());
     }
 }
