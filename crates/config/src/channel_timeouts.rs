@@ -10,13 +10,21 @@ use crate::value::{Setting, Value};
 const GLOBAL: &str = "global";
 
 /// Types of channels whose names in the configuration are others than in the protocol.
-const NAMES: [(&str, &str); 5] = [
+const NAMES: [(&str, &str); 7] = [
     (names::CHANNEL_AGENT, "agent-connection"),
     (names::CHANNEL_AGENT_OPENSSH, "agent-connection"),
+    (names::CHANNEL_DIRECT_UDP, "direct-udp"),
+    (names::CHANNEL_FORWARDED_UDP, "forwarded-udp"),
     (names::CHANNEL_TUN, "tun-connection"),
     (names::CHANNEL_TUN_SEGMENTS, "tun-connection"),
     (names::CHANNEL_X11, "x11-connection"),
 ];
+
+/// Types of channels that carry datagrams, as the configuration names them. They have a limit of their own
+/// if the configuration has none: nothing else says that a flow of datagrams has ended.
+const FLOWS: [&str; 2] = ["direct-udp", "forwarded-udp"];
+/// That limit, milliseconds.
+const FLOW_LIMIT_MS: u64 = 60_000;
 
 /// Limits of the time for which channels may be unused.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,19 +36,18 @@ pub struct ChannelTimeouts {
 }
 
 impl ChannelTimeouts {
-    /// True if nothing is limited.
-    pub fn is_empty(&self) -> bool {
-        self.global_ms == 0 && self.rules.iter().all(|(_, limit)| *limit == 0)
-    }
-
-    /// The limit of a channel of this type, milliseconds: that of the first pattern that matches; 0
-    /// for none. The type is that of the protocol.
+    /// The limit of a channel of this type, milliseconds: that of the first pattern that matches,
+    /// otherwise the type's own; 0 for none. The type is that of the protocol.
     pub fn limit_ms(&self, kind: &str) -> u64 {
         let named = NAMES.iter().find(|(own, _)| *own == kind);
         let kind = named.map_or(kind, |(_, name)| *name);
         let mut rules = self.rules.iter();
         let rule = rules.find(|(pattern, _)| pattern::matches(kind, pattern));
-        rule.map_or(0, |(_, limit)| *limit)
+        let own_ms = match FLOWS.contains(&kind) {
+            true => FLOW_LIMIT_MS,
+            false => 0,
+        };
+        rule.map_or(own_ms, |(_, limit)| *limit)
     }
 }
 
@@ -115,8 +122,17 @@ mod tests {
         let both = timeouts("global=1 global=2.5 *=4");
         assert_eq!((both.global_ms, both.limit_ms("x11")), (2500, 4000));
         assert_eq!(timeouts("*=4").global_ms, 0);
-        assert!(timeouts("none").is_empty());
-        assert!(timeouts("session=0 global=0").is_empty());
-        assert!(!timeouts("session=0.0001").is_empty());
+    }
+
+    #[test]
+    fn flows_of_datagrams_have_a_limit_unless_the_configuration_names_another() {
+        for kind in ["direct-udp@fulmar.invalid", "forwarded-udp@fulmar.invalid"] {
+            let limit = |line| timeouts(line).limit_ms(kind);
+            assert_eq!(limit("none"), 60_000);
+            assert_eq!(limit("session=1 direct-tcpip=2"), 60_000);
+            assert_eq!(limit("*-udp=5m"), 300_000);
+            assert_eq!(limit("*-udp=0"), 0);
+            assert_eq!(limit("*=4"), 4000);
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Specifications of forwardings: `LocalForward`, `RemoteForward` and `DynamicForward`, and the
 //! flags `-L`, `-R` and `-D`, whose form is `[bind_address:]port:host:hostport` with sockets' paths
-//! in place of either half.
+//! in place of either half. After [`UDP_PREFIX`] the same form, without paths, forwards datagrams.
 
 use std::fmt;
 
@@ -19,6 +19,13 @@ pub enum ForwardListen {
     },
     /// The path of a Unix socket.
     Unix(String),
+    /// A UDP port; address and port as for TCP.
+    Udp {
+        /// The address, if one is named.
+        address: Option<String>,
+        /// The port.
+        port: u16,
+    },
 }
 
 /// Where a forwarding leads.
@@ -35,6 +42,13 @@ pub enum ForwardTo {
     Unix(String),
     /// Each connection names its target by SOCKS.
     Socks,
+    /// A host and port for datagrams.
+    Udp {
+        /// Name or address.
+        host: String,
+        /// The port.
+        port: u16,
+    },
 }
 
 /// One forwarding.
@@ -56,6 +70,10 @@ pub enum ForwardKind {
     /// `-D`.
     Dynamic,
 }
+
+/// What precedes the form of a forwarding of datagrams. A relative path that begins so is written
+/// with `./` before it.
+pub const UDP_PREFIX: &str = "udp/";
 
 /// Longest path of a Unix socket, bytes.
 const MAX_PATH_BYTES: usize = 107;
@@ -117,6 +135,23 @@ fn port(text: &str, may_be_any: bool) -> Option<u16> {
 impl ForwardSpec {
     /// Reads the argument of a flag; `None` if it is not of the form.
     pub fn parse(text: &str, kind: ForwardKind) -> Option<ForwardSpec> {
+        match text.trim_start().strip_prefix(UDP_PREFIX) {
+            Some(rest) => Self::parse_plain(rest, kind)?.of_datagrams(),
+            None => Self::parse_plain(text, kind),
+        }
+    }
+
+    /// The same for datagrams; `None` unless both halves are ports.
+    fn of_datagrams(self) -> Option<ForwardSpec> {
+        let to = match self.to {
+            ForwardTo::Tcp { host, port } => ForwardTo::Udp { host, port },
+            _ => return None,
+        };
+        let listen = self.listen.of_datagrams()?;
+        Some(ForwardSpec { listen, to })
+    }
+
+    fn parse_plain(text: &str, kind: ForwardKind) -> Option<ForwardSpec> {
         let fields = fields(text)?;
         let fields: Vec<_> = fields
             .iter()
@@ -169,13 +204,17 @@ impl ForwardSpec {
         let listen = match &self.listen {
             // The dump separates both halves by a blank.
             ForwardListen::Unix(path) => path.len() <= MAX_PATH_BYTES && !path.contains(' '),
-            ForwardListen::Tcp { address, .. } => address.as_ref().is_none_or(|address| {
-                address.len() <= MAX_HOST_BYTES && !address.contains(char::is_whitespace)
-            }),
+            ForwardListen::Tcp { address, .. } | ForwardListen::Udp { address, .. } => {
+                address.as_ref().is_none_or(|address| {
+                    address.len() <= MAX_HOST_BYTES && !address.contains(char::is_whitespace)
+                })
+            }
         };
         let to = match &self.to {
             ForwardTo::Unix(path) => path.len() <= MAX_PATH_BYTES,
-            ForwardTo::Tcp { host, .. } => host.len() <= MAX_HOST_BYTES,
+            ForwardTo::Tcp { host, .. } | ForwardTo::Udp { host, .. } => {
+                host.len() <= MAX_HOST_BYTES
+            }
             ForwardTo::Socks => true,
         };
         listen && to
@@ -192,6 +231,13 @@ impl ForwardSpec {
 
     /// Reads what the dump prints.
     fn of_dump(text: &str) -> Option<ForwardSpec> {
+        match text.strip_prefix(UDP_PREFIX) {
+            Some(rest) => Self::of_plain_dump(rest)?.of_datagrams(),
+            None => Self::of_plain_dump(text),
+        }
+    }
+
+    fn of_plain_dump(text: &str) -> Option<ForwardSpec> {
         let (listen, to) = match text.split_once(' ') {
             None => (text, ForwardTo::Socks),
             Some((listen, "[socks]:0")) => (listen, ForwardTo::Socks),
@@ -209,6 +255,24 @@ impl ForwardSpec {
             Err(_) => ForwardListen::Unix(listen.to_owned()),
         };
         Some(ForwardSpec { listen, to })
+    }
+}
+
+impl ForwardListen {
+    /// Reads where a forwarding listens, as the escape `~C` names the one to cancel.
+    pub fn parse(text: &str) -> Option<ForwardListen> {
+        let plain = |text| ForwardSpec::parse_plain(text, ForwardKind::Dynamic);
+        match text.trim_start().strip_prefix(UDP_PREFIX) {
+            Some(rest) => plain(rest)?.listen.of_datagrams(),
+            None => plain(text).map(|spec| spec.listen),
+        }
+    }
+
+    fn of_datagrams(self) -> Option<ForwardListen> {
+        match self {
+            Self::Tcp { address, port } => Some(Self::Udp { address, port }),
+            Self::Unix(_) | Self::Udp { .. } => None,
+        }
     }
 }
 
@@ -237,6 +301,10 @@ impl fmt::Display for ForwardListen {
                 port,
             } => write!(f, "[{address}]:{port}"),
             Self::Unix(path) => f.write_str(path),
+            Self::Udp { address, port } => {
+                let (address, port) = (address.clone(), *port);
+                write!(f, "{UDP_PREFIX}{}", Self::Tcp { address, port })
+            }
         }
     }
 }
@@ -244,7 +312,7 @@ impl fmt::Display for ForwardListen {
 impl fmt::Display for ForwardTo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Tcp { host, port } => write!(f, "[{host}]:{port}"),
+            Self::Tcp { host, port } | Self::Udp { host, port } => write!(f, "[{host}]:{port}"),
             Self::Unix(path) => f.write_str(path),
             Self::Socks => f.write_str("[socks]:0"),
         }
@@ -309,6 +377,24 @@ mod tests {
             (Dynamic, "0", None),
             (Dynamic, "1080:h:80", None),
             (Dynamic, "1080:/b", None),
+            // Ours: OpenSSH has no datagrams.
+            (Local, "udp/53:h:5353", Some("udp/53 [h]:5353")),
+            (
+                Local,
+                " udp/[::1]:53:[::2]:5353",
+                Some("udp/[::1]:53 [::2]:5353"),
+            ),
+            (Local, "udp/*:53:h:5353", Some("udp/[*]:53 [h]:5353")),
+            (Local, "udp/0:h:53", None),
+            (Local, "udp/53", None),
+            (Local, "udp/53:/b", None),
+            (Local, "udp//a:h:53", None),
+            (Local, "udp/udp/53:h:53", None),
+            (Local, "udp/", None),
+            (Local, "./udp/a:h:1", Some("./udp/a [h]:1")),
+            (Remote, "udp/0:h:53", Some("udp/0 [h]:53")),
+            (Remote, "udp/53", None),
+            (Dynamic, "udp/1080", None),
         ];
         for (kind, text, dump) in cases {
             let spec = ForwardSpec::parse(text, *kind);
@@ -320,6 +406,23 @@ mod tests {
                 .as_deref()
                 .map(|dump| ForwardSpec::of_dump(dump).unwrap());
             assert_eq!(read, spec);
+        }
+    }
+
+    #[test]
+    fn a_listener_to_cancel_is_named_alone() {
+        for (text, shown) in [
+            ("8080", Some("8080")),
+            ("*:8080", Some("[*]:8080")),
+            ("/a", Some("/a")),
+            ("udp/53", Some("udp/53")),
+            (" udp/[::1]:53", Some("udp/[::1]:53")),
+            ("udp/53:h:53", None),
+            ("udp//a", None),
+            ("", None),
+        ] {
+            let listen = ForwardListen::parse(text).map(|listen| listen.to_string());
+            assert_eq!(listen.as_deref(), shown, "{text}");
         }
     }
 }

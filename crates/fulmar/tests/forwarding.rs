@@ -4,7 +4,7 @@
 mod common;
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::Stdio;
@@ -231,6 +231,45 @@ fn a_server_forwards_what_its_handler_permits_and_nothing_by_default() {
     let session = closed.login();
     prohibited(session.connect_tcp("127.0.0.1", port));
     assert!(session.listen_tcp("localhost", 0).is_err());
+}
+
+#[test]
+fn datagrams_pass_through_a_server_that_permits_them() {
+    let target = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = target.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        let mut bytes = vec![0; 70_000];
+        while let Ok((count, from)) = target.recv_from(&mut bytes) {
+            let _ = target.send_to(&bytes[..count], from);
+        }
+    });
+    let fixture = Fixture::forwarding(
+        |forward| matches!(forward, Forward::ConnectUdp { host, .. } if host != "forbidden"),
+    );
+    let session = fixture.login();
+    let flow = session.connect_udp("localhost", port).unwrap();
+    flow.set_read_timeout(Some(PATIENCE));
+    let mut buffer = vec![0; 70_000];
+    for length in [5, 0, 1, 40_000, 65_507, 3] {
+        let bytes: Vec<u8> = (0..length).map(|at: u32| at.to_le_bytes()[0]).collect();
+        flow.send(&bytes).unwrap();
+        let count = flow.recv(&mut buffer).unwrap();
+        assert!(buffer[..count] == bytes, "{length}");
+    }
+    // The rest of a datagram that is longer than the buffer is lost.
+    flow.send(b"long").unwrap();
+    flow.send(b"next").unwrap();
+    assert_eq!(flow.recv(&mut buffer[..2]).unwrap(), 2);
+    assert_eq!(flow.recv(&mut buffer).unwrap(), 4);
+    assert_eq!(&buffer[..4], b"next");
+    let long = flow.send(&[0; 65_528]).map_err(|error| error.kind());
+    assert_eq!(long, Err(io::ErrorKind::InvalidInput));
+    let refused = session.connect_udp("forbidden", port).map(|_| ());
+    assert!(matches!(refused, Err(Error::ChannelRefused { .. })));
+    let other = Fixture::forwarding(|forward| matches!(forward, Forward::ConnectTcp { .. }));
+    let session = other.login();
+    let refused = session.connect_udp("localhost", port).map(|_| ());
+    assert!(matches!(refused, Err(Error::ChannelRefused { .. })));
 }
 
 #[test]

@@ -30,6 +30,8 @@ pub const EXT_TUN_SEGMENTS: &str = "tun-segments@fulmar.invalid";
 pub const EXT_EARLY_DATA: &str = "early-data@fulmar.invalid";
 /// Fulmar's extension: [`REQUEST_RESET`] is understood.
 pub const EXT_RESET: &str = "reset@fulmar.invalid";
+/// Fulmar's extension: the server forwards datagrams in both directions (docs/PROTOCOL.md).
+pub const EXT_UDP_FORWARD: &str = "udp-forward@fulmar.invalid";
 
 pub const METHOD_NONE: &str = "none";
 pub const METHOD_PUBLICKEY: &str = "publickey";
@@ -50,6 +52,10 @@ pub const CHANNEL_FORWARDED_STREAMLOCAL: &str = "forwarded-streamlocal@openssh.c
 pub const CHANNEL_TUN: &str = "tun@openssh.com";
 /// Fulmar's own type (docs/PROTOCOL.md).
 pub const CHANNEL_TUN_SEGMENTS: &str = "tun-segments@fulmar.invalid";
+/// Fulmar's own types for datagrams: to a target that the client names, and of a listener of the
+/// server.
+pub const CHANNEL_DIRECT_UDP: &str = "direct-udp@fulmar.invalid";
+pub const CHANNEL_FORWARDED_UDP: &str = "forwarded-udp@fulmar.invalid";
 
 /// Connections to the client's X server, RFC 4254 §6.3.2.
 pub const CHANNEL_X11: &str = "x11";
@@ -84,3 +90,6 @@ pub const GLOBAL_TCPIP_FORWARD: &str = "tcpip-forward";
 pub const GLOBAL_CANCEL_TCPIP_FORWARD: &str = "cancel-tcpip-forward";
 pub const GLOBAL_STREAMLOCAL_FORWARD: &str = "streamlocal-forward@openssh.com";
 pub const GLOBAL_CANCEL_STREAMLOCAL_FORWARD: &str = "cancel-streamlocal-forward@openssh.com";
+/// Fulmar's own requests, which mean for UDP what `tcpip-forward` and its counterpart mean for TCP.
+pub const GLOBAL_UDP_FORWARD: &str = "udp-forward@fulmar.invalid";
+pub const GLOBAL_CANCEL_UDP_FORWARD: &str = "cancel-udp-forward@fulmar.invalid";

@@ -2,9 +2,11 @@
 
 use std::fmt::Debug;
 
-use driver::forward::{ForwardTarget, Listening, Socks, SocksStep};
+use driver::forward::{ForwardTarget, Listening, Socks, SocksDatagram, SocksStep};
 use wire::names;
 
+/// Longest record of a flow, bytes.
+const MAX_DATAGRAM_BYTES: usize = 65_527;
 /// Longest message of SOCKS that is kept, bytes: two texts of 255 with what surrounds them.
 const MAX_SOCKS_BYTES: usize = 600;
 
@@ -39,7 +41,7 @@ fn socks(data: &[u8], piece_bytes: usize) -> (usize, Vec<SocksStep>) {
                     since_answer = 0;
                     steps.push(step);
                 }
-                SocksStep::Connect(_) | SocksStep::Refuse(_) => {
+                SocksStep::Connect(_) | SocksStep::Associate(_) | SocksStep::Refuse(_) => {
                     steps.push(step);
                     return (total, steps);
                 }
@@ -57,12 +59,15 @@ pub fn forward_fields(data: &[u8]) {
     let Some((choice, fields)) = data.split_first() else {
         return;
     };
-    match choice % 6 {
+    match choice % 9 {
         0 => target(names::CHANNEL_DIRECT_TCPIP, fields),
         1 => target(names::CHANNEL_DIRECT_STREAMLOCAL, fields),
         2 => listening(names::CHANNEL_FORWARDED_TCPIP, fields),
         3 => listening(names::CHANNEL_FORWARDED_STREAMLOCAL, fields),
         4 => request(names::GLOBAL_TCPIP_FORWARD, fields),
+        6 => target(names::CHANNEL_DIRECT_UDP, fields),
+        7 => listening(names::CHANNEL_FORWARDED_UDP, fields),
+        8 => request(names::GLOBAL_UDP_FORWARD, fields),
         _ => request(names::GLOBAL_STREAMLOCAL_FORWARD, fields),
     }
 }
@@ -95,6 +100,58 @@ fn same<T: Debug + PartialEq, E: Debug>(value: &T, again: Result<T, E>) {
     assert_eq!(&again.expect("what was encoded"), value);
 }
 
+/// A datagram of an association of SOCKS, and records that came with a request for a channel: the same ones
+/// wherever the messages end, none longer than a datagram.
+///
+/// # Panics
+/// Only for a defect.
+pub fn datagrams(data: &[u8]) {
+    if let Some(datagram) = SocksDatagram::parse(data) {
+        let (head, _) = data.split_at(datagram.head_bytes);
+        // Neither what follows the header nor a fragment's number is part of it.
+        assert_eq!(SocksDatagram::parse(head), Some(datagram));
+        for at in 0..head.len() {
+            assert_eq!(SocksDatagram::parse(&head[..at]), None);
+        }
+        let mut fragment = data.to_vec();
+        fragment[2] = 1;
+        assert_eq!(SocksDatagram::parse(&fragment), None);
+    }
+    let Ok((target, records)) = ForwardTarget::decode_first(names::CHANNEL_DIRECT_UDP, data) else {
+        return;
+    };
+    let (_, fields) = target.open_request(None);
+    let again = [&fields[..], records].concat();
+    let again = ForwardTarget::decode_first(names::CHANNEL_DIRECT_UDP, &again);
+    assert_eq!(again, Ok((target, records)));
+    let whole = crate::packets::cut(MAX_DATAGRAM_BYTES, records, records.len().max(1));
+    assert_eq!(whole, crate::packets::cut(MAX_DATAGRAM_BYTES, records, 3));
+    assert!(
+        whole
+            .0
+            .iter()
+            .all(|record| record.len() <= MAX_DATAGRAM_BYTES)
+    );
+}
+
+/// Datagrams of each type of address, a fragment, and requests for channels with records.
+#[must_use]
+pub fn datagram_seeds() -> Vec<Vec<u8>> {
+    let (_, fields) = ForwardTarget::Udp {
+        host: "localhost".into(),
+        port: 53,
+    }
+    .open_request(None);
+    vec![
+        b"\0\0\0\x01\x7f\0\0\x01\0\x35data".to_vec(),
+        b"\0\0\0\x03\x02ns\0\x35data".to_vec(),
+        [&b"\0\0\0\x04"[..], &[0; 15], b"\x01\0\x35data"].concat(),
+        b"\0\0\x01\x01\x7f\0\0\x01\0\x35data".to_vec(),
+        [&fields[..], b"\0\0\0\x05query\0\0\0\0\0\0\0\x02no"].concat(),
+        [&fields[..], b"\0\0\xff\xf8too long"].concat(),
+    ]
+}
+
 /// Requests of each version and type of address.
 #[must_use]
 pub fn socks_seeds() -> Vec<Vec<u8>> {
@@ -123,6 +180,14 @@ pub fn field_seeds() -> Vec<Vec<u8>> {
         port: 8080,
     };
     let path = Listening::Unix("/run/socket".into());
+    let to_datagrams = ForwardTarget::Udp {
+        host: "localhost".into(),
+        port: 53,
+    };
+    let of_datagrams = Listening::Udp {
+        address: "localhost".into(),
+        port: 53,
+    };
     let fields = [
         tcp.open_request(None),
         unix.open_request(None),
@@ -130,6 +195,9 @@ pub fn field_seeds() -> Vec<Vec<u8>> {
         path.open_request(None),
         port.listen_request(false),
         path.listen_request(false),
+        to_datagrams.open_request(None),
+        of_datagrams.open_request(None),
+        of_datagrams.listen_request(false),
     ];
     let choices = 0_u8..;
     let chosen = choices.zip(fields);

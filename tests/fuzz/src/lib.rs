@@ -50,4 +50,5 @@ pub const TARGETS: &[(&str, Body)] = &[
     ("forward_fields", forward::forward_fields),
     ("agent_request", agent::agent_request),
     ("agent_answer", agent::agent_answer),
+    ("datagrams", forward::datagrams),
 ];

@@ -13,8 +13,8 @@ const MOST: usize = 4096;
 /// # Panics
 /// If it does not.
 pub fn tunnel_packets(data: &[u8]) {
-    assert_eq!(cut(data, data.len().max(1)), cut(data, 3));
-    let (records, _) = cut(data, data.len().max(1));
+    assert_eq!(cut(MOST, data, data.len().max(1)), cut(MOST, data, 3));
+    let (records, _) = cut(MOST, data, data.len().max(1));
     for received in records.iter().map(Vec::as_slice).chain([data]) {
         for form in [PacketForm::Layer2, PacketForm::Layer3, PacketForm::Segments] {
             pass(form, received);
@@ -37,9 +37,9 @@ fn pass(form: PacketForm, received: &[u8]) {
     }
 }
 
-/// The records, and whether the data was malformed.
-fn cut(data: &[u8], step: usize) -> (Vec<Vec<u8>>, bool) {
-    let mut records = Records::new(MOST);
+/// The records of at most `most` bytes, and whether the data was malformed.
+pub(crate) fn cut(most: usize, data: &[u8], step: usize) -> (Vec<Vec<u8>>, bool) {
+    let mut records = Records::new(most);
     let mut found = Vec::new();
     for piece in data.chunks(step) {
         records.push(Bytes::copy_from_slice(piece));

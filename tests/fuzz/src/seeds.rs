@@ -45,6 +45,7 @@ pub fn of(target: &str) -> Seeds {
         "forward_fields" => named("fields", crate::forward::field_seeds()),
         "agent_request" => named("request", crate::agent::request_seeds()),
         "agent_answer" => named("answer", crate::agent::answer_seeds()),
+        "datagrams" => named("datagram", crate::forward::datagram_seeds()),
         _ => Vec::new(),
     }
 }

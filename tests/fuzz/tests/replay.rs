@@ -97,6 +97,7 @@ targets!(
     forward_fields,
     agent_request,
     agent_answer,
+    datagrams,
 );
 
 #[test]

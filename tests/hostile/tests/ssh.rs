@@ -416,6 +416,8 @@ fn channels_that_a_server_opens_are_refused() {
             "forwarded-tcpip",
             "forwarded-streamlocal@openssh.com",
             "direct-tcpip",
+            "direct-udp@fulmar.invalid",
+            "forwarded-udp@fulmar.invalid",
             "tun@openssh.com",
             "",
         ]

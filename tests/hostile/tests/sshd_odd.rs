@@ -178,17 +178,19 @@ fn targets_of_forwardings_that_are_no_hosts_are_refused() {
         fields.put_u32(port);
         fields.put_string(b"127.0.0.1");
         fields.put_u32(1);
-        adversary.say(&ChannelOpen {
-            kind: b"direct-tcpip",
-            sender_channel: u32::try_from(number).unwrap_or(0),
-            window: 1 << 20,
-            max_packet: 32_768,
-            fields: Rest(&fields),
-        });
-        let answer = core::iter::from_fn(|| adversary.next_payload())
-            .find(|payload| matches!(payload.first(), Some(91 | 92)));
-        let refused = answer.as_deref().and_then(<[u8]>::first) == Some(&92);
-        assert!(refused, "{host:?}:{port}");
+        for kind in ["direct-tcpip", "direct-udp@fulmar.invalid"] {
+            adversary.say(&ChannelOpen {
+                kind: kind.as_bytes(),
+                sender_channel: u32::try_from(number).unwrap_or(0),
+                window: 1 << 20,
+                max_packet: 32_768,
+                fields: Rest(&fields),
+            });
+            let answer = core::iter::from_fn(|| adversary.next_payload())
+                .find(|payload| matches!(payload.first(), Some(91 | 92)));
+            let refused = answer.as_deref().and_then(<[u8]>::first) == Some(&92);
+            assert!(refused, "{kind} {host:?}:{port}");
+        }
     }
     assert_harmless(&server.daemon.log());
 }

@@ -192,6 +192,8 @@ fn forwardings(adversary: &mut Adversary<Tcp>) -> Vec<(&'static str, bool)> {
         ("x11", &tcp),
         ("auth-agent@openssh.com", &Vec::new()),
         ("forwarded-tcpip", &tcp),
+        ("direct-udp@fulmar.invalid", &tcp),
+        ("forwarded-udp@fulmar.invalid", &tcp),
     ]
     .into_iter()
     .enumerate()
@@ -207,6 +209,10 @@ fn forwardings(adversary: &mut Adversary<Tcp>) -> Vec<(&'static str, bool)> {
     }
     for (name, fields) in [
         ("tcpip-forward", [string(b""), vec![0; 4]].concat()),
+        (
+            "udp-forward@fulmar.invalid",
+            [string(b""), vec![0; 4]].concat(),
+        ),
         (
             "streamlocal-forward@openssh.com",
             string(b"/tmp/adversary.sock"),
@@ -272,6 +278,8 @@ fn requests_to_listen_are_answered_in_order_whatever_they_hold() {
     let unix = "streamlocal-forward@openssh.com";
     let unix_cancel = "cancel-streamlocal-forward@openssh.com";
     let long = string(&[b'/'; 4000]);
+    let udp = "udp-forward@fulmar.invalid";
+    let udp_cancel = "cancel-udp-forward@fulmar.invalid";
     let cases: &[(&str, Vec<u8>, bool)] = &[
         (listen, tcp(b"localhost", 0), true),
         // Only a requested listener can be cancelled.
@@ -282,6 +290,15 @@ fn requests_to_listen_are_answered_in_order_whatever_they_hold() {
         (listen, tcp(b"\xff", 0), false),
         (listen, Vec::new(), false),
         (listen, [tcp(b"localhost", 0), vec![0]].concat(), false),
+        (udp, tcp(b"localhost", 0), true),
+        // The listener of TCP is not that of UDP, and neither has this port.
+        (udp_cancel, tcp(b"localhost", 1), false),
+        (udp, tcp(b"localhost", 65_536), false),
+        (udp, tcp(b"local\0host", 0), false),
+        (udp, tcp(b"", 22), false),
+        (udp, Vec::new(), false),
+        (udp, [tcp(b"localhost", 0), vec![0]].concat(), false),
+        (udp_cancel, Vec::new(), false),
         (unix, path.clone(), true),
         (unix, path.clone(), false),
         (unix, string(b""), false),

@@ -195,6 +195,10 @@ fn a_socks_request_arrives_byte_by_byte_and_refusals_have_a_reply() {
 
         let closed = free_port();
         for (command, port_asked, code) in [(2, greet, 7), (3, greet, 7), (1, closed, 5)] {
+            // Fulmar's server forwards datagrams: tests/udp.rs.
+            if command == 3 && server == Kind::Fulmar {
+                continue;
+            }
             let mut stream = connect(port);
             stream
                 .write_all(&socks5(command, port_asked))

@@ -9,6 +9,7 @@
 //! unlisted difference, and for a listed one that does not occur.
 #![forbid(unsafe_code)]
 
+pub mod datagrams;
 pub mod differences;
 pub mod place;
 pub mod probe;

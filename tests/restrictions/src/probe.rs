@@ -13,6 +13,8 @@
 //! - `env`: the source of the variables of `exec`'s command; `agent`, `x11`: whether it has them;
 //!   `-` if no program ran that could report it.
 //! - `tcp`, `remote-tcp`: which of two ports are available (`*`: for all addresses).
+//! - `udp`, `remote-udp`: the same for datagrams, with our client, as OpenSSH has none; only for rows
+//!   that expect them ([`crate::rows::all`]).
 //! - `streamlocal`, `remote-streamlocal`, `tunnel`, `second` (a session beside another).
 
 use std::fs;
@@ -54,7 +56,11 @@ pub fn outcomes(row: &Row, kind: Kind, services: &Services) -> (Outcomes, String
         place: &place,
         services,
     };
-    let found = prober.all();
+    let mut found = prober.all();
+    let is_ours = kind == Kind::Fulmar && found.contains_key("exec");
+    if is_ours && row.expected.contains_key("udp") {
+        found.extend(crate::datagrams::outcomes(row, &place, services));
+    }
     let log = place.running.daemon.log();
     (found, log)
 }

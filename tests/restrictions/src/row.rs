@@ -225,6 +225,12 @@ impl Row {
         self.named(&format!("by {method}"))
     }
 
+    /// Sets which datagrams are forwarded.
+    #[must_use]
+    pub fn datagrams(self, local: &str, remote: &str) -> Self {
+        self.but("udp", local).but("remote-udp", remote)
+    }
+
     /// Sets the outcome of one probe.
     #[must_use]
     pub fn but(mut self, probe: &'static str, outcome: &str) -> Self {

@@ -1,8 +1,9 @@
-//! Destinations of forwardings: two ports and a socket with a greeting, and an agent's socket.
+//! Destinations of forwardings: two ports, of TCP and UDP, and a socket with a greeting, and an agent's
+//! socket.
 
 use std::fs;
 use std::io::Write;
-use std::net::TcpListener;
+use std::net::{TcpListener, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -16,9 +17,20 @@ pub const GREETING: &str = "a greeting";
 /// The listeners, which serve until the process ends.
 #[derive(Debug)]
 pub struct Services {
-    /// Two ports on 127.0.0.1.
+    /// Two ports on 127.0.0.1; that of UDP answers each datagram with the greeting.
     pub ports: [u16; 2],
     scratch: Scratch,
+}
+
+/// A port that is free for TCP and UDP.
+fn one_port() -> (TcpListener, UdpSocket) {
+    loop {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+        let address = listener.local_addr().expect("its number");
+        if let Ok(datagrams) = UdpSocket::bind(address) {
+            return (listener, datagrams);
+        }
+    }
 }
 
 impl Services {
@@ -30,8 +42,13 @@ impl Services {
     pub fn start() -> Self {
         let scratch = Scratch::new();
         let ports = [(), ()].map(|()| {
-            let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+            let (listener, datagrams) = one_port();
             let port = listener.local_addr().expect("its number").port();
+            thread::spawn(move || {
+                while let Ok((_, from)) = datagrams.recv_from(&mut [0; 64]) {
+                    let _ = datagrams.send_to(GREETING.as_bytes(), from);
+                }
+            });
             thread::spawn(move || {
                 for mut stream in listener.incoming().flatten() {
                     let _ = stream.write_all(GREETING.as_bytes());

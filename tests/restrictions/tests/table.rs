@@ -122,6 +122,8 @@ fn compare(rows: &[Row], found: &[Found], is_whole: bool) -> Vec<String> {
                 Verdict::Unlisted => fail("ours", of(ours, probe)),
             }
             match &found.theirs {
+                // OpenSSH forwards no datagrams.
+                Some(_) if probe.contains("udp") => {}
                 Some((theirs, _)) if of(theirs, probe) != wanted => {
                     fail("OpenSSH", of(theirs, probe));
                 }

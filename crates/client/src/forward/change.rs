@@ -5,7 +5,7 @@ use config::forward::{ForwardKind, ForwardListen, ForwardSpec, ForwardTo};
 use driver::Driver;
 use driver::forward::ForwardTotals;
 
-use super::{LocalForward, SessionForwards};
+use super::{LocalForward, SessionForwards, udp};
 use crate::error::ClientError;
 use crate::log::debug1;
 use crate::text::one_line;
@@ -22,6 +22,9 @@ impl SessionForwards {
         spec: ForwardSpec,
         driver: &mut Driver,
     ) -> Result<bool, ClientError> {
+        if !udp::is_possible(&spec, driver.connection()) {
+            return Ok(false);
+        }
         let _ = sys::process::raise_open_files();
         if kind == ForwardKind::Remote {
             let forwards = &mut self.forwards;
@@ -70,7 +73,7 @@ impl SessionForwards {
     }
 
     /// Flag and specification of each forwarding, with its number.
-    fn names(&self) -> impl Iterator<Item = (String, u64)> {
+    fn names(&self) -> impl Iterator<Item = (String, &ForwardSpec, u64)> {
         let locals = self.locals.iter().map(|local| {
             let LocalForward { spec, number, .. } = local;
             let flag = match spec.to {
@@ -82,20 +85,20 @@ impl SessionForwards {
         let all = locals.chain(self.remotes.listed());
         all.map(|(flag, spec, number)| {
             let words = one_line(&spec.words().join(" to "));
-            (format!("{flag} {words}"), number)
+            (format!("{flag} {words}"), spec, number)
         })
     }
 
     /// Flag and specification of the forwarding with this number.
     pub(super) fn name(&self, number: u64) -> Option<String> {
         let mut names = self.names();
-        names.find_map(|(name, each)| (each == number).then_some(name))
+        names.find_map(|(name, _, each)| (each == number).then_some(name))
     }
 
     /// `-v`: logs what each forwarding has carried.
     pub(super) fn report_totals(&mut self, driver: &mut Driver) {
         let totals = self.forwards.totals(driver);
-        for (name, number) in self.names() {
+        for (name, spec, number) in self.names() {
             let ForwardTotals {
                 connections,
                 peak,
@@ -103,8 +106,12 @@ impl SessionForwards {
                 received,
                 ..
             } = totals.get(&number).copied().unwrap_or_default();
+            let what = match spec.listen {
+                ForwardListen::Udp { .. } => "flows",
+                _ => "connections",
+            };
             debug1!(
-                "forwarding {name}: {connections} connections, at most {peak} at a time, {sent} bytes sent, {received} received"
+                "forwarding {name}: {connections} {what}, at most {peak} at a time, {sent} bytes sent, {received} received"
             );
         }
     }

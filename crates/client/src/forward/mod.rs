@@ -11,13 +11,14 @@ mod change;
 mod remote;
 mod report;
 mod tunnel;
+mod udp;
 pub(crate) mod x11;
 
 use std::path::Path;
 
 use config::client::{ClientOptions, Tunnel};
-use config::forward::{ForwardListen, ForwardSpec, ForwardTo};
-use config::permit;
+use config::forward::{ForwardListen, ForwardSpec, ForwardTo, UDP_PREFIX};
+use config::permit::{self, PortKind};
 use config::types::TcpKeepAlive;
 use driver::forward::{ForwardSettings, ForwardTarget, Forwards, Gateway, ListeningSockets, Opens};
 use driver::{Driver, Notice};
@@ -30,7 +31,7 @@ use crate::log::{debug1, error, verbose};
 use crate::plan::{Plan, What};
 use crate::text::one_line;
 use agent::ForwardedAgent;
-use remote::Remotes;
+use remote::{RemoteChannel, Remotes};
 pub(crate) use report::open_reason;
 use tunnel::SessionTunnel;
 use x11::ForwardedX11;
@@ -45,7 +46,7 @@ pub struct SessionForwards {
     remotes: Remotes,
     /// Channels of the server before [`Self::start`], with the numbers of their listeners; none afterwards. The table of channels bounds
     /// their number.
-    opened_before_start: Option<Vec<(ChannelId, Option<ForwardTarget>, u64)>>,
+    opened_before_start: Option<Vec<RemoteChannel>>,
     agent: Option<ForwardedAgent>,
     x11: Option<ForwardedX11>,
     tunnel: Option<SessionTunnel>,
@@ -83,6 +84,10 @@ pub(crate) fn target(to: &ForwardTo) -> Option<ForwardTarget> {
             port: *port,
         }),
         ForwardTo::Unix(path) => Some(ForwardTarget::Unix(path.into())),
+        ForwardTo::Udp { host, port } => Some(ForwardTarget::Udp {
+            host: host.clone(),
+            port: *port,
+        }),
         ForwardTo::Socks => None,
     }
 }
@@ -121,6 +126,9 @@ impl SessionForwards {
                 one_line(&shown_listener(&spec.listen, options)),
                 one_line(&spec.to.to_string())
             );
+            if !udp::is_possible(spec, connection) {
+                continue;
+            }
             if let Some(sockets) = settings.listen(&spec.listen) {
                 prepared.push((sockets, ForwardSpec::clone(spec)));
             }
@@ -149,7 +157,12 @@ impl SessionForwards {
             ..Self::without_listeners(options)
         };
         for spec in &options.forwarding.remote_forwards {
-            all.remotes.add(spec, &mut all.forwards);
+            if udp::is_possible(spec, connection) {
+                all.remotes.add(spec, &mut all.forwards);
+            } else if all.remotes.must_succeed() {
+                close_unwatched(all.prepared);
+                return Err(ClientError::Refused(udp::NOT_REQUESTED.to_owned()));
+            }
         }
         Ok(all)
     }
@@ -164,8 +177,11 @@ impl SessionForwards {
                 keep_alive: options.connection.tcp_keep_alive == TcpKeepAlive::All,
                 family: settings.family,
                 permits: Box::new(move |target| match target {
-                    ForwardTarget::Tcp { host, port } => permit::opens(&list, host, *port),
-                    ForwardTarget::Unix(_) => permit::is_any(&list),
+                    ForwardTarget::Tcp { host, port } => {
+                        permit::opens(&list, PortKind::Tcp, host, *port)
+                    }
+                    // A request names neither.
+                    ForwardTarget::Unix(_) | ForwardTarget::Udp { .. } => permit::is_any(&list),
                 }),
             }),
             settings,
@@ -218,8 +234,8 @@ impl SessionForwards {
         for (sockets, spec) in std::mem::take(&mut self.prepared) {
             self.watch(sockets, spec, driver)?;
         }
-        for (channel, to, number) in self.opened_before_start.take().unwrap_or_default() {
-            self.connect(channel, to, number, driver);
+        for opened in self.opened_before_start.take().unwrap_or_default() {
+            self.connect(opened, driver);
         }
         self.report()
     }
@@ -319,6 +335,11 @@ fn shown_listener(listen: &ForwardListen, options: &ClientOptions) -> String {
             };
             format!("{}:{port}", address.as_deref().unwrap_or(any))
         }
+        ForwardListen::Udp { address, port } => {
+            let (address, port) = (address.clone(), *port);
+            let plain = shown_listener(&ForwardListen::Tcp { address, port }, options);
+            format!("{UDP_PREFIX}{plain}")
+        }
     }
 }
 
@@ -344,6 +365,13 @@ impl ListenSettings {
                     address: other,
                     port: other_port,
                 },
+            )
+            | (
+                ForwardListen::Udp { address, port },
+                ForwardListen::Udp {
+                    address: other,
+                    port: other_port,
+                },
             ) => port == other_port && self.gateway.is_same(address.as_deref(), other.as_deref()),
             _ => one == other,
         }
@@ -363,15 +391,28 @@ impl ListenSettings {
                     })
                     .ok()
             }
-            ForwardListen::Tcp { address, port } => self.listen_tcp(address.as_deref(), *port),
+            ForwardListen::Tcp { address, port } => {
+                self.listen_port(false, address.as_deref(), *port)
+            }
+            ForwardListen::Udp { address, port } => {
+                self.listen_port(true, address.as_deref(), *port)
+            }
         }
     }
 
-    fn listen_tcp(&self, address: Option<&str>, port: u16) -> Option<ListeningSockets> {
+    fn listen_port(
+        &self,
+        is_udp: bool,
+        address: Option<&str>,
+        port: u16,
+    ) -> Option<ListeningSockets> {
         let mut failures = Vec::new();
         let failed =
             |address, reason: &std::io::Error| failures.push((address, plain_reason(reason)));
-        let sockets = ListeningSockets::tcp(address, port, self.gateway, self.family, failed);
+        let sockets = match is_udp {
+            false => ListeningSockets::tcp(address, port, self.gateway, self.family, failed),
+            true => ListeningSockets::udp(address, port, self.gateway, self.family, failed),
+        };
         let is_lost = sockets.is_err();
         for (address, reason) in &failures {
             let text = format!("bind [{}]:{}: {reason}", address.ip(), address.port());
@@ -388,7 +429,8 @@ impl ListenSettings {
                     one_line(&reason.to_string())
                 );
             }
-            error!("channel_setup_fwd_listener_tcpip: cannot listen to port: {port}");
+            let shown = if is_udp { UDP_PREFIX } else { "" };
+            error!("channel_setup_fwd_listener_tcpip: cannot listen to port: {shown}{port}");
         }
         sockets.ok()
     }

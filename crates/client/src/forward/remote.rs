@@ -19,8 +19,21 @@ use crate::text::one_line;
 pub(super) fn is_forwarded(kind: &str) -> bool {
     matches!(
         kind,
-        names::CHANNEL_FORWARDED_TCPIP | names::CHANNEL_FORWARDED_STREAMLOCAL
+        names::CHANNEL_FORWARDED_TCPIP
+            | names::CHANNEL_FORWARDED_STREAMLOCAL
+            | names::CHANNEL_FORWARDED_UDP
     )
+}
+
+/// A channel that the server has opened for a listener.
+pub(super) struct RemoteChannel {
+    channel: ChannelId,
+    /// None if its data names the target.
+    to: Option<ForwardTarget>,
+    /// The listener's number.
+    number: u64,
+    /// Datagrams that came with the request.
+    records: Vec<u8>,
 }
 
 /// One requested listener.
@@ -59,6 +72,7 @@ impl Remote {
         match &self.listening {
             Listening::Tcp { port, .. } => format!("listen port {port}"),
             Listening::Unix(path) => format!("listen path {}", one_line(&path.to_string_lossy())),
+            Listening::Udp { port, .. } => format!("listen port udp/{port}"),
         }
     }
 
@@ -67,6 +81,7 @@ impl Remote {
         match &self.spec.to {
             ForwardTo::Tcp { host, port } => format!("{host}:{port}"),
             ForwardTo::Unix(path) => path.clone(),
+            ForwardTo::Udp { host, port } => format!("udp/{host}:{port}"),
             ForwardTo::Socks => "socks:0".to_owned(),
         }
     }
@@ -77,14 +92,22 @@ fn listening(listen: &ForwardListen) -> Listening {
     match listen {
         ForwardListen::Unix(path) => Listening::Unix(path.into()),
         ForwardListen::Tcp { address, port } => Listening::Tcp {
-            // RFC 4254 §7.1: an empty address is all addresses.
-            address: match address.as_deref() {
-                None => "localhost".to_owned(),
-                Some("*") => String::new(),
-                Some(address) => address.to_owned(),
-            },
+            address: requested(address.as_deref()),
             port: *port,
         },
+        ForwardListen::Udp { address, port } => Listening::Udp {
+            address: requested(address.as_deref()),
+            port: *port,
+        },
+    }
+}
+
+/// RFC 4254 §7.1: an empty address is all addresses.
+fn requested(address: Option<&str>) -> String {
+    match address {
+        None => "localhost".to_owned(),
+        Some("*") => String::new(),
+        Some(address) => address.to_owned(),
     }
 }
 
@@ -191,8 +214,10 @@ impl Remotes {
         };
         remote.is_active = fields.is_some();
         let goal = one_line(&remote.goal());
-        if let (Some(fields), Listening::Tcp { port: port @ 0, .. }) =
-            (fields, &mut remote.listening)
+        if let (
+            Some(fields),
+            Listening::Tcp { port: port @ 0, .. } | Listening::Udp { port: port @ 0, .. },
+        ) = (fields, &mut remote.listening)
         {
             let told = Reader::new(fields).u32().unwrap_or_default();
             match u16::try_from(told) {
@@ -235,22 +260,27 @@ impl SessionForwards {
         fields: &[u8],
         driver: &mut Driver,
     ) -> Result<(), ClientError> {
-        let Ok(listening) = Listening::decode(kind, fields) else {
+        let Ok((listening, records)) = Listening::decode_first(kind, fields) else {
             error!("WARNING: the server sent an invalid request of type {kind}: refused");
             refuse(channel, driver);
             return Ok(());
         };
         match self.remotes.find(&listening) {
             Some(remote) => {
-                let (to, number) = (target(&remote.spec.to), remote.number);
+                let opened = RemoteChannel {
+                    channel,
+                    to: target(&remote.spec.to),
+                    number: remote.number,
+                    records: records.to_vec(),
+                };
                 match &mut self.opened_before_start {
-                    Some(waiting) => waiting.push((channel, to, number)),
-                    None => self.connect(channel, to, number, driver),
+                    Some(waiting) => waiting.push(opened),
+                    None => self.connect(opened, driver),
                 }
             }
             None => {
                 match &listening {
-                    Listening::Tcp { port, .. } => {
+                    Listening::Tcp { port, .. } | Listening::Udp { port, .. } => {
                         error!(
                             "WARNING: Server requests forwarding for unknown listen_port {port}"
                         );
@@ -266,21 +296,26 @@ impl SessionForwards {
         self.report()
     }
 
-    /// Connects a channel of the server's listener `number` to its target; without one, to what its
-    /// data asks for.
-    pub(super) fn connect(
-        &mut self,
-        channel: ChannelId,
-        to: Option<ForwardTarget>,
-        number: u64,
-        driver: &mut Driver,
-    ) {
+    /// Connects a channel of the server's listener to its target; without one, to what its data asks
+    /// for.
+    pub(super) fn connect(&mut self, opened: RemoteChannel, driver: &mut Driver) {
+        let RemoteChannel {
+            channel,
+            to,
+            number,
+            records,
+        } = opened;
+        let origin = Some(number);
+        if let Some(target) = &to {
+            debug1!("channel {}: connecting to {}", channel.0, shown(target));
+        }
+        let forwards = &mut self.forwards;
         match to {
-            Some(target) => {
-                debug1!("channel {}: connecting to {}", channel.0, shown(&target));
-                self.forwards.connect(channel, target, Some(number), driver);
+            Some(ForwardTarget::Udp { host, port }) => {
+                forwards.connect_udp(channel, (host, port), &records, origin, driver);
             }
-            None => self.forwards.serve_socks(channel, Some(number), driver),
+            Some(target) => forwards.connect(channel, target, origin, driver),
+            None => forwards.serve_socks(channel, origin, driver),
         }
     }
 }

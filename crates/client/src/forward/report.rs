@@ -7,6 +7,7 @@ use wire::message::open_failure;
 use super::SessionForwards;
 use super::remote::shown;
 use super::tunnel::SessionTunnel;
+use super::udp::UNSUPPORTED;
 use crate::connect::plain_reason;
 use crate::error::ClientError;
 use crate::log::{debug1, error, info, verbose};
@@ -54,7 +55,7 @@ impl SessionForwards {
                         ForwardTarget::Tcp { host, port } => {
                             format!("{} port {port}", one_line(host))
                         }
-                        ForwardTarget::Unix(_) => shown(&target),
+                        ForwardTarget::Unix(_) | ForwardTarget::Udp { .. } => shown(&target),
                     };
                     let which = origin.and_then(|origin| self.name(origin));
                     let which = which.map(|name| format!(" ({name})")).unwrap_or_default();
@@ -78,6 +79,9 @@ impl SessionForwards {
                 }
                 ForwardReport::Idle(channel, limit_ms) => {
                     verbose!("{}", proto::channel::idle_text(channel, limit_ms));
+                }
+                ForwardReport::UdpUnsupported => {
+                    error!("SOCKS: cannot forward datagrams: {UNSUPPORTED}.");
                 }
                 ForwardReport::NoChannel(reason) => {
                     error!("a connection could not be forwarded: {reason}");

@@ -3,7 +3,7 @@
 //!
 //! The session goes on while the line is typed: its output appears, and forwarded connections work.
 
-use config::forward::{ForwardKind, ForwardSpec};
+use config::forward::{ForwardKind, ForwardListen, ForwardSpec};
 
 use super::Session;
 use crate::error::ClientError;
@@ -147,12 +147,11 @@ impl Session<'_> {
     }
 
     fn cancel_forwarding(&mut self, kind: ForwardKind, words: &str) -> Result<(), ClientError> {
-        let Some(spec) = ForwardSpec::parse(words, ForwardKind::Dynamic) else {
+        let Some(listen) = ForwardListen::parse(words) else {
             info!("Bad forwarding close specification.");
             return Ok(());
         };
-        let cancel =
-            |forwards: &mut SessionForwards| forwards.cancel(kind, &spec.listen, self.driver);
+        let cancel = |forwards: &mut SessionForwards| forwards.cancel(kind, &listen, self.driver);
         match self.forwards.as_mut().map(cancel).transpose()? {
             Some(true) => info!("Canceled forwarding."),
             _ => info!("Unknown port forwarding."),

@@ -345,11 +345,11 @@ fn expand_forwards(
         for spec in specs.iter_mut() {
             let listen = match &mut spec.listen {
                 ForwardListen::Unix(path) => Some(path),
-                ForwardListen::Tcp { .. } => None,
+                ForwardListen::Tcp { .. } | ForwardListen::Udp { .. } => None,
             };
             let to = match &mut spec.to {
                 ForwardTo::Unix(path) => Some(path),
-                ForwardTo::Tcp { .. } | ForwardTo::Socks => None,
+                ForwardTo::Tcp { .. } | ForwardTo::Udp { .. } | ForwardTo::Socks => None,
             };
             for path in [listen, to].into_iter().flatten() {
                 *path = expander.path(keyword, path)?;

@@ -2,6 +2,7 @@
 
 use super::{Form, no_words, none_alone, one, only, unchanged};
 use crate::client::options::TunnelDevice;
+use crate::forward::UDP_PREFIX;
 use crate::pattern;
 use crate::types::{EscapeChar, Keystrokes};
 use crate::units;
@@ -128,11 +129,7 @@ pub(crate) fn tunnel_device(words: &[String]) -> Form {
 /// `LocalForward listen target`, kept as the dump prints it.
 pub(crate) fn local_forward(words: &[String]) -> Form {
     match words {
-        [listen, target] => one(format!(
-            "{} {}",
-            listener(listen, false)?,
-            target_of(target)?
-        )),
+        [listen, target] => one(both_ends(listen, target, false)?),
         [] | [_] => Err("Missing target argument.".to_owned()),
         _ => Err(EXTRA.to_owned()),
     }
@@ -142,11 +139,7 @@ pub(crate) fn local_forward(words: &[String]) -> Form {
 pub(crate) fn remote_forward(words: &[String]) -> Form {
     match words {
         [listen] => one(format!("{} [socks]:0", listener(listen, true)?)),
-        [listen, target] => one(format!(
-            "{} {}",
-            listener(listen, true)?,
-            target_of(target)?
-        )),
+        [listen, target] => one(both_ends(listen, target, true)?),
         [] => Err("missing argument.".to_owned()),
         _ => Err(EXTRA.to_owned()),
     }
@@ -155,6 +148,17 @@ pub(crate) fn remote_forward(words: &[String]) -> Form {
 /// `DynamicForward listen`.
 pub(crate) fn dynamic_forward(words: &[String]) -> Form {
     one(listener(only(words)?, false)?)
+}
+
+/// Listener and target; those of datagrams have no paths.
+fn both_ends(listen: &str, target: &str, may_be_any_port: bool) -> Result<String, String> {
+    let (prefix, listen) = match listen.strip_prefix(UDP_PREFIX) {
+        Some(rest) if !is_socket(rest) && !is_socket(target) => (UDP_PREFIX, rest),
+        Some(_) => return Err(BAD_FORWARDING.to_owned()),
+        None => ("", listen),
+    };
+    let (listen, target) = (listener(listen, may_be_any_port)?, target_of(target)?);
+    Ok(format!("{prefix}{listen} {target}"))
 }
 
 const BAD_FORWARDING: &str = "Bad forwarding specification.";
@@ -166,6 +170,10 @@ fn is_socket(word: &str) -> bool {
 
 /// Reads the address on which a forwarding listens: `port`, `address:port` or the path of a socket.
 fn listener(word: &str, may_be_any_port: bool) -> Result<String, String> {
+    if word.starts_with(UDP_PREFIX) {
+        // SOCKS has no datagrams without a connection.
+        return Err(BAD_FORWARDING.to_owned());
+    }
     if is_socket(word) {
         // The dump separates listener and target by a blank.
         return match word.contains(' ') {

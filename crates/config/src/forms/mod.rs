@@ -8,6 +8,7 @@ pub(crate) mod client;
 pub(crate) mod server;
 
 use crate::channel_timeouts;
+use crate::forward::UDP_PREFIX;
 use crate::types::{IpQos, LogLevel, SyslogFacility};
 use crate::units;
 use crate::value::{Choice, EXTRA, Value, spelled};
@@ -203,7 +204,8 @@ pub(crate) fn permitted_ports(words: &[String]) -> Form {
         return unchanged(words);
     }
     for word in words {
-        let port = match units::split_host_port(word) {
+        let place = word.strip_prefix(UDP_PREFIX).unwrap_or(word);
+        let port = match units::split_host_port(place) {
             Some((_, Some(port))) => port,
             Some((port, None)) => port,
             None => return Err(format!("bad port number in {word}")),

@@ -1,6 +1,7 @@
 //! Forms that only sshd_config has.
 
 use super::{Form, no_words, none_alone, one, only, permitted_ports, unchanged};
+use crate::forward::UDP_PREFIX;
 use crate::penalties::{self, MaxStartups};
 use crate::server::options::PermitTunnel;
 use crate::units;
@@ -244,10 +245,11 @@ pub(crate) fn tunnel(words: &[String]) -> Form {
 pub(crate) fn permitted_opens(words: &[String]) -> Form {
     let lists = !matches!(words, [only] if matches!(only.as_str(), "any" | "none"));
     for word in words.iter().filter(|_| lists) {
-        if word.contains('/') {
+        let place = word.strip_prefix(UDP_PREFIX).unwrap_or(word);
+        if place.contains('/') {
             return Err("PermitOpen missing host".to_owned());
         }
-        if !matches!(units::split_host_port(word), Some((_, Some(_)))) {
+        if !matches!(units::split_host_port(place), Some((_, Some(_)))) {
             return Err("PermitOpen bad port number".to_owned());
         }
     }
@@ -285,13 +287,20 @@ pub(crate) fn pubkey_options(words: &[String]) -> Form {
 
 /// `PermitListen`: as [`permitted_ports`]; a port alone means every address.
 pub(crate) fn permitted_listeners(words: &[String]) -> Form {
-    if let Some(word) = words.iter().find(|word| word.contains('/')) {
+    let split = |word: &String| match word.strip_prefix(UDP_PREFIX) {
+        Some(place) => (UDP_PREFIX, place.to_owned()),
+        None => ("", word.clone()),
+    };
+    if let Some(word) = words.iter().find(|word| split(word).1.contains('/')) {
         return Err(format!("bad port number in {word}"));
     }
     permitted_ports(words)?;
-    let listener = |word: &String| match word == "*" || units::parse_port(word).is_some() {
-        true => format!("*:{word}"),
-        false => word.clone(),
+    let listener = |word: &String| {
+        let (prefix, place) = split(word);
+        match place == "*" || units::parse_port(&place).is_some() {
+            true => format!("{prefix}*:{place}"),
+            false => word.clone(),
+        }
     };
     Ok(Value::Words(words.iter().map(listener).collect()))
 }

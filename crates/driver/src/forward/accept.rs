@@ -10,8 +10,8 @@ use wire::names;
 
 use super::{
     ForwardListener, ForwardReport, ForwardStage, ForwardTarget, ForwardToken, Forwarded, Forwards,
-    ListeningSockets, MAX_ACCEPTS, OpeningSocket, Opens, PAUSE_MS, SOCKS_MS, SOCKS_PEEK_BYTES,
-    Socks, SocksOutcome, SocksStep,
+    Listening, ListeningSockets, MAX_ACCEPTS, OpeningSocket, Opens, PAUSE_MS, SOCKS_MS,
+    SOCKS_PEEK_BYTES, Socks, SocksOutcome, SocksStep,
 };
 use crate::{Driver, SocketPair};
 
@@ -27,6 +27,11 @@ impl Forwards {
         opens: Opens,
         driver: &mut Driver,
     ) -> io::Result<u64> {
+        if let Opens::Direct(ForwardTarget::Udp { .. }) | Opens::Forwarded(Listening::Udp { .. }) =
+            &opens
+        {
+            return self.listen_udp(sockets, opens, driver);
+        }
         let serial = self.new_number();
         let token = ForwardToken::Accept(serial).number();
         if let Err(error) = sockets.watch(token, !self.is_waiting, driver) {
@@ -38,8 +43,12 @@ impl Forwards {
         Ok(serial)
     }
 
-    /// Closes a listener; its connections go on. False if there is none of this number.
+    /// Closes a listener; its connections go on, flows of datagrams end. False if there is none of
+    /// this number.
     pub fn cancel(&mut self, serial: u64, driver: &mut Driver) -> bool {
+        if self.cancel_udp(serial, driver) {
+            return true;
+        }
         let listener = self.listeners.remove(&serial);
         let found = listener.is_some();
         if let Some(listener) = listener {
@@ -53,6 +62,7 @@ impl Forwards {
         for (_, listener) in std::mem::take(&mut self.listeners) {
             listener.sockets.close(driver);
         }
+        self.cancel_all_udp(driver);
     }
 
     /// Accepts what waits, up to a limit for each socket; epoll reports the rest again.
@@ -208,6 +218,7 @@ impl Forwards {
                     return self.remove(serial, driver);
                 }
                 SocksStep::Connect(target) => return self.open_asked(serial, target, driver),
+                SocksStep::Associate(port) => return self.associate(serial, port, driver),
             }
         }
     }

@@ -19,6 +19,7 @@ const DISCARD_BYTES: usize = 16 << 10;
 impl Forwards {
     /// Handles a notice of a forwarded connection or listener; returns any other one.
     pub fn handle(&mut self, notice: Notice, driver: &mut Driver) -> Option<Notice> {
+        let notice = self.handle_udp(notice, driver)?;
         match notice {
             Notice::Ready { token, .. } | Notice::Timer { token } => {
                 match ForwardToken::of(token) {
@@ -53,7 +54,10 @@ impl Forwards {
             ForwardToken::GiveUp(serial) => self.gave_up(serial, driver),
             ForwardToken::Resolver => {
                 while let Some((serial, found)) = self.resolver.next_answer(driver.now()) {
-                    self.looked_up(serial, found, driver);
+                    match self.owns_flow(serial) {
+                        true => self.udp_looked_up(serial, found, driver),
+                        false => self.looked_up(serial, found, driver),
+                    }
                 }
             }
             ForwardToken::Accept(serial) => self.accept(serial, driver),
@@ -64,6 +68,8 @@ impl Forwards {
             ForwardToken::Socks(serial) => self.read_socks(serial, driver),
             ForwardToken::Discard(serial) => self.discard(serial, driver),
             ForwardToken::Bind(serial) => self.read_bind_answer(serial, driver),
+            ForwardToken::UdpReady(serial) => self.udp_ready(serial, driver),
+            ForwardToken::UdpControl(serial) => self.control_ready(serial, driver),
         }
     }
 
@@ -158,6 +164,13 @@ impl Forwards {
                         let _ = connection.channel_send_slice(channel, Stream::Data, &answer);
                     }
                     SocksStep::Refuse(reply) => {
+                        let _ = connection.channel_send_slice(channel, Stream::Data, &reply);
+                        let _ = connection.channel_consumed(channel, rest.len());
+                        return self.end_both(serial, driver);
+                    }
+                    SocksStep::Associate(_) => {
+                        // The listener is the server's, and so the socket would have to be.
+                        let reply = socks.reply(SocksOutcome::Unsupported);
                         let _ = connection.channel_send_slice(channel, Stream::Data, &reply);
                         let _ = connection.channel_consumed(channel, rest.len());
                         return self.end_both(serial, driver);

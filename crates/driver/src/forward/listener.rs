@@ -85,6 +85,32 @@ impl ListeningSockets {
         port: u16,
         gateway: Gateway,
         family: Family,
+        failed: impl FnMut(SocketAddr, &io::Error),
+    ) -> io::Result<Self> {
+        let listen = |address| sys::socket::listen(address, BACKLOG, true, true);
+        Self::on_port(requested, (port, family), gateway, listen, failed)
+    }
+
+    /// Receives datagrams on a UDP port; otherwise as [`ListeningSockets::tcp`].
+    ///
+    /// # Errors
+    /// As [`ListeningSockets::tcp`].
+    pub fn udp(
+        requested: Option<&str>,
+        port: u16,
+        gateway: Gateway,
+        family: Family,
+        failed: impl FnMut(SocketAddr, &io::Error),
+    ) -> io::Result<Self> {
+        let bind = sys::socket::datagram::bind;
+        Self::on_port(requested, (port, family), gateway, bind, failed)
+    }
+
+    fn on_port(
+        requested: Option<&str>,
+        (port, family): (u16, Family),
+        gateway: Gateway,
+        make: impl Fn(SocketAddr) -> io::Result<OwnedFd>,
         mut failed: impl FnMut(SocketAddr, &io::Error),
     ) -> io::Result<Self> {
         let addresses: Vec<IpAddr> = match gateway.bind(requested) {
@@ -113,7 +139,7 @@ impl ListeningSockets {
         };
         for address in addresses.into_iter().filter(fits) {
             let address = SocketAddr::new(address, listening.port);
-            let bound = sys::socket::listen(address, BACKLOG, true, true).and_then(|socket| {
+            let bound = make(address).and_then(|socket| {
                 let port = sys::socket::local_address(&socket)?.port();
                 Ok((socket, port))
             });

@@ -23,6 +23,7 @@ mod socks;
 mod target;
 mod totals;
 mod tunnel;
+mod udp;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -35,7 +36,7 @@ use wire::message::open_failure;
 
 pub use first_packet::{FirstPacket, FirstPacketStep};
 pub use listener::{Gateway, ListeningSockets};
-pub use socks::{Socks, SocksOutcome, SocksStep};
+pub use socks::{Socks, SocksDatagram, SocksOutcome, SocksStep};
 pub use target::{ForwardTarget, Listening};
 pub use totals::ForwardTotals;
 pub use tunnel::TunnelRequest;
@@ -45,6 +46,7 @@ use crate::{Driver, SocketPair};
 use agent::BindAnswer;
 use dial::{Dial, DialStep};
 use resolver::Resolver;
+use udp::UdpForwards;
 
 /// Time limit for lookup and connection together, milliseconds.
 const CONNECT_MS: u64 = 15_000;
@@ -78,6 +80,8 @@ enum ForwardToken {
     Socks(u64),
     Discard(u64),
     Bind(u64),
+    UdpReady(u64),
+    UdpControl(u64),
 }
 
 impl ForwardToken {
@@ -92,6 +96,8 @@ impl ForwardToken {
             Self::Socks(serial) => (6, serial),
             Self::Discard(serial) => (7, serial),
             Self::Bind(serial) => (8, serial),
+            Self::UdpReady(serial) => (9, serial),
+            Self::UdpControl(serial) => (10, serial),
         };
         FIRST_TOKEN + (kind << KIND_SHIFT) + serial
     }
@@ -109,6 +115,8 @@ impl ForwardToken {
             6 => Self::Socks(serial),
             7 => Self::Discard(serial),
             8 => Self::Bind(serial),
+            9 => Self::UdpReady(serial),
+            10 => Self::UdpControl(serial),
             _ => return None,
         })
     }
@@ -177,6 +185,8 @@ pub enum ForwardReport {
     Idle(ChannelId, Millis),
     /// No channel could be opened for an accepted connection.
     NoChannel(proto::Error),
+    /// A SOCKS client asked for datagrams, which the server does not forward.
+    UdpUnsupported,
 }
 
 /// The settings of all forwardings of a connection.
@@ -270,6 +280,7 @@ pub struct Forwards {
     listeners: BTreeMap<u64, ForwardListener>,
     totals: BTreeMap<u64, ForwardTotals>,
     resolver: Resolver,
+    udp: UdpForwards,
     /// Listeners pause; the reason has been reported.
     paused: bool,
     /// Listeners are not watched until a timer expires.
@@ -298,6 +309,7 @@ impl Forwards {
             listeners: BTreeMap::new(),
             totals: BTreeMap::new(),
             resolver: Resolver::default(),
+            udp: UdpForwards::default(),
             paused: false,
             is_waiting: false,
             reports: VecDeque::new(),
@@ -305,7 +317,7 @@ impl Forwards {
     }
 
     /// True if a connection is open or being opened, or the peer has not closed its channel yet: it
-    /// may still write what it has received. Listeners do not count.
+    /// may still write what it has received. Listeners and flows of datagrams do not count.
     #[must_use]
     pub fn has_connections(&self) -> bool {
         !self.entries.is_empty()
@@ -313,10 +325,11 @@ impl Forwards {
 
     /// Number and description of each open channel.
     pub fn lines(&self) -> impl Iterator<Item = (ChannelId, &str)> {
-        self.channels.iter().filter_map(|(channel, serial)| {
+        let connections = self.channels.iter().filter_map(|(channel, serial)| {
             let entry = self.entries.get(serial)?;
             Some((*channel, entry.label.as_str()))
-        })
+        });
+        connections.chain(self.udp_lines())
     }
 
     /// Returns the next report.
@@ -335,6 +348,9 @@ impl Forwards {
         origin: Option<u64>,
         driver: &mut Driver,
     ) {
+        if let ForwardTarget::Udp { host, port } = target {
+            return self.connect_udp(channel, (host, port), &[], origin, driver);
+        }
         let label = format!("direct to {target}");
         if let Some(serial) = self.admit(channel, (label, origin), None, driver) {
             self.dial(serial, target, driver);
@@ -416,6 +432,8 @@ impl Forwards {
                 Some(address) => Dial::start(vec![address], token, driver),
                 None => return self.look_up(serial, target, driver),
             },
+            // Datagrams have flows, not connections.
+            ForwardTarget::Udp { .. } => return self.fail(serial, None, driver),
         };
         self.dialed(serial, (target, dial), step, driver);
     }
@@ -649,7 +667,7 @@ impl Forwards {
         let Some(entry) = self.entries.remove(&serial) else {
             return;
         };
-        self.count_closed(&entry, driver);
+        self.count_closed(entry.origin, entry.channel, driver);
         if let Some(channel) = entry.channel {
             self.channels.remove(&channel);
             drop(driver.detach_source(channel, Stream::Data));

@@ -1,10 +1,10 @@
 //! The server's side of SOCKS 4, 4a (<https://www.openssh.com/txt/socks4a.protocol>) and 5 (RFC 1928)
-//! without authentication and with CONNECT as the only command, as far as a forwarding needs it.
+//! without authentication, with the commands CONNECT and UDP ASSOCIATE, as far as a forwarding needs it.
 //!
 //! [`Socks`] has no socket: it takes bytes as they arrive, in pieces of any size, and never takes a
-//! byte that follows the request.
+//! byte that follows the request. [`SocksDatagram`] reads what precedes each datagram of an association.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::ForwardTarget;
 
@@ -13,6 +13,7 @@ use super::ForwardTarget;
 const MAX_TEXT_BYTES: usize = 255;
 
 const CONNECT: u8 = 1;
+const UDP_ASSOCIATE: u8 = 3;
 /// Types of address in SOCKS 5.
 const IPV4: u8 = 1;
 const NAME: u8 = 3;
@@ -33,6 +34,8 @@ pub enum SocksOutcome {
     Forbidden,
     /// The target could not be reached.
     Unreachable,
+    /// The command cannot be carried out here.
+    Unsupported,
 }
 
 /// What follows from the bytes taken so far.
@@ -42,6 +45,9 @@ pub enum SocksStep {
     More(Vec<u8>),
     /// The request is complete.
     Connect(ForwardTarget),
+    /// The request for an association of datagrams is complete. The client sends them from this
+    /// port; 0 if it does not know yet. [`Socks::associated`] or [`Socks::reply`] answers.
+    Associate(u16),
     /// The request is refused: send these bytes, if any, and close.
     Refuse(Vec<u8>),
 }
@@ -163,29 +169,19 @@ impl Socks {
         if *version != 5 {
             return self.refuse(five_reply(GENERAL_FAILURE));
         }
-        let address_len = match (*kind, rest) {
-            (IPV4, _) => 4,
-            (IPV6, _) => 16,
-            (NAME, [len, ..]) => 1 + usize::from(*len),
-            (NAME, []) => return SocksStep::More(Vec::new()),
-            _ => return self.refuse(five_reply(ADDRESS_NOT_SUPPORTED)),
+        let (host, port, _) = match socks_address(*kind, rest) {
+            AddressStep::Whole(host, port, used) => (host, port, used),
+            AddressStep::More => return SocksStep::More(Vec::new()),
+            AddressStep::Unknown => return self.refuse(five_reply(ADDRESS_NOT_SUPPORTED)),
         };
-        let Some((address, [p0, p1])) = rest.split_at_checked(address_len) else {
-            return SocksStep::More(Vec::new());
-        };
-        if *command != CONNECT {
-            return self.refuse(five_reply(COMMAND_NOT_SUPPORTED));
-        }
-        let port = u16::from_be_bytes([*p0, *p1]);
-        let host = match (address, <[u8; 16]>::try_from(address)) {
-            ([a, b, c, d], _) if *kind == IPV4 => Some(Ipv4Addr::new(*a, *b, *c, *d).to_string()),
-            (_, Ok(bytes)) if *kind == IPV6 => Some(Ipv6Addr::from(bytes).to_string()),
-            ([_, name @ ..], _) => host_text(name),
-            _ => None,
-        };
-        match host {
-            Some(host) => self.connect(host, port),
-            None => self.refuse(five_reply(GENERAL_FAILURE)),
+        match (*command, host) {
+            (UDP_ASSOCIATE, _) => {
+                self.phase = SocksPhase::Done;
+                SocksStep::Associate(port)
+            }
+            (CONNECT, Some(host)) => self.connect(host, port),
+            (CONNECT, None) => self.refuse(five_reply(GENERAL_FAILURE)),
+            _ => self.refuse(five_reply(COMMAND_NOT_SUPPORTED)),
         }
     }
 
@@ -199,8 +195,86 @@ impl Socks {
             SocksOutcome::Connected => 0,
             SocksOutcome::Forbidden => NOT_ALLOWED,
             SocksOutcome::Unreachable => REFUSED,
+            SocksOutcome::Unsupported => COMMAND_NOT_SUPPORTED,
         })
     }
+
+    /// The reply that tells the client where to send the datagrams of its association.
+    #[must_use]
+    pub fn associated(&self, to: SocketAddr) -> Vec<u8> {
+        let mut reply = vec![5, 0, 0];
+        match to.ip() {
+            IpAddr::V4(v4) => {
+                reply.push(IPV4);
+                reply.extend(v4.octets());
+            }
+            IpAddr::V6(v6) => {
+                reply.push(IPV6);
+                reply.extend(v6.octets());
+            }
+        }
+        reply.extend(to.port().to_be_bytes());
+        reply
+    }
+}
+
+/// The header of a datagram of an association (RFC 1928 §7), and its target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SocksDatagram {
+    /// Name or address of the target.
+    pub host: String,
+    /// The target's port.
+    pub port: u16,
+    /// Length of the header, bytes; the datagram follows. The target's answers get the same header.
+    pub head_bytes: usize,
+}
+
+impl SocksDatagram {
+    /// Reads the header; `None` if it is malformed, or the datagram is a fragment of another one.
+    #[must_use]
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let [0, 0, 0, kind, rest @ ..] = bytes else {
+            return None;
+        };
+        match socks_address(*kind, rest) {
+            AddressStep::Whole(Some(host), port, used) if port != 0 => Some(Self {
+                host,
+                port,
+                head_bytes: 4 + used,
+            }),
+            _ => None,
+        }
+    }
+}
+
+/// An address and port of SOCKS 5.
+enum AddressStep {
+    /// The name or address (`None` for one that is no text), the port, and the number of bytes.
+    Whole(Option<String>, u16, usize),
+    More,
+    /// The type of address is not known.
+    Unknown,
+}
+
+/// Reads an address of this type, and the port after it.
+fn socks_address(kind: u8, bytes: &[u8]) -> AddressStep {
+    let len = match (kind, bytes) {
+        (IPV4, _) => 4,
+        (IPV6, _) => 16,
+        (NAME, [len, ..]) => 1 + usize::from(*len),
+        (NAME, []) => return AddressStep::More,
+        _ => return AddressStep::Unknown,
+    };
+    let Some((address, [p0, p1, ..])) = bytes.split_at_checked(len) else {
+        return AddressStep::More;
+    };
+    let host = match (address, <[u8; 16]>::try_from(address)) {
+        ([a, b, c, d], _) if kind == IPV4 => Some(Ipv4Addr::new(*a, *b, *c, *d).to_string()),
+        (_, Ok(bytes)) if kind == IPV6 => Some(Ipv6Addr::from(bytes).to_string()),
+        ([_, name @ ..], _) => host_text(name),
+        _ => None,
+    };
+    AddressStep::Whole(host, u16::from_be_bytes([*p0, *p1]), len + 2)
 }
 
 /// A host name or address as text; none if it is empty, not UTF-8, or holds a NUL.
@@ -302,13 +376,9 @@ mod tests {
             ),
             // No method but a password.
             (b"\x05\x01\x02", &[5, 0xff]),
-            // BIND and UDP ASSOCIATE.
+            // BIND.
             (
                 b"\x05\x01\x00\x05\x02\x00\x01\x0a\x00\x00\x02\x00\x16",
-                &[5, 7, 0, 1, 0, 0, 0, 0, 0, 0],
-            ),
-            (
-                b"\x05\x01\x00\x05\x03\x00\x01\x00\x00\x00\x00\x00\x00",
                 &[5, 7, 0, 1, 0, 0, 0, 0, 0, 0],
             ),
             // An unknown type of address, a name of no bytes, a name with NUL.
@@ -328,6 +398,59 @@ mod tests {
         for (input, reply) in cases {
             let (_, step, _) = feed(input, 1);
             assert_eq!(step, SocksStep::Refuse(reply.to_vec()), "{input:?}");
+        }
+    }
+
+    #[test]
+    fn an_association_is_answered_with_its_address() {
+        for (request, port) in [
+            (
+                &b"\x05\x01\x00\x05\x03\x00\x01\x00\x00\x00\x00\x00\x00"[..],
+                0,
+            ),
+            (b"\x05\x01\x00\x05\x03\x00\x01\x7f\x00\x00\x01\x00\x35", 53),
+            (b"\x05\x01\x00\x05\x03\x00\x03\x00\x01\x00", 256),
+        ] {
+            let (_, step, left) = feed(&[request, b"more"].concat(), 1);
+            assert_eq!(step, SocksStep::Associate(port));
+            assert_eq!(left, b"more");
+        }
+        let socks = Socks::default();
+        let v4 = socks.associated("127.0.0.1:258".parse().unwrap());
+        assert_eq!(v4, [5, 0, 0, 1, 127, 0, 0, 1, 1, 2]);
+        let v6 = socks.associated("[::1]:258".parse().unwrap());
+        assert_eq!(v6, [&[5, 0, 0, 4][..], &[0; 15], &[1, 1, 2]].concat());
+    }
+
+    #[test]
+    fn datagrams_name_their_target_and_fragments_are_refused() {
+        type Parts = Option<(&'static str, u16, usize)>;
+        let cases: &[(&[u8], Parts)] = &[
+            (
+                b"\0\0\0\x01\x7f\0\0\x01\0\x35data",
+                Some(("127.0.0.1", 53, 10)),
+            ),
+            (b"\0\0\0\x01\x7f\0\0\x01\0\x35", Some(("127.0.0.1", 53, 10))),
+            (b"\0\0\0\x03\x02ns\0\x35data", Some(("ns", 53, 9))),
+            (b"\0\0\x01\x01\x7f\0\0\x01\0\x35data", None),
+            (b"\0\0\x80\x01\x7f\0\0\x01\0\x35data", None),
+            (b"\0\x01\0\x01\x7f\0\0\x01\0\x35data", None),
+            (b"\0\0\0\x02\x7f\0\0\x01\0\x35data", None),
+            (b"\0\0\0\x03\0\0\x35data", None),
+            (b"\0\0\0\x03\x01\0\0\x35data", None),
+            (b"\0\0\0\x01\x7f\0\0\x01\0\0data", None),
+            (b"\0\0\0\x03\xffshort", None),
+        ];
+        for (bytes, found) in cases {
+            let datagram = SocksDatagram::parse(bytes);
+            let parts = datagram.as_ref();
+            let parts = parts.map(|read| (read.host.as_str(), read.port, read.head_bytes));
+            assert_eq!(parts, *found, "{bytes:?}");
+        }
+        let whole = [&b"\0\0\0\x04"[..], &[0; 15], b"\x01\0\x35"].concat();
+        assert_eq!(SocksDatagram::parse(&whole).unwrap().host, "::1");
+        for len in 0..whole.len() {
+            assert_eq!(SocksDatagram::parse(&whole[..len]), None);
         }
     }
 

@@ -26,6 +26,13 @@ pub enum ForwardTarget {
     },
     /// A Unix socket.
     Unix(PathBuf),
+    /// A host and port for datagrams.
+    Udp {
+        /// Name or address, without brackets.
+        host: String,
+        /// The port.
+        port: u16,
+    },
 }
 
 /// A place that listens for connections, as it is named in messages.
@@ -41,14 +48,23 @@ pub enum Listening {
     },
     /// A Unix socket.
     Unix(PathBuf),
+    /// An address and port for datagrams; the address as for TCP.
+    Udp {
+        /// The requested address.
+        address: String,
+        /// The port that receives.
+        port: u16,
+    },
 }
 
-/// Formats the target for messages, as OpenSSH does: `host:port`, or the path.
+/// Formats the target for messages, as OpenSSH does: `host:port`, or the path. That of datagrams is
+/// `udp/host:port`.
 impl fmt::Display for ForwardTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp { host, port } => write!(f, "{host}:{port}"),
             Self::Unix(path) => path.display().fmt(f),
+            Self::Udp { host, port } => write!(f, "udp/{host}:{port}"),
         }
     }
 }
@@ -103,11 +119,16 @@ impl ForwardTarget {
     pub fn open_request(&self, originator: Option<SocketAddr>) -> (&'static str, Vec<u8>) {
         let mut out = Vec::new();
         match self {
-            Self::Tcp { host, port } => {
+            Self::Tcp { host, port } | Self::Udp { host, port } => {
                 out.put_string(host.as_bytes());
                 out.put_u32(u32::from(*port));
                 put_originator(&mut out, originator);
-                (names::CHANNEL_DIRECT_TCPIP, out)
+                let is_udp = matches!(self, Self::Udp { .. });
+                let kind = match is_udp {
+                    true => names::CHANNEL_DIRECT_UDP,
+                    false => names::CHANNEL_DIRECT_TCPIP,
+                };
+                (kind, out)
             }
             Self::Unix(path) => {
                 out.put_string(path.clone().into_os_string().into_vec().as_slice());
@@ -119,16 +140,28 @@ impl ForwardTarget {
         }
     }
 
-    /// Decodes the fields of `direct-tcpip` or `direct-streamlocal@openssh.com`.
+    /// Decodes the fields of `direct-tcpip`, `direct-streamlocal@openssh.com` or `direct-udp`.
     ///
     /// # Errors
     /// [`DecodeError`], also for a host that is not UTF-8 or holds a NUL, and for another type.
     pub fn decode(kind: &str, fields: &[u8]) -> Result<Self, DecodeError> {
+        Self::decode_first(kind, fields).map(|(target, _)| target)
+    }
+
+    /// As [`ForwardTarget::decode`], with the records that follow the fields of `direct-udp`.
+    ///
+    /// # Errors
+    /// As [`ForwardTarget::decode`].
+    pub fn decode_first<'f>(kind: &str, fields: &'f [u8]) -> Result<(Self, &'f [u8]), DecodeError> {
         let mut reader = Reader::new(fields);
         let target = match kind {
             names::CHANNEL_DIRECT_TCPIP => {
                 let (host, port) = address_and_port(&mut reader)?;
                 Self::Tcp { host, port }
+            }
+            names::CHANNEL_DIRECT_UDP => {
+                let (host, port) = address_and_port(&mut reader)?;
+                Self::Udp { host, port }
             }
             names::CHANNEL_DIRECT_STREAMLOCAL => {
                 Self::Unix(path(reader.string_max(MAX_PATH_BYTES)?)?)
@@ -136,8 +169,12 @@ impl ForwardTarget {
             _ => return Err(DecodeError::Malformed("not a channel to a target")),
         };
         skip_originator(&mut reader)?;
+        let records = match target {
+            Self::Udp { .. } => reader.rest(),
+            _ => &[],
+        };
         reader.finish()?;
-        Ok(target)
+        Ok((target, records))
     }
 }
 
@@ -147,11 +184,15 @@ impl Listening {
     pub fn open_request(&self, originator: Option<SocketAddr>) -> (&'static str, Vec<u8>) {
         let mut out = Vec::new();
         match self {
-            Self::Tcp { address, port } => {
+            Self::Tcp { address, port } | Self::Udp { address, port } => {
                 out.put_string(address.as_bytes());
                 out.put_u32(u32::from(*port));
                 put_originator(&mut out, originator);
-                (names::CHANNEL_FORWARDED_TCPIP, out)
+                let kind = match self.is_udp() {
+                    true => names::CHANNEL_FORWARDED_UDP,
+                    false => names::CHANNEL_FORWARDED_TCPIP,
+                };
+                (kind, out)
             }
             Self::Unix(path) => {
                 out.put_string(path.as_os_str().as_bytes());
@@ -161,11 +202,24 @@ impl Listening {
         }
     }
 
-    /// Decodes the fields of `forwarded-tcpip` or `forwarded-streamlocal@openssh.com`.
+    fn is_udp(&self) -> bool {
+        matches!(self, Self::Udp { .. })
+    }
+
+    /// Decodes the fields of `forwarded-tcpip`, `forwarded-streamlocal@openssh.com` or
+    /// `forwarded-udp`.
     ///
     /// # Errors
     /// As [`ForwardTarget::decode`].
     pub fn decode(kind: &str, fields: &[u8]) -> Result<Self, DecodeError> {
+        Self::decode_first(kind, fields).map(|(listening, _)| listening)
+    }
+
+    /// As [`Listening::decode`], with the records that follow the fields of `forwarded-udp`.
+    ///
+    /// # Errors
+    /// As [`ForwardTarget::decode`].
+    pub fn decode_first<'f>(kind: &str, fields: &'f [u8]) -> Result<(Self, &'f [u8]), DecodeError> {
         let mut reader = Reader::new(fields);
         let listening = match kind {
             names::CHANNEL_FORWARDED_TCPIP => {
@@ -178,10 +232,19 @@ impl Listening {
                 let _reserved = reader.string_max(MAX_PATH_BYTES)?;
                 Self::Unix(path)
             }
+            names::CHANNEL_FORWARDED_UDP => {
+                let (address, port) = address_and_port(&mut reader)?;
+                skip_originator(&mut reader)?;
+                Self::Udp { address, port }
+            }
             _ => return Err(DecodeError::Malformed("not a channel of a listener")),
         };
+        let records = match listening.is_udp() {
+            true => reader.rest(),
+            false => &[],
+        };
         reader.finish()?;
-        Ok(listening)
+        Ok((listening, records))
     }
 
     /// Name and fields of the global request to listen, or to stop listening if `cancel`.
@@ -189,12 +252,14 @@ impl Listening {
     pub fn listen_request(&self, cancel: bool) -> (&'static str, Vec<u8>) {
         let mut out = Vec::new();
         match self {
-            Self::Tcp { address, port } => {
+            Self::Tcp { address, port } | Self::Udp { address, port } => {
                 out.put_string(address.as_bytes());
                 out.put_u32(u32::from(*port));
-                let name = match cancel {
-                    false => names::GLOBAL_TCPIP_FORWARD,
-                    true => names::GLOBAL_CANCEL_TCPIP_FORWARD,
+                let name = match (self.is_udp(), cancel) {
+                    (false, false) => names::GLOBAL_TCPIP_FORWARD,
+                    (false, true) => names::GLOBAL_CANCEL_TCPIP_FORWARD,
+                    (true, false) => names::GLOBAL_UDP_FORWARD,
+                    (true, true) => names::GLOBAL_CANCEL_UDP_FORWARD,
                 };
                 (name, out)
             }
@@ -219,6 +284,10 @@ impl Listening {
             names::GLOBAL_TCPIP_FORWARD | names::GLOBAL_CANCEL_TCPIP_FORWARD => {
                 let (address, port) = address_and_port(&mut reader)?;
                 Self::Tcp { address, port }
+            }
+            names::GLOBAL_UDP_FORWARD | names::GLOBAL_CANCEL_UDP_FORWARD => {
+                let (address, port) = address_and_port(&mut reader)?;
+                Self::Udp { address, port }
             }
             _ => Self::Unix(path(reader.string_max(MAX_PATH_BYTES)?)?),
         };
@@ -261,6 +330,43 @@ mod tests {
                 assert_eq!(decoded, Ok(listening.clone()));
             }
         }
+    }
+
+    #[test]
+    fn requests_for_datagrams_carry_records() {
+        let target = ForwardTarget::Udp {
+            host: "ns".into(),
+            port: 53,
+        };
+        let listening = Listening::Udp {
+            address: String::new(),
+            port: 53,
+        };
+        for records in [&b""[..], &[0, 0, 0, 0], b"\0\0\0\x01x"] {
+            let (kind, mut fields) = target.open_request(None);
+            assert_eq!(kind, names::CHANNEL_DIRECT_UDP);
+            assert!(ForwardTarget::decode(kind, &fields[..fields.len() - 1]).is_err());
+            fields.extend(records);
+            let decoded = ForwardTarget::decode_first(kind, &fields);
+            assert_eq!(decoded, Ok((target.clone(), records)));
+            let (kind, mut fields) = listening.open_request(None);
+            assert_eq!(kind, names::CHANNEL_FORWARDED_UDP);
+            fields.extend(records);
+            let decoded = Listening::decode_first(kind, &fields);
+            assert_eq!(decoded, Ok((listening.clone(), records)));
+        }
+        for (cancel, name) in [
+            (false, names::GLOBAL_UDP_FORWARD),
+            (true, names::GLOBAL_CANCEL_UDP_FORWARD),
+        ] {
+            let (used, mut fields) = listening.listen_request(cancel);
+            assert_eq!(used, name);
+            let decoded = Listening::decode_request(name, &fields);
+            assert_eq!(decoded, Ok(listening.clone()));
+            fields.push(0);
+            assert!(Listening::decode_request(name, &fields).is_err());
+        }
+        assert_eq!(target.to_string(), "udp/ns:53");
     }
 
     #[test]

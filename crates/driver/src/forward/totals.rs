@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use proto::ChannelId;
+use proto::channel::ChannelTraffic;
+
 use super::Forwards;
 use crate::Driver;
 
@@ -46,6 +49,13 @@ impl Forwards {
                 totals.received += traffic.received;
             }
         }
+        for (origin, channel, first) in self.udp_open() {
+            if let Some(totals) = origin.and_then(|origin| all.get_mut(&origin)) {
+                let traffic = driver.connection().channel_traffic(channel);
+                totals.sent += traffic.sent + first.sent;
+                totals.received += traffic.received + first.received;
+            }
+        }
         all
     }
 
@@ -57,14 +67,27 @@ impl Forwards {
         }
     }
 
-    pub(super) fn count_closed(&mut self, entry: &super::Forwarded, driver: &mut Driver) {
-        if let Some(totals) = entry.origin.and_then(|origin| self.totals.get_mut(&origin)) {
+    pub(super) fn count_closed(
+        &mut self,
+        origin: Option<u64>,
+        channel: Option<ChannelId>,
+        driver: &mut Driver,
+    ) {
+        if let Some(totals) = origin.and_then(|origin| self.totals.get_mut(&origin)) {
             totals.open = totals.open.saturating_sub(1);
-            if let Some(channel) = entry.channel {
+            if let Some(channel) = channel {
                 let traffic = driver.connection().channel_traffic(channel);
                 totals.sent += traffic.sent;
                 totals.received += traffic.received;
             }
+        }
+    }
+
+    /// Counts data that a request for a channel has carried.
+    pub(super) fn count_first(&mut self, origin: Option<u64>, first: ChannelTraffic) {
+        if let Some(totals) = origin.and_then(|origin| self.totals.get_mut(&origin)) {
+            totals.sent += first.sent;
+            totals.received += first.received;
         }
     }
 }

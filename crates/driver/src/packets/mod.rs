@@ -5,10 +5,13 @@
 //! packets in a channel that carries them as records, and [`port`] moves them. Nothing here decides
 //! what is permitted, or opens devices.
 
+mod datagrams;
 mod form;
 mod port;
 mod records;
 
+pub use datagrams::{DatagramEnd, DatagramPort, DatagramTarget};
+pub(crate) use datagrams::{MAX_READ_BYTES, MAX_READS};
 pub use form::{DEVICE_HEADER_BYTES, PacketForm};
 pub use port::PacketPort;
 pub use records::Records;

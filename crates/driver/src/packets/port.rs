@@ -14,7 +14,7 @@ use packet::PacketBuf;
 use proto::{Error, Stream};
 
 use super::form::{DEVICE_HEADER_BYTES, PacketForm};
-use super::records::Records;
+use super::records::{RecordWriter, Records};
 use crate::{ChannelHandler, ChannelIo, HandlerProgress};
 
 /// Largest packet of a device, bytes: that of IP, or an Ethernet frame with it.
@@ -143,8 +143,8 @@ impl PacketPort {
             if !self.outgoing.is_empty() || !self.is_readable || self.has_ended {
                 return Ok(());
             }
-            let mut writer = RecordWriter::new(line.max_data());
-            while writer.gathered < GATHERED_BYTES {
+            let mut writer = RecordWriter::new(line.max_data(), line.max_data());
+            while writer.gathered() < GATHERED_BYTES {
                 let Some(count) = self.read() else {
                     break;
                 };
@@ -155,55 +155,6 @@ impl PacketPort {
             }
             self.outgoing = writer.finish();
         }
-    }
-}
-
-/// Writes records into buffers of the peer's maximum packet.
-struct RecordWriter {
-    most: usize,
-    full: VecDeque<PacketBuf>,
-    current: Option<PacketBuf>,
-    gathered: usize,
-}
-
-impl RecordWriter {
-    fn new(most: usize) -> Self {
-        Self {
-            most,
-            full: VecDeque::new(),
-            current: None,
-            gathered: 0,
-        }
-    }
-
-    fn record(&mut self, parts: &[&[u8]], line: &mut ChannelIo<'_>) {
-        let len: usize = parts.iter().map(|part| part.len()).sum();
-        let len = u32::try_from(len).unwrap_or_default().to_be_bytes();
-        self.extend(&len, line);
-        for part in parts {
-            self.extend(part, line);
-        }
-    }
-
-    fn extend(&mut self, mut bytes: &[u8], line: &mut ChannelIo<'_>) {
-        self.gathered += bytes.len();
-        while !bytes.is_empty() {
-            let current = self
-                .current
-                .get_or_insert_with(|| line.take_buffer(self.most));
-            let room = self.most.saturating_sub(current.len()).max(1);
-            let (now, later) = bytes.split_at(room.min(bytes.len()));
-            current.extend(now);
-            bytes = later;
-            if current.len() >= self.most {
-                self.full.extend(self.current.take());
-            }
-        }
-    }
-
-    fn finish(mut self) -> VecDeque<PacketBuf> {
-        self.full.extend(self.current);
-        self.full
     }
 }
 

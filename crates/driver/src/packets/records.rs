@@ -4,7 +4,10 @@
 use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
+use packet::PacketBuf;
 use wire::DecodeError;
+
+use crate::ChannelIo;
 
 /// Bytes of a record's length.
 const LENGTH_BYTES: usize = 4;
@@ -83,6 +86,68 @@ impl Records {
             Ok(length) if length <= self.most => Ok(Some(LENGTH_BYTES + length)),
             _ => Err(DecodeError::Malformed("record longer than a packet")),
         }
+    }
+}
+
+/// Writes records into buffers of the peer's maximum packet.
+pub(super) struct RecordWriter {
+    most: usize,
+    /// Capacity of the first buffer, bytes.
+    first: usize,
+    full: VecDeque<PacketBuf>,
+    current: Option<PacketBuf>,
+    gathered: usize,
+}
+
+impl RecordWriter {
+    /// `most`: bytes in one message. `expected`: bytes that are probably written.
+    pub(super) fn new(most: usize, expected: usize) -> Self {
+        Self {
+            most,
+            first: expected.min(most),
+            full: VecDeque::new(),
+            current: None,
+            gathered: 0,
+        }
+    }
+
+    /// Bytes written so far.
+    pub(super) fn gathered(&self) -> usize {
+        self.gathered
+    }
+
+    pub(super) fn record(&mut self, parts: &[&[u8]], line: &mut ChannelIo<'_>) {
+        let len: usize = parts.iter().map(|part| part.len()).sum();
+        let len = u32::try_from(len).unwrap_or_default().to_be_bytes();
+        self.extend(&len, line);
+        for part in parts {
+            self.extend(part, line);
+        }
+    }
+
+    fn extend(&mut self, mut bytes: &[u8], line: &mut ChannelIo<'_>) {
+        self.gathered += bytes.len();
+        while !bytes.is_empty() {
+            let capacity = match self.full.is_empty() {
+                true => self.first,
+                false => self.most,
+            };
+            let current = self
+                .current
+                .get_or_insert_with(|| line.take_buffer(capacity));
+            let room = self.most.saturating_sub(current.len()).max(1);
+            let (now, later) = bytes.split_at(room.min(bytes.len()));
+            current.extend(now);
+            bytes = later;
+            if current.len() >= self.most {
+                self.full.extend(self.current.take());
+            }
+        }
+    }
+
+    pub(super) fn finish(mut self) -> VecDeque<PacketBuf> {
+        self.full.extend(self.current);
+        self.full
     }
 }
 

@@ -42,7 +42,7 @@ impl RemoteListener {
     #[must_use]
     pub fn port(&self) -> Option<u16> {
         match self.listening {
-            Listening::Tcp { port, .. } => Some(port),
+            Listening::Tcp { port, .. } | Listening::Udp { port, .. } => Some(port),
             Listening::Unix(_) => None,
         }
     }

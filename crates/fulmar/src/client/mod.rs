@@ -6,6 +6,7 @@
 //! channels, from any number of threads at once.
 //!
 //! [`Session::connect_tcp`] and [`Session::connect_unix`] let the server connect,
+//! [`Session::connect_udp`] lets it send and receive datagrams,
 //! [`Session::listen_tcp`] and [`Session::listen_unix`] let it listen; [`SocksRequest`] serves
 //! browsers and others that name their target themselves.
 //!
@@ -32,6 +33,7 @@
 mod auth;
 mod channel;
 mod config;
+mod datagrams;
 mod host_key;
 mod listener;
 mod role;
@@ -41,6 +43,7 @@ mod socks;
 pub use auth::{Ask, Auth, Prompts};
 pub use channel::{Channel, Output, Stderr};
 pub use config::{Config, LoginCache};
+pub use datagrams::Datagrams;
 pub use host_key::{AcceptAny, FixedKey, HostKeyPolicy, KnownHosts, PresentedHostKey};
 pub use listener::RemoteListener;
 pub use proto::AuthProof;

@@ -23,6 +23,7 @@ use wire::names;
 use super::auth::{self, Auth};
 use super::channel::{Channel, Output};
 use super::config::Config;
+use super::datagrams::Datagrams;
 use super::host_key::Judge;
 use super::listener::RemoteListener;
 use super::role::ClientRole;
@@ -363,6 +364,18 @@ impl Session {
     /// As [`Session::connect_tcp`].
     pub fn connect_unix(&self, path: impl AsRef<Path>) -> Result<Channel, Error> {
         self.connect_to(&ForwardTarget::Unix(path.as_ref().to_owned()))
+    }
+
+    /// Exchanges datagrams with a UDP port through the server, which looks `host` up (docs/PROTOCOL.md,
+    /// `direct-udp`). Only Fulmar's servers do this.
+    ///
+    /// # Errors
+    /// [`Error::ChannelRefused`] if the server forbids it, finds no address, or does not know
+    /// datagrams; otherwise as [`Session::connect_tcp`].
+    pub fn connect_udp(&self, host: &str, port: u16) -> Result<Datagrams, Error> {
+        let host = host.to_owned();
+        let channel = self.connect_to(&ForwardTarget::Udp { host, port })?;
+        Ok(Datagrams::new(channel))
     }
 
     fn connect_to(&self, target: &ForwardTarget) -> Result<Channel, Error> {

@@ -64,8 +64,12 @@ impl<S: Read + Write> SocksRequest<S> {
                     stream.write_all(&answer)?;
                     break;
                 }
-                // SOCKS names no paths.
-                SocksStep::Connect(ForwardTarget::Unix(_)) => break,
+                SocksStep::Associate(_) => {
+                    stream.write_all(&socks.reply(SocksOutcome::Unsupported))?;
+                    break;
+                }
+                // A request to connect names a port.
+                SocksStep::Connect(_) => break,
             }
         }
         let text = "not a SOCKS request to connect";

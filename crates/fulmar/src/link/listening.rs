@@ -187,7 +187,9 @@ impl Core {
             return;
         };
         let is_granted = match (&mut listening, fields) {
-            (Listening::Tcp { port, .. }, Some(fields)) if *port == 0 => {
+            (Listening::Tcp { port, .. } | Listening::Udp { port, .. }, Some(fields))
+                if *port == 0 =>
+            {
                 let chosen = Reader::new(fields).u32().unwrap_or_default();
                 *port = u16::try_from(chosen).unwrap_or_default();
                 *port != 0
@@ -198,6 +200,7 @@ impl Core {
             let name = match listening {
                 Listening::Tcp { .. } => names::GLOBAL_TCPIP_FORWARD,
                 Listening::Unix(_) => names::GLOBAL_STREAMLOCAL_FORWARD,
+                Listening::Udp { .. } => names::GLOBAL_UDP_FORWARD,
             };
             let _ = done.try_send(Err(Error::RequestRefused(name)));
             return;

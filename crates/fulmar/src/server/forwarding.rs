@@ -43,6 +43,20 @@ pub enum Forward {
     },
     /// Listen on a Unix socket, whose file is made with mode 0600 and removed at the end.
     ListenUnix(PathBuf),
+    /// Exchange datagrams with a UDP port, through one socket for each sender on the client's side.
+    ConnectUdp {
+        /// Name, which the server looks up, or IP address, as the client sent it.
+        host: String,
+        /// The port.
+        port: u16,
+    },
+    /// Receive datagrams on a UDP port.
+    ListenUdp {
+        /// As in [`Forward::ListenTcp`].
+        address: String,
+        /// The port; 0 leaves the choice to the system.
+        port: u16,
+    },
 }
 
 impl From<&ForwardTarget> for Forward {
@@ -50,6 +64,7 @@ impl From<&ForwardTarget> for Forward {
         match target.clone() {
             ForwardTarget::Tcp { host, port } => Self::ConnectTcp { host, port },
             ForwardTarget::Unix(path) => Self::ConnectUnix(path),
+            ForwardTarget::Udp { host, port } => Self::ConnectUdp { host, port },
         }
     }
 }
@@ -59,6 +74,7 @@ impl From<&Listening> for Forward {
         match listening.clone() {
             Listening::Tcp { address, port } => Self::ListenTcp { address, port },
             Listening::Unix(path) => Self::ListenUnix(path),
+            Listening::Udp { address, port } => Self::ListenUdp { address, port },
         }
     }
 }
@@ -67,7 +83,7 @@ impl From<&Listening> for Forward {
 pub(super) fn is_direct(kind: &str) -> bool {
     matches!(
         kind,
-        names::CHANNEL_DIRECT_TCPIP | names::CHANNEL_DIRECT_STREAMLOCAL
+        names::CHANNEL_DIRECT_TCPIP | names::CHANNEL_DIRECT_STREAMLOCAL | names::CHANNEL_DIRECT_UDP
     )
 }
 
@@ -106,10 +122,14 @@ impl Forwarding {
         (handler, login): (&dyn Handler, &Login),
         driver: &mut Driver,
     ) -> Result<(), Error> {
-        let target = ForwardTarget::decode(kind, fields).ok();
-        let permitted = target.filter(|target| handler.permits(login, &Forward::from(target)));
+        let target = ForwardTarget::decode_first(kind, fields).ok();
+        let permitted = target.filter(|(target, _)| handler.permits(login, &Forward::from(target)));
         match permitted {
-            Some(target) => self.forwards.connect(channel, target, None, driver),
+            Some((ForwardTarget::Udp { host, port }, records)) => {
+                let forwards = &mut self.forwards;
+                forwards.connect_udp(channel, (host, port), records, None, driver);
+            }
+            Some((target, _)) => self.forwards.connect(channel, target, None, driver),
             None => driver.connection().reject_channel(
                 channel,
                 open_failure::ADMINISTRATIVELY_PROHIBITED,
@@ -130,7 +150,9 @@ impl Forwarding {
         let listening = Listening::decode_request(name, fields).ok()?;
         let is_cancel = matches!(
             name,
-            names::GLOBAL_CANCEL_TCPIP_FORWARD | names::GLOBAL_CANCEL_STREAMLOCAL_FORWARD
+            names::GLOBAL_CANCEL_TCPIP_FORWARD
+                | names::GLOBAL_CANCEL_STREAMLOCAL_FORWARD
+                | names::GLOBAL_CANCEL_UDP_FORWARD
         );
         if is_cancel {
             let at = self
@@ -149,11 +171,16 @@ impl Forwarding {
 
     fn listen(&mut self, mut listening: Listening, driver: &mut Driver) -> Option<Vec<u8>> {
         let mut answer = Vec::new();
+        let (gateway, family) = (Gateway::AsRequested, Family::Any);
+        let is_udp = matches!(listening, Listening::Udp { .. });
         let sockets = match &mut listening {
-            Listening::Tcp { address, port } => {
-                let (gateway, family) = (Gateway::AsRequested, Family::Any);
-                let sockets =
-                    ListeningSockets::tcp(Some(address), *port, gateway, family, |_, _| {}).ok()?;
+            Listening::Tcp { address, port } | Listening::Udp { address, port } => {
+                let requested = Some(address.as_str());
+                let sockets = match is_udp {
+                    false => ListeningSockets::tcp(requested, *port, gateway, family, |_, _| {}),
+                    true => ListeningSockets::udp(requested, *port, gateway, family, |_, _| {}),
+                };
+                let sockets = sockets.ok()?;
                 if *port == 0 {
                     *port = sockets.port;
                     answer.put_u32(u32::from(sockets.port));

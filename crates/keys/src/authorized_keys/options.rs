@@ -85,6 +85,8 @@ impl Default for KeyOptions {
 /// A permitted target or listening address of a forwarding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PermitTarget {
+    /// The target is of datagrams, not of connections.
+    pub is_udp: bool,
     /// Host as written, without brackets; `*` for any host.
     pub host: String,
     /// Port; `None` for any port.
@@ -111,6 +113,9 @@ impl fmt::Display for MergeError {
 }
 
 impl std::error::Error for MergeError {}
+
+/// What precedes a target of datagrams in `permitopen` and `permitlisten`.
+const UDP_PREFIX: &str = "udp/";
 
 /// Limit on environment settings, and on permitted targets, per line.
 const MAX_ITEMS: usize = 1024;
@@ -232,11 +237,15 @@ impl KeyOptions {
             }
             "permitlisten" => {
                 let value = item.value("permitlisten")?;
-                let target = if value.contains(':') {
-                    parse_target("permitlisten", &value)?
-                } else {
-                    parse_target("permitlisten", &format!("*:{value}"))?
+                let (prefix, place) = match value.strip_prefix(UDP_PREFIX) {
+                    Some(place) => (UDP_PREFIX, place),
+                    None => ("", value.as_str()),
                 };
+                let any = match place.contains(':') {
+                    true => "",
+                    false => "*:",
+                };
+                let target = parse_target("permitlisten", &format!("{prefix}{any}{place}"))?;
                 push_bounded("permitlisten", &mut self.permit_listen, target)
             }
             "tunnel" => {
@@ -375,9 +384,15 @@ fn unquote(text: &str) -> Result<(String, &str), LineError> {
 
 /// Parses `host:port` or `host/port` like OpenSSH: the host ends at the first delimiter unless it
 /// is in brackets, and may be empty (the empty name that a client can request to listen on). The
-/// port is 1 to 65535, or `*` for any; service names are not looked up.
+/// port is 1 to 65535, or `*` for any; service names are not looked up. `udp/host:port` is a target
+/// of datagrams; OpenSSH refuses it, while `udp/53` is the port 53 of a host for it.
 fn parse_target(option: &'static str, text: &str) -> Result<PermitTarget, LineError> {
     let delimiters = [':', '/'];
+    let datagrams = text.strip_prefix(UDP_PREFIX);
+    let (text, is_udp) = match datagrams.filter(|place| place.contains(':')) {
+        Some(place) => (place, true),
+        None => (text, false),
+    };
     let parts = match text.strip_prefix('[') {
         Some(bracketed) => bracketed
             .split_once(']')
@@ -398,6 +413,7 @@ fn parse_target(option: &'static str, text: &str) -> Result<PermitTarget, LineEr
         }
     };
     Ok(PermitTarget {
+        is_udp,
         host: host.to_owned(),
         port,
     })

@@ -82,6 +82,7 @@ fn every_option_is_understood() {
     assert_eq!(all.valid_before, Some(1_893_456_000));
     assert_eq!(all.principals.unwrap(), ["a", "b"]);
     let target = |host: &str, port| PermitTarget {
+        is_udp: false,
         host: host.to_owned(),
         port,
     };
@@ -97,6 +98,38 @@ fn every_option_is_understood() {
     assert!(!all.permit_pty && !all.permit_user_rc && !all.permit_agent_forwarding);
     assert!(!all.permit_x11_forwarding && !all.permit_port_forwarding);
     assert!(all.no_touch_required && all.verify_required);
+}
+
+#[test]
+fn targets_of_datagrams_are_named_apart() {
+    let target = |is_udp, host: &str, port| PermitTarget {
+        is_udp,
+        host: host.to_owned(),
+        port,
+    };
+    for (text, found) in [
+        ("permitopen=\"udp/ns:53\"", target(true, "ns", Some(53))),
+        ("permitopen=\"udp/[::1]:*\"", target(true, "::1", None)),
+        // The form host/port of OpenSSH.
+        ("permitopen=\"udp/53\"", target(false, "udp", Some(53))),
+        ("permitlisten=\"udp/53\"", target(true, "*", Some(53))),
+        (
+            "permitlisten=\"udp/localhost:*\"",
+            target(true, "localhost", None),
+        ),
+    ] {
+        let read = options(text).unwrap();
+        let all = [read.permit_open, read.permit_listen].concat();
+        assert_eq!(all, [found], "{text}");
+    }
+    for text in [
+        "permitopen=\"udp/\"",
+        "permitopen=\"udp/ns:0\"",
+        "permitlisten=\"udp/\"",
+        "permitlisten=\"udp/a/5\"",
+    ] {
+        assert!(options(text).is_err(), "{text}");
+    }
 }
 
 #[test]

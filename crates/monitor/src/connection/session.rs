@@ -564,10 +564,14 @@ fn target_text(target: &keys::authorized_keys::PermitTarget) -> String {
     let port = target
         .port
         .map_or_else(|| "*".to_owned(), |port| port.to_string());
+    let prefix = match target.is_udp {
+        true => "udp/",
+        false => "",
+    };
     if target.host.contains(':') {
-        format!("[{}]:{port}", target.host)
+        format!("{prefix}[{}]:{port}", target.host)
     } else {
-        format!("{}:{port}", target.host)
+        format!("{prefix}{}:{port}", target.host)
     }
 }
 
@@ -628,9 +632,17 @@ mod tests {
 
     #[test]
     fn targets_are_written_as_they_are_read() {
-        let text = "permitopen=\"[2001:db8::1]:80\",permitopen=\"h:*\"";
+        let text = "permitopen=\"[2001:db8::1]:80\",permitopen=\"h:*\",\
+                    permitopen=\"udp/[::1]:53\",permitopen=\"udp/h:*\",permitopen=\"udp/53\"";
         let options = keys::authorized_keys::KeyOptions::parse(text, &|_| None).unwrap();
         let texts: Vec<String> = options.permit_open.iter().map(target_text).collect();
-        assert_eq!(texts, ["[2001:db8::1]:80", "h:*"]);
+        let wanted = [
+            "[2001:db8::1]:80",
+            "h:*",
+            "udp/[::1]:53",
+            "udp/h:*",
+            "udp:53",
+        ];
+        assert_eq!(texts, wanted);
     }
 }

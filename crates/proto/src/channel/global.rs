@@ -22,11 +22,13 @@ const MAX_OWNERS_REQUESTS: usize = 4096;
 /// port.
 const MAX_FIELDS_BYTES: usize = 4608;
 /// Requests of a client that the server's owner answers.
-const FORWARD_REQUESTS: [&str; 4] = [
+const FORWARD_REQUESTS: [&str; 6] = [
     names::GLOBAL_TCPIP_FORWARD,
     names::GLOBAL_CANCEL_TCPIP_FORWARD,
     names::GLOBAL_STREAMLOCAL_FORWARD,
     names::GLOBAL_CANCEL_STREAMLOCAL_FORWARD,
+    names::GLOBAL_UDP_FORWARD,
+    names::GLOBAL_CANCEL_UDP_FORWARD,
 ];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -267,6 +267,12 @@ impl Connection {
     pub fn tun_segments_supported(&self) -> bool {
         self.transport.extensions.tun_segments
     }
+
+    /// True if the server forwards datagrams (docs/PROTOCOL.md).
+    #[must_use]
+    pub fn udp_forward_supported(&self) -> bool {
+        self.transport.extensions.udp_forward
+    }
 }
 
 /// Global requests.

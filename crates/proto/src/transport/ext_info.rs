@@ -34,6 +34,8 @@ pub(crate) struct PeerExtensions {
     pub(crate) early_data: u32,
     /// Fulmar's extension, version 0: `Request::Reset` is understood.
     pub(crate) reset: bool,
+    /// Fulmar's extension, version 0: datagrams are forwarded.
+    pub(crate) udp_forward: bool,
 }
 
 impl PeerExtensions {
@@ -72,6 +74,7 @@ impl PeerExtensions {
                 self.early_data = bytes.and_then(|text| text.parse().ok()).unwrap_or(0);
             }
             names::EXT_RESET => self.reset = value == b"0",
+            names::EXT_UDP_FORWARD => self.udp_forward = value == b"0",
             _ => {}
         }
     }
@@ -107,6 +110,7 @@ pub(super) fn send_ours(
                     (names::EXT_TUN_SEGMENTS, b"0"),
                     early_data,
                     (names::EXT_RESET, b"0"),
+                    (names::EXT_UDP_FORWARD, b"0"),
                 ],
             )
         }

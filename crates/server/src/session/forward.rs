@@ -1,6 +1,7 @@
 //! Forwarding for the client (RFC 4254 §7, OpenSSH's PROTOCOL §2.4): connections to the targets of
 //! `direct-tcpip` and `direct-streamlocal@openssh.com`, and listeners of `tcpip-forward` and
-//! `streamlocal-forward@openssh.com`. All sockets are made by this process, as the user.
+//! `streamlocal-forward@openssh.com`; datagrams to those of `direct-udp`, and listeners of
+//! `udp-forward` (docs/PROTOCOL.md). All sockets are made by this process, as the user.
 //!
 //! [`permits`] decides; [`driver::forward`] moves the bytes. Tunnels (OpenSSH's PROTOCOL §2.3) are
 //! the exception: the monitor decides and opens the device.
@@ -116,6 +117,9 @@ impl Forwarding {
                     ForwardTarget::Unix(path) => context
                         .log
                         .info(&format!("connect_to {}: failed: {why}", path.display())),
+                    target @ ForwardTarget::Udp { .. } => context
+                        .log
+                        .info(&format!("connect_to {target}: failed: {why}")),
                 },
                 ForwardReport::AcceptFailed(error) => context
                     .log
@@ -130,6 +134,7 @@ impl Forwarding {
                 }
                 // Targets of SOCKS, agents and tunnels that are opened are the client's.
                 ForwardReport::TargetForbidden(_)
+                | ForwardReport::UdpUnsupported
                 | ForwardReport::AgentFailed { .. }
                 | ForwardReport::FirstPacketRefused(_)
                 | ForwardReport::TunnelOpened(_) => {}
@@ -146,17 +151,26 @@ impl Forwarding {
         driver: &mut Driver,
         context: &Context<'_>,
     ) {
-        let denied = match ForwardTarget::decode(kind, fields) {
-            Ok(target) => {
+        let denied = match ForwardTarget::decode_first(kind, fields) {
+            Ok((target, records)) => {
                 let (options, restrictions) = (&context.options, &context.grant.restrictions);
                 let is_rooted = options.session.sftp_root.is_some();
                 if permits::may_open(&options.forwarding, restrictions, is_rooted, &target) {
                     allow_open_files();
-                    self.forwards.connect(channel, target, None, driver);
+                    let forwards = &mut self.forwards;
+                    match target {
+                        ForwardTarget::Udp { host, port } => {
+                            forwards.connect_udp(channel, (host, port), records, None, driver);
+                        }
+                        target => forwards.connect(channel, target, None, driver),
+                    }
                     self.report(context);
                     return;
                 }
                 match target {
+                    ForwardTarget::Udp { host, port } => format!(
+                        "Received request to send datagrams to host {host} port {port}, but the request was denied."
+                    ),
                     ForwardTarget::Tcp { host, port } => format!(
                         "Received request to connect to host {host} port {port}, but the request was denied."
                     ),
@@ -217,7 +231,9 @@ impl Forwarding {
     ) {
         let is_cancel = matches!(
             name,
-            names::GLOBAL_CANCEL_TCPIP_FORWARD | names::GLOBAL_CANCEL_STREAMLOCAL_FORWARD
+            names::GLOBAL_CANCEL_TCPIP_FORWARD
+                | names::GLOBAL_CANCEL_STREAMLOCAL_FORWARD
+                | names::GLOBAL_CANCEL_UDP_FORWARD
         );
         let answer = match Listening::decode_request(name, fields) {
             Err(_) => {
@@ -262,7 +278,10 @@ impl Forwarding {
             Ok(sockets) => self.serve(sockets, listening, driver, context),
             Err(BindError::Denied) => None,
             Err(BindError::Failed(port, error)) => {
-                if error.kind() == ErrorKind::AddrInUse && self.claim.is_none() {
+                if error.kind() == ErrorKind::AddrInUse
+                    && self.claim.is_none()
+                    && matches!(listening, Listening::Tcp { .. })
+                {
                     let claimed = listening.clone();
                     self.claim = PortClaim::make(claimed, port, want_reply, &context.grant, driver);
                     if self.claim.is_some() {
@@ -293,6 +312,9 @@ impl Forwarding {
                 Listening::Tcp { address, port } => format!(
                     "Received request to remote forward to host {address} port {port}, but the request was denied."
                 ),
+                Listening::Udp { address, port } => format!(
+                    "Received request to remote forward datagrams to host {address} port {port}, but the request was denied."
+                ),
                 Listening::Unix(path) => format!(
                     "Received request to remote forward to path \"{}\", but the request was denied.",
                     path.display()
@@ -308,7 +330,7 @@ impl Forwarding {
         }
         allow_open_files();
         match listening {
-            Listening::Tcp { address, port } => {
+            Listening::Tcp { address, port } | Listening::Udp { address, port } => {
                 let port = *port;
                 let is_privileged = (1..FIRST_FREE_PORT).contains(&port) && grant.uid != 0;
                 if is_privileged || (port == 0 && !want_reply) {
@@ -317,7 +339,9 @@ impl Forwarding {
                     ));
                     return Err(BindError::Denied);
                 }
-                bind_port(address, port, context).map_err(|error| BindError::Failed(port, error))
+                let is_udp = matches!(listening, Listening::Udp { .. });
+                bind_port(is_udp, address, port, context)
+                    .map_err(|error| BindError::Failed(port, error))
             }
             Listening::Unix(path) => bind_unix(path, context).ok_or(BindError::Denied),
         }
@@ -327,21 +351,17 @@ impl Forwarding {
     fn serve(
         &mut self,
         sockets: ListeningSockets,
-        requested: Listening,
+        mut listening: Listening,
         driver: &mut Driver,
         context: &Context<'_>,
     ) -> Option<Vec<u8>> {
         let mut answer = Vec::new();
-        let listening = match requested {
-            Listening::Tcp { address, port } => {
-                if port == 0 {
-                    answer.put_u32(u32::from(sockets.port));
-                }
-                let port = sockets.port;
-                Listening::Tcp { address, port }
+        if let Listening::Tcp { port, .. } | Listening::Udp { port, .. } = &mut listening {
+            if *port == 0 {
+                answer.put_u32(u32::from(sockets.port));
             }
-            unix @ Listening::Unix(_) => unix,
-        };
+            *port = sockets.port;
+        }
         let opens = Opens::Forwarded(listening.clone());
         match self.forwards.listen(sockets, opens, driver) {
             Ok(number) => {
@@ -349,7 +369,7 @@ impl Forwarding {
                     Listening::Tcp { port, .. } => {
                         Rendezvous::open(&context.grant, *port, number, driver)
                     }
-                    Listening::Unix(_) => None,
+                    Listening::Udp { .. } | Listening::Unix(_) => None,
                 };
                 self.listeners.push(ClientListener {
                     listening,
@@ -559,7 +579,13 @@ enum BindError {
     Failed(u16, io::Error),
 }
 
-fn bind_port(address: &str, port: u16, context: &Context<'_>) -> io::Result<ListeningSockets> {
+/// Listens on a port of TCP or UDP.
+fn bind_port(
+    is_udp: bool,
+    address: &str,
+    port: u16,
+    context: &Context<'_>,
+) -> io::Result<ListeningSockets> {
     let gateway = match context.options.forwarding.gateway_ports {
         GatewayPorts::No => Gateway::Loopback,
         GatewayPorts::Yes => Gateway::Everywhere,
@@ -570,7 +596,10 @@ fn bind_port(address: &str, port: u16, context: &Context<'_>) -> io::Result<List
         context.log.verbose(&format!("bind [{ip}]:{port}: {error}"));
     };
     let family = family(&context.options);
-    ListeningSockets::tcp(Some(address), port, gateway, family, failed)
+    match is_udp {
+        false => ListeningSockets::tcp(Some(address), port, gateway, family, failed),
+        true => ListeningSockets::udp(Some(address), port, gateway, family, failed),
+    }
 }
 
 fn log_bind_error(error: &io::Error, port: u16, context: &Context<'_>) {

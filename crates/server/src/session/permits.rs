@@ -4,7 +4,7 @@
 //! the certificate. All must permit the target. For agents, `no-agent-forwarding` of the key or
 //! `permit-agent-forwarding` of the certificate counts.
 
-use config::permit;
+use config::permit::{self, PortKind};
 use config::server::ForwardingOptions;
 use driver::forward::{ForwardTarget, Listening};
 use privsep::Restrictions;
@@ -20,14 +20,19 @@ pub(super) fn may_open(
     if forwarding.disable_forwarding || restrictions.no_port_forwarding {
         return false;
     }
-    // As with OpenSSH, AllowTcpForwarding governs Unix sockets too.
+    // As with OpenSSH, AllowTcpForwarding governs Unix sockets too; and datagrams.
     if !forwarding.allow_tcp_forwarding.is_local() {
         return false;
     }
     let lists = [&forwarding.permit_open, &restrictions.permit_open];
     match target {
         ForwardTarget::Tcp { host, port } => {
-            lists.iter().all(|list| permit::opens(list, host, *port))
+            let is_named = |list: &&Vec<String>| permit::opens(list, PortKind::Tcp, host, *port);
+            lists.iter().all(is_named)
+        }
+        ForwardTarget::Udp { host, port } => {
+            let is_named = |list: &&Vec<String>| permit::opens(list, PortKind::Udp, host, *port);
+            lists.iter().all(is_named)
         }
         // A list names no paths, so it permits none, as with OpenSSH. A path leads out of SftpRoot.
         ForwardTarget::Unix(_) => {
@@ -55,7 +60,10 @@ pub(super) fn may_listen(
     match listening {
         Listening::Tcp { address, port } => lists
             .iter()
-            .all(|list| permit::listens(list, address, *port)),
+            .all(|list| permit::listens(list, PortKind::Tcp, address, *port)),
+        Listening::Udp { address, port } => lists
+            .iter()
+            .all(|list| permit::listens(list, PortKind::Udp, address, *port)),
         // As with OpenSSH, the lists are about ports. A path leads out of SftpRoot.
         Listening::Unix(_) => !is_rooted && forwarding.allow_stream_local_forwarding.is_remote(),
     }

@@ -96,14 +96,12 @@ impl<'a> Serve<'a> {
     /// ChannelTimeout and UnusedConnectionTimeout.
     fn set_timeouts(&mut self) {
         let timeouts = self.context.options.limits.channel_timeouts.clone();
-        if !timeouts.is_empty() {
-            let global_ms = timeouts.global_ms;
-            let timeouts = ChannelTimeouts {
-                limit_ms: Box::new(move |kind| timeouts.limit_ms(kind)),
-                global_ms,
-            };
-            self.driver.connection().set_channel_timeouts(timeouts);
-        }
+        let global_ms = timeouts.global_ms;
+        let timeouts = ChannelTimeouts {
+            limit_ms: Box::new(move |kind| timeouts.limit_ms(kind)),
+            global_ms,
+        };
+        self.driver.connection().set_channel_timeouts(timeouts);
         self.watch_unused();
     }
 
@@ -420,7 +418,9 @@ impl<'a> Serve<'a> {
     fn open(&mut self, channel: ChannelId, kind: &str, fields: &[u8]) -> Result<(), SessionError> {
         match kind {
             names::CHANNEL_SESSION => self.open_session(channel, fields),
-            names::CHANNEL_DIRECT_TCPIP | names::CHANNEL_DIRECT_STREAMLOCAL => {
+            names::CHANNEL_DIRECT_TCPIP
+            | names::CHANNEL_DIRECT_STREAMLOCAL
+            | names::CHANNEL_DIRECT_UDP => {
                 let (forwarding, driver) = (&mut self.forwarding, &mut *self.driver);
                 forwarding.open(channel, kind, fields, driver, &self.context);
                 Ok(())

@@ -1,9 +1,10 @@
 //! TCP sockets: listening, accepting, non-blocking connect, addresses.
 //!
-//! [`options`] has socket options, [`local`] local sockets and passing of descriptors,
+//! [`datagram`] has UDP sockets, [`options`] socket options, [`local`] local sockets and passing of descriptors,
 //! [`mod@resolve`] name resolution, [`lookups`] the same beside an epoll loop, [`unix`] sockets with a path. The client crate races connections to several addresses
 //! (RFC 8305).
 
+pub mod datagram;
 pub mod listening;
 pub mod local;
 pub mod lookups;

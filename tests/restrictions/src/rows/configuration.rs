@@ -112,7 +112,9 @@ fn forwarding() -> Vec<Row> {
             .no_local()
             .but("tcp", "A"),
         Row::config("PermitOpen *:{a}").no_local().but("tcp", "A"),
-        Row::config("PermitOpen 127.0.0.1:*").but("streamlocal", "no"),
+        Row::config("PermitOpen 127.0.0.1:*")
+            .but("streamlocal", "no")
+            .datagrams("none", "A B"),
         Row::config("PermitOpen localhost:{a}").no_local(),
         Row::config("PermitListen none").but("remote-tcp", "none"),
         Row::config("PermitListen any"),
@@ -300,6 +302,32 @@ fn ours_alone() -> Vec<Row> {
                 .but("subsystem", "jail sshrc")
                 .but("streamlocal", "no")
                 .but("remote-streamlocal", "no"),
+        ),
+        alone(
+            Row::config("PermitOpen udp/127.0.0.1:{a} 127.0.0.1:{b}")
+                .no_local()
+                .but("tcp", "B")
+                .datagrams("A", "A B"),
+        ),
+        alone(
+            Row::config("PermitListen udp/{la} localhost:{lb}")
+                .but("remote-tcp", "none")
+                .datagrams("A B", "A"),
+        ),
+        alone(
+            Row::config("AllowStreamLocalForwarding no")
+                .but("streamlocal", "no")
+                .but("remote-streamlocal", "no")
+                .datagrams("A B", "A B")
+                .named("and datagrams"),
+        ),
+        alone(
+            Row::config("SftpRoot {jail}")
+                .but("subsystem", "jail sshrc")
+                .but("agent", "no")
+                .but("streamlocal", "no")
+                .but("remote-streamlocal", "no")
+                .datagrams("A B", "A B"),
         ),
         alone(Row::config("RefuseConnection yes").refused()),
         alone(refusing("User {user}").refused()),

@@ -6,7 +6,7 @@ const X11: &str = "X11Forwarding yes";
 
 pub(super) fn rows() -> Vec<Row> {
     let mut rows = vec![
-        Row::new("nothing restricted"),
+        Row::new("nothing restricted").datagrams("A B", "A B"),
         Row::new("nothing restricted, X11")
             .with(X11)
             .but("x11", "yes"),
@@ -16,6 +16,7 @@ pub(super) fn rows() -> Vec<Row> {
     rows.extend(environment());
     rows.extend(origins());
     rows.extend(ports());
+    rows.extend(datagrams());
     rows.extend(of_authorities());
     rows.extend(faulty());
     rows
@@ -140,7 +141,7 @@ fn ports() -> Vec<Row> {
     };
     vec![
         open(r#"permitopen="127.0.0.1:{a}""#).but("tcp", "A"),
-        open(r#"permitopen="127.0.0.1:*""#),
+        open(r#"permitopen="127.0.0.1:*""#).datagrams("none", "A B"),
         open(r#"permitopen="*:{a}""#).but("tcp", "A"),
         open(r#"permitopen="localhost:{a}""#).but("tcp", "none"),
         at(
@@ -151,7 +152,7 @@ fn ports() -> Vec<Row> {
             open(r#"permitopen="localhost:{a}""#).but("tcp", "none"),
             "LOCALHOST",
         ),
-        open(r#"permitopen="127.0.0.1:{a}",permitopen="127.0.0.1:{b}""#),
+        open(r#"permitopen="127.0.0.1:{a}",permitopen="127.0.0.1:{b}""#).datagrams("none", "A B"),
         Row::key(r#"restrict,permitopen="127.0.0.1:{a}""#).restricted(),
         Row::key(r#"restrict,port-forwarding,permitopen="127.0.0.1:{a}""#)
             .no_pty()
@@ -175,6 +176,42 @@ fn ports() -> Vec<Row> {
         Row::key(r#"permitlisten="127.0.0.1:0""#).refused(),
         Row::key(r#"tunnel="0""#),
         Row::key(r#"tunnel="none""#).refused(),
+    ]
+}
+
+/// Lists that name datagrams, which OpenSSH takes for malformed.
+fn datagrams() -> Vec<Row> {
+    let ours = |option: &str| {
+        let mut row = Row::key(option);
+        row.is_ours_alone = true;
+        row
+    };
+    let open = |option: &str| ours(option).but("streamlocal", "no");
+    vec![
+        open(r#"permitopen="udp/127.0.0.1:{a}""#)
+            .but("tcp", "none")
+            .datagrams("A", "A B"),
+        open(r#"permitopen="udp/*:{b}",permitopen="127.0.0.1:{a}""#)
+            .but("tcp", "A")
+            .datagrams("B", "A B"),
+        open(r#"permitopen="udp/localhost:{a}""#)
+            .but("tcp", "none")
+            .datagrams("none", "A B"),
+        open(r#"permitopen="udp/127.0.0.1:{a}""#)
+            .with("PermitOpen 127.0.0.1:{a}")
+            .but("tcp", "none")
+            .datagrams("none", "A B"),
+        ours(r#"restrict,permitopen="udp/127.0.0.1:{a}""#)
+            .restricted()
+            .datagrams("none", "none"),
+        ours(r#"permitlisten="udp/{la}""#)
+            .but("remote-tcp", "none")
+            .datagrams("A B", "A"),
+        ours(r#"permitlisten="udp/*:{lb}",permitlisten="{la}""#)
+            .but("remote-tcp", "A")
+            .datagrams("A B", "B"),
+        ours(r#"permitopen="udp/127.0.0.1:0""#).refused(),
+        ours(r#"permitlisten="udp/localhost""#).refused(),
     ]
 }
 
