@@ -13,11 +13,8 @@ use crate::ffi::check;
 /// `Unsupported` if the process has other threads: they, and the locks that they hold, would be
 /// lost in the child. Else the kernel's error, after which the parent goes on.
 pub fn daemonize() -> io::Result<()> {
-    let null = crate::io::null()?;
     background()?;
-    rustix::process::setsid()?;
-    crate::io::replace_stdio(&null, 0)?;
-    crate::io::replace_stdio(&null, 1)
+    leave_terminal(1)
 }
 
 /// Goes on in a child; the parent ends with 0. The child keeps the session and the standard streams.
@@ -25,6 +22,27 @@ pub fn daemonize() -> io::Result<()> {
 /// # Errors
 /// As [`daemonize`].
 pub fn background() -> io::Result<()> {
+    match split()? {
+        Half::Child => Ok(()),
+        // SAFETY: exits without running exit handlers, which the child will run.
+        Half::Parent => unsafe { libc::_exit(0) },
+    }
+}
+
+/// One of two processes with the same memory and descriptors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Half {
+    /// The process that was there before.
+    Parent,
+    /// The new one, in the parent's session.
+    Child,
+}
+
+/// Forks; both processes go on.
+///
+/// # Errors
+/// As [`daemonize`].
+pub fn split() -> io::Result<Half> {
     if std::fs::read_dir("/proc/self/task")?.count() != 1 {
         return Err(io::Error::new(
             io::ErrorKind::Unsupported,
@@ -32,12 +50,20 @@ pub fn background() -> io::Result<()> {
         ));
     }
     // SAFETY: there is one thread, so the child's memory is consistent.
-    let child = check(unsafe { libc::fork() })?;
-    if child != 0 {
-        // SAFETY: exits without running exit handlers, which the child will run.
-        unsafe { libc::_exit(0) };
+    match check(unsafe { libc::fork() })? {
+        0 => Ok(Half::Child),
+        _ => Ok(Half::Parent),
     }
-    Ok(())
+}
+
+/// Leads a new session without a terminal, with the standard streams up to `last` on `/dev/null`.
+///
+/// # Errors
+/// The kernel's error.
+pub fn leave_terminal(last: i32) -> io::Result<()> {
+    let null = crate::io::null()?;
+    rustix::process::setsid()?;
+    (0..=last).try_for_each(|number| crate::io::replace_stdio(&null, number))
 }
 
 #[cfg(test)]
