@@ -18,6 +18,7 @@ pub mod mutate;
 pub mod packets;
 pub mod seeds;
 pub mod sftp;
+pub mod sharing;
 
 /// A body: accepts any bytes, panics only for a defect.
 pub type Body = fn(&[u8]);
@@ -47,4 +48,5 @@ pub const TARGETS: &[(&str, Body)] = &[
     ("sntrup_exchange", key_exchange::sntrup_exchange),
     ("socks_request", forward::socks_request),
     ("forward_fields", forward::forward_fields),
+    ("mux_message", sharing::mux_message),
 ];

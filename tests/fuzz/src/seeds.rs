@@ -43,6 +43,7 @@ pub fn of(target: &str) -> Seeds {
         "sntrup_exchange" => named("values", crate::key_exchange::seeds()),
         "socks_request" => named("request", crate::forward::socks_seeds()),
         "forward_fields" => named("fields", crate::forward::field_seeds()),
+        "mux_message" => named("message", crate::sharing::message_seeds()),
         _ => Vec::new(),
     }
 }

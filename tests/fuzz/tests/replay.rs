@@ -95,6 +95,7 @@ targets!(
     sntrup_exchange,
     socks_request,
     forward_fields,
+    mux_message,
 );
 
 #[test]

@@ -232,7 +232,10 @@ fn forwardings_come_and_go_and_outlast_their_passengers() {
         // A port that is taken.
         let guard = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let taken = guard.local_addr().expect("its number").port();
-        let failed = shared.ask("forward", &["-L", &format!("{taken}:127.0.0.1:{count}")]);
+        let failed = shared.ask(
+            "forward",
+            &["-L", &format!("127.0.0.1:{taken}:127.0.0.1:{count}")],
+        );
         assert_eq!(failed.status, 255);
         assert_has(&failed, "Port forwarding failed");
         drop(guard);

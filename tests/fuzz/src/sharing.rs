@@ -1,0 +1,81 @@
+//! Messages between the master of a shared connection and its passengers.
+
+use client::sharing::message::{ForwardWish, Reply, Request, SessionWish, Wish};
+use config::forward::{ForwardKind, ForwardSpec};
+
+/// A message of either side, without its length.
+///
+/// # Panics
+/// Only for a defect.
+pub fn mux_message(data: &[u8]) {
+    if let Ok(request) = Request::decode(data) {
+        let again = Request::decode(body(&request.packet()));
+        assert_eq!(again.as_ref(), Ok(&request));
+        if let Request::Wish(_, Wish::OpenForward(wish) | Wish::CloseForward(wish)) = &request
+            && let Some((kind, spec)) = wish.spec()
+        {
+            let again = ForwardWish::new(kind, &spec).spec();
+            assert_eq!(again, Some((kind, spec)));
+        }
+    }
+    if let Ok(reply) = Reply::decode(data) {
+        assert_eq!(Reply::decode(body(&reply.packet())), Ok(reply));
+    }
+}
+
+fn body(packet: &[u8]) -> &[u8] {
+    packet.get(4..).expect("a length")
+}
+
+/// A message of each type.
+#[must_use]
+pub fn message_seeds() -> Vec<Vec<u8>> {
+    let forward = |kind, words| {
+        let spec = ForwardSpec::parse(words, kind).expect("a forwarding");
+        ForwardWish::new(kind, &spec)
+    };
+    let session = SessionWish {
+        tty: true,
+        x11: false,
+        agent: true,
+        subsystem: false,
+        escape: Some(b'~'),
+        term: b"xterm".to_vec(),
+        command: b"true".to_vec(),
+        environment: vec![b"LANG=C".to_vec()],
+    };
+    let wishes = [
+        Wish::Alive,
+        Wish::Session(session),
+        Wish::StdioForward {
+            host: b"host".to_vec(),
+            port: Some(22),
+        },
+        Wish::StdioForward {
+            host: b"/run/socket".to_vec(),
+            port: None,
+        },
+        Wish::OpenForward(forward(ForwardKind::Local, "127.0.0.1:1:host:2")),
+        Wish::OpenForward(forward(ForwardKind::Remote, "*:0:/run/socket")),
+        Wish::CloseForward(forward(ForwardKind::Dynamic, "1080")),
+        Wish::Terminate,
+        Wish::StopListening,
+        Wish::Unknown(0x1000_000f),
+    ];
+    let requests = wishes.into_iter().map(|wish| Request::Wish(7, wish));
+    let requests = requests.chain([Request::Hello(4)]);
+    let replies = [
+        Reply::Hello(4),
+        Reply::Ok(7),
+        Reply::Denied(7, "Permission denied".into()),
+        Reply::Failed(7, "refused".into()),
+        Reply::Alive(7, 1),
+        Reply::Opened(7, 0),
+        Reply::RemotePort(7, 8080),
+        Reply::Exit(0, 1),
+        Reply::NoTerminal(0),
+    ];
+    let packets = requests.map(|request| request.packet());
+    let packets = packets.chain(replies.iter().map(Reply::packet));
+    packets.map(|packet| body(&packet).to_vec()).collect()
+}
