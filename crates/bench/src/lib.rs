@@ -28,6 +28,7 @@ mod relay;
 mod report;
 mod roles;
 mod rounds;
+mod share;
 pub mod speed;
 mod stats;
 mod table;
@@ -173,6 +174,10 @@ fn measure_row(bench: &Bench, row: BenchRow, emit: &mut Emit<'_>) -> Result<(), 
         }
         BenchRow::Wan => wan::measure(bench, emit),
         BenchRow::Forward => forward::measure(bench, emit),
+        BenchRow::Share => {
+            share::measure(bench, emit);
+            Ok(())
+        }
     }
 }
 

@@ -19,6 +19,7 @@ rows:
   idle        memory of sessions that wait                taskset   one core for each end
   wan         a long path, between two network namespaces (root)
   forward     connections through -L, -D, -R and Unix sockets
+  share       sessions on the connection of a master (ControlMaster)
   all         all of them; without a row: throughput login echo
   up, down    throughput in one direction
 options:
@@ -55,11 +56,12 @@ pub(super) enum BenchRow {
     Taskset,
     Wan,
     Forward,
+    Share,
 }
 
 impl BenchRow {
     /// In the order in which they run.
-    pub(super) const ALL: [Self; 10] = [
+    pub(super) const ALL: [Self; 11] = [
         Self::Throughput,
         Self::Login,
         Self::Echo,
@@ -70,6 +72,7 @@ impl BenchRow {
         Self::Taskset,
         Self::Wan,
         Self::Forward,
+        Self::Share,
     ];
     const DEFAULT: [Self; 3] = [Self::Throughput, Self::Login, Self::Echo];
 
@@ -85,6 +88,7 @@ impl BenchRow {
             Self::Taskset => "taskset",
             Self::Wan => "wan",
             Self::Forward => "forward",
+            Self::Share => "share",
         }
     }
 }

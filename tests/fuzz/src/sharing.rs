@@ -1,6 +1,6 @@
 //! Messages between the master of a shared connection and its passengers.
 
-use client::sharing::message::{ForwardWish, Reply, Request, SessionWish, Wish};
+use client::sharing::message::{ForwardWish, MasterReply, PassengerRequest, SessionWish, Wish};
 use config::forward::{ForwardKind, ForwardSpec};
 
 /// A message of either side, without its length.
@@ -8,18 +8,19 @@ use config::forward::{ForwardKind, ForwardSpec};
 /// # Panics
 /// Only for a defect.
 pub fn mux_message(data: &[u8]) {
-    if let Ok(request) = Request::decode(data) {
-        let again = Request::decode(body(&request.packet()));
+    if let Ok(request) = PassengerRequest::decode(data) {
+        let again = PassengerRequest::decode(body(&request.packet()));
         assert_eq!(again.as_ref(), Ok(&request));
-        if let Request::Wish(_, Wish::OpenForward(wish) | Wish::CloseForward(wish)) = &request
+        if let PassengerRequest::Wish(_, Wish::OpenForward(wish) | Wish::CloseForward(wish)) =
+            &request
             && let Some((kind, spec)) = wish.spec()
         {
             let again = ForwardWish::new(kind, &spec).spec();
             assert_eq!(again, Some((kind, spec)));
         }
     }
-    if let Ok(reply) = Reply::decode(data) {
-        assert_eq!(Reply::decode(body(&reply.packet())), Ok(reply));
+    if let Ok(reply) = MasterReply::decode(data) {
+        assert_eq!(MasterReply::decode(body(&reply.packet())), Ok(reply));
     }
 }
 
@@ -62,20 +63,22 @@ pub fn message_seeds() -> Vec<Vec<u8>> {
         Wish::StopListening,
         Wish::Unknown(0x1000_000f),
     ];
-    let requests = wishes.into_iter().map(|wish| Request::Wish(7, wish));
-    let requests = requests.chain([Request::Hello(4)]);
+    let requests = wishes
+        .into_iter()
+        .map(|wish| PassengerRequest::Wish(7, wish));
+    let requests = requests.chain([PassengerRequest::Hello(4)]);
     let replies = [
-        Reply::Hello(4),
-        Reply::Ok(7),
-        Reply::Denied(7, "Permission denied".into()),
-        Reply::Failed(7, "refused".into()),
-        Reply::Alive(7, 1),
-        Reply::Opened(7, 0),
-        Reply::RemotePort(7, 8080),
-        Reply::Exit(0, 1),
-        Reply::NoTerminal(0),
+        MasterReply::Hello(4),
+        MasterReply::Ok(7),
+        MasterReply::Denied(7, "Permission denied".into()),
+        MasterReply::Failed(7, "refused".into()),
+        MasterReply::Alive(7, 1),
+        MasterReply::Opened(7, 0),
+        MasterReply::RemotePort(7, 8080),
+        MasterReply::Exit(0, 1),
+        MasterReply::NoTerminal(0),
     ];
     let packets = requests.map(|request| request.packet());
-    let packets = packets.chain(replies.iter().map(Reply::packet));
+    let packets = packets.chain(replies.iter().map(MasterReply::packet));
     packets.map(|packet| body(&packet).to_vec()).collect()
 }

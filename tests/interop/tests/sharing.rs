@@ -159,7 +159,7 @@ fn sessions_of_all_kinds_run_on_the_masters_connection() {
         command.env("SHARED_A", "a").env("OTHER", "b");
         let command = command.args([HOST, "echo \"$SHARED_A$OTHER\""]);
         let said = finish(command, Input::Nothing).stdout.text();
-        // Our server accepts the variable only if it is told to.
+        // Our server accepts the variable only if its configuration says so.
         assert!(["a\n", "\n"].contains(&said.as_str()), "{said}");
         let words = shared.ride(&["-s", HOST, "echo"], Input::Bytes(b"words"));
         assert_is(&words, 0, "words");
@@ -316,7 +316,7 @@ fn a_persisting_master_leaves_its_caller_alone_and_ends_in_time() {
     // Two seconds after its last session.
     assert!(until(LIMIT, || has_title(&title).is_none()), "it stays");
     assert!(!shared.path().exists());
-    // Without a limit it stays until it is told.
+    // Without a limit it stays until `-O exit`.
     let third = finish(&mut command("ControlPersist yes\n"), Input::Bytes(b"x"));
     assert_is(&third, 6, "x");
     assert_eq!(shared.ask("exit", &[]).status, 0);

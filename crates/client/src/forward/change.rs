@@ -11,7 +11,7 @@ use crate::error::ClientError;
 use crate::log::debug1;
 use crate::text::one_line;
 
-/// What came of a forwarding that was to be added.
+/// The result of a request to add a forwarding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Added {
     /// It cannot listen.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use sys::socket::Connecting;
 
-use super::message::{MAX_MESSAGE_BYTES, Reply, Request, VERSION, Wish};
+use super::message::{MAX_MESSAGE_BYTES, MasterReply, PassengerRequest, VERSION, Wish};
 use crate::log::debug2;
 
 /// Bytes read at once; all messages of a master are short.
@@ -93,10 +93,10 @@ impl Line {
 
     /// Sends the first message, and `wish` with it, if there is one.
     pub(super) fn greet(&mut self, wish: Option<Wish>) -> Result<u32, LineEnd> {
-        let mut packets = Request::Hello(VERSION).packet();
+        let mut packets = PassengerRequest::Hello(VERSION).packet();
         let id = self.next_id;
         if let Some(wish) = wish {
-            packets.extend(Request::Wish(id, wish).packet());
+            packets.extend(PassengerRequest::Wish(id, wish).packet());
             self.next_id += 1;
         }
         self.write(&packets)?;
@@ -106,11 +106,11 @@ impl Line {
     /// Reads the master's first message.
     pub(super) fn greeted(&mut self, deadline: Instant) -> Result<(), LineEnd> {
         match self.next(Some(deadline))? {
-            Reply::Hello(VERSION) => {
+            MasterReply::Hello(VERSION) => {
                 debug2!("master version {VERSION}");
                 Ok(())
             }
-            Reply::Hello(other) => Err(LineEnd::Broken(format!(
+            MasterReply::Hello(other) => Err(LineEnd::Broken(format!(
                 "Unsupported multiplexing protocol version {other} (expected {VERSION})"
             ))),
             other => Err(LineEnd::Broken(format!("expected HELLO, got {other:?}"))),
@@ -121,7 +121,7 @@ impl Line {
     pub(super) fn ask(&mut self, wish: Wish, fds: &[BorrowedFd<'_>]) -> Result<u32, LineEnd> {
         let id = self.next_id;
         self.next_id += 1;
-        self.write(&Request::Wish(id, wish).packet())?;
+        self.write(&PassengerRequest::Wish(id, wish).packet())?;
         for fd in fds {
             sys::socket::send_with_fds(&self.socket, &[0], &[*fd])?;
         }
@@ -129,7 +129,7 @@ impl Line {
     }
 
     /// The next message if it has arrived whole; else waits for bytes once.
-    pub(super) fn next(&mut self, deadline: Option<Instant>) -> Result<Reply, LineEnd> {
+    pub(super) fn next(&mut self, deadline: Option<Instant>) -> Result<MasterReply, LineEnd> {
         loop {
             if let Some(reply) = self.take()? {
                 return Ok(reply);
@@ -157,7 +157,7 @@ impl Line {
     }
 
     /// Takes a message out of the received bytes.
-    pub(super) fn take(&mut self) -> Result<Option<Reply>, LineEnd> {
+    pub(super) fn take(&mut self) -> Result<Option<MasterReply>, LineEnd> {
         let Some((length, rest)) = self.received.split_first_chunk() else {
             return Ok(None);
         };
@@ -168,7 +168,8 @@ impl Line {
         let Some(message) = rest.get(..length) else {
             return Ok(None);
         };
-        let reply = Reply::decode(message).map_err(|error| LineEnd::Broken(error.to_string()))?;
+        let reply =
+            MasterReply::decode(message).map_err(|error| LineEnd::Broken(error.to_string()))?;
         self.received.drain(..4 + length);
         Ok(Some(reply))
     }

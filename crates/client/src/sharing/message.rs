@@ -101,7 +101,7 @@ pub enum Wish {
 
 /// A message of a passenger.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Request {
+pub enum PassengerRequest {
     /// The first message, with the version of the protocol.
     Hello(u32),
     /// A request, with the number that its answer repeats.
@@ -110,7 +110,7 @@ pub enum Request {
 
 /// A message of a master.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reply {
+pub enum MasterReply {
     /// The first message, with the version of the protocol.
     Hello(u32),
     /// The request with this number is carried out.
@@ -296,7 +296,7 @@ impl Wish {
     }
 }
 
-impl Request {
+impl PassengerRequest {
     /// The packet.
     #[must_use]
     pub fn packet(&self) -> Vec<u8> {
@@ -368,7 +368,7 @@ fn extensions(reader: &mut Reader<'_>) -> Result<(), DecodeError> {
     Ok(())
 }
 
-impl Reply {
+impl MasterReply {
     /// The packet.
     #[must_use]
     pub fn packet(&self) -> Vec<u8> {

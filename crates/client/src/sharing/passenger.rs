@@ -18,7 +18,7 @@ use sys::process::effective_uid;
 use sys::signals::{Signal, SignalFd};
 
 use super::line::{Line, LineEnd};
-use super::message::{ForwardWish, Reply, SessionWish, Wish};
+use super::message::{ForwardWish, MasterReply, SessionWish, Wish};
 use super::socket;
 use crate::connect::plain_reason;
 use crate::error::ClientError;
@@ -102,7 +102,7 @@ fn run_command(
             line.ask(Wish::Terminate, &[])?;
             match line.next(None) {
                 // It is gone before its answer.
-                Err(LineEnd::Closed | LineEnd::Unread) | Ok(Reply::Ok(_)) => {
+                Err(LineEnd::Closed | LineEnd::Unread) | Ok(MasterReply::Ok(_)) => {
                     plainly("Exit request sent.\r\n")
                 }
                 answer => Ok(refusal(&answer?, "termination request")),
@@ -111,11 +111,11 @@ fn run_command(
         MasterCommand::Stop => {
             line.ask(Wish::StopListening, &[])?;
             match line.next(None)? {
-                Reply::Ok(_) => plainly("Stop listening request sent.\r\n"),
+                MasterReply::Ok(_) => plainly("Stop listening request sent.\r\n"),
                 answer => Ok(refusal(&answer, "stop listening request")),
             }
         }
-        MasterCommand::Forward => match forwardings(line, options, Forwarding::Add, true)? {
+        MasterCommand::Forward => match forwardings(line, options, ForwardChange::Add, true)? {
             true => Ok(0),
             false => {
                 error!("muxclient: master forward request failed");
@@ -123,7 +123,7 @@ fn run_command(
             }
         },
         MasterCommand::Cancel => {
-            if !forwardings(line, options, Forwarding::Cancel, false)? {
+            if !forwardings(line, options, ForwardChange::Cancel, false)? {
                 error!("muxclient: master cancel forward request failed");
             }
             // As in OpenSSH.
@@ -133,22 +133,21 @@ fn run_command(
 }
 
 /// Logs why a request was not carried out.
-fn refusal(answer: &Reply, what: &str) -> i32 {
+fn refusal(answer: &MasterReply, what: &str) -> i32 {
     match answer {
-        Reply::Denied(_, reason) => error!("Master refused {what}: {}", one_line(reason)),
-        Reply::Failed(_, reason) => error!("{what} failed: {}", one_line(reason)),
+        MasterReply::Denied(_, reason) => error!("Master refused {what}: {}", one_line(reason)),
+        MasterReply::Failed(_, reason) => error!("{what} failed: {}", one_line(reason)),
         other => error!("unexpected response from master: {other:?}"),
     }
     FAILURE
 }
 
-fn alive(answer: Reply) -> Result<u32, LineEnd> {
+fn alive(answer: MasterReply) -> Result<u32, LineEnd> {
     match answer {
-        Reply::Alive(_, pid) => Ok(pid),
-        Reply::Denied(_, reason) | Reply::Failed(_, reason) => Err(LineEnd::Broken(format!(
-            "master returned error: {}",
-            one_line(&reason)
-        ))),
+        MasterReply::Alive(_, pid) => Ok(pid),
+        MasterReply::Denied(_, reason) | MasterReply::Failed(_, reason) => Err(LineEnd::Broken(
+            format!("master returned error: {}", one_line(&reason)),
+        )),
         other => Err(LineEnd::Broken(format!("expected ALIVE, got {other:?}"))),
     }
 }
@@ -195,7 +194,7 @@ pub(crate) fn ride(
     };
     let is_forward = matches!(plan.what, What::Forward(_));
     if boarding == Boarding::Found && !is_forward {
-        let added = forwardings(&mut line, options, Forwarding::Add, false);
+        let added = forwardings(&mut line, options, ForwardChange::Add, false);
         if !added.unwrap_or_else(|reason| {
             debug1!("master at {shown}: {reason}");
             false
@@ -228,12 +227,12 @@ fn greet(line: &mut Line, deadline: Instant) -> Result<u32, LineEnd> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Forwarding {
+enum ForwardChange {
     Add,
     Cancel,
 }
 
-/// What came of a request for a forwarding.
+/// The result of a request for a forwarding.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Changed {
     Done,
@@ -247,7 +246,7 @@ enum Changed {
 fn forwardings(
     line: &mut Line,
     options: &ClientOptions,
-    how: Forwarding,
+    how: ForwardChange,
     says_ports: bool,
 ) -> Result<bool, LineEnd> {
     let forwarding = &options.forwarding;
@@ -276,33 +275,33 @@ fn one_forwarding(
     line: &mut Line,
     kind: ForwardKind,
     spec: &ForwardSpec,
-    how: Forwarding,
+    how: ForwardChange,
 ) -> Result<Changed, LineEnd> {
     let words = one_line(&spec.words().join(" to "));
     let wish = ForwardWish::new(kind, spec);
     let wish = match how {
-        Forwarding::Add => {
+        ForwardChange::Add => {
             debug1!("Requesting forwarding of {words}");
             Wish::OpenForward(wish)
         }
-        Forwarding::Cancel => {
+        ForwardChange::Cancel => {
             debug1!("Requesting cancellation of {words}");
             Wish::CloseForward(wish)
         }
     };
     line.ask(wish, &[])?;
     match line.next(None)? {
-        Reply::Ok(_) => Ok(Changed::Done),
-        Reply::RemotePort(_, port) if how == Forwarding::Add => {
+        MasterReply::Ok(_) => Ok(Changed::Done),
+        MasterReply::RemotePort(_, port) if how == ForwardChange::Add => {
             let to = one_line(&spec.to.to_string());
             verbose!("Allocated port {port} for remote forward to {to}");
             Ok(Changed::Chosen(port))
         }
-        Reply::Denied(_, reason) => {
+        MasterReply::Denied(_, reason) => {
             error!("Master refused forwarding request: {}", one_line(&reason));
             Ok(Changed::Not)
         }
-        Reply::Failed(_, reason) => {
+        MasterReply::Failed(_, reason) => {
             let reason = one_line(&reason);
             error!("mux_client_forward: forwarding request failed: {reason}");
             Ok(Changed::Not)
@@ -311,7 +310,7 @@ fn one_forwarding(
     }
 }
 
-fn unexpected(reply: &Reply) -> LineEnd {
+fn unexpected(reply: &MasterReply) -> LineEnd {
     LineEnd::Broken(format!("unexpected response from master: {reply:?}"))
 }
 
@@ -379,15 +378,15 @@ impl Passenger<'_> {
                 error!("the master ended before it took the {name} request: {reason}");
                 Ok(Some(Ride::PassedOver))
             }
-            Ok(Reply::Opened(_, session)) => {
+            Ok(MasterReply::Opened(_, session)) => {
                 debug1!("master session id: {session}");
                 Ok(None)
             }
-            Ok(Reply::Denied(_, reason)) => {
+            Ok(MasterReply::Denied(_, reason)) => {
                 error!("Master refused {name} request: {}", one_line(&reason));
                 Ok(Some(self.not_begun()))
             }
-            Ok(Reply::Failed(_, reason)) => {
+            Ok(MasterReply::Failed(_, reason)) => {
                 let reason = one_line(&reason);
                 error!("mux_client_request_session: {name} request failed: {reason}");
                 Ok(Some(self.not_begun()))
@@ -522,11 +521,11 @@ impl Journey {
         }
     }
 
-    fn told(&mut self, reply: &Reply) -> Result<(), ClientError> {
+    fn told(&mut self, reply: &MasterReply) -> Result<(), ClientError> {
         match reply {
-            Reply::NoTerminal(_) => self.leave_raw_mode(),
-            Reply::Exit(_, status) if self.status.is_none() => self.status = Some(*status),
-            Reply::Denied(_, reason) | Reply::Failed(_, reason) => {
+            MasterReply::NoTerminal(_) => self.leave_raw_mode(),
+            MasterReply::Exit(_, status) if self.status.is_none() => self.status = Some(*status),
+            MasterReply::Denied(_, reason) | MasterReply::Failed(_, reason) => {
                 return refused(format!("master returned error: {}", one_line(reason)));
             }
             other => return refused(format!("unexpected message of the master: {other:?}")),

@@ -41,7 +41,7 @@ impl Leave {
                 // The threads would be lost in the child.
                 driver.end_workers();
                 let half = sys::process::split().map_err(ClientError::system("fork"))?;
-                if half == sys::process::Half::Parent {
+                if half == sys::process::ForkSide::Parent {
                     sys::process::exit_at_once(become_passenger(master, &options, &plan));
                 }
                 let last = if log::debugs_on_stderr() { 1 } else { 2 };

@@ -90,7 +90,7 @@ pub enum ControlPersist {
     /// It ends with the session of its own process.
     #[default]
     No,
-    /// In the background until it is told to end.
+    /// In the background until a user ends it.
     Forever,
     /// In the background until there has been no session for this time, seconds.
     Seconds(u32),

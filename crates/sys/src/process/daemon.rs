@@ -23,15 +23,15 @@ pub fn daemonize() -> io::Result<()> {
 /// As [`daemonize`].
 pub fn background() -> io::Result<()> {
     match split()? {
-        Half::Child => Ok(()),
+        ForkSide::Child => Ok(()),
         // SAFETY: exits without running exit handlers, which the child will run.
-        Half::Parent => unsafe { libc::_exit(0) },
+        ForkSide::Parent => unsafe { libc::_exit(0) },
     }
 }
 
 /// One of two processes with the same memory and descriptors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Half {
+pub enum ForkSide {
     /// The process that was there before.
     Parent,
     /// The new one, in the parent's session.
@@ -42,7 +42,7 @@ pub enum Half {
 ///
 /// # Errors
 /// As [`daemonize`].
-pub fn split() -> io::Result<Half> {
+pub fn split() -> io::Result<ForkSide> {
     if std::fs::read_dir("/proc/self/task")?.count() != 1 {
         return Err(io::Error::new(
             io::ErrorKind::Unsupported,
@@ -51,8 +51,8 @@ pub fn split() -> io::Result<Half> {
     }
     // SAFETY: there is one thread, so the child's memory is consistent.
     match check(unsafe { libc::fork() })? {
-        0 => Ok(Half::Child),
-        _ => Ok(Half::Parent),
+        0 => Ok(ForkSide::Child),
+        _ => Ok(ForkSide::Parent),
     }
 }
 

@@ -22,7 +22,7 @@ pub use child::SpawnStep;
 pub use credentials::{
     AsUser, Credentials, WithGroups, become_user, effective_uid, is_root, own_credentials,
 };
-pub use daemon::{Half, background, daemonize, leave_terminal, split};
+pub use daemon::{ForkSide, background, daemonize, leave_terminal, split};
 pub use end::exit_at_once;
 pub use harden::{
     close_from, close_inherited, disable_core_dumps, is_dumpable, lock_memory, no_new_privs,

@@ -6,18 +6,18 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use crate::sharing::message::{MAX_MESSAGE_BYTES, Reply, Request, Wish};
+use crate::sharing::message::{MAX_MESSAGE_BYTES, MasterReply, PassengerRequest, Wish};
 
 /// Bytes read at once.
 const READ_BYTES: usize = 4096;
 /// Most bytes of answers that a passenger leaves unread.
 const MAX_UNREAD_BYTES: usize = 64 << 10;
 
-/// What has arrived at a socket.
+/// An arrival at a socket.
 #[derive(Debug)]
 pub(super) enum Arrival {
     /// A request, with the descriptors that belong to it.
-    Request(Request, Vec<OwnedFd>),
+    Request(PassengerRequest, Vec<OwnedFd>),
     /// Nothing whole yet.
     Nothing,
     /// The passenger's end.
@@ -30,7 +30,7 @@ pub(super) enum Arrival {
 
 /// What could be read from a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Waiting {
+pub(super) enum PeekResult {
     Nothing,
     Bytes,
     /// The passenger's end.
@@ -109,7 +109,7 @@ impl Control {
             let whole = std::mem::take(incoming);
             return Ok(whole
                 .wish
-                .map(|(id, wish)| Arrival::Request(Request::Wish(id, wish), whole.fds)));
+                .map(|(id, wish)| Arrival::Request(PassengerRequest::Wish(id, wish), whole.fds)));
         }
         let missing = match incoming.missing() {
             Ok(missing) => missing,
@@ -131,16 +131,16 @@ impl Control {
     }
 
     /// What could be read, without reading it.
-    pub(super) fn look(&self) -> Waiting {
+    pub(super) fn look(&self) -> PeekResult {
         match sys::socket::peek(&self.socket, &mut [0]) {
-            Ok(1..) => Waiting::Bytes,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Waiting::Nothing,
-            Ok(0) | Err(_) => Waiting::End,
+            Ok(1..) => PeekResult::Bytes,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => PeekResult::Nothing,
+            Ok(0) | Err(_) => PeekResult::End,
         }
     }
 
     /// Queues an answer; what is queued leaves with [`Control::flush`].
-    pub(super) fn answer(&mut self, reply: &Reply) {
+    pub(super) fn answer(&mut self, reply: &MasterReply) {
         self.outgoing.extend(reply.packet());
     }
 
@@ -181,8 +181,8 @@ impl Incoming {
     /// Decodes the whole message; `None` if descriptors follow.
     fn decode(&mut self) -> Option<Arrival> {
         let bytes = std::mem::take(&mut self.bytes);
-        match Request::decode(bytes.get(4..).unwrap_or_default()) {
-            Ok(Request::Wish(id, wish)) if wish.descriptors() > 0 => {
+        match PassengerRequest::decode(bytes.get(4..).unwrap_or_default()) {
+            Ok(PassengerRequest::Wish(id, wish)) if wish.descriptors() > 0 => {
                 self.wish = Some((id, wish));
                 None
             }

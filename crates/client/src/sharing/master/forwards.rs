@@ -7,7 +7,7 @@ use super::Master;
 use crate::error::ClientError;
 use crate::forward::{Added, RemoteAnswer, SessionForwards};
 use crate::log::{error, info};
-use crate::sharing::message::{ForwardWish, Reply};
+use crate::sharing::message::{ForwardWish, MasterReply};
 use crate::text::one_line;
 
 impl Master {
@@ -30,7 +30,7 @@ impl Master {
             None => forwards.add(kind, spec, driver)?,
         };
         match added {
-            Added::Listens => self.answer(serial, &Reply::Ok(id), driver),
+            Added::Listens => self.answer(serial, &MasterReply::Ok(id), driver),
             Added::Failed => {
                 info!("requested forwarding {words} failed");
                 self.fail(serial, id, "Port forwarding failed", driver);
@@ -58,13 +58,13 @@ impl Master {
                     continue;
                 }
                 RemoteAnswer::Listens { chosen: Some(port) } => {
-                    Reply::RemotePort(id, u32::from(port))
+                    MasterReply::RemotePort(id, u32::from(port))
                 }
-                RemoteAnswer::Listens { chosen: None } => Reply::Ok(id),
+                RemoteAnswer::Listens { chosen: None } => MasterReply::Ok(id),
                 RemoteAnswer::Refused(place) => {
                     let text = format!("remote port forwarding failed for {place}");
                     error!("{text}");
-                    Reply::Failed(id, text)
+                    MasterReply::Failed(id, text)
                 }
             };
             self.answer(serial, &reply, driver);
@@ -84,7 +84,7 @@ impl Master {
             None => false,
         };
         match is_done {
-            true => self.answer(serial, &Reply::Ok(id), driver),
+            true => self.answer(serial, &MasterReply::Ok(id), driver),
             false => self.fail(serial, id, "port not forwarded", driver),
         }
         Ok(())

@@ -20,7 +20,7 @@ use driver::{Driver, Notice};
 use proto::{ChannelId, Millis};
 use sys::process::effective_uid;
 
-use super::message::{Reply, Request, VERSION, Wish};
+use super::message::{MasterReply, PassengerRequest, VERSION, Wish};
 use super::socket::MasterSocket;
 use crate::connect::plain_reason;
 use crate::error::ClientError;
@@ -30,7 +30,7 @@ use crate::log::{debug1, debug2, error};
 use crate::plan::Plan;
 use crate::terminal::escape::Command;
 use crate::text::one_line;
-use control::{Arrival, Control, Waiting};
+use control::{Arrival, Control, PeekResult};
 use sessions::PassengerSession;
 
 /// The upper byte of this module's tokens, below those of forwardings; the lower bits are a serial.
@@ -312,7 +312,7 @@ impl Master {
         let serial = self.next_serial;
         self.next_serial += 1;
         let mut control = Control::new(socket);
-        control.answer(&Reply::Hello(VERSION));
+        control.answer(&MasterReply::Hello(VERSION));
         if driver
             .watch(control.as_fd(), TOKEN_CONTROL + serial, true, false)
             .is_ok()
@@ -335,10 +335,10 @@ impl Master {
             };
             if control.is_paused || control.is_ending {
                 match control.look() {
-                    Waiting::Nothing => {}
+                    PeekResult::Nothing => {}
                     // Until the answer has been sent.
-                    Waiting::Bytes => driver.unwatch(control.as_fd()),
-                    Waiting::End => self.leave(serial, driver),
+                    PeekResult::Bytes => driver.unwatch(control.as_fd()),
+                    PeekResult::End => self.leave(serial, driver),
                 }
                 return Ok(());
             }
@@ -359,7 +359,7 @@ impl Master {
                     self.leave(serial, driver);
                     return Ok(());
                 }
-                Arrival::Request(Request::Hello(version), _) => {
+                Arrival::Request(PassengerRequest::Hello(version), _) => {
                     if control.is_greeted || version != VERSION {
                         error!("passenger {serial}: HELLO with version {version}");
                         self.leave(serial, driver);
@@ -367,12 +367,12 @@ impl Master {
                     }
                     control.is_greeted = true;
                 }
-                Arrival::Request(Request::Wish(..), _) if !control.is_greeted => {
+                Arrival::Request(PassengerRequest::Wish(..), _) if !control.is_greeted => {
                     error!("passenger {serial}: expected HELLO");
                     self.leave(serial, driver);
                     return Ok(());
                 }
-                Arrival::Request(Request::Wish(id, wish), fds) => {
+                Arrival::Request(PassengerRequest::Wish(id, wish), fds) => {
                     self.wish((serial, id), wish, fds, forwards, driver)?;
                 }
             }
@@ -404,7 +404,7 @@ impl Master {
                 let question = format!("Terminate shared connection to {}? ", self.host());
                 if self.is_permitted(serial, id, &question, driver) {
                     self.is_quitting = true;
-                    self.answer(serial, &Reply::Ok(id), driver);
+                    self.answer(serial, &MasterReply::Ok(id), driver);
                 }
             }
             Wish::StopListening => {
@@ -414,7 +414,7 @@ impl Master {
                 if self.is_permitted(serial, id, &question, driver) {
                     debug1!("passenger {serial}: stop listening");
                     self.stop_listening(driver);
-                    self.answer(serial, &Reply::Ok(id), driver);
+                    self.answer(serial, &MasterReply::Ok(id), driver);
                 }
             }
             Wish::Unknown(number) => {
@@ -435,7 +435,7 @@ impl Master {
         let is_permitted = !self.settings.asks || crate::prompt::permits(question);
         if !is_permitted {
             debug2!("passenger {serial}: refused by the user");
-            let denied = Reply::Denied(id, "Permission denied".into());
+            let denied = MasterReply::Denied(id, "Permission denied".into());
             self.answer(serial, &denied, driver);
         }
         is_permitted
@@ -447,7 +447,7 @@ impl Master {
         let received = driver.wire_bytes().0;
         let is_fresh = received != self.heard.0 || now.saturating_sub(self.heard.1) < SILENCE_MS;
         if is_fresh && self.probe.is_none() {
-            let alive = Reply::Alive(id, std::process::id());
+            let alive = MasterReply::Alive(id, std::process::id());
             self.answer(serial, &alive, driver);
             return;
         }
@@ -477,14 +477,14 @@ impl Master {
         driver.set_timer(TOKEN_PROBE, None);
         let waiting = self.probe.take().map(|probe| probe.waiting);
         for (serial, id) in waiting.unwrap_or_default() {
-            let alive = Reply::Alive(id, std::process::id());
+            let alive = MasterReply::Alive(id, std::process::id());
             self.answer(serial, &alive, driver);
         }
     }
 
     // ---- answers ----------------------------------------------------------------------------
 
-    fn answer(&mut self, serial: u64, reply: &Reply, driver: &mut Driver) {
+    fn answer(&mut self, serial: u64, reply: &MasterReply, driver: &mut Driver) {
         if let Some(control) = self.controls.get_mut(&serial) {
             control.answer(reply);
             self.flush(serial, driver);
@@ -492,7 +492,7 @@ impl Master {
     }
 
     fn fail(&mut self, serial: u64, id: u32, reason: &str, driver: &mut Driver) {
-        self.answer(serial, &Reply::Failed(id, reason.to_owned()), driver);
+        self.answer(serial, &MasterReply::Failed(id, reason.to_owned()), driver);
     }
 
     /// The answer to the request that the passenger waits for has been sent.

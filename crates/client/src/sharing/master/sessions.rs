@@ -21,7 +21,7 @@ use crate::log::{debug1, debug2, error, verbose};
 use crate::pipelining::early::{self, Asked};
 use crate::plan::{Plan, PtyPlan, What};
 use crate::session::StdioFlags;
-use crate::sharing::message::{Reply, SessionWish};
+use crate::sharing::message::{MasterReply, SessionWish};
 use crate::terminal::Size;
 use crate::text::one_line;
 
@@ -281,10 +281,8 @@ impl Master {
             return Ok(Some(notice));
         }
         match notice {
-            Notice::SourceEnded { .. } => {
-                if driver.connection().channel_is_open(channel) {
-                    driver.connection().channel_eof(channel).map_err(misuse)?;
-                }
+            Notice::SourceEnded { .. } if driver.connection().channel_is_open(channel) => {
+                driver.connection().channel_eof(channel).map_err(misuse)?;
             }
             Notice::SinkEnded { stream, error, .. } => {
                 if let Some(error) = error {
@@ -387,7 +385,7 @@ impl Master {
                 driver.connection().channel_eof(channel).map_err(misuse)?;
             }
         }
-        self.answer(serial, &Reply::Opened(id, channel.0), driver);
+        self.answer(serial, &MasterReply::Opened(id, channel.0), driver);
         self.resume(serial, driver);
         Ok(())
     }
@@ -435,7 +433,7 @@ impl Master {
                 error!("PTY allocation request failed on channel {}", channel.0);
                 session.plan.pty = None;
                 if let Some(serial) = serial {
-                    self.answer(serial, &Reply::NoTerminal(channel.0), driver);
+                    self.answer(serial, &MasterReply::NoTerminal(channel.0), driver);
                 }
             }
             Some(Asked::X11) => error!("X11 forwarding request failed on channel {}", channel.0),
@@ -512,7 +510,7 @@ impl Master {
             return;
         };
         if let Some(status) = session.status {
-            self.answer(serial, &Reply::Exit(channel.0, status), driver);
+            self.answer(serial, &MasterReply::Exit(channel.0, status), driver);
         }
         // Flags are as they were before the passenger can look at them.
         drop(session);
