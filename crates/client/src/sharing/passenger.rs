@@ -332,6 +332,8 @@ struct Journey {
 impl Passenger<'_> {
     fn run(mut self, options: &ClientOptions) -> Result<Ride, ClientError> {
         let plan = self.plan;
+        let flags = [sys::io::stdin(), sys::io::stdout(), sys::io::stderr()];
+        let flags = StdioFlags::of(flags.into_iter());
         if plan.what != What::Nothing
             && let Some(ride) = self.board(options)?
         {
@@ -345,8 +347,6 @@ impl Passenger<'_> {
         } else if plan.pty.is_some() {
             journey.enter_raw_mode();
         }
-        let flags = [sys::io::stdin(), sys::io::stdout(), sys::io::stderr()];
-        let flags = StdioFlags::of(flags.into_iter());
         let outcome = self.wait(&mut journey);
         // A master that is killed leaves the flags of shared files as it has set them.
         drop(flags);
