@@ -15,14 +15,19 @@ const PLAYBOOK: &str = "
 - hosts: target
   gather_facts: false
   tasks:
-    - command: echo {{ item }}
-      loop: [one, two]
+    - command: 'echo {{ item }}'
+      loop: [two]
       register: said
-    - copy: { content: 'words', dest: '{{ there }}' }
+    - copy:
+        content: words
+        dest: '{{ there }}'
     - meta: reset_connection
-    - command: cat {{ there }}
+    - command: 'cat {{ there }}'
       register: read
-    - assert: { that: [ said.results[1].stdout == 'two', read.stdout == 'words' ] }
+    - assert:
+        that:
+          - said.results[0].stdout == 'two'
+          - read.stdout == 'words'
     - command: 'false'
       register: failed
       failed_when: failed.rc != 1
@@ -68,7 +73,7 @@ fn ansible_shares_connections_as_it_is() {
             .arg("-i")
             .args([&inventory, &playbook])
             .env("HOME", folder.path())
-            .env("ANSIBLE_CONFIG", "/dev/null")
+            .env("ANSIBLE_CONFIG", folder.write("ansible.cfg", ""))
             .env("ANSIBLE_NOCOLOR", "1")
             .env("ANSIBLE_SSH_CONTROL_PATH_DIR", &sockets)
             .env("ANSIBLE_PIPELINING", pipelining)
