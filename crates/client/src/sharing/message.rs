@@ -420,3 +420,7 @@ impl MasterReply {
         })
     }
 }
+
+#[cfg(test)]
+#[path = "message_tests.rs"]
+mod tests;
