@@ -170,6 +170,27 @@ impl OneConnection<'_> {
         outcome
     }
 
+    /// The session's forwardings, if it has any or may get some; listeners only if `are_wanted`.
+    fn forwards(
+        &self,
+        are_wanted: bool,
+        connection: &Connection,
+    ) -> Result<Option<SessionForwards>, ClientError> {
+        let (options, plan) = (self.options, self.plan);
+        let none = || SessionForwards::without_listeners(options);
+        let mut forwards = match are_wanted || plan.command_line {
+            true => Some(SessionForwards::prepare(options, connection)?),
+            false => plan.is_shared.then(none),
+        };
+        if let Some(agent) = plan.agent.clone() {
+            forwards = Some(forwards.unwrap_or_else(none).with_agent(agent));
+        }
+        if let Some(x11) = plan.x11.clone() {
+            forwards = Some(forwards.unwrap_or_else(none).with_x11(x11));
+        }
+        Ok(forwards)
+    }
+
     fn hold_session(
         &self,
         mut secured: Secured,
@@ -184,13 +205,7 @@ impl OneConnection<'_> {
             && local.is_none()
             && !matches!(self.plan.what, What::Forward(_));
         let are_wanted = local.is_none() && SessionForwards::are_wanted(options, self.plan);
-        let mut forwards = match are_wanted || self.plan.command_line {
-            true => Some(SessionForwards::prepare(
-                options,
-                secured.driver.connection(),
-            )?),
-            false => (self.plan.is_shared).then(|| SessionForwards::without_listeners(options)),
-        };
+        let forwards = self.forwards(are_wanted, secured.driver.connection())?;
         let mut master = match self.plan.is_shared {
             true => Master::listen(options, self.plan)?,
             false => None,
@@ -199,14 +214,6 @@ impl OneConnection<'_> {
             .as_ref()
             .and_then(SessionForwards::tunnel_interface);
         local_command(options, interface)?;
-        if let Some(agent) = self.plan.agent.clone() {
-            let others = forwards.unwrap_or_else(|| SessionForwards::without_listeners(options));
-            forwards = Some(others.with_agent(agent));
-        }
-        if let Some(x11) = self.plan.x11.clone() {
-            let others = forwards.unwrap_or_else(|| SessionForwards::without_listeners(options));
-            forwards = Some(others.with_x11(x11));
-        }
         let mut leave = match (&master, self.persists()) {
             (Some(_), true) if self.plan.what != What::Nothing => Some(Leave::Master {
                 options: Box::new(options.clone()),
@@ -220,12 +227,6 @@ impl OneConnection<'_> {
             _ => self.plan.clone(),
         };
         let leaves = leave.is_some();
-        let is_early = |forwards: &SessionForwards| !forwards.defers_background();
-        if forwards.as_ref().is_none_or(is_early)
-            && let Some(leave) = leave.take()
-        {
-            leave.go(master.as_mut(), &mut secured.driver)?;
-        }
         let (stdio, streams) = match &local {
             Some(_) => (None, Streams::default()),
             None => {
@@ -233,6 +234,12 @@ impl OneConnection<'_> {
                 (Some(StdioFlags::remember(&streams)), streams)
             }
         };
+        let is_early = |forwards: &SessionForwards| !forwards.defers_background();
+        if forwards.as_ref().is_none_or(is_early)
+            && let Some(leave) = leave.take()
+        {
+            leave.go(master.as_mut(), &mut secured.driver)?;
+        }
         records.logged_in(&mut secured, logged_in.key.clone());
         let connection = secured.driver.connection();
         if let (Some(accelerator), Some(compressor)) = (self.accelerator, connection.compressor()) {
