@@ -16,7 +16,7 @@ _fulmar_hosts() {
 _fulmar_options() {
     compopt -o nospace
     case $1 in
-        ssh) _fulmar_words 'AddKeysToAgent= AddressFamily= BatchMode= BindAddress= BindInterface= CASignatureAlgorithms= CanonicalDomains= CanonicalizeFallbackLocal= CanonicalizeHostname= CanonicalizeMaxDots= CanonicalizePermittedCNAMEs= CertificateFile= ChannelTimeout= Ciphers= ClearAllForwardings= Compression= CompressionAdaptive= CompressionLevel= CompressionThreads= ConnectTimeout= ConnectionAttempts= CryptoThreads= DynamicForward= EnableEscapeCommandline= EnableHwCompression= EscapeChar= ExitOnForwardFailure= FingerprintHash= ForkAfterAuthentication= ForwardAgent= ForwardX11= ForwardX11Timeout= ForwardX11Trusted= GatewayPorts= GlobalKnownHostsFile= HashKnownHosts= HostKeyAlgorithms= HostKeyAlias= HostName= HwCompressionLibrary= HwCompressionVerify= IPQoS= IdentitiesOnly= IdentityAgent= IdentityFile= IgnoreUnknown= KbdInteractiveAuthentication= KexAlgorithms= KnownHostsCommand= LocalCommand= LocalForward= LogLevel= LoginCache= MACs= NoHostAuthenticationForLocalhost= NumberOfPasswordPrompts= ObscureKeystrokeTiming= PasswordAuthentication= PermitLocalCommand= PermitRemoteOpen= PipelineLogin= Port= PreferredAuthentications= ProxyCommand= ProxyJump= ProxyUseFdpass= PubkeyAcceptedAlgorithms= PubkeyAuthentication= RefuseConnection= RekeyLimit= RemoteCommand= RemoteForward= RequestTTY= RequiredRSASize= RevokedHostKeys= SendEnv= ServerAliveCountMax= ServerAliveInterval= SessionType= SetEnv= StdinNull= StreamLocalBindMask= StreamLocalBindUnlink= StrictHostKeyChecking= SyslogFacility= TCPFastOpen= TCPKeepAlive= Tag= Tunnel= TunnelDevice= UpdateHostKeys= UseMPTCP= User= UserKnownHostsFile= VersionAddendum= VisualHostKey= WarnWeakCrypto= WindowMemory= XAuthLocation=' ;;
+        ssh) _fulmar_words 'AddKeysToAgent= AddressFamily= BatchMode= BindAddress= BindInterface= CASignatureAlgorithms= CanonicalDomains= CanonicalizeFallbackLocal= CanonicalizeHostname= CanonicalizeMaxDots= CanonicalizePermittedCNAMEs= CertificateFile= ChannelTimeout= Ciphers= ClearAllForwardings= Compression= CompressionAdaptive= CompressionLevel= CompressionThreads= ConnectTimeout= ConnectionAttempts= ControlMaster= ControlPath= ControlPersist= CryptoThreads= DynamicForward= EnableEscapeCommandline= EnableHwCompression= EscapeChar= ExitOnForwardFailure= FingerprintHash= ForkAfterAuthentication= ForwardAgent= ForwardX11= ForwardX11Timeout= ForwardX11Trusted= GatewayPorts= GlobalKnownHostsFile= HashKnownHosts= HostKeyAlgorithms= HostKeyAlias= HostName= HwCompressionLibrary= HwCompressionVerify= IPQoS= IdentitiesOnly= IdentityAgent= IdentityFile= IgnoreUnknown= KbdInteractiveAuthentication= KexAlgorithms= KnownHostsCommand= LocalCommand= LocalForward= LogLevel= LoginCache= MACs= NoHostAuthenticationForLocalhost= NumberOfPasswordPrompts= ObscureKeystrokeTiming= PasswordAuthentication= PermitLocalCommand= PermitRemoteOpen= PipelineLogin= Port= PreferredAuthentications= ProxyCommand= ProxyJump= ProxyUseFdpass= PubkeyAcceptedAlgorithms= PubkeyAuthentication= RefuseConnection= RekeyLimit= RemoteCommand= RemoteForward= RequestTTY= RequiredRSASize= RevokedHostKeys= SendEnv= ServerAliveCountMax= ServerAliveInterval= SessionType= SetEnv= StdinNull= StreamLocalBindMask= StreamLocalBindUnlink= StrictHostKeyChecking= SyslogFacility= TCPFastOpen= TCPKeepAlive= Tag= Tunnel= TunnelDevice= UpdateHostKeys= UseMPTCP= User= UserKnownHostsFile= VersionAddendum= VisualHostKey= WarnWeakCrypto= WindowMemory= XAuthLocation=' ;;
         sshd) _fulmar_words 'AcceptEnv= AddressFamily= AgentSocketPath= AllowAgentForwarding= AllowGroups= AllowStreamLocalForwarding= AllowTcpForwarding= AllowUsers= AuthenticationMethods= AuthorizedKeysCommand= AuthorizedKeysCommandUser= AuthorizedKeysFile= AuthorizedPrincipalsCommand= AuthorizedPrincipalsCommandUser= AuthorizedPrincipalsFile= Banner= CASignatureAlgorithms= ChannelTimeout= ChrootDirectory= Ciphers= ClientAliveCountMax= ClientAliveInterval= Compression= CompressionAdaptive= CompressionLevel= CompressionThreads= CryptoThreads= DenyGroups= DenyUsers= DisableForwarding= EnableHwCompression= ExposeAuthInfo= FingerprintHash= ForceCommand= GatewayPorts= HostCertificate= HostKey= HostKeyAlgorithms= HwCompressionLibrary= HwCompressionVerify= IPQoS= KbdInteractiveAuthentication= KexAlgorithms= ListenAddress= LogLevel= LoginGraceTime= MACs= MaxAuthTries= MaxSessions= MaxStartups= ModuliFile= PAMServiceName= PasswordAuthentication= PerSourceMaxStartups= PerSourceNetBlockSize= PerSourcePenalties= PerSourcePenaltyExemptList= PermitEmptyPasswords= PermitListen= PermitOpen= PermitRootLogin= PermitTTY= PermitTunnel= PermitUserEnvironment= PermitUserRC= PidFile= Port= PreauthSpares= PrintLastLog= PrintMotd= PubkeyAcceptedAlgorithms= PubkeyAuthOptions= PubkeyAuthentication= RefuseConnection= RekeyLimit= RequiredRSASize= RevokedKeys= SetEnv= SftpRoot= StreamLocalBindMask= StreamLocalBindUnlink= StrictModes= Subsystem= SyslogFacility= TCPKeepAlive= TrustedUserCAKeys= UnusedConnectionTimeout= UseDNS= UseMPTCP= UsePAM= VersionAddendum= WarnWeakCrypto= WindowMemory= X11DisplayOffset= X11Forwarding= X11UseLocalhost= XAuthLocation=' ;;
     esac
 }
@@ -25,7 +25,7 @@ _fulmar() {
     local _fulmar_current=${COMP_WORDS[COMP_CWORD]}
     local program=${COMP_WORDS[1]} previous=${COMP_WORDS[COMP_CWORD-1]}
     if [ "$COMP_CWORD" -eq 1 ]; then
-        local programs='ssh sshd sftp-server scp sftp keygen keyscan copy-id install help version'
+        local programs='ssh sshd sftp-server scp sftp agent add keygen keyscan copy-id install help version'
 # bench: begin
         programs+=' demo bench speed'
 # bench: end
@@ -46,11 +46,13 @@ _fulmar() {
         ssh:-L) : ;;
         ssh:-l) _fulmar_users ;;
         ssh:-m) _fulmar_query mac ;;
+        ssh:-O) _fulmar_words 'check forward cancel exit stop' ;;
         ssh:-o) _fulmar_options ssh ;;
         ssh:-P) : ;;
         ssh:-p) : ;;
         ssh:-Q) _fulmar_query help ;;
         ssh:-R) : ;;
+        ssh:-S) _fulmar_files ;;
         ssh:-W) : ;;
         ssh:-w) : ;;
         sshd:-C) : ;;
@@ -172,7 +174,7 @@ _fulmar() {
 }
 _fulmar_flags() {
     case $1 in
-        ssh) _fulmar_words '-4 -6 -A -a -B -b -C -c -D -E -e -F -f -G -g -I -i -J -k -L -l -m -N -n -o -P -p -Q -q -R -s -T -t -V -v -W -w -X -x -Y -y' ;;
+        ssh) _fulmar_words '-4 -6 -A -a -B -b -C -c -D -E -e -F -f -G -g -I -i -J -k -L -l -M -m -N -n -O -o -P -p -Q -q -R -S -s -T -t -V -v -W -w -X -x -Y -y' ;;
         sshd) _fulmar_words '-4 -6 -C -c -D -d -E -e -f -G -g -h -i -o -p -q -T -t -V' ;;
         sftp-server) _fulmar_words '-d -e -f -h -l -P -p -Q -R -u' ;;
         scp) _fulmar_words '-3 -4 -6 -A -B -C -c -D -d -F -i -J -l -M -n -O -o -P -p -q -R -r -S -s -T -v -X -Z --atomic --json --limit --sparse --verify' ;;
@@ -204,7 +206,7 @@ _fulmar_operand() {
         keyscan) _fulmar_hosts ;;
         copy-id) _fulmar_hosts ;;
 # bench: begin
-        bench) _fulmar_words 'throughput login echo rekey compress copy idle taskset wan forward keyscan all up down' ;;
+        bench) _fulmar_words 'throughput login echo rekey compress copy idle taskset wan forward keyscan agent all up down' ;;
 # bench: end
     esac
 }

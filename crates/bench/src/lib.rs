@@ -30,6 +30,7 @@ mod relay;
 mod report;
 mod roles;
 mod rounds;
+mod share;
 pub mod speed;
 mod stats;
 mod table;
@@ -177,6 +178,10 @@ fn measure_row(bench: &Bench, row: BenchRow, emit: &mut Emit<'_>) -> Result<(), 
         BenchRow::Forward => forward::measure(bench, emit),
         BenchRow::Keyscan => keyscan::measure(bench, emit),
         BenchRow::Agent => agent::measure(bench, emit),
+        BenchRow::Share => {
+            share::measure(bench, emit);
+            Ok(())
+        }
     }
 }
 

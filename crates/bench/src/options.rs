@@ -21,6 +21,7 @@ rows:
   forward     connections through -L, -D, -R and Unix sockets
   keyscan     host keys of a thousand servers, some of them silent
   agent       signatures, start and memory of agents
+  share       sessions on the connection of a master (ControlMaster)
   all         all of them; without a row: throughput login echo
   up, down    throughput in one direction
 options:
@@ -59,11 +60,12 @@ pub(super) enum BenchRow {
     Forward,
     Keyscan,
     Agent,
+    Share,
 }
 
 impl BenchRow {
     /// In the order in which they run.
-    pub(super) const ALL: [Self; 11] = [
+    pub(super) const ALL: [Self; 13] = [
         Self::Throughput,
         Self::Login,
         Self::Echo,
@@ -76,6 +78,7 @@ impl BenchRow {
         Self::Forward,
         Self::Keyscan,
         Self::Agent,
+        Self::Share,
     ];
     const DEFAULT: [Self; 3] = [Self::Throughput, Self::Login, Self::Echo];
 
@@ -93,6 +96,7 @@ impl BenchRow {
             Self::Forward => "forward",
             Self::Keyscan => "keyscan",
             Self::Agent => "agent",
+            Self::Share => "share",
         }
     }
 }

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use accelerator::Accelerator;
-use config::client::ClientOptions;
+use config::client::{ClientOptions, ControlPersist};
 use config::tokens::Purpose;
 use driver::DriverError;
 use proto::Connection;
@@ -23,6 +23,8 @@ use crate::login::{self, LoginOpening, LoginRecords, Secured};
 use crate::pipelining::{Caution, ChannelStart, Failure, PipelineDepth, ProfileCache, RetryPolicy};
 use crate::plan::{Plan, What};
 use crate::session::{AnyLocalEnd, LocalEnd, Session, StdioFlags, Streams};
+use crate::sharing::master::Master;
+use crate::sharing::persist::{self, Leave};
 use crate::text::one_line;
 use crate::{connect, local, report};
 
@@ -91,6 +93,11 @@ impl OneConnection<'_> {
         self.hold_session(secured, logged_in, known, local, prompter)
     }
 
+    /// True if this process is to be a master that goes to the background.
+    fn persists(&self) -> bool {
+        self.plan.is_shared && self.options.connection.control_persist != ControlPersist::No
+    }
+
     /// True if the session begins with the interactive value of `IPQoS`, as with OpenSSH: no channel
     /// without a terminal is to be opened.
     fn begins_interactive(&self) -> bool {
@@ -137,7 +144,8 @@ impl OneConnection<'_> {
         let strategy = &records.strategy;
         let is_early = !strategy.is_step_by_step();
         // A command may rely on the forwardings, and does not run if they fail.
-        let waits = local.is_none() && SessionForwards::are_wanted(self.options, self.plan);
+        let waits = local.is_none()
+            && (SessionForwards::are_wanted(self.options, self.plan) || self.persists());
         let start = ChannelStart::of(self.plan).filter(|_| !waits);
         let data = local.filter(|_| is_early).map(LocalEnd::early);
         let early = is_early.then_some(Early {
@@ -162,6 +170,27 @@ impl OneConnection<'_> {
         outcome
     }
 
+    /// The session's forwardings, if it has any or may get some; listeners only if `are_wanted`.
+    fn forwards(
+        &self,
+        are_wanted: bool,
+        connection: &Connection,
+    ) -> Result<Option<SessionForwards>, ClientError> {
+        let (options, plan) = (self.options, self.plan);
+        let none = || SessionForwards::without_listeners(options);
+        let mut forwards = match are_wanted || plan.command_line {
+            true => Some(SessionForwards::prepare(options, connection)?),
+            false => plan.is_shared.then(none),
+        };
+        if let Some(agent) = plan.agent.clone() {
+            forwards = Some(forwards.unwrap_or_else(none).with_agent(agent));
+        }
+        if let Some(x11) = plan.x11.clone() {
+            forwards = Some(forwards.unwrap_or_else(none).with_x11(x11));
+        }
+        Ok(forwards)
+    }
+
     fn hold_session(
         &self,
         mut secured: Secured,
@@ -171,43 +200,45 @@ impl OneConnection<'_> {
         prompter: &mut dyn Interaction,
     ) -> Result<i32, Failure> {
         let options = self.options;
-        let (stdio, streams) = match &local {
-            Some(_) => (None, Streams::default()),
-            None => {
-                let streams = Streams::standard(self.plan).map_err(ClientError::system("dup"))?;
-                (Some(StdioFlags::remember(&streams)), streams)
-            }
-        };
         // A program that is the session's local end leaves no terminal.
         let leaves = options.session.fork_after_authentication
             && local.is_none()
             && !matches!(self.plan.what, What::Forward(_));
         let are_wanted = local.is_none() && SessionForwards::are_wanted(options, self.plan);
-        let mut forwards = match are_wanted || self.plan.command_line {
-            true => Some(SessionForwards::prepare(
-                options,
-                secured.driver.connection(),
-            )?),
+        let forwards = self.forwards(are_wanted, secured.driver.connection())?;
+        let mut master = match self.plan.is_shared {
+            true => Master::listen(options, self.plan)?,
             false => None,
         };
         let interface = forwards
             .as_ref()
             .and_then(SessionForwards::tunnel_interface);
         local_command(options, interface)?;
-        if let Some(agent) = self.plan.agent.clone() {
-            let others = forwards.unwrap_or_else(|| SessionForwards::without_listeners(options));
-            forwards = Some(others.with_agent(agent));
-        }
-        if let Some(x11) = self.plan.x11.clone() {
-            let others = forwards.unwrap_or_else(|| SessionForwards::without_listeners(options));
-            forwards = Some(others.with_x11(x11));
-        }
-        let leaves_later = leaves
-            && forwards
-                .as_ref()
-                .is_some_and(SessionForwards::defers_background);
-        if leaves && !leaves_later {
-            local::go_to_background()?;
+        let mut leave = match (&master, self.persists()) {
+            (Some(_), true) if self.plan.what != What::Nothing => Some(Leave::Master {
+                options: Box::new(options.clone()),
+                plan: Box::new(self.plan.clone()),
+            }),
+            (Some(_), true) => Some(Leave::Background),
+            _ => leaves.then_some(Leave::Background),
+        };
+        let plan = match &leave {
+            Some(Leave::Master { .. }) => persist::plan_of_master(self.plan),
+            _ => self.plan.clone(),
+        };
+        let leaves = leave.is_some();
+        let (stdio, streams) = match &local {
+            Some(_) => (None, Streams::default()),
+            None => {
+                let streams = Streams::standard(&plan).map_err(ClientError::system("dup"))?;
+                (Some(StdioFlags::remember(&streams)), streams)
+            }
+        };
+        let is_early = |forwards: &SessionForwards| !forwards.defers_background();
+        if forwards.as_ref().is_none_or(is_early)
+            && let Some(leave) = leave.take()
+        {
+            leave.go(master.as_mut(), &mut secured.driver)?;
         }
         records.logged_in(&mut secured, logged_in.key.clone());
         let connection = secured.driver.connection();
@@ -224,18 +255,13 @@ impl OneConnection<'_> {
         let version = connection.peer_version().unwrap_or_default().to_owned();
         let peer = secured.peer.clone();
         let at_once = !are_wanted && records.strategy.starts_at_once(&version);
-        let mut session = Session::new(
-            &mut secured.driver,
-            self.plan.clone(),
-            streams,
-            peer,
-            prompter,
-        )
-        .with_local_end(local)
-        .with_forwards(forwards, leaves_later)
-        .with_quality(options.connection.ip_qos, self.begins_interactive())
-        .with_early(logged_in.early)
-        .starting_at_once(at_once);
+        let mut session = Session::new(&mut secured.driver, plan, streams, peer, prompter)
+            .with_local_end(local)
+            .with_forwards(forwards, leave)
+            .with_master(master)
+            .with_quality(options.connection.ip_qos, self.begins_interactive())
+            .with_early(logged_in.early)
+            .starting_at_once(at_once);
         session.rotate_host_keys(checker, options.host_keys.update_host_keys);
         let outcome = session.run();
         let unconfirmed = session.unconfirmed();

@@ -28,6 +28,7 @@ mod program;
 pub mod prompt;
 mod report;
 pub mod session;
+pub mod sharing;
 pub mod terminal;
 pub mod text;
 

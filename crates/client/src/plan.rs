@@ -10,6 +10,7 @@ use driver::forward::ForwardTarget;
 
 use crate::forward::x11::X11Plan;
 use crate::log::debug3;
+use crate::terminal::Size;
 
 /// The purpose of the channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,6 +57,8 @@ pub struct PtyPlan {
     pub term: Vec<u8>,
     /// Encoded modes of the local terminal, RFC 4254 §8.
     pub modes: Vec<u8>,
+    /// Its size; `None` for that of the terminal on standard input when the pty is requested.
+    pub size: Option<Size>,
 }
 
 /// What a session does.
@@ -76,6 +79,8 @@ pub struct Plan {
     /// True if this process is the channel's local end, not its standard streams:
     /// [`LocalEnd`](crate::session::LocalEnd).
     pub ends_here: bool,
+    /// True if further sessions may use the connection.
+    pub is_shared: bool,
     /// The escape character, for a session with a terminal.
     pub escape: Option<u8>,
     /// True if the escape `~C` opens a command line.
@@ -99,6 +104,7 @@ impl Plan {
             x11: None,
             stdin_null: false,
             ends_here: false,
+            is_shared: false,
             escape: None,
             command_line: false,
             local_commands: false,
@@ -140,6 +146,7 @@ impl Plan {
         let pty = wants_pty(session, &what).then(|| PtyPlan {
             term: term(session),
             modes: crate::terminal::encoded_modes(),
+            size: None,
         });
         let escape = match (session.escape_char, &pty) {
             (EscapeChar::Byte(byte), Some(_)) => Some(byte),
@@ -156,6 +163,7 @@ impl Plan {
             x11: None,
             stdin_null: session.stdin_null,
             ends_here: false,
+            is_shared: false,
             escape,
             command_line: escape.is_some() && session.enable_escape_commandline,
             local_commands: session.permit_local_command,
@@ -192,7 +200,7 @@ fn wants_pty(session: &SessionOptions, what: &What) -> bool {
 }
 
 /// The terminal type: `TERM` of `SetEnv`, else of this process.
-fn term(session: &SessionOptions) -> Vec<u8> {
+pub(crate) fn term(session: &SessionOptions) -> Vec<u8> {
     let is_type = |set: &&Variable| set.name == "TERM" && !set.value.is_empty();
     let set = session.set_env.iter().find(is_type);
     match set {

@@ -25,6 +25,8 @@ use crate::log::{self, debug1, fatal, info};
 use crate::pipelining::{Caution, Failure, RetryPolicy};
 use crate::prompt::Prompter;
 use crate::session::{AnyLocalEnd, FAILURE, Plan, What};
+use crate::sharing::passenger::{self, Boarding, Ride};
+use crate::sharing::socket;
 
 /// The version line that `-V` prints.
 pub const VERSION: &str = concat!("Fulmar_", env!("CARGO_PKG_VERSION"));
@@ -118,6 +120,9 @@ fn run(flags: &Flags, local: Option<&mut AnyLocalEnd>) -> Result<i32, ClientErro
     // The process that started this one as a proxy has checked the jumps already.
     if jumps::depth() == 0 {
         jumps::refuse_loops(&options.connection, &config, &here)?;
+    }
+    if let Some(command) = flags.sharing {
+        return passenger::command(command, &options);
     }
     connect_and_run(flags, &options, local)
 }
@@ -258,6 +263,19 @@ fn sharing(options: &ClientOptions, sharers: u64) -> Option<ClientOptions> {
     })
 }
 
+/// Uses the connection of a master, if the options name its socket.
+fn ride(options: &ClientOptions, plan: &Plan) -> Result<Option<Ride>, ClientError> {
+    let connection = &options.connection;
+    let Some(path) = connection.control_path.as_deref() else {
+        return Ok(None);
+    };
+    socket::check_length(path)?;
+    if !connection.control_master.uses_master() {
+        return Ok(None);
+    }
+    passenger::ride(path, options, plan, Boarding::Found).map(Some)
+}
+
 fn connect_and_run(
     flags: &Flags,
     options: &ClientOptions,
@@ -279,7 +297,15 @@ fn connect_and_run(
             "SessionType none: a copy needs a session; set it to another for this host".into(),
         ));
     }
-    if !matches!(plan.what, What::Nothing | What::Forward(_)) {
+    plan.is_shared = local.is_none()
+        && options.connection.control_master.listens()
+        && options.connection.control_path.is_some();
+    if local.is_none()
+        && let Some(Ride::Arrived(code)) = ride(options, &plan)?
+    {
+        return Ok(code);
+    }
+    if plan.is_shared || !matches!(plan.what, What::Nothing | What::Forward(_)) {
         plan.agent = crate::forward::agent::socket(options)?;
         plan.x11 = X11Plan::prepare(options).filter(|_| !plan.ends_here);
     }

@@ -74,9 +74,19 @@ pub const SSH: &[Flag] = &[
         "forward a local port or socket",
     ),
     flag("l", User, "log in as this user"),
+    flag(
+        "M",
+        None,
+        "share the connection; twice: ask before each use",
+    ),
     flag("m", Query("mac"), "MACs, best first"),
     flag("N", None, "no command"),
     flag("n", None, "do not read standard input"),
+    flag(
+        "O",
+        Words(&["check", "forward", "cancel", "exit", "stop"]),
+        "ask the master of a shared connection",
+    ),
     flag("o", SshOption, "an option of ssh_config"),
     flag("P", Free("tag"), "tag for Match tagged"),
     flag("p", Free("port"), "port of the server"),
@@ -87,6 +97,7 @@ pub const SSH: &[Flag] = &[
         Free("[address:]port:host:port"),
         "forward a remote port or socket",
     ),
+    flag("S", File, "socket of a shared connection, or none"),
     flag("s", None, "the command is a subsystem"),
     flag("T", None, "no terminal"),
     flag("t", None, "request a terminal; twice: always"),
@@ -110,9 +121,6 @@ pub const SSH: &[Flag] = &[
     hidden("1"),
     hidden("2"),
     hidden("K"),
-    hidden("M"),
-    hidden_with_value("O"),
-    hidden_with_value("S"),
 ];
 
 /// The flags of `sshd`.

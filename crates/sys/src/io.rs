@@ -160,6 +160,27 @@ pub fn is_out_of_descriptors(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
+/// Opens the file of a pipe's or terminal's descriptor once more, in the same direction:
+/// close-on-exec, and with flags of its own, so that `O_NONBLOCK` does not reach those who share the
+/// first. `None` for other files, and where the kernel permits no second opening.
+#[must_use]
+pub fn reopen(fd: impl AsFd) -> Option<OwnedFd> {
+    /// Device number of the terminals that depend on who opens them (`/dev/tty`, `/dev/ptmx`).
+    const RELATIVE: u32 = 5;
+    let fd = fd.as_fd();
+    let stat = rustix::fs::fstat(fd).ok()?;
+    let kind = rustix::fs::FileType::from_raw_mode(stat.st_mode);
+    let is_device = rustix::fs::major(stat.st_rdev) != RELATIVE && is_terminal(fd);
+    if !kind.is_fifo() && !is_device {
+        return None;
+    }
+    let direction = rustix::fs::fcntl_getfl(fd).ok()? & OFlags::RWMODE;
+    // A master without a terminal must not get this one.
+    let flags = direction | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    rustix::fs::open(path, flags, rustix::fs::Mode::empty()).ok()
+}
+
 /// Duplicates a descriptor, close-on-exec, to a number above 2.
 ///
 /// # Errors

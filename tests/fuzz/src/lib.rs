@@ -19,6 +19,7 @@ pub mod mutate;
 pub mod packets;
 pub mod seeds;
 pub mod sftp;
+pub mod sharing;
 
 /// A body: accepts any bytes, panics only for a defect.
 pub type Body = fn(&[u8]);
@@ -51,4 +52,5 @@ pub const TARGETS: &[(&str, Body)] = &[
     ("agent_request", agent::agent_request),
     ("agent_answer", agent::agent_answer),
     ("datagrams", forward::datagrams),
+    ("mux_message", sharing::mux_message),
 ];

@@ -46,6 +46,7 @@ pub fn of(target: &str) -> Seeds {
         "agent_request" => named("request", crate::agent::request_seeds()),
         "agent_answer" => named("answer", crate::agent::answer_seeds()),
         "datagrams" => named("datagram", crate::forward::datagram_seeds()),
+        "mux_message" => named("message", crate::sharing::message_seeds()),
         _ => Vec::new(),
     }
 }

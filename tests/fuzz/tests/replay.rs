@@ -98,6 +98,7 @@ targets!(
     agent_request,
     agent_answer,
     datagrams,
+    mux_message,
 );
 
 #[test]

@@ -223,6 +223,24 @@ fn forwarded_connections_are_measured_in_every_way() {
     assert!(text.contains(r#""title":"-L, memory of an idle connection""#));
 }
 
+#[test]
+fn shared_connections_are_measured() {
+    let outcome = bench("--json --pairs 1 --size 2 --pairing ours-ours share");
+    assert_eq!(outcome.status, 0, "{}", outcome.summary());
+    let text = outcome.stdout.text();
+    for (title, chain) in [
+        ("sessions in turn", "Fulmar → Fulmar"),
+        ("sessions in turn", "programs"),
+        ("sessions at once", "Fulmar → Fulmar"),
+        ("bulk", "Fulmar → Fulmar, shared"),
+        ("bulk", "Fulmar → Fulmar, direct"),
+    ] {
+        let group = group(&text, title);
+        let median = after(group, &format!(r#""chain":"{chain}","median":"#));
+        assert!(median > 0.0, "{title}, {chain}: {text}");
+    }
+}
+
 /// The group of this title, up to the next.
 fn group<'t>(text: &'t str, title: &str) -> &'t str {
     let (_, behind) = text

@@ -48,6 +48,35 @@ pub enum Action {
     Query(String),
 }
 
+/// A request of `-O` to the master of a shared connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MasterCommand {
+    /// Is it there?
+    Check,
+    /// Add the forwardings of the command line.
+    Forward,
+    /// End them.
+    Cancel,
+    /// End the connection.
+    Exit,
+    /// Take no more sessions.
+    Stop,
+}
+
+impl MasterCommand {
+    fn parse(word: &str) -> Result<Self, FlagError> {
+        Ok(match word {
+            "check" => Self::Check,
+            "forward" => Self::Forward,
+            "cancel" => Self::Cancel,
+            "exit" => Self::Exit,
+            "stop" => Self::Stop,
+            "proxy" | "conninfo" | "channels" => return Err(later(word)),
+            _ => return Err(FlagError::Refused("Invalid multiplex command.".into())),
+        })
+    }
+}
+
 /// A parsed command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Flags {
@@ -74,6 +103,8 @@ pub struct Flags {
     pub subsystem: bool,
     /// `-n`: standard input is not read.
     pub null_stdin: bool,
+    /// `-O`: the request to a master.
+    pub sharing: Option<MasterCommand>,
     /// Notices about flags whose feature is not implemented yet.
     pub unheeded: Vec<&'static str>,
 }
@@ -214,6 +245,7 @@ impl Parser {
                 stdio_forward: None,
                 subsystem: false,
                 null_stdin: false,
+                sharing: None,
                 unheeded: Vec::new(),
             },
         }
@@ -301,7 +333,7 @@ impl Parser {
                     _ => LogLevel::Debug1,
                 });
             }
-            "M" => return Err(later("-M", "connection sharing")),
+            "M" => self.force_master(),
             "X" => self.force("ForwardX11", "yes"),
             "Y" => {
                 self.force("ForwardX11", "yes");
@@ -376,6 +408,27 @@ impl Parser {
         self.force("RequestTTY", value);
     }
 
+    /// `-M` makes this process a master, a second one in a row a master that asks.
+    fn force_master(&mut self) {
+        let settings = &self.flags.settings;
+        let is_master = settings.iter().any(
+            |setting| matches!(setting, Setting::Keyword("ControlMaster", value) if value == "yes"),
+        );
+        self.force("ControlMaster", if is_master { "ask" } else { "yes" });
+    }
+
+    fn master_command(&mut self, value: &str) -> Result<(), FlagError> {
+        let refused = |text: &str| Err(FlagError::Refused(text.to_owned()));
+        if self.flags.stdio_forward.is_some() {
+            return refused("Cannot specify multiplexing command with -W");
+        }
+        if self.flags.sharing.is_some() {
+            return refused("Multiplexing command already specified");
+        }
+        self.flags.sharing = Some(MasterCommand::parse(value)?);
+        Ok(())
+    }
+
     fn valued(&mut self, flag: &str, value: &str) -> Result<(), FlagError> {
         match flag {
             "B" => self.force("BindInterface", value),
@@ -416,6 +469,11 @@ impl Parser {
                 if self.flags.stdio_forward.is_some() {
                     return Err(FlagError::Refused("-W may be given only once.".into()));
                 }
+                if self.flags.sharing.is_some() {
+                    return Err(FlagError::Refused(
+                        "Cannot specify stdio forward with -O".into(),
+                    ));
+                }
                 self.flags.stdio_forward = Some(target);
                 self.force("SessionType", "none");
                 self.force("RequestTTY", "no");
@@ -429,10 +487,8 @@ impl Parser {
                 self.keyword("Tunnel", "point-to-point");
                 self.force("TunnelDevice", value);
             }
-            "O" => return Err(later("-O", "connection sharing")),
-            // `-S none` asks for the only behaviour there is; it is common in scripts.
-            "S" if value.eq_ignore_ascii_case("none") => {}
-            "S" => return Err(later("-S", "connection sharing")),
+            "O" => self.master_command(value)?,
+            "S" => self.force("ControlPath", value),
             // The only version of the protocol.
             "2" => {}
             other => return Err(::flags::Error::Unknown(other.to_owned()).into()),
@@ -441,10 +497,9 @@ impl Parser {
     }
 }
 
-fn later(flag: &str, what: &str) -> FlagError {
+fn later(command: &str) -> FlagError {
     FlagError::Refused(format!(
-        "ssh: {flag} is not supported yet: {what} belongs to a later version of Fulmar. \
-         Leave the flag out to log in without it."
+        "ssh: -O {command} is not supported yet: it belongs to a later version of Fulmar."
     ))
 }
 

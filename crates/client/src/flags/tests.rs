@@ -234,15 +234,41 @@ fn jumps_are_checked_on_the_command_line() {
 }
 
 #[test]
-fn flags_of_a_later_version_are_refused_by_name() {
-    for flag in ["-S /x", "-M", "-O check"] {
-        let text = refusal(&format!("{flag} host"));
+fn requests_of_a_later_version_are_refused_by_name() {
+    for command in ["proxy", "conninfo", "channels"] {
+        let text = refusal(&format!("-O {command} host"));
         assert!(
-            text.contains(&flag[..2]) && text.contains("later version"),
+            text.contains(command) && text.contains("later version"),
             "{text}"
         );
     }
     assert!(flags("-a -x -k -S none host").is_ok());
+}
+
+#[test]
+fn sharing_has_its_flags() {
+    let sharing = flags("-MS /x/%h host").unwrap();
+    assert_eq!(keyword(&sharing, "ControlMaster").as_deref(), Some("yes"));
+    assert_eq!(keyword(&sharing, "ControlPath").as_deref(), Some("/x/%h"));
+    let asks = flags("-MM host").unwrap();
+    assert_eq!(keyword(&asks, "ControlMaster").as_deref(), Some("ask"));
+    assert_eq!(asks.sharing, None);
+    let check = flags("-O check host").unwrap();
+    assert_eq!(check.sharing, Some(MasterCommand::Check));
+    for (line, said) in [
+        ("-O frob h", "Invalid multiplex command."),
+        (
+            "-O exit -O check h",
+            "Multiplexing command already specified",
+        ),
+        ("-O exit -W a:1 h", "Cannot specify stdio forward with -O"),
+        (
+            "-W a:1 -O exit h",
+            "Cannot specify multiplexing command with -W",
+        ),
+    ] {
+        assert_eq!(refusal(line), said, "{line}");
+    }
 }
 
 #[test]

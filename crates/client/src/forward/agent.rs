@@ -16,6 +16,7 @@ use crate::auth::identity;
 use crate::connect::plain_reason;
 use crate::error::ClientError;
 use crate::log::{debug1, error};
+use crate::plan::Plan;
 use crate::text::one_line;
 
 /// The agent that the session forwards.
@@ -72,12 +73,12 @@ impl SessionForwards {
         self
     }
 
-    /// The requests of the session's channel have been sent.
-    pub(crate) fn channel_requested(&mut self) {
-        if let Some(agent) = &mut self.agent {
+    /// The requests of the plan's channel have been sent.
+    pub(crate) fn channel_requested(&mut self, plan: &Plan) {
+        if let Some(agent) = self.agent.as_mut().filter(|_| plan.agent.is_some()) {
             agent.is_requested = true;
         }
-        if let Some(x11) = &mut self.x11 {
+        if let Some(x11) = self.x11.as_mut().filter(|_| plan.x11.is_some()) {
             x11.requested();
         }
     }

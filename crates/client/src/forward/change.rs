@@ -5,14 +5,26 @@ use config::forward::{ForwardKind, ForwardListen, ForwardSpec, ForwardTo};
 use driver::Driver;
 use driver::forward::ForwardTotals;
 
+use super::remote::RemoteAnswer;
 use super::{LocalForward, SessionForwards, udp};
 use crate::error::ClientError;
 use crate::log::debug1;
 use crate::text::one_line;
 
+/// The result of a request to add a forwarding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Added {
+    /// It cannot listen.
+    Failed,
+    /// It listens.
+    Listens,
+    /// The server has been asked; its answer has this index.
+    Requested(usize),
+}
+
 impl SessionForwards {
-    /// Adds a forwarding; false if it cannot listen. A remote one is requested only, and its refusal
-    /// is reported when it arrives.
+    /// Adds a forwarding. A remote one is requested only, and its refusal is reported when it
+    /// arrives.
     ///
     /// # Errors
     /// Those of the connection.
@@ -21,20 +33,58 @@ impl SessionForwards {
         kind: ForwardKind,
         spec: ForwardSpec,
         driver: &mut Driver,
-    ) -> Result<bool, ClientError> {
+    ) -> Result<Added, ClientError> {
         if !udp::is_possible(&spec, driver.connection()) {
-            return Ok(false);
+            return Ok(Added::Failed);
         }
         let _ = sys::process::raise_open_files();
         if kind == ForwardKind::Remote {
             let forwards = &mut self.forwards;
-            self.remotes.add_later(&spec, forwards, driver)?;
-            return Ok(true);
+            let index = self.remotes.add_later(&spec, forwards, driver)?;
+            return Ok(Added::Requested(index));
         }
         match self.settings.listen(&spec.listen) {
-            Some(sockets) => self.watch(sockets, spec, driver).map(|()| true),
-            None => Ok(false),
+            Some(sockets) => self.watch(sockets, spec, driver).map(|()| Added::Listens),
+            None => Ok(Added::Failed),
         }
+    }
+
+    /// What [`Self::add`] has returned for a forwarding that is equal in all and still there.
+    pub(crate) fn existing(&self, kind: ForwardKind, spec: &ForwardSpec) -> Option<Added> {
+        if kind == ForwardKind::Remote {
+            return self.remotes.equal(spec).map(Added::Requested);
+        }
+        let mut locals = self.locals.iter();
+        let is_open = locals.any(|local| local.is_open && local.spec == *spec)
+            || self.prepared.iter().any(|(_, prepared)| prepared == spec);
+        is_open.then_some(Added::Listens)
+    }
+
+    /// The server's answer to the request with this index.
+    pub(crate) fn remote_answer(&self, index: usize) -> RemoteAnswer {
+        self.remotes.answer(index)
+    }
+
+    /// Ends the listener of a forwarding that is equal in all; its connections go on. False if there
+    /// is none.
+    ///
+    /// # Errors
+    /// Those of the connection.
+    pub(crate) fn cancel_equal(
+        &mut self,
+        kind: ForwardKind,
+        spec: &ForwardSpec,
+        driver: &mut Driver,
+    ) -> Result<bool, ClientError> {
+        if kind == ForwardKind::Remote {
+            return self.remotes.cancel_equal(spec, driver);
+        }
+        let mut locals = self.locals.iter_mut();
+        let Some(local) = locals.find(|local| local.is_open && local.spec == *spec) else {
+            return Ok(false);
+        };
+        local.is_open = false;
+        Ok(self.forwards.cancel(local.number, driver))
     }
 
     /// Ends the listeners of this kind at `listen`; their connections go on. False if there is none.

@@ -31,6 +31,8 @@ use crate::log::{debug1, error, verbose};
 use crate::plan::{Plan, What};
 use crate::text::one_line;
 use agent::ForwardedAgent;
+pub(crate) use change::Added;
+pub(crate) use remote::RemoteAnswer;
 use remote::{RemoteChannel, Remotes};
 pub(crate) use report::open_reason;
 use tunnel::SessionTunnel;

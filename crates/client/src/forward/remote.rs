@@ -45,6 +45,8 @@ struct Remote {
     number: u64,
     /// The server listens.
     is_active: bool,
+    /// The server has answered.
+    is_answered: bool,
 }
 
 impl Remote {
@@ -54,6 +56,15 @@ impl Remote {
             spec: spec.clone(),
             number,
             is_active: false,
+            is_answered: false,
+        }
+    }
+
+    /// The port at which the server listens, if it chose it.
+    fn chosen_port(&self) -> Option<u16> {
+        match (&self.spec.listen, &self.listening) {
+            (ForwardListen::Tcp { port: 0, .. }, Listening::Tcp { port, .. }) => Some(*port),
+            _ => None,
         }
     }
 
@@ -122,6 +133,20 @@ enum Unanswered {
     Cancel,
 }
 
+/// What the server says to a request to listen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum RemoteAnswer {
+    /// Nothing yet.
+    Awaited,
+    /// It listens.
+    Listens {
+        /// The port, if the server chose it.
+        chosen: Option<u16>,
+    },
+    /// It does not listen at this place.
+    Refused(String),
+}
+
 /// All remote forwardings of a session.
 pub(super) struct Remotes {
     remotes: Vec<Remote>,
@@ -172,17 +197,51 @@ impl Remotes {
         remotes.try_for_each(|remote| remote.request(driver))
     }
 
-    /// Adds and requests a forwarding while the session runs.
+    /// Adds and requests a forwarding while the session runs; returns its index.
     pub(super) fn add_later(
         &mut self,
         spec: &ForwardSpec,
         forwards: &mut Forwards,
         driver: &mut Driver,
-    ) -> Result<(), ClientError> {
+    ) -> Result<usize, ClientError> {
         let index = self.push(spec, forwards);
         self.unanswered.push_back(Unanswered::ListenLater(index));
-        let added = self.remotes.get(index);
-        added.map_or(Ok(()), |remote| remote.request(driver))
+        if let Some(remote) = self.remotes.get(index) {
+            remote.request(driver)?;
+        }
+        Ok(index)
+    }
+
+    /// The forwarding with this index.
+    pub(super) fn answer(&self, index: usize) -> RemoteAnswer {
+        match self.remotes.get(index) {
+            Some(remote) if !remote.is_answered => RemoteAnswer::Awaited,
+            Some(remote) if remote.is_active => RemoteAnswer::Listens {
+                chosen: remote.chosen_port(),
+            },
+            remote => RemoteAnswer::Refused(remote.map(Remote::place).unwrap_or_default()),
+        }
+    }
+
+    /// The index of a forwarding that is equal in all, and is requested or active.
+    pub(super) fn equal(&self, spec: &ForwardSpec) -> Option<usize> {
+        let is_equal =
+            |remote: &Remote| remote.spec == *spec && (remote.is_active || !remote.is_answered);
+        self.remotes.iter().position(is_equal)
+    }
+
+    /// Asks the server to listen no more for a forwarding that is equal in all; false if there is
+    /// none.
+    pub(super) fn cancel_equal(
+        &mut self,
+        spec: &ForwardSpec,
+        driver: &mut Driver,
+    ) -> Result<bool, ClientError> {
+        let mut remotes = self.remotes.iter_mut();
+        let found = remotes.find(|remote| remote.is_active && remote.spec == *spec);
+        found.map_or(Ok(false), |remote| {
+            cancel_one(remote, &mut self.unanswered, driver)
+        })
     }
 
     /// Asks the server to listen no more at `listen`; false if it does not listen there.
@@ -196,10 +255,7 @@ impl Remotes {
         let Some(remote) = remotes.find(|each| each.is_active && each.listening == wanted) else {
             return Ok(false);
         };
-        remote.is_active = false;
-        send(&remote.listening, true, driver)?;
-        self.unanswered.push_back(Unanswered::Cancel);
-        Ok(true)
+        cancel_one(remote, &mut self.unanswered, driver)
     }
 
     /// The server has answered the oldest request; `None` refuses it.
@@ -213,6 +269,7 @@ impl Remotes {
             return Ok(());
         };
         remote.is_active = fields.is_some();
+        remote.is_answered = true;
         let goal = one_line(&remote.goal());
         if let (
             Some(fields),
@@ -318,6 +375,18 @@ impl SessionForwards {
             None => forwards.serve_socks(channel, origin, driver),
         }
     }
+}
+
+/// Asks the server to listen no more for an active forwarding.
+fn cancel_one(
+    remote: &mut Remote,
+    unanswered: &mut VecDeque<Unanswered>,
+    driver: &mut Driver,
+) -> Result<bool, ClientError> {
+    remote.is_active = false;
+    send(&remote.listening, true, driver)?;
+    unanswered.push_back(Unanswered::Cancel);
+    Ok(true)
 }
 
 /// Sends a request to listen, or to listen no more.

@@ -97,7 +97,7 @@ impl ChannelStart {
                 requests(plan)
             },
             input_ended: has_no_input(plan),
-            is_only_session: !is_forward,
+            is_only_session: !is_forward && !plan.is_shared,
         })
     }
 
@@ -199,7 +199,7 @@ fn requests(plan: &Plan) -> Vec<Request> {
         requests.push(Request::AgentForwarding { standard: false });
     }
     if let Some(pty) = &plan.pty {
-        let size = crate::terminal::window_size();
+        let size = pty.size.unwrap_or_else(crate::terminal::window_size);
         requests.push(Request::Pty {
             term: pty.term.clone(),
             columns: size.columns,

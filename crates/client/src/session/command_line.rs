@@ -7,7 +7,7 @@ use config::forward::{ForwardKind, ForwardListen, ForwardSpec};
 
 use super::Session;
 use crate::error::ClientError;
-use crate::forward::SessionForwards;
+use crate::forward::{Added, SessionForwards};
 use crate::log::{self, error, info};
 use crate::session::StdioFlags;
 
@@ -140,8 +140,8 @@ impl Session<'_> {
         let forwards = self.forwards.as_mut();
         let added = forwards.map(|forwards| forwards.add(kind, spec, self.driver));
         match added.transpose()? {
-            Some(true) => info!("Forwarding port."),
-            _ => info!("Port forwarding failed."),
+            None | Some(Added::Failed) => info!("Port forwarding failed."),
+            Some(_) => info!("Forwarding port."),
         }
         Ok(())
     }

@@ -24,6 +24,15 @@ impl Session<'_> {
             },
             None => notice,
         };
+        let notice = match (&mut self.master, &mut self.forwards) {
+            (Some(master), Some(forwards)) => {
+                match master.handle(notice, forwards, self.driver)? {
+                    Some(notice) => notice,
+                    None => return Ok(Next::Continue),
+                }
+            }
+            _ => notice,
+        };
         match notice {
             Notice::Event(event) => self.handle_event(event),
             Notice::Ready {

@@ -294,15 +294,8 @@ impl Session<'_> {
         match command {
             Command::Background => return self.leave_for_background(&shown),
             Command::CommandLine => self.open_command_line()?,
-            Command::Information => {
-                let (host, pid) = (sys::socket::host_name(), std::process::id());
-                log::tell(&format!(
-                    "{shown}I\nConnection information for {host} pid {pid}\n"
-                ));
-                for line in self.information() {
-                    log::tell(&format!("  {line}\n"));
-                }
-                log::tell("\n");
+            Command::Information | Command::ListChannels | Command::Status => {
+                log::tell(&self.escape_text(command));
             }
             Command::Disconnect => {
                 log::tell(&format!("{shown}.\n"));
@@ -334,25 +327,32 @@ impl Session<'_> {
                 log::set_level(level);
                 log::tell(&format!("{shown}{key} [LogLevel {}]\n", level.name()));
             }
-            Command::ListChannels => {
-                log::tell(&format!("{shown}#\n"));
-                log::tell("The following connections are open:\n");
-                for line in self.channel_lines() {
-                    log::tell(&format!("  {line}\n"));
-                }
-            }
-            Command::Status => {
-                log::tell(&format!("{shown}s\n"));
-                for line in self.status() {
-                    log::tell(&format!("  {line}\n"));
-                }
-            }
             Command::Help => {
                 log::tell(&format!("{shown}?\n"));
-                log::tell(&escape::help(escape, self.plan.command_line));
+                let typist = escape::Typist::Owner(self.plan.command_line);
+                log::tell(&escape::help(escape, typist));
             }
         }
         Ok(Next::Continue)
+    }
+
+    /// The text of an escape that shows something of the connection.
+    pub(super) fn escape_text(&mut self, command: Command) -> String {
+        let shown = escape::show(self.plan.escape.unwrap_or(b'~'));
+        let (head, lines, tail) = match command {
+            Command::Information => {
+                let (host, pid) = (sys::socket::host_name(), std::process::id());
+                let head = format!("{shown}I\nConnection information for {host} pid {pid}\n");
+                (head, self.information(), "\n")
+            }
+            Command::ListChannels => {
+                let head = format!("{shown}#\nThe following connections are open:\n");
+                (head, self.channel_lines(), "")
+            }
+            _ => (format!("{shown}s\n"), self.status(), ""),
+        };
+        let lines: String = lines.iter().map(|line| format!("  {line}\n")).collect();
+        head + &lines + tail
     }
 
     fn open_channel(&mut self) -> Option<ChannelId> {

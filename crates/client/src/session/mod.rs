@@ -35,6 +35,8 @@ use crate::host_key::HostKeyChecker;
 use crate::interaction::Interaction;
 use crate::log::{debug1, debug2};
 use crate::pipelining::early::{self, EarlyChannel, PipelineDepth, send_early};
+use crate::sharing::master::Master;
+use crate::sharing::persist::Leave;
 use host_keys::HostKeyUpdates;
 use input::TerminalInput;
 use startup::ChannelStartup;
@@ -111,8 +113,10 @@ pub struct Session<'c> {
     terminal: TerminalInput,
     signals: Option<SignalFd>,
     forwards: Option<SessionForwards>,
-    /// The program goes to the background when the server has answered the requests of `forwards`.
-    leaves_later: bool,
+    /// The program leaves its caller when the server has answered the requests of `forwards`.
+    leaves_later: Option<Leave>,
+    /// Shares the connection with other processes.
+    master: Option<Master>,
     quality: quality::SocketQuality,
     /// The time at which the session began.
     begun_ms: u64,
@@ -142,7 +146,8 @@ impl<'c> Session<'c> {
             terminal: TerminalInput::default(),
             signals: None,
             forwards: None,
-            leaves_later: false,
+            leaves_later: None,
+            master: None,
             quality: quality::SocketQuality::default(),
             begun_ms,
         }
@@ -156,12 +161,23 @@ impl<'c> Session<'c> {
         self
     }
 
-    /// Serves these forwardings beside the channel. `leaves_later`: the program goes to the
-    /// background (`-f`) when the server has agreed to them.
+    /// Serves these forwardings beside the channel. `leaves_later`: the program leaves its caller
+    /// when the server has agreed to them.
     #[must_use]
-    pub fn with_forwards(mut self, forwards: Option<SessionForwards>, leaves_later: bool) -> Self {
+    pub(crate) fn with_forwards(
+        mut self,
+        forwards: Option<SessionForwards>,
+        leaves_later: Option<Leave>,
+    ) -> Self {
         self.forwards = forwards;
         self.leaves_later = leaves_later;
+        self
+    }
+
+    /// Shares the connection.
+    #[must_use]
+    pub(crate) fn with_master(mut self, master: Option<Master>) -> Self {
+        self.master = master;
         self
     }
 
@@ -206,6 +222,9 @@ impl<'c> Session<'c> {
     pub fn run(&mut self) -> Result<i32, ClientError> {
         let outcome = self.run_inner();
         self.terminal.leave_raw_mode();
+        if let Some(master) = &mut self.master {
+            master.close(self.driver);
+        }
         if let Some(forwards) = &mut self.forwards {
             forwards.close(self.driver);
         }
@@ -218,21 +237,26 @@ impl<'c> Session<'c> {
 
     fn run_inner(&mut self) -> Result<i32, ClientError> {
         // A descriptor for signals belongs to the process that makes it.
-        if !self.attach_local_end()? && !self.leaves_later {
+        let leaves_later = self.leaves_later.is_some();
+        if !self.attach_local_end()? && !leaves_later {
             self.take_signals()?;
         }
         if let Some(forwards) = &mut self.forwards {
             forwards.request(self.driver)?;
-            if !self.leaves_later {
+            if !leaves_later {
                 forwards.start(self.driver)?;
             }
+        }
+        if let Some(master) = self.master.as_mut().filter(|_| !leaves_later) {
+            master.start(self.driver)?;
         }
         self.open()?;
         let mut patience = MAX_LINGERS;
         loop {
             self.leave_if_due()?;
             self.offer_typed()?;
-            if self.is_over() {
+            self.serve_passengers()?;
+            if self.is_over() && self.may_end() {
                 return Ok(self.exit_code());
             }
             let notice = match self.driver.next() {
@@ -286,13 +310,15 @@ impl<'c> Session<'c> {
     /// Goes to the background as soon as the server has answered the requests to listen. Only then
     /// are connections forwarded: their lookups and ciphers have threads, which a fork would lose.
     fn leave_if_due(&mut self) -> Result<(), ClientError> {
-        if let Some(forwards) = &mut self.forwards
-            && self.leaves_later
-            && !forwards.defers_background()
-        {
-            self.leaves_later = false;
-            crate::local::go_to_background()?;
+        let Some(forwards) = self.forwards.as_mut() else {
+            return Ok(());
+        };
+        if let Some(leave) = self.leaves_later.take_if(|_| !forwards.defers_background()) {
+            leave.go(self.master.as_mut(), self.driver)?;
             forwards.start(self.driver)?;
+            if let Some(master) = &mut self.master {
+                master.start(self.driver)?;
+            }
             self.take_signals()?;
         }
         Ok(())
@@ -305,17 +331,45 @@ impl<'c> Session<'c> {
         }
     }
 
-    /// True if the channel is closed, all its output has been written, and no forwarded connection
-    /// is open.
+    /// True if the channel is closed, all its output has been written, no forwarded connection is
+    /// open, and no passenger is left. A master without a channel is over when it has been told to
+    /// stop.
     fn is_over(&self) -> bool {
-        let Some(channel) = self.channel else {
-            return false;
+        let is_done = match (self.channel, &self.master) {
+            (Some(channel), _) => {
+                self.outcome.closed
+                    && !self.driver.has_sink(channel, Stream::Data)
+                    && !self.driver.has_sink(channel, Stream::Stderr)
+            }
+            (None, master) => master.as_ref().is_some_and(|master| !master.listens()),
         };
         let forwards = self.forwards.as_ref();
-        self.outcome.closed
-            && !forwards.is_some_and(SessionForwards::has_connections)
-            && !self.driver.has_sink(channel, Stream::Data)
-            && !self.driver.has_sink(channel, Stream::Stderr)
+        let is_idle = !forwards.is_some_and(SessionForwards::has_connections)
+            && !self.master.as_ref().is_some_and(Master::has_passengers);
+        let is_told = self.master.as_ref().is_some_and(Master::is_quitting);
+        is_told || (is_done && is_idle)
+    }
+
+    /// False if a passenger has come at the last moment.
+    fn may_end(&mut self) -> bool {
+        let master = self.master.as_mut();
+        master.is_none_or(|master| master.is_quitting() || master.may_end(self.driver))
+    }
+
+    /// What the passengers of a shared connection have to hear after each notice.
+    fn serve_passengers(&mut self) -> Result<(), ClientError> {
+        let (Some(master), Some(forwards)) = (&mut self.master, &self.forwards) else {
+            return Ok(());
+        };
+        let is_busy = forwards.has_connections();
+        master.turn(is_busy, forwards, self.driver);
+        for (passenger, command) in master.take_escapes() {
+            let text = self.escape_text(command).replace('\n', "\r\n");
+            if let Some(master) = &self.master {
+                master.tell(passenger, &text);
+            }
+        }
+        Ok(())
     }
 
     fn exit_code(&self) -> i32 {
@@ -366,7 +420,7 @@ impl<'c> Session<'c> {
     /// The channel's requests have been sent.
     fn requested(&mut self) {
         if let Some(forwards) = &mut self.forwards {
-            forwards.channel_requested();
+            forwards.channel_requested(&self.plan);
         }
     }
 
@@ -406,9 +460,12 @@ impl<'c> Session<'c> {
         Ok(())
     }
 
-    /// No other session shares this connection, so the server may refuse further sessions.
+    /// If no other session shares this connection, the server may refuse further sessions.
     fn send_no_more_sessions(&mut self) -> Result<(), ClientError> {
-        self.command(early::send_no_more_sessions)
+        match self.plan.is_shared {
+            true => Ok(()),
+            false => self.command(early::send_no_more_sessions),
+        }
     }
 
     /// The channel is confirmed: sends all its requests at once, unless they were sent early.

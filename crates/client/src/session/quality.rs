@@ -35,7 +35,9 @@ impl Session<'_> {
         self.quality.seen = changes;
         let has_pty = self.plan.pty.is_some();
         let wanted = driver::is_interactive(connection, |channel| {
-            has_pty && Some(channel) == self.channel
+            let master = self.master.as_ref();
+            (has_pty && Some(channel) == self.channel)
+                || master.is_some_and(|master| master.has_terminal(channel))
         });
         if let Some(interactive) = wanted.filter(|wanted| *wanted != self.quality.interactive) {
             self.quality.interactive = interactive;

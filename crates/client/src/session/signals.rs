@@ -47,7 +47,12 @@ impl Session<'_> {
                 Some(Signal::INT) if self.terminal.line_mut().is_some() => {
                     self.take_line_input(&[])?;
                 }
-                Some(Signal::WINCH) => self.send_window_size()?,
+                Some(Signal::WINCH) => {
+                    self.send_window_size()?;
+                    if let Some(master) = &self.master {
+                        master.send_window_sizes(self.driver)?;
+                    }
+                }
                 Some(Signal::CONT) => self.resumed()?,
                 Some(signal) => {
                     self.terminal.leave_raw_mode();

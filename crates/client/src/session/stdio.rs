@@ -51,7 +51,8 @@ impl StdioFlags {
         Self::of(used.into_iter().flatten().map(AsFd::as_fd))
     }
 
-    fn of<'a>(streams: impl Iterator<Item = BorrowedFd<'a>>) -> Self {
+    /// Remembers the current flags of these descriptors.
+    pub(crate) fn of<'a>(streams: impl Iterator<Item = BorrowedFd<'a>>) -> Self {
         let flags = |fd| Some((sys::io::dup(fd).ok()?, sys::io::is_nonblocking(fd).ok()?));
         Self {
             streams: streams.filter_map(flags).collect(),

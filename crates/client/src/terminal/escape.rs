@@ -145,13 +145,25 @@ fn command_of(byte: u8) -> Option<Command> {
     })
 }
 
-/// The text of `~?`, lines ended by newlines; in OpenSSH's words. `command_line` is true if `~C` is
-/// enabled.
+/// Whose terminal it is that escapes are typed on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Typist {
+    /// The connection's owner; `true` if `~C` is enabled.
+    Owner(bool),
+    /// A passenger on a shared connection.
+    Passenger,
+}
+
+/// The text of `~?`, lines ended by newlines; in OpenSSH's words.
 #[must_use]
-pub fn help(escape: u8, command_line: bool) -> String {
+pub fn help(escape: u8, typist: Typist) -> String {
     let escape = show(escape);
+    let end = match typist {
+        Typist::Owner(_) => "terminate connection (and any multiplexed sessions)",
+        Typist::Passenger => "terminate session",
+    };
     let rows = [
-        (".", "terminate connection (and any multiplexed sessions)"),
+        (".", end),
         ("B", "send a BREAK to the remote system"),
         ("C", "open a command line"),
         ("I", "show connection information"),
@@ -168,7 +180,11 @@ pub fn help(escape: u8, command_line: bool) -> String {
     ];
     let mut text = String::from("Supported escape sequences:\n");
     for (key, meaning) in rows {
-        if key != "C" || command_line {
+        let is_possible = match typist {
+            Typist::Owner(command_line) => key != "C" || command_line,
+            Typist::Passenger => !matches!(key, "C" | "V/v" | "^Z" | "&"),
+        };
+        if is_possible {
             text.push_str(&format!(" {escape}{key:<3} - {meaning}\n"));
         }
     }
@@ -262,7 +278,10 @@ mod tests {
         let mut filter = EscapeFilter::new(None);
         assert_eq!(run(&mut filter, b"\r~."), (b"\r~.".to_vec(), vec![]));
         assert_eq!(show(0x1d), "^]");
-        assert!(help(b'~', false).contains(" ~.   - terminate"));
-        assert!(!help(b'~', false).contains("~C") && help(b'~', true).contains(" ~C   - open"));
+        assert!(help(b'~', Typist::Owner(false)).contains(" ~.   - terminate"));
+        let owner = |command_line| help(b'~', Typist::Owner(command_line));
+        assert!(!owner(false).contains("~C") && owner(true).contains(" ~C   - open"));
+        let passenger = help(b'~', Typist::Passenger);
+        assert!(passenger.contains(" ~R ") && !passenger.contains("~&"));
     }
 }

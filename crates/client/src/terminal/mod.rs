@@ -25,6 +25,16 @@ pub struct Size {
     pub height_px: u32,
 }
 
+impl Size {
+    /// That of a terminal which does not report it.
+    pub(crate) const UNKNOWN: Self = Self {
+        columns: FALLBACK.0,
+        rows: FALLBACK.1,
+        width_px: 0,
+        height_px: 0,
+    };
+}
+
 impl From<WindowSize> for Size {
     fn from(size: WindowSize) -> Self {
         Self {
@@ -42,12 +52,7 @@ pub fn window_size() -> Size {
     let size = terminal::window_size(sys::io::stdin())
         .or_else(|_| terminal::window_size(sys::io::stdout()))
         .map(Size::from);
-    size.unwrap_or(Size {
-        columns: FALLBACK.0,
-        rows: FALLBACK.1,
-        width_px: 0,
-        height_px: 0,
-    })
+    size.unwrap_or(Size::UNKNOWN)
 }
 
 /// The modes of the terminal on standard input for the pty request (RFC 4254 §8); only the end

@@ -17,9 +17,9 @@ pub(crate) mod table;
 use std::path::{Path, PathBuf};
 
 pub use options::{
-    AddKeysToAgent, ForwardAgent, IdentityAgent, IdentityFile, JumpHost, PipelineLogin, Proxy,
-    PubkeyAuthentication, RequestTty, SessionType, StrictHostKeyChecking, Tunnel, TunnelDevice,
-    YesNoAsk,
+    AddKeysToAgent, ControlMaster, ControlPersist, ForwardAgent, IdentityAgent, IdentityFile,
+    JumpHost, PipelineLogin, Proxy, PubkeyAuthentication, RequestTty, SessionType,
+    StrictHostKeyChecking, Tunnel, TunnelDevice, YesNoAsk,
 };
 pub use table::{
     AlgorithmOptions, AuthenticationOptions, CLIENT_TABLE, ClientOptions, CompressionOptions,

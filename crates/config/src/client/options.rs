@@ -48,6 +48,66 @@ choices! {
 }
 
 choices! {
+    /// `ControlMaster`: whether this process shares its connection, and whether it uses another's.
+    ControlMaster {
+        /// Uses a master that listens at `ControlPath`.
+        #[default]
+        No = "false" | "no",
+        /// Is a master.
+        Yes = "true" | "yes",
+        /// Uses a master, or else is one.
+        Auto = "auto",
+        /// Is a master that asks its user before it shares.
+        Ask = "ask",
+        /// Uses a master, or else is one that asks.
+        AutoAsk = "autoask",
+    }
+}
+
+impl ControlMaster {
+    /// True if this process may listen at `ControlPath`.
+    #[must_use]
+    pub fn listens(self) -> bool {
+        self != ControlMaster::No
+    }
+
+    /// True if a master that listens already is used.
+    #[must_use]
+    pub fn uses_master(self) -> bool {
+        !matches!(self, ControlMaster::Yes | ControlMaster::Ask)
+    }
+
+    /// True if the user is asked before the connection is shared.
+    #[must_use]
+    pub fn asks(self) -> bool {
+        matches!(self, ControlMaster::Ask | ControlMaster::AutoAsk)
+    }
+}
+
+/// `ControlPersist`: how long a master stays after its last session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ControlPersist {
+    /// It ends with the session of its own process.
+    #[default]
+    No,
+    /// In the background until a user ends it.
+    Forever,
+    /// In the background until there has been no session for this time, seconds.
+    Seconds(u32),
+}
+
+/// The word of `forms::client::control_persist`.
+impl Setting for ControlPersist {
+    fn from_value(value: Value) -> Option<ControlPersist> {
+        match String::from_value(value)?.as_str() {
+            "no" => Some(ControlPersist::No),
+            "yes" => Some(ControlPersist::Forever),
+            seconds => seconds.parse().ok().map(ControlPersist::Seconds),
+        }
+    }
+}
+
+choices! {
     /// `SessionType`.
     SessionType {
         /// No session (`-N`).

@@ -11,9 +11,9 @@
 use crate::algorithms::Class;
 use crate::channel_timeouts::ChannelTimeouts;
 use crate::client::options::{
-    AddKeysToAgent, Canonicalize, ForwardAgent, IdentityAgent, IdentityFile, PipelineLogin, Proxy,
-    PubkeyAuthentication, RequestTty, SessionType, StrictHostKeyChecking, Tunnel, TunnelDevice,
-    YesNoAsk,
+    AddKeysToAgent, Canonicalize, ControlMaster, ControlPersist, ForwardAgent, IdentityAgent,
+    IdentityFile, PipelineLogin, Proxy, PubkeyAuthentication, RequestTty, SessionType,
+    StrictHostKeyChecking, Tunnel, TunnelDevice, YesNoAsk,
 };
 use crate::error::Warning;
 use crate::forms;
@@ -30,15 +30,6 @@ const COUNT: Kind = Kind::Integer {
     min: 0,
     max: 0x7fff_ffff,
 };
-const CONTROL_MASTER: Kind = Kind::Choice(&[
-    ("true", Choice::plain("true")),
-    ("yes", Choice::plain("true")),
-    ("false", Choice::plain("false")),
-    ("no", Choice::plain("false")),
-    ("auto", Choice::plain("auto")),
-    ("ask", Choice::plain("ask")),
-    ("autoask", Choice::plain("autoask")),
-]);
 const TCP_KEEP_ALIVE: Kind = Kind::Choice(&[
     ("yes", TcpKeepAlive::Yes.choice()),
     ("true", TcpKeepAlive::Yes.choice()),
@@ -81,7 +72,8 @@ keywords! {
         CheckHostIP [] Kind::Flag, "no", Support::Restricting(&["no"]), Everywhere, First, Line;
         /// `Compression`.
         compression.method: Compression = Compression [] Kind::Choice(Compression::SPELLINGS), "no", Carried, Everywhere, First, Line;
-        ControlMaster [] CONTROL_MASTER, "no", FALSE, Everywhere, First, Line;
+        /// `ControlMaster`.
+        connection.control_master: ControlMaster = ControlMaster [] Kind::Choice(ControlMaster::SPELLINGS), "no", Carried, Everywhere, First, Line;
         EnableSSHKeysign [] Kind::Flag, "no", NO, Everywhere, First, Line;
         ClearAllForwardings [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         /// `ExitOnForwardFailure`: end if a forwarding cannot be set up.
@@ -158,7 +150,8 @@ keywords! {
         connection.bind_interface: Option<String> = BindInterface [] Kind::Text, "", Carried, Everywhere, First, Line;
         /// `Ciphers`.
         algorithms.ciphers: Vec<String> = Ciphers [] Kind::Algorithms(Class::Cipher), "", Carried, Everywhere, First, Comma;
-        ControlPath [] Kind::Text, "", NONE, Everywhere, First, UnlessNone;
+        /// `ControlPath`, expanded; `none` is a path of no socket.
+        connection.control_path: Option<String> = ControlPath [] Kind::Text, "", Carried, Everywhere, First, UnlessNone;
         /// `HostKeyAlgorithms`, resolved; `host_key_algorithms_set` is true if the user chose them.
         algorithms.host_key_algorithms: Vec<String> = HostKeyAlgorithms [] Kind::Algorithms(Class::HostKey), "", Carried, Everywhere, First, Comma;
         /// `HostKeyAlias`: looked up in known_hosts instead of the host.
@@ -231,7 +224,8 @@ keywords! {
         /// `TunnelDevice`: the numbers of this machine's device and of the server's.
         forwarding.tunnel_device: TunnelDevice = TunnelDevice [] Kind::Parsed(forms::client::tunnel_device), "any:any", Carried, Everywhere, First, Line;
         CanonicalizePermittedCNAMEs [] Kind::Parsed(forms::client::cname_rules), "none", Carried, Everywhere, First, Line;
-        ControlPersist [] Kind::Parsed(forms::client::control_persist), "no", NO, Everywhere, First, Line;
+        /// `ControlPersist`.
+        connection.control_persist: ControlPersist = ControlPersist [] Kind::Parsed(forms::client::control_persist), "no", Carried, Everywhere, First, Line;
         /// `EscapeChar`.
         session.escape_char: EscapeChar = EscapeChar [] Kind::Parsed(forms::client::escape_char), "~", Carried, Everywhere, First, Line;
         /// `IPQoS`.

@@ -389,27 +389,51 @@ fn missing_and_explicit_files() {
 
 #[test]
 fn what_only_enables_is_warned_about_once_with_its_place() {
-    let text = "EnableSSHKeysign yes\nControlMaster auto\nControlMaster yes\n\
-        ControlPath ~/x\nControlPersist yes\n";
+    let text = "VerifyHostKeyDNS yes\nEnableSSHKeysign yes\nEnableSSHKeysign yes\n";
     let options = resolve(text, "h");
     let shown: Vec<String> = options.warnings.iter().map(ToString::to_string).collect();
-    assert_eq!(shown.len(), 4, "{shown:#?}");
+    assert_eq!(shown.len(), 2, "{shown:#?}");
     assert_eq!(
         shown[0],
         format!("{USER} line 1: EnableSSHKeysign is not supported yet; ignored")
     );
-    assert!(shown[1].starts_with(&format!("{USER} line 2: ControlMaster")));
+    assert!(shown[1].starts_with(&format!("{USER} line 2: EnableSSHKeysign")));
     let quiet = "AddKeysToAgent yes\nForwardAgent yes\nControlMaster no\nControlPath none\nForwardX11 yes\nTunnel no\nControlPersist no\n";
     assert!(resolve(quiet, "h").warnings.is_empty());
     // Blocks that do not apply and values that do not count give no warning.
     assert!(
         resolve(
-            "EnableSSHKeysign no\nEnableSSHKeysign yes\nHost x\nControlMaster yes\n",
+            "VerifyHostKeyDNS no\nVerifyHostKeyDNS yes\nHost x\nEnableSSHKeysign yes\n",
             "h"
         )
         .warnings
         .is_empty()
     );
+}
+
+#[test]
+fn sharing_is_carried_out() {
+    use crate::client::{ControlMaster, ControlPersist};
+    let sharing = |text: &str| {
+        let options = resolve(text, "h");
+        assert!(options.warnings.is_empty());
+        let ConnectionOptions {
+            control_master,
+            control_path,
+            control_persist,
+            ..
+        } = options.connection;
+        (control_master, control_path, control_persist)
+    };
+    let none = (ControlMaster::No, None, ControlPersist::No);
+    assert_eq!(sharing(""), none);
+    assert_eq!(sharing("ControlPath none\nControlPersist no\n"), none);
+    let all = "ControlMaster autoask\nControlPath /x/%h-%p\nControlPersist 1m30s\n";
+    let path = Some("/x/h-22".to_owned());
+    let expected = (ControlMaster::AutoAsk, path, ControlPersist::Seconds(90));
+    assert_eq!(sharing(all), expected);
+    let forever = (ControlMaster::Yes, None, ControlPersist::Forever);
+    assert_eq!(sharing("ControlMaster yes\nControlPersist 0\n"), forever);
 }
 
 #[test]

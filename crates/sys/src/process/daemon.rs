@@ -14,11 +14,8 @@ use crate::ffi::check;
 /// `Unsupported` if the process has other threads: they, and the locks that they hold, would be
 /// lost in the child. Else the kernel's error, after which the parent goes on.
 pub fn daemonize() -> io::Result<()> {
-    let null = crate::io::null()?;
     background()?;
-    rustix::process::setsid()?;
-    crate::io::replace_stdio(&null, 0)?;
-    crate::io::replace_stdio(&null, 1)
+    leave_terminal(1)
 }
 
 /// Goes on in a child; the parent ends with 0. The child keeps the session and the standard streams.
@@ -58,6 +55,16 @@ pub fn fork() -> io::Result<Option<Pid>> {
     // SAFETY: there is one thread, so the child's memory is consistent.
     let child = check(unsafe { libc::fork() })?;
     Ok((child != 0).then_some(child))
+}
+
+/// Leads a new session without a terminal, with the standard streams up to `last` on `/dev/null`.
+///
+/// # Errors
+/// The kernel's error.
+pub fn leave_terminal(last: i32) -> io::Result<()> {
+    let null = crate::io::null()?;
+    rustix::process::setsid()?;
+    (0..=last).try_for_each(|number| crate::io::replace_stdio(&null, number))
 }
 
 #[cfg(test)]

@@ -147,15 +147,38 @@ pub fn close_from(first: u32) -> io::Result<()> {
     }
 }
 
-/// Before Linux 5.9: closes the numbers listed in /proc.
-fn close_each_from(first: u32) -> io::Result<()> {
+/// The descriptors from `first` on, as /proc lists them.
+fn open_from(first: u32) -> io::Result<Vec<i32>> {
     let mut open = Vec::new();
     for entry in std::fs::read_dir("/proc/self/fd")? {
         let name = entry?.file_name();
         let number = name.to_str().and_then(|name| name.parse::<i32>().ok());
         open.extend(number.filter(|number| u32::try_from(*number).is_ok_and(|n| n >= first)));
     }
-    for number in open {
+    Ok(open)
+}
+
+/// Closes the descriptors above 2 that this process has got from its parent: those that are not
+/// close-on-exec, which all of its own are.
+///
+/// # Errors
+/// The kernel's error.
+pub fn close_inherited() -> io::Result<()> {
+    for number in open_from(3)? {
+        // SAFETY: only reads the flags of a number, or fails where there is none.
+        let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };
+        if flags >= 0 && flags & libc::FD_CLOEXEC == 0 {
+            // SAFETY: a descriptor without the flag is not of this process's making, so nothing
+            // here owns it.
+            unsafe { libc::close(number) };
+        }
+    }
+    Ok(())
+}
+
+/// Before Linux 5.9: closes the numbers listed in /proc.
+fn close_each_from(first: u32) -> io::Result<()> {
+    for number in open_from(first)? {
         // SAFETY: as above; closing a number that is already closed (the directory itself) only
         // fails with EBADF.
         unsafe { libc::close(number) };

@@ -22,12 +22,12 @@ pub use child::SpawnStep;
 pub use credentials::{
     AsUser, Credentials, WithGroups, become_user, effective_uid, is_root, own_credentials,
 };
-pub use daemon::{background, daemonize, fork, new_session};
+pub use daemon::{background, daemonize, fork, leave_terminal, new_session};
 pub use end::exit_at_once;
 pub use harden::{
-    close_from, disable_core_dumps, is_dumpable, lock_memory, no_new_privs, parent_pid, pid,
-    set_dumpable, set_name, set_no_new_privs, set_oom_score, set_parent_death_signal, set_umask,
-    umask,
+    close_from, close_inherited, disable_core_dumps, is_dumpable, lock_memory, no_new_privs,
+    parent_pid, pid, set_dumpable, set_name, set_no_new_privs, set_oom_score,
+    set_parent_death_signal, set_umask, umask,
 };
 pub use limits::{Limit, Resource, limit, raise_open_files, set_limit};
 pub use spawn::{ChildCommand, SelfExe, SpawnError};

@@ -51,8 +51,40 @@ extern "C" fn remember(count: c_int, arguments: *mut *mut c_char, _env: *mut *mu
     }
 }
 
-/// Shows `title` instead of the arguments, cut to their length. Afterwards `std::env::args` returns
-/// garbage: parse the arguments before. Call it while the process has one thread.
+unsafe extern "C" {
+    static mut environ: *mut *mut c_char;
+}
+
+/// Adds the memory of the environment, which follows that of the arguments, to the area; the
+/// environment moves to the heap.
+fn take_environment(area: &mut ArgumentArea) {
+    // SAFETY: the process has one thread, so nobody reads the environment meanwhile. Its entries
+    // are terminated strings up to a null pointer; the memory of an entry joins the area only if it
+    // follows, and no pointer of the environment leads there afterwards. The copies are never freed.
+    unsafe {
+        let mut entry = environ;
+        let mut copies = Vec::new();
+        let mut len = area.len;
+        while !entry.is_null() && !(*entry).is_null() {
+            if (*entry).cast::<u8>() == area.start.add(len) {
+                len += libc::strlen(*entry) + 1;
+            }
+            let copy = libc::strdup(*entry);
+            if copy.is_null() {
+                return;
+            }
+            copies.push(copy);
+            entry = entry.add(1);
+        }
+        copies.push(std::ptr::null_mut());
+        environ = copies.leak().as_mut_ptr();
+        area.len = len;
+    }
+}
+
+/// Shows `title` instead of the arguments, cut to the length of arguments and environment. Afterwards
+/// `std::env::args` returns garbage: parse the arguments before. Call it while the process has one
+/// thread.
 ///
 /// # Errors
 /// `InvalidInput` if `title` contains a NUL byte; `Unsupported` if the arguments were not found.
@@ -60,12 +92,16 @@ pub fn set_title(title: &str) -> io::Result<()> {
     if title.bytes().any(|byte| byte == 0) {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    let guard = AREA
+    let mut guard = AREA
         .lock()
         .map_err(|_| io::Error::from(io::ErrorKind::Other))?;
-    let Some(area) = guard.as_ref().filter(|area| area.len > 1) else {
+    let Some(area) = guard.as_mut().filter(|area| area.len > 1) else {
         return Err(io::ErrorKind::Unsupported.into());
     };
+    // The kernel shows what goes beyond the arguments if their last byte is not NUL.
+    if title.len() >= area.len {
+        take_environment(area);
+    }
     let bytes = title.as_bytes();
     let bytes = bytes.get(..area.len - 1).unwrap_or(bytes);
     // SAFETY: the area is `len` writable bytes of this process; `bytes` is shorter, and the rest

@@ -1,0 +1,238 @@
+//! `share`: sessions on the connection of a master: one after the other, many at once, and bulk.
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::figures::{BenchEntry, BenchGroup, Emit, EntryKind, Per, Unit};
+use super::options::BenchRow;
+use super::rounds::{Bench, Ends, Miss, Sample};
+use crate::harness::{Harness, SuiteKind};
+
+/// Default number of rounds.
+const ROUNDS: usize = 7;
+/// Sessions of a round, one after the other.
+const IN_TURN: u32 = 50;
+/// Sessions of a round that start together.
+const AT_ONCE: usize = 64;
+/// Time limit for a master to listen.
+const START_LIMIT: Duration = Duration::from_secs(60);
+/// Time between two looks.
+const LOOK: Duration = Duration::from_millis(2);
+/// The server's lines: its limits are not what is measured.
+const LINES: &str = "MaxSessions 1000\nMaxStartups 1000";
+
+/// A master, which ends when this is dropped.
+struct SharedLine {
+    master: Child,
+    path: PathBuf,
+}
+
+impl Drop for SharedLine {
+    fn drop(&mut self) {
+        let _ = self.master.kill();
+        let _ = self.master.wait();
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Who measures what: the programs of an entry, and whether they share.
+#[derive(Clone, Copy)]
+struct ShareRun {
+    ends: Ends,
+    shares: bool,
+}
+
+/// Measures each chain of programs that share connections.
+pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) {
+    let mut harnesses = bench.harnesses(&bench.servers, LINES);
+    let is_sharing = |ends: &Ends| {
+        let suite = bench.suites.get(ends.client);
+        suite.is_some_and(|suite| suite.kind != SuiteKind::Dropbear)
+    };
+    let chains: Vec<(Ends, BenchEntry)> = bench
+        .chains()
+        .into_iter()
+        .filter(|(ends, _)| is_sharing(ends))
+        .collect();
+    let (ends, mut entries): (Vec<Ends>, Vec<BenchEntry>) = chains.into_iter().unzip();
+    let group = |title: &str, unit, entries: &[BenchEntry], note: String| BenchGroup {
+        row: BenchRow::Share.name(),
+        title: title.to_owned(),
+        unit,
+        per: Per::Login,
+        entries: entries.to_vec(),
+        notes: vec![note],
+    };
+    let rounds = bench.settings.rounds(ROUNDS);
+
+    let note = format!(
+        "ssh -S … host true, {IN_TURN} in turn through one master, divided by their number; \
+         programs: true twice, without SSH"
+    );
+    entries.push(BenchEntry::new("programs", EntryKind::Limit));
+    let in_turn = group("sessions in turn", Unit::Milliseconds, &entries, note);
+    emit(
+        bench.alternate(in_turn, rounds, |index| match ends.get(index) {
+            Some(ends) => in_turn_once(bench, &mut harnesses, *ends),
+            None => empty_programs(),
+        }),
+    );
+
+    entries.pop();
+    let note = format!("{AT_ONCE} × ssh -S … host true, all started together");
+    let at_once = group("sessions at once", Unit::PerSecond, &entries, note);
+    emit(bench.alternate(at_once, rounds, |index| {
+        let ends = ends.get(index).copied().ok_or("no such chain")?;
+        at_once_once(bench, &mut harnesses, ends)
+    }));
+
+    let mib = bench.settings.mib();
+    let runs: Vec<(ShareRun, BenchEntry)> = ends
+        .iter()
+        .zip(&entries)
+        .flat_map(|(ends, entry)| {
+            [(true, "shared"), (false, "direct")].map(|(shares, how)| {
+                let label = format!("{}, {how}", entry.label);
+                let run = ShareRun {
+                    ends: *ends,
+                    shares,
+                };
+                (run, BenchEntry::new(label, entry.part))
+            })
+        })
+        .collect();
+    let (runs, entries): (Vec<ShareRun>, Vec<BenchEntry>) = runs.into_iter().unzip();
+    let note = format!("ssh host 'head -c {mib}M /dev/zero' >/dev/null");
+    let bulk = group("bulk", Unit::MibPerSecond, &entries, note);
+    emit(bench.alternate(bulk, rounds, |index| {
+        let run = runs.get(index).copied().ok_or("no such run")?;
+        bulk_once(bench, &mut harnesses, run, mib)
+    }));
+}
+
+type Harnesses = [Result<Harness, String>];
+
+/// The chain's harness, serving.
+fn serving(harnesses: &mut Harnesses, ends: Ends) -> Result<&mut Harness, Miss> {
+    let harness = harnesses.get_mut(ends.server).ok_or("no such suite")?;
+    let harness = harness.as_mut().map_err(|why| why.clone())?;
+    harness.serve()?;
+    Ok(harness)
+}
+
+/// A master of the chain's client.
+fn share(bench: &Bench, harness: &Harness, ends: Ends) -> Result<SharedLine, Miss> {
+    let suite = bench.suites.get(ends.client).ok_or("no such suite")?;
+    let path = harness.path(&format!("master.{}", ends.client));
+    let _ = std::fs::remove_file(&path);
+    let shown = path.display().to_string();
+    let mut client = harness.client(suite, &["-M", "-N", "-S", &shown], "");
+    client.stdin(Stdio::null()).stdout(Stdio::null());
+    let mut line = SharedLine {
+        master: client.spawn()?,
+        path,
+    };
+    let end = Instant::now() + START_LIMIT;
+    while !line.path.exists() {
+        if Instant::now() > end || line.master.try_wait()?.is_some() {
+            return Err("no master".into());
+        }
+        std::thread::sleep(LOOK);
+    }
+    Ok(line)
+}
+
+/// A passenger with this command.
+fn passenger(
+    bench: &Bench,
+    harness: &Harness,
+    ends: Ends,
+    line: &SharedLine,
+    command: &str,
+) -> Result<Command, Miss> {
+    let suite = bench.suites.get(ends.client).ok_or("no such suite")?;
+    let path = line.path.display().to_string();
+    let mut client = harness.client(suite, &["-S", &path], command);
+    client.stdin(Stdio::null()).stdout(Stdio::null());
+    Ok(client)
+}
+
+fn ended_well(mut child: Child) -> Result<(), Miss> {
+    match child.wait()?.success() {
+        true => Ok(()),
+        false => Err("a session failed".into()),
+    }
+}
+
+fn sample(value: f64) -> Sample {
+    Sample { value, cpu: None }
+}
+
+fn in_turn_once(bench: &Bench, harnesses: &mut Harnesses, ends: Ends) -> Result<Sample, Miss> {
+    let harness = serving(harnesses, ends)?;
+    let line = share(bench, harness, ends)?;
+    let begin = Instant::now();
+    for _ in 0..IN_TURN {
+        ended_well(passenger(bench, harness, ends, &line, "true")?.spawn()?)?;
+    }
+    let ms = begin.elapsed().as_secs_f64() * 1e3;
+    Ok(sample(ms / f64::from(IN_TURN)))
+}
+
+/// Two programs that do nothing, one after the other, in place of a session.
+fn empty_programs() -> Result<Sample, Miss> {
+    let begin = Instant::now();
+    for _ in 0..IN_TURN * 2 {
+        ended_well(Command::new("true").spawn()?)?;
+    }
+    let ms = begin.elapsed().as_secs_f64() * 1e3;
+    Ok(sample(ms / f64::from(IN_TURN)))
+}
+
+fn at_once_once(bench: &Bench, harnesses: &mut Harnesses, ends: Ends) -> Result<Sample, Miss> {
+    let harness = serving(harnesses, ends)?;
+    let line = share(bench, harness, ends)?;
+    let begin = Instant::now();
+    let started: Result<Vec<Child>, Miss> = (0..AT_ONCE)
+        .map(|_| Ok(passenger(bench, harness, ends, &line, "true")?.spawn()?))
+        .collect();
+    started?.into_iter().try_for_each(ended_well)?;
+    Ok(sample(64.0 / begin.elapsed().as_secs_f64()))
+}
+
+fn bulk_once(
+    bench: &Bench,
+    harnesses: &mut Harnesses,
+    run: ShareRun,
+    mib: u64,
+) -> Result<Sample, Miss> {
+    let ends = run.ends;
+    let harness = serving(harnesses, ends)?;
+    let command = format!("head -c {mib}M /dev/zero");
+    let line = match run.shares {
+        true => Some(share(bench, harness, ends)?),
+        false => None,
+    };
+    let mut client = match &line {
+        Some(line) => passenger(bench, harness, ends, line, &command)?,
+        None => {
+            let suite = bench.suites.get(ends.client).ok_or("no such suite")?;
+            let mut client = harness.client(suite, &[], &command);
+            client.stdin(Stdio::null());
+            client
+        }
+    };
+    client.stdout(Stdio::piped());
+    let begin = Instant::now();
+    let mut child = client.spawn()?;
+    let mut from = child.stdout.take().ok_or("no pipe")?;
+    let bytes = std::io::copy(&mut from, &mut std::io::sink())?;
+    let seconds = begin.elapsed().as_secs_f64();
+    ended_well(child)?;
+    if bytes != mib << 20 {
+        return Err("bytes are missing".into());
+    }
+    let whole = f64::from(u32::try_from(mib).unwrap_or(u32::MAX));
+    Ok(sample(whole / seconds))
+}
