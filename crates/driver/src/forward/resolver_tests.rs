@@ -119,3 +119,37 @@ fn a_failure_is_not_kept_and_other_names_wait_for_a_thread() {
     answered.sort_unstable();
     assert_eq!(answered, (0..count).collect::<Vec<_>>());
 }
+
+/// Otherwise a peer that opens and gives up connections to dead names fills the memory, and every
+/// later lookup waits until theirs have ended.
+#[test]
+fn lookups_of_connections_that_are_gone_do_not_wait() {
+    static GO: AtomicUsize = AtomicUsize::new(0);
+    /// More than are looked up at a time.
+    const COUNT: u64 = 200;
+    let (mut driver, _peer) = driver();
+    let mut resolver = resolver(|_| {
+        while GO.load(SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+        Ok(vec![address(0)])
+    });
+    let mut ask = |resolver: &mut Resolver, serial: u64, name: u64| {
+        let name = (name.to_string(), Family::Any);
+        let known = resolver.look_up(serial, (name, 1), TOKEN, &mut driver);
+        assert_eq!(known.unwrap(), None);
+    };
+    (0..COUNT).for_each(|serial| ask(&mut resolver, serial, serial));
+    (0..COUNT - 1).for_each(|serial| resolver.cancel(serial));
+    assert!(resolver.names.len() < 100, "{}", resolver.names.len());
+    assert_eq!(resolver.names.len(), resolver.by_lookup.len());
+    // One that waits for a lookup in progress gets its answer.
+    ask(&mut resolver, COUNT, 0);
+    GO.store(1, SeqCst);
+    let mut answered = [
+        wait(&mut resolver, &driver).0,
+        wait(&mut resolver, &driver).0,
+    ];
+    answered.sort_unstable();
+    assert_eq!(answered, [COUNT - 1, COUNT]);
+}
