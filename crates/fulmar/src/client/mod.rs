@@ -30,6 +30,7 @@
 //! # }
 //! ```
 
+mod agent_forwarding;
 mod auth;
 mod channel;
 mod config;
@@ -40,6 +41,7 @@ mod role;
 mod session;
 mod socks;
 
+pub use agent_forwarding::AgentConnections;
 pub use auth::{Ask, Auth, Prompts};
 pub use channel::{Channel, Output, Stderr};
 pub use config::{Config, LoginCache};

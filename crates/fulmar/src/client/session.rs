@@ -20,6 +20,7 @@ use proto::channel::Request;
 use proto::{AuthProof, Negotiated};
 use wire::names;
 
+use super::agent_forwarding::AgentConnections;
 use super::auth::{self, Auth};
 use super::channel::{Channel, Output};
 use super::config::Config;
@@ -411,6 +412,18 @@ impl Session {
         Ok(RemoteListener::new(Arc::clone(handle), listened))
     }
 
+    /// Accepts the connections to the user's agent that programs on the server make, from now on, so
+    /// call it before [`Start::forward_agent`]. Until the returned value is dropped; one at a time.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] before the login, and while connections are accepted already; otherwise why the
+    /// SSH connection ended.
+    pub fn agent_connections(&self) -> Result<AgentConnections, Error> {
+        let handle = self.handle()?;
+        let channels = handle.call(|done| Command::AcceptAgents { done })?;
+        Ok(AgentConnections::new(Arc::clone(handle), channels))
+    }
+
     /// Opens a channel of any type (RFC 4254 §5.1), such as one of your own, `name@example.org`.
     /// `fields` are the encoded fields that follow the maximum packet size in CHANNEL_OPEN.
     ///
@@ -516,6 +529,17 @@ impl Start<'_> {
             value: value.as_bytes().to_vec(),
         };
         self.requests.push((request, names::REQUEST_ENV));
+        self
+    }
+
+    /// Lets programs of this session use the agent that serves [`Session::agent_connections`]; starting
+    /// fails with [`Error::RequestRefused`] if the server refuses it. Who is root on the server can use
+    /// the agent too, as long as the session lives.
+    #[must_use]
+    pub fn forward_agent(mut self) -> Self {
+        // The draft's name needs an announcement of the server; all know OpenSSH's.
+        let request = Request::AgentForwarding { standard: false };
+        self.requests.push((request, names::REQUEST_AGENT_OPENSSH));
         self
     }
 

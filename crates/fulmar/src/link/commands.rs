@@ -69,6 +69,10 @@ impl Core {
             }
             Command::Listen { listening, done } => self.listen(listening, done),
             Command::Unlisten { serial } => self.unlisten(serial)?,
+            Command::AcceptAgents { done } => {
+                let _ = done.try_send(self.accept_agents());
+            }
+            Command::RefuseAgents => self.refuse_agents()?,
             Command::Rekey => {
                 let now = self.driver.now();
                 self.driver.connection().rekey(now)?;

@@ -9,7 +9,7 @@ use proto::ChannelId;
 use proto::channel::Request;
 use sys::epoll::EventFd;
 
-use super::{ChannelOpening, EarlyOpen, Failure, Listened, Opened};
+use super::{AgentChannels, ChannelOpening, EarlyOpen, Failure, Listened, Opened};
 use crate::{Error, Exit};
 
 /// Commands to the connection's thread. Their queue needs no bound: a caller with a request waits
@@ -51,6 +51,12 @@ pub(crate) enum Command {
     Unlisten {
         serial: u64,
     },
+    /// Accept the peer's channels to the agent.
+    AcceptAgents {
+        done: SyncSender<Result<AgentChannels, Error>>,
+    },
+    /// The caller accepts no channels to the agent any more.
+    RefuseAgents,
     Rekey,
     /// The caller has dropped the connection.
     Close,

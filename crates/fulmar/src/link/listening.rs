@@ -1,6 +1,7 @@
 //! Listeners of the peer at a caller's request (RFC 4254 §7.1, OpenSSH's PROTOCOL §2.4): the requests,
 //! their answers, and the channels that the peer opens for accepted connections. A channel of a
-//! listener that no caller has is the role's to refuse.
+//! listener that no caller has is the role's to refuse. Channels to the client's agent
+//! (OpenSSH's PROTOCOL.agent §1) are accepted like those of a listener, without a request of their own.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -41,6 +42,8 @@ pub(super) struct Listeners {
     remotes: Vec<PeerListener>,
     unanswered: VecDeque<Unanswered>,
     next_serial: u64,
+    /// Where channels to the agent go, while a caller accepts them.
+    agents: Option<Arc<Backlog>>,
 }
 
 /// A listener that the peer has agreed to.
@@ -48,6 +51,14 @@ pub(crate) struct Listened {
     pub(crate) serial: u64,
     pub(crate) listening: Listening,
     pub(crate) backlog: Arc<Backlog>,
+}
+
+/// Channels to the agent, and what binds a connection to an agent to this connection.
+pub(crate) struct AgentChannels {
+    pub(crate) backlog: Arc<Backlog>,
+    pub(crate) host_key: Vec<u8>,
+    pub(crate) session_identifier: Vec<u8>,
+    pub(crate) host_signature: Vec<u8>,
 }
 
 /// A channel of a listener and the address of who connected, if the peer named one.
@@ -115,16 +126,22 @@ impl Backlog {
 }
 
 impl Listeners {
-    fn find(&self, kind: &str, fields: &[u8]) -> Option<&PeerListener> {
+    /// Where a channel of this type goes.
+    fn backlog(&self, kind: &str, fields: &[u8]) -> Option<Arc<Backlog>> {
+        if matches!(kind, names::CHANNEL_AGENT | names::CHANNEL_AGENT_OPENSSH) {
+            return self.agents.clone();
+        }
         let listening = Listening::decode(kind, fields).ok()?;
         let mut remotes = self.remotes.iter();
-        remotes.find(|remote| remote.listening == listening)
+        let remote = remotes.find(|remote| remote.listening == listening)?;
+        Some(Arc::clone(&remote.backlog))
     }
 
     /// Reports the end of the connection to all callers.
     pub(super) fn fail(self, error: &Error) {
-        for remote in &self.remotes {
-            remote.backlog.fail(error);
+        let remotes = self.remotes.iter().map(|remote| &remote.backlog);
+        for backlog in remotes.chain(&self.agents) {
+            backlog.fail(error);
         }
         for unanswered in self.unanswered {
             if let Unanswered::Listen(_, done) = unanswered {
@@ -166,7 +183,12 @@ impl Core {
         if asked.is_ok() {
             self.listeners.unanswered.push_back(Unanswered::Cancel);
         }
-        let left = std::mem::take(&mut remote.backlog.lock().accepted);
+        self.close_waiting(&remote.backlog)
+    }
+
+    /// Closes the channels that no caller has taken.
+    fn close_waiting(&mut self, backlog: &Backlog) -> Result<(), Error> {
+        let left = std::mem::take(&mut backlog.lock().accepted);
         for (opened, _) in left {
             let id = opened.id;
             drop(opened);
@@ -178,6 +200,33 @@ impl Core {
             self.finish(id)?;
         }
         Ok(())
+    }
+
+    /// Accepts channels to the agent from now on.
+    pub(super) fn accept_agents(&mut self) -> Result<AgentChannels, Error> {
+        if self.listeners.agents.is_some() {
+            return Err(Error::Misuse(
+                "connections to the agent are accepted already",
+            ));
+        }
+        let connection = self.driver.connection();
+        let bytes = |field: Option<&[u8]>| field.unwrap_or_default().to_vec();
+        let channels = AgentChannels {
+            backlog: Arc::default(),
+            host_key: bytes(connection.host_key()),
+            session_identifier: bytes(connection.session_id()),
+            host_signature: bytes(connection.host_signature()),
+        };
+        self.listeners.agents = Some(Arc::clone(&channels.backlog));
+        Ok(channels)
+    }
+
+    /// Refuses channels to the agent again, and closes those that no caller has taken.
+    pub(super) fn refuse_agents(&mut self) -> Result<(), Error> {
+        match self.listeners.agents.take() {
+            Some(backlog) => self.close_waiting(&backlog),
+            None => Ok(()),
+        }
     }
 
     /// The peer has answered the oldest request; `None` refuses it.
@@ -220,17 +269,16 @@ impl Core {
         }));
     }
 
-    /// Accepts a channel of a caller's listener; false if it is none.
+    /// Accepts a channel of a caller's listener, or to its agent; false if it is none.
     pub(super) fn accept_forwarded(
         &mut self,
         channel: ChannelId,
         kind: &str,
         fields: &[u8],
     ) -> Result<bool, Error> {
-        let Some(remote) = self.listeners.find(kind, fields) else {
+        let Some(backlog) = self.listeners.backlog(kind, fields) else {
             return Ok(false);
         };
-        let backlog = Arc::clone(&remote.backlog);
         if backlog.is_full() {
             let (reason, text) = (open_failure::RESOURCE_SHORTAGE, "too many connections wait");
             let connection = self.driver.connection();

@@ -31,7 +31,7 @@ use wire::message::reason;
 
 pub(crate) use channel::{ChannelCore, channel_data};
 pub(crate) use handle::{Command, Handle};
-pub(crate) use listening::{Backlog, Listened};
+pub(crate) use listening::{AgentChannels, Backlog, Listened};
 pub use state::Happening;
 pub(crate) use state::{ChannelState, End};
 
