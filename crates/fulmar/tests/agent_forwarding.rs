@@ -1,6 +1,5 @@
 //! The agent of a program that uses the library, for OpenSSH's ssh-add on OpenSSH's sshd.
 
-#[allow(dead_code)]
 mod common;
 
 use common::{PATIENCE, Sshd, program};
