@@ -395,7 +395,7 @@ fn what_only_enables_is_warned_about_once_with_its_place() {
     assert_eq!(shown.len(), 2, "{shown:#?}");
     assert_eq!(
         shown[0],
-        format!("{USER} line 1: EnableSSHKeysign is not supported yet; ignored")
+        format!("{USER} line 1: VerifyHostKeyDNS is not supported yet; ignored")
     );
     assert!(shown[1].starts_with(&format!("{USER} line 2: EnableSSHKeysign")));
     let quiet = "AddKeysToAgent yes\nForwardAgent yes\nControlMaster no\nControlPath none\nForwardX11 yes\nTunnel no\nControlPersist no\n";
