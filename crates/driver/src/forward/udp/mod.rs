@@ -73,9 +73,13 @@ enum UdpStage {
     Ending,
 }
 
+/// Maximum bytes of datagrams in a request for a channel: they are held while the target's name is
+/// looked up, and no window bounds them.
+const MAX_FIRST_BYTES: usize = 32 * 1024;
+
 impl Forwards {
     /// Exchanges datagrams between a channel that the peer opened and `target`, first those in
-    /// `records`. The flow belongs to the forwarding `origin`, if that is counted.
+    /// `records`; more than 32 KiB of them are refused. The flow belongs to the forwarding `origin`, if that is counted.
     pub fn connect_udp(
         &mut self,
         channel: ChannelId,
@@ -85,8 +89,13 @@ impl Forwards {
         driver: &mut Driver,
     ) {
         let count = self.entries.len() + self.udp.flows.len();
-        if count >= driver.connection().max_channels() {
-            let (reason, text) = (open_failure::RESOURCE_SHORTAGE, "too many connections");
+        let refused = match records.len() <= MAX_FIRST_BYTES {
+            true if count < driver.connection().max_channels() => None,
+            true => Some("too many connections"),
+            false => Some("too many datagrams in the request"),
+        };
+        if let Some(text) = refused {
+            let reason = open_failure::RESOURCE_SHORTAGE;
             let _ = driver.connection().reject_channel(channel, reason, text);
             return;
         }
@@ -111,7 +120,7 @@ impl Forwards {
         let token = super::ForwardToken::Resolver.number();
         let name = ((host, family), port);
         match self.resolver.look_up(serial, name, token, driver) {
-            Ok(None) => {}
+            Ok(None) => self.limit(serial, super::CONNECT_MS, driver),
             Ok(Some(addresses)) => self.udp_looked_up(serial, Ok(addresses), driver),
             Err(error) => self.udp_looked_up(serial, Err(words(&error)), driver),
         }
@@ -137,6 +146,7 @@ impl Forwards {
             other => return flow.stage = other,
         };
         let (channel, origin) = (flow.channel, flow.origin);
+        driver.set_timer(super::ForwardToken::GiveUp(serial).number(), None);
         let connected = found.and_then(|addresses| {
             DatagramTarget::connect(&addresses).map_err(|error| words(&error))
         });
@@ -292,6 +302,7 @@ impl Forwards {
 
     /// Forgets a flow whose channel is closed or refused.
     fn remove_flow(&mut self, serial: u64, driver: &mut Driver) {
+        driver.set_timer(super::ForwardToken::GiveUp(serial).number(), None);
         self.forget_key(serial);
         self.resolver.cancel(serial);
         if let Some(flow) = self.udp.flows.remove(&serial) {
