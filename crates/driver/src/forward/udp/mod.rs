@@ -73,13 +73,9 @@ enum UdpStage {
     Ending,
 }
 
-/// Maximum bytes of datagrams in a request for a channel: they are held while the target's name is
-/// looked up, and no window bounds them.
-const MAX_FIRST_BYTES: usize = 32 * 1024;
-
 impl Forwards {
     /// Exchanges datagrams between a channel that the peer opened and `target`, first those in
-    /// `records`; more than 32 KiB of them are refused. The flow belongs to the forwarding `origin`, if that is counted.
+    /// `records`. The flow belongs to the forwarding `origin`, if that is counted.
     pub fn connect_udp(
         &mut self,
         channel: ChannelId,
@@ -89,13 +85,8 @@ impl Forwards {
         driver: &mut Driver,
     ) {
         let count = self.entries.len() + self.udp.flows.len();
-        let refused = match records.len() <= MAX_FIRST_BYTES {
-            true if count < driver.connection().max_channels() => None,
-            true => Some("too many connections"),
-            false => Some("too many datagrams in the request"),
-        };
-        if let Some(text) = refused {
-            let reason = open_failure::RESOURCE_SHORTAGE;
+        if count >= driver.connection().max_channels() {
+            let (reason, text) = (open_failure::RESOURCE_SHORTAGE, "too many connections");
             let _ = driver.connection().reject_channel(channel, reason, text);
             return;
         }
