@@ -73,6 +73,17 @@ enum UdpStage {
     Ending,
 }
 
+impl UdpForwards {
+    /// Bytes of datagrams in the requests for channels that are not answered.
+    fn unanswered_bytes(&self) -> u64 {
+        let flows = self.flows.values();
+        // One that ends may not have been answered either.
+        let open =
+            flows.filter(|flow| matches!(flow.stage, UdpStage::Opening(_) | UdpStage::Ending));
+        open.map(|flow| flow.first.sent).sum()
+    }
+}
+
 impl Forwards {
     /// Exchanges datagrams between a channel that the peer opened and `target`, first those in
     /// `records`. The flow belongs to the forwarding `origin`, if that is counted.
