@@ -244,6 +244,59 @@ fn a_channel_that_is_not_confirmed_takes_no_message() {
     }
 }
 
+/// As paramiko sends them, whose threads close a channel and use it at the same time.
+#[test]
+fn messages_for_an_earlier_channel_of_the_number_have_no_effect() {
+    for payload in channel_messages(0) {
+        let mut adversary = Adversary::server();
+        let open = |adversary: &mut Adversary<Memory>| {
+            adversary
+                .subject
+                .command(|client| client.open_channel("session", b"").map(drop));
+            adversary.expect(90);
+        };
+        open(&mut adversary);
+        adversary.say(&ChannelOpenFailure {
+            recipient_channel: 0,
+            reason: 1,
+            description: b"",
+            language: b"",
+        });
+        open(&mut adversary);
+        adversary.send(&payload);
+        assert!(
+            !adversary.subject.has_ended(),
+            "{}",
+            adversary.subject.verdict()
+        );
+    }
+    for payload in channel_messages(0) {
+        let mut adversary = client();
+        adversary.subject.refuses_channels = true;
+        adversary.open("direct-tcpip", 0, 1 << 20, 32_768);
+        adversary.expect(92);
+        adversary.subject.refuses_channels = false;
+        adversary.subject.ignores_channels = true;
+        adversary.open("direct-tcpip", 1, 1 << 20, 32_768);
+        adversary.send(&payload);
+        assert!(
+            !adversary.subject.has_ended(),
+            "{}",
+            adversary.subject.verdict()
+        );
+        let heard = |event: &Event| {
+            matches!(
+                event,
+                Event::ChannelData { .. }
+                    | Event::ChannelEof(_)
+                    | Event::ChannelClosed(_)
+                    | Event::ChannelRequest { .. }
+            )
+        };
+        assert!(!adversary.subject.saw(heard));
+    }
+}
+
 #[test]
 fn a_channel_that_does_not_exist_takes_no_message() {
     for number in [0, 1, 77, u32::MAX] {

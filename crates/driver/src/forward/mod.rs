@@ -700,6 +700,10 @@ impl Forwards {
     }
 
     fn gave_up(&mut self, serial: u64, driver: &mut Driver) {
+        if self.owns_flow(serial) {
+            let why = "Connection timed out".to_owned();
+            return self.udp_looked_up(serial, Err(why), driver);
+        }
         let Some(entry) = self.entries.get(&serial) else {
             return;
         };

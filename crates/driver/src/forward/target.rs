@@ -13,6 +13,9 @@ use wire::{DecodeError, Put, Reader, names};
 const MAX_HOST_BYTES: usize = 1024;
 /// Longest path in a message, bytes; a socket's path has at most 107.
 const MAX_PATH_BYTES: usize = 4096;
+/// Maximum bytes of datagrams in a request for a channel: they are held while the target's name is
+/// looked up, and no window bounds them.
+const MAX_FIRST_BYTES: usize = 32 * 1024;
 
 /// Where a forwarded connection leads.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,6 +102,15 @@ fn skip_originator(reader: &mut Reader<'_>) -> Result<(), DecodeError> {
     Ok(())
 }
 
+/// Reads the records of datagrams that follow the other fields.
+fn first_records<'f>(reader: &mut Reader<'f>) -> Result<&'f [u8], DecodeError> {
+    let records = reader.rest();
+    match records.len() <= MAX_FIRST_BYTES {
+        true => Ok(records),
+        false => Err(DecodeError::Malformed("too many datagrams in the request")),
+    }
+}
+
 /// The originator of a connection without an IP address is given as OpenSSH gives it.
 pub(super) fn put_originator(out: &mut Vec<u8>, originator: Option<SocketAddr>) {
     match originator {
@@ -170,7 +182,7 @@ impl ForwardTarget {
         };
         skip_originator(&mut reader)?;
         let records = match target {
-            Self::Udp { .. } => reader.rest(),
+            Self::Udp { .. } => first_records(&mut reader)?,
             _ => &[],
         };
         reader.finish()?;
@@ -240,7 +252,7 @@ impl Listening {
             _ => return Err(DecodeError::Malformed("not a channel of a listener")),
         };
         let records = match listening.is_udp() {
-            true => reader.rest(),
+            true => first_records(&mut reader)?,
             false => &[],
         };
         reader.finish()?;
@@ -355,6 +367,11 @@ mod tests {
             let decoded = Listening::decode_first(kind, &fields);
             assert_eq!(decoded, Ok((listening.clone(), records)));
         }
+        let (kind, mut fields) = target.open_request(None);
+        fields.resize(fields.len() + MAX_FIRST_BYTES, 0);
+        assert!(ForwardTarget::decode_first(kind, &fields).is_ok());
+        fields.push(0);
+        assert!(ForwardTarget::decode_first(kind, &fields).is_err());
         for (cancel, name) in [
             (false, names::GLOBAL_UDP_FORWARD),
             (true, names::GLOBAL_CANCEL_UDP_FORWARD),

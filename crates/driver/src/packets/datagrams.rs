@@ -102,21 +102,24 @@ impl DatagramTarget {
         }
     }
 
-    /// Goes on to the next address, which gets the last datagram if it has not been at all of them;
-    /// false if there is no other address.
+    /// Goes on to the next address with a route, which may be the same one again. It gets the last
+    /// datagram if that has not been sent as often as there are addresses. False if there is none.
     fn go_on(&mut self) -> bool {
-        for _ in 0..self.others.len() {
+        // One round: a socket whose last attempt failed has no peer.
+        for _ in 0..=self.others.len() {
             let refused = self.current;
             let Some(next) = self.others.pop_front() else {
                 break;
             };
             self.others.push_back(refused);
             self.current = next;
-            let is_left = self.retries > 0;
-            self.retries = self.retries.saturating_sub(1);
             if datagram::reconnect(&self.socket, next).is_ok() {
-                if is_left {
-                    let _ = datagram::send(&self.socket, &self.last);
+                if self.retries > 0 {
+                    self.retries -= 1;
+                    if datagram::send(&self.socket, &self.last).is_err() {
+                        // The error may be about an earlier datagram.
+                        let _ = datagram::send(&self.socket, &self.last);
+                    }
                 }
                 return true;
             }
@@ -152,7 +155,7 @@ fn is_refusal(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         ConnectionRefused | HostUnreachable | NetworkUnreachable
-    )
+    ) || datagram::lacks_peer(error)
 }
 
 /// Moves datagrams between a socket and its channel.
@@ -387,6 +390,30 @@ mod tests {
             waiting.queue.back().map(|last| last.len()),
             Some(MAX_DATAGRAM_BYTES)
         );
+    }
+
+    #[test]
+    fn an_address_without_a_route_does_not_end_the_attempts() {
+        // A port that was free a moment ago.
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let late = socket.local_addr().unwrap();
+        drop(socket);
+        // A broadcast address may not be connected to.
+        let without = SocketAddr::from(([255, 255, 255, 255], late.port()));
+        let mut target = DatagramTarget::connect(&[late, without]).unwrap();
+        let mut buffer = vec![0; MAX_DATAGRAM_BYTES];
+        target.send(b"early");
+        while target.retries > 0 {
+            assert_eq!(target.read(&mut buffer), None);
+            std::thread::yield_now();
+        }
+        assert_eq!(target.current, late);
+        // The network was gone when it was tried.
+        assert!(datagram::reconnect(&target.socket, without).is_err());
+        let listener = std::net::UdpSocket::bind(late).unwrap();
+        target.send(b"question");
+        let (count, _) = listener.recv_from(&mut buffer).unwrap();
+        assert_eq!(&buffer[..count], b"question");
     }
 
     #[test]

@@ -24,6 +24,9 @@ pub struct Datagrams {
     channel: Channel,
     /// Bytes received that are not a whole record yet, or more than one.
     received: Mutex<Vec<u8>>,
+    /// Held by the thread that sends a record: the kernel takes a long one in several parts, between
+    /// which those of another thread could go.
+    sending: Mutex<()>,
 }
 
 impl Datagrams {
@@ -31,6 +34,7 @@ impl Datagrams {
         Self {
             channel,
             received: Mutex::default(),
+            sending: Mutex::default(),
         }
     }
 
@@ -47,8 +51,8 @@ impl Datagrams {
             ));
         }
         let length = u32::try_from(datagram.len()).unwrap_or_default();
-        // In one write, so that records of several threads do not mix.
         let record = [&length.to_be_bytes(), datagram].concat();
+        let _sending = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
         (&self.channel).write_all(&record)
     }
 

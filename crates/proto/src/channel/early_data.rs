@@ -72,7 +72,7 @@ impl ChannelTable {
                 None => return Ok(None),
             },
         };
-        let found = self.addressed(number)?;
+        let found = self.find_addressed(number, is_early)?;
         Ok(found.map(|(id, channel)| (id, channel, is_early)))
     }
 }

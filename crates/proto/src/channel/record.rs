@@ -46,6 +46,8 @@ pub(super) struct ChannelRecord {
     /// Serial number of the channel on this connection. Unlike the channel's number on the wire it
     /// is never reused, so that compression does not mistake one channel for another.
     serial: u64,
+    /// Our number had an earlier channel.
+    is_reused: bool,
     pub(super) receive: ReceiveWindow,
     pub(super) send: SendWindow,
     pub(super) outstanding: Outstanding,
@@ -82,6 +84,7 @@ impl ChannelRecord {
             state,
             remote,
             serial: 0,
+            is_reused: false,
             receive,
             send,
             outstanding: Outstanding::default(),
@@ -116,9 +119,9 @@ impl ChannelRecord {
         Self::new(state, kind, remote, receive, send)
     }
 
-    /// The channel has got our number `own`.
-    pub(super) fn insert(&mut self, own: u32, serial: u64) {
-        self.serial = serial;
+    /// The channel has got our number `own`, which an earlier one had if it `is_reused`.
+    pub(super) fn insert(&mut self, own: u32, serial: u64, is_reused: bool) {
+        (self.serial, self.is_reused) = (serial, is_reused);
         if self.state == ChannelState::OpeningWithData {
             self.remote = EARLY_ADDRESS | own;
         }
@@ -188,12 +191,19 @@ impl ChannelRecord {
         self.state = ChannelState::Finished;
     }
 
-    /// Returns true if the peer's messages on this channel have an effect: false after its CLOSE.
+    /// Returns true if a message of the peer on this channel has an effect: false after its CLOSE,
+    /// and for one that is meant for an earlier channel of this number, since the peer cannot know
+    /// yet that the number is another channel's. `early`: it names the peer's number.
     ///
     /// # Errors
     /// [`Error::PeerMisbehaved`] before its confirmation.
-    pub(super) fn is_addressed(&self) -> Result<bool, Error> {
+    pub(super) fn is_addressed(&self, early: bool) -> Result<bool, Error> {
         match self.state {
+            ChannelState::Opening | ChannelState::OpeningWithData | ChannelState::Asked
+                if self.is_reused && !early =>
+            {
+                Ok(false)
+            }
             ChannelState::Open | ChannelState::Asked => Ok(self.receiving != Half::Closed),
             ChannelState::Opening | ChannelState::OpeningWithData => Err(Error::PeerMisbehaved(
                 "message on a channel that is not confirmed",

@@ -60,9 +60,10 @@ impl ChannelTable {
     }
 
     /// The channel that a peer's message names; `None` if the message is late: the peer has closed
-    /// the channel, or we refused it, and no other channel has its number. paramiko 5.1 sends what
-    /// one thread has begun (WINDOW_ADJUST, data, EOF) after another thread's CLOSE, which only
-    /// costs the message; `paramiko_forwards_ports` in tests/interop shows it.
+    /// the channel, or we refused it, and the channel that has its number now, if any, is not
+    /// answered. paramiko 5.1 sends what one thread has begun (WINDOW_ADJUST, data, EOF) after another
+    /// thread's CLOSE, which only costs the message; `paramiko_forwards_ports` in tests/interop shows
+    /// it.
     ///
     /// # Errors
     /// [`Error::PeerMisbehaved`] if the peer may not send messages on it.
@@ -70,9 +71,18 @@ impl ChannelTable {
         &mut self,
         id: u32,
     ) -> Result<Option<(ChannelId, &mut ChannelRecord)>, Error> {
+        self.find_addressed(id, false)
+    }
+
+    /// As [`Self::addressed`]; `early`: the message names the peer's number of the channel.
+    pub(super) fn find_addressed(
+        &mut self,
+        id: u32,
+        early: bool,
+    ) -> Result<Option<(ChannelId, &mut ChannelRecord)>, Error> {
         let id = ChannelId(id);
         match self.slots.get_mut(index(id)) {
-            Some(Some(channel)) => Ok(channel.is_addressed()?.then_some((id, channel))),
+            Some(Some(channel)) => Ok(channel.is_addressed(early)?.then_some((id, channel))),
             Some(None) => Ok(None),
             None => Err(Error::PeerMisbehaved(
                 "message on a channel that does not exist",
@@ -94,8 +104,9 @@ impl ChannelTable {
     pub(super) fn insert(&mut self, mut channel: ChannelRecord) -> Result<ChannelId, Error> {
         self.last_serial += 1;
         let next = u32::try_from(self.slots.len()).map_err(|_| Error::Bug("channel number"))?;
-        let id = ChannelId(self.free.pop_first().unwrap_or(next));
-        channel.insert(id.0, self.last_serial);
+        let reused = self.free.pop_first();
+        let id = ChannelId(reused.unwrap_or(next));
+        channel.insert(id.0, self.last_serial, reused.is_some());
         if channel.is_asked() {
             self.by_peer.insert(channel.remote(), id.0);
         }

@@ -281,6 +281,7 @@ impl Forwarding {
                 if error.kind() == ErrorKind::AddrInUse
                     && self.claim.is_none()
                     && matches!(listening, Listening::Tcp { .. })
+                    && !self.has_port(port)
                 {
                     let claimed = listening.clone();
                     self.claim = PortClaim::make(claimed, port, want_reply, &context.grant, driver);
@@ -295,6 +296,12 @@ impl Forwarding {
         if want_reply {
             let _ = driver.connection().global_reply(answer.as_deref());
         }
+    }
+
+    /// True if this connection listens on the port for connections.
+    fn has_port(&self, wanted: u16) -> bool {
+        let mut listeners = self.listeners.iter();
+        listeners.any(|own| matches!(own.listening, Listening::Tcp { port, .. } if port == wanted))
     }
 
     /// Checks the request and makes its sockets.

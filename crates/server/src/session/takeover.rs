@@ -158,14 +158,18 @@ impl LivenessProbe {
         driver.set_timer(Token::Probe.number(), Some(next));
     }
 
-    /// Looks for a sign of life. With the verdict it returns those who wait for it.
+    /// Looks for a sign of life. With the verdict it returns those who wait for it. A client whose
+    /// bytes wait in the socket because this process does not read, such as a full SFTP server or one
+    /// that waits for a port of its own, has not been found silent.
     pub(super) fn look(&mut self, driver: &mut Driver) -> Option<(Liveness, Vec<(OwnedFd, u64)>)> {
         let left = self.looks?.saturating_sub(1);
         let queued = sys::socket::tcp_info(driver.socket())
             .map_or((0, 0), |info| (info.notsent_bytes, info.unacked_segments));
         // Bytes before the question may take a slow line long; they advance while somebody reads.
         let advances = |before: (u32, u32)| before.0 > 0 && before != queued;
-        let lives = driver.wire_bytes().0 > self.received || self.queued.is_some_and(advances);
+        let unread = sys::io::bytes_available(driver.socket()).is_ok_and(|bytes| bytes > 0);
+        let received = driver.wire_bytes().0 > self.received || unread;
+        let lives = received || self.queued.is_some_and(advances);
         self.queued = Some(queued);
         if !lives && left > 0 {
             self.looks = Some(left);

@@ -68,15 +68,17 @@ pub fn bind(address: SocketAddr) -> io::Result<OwnedFd> {
 /// # Errors
 /// The last address's error.
 pub fn connect(addresses: &[SocketAddr]) -> io::Result<(OwnedFd, &[SocketAddr])> {
-    let is_mixed = addresses.iter().any(SocketAddr::is_ipv6);
-    let family = match is_mixed {
-        true => AddressFamily::INET6,
-        false => AddressFamily::INET,
+    let has_v6 = addresses.iter().any(SocketAddr::is_ipv6);
+    let v6 = has_v6.then(|| udp_socket(AddressFamily::INET6));
+    let fd = match v6 {
+        Some(Ok(fd)) => {
+            sockopt::set_ipv6_v6only(&fd, false)?;
+            fd
+        }
+        // A kernel without IPv6 still reaches the v4 addresses.
+        Some(Err(error)) if addresses.iter().all(SocketAddr::is_ipv6) => return Err(error),
+        Some(Err(_)) | None => udp_socket(AddressFamily::INET)?,
     };
-    let fd = udp_socket(family)?;
-    if is_mixed {
-        sockopt::set_ipv6_v6only(&fd, false)?;
-    }
     let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
     let mut rest = addresses;
     while let Some((address, others)) = rest.split_first() {
@@ -106,6 +108,12 @@ pub fn reconnect(fd: impl AsFd, address: SocketAddr) -> io::Result<()> {
         other => other,
     };
     Ok(rustix::net::connect(fd, &address)?)
+}
+
+/// True for the error of [`send`] on a socket without a peer: the last [`reconnect`] failed.
+#[must_use]
+pub fn lacks_peer(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EDESTADDRREQ)
 }
 
 /// Receives a datagram of a connected socket; returns its length, which may be 0. `buffer` should

@@ -22,6 +22,9 @@ use crate::packets::{DatagramEnd, DatagramPort, MAX_READ_BYTES, MAX_READS};
 const MAX_FLOWS: usize = 256;
 /// Longest datagram that the request for a channel carries, bytes: every peer takes 32 KiB.
 const MAX_OPENING_BYTES: usize = 16 * 1024;
+/// Maximum bytes of such datagrams in all requests that are not answered. They wait neither for a
+/// window nor for a key exchange, and the connection ends with 1 MiB of such messages.
+const MAX_UNANSWERED_BYTES: u64 = 256 * 1024;
 /// Time after a refusal in which no further flow to the same target is requested, milliseconds.
 const REFUSED_MS: Millis = 1_000;
 /// Maximum targets whose refusal is remembered.
@@ -251,7 +254,7 @@ impl Forwards {
             head: head.to_vec(),
         }));
         let before = fields.len();
-        match received.bytes.len() <= MAX_OPENING_BYTES {
+        match opens_with(received.bytes.len(), self.udp.unanswered_bytes()) {
             true => fields.put_string(received.bytes),
             false => port.push(received.bytes),
         }
@@ -301,5 +304,31 @@ impl Forwards {
             // All of them wait for an answer.
             None => false,
         }
+    }
+}
+
+/// True if the request for a channel carries a datagram of this length, while those that are not
+/// answered carry `unanswered` bytes.
+fn opens_with(len: usize, unanswered: u64) -> bool {
+    let all = u64::try_from(len).map_or(u64::MAX, |len| unanswered.saturating_add(len));
+    len <= MAX_OPENING_BYTES && all <= MAX_UNANSWERED_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_without_an_answer_carry_a_bounded_number_of_bytes() {
+        assert!(opens_with(0, 0) && opens_with(MAX_OPENING_BYTES, 0));
+        assert!(!opens_with(MAX_OPENING_BYTES + 1, 0));
+        let mut unanswered = 0;
+        let mut count = 0;
+        while opens_with(MAX_OPENING_BYTES, unanswered) {
+            unanswered += u64::try_from(MAX_OPENING_BYTES).unwrap();
+            count += 1;
+        }
+        assert_eq!(count, 16);
+        assert!(unanswered <= MAX_UNANSWERED_BYTES);
     }
 }

@@ -73,6 +73,17 @@ enum UdpStage {
     Ending,
 }
 
+impl UdpForwards {
+    /// Bytes of datagrams in the requests for channels that are not answered.
+    fn unanswered_bytes(&self) -> u64 {
+        let flows = self.flows.values();
+        // One that ends may not have been answered either.
+        let open =
+            flows.filter(|flow| matches!(flow.stage, UdpStage::Opening(_) | UdpStage::Ending));
+        open.map(|flow| flow.first.sent).sum()
+    }
+}
+
 impl Forwards {
     /// Exchanges datagrams between a channel that the peer opened and `target`, first those in
     /// `records`. The flow belongs to the forwarding `origin`, if that is counted.
@@ -111,7 +122,7 @@ impl Forwards {
         let token = super::ForwardToken::Resolver.number();
         let name = ((host, family), port);
         match self.resolver.look_up(serial, name, token, driver) {
-            Ok(None) => {}
+            Ok(None) => self.limit(serial, super::CONNECT_MS, driver),
             Ok(Some(addresses)) => self.udp_looked_up(serial, Ok(addresses), driver),
             Err(error) => self.udp_looked_up(serial, Err(words(&error)), driver),
         }
@@ -137,6 +148,7 @@ impl Forwards {
             other => return flow.stage = other,
         };
         let (channel, origin) = (flow.channel, flow.origin);
+        driver.set_timer(super::ForwardToken::GiveUp(serial).number(), None);
         let connected = found.and_then(|addresses| {
             DatagramTarget::connect(&addresses).map_err(|error| words(&error))
         });
@@ -292,6 +304,7 @@ impl Forwards {
 
     /// Forgets a flow whose channel is closed or refused.
     fn remove_flow(&mut self, serial: u64, driver: &mut Driver) {
+        driver.set_timer(super::ForwardToken::GiveUp(serial).number(), None);
         self.forget_key(serial);
         self.resolver.cancel(serial);
         if let Some(flow) = self.udp.flows.remove(&serial) {
