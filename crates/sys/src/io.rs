@@ -162,7 +162,8 @@ pub fn is_out_of_descriptors(error: &io::Error) -> bool {
 
 /// Opens the file of a pipe's or terminal's descriptor once more, in the same direction:
 /// close-on-exec, and with flags of its own, so that `O_NONBLOCK` does not reach those who share the
-/// first. `None` for other files, and where the kernel permits no second opening.
+/// first. `None` for other files, for the reading end of a pipe with a name, and where the kernel
+/// permits no second opening.
 #[must_use]
 pub fn reopen(fd: impl AsFd) -> Option<OwnedFd> {
     /// Device number of the terminals that depend on who opens them (`/dev/tty`, `/dev/ptmx`).
@@ -175,10 +176,21 @@ pub fn reopen(fd: impl AsFd) -> Option<OwnedFd> {
         return None;
     }
     let direction = rustix::fs::fcntl_getfl(fd).ok()? & OFlags::RWMODE;
+    // A pipe with a name (fifo(7)) that is opened after its last writer has gone waits for the next
+    // one: its end is never reported.
+    if kind.is_fifo() && direction == OFlags::RDONLY && !has_pipefs(fd) {
+        return None;
+    }
     // A master without a terminal must not get this one.
     let flags = direction | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
     rustix::fs::open(path, flags, rustix::fs::Mode::empty()).ok()
+}
+
+/// True for a pipe that pipe(2) has made.
+fn has_pipefs(fd: BorrowedFd<'_>) -> bool {
+    const PIPEFS_MAGIC: u64 = 0x5049_5045;
+    rustix::fs::fstatfs(fd).is_ok_and(|found| u64::try_from(found.f_type) == Ok(PIPEFS_MAGIC))
 }
 
 /// Duplicates a descriptor, close-on-exec, to a number above 2.
@@ -412,6 +424,26 @@ pub fn wait_writable(fd: impl AsFd, timeout: Option<Duration>) -> io::Result<boo
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pipes_are_opened_once_more_and_the_reading_ends_of_named_ones_are_not() {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+        use std::fs::OpenOptions;
+        let (reader, writer) = pipe().unwrap();
+        let again = reopen(&reader).unwrap();
+        assert!(is_nonblocking(&again).unwrap());
+        assert!(!is_nonblocking(&reader).unwrap());
+        assert!(reopen(&writer).is_some());
+        let path = std::env::temp_dir().join(format!("fulmar-reopen-{}", std::process::id()));
+        mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let both = OpenOptions::new().read(true).write(true).open(&path);
+        let reader = OpenOptions::new().read(true).open(&path).unwrap();
+        let writer = OpenOptions::new().write(true).open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        drop(both);
+        assert!(reopen(&reader).is_none());
+        assert!(reopen(&writer).is_some());
+    }
 
     #[test]
     fn read_into_extends_by_what_came_and_never_grows() {
