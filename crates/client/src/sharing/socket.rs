@@ -9,6 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use sys::socket::Connecting;
 
@@ -23,6 +24,9 @@ const ADDRESS_BYTES: usize = 108;
 const QUEUE: i32 = 128;
 /// Nobody else may connect.
 const MASK: u32 = 0o177;
+/// Attempts to lock a directory, and the pause after each: half a second in all.
+const LOCK_TRIES: u32 = 50;
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
 /// Length of the random part of a temporary name.
 const RANDOM_CHARACTERS: usize = 16;
 
@@ -48,11 +52,24 @@ fn split(path: &Path) -> io::Result<(OwnedFd, &std::ffi::OsStr)> {
     Ok((sys::file::open_directory(directory)?, name))
 }
 
+/// Locks a directory, for [`LOCK_TRIES`] at most: every user who may read it (that of `/tmp`) can
+/// hold the lock for ever. Without it, as on some network file systems too, the worst is a master
+/// without a name.
+fn lock(directory: &OwnedFd) {
+    for _ in 0..LOCK_TRIES {
+        match sys::file::lock(directory, false) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                std::thread::sleep(LOCK_PAUSE);
+            }
+            _ => return,
+        }
+    }
+}
+
 /// Removes the socket at `path` if nobody listens there and this user owns it.
 pub(super) fn remove_stale(path: &Path) {
     let removed = split(path).and_then(|(directory, _)| {
-        // Without a lock, as on some network file systems, the worst is a master without a name.
-        let _ = sys::file::lock(&directory, true);
+        lock(&directory);
         match sys::socket::connect_unix(path) {
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                 sys::socket::unlink_own_socket(path)
@@ -163,4 +180,22 @@ fn temporary(directory: &OwnedFd, name: &std::ffi::OsStr) -> PathBuf {
         "/proc/self/fd/{}/{start}.{letters}",
         directory.as_raw_fd()
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_that_another_process_has_locked_stops_nobody() {
+        let folder = std::env::temp_dir().join(format!("fulmar-stale-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("socket");
+        drop(sys::socket::listen_unix(&path, 1, MASK).unwrap());
+        let theirs = sys::file::open_directory(&folder).unwrap();
+        sys::file::lock(&theirs, true).unwrap();
+        remove_stale(&path);
+        assert!(!path.exists());
+        fs::remove_dir(&folder).unwrap();
+    }
 }
