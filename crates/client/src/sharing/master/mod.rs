@@ -16,6 +16,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use config::client::{ClientOptions, ControlPersist};
+use config::types::Variable;
 use driver::{Driver, Notice};
 use proto::{ChannelId, Millis};
 use sys::process::effective_uid;
@@ -61,6 +62,8 @@ pub(crate) struct MasterSettings {
     persist: ControlPersist,
     /// `SendEnv`: passengers' variables that are passed on.
     send_env: Vec<String>,
+    /// `SetEnv`: variables of every session.
+    set_env: Vec<Variable>,
     agent: Option<PathBuf>,
     x11: Option<X11Plan>,
 }
@@ -124,6 +127,7 @@ impl Master {
                 asks: connection.control_master.asks(),
                 persist: connection.control_persist,
                 send_env: options.session.send_env.clone(),
+                set_env: options.session.set_env.clone(),
                 agent: plan.agent.clone(),
                 x11: plan.x11.clone(),
             },
@@ -466,6 +470,16 @@ impl Master {
 
     fn look_for_life(&mut self, driver: &mut Driver) {
         let Some(probe) = &mut self.probe else { return };
+        // Those who have not waited any longer.
+        let controls = &self.controls;
+        probe
+            .waiting
+            .retain(|(serial, _)| controls.contains_key(serial));
+        if probe.waiting.is_empty() {
+            self.probe = None;
+            driver.set_timer(TOKEN_PROBE, None);
+            return;
+        }
         let received = driver.wire_bytes().0;
         let now = driver.now();
         if received == probe.received {

@@ -140,12 +140,14 @@ impl Master {
         self.open(passenger, plan, fds, &question, driver)
     }
 
-    /// Variables that `SendEnv` of the master names, as in OpenSSH.
+    /// Variables that `SendEnv` of the master names, then those of its `SetEnv`, as in OpenSSH.
     fn permitted(&self, environment: &[Vec<u8>]) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let set_env = &self.settings.set_env;
         let is_wanted = |name: &[u8]| {
             let name = String::from_utf8_lossy(name);
             let mut patterns = self.settings.send_env.iter();
             patterns.any(|wanted| pattern::matches(&name, wanted))
+                && !set_env.iter().any(|variable| variable.name == name)
         };
         let pair = |variable: &Vec<u8>| {
             let at = variable.iter().position(|byte| *byte == b'=')?;
@@ -153,7 +155,10 @@ impl Master {
             let value = value.get(1..).unwrap_or_default();
             (at > 0 && is_wanted(name)).then(|| (name.to_vec(), value.to_vec()))
         };
-        environment.iter().filter_map(pair).collect()
+        let bytes = |text: &str| text.as_bytes().to_vec();
+        let set = set_env.iter();
+        let set = set.map(|variable| (bytes(&variable.name), bytes(&variable.value)));
+        environment.iter().filter_map(pair).chain(set).collect()
     }
 
     /// A passenger asks for a forwarded stream.
