@@ -13,6 +13,7 @@ use proto::channel::ChannelTimeouts;
 
 use crate::auth::identity::Keys;
 use crate::auth::{Early, LoggedIn};
+use crate::connect::proxy::ProxyErrors;
 use crate::error::{ClientError, Peer};
 use crate::flags::Flags;
 use crate::forward::SessionForwards;
@@ -55,7 +56,11 @@ impl OneConnection<'_> {
     ) -> Result<i32, Failure> {
         let options = self.options;
         // Reading the records overlaps with connecting.
-        let dialing = connect::begin(options, self.flags.config_file.as_deref())?;
+        let errors = match self.persists() {
+            true => ProxyErrors::Dropped,
+            false => ProxyErrors::Shown,
+        };
+        let dialing = connect::begin(options, self.flags.config_file.as_deref(), errors)?;
         let mut known = Known {
             checker: HostKeyChecker::new(options),
             records: LoginRecords::new(options, self.caution, ProfileCache::open(options)),

@@ -18,6 +18,7 @@ use sys::socket::{ConnectFrom, Family};
 use crate::error::{ClientError, Peer};
 use crate::jumps;
 use crate::log::debug1;
+use proxy::ProxyErrors;
 
 /// A connected stream to the server, before the first byte.
 #[derive(Debug)]
@@ -50,13 +51,15 @@ enum Stage {
     },
 }
 
-/// Starts to connect as the options say. `config_file` is passed on to a jump (`-F`).
+/// Starts to connect as the options say. `config_file` is passed on to a jump (`-F`); `errors` is
+/// where a proxy's standard error goes.
 ///
 /// # Errors
 /// [`ClientError`].
 pub fn begin<'c>(
     options: &'c ClientOptions,
     config_file: Option<&str>,
+    errors: ProxyErrors,
 ) -> Result<Dialing<'c>, ClientError> {
     let peer = Peer {
         host: options.hostname.clone(),
@@ -87,9 +90,9 @@ pub fn begin<'c>(
                 proxy: Some(child),
             })
         }
-        Proxy::Command(line) => Stage::Done(through(proxy::command(line)?, peer)),
+        Proxy::Command(line) => Stage::Done(through(proxy::command(line, errors)?, peer)),
         Proxy::Jump(hops) => {
-            let proxied = proxy::jump(hops, options, config_file)?;
+            let proxied = proxy::jump(hops, options, config_file, errors)?;
             Stage::Done(through(proxied, peer))
         }
     };

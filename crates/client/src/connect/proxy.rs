@@ -26,14 +26,24 @@ pub struct Proxied {
     pub child: Child,
 }
 
+/// Where a proxy's standard error goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProxyErrors {
+    /// To that of this process.
+    Shown,
+    /// Nowhere, as with OpenSSH: a persisting master keeps its proxy, and a program that reads this
+    /// process's standard error would wait for its end. With `-v` they are shown.
+    Dropped,
+}
+
 /// Runs a configured command in the user's shell.
 ///
 /// # Errors
 /// [`ClientError::System`].
-pub fn command(line: &str) -> Result<Proxied, ClientError> {
+pub fn command(line: &str, errors: ProxyErrors) -> Result<Proxied, ClientError> {
     debug1!("Executing proxy command: {}", crate::text::one_line(line));
     let mut command = shell(line);
-    start(&mut command)
+    start(&mut command, errors)
 }
 
 /// Runs a command that passes back a connected socket (`ProxyUseFdpass`).
@@ -74,6 +84,7 @@ pub fn jump(
     hops: &[JumpHost],
     options: &ClientOptions,
     config_file: Option<&str>,
+    errors: ProxyErrors,
 ) -> Result<Proxied, ClientError> {
     let Some((last, before)) = hops.split_last() else {
         return Err(ClientError::Refused("ssh: ProxyJump names no host".into()));
@@ -88,7 +99,7 @@ pub fn jump(
         crate::text::one_line(&arguments.join(" "))
     );
     command.args(arguments.iter().map(OsString::from));
-    start(&mut command)
+    start(&mut command, errors)
 }
 
 /// The command line of the jump, argument 0 included.
@@ -137,13 +148,17 @@ fn shell(line: &str) -> ChildCommand {
     command
 }
 
-fn start(command: &mut ChildCommand) -> Result<Proxied, ClientError> {
+fn start(command: &mut ChildCommand, errors: ProxyErrors) -> Result<Proxied, ClientError> {
     let (read, their_output) = sys::io::pipe().map_err(ClientError::system("pipe"))?;
     let (their_input, write) = sys::io::pipe().map_err(ClientError::system("pipe"))?;
-    inherit_env(command)
-        .fd(their_input, 0)
-        .fd(their_output, 1)
-        .fd_shared(sys::io::stderr(), 2);
+    inherit_env(command).fd(their_input, 0).fd(their_output, 1);
+    match errors {
+        ProxyErrors::Dropped if !log::debugs_on_stderr() => command.fd(
+            sys::io::null().map_err(ClientError::system("/dev/null"))?,
+            2,
+        ),
+        _ => command.fd_shared(sys::io::stderr(), 2),
+    };
     let child = spawn(command)?;
     Ok(Proxied { read, write, child })
 }
