@@ -340,9 +340,10 @@ impl AgentLoop {
                     connection.answer(place.request, answer::status(false));
                 }
             }
+            // Tried in the loop's next turn: an answer leads to the client's next request, and one in
+            // the other would take stack for each request that clients have sent.
             Handling::Unlock(passphrase) if self.unlocks.len() < MAX_UNLOCKS => {
                 self.unlocks.push_back((place, passphrase));
-                self.continue_unlocks();
             }
             Handling::Unlock(_) => connection.answer(place.request, answer::status(false)),
         }
