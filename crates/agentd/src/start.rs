@@ -262,7 +262,8 @@ fn in_background(
     }
 }
 
-/// Leaves the terminal, the directory and the standard streams of the starting shell.
+/// Leaves the terminal, the directory, the standard streams and all other descriptors of the
+/// starting shell, whose readers and locks would wait for the agent's end.
 fn leave_starter() -> io::Result<()> {
     sys::process::new_session()?;
     std::env::set_current_dir("/")?;
@@ -270,7 +271,7 @@ fn leave_starter() -> io::Result<()> {
     for target in 0..3 {
         sys::io::replace_stdio(&null, target)?;
     }
-    Ok(())
+    sys::process::close_inherited()
 }
 
 /// Serves in this process. `ready` reports that, after everything that may fail.

@@ -2,7 +2,7 @@
 //! `require` can fail before any byte is sent.
 
 use accelerator::{Accelerator, LibraryRequest};
-use config::client::ClientOptions;
+use config::client::{ClientOptions, ControlPersist};
 use config::hardware::{Tried, in_use_line, warning_line};
 use sys::process::SelfExe;
 
@@ -19,8 +19,10 @@ pub(crate) fn open(options: &ClientOptions) -> Result<Option<Accelerator>, Clien
         return Ok(None);
     };
     let request = LibraryRequest {
-        // With -f the connection continues in a process that is forked later.
-        ends_with_starter: !options.session.fork_after_authentication,
+        // With -f and as a persisting master the connection continues in a process that is forked
+        // later.
+        ends_with_starter: !options.session.fork_after_authentication
+            && options.connection.control_persist == ControlPersist::No,
         ..LibraryRequest::new(wish.libraries, wish.verify, wish.level)
     };
     let opened = SelfExe::open()

@@ -341,6 +341,10 @@ impl Master {
                 match control.look() {
                     PeekResult::Nothing => {}
                     // Until the answer has been sent.
+                    PeekResult::Bytes if control.is_blocked() => {
+                        let token = TOKEN_CONTROL + serial;
+                        let _ = driver.watch(control.as_fd(), token, false, true);
+                    }
                     PeekResult::Bytes => driver.unwatch(control.as_fd()),
                     PeekResult::End => self.leave(serial, driver),
                 }
