@@ -13,6 +13,7 @@ use crate::error::ClientError;
 use crate::forward::{self, SessionForwards, open_reason};
 use crate::log::{debug1, debug2, debug3, error, info, verbose};
 use crate::pipelining::early::Asked;
+use crate::sharing::master::Master;
 use crate::text::one_line;
 
 impl Session<'_> {
@@ -306,12 +307,12 @@ impl Session<'_> {
     pub(super) fn channel_closed(&mut self, channel: ChannelId) {
         self.outcome.closed = true;
         self.stop_input(channel);
-        if self
-            .forwards
-            .as_ref()
-            .is_some_and(SessionForwards::has_connections)
+        let forwards = self.forwards.as_ref();
+        let master = self.master.as_ref();
+        if forwards.is_some_and(SessionForwards::has_connections)
+            || master.is_some_and(Master::has_passengers)
         {
-            // The session waits for them, and the user may type elsewhere.
+            // The session waits for them, and the user may interrupt it or type elsewhere.
             self.terminal.leave_raw_mode();
         }
     }
