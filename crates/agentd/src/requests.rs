@@ -277,7 +277,10 @@ impl KeyAgent {
             (Some(login), _) => {
                 let user = shown(login.user);
                 text.push_str(&format!("\nIt logs in as user \"{user}\""));
-                let bound = bindings.hops().last().filter(|hop| !hop.is_forwarding);
+                // A binding tells where another session logs in, which is anybody's to choose.
+                let bound = bindings.hops().last().filter(|hop| {
+                    !hop.is_forwarding && hop.session_identifier == login.session_identifier
+                });
                 match login.host_key.map(fingerprint) {
                     Some(host) => text.push_str(&format!(" to the host with key {host}.")),
                     None => match bound {
@@ -340,3 +343,7 @@ fn unlock(passphrase: &[u8]) -> Handling {
 fn shown(text: impl AsRef<[u8]>) -> String {
     escape::escape_at_most(text, escape::Style::Line, MAX_SHOWN)
 }
+
+#[cfg(test)]
+#[path = "requests_tests.rs"]
+mod tests;

@@ -1,0 +1,76 @@
+use agent::Constraints;
+use agent::message::SignFlags;
+use agent::request::SessionBind;
+use keys::private_file::HeldKey;
+use wire::Put;
+
+use super::*;
+
+fn agent_with(key: &PrivateKey) -> KeyAgent {
+    let mut keyring = Keyring::default();
+    let held = HeldKey {
+        key: key.clone(),
+        certificate: None,
+    };
+    let constraints = Constraints {
+        confirm: true,
+        ..Constraints::default()
+    };
+    keyring.add(held, "mine".into(), constraints, None, 0);
+    KeyAgent {
+        keyring,
+        log: AgentLog::foreground(),
+        default_lifetime: None,
+        fingerprint_hash: HashAlgorithm::Sha256,
+        allows_remote_providers: false,
+        has_grown: false,
+    }
+}
+
+/// What a server lets sign for a login in the session with this identifier.
+fn login_in(session_identifier: &[u8], blob: &[u8]) -> Vec<u8> {
+    let mut data = Vec::new();
+    data.put_string(session_identifier);
+    data.put_u8(50);
+    for field in ["root", "ssh-connection", "publickey"] {
+        data.put_string(field.as_bytes());
+    }
+    data.put_bool(true);
+    data.put_string(b"ssh-ed25519");
+    data.put_string(blob);
+    data
+}
+
+#[test]
+fn a_question_names_no_host_to_which_another_session_is_bound() {
+    let (key, host) = ([1; 32], [2; 32]);
+    let key = PrivateKey::from_ed25519_seed(&key);
+    let host = PrivateKey::from_ed25519_seed(&host);
+    let agent = agent_with(&key);
+    let mut bindings = Bindings::default();
+    let signature = host.sign(SignatureAlgorithm::Ed25519, b"bound").unwrap();
+    let bind = SessionBind {
+        host_key: &host.public().blob(),
+        session_identifier: b"bound",
+        signature: &signature,
+        is_forwarding: false,
+    };
+    bindings.bind(&bind).unwrap();
+    let blob = key.public().blob();
+    let question = |session: &[u8]| {
+        let request = SignRequest {
+            blob: &blob,
+            data: &login_in(session, &blob),
+            flags: SignFlags::NONE,
+        };
+        match agent.sign(&bindings, &request) {
+            Handling::Confirm(_, question) => question,
+            _ => String::new(),
+        }
+    };
+    let name = keys::fingerprint::of_blob(&host.public().blob(), HashAlgorithm::Sha256);
+    assert!(question(b"bound").contains(&name));
+    let other = question(b"another");
+    assert!(other.contains("to an unknown host."), "{other}");
+    assert!(!other.contains(&name), "{other}");
+}
