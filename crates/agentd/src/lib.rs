@@ -31,6 +31,8 @@ use options::Task;
 
 /// Exit status for wrong use, and if the agent cannot start.
 const STATUS_FAILED: i32 = 1;
+/// Exit status for a flag's value that is refused without the usage, as in OpenSSH.
+const STATUS_FATAL: i32 = 255;
 
 /// The usage text.
 pub const USAGE: &str = "\
@@ -55,7 +57,10 @@ pub fn run(args: Vec<OsString>) -> i32 {
             if bad.shows_usage {
                 eprint!("{USAGE}");
             }
-            return STATUS_FAILED;
+            return match bad.shows_usage {
+                true => STATUS_FAILED,
+                false => STATUS_FATAL,
+            };
         }
     };
     let done = match task {
