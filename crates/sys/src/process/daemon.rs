@@ -2,6 +2,7 @@
 //! background, for `ssh -f`, and helpers.
 
 use std::io;
+use std::time::Duration;
 
 use crate::Pid;
 use crate::ffi::check;
@@ -46,7 +47,13 @@ pub fn new_session() -> io::Result<()> {
 /// `Unsupported` if the process has other threads: they, and the locks that they hold, would be lost
 /// in the child. Else the kernel's error.
 pub fn fork() -> io::Result<Option<Pid>> {
-    if std::fs::read_dir("/proc/self/task")?.count() != 1 {
+    // A thread that was joined stays in the list for a moment.
+    let mut tries = 20;
+    while std::fs::read_dir("/proc/self/task")?.count() != 1 && tries > 0 {
+        std::thread::sleep(Duration::from_millis(1));
+        tries -= 1;
+    }
+    if tries == 0 {
         return Err(io::Error::new(
             io::ErrorKind::Unsupported,
             "a process with threads cannot go to the background",
