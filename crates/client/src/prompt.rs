@@ -148,15 +148,15 @@ pub fn by_askpass(prompt: &str) -> Option<Option<Zeroizing<Vec<u8>>>> {
     (surroundings.way() == AskVia::Askpass).then(|| askpass(prompt, Question::Secret))
 }
 
-/// Runs the askpass program with the prompt as its argument; the first line of its output is the
-/// answer.
 /// Asks the user for a permission through the askpass program, as OpenSSH does: an empty answer or
-/// `yes` grants it.
+/// `yes` grants it. Nobody is asked, and it is not granted, without a display and with
+/// `SSH_ASKPASS_REQUIRE=never`.
 pub(crate) fn permits(question: &str) -> bool {
-    askpass(question, Question::Confirm)
-        .is_some_and(|answer| answer.is_empty() || answer.eq_ignore_ascii_case(b"yes"))
+    sys::terminal::askpass::confirms(question)
 }
 
+/// Runs the askpass program with the prompt as its argument; the first line of its output is the
+/// answer.
 fn askpass(prompt: &str, question: Question) -> Option<Zeroizing<Vec<u8>>> {
     let program = sys::terminal::askpass::program();
     // Not "confirm" for a question with another valid answer, such as a fingerprint.
