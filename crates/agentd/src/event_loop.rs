@@ -41,6 +41,8 @@ const MAX_QUESTIONS: usize = 16;
 const MAX_QUESTIONS_OF_ONE: usize = 4;
 /// Passphrases that wait for the delay of earlier ones.
 const MAX_UNLOCKS: usize = 64;
+/// Pause before the next attempt to accept, when the system has no descriptor for the only client.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 /// Idle time after which unused memory is returned.
 const REST: Duration = Duration::from_millis(200);
 
@@ -214,8 +216,12 @@ impl AgentLoop {
                 Err(error) => {
                     let log = &self.agent.log;
                     log.debug(format_args!("cannot accept a client: {error}"));
-                    // The end of a client may remove the reason.
-                    return self.set_accepts(self.connections.is_empty());
+                    // The end of a client may remove the reason; without any, only time does.
+                    let is_alone = self.connections.is_empty();
+                    if is_alone {
+                        std::thread::sleep(ACCEPT_PAUSE);
+                    }
+                    return self.set_accepts(is_alone);
                 }
             };
             let own = sys::process::effective_uid();
