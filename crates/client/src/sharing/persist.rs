@@ -57,7 +57,7 @@ impl Leave {
 fn be_alone(master: &mut Master) -> Result<(), ClientError> {
     if let Some(path) = master.path() {
         let title = format!("ssh: {} [mux]", path.display());
-        let _ = sys::process::set_title(&title);
+        let _ = sys::process::set_long_title(&title);
     }
     sys::process::close_inherited().map_err(ClientError::system("close"))
 }

@@ -31,6 +31,6 @@ pub use harden::{
 };
 pub use limits::{Limit, Resource, limit, raise_open_files, set_limit};
 pub use spawn::{ChildCommand, SelfExe, SpawnError};
-pub use title::set_title;
+pub use title::{set_long_title, set_title};
 pub use usage::{Usage, own_usage, wait_usage};
 pub use wait::{Child, ExitStatus, PidFd, reap_any};

@@ -82,13 +82,25 @@ fn take_environment(area: &mut ArgumentArea) {
     }
 }
 
-/// Shows `title` instead of the arguments, cut to the length of arguments and environment. Afterwards
-/// `std::env::args` returns garbage: parse the arguments before. Call it while the process has one
-/// thread.
+/// Shows `title` instead of the arguments, cut to their length. Afterwards `std::env::args` returns
+/// garbage: parse the arguments before. Call it while the process has one thread.
 ///
 /// # Errors
 /// `InvalidInput` if `title` contains a NUL byte; `Unsupported` if the arguments were not found.
 pub fn set_title(title: &str) -> io::Result<()> {
+    write_title(title, false)
+}
+
+/// The same, cut to the length of arguments and environment: `/proc/PID/environ` shows the rest of a
+/// title that is longer than the arguments.
+///
+/// # Errors
+/// As [`set_title`].
+pub fn set_long_title(title: &str) -> io::Result<()> {
+    write_title(title, true)
+}
+
+fn write_title(title: &str, may_be_long: bool) -> io::Result<()> {
     if title.bytes().any(|byte| byte == 0) {
         return Err(io::ErrorKind::InvalidInput.into());
     }
@@ -99,7 +111,7 @@ pub fn set_title(title: &str) -> io::Result<()> {
         return Err(io::ErrorKind::Unsupported.into());
     };
     // The kernel shows what goes beyond the arguments if their last byte is not NUL.
-    if title.len() >= area.len {
+    if may_be_long && title.len() >= area.len {
         take_environment(area);
     }
     let bytes = title.as_bytes();

@@ -313,6 +313,20 @@ fn title() {
     assert!(before <= 1000);
     // The environment after the arguments is unchanged.
     assert!(std::env::vars_os().all(|(name, _)| !name.is_empty()));
+    let variables: Vec<_> = std::env::vars_os().collect();
+    let long = "y".repeat(500);
+    process::set_long_title(&long).unwrap();
+    let shown = std::fs::read("/proc/self/cmdline").unwrap();
+    let bytes = shown.iter().take_while(|byte| **byte == b'y').count();
+    let arguments: usize = 8 + variables
+        .iter()
+        .map(|(name, value)| name.len() + value.len())
+        .sum::<usize>();
+    assert!(
+        bytes == long.len() || bytes >= arguments,
+        "{bytes} of {arguments}"
+    );
+    assert_eq!(std::env::vars_os().collect::<Vec<_>>(), variables);
 }
 
 fn dumpable() {
