@@ -41,7 +41,9 @@ fn extensions() -> Vec<Row> {
             .but("x11", "yes"),
         Row::certificate(&["no-pty"]).no_pty(),
         Row::certificate(&["no-user-rc"]).no_user_rc(),
-        Row::certificate(&["no-port-forwarding"]).no_ports(),
+        Row::certificate(&["no-port-forwarding"])
+            .no_ports()
+            .but("takeover", "no"),
         Row::certificate(&["no-agent-forwarding"]).no_agent(),
         Row::certificate(&["no-x11-forwarding"]).with("X11Forwarding yes"),
         Row::certificate(&["no-touch-required"]),

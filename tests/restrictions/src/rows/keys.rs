@@ -6,7 +6,9 @@ const X11: &str = "X11Forwarding yes";
 
 pub(super) fn rows() -> Vec<Row> {
     let mut rows = vec![
-        Row::new("nothing restricted").datagrams("A B", "A B"),
+        Row::new("nothing restricted")
+            .datagrams("A B", "A B")
+            .but("takeover", "yes"),
         Row::new("nothing restricted, X11")
             .with(X11)
             .but("x11", "yes"),
@@ -25,7 +27,7 @@ pub(super) fn rows() -> Vec<Row> {
 fn permissions() -> Vec<Row> {
     let restrict = |options: &str| Row::key(options).restricted();
     vec![
-        restrict("restrict"),
+        restrict("restrict").but("takeover", "no"),
         restrict("RESTRICT"),
         restrict("pty,restrict"),
         Row::key("restrict,pty").no_user_rc().no_ports().no_agent(),
@@ -44,7 +46,9 @@ fn permissions() -> Vec<Row> {
         restrict("restrict").with(X11),
         Row::key("no-pty").no_pty(),
         Row::key("no-user-rc").no_user_rc(),
-        Row::key("no-port-forwarding").no_ports(),
+        Row::key("no-port-forwarding")
+            .no_ports()
+            .but("takeover", "no"),
         Row::key("no-agent-forwarding").no_agent(),
         Row::key("no-X11-forwarding").with(X11),
         Row::key("no-touch-required"),
@@ -167,10 +171,14 @@ fn ports() -> Vec<Row> {
         Row::key(r#"permitopen="*:0""#).refused(),
         Row::key(r#"permitopen="127.0.0.1""#).refused(),
         Row::key(r#"permitopen="127.0.0.1:99999""#).refused(),
-        Row::key(r#"permitlisten="{la}""#).but("remote-tcp", "A"),
+        Row::key(r#"permitlisten="{la}""#)
+            .but("remote-tcp", "A")
+            .but("takeover", "yes"),
         Row::key(r#"permitlisten="localhost:{la}""#).but("remote-tcp", "A"),
         Row::key(r#"permitlisten="127.0.0.1:{la}""#).but("remote-tcp", "none"),
-        Row::key(r#"permitlisten="*:{lb}""#).but("remote-tcp", "B"),
+        Row::key(r#"permitlisten="*:{lb}""#)
+            .but("remote-tcp", "B")
+            .but("takeover", "no"),
         Row::key(r#"restrict,permitlisten="{la}""#).restricted(),
         Row::key(r#"permitlisten="*:0""#).refused(),
         Row::key(r#"permitlisten="127.0.0.1:0""#).refused(),
