@@ -204,8 +204,15 @@ fn one_port_at_two_addresses_apart_is_taken_back_at_both() {
     let site = Site::new(Kind::Fulmar, Kind::Fulmar, "LogLevel VERBOSE\n");
     let addresses = ["127.0.0.1:", "[::1]:"];
     let port = free_port();
-    let old = forwards_at(&site, "", &addresses, port);
-    old.signal("STOP");
+    // A connection without a session would end with the first.
+    let frozen = || {
+        let echo = target(Does::Echo);
+        let specs = addresses.map(|address| format!("{address}{port}:127.0.0.1:{echo}"));
+        let old = Session::start(&site, &["-R", &specs[0], "-R", &specs[1]]);
+        old.client.signal("STOP");
+        old
+    };
+    let old = frozen();
     // The one that was requested last as well.
     for address in ["[::1]:", "127.0.0.1:"] {
         let outcome = asks_at(&site, "", address, port);
@@ -217,9 +224,9 @@ fn one_port_at_two_addresses_apart_is_taken_back_at_both() {
             site.running.daemon.log()
         );
     }
+    drop(old);
     // And both by one connection.
-    let old = forwards_at(&site, "", &addresses, port);
-    old.signal("STOP");
+    let _old = frozen();
     let _new = forwards_at(&site, "", &addresses, port);
     let log = || site.running.daemon.log();
     let count = || log().matches("taken back from").count();
