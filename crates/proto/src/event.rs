@@ -318,3 +318,24 @@ pub enum Event {
         text: String,
     },
 }
+
+impl Event {
+    /// The channel that the event is about. `None` for a channel that the peer requests, one that the
+    /// server ignored, and events about no channel.
+    #[must_use]
+    pub fn channel(&self) -> Option<ChannelId> {
+        match self {
+            Self::ChannelOpened(channel)
+            | Self::ChannelRefused { channel, .. }
+            | Self::ChannelData { channel, .. }
+            | Self::ChannelEof(channel)
+            | Self::ChannelPeerClosed(channel)
+            | Self::ChannelClosed(channel)
+            | Self::ChannelWritable(channel)
+            | Self::ChannelIdle { channel, .. }
+            | Self::ChannelReply { channel, .. }
+            | Self::ChannelRequest { channel, .. } => Some(*channel),
+            _ => None,
+        }
+    }
+}
