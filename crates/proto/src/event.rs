@@ -212,8 +212,8 @@ pub enum Event {
     AuthBanner(String),
     /// Client: the user is logged in.
     AuthSuccess(AuthProof),
-    /// Server: decide on this request and answer `auth_success`, `auth_failure`, `auth_pk_ok`,
-    /// `auth_info_request` or `auth_change_request`.
+    /// Server: decide on this request and answer `auth_success`, `auth_failure`, `auth_pk_ok`
+    /// or `auth_info_request`.
     AuthRequest(AuthRequest),
 
     /// The peer requests a channel; answer `accept_channel` or `reject_channel`.

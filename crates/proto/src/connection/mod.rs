@@ -192,12 +192,6 @@ impl Connection {
         self.transport.extensions.server_sig_algs.as_deref()
     }
 
-    /// Client: the server announced `publickey-hostbound-v00@openssh.com`.
-    #[must_use]
-    pub fn hostbound_supported(&self) -> bool {
-        self.transport.extensions.hostbound
-    }
-
     /// Client: the server announced `agent-forward`, so that the names of the draft may be used.
     #[must_use]
     pub fn agent_forward_supported(&self) -> bool {

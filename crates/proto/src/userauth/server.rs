@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use wire::message::{
     Encode, ServiceAccept, ServiceRequest, UserauthBanner, UserauthFailure, UserauthInfoRequest,
-    UserauthInfoResponse, UserauthPasswdChangereq, UserauthPkOk, UserauthRequest, UserauthSuccess,
+    UserauthInfoResponse, UserauthPkOk, UserauthRequest, UserauthSuccess,
 };
 use wire::{NameList, Put, Reader, Rest, names};
 use zeroize::Zeroizing;
@@ -214,18 +214,6 @@ impl ServerAuth {
             language: b"",
             count,
             prompts: Rest(&list),
-        })
-    }
-
-    pub(crate) fn change_request(
-        &mut self,
-        transport: &mut Transport,
-        prompt: &str,
-    ) -> Result<(), Error> {
-        self.answer()?;
-        transport.send_message(&UserauthPasswdChangereq {
-            prompt: prompt.as_bytes(),
-            language: b"",
         })
     }
 
