@@ -13,8 +13,8 @@ use driver::{Driver, Notice};
 use proto::channel::Request;
 use proto::{ChannelId, Event, Stream};
 
-use super::{Master, misuse};
 use super::typed::TypedSource;
+use super::{Master, misuse};
 use crate::error::ClientError;
 use crate::forward::{SessionForwards, open_reason};
 use crate::log::{debug1, debug2, error, verbose};
