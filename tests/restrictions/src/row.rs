@@ -315,7 +315,7 @@ impl Row {
         match permission {
             Permission::Pty => self.no_pty(),
             Permission::UserRc => self.no_user_rc(),
-            Permission::PortForwarding => self.no_ports(),
+            Permission::PortForwarding => self.no_ports().but("takeover", "no"),
             Permission::AgentForwarding => self.no_agent(),
             // It is not on by default: a row without it shows only that the permission is denied.
             Permission::X11Forwarding => self.with(X11),

@@ -6,7 +6,9 @@ use crate::row::{Row, X11};
 
 pub(super) fn rows() -> Vec<Row> {
     let mut rows = vec![
-        Row::new("nothing restricted").datagrams("A B", "A B"),
+        Row::new("nothing restricted")
+            .datagrams("A B", "A B")
+            .but("takeover", "yes"),
         Row::new("nothing restricted, X11")
             .with(X11)
             .but("x11", "yes"),
@@ -26,7 +28,7 @@ pub(super) fn rows() -> Vec<Row> {
 fn permissions() -> Vec<Row> {
     let restrict = |options: &str| Row::key(options).restricted();
     let mut rows = vec![
-        restrict("restrict"),
+        restrict("restrict").but("takeover", "no"),
         restrict("RESTRICT"),
         restrict("pty,restrict"),
         restrict("restrict").with(X11),
@@ -156,10 +158,14 @@ fn ports() -> Vec<Row> {
         Row::key(r#"permitopen="*:0""#).refused(),
         Row::key(r#"permitopen="127.0.0.1""#).refused(),
         Row::key(r#"permitopen="127.0.0.1:99999""#).refused(),
-        Row::key(r#"permitlisten="{la}""#).but("remote-tcp", "A"),
+        Row::key(r#"permitlisten="{la}""#)
+            .but("remote-tcp", "A")
+            .but("takeover", "yes"),
         Row::key(r#"permitlisten="localhost:{la}""#).but("remote-tcp", "A"),
         Row::key(r#"permitlisten="127.0.0.1:{la}""#).but("remote-tcp", "none"),
-        Row::key(r#"permitlisten="*:{lb}""#).but("remote-tcp", "B"),
+        Row::key(r#"permitlisten="*:{lb}""#)
+            .but("remote-tcp", "B")
+            .but("takeover", "no"),
         Row::key(r#"restrict,permitlisten="{la}""#).restricted(),
         Row::key(r#"permitlisten="*:0""#).refused(),
         Row::key(r#"permitlisten="127.0.0.1:0""#).refused(),

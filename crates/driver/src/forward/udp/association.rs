@@ -112,8 +112,10 @@ impl Forwards {
 
 /// A socket on the address at which the client has connected, and its own address.
 fn bind_beside(control: &SocketPair) -> io::Result<(OwnedFd, SocketAddr)> {
-    let at = sys::socket::local_address(&control.read)?;
-    let socket = sys::socket::datagram::bind(SocketAddr::new(at.ip(), 0))?;
+    // A link-local address is one of its interface, which stays.
+    let mut at = sys::socket::local_address(&control.read)?;
+    at.set_port(0);
+    let socket = sys::socket::datagram::bind(at)?;
     let address = sys::socket::local_address(&socket)?;
     Ok((socket, address))
 }

@@ -190,8 +190,9 @@ impl Forwards {
         let mut named = None;
         let mut head_bytes = 0;
         if let Some(association) = &mut listener.association {
-            let is_client = association.is_client(received.peer.address);
-            let header = SocksDatagram::parse(received.bytes).filter(|_| is_client);
+            // A datagram that is malformed does not fix the client's port.
+            let header = SocksDatagram::parse(received.bytes)
+                .filter(|_| association.is_client(received.peer.address));
             let Some(header) = header else {
                 return;
             };

@@ -164,6 +164,10 @@ impl Forwards {
             Err(why) => {
                 let reason = open_failure::CONNECT_FAILED;
                 let _ = driver.connection().reject_channel(channel, reason, &why);
+                if let ForwardTarget::Udp { host, .. } = &target {
+                    let name = (host.clone(), self.settings.family);
+                    self.resolver.forget(&name);
+                }
                 self.reports.push_back(ForwardReport::ConnectFailed {
                     target,
                     why,
