@@ -10,10 +10,11 @@ use super::options::Flags;
 use super::{KeygenFailure, files};
 
 /// The host keys that are looked for where `-f` names none.
-const HOST_KEYS: [&str; 3] = [
+const HOST_KEYS: [&str; 4] = [
     "/etc/ssh/ssh_host_rsa_key",
     "/etc/ssh/ssh_host_ecdsa_key",
     "/etc/ssh/ssh_host_ed25519_key",
+    "/etc/ssh/ssh_host_mldsa44_ed25519_key",
 ];
 
 /// Which records are printed.

@@ -170,7 +170,8 @@ pub(crate) fn armored(
     Err(malformed)
 }
 
-/// Encodes as PEM of SubjectPublicKeyInfo (RFC 5280 §4.1.2.7); `None` for security keys.
+/// Encodes as PEM of SubjectPublicKeyInfo (RFC 5280 §4.1.2.7); `None` for security keys
+/// and ML-DSA-44 with Ed25519, for which OpenSSH has no such form.
 #[must_use]
 pub fn to_pkcs8(key: &PublicKey) -> Option<String> {
     let identifier = |oid: &[u8]| der::element(der::OBJECT_IDENTIFIER, &[oid]);
@@ -196,7 +197,9 @@ pub fn to_pkcs8(key: &PublicKey) -> Option<String> {
                 der::bit_string(&pkcs1(exponent, modulus)),
             )
         }
-        PublicKey::SkEd25519 { .. } | PublicKey::SkEcdsaP256 { .. } => return None,
+        PublicKey::SkEd25519 { .. }
+        | PublicKey::SkEcdsaP256 { .. }
+        | PublicKey::MlDsa44Ed25519 { .. } => return None,
     };
     let whole = der::element(der::SEQUENCE, &[&algorithm, &bits]);
     Some(pem::write(LABEL_PKCS8, &[], &whole, PEM_WIDTH).to_string())

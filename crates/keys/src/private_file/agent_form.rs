@@ -115,6 +115,7 @@ fn read_secret(
                 q: q.magnitude(),
             })?
         }
+        PublicKey::MlDsa44Ed25519 { .. } => PrivateKey::from_mldsa44_ed25519(reader.string()?)?,
         PublicKey::SkEd25519 { application, .. } | PublicKey::SkEcdsaP256 { application, .. } => {
             if reader.string()? != application.as_slice() {
                 return Err(PrivateFileError::Malformed);
@@ -152,6 +153,9 @@ fn write_secret(key: &PrivateKey, out: &mut Zeroizing<Vec<u8>>) -> Result<(), Pr
             for number in [&parts.d, &parts.iqmp, &parts.p, &parts.q] {
                 out.put_mpint(number);
             }
+        }
+        (PublicKey::MlDsa44Ed25519 { .. }, PrivateKeySecret::Software(secret)) => {
+            out.put_string(&secret.mldsa44_ed25519_seeds().ok_or_else(lacks)?[..]);
         }
         (
             PublicKey::SkEd25519 { application, .. } | PublicKey::SkEcdsaP256 { application, .. },

@@ -226,6 +226,7 @@ pub(super) fn read_private(reader: &mut Reader<'_>) -> Result<PrivateKey, Privat
         PublicKey::Ecdsa { curve, point } => {
             PrivateKey::from_ecdsa(*curve, reader.mpint()?.magnitude(), Some(point))?
         }
+        PublicKey::MlDsa44Ed25519 { .. } => PrivateKey::from_mldsa44_ed25519(reader.string()?)?,
         PublicKey::SkEd25519 { .. } | PublicKey::SkEcdsaP256 { .. } => {
             let handle = SecurityKeyHandle {
                 flags: reader.u8()?,
@@ -359,6 +360,10 @@ pub(super) fn write_private(
             ] {
                 out.put_mpint(number);
             }
+        }
+        (PublicKey::MlDsa44Ed25519 { .. }, PrivateKeySecret::Software(secret)) => {
+            key.public().write_fields(out);
+            out.put_string(&secret.mldsa44_ed25519_seeds().ok_or_else(lacks)?[..]);
         }
         (_, PrivateKeySecret::SecurityKey(handle)) => {
             key.public().write_fields(out);
