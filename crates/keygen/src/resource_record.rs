@@ -68,7 +68,14 @@ pub(super) fn print(request: &RecordRequest<'_>) -> Result<(), KeygenFailure> {
         })?;
         for hash in &hashes {
             let record = sshfp::record(request.name, &public.key, *hash, request.generic);
-            println!("{}", record.ok_or(KeygenFailure::new(sshfp::NO_RECORD))?);
+            match record {
+                Some(record) => println!("{record}"),
+                // As in OpenSSH, this fails nothing: the machine's other keys have records.
+                None => {
+                    eprintln!("{}", sshfp::NO_RECORD);
+                    break;
+                }
+            }
         }
     }
     Ok(())

@@ -106,10 +106,9 @@ impl SignatureScheme {
         match self {
             Self::EcdsaP256Sha256 | Self::RsaPkcs1Sha256 => HashAlgorithm::Sha256,
             Self::EcdsaP384Sha384 => HashAlgorithm::Sha384,
-            Self::Ed25519
-            | Self::EcdsaP521Sha512
-            | Self::RsaPkcs1Sha512
-            | Self::MlDsa44Ed25519 => HashAlgorithm::Sha512,
+            Self::Ed25519 | Self::EcdsaP521Sha512 | Self::RsaPkcs1Sha512 | Self::MlDsa44Ed25519 => {
+                HashAlgorithm::Sha512
+            }
         }
     }
 }
