@@ -70,7 +70,10 @@ pub(super) fn print(request: &RecordRequest<'_>) -> Result<(), KeygenFailure> {
             let record = sshfp::record(request.name, &public.key, *hash, request.generic);
             match record {
                 Some(record) => println!("{record}"),
-                // As in OpenSSH, this fails nothing: the machine's other keys have records.
+                None if request.file.is_some() => {
+                    return Err(KeygenFailure::new(sshfp::NO_RECORD));
+                }
+                // As in OpenSSH: the machine's other keys have records.
                 None => {
                     eprintln!("{}", sshfp::NO_RECORD);
                     break;

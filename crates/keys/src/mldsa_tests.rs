@@ -14,10 +14,10 @@ use crate::private_file::{
     write_openssh_with,
 };
 use crate::sshsig::{FileSignature, SshsigError};
-use crate::test_support::{Damage, survives_damage};
+use crate::test_support::{Damage, Folder, have_ssh_keygen, survives_damage};
 use crate::{
     CertificateKind, KeyError, KeySpec, KeyType, PresentedKey, PrivateKey, PublicKey,
-    SignatureAlgorithm, VerifyError, VerifyPolicy, fingerprint, public_file, sshfp,
+    SignatureAlgorithm, VerifyError, VerifyPolicy, fingerprint, public_file, sshfp, sshsig,
 };
 
 const NAME: &[u8] = b"ssh-mldsa44-ed25519";
@@ -310,4 +310,87 @@ fn the_picture_has_the_title_of_openssh() {
         sshfp::record("h", &presented, HashAlgorithm::Sha256, false),
         None
     );
+}
+
+/// What we write is read, and what we sign is verified, by an ssh-keygen that knows the type.
+#[test]
+fn ssh_keygen_takes_what_we_write() {
+    if !have_ssh_keygen() {
+        return;
+    }
+    let folder = Folder::new("mldsa");
+    let key = generate();
+    folder.write("key", write_openssh(&key, "c", None).unwrap().as_bytes());
+    if !folder.keygen("-y -f key").status.success() {
+        eprintln!("skipped: this machine's ssh-keygen does not know ssh-mldsa44-ed25519");
+        return;
+    }
+    let public = key.public().to_line();
+    let line = folder.keygen_ok("-y -f key");
+    assert!(line.starts_with(&public), "{line}");
+    let quick = OpensshProtection {
+        rounds: 1,
+        ..OpensshProtection::default()
+    };
+    let text = write_openssh_with(&key, "c", Some(b"secret"), &quick).unwrap();
+    folder.write("encrypted", text.as_bytes());
+    assert!(
+        folder
+            .keygen_ok("-y -P secret -f encrypted")
+            .starts_with(&public)
+    );
+
+    // A certificate of ours by an authority of the type, which ssh-keygen verifies as it reads it.
+    let authority = generate();
+    let fields = CertificateFields {
+        key: key.public().clone(),
+        serial: 9,
+        kind: CertificateKind::User,
+        key_id: "an id".to_owned(),
+        principals: vec!["alice".to_owned()],
+        valid_after: 0,
+        valid_before: u64::MAX,
+        critical_options: Vec::new(),
+        extensions: Vec::new(),
+    };
+    let certificate = PresentedKey::from(fields.sign(&authority, ALGORITHM).unwrap());
+    folder.write(
+        "cert.pub",
+        public_file::to_line(&certificate, "c").as_bytes(),
+    );
+    let shown = folder.keygen_ok("-L -f cert.pub");
+    assert!(shown.contains("MLDSA44-ED25519-CERT SHA256:"), "{shown}");
+    assert!(shown.contains("(using ssh-mldsa44-ed25519)"), "{shown}");
+
+    let hash = HashAlgorithm::Sha512;
+    let signed = sshsig::message(b"file", hash, &hash.digest(b"a message"));
+    let signature = FileSignature {
+        key: key.public().clone().into(),
+        namespace: b"file".to_vec(),
+        hash,
+        signature: key.sign(ALGORITHM, &signed).unwrap(),
+    };
+    folder.write("message.sig", signature.to_armored().as_bytes());
+    folder.write("message", b"a message");
+    folder.write("signers", format!("me {public}\n").as_bytes());
+    let verify = "ssh-keygen -Y verify -f signers -I me -n file -s message.sig <message";
+    let shell = |command: &str| {
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", command]).current_dir(folder.root());
+        shell.output().unwrap()
+    };
+    let output = shell(verify);
+    assert!(output.status.success(), "{output:?}");
+    folder.write("message", b"another message");
+    assert!(!shell(verify).status.success());
+
+    let mut list = RevocationList::default();
+    list.revoke_key_by_sha256(key.public());
+    list.revoke_serials(Some(authority.public()), 9, 9);
+    folder.write("krl", &list.to_bytes());
+    folder.write("key.pub", public.as_bytes());
+    folder.write("other.pub", authority.public().to_line().as_bytes());
+    assert!(!folder.keygen("-Q -f krl key.pub").status.success());
+    assert!(!folder.keygen("-Q -f krl cert.pub").status.success());
+    assert!(folder.keygen("-Q -f krl other.pub").status.success());
 }
