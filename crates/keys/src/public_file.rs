@@ -105,8 +105,12 @@ pub fn to_line(key: &PresentedKey, comment: &str) -> String {
 /// Encodes as RFC 4716, with the comment in quotes and cut to the line limit.
 #[must_use]
 pub fn to_rfc4716(key: &PresentedKey, comment: &str) -> String {
-    let room = RFC4716_WIDTH - "Comment: \"...\"".len();
-    let comment = escape::escape_at_most(comment, escape::Style::Quoted, room);
+    let room = RFC4716_WIDTH - "Comment: \"\"".len();
+    let whole = escape::escape(comment, escape::Style::Quoted);
+    let comment = match whole.len() <= room {
+        true => whole,
+        false => escape::escape_at_most(comment, escape::Style::Quoted, room - "...".len()),
+    };
     format!(
         "{RFC4716_BEGIN}\nComment: \"{comment}\"\n{}{RFC4716_END}\n",
         *base64::encode_lines(&key.blob(), RFC4716_WIDTH)
