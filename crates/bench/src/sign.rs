@@ -81,7 +81,7 @@ impl CommitFiles {
         let files = Self { folder };
         let line = key.public().to_line();
         let write = |name: &str, content: &[u8]| {
-            sys::file::write_private(&files.folder.join(name), content)
+            sys::file::write_private(files.folder.join(name), content)
                 .map_err(|error| format!("{name}: {error}"))
         };
         write("key", text.as_bytes())?;

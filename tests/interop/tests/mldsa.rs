@@ -152,7 +152,7 @@ fn log_in(client: Kind, site: &Site, scratch: &Scratch, lines: &str) {
     let outcome = finish(&mut command, Input::Nothing);
     let said = outcome.summary();
     assert_eq!(
-        (outcome.status, outcome.stdout.text()),
+        (outcome.status, outcome.stdout.text().as_ref()),
         (3, "in\n"),
         "{client:?} at {}: {said}",
         running.daemon.port
