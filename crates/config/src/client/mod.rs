@@ -80,7 +80,7 @@ impl ClientConfig {
     /// Reads only the system's file, for a program that serves others with the system's rights.
     pub fn system() -> ClientConfig {
         let mut config = ClientConfig::none(Path::new("/"));
-        config.sources.push(Source {
+        config.sources.push(ConfigSource {
             path: PathBuf::from(SYSTEM_FILE),
             of_user: false,
             check_owner: false,
