@@ -52,7 +52,7 @@ fn records_of_the_name_and_of_its_alias_are_read() {
         hash: 2,
         digest: vec![0xaa, 0xbb],
     };
-    assert_eq!(fingerprints, [expected.clone()]);
+    assert_eq!(fingerprints, std::slice::from_ref(&expected));
     assert!(is_authentic);
     let mut message = head(0x8180, 2, NAME);
     message.extend(record(&ASKED, 5, b"\x01B\x07example\0"));
