@@ -495,6 +495,8 @@ impl Connection {
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec;
+
     use super::*;
     use crate::permits::{Permission, permission};
     use wire::message::{KEX_NUMBERS, MESSAGES};
