@@ -175,6 +175,11 @@ impl Place {
     }
 }
 
+fn assert_says(outcome: &Outcome, text: &str) {
+    let said = outcome.stderr.text();
+    assert!(said.contains(text), "{text}: {said}");
+}
+
 fn clients() -> Vec<Kind> {
     let mut clients = vec![Kind::tested()];
     if Kind::tested() == Kind::Fulmar && installed("ssh").is_some() {
@@ -216,7 +221,7 @@ fn a_validated_fingerprint_is_accepted_and_another_answer_is_asked_about() {
         ] {
             let outcome = place.connect(client, resolv, records, verify);
             assert_ne!(outcome.status, 0, "{client:?} {}", outcome.summary());
-            outcome.assert_shows(said);
+            assert_says(&outcome, said);
         }
         let outcome = place.connect(client, TRUSTED, right, "no");
         assert_ne!(outcome.status, 0, "{}", outcome.summary());
@@ -241,7 +246,7 @@ fn a_resolver_of_this_machine_is_trusted_and_a_long_answer_comes_by_tcp() {
     many.extend(place.records.iter().cloned());
     let outcome = place.connect(Kind::tested(), local, &many, "yes");
     assert_eq!(outcome.status, 0, "{}", outcome.summary());
-    outcome.assert_shows("found 82 secure fingerprints in DNS");
+    assert_says(&outcome, "found 82 secure fingerprints in DNS");
     let silent = "nameserver 192.0.2.99\noptions timeout:1 attempts:1\n";
     let outcome = place.connect(Kind::tested(), silent, &place.records, "yes");
     assert_ne!(outcome.status, 0, "{}", outcome.summary());

@@ -525,6 +525,9 @@ fn the_set_user_id_binary_is_no_other_program() {
         )
         .unwrap();
         assert_eq!(outcome.status, 255, "{}", outcome.summary());
-        outcome.assert_shows("ssh-keysign not enabled in /etc/ssh/ssh_config");
+        assert_eq!(
+            outcome.stderr.text(),
+            "ssh-keysign not enabled in /etc/ssh/ssh_config\n"
+        );
     }
 }
