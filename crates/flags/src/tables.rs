@@ -236,7 +236,11 @@ pub const KEYGEN: &[Flag] = &[
     flag("L", None, "show a certificate"),
     flag("l", None, "show a fingerprint"),
     flag("M", Words(&["generate", "screen", "auto"]), "make moduli"),
-    flag("m", Words(&["RFC4716", "PKCS8", "PEM"]), "format"),
+    flag(
+        "m",
+        Words(&["RFC4716", "PKCS8", "PEM", "hexdump"]),
+        "format",
+    ),
     flag("N", Free("passphrase"), "new passphrase"),
     flag(
         "n",
@@ -495,6 +499,7 @@ pub const INSTALL: &[Flag] = &[
     flag("port", Free("port"), "port of the service"),
     flag("openssh-config", None, "read /etc/ssh/sshd_config"),
     flag("replace-sshd", None, "listen in place of OpenSSH's service"),
+    flag("keysign", None, "install ssh-keysign, set-user-ID root"),
     flag("pam", Free("stack"), "PAM stack of debian, redhat or arch"),
     flag("remove", None, "uninstall"),
     flag("dry-run", None, "show the steps only"),

@@ -46,6 +46,7 @@ pub fn of(target: &str) -> Seeds {
         "agent_request" => named("request", crate::agent::request_seeds()),
         "agent_answer" => named("answer", crate::agent::answer_seeds()),
         "datagrams" => named("datagram", crate::forward::datagram_seeds()),
+        "dns_answer" => named("answer", crate::dns::seeds()),
         "mux_message" => named("message", crate::sharing::message_seeds()),
         _ => Vec::new(),
     }
@@ -306,6 +307,14 @@ fn frames() -> Vec<Vec<u8>> {
             key: key.clone(),
             signature: vec![1; 83],
             hostbound: Some(key),
+        }
+        .encode_frame(),
+        privsep::HostbasedVerify {
+            algorithm: "ssh-ed25519".into(),
+            key: vec![1; 51],
+            client_host: "a.example.".into(),
+            client_user: "ada".into(),
+            signature: vec![1; 83],
         }
         .encode_frame(),
         privsep::PtyAllocate {}.encode_frame(),

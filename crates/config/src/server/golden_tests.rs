@@ -18,6 +18,7 @@ const DIFFERENCES: &[Difference] = &[
         "ipqos",
         "lowdelay and throughput mean none and are no default, as in OpenSSH 10.6",
     ),
+    own("agentsocketlink"),
     own("preauthspares"),
     own("sftproot"),
     differs("channeltimeout", "9.2 prints it only when it is set"),
