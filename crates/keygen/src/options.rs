@@ -18,6 +18,7 @@ use moduli::ModuliMode;
 pub(super) enum Task {
     Generate,
     HostKeys,
+    DownloadResident,
     Fingerprint,
     Public,
     Export,
@@ -158,6 +159,8 @@ pub(super) struct KeyAccess<'a> {
     pub(super) use_agent: bool,
     /// -P
     pub(super) passphrase: Option<&'a [u8]>,
+    /// -w: the provider of a security key
+    pub(super) provider: Option<&'a str>,
 }
 
 /// The serial of `-z`.
@@ -246,6 +249,7 @@ impl Flags {
         KeyAccess {
             use_agent: self.has("U"),
             passphrase: self.old_passphrase(),
+            provider: self.text("w"),
         }
     }
 
@@ -262,6 +266,7 @@ impl Flags {
             "c" => return Ok(Some(Task::ChangeComment)),
             "e" => return Ok(Some(Task::Export)),
             "i" | "X" => return Ok(Some(Task::Import)),
+            "K" => return Ok(Some(Task::DownloadResident)),
             "L" => return Ok(Some(Task::ShowCertificate)),
             "p" => return Ok(Some(Task::ChangePassphrase)),
             "y" => return Ok(Some(Task::Public)),
@@ -297,7 +302,7 @@ impl Flags {
                 // The whole text is the namespace of -Y.
                 self.texts.insert(flag, all);
             }
-            "C" | "t" | "I" | "V" | "r" => {
+            "C" | "t" | "I" | "V" | "r" | "w" => {
                 self.texts.insert(flag, text(value)?);
             }
             _ => self.apply_checked(flag, &text(value)?)?,
@@ -367,7 +372,7 @@ fn choose_task(mut tasks: Vec<Task>, flags: &Flags) -> Result<Task, String> {
     let task = tasks.pop();
     if !tasks.is_empty() {
         return Err(
-            "Too many tasks: give one of -A -c -e -F -i -k -L -M -p -Q -R -s -Y -y".to_owned(),
+            "Too many tasks: give one of -A -c -e -F -i -K -k -L -M -p -Q -R -s -Y -y".to_owned(),
         );
     }
     Ok(match task {

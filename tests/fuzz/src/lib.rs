@@ -17,6 +17,7 @@ pub mod key_exchange;
 pub mod messages;
 pub mod mutate;
 pub mod packets;
+pub mod security_keys;
 pub mod seeds;
 pub mod sftp;
 pub mod sharing;
@@ -53,4 +54,5 @@ pub const TARGETS: &[(&str, Body)] = &[
     ("agent_answer", agent::agent_answer),
     ("datagrams", forward::datagrams),
     ("mux_message", sharing::mux_message),
+    ("ctap_cbor", security_keys::ctap_cbor),
 ];

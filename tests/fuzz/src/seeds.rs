@@ -47,6 +47,7 @@ pub fn of(target: &str) -> Seeds {
         "agent_answer" => named("answer", crate::agent::answer_seeds()),
         "datagrams" => named("datagram", crate::forward::datagram_seeds()),
         "mux_message" => named("message", crate::sharing::message_seeds()),
+        "ctap_cbor" => named("value", crate::security_keys::seeds()),
         _ => Vec::new(),
     }
 }

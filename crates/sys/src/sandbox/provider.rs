@@ -17,7 +17,7 @@ use landlock::{
     RulesetAttr, RulesetCreatedAttr, RulesetStatus, Scope,
 };
 
-use super::bpf::BpfProgram;
+use super::bpf::{BpfProgram, Label};
 use super::files::Wall;
 use super::filter::{begin, call, low_half, one_of, small};
 use crate::process::{self, Limit, Resource};
@@ -46,6 +46,28 @@ const DEVICES: &[&str] = &[
     "/dev/qat_dev_processes",
     "/dev/usdm_drv",
     "/dev/hugepages",
+];
+
+/// What security keys need, besides the HID devices: USB for libraries that do without the kernel's
+/// driver, and devices that any program may use.
+const SECURITY_KEY_DEVICES: &[&str] = &[
+    "/dev/null",
+    "/dev/zero",
+    "/dev/urandom",
+    "/dev/random",
+    "/dev/bus/usb",
+];
+/// What libraries for security keys read: device properties and the settings of OpenSSL.
+const SECURITY_KEY_READ: &[&str] = &["/run/udev", "/etc/ssl/openssl.cnf"];
+/// Calls on the sockets that report devices.
+const SECURITY_KEY_CALLS: &[i64] = &[
+    libc::SYS_bind,
+    libc::SYS_getsockname,
+    libc::SYS_getsockopt,
+    libc::SYS_setsockopt,
+    libc::SYS_timerfd_create,
+    libc::SYS_timerfd_settime,
+    libc::SYS_pipe2,
 ];
 
 /// Limit on open descriptors.
@@ -165,6 +187,45 @@ const SIGNALS: &[i32] = &[
 /// # Errors
 /// The kernel's error; then end the process.
 pub fn provider(libraries: &[impl AsRef<Path>]) -> io::Result<Wall> {
+    let devices: Vec<PathBuf> = DEVICES.iter().map(PathBuf::from).collect();
+    confine(libraries, &devices, &[], program()?)
+}
+
+/// Puts this process, which must have one thread, into the sandbox of a process that reaches security
+/// keys (FIDO), with the provider's library if it loads one. The devices are those that are attached
+/// now: HID devices with a raw interface, and USB.
+///
+/// # Errors
+/// The kernel's error; then end the process.
+pub fn security_key(library: Option<&Path>) -> io::Result<Wall> {
+    let mut devices: Vec<PathBuf> = SECURITY_KEY_DEVICES.iter().map(PathBuf::from).collect();
+    if let Ok(entries) = std::fs::read_dir("/dev") {
+        let is_hid = |path: &PathBuf| {
+            let name = path.file_name().unwrap_or_default().as_bytes();
+            name.starts_with(b"hidraw")
+        };
+        devices.extend(entries.flatten().map(|entry| entry.path()).filter(is_hid));
+    }
+    let netlink = [libc::AF_NETLINK];
+    let filter = program_with(|program, calls, allow, unknown| {
+        // Events about devices (libudev, libusb).
+        let family = one_of(program, 0, &netlink, allow, unknown)?;
+        calls.push((call(libc::SYS_socket)?, family));
+        for number in SECURITY_KEY_CALLS {
+            calls.push((call(*number)?, allow));
+        }
+        Ok(())
+    })?;
+    let libraries: Vec<&Path> = library.into_iter().collect();
+    confine(&libraries, &devices, SECURITY_KEY_READ, filter)
+}
+
+fn confine(
+    libraries: &[impl AsRef<Path>],
+    devices: &[PathBuf],
+    read: &[&str],
+    filter: BpfProgram,
+) -> io::Result<Wall> {
     process::disable_core_dumps()?;
     process::set_no_new_privs()?;
     process::set_dumpable(false)?;
@@ -176,15 +237,15 @@ pub fn provider(libraries: &[impl AsRef<Path>]) -> io::Result<Wall> {
         let ceiling = process::limit(resource)?.hard;
         process::set_limit(resource, Limit::both(value.min(ceiling)))?;
     }
-    let wall = files(libraries)?;
-    program()?.install().map_err(|error| {
+    let wall = files(libraries, devices, read)?;
+    filter.install().map_err(|error| {
         let text = format!("this kernel does not restrict system calls (seccomp): {error}");
         io::Error::new(error.kind(), text)
     })?;
     Ok(wall)
 }
 
-fn files(libraries: &[impl AsRef<Path>]) -> io::Result<Wall> {
+fn files(libraries: &[impl AsRef<Path>], devices: &[PathBuf], read: &[&str]) -> io::Result<Wall> {
     let code = AccessFs::from_read(ABI::V5) & !AccessFs::Execute;
     let device = code | AccessFs::WriteFile | AccessFs::IoctlDev;
     let named = |paths: &'static [&str]| paths.iter().map(Path::new);
@@ -194,9 +255,10 @@ fn files(libraries: &[impl AsRef<Path>]) -> io::Result<Wall> {
         .collect();
     let rules = named(CODE)
         .chain(named(READ))
+        .chain(read.iter().map(Path::new))
         .chain(own.iter().map(PathBuf::as_path))
         .map(|path| (path, code))
-        .chain(named(DEVICES).map(|path| (path, device)));
+        .chain(devices.iter().map(|path| (path.as_path(), device)));
     let mut set = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(ABI::V5))
@@ -248,6 +310,13 @@ fn is_library(path: &Path) -> bool {
 }
 
 fn program() -> io::Result<BpfProgram> {
+    program_with(|_, _, _, _| Ok(()))
+}
+
+/// The filter; `more` adds calls to its table, with the labels for allowed and unknown calls.
+fn program_with(
+    more: impl FnOnce(&mut BpfProgram, &mut Vec<(u32, Label)>, Label, Label) -> io::Result<()>,
+) -> io::Result<BpfProgram> {
     let mut program = BpfProgram::default();
     let kill = program.end(libc::SECCOMP_RET_KILL_PROCESS);
     let unknown = small(libc::ENOSYS) | libc::SECCOMP_RET_ERRNO;
@@ -278,6 +347,7 @@ fn program() -> io::Result<BpfProgram> {
     let control = [libc::PR_SET_NAME, libc::PR_GET_NAME, libc::PR_SET_VMA];
     let control = one_of(&mut program, 0, &control, allow, unknown)?;
     calls.push((call(libc::SYS_prctl)?, control));
+    more(&mut program, &mut calls, allow, unknown)?;
     begin(program, calls, unknown, kill)
 }
 
