@@ -64,7 +64,7 @@ fn main() {
         named!(protocol::lifetimes_end_and_a_signal_drops_keys),
         named!(protocol::no_provider_is_loaded_for_anybody),
         named!(security_keys::a_token_that_waits_delays_nobody),
-        named!(security_keys::libraries_are_loaded_only_from_permitted_places_for_local_clients),
+        named!(security_keys::libraries_are_loaded_for_local_clients_only),
         named!(security_keys::keys_of_web_sites_sign_no_other_data),
         named!(security_keys::resident_keys_are_added_with_their_constraints),
         named!(security_keys::the_dummy_token_of_openssh_signs_over_each_agent),

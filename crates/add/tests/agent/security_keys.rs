@@ -122,7 +122,7 @@ fn helpers_of(library: &Path) -> usize {
         .count()
 }
 
-pub(crate) fn libraries_are_loaded_only_from_permitted_places_for_local_clients(folder: &Folder) {
+pub(crate) fn libraries_are_loaded_for_local_clients_only(folder: &Folder) {
     let token = token(folder);
     let sk = security_key("ssh:", "name", 1);
     // Without -P only the system's directories; a path that leads out of them does not count.
