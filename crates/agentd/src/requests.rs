@@ -63,7 +63,7 @@ pub(crate) struct Signing {
 /// What a signature by a security key needs in addition.
 pub(crate) struct Touch {
     pub(crate) provider: String,
-    /// What the user is told while the token waits; empty for a key without touch.
+    /// The notice for the user while the token waits; empty for a key without touch.
     pub(crate) notice: String,
     /// Asks for the PIN.
     pub(crate) pin_prompt: String,

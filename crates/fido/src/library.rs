@@ -180,7 +180,7 @@ impl Tokens for SkLibrary {
     ) -> Result<TokenSignature, FidoError> {
         let application = c_string(signing.application.as_bytes())?;
         let pin = Pin::new(access.pin)?;
-        let mut options = Options::new(access.device, None)?;
+        let mut options = OptionList::new(access.device, None)?;
         let mut response: *mut RawSignResponse = null_mut();
         // SAFETY: all pointers are valid for the call and have the lengths that stand beside them;
         // strings are terminated.
@@ -218,7 +218,7 @@ impl Tokens for SkLibrary {
     ) -> Result<TokenKey, FidoError> {
         let application = c_string(key.application.as_bytes())?;
         let pin = Pin::new(access.pin)?;
-        let mut options = Options::new(access.device, key.user)?;
+        let mut options = OptionList::new(access.device, key.user)?;
         let mut response: *mut RawEnrollResponse = null_mut();
         // SAFETY: as in `sign`.
         let code = unsafe {
@@ -249,7 +249,7 @@ impl Tokens for SkLibrary {
 
     fn resident_keys(&mut self, access: &TokenAccess<'_>) -> Result<Vec<TokenKey>, FidoError> {
         let pin = Pin::new(access.pin)?;
-        let mut options = Options::new(access.device, None)?;
+        let mut options = OptionList::new(access.device, None)?;
         let mut list: *mut *mut RawResidentKey = null_mut();
         let mut count = 0;
         // SAFETY: as in `sign`.
@@ -367,7 +367,7 @@ impl Drop for Pin {
 }
 
 /// The options of a call, ended by a null pointer.
-struct Options {
+struct OptionList {
     /// Owns the strings.
     texts: Vec<CString>,
     /// Owns the options.
@@ -375,7 +375,7 @@ struct Options {
     pointers: Vec<*mut RawOption>,
 }
 
-impl Options {
+impl OptionList {
     fn new(device: Option<&str>, user: Option<&str>) -> Result<Self, FidoError> {
         let mut all = Self {
             texts: Vec::new(),

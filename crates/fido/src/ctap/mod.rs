@@ -15,7 +15,7 @@ use hid::TokenChannel;
 use keys::KeyType;
 use pin::PinToken;
 use token::{
-    AssertionRequest, CredentialRequest, CtapToken, Permission, StoredKey, client_data_hash,
+    AssertionRequest, CredentialRequest, CtapToken, PinPermission, StoredKey, client_data_hash,
 };
 
 use crate::message::{Attestation, TokenKey, TokenSignature};
@@ -125,7 +125,7 @@ fn verification(
     token: &mut CtapToken,
     pin: Option<&[u8]>,
     needs_user: bool,
-    permission: Permission,
+    permission: PinPermission,
     application: Option<&str>,
 ) -> Result<(Option<PinToken>, bool), FidoError> {
     match pin {
@@ -148,7 +148,7 @@ impl Tokens for AttachedTokens {
             &mut token,
             access.pin,
             needs_user,
-            Permission::GetAssertion,
+            PinPermission::GetAssertion,
             Some(signing.application),
         )?;
         let request = AssertionRequest {
@@ -194,7 +194,7 @@ impl Tokens for AttachedTokens {
             &mut token,
             access.pin,
             needs_user || has_pin,
-            Permission::MakeCredential,
+            PinPermission::MakeCredential,
             Some(key.application),
         )?;
         let protection = match (is_resident, needs_user) {
@@ -239,7 +239,7 @@ impl Tokens for AttachedTokens {
         let mut token = self.one(access.device)?;
         let pin = access.pin.filter(|pin| !pin.is_empty());
         let pin = pin.ok_or(FidoError::PinRequired)?;
-        let permission = token.permission(pin, Permission::ManageCredentials, None)?;
+        let permission = token.permission(pin, PinPermission::ManageCredentials, None)?;
         let stored = token.stored_keys(&permission)?;
         // Types that SSH does not have do not hide the others.
         Ok(stored.iter().filter_map(token_key).collect())

@@ -19,7 +19,7 @@ const CREDENTIAL_MANAGEMENT_PREVIEW: u8 = 0x41;
 
 /// What a permission is for (CTAP 2.1 §6.5.5.7).
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Permission {
+pub(crate) enum PinPermission {
     MakeCredential = 1,
     GetAssertion = 2,
     ManageCredentials = 4,
@@ -184,7 +184,7 @@ impl CtapToken {
     pub(crate) fn permission(
         &mut self,
         pin: &[u8],
-        permission: Permission,
+        permission: PinPermission,
         application: Option<&str>,
     ) -> Result<PinToken, FidoError> {
         let protocol = match self.info.protocols.as_slice() {
@@ -403,7 +403,7 @@ fn total(answer: &Cbor, key: i64) -> usize {
     usize::try_from(total).unwrap_or(0).min(MAX_KEYS)
 }
 
-/// Adds the proof of a permission, and behind it the protocol's number.
+/// Adds the proof of a permission, and after it the protocol's number.
 fn prove(entries: &mut Vec<(i64, Cbor)>, permission: Option<&PinToken>, parts: &[&[u8]], key: i64) {
     if let Some(permission) = permission {
         entries.push((key, Cbor::Bytes(permission.authenticate(parts))));
@@ -450,7 +450,7 @@ fn read_key(key: &Cbor) -> Option<(KeyType, Vec<u8>)> {
     }
 }
 
-/// The SHA-256 hash that stands for data.
+/// The SHA-256 hash that a token signs in place of data.
 pub(crate) fn client_data_hash(data: &[u8]) -> Vec<u8> {
     HashAlgorithm::Sha256.digest(data).to_vec()
 }
