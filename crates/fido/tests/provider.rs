@@ -12,6 +12,8 @@ const ENOSYS: u8 = 38;
 /// Errno of a file that the rules for files refuse.
 const EACCES: u8 = 13;
 
+type ProviderTest = fn(&Provider);
+
 fn main() {
     if std::env::args()
         .nth(1)
@@ -24,7 +26,7 @@ fn main() {
     std::fs::create_dir_all(&folder).unwrap();
     let token = token(&folder);
     let provider = Provider::new(token.to_str().unwrap()).unwrap();
-    let tests: &[(&str, fn(&Provider))] = &[
+    let tests: &[(&str, ProviderTest)] = &[
         ("keys_are_made_and_say_how", keys_are_made_and_say_how),
         (
             "a_pin_is_asked_for_by_the_token",
