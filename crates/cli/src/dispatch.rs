@@ -160,6 +160,13 @@ const PROGRAMS: &[Subcommand] = &[
         main: |_| sys::process::exit_at_once(server::session_main()),
     },
     Subcommand {
+        name: fido::ROLE,
+        links: &[fido::ROLE],
+        help: None,
+        usage: None,
+        main: fido::main,
+    },
+    Subcommand {
         name: accelerator::ROLE,
         links: &[],
         help: None,

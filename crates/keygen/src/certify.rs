@@ -131,13 +131,9 @@ fn load_authority(
     let authority = files::load_private(path, access.passphrase, "Enter passphrase: ")
         .map_err(|error| show::cannot_load(path, &error))?
         .key;
-    if !authority.can_sign() {
-        return Err(KeygenFailure::new(format!(
-            "{} is a security key, which only an agent can sign with",
-            shown(path)
-        )));
-    }
-    Ok((authority.public().clone(), Signer::File(authority)))
+    let public = authority.public().clone();
+    let signer = Signer::from_file(authority, access.provider, "Enter PIN for CA key: ")?;
+    Ok((public, signer))
 }
 
 fn authority_in_agent(path: &Path) -> Result<(PublicKey, Signer), KeygenFailure> {

@@ -44,6 +44,7 @@ impl From<String> for WrongUse {
 pub(super) enum Task {
     Generate,
     HostKeys,
+    DownloadResident,
     Fingerprint,
     Public,
     Export,
@@ -186,6 +187,8 @@ pub(super) struct KeyAccess<'a> {
     pub(super) use_agent: bool,
     /// -P
     pub(super) passphrase: Option<&'a [u8]>,
+    /// -w: the provider of a security key
+    pub(super) provider: Option<&'a str>,
 }
 
 /// The serial of `-z`.
@@ -277,6 +280,7 @@ impl Flags {
         KeyAccess {
             use_agent: self.has("U"),
             passphrase: self.old_passphrase(),
+            provider: self.text("w"),
         }
     }
 
@@ -293,6 +297,7 @@ impl Flags {
             "c" => return Ok(Some(Task::ChangeComment)),
             "e" => return Ok(Some(Task::Export)),
             "i" | "X" => return Ok(Some(Task::Import)),
+            "K" => return Ok(Some(Task::DownloadResident)),
             "L" => return Ok(Some(Task::ShowCertificate)),
             "p" => return Ok(Some(Task::ChangePassphrase)),
             "y" => return Ok(Some(Task::Public)),
@@ -329,7 +334,7 @@ impl Flags {
                 // The whole text is the namespace of -Y.
                 self.texts.insert(flag, all);
             }
-            "C" | "t" | "I" | "V" | "r" => {
+            "C" | "t" | "I" | "V" | "r" | "w" => {
                 self.texts.insert(flag, text(value)?);
             }
             _ => self
@@ -416,7 +421,7 @@ fn choose_task(mut tasks: Vec<Task>, flags: &Flags) -> Result<Task, WrongUse> {
     let task = tasks.pop();
     if !tasks.is_empty() {
         return Err(
-            "Too many tasks: give one of -A -c -e -F -i -k -L -M -p -Q -R -s -Y -y"
+            "Too many tasks: give one of -A -c -e -F -i -K -k -L -M -p -Q -R -s -Y -y"
                 .to_owned()
                 .into(),
         );

@@ -42,9 +42,9 @@ pub use algorithm::{KeyType, SignatureAlgorithm};
 pub use certificate::{Certificate, CertificateKind};
 pub use error::{KeyError, VerifyError};
 pub use presented::PresentedKey;
-pub use private_key::{GenerateError, KeySpec, PrivateKey};
+pub use private_key::{GenerateError, KeySpec, PrivateKey, SecurityKeyParts};
 pub use public_key::{EcCurve, PublicKey};
-pub use signature::{Signature, VerifyPolicy};
+pub use signature::{SecurityKeySignature, Signature, VerifyPolicy};
 pub use wire::permissions::{Permission, Permissions};
 
 /// Longest key blob or certificate that is parsed, in bytes. A 16384-bit RSA key takes about 2 KiB;

@@ -92,6 +92,17 @@ pub(crate) struct SecurityKeyHandle {
     pub(crate) reserved: Vec<u8>,
 }
 
+/// A key in a security key: what its file holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SecurityKeyParts<'a> {
+    /// FIDO application, usually `ssh:`.
+    pub application: &'a [u8],
+    /// What signatures need: 1, a touch; 4, the user's verification. 32: the token stores the key.
+    pub flags: u8,
+    /// The handle by which the token finds the secret.
+    pub handle: &'a [u8],
+}
+
 impl PrivateKey {
     /// Generates a key.
     ///
@@ -165,6 +176,36 @@ impl PrivateKey {
         })
     }
 
+    /// Creates the private form of a key that a security key has made.
+    ///
+    /// # Errors
+    /// [`KeyError::WrongKind`] if `public` is not a security key's.
+    pub fn of_security_key(public: PublicKey, flags: u8, handle: &[u8]) -> Result<Self, KeyError> {
+        let handle = SecurityKeyHandle {
+            flags,
+            handle: Zeroizing::new(handle.to_vec()),
+            reserved: Vec::new(),
+        };
+        Self::from_security_key(public, handle)
+    }
+
+    /// The parts of a key in a security key; `None` for other keys.
+    #[must_use]
+    pub fn security_key(&self) -> Option<SecurityKeyParts<'_>> {
+        match (&self.public, &self.secret) {
+            (
+                PublicKey::SkEd25519 { application, .. }
+                | PublicKey::SkEcdsaP256 { application, .. },
+                PrivateKeySecret::SecurityKey(handle),
+            ) => Some(SecurityKeyParts {
+                application,
+                flags: handle.flags,
+                handle: &handle.handle,
+            }),
+            _ => None,
+        }
+    }
+
     fn from_software(key: crypto::sign::PrivateKey) -> Result<Self, KeyError> {
         let public = key.public();
         let copy = |part: Option<&[u8]>| part.map(<[u8]>::to_vec).ok_or(KeyError::Internal);
@@ -207,7 +248,7 @@ impl PrivateKey {
         self.public.key_type()
     }
 
-    /// False if the secret is in a security key, so that only an agent can sign.
+    /// False if the secret is in a security key, so that only its token or an agent can sign.
     #[must_use]
     pub fn can_sign(&self) -> bool {
         matches!(self.secret, PrivateKeySecret::Software(_))

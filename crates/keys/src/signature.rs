@@ -9,7 +9,7 @@ use crypto::sign::SignatureScheme;
 use wire::{DecodeError, Mpint, Put, Reader};
 
 use crate::algorithm::{KeyType, SignatureAlgorithm};
-use crate::error::VerifyError;
+use crate::error::{KeyError, VerifyError};
 use crate::public_key::{EcCurve, PublicKey};
 use crate::{DEFAULT_MIN_RSA_BITS, MAX_BLOB_BYTES};
 
@@ -90,6 +90,45 @@ impl<'a> Signature<'a> {
             bytes,
             security_key,
         })
+    }
+}
+
+/// A signature as a security key gives it (OpenSSH PROTOCOL.u2f).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SecurityKeySignature<'a> {
+    /// The number r of ECDSA, big-endian, or an Ed25519 signature.
+    pub r: &'a [u8],
+    /// The number s of ECDSA; empty for Ed25519.
+    pub s: &'a [u8],
+    /// FIDO flags.
+    pub flags: u8,
+    /// The token's signature counter.
+    pub counter: u32,
+}
+
+impl SecurityKeySignature<'_> {
+    /// Encodes the signature blob of a key of this type.
+    ///
+    /// # Errors
+    /// [`KeyError::Invalid`] if the parts do not fit the type.
+    pub fn blob(&self, key_type: KeyType) -> Result<Vec<u8>, KeyError> {
+        let (algorithm, bytes) = match key_type {
+            KeyType::SkEd25519 if self.r.len() == 64 && self.s.is_empty() => {
+                (SignatureAlgorithm::SkEd25519, self.r.to_vec())
+            }
+            KeyType::SkEcdsaP256 if !self.r.is_empty() && !self.s.is_empty() => {
+                let mut bytes = Vec::new();
+                for number in [self.r, self.s] {
+                    bytes.put_mpint(Mpint::from_magnitude(number).magnitude());
+                }
+                (SignatureAlgorithm::SkEcdsaP256, bytes)
+            }
+            _ => return Err(KeyError::Invalid("a signature of a security key")),
+        };
+        let mut out = blob(algorithm, &bytes);
+        out.put_u8(self.flags);
+        out.put_u32(self.counter);
+        Ok(out)
     }
 }
 

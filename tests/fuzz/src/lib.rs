@@ -18,6 +18,7 @@ pub mod key_exchange;
 pub mod messages;
 pub mod mutate;
 pub mod packets;
+pub mod security_keys;
 pub mod seeds;
 pub mod sftp;
 pub mod sharing;
@@ -55,4 +56,5 @@ pub const TARGETS: &[(&str, Body)] = &[
     ("datagrams", forward::datagrams),
     ("mux_message", sharing::mux_message),
     ("dns_answer", dns::dns_answer),
+    ("ctap_cbor", security_keys::ctap_cbor),
 ];

@@ -48,6 +48,7 @@ pub fn of(target: &str) -> Seeds {
         "datagrams" => named("datagram", crate::forward::datagram_seeds()),
         "dns_answer" => named("answer", crate::dns::seeds()),
         "mux_message" => named("message", crate::sharing::message_seeds()),
+        "ctap_cbor" => named("value", crate::security_keys::seeds()),
         _ => Vec::new(),
     }
 }

@@ -12,6 +12,7 @@ mod one_method;
 mod password;
 mod pipelined;
 mod publickey;
+mod security_key;
 
 use std::collections::VecDeque;
 

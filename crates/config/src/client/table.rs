@@ -178,7 +178,9 @@ keywords! {
         /// `MACs`.
         algorithms.macs: Vec<String> = MACs [] Kind::Algorithms(Class::Mac), "", Carried, Everywhere, First, Comma;
         PKCS11Provider ["SmartcardDevice"] Kind::Text, "", NONE, Everywhere, First, UnlessNone;
-        SecurityKeyProvider [] Kind::Text, "internal", Support::Enabling(&["internal"]), Everywhere, First, UnlessNone;
+        /// `SecurityKeyProvider`: a library's path, `internal`, or `$` and the name of an environment
+        /// variable that holds either.
+        user_keys.security_key_provider: Option<String> = SecurityKeyProvider [] Kind::Text, "internal", Carried, Everywhere, First, UnlessNone;
         /// `PreferredAuthentications`, in order.
         authentication.preferred_authentications: Vec<String> = PreferredAuthentications [] Kind::Text, "", Carried, Everywhere, First, Line;
         /// `PubkeyAcceptedAlgorithms`.
