@@ -61,7 +61,7 @@ pub enum MasterCommand {
     Exit,
     /// Take no more sessions.
     Stop,
-    /// What is known of the connection.
+    /// Addresses, algorithms and traffic.
     Conninfo,
     /// The open channels.
     Channels,

@@ -95,7 +95,7 @@ pub(crate) fn run(
         NotShared::Failed(end) => ClientError::Refused(format!("master at {shown}: {end}")),
         NotShared::Refused(error) => error,
     })?;
-    let shared = Shared::new(shared, options)?;
+    let shared = ProxyConnection::new(shared, options)?;
     shared.hold(options, plan, interaction)
 }
 
@@ -131,7 +131,7 @@ pub(crate) fn ride(
             return Ok(None);
         }
     };
-    let mut shared = Shared::new(shared, options)?;
+    let mut shared = ProxyConnection::new(shared, options)?;
     let plan = shared_plan(plan);
     let (driver, peer) = (&mut shared.driver, shared.peer.clone());
     let mut session = Session::new(driver, plan, Streams::default(), peer, interaction)
@@ -152,12 +152,12 @@ fn shared_plan(plan: &Plan) -> Plan {
 }
 
 /// The connection, without its transport.
-struct Shared {
+struct ProxyConnection {
     driver: Driver,
     peer: Peer,
 }
 
-impl Shared {
+impl ProxyConnection {
     fn new(
         (socket, received): (OwnedFd, Vec<u8>),
         options: &ClientOptions,
