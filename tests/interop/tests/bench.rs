@@ -218,6 +218,35 @@ fn forwarded_connections_are_measured_in_every_way() {
             assert!(median > 0.0, "{title}, {chain}: {text}");
         }
     }
+    for (title, chain) in [
+        ("-D, 2 MiB down", "Fulmar → Fulmar, by -L"),
+        (
+            "ssh host cat, one byte there and back beside 4 streams up through -L",
+            "Fulmar → Fulmar",
+        ),
+        (
+            "-L, 2 MiB down, beside others that stand still",
+            "Fulmar → Fulmar",
+        ),
+        (
+            "-L, one byte there and back beside 20 idle connections",
+            "Fulmar → Fulmar",
+        ),
+        ("-L udp/, one datagram there and back", "Fulmar → Fulmar"),
+        ("-L udp/, one datagram there and back", "no forward"),
+    ] {
+        let group = group(&text, title);
+        let median = after(group, &format!(r#""chain":"{chain}","median":"#));
+        assert!(median > 0.0, "{title}, {chain}: {text}");
+    }
+    let tunnels = group(&text, "-w between two networks, 2 MiB up");
+    match tunnels.contains(r#""not_measured":"#) {
+        true => interop::report::skipped("tunnels", &tunnels),
+        false => {
+            let chain = r#""chain":"Fulmar → Fulmar","median":"#;
+            assert!(after(tunnels, chain) > 0.0, "{text}");
+        }
+    }
     let connections = group(&text, "-L, connections, 64 at once");
     assert_eq!(after(connections, r#""failed":""#), 0.0, "{text}");
     assert!(text.contains(r#""title":"-L, memory of an idle connection""#));

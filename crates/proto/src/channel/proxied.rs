@@ -12,7 +12,7 @@ use compress::Origin;
 use wire::Rest;
 use wire::message::{ChannelData, ChannelEof, ChannelExtendedData, ChannelOpen, Encode};
 
-use super::early_data::EARLY_ADDRESS;
+use super::held_data::EARLY_ADDRESS;
 use super::table::ChannelTable;
 use super::{CHANNEL_MESSAGES, Channels};
 use crate::transport::Transport;
@@ -108,7 +108,7 @@ impl Channels {
         }
         let (data, has_ended) = channel
             .take_held()
-            .map_or((Vec::new(), false), |held| held.into_parts());
+            .map_or((Vec::new(), false), |held| (held.bytes, held.has_ended));
         let (window, max_packet) = channel.send.announced();
         let handed = HandedOver {
             remote: channel.remote(),

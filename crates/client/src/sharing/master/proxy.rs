@@ -247,7 +247,7 @@ impl Master {
             return Ok(Err(format!("message {number} out of place")));
         }
         let sent = driver.connection().send_proxied(id, payload);
-        sent.map_err(super::sessions::misuse)?;
+        sent.map_err(super::misuse)?;
         match number {
             ChannelOpenFailure::NUMBER => self.proxied.remove(id, driver),
             ChannelClose::NUMBER => {
