@@ -27,11 +27,13 @@ fn each_client(test: impl Fn(Site)) {
 
 /// A client that forwards this port to an echo, and does nothing else.
 fn forwards(site: &Site, extra: &str, port: u16) -> Background {
-    forwards_at(site, extra, &[""], port)
+    let client = starts(site, extra, &[""], port);
+    assert_eq!(through(port, b"first"), b"first");
+    client
 }
 
-/// The same at each of these addresses, which end with a colon, apart.
-fn forwards_at(site: &Site, extra: &str, addresses: &[&str], port: u16) -> Background {
+/// A client that asks for this port at each of these addresses, which end with a colon, apart.
+fn starts(site: &Site, extra: &str, addresses: &[&str], port: u16) -> Background {
     let echo = target(Does::Echo);
     let mut command = site.ssh(&format!("{extra}{LINES}"));
     for address in addresses {
@@ -41,9 +43,7 @@ fn forwards_at(site: &Site, extra: &str, addresses: &[&str], port: u16) -> Backg
         .args(["-N", HOST])
         .stdin(Stdio::null())
         .stderr(Stdio::null());
-    let client = Background::start(&mut command).expect("a client");
-    assert_eq!(through(port, b"first"), b"first");
-    client
+    Background::start(&mut command).expect("a client")
 }
 
 /// What becomes of a client that asks for a port: it runs a command if it gets it.
@@ -211,7 +211,7 @@ fn one_port_at_two_addresses_apart_is_taken_back_at_both() {
     drop(old);
     // And both by one connection.
     let _old = frozen();
-    let _new = forwards_at(&site, "", &addresses, port);
+    let _new = starts(&site, "", &addresses, port);
     let log = || site.running.daemon.log();
     let count = || log().matches("taken back from").count();
     assert!(until(LIMIT, || count() == 4), "{}", log());

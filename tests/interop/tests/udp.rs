@@ -385,7 +385,7 @@ fn the_report_at_the_end_has_the_flows_of_each_forwarding_and_their_peak() {
         let start = format!("forwarding {flag} udp/{port} to ");
         let line = log.lines().find(|line| line.contains(&start));
         let line = line.unwrap_or_else(|| panic!("{start}: {log}"));
-        let counts = format!(": {flows} connections, at most {flows} at a time, ");
+        let counts = format!(": {flows} flows, at most {flows} at a time, ");
         assert!(line.contains(&counts), "{line}");
         // Each datagram with its length.
         let bytes = flows * (7 + 4);

@@ -61,6 +61,18 @@ fn command_line(terminal: &mut Terminal, line: &str, answer: &str) {
     }
 }
 
+/// The port of an echo, a free port, and the argument of `-L` that forwards the second to the first.
+fn to_echo() -> (u16, u16, String) {
+    let (echo, local) = (target(Does::Echo), free_port());
+    (echo, local, format!("{local}:127.0.0.1:{echo}"))
+}
+
+/// Ends the shell.
+fn leaves(mut terminal: Terminal) {
+    terminal.type_text("exit 5\r");
+    assert_eq!(terminal.end(), 5);
+}
+
 #[test]
 fn forwardings_are_added_and_cancelled_and_their_connections_stay() {
     each_with_terminals(|client, server| {
@@ -94,8 +106,7 @@ fn forwardings_are_added_and_cancelled_and_their_connections_stay() {
             assert!(until(LIMIT, || is_closed(port)), "{port} still listens");
         }
         drop(streams);
-        terminal.type_text("exit 5\r");
-        assert_eq!(terminal.end(), 5);
+        leaves(terminal);
     });
 }
 
@@ -129,8 +140,7 @@ fn the_command_line_answers_as_openssh_s_does() {
         command_line(&mut terminal, "", "");
         terminal.type_text("echo b''ack\r");
         terminal.expect("back\r\n");
-        terminal.type_text("exit 5\r");
-        assert_eq!(terminal.end(), 5);
+        leaves(terminal);
         let mut terminal = shell(&site, "", &[]);
         terminal.type_text("\r");
         terminal.expect("<ready>");
@@ -151,8 +161,7 @@ fn a_port_that_is_taken_is_said_and_the_session_goes_on() {
         let line = format!("-L 127.0.0.1:{taken}:127.0.0.1:1");
         command_line(&mut terminal, &line, "cannot listen to port: ");
         terminal.expect("Port forwarding failed.");
-        terminal.type_text("exit 5\r");
-        assert_eq!(terminal.end(), 5);
+        leaves(terminal);
     });
 }
 
@@ -164,8 +173,7 @@ fn the_session_goes_on_while_a_line_is_typed() {
             return;
         }
         let site = Site::new(client, server, "");
-        let (echo, local) = (target(Does::Echo), free_port());
-        let spec = format!("{local}:127.0.0.1:{echo}");
+        let (_, local, spec) = to_echo();
         let mut terminal = shell(&site, COMMAND_LINE, &["-L", &spec]);
         let mut stream = connect(local);
         echoes(&mut stream);
@@ -180,8 +188,7 @@ fn the_session_goes_on_while_a_line_is_typed() {
         terminal.type_until("echo b''ack\r", "back\r\n");
         echoes(&mut stream);
         drop(stream);
-        terminal.type_text("exit 5\r");
-        assert_eq!(terminal.end(), 5);
+        leaves(terminal);
     });
 }
 
@@ -221,8 +228,7 @@ fn the_background_keeps_connections_and_ends_with_the_last() {
 fn channels_and_the_connection_are_shown() {
     each_with_terminals(|client, server| {
         let site = Site::new(client, server, "");
-        let (echo, local) = (target(Does::Echo), free_port());
-        let spec = format!("{local}:127.0.0.1:{echo}");
+        let (echo, local, spec) = to_echo();
         let mut terminal = shell(&site, "", &["-L", &spec]);
         let mut stream = connect(local);
         echoes(&mut stream);
@@ -249,8 +255,7 @@ fn channels_and_the_connection_are_shown() {
             terminal.expect("  traffic ");
         }
         drop(stream);
-        terminal.type_text("exit 5\r");
-        assert_eq!(terminal.end(), 5);
+        leaves(terminal);
     });
 }
 
@@ -261,8 +266,7 @@ fn the_type_of_service_follows_the_open_channels() {
             return;
         }
         let site = Site::new(client, server, "");
-        let (echo, local) = (target(Does::Echo), free_port());
-        let spec = format!("{local}:127.0.0.1:{echo}");
+        let (_, local, spec) = to_echo();
         let lines = "LogLevel DEBUG1\nIPQoS ef cs1\n";
         let mut terminal = shell(&site, lines, &["-L", &spec]);
         terminal.expect_somewhere("type of service set to 0xb8");
@@ -271,8 +275,7 @@ fn the_type_of_service_follows_the_open_channels() {
         terminal.expect("type of service set to 0x20");
         drop(stream);
         terminal.expect("type of service set to 0xb8");
-        terminal.type_text("exit 5\r");
-        assert_eq!(terminal.end(), 5);
+        leaves(terminal);
     });
 }
 

@@ -16,8 +16,8 @@ use crate::rounds::{Ends, Miss, Sample};
 
 /// Round trips of a measurement, after as many of a tenth that do not count.
 const TRIPS: usize = 3000;
-/// Idle connections of one login: fewer than a connection's limit, 4,096.
-const LOGIN_CONNECTIONS: usize = 4000;
+/// Idle connections of one login: fewer than fit into the default WindowMemory, about 2,600.
+const LOGIN_CONNECTIONS: usize = 2500;
 
 /// The sentence below the table.
 pub(super) fn note() -> String {

@@ -19,7 +19,7 @@ const DATAGRAM_BYTES: usize = 64;
 const TRIPS: usize = 4000;
 /// Datagrams without an answer, at most, and datagrams of a round, where the rate is measured.
 const OUTSTANDING: usize = 64;
-const DATAGRAMS: usize = 50_000;
+const DATAGRAMS: usize = 20_000;
 /// Time after which a datagram counts as lost.
 const LOST: Duration = Duration::from_millis(500);
 /// The same while the entry may not listen yet.

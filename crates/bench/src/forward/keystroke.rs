@@ -18,7 +18,8 @@ const TRIPS: usize = 300;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Pause between two round trips, a tenth of the pause of a fast typist.
 const PAUSE: Duration = Duration::from_millis(5);
-/// Bytes that the streams carry before the first round trip: windows and buffers have grown by then.
+/// Bytes that the streams carry before the first round trip, if `--size` is not less: windows and
+/// buffers have grown by then.
 const BEFORE_BYTES: u64 = 64 << 20;
 /// Time limit for these bytes.
 const START_LIMIT: Duration = Duration::from_secs(120);
@@ -38,7 +39,7 @@ impl Run<'_> {
         let (times, mib_per_second) = thread::scope(|scope| {
             let stream = || scope.spawn(|| self.stream(&ends, &moved));
             let streams: Vec<_> = std::iter::repeat_with(stream).take(STREAMS).collect();
-            let typed = trips(session, &moved);
+            let typed = trips(session, &moved, BEFORE_BYTES.min(self.bytes));
             ends.store(true, Relaxed);
             for stream in streams {
                 let ended = stream.join();
@@ -73,9 +74,10 @@ impl Run<'_> {
 fn trips(
     (mut stdin, mut stdout): (ChildStdin, ChildStdout),
     moved: &AtomicU64,
+    before: u64,
 ) -> io::Result<(Vec<f64>, f64)> {
     let begun = Instant::now();
-    while moved.load(Relaxed) < BEFORE_BYTES {
+    while moved.load(Relaxed) < before {
         if begun.elapsed() > START_LIMIT {
             return Err(io::Error::other("the streams did not start"));
         }

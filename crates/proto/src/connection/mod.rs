@@ -496,6 +496,8 @@ impl Connection {
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec;
+
     use super::*;
     use crate::permits::{Permission, permission};
     use wire::message::{KEX_NUMBERS, MESSAGES};

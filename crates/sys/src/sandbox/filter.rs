@@ -123,28 +123,23 @@ impl CallList {
         Ok(())
     }
 
-    /// Allows a call if the lower half of an argument is one of `values`.
-    pub(super) fn with_one_of(
-        &mut self,
-        number: i64,
-        argument: usize,
-        values: &[i32],
-    ) -> io::Result<()> {
+    /// Allows a call if the lower half of argument `at` is one of `values`.
+    pub(super) fn with_one_of(&mut self, call: i64, at: usize, values: &[i32]) -> io::Result<()> {
         let (allow, other) = (self.allow, self.other);
-        let check = one_of(&mut self.program, argument, values, allow, other)?;
-        self.checked(number, check)
+        let check = one_of(&mut self.program, at, values, allow, other)?;
+        self.checked(call, check)
     }
 
-    /// Allows a call unless the lower half of an argument is one of `values`.
+    /// Allows a call unless the lower half of argument `at` is one of `values`.
     pub(super) fn without_one_of(
         &mut self,
-        number: i64,
-        argument: usize,
+        call: i64,
+        at: usize,
         values: &[i32],
     ) -> io::Result<()> {
         let (allow, other) = (self.allow, self.other);
-        let check = one_of(&mut self.program, argument, values, other, allow)?;
-        self.checked(number, check)
+        let check = one_of(&mut self.program, at, values, other, allow)?;
+        self.checked(call, check)
     }
 
     /// Memory, none of which may become executable.

@@ -95,16 +95,13 @@ fn program() -> io::Result<BpfProgram> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::filter::small;
+    use super::super::filter::{allows, small};
     use super::*;
-
-    fn allows(number: i64, arguments: [u64; 6]) -> bool {
-        let program = program().unwrap();
-        super::super::filter::allows(&program, UNKNOWN, number, arguments)
-    }
 
     #[test]
     fn nothing_reaches_files_networks_or_processes() {
+        let program = program().unwrap();
+        let allows = |number, arguments| allows(&program, UNKNOWN, number, arguments);
         for number in [
             libc::SYS_openat,
             libc::SYS_execve,

@@ -236,16 +236,13 @@ fn program() -> io::Result<BpfProgram> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::filter::small;
+    use super::super::filter::{allows, small};
     use super::*;
-
-    fn allows(number: i64, arguments: [u64; 6]) -> bool {
-        let program = program().unwrap();
-        super::super::filter::allows(&program, UNKNOWN, number, arguments)
-    }
 
     #[test]
     fn nobody_else_gets_signals_or_other_processors() {
+        let program = program().unwrap();
+        let allows = |number, arguments| allows(&program, UNKNOWN, number, arguments);
         let second = |value: i32| [3, u64::from(small(value)), 0, 0, 0, 0];
         for command in DESCRIPTOR {
             assert!(allows(libc::SYS_fcntl, second(*command)), "{command}");
