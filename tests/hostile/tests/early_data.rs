@@ -203,7 +203,7 @@ fn say_request(adversary: &mut Adversary<Memory>, command: &[u8]) {
 #[test]
 fn early_requests_are_few_short_and_before_the_data() {
     let asks = || {
-        let mut adversary = client();
+        let mut adversary = Adversary::client();
         adversary.subject.ignores_channels = true;
         adversary.open("session", 1, 1 << 20, 32_768);
         adversary
@@ -229,7 +229,7 @@ fn early_requests_are_few_short_and_before_the_data() {
     late.ends_with("an early request after early data");
 
     // Of a refused channel they have no effect.
-    let mut refused = client();
+    let mut refused = Adversary::client();
     refused.subject.refuses_channels = true;
     refused.open("session", 1, 1 << 20, 32_768);
     refused.expect(92);
