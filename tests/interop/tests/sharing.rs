@@ -957,7 +957,7 @@ fn a_master_tells_of_its_connection_and_its_channels() {
         "sessions: 1\n",
         &format!(": process {} of user ", long.0.id()),
         "command sleep 4",
-        &format!("  -L {local} to 127.0.0.1:1: 0 connections"),
+        &format!("  -L {local} to [127.0.0.1]:1: 0 connections"),
         "round trip ",
     ] {
         assert!(text.contains(word), "{word:?} is not in {text:?}");
