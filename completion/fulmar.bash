@@ -123,7 +123,7 @@ _fulmar() {
         keygen:-R) _fulmar_hosts ;;
         keygen:-r) _fulmar_hosts ;;
         keygen:-s) _fulmar_files ;;
-        keygen:-t) _fulmar_words 'ed25519 ecdsa rsa' ;;
+        keygen:-t) _fulmar_words 'ed25519 ecdsa rsa mldsa44-ed25519' ;;
         keygen:-V) : ;;
         keygen:-Y) _fulmar_words 'sign verify check-novalidate find-principals match-principals' ;;
         keygen:-Z) _fulmar_query cipher ;;
@@ -132,7 +132,7 @@ _fulmar() {
         keyscan:-O) _fulmar_words 'hashalg=sha1 hashalg=sha256' ;;
         keyscan:-p) : ;;
         keyscan:-T) : ;;
-        keyscan:-t) _fulmar_words 'rsa ecdsa ed25519 ecdsa-sk ed25519-sk' ;;
+        keyscan:-t) _fulmar_words 'rsa ecdsa ed25519 ecdsa-sk ed25519-sk mldsa44-ed25519' ;;
         copy-id:-F) _fulmar_files ;;
         copy-id:-i) _fulmar_files ;;
         copy-id:-o) _fulmar_options ssh ;;

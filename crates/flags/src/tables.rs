@@ -254,7 +254,11 @@ pub const KEYGEN: &[Flag] = &[
     flag("R", Host, "remove a host from known_hosts"),
     flag("r", Host, "print SSHFP records of a key for this host"),
     flag("s", File, "sign certificates with this key"),
-    flag("t", Words(&["ed25519", "ecdsa", "rsa"]), "type of the key"),
+    flag(
+        "t",
+        Words(&["ed25519", "ecdsa", "rsa", "mldsa44-ed25519"]),
+        "type of the key",
+    ),
     flag("U", None, "sign with a key that the agent holds"),
     flag("u", None, "add to a revocation list"),
     flag("V", Free("from:to"), "validity of a certificate"),
@@ -300,7 +304,14 @@ pub const KEYSCAN: &[Flag] = &[
     flag("T", Free("seconds"), "time limit for a host"),
     flag(
         "t",
-        Words(&["rsa", "ecdsa", "ed25519", "ecdsa-sk", "ed25519-sk"]),
+        Words(&[
+            "rsa",
+            "ecdsa",
+            "ed25519",
+            "ecdsa-sk",
+            "ed25519-sk",
+            "mldsa44-ed25519",
+        ]),
         "types of keys",
     ),
     flag("v", None, "more messages"),

@@ -27,7 +27,7 @@ pub fn record(
             KeyType::Rsa => 1,
             KeyType::EcdsaP256 | KeyType::EcdsaP384 | KeyType::EcdsaP521 => 3,
             KeyType::Ed25519 => 4,
-            KeyType::SkEd25519 | KeyType::SkEcdsaP256 => return None,
+            KeyType::SkEd25519 | KeyType::SkEcdsaP256 | KeyType::MlDsa44Ed25519 => return None,
         },
         PresentedKey::Certificate(_) => return None,
     };

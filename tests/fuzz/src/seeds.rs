@@ -335,6 +335,7 @@ fn generated() -> Vec<PrivateKey> {
         KeySpec::Ecdsa(EcCurve::P256),
         KeySpec::Ecdsa(EcCurve::P521),
         KeySpec::Rsa { bits: 2048 },
+        KeySpec::MlDsa44Ed25519,
     ] {
         keys.push(PrivateKey::generate(spec).expect("a key"));
     }

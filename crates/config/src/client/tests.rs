@@ -88,7 +88,7 @@ fn defaults_without_any_file() {
     );
     assert_eq!(
         options.algorithms.host_key_algorithms.last().unwrap(),
-        "sk-ecdsa-sha2-nistp256@openssh.com"
+        "ssh-mldsa44-ed25519"
     );
     assert!(!options.algorithms.host_key_algorithms_set);
     assert_eq!(

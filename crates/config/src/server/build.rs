@@ -9,8 +9,11 @@ use crate::types::AddressFamily;
 use crate::value::{Value, Values};
 
 /// Host keys that are used if the file names none. The listener skips those that do not exist.
-pub const DEFAULT_HOST_KEYS: &[&str] =
-    &["/etc/ssh/ssh_host_ed25519_key", "/etc/ssh/ssh_host_rsa_key"];
+pub const DEFAULT_HOST_KEYS: &[&str] = &[
+    "/etc/ssh/ssh_host_ed25519_key",
+    "/etc/ssh/ssh_host_rsa_key",
+    "/etc/ssh/ssh_host_mldsa44_ed25519_key",
+];
 
 /// Adds defaults, resolves algorithm lists and converts each value to its type. The values come from
 /// lines of a file, which are read as their row's type.

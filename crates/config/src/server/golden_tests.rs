@@ -32,7 +32,12 @@ const DEFAULTS: &[Difference] = &[
         "no NIST curves and no finite fields by default",
     ),
     differs("requiredrsasize", "2048 bits by default"),
+    differs("hostkeyalgorithms", ML_DSA),
+    differs("pubkeyacceptedalgorithms", ML_DSA),
+    differs("hostbasedacceptedalgorithms", ML_DSA),
 ];
+
+const ML_DSA: &str = "ssh-mldsa44-ed25519 last, as in OpenSSH 10.6";
 
 #[test]
 fn dumps_are_those_of_openssh() {
