@@ -26,7 +26,7 @@ use crate::pipelining::{
 use crate::text::one_line;
 
 /// The transport settings that follow from the options.
-fn transport_config(options: &ClientOptions) -> TransportConfig {
+pub(crate) fn transport_config(options: &ClientOptions) -> TransportConfig {
     let mut compression = vec![
         wire::names::COMPRESSION_NONE,
         wire::names::COMPRESSION_ZLIB_OPENSSH,

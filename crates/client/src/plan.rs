@@ -40,6 +40,17 @@ impl What {
         }
     }
 
+    /// In a few words, for lists.
+    pub(crate) fn shown(&self) -> String {
+        match self {
+            Self::Shell => "shell".to_owned(),
+            Self::Nothing => "no session".to_owned(),
+            Self::Exec(command) => format!("command {}", String::from_utf8_lossy(command)),
+            Self::Subsystem(name) => format!("subsystem {}", String::from_utf8_lossy(name)),
+            Self::Forward(target) => format!("stream to {target}"),
+        }
+    }
+
     /// Name of the channel request that starts it.
     pub(crate) fn request_name(&self) -> &'static str {
         match self {

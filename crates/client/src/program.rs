@@ -17,7 +17,7 @@ use crate::accelerate;
 use crate::connect;
 use crate::connection::OneConnection;
 use crate::error::ClientError;
-use crate::flags::{self, Action, FlagError, Flags, SessionRequest, Setting, query};
+use crate::flags::{self, Action, FlagError, Flags, MasterCommand, SessionRequest, Setting, query};
 use crate::forward::x11::X11Plan;
 use crate::jumps;
 use crate::local::Here;
@@ -26,6 +26,7 @@ use crate::pipelining::{Caution, Failure, RetryPolicy};
 use crate::prompt::Prompter;
 use crate::session::{AnyLocalEnd, FAILURE, Plan, What};
 use crate::sharing::passenger::{self, Boarding, Ride};
+use crate::sharing::proxy;
 use crate::sharing::socket;
 
 /// The version line that `-V` prints.
@@ -121,7 +122,7 @@ fn run(flags: &Flags, local: Option<&mut AnyLocalEnd>) -> Result<i32, ClientErro
     if jumps::depth() == 0 {
         jumps::refuse_loops(&options.connection, &config, &here)?;
     }
-    if let Some(command) = flags.sharing {
+    if let Some(command) = flags.sharing.filter(|each| *each != MasterCommand::Proxy) {
         return passenger::command(command, &options);
     }
     connect_and_run(flags, &options, local)
@@ -263,17 +264,37 @@ fn sharing(options: &ClientOptions, sharers: u64) -> Option<ClientOptions> {
     })
 }
 
-/// Uses the connection of a master, if the options name its socket.
-fn ride(options: &ClientOptions, plan: &Plan) -> Result<Option<Ride>, ClientError> {
+/// Uses the connection of a master, if the options name its socket. Otherwise returns the socket at
+/// which this process may listen: that of the first connection that is not there; none if all are
+/// full.
+fn ride(options: &ClientOptions, plan: &Plan) -> Result<Boarded, ClientError> {
     let connection = &options.connection;
     let Some(path) = connection.control_path.as_deref() else {
-        return Ok(None);
+        return Ok(Boarded::Not(None));
     };
     socket::check_length(path)?;
     if !connection.control_master.uses_master() {
-        return Ok(None);
+        return Ok(Boarded::Not(Some(path.to_owned())));
     }
-    passenger::ride(path, options, plan, Boarding::Found).map(Some)
+    let pool = passenger::pool(path, options);
+    let has_one = pool.len() == 1;
+    for path in pool {
+        socket::check_length(&path)?;
+        match passenger::ride(&path, options, plan, Boarding::Found)? {
+            Ride::Arrived(code) => return Ok(Boarded::Arrived(code)),
+            Ride::Full if !has_one => debug1!("the connection of {path} is full"),
+            Ride::Full | Ride::PassedOver => return Ok(Boarded::Not(Some(path))),
+        }
+    }
+    Ok(Boarded::Not(None))
+}
+
+/// The result of an attempt to use the connection of a master.
+enum Boarded {
+    /// The session has ended with this exit code.
+    Arrived(i32),
+    /// This process logs in; it may listen at this path.
+    Not(Option<String>),
 }
 
 fn connect_and_run(
@@ -297,13 +318,37 @@ fn connect_and_run(
             "SessionType none: a copy needs a session; set it to another for this host".into(),
         ));
     }
+    if flags.sharing == Some(MasterCommand::Proxy) {
+        plan.agent = crate::forward::agent::socket(options)?;
+        plan.x11 = X11Plan::prepare(options);
+        let mut prompter = Prompter::new(options.authentication.batch_mode);
+        return proxy::run(options, &plan, &mut prompter);
+    }
     plan.is_shared = local.is_none()
         && options.connection.control_master.listens()
         && options.connection.control_path.is_some();
-    if local.is_none()
-        && let Some(Ride::Arrived(code)) = ride(options, &plan)?
-    {
-        return Ok(code);
+    if let Some(local) = local.as_deref_mut() {
+        // Several connections are for more speed than one has.
+        if local.sharers() <= 1 {
+            let mut prompter = Prompter::new(options.authentication.batch_mode);
+            if let Some(code) = proxy::ride(options, &plan, local, &mut prompter)? {
+                return Ok(code);
+            }
+        }
+    }
+    let mut own_place;
+    let mut options = options;
+    if local.is_none() {
+        let place = match ride(options, &plan)? {
+            Boarded::Arrived(code) => return Ok(code),
+            Boarded::Not(place) => place,
+        };
+        if place != options.connection.control_path {
+            plan.is_shared &= place.is_some();
+            own_place = options.clone();
+            own_place.connection.control_path = place;
+            options = &own_place;
+        }
     }
     if plan.is_shared || !matches!(plan.what, What::Nothing | What::Forward(_)) {
         plan.agent = crate::forward::agent::socket(options)?;

@@ -84,7 +84,9 @@ pub const SSH: &[Flag] = &[
     flag("n", None, "do not read standard input"),
     flag(
         "O",
-        Words(&["check", "forward", "cancel", "exit", "stop"]),
+        Words(&[
+            "check", "conninfo", "channels", "status", "forward", "cancel", "exit", "stop", "proxy",
+        ]),
         "ask the master of a shared connection",
     ),
     flag("o", SshOption, "an option of ssh_config"),
@@ -117,6 +119,7 @@ pub const SSH: &[Flag] = &[
     flag("x", None, "no X11 forwarding"),
     flag("Y", None, "forward X11 for trusted programs"),
     flag("y", None, "write messages to syslog"),
+    flag("json", None, "with -O status: as JSON"),
     // Refused by name, or without a meaning.
     hidden("1"),
     hidden("2"),

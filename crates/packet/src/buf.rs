@@ -8,8 +8,6 @@
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::MIN_PADDING_BYTES;
-
 /// Bytes reserved before the payload for `packet_length`, `padding_length` and the headers of
 /// channel and SFTP messages.
 pub const HEADROOM: usize = 64;
@@ -157,7 +155,6 @@ impl PacketBuf {
     /// it. Returns the padding for the caller to fill. From then on `payload()` is the whole
     /// packet.
     pub(crate) fn frame(&mut self, packet_length: u32, padding_length: u8) -> &mut [u8] {
-        debug_assert!(usize::from(padding_length) >= MIN_PADDING_BYTES);
         let [a, b, c, d] = packet_length.to_be_bytes();
         self.prepend(&[a, b, c, d, padding_length]);
         self.append_stale(usize::from(padding_length))

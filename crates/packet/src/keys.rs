@@ -17,6 +17,11 @@ use crate::ctr_mac::{CtrMac, RawPacket};
 use crate::position::Stamp;
 use crate::{LENGTH_BYTES, MIN_PADDING_BYTES, PADDING_LENGTH_BYTES};
 
+/// Minimum `packet_length` that OpenSSH's `ssh -O proxy` reads (`packet.c`,
+/// `ssh_packet_read_poll2_mux`). A shorter packet, as REQUEST_FAILURE, is padded; OpenSSH takes the
+/// padding for fields that it does not know.
+const MIN_SHARED_PACKET_LENGTH: usize = 5;
+
 /// Minimum alignment of packets in bytes, without a cipher of larger blocks (RFC 4253 §6).
 const MIN_BLOCK_BYTES: usize = 8;
 
@@ -69,6 +74,13 @@ impl<Purpose> Keys<Purpose> {
         Self(Suite::None, PhantomData)
     }
 
+    /// No cipher and no MAC, and packets without padding: a connection that a master shares in proxy
+    /// mode (OpenSSH's PROTOCOL.mux §9).
+    #[must_use]
+    pub fn shared() -> Self {
+        Self(Suite::Shared, PhantomData)
+    }
+
     pub(crate) fn framing(&self) -> Framing {
         self.0.framing()
     }
@@ -93,7 +105,7 @@ impl Keys<Sealing> {
     /// Encrypts a packet in place and writes its MAC or tag.
     pub(crate) fn seal(&self, raw: &mut RawPacket<'_>) {
         match &self.0 {
-            Suite::None => {}
+            Suite::None | Suite::Shared => {}
             Suite::CtrMac(keys) => keys.seal(raw),
             Suite::Gcm(cipher) => {
                 let RawPacket { stamp, packet, tag } = raw;
@@ -122,7 +134,7 @@ impl Keys<Opening> {
     /// tampering, and reports the same error as a wrong MAC.
     pub(crate) fn encrypts_length(&self) -> bool {
         match &self.0 {
-            Suite::None | Suite::Gcm(_) => false,
+            Suite::None | Suite::Shared | Suite::Gcm(_) => false,
             Suite::CtrMac(keys) => !keys.encrypts_first(),
             Suite::ChaChaPoly(_) => true,
         }
@@ -140,7 +152,9 @@ impl Keys<Opening> {
                 Some(u32::from_be_bytes([a, b, c, d]))
             }
             Suite::ChaChaPoly(cipher) => Some(cipher.length(stamp.sequence, field)),
-            Suite::None | Suite::CtrMac(_) | Suite::Gcm(_) => Some(u32::from_be_bytes(field)),
+            Suite::None | Suite::Shared | Suite::CtrMac(_) | Suite::Gcm(_) => {
+                Some(u32::from_be_bytes(field))
+            }
         }
     }
 
@@ -148,7 +162,7 @@ impl Keys<Opening> {
     /// dropped. On success the length field may still be encrypted.
     pub(crate) fn open(&self, raw: &mut RawPacket<'_>) -> Result<(), IntegrityFailed> {
         match &self.0 {
-            Suite::None => Ok(()),
+            Suite::None | Suite::Shared => Ok(()),
             Suite::CtrMac(keys) => keys.open(raw),
             Suite::Gcm(cipher) => {
                 let tag = (&*raw.tag).try_into().map_err(|_| IntegrityFailed)?;
@@ -181,6 +195,7 @@ impl Keys<Opening> {
 /// A cipher with its MAC, if it needs one.
 enum Suite {
     None,
+    Shared,
     CtrMac(Box<CtrMac>),
     Gcm(GcmKey),
     ChaChaPoly(ChaChaPolyKey),
@@ -208,6 +223,7 @@ impl Suite {
     fn framing(&self) -> Framing {
         let (block_bytes, length_in_blocks, tag_bytes, counts_blocks) = match self {
             Self::None => (MIN_BLOCK_BYTES, true, 0, false),
+            Self::Shared => (1, true, 0, false),
             Self::CtrMac(keys) => (
                 AES_BLOCK_BYTES,
                 !keys.encrypts_first(),
@@ -222,13 +238,17 @@ impl Suite {
             length_in_blocks,
             tag_bytes,
             counts_blocks,
+            min_padding: match self {
+                Self::Shared => 0,
+                _ => MIN_PADDING_BYTES,
+            },
         }
     }
 
     fn rekey_bytes(&self) -> u64 {
         match self {
             // ChaCha20 has no birthday bound on blocks; only its packets are counted.
-            Self::None | Self::ChaChaPoly(_) => u64::MAX,
+            Self::None | Self::Shared | Self::ChaChaPoly(_) => u64::MAX,
             Self::CtrMac(_) | Self::Gcm(_) => AES_REKEY_BYTES,
         }
     }
@@ -236,6 +256,7 @@ impl Suite {
     fn name(&self) -> &'static str {
         match self {
             Self::None => "none",
+            Self::Shared => "none, without padding",
             Self::CtrMac(keys) if keys.encrypts_first() => "ctr, encrypt-then-MAC",
             Self::CtrMac(_) => "ctr, encrypt-and-MAC",
             Self::Gcm(_) => "gcm",
@@ -256,6 +277,8 @@ pub(crate) struct Framing {
     pub(crate) tag_bytes: usize,
     /// Whether [`Stamp::block`] has to be counted (CTR).
     counts_blocks: bool,
+    /// Minimum padding.
+    min_padding: usize,
 }
 
 impl Framing {
@@ -270,8 +293,13 @@ impl Framing {
     }
 
     /// Returns the padding length: at least 4 bytes (RFC 4253 §6), and as few as alignment to the
-    /// block size, or to the larger multiple `conceal`, allows.
+    /// block size, or to the larger multiple `conceal`, allows. Without a minimum there is none
+    /// beyond what [`MIN_SHARED_PACKET_LENGTH`] asks for.
     pub(crate) fn padding_length(self, payload: usize, conceal: usize) -> u8 {
+        if self.min_padding == 0 {
+            let missing = MIN_SHARED_PACKET_LENGTH.saturating_sub(PADDING_LENGTH_BYTES + payload);
+            return u8::try_from(missing).unwrap_or_default();
+        }
         let multiple = if conceal > self.block_bytes {
             conceal.next_multiple_of(self.block_bytes).min(128)
         } else {
@@ -280,15 +308,25 @@ impl Framing {
         let least = self
             .aligned_header()
             .saturating_add(payload)
-            .saturating_add(MIN_PADDING_BYTES);
+            .saturating_add(self.min_padding);
         let missing = (multiple - least % multiple) % multiple;
         // The sum is at most 4 + 127.
-        u8::try_from(MIN_PADDING_BYTES + missing).unwrap_or(u8::MAX)
+        u8::try_from(self.min_padding + missing).unwrap_or(u8::MAX)
     }
 
     /// Returns `packet_length` for a payload with this padding.
     pub(crate) fn packet_length(self, payload: usize, padding: u8) -> usize {
         payload.saturating_add(PADDING_LENGTH_BYTES + usize::from(padding))
+    }
+
+    /// Minimum padding, bytes.
+    pub(crate) fn min_padding(self) -> usize {
+        self.min_padding
+    }
+
+    /// Minimum `packet_length`: padding length, message number, minimum padding.
+    pub(crate) fn min_packet_length(self) -> usize {
+        PADDING_LENGTH_BYTES + 1 + self.min_padding
     }
 
     /// Returns true if a received `packet_length` gives whole blocks.

@@ -12,7 +12,7 @@ use crate::ctr_mac::{MAX_TOGETHER, RawPacket};
 use crate::error::PacketError;
 use crate::keys::OpenKeys;
 use crate::position::Stamp;
-use crate::{LENGTH_BYTES, MIN_PADDING_BYTES, PADDING_LENGTH_BYTES};
+use crate::{LENGTH_BYTES, PADDING_LENGTH_BYTES};
 
 /// A received packet, cut from the slab, with its epoch's keys. Jobs can run on any thread and in
 /// any order.
@@ -121,9 +121,10 @@ impl OpenJob {
     /// Finds the payload of a packet that has been verified and decrypted. Must not be called for
     /// any other packet.
     fn into_opened(self) -> Result<OpenedPacket, PacketError> {
-        let tag_bytes = self.keys.framing().tag_bytes;
-        let packet_bytes = self.packet.len().saturating_sub(tag_bytes);
-        let payload = payload_range(self.packet.get(..packet_bytes).unwrap_or_default())?;
+        let framing = self.keys.framing();
+        let packet_bytes = self.packet.len().saturating_sub(framing.tag_bytes);
+        let packet = self.packet.get(..packet_bytes).unwrap_or_default();
+        let payload = payload_range(packet, framing.min_padding())?;
         Ok(OpenedPacket {
             packet: self.packet,
             payload,
@@ -134,12 +135,12 @@ impl OpenJob {
 }
 
 /// Returns the range of the payload in a decrypted packet.
-fn payload_range(packet: &[u8]) -> Result<Range<usize>, PacketError> {
+fn payload_range(packet: &[u8], min_padding: usize) -> Result<Range<usize>, PacketError> {
     const START: usize = LENGTH_BYTES + PADDING_LENGTH_BYTES;
     let padding = packet
         .get(LENGTH_BYTES)
         .map(|&length| usize::from(length))
-        .filter(|&length| length >= MIN_PADDING_BYTES)
+        .filter(|&length| length >= min_padding)
         .ok_or(PacketError::PaddingOutOfRange)?;
     match packet.len().checked_sub(padding) {
         Some(end) if end > START => Ok(START..end),

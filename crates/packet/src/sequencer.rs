@@ -34,6 +34,15 @@ impl Sequencer {
         Self::with_padding(PaddingSource::from_seed(seed))
     }
 
+    /// As [`Sequencer::new`], for a connection that a master shares in proxy mode
+    /// ([`Keys::shared`](crate::SealKeys)).
+    #[must_use]
+    pub fn shared() -> Self {
+        let mut this = Self::new();
+        this.keys = Arc::new(SealKeys::shared());
+        this
+    }
+
     fn with_padding(padding: PaddingSource) -> Self {
         Self {
             position: Position::default(),

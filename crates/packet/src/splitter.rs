@@ -19,10 +19,7 @@ use crate::keys::OpenKeys;
 use crate::open::OpenJob;
 use crate::position::{Position, Stamp};
 use crate::slab::{PacketEnds, Slab};
-use crate::{LENGTH_BYTES, MAX_PACKET_BYTES, MIN_PADDING_BYTES, PADDING_LENGTH_BYTES};
-
-/// Minimum `packet_length`: padding length, message number, minimum padding.
-const MIN_PACKET_LENGTH: usize = PADDING_LENGTH_BYTES + 1 + MIN_PADDING_BYTES;
+use crate::{LENGTH_BYTES, MAX_PACKET_BYTES};
 
 /// Number of unread bytes at which the driver should split packets before it reads more: two
 /// packets of maximum size.
@@ -226,7 +223,7 @@ impl Splitter {
     fn check_length(&self, length: u32) -> ReadState {
         let framing = self.keys.framing();
         let error = match usize::try_from(length) {
-            Ok(bytes) if (MIN_PACKET_LENGTH..=MAX_PACKET_BYTES).contains(&bytes) => {
+            Ok(bytes) if (framing.min_packet_length()..=MAX_PACKET_BYTES).contains(&bytes) => {
                 if framing.is_aligned(bytes) {
                     return ReadState::Packet {
                         wire_bytes: LENGTH_BYTES + bytes + framing.tag_bytes,

@@ -293,6 +293,13 @@ pub enum Event {
         /// The limit that has passed, milliseconds.
         limit_ms: Millis,
     },
+    /// A message of the peer on a channel that another process speaks for (`open_proxied`), whole.
+    ChannelProxied {
+        /// Our number for the channel.
+        channel: ChannelId,
+        /// The packet's payload; it shares the packet's memory.
+        payload: Bytes,
+    },
     /// Client: the server's host keys (`hostkeys-00@openssh.com`), at most 64.
     HostKeysAnnounced(Vec<Vec<u8>>),
     /// Client: the server announced more than 64 host keys; none of them is kept.

@@ -28,6 +28,8 @@ pub const EXT_TUN_SEGMENTS: &str = "tun-segments@fulmar.invalid";
 
 /// Fulmar's extension: number of bytes that may follow CHANNEL_OPEN before its answer (docs/PROTOCOL.md).
 pub const EXT_EARLY_DATA: &str = "early-data@fulmar.invalid";
+/// Requests are understood too before the answer to CHANNEL_OPEN (docs/PROTOCOL.md).
+pub const EXT_EARLY_REQUESTS: &str = "early-requests@fulmar.invalid";
 /// Fulmar's extension: [`REQUEST_RESET`] is understood.
 pub const EXT_RESET: &str = "reset@fulmar.invalid";
 /// Fulmar's extension: the server forwards datagrams in both directions (docs/PROTOCOL.md).

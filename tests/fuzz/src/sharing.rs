@@ -61,14 +61,21 @@ pub fn message_seeds() -> Vec<Vec<u8>> {
         Wish::CloseForward(forward(ForwardKind::Dynamic, "1080")),
         Wish::Terminate,
         Wish::StopListening,
-        Wish::Unknown(0x1000_000f),
+        Wish::Proxy,
+        Wish::Info(b"connection".to_vec()),
+        Wish::Unknown(0x1000_0010),
     ];
     let requests = wishes
         .into_iter()
         .map(|wish| PassengerRequest::Wish(7, wish));
     let requests = requests.chain([PassengerRequest::Hello(4)]);
     let replies = [
-        MasterReply::Hello(4),
+        MasterReply::Hello {
+            version: 4,
+            has_info: true,
+        },
+        MasterReply::Proxy(7),
+        MasterReply::Info(7, true, "tcp".into()),
         MasterReply::Ok(7),
         MasterReply::Denied(7, "Permission denied".into()),
         MasterReply::Failed(7, "refused".into()),

@@ -154,8 +154,8 @@ fn data_after_a_refusal_is_dropped_however_much_it_is() {
 }
 
 #[test]
-fn only_data_and_eof_may_be_addressed_early() {
-    let messages: [fn(u32) -> Vec<u8>; 4] = [
+fn only_requests_data_and_eof_may_be_addressed_early() {
+    let messages: [fn(u32) -> Vec<u8>; 3] = [
         |recipient_channel| ChannelClose { recipient_channel }.encode(),
         |recipient_channel| {
             ChannelWindowAdjust {
@@ -169,15 +169,6 @@ fn only_data_and_eof_may_be_addressed_early() {
                 recipient_channel,
                 code: 1,
                 data: b"x",
-            }
-            .encode()
-        },
-        |recipient_channel| {
-            ChannelRequest {
-                recipient_channel,
-                name: b"exec",
-                want_reply: true,
-                fields: Rest(b"\0\0\0\x01x"),
             }
             .encode()
         },
@@ -195,6 +186,56 @@ fn only_data_and_eof_may_be_addressed_early() {
     adversary.open("direct-tcpip", 1, 1 << 20, 32_768);
     say_data(&mut adversary, 0, b"x");
     adversary.ends_with("not confirmed");
+}
+
+/// A request to a server before it has accepted the channel.
+fn say_request(adversary: &mut Adversary<Memory>, command: &[u8]) {
+    let mut fields = Vec::new();
+    fields.put_string(command);
+    adversary.say(&ChannelRequest {
+        recipient_channel: EARLY | 1,
+        name: b"exec",
+        want_reply: true,
+        fields: Rest(&fields),
+    });
+}
+
+#[test]
+fn early_requests_are_few_short_and_before_the_data() {
+    let asks = || {
+        let mut adversary = Adversary::client();
+        adversary.subject.ignores_channels = true;
+        adversary.open("session", 1, 1 << 20, 32_768);
+        adversary
+    };
+    let mut many = asks();
+    for _ in 0..512 {
+        say_request(&mut many, b"x");
+    }
+    goes_on(&mut many);
+    // The owner hears of none before it has accepted the channel.
+    let heard = |event: &Event| matches!(event, Event::ChannelRequest { .. });
+    assert!(!many.subject.saw(heard));
+    say_request(&mut many, b"x");
+    many.ends_with("more early requests than permitted");
+
+    let mut long = asks();
+    say_request(&mut long, &vec![b'x'; EARLY_BYTES]);
+    long.ends_with("more early requests than permitted");
+
+    let mut late = asks();
+    say_data(&mut late, EARLY | 1, b"x");
+    say_request(&mut late, b"x");
+    late.ends_with("an early request after early data");
+
+    // Of a refused channel they have no effect.
+    let mut refused = Adversary::client();
+    refused.subject.refuses_channels = true;
+    refused.open("session", 1, 1 << 20, 32_768);
+    refused.expect(92);
+    say_request(&mut refused, b"x");
+    goes_on(&mut refused);
+    assert!(!refused.subject.saw(heard));
 }
 
 #[test]

@@ -261,3 +261,33 @@ fn the_input_of_w_is_sent_while_the_server_still_connects() {
     output.read_to_string(&mut back).expect("an answer");
     assert_eq!(back, "answer");
 }
+
+#[test]
+fn a_command_on_a_shared_connection_leaves_with_the_request_for_its_session() {
+    for server in [Kind::Fulmar, Kind::OpenSsh] {
+        if server.sshd().is_err() {
+            continue;
+        }
+        let site = Site::new(Kind::Fulmar, server, "");
+        let gate = Gate::to(site.running.daemon.port);
+        let folder = Scratch::new();
+        let path = folder.join("s");
+        let lines = format!("ControlPath {}\n", path.display());
+        let mut master = site.ssh(&lines);
+        master.args(gate.arguments(&site)).args(["-M", "-N", HOST]);
+        let master = Background::start(master.stdin(Stdio::null())).expect("ssh");
+        assert!(until(LIMIT, || path.exists()), "no master");
+        // No answer of the server arrives any more.
+        gate.hold(DOWN);
+        let marker = folder.join("marker");
+        let mut rides = site.ssh(&lines);
+        rides.args([HOST, &format!("cat; touch {}", marker.display())]);
+        let mut rides = Background::start(rides.stdin(Stdio::null())).expect("ssh");
+        let is_early = until(Duration::from_secs(4), || marker.exists());
+        assert_eq!(is_early, server == Kind::Fulmar, "{}", server.name());
+        gate.release();
+        let ended = interop::process::wait(&mut rides.0, LIMIT).expect("its end");
+        assert!(ended.success() && marker.exists(), "{}", server.name());
+        drop(master);
+    }
+}

@@ -14,7 +14,7 @@ use interop::account::{Guest, is_root};
 use interop::forwarded::{Does, target, through};
 use interop::peers::ours::Kind;
 use interop::process::{Background, Input, Outcome, processes};
-use interop::report::skipped;
+use interop::report::{is_whole_run, skipped};
 use interop::scratch::{Scratch, free_port, until};
 use interop::site::{HOST, Site, askpass, finish};
 use interop::terminal::Terminal;
@@ -112,6 +112,14 @@ impl Shared {
         let ended = interop::process::wait(&mut master.0, LIMIT);
         assert!(ended.is_ok(), "the master goes on");
         assert!(!self.path().exists());
+    }
+}
+
+/// Rounds of a whole run (`INTEROP_ALL=1`), or of any other.
+fn whole_or(all: u64, few: u64) -> u64 {
+    match is_whole_run() {
+        true => all,
+        false => few,
     }
 }
 
@@ -472,9 +480,52 @@ fn a_full_server_gives_the_next_passenger_a_connection_of_its_own() {
 }
 
 #[test]
+fn a_pool_takes_more_sessions_than_one_connection_may_have() {
+    for server in [Kind::Fulmar, Kind::OpenSsh] {
+        if server.sshd().is_err() {
+            continue;
+        }
+        let shared = Shared::new(Kind::Fulmar, Kind::Fulmar, server, "MaxSessions 2\n");
+        let lines = "ControlMaster auto\nControlPersist 60\nControlConnections 3\n";
+        let order = "echo $SSH_CONNECTION; sleep 6";
+        let mut outputs = Vec::new();
+        let mut all: Vec<_> = (0..5)
+            .map(|number| {
+                let output = shared.folder.join(&format!("out.{number}"));
+                let mut command = shared.master(lines);
+                command.args([HOST, order]).stdin(Stdio::null());
+                command.stdout(fs::File::create(&output).unwrap());
+                let child = command.spawn().expect("ssh");
+                let begun = until(LIMIT, || fs::metadata(&output).unwrap().len() > 0);
+                assert!(begun, "{number}");
+                outputs.push(output);
+                child
+            })
+            .collect();
+        let used: Vec<String> = outputs
+            .iter()
+            .map(|path| fs::read_to_string(path).unwrap())
+            .collect();
+        let count = |line: &String| used.iter().filter(|each| *each == line).count();
+        let mut counts: Vec<usize> = used.iter().map(count).collect();
+        counts.sort_unstable();
+        assert_eq!(counts, [1, 2, 2, 2, 2], "{}", server.name());
+        for child in &mut all {
+            assert!(child.wait().expect("its end").success());
+        }
+        let mut exit = shared.master(lines);
+        let exit = finish(exit.args(["-O", "exit", HOST]), Input::Nothing);
+        assert_eq!(exit.status, 0, "{}", exit.summary());
+        let sockets = ["s", "s.1", "s.2"].map(|name| shared.folder.join(name));
+        let is_gone = || sockets.iter().all(|path| !path.exists());
+        assert!(until(LIMIT, is_gone), "a master stays");
+    }
+}
+
+#[test]
 fn two_that_start_at_once_get_one_master_and_both_their_sessions() {
     let shared = ours("MaxStartups 100\n");
-    for round in 0..6 {
+    for round in 0..whole_or(1000, 6) {
         let stale = shared.path();
         if round % 2 == 1 {
             drop(UnixListener::bind(&stale).unwrap());
@@ -512,7 +563,7 @@ fn two_that_start_at_once_get_one_master_and_both_their_sessions() {
 #[test]
 fn a_master_that_is_killed_runs_no_command_twice_and_loses_none_in_silence() {
     let shared = ours("MaxStartups 100\nMaxSessions 100\n");
-    for round in 0..6_u64 {
+    for round in 0..whole_or(100, 6) {
         let mut master = shared.start("");
         let start = |number: usize| {
             let log = shared.folder.join(&format!("log.{round}.{number}"));
@@ -526,7 +577,7 @@ fn a_master_that_is_killed_runs_no_command_twice_and_loses_none_in_silence() {
             (log, command.spawn().expect("ssh"))
         };
         let all: Vec<_> = (0..8).map(start).collect();
-        thread::sleep(Duration::from_millis(5 + round * 13));
+        thread::sleep(Duration::from_millis(5 + round * 13 % 199));
         master.0.kill().expect("kill");
         let _ = master.0.wait();
         for (log, child) in all {
@@ -547,9 +598,10 @@ fn greet(path: &Path) -> UnixStream {
     let mut stream = UnixStream::connect(path).expect("the master");
     stream.set_read_timeout(Some(LIMIT)).unwrap();
     stream.write_all(b"\0\0\0\x08\0\0\0\x01\0\0\0\x04").unwrap();
-    let mut hello = [0; 12];
+    let mut hello = [0; 25];
     stream.read_exact(&mut hello).expect("HELLO");
-    assert_eq!(&hello, b"\0\0\0\x08\0\0\0\x01\0\0\0\x04");
+    let expected = b"\0\0\0\x15\0\0\0\x01\0\0\0\x04\0\0\0\x04info\0\0\0\x010";
+    assert_eq!(&hello, expected);
     stream
 }
 
@@ -630,7 +682,7 @@ fn passengers_that_break_the_protocol_are_refused_and_others_go_on() {
     // Unknown requests are answered.
     let mut stream = greet(&path);
     stream
-        .write_all(&packet(&[b"\x10\0\0\x0f\0\0\0\x07"]))
+        .write_all(&packet(&[b"\x10\0\0\x10\0\0\0\x07"]))
         .unwrap();
     let mut answer = [0; 12];
     stream.read_exact(&mut answer).unwrap();
@@ -714,6 +766,11 @@ fn a_master_that_asks_shares_only_with_permission() {
         assert_eq!(is_refused, answer == "no", "{}", outcome.summary());
         let stop = shared.ask("stop", &[]);
         assert_eq!(stop.status == 0, answer == "yes", "{}", stop.summary());
+        if answer == "no" {
+            let proxy = shared.ride(&["-O", "proxy", HOST, "echo ran"], Input::Nothing);
+            assert_is(&proxy, 255, "");
+            assert_has(&proxy, "Permission denied");
+        }
         drop(master);
     }
 }
@@ -749,4 +806,194 @@ fn programs_in_the_background_ride_too() {
     shared.ends(master);
     let ended = interop::process::wait(&mut none.0, LIMIT).expect("its end");
     assert_eq!(ended.code(), Some(255));
+}
+
+#[test]
+fn in_proxy_mode_a_passenger_speaks_the_connection_protocol_itself() {
+    each(|shared| {
+        let master = shared.start("");
+        let ride =
+            |arguments: &[&str], input| shared.ride(&[&["-O", "proxy"], arguments].concat(), input);
+        let here = shared.ride(&[HOST, "echo $SSH_CONNECTION"], Input::Nothing);
+        let proxied = ride(&[HOST, "echo $SSH_CONNECTION"], Input::Nothing);
+        assert_is(&proxied, 0, &here.stdout.text());
+        let both = ride(&[HOST, "echo out; echo err >&2; exit 7"], Input::Nothing);
+        assert_is(&both, 7, "out\n");
+        assert_eq!(both.stderr.text(), "err\n");
+        // More than a window in both directions.
+        let bytes = interop::matrix::noise(5 << 20);
+        let back = ride(&[HOST, "cat"], Input::Bytes(&bytes));
+        assert_eq!((back.status, back.stdout.length), (0, 5 << 20));
+        // Several at a time, whose channels have the same number.
+        thread::scope(|scope| {
+            let sum = |n: u32| {
+                ride(
+                    &[HOST, &format!("cat >/dev/null; echo {n}")],
+                    Input::Bytes(&bytes),
+                )
+            };
+            let rides: Vec<_> = (0..4).map(|n| (n, scope.spawn(move || sum(n)))).collect();
+            for (n, ride) in rides {
+                assert_is(&ride.join().unwrap(), 0, &format!("{n}\n"));
+            }
+        });
+        // Its own listeners, and those of the server.
+        let count = target(Does::Count);
+        let (local, remote) = (free_port(), free_port());
+        let mut listens = shared.command();
+        listens.args(["-O", "proxy", "-N"]);
+        listens.args(["-L", &format!("{local}:127.0.0.1:{count}")]);
+        listens.args(["-R", &format!("{remote}:127.0.0.1:{count}"), HOST]);
+        let listens = Background::start(listens.stdin(Stdio::null())).unwrap();
+        for port in [local, remote] {
+            let connects = || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok();
+            assert!(until(LIMIT, connects), "port {port}");
+            assert_eq!(through(port, b"abcd"), b"4\n", "port {port}");
+        }
+        drop(listens);
+        if shared.site.client == Kind::Fulmar {
+            let refuses = || std::net::TcpStream::connect(("127.0.0.1", remote)).is_err();
+            assert!(until(LIMIT, refuses), "the server's listener stays");
+        }
+        let after = shared.ride(&[HOST, "echo on"], Input::Nothing);
+        assert_is(&after, 0, "on\n");
+        shared.ends(master);
+    });
+}
+
+#[test]
+fn a_passenger_in_proxy_mode_reaches_no_channel_but_its_own() {
+    let shared = ours("");
+    let master = shared.start("");
+    let path = shared.path();
+    let mut long = Background::start(
+        shared
+            .command()
+            .args([HOST, "cat"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped()),
+    )
+    .unwrap();
+    let mut asks = greet(&path);
+    asks.write_all(&packet(&[b"\x10\0\0\x0f\0\0\0\x01"]))
+        .unwrap();
+    let mut answer = [0; 12];
+    asks.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer[4..], b"\x80\0\0\x0f\0\0\0\x01");
+    // DATA, EOF for every number, a key exchange, IGNORE, and a request that would end the others.
+    for number in 0..8_u8 {
+        for message in [&[96, 0, 0, 0, number][..], &[97, 0, 0, 0, number]] {
+            asks.write_all(&packet(&[&[0], message])).unwrap();
+        }
+        let data = [&[0, 94, 0, 0, 0, number, 0, 0, 0, 1][..], b"x"];
+        asks.write_all(&packet(&data)).unwrap();
+    }
+    asks.write_all(&packet(&[&[0, 20], &[0; 60]])).unwrap();
+    asks.write_all(&packet(&[&[0, 2, 0, 0, 0, 0]])).unwrap();
+    let name = b"no-more-sessions@openssh.com";
+    asks.write_all(&packet(&[&[0, 80, 0, 0, 0, 28], name, &[1]]))
+        .unwrap();
+    let mut failure = [0; 9];
+    asks.read_exact(&mut failure).unwrap();
+    assert_eq!(
+        failure, *b"\0\0\0\x05\x03\x52\0\0\0",
+        "REQUEST_FAILURE, padded"
+    );
+    asks.write_all(&packet(&[&[0]])).unwrap();
+    let mut rest = Vec::new();
+    let _ = asks.read_to_end(&mut rest);
+    assert!(rest.is_empty());
+    let mut input = long.0.stdin.take().unwrap();
+    input.write_all(b"still\n").unwrap();
+    drop(input);
+    let mut output = String::new();
+    long.0
+        .stdout
+        .take()
+        .unwrap()
+        .read_to_string(&mut output)
+        .unwrap();
+    assert_eq!(output, "still\n");
+    let rides = shared.ride(&[HOST, "echo on"], Input::Nothing);
+    assert_is(&rides, 0, "on\n");
+    shared.ends(master);
+}
+
+#[test]
+fn a_master_tells_of_its_connection_and_its_channels() {
+    let shared = ours("");
+    let master = shared.start("");
+    let port = shared.site.running.daemon.port;
+    let info = shared.ask("conninfo", &[]);
+    let text = info.stdout.text();
+    assert_eq!(info.status, 0, "{}", info.summary());
+    assert!(text.starts_with("Connection information for "), "{text}");
+    assert!(text.contains(&format!("-> 127.0.0.1:{port}\n")), "{text}");
+    for word in [
+        "  kexalgorithm ",
+        "  cipher ",
+        "  mac ",
+        "  compression none",
+    ] {
+        assert!(text.contains(word), "{word:?} is not in {text:?}");
+    }
+    let local = free_port();
+    let forward = format!("{local}:127.0.0.1:1");
+    let added = shared.ask("forward", &["-L", &forward]);
+    assert_eq!(added.status, 0, "{}", added.summary());
+    let mut long = Background::start(
+        shared
+            .command()
+            .args([HOST, "sleep 4"])
+            .stdin(Stdio::null()),
+    )
+    .unwrap();
+    let has = |word: &str| shared.ask("channels", &[]).stdout.text().contains(word);
+    assert!(until(LIMIT, || has("(session:command, open")));
+    let status = shared.ask("status", &[]);
+    let text = status.stdout.text();
+    assert_eq!(status.status, 0, "{}", status.summary());
+    for word in [
+        "sessions: 1\n",
+        &format!(": process {} of user ", long.0.id()),
+        "command sleep 4",
+        &format!("  -L {local} to [127.0.0.1]:1: 0 connections"),
+        "round trip ",
+    ] {
+        assert!(text.contains(word), "{word:?} is not in {text:?}");
+    }
+    let json = shared.ask("status", &["--json"]);
+    let text = json.stdout.text();
+    for word in [
+        format!("\"pid\":{},", long.0.id()),
+        "\"what\":\"command sleep 4\"".to_owned(),
+        "\"accepts_sessions\":true".to_owned(),
+    ] {
+        assert!(text.contains(&word), "{word:?} is not in {text:?}");
+    }
+    assert!(interop::process::wait(&mut long.0, LIMIT).is_ok());
+    let alone = shared.ask("check", &["--json"]);
+    assert_eq!(alone.status, 255);
+    assert_has(&alone, "--json: only with -O status.");
+    shared.ends(master);
+}
+
+#[test]
+fn an_openssh_master_has_no_word_for_the_status() {
+    let shared = match Kind::OpenSsh.ssh() {
+        Ok(_) => Shared::new(Kind::OpenSsh, Kind::Fulmar, Kind::Fulmar, ""),
+        Err(reason) => return skipped("openssh", &reason),
+    };
+    let master = shared.start("");
+    let status = shared.ask("status", &[]);
+    assert_eq!(status.status, 0, "{}", status.summary());
+    assert!(
+        status.stdout.text().starts_with("Master running (pid="),
+        "{}",
+        status.summary()
+    );
+    assert_has(&status, "the master is not Fulmar's");
+    let json = shared.ask("status", &["--json"]);
+    assert_eq!(json.status, 255);
+    shared.ends(master);
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use proto::channel::Request;
 use proto::{ChannelId, Connection, Event, ServerHostKey, Stream, TransportConfig};
 use sim::{Pair, Side, noise};
 
@@ -99,6 +100,86 @@ fn an_answer_to_early_data_arrives_after_one_round_trip_in_both_directions() {
 
     // The server opens one, as for -R.
     server_greets(&mut pair);
+}
+
+#[test]
+fn a_command_with_its_input_is_answered_after_one_round_trip() {
+    let mut pair = logged_in(&TransportConfig::default());
+    // Not the first channel of the connection.
+    let first = open(&mut pair.client);
+    flight(&mut pair);
+    let theirs = request(&mut pair.server);
+    pair.server.connection.accept_channel(theirs).unwrap();
+    flight(&mut pair);
+    take_events(&mut pair.client);
+    pair.client.events.clear();
+    let connection = &mut pair.client.connection;
+    let id = connection
+        .open_channel_with_requests("session", b"")
+        .unwrap();
+    assert_ne!(id, first);
+    for name in [b"A", b"B"] {
+        let (name, value) = (name.to_vec(), b"v".to_vec());
+        let env = Request::Env { name, value };
+        connection.channel_request(id, &env, false).unwrap();
+    }
+    let command = b"cat".to_vec();
+    let exec = Request::Exec { command };
+    connection.channel_request(id, &exec, true).unwrap();
+    send(&mut pair.client, id, b"input");
+    pair.client.connection.channel_eof(id).unwrap();
+    flight(&mut pair);
+    let theirs = request(&mut pair.server);
+    take_events(&mut pair.server);
+    assert!(pair.server.events.is_empty(), "before it is accepted");
+    pair.server.connection.accept_channel(theirs).unwrap();
+    take_events(&mut pair.server);
+    let asked: Vec<(Request, bool)> = (0..3)
+        .map(|_| match pair.server.events.pop_front() {
+            Some(Event::ChannelRequest {
+                channel,
+                request,
+                want_reply,
+            }) if channel == theirs => (request, want_reply),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert!(asked.iter().take(2).all(|(_, wants)| !wants));
+    assert_eq!(asked[2], (exec, true));
+    assert_eq!(data(&mut pair.server, theirs), b"input");
+    let connection = &mut pair.server.connection;
+    connection.channel_reply(theirs, true).unwrap();
+    assert_eq!(send(&mut pair.server, theirs, b"output"), 6);
+    flight(&mut pair);
+    let events = std::mem::take(&mut pair.client.events);
+    assert!(
+        matches!(events.front(), Some(Event::ChannelOpened(_))),
+        "{events:?}"
+    );
+    assert!(
+        matches!(
+            events.get(1),
+            Some(Event::ChannelReply { success: true, .. })
+        ),
+        "{events:?}"
+    );
+    assert!(
+        matches!(events.get(2), Some(Event::ChannelData { data, .. }) if *data == b"output"[..]),
+        "{events:?}"
+    );
+}
+
+#[test]
+fn a_peer_that_takes_no_early_requests_gets_none() {
+    let mut pair = logged_in(&TransportConfig::default());
+    // A server opens no sessions, and its peer has announced none.
+    let connection = &mut pair.server.connection;
+    let id = connection
+        .open_channel_with_requests("session", b"")
+        .unwrap();
+    assert!(!connection.channel_takes_early_data(id));
+    let early = connection.channel_request(id, &Request::Shell, true);
+    assert!(early.is_err());
 }
 
 #[test]

@@ -61,6 +61,17 @@ pub enum MasterCommand {
     Exit,
     /// Take no more sessions.
     Stop,
+    /// Addresses, algorithms and traffic.
+    Conninfo,
+    /// The open channels.
+    Channels,
+    /// Sessions, forwardings, bytes, round trip and age.
+    Status {
+        /// As JSON (`--json`).
+        json: bool,
+    },
+    /// Pass on the messages of a session of this process.
+    Proxy,
 }
 
 impl MasterCommand {
@@ -71,7 +82,10 @@ impl MasterCommand {
             "cancel" => Self::Cancel,
             "exit" => Self::Exit,
             "stop" => Self::Stop,
-            "proxy" | "conninfo" | "channels" => return Err(later(word)),
+            "conninfo" => Self::Conninfo,
+            "channels" => Self::Channels,
+            "status" => Self::Status { json: false },
+            "proxy" => Self::Proxy,
             _ => return Err(FlagError::Refused("Invalid multiplex command.".into())),
         })
     }
@@ -105,6 +119,8 @@ pub struct Flags {
     pub null_stdin: bool,
     /// `-O`: the request to a master.
     pub sharing: Option<MasterCommand>,
+    /// `--json`: the status is printed as JSON.
+    pub json: bool,
     /// Notices about flags whose feature is not implemented yet.
     pub unheeded: Vec<&'static str>,
 }
@@ -211,6 +227,13 @@ fn finish(flags: &mut Flags, command: &[OsString]) -> Result<(), FlagError> {
         ),
         _ => false,
     };
+    match &mut flags.sharing {
+        Some(MasterCommand::Status { json }) => *json = flags.json,
+        _ if flags.json => {
+            return Err(FlagError::Refused("--json: only with -O status.".into()));
+        }
+        _ => {}
+    }
     let wants_subsystem = flags.subsystem || flags.settings.iter().any(names_subsystem);
     if wants_subsystem && command.is_empty() {
         return Err(FlagError::Refused(
@@ -246,6 +269,7 @@ impl Parser {
                 subsystem: false,
                 null_stdin: false,
                 sharing: None,
+                json: false,
                 unheeded: Vec::new(),
             },
         }
@@ -325,6 +349,7 @@ impl Parser {
             "T" => self.force("RequestTTY", "no"),
             "t" => self.force_tty(),
             "G" => self.flags.action = Action::PrintConfig,
+            "json" => self.flags.json = true,
             "V" => self.flags.action = Action::Version,
             "q" => self.flags.level = Some(LogLevel::Quiet),
             "v" => {
@@ -495,12 +520,6 @@ impl Parser {
         }
         Ok(())
     }
-}
-
-fn later(command: &str) -> FlagError {
-    FlagError::Refused(format!(
-        "ssh: -O {command} is not supported yet: it belongs to a later version of Fulmar."
-    ))
 }
 
 fn escape_character(value: &str) -> Result<&str, FlagError> {

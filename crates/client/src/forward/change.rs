@@ -22,6 +22,19 @@ pub(crate) enum Added {
     Requested(usize),
 }
 
+/// A forwarding, for the status of a shared connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ForwardStatus {
+    /// Flag and specification.
+    pub(crate) name: String,
+    /// Connections since the beginning, and those that are open.
+    pub(crate) connections: u64,
+    pub(crate) open: u64,
+    /// Bytes to and from the server.
+    pub(crate) sent: u64,
+    pub(crate) received: u64,
+}
+
 impl SessionForwards {
     /// Adds a forwarding. A remote one is requested only, and its refusal is reported when it
     /// arrives.
@@ -143,6 +156,37 @@ impl SessionForwards {
     pub(super) fn name(&self, number: u64) -> Option<String> {
         let mut names = self.names();
         names.find_map(|(name, _, each)| (each == number).then_some(name))
+    }
+
+    /// The forwardings that listen, and what each has carried.
+    pub(crate) fn statuses(&self, driver: &mut Driver) -> Vec<ForwardStatus> {
+        let totals = self.forwards.totals(driver);
+        let status = |(name, number): (String, u64)| {
+            let ForwardTotals {
+                connections,
+                open,
+                sent,
+                received,
+                ..
+            } = totals.get(&number).copied().unwrap_or_default();
+            ForwardStatus {
+                name,
+                connections,
+                open,
+                sent,
+                received,
+            }
+        };
+        let ended = |number: u64| {
+            let mut locals = self.locals.iter();
+            locals.any(|local| local.number == number && !local.is_open)
+                || self.remotes.has_ended(number)
+        };
+        let names = self.names().map(|(name, _, number)| (name, number));
+        names
+            .filter(|(_, number)| !ended(*number))
+            .map(status)
+            .collect()
     }
 
     /// `-v`: logs what each forwarding has carried.

@@ -8,6 +8,7 @@
 
 pub(crate) mod agent;
 mod change;
+mod foreign;
 mod remote;
 mod report;
 mod tunnel;
@@ -31,7 +32,9 @@ use crate::log::{debug1, error, verbose};
 use crate::plan::{Plan, What};
 use crate::text::one_line;
 use agent::ForwardedAgent;
-pub(crate) use change::Added;
+pub(crate) use change::{Added, ForwardStatus};
+use foreign::Foreign;
+pub(crate) use foreign::{ForeignListener, ForeignOpen};
 pub(crate) use remote::RemoteAnswer;
 use remote::{RemoteChannel, Remotes};
 pub(crate) use report::open_reason;
@@ -52,6 +55,7 @@ pub struct SessionForwards {
     agent: Option<ForwardedAgent>,
     x11: Option<ForwardedX11>,
     tunnel: Option<SessionTunnel>,
+    foreign: Foreign,
 }
 
 /// A local forwarding.
@@ -194,6 +198,7 @@ impl SessionForwards {
             x11: None,
             opened_before_start: Some(Vec::new()),
             tunnel: None,
+            foreign: Foreign::default(),
         }
     }
 
@@ -205,6 +210,11 @@ impl SessionForwards {
             .as_ref()
             .is_some_and(SessionTunnel::awaits_answer);
         self.remotes.must_succeed() && (self.remotes.awaits_answers() || awaits_tunnel)
+    }
+
+    /// Counts on the server's listeners before it has answered.
+    pub(crate) fn presume_answers(&mut self) {
+        self.remotes.presume();
     }
 
     /// Name of the tunnel's interface on this machine.
@@ -253,11 +263,15 @@ impl SessionForwards {
         let listening = self.forwards.listen(sockets, opens, driver);
         let number = listening.map_err(ClientError::system("listen"))?;
         self.forwards.count(number);
-        self.locals.push(LocalForward {
+        let local = LocalForward {
             spec,
             number,
             is_open: true,
-        });
+        };
+        match self.locals.iter_mut().find(|local| !local.is_open) {
+            Some(ended) => *ended = local,
+            None => self.locals.push(local),
+        }
         Ok(())
     }
 
@@ -285,7 +299,9 @@ impl SessionForwards {
         self.report()?;
         match other {
             Some(Notice::Event(Event::GlobalReply(fields))) => {
-                self.remotes.answered(fields.as_deref())?;
+                if let Some(answer) = self.remotes.answered(fields)? {
+                    self.foreign.answers.push_back(answer);
+                }
                 Ok(None)
             }
             Some(Notice::Event(Event::ChannelOpenRequest {

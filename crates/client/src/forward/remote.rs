@@ -10,7 +10,7 @@ use proto::ChannelId;
 use wire::message::open_failure;
 use wire::{Reader, names};
 
-use super::{SessionForwards, target};
+use super::{ForeignOpen, SessionForwards, target};
 use crate::error::ClientError;
 use crate::log::{debug1, error, info};
 use crate::text::one_line;
@@ -131,6 +131,8 @@ enum Unanswered {
     ListenLater(usize),
     /// To listen no more.
     Cancel,
+    /// A request for a passenger in proxy mode.
+    Foreign,
 }
 
 /// What the server says to a request to listen.
@@ -153,6 +155,9 @@ pub(super) struct Remotes {
     /// The requests without an answer, in order.
     unanswered: VecDeque<Unanswered>,
     must_succeed: bool,
+    /// A listener is there before the server's answer, which may not come: OpenSSH's master keeps the
+    /// answers to requests in proxy mode to itself.
+    presumes: bool,
 }
 
 impl Remotes {
@@ -161,7 +166,12 @@ impl Remotes {
             remotes: Vec::new(),
             unanswered: VecDeque::new(),
             must_succeed,
+            presumes: false,
         }
+    }
+
+    pub(super) fn presume(&mut self) {
+        self.presumes = true;
     }
 
     /// Adds a forwarding, which is to be requested before any other that is added.
@@ -171,6 +181,16 @@ impl Remotes {
     }
 
     fn push(&mut self, spec: &ForwardSpec, forwards: &mut Forwards) -> usize {
+        // A master that runs for months adds and cancels without end: the place and the number of one
+        // that has ended are used again.
+        let is_over = |each: &Remote| each.is_answered && !each.is_active;
+        if let Some(index) = self.remotes.iter().position(is_over)
+            && let Some(place) = self.remotes.get_mut(index)
+        {
+            *place = Remote::new(spec, place.number);
+            forwards.count(place.number);
+            return index;
+        }
         let number = forwards.new_number();
         forwards.count(number);
         self.remotes.push(Remote::new(spec, number));
@@ -183,12 +203,18 @@ impl Remotes {
         remotes.map(|remote| ("-R", &remote.spec, remote.number))
     }
 
+    /// True if the server does not listen any more for the forwarding with this number.
+    pub(super) fn has_ended(&self, number: u64) -> bool {
+        let mut remotes = self.remotes.iter();
+        remotes.any(|remote| remote.number == number && remote.is_answered && !remote.is_active)
+    }
+
     pub(super) fn must_succeed(&self) -> bool {
         self.must_succeed
     }
 
     pub(super) fn awaits_answers(&self) -> bool {
-        !self.unanswered.is_empty()
+        !self.presumes && !self.unanswered.is_empty()
     }
 
     /// Requests all of them.
@@ -204,6 +230,7 @@ impl Remotes {
         forwards: &mut Forwards,
         driver: &mut Driver,
     ) -> Result<usize, ClientError> {
+        // After the requests of the beginning, whose indices are in their order.
         let index = self.push(spec, forwards);
         self.unanswered.push_back(Unanswered::ListenLater(index));
         if let Some(remote) = self.remotes.get(index) {
@@ -258,12 +285,40 @@ impl Remotes {
         cancel_one(remote, &mut self.unanswered, driver)
     }
 
-    /// The server has answered the oldest request; `None` refuses it.
-    pub(super) fn answered(&mut self, fields: Option<&[u8]>) -> Result<(), ClientError> {
-        let (index, must_succeed) = match self.unanswered.pop_front() {
+    /// Sends a request for a passenger in proxy mode.
+    pub(super) fn request_foreign(
+        &mut self,
+        listening: &Listening,
+        is_cancel: bool,
+        driver: &mut Driver,
+    ) -> Result<(), ClientError> {
+        send(listening, is_cancel, driver)?;
+        self.unanswered.push_back(Unanswered::Foreign);
+        Ok(())
+    }
+
+    /// The server has answered the oldest request; `None` refuses it. Returns the answer if the
+    /// request was a passenger's.
+    pub(super) fn answered(
+        &mut self,
+        fields: Option<Vec<u8>>,
+    ) -> Result<Option<Option<Vec<u8>>>, ClientError> {
+        let next = self.unanswered.pop_front();
+        if matches!(next, Some(Unanswered::Foreign)) {
+            return Ok(Some(fields));
+        }
+        self.own_answered(next, fields.as_deref()).map(|()| None)
+    }
+
+    fn own_answered(
+        &mut self,
+        next: Option<Unanswered>,
+        fields: Option<&[u8]>,
+    ) -> Result<(), ClientError> {
+        let (index, must_succeed) = match next {
             Some(Unanswered::Listen(index)) => (index, self.must_succeed),
             Some(Unanswered::ListenLater(index)) => (index, false),
-            Some(Unanswered::Cancel) | None => return Ok(()),
+            Some(Unanswered::Cancel | Unanswered::Foreign) | None => return Ok(()),
         };
         let Some(remote) = self.remotes.get_mut(index) else {
             return Ok(());
@@ -304,7 +359,10 @@ impl Remotes {
 
     fn find(&self, listening: &Listening) -> Option<&Remote> {
         let mut remotes = self.remotes.iter();
-        remotes.find(|remote| remote.is_active && remote.listening == *listening)
+        remotes.find(|remote| {
+            let is_there = remote.is_active || (self.presumes && !remote.is_answered);
+            is_there && remote.listening == *listening
+        })
     }
 }
 
@@ -322,6 +380,15 @@ impl SessionForwards {
             refuse(channel, driver);
             return Ok(());
         };
+        if let Some(passenger) = self.foreign.owner(&listening) {
+            self.foreign.opened.push(ForeignOpen {
+                passenger,
+                channel,
+                kind: kind.to_owned(),
+                fields: fields.to_vec(),
+            });
+            return self.report();
+        }
         match self.remotes.find(&listening) {
             Some(remote) => {
                 let opened = RemoteChannel {
@@ -441,7 +508,7 @@ mod tests {
         let mut port = Vec::new();
         port.put_u32(40_000);
         for fields in [Some(&b""[..]), Some(&port), None, Some(b"")] {
-            remotes.answered(fields).unwrap();
+            remotes.answered(fields.map(<[u8]>::to_vec)).unwrap();
         }
         assert!(!remotes.awaits_answers());
         assert!(remotes.find(&tcp("localhost", 8080)).is_some());
@@ -464,7 +531,11 @@ mod tests {
             "Error: remote port forwarding failed for listen port 8080"
         );
         for fields in [&[][..], &[0, 0, 0, 0], &[0, 1, 0, 0]] {
-            assert!(remotes(&["0:a:1"], true).answered(Some(fields)).is_err());
+            assert!(
+                remotes(&["0:a:1"], true)
+                    .answered(Some(fields.to_vec()))
+                    .is_err()
+            );
         }
     }
 }

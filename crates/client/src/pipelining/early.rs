@@ -192,6 +192,24 @@ pub(crate) fn start(
     send_requests(connection, &requests(plan), channel)
 }
 
+/// True if the messages of the plan's requests are few and short enough to follow CHANNEL_OPEN.
+pub(crate) fn may_follow_open(plan: &Plan) -> bool {
+    const MOST_REQUESTS: usize = 256;
+    // Name, terminal's modes and lengths of a request are far shorter than this.
+    const OVERHEAD: usize = 64;
+    let variables = plan.environment.iter();
+    let variables = variables.map(|(name, value)| name.len() + value.len() + OVERHEAD);
+    let start = match &plan.what {
+        What::Exec(bytes) | What::Subsystem(bytes) => bytes.len(),
+        What::Shell => 0,
+        What::Forward(_) | What::Nothing => return false,
+    };
+    let terminal = plan.pty.as_ref();
+    let terminal = terminal.map_or(0, |pty| pty.term.len() + pty.modes.len());
+    let bytes = variables.sum::<usize>() + start + terminal + 1024;
+    plan.environment.len() <= MOST_REQUESTS && bytes <= Connection::EARLY_REQUEST_BYTES
+}
+
 fn requests(plan: &Plan) -> Vec<Request> {
     let mut requests = Vec::new();
     requests.extend(plan.x11.as_ref().map(X11Plan::request));

@@ -142,10 +142,11 @@ impl Session<'_> {
                     open_reason(reason),
                     one_line(&description)
                 );
+                self.outcome.refused = true;
                 if matches!(self.plan.what, What::Forward(_)) {
                     error!("stdio forwarding failed");
                 }
-                return Ok(Next::Finish(FAILURE));
+                return self.fail(channel);
             }
             Event::ChannelData { channel, data, .. } => {
                 // The stream's sink is gone: its bytes are dropped and the window stays open.
@@ -158,7 +159,7 @@ impl Session<'_> {
             } => {
                 self.channel_request(channel, request, want_reply)?;
             }
-            Event::ChannelReply { channel, success } => return Ok(self.reply(channel, success)),
+            Event::ChannelReply { channel, success } => return self.reply(channel, success),
             Event::ChannelEof(channel) => debug2!("channel {}: end of output", channel.0),
             Event::ChannelIdle { channel, limit_ms } if Some(channel) == self.channel => {
                 verbose!("{}", proto::channel::idle_text(channel, limit_ms));
@@ -260,7 +261,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    pub(super) fn reply(&mut self, channel: ChannelId, success: bool) -> Next {
+    pub(super) fn reply(&mut self, channel: ChannelId, success: bool) -> Result<Next, ClientError> {
         let asked = self.startup.asked.pop_front();
         debug3!("channel {}: {asked:?}: {success}", channel.0);
         match asked {
@@ -283,11 +284,20 @@ impl Session<'_> {
                     self.plan.what.request_name(),
                     channel.0
                 );
-                return Next::Finish(FAILURE);
+                return self.fail(channel);
             }
             _ => {}
         }
-        Next::Continue
+        Ok(Next::Continue)
+    }
+
+    /// The session cannot be. A master's passengers go on without it.
+    fn fail(&mut self, channel: ChannelId) -> Result<Next, ClientError> {
+        let has_passengers = self.master.as_ref().is_some_and(Master::has_passengers);
+        match has_passengers && Some(channel) == self.channel {
+            true => self.end_own(channel).map(|()| Next::Continue),
+            false => Ok(Next::Finish(FAILURE)),
+        }
     }
 
     /// Ends the session's channel at once, because it is unused for too long. Forwarded connections
@@ -296,12 +306,19 @@ impl Session<'_> {
         if self.local.is_some() {
             return Ok(Next::Finish(FAILURE));
         }
+        self.end_own(channel).map(|()| Next::Continue)
+    }
+
+    /// Ends the session's channel; what else uses the connection goes on.
+    fn end_own(&mut self, channel: ChannelId) -> Result<(), ClientError> {
         drop(self.driver.detach_sink(channel, Stream::Data));
         drop(self.driver.detach_sink(channel, Stream::Stderr));
-        self.command(|connection| connection.channel_eof(channel))?;
-        self.command(|connection| connection.channel_close(channel))?;
+        if self.driver.connection().channel_is_open(channel) {
+            self.command(|connection| connection.channel_eof(channel))?;
+            self.command(|connection| connection.channel_close(channel))?;
+        }
         self.channel_closed(channel);
-        Ok(Next::Continue)
+        Ok(())
     }
 
     pub(super) fn channel_closed(&mut self, channel: ChannelId) {

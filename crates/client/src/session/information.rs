@@ -6,6 +6,7 @@ use proto::{ChannelId, DirectionAlgorithms};
 use super::Session;
 use crate::forward::SessionForwards;
 use crate::report;
+use crate::sharing::master::Master;
 use crate::text::one_line;
 
 /// Both directions' value, or the one that they share.
@@ -49,7 +50,17 @@ impl Session<'_> {
             )
         };
         let connection = self.driver.connection();
-        connection.channel_statuses().map(line).collect()
+        let own: Vec<String> = connection.channel_statuses().map(line).collect();
+        let proxied = self.master.iter().flat_map(Master::proxied_channels);
+        let proxied = proxied.map(|(channel, kind, is_open)| {
+            let state = if is_open {
+                "open"
+            } else {
+                "opening or closing"
+            };
+            format!("#{} mux-proxy ({}, {state})", channel.0, one_line(kind))
+        });
+        own.into_iter().chain(proxied).collect()
     }
 
     /// The lines of `~I`, in OpenSSH's form.

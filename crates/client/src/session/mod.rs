@@ -12,6 +12,7 @@ mod input;
 mod keystroke_timer;
 mod local_end;
 mod quality;
+mod shared_status;
 mod signals;
 mod startup;
 mod stdio;
@@ -77,6 +78,8 @@ struct ChannelOutcome {
     closed: bool,
     /// The reader of the local output is gone.
     reader_left: bool,
+    /// The server has refused it.
+    refused: bool,
 }
 
 impl ChannelOutcome {
@@ -206,6 +209,11 @@ impl<'c> Session<'c> {
     #[must_use]
     pub fn unconfirmed(&self) -> PipelineDepth {
         self.startup.unconfirmed
+    }
+
+    /// True if the server has refused the session's channel.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.outcome.refused
     }
 
     /// Enables updates of the host keys (`UpdateHostKeys`).
@@ -356,7 +364,7 @@ impl<'c> Session<'c> {
 
     /// What the passengers of a shared connection have to hear after each notice.
     fn serve_passengers(&mut self) -> Result<(), ClientError> {
-        let (Some(master), Some(forwards)) = (&mut self.master, &self.forwards) else {
+        let (Some(master), Some(forwards)) = (&mut self.master, &mut self.forwards) else {
             return Ok(());
         };
         let is_busy = forwards.has_connections();
@@ -367,6 +375,7 @@ impl<'c> Session<'c> {
                 master.tell(passenger, &text);
             }
         }
+        self.give_texts();
         Ok(())
     }
 

@@ -59,6 +59,8 @@ pub(super) struct Line {
     socket: OwnedFd,
     received: Vec<u8>,
     next_id: u32,
+    /// The master answers requests for texts.
+    pub(super) has_info: bool,
 }
 
 impl Line {
@@ -80,11 +82,17 @@ impl Line {
             socket,
             received: Vec::new(),
             next_id: 0,
+            has_info: false,
         })
     }
 
     pub(super) fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+
+    /// The socket, and the bytes that have been read beyond the last message.
+    pub(super) fn into_parts(self) -> (OwnedFd, Vec<u8>) {
+        (self.socket, self.received)
     }
 
     fn write(&self, packet: &[u8]) -> Result<(), LineEnd> {
@@ -106,11 +114,15 @@ impl Line {
     /// Reads the master's first message.
     pub(super) fn greeted(&mut self, deadline: Instant) -> Result<(), LineEnd> {
         match self.next(Some(deadline))? {
-            MasterReply::Hello(VERSION) => {
+            MasterReply::Hello {
+                version: VERSION,
+                has_info,
+            } => {
+                self.has_info = has_info;
                 debug2!("master version {VERSION}");
                 Ok(())
             }
-            MasterReply::Hello(other) => Err(LineEnd::Broken(format!(
+            MasterReply::Hello { version: other, .. } => Err(LineEnd::Broken(format!(
                 "Unsupported multiplexing protocol version {other} (expected {VERSION})"
             ))),
             other => Err(LineEnd::Broken(format!("expected HELLO, got {other:?}"))),

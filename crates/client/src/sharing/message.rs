@@ -25,6 +25,8 @@ const OPEN_FORWARD: u32 = 0x1000_0006;
 const CLOSE_FORWARD: u32 = 0x1000_0007;
 const NEW_STDIO_FORWARD: u32 = 0x1000_0008;
 const STOP_LISTENING: u32 = 0x1000_0009;
+const PROXY: u32 = 0x1000_000f;
+const INFO: u32 = 0x2000_0001;
 
 const OK: u32 = 0x8000_0001;
 const PERMISSION_DENIED: u32 = 0x8000_0002;
@@ -34,6 +36,20 @@ const ALIVE: u32 = 0x8000_0005;
 const SESSION_OPENED: u32 = 0x8000_0006;
 const REMOTE_PORT: u32 = 0x8000_0007;
 const TTY_ALLOC_FAIL: u32 = 0x8000_0008;
+const PROXY_BEGINS: u32 = 0x8000_000f;
+const INFO_TEXT: u32 = 0x9000_0001;
+
+/// The extension of a master that answers [`Wish::Info`], and its value (OpenSSH 10.3).
+const INFO_EXTENSION: (&[u8], &[u8]) = (b"info", b"0");
+
+/// What OpenSSH's `-O conninfo` asks for.
+pub const INFO_CONNECTION: &str = "connection";
+/// What OpenSSH's `-O channels` asks for.
+pub const INFO_CHANNELS: &str = "channels";
+/// What `-O status` asks for; ours.
+pub const INFO_STATUS: &str = "status@fulmar.invalid";
+/// What `-O status --json` asks for; ours.
+pub const INFO_STATUS_JSON: &str = "status-json@fulmar.invalid";
 
 const FORWARD_LOCAL: u32 = 1;
 const FORWARD_REMOTE: u32 = 2;
@@ -95,6 +111,10 @@ pub enum Wish {
     Terminate,
     /// Accept no more passengers.
     StopListening,
+    /// Pass on messages of the connection protocol from now on.
+    Proxy,
+    /// A text about the connection, by its name.
+    Info(Vec<u8>),
     /// A type of message that is not known.
     Unknown(u32),
 }
@@ -112,7 +132,12 @@ pub enum PassengerRequest {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MasterReply {
     /// The first message, with the version of the protocol.
-    Hello(u32),
+    Hello {
+        /// The version.
+        version: u32,
+        /// The master answers [`Wish::Info`].
+        has_info: bool,
+    },
     /// The request with this number is carried out.
     Ok(u32),
     /// It is not permitted, for this reason.
@@ -129,6 +154,10 @@ pub enum MasterReply {
     Exit(u32, u32),
     /// The session has no terminal.
     NoTerminal(u32),
+    /// Messages of the connection protocol follow.
+    Proxy(u32),
+    /// The text that was asked for; false if there is none of that name, with the reason.
+    Info(u32, bool, String),
 }
 
 /// A message with its length in front.
@@ -294,6 +323,8 @@ impl Wish {
             Self::CloseForward(_) => CLOSE_FORWARD,
             Self::Terminate => TERMINATE,
             Self::StopListening => STOP_LISTENING,
+            Self::Proxy => PROXY,
+            Self::Info(_) => INFO,
             Self::Unknown(number) => *number,
         }
     }
@@ -324,6 +355,7 @@ impl PassengerRequest {
             Wish::OpenForward(forward) | Wish::CloseForward(forward) => {
                 forward.encode(&mut message);
             }
+            Wish::Info(name) => message.put_string(name),
             _ => {}
         }
         packet(&message)
@@ -356,19 +388,22 @@ impl PassengerRequest {
             CLOSE_FORWARD => Wish::CloseForward(ForwardWish::decode(reader)?),
             TERMINATE => Wish::Terminate,
             STOP_LISTENING => Wish::StopListening,
+            PROXY => Wish::Proxy,
+            INFO => Wish::Info(text(reader)?),
             other => Wish::Unknown(other),
         };
         Ok(Self::Wish(id, wish))
     }
 }
 
-/// Pairs of a name and a value, none of which is known.
-fn extensions(reader: &mut Reader<'_>) -> Result<(), DecodeError> {
+/// Pairs of a name and a value; true if the extension for texts is among them.
+fn extensions(reader: &mut Reader<'_>) -> Result<bool, DecodeError> {
+    let mut has_info = false;
     while !reader.is_empty() {
-        reader.string()?;
+        has_info |= reader.string()? == INFO_EXTENSION.0;
         reader.string()?;
     }
-    Ok(())
+    Ok(has_info)
 }
 
 impl MasterReply {
@@ -378,7 +413,7 @@ impl MasterReply {
         let mut message = Vec::new();
         let mut numbers = |numbers: &[u32]| numbers.iter().for_each(|n| message.put_u32(*n));
         match self {
-            Self::Hello(version) => numbers(&[HELLO, *version]),
+            Self::Hello { version, .. } => numbers(&[HELLO, *version]),
             Self::Ok(id) => numbers(&[OK, *id]),
             Self::Denied(id, _) => numbers(&[PERMISSION_DENIED, *id]),
             Self::Failed(id, _) => numbers(&[FAILURE, *id]),
@@ -387,9 +422,18 @@ impl MasterReply {
             Self::RemotePort(id, port) => numbers(&[REMOTE_PORT, *id, *port]),
             Self::Exit(session, status) => numbers(&[EXIT_MESSAGE, *session, *status]),
             Self::NoTerminal(session) => numbers(&[TTY_ALLOC_FAIL, *session]),
+            Self::Proxy(id) => numbers(&[PROXY_BEGINS, *id]),
+            Self::Info(id, is_known, _) => numbers(&[INFO_TEXT, *id, u32::from(*is_known)]),
         }
-        if let Self::Denied(_, reason) | Self::Failed(_, reason) = self {
-            message.put_string(reason.as_bytes());
+        match self {
+            Self::Denied(_, text) | Self::Failed(_, text) | Self::Info(_, _, text) => {
+                message.put_string(text.as_bytes());
+            }
+            Self::Hello { has_info: true, .. } => {
+                message.put_string(INFO_EXTENSION.0);
+                message.put_string(INFO_EXTENSION.1);
+            }
+            _ => {}
         }
         packet(&message)
     }
@@ -407,10 +451,10 @@ impl MasterReply {
             Ok(String::from_utf8_lossy(&bytes).into_owned())
         };
         Ok(match number {
-            HELLO => {
-                extensions(reader)?;
-                Self::Hello(first)
-            }
+            HELLO => Self::Hello {
+                version: first,
+                has_info: extensions(reader)?,
+            },
             OK => Self::Ok(first),
             PERMISSION_DENIED => Self::Denied(first, reason(reader)?),
             FAILURE => Self::Failed(first, reason(reader)?),
@@ -419,6 +463,8 @@ impl MasterReply {
             REMOTE_PORT => Self::RemotePort(first, reader.u32()?),
             EXIT_MESSAGE => Self::Exit(first, reader.u32()?),
             TTY_ALLOC_FAIL => Self::NoTerminal(first),
+            PROXY_BEGINS => Self::Proxy(first),
+            INFO_TEXT => Self::Info(first, flag(reader)?, reason(reader)?),
             _ => return Err(DecodeError::Malformed("an unknown message of a master")),
         })
     }

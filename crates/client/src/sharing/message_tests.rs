@@ -34,6 +34,28 @@ fn messages_have_openssh_s_layout() {
     assert_eq!(stdio, expected);
     let denied = MasterReply::Denied(2, "no".into()).packet();
     assert_eq!(denied, b"\0\0\0\x0e\x80\0\0\x02\0\0\0\x02\0\0\0\x02no");
+    // Those of OpenSSH 10.3 (mux.c).
+    let hello = MasterReply::Hello {
+        version: VERSION,
+        has_info: true,
+    };
+    let expected = b"\0\0\0\x15\0\0\0\x01\0\0\0\x04\0\0\0\x04info\0\0\0\x010";
+    assert_eq!(hello.packet(), expected);
+    assert_eq!(MasterReply::decode(&expected[4..]), Ok(hello));
+    let proxy = PassengerRequest::Wish(1, Wish::Proxy).packet();
+    assert_eq!(proxy, b"\0\0\0\x08\x10\0\0\x0f\0\0\0\x01");
+    let begins = MasterReply::Proxy(1).packet();
+    assert_eq!(begins, b"\0\0\0\x08\x80\0\0\x0f\0\0\0\x01");
+    let info = PassengerRequest::Wish(1, Wish::Info(b"connection".to_vec())).packet();
+    assert_eq!(
+        info,
+        b"\0\0\0\x16\x20\0\0\x01\0\0\0\x01\0\0\0\x0aconnection"
+    );
+    let text = MasterReply::Info(1, true, "t".into()).packet();
+    assert_eq!(
+        text,
+        b"\0\0\0\x11\x90\0\0\x01\0\0\0\x01\0\0\0\x01\0\0\0\x01t"
+    );
 }
 
 #[test]
@@ -82,13 +104,13 @@ fn malformed_messages_are_errors_and_unknown_ones_are_named() {
     assert!(decode(b"\0\0\0\x01\0\0\0\x04\0\0\0\x01x").is_err());
     let extended = b"\0\0\0\x01\0\0\0\x04\0\0\0\x01x\0\0\0\x01y";
     assert_eq!(decode(extended), Ok(PassengerRequest::Hello(4)));
-    let unknown = decode(b"\x10\0\0\x0f\0\0\0\x01");
-    let expected = PassengerRequest::Wish(1, Wish::Unknown(0x1000_000f));
+    let unknown = decode(b"\x10\0\0\x10\0\0\0\x01");
+    let expected = PassengerRequest::Wish(1, Wish::Unknown(0x1000_0010));
     assert_eq!(unknown, Ok(expected));
     // A zero byte would end the string for everybody else.
     let zero = b"\x10\0\0\x08\0\0\0\x01\0\0\0\0\0\0\0\x03a\0b\0\0\0\x16";
     assert!(decode(zero).is_err());
-    assert!(MasterReply::decode(b"\x80\0\0\x0f\0\0\0\x01").is_err());
+    assert!(MasterReply::decode(b"\x80\0\0\x10\0\0\0\x01").is_err());
 }
 
 #[test]

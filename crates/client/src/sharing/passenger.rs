@@ -18,7 +18,10 @@ use sys::process::effective_uid;
 use sys::signals::{Signal, SignalFd};
 
 use super::line::{Line, LineEnd};
-use super::message::{ForwardWish, MasterReply, SessionWish, Wish};
+use super::message::{
+    ForwardWish, INFO_CHANNELS, INFO_CONNECTION, INFO_STATUS, INFO_STATUS_JSON, MasterReply,
+    SessionWish, Wish,
+};
 use super::socket;
 use crate::connect::plain_reason;
 use crate::error::{ClientError, FAILURE};
@@ -30,7 +33,7 @@ use crate::terminal::RawMode;
 use crate::text::one_line;
 
 /// Time for a master's first messages.
-const PATIENCE: Duration = Duration::from_secs(1);
+pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How an attempt to use a master ended.
 pub(crate) enum Ride {
@@ -38,6 +41,18 @@ pub(crate) enum Ride {
     Arrived(i32),
     /// Not at all: this process has to log in.
     PassedOver,
+    /// Not at all: the server takes no further session on this connection.
+    Full,
+}
+
+/// What a master says when the server has refused a session; OpenSSH's words (`mux.c`).
+pub(crate) const REFUSED_BY_SERVER: &str = "Session open refused by peer";
+
+/// The sockets of the masters that share the sessions of one ControlPath (`ControlConnections`).
+pub(crate) fn pool(path: &str, options: &ClientOptions) -> Vec<String> {
+    let others =
+        (1..options.connection.control_connections).map(|number| format!("{path}.{number}"));
+    std::iter::once(path.to_owned()).chain(others).collect()
 }
 
 /// Where a passenger comes from.
@@ -61,6 +76,27 @@ pub(crate) fn command(command: MasterCommand, options: &ClientOptions) -> Result
                 .into(),
         );
     }
+    let outcome = command_one(command, path, options)?;
+    if matches!(
+        command,
+        MasterCommand::Exit | MasterCommand::Stop | MasterCommand::Status { .. }
+    ) {
+        for other in pool(path, options).iter().skip(1) {
+            if Path::new(other).exists()
+                && let Err(reason) = command_one(command, other, options)
+            {
+                debug1!("{reason}");
+            }
+        }
+    }
+    Ok(outcome)
+}
+
+fn command_one(
+    command: MasterCommand,
+    path: &str,
+    options: &ClientOptions,
+) -> Result<i32, ClientError> {
     socket::check_length(path)?;
     let shown = one_line(path);
     let path = Path::new(path);
@@ -73,7 +109,7 @@ pub(crate) fn command(command: MasterCommand, options: &ClientOptions) -> Result
     outcome.map_err(|end| ClientError::Refused(format!("master at {shown}: {end}")))
 }
 
-fn refused<T>(text: String) -> Result<T, ClientError> {
+pub(super) fn refused<T>(text: String) -> Result<T, ClientError> {
     Err(ClientError::Refused(text))
 }
 
@@ -115,6 +151,11 @@ fn run_command(
                 answer => Ok(refusal(&answer, "stop listening request")),
             }
         }
+        MasterCommand::Conninfo => info(line, INFO_CONNECTION),
+        MasterCommand::Channels => info(line, INFO_CHANNELS),
+        MasterCommand::Status { json } => status(line, json, deadline),
+        // `program` runs the session.
+        MasterCommand::Proxy => Ok(FAILURE),
         MasterCommand::Forward => match forwardings(line, options, ForwardChange::Add, true)? {
             true => Ok(0),
             false => {
@@ -130,6 +171,72 @@ fn run_command(
             Ok(0)
         }
     }
+}
+
+/// The text of this name; `None` if the master does not know it.
+fn text(line: &mut Line, name: &str) -> Result<Option<String>, LineEnd> {
+    line.ask(Wish::Info(name.into()), &[])?;
+    match line.next(None)? {
+        MasterReply::Info(_, true, text) => Ok(Some(text)),
+        MasterReply::Info(_, false, reason) => {
+            debug1!("{name}: {}", one_line(&reason));
+            Ok(None)
+        }
+        MasterReply::Denied(_, reason) | MasterReply::Failed(_, reason) => Err(LineEnd::Broken(
+            format!("master returned error: {}", one_line(&reason)),
+        )),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// `-O conninfo` and `-O channels`. The text is printed as the master gives it, as by OpenSSH; both
+/// make it of escaped lines.
+fn info(line: &mut Line, name: &str) -> Result<i32, LineEnd> {
+    if !line.has_info {
+        return Err(LineEnd::Broken(
+            "mux server does not support info request".into(),
+        ));
+    }
+    match text(line, name)? {
+        Some(text) => print_text(&text),
+        None => Err(LineEnd::Broken("info request failed".into())),
+    }
+}
+
+fn print_text(text: &str) -> Result<i32, LineEnd> {
+    let text = escape::escape(text.as_bytes(), escape::Style::Lines);
+    sys::io::write_all(sys::io::stdout(), text.as_bytes())?;
+    Ok(0)
+}
+
+/// `-O status`: a Fulmar's words; of another master, what it has words for.
+fn status(line: &mut Line, json: bool, deadline: Instant) -> Result<i32, LineEnd> {
+    if line.has_info {
+        let name = match json {
+            true => INFO_STATUS_JSON,
+            false => INFO_STATUS,
+        };
+        if let Some(text) = text(line, name)? {
+            return print_text(&text);
+        }
+    }
+    if json {
+        return Err(LineEnd::Broken(
+            "the master is not Fulmar's and has no status as JSON".into(),
+        ));
+    }
+    error!("the master is not Fulmar's and has no status; what it tells follows");
+    line.ask(Wish::Alive, &[])?;
+    let pid = alive(line.next(Some(deadline))?)?;
+    print_text(&format!("Master running (pid={pid})\n"))?;
+    if line.has_info {
+        for name in [INFO_CONNECTION, INFO_CHANNELS] {
+            if let Some(text) = text(line, name)? {
+                print_text(&text)?;
+            }
+        }
+    }
+    Ok(0)
 }
 
 /// Logs why a request was not carried out.
@@ -153,7 +260,7 @@ fn alive(answer: MasterReply) -> Result<u32, LineEnd> {
 }
 
 /// A socket of another user is no master: it would get this session's terminal.
-fn check_owner(line: &Line, shown: &str) -> Result<(), ClientError> {
+pub(super) fn check_owner(line: &Line, shown: &str) -> Result<(), ClientError> {
     let peer = sys::socket::peer_credentials(line.socket());
     let peer = peer.map_err(ClientError::system("SO_PEERCRED"))?;
     match peer.uid {
@@ -235,7 +342,7 @@ fn not_connected(path: &str, shown: &str, reason: &io::Error, options: &ClientOp
 }
 
 /// Exchanges the first messages; returns the master's process.
-fn greet(line: &mut Line, deadline: Instant) -> Result<u32, LineEnd> {
+pub(super) fn greet(line: &mut Line, deadline: Instant) -> Result<u32, LineEnd> {
     line.greet(Some(Wish::Alive))?;
     line.greeted(deadline)?;
     alive(line.next(Some(deadline))?)
@@ -407,9 +514,17 @@ impl Passenger<'_> {
                 Ok(Some(self.not_begun()))
             }
             Ok(MasterReply::Failed(_, reason)) => {
+                let is_full = reason == REFUSED_BY_SERVER;
                 let reason = one_line(&reason);
-                error!("mux_client_request_session: {name} request failed: {reason}");
-                Ok(Some(self.not_begun()))
+                let text = format!("mux_client_request_session: {name} request failed: {reason}");
+                match is_full && options.connection.control_connections > 1 {
+                    true => debug1!("{text}"),
+                    false => error!("{text}"),
+                }
+                Ok(Some(match self.not_begun() {
+                    Ride::PassedOver if is_full => Ride::Full,
+                    other => other,
+                }))
             }
             // Whether the session has begun is not known.
             Ok(other) => refused(format!("unexpected response from master: {other:?}")),

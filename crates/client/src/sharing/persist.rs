@@ -68,7 +68,7 @@ fn become_passenger(master: &mut Master, options: &ClientOptions, plan: &Plan) -
     let path = path.unwrap_or_default();
     match passenger::ride(path, options, plan, Boarding::Founder) {
         Ok(Ride::Arrived(code)) => code,
-        Ok(Ride::PassedOver) => {
+        Ok(Ride::PassedOver | Ride::Full) => {
             fatal!("Failed to connect to new control master {}", one_line(path));
             FAILURE
         }

@@ -13,6 +13,7 @@ const DIFFERENCES: &[Difference] = &[
         "forwardx11trusted",
         "Debian changed the default to yes; ours is OpenSSH's own",
     ),
+    own("controlconnections"),
     own("logincache"),
     own("pipelinelogin"),
     own("tcpfastopen"),

@@ -262,6 +262,8 @@ keywords! {
         compression.adaptive: bool = CompressionAdaptive [] Kind::Flag, "yes", Carried, Everywhere, First, Line;
         /// `CompressionThreads`: most threads that compress; `None` is `auto`.
         compression.threads: Option<usize> = CompressionThreads [] Kind::Parsed(forms::crypto_threads), "auto", Carried, Everywhere, First, Line;
+        /// `ControlConnections`: the connections that share the sessions of one `ControlPath`.
+        connection.control_connections: u32 = ControlConnections [] Kind::Integer { min: 1, max: 64 }, "1", Carried, Everywhere, First, Line;
         /// `LoginCache`: cache a profile of each server, so that the next login can be pipelined.
         authentication.login_cache: bool = LoginCache [] Kind::Flag, "yes", Carried, Everywhere, First, Line;
         /// `PipelineLogin`.

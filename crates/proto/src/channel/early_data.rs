@@ -7,6 +7,9 @@
 //! before the refusal arrived. All messages of a channel reach the peer in order, and a number
 //! is used again only after the answer, so such data never reaches a later channel.
 //!
+//! A server takes requests in the same way (early-requests), so that a command starts with the channel.
+//! They precede the data.
+//!
 //! `early` and `optimistic` have the first channel of a connection, whose number is known.
 
 use bytes::Bytes;
@@ -54,6 +57,20 @@ impl Channels {
         self.send_open(transport, kind, fields, (false, early_bytes))
     }
 
+    /// Opens a channel on which requests, data and EOF may be sent before the peer's answer, if the
+    /// peer has announced both.
+    pub(crate) fn open_with_requests(
+        &mut self,
+        transport: &mut Transport,
+        kind: &str,
+        fields: &[u8],
+    ) -> Result<ChannelId, Error> {
+        match transport.extensions.early_requests {
+            true => self.open_with_data(transport, kind, fields),
+            false => self.open(transport, kind, fields),
+        }
+    }
+
     /// Returns true if the peer has not answered our CHANNEL_OPEN, and takes data before it does.
     pub(crate) fn takes_early_data(&self, id: ChannelId) -> bool {
         let channel = self.table.get(id);
@@ -66,6 +83,17 @@ impl Channels {
         let Some(held) = channel.and_then(ChannelRecord::take_held) else {
             return;
         };
+        for (request, want_reply) in held.requests {
+            if want_reply && let Some(channel) = self.table.get_mut(id) {
+                // Fewer are held than may be owed.
+                let _ = channel.owe_reply();
+            }
+            transport.events.push_back(Event::ChannelRequest {
+                channel: id,
+                request,
+                want_reply,
+            });
+        }
         if !held.bytes.is_empty() {
             transport.events.push_back(Event::ChannelData {
                 channel: id,

@@ -15,7 +15,7 @@ use wire::message::{
 
 use crate::permits::NO_ARM;
 use crate::transport::{PipelinedPacket, Transport};
-use crate::{ChannelId, Error, Event, Stream};
+use crate::{ChannelId, Error, Event, Role, Stream};
 
 mod bulk_room;
 mod data;
@@ -25,6 +25,7 @@ pub(crate) mod global;
 mod held_data;
 mod opening;
 mod optimistic;
+mod proxied;
 mod record;
 mod request;
 mod table;
@@ -34,6 +35,7 @@ mod window;
 use early::Early;
 pub(crate) use global::Globals;
 pub(crate) use held_data::EARLY_DATA_BYTES;
+pub use proxied::HandedOver;
 pub use request::Request;
 use table::ChannelTable;
 pub use usage::{ChannelStatus, ChannelTimeouts, ChannelTraffic, idle_text};
@@ -112,7 +114,8 @@ impl Channels {
             return Ok(());
         }
         let early = self.early.is(id) && channel.is_opening();
-        channel.begin_request(want_reply, early)?;
+        let with_open = channel.is_opening_with_data() && transport.extensions.early_requests;
+        channel.begin_request(want_reply, early || with_open)?;
         let fields = request.encode_fields();
         let message = ChannelRequest {
             recipient_channel: channel.remote(),
@@ -201,6 +204,9 @@ impl Channels {
         transport: &mut Transport,
         payload: &Bytes,
     ) -> Result<(), Error> {
+        if self.pass_proxied(transport, payload) {
+            return Ok(());
+        }
         match payload.first().copied().unwrap_or_default() {
             ChannelOpen::NUMBER => self.handle_open(transport, payload),
             ChannelOpenConfirmation::NUMBER => self.handle_confirmation(transport, payload),
@@ -275,10 +281,23 @@ impl Channels {
         if message.name.len() > 256 {
             return Err(Error::PeerMisbehaved("request name too long"));
         }
-        let Some((id, channel)) = self.table.addressed(message.recipient_channel)? else {
+        let recipient = message.recipient_channel;
+        // Only a server announces that it takes early requests.
+        let addressed = match transport.role {
+            Role::Server => self.table.addressed_early(recipient)?,
+            Role::Client => {
+                let found = self.table.addressed(recipient)?;
+                found.map(|(id, channel)| (id, channel, false))
+            }
+        };
+        let Some((id, channel, is_early)) = addressed else {
             return Ok(());
         };
         let request = Request::decode(message.name, message.fields.0)?;
+        if is_early && channel.is_asked() {
+            let held = channel.held();
+            return held.push_request(request, message.want_reply, payload.len());
+        }
         if message.want_reply {
             channel.owe_reply()?;
         }

@@ -18,6 +18,9 @@ pub(super) struct ChannelTable {
     by_peer: BTreeMap<u32, u32>,
     /// Highest of the numbers under which the peer has requested a channel.
     highest_by_peer: Option<u32>,
+    /// Numbers that another process uses: their serial numbers, and the peer's number of a channel
+    /// that it requested. Their slots are empty and not free.
+    proxied: BTreeMap<u32, (u64, Option<u32>)>,
 }
 
 fn index(id: ChannelId) -> usize {
@@ -124,6 +127,58 @@ impl ChannelTable {
             self.by_peer.remove(&removed.remote());
         }
         Some(removed)
+    }
+
+    // ---- numbers that another process uses ------------------------------------------------
+
+    /// Gives a number to a channel of another process: that of a channel of the peer, with the
+    /// peer's number, or a free one.
+    pub(super) fn reserve(
+        &mut self,
+        of_peer: Option<(ChannelId, u32)>,
+    ) -> Result<ChannelId, Error> {
+        self.last_serial += 1;
+        let next = u32::try_from(self.slots.len()).map_err(|_| Error::Bug("channel number"))?;
+        let id = match of_peer {
+            Some((id, _)) => id,
+            None => ChannelId(self.free.first().copied().unwrap_or(next)),
+        };
+        self.free.remove(&id.0);
+        if index(id) >= self.slots.len() {
+            self.slots.push(None);
+        }
+        let remote = of_peer.map(|(_, remote)| remote);
+        if let Some(remote) = remote {
+            self.by_peer.insert(remote, id.0);
+        }
+        self.proxied.insert(id.0, (self.last_serial, remote));
+        Ok(id)
+    }
+
+    /// Frees a number that another process has used.
+    pub(super) fn release(&mut self, id: ChannelId) {
+        let Some((_, remote)) = self.proxied.remove(&id.0) else {
+            return;
+        };
+        self.free.insert(id.0);
+        if let Some(remote) = remote
+            && self.by_peer.get(&remote) == Some(&id.0)
+        {
+            self.by_peer.remove(&remote);
+        }
+    }
+
+    pub(super) fn has_proxied(&self) -> bool {
+        !self.proxied.is_empty()
+    }
+
+    pub(super) fn is_proxied(&self, id: ChannelId) -> bool {
+        self.proxied.contains_key(&id.0)
+    }
+
+    /// The serial number of a channel of another process.
+    pub(super) fn proxied_serial(&self, id: ChannelId) -> Option<u64> {
+        self.proxied.get(&id.0).map(|(serial, _)| *serial)
     }
 
     /// Records that the peer requests a channel under its number.

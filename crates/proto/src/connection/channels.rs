@@ -5,7 +5,9 @@ use alloc::vec::Vec;
 use packet::PacketBuf;
 
 use super::{Connection, ConnectionStage};
-use crate::channel::{ChannelStatus, ChannelTimeouts, ChannelTraffic, Request, global};
+use crate::channel::{
+    ChannelStatus, ChannelTimeouts, ChannelTraffic, EARLY_DATA_BYTES, Request, global,
+};
 use crate::{ChannelId, Error, Stream};
 
 /// Channels.
@@ -42,6 +44,26 @@ impl Connection {
         let transport = &mut self.transport;
         self.channels.open_with_data(transport, kind, fields)
     }
+
+    /// As [`Connection::open_channel_with_data`], for a channel with requests: if the peer has announced
+    /// that it takes early requests (docs/PROTOCOL.md), requests may be sent before it has confirmed the
+    /// channel, then data and EOF. Together the messages of the requests may have
+    /// [`Connection::EARLY_REQUEST_BYTES`].
+    ///
+    /// # Errors
+    /// Those of [`Connection::open_channel`].
+    pub fn open_channel_with_requests(
+        &mut self,
+        kind: &str,
+        fields: &[u8],
+    ) -> Result<ChannelId, Error> {
+        self.connected()?;
+        let transport = &mut self.transport;
+        self.channels.open_with_requests(transport, kind, fields)
+    }
+
+    /// Maximum bytes of the messages of early requests.
+    pub const EARLY_REQUEST_BYTES: usize = EARLY_DATA_BYTES as usize;
 
     /// Returns true if the channel is not confirmed yet, and data and EOF may be sent on it.
     #[must_use]

@@ -23,6 +23,7 @@ mod deadline;
 mod forward;
 mod ping;
 mod pipelined;
+mod proxied;
 mod transport;
 mod typing;
 mod userauth;

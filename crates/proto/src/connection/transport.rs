@@ -4,7 +4,7 @@ use crypto::kex::DhGroup;
 use wire::message;
 
 use super::Connection;
-use crate::{Error, Millis};
+use crate::{Error, Millis, Role};
 
 impl Connection {
     /// Client: trusts the host key of [`crate::Event::HostKey`].
@@ -60,8 +60,14 @@ impl Connection {
         self.transport.disconnect(reason, description);
     }
 
-    /// Sends the DISCONNECT that matches `error`, if there is one.
+    /// Sends the DISCONNECT that matches `error`, if there is one. A client that does not speak SSH-2
+    /// gets OpenSSH's line instead (`kex.c`, `kex_exchange_identification`).
     pub fn fail(&mut self, error: &Error) {
+        if let Error::NotSsh(line) = error
+            && self.transport.role == Role::Server
+        {
+            return self.transport.refuse_version(line);
+        }
         if let Some((reason, description)) = error.disconnect_reason() {
             self.transport.disconnect(reason, description);
         }

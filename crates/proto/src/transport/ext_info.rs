@@ -32,6 +32,8 @@ pub(crate) struct PeerExtensions {
     pub(crate) tun_segments: bool,
     /// Fulmar's extension: bytes that may follow CHANNEL_OPEN before its answer; 0 if none.
     pub(crate) early_data: u32,
+    /// Fulmar's extension, version 0: requests may follow CHANNEL_OPEN before its answer.
+    pub(crate) early_requests: bool,
     /// Fulmar's extension, version 0: `Request::Reset` is understood.
     pub(crate) reset: bool,
     /// Fulmar's extension, version 0: datagrams are forwarded.
@@ -73,6 +75,7 @@ impl PeerExtensions {
                 let bytes = core::str::from_utf8(value).ok();
                 self.early_data = bytes.and_then(|text| text.parse().ok()).unwrap_or(0);
             }
+            names::EXT_EARLY_REQUESTS => self.early_requests = value == b"0",
             names::EXT_RESET => self.reset = value == b"0",
             names::EXT_UDP_FORWARD => self.udp_forward = value == b"0",
             _ => {}
@@ -109,6 +112,7 @@ pub(super) fn send_ours(
                     (names::EXT_SHORT_KEXINIT, b"0"),
                     (names::EXT_TUN_SEGMENTS, b"0"),
                     early_data,
+                    (names::EXT_EARLY_REQUESTS, b"0"),
                     (names::EXT_RESET, b"0"),
                     (names::EXT_UDP_FORWARD, b"0"),
                 ],

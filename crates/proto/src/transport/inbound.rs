@@ -4,11 +4,12 @@
 //! taken from the splitter before the result of an earlier one is known only if that one cannot be
 //! NEWKEYS. A payload is inflated in the order of arrival.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use bytes::{Bytes, BytesMut};
 use compress::{Decompressor, Totals};
-use packet::{OpenJob, OpenedPacket, Position, Splitter};
+use packet::{OpenJob, OpenKeys, OpenedPacket, Position, Splitter};
 
 use super::kex::EpochKeys;
 use super::streams::begin_in_stream;
@@ -39,6 +40,15 @@ impl Inbound {
             newkeys_outstanding: false,
             keys: None,
             stream: None,
+        }
+    }
+
+    /// Packets of a connection that a master shares in proxy mode.
+    pub(super) fn shared() -> Self {
+        let keys = Arc::new(OpenKeys::shared());
+        Self {
+            splitter: Splitter::with_keys_state(Position::default(), keys),
+            ..Self::new()
         }
     }
 

@@ -41,6 +41,8 @@ pub(crate) use pipelined_packet::PipelinedPacket;
 pub(crate) use version::VersionExchange;
 use version::VersionLine;
 
+/// The peer's version where a master shares its connection: nothing is known of the server.
+const SHARED_VERSION: &str = "SSH-2.0-shared";
 /// Maximum messages without effect from a peer before login.
 const IGNORED_BUDGET: u32 = 1024;
 
@@ -121,6 +123,25 @@ impl Transport {
         let inbound = Inbound::new();
         let mut transport = Self::of(role, config, versions, inbound, outbound, exchange, now);
         transport.start_exchange().map(|()| transport)
+    }
+
+    /// No transport: packets of a connection that a master shares in proxy mode. Sends nothing.
+    pub(crate) fn shared(config: TransportConfig, now: Millis) -> Result<Self, Error> {
+        let config = TransportConfig {
+            rekey_bytes: Some(u64::MAX),
+            rekey_ms: None,
+            // The master watches the server.
+            alive_interval_ms: None,
+            ..config
+        };
+        let role = Role::Client;
+        let ours = VersionExchange::new("");
+        let versions = VersionExchange::resumed(ours.ours().into(), SHARED_VERSION.into());
+        let exchange = Exchange::new(role, &config, Vec::new(), None, now)?;
+        let (inbound, outbound) = (Inbound::shared(), Outbound::shared(config.deflate));
+        let mut transport = Self::of(role, config, versions, inbound, outbound, exchange, now);
+        transport.set_authenticated();
+        Ok(transport)
     }
 
     /// Continues a server's transport after the login from the parts of a snapshot; sends nothing.
@@ -215,7 +236,14 @@ impl Transport {
         let number = *payload
             .first()
             .ok_or(Error::PeerMisbehaved("empty payload"))?;
-        let phase = self.exchange.phase().unwrap_or(above);
+        if self.outbound.is_shared() && !outbound::SHARED_NUMBERS.contains(&number) {
+            return Err(Error::NotPermitted { message: number });
+        }
+        // Without a transport there is no key exchange to wait for.
+        let phase = match self.outbound.is_shared() {
+            true => above,
+            false => self.exchange.phase().unwrap_or(above),
+        };
         match permission(number, self.role, phase) {
             Permission::Permitted => {}
             Permission::Forbidden => return Err(Error::NotPermitted { message: number }),
@@ -347,6 +375,11 @@ impl Transport {
         self.outbound.close();
     }
 
+    /// Server: says that the client's identification line is none.
+    pub(crate) fn refuse_version(&mut self, line: &str) {
+        self.outbound.refuse_version(line);
+    }
+
     /// Returns true if DISCONNECT was sent or received.
     pub(crate) fn is_closed(&self) -> bool {
         self.outbound.is_closed()
@@ -382,7 +415,7 @@ impl Transport {
 
     /// Starts a key exchange if a limit is reached and none is running.
     fn check_rekey(&mut self) -> Result<(), Error> {
-        let may_start = self.authenticated && !self.is_closed();
+        let may_start = self.authenticated && !self.is_closed() && !self.outbound.is_shared();
         if may_start && self.exchange.is_due(&self.outbound, &self.inbound) {
             return self.start_exchange();
         }

@@ -9,7 +9,10 @@ use alloc::vec::Vec;
 
 use compress::{CompressionSettings, Origin};
 use packet::{BufPool, PacketBuf, Position, Sequencer};
-use wire::message::{ChannelOpen, ChannelOpenConfirmation, Debug, Encode, KEX_NUMBERS, Ping, Pong};
+use wire::message::{
+    ChannelFailure, ChannelOpen, ChannelOpenConfirmation, Debug, Encode, GlobalRequest,
+    KEX_NUMBERS, Ping, Pong,
+};
 
 use super::compress_job::{CompressJob, Compressed};
 use super::kex::EpochKeys;
@@ -38,6 +41,14 @@ const POOLED_BUFFERS: usize = 256;
 /// bulk upload.
 const POOLED_BYTES: usize = 65 * 1024;
 
+/// What a client without an identification line gets.
+const INVALID_VERSION: &[u8] = b"Invalid SSH identification string.\r\n";
+/// What a client of another version of the protocol gets.
+const OTHER_VERSION: &[u8] = b"Protocol major versions differ.\r\n";
+/// Messages of the connection protocol, RFC 4250 §4.1.2, without the numbers that are free.
+pub(super) const SHARED_NUMBERS: core::ops::RangeInclusive<u8> =
+    GlobalRequest::NUMBER..=ChannelFailure::NUMBER;
+
 /// A message that waits for the end of a key exchange.
 struct Held {
     buf: PacketBuf,
@@ -62,6 +73,9 @@ pub(crate) struct Outbound {
     closed: bool,
     /// An error that could not be returned where it occurred.
     failure: Option<Error>,
+    /// A master shares its connection in proxy mode: only messages of the connection protocol are
+    /// sent, as by OpenSSH's `ssh`, whose master passes on all others to the server.
+    is_shared: bool,
 }
 
 /// Origin, for compression, of a payload that is not channel data: a message that opens a channel
@@ -82,6 +96,14 @@ impl Outbound {
         line.extend_from_slice(b"\r\n");
         outbound.outbox.push_raw(line);
         outbound
+    }
+
+    /// Packets of a connection that a master shares in proxy mode.
+    pub(super) fn shared(settings: CompressionSettings) -> Self {
+        Self {
+            is_shared: true,
+            ..Self::over(Outbox::new(settings, Sequencer::shared()))
+        }
     }
 
     /// Continues from a snapshot: the position and the keys.
@@ -108,6 +130,7 @@ impl Outbound {
             keys: None,
             closed: false,
             failure: None,
+            is_shared: false,
         }
     }
 
@@ -159,6 +182,9 @@ impl Outbound {
         }
         let origin = data.unwrap_or_else(|| origin(&buf));
         let number = buf.payload().first().copied().unwrap_or_default();
+        if self.is_shared && !SHARED_NUMBERS.contains(&number) {
+            return Ok(());
+        }
         let transport_message = number <= Debug::NUMBER || KEX_NUMBERS.contains(&number);
         if !holds || transport_message {
             return self.outbox.push(buf, origin, ahead);
@@ -274,6 +300,16 @@ impl Outbound {
 
     // ---- the end --------------------------------------------------------------------------
 
+    /// Queues OpenSSH's line for a client whose identification line is `line`, as the last output.
+    pub(super) fn refuse_version(&mut self, line: &str) {
+        let text = match line.starts_with("SSH-") {
+            true => OTHER_VERSION,
+            false => INVALID_VERSION,
+        };
+        self.outbox.push_raw(Vec::from(text));
+        self.close();
+    }
+
     /// Records DISCONNECT: nothing is queued any more.
     pub(super) fn close(&mut self) {
         self.closed = true;
@@ -281,6 +317,10 @@ impl Outbound {
 
     pub(super) fn is_closed(&self) -> bool {
         self.closed
+    }
+
+    pub(super) fn is_shared(&self) -> bool {
+        self.is_shared
     }
 
     // ---- keys and compression -------------------------------------------------------------

@@ -8,10 +8,19 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::sharing::message::{MAX_MESSAGE_BYTES, MasterReply, PassengerRequest, Wish};
 
+/// Minimum length of a packet that OpenSSH's `ssh -O proxy` reads.
+const MIN_PROXY_PACKET_BYTES: usize = 5;
 /// Bytes read at once.
 const READ_BYTES: usize = 4096;
 /// Most bytes of answers that a passenger leaves unread.
 const MAX_UNREAD_BYTES: usize = 64 << 10;
+/// Most bytes that a passenger in proxy mode leaves unread: the windows that it has opened to the
+/// server, 2 MiB for each channel with OpenSSH's `ssh`.
+const MAX_UNREAD_PROXY_BYTES: usize = 64 << 20;
+/// Bytes read at once in proxy mode.
+const PROXY_READ_BYTES: usize = 64 << 10;
+/// Sent bytes that are kept before the rest is moved to the front.
+const MOVE_BYTES: usize = 64 << 10;
 
 /// An arrival at a socket.
 #[derive(Debug)]
@@ -41,6 +50,8 @@ pub(super) enum PeekResult {
 #[derive(Debug, Default)]
 struct Incoming {
     bytes: Vec<u8>,
+    /// Bytes of `bytes` that have been taken as packets of proxy mode.
+    taken: usize,
     /// A request whose descriptors follow.
     wish: Option<(u32, Wish)>,
     fds: Vec<OwnedFd>,
@@ -52,6 +63,10 @@ pub(super) struct Control {
     socket: OwnedFd,
     incoming: Incoming,
     outgoing: Vec<u8>,
+    /// Bytes of `outgoing` that have been sent.
+    sent: usize,
+    /// Messages of the connection protocol are passed on.
+    is_proxy: bool,
     /// The passenger has sent its first message.
     pub(super) is_greeted: bool,
     /// The next request waits for the answer to the last one.
@@ -66,6 +81,8 @@ impl Control {
             socket,
             incoming: Incoming::default(),
             outgoing: Vec::new(),
+            sent: 0,
+            is_proxy: false,
             is_greeted: false,
             is_paused: false,
             is_ending: false,
@@ -146,16 +163,83 @@ impl Control {
 
     /// Writes what the socket takes. False if the passenger is gone, or does not read.
     pub(super) fn flush(&mut self) -> bool {
-        while !self.outgoing.is_empty() {
-            match sys::socket::send_now(&self.socket, &self.outgoing) {
-                Ok(count) => drop(self.outgoing.drain(..count.min(self.outgoing.len()))),
+        while let Some(rest) = self
+            .outgoing
+            .get(self.sent..)
+            .filter(|rest| !rest.is_empty())
+        {
+            match sys::socket::send_now(&self.socket, rest) {
+                Ok(count) => self.sent += count.min(rest.len()),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return self.outgoing.len() <= MAX_UNREAD_BYTES;
+                    let most = match self.is_proxy {
+                        true => MAX_UNREAD_PROXY_BYTES,
+                        false => MAX_UNREAD_BYTES,
+                    };
+                    let is_tolerable = rest.len() <= most;
+                    if self.sent >= MOVE_BYTES {
+                        self.outgoing.drain(..self.sent);
+                        self.sent = 0;
+                    }
+                    return is_tolerable;
                 }
                 Err(_) => return false,
             }
         }
+        self.outgoing.clear();
+        if self.outgoing.capacity() > MOVE_BYTES {
+            self.outgoing = Vec::new();
+        }
+        self.sent = 0;
         true
+    }
+
+    // ---- proxy mode -----------------------------------------------------------------------
+
+    pub(super) fn begin_proxy(&mut self) {
+        self.is_proxy = true;
+    }
+
+    pub(super) fn is_proxy(&self) -> bool {
+        self.is_proxy
+    }
+
+    /// Queues a message of the connection protocol (PROTOCOL.mux §9). A short one is padded to the
+    /// length that OpenSSH's `ssh` reads.
+    pub(super) fn pass(&mut self, parts: &[&[u8]]) {
+        let payload: usize = parts.iter().map(|part| part.len()).sum();
+        let padding = MIN_PROXY_PACKET_BYTES.saturating_sub(1 + payload);
+        let length = u32::try_from(1 + payload + padding).unwrap_or(u32::MAX);
+        self.outgoing.extend(length.to_be_bytes());
+        self.outgoing
+            .push(u8::try_from(padding).unwrap_or_default());
+        for part in parts {
+            self.outgoing.extend_from_slice(part);
+        }
+        self.outgoing.resize(self.outgoing.len() + padding, 0);
+    }
+
+    /// The next message of the connection protocol, without its padding; `None` if none has arrived
+    /// whole.
+    ///
+    /// # Errors
+    /// Those of the socket; `UnexpectedEof` at the passenger's end, and `InvalidData` if it breaks the
+    /// protocol.
+    pub(super) fn next_proxied(&mut self) -> io::Result<Option<Vec<u8>>> {
+        loop {
+            if let Some(packet) = self.incoming.take_packet()? {
+                return Ok(Some(packet));
+            }
+            let mut buffer = vec![0; PROXY_READ_BYTES];
+            match sys::socket::recv_with_fds(&self.socket, &mut buffer, 0) {
+                Ok(got) if got.len == 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(got) => {
+                    let read = buffer.get(..got.len).unwrap_or_default();
+                    self.incoming.bytes.extend_from_slice(read);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// True if answers wait for the socket.
@@ -165,6 +249,36 @@ impl Control {
 }
 
 impl Incoming {
+    /// Takes a packet of proxy mode out of the received bytes.
+    fn take_packet(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let left = self.bytes.get(self.taken..).unwrap_or_default();
+        let Some((length, rest)) = left.split_first_chunk() else {
+            self.forget_taken();
+            return Ok(None);
+        };
+        let length = usize::try_from(u32::from_be_bytes(*length)).unwrap_or(usize::MAX);
+        if !(2..=MAX_MESSAGE_BYTES).contains(&length) {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("a packet of {length} bytes"),
+            ));
+        }
+        let Some((packet, _)) = rest.split_at_checked(length) else {
+            self.forget_taken();
+            return Ok(None);
+        };
+        let (padding, payload) = packet.split_first().unwrap_or((&0, &[]));
+        let end = payload.len().saturating_sub(usize::from(*padding));
+        let payload = payload.get(..end).unwrap_or_default().to_vec();
+        self.taken += 4 + length;
+        Ok(Some(payload))
+    }
+
+    fn forget_taken(&mut self) {
+        self.bytes.drain(..self.taken.min(self.bytes.len()));
+        self.taken = 0;
+    }
+
     /// Bytes that the length, or the message after it, still lacks; the length itself if it is too
     /// large.
     fn missing(&self) -> Result<usize, usize> {

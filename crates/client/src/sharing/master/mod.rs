@@ -1,12 +1,15 @@
 //! The master: the socket at `ControlPath`, the passengers that connect to it, and what they ask for
 //! beside sessions. [`control`] is a passenger's socket, [`sessions`] the channels of passengers,
-//! [`forwards`] the forwardings that they add and cancel.
+//! [`forwards`] the forwardings that they add and cancel, [`proxy`] those who speak the connection
+//! protocol themselves, [`info`] the texts about the connection.
 //!
 //! The master belongs to a [`Session`](crate::session::Session), whose loop gives it each notice and
 //! then [`Master::turn`].
 
 mod control;
 mod forwards;
+mod info;
+mod proxy;
 mod sessions;
 mod typed;
 
@@ -18,7 +21,7 @@ use std::path::{Path, PathBuf};
 use config::client::{ClientOptions, ControlPersist};
 use config::types::Variable;
 use driver::{Driver, DriverError, Notice};
-use proto::{ChannelId, Millis};
+use proto::{ChannelId, Event, Millis};
 use sys::process::effective_uid;
 
 use super::message::{MasterReply, PassengerRequest, VERSION, Wish};
@@ -32,6 +35,8 @@ use crate::plan::Plan;
 use crate::terminal::escape::Command;
 use crate::text::one_line;
 use control::{Arrival, Control, PeekResult};
+pub(crate) use info::{InfoText, PassengerStatus};
+use proxy::ProxiedChannels;
 use sessions::PassengerSession;
 
 /// The upper byte of this module's tokens, below those of forwardings; the lower bits are a serial.
@@ -43,6 +48,7 @@ const TOKEN_RETRY: u64 = 0xe3 << KIND_SHIFT;
 const TOKEN_PERSIST: u64 = 0xe4 << KIND_SHIFT;
 const TOKEN_PROBE: u64 = 0xe5 << KIND_SHIFT;
 const TOKEN_RESUME: u64 = 0xe6 << KIND_SHIFT;
+const TOKEN_PROXY: u64 = 0xe7 << KIND_SHIFT;
 const SERIALS: u64 = (1 << KIND_SHIFT) - 1;
 
 /// Maximum passengers accepted in one turn.
@@ -94,6 +100,9 @@ pub(crate) struct Master {
     is_quitting: bool,
     /// Escapes of passengers whose text the session makes.
     escapes: Vec<(u64, Command)>,
+    /// Texts that passengers have asked for, with their requests' numbers.
+    texts: Vec<(u64, u32, InfoText)>,
+    proxied: ProxiedChannels,
 }
 
 impl std::fmt::Debug for Master {
@@ -146,6 +155,8 @@ impl Master {
             idle_until: None,
             is_quitting: false,
             escapes: Vec::new(),
+            texts: Vec::new(),
+            proxied: ProxiedChannels::default(),
         }))
     }
 
@@ -216,6 +227,7 @@ impl Master {
     /// Ends all passengers, and the socket's name.
     pub(crate) fn close(&mut self, driver: &mut Driver) {
         self.stop_listening(driver);
+        self.texts.clear();
         let channels: Vec<ChannelId> = self.sessions.keys().copied().collect();
         for channel in channels {
             self.drop_session(channel, driver);
@@ -241,6 +253,10 @@ impl Master {
     ) -> Result<Option<Notice>, ClientError> {
         let token = match &notice {
             Notice::Ready { token, .. } | Notice::Timer { token } => *token,
+            Notice::Event(Event::ChannelProxied { .. }) => {
+                self.proxied_notice(notice, driver);
+                return Ok(None);
+            }
             Notice::Event(_) | Notice::SourceEnded { .. } | Notice::SinkEnded { .. } => {
                 return self.session_notice(notice, forwards, driver);
             }
@@ -258,6 +274,7 @@ impl Master {
             }
             TOKEN_PROBE => self.look_for_life(driver),
             TOKEN_RESUME => self.watch_listener(true, driver)?,
+            TOKEN_PROXY => self.control_ready(serial, forwards, driver)?,
             _ => return Ok(Some(notice)),
         }
         Ok(None)
@@ -265,8 +282,14 @@ impl Master {
 
     /// After each notice: answers that have become due, and the time of a persisting master.
     /// `is_busy`: forwarded connections are open.
-    pub(crate) fn turn(&mut self, is_busy: bool, forwards: &SessionForwards, driver: &mut Driver) {
+    pub(crate) fn turn(
+        &mut self,
+        is_busy: bool,
+        forwards: &mut SessionForwards,
+        driver: &mut Driver,
+    ) {
         self.answer_remotes(forwards, driver);
+        self.serve_proxies(forwards, driver);
         let received = driver.wire_bytes().0;
         if received != self.heard.0 {
             self.heard = (received, driver.now());
@@ -321,7 +344,10 @@ impl Master {
         let serial = self.next_serial;
         self.next_serial += 1;
         let mut control = Control::new(socket);
-        control.answer(&MasterReply::Hello(VERSION));
+        control.answer(&MasterReply::Hello {
+            version: VERSION,
+            has_info: true,
+        });
         if driver
             .watch(control.as_fd(), TOKEN_CONTROL + serial, true, false)
             .is_ok()
@@ -342,6 +368,9 @@ impl Master {
             let Some(control) = self.controls.get_mut(&serial) else {
                 return Ok(());
             };
+            if control.is_proxy() && !control.is_ending {
+                return self.proxy_ready(serial, forwards, driver);
+            }
             if control.is_paused || control.is_ending {
                 match control.look() {
                     PeekResult::Nothing => {}
@@ -403,7 +432,9 @@ impl Master {
         debug2!("passenger {serial}: request {id}: {wish:?}");
         match wish {
             Wish::Alive => self.alive(serial, id, driver),
-            Wish::Session(wish) => self.new_session((serial, id), wish, fds, driver)?,
+            Wish::Session(wish) => {
+                self.new_session((serial, id), wish, fds, forwards, driver)?;
+            }
             Wish::StdioForward { host, port } => {
                 self.new_stdio_forward((serial, id), host, port, fds, driver)?;
             }
@@ -430,6 +461,23 @@ impl Master {
                     self.answer(serial, &MasterReply::Ok(id), driver);
                 }
             }
+            Wish::Proxy => {
+                let question = "Allow multiplex proxy connection?";
+                if self.is_permitted(serial, id, question, driver) {
+                    debug1!("passenger {serial}: proxy mode");
+                    self.answer(serial, &MasterReply::Proxy(id), driver);
+                    if let Some(control) = self.controls.get_mut(&serial) {
+                        control.begin_proxy();
+                    }
+                }
+            }
+            Wish::Info(name) => match InfoText::named(&name) {
+                Some(text) => self.texts.push((serial, id, text)),
+                None => {
+                    let text = "info request type not supported".to_owned();
+                    self.answer(serial, &MasterReply::Info(id, false, text), driver);
+                }
+            },
             Wish::Unknown(number) => {
                 error!("unsupported mux message 0x{number:08x}");
                 self.fail(serial, id, "unsupported request", driver);
@@ -564,5 +612,6 @@ impl Master {
         if let Some(channel) = sessions.find_map(|(id, session)| its(session).then_some(*id)) {
             self.drop_session(channel, driver);
         }
+        self.proxied.leave(serial, driver);
     }
 }

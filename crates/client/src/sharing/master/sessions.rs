@@ -22,6 +22,7 @@ use crate::pipelining::early::{self, Asked};
 use crate::plan::{Plan, PtyPlan, What};
 use crate::session::StdioFlags;
 use crate::sharing::message::{MasterReply, SessionWish};
+use crate::sharing::passenger::REFUSED_BY_SERVER;
 use crate::terminal::Size;
 use crate::text::one_line;
 
@@ -41,6 +42,8 @@ pub(super) struct PassengerSession {
     /// Restores the flags of shared descriptors.
     _flags: StdioFlags,
     pub(super) asked: VecDeque<Asked>,
+    /// The requests that start it have been sent.
+    is_started: bool,
     /// The server has confirmed the channel.
     pub(super) is_open: bool,
     /// The server has closed it.
@@ -51,6 +54,11 @@ pub(super) struct PassengerSession {
 impl PassengerSession {
     pub(super) fn passenger(&self) -> Option<u64> {
         self.passenger
+    }
+
+    /// What it does, for the status.
+    pub(super) fn shown(&self) -> String {
+        self.plan.what.shown()
     }
 
     pub(super) fn has_terminal(&self) -> bool {
@@ -103,6 +111,7 @@ impl Master {
         passenger: (u64, u32),
         wish: SessionWish,
         fds: Vec<OwnedFd>,
+        forwards: &mut SessionForwards,
         driver: &mut Driver,
     ) -> Result<(), ClientError> {
         let question = format!("Allow shared connection to {}? ", self.host());
@@ -133,7 +142,8 @@ impl Master {
             is_shared: true,
             ..Plan::exec("")
         };
-        self.open(passenger, plan, fds, &question, driver)
+        self.open(passenger, plan, fds, &question, driver)?;
+        self.start_with_open(passenger, forwards, driver)
     }
 
     /// Variables that `SendEnv` of the master names, then those of its `SetEnv`, as in OpenSSH.
@@ -212,10 +222,14 @@ impl Master {
         let Some((kind, fields)) = early::channel_type(&plan.what) else {
             return Ok(());
         };
-        let opened = driver.connection().open_channel(kind, &fields);
+        let connection = driver.connection();
+        let opened = match early::may_follow_open(&plan) {
+            true => connection.open_channel_with_requests(kind, &fields),
+            false => connection.open_channel(kind, &fields),
+        };
         let Ok(channel) = opened.inspect_err(|reason| error!("passenger {serial}: {reason}"))
         else {
-            self.fail(serial, id, "Session open refused by peer", driver);
+            self.fail(serial, id, REFUSED_BY_SERVER, driver);
             return Ok(());
         };
         // The answer to the server's CLOSE waits until the output is written.
@@ -236,6 +250,7 @@ impl Master {
             typed: None,
             _flags: streams.flags,
             asked: VecDeque::new(),
+            is_started: false,
             is_open: false,
             is_closed: false,
             status: None,
@@ -250,6 +265,40 @@ impl Master {
             {
                 debug1!("channel {}: {stream:?}: {reason}", channel.0);
             }
+        }
+        Ok(())
+    }
+
+    /// Sends the requests that start the command in one flight with CHANNEL_OPEN, to a server that
+    /// takes them (docs/PROTOCOL.md, early-requests). Of the input only an end that is certain is sent
+    /// with them: what has been read would be lost if the server refused the channel, and the passenger
+    /// then logs in by itself.
+    fn start_with_open(
+        &mut self,
+        (serial, id): (u64, u32),
+        forwards: &mut SessionForwards,
+        driver: &mut Driver,
+    ) -> Result<(), ClientError> {
+        let is_it =
+            |session: &PassengerSession| (session.passenger, session.id) == (Some(serial), id);
+        let mut sessions = self.sessions.iter_mut();
+        let Some((&channel, session)) = sessions.find(|(_, session)| is_it(session)) else {
+            return Ok(());
+        };
+        let connection = driver.connection();
+        if session.is_started || !connection.channel_takes_early_data(channel) {
+            return Ok(());
+        }
+        debug2!(
+            "channel {}: CHANNEL_OPEN and requests, not waiting",
+            channel.0
+        );
+        session.asked = early::start(connection, &session.plan, channel).map_err(misuse)?;
+        session.is_started = true;
+        forwards.channel_requested(&session.plan);
+        if session.input.as_ref().is_some_and(sys::io::is_null) {
+            session.input = None;
+            connection.channel_eof(channel).map_err(misuse)?;
         }
         Ok(())
     }
@@ -356,7 +405,7 @@ impl Master {
         };
         let label = session.plan.what.channel_label();
         driver.connection().label_channel(channel, &label);
-        if !matches!(session.plan.what, What::Forward(_)) {
+        if !session.is_started && !matches!(session.plan.what, What::Forward(_)) {
             let started = early::start(driver.connection(), &session.plan, channel);
             session.asked = started.map_err(misuse)?;
             forwards.channel_requested(&session.plan);
@@ -389,7 +438,7 @@ impl Master {
             return;
         };
         if let Some(serial) = session.passenger {
-            self.fail(serial, session.id, "Session open refused by peer", driver);
+            self.fail(serial, session.id, REFUSED_BY_SERVER, driver);
             self.resume(serial, driver);
         }
     }

@@ -61,6 +61,11 @@ impl SendWindow {
         Ok(was_closed && bytes > 0)
     }
 
+    /// The window and the maximum packet size, as they are now.
+    pub(crate) fn announced(&self) -> (u32, u32) {
+        (self.open, self.max_data)
+    }
+
     /// Bytes that the peer accepts now.
     pub(crate) fn open_bytes(&self) -> usize {
         usize::try_from(self.open).unwrap_or(usize::MAX)
