@@ -34,7 +34,7 @@ pub(super) fn note() -> String {
     )
 }
 
-/// What stands still beside the stream.
+/// The reader or target beside the stream that takes nothing.
 #[derive(Debug, Clone, Copy)]
 enum Hindrance {
     Reader,
