@@ -598,6 +598,7 @@ pub const PROGRAMS: &[Program] = &[
             "forward",
             "keyscan",
             "agent",
+            "sign",
             "all",
             "up",
             "down",
