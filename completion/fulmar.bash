@@ -206,7 +206,7 @@ _fulmar_operand() {
         keyscan) _fulmar_hosts ;;
         copy-id) _fulmar_hosts ;;
 # bench: begin
-        bench) _fulmar_words 'throughput login echo rekey compress copy idle taskset wan forward keyscan agent all up down' ;;
+        bench) _fulmar_words 'throughput login echo rekey compress copy idle taskset wan forward keyscan agent sign all up down' ;;
 # bench: end
     esac
 }

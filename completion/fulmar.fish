@@ -272,7 +272,7 @@ complete -c fulmar -n '__fish_seen_subcommand_from bench' -l rtt -x -d 'round-tr
 complete -c fulmar -n '__fish_seen_subcommand_from bench' -l sessions -x -d 'sessions of the idle row'
 complete -c fulmar -n '__fish_seen_subcommand_from bench' -l size -x -d 'MiB of a transfer'
 complete -c fulmar -n '__fish_seen_subcommand_from bench' -l way -x -a 'pipes own file null' -d 'sources and sinks of the bytes'
-complete -c fulmar -n '__fish_seen_subcommand_from bench' -a 'throughput login echo rekey compress copy idle taskset wan forward keyscan agent all up down'
+complete -c fulmar -n '__fish_seen_subcommand_from bench' -a 'throughput login echo rekey compress copy idle taskset wan forward keyscan agent sign all up down'
 # bench: end
 # bench: begin
 complete -c fulmar -n '__fish_seen_subcommand_from speed' -l json -d 'results as JSON'

@@ -619,6 +619,7 @@ pub const PROGRAMS: &[Program] = &[
             "forward",
             "keyscan",
             "agent",
+            "sign",
             "all",
             "up",
             "down",
