@@ -16,7 +16,7 @@ _fulmar_hosts() {
 _fulmar_options() {
     compopt -o nospace
     case $1 in
-        ssh) _fulmar_words 'AddKeysToAgent= AddressFamily= BatchMode= BindAddress= BindInterface= CASignatureAlgorithms= CanonicalDomains= CanonicalizeFallbackLocal= CanonicalizeHostname= CanonicalizeMaxDots= CanonicalizePermittedCNAMEs= CertificateFile= ChannelTimeout= Ciphers= ClearAllForwardings= Compression= CompressionAdaptive= CompressionLevel= CompressionThreads= ConnectTimeout= ConnectionAttempts= ControlMaster= ControlPath= ControlPersist= CryptoThreads= DynamicForward= EnableEscapeCommandline= EnableHwCompression= EscapeChar= ExitOnForwardFailure= FingerprintHash= ForkAfterAuthentication= ForwardAgent= ForwardX11= ForwardX11Timeout= ForwardX11Trusted= GatewayPorts= GlobalKnownHostsFile= HashKnownHosts= HostKeyAlgorithms= HostKeyAlias= HostName= HwCompressionLibrary= HwCompressionVerify= IPQoS= IdentitiesOnly= IdentityAgent= IdentityFile= IgnoreUnknown= KbdInteractiveAuthentication= KexAlgorithms= KnownHostsCommand= LocalCommand= LocalForward= LogLevel= LoginCache= MACs= NoHostAuthenticationForLocalhost= NumberOfPasswordPrompts= ObscureKeystrokeTiming= PasswordAuthentication= PermitLocalCommand= PermitRemoteOpen= PipelineLogin= Port= PreferredAuthentications= ProxyCommand= ProxyJump= ProxyUseFdpass= PubkeyAcceptedAlgorithms= PubkeyAuthentication= RefuseConnection= RekeyLimit= RemoteCommand= RemoteForward= RequestTTY= RequiredRSASize= RevokedHostKeys= SendEnv= ServerAliveCountMax= ServerAliveInterval= SessionType= SetEnv= StdinNull= StreamLocalBindMask= StreamLocalBindUnlink= StrictHostKeyChecking= SyslogFacility= TCPFastOpen= TCPKeepAlive= Tag= Tunnel= TunnelDevice= UpdateHostKeys= UseMPTCP= User= UserKnownHostsFile= VersionAddendum= VisualHostKey= WarnWeakCrypto= WindowMemory= XAuthLocation=' ;;
+        ssh) _fulmar_words 'AddKeysToAgent= AddressFamily= BatchMode= BindAddress= BindInterface= CASignatureAlgorithms= CanonicalDomains= CanonicalizeFallbackLocal= CanonicalizeHostname= CanonicalizeMaxDots= CanonicalizePermittedCNAMEs= CertificateFile= ChannelTimeout= Ciphers= ClearAllForwardings= Compression= CompressionAdaptive= CompressionLevel= CompressionThreads= ConnectTimeout= ConnectionAttempts= ControlMaster= ControlPath= ControlPersist= CryptoThreads= DynamicForward= EnableEscapeCommandline= EnableHwCompression= EscapeChar= ExitOnForwardFailure= FingerprintHash= ForkAfterAuthentication= ForwardAgent= ForwardX11= ForwardX11Timeout= ForwardX11Trusted= GatewayPorts= GlobalKnownHostsFile= HashKnownHosts= HostKeyAlgorithms= HostKeyAlias= HostName= HwCompressionLibrary= HwCompressionVerify= IPQoS= IdentitiesOnly= IdentityAgent= IdentityFile= IgnoreUnknown= KbdInteractiveAuthentication= KexAlgorithms= KnownHostsCommand= LocalCommand= LocalForward= LogLevel= LoginCache= MACs= NoHostAuthenticationForLocalhost= NumberOfPasswordPrompts= ObscureKeystrokeTiming= PasswordAuthentication= PermitLocalCommand= PermitRemoteOpen= PipelineLogin= Port= PreferredAuthentications= ProxyCommand= ProxyJump= ProxyUseFdpass= PubkeyAcceptedAlgorithms= PubkeyAuthentication= RefuseConnection= RekeyLimit= RemoteCommand= RemoteForward= RequestTTY= RequiredRSASize= RevokedHostKeys= SecurityKeyProvider= SendEnv= ServerAliveCountMax= ServerAliveInterval= SessionType= SetEnv= StdinNull= StreamLocalBindMask= StreamLocalBindUnlink= StrictHostKeyChecking= SyslogFacility= TCPFastOpen= TCPKeepAlive= Tag= Tunnel= TunnelDevice= UpdateHostKeys= UseMPTCP= User= UserKnownHostsFile= VersionAddendum= VisualHostKey= WarnWeakCrypto= WindowMemory= XAuthLocation=' ;;
         sshd) _fulmar_words 'AcceptEnv= AddressFamily= AgentSocketPath= AllowAgentForwarding= AllowGroups= AllowStreamLocalForwarding= AllowTcpForwarding= AllowUsers= AuthenticationMethods= AuthorizedKeysCommand= AuthorizedKeysCommandUser= AuthorizedKeysFile= AuthorizedPrincipalsCommand= AuthorizedPrincipalsCommandUser= AuthorizedPrincipalsFile= Banner= CASignatureAlgorithms= ChannelTimeout= ChrootDirectory= Ciphers= ClientAliveCountMax= ClientAliveInterval= Compression= CompressionAdaptive= CompressionLevel= CompressionThreads= CryptoThreads= DenyGroups= DenyUsers= DisableForwarding= EnableHwCompression= ExposeAuthInfo= FingerprintHash= ForceCommand= GatewayPorts= HostCertificate= HostKey= HostKeyAlgorithms= HwCompressionLibrary= HwCompressionVerify= IPQoS= KbdInteractiveAuthentication= KexAlgorithms= ListenAddress= LogLevel= LoginGraceTime= MACs= MaxAuthTries= MaxSessions= MaxStartups= ModuliFile= PAMServiceName= PasswordAuthentication= PerSourceMaxStartups= PerSourceNetBlockSize= PerSourcePenalties= PerSourcePenaltyExemptList= PermitEmptyPasswords= PermitListen= PermitOpen= PermitRootLogin= PermitTTY= PermitTunnel= PermitUserEnvironment= PermitUserRC= PidFile= Port= PreauthSpares= PrintLastLog= PrintMotd= PubkeyAcceptedAlgorithms= PubkeyAuthOptions= PubkeyAuthentication= RefuseConnection= RekeyLimit= RequiredRSASize= RevokedKeys= SetEnv= SftpRoot= StreamLocalBindMask= StreamLocalBindUnlink= StrictModes= Subsystem= SyslogFacility= TCPKeepAlive= TrustedUserCAKeys= UnusedConnectionTimeout= UseDNS= UseMPTCP= UsePAM= VersionAddendum= WarnWeakCrypto= WindowMemory= X11DisplayOffset= X11Forwarding= X11UseLocalhost= XAuthLocation=' ;;
     esac
 }
@@ -106,6 +106,7 @@ _fulmar() {
         add:-E) _fulmar_words 'sha256 md5' ;;
         add:-H) _fulmar_files ;;
         add:-h) : ;;
+        add:-S) _fulmar_files ;;
         add:-t) : ;;
         keygen:-a) : ;;
         keygen:-b) : ;;
@@ -123,8 +124,9 @@ _fulmar() {
         keygen:-R) _fulmar_hosts ;;
         keygen:-r) _fulmar_hosts ;;
         keygen:-s) _fulmar_files ;;
-        keygen:-t) _fulmar_words 'ed25519 ecdsa rsa' ;;
+        keygen:-t) _fulmar_words 'ed25519 ecdsa rsa ed25519-sk ecdsa-sk' ;;
         keygen:-V) : ;;
+        keygen:-w) _fulmar_files ;;
         keygen:-Y) _fulmar_words 'sign verify check-novalidate find-principals match-principals' ;;
         keygen:-Z) _fulmar_query cipher ;;
         keygen:-z) : ;;
@@ -180,8 +182,8 @@ _fulmar_flags() {
         scp) _fulmar_words '-3 -4 -6 -A -B -C -c -D -d -F -i -J -l -M -n -O -o -P -p -q -R -r -S -s -T -v -X -Z --atomic --json --limit --sparse --verify' ;;
         sftp) _fulmar_words '-4 -6 -A -a -B -b -C -c -D -F -f -i -J -l -N -o -P -p -q -R -r -S -s -v -X' ;;
         agent) _fulmar_words '-A -a -c -D -d -E -k -O -P -s -T -t -U -u -V' ;;
-        add) _fulmar_words '-C -c -D -d -E -H -h -k -L -l -N -Q -q -T -t -v -X -x' ;;
-        keygen) _fulmar_words '-A -a -B -b -C -c -E -e -F -f -g -H -h -I -i -k -L -l -M -m -N -n -O -P -p -Q -q -R -r -s -t -U -u -V -v -Y -y -Z -z' ;;
+        add) _fulmar_words '-C -c -D -d -E -H -h -K -k -L -l -N -Q -q -S -T -t -v -X -x' ;;
+        keygen) _fulmar_words '-A -a -B -b -C -c -E -e -F -f -g -H -h -I -i -K -k -L -l -M -m -N -n -O -P -p -Q -q -R -r -s -t -U -u -V -v -w -Y -y -Z -z' ;;
         keyscan) _fulmar_words '-4 -6 -c -D -f -H -O -p -q -T -t -v' ;;
         copy-id) _fulmar_words '-F -f -i -n -o -p -s -t -x' ;;
 # bench: begin
