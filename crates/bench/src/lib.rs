@@ -31,6 +31,7 @@ mod report;
 mod roles;
 mod rounds;
 mod share;
+mod sign;
 pub mod speed;
 mod stats;
 mod table;
@@ -178,6 +179,7 @@ fn measure_row(bench: &Bench, row: BenchRow, emit: &mut Emit<'_>) -> Result<(), 
         BenchRow::Forward => forward::measure(bench, emit),
         BenchRow::Keyscan => keyscan::measure(bench, emit),
         BenchRow::Agent => agent::measure(bench, emit),
+        BenchRow::Sign => sign::measure(bench, emit),
         BenchRow::Share => {
             share::measure(bench, emit);
             Ok(())

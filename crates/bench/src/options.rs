@@ -21,6 +21,7 @@ rows:
   forward     connections through -L, -D, -R and Unix sockets; datagrams; -w (root)
   keyscan     host keys of a thousand servers, some of them silent
   agent       signatures, start and memory of agents
+  sign        signing and verifying a commit (keygen -Y)
   share       sessions on the connection of a master (ControlMaster)
   all         all of them; without a row: throughput login echo
   up, down    throughput in one direction
@@ -62,12 +63,13 @@ pub(super) enum BenchRow {
     Forward,
     Keyscan,
     Agent,
+    Sign,
     Share,
 }
 
 impl BenchRow {
     /// In the order in which they run.
-    pub(super) const ALL: [Self; 13] = [
+    pub(super) const ALL: [Self; 14] = [
         Self::Throughput,
         Self::Login,
         Self::Echo,
@@ -80,6 +82,7 @@ impl BenchRow {
         Self::Forward,
         Self::Keyscan,
         Self::Agent,
+        Self::Sign,
         Self::Share,
     ];
     const DEFAULT: [Self; 3] = [Self::Throughput, Self::Login, Self::Echo];
@@ -98,6 +101,7 @@ impl BenchRow {
             Self::Forward => "forward",
             Self::Keyscan => "keyscan",
             Self::Agent => "agent",
+            Self::Sign => "sign",
             Self::Share => "share",
         }
     }

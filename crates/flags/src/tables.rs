@@ -237,7 +237,11 @@ pub const KEYGEN: &[Flag] = &[
     flag("L", None, "show a certificate"),
     flag("l", None, "show a fingerprint"),
     flag("M", Words(&["generate", "screen", "auto"]), "make moduli"),
-    flag("m", Words(&["RFC4716", "PKCS8", "PEM"]), "format"),
+    flag(
+        "m",
+        Words(&["RFC4716", "PKCS8", "PEM", "hexdump"]),
+        "format",
+    ),
     flag("N", Free("passphrase"), "new passphrase"),
     flag(
         "n",
@@ -258,7 +262,14 @@ pub const KEYGEN: &[Flag] = &[
     flag("s", File, "sign certificates with this key"),
     flag(
         "t",
-        Words(&["ed25519", "ecdsa", "rsa", "ed25519-sk", "ecdsa-sk"]),
+        Words(&[
+            "ed25519",
+            "ecdsa",
+            "rsa",
+            "ed25519-sk",
+            "ecdsa-sk",
+            "mldsa44-ed25519",
+        ]),
         "type of the key",
     ),
     flag("U", None, "sign with a key that the agent holds"),
@@ -307,7 +318,14 @@ pub const KEYSCAN: &[Flag] = &[
     flag("T", Free("seconds"), "time limit for a host"),
     flag(
         "t",
-        Words(&["rsa", "ecdsa", "ed25519", "ecdsa-sk", "ed25519-sk"]),
+        Words(&[
+            "rsa",
+            "ecdsa",
+            "ed25519",
+            "ecdsa-sk",
+            "ed25519-sk",
+            "mldsa44-ed25519",
+        ]),
         "types of keys",
     ),
     flag("v", None, "more messages"),
@@ -494,6 +512,7 @@ pub const INSTALL: &[Flag] = &[
     flag("port", Free("port"), "port of the service"),
     flag("openssh-config", None, "read /etc/ssh/sshd_config"),
     flag("replace-sshd", None, "listen in place of OpenSSH's service"),
+    flag("keysign", None, "install ssh-keysign, set-user-ID root"),
     flag("pam", Free("stack"), "PAM stack of debian, redhat or arch"),
     flag("remove", None, "uninstall"),
     flag("dry-run", None, "show the steps only"),

@@ -153,10 +153,11 @@ pub(super) fn host_keys(plan: &HostKeyPlan<'_>) -> Result<(), KeygenFailure> {
         ),
         ("ecdsa", KeySpec::Ecdsa(EcCurve::P256)),
         ("ed25519", KeySpec::Ed25519),
+        ("mldsa44-ed25519", KeySpec::MlDsa44Ed25519),
     ];
     let mut first = true;
     for (name, spec) in kinds {
-        let path = folder.join(format!("ssh_host_{name}_key"));
+        let path = folder.join(format!("ssh_host_{}_key", name.replace('-', "_")));
         // A full disk leaves an empty file; it is replaced.
         if path.metadata().is_ok_and(|metadata| metadata.len() > 0) {
             continue;
@@ -228,7 +229,7 @@ fn create_folder(path: &Path, quiet: bool) -> Result<(), KeygenFailure> {
     Ok(())
 }
 
-/// What `-t` and `-b` mean together.
+/// What `-t`, in any case, and `-b` mean together.
 pub(super) fn spec(kind: &str, bits: Option<usize>) -> Result<KeySpec, KeygenFailure> {
     let curve = |bits: usize| match bits {
         256 => Ok(KeySpec::Ecdsa(EcCurve::P256)),
@@ -238,8 +239,9 @@ pub(super) fn spec(kind: &str, bits: Option<usize>) -> Result<KeySpec, KeygenFai
             "Invalid ECDSA key length: valid lengths are 256, 384 or 521 bits",
         )),
     };
-    match kind {
+    match kind.to_ascii_lowercase().as_str() {
         "ed25519" | "ssh-ed25519" => Ok(KeySpec::Ed25519),
+        "mldsa44-ed25519" | "ssh-mldsa44-ed25519" => Ok(KeySpec::MlDsa44Ed25519),
         "ecdsa" => curve(bits.unwrap_or(256)),
         "ecdsa-sha2-nistp256" => curve(256),
         "ecdsa-sha2-nistp384" => curve(384),
@@ -267,5 +269,6 @@ fn short_name(spec: KeySpec) -> &'static str {
         KeySpec::Ed25519 => "ed25519",
         KeySpec::Ecdsa(_) => "ecdsa",
         KeySpec::Rsa { .. } => "rsa",
+        KeySpec::MlDsa44Ed25519 => "mldsa44-ed25519",
     }
 }

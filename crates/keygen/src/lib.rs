@@ -124,8 +124,11 @@ fn reason(error: &io::Error) -> String {
 pub fn run(args: Vec<OsString>) -> i32 {
     let (task, flags) = match Flags::parse(args) {
         Ok(parsed) => parsed,
-        Err(message) => {
-            eprintln!("{}", escape(&message, Style::Lines));
+        Err(wrong) => {
+            eprintln!("{}", escape(&wrong.message, Style::Lines));
+            if !wrong.with_usage {
+                return STATUS_FAILED;
+            }
             eprint!("{USAGE}");
             return STATUS_REFUSED;
         }

@@ -34,6 +34,8 @@ pub mod sshsig;
 pub mod time;
 
 #[cfg(test)]
+mod mldsa_tests;
+#[cfg(test)]
 mod test_support;
 
 pub use algorithm::{KeyType, SignatureAlgorithm};

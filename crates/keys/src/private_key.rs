@@ -3,7 +3,7 @@
 
 use core::fmt;
 
-use crypto::sign::{KeyKind, SignatureScheme};
+use crypto::sign::{KeyKind, MLDSA44_ED25519_SEED_BYTES, SignatureScheme};
 use zeroize::Zeroizing;
 
 use crate::algorithm::{KeyType, SignatureAlgorithm};
@@ -43,6 +43,8 @@ pub enum KeySpec {
         /// Size of the modulus, 1024 to 16384 bits.
         bits: usize,
     },
+    /// ML-DSA-44 with Ed25519.
+    MlDsa44Ed25519,
 }
 
 /// Why a key could not be generated.
@@ -111,6 +113,7 @@ impl PrivateKey {
             KeySpec::Ed25519 => (KeyKind::Ed25519, 0),
             KeySpec::Ecdsa(curve) => (curve.kind(), 0),
             KeySpec::Rsa { bits } => (KeyKind::Rsa, bits),
+            KeySpec::MlDsa44Ed25519 => (KeyKind::MlDsa44Ed25519, 0),
         };
         crypto::sign::PrivateKey::generate(kind, bits)
             .map_err(|error| match error {
@@ -129,6 +132,14 @@ impl PrivateKey {
             public: PublicKey::Ed25519 { point },
             secret: PrivateKeySecret::Software(key),
         }
+    }
+
+    /// Creates a key of ML-DSA-44 with Ed25519 from both seeds, as they are in its file.
+    pub(crate) fn from_mldsa44_ed25519(secret: &[u8]) -> Result<Self, KeyError> {
+        let seeds: &[u8; MLDSA44_ED25519_SEED_BYTES] = secret
+            .try_into()
+            .map_err(|_| KeyError::Invalid("its private part is not 64 bytes"))?;
+        Self::from_software(crypto::sign::PrivateKey::mldsa44_ed25519_from_seeds(seeds)?)
     }
 
     /// Creates an ECDSA key from its scalar, and from its point if the file contains it.
@@ -215,6 +226,9 @@ impl PrivateKey {
                 exponent: copy(public.rsa_exponent())?,
                 modulus: copy(public.rsa_modulus())?,
             },
+            KeyKind::MlDsa44Ed25519 => PublicKey::MlDsa44Ed25519 {
+                bytes: Box::new(*public.mldsa44_ed25519_bytes().ok_or(KeyError::Internal)?),
+            },
         };
         Ok(Self {
             public,
@@ -260,6 +274,7 @@ impl PrivateKey {
             SignatureAlgorithm::EcdsaP521 => SignatureScheme::EcdsaP521Sha512,
             SignatureAlgorithm::RsaSha256 => SignatureScheme::RsaPkcs1Sha256,
             SignatureAlgorithm::RsaSha512 => SignatureScheme::RsaPkcs1Sha512,
+            SignatureAlgorithm::MlDsa44Ed25519 => SignatureScheme::MlDsa44Ed25519,
             _ => return Err(KeyError::WrongAlgorithm),
         };
         let bytes = key.sign(scheme, message).map_err(|_| KeyError::Internal)?;

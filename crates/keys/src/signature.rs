@@ -1,5 +1,5 @@
-//! Signature blobs (RFC 4253 §6.6, RFC 5656 §3.1.2, RFC 8332 §3, RFC 8709 §6, OpenSSH PROTOCOL.u2f)
-//! and their verification with a policy.
+//! Signature blobs (RFC 4253 §6.6, RFC 5656 §3.1.2, RFC 8332 §3, RFC 8709 §6, OpenSSH PROTOCOL.u2f,
+//! draft-miller-sshm-mldsa44-ed25519-composite-sigs-00) and their verification with a policy.
 //!
 //! The algorithm named in a signature must be the negotiated one and must fit the key, so that
 //! permitting one algorithm never admits another.
@@ -179,6 +179,12 @@ impl PublicKey {
                 crypto::sign::PublicKey::rsa(exponent, modulus)
                     .map_err(|_| VerifyError::BadSignature)?
                     .verify(scheme, message, signature.bytes)
+                    .map_err(bad)
+            }
+            (Self::MlDsa44Ed25519 { bytes }, None) => {
+                crypto::sign::PublicKey::mldsa44_ed25519(&bytes[..])
+                    .map_err(|_| VerifyError::BadSignature)?
+                    .verify(SignatureScheme::MlDsa44Ed25519, message, signature.bytes)
                     .map_err(bad)
             }
             (Self::SkEd25519 { point, application }, Some((flags, counter))) => {
