@@ -22,6 +22,7 @@ rows:
   keyscan     host keys of a thousand servers, some of them silent
   agent       signatures, start and memory of agents
   share       sessions on the connection of a master (ControlMaster)
+  each        a command on a thousand hosts, beside pdsh, clush and parallel-ssh
   all         all of them; without a row: throughput login echo
   up, down    throughput in one direction
 options:
@@ -61,11 +62,12 @@ pub(super) enum BenchRow {
     Keyscan,
     Agent,
     Share,
+    Each,
 }
 
 impl BenchRow {
     /// In the order in which they run.
-    pub(super) const ALL: [Self; 13] = [
+    pub(super) const ALL: [Self; 14] = [
         Self::Throughput,
         Self::Login,
         Self::Echo,
@@ -79,6 +81,7 @@ impl BenchRow {
         Self::Keyscan,
         Self::Agent,
         Self::Share,
+        Self::Each,
     ];
     const DEFAULT: [Self; 3] = [Self::Throughput, Self::Login, Self::Echo];
 
@@ -97,6 +100,7 @@ impl BenchRow {
             Self::Keyscan => "keyscan",
             Self::Agent => "agent",
             Self::Share => "share",
+            Self::Each => "each",
         }
     }
 }
