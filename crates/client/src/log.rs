@@ -17,12 +17,15 @@ use std::sync::{Mutex, PoisonError};
 use escape::LogLevel;
 use sys::syslog::Syslog;
 
+/// Takes a message.
+pub type MessageReader = Box<dyn FnMut(&str)>;
+
 static LEVEL: AtomicU8 = AtomicU8::new(LogLevel::Info as u8);
 thread_local! {
     /// This thread's own level, if it has one.
     static OWN_LEVEL: Cell<Option<u8>> = const { Cell::new(None) };
     /// Takes this thread's messages in place of the program's destination.
-    static OWN_READER: RefCell<Option<Box<dyn FnMut(&str)>>> = const { RefCell::new(None) };
+    static OWN_READER: RefCell<Option<MessageReader>> = const { RefCell::new(None) };
 }
 static RAW_TERMINAL: AtomicBool = AtomicBool::new(false);
 static LINE_IS_OPEN: AtomicBool = AtomicBool::new(false);
@@ -43,7 +46,7 @@ pub fn own_level() {
 
 /// Passes this thread's messages to `reader` while `work` runs, each without its final newline: for a
 /// program with many connections, which says of each message whose it is. Levels count as before.
-pub fn read_by<T>(reader: Box<dyn FnMut(&str)>, work: impl FnOnce() -> T) -> T {
+pub fn read_by<T>(reader: MessageReader, work: impl FnOnce() -> T) -> T {
     struct Restore;
     impl Drop for Restore {
         fn drop(&mut self) {

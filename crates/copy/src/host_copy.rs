@@ -12,6 +12,9 @@ use crate::link::Host;
 use crate::scp;
 use crate::{Console, RemoteHost};
 
+/// Makes a connection and serves it to its end.
+pub type Connect = Arc<dyn Fn(SessionRequest, &mut AnyLocalEnd) + Send + Sync>;
+
 /// Which way files go.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HostCopyWay {
@@ -41,7 +44,7 @@ pub struct HostCopy {
     pub preserve: bool,
     /// Makes the connection and serves it to its end: `client::session_with`. It is called on a
     /// thread of its own.
-    pub connect: Arc<dyn Fn(SessionRequest, &mut AnyLocalEnd) + Send + Sync>,
+    pub connect: Connect,
     /// True when the host is to be given up; asked several times a second.
     pub is_given_up: Arc<dyn Fn() -> bool + Send + Sync>,
 }
@@ -57,6 +60,8 @@ pub struct HostCopied {
     pub errors: Vec<String>,
     /// True if anything failed. Why a connection failed is not among `errors`: the caller made it.
     pub has_failed: bool,
+    /// True if the connection ended before the copy, so that the rest was not tried.
+    pub has_lost_connection: bool,
 }
 
 impl HostCopy {
@@ -66,7 +71,8 @@ impl HostCopy {
         let mut console = Console::keeping();
         let fatal = scp::copy_of_host(self, &mut console);
         let has_failed = fatal.is_some() || console.failed() > 0;
-        if let Some(line) = fatal.filter(|line| !line.is_empty()) {
+        let has_lost_connection = matches!(&fatal, Some((_, true)));
+        if let Some((line, _)) = fatal.filter(|(line, _)| !line.is_empty()) {
             console.last_error(&line);
         }
         let (bytes, files) = console.copied();
@@ -75,6 +81,7 @@ impl HostCopy {
             bytes,
             errors: console.take_errors(),
             has_failed,
+            has_lost_connection,
         }
     }
 

@@ -110,17 +110,21 @@ impl Way {
     }
 }
 
-fn outcome_of(copied: &HostCopied, error: Option<&ClientError>) -> Outcome {
-    match (copied.has_failed, error) {
-        (false, _) => Outcome::exit(0),
-        (true, Some(error)) => Outcome::failed(outcome::cause(error)),
-        (true, None) => {
-            let first = copied.errors.first().map_or("copy failed", String::as_str);
-            Outcome {
-                status: Some(1),
-                cause: Some(first.to_owned()),
-            }
-        }
+fn outcome_of(copied: &HostCopied, error: Option<&ClientError>, said: Option<&str>) -> Outcome {
+    if !copied.has_failed {
+        return Outcome::exit(0);
+    }
+    if let Some(error) = error {
+        return Outcome::failed(outcome::cause(error));
+    }
+    if copied.has_lost_connection {
+        let last = copied.errors.last().map(String::as_str);
+        return Outcome::failed(said.or(last).unwrap_or("connection lost"));
+    }
+    let first = copied.errors.first().map_or("copy failed", String::as_str);
+    Outcome {
+        status: Some(1),
+        cause: Some(first.to_owned()),
     }
 }
 
@@ -153,6 +157,7 @@ impl Work for CopyFiles {
         }
         let mut output = locked(&output);
         let given_up = control.outcome();
+        let said = output.last_message().map(str::to_owned);
         if given_up.is_none() {
             let text = error.as_ref().map(ToString::to_string);
             // Without a connection, the copy's last error says only that.
@@ -164,7 +169,8 @@ impl Work for CopyFiles {
                 }
             }
         }
-        let outcome = given_up.unwrap_or_else(|| outcome_of(&copied, error.as_ref()));
+        let outcome =
+            given_up.unwrap_or_else(|| outcome_of(&copied, error.as_ref(), said.as_deref()));
         output.finish(&outcome, begun.elapsed().as_secs_f64());
         Ok(outcome)
     }

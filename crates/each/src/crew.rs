@@ -276,9 +276,15 @@ fn watch<W: Work>(crew: &Crew<W>, hosts: usize, terms: Terms, output: &Output) -
     let mut ended = Ended::Whole;
     let mut last: Option<Instant> = None;
     let mut painted = Instant::now();
+    let mut is_trimmed = false;
     while crew.threads.load(Ordering::Relaxed) > 0 {
-        let _ = sys::io::wait_readable(&crew.wake, Some(LOOK));
+        let is_awake = sys::io::wait_readable(&crew.wake, Some(LOOK)).unwrap_or(true);
         let _ = crew.wake.drain();
+        // Hosts that wait long do without what their logins needed.
+        if !is_awake && !is_trimmed {
+            sys::memory::trim();
+        }
+        is_trimmed = !is_awake;
         if let Some(timeout) = terms.timeout {
             crew.keep_time(timeout);
         }

@@ -17,11 +17,12 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use client::flags::SessionRequest;
-use client::session::AnyLocalEnd;
 use driver::{LoopTimes, ThreadWaker};
 use packet::PacketBuf;
 use sys::signals::{self, Blocked, Signal};
 use transfer::engine::{EngineError, Exchange, LinkTimes, Transport};
+
+use crate::host_copy::Connect;
 
 use super::bridge::{EngineBridge, LinkStage, Local, Questions};
 
@@ -54,7 +55,7 @@ pub(crate) fn note_signals() {
 #[derive(Clone)]
 pub(crate) struct Host {
     /// Makes a connection and serves it to its end, on a thread of its own.
-    pub(crate) connect: Arc<dyn Fn(SessionRequest, &mut AnyLocalEnd) + Send + Sync>,
+    pub(crate) connect: Connect,
     /// True when the host is to be given up.
     pub(crate) is_given_up: Arc<dyn Fn() -> bool + Send + Sync>,
 }
@@ -128,14 +129,14 @@ pub(crate) struct Connections {
     /// Bytes sent and received.
     carried: u64,
     /// The host that they lead to, among many of the program.
-    host: Option<Host>,
+    host: Option<Box<Host>>,
 }
 
 impl Connections {
     /// No connections yet, to one of many hosts of the program.
     pub(crate) fn to_host(host: Option<Host>) -> Self {
         let mut connections = Self::default();
-        connections.host = host;
+        connections.host = host.map(Box::new);
         connections
     }
 
@@ -183,7 +184,7 @@ impl Connections {
                 arrived: Vec::new(),
             });
         }
-        let host = self.host.clone();
+        let host = self.host.as_deref().cloned();
         let Some(first) = self.connections.get_mut(link) else {
             return Ok(());
         };
@@ -261,7 +262,7 @@ impl Connections {
         let mut is_any_left = false;
         for connection in &mut self.connections {
             if begins && under_way.len() < AT_ONCE {
-                connection.begin(self.host.clone())?;
+                connection.begin(self.host.as_deref().cloned())?;
             }
             if connection.logs_in() {
                 under_way.push(Arc::clone(&connection.bridge));

@@ -126,9 +126,9 @@ fn perform(options: &ScpOptions, console: &mut Console) -> Result<(), Fatal> {
     }
 }
 
-/// Copies to or from one of many hosts. Returns the line about why the copy ended at once, empty where
-/// it has been said.
-pub(crate) fn copy_of_host(copy: HostCopy, console: &mut Console) -> Option<String> {
+/// Copies to or from one of many hosts. If the copy ended at once, returns the line about why, empty
+/// where it has been said, and whether the connection is the cause.
+pub(crate) fn copy_of_host(copy: HostCopy, console: &mut Console) -> Option<(String, bool)> {
     let server = copy.remote();
     let mut options = ScpOptions {
         connections: 1,
@@ -158,7 +158,10 @@ pub(crate) fn copy_of_host(copy: HostCopy, console: &mut Console) -> Option<Stri
             down::perform(&options, console, &sources, copy.local_target())
         }
     };
-    done.err().map(|fatal| fatal.line)
+    done.err().map(|fatal| {
+        let is_connection = fatal.status == STATUS_CONNECTION && !fatal.line.is_empty();
+        (fatal.line, is_connection)
+    })
 }
 
 fn must_be_directory(path: &Path) -> Result<(), Fatal> {
