@@ -149,7 +149,7 @@ _fulmar() {
         bench:--logins) : ;;
         bench:--pairing) _fulmar_words 'ours-ours peer-peer ours-peer peer-ours' ;;
         bench:--pairs) : ;;
-        bench:--part) _fulmar_words 'local down dynamic remote unix streams ping connections idle first-byte far' ;;
+        bench:--part) _fulmar_words 'local down dynamic remote unix streams ping connections idle keystroke stalls idle-ping tunnel udp first-byte far' ;;
         bench:--peer) : ;;
         bench:--rate) : ;;
         bench:--rtt) : ;;

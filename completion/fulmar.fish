@@ -264,7 +264,7 @@ complete -c fulmar -n '__fish_seen_subcommand_from bench' -l json -d 'results as
 complete -c fulmar -n '__fish_seen_subcommand_from bench' -l logins -x -d 'logins per round, eight at once'
 complete -c fulmar -n '__fish_seen_subcommand_from bench' -l pairing -x -a 'ours-ours peer-peer ours-peer peer-ours' -d 'clients and servers to combine'
 complete -c fulmar -n '__fish_seen_subcommand_from bench' -l pairs -x -d 'measured rounds'
-complete -c fulmar -n '__fish_seen_subcommand_from bench' -l part -x -a 'local down dynamic remote unix streams ping connections idle first-byte far' -d 'parts of the forward row'
+complete -c fulmar -n '__fish_seen_subcommand_from bench' -l part -x -a 'local down dynamic remote unix streams ping connections idle keystroke stalls idle-ping tunnel udp first-byte far' -d 'parts of the forward row'
 complete -c fulmar -n '__fish_seen_subcommand_from bench' -l peer -x -d 'programs of a peer'
 complete -c fulmar -n '__fish_seen_subcommand_from bench' -l rate -x -d 'rates of the wan and echo rows'
 complete -c fulmar -n '__fish_seen_subcommand_from bench' -l rtt -x -d 'round-trip times of the wan, copy, echo and forward rows'

@@ -3,6 +3,8 @@
 //!
 //! The test program runs itself with `FULMAR_ROLE` set to be one of the programs under test.
 
+#[path = "../../keygen/tests/keygen/named.rs"]
+mod named_tests;
 #[path = "agent/protocol.rs"]
 mod protocol;
 #[path = "agent/start.rs"]
@@ -16,6 +18,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use named_tests::{named, run_named};
+
 use agent::AgentClient;
 
 const ROLE: &str = "FULMAR_ROLE";
@@ -23,16 +27,6 @@ const ROLE: &str = "FULMAR_ROLE";
 const LIMIT: Duration = Duration::from_secs(60);
 
 type Test = fn(&Folder);
-
-/// A test with its name.
-macro_rules! named {
-    ($($path:ident)::+) => {
-        (
-            stringify!($($path)::+),
-            $($path)::+,
-        )
-    };
-}
 
 fn main() {
     let args = std::env::args_os().skip(1).collect();
@@ -63,29 +57,7 @@ fn main() {
         named!(protocol::a_bad_client_harms_no_other),
         named!(protocol::a_thousand_clients_are_served),
     ];
-    let wanted: Vec<String> = std::env::args()
-        .skip(1)
-        .filter(|arg| !arg.starts_with('-'))
-        .collect();
-    let mut failed = false;
-    for (name, test) in tests {
-        let name = name.replace(' ', "");
-        if !wanted.is_empty() && !wanted.iter().any(|part| name.contains(part.as_str())) {
-            continue;
-        }
-        let folder = Folder::new(&name);
-        // The panic's message is already printed.
-        match std::panic::catch_unwind(|| test(&folder)) {
-            Ok(()) => println!("test {name} ... ok"),
-            Err(_) => {
-                println!("test {name} ... FAILED");
-                failed = true;
-            }
-        }
-    }
-    if failed {
-        std::process::exit(101);
-    }
+    run_named(tests, |name, test: Test| test(&Folder::new(name)));
 }
 
 /// The programs under test, or OpenSSH's.

@@ -249,18 +249,30 @@ fn shared_out(pids: &[u32], sessions: usize) -> Result<Sample, Miss> {
 
 /// The memory of a process in KiB; shared pages are divided among the processes that share them.
 pub(super) fn proportional_kib(pid: u32) -> Result<u64, Miss> {
+    rollup_kib(pid, &["Pss:"])
+}
+
+/// The memory of a process in KiB that no other process shares.
+pub(super) fn private_kib(pid: u32) -> Result<u64, Miss> {
+    rollup_kib(pid, &["Private_Clean:", "Private_Dirty:"])
+}
+
+/// The sum of these figures of a process's memory, KiB.
+fn rollup_kib(pid: u32, figures: &[&str]) -> Result<u64, Miss> {
     let path = format!("/proc/{pid}/smaps_rollup");
-    match fs::read_to_string(&path) {
-        Ok(text) => text
-            .lines()
-            .find_map(|line| line.strip_prefix("Pss:"))
-            .and_then(|line| line.split_ascii_whitespace().next()?.parse().ok())
-            .ok_or_else(|| Miss::Absent(format!("{path} has no Pss"))),
-        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Err(Miss::Absent(
-            "the processes' memory is for root to see".into(),
-        )),
-        Err(error) => Err(Miss::Failed(format!("{path}: {error}"))),
+    let text = fs::read_to_string(&path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::PermissionDenied => {
+            Miss::Absent("the processes' memory is for root to see".into())
+        }
+        _ => Miss::Failed(format!("{path}: {error}")),
+    })?;
+    let mut sum = 0;
+    for figure in figures {
+        let line = text.lines().find_map(|line| line.strip_prefix(figure));
+        let kib = line.and_then(|line| line.split_ascii_whitespace().next()?.parse::<u64>().ok());
+        sum += kib.ok_or_else(|| Miss::Absent(format!("{path} has no {figure}")))?;
     }
+    Ok(sum)
 }
 
 /// Clients, killed on drop.

@@ -18,7 +18,7 @@ rows:
   compress    throughput with -C                          copy      scp and others, files of every kind
   idle        memory of sessions that wait                taskset   one core for each end
   wan         a long path, between two network namespaces (root)
-  forward     connections through -L, -D, -R and Unix sockets
+  forward     connections through -L, -D, -R and Unix sockets; datagrams; -w (root)
   keyscan     host keys of a thousand servers, some of them silent
   agent       signatures, start and memory of agents
   share       sessions on the connection of a master (ControlMaster)
@@ -38,8 +38,10 @@ options:
   --files N          small files of the copy row (10000)
   --sessions N       sessions of the idle row (20)
   --part LIST        parts of the forward row (all): local, down, dynamic, remote, unix, streams,
-                     ping, connections, idle, first-byte, far
-  --connections N    connections of the forward row: in a round (5000), and idle ones (2000)
+                     ping, connections, idle, keystroke, stalls, idle-ping, tunnel, udp,
+                     first-byte, far
+  --connections N    connections of the forward row: in a round (5000), and idle ones (2000;
+                     idle-ping divides more than 2500 among several logins)
   --logins N         logins per round of the login row with 8 at once (200); limit on the
                      connections per round without a login (100)
   --json             print the results as JSON on standard output

@@ -10,6 +10,9 @@ use driver::DriverError;
 
 use crate::text::one_line;
 
+/// The exit code of every failure that is not the command's own.
+pub const FAILURE: i32 = 255;
+
 /// The server, for messages.
 #[derive(Debug, Clone)]
 pub struct Peer {

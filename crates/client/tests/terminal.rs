@@ -205,10 +205,15 @@ fn a_shell_gets_the_terminal_and_gives_it_back() {
     }
     screen.type_in("q");
     screen.expect("[q]");
+    closes(screen, 4);
+    server.finish();
+}
+
+/// The client says that the connection has ended, restores the terminal and ends with this status.
+fn closes(mut screen: Screen, status: u8) {
     screen.expect("Connection to 127.0.0.1 closed.\r\n");
     assert!(screen.echoes());
-    assert_eq!(screen.end(), 4);
-    server.finish();
+    assert_eq!(screen.end(), status);
 }
 
 #[test]
@@ -231,9 +236,7 @@ fn escapes_act_at_the_start_of_a_line_only() {
         .find(|request| matches!(request, Request::Break { .. }));
     assert_eq!(broke, Some(Request::Break { ms: 1000 }));
     screen.type_in("~.");
-    screen.expect("Connection to 127.0.0.1 closed.\r\n");
-    assert!(screen.echoes());
-    assert_eq!(screen.end(), 255);
+    closes(screen, 255);
     server.finish();
 }
 

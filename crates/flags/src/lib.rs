@@ -155,6 +155,24 @@ impl CommandLine {
         }
     }
 
+    /// Reads all words: gives each flag with its value to `take`, and returns the operands.
+    ///
+    /// # Errors
+    /// [`Error`], and those of `take`.
+    pub fn read_all<E: From<Error>>(
+        mut self,
+        mut take: impl FnMut(&'static str, OsString) -> Result<(), E>,
+    ) -> Result<Vec<OsString>, E> {
+        let mut operands = Vec::new();
+        while let Some(word) = self.next()? {
+            match word {
+                Word::Flag(flag, value) => take(flag, value)?,
+                Word::Operand(operand) => operands.push(operand),
+            }
+        }
+        Ok(operands)
+    }
+
     /// Lets flags follow the operand that was read last, unless `--` came before it (ssh's after the
     /// destination).
     pub fn resume_flags(&mut self) {

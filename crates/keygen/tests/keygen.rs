@@ -7,6 +7,8 @@
 mod krl;
 #[path = "keygen/moduli.rs"]
 mod moduli;
+#[path = "keygen/named.rs"]
+mod named_tests;
 #[path = "keygen/signature.rs"]
 mod signature;
 #[path = "keygen/suite.rs"]
@@ -17,19 +19,11 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use named_tests::{named, run_named};
+
 const SELF: &str = "FULMAR_KEYGEN";
 
 type Test = fn(&Folder);
-
-/// A test with its name.
-macro_rules! named {
-    ($($path:ident)::+) => {
-        (
-            stringify!($($path)::+),
-            $($path)::+,
-        )
-    };
-}
 
 fn main() {
     if std::env::var_os(SELF).is_some() {
@@ -71,10 +65,6 @@ fn main() {
         named!(moduli::moduli_are_made_in_one_step),
         named!(moduli::what_makes_no_moduli_is_refused),
     ];
-    let wanted: Vec<String> = std::env::args()
-        .skip(1)
-        .filter(|arg| !arg.starts_with('-'))
-        .collect();
     let have_theirs = Command::new("ssh-keygen")
         .arg("-?")
         .stdin(Stdio::null())
@@ -83,25 +73,9 @@ fn main() {
     if !have_theirs {
         println!("skipped: no ssh-keygen on this machine; comparisons are left out");
     }
-    let mut failed = false;
-    for (name, test) in tests {
-        let name = name.replace(' ', "");
-        if !wanted.is_empty() && !wanted.iter().any(|part| name.contains(part.as_str())) {
-            continue;
-        }
-        let folder = Folder::new(&name, have_theirs);
-        // The panic's message is already printed.
-        match std::panic::catch_unwind(|| test(&folder)) {
-            Ok(()) => println!("test {name} ... ok"),
-            Err(_) => {
-                println!("test {name} ... FAILED");
-                failed = true;
-            }
-        }
-    }
-    if failed {
-        std::process::exit(101);
-    }
+    run_named(tests, |name, test: Test| {
+        test(&Folder::new(name, have_theirs))
+    });
 }
 
 /// What a run gave.

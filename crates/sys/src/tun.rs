@@ -223,6 +223,14 @@ mod tests {
 
     /// A packet that leaves one device is read from its descriptor and, written to the other
     /// device, arrives there.
+    /// There is no privilege, or no TUN devices in this kernel.
+    fn skip(error: &io::Error) {
+        let refused = [libc::EPERM, libc::EACCES, libc::ENOENT, libc::ENODEV];
+        let code = error.raw_os_error().unwrap_or(0);
+        assert!(refused.contains(&code), "{error}");
+        println!("skipped: {error}");
+    }
+
     #[test]
     fn packets_pass_between_two_networks() {
         let passed = std::thread::spawn(|| {
@@ -257,13 +265,7 @@ mod tests {
         .unwrap();
         match passed {
             Ok(bytes) => assert_eq!(bytes, b"hello"),
-            Err(error) => {
-                // No privilege, or no TUN devices in this kernel.
-                let refused = [libc::EPERM, libc::EACCES, libc::ENOENT, libc::ENODEV];
-                let code = error.raw_os_error().unwrap_or(0);
-                assert!(refused.contains(&code), "{error}");
-                println!("skipped: {error}");
-            }
+            Err(error) => skip(&error),
         }
     }
 
@@ -304,13 +306,7 @@ mod tests {
         .unwrap();
         match sizes {
             Ok(sizes) => assert_eq!(sizes, (12, 10)),
-            Err(error) => {
-                // No privilege, or no TUN devices in this kernel.
-                let refused = [libc::EPERM, libc::EACCES, libc::ENOENT, libc::ENODEV];
-                let code = error.raw_os_error().unwrap_or(0);
-                assert!(refused.contains(&code), "{error}");
-                println!("skipped: {error}");
-            }
+            Err(error) => skip(&error),
         }
     }
 

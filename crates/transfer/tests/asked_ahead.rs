@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use transfer::engine::{Engine, EngineError};
-use transfer::get::{Get, Item as GetItem, Source};
+use transfer::get::{DownloadSource, Get, Item as GetItem};
 use transfer::options::{Options, Resume};
 use transfer::plan::glob;
 use transfer::remote::{Remote, RemoteError};
@@ -27,7 +27,7 @@ fn get_from(
     options: &Options,
 ) -> Result<(Heard, Adversary), EngineError> {
     let mut remote = Remote::with(Engine::new(adversary));
-    let mut source = Source::new(from, options, 1).unwrap();
+    let mut source = DownloadSource::new(from, options, 1).unwrap();
     remote.engine().run(&mut source)?;
     let found = match source.found() {
         Some(found) => vec![found],
@@ -292,7 +292,7 @@ fn what_was_asked_for_and_is_not_copied_is_ended() {
         "/file",
         &content,
     )));
-    let mut source = Source::new(b"/file", &Options::default(), 1).unwrap();
+    let mut source = DownloadSource::new(b"/file", &Options::default(), 1).unwrap();
     remote.engine().run(&mut source).unwrap();
     let found = source.found().unwrap();
     let item = |from: &str| GetItem {
@@ -315,12 +315,12 @@ fn what_was_asked_for_and_is_not_copied_is_ended() {
 #[test]
 fn only_one_whole_file_at_full_speed_is_asked_for_ahead() {
     let plain = Options::default();
-    assert!(Source::new(b"a/b", &plain, 1).is_some());
-    assert!(Source::new(b"a/\\*", &plain, 1).is_some());
+    assert!(DownloadSource::new(b"a/b", &plain, 1).is_some());
+    assert!(DownloadSource::new(b"a/\\*", &plain, 1).is_some());
     for word in [b"a/*".as_slice(), b"[ab]", b"?", b""] {
-        assert!(Source::new(word, &plain, 1).is_none());
+        assert!(DownloadSource::new(word, &plain, 1).is_none());
     }
-    assert!(Source::new(b"a", &plain, 2).is_none());
+    assert!(DownloadSource::new(b"a", &plain, 2).is_none());
     for options in [
         Options {
             resume: Resume::BySize,
@@ -339,6 +339,6 @@ fn only_one_whole_file_at_full_speed_is_asked_for_ahead() {
             ..Options::default()
         },
     ] {
-        assert!(Source::new(b"a", &options, 1).is_none());
+        assert!(DownloadSource::new(b"a", &options, 1).is_none());
     }
 }

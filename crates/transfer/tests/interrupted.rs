@@ -6,7 +6,7 @@ mod adversary;
 use std::fs;
 
 use transfer::engine::Engine;
-use transfer::get::{Get, Item as GetItem, Source};
+use transfer::get::{DownloadSource, Get, Item as GetItem};
 use transfer::options::{Options, Resume};
 use transfer::put::{Item as PutItem, Put};
 use transfer::remote::Remote;
@@ -62,7 +62,7 @@ fn gets_ahead(at: usize, content: &[u8]) {
         ..Nature::default()
     };
     let mut engine = Engine::new(Adversary::with(nature, "/f", content));
-    let mut source = Source::new(b"/f", &Options::default(), 1).unwrap();
+    let mut source = DownloadSource::new(b"/f", &Options::default(), 1).unwrap();
     engine.run(&mut source).expect(&what);
     let found = source.found();
     let items = found.into_iter().map(|found| GetItem {

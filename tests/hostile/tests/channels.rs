@@ -11,14 +11,6 @@ use wire::message::{
 };
 use wire::{Put, Rest};
 
-fn client() -> Adversary<Memory> {
-    let mut adversary = Adversary::new(Memory::server(TransportConfig::default()), Role::Client);
-    adversary.exchange(&Offer::default());
-    adversary.service();
-    adversary.login_password(b"user", PASSWORD);
-    adversary
-}
-
 /// The server still does its work for this peer.
 fn still_serves(adversary: &mut Adversary<Memory>) {
     assert!(
@@ -34,7 +26,7 @@ fn still_serves(adversary: &mut Adversary<Memory>) {
 
 #[test]
 fn a_window_that_grows_past_its_type_ends_the_connection() {
-    let mut adversary = client();
+    let mut adversary = Adversary::client();
     let channel = adversary.open_session(0);
     for _ in 0..2 {
         adversary.say(&ChannelWindowAdjust {
@@ -47,7 +39,7 @@ fn a_window_that_grows_past_its_type_ends_the_connection() {
 
 #[test]
 fn a_maximum_packet_of_nothing_is_refused_on_both_sides() {
-    let mut adversary = client();
+    let mut adversary = Adversary::client();
     adversary.open("session", 3, 1 << 20, 0);
     let refusal = adversary.expect(92);
     assert_eq!(
@@ -76,7 +68,7 @@ fn a_maximum_packet_of_nothing_is_refused_on_both_sides() {
 
 #[test]
 fn a_window_of_nothing_is_waited_for_and_not_polled() {
-    let mut adversary = client();
+    let mut adversary = Adversary::client();
     adversary.open("session", 0, 0, 32_768);
     adversary.expect(91);
     let id = ChannelId(0);
@@ -101,7 +93,7 @@ fn a_window_of_nothing_is_waited_for_and_not_polled() {
 
 #[test]
 fn data_beyond_the_window_or_the_maximum_packet_ends_the_connection() {
-    let mut adversary = client();
+    let mut adversary = Adversary::client();
     let channel = adversary.open_session(0);
     adversary.say(&ChannelData {
         recipient_channel: channel,
@@ -110,7 +102,7 @@ fn data_beyond_the_window_or_the_maximum_packet_ends_the_connection() {
     adversary.ends_with("longer than the maximum packet");
 
     // The owner in memory consumes nothing, so no window adjust is sent.
-    let mut adversary = client();
+    let mut adversary = Adversary::client();
     let channel = adversary.open_session(0);
     let data = vec![0; 32 * 1024];
     let mut sent = 0;
@@ -128,7 +120,7 @@ fn data_beyond_the_window_or_the_maximum_packet_ends_the_connection() {
 
 #[test]
 fn extended_data_of_unknown_types_is_dropped_and_its_window_given_back() {
-    let mut adversary = client();
+    let mut adversary = Adversary::client();
     let channel = adversary.open_session(0);
     let data = vec![0; 32 * 1024];
     // Data of three windows: without window adjusts the connection would end.
@@ -151,7 +143,7 @@ fn extended_data_of_unknown_types_is_dropped_and_its_window_given_back() {
 
 #[test]
 fn extended_data_counts_against_the_window() {
-    let mut adversary = client();
+    let mut adversary = Adversary::client();
     let channel = adversary.open_session(0);
     let data = vec![0; 32 * 1024];
     let mut sent = 0;
@@ -170,7 +162,7 @@ fn extended_data_counts_against_the_window() {
 
 #[test]
 fn data_of_no_bytes_does_nothing() {
-    for mut adversary in [client()] {
+    for mut adversary in [Adversary::client()] {
         let channel = adversary.open_session(0);
         for _ in 0..10_000 {
             adversary.say(&ChannelData {
@@ -271,7 +263,7 @@ fn messages_for_an_earlier_channel_of_the_number_have_no_effect() {
         );
     }
     for payload in channel_messages(0) {
-        let mut adversary = client();
+        let mut adversary = Adversary::client();
         adversary.subject.refuses_channels = true;
         adversary.open("direct-tcpip", 0, 1 << 20, 32_768);
         adversary.expect(92);
@@ -301,7 +293,7 @@ fn messages_for_an_earlier_channel_of_the_number_have_no_effect() {
 fn a_channel_that_does_not_exist_takes_no_message() {
     for number in [0, 1, 77, u32::MAX] {
         for payload in channel_messages(number) {
-            for mut adversary in [client(), Adversary::server()] {
+            for mut adversary in [Adversary::client(), Adversary::server()] {
                 adversary.send(&payload);
                 adversary.ends_with("does not exist");
             }
@@ -312,7 +304,7 @@ fn a_channel_that_does_not_exist_takes_no_message() {
 #[test]
 fn an_open_that_waits_for_its_answer_takes_no_data_and_holds_up_no_other_channel() {
     let waiting = || {
-        let mut adversary = client();
+        let mut adversary = Adversary::client();
         adversary.subject.ignores_channels = true;
         adversary.open("session", 0, 1 << 20, 32_768);
         assert!(adversary.subject.error.is_none());
@@ -336,7 +328,7 @@ fn an_open_that_waits_for_its_answer_takes_no_data_and_holds_up_no_other_channel
 
 #[test]
 fn what_follows_a_refused_open_is_passed_over_and_reaches_no_other_channel() {
-    let mut adversary = client();
+    let mut adversary = Adversary::client();
     adversary.subject.refuses_channels = true;
     adversary.open("session", 0, 1 << 20, 32_768);
     adversary.request(0, "exec", true, &[0, 0, 0, 1, b'x']);
@@ -352,7 +344,7 @@ fn what_follows_a_refused_open_is_passed_over_and_reaches_no_other_channel() {
 
 #[test]
 fn answers_to_opens_that_were_not_sent_end_the_connection() {
-    for mut adversary in [client(), Adversary::server()] {
+    for mut adversary in [Adversary::client(), Adversary::server()] {
         adversary.say(&ChannelOpenConfirmation {
             recipient_channel: 0,
             sender_channel: 0,
@@ -362,7 +354,7 @@ fn answers_to_opens_that_were_not_sent_end_the_connection() {
         });
         adversary.ends_with("not opened");
     }
-    for mut adversary in [client(), Adversary::server()] {
+    for mut adversary in [Adversary::client(), Adversary::server()] {
         adversary.say(&ChannelOpenFailure {
             recipient_channel: u32::MAX,
             reason: 1,
@@ -397,7 +389,7 @@ fn a_channel_is_confirmed_once() {
 #[test]
 fn what_comes_behind_close_has_no_effect() {
     for payload in channel_messages(0) {
-        let mut adversary = client();
+        let mut adversary = Adversary::client();
         let channel = adversary.open_session(0);
         assert_eq!(channel, 0);
         adversary.say(&ChannelClose {
@@ -414,7 +406,7 @@ fn what_comes_behind_close_has_no_effect() {
 
 #[test]
 fn data_behind_eof_is_refused() {
-    let mut adversary = client();
+    let mut adversary = Adversary::client();
     let channel = adversary.open_session(0);
     adversary.say(&ChannelEof {
         recipient_channel: channel,
@@ -428,7 +420,7 @@ fn data_behind_eof_is_refused() {
 
 #[test]
 fn answers_to_requests_that_were_not_sent_block_nothing() {
-    let mut adversary = client();
+    let mut adversary = Adversary::client();
     let channel = adversary.open_session(0);
     for _ in 0..5_000 {
         adversary.say(&RequestSuccess {
@@ -480,12 +472,12 @@ fn a_terminal_with_thousands_of_modes_is_refused_and_many_pass_as_bytes() {
         fields.put_string(&modes);
         fields
     };
-    let mut adversary = client();
+    let mut adversary = Adversary::client();
     let channel = adversary.open_session(0);
     adversary.request(channel, "pty-req", true, &modes(800));
     adversary.expect(99);
     still_serves(&mut adversary);
-    let mut adversary = client();
+    let mut adversary = Adversary::client();
     let channel = adversary.open_session(0);
     adversary.request(channel, "pty-req", true, &modes(5_000));
     assert!(adversary.ends());
@@ -493,7 +485,7 @@ fn a_terminal_with_thousands_of_modes_is_refused_and_many_pass_as_bytes() {
 
 #[test]
 fn a_window_change_of_any_size_is_only_a_number() {
-    let mut adversary = client();
+    let mut adversary = Adversary::client();
     let channel = adversary.open_session(0);
     for size in [0, 1, u32::MAX] {
         let mut fields = Vec::new();
@@ -523,12 +515,12 @@ fn requests_with_bytes_missing_or_left_over_end_the_connection() {
         ("signal", b"\0\0\0\xff"),
         ("exit-status", &[0; 5]),
     ] {
-        let mut adversary = client();
+        let mut adversary = Adversary::client();
         let channel = adversary.open_session(0);
         adversary.request(channel, name, true, fields);
         assert!(adversary.ends(), "{name} {fields:?}");
     }
-    let mut adversary = client();
+    let mut adversary = Adversary::client();
     let channel = adversary.open_session(0);
     adversary.request(channel, &"n".repeat(257), true, b"");
     assert!(adversary.ends());
@@ -562,7 +554,7 @@ fn channels_have_a_limit() {
 fn requests_that_want_an_answer_wait_in_bounded_number() {
     // In memory the owner answers at once, so this counts those of a channel whose owner does not;
     // the connection itself refuses global requests of unknown name.
-    let mut adversary = client();
+    let mut adversary = Adversary::client();
     for index in 0..5_000 {
         adversary.say(&GlobalRequest {
             name: format!("request-{index}@example.com").as_bytes(),
@@ -626,7 +618,7 @@ fn one_question_for_proofs_holds_a_bounded_number_of_keys_and_is_asked_one_by_on
     for _ in 0..65 {
         fields.put_string(b"key");
     }
-    let mut adversary = client();
+    let mut adversary = Adversary::client();
     adversary.say(&GlobalRequest {
         name: b"hostkeys-prove-00@openssh.com",
         want_reply: true,

@@ -1,7 +1,7 @@
 //! Lies about data that follows CHANNEL_OPEN (docs/PROTOCOL.md, early-data), in memory.
 
 use hostile::adversary::{Adversary, Offer};
-use hostile::subject::{Memory, PASSWORD, Subject};
+use hostile::subject::{Memory, Subject};
 use proto::{ChannelId, Event, Role, Stream, TransportConfig};
 use wire::message::{
     ChannelClose, ChannelData, ChannelEof, ChannelExtendedData, ChannelOpen,
@@ -12,14 +12,6 @@ use wire::{Put, Rest, names};
 /// Says that a recipient's number is the sender's.
 const EARLY: u32 = 1 << 31;
 const EARLY_BYTES: usize = 32 * 1024;
-
-fn client() -> Adversary<Memory> {
-    let mut adversary = Adversary::new(Memory::server(TransportConfig::default()), Role::Client);
-    adversary.exchange(&Offer::default());
-    adversary.service();
-    adversary.login_password(b"user", PASSWORD);
-    adversary
-}
 
 /// A server that announces early data of this size, and has let its subject in.
 fn server(announced: &[u8]) -> Adversary<Memory> {
@@ -33,12 +25,7 @@ fn server(announced: &[u8]) -> Adversary<Memory> {
         count: 1,
         extensions: Rest(&extensions),
     });
-    adversary.accept_service();
-    adversary
-        .subject
-        .command(|client| client.auth_password(b"user", PASSWORD));
-    adversary.expect(50);
-    adversary.say(&wire::message::UserauthSuccess {});
+    adversary.log_in_subject();
     adversary
 }
 
@@ -72,7 +59,7 @@ fn goes_on(adversary: &mut Adversary<Memory>) {
 
 #[test]
 fn data_for_numbers_that_nobody_opened_reaches_nobody() {
-    let mut adversary = client();
+    let mut adversary = Adversary::client();
     let theirs = adversary.open_session(5);
     // The subject's number of that channel is no number of the adversary's.
     for number in [theirs, 4] {
@@ -93,7 +80,7 @@ fn data_for_numbers_that_nobody_opened_reaches_nobody() {
     say_data(&mut adversary, theirs, b" and by the other number");
     assert_eq!(received(&adversary, theirs), b"own and by the other number");
     for number in [6, EARLY - 1] {
-        let mut adversary = client();
+        let mut adversary = Adversary::client();
         adversary.open_session(5);
         say_data(&mut adversary, EARLY | number, b"stray");
         adversary.ends_with("does not exist");
@@ -122,7 +109,7 @@ fn a_channel_that_the_subject_opened_is_not_reached_by_the_peers_number() {
 
 #[test]
 fn a_flood_before_the_answer_ends_the_connection_and_is_never_kept() {
-    let mut adversary = client();
+    let mut adversary = Adversary::client();
     adversary.subject.ignores_channels = true;
     adversary.open("direct-tcpip", 9, 1 << 20, 32_768);
     say_data(&mut adversary, EARLY | 9, &vec![0; EARLY_BYTES]);
@@ -131,7 +118,7 @@ fn a_flood_before_the_answer_ends_the_connection_and_is_never_kept() {
     adversary.ends_with("more early data than announced");
 
     // The same in messages of one byte and of none.
-    let mut adversary = client();
+    let mut adversary = Adversary::client();
     adversary.subject.ignores_channels = true;
     adversary.open("direct-tcpip", 9, 1 << 20, 32_768);
     for _ in 0..1000 {
@@ -147,7 +134,7 @@ fn a_flood_before_the_answer_ends_the_connection_and_is_never_kept() {
 
 #[test]
 fn data_after_a_refusal_is_dropped_however_much_it_is() {
-    let mut adversary = client();
+    let mut adversary = Adversary::client();
     adversary.subject.refuses_channels = true;
     for number in 0..100 {
         adversary.open("direct-tcpip", number, 1 << 20, 32_768);
@@ -196,14 +183,14 @@ fn only_data_and_eof_may_be_addressed_early() {
         },
     ];
     for message in messages {
-        let mut adversary = client();
+        let mut adversary = Adversary::client();
         adversary.subject.ignores_channels = true;
         adversary.open("direct-tcpip", 1, 1 << 20, 32_768);
         adversary.send(&message(EARLY | 1));
         adversary.ends_with("channel that does not exist");
     }
     // By the subject's number, which the adversary cannot know yet, data is no early data.
-    let mut adversary = client();
+    let mut adversary = Adversary::client();
     adversary.subject.ignores_channels = true;
     adversary.open("direct-tcpip", 1, 1 << 20, 32_768);
     say_data(&mut adversary, 0, b"x");
@@ -212,7 +199,7 @@ fn only_data_and_eof_may_be_addressed_early() {
 
 #[test]
 fn early_data_after_early_eof_ends_the_connection() {
-    let mut adversary = client();
+    let mut adversary = Adversary::client();
     adversary.subject.ignores_channels = true;
     adversary.open("direct-tcpip", 1, 1 << 20, 32_768);
     for _ in 0..2 {
@@ -227,7 +214,7 @@ fn early_data_after_early_eof_ends_the_connection() {
 
 #[test]
 fn a_number_that_is_used_twice_names_the_newer_channel() {
-    let mut adversary = client();
+    let mut adversary = Adversary::client();
     adversary.subject.ignores_channels = true;
     adversary.open("direct-tcpip", 1, 1 << 20, 32_768);
     say_data(&mut adversary, EARLY | 1, b"first");

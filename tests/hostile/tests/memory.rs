@@ -11,16 +11,13 @@ use counting_allocator::{PEAK_BYTES, live};
 use std::sync::atomic::Ordering::Relaxed;
 
 use hostile::adversary::{Adversary, Offer};
-use hostile::subject::{Memory, PASSWORD};
+use hostile::subject::Memory;
 use proto::{Role, TransportConfig};
 use wire::Put;
 use wire::message::{Ping, UserauthSuccess};
 
 fn client() -> Adversary<Memory> {
-    let mut adversary = Adversary::new(Memory::server(TransportConfig::default()), Role::Client);
-    adversary.exchange(&Offer::default());
-    adversary.service();
-    adversary.login_password(b"user", PASSWORD);
+    let mut adversary = Adversary::client();
     adversary.subject.forgets = true;
     adversary
 }

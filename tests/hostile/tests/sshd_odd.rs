@@ -179,13 +179,7 @@ fn targets_of_forwardings_that_are_no_hosts_are_refused() {
         fields.put_string(b"127.0.0.1");
         fields.put_u32(1);
         for kind in ["direct-tcpip", "direct-udp@fulmar.invalid"] {
-            adversary.say(&ChannelOpen {
-                kind: kind.as_bytes(),
-                sender_channel: u32::try_from(number).unwrap_or(0),
-                window: 1 << 20,
-                max_packet: 32_768,
-                fields: Rest(&fields),
-            });
+            opens(&mut adversary, kind, number, &fields);
             let answer = core::iter::from_fn(|| adversary.next_payload())
                 .find(|payload| matches!(payload.first(), Some(91 | 92)));
             let refused = answer.as_deref().and_then(<[u8]>::first) == Some(&92);
@@ -193,6 +187,17 @@ fn targets_of_forwardings_that_are_no_hosts_are_refused() {
         }
     }
     assert_harmless(&server.daemon.log());
+}
+
+/// Requests a channel of this type under this number.
+fn opens(adversary: &mut Adversary<Tcp>, kind: &str, number: usize, fields: &[u8]) {
+    adversary.say(&ChannelOpen {
+        kind: kind.as_bytes(),
+        sender_channel: u32::try_from(number).unwrap_or(0),
+        window: 1 << 20,
+        max_packet: 32_768,
+        fields: Rest(fields),
+    });
 }
 
 /// The first answer with one of these numbers is `no`, not `yes`.
@@ -239,13 +244,7 @@ fn forwardings_of_the_wrong_side_or_form_are_refused_and_the_session_goes_on() {
     .into_iter()
     .enumerate()
     {
-        adversary.say(&ChannelOpen {
-            kind: kind.as_bytes(),
-            sender_channel: u32::try_from(number).unwrap_or(0),
-            window: 1 << 20,
-            max_packet: 32_768,
-            fields: Rest(&fields),
-        });
+        opens(&mut adversary, kind, number, &fields);
         assert!(is_refused(&mut adversary, 91, 92), "{kind} {fields:?}");
     }
     let mut beyond = string(b"");

@@ -114,7 +114,8 @@ pub fn unix_target(scratch: &Scratch, does: Does) -> PathBuf {
 pub struct Session {
     input: ChildStdin,
     output: BufReader<ChildStdout>,
-    client: Background,
+    /// The client.
+    pub client: Background,
 }
 
 impl Session {
@@ -124,7 +125,16 @@ impl Session {
     /// If it does not log in.
     #[must_use]
     pub fn start(site: &Site, arguments: &[&str]) -> Self {
-        let mut command = site.ssh("ExitOnForwardFailure yes\n");
+        Self::with(site, "", arguments)
+    }
+
+    /// The same with `extra` configuration.
+    ///
+    /// # Panics
+    /// If it does not log in.
+    #[must_use]
+    pub fn with(site: &Site, extra: &str, arguments: &[&str]) -> Self {
+        let mut command = site.ssh(&format!("{extra}ExitOnForwardFailure yes\n"));
         command
             .args(arguments)
             .args([HOST, "cat"])

@@ -354,6 +354,16 @@ impl Background {
         let child = command.spawn().map_err(|error| named(command, &error))?;
         Ok(Self(child))
     }
+
+    /// Sends it a signal, by the name that kill(1) takes.
+    ///
+    /// # Panics
+    /// If it has ended.
+    pub fn signal(&self, name: &str) {
+        let mut kill = Command::new("kill");
+        let sent = kill.args([&format!("-{name}"), &self.0.id().to_string()]);
+        assert!(sent.status().is_ok_and(|status| status.success()), "{name}");
+    }
 }
 
 impl Drop for Background {

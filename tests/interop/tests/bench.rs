@@ -190,8 +190,10 @@ fn copies_are_measured_and_gone_on_with() {
 
 #[test]
 fn forwarded_connections_are_measured_in_every_way() {
-    let outcome =
-        bench("--json --pairs 1 --size 2 --connections 20 --rtt 10 --pairing ours-ours forward");
+    let outcome = bench(
+        "--json --pairs 1 --size 2 --connections 20 --rtt 10 --pairing ours-ours \
+         --part local,down,dynamic,remote,unix,streams,ping,connections,idle,first-byte,far forward",
+    );
     let said = outcome.stderr.text();
     let has_line = !said.contains("need root") && !said.contains("No such file");
     assert!(!has_line || outcome.status == 0, "{}", outcome.summary());
@@ -221,6 +223,47 @@ fn forwarded_connections_are_measured_in_every_way() {
     let connections = group(&text, "-L, connections, 64 at once");
     assert_eq!(after(connections, r#""failed":""#), 0.0, "{text}");
     assert!(text.contains(r#""title":"-L, memory of an idle connection""#));
+    let dynamic = group(&text, "-D, 2 MiB down");
+    let by_local = r#""chain":"Fulmar → Fulmar, by -L","median":"#;
+    assert!(after(dynamic, by_local) > 0.0, "{text}");
+}
+
+#[test]
+fn what_forwarded_connections_do_to_each_other_is_measured() {
+    let outcome = bench(
+        "--json --pairs 1 --size 2 --connections 20 --pairing ours-ours \
+         --part keystroke,stalls,idle-ping,tunnel,udp forward",
+    );
+    assert_eq!(outcome.status, 0, "{}", outcome.summary());
+    let text = outcome.stdout.text();
+    for (title, chain) in [
+        (
+            "ssh host cat, one byte there and back beside 4 streams up through -L",
+            "Fulmar → Fulmar",
+        ),
+        (
+            "-L, 2 MiB down, beside others that stand still",
+            "Fulmar → Fulmar",
+        ),
+        (
+            "-L, one byte there and back beside 20 idle connections",
+            "Fulmar → Fulmar",
+        ),
+        ("-L udp/, one datagram there and back", "Fulmar → Fulmar"),
+        ("-L udp/, one datagram there and back", "no forward"),
+    ] {
+        let group = group(&text, title);
+        let median = after(group, &format!(r#""chain":"{chain}","median":"#));
+        assert!(median > 0.0, "{title}, {chain}: {text}");
+    }
+    let tunnels = group(&text, "-w between two networks, 2 MiB up");
+    match tunnels.contains(r#""not_measured":"#) {
+        true => interop::report::skipped("tunnels", &tunnels),
+        false => {
+            let chain = r#""chain":"Fulmar → Fulmar","median":"#;
+            assert!(after(tunnels, chain) > 0.0, "{text}");
+        }
+    }
 }
 
 #[test]

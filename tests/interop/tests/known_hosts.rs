@@ -193,6 +193,18 @@ fn a_certificate_for_another_name_is_not_enough() {
             &login(&site, "HostKeyAlias elsewhere\n"),
             "a name not in it",
         );
+        // The plain key decides then.
+        let plain = |name: &str| -> String {
+            let keys = ["host_ed25519.pub", "host_ecdsa384.pub", "host_rsa.pub"];
+            let lines = keys.map(|key| format!("{name} {}", fixture::text(key)));
+            lines.concat()
+        };
+        know(
+            &site,
+            &format!("@cert-authority * {ca}{}", plain("elsewhere")),
+        );
+        login(&site, "HostKeyAlias elsewhere\n").assert_in("a name with a plain key");
+        assert_out(&login(&site, "HostKeyAlias other\n"), "a name without");
     });
 }
 

@@ -3,11 +3,12 @@
 
 use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpStream, UdpSocket};
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use interop::account::is_root;
 use interop::forwarded::{Does, LIMIT, Session, connect, target};
 use interop::peers::ours::Kind;
 use interop::process::{Background, COMMAND_LIMIT, Input, Outcome, installed, run};
@@ -281,6 +282,9 @@ fn socks_carries_datagrams_of_its_client_alone_and_no_fragments() {
         let (control, relay) = associated(proxy, named);
         assert_eq!(relay.ip(), LOOPBACK);
         let stranger = UdpSocket::bind((LOOPBACK, 0)).expect("a socket");
+        // What is no datagram of an association does not fix the client's port.
+        let sent = stranger.send_to(b"nonsense", relay);
+        sent.expect("sending");
         stranger.set_nonblocking(true).expect("a mode");
         for (port, bytes) in [
             (one, &b"one"[..]),
@@ -311,6 +315,83 @@ fn socks_carries_datagrams_of_its_client_alone_and_no_fragments() {
         assert!(until(LIMIT, || UdpSocket::bind(relay).is_ok()));
     }
     session.ends();
+}
+
+/// The interface of a link-local address is a part of it.
+#[test]
+fn socks_carries_datagrams_of_a_client_with_a_link_local_address() {
+    if !is_root() || installed("ip").is_none() {
+        return skipped("a link-local address", &"needs root and ip");
+    }
+    let thread = thread::spawn(|| {
+        if let Err(why) = sys::namespace::unshare_network() {
+            return skipped("a link-local address", &why);
+        }
+        for arguments in ["link set lo up", "address add fe80::1/64 dev lo"] {
+            let done = Command::new("ip").args(arguments.split(' ')).status();
+            assert!(done.is_ok_and(|done| done.success()), "ip {arguments}");
+        }
+        let site = ours("");
+        let (port, proxies) = (echo(LOOPBACK), [free_port(), free_port()]);
+        // At every address, and at that one alone.
+        let specs = [
+            format!("*:{}", proxies[0]),
+            format!("[fe80::1%lo]:{}", proxies[1]),
+        ];
+        let session = Session::start(&site, &["-D", &specs[0], "-D", &specs[1]]);
+        for proxy in proxies {
+            let near = SocketAddrV6::new(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1), proxy, 0, 1);
+            let mut control = TcpStream::connect(near).expect("the proxy");
+            control.write_all(&associate(0)).expect("a request");
+            let mut reply = [0; 24];
+            control.read_exact(&mut reply).expect("an association");
+            assert_eq!(reply[..6], [5, 0, 5, 0, 0, 4], "{reply:?}");
+            let [.., high, low] = reply;
+            let mut relay = near;
+            relay.set_port(u16::from_be_bytes([high, low]));
+            let mut own = near;
+            own.set_port(0);
+            let socket = UdpSocket::bind(own).expect("a socket");
+            socket.set_read_timeout(Some(LIMIT)).expect("a limit");
+            let sent = wrapped(port, b"link");
+            socket.send_to(&sent, relay).expect("sending");
+            let mut back = [0; 64];
+            let count = socket.recv(&mut back).expect("an answer");
+            assert!(back[..count] == sent);
+        }
+        session.ends();
+    });
+    thread.join().expect("the test");
+}
+
+/// `-v` at the end counts flows as it counts connections.
+#[test]
+fn the_report_at_the_end_has_the_flows_of_each_forwarding_and_their_peak() {
+    let site = ours("");
+    let (local, remote, port) = (free_udp_port(), free_udp_port(), echo(LOOPBACK));
+    let specs = [local, remote].map(|listen| format!("udp/{listen}:127.0.0.1:{port}"));
+    let file = site.running.daemon.scratch().join("client.log");
+    let log = file.to_str().expect("a path");
+    let arguments = ["-L", &specs[0], "-R", &specs[1], "-E", log];
+    let session = Session::with(&site, "LogLevel DEBUG1\n", &arguments);
+    let peers = [local, local, local, remote].map(|port| peer_of(LOOPBACK, port));
+    for peer in &peers {
+        peer.send(b"seven b").expect("sending");
+        assert_eq!(peer.recv(&mut [0; 16]).expect("the echo"), 7);
+    }
+    session.ends();
+    let log = std::fs::read_to_string(&file).expect("its log");
+    for (flag, port, flows) in [("-L", local, 3), ("-R", remote, 1)] {
+        let start = format!("forwarding {flag} udp/{port} to ");
+        let line = log.lines().find(|line| line.contains(&start));
+        let line = line.unwrap_or_else(|| panic!("{start}: {log}"));
+        let counts = format!(": {flows} flows, at most {flows} at a time, ");
+        assert!(line.contains(&counts), "{line}");
+        // Each datagram with its length.
+        let bytes = flows * (7 + 4);
+        let carried = format!("{bytes} bytes sent, {bytes} received");
+        assert!(line.ends_with(&carried), "{line}");
+    }
 }
 
 #[test]

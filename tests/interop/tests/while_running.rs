@@ -3,12 +3,12 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::thread;
 
-use interop::forwarded::{Does, LIMIT, connect, target};
+use interop::forwarded::{Does, LIMIT, Session, connect, target};
 use interop::peers::ours::{Kind, couples};
-use interop::process::{Background, COMMAND_LIMIT, Input};
+use interop::process::Input;
 use interop::scratch::{free_port, until};
 use interop::site::{HOST, Site, each, each_with_terminals};
 use interop::terminal::Terminal;
@@ -61,6 +61,18 @@ fn command_line(terminal: &mut Terminal, line: &str, answer: &str) {
     }
 }
 
+/// The port of an echo, a free port, and the argument of `-L` that forwards the second to the first.
+fn to_echo() -> (u16, u16, String) {
+    let (echo, local) = (target(Does::Echo), free_port());
+    (echo, local, format!("{local}:127.0.0.1:{echo}"))
+}
+
+/// Ends the shell.
+fn leaves(mut terminal: Terminal) {
+    terminal.type_text("exit 5\r");
+    assert_eq!(terminal.end(), 5);
+}
+
 #[test]
 fn forwardings_are_added_and_cancelled_and_their_connections_stay() {
     each_with_terminals(|client, server| {
@@ -94,8 +106,7 @@ fn forwardings_are_added_and_cancelled_and_their_connections_stay() {
             assert!(until(LIMIT, || is_closed(port)), "{port} still listens");
         }
         drop(streams);
-        terminal.type_text("exit 5\r");
-        assert_eq!(terminal.end(), 5);
+        leaves(terminal);
     });
 }
 
@@ -120,16 +131,16 @@ fn the_command_line_answers_as_openssh_s_does() {
         ] {
             command_line(&mut terminal, line, answer);
         }
-        // OpenSSH 9.2 shows nothing of the command's output.
+        command_line(&mut terminal, "!echo l''ocal >&2", "local");
+        // OpenSSH's client has replaced its standard output by /dev/null: its local commands have none.
         if client == Kind::Fulmar {
-            command_line(&mut terminal, "!echo l''ocal", "local");
+            command_line(&mut terminal, "!echo out''put", "output");
         }
         // An empty line leaves it.
         command_line(&mut terminal, "", "");
         terminal.type_text("echo b''ack\r");
         terminal.expect("back\r\n");
-        terminal.type_text("exit 5\r");
-        assert_eq!(terminal.end(), 5);
+        leaves(terminal);
         let mut terminal = shell(&site, "", &[]);
         terminal.type_text("\r");
         terminal.expect("<ready>");
@@ -150,8 +161,7 @@ fn a_port_that_is_taken_is_said_and_the_session_goes_on() {
         let line = format!("-L 127.0.0.1:{taken}:127.0.0.1:1");
         command_line(&mut terminal, &line, "cannot listen to port: ");
         terminal.expect("Port forwarding failed.");
-        terminal.type_text("exit 5\r");
-        assert_eq!(terminal.end(), 5);
+        leaves(terminal);
     });
 }
 
@@ -163,8 +173,7 @@ fn the_session_goes_on_while_a_line_is_typed() {
             return;
         }
         let site = Site::new(client, server, "");
-        let (echo, local) = (target(Does::Echo), free_port());
-        let spec = format!("{local}:127.0.0.1:{echo}");
+        let (_, local, spec) = to_echo();
         let mut terminal = shell(&site, COMMAND_LINE, &["-L", &spec]);
         let mut stream = connect(local);
         echoes(&mut stream);
@@ -179,8 +188,7 @@ fn the_session_goes_on_while_a_line_is_typed() {
         terminal.type_until("echo b''ack\r", "back\r\n");
         echoes(&mut stream);
         drop(stream);
-        terminal.type_text("exit 5\r");
-        assert_eq!(terminal.end(), 5);
+        leaves(terminal);
     });
 }
 
@@ -220,8 +228,7 @@ fn the_background_keeps_connections_and_ends_with_the_last() {
 fn channels_and_the_connection_are_shown() {
     each_with_terminals(|client, server| {
         let site = Site::new(client, server, "");
-        let (echo, local) = (target(Does::Echo), free_port());
-        let spec = format!("{local}:127.0.0.1:{echo}");
+        let (echo, local, spec) = to_echo();
         let mut terminal = shell(&site, "", &["-L", &spec]);
         let mut stream = connect(local);
         echoes(&mut stream);
@@ -248,8 +255,7 @@ fn channels_and_the_connection_are_shown() {
             terminal.expect("  traffic ");
         }
         drop(stream);
-        terminal.type_text("exit 5\r");
-        assert_eq!(terminal.end(), 5);
+        leaves(terminal);
     });
 }
 
@@ -260,8 +266,7 @@ fn the_type_of_service_follows_the_open_channels() {
             return;
         }
         let site = Site::new(client, server, "");
-        let (echo, local) = (target(Does::Echo), free_port());
-        let spec = format!("{local}:127.0.0.1:{echo}");
+        let (_, local, spec) = to_echo();
         let lines = "LogLevel DEBUG1\nIPQoS ef cs1\n";
         let mut terminal = shell(&site, lines, &["-L", &spec]);
         terminal.expect_somewhere("type of service set to 0xb8");
@@ -270,8 +275,7 @@ fn the_type_of_service_follows_the_open_channels() {
         terminal.expect("type of service set to 0x20");
         drop(stream);
         terminal.expect("type of service set to 0xb8");
-        terminal.type_text("exit 5\r");
-        assert_eq!(terminal.end(), 5);
+        leaves(terminal);
     });
 }
 
@@ -335,12 +339,8 @@ fn an_unused_forwarded_connection_ends_alone() {
             };
             let site = Site::new(client, server, there);
             let (echo, local) = (target(Does::Echo), free_port());
-            let mut command = site.ssh(here);
-            command
-                .args(["-L", &format!("{local}:127.0.0.1:{echo}"), HOST, "cat"])
-                .stdin(Stdio::piped())
-                .stdout(Stdio::piped());
-            let mut ssh = Background::start(&mut command).expect("a client");
+            let spec = format!("{local}:127.0.0.1:{echo}");
+            let mut session = Session::with(&site, here, &["-L", &spec]);
             let mut stream = connect(local);
             echoes(&mut stream);
             let mut rest = Vec::new();
@@ -350,16 +350,7 @@ fn an_unused_forwarded_connection_ends_alone() {
             let mut again = connect(local);
             echoes(&mut again);
             drop(again);
-            let (mut input, mut output) = (ssh.0.stdin.take(), ssh.0.stdout.take());
-            let (input, output) = (
-                input.as_mut().expect("input"),
-                output.as_mut().expect("output"),
-            );
-            input.write_all(b"still here").expect("a session");
-            let mut back = [0; 10];
-            output.read_exact(&mut back).expect("its echo");
-            drop(ssh.0.stdin.take());
-            drop(ssh);
+            session.echoes("still here\n");
         }
     });
 }
@@ -388,23 +379,17 @@ fn the_report_at_the_end_has_a_line_for_each_forwarding() {
         }
         let site = Site::new(client, server, "");
         let (echo, local, remote) = (target(Does::Echo), free_port(), free_port());
-        let mut command = site.ssh("LogLevel DEBUG1\n");
-        command
-            .args(["-L", &format!("{local}:127.0.0.1:{echo}")])
-            .args(["-R", &format!("{remote}:127.0.0.1:{echo}")])
-            .args([HOST, "cat"])
-            .stdin(Stdio::piped())
-            .stderr(Stdio::piped());
-        let mut ssh = Background::start(&mut command).expect("a client");
+        let specs = [local, remote].map(|port| format!("{port}:127.0.0.1:{echo}"));
+        let file = site.running.daemon.scratch().join("client.log");
+        let log = file.to_str().expect("a path");
+        let arguments = ["-L", &specs[0], "-R", &specs[1], "-E", log];
+        let session = Session::with(&site, "LogLevel DEBUG1\n", &arguments);
         // All three at once, so that the peak does not depend on how soon the others end.
         let mut streams = [local, local, local, remote].map(connect);
         streams.iter_mut().for_each(echoes);
         drop(streams);
-        drop(ssh.0.stdin.take());
-        let mut log = String::new();
-        let mut stderr = ssh.0.stderr.take().expect("its log");
-        stderr.read_to_string(&mut log).expect("text");
-        interop::process::wait(&mut ssh.0, COMMAND_LIMIT).expect("the client ends");
+        session.ends();
+        let log = std::fs::read_to_string(&file).expect("its log");
         for line in [
             format!(
                 "forwarding -L {local} to [127.0.0.1]:{echo}: 3 connections, at most 3 at a time, 42 bytes sent, 42 received"

@@ -16,3 +16,4 @@ pub mod probe;
 pub mod row;
 pub mod rows;
 pub mod services;
+pub mod takeover;

@@ -15,6 +15,8 @@
 //! - `tcp`, `remote-tcp`: which of two ports are available (`*`: for all addresses).
 //! - `udp`, `remote-udp`: the same for datagrams, with our client, as OpenSSH has none; only for rows
 //!   that expect them ([`crate::rows::all`]).
+//! - `takeover`: whether it gets back a port of a lost client ([`crate::takeover`]), with our client and
+//!   server; only for rows that expect it.
 //! - `streamlocal`, `remote-streamlocal`, `tunnel`, `second` (a session beside another).
 
 use std::fs;
@@ -51,14 +53,17 @@ pub fn outcomes(row: &Row, kind: Kind, services: &Services) -> (Outcomes, String
             Err(why) => return ([("start", "no".to_owned())].into(), why),
         }
     };
+    let is_ours = kind == Kind::Fulmar;
+    let taken = (is_ours && row.expected.contains_key("takeover"))
+        .then(|| crate::takeover::outcomes(&place, services));
     let prober = Prober {
         row,
         place: &place,
         services,
     };
     let mut found = prober.all();
-    let is_ours = kind == Kind::Fulmar && found.contains_key("exec");
-    if is_ours && row.expected.contains_key("udp") {
+    found.extend(taken.into_iter().flatten());
+    if is_ours && found.contains_key("exec") && row.expected.contains_key("udp") {
         found.extend(crate::datagrams::outcomes(row, &place, services));
     }
     let log = place.running.daemon.log();

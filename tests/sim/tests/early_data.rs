@@ -60,6 +60,17 @@ fn take_events(side: &mut Side) {
     side.receive(b"", 0).unwrap();
 }
 
+/// The server opens a channel with data behind the request, and the client accepts it.
+fn server_greets(pair: &mut Pair) {
+    let id = open(&mut pair.server);
+    assert_eq!(send(&mut pair.server, id, b"hello"), 5);
+    flight(pair);
+    let theirs = request(&mut pair.client);
+    pair.client.connection.accept_channel(theirs).unwrap();
+    take_events(&mut pair.client);
+    assert_eq!(data(&mut pair.client, theirs), b"hello");
+}
+
 #[test]
 fn an_answer_to_early_data_arrives_after_one_round_trip_in_both_directions() {
     let mut pair = logged_in(&TransportConfig::default());
@@ -87,13 +98,7 @@ fn an_answer_to_early_data_arrives_after_one_round_trip_in_both_directions() {
     assert_eq!(data(&mut pair.client, id), b"answer");
 
     // The server opens one, as for -R.
-    let id = open(&mut pair.server);
-    assert_eq!(send(&mut pair.server, id, b"hello"), 5);
-    flight(&mut pair);
-    let theirs = request(&mut pair.client);
-    pair.client.connection.accept_channel(theirs).unwrap();
-    take_events(&mut pair.client);
-    assert_eq!(data(&mut pair.client, theirs), b"hello");
+    server_greets(&mut pair);
 }
 
 #[test]
@@ -175,13 +180,7 @@ fn a_server_that_continues_from_a_snapshot_knows_what_the_client_announced() {
     let snapshot = old.snapshot().unwrap();
     pair.server.connection = Connection::resume(&snapshot, config, keys, 0).unwrap();
     assert!(pair.server.connection.reset_supported());
-    let id = open(&mut pair.server);
-    assert_eq!(send(&mut pair.server, id, b"hello"), 5);
-    flight(&mut pair);
-    let theirs = request(&mut pair.client);
-    pair.client.connection.accept_channel(theirs).unwrap();
-    take_events(&mut pair.client);
-    assert_eq!(data(&mut pair.client, theirs), b"hello");
+    server_greets(&mut pair);
 }
 
 /// What one side has opened: the bytes it has sent on each living channel, by its number.

@@ -349,17 +349,21 @@ fn a_reply_before_kexinit_ends_the_client() {
     assert!(adversary.subject.error.is_some());
 }
 
+fn much_data() -> Vec<u8> {
+    let data = ChannelData {
+        recipient_channel: 0,
+        data: &[7; 20_000],
+    };
+    data.encode()
+}
+
 #[test]
 fn data_between_kexinit_and_newkeys_ends_the_client_though_it_was_opened_ahead() {
     let (mut adversary, _) = server(OPENSSH);
     begin(&mut adversary);
     let mut piece = adversary.seal(&Offer::default().payload(Role::Server));
     for _ in 0..5 {
-        let data = ChannelData {
-            recipient_channel: 0,
-            data: &[7; 20_000],
-        };
-        piece.extend(adversary.seal(&data.encode()));
+        piece.extend(adversary.seal(&much_data()));
     }
     assert!(!adversary.send_bytes(&piece));
     assert_eq!(
@@ -379,11 +383,7 @@ fn nothing_behind_newkeys_is_taken_under_the_old_keys() {
     let mut long = NewKeys {}.encode();
     long.resize(2000, 0);
     let mut piece = adversary.seal(&long);
-    let data = ChannelData {
-        recipient_channel: 0,
-        data: &[7; 20_000],
-    };
-    piece.extend(adversary.seal(&data.encode()));
+    piece.extend(adversary.seal(&much_data()));
     assert!(!adversary.send_bytes(&piece));
     assert_eq!(
         adversary.subject.error,

@@ -51,7 +51,16 @@ pub(super) struct LoadTarget {
 
 impl LoadTarget {
     pub(super) fn start(host: &ServerHost, service: Service) -> io::Result<Self> {
-        let any = SocketAddr::new(host.address(), 0);
+        Self::start_at(host, host.address(), service)
+    }
+
+    /// At this address of `host`.
+    pub(super) fn start_at(
+        host: &ServerHost,
+        address: IpAddr,
+        service: Service,
+    ) -> io::Result<Self> {
+        let any = SocketAddr::new(address, 0);
         let listener = host.run(move || sys::socket::listen(any, BACKLOG, true, false))??;
         let address = sys::socket::local_address(&listener)?;
         let stop = Arc::new(EventFd::new()?);
@@ -390,7 +399,16 @@ fn relay(mut from: File, mut to: File) -> io::Result<()> {
     }
 }
 
-/// The bytes by which a SOCKS 5 client asks for `target` after its greeting (RFC 1928 §4).
+/// The bytes by which a SOCKS 5 client asks for a name and port after its greeting (RFC 1928 §4).
+pub(super) fn socks_name_request(name: &str, port: u16) -> Vec<u8> {
+    let mut bytes = vec![5, 1, 0, 3];
+    bytes.extend(u8::try_from(name.len()).ok());
+    bytes.extend_from_slice(name.as_bytes());
+    bytes.extend_from_slice(&port.to_be_bytes());
+    bytes
+}
+
+/// The bytes by which a SOCKS 5 client asks for `target` after its greeting.
 pub(super) fn socks_request(target: SocketAddr) -> Vec<u8> {
     let mut bytes = vec![5, 1, 0];
     match target.ip() {

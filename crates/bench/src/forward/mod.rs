@@ -1,7 +1,12 @@
 //! `forward`: connections through `-L`, `-D`, `-R` and Unix sockets, from a load to a target that
 //! are both in this program.
 
+mod crowd;
+mod datagrams;
+mod device;
+mod keystroke;
 mod load;
+mod stalls;
 mod tunnel;
 
 use std::net::SocketAddr;
@@ -50,13 +55,18 @@ pub(super) enum ForwardPart {
     Ping,
     Connections,
     Idle,
+    Keystroke,
+    Stalls,
+    IdlePing,
+    Tunnel,
+    Udp,
     FirstByte,
     Far,
 }
 
 impl ForwardPart {
     /// In the order in which they run.
-    pub(super) const ALL: [Self; 11] = [
+    pub(super) const ALL: [Self; 16] = [
         Self::Local,
         Self::Down,
         Self::Dynamic,
@@ -66,6 +76,11 @@ impl ForwardPart {
         Self::Ping,
         Self::Connections,
         Self::Idle,
+        Self::Keystroke,
+        Self::Stalls,
+        Self::IdlePing,
+        Self::Tunnel,
+        Self::Udp,
         Self::FirstByte,
         Self::Far,
     ];
@@ -81,6 +96,11 @@ impl ForwardPart {
             Self::Ping => "ping",
             Self::Connections => "connections",
             Self::Idle => "idle",
+            Self::Keystroke => "keystroke",
+            Self::Stalls => "stalls",
+            Self::IdlePing => "idle-ping",
+            Self::Tunnel => "tunnel",
+            Self::Udp => "udp",
             Self::FirstByte => "first-byte",
             Self::Far => "far",
         }
@@ -97,15 +117,27 @@ impl ForwardPart {
 
     fn service(self, settings: &BenchSettings) -> Service {
         match self {
-            Self::Local | Self::Remote | Self::Unix | Self::Streams | Self::Far => Service::Sink,
-            Self::Down | Self::Dynamic => Service::Source(settings.bytes()),
-            Self::Ping | Self::Connections | Self::Idle | Self::FirstByte => Service::Echo,
+            Self::Local
+            | Self::Remote
+            | Self::Unix
+            | Self::Streams
+            | Self::Keystroke
+            | Self::Tunnel
+            | Self::Far => Service::Sink,
+            Self::Down | Self::Dynamic | Self::Stalls => Service::Source(settings.bytes()),
+            Self::Ping
+            | Self::Connections
+            | Self::Idle
+            | Self::IdlePing
+            | Self::Udp
+            | Self::FirstByte => Service::Echo,
         }
     }
 
     fn unit(self) -> (Unit, Per) {
         match self {
-            Self::Ping => (Unit::Microseconds, Per::RoundTrip),
+            Self::Ping | Self::IdlePing | Self::Udp => (Unit::Microseconds, Per::RoundTrip),
+            Self::Keystroke => (Unit::Milliseconds, Per::RoundTrip),
             Self::Connections => (Unit::PerSecond, Per::Connection),
             Self::Idle => (Unit::Kib, Per::Connection),
             Self::FirstByte => (Unit::Milliseconds, Per::Connection),
@@ -125,6 +157,19 @@ impl ForwardPart {
             Self::Ping => "-L, one byte there and back".into(),
             Self::Connections => format!("-L, connections, {AT_ONCE} at once"),
             Self::Idle => "-L, memory of an idle connection".into(),
+            Self::Keystroke => {
+                format!(
+                    "ssh host cat, one byte there and back beside {} streams up through -L",
+                    keystroke::STREAMS
+                )
+            }
+            Self::Stalls => format!("-L, {mib} MiB down, beside others that stand still"),
+            Self::IdlePing => format!(
+                "-L, one byte there and back beside {} idle connections",
+                settings.connections.unwrap_or(IDLE)
+            ),
+            Self::Tunnel => format!("-w between two networks, {mib} MiB up"),
+            Self::Udp => "-L udp/, one datagram there and back".into(),
             Self::FirstByte => "-L, connection to first byte of the answer".into(),
             Self::Far => "-L, one stream up".into(),
         }
@@ -141,6 +186,11 @@ impl ForwardPart {
                 "PSS of the client's and the server's processes, additional for {} connections that have carried one byte each way",
                 settings.connections.unwrap_or(IDLE)
             ),
+            Self::Keystroke => keystroke::note(),
+            Self::Stalls => stalls::note(),
+            Self::IdlePing => crowd::note(),
+            Self::Tunnel => "TCP without segments larger than a packet of 1500 bytes; the CPU time includes the login".into(),
+            Self::Udp => datagrams::note(),
             Self::FirstByte => format!("median of {FIRST_BYTES} connections a round"),
             Self::Far => format!(
                 "{} MiB, where OpenSSH or dropbear receives {} MiB",
@@ -164,11 +214,21 @@ struct Loaded {
     more: Vec<Column>,
 }
 
+/// How a client runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RouteManner {
+    /// `-N`
+    Alone,
+    /// With `cat` as the command of its session.
+    BesideCommand,
+    /// `-N`, with `-L` in place of the part's forwarding.
+    ByLocal,
+}
+
 /// What lies between load and target.
 #[derive(Debug, Clone, Copy)]
 enum Route {
-    /// True: beside a command; false: `-N`.
-    Ssh(Ends, bool),
+    Ssh(Ends, RouteManner),
     Relays,
     Nothing,
 }
@@ -195,7 +255,13 @@ pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) -> Result<(), String> 
     let is_far = |part: &ForwardPart| matches!(part, ForwardPart::FirstByte | ForwardPart::Far);
     let (far, here): (Vec<_>, Vec<_>) = bench.settings.parts.iter().partition(|part| is_far(part));
     for part in here {
-        emit(stand.measure(part, ""));
+        emit(match part {
+            ForwardPart::Stalls => stalls::measure(bench),
+            ForwardPart::IdlePing => stand.beside_idle(),
+            ForwardPart::Tunnel => device::measure(bench),
+            ForwardPart::Udp => stand.datagrams(),
+            _ => stand.measure(part, ""),
+        });
     }
     if far.is_empty() {
         return Ok(());
@@ -239,28 +305,12 @@ impl ForwardStand<'_> {
     fn measure(&mut self, part: ForwardPart, title: &str) -> BenchGroup {
         let bench = self.bench;
         let (routes, entries) = routes(bench, part);
-        let (unit, per) = part.unit();
-        let group = BenchGroup {
-            row: BenchRow::Forward.name(),
-            title: part.title(&bench.settings) + title,
-            unit,
-            per,
-            entries,
-            notes: vec![part.note(&bench.settings)],
-        };
-        let mut columns: Vec<Vec<Vec<Column>>> = vec![Vec::new(); routes.len()];
-        let mut group = bench.alternate(group, bench.settings.rounds(ROUNDS), |index| {
+        let mut group = empty_group(bench, part, entries);
+        group.title += title;
+        by_turns(bench, group, |index| {
             let route = routes.get(index).ok_or("no such route")?;
-            let (sample, more) = self.once(part, *route)?;
-            if let Some(columns) = columns.get_mut(index) {
-                columns.push(more);
-            }
-            Ok(sample)
-        });
-        for (entry, rounds) in group.entries.iter_mut().zip(&columns) {
-            add_columns(entry, rounds.get(1..).unwrap_or_default());
-        }
-        group
+            self.once(part, *route)
+        })
     }
 
     fn once(&mut self, part: ForwardPart, route: Route) -> Result<(Sample, Vec<Column>), Miss> {
@@ -270,7 +320,8 @@ impl ForwardStand<'_> {
             _ => (self.near.clone(), self.far.clone()),
         };
         let target = LoadTarget::start(&target_end, part.service(settings))?;
-        let tunnel = self.tunnel(part, route, target.address)?;
+        let mut tunnel = self.tunnel(part, route, target.address)?;
+        let session = tunnel.session();
         let server = match route {
             Route::Ssh(ends, _) => self.harness(ends.server)?.server_pid(),
             Route::Relays | Route::Nothing => None,
@@ -282,7 +333,10 @@ impl ForwardStand<'_> {
             ends: [tunnel.pid(), server],
             bytes: self.bytes(part, route),
         };
-        let loaded = run.load(settings);
+        let loaded = match (part, session) {
+            (ForwardPart::Keystroke, Some(session)) => run.type_bytes(session),
+            _ => run.load(settings),
+        };
         let (mut cpu, words) = tunnel.end()?;
         if let Route::Ssh(ends, _) = route {
             cpu.server = self.harness(ends.server)?.stop()?.as_secs_f64();
@@ -312,10 +366,15 @@ impl ForwardStand<'_> {
         match route {
             Route::Nothing => Ok(Tunnel::none(target)),
             Route::Relays => Tunnel::relays(&near, &far, target),
-            Route::Ssh(ends, with_command) => {
+            Route::Ssh(ends, manner) => {
                 let suite = self.bench.suites.get(ends.client).ok_or("no such suite")?;
                 let harness = self.harness(ends.server)?;
-                let form = (part.form(), with_command);
+                let form = match manner {
+                    RouteManner::ByLocal => ForwardForm::Local,
+                    RouteManner::Alone | RouteManner::BesideCommand => part.form(),
+                };
+                let with_command = manner == RouteManner::BesideCommand;
+                let form = (form, with_command);
                 Tunnel::ssh((suite, harness), (&near, &far), form, target)
             }
         }
@@ -349,25 +408,61 @@ fn routes(bench: &Bench, part: ForwardPart) -> (Vec<Route>, Vec<BenchEntry>) {
     let mut routes = Vec::new();
     let mut entries = Vec::new();
     for (ends, entry) in bench.chains() {
-        let is_ping = part == ForwardPart::Ping;
-        for with_command in match is_ping {
-            true => &[false, true][..],
-            false => &[false],
+        for manner in match part {
+            ForwardPart::Ping => &[RouteManner::Alone, RouteManner::BesideCommand][..],
+            ForwardPart::Dynamic => &[RouteManner::Alone, RouteManner::ByLocal],
+            ForwardPart::Keystroke => &[RouteManner::BesideCommand],
+            _ => &[RouteManner::Alone],
         } {
-            routes.push(Route::Ssh(ends, *with_command));
+            routes.push(Route::Ssh(ends, *manner));
             let mut entry = entry.clone();
-            if *with_command {
-                entry.label += ", beside a command";
-            }
+            entry.label += match manner {
+                RouteManner::ByLocal => ", by -L",
+                RouteManner::BesideCommand if part == ForwardPart::Ping => ", beside a command",
+                RouteManner::BesideCommand | RouteManner::Alone => "",
+            };
             entries.push(entry);
         }
     }
-    if part != ForwardPart::Idle {
+    if !matches!(part, ForwardPart::Idle | ForwardPart::Keystroke) {
         routes.extend([Route::Relays, Route::Nothing]);
         entries.push(BenchEntry::new("two plain relays", EntryKind::Limit));
         entries.push(BenchEntry::new("no forward", EntryKind::Limit));
     }
     (routes, entries)
+}
+
+/// A part's table without figures.
+fn empty_group(bench: &Bench, part: ForwardPart, entries: Vec<BenchEntry>) -> BenchGroup {
+    let (unit, per) = part.unit();
+    BenchGroup {
+        row: BenchRow::Forward.name(),
+        title: part.title(&bench.settings),
+        unit,
+        per,
+        entries,
+        notes: vec![part.note(&bench.settings)],
+    }
+}
+
+/// Runs the group's entries by turns; each run gives a figure and further columns.
+fn by_turns(
+    bench: &Bench,
+    group: BenchGroup,
+    mut once: impl FnMut(usize) -> Result<(Sample, Vec<Column>), Miss>,
+) -> BenchGroup {
+    let mut columns: Vec<Vec<Vec<Column>>> = vec![Vec::new(); group.entries.len()];
+    let mut group = bench.alternate(group, bench.settings.rounds(ROUNDS), |index| {
+        let (sample, more) = once(index)?;
+        if let Some(columns) = columns.get_mut(index) {
+            columns.push(more);
+        }
+        Ok(sample)
+    });
+    for (entry, rounds) in group.entries.iter_mut().zip(&columns) {
+        add_columns(entry, rounds.get(1..).unwrap_or_default());
+    }
+    group
 }
 
 /// Adds the further columns, each from the figures of all rounds.
@@ -433,6 +528,11 @@ impl Run<'_> {
                 more: Vec::new(),
             }),
             ForwardPart::Idle => self.idle(settings.connections.unwrap_or(IDLE)),
+            ForwardPart::Keystroke
+            | ForwardPart::Stalls
+            | ForwardPart::IdlePing
+            | ForwardPart::Tunnel
+            | ForwardPart::Udp => Err("this part has another load".into()),
         }
     }
 

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::load::socks_request;
@@ -133,6 +133,29 @@ impl Tunnel {
         harness.serve()?;
         let server = harness.server_pid().ok_or("no server")?;
         let (entry, option, directory) = forwarding(form, (near, far), target)?;
+        let listens_at = entry.clone();
+        let is_ready = move |pid| match &listens_at {
+            TunnelEntry::Unix(path) => path.exists(),
+            TunnelEntry::Tcp(address) | TunnelEntry::Socks(address, _) => {
+                let is_remote = form == ForwardForm::Remote;
+                listens(if is_remote { server } else { pid }, *address)
+            }
+        };
+        let (client, options) = ((suite, harness), (&option[..], with_command));
+        let mut tunnel = Self::client(client, near, options, (entry, is_ready))?;
+        tunnel._directory = directory;
+        Ok(tunnel)
+    }
+
+    /// The client of `suite` with these options, without a session, or beside `cat`. It is at work
+    /// when `is_ready`, which gets its process id.
+    pub(super) fn client(
+        (suite, harness): (&Suite, &mut Harness),
+        near: &ServerHost,
+        (option, with_command): (&[String], bool),
+        (entry, is_ready): (TunnelEntry, impl Fn(u32) -> bool),
+    ) -> Result<Self, Miss> {
+        harness.serve()?;
         let mut options = Vec::new();
         if !with_command {
             options.push("-N");
@@ -145,29 +168,22 @@ impl Tunnel {
         let mut client = harness.client(suite, &options, command);
         client
             .stdin(Stdio::piped())
-            .stdout(Stdio::null())
+            .stdout(match with_command {
+                true => Stdio::piped(),
+                false => Stdio::null(),
+            })
             .stderr(Stdio::piped());
         let mut child = near.spawn(client)?;
         let words = child.stderr.take().map(StderrReader::listen);
-        let listening = wait_until(&mut child, |pid| match &entry {
-            TunnelEntry::Unix(path) => path.exists(),
-            TunnelEntry::Tcp(address) | TunnelEntry::Socks(address, _) => listens(
-                if form == ForwardForm::Remote {
-                    server
-                } else {
-                    pid
-                },
-                *address,
-            ),
-        });
+        let ready = wait_until(&mut child, is_ready);
         let tunnel = Self {
             entry,
             watch: Some(Watch::start(child.id())),
             processes: vec![child],
             words,
-            _directory: directory,
+            _directory: None,
         };
-        match listening {
+        match ready {
             Ok(()) => Ok(tunnel),
             Err(miss) => {
                 let (_, words) = tunnel.end()?;
@@ -175,6 +191,14 @@ impl Tunnel {
                 Err(Miss::Failed(words.unwrap_or(miss.why().to_owned())))
             }
         }
+    }
+
+    /// Standard input and output of the client's command, once.
+    pub(super) fn session(&mut self) -> Option<(ChildStdin, ChildStdout)> {
+        let client = self.processes.first_mut()?;
+        // An input is of use only with the output of a command.
+        let output = client.stdout.take()?;
+        Some((client.stdin.take()?, output))
     }
 
     /// The client's process, or the relay at the load's end.
@@ -247,12 +271,12 @@ fn forwarding(
     ))
 }
 
-fn free_address(host: &ServerHost) -> io::Result<SocketAddr> {
+pub(super) fn free_address(host: &ServerHost) -> io::Result<SocketAddr> {
     let port = host.run(sys::socket::free_port)??;
     Ok(SocketAddr::new(host.address(), port))
 }
 
-fn listens(pid: u32, address: SocketAddr) -> bool {
+pub(super) fn listens(pid: u32, address: SocketAddr) -> bool {
     match address {
         SocketAddr::V4(address) => sys::socket::is_listening_in(pid, address).unwrap_or(false),
         SocketAddr::V6(_) => false,

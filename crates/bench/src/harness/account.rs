@@ -51,6 +51,7 @@ impl Account {
         Layer {
             passwd: path("passwd"),
             memory: path("layer"),
+            name_servers: None,
         }
     }
 }
@@ -60,6 +61,8 @@ impl Account {
 pub(crate) struct Layer {
     passwd: PathBuf,
     memory: PathBuf,
+    /// What `/etc/resolv.conf` holds instead.
+    pub(super) name_servers: Option<String>,
 }
 
 impl Layer {
@@ -72,6 +75,10 @@ impl Layer {
         fs::create_dir(&work)?;
         fs::set_permissions(&upper, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
         fs::copy(&self.passwd, upper.join("passwd"))?;
+        if let Some(name_servers) = &self.name_servers {
+            fs::write(upper.join("resolv.conf"), name_servers)?;
+            return sys::namespace::overlay(Path::new(ETC), &upper, &work);
+        }
         sys::namespace::overlay(Path::new(ETC), &upper, &work)
             // Without overlays the file alone is better than nothing.
             .or_else(|_| sys::namespace::bind(&self.passwd, Path::new(PASSWD)))

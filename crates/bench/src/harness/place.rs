@@ -79,15 +79,33 @@ impl ServerHost {
         Ok(Self::with_account(IpAddr::V4(Ipv4Addr::LOCALHOST), || Ok(()))?.0)
     }
 
+    /// As [`ServerHost::for_servers`], with this name server where there is an account.
+    pub(crate) fn with_name_server(server: Ipv4Addr) -> io::Result<Self> {
+        let list = Some(format!("nameserver {server}\n"));
+        Ok(Self::with_layer(IpAddr::V4(Ipv4Addr::LOCALHOST), list, || Ok(()))?.0)
+    }
+
     /// As [`ServerHost::prepared`], with a plain account to log in to where this user may have
     /// that.
     pub(crate) fn with_account<T: Send + 'static>(
         address: IpAddr,
         prepare: impl FnOnce() -> io::Result<T> + Send + 'static,
     ) -> io::Result<(Self, T)> {
+        Self::with_layer(address, None, prepare)
+    }
+
+    fn with_layer<T: Send + 'static>(
+        address: IpAddr,
+        name_servers: Option<String>,
+        prepare: impl FnOnce() -> io::Result<T> + Send + 'static,
+    ) -> io::Result<(Self, T)> {
         // An account that /etc/passwd does not name cannot be made a plain one.
         let account = Account::new().ok();
-        let layer = account.as_ref().map(Account::layer);
+        let layer = account.as_ref().map(|account| {
+            let mut layer = account.layer();
+            layer.name_servers = name_servers;
+            layer
+        });
         let (mut place, (entered, made)) = Self::prepared(address, move || {
             // Not for ordinary users, nor for root in many a container.
             let entered = layer.is_some_and(|layer| layer.enter().is_ok());

@@ -5,7 +5,8 @@ use keys::certificate::CertificateRules;
 use keys::known_hosts::{HostKeyStatus, KnownKey, KnownTypes, Location};
 use keys::{CertificateKind, KeyError, KeyType, PresentedKey, SignatureAlgorithm};
 
-use crate::log::debug1;
+use crate::log::{debug1, error};
+use crate::text::one_line;
 
 /// What the records say about a presented key.
 #[derive(Debug)]
@@ -25,7 +26,8 @@ pub enum Finding {
         /// The revoking line.
         at: Location,
     },
-    /// A trusted authority signed the certificate, which is not valid here; holds the reason.
+    /// A trusted authority signed the certificate, which is not valid here, and no plain key of its
+    /// type is permitted; holds the reason.
     BadCertificate(String),
     /// No trusted authority signed the certificate, and no plain key of its type is permitted.
     NoAuthority,
@@ -70,7 +72,8 @@ impl HostKeyRules {
 }
 
 /// Compares `presented` with the records that `lookup` searches. A certificate must name
-/// `principal`; if no authority is known for the host, its plain key decides.
+/// `principal` and be valid; if it is not, or no authority is known for the host, its plain key
+/// decides as if there were no certificate (OpenSSH's check_host_key).
 #[must_use]
 pub fn assess(
     presented: &PresentedKey,
@@ -120,10 +123,18 @@ fn assess_certificate(
                 authority_algorithms: &rules.authority_algorithms,
                 min_rsa_bits: rules.min_rsa_bits,
             });
-            Some(match outcome {
-                Ok(_) => Finding::Authority { at },
-                Err(reason) => Finding::BadCertificate(reason.to_string()),
-            })
+            match outcome {
+                Ok(_) => Some(Finding::Authority { at }),
+                Err(reason) if rules.permits_plain(presented.key().key_type()) => {
+                    let reason = one_line(&reason.to_string());
+                    error!(
+                        "The host certificate of '{}' is not valid here: {reason}; its plain key is checked",
+                        one_line(principal)
+                    );
+                    None
+                }
+                Err(reason) => Some(Finding::BadCertificate(reason.to_string())),
+            }
         }
         HostKeyStatus::Revoked { at } => Some(Finding::Revoked { at }),
         _ if !rules.permits_plain(presented.key().key_type()) => Some(Finding::NoAuthority),

@@ -309,11 +309,29 @@ fn a_certificate_passes_by_its_authority_when_it_names_the_host() {
             vec![CertificateOption::flag("unheard-of")],
         ),
     ];
-    for bad in bad {
+    for bad in &bad {
         assert_eq!(
-            judge_certificate(&mut scratch.checker("h.example.org", strict), &bad),
+            judge_certificate(&mut scratch.checker("h.example.org", strict), bad),
             Verdict::Refuse
         );
+    }
+    // A recorded plain key decides in place of such a certificate, unless only certificates are
+    // wanted.
+    let authority = authority.public().to_line();
+    let known = line("h.example.org", &key(1));
+    scratch.file(
+        "known_hosts",
+        &format!("@cert-authority *.example.org {authority}\n{known}"),
+    );
+    let only = &[
+        "StrictHostKeyChecking=yes",
+        "HostKeyAlgorithms=ssh-ed25519-cert-v01@openssh.com",
+    ];
+    for bad in &bad {
+        let judged =
+            |more: &[&str]| judge_certificate(&mut scratch.checker("h.example.org", more), bad);
+        assert_eq!(judged(strict), Verdict::Accept);
+        assert_eq!(judged(only), Verdict::Refuse);
     }
 }
 

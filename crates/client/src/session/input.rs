@@ -80,15 +80,8 @@ impl TerminalInput {
     }
 
     pub(super) fn enter_raw_mode(&mut self) {
-        if self.is_raw() || !sys::io::is_terminal(sys::io::stdin()) {
-            return;
-        }
-        match RawMode::enter() {
-            Ok(raw) => {
-                self.raw = Some(raw);
-                log::set_raw_terminal(true);
-            }
-            Err(error) => debug1!("cannot make the terminal raw: {error}"),
+        if !self.is_raw() {
+            self.raw = RawMode::of_stdin();
         }
     }
 

@@ -25,6 +25,7 @@ use proto::channel::Request;
 use proto::{ChannelId, Connection, Error, Stream};
 use sys::signals::SignalFd;
 
+pub use crate::error::FAILURE;
 pub use crate::plan::{Plan, What, environment};
 pub use local_end::{AnyLocalEnd, EARLY_BYTES, LocalEnd, Turns};
 pub use stdio::{StdioFlags, Streams};
@@ -60,9 +61,6 @@ const LINGER: Duration = Duration::from_millis(100);
 /// Longest wait after the session for the proof of new host keys, milliseconds: a command may end
 /// before the server has signed.
 const PROOF_MS: u64 = 5000;
-
-/// The exit code of every failure that is not the command's own.
-pub const FAILURE: i32 = 255;
 
 /// How the channel ended.
 #[derive(Debug, Clone, PartialEq, Eq)]

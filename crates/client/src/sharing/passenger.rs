@@ -21,11 +21,11 @@ use super::line::{Line, LineEnd};
 use super::message::{ForwardWish, MasterReply, SessionWish, Wish};
 use super::socket;
 use crate::connect::plain_reason;
-use crate::error::ClientError;
+use crate::error::{ClientError, FAILURE};
 use crate::flags::MasterCommand;
 use crate::log::{self, debug1, debug2, error, verbose};
 use crate::plan::{Plan, What};
-use crate::session::{FAILURE, StdioFlags};
+use crate::session::StdioFlags;
 use crate::terminal::RawMode;
 use crate::text::one_line;
 
@@ -515,15 +515,8 @@ impl Passenger<'_> {
 
 impl Journey {
     fn enter_raw_mode(&mut self) {
-        if !sys::io::is_terminal(sys::io::stdin()) {
-            return;
-        }
-        match RawMode::enter() {
-            Ok(raw) => {
-                self.raw = Some(raw);
-                log::set_raw_terminal(true);
-            }
-            Err(error) => debug1!("cannot make the terminal raw: {error}"),
+        if let Some(raw) = RawMode::of_stdin() {
+            self.raw = Some(raw);
         }
     }
 

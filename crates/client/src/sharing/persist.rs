@@ -8,9 +8,9 @@ use driver::Driver;
 use super::master::Master;
 use super::passenger::{self, Boarding, Ride};
 use crate::error::ClientError;
+use crate::error::FAILURE;
 use crate::log::{self, debug1, fatal};
 use crate::plan::{Plan, What};
-use crate::session::FAILURE;
 use crate::text::one_line;
 
 /// How the process leaves its caller.

@@ -9,6 +9,8 @@ use std::io;
 
 use sys::terminal::{self, WindowSize};
 
+use crate::log::{self, debug1};
+
 /// Columns and rows of a terminal that does not report its size (RFC 1091's customary one).
 const FALLBACK: (u32, u32) = (80, 24);
 
@@ -70,13 +72,22 @@ pub fn encoded_modes() -> Vec<u8> {
 pub struct RawMode(terminal::RawMode);
 
 impl RawMode {
-    /// Enters raw mode.
-    ///
-    /// # Errors
-    /// The error of the system, also if the terminal's modes cannot be changed.
-    pub fn enter() -> io::Result<Self> {
+    /// Enters raw mode if standard input is a terminal, and tells the log; a failure is logged.
+    pub(crate) fn of_stdin() -> Option<Self> {
+        if !sys::io::is_terminal(sys::io::stdin()) {
+            return None;
+        }
         // The kernel would stop a background job for this change: its shell owns the terminal now.
-        terminal::RawMode::enter(sys::io::stdin()).map(Self)
+        match terminal::RawMode::enter(sys::io::stdin()) {
+            Ok(raw) => {
+                log::set_raw_terminal(true);
+                Some(Self(raw))
+            }
+            Err(error) => {
+                debug1!("cannot make the terminal raw: {error}");
+                None
+            }
+        }
     }
 
     /// Restores the old modes until [`RawMode::resume`].

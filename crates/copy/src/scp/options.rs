@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use flags::{CommandLine, Word};
+use flags::CommandLine;
 use transfer::options::{Options as CopyOptions, Resume};
 
 use crate::{Connector, units};
@@ -66,13 +66,8 @@ impl ScpOptions {
             ..Self::default()
         };
         options.copy.follow_links = true;
-        let mut line = CommandLine::new(flags::SCP, args);
-        while let Some(word) = line.next()? {
-            match word {
-                Word::Flag(flag, value) => options.flag(flag, value)?,
-                Word::Operand(operand) => options.operands.push(operand),
-            }
-        }
+        let line = CommandLine::new(flags::SCP, args);
+        options.operands = line.read_all(|flag, value| options.flag(flag, value))?;
         Ok(options)
     }
 

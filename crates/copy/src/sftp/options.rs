@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use flags::{CommandLine, Word};
+use flags::CommandLine;
 use transfer::options::Options as CopyOptions;
 
 use super::command::CopyFlags;
@@ -38,13 +38,8 @@ impl SftpOptions {
     /// What is wrong with them; empty for the usage alone.
     pub(super) fn parse(args: Vec<OsString>) -> Result<Self, String> {
         let mut options = Self::default();
-        let mut line = CommandLine::new(flags::SFTP, args);
-        while let Some(word) = line.next()? {
-            match word {
-                Word::Flag(flag, value) => options.flag(flag, value)?,
-                Word::Operand(operand) => options.operands.push(operand),
-            }
-        }
+        let line = CommandLine::new(flags::SFTP, args);
+        options.operands = line.read_all(|flag, value| options.flag(flag, value))?;
         Ok(options)
     }
 

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -41,6 +41,16 @@ impl Gateway {
     #[must_use]
     pub fn is_same(self, one: Option<&str>, other: Option<&str>) -> bool {
         self.bind(one) == self.bind(other)
+    }
+
+    /// A name for the addresses of a requested one: the same for all requests that mean the same.
+    #[must_use]
+    pub fn place(self, requested: Option<&str>) -> String {
+        match self.bind(requested) {
+            Bind::Loopback => "localhost".to_owned(),
+            Bind::Everywhere => "*".to_owned(),
+            Bind::Named(address) => address,
+        }
     }
 
     /// The addresses for a requested one; `None` if none was named.
@@ -113,17 +123,22 @@ impl ListeningSockets {
         make: impl Fn(SocketAddr) -> io::Result<OwnedFd>,
         mut failed: impl FnMut(SocketAddr, &io::Error),
     ) -> io::Result<Self> {
-        let addresses: Vec<IpAddr> = match gateway.bind(requested) {
-            Bind::Loopback => vec![Ipv6Addr::LOCALHOST.into(), Ipv4Addr::LOCALHOST.into()],
-            Bind::Everywhere => vec![Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()],
+        let both = |v4: Ipv4Addr, v6: Ipv6Addr| [(v4, 0).into(), (v6, 0).into()];
+        let addresses: Vec<SocketAddr> = match gateway.bind(requested) {
+            Bind::Loopback => {
+                let [v4, v6] = both(Ipv4Addr::LOCALHOST, Ipv6Addr::LOCALHOST);
+                vec![v6, v4]
+            }
+            Bind::Everywhere => both(Ipv4Addr::UNSPECIFIED, Ipv6Addr::UNSPECIFIED).to_vec(),
             Bind::Named(name) => match sys::socket::literal(&name, 0) {
-                Some(address) => vec![address.ip()],
-                None => sys::socket::resolve(&name, 0, family, false)
-                    .map_err(|error| io::Error::other(error.to_string()))?
-                    .addresses
-                    .iter()
-                    .map(SocketAddr::ip)
-                    .collect(),
+                Some(address) => vec![address],
+                // A link-local address is one of its interface, which stays.
+                None => {
+                    let found = sys::socket::resolve(&name, 0, family, false);
+                    found
+                        .map_err(|error| io::Error::other(error.to_string()))?
+                        .addresses
+                }
             },
         };
         let mut listening = Self {
@@ -132,13 +147,13 @@ impl ListeningSockets {
             path: None,
         };
         let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
-        let fits = |address: &IpAddr| match family {
+        let fits = |address: &SocketAddr| match family {
             Family::Any => true,
             Family::V4 => address.is_ipv4(),
             Family::V6 => address.is_ipv6(),
         };
-        for address in addresses.into_iter().filter(fits) {
-            let address = SocketAddr::new(address, listening.port);
+        for mut address in addresses.into_iter().filter(fits) {
+            address.set_port(listening.port);
             let bound = make(address).and_then(|socket| {
                 let port = sys::socket::local_address(&socket)?.port();
                 Ok((socket, port))

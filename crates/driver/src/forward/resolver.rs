@@ -90,8 +90,11 @@ impl Resolver {
     pub(super) fn next_answer(&mut self, now: Millis) -> Option<ConnectionAnswer> {
         while self.answers.is_empty() {
             let (lookup, found) = self.lookups.as_mut()?.next_answer()?;
-            let name = self.by_lookup.remove(&lookup)?;
-            let waiting = self.names.remove(&name)?;
+            // Others wait behind an answer that nobody needs.
+            let name = self.by_lookup.remove(&lookup);
+            let Some((name, waiting)) = name.and_then(|name| self.names.remove_entry(&name)) else {
+                continue;
+            };
             for (serial, port) in waiting.connections {
                 let found = found.as_ref().map_err(String::clone);
                 let found = found.map(|addresses| with_port(addresses, port));

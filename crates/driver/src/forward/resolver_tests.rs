@@ -3,9 +3,10 @@
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-use proto::{Connection, TransportConfig};
+use proto::{ChannelId, Connection, TransportConfig};
 use sys::socket::Family;
 
+use super::super::{ForwardReport, ForwardSettings, Forwards};
 use super::*;
 
 const TOKEN: u64 = super::super::FIRST_TOKEN;
@@ -152,4 +153,52 @@ fn lookups_of_connections_that_are_gone_do_not_wait() {
     ];
     answered.sort_unstable();
     assert_eq!(answered, [COUNT - 1, COUNT]);
+}
+
+/// Nothing else reports the answers behind it.
+#[test]
+fn an_answer_that_belongs_to_nothing_hides_no_other() {
+    static LOOKUPS: AtomicUsize = AtomicUsize::new(0);
+    let (mut driver, _peer) = driver();
+    let mut resolver = resolver(|_| {
+        LOOKUPS.fetch_add(1, SeqCst);
+        Ok(vec![address(0)])
+    });
+    resolver.lookups.as_mut().unwrap().start(Lookup {
+        serial: 999,
+        host: "nobody".into(),
+        port: 0,
+        family: Family::Any,
+    });
+    let lookups = resolver.lookups.as_ref().unwrap();
+    sys::io::wait_readable(lookups, None).unwrap();
+    let name = ("db".to_owned(), Family::Any);
+    let known = resolver.look_up(7, (name, 80), TOKEN, &mut driver);
+    assert_eq!(known.unwrap(), None);
+    while LOOKUPS.load(SeqCst) < 2 {
+        std::thread::yield_now();
+    }
+    let answer = wait(&mut resolver, &driver);
+    assert_eq!(answer, (7, Ok(vec![address(80)])));
+}
+
+#[test]
+fn a_flow_of_datagrams_that_cannot_be_connected_forgets_the_addresses() {
+    let (mut driver, _peer) = driver();
+    let mut forwards = Forwards::new(ForwardSettings {
+        keep_alive: false,
+        family: Family::Any,
+        permits: Box::new(|_| true),
+    });
+    let name = ("db".to_owned(), Family::Any);
+    // The system refuses it to a socket that has not asked for broadcasts.
+    let broadcast = SocketAddr::from(([255; 4], 0));
+    let now = driver.now();
+    let cache = &mut forwards.resolver.cache;
+    cache.keep(name.clone(), &[broadcast], now);
+    forwards.connect_udp(ChannelId(0), ("db".into(), 53), &[], None, &mut driver);
+    let report = forwards.next_report();
+    let failed = matches!(report, Some(ForwardReport::ConnectFailed { .. }));
+    assert!(failed, "{report:?}");
+    assert_eq!(forwards.resolver.cache.get(&name, 53, now), None);
 }

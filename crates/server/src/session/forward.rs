@@ -30,7 +30,7 @@ use super::agent::{self, AgentSocket};
 use super::context::Context;
 use super::permits;
 use super::takeover::{
-    self, Liveness, LivenessProbe, PortClaim, PortDecision, Rendezvous, SILENCE_MS,
+    self, Liveness, LivenessProbe, PortClaim, PortDecision, PortPlace, Rendezvous, SILENCE_MS,
 };
 use super::x11::{self, X11Display, X11Request};
 
@@ -242,7 +242,11 @@ impl Forwarding {
                     .info(&format!("invalid {name} request; denied."));
                 None
             }
-            Ok(listening) if is_cancel => self.cancel(&listening, driver).then(Vec::new),
+            Ok(listening) if is_cancel => {
+                let is_cancelled =
+                    self.cancel_claim(&listening, driver) || self.cancel(&listening, driver);
+                is_cancelled.then(Vec::new)
+            }
             Ok(listening) => return self.listen(listening, want_reply, driver, context),
         };
         if want_reply {
@@ -254,6 +258,13 @@ impl Forwarding {
         let mut listeners = self.listeners.iter();
         let at = listeners.position(|own| own.listening == *listening);
         at.is_some_and(|at| self.remove(at, driver).is_some())
+    }
+
+    /// Gives up a request to listen whose port an older connection still holds. Only one without a
+    /// reply can be cancelled: nothing is read before the other replies.
+    fn cancel_claim(&mut self, listening: &Listening, driver: &mut Driver) -> bool {
+        let claim = self.claim.take_if(|claim| claim.listening == *listening);
+        claim.map(|claim| claim.close(driver)).is_some()
     }
 
     /// Ends the listener at this place of the list.
@@ -280,11 +291,12 @@ impl Forwarding {
             Err(BindError::Failed(port, error)) => {
                 if error.kind() == ErrorKind::AddrInUse
                     && self.claim.is_none()
-                    && matches!(listening, Listening::Tcp { .. })
-                    && !self.has_port(port)
+                    && let Some(wanted) = port_place(&listening, context)
+                    && !self.has_place(&wanted, context)
                 {
-                    let claimed = listening.clone();
-                    self.claim = PortClaim::make(claimed, port, want_reply, &context.grant, driver);
+                    let grant = &context.grant;
+                    self.claim =
+                        PortClaim::make(listening.clone(), &wanted, want_reply, grant, driver);
                     if self.claim.is_some() {
                         return;
                     }
@@ -298,10 +310,10 @@ impl Forwarding {
         }
     }
 
-    /// True if this connection listens on the port for connections.
-    fn has_port(&self, wanted: u16) -> bool {
+    /// True if this connection listens on the port for connections, at the same addresses.
+    fn has_place(&self, wanted: &PortPlace, context: &Context<'_>) -> bool {
         let mut listeners = self.listeners.iter();
-        listeners.any(|own| matches!(own.listening, Listening::Tcp { port, .. } if port == wanted))
+        listeners.any(|own| port_place(&own.listening, context).as_ref() == Some(wanted))
     }
 
     /// Checks the request and makes its sockets.
@@ -372,12 +384,8 @@ impl Forwarding {
         let opens = Opens::Forwarded(listening.clone());
         match self.forwards.listen(sockets, opens, driver) {
             Ok(number) => {
-                let rendezvous = match &listening {
-                    Listening::Tcp { port, .. } => {
-                        Rendezvous::open(&context.grant, *port, number, driver)
-                    }
-                    Listening::Udp { .. } | Listening::Unix(_) => None,
-                };
+                let rendezvous = port_place(&listening, context)
+                    .and_then(|port| Rendezvous::open(&context.grant, &port, number, driver));
                 self.listeners.push(ClientListener {
                     listening,
                     number,
@@ -586,6 +594,22 @@ enum BindError {
     Failed(u16, io::Error),
 }
 
+fn gateway(context: &Context<'_>) -> Gateway {
+    match context.options.forwarding.gateway_ports {
+        GatewayPorts::No => Gateway::Loopback,
+        GatewayPorts::Yes => Gateway::Everywhere,
+        GatewayPorts::ClientSpecified => Gateway::AsRequested,
+    }
+}
+
+/// The place of a listener for connections.
+fn port_place(listening: &Listening, context: &Context<'_>) -> Option<PortPlace> {
+    match listening {
+        Listening::Tcp { address, port } => Some((gateway(context).place(Some(address)), *port)),
+        Listening::Udp { .. } | Listening::Unix(_) => None,
+    }
+}
+
 /// Listens on a port of TCP or UDP.
 fn bind_port(
     is_udp: bool,
@@ -593,11 +617,7 @@ fn bind_port(
     port: u16,
     context: &Context<'_>,
 ) -> io::Result<ListeningSockets> {
-    let gateway = match context.options.forwarding.gateway_ports {
-        GatewayPorts::No => Gateway::Loopback,
-        GatewayPorts::Yes => Gateway::Everywhere,
-        GatewayPorts::ClientSpecified => Gateway::AsRequested,
-    };
+    let gateway = gateway(context);
     let failed = |address: std::net::SocketAddr, error: &io::Error| {
         let (ip, port) = (address.ip(), address.port());
         context.log.verbose(&format!("bind [{ip}]:{port}: {error}"));

@@ -2,7 +2,7 @@
 //! passes to a new connection of the same user and key.
 //!
 //! A session process that listens on a port also listens on an abstract Unix socket, the *rendezvous*
-//! of the port; its name is a hash of user, key and port. A new session process that finds the port
+//! of the port; its name is a hash of user, key, port and requested address. A new session process that finds the port
 //! in use connects to it. The older one then asks its client for a sign of life. If one comes within
 //! [`SILENCE_MS`] it answers with a byte and keeps the port; otherwise it closes the port, and then
 //! the connection of the rendezvous.
@@ -41,9 +41,13 @@ const BACKLOG: i32 = 16;
 /// The answer of an older connection that keeps its port.
 const KEPT: &[u8] = b"k";
 
+/// A port, and the name of the addresses that were requested for it ([`driver::forward::Gateway::place`]):
+/// a connection may listen on one number at several addresses apart.
+pub(super) type PortPlace = (String, u16);
+
 /// The name of a port's rendezvous; `None` for a login without a key. `auth_info` has a line for each
 /// method by which the user has logged in.
-fn rendezvous(user: &str, uid: u32, auth_info: &str, port: u16) -> Option<Vec<u8>> {
+fn rendezvous(user: &str, uid: u32, auth_info: &str, (place, port): &PortPlace) -> Option<Vec<u8>> {
     let lines = auth_info.lines();
     let keys = lines.filter_map(|line| line.strip_prefix("publickey "));
     let keys: Option<Vec<String>> = keys.map(plain_key).collect();
@@ -51,7 +55,8 @@ fn rendezvous(user: &str, uid: u32, auth_info: &str, port: u16) -> Option<Vec<u8
     let mut whose = Vec::new();
     whose.put_string(user.as_bytes());
     whose.put_u32(uid);
-    whose.put_u32(u32::from(port));
+    whose.put_u32(u32::from(*port));
+    whose.put_string(place.as_bytes());
     for key in keys {
         whose.put_string(key.as_bytes());
     }
@@ -61,7 +66,7 @@ fn rendezvous(user: &str, uid: u32, auth_info: &str, port: u16) -> Option<Vec<u8
     Some(name.collect::<String>().into_bytes())
 }
 
-fn rendezvous_of(grant: &SessionGrant, port: u16) -> Option<Vec<u8>> {
+fn rendezvous_of(grant: &SessionGrant, port: &PortPlace) -> Option<Vec<u8>> {
     rendezvous(&grant.user, grant.uid, &grant.auth_info, port)
 }
 
@@ -86,7 +91,7 @@ impl Rendezvous {
     /// rendezvous: the port then stays with this connection, as with OpenSSH.
     pub(super) fn open(
         grant: &SessionGrant,
-        port: u16,
+        port: &PortPlace,
         listener: u64,
         driver: &mut Driver,
     ) -> Option<Self> {
@@ -214,7 +219,7 @@ impl PortClaim {
     /// Asks the older connection of the same user and key for the port; `None` if there is none.
     pub(super) fn make(
         listening: Listening,
-        port: u16,
+        port: &PortPlace,
         want_reply: bool,
         grant: &SessionGrant,
         driver: &mut Driver,
@@ -263,11 +268,11 @@ mod tests {
         "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHp6enp6enp6enp6enp6enp6enp6enp6enp6enp6enp6";
 
     fn name(user: (&str, u32), auth_info: &str, port: u16) -> Option<Vec<u8>> {
-        rendezvous(user.0, user.1, auth_info, port)
+        rendezvous(user.0, user.1, auth_info, &("localhost".into(), port))
     }
 
     #[test]
-    fn another_user_key_or_port_has_another_rendezvous() {
+    fn another_user_key_port_or_address_has_another_rendezvous() {
         let ann = ("ann", 1000);
         let info = format!("publickey {KEY}\n");
         let own = name(ann, &info, 8080).unwrap();
@@ -284,6 +289,10 @@ mod tests {
             name(ann, &info, 8081),
         ] {
             assert_ne!(other.unwrap(), own);
+        }
+        for (place, is_own) in [("localhost", true), ("127.0.0.1", false), ("::1", false)] {
+            let name = rendezvous("ann", 1000, &info, &(place.into(), 8080)).unwrap();
+            assert_eq!(name == own, is_own, "{place}");
         }
     }
 

@@ -87,6 +87,8 @@ impl Lookups {
         self.under_way += 1;
         let (wake, sender) = (Arc::clone(&self.wake), self.sender.clone());
         let (serial, look_up) = (lookup.serial, self.look_up);
+        // Signals belong to the thread with the loop, which may have to remove files first.
+        let blocked = crate::signals::Blocked::all().ok();
         let begun = thread::Builder::new()
             .name("resolver".into())
             .stack_size(STACK_BYTES)
@@ -95,6 +97,7 @@ impl Lookups {
                 let _ = sender.send((serial, look_up(&lookup)));
                 let _ = wake.signal();
             });
+        drop(blocked);
         if let Err(error) = begun {
             let why = escape::system_words(&error.to_string()).into_owned();
             let _ = self.sender.send((serial, Err(why)));
@@ -128,6 +131,35 @@ impl AsFd for Lookups {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Otherwise the system may give it the signal that ends the process, whose files then stay.
+    #[test]
+    fn the_threads_take_no_signals() {
+        let blocked = |_: &Lookup| {
+            let status = std::fs::read_to_string("/proc/thread-self/status");
+            let status = status.map_err(|error| error.to_string())?;
+            let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
+            Err(mask.unwrap_or_default().trim().to_owned())
+        };
+        let mut lookups = Lookups::with(blocked).unwrap();
+        lookups.start(Lookup {
+            serial: 1,
+            host: "h".into(),
+            port: 0,
+            family: Family::Any,
+        });
+        let (_, mask) = std::iter::repeat_with(|| {
+            std::thread::yield_now();
+            lookups.next_answer()
+        })
+        .flatten()
+        .next()
+        .unwrap();
+        let mask = u64::from_str_radix(&mask.unwrap_err(), 16).unwrap();
+        for signal in [libc::SIGTERM, libc::SIGHUP, libc::SIGINT] {
+            assert_ne!(mask & (1 << (signal - 1)), 0, "{signal}: {mask:x}");
+        }
+    }
 
     /// Otherwise a peer that opens and gives up connections to dead names fills the memory, and every
     /// later lookup waits until theirs have ended.

@@ -247,17 +247,32 @@ impl<V: Subject> Adversary<V> {
 }
 
 impl Adversary<Memory> {
+    /// A client that has logged in.
+    #[must_use]
+    pub fn client() -> Self {
+        let memory = Memory::server(TransportConfig::default());
+        let mut adversary = Self::new(memory, Role::Client);
+        adversary.exchange(&Offer::default());
+        adversary.service();
+        adversary.login_password(b"user", PASSWORD);
+        adversary
+    }
+
     /// A lying server whose subject has logged in.
     #[must_use]
     pub fn server() -> Self {
         let mut adversary = Self::new(Memory::client(TransportConfig::default()), Role::Server);
         adversary.exchange(&Offer::default());
-        adversary.accept_service();
+        adversary.log_in_subject();
         adversary
-            .subject
+    }
+
+    /// Lets the subject log in, after the key exchange.
+    pub fn log_in_subject(&mut self) {
+        self.accept_service();
+        self.subject
             .command(|client| client.auth_password(b"user", PASSWORD));
-        adversary.expect(50);
-        adversary.say(&wire::message::UserauthSuccess {});
-        adversary
+        self.expect(50);
+        self.say(&wire::message::UserauthSuccess {});
     }
 }

@@ -1,5 +1,6 @@
 // Command tunnel is Go's golang.org/x/crypto/ssh as a client that forwards. Its arguments are those
-// of tunnel.py, without -D.
+// of tunnel.py, without -D. With -C and a port it asks to listen there, without wanting a reply, and
+// takes that back at once.
 package main
 
 import (
@@ -7,6 +8,7 @@ import (
 	"log"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 
 	"golang.org/x/crypto/ssh"
@@ -63,10 +65,14 @@ func serve(listener net.Listener, dial func() (net.Conn, error)) {
 func main() {
 	options := map[string]string{}
 	var forwards [][2]string
+	var cancelled []string
 	for at := 1; at < len(os.Args); at++ {
 		if flag := os.Args[at]; flag == "-L" || flag == "-R" {
 			at++
 			forwards = append(forwards, [2]string{flag, os.Args[at]})
+		} else if flag == "-C" {
+			at++
+			cancelled = append(cancelled, os.Args[at])
 		} else if name, value, ok := strings.Cut(flag, "="); ok {
 			options[name] = value
 		}
@@ -107,6 +113,21 @@ func main() {
 			log.Fatal(err)
 		}
 		go serve(listener, dial)
+	}
+	for _, port := range cancelled {
+		number, err := strconv.Atoi(port)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fields := ssh.Marshal(struct {
+			Address string
+			Port    uint32
+		}{"localhost", uint32(number)})
+		if _, _, err := client.SendRequest("tcpip-forward", false, fields); err != nil {
+			log.Fatal(err)
+		}
+		ok, _, err := client.SendRequest("cancel-tcpip-forward", true, fields)
+		log.Println("cancelled", ok, err)
 	}
 	log.Fatal(client.Wait())
 }

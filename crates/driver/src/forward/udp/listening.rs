@@ -94,7 +94,20 @@ impl Forwards {
         Ok(serial)
     }
 
-    pub(super) fn watch_udp(
+    /// Receives the datagrams of an association; `origin` counts its flows.
+    pub(super) fn listen_association(
+        &mut self,
+        serial: u64,
+        socket: OwnedFd,
+        (association, origin): (Association, u64),
+        driver: &mut Driver,
+    ) {
+        let listener = UdpListener::new(vec![socket], Opens::Socks, origin, Some(association));
+        // Without it, the client gets no datagrams.
+        let _ = self.watch_udp(serial, listener, driver);
+    }
+
+    fn watch_udp(
         &mut self,
         serial: u64,
         listener: UdpListener,
@@ -177,8 +190,9 @@ impl Forwards {
         let mut named = None;
         let mut head_bytes = 0;
         if let Some(association) = &mut listener.association {
-            let is_client = association.is_client(received.peer.address);
-            let header = SocksDatagram::parse(received.bytes).filter(|_| is_client);
+            // A datagram that is malformed does not fix the client's port.
+            let header = SocksDatagram::parse(received.bytes)
+                .filter(|_| association.is_client(received.peer.address));
             let Some(header) = header else {
                 return;
             };
