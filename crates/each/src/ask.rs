@@ -12,22 +12,22 @@ use client::interaction::{Interaction, Question};
 use client::prompt::Prompter;
 use zeroize::Zeroizing;
 
-use crate::output::{HostOutput, Output, locked};
+use crate::output::{HostOutput, RunOutput, locked};
 
-type Answer = Option<Zeroizing<Vec<u8>>>;
+type SharedAnswer = Option<Zeroizing<Vec<u8>>>;
 
 /// The answers so far. Held while a question is open.
 #[derive(Debug)]
 pub(crate) struct Questions {
-    answers: Mutex<HashMap<Topic, Answer>>,
-    output: Arc<Output>,
+    answers: Mutex<HashMap<Topic, SharedAnswer>>,
+    output: Arc<RunOutput>,
     /// The run ends: nothing is asked any more.
     is_over: AtomicBool,
     prompter_can_ask: bool,
 }
 
 impl Questions {
-    pub(crate) fn new(output: Arc<Output>) -> Self {
+    pub(crate) fn new(output: Arc<RunOutput>) -> Self {
         Self {
             answers: Mutex::default(),
             output,
@@ -40,7 +40,7 @@ impl Questions {
         self.is_over.store(true, Ordering::Relaxed);
     }
 
-    fn ask(&self, text: &str, question: Question) -> Answer {
+    fn ask(&self, text: &str, question: Question) -> SharedAnswer {
         if self.is_over.load(Ordering::Relaxed) || sys::signals::noted() {
             return None;
         }
@@ -97,7 +97,7 @@ pub(crate) struct HostInteraction {
     /// Text for the user that belongs to the next question, if there is one.
     pending: String,
     /// The shared answers that this host got.
-    used: HashMap<Topic, Answer>,
+    used: HashMap<Topic, SharedAnswer>,
 }
 
 impl HostInteraction {
@@ -119,7 +119,7 @@ impl HostInteraction {
     }
 
     /// The answer that all hosts share; it is asked for where there is none.
-    fn shared(&mut self, topic: Topic) -> Answer {
+    fn shared(&mut self, topic: Topic) -> SharedAnswer {
         let mut answers = locked(&self.questions.answers);
         if let Some(before) = self.used.get(&topic) {
             // The host refused the password: the next is not better. A passphrase is found wrong
@@ -145,7 +145,7 @@ impl HostInteraction {
 }
 
 impl Interaction for HostInteraction {
-    fn ask(&mut self, prompt: &str, question: Question) -> Answer {
+    fn ask(&mut self, prompt: &str, question: Question) -> SharedAnswer {
         if let Some(topic) = Topic::of(prompt, question) {
             return self.shared(topic);
         }

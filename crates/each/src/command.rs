@@ -10,10 +10,10 @@ use client::flags::SessionRequest;
 use client::{ClientError, SessionTerms, log};
 
 use crate::ask::{HostInteraction, Questions};
-use crate::crew::Work;
+use crate::crew::HostWork;
 use crate::hosts::Host;
-use crate::outcome::{self, Outcome, STATUS_FAILED};
-use crate::output::{HostOutput, Output, locked};
+use crate::outcome::{self, HostOutcome, STATUS_FAILED};
+use crate::output::{HostOutput, RunOutput, locked};
 use crate::session::{CommandEnd, Control};
 use crate::spool::Spool;
 
@@ -35,7 +35,7 @@ const MAX_CACHED: usize = 128;
 #[derive(Debug)]
 pub(crate) struct Common {
     pub(crate) hosts: Arc<[Host]>,
-    pub(crate) output: Arc<Output>,
+    pub(crate) output: Arc<RunOutput>,
     pub(crate) questions: Arc<Questions>,
     /// Flags of the command line for `ssh`.
     pub(crate) ssh: Vec<(&'static str, OsString)>,
@@ -133,9 +133,9 @@ impl RunCommand {
 }
 
 /// What a session came to.
-fn outcome_of(result: &Result<i32, ClientError>, output: &HostOutput) -> Outcome {
+fn outcome_of(result: &Result<i32, ClientError>, output: &HostOutput) -> HostOutcome {
     if let Some(failure) = output.failure() {
-        return Outcome::failed(failure);
+        return HostOutcome::failed(failure);
     }
     match result {
         Ok(STATUS_FAILED) => {
@@ -145,17 +145,17 @@ fn outcome_of(result: &Result<i32, ClientError>, output: &HostOutput) -> Outcome
                     .any(|start| message.starts_with(start))
                     || message.contains("request failed on channel")
             });
-            said.map_or(Outcome::exit(STATUS_FAILED), Outcome::failed)
+            said.map_or(HostOutcome::exit(STATUS_FAILED), HostOutcome::failed)
         }
-        Ok(status) => Outcome::exit(*status),
-        Err(error) => Outcome::failed(outcome::cause(error)),
+        Ok(status) => HostOutcome::exit(*status),
+        Err(error) => HostOutcome::failed(outcome::cause(error)),
     }
 }
 
-impl Work for RunCommand {
-    fn work(&self, host: usize, control: &Arc<Control>, is_last: bool) -> Result<Outcome, ()> {
+impl HostWork for RunCommand {
+    fn work(&self, host: usize, control: &Arc<Control>, is_last: bool) -> Result<HostOutcome, ()> {
         let Some(of_host) = self.common.hosts.get(host) else {
-            return Ok(Outcome::failed("no host"));
+            return Ok(HostOutcome::failed("no host"));
         };
         let begun = Instant::now();
         let output = self.common.output_of(host, control);

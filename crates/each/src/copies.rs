@@ -13,9 +13,9 @@ use copy::host_copy::{HostCopied, HostCopy, HostCopyWay};
 
 use crate::ask::HostInteraction;
 use crate::command::{Common, has_no_room};
-use crate::crew::Work;
+use crate::crew::HostWork;
 use crate::hosts::Host;
-use crate::outcome::{self, Outcome};
+use crate::outcome::{self, HostOutcome};
 use crate::output::{HostOutput, locked};
 use crate::session::Control;
 
@@ -34,7 +34,7 @@ pub(crate) struct CopyFiles {
 
 impl CopyFiles {
     /// The target for a host. Files that are fetched go to a directory of the host's own below the target,
-    /// or to the path in which the name stands.
+    /// or to the path that has the name in place of [`HOST_MARK`].
     fn target(&self, host: &Host) -> Result<OsString, String> {
         if self.way == HostCopyWay::Put {
             return Ok(self.target.clone());
@@ -110,28 +110,28 @@ impl Way {
     }
 }
 
-fn outcome_of(copied: &HostCopied, error: Option<&ClientError>, said: Option<&str>) -> Outcome {
+fn outcome_of(copied: &HostCopied, error: Option<&ClientError>, said: Option<&str>) -> HostOutcome {
     if !copied.has_failed {
-        return Outcome::exit(0);
+        return HostOutcome::exit(0);
     }
     if let Some(error) = error {
-        return Outcome::failed(outcome::cause(error));
+        return HostOutcome::failed(outcome::cause(error));
     }
     if copied.has_lost_connection {
         let last = copied.errors.last().map(String::as_str);
-        return Outcome::failed(said.or(last).unwrap_or("connection lost"));
+        return HostOutcome::failed(said.or(last).unwrap_or("connection lost"));
     }
     let first = copied.errors.first().map_or("copy failed", String::as_str);
-    Outcome {
+    HostOutcome {
         status: Some(1),
         cause: Some(first.to_owned()),
     }
 }
 
-impl Work for CopyFiles {
-    fn work(&self, host: usize, control: &Arc<Control>, is_last: bool) -> Result<Outcome, ()> {
+impl HostWork for CopyFiles {
+    fn work(&self, host: usize, control: &Arc<Control>, is_last: bool) -> Result<HostOutcome, ()> {
         let Some(of_host) = self.common.hosts.get(host) else {
-            return Ok(Outcome::failed("no host"));
+            return Ok(HostOutcome::failed("no host"));
         };
         let begun = Instant::now();
         let output = self.common.output_of(host, control);

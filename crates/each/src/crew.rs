@@ -16,8 +16,8 @@ use sys::epoll::EventFd;
 use sys::signals::{self, Signal};
 
 use crate::hosts::Host;
-use crate::outcome::Outcome;
-use crate::output::{Output, locked};
+use crate::outcome::HostOutcome;
+use crate::output::{RunOutput, locked};
 use crate::session::Control;
 
 /// How often the main thread looks at time limits, signals and the progress.
@@ -36,7 +36,7 @@ const DESCRIPTORS_PER_HOST: u64 = 8;
 const OTHER_DESCRIPTORS: u64 = 64;
 
 /// Does the work of one host, on its own thread.
-pub(crate) trait Work: Send + Sync + 'static {
+pub(crate) trait HostWork: Send + Sync + 'static {
     /// Does the work. `Err` gives the host back because the system has no room for it; nothing has
     /// happened at the host then.
     fn work(
@@ -44,7 +44,7 @@ pub(crate) trait Work: Send + Sync + 'static {
         host: usize,
         control: &Arc<Control>,
         is_last_chance: bool,
-    ) -> Result<Outcome, ()>;
+    ) -> Result<HostOutcome, ()>;
 
     /// The run ends: nothing is asked or waited for any more.
     fn end(&self);
@@ -52,7 +52,7 @@ pub(crate) trait Work: Send + Sync + 'static {
 
 /// The conditions of a run.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Terms {
+pub(crate) struct RunTerms {
     pub(crate) at_once: usize,
     pub(crate) timeout: Option<Duration>,
     pub(crate) first_failure: bool,
@@ -67,7 +67,7 @@ struct Crew<W> {
     work: W,
     queue: Mutex<VecDeque<usize>>,
     at_work: Mutex<BTreeMap<usize, AtWork>>,
-    outcomes: Mutex<Vec<Option<Outcome>>>,
+    outcomes: Mutex<Vec<Option<HostOutcome>>>,
     done: AtomicUsize,
     failed: AtomicUsize,
     threads: AtomicUsize,
@@ -75,7 +75,7 @@ struct Crew<W> {
     wake: EventFd,
 }
 
-impl<W: Work> Crew<W> {
+impl<W: HostWork> Crew<W> {
     /// One thread's life.
     fn serve(&self) {
         while !self.is_over.load(Ordering::Relaxed) {
@@ -89,7 +89,7 @@ impl<W: Work> Crew<W> {
                         locked(&self.queue).push_front(host);
                         return;
                     }
-                    self.record(host, Outcome::failed(error.to_string()));
+                    self.record(host, HostOutcome::failed(error.to_string()));
                     continue;
                 }
             };
@@ -132,7 +132,7 @@ impl<W: Work> Crew<W> {
     }
 
     /// Records an outcome; the first of a host counts.
-    fn record(&self, host: usize, outcome: Outcome) -> bool {
+    fn record(&self, host: usize, outcome: HostOutcome) -> bool {
         let mut outcomes = locked(&self.outcomes);
         let Some(slot @ None) = outcomes.get_mut(host) else {
             return false;
@@ -164,7 +164,7 @@ impl<W: Work> Crew<W> {
     }
 
     fn give_up(&self, host: usize, control: &Control, cause: &str) {
-        if self.record(host, Outcome::failed(cause)) {
+        if self.record(host, HostOutcome::failed(cause)) {
             control.abandon(cause);
         }
     }
@@ -201,7 +201,7 @@ pub(crate) enum Ended {
 
 /// The outcomes in the order of the hosts, `None` for those that did not start.
 pub(crate) struct Results {
-    pub(crate) outcomes: Vec<Option<Outcome>>,
+    pub(crate) outcomes: Vec<Option<HostOutcome>>,
     pub(crate) ended: Ended,
 }
 
@@ -222,10 +222,10 @@ fn room(at_once: usize, hosts: usize) -> usize {
 /// # Errors
 /// The system's, if nothing can be begun.
 pub(crate) fn run(
-    work: impl Work,
+    work: impl HostWork,
     hosts: &[Host],
-    terms: Terms,
-    output: &Output,
+    terms: RunTerms,
+    output: &RunOutput,
 ) -> io::Result<Results> {
     for signal in ENDING {
         if !signals::is_ignored(signal).unwrap_or(false) {
@@ -250,7 +250,7 @@ pub(crate) fn run(
 }
 
 /// Starts the threads; fewer, if the system has no room for all.
-fn begin<W: Work>(crew: &Arc<Crew<W>>, count: usize) -> io::Result<()> {
+fn begin<W: HostWork>(crew: &Arc<Crew<W>>, count: usize) -> io::Result<()> {
     // The main thread takes the signals.
     let _blocked = signals::Blocked::new(&ENDING)?;
     for index in 0..count {
@@ -272,7 +272,7 @@ fn begin<W: Work>(crew: &Arc<Crew<W>>, count: usize) -> io::Result<()> {
     Ok(())
 }
 
-fn watch<W: Work>(crew: &Crew<W>, hosts: usize, terms: Terms, output: &Output) -> Ended {
+fn watch<W: HostWork>(crew: &Crew<W>, hosts: usize, terms: RunTerms, output: &RunOutput) -> Ended {
     let mut ended = Ended::Whole;
     let mut last: Option<Instant> = None;
     let mut painted = Instant::now();

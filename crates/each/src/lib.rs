@@ -27,11 +27,11 @@ use ask::Questions;
 use command::{Common, RunCommand};
 use copies::CopyFiles;
 use copy::host_copy::HostCopyWay;
-use crew::{Ended, Results, Terms};
+use crew::{Ended, Results, RunTerms};
 use hosts::{Host, HostList};
-use options::{EachOptions, Task};
-use outcome::{Outcome, STATUS_FAILED};
-use output::Output;
+use options::{EachOptions, HostTask};
+use outcome::{HostOutcome, STATUS_FAILED};
+use output::RunOutput;
 use spool::Spool;
 
 /// Exit status after a signal that ended the run: 128 and the number of SIGINT.
@@ -114,7 +114,7 @@ fn perform(options: EachOptions) -> Result<i32, String> {
         true => Some(spool()?),
         false => None,
     };
-    let output = Arc::new(Output::new(options.form.clone(), options.quiet)?);
+    let output = Arc::new(RunOutput::new(options.form.clone(), options.quiet)?);
     let common = Common {
         hosts: hosts.into(),
         questions: Arc::new(Questions::new(Arc::clone(&output))),
@@ -137,14 +137,14 @@ fn spool() -> Result<Arc<Spool>, String> {
 fn work(options: &EachOptions, common: Common, input: Option<Arc<Spool>>) -> Result<i32, String> {
     let hosts = Arc::clone(&common.hosts);
     let output = Arc::clone(&common.output);
-    let terms = Terms {
+    let terms = RunTerms {
         at_once: options.at_once,
         timeout: options.timeout,
         first_failure: options.first_failure,
     };
     let begun = Instant::now();
     let results = match &options.task {
-        Task::Run(command) => {
+        HostTask::Run(command) => {
             let work = RunCommand {
                 common,
                 command: command.clone(),
@@ -152,9 +152,9 @@ fn work(options: &EachOptions, common: Common, input: Option<Arc<Spool>>) -> Res
             };
             crew::run(work, &hosts, terms, &output)
         }
-        Task::Put(sources, target) | Task::Get(sources, target) => {
+        HostTask::Put(sources, target) | HostTask::Get(sources, target) => {
             let way = match &options.task {
-                Task::Put(..) => HostCopyWay::Put,
+                HostTask::Put(..) => HostCopyWay::Put,
                 _ => HostCopyWay::Get,
             };
             if way == HostCopyWay::Put
@@ -191,7 +191,7 @@ fn work(options: &EachOptions, common: Common, input: Option<Arc<Spool>>) -> Res
 fn conclude(
     hosts: &[Host],
     results: &Results,
-    output: &Output,
+    output: &RunOutput,
     elapsed: Duration,
     quiet: bool,
 ) -> i32 {
@@ -231,6 +231,6 @@ fn conclude(
 }
 
 /// True if an outcome counts for the exit status: a host that ended with the run did not fail itself.
-fn counts(results: &Results, outcome: &Outcome) -> bool {
+fn counts(results: &Results, outcome: &HostOutcome) -> bool {
     results.ended == Ended::Whole || outcome.cause.as_deref() != Some(crew::ENDED_WITH_THE_RUN)
 }

@@ -13,7 +13,7 @@ const MAX_AT_ONCE: usize = 10_000;
 
 /// How the output of the hosts is written.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) enum Form {
+pub(crate) enum OutputForm {
     /// All of a host at once, when it ends.
     #[default]
     Grouped,
@@ -25,9 +25,9 @@ pub(crate) enum Form {
     Files(PathBuf),
 }
 
-/// What is done with each host.
+/// The work at each host.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Task {
+pub(crate) enum HostTask {
     /// A command.
     Run(OsString),
     /// Local files are copied to the host.
@@ -43,8 +43,8 @@ pub(crate) struct EachOptions {
     pub(crate) hosts: Vec<String>,
     /// `-x`: hosts to leave out.
     pub(crate) excluded: Vec<String>,
-    pub(crate) task: Task,
-    pub(crate) form: Form,
+    pub(crate) task: HostTask,
+    pub(crate) form: OutputForm,
     /// `-n`
     pub(crate) at_once: usize,
     /// `--timeout`: of the whole work of one host.
@@ -79,8 +79,8 @@ impl Default for EachOptions {
         Self {
             hosts: Vec::new(),
             excluded: Vec::new(),
-            task: Task::Run(OsString::new()),
-            form: Form::default(),
+            task: HostTask::Run(OsString::new()),
+            form: OutputForm::default(),
             at_once: DEFAULT_AT_ONCE,
             timeout: None,
             first_failure: false,
@@ -97,7 +97,7 @@ impl EachOptions {
     /// Reads the arguments.
     ///
     /// # Errors
-    /// What is wrong with them; empty for the usage alone.
+    /// The message about the mistake; empty for the usage alone.
     pub(crate) fn parse(args: Vec<OsString>) -> Result<Self, String> {
         let mut draft = Draft::default();
         let mut rest = Vec::new();
@@ -143,9 +143,9 @@ impl Draft {
             "stdin" => options.stdin = true,
             "r" => options.recursive = true,
             "preserve" => options.preserve = true,
-            "prefix" => self.form(Form::Prefixed)?,
-            "json" => self.form(Form::Json)?,
-            "output" => self.form(Form::Files(value.into()))?,
+            "prefix" => self.form(OutputForm::Prefixed)?,
+            "json" => self.form(OutputForm::Json)?,
+            "output" => self.form(OutputForm::Files(value.into()))?,
             "put" => self.copy(CopyWay::Put)?,
             "get" => self.copy(CopyWay::Get)?,
             "h" | "help" => return Err(String::new()),
@@ -154,8 +154,8 @@ impl Draft {
         Ok(())
     }
 
-    fn form(&mut self, form: Form) -> Result<(), String> {
-        if self.options.form != Form::Grouped && self.options.form != form {
+    fn form(&mut self, form: OutputForm) -> Result<(), String> {
+        if self.options.form != OutputForm::Grouped && self.options.form != form {
             return Err("give one of --prefix, --json and --output".to_owned());
         }
         self.options.form = form;
@@ -185,13 +185,13 @@ impl Draft {
             if options.recursive || options.preserve {
                 return Err("-r and --preserve belong to --put and --get".to_owned());
             }
-            options.task = Task::Run(rest.join(OsStr::new(" ")));
+            options.task = HostTask::Run(rest.join(OsStr::new(" ")));
             return Ok(options);
         };
         if options.stdin {
             return Err("--stdin is for a command, not for a copy".to_owned());
         }
-        if matches!(options.form, Form::Files(_)) {
+        if matches!(options.form, OutputForm::Files(_)) {
             return Err("--output is for a command's output: a copy has none".to_owned());
         }
         let target = rest.pop().unwrap_or_default();
@@ -199,8 +199,8 @@ impl Draft {
             return Err("write sources and a target after --".to_owned());
         }
         options.task = match way {
-            CopyWay::Put => Task::Put(rest, target),
-            CopyWay::Get => Task::Get(rest, target),
+            CopyWay::Put => HostTask::Put(rest, target),
+            CopyWay::Get => HostTask::Get(rest, target),
         };
         Ok(options)
     }
@@ -271,8 +271,8 @@ mod tests {
     fn flags_may_follow_hosts_and_the_command_begins_after_the_dashes() {
         let options = parsed("a b -n 5 c --prefix -- ls -l -- x").unwrap();
         assert_eq!(options.hosts, ["a", "b", "c"]);
-        assert_eq!(options.task, Task::Run("ls -l -- x".into()));
-        assert_eq!((options.at_once, options.form), (5, Form::Prefixed));
+        assert_eq!(options.task, HostTask::Run("ls -l -- x".into()));
+        assert_eq!((options.at_once, options.form), (5, OutputForm::Prefixed));
     }
 
     #[test]

@@ -12,7 +12,7 @@ pub(crate) const STATUS_FAILED: i32 = 255;
 
 /// How a host ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Outcome {
+pub(crate) struct HostOutcome {
     /// The command's exit status, or 0 for a copy; `None` if there is none.
     pub(crate) status: Option<i32>,
     /// Why it failed, without the host's name, so that hosts with like causes are grouped; `None` if
@@ -20,7 +20,7 @@ pub(crate) struct Outcome {
     pub(crate) cause: Option<String>,
 }
 
-impl Outcome {
+impl HostOutcome {
     /// The host's command ended with this status.
     pub(crate) fn exit(status: i32) -> Self {
         Self {
@@ -79,8 +79,8 @@ fn lost(error: &driver::DriverError) -> String {
 }
 
 /// The exit status of a run: that of the worst host, the highest.
-pub(crate) fn worst<'o>(outcomes: impl IntoIterator<Item = &'o Outcome>) -> i32 {
-    let weights = outcomes.into_iter().map(Outcome::weight);
+pub(crate) fn worst<'o>(outcomes: impl IntoIterator<Item = &'o HostOutcome>) -> i32 {
+    let weights = outcomes.into_iter().map(HostOutcome::weight);
     weights.max().unwrap_or(0).clamp(0, STATUS_FAILED)
 }
 
@@ -108,10 +108,14 @@ mod tests {
 
     #[test]
     fn the_run_ends_with_the_highest_status() {
-        let outcomes = [Outcome::exit(0), Outcome::exit(3), Outcome::exit(1)];
+        let outcomes = [
+            HostOutcome::exit(0),
+            HostOutcome::exit(3),
+            HostOutcome::exit(1),
+        ];
         assert_eq!(worst(&outcomes), 3);
         assert_eq!(
-            worst(&[Outcome::exit(3), Outcome::failed("x")]),
+            worst(&[HostOutcome::exit(3), HostOutcome::failed("x")]),
             STATUS_FAILED
         );
         assert_eq!(worst(&[]), 0);

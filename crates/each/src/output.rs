@@ -19,8 +19,8 @@ use escape::{Style, escape, one_line};
 use proto::Stream;
 use sys::epoll::EventFd;
 
-use crate::options::Form;
-use crate::outcome::Outcome;
+use crate::options::OutputForm;
+use crate::outcome::HostOutcome;
 
 /// Bytes of a host that are held until it ends; also the longest line of the prefixed form, which is
 /// broken there.
@@ -45,8 +45,8 @@ struct Floor {
 
 /// The output of the run.
 #[derive(Debug)]
-pub(crate) struct Output {
-    form: Form,
+pub(crate) struct RunOutput {
+    form: OutputForm,
     quiet: bool,
     /// Whether standard output and standard error are terminals.
     terminals: [bool; 2],
@@ -62,13 +62,13 @@ pub(crate) struct Output {
     reported: Mutex<HashSet<usize>>,
 }
 
-impl Output {
+impl RunOutput {
     /// The output of a run.
     ///
     /// # Errors
     /// Why there is no directory for the files.
-    pub(crate) fn new(form: Form, quiet: bool) -> Result<Self, String> {
-        if let Form::Files(directory) = &form {
+    pub(crate) fn new(form: OutputForm, quiet: bool) -> Result<Self, String> {
+        if let OutputForm::Files(directory) = &form {
             std::fs::create_dir_all(directory).map_err(|error| {
                 let reason = error.to_string();
                 let reason = escape::system_words(&reason).into_owned();
@@ -93,7 +93,7 @@ impl Output {
 
     /// True if the output is for a program that reads JSON.
     pub(crate) fn is_json(&self) -> bool {
-        self.form == Form::Json
+        self.form == OutputForm::Json
     }
 
     /// True if the progress can be shown.
@@ -250,7 +250,7 @@ fn with_suffix(stem: &Path, suffix: &str) -> PathBuf {
 /// The output of one host.
 #[derive(Debug)]
 pub(crate) struct HostOutput {
-    all: Arc<Output>,
+    all: Arc<RunOutput>,
     host: usize,
     /// Escaped for a terminal: it comes from a file or the command line.
     name: String,
@@ -287,9 +287,9 @@ fn index(stream: Stream) -> usize {
 const STREAMS: [Stream; 2] = [Stream::Data, Stream::Stderr];
 
 impl HostOutput {
-    pub(crate) fn new(all: Arc<Output>, host: usize, name: &str, bell: Arc<EventFd>) -> Self {
+    pub(crate) fn new(all: Arc<RunOutput>, host: usize, name: &str, bell: Arc<EventFd>) -> Self {
         let (mut files, mut failure) = (None, None);
-        if let Form::Files(directory) = &all.form {
+        if let OutputForm::Files(directory) = &all.form {
             match HostFiles::create(directory, name) {
                 Ok(created) => files = Some(created),
                 Err(error) => failure = Some(lost(&error)),
@@ -364,15 +364,15 @@ impl HostOutput {
     /// Takes over one piece; false if there is no room.
     fn takes(&mut self, stream: Stream, data: &Bytes) -> bool {
         match &self.all.form {
-            Form::Grouped => return self.takes_grouped(stream, data),
-            Form::Prefixed => self.lines(stream, data),
-            Form::Json => {
+            OutputForm::Grouped => return self.takes_grouped(stream, data),
+            OutputForm::Prefixed => self.lines(stream, data),
+            OutputForm::Json => {
                 if self.held_bytes > 0 && self.held_bytes + data.len() > HELD_BYTES {
                     self.write_part();
                 }
                 self.hold(stream, data);
             }
-            Form::Files(_) => {
+            OutputForm::Files(_) => {
                 let files = self.files.as_mut();
                 let written = files.map_or(Ok(()), |files| files.write(stream, data));
                 if let Err(error) = written {
@@ -517,7 +517,7 @@ impl HostOutput {
         self.all.write(Stream::Data, line.as_bytes());
     }
 
-    fn write_last(&mut self, outcome: &Outcome, seconds: f64) {
+    fn write_last(&mut self, outcome: &HostOutcome, seconds: f64) {
         if !locked(&self.all.reported).insert(self.host) {
             return;
         }
@@ -540,8 +540,8 @@ impl HostOutput {
     }
 
     /// The host has ended: writes what is left of it.
-    pub(crate) fn finish(&mut self, outcome: &Outcome, seconds: f64) {
-        let is_grouped = self.all.form == Form::Grouped;
+    pub(crate) fn finish(&mut self, outcome: &HostOutcome, seconds: f64) {
+        let is_grouped = self.all.form == OutputForm::Grouped;
         if is_grouped && (self.has_floor || self.held_bytes > 0 || !self.backlog.is_empty()) {
             self.all.await_floor(self.host);
             self.has_floor = true;
@@ -553,22 +553,22 @@ impl HostOutput {
         }
         self.take_over();
         match &self.all.form {
-            Form::Grouped => {
+            OutputForm::Grouped => {
                 for stream in STREAMS {
                     if self.is_at_start.get(index(stream)) == Some(&false) {
                         self.all.write(stream, b"\n");
                     }
                 }
             }
-            Form::Prefixed => self.last_lines(),
-            Form::Json => self.write_last(outcome, seconds),
-            Form::Files(_) => {}
+            OutputForm::Prefixed => self.last_lines(),
+            OutputForm::Json => self.write_last(outcome, seconds),
+            OutputForm::Files(_) => {}
         }
         self.all.leave_floor(self.host);
     }
 }
 
-impl Output {
+impl RunOutput {
     /// Adds a line of a host to `out`. On a terminal, control characters are escaped: none may change
     /// another host's line.
     fn prefixed(&self, name: &str, stream: usize, line: &[u8], out: &mut Vec<u8>) {

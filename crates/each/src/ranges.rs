@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 pub(crate) const MAX_HOSTS: usize = 100_000;
 
 /// One part of a pattern.
-enum Part<'p> {
+enum NamePart<'p> {
     Text(&'p str),
     Numbers(Vec<String>),
 }
@@ -32,12 +32,12 @@ pub(crate) fn split(list: &str) -> Vec<&str> {
 /// The names of one pattern, in order; at most `most`.
 ///
 /// # Errors
-/// What is wrong with the pattern.
+/// The message about the mistake.
 pub(crate) fn expand(pattern: &str, most: usize) -> Result<Vec<String>, String> {
     let parts = parts(pattern, most)?;
     let count = parts.iter().try_fold(1_usize, |count, part| match part {
-        Part::Text(_) => Some(count),
-        Part::Numbers(numbers) => count.checked_mul(numbers.len()),
+        NamePart::Text(_) => Some(count),
+        NamePart::Numbers(numbers) => count.checked_mul(numbers.len()),
     });
     if count.is_none_or(|count| count > most) {
         return Err(too_many(pattern));
@@ -45,8 +45,8 @@ pub(crate) fn expand(pattern: &str, most: usize) -> Result<Vec<String>, String> 
     let mut names = vec![String::new()];
     for part in parts {
         names = match part {
-            Part::Text(text) => names.into_iter().map(|name| name + text).collect(),
-            Part::Numbers(numbers) => names
+            NamePart::Text(text) => names.into_iter().map(|name| name + text).collect(),
+            NamePart::Numbers(numbers) => names
                 .iter()
                 .flat_map(|name| numbers.iter().map(move |number| format!("{name}{number}")))
                 .collect(),
@@ -62,7 +62,7 @@ fn too_many(pattern: &str) -> String {
     )
 }
 
-fn parts(pattern: &str, most: usize) -> Result<Vec<Part<'_>>, String> {
+fn parts(pattern: &str, most: usize) -> Result<Vec<NamePart<'_>>, String> {
     let mut parts = Vec::new();
     let mut rest = pattern;
     while let Some((before, after)) = rest.split_once('[') {
@@ -72,18 +72,18 @@ fn parts(pattern: &str, most: usize) -> Result<Vec<Part<'_>>, String> {
         if inside.contains(':') {
             let end = before.len() + inside.len() + 2;
             let (address, behind) = rest.split_at(end);
-            parts.push(Part::Text(address));
+            parts.push(NamePart::Text(address));
             rest = behind;
             continue;
         }
-        parts.push(Part::Text(before));
-        parts.push(Part::Numbers(numbers(pattern, inside, most)?));
+        parts.push(NamePart::Text(before));
+        parts.push(NamePart::Numbers(numbers(pattern, inside, most)?));
         rest = behind;
     }
     if rest.contains(']') {
         return Err(bad(pattern, "a bracket is not opened"));
     }
-    parts.push(Part::Text(rest));
+    parts.push(NamePart::Text(rest));
     Ok(parts)
 }
 

@@ -9,7 +9,7 @@ use driver::{ChannelHandler, ChannelIo, HandlerProgress};
 use proto::{Error, Stream};
 use sys::epoll::EventFd;
 
-use crate::outcome::Outcome;
+use crate::outcome::HostOutcome;
 use crate::output::{HostOutput, locked};
 use crate::spool::Spool;
 
@@ -51,9 +51,11 @@ impl Control {
     }
 
     /// The outcome of a host whose work was ended; `None` if it was not.
-    pub(crate) fn outcome(&self) -> Option<Outcome> {
+    pub(crate) fn outcome(&self) -> Option<HostOutcome> {
         let cause = locked(&self.cause).clone();
-        cause.filter(|_| self.is_abandoned()).map(Outcome::failed)
+        cause
+            .filter(|_| self.is_abandoned())
+            .map(HostOutcome::failed)
     }
 }
 
