@@ -25,7 +25,7 @@ _fulmar() {
     local _fulmar_current=${COMP_WORDS[COMP_CWORD]}
     local program=${COMP_WORDS[1]} previous=${COMP_WORDS[COMP_CWORD-1]}
     if [ "$COMP_CWORD" -eq 1 ]; then
-        local programs='ssh sshd sftp-server scp sftp agent add keygen keyscan copy-id install help version'
+        local programs='ssh sshd sftp-server scp sftp each agent add keygen keyscan copy-id install help version'
 # bench: begin
         programs+=' demo bench speed'
 # bench: end
@@ -97,6 +97,20 @@ _fulmar() {
         sftp:-S) _fulmar_files ;;
         sftp:-s) : ;;
         sftp:-X) : ;;
+        each:-b) : ;;
+        each:-c) _fulmar_query cipher ;;
+        each:--connect-timeout) : ;;
+        each:-F) _fulmar_files ;;
+        each:-i) _fulmar_files ;;
+        each:-J) _fulmar_hosts ;;
+        each:-l) _fulmar_users ;;
+        each:-m) _fulmar_query mac ;;
+        each:-n) : ;;
+        each:-o) _fulmar_options ssh ;;
+        each:--output) _fulmar_folders ;;
+        each:-p) : ;;
+        each:--timeout) : ;;
+        each:-x) _fulmar_hosts ;;
         agent:-A) : ;;
         agent:-a) _fulmar_files ;;
         agent:-E) _fulmar_words 'sha256 md5' ;;
@@ -181,6 +195,7 @@ _fulmar_flags() {
         sftp-server) _fulmar_words '-d -e -f -h -l -P -p -Q -R -u' ;;
         scp) _fulmar_words '-3 -4 -6 -A -B -C -c -D -d -F -i -J -l -M -n -O -o -P -p -q -R -r -S -s -T -v -X -Z --atomic --json --limit --sparse --verify' ;;
         sftp) _fulmar_words '-4 -6 -A -a -B -b -C -c -D -F -f -i -J -l -N -o -P -p -q -R -r -S -s -v -X' ;;
+        each) _fulmar_words '-4 -6 -A -b -C -c --connect-timeout -F --first-failure --get -i -J --json -l -m -n -o --output -p --prefix --preserve --put -q -r --stdin --timeout -v -x' ;;
         agent) _fulmar_words '-A -a -c -D -d -E -k -O -P -s -T -t -U -u -V' ;;
         add) _fulmar_words '-C -c -D -d -E -H -h -K -k -L -l -N -Q -q -S -T -t -v -X -x' ;;
         keygen) _fulmar_words '-A -a -B -b -C -c -E -e -F -f -g -H -h -I -i -K -k -L -l -M -m -N -n -O -P -p -Q -q -R -r -s -t -U -u -V -v -w -Y -y -Z -z' ;;
@@ -203,12 +218,13 @@ _fulmar_operand() {
         ssh) _fulmar_hosts ;;
         scp) _fulmar_files ;;
         sftp) _fulmar_hosts ;;
+        each) _fulmar_hosts ;;
         add) _fulmar_files ;;
         keygen) _fulmar_files ;;
         keyscan) _fulmar_hosts ;;
         copy-id) _fulmar_hosts ;;
 # bench: begin
-        bench) _fulmar_words 'throughput login echo rekey compress copy idle taskset wan forward keyscan agent sign all up down' ;;
+        bench) _fulmar_words 'throughput login echo rekey compress copy idle taskset wan forward keyscan agent each all up down' ;;
 # bench: end
     esac
 }

@@ -17,6 +17,7 @@ mod copy;
 mod corpus;
 mod deflate;
 pub mod demo;
+mod each;
 mod echo;
 mod figures;
 mod forward;
@@ -180,6 +181,7 @@ fn measure_row(bench: &Bench, row: BenchRow, emit: &mut Emit<'_>) -> Result<(), 
         BenchRow::Keyscan => keyscan::measure(bench, emit),
         BenchRow::Agent => agent::measure(bench, emit),
         BenchRow::Sign => sign::measure(bench, emit),
+        BenchRow::Each => each::measure(bench, emit),
         BenchRow::Share => {
             share::measure(bench, emit);
             Ok(())

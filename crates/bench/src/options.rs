@@ -23,6 +23,7 @@ rows:
   agent       signatures, start and memory of agents
   sign        signing and verifying a commit (keygen -Y)
   share       sessions on the connection of a master (ControlMaster)
+  each        a command on a thousand hosts, beside pdsh, clush and parallel-ssh
   all         all of them; without a row: throughput login echo
   up, down    throughput in one direction
 options:
@@ -65,6 +66,7 @@ pub(super) enum BenchRow {
     Agent,
     Sign,
     Share,
+    Each,
 }
 
 impl BenchRow {
@@ -84,6 +86,7 @@ impl BenchRow {
         Self::Agent,
         Self::Sign,
         Self::Share,
+        Self::Each,
     ];
     const DEFAULT: [Self; 3] = [Self::Throughput, Self::Login, Self::Echo];
 
@@ -103,6 +106,7 @@ impl BenchRow {
             Self::Agent => "agent",
             Self::Sign => "sign",
             Self::Share => "share",
+            Self::Each => "each",
         }
     }
 }

@@ -65,6 +65,13 @@ const PROGRAMS: &[Subcommand] = &[
         main: copy::sftp::run,
     },
     Subcommand {
+        name: "each",
+        links: &[],
+        help: Some("run a command on many machines at once, or copy files to or from them"),
+        usage: Some(each::USAGE),
+        main: each::run,
+    },
+    Subcommand {
         name: "keygen",
         links: &["ssh-keygen"],
         help: Some("make, change and show keys and certificates"),

@@ -39,6 +39,12 @@ pub(crate) struct OneConnection<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) accelerator: Option<&'a Arc<Accelerator>>,
     pub(crate) caution: Caution,
+    /// True if the process has this connection alone.
+    pub(crate) is_alone: bool,
+    /// Time limit of each answer of the login, milliseconds; `None` for no limit.
+    pub(crate) step_timeout_ms: Option<u64>,
+    /// False to store no profile of the server, except that it needs care.
+    pub(crate) stores_profile: bool,
 }
 
 /// What the attempt knows about the server before it connects.
@@ -61,9 +67,13 @@ impl OneConnection<'_> {
             false => ProxyErrors::Shown,
         };
         let dialing = connect::begin(options, self.flags.config_file.as_deref(), errors)?;
+        let mut cache = ProfileCache::open(options);
+        if !self.stores_profile {
+            cache = cache.map(ProfileCache::learning_care_only);
+        }
         let mut known = Known {
             checker: HostKeyChecker::new(options),
-            records: LoginRecords::new(options, self.caution, ProfileCache::open(options)),
+            records: LoginRecords::new(options, self.caution, cache),
         };
         if known.records.strategy.expects_fulmar()
             && let Some(local) = local.as_deref_mut()
@@ -120,7 +130,8 @@ impl OneConnection<'_> {
     ) -> Result<(Secured, Keys), Failure> {
         let Known { checker, records } = known;
         let strategy = &mut records.strategy;
-        let opening = LoginOpening::from_options(self.options, &peer, checker);
+        let mut opening = LoginOpening::from_options(self.options, &peer, checker);
+        opening.alone_in_process = self.is_alone;
         let greeted = opening.send(link, peer, strategy.guess())?;
         // Finding keys overlaps with the server's answer.
         let keys = Keys::find(self.options);
@@ -166,6 +177,7 @@ impl OneConnection<'_> {
         );
         let outcome = secured
             .authenticator(self.options, prompter, keys)
+            .answering_within(self.step_timeout_ms)
             .run(early.as_ref());
         if let Err(failure) = &outcome
             && failure.retry == RetryPolicy::Forbidden

@@ -38,4 +38,4 @@ pub use error::{ClientError, Peer};
 pub use flags::USAGE;
 pub use interaction::{Interaction, Question, Round};
 pub use keysign::keysign_main;
-pub use program::{VERSION, ssh_main, ssh_with};
+pub use program::{SessionTerms, VERSION, session_with, ssh_main, ssh_with};

@@ -6,7 +6,7 @@
 //! its own ([`own_level`]). The text of peers must pass through [`crate::text`] first; secrets must
 //! never be logged.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::fs::File;
@@ -17,10 +17,15 @@ use std::sync::{Mutex, PoisonError};
 use escape::LogLevel;
 use sys::syslog::Syslog;
 
+/// Takes a message.
+pub type MessageReader = Box<dyn FnMut(&str)>;
+
 static LEVEL: AtomicU8 = AtomicU8::new(LogLevel::Info as u8);
 thread_local! {
     /// This thread's own level, if it has one.
     static OWN_LEVEL: Cell<Option<u8>> = const { Cell::new(None) };
+    /// Takes this thread's messages in place of the program's destination.
+    static OWN_READER: RefCell<Option<MessageReader>> = const { RefCell::new(None) };
 }
 static RAW_TERMINAL: AtomicBool = AtomicBool::new(false);
 static LINE_IS_OPEN: AtomicBool = AtomicBool::new(false);
@@ -37,6 +42,31 @@ enum Sink {
 /// thread affect no other.
 pub fn own_level() {
     OWN_LEVEL.set(Some(number_now()));
+}
+
+/// Passes this thread's messages to `reader` while `work` runs, each without its final newline: for a
+/// program with many connections, which says of each message whose it is. Levels count as before.
+pub fn read_by<T>(reader: MessageReader, work: impl FnOnce() -> T) -> T {
+    struct Restore;
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            OWN_READER.set(None);
+        }
+    }
+    OWN_READER.set(Some(reader));
+    let _restore = Restore;
+    work()
+}
+
+/// Gives a message to this thread's own reader; false if it has none.
+fn read_here(text: &str) -> bool {
+    OWN_READER.with_borrow_mut(|reader| match reader {
+        Some(reader) => {
+            reader(text.trim_end_matches('\n'));
+            true
+        }
+        None => false,
+    })
 }
 
 /// Runs `work` without messages from this thread: for a program that embeds the client and gets
@@ -128,6 +158,11 @@ pub fn write(level: LogLevel, message: fmt::Arguments<'_>) {
     if !says(level) {
         return;
     }
+    if OWN_READER.with_borrow(Option::is_some) {
+        let line = format!("{}{message}", level.debug_prefix());
+        read_here(&escape::system_words(&line));
+        return;
+    }
     let mut sink = SINK.lock().unwrap_or_else(PoisonError::into_inner);
     let raw = matches!(*sink, Sink::Stderr) && RAW_TERMINAL.load(Ordering::Relaxed);
     let line = format!("{}{message}", level.debug_prefix());
@@ -162,6 +197,9 @@ pub fn info_once(message: &str) {
 /// Writes text for the user to standard error whatever the level (notices of prompts, usage).
 pub fn tell(text: &str) {
     let text = escape::system_words(text);
+    if read_here(&text) {
+        return;
+    }
     let text = if RAW_TERMINAL.load(Ordering::Relaxed) {
         text.replace('\n', "\r\n")
     } else {
@@ -192,6 +230,24 @@ at_level!(debug3, Debug3, $);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_reader_gets_the_messages_of_its_thread_and_no_others() {
+        let seen = std::rc::Rc::new(RefCell::new(Vec::new()));
+        let lines = std::rc::Rc::clone(&seen);
+        read_by(
+            Box::new(move |line| lines.borrow_mut().push(line.to_owned())),
+            || {
+                error!("one {}", 1);
+                debug3!("too loud");
+                tell("two\n");
+                std::thread::spawn(|| assert!(!read_here("another thread's"))).join()
+            },
+        )
+        .unwrap();
+        assert_eq!(*seen.borrow(), ["one 1", "two"]);
+        assert!(!read_here("afterwards"));
+    }
 
     #[test]
     fn a_thread_with_a_level_of_its_own_leaves_the_program_s_alone() {

@@ -90,6 +90,8 @@ pub struct Plan {
     /// True if this process is the channel's local end, not its standard streams:
     /// [`LocalEnd`](crate::session::LocalEnd).
     pub ends_here: bool,
+    /// True if that local end sends nothing.
+    pub sends_nothing: bool,
     /// True if further sessions may use the connection.
     pub is_shared: bool,
     /// The escape character, for a session with a terminal.
@@ -115,6 +117,7 @@ impl Plan {
             x11: None,
             stdin_null: false,
             ends_here: false,
+            sends_nothing: false,
             is_shared: false,
             escape: None,
             command_line: false,
@@ -174,6 +177,7 @@ impl Plan {
             x11: None,
             stdin_null: session.stdin_null,
             ends_here: false,
+            sends_nothing: false,
             is_shared: false,
             escape,
             command_line: escape.is_some() && session.enable_escape_commandline,

@@ -19,12 +19,13 @@ use crate::connection::OneConnection;
 use crate::error::ClientError;
 use crate::flags::{self, Action, FlagError, Flags, MasterCommand, SessionRequest, Setting, query};
 use crate::forward::x11::X11Plan;
+use crate::interaction::Interaction;
 use crate::jumps;
 use crate::local::Here;
 use crate::log::{self, debug1, fatal, info};
 use crate::pipelining::{Caution, Failure, RetryPolicy};
 use crate::prompt::Prompter;
-use crate::session::{AnyLocalEnd, FAILURE, Plan, What};
+use crate::session::{AnyLocalEnd, FAILURE, LocalEnd, Plan, What};
 use crate::sharing::passenger::{self, Boarding, Ride};
 use crate::sharing::proxy;
 use crate::sharing::socket;
@@ -49,7 +50,7 @@ pub fn ssh_main(args: Vec<OsString>) -> i32 {
             0
         }
         Action::Query(what) => query::print(what),
-        Action::PrintConfig | Action::Connect => exit_code(run(&flags, None)),
+        Action::PrintConfig | Action::Connect => exit_code(run(&flags, None, None)),
     }
 }
 
@@ -63,9 +64,46 @@ pub fn ssh_main(args: Vec<OsString>) -> i32 {
 pub fn ssh_with(request: SessionRequest, local: &mut AnyLocalEnd) -> i32 {
     log::own_level();
     match request.into_flags() {
-        Ok(flags) => exit_code(run(&flags, Some(local))),
+        Ok(flags) => exit_code(run(&flags, Some(local), None)),
         Err(reason) => refused(&reason),
     }
+}
+
+/// The conditions of one session among many of one program.
+#[derive(Debug, Clone, Copy)]
+pub struct SessionTerms {
+    /// Time limit, milliseconds, of each step up to the login: the connection, the exchange of keys
+    /// and each answer of the login. `None` for those of the options alone.
+    pub step_timeout_ms: Option<u64>,
+    /// False for more servers than the login cache keeps: their profiles are read, and only that a
+    /// server needs care is stored.
+    pub stores_profiles: bool,
+}
+
+/// Runs one session as [`ssh_with`] does, one of many of this program: `interaction` answers its
+/// questions, except in batch mode, and the caller reports the error. The memory of the process is
+/// not trimmed for it.
+///
+/// # Errors
+/// [`ClientError`]; nothing has been said of it but what led to it.
+pub fn session_with(
+    request: SessionRequest,
+    terms: SessionTerms,
+    local: &mut AnyLocalEnd,
+    interaction: &mut dyn Interaction,
+) -> Result<i32, ClientError> {
+    log::own_level();
+    let flags = request
+        .into_flags()
+        .map_err(|reason| ClientError::Refused(reason.to_string().trim_end().to_owned()))?;
+    let among_many = AmongMany { terms, interaction };
+    run(&flags, Some(local), Some(among_many))
+}
+
+/// The caller of [`session_with`].
+struct AmongMany<'a> {
+    terms: SessionTerms,
+    interaction: &'a mut dyn Interaction,
 }
 
 fn refused(reason: &FlagError) -> i32 {
@@ -85,7 +123,11 @@ fn exit_code(outcome: Result<i32, ClientError>) -> i32 {
     }
 }
 
-fn run(flags: &Flags, local: Option<&mut AnyLocalEnd>) -> Result<i32, ClientError> {
+fn run(
+    flags: &Flags,
+    local: Option<&mut AnyLocalEnd>,
+    among_many: Option<AmongMany<'_>>,
+) -> Result<i32, ClientError> {
     if let Some(level) = flags.level {
         log::set_level(level);
     }
@@ -125,7 +167,7 @@ fn run(flags: &Flags, local: Option<&mut AnyLocalEnd>) -> Result<i32, ClientErro
     if let Some(command) = flags.sharing.filter(|each| *each != MasterCommand::Proxy) {
         return passenger::command(command, &options);
     }
-    connect_and_run(flags, &options, local)
+    connect_and_run(flags, &options, local, among_many)
 }
 
 /// The configuration files that the command line selects.
@@ -264,6 +306,15 @@ fn sharing(options: &ClientOptions, sharers: u64) -> Option<ClientOptions> {
     })
 }
 
+/// The options with no longer `ConnectTimeout` than `limit_ms`, in whole seconds, rounded up.
+fn with_step_limit(options: &ClientOptions, limit_ms: u64) -> ClientOptions {
+    let mut options = options.clone();
+    let seconds = u32::try_from(limit_ms.div_ceil(1000)).unwrap_or(u32::MAX);
+    let configured = options.connection.connect_timeout_s;
+    options.connection.connect_timeout_s = Some(configured.map_or(seconds, |own| own.min(seconds)));
+    options
+}
+
 /// Uses the connection of a master, if the options name its socket. Otherwise returns the socket at
 /// which this process may listen: that of the first connection that is not there; none if all are
 /// full.
@@ -301,11 +352,21 @@ fn connect_and_run(
     flags: &Flags,
     options: &ClientOptions,
     mut local: Option<&mut AnyLocalEnd>,
+    among_many: Option<AmongMany<'_>>,
 ) -> Result<i32, ClientError> {
     let shared = local
         .as_deref()
         .and_then(|local| sharing(options, local.sharers()));
     let options = shared.as_ref().unwrap_or(options);
+    let step_timeout_ms = among_many
+        .as_ref()
+        .and_then(|many| many.terms.step_timeout_ms);
+    let limited = step_timeout_ms.map(|limit_ms| with_step_limit(options, limit_ms));
+    let options = limited.as_ref().unwrap_or(options);
+    let is_alone = among_many.is_none();
+    let stores_profile = among_many
+        .as_ref()
+        .is_none_or(|many| many.terms.stores_profiles);
     let mut plan = Plan::decide(
         &options.session,
         flags.command.clone(),
@@ -313,9 +374,10 @@ fn connect_and_run(
     )
     .map_err(ClientError::Refused)?;
     plan.ends_here = local.is_some();
+    plan.sends_nothing = local.as_deref().is_some_and(LocalEnd::has_no_input);
     if plan.ends_here && plan.what == What::Nothing {
         return Err(ClientError::Refused(
-            "SessionType none: a copy needs a session; set it to another for this host".into(),
+            "SessionType none: this needs a session; set it to another for this host".into(),
         ));
     }
     if flags.sharing == Some(MasterCommand::Proxy) {
@@ -355,7 +417,12 @@ fn connect_and_run(
         plan.x11 = X11Plan::prepare(options).filter(|_| !plan.ends_here);
     }
     let turns = local.as_deref().and_then(|local| local.turns());
-    let mut prompter = Prompter::new(options.authentication.batch_mode).in_turn(turns);
+    let batch_mode = options.authentication.batch_mode;
+    let mut prompter = Prompter::new(batch_mode).in_turn(turns);
+    let interaction: &mut dyn Interaction = match among_many {
+        Some(many) if !batch_mode => many.interaction,
+        _ => &mut prompter,
+    };
     let accelerator = accelerate::open(options)?.map(Arc::new);
     let accelerator = accelerator.as_ref();
     let mut caution = Caution::None;
@@ -367,8 +434,11 @@ fn connect_and_run(
             plan: &plan,
             accelerator,
             caution,
+            is_alone,
+            step_timeout_ms,
+            stores_profile,
         };
-        let Failure { error, retry } = match one.run(local.as_deref_mut(), &mut prompter) {
+        let Failure { error, retry } = match one.run(local.as_deref_mut(), interaction) {
             Ok(code) => return Ok(code),
             Err(failure) => failure,
         };

@@ -9,7 +9,7 @@ use transfer::connect::Children;
 use transfer::engine::Transport;
 use transfer::remote::Remote;
 
-use super::link::{Connections, CopyLinks, let_terminals_block};
+use super::link::{Connections, CopyLinks, Host, let_terminals_block};
 
 /// A flag for `ssh`.
 #[derive(Debug, Clone)]
@@ -83,6 +83,8 @@ pub(crate) struct Connector {
     pub(crate) quiet: bool,
     /// A person types commands: an interrupt is for one of these, not for the connection.
     pub(crate) interactive: bool,
+    /// The host among many of the program.
+    pub(crate) host: Option<Host>,
 }
 
 /// Who is at the end of it.
@@ -108,6 +110,13 @@ impl Connector {
     /// Passes a flag of the command line with its value to `ssh`.
     pub(crate) fn pass(&mut self, name: &'static str, value: OsString) {
         self.flags.push(SshFlag::valued(name, value));
+    }
+
+    /// Passes flags that [`SessionRequest`] takes to `ssh`.
+    pub(crate) fn pass_all(&mut self, flags: Vec<(&'static str, OsString)>) {
+        let flags = flags.into_iter();
+        self.flags
+            .extend(flags.map(|(name, value)| SshFlag::valued(name, value)));
     }
 
     /// Takes a flag that `scp` and `sftp` have in common; false if it is none of these.
@@ -223,7 +232,7 @@ impl Connector {
     /// No connections yet. Only a program that was named, or a server here, is a child.
     pub(crate) fn links(&self) -> CopyLinks {
         if self.program.is_none() && self.direct.is_none() {
-            CopyLinks::Own(Connections::default())
+            CopyLinks::Own(Connections::to_host(self.host.clone()))
         } else if self.interactive {
             CopyLinks::Children(Children::deaf())
         } else {

@@ -16,6 +16,8 @@ const REPAINT: Duration = Duration::from_millis(250);
 const LINE_EVERY: Duration = Duration::from_secs(10);
 /// Time over which a rate is measured.
 const RATE_SPAN: Duration = Duration::from_secs(1);
+/// Maximum errors that are kept for the caller; others are only counted.
+const MAX_KEPT: usize = 100;
 /// Maximum files that `--json` lists; others are only counted.
 const MAX_NAMED: usize = 100_000;
 
@@ -133,6 +135,8 @@ struct Counts {
 pub(crate) struct Console {
     /// Text before each error.
     prefix: &'static str,
+    /// The errors, for a caller that reports them itself; otherwise they go to standard error.
+    kept: Option<Vec<String>>,
     show: Show,
     json: bool,
     /// The results of single files are kept.
@@ -155,6 +159,7 @@ impl Console {
         };
         Self {
             prefix,
+            kept: None,
             show,
             json,
             remembers: json,
@@ -164,6 +169,23 @@ impl Console {
             results: Vec::new(),
             failed_from: Vec::new(),
         }
+    }
+
+    /// A console that shows nothing and keeps the errors for [`Console::take_errors`].
+    pub(crate) fn keeping() -> Self {
+        let mut console = Self::new("", Show::Nothing, false);
+        console.kept = Some(Vec::new());
+        console
+    }
+
+    /// The errors that were kept, in order.
+    pub(crate) fn take_errors(&mut self) -> Vec<String> {
+        self.kept.take().unwrap_or_default()
+    }
+
+    /// Number of bytes and files copied.
+    pub(crate) fn copied(&self) -> (u64, u64) {
+        (self.counts.bytes, self.counts.files)
     }
 
     /// How progress can be shown on standard output, if it is `wanted`.
@@ -226,6 +248,10 @@ impl Console {
     /// Reports why the program ends; after an interrupt it is the only line.
     pub(crate) fn last_error(&mut self, line: &str) {
         self.counts.failed += 1;
+        if let Some(kept) = &mut self.kept {
+            kept.push(line.to_owned());
+            return;
+        }
         self.close_line();
         eprintln!("{}{line}", self.prefix);
     }
@@ -236,6 +262,12 @@ impl Console {
     }
 
     fn say(&mut self, line: &str) {
+        if let Some(kept) = &mut self.kept {
+            if kept.len() < MAX_KEPT {
+                kept.push(line.to_owned());
+            }
+            return;
+        }
         self.close_line();
         // Files that an interrupt ended have not failed.
         if is_interrupted() {

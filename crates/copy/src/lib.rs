@@ -9,6 +9,7 @@ extern crate sys;
 pub(crate) mod connector;
 pub(crate) mod console;
 pub mod copy_id;
+pub mod host_copy;
 pub mod json;
 mod link;
 pub mod scp;

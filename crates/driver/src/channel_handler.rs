@@ -181,6 +181,14 @@ impl<'d> ChannelIo<'d> {
         Ok(sent)
     }
 
+    /// Sends EOF: this side sends nothing more. The channel must be confirmed.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] for an unknown channel.
+    pub fn end_of_data(&mut self) -> Result<(), Error> {
+        self.connection.channel_eof(self.channel)
+    }
+
     /// Reports `bytes` of received data as consumed, so that the window reopens.
     ///
     /// # Errors

@@ -15,8 +15,8 @@ use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 
 pub use tables::{
-    ADD, AGENT, BENCH, COPY_ID, DEMO, INSTALL, KEYGEN, KEYSCAN, PROGRAMS, SCP, SFTP, SFTP_SERVER,
-    SPEED, SSH, SSHD,
+    ADD, AGENT, BENCH, COPY_ID, DEMO, EACH, INSTALL, KEYGEN, KEYSCAN, PROGRAMS, SCP, SFTP,
+    SFTP_SERVER, SPEED, SSH, SSHD,
 };
 
 /// What follows a flag.

@@ -334,6 +334,40 @@ pub const KEYSCAN: &[Flag] = &[
     flag("v", None, "more messages"),
 ];
 
+/// The flags of `each`.
+pub const EACH: &[Flag] = &[
+    flag("4", None, "IPv4 only"),
+    flag("6", None, "IPv6 only"),
+    flag("A", None, "forward the agent"),
+    flag("b", Free("address"), "connect from this address"),
+    flag("C", None, "compress"),
+    flag("c", Query("cipher"), "ciphers, best first"),
+    flag("connect-timeout", Free("time"), "limit of connecting"),
+    flag("F", File, "the only configuration file"),
+    flag("first-failure", None, "end with the first host that fails"),
+    flag("get", None, "copy files of the hosts here"),
+    hidden("h"),
+    hidden("help"),
+    flag("i", File, "identity file"),
+    flag("J", Host, "jump through these hosts"),
+    flag("json", None, "write JSON"),
+    flag("l", User, "user"),
+    flag("m", Query("mac"), "MACs, best first"),
+    flag("n", Free("hosts"), "hosts at once"),
+    flag("o", SshOption, "option of ssh_config"),
+    flag("output", Directory, "write a file for each host"),
+    flag("p", Free("port"), "port"),
+    flag("prefix", None, "write line by line, with the host's name"),
+    flag("preserve", None, "keep times and modes"),
+    flag("put", None, "copy files to the hosts"),
+    flag("q", None, "no messages"),
+    flag("r", None, "copy directories"),
+    flag("stdin", None, "give standard input to each host"),
+    flag("timeout", Free("time"), "limit of the work of one host"),
+    flag("v", None, "more messages"),
+    flag("x", Host, "leave these hosts out"),
+];
+
 /// The flags of `copy-id`.
 pub const COPY_ID: &[Flag] = &[
     flag("F", File, "the only configuration file"),
@@ -561,6 +595,13 @@ pub const PROGRAMS: &[Program] = &[
         is_bench: false,
     },
     Program {
+        name: "each",
+        help: "run a command on many machines, or copy files",
+        flags: EACH,
+        operand: Host,
+        is_bench: false,
+    },
+    Program {
         name: "agent",
         help: "hold keys and sign with them",
         flags: AGENT,
@@ -620,6 +661,7 @@ pub const PROGRAMS: &[Program] = &[
             "keyscan",
             "agent",
             "sign",
+            "each",
             "all",
             "up",
             "down",

@@ -25,6 +25,9 @@ pub const NO_FOLLOW: i32 = OFlags::NOFOLLOW.bits().cast_signed();
 /// `O_NONBLOCK` and `O_NOCTTY`, for the `custom_flags` of `std::fs::OpenOptions`: opening a FIFO or
 /// a terminal does not block.
 pub const NO_WAIT: i32 = OFlags::NONBLOCK.union(OFlags::NOCTTY).bits().cast_signed();
+/// `O_TMPFILE`, for the `custom_flags` of `std::fs::OpenOptions`: a new file without a name, in the
+/// directory that is opened.
+pub const UNNAMED: i32 = OFlags::TMPFILE.bits().cast_signed();
 
 /// Whether opening follows a symbolic link in the last component.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

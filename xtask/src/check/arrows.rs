@@ -41,6 +41,7 @@ const ROOMS: &[(&str, u8, &[&str])] = &[
     ("keyscan", 5, &["monitor", "server"]),
     ("fulmar", 5, &["monitor"]),
     ("add", 6, &["monitor", "server"]),
+    ("each", 6, &["monitor", "server"]),
     ("bench", 6, &[]),
     ("cli", 7, &[]),
 ];

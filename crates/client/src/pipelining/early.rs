@@ -169,7 +169,10 @@ pub(crate) fn send_no_more_sessions(connection: &mut Connection) -> Result<(), E
 
 /// True if standard input never gives a byte.
 fn has_no_input(plan: &Plan) -> bool {
-    !plan.ends_here && (plan.stdin_null || sys::io::is_null(sys::io::stdin()))
+    match plan.ends_here {
+        true => plan.sends_nothing,
+        false => plan.stdin_null || sys::io::is_null(sys::io::stdin()),
+    }
 }
 
 /// Type and fields of the CHANNEL_OPEN; `None` for a session without a channel.

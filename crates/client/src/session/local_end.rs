@@ -58,6 +58,13 @@ pub trait LocalEnd: Send {
         None
     }
 
+    /// True if the program sends nothing on the channel: EOF then follows the requests that start the
+    /// command where these are sent early. Where [`LocalEnd::channel_begins`] is called, the endpoint
+    /// sends EOF itself.
+    fn has_no_input(&self) -> bool {
+        false
+    }
+
     /// Number of connections of this process, this one included, that share `WindowMemory`.
     fn sharers(&self) -> u64 {
         1

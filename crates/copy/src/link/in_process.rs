@@ -22,6 +22,8 @@ use packet::PacketBuf;
 use sys::signals::{self, Blocked, Signal};
 use transfer::engine::{EngineError, Exchange, LinkTimes, Transport};
 
+use crate::host_copy::Connect;
+
 use super::bridge::{EngineBridge, LinkStage, Local, Questions};
 
 /// How often a wait looks whether a signal has come.
@@ -46,6 +48,21 @@ pub(crate) fn note_signals() {
         if !signals::is_ignored(signal).unwrap_or(false) {
             let _ = signals::note(signal);
         }
+    }
+}
+
+/// How the connections of a program with many hosts are made, and how they are ended.
+#[derive(Clone)]
+pub(crate) struct Host {
+    /// Makes a connection and serves it to its end, on a thread of its own.
+    pub(crate) connect: Connect,
+    /// True when the host is to be given up.
+    pub(crate) is_given_up: Arc<dyn Fn() -> bool + Send + Sync>,
+}
+
+impl std::fmt::Debug for Host {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Host")
     }
 }
 
@@ -96,7 +113,8 @@ struct PendingLogin {
     bridge: Arc<EngineBridge>,
     /// There are others behind it.
     is_first_of_many: bool,
-    _signals: LoginSignals,
+    /// `None` among many hosts: the program sees to signals itself.
+    _signals: Option<LoginSignals>,
 }
 
 /// Connections in this process that carry SFTP. See the module's head.
@@ -110,9 +128,36 @@ pub(crate) struct Connections {
     more_to_come: bool,
     /// Bytes sent and received.
     carried: u64,
+    /// The host that they lead to, among many of the program.
+    host: Option<Box<Host>>,
 }
 
 impl Connections {
+    /// No connections yet, to one of many hosts of the program.
+    pub(crate) fn to_host(host: Option<Host>) -> Self {
+        let mut connections = Self::default();
+        connections.host = host.map(Box::new);
+        connections
+    }
+
+    /// True if what is under way is to end.
+    fn is_given_up(&self) -> bool {
+        signals::noted() || self.host.as_ref().is_some_and(|host| (host.is_given_up)())
+    }
+
+    /// True for one of many hosts that is to be given up: without one, a signal ends the program.
+    fn host_is_given_up(&self) -> bool {
+        self.host.is_some() && self.is_given_up()
+    }
+
+    /// The signals of a login, unless the program sees to them.
+    fn login_signals(&self) -> io::Result<Option<LoginSignals>> {
+        match &self.host {
+            Some(_) => Ok(None),
+            None => LoginSignals::begin().map(Some),
+        }
+    }
+
     /// Connects and logs in as `ssh` does for this request, `count` times: begins with the
     /// first, whose login is waited for by [`Connections::log_in`]. Where its server is not
     /// expected to read on, that has been done.
@@ -139,22 +184,23 @@ impl Connections {
                 arrived: Vec::new(),
             });
         }
+        let host = self.host.as_deref().cloned();
         let Some(first) = self.connections.get_mut(link) else {
             return Ok(());
         };
         // A signal that came before ends it all with the first turn.
         let ends = signals::noted();
         // The thread has its signals as they are now, this one without them.
-        first.begin()?;
+        first.begin(host)?;
         let bridge = Arc::clone(&first.bridge);
         let login = PendingLogin {
             link,
             bridge: Arc::clone(&bridge),
             is_first_of_many: count > 1,
-            _signals: LoginSignals::begin()?,
+            _signals: self.login_signals()?,
         };
         self.login = (!ends).then_some(login);
-        while self.login.is_some() && !bridge.is_expected() {
+        while self.login.is_some() && !bridge.is_expected() && !self.host_is_given_up() {
             if bridge.stage() != LinkStage::LogsIn {
                 return self.log_in();
             }
@@ -179,7 +225,7 @@ impl Connections {
             return Ok(());
         };
         let first = Arc::clone(&login.bridge);
-        while first.stage() == LinkStage::LogsIn {
+        while first.stage() == LinkStage::LogsIn && !self.host_is_given_up() {
             let _ = self.waker.wait_at_most(LOOK);
         }
         self.more_to_come = login.is_first_of_many && first.stage() == LinkStage::LoggedIn;
@@ -216,7 +262,7 @@ impl Connections {
         let mut is_any_left = false;
         for connection in &mut self.connections {
             if begins && under_way.len() < AT_ONCE {
-                connection.begin()?;
+                connection.begin(self.host.as_deref().cloned())?;
             }
             if connection.logs_in() {
                 under_way.push(Arc::clone(&connection.bridge));
@@ -232,7 +278,7 @@ impl Connections {
 
     /// Lets one that waits ask, alone, until it has logged in or waits again.
     fn let_ask(&self, bridge: &EngineBridge) -> io::Result<()> {
-        let _signals = LoginSignals::begin()?;
+        let _signals = self.login_signals()?;
         bridge.may_ask();
         while bridge.stage() == LinkStage::LogsIn && !bridge.waits_to_ask() {
             let _ = self.waker.wait_at_most(LOOK);
@@ -280,7 +326,7 @@ impl Drop for Connections {
 
 impl Connection {
     /// Begins it, in a thread of its own.
-    fn begin(&mut self) -> io::Result<()> {
+    fn begin(&mut self, host: Option<Host>) -> io::Result<()> {
         let Some(request) = self.request.take() else {
             return Ok(());
         };
@@ -289,8 +335,11 @@ impl Connection {
             .name("connection".to_owned())
             .stack_size(STACK_BYTES);
         thread.spawn(move || {
-            // Why it ended has been said.
-            let _ = client::ssh_with(request, &mut local);
+            match host {
+                Some(host) => (host.connect)(request, &mut local),
+                // Why it ended has been said.
+                None => drop(client::ssh_with(request, &mut local)),
+            }
         })?;
         Ok(())
     }
@@ -355,6 +404,9 @@ impl Transport for Connections {
     }
 
     fn turn(&mut self, exchange: &mut dyn Exchange, wait: Duration) -> Result<bool, EngineError> {
+        if self.host_is_given_up() {
+            return Err(EngineError::Closed);
+        }
         self.ask_with_login(exchange)?;
         if self.more_to_come {
             self.tend(self.carried >= WORTH_OTHERS_BYTES)?;
@@ -371,6 +423,10 @@ impl Transport for Connections {
         for connection in &self.connections {
             connection.bridge.sleeps();
         }
+        let wait = match &self.host {
+            Some(_) => wait.min(LOOK),
+            None => wait,
+        };
         let (rang, waited) = self.waker.wait_at_most(wait);
         exchange.waited(waited);
         Ok(rang)

@@ -10,7 +10,7 @@ use std::time::Duration;
 use transfer::connect::Children;
 use transfer::engine::{EngineError, Exchange, LinkTimes, Transport};
 
-pub(crate) use in_process::{Connections, note_signals};
+pub(crate) use in_process::{Connections, Host, note_signals};
 
 /// The connections of one copy, all of one kind.
 #[derive(Debug)]

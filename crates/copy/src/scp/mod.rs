@@ -20,6 +20,7 @@ use transfer::plan::glob::{self, Match};
 use transfer::remote::RemoteError;
 use transfer::text;
 
+use crate::host_copy::{HostCopy, HostCopyWay};
 use crate::{AnyRemote, Console, CopyLinks, RemoteHost};
 use operand::Operand;
 use options::{LegacyRole, ScpOptions};
@@ -123,6 +124,44 @@ fn perform(options: &ScpOptions, console: &mut Console) -> Result<(), Fatal> {
             down::perform(options, console, &places, target)
         }
     }
+}
+
+/// Copies to or from one of many hosts. If the copy ended at once, returns the line about why, empty
+/// where it has been said, and whether the connection is the cause.
+pub(crate) fn copy_of_host(copy: HostCopy, console: &mut Console) -> Option<(String, bool)> {
+    let server = copy.remote();
+    let mut options = ScpOptions {
+        connections: 1,
+        ..ScpOptions::default()
+    };
+    options.copy.follow_links = true;
+    options.copy.recursive = copy.recursive;
+    options.copy.preserve = copy.preserve;
+    options.way.host = Some(copy.link());
+    options.way.pass_all(copy.flags.clone());
+    let is_several = copy.sources.len() > 1;
+    let done = match copy.way {
+        HostCopyWay::Put => {
+            let sources: Vec<Operand> = copy.sources.iter().cloned().map(Operand::Local).collect();
+            let target = match copy.target.as_encoded_bytes() {
+                b"" => b".",
+                target => target,
+            };
+            up::perform(&options, console, &sources, (&server, target), is_several)
+        }
+        HostCopyWay::Get => {
+            let remote = |path: &OsString| Operand::Remote {
+                server: server.clone(),
+                path: path.as_encoded_bytes().to_vec(),
+            };
+            let sources: Vec<Operand> = copy.sources.iter().map(remote).collect();
+            down::perform(&options, console, &sources, copy.local_target())
+        }
+    };
+    done.err().map(|fatal| {
+        let is_connection = fatal.status == STATUS_CONNECTION && !fatal.line.is_empty();
+        (fatal.line, is_connection)
+    })
 }
 
 fn must_be_directory(path: &Path) -> Result<(), Fatal> {

@@ -95,6 +95,8 @@ pub struct ProfileCache {
     name: String,
     hash_names: bool,
     profile: Option<ServerProfile>,
+    /// Only that a server needs care is stored.
+    learns_care_only: bool,
 }
 
 impl ProfileCache {
@@ -129,6 +131,7 @@ impl ProfileCache {
             known_hosts: None,
             name,
             hash_names: false,
+            learns_care_only: false,
         })
     }
 
@@ -143,6 +146,14 @@ impl ProfileCache {
         })
     }
 
+    /// Stores nothing but that a server needs care: for a program with more servers than the file keeps,
+    /// each of which would replace another.
+    #[must_use]
+    pub fn learning_care_only(mut self) -> Self {
+        self.learns_care_only = true;
+        self
+    }
+
     /// The cached profile, if there is one.
     #[must_use]
     pub fn profile(&self) -> Option<&ServerProfile> {
@@ -154,7 +165,8 @@ impl ProfileCache {
         // A known_hosts file of `/dev/null` means that nothing is recorded, so no cache is written
         // either.
         let is_recorded = self.known_hosts.as_ref().is_none_or(|path| path.is_file());
-        if self.profile.as_ref() != Some(&profile) && is_recorded {
+        let is_wanted = profile.careful || !self.learns_care_only;
+        if self.profile.as_ref() != Some(&profile) && is_recorded && is_wanted {
             self.store.store(&self.name, &profile, self.hash_names);
             self.profile = Some(profile);
         }

@@ -1,0 +1,184 @@
+//! Questions of many logins to one user: one at a time, and what is the same for all of them once.
+//!
+//! A password is asked for once for each user and given to every host that asks for one; a passphrase
+//! once for each key file. Host keys, codes and everything else are asked for one host at a time.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use client::interaction::{Interaction, Question};
+use client::prompt::Prompter;
+use zeroize::Zeroizing;
+
+use crate::output::{HostOutput, RunOutput, locked};
+
+type SharedAnswer = Option<Zeroizing<Vec<u8>>>;
+
+/// The answers so far. Held while a question is open.
+#[derive(Debug)]
+pub(crate) struct Questions {
+    answers: Mutex<HashMap<Topic, SharedAnswer>>,
+    output: Arc<RunOutput>,
+    /// The run ends: nothing is asked any more.
+    is_over: AtomicBool,
+    prompter_can_ask: bool,
+}
+
+impl Questions {
+    pub(crate) fn new(output: Arc<RunOutput>) -> Self {
+        Self {
+            answers: Mutex::default(),
+            output,
+            is_over: AtomicBool::new(false),
+            prompter_can_ask: Prompter::new(false).can_ask(),
+        }
+    }
+
+    pub(crate) fn end(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+
+    fn ask(&self, text: &str, question: Question) -> SharedAnswer {
+        if self.is_over.load(Ordering::Relaxed) || sys::signals::noted() {
+            return None;
+        }
+        let _screen = self.output.hold_screen();
+        // A message of the prompter would wait for the screen.
+        client::log::silently(|| Prompter::new(false).ask(text, question))
+    }
+}
+
+/// What several hosts ask alike.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Topic {
+    /// The password of this user.
+    Password(String),
+    /// The passphrase that this prompt asks for.
+    Passphrase(String),
+}
+
+impl Topic {
+    /// The topic of a prompt of the client.
+    fn of(prompt: &str, question: Question) -> Option<Self> {
+        if question != Question::Secret {
+            return None;
+        }
+        if prompt.starts_with("Enter passphrase for key ") {
+            return Some(Self::Passphrase(prompt.to_owned()));
+        }
+        let user = |who: &str| who.rsplit_once('@').map(|(user, _)| user.to_owned());
+        if let Some(who) = prompt.strip_suffix("'s password: ") {
+            // Not a change of the password, which has other prompts.
+            return user(who).filter(|_| !who.contains(' ')).map(Self::Password);
+        }
+        // keyboard-interactive: `(user@host) Password: `.
+        let (who, asked) = prompt.strip_prefix('(')?.split_once(") ")?;
+        let is_password = asked
+            .trim()
+            .trim_end_matches(':')
+            .eq_ignore_ascii_case("password");
+        user(who).filter(|_| is_password).map(Self::Password)
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Self::Password(user) => format!("{user}'s password, for every host that asks for it: "),
+            Self::Passphrase(prompt) => prompt.clone(),
+        }
+    }
+}
+
+/// The questions of one host.
+pub(crate) struct HostInteraction {
+    questions: Arc<Questions>,
+    output: Arc<Mutex<HostOutput>>,
+    /// Text for the user that belongs to the next question, if there is one.
+    pending: String,
+    /// The shared answers that this host got.
+    used: HashMap<Topic, SharedAnswer>,
+}
+
+impl HostInteraction {
+    pub(crate) fn new(questions: Arc<Questions>, output: Arc<Mutex<HostOutput>>) -> Self {
+        Self {
+            questions,
+            output,
+            pending: String::new(),
+            used: HashMap::new(),
+        }
+    }
+
+    /// Text that no question followed is a message about the host.
+    pub(crate) fn flush(&mut self) {
+        let text = std::mem::take(&mut self.pending);
+        if !text.trim().is_empty() {
+            locked(&self.output).message(text.trim_end());
+        }
+    }
+
+    /// The answer that all hosts share; it is asked for where there is none.
+    fn shared(&mut self, topic: Topic) -> SharedAnswer {
+        let mut answers = locked(&self.questions.answers);
+        if let Some(before) = self.used.get(&topic) {
+            // The host refused the password: the next is not better. A passphrase is found wrong
+            // here, and asked for again.
+            if matches!(topic, Topic::Password(_)) {
+                return None;
+            }
+            if answers.get(&topic) == Some(before) {
+                answers.remove(&topic);
+            }
+        }
+        let answer = match answers.get(&topic) {
+            Some(answer) => answer.clone(),
+            None => {
+                let answer = self.questions.ask(&topic.text(), Question::Secret);
+                answers.insert(topic.clone(), answer.clone());
+                answer
+            }
+        };
+        self.used.insert(topic, answer.clone());
+        answer
+    }
+}
+
+impl Interaction for HostInteraction {
+    fn ask(&mut self, prompt: &str, question: Question) -> SharedAnswer {
+        if let Some(topic) = Topic::of(prompt, question) {
+            return self.shared(topic);
+        }
+        let _turn = locked(&self.questions.answers);
+        let text = std::mem::take(&mut self.pending);
+        self.questions.ask(&format!("{text}{prompt}"), question)
+    }
+
+    fn tell(&mut self, text: &str) {
+        self.pending.push_str(text);
+    }
+
+    fn can_ask(&self) -> bool {
+        self.questions.prompter_can_ask
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_are_shared_by_user_and_nothing_else_is() {
+        let of = |prompt| Topic::of(prompt, Question::Secret);
+        let password = Some(Topic::Password("bob".into()));
+        assert_eq!(of("bob@n1's password: "), password);
+        assert_eq!(of("(bob@n2) Password: "), password);
+        assert_eq!(of("(bob@n2) password:"), password);
+        assert_eq!(of("(bob@n2) Verification code: "), None);
+        assert_eq!(of("Enter bob@n1's old password: "), None);
+        assert_eq!(of("Enter bob@n1's new password: "), None);
+        assert_eq!(Topic::of("(bob@n2) Password: ", Question::Line), None);
+        let key = "Enter passphrase for key '/k': ";
+        assert_eq!(of(key), Some(Topic::Passphrase(key.into())));
+    }
+}

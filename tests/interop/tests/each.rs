@@ -1,0 +1,384 @@
+//! `fulmar each` at OpenSSH's server and at ours: commands, outputs, failures of some hosts, time limits,
+//! and copies of trees.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use interop::fixture;
+use interop::json;
+use interop::peers::ours::{Kind, binary};
+use interop::peers::{Running, openssh};
+use interop::process::{COMMAND_LIMIT, Input, Outcome, run};
+use interop::report::skipped;
+use interop::scratch::Scratch;
+
+/// A server and a configuration in which `n…` are names of it.
+struct Site {
+    server: Running,
+    scratch: Scratch,
+    config: PathBuf,
+}
+
+impl Site {
+    fn new(kind: Kind) -> Option<Self> {
+        let server = match openssh::start(kind, "") {
+            Ok(server) => server,
+            Err(why) => {
+                skipped(kind.name(), &why);
+                return None;
+            }
+        };
+        let scratch = Scratch::new();
+        let names = format!(
+            "Host n*\nHostName 127.0.0.1\nPort {}\nUser {}\n\
+             Host dead\nHostName 127.0.0.1\nPort 1\n\
+             Host changed\nHostName 127.0.0.1\nPort {0}\nUser {1}\nHostKeyAlias other\n\
+             UserKnownHostsFile {2}\n\
+             Host unknown\nHostName 127.0.0.1\nPort {0}\nUser {1}\nUserKnownHostsFile /dev/null\n\
+             Host *\n",
+            server.daemon.port,
+            server.user,
+            scratch.join("other_known_hosts").display(),
+        );
+        let line = fs::read_to_string(fixture::file("user_ed25519.pub")).expect("a key");
+        scratch.write("other_known_hosts", format!("other {line}"));
+        let config = names + &openssh::client_config(&server.known_hosts, "user_ed25519");
+        let config = scratch.write("ssh_config", config);
+        Some(Self {
+            server,
+            scratch,
+            config,
+        })
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(binary());
+        command.arg("each").arg("-F").arg(&self.config);
+        command
+    }
+
+    fn each(&self, words: &[&str]) -> Outcome {
+        self.each_with(words, Input::Nothing)
+    }
+
+    fn each_with(&self, words: &[&str], input: Input<'_>) -> Outcome {
+        let mut command = self.command();
+        command.args(words);
+        run(&mut command, input, COMMAND_LIMIT).expect("fulmar each")
+    }
+}
+
+/// Runs a test with each server that is installed.
+fn with_servers(test: impl Fn(&Site)) {
+    for kind in [Kind::OpenSsh, Kind::Fulmar] {
+        if let Some(site) = Site::new(kind) {
+            test(&site);
+            drop(site.server);
+        }
+    }
+}
+
+fn sorted(text: &str) -> Vec<String> {
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+#[test]
+fn each_host_has_its_output_under_its_name() {
+    with_servers(|site| {
+        let found = site.each(&["n[1-3],n2", "--", "echo out; echo err >&2"]);
+        assert_eq!(found.status, 0, "{}", found.summary());
+        let mut expected = vec!["out"; 3];
+        let titles = ["==> n1 <==", "==> n2 <==", "==> n3 <=="];
+        expected.extend(titles);
+        expected.sort_unstable();
+        assert_eq!(sorted(&found.stdout.text()), expected);
+        let errors = found.stderr.text();
+        assert!(errors.contains("==> n3 (stderr) <==\nerr\n"), "{errors}");
+        assert!(errors.contains("1 repeated name is left out"), "{errors}");
+    });
+}
+
+#[test]
+fn lines_have_names_and_bytes_stay_as_they_are() {
+    with_servers(|site| {
+        let found = site.each(&["--prefix", "n[1-2]", "--", "printf 'a\\033\\377b\\nlast'"]);
+        assert_eq!(found.status, 0, "{}", found.summary());
+        let mut lines: Vec<&[u8]> = found.stdout.head.split(|byte| *byte == b'\n').collect();
+        lines.sort_unstable();
+        let expected: [&[u8]; 5] = [
+            b"",
+            b"n1: a\x1b\xffb",
+            b"n1: last",
+            b"n2: a\x1b\xffb",
+            b"n2: last",
+        ];
+        assert_eq!(lines, expected);
+    });
+}
+
+#[test]
+fn json_has_one_line_for_a_host_and_more_for_much_output() {
+    with_servers(|site| {
+        let found = site.each(&[
+            "--json",
+            "n1,dead",
+            "--",
+            "echo ä; printf '\\377' >&2; exit 3",
+        ]);
+        assert_eq!(found.status, 255, "{}", found.summary());
+        for line in found.stdout.text().lines() {
+            json::Value::read(line).unwrap_or_else(|why| panic!("{why}: {line}"));
+        }
+        let text = found.stdout.text();
+        let host = text
+            .lines()
+            .find(|line| line.contains("\"n1\""))
+            .expect("n1");
+        assert!(
+            host.contains(r#""stdout":"ä\n","stderr_base64":"/w==","exit":3"#),
+            "{host}"
+        );
+        let dead = text
+            .lines()
+            .find(|line| line.contains("\"dead\""))
+            .expect("dead");
+        assert!(
+            dead.contains(r#""exit":null,"error":"Connection refused""#),
+            "{dead}"
+        );
+
+        let found = site.each(&[
+            "--json",
+            "n1",
+            "--",
+            "head -c 300000 /dev/zero | tr '\\0' x",
+        ]);
+        assert_eq!(found.status, 0, "{}", found.summary());
+        let text = found.stdout.text();
+        assert!(text.lines().count() > 3, "{}", found.summary());
+        assert_eq!(text.matches('x').count(), 300_000);
+    });
+}
+
+#[test]
+fn files_hold_the_output_of_each_host() {
+    with_servers(|site| {
+        let folder = site.scratch.join("files");
+        let folder = folder.to_str().expect("a path");
+        let found = site.each(&[
+            "--output",
+            folder,
+            "n[1-2]",
+            "--",
+            "head -c 200000 /dev/zero",
+        ]);
+        assert_eq!(found.status, 0, "{}", found.summary());
+        for host in ["n1", "n2"] {
+            let path = Path::new(folder).join(format!("{host}.out"));
+            assert_eq!(fs::read(path).expect("a file"), vec![0; 200_000]);
+            assert!(!Path::new(folder).join(format!("{host}.err")).exists());
+        }
+    });
+}
+
+#[test]
+fn more_than_is_held_is_written_host_after_host() {
+    with_servers(|site| {
+        let command = "for i in 1 2 3; do head -c 1000000 /dev/zero | tr '\\0' $i; done; echo";
+        let found = site.each(&["n[1-4]", "--", command]);
+        assert_eq!(found.status, 0, "{}", found.summary());
+        let expected = 4 * (3_000_000 + 1 + "==> n1 <==\n".len());
+        assert_eq!(found.stdout.length, expected as u64, "{}", found.summary());
+    });
+}
+
+#[test]
+fn the_exit_status_is_that_of_the_worst_host_and_causes_are_listed() {
+    with_servers(|site| {
+        let found = site.each(&["n[1-2]", "--", "exit 7"]);
+        assert_eq!(found.status, 7, "{}", found.summary());
+        assert!(
+            found.stderr.text().contains("exit 7 (2): n[1-2]"),
+            "{}",
+            found.summary()
+        );
+        let found = site.each(&["n1", "dead", "--", "kill -TERM $$"]);
+        assert_eq!(found.status, 255, "{}", found.summary());
+        let errors = found.stderr.text();
+        assert!(errors.contains("2 of 2 hosts failed"), "{errors}");
+        assert!(errors.contains("ended by signal TERM: n1"), "{errors}");
+        assert!(errors.contains("Connection refused: dead"), "{errors}");
+    });
+}
+
+#[test]
+fn a_changed_or_unknown_host_key_stops_that_host_alone() {
+    with_servers(|site| {
+        let found = site.each(&["changed", "unknown", "n1", "--", "echo in"]);
+        assert_eq!(found.status, 255, "{}", found.summary());
+        assert_eq!(found.stdout.text(), "==> n1 <==\nin\n");
+        let errors = found.stderr.text();
+        assert!(
+            errors.contains("host key verification failed (2): changed,unknown"),
+            "{errors}"
+        );
+        assert!(
+            errors.contains("changed: Host key verification failed."),
+            "{errors}"
+        );
+    });
+}
+
+#[test]
+fn a_host_that_hangs_ends_by_its_time_limit() {
+    with_servers(|site| {
+        let words = [
+            "--timeout",
+            "2",
+            "n1,n2",
+            "--",
+            "echo begun; exec sleep 1000",
+        ];
+        let found = site.each(&words);
+        assert_eq!(found.status, 255, "{}", found.summary());
+        let errors = found.stderr.text();
+        assert!(
+            errors.contains("timed out after 2 s (2): n[1-2]"),
+            "{errors}"
+        );
+        assert!(found.stdout.text().contains("begun"), "{}", found.summary());
+    });
+}
+
+#[test]
+fn the_first_failure_ends_the_run() {
+    with_servers(|site| {
+        let words = [
+            "--first-failure",
+            "-n",
+            "2",
+            "dead",
+            "n[1-5]",
+            "--",
+            "exec sleep 1000",
+        ];
+        let found = site.each(&words);
+        assert_eq!(found.status, 255, "{}", found.summary());
+        let errors = found.stderr.text();
+        assert!(errors.contains("not started"), "{errors}");
+        assert!(errors.contains("Connection refused: dead"), "{errors}");
+    });
+}
+
+#[test]
+fn standard_input_goes_to_each_host_and_none_without_the_flag() {
+    with_servers(|site| {
+        let input: Vec<u8> = (0..400_000_u32).map(|at| (at % 251) as u8).collect();
+        let words = ["--prefix", "--stdin", "n[1-3]", "--", "cksum"];
+        let found = site.each_with(&words, Input::Bytes(&input));
+        assert_eq!(found.status, 0, "{}", found.summary());
+        let sums = sorted(&found.stdout.text());
+        assert_eq!(sums.len(), 3, "{sums:?}");
+        assert!(sums.iter().all(|sum| sum.ends_with(" 400000")), "{sums:?}");
+        let found = site.each_with(&["n1", "--", "wc -c"], Input::Bytes(&input));
+        assert_eq!(
+            found.stdout.text(),
+            "==> n1 <==\n0\n",
+            "{}",
+            found.summary()
+        );
+        let found = site.each_with(&["-", "--", "true"], Input::Bytes(b"n[1-2] # two\nn3\n"));
+        assert_eq!(found.status, 0, "{}", found.summary());
+    });
+}
+
+fn tree(root: &Path) {
+    fs::create_dir_all(root.join("sub/deep")).expect("a directory");
+    fs::write(root.join("one"), b"1").expect("a file");
+    fs::write(root.join("sub/two"), vec![7; 300_000]).expect("a file");
+    fs::write(root.join("sub/deep/three"), b"").expect("a file");
+}
+
+fn same(left: &Path, right: &Path) {
+    let found = Command::new("diff").arg("-r").args([left, right]).output();
+    let found = found.expect("diff");
+    assert!(
+        found.status.success(),
+        "{}",
+        String::from_utf8_lossy(&found.stdout)
+    );
+}
+
+#[test]
+fn trees_are_copied_to_and_from_each_host() {
+    with_servers(|site| {
+        let from = site.scratch.join("tree");
+        tree(&from);
+        // All hosts are one machine: each puts to the same place, and fetches to its own.
+        let there = site.scratch.join("there");
+        fs::create_dir_all(&there).expect("a directory");
+        let (source, target) = (from.display().to_string(), there.display().to_string());
+        let found = site.each(&["--put", "-r", "n1", "--", &source, &target]);
+        assert_eq!(found.status, 0, "{}", found.summary());
+        same(&from, &there.join("tree"));
+
+        let here = site.scratch.join("here");
+        let here_text = here.display().to_string();
+        let source = there.join("tree").display().to_string();
+        let found = site.each(&["--get", "-r", "n[1-4]", "--", &source, &here_text]);
+        assert_eq!(found.status, 0, "{}", found.summary());
+        for host in ["n1", "n2", "n3", "n4"] {
+            same(&from, &here.join(host).join("tree"));
+        }
+
+        let pattern = site.scratch.join("logs/{host}.log").display().to_string();
+        let one = from.join("one").display().to_string();
+        let found = site.each(&["--get", "n[1-2]", "dead", "--", &one, &pattern]);
+        assert_eq!(found.status, 255, "{}", found.summary());
+        for host in ["n1", "n2"] {
+            let path = site.scratch.join(&format!("logs/{host}.log"));
+            assert_eq!(fs::read(path).expect("a file"), b"1");
+        }
+        let errors = found.stderr.text();
+        assert!(errors.contains("Connection refused: dead"), "{errors}");
+
+        let found = site.each(&["--get", "n1", "--", "/nonexistent/file", &here_text]);
+        assert_eq!(found.status, 1, "{}", found.summary());
+        assert!(
+            found.stderr.text().contains("No such file"),
+            "{}",
+            found.summary()
+        );
+    });
+}
+
+#[test]
+fn bad_lists_start_nothing() {
+    let Some(site) = Site::new(Kind::Fulmar) else {
+        return;
+    };
+    for (words, why) in [
+        (
+            &["n[1-1000000000]", "--", "true"][..],
+            "more than 100000 hosts",
+        ),
+        (&["n[]", "--", "true"], "bad range"),
+        (&["n1", "-x", "n1", "--", "true"], "no hosts are left"),
+        (&["@/nonexistent", "--", "true"], "No such file"),
+        (&["n1;reboot", "--", "true"], "invalid characters"),
+        (&["n1"], "command after --"),
+        (
+            &["--stdin", "-", "--", "true"],
+            "--stdin needs another list",
+        ),
+    ] {
+        let found = site.each_with(words, Input::Bytes(b"n1\n"));
+        assert_eq!(found.status, 255, "{words:?}: {}", found.summary());
+        let errors = found.stderr.text();
+        assert!(errors.contains(why), "{words:?}: {errors}");
+        assert_eq!(found.stdout.length, 0, "{words:?}");
+    }
+}
