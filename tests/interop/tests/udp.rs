@@ -282,7 +282,7 @@ fn socks_carries_datagrams_of_its_client_alone_and_no_fragments() {
         let (control, relay) = associated(proxy, named);
         assert_eq!(relay.ip(), LOOPBACK);
         let stranger = UdpSocket::bind((LOOPBACK, 0)).expect("a socket");
-        // What is no datagram of an association does not fix the client's port.
+        // A datagram without a SOCKS header does not fix the client's port.
         let sent = stranger.send_to(b"nonsense", relay);
         sent.expect("sending");
         stranger.set_nonblocking(true).expect("a mode");

@@ -90,7 +90,7 @@ impl Resolver {
     pub(super) fn next_answer(&mut self, now: Millis) -> Option<ConnectionAnswer> {
         while self.answers.is_empty() {
             let (lookup, found) = self.lookups.as_mut()?.next_answer()?;
-            // Others wait behind an answer that nobody needs.
+            // Others wait after an answer that nobody needs.
             let name = self.by_lookup.remove(&lookup);
             let Some((name, waiting)) = name.and_then(|name| self.names.remove_entry(&name)) else {
                 continue;

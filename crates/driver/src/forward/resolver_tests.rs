@@ -155,7 +155,7 @@ fn lookups_of_connections_that_are_gone_do_not_wait() {
     assert_eq!(answered, [COUNT - 1, COUNT]);
 }
 
-/// Nothing else reports the answers behind it.
+/// Nothing else reports the answers after it.
 #[test]
 fn an_answer_that_belongs_to_nothing_hides_no_other() {
     static LOOKUPS: AtomicUsize = AtomicUsize::new(0);
