@@ -34,7 +34,7 @@ pub(super) fn note() -> String {
     )
 }
 
-/// What stands still beside the stream.
+/// A hindrance beside the stream.
 #[derive(Debug, Clone, Copy)]
 enum Hindrance {
     Reader,
