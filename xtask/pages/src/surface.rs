@@ -96,8 +96,8 @@ mod tests {
         );
         assert_eq!(
             coverage("page", &names, CLIENT_TABLE),
-            "page: 4 keywords\n   2 carried out\n   1 not carried out; warns: LogVerbose\n   \
-             1 not known: Frob\n"
+            "page: 4 keywords\n   2 carried out\n   1 not known: Frob\n   \
+             1 not carried out; warns: LogVerbose\n"
         );
     }
 }
