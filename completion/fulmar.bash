@@ -16,8 +16,8 @@ _fulmar_hosts() {
 _fulmar_options() {
     compopt -o nospace
     case $1 in
-        ssh) _fulmar_words 'AddKeysToAgent= AddressFamily= BatchMode= BindAddress= BindInterface= CASignatureAlgorithms= CanonicalDomains= CanonicalizeFallbackLocal= CanonicalizeHostname= CanonicalizeMaxDots= CanonicalizePermittedCNAMEs= CertificateFile= ChannelTimeout= Ciphers= ClearAllForwardings= Compression= CompressionAdaptive= CompressionLevel= CompressionThreads= ConnectTimeout= ConnectionAttempts= ControlMaster= ControlPath= ControlPersist= CryptoThreads= DynamicForward= EnableEscapeCommandline= EnableHwCompression= EscapeChar= ExitOnForwardFailure= FingerprintHash= ForkAfterAuthentication= ForwardAgent= ForwardX11= ForwardX11Timeout= ForwardX11Trusted= GatewayPorts= GlobalKnownHostsFile= HashKnownHosts= HostKeyAlgorithms= HostKeyAlias= HostName= HwCompressionLibrary= HwCompressionVerify= IPQoS= IdentitiesOnly= IdentityAgent= IdentityFile= IgnoreUnknown= KbdInteractiveAuthentication= KexAlgorithms= KnownHostsCommand= LocalCommand= LocalForward= LogLevel= LoginCache= MACs= NoHostAuthenticationForLocalhost= NumberOfPasswordPrompts= ObscureKeystrokeTiming= PasswordAuthentication= PermitLocalCommand= PermitRemoteOpen= PipelineLogin= Port= PreferredAuthentications= ProxyCommand= ProxyJump= ProxyUseFdpass= PubkeyAcceptedAlgorithms= PubkeyAuthentication= RefuseConnection= RekeyLimit= RemoteCommand= RemoteForward= RequestTTY= RequiredRSASize= RevokedHostKeys= SendEnv= ServerAliveCountMax= ServerAliveInterval= SessionType= SetEnv= StdinNull= StreamLocalBindMask= StreamLocalBindUnlink= StrictHostKeyChecking= SyslogFacility= TCPFastOpen= TCPKeepAlive= Tag= Tunnel= TunnelDevice= UpdateHostKeys= UseMPTCP= User= UserKnownHostsFile= VersionAddendum= VisualHostKey= WarnWeakCrypto= WindowMemory= XAuthLocation=' ;;
-        sshd) _fulmar_words 'AcceptEnv= AddressFamily= AgentSocketPath= AllowAgentForwarding= AllowGroups= AllowStreamLocalForwarding= AllowTcpForwarding= AllowUsers= AuthenticationMethods= AuthorizedKeysCommand= AuthorizedKeysCommandUser= AuthorizedKeysFile= AuthorizedPrincipalsCommand= AuthorizedPrincipalsCommandUser= AuthorizedPrincipalsFile= Banner= CASignatureAlgorithms= ChannelTimeout= ChrootDirectory= Ciphers= ClientAliveCountMax= ClientAliveInterval= Compression= CompressionAdaptive= CompressionLevel= CompressionThreads= CryptoThreads= DenyGroups= DenyUsers= DisableForwarding= EnableHwCompression= ExposeAuthInfo= FingerprintHash= ForceCommand= GatewayPorts= HostCertificate= HostKey= HostKeyAlgorithms= HwCompressionLibrary= HwCompressionVerify= IPQoS= KbdInteractiveAuthentication= KexAlgorithms= ListenAddress= LogLevel= LoginGraceTime= MACs= MaxAuthTries= MaxSessions= MaxStartups= ModuliFile= PAMServiceName= PasswordAuthentication= PerSourceMaxStartups= PerSourceNetBlockSize= PerSourcePenalties= PerSourcePenaltyExemptList= PermitEmptyPasswords= PermitListen= PermitOpen= PermitRootLogin= PermitTTY= PermitTunnel= PermitUserEnvironment= PermitUserRC= PidFile= Port= PreauthSpares= PrintLastLog= PrintMotd= PubkeyAcceptedAlgorithms= PubkeyAuthOptions= PubkeyAuthentication= RefuseConnection= RekeyLimit= RequiredRSASize= RevokedKeys= SetEnv= SftpRoot= StreamLocalBindMask= StreamLocalBindUnlink= StrictModes= Subsystem= SyslogFacility= TCPKeepAlive= TrustedUserCAKeys= UnusedConnectionTimeout= UseDNS= UseMPTCP= UsePAM= VersionAddendum= WarnWeakCrypto= WindowMemory= X11DisplayOffset= X11Forwarding= X11UseLocalhost= XAuthLocation=' ;;
+        ssh) _fulmar_words 'AddKeysToAgent= AddressFamily= BatchMode= BindAddress= BindInterface= CASignatureAlgorithms= CanonicalDomains= CanonicalizeFallbackLocal= CanonicalizeHostname= CanonicalizeMaxDots= CanonicalizePermittedCNAMEs= CertificateFile= ChannelTimeout= CheckHostIP= Ciphers= ClearAllForwardings= Compression= CompressionAdaptive= CompressionLevel= CompressionThreads= ConnectTimeout= ConnectionAttempts= ControlMaster= ControlPath= ControlPersist= CryptoThreads= DynamicForward= EnableEscapeCommandline= EnableHwCompression= EnableSSHKeysign= EscapeChar= ExitOnForwardFailure= FingerprintHash= ForkAfterAuthentication= ForwardAgent= ForwardX11= ForwardX11Timeout= ForwardX11Trusted= GatewayPorts= GlobalKnownHostsFile= HashKnownHosts= HostKeyAlgorithms= HostKeyAlias= HostName= HostbasedAcceptedAlgorithms= HostbasedAuthentication= HwCompressionLibrary= HwCompressionVerify= IPQoS= IdentitiesOnly= IdentityAgent= IdentityFile= IgnoreUnknown= KbdInteractiveAuthentication= KexAlgorithms= KnownHostsCommand= LocalCommand= LocalForward= LogLevel= LoginCache= MACs= NoHostAuthenticationForLocalhost= NumberOfPasswordPrompts= ObscureKeystrokeTiming= PasswordAuthentication= PermitLocalCommand= PermitRemoteOpen= PipelineLogin= Port= PreferredAuthentications= ProxyCommand= ProxyJump= ProxyUseFdpass= PubkeyAcceptedAlgorithms= PubkeyAuthentication= RefuseConnection= RekeyLimit= RemoteCommand= RemoteForward= RequestTTY= RequiredRSASize= RevokedHostKeys= SendEnv= ServerAliveCountMax= ServerAliveInterval= SessionType= SetEnv= StdinNull= StreamLocalBindMask= StreamLocalBindUnlink= StrictHostKeyChecking= SyslogFacility= TCPFastOpen= TCPKeepAlive= Tag= Tunnel= TunnelDevice= UpdateHostKeys= UseMPTCP= User= UserKnownHostsFile= VerifyHostKeyDNS= VersionAddendum= VisualHostKey= WarnWeakCrypto= WindowMemory= XAuthLocation=' ;;
+        sshd) _fulmar_words 'AcceptEnv= AddressFamily= AgentSocketLink= AgentSocketPath= AllowAgentForwarding= AllowGroups= AllowStreamLocalForwarding= AllowTcpForwarding= AllowUsers= AuthenticationMethods= AuthorizedKeysCommand= AuthorizedKeysCommandUser= AuthorizedKeysFile= AuthorizedPrincipalsCommand= AuthorizedPrincipalsCommandUser= AuthorizedPrincipalsFile= Banner= CASignatureAlgorithms= ChannelTimeout= ChrootDirectory= Ciphers= ClientAliveCountMax= ClientAliveInterval= Compression= CompressionAdaptive= CompressionLevel= CompressionThreads= CryptoThreads= DenyGroups= DenyUsers= DisableForwarding= EnableHwCompression= ExposeAuthInfo= FingerprintHash= ForceCommand= GatewayPorts= HostCertificate= HostKey= HostKeyAlgorithms= HostbasedAcceptedAlgorithms= HostbasedAuthentication= HostbasedUsesNameFromPacketOnly= HwCompressionLibrary= HwCompressionVerify= IPQoS= IgnoreRhosts= IgnoreUserKnownHosts= KbdInteractiveAuthentication= KexAlgorithms= ListenAddress= LogLevel= LoginGraceTime= MACs= MaxAuthTries= MaxSessions= MaxStartups= ModuliFile= PAMServiceName= PasswordAuthentication= PerSourceMaxStartups= PerSourceNetBlockSize= PerSourcePenalties= PerSourcePenaltyExemptList= PermitEmptyPasswords= PermitListen= PermitOpen= PermitRootLogin= PermitTTY= PermitTunnel= PermitUserEnvironment= PermitUserRC= PidFile= Port= PreauthSpares= PrintLastLog= PrintMotd= PubkeyAcceptedAlgorithms= PubkeyAuthOptions= PubkeyAuthentication= RefuseConnection= RekeyLimit= RequiredRSASize= RevokedKeys= SetEnv= SftpRoot= StreamLocalBindMask= StreamLocalBindUnlink= StrictModes= Subsystem= SyslogFacility= TCPKeepAlive= TrustedUserCAKeys= UnusedConnectionTimeout= UseDNS= UseMPTCP= UsePAM= VersionAddendum= WarnWeakCrypto= WindowMemory= X11DisplayOffset= X11Forwarding= X11UseLocalhost= XAuthLocation=' ;;
     esac
 }
 
@@ -129,7 +129,7 @@ _fulmar() {
         keygen:-f) _fulmar_files ;;
         keygen:-I) : ;;
         keygen:-M) _fulmar_words 'generate screen auto' ;;
-        keygen:-m) _fulmar_words 'RFC4716 PKCS8 PEM' ;;
+        keygen:-m) _fulmar_words 'RFC4716 PKCS8 PEM hexdump' ;;
         keygen:-N) : ;;
         keygen:-n) : ;;
         keygen:-O) : ;;
@@ -137,7 +137,7 @@ _fulmar() {
         keygen:-R) _fulmar_hosts ;;
         keygen:-r) _fulmar_hosts ;;
         keygen:-s) _fulmar_files ;;
-        keygen:-t) _fulmar_words 'ed25519 ecdsa rsa' ;;
+        keygen:-t) _fulmar_words 'ed25519 ecdsa rsa mldsa44-ed25519' ;;
         keygen:-V) : ;;
         keygen:-Y) _fulmar_words 'sign verify check-novalidate find-principals match-principals' ;;
         keygen:-Z) _fulmar_query cipher ;;
@@ -146,7 +146,7 @@ _fulmar() {
         keyscan:-O) _fulmar_words 'hashalg=sha1 hashalg=sha256' ;;
         keyscan:-p) : ;;
         keyscan:-T) : ;;
-        keyscan:-t) _fulmar_words 'rsa ecdsa ed25519 ecdsa-sk ed25519-sk' ;;
+        keyscan:-t) _fulmar_words 'rsa ecdsa ed25519 ecdsa-sk ed25519-sk mldsa44-ed25519' ;;
         copy-id:-F) _fulmar_files ;;
         copy-id:-i) _fulmar_files ;;
         copy-id:-o) _fulmar_options ssh ;;
@@ -208,7 +208,7 @@ _fulmar_flags() {
 # bench: begin
         speed) _fulmar_words '--json --library' ;;
 # bench: end
-        install) _fulmar_words '--prefix --root --port --openssh-config --replace-sshd --pam --remove --dry-run' ;;
+        install) _fulmar_words '--prefix --root --port --openssh-config --replace-sshd --keysign --pam --remove --dry-run' ;;
     esac
 }
 _fulmar_operand() {

@@ -58,6 +58,53 @@ pub(crate) fn add_or_remove(
     if all_done { Ok(()) } else { Err(Failed) }
 }
 
+/// Adds the keys that a security key stores (`-K`).
+pub(crate) fn add_resident(
+    connection: &mut AgentConnection,
+    options: &AddOptions,
+    constraints: &Constraints,
+) -> Result<(), Failed> {
+    let failed = |message: String| {
+        eprintln!("{message}");
+        Failed
+    };
+    let provider = keygen::security_key_provider(options.provider.as_deref()).map_err(failed)?;
+    let pin = keygen::ask_passphrase("Enter PIN for authenticator: ").map_err(failed)?;
+    let keys = provider
+        .resident_keys(None, Some(&pin))
+        .map_err(|error| failed(format!("Unable to load resident keys: {error}")))?;
+    drop(pin);
+    let mut done = Ok(());
+    for resident in keys {
+        let label = resident.key.key_type().label();
+        let blob = resident.key.public().blob();
+        let fingerprint = keys::fingerprint::of_blob(&blob, options.fingerprint_hash);
+        let request = AddRequest {
+            key: HeldKey {
+                key: resident.key,
+                certificate: None,
+            },
+            comment: String::new(),
+            constraints: Constraints {
+                provider: Some(provider.name().to_owned()),
+                ..constraints.clone()
+            },
+        };
+        match connection.add(&request) {
+            Ok(()) => report(
+                options,
+                &format!("Resident identity added: {label} {fingerprint}"),
+                &request,
+            ),
+            Err(error) => {
+                eprintln!("Unable to add key {label} {fingerprint}: {error}");
+                done = Err(Failed);
+            }
+        }
+    }
+    done
+}
+
 struct FileWork<'a> {
     connection: &'a mut AgentConnection,
     options: &'a AddOptions,
@@ -83,10 +130,17 @@ impl FileWork<'_> {
             self.passphrase = None;
             return Err(Failed);
         };
-        if !file.key.can_sign() {
-            eprintln!("Cannot load FIDO key {shown}: security keys are not supported");
-            return Err(Failed);
-        }
+        self.constraints.provider = match file.key.security_key() {
+            None => None,
+            Some(_) => {
+                let provider = keygen::security_key_provider(self.options.provider.as_deref());
+                let provider = provider.map_err(|error| {
+                    eprintln!("Cannot load FIDO key {shown}: {error}");
+                    Failed
+                })?;
+                Some(provider.name().to_owned())
+            }
+        };
         let comment = match file.comment.as_str() {
             "" => shown.to_string(),
             comment => comment.to_owned(),
@@ -106,7 +160,8 @@ impl FileWork<'_> {
                 Failed
             });
             if done.is_ok() {
-                self.report(&format!("Identity added: {shown} ({comment})"), &request);
+                let text = format!("Identity added: {shown} ({comment})");
+                report(self.options, &text, &request);
             }
         }
         if !self.options.keys_only {
@@ -156,7 +211,8 @@ impl FileWork<'_> {
             eprintln!("Certificate {shown} ({key_id}) add failed: {error}");
             Failed
         })?;
-        self.report(&format!("Certificate added: {shown} ({key_id})"), &request);
+        let text = format!("Certificate added: {shown} ({key_id})");
+        report(self.options, &text, &request);
         Ok(())
     }
 
@@ -190,19 +246,6 @@ impl FileWork<'_> {
 
     fn send(&mut self, request: &AddRequest) -> Result<(), agent::AgentError> {
         self.connection.add(request)
-    }
-
-    fn report(&self, text: &str, request: &AddRequest) {
-        if self.options.quiet {
-            return;
-        }
-        eprintln!("{}", escape::one_line(text));
-        if let Some(seconds) = request.constraints.lifetime {
-            eprintln!("Lifetime set to {}", time_frame(seconds));
-        }
-        if request.constraints.confirm {
-            eprintln!("The user must confirm each use of the key");
-        }
     }
 
     /// Opens a private key: without a passphrase, with the last one, or with one that is asked for.
@@ -316,6 +359,19 @@ impl FileWork<'_> {
             eprintln!("Identity removed: {path} {} ({comment})", type_label(key));
         }
         Ok(())
+    }
+}
+
+fn report(options: &AddOptions, text: &str, request: &AddRequest) {
+    if options.quiet {
+        return;
+    }
+    eprintln!("{}", escape::one_line(text));
+    if let Some(seconds) = request.constraints.lifetime {
+        eprintln!("Lifetime set to {}", time_frame(seconds));
+    }
+    if request.constraints.confirm {
+        eprintln!("The user must confirm each use of the key");
     }
 }
 

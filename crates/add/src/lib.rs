@@ -34,8 +34,8 @@ const TEST_BYTES: usize = 1024;
 
 /// The usage text.
 pub const USAGE: &str = "\
-usage: ssh-add [-CcDdkLlNqvXx] [-E fingerprint_hash] [-H hostkey_file]
-               [-h destination_constraint] [-t life] [file ...]
+usage: ssh-add [-CcDdKkLlNqvXx] [-E fingerprint_hash] [-H hostkey_file]
+               [-h destination_constraint] [-S provider] [-t life] [file ...]
        ssh-add -T pubkey ...
        ssh-add -Q
 ";
@@ -145,7 +145,10 @@ fn perform(
                 destinations: destination::constraints(options)?,
                 ..Constraints::default()
             };
-            files::add_or_remove(connection, options, constraints)
+            match options.loads_resident {
+                true => files::add_resident(connection, options, &constraints),
+                false => files::add_or_remove(connection, options, constraints),
+            }
         }
     })
 }
@@ -271,6 +274,8 @@ fn test(connection: &mut AgentConnection, options: &AddOptions) -> Result<(), Fa
         };
         let policy = VerifyPolicy {
             min_rsa_bits: 1024,
+            // The signature shows that the key is there, with a touch or without.
+            require_user_presence: false,
             ..VerifyPolicy::default()
         };
         if let Err(error) = key.key().verify(algorithm, &data, &signature, &policy) {

@@ -29,6 +29,10 @@ pub(crate) struct AddOptions {
     pub(crate) action: Action,
     pub(crate) removes: bool,
     pub(crate) keys_only: bool,
+    /// Loads the keys that a security key stores.
+    pub(crate) loads_resident: bool,
+    /// The provider of security keys (`-S`).
+    pub(crate) provider: Option<String>,
     pub(crate) certificates_only: bool,
     pub(crate) certificates_stay: bool,
     pub(crate) confirm: bool,
@@ -49,6 +53,8 @@ pub(crate) fn parse(args: Vec<OsString>) -> Result<AddOptions, AddFailure> {
         action: Action::AddOrRemove,
         removes: false,
         keys_only: false,
+        loads_resident: false,
+        provider: None,
         certificates_only: false,
         certificates_stay: false,
         confirm: false,
@@ -93,9 +99,10 @@ impl AddOptions {
             // No PIN is ever asked for.
             "P" => {}
             "H" => self.known_hosts.push(value.into()),
-            "K" | "S" | "e" | "s" => {
+            "K" => self.loads_resident = true,
+            "e" | "s" => {
                 return Err(AddFailure::failed(format!(
-                    "-{flag}: tokens and security keys are not supported; \
+                    "-{flag}: PKCS#11 tokens are not supported; \
                      OpenSSH's ssh-add and ssh-agent have them"
                 )));
             }
@@ -124,6 +131,7 @@ impl AddOptions {
                 self.lifetime = (seconds > 0).then_some(seconds);
             }
             "h" => self.destinations.push(text),
+            "S" => self.provider = Some(text),
             other => {
                 let error = flags::Error::Unknown(other.to_owned());
                 return Err(AddFailure::usage(&error));
@@ -193,7 +201,7 @@ mod tests {
     #[test]
     fn actions_exclude_each_other_as_in_openssh() {
         for line in [
-            "-l -L", "-x -X", "-l -D", "-x -l", "-Q -D", "-t x", "-E x", "-s lib", "-K",
+            "-l -L", "-x -X", "-l -D", "-x -l", "-Q -D", "-t x", "-E x", "-s lib",
         ] {
             assert!(read(line).is_err(), "{line}");
         }

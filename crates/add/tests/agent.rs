@@ -7,6 +7,8 @@
 mod named_tests;
 #[path = "agent/protocol.rs"]
 mod protocol;
+#[path = "agent/security_keys.rs"]
+mod security_keys;
 #[path = "agent/start.rs"]
 mod start;
 #[path = "agent/tools.rs"]
@@ -29,7 +31,10 @@ const LIMIT: Duration = Duration::from_secs(60);
 type Test = fn(&Folder);
 
 fn main() {
-    let args = std::env::args_os().skip(1).collect();
+    let args: Vec<std::ffi::OsString> = std::env::args_os().skip(1).collect();
+    if args.first().is_some_and(|first| first == fido::ROLE) {
+        std::process::exit(fido::main(args));
+    }
     match std::env::var(ROLE).as_deref() {
         Ok("agent") => std::process::exit(agentd::run(args)),
         Ok("add") => std::process::exit(add::run(args)),
@@ -52,6 +57,11 @@ fn main() {
         named!(protocol::wrong_passphrases_are_slowed_down),
         named!(protocol::lifetimes_end_and_a_signal_drops_keys),
         named!(protocol::no_provider_is_loaded_for_anybody),
+        named!(security_keys::a_token_that_waits_delays_nobody),
+        named!(security_keys::libraries_are_loaded_for_local_clients_only),
+        named!(security_keys::keys_of_web_sites_sign_no_other_data),
+        named!(security_keys::resident_keys_are_added_with_their_constraints),
+        named!(security_keys::the_dummy_token_of_openssh_signs_over_each_agent),
         named!(protocol::bindings_are_verified_and_count_while_locked),
         named!(protocol::restricted_keys_sign_only_on_their_path),
         named!(protocol::a_bad_client_harms_no_other),

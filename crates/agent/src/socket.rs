@@ -5,6 +5,8 @@
 //! it lies in a directory of its own below it. Names in user directories contain letters that are
 //! the same for all sockets of a host, because home directories may be shared by hosts.
 
+pub mod link;
+
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
@@ -62,6 +64,12 @@ impl AgentSocket {
     #[must_use]
     pub fn at(path: PathBuf) -> Self {
         Self { path, folder: None }
+    }
+
+    /// The user's directory of sockets, where the stable name is; `None` for a socket elsewhere.
+    #[must_use]
+    pub fn users_folder(&self) -> Option<&Path> {
+        self.path.parent().filter(|_| self.folder.is_none())
     }
 
     /// Removes the socket's own directory, after the socket.

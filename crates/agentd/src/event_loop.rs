@@ -8,13 +8,14 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use agent::answer;
+use agent::request::AddRequest;
 use sys::epoll::{Epoll, Event, Events, Interest};
 use sys::process::PidFd;
 use sys::signals::{Signal, SignalFd};
 use zeroize::Zeroizing;
 
 use crate::connection::{BadLength, ClientConnection};
-use crate::helper::Helper;
+use crate::helper::{Helper, HelperAnswer};
 use crate::requests::{Handling, KeyAgent, Signing};
 use crate::workers::{AnswerPlace, Workers};
 
@@ -79,6 +80,10 @@ pub(crate) struct AgentLoop {
     /// Clients with whole requests whose turn is over.
     runnable: VecDeque<u64>,
     questions: HashMap<(u64, u64), Box<Signing>>,
+    /// Signatures that security keys make, with the blobs of their keys.
+    touches: HashMap<(u64, u64), Vec<u8>>,
+    /// Keys whose providers the helper checks.
+    checks: HashMap<(u64, u64), Box<AddRequest>>,
     unlocks: VecDeque<(AnswerPlace, Zeroizing<Vec<u8>>)>,
     /// An unlock that failed is answered then, and the next one is tried.
     unlock_at_ms: u64,
@@ -113,6 +118,8 @@ impl AgentLoop {
             accepts: true,
             runnable: VecDeque::new(),
             questions: HashMap::new(),
+            touches: HashMap::new(),
+            checks: HashMap::new(),
             unlocks: VecDeque::new(),
             unlock_at_ms: 0,
             failed_unlock: None,
@@ -191,7 +198,7 @@ impl AgentLoop {
                     self.deliver(place, answer);
                 }
             }
-            HELPER => self.confirmed(),
+            HELPER => self.helped(),
             PARENT => return Ok(Some(LoopEnd::ParentEnded)),
             token => self.client(token, event),
         }
@@ -327,23 +334,16 @@ impl AgentLoop {
             Handling::Answer(answer) => {
                 connection.answer(place.request, answer);
             }
+            Handling::Sign(signing) if signing.touch().is_some() => self.touch(place, &signing),
+            Handling::Check(request) => self.check(place, request),
             Handling::Sign(signing) if signing.is_slow() => {
                 connection.in_work += 1;
                 self.workers.start(place, signing);
             }
             Handling::Sign(signing) => connection.answer(place.request, signing.perform()),
             Handling::Confirm(signing, question) => {
-                let is_asked = self.questions.len() < MAX_QUESTIONS
-                    && connection.in_question < MAX_QUESTIONS_OF_ONE
-                    && self.sources.helper.ask(place, &question).is_ok();
-                if is_asked {
-                    connection.in_question += 1;
-                    let key = (place.connection, place.request);
-                    self.questions.insert(key, signing);
-                } else {
-                    let log = &self.agent.log;
-                    log.info(format_args!("refused: the user cannot be asked now"));
-                    connection.answer(place.request, answer::status(false));
+                if self.asks_helper(place, |helper| helper.ask(place, &question)) {
+                    self.questions.insert(key_of(place), signing);
                 }
             }
             // Tried in the loop's next turn: an answer leads to the client's next request, and one in
@@ -363,46 +363,137 @@ impl AgentLoop {
         }
     }
 
-    /// Takes the user's answers.
-    fn confirmed(&mut self) {
+    /// Lets the helper do something for a request, or refuses the request if the helper has too much
+    /// to do. True if the helper has it.
+    fn asks_helper(
+        &mut self,
+        place: AnswerPlace,
+        ask: impl FnOnce(&Helper) -> io::Result<()>,
+    ) -> bool {
+        let all = self.questions.len() + self.touches.len() + self.checks.len();
+        let Some(connection) = self.connections.get_mut(&place.connection) else {
+            return false;
+        };
+        let has_room = all < MAX_QUESTIONS && connection.in_question < MAX_QUESTIONS_OF_ONE;
+        if has_room && ask(&self.sources.helper).is_ok() {
+            connection.in_question += 1;
+            return true;
+        }
+        let log = &self.agent.log;
+        log.info(format_args!("refused: the user cannot be asked now"));
+        connection.answer(place.request, answer::status(false));
+        false
+    }
+
+    /// Lets a security key sign, which waits for the user's touch.
+    fn touch(&mut self, place: AnswerPlace, signing: &Signing) {
+        if self.asks_helper(place, |helper| helper.sign(place, signing)) {
+            self.touches.insert(key_of(place), signing.blob().to_vec());
+        }
+    }
+
+    fn check(&mut self, place: AnswerPlace, request: Box<AddRequest>) {
+        let provider = request.constraints.provider.clone().unwrap_or_default();
+        if self.asks_helper(place, |helper| helper.check_provider(place, &provider)) {
+            self.checks.insert(key_of(place), request);
+        }
+    }
+
+    /// Takes the helper's answers.
+    fn helped(&mut self) {
         loop {
-            let (place, is_yes) = match self.sources.helper.answer() {
+            let (place, answer) = match self.sources.helper.answer() {
                 Ok(Some(answer)) => answer,
                 Ok(None) => return,
                 Err(_) => return self.helper_has_gone(),
             };
-            let key = (place.connection, place.request);
-            let Some(signing) = self.questions.remove(&key) else {
-                continue;
-            };
-            if let Some(connection) = self.connections.get_mut(&place.connection) {
-                connection.in_question = connection.in_question.saturating_sub(1);
-            }
-            // The agent may have been locked, or the key removed, meanwhile.
-            let keyring = &self.agent.keyring;
-            let is_there = !keyring.is_locked() && keyring.find(signing.blob()).is_some();
-            if is_yes && is_there {
-                self.carry_out(place, Handling::Sign(signing));
-                self.serve(place.connection);
-            } else {
-                let log = &self.agent.log;
-                log.info(format_args!(
-                    "refused: the user did not allow the use of a key"
-                ));
-                self.deliver(place, answer::status(false));
+            let key = key_of(place);
+            match answer {
+                HelperAnswer::Confirmed(is_yes) => {
+                    if let Some(signing) = self.questions.remove(&key) {
+                        self.is_helped(place);
+                        self.confirmed(place, signing, is_yes);
+                    }
+                }
+                HelperAnswer::Signed(signature) => {
+                    if let Some(blob) = self.touches.remove(&key) {
+                        self.is_helped(place);
+                        self.touched(place, &blob, signature);
+                    }
+                }
+                HelperAnswer::Checked(provider) => {
+                    if let Some(request) = self.checks.remove(&key) {
+                        self.is_helped(place);
+                        self.checked(place, *request, provider);
+                    }
+                }
             }
         }
     }
 
-    /// Without the helper nobody can be asked: all questions are answered with no.
+    fn is_helped(&mut self, place: AnswerPlace) {
+        if let Some(connection) = self.connections.get_mut(&place.connection) {
+            connection.in_question = connection.in_question.saturating_sub(1);
+        }
+    }
+
+    /// False if the agent has been locked, or the key removed, since the request.
+    fn still_holds(&self, blob: &[u8]) -> bool {
+        let keyring = &self.agent.keyring;
+        !keyring.is_locked() && keyring.find(blob).is_some()
+    }
+
+    fn confirmed(&mut self, place: AnswerPlace, signing: Box<Signing>, is_yes: bool) {
+        if is_yes && self.still_holds(signing.blob()) {
+            self.carry_out(place, Handling::Sign(signing));
+            self.serve(place.connection);
+        } else {
+            let log = &self.agent.log;
+            log.info(format_args!(
+                "refused: the user did not allow the use of a key"
+            ));
+            self.deliver(place, answer::status(false));
+        }
+    }
+
+    fn touched(&mut self, place: AnswerPlace, blob: &[u8], signature: Result<Vec<u8>, String>) {
+        let answer = match signature {
+            Ok(signature) if self.still_holds(blob) => answer::signature(&signature),
+            Ok(_) => answer::status(false),
+            Err(reason) => {
+                let reason = escape::one_line(&reason);
+                let log = &self.agent.log;
+                log.info(format_args!("a security key does not sign: {reason}"));
+                answer::status(false)
+            }
+        };
+        self.deliver(place, answer);
+    }
+
+    fn checked(
+        &mut self,
+        place: AnswerPlace,
+        request: AddRequest,
+        provider: Result<String, String>,
+    ) {
+        let Some(connection) = self.connections.get_mut(&place.connection) else {
+            return;
+        };
+        let (bindings, _) = connection.request();
+        let is_added = self.agent.add_checked(bindings, request, provider);
+        if std::mem::take(&mut self.agent.has_grown) {
+            self.lock_memory();
+        }
+        self.deliver(place, answer::status(is_added));
+    }
+
+    /// Without the helper nobody can be asked: all its requests are refused.
     fn helper_has_gone(&mut self) {
         let _ = self.epoll.remove(self.sources.helper.socket());
-        for (connection, request) in self
-            .questions
-            .drain()
-            .map(|(key, _)| key)
-            .collect::<Vec<_>>()
-        {
+        let mut places: Vec<(u64, u64)> = self.questions.drain().map(|(key, _)| key).collect();
+        places.extend(self.touches.drain().map(|(key, _)| key));
+        places.extend(self.checks.drain().map(|(key, _)| key));
+        for (connection, request) in places {
             let place = AnswerPlace {
                 connection,
                 request,
@@ -482,6 +573,18 @@ impl AgentLoop {
         if let Some(connection) = self.connections.remove(&token) {
             let _ = self.epoll.remove(&connection.socket);
             self.questions.retain(|(of, _), _| *of != token);
+            self.checks.retain(|(of, _), _| *of != token);
+            let helper = &self.sources.helper;
+            self.touches.retain(|(of, request), _| {
+                let is_kept = *of != token;
+                if !is_kept {
+                    helper.cancel(AnswerPlace {
+                        connection: *of,
+                        request: *request,
+                    });
+                }
+                is_kept
+            });
         }
         if self.has_room() {
             self.set_accepts(true);
@@ -498,4 +601,8 @@ impl AgentLoop {
             });
         }
     }
+}
+
+fn key_of(place: AnswerPlace) -> (u64, u64) {
+    (place.connection, place.request)
 }

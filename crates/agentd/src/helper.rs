@@ -1,23 +1,51 @@
-//! The helper process: it starts askpass programs, which the agent itself cannot do in its sandbox,
-//! and removes the agent's socket when the agent ends, however it ends.
+//! The helper process: it does for the agent what the agent cannot do in its sandbox. It starts askpass
+//! programs, checks the paths of providers, lets security keys sign (each in a process of `fido`), and
+//! removes the agent's socket when the agent ends, however it ends.
 //!
 //! It is forked before the agent holds keys, and it ends when the agent's end of their socket is
-//! closed. Each question runs on a thread of its own, so that none waits for another.
+//! closed. Each request runs on a thread of its own, so that none waits for another; only signatures
+//! with one key are made one after the other.
 
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use agent::socket::AgentSocket;
+use fido::{FidoError, Provider};
+use keys::PrivateKey;
+use keys::pattern::{Case, match_list};
+use keys::private_file::HeldKey;
 use sys::signals::Signal;
-use sys::terminal::askpass;
+use sys::terminal::askpass::{self, Notification};
+use wire::{Put, Reader};
+use zeroize::Zeroizing;
 
+use crate::requests::{MAX_TOUCH_BYTES, Signing};
 use crate::workers::AnswerPlace;
 
-/// Longest question, bytes.
-const MAX_QUESTION_BYTES: usize = 32 * 1024;
-/// Bytes of a place before the question.
-const PLACE_BYTES: usize = 16;
+/// Longest message to the helper, in bytes: data to sign, and less than this for all other fields.
+/// The kernel's default limit for one message is 208 KiB.
+const MAX_REQUEST_BYTES: usize = MAX_TOUCH_BYTES + 32 * 1024;
+/// Longest answer, in bytes: a signature, or the path of a provider.
+const MAX_ANSWER_BYTES: usize = 16 * 1024;
+
+/// The second part of a message.
+const QUESTION: u8 = 1;
+const CHECK_PROVIDER: u8 = 2;
+const SIGN: u8 = 3;
+const CANCEL: u8 = 4;
+
+/// What the helper has done.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum HelperAnswer {
+    /// The user has answered yes, or anything else.
+    Confirmed(bool),
+    /// The path of a permitted provider, or the reason why it is not permitted.
+    Checked(Result<String, String>),
+    /// The signature of a security key, or the reason why there is none.
+    Signed(Result<Vec<u8>, String>),
+}
 
 /// The agent's end.
 pub(crate) struct Helper {
@@ -28,6 +56,8 @@ pub(crate) struct Helper {
 pub(crate) struct HelperTask {
     /// The socket to remove at the end.
     pub(crate) socket: Option<AgentSocket>,
+    /// Patterns of the libraries that may be loaded.
+    pub(crate) allowed_providers: String,
 }
 
 impl Helper {
@@ -41,7 +71,7 @@ impl Helper {
             return Ok((Self { socket: ours }, listener));
         }
         drop((ours, listener));
-        serve(theirs);
+        serve(theirs, task.allowed_providers);
         if let Some(socket) = task.socket {
             socket.remove();
         }
@@ -55,25 +85,68 @@ impl Helper {
 
     /// Asks a question.
     pub(crate) fn ask(&self, place: AnswerPlace, question: &str) -> io::Result<()> {
-        let mut message = Vec::with_capacity(PLACE_BYTES + question.len());
-        message.extend_from_slice(&place.connection.to_be_bytes());
-        message.extend_from_slice(&place.request.to_be_bytes());
-        message.extend_from_slice(question.as_bytes());
-        if message.len() > MAX_QUESTION_BYTES {
+        self.send(place, QUESTION, |out| {
+            out.extend_from_slice(question.as_bytes())
+        })
+    }
+
+    /// Asks whether a library may be loaded, and for its path without links.
+    pub(crate) fn check_provider(&self, place: AnswerPlace, provider: &str) -> io::Result<()> {
+        self.send(place, CHECK_PROVIDER, |out| {
+            out.extend_from_slice(provider.as_bytes())
+        })
+    }
+
+    /// Lets a security key sign.
+    pub(crate) fn sign(&self, place: AnswerPlace, signing: &Signing) -> io::Result<()> {
+        let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
+        let touch = signing.touch().ok_or_else(invalid)?;
+        let held = HeldKey {
+            key: signing.key().clone(),
+            certificate: None,
+        };
+        let mut key = Zeroizing::new(Vec::new());
+        held.write(&mut key).map_err(|_| invalid())?;
+        self.send(place, SIGN, |out| {
+            out.put_string(touch.provider.as_bytes());
+            out.put_string(touch.notice.as_bytes());
+            out.put_string(touch.pin_prompt.as_bytes());
+            out.put_string(signing.data());
+            out.put_string(&key);
+        })
+    }
+
+    /// Ends a signature of a security key that nobody awaits any more.
+    pub(crate) fn cancel(&self, place: AnswerPlace) {
+        // If it cannot be sent, the token's own time limit ends the signature.
+        let _ = self.send(place, CANCEL, |_| {});
+    }
+
+    fn send(
+        &self,
+        place: AnswerPlace,
+        kind: u8,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> io::Result<()> {
+        let mut message = Vec::with_capacity(4096);
+        write_place(&mut message, place);
+        message.put_u8(kind);
+        write(&mut message);
+        if message.len() > MAX_REQUEST_BYTES {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         sys::socket::local::send_with_fds(&self.socket, &message, &[]).map(|_| ())
     }
 
-    /// The next answer: true for yes. `None` if there is none now.
+    /// The next answer. `None` if there is none now.
     ///
     /// # Errors
     /// `UnexpectedEof` if the helper has gone.
-    pub(crate) fn answer(&self) -> io::Result<Option<(AnswerPlace, bool)>> {
-        let mut message = [0; PLACE_BYTES + 1];
+    pub(crate) fn answer(&self) -> io::Result<Option<(AnswerPlace, HelperAnswer)>> {
+        let mut message = [0; MAX_ANSWER_BYTES];
         match sys::io::read(&self.socket, &mut message) {
             Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(_) => Ok(read_place(&message).map(|(place, rest)| (place, rest == [1]))),
+            Ok(length) => Ok(message.get(..length).and_then(read_answer)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
             Err(error) => Err(error),
         }
@@ -83,7 +156,7 @@ impl Helper {
     pub(crate) fn finish(self) {
         let _ = sys::socket::shutdown(&self.socket, sys::socket::ShutdownDirection::Write);
         let _ = sys::io::set_nonblocking(&self.socket, false);
-        let mut rest = [0; PLACE_BYTES + 1];
+        let mut rest = [0; MAX_ANSWER_BYTES];
         while matches!(sys::io::read(&self.socket, &mut rest), Ok(1..)) {}
     }
 }
@@ -98,35 +171,178 @@ fn read_place(message: &[u8]) -> Option<(AnswerPlace, &[u8])> {
     Some((place, rest))
 }
 
-/// Answers questions until the agent has gone.
-fn serve(socket: OwnedFd) {
+fn write_place(out: &mut Vec<u8>, place: AnswerPlace) {
+    out.put_u64(place.connection);
+    out.put_u64(place.request);
+}
+
+fn read_answer(message: &[u8]) -> Option<(AnswerPlace, HelperAnswer)> {
+    let (place, rest) = read_place(message)?;
+    let (kind, rest) = rest.split_first()?;
+    let (is_good, rest) = rest.split_first()?;
+    let text = || String::from_utf8_lossy(rest).into_owned();
+    let is_good = *is_good == 1;
+    let answer = match *kind {
+        QUESTION => HelperAnswer::Confirmed(is_good),
+        CHECK_PROVIDER if is_good => HelperAnswer::Checked(Ok(text())),
+        CHECK_PROVIDER => HelperAnswer::Checked(Err(text())),
+        SIGN if is_good => HelperAnswer::Signed(Ok(rest.to_vec())),
+        SIGN => HelperAnswer::Signed(Err(text())),
+        _ => return None,
+    };
+    Some((place, answer))
+}
+
+/// What the helper's threads share.
+struct Helping {
+    socket: OwnedFd,
+    allowed_providers: String,
+    /// Sockets whose shutdown ends the signatures that are awaited.
+    awaited: Mutex<HashMap<(u64, u64), OwnedFd>>,
+    /// One lock for each key that has signed.
+    keys: Mutex<HashMap<Vec<u8>, Arc<Mutex<()>>>>,
+}
+
+/// Serves requests until the agent has gone.
+fn serve(socket: OwnedFd, allowed_providers: String) {
     // The terminal's signals are for the agent, whose end the helper waits for.
     let _ = sys::signals::block(&[Signal::INT, Signal::HUP, Signal::TERM, Signal::QUIT]);
-    let socket = Arc::new(socket);
-    let mut message = vec![0; MAX_QUESTION_BYTES];
+    let helping = Arc::new(Helping {
+        socket,
+        allowed_providers,
+        awaited: Mutex::default(),
+        keys: Mutex::default(),
+    });
+    let mut message = vec![0; MAX_REQUEST_BYTES];
     sys::memory::CodePages::find().give_back();
     loop {
-        let length = match sys::io::read(&*socket, &mut message) {
+        let length = match sys::io::read(&helping.socket, &mut message) {
             Ok(0) | Err(_) => return,
             Ok(length) => length,
         };
-        let Some((place, question)) = message.get(..length).and_then(read_place) else {
+        let request = message.get(..length).and_then(read_place);
+        let Some((place, Some((kind, rest)))) =
+            request.map(|(place, rest)| (place, rest.split_first()))
+        else {
             return;
         };
-        let question = String::from_utf8_lossy(question).into_owned();
-        let answers = Arc::clone(&socket);
-        let asking = std::thread::Builder::new()
-            .spawn(move || answer(&answers, place, askpass::confirms(&question)));
-        if asking.is_err() {
-            answer(&socket, place, false);
+        let kind = *kind;
+        if kind == CANCEL {
+            helping.cancel(place);
+            continue;
+        }
+        let (threads, rest) = (Arc::clone(&helping), rest.to_vec());
+        let working = std::thread::Builder::new().spawn(move || {
+            let done = threads.perform(place, kind, &rest);
+            threads.answer(place, kind, done);
+        });
+        if working.is_err() {
+            helping.answer(place, kind, Err("no thread can be started".to_owned()));
         }
     }
 }
 
-fn answer(socket: &OwnedFd, place: AnswerPlace, is_yes: bool) {
-    let mut message = Vec::with_capacity(PLACE_BYTES + 1);
-    message.extend_from_slice(&place.connection.to_be_bytes());
-    message.extend_from_slice(&place.request.to_be_bytes());
-    message.push(u8::from(is_yes));
-    let _ = sys::socket::local::send_with_fds(socket, &message, &[]);
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Helping {
+    fn perform(&self, place: AnswerPlace, kind: u8, rest: &[u8]) -> Result<Vec<u8>, String> {
+        match kind {
+            QUESTION => match askpass::confirms(&String::from_utf8_lossy(rest)) {
+                true => Ok(Vec::new()),
+                false => Err(String::new()),
+            },
+            CHECK_PROVIDER => {
+                let provider = self.provider(&String::from_utf8_lossy(rest))?;
+                Ok(provider.name().as_bytes().to_vec())
+            }
+            SIGN => self.sign(place, rest),
+            _ => Err("unknown request".to_owned()),
+        }
+    }
+
+    /// The provider, if its path without links matches the patterns.
+    fn provider(&self, name: &str) -> Result<Provider, String> {
+        let provider =
+            Provider::new(name).map_err(|why| format!("failed provider \"{name}\": {why}"))?;
+        let (path, allowed) = (
+            provider.name().as_bytes(),
+            self.allowed_providers.as_bytes(),
+        );
+        let is_allowed =
+            provider.is_internal() || match_list(path, allowed, Case::Sensitive).is_yes();
+        match is_allowed {
+            true => Ok(provider),
+            false => Err(format!("provider \"{name}\" is not allowed (-P)")),
+        }
+    }
+
+    fn sign(&self, place: AnswerPlace, rest: &[u8]) -> Result<Vec<u8>, String> {
+        let malformed = |error: wire::DecodeError| error.to_string();
+        let mut reader = Reader::new(rest);
+        let provider = reader.utf8().map_err(malformed)?;
+        let notice = reader.utf8().map_err(malformed)?;
+        let pin_prompt = reader.utf8().map_err(malformed)?;
+        let data = reader.string().map_err(malformed)?;
+        let key = reader.string().map_err(malformed)?;
+        let key = HeldKey::read(&mut Reader::new(key))
+            .map_err(|error| error.to_string())?
+            .key;
+        let provider = self.provider(provider)?;
+        let turn = Arc::clone(locked(&self.keys).entry(key.public().blob()).or_default());
+        let _turn = locked(&turn);
+        let mut pin: Option<Zeroizing<Vec<u8>>> = None;
+        loop {
+            let shown = match notice {
+                "" => None,
+                notice => Notification::show(notice),
+            };
+            let pin_bytes = pin.as_deref().map(Vec::as_slice);
+            match self.sign_once(place, &provider, &key, data, pin_bytes) {
+                Err(FidoError::PinRequired) if pin.is_none() && askpass::may_ask() => {
+                    drop(shown);
+                    let asked = askpass::ask(&askpass::program(), pin_prompt, None);
+                    pin = Some(asked?.ok_or("the user gave no PIN")?);
+                }
+                other => return other.map_err(|error| error.to_string()),
+            }
+        }
+    }
+
+    fn sign_once(
+        &self,
+        place: AnswerPlace,
+        provider: &Provider,
+        key: &PrivateKey,
+        data: &[u8],
+        pin: Option<&[u8]>,
+    ) -> Result<Vec<u8>, FidoError> {
+        let running = provider.start_signing(key, data, pin)?;
+        let at = (place.connection, place.request);
+        if let Ok(canceller) = running.canceller() {
+            locked(&self.awaited).insert(at, canceller);
+        }
+        let signature = running.signature(key);
+        locked(&self.awaited).remove(&at);
+        signature
+    }
+
+    fn cancel(&self, place: AnswerPlace) {
+        let awaited = locked(&self.awaited).remove(&(place.connection, place.request));
+        if let Some(socket) = awaited {
+            let _ = sys::socket::shutdown(&socket, sys::socket::ShutdownDirection::Both);
+        }
+    }
+
+    fn answer(&self, place: AnswerPlace, kind: u8, done: Result<Vec<u8>, String>) {
+        let mut message = Vec::new();
+        write_place(&mut message, place);
+        message.put_u8(kind);
+        message.put_bool(done.is_ok());
+        let rest = done.unwrap_or_else(String::into_bytes);
+        let room = MAX_ANSWER_BYTES - message.len();
+        message.extend_from_slice(rest.get(..room).unwrap_or(&rest));
+        let _ = sys::socket::local::send_with_fds(&self.socket, &message, &[]);
+    }
 }

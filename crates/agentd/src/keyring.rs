@@ -20,6 +20,8 @@ pub(crate) struct KeyEntry {
     pub(crate) comment: String,
     pub(crate) confirm: bool,
     pub(crate) destinations: Vec<DestinationConstraint>,
+    /// The provider of a key in a security key.
+    pub(crate) provider: Option<String>,
     /// When the key is removed, by [`sys::time::boot_ms`]; `None`: never.
     expires_ms: Option<u64>,
 }
@@ -89,6 +91,7 @@ impl Keyring {
             comment,
             confirm: constraints.confirm,
             destinations: constraints.destinations,
+            provider: constraints.provider,
             expires_ms: seconds.map(|seconds| now_ms.saturating_add(seconds.saturating_mul(1000))),
         };
         match self.entries.iter_mut().find(|old| old.blob == entry.blob) {

@@ -62,7 +62,23 @@ pub(crate) struct ServeOptions {
     pub(crate) lifetime: Option<u64>,
     pub(crate) fingerprint_hash: HashAlgorithm,
     pub(crate) allows_remote_providers: bool,
+    pub(crate) providers: ProviderRules,
 }
+
+/// Which libraries and which applications of security keys are permitted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ProviderRules {
+    /// Patterns of the paths of libraries (`-P`).
+    pub(crate) allowed: String,
+    /// Patterns of the applications whose keys sign any data (`-O websafe-allow`); `None` for all
+    /// (`-O no-restrict-websafe`).
+    pub(crate) websafe: Option<String>,
+}
+
+/// The libraries that are permitted without `-P`, as in OpenSSH.
+const DEFAULT_PROVIDERS: &str = "/usr/lib*/*,/usr/local/lib*/*";
+/// The applications that are permitted without `-O`, as in OpenSSH.
+const DEFAULT_WEBSAFE: &str = "ssh:*";
 
 /// A command line that is refused: the message, and whether the usage follows it.
 #[derive(Debug, PartialEq, Eq)]
@@ -97,8 +113,9 @@ struct Read {
     lifetime: Option<u64>,
     fingerprint_hash: Option<HashAlgorithm>,
     allows_remote_providers: bool,
-    has_providers: bool,
-    has_websafe: bool,
+    providers: Option<String>,
+    websafe: Option<String>,
+    allows_any_application: bool,
     command: Vec<OsString>,
 }
 
@@ -157,18 +174,18 @@ impl Read {
                 let seconds = parse_interval(&text).ok_or(usage("Invalid lifetime"))?;
                 self.lifetime = (seconds > 0).then_some(seconds);
             }
-            // Restricts which libraries may be loaded; this agent loads none.
-            "P" if self.has_providers => return Err(wrong("-P option already specified")),
-            "P" => self.has_providers = true,
+            "P" if self.providers.is_some() => return Err(wrong("-P option already specified")),
+            "P" => self.providers = Some(text),
             "O" => match text.as_str() {
                 "allow-remote-pkcs11" => self.allows_remote_providers = true,
-                // Both concern security keys, which this agent does not hold.
-                "no-restrict-websafe" => {}
-                other if other.starts_with("websafe-allow=") && self.has_websafe => {
-                    return Err(wrong("websafe-allow already set"));
-                }
-                other if other.starts_with("websafe-allow=") => self.has_websafe = true,
-                _ => return Err(wrong("Unknown -O option")),
+                "no-restrict-websafe" => self.allows_any_application = true,
+                other => match other.strip_prefix("websafe-allow=") {
+                    Some(_) if self.websafe.is_some() => {
+                        return Err(wrong("websafe-allow already set"));
+                    }
+                    Some(patterns) => self.websafe = Some(patterns.to_owned()),
+                    None => return Err(wrong("Unknown -O option")),
+                },
             },
             other => return Err(usage(format!("unknown option -- {other}"))),
         }
@@ -225,6 +242,13 @@ impl Read {
             lifetime: self.lifetime,
             fingerprint_hash: self.fingerprint_hash.unwrap_or(HashAlgorithm::Sha256),
             allows_remote_providers: self.allows_remote_providers,
+            providers: ProviderRules {
+                allowed: self
+                    .providers
+                    .unwrap_or_else(|| DEFAULT_PROVIDERS.to_owned()),
+                websafe: (!self.allows_any_application)
+                    .then(|| self.websafe.unwrap_or_else(|| DEFAULT_WEBSAFE.to_owned())),
+            },
         })))
     }
 }

@@ -5,17 +5,20 @@ use agent::answer;
 use agent::message::SESSION_BIND;
 use agent::request::{AddRequest, AgentRequest, SignRequest};
 use crypto::hash::HashAlgorithm;
-use keys::{KeyType, PrivateKey, SignatureAlgorithm};
+use keys::pattern::{Case, match_list};
+use keys::{KeyType, PrivateKey, SignatureAlgorithm, fingerprint};
 use zeroize::Zeroizing;
 
 use crate::bindings::Bindings;
 use crate::destination;
-use crate::keyring::Keyring;
+use crate::keyring::{KeyEntry, Keyring};
 use crate::log::AgentLog;
 use crate::signed_data;
 
 /// The extensions in the answer to `query`, as in OpenSSH: without itself.
 const EXTENSIONS: [&str; 1] = [SESSION_BIND];
+/// Longest data that a security key signs, in bytes: they go to the helper in one message.
+pub(crate) const MAX_TOUCH_BYTES: usize = 128 * 1024;
 /// Longest part of foreign text in a question, in characters.
 const MAX_SHOWN: usize = 200;
 
@@ -28,6 +31,8 @@ pub(crate) struct KeyAgent {
     pub(crate) fingerprint_hash: HashAlgorithm,
     /// Providers may be named by clients on other machines (`-O allow-remote-pkcs11`).
     pub(crate) allows_remote_providers: bool,
+    /// Patterns of the applications of security keys that sign any data; `None` for all.
+    pub(crate) websafe: Option<String>,
     /// Keys were added, so that the heap may be larger.
     pub(crate) has_grown: bool,
 }
@@ -40,6 +45,8 @@ pub(crate) enum Handling {
     Sign(Box<Signing>),
     /// The user is asked; then a signature is made.
     Confirm(Box<Signing>, String),
+    /// The key is added if its provider is permitted, which the helper finds out.
+    Check(Box<AddRequest>),
     /// The passphrase is tried when earlier attempts have had their delay.
     Unlock(Zeroizing<Vec<u8>>),
 }
@@ -50,12 +57,35 @@ pub(crate) struct Signing {
     blob: Vec<u8>,
     algorithm: SignatureAlgorithm,
     data: Vec<u8>,
+    touch: Option<Touch>,
+}
+
+/// What a signature by a security key needs in addition.
+pub(crate) struct Touch {
+    pub(crate) provider: String,
+    /// The notice for the user while the token waits; empty for a key without touch.
+    pub(crate) notice: String,
+    /// Asks for the PIN.
+    pub(crate) pin_prompt: String,
 }
 
 impl Signing {
     /// True if it takes milliseconds, so that another thread makes it.
     pub(crate) fn is_slow(&self) -> bool {
         self.key.key_type() == KeyType::Rsa
+    }
+
+    /// What a signature by a security key needs; `None` for other keys.
+    pub(crate) fn touch(&self) -> Option<&Touch> {
+        self.touch.as_ref()
+    }
+
+    pub(crate) fn key(&self) -> &PrivateKey {
+        &self.key
+    }
+
+    pub(crate) fn data(&self) -> &[u8] {
+        &self.data
     }
 
     /// Blob of the key.
@@ -112,7 +142,7 @@ impl KeyAgent {
 
     fn change(&mut self, bindings: &mut Bindings, request: AgentRequest<'_>) -> Handling {
         let is_done = match request {
-            AgentRequest::Add(request) => self.add(bindings, *request),
+            AgentRequest::Add(request) => return self.add(bindings, request),
             AgentRequest::Remove(blob) => self.remove(bindings, blob),
             AgentRequest::RemoveAll => {
                 self.remove_all();
@@ -156,16 +186,41 @@ impl KeyAgent {
         answer::identities(visible.into_iter())
     }
 
-    fn add(&mut self, bindings: &Bindings, request: AddRequest) -> bool {
-        let comment = shown(&request.comment);
+    fn add(&mut self, bindings: &Bindings, request: Box<AddRequest>) -> Handling {
+        if let Err(reason) = self.may_add(bindings, &request) {
+            let comment = shown(&request.comment);
+            self.log
+                .info(format_args!("key \"{comment}\" is not added: {reason}"));
+            return refused();
+        }
+        match &request.constraints.provider {
+            Some(provider) if !provider.eq_ignore_ascii_case(fido::INTERNAL) => {
+                Handling::Check(request)
+            }
+            _ => {
+                self.insert(*request);
+                Handling::Answer(answer::status(true))
+            }
+        }
+    }
+
+    fn may_add(&self, bindings: &Bindings, request: &AddRequest) -> Result<(), String> {
         let constraints = &request.constraints;
         let old = self.keyring.find(&request.key.blob());
         let now = sys::time::realtime_seconds();
-        let reason = if let Some(provider) = &constraints.provider {
-            self.refuse_provider(bindings, provider.as_bytes());
-            return false;
-        } else if !request.key.key.can_sign() {
-            "keys in security keys are not supported"
+        let is_security_key = request.key.key.security_key().is_some();
+        let reason = if let Some(provider) = &constraints.provider
+            && bindings.is_remote()
+            && !self.allows_remote_providers
+        {
+            let provider = shown(provider);
+            return Err(format!(
+                "a client on another machine named the provider \"{provider}\""
+            ));
+        } else if constraints.provider.is_some() && !is_security_key {
+            "a provider is for keys in security keys only"
+        } else if constraints.provider.is_none() && is_security_key {
+            "a key in a security key needs a provider"
         } else if constraints.max_signatures.is_some() {
             "a number of signatures can be limited for stateful keys only"
         } else if constraints.certificates.is_some() {
@@ -177,29 +232,58 @@ impl KeyAgent {
         } else if old.is_none() && self.keyring.is_full() {
             "there are too many keys"
         } else {
-            self.log.debug(format_args!(
-                "adding {} \"{comment}\": lifetime {:?}, confirm {}, destinations {}",
-                request.key.blob_name(),
-                constraints.lifetime,
-                constraints.confirm,
-                constraints.destinations.len()
-            ));
-            self.keyring.add(
-                request.key,
-                request.comment,
-                request.constraints,
-                self.default_lifetime,
-                sys::time::boot_ms(),
-            );
-            self.has_grown = true;
-            return true;
+            return Ok(());
         };
-        self.log
-            .info(format_args!("key \"{comment}\" is not added: {reason}"));
-        false
+        Err(reason.to_owned())
     }
 
-    /// Providers are code of somebody else's choice: this agent loads none (CVE-2016-10009,
+    /// Adds the key of a request whose provider has been checked, unless something has changed
+    /// meanwhile. `provider` is the path that was checked, or the reason why it is not permitted.
+    pub(crate) fn add_checked(
+        &mut self,
+        bindings: &Bindings,
+        mut request: AddRequest,
+        provider: Result<String, String>,
+    ) -> bool {
+        let checked = match provider {
+            Ok(path) if !self.keyring.is_locked() => {
+                request.constraints.provider = Some(path);
+                self.may_add(bindings, &request)
+            }
+            Ok(_) => Err("the agent is locked".to_owned()),
+            Err(reason) => Err(reason),
+        };
+        if let Err(reason) = checked {
+            let (comment, reason) = (shown(&request.comment), shown(&reason));
+            self.log
+                .info(format_args!("key \"{comment}\" is not added: {reason}"));
+            return false;
+        }
+        self.insert(request);
+        true
+    }
+
+    fn insert(&mut self, request: AddRequest) {
+        let comment = shown(&request.comment);
+        let constraints = &request.constraints;
+        self.log.debug(format_args!(
+            "adding {} \"{comment}\": lifetime {:?}, confirm {}, destinations {}",
+            request.key.blob_name(),
+            constraints.lifetime,
+            constraints.confirm,
+            constraints.destinations.len()
+        ));
+        self.keyring.add(
+            request.key,
+            request.comment,
+            request.constraints,
+            self.default_lifetime,
+            sys::time::boot_ms(),
+        );
+        self.has_grown = true;
+    }
+
+    /// Libraries of tokens are code of somebody else's choice: this agent loads none (CVE-2016-10009,
     /// CVE-2023-38408), whether or not the constraints would hold for all keys of the token
     /// (CVE-2023-28531, CVE-2023-51384).
     fn refuse_provider(&self, bindings: &Bindings, provider: &[u8]) {
@@ -210,7 +294,7 @@ impl KeyAgent {
             ));
         } else {
             self.log.info(format_args!(
-                "provider \"{provider}\" refused: tokens and security keys are not supported"
+                "provider \"{provider}\" refused: PKCS#11 tokens are not supported"
             ));
         }
     }
@@ -245,11 +329,20 @@ impl KeyAgent {
         }
         let key_type = entry.held.key.key_type();
         let algorithm = request.flags.algorithm(key_type);
+        let touch = match self.touch(entry, bindings, request, login.as_ref()) {
+            Ok(touch) => touch,
+            Err(reason) => {
+                self.log
+                    .info(format_args!("key \"{comment}\" does not sign: {reason}"));
+                return refused();
+            }
+        };
         let signing = Box::new(Signing {
             key: entry.held.key.clone(),
             blob: request.blob.to_vec(),
             algorithm,
             data: request.data.to_vec(),
+            touch,
         });
         match entry.confirm {
             false => Handling::Sign(signing),
@@ -260,6 +353,55 @@ impl KeyAgent {
         }
     }
 
+    /// What a signature by a security key needs.
+    ///
+    /// # Errors
+    /// The data could be the answer to a web site's challenge: a key of such an application signs
+    /// logins and files only, unless the agent's options say otherwise.
+    fn touch(
+        &self,
+        entry: &KeyEntry,
+        bindings: &Bindings,
+        request: &SignRequest<'_>,
+        login: Option<&signed_data::SignedLogin<'_>>,
+    ) -> Result<Option<Touch>, &'static str> {
+        let (Some(parts), Some(provider)) = (entry.held.key.security_key(), &entry.provider) else {
+            return Ok(None);
+        };
+        let is_websafe = |patterns: &String| {
+            match_list(parts.application, patterns.as_bytes(), Case::Sensitive).is_yes()
+        };
+        let is_known_data = login.is_some() || signed_data::file_signature(request.data).is_some();
+        if !is_known_data && !self.websafe.as_ref().is_none_or(is_websafe) {
+            return Err(
+                "the data are neither a login nor a file signature, and the key's \
+                        application is not one of SSH",
+            );
+        }
+        if request.data.len() > MAX_TOUCH_BYTES {
+            return Err("the data are too long for a security key");
+        }
+        let label = entry.held.key.key_type().label();
+        let fingerprint =
+            fingerprint::of_blob(&entry.held.key.public().blob(), self.fingerprint_hash);
+        let needs_touch = parts.flags & fido::USER_PRESENCE != 0;
+        let mut notice = String::new();
+        if needs_touch {
+            notice = format!("Confirm user presence for key {label} {fingerprint}");
+            notice.push_str(&self.purpose(bindings, request, login));
+        }
+        let and = if needs_touch {
+            " and confirm user presence "
+        } else {
+            " "
+        };
+        Ok(Some(Touch {
+            provider: provider.clone(),
+            notice,
+            pin_prompt: format!("Enter PIN{and}for {label} key {fingerprint}: "),
+        }))
+    }
+
     /// Asks whether the key may be used, and says by whom.
     fn question(
         &self,
@@ -268,11 +410,20 @@ impl KeyAgent {
         login: Option<&signed_data::SignedLogin<'_>>,
         comment: &str,
     ) -> String {
-        let fingerprint = |blob: &[u8]| keys::fingerprint::of_blob(blob, self.fingerprint_hash);
-        let mut text = format!(
-            "Allow use of key {comment}?\nKey fingerprint {}.",
-            fingerprint(request.blob)
-        );
+        let fingerprint = fingerprint::of_blob(request.blob, self.fingerprint_hash);
+        let purpose = self.purpose(bindings, request, login);
+        format!("Allow use of key {comment}?\nKey fingerprint {fingerprint}.{purpose}")
+    }
+
+    /// Says for whom a signature is, in lines that each begin with a newline.
+    fn purpose(
+        &self,
+        bindings: &Bindings,
+        request: &SignRequest<'_>,
+        login: Option<&signed_data::SignedLogin<'_>>,
+    ) -> String {
+        let fingerprint = |blob: &[u8]| fingerprint::of_blob(blob, self.fingerprint_hash);
+        let mut text = String::new();
         match (login, signed_data::file_signature(request.data)) {
             (Some(login), _) => {
                 let user = shown(login.user);

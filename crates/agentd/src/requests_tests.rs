@@ -23,6 +23,7 @@ fn agent_with(key: &PrivateKey) -> KeyAgent {
         default_lifetime: None,
         fingerprint_hash: HashAlgorithm::Sha256,
         allows_remote_providers: false,
+        websafe: Some("ssh:*".into()),
         has_grown: false,
     }
 }

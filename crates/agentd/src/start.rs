@@ -310,6 +310,7 @@ fn prepare(
     };
     let task = HelperTask {
         socket: listening.socket,
+        allowed_providers: options.providers.allowed.clone(),
     };
     let (helper, listener) = Helper::start(task, listening.listener)?;
     let mut signals = vec![Signal::TERM, Signal::HUP, Signal::USR1];
@@ -324,6 +325,7 @@ fn prepare(
         default_lifetime: options.lifetime,
         fingerprint_hash: options.fingerprint_hash,
         allows_remote_providers: options.allows_remote_providers,
+        websafe: options.providers.websafe.clone(),
         has_grown: false,
     };
     let sources = LoopSources {

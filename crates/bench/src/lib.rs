@@ -32,6 +32,7 @@ mod report;
 mod roles;
 mod rounds;
 mod share;
+mod sign;
 pub mod speed;
 mod stats;
 mod table;
@@ -180,6 +181,7 @@ fn measure_row(bench: &Bench, row: BenchRow, emit: &mut Emit<'_>) -> Result<(), 
         BenchRow::Keyscan => keyscan::measure(bench, emit),
         BenchRow::Agent => agent::measure(bench, emit),
         BenchRow::Each => each::measure(bench, emit),
+        BenchRow::Sign => sign::measure(bench, emit),
         BenchRow::Share => {
             share::measure(bench, emit);
             Ok(())

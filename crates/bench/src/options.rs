@@ -21,6 +21,7 @@ rows:
   forward     connections through -L, -D, -R and Unix sockets; datagrams; -w (root)
   keyscan     host keys of a thousand servers, some of them silent
   agent       signatures, start and memory of agents
+  sign        signing and verifying a commit (keygen -Y)
   share       sessions on the connection of a master (ControlMaster)
   each        a command on a thousand hosts, beside pdsh, clush and parallel-ssh
   all         all of them; without a row: throughput login echo
@@ -63,13 +64,14 @@ pub(super) enum BenchRow {
     Forward,
     Keyscan,
     Agent,
+    Sign,
     Share,
     Each,
 }
 
 impl BenchRow {
     /// In the order in which they run.
-    pub(super) const ALL: [Self; 14] = [
+    pub(super) const ALL: [Self; 15] = [
         Self::Throughput,
         Self::Login,
         Self::Echo,
@@ -82,6 +84,7 @@ impl BenchRow {
         Self::Forward,
         Self::Keyscan,
         Self::Agent,
+        Self::Sign,
         Self::Share,
         Self::Each,
     ];
@@ -101,6 +104,7 @@ impl BenchRow {
             Self::Forward => "forward",
             Self::Keyscan => "keyscan",
             Self::Agent => "agent",
+            Self::Sign => "sign",
             Self::Share => "share",
             Self::Each => "each",
         }

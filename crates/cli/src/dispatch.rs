@@ -138,6 +138,13 @@ const PROGRAMS: &[Subcommand] = &[
         main: install::run,
     },
     Subcommand {
+        name: "keysign",
+        links: &["ssh-keysign"],
+        help: None,
+        usage: None,
+        main: |_| client::keysign_main(),
+    },
+    Subcommand {
         name: "sshd-monitor",
         links: &[],
         help: None,
@@ -160,6 +167,13 @@ const PROGRAMS: &[Subcommand] = &[
         main: |_| sys::process::exit_at_once(server::session_main()),
     },
     Subcommand {
+        name: fido::ROLE,
+        links: &[fido::ROLE],
+        help: None,
+        usage: None,
+        main: fido::main,
+    },
+    Subcommand {
         name: accelerator::ROLE,
         links: &[],
         help: None,
@@ -180,6 +194,11 @@ const BENCH_PROGRAMS: [&str; 3] = ["demo", "bench", "speed"];
 
 /// Runs the program that `args` selects (the first is the program's name); returns its exit status.
 pub(crate) fn run(args: Vec<OsString>) -> i32 {
+    // The only program that is installed set-user-ID. The caller chooses the arguments and the name,
+    // and must not be able to choose another program.
+    if sys::process::is_elevated() {
+        return client::keysign_main();
+    }
     let mut args = args.into_iter();
     let called = args.next().unwrap_or_default();
     let rest: Vec<OsString> = args.collect();

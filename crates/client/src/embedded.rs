@@ -87,6 +87,8 @@ impl Login {
             profiles,
         } = settings;
         let mut options = plain_options()?;
+        // The process that reaches security keys is a role of the binary of this suite.
+        options.user_keys.security_key_provider = None;
         if !pipelines {
             options.authentication.pipeline_login = PipelineLogin::No;
         }

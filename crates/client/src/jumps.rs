@@ -84,10 +84,7 @@ pub fn refuse_loops(
     config: &ClientConfig,
     here: &Here,
 ) -> Result<(), ClientError> {
-    let offline = OfflineEnvironment {
-        here,
-        is_undecided: Cell::new(false),
-    };
+    let offline = OfflineEnvironment::new(here);
     // The arguments of a call decide all that follows it.
     let mut calls: Vec<Vec<JumpHost>> = Vec::new();
     let mut proxy = connection.proxy.clone();
@@ -135,11 +132,21 @@ pub fn hop_list(hops: &[JumpHost]) -> String {
     hops.join(",")
 }
 
-/// This machine, without running commands or looking up names: the hop's own process does both.
-struct OfflineEnvironment<'h> {
+/// This machine, without running commands or looking up names. A hop's own process does both;
+/// ssh-keysign may do neither.
+pub(crate) struct OfflineEnvironment<'h> {
     here: &'h Here,
     /// True if a command or a name lookup was requested.
     is_undecided: Cell<bool>,
+}
+
+impl<'h> OfflineEnvironment<'h> {
+    pub(crate) fn new(here: &'h Here) -> Self {
+        Self {
+            here,
+            is_undecided: Cell::new(false),
+        }
+    }
 }
 
 impl Environment for OfflineEnvironment<'_> {
@@ -161,7 +168,7 @@ impl Environment for OfflineEnvironment<'_> {
 
     fn run_shell(&self, _command: &str) -> Result<bool, String> {
         self.is_undecided.set(true);
-        Err("commands are not run while jumps are followed".to_owned())
+        Err("commands are not run here".to_owned())
     }
 
     fn local_addresses(&self) -> Vec<IpAddr> {

@@ -2,8 +2,8 @@
 //! ssh_config(5).
 
 use wire::algorithms::{
-    CA_SIGNATURES, CLIENT_HOST_KEYS, CLIENT_KEX, KNOWN_CIPHERS, KNOWN_KEX, KNOWN_MACS, MACS,
-    SERVER_KEX, SIGNATURES, ciphers,
+    CA_SIGNATURES, CLIENT_HOST_KEYS, CLIENT_KEX, KNOWN_CA_SIGNATURES, KNOWN_CIPHERS, KNOWN_KEX,
+    KNOWN_MACS, MACS, SERVER_KEX, SIGNATURES, ciphers,
 };
 
 use crate::pattern;
@@ -35,9 +35,10 @@ pub const LEFT_OUT: &[&str] = &[
 
 /// The kinds of keys in the order in which a pattern expands, as in OpenSSH, without the part from
 /// `@`; each is followed by its certificate.
-const KINDS_OF_PATTERNS: [&str; 8] = [
+const KINDS_OF_PATTERNS: [&str; 9] = [
     "ssh-ed25519",
     "sk-ssh-ed25519",
+    "ssh-mldsa44-ed25519",
     "ecdsa-sha2-nistp256",
     "ecdsa-sha2-nistp384",
     "ecdsa-sha2-nistp521",
@@ -49,7 +50,8 @@ const KINDS_OF_PATTERNS: [&str; 8] = [
 /// The position of an algorithm in the expansion of a pattern; unknown kinds come last.
 fn place_in_patterns(name: &str) -> (usize, bool) {
     let bare = name.split('@').next().unwrap_or_default();
-    let kind = bare.strip_suffix("-cert-v01");
+    let bare = bare.strip_suffix("-v01").unwrap_or(bare);
+    let kind = bare.strip_suffix("-cert");
     let place = KINDS_OF_PATTERNS
         .iter()
         .position(|known| *known == kind.unwrap_or(bare));
@@ -103,7 +105,7 @@ impl Class {
             Class::Cipher => KNOWN_CIPHERS,
             Class::Mac => KNOWN_MACS,
             Class::HostKey | Class::Signature => SIGNATURES,
-            Class::CaSignature => CA_SIGNATURES,
+            Class::CaSignature => KNOWN_CA_SIGNATURES,
         }
     }
 

@@ -55,11 +55,6 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// A word that no typed option has.
-    pub(crate) const fn plain(word: &'static str) -> Choice {
-        Choice { number: 0, word }
-    }
-
     /// A flag with other words than `yes` and `no`.
     pub(crate) const fn flag(on: bool, word: &'static str) -> Choice {
         Choice {

@@ -33,6 +33,7 @@ pub(super) enum Planned {
     Binary {
         path: PathBuf,
         from: PathBuf,
+        mode: u32,
     },
     Link {
         path: PathBuf,
@@ -76,7 +77,9 @@ impl Planned {
             is_plain && fs::read(path).is_ok_and(|found| found == text)
         };
         match self {
-            Self::Binary { from, .. } => fs::read(from).is_ok_and(|text| is_file(&text, 0o755)),
+            Self::Binary { from, mode, .. } => {
+                fs::read(from).is_ok_and(|text| is_file(&text, *mode))
+            }
             Self::Link { target, .. } => fs::read_link(path).is_ok_and(|found| found == *target),
             Self::Text { text, mode, .. } => is_file(text.as_bytes(), *mode),
             Self::Secret { .. } => false,
@@ -102,7 +105,16 @@ impl InstallPlan {
         let mut files = vec![Planned::Binary {
             path: binary.clone(),
             from: std::env::current_exe()?,
+            mode: 0o755,
         }];
+        if settings.keysign {
+            // A copy, because a link has no mode of its own.
+            files.push(Planned::Binary {
+                path: settings.prefix.join("lib/fulmar/ssh-keysign"),
+                from: std::env::current_exe()?,
+                mode: 0o4755,
+            });
+        }
         for name in LINKS {
             files.push(Planned::Link {
                 path: links.join(name),

@@ -25,13 +25,14 @@ use flags::{CommandLine, Word};
 use manifest::Manifest;
 
 const USAGE: &str = "usage: fulmar install [--prefix DIR] [--root DIR] [--port N] [--openssh-config]\n\
-     \x20                     [--replace-sshd] [--pam NAME] [--dry-run]\n\
+     \x20                     [--replace-sshd] [--keysign] [--pam NAME] [--dry-run]\n\
      \x20      fulmar install --remove [--prefix DIR] [--root DIR] [--dry-run]\n\
      --prefix          directory of the binary and the links (/usr/local)\n\
      --root            install below DIR, for packages and trials (/)\n\
      --port            port of the service beside OpenSSH's (2222)\n\
      --openssh-config  read /etc/ssh/sshd_config and its host keys\n\
      --replace-sshd    listen on the configuration's port, instead of OpenSSH's service\n\
+     --keysign         install ssh-keysign, set-user-ID root, for host-based logins\n\
      --pam             PAM stack of debian, redhat or arch; by default that of DIR/etc/pam.d,\n\
      \x20                 else that of this machine\n\
      --remove          remove the installed files that have not been changed since\n\
@@ -45,6 +46,8 @@ pub(crate) struct InstallSettings {
     pub(crate) port: u16,
     pub(crate) openssh_config: bool,
     pub(crate) replace_sshd: bool,
+    /// Install ssh-keysign.
+    pub(crate) keysign: bool,
     /// The PAM stack, if `--pam` names one.
     pub(crate) pam: Option<PamStack>,
     pub(crate) remove: bool,
@@ -59,6 +62,7 @@ impl Default for InstallSettings {
             port: 2222,
             openssh_config: false,
             replace_sshd: false,
+            keysign: false,
             pam: None,
             remove: false,
             dry_run: false,
@@ -127,6 +131,7 @@ fn parse(args: Vec<OsString>) -> Result<Option<InstallSettings>, String> {
                     })?;
             }
             "openssh-config" => settings.openssh_config = true,
+            "keysign" => settings.keysign = true,
             "replace-sshd" => settings.replace_sshd = true,
             "pam" => {
                 let stack = value.to_str().and_then(PamStack::from_name);
@@ -197,11 +202,11 @@ fn write(planned: &Planned, path: &Path) -> io::Result<()> {
     match planned {
         Planned::Text { text, mode, .. } => sys::file::replace(path, text.as_bytes(), *mode),
         Planned::Secret { text, .. } => sys::file::replace(path, text.as_bytes(), 0o600),
-        Planned::Binary { from, .. } => {
+        Planned::Binary { from, mode, .. } => {
             // A running binary cannot be written to, but its name can be given to another.
             let fresh = path.with_extension("new");
             fs::copy(from, &fresh)?;
-            fs::set_permissions(&fresh, fs::Permissions::from_mode(0o755))?;
+            fs::set_permissions(&fresh, fs::Permissions::from_mode(*mode))?;
             fs::rename(&fresh, path)
         }
         Planned::Link { target, .. } => {

@@ -65,6 +65,9 @@ pub(super) fn sign(work: &Certifying<'_>) -> Result<(), KeygenFailure> {
         None => (0, u64::MAX),
     };
     let grants = Grants::parse(work.grants)?;
+    if work.principals.is_empty() {
+        eprintln!("Warning: certificate will contain no principals (-n)");
+    }
     let (authority, mut signer) = load_authority(work.authority, work.access)?;
     let algorithm = algorithm(&authority, work.algorithm)?;
     let mut serial = work.serial.number;
@@ -128,13 +131,9 @@ fn load_authority(
     let authority = files::load_private(path, access.passphrase, "Enter passphrase: ")
         .map_err(|error| show::cannot_load(path, &error))?
         .key;
-    if !authority.can_sign() {
-        return Err(KeygenFailure::new(format!(
-            "{} is a security key, which only an agent can sign with",
-            shown(path)
-        )));
-    }
-    Ok((authority.public().clone(), Signer::File(authority)))
+    let public = authority.public().clone();
+    let signer = Signer::from_file(authority, access.provider, "Enter PIN for CA key: ")?;
+    Ok((public, signer))
 }
 
 fn authority_in_agent(path: &Path) -> Result<(PublicKey, Signer), KeygenFailure> {
@@ -191,15 +190,17 @@ fn certificate_path(path: &Path) -> PathBuf {
 /// `-V`: an end, or `start:end`; absolute, or relative to now with a sign.
 pub(super) fn parse_validity(text: &str, now: u64) -> Result<(u64, u64), KeygenFailure> {
     let bad = || KeygenFailure::new(format!("Invalid certificate life specification {text}"));
+    let bad_time =
+        |which: &str, text: &str| KeygenFailure::new(format!("Invalid {which} time \"{text}\""));
     let (after, before) = match text.split_once(':') {
         Some((from, to)) => {
             let after = match from {
                 "always" => 0,
-                _ => point(from, now).ok_or_else(bad)?,
+                _ => point(from, now).ok_or_else(|| bad_time("from", from))?,
             };
             let before = match to {
                 "forever" => u64::MAX,
-                _ => point(to, now).ok_or_else(bad)?,
+                _ => point(to, now).ok_or_else(|| bad_time("to", to))?,
             };
             (after, before)
         }

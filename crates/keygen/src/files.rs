@@ -39,6 +39,9 @@ pub(super) fn default_identity(key_type: Option<&str>) -> PathBuf {
     let name = match key_type {
         Some("rsa") => "id_rsa",
         Some("ecdsa") => "id_ecdsa",
+        Some("mldsa44-ed25519") => "id_mldsa44_ed25519",
+        Some("ecdsa-sk") => "id_ecdsa_sk",
+        Some("ed25519-sk") => "id_ed25519_sk",
         _ => "id_ed25519",
     };
     home().join(".ssh").join(name)

@@ -4,10 +4,11 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use crypto::hash::HashAlgorithm;
-use keys::{EcCurve, KeySpec, PresentedKey, PrivateKey, fingerprint};
+use keys::{EcCurve, KeySpec, KeyType, PresentedKey, PrivateKey, fingerprint};
 use zeroize::Zeroizing;
 
 use super::options::{FingerprintForm, Flags, IdentityChoice, KeyFileForm};
+use super::security_key::{self, EnrollOptions};
 use super::{KeygenFailure, console, files, reason};
 use transfer::plan::shown;
 
@@ -24,6 +25,10 @@ pub(super) struct KeyPairPlan<'a> {
     passphrase: Option<&'a [u8]>,
     comment: Option<&'a str>,
     fingerprint: FingerprintForm,
+    /// -O
+    settings: &'a [String],
+    /// -w
+    provider: Option<&'a str>,
     quiet: bool,
 }
 
@@ -36,6 +41,8 @@ impl<'a> From<&'a Flags> for KeyPairPlan<'a> {
             passphrase: flags.new_passphrase(),
             comment: flags.text("C"),
             fingerprint: flags.fingerprint_form(),
+            settings: &flags.settings,
+            provider: flags.text("w"),
             quiet: flags.has("q"),
         }
     }
@@ -64,12 +71,31 @@ impl<'a> From<&'a Flags> for HostKeyPlan<'a> {
 /// Makes a key pair, asking for what the command line leaves open.
 pub(super) fn key_pair(plan: &KeyPairPlan<'_>) -> Result<(), KeygenFailure> {
     let kind = plan.identity.key_type.unwrap_or("ed25519");
-    let spec = spec(kind, plan.bits)?;
-    let short = short_name(spec);
+    let security_key = security_key::type_named(kind);
+    let (short, spec) = match security_key {
+        Some(KeyType::SkEcdsaP256) => ("ecdsa-sk", None),
+        Some(_) => ("ed25519-sk", None),
+        None => {
+            let spec = spec(kind, plan.bits)?;
+            (short_name(spec), Some(spec))
+        }
+    };
     if !plan.quiet {
         println!("Generating public/private {short} key pair.");
     }
-    let key = generate(spec)?;
+    let mut attestation = None;
+    let key = match (security_key, spec) {
+        (Some(key_type), _) => {
+            let options = EnrollOptions::parse(plan.settings, key_type, plan.provider, plan.quiet)?;
+            let credential = security_key::enroll(&options)?;
+            attestation = options
+                .attestation
+                .map(|path| (path, credential.attestation));
+            credential.key
+        }
+        (None, Some(spec)) => generate(spec)?,
+        (None, None) => return Err(KeygenFailure::new(format!("unknown key type {kind}"))),
+    };
     let path = console::file(
         plan.identity.file,
         "Enter file in which to save the key",
@@ -90,6 +116,9 @@ pub(super) fn key_pair(plan: &KeyPairPlan<'_>) -> Result<(), KeygenFailure> {
     save(plan.form, &path, &key, &comment, &passphrase)?;
     if !plan.quiet {
         announce(plan.fingerprint.hash, &path, &key, &comment);
+    }
+    if let Some((path, attestation)) = attestation {
+        security_key::save_attestation(path, &attestation, plan.quiet)?;
     }
     Ok(())
 }
@@ -124,10 +153,11 @@ pub(super) fn host_keys(plan: &HostKeyPlan<'_>) -> Result<(), KeygenFailure> {
         ),
         ("ecdsa", KeySpec::Ecdsa(EcCurve::P256)),
         ("ed25519", KeySpec::Ed25519),
+        ("mldsa44-ed25519", KeySpec::MlDsa44Ed25519),
     ];
     let mut first = true;
     for (name, spec) in kinds {
-        let path = folder.join(format!("ssh_host_{name}_key"));
+        let path = folder.join(format!("ssh_host_{}_key", name.replace('-', "_")));
         // A full disk leaves an empty file; it is replaced.
         if path.metadata().is_ok_and(|metadata| metadata.len() > 0) {
             continue;
@@ -158,7 +188,7 @@ fn generate(spec: KeySpec) -> Result<PrivateKey, KeygenFailure> {
     PrivateKey::generate(spec).map_err(|error| KeygenFailure::new(error.to_string()))
 }
 
-fn save(
+pub(super) fn save(
     form: KeyFileForm,
     path: &Path,
     key: &PrivateKey,
@@ -199,7 +229,7 @@ fn create_folder(path: &Path, quiet: bool) -> Result<(), KeygenFailure> {
     Ok(())
 }
 
-/// What `-t` and `-b` mean together.
+/// What `-t`, in any case, and `-b` mean together.
 pub(super) fn spec(kind: &str, bits: Option<usize>) -> Result<KeySpec, KeygenFailure> {
     let curve = |bits: usize| match bits {
         256 => Ok(KeySpec::Ecdsa(EcCurve::P256)),
@@ -209,8 +239,9 @@ pub(super) fn spec(kind: &str, bits: Option<usize>) -> Result<KeySpec, KeygenFai
             "Invalid ECDSA key length: valid lengths are 256, 384 or 521 bits",
         )),
     };
-    match kind {
+    match kind.to_ascii_lowercase().as_str() {
         "ed25519" | "ssh-ed25519" => Ok(KeySpec::Ed25519),
+        "mldsa44-ed25519" | "ssh-mldsa44-ed25519" => Ok(KeySpec::MlDsa44Ed25519),
         "ecdsa" => curve(bits.unwrap_or(256)),
         "ecdsa-sha2-nistp256" => curve(256),
         "ecdsa-sha2-nistp384" => curve(384),
@@ -229,9 +260,6 @@ pub(super) fn spec(kind: &str, bits: Option<usize>) -> Result<KeySpec, KeygenFai
             }
             Ok(KeySpec::Rsa { bits })
         }
-        "ed25519-sk" | "ecdsa-sk" => Err(KeygenFailure::new(
-            "security keys cannot be made here yet: make the key with ssh-keygen and add it to an agent",
-        )),
         _ => Err(KeygenFailure::new(format!("unknown key type {kind}"))),
     }
 }
@@ -241,5 +269,6 @@ fn short_name(spec: KeySpec) -> &'static str {
         KeySpec::Ed25519 => "ed25519",
         KeySpec::Ecdsa(_) => "ecdsa",
         KeySpec::Rsa { .. } => "rsa",
+        KeySpec::MlDsa44Ed25519 => "mldsa44-ed25519",
     }
 }

@@ -19,6 +19,7 @@ mod hosts;
 mod options;
 mod resource_record;
 mod revoke;
+mod security_key;
 mod show;
 mod signature;
 mod signer;
@@ -43,8 +44,9 @@ const STATUS_REFUSED: i32 = 1;
 /// The usage text.
 pub const USAGE: &str = "\
 usage: ssh-keygen [-q] [-a rounds] [-b bits] [-C comment] [-f output_keyfile]
-                  [-m format] [-N new_passphrase] [-t ecdsa | ed25519 | rsa]
-                  [-Z cipher]
+                  [-m format] [-N new_passphrase] [-O option]
+                  [-t ecdsa | ecdsa-sk | ed25519 | ed25519-sk | rsa]
+                  [-w provider] [-Z cipher]
        ssh-keygen -p [-a rounds] [-f keyfile] [-m format] [-N new_passphrase]
                   [-P old_passphrase] [-Z cipher]
        ssh-keygen -i [-f input_keyfile] [-m key_format]
@@ -55,6 +57,7 @@ usage: ssh-keygen [-q] [-a rounds] [-b bits] [-C comment] [-f output_keyfile]
        ssh-keygen -B [-f input_keyfile]
        ssh-keygen -F hostname [-lv] [-f known_hosts_file]
        ssh-keygen -H [-f known_hosts_file]
+       ssh-keygen -K [-a rounds] [-O device=path] [-w provider]
        ssh-keygen -R hostname [-f known_hosts_file]
        ssh-keygen -r hostname [-g] [-f input_keyfile]
        ssh-keygen -I certificate_identity -s ca_key [-hU] [-n principals]
@@ -121,8 +124,11 @@ fn reason(error: &io::Error) -> String {
 pub fn run(args: Vec<OsString>) -> i32 {
     let (task, flags) = match Flags::parse(args) {
         Ok(parsed) => parsed,
-        Err(message) => {
-            eprintln!("{}", escape(&message, Style::Lines));
+        Err(wrong) => {
+            eprintln!("{}", escape(&wrong.message, Style::Lines));
+            if !wrong.with_usage {
+                return STATUS_FAILED;
+            }
             eprint!("{USAGE}");
             return STATUS_REFUSED;
         }
@@ -158,6 +164,15 @@ pub fn warn_too_open(path: &Path, mode: u32) {
     files::warn_too_open(path, mode);
 }
 
+/// The provider of security keys: the one that is named, else that of `SSH_SK_PROVIDER`, else the one
+/// without a library.
+///
+/// # Errors
+/// Its library does not exist; the reason in words.
+pub fn security_key_provider(named: Option<&str>) -> Result<fido::Provider, String> {
+    security_key::provider(named).map_err(|failure| failure.message)
+}
+
 /// Asks for a passphrase: at the terminal, through the askpass program, or from standard input.
 ///
 /// # Errors
@@ -174,6 +189,7 @@ fn perform(task: &Task, flags: &Flags) -> Result<(), KeygenFailure> {
     match task {
         Task::Generate => generate::key_pair(&flags.into()),
         Task::HostKeys => generate::host_keys(&flags.into()),
+        Task::DownloadResident => security_key::download(&flags.into()),
         Task::Fingerprint => show::fingerprints(identity, flags.fingerprint_form()),
         Task::Public => show::public_key(identity, flags.old_passphrase()),
         Task::Export => show::export(identity, flags.old_passphrase(), format),

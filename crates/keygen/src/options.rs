@@ -13,11 +13,38 @@ use zeroize::Zeroizing;
 
 use moduli::ModuliMode;
 
+/// A command line that cannot be carried out.
+#[derive(Debug)]
+pub(super) struct WrongUse {
+    pub(super) message: String,
+    /// True if the usage text follows the message; a bad value of a flag has a message alone.
+    pub(super) with_usage: bool,
+}
+
+impl WrongUse {
+    fn value(message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            with_usage: false,
+        }
+    }
+}
+
+impl From<String> for WrongUse {
+    fn from(message: String) -> Self {
+        Self {
+            message,
+            with_usage: true,
+        }
+    }
+}
+
 /// The action that the flags select.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Task {
     Generate,
     HostKeys,
+    DownloadResident,
     Fingerprint,
     Public,
     Export,
@@ -76,6 +103,8 @@ pub(super) enum Format {
     Rfc4716,
     Pkcs8,
     Pem,
+    /// The bytes of a key, for people (-e only).
+    HexDump,
 }
 
 /// The flags and operands as they were given. An action takes out of them what it needs.
@@ -158,6 +187,8 @@ pub(super) struct KeyAccess<'a> {
     pub(super) use_agent: bool,
     /// -P
     pub(super) passphrase: Option<&'a [u8]>,
+    /// -w: the provider of a security key
+    pub(super) provider: Option<&'a str>,
 }
 
 /// The serial of `-z`.
@@ -173,11 +204,11 @@ impl Flags {
     ///
     /// # Errors
     /// The error text for the user.
-    pub(super) fn parse(args: Vec<OsString>) -> Result<(Task, Self), String> {
+    pub(super) fn parse(args: Vec<OsString>) -> Result<(Task, Self), WrongUse> {
         let mut flags = Self::default();
         let mut tasks = Vec::new();
         let mut line = CommandLine::new(flags::KEYGEN, args);
-        while let Some(word) = line.next()? {
+        while let Some(word) = line.next().map_err(|error| error.to_string())? {
             match word {
                 Word::Flag(flag, value) => tasks.extend(flags.apply(flag, value)?),
                 Word::Operand(operand) => flags.operands.push(operand.into()),
@@ -193,8 +224,11 @@ impl Flags {
             _ => 0..=0,
         };
         match flags.operands.len() {
-            count if count < *operands.start() => Err("Too few arguments.".to_owned()),
-            count if count > *operands.end() => Err("Too many arguments.".to_owned()),
+            0 if matches!(task, Task::Moduli(_)) => {
+                Err(WrongUse::value("No output file specified"))
+            }
+            count if count < *operands.start() => Err("Too few arguments.".to_owned().into()),
+            count if count > *operands.end() => Err("Too many arguments.".to_owned().into()),
             _ => Ok((task, flags)),
         }
     }
@@ -246,11 +280,12 @@ impl Flags {
         KeyAccess {
             use_agent: self.has("U"),
             passphrase: self.old_passphrase(),
+            provider: self.text("w"),
         }
     }
 
     /// Takes one flag in; the task that it names, if it names one.
-    fn apply(&mut self, flag: &'static str, value: OsString) -> Result<Option<Task>, String> {
+    fn apply(&mut self, flag: &'static str, value: OsString) -> Result<Option<Task>, WrongUse> {
         let secret = |value: OsString| Some(Zeroizing::new(value.into_vec()));
         let text = |value: OsString| {
             value
@@ -262,6 +297,7 @@ impl Flags {
             "c" => return Ok(Some(Task::ChangeComment)),
             "e" => return Ok(Some(Task::Export)),
             "i" | "X" => return Ok(Some(Task::Import)),
+            "K" => return Ok(Some(Task::DownloadResident)),
             "L" => return Ok(Some(Task::ShowCertificate)),
             "p" => return Ok(Some(Task::ChangePassphrase)),
             "y" => return Ok(Some(Task::Public)),
@@ -280,7 +316,8 @@ impl Flags {
             "M" => {
                 let name = text(value)?;
                 let mode = ModuliMode::from_name(&name);
-                let mode = mode.ok_or(format!("Unsupported moduli option {name}"))?;
+                let mode =
+                    mode.ok_or(WrongUse::value(format!("Unsupported moduli option {name}")))?;
                 return Ok(Some(Task::Moduli(mode)));
             }
             "u" | "U" | "g" | "B" | "H" | "l" | "h" | "q" | "v" => self.switches.push(flag),
@@ -297,10 +334,12 @@ impl Flags {
                 // The whole text is the namespace of -Y.
                 self.texts.insert(flag, all);
             }
-            "C" | "t" | "I" | "V" | "r" => {
+            "C" | "t" | "I" | "V" | "r" | "w" => {
                 self.texts.insert(flag, text(value)?);
             }
-            _ => self.apply_checked(flag, &text(value)?)?,
+            _ => self
+                .apply_checked(flag, &text(value)?)
+                .map_err(WrongUse::value)?,
         }
         Ok(None)
     }
@@ -309,15 +348,14 @@ impl Flags {
     fn apply_checked(&mut self, name: &'static str, value: &str) -> Result<(), String> {
         match name {
             "a" => {
-                let permitted = 1..=keys::private_file::MAX_KDF_ROUNDS;
-                let rounds = value.parse().ok();
-                let rounds = rounds.filter(|rounds| permitted.contains(rounds));
-                self.key_file_form.rounds =
-                    Some(rounds.ok_or(format!("Invalid number of rounds: {value}"))?);
+                let rounds = number(value, keys::private_file::MAX_KDF_ROUNDS);
+                let bad = |why| format!("Invalid number: {value} ({why})");
+                self.key_file_form.rounds = Some(rounds.map_err(bad)?);
             }
             "b" => {
-                let bits = value.parse().ok().filter(|bits| *bits > 0);
-                self.bits = Some(bits.ok_or(format!("Bits has bad value {value}"))?);
+                let bits = number(value, u32::MAX);
+                let bits = bits.map_err(|why| format!("Bits has bad value {value} ({why})"))?;
+                self.bits = usize::try_from(bits).ok();
             }
             "E" => {
                 let hash = fingerprint::algorithm_from_name(value);
@@ -329,6 +367,7 @@ impl Flags {
                     "RFC4716" | "SSH2" => Format::Rfc4716,
                     "PKCS8" => Format::Pkcs8,
                     "PEM" => Format::Pem,
+                    "HEXDUMP" => Format::HexDump,
                     _ => return Err(format!("Unsupported conversion format \"{value}\"")),
                 });
             }
@@ -355,8 +394,23 @@ impl Flags {
     }
 }
 
+/// A number from 1 to `most`.
+///
+/// # Errors
+/// The word of strtonum(3) for what is wrong.
+fn number(text: &str, most: u32) -> Result<u32, &'static str> {
+    match text.parse::<i128>() {
+        Ok(value) if value < 1 => Err("too small"),
+        Ok(value) => u32::try_from(value)
+            .ok()
+            .filter(|value| *value <= most)
+            .ok_or("too large"),
+        Err(_) => Err("invalid"),
+    }
+}
+
 /// `-H` and `-l` are tasks only when no other is named, and `-s` beside `-k` and `-Y` is none.
-fn choose_task(mut tasks: Vec<Task>, flags: &Flags) -> Result<Task, String> {
+fn choose_task(mut tasks: Vec<Task>, flags: &Flags) -> Result<Task, WrongUse> {
     if let Some(authority) = &flags.authority
         && !tasks
             .iter()
@@ -367,7 +421,9 @@ fn choose_task(mut tasks: Vec<Task>, flags: &Flags) -> Result<Task, String> {
     let task = tasks.pop();
     if !tasks.is_empty() {
         return Err(
-            "Too many tasks: give one of -A -c -e -F -i -k -L -M -p -Q -R -s -Y -y".to_owned(),
+            "Too many tasks: give one of -A -c -e -F -i -K -k -L -M -p -Q -R -s -Y -y"
+                .to_owned()
+                .into(),
         );
     }
     Ok(match task {
@@ -388,7 +444,7 @@ mod tests {
         for flag in flags::KEYGEN {
             let args = [format!("-{}", flag.name), "1".to_owned()];
             let parsed = Flags::parse(args.map(OsString::from).to_vec());
-            let is_unknown = |why: &String| why.starts_with("unknown option");
+            let is_unknown = |why: &WrongUse| why.message.starts_with("unknown option");
             assert!(!parsed.as_ref().is_err_and(is_unknown), "-{}", flag.name);
         }
     }

@@ -10,10 +10,11 @@ use super::options::Flags;
 use super::{KeygenFailure, files};
 
 /// The host keys that are looked for where `-f` names none.
-const HOST_KEYS: [&str; 3] = [
+const HOST_KEYS: [&str; 4] = [
     "/etc/ssh/ssh_host_rsa_key",
     "/etc/ssh/ssh_host_ecdsa_key",
     "/etc/ssh/ssh_host_ed25519_key",
+    "/etc/ssh/ssh_host_mldsa44_ed25519_key",
 ];
 
 /// Which records are printed.
@@ -67,7 +68,17 @@ pub(super) fn print(request: &RecordRequest<'_>) -> Result<(), KeygenFailure> {
         })?;
         for hash in &hashes {
             let record = sshfp::record(request.name, &public.key, *hash, request.generic);
-            println!("{}", record.ok_or(KeygenFailure::new(sshfp::NO_RECORD))?);
+            match record {
+                Some(record) => println!("{record}"),
+                None if request.file.is_some() => {
+                    return Err(KeygenFailure::new(sshfp::NO_RECORD));
+                }
+                // As in OpenSSH: the machine's other keys have records.
+                None => {
+                    eprintln!("{}", sshfp::NO_RECORD);
+                    break;
+                }
+            }
         }
     }
     Ok(())

@@ -246,7 +246,7 @@ fn sha256(text: &[u8], place: &str) -> Result<[u8; 32], KeygenFailure> {
     padded.resize(digits.len().next_multiple_of(4), b'=');
     keys::base64::decode(&padded)
         .and_then(|digest| digest.as_slice().try_into().ok())
-        .ok_or_else(|| KeygenFailure::new(format!("{place}: decode hash failed")))
+        .ok_or_else(|| KeygenFailure::new(format!("{place}: decode hash failed: invalid format")))
 }
 
 fn load(path: &Path) -> Result<RevocationList, KeygenFailure> {
@@ -298,7 +298,8 @@ pub(super) fn check(
 
 fn print(list: &RevocationList) {
     println!("# KRL version {}", list.version);
-    println!("# Generated at {}", show::local_time(list.generated));
+    let generated = show::local_time(list.generated).replace(['-', ':'], "");
+    println!("# Generated at {generated}");
     if !list.comment.is_empty() {
         println!("# Comment: {}", escape::one_line(&list.comment));
     }

@@ -155,6 +155,9 @@ pub(super) fn export(
     if let Err(error) = path.metadata() {
         return Err(KeygenFailure::file(&path, &error));
     }
+    if format == Some(Format::HexDump) {
+        return hex_dump(&path, passphrase);
+    }
     let key = match files::load_public(&path) {
         Ok(public) => public.key,
         Err(_) => files::load_private(&path, passphrase, "Enter passphrase: ")
@@ -176,6 +179,7 @@ pub(super) fn export(
         }
         Format::Pkcs8 => public_file::to_pkcs8(key.key()),
         Format::Pem => public_file::to_pem(key.key()),
+        Format::HexDump => None,
     };
     match text {
         Some(text) => {
@@ -186,6 +190,55 @@ pub(super) fn export(
             "unsupported key type {}",
             label(&key)
         ))),
+    }
+}
+
+/// Prints the bytes of a key's public half and, if the file has it, of its private half
+/// (`-e -m hexdump`).
+fn hex_dump(path: &Path, passphrase: Option<&[u8]>) -> Result<(), KeygenFailure> {
+    let file = files::read(path).map_err(|error| KeygenFailure::file(path, &error))?;
+    if !private_file::is_private_key(&file) {
+        let public = files::load_public(path)
+            .map_err(|error| cannot_load(path, &error))?
+            .key;
+        print_dump("Public", &label(&public), &public.blob());
+        return Ok(());
+    }
+    let key = files::load_private(path, passphrase, "Enter passphrase: ")
+        .map_err(|error| cannot_load(path, &error))?
+        .key;
+    let name = key.key_type().label();
+    print_dump("Public", name, &key.public().blob());
+    println!();
+    let mut fields = Zeroizing::new(Vec::new());
+    let held = private_file::HeldKey {
+        key,
+        certificate: None,
+    };
+    held.write(&mut fields)
+        .map_err(|error| KeygenFailure::new(format!("{}: {error}", shown(path))))?;
+    print_dump("Private", name, &fields);
+    Ok(())
+}
+
+/// Prints bytes in lines of 16, each with its offset, in hexadecimal and as text.
+fn print_dump(half: &str, name: &str, bytes: &[u8]) {
+    println!("{half} {name} key:\nbuffer len = {}", bytes.len());
+    for (line, offset) in bytes.chunks(16).zip((0_usize..).step_by(16)) {
+        let mut out = Zeroizing::new(format!("{offset:04}: "));
+        for at in 0..16 {
+            match line.get(at) {
+                Some(byte) => out.push_str(&format!("{byte:02x} ")),
+                None => out.push_str("   "),
+            }
+        }
+        out.push(' ');
+        let text = line.iter().map(|byte| match byte {
+            b' '..=b'~' => char::from(*byte),
+            _ => '.',
+        });
+        out.extend(text);
+        println!("{}", *out);
     }
 }
 
@@ -206,13 +259,22 @@ pub(super) fn import(
     }
     let key = match format {
         Format::Rfc4716 => public_file::parse_rfc4716(&file).map(|file| file.key),
+        Format::HexDump => {
+            return Err(KeygenFailure::new("do_convert_from: unknown key format 3"));
+        }
         Format::Pkcs8 | Format::Pem => public_file::parse_pem(&file).map(PresentedKey::from),
     };
-    let key = key.map_err(|error| {
-        KeygenFailure::new(format!(
-            "{} is not a recognised public key format: {error}",
-            shown(&path)
-        ))
+    let key = key.map_err(|_| {
+        let name = shown(&path);
+        KeygenFailure::new(match format {
+            Format::Pem => "do_convert_from_pem: unrecognised raw private key format".to_owned(),
+            Format::Pkcs8 => {
+                format!("do_convert_from_pkcs8: {name} is not a recognised public key format")
+            }
+            Format::Rfc4716 | Format::HexDump => {
+                "do_convert_from_ssh2: parse key: invalid format".to_owned()
+            }
+        })
     })?;
     println!("{}", public_file::to_line(&key, ""));
     Ok(())

@@ -193,7 +193,8 @@ fn signer(
             shown(&private)
         )));
     }
-    Ok(Signer::File(key))
+    let prompt = format!("Enter PIN for {} key: ", key.key_type().label());
+    Signer::from_file(key, access.provider, &prompt)
 }
 
 /// `key-cert.pub` and `key.pub` become `key`.

@@ -6,10 +6,15 @@ use std::os::unix::net::UnixStream;
 use agent::{AgentClient, AgentError};
 use keys::{KeyError, PresentedKey, PrivateKey, SignatureAlgorithm};
 
+use super::KeygenFailure;
+use super::security_key::SecurityKeySigner;
+
 /// A private key that can be used.
 pub(super) enum Signer {
     /// Out of a file.
     File(PrivateKey),
+    /// In a security key, whose handle was in a file.
+    SecurityKey(SecurityKeySigner),
     /// In the agent, under this blob.
     Agent {
         client: AgentClient<UnixStream>,
@@ -51,6 +56,21 @@ impl From<AgentError> for SignError {
 }
 
 impl Signer {
+    /// A key out of a file. `pin_prompt` asks for the PIN of a security key that needs one.
+    ///
+    /// # Errors
+    /// The provider of a security key does not exist, or nobody can be asked for its PIN.
+    pub(super) fn from_file(
+        key: PrivateKey,
+        provider: Option<&str>,
+        pin_prompt: &str,
+    ) -> Result<Self, KeygenFailure> {
+        if key.security_key().is_none() {
+            return Ok(Self::File(key));
+        }
+        SecurityKeySigner::new(key, provider, pin_prompt).map(Self::SecurityKey)
+    }
+
     /// The key in the agent; a certificate must be there as such.
     pub(super) fn from_agent(key: &PresentedKey) -> Result<Self, NotHeld> {
         let path = std::env::var_os("SSH_AUTH_SOCK").filter(|path| !path.is_empty());
@@ -75,6 +95,7 @@ impl Signer {
     ) -> Result<Vec<u8>, SignError> {
         Ok(match self {
             Self::File(key) => key.sign(algorithm, message)?,
+            Self::SecurityKey(signer) => signer.sign(message).map_err(SignError)?,
             Self::Agent { client, blob } => client.sign_with(blob, message, algorithm)?,
         })
     }

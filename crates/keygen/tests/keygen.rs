@@ -257,13 +257,18 @@ fn host_keys_are_made_where_they_lack(folder: &Folder) {
     let out = folder.ours_ok(&["-A", "-f", &prefix]);
     assert_eq!(
         out,
-        "ssh-keygen: generating new host keys: RSA ECDSA ED25519 \n"
+        "ssh-keygen: generating new host keys: RSA ECDSA ED25519 MLDSA44-ED25519 \n"
     );
     let before = folder.read("etc/ssh/ssh_host_ed25519_key");
     for kind in ["rsa", "ecdsa", "ed25519"] {
         assert_eq!(folder.mode(&format!("etc/ssh/ssh_host_{kind}_key")), 0o600);
         folder.both(&["-lf", &format!("etc/ssh/ssh_host_{kind}_key")]);
     }
+    // The ssh-keygen of this machine may not know it.
+    let mldsa = "etc/ssh/ssh_host_mldsa44_ed25519_key";
+    assert_eq!(folder.mode(mldsa), 0o600);
+    let shown = folder.ours_ok(&["-lf", mldsa]);
+    assert!(shown.starts_with("512 SHA256:") && shown.ends_with(" (MLDSA44-ED25519)\n"));
     std::fs::remove_file(folder.path("etc/ssh/ssh_host_ecdsa_key")).unwrap();
     let out = folder.ours_ok(&["-A", "-f", &prefix]);
     assert_eq!(out, "ssh-keygen: generating new host keys: ECDSA \n");

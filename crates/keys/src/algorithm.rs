@@ -1,5 +1,6 @@
 //! The table of public key types and of their signature algorithms (RFC 4253 §6.6, RFC 5656, RFC
-//! 8332, RFC 8709, OpenSSH PROTOCOL.u2f and PROTOCOL.certkeys).
+//! 8332, RFC 8709, OpenSSH PROTOCOL.u2f and PROTOCOL.certkeys,
+//! draft-miller-sshm-mldsa44-ed25519-composite-sigs-00).
 //!
 //! A *key type* is the name inside a key blob; a *signature algorithm* is the name that is
 //! negotiated and that a signature contains. They differ only for RSA, where one key type has two
@@ -24,6 +25,8 @@ pub enum KeyType {
     SkEd25519,
     /// `sk-ecdsa-sha2-nistp256@openssh.com`: a security key.
     SkEcdsaP256,
+    /// `ssh-mldsa44-ed25519` (OpenSSH 10.6): ML-DSA-44 with Ed25519.
+    MlDsa44Ed25519,
 }
 
 struct KeyTypeRow {
@@ -34,7 +37,7 @@ struct KeyTypeRow {
     label: &'static str,
 }
 
-const KEY_TYPES: [KeyTypeRow; 7] = [
+const KEY_TYPES: [KeyTypeRow; 8] = [
     KeyTypeRow {
         key_type: KeyType::Ed25519,
         name: "ssh-ed25519",
@@ -77,11 +80,17 @@ const KEY_TYPES: [KeyTypeRow; 7] = [
         certificate_name: "sk-ecdsa-sha2-nistp256-cert-v01@openssh.com",
         label: "ECDSA-SK",
     },
+    KeyTypeRow {
+        key_type: KeyType::MlDsa44Ed25519,
+        name: "ssh-mldsa44-ed25519",
+        certificate_name: "ssh-mldsa44-ed25519-cert",
+        label: "MLDSA44-ED25519",
+    },
 ];
 
 impl KeyType {
     /// Every key type, in the table's order.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Ed25519,
         Self::EcdsaP256,
         Self::EcdsaP384,
@@ -89,6 +98,7 @@ impl KeyType {
         Self::Rsa,
         Self::SkEd25519,
         Self::SkEcdsaP256,
+        Self::MlDsa44Ed25519,
     ];
 
     fn row(self) -> &'static KeyTypeRow {
@@ -100,6 +110,7 @@ impl KeyType {
             Self::Rsa => &KEY_TYPES[4],
             Self::SkEd25519 => &KEY_TYPES[5],
             Self::SkEcdsaP256 => &KEY_TYPES[6],
+            Self::MlDsa44Ed25519 => &KEY_TYPES[7],
         }
     }
 
@@ -152,6 +163,7 @@ impl KeyType {
             Self::Rsa => &[SignatureAlgorithm::RsaSha512, SignatureAlgorithm::RsaSha256],
             Self::SkEd25519 => &[SignatureAlgorithm::SkEd25519],
             Self::SkEcdsaP256 => &[SignatureAlgorithm::SkEcdsaP256],
+            Self::MlDsa44Ed25519 => &[SignatureAlgorithm::MlDsa44Ed25519],
         }
     }
 
@@ -169,6 +181,7 @@ impl KeyType {
             ],
             Self::SkEd25519 => &[SignatureAlgorithm::SkEd25519Cert],
             Self::SkEcdsaP256 => &[SignatureAlgorithm::SkEcdsaP256Cert],
+            Self::MlDsa44Ed25519 => &[SignatureAlgorithm::MlDsa44Ed25519Cert],
         }
     }
 }
@@ -237,6 +250,7 @@ signature_algorithms! {
     RsaSha512, "rsa-sha2-512", Rsa, RsaSha512, false;
     SkEd25519, "sk-ssh-ed25519@openssh.com", SkEd25519, SkEd25519, false;
     SkEcdsaP256, "sk-ecdsa-sha2-nistp256@openssh.com", SkEcdsaP256, SkEcdsaP256, false;
+    MlDsa44Ed25519, "ssh-mldsa44-ed25519", MlDsa44Ed25519, MlDsa44Ed25519, false;
     Ed25519Cert, "ssh-ed25519-cert-v01@openssh.com", Ed25519, Ed25519, true;
     EcdsaP256Cert, "ecdsa-sha2-nistp256-cert-v01@openssh.com", EcdsaP256, EcdsaP256, true;
     EcdsaP384Cert, "ecdsa-sha2-nistp384-cert-v01@openssh.com", EcdsaP384, EcdsaP384, true;
@@ -245,6 +259,7 @@ signature_algorithms! {
     RsaSha512Cert, "rsa-sha2-512-cert-v01@openssh.com", Rsa, RsaSha512, true;
     SkEd25519Cert, "sk-ssh-ed25519-cert-v01@openssh.com", SkEd25519, SkEd25519, true;
     SkEcdsaP256Cert, "sk-ecdsa-sha2-nistp256-cert-v01@openssh.com", SkEcdsaP256, SkEcdsaP256, true;
+    MlDsa44Ed25519Cert, "ssh-mldsa44-ed25519-cert", MlDsa44Ed25519, MlDsa44Ed25519, true;
 }
 
 impl SignatureAlgorithm {

@@ -2,7 +2,7 @@
 //! server accepts, and the verification of the signature. Whose key it is, the server decides.
 
 use wire::names;
-use wire::userauth::publickey_signed_data;
+use wire::userauth::{HostbasedClaim, hostbased_signed_data, publickey_signed_data};
 
 use crate::algorithm::{KeyType, SignatureAlgorithm};
 use crate::error::VerifyError;
@@ -11,6 +11,8 @@ use crate::signature::VerifyPolicy;
 
 /// What a server accepts from users.
 pub struct CandidateRules<'a> {
+    /// Name of the list of permitted algorithms, for messages.
+    pub list: &'a str,
     /// True for the names of algorithms that users may sign with.
     pub permits: &'a dyn Fn(&str) -> bool,
     /// Algorithms with which the authority of a certificate may sign.
@@ -41,6 +43,22 @@ pub struct SignedFor<'a> {
     pub hostbound: Option<&'a [u8]>,
 }
 
+/// The signed data of a host-based request, without its algorithm and key. The names of the client
+/// are what the client says; the server decides what they are worth.
+#[derive(Debug)]
+pub struct HostbasedFor<'a> {
+    /// The session identifier.
+    pub session_id: &'a [u8],
+    /// The user name on the server.
+    pub user: &'a str,
+    /// The service that follows the login.
+    pub service: &'a str,
+    /// The name of the client's host, as sent.
+    pub client_host: &'a str,
+    /// The user's name on the client's host, as sent.
+    pub client_user: &'a str,
+}
+
 impl CandidateKey {
     /// Parses a request's algorithm and key blob and checks them.
     ///
@@ -49,7 +67,8 @@ impl CandidateKey {
     pub fn new(algorithm: &str, blob: &[u8], rules: &CandidateRules<'_>) -> Result<Self, String> {
         if !(rules.permits)(algorithm) {
             return Err(format!(
-                "signature algorithm {algorithm} not in PubkeyAcceptedAlgorithms"
+                "signature algorithm {algorithm} not in {}",
+                rules.list
             ));
         }
         let algorithm = SignatureAlgorithm::from_name(algorithm)
@@ -78,12 +97,17 @@ impl CandidateKey {
         self.key
     }
 
-    /// The line for ExposeAuthInfo.
+    /// The line for ExposeAuthInfo after a login with this key by `publickey`.
     #[must_use]
     pub fn auth_info(&self) -> String {
+        self.auth_info_of(names::METHOD_PUBLICKEY)
+    }
+
+    /// The line for ExposeAuthInfo after a login with this key by `method`.
+    #[must_use]
+    pub fn auth_info_of(&self, method: &str) -> String {
         format!(
-            "{} {} {}",
-            names::METHOD_PUBLICKEY,
+            "{method} {} {}",
             self.key.blob_name(),
             crate::base64::encode(&self.key.blob())
         )
@@ -100,6 +124,30 @@ impl CandidateKey {
         policy: &VerifyPolicy,
     ) -> Result<(), VerifyError> {
         let data = self.signed_data(signed_for);
+        self.key.verify(self.algorithm, &data, signature, policy)
+    }
+
+    /// Verifies the signature of a host-based request, RFC 4252 §9.
+    ///
+    /// # Errors
+    /// [`VerifyError`].
+    pub fn verify_hostbased(
+        &self,
+        signed_for: &HostbasedFor<'_>,
+        signature: &[u8],
+        policy: &VerifyPolicy,
+    ) -> Result<(), VerifyError> {
+        let data = hostbased_signed_data(
+            signed_for.session_id,
+            signed_for.user.as_bytes(),
+            signed_for.service.as_bytes(),
+            &HostbasedClaim {
+                algorithm: self.algorithm.name().as_bytes(),
+                key: &self.key.blob(),
+                host: signed_for.client_host.as_bytes(),
+                user: signed_for.client_user.as_bytes(),
+            },
+        );
         self.key.verify(self.algorithm, &data, signature, policy)
     }
 

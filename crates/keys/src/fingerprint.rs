@@ -132,6 +132,8 @@ pub fn randomart(blob: &[u8], algorithm: HashAlgorithm, label: &str, bits: usize
     let mut title = format!("[{label} {bits}]");
     if title.len() > WIDTH {
         title = format!("[{label}]");
+        // OpenSSH cuts a title as long as the frame, without a dash on either side, at its end.
+        title.truncate(WIDTH - 1);
     }
     let mut art = frame(&title);
     for line in board {

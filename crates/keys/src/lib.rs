@@ -34,15 +34,17 @@ pub mod sshsig;
 pub mod time;
 
 #[cfg(test)]
+mod mldsa_tests;
+#[cfg(test)]
 mod test_support;
 
 pub use algorithm::{KeyType, SignatureAlgorithm};
 pub use certificate::{Certificate, CertificateKind};
 pub use error::{KeyError, VerifyError};
 pub use presented::PresentedKey;
-pub use private_key::{GenerateError, KeySpec, PrivateKey};
+pub use private_key::{GenerateError, KeySpec, PrivateKey, SecurityKeyParts};
 pub use public_key::{EcCurve, PublicKey};
-pub use signature::{Signature, VerifyPolicy};
+pub use signature::{SecurityKeySignature, Signature, VerifyPolicy};
 pub use wire::permissions::{Permission, Permissions};
 
 /// Longest key blob or certificate that is parsed, in bytes. A 16384-bit RSA key takes about 2 KiB;

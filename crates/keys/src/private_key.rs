@@ -3,7 +3,7 @@
 
 use core::fmt;
 
-use crypto::sign::{KeyKind, SignatureScheme};
+use crypto::sign::{KeyKind, MLDSA44_ED25519_SEED_BYTES, SignatureScheme};
 use zeroize::Zeroizing;
 
 use crate::algorithm::{KeyType, SignatureAlgorithm};
@@ -43,6 +43,8 @@ pub enum KeySpec {
         /// Size of the modulus, 1024 to 16384 bits.
         bits: usize,
     },
+    /// ML-DSA-44 with Ed25519.
+    MlDsa44Ed25519,
 }
 
 /// Why a key could not be generated.
@@ -90,6 +92,17 @@ pub(crate) struct SecurityKeyHandle {
     pub(crate) reserved: Vec<u8>,
 }
 
+/// A key in a security key: what its file holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SecurityKeyParts<'a> {
+    /// FIDO application, usually `ssh:`.
+    pub application: &'a [u8],
+    /// What signatures need: 1, a touch; 4, the user's verification. 32: the token stores the key.
+    pub flags: u8,
+    /// The handle by which the token finds the secret.
+    pub handle: &'a [u8],
+}
+
 impl PrivateKey {
     /// Generates a key.
     ///
@@ -100,6 +113,7 @@ impl PrivateKey {
             KeySpec::Ed25519 => (KeyKind::Ed25519, 0),
             KeySpec::Ecdsa(curve) => (curve.kind(), 0),
             KeySpec::Rsa { bits } => (KeyKind::Rsa, bits),
+            KeySpec::MlDsa44Ed25519 => (KeyKind::MlDsa44Ed25519, 0),
         };
         crypto::sign::PrivateKey::generate(kind, bits)
             .map_err(|error| match error {
@@ -118,6 +132,14 @@ impl PrivateKey {
             public: PublicKey::Ed25519 { point },
             secret: PrivateKeySecret::Software(key),
         }
+    }
+
+    /// Creates a key of ML-DSA-44 with Ed25519 from both seeds, as they are in its file.
+    pub(crate) fn from_mldsa44_ed25519(secret: &[u8]) -> Result<Self, KeyError> {
+        let seeds: &[u8; MLDSA44_ED25519_SEED_BYTES] = secret
+            .try_into()
+            .map_err(|_| KeyError::Invalid("its private part is not 64 bytes"))?;
+        Self::from_software(crypto::sign::PrivateKey::mldsa44_ed25519_from_seeds(seeds)?)
     }
 
     /// Creates an ECDSA key from its scalar, and from its point if the file contains it.
@@ -154,6 +176,36 @@ impl PrivateKey {
         })
     }
 
+    /// Creates the private form of a key that a security key has made.
+    ///
+    /// # Errors
+    /// [`KeyError::WrongKind`] if `public` is not a security key's.
+    pub fn of_security_key(public: PublicKey, flags: u8, handle: &[u8]) -> Result<Self, KeyError> {
+        let handle = SecurityKeyHandle {
+            flags,
+            handle: Zeroizing::new(handle.to_vec()),
+            reserved: Vec::new(),
+        };
+        Self::from_security_key(public, handle)
+    }
+
+    /// The parts of a key in a security key; `None` for other keys.
+    #[must_use]
+    pub fn security_key(&self) -> Option<SecurityKeyParts<'_>> {
+        match (&self.public, &self.secret) {
+            (
+                PublicKey::SkEd25519 { application, .. }
+                | PublicKey::SkEcdsaP256 { application, .. },
+                PrivateKeySecret::SecurityKey(handle),
+            ) => Some(SecurityKeyParts {
+                application,
+                flags: handle.flags,
+                handle: &handle.handle,
+            }),
+            _ => None,
+        }
+    }
+
     fn from_software(key: crypto::sign::PrivateKey) -> Result<Self, KeyError> {
         let public = key.public();
         let copy = |part: Option<&[u8]>| part.map(<[u8]>::to_vec).ok_or(KeyError::Internal);
@@ -174,6 +226,9 @@ impl PrivateKey {
                 exponent: copy(public.rsa_exponent())?,
                 modulus: copy(public.rsa_modulus())?,
             },
+            KeyKind::MlDsa44Ed25519 => PublicKey::MlDsa44Ed25519 {
+                bytes: Box::new(*public.mldsa44_ed25519_bytes().ok_or(KeyError::Internal)?),
+            },
         };
         Ok(Self {
             public,
@@ -193,7 +248,7 @@ impl PrivateKey {
         self.public.key_type()
     }
 
-    /// False if the secret is in a security key, so that only an agent can sign.
+    /// False if the secret is in a security key, so that only its token or an agent can sign.
     #[must_use]
     pub fn can_sign(&self) -> bool {
         matches!(self.secret, PrivateKeySecret::Software(_))
@@ -219,6 +274,7 @@ impl PrivateKey {
             SignatureAlgorithm::EcdsaP521 => SignatureScheme::EcdsaP521Sha512,
             SignatureAlgorithm::RsaSha256 => SignatureScheme::RsaPkcs1Sha256,
             SignatureAlgorithm::RsaSha512 => SignatureScheme::RsaPkcs1Sha512,
+            SignatureAlgorithm::MlDsa44Ed25519 => SignatureScheme::MlDsa44Ed25519,
             _ => return Err(KeyError::WrongAlgorithm),
         };
         let bytes = key.sign(scheme, message).map_err(|_| KeyError::Internal)?;

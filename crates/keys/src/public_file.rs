@@ -105,8 +105,12 @@ pub fn to_line(key: &PresentedKey, comment: &str) -> String {
 /// Encodes as RFC 4716, with the comment in quotes and cut to the line limit.
 #[must_use]
 pub fn to_rfc4716(key: &PresentedKey, comment: &str) -> String {
-    let room = RFC4716_WIDTH - "Comment: \"...\"".len();
-    let comment = escape::escape_at_most(comment, escape::Style::Quoted, room);
+    let room = RFC4716_WIDTH - "Comment: \"\"".len();
+    let whole = escape::escape(comment, escape::Style::Quoted);
+    let comment = match whole.len() <= room {
+        true => whole,
+        false => escape::escape_at_most(comment, escape::Style::Quoted, room - "...".len()),
+    };
     format!(
         "{RFC4716_BEGIN}\nComment: \"{comment}\"\n{}{RFC4716_END}\n",
         *base64::encode_lines(&key.blob(), RFC4716_WIDTH)
@@ -170,7 +174,8 @@ pub(crate) fn armored(
     Err(malformed)
 }
 
-/// Encodes as PEM of SubjectPublicKeyInfo (RFC 5280 §4.1.2.7); `None` for security keys.
+/// Encodes as PEM of SubjectPublicKeyInfo (RFC 5280 §4.1.2.7); `None` for security keys
+/// and ML-DSA-44 with Ed25519, for which OpenSSH has no such form.
 #[must_use]
 pub fn to_pkcs8(key: &PublicKey) -> Option<String> {
     let identifier = |oid: &[u8]| der::element(der::OBJECT_IDENTIFIER, &[oid]);
@@ -196,7 +201,9 @@ pub fn to_pkcs8(key: &PublicKey) -> Option<String> {
                 der::bit_string(&pkcs1(exponent, modulus)),
             )
         }
-        PublicKey::SkEd25519 { .. } | PublicKey::SkEcdsaP256 { .. } => return None,
+        PublicKey::SkEd25519 { .. }
+        | PublicKey::SkEcdsaP256 { .. }
+        | PublicKey::MlDsa44Ed25519 { .. } => return None,
     };
     let whole = der::element(der::SEQUENCE, &[&algorithm, &bits]);
     Some(pem::write(LABEL_PKCS8, &[], &whole, PEM_WIDTH).to_string())

@@ -1,8 +1,9 @@
 //! Plain public keys and their blobs (RFC 4253 §6.6, RFC 5656 §3.1, RFC 8709 §4, OpenSSH
-//! PROTOCOL.u2f). [`crate::certificate`] has certificates, [`crate::Signature`] signature blobs.
+//! PROTOCOL.u2f, draft-miller-sshm-mldsa44-ed25519-composite-sigs-00). [`crate::certificate`] has certificates, [`crate::Signature`] signature blobs.
 
 use core::fmt;
 
+use crypto::sign::MLDSA44_ED25519_PUBLIC_BYTES;
 use wire::{DecodeError, Put, Reader};
 
 use crate::algorithm::KeyType;
@@ -103,6 +104,11 @@ pub enum PublicKey {
         /// FIDO application, usually `ssh:`.
         application: Vec<u8>,
     },
+    /// `ssh-mldsa44-ed25519`: ML-DSA-44 with Ed25519.
+    MlDsa44Ed25519 {
+        /// The public key of ML-DSA-44 (FIPS 204), then the encoded point of Ed25519.
+        bytes: Box<[u8; MLDSA44_ED25519_PUBLIC_BYTES]>,
+    },
 }
 
 impl PublicKey {
@@ -149,6 +155,9 @@ impl PublicKey {
                 point: read_point(EcCurve::P256, reader)?,
                 application: reader.string_max(MAX_APPLICATION_BYTES)?.to_vec(),
             },
+            KeyType::MlDsa44Ed25519 => Self::MlDsa44Ed25519 {
+                bytes: read_mldsa44_ed25519(reader)?,
+            },
         })
     }
 
@@ -184,6 +193,7 @@ impl PublicKey {
                 out.put_string(point);
                 out.put_string(application);
             }
+            Self::MlDsa44Ed25519 { bytes } => out.put_string(&bytes[..]),
             Self::SkEcdsaP256 { point, application } => {
                 out.put_string(EcCurve::P256.name().as_bytes());
                 out.put_string(point);
@@ -201,16 +211,19 @@ impl PublicKey {
             Self::Rsa { .. } => KeyType::Rsa,
             Self::SkEd25519 { .. } => KeyType::SkEd25519,
             Self::SkEcdsaP256 { .. } => KeyType::SkEcdsaP256,
+            Self::MlDsa44Ed25519 { .. } => KeyType::MlDsa44Ed25519,
         }
     }
 
-    /// Nominal size of the key in bits: of the modulus for RSA, else of the curve's field.
+    /// Nominal size of the key in bits: of the modulus for RSA, of both seeds (512) for ML-DSA-44
+    /// with Ed25519 as in OpenSSH, else of the curve's field.
     #[must_use]
     pub fn bits(&self) -> usize {
         match self {
             Self::Ed25519 { .. } | Self::SkEd25519 { .. } | Self::SkEcdsaP256 { .. } => 256,
             Self::Ecdsa { curve, .. } => curve.bits(),
             Self::Rsa { modulus, .. } => bit_length(modulus),
+            Self::MlDsa44Ed25519 { .. } => 512,
         }
     }
 
@@ -253,6 +266,15 @@ pub(crate) fn read_type(blob: &[u8]) -> Result<(KeyType, bool, Reader<'_>), KeyE
 
 /// Limit on a FIDO application, which is a short URL-like name.
 const MAX_APPLICATION_BYTES: usize = 1024;
+
+fn read_mldsa44_ed25519(
+    reader: &mut Reader<'_>,
+) -> Result<Box<[u8; MLDSA44_ED25519_PUBLIC_BYTES]>, KeyError> {
+    let bytes: Box<[u8]> = reader.string()?.into();
+    bytes
+        .try_into()
+        .map_err(|_| KeyError::Invalid("ML-DSA-44 with Ed25519 key is not 1344 bytes"))
+}
 
 fn read_ed25519(reader: &mut Reader<'_>) -> Result<[u8; 32], KeyError> {
     reader

@@ -1,5 +1,5 @@
-//! Signature blobs (RFC 4253 §6.6, RFC 5656 §3.1.2, RFC 8332 §3, RFC 8709 §6, OpenSSH PROTOCOL.u2f)
-//! and their verification with a policy.
+//! Signature blobs (RFC 4253 §6.6, RFC 5656 §3.1.2, RFC 8332 §3, RFC 8709 §6, OpenSSH PROTOCOL.u2f,
+//! draft-miller-sshm-mldsa44-ed25519-composite-sigs-00) and their verification with a policy.
 //!
 //! The algorithm named in a signature must be the negotiated one and must fit the key, so that
 //! permitting one algorithm never admits another.
@@ -9,7 +9,7 @@ use crypto::sign::SignatureScheme;
 use wire::{DecodeError, Mpint, Put, Reader};
 
 use crate::algorithm::{KeyType, SignatureAlgorithm};
-use crate::error::VerifyError;
+use crate::error::{KeyError, VerifyError};
 use crate::public_key::{EcCurve, PublicKey};
 use crate::{DEFAULT_MIN_RSA_BITS, MAX_BLOB_BYTES};
 
@@ -93,6 +93,45 @@ impl<'a> Signature<'a> {
     }
 }
 
+/// A signature as a security key gives it (OpenSSH PROTOCOL.u2f).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SecurityKeySignature<'a> {
+    /// The number r of ECDSA, big-endian, or an Ed25519 signature.
+    pub r: &'a [u8],
+    /// The number s of ECDSA; empty for Ed25519.
+    pub s: &'a [u8],
+    /// FIDO flags.
+    pub flags: u8,
+    /// The token's signature counter.
+    pub counter: u32,
+}
+
+impl SecurityKeySignature<'_> {
+    /// Encodes the signature blob of a key of this type.
+    ///
+    /// # Errors
+    /// [`KeyError::Invalid`] if the parts do not fit the type.
+    pub fn blob(&self, key_type: KeyType) -> Result<Vec<u8>, KeyError> {
+        let (algorithm, bytes) = match key_type {
+            KeyType::SkEd25519 if self.r.len() == 64 && self.s.is_empty() => {
+                (SignatureAlgorithm::SkEd25519, self.r.to_vec())
+            }
+            KeyType::SkEcdsaP256 if !self.r.is_empty() && !self.s.is_empty() => {
+                let mut bytes = Vec::new();
+                for number in [self.r, self.s] {
+                    bytes.put_mpint(Mpint::from_magnitude(number).magnitude());
+                }
+                (SignatureAlgorithm::SkEcdsaP256, bytes)
+            }
+            _ => return Err(KeyError::Invalid("a signature of a security key")),
+        };
+        let mut out = blob(algorithm, &bytes);
+        out.put_u8(self.flags);
+        out.put_u32(self.counter);
+        Ok(out)
+    }
+}
+
 /// Encodes a signature blob.
 pub(crate) fn blob(algorithm: SignatureAlgorithm, bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
@@ -140,6 +179,12 @@ impl PublicKey {
                 crypto::sign::PublicKey::rsa(exponent, modulus)
                     .map_err(|_| VerifyError::BadSignature)?
                     .verify(scheme, message, signature.bytes)
+                    .map_err(bad)
+            }
+            (Self::MlDsa44Ed25519 { bytes }, None) => {
+                crypto::sign::PublicKey::mldsa44_ed25519(&bytes[..])
+                    .map_err(|_| VerifyError::BadSignature)?
+                    .verify(SignatureScheme::MlDsa44Ed25519, message, signature.bytes)
                     .map_err(bad)
             }
             (Self::SkEd25519 { point, application }, Some((flags, counter))) => {

@@ -13,6 +13,17 @@ pub const HASHES: [HashAlgorithm; 2] = [HashAlgorithm::Sha1, HashAlgorithm::Sha2
 /// What OpenSSH says of a key or hash without a number.
 pub const NO_RECORD: &str = "export_dns_rr: unsupported algorithm and/or digest_type";
 
+/// The number of a key's algorithm; `None` for keys that have none.
+#[must_use]
+pub fn algorithm(key_type: KeyType) -> Option<u8> {
+    match key_type {
+        KeyType::Rsa => Some(1),
+        KeyType::EcdsaP256 | KeyType::EcdsaP384 | KeyType::EcdsaP521 => Some(3),
+        KeyType::Ed25519 => Some(4),
+        KeyType::SkEd25519 | KeyType::SkEcdsaP256 | KeyType::MlDsa44Ed25519 => None,
+    }
+}
+
 /// Formats one record of the host `name`, with `generic` in the format for records of any type (RFC
 /// 3597 §5); `None` for keys and hashes that have no number, and for certificates.
 #[must_use]
@@ -23,12 +34,7 @@ pub fn record(
     generic: bool,
 ) -> Option<String> {
     let algorithm = match key {
-        PresentedKey::Plain(key) => match key.key_type() {
-            KeyType::Rsa => 1,
-            KeyType::EcdsaP256 | KeyType::EcdsaP384 | KeyType::EcdsaP521 => 3,
-            KeyType::Ed25519 => 4,
-            KeyType::SkEd25519 | KeyType::SkEcdsaP256 => return None,
-        },
+        PresentedKey::Plain(key) => algorithm(key.key_type())?,
         PresentedKey::Certificate(_) => return None,
     };
     let kind = match hash {

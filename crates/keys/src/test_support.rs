@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 use crate::certificate::{CertificateFields, CertificateKind};
 use crate::{EcCurve, KeySpec, PresentedKey, PrivateKey, SignatureAlgorithm};
 
-/// The kinds of keys whose files are tested.
+/// The kinds of keys whose files are tested in every format.
 pub(crate) const SPECS: [KeySpec; 5] = [
     KeySpec::Ed25519,
     KeySpec::Ecdsa(EcCurve::P256),

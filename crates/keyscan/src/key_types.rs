@@ -6,12 +6,13 @@ use keys::{KeyType, SignatureAlgorithm};
 pub(crate) const COUNT: usize = TYPES.len();
 
 /// The types in the order in which ssh-keyscan asks for them. ECDSA is one type with three curves.
-const TYPES: [&[KeyType]; 5] = [
+const TYPES: [&[KeyType]; 6] = [
     &[KeyType::Rsa],
     &[KeyType::EcdsaP256, KeyType::EcdsaP384, KeyType::EcdsaP521],
     &[KeyType::Ed25519],
     &[KeyType::SkEcdsaP256],
     &[KeyType::SkEd25519],
+    &[KeyType::MlDsa44Ed25519],
 ];
 
 /// A set of [`TYPES`], by their positions.

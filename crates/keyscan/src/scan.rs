@@ -376,6 +376,8 @@ fn transport() -> TransportConfig {
     let strings = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
     TransportConfig {
         kex: strings(&kex),
+        // A certificate is printed, not trusted.
+        ca_signature_algorithms: strings(wire::algorithms::KNOWN_CA_SIGNATURES),
         macs: strings(wire::algorithms::KNOWN_MACS),
         min_rsa_bits: MIN_RSA_BITS,
         version_comment: VERSION_COMMENT.to_owned(),

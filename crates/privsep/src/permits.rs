@@ -2,9 +2,9 @@
 //! before the body of a message is read; a request that it does not permit ends the session.
 
 use crate::message::{
-    AuthNone, AuthOther, AuthPassword, ChooseGroup, HostkeysProve, KbdintRespond, KbdintStart,
-    KeyQuery, KeyVerify, Log, Message, PtyAllocate, PtyRelease, SignExchangeHash, Snapshot,
-    TunnelOpen, User,
+    AuthNone, AuthOther, AuthPassword, ChooseGroup, HostbasedVerify, HostkeysProve, KbdintRespond,
+    KbdintStart, KeyQuery, KeyVerify, Log, Message, PtyAllocate, PtyRelease, SignExchangeHash,
+    Snapshot, TunnelOpen, User,
 };
 
 /// State of a connection as the monitor sees it.
@@ -74,6 +74,7 @@ const PERMITS: &[(u8, &[LoginPhase])] = &[
     (KbdintRespond::NUMBER, &[LoginPhase::Prompting]),
     (KeyQuery::NUMBER, AUTHENTICATING),
     (KeyVerify::NUMBER, AUTHENTICATING),
+    (HostbasedVerify::NUMBER, AUTHENTICATING),
     (Snapshot::NUMBER, &[LoginPhase::Authenticated]),
     (HostkeysProve::NUMBER, &[LoginPhase::Session]),
     (PtyAllocate::NUMBER, &[LoginPhase::Session]),

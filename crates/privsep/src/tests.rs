@@ -78,6 +78,13 @@ fn messages_come_back_as_they_went_and_no_prefix_decodes() {
     round_trip(&KbdintRespond {
         responses: vec![Secret::new(b"one".to_vec()), Secret::default()],
     });
+    round_trip(&HostbasedVerify {
+        algorithm: "ssh-ed25519".into(),
+        key: vec![1],
+        client_host: "a.example.".into(),
+        client_user: "ann".into(),
+        signature: vec![2],
+    });
     round_trip(&KeyVerify {
         algorithm: "ssh-ed25519".into(),
         key: vec![1],
@@ -197,8 +204,8 @@ fn permits_are_what_they_were_decided_to_be() {
         table,
         "KeyExchange: Log ChooseGroup SignExchangeHash\n\
          BeforeUser: Log User\n\
-         Authenticating: Log AuthNone AuthPassword KbdintStart KeyQuery KeyVerify AuthOther\n\
-         Prompting: Log AuthNone AuthPassword KbdintStart KbdintRespond KeyQuery KeyVerify AuthOther\n\
+         Authenticating: Log AuthNone AuthPassword KbdintStart KeyQuery KeyVerify AuthOther HostbasedVerify\n\
+         Prompting: Log AuthNone AuthPassword KbdintStart KbdintRespond KeyQuery KeyVerify AuthOther HostbasedVerify\n\
          Authenticated: Log Snapshot\n\
          HandedOver: \n\
          Session: Log ChooseGroup SignExchangeHash HostkeysProve PtyAllocate PtyRelease TunnelOpen\n"

@@ -108,6 +108,19 @@ pub enum AuthMethod {
         /// the first key exchange.
         hostbound: bool,
     },
+    /// `hostbased`, RFC 4252 §9: the key of the client's host signed.
+    Hostbased {
+        /// Algorithm name as sent.
+        algorithm: Vec<u8>,
+        /// Key or certificate blob.
+        key: Vec<u8>,
+        /// Name of the client's host as sent, at most 1024 bytes.
+        host: Vec<u8>,
+        /// The user's name on the client's host as sent, at most 1024 bytes.
+        user: Vec<u8>,
+        /// Signature blob.
+        signature: Vec<u8>,
+    },
     /// `keyboard-interactive`, RFC 4256 §3.1; answer `auth_info_request` or a final result.
     KeyboardInteractive {
         /// Submethods as sent.

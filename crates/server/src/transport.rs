@@ -84,11 +84,9 @@ pub(crate) fn group(answer: &Group, log: &Logger<'_>) -> Option<DhGroup> {
 pub(crate) fn signature_algorithms(accepted: Vec<String>) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for name in accepted {
-        let name = match name.split_once("-cert-v01@openssh.com") {
-            // The plain names of security keys also end with the domain.
-            Some((stem, "")) if stem.starts_with("sk-") => format!("{stem}@openssh.com"),
-            Some((stem, "")) => stem.to_owned(),
-            _ => name,
+        let name = match keys::SignatureAlgorithm::from_name(&name) {
+            Some(algorithm) => algorithm.plain().name().to_owned(),
+            None => name,
         };
         if !names.contains(&name) {
             names.push(name);

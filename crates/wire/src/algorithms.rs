@@ -90,7 +90,7 @@ pub const KNOWN_MACS: &[&str] = &[
 pub const MACS: &[&str] = KNOWN_MACS.split_at(8).0;
 
 /// Default host key algorithms of the client, in order of preference: certificates before plain
-/// keys, in each group NIST curves last.
+/// keys, in each group NIST curves and then post-quantum keys last.
 pub const CLIENT_HOST_KEYS: &[&str] = &[
     "ssh-ed25519-cert-v01@openssh.com",
     "sk-ssh-ed25519-cert-v01@openssh.com",
@@ -100,6 +100,7 @@ pub const CLIENT_HOST_KEYS: &[&str] = &[
     "ecdsa-sha2-nistp384-cert-v01@openssh.com",
     "ecdsa-sha2-nistp521-cert-v01@openssh.com",
     "sk-ecdsa-sha2-nistp256-cert-v01@openssh.com",
+    "ssh-mldsa44-ed25519-cert",
     "ssh-ed25519",
     "sk-ssh-ed25519@openssh.com",
     "rsa-sha2-512",
@@ -108,6 +109,7 @@ pub const CLIENT_HOST_KEYS: &[&str] = &[
     "ecdsa-sha2-nistp384",
     "ecdsa-sha2-nistp521",
     "sk-ecdsa-sha2-nistp256@openssh.com",
+    "ssh-mldsa44-ed25519",
 ];
 
 /// Signature algorithms that users may log in with, and that a server may offer for its host keys
@@ -121,6 +123,7 @@ pub const SIGNATURES: &[&str] = &[
     "sk-ecdsa-sha2-nistp256-cert-v01@openssh.com",
     "rsa-sha2-512-cert-v01@openssh.com",
     "rsa-sha2-256-cert-v01@openssh.com",
+    "ssh-mldsa44-ed25519-cert",
     "ssh-ed25519",
     "ecdsa-sha2-nistp256",
     "ecdsa-sha2-nistp384",
@@ -129,14 +132,21 @@ pub const SIGNATURES: &[&str] = &[
     "sk-ecdsa-sha2-nistp256@openssh.com",
     "rsa-sha2-512",
     "rsa-sha2-256",
+    "ssh-mldsa44-ed25519",
 ];
 
 /// Signature algorithms of keys without certificates, the second half of [`SIGNATURES`]: the
 /// contents of `server-sig-algs` (RFC 8308 §3.1).
 pub const PLAIN_SIGNATURES: &[&str] = SIGNATURES.split_at(SIGNATURES.len() / 2).1;
 
-/// Signature algorithms that a certificate authority may use.
-pub const CA_SIGNATURES: &[&str] = PLAIN_SIGNATURES;
+/// All signature algorithms that a certificate authority may use.
+pub const KNOWN_CA_SIGNATURES: &[&str] = PLAIN_SIGNATURES;
+
+/// Default signature algorithms of certificate authorities: as in OpenSSH 10.6, all but the last of
+/// [`KNOWN_CA_SIGNATURES`], `ssh-mldsa44-ed25519`.
+pub const CA_SIGNATURES: &[&str] = KNOWN_CA_SIGNATURES
+    .split_at(KNOWN_CA_SIGNATURES.len() - 1)
+    .0;
 
 #[cfg(test)]
 mod tests {
@@ -146,8 +156,9 @@ mod tests {
 
     #[test]
     fn plain_signatures_are_those_without_certificates() {
-        let plain = SIGNATURES.iter().filter(|name| !name.contains("-cert-"));
+        let plain = SIGNATURES.iter().filter(|name| !name.contains("-cert"));
         assert!(plain.eq(PLAIN_SIGNATURES));
+        assert_eq!(CA_SIGNATURES.last(), Some(&"rsa-sha2-256"));
     }
 
     #[test]
@@ -190,6 +201,7 @@ mod tests {
             KNOWN_MACS,
             CLIENT_HOST_KEYS,
             SIGNATURES,
+            CA_SIGNATURES,
         ] {
             let mut names: Vec<&str> = list.to_vec();
             names.sort_unstable();

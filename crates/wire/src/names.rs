@@ -36,6 +36,7 @@ pub const EXT_UDP_FORWARD: &str = "udp-forward@fulmar.invalid";
 pub const METHOD_NONE: &str = "none";
 pub const METHOD_PUBLICKEY: &str = "publickey";
 pub const METHOD_PUBLICKEY_HOSTBOUND: &str = "publickey-hostbound-v00@openssh.com";
+pub const METHOD_HOSTBASED: &str = "hostbased";
 pub const METHOD_PASSWORD: &str = "password";
 pub const METHOD_KEYBOARD_INTERACTIVE: &str = "keyboard-interactive";
 

@@ -11,12 +11,14 @@
 pub mod agent;
 pub mod configuration;
 pub mod connection;
+pub mod dns;
 pub mod files;
 pub mod forward;
 pub mod key_exchange;
 pub mod messages;
 pub mod mutate;
 pub mod packets;
+pub mod security_keys;
 pub mod seeds;
 pub mod sftp;
 pub mod sharing;
@@ -53,4 +55,6 @@ pub const TARGETS: &[(&str, Body)] = &[
     ("agent_answer", agent::agent_answer),
     ("datagrams", forward::datagrams),
     ("mux_message", sharing::mux_message),
+    ("dns_answer", dns::dns_answer),
+    ("ctap_cbor", security_keys::ctap_cbor),
 ];

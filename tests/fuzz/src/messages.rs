@@ -288,7 +288,7 @@ fn frame_of_any_kind(frame: &privsep::Frame) {
     let _ = ToMonitor::decode(frame);
     each_message!(frame:
         Log, ChooseGroup, SignExchangeHash, User, AuthNone, AuthPassword, KbdintStart,
-        KbdintRespond, KeyQuery, KeyVerify, AuthOther, HostkeysProve, PtyAllocate, PtyRelease, TunnelOpen,
+        KbdintRespond, KeyQuery, KeyVerify, AuthOther, HostbasedVerify, HostkeysProve, PtyAllocate, PtyRelease, TunnelOpen,
         AuthStart, AuthConnection, MonitorConnection, Group, Signature, UserPolicy, AuthOutcome, KbdintPrompts, KeyAnswer,
         SessionGrant, HostkeysProof, PtyGranted, PtyRefused, TunnelGranted, TunnelRefused,
     );

@@ -46,7 +46,9 @@ pub fn of(target: &str) -> Seeds {
         "agent_request" => named("request", crate::agent::request_seeds()),
         "agent_answer" => named("answer", crate::agent::answer_seeds()),
         "datagrams" => named("datagram", crate::forward::datagram_seeds()),
+        "dns_answer" => named("answer", crate::dns::seeds()),
         "mux_message" => named("message", crate::sharing::message_seeds()),
+        "ctap_cbor" => named("value", crate::security_keys::seeds()),
         _ => Vec::new(),
     }
 }
@@ -308,6 +310,14 @@ fn frames() -> Vec<Vec<u8>> {
             hostbound: Some(key),
         }
         .encode_frame(),
+        privsep::HostbasedVerify {
+            algorithm: "ssh-ed25519".into(),
+            key: vec![1; 51],
+            client_host: "a.example.".into(),
+            client_user: "ada".into(),
+            signature: vec![1; 83],
+        }
+        .encode_frame(),
         privsep::PtyAllocate {}.encode_frame(),
         privsep::TunnelOpen {
             ethernet: false,
@@ -335,6 +345,7 @@ fn generated() -> Vec<PrivateKey> {
         KeySpec::Ecdsa(EcCurve::P256),
         KeySpec::Ecdsa(EcCurve::P521),
         KeySpec::Rsa { bits: 2048 },
+        KeySpec::MlDsa44Ed25519,
     ] {
         keys.push(PrivateKey::generate(spec).expect("a key"));
     }

@@ -99,6 +99,7 @@ targets!(
     agent_answer,
     datagrams,
     mux_message,
+    ctap_cbor,
 );
 
 #[test]

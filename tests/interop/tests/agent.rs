@@ -346,3 +346,106 @@ fn the_agent_of_gnupg_is_forwarded() {
     let told = text(&site, &extra, "ssh-add -l; [ $? = 1 ]");
     assert_eq!(told, "The agent has no identities.");
 }
+
+/// A session with a forwarded agent that lasts until this is dropped: its socket, and the process
+/// that serves it.
+struct Lasting {
+    socket: std::path::PathBuf,
+    server: u32,
+    session: Background,
+}
+
+impl Lasting {
+    fn start(site: &Site, agent: &RealAgent) -> Self {
+        let mut command = site.ssh(&forwards(agent));
+        command
+            .args([HOST, "echo $SSH_AUTH_SOCK; echo $PPID; cat"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        let mut session = Background::start(&mut command).expect("a client");
+        let output = session.0.stdout.take().expect("its output");
+        let mut lines = std::io::BufRead::lines(std::io::BufReader::new(output));
+        let mut line = || lines.next().expect("a line").expect("a text");
+        Self {
+            socket: line().into(),
+            server: line().parse().expect("a process"),
+            session,
+        }
+    }
+
+    /// Ends the session, and waits until its socket is gone.
+    fn end(mut self) {
+        drop(self.session.0.stdin.take());
+        assert!(until(COMMAND_LIMIT, || !self.socket.exists()));
+    }
+}
+
+#[test]
+fn one_name_leads_to_the_agent_of_the_newest_session() {
+    let Some(agent) = RealAgent::start(&["ed25519"]) else {
+        return;
+    };
+    let scratch = Scratch::new();
+    let at = here(scratch.path());
+    let lines = format!("AgentSocketPath user:{at}/agent\n");
+    let site = Site::new(Kind::Fulmar, Kind::Fulmar, &lines);
+    let name = Command::new("uname").arg("-n").output().expect("a name");
+    let name = String::from_utf8(name.stdout).expect("a text");
+    let folder = scratch.path().join("agent");
+    let link = folder.join(format!("current.{}", name.trim_end()));
+    let leads_to = |session: &Lasting| {
+        let found = || fs::read_link(&link).is_ok_and(|name| folder.join(name) == session.socket);
+        assert!(
+            until(COMMAND_LIMIT, found),
+            "{:?} {:?}",
+            fs::read_link(&link),
+            session.socket
+        );
+    };
+    let serves = || {
+        let mut command = Command::new("ssh-add");
+        command.arg("-l").env("SSH_AUTH_SOCK", &link);
+        let outcome = finish(&mut command, Input::Nothing);
+        assert_eq!(outcome.status, 0, "{}", outcome.summary());
+    };
+    let first = Lasting::start(&site, &agent);
+    leads_to(&first);
+    serves();
+    let second = Lasting::start(&site, &agent);
+    leads_to(&second);
+    serves();
+    // The older one ends: nothing changes.
+    first.end();
+    leads_to(&second);
+    let third = Lasting::start(&site, &agent);
+    leads_to(&third);
+    // The newer one ends: the name leads to the one before.
+    third.end();
+    leads_to(&second);
+    serves();
+    // One that is killed leaves its socket, and the next that begins or ends mends the name.
+    let killed = Lasting::start(&site, &agent);
+    leads_to(&killed);
+    interop::process::kill(killed.server);
+    let last = Lasting::start(&site, &agent);
+    leads_to(&last);
+    last.end();
+    leads_to(&second);
+    serves();
+    second.end();
+    assert!(until(COMMAND_LIMIT, || fs::symlink_metadata(&link).is_err()));
+}
+
+#[test]
+fn without_agent_socket_link_there_is_no_other_name() {
+    let Some(agent) = RealAgent::start(&["ed25519"]) else {
+        return;
+    };
+    let scratch = Scratch::new();
+    let at = here(scratch.path());
+    let lines = format!("AgentSocketPath user:{at}/agent\nAgentSocketLink no\n");
+    let site = Site::new(Kind::Fulmar, Kind::Fulmar, &lines);
+    let command = format!("ls {at}/agent | grep -c current");
+    let outcome = site.run_with(&forwards(&agent), &[HOST, &command], Input::Nothing);
+    assert_eq!(outcome.stdout.text().trim(), "0", "{}", outcome.summary());
+}

@@ -316,11 +316,6 @@ const CASES: &[Case] = &[
         &[],
         Differ("no SHA-512 fingerprints"),
     ),
-    (
-        "CheckHostIP yes\n",
-        &[],
-        Differ("not supported and would restrict: refused"),
-    ),
 ];
 
 struct Outcome {

@@ -9,9 +9,10 @@ use interop::scratch::Scratch;
 use keys::{PrivateKey, SignatureAlgorithm};
 use privsep::roles::ROLE_SESSION;
 use privsep::{
-    AuthNone, AuthOther, AuthOutcome, AuthPassword, ChooseGroup, HostkeysProve, KbdintRespond,
-    KbdintStart, KeyQuery, KeyVerify, Log, LoginPhase, MESSAGES, Message, PtyAllocate, PtyRelease,
-    Secret, SessionGrant, SignExchangeHash, Signature, Snapshot, TunnelOpen, User, UserPolicy,
+    AuthNone, AuthOther, AuthOutcome, AuthPassword, ChooseGroup, HostbasedVerify, HostkeysProve,
+    KbdintRespond, KbdintStart, KeyQuery, KeyVerify, Log, LoginPhase, MESSAGES, Message,
+    PtyAllocate, PtyRelease, Secret, SessionGrant, SignExchangeHash, Signature, Snapshot,
+    TunnelOpen, User, UserPolicy,
 };
 use wire::Put;
 
@@ -239,6 +240,14 @@ pub fn every_frame(place: &Place) -> Vec<(u8, Vec<u8>)> {
         }
         .encode_frame(),
         place.key_verify().encode_frame(),
+        HostbasedVerify {
+            algorithm: "ssh-ed25519".into(),
+            key: place.key.private.public().blob(),
+            client_host: "localhost.".into(),
+            client_user: place.user().user,
+            signature: vec![1; 83],
+        }
+        .encode_frame(),
         snapshot().encode_frame(),
         HostkeysProve {
             keys: vec![(0, "ssh-ed25519".into())],
@@ -263,7 +272,7 @@ pub fn every_frame(place: &Place) -> Vec<(u8, Vec<u8>)> {
     let others = MESSAGES
         .iter()
         .map(|info| info.number)
-        .chain([0, 13, 23, 63, 128, 255]);
+        .chain([0, 14, 23, 63, 128, 255]);
     for number in others.filter(|number| !known.contains(number) && *number != Log::NUMBER) {
         frames.push(privsep::frame::frame(number, &[]));
     }

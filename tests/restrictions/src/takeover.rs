@@ -34,12 +34,16 @@ pub fn outcomes(place: &Place, services: &Services) -> Outcomes {
     stop.args(["-STOP", &old.0.id().to_string()]);
     assert!(stop.status().is_ok_and(|status| status.success()), "kill");
     let mut command = client(place, services);
-    command.args(["-o", "ExitOnForwardFailure=yes", "-v", "-N", "alone"]);
+    command.args(["-o", "ExitOnForwardFailure=yes", "-o", "LogLevel=DEBUG"]);
+    command.args(["-N", "alone"]);
     command.stdin(Stdio::null()).stdout(Stdio::null());
     command.stderr(Stdio::piped());
     let mut new = Background::start(&mut command).expect("our client");
     let log = BufReader::new(new.0.stderr.take().expect("its messages"));
-    let granted = format!("remote forward success for: listen {}", place.listen[0]);
+    let granted = format!(
+        "remote forward success for: listen port {},",
+        place.listen[0]
+    );
     // Refused, it ends.
     let is_taken = log
         .lines()

@@ -60,7 +60,7 @@ fn take_events(side: &mut Side) {
     side.receive(b"", 0).unwrap();
 }
 
-/// The server opens a channel with data behind the request, and the client accepts it.
+/// The server opens a channel with data after the request, and the client accepts it.
 fn server_greets(pair: &mut Pair) {
     let id = open(&mut pair.server);
     assert_eq!(send(&mut pair.server, id, b"hello"), 5);

@@ -20,6 +20,7 @@ const PAGES: &[&str] = &[
     "man/fulmar-agent.1",
     "man/fulmar-add.1",
     "man/fulmar-bench.1",
+    "man/fulmar-keysign.8",
     "man/fulmar-tools.1",
     "man/fulmar_ssh_config.5",
     "man/fulmar_sshd_config.5",

@@ -18,6 +18,7 @@ const ROOMS: &[(&str, u8, &[&str])] = &[
     ("keys", 1, &[]),
     ("privsep", 1, &["crypto"]),
     ("accelerator", 2, &[]),
+    ("fido", 2, &[]),
     ("proto", 2, &["sys"]),
     ("sftp", 2, &[]),
     ("config", 2, &["packet", "sys"]),

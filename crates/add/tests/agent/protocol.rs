@@ -15,11 +15,11 @@ use wire::Put;
 
 use crate::{Agent, Folder, Whose, until};
 
-fn key(seed: u8) -> PrivateKey {
+pub(crate) fn key(seed: u8) -> PrivateKey {
     PrivateKey::from_ed25519_seed(&[seed; 32])
 }
 
-fn adding(key: PrivateKey, constraints: Constraints) -> AddRequest {
+pub(crate) fn adding(key: PrivateKey, constraints: Constraints) -> AddRequest {
     AddRequest {
         key: HeldKey {
             key,
@@ -44,7 +44,7 @@ fn framed(body: &[u8]) -> Vec<u8> {
     out
 }
 
-fn sign_request(blob: &[u8], data: &[u8]) -> Vec<u8> {
+pub(crate) fn sign_request(blob: &[u8], data: &[u8]) -> Vec<u8> {
     let mut body = vec![13];
     body.put_string(blob);
     body.put_string(data);
@@ -53,7 +53,7 @@ fn sign_request(blob: &[u8], data: &[u8]) -> Vec<u8> {
 }
 
 /// The body of the next answer.
-fn answer(stream: &mut UnixStream) -> Vec<u8> {
+pub(crate) fn answer(stream: &mut UnixStream) -> Vec<u8> {
     let mut length = [0; 4];
     stream.read_exact(&mut length).expect("an answer");
     let mut body = vec![0; usize::try_from(u32::from_be_bytes(length)).unwrap()];
@@ -253,6 +253,7 @@ pub(crate) fn no_provider_is_loaded_for_anybody(folder: &Folder) {
                 stream.write_all(&framed(&body)).unwrap();
                 assert_eq!(answer(&mut stream), [FAILURE], "{number}");
             }
+            // A plain key with a library: the library is that of no security key.
             let with_provider = Constraints {
                 provider: Some("/usr/lib/x86_64-linux-gnu/libc.so.6".to_owned()),
                 ..Constraints::default()
@@ -268,7 +269,7 @@ pub(crate) fn no_provider_is_loaded_for_anybody(folder: &Folder) {
 }
 
 /// A request that binds a connection to a session with this host.
-fn bind(host: PrivateKey, session: &[u8], is_forwarding: bool) -> Vec<u8> {
+pub(crate) fn bind(host: PrivateKey, session: &[u8], is_forwarding: bool) -> Vec<u8> {
     let signature = host.sign(SignatureAlgorithm::Ed25519, session).unwrap();
     session_bind(&host.public().blob(), session, &signature, is_forwarding)
         .unwrap()

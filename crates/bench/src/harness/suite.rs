@@ -82,21 +82,34 @@ impl Suite {
     /// # Errors
     /// Why there is none.
     pub(crate) fn agent(&self) -> Result<Command, String> {
+        self.tool("agent")
+    }
+
+    /// The key tool.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(crate) fn keygen(&self) -> Result<Command, String> {
+        self.tool("keygen")
+    }
+
+    /// A program that OpenSSH has beside ssh, by its name without `ssh-`.
+    fn tool(&self, name: &str) -> Result<Command, String> {
         let program = self.ssh.first().ok_or("no client")?;
         match self.kind {
             SuiteKind::Ours => {
                 let mut command = Command::new(program);
-                command.arg("agent");
+                command.arg(name);
                 Ok(command)
             }
             SuiteKind::OpenSsh => {
-                let path = Path::new(program).with_file_name("ssh-agent");
+                let path = Path::new(program).with_file_name(format!("ssh-{name}"));
                 match path.is_file() {
                     true => Ok(Command::new(path)),
-                    false => Err("it has no ssh-agent beside ssh".to_owned()),
+                    false => Err(format!("it has no ssh-{name} beside ssh")),
                 }
             }
-            SuiteKind::Dropbear => Err("dropbear has no agent".to_owned()),
+            SuiteKind::Dropbear => Err(format!("dropbear has no {name} of this kind")),
         }
     }
 

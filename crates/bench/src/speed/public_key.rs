@@ -104,6 +104,13 @@ const ALGORITHMS: &[Algorithm] = &[
     signature("ecdsa-nistp384", &["ecdsa-sha2-nistp384"], "ecdsap384", KeyKind::EcdsaP384, Scheme::EcdsaP384Sha384),
     signature("ecdsa-nistp521", &["ecdsa-sha2-nistp521"], "ecdsap521", KeyKind::EcdsaP521, Scheme::EcdsaP521Sha512),
     signature("ed25519", &["ssh-ed25519", "eddsa"], "ed25519", KeyKind::Ed25519, Scheme::Ed25519),
+    // With Ed25519, whose name would select this row too: a part of a name is enough.
+    Algorithm {
+        name: "mldsa44",
+        aliases: &[],
+        openssl: None,
+        work: MeasuredWork::Signature(KeyKind::MlDsa44Ed25519, Scheme::MlDsa44Ed25519, 0),
+    },
     exchange("mlkem768x25519-sha256", &[], None, Kex::MlKem768X25519Sha256),
     exchange("mlkem768nistp256-sha256", &[], None, Kex::MlKem768NistP256Sha256),
     exchange("sntrup761x25519-sha512", &[], None, Kex::Sntrup761X25519Sha512),

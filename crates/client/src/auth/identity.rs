@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 use agent::{AddRequest, AgentClient, Constraints};
-use config::client::{UserKeyOptions, YesNoAsk};
+use config::client::{ClientOptions, UserKeyOptions, YesNoAsk};
 use keys::private_file::{self, HeldKey, PrivateFileError, PrivateKeyFile};
 use keys::{KeyType, PresentedKey, PrivateKey, Signature, SignatureAlgorithm};
 use proto::Connection;
@@ -18,6 +18,7 @@ use zeroize::Zeroizing;
 pub use collect::Keys;
 pub(crate) use collect::agent_socket;
 
+use super::security_key;
 use crate::interaction::{Interaction, Question};
 use crate::log::{debug1, debug2, error, info};
 use crate::text::one_line;
@@ -158,7 +159,8 @@ impl Identity {
         }
     }
 
-    /// Signs `data`. Asks up to `prompts` times for the passphrase of a file that needs one.
+    /// Signs `data`. Asks for the passphrase of a file that needs one, as often as the options permit,
+    /// and for the PIN of a security key that needs one.
     ///
     /// # Errors
     /// Why there is no signature; `None` if the reason has been logged.
@@ -167,9 +169,14 @@ impl Identity {
         algorithm: SignatureAlgorithm,
         data: &[u8],
         agent: Option<&mut Agent>,
-        prompts: u32,
+        options: &ClientOptions,
         interaction: &mut dyn Interaction,
     ) -> Result<Vec<u8>, Option<String>> {
+        // The name of a certificate differs from that of the private key file.
+        let file = self
+            .path
+            .as_ref()
+            .map_or_else(|| self.name.clone(), |path| path.display().to_string());
         match &mut self.source {
             Source::Agent { blob, .. } => {
                 let agent = agent.ok_or(None)?;
@@ -182,20 +189,19 @@ impl Identity {
                     ))),
                 }
             }
-            Source::File { key: Some(key), .. } => sign_with(key, algorithm, data),
+            Source::File { key: Some(key), .. } => {
+                sign_with(key, algorithm, data, &file, options, interaction)
+            }
             Source::File {
                 key: slot @ None,
                 bytes,
                 comment,
             } => {
-                // The name of a certificate differs from that of the private key file.
-                let file = self
-                    .path
-                    .as_ref()
-                    .map_or(self.name.clone(), |path| path.display().to_string());
+                let prompts = options.authentication.number_of_password_prompts;
                 let opened = unlock(&file, bytes, prompts, interaction).ok_or(None)?;
                 *comment = opened.comment;
-                sign_with(slot.insert(opened.key), algorithm, data)
+                let key = slot.insert(opened.key);
+                sign_with(key, algorithm, data, &file, options, interaction)
             }
         }
     }
@@ -213,9 +219,16 @@ impl Identity {
         else {
             return;
         };
-        if wanted.adds == YesNoAsk::No || !key.can_sign() {
+        if wanted.adds == YesNoAsk::No {
             return;
         }
+        let provider = match key.security_key() {
+            Some(_) => match security_key::provider(user_keys) {
+                Ok(provider) => Some(provider.name().to_owned()),
+                Err(_) => return,
+            },
+            None => None,
+        };
         let stream = collect::agent_socket(user_keys).map(UnixStream::connect);
         let Some(Ok(stream)) = stream else {
             debug1!("no agent to add the key to");
@@ -243,6 +256,7 @@ impl Identity {
             constraints: Constraints {
                 lifetime: wanted.lifetime_s,
                 confirm: wanted.confirm,
+                provider,
                 ..Constraints::default()
             },
         };
@@ -261,7 +275,15 @@ fn sign_with(
     key: &PrivateKey,
     algorithm: SignatureAlgorithm,
     data: &[u8],
+    file: &str,
+    options: &ClientOptions,
+    interaction: &mut dyn Interaction,
 ) -> Result<Vec<u8>, Option<String>> {
+    if key.security_key().is_some() {
+        let file = one_line(file);
+        return security_key::sign(key, data, &file, options, interaction)
+            .map_err(|reason| Some(format!("signing failed for {file}: {reason}")));
+    }
     key.sign(algorithm, data)
         .map_err(|reason| Some(format!("signing failed: {reason}")))
 }

@@ -5,12 +5,14 @@
 //! sent before the server's answers. [`identity`] finds the keys; each method has a file. [`one_method`] is
 //! the login of a program that chooses the methods itself.
 
+mod hostbased;
 pub mod identity;
 mod keyboard_interactive;
 mod one_method;
 mod password;
 mod pipelined;
 mod publickey;
+mod security_key;
 
 use std::collections::VecDeque;
 
@@ -24,6 +26,7 @@ use crate::interaction::Interaction;
 use crate::log::{debug1, debug2, debug3, error, info, verbose};
 use crate::pipelining::{EarlyChannel, Failure, RetryPolicy};
 use crate::text::one_line;
+use hostbased::HostKeys;
 use identity::{Identity, Keys};
 pub use one_method::Attempted;
 pub use pipelined::Early;
@@ -76,6 +79,8 @@ pub struct Authenticator<'c> {
     without_secrets: bool,
     identities: VecDeque<Identity>,
     used: Vec<Identity>,
+    /// The keys of this host, with `HostbasedAuthentication`.
+    host_keys: HostKeys,
     /// Keys without an algorithm that the server is known to accept; tried again after its first
     /// answer.
     deferred: VecDeque<Identity>,
@@ -119,6 +124,10 @@ impl<'c> Authenticator<'c> {
             without_secrets: false,
             identities,
             used: Vec::new(),
+            host_keys: match options.authentication.hostbased_authentication {
+                true => HostKeys::load(&options.algorithms.hostbased_accepted_algorithms),
+                false => HostKeys::default(),
+            },
             deferred: VecDeque::new(),
             flight: Flight::default(),
             answer_timeout_ms: None,
@@ -197,6 +206,7 @@ impl<'c> Authenticator<'c> {
     fn request(&mut self, method: &str) -> Result<Option<Answer>, ClientError> {
         match method {
             names::METHOD_NONE => self.none().map(Some),
+            names::METHOD_HOSTBASED => self.hostbased(),
             names::METHOD_PUBLICKEY => self.publickey(),
             names::METHOD_PASSWORD => self.password(),
             _ => self.keyboard_interactive(),
@@ -264,6 +274,9 @@ impl<'c> Authenticator<'c> {
         let permitted = |name: &str| allowed.iter().any(|each| each == name);
         let choose = |name: &str| -> Option<&'static str> {
             match name {
+                names::METHOD_HOSTBASED if permitted(name) && !self.host_keys.is_empty() => {
+                    Some(names::METHOD_HOSTBASED)
+                }
                 names::METHOD_PUBLICKEY if permitted(name) && !self.identities.is_empty() => {
                     Some(names::METHOD_PUBLICKEY)
                 }
@@ -286,7 +299,7 @@ impl<'c> Authenticator<'c> {
             .find_map(|name| choose(name));
         match next {
             // Only `none` shows that a server wants no proof: try it before asking the user.
-            Some(names::METHOD_PUBLICKEY) => next,
+            Some(names::METHOD_HOSTBASED | names::METHOD_PUBLICKEY) => next,
             _ if !self.tries.none => Some(names::METHOD_NONE),
             next => next,
         }
@@ -298,13 +311,12 @@ impl<'c> Authenticator<'c> {
             .authentication
             .preferred_authentications
             .iter()
-            .find(|name| {
-                matches!(
-                    name.as_str(),
-                    names::METHOD_PUBLICKEY
-                        | names::METHOD_PASSWORD
-                        | names::METHOD_KEYBOARD_INTERACTIVE
-                )
+            .find(|name| match name.as_str() {
+                names::METHOD_HOSTBASED => !self.host_keys.is_empty(),
+                names::METHOD_PUBLICKEY
+                | names::METHOD_PASSWORD
+                | names::METHOD_KEYBOARD_INTERACTIVE => true,
+                _ => false,
             });
         first.is_some_and(|name| name == names::METHOD_PUBLICKEY)
             && self.identities.front().is_some_and(Identity::signs_alone)

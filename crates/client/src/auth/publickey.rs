@@ -131,12 +131,11 @@ impl Authenticator<'_> {
         if let Some(agent) = self.agent.as_mut().filter(|_| identity.is_in_agent()) {
             agent.bind(self.driver.connection());
         }
-        let prompts = self.options.authentication.number_of_password_prompts;
         let signature = identity.sign(
             algorithm,
             &data,
             self.agent.as_mut(),
-            prompts,
+            self.options,
             self.interaction,
         );
         let signature = match signature {

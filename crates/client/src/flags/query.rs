@@ -2,7 +2,7 @@
 
 use keys::{KeyType, SignatureAlgorithm};
 use wire::algorithms::{
-    CA_SIGNATURES, CLIENT_HOST_KEYS, KNOWN_CIPHERS, KNOWN_KEX, KNOWN_MACS, SIGNATURES,
+    CLIENT_HOST_KEYS, KNOWN_CA_SIGNATURES, KNOWN_CIPHERS, KNOWN_KEX, KNOWN_MACS, SIGNATURES,
 };
 
 use crate::log;
@@ -67,7 +67,7 @@ const ANSWERS: &[Answer] = &[
     },
     Answer {
         names: &["key-ca-sign", "CASignatureAlgorithms"],
-        lines: || CA_SIGNATURES.to_vec(),
+        lines: || KNOWN_CA_SIGNATURES.to_vec(),
     },
     Answer {
         names: &["key"],

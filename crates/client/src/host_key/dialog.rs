@@ -56,6 +56,12 @@ pub(super) fn confirm(
         text.push_str(&checker.picture(key));
         text.push('\n');
     }
+    if checker.dns.is_some() {
+        text.push_str(match checker.dns_matches {
+            true => "Matching host key fingerprint found in DNS.\n",
+            false => "No matching host key fingerprint found in DNS.\n",
+        });
+    }
     if !other_types.is_empty() {
         text.push_str("Keys of other types are known for this host:\n");
         for known in other_types.iter().take(MAX_NAMES) {
@@ -120,6 +126,18 @@ pub(super) fn changed(checker: &HostKeyChecker, key: &PublicKey, known: &[KnownK
         ));
     }
     text
+}
+
+/// The warning about a host key whose fingerprint the DNS does not have, though it has others.
+pub(super) fn differs_from_dns(checker: &HostKeyChecker, key: &PublicKey) -> String {
+    format!(
+        "{RULE}@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @\n{RULE}\
+         The {} key that {} shows ({}) is none of those in the DNS.\n\
+         Either someone is between you and the server, or its records are out of date.\n",
+        key.key_type().label(),
+        checker.place(),
+        checker.fingerprint_of(key)
+    )
 }
 
 /// The text after that warning if the configuration lets the key pass.

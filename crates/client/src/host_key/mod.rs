@@ -5,8 +5,10 @@
 //! that fails for any reason ends in a refusal or a question, never in acceptance. `dialog`
 //! writes the texts for the user; [`update`] rotates keys.
 
+mod address;
 mod assess;
 mod dialog;
+pub mod dns;
 mod files;
 pub mod update;
 
@@ -16,7 +18,7 @@ mod tests;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use config::client::{ClientOptions, StrictHostKeyChecking};
+use config::client::{ClientOptions, StrictHostKeyChecking, YesNoAsk};
 use config::types::FingerprintHash;
 use crypto::hash::HashAlgorithm;
 use keys::known_hosts::{self, HostKeyStatus, KnownHosts};
@@ -25,6 +27,8 @@ use keys::{PresentedKey, SignatureAlgorithm};
 use crate::interaction::Interaction;
 use crate::log::{debug1, debug2, debug3, error, info, says};
 use crate::text::one_line;
+use address::AddressCheck;
+use dns::{DnsFinding, DnsLookup};
 
 pub use assess::{Finding, HostKeyOffer, HostKeyRules, assess, prefer_known};
 pub(crate) use files::named as known_hosts_files;
@@ -86,6 +90,12 @@ pub struct HostKeyChecker {
     fingerprint: HashAlgorithm,
     revoked_files: Vec<PathBuf>,
     skip_for_loopback: bool,
+    /// `VerifyHostKeyDNS`, with the lookup, which runs since the connection began.
+    dns: Option<(YesNoAsk, DnsLookup)>,
+    /// True if the DNS has the presented key's fingerprint, which only a question mentions.
+    dns_matches: bool,
+    /// `CheckHostIP`.
+    address_check: AddressCheck,
     user_paths: Vec<PathBuf>,
     user_files: Vec<KnownHosts>,
     global_files: Vec<KnownHosts>,
@@ -128,6 +138,12 @@ impl HostKeyChecker {
                 .map(PathBuf::from)
                 .collect(),
             skip_for_loopback: options.host_keys.no_host_authentication_for_localhost,
+            dns: match options.host_keys.verify_host_key_dns {
+                YesNoAsk::No => None,
+                wanted => Some((wanted, DnsLookup::start(&options.hostname))),
+            },
+            dns_matches: false,
+            address_check: AddressCheck::new(options),
             user_files: files::load(user_paths.iter()),
             global_files: files::load(global_paths.iter()),
             user_paths,
@@ -220,9 +236,37 @@ impl HostKeyChecker {
         if let Some(verdict) = self.revoked_by_files(&presented) {
             return verdict;
         }
+        if let Some(verdict) = self.ask_dns(presented.key(), interaction) {
+            return verdict;
+        }
         let lookup = |key: &PresentedKey| self.lookup(key);
         let finding = assess(&presented, &self.principal, &self.rules, lookup);
         self.conclude(&presented, finding, interaction)
+    }
+
+    /// `VerifyHostKeyDNS`: decides if the fingerprint was found by a validated lookup and `yes` is
+    /// set; otherwise known_hosts and the user decide.
+    fn ask_dns(
+        &mut self,
+        key: &keys::PublicKey,
+        interaction: &mut dyn Interaction,
+    ) -> Option<Verdict> {
+        let (wanted, lookup) = self.dns.as_mut()?;
+        let wanted = *wanted;
+        match lookup.compare(key) {
+            DnsFinding::Matches { is_secure: true } if wanted == YesNoAsk::Yes => {
+                return Some(Verdict::Accept);
+            }
+            DnsFinding::Matches { .. } => self.dns_matches = true,
+            DnsFinding::Differs => {
+                interaction.tell(&dialog::differs_from_dns(self, key));
+                error!(
+                    "Update the SSHFP RR in DNS with the new host key to get rid of this message."
+                );
+            }
+            DnsFinding::Nothing => {}
+        }
+        None
     }
 
     /// Looks the key up in all files, the user's first, and in the output of the command.
@@ -271,13 +315,14 @@ impl HostKeyChecker {
                 debug1!("Host '{name}' is known and matches the {label} host key.");
                 debug1!("Found key in {}:{}", at.path.display(), at.line);
                 self.trust = Trust::Plain;
-                Verdict::Accept
+                self.check_address(key, Some(&at), interaction)
             }
             Finding::Revoked { at } => {
                 interaction.tell(&dialog::revoked(self, key, &at));
                 Verdict::Refuse
             }
             Finding::Changed(known) => {
+                self.warn_of_spoofing(key, &known);
                 interaction.tell(&dialog::changed(self, key, &known));
                 if self.strict == StrictHostKeyChecking::No {
                     interaction.tell(&dialog::changed_but_let_through());
@@ -327,21 +372,34 @@ impl HostKeyChecker {
             }
             StrictHostKeyChecking::AcceptNew | StrictHostKeyChecking::No => {}
         }
-        self.remember(key.key(), label);
-        Verdict::Accept
+        let with_address = self.remembers_address(key.key());
+        self.remember(key.key(), label, with_address.as_deref());
+        match with_address {
+            Some(_) => Verdict::Accept,
+            None => self.check_address(key.key(), None, interaction),
+        }
     }
 
-    /// Adds a new key to the user's first known_hosts file. A file that cannot be written does not
-    /// stop the login.
-    fn remember(&mut self, key: &keys::PublicKey, label: &str) {
+    /// Adds a new key to the user's first known_hosts file, also under the host's address if one is
+    /// given. A file that cannot be written does not stop the login.
+    fn remember(&mut self, key: &keys::PublicKey, label: &str, address: Option<&str>) {
         let Some(path) = self.user_paths.first() else {
             return;
         };
-        let line = known_hosts::edit::entry_line(&[self.name.as_str()], key, self.hash_names);
-        match known_hosts::edit::append(path, &line) {
+        let names: Vec<&str> = std::iter::once(self.name.as_str()).chain(address).collect();
+        // A hashed line has one name.
+        let lines: Vec<&[&str]> = match self.hash_names {
+            true => names.chunks(1).collect(),
+            false => vec![&names[..]],
+        };
+        let added = lines.into_iter().try_for_each(|names| {
+            let line = known_hosts::edit::entry_line(names, key, self.hash_names);
+            known_hosts::edit::append(path, &line)
+        });
+        match added {
             Ok(()) => info!(
                 "Warning: Permanently added '{}' ({label}) to the list of known hosts.",
-                one_line(&self.name)
+                one_line(&names.join(","))
             ),
             Err(reason) => info!(
                 "Failed to add the host to the list of known hosts ({}): {reason}",

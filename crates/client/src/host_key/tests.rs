@@ -487,15 +487,123 @@ fn a_lookup_that_fails_never_accepts() {
         answers: vec!["no"],
         ..Script::default()
     };
-    assert_eq!(
-        judge(
-            &mut scratch.checker("h", &["VerifyHostKeyDNS=yes"]),
-            &key(1),
-            &mut person
-        ),
-        Verdict::Refuse
-    );
+    let mut checker = scratch.checker("h", &[]);
+    checker.dns = Some((YesNoAsk::Yes, DnsLookup::ended(Err("no server".into()))));
+    assert_eq!(judge(&mut checker, &key(1), &mut person), Verdict::Refuse);
     assert_eq!(person.asked.len(), 1);
+}
+
+/// An answer of the DNS with the fingerprint of a key.
+fn answer(key: &PrivateKey, is_secure: bool) -> dns::SshfpAnswer {
+    let digest = HashAlgorithm::Sha256.digest(&key.public().blob());
+    dns::SshfpAnswer {
+        fingerprints: vec![dns::message::Fingerprint {
+            algorithm: 4,
+            hash: 2,
+            digest: digest.to_vec(),
+        }],
+        is_secure,
+    }
+}
+
+#[test]
+fn only_a_validated_fingerprint_replaces_the_question() {
+    let scratch = Scratch::new("dns");
+    let matching = "Matching host key fingerprint found in DNS.\n";
+    let none = "No matching host key fingerprint found in DNS.\n";
+    let cases = [
+        (YesNoAsk::Yes, answer(&key(1), true), None),
+        (YesNoAsk::Yes, answer(&key(1), false), Some(matching)),
+        (YesNoAsk::Ask, answer(&key(1), true), Some(matching)),
+        (YesNoAsk::Yes, answer(&key(2), true), Some(none)),
+    ];
+    for (wanted, answer, said) in cases {
+        let case = format!("{wanted:?} {answer:?}");
+        let mut checker = scratch.checker("h", &[]);
+        checker.dns = Some((wanted, DnsLookup::ended(Ok(answer))));
+        let mut person = Script {
+            answers: vec!["no"],
+            ..Script::default()
+        };
+        let verdict = judge(&mut checker, &key(1), &mut person);
+        match said {
+            None => {
+                assert_eq!((verdict, &*person.told), (Verdict::Accept, ""), "{case}");
+            }
+            Some(said) => {
+                assert_eq!(verdict, Verdict::Refuse, "{case}");
+                assert!(
+                    person.told.contains(&format!("\n{said}")),
+                    "{case}: {}",
+                    person.told
+                );
+            }
+        }
+    }
+    assert_eq!(scratch.read(), "");
+    // Another key than the recorded one stays refused, and a revoked one too.
+    scratch.file("known_hosts", &line("h", &key(3)));
+    let mut checker = scratch.checker("h", &[]);
+    checker.dns = Some((YesNoAsk::Ask, DnsLookup::ended(Ok(answer(&key(1), true)))));
+    let verdict = judge(&mut checker, &key(1), &mut Script::default());
+    assert_eq!(verdict, Verdict::Refuse);
+    let list = scratch.file("revoked", &key(1).public().to_line());
+    let option = format!("RevokedHostKeys={}", list.display());
+    let mut checker = scratch.checker("h", &[&option]);
+    checker.dns = Some((YesNoAsk::Yes, DnsLookup::ended(Ok(answer(&key(1), true)))));
+    let verdict = judge(&mut checker, &key(1), &mut Script::default());
+    assert_eq!(verdict, Verdict::Refuse);
+}
+
+/// A checker for the host at 192.0.2.1 with CheckHostIP.
+fn with_address(scratch: &Scratch, more: &[&str]) -> HostKeyChecker {
+    let mut checker = scratch.checker("h", &[&["CheckHostIP=yes"], more].concat());
+    checker.set_address(Some(([192, 0, 2, 1], 22).into()));
+    checker
+}
+
+#[test]
+fn the_address_of_a_host_is_remembered_and_compared() {
+    let scratch = Scratch::new("address");
+    let judged = |more: &[&str], person: &mut Script| {
+        judge(&mut with_address(&scratch, more), &key(1), person)
+    };
+    let new = &["StrictHostKeyChecking=accept-new"];
+    assert_eq!(judged(new, &mut Script::default()), Verdict::Accept);
+    assert_eq!(scratch.read(), line("h,192.0.2.1", &key(1)));
+    scratch.file("known_hosts", &line("h", &key(1)));
+    assert_eq!(judged(&[], &mut Script::default()), Verdict::Accept);
+    assert!(
+        scratch.read().ends_with(&line("192.0.2.1", &key(1))),
+        "{}",
+        scratch.read()
+    );
+    let both = line("h", &key(1)) + &line("192.0.2.1", &key(2));
+    scratch.file("known_hosts", &both);
+    for (strict, answers, verdict) in [
+        ("yes", vec![], Verdict::Refuse),
+        ("ask", vec!["no"], Verdict::Refuse),
+        ("ask", vec!["yes"], Verdict::Accept),
+        ("no", vec![], Verdict::Accept),
+    ] {
+        let mut person = Script {
+            answers,
+            ..Script::default()
+        };
+        let more = format!("StrictHostKeyChecking={strict}");
+        assert_eq!(judged(&[&more], &mut person), verdict, "{strict}");
+        let said = "Warning: the ED25519 host key for 'h' differs from the key for the IP \
+                    address '192.0.2.1'\n";
+        assert!(person.told.contains(said), "{strict}: {}", person.told);
+    }
+    assert_eq!(scratch.read(), both);
+    // Loopback, and a host that was named by its address.
+    let mut checker = with_address(&scratch, &["StrictHostKeyChecking=yes"]);
+    checker.set_address(Some(([127, 0, 0, 1], 22).into()));
+    assert_eq!(
+        judge(&mut checker, &key(1), &mut Script::default()),
+        Verdict::Accept
+    );
 }
 
 #[test]

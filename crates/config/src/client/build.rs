@@ -24,6 +24,7 @@ pub const DEFAULT_IDENTITY_FILES: &[&str] = &[
     "~/.ssh/id_ecdsa_sk",
     "~/.ssh/id_ed25519",
     "~/.ssh/id_ed25519_sk",
+    "~/.ssh/id_mldsa44_ed25519",
 ];
 
 /// Expands words with the tokens of one host.

@@ -29,17 +29,28 @@ const DEFAULTS: &[Difference] = &[
     differs("hostkeyalgorithms", "NIST curves last"),
     differs("ipqos", "that of OpenSSH 10.6"),
     differs("requiredrsasize", "2048 bits by default"),
-    differs("identityfile", "OpenSSH dropped DSA and XMSS since 9.2"),
+    differs(
+        "identityfile",
+        "OpenSSH dropped DSA and XMSS since 9.2, and tries ML-DSA keys",
+    ),
+    differs("pubkeyacceptedalgorithms", ML_DSA),
+    differs("hostbasedacceptedalgorithms", ML_DSA),
 ];
 
 /// Differences of one file.
-const OWN: &[(&str, Difference)] = &[(
-    "final",
-    differs(
-        "serveraliveinterval",
-        "Debian raises it to 300 with BatchMode; ours is OpenSSH's own",
+const OWN: &[(&str, Difference)] = &[
+    (
+        "final",
+        differs(
+            "serveraliveinterval",
+            "Debian raises it to 300 with BatchMode; ours is OpenSSH's own",
+        ),
     ),
-)];
+    ("modifiers", differs("pubkeyacceptedalgorithms", ML_DSA)),
+    ("modifiers", differs("hostbasedacceptedalgorithms", ML_DSA)),
+];
+
+const ML_DSA: &str = "ssh-mldsa44-ed25519 last, as in OpenSSH 10.6";
 
 struct Root;
 

@@ -77,6 +77,18 @@ impl ClientConfig {
         config
     }
 
+    /// Reads only the system's file, for a program that serves others with the system's rights.
+    pub fn system() -> ClientConfig {
+        let mut config = ClientConfig::none(Path::new("/"));
+        config.sources.push(ConfigSource {
+            path: PathBuf::from(SYSTEM_FILE),
+            of_user: false,
+            check_owner: false,
+            required: false,
+        });
+        config
+    }
+
     /// Reads only the file given with `-F`, which must exist; `none` reads no file.
     pub fn from_file(file: &Path, home: &Path) -> ClientConfig {
         let mut config = ClientConfig::none(home);

@@ -46,8 +46,6 @@ const WARN_WEAK: Kind = Kind::Choice(&[
     ("false", Choice::flag(false, "no")),
     ("no-pq-kex", Choice::flag(false, "no")),
 ]);
-const NO: Support = Support::Enabling(&["no"]);
-const FALSE: Support = Support::Enabling(&["false"]);
 const NONE: Support = Support::Enabling(&["none"]);
 
 use Dump::{Comma, Line, Never, Octal, OrWord, PerWord, UnlessNone};
@@ -69,12 +67,14 @@ keywords! {
         authentication.batch_mode: bool = BatchMode [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         CanonicalizeFallbackLocal [] Kind::Flag, "yes", Carried, Everywhere, First, Line;
         CanonicalizeHostname [] Kind::Choice(Canonicalize::SPELLINGS), "no", Carried, Everywhere, First, Line;
-        CheckHostIP [] Kind::Flag, "no", Support::Restricting(&["no"]), Everywhere, First, Line;
+        /// `CheckHostIP`: the host's address is looked up in known_hosts too.
+        host_keys.check_host_ip: bool = CheckHostIP [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         /// `Compression`.
         compression.method: Compression = Compression [] Kind::Choice(Compression::SPELLINGS), "no", Carried, Everywhere, First, Line;
         /// `ControlMaster`.
         connection.control_master: ControlMaster = ControlMaster [] Kind::Choice(ControlMaster::SPELLINGS), "no", Carried, Everywhere, First, Line;
-        EnableSSHKeysign [] Kind::Flag, "no", NO, Everywhere, First, Line;
+        /// `EnableSSHKeysign`: ssh-keysign signs; only the system's file counts.
+        authentication.enable_ssh_keysign: bool = EnableSSHKeysign [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         ClearAllForwardings [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         /// `ExitOnForwardFailure`: end if a forwarding cannot be set up.
         forwarding.exit_on_forward_failure: bool = ExitOnForwardFailure [] Kind::Flag, "no", Carried, Everywhere, First, Line;
@@ -88,7 +88,8 @@ keywords! {
         forwarding.gateway_ports: bool = GatewayPorts [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         /// `HashKnownHosts`.
         host_keys.hash_known_hosts: bool = HashKnownHosts [] Kind::Flag, "no", Carried, Everywhere, First, Line;
-        HostbasedAuthentication [] Kind::Flag, "no", NO, Everywhere, First, Line;
+        /// `HostbasedAuthentication`: log in with the keys of this host.
+        authentication.hostbased_authentication: bool = HostbasedAuthentication [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         /// `IdentitiesOnly`.
         user_keys.identities_only: bool = IdentitiesOnly [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         /// `KbdInteractiveAuthentication`.
@@ -119,7 +120,8 @@ keywords! {
         connection.tcp_keep_alive: TcpKeepAlive = TCPKeepAlive ["KeepAlive"] TCP_KEEP_ALIVE, "yes", Carried, Everywhere, First, Line;
         /// `Tunnel` (`-w`).
         forwarding.tunnel: Tunnel = Tunnel [] Kind::Choice(Tunnel::SPELLINGS), "no", Carried, Everywhere, First, Line;
-        VerifyHostKeyDNS [] Kind::Choice(YesNoAsk::SPELLINGS), "no", FALSE, Everywhere, First, Line;
+        /// `VerifyHostKeyDNS`: fingerprints of the host's keys are looked up in the DNS.
+        host_keys.verify_host_key_dns: YesNoAsk = VerifyHostKeyDNS [] Kind::Choice(YesNoAsk::SPELLINGS), "no", Carried, Everywhere, First, Line;
         /// `VisualHostKey`.
         host_keys.visual_host_key: bool = VisualHostKey [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         /// `UpdateHostKeys`.
@@ -156,7 +158,8 @@ keywords! {
         algorithms.host_key_algorithms: Vec<String> = HostKeyAlgorithms [] Kind::Algorithms(Class::HostKey), "", Carried, Everywhere, First, Comma;
         /// `HostKeyAlias`: looked up in known_hosts instead of the host.
         host_keys.host_key_alias: Option<String> = HostKeyAlias [] Kind::Text, "", Carried, Everywhere, First, Line;
-        HostbasedAcceptedAlgorithms ["HostbasedKeyTypes" "HostbasedAcceptedKeyTypes"] Kind::Algorithms(Class::Signature), "", Fulfilled, Everywhere, First, Comma;
+        /// `HostbasedAcceptedAlgorithms`: for the keys of this host, in the order of preference.
+        algorithms.hostbased_accepted_algorithms: Vec<String> = HostbasedAcceptedAlgorithms ["HostbasedKeyTypes" "HostbasedAcceptedKeyTypes"] Kind::Algorithms(Class::Signature), "", Carried, Everywhere, First, Comma;
         /// `IdentityAgent`.
         user_keys.identity_agent: IdentityAgent = IdentityAgent [] Kind::Parsed(forms::client::identity_agent), "", Carried, Everywhere, First, Line;
         IgnoreUnknown [] Kind::Text, "", Carried, Everywhere, First, Line;
@@ -175,7 +178,9 @@ keywords! {
         /// `MACs`.
         algorithms.macs: Vec<String> = MACs [] Kind::Algorithms(Class::Mac), "", Carried, Everywhere, First, Comma;
         PKCS11Provider ["SmartcardDevice"] Kind::Text, "", NONE, Everywhere, First, UnlessNone;
-        SecurityKeyProvider [] Kind::Text, "internal", Support::Enabling(&["internal"]), Everywhere, First, UnlessNone;
+        /// `SecurityKeyProvider`: a library's path, `internal`, or `$` and the name of an environment
+        /// variable that holds either.
+        user_keys.security_key_provider: Option<String> = SecurityKeyProvider [] Kind::Text, "internal", Carried, Everywhere, First, UnlessNone;
         /// `PreferredAuthentications`, in order.
         authentication.preferred_authentications: Vec<String> = PreferredAuthentications [] Kind::Text, "", Carried, Everywhere, First, Line;
         /// `PubkeyAcceptedAlgorithms`.

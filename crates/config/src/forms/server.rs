@@ -16,20 +16,19 @@ pub(crate) fn ports(words: &[String]) -> Form {
     one(word.trim_start_matches('0'))
 }
 
-/// `ListenAddress host[:port]`, kept as `host port` with `-` for a missing port. A routing domain
-/// is refused: no socket is bound to one, so the server would listen on the address in every
-/// domain.
+/// `ListenAddress host[:port] [rdomain NAME]`, kept as `host port NAME` with `-` for a missing port
+/// and without a missing name. The server binds its socket to the device with that name, as OpenSSH
+/// does on Linux.
 pub(crate) fn listen_address(words: &[String]) -> Form {
-    let place = match words {
-        [place] => place,
-        [_, word, _] if word == "rdomain" => {
-            return Err(
-                "ListenAddress with rdomain is not supported yet and would restrict; leave rdomain out".to_owned(),
-            );
-        }
+    let (place, rdomain) = match words {
+        [place] => (place, ""),
+        [place, word, name] if word == "rdomain" => (place, name.as_str()),
         [_, ..] => return Err("bad listen address".to_owned()),
         [] => return Err("missing address".to_owned()),
     };
+    if words.len() > 1 && !is_device_name(rdomain) {
+        return Err("bad routing domain".to_owned());
+    }
     if place.is_empty() {
         return Err("missing address".to_owned());
     }
@@ -48,7 +47,17 @@ pub(crate) fn listen_address(words: &[String]) -> Form {
             port
         }
     };
-    one(format!("{host} {port}"))
+    one(match rdomain {
+        "" => format!("{host} {port}"),
+        name => format!("{host} {port} {name}"),
+    })
+}
+
+/// True for a name that a network device may have on Linux (`dev_valid_name`).
+fn is_device_name(name: &str) -> bool {
+    const LONGEST: usize = 15;
+    let bad = |c: char| c.is_whitespace() || matches!(c, '/' | ':' | '\0');
+    (1..=LONGEST).contains(&name.len()) && !matches!(name, "." | "..") && !name.contains(bad)
 }
 
 /// `AuthorizedKeysFile`: files, or `none` alone.
@@ -169,7 +178,7 @@ pub(crate) fn authentication_methods(words: &[String]) -> Form {
             {
                 return Err(format!("invalid method {method} in AuthenticationMethods"));
             }
-            if matches!(name, "hostbased" | "gssapi-with-mic") || device == Some("bsdauth") {
+            if name == "gssapi-with-mic" || device == Some("bsdauth") {
                 return Err(format!(
                     "method {method} in AuthenticationMethods is not supported by this server; nobody could log in"
                 ));

@@ -9,8 +9,11 @@ use crate::types::AddressFamily;
 use crate::value::{Value, Values};
 
 /// Host keys that are used if the file names none. The listener skips those that do not exist.
-pub const DEFAULT_HOST_KEYS: &[&str] =
-    &["/etc/ssh/ssh_host_ed25519_key", "/etc/ssh/ssh_host_rsa_key"];
+pub const DEFAULT_HOST_KEYS: &[&str] = &[
+    "/etc/ssh/ssh_host_ed25519_key",
+    "/etc/ssh/ssh_host_rsa_key",
+    "/etc/ssh/ssh_host_mldsa44_ed25519_key",
+];
 
 /// Adds defaults, resolves algorithm lists and converts each value to its type. The values come from
 /// lines of a file, which are read as their row's type.
@@ -97,6 +100,7 @@ pub(crate) fn check(options: &ServerOptions) -> Result<(), ConfigError> {
     }
     let enabled = |method: &str| match method.split(':').next().unwrap_or_default() {
         "publickey" => options.authentication.pubkey_authentication,
+        "hostbased" => options.authentication.hostbased_authentication,
         "password" => options.authentication.password_authentication,
         "keyboard-interactive" => options.authentication.kbd_interactive_authentication,
         // A chain with `none` is never complete, which can be intended: nobody logs in, except
@@ -142,14 +146,20 @@ fn listen_addresses(values: &Values) -> Option<Vec<ListenAddress>> {
     let ports: Vec<u16> = ports.map(|port| port.parse().ok()).collect::<Option<_>>()?;
     let entries = values.words(Row::ListenAddress.index()).iter();
     let mut places = entries
-        .map(|entry| entry.split_once(' '))
+        .map(|entry| {
+            let (host, rest) = entry.split_once(' ')?;
+            Some(match rest.split_once(' ') {
+                Some((port, rdomain)) => (host, port, Some(rdomain)),
+                None => (host, rest, None),
+            })
+        })
         .collect::<Option<Vec<_>>>()?;
     if places.is_empty() {
         let hosts = wildcard_hosts(values.get(Row::AddressFamily.index()));
-        places.extend(hosts.map(|host| (host, "-")));
+        places.extend(hosts.map(|host| (host, "-", None)));
     }
     let mut out = Vec::new();
-    for (host, port) in places {
+    for (host, port, rdomain) in places {
         let own = match port {
             "-" => None,
             port => Some([port.parse().ok()?]),
@@ -158,6 +168,7 @@ fn listen_addresses(values: &Values) -> Option<Vec<ListenAddress>> {
         out.extend(ports.iter().map(|port| ListenAddress {
             host: Some(host.to_owned()),
             port: *port,
+            rdomain: rdomain.map(str::to_owned),
         }));
     }
     Some(out)

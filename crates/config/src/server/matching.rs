@@ -19,6 +19,7 @@ pub(crate) enum Criterion {
     LocalAddress(String),
     LocalPort(u16),
     Version(String),
+    RDomain(String),
 }
 
 /// Parses the words after `Match`.
@@ -46,13 +47,15 @@ pub(crate) fn read_criteria(words: &[String]) -> Result<Vec<Criterion>, String> 
         }
         let known = matches!(
             name.as_str(),
-            "user" | "group" | "host" | "address" | "localaddress" | "localport" | "version"
+            "user"
+                | "group"
+                | "host"
+                | "address"
+                | "localaddress"
+                | "localport"
+                | "version"
+                | "rdomain"
         );
-        if name == "rdomain" {
-            // The routing domain of a connection is unknown: the block would never apply, whatever
-            // it restricts.
-            return Err("Match RDomain is not supported yet; remove the block".to_owned());
-        }
         if !known {
             return Err(format!("Unsupported Match attribute {word}"));
         }
@@ -84,6 +87,7 @@ fn criterion(name: &str, value: &str) -> Result<Criterion, String> {
             Some(port) => Criterion::LocalPort(port),
             None => return Err(format!("Invalid LocalPort '{value}' on Match line")),
         },
+        "rdomain" => Criterion::RDomain(list),
         _ => Criterion::Version(list),
     })
 }
@@ -114,6 +118,7 @@ impl Criterion {
             Criterion::LocalAddress(list) => has_address(spec.local_address, list),
             Criterion::LocalPort(port) => spec.local_port == Some(*port),
             Criterion::Version(list) => in_list(Some(VERSION), list),
+            Criterion::RDomain(list) => in_list(spec.rdomain.as_deref(), list),
         }
     }
 
@@ -129,6 +134,7 @@ impl Criterion {
             Criterion::LocalAddress(list) => (6, list.clone()),
             Criterion::LocalPort(port) => (7, port.to_string()),
             Criterion::Version(list) => (8, list.clone()),
+            Criterion::RDomain(list) => (9, list.clone()),
         }
     }
 
@@ -144,6 +150,7 @@ impl Criterion {
             6 => Criterion::LocalAddress(argument),
             7 => Criterion::LocalPort(units::parse_port(&argument)?),
             8 => Criterion::Version(argument),
+            9 => Criterion::RDomain(argument),
             _ => return None,
         })
     }
@@ -184,8 +191,7 @@ impl ConnectionSpec {
                 "addr" => self.address = Some(value.parse().map_err(|_| bad())?),
                 "laddr" => self.local_address = Some(value.parse().map_err(|_| bad())?),
                 "lport" => self.local_port = Some(units::parse_port(value).ok_or_else(bad)?),
-                // Accepted as in OpenSSH: no Match block can test it.
-                "rdomain" => {}
+                "rdomain" => self.rdomain = Some(value.to_owned()),
                 _ => return Err(bad()),
             }
         }

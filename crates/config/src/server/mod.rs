@@ -19,8 +19,8 @@ pub use crate::penalties::{MaxStartups, PenaltyOverflow, PerSourcePenalties};
 
 pub use build::DEFAULT_HOST_KEYS;
 pub use options::{
-    AllowForwarding, ConnectionSpec, Gateway, ListenAddress, Patterns, PermitRootLogin,
-    PermitTunnel, PubkeyAuthOptions, Subsystem, UserEnvironment,
+    AllowForwarding, ConnectionSpec, Gateway, IgnoreRhosts, ListenAddress, Patterns,
+    PermitRootLogin, PermitTunnel, PubkeyAuthOptions, Subsystem, UserEnvironment,
 };
 pub use table::{
     AlgorithmOptions, AuthenticationOptions, CompressionOptions, ConnectionOptions,
@@ -191,9 +191,13 @@ impl std::fmt::Display for ListenAddress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let host = self.host.as_deref().unwrap_or("*");
         if host.contains(':') {
-            write!(f, "[{host}]:{}", self.port)
+            write!(f, "[{host}]:{}", self.port)?;
         } else {
-            write!(f, "{host}:{}", self.port)
+            write!(f, "{host}:{}", self.port)?;
+        }
+        match &self.rdomain {
+            Some(rdomain) => write!(f, " rdomain {rdomain}"),
+            None => Ok(()),
         }
     }
 }

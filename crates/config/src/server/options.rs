@@ -20,6 +20,19 @@ choices! {
 }
 
 choices! {
+    /// `IgnoreRhosts`.
+    IgnoreRhosts {
+        /// Neither ~/.shosts nor ~/.rhosts is read.
+        #[default]
+        Yes = "yes",
+        /// Both are read.
+        No = "no",
+        /// Only ~/.shosts is read.
+        ShostsOnly = "shosts-only",
+    }
+}
+
+choices! {
     /// `AllowTcpForwarding`, `AllowStreamLocalForwarding`.
     AllowForwarding {
         /// In both directions.
@@ -116,6 +129,8 @@ pub struct ListenAddress {
     pub host: Option<String>,
     /// Port; 0 uses any free one (only from the command line).
     pub port: u16,
+    /// Routing domain: the name of a VRF device (or of an interface), which alone is served.
+    pub rdomain: Option<String>,
 }
 
 /// `PubkeyAuthOptions`.
@@ -202,4 +217,6 @@ pub struct ConnectionSpec {
     pub local_address: Option<IpAddr>,
     /// The local port of this connection.
     pub local_port: Option<u16>,
+    /// The routing domain of the connection; empty for the default one, `None` if it is unknown.
+    pub rdomain: Option<String>,
 }

@@ -8,7 +8,7 @@ use crate::channel_timeouts::ChannelTimeouts;
 use crate::forms;
 use crate::penalties::{MaxStartups, PerSourcePenalties};
 use crate::server::options::{
-    AllowForwarding, Gateway, ListenAddress, Patterns, PermitRootLogin, PermitTunnel,
+    AllowForwarding, Gateway, IgnoreRhosts, ListenAddress, Patterns, PermitRootLogin, PermitTunnel,
     PubkeyAuthOptions, Subsystem, UserEnvironment,
 };
 use crate::types::{
@@ -42,12 +42,6 @@ const COMPRESSION: Kind = Kind::Choice(&[
     ("no", Compression::No.choice()),
     ("zstd", Compression::Zstd.choice()),
 ]);
-const RHOSTS: Kind = Kind::Choice(&[
-    ("yes", Choice::plain("yes")),
-    ("no", Choice::plain("no")),
-    ("shosts-only", Choice::plain("shosts-only")),
-]);
-const ENABLES: Support = Support::Enabling(&["no"]);
 
 use Dump::{Comma, Line, Never, Octal, OrWord, PerWord};
 
@@ -84,10 +78,14 @@ keywords! {
         limits.unused_connection_timeout_s: Option<u32> = UnusedConnectionTimeout [] Kind::Parsed(forms::server::unused_timeout), "none", Carried, Everywhere, First, Line;
         /// `PermitRootLogin`.
         authentication.permit_root_login: PermitRootLogin = PermitRootLogin [] Kind::Choice(PermitRootLogin::SPELLINGS), "prohibit-password", Carried, Everywhere, First, Line;
-        IgnoreRhosts [] RHOSTS, "yes", Fulfilled, Everywhere, First, Line;
-        IgnoreUserKnownHosts [] Kind::YesNo, "no", Fulfilled, Global, First, Line;
-        HostbasedAuthentication [] Kind::YesNo, "no", ENABLES, Everywhere, First, Line;
-        HostbasedUsesNameFromPacketOnly [] Kind::YesNo, "no", Fulfilled, Everywhere, First, Line;
+        /// `IgnoreRhosts`: which of the user's files host-based logins do not read.
+        authentication.ignore_rhosts: IgnoreRhosts = IgnoreRhosts [] Kind::Choice(IgnoreRhosts::SPELLINGS), "yes", Carried, Everywhere, First, Line;
+        /// `IgnoreUserKnownHosts`: host-based logins read no known_hosts of the user.
+        authentication.ignore_user_known_hosts: bool = IgnoreUserKnownHosts [] Kind::YesNo, "no", Carried, Global, First, Line;
+        /// `HostbasedAuthentication`.
+        authentication.hostbased_authentication: bool = HostbasedAuthentication [] Kind::YesNo, "no", Carried, Everywhere, First, Line;
+        /// `HostbasedUsesNameFromPacketOnly`: the client's word for its name counts, not its address.
+        authentication.hostbased_uses_name_from_packet_only: bool = HostbasedUsesNameFromPacketOnly [] Kind::YesNo, "no", Carried, Everywhere, First, Line;
         /// `PubkeyAuthentication`.
         authentication.pubkey_authentication: bool = PubkeyAuthentication ["DSAAuthentication"] Kind::YesNo, "yes", Carried, Everywhere, First, Line;
         /// `PasswordAuthentication`.
@@ -172,7 +170,8 @@ keywords! {
         algorithms.kex_algorithms: Vec<String> = KexAlgorithms [] Kind::Algorithms(Class::Kex), "", Carried, Global, First, Comma;
         /// `CASignatureAlgorithms`.
         algorithms.ca_signature_algorithms: Vec<String> = CASignatureAlgorithms [] Kind::Algorithms(Class::CaSignature), "", Carried, Everywhere, First, Comma;
-        HostbasedAcceptedAlgorithms ["HostbasedAcceptedKeyTypes"] Kind::Algorithms(Class::Signature), "", Fulfilled, Everywhere, First, Comma;
+        /// `HostbasedAcceptedAlgorithms`.
+        algorithms.hostbased_accepted_algorithms: Vec<String> = HostbasedAcceptedAlgorithms ["HostbasedAcceptedKeyTypes"] Kind::Algorithms(Class::Signature), "", Carried, Everywhere, First, Comma;
         /// `HostKeyAlgorithms`: the algorithms that may be offered; those of the available keys are.
         algorithms.host_key_algorithms: Vec<String> = HostKeyAlgorithms [] Kind::Algorithms(Class::HostKey), "", Carried, Global, First, Comma;
         /// `PubkeyAcceptedAlgorithms`.
@@ -236,6 +235,8 @@ keywords! {
         /// `AgentSocketPath`: `user:` or `shared:` and a directory's template, tokens %% %h %U %u;
         /// `none`, which refuses agent forwarding; or empty for the default.
         forwarding.agent_socket_path: String = AgentSocketPath [] Kind::Parsed(forms::server::agent_socket_path), "", Carried, Everywhere, First, Never;
+        /// `AgentSocketLink`: a link beside the user's sockets leads to the newest forwarded agent.
+        forwarding.agent_socket_link: bool = AgentSocketLink [] Kind::YesNo, "yes", Carried, Everywhere, First, Line;
         SshdAuthPath [] Kind::Path, "", Support::Enabling(&[]), Global, First, Line;
         /// `UseMPTCP`.
         connection.use_mptcp: bool = UseMPTCP [] Kind::YesNo, "no", Carried, Global, First, Line;

@@ -207,12 +207,34 @@ fn match_criteria() {
         "Address 10.0.0.1/8",
         "LocalPort x",
         "LocalPort 1,2",
-        "RDomain *",
-        "User ann RDomain vrf1",
+        "RDomain",
         "#",
     ] {
         assert!(try_load(&format!("Match {bad}\n")).is_err(), "{bad}");
     }
+}
+
+#[test]
+fn a_routing_domain_is_matched_and_listened_in() {
+    let config = load("MaxAuthTries 3\nMatch RDomain vrf*,!vrf2\nMaxAuthTries 2\n");
+    let tries = |rdomain: Option<&str>| {
+        let spec = ConnectionSpec {
+            rdomain: rdomain.map(str::to_owned),
+            ..ann()
+        };
+        config.for_connection(&spec).authentication.max_auth_tries
+    };
+    assert_eq!(tries(Some("vrf1")), 2);
+    for other in [None, Some(""), Some("vrf2"), Some("eth0")] {
+        assert_eq!(tries(other), 3, "{other:?}");
+    }
+    let config = load("Port 2200\nListenAddress 127.0.0.1 rdomain vrf1\nListenAddress ::1\n");
+    let text = config.global().dump();
+    assert!(
+        text.contains("listenaddress 127.0.0.1:2200 rdomain vrf1\n"),
+        "{text}"
+    );
+    assert!(text.contains("listenaddress [::1]:2200\n"), "{text}");
 }
 
 #[test]
@@ -513,11 +535,7 @@ fn what_restricts_and_is_not_carried_out_refuses_to_start() {
             assert!(!harmless.is_empty(), "{}", keyword.name);
         }
     }
-    for line in [
-        "HostKeyAgent /x",
-        "RDomain vrf1",
-        "ListenAddress 127.0.0.1 rdomain vrf1",
-    ] {
+    for line in ["HostKeyAgent /x", "RDomain vrf1"] {
         let text = refusal(&format!("\n{line}\n"));
         assert!(
             text.contains("line 2: ") && text.contains("would restrict"),
@@ -533,11 +551,11 @@ fn what_restricts_and_is_not_carried_out_refuses_to_start() {
 #[test]
 fn what_only_enables_is_named_with_its_place() {
     let config = load(
-        "X11Forwarding yes\nAllowTcpForwarding remote\nPermitTunnel yes\nMatch User x\nHostbasedAuthentication yes\nGSSAPIAuthentication yes\n",
+        "X11Forwarding yes\nAllowTcpForwarding remote\nPermitTunnel yes\nMatch User x\nLogVerbose kex.c:*:1\nGSSAPIAuthentication yes\n",
     );
     let shown: Vec<String> = config.warnings().iter().map(ToString::to_string).collect();
     assert_eq!(shown.len(), 2, "{shown:#?}");
-    assert!(shown[0].starts_with("/etc/ssh/sshd_config line 5: HostbasedAuthentication"));
+    assert!(shown[0].starts_with("/etc/ssh/sshd_config line 5: LogVerbose"));
     assert!(shown[1].contains("Unsupported option GSSAPIAuthentication"));
     let quiet = "X11Forwarding yes\nAllowTcpForwarding no\nPermitTunnel no\nGatewayPorts no\nDisableForwarding yes\n\
         AllowAgentForwarding no\nAllowStreamLocalForwarding no\nPermitOpen none\nPermitListen 80\n";
@@ -679,7 +697,9 @@ fn combinations_that_cannot_work() {
         assert!(try_load(&format!("AuthenticationMethods {nobody}\n")).is_ok());
     }
     assert!(refusal("AuthenticationMethods any password\n").contains("alone"));
-    assert!(refusal("AuthenticationMethods hostbased\n").contains("hostbased"));
+    assert!(refusal("AuthenticationMethods gssapi-with-mic\n").contains("gssapi-with-mic"));
+    assert!(try_load("AuthenticationMethods hostbased\n").is_err());
+    assert!(try_load("AuthenticationMethods hostbased\nHostbasedAuthentication yes\n").is_ok());
     assert!(refusal("Ciphers -*\n").contains("leaves no algorithm"));
     assert!(refusal("Ciphers aes128-cbc\n").contains("Bad SSH2 cipher spec"));
 }

@@ -12,6 +12,7 @@ pub(crate) mod des;
 pub(crate) mod digest;
 pub(crate) mod ec;
 pub(crate) mod kem;
+pub(crate) mod mldsa;
 pub(crate) mod rsa;
 pub(crate) mod x25519;
 

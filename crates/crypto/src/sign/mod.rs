@@ -1,11 +1,12 @@
-//! Signature keys: Ed25519 (RFC 8032), ECDSA on the NIST curves (FIPS 186) and RSA PKCS#1 v1.5 (RFC
-//! 8017), as integers and byte strings.
+//! Signature keys: Ed25519 (RFC 8032), ECDSA on the NIST curves (FIPS 186), RSA PKCS#1 v1.5 (RFC
+//! 8017), and ML-DSA-44 (FIPS 204) with Ed25519, as integers and byte strings.
 //!
 //! SSH blobs, key files and certificates are in `keys`. Signature formats in this module: Ed25519,
 //! 64 bytes; ECDSA, r ‖ s, each padded to the curve's coordinate length ([`EcdsaSignature`]
-//! converts); RSA, as long as the modulus.
+//! converts); RSA, as long as the modulus; ML-DSA-44 with Ed25519, 2,484 bytes.
 #![forbid(unsafe_code)]
 
+mod composite;
 mod ecdsa;
 mod private;
 mod public;
@@ -15,6 +16,9 @@ mod rsa_keygen;
 use crate::awslc::ec::Curve;
 use crate::hash::HashAlgorithm;
 
+pub use composite::{
+    MLDSA44_ED25519_PUBLIC_BYTES, MLDSA44_ED25519_SEED_BYTES, MLDSA44_ED25519_SIGNATURE_BYTES,
+};
 pub use ecdsa::EcdsaSignature;
 pub use private::PrivateKey;
 pub use public::PublicKey;
@@ -40,6 +44,8 @@ pub enum KeyKind {
     EcdsaP521,
     /// RSA.
     Rsa,
+    /// ML-DSA-44 with Ed25519.
+    MlDsa44Ed25519,
 }
 
 impl KeyKind {
@@ -48,7 +54,7 @@ impl KeyKind {
             Self::EcdsaP256 => Some(Curve::P256),
             Self::EcdsaP384 => Some(Curve::P384),
             Self::EcdsaP521 => Some(Curve::P521),
-            Self::Ed25519 | Self::Rsa => None,
+            Self::Ed25519 | Self::Rsa | Self::MlDsa44Ed25519 => None,
         }
     }
 
@@ -76,6 +82,8 @@ pub enum SignatureScheme {
     RsaPkcs1Sha256,
     /// rsa-sha2-512 (RFC 8332).
     RsaPkcs1Sha512,
+    /// ssh-mldsa44-ed25519 (draft-miller-sshm-mldsa44-ed25519-composite-sigs-00).
+    MlDsa44Ed25519,
 }
 
 impl SignatureScheme {
@@ -88,16 +96,19 @@ impl SignatureScheme {
             Self::EcdsaP384Sha384 => KeyKind::EcdsaP384,
             Self::EcdsaP521Sha512 => KeyKind::EcdsaP521,
             Self::RsaPkcs1Sha256 | Self::RsaPkcs1Sha512 => KeyKind::Rsa,
+            Self::MlDsa44Ed25519 => KeyKind::MlDsa44Ed25519,
         }
     }
 
-    /// The hash of the message; Ed25519 applies SHA-512 itself.
+    /// The hash of the message; Ed25519 and ML-DSA-44 with Ed25519 apply SHA-512 themselves.
     #[must_use]
     pub const fn hash(self) -> HashAlgorithm {
         match self {
             Self::EcdsaP256Sha256 | Self::RsaPkcs1Sha256 => HashAlgorithm::Sha256,
             Self::EcdsaP384Sha384 => HashAlgorithm::Sha384,
-            Self::Ed25519 | Self::EcdsaP521Sha512 | Self::RsaPkcs1Sha512 => HashAlgorithm::Sha512,
+            Self::Ed25519 | Self::EcdsaP521Sha512 | Self::RsaPkcs1Sha512 | Self::MlDsa44Ed25519 => {
+                HashAlgorithm::Sha512
+            }
         }
     }
 }

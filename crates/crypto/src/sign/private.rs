@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use zeroize::Zeroizing;
 
+use super::composite::{CompositePrivate, MLDSA44_ED25519_SEED_BYTES};
 use super::public::Inner as PublicInner;
 use super::rsa::{RsaPrivate, RsaPrivateParts};
 use super::{KeyKind, PublicKey, SignatureScheme};
@@ -26,6 +27,7 @@ enum KeySecret {
     Ed25519(Arc<Zeroizing<[u8; 64]>>),
     Ecdsa(Arc<EcKey>),
     Rsa(Arc<RsaPrivate>),
+    Composite(Arc<CompositePrivate>),
 }
 
 impl PrivateKey {
@@ -40,6 +42,11 @@ impl PrivateKey {
                 Ok(Self::ed25519_from_seed(&seed))
             }
             KeyKind::Rsa => RsaPrivate::generate(rsa_bits).and_then(Self::from_rsa),
+            KeyKind::MlDsa44Ed25519 => {
+                let seeds: Zeroizing<[u8; MLDSA44_ED25519_SEED_BYTES]> =
+                    Zeroizing::new(random::bytes());
+                Self::mldsa44_ed25519_from_seeds(&seeds)
+            }
             KeyKind::EcdsaP256 | KeyKind::EcdsaP384 | KeyKind::EcdsaP521 => {
                 let curve = kind.curve().ok_or(BadKey::Invalid)?;
                 let key = EcKey::generate(curve).map_err(|_| BadKey::Internal)?;
@@ -57,6 +64,21 @@ impl PrivateKey {
             secret: KeySecret::Ed25519(Arc::new(private)),
             public: PublicKey(PublicInner::Ed25519(public)),
         }
+    }
+
+    /// Creates a key of ML-DSA-44 with Ed25519 from the seeds of both (FIPS 204 §5.1, RFC 8032
+    /// §5.1.5).
+    ///
+    /// # Errors
+    /// If the library fails.
+    pub fn mldsa44_ed25519_from_seeds(
+        seeds: &[u8; MLDSA44_ED25519_SEED_BYTES],
+    ) -> Result<Self, BadKey> {
+        let (private, public) = CompositePrivate::from_seeds(seeds)?;
+        Ok(Self {
+            secret: KeySecret::Composite(Arc::new(private)),
+            public: PublicKey(PublicInner::Composite(Arc::new(public))),
+        })
     }
 
     /// Creates an ECDSA key from its scalar (unsigned big-endian) and public point.
@@ -140,6 +162,15 @@ impl PrivateKey {
         }
     }
 
+    /// The seeds of a key of ML-DSA-44 with Ed25519; `None` for other keys.
+    #[must_use]
+    pub fn mldsa44_ed25519_seeds(&self) -> Option<&Zeroizing<[u8; MLDSA44_ED25519_SEED_BYTES]>> {
+        match &self.secret {
+            KeySecret::Composite(key) => Some(key.seeds()),
+            _ => None,
+        }
+    }
+
     /// The scalar of an ECDSA key, padded to the coordinate length; `None` for other keys.
     #[must_use]
     pub fn ecdsa_scalar(&self) -> Option<Zeroizing<Vec<u8>>> {
@@ -175,6 +206,7 @@ impl PrivateKey {
                 .sign(&scheme.hash().digest(message))
                 .map_err(|_| SignError::Internal)?,
             KeySecret::Rsa(key) => key.sign(scheme.hash(), message)?,
+            KeySecret::Composite(key) => key.sign(message)?,
         };
         // A faulty signature can reveal the key: an RSA key its primes (Boneh, DeMillo and Lipton),
         // an Ed25519 key its scalar, together with a correct signature of the same message, which
@@ -206,6 +238,7 @@ mod tests {
             (KeyKind::EcdsaP256, SignatureScheme::EcdsaP256Sha256),
             (KeyKind::EcdsaP384, SignatureScheme::EcdsaP384Sha384),
             (KeyKind::EcdsaP521, SignatureScheme::EcdsaP521Sha512),
+            (KeyKind::MlDsa44Ed25519, SignatureScheme::MlDsa44Ed25519),
         ] {
             let [right, wrong] = [0, 1].map(|_| PrivateKey::generate(kind, 0).expect("a key"));
             assert!(right.sign(scheme, b"m").is_ok());

@@ -4,6 +4,7 @@
 use core::fmt;
 use std::sync::Arc;
 
+use super::composite::{self, CompositePublic};
 use super::rsa::RsaPublic;
 use super::{KeyKind, SignatureScheme};
 use crate::awslc::ec::EcKey;
@@ -19,6 +20,7 @@ pub(super) enum Inner {
     Ed25519([u8; 32]),
     Ecdsa { key: Arc<EcKey>, point: Arc<[u8]> },
     Rsa(Arc<RsaPublic>),
+    Composite(Arc<CompositePublic>),
 }
 
 impl PublicKey {
@@ -57,6 +59,15 @@ impl PublicKey {
         Ok(Self(Inner::Rsa(Arc::new(RsaPublic::new(e, n)?))))
     }
 
+    /// Creates a key of ML-DSA-44 with Ed25519 from its bytes.
+    ///
+    /// # Errors
+    /// If the length is not [`super::MLDSA44_ED25519_PUBLIC_BYTES`].
+    pub fn mldsa44_ed25519(bytes: &[u8]) -> Result<Self, BadKey> {
+        let bytes: CompositePublic = bytes.try_into().map_err(|_| BadKey::WrongLength)?;
+        Ok(Self(Inner::Composite(Arc::new(bytes))))
+    }
+
     /// The kind of this key.
     #[must_use]
     pub fn kind(&self) -> KeyKind {
@@ -64,15 +75,17 @@ impl PublicKey {
             Inner::Ed25519(_) => KeyKind::Ed25519,
             Inner::Ecdsa { key, .. } => KeyKind::of_curve(key.curve()),
             Inner::Rsa(_) => KeyKind::Rsa,
+            Inner::Composite(_) => KeyKind::MlDsa44Ed25519,
         }
     }
 
-    /// Key size in bits as shown to users: 256 (Ed25519), 256, 384, 521 (ECDSA), or the size of the
-    /// RSA modulus.
+    /// Key size in bits as shown to users: 256 (Ed25519), 256, 384, 521 (ECDSA), 512 (ML-DSA-44 with
+    /// Ed25519), or the size of the RSA modulus.
     #[must_use]
     pub fn bits(&self) -> usize {
         match &self.0 {
             Inner::Ed25519(_) => 256,
+            Inner::Composite(_) => 512,
             Inner::Ecdsa { key, .. } => key.curve().bits(),
             Inner::Rsa(key) => key.bits(),
         }
@@ -114,6 +127,15 @@ impl PublicKey {
         }
     }
 
+    /// The bytes of a key of ML-DSA-44 with Ed25519; `None` for other keys.
+    #[must_use]
+    pub fn mldsa44_ed25519_bytes(&self) -> Option<&[u8; super::MLDSA44_ED25519_PUBLIC_BYTES]> {
+        match &self.0 {
+            Inner::Composite(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+
     /// Verifies a signature over `message`.
     ///
     /// An RSA signature may lack leading zeros, because some peers strip them. Any other deviation
@@ -145,6 +167,7 @@ impl PublicKey {
                 key.verify(&digest, r, s).map_err(|_| BadSignature)
             }
             Inner::Rsa(key) => key.verify(scheme.hash(), message, signature),
+            Inner::Composite(public) => composite::verify(public, message, signature),
         }
     }
 }
@@ -153,6 +176,7 @@ impl PartialEq for PublicKey {
     fn eq(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
             (Inner::Ed25519(a), Inner::Ed25519(b)) => a == b,
+            (Inner::Composite(a), Inner::Composite(b)) => a == b,
             // Points of different curves differ, because each curve has its own point length.
             (Inner::Ecdsa { point: a, .. }, Inner::Ecdsa { point: b, .. }) => a == b,
             (Inner::Rsa(a), Inner::Rsa(b)) => {

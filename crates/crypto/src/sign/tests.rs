@@ -12,13 +12,14 @@ const ECDSA: [(KeyKind, SignatureScheme); 3] = [
     (KeyKind::EcdsaP521, SignatureScheme::EcdsaP521Sha512),
 ];
 
-const ALL_SCHEMES: [SignatureScheme; 6] = [
+const ALL_SCHEMES: [SignatureScheme; 7] = [
     SignatureScheme::Ed25519,
     SignatureScheme::EcdsaP256Sha256,
     SignatureScheme::EcdsaP384Sha384,
     SignatureScheme::EcdsaP521Sha512,
     SignatureScheme::RsaPkcs1Sha256,
     SignatureScheme::RsaPkcs1Sha512,
+    SignatureScheme::MlDsa44Ed25519,
 ];
 
 /// One RSA key for all tests: making it takes a tenth of a second.
@@ -68,6 +69,7 @@ fn a_scheme_of_another_kind_is_refused() {
         KeyKind::EcdsaP256,
         KeyKind::EcdsaP521,
         KeyKind::Rsa,
+        KeyKind::MlDsa44Ed25519,
     ] {
         let key = key_of(kind);
         for scheme in ALL_SCHEMES

@@ -250,7 +250,9 @@ impl LoginState {
     ) -> Result<Verdict, Error> {
         let attempt = self.attempt();
         let kind = match &method {
-            AuthMethod::None | AuthMethod::Unknown { .. } => Method::None,
+            AuthMethod::None | AuthMethod::Hostbased { .. } | AuthMethod::Unknown { .. } => {
+                Method::None
+            }
             AuthMethod::Password { .. } => Method::Password,
             AuthMethod::PublickeyQuery { .. } | AuthMethod::Publickey { .. } => Method::PublicKey,
             AuthMethod::KeyboardInteractive { .. } | AuthMethod::InfoResponse { .. } => {
@@ -263,7 +265,7 @@ impl LoginState {
         }
         Ok(match method {
             AuthMethod::None => decided(authenticator.none(&attempt)),
-            AuthMethod::Unknown { .. } => decided(Decision::Reject),
+            AuthMethod::Hostbased { .. } | AuthMethod::Unknown { .. } => decided(Decision::Reject),
             AuthMethod::Password {
                 password,
                 new_password: None,
@@ -425,6 +427,7 @@ fn judge_key(
 fn candidate(config: &Config, algorithm: &[u8], blob: &[u8]) -> Option<CandidateKey> {
     let permitted = &config.transport.peer_signature_algorithms;
     let rules = CandidateRules {
+        list: "peer_signature_algorithms",
         permits: &|algorithm| {
             let plain = SignatureAlgorithm::from_name(algorithm).map(|each| each.plain().name());
             let mut names = permitted.iter().map(String::as_str);

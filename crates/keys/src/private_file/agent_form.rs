@@ -115,6 +115,7 @@ fn read_secret(
                 q: q.magnitude(),
             })?
         }
+        PublicKey::MlDsa44Ed25519 { .. } => PrivateKey::from_mldsa44_ed25519(reader.string()?)?,
         PublicKey::SkEd25519 { application, .. } | PublicKey::SkEcdsaP256 { application, .. } => {
             if reader.string()? != application.as_slice() {
                 return Err(PrivateFileError::Malformed);

@@ -226,6 +226,7 @@ pub(super) fn read_private(reader: &mut Reader<'_>) -> Result<PrivateKey, Privat
         PublicKey::Ecdsa { curve, point } => {
             PrivateKey::from_ecdsa(*curve, reader.mpint()?.magnitude(), Some(point))?
         }
+        PublicKey::MlDsa44Ed25519 { .. } => PrivateKey::from_mldsa44_ed25519(reader.string()?)?,
         PublicKey::SkEd25519 { .. } | PublicKey::SkEcdsaP256 { .. } => {
             let handle = SecurityKeyHandle {
                 flags: reader.u8()?,
@@ -369,6 +370,9 @@ pub(super) fn write_secret(
             for number in [&parts.d, &parts.iqmp, &parts.p, &parts.q] {
                 out.put_mpint(number);
             }
+        }
+        (PublicKey::MlDsa44Ed25519 { .. }, PrivateKeySecret::Software(secret)) => {
+            out.put_string(&secret.mldsa44_ed25519_seeds().ok_or_else(lacks)?[..]);
         }
         (_, PrivateKeySecret::SecurityKey(handle)) => {
             out.put_u8(handle.flags);

@@ -34,6 +34,8 @@ pub(crate) struct Peer {
     pub(crate) host: String,
     pub(crate) address: String,
     pub(crate) port: u16,
+    /// The routing domain of the connection, or empty.
+    pub(crate) rdomain: String,
     /// Address and port of both ends in the format of SSH_CONNECTION.
     pub(crate) connection: String,
 }
@@ -164,7 +166,9 @@ impl Account {
         }
         match authentication.permit_root_login {
             PermitRootLogin::Yes => true,
-            PermitRootLogin::ProhibitPassword => method == ChainMethod::Publickey,
+            PermitRootLogin::ProhibitPassword => {
+                matches!(method, ChainMethod::Publickey | ChainMethod::Hostbased)
+            }
             PermitRootLogin::ForcedCommandsOnly => method == ChainMethod::Publickey && forced,
             PermitRootLogin::No => false,
         }

@@ -6,6 +6,7 @@ fn peer() -> Peer {
         host: "host.example".into(),
         address: "192.0.2.7".into(),
         port: 40000,
+        rdomain: String::new(),
         connection: "192.0.2.7 40000 192.0.2.1 22".into(),
     }
 }

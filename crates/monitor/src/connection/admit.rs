@@ -16,7 +16,7 @@ use crate::log::Log;
 #[derive(Default)]
 pub(crate) struct Proof {
     pub(crate) submethod: Option<&'static str>,
-    /// The plain key, for `publickey`.
+    /// The plain key, for `publickey` and `hostbased`.
     pub(crate) key: Option<Vec<u8>>,
     pub(crate) grants: Option<KeyOptions>,
     /// The line for ExposeAuthInfo.

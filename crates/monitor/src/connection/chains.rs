@@ -12,6 +12,7 @@ pub(crate) enum ChainMethod {
     Publickey,
     Password,
     KeyboardInteractive,
+    Hostbased,
 }
 
 impl ChainMethod {
@@ -22,6 +23,7 @@ impl ChainMethod {
             Self::Publickey => wire::names::METHOD_PUBLICKEY,
             Self::Password => wire::names::METHOD_PASSWORD,
             Self::KeyboardInteractive => wire::names::METHOD_KEYBOARD_INTERACTIVE,
+            Self::Hostbased => wire::names::METHOD_HOSTBASED,
         }
     }
 
@@ -31,6 +33,7 @@ impl ChainMethod {
             Self::Publickey,
             Self::Password,
             Self::KeyboardInteractive,
+            Self::Hostbased,
         ]
         .into_iter()
         .find(|method| method.name() == name)
@@ -43,6 +46,7 @@ pub(crate) struct Enabled {
     pub(crate) publickey: bool,
     pub(crate) password: bool,
     pub(crate) kbdint: bool,
+    pub(crate) hostbased: bool,
     /// True if `none` may succeed: password authentication with PermitEmptyPasswords.
     pub(crate) none: bool,
 }
@@ -54,6 +58,7 @@ impl Enabled {
             ChainMethod::Publickey => self.publickey,
             ChainMethod::Password => self.password,
             ChainMethod::KeyboardInteractive => self.kbdint,
+            ChainMethod::Hostbased => self.hostbased,
         }
     }
 
@@ -63,6 +68,7 @@ impl Enabled {
             ChainMethod::Publickey,
             ChainMethod::Password,
             ChainMethod::KeyboardInteractive,
+            ChainMethod::Hostbased,
         ]
         .into_iter()
         .filter(|method| self.has(*method))
@@ -216,7 +222,8 @@ impl Chains {
         Some(names)
     }
 
-    /// Records that `method` succeeded, with the key for `publickey`.
+    /// Records that `method` succeeded, with the key for `publickey` and
+    /// `hostbased`.
     pub(crate) fn succeed(
         &mut self,
         method: ChainMethod,

@@ -4,6 +4,7 @@ const ALL: Enabled = Enabled {
     publickey: true,
     password: true,
     kbdint: true,
+    hostbased: false,
     none: false,
 };
 
@@ -155,4 +156,24 @@ fn a_chain_with_none_is_never_complete() {
         chains.succeed(ChainMethod::Publickey, None, Some(b"key")),
         ChainProgress::Complete(_)
     ));
+}
+
+#[test]
+fn the_key_of_a_host_is_a_step_of_its_own() {
+    let enabled = Enabled {
+        hostbased: true,
+        ..ALL
+    };
+    let mut chains = Chains::new("ada", &configured(&["hostbased,publickey"]), enabled);
+    assert_eq!(chains.methods(), ["hostbased"]);
+    let publickey = chains.succeed(ChainMethod::Publickey, None, Some(b"k1"));
+    assert!(matches!(publickey, ChainProgress::NotAsked));
+    let host = chains.succeed(ChainMethod::Hostbased, None, Some(b"host"));
+    assert!(matches!(host, ChainProgress::Partial));
+    // The host's key is no second factor.
+    let same = chains.succeed(ChainMethod::Publickey, None, Some(b"host"));
+    assert!(matches!(same, ChainProgress::NotAsked));
+    let other = chains.succeed(ChainMethod::Publickey, None, Some(b"k1"));
+    assert!(matches!(other, ChainProgress::Complete(_)));
+    assert!(Chains::new("ada", &configured(&["hostbased"]), ALL).hopeless());
 }

@@ -217,7 +217,10 @@ impl<'l> AuthService<'_, '_, 'l> {
         if is_none && self.answer_probe()? {
             return Ok(None);
         }
-        if matches!(request, ToMonitor::KeyVerify(_)) {
+        if matches!(
+            request,
+            ToMonitor::KeyVerify(_) | ToMonitor::HostbasedVerify(_)
+        ) {
             // A client that signs expects to be let in. Nothing is known of the user here, so that
             // the time this takes reveals nothing.
             self.ahead.start(self.log);
@@ -243,6 +246,7 @@ impl<'l> AuthService<'_, '_, 'l> {
                 return Ok(None);
             }
             ToMonitor::KeyVerify(request) => self.try_key(&request)?,
+            ToMonitor::HostbasedVerify(request) => self.try_host(&request)?,
             _ => return Err(RpcEnd::Violation("request in the wrong phase".to_owned()).into()),
         };
         label.is_probe = is_probe;

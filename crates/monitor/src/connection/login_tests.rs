@@ -35,6 +35,7 @@ fn addresses() -> Addresses {
         remote_port: 4000,
         local: "192.0.2.1".parse().unwrap(),
         local_port: 22,
+        rdomain: String::new(),
         host: "192.0.2.7".into(),
     }
 }

@@ -10,6 +10,7 @@ mod configuration;
 mod delay;
 mod early_session;
 mod groups;
+mod hostbased;
 mod kbdint;
 mod login;
 mod pam;
@@ -119,6 +120,7 @@ fn addresses(network: &OwnedFd, use_dns: bool) -> io::Result<Addresses> {
         remote_port: remote.port(),
         local: local.ip(),
         local_port: local.port(),
+        rdomain: sys::socket::bound_device(network).unwrap_or_default(),
         host: name.unwrap_or_else(|| remote.ip().to_string()),
     })
 }
@@ -130,6 +132,7 @@ fn no_addresses() -> Addresses {
         remote_port: 65_535,
         local: nowhere,
         local_port: 65_535,
+        rdomain: String::new(),
         host: user::UNKNOWN.to_owned(),
     }
 }
@@ -190,11 +193,12 @@ fn log_in<'log>(
         return Ok(None);
     }
     log.verbose(&format!(
-        "Connection from {} port {} on {} port {} rdomain \"\"",
+        "Connection from {} port {} on {} port {} rdomain \"{}\"",
         addresses.remote_text(),
         addresses.remote_port,
         addresses.local_text(),
-        addresses.local_port
+        addresses.local_port,
+        addresses.rdomain
     ));
     let _ = sys::process::set_title("sshd: [accepted]");
     let greeted = inherited.greeted.take();

@@ -36,6 +36,8 @@ pub(crate) struct Addresses {
     pub(crate) remote_port: u16,
     pub(crate) local: IpAddr,
     pub(crate) local_port: u16,
+    /// The routing domain: the device that the socket is bound to, or empty.
+    pub(crate) rdomain: String,
     /// The peer's host name with UseDNS, else its address as text.
     pub(crate) host: String,
 }
@@ -48,6 +50,7 @@ impl Addresses {
             address: Some(self.remote),
             local_address: Some(self.local),
             local_port: Some(self.local_port),
+            rdomain: Some(self.rdomain.clone()),
             ..ConnectionSpec::default()
         }
     }
@@ -58,6 +61,7 @@ impl Addresses {
             host: self.host.clone(),
             address: self.remote_text(),
             port: self.remote_port,
+            rdomain: self.rdomain.clone(),
             connection: format!(
                 "{} {} {} {}",
                 self.remote, self.remote_port, self.local, self.local_port
@@ -174,6 +178,7 @@ impl LoginUser {
             password: options.authentication.password_authentication,
             kbdint: options.authentication.kbd_interactive_authentication
                 && options.authentication.use_pam,
+            hostbased: options.authentication.hostbased_authentication,
             none: options.authentication.permit_empty_passwords
                 && options.authentication.password_authentication,
         };

@@ -70,6 +70,7 @@ impl Greeting {
             address: Some(peer.ip()),
             local_address: Some(local.ip()),
             local_port: Some(local.port()),
+            rdomain: sys::socket::bound_device(network).ok(),
             ..ConnectionSpec::default()
         });
         !own.connection.refuse_connection && own.encode_for_auth() == *options

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use config::server::{ConnectionOptions, ListenAddress};
 use config::types::AddressFamily;
 use config::types::TcpKeepAlive;
-use sys::socket::{Family, resolve};
+use sys::socket::{Family, ListenForm, resolve};
 
 use crate::log::Log;
 
@@ -28,6 +28,8 @@ pub(crate) fn prepare(network: &OwnedFd, connection: &ConnectionOptions) {
 #[derive(Debug)]
 pub(crate) struct Socket {
     pub(crate) address: SocketAddr,
+    /// The routing domain of `ListenAddress`.
+    pub(crate) rdomain: Option<String>,
     pub(crate) fd: OwnedFd,
     /// Inherited from the service manager: a reload must not reopen it.
     pub(crate) inherited: bool,
@@ -47,6 +49,7 @@ pub(crate) fn inherited() -> Result<Vec<Socket>, String> {
             sys::io::set_nonblocking(&fd, true).map_err(|error| error.to_string())?;
             Ok(Socket {
                 address,
+                rdomain: None,
                 fd,
                 inherited: true,
             })
@@ -72,35 +75,43 @@ pub(crate) fn open(
             Vec::new()
         });
         for address in found {
-            if address.port() != 0 && sockets.iter().any(|socket| socket.address == address) {
+            let is_same =
+                |socket: &Socket| socket.address == address && socket.rdomain == listen.rdomain;
+            if address.port() != 0 && sockets.iter().any(is_same) {
                 continue;
             }
             let kept = open
                 .iter()
-                .position(|socket| !socket.inherited && socket.address == address);
+                .position(|socket| !socket.inherited && is_same(socket));
             if let Some(at) = kept {
                 sockets.push(open.swap_remove(at));
                 continue;
             }
-            let listen = if connection.use_mptcp {
-                sys::socket::listen_multipath
-            } else {
-                sys::socket::listen
+            let form = ListenForm {
+                reuse: true,
+                v6only: true,
+                multipath: connection.use_mptcp,
+                device: listen.rdomain.as_deref(),
             };
-            match listen(address, BACKLOG, true, true) {
+            match sys::socket::listen_as(address, BACKLOG, form) {
                 Ok(fd) => {
                     if connection.use_mptcp && !sys::socket::is_multipath(&fd) {
                         log.debug("no Multipath TCP in this kernel; listening by TCP");
                     }
                     let _ = sys::socket::set_fastopen_queue(&fd, FAST_OPEN_QUEUE);
                     let address = sys::socket::local_address(&fd).unwrap_or(address);
+                    let rdomain = listen.rdomain.as_ref();
                     log.info(&format!(
-                        "Server listening on {} port {}.",
+                        "Server listening on {} port {}{}.",
                         address.ip(),
-                        address.port()
+                        address.port(),
+                        rdomain
+                            .map(|name| format!(" rdomain {name}"))
+                            .unwrap_or_default()
                     ));
                     sockets.push(Socket {
                         address,
+                        rdomain: rdomain.cloned(),
                         fd,
                         inherited: false,
                     });
@@ -170,6 +181,7 @@ mod tests {
         any_port.connection.listen_addresses = vec![ListenAddress {
             host: Some("127.0.0.1".into()),
             port: 0,
+            rdomain: None,
         }];
         let first = open(&any_port.connection, &mut Vec::new(), &log).unwrap();
         let port = first[0].address.port();

@@ -85,6 +85,7 @@ fn handed_down() -> Vec<Socket> {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     vec![Socket {
         address: listener.local_addr().unwrap(),
+        rdomain: None,
         fd: listener.into(),
         inherited: true,
     }]

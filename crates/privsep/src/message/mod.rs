@@ -119,6 +119,7 @@ messages! {
     10 KeyVerify Auth;
     11 Snapshot Relayed;
     12 AuthOther Auth;
+    13 HostbasedVerify Auth;
     20 HostkeysProve Session;
     21 PtyAllocate Session;
     22 PtyRelease Session;
@@ -186,6 +187,7 @@ to_monitor!(
     KbdintRespond,
     KeyQuery,
     KeyVerify,
+    HostbasedVerify,
     Snapshot,
     HostkeysProve,
     PtyAllocate,

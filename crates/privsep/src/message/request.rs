@@ -139,6 +139,23 @@ record! {
     }
 }
 
+record! {
+    /// Method `hostbased` (RFC 4252 §9); the reply is [`crate::AuthOutcome`]. The monitor builds the
+    /// signed data itself, from its own session identifier, user and service.
+    HostbasedVerify {
+        /// Public key algorithm named in the request.
+        algorithm: String,
+        /// Public key or certificate blob of the client's host.
+        key: Vec<u8>,
+        /// Name of the client's host, as the client sent it.
+        client_host: String,
+        /// The user's name on the client's host, as the client sent it.
+        client_user: String,
+        /// Signature blob.
+        signature: Vec<u8>,
+    }
+}
+
 /// The state of the live connection as opaque bytes: the last message of the auth process, sent
 /// after [`crate::AuthOutcome::Success`]. The auth process then exits. The monitor forwards the bytes to
 /// the session process without decoding them.

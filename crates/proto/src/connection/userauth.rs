@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use wire::userauth::HostbasedClaim;
 use zeroize::Zeroizing;
 
 use super::{Auth, Connection, ConnectionStage};
@@ -108,6 +109,35 @@ impl Connection {
     ) -> Result<(), Error> {
         let (client, transport) = self.client_auth()?;
         client.publickey(transport, user, algorithm.as_bytes(), key, signature)
+    }
+
+    /// Data that the key of this host has to sign for [`Connection::auth_hostbased`].
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] on a server and before the first key exchange is complete.
+    pub fn hostbased_signed_data(
+        &self,
+        user: &[u8],
+        claim: &HostbasedClaim<'_>,
+    ) -> Result<Vec<u8>, Error> {
+        match &self.auth {
+            Auth::Client(_) => ClientAuth::hostbased_signed_data(&self.transport, user, claim),
+            Auth::Server(_) => Err(Error::Misuse("client command on a server")),
+        }
+    }
+
+    /// Requests login with a signature by the key of this host, RFC 4252 §9.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] outside authentication.
+    pub fn auth_hostbased(
+        &mut self,
+        user: &[u8],
+        claim: &HostbasedClaim<'_>,
+        signature: &[u8],
+    ) -> Result<(), Error> {
+        let (client, transport) = self.client_auth()?;
+        client.hostbased(transport, user, claim, signature)
     }
 
     /// Requests login with keyboard-interactive, RFC 4256 §3.1.

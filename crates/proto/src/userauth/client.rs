@@ -16,7 +16,10 @@ use super::MAX_PROMPTS;
 use crate::permits::NO_ARM;
 use crate::transport::{PipelinedPacket, Transport};
 use crate::{AuthProof, Error, Event, Prompt};
-use wire::userauth::{publickey_signed_data, put_publickey_fields};
+use wire::userauth::{
+    HostbasedClaim, hostbased_signed_data, publickey_signed_data, put_hostbased_fields,
+    put_publickey_fields,
+};
 
 /// Maximum number of unanswered requests.
 const MAX_OPEN_REQUESTS: usize = 16;
@@ -37,7 +40,8 @@ enum PendingAuth {
         algorithm: Vec<u8>,
         key: Vec<u8>,
     },
-    Publickey,
+    /// `publickey` with a signature, or `hostbased`.
+    Signed,
     Interactive {
         rounds: u32,
         asked: bool,
@@ -106,7 +110,7 @@ impl ClientAuth {
     ) -> Result<(), Error> {
         // A server that answers out of order must not obtain a secret.
         let may_be_sent = match open {
-            PendingAuth::None | PendingAuth::Query { .. } | PendingAuth::Publickey => self.asked,
+            PendingAuth::None | PendingAuth::Query { .. } | PendingAuth::Signed => self.asked,
             PendingAuth::Password | PendingAuth::Interactive { .. } => self.granted,
         };
         if !may_be_sent || transport.authenticated {
@@ -221,7 +225,33 @@ impl ClientAuth {
             self.bound_host_key(transport),
         );
         fields.put_string(signature);
-        self.request(transport, user, PendingAuth::Publickey, &mut fields)
+        self.request(transport, user, PendingAuth::Signed, &mut fields)
+    }
+
+    pub(crate) fn hostbased_signed_data(
+        transport: &Transport,
+        user: &[u8],
+        claim: &HostbasedClaim<'_>,
+    ) -> Result<Vec<u8>, Error> {
+        let session = transport
+            .exchange
+            .session()
+            .ok_or(Error::Misuse("no session identifier yet"))?;
+        let service = names::SERVICE_CONNECTION.as_bytes();
+        Ok(hostbased_signed_data(&session.id, user, service, claim))
+    }
+
+    pub(crate) fn hostbased(
+        &mut self,
+        transport: &mut Transport,
+        user: &[u8],
+        claim: &HostbasedClaim<'_>,
+        signature: &[u8],
+    ) -> Result<(), Error> {
+        let mut fields = Vec::new();
+        put_hostbased_fields(&mut fields, claim);
+        fields.put_string(signature);
+        self.request(transport, user, PendingAuth::Signed, &mut fields)
     }
 
     pub(crate) fn keyboard_interactive(
@@ -275,7 +305,7 @@ impl ClientAuth {
     /// Returns true if the newest unanswered request is a signed one, so that following packets may
     /// arrive after a successful login.
     pub(crate) fn expects_login(&self) -> bool {
-        matches!(self.open.back(), Some(PendingAuth::Publickey))
+        matches!(self.open.back(), Some(PendingAuth::Signed))
     }
 
     /// Returns true if no request is unanswered.
@@ -347,9 +377,9 @@ impl ClientAuth {
             Some(PendingAuth::None | PendingAuth::Interactive { asked: false, .. }) => {
                 AuthProof::Nothing
             }
-            Some(
-                PendingAuth::Interactive { .. } | PendingAuth::Password | PendingAuth::Publickey,
-            ) => AuthProof::Proven,
+            Some(PendingAuth::Interactive { .. } | PendingAuth::Password | PendingAuth::Signed) => {
+                AuthProof::Proven
+            }
         };
         // A server need not answer the requests that follow the successful one.
         self.open.clear();

@@ -92,6 +92,7 @@ impl ServerAuth {
                     .ok_or(Error::Bug("login before keys"))?;
                 publickey(request.method_fields.0, Some(&session.host_key), &mut query)?
             }
+            names::METHOD_HOSTBASED => hostbased(request.method_fields.0)?,
             names::METHOD_KEYBOARD_INTERACTIVE => {
                 let mut reader = Reader::new(request.method_fields.0);
                 reader.string()?;
@@ -242,6 +243,27 @@ fn password(fields: &[u8]) -> Result<AuthMethod, Error> {
     Ok(AuthMethod::Password {
         password,
         new_password,
+    })
+}
+
+/// Most bytes of the names of the client's host and user in a host-based request.
+const MAX_HOST_NAME_BYTES: usize = 1024;
+
+/// Decodes a host-based request, RFC 4252 §9.
+fn hostbased(fields: &[u8]) -> Result<AuthMethod, Error> {
+    let mut reader = Reader::new(fields);
+    let algorithm = reader.string_max(256)?.to_vec();
+    let key = reader.string_max(keys::MAX_BLOB_BYTES)?.to_vec();
+    let host = reader.string_max(MAX_HOST_NAME_BYTES)?.to_vec();
+    let user = reader.string_max(MAX_HOST_NAME_BYTES)?.to_vec();
+    let signature = reader.string_max(keys::MAX_BLOB_BYTES)?.to_vec();
+    reader.finish()?;
+    Ok(AuthMethod::Hostbased {
+        algorithm,
+        key,
+        host,
+        user,
+        signature,
     })
 }
 

@@ -6,8 +6,8 @@
 
 use privsep::{
     AuthNone, AuthOther, AuthOutcome, AuthPassword, AuthStart, ChooseGroup, Frame, Group,
-    KbdintPrompts, KbdintRespond, KbdintStart, KeyAnswer, KeyQuery, KeyVerify, Message, Secret,
-    SignExchangeHash, Signature, User, UserPolicy,
+    HostbasedVerify, KbdintPrompts, KbdintRespond, KbdintStart, KeyAnswer, KeyQuery, KeyVerify,
+    Message, Secret, SignExchangeHash, Signature, User, UserPolicy,
 };
 use proto::{AuthMethod, AuthRequest, Connection, Event, Prompt};
 use wire::names;
@@ -220,6 +220,22 @@ impl<'a> LoginState<'a> {
                     },
                 )
             }
+            AuthMethod::Hostbased {
+                algorithm,
+                key,
+                host,
+                user,
+                signature,
+            } => self.judge(
+                connection,
+                &HostbasedVerify {
+                    algorithm: lossy(&algorithm),
+                    key,
+                    client_host: lossy(&host),
+                    client_user: lossy(&user),
+                    signature,
+                },
+            ),
             AuthMethod::KeyboardInteractive { submethods } => self.prompt_or_judge(
                 connection,
                 &KbdintStart {

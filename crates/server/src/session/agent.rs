@@ -6,9 +6,11 @@
 
 use std::io;
 
-use agent::socket::{DEFAULT_PLACE, SOCKET_MASK, SocketOwner};
+use agent::socket::{DEFAULT_PLACE, SOCKET_MASK, SocketOwner, link};
 use driver::forward::ListeningSockets;
 use privsep::SessionGrant;
+
+use crate::log::Logger;
 
 pub(super) use agent::socket::AgentSocket;
 
@@ -40,4 +42,21 @@ fn listen_at(place: &str, grant: &SessionGrant) -> io::Result<(ListeningSockets,
     agent::socket::listen(place, &owner, |path| {
         ListeningSockets::unix(path, SOCKET_MASK, false)
     })
+}
+
+/// Makes the user's stable name lead to the newest agent (AgentSocketLink), after `socket` was made.
+pub(super) fn link_newest(socket: &AgentSocket, uid: u32, log: &Logger<'_>) {
+    if let Some(folder) = socket.users_folder()
+        && let Err(error) = link::follow_newest(folder, uid, None)
+    {
+        let link = link::path_in(folder);
+        log.debug(&format!("{}: {error}", link.display()));
+    }
+}
+
+/// The same when `socket` goes.
+pub(super) fn unlink(socket: &AgentSocket, uid: u32) {
+    if let Some(folder) = socket.users_folder() {
+        let _ = link::follow_newest(folder, uid, Some(&socket.path));
+    }
 }

@@ -49,6 +49,8 @@ pub(super) struct Forwarding {
     claim: Option<PortClaim>,
     /// The socket for the client's agent.
     agent: Option<AgentSocket>,
+    /// The user whose stable name leads to the newest agent.
+    agent_link_of: Option<u32>,
 }
 
 /// A listener that the client requested.
@@ -82,6 +84,7 @@ impl Forwarding {
             probe: LivenessProbe::default(),
             claim: None,
             agent: None,
+            agent_link_of: None,
         }
     }
 
@@ -519,6 +522,10 @@ impl Forwarding {
             Ok(socket) => {
                 let path = socket.path.clone().into_os_string();
                 context.agent_socket.get_or_init(|| path.into_vec());
+                if options.forwarding.agent_socket_link {
+                    agent::link_newest(&socket, grant.uid, &context.log);
+                    self.agent_link_of = Some(grant.uid);
+                }
                 self.agent = Some(socket);
                 true
             }
@@ -581,6 +588,9 @@ impl Forwarding {
         }
         self.forwards.cancel_all(driver);
         if let Some(socket) = self.agent.take() {
+            if let Some(uid) = self.agent_link_of.take() {
+                agent::unlink(&socket, uid);
+            }
             socket.remove_folder();
         }
     }

@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use driver::{Driver, DriverError, Notice};
+use keys::SignatureAlgorithm;
 use privsep::{ChooseGroup, Group, HostkeysProof, HostkeysProve, SignExchangeHash, Signature};
 use proto::channel::{ChannelTimeouts, Request, idle_text};
 use proto::{ChannelId, Event};
@@ -581,9 +582,10 @@ impl<'a> Serve<'a> {
             .host_keys
             .iter()
             .filter(|key| {
-                !key.algorithms
-                    .iter()
-                    .any(|name| name.contains("-cert-v01@"))
+                !key.algorithms.iter().any(|name| {
+                    SignatureAlgorithm::from_name(name)
+                        .is_some_and(SignatureAlgorithm::is_certificate)
+                })
             })
             .map(|key| key.blob.clone())
             .collect();

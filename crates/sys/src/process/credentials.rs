@@ -45,6 +45,27 @@ pub fn own_credentials() -> io::Result<Credentials> {
     })
 }
 
+/// Real ids and supplementary groups of this process: those of the user who started it, even if the
+/// program is set-user-ID.
+///
+/// # Errors
+/// The kernel's error.
+pub fn real_credentials() -> io::Result<Credentials> {
+    Ok(Credentials {
+        uid: rustix::process::getuid().as_raw(),
+        gid: rustix::process::getgid().as_raw(),
+        ..own_credentials()?
+    })
+}
+
+/// True if this process has other rights than the user who started it: a set-user-ID or set-group-ID
+/// program.
+#[must_use]
+pub fn is_elevated() -> bool {
+    rustix::process::getuid() != rustix::process::geteuid()
+        || rustix::process::getgid() != rustix::process::getegid()
+}
+
 fn set_groups(groups: &[Gid]) -> io::Result<()> {
     // SAFETY: pointer and count describe a live slice that is only read.
     check(unsafe { libc::setgroups(groups.len(), groups.as_ptr()) })?;

@@ -28,7 +28,7 @@ use crate::signals::Signal;
 use crate::users;
 
 pub use key_agent::key_agent;
-pub use provider::provider;
+pub use provider::{provider, security_key};
 
 /// How the process is denied access to files.
 #[derive(Debug, Clone, PartialEq, Eq)]

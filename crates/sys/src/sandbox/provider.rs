@@ -48,6 +48,28 @@ const DEVICES: &[&str] = &[
     "/dev/hugepages",
 ];
 
+/// What security keys need, besides the HID devices: USB for libraries that do without the kernel's
+/// driver, and devices that any program may use.
+const SECURITY_KEY_DEVICES: &[&str] = &[
+    "/dev/null",
+    "/dev/zero",
+    "/dev/urandom",
+    "/dev/random",
+    "/dev/bus/usb",
+];
+/// What libraries for security keys read: device properties and the settings of OpenSSL.
+const SECURITY_KEY_READ: &[&str] = &["/run/udev", "/etc/ssl/openssl.cnf"];
+/// Calls on the sockets that report devices.
+const SECURITY_KEY_CALLS: &[i64] = &[
+    libc::SYS_bind,
+    libc::SYS_getsockname,
+    libc::SYS_getsockopt,
+    libc::SYS_setsockopt,
+    libc::SYS_timerfd_create,
+    libc::SYS_timerfd_settime,
+    libc::SYS_pipe2,
+];
+
 /// Limit on open descriptors.
 const MAX_OPEN_FILES: u64 = 256;
 
@@ -138,6 +160,36 @@ const SIGNALS: &[i32] = &[
 /// # Errors
 /// The kernel's error; then end the process.
 pub fn provider(libraries: &[impl AsRef<Path>]) -> io::Result<Wall> {
+    let devices: Vec<PathBuf> = DEVICES.iter().map(PathBuf::from).collect();
+    confine(libraries, &devices, &[], program()?)
+}
+
+/// Puts this process, which must have one thread, into the sandbox of a process that reaches security
+/// keys (FIDO), with the provider's library if it loads one. The devices are those that are attached
+/// now: HID devices with a raw interface, and USB.
+///
+/// # Errors
+/// The kernel's error; then end the process.
+pub fn security_key(library: Option<&Path>) -> io::Result<Wall> {
+    let mut devices: Vec<PathBuf> = SECURITY_KEY_DEVICES.iter().map(PathBuf::from).collect();
+    if let Ok(entries) = std::fs::read_dir("/dev") {
+        let is_hid = |path: &PathBuf| {
+            let name = path.file_name().unwrap_or_default().as_bytes();
+            name.starts_with(b"hidraw")
+        };
+        devices.extend(entries.flatten().map(|entry| entry.path()).filter(is_hid));
+    }
+    let libraries: Vec<&Path> = library.into_iter().collect();
+    let filter = security_key_program()?;
+    confine(&libraries, &devices, SECURITY_KEY_READ, filter)
+}
+
+fn confine(
+    libraries: &[impl AsRef<Path>],
+    devices: &[PathBuf],
+    read: &[&str],
+    filter: BpfProgram,
+) -> io::Result<Wall> {
     process::disable_core_dumps()?;
     process::set_no_new_privs()?;
     process::set_dumpable(false)?;
@@ -149,15 +201,15 @@ pub fn provider(libraries: &[impl AsRef<Path>]) -> io::Result<Wall> {
         let ceiling = process::limit(resource)?.hard;
         process::set_limit(resource, Limit::both(value.min(ceiling)))?;
     }
-    let wall = files(libraries)?;
-    program()?.install().map_err(|error| {
+    let wall = files(libraries, devices, read)?;
+    filter.install().map_err(|error| {
         let text = format!("this kernel does not restrict system calls (seccomp): {error}");
         io::Error::new(error.kind(), text)
     })?;
     Ok(wall)
 }
 
-fn files(libraries: &[impl AsRef<Path>]) -> io::Result<Wall> {
+fn files(libraries: &[impl AsRef<Path>], devices: &[PathBuf], read: &[&str]) -> io::Result<Wall> {
     let code = AccessFs::from_read(ABI::V5) & !AccessFs::Execute;
     let device = code | AccessFs::WriteFile | AccessFs::IoctlDev;
     let named = |paths: &'static [&str]| paths.iter().map(Path::new);
@@ -167,9 +219,10 @@ fn files(libraries: &[impl AsRef<Path>]) -> io::Result<Wall> {
         .collect();
     let rules = named(CODE)
         .chain(named(READ))
+        .chain(read.iter().map(Path::new))
         .chain(own.iter().map(PathBuf::as_path))
         .map(|path| (path, code))
-        .chain(named(DEVICES).map(|path| (path, device)));
+        .chain(devices.iter().map(|path| (path.as_path(), device)));
     let mut set = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(ABI::V5))
@@ -221,6 +274,21 @@ fn is_library(path: &Path) -> bool {
 }
 
 fn program() -> io::Result<BpfProgram> {
+    calls()?.finish()
+}
+
+/// The filter of a process that reaches security keys, which also learns of devices by netlink sockets
+/// (libudev, libusb).
+fn security_key_program() -> io::Result<BpfProgram> {
+    let mut calls = calls()?;
+    calls.with_one_of(libc::SYS_socket, 0, &[libc::AF_NETLINK])?;
+    for number in SECURITY_KEY_CALLS {
+        calls.any(*number)?;
+    }
+    calls.finish()
+}
+
+fn calls() -> io::Result<CallList> {
     let mut calls = CallList::new(UNKNOWN, ALLOWED)?;
     calls.only_threads()?;
     calls.own_signals()?;
@@ -231,7 +299,7 @@ fn program() -> io::Result<BpfProgram> {
     calls.without_one_of(libc::SYS_ioctl, 1, SIGNALS)?;
     let control = [libc::PR_SET_NAME, libc::PR_GET_NAME, libc::PR_SET_VMA];
     calls.with_one_of(libc::SYS_prctl, 0, &control)?;
-    calls.finish()
+    Ok(calls)
 }
 
 #[cfg(test)]

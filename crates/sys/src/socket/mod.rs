@@ -32,8 +32,8 @@ pub use local::{
 };
 pub use lookups::{Lookup, LookupAnswer, Lookups};
 pub use options::{
-    TcpInfo, set_fastopen_queue, set_keepalive, set_nodelay, set_notsent_lowat, set_quickack,
-    set_tos, tcp_info, unacked_bytes, unpace_loopback, widen_receive_window,
+    TcpInfo, bound_device, set_fastopen_queue, set_keepalive, set_nodelay, set_notsent_lowat,
+    set_quickack, set_tos, tcp_info, unacked_bytes, unpace_loopback, widen_receive_window,
 };
 pub use resolve::{
     Family, ResolveError, Resolved, host_name, literal, resolve, reverse_confirmed, reverse_name,
@@ -84,6 +84,20 @@ pub fn is_multipath(fd: impl AsFd) -> bool {
     sockopt::socket_protocol(fd.as_fd()).is_ok_and(|protocol| protocol == Some(ipproto::MPTCP))
 }
 
+/// How a listening socket is opened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ListenForm<'a> {
+    /// Set `SO_REUSEADDR`.
+    pub reuse: bool,
+    /// An IPv6 socket does not accept IPv4 connections.
+    pub v6only: bool,
+    /// Multipath TCP if the kernel supports it; peers with plain TCP can connect too.
+    pub multipath: bool,
+    /// The network device (interface or VRF) whose connections alone are accepted
+    /// (`SO_BINDTODEVICE`).
+    pub device: Option<&'a str>,
+}
+
 /// Creates a listening TCP socket on `address`: close-on-exec, non-blocking, with `TCP_NODELAY` for
 /// accepted connections. `reuse` sets `SO_REUSEADDR`; `v6only` stops a v6 socket from accepting v4
 /// connections.
@@ -91,23 +105,24 @@ pub fn is_multipath(fd: impl AsFd) -> bool {
 /// # Errors
 /// The kernel's error (`EADDRINUSE`, `EACCES` below port 1024, …).
 pub fn listen(address: SocketAddr, backlog: i32, reuse: bool, v6only: bool) -> io::Result<OwnedFd> {
-    let fd = tcp_socket(&address, false)?;
-    listen_on(fd, address, backlog, reuse, v6only)
+    let form = ListenForm {
+        reuse,
+        v6only,
+        ..ListenForm::default()
+    };
+    listen_as(address, backlog, form)
 }
 
-/// As [`listen`], with Multipath TCP if the kernel supports it; peers with plain TCP can connect
-/// too.
+/// As [`listen`], with all choices.
 ///
 /// # Errors
-/// As [`listen`].
-pub fn listen_multipath(
-    address: SocketAddr,
-    backlog: i32,
-    reuse: bool,
-    v6only: bool,
-) -> io::Result<OwnedFd> {
-    let fd = tcp_socket(&address, true)?;
-    listen_on(fd, address, backlog, reuse, v6only)
+/// As [`listen`]; also `ENODEV` if there is no such device.
+pub fn listen_as(address: SocketAddr, backlog: i32, form: ListenForm<'_>) -> io::Result<OwnedFd> {
+    let fd = tcp_socket(&address, form.multipath)?;
+    if let Some(device) = form.device {
+        options::bind_to_interface(&fd, device)?;
+    }
+    listen_on(fd, address, backlog, form.reuse, form.v6only)
 }
 
 fn listen_on(

@@ -125,6 +125,29 @@ pub fn set_user_timeout(fd: impl AsFd, timeout: Duration) -> io::Result<()> {
     Ok(sockopt::set_tcp_user_timeout(fd.as_fd(), millis)?)
 }
 
+/// Name of the network device that a socket is bound to: on Linux, its routing domain. Empty if it
+/// is bound to none.
+///
+/// # Errors
+/// The kernel's error.
+pub fn bound_device(fd: impl AsFd) -> io::Result<String> {
+    let mut name = [0_u8; libc::IFNAMSIZ];
+    let mut len = libc::socklen_t::try_from(name.len()).unwrap_or(0);
+    // SAFETY: the pointers describe two live locals; the kernel writes at most `len` bytes.
+    check(unsafe {
+        libc::getsockopt(
+            fd.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_BINDTODEVICE,
+            name.as_mut_ptr().cast(),
+            &raw mut len,
+        )
+    })?;
+    let end = name.iter().position(|byte| *byte == 0);
+    let name = name.get(..end.unwrap_or(name.len())).unwrap_or_default();
+    Ok(String::from_utf8_lossy(name).into_owned())
+}
+
 /// Binds a socket to a network interface (`SO_BINDTODEVICE`).
 pub(super) fn bind_to_interface(fd: impl AsFd, interface: &str) -> io::Result<()> {
     let name = interface.as_bytes();

@@ -172,7 +172,16 @@ fn multipath_tcp_connects_to_both_kinds_of_listener_and_falls_back() {
     };
     let listeners = [
         listen(loopback(), 1, true, false).unwrap(),
-        listen_multipath(loopback(), 1, true, false).unwrap(),
+        listen_as(
+            loopback(),
+            1,
+            ListenForm {
+                reuse: true,
+                multipath: true,
+                ..ListenForm::default()
+            },
+        )
+        .unwrap(),
     ];
     assert!(!is_multipath(&listeners[0]));
     for listener in listeners {
@@ -340,4 +349,24 @@ fn fast_open_takes_the_first_bytes_with_the_syn() {
         assert!(arrives_with_syn(&listener) && arrives_with_syn(&listener));
     });
     thread.join().unwrap();
+}
+
+#[test]
+fn a_socket_of_a_device_says_which() {
+    let plain = listen(loopback(), 1, true, false).unwrap();
+    assert_eq!(bound_device(&plain).unwrap(), "");
+    let form = |device| ListenForm {
+        device: Some(device),
+        ..ListenForm::default()
+    };
+    // Needs CAP_NET_RAW on older kernels.
+    if let Ok(bound) = listen_as(loopback(), 1, form("lo")) {
+        assert_eq!(bound_device(&bound).unwrap(), "lo");
+        let client = std::net::TcpStream::connect(local_address(&bound).unwrap()).unwrap();
+        crate::io::wait_readable(&bound, None).unwrap();
+        let (accepted, _) = accept(&bound).unwrap();
+        assert_eq!(bound_device(&accepted).unwrap(), "lo");
+        drop(client);
+    }
+    assert!(listen_as(loopback(), 1, form("no-such-device")).is_err());
 }

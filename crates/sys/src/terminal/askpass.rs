@@ -1,14 +1,19 @@
 //! Asks a person through an askpass program (ssh-add(1), SSH_ASKPASS).
 
 use std::ffi::{OsStr, OsString};
+use std::time::Duration;
 
 use zeroize::Zeroizing;
 
 use super::prompt::MAX_ANSWER_LEN;
-use crate::process::ChildCommand;
+use crate::process::{Child, ChildCommand};
+use crate::signals::Signal;
 
 /// The askpass program if `SSH_ASKPASS` is unset or empty.
 const DEFAULT_PROGRAM: &str = "/usr/bin/ssh-askpass";
+
+/// Time that a program has to take its notice away before it is killed.
+const NOTICE_END: Duration = Duration::from_millis(500);
 
 /// The askpass program of the environment.
 #[must_use]
@@ -80,7 +85,47 @@ pub fn confirms(question: &str) -> bool {
         }
 }
 
-fn may_ask() -> bool {
+/// A notice without a question that an askpass program shows (`SSH_ASKPASS_PROMPT=none`) until this
+/// value is dropped.
+#[derive(Debug)]
+pub struct Notification(Child);
+
+impl Notification {
+    /// Shows `text`. `None` without a display, unless `SSH_ASKPASS_REQUIRE` is `force`, and if the
+    /// program cannot be started.
+    #[must_use]
+    pub fn show(text: &str) -> Option<Self> {
+        if !may_ask() {
+            return None;
+        }
+        let program = program();
+        let mut command = ChildCommand::new(&program);
+        command
+            .arg(&program)
+            .arg(text)
+            .inherit_env()
+            .env("SSH_ASKPASS_PROMPT", "none")
+            .fd(crate::io::null().ok()?, 0)
+            .fd(crate::io::null().ok()?, 1)
+            .fd_shared(crate::io::stderr(), 2);
+        command.spawn().ok().map(Self)
+    }
+}
+
+impl Drop for Notification {
+    fn drop(&mut self) {
+        let _ = self.0.signal(Signal::TERM);
+        let ended = crate::io::wait_readable(self.0.pidfd(), Some(NOTICE_END));
+        if !ended.unwrap_or(false) {
+            let _ = self.0.signal(Signal::KILL);
+        }
+        let _ = self.0.wait();
+    }
+}
+
+/// True if an askpass program may be started.
+#[must_use]
+pub fn may_ask() -> bool {
     let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     match std::env::var("SSH_ASKPASS_REQUIRE").as_deref() {
         Ok("force") => true,

@@ -121,6 +121,12 @@ pub fn groups_of(user: &User) -> io::Result<Vec<Gid>> {
     nss::groups_of(&user.name, user.gid)
 }
 
+/// True if the netgroup contains the host or the user, whichever is given.
+#[must_use]
+pub fn is_in_netgroup(group: &str, host: Option<&str>, user: Option<&str>) -> bool {
+    nss::is_in_netgroup(group, host, user)
+}
+
 /// Returns the group with this name; `None` if there is none.
 ///
 /// # Errors

@@ -1,6 +1,6 @@
 //! Account lookups through libc, which loads the NSS modules that `/etc/nsswitch.conf` names.
 
-use std::ffi::{OsString, c_char};
+use std::ffi::{CString, OsString, c_char};
 use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
@@ -43,6 +43,38 @@ fn with_buffer<T>(
             libc::ENOENT | libc::ESRCH | libc::EBADF | libc::EPERM => return Ok(None),
             code => return Err(io::Error::from_raw_os_error(code)),
         }
+    }
+}
+
+// glibc's; the crate libc does not declare it.
+unsafe extern "C" {
+    fn innetgr(
+        group: *const c_char,
+        host: *const c_char,
+        user: *const c_char,
+        domain: *const c_char,
+    ) -> i32;
+}
+
+/// innetgr(3); a text with a NUL is in no netgroup.
+pub(super) fn is_in_netgroup(group: &str, host: Option<&str>, user: Option<&str>) -> bool {
+    let (Ok(group), Ok(host), Ok(user)) = (
+        c_string(group),
+        host.map(c_string).transpose(),
+        user.map(c_string).transpose(),
+    ) else {
+        return false;
+    };
+    let pointer = |text: &Option<CString>| text.as_ref().map_or(std::ptr::null(), |it| it.as_ptr());
+    crate::signals::mark_altered_by_others();
+    // SAFETY: each pointer is null or a terminated string that lives through the call.
+    unsafe {
+        innetgr(
+            group.as_ptr(),
+            pointer(&host),
+            pointer(&user),
+            std::ptr::null(),
+        ) == 1
     }
 }
 

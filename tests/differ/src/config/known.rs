@@ -55,7 +55,6 @@ const CNAMES: Why = Said(
 );
 const NO_GSSAPI: Why = Said("Values of the GSSAPI and Kerberos keywords are not checked");
 const NO_HOST_KEY: Why = Said("`sshd -T` fails if no host key fits HostKeyAlgorithms");
-const RDOMAIN: Why = Said("`Match RDomain` is refused by name");
 const NAMELESS: Why =
     Said("`SetEnv` without a name (`=b`) and `TunnelDevice` above 65535 are refused");
 const ZSTD: Why = Said("Only Fulmar has `Compression zstd`, in both files.");
@@ -154,7 +153,6 @@ pub(crate) const LISTED: &[Listed] = &[
         Theirs("SyslogFacility counts in blocks that do not apply, too"),
     ),
     server("refuses", "requiredrsasize *", RSA_SIZE),
-    server("refuses", "*match *rdomain*", RDOMAIN),
     server("refuses", "*match *address *", NEVER_MATCHES),
     server("refuses", "*match *localport 0*", SIZE_OF_ZERO),
     server("refuses", "*match *localport=0*", SIZE_OF_ZERO),

@@ -168,6 +168,9 @@ impl Memory {
                     AuthMethod::Publickey { .. } => {
                         ("publickey", connection.auth_failure(&["password"], false))
                     }
+                    AuthMethod::Hostbased { .. } => {
+                        ("hostbased", connection.auth_failure(&["password"], false))
+                    }
                     AuthMethod::KeyboardInteractive { .. } => (
                         "keyboard-interactive",
                         connection.auth_info_request(

@@ -1,8 +1,9 @@
 //! The methods: password, keyboard-interactive (RFC 4256) and public keys.
 
+use keys::VerifyPolicy;
 use keys::authorized_keys::KeyOptions;
-use keys::candidate::{CandidateKey, SignedFor};
-use privsep::{KbdintStart, KeyAnswer, KeyQuery, KeyVerify, LogLevel};
+use keys::candidate::{CandidateKey, HostbasedFor, SignedFor};
+use privsep::{HostbasedVerify, KbdintStart, KeyAnswer, KeyQuery, KeyVerify, LogLevel};
 use wire::names;
 
 use super::{
@@ -11,6 +12,7 @@ use super::{
 use crate::connection::Account;
 use crate::connection::admit::{Proof, settle_account, with_pam};
 use crate::connection::chains::ChainMethod;
+use crate::connection::hostbased::{self, Claim, HostLookup};
 use crate::connection::kbdint::{Dialogue, Interrupted};
 use crate::connection::pam::SayPassword;
 use crate::connection::password;
@@ -209,6 +211,73 @@ impl AuthService<'_, '_, '_> {
             }
         };
         Ok((label, tried))
+    }
+
+    /// `hostbased`: looks the client's host up and verifies its signature. As in OpenSSH nothing is
+    /// looked up for users who may not log in, and no line is logged; their failure takes as long
+    /// as any other.
+    pub(super) fn try_host(
+        &mut self,
+        request: &HostbasedVerify,
+    ) -> Result<(Label, Option<Proof>), NotLoggedIn> {
+        let mut label = Label::of(ChainMethod::Hostbased, false);
+        let user = self.user.as_ref().ok_or_else(no_user)?;
+        let Some(account) = user.account() else {
+            return Ok((label, None));
+        };
+        if !user.chains.allows(ChainMethod::Hostbased) {
+            return Ok((label, None));
+        }
+        let candidate = match hostbased::candidate(&request.algorithm, &request.key, &user.options)
+        {
+            Ok(candidate) => candidate,
+            Err(reason) => {
+                let line = format!("userauth_hostbased: {reason}");
+                self.log.marked(LogLevel::Info, &line, PREAUTH);
+                return Ok((label, None));
+            }
+        };
+        let claim = Claim::new(&request.client_host, &request.client_user);
+        label.is_tried = true;
+        label.detail = publickey::describe(&candidate, &user.options);
+        let permitted = HostLookup {
+            account,
+            options: &user.options,
+            revoked: &self.revoked,
+            peer: &user.peer,
+            now: sys::time::realtime_seconds(),
+            log: self.log,
+        }
+        .permits(&candidate, &claim);
+        if !permitted {
+            // As in OpenSSH, whose line of a login leaves this out.
+            label.detail = format!("{}, {}", label.detail, claim.described());
+            return Ok((label, None));
+        }
+        let signed_for = HostbasedFor {
+            session_id: self.signer.session_id().unwrap_or_default(),
+            user: &user.said,
+            service: &user.service,
+            client_host: &request.client_host,
+            client_user: &request.client_user,
+        };
+        let policy = VerifyPolicy {
+            min_rsa_bits: publickey::required_rsa_bits(&user.options.algorithms),
+            ..VerifyPolicy::default()
+        };
+        let proof = match candidate.verify_hostbased(&signed_for, &request.signature, &policy) {
+            Ok(()) => Some(Proof {
+                key: Some(candidate.key().key().blob()),
+                info: Some(candidate.auth_info_of(names::METHOD_HOSTBASED)),
+                ..Proof::default()
+            }),
+            Err(error) => {
+                self.log
+                    .verbose(&format!("signature not accepted: {error}"));
+                None
+            }
+        };
+        Ok((label, proof))
     }
 
     /// Looks a key up, for both forms of `publickey`. The lookup also runs, with the rights of

@@ -197,7 +197,7 @@ impl Lookup<'_> {
             .with('f', fingerprint_of(key.key()))
             .with('k', keys::base64::encode(&key.blob()))
             .with('C', &self.peer.connection)
-            .with('D', "");
+            .with('D', &self.peer.rdomain);
         if let Some(certificate) = key.certificate() {
             let authority = certificate.authority();
             tokens = tokens

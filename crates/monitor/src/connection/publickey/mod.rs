@@ -47,6 +47,7 @@ pub(crate) fn candidate(
 ) -> Result<CandidateKey, String> {
     let accepted = &options.algorithms.pubkey_accepted_algorithms;
     let rules = CandidateRules {
+        list: "PubkeyAcceptedAlgorithms",
         permits: &|algorithm| accepted.iter().any(|name| name == algorithm),
         authorities: &authority_algorithms(&options.algorithms),
         min_rsa_bits: required_rsa_bits(&options.algorithms),
@@ -213,18 +214,18 @@ impl Lookup<'_> {
 }
 
 /// CASignatureAlgorithms.
-fn authority_algorithms(algorithms: &AlgorithmOptions) -> Vec<SignatureAlgorithm> {
+pub(super) fn authority_algorithms(algorithms: &AlgorithmOptions) -> Vec<SignatureAlgorithm> {
     let names = algorithms.ca_signature_algorithms.iter();
     names
         .filter_map(|name| SignatureAlgorithm::from_name(name))
         .collect()
 }
 
-fn required_rsa_bits(algorithms: &AlgorithmOptions) -> usize {
+pub(super) fn required_rsa_bits(algorithms: &AlgorithmOptions) -> usize {
     usize::try_from(algorithms.required_rsa_size).unwrap_or(usize::MAX)
 }
 
-fn hash_of(logging: &LoggingOptions) -> crypto::hash::HashAlgorithm {
+pub(super) fn hash_of(logging: &LoggingOptions) -> crypto::hash::HashAlgorithm {
     match logging.fingerprint_hash {
         config::types::FingerprintHash::Md5 => crypto::hash::HashAlgorithm::Md5,
         config::types::FingerprintHash::Sha256 => crypto::hash::HashAlgorithm::Sha256,

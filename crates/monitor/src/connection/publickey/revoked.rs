@@ -67,7 +67,7 @@ fn is_null_device(path: &str) -> bool {
 impl RevokedKeys {
     /// Returns true if a file of `paths` names the plain key, the certificate or its authority, or
     /// if a file cannot be read; the reason is logged.
-    pub(super) fn contains(&self, paths: &[String], key: &PresentedKey, log: &Log) -> bool {
+    pub(crate) fn contains(&self, paths: &[String], key: &PresentedKey, log: &Log) -> bool {
         paths.iter().any(|path| {
             let revoked = self.ask(path, log, |list| list.is_revoked(key));
             match &revoked {

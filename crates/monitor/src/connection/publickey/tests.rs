@@ -64,6 +64,7 @@ impl Home {
                 host: address.to_string(),
                 address: address.to_string(),
                 port: 4000,
+                rdomain: String::new(),
                 connection: "192.0.2.7 4000 192.0.2.1 22".into(),
             },
             address,
@@ -622,6 +623,7 @@ fn a_command_can_name_keys_and_has_only_its_own_groups() {
         host: "192.0.2.7".into(),
         address: "192.0.2.7".into(),
         port: 1,
+        rdomain: String::new(),
         connection: "192.0.2.7 1 192.0.2.1 22".into(),
     };
     let lookup = Lookup {

@@ -118,8 +118,10 @@ impl Listener<'_> {
         let peer = text(accepted.peer);
         let local = sys::socket::local_address(&accepted.network).map(text);
         let local = local.unwrap_or_else(|_| "UNKNOWN".to_owned());
-        self.log
-            .verbose(&format!("Connection from {peer} on {local} rdomain \"\""));
+        let rdomain = sys::socket::bound_device(&accepted.network).unwrap_or_default();
+        self.log.verbose(&format!(
+            "Connection from {peer} on {local} rdomain \"{rdomain}\""
+        ));
         match offence {
             Offence::GraceExceeded => self
                 .log

@@ -1,0 +1,140 @@
+//! VerifyHostKeyDNS: the fingerprints of host keys in the DNS (SSHFP, RFC 4255).
+//!
+//! [`message`] writes the query and reads the answer; [`resolver`] asks the servers of resolv.conf.
+//! The lookup runs on its own thread from the moment the connection begins, and the host key's check
+//! waits for it. An answer counts as secure only if a resolver that is trusted says that it has
+//! validated it (bit AD, RFC 4035 §3.2.3).
+
+pub mod message;
+pub mod resolver;
+
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+
+use crypto::hash::HashAlgorithm;
+use keys::{PublicKey, sshfp};
+
+use crate::log::{debug1, debug3, error, verbose};
+use message::Fingerprint;
+
+/// The answer to a query.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SshfpAnswer {
+    /// The records of the name.
+    pub fingerprints: Vec<Fingerprint>,
+    /// True if a trusted resolver has validated them.
+    pub is_secure: bool,
+}
+
+/// A lookup that runs beside the connection.
+#[derive(Debug)]
+pub(super) struct DnsLookup {
+    answer: Option<Receiver<Result<SshfpAnswer, String>>>,
+}
+
+/// What the DNS says about a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum DnsFinding {
+    /// Nothing: there is no record, or it could not be asked for.
+    Nothing,
+    /// A record has the key's fingerprint, and none with the same algorithm and hash has another.
+    Matches {
+        /// True if the answer was validated.
+        is_secure: bool,
+    },
+    /// There are records, and none is the key's.
+    Differs,
+}
+
+impl DnsLookup {
+    /// Starts to look a host up; an address has no records.
+    pub(super) fn start(host: &str) -> Self {
+        if host.parse::<std::net::IpAddr>().is_ok() {
+            debug1!("skipped DNS lookup for numerical hostname");
+            return Self { answer: None };
+        }
+        let (sender, receiver) = channel();
+        let host = host.to_owned();
+        let begun = thread::Builder::new().name("sshfp".into()).spawn(move || {
+            // A failed send means that nobody waits any more.
+            let _ = sender.send(resolver::Resolver::system().look_up(&host));
+        });
+        if let Err(reason) = &begun {
+            error!("DNS lookup: {reason}");
+        }
+        Self {
+            answer: begun.is_ok().then_some(receiver),
+        }
+    }
+
+    /// A lookup that has ended.
+    #[cfg(test)]
+    pub(super) fn ended(answer: Result<SshfpAnswer, String>) -> Self {
+        let (sender, receiver) = channel();
+        sender.send(answer).expect("a receiver");
+        Self {
+            answer: Some(receiver),
+        }
+    }
+
+    /// Waits for the answer and compares it with the key.
+    pub(super) fn compare(&mut self, key: &PublicKey) -> DnsFinding {
+        let Some(receiver) = self.answer.take() else {
+            return DnsFinding::Nothing;
+        };
+        match receiver.recv() {
+            Ok(Ok(answer)) => compare(&answer, key),
+            Ok(Err(reason)) => {
+                verbose!("DNS lookup error: {reason}");
+                DnsFinding::Nothing
+            }
+            Err(_) => DnsFinding::Nothing,
+        }
+    }
+}
+
+fn compare(answer: &SshfpAnswer, key: &PublicKey) -> DnsFinding {
+    let SshfpAnswer {
+        fingerprints,
+        is_secure,
+    } = answer;
+    let word = if *is_secure { "secure" } else { "insecure" };
+    debug1!("found {} {word} fingerprints in DNS", fingerprints.len());
+    if fingerprints.is_empty() {
+        debug1!("no host key fingerprint found in DNS");
+        return DnsFinding::Nothing;
+    }
+    let own = sshfp::algorithm(key.key_type());
+    let (mut matched, mut failed) = (false, false);
+    for found in fingerprints {
+        debug3!(
+            "checking SSHFP type {} fptype {}",
+            found.algorithm,
+            found.hash
+        );
+        let hash = match found.hash {
+            1 => HashAlgorithm::Sha1,
+            2 => HashAlgorithm::Sha256,
+            _ => continue,
+        };
+        let digest = hash.digest(&key.blob());
+        if own != Some(found.algorithm) || found.digest.len() != digest.len() {
+            continue;
+        }
+        match crypto::constant_time::eq(&found.digest, &digest) {
+            true => matched = true,
+            false => failed = true,
+        }
+    }
+    if matched && !failed {
+        debug1!("matching host key fingerprint found in DNS");
+        return DnsFinding::Matches {
+            is_secure: *is_secure,
+        };
+    }
+    debug1!("mismatching host key fingerprint found in DNS");
+    DnsFinding::Differs
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,210 @@
+//! Asks the name servers of resolv.conf(5) for SSHFP records: by UDP, and by TCP if the answer does
+//! not fit or the option `use-vc` is set.
+//!
+//! Whether an answer was validated is the server's word, so it counts only where the way to the server
+//! can be trusted: with the option `trust-ad`, which the administrator sets, or if the server is on
+//! this machine. The names of `search` are not appended, as in OpenSSH.
+
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::SshfpAnswer;
+use super::message::{self, Response, UDP_BYTES};
+use crate::log::debug3;
+
+const FILE: &str = "/etc/resolv.conf";
+/// Limit on resolv.conf, in bytes.
+const MAX_FILE_BYTES: u64 = 64 * 1024;
+/// Most servers that are asked, as in the C library.
+const MAX_SERVERS: usize = 3;
+const PORT: u16 = 53;
+/// Most datagrams that are read for one query: others may answer in the server's name.
+const MAX_DATAGRAMS: usize = 32;
+
+/// The name servers and how they are asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resolver {
+    servers: Vec<SocketAddr>,
+    /// For each attempt, seconds, 1 to 30.
+    timeout_s: u64,
+    /// Rounds through the servers, 1 to 5.
+    attempts: u32,
+    trusts_all: bool,
+    by_tcp: bool,
+}
+
+impl Resolver {
+    /// The system's; without a file, or one without a server, the server of this machine.
+    #[must_use]
+    pub fn system() -> Self {
+        let file = sys::file::read_bounded(
+            Path::new(FILE),
+            MAX_FILE_BYTES,
+            sys::file::FollowLinks::Follow,
+        );
+        Self::parse(&String::from_utf8_lossy(&file.unwrap_or_default()))
+    }
+
+    /// Reads resolv.conf(5). Unknown lines and options are passed over.
+    #[must_use]
+    pub fn parse(text: &str) -> Self {
+        let mut out = Self {
+            servers: Vec::new(),
+            timeout_s: 5,
+            attempts: 2,
+            trusts_all: false,
+            by_tcp: false,
+        };
+        for line in text.lines() {
+            let mut words = line.split_ascii_whitespace();
+            match words.next() {
+                Some("nameserver") => {
+                    let server = words.next().and_then(server);
+                    out.servers
+                        .extend(server.filter(|_| out.servers.len() < MAX_SERVERS));
+                }
+                Some("options") => words.for_each(|option| out.apply(option)),
+                _ => {}
+            }
+        }
+        if out.servers.is_empty() {
+            out.servers.push((Ipv4Addr::LOCALHOST, PORT).into());
+        }
+        out
+    }
+
+    fn apply(&mut self, option: &str) {
+        match option.split_once(':') {
+            Some(("timeout", value)) => {
+                if let Ok(seconds) = value.parse::<u64>() {
+                    self.timeout_s = seconds.clamp(1, 30);
+                }
+            }
+            Some(("attempts", value)) => {
+                if let Ok(attempts) = value.parse::<u32>() {
+                    self.attempts = attempts.clamp(1, 5);
+                }
+            }
+            Some(_) => {}
+            None => {
+                self.trusts_all |= option == "trust-ad";
+                self.by_tcp |= option == "use-vc";
+            }
+        }
+    }
+
+    /// Looks the SSHFP records of a name up. Waits at most the file's `timeout` for each server and
+    /// attempt.
+    ///
+    /// # Errors
+    /// The reason in words.
+    pub fn look_up(&self, name: &str) -> Result<SshfpAnswer, String> {
+        let mut reason = "no name server has answered".to_owned();
+        for _ in 0..self.attempts {
+            for server in &self.servers {
+                match self.ask(*server, name) {
+                    Ok(Response::Records {
+                        fingerprints,
+                        is_authentic,
+                    }) => {
+                        let is_trusted = self.trusts_all || server.ip().is_loopback();
+                        return Ok(SshfpAnswer {
+                            fingerprints,
+                            is_secure: is_authentic && is_trusted,
+                        });
+                    }
+                    Ok(Response::NoName) => return Err("name does not exist".to_owned()),
+                    Ok(Response::Failed(code)) => {
+                        reason = format!("the name server failed with code {code}");
+                    }
+                    Ok(Response::Truncated) => reason = "the answer was cut off".to_owned(),
+                    Err(error) => {
+                        debug3!("name server {server}: {error}");
+                        if error.kind() == io::ErrorKind::InvalidInput {
+                            return Err("not a name of the DNS".to_owned());
+                        }
+                    }
+                }
+            }
+        }
+        Err(reason)
+    }
+
+    fn ask(&self, server: SocketAddr, name: &str) -> io::Result<Response> {
+        let id = u16::from_be_bytes(crypto::random::bytes());
+        let query = message::query(id, name).ok_or(io::ErrorKind::InvalidInput)?;
+        let limit = Duration::from_secs(self.timeout_s);
+        if !self.by_tcp {
+            match by_udp(server, &query, id, name, limit)? {
+                Response::Truncated => {}
+                response => return Ok(response),
+            }
+        }
+        by_tcp(server, &query, id, name, limit)
+    }
+}
+
+/// The address of a server; an IPv6 address may name its interface after `%`, which only a
+/// link-local address needs and which is not supported.
+fn server(word: &str) -> Option<SocketAddr> {
+    word.parse::<IpAddr>().ok().map(|ip| (ip, PORT).into())
+}
+
+fn by_udp(
+    server: SocketAddr,
+    query: &[u8],
+    id: u16,
+    name: &str,
+    limit: Duration,
+) -> io::Result<Response> {
+    let any: IpAddr = match server {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    // A port of the kernel's choice, and only the server's answers: both make a forgery harder.
+    let socket = UdpSocket::bind((any, 0))?;
+    socket.connect(server)?;
+    socket.send(query)?;
+    let end = Instant::now() + limit;
+    let mut buffer = vec![0; usize::from(UDP_BYTES)];
+    for _ in 0..MAX_DATAGRAMS {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            break;
+        }
+        socket.set_read_timeout(Some(left))?;
+        let len = socket.recv(&mut buffer)?;
+        let datagram = buffer.get(..len).unwrap_or_default();
+        if let Some(response) = message::response(datagram, id, name) {
+            return Ok(response);
+        }
+    }
+    Err(io::ErrorKind::TimedOut.into())
+}
+
+/// A message by TCP is preceded by its length (RFC 1035 §4.2.2).
+fn by_tcp(
+    server: SocketAddr,
+    query: &[u8],
+    id: u16,
+    name: &str,
+    limit: Duration,
+) -> io::Result<Response> {
+    let mut stream = TcpStream::connect_timeout(&server, limit)?;
+    stream.set_read_timeout(Some(limit))?;
+    stream.set_write_timeout(Some(limit))?;
+    let len = u16::try_from(query.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let mut sent = len.to_be_bytes().to_vec();
+    sent.extend_from_slice(query);
+    stream.write_all(&sent)?;
+    let mut len = [0; 2];
+    stream.read_exact(&mut len)?;
+    let mut answer = vec![0; usize::from(u16::from_be_bytes(len))];
+    stream.read_exact(&mut answer)?;
+    match message::response(&answer, id, name) {
+        Some(Response::Truncated) | None => Err(io::ErrorKind::InvalidData.into()),
+        Some(response) => Ok(response),
+    }
+}

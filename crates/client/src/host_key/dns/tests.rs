@@ -1,0 +1,163 @@
+use super::message::{Response, query, response};
+use super::resolver::Resolver;
+use super::*;
+
+use keys::{KeySpec, PrivateKey};
+
+const NAME: &str = "a.example";
+const ID: u16 = 0x1234;
+
+/// The head of an answer with these flags and numbers of records, and the question.
+fn head(flags: u16, answers: u16, name: &str) -> Vec<u8> {
+    let mut out = query(ID, name).expect("a query");
+    out.truncate(out.len() - 11);
+    out[2..4].copy_from_slice(&flags.to_be_bytes());
+    out[6..8].copy_from_slice(&answers.to_be_bytes());
+    out[10..12].copy_from_slice(&[0, 0]);
+    out
+}
+
+fn record(name: &[u8], kind: u16, data: &[u8]) -> Vec<u8> {
+    let mut out = name.to_vec();
+    out.extend(kind.to_be_bytes());
+    out.extend([0, 1, 0, 0, 0, 60]);
+    out.extend(u16::try_from(data.len()).unwrap().to_be_bytes());
+    out.extend(data);
+    out
+}
+
+/// A pointer to the question's name.
+const ASKED: [u8; 2] = [0xc0, 12];
+
+fn found(message: &[u8]) -> Option<(Vec<Fingerprint>, bool)> {
+    match response(message, ID, NAME)? {
+        Response::Records {
+            fingerprints,
+            is_authentic,
+        } => Some((fingerprints, is_authentic)),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn records_of_the_name_and_of_its_alias_are_read() {
+    let sshfp = [4, 2, 0xaa, 0xbb];
+    let mut message = head(0x81a0, 3, NAME);
+    message.extend(record(&ASKED, 44, &sshfp));
+    message.extend(record(&ASKED, 46, b"a signature"));
+    message.extend(record(b"\x01b\x07example\0", 44, &[1, 1, 1]));
+    let (fingerprints, is_authentic) = found(&message).unwrap();
+    let expected = Fingerprint {
+        algorithm: 4,
+        hash: 2,
+        digest: vec![0xaa, 0xbb],
+    };
+    assert_eq!(fingerprints, std::slice::from_ref(&expected));
+    assert!(is_authentic);
+    let mut message = head(0x8180, 2, NAME);
+    message.extend(record(&ASKED, 5, b"\x01B\x07example\0"));
+    message.extend(record(b"\x01b\x07Example\0", 44, &sshfp));
+    assert_eq!(found(&message), Some((vec![expected], false)));
+}
+
+#[test]
+fn what_is_no_answer_to_the_query_is_passed_over() {
+    let mut good = head(0x8180, 1, NAME);
+    good.extend(record(&ASKED, 44, &[4, 2, 1]));
+    assert!(found(&good).is_some());
+    assert_eq!(response(&good, ID + 1, NAME), None);
+    assert_eq!(response(&good, ID, "b.example"), None);
+    assert_eq!(response(&head(0x0180, 0, NAME), ID, NAME), None);
+    for end in 0..good.len() {
+        assert_eq!(response(&good[..end], ID, NAME), None, "{end}");
+    }
+    assert_eq!(
+        response(&head(0x8183, 0, NAME), ID, NAME),
+        Some(Response::NoName)
+    );
+    assert_eq!(
+        response(&head(0x8182, 0, NAME), ID, NAME),
+        Some(Response::Failed(2))
+    );
+    assert_eq!(
+        response(&head(0x8380, 0, NAME), ID, NAME),
+        Some(Response::Truncated)
+    );
+}
+
+#[test]
+fn names_that_point_forwards_or_in_circles_end() {
+    let place = u8::try_from(head(0x8180, 1, NAME).len()).unwrap();
+    for pointer in [[0xc0, place], [0xc0, place + 2], [0xff, 0xff]] {
+        let mut message = head(0x8180, 1, NAME);
+        message.extend(record(&pointer, 44, &[4, 2, 1]));
+        assert_eq!(response(&message, ID, NAME), None, "{pointer:?}");
+    }
+}
+
+#[test]
+fn names_that_no_host_has_are_not_asked_for() {
+    let long = "x".repeat(64);
+    for name in ["", ".", "a..b", &long, &"a.".repeat(130)] {
+        assert_eq!(query(1, name), None, "{name}");
+    }
+    assert_eq!(query(1, "a.b"), query(1, "a.b."));
+}
+
+#[test]
+fn a_validated_answer_counts_from_a_trusted_server_only() {
+    let of = |text: &str| format!("{:?}", Resolver::parse(text));
+    assert!(of("").contains("127.0.0.1:53"));
+    let text = "# x\nnameserver 192.0.2.1\nnameserver ::1\nnameserver x\nnameserver 192.0.2.2\n\
+                nameserver 192.0.2.3\noptions ndots:2 timeout:99 attempts:0\n";
+    let parsed = of(text);
+    assert!(
+        parsed.contains("[192.0.2.1:53, [::1]:53, 192.0.2.2:53]"),
+        "{parsed}"
+    );
+    assert!(
+        parsed.contains("timeout_s: 30, attempts: 1, trusts_all: false"),
+        "{parsed}"
+    );
+    assert!(of("options edns0 trust-ad use-vc").contains("trusts_all: true, by_tcp: true"));
+}
+
+#[test]
+fn a_key_is_compared_with_the_records_of_its_algorithm() {
+    let key = PrivateKey::generate(KeySpec::Ed25519).unwrap();
+    let key = key.public();
+    let record = |algorithm, hash: u8, digest: &[u8]| Fingerprint {
+        algorithm,
+        hash,
+        digest: digest.to_vec(),
+    };
+    let sha1 = HashAlgorithm::Sha1.digest(&key.blob());
+    let sha256 = HashAlgorithm::Sha256.digest(&key.blob());
+    let says = |fingerprints: Vec<Fingerprint>, is_secure| {
+        compare(
+            &SshfpAnswer {
+                fingerprints,
+                is_secure,
+            },
+            key,
+        )
+    };
+    let matches = |is_secure| DnsFinding::Matches { is_secure };
+    assert_eq!(says(vec![record(4, 2, &sha256)], true), matches(true));
+    assert_eq!(says(vec![record(4, 1, &sha1)], false), matches(false));
+    assert_eq!(
+        says(vec![record(1, 2, &[0; 32]), record(4, 2, &sha256)], true),
+        matches(true)
+    );
+    assert_eq!(says(Vec::new(), true), DnsFinding::Nothing);
+    for bad in [
+        vec![record(4, 2, &[0; 32])],
+        vec![record(1, 2, &sha256)],
+        vec![record(4, 9, &sha256)],
+        vec![record(4, 2, &sha256[..31])],
+        // A hash that does not fit beside one that does.
+        vec![record(4, 2, &sha256), record(4, 1, &[0; 20])],
+    ] {
+        assert_eq!(says(bad, true), DnsFinding::Differs);
+    }
+}

@@ -1,0 +1,245 @@
+//! [`Provider`]: starts the process that reaches security keys, and asks it for one thing.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use keys::{PrivateKey, SecurityKeySignature};
+use sys::process::{Child, SelfExe};
+use sys::signals::Signal;
+
+use crate::message::{
+    Credential, Enrollment, HelperReply, HelperRequest, HelperWork, ResidentKey, receive, send,
+};
+use crate::role::CONTROL_FD;
+use crate::{FORCE, FidoError, ROLE};
+
+/// The name of the provider without a library.
+pub const INTERNAL: &str = "internal";
+
+/// How security keys are reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Provider(String);
+
+impl Provider {
+    /// The provider with this name: [`INTERNAL`] in any case of letters, or the path of a library,
+    /// which is made absolute.
+    ///
+    /// # Errors
+    /// A path that does not exist or is not UTF-8; the reason in words.
+    pub fn new(name: &str) -> Result<Self, String> {
+        if name.eq_ignore_ascii_case(INTERNAL) {
+            return Ok(Self(INTERNAL.to_owned()));
+        }
+        let path = std::fs::canonicalize(name)
+            .map_err(|error| escape::system_words(&error.to_string()).into_owned())?;
+        path.into_os_string()
+            .into_string()
+            .map(Self)
+            .map_err(|_| "its path is not UTF-8".to_owned())
+    }
+
+    /// The library's path, or [`INTERNAL`].
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.0
+    }
+
+    /// True if no library is loaded.
+    #[must_use]
+    pub fn is_internal(&self) -> bool {
+        self.0 == INTERNAL
+    }
+
+    /// Signs `data` with a key of a security key; gives the signature blob. Waits for the touch.
+    ///
+    /// # Errors
+    /// [`FidoError`]; [`FidoError::PinRequired`] if a PIN is needed or `pin` is wrong.
+    pub fn sign(
+        &self,
+        key: &PrivateKey,
+        data: &[u8],
+        pin: Option<&[u8]>,
+    ) -> Result<Vec<u8>, FidoError> {
+        self.start_signing(key, data, pin)?.signature(key)
+    }
+
+    /// As [`Provider::sign`], and returns before the token answers.
+    ///
+    /// # Errors
+    /// As [`Provider::sign`].
+    pub fn start_signing(
+        &self,
+        key: &PrivateKey,
+        data: &[u8],
+        pin: Option<&[u8]>,
+    ) -> Result<RunningRequest, FidoError> {
+        let parts = key
+            .security_key()
+            .ok_or_else(|| FidoError::failed("not a security key"))?;
+        let application = core::str::from_utf8(parts.application)
+            .map_err(|_| FidoError::failed("the key's application is not text"))?;
+        self.start(
+            pin,
+            None,
+            HelperWork::Sign {
+                key_type: key.key_type(),
+                application,
+                handle: parts.handle,
+                flags: parts.flags & !FORCE,
+                data,
+            },
+        )
+    }
+
+    /// Makes a key.
+    ///
+    /// # Errors
+    /// [`FidoError`].
+    pub fn enroll(&self, enrollment: &Enrollment<'_>) -> Result<Credential, FidoError> {
+        let work = HelperWork::Enroll {
+            key_type: enrollment.key_type,
+            application: enrollment.application,
+            user: enrollment.user,
+            challenge: enrollment.challenge,
+            flags: enrollment.flags,
+        };
+        let running = self.start(enrollment.pin, enrollment.device, work)?;
+        let HelperReply::Keys(keys) = running.reply()? else {
+            return Err(FidoError::failed("bad answer"));
+        };
+        let [made] = keys.as_slice() else {
+            return Err(FidoError::failed("bad answer"));
+        };
+        if made.key_type != enrollment.key_type || made.application != enrollment.application {
+            return Err(FidoError::failed("the token made another key"));
+        }
+        Ok(Credential {
+            key: made.private_key()?,
+            attestation: made.attestation.clone(),
+        })
+    }
+
+    /// The keys that tokens store, of applications of SSH only.
+    ///
+    /// # Errors
+    /// [`FidoError`].
+    pub fn resident_keys(
+        &self,
+        device: Option<&str>,
+        pin: Option<&[u8]>,
+    ) -> Result<Vec<ResidentKey>, FidoError> {
+        let running = self.start(pin, device, HelperWork::ListResident)?;
+        let HelperReply::Keys(keys) = running.reply()? else {
+            return Err(FidoError::failed("bad answer"));
+        };
+        keys.iter()
+            .filter(|key| key.application.starts_with(crate::APPLICATION_PREFIX))
+            .map(|key| {
+                Ok(ResidentKey {
+                    key: key.private_key()?,
+                    user: key.user.clone(),
+                })
+            })
+            .collect()
+    }
+
+    fn start(
+        &self,
+        pin: Option<&[u8]>,
+        device: Option<&str>,
+        work: HelperWork<'_>,
+    ) -> Result<RunningRequest, FidoError> {
+        let failed = |error: io::Error| {
+            let words = error.to_string();
+            let words = escape::system_words(&words);
+            FidoError::Failed(format!("cannot start {ROLE}: {words}"))
+        };
+        let (child, socket) = spawn().map_err(failed)?;
+        let running = RunningRequest { child, socket };
+        let request = HelperRequest {
+            provider: &self.0,
+            pin,
+            device,
+            work,
+        };
+        send(&running.socket, &request.encode()).map_err(failed)?;
+        Ok(running)
+    }
+}
+
+/// A request whose process runs. Dropping it ends the process.
+#[derive(Debug)]
+pub struct RunningRequest {
+    child: Child,
+    socket: OwnedFd,
+}
+
+impl RunningRequest {
+    /// Waits for the signature of [`Provider::start_signing`] with the same key.
+    ///
+    /// # Errors
+    /// [`FidoError`].
+    pub fn signature(self, key: &PrivateKey) -> Result<Vec<u8>, FidoError> {
+        let HelperReply::Signed(signature) = self.reply()? else {
+            return Err(FidoError::failed("bad answer"));
+        };
+        let signature = SecurityKeySignature {
+            r: &signature.r,
+            s: &signature.s,
+            flags: signature.flags,
+            counter: signature.counter,
+        };
+        Ok(signature.blob(key.key_type())?)
+    }
+
+    /// A socket whose shutdown ends the request, from any thread.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn canceller(&self) -> io::Result<OwnedFd> {
+        sys::io::dup(&self.socket)
+    }
+
+    fn reply(mut self) -> Result<HelperReply, FidoError> {
+        let reply = receive(&self.socket);
+        let reply = match reply {
+            Ok(bytes) => HelperReply::decode(&bytes)?,
+            Err(_) => {
+                // It has ended, or the request was cancelled.
+                let _ = self.child.signal(Signal::KILL);
+                let ended = self.child.wait().map_err(FidoError::failed)?;
+                return Err(FidoError::Failed(format!("{ROLE} has ended: {ended:?}")));
+            }
+        };
+        match reply {
+            HelperReply::Failed(error) => Err(error),
+            reply => Ok(reply),
+        }
+    }
+}
+
+impl Drop for RunningRequest {
+    fn drop(&mut self) {
+        let _ = self.child.signal(Signal::KILL);
+        let _ = self.child.wait();
+    }
+}
+
+fn spawn() -> io::Result<(Child, OwnedFd)> {
+    let (ours, theirs) = sys::socket::local::stream_pair()?;
+    let mut command = SelfExe::open()?.command()?;
+    command
+        .arg("fulmar")
+        .arg(ROLE)
+        .inherit_env()
+        .fd(sys::io::null()?, 0)
+        .fd(sys::io::null()?, 1)
+        // Libraries print reasons there.
+        .fd_shared(sys::io::stderr(), 2)
+        .fd(theirs, CONTROL_FD)
+        .current_dir("/")
+        .death_signal(Signal::KILL)
+        .no_new_privs();
+    let child = command.spawn()?;
+    Ok((child, ours))
+}

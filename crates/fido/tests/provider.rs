@@ -1,0 +1,199 @@
+//! Requests to a provider library in the confined process. The test executes its own binary as the
+//! role; the provider is `token.c`, built with `cc`.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use fido::{Enrollment, FidoError, Provider, RESIDENT, USER_PRESENCE, USER_VERIFICATION};
+use keys::{KeyType, PrivateKey, Signature};
+
+/// Errno of a call that the filter refuses.
+const ENOSYS: u8 = 38;
+/// Errno of a file that the rules for files refuse.
+const EACCES: u8 = 13;
+
+type ProviderTest = fn(&Provider);
+
+fn main() {
+    if std::env::args()
+        .nth(1)
+        .is_some_and(|first| first == fido::ROLE)
+    {
+        std::process::exit(fido::main(Vec::new()));
+    }
+    let folder = std::env::temp_dir().join(format!("fido-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    let token = token(&folder);
+    let provider = Provider::new(token.to_str().unwrap()).unwrap();
+    let tests: &[(&str, ProviderTest)] = &[
+        ("keys_are_made_and_say_how", keys_are_made_and_say_how),
+        (
+            "a_pin_is_asked_for_by_the_token",
+            a_pin_is_asked_for_by_the_token,
+        ),
+        (
+            "resident_keys_of_ssh_are_listed",
+            resident_keys_of_ssh_are_listed,
+        ),
+        ("the_library_is_confined", the_library_is_confined),
+        (
+            "a_library_that_fails_is_an_error",
+            a_library_that_fails_is_an_error,
+        ),
+    ];
+    let wanted: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|arg| !arg.starts_with('-'))
+        .collect();
+    let mut failed = false;
+    for (name, test) in tests {
+        if !wanted.is_empty() && !wanted.iter().any(|part| name.contains(part.as_str())) {
+            continue;
+        }
+        match std::panic::catch_unwind(|| test(&provider)) {
+            Ok(()) => println!("test {name} ... ok"),
+            Err(_) => {
+                println!("test {name} ... FAILED");
+                failed = true;
+            }
+        }
+    }
+    let _ = std::fs::remove_dir_all(&folder);
+    std::process::exit(if failed { 101 } else { 0 });
+}
+
+fn token(folder: &Path) -> PathBuf {
+    let path = folder.join("token.so");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/token.c");
+    let file = |name: &str| folder.join(name).display().to_string();
+    let built = Command::new("cc")
+        .args(["-O1", "-shared", "-fPIC", "-o"])
+        .arg(&path)
+        .arg(format!("-DWAIT_FOR=\"{}\"", file("touched")))
+        .arg(format!("-DPROBE=\"{}\"", file("probe")))
+        .arg(source)
+        .status()
+        .expect("a C compiler");
+    assert!(built.success());
+    path
+}
+
+fn enrollment(application: &str, flags: u8) -> Enrollment<'_> {
+    Enrollment {
+        key_type: KeyType::SkEd25519,
+        application,
+        user: None,
+        device: None,
+        challenge: &[1; 32],
+        flags,
+        pin: None,
+    }
+}
+
+fn made(provider: &Provider, name: &str, flags: u8) -> PrivateKey {
+    let application = format!("ssh:{name}");
+    provider
+        .enroll(&enrollment(&application, flags))
+        .unwrap()
+        .key
+}
+
+fn keys_are_made_and_say_how(provider: &Provider) {
+    let asked = Enrollment {
+        user: Some("bob"),
+        device: Some("/dev/x"),
+        ..enrollment("ssh:name", USER_PRESENCE | RESIDENT)
+    };
+    let credential = provider.enroll(&asked).unwrap();
+    let parts = credential.key.security_key().unwrap();
+    assert_eq!(parts.application, b"ssh:name");
+    assert_eq!(parts.handle, b"name");
+    assert_eq!(parts.flags, USER_PRESENCE | RESIDENT);
+    assert_eq!(credential.attestation.certificate, b"cert");
+    assert_eq!(credential.attestation.signature, b"device=/dev/x;user=bob;");
+    // A key that is there is replaced only by force.
+    let there = enrollment("ssh:there", RESIDENT);
+    let refused = provider.enroll(&there).unwrap_err();
+    assert_eq!(refused, FidoError::CredentialExists);
+    let forced = enrollment("ssh:there", RESIDENT | fido::FORCE);
+    let key = provider.enroll(&forced).unwrap().key;
+    assert_eq!(key.security_key().unwrap().flags, RESIDENT);
+    let other = Enrollment {
+        key_type: KeyType::SkEcdsaP256,
+        ..enrollment("ssh:", 0)
+    };
+    assert_eq!(provider.enroll(&other).unwrap_err(), FidoError::Unsupported);
+    let signature = provider.sign(&key, b"data", None).unwrap();
+    let signature = Signature::from_blob(&signature).unwrap();
+    assert_eq!(signature.algorithm.name(), "sk-ssh-ed25519@openssh.com");
+}
+
+fn a_pin_is_asked_for_by_the_token(provider: &Provider) {
+    let mut asked = enrollment("ssh:pin", USER_VERIFICATION);
+    assert_eq!(provider.enroll(&asked).unwrap_err(), FidoError::PinRequired);
+    asked.pin = Some(b"wrong");
+    assert_eq!(provider.enroll(&asked).unwrap_err(), FidoError::PinRequired);
+    asked.pin = Some(b"1234");
+    let key = provider.enroll(&asked).unwrap().key;
+    let needs = provider.sign(&key, b"data", None).unwrap_err();
+    assert_eq!(needs, FidoError::PinRequired);
+    assert!(provider.sign(&key, b"data", Some(b"1234")).is_ok());
+    assert!(provider.sign(&key, b"data", Some(b"12\x0034")).is_err());
+}
+
+fn resident_keys_of_ssh_are_listed(provider: &Provider) {
+    let refused = provider.resident_keys(None, None).unwrap_err();
+    assert_eq!(refused, FidoError::PinRequired);
+    let keys = provider.resident_keys(None, Some(b"1234")).unwrap();
+    let found: Vec<_> = keys
+        .iter()
+        .map(|key| {
+            let application = key.key.security_key().unwrap().application;
+            (application.to_vec(), key.user.len())
+        })
+        .collect();
+    assert_eq!(found, [(b"ssh:".to_vec(), 0), (b"ssh:work".to_vec(), 32)]);
+}
+
+fn the_library_is_confined(provider: &Provider) {
+    let key = made(provider, "probe", USER_PRESENCE);
+    let blob = provider.sign(&key, b"data", None).unwrap();
+    // Name, signature, flags and counter: the signature's bytes are the results.
+    let name = 4 + "sk-ssh-ed25519@openssh.com".len();
+    let results = blob.get(name + 4..name + 12).unwrap();
+    let [create, read, inet, unix, execute, kill, fork, netlink] = results else {
+        panic!("{results:?}");
+    };
+    assert_eq!([*inet, *unix, *execute, *kill, *fork], [ENOSYS; 5]);
+    assert_eq!(*netlink, 0);
+    // The rules hold for the thread that makes them.
+    let has_landlock = std::thread::spawn(|| sys::sandbox::deny_files().is_ok());
+    if has_landlock.join().unwrap() {
+        assert_eq!([*create, *read], [EACCES; 2]);
+    } else {
+        println!("skipped: this kernel has no Landlock");
+    }
+}
+
+fn a_library_that_fails_is_an_error(provider: &Provider) {
+    let gone = made(provider, "gone", 0);
+    let error = provider.sign(&gone, b"data", None).unwrap_err();
+    assert_eq!(error, FidoError::DeviceNotFound);
+    let dies = made(provider, "dies", 0);
+    let error = provider.sign(&dies, b"data", None).unwrap_err();
+    assert!(error.to_string().contains("has ended"), "{error}");
+    assert!(Provider::new("/nonexistent").is_err());
+    let shell = Provider::new("/bin/sh").unwrap();
+    let error = shell.sign(&gone, b"data", None).unwrap_err();
+    assert!(
+        error.to_string().contains("is not an OpenSSH FIDO library"),
+        "{error}"
+    );
+    // A request that is cancelled ends although its token waits.
+    let waits = made(provider, "wait", 0);
+    let running = provider.start_signing(&waits, b"data", None).unwrap();
+    let canceller = running.canceller().unwrap();
+    sys::socket::shutdown(&canceller, sys::socket::ShutdownDirection::Both).unwrap();
+    assert!(running.signature(&waits).is_err());
+}
