@@ -201,7 +201,7 @@ keywords! {
         session.set_env: Vec<Variable> = SetEnv [] Kind::Parsed(forms::set_env), "", Carried, Everywhere, First, PerWord;
         /// `AuthenticationMethods`: each entry a chain of methods; empty means any one method.
         authentication.authentication_methods: Vec<Vec<String>> = AuthenticationMethods [] Kind::Parsed(forms::server::authentication_methods), "any", Carried, Everywhere, First, Line;
-        LogVerbose [] Kind::Words, "none", Support::Enabling(&["none"]), Everywhere, First, Line;
+        LogVerbose [] Kind::Parsed(forms::server::log_verbose), "none", Support::Enabling(&["none"]), Everywhere, First, Line;
         /// `ChannelTimeout`.
         limits.channel_timeouts: ChannelTimeouts = ChannelTimeout [] Kind::Parsed(forms::channel_timeout), "none", Carried, Everywhere, First, Line;
         /// `Subsystem`, in order.

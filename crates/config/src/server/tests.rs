@@ -968,6 +968,7 @@ fn revoked_keys_may_stand_in_several_files() {
     );
     assert!(load("").global().user_keys.revoked_keys.is_empty());
     assert!(refusal("RevokedKeys /a none\n").contains("must appear alone"));
+    assert!(refusal("LogVerbose NONE x\n").contains("must appear alone"));
 }
 
 /// OpenSSH once read a second file of keys by this keyword, and has long ignored it: an old file
