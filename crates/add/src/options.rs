@@ -41,6 +41,8 @@ pub(crate) struct AddOptions {
     pub(crate) destinations: Vec<String>,
     pub(crate) known_hosts: Vec<PathBuf>,
     pub(crate) files: Vec<PathBuf>,
+    /// The library of `-s`, whose keys are added, or of `-e`.
+    pub(crate) token_library: Option<OsString>,
 }
 
 /// Reads the arguments, without the program's name.
@@ -59,6 +61,7 @@ pub(crate) fn parse(args: Vec<OsString>) -> Result<AddOptions, AddFailure> {
         destinations: Vec::new(),
         known_hosts: Vec::new(),
         files: Vec::new(),
+        token_library: None,
     };
     let mut line = CommandLine::new(flags::ADD, args);
     let mut actions = Vec::new();
@@ -93,9 +96,14 @@ impl AddOptions {
             // No PIN is ever asked for.
             "P" => {}
             "H" => self.known_hosts.push(value.into()),
-            "K" | "S" | "e" | "s" => {
+            "s" => self.token_library = Some(value),
+            "e" => {
+                self.removes = true;
+                self.token_library = Some(value);
+            }
+            "K" | "S" => {
                 return Err(AddFailure::failed(format!(
-                    "-{flag}: tokens and security keys are not supported; \
+                    "-{flag}: security keys are not supported; \
                      OpenSSH's ssh-add and ssh-agent have them"
                 )));
             }
@@ -193,10 +201,13 @@ mod tests {
     #[test]
     fn actions_exclude_each_other_as_in_openssh() {
         for line in [
-            "-l -L", "-x -X", "-l -D", "-x -l", "-Q -D", "-t x", "-E x", "-s lib", "-K",
+            "-l -L", "-x -X", "-l -D", "-x -l", "-Q -D", "-t x", "-E x", "-K",
         ] {
             assert!(read(line).is_err(), "{line}");
         }
+        let removed = read("-e lib").unwrap();
+        assert!(removed.removes && removed.token_library.is_some());
+        assert!(!read("-s lib a-cert.pub").unwrap().removes);
         assert_eq!(read("-T a").unwrap().action, Action::Test);
         assert_eq!(read("-T -l").unwrap().action, Action::ListFingerprints);
         assert_eq!(read("-t 1h").unwrap().lifetime, Some(3600));

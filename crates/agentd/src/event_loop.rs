@@ -2,6 +2,8 @@
 //! microseconds; threads make slow signatures, and the helper asks the user. A request that waits
 //! for either delays no other.
 
+mod tokens;
+
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -14,8 +16,9 @@ use sys::signals::{Signal, SignalFd};
 use zeroize::Zeroizing;
 
 use crate::connection::{BadLength, ClientConnection};
-use crate::helper::Helper;
-use crate::requests::{Handling, KeyAgent, Signing};
+use crate::helper::{Helper, HelperAnswer, HelperTaskKind};
+use crate::requests::{Handling, KeyAgent, Signing, TokenAddition};
+use crate::token_link::{TokenLink, TokenWait};
 use crate::workers::{AnswerPlace, Workers};
 
 const LISTENER: u64 = 0;
@@ -39,6 +42,9 @@ const OWN_DESCRIPTORS: u64 = 24;
 /// Questions to the user at the same time, of all clients and of one.
 const MAX_QUESTIONS: usize = 16;
 const MAX_QUESTIONS_OF_ONE: usize = 4;
+/// Libraries that are loaded or removed at the same time, and libraries that are loaded.
+const MAX_TOKEN_TASKS: usize = 16;
+const MAX_TOKEN_LINKS: usize = 32;
 /// Passphrases that wait for the delay of earlier ones.
 const MAX_UNLOCKS: usize = 64;
 /// Pause before the next attempt to accept, when the system has no descriptor for the only client.
@@ -66,6 +72,12 @@ pub(crate) struct LoopSources {
     pub(crate) heap_start: usize,
 }
 
+/// What happens when the helper has found a library.
+enum TokenTask {
+    Add(Box<TokenAddition>),
+    Remove,
+}
+
 /// The agent with its clients.
 pub(crate) struct AgentLoop {
     agent: KeyAgent,
@@ -79,6 +91,10 @@ pub(crate) struct AgentLoop {
     /// Clients with whole requests whose turn is over.
     runnable: VecDeque<u64>,
     questions: HashMap<(u64, u64), Box<Signing>>,
+    /// Libraries whose path the helper looks at.
+    token_tasks: HashMap<(u64, u64), TokenTask>,
+    /// Helpers that reach tokens, by their number.
+    links: HashMap<u64, TokenLink>,
     unlocks: VecDeque<(AnswerPlace, Zeroizing<Vec<u8>>)>,
     /// An unlock that failed is answered then, and the next one is tried.
     unlock_at_ms: u64,
@@ -113,6 +129,8 @@ impl AgentLoop {
             accepts: true,
             runnable: VecDeque::new(),
             questions: HashMap::new(),
+            token_tasks: HashMap::new(),
+            links: HashMap::new(),
             unlocks: VecDeque::new(),
             unlock_at_ms: 0,
             failed_unlock: None,
@@ -137,6 +155,7 @@ impl AgentLoop {
                 log.debug(format_args!("key \"{comment}\" has expired"));
             }
             self.continue_unlocks();
+            self.close_unused_links();
             let turn = std::mem::take(&mut self.runnable);
             for event in events.iter() {
                 if let Some(end) = self.event(event)? {
@@ -191,8 +210,9 @@ impl AgentLoop {
                     self.deliver(place, answer);
                 }
             }
-            HELPER => self.confirmed(),
+            HELPER => self.helper_answers(),
             PARENT => return Ok(Some(LoopEnd::ParentEnded)),
+            token if self.links.contains_key(&token) => self.token_replies(token),
             token => self.client(token, event),
         }
         Ok(None)
@@ -327,6 +347,9 @@ impl AgentLoop {
             Handling::Answer(answer) => {
                 connection.answer(place.request, answer);
             }
+            Handling::Sign(signing) if signing.in_token().is_some() => {
+                self.sign_in_token(place, &signing);
+            }
             Handling::Sign(signing) if signing.is_slow() => {
                 connection.in_work += 1;
                 self.workers.start(place, signing);
@@ -335,7 +358,11 @@ impl AgentLoop {
             Handling::Confirm(signing, question) => {
                 let is_asked = self.questions.len() < MAX_QUESTIONS
                     && connection.in_question < MAX_QUESTIONS_OF_ONE
-                    && self.sources.helper.ask(place, &question).is_ok();
+                    && self
+                        .sources
+                        .helper
+                        .ask(place, HelperTaskKind::Confirm, &question)
+                        .is_ok();
                 if is_asked {
                     connection.in_question += 1;
                     let key = (place.connection, place.request);
@@ -345,6 +372,15 @@ impl AgentLoop {
                     log.info(format_args!("refused: the user cannot be asked now"));
                     connection.answer(place.request, answer::status(false));
                 }
+            }
+            Handling::AddToken(addition) => {
+                let provider = addition.provider.clone();
+                let kind = HelperTaskKind::StartToken;
+                self.reach_token(place, kind, &provider, TokenTask::Add(addition));
+            }
+            Handling::RemoveToken(provider) => {
+                let kind = HelperTaskKind::ResolveToken;
+                self.reach_token(place, kind, &provider, TokenTask::Remove);
             }
             // Tried in the loop's next turn: an answer leads to the client's next request, and one in
             // the other would take stack for each request that clients have sent.
@@ -363,46 +399,49 @@ impl AgentLoop {
         }
     }
 
-    /// Takes the user's answers.
-    fn confirmed(&mut self) {
+    /// Takes the helper's answers.
+    fn helper_answers(&mut self) {
         loop {
-            let (place, is_yes) = match self.sources.helper.answer() {
+            let answer = match self.sources.helper.answer() {
                 Ok(Some(answer)) => answer,
                 Ok(None) => return,
                 Err(_) => return self.helper_has_gone(),
             };
-            let key = (place.connection, place.request);
-            let Some(signing) = self.questions.remove(&key) else {
-                continue;
-            };
-            if let Some(connection) = self.connections.get_mut(&place.connection) {
-                connection.in_question = connection.in_question.saturating_sub(1);
+            let key = (answer.place.connection, answer.place.request);
+            if let Some(task) = self.token_tasks.remove(&key) {
+                self.token_is_reached(task, answer);
+            } else if let Some(signing) = self.questions.remove(&key) {
+                self.confirmed(answer.place, answer.is_yes, signing);
             }
-            // The agent may have been locked, or the key removed, meanwhile.
-            let keyring = &self.agent.keyring;
-            let is_there = !keyring.is_locked() && keyring.find(signing.blob()).is_some();
-            if is_yes && is_there {
-                self.carry_out(place, Handling::Sign(signing));
-                self.serve(place.connection);
-            } else {
-                let log = &self.agent.log;
-                log.info(format_args!(
-                    "refused: the user did not allow the use of a key"
-                ));
-                self.deliver(place, answer::status(false));
-            }
+        }
+    }
+
+    /// Takes the user's answer.
+    fn confirmed(&mut self, place: AnswerPlace, is_yes: bool, signing: Box<Signing>) {
+        if let Some(connection) = self.connections.get_mut(&place.connection) {
+            connection.in_question = connection.in_question.saturating_sub(1);
+        }
+        // The agent may have been locked, or the key removed, meanwhile.
+        let keyring = &self.agent.keyring;
+        let is_there = !keyring.is_locked() && keyring.find(signing.blob()).is_some();
+        if is_yes && is_there {
+            self.carry_out(place, Handling::Sign(signing));
+            self.serve(place.connection);
+        } else {
+            let log = &self.agent.log;
+            log.info(format_args!(
+                "refused: the user did not allow the use of a key"
+            ));
+            self.deliver(place, answer::status(false));
         }
     }
 
     /// Without the helper nobody can be asked: all questions are answered with no.
     fn helper_has_gone(&mut self) {
         let _ = self.epoll.remove(self.sources.helper.socket());
-        for (connection, request) in self
-            .questions
-            .drain()
-            .map(|(key, _)| key)
-            .collect::<Vec<_>>()
-        {
+        let questions = self.questions.drain().map(|(key, _)| key);
+        let tasks = self.token_tasks.drain().map(|(key, _)| key);
+        for (connection, request) in questions.chain(tasks).collect::<Vec<_>>() {
             let place = AnswerPlace {
                 connection,
                 request,
@@ -482,6 +521,7 @@ impl AgentLoop {
         if let Some(connection) = self.connections.remove(&token) {
             let _ = self.epoll.remove(&connection.socket);
             self.questions.retain(|(of, _), _| *of != token);
+            self.token_tasks.retain(|(of, _), _| *of != token);
         }
         if self.has_room() {
             self.set_accepts(true);

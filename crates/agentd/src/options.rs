@@ -28,6 +28,9 @@ pub(crate) enum Shell {
     C,
 }
 
+/// The libraries that may be loaded without `-P`, as in OpenSSH.
+const DEFAULT_PROVIDERS: &str = "/usr/lib*/*,/usr/local/lib*/*";
+
 /// How long the agent runs, and where it writes messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RunMode {
@@ -62,6 +65,8 @@ pub(crate) struct ServeOptions {
     pub(crate) lifetime: Option<u64>,
     pub(crate) fingerprint_hash: HashAlgorithm,
     pub(crate) allows_remote_providers: bool,
+    /// Patterns of the canonical paths of libraries that may be loaded.
+    pub(crate) allowed_providers: String,
 }
 
 /// A command line that is refused: the message, and whether the usage follows it.
@@ -97,7 +102,7 @@ struct Read {
     lifetime: Option<u64>,
     fingerprint_hash: Option<HashAlgorithm>,
     allows_remote_providers: bool,
-    has_providers: bool,
+    allowed_providers: Option<String>,
     has_websafe: bool,
     command: Vec<OsString>,
 }
@@ -157,9 +162,10 @@ impl Read {
                 let seconds = parse_interval(&text).ok_or(usage("Invalid lifetime"))?;
                 self.lifetime = (seconds > 0).then_some(seconds);
             }
-            // Restricts which libraries may be loaded; this agent loads none.
-            "P" if self.has_providers => return Err(wrong("-P option already specified")),
-            "P" => self.has_providers = true,
+            "P" if self.allowed_providers.is_some() => {
+                return Err(wrong("-P option already specified"));
+            }
+            "P" => self.allowed_providers = Some(text),
             "O" => match text.as_str() {
                 "allow-remote-pkcs11" => self.allows_remote_providers = true,
                 // Both concern security keys, which this agent does not hold.
@@ -225,6 +231,9 @@ impl Read {
             lifetime: self.lifetime,
             fingerprint_hash: self.fingerprint_hash.unwrap_or(HashAlgorithm::Sha256),
             allows_remote_providers: self.allows_remote_providers,
+            allowed_providers: self
+                .allowed_providers
+                .unwrap_or_else(|| DEFAULT_PROVIDERS.to_owned()),
         })))
     }
 }

@@ -310,6 +310,7 @@ fn prepare(
     };
     let task = HelperTask {
         socket: listening.socket,
+        allowed_providers: options.allowed_providers.clone(),
     };
     let (helper, listener) = Helper::start(task, listening.listener)?;
     let mut signals = vec![Signal::TERM, Signal::HUP, Signal::USR1];

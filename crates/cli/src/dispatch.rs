@@ -153,6 +153,13 @@ const PROGRAMS: &[Subcommand] = &[
         main: |_| sys::process::exit_at_once(server::session_main()),
     },
     Subcommand {
+        name: token::ROLE,
+        links: &[],
+        help: None,
+        usage: None,
+        main: token::main,
+    },
+    Subcommand {
         name: accelerator::ROLE,
         links: &[],
         help: None,

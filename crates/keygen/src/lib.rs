@@ -22,6 +22,7 @@ mod revoke;
 mod show;
 mod signature;
 mod signer;
+mod tokens;
 
 use std::ffi::OsString;
 use std::fmt;
@@ -57,8 +58,9 @@ usage: ssh-keygen [-q] [-a rounds] [-b bits] [-C comment] [-f output_keyfile]
        ssh-keygen -H [-f known_hosts_file]
        ssh-keygen -R hostname [-f known_hosts_file]
        ssh-keygen -r hostname [-g] [-f input_keyfile]
-       ssh-keygen -I certificate_identity -s ca_key [-hU] [-n principals]
-                  [-O option] [-V validity_interval] [-z serial_number] file ...
+       ssh-keygen -I certificate_identity -s ca_key [-hU] [-D pkcs11]
+                  [-n principals] [-O option] [-V validity_interval] [-z serial_number] file ...
+       ssh-keygen -D pkcs11 [-lv] [-E fingerprint_hash]
        ssh-keygen -L [-f input_keyfile]
        ssh-keygen -A [-a rounds] [-f prefix_path]
        ssh-keygen -k -f krl_file [-u] [-C comment] [-s ca_public] [-z version_number]
@@ -190,6 +192,10 @@ fn perform(task: &Task, flags: &Flags) -> Result<(), KeygenFailure> {
         Task::MakeRevocationList => revoke::make(&revoke::ListChange::new(flags)?),
         Task::CheckRevocationList => revoke::check(flags.file(), flags.has("l"), &flags.operands),
         Task::Moduli(mode) => moduli(flags, *mode),
+        Task::ListTokens(library) => {
+            let form = flags.fingerprint_form();
+            tokens::list(library, (flags.has("l") || flags.has("B")).then_some(form))
+        }
     }
 }
 

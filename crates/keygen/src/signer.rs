@@ -5,6 +5,8 @@ use std::os::unix::net::UnixStream;
 
 use agent::{AgentClient, AgentError};
 use keys::{KeyError, PresentedKey, PrivateKey, SignatureAlgorithm};
+use token::{PinQuestion, Token};
+use zeroize::Zeroizing;
 
 /// A private key that can be used.
 pub(super) enum Signer {
@@ -14,6 +16,15 @@ pub(super) enum Signer {
     Agent {
         client: AgentClient<UnixStream>,
         blob: Vec<u8>,
+    },
+    /// In a token of a PKCS #11 library.
+    Token {
+        /// The library with its tokens.
+        token: Box<Token>,
+        /// Place of the key.
+        key: usize,
+        /// Asks for a PIN.
+        ask: fn(&PinQuestion) -> Option<Zeroizing<Vec<u8>>>,
     },
 }
 
@@ -76,6 +87,10 @@ impl Signer {
         Ok(match self {
             Self::File(key) => key.sign(algorithm, message)?,
             Self::Agent { client, blob } => client.sign_with(blob, message, algorithm)?,
+            Self::Token { token, key, ask } => {
+                let signed = token.sign(*key, algorithm, message, ask);
+                signed.map_err(|error| SignError(error.to_string()))?
+            }
         })
     }
 }

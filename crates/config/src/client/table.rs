@@ -174,7 +174,8 @@ keywords! {
         logging.log_level: LogLevel = LogLevel [] Kind::Parsed(forms::log_level), "INFO", Carried, Everywhere, First, Line;
         /// `MACs`.
         algorithms.macs: Vec<String> = MACs [] Kind::Algorithms(Class::Mac), "", Carried, Everywhere, First, Comma;
-        PKCS11Provider ["SmartcardDevice"] Kind::Text, "", NONE, Everywhere, First, UnlessNone;
+        /// `PKCS11Provider`: a library that reaches tokens; a name after `$` is that of a variable.
+        user_keys.pkcs11_provider: Option<String> = PKCS11Provider ["SmartcardDevice"] Kind::Text, "", Carried, Everywhere, First, UnlessNone;
         SecurityKeyProvider [] Kind::Text, "internal", Support::Enabling(&["internal"]), Everywhere, First, UnlessNone;
         /// `PreferredAuthentications`, in order.
         authentication.preferred_authentications: Vec<String> = PreferredAuthentications [] Kind::Text, "", Carried, Everywhere, First, Line;
