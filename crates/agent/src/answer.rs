@@ -2,10 +2,10 @@
 
 use wire::Put;
 
+use crate::message::QUERY;
 use crate::message::{
     EXTENSION_FAILURE, EXTENSION_RESPONSE, FAILURE, IDENTITIES_ANSWER, SIGN_RESPONSE, SUCCESS,
 };
-use crate::request::QUERY;
 
 /// SSH_AGENT_SUCCESS or SSH_AGENT_FAILURE.
 #[must_use]

@@ -32,6 +32,9 @@ pub const EXTENSION_FAILURE: u8 = 28;
 /// SSH_AGENT_EXTENSION_RESPONSE
 pub const EXTENSION_RESPONSE: u8 = 29;
 
+/// Name of the extension that lists the agent's extensions.
+pub const QUERY: &str = "query";
+
 /// Name of the extension that binds an agent connection to an SSH session.
 pub const SESSION_BIND: &str = "session-bind@openssh.com";
 
@@ -191,7 +194,7 @@ fn expect(body: &[u8], number: u8) -> Result<Reader<'_>, AgentError> {
 /// Decodes SSH_AGENT_EXTENSION_RESPONSE to `query`: the names of the agent's extensions.
 pub(crate) fn extensions(body: &[u8]) -> Result<Vec<String>, AgentError> {
     let mut reader = expect(body, EXTENSION_RESPONSE)?;
-    if reader.string()? != crate::request::QUERY.as_bytes() {
+    if reader.string()? != QUERY.as_bytes() {
         return Err(DecodeError::Malformed("answer to another extension").into());
     }
     let mut names = Vec::new();

@@ -8,8 +8,8 @@ use zeroize::Zeroizing;
 use crate::constraint::Constraints;
 use crate::error::AgentError;
 use crate::message::{
-    EXTENSION, Frame, MAX_MESSAGE_BYTES, REQUEST_IDENTITIES, SESSION_BIND, SIGN_REQUEST, SignFlags,
-    frame,
+    EXTENSION, Frame, MAX_MESSAGE_BYTES, QUERY, REQUEST_IDENTITIES, SESSION_BIND, SIGN_REQUEST,
+    SignFlags, frame,
 };
 
 /// SSH_AGENTC_REMOVE_ALL_RSA_IDENTITIES of protocol 1, which removes nothing of protocol 2.
@@ -32,9 +32,6 @@ const UNLOCK: u8 = 23;
 const ADD_ID_CONSTRAINED: u8 = 25;
 /// SSH_AGENTC_ADD_SMARTCARD_KEY_CONSTRAINED
 const ADD_SMARTCARD_KEY_CONSTRAINED: u8 = 26;
-
-/// Name of the extension that lists the agent's extensions.
-pub const QUERY: &str = "query";
 
 /// Longest session identifier, in bytes, as in OpenSSH.
 pub const MAX_SESSION_IDENTIFIER_BYTES: usize = 128;

@@ -2,7 +2,7 @@
 //! ssh_config(5).
 
 use wire::algorithms::{
-    CA_SIGNATURES, CIPHERS_WITH_AES, CLIENT_HOST_KEYS, CLIENT_KEX, KNOWN_KEX, KNOWN_MACS, MACS,
+    CA_SIGNATURES, CLIENT_HOST_KEYS, CLIENT_KEX, KNOWN_CIPHERS, KNOWN_KEX, KNOWN_MACS, MACS,
     SERVER_KEX, SIGNATURES, ciphers,
 };
 
@@ -100,7 +100,7 @@ impl Class {
     pub fn known(self) -> &'static [&'static str] {
         match self {
             Class::Kex => KNOWN_KEX,
-            Class::Cipher => CIPHERS_WITH_AES,
+            Class::Cipher => KNOWN_CIPHERS,
             Class::Mac => KNOWN_MACS,
             Class::HostKey | Class::Signature => SIGNATURES,
             Class::CaSignature => CA_SIGNATURES,

@@ -181,15 +181,6 @@ impl<'d> ChannelIo<'d> {
         Ok(sent)
     }
 
-    /// Sends bytes to the client's standard error, as many as fit now; returns the number sent.
-    ///
-    /// # Errors
-    /// [`Error::Misuse`] for an unknown channel.
-    pub fn send_stderr(&mut self, bytes: &[u8]) -> Result<usize, Error> {
-        self.connection
-            .channel_send_slice(self.channel, Stream::Stderr, bytes)
-    }
-
     /// Reports `bytes` of received data as consumed, so that the window reopens.
     ///
     /// # Errors

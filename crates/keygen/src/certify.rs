@@ -2,23 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
-use keys::certificate::{CertificateFields, CertificateOption};
+use keys::certificate::{
+    CertificateFields, CertificateOption, FORCE_COMMAND, NO_TOUCH_REQUIRED, SOURCE_ADDRESS,
+    VERIFY_REQUIRED,
+};
 use keys::time::{parse_absolute, parse_interval};
-use keys::{CertificateKind, PresentedKey, PublicKey, SignatureAlgorithm, address};
+use keys::{CertificateKind, Permission, PresentedKey, PublicKey, SignatureAlgorithm, address};
 
 use super::options::{Flags, KeyAccess, Serial};
 use super::signer::{NotHeld, Signer};
 use super::{KeygenFailure, files, show, tokens};
 use transfer::plan::shown;
-
-/// What user certificates permit unless options say otherwise.
-const DEFAULT_EXTENSIONS: [&str; 5] = [
-    "permit-X11-forwarding",
-    "permit-agent-forwarding",
-    "permit-port-forwarding",
-    "permit-pty",
-    "permit-user-rc",
-];
 
 /// The public keys that are certified, and the terms of their certificates.
 pub(super) struct Certifying<'a> {
@@ -241,7 +235,7 @@ fn point(text: &str, now: u64) -> Option<u64> {
 /// What `-O` options make of a certificate.
 #[derive(Debug)]
 struct Grants {
-    permitted: Vec<&'static str>,
+    permitted: Vec<Permission>,
     no_touch: bool,
     critical: Vec<CertificateOption>,
     extra: Vec<CertificateOption>,
@@ -252,7 +246,7 @@ struct Grants {
 impl Grants {
     fn parse(options: &[String]) -> Result<Self, KeygenFailure> {
         let mut grants = Self {
-            permitted: DEFAULT_EXTENSIONS.to_vec(),
+            permitted: Permission::ALL.to_vec(),
             no_touch: false,
             critical: Vec::new(),
             extra: Vec::new(),
@@ -271,27 +265,24 @@ impl Grants {
             self.permitted.clear();
             return Ok(());
         }
-        for name in DEFAULT_EXTENSIONS {
-            let stem = name
-                .strip_prefix("permit-")
-                .unwrap_or(name)
-                .to_ascii_lowercase();
-            if lower == format!("no-{stem}") {
-                self.permitted.retain(|permitted| *permitted != name);
-                return Ok(());
+        let named =
+            [("permit-", true), ("no-", false)]
+                .into_iter()
+                .find_map(|(prefix, is_permitted)| {
+                    let permission = Permission::of_option(lower.strip_prefix(prefix)?)?;
+                    Some((permission, is_permitted))
+                });
+        if let Some((permission, is_permitted)) = named {
+            self.permitted.retain(|permitted| *permitted != permission);
+            if is_permitted {
+                self.permitted.push(permission);
             }
-            if lower == format!("permit-{stem}") {
-                self.permitted.retain(|permitted| *permitted != name);
-                self.permitted.push(name);
-                return Ok(());
-            }
+            return Ok(());
         }
         match lower.as_str() {
-            "no-touch-required" => self.no_touch = true,
+            NO_TOUCH_REQUIRED => self.no_touch = true,
             "touch-required" => self.no_touch = false,
-            "verify-required" => self
-                .critical
-                .push(CertificateOption::flag("verify-required")),
+            VERIFY_REQUIRED => self.critical.push(CertificateOption::flag(VERIFY_REQUIRED)),
             _ => return self.apply_with_value(option),
         }
         Ok(())
@@ -309,12 +300,12 @@ impl Grants {
             Ok(())
         };
         match (name, value) {
-            ("force-command", Some(command)) if !command.is_empty() => {
+            (FORCE_COMMAND, Some(command)) if !command.is_empty() => {
                 once(&mut self.force_command)?;
                 self.critical
                     .push(CertificateOption::with_text(name, command));
             }
-            ("source-address", Some(list)) => {
+            (SOURCE_ADDRESS, Some(list)) => {
                 once(&mut self.source_address)?;
                 address::CidrList::parse(list)
                     .map_err(|_| KeygenFailure::new("Invalid source-address list"))?;
@@ -345,10 +336,10 @@ impl Grants {
             extensions.extend(
                 self.permitted
                     .iter()
-                    .map(|name| CertificateOption::flag(name)),
+                    .map(|each| CertificateOption::flag(each.extension())),
             );
             if self.no_touch {
-                extensions.push(CertificateOption::flag("no-touch-required"));
+                extensions.push(CertificateOption::flag(NO_TOUCH_REQUIRED));
             }
         }
         extensions

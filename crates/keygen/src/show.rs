@@ -5,9 +5,10 @@ use std::io::Read;
 use std::path::Path;
 
 use crypto::hash::HashAlgorithm;
+use keys::certificate::{CRITICAL_OPTIONS, NO_TOUCH_REQUIRED};
 use keys::public_file::{self, PublicKeyFile};
 use keys::time::CivilTime;
-use keys::{Certificate, PresentedKey, fingerprint, private_file};
+use keys::{Certificate, Permission, PresentedKey, fingerprint, private_file};
 use zeroize::Zeroizing;
 
 use super::options::{FingerprintForm, Format, IdentityChoice};
@@ -303,18 +304,10 @@ fn print_certificate(certificate: &Certificate, hash: HashAlgorithm) {
         }
     }
     print_options("Critical Options", certificate.critical_options(), |name| {
-        matches!(name, "force-command" | "source-address" | "verify-required")
+        CRITICAL_OPTIONS.contains(&name)
     });
     print_options("Extensions", certificate.extensions(), |name| {
-        matches!(
-            name,
-            "permit-X11-forwarding"
-                | "permit-agent-forwarding"
-                | "permit-port-forwarding"
-                | "permit-pty"
-                | "permit-user-rc"
-                | "no-touch-required"
-        )
+        name == NO_TOUCH_REQUIRED || Permission::of_extension(name).is_some()
     });
 }
 

@@ -124,16 +124,6 @@ impl PacketBuf {
         Ok(count)
     }
 
-    /// Calls `write` to append to the payload through the `Vec` that `wire` encodes into. `write`
-    /// must not shorten the `Vec`.
-    pub fn encode_with(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
-        self.bytes.truncate(self.end);
-        write(&mut self.bytes);
-        debug_assert!(self.bytes.len() >= self.end, "an encoder only appends");
-        self.ensure_len(self.start);
-        self.end = self.bytes.len();
-    }
-
     /// Shortens the payload to its first `len` bytes; does nothing if it is not longer.
     pub fn truncate(&mut self, len: usize) {
         self.end = self.end.min(self.start.saturating_add(len));

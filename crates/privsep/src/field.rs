@@ -4,6 +4,7 @@
 
 use core::fmt;
 
+use wire::permissions::Permissions;
 use wire::{DecodeError, Put, Reader};
 use zeroize::Zeroizing;
 
@@ -103,6 +104,15 @@ impl Field for bool {
     }
     fn write(&self, out: &mut Vec<u8>) {
         out.put_bool(*self);
+    }
+}
+
+impl Field for Permissions {
+    fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Self::from_bits(reader.u32()?).ok_or(DecodeError::Malformed("unknown permission"))
+    }
+    fn write(&self, out: &mut Vec<u8>) {
+        out.put_u32(self.to_bits());
     }
 }
 

@@ -294,22 +294,14 @@ mod tests {
 
     #[test]
     fn every_listed_algorithm_is_carried_out() {
-        for kex in [algorithms::SERVER_KEX, algorithms::KNOWN_KEX] {
-            assert!(
-                kex.iter()
-                    .all(|name| KexAlgorithm::from_name(name).is_some())
-            );
+        for name in algorithms::KNOWN_KEX {
+            assert!(KexAlgorithm::from_name(name).is_some(), "{name}");
         }
-        for aes_hardware in [true, false] {
-            for name in algorithms::ciphers(aes_hardware) {
-                assert!(CipherAlgorithm::from_name(name).is_some(), "{name}");
-            }
+        for name in algorithms::KNOWN_CIPHERS {
+            assert!(CipherAlgorithm::from_name(name).is_some(), "{name}");
         }
-        for macs in [algorithms::MACS, algorithms::KNOWN_MACS] {
-            assert!(
-                macs.iter()
-                    .all(|name| MacAlgorithm::from_name(name).is_some())
-            );
+        for name in algorithms::KNOWN_MACS {
+            assert!(MacAlgorithm::from_name(name).is_some(), "{name}");
         }
         for signatures in [
             algorithms::CLIENT_HOST_KEYS,

@@ -212,8 +212,8 @@ pub enum Event {
     AuthBanner(String),
     /// Client: the user is logged in.
     AuthSuccess(AuthProof),
-    /// Server: decide on this request and answer `auth_success`, `auth_failure`, `auth_pk_ok`,
-    /// `auth_info_request` or `auth_change_request`.
+    /// Server: decide on this request and answer `auth_success`, `auth_failure`, `auth_pk_ok`
+    /// or `auth_info_request`.
     AuthRequest(AuthRequest),
 
     /// The peer requests a channel; answer `accept_channel` or `reject_channel`.
@@ -317,4 +317,25 @@ pub enum Event {
         /// Text of the message.
         text: String,
     },
+}
+
+impl Event {
+    /// The channel that the event is about. `None` for a channel that the peer requests, one that the
+    /// server ignored, and events about no channel.
+    #[must_use]
+    pub fn channel(&self) -> Option<ChannelId> {
+        match self {
+            Self::ChannelOpened(channel)
+            | Self::ChannelRefused { channel, .. }
+            | Self::ChannelData { channel, .. }
+            | Self::ChannelEof(channel)
+            | Self::ChannelPeerClosed(channel)
+            | Self::ChannelClosed(channel)
+            | Self::ChannelWritable(channel)
+            | Self::ChannelIdle { channel, .. }
+            | Self::ChannelReply { channel, .. }
+            | Self::ChannelRequest { channel, .. } => Some(*channel),
+            _ => None,
+        }
+    }
 }

@@ -40,6 +40,9 @@ pub(crate) enum Permission {
     Forbidden,
 }
 
+/// The internal error of a message that is permitted and has no arm in the code that handles it.
+pub(crate) const NO_ARM: &str = "a permitted message has no arm";
+
 /// Decides whether `role` may receive message `number` in `phase`.
 pub(crate) fn permission(number: u8, role: Role, phase: ConnectionPhase) -> Permission {
     let Some(row) = info(number) else {

@@ -133,12 +133,6 @@ impl Splitter {
         core::mem::take(&mut self.taken)
     }
 
-    /// True within a message, where the stream must not end.
-    #[must_use]
-    pub fn is_inside(&self) -> bool {
-        self.held > 0 || self.state != FrameState::Between
-    }
-
     /// Returns the next part, or `None` until more bytes arrive.
     ///
     /// # Errors

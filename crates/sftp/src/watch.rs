@@ -47,7 +47,7 @@ pub struct Watch {
     identity: (u64, u64),
     /// True once the same copy writes the file under another name as well.
     aliased: Arc<AtomicBool>,
-    state: State,
+    state: WatchState,
 }
 
 /// The files that one copy has open, by device and inode number. A copy may write one file under several
@@ -90,7 +90,7 @@ impl Targets {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum WatchState {
     On,
     /// Nothing is checked: the file is not regular, or not on a local file system, or the copy
     /// itself also writes it under another name.
@@ -109,7 +109,7 @@ impl Watch {
             looks: 0,
             identity: (0, 0),
             aliased: Arc::default(),
-            state: State::On,
+            state: WatchState::On,
         }
     }
 
@@ -184,7 +184,7 @@ impl Watch {
             watch.modified = Some(info.modified);
             info.size == watch.size
         });
-        if looked.is_err() && before == State::On {
+        if looked.is_err() && before == WatchState::On {
             mark(&fd);
         }
         looked
@@ -195,7 +195,7 @@ impl Watch {
     /// # Errors
     /// The system's.
     pub fn restart(&mut self, fd: impl AsFd) -> io::Result<()> {
-        if self.state == State::On {
+        if self.state == WatchState::On {
             let info = content::info(fd)?;
             (self.size, self.modified) = (info.size, Some(info.modified));
             self.identity = info.identity;
@@ -208,11 +208,11 @@ impl Watch {
         fd: impl AsFd,
         is_ours: impl FnOnce(&mut Self, &Info) -> bool,
     ) -> io::Result<()> {
-        if self.state == State::On {
+        if self.state == WatchState::On {
             let info = content::info(&fd)?;
             self.identity = info.identity;
             if self.aliased.load(Ordering::Relaxed) {
-                self.state = State::Off;
+                self.state = WatchState::Off;
                 return Ok(());
             }
             if is_ours(self, &info) {
@@ -220,11 +220,15 @@ impl Watch {
             }
             // Asked only here, because most files never reach this point.
             let tells = info.kind() == FileKind::Regular && content::is_local(&fd)?;
-            self.state = if tells { State::Lost } else { State::Off };
+            self.state = if tells {
+                WatchState::Lost
+            } else {
+                WatchState::Off
+            };
         }
         match self.state {
-            State::Lost => Err(io::Error::other(OTHER)),
-            State::On | State::Off => Ok(()),
+            WatchState::Lost => Err(io::Error::other(OTHER)),
+            WatchState::On | WatchState::Off => Ok(()),
         }
     }
 }

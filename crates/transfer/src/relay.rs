@@ -28,7 +28,7 @@ const MAX_HELD_BYTES: usize = 16 << 20;
 
 /// A file to copy.
 #[derive(Debug, Clone)]
-pub struct Item {
+pub struct RelayItem {
     /// Path on the first server.
     pub from: Vec<u8>,
     /// Path on the second server.
@@ -57,7 +57,7 @@ type Held = Rc<Cell<usize>>;
 #[derive(Debug)]
 pub(crate) struct RelayJob {
     copy: FileCopy,
-    item: Item,
+    item: RelayItem,
     preserve: bool,
     /// Length of the file, if known before it is read.
     end: Option<u64>,
@@ -193,7 +193,7 @@ impl FileJob for RelayJob {
 }
 
 impl RelayJob {
-    fn new(copy: FileCopy, item: Item, preserve: bool, held: Held) -> Self {
+    fn new(copy: FileCopy, item: RelayItem, preserve: bool, held: Held) -> Self {
         Self {
             copy,
             preserve,
@@ -368,7 +368,7 @@ impl RelayJob {
 
 /// The work that copies the items.
 pub struct Relay<'r> {
-    items: VecDeque<Item>,
+    items: VecDeque<RelayItem>,
     files: Files<&'r mut dyn Report, RelayJob>,
     preserve: bool,
     held: Held,
@@ -378,7 +378,7 @@ impl<'r> Relay<'r> {
     /// Creates a work that copies `items`; with `preserve`, modes and times too. Items that cannot
     /// be regular files fail at once.
     pub fn new(
-        items: Vec<Item>,
+        items: Vec<RelayItem>,
         preserve: bool,
         limit_bytes: u64,
         report: &'r mut dyn Report,
@@ -466,7 +466,7 @@ mod tests {
     #[test]
     fn a_size_that_no_file_has_is_refused() {
         let mut heard = Heard::default();
-        let items = [1 << 63, u64::MAX, 1].map(|size| Item {
+        let items = [1 << 63, u64::MAX, 1].map(|size| RelayItem {
             from: b"/f".to_vec(),
             to: b"/t".to_vec(),
             attributes: Attributes {

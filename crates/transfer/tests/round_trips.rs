@@ -13,7 +13,7 @@ use bytes::Bytes;
 use sftp::server::Permits;
 use sftp::server::{Serve, Work};
 use transfer::engine::{EngineError, Exchange, Transport};
-use transfer::get::{Get, Item as GetItem, Source};
+use transfer::get::{DownloadSource, Get, Item as GetItem};
 use transfer::options::{Options, Resume};
 use transfer::plan::glob;
 use transfer::put::{Item as PutItem, Put, Target};
@@ -142,11 +142,11 @@ fn get(reads_on: bool, pattern: &Path, to: &Path, options: &Options) -> usize {
 
 fn get_from(mut remote: Remote<Far>, pattern: &Path, to: &Path, options: &Options) -> usize {
     let pattern = pattern.as_os_str().as_bytes();
-    let mut ahead = Source::new(pattern, options, 1);
+    let mut ahead = DownloadSource::new(pattern, options, 1);
     if let Some(ahead) = &mut ahead {
         remote.engine().run(ahead).unwrap();
     }
-    let found = match ahead.as_ref().and_then(Source::found) {
+    let found = match ahead.as_ref().and_then(DownloadSource::found) {
         Some(found) => vec![found],
         None => glob::expand(&mut remote, pattern, &mut |_| {}).unwrap(),
     };

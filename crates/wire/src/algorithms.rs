@@ -36,8 +36,9 @@ pub fn is_post_quantum(kex: &str) -> bool {
     kex.starts_with("mlkem") || kex.starts_with("sntrup")
 }
 
-/// Default ciphers for a CPU with AES instructions, in order of preference.
-pub const CIPHERS_WITH_AES: &[&str] = &[
+/// All supported ciphers: the defaults first, then those that only a configuration selects. Each part is in
+/// order of preference for a CPU with AES instructions.
+pub const KNOWN_CIPHERS: &[&str] = &[
     "aes128-gcm@openssh.com",
     "aes256-gcm@openssh.com",
     "chacha20-poly1305@openssh.com",
@@ -46,7 +47,11 @@ pub const CIPHERS_WITH_AES: &[&str] = &[
     "aes256-ctr",
 ];
 
-/// Default ciphers for a CPU without AES instructions, in order of preference.
+/// Default ciphers for a CPU with AES instructions, in order of preference.
+pub const CIPHERS_WITH_AES: &[&str] = KNOWN_CIPHERS.split_at(6).0;
+
+/// Default ciphers for a CPU without AES instructions, in order of preference: the same names as in
+/// [`CIPHERS_WITH_AES`].
 pub const CIPHERS_WITHOUT_AES: &[&str] = &[
     "chacha20-poly1305@openssh.com",
     "aes128-gcm@openssh.com",
@@ -66,31 +71,23 @@ pub const fn ciphers(aes_hardware: bool) -> &'static [&'static str] {
     }
 }
 
-/// Default MACs, in order of preference.
-pub const MACS: &[&str] = &[
-    "umac-64-etm@openssh.com",
-    "umac-128-etm@openssh.com",
-    "hmac-sha2-256-etm@openssh.com",
-    "hmac-sha2-512-etm@openssh.com",
-    "umac-64@openssh.com",
-    "umac-128@openssh.com",
-    "hmac-sha2-256",
-    "hmac-sha2-512",
-];
-
-/// All supported MACs.
+/// All supported MACs: the defaults first, then those that only a configuration selects. Each part is in
+/// order of preference.
 pub const KNOWN_MACS: &[&str] = &[
     "umac-64-etm@openssh.com",
     "umac-128-etm@openssh.com",
     "hmac-sha2-256-etm@openssh.com",
     "hmac-sha2-512-etm@openssh.com",
-    "hmac-sha1-etm@openssh.com",
     "umac-64@openssh.com",
     "umac-128@openssh.com",
     "hmac-sha2-256",
     "hmac-sha2-512",
+    "hmac-sha1-etm@openssh.com",
     "hmac-sha1",
 ];
+
+/// Default MACs, in order of preference.
+pub const MACS: &[&str] = KNOWN_MACS.split_at(8).0;
 
 /// Default host key algorithms of the client, in order of preference: certificates before plain
 /// keys, in each group NIST curves last.
@@ -165,9 +162,21 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_of_key_exchanges_end_where_they_are_meant_to() {
+    fn the_defaults_end_where_they_are_meant_to() {
         assert_eq!(SERVER_KEX.last(), Some(&"curve25519-sha256@libssh.org"));
         assert_eq!(CLIENT_KEX.last(), Some(&"diffie-hellman-group14-sha256"));
+        assert_eq!(CIPHERS_WITH_AES.last(), Some(&"aes256-ctr"));
+        assert_eq!(MACS.last(), Some(&"hmac-sha2-512"));
+    }
+
+    #[test]
+    fn the_cpu_decides_over_the_order_of_ciphers_alone() {
+        let sorted = |list: &[&'static str]| {
+            let mut names = list.to_vec();
+            names.sort_unstable();
+            names
+        };
+        assert_eq!(sorted(CIPHERS_WITH_AES), sorted(CIPHERS_WITHOUT_AES));
     }
 
     #[test]
@@ -176,9 +185,8 @@ mod tests {
             SERVER_KEX,
             CLIENT_KEX,
             KNOWN_KEX,
-            CIPHERS_WITH_AES,
+            KNOWN_CIPHERS,
             CIPHERS_WITHOUT_AES,
-            MACS,
             KNOWN_MACS,
             CLIENT_HOST_KEYS,
             SIGNATURES,

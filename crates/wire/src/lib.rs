@@ -13,6 +13,7 @@ mod codec;
 pub mod hex;
 pub mod message;
 pub mod names;
+pub mod permissions;
 pub mod userauth;
 
 #[cfg(test)]

@@ -62,6 +62,18 @@ fn signal(client: &Background, name: &str) {
     assert_eq!(outcome.status, 0, "{}", outcome.summary());
 }
 
+/// The client was refused the port.
+fn assert_refused(site: &Site, outcome: &Outcome, port: u16) {
+    let log = site.running.daemon.log();
+    assert!(is_refused(outcome, port), "{} {log}", outcome.summary());
+}
+
+/// The client has got the port, and has run its command.
+fn assert_got(site: &Site, outcome: &Outcome) {
+    let log = site.running.daemon.log();
+    assert_eq!(outcome.status, 7, "{} {log}", outcome.summary());
+}
+
 #[test]
 fn a_frozen_client_loses_its_port_to_the_same_key() {
     each_client(|site| {
@@ -69,13 +81,7 @@ fn a_frozen_client_loses_its_port_to_the_same_key() {
         let mut old = forwards(&site, "", port);
         signal(&old, "-STOP");
         let outcome = asks(&site, "", port);
-        assert_eq!(
-            outcome.status,
-            7,
-            "{} {}",
-            outcome.summary(),
-            site.running.daemon.log()
-        );
+        assert_got(&site, &outcome);
         let text = format!("port {port} taken back from an earlier connection of the same key");
         let said = outcome.stderr.text();
         assert!(said.contains(&format!("debug1: Remote: {text}")), "{said}");
@@ -97,12 +103,7 @@ fn a_living_client_keeps_its_port() {
         let port = free_port();
         let _old = forwards(&site, "", port);
         let outcome = asks(&site, "", port);
-        assert!(
-            is_refused(&outcome, port),
-            "{} {}",
-            outcome.summary(),
-            site.running.daemon.log()
-        );
+        assert_refused(&site, &outcome, port);
         assert_eq!(through(port, b"still"), b"still");
     });
 }
@@ -116,12 +117,7 @@ fn another_key_does_not_get_it_and_another_program_keeps_its_own() {
     let key = fixture::file("user_ecdsa256");
     let other = format!("IdentityFile {}\n", key.display());
     let outcome = asks(&site, &other, port);
-    assert!(
-        is_refused(&outcome, port),
-        "{} {}",
-        outcome.summary(),
-        site.running.daemon.log()
-    );
+    assert_refused(&site, &outcome, port);
     // A port that something else holds is nobody's to give.
     let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)).expect("a port of both families");
     let taken = listener.local_addr().expect("an address").port();
@@ -158,13 +154,7 @@ fn what_a_key_may_not_have_it_does_not_take_back() {
     }
     std::fs::write(&file, lines(&format!("permitlisten=\"{port}\""))).expect("the server's keys");
     let outcome = asks(&site, "", port);
-    assert_eq!(
-        outcome.status,
-        7,
-        "{} {}",
-        outcome.summary(),
-        site.running.daemon.log()
-    );
+    assert_got(&site, &outcome);
 }
 
 #[test]
@@ -186,13 +176,7 @@ fn a_frozen_client_with_a_session_loses_its_ports_and_not_its_session() {
     signal(&old, "-STOP");
     for port in ports {
         let outcome = asks(&site, "", port);
-        assert_eq!(
-            outcome.status,
-            7,
-            "{} {}",
-            outcome.summary(),
-            site.running.daemon.log()
-        );
+        assert_got(&site, &outcome);
     }
     signal(&old, "-CONT");
     let (mut input, output) = (old.0.stdin.take(), old.0.stdout.take());
@@ -227,13 +211,7 @@ fn a_client_whose_network_is_gone_loses_its_port() {
         let _old = forwards(&site, "BindAddress 192.0.2.2\n", port);
         ip(&["address", "del", "192.0.2.2/32", "dev", "lo"]);
         let outcome = asks(&site, "", port);
-        assert_eq!(
-            outcome.status,
-            7,
-            "{} {}",
-            outcome.summary(),
-            site.running.daemon.log()
-        );
+        assert_got(&site, &outcome);
         let closed = || {
             let log = site.running.daemon.log();
             log.contains("client not responding; a new connection of the same key")

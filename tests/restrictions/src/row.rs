@@ -8,11 +8,16 @@
 
 use std::collections::BTreeMap;
 
+use keys::Permission;
+
 /// Actual or expected outcomes: probe → outcome. [`crate::probe`] names both.
 pub type Outcomes = BTreeMap<&'static str, String>;
 
 /// The probes that open a session with a program.
 pub const SESSIONS: [&str; 5] = ["shell", "pty", "exec", "sftp-server", "internal-sftp"];
+
+/// The line that turns X11 forwarding on, which is off by default.
+pub const X11: &str = "X11Forwarding yes";
 
 /// The password of accounts that have one.
 pub const PASSWORD: &str = "open sesame";
@@ -302,6 +307,33 @@ impl Row {
     #[must_use]
     pub fn restricted(self) -> Self {
         self.no_pty().no_user_rc().no_ports().no_agent()
+    }
+
+    /// The effects of a key that denies `permission` alone.
+    #[must_use]
+    pub fn without(self, permission: Permission) -> Self {
+        match permission {
+            Permission::Pty => self.no_pty(),
+            Permission::UserRc => self.no_user_rc(),
+            Permission::PortForwarding => self.no_ports(),
+            Permission::AgentForwarding => self.no_agent(),
+            // It is not on by default: a row without it shows only that the permission is denied.
+            Permission::X11Forwarding => self.with(X11),
+        }
+    }
+
+    /// The effects of a key that grants `permission` alone.
+    #[must_use]
+    pub fn of_one(self, permission: Permission) -> Self {
+        let denied = Permission::ALL.iter().filter(|each| {
+            // Without X11Forwarding the denial has no effect that a probe sees.
+            **each != permission && **each != Permission::X11Forwarding
+        });
+        let row = denied.fold(self, |row, each| row.without(*each));
+        match permission {
+            Permission::X11Forwarding => row.with(X11).but("x11", "yes"),
+            _ => row,
+        }
     }
 
     /// `{forced}` runs for every request.

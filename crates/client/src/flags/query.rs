@@ -2,7 +2,7 @@
 
 use keys::{KeyType, SignatureAlgorithm};
 use wire::algorithms::{
-    CA_SIGNATURES, CIPHERS_WITH_AES, CLIENT_HOST_KEYS, KNOWN_KEX, KNOWN_MACS, SIGNATURES,
+    CA_SIGNATURES, CLIENT_HOST_KEYS, KNOWN_CIPHERS, KNOWN_KEX, KNOWN_MACS, SIGNATURES,
 };
 
 use crate::log;
@@ -17,13 +17,13 @@ struct Answer {
 const ANSWERS: &[Answer] = &[
     Answer {
         names: &["cipher", "Ciphers"],
-        lines: || CIPHERS_WITH_AES.to_vec(),
+        lines: || KNOWN_CIPHERS.to_vec(),
     },
     Answer {
         names: &["cipher-auth"],
         lines: || {
             let seals = |name: &&str| name.contains("gcm") || name.contains("poly1305");
-            CIPHERS_WITH_AES
+            KNOWN_CIPHERS
                 .iter()
                 .copied()
                 .filter(|name| seals(name))

@@ -36,7 +36,7 @@ pub const SYSTEM_FILE: &str = "/etc/ssh/ssh_config";
 
 /// A configuration file and how to treat it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Source {
+pub(crate) struct ConfigSource {
     pub(crate) path: PathBuf,
     /// True for a file of the user: relative includes start at ~/.ssh and `~` is expanded.
     pub(crate) of_user: bool,
@@ -48,7 +48,7 @@ pub(crate) struct Source {
 
 /// The configuration files, and how to read them.
 pub struct ClientConfig {
-    pub(crate) sources: Vec<Source>,
+    pub(crate) sources: Vec<ConfigSource>,
     pub(crate) files: Box<dyn Files + Send + Sync>,
     /// Home directory, for relative includes of the user's file.
     pub(crate) home: PathBuf,
@@ -61,13 +61,13 @@ impl ClientConfig {
     pub fn standard(home: &Path) -> ClientConfig {
         let mut config = ClientConfig::none(home);
         config.sources = vec![
-            Source {
+            ConfigSource {
                 path: home.join(".ssh/config"),
                 of_user: true,
                 check_owner: true,
                 required: false,
             },
-            Source {
+            ConfigSource {
                 path: PathBuf::from(SYSTEM_FILE),
                 of_user: false,
                 check_owner: false,
@@ -81,7 +81,7 @@ impl ClientConfig {
     pub fn from_file(file: &Path, home: &Path) -> ClientConfig {
         let mut config = ClientConfig::none(home);
         if file != Path::new("none") {
-            config.sources.push(Source {
+            config.sources.push(ConfigSource {
                 path: file.to_owned(),
                 of_user: true,
                 check_owner: false,

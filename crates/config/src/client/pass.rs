@@ -6,7 +6,7 @@ use crate::client::knowledge::Knowledge;
 use crate::client::matching::{self, Facts};
 use crate::client::options::SessionType;
 use crate::client::table::{CLIENT_TABLE, Row};
-use crate::client::{ClientConfig, CommandLine, CommandLineSetting, Source, methods};
+use crate::client::{ClientConfig, CommandLine, CommandLineSetting, ConfigSource, methods};
 use crate::environment::Environment;
 use crate::error::{Place, Severity, Warning};
 use crate::forms;
@@ -44,7 +44,7 @@ pub(crate) struct Pass<'a> {
 /// The context of a line: whether it applies, and in which file it is.
 #[derive(Clone, Copy)]
 struct Context<'s> {
-    source: Option<&'s Source>,
+    source: Option<&'s ConfigSource>,
     /// False inside an including block that does not apply.
     reachable: bool,
     depth: usize,
@@ -89,7 +89,7 @@ impl Pass<'_> {
     }
 
     /// Applies a file.
-    pub(crate) fn source(&mut self, source: &Source) {
+    pub(crate) fn source(&mut self, source: &ConfigSource) {
         let context = Context {
             source: Some(source),
             reachable: true,

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use transfer::get::{Get, Item, Source};
+use transfer::get::{DownloadSource, Get, Item};
 use transfer::plan::shown;
 use transfer::text;
 
@@ -63,11 +63,11 @@ fn get(
 ) -> Result<(), Fatal> {
     let pattern = prepared_pattern(remote, path)?;
     let links = remote.engine().links();
-    let mut ahead = Source::new(&pattern, &options.copy, links);
+    let mut ahead = DownloadSource::new(&pattern, &options.copy, links);
     if let Some(ahead) = &mut ahead {
         remote.engine().run(ahead).map_err(|error| lost(&error))?;
     }
-    let found = match ahead.as_ref().and_then(Source::found) {
+    let found = match ahead.as_ref().and_then(DownloadSource::found) {
         Some(found) => vec![found],
         None => super::found(remote, console, &pattern)?,
     };

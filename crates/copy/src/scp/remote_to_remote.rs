@@ -6,7 +6,7 @@ use sftp::Attributes;
 use sftp::attributes::mode;
 use transfer::options::{MAX_DEPTH, Resume};
 use transfer::plan::joined;
-use transfer::relay::{Item, Relay};
+use transfer::relay::{Relay, RelayItem};
 use transfer::remote::{Remote, RemoteError};
 use transfer::text;
 
@@ -69,7 +69,7 @@ struct Walk<'w> {
     options: &'w ScpOptions,
     console: &'w mut Console,
     remote: &'w mut AnyRemote,
-    items: Vec<Item>,
+    items: Vec<RelayItem>,
     /// Those that are there at the target, with what they are to have when all is in them: what is
     /// in a directory comes after it.
     directories: Vec<(Vec<u8>, Attributes)>,
@@ -175,7 +175,7 @@ impl Walk<'_> {
                     .error(&format!("crossload \"{shown}\": not a regular file"));
                 return Ok(());
             }
-            self.items.push(Item {
+            self.items.push(RelayItem {
                 from: from.to_vec(),
                 to: to.to_vec(),
                 attributes,

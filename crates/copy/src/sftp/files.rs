@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use transfer::get::{Get, Item as GetItem, Source};
+use transfer::get::{DownloadSource, Get, Item as GetItem};
 use transfer::options::{Options, Resume};
 use transfer::plan::{base_name, glob, joined};
 use transfer::put::{Item as PutItem, Put};
@@ -39,11 +39,11 @@ impl Sftp {
     ) -> Result<(), CommandFailure> {
         let options = self.options(flags)?;
         let pattern = self.pattern(from);
-        let mut ahead = Source::new(&pattern, &options, 1);
+        let mut ahead = DownloadSource::new(&pattern, &options, 1);
         if let Some(ahead) = &mut ahead {
             self.remote.engine().run(ahead)?;
         }
-        let found = match ahead.as_ref().and_then(Source::found) {
+        let found = match ahead.as_ref().and_then(DownloadSource::found) {
             Some(found) => vec![found],
             None => self.found(&pattern)?,
         };

@@ -78,18 +78,8 @@ impl Forwards {
     }
 
     fn event(&mut self, event: Event, driver: &mut Driver) -> Option<Event> {
-        let channel = match &event {
-            Event::ChannelOpened(channel)
-            | Event::ChannelRefused { channel, .. }
-            | Event::ChannelData { channel, .. }
-            | Event::ChannelEof(channel)
-            | Event::ChannelPeerClosed(channel)
-            | Event::ChannelClosed(channel)
-            | Event::ChannelWritable(channel)
-            | Event::ChannelIdle { channel, .. }
-            | Event::ChannelReply { channel, .. }
-            | Event::ChannelRequest { channel, .. } => *channel,
-            _ => return Some(event),
+        let Some(channel) = event.channel() else {
+            return Some(event);
         };
         let Some(serial) = self.serial(channel) else {
             return Some(event);

@@ -1,8 +1,6 @@
 //! Connections that the server makes for its client, and listeners (RFC 4254 §7, OpenSSH's PROTOCOL
 //! §2.4): [`Handler::permits`] decides, [`driver::forward`] carries out.
 
-use std::path::PathBuf;
-
 use driver::forward::{
     ForwardSettings, ForwardTarget, Forwards, Gateway, Listening, ListeningSockets, Opens,
 };
@@ -13,51 +11,13 @@ use wire::message::open_failure;
 use wire::{Put, names};
 
 use super::auth::Login;
-use super::handler::Handler;
+use super::handler::{Forward, Handler};
 use crate::Error;
 
 /// Most listeners of one client.
 const MAX_LISTENERS: usize = 256;
 /// Permissions that the file of a listening socket does not have: it is the server's user's only.
 const UNIX_MASK: u32 = 0o177;
-
-/// What a client asks the server to do for it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Forward {
-    /// Connect to a TCP port.
-    ConnectTcp {
-        /// Name, which the server looks up, or IP address, as the client sent it.
-        host: String,
-        /// The port.
-        port: u16,
-    },
-    /// Connect to a Unix socket.
-    ConnectUnix(PathBuf),
-    /// Listen on a TCP port.
-    ListenTcp {
-        /// `localhost` for the loopback addresses, empty or `*` for all addresses, or an address.
-        address: String,
-        /// The port; 0 leaves the choice to the system.
-        port: u16,
-    },
-    /// Listen on a Unix socket, whose file is made with mode 0600 and removed at the end.
-    ListenUnix(PathBuf),
-    /// Exchange datagrams with a UDP port, through one socket for each sender on the client's side.
-    ConnectUdp {
-        /// Name, which the server looks up, or IP address, as the client sent it.
-        host: String,
-        /// The port.
-        port: u16,
-    },
-    /// Receive datagrams on a UDP port.
-    ListenUdp {
-        /// As in [`Forward::ListenTcp`].
-        address: String,
-        /// The port; 0 leaves the choice to the system.
-        port: u16,
-    },
-}
 
 impl From<&ForwardTarget> for Forward {
     fn from(target: &ForwardTarget) -> Self {

@@ -1,11 +1,49 @@
 //! What a server does for clients that are logged in.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use super::auth::Login;
 use super::channel::Channel;
-use super::forwarding::Forward;
 use crate::{Exit, Pty};
+
+/// What a client asks the server to do for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Forward {
+    /// Connect to a TCP port.
+    ConnectTcp {
+        /// Name, which the server looks up, or IP address, as the client sent it.
+        host: String,
+        /// The port.
+        port: u16,
+    },
+    /// Connect to a Unix socket.
+    ConnectUnix(PathBuf),
+    /// Listen on a TCP port.
+    ListenTcp {
+        /// `localhost` for the loopback addresses, empty or `*` for all addresses, or an address.
+        address: String,
+        /// The port; 0 leaves the choice to the system.
+        port: u16,
+    },
+    /// Listen on a Unix socket, whose file is made with mode 0600 and removed at the end.
+    ListenUnix(PathBuf),
+    /// Exchange datagrams with a UDP port, through one socket for each sender on the client's side.
+    ConnectUdp {
+        /// Name, which the server looks up, or IP address, as the client sent it.
+        host: String,
+        /// The port.
+        port: u16,
+    },
+    /// Receive datagrams on a UDP port.
+    ListenUdp {
+        /// As in [`Forward::ListenTcp`].
+        address: String,
+        /// The port; 0 leaves the choice to the system.
+        port: u16,
+    },
+}
 
 /// What a channel is for.
 #[derive(Debug, Clone, PartialEq, Eq)]

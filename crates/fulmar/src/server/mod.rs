@@ -53,8 +53,7 @@ mod signing;
 pub use auth::{Attempt, Authenticator, Decision, Dialogue, Login, Method};
 pub use channel::{Channel, StderrWriter};
 pub use config::Config;
-pub use forwarding::Forward;
-pub use handler::{Handler, Start};
+pub use handler::{Forward, Handler, Start};
 pub use listener::{Server, Stopper};
 
 /// An event on a channel other than data.

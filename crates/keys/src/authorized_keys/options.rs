@@ -5,81 +5,90 @@ use core::fmt;
 
 use crate::address::{AddressPatterns, CidrList};
 use crate::authorized_keys::LineError;
-use crate::certificate::CertificateGrants;
 use crate::error::printable;
 use crate::time::{LocalClock, parse_absolute};
+use wire::permissions::{Permission, Permissions};
 
-/// Permissions of a key after login, and conditions for the login. The default is a line without
-/// options, which permits everything.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(
-    clippy::struct_excessive_bools,
-    reason = "independent switches, as sshd(8) lists them"
-)]
-pub struct KeyOptions {
-    /// `cert-authority`: the key signs certificates.
-    pub certificate_authority: bool,
-    /// `restrict` was given, or the certificate lacks `permit-port-forwarding`: features without an
-    /// option of their own, such as tunnels, are denied too.
-    pub restricted: bool,
-    /// `command=`, or a certificate's `force-command`.
-    pub force_command: Option<String>,
-    /// `environment=`, in order; of several values for one name the first counts.
-    pub environment: Vec<(String, String)>,
-    /// `from=`
-    pub from: Option<AddressPatterns>,
-    /// A certificate's `source-address`.
-    pub source_address: Option<CidrList>,
-    /// `expiry-time=`: seconds since 1970 from which the key is no longer accepted.
-    pub valid_before: Option<u64>,
-    /// `principals=`: names of which the certificate must contain one. An authorized_keys line that
-    /// has it without `cert-authority` is refused.
-    pub principals: Option<Vec<String>>,
-    /// `no-pty`
-    pub permit_pty: bool,
-    /// `no-port-forwarding`
-    pub permit_port_forwarding: bool,
-    /// `no-agent-forwarding`
-    pub permit_agent_forwarding: bool,
-    /// `no-X11-forwarding`
-    pub permit_x11_forwarding: bool,
-    /// `no-user-rc`
-    pub permit_user_rc: bool,
-    /// `permitopen=`; empty permits all targets.
-    pub permit_open: Vec<PermitTarget>,
-    /// `permitlisten=`; empty permits all addresses.
-    pub permit_listen: Vec<PermitTarget>,
-    /// `tunnel=`: the tunnel device that must be used.
-    pub tunnel: Option<TunnelUnit>,
-    /// `no-touch-required`: a security key need not be touched.
-    pub no_touch_required: bool,
-    /// `verify-required`: a security key must verify its user.
-    pub verify_required: bool,
+/// Makes [`KeyOptions`], its default and its combination: a row names a field, the value of a line
+/// without the option, and the rule that combines two values.
+macro_rules! key_options {
+    ($($(#[$doc:meta])* $name:ident: $type:ty = $default:expr, $merge:ident;)*) => {
+        /// Permissions of a key after login, and conditions for the login. The default is a line without
+        /// options, which permits everything.
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub struct KeyOptions {
+            $($(#[$doc])* pub $name: $type,)*
+        }
+
+        impl Default for KeyOptions {
+            fn default() -> Self {
+                Self { $($name: $default,)* }
+            }
+        }
+
+        impl KeyOptions {
+            fn combine(&self, other: &Self) -> Self {
+                Self { $($name: $merge(&self.$name, &other.$name),)* }
+            }
+        }
+    };
 }
 
-impl Default for KeyOptions {
-    fn default() -> Self {
-        Self {
-            certificate_authority: false,
-            restricted: false,
-            force_command: None,
-            environment: Vec::new(),
-            from: None,
-            source_address: None,
-            valid_before: None,
-            principals: None,
-            permit_pty: true,
-            permit_port_forwarding: true,
-            permit_agent_forwarding: true,
-            permit_x11_forwarding: true,
-            permit_user_rc: true,
-            permit_open: Vec::new(),
-            permit_listen: Vec::new(),
-            tunnel: None,
-            no_touch_required: false,
-            verify_required: false,
-        }
-    }
+key_options! {
+    /// `cert-authority`: the key signs certificates.
+    certificate_authority: bool = false, either;
+    /// `restrict` was given, or the certificate lacks `permit-port-forwarding`: features without an
+    /// option of their own, such as tunnels, are denied too.
+    restricted: bool = false, either;
+    /// `command=`, or a certificate's `force-command`.
+    force_command: Option<String> = None, first;
+    /// `environment=`, in order; of several values for one name the first counts.
+    environment: Vec<(String, String)> = Vec::new(), first_list;
+    /// `from=`
+    from: Option<AddressPatterns> = None, first;
+    /// A certificate's `source-address`.
+    source_address: Option<CidrList> = None, first;
+    /// `expiry-time=`: seconds since 1970 from which the key is no longer accepted.
+    valid_before: Option<u64> = None, earliest;
+    /// `principals=`: names of which the certificate must contain one. An authorized_keys line that
+    /// has it without `cert-authority` is refused.
+    principals: Option<Vec<String>> = None, first;
+    /// `pty`, `no-pty` and the others of [`Permission`]; `restrict` denies all.
+    permissions: Permissions = Permissions::ALL, common;
+    /// `permitopen=`; empty permits all targets.
+    permit_open: Vec<PermitTarget> = Vec::new(), first_list;
+    /// `permitlisten=`; empty permits all addresses.
+    permit_listen: Vec<PermitTarget> = Vec::new(), first_list;
+    /// `tunnel=`: the tunnel device that must be used.
+    tunnel: Option<TunnelUnit> = None, first;
+    /// `no-touch-required`: a security key need not be touched.
+    no_touch_required: bool = false, both;
+    /// `verify-required`: a security key must verify its user.
+    verify_required: bool = false, either;
+}
+
+fn either(one: &bool, other: &bool) -> bool {
+    *one || *other
+}
+
+fn both(one: &bool, other: &bool) -> bool {
+    *one && *other
+}
+
+fn common(one: &Permissions, other: &Permissions) -> Permissions {
+    one.and(*other)
+}
+
+fn first<T: Clone>(one: &Option<T>, other: &Option<T>) -> Option<T> {
+    one.as_ref().or(other.as_ref()).cloned()
+}
+
+fn first_list<T: Clone>(one: &[T], other: &[T]) -> Vec<T> {
+    if one.is_empty() { other } else { one }.to_vec()
+}
+
+fn earliest(one: &Option<u64>, other: &Option<u64>) -> Option<u64> {
+    one.iter().chain(other).min().copied()
 }
 
 /// A permitted target or listening address of a forwarding.
@@ -136,20 +145,12 @@ impl KeyOptions {
         Ok(options)
     }
 
-    /// Permissions of a certificate alone (TrustedUserCAKeys).
+    /// Permits nothing but the login: a certificate without extensions.
     #[must_use]
-    pub fn from_certificate(grants: &CertificateGrants) -> Self {
+    pub fn nothing() -> Self {
         Self {
-            restricted: !grants.permit_port_forwarding,
-            force_command: grants.force_command.clone(),
-            source_address: grants.source_address.clone(),
-            permit_pty: grants.permit_pty,
-            permit_port_forwarding: grants.permit_port_forwarding,
-            permit_agent_forwarding: grants.permit_agent_forwarding,
-            permit_x11_forwarding: grants.permit_x11_forwarding,
-            permit_user_rc: grants.permit_user_rc,
-            no_touch_required: grants.no_touch_required,
-            verify_required: grants.verify_required,
+            restricted: true,
+            permissions: Permissions::NONE,
             ..Self::default()
         }
     }
@@ -160,47 +161,10 @@ impl KeyOptions {
     /// # Errors
     /// [`MergeError`] if both force a command and the commands differ.
     pub fn merge(&self, other: &Self) -> Result<Self, MergeError> {
-        let force_command = match (&self.force_command, &other.force_command) {
-            (Some(first), Some(second)) if first != second => return Err(MergeError),
-            (first, second) => first.as_ref().or(second.as_ref()).cloned(),
-        };
-        let prefer = |first: &Vec<PermitTarget>, second: &Vec<PermitTarget>| {
-            if first.is_empty() {
-                second.clone()
-            } else {
-                first.clone()
-            }
-        };
-        Ok(Self {
-            certificate_authority: self.certificate_authority || other.certificate_authority,
-            restricted: self.restricted || other.restricted,
-            force_command,
-            environment: if self.environment.is_empty() {
-                other.environment.clone()
-            } else {
-                self.environment.clone()
-            },
-            from: self.from.clone().or_else(|| other.from.clone()),
-            source_address: self
-                .source_address
-                .clone()
-                .or_else(|| other.source_address.clone()),
-            valid_before: match (self.valid_before, other.valid_before) {
-                (Some(first), Some(second)) => Some(first.min(second)),
-                (first, second) => first.or(second),
-            },
-            principals: self.principals.clone().or_else(|| other.principals.clone()),
-            permit_pty: self.permit_pty && other.permit_pty,
-            permit_port_forwarding: self.permit_port_forwarding && other.permit_port_forwarding,
-            permit_agent_forwarding: self.permit_agent_forwarding && other.permit_agent_forwarding,
-            permit_x11_forwarding: self.permit_x11_forwarding && other.permit_x11_forwarding,
-            permit_user_rc: self.permit_user_rc && other.permit_user_rc,
-            permit_open: prefer(&self.permit_open, &other.permit_open),
-            permit_listen: prefer(&self.permit_listen, &other.permit_listen),
-            tunnel: self.tunnel.or(other.tunnel),
-            no_touch_required: self.no_touch_required && other.no_touch_required,
-            verify_required: self.verify_required || other.verify_required,
-        })
+        match (&self.force_command, &other.force_command) {
+            (Some(one), Some(two)) if one != two => Err(MergeError),
+            _ => Ok(self.combine(other)),
+        }
     }
 
     fn apply(&mut self, item: &OptionItem<'_>, local: LocalClock<'_>) -> Result<(), LineError> {
@@ -269,36 +233,20 @@ impl KeyOptions {
             Some(stem) => (stem, false),
             None => (name, true),
         };
-        let switch = match stem {
-            "pty" => &mut self.permit_pty,
-            "port-forwarding" => &mut self.permit_port_forwarding,
-            "agent-forwarding" => &mut self.permit_agent_forwarding,
-            "x11-forwarding" => &mut self.permit_x11_forwarding,
-            "user-rc" => &mut self.permit_user_rc,
-            "touch-required" => {
-                self.no_touch_required = !on;
-                return item.no_value("touch-required");
-            }
-            "verify-required" => {
-                self.verify_required = on;
-                return item.no_value("verify-required");
-            }
-            "cert-authority" if on => {
-                self.certificate_authority = true;
-                return item.no_value("cert-authority");
-            }
+        if let Some(permission) = Permission::of_option(stem) {
+            self.permissions.set(permission, on);
+            return item.no_value("flag");
+        }
+        match stem {
+            "touch-required" => self.no_touch_required = !on,
+            "verify-required" => self.verify_required = on,
+            "cert-authority" if on => self.certificate_authority = true,
             "restrict" if on => {
                 self.restricted = true;
-                self.permit_pty = false;
-                self.permit_port_forwarding = false;
-                self.permit_agent_forwarding = false;
-                self.permit_x11_forwarding = false;
-                self.permit_user_rc = false;
-                return item.no_value("restrict");
+                self.permissions = Permissions::NONE;
             }
             _ => return Ok(false),
-        };
-        *switch = on;
+        }
         item.no_value("flag")
     }
 

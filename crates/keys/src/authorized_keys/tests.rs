@@ -1,8 +1,9 @@
 use super::*;
-use crate::certificate::{CertificateFields, CertificateGrants, CertificateKind};
+use crate::certificate::{CertificateFields, CertificateKind};
 use crate::test_support::survives_damage;
 use crate::time::CivilTime;
 use crate::{PrivateKey, SignatureAlgorithm};
+use wire::permissions::{Permission, Permissions};
 
 fn utc(time: CivilTime) -> Option<i64> {
     time.utc_seconds()
@@ -49,7 +50,7 @@ fn lines_without_options_permit_everything() {
     let first = all[0].as_ref().unwrap();
     assert_eq!((first.line, first.comment.as_str()), (3, "me@here"));
     assert_eq!(first.options, KeyOptions::default());
-    assert!(first.options.permit_pty && first.options.permit_port_forwarding);
+    assert_eq!(first.options.permissions, Permissions::ALL);
     assert_eq!(all[1].as_ref().unwrap().line, 4);
 }
 
@@ -95,8 +96,7 @@ fn every_option_is_understood() {
         [target("*", Some(8080)), target("localhost", Some(9))]
     );
     assert_eq!(all.tunnel, Some(TunnelUnit::Unit(3)));
-    assert!(!all.permit_pty && !all.permit_user_rc && !all.permit_agent_forwarding);
-    assert!(!all.permit_x11_forwarding && !all.permit_port_forwarding);
+    assert_eq!(all.permissions, Permissions::NONE);
     assert!(all.no_touch_required && all.verify_required);
 }
 
@@ -136,16 +136,17 @@ fn targets_of_datagrams_are_named_apart() {
 fn restrict_takes_everything_and_later_options_give_back() {
     let restricted = options("restrict").unwrap();
     assert!(restricted.restricted);
-    assert!(
-        !restricted.permit_pty
-            && !restricted.permit_port_forwarding
-            && !restricted.permit_agent_forwarding
-            && !restricted.permit_x11_forwarding
-            && !restricted.permit_user_rc
-    );
-    let some = options("restrict,pty,command=\"x\"").unwrap();
-    assert!(some.permit_pty && !some.permit_port_forwarding);
-    assert!(!options("pty,restrict").unwrap().permit_pty);
+    assert_eq!(restricted.permissions, Permissions::NONE);
+    for each in Permission::ALL {
+        let only = options(&format!("restrict,{},command=\"x\"", each.option())).unwrap();
+        let others = options(&format!("no-{}", each.option().to_uppercase())).unwrap();
+        for other in Permission::ALL {
+            assert_eq!(only.permissions.permits(*other), other == each);
+            assert_eq!(others.permissions.permits(*other), other != each);
+        }
+        let early = options(&format!("{},restrict", each.option())).unwrap();
+        assert_eq!(early.permissions, Permissions::NONE);
+    }
 }
 
 #[test]
@@ -316,7 +317,10 @@ fn principals_files_hold_names_with_options() {
     assert_eq!(all[0].as_ref().unwrap().principal, "alice");
     let bob = all[1].as_ref().unwrap();
     assert_eq!(
-        (bob.principal.as_str(), bob.options.permit_pty),
+        (
+            bob.principal.as_str(),
+            bob.options.permissions.permits(Permission::Pty)
+        ),
         ("bob", false)
     );
     assert_eq!(bob.options.force_command.as_deref(), Some("a b"));
@@ -340,19 +344,23 @@ fn options_of_keys_do_not_belong_before_a_principal() {
 /// The restrictions of a certificate and of the line that trusts its authority both apply.
 #[test]
 fn merging_keeps_the_restrictions_of_both() {
-    let grants = CertificateGrants {
+    let mut certificate = KeyOptions {
+        restricted: false,
         force_command: Some("uptime".to_owned()),
-        permit_pty: true,
-        permit_port_forwarding: true,
         verify_required: true,
         no_touch_required: true,
-        ..CertificateGrants::default()
+        ..KeyOptions::nothing()
     };
-    let certificate = KeyOptions::from_certificate(&grants);
+    certificate.permissions.set(Permission::Pty, true);
+    certificate
+        .permissions
+        .set(Permission::PortForwarding, true);
     let line = options("no-port-forwarding,permitopen=\"h:1\",expiry-time=\"20300101Z\"").unwrap();
     let both = line.merge(&certificate).unwrap();
     assert_eq!(both.force_command.as_deref(), Some("uptime"));
-    assert!(both.permit_pty && !both.permit_port_forwarding && !both.permit_user_rc);
+    for each in Permission::ALL {
+        assert_eq!(both.permissions.permits(*each), *each == Permission::Pty);
+    }
     assert!(both.verify_required && !both.no_touch_required);
     assert_eq!(
         (both.valid_before, both.permit_open.len()),
@@ -363,7 +371,7 @@ fn merging_keeps_the_restrictions_of_both() {
     let other = options("command=\"sh\"").unwrap();
     assert_eq!(other.merge(&certificate), Err(MergeError));
     assert!(!both.restricted);
-    let nothing = KeyOptions::from_certificate(&CertificateGrants::default());
+    let nothing = KeyOptions::nothing();
     assert!(KeyOptions::default().merge(&nothing).unwrap().restricted);
     let untouched = KeyOptions::default().merge(&KeyOptions::default()).unwrap();
     assert_eq!(untouched, KeyOptions::default());

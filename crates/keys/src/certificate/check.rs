@@ -8,8 +8,22 @@ use core::fmt;
 
 use crate::address::CidrList;
 use crate::algorithm::{KeyType, SignatureAlgorithm};
+use crate::authorized_keys::KeyOptions;
 use crate::certificate::{Certificate, CertificateKind, CertificateOption};
 use crate::error::printable;
+use wire::permissions::Permission;
+
+/// The critical option that forces a command.
+pub const FORCE_COMMAND: &str = "force-command";
+/// The critical option that lists the networks from which the key may be used.
+pub const SOURCE_ADDRESS: &str = "source-address";
+/// The critical option that requires a security key to verify its user.
+pub const VERIFY_REQUIRED: &str = "verify-required";
+/// The critical options of user certificates; any other refuses the certificate.
+pub const CRITICAL_OPTIONS: [&str; 3] = [FORCE_COMMAND, SOURCE_ADDRESS, VERIFY_REQUIRED];
+/// The extension with which a security key need not be touched. The other extensions are those of
+/// [`Permission`].
+pub const NO_TOUCH_REQUIRED: &str = "no-touch-required";
 
 /// The conditions that a certificate is checked against.
 #[derive(Debug, Clone, Copy)]
@@ -25,30 +39,6 @@ pub struct CertificateRules<'a> {
     pub authority_algorithms: &'a [SignatureAlgorithm],
     /// Smallest RSA modulus of key and authority, in bits.
     pub min_rsa_bits: usize,
-}
-
-/// Permissions and conditions of a valid user certificate. All flags are false for a host
-/// certificate.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct CertificateGrants {
-    /// `force-command`: the only command that may run.
-    pub force_command: Option<String>,
-    /// `source-address`: the networks from which the key may be used.
-    pub source_address: Option<CidrList>,
-    /// `verify-required`: the security key must verify its user.
-    pub verify_required: bool,
-    /// `no-touch-required`: the security key need not be touched.
-    pub no_touch_required: bool,
-    /// `permit-X11-forwarding`
-    pub permit_x11_forwarding: bool,
-    /// `permit-agent-forwarding`
-    pub permit_agent_forwarding: bool,
-    /// `permit-port-forwarding`
-    pub permit_port_forwarding: bool,
-    /// `permit-pty`
-    pub permit_pty: bool,
-    /// `permit-user-rc`
-    pub permit_user_rc: bool,
 }
 
 /// Why a certificate is not accepted.
@@ -103,14 +93,12 @@ impl fmt::Display for CertificateError {
 impl std::error::Error for CertificateError {}
 
 impl Certificate {
-    /// Checks the certificate against `rules` and returns its permissions.
+    /// Checks the certificate against `rules` and returns its permissions: for a host certificate
+    /// [`KeyOptions::nothing`].
     ///
     /// # Errors
     /// The first [`CertificateError`] that applies.
-    pub fn check(
-        &self,
-        rules: &CertificateRules<'_>,
-    ) -> Result<CertificateGrants, CertificateError> {
+    pub fn check(&self, rules: &CertificateRules<'_>) -> Result<KeyOptions, CertificateError> {
         if self.kind() != rules.kind {
             return Err(CertificateError::WrongKind);
         }
@@ -135,7 +123,7 @@ impl Certificate {
             // No critical option is defined for hosts.
             CertificateKind::Host => match self.critical_options().first() {
                 Some(option) => Err(unknown(option)),
-                None => Ok(CertificateGrants::default()),
+                None => Ok(KeyOptions::nothing()),
             },
         }
     }
@@ -158,50 +146,40 @@ impl Certificate {
         }
     }
 
-    fn user_grants(&self) -> Result<CertificateGrants, CertificateError> {
-        let mut grants = CertificateGrants::default();
+    fn user_grants(&self) -> Result<KeyOptions, CertificateError> {
+        let mut grants = KeyOptions::nothing();
         for option in self.critical_options() {
             match option.name.as_str() {
-                "force-command" => {
+                FORCE_COMMAND => {
                     let command = option
                         .text()
-                        .ok_or(CertificateError::BadOption("force-command"))?;
+                        .ok_or(CertificateError::BadOption(FORCE_COMMAND))?;
                     grants.force_command = Some(command.to_owned());
                 }
-                "source-address" => {
+                SOURCE_ADDRESS => {
                     let list = option
                         .text()
                         .and_then(|text| CidrList::parse(text).ok())
-                        .ok_or(CertificateError::BadOption("source-address"))?;
+                        .ok_or(CertificateError::BadOption(SOURCE_ADDRESS))?;
                     grants.source_address = Some(list);
                 }
-                "verify-required" => {
-                    without_data(option, "verify-required")?;
+                VERIFY_REQUIRED => {
+                    without_data(option, VERIFY_REQUIRED)?;
                     grants.verify_required = true;
                 }
                 _ => return Err(unknown(option)),
             }
         }
         for extension in self.extensions() {
-            let (name, grant): (&'static str, &mut bool) = match extension.name.as_str() {
-                "permit-X11-forwarding" => {
-                    ("permit-X11-forwarding", &mut grants.permit_x11_forwarding)
-                }
-                "permit-agent-forwarding" => (
-                    "permit-agent-forwarding",
-                    &mut grants.permit_agent_forwarding,
-                ),
-                "permit-port-forwarding" => {
-                    ("permit-port-forwarding", &mut grants.permit_port_forwarding)
-                }
-                "permit-pty" => ("permit-pty", &mut grants.permit_pty),
-                "permit-user-rc" => ("permit-user-rc", &mut grants.permit_user_rc),
-                "no-touch-required" => ("no-touch-required", &mut grants.no_touch_required),
-                _ => continue,
-            };
-            without_data(extension, name)?;
-            *grant = true;
+            if let Some(permission) = Permission::of_extension(&extension.name) {
+                without_data(extension, permission.extension())?;
+                grants.permissions.set(permission, true);
+            } else if extension.name == NO_TOUCH_REQUIRED {
+                without_data(extension, NO_TOUCH_REQUIRED)?;
+                grants.no_touch_required = true;
+            }
         }
+        grants.restricted = !grants.permissions.permits(Permission::PortForwarding);
         Ok(grants)
     }
 }

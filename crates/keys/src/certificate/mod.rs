@@ -15,7 +15,10 @@ use core::fmt;
 
 use wire::Reader;
 
-pub use check::{CertificateError, CertificateGrants, CertificateRules};
+pub use check::{
+    CRITICAL_OPTIONS, CertificateError, CertificateRules, FORCE_COMMAND, NO_TOUCH_REQUIRED,
+    SOURCE_ADDRESS, VERIFY_REQUIRED,
+};
 pub use sign::CertificateFields;
 
 use crate::algorithm::{KeyType, SignatureAlgorithm};

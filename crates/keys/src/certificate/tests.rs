@@ -1,6 +1,8 @@
 use wire::Put;
+use wire::permissions::Permission;
 
 use super::*;
+use crate::authorized_keys::KeyOptions;
 use crate::test_support::{Folder, have_ssh_keygen, survives_damage};
 use crate::{EcCurve, KeySpec, PresentedKey, PrivateKey, private_file, public_file};
 
@@ -39,9 +41,7 @@ fn sign(fields: &CertificateFields, authority: &PrivateKey) -> Certificate {
     fields.sign(authority, algorithm).unwrap()
 }
 
-fn user_check(
-    change: impl FnOnce(&mut CertificateFields),
-) -> Result<CertificateGrants, CertificateError> {
+fn user_check(change: impl FnOnce(&mut CertificateFields)) -> Result<KeyOptions, CertificateError> {
     let key = ed25519();
     let mut fields = fields(&key, CertificateKind::User);
     change(&mut fields);
@@ -303,9 +303,10 @@ fn critical_options_are_obeyed_or_refuse_and_extensions_grant() {
     let addresses = grants.source_address.unwrap();
     assert!(addresses.contains("192.0.2.9".parse().unwrap()));
     assert!(!addresses.contains("192.0.3.9".parse().unwrap()));
-    assert!(grants.verify_required && grants.permit_pty && grants.no_touch_required);
-    assert!(!grants.permit_port_forwarding && !grants.permit_agent_forwarding);
-    assert!(!grants.permit_x11_forwarding && !grants.permit_user_rc);
+    assert!(grants.verify_required && grants.no_touch_required && grants.restricted);
+    for each in Permission::ALL {
+        assert_eq!(grants.permissions.permits(*each), *each == Permission::Pty);
+    }
 
     let critical = |option: CertificateOption| {
         user_check(|fields| fields.critical_options = vec![option]).unwrap_err()
@@ -326,14 +327,8 @@ fn critical_options_are_obeyed_or_refuse_and_extensions_grant() {
         critical(CertificateOption::with_text("verify-required", "x")),
         CertificateError::BadOption("verify-required")
     );
-    for name in [
-        "permit-X11-forwarding",
-        "permit-agent-forwarding",
-        "permit-port-forwarding",
-        "permit-pty",
-        "permit-user-rc",
-        "no-touch-required",
-    ] {
+    let permissions = Permission::ALL.iter().map(|each| each.extension());
+    for name in permissions.chain(["no-touch-required"]) {
         let extension = |data: &[u8]| {
             let option = CertificateOption {
                 name: name.to_owned(),
@@ -354,7 +349,7 @@ fn a_hosts_certificate_has_no_critical_option_and_ignores_case() {
     let check = |fields: &CertificateFields| {
         sign(fields, &ed25519()).check(&rules(CertificateKind::Host, &["host.example.com"]))
     };
-    assert_eq!(check(&fields), Ok(CertificateGrants::default()));
+    assert_eq!(check(&fields), Ok(KeyOptions::nothing()));
     fields.critical_options = vec![CertificateOption::with_text("force-command", "x")];
     assert!(matches!(
         check(&fields),
@@ -418,7 +413,8 @@ fn ssh_keygen_shows_our_certificates_and_we_read_its_own() {
             .check(&rules(CertificateKind::User, &["bob"]))
             .unwrap();
         assert_eq!(grants.force_command.as_deref(), Some("echo hi"));
-        assert!(grants.permit_pty && !grants.permit_user_rc);
+        assert!(grants.permissions.permits(Permission::Pty));
+        assert!(!grants.permissions.permits(Permission::UserRc));
 
         let mut ours = fields(&key, CertificateKind::Host);
         ours.extensions = Vec::new();

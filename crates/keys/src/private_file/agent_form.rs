@@ -6,11 +6,11 @@ use wire::{Put, Reader};
 use zeroize::Zeroizing;
 
 use super::PrivateFileError;
-use super::openssh::{read_private, write_private};
+use super::openssh::{self, read_private, write_private};
 use crate::algorithm::KeyType;
 use crate::certificate::Certificate;
 use crate::error::{KeyError, printable};
-use crate::private_key::{PrivateKey, PrivateKeySecret, RsaParts, SecurityKeyHandle};
+use crate::private_key::{PrivateKey, RsaParts, SecurityKeyHandle};
 use crate::public_key::PublicKey;
 
 /// A private key as an agent holds it: presented as itself, or by a certificate for it.
@@ -135,34 +135,10 @@ fn read_secret(
 
 /// Writes the secret fields that follow a certificate.
 fn write_secret(key: &PrivateKey, out: &mut Zeroizing<Vec<u8>>) -> Result<(), PrivateFileError> {
-    let lacks = || PrivateFileError::Key(KeyError::Internal);
-    match (key.public(), key.secret()) {
-        (PublicKey::Ed25519 { point }, PrivateKeySecret::Software(secret)) => {
-            let seed = secret.ed25519_seed().ok_or_else(lacks)?;
-            out.put_string(point);
-            out.put_u32(64);
-            out.extend_from_slice(&seed[..]);
-            out.extend_from_slice(point);
-        }
-        (PublicKey::Ecdsa { .. }, PrivateKeySecret::Software(secret)) => {
-            out.put_mpint(&secret.ecdsa_scalar().ok_or_else(lacks)?);
-        }
-        (PublicKey::Rsa { .. }, PrivateKeySecret::Software(secret)) => {
-            let parts = secret.rsa_parts().ok_or_else(lacks)?;
-            for number in [&parts.d, &parts.iqmp, &parts.p, &parts.q] {
-                out.put_mpint(number);
-            }
-        }
-        (
-            PublicKey::SkEd25519 { application, .. } | PublicKey::SkEcdsaP256 { application, .. },
-            PrivateKeySecret::SecurityKey(handle),
-        ) => {
-            out.put_string(application);
-            out.put_u8(handle.flags);
-            out.put_string(&handle.handle);
-            out.put_string(&handle.reserved);
-        }
-        _ => return Err(lacks()),
+    if let PublicKey::SkEd25519 { application, .. } | PublicKey::SkEcdsaP256 { application, .. } =
+        key.public()
+    {
+        out.put_string(application);
     }
-    Ok(())
+    openssh::write_secret(key, out)
 }

@@ -334,6 +334,24 @@ pub(super) fn write_private(
     out: &mut Zeroizing<Vec<u8>>,
 ) -> Result<(), PrivateFileError> {
     out.put_string(key.key_type().name().as_bytes());
+    match key.public() {
+        // The point is among the secret's fields.
+        PublicKey::Ed25519 { .. } => {}
+        // Unlike in the public key, the modulus comes first.
+        PublicKey::Rsa { exponent, modulus } => {
+            out.put_mpint(modulus);
+            out.put_mpint(exponent);
+        }
+        other => other.write_fields(out),
+    }
+    write_secret(key, out)
+}
+
+/// Writes the fields that follow the public key.
+pub(super) fn write_secret(
+    key: &PrivateKey,
+    out: &mut Zeroizing<Vec<u8>>,
+) -> Result<(), PrivateFileError> {
     let lacks = || PrivateFileError::Key(KeyError::Internal);
     match (key.public(), key.secret()) {
         (PublicKey::Ed25519 { point }, PrivateKeySecret::Software(secret)) => {
@@ -344,24 +362,15 @@ pub(super) fn write_private(
             out.extend_from_slice(point);
         }
         (PublicKey::Ecdsa { .. }, PrivateKeySecret::Software(secret)) => {
-            key.public().write_fields(out);
             out.put_mpint(&secret.ecdsa_scalar().ok_or_else(lacks)?);
         }
         (PublicKey::Rsa { .. }, PrivateKeySecret::Software(secret)) => {
             let parts = secret.rsa_parts().ok_or_else(lacks)?;
-            for number in [
-                &parts.n,
-                &parts.e,
-                &parts.d,
-                &parts.iqmp,
-                &parts.p,
-                &parts.q,
-            ] {
+            for number in [&parts.d, &parts.iqmp, &parts.p, &parts.q] {
                 out.put_mpint(number);
             }
         }
         (_, PrivateKeySecret::SecurityKey(handle)) => {
-            key.public().write_fields(out);
             out.put_u8(handle.flags);
             out.put_string(&handle.handle);
             out.put_string(&handle.reserved);

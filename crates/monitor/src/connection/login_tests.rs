@@ -1,3 +1,4 @@
+use keys::Permission;
 use std::os::fd::OwnedFd;
 
 use privsep::{
@@ -284,7 +285,7 @@ fn two_factors_keep_what_the_first_restricted() {
     assert_eq!(outcomes[2], AuthOutcome::Success);
     let grants = served.user.unwrap().grants.unwrap();
     assert_eq!(grants.force_command.as_deref(), Some("date"));
-    assert!(!grants.permit_pty);
+    assert!(!grants.permissions.permits(Permission::Pty));
 }
 
 #[test]

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use config::tokens::{Purpose, Tokens};
+use keys::Permission;
 use privsep::{
     HostkeysProof, LoginPhase, Message, PtyGranted, PtyRefused, Restrictions, SessionGrant,
     Signature, Snapshot, ToMonitor, TunnelGranted, TunnelOpen, TunnelRefused,
@@ -71,7 +72,8 @@ struct Terms {
 impl Terms {
     fn of(user: &LoginUser) -> Self {
         let options = &user.options;
-        let key_permits = user.grants.as_ref().is_none_or(|grants| grants.permit_pty);
+        let grants = user.grants.as_ref();
+        let key_permits = grants.is_none_or(|grants| grants.permissions.permits(Permission::Pty));
         Self {
             moduli_file: options.algorithms.moduli_file.clone(),
             permit_tty: options.session.permit_tty && key_permits,
@@ -340,11 +342,10 @@ impl<'c> MonitorSession<'c> {
                 .clone()
                 .or(grants.force_command),
             restrictions: Restrictions {
-                no_pty: !grants.permit_pty,
-                no_user_rc: !grants.permit_user_rc,
-                no_port_forwarding: expired || !grants.permit_port_forwarding,
-                no_agent_forwarding: expired || !grants.permit_agent_forwarding,
-                no_x11_forwarding: expired || !grants.permit_x11_forwarding,
+                permissions: match expired {
+                    true => grants.permissions.with_expired_password(),
+                    false => grants.permissions,
+                },
                 permit_open: targets(&grants.permit_open),
                 permit_listen: targets(&grants.permit_listen),
             },

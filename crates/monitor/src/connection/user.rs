@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 
 use config::server::{ConnectionSpec, ServerOptions};
+use keys::Permission;
 use keys::authorized_keys::{KeyOptions, PermitTarget};
 use privsep::{User, UserPolicy};
 
@@ -343,7 +344,9 @@ fn take_away_destinations(merged: &mut KeyOptions, one: &KeyOptions, other: &Key
         ),
     ] {
         if let Some(common) = common {
-            merged.permit_port_forwarding &= !common.is_empty();
+            if common.is_empty() {
+                merged.permissions.set(Permission::PortForwarding, false);
+            }
             *slot = common;
         }
     }
@@ -405,12 +408,16 @@ mod tests {
             "permitopen=\"b:2\",permitopen=\"c:3\"",
         );
         assert_eq!(some.permit_open, options("permitopen=\"b:2\"").permit_open);
-        assert!(some.permit_port_forwarding);
+        assert!(some.permissions.permits(Permission::PortForwarding));
         for (one, other) in [
             ("permitopen=\"a:1\"", "permitopen=\"b:2\""),
             ("permitlisten=\"1\"", "permitlisten=\"2\""),
         ] {
-            assert!(!both(one, other).permit_port_forwarding, "{one} {other}");
+            let permissions = both(one, other).permissions;
+            assert!(
+                !permissions.permits(Permission::PortForwarding),
+                "{one} {other}"
+            );
         }
         for (one, other) in [
             ("permitopen=\"a:1\"", "no-pty"),
@@ -418,7 +425,7 @@ mod tests {
         ] {
             let merged = both(one, other);
             assert_eq!(merged.permit_open.len(), 1, "{one} {other}");
-            assert!(merged.permit_port_forwarding);
+            assert!(merged.permissions.permits(Permission::PortForwarding));
         }
     }
 }

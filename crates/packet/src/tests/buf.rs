@@ -50,17 +50,6 @@ fn a_read_fills_as_much_as_it_says_and_no_more_than_asked() {
 }
 
 #[test]
-fn an_encoder_appends() {
-    let mut buf = PacketBuf::with_capacity(4);
-    buf.spare(100).fill(7);
-    buf.extend(b"a");
-    buf.encode_with(|out| out.extend_from_slice(b"bcdefgh"));
-    buf.encode_with(|_| {});
-    buf.extend(b"i");
-    assert_eq!(buf.payload(), b"abcdefghi");
-}
-
-#[test]
 fn a_cleared_buffer_has_its_headroom_again() {
     let mut buf = PacketBuf::from_payload(b"abc");
     buf.prepend(&[0; HEADROOM]);

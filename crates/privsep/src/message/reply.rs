@@ -1,5 +1,6 @@
 //! Messages from the monitor.
 
+use wire::permissions::{Permission, Permissions};
 use wire::{DecodeError, Put, Reader};
 
 use super::request::LogLevel;
@@ -196,16 +197,8 @@ record! {
     /// Rights that a key's options or a certificate remove. The configuration's `Permit*` options
     /// may remove more; nothing restores a right.
     Restrictions {
-        /// Refuses pseudo-terminals.
-        no_pty: bool,
-        /// Does not run ~/.ssh/rc.
-        no_user_rc: bool,
-        /// Refuses TCP and Unix socket forwarding.
-        no_port_forwarding: bool,
-        /// Refuses agent forwarding.
-        no_agent_forwarding: bool,
-        /// Refuses X11 forwarding.
-        no_x11_forwarding: bool,
+        /// The features that it leaves.
+        permissions: Permissions,
         /// `permitopen`: if not empty, the only destinations of local forwarding.
         permit_open: Vec<String>,
         /// `permitlisten`: if not empty, the only addresses of remote forwarding.
@@ -214,15 +207,17 @@ record! {
 }
 
 impl Restrictions {
+    /// True if the key or certificate leaves the feature.
+    #[must_use]
+    pub fn permits(&self, permission: Permission) -> bool {
+        self.permissions.permits(permission)
+    }
+
     /// No restrictions.
     #[must_use]
     pub fn none() -> Self {
         Self {
-            no_pty: false,
-            no_user_rc: false,
-            no_port_forwarding: false,
-            no_agent_forwarding: false,
-            no_x11_forwarding: false,
+            permissions: Permissions::ALL,
             permit_open: Vec::new(),
             permit_listen: Vec::new(),
         }

@@ -9,50 +9,14 @@
 //!
 //! `early` and `optimistic` have the first channel of a connection, whose number is known.
 
-use alloc::vec::Vec;
-
 use bytes::Bytes;
 
 use super::Channels;
+use super::held_data::{EARLY_ADDRESS, EARLY_DATA_BYTES};
 use super::record::ChannelRecord;
 use super::table::ChannelTable;
-use super::window::{LEAST_WINDOW_BYTES, MAX_DATA_BYTES};
 use crate::transport::Transport;
 use crate::{ChannelId, Error, Event, Stream};
-
-/// The bit of a recipient's number that says: this is the sender's number of the channel.
-pub(super) const EARLY_ADDRESS: u32 = 1 << 31;
-/// Maximum data before the answer that we accept and send, bytes: it is copied out of the receive
-/// slabs, and counts against the first window.
-pub(crate) const EARLY_DATA_BYTES: u32 = MAX_DATA_BYTES;
-const _: () = assert!(EARLY_DATA_BYTES <= LEAST_WINDOW_BYTES);
-
-/// What the peer sent on a channel that the owner has not accepted.
-#[derive(Debug, Default)]
-pub(super) struct HeldData {
-    bytes: Vec<u8>,
-    has_ended: bool,
-}
-
-impl HeldData {
-    /// Holds data.
-    ///
-    /// # Errors
-    /// [`Error::PeerMisbehaved`] beyond the limit that we announce.
-    pub(super) fn push(&mut self, data: &[u8]) -> Result<(), Error> {
-        let total = self.bytes.len().saturating_add(data.len());
-        if u32::try_from(total).map_or(true, |total| total > EARLY_DATA_BYTES) {
-            return Err(Error::PeerMisbehaved("more early data than announced"));
-        }
-        self.bytes.extend_from_slice(data);
-        Ok(())
-    }
-
-    /// Holds EOF.
-    pub(super) fn end(&mut self) {
-        self.has_ended = true;
-    }
-}
 
 impl ChannelTable {
     /// The channel to which a peer's data or EOF is addressed; `None` if the message is to be

@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use wire::message::{Encode, GlobalRequest, RequestFailure, RequestSuccess};
 use wire::{Put, Reader, Rest, names};
 
+use crate::permits::NO_ARM;
 use crate::transport::{PipelinedPacket, Transport};
 use crate::{Error, Event, Role};
 
@@ -182,7 +183,7 @@ impl Globals {
                 RequestFailure::decode(payload)?;
                 self.handle_answer(transport, None)
             }
-            _ => Err(Error::Bug("not a global message")),
+            _ => Err(Error::Bug(NO_ARM)),
         }
     }
 

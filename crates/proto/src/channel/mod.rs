@@ -13,6 +13,7 @@ use wire::message::{
     ChannelWindowAdjust, EXTENDED_DATA_STDERR, Encode,
 };
 
+use crate::permits::NO_ARM;
 use crate::transport::{PipelinedPacket, Transport};
 use crate::{ChannelId, Error, Event, Stream};
 
@@ -21,6 +22,7 @@ mod data;
 mod early;
 mod early_data;
 pub(crate) mod global;
+mod held_data;
 mod opening;
 mod optimistic;
 mod record;
@@ -30,8 +32,8 @@ mod usage;
 mod window;
 
 use early::Early;
-pub(crate) use early_data::EARLY_DATA_BYTES;
 pub(crate) use global::Globals;
+pub(crate) use held_data::EARLY_DATA_BYTES;
 pub use request::Request;
 use table::ChannelTable;
 pub use usage::{ChannelStatus, ChannelTimeouts, ChannelTraffic, idle_text};
@@ -227,7 +229,7 @@ impl Channels {
                 let recipient = ChannelFailure::decode(payload)?.recipient_channel;
                 self.handle_reply(transport, recipient, false)
             }
-            number => Err(Error::NotPermitted { message: number }),
+            _ => Err(Error::Bug(NO_ARM)),
         }
     }
 

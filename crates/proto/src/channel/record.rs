@@ -7,7 +7,7 @@ use compress::Origin;
 use packet::PacketBuf;
 use wire::message::{ChannelData, ChannelExtendedData, EXTENDED_DATA_STDERR, Encode};
 
-use super::early_data::{EARLY_ADDRESS, HeldData};
+use super::held_data::{EARLY_ADDRESS, HeldData};
 use super::usage::Usage;
 use super::window::{Outstanding, ReceiveWindow, SendWindow};
 use crate::{Error, Stream};

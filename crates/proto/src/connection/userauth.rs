@@ -182,15 +182,6 @@ impl Connection {
         server.info_request(transport, name, instruction, prompts)
     }
 
-    /// Asks for a new password: the password was right but has expired.
-    ///
-    /// # Errors
-    /// [`Error::Misuse`] if no request is open.
-    pub fn auth_change_request(&mut self, prompt: &str) -> Result<(), Error> {
-        let (server, transport) = self.server_auth()?;
-        server.change_request(transport, prompt)
-    }
-
     /// Sends text to show before login.
     ///
     /// # Errors

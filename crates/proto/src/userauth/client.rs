@@ -13,6 +13,7 @@ use wire::{Put, Reader, Rest, names};
 use zeroize::{Zeroize, Zeroizing};
 
 use super::MAX_PROMPTS;
+use crate::permits::NO_ARM;
 use crate::transport::{PipelinedPacket, Transport};
 use crate::{AuthProof, Error, Event, Prompt};
 use wire::userauth::{publickey_signed_data, put_publickey_fields};
@@ -305,7 +306,7 @@ impl ClientAuth {
             }
             // Three messages have this number; the requested method determines which.
             UserauthInfoRequest::NUMBER => self.handle_method_message(transport, payload),
-            number => Err(Error::NotPermitted { message: number }),
+            _ => Err(Error::Bug(NO_ARM)),
         }
     }
 

@@ -5,12 +5,13 @@ use alloc::vec::Vec;
 
 use wire::message::{
     Encode, ServiceAccept, ServiceRequest, UserauthBanner, UserauthFailure, UserauthInfoRequest,
-    UserauthInfoResponse, UserauthPasswdChangereq, UserauthPkOk, UserauthRequest, UserauthSuccess,
+    UserauthInfoResponse, UserauthPkOk, UserauthRequest, UserauthSuccess,
 };
 use wire::{NameList, Put, Reader, Rest, names};
 use zeroize::Zeroizing;
 
 use super::{MAX_PROMPTS, MAX_SECRET_BYTES, MAX_USER_BYTES};
+use crate::permits::NO_ARM;
 use crate::transport::Transport;
 use crate::{AuthMethod, AuthRequest, Error, Event, Prompt};
 
@@ -64,7 +65,7 @@ impl ServerAuth {
         match payload.first().copied().unwrap_or_default() {
             UserauthRequest::NUMBER => self.handle_request(transport, payload),
             UserauthInfoResponse::NUMBER => self.handle_response(transport, payload),
-            number => Err(Error::NotPermitted { message: number }),
+            _ => Err(Error::Bug(NO_ARM)),
         }
     }
 
@@ -213,18 +214,6 @@ impl ServerAuth {
             language: b"",
             count,
             prompts: Rest(&list),
-        })
-    }
-
-    pub(crate) fn change_request(
-        &mut self,
-        transport: &mut Transport,
-        prompt: &str,
-    ) -> Result<(), Error> {
-        self.answer()?;
-        transport.send_message(&UserauthPasswdChangereq {
-            prompt: prompt.as_bytes(),
-            language: b"",
         })
     }
 

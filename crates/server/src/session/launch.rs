@@ -7,6 +7,7 @@ use std::path::Path;
 use config::server::SessionOptions;
 use privsep::SessionGrant;
 use sys::process::{Child, ChildCommand, SpawnError};
+use wire::permissions::Permission;
 
 use super::command::Launch;
 use super::environment::Environment;
@@ -48,7 +49,7 @@ pub(super) fn rc_file(
     let user_rc_permitted = !is_subsystem
         && session.force_command.is_none()
         && session.permit_user_rc
-        && !grant.restrictions.no_user_rc;
+        && grant.restrictions.permits(Permission::UserRc);
     if user_rc_permitted && Path::new(&grant.home).join(".ssh/rc").exists() {
         return Some(RcFile::User);
     }

@@ -8,6 +8,7 @@ use config::permit::{self, PortKind};
 use config::server::ForwardingOptions;
 use driver::forward::{ForwardTarget, Listening};
 use privsep::Restrictions;
+use wire::permissions::Permission;
 
 /// True if the client may have this target connected to; a host counts as the client wrote it.
 /// `is_rooted` is true with SftpRoot.
@@ -17,7 +18,7 @@ pub(super) fn may_open(
     is_rooted: bool,
     target: &ForwardTarget,
 ) -> bool {
-    if forwarding.disable_forwarding || restrictions.no_port_forwarding {
+    if forwarding.disable_forwarding || !restrictions.permits(Permission::PortForwarding) {
         return false;
     }
     // As with OpenSSH, AllowTcpForwarding governs Unix sockets too; and datagrams.
@@ -50,7 +51,7 @@ pub(super) fn may_listen(
     is_rooted: bool,
     listening: &Listening,
 ) -> bool {
-    if forwarding.disable_forwarding || restrictions.no_port_forwarding {
+    if forwarding.disable_forwarding || !restrictions.permits(Permission::PortForwarding) {
         return false;
     }
     if !forwarding.allow_tcp_forwarding.is_remote() {
@@ -77,7 +78,7 @@ pub(super) fn may_forward_x11(
 ) -> bool {
     forwarding.x11_forwarding
         && !forwarding.disable_forwarding
-        && !restrictions.no_x11_forwarding
+        && restrictions.permits(Permission::X11Forwarding)
         && !is_rooted
 }
 
@@ -90,6 +91,6 @@ pub(super) fn may_forward_agent(
 ) -> bool {
     forwarding.allow_agent_forwarding
         && !forwarding.disable_forwarding
-        && !restrictions.no_agent_forwarding
+        && restrictions.permits(Permission::AgentForwarding)
         && !is_rooted
 }

@@ -9,6 +9,7 @@ use std::thread;
 use crate::Test;
 use crate::fake_monitor::{Policy, Server};
 use crate::peer::{Place, complains, ended, run, text};
+use wire::permissions::Permission;
 
 pub const TESTS: &[Test] = &[
     (
@@ -408,9 +409,13 @@ fn restrictions_of_a_key_hold() {
         return;
     };
     let mut policy = place.policy();
-    policy.restrictions.no_pty = true;
-    policy.restrictions.no_user_rc = true;
-    policy.restrictions.no_port_forwarding = true;
+    for denied in [
+        Permission::Pty,
+        Permission::UserRc,
+        Permission::PortForwarding,
+    ] {
+        policy.restrictions.permissions.set(denied, false);
+    }
     fs::write(place.home().join(".ssh/rc"), "echo rc ran\n").expect("a file");
     let server = Server::start(policy);
     let out = place.run(&server, &["-tt"], &["tty"], b"");

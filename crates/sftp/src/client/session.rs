@@ -244,12 +244,6 @@ impl Session {
         id
     }
 
-    /// Sends a request that `write` encodes with the id it gets.
-    pub fn send_with(&mut self, token: Token, write: impl FnOnce(u32, &mut Vec<u8>)) {
-        let id = self.next_id(token);
-        self.outgoing.add(|out| write(id, out));
-    }
-
     /// Sends a WRITE whose data is a range of a file.
     pub fn send_file(&mut self, token: Token, handle: &[u8], at: u64, body: Body) {
         let id = self.next_id(token);

@@ -171,9 +171,6 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Maximum length of a WRITE up to its data, with the length field, bytes.
-pub const MAX_WRITE_HEAD_BYTES: usize = 4 + 1 + 4 + 4 + crate::MAX_HANDLE_BYTES + 8 + 4;
-
 /// Appends a WRITE up to its data to `out`; exactly `data_len` bytes must follow.
 pub fn write_head(id: u32, handle: &[u8], offset: u64, data_len: u32, out: &mut Vec<u8>) {
     let handle_len = u32::try_from(handle.len()).expect("a handle has at most 256 bytes");

@@ -101,12 +101,12 @@ struct Range {
     blocks: usize,
     /// The hashes are no longer needed.
     over: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<RangeState>,
     ended: Condvar,
 }
 
 /// Progress of a range.
-struct State {
+struct RangeState {
     /// The next block to begin; blocks begin in order.
     next: usize,
     /// Number of blocks begun and not ended.
@@ -134,7 +134,7 @@ struct Block {
 }
 
 impl Range {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, RangeState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -305,7 +305,7 @@ impl Serve {
             block_len,
             blocks,
             over: AtomicBool::new(false),
-            state: Mutex::new(State {
+            state: Mutex::new(RangeState {
                 next: 0,
                 under_way: 0,
                 hashes: vec![0; blocks.saturating_mul(HASH_BYTES)],

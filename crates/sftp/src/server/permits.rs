@@ -248,12 +248,6 @@ impl Permits {
         }
     }
 
-    /// Returns true if the server refuses requests that change files.
-    #[must_use]
-    pub fn is_read_only(&self) -> bool {
-        self.read_only
-    }
-
     fn by_name(&self, name: &str) -> Result<(), RequestRefusal> {
         if self.refused.contains(&name) {
             return Err(RequestRefusal::NotPermitted);

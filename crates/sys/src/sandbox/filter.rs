@@ -12,14 +12,18 @@ use std::io;
 use std::mem::offset_of;
 
 use super::bpf::{BpfProgram, Label, Offset};
+use crate::process;
 
 #[cfg(target_arch = "x86_64")]
 const ARCH: u32 = 0xc000_003e; // AUDIT_ARCH_X86_64
 #[cfg(target_arch = "aarch64")]
 const ARCH: u32 = 0xc000_00b7; // AUDIT_ARCH_AARCH64
 
-/// Allowed with any arguments.
-const ALLOWED: &[i64] = &[
+/// The action for a forbidden call that is to fail as if the kernel did not know it.
+pub(super) const UNKNOWN: u32 = libc::ENOSYS.cast_unsigned() | libc::SECCOMP_RET_ERRNO;
+
+/// Calls that every sandbox allows with any arguments.
+const COMMON: &[i64] = &[
     libc::SYS_read,
     libc::SYS_write,
     libc::SYS_readv,
@@ -27,7 +31,6 @@ const ALLOWED: &[i64] = &[
     libc::SYS_recvmsg,
     libc::SYS_recvfrom,
     libc::SYS_sendmsg,
-    libc::SYS_shutdown,
     libc::SYS_close,
     libc::SYS_ppoll,
     libc::SYS_futex,
@@ -48,66 +51,144 @@ const ALLOWED: &[i64] = &[
     libc::SYS_gettid,
     libc::SYS_exit,
     libc::SYS_exit_group,
+    // aarch64 has only the successors of these.
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_poll,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_time,
 ];
 
-/// Calls that only x86-64 has; aarch64 has only their successors.
-#[cfg(target_arch = "x86_64")]
-const ALLOWED_HERE: &[i64] = &[libc::SYS_poll, libc::SYS_time];
-#[cfg(target_arch = "aarch64")]
-const ALLOWED_HERE: &[i64] = &[];
+/// Calls that this sandbox also allows with any arguments.
+const ALLOWED: &[i64] = &[libc::SYS_shutdown];
 
 /// Builds and installs the filter for all threads of this process. no_new_privs must be set.
 pub(super) fn install() -> io::Result<()> {
     program()?.install()
 }
 
-/// Builds the program, from its end.
 fn program() -> io::Result<BpfProgram> {
-    let mut program = BpfProgram::default();
-    let kill = program.end(libc::SECCOMP_RET_KILL_PROCESS);
-    let allow = program.end(libc::SECCOMP_RET_ALLOW);
-    let mut calls: Vec<(u32, Label)> = Vec::with_capacity(64);
-    for number in ALLOWED.iter().chain(ALLOWED_HERE) {
-        calls.push((call(*number)?, allow));
-    }
-    // No memory may become executable.
-    let no_exec = {
-        program.if_bits(small(libc::PROT_EXEC), kill, allow)?;
-        program.load(low_half(2))
-    };
-    for number in [libc::SYS_mmap, libc::SYS_mprotect] {
-        calls.push((call(number)?, no_exec));
-    }
-    let option = one_of(&mut program, 2, &[libc::TCP_QUICKACK], allow, kill)?;
-    let option = one_of(&mut program, 1, &[libc::IPPROTO_TCP], option, kill)?;
-    calls.push((call(libc::SYS_setsockopt)?, option));
-    let commands = [libc::F_GETFL, libc::F_GETFD, libc::F_SETFL];
-    let commands = one_of(&mut program, 1, &commands, allow, kill)?;
-    calls.push((call(libc::SYS_fcntl)?, commands));
-    // send(2) is sendto without an address; an address could reach other peers.
-    let mut no_address = allow;
-    for half in [low_half(4), low_half(4) + 4] {
-        program.if_equal(0, no_address, kill)?;
-        no_address = program.load(half);
-    }
-    calls.push((call(libc::SYS_sendto)?, no_address));
-    begin(program, calls, kill, kill)
+    let mut calls = CallList::new(libc::SECCOMP_RET_KILL_PROCESS, ALLOWED)?;
+    calls.without_exec()?;
+    let (allow, other) = (calls.allow, calls.other);
+    let option = &[libc::TCP_QUICKACK];
+    let option = one_of(&mut calls.program, 2, option, allow, other)?;
+    let option = one_of(&mut calls.program, 1, &[libc::IPPROTO_TCP], option, other)?;
+    calls.checked(libc::SYS_setsockopt, option)?;
+    calls.with_one_of(libc::SYS_fcntl, 1, STATUS_FLAGS)?;
+    calls.without_address()?;
+    calls.finish()
 }
 
-/// Prepends the dispatch to a program that has its actions: calls of another architecture go to
-/// `foreign`, the `calls` to their labels, and all others to `other`.
-pub(super) fn begin(
-    mut program: BpfProgram,
-    mut calls: Vec<(u32, Label)>,
+/// The fcntl commands that read a descriptor's flags and set its status flags.
+pub(super) const STATUS_FLAGS: &[i32] = &[libc::F_GETFL, libc::F_GETFD, libc::F_SETFL];
+
+/// A filter under construction: which calls are allowed, and with which arguments. It is built from
+/// its end.
+pub(super) struct CallList {
+    program: BpfProgram,
+    calls: Vec<(u32, Label)>,
+    /// Allows the call.
+    allow: Label,
+    /// The action for every other call.
     other: Label,
-    foreign: Label,
-) -> io::Result<BpfProgram> {
-    calls.sort_unstable_by_key(|(number, _)| *number);
-    search(&mut program, &calls, other)?;
-    let number = program.load(offset_of!(libc::seccomp_data, nr));
-    program.if_equal(ARCH, number, foreign)?;
-    program.load(offset_of!(libc::seccomp_data, arch));
-    Ok(program)
+    /// Ends the process: for calls of another architecture.
+    kill: Label,
+}
+
+impl CallList {
+    /// Allows the common calls and those of `allowed` with any arguments; `other` is the action for
+    /// every call that is not allowed.
+    pub(super) fn new(other: u32, allowed: &[i64]) -> io::Result<Self> {
+        let mut program = BpfProgram::default();
+        let kill = program.end(libc::SECCOMP_RET_KILL_PROCESS);
+        let other = program.end(other);
+        let allow = program.end(libc::SECCOMP_RET_ALLOW);
+        let mut list = Self {
+            program,
+            calls: Vec::with_capacity(128),
+            allow,
+            other,
+            kill,
+        };
+        for number in COMMON.iter().chain(allowed) {
+            list.checked(*number, allow)?;
+        }
+        Ok(list)
+    }
+
+    /// Decides about a call at `check`, which may look at its arguments.
+    pub(super) fn checked(&mut self, number: i64, check: Label) -> io::Result<()> {
+        let number = u32::try_from(number).map_err(io::Error::other)?;
+        self.calls.push((number, check));
+        Ok(())
+    }
+
+    /// Allows a call if the lower half of an argument is one of `values`.
+    pub(super) fn with_one_of(
+        &mut self,
+        number: i64,
+        argument: usize,
+        values: &[i32],
+    ) -> io::Result<()> {
+        let (allow, other) = (self.allow, self.other);
+        let check = one_of(&mut self.program, argument, values, allow, other)?;
+        self.checked(number, check)
+    }
+
+    /// Allows a call unless the lower half of an argument is one of `values`.
+    pub(super) fn without_one_of(
+        &mut self,
+        number: i64,
+        argument: usize,
+        values: &[i32],
+    ) -> io::Result<()> {
+        let (allow, other) = (self.allow, self.other);
+        let check = one_of(&mut self.program, argument, values, other, allow)?;
+        self.checked(number, check)
+    }
+
+    /// Memory, none of which may become executable.
+    pub(super) fn without_exec(&mut self) -> io::Result<()> {
+        self.program
+            .if_bits(small(libc::PROT_EXEC), self.other, self.allow)?;
+        let check = self.program.load(low_half(2));
+        self.checked(libc::SYS_mmap, check)?;
+        self.checked(libc::SYS_mprotect, check)
+    }
+
+    /// Threads, but no processes. A filter cannot read the flags of clone3; the C library uses clone if
+    /// clone3 is missing.
+    pub(super) fn only_threads(&mut self) -> io::Result<()> {
+        self.program
+            .if_bits(small(libc::CLONE_THREAD), self.allow, self.other)?;
+        let check = self.program.load(low_half(0));
+        self.checked(libc::SYS_clone, check)
+    }
+
+    /// Signals to this process only, for abort(3).
+    pub(super) fn own_signals(&mut self) -> io::Result<()> {
+        self.with_one_of(libc::SYS_tgkill, 0, &[process::pid()])
+    }
+
+    /// send(2), which is sendto without an address; an address could reach other peers.
+    pub(super) fn without_address(&mut self) -> io::Result<()> {
+        let mut check = self.allow;
+        for half in [low_half(4), low_half(4) + 4] {
+            self.program.if_equal(0, check, self.other)?;
+            check = self.program.load(half);
+        }
+        self.checked(libc::SYS_sendto, check)
+    }
+
+    /// Prepends the search for the call's number.
+    pub(super) fn finish(mut self) -> io::Result<BpfProgram> {
+        self.calls.sort_unstable_by_key(|(number, _)| *number);
+        search(&mut self.program, &self.calls, self.other)?;
+        let number = self.program.load(offset_of!(libc::seccomp_data, nr));
+        self.program.if_equal(ARCH, number, self.kill)?;
+        self.program.load(offset_of!(libc::seccomp_data, arch));
+        Ok(self.program)
+    }
 }
 
 /// Jumps from a loaded call number to the call's label, or to `other`.
@@ -127,7 +208,7 @@ fn search(program: &mut BpfProgram, calls: &[(u32, Label)], other: Label) -> io:
 
 /// Loads the lower 32 bits of an argument and jumps to `yes` if they equal one of `values`, else to
 /// `no`.
-pub(super) fn one_of(
+fn one_of(
     program: &mut BpfProgram,
     argument: usize,
     values: &[i32],
@@ -142,7 +223,7 @@ pub(super) fn one_of(
 }
 
 /// Offset of the lower 32 bits of an argument. Both architectures are little-endian.
-pub(super) fn low_half(argument: usize) -> Offset {
+fn low_half(argument: usize) -> Offset {
     offset_of!(libc::seccomp_data, args) + argument * size_of::<u64>()
 }
 
@@ -151,29 +232,36 @@ pub(super) fn small(value: i32) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
 }
 
-pub(super) fn call(number: i64) -> io::Result<u32> {
-    u32::try_from(number).map_err(io::Error::other)
+/// Runs a filter on a call.
+#[cfg(test)]
+fn run(program: &BpfProgram, arch: u32, number: i64, arguments: [u64; 6]) -> u32 {
+    let mut data = Vec::new();
+    data.extend(u32::try_from(number).unwrap().to_ne_bytes());
+    data.extend(arch.to_ne_bytes());
+    data.extend(0_u64.to_ne_bytes());
+    data.extend(arguments.into_iter().flat_map(u64::to_ne_bytes));
+    program.run(&data)
+}
+
+/// True if a filter allows the call; false if its action is `other`.
+#[cfg(test)]
+pub(super) fn allows(program: &BpfProgram, other: u32, number: i64, arguments: [u64; 6]) -> bool {
+    match run(program, ARCH, number, arguments) {
+        libc::SECCOMP_RET_ALLOW => true,
+        verdict => {
+            assert_eq!(verdict, other, "{number}");
+            false
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn verdict(arch: u32, number: u32, arguments: [u64; 6]) -> u32 {
-        let mut data = Vec::new();
-        data.extend(number.to_ne_bytes());
-        data.extend(arch.to_ne_bytes());
-        data.extend(0_u64.to_ne_bytes());
-        data.extend(arguments.into_iter().flat_map(u64::to_ne_bytes));
-        program().unwrap().run(&data)
-    }
-
     fn allows(number: i64, arguments: [u64; 6]) -> bool {
-        match verdict(ARCH, u32::try_from(number).unwrap(), arguments) {
-            libc::SECCOMP_RET_ALLOW => true,
-            libc::SECCOMP_RET_KILL_PROCESS => false,
-            other => panic!("verdict {other:#x}"),
-        }
+        let kill = libc::SECCOMP_RET_KILL_PROCESS;
+        super::allows(&program().unwrap(), kill, number, arguments)
     }
 
     #[test]
@@ -188,12 +276,13 @@ mod tests {
         // With these arguments no call whose arguments are checked is allowed.
         let bad = [9, 9, 7, 9, 9, 9];
         for number in (0..1024).chain([0x4000_0000, 0x4000_0001, 0xffff_ffff]) {
-            let listed = ALLOWED.iter().chain(ALLOWED_HERE).any(|n| *n == number);
+            let listed = COMMON.iter().chain(ALLOWED).any(|n| *n == number);
             assert_eq!(allows(number, bad), listed, "{number}");
             let known = listed || by_argument.contains(&number);
             assert!(known || !allows(number, [0; 6]), "{number}");
         }
-        assert_eq!(verdict(ARCH ^ 1, 0, [0; 6]), libc::SECCOMP_RET_KILL_PROCESS);
+        let foreign = run(&program().unwrap(), ARCH ^ 1, 0, [0; 6]);
+        assert_eq!(foreign, libc::SECCOMP_RET_KILL_PROCESS);
     }
 
     #[test]

@@ -8,46 +8,21 @@
 use std::io;
 
 use super::bpf::BpfProgram;
-use super::filter::{begin, call, low_half, one_of, small};
+use super::filter::{CallList, STATUS_FLAGS, UNKNOWN};
 use crate::process::{self, Limit, Resource};
 
-/// Allowed with any arguments.
+/// Allowed with any arguments, in addition to the calls of every sandbox.
 const ALLOWED: &[i64] = &[
-    libc::SYS_read,
-    libc::SYS_write,
-    libc::SYS_readv,
-    libc::SYS_writev,
-    libc::SYS_recvmsg,
-    libc::SYS_recvfrom,
-    libc::SYS_sendmsg,
     libc::SYS_accept4,
     libc::SYS_shutdown,
     libc::SYS_getsockopt,
-    libc::SYS_close,
     libc::SYS_epoll_ctl,
     libc::SYS_epoll_pwait,
     libc::SYS_epoll_pwait2,
-    libc::SYS_ppoll,
-    libc::SYS_futex,
-    libc::SYS_brk,
-    libc::SYS_munmap,
-    libc::SYS_mremap,
-    libc::SYS_madvise,
     libc::SYS_mlock,
     libc::SYS_mlock2,
     libc::SYS_munlock,
-    libc::SYS_getrandom,
-    libc::SYS_clock_gettime,
-    libc::SYS_gettimeofday,
-    libc::SYS_nanosleep,
-    libc::SYS_clock_nanosleep,
-    libc::SYS_rt_sigprocmask,
-    libc::SYS_rt_sigreturn,
-    libc::SYS_sigaltstack,
-    libc::SYS_restart_syscall,
-    libc::SYS_getpid,
     libc::SYS_getppid,
-    libc::SYS_gettid,
     libc::SYS_getuid,
     libc::SYS_geteuid,
     libc::SYS_getcpu,
@@ -56,15 +31,10 @@ const ALLOWED: &[i64] = &[
     libc::SYS_set_robust_list,
     libc::SYS_rseq,
     libc::SYS_membarrier,
-    libc::SYS_exit,
-    libc::SYS_exit_group,
+    // aarch64 has only the successors of these.
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_epoll_wait,
 ];
-
-/// Calls that only x86-64 has; aarch64 has only their successors.
-#[cfg(target_arch = "x86_64")]
-const ALLOWED_HERE: &[i64] = &[libc::SYS_epoll_wait, libc::SYS_poll, libc::SYS_time];
-#[cfg(target_arch = "aarch64")]
-const ALLOWED_HERE: &[i64] = &[];
 
 /// Puts this process, which must have one thread, into the sandbox: no core dumps or tracing, no new
 /// privileges, no files (if the kernel has Landlock; the list of calls denies them too) and the list
@@ -113,60 +83,24 @@ fn is_landlock_known() -> bool {
 }
 
 fn program() -> io::Result<BpfProgram> {
-    let mut program = BpfProgram::default();
-    let kill = program.end(libc::SECCOMP_RET_KILL_PROCESS);
-    let unknown = program.end(small(libc::ENOSYS) | libc::SECCOMP_RET_ERRNO);
-    let allow = program.end(libc::SECCOMP_RET_ALLOW);
-    let mut calls = Vec::with_capacity(64);
-    for number in ALLOWED.iter().chain(ALLOWED_HERE) {
-        calls.push((call(*number)?, allow));
-    }
-    // No memory may become executable.
-    let no_exec = {
-        program.if_bits(small(libc::PROT_EXEC), unknown, allow)?;
-        program.load(low_half(2))
-    };
-    for number in [libc::SYS_mmap, libc::SYS_mprotect] {
-        calls.push((call(number)?, no_exec));
-    }
-    // Threads but no processes; the C library uses clone if clone3 is missing.
-    program.if_bits(small(libc::CLONE_THREAD), allow, unknown)?;
-    let threads = program.load(low_half(0));
-    calls.push((call(libc::SYS_clone)?, threads));
-    // For abort(3): signals to this process only.
-    let own = one_of(&mut program, 0, &[process::pid()], allow, unknown)?;
-    calls.push((call(libc::SYS_tgkill)?, own));
-    let commands = [libc::F_GETFL, libc::F_GETFD, libc::F_SETFL];
-    let commands = one_of(&mut program, 1, &commands, allow, unknown)?;
-    calls.push((call(libc::SYS_fcntl)?, commands));
-    let control = [libc::PR_SET_NAME, libc::PR_SET_VMA];
-    let control = one_of(&mut program, 0, &control, allow, unknown)?;
-    calls.push((call(libc::SYS_prctl)?, control));
-    // send(2) is sendto without an address; an address could reach other peers.
-    let mut no_address = allow;
-    for half in [low_half(4), low_half(4) + 4] {
-        program.if_equal(0, no_address, unknown)?;
-        no_address = program.load(half);
-    }
-    calls.push((call(libc::SYS_sendto)?, no_address));
-    begin(program, calls, unknown, kill)
+    let mut calls = CallList::new(UNKNOWN, ALLOWED)?;
+    calls.without_exec()?;
+    calls.only_threads()?;
+    calls.own_signals()?;
+    calls.with_one_of(libc::SYS_fcntl, 1, STATUS_FLAGS)?;
+    calls.with_one_of(libc::SYS_prctl, 0, &[libc::PR_SET_NAME, libc::PR_SET_VMA])?;
+    calls.without_address()?;
+    calls.finish()
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::filter::small;
     use super::*;
 
     fn allows(number: i64, arguments: [u64; 6]) -> bool {
-        #[cfg(target_arch = "x86_64")]
-        let arch = 0xc000_003e_u32;
-        #[cfg(target_arch = "aarch64")]
-        let arch = 0xc000_00b7_u32;
-        let mut data = Vec::new();
-        data.extend(u32::try_from(number).unwrap().to_ne_bytes());
-        data.extend(arch.to_ne_bytes());
-        data.extend(0_u64.to_ne_bytes());
-        data.extend(arguments.into_iter().flat_map(u64::to_ne_bytes));
-        program().unwrap().run(&data) == libc::SECCOMP_RET_ALLOW
+        let program = program().unwrap();
+        super::super::filter::allows(&program, UNKNOWN, number, arguments)
     }
 
     #[test]

@@ -19,7 +19,7 @@ use landlock::{
 
 use super::bpf::BpfProgram;
 use super::files::Wall;
-use super::filter::{begin, call, low_half, one_of, small};
+use super::filter::{CallList, UNKNOWN};
 use crate::process::{self, Limit, Resource};
 
 /// Paths that may be read and loaded as code: libraries with their dependencies, and the loader's
@@ -51,19 +51,11 @@ const DEVICES: &[&str] = &[
 /// Limit on open descriptors.
 const MAX_OPEN_FILES: u64 = 256;
 
-/// Calls that are allowed with any arguments: memory, files within the rules above, the open
+/// Calls that are allowed with any arguments, in addition to those of every sandbox: memory, files within the rules above, the open
 /// device, locks of threads, clocks, and the process's socket and memory.
 pub(super) const ALLOWED: &[i64] = &[
-    libc::SYS_read,
-    libc::SYS_write,
-    libc::SYS_readv,
-    libc::SYS_writev,
     libc::SYS_pread64,
-    libc::SYS_recvmsg,
-    libc::SYS_recvfrom,
-    libc::SYS_sendmsg,
     libc::SYS_sendto,
-    libc::SYS_close,
     libc::SYS_lseek,
     libc::SYS_openat,
     libc::SYS_newfstatat,
@@ -75,35 +67,18 @@ pub(super) const ALLOWED: &[i64] = &[
     libc::SYS_getdents64,
     libc::SYS_getcwd,
     libc::SYS_dup,
-    libc::SYS_ppoll,
     libc::SYS_pselect6,
     libc::SYS_epoll_create1,
     libc::SYS_epoll_ctl,
     libc::SYS_epoll_pwait,
     libc::SYS_eventfd2,
-    libc::SYS_futex,
-    libc::SYS_brk,
     libc::SYS_mmap,
-    libc::SYS_munmap,
-    libc::SYS_mremap,
     libc::SYS_mprotect,
-    libc::SYS_madvise,
     libc::SYS_mlock,
     libc::SYS_munlock,
-    libc::SYS_getrandom,
-    libc::SYS_clock_gettime,
     libc::SYS_clock_getres,
-    libc::SYS_gettimeofday,
-    libc::SYS_nanosleep,
-    libc::SYS_clock_nanosleep,
     libc::SYS_rt_sigaction,
-    libc::SYS_rt_sigprocmask,
-    libc::SYS_rt_sigreturn,
-    libc::SYS_sigaltstack,
-    libc::SYS_restart_syscall,
-    libc::SYS_getpid,
     libc::SYS_getppid,
-    libc::SYS_gettid,
     libc::SYS_getuid,
     libc::SYS_geteuid,
     libc::SYS_getgid,
@@ -121,26 +96,24 @@ pub(super) const ALLOWED: &[i64] = &[
     libc::SYS_set_tid_address,
     libc::SYS_rseq,
     libc::SYS_membarrier,
-    libc::SYS_exit,
-    libc::SYS_exit_group,
-];
-
-/// Calls that only x86-64 has; aarch64 has only their successors.
-#[cfg(target_arch = "x86_64")]
-pub(super) const ALLOWED_HERE: &[i64] = &[
+    // aarch64 has only the successors of these.
+    #[cfg(target_arch = "x86_64")]
     libc::SYS_open,
+    #[cfg(target_arch = "x86_64")]
     libc::SYS_stat,
+    #[cfg(target_arch = "x86_64")]
     libc::SYS_lstat,
+    #[cfg(target_arch = "x86_64")]
     libc::SYS_access,
+    #[cfg(target_arch = "x86_64")]
     libc::SYS_readlink,
-    libc::SYS_poll,
+    #[cfg(target_arch = "x86_64")]
     libc::SYS_select,
+    #[cfg(target_arch = "x86_64")]
     libc::SYS_epoll_wait,
-    libc::SYS_time,
+    #[cfg(target_arch = "x86_64")]
     libc::SYS_arch_prctl,
 ];
-#[cfg(target_arch = "aarch64")]
-pub(super) const ALLOWED_HERE: &[i64] = &[];
 
 /// Allowed fcntl commands; commands that send signals to other processes, and leases and locks, are
 /// not among them.
@@ -248,54 +221,27 @@ fn is_library(path: &Path) -> bool {
 }
 
 fn program() -> io::Result<BpfProgram> {
-    let mut program = BpfProgram::default();
-    let kill = program.end(libc::SECCOMP_RET_KILL_PROCESS);
-    let unknown = small(libc::ENOSYS) | libc::SECCOMP_RET_ERRNO;
-    let unknown = program.end(unknown);
-    let allow = program.end(libc::SECCOMP_RET_ALLOW);
-    let mut calls = Vec::with_capacity(128);
-    for number in ALLOWED.iter().chain(ALLOWED_HERE) {
-        calls.push((call(*number)?, allow));
-    }
-    // Allows threads but no processes. A filter cannot read the flags of clone3; the C library uses
-    // clone if clone3 is missing.
-    program.if_bits(small(libc::CLONE_THREAD), allow, unknown)?;
-    let threads = program.load(low_half(0));
-    calls.push((call(libc::SYS_clone)?, threads));
-    // For abort(3): signals to this process only.
-    let own = one_of(&mut program, 0, &[process::pid()], allow, unknown)?;
-    calls.push((call(libc::SYS_tgkill)?, own));
-    // Limits of this process only.
-    let own = one_of(&mut program, 0, &[0], allow, unknown)?;
-    calls.push((call(libc::SYS_prlimit64)?, own));
-    // Affinity of the calling thread only.
-    let own = one_of(&mut program, 0, &[0], allow, unknown)?;
-    calls.push((call(libc::SYS_sched_setaffinity)?, own));
-    let descriptor = one_of(&mut program, 1, DESCRIPTOR, allow, unknown)?;
-    calls.push((call(libc::SYS_fcntl)?, descriptor));
-    let device = one_of(&mut program, 1, SIGNALS, unknown, allow)?;
-    calls.push((call(libc::SYS_ioctl)?, device));
+    let mut calls = CallList::new(UNKNOWN, ALLOWED)?;
+    calls.only_threads()?;
+    calls.own_signals()?;
+    // Limits of this process and affinity of the calling thread only.
+    calls.with_one_of(libc::SYS_prlimit64, 0, &[0])?;
+    calls.with_one_of(libc::SYS_sched_setaffinity, 0, &[0])?;
+    calls.with_one_of(libc::SYS_fcntl, 1, DESCRIPTOR)?;
+    calls.without_one_of(libc::SYS_ioctl, 1, SIGNALS)?;
     let control = [libc::PR_SET_NAME, libc::PR_GET_NAME, libc::PR_SET_VMA];
-    let control = one_of(&mut program, 0, &control, allow, unknown)?;
-    calls.push((call(libc::SYS_prctl)?, control));
-    begin(program, calls, unknown, kill)
+    calls.with_one_of(libc::SYS_prctl, 0, &control)?;
+    calls.finish()
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::filter::small;
     use super::*;
 
     fn allows(number: i64, arguments: [u64; 6]) -> bool {
-        #[cfg(target_arch = "x86_64")]
-        let arch = 0xc000_003e_u32;
-        #[cfg(target_arch = "aarch64")]
-        let arch = 0xc000_00b7_u32;
-        let mut data = Vec::new();
-        data.extend(u32::try_from(number).unwrap().to_ne_bytes());
-        data.extend(arch.to_ne_bytes());
-        data.extend(0_u64.to_ne_bytes());
-        data.extend(arguments.into_iter().flat_map(u64::to_ne_bytes));
-        program().unwrap().run(&data) == libc::SECCOMP_RET_ALLOW
+        let program = program().unwrap();
+        super::super::filter::allows(&program, UNKNOWN, number, arguments)
     }
 
     #[test]

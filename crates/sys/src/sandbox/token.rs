@@ -16,8 +16,8 @@ use landlock::{
 
 use super::bpf::BpfProgram;
 use super::files::Wall;
-use super::filter::{begin, call, low_half, one_of, small};
-use super::provider::{ALLOWED, ALLOWED_HERE, CODE, DESCRIPTOR, READ, SIGNALS, with_neighbours};
+use super::filter::{CallList, UNKNOWN};
+use super::provider::{ALLOWED, CODE, DESCRIPTOR, READ, SIGNALS, with_neighbours};
 use crate::process::{self, Limit, Resource};
 
 /// Files and directories that may be read: the configuration of token libraries, and what they find
@@ -240,63 +240,29 @@ fn files(library: &Path) -> io::Result<Wall> {
 }
 
 fn program() -> io::Result<BpfProgram> {
-    let mut program = BpfProgram::default();
-    let kill = program.end(libc::SECCOMP_RET_KILL_PROCESS);
-    let unknown = small(libc::ENOSYS) | libc::SECCOMP_RET_ERRNO;
-    let unknown = program.end(unknown);
-    let allow = program.end(libc::SECCOMP_RET_ALLOW);
-    let mut calls = Vec::with_capacity(160);
-    let numbers = ALLOWED
-        .iter()
-        .chain(ALLOWED_HERE)
-        .chain(MORE)
-        .chain(MORE_HERE);
-    for number in numbers {
-        calls.push((call(*number)?, allow));
-    }
+    let mut calls = CallList::new(UNKNOWN, &[ALLOWED, MORE, MORE_HERE].concat())?;
     // Sockets of this machine and the kernel's reports of devices; no network.
-    let families = [libc::AF_UNIX, libc::AF_NETLINK];
-    let families = one_of(&mut program, 0, &families, allow, unknown)?;
-    calls.push((call(libc::SYS_socket)?, families));
-    // Allows threads but no processes; the C library uses clone if clone3 is missing.
-    program.if_bits(small(libc::CLONE_THREAD), allow, unknown)?;
-    let threads = program.load(low_half(0));
-    calls.push((call(libc::SYS_clone)?, threads));
-    // For abort(3): signals to this process only.
-    let own = one_of(&mut program, 0, &[process::pid()], allow, unknown)?;
-    calls.push((call(libc::SYS_tgkill)?, own));
-    // Limits of this process only.
-    let own = one_of(&mut program, 0, &[0], allow, unknown)?;
-    calls.push((call(libc::SYS_prlimit64)?, own));
-    // Affinity of the calling thread only.
-    let own = one_of(&mut program, 0, &[0], allow, unknown)?;
-    calls.push((call(libc::SYS_sched_setaffinity)?, own));
-    let commands: Vec<i32> = DESCRIPTOR.iter().chain(LOCKS).copied().collect();
-    let descriptor = one_of(&mut program, 1, &commands, allow, unknown)?;
-    calls.push((call(libc::SYS_fcntl)?, descriptor));
-    let device = one_of(&mut program, 1, SIGNALS, unknown, allow)?;
-    calls.push((call(libc::SYS_ioctl)?, device));
+    calls.with_one_of(libc::SYS_socket, 0, &[libc::AF_UNIX, libc::AF_NETLINK])?;
+    calls.only_threads()?;
+    calls.own_signals()?;
+    // Limits of this process and affinity of the calling thread only.
+    calls.with_one_of(libc::SYS_prlimit64, 0, &[0])?;
+    calls.with_one_of(libc::SYS_sched_setaffinity, 0, &[0])?;
+    calls.with_one_of(libc::SYS_fcntl, 1, &[DESCRIPTOR, LOCKS].concat())?;
+    calls.without_one_of(libc::SYS_ioctl, 1, SIGNALS)?;
     let control = [libc::PR_SET_NAME, libc::PR_GET_NAME, libc::PR_SET_VMA];
-    let control = one_of(&mut program, 0, &control, allow, unknown)?;
-    calls.push((call(libc::SYS_prctl)?, control));
-    begin(program, calls, unknown, kill)
+    calls.with_one_of(libc::SYS_prctl, 0, &control)?;
+    calls.finish()
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::filter::small;
     use super::*;
 
     fn allows(number: i64, arguments: [u64; 6]) -> bool {
-        #[cfg(target_arch = "x86_64")]
-        let arch = 0xc000_003e_u32;
-        #[cfg(target_arch = "aarch64")]
-        let arch = 0xc000_00b7_u32;
-        let mut data = Vec::new();
-        data.extend(u32::try_from(number).unwrap().to_ne_bytes());
-        data.extend(arch.to_ne_bytes());
-        data.extend(0_u64.to_ne_bytes());
-        data.extend(arguments.into_iter().flat_map(u64::to_ne_bytes));
-        program().unwrap().run(&data) == libc::SECCOMP_RET_ALLOW
+        let program = program().unwrap();
+        super::super::filter::allows(&program, UNKNOWN, number, arguments)
     }
 
     #[test]

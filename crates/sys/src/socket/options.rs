@@ -189,30 +189,14 @@ fn set_int(fd: BorrowedFd<'_>, level: i32, option: i32, value: i32) -> io::Resul
 pub struct TcpInfo {
     /// Smoothed round-trip time in microseconds.
     pub rtt_us: u32,
-    /// Mean deviation of the round-trip time in microseconds.
-    pub rttvar_us: u32,
     /// Lowest round-trip time measured, in microseconds (0: not reported).
     pub min_rtt_us: u32,
     /// The receiver's estimate of the round-trip time, in microseconds.
     pub rcv_rtt_us: u32,
-    /// Receive window that the kernel aims at, in bytes.
-    pub rcv_space_bytes: u32,
-    /// Number of retransmitted segments since the start.
-    pub total_retransmits: u32,
     /// Number of segments sent and not yet acknowledged.
     pub unacked_segments: u32,
-    /// Congestion window in segments.
-    pub snd_cwnd_segments: u32,
-    /// Sending segment size in bytes.
-    pub snd_mss_bytes: u32,
-    /// Receiving segment size in bytes.
-    pub rcv_mss_bytes: u32,
     /// Number of bytes in the socket that were not sent yet.
     pub notsent_bytes: u32,
-    /// The kernel's pacing rate in bytes per second (0 or `u64::MAX`: no pacing).
-    pub pacing_rate_bytes: u64,
-    /// Recent delivery rate in bytes per second (0: not reported).
-    pub delivery_rate_bytes: u64,
     /// Total time in which the peer's receive window limited sending, in microseconds (0: not
     /// reported).
     pub receiver_limited_us: u64,
@@ -244,18 +228,10 @@ pub fn tcp_info(fd: impl AsFd) -> io::Result<TcpInfo> {
     })?;
     Ok(TcpInfo {
         rtt_us: info.tcpi_rtt,
-        rttvar_us: info.tcpi_rttvar,
         min_rtt_us: info.tcpi_min_rtt,
         rcv_rtt_us: info.tcpi_rcv_rtt,
-        rcv_space_bytes: info.tcpi_rcv_space,
-        total_retransmits: info.tcpi_total_retrans,
         unacked_segments: info.tcpi_unacked,
-        snd_cwnd_segments: info.tcpi_snd_cwnd,
-        snd_mss_bytes: info.tcpi_snd_mss,
-        rcv_mss_bytes: info.tcpi_rcv_mss,
         notsent_bytes: info.tcpi_notsent_bytes,
-        pacing_rate_bytes: info.tcpi_pacing_rate,
-        delivery_rate_bytes: info.tcpi_delivery_rate,
         receiver_limited_us: info.tcpi_rwnd_limited,
         syn_data: info.tcpi_options & TCPI_OPT_SYN_DATA != 0,
     })

@@ -23,7 +23,7 @@ const PIPE_BYTES: usize = 1 << 20;
 
 /// One child process and its pipes.
 #[derive(Debug)]
-struct Link {
+struct ChildLink {
     child: Child,
     input: Option<OwnedFd>,
     output: OwnedFd,
@@ -37,7 +37,7 @@ struct Link {
 /// Child processes that carry SFTP, one per connection.
 #[derive(Debug, Default)]
 pub struct Children {
-    links: Vec<Link>,
+    links: Vec<ChildLink>,
     /// See [`Children::deaf`].
     deaf: bool,
 }
@@ -92,7 +92,7 @@ impl Children {
         let (child, input, output) = spawned?;
         sys::io::set_nonblocking(&input, true)?;
         sys::io::set_nonblocking(&output, true)?;
-        self.links.push(Link {
+        self.links.push(ChildLink {
             child,
             input: Some(input),
             output,
@@ -156,7 +156,7 @@ fn would_block(error: &io::Error) -> bool {
     )
 }
 
-impl Link {
+impl ChildLink {
     fn has_output(&self) -> bool {
         self.written < self.filled
     }
@@ -230,7 +230,7 @@ impl Transport for Children {
         let mut fds: Vec<PollFd<'_>> = self
             .links
             .iter()
-            .flat_map(Link::watched)
+            .flat_map(ChildLink::watched)
             .flatten()
             .map(|(fd, reads, writes)| PollFd::new(fd, reads, writes))
             .collect();

@@ -4,7 +4,7 @@
 //! it reads directories while files of others are transferred, opens, reads and closes small files
 //! in one flight once their handle has arrived, and requests large ones block by block within the
 //! limit of bytes in flight. `file` downloads one file, `tree` handles directories, and
-//! [`Source`] looks up and reads a single file in one flight.
+//! [`DownloadSource`] looks up and reads a single file in one flight.
 //!
 //! Invariants: nothing is written outside the target, whatever names the server sends; a file that
 //! failed is truncated to the bytes received without a gap; no two files are written to one target
@@ -32,7 +32,7 @@ mod source;
 mod stream;
 mod tree;
 
-pub use source::Source;
+pub use source::DownloadSource;
 
 use file::DownloadJob;
 use source::Reading;
@@ -127,7 +127,7 @@ impl<'r> Get<'r> {
     /// Continues with the file that `source` has opened, for a work with one item over the same
     /// connection.
     #[must_use]
-    pub fn with_source(mut self, source: Source) -> Self {
+    pub fn with_source(mut self, source: DownloadSource) -> Self {
         self.ahead = source.into_reading();
         self
     }

@@ -33,7 +33,7 @@ const PIECE_BYTES: usize = 128;
 
 /// The work that looks up and opens one file, as the module's documentation describes.
 #[derive(Debug)]
-pub struct Source {
+pub struct DownloadSource {
     path: Vec<u8>,
     there: Option<Attributes>,
     /// STAT was answered, or is not needed.
@@ -208,7 +208,7 @@ impl Reading {
     }
 }
 
-impl Source {
+impl DownloadSource {
     /// Creates the work for the file that `word` names. `None` for a pattern, and for a copy that
     /// resumes, preserves holes, has a rate limit or uses several connections.
     #[must_use]
@@ -244,7 +244,7 @@ impl Source {
     }
 }
 
-impl Work for Source {
+impl Work for DownloadSource {
     fn poll(&mut self, link: usize, session: &mut Session) -> bool {
         let may = session.is_ready() || session.takes_early();
         if link != 0 || !may {

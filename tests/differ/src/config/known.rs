@@ -15,6 +15,8 @@ const RSA_SIZE: Why = Said("`RequiredRSASize` below 1024 or above 16384: refused
 const SIZE_OF_ZERO: Why = Said("sshd: `Match LocalPort 0`, `RequiredRSASize` below 1024");
 const PRINTED: Why = Said("-T prints `channeltimeout none`, `hostcertificate none`");
 const SPEC: Why = Said("`sshd -C` with an address or port that does not parse: usage, status 1");
+const COMMAND_OF_NOBODY: Why =
+    Said("A command of AuthorizedKeysCommand or AuthorizedPrincipalsCommand with a user `none`");
 const SPECLESS: Why = Said("`Match LocalPort` without `lport=` in -T: no match");
 const TILDE: Why =
     Said("`~` in paths of sshd_config: refused; OpenSSH replaces it by root's home.");
@@ -155,6 +157,8 @@ pub(crate) const LISTED: &[Listed] = &[
     server("refuses", "*match *rdomain*", RDOMAIN),
     server("refuses", "*match *address *", NEVER_MATCHES),
     server("refuses", "*match *localport 0*", SIZE_OF_ZERO),
+    server("refuses", "*match *localport=0*", SIZE_OF_ZERO),
+    server("refuses", "*commanduser none*", COMMAND_OF_NOBODY),
     server("takes", "*match *localport*", SPECLESS),
     server("refuses", "-c *addr=x*", SPEC),
     server("refuses", "-c *lport=x*", SPEC),
@@ -293,7 +297,7 @@ pub(crate) const LISTED: &[Listed] = &[
     ),
     server("takes", "match *version=*", Since("10.6")),
     server("takes", "*keepalive all", Since("10.6")),
-    server("takes", "*keepalive transport", Since("10.6")),
+    any("takes", "*keepalive transport", Since("10.6")),
     server("refuses", "denyusers #*", Since("10.6")),
     client("prints user", "*user *%*", Since("10.6")),
     client("prints controlpath", "*user *%*", Since("10.6")),

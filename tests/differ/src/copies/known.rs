@@ -87,6 +87,11 @@ pub(crate) const LISTED: &[Listed] = &[
     one("into*: nothing not *", "scp put *'a:b'*", UNREACHABLE),
     one(
         "exits 1 not 0",
+        "*-r*get * -> 't'; from/*: folder ???; into/t: file*",
+        ONTO_FILE,
+    ),
+    one(
+        "exits 1 not 0",
         "*-r*get *from/*: folder*into/*/*: file*",
         ONTO_FILE,
     ),

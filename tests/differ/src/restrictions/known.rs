@@ -10,6 +10,11 @@ pub(crate) const LISTED: &[Listed] = &[
         "*certificate: *",
         Said("A certificate that repeats an option or extension is refused"),
     ),
+    one(
+        "start: \"-\" not \"no\"",
+        "*authenticationmethods *; *authenticationmethods any*",
+        Said("`AuthenticationMethods any` as a second line: no error"),
+    ),
     // Only the machine's OpenSSH is compared.
     one(
         "start: \"-\" not \"no\"",

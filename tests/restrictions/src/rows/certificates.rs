@@ -1,5 +1,7 @@
 //! Options, extensions and names of certificates, and the options of the authority's line.
 
+use keys::Permission;
+
 use crate::row::Row;
 
 const TRUSTED: &str = "AuthorizedKeysFile none\nTrustedUserCAKeys {here}/authority";
@@ -16,40 +18,22 @@ pub(super) fn rows() -> Vec<Row> {
     rows
 }
 
+/// Each permission alone: taken from the default certificate, and given to one without extensions.
 fn extensions() -> Vec<Row> {
-    vec![
+    let mut rows = vec![
         Row::certificate(&["clear"]).restricted(),
-        Row::certificate(&["clear", "permit-pty"])
-            .no_user_rc()
-            .no_ports()
-            .no_agent(),
-        Row::certificate(&["clear", "permit-user-rc"])
-            .no_pty()
-            .no_ports()
-            .no_agent(),
-        Row::certificate(&["clear", "permit-port-forwarding"])
-            .no_pty()
-            .no_user_rc()
-            .no_agent(),
-        Row::certificate(&["clear", "permit-agent-forwarding"])
-            .no_pty()
-            .no_user_rc()
-            .no_ports(),
-        Row::certificate(&["clear", "permit-X11-forwarding"])
-            .with("X11Forwarding yes")
-            .restricted()
-            .but("x11", "yes"),
-        Row::certificate(&["no-pty"]).no_pty(),
-        Row::certificate(&["no-user-rc"]).no_user_rc(),
-        Row::certificate(&["no-port-forwarding"]).no_ports(),
-        Row::certificate(&["no-agent-forwarding"]).no_agent(),
-        Row::certificate(&["no-x11-forwarding"]).with("X11Forwarding yes"),
         Row::certificate(&["no-touch-required"]),
         Row::certificate(&["extension:unknown@example.org"]),
         Row::certificate(&["extension:unknown@example.org=1"]),
         Row::certificate(&["clear", "extension:permit-pty=x"]).refused(),
         Row::certificate(&["extension:permit-user-rc=x", "no-user-rc"]).refused(),
-    ]
+    ];
+    for permission in Permission::ALL {
+        let without: &str = format!("no-{}", permission.option().to_lowercase()).leak();
+        rows.push(Row::certificate(&["clear", permission.extension()]).of_one(*permission));
+        rows.push(Row::certificate(&[without]).without(*permission));
+    }
+    rows
 }
 
 fn tunnels() -> Vec<Row> {

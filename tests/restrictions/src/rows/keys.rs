@@ -1,8 +1,8 @@
 //! Options of authorized_keys.
 
-use crate::row::Row;
+use keys::Permission;
 
-const X11: &str = "X11Forwarding yes";
+use crate::row::{Row, X11};
 
 pub(super) fn rows() -> Vec<Row> {
     let mut rows = vec![
@@ -22,34 +22,23 @@ pub(super) fn rows() -> Vec<Row> {
     rows
 }
 
+/// Each permission alone: taken from an unrestricted key, and given back after `restrict`.
 fn permissions() -> Vec<Row> {
     let restrict = |options: &str| Row::key(options).restricted();
-    vec![
+    let mut rows = vec![
         restrict("restrict"),
         restrict("RESTRICT"),
         restrict("pty,restrict"),
-        Row::key("restrict,pty").no_user_rc().no_ports().no_agent(),
-        Row::key("restrict,user-rc").no_pty().no_ports().no_agent(),
-        Row::key("restrict,port-forwarding")
-            .no_pty()
-            .no_user_rc()
-            .no_agent(),
-        Row::key("restrict,agent-forwarding")
-            .no_pty()
-            .no_user_rc()
-            .no_ports(),
-        restrict("restrict,X11-forwarding")
-            .with(X11)
-            .but("x11", "yes"),
         restrict("restrict").with(X11),
-        Row::key("no-pty").no_pty(),
-        Row::key("no-user-rc").no_user_rc(),
-        Row::key("no-port-forwarding").no_ports(),
-        Row::key("no-agent-forwarding").no_agent(),
-        Row::key("no-X11-forwarding").with(X11),
         Row::key("no-touch-required"),
         Row::key("verify-required"),
-    ]
+    ];
+    for permission in Permission::ALL {
+        let option = permission.option();
+        rows.push(Row::key(&format!("restrict,{option}")).of_one(*permission));
+        rows.push(Row::key(&format!("no-{option}")).without(*permission));
+    }
+    rows
 }
 
 fn commands() -> Vec<Row> {

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use config::client::{ClientOptions, ControlPersist};
 use config::types::Variable;
-use driver::{Driver, Notice};
+use driver::{Driver, DriverError, Notice};
 use proto::{ChannelId, Millis};
 use sys::process::effective_uid;
 
@@ -103,6 +103,11 @@ impl std::fmt::Debug for Master {
             .field("sessions", &self.sessions.len())
             .finish_non_exhaustive()
     }
+}
+
+/// A command that does not fit the state of its channel.
+fn misuse(error: proto::Error) -> ClientError {
+    ClientError::Refused(DriverError::Proto(error).to_string())
 }
 
 impl Master {

@@ -9,12 +9,12 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use config::pattern;
 use driver::forward::ForwardTarget;
-use driver::{Driver, DriverError, Notice};
+use driver::{Driver, Notice};
 use proto::channel::Request;
 use proto::{ChannelId, Event, Stream};
 
-use super::Master;
 use super::typed::TypedSource;
+use super::{Master, misuse};
 use crate::error::ClientError;
 use crate::forward::{SessionForwards, open_reason};
 use crate::log::{debug1, debug2, error, verbose};
@@ -68,10 +68,6 @@ impl PassengerSession {
             let _ = sys::io::write(errors, text.as_bytes());
         }
     }
-}
-
-pub(super) fn misuse(error: proto::Error) -> ClientError {
-    ClientError::Refused(DriverError::Proto(error).to_string())
 }
 
 /// The descriptors that a passenger has passed, as this process uses them.
@@ -266,25 +262,15 @@ impl Master {
         driver: &mut Driver,
     ) -> Result<Option<Notice>, ClientError> {
         let channel = match &notice {
-            Notice::SourceEnded { channel, .. }
-            | Notice::SinkEnded { channel, .. }
-            | Notice::Event(
-                Event::ChannelOpened(channel)
-                | Event::ChannelRefused { channel, .. }
-                | Event::ChannelData { channel, .. }
-                | Event::ChannelEof(channel)
-                | Event::ChannelPeerClosed(channel)
-                | Event::ChannelClosed(channel)
-                | Event::ChannelWritable(channel)
-                | Event::ChannelIdle { channel, .. }
-                | Event::ChannelReply { channel, .. }
-                | Event::ChannelRequest { channel, .. },
-            ) => *channel,
-            _ => return Ok(Some(notice)),
+            Notice::SourceEnded { channel, .. } | Notice::SinkEnded { channel, .. } => {
+                Some(*channel)
+            }
+            Notice::Event(event) => event.channel(),
+            _ => None,
         };
-        if !self.sessions.contains_key(&channel) {
+        let Some(channel) = channel.filter(|channel| self.sessions.contains_key(channel)) else {
             return Ok(Some(notice));
-        }
+        };
         match notice {
             Notice::SourceEnded { .. } if driver.connection().channel_is_open(channel) => {
                 driver.connection().channel_eof(channel).map_err(misuse)?;

@@ -121,7 +121,7 @@ impl Master {
         let connection = driver.connection();
         while !typed.waiting.is_empty() && connection.channel_is_open(channel) {
             let sent = connection.channel_send_slice(channel, Stream::Data, &typed.waiting);
-            match sent.map_err(super::sessions::misuse)? {
+            match sent.map_err(super::misuse)? {
                 0 => break,
                 sent => drop(typed.waiting.drain(..sent.min(typed.waiting.len()))),
             }
@@ -129,9 +129,7 @@ impl Master {
         let is_blocked = !typed.waiting.is_empty();
         if typed.has_ended && !is_blocked {
             if connection.channel_is_open(channel) {
-                connection
-                    .channel_eof(channel)
-                    .map_err(super::sessions::misuse)?;
+                connection.channel_eof(channel).map_err(super::misuse)?;
             }
             driver.unwatch(typed.fd.as_fd());
             return Ok(());
@@ -168,7 +166,7 @@ impl Master {
                 debug1!("rekeying as asked with {shown}R");
                 let now = driver.now();
                 let rekeyed = driver.connection().rekey(now);
-                return rekeyed.map_err(super::sessions::misuse);
+                return rekeyed.map_err(super::misuse);
             }
             Command::Help => format!("{shown}?\n{}", escape::help(escape, Typist::Passenger))
                 .replace('\n', "\r\n"),
@@ -191,7 +189,7 @@ impl Master {
                 if connection.channel_is_open(channel) {
                     connection
                         .channel_request(channel, &request, true)
-                        .map_err(super::sessions::misuse)?;
+                        .map_err(super::misuse)?;
                     if let Some(session) = self.sessions.get_mut(&channel) {
                         session.asked.push_back(Asked::Break);
                     }
@@ -232,7 +230,7 @@ impl Master {
                 };
                 connection
                     .channel_request(*channel, &request, false)
-                    .map_err(super::sessions::misuse)?;
+                    .map_err(super::misuse)?;
             }
         }
         Ok(())

@@ -5,8 +5,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 
-use super::listening::UdpListener;
-use crate::forward::{ForwardReport, ForwardStage, ForwardToken, Forwards, Opens, SocksOutcome};
+use crate::forward::{ForwardReport, ForwardStage, ForwardToken, Forwards, SocksOutcome};
 use crate::{Driver, SocketPair};
 
 /// Maximum associations of a connection; each has two sockets.
@@ -92,9 +91,7 @@ impl Forwards {
             return;
         }
         let origin = origin.unwrap_or(serial);
-        let listener = UdpListener::new(vec![socket], Opens::Socks, origin, Some(association));
-        // Without it, the client gets no datagrams.
-        let _ = self.watch_udp(serial, listener, driver);
+        self.listen_association(serial, socket, (association, origin), driver);
     }
 
     /// The client's connection has ended, and the association with it, or has bytes that mean

@@ -94,7 +94,20 @@ impl Forwards {
         Ok(serial)
     }
 
-    pub(super) fn watch_udp(
+    /// Receives the datagrams of an association; `origin` counts its flows.
+    pub(super) fn listen_association(
+        &mut self,
+        serial: u64,
+        socket: OwnedFd,
+        (association, origin): (Association, u64),
+        driver: &mut Driver,
+    ) {
+        let listener = UdpListener::new(vec![socket], Opens::Socks, origin, Some(association));
+        // Without it, the client gets no datagrams.
+        let _ = self.watch_udp(serial, listener, driver);
+    }
+
+    fn watch_udp(
         &mut self,
         serial: u64,
         listener: UdpListener,

@@ -203,21 +203,12 @@ impl Forwards {
     /// Handles a notice of a flow or its sockets; returns any other one.
     pub(super) fn handle_udp(&mut self, notice: Notice, driver: &mut Driver) -> Option<Notice> {
         let channel = match &notice {
-            Notice::EndpointEnded { channel } => *channel,
-            Notice::Event(
-                Event::ChannelOpened(channel)
-                | Event::ChannelRefused { channel, .. }
-                | Event::ChannelData { channel, .. }
-                | Event::ChannelEof(channel)
-                | Event::ChannelClosed(channel)
-                | Event::ChannelWritable(channel)
-                | Event::ChannelIdle { channel, .. }
-                | Event::ChannelReply { channel, .. }
-                | Event::ChannelRequest { channel, .. },
-            ) => *channel,
-            _ => return Some(notice),
+            Notice::EndpointEnded { channel } => Some(*channel),
+            Notice::Event(event) => event.channel(),
+            _ => None,
         };
-        let Some(serial) = self.udp.channels.get(&channel).copied() else {
+        let flow = channel.and_then(|channel| Some((channel, *self.udp.channels.get(&channel)?)));
+        let Some((channel, serial)) = flow else {
             return Some(notice);
         };
         match notice {

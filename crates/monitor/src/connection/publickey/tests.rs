@@ -1,7 +1,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use keys::certificate::{CertificateFields, CertificateOption};
-use keys::{CertificateKind, PrivateKey};
+use keys::{CertificateKind, Permission, PrivateKey};
 use privsep::LogLevel;
 
 use keys::candidate::SignedFor;
@@ -124,7 +124,8 @@ fn a_listed_key_logs_in_with_its_options_and_another_does_not() {
     ));
     let grants = home.ask_key("", &key(1)).unwrap();
     assert_eq!(grants.force_command.as_deref(), Some("date"));
-    assert!(!grants.permit_pty && grants.permit_user_rc);
+    let permits = |permission| grants.permissions.permits(permission);
+    assert!(!permits(Permission::Pty) && permits(Permission::UserRc));
     assert!(home.ask_key("", &key(2)).is_none());
     home.write("none", &line(&key(1)));
     for none in ["none", "NONE"] {
@@ -257,7 +258,8 @@ fn a_certificate_needs_a_trusted_authority_and_the_users_name() {
     let config = format!("TrustedUserCAKeys {authority}");
     let ask = |fields: &CertificateFields| home.ask_certificate(&config, &certificate(fields));
     let grants = ask(&fields(&["ada"])).unwrap();
-    assert!(grants.permit_pty && !grants.permit_port_forwarding);
+    let permits = |permission| grants.permissions.permits(permission);
+    assert!(permits(Permission::Pty) && !permits(Permission::PortForwarding));
     assert!(ask(&fields(&["bob"])).is_none());
     assert!(ask(&fields(&["bob", "ada"])).is_some());
     // A certificate without principals permits no user; a comma is part of a name.

@@ -136,7 +136,7 @@ impl Lookup<'_> {
         principals: &[&str],
     ) -> Result<KeyOptions, String> {
         let algorithms = authority_algorithms(&self.options.algorithms);
-        let granted = certificate
+        let grants = certificate
             .check(&CertificateRules {
                 kind: CertificateKind::User,
                 names: principals,
@@ -145,7 +145,6 @@ impl Lookup<'_> {
                 min_rsa_bits: required_rsa_bits(&self.options.algorithms),
             })
             .map_err(|error| error.to_string())?;
-        let grants = KeyOptions::from_certificate(&granted);
         self.check_limits(&grants)?;
         Ok(grants)
     }

@@ -37,6 +37,7 @@ use super::terminal::{Size, Terminal};
 use super::token::Token;
 use super::x11::X11Display;
 use start::NextStart;
+use wire::permissions::Permission;
 
 /// First and longest interval, in milliseconds, at which an ended command's output is checked.
 /// While the client's window is closed no event reports it.
@@ -222,7 +223,9 @@ impl SessionChannel {
         if self.terminal.is_some() || !matches!(self.stage, CommandStage::Idle) {
             return false;
         }
-        if !context.options.session.permit_tty || context.grant.restrictions.no_pty {
+        if !context.options.session.permit_tty
+            || !context.grant.restrictions.permits(Permission::Pty)
+        {
             context
                 .log
                 .verbose("a terminal was asked for and is not permitted");
