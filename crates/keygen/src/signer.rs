@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 
 use agent::{AgentClient, AgentError};
 use keys::{KeyError, PresentedKey, PrivateKey, SignatureAlgorithm};
-use token::{PinQuestion, Token};
+use token::{PinQuestion, TokenLibrary};
 use zeroize::Zeroizing;
 
 /// A private key that can be used.
@@ -20,7 +20,7 @@ pub(super) enum Signer {
     /// In a token of a PKCS #11 library.
     Token {
         /// The library with its tokens.
-        token: Box<Token>,
+        token: Box<TokenLibrary>,
         /// Place of the key.
         key: usize,
         /// Asks for a PIN.

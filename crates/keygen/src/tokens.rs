@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use keys::{PresentedKey, PublicKey};
-use token::{PinQuestion, Token};
+use token::{PinQuestion, TokenLibrary};
 use zeroize::Zeroizing;
 
 use super::options::FingerprintForm;
@@ -18,8 +18,8 @@ fn ask(question: &PinQuestion) -> Option<Zeroizing<Vec<u8>>> {
     console::passphrase(&question.prompt()).ok()
 }
 
-fn open(library: &Path) -> Result<Token, KeygenFailure> {
-    let token = Token::open(library, &mut ask)
+fn open(library: &Path) -> Result<TokenLibrary, KeygenFailure> {
+    let token = TokenLibrary::open(library, &mut ask)
         .map_err(|error| KeygenFailure::new(format!("provider {}: {error}", shown(library))))?;
     match token.keys() {
         [] => Err(KeygenFailure::new("cannot read public key from pkcs11")),

@@ -18,7 +18,7 @@ use crate::message::{
 pub struct PinQuestion {
     /// Label of the token, with escapes for what is not printable.
     pub label: String,
-    /// What is known of the attempts that are left.
+    /// The attempts that are left, as far as the token tells.
     pub state: PinState,
 }
 
@@ -35,10 +35,10 @@ impl PinQuestion {
         let label = &self.label;
         match self.state {
             PinState::FinalTry => Some(format!(
-                "Token '{label}': this is the last attempt; a wrong PIN locks it."
+                "TokenLibrary '{label}': this is the last attempt; a wrong PIN locks it."
             )),
             PinState::Low => Some(format!(
-                "Token '{label}': a wrong PIN was entered before; few attempts are left."
+                "TokenLibrary '{label}': a wrong PIN was entered before; few attempts are left."
             )),
             PinState::Fine | PinState::Locked => None,
         }
@@ -81,7 +81,7 @@ impl From<io::Error> for TokenError {
 
 /// A library with its tokens, and the helper that has loaded it.
 #[derive(Debug)]
-pub struct Token {
+pub struct TokenLibrary {
     stream: UnixStream,
     child: Child,
     list: TokenList,
@@ -90,7 +90,7 @@ pub struct Token {
     next: u32,
 }
 
-impl Token {
+impl TokenLibrary {
     /// Loads the library at `path` in a helper and lists its keys. Asks for PINs only if there is no key
     /// without a login, and some token needs one.
     ///
@@ -248,7 +248,7 @@ fn unexpected() -> TokenError {
     TokenError::Helper(io::Error::other("its answer is malformed"))
 }
 
-impl Drop for Token {
+impl Drop for TokenLibrary {
     fn drop(&mut self) {
         let _ = self.child.signal(Signal::KILL);
         let _ = self.child.wait();

@@ -3,7 +3,7 @@
 //! A process that holds a connection or keys never loads such a library. [`start`] starts a separate
 //! process ([`main`], a role of Fulmar's own binary) in [`sys::sandbox::token`], which loads the
 //! library, lists the keys of all its tokens and signs with them. [`message`] is the protocol
-//! between the two; [`Token`] is a blocking client of it, and `agentd` has one that waits for no
+//! between the two; [`TokenLibrary`] is a blocking client of it, and `agentd` has one that waits for no
 //! token.
 //!
 //! A PIN is sent to a token at most once for each time that it was entered.
@@ -26,7 +26,7 @@ use std::path::Path;
 use sys::process::{Child, SelfExe};
 use sys::signals::Signal;
 
-pub use client::{PinQuestion, Token, TokenError};
+pub use client::{PinQuestion, TokenError, TokenLibrary};
 pub use helper::main;
 
 /// First argument of the process that loads a library.

@@ -74,7 +74,7 @@ pub struct TokenEntry {
     pub needs_pin: bool,
     /// True if the PIN is entered at the token.
     pub has_keypad: bool,
-    /// What is known of the attempts that are left.
+    /// The attempts that are left, as far as the token tells.
     pub pin_state: PinState,
 }
 

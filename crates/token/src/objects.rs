@@ -2,7 +2,9 @@
 
 use crypto::hash::HashAlgorithm;
 use keys::{KeyType, PublicKey, SignatureAlgorithm, x509};
-use sys::cryptoki::{Cryptoki, Handle, attribute, class, key_type, mechanism, number_value};
+use sys::cryptoki::{
+    Cryptoki, CryptokiHandle, attribute, class, key_type, mechanism, number_value,
+};
 use wire::Put;
 
 /// Most keys of a token.
@@ -20,7 +22,7 @@ pub(crate) struct FoundKey {
 
 /// The public keys of a token, then those of its X.509 certificates; each key once. Keys of other types
 /// and keys without CKA_ID, which no private key can be found by, are left out.
-pub(crate) fn keys(cryptoki: &Cryptoki, session: Handle) -> Vec<FoundKey> {
+pub(crate) fn keys(cryptoki: &Cryptoki, session: CryptokiHandle) -> Vec<FoundKey> {
     let mut found: Vec<FoundKey> = Vec::new();
     let is_x509 = number_value(X509);
     let public = number_value(class::PUBLIC_KEY);
@@ -61,7 +63,11 @@ pub(crate) fn keys(cryptoki: &Cryptoki, session: Handle) -> Vec<FoundKey> {
     found
 }
 
-fn public_key(cryptoki: &Cryptoki, session: Handle, object: Handle) -> Option<PublicKey> {
+fn public_key(
+    cryptoki: &Cryptoki,
+    session: CryptokiHandle,
+    object: CryptokiHandle,
+) -> Option<PublicKey> {
     let value = |kind| cryptoki.attribute(session, object, kind);
     match cryptoki.number(session, object, attribute::KEY_TYPE)? {
         key_type::RSA => x509::rsa(
@@ -79,9 +85,9 @@ fn public_key(cryptoki: &Cryptoki, session: Handle, object: Handle) -> Option<Pu
 /// The private key with this CKA_ID that signs.
 pub(crate) fn private_key(
     cryptoki: &Cryptoki,
-    session: Handle,
+    session: CryptokiHandle,
     id: &[u8],
-) -> Result<Option<Handle>, sys::cryptoki::CryptokiError> {
+) -> Result<Option<CryptokiHandle>, sys::cryptoki::CryptokiError> {
     let private = number_value(class::PRIVATE_KEY);
     let wanted = [
         (attribute::CLASS, &private[..]),

@@ -3,21 +3,21 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use keys::{PublicKey, SignatureAlgorithm};
-use sys::cryptoki::{Cryptoki, CryptokiError, Handle, attribute, token_flag};
+use sys::cryptoki::{Cryptoki, CryptokiError, CryptokiHandle, attribute, token_flag};
 
 use crate::message::{Pin, PinState, PinUse, TokenEntry, TokenKey, TokenList, TokenReply};
 use crate::objects::{self, FoundKey};
 
 /// A token, of which one session is used by one thread at a time.
 pub(crate) struct TokenSlot {
-    slot: Handle,
+    slot: CryptokiHandle,
     label: String,
     session: Mutex<TokenSession>,
 }
 
 #[derive(Default)]
 struct TokenSession {
-    handle: Option<Handle>,
+    handle: Option<CryptokiHandle>,
     is_logged_in: bool,
 }
 
@@ -50,7 +50,11 @@ impl TokenSlot {
     }
 
     /// A session, opened if there is none.
-    fn open(&self, cryptoki: &Cryptoki, state: &mut TokenSession) -> Result<Handle, CryptokiError> {
+    fn open(
+        &self,
+        cryptoki: &Cryptoki,
+        state: &mut TokenSession,
+    ) -> Result<CryptokiHandle, CryptokiError> {
         if let Some(handle) = state.handle {
             return Ok(handle);
         }

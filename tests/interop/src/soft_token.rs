@@ -45,7 +45,7 @@ impl SoftToken {
         let library = LIBRARIES.iter().map(Path::new).find(|path| path.exists());
         let tools = ["softhsm2-util", "pkcs11-tool"].map(installed);
         let (Some(library), [Some(util), Some(_)]) = (library, tools) else {
-            skipped("tokens", "softhsm2 or opensc is not installed");
+            skipped("tokens", &"softhsm2 or opensc is not installed");
             return None;
         };
         let scratch = Scratch::new();

@@ -147,7 +147,7 @@ fn each_agent_and_add_have_all_keys_of_a_token() {
                 ssh.arg("-F").arg(&config).arg("-oIdentitiesOnly=yes");
                 ssh.arg("-i")
                     .arg(&public)
-                    .env("SSH_AUTH_SOCK", &agent.socket);
+                    .arg(format!("-oIdentityAgent={}", agent.socket.display()));
                 let outcome = finish(ssh.args([HOST, "true"]), Input::Nothing);
                 assert_eq!(
                     outcome.status,
@@ -174,7 +174,9 @@ fn the_client_asks_for_the_pin_once_and_never_again_after_a_wrong_one() {
         let scratch = Scratch::new();
         let program = askpass(&scratch, &answers);
         let mut ssh = site.client.ssh().expect("a client");
-        ssh.arg("-F").arg(&config).args(["-I", &path, HOST, "true"]);
+        ssh.arg("-F")
+            .arg(&config)
+            .args(["-oBatchMode=no", "-I", &path, HOST, "true"]);
         token.reach(&mut ssh).env_remove("SSH_AUTH_SOCK");
         ssh.env("SSH_ASKPASS", &program)
             .env("SSH_ASKPASS_REQUIRE", "force");
@@ -202,7 +204,7 @@ fn an_identity_file_selects_a_key_of_the_token() {
         let mut ssh = site.client.ssh().expect("a client");
         ssh.arg("-F")
             .arg(&config)
-            .args(["-v", "-oIdentitiesOnly=yes", "-i"]);
+            .args(["-v", "-oBatchMode=no", "-oIdentitiesOnly=yes", "-i"]);
         ssh.arg(&public)
             .arg(format!("-oPKCS11Provider={}", library(&token)));
         token.reach(&mut ssh).env_remove("SSH_AUTH_SOCK");

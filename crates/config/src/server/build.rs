@@ -8,7 +8,7 @@ use crate::server::table::{Row, SERVER_TABLE, ServerOptions};
 use crate::types::AddressFamily;
 use crate::value::{Value, Values};
 
-/// The value of HostKeyAgent that stands for the socket that this variable names.
+/// The value of HostKeyAgent that selects the socket of the variable of this name.
 pub const AGENT_VARIABLE: &str = "SSH_AUTH_SOCK";
 
 /// Host keys that are used if the file names none. The listener skips those that do not exist.

@@ -24,7 +24,7 @@ const MAX_ATTRIBUTE_BYTES: usize = 64 * 1024;
 const MAX_SIGNATURE_BYTES: usize = 4096;
 
 /// A number of an object, session or slot.
-pub type Handle = c_ulong;
+pub type CryptokiHandle = c_ulong;
 
 /// Classes of objects (CKO).
 pub mod class {
@@ -271,10 +271,10 @@ impl Cryptoki {
     ///
     /// # Errors
     /// The library's.
-    pub fn slots(&self) -> Result<Vec<Handle>, CryptokiError> {
+    pub fn slots(&self) -> Result<Vec<CryptokiHandle>, CryptokiError> {
         let function = self.function(function::GET_SLOT_LIST)?;
         // SAFETY: the type of C_GetSlotList.
-        let call: unsafe extern "C" fn(u8, *mut Handle, *mut c_ulong) -> Rv =
+        let call: unsafe extern "C" fn(u8, *mut CryptokiHandle, *mut c_ulong) -> Rv =
             unsafe { std::mem::transmute(function) };
         let mut count = 0;
         // SAFETY: asks for the number only. Some libraries find tokens only when asked for that.
@@ -291,10 +291,10 @@ impl Cryptoki {
     ///
     /// # Errors
     /// The library's.
-    pub fn token(&self, slot: Handle) -> Result<TokenInfo, CryptokiError> {
+    pub fn token(&self, slot: CryptokiHandle) -> Result<TokenInfo, CryptokiError> {
         let function = self.function(function::GET_TOKEN_INFO)?;
         // SAFETY: the type of C_GetTokenInfo.
-        let call: unsafe extern "C" fn(Handle, *mut RawTokenInfo) -> Rv =
+        let call: unsafe extern "C" fn(CryptokiHandle, *mut RawTokenInfo) -> Rv =
             unsafe { std::mem::transmute(function) };
         let mut info = RawTokenInfo {
             label: [b' '; 32],
@@ -319,15 +319,15 @@ impl Cryptoki {
     ///
     /// # Errors
     /// The library's.
-    pub fn open_session(&self, slot: Handle) -> Result<Handle, CryptokiError> {
+    pub fn open_session(&self, slot: CryptokiHandle) -> Result<CryptokiHandle, CryptokiError> {
         let function = self.function(function::OPEN_SESSION)?;
         // SAFETY: the type of C_OpenSession.
         let call: unsafe extern "C" fn(
-            Handle,
+            CryptokiHandle,
             c_ulong,
             *mut c_void,
             *const c_void,
-            *mut Handle,
+            *mut CryptokiHandle,
         ) -> Rv = unsafe { std::mem::transmute(function) };
         let mut session = 0;
         let (none, no_callback) = (ptr::null_mut(), ptr::null());
@@ -345,10 +345,11 @@ impl Cryptoki {
     }
 
     /// Closes a session.
-    pub fn close_session(&self, session: Handle) {
+    pub fn close_session(&self, session: CryptokiHandle) {
         if let Ok(function) = self.function(function::CLOSE_SESSION) {
             // SAFETY: the type of C_CloseSession, which takes a number.
-            let call: unsafe extern "C" fn(Handle) -> Rv = unsafe { std::mem::transmute(function) };
+            let call: unsafe extern "C" fn(CryptokiHandle) -> Rv =
+                unsafe { std::mem::transmute(function) };
             // SAFETY: as above.
             let _ = unsafe { call(session) };
         }
@@ -361,7 +362,7 @@ impl Cryptoki {
     /// The library's.
     pub fn login(
         &self,
-        session: Handle,
+        session: CryptokiHandle,
         pin: Option<&[u8]>,
         for_one_use: bool,
     ) -> Result<(), CryptokiError> {
@@ -369,7 +370,7 @@ impl Cryptoki {
         const CONTEXT_SPECIFIC: c_ulong = 2;
         let function = self.function(function::LOGIN)?;
         // SAFETY: the type of C_Login.
-        let call: unsafe extern "C" fn(Handle, c_ulong, *const u8, c_ulong) -> Rv =
+        let call: unsafe extern "C" fn(CryptokiHandle, c_ulong, *const u8, c_ulong) -> Rv =
             unsafe { std::mem::transmute(function) };
         let who = if for_one_use { CONTEXT_SPECIFIC } else { USER };
         let (pin, bytes) = pin.map_or((ptr::null(), 0), |pin| (pin.as_ptr(), pin.len()));
@@ -383,14 +384,14 @@ impl Cryptoki {
     /// The library's.
     pub fn find(
         &self,
-        session: Handle,
+        session: CryptokiHandle,
         wanted: &[(u64, &[u8])],
-    ) -> Result<Vec<Handle>, CryptokiError> {
+    ) -> Result<Vec<CryptokiHandle>, CryptokiError> {
         // SAFETY: the types of C_FindObjectsInit, C_FindObjects and C_FindObjectsFinal.
         let (init, next, end): (
-            unsafe extern "C" fn(Handle, *const RawAttribute, c_ulong) -> Rv,
-            unsafe extern "C" fn(Handle, *mut Handle, c_ulong, *mut c_ulong) -> Rv,
-            unsafe extern "C" fn(Handle) -> Rv,
+            unsafe extern "C" fn(CryptokiHandle, *const RawAttribute, c_ulong) -> Rv,
+            unsafe extern "C" fn(CryptokiHandle, *mut CryptokiHandle, c_ulong, *mut c_ulong) -> Rv,
+            unsafe extern "C" fn(CryptokiHandle) -> Rv,
         ) = unsafe {
             (
                 std::mem::transmute::<*const c_void, _>(
@@ -434,11 +435,20 @@ impl Cryptoki {
 
     /// An attribute of an object; `None` if the object does not have it, or it is longer than 64 KiB.
     #[must_use]
-    pub fn attribute(&self, session: Handle, object: Handle, kind: u64) -> Option<Vec<u8>> {
+    pub fn attribute(
+        &self,
+        session: CryptokiHandle,
+        object: CryptokiHandle,
+        kind: u64,
+    ) -> Option<Vec<u8>> {
         let function = self.function(function::GET_ATTRIBUTE_VALUE).ok()?;
         // SAFETY: the type of C_GetAttributeValue.
-        let call: unsafe extern "C" fn(Handle, Handle, *mut RawAttribute, c_ulong) -> Rv =
-            unsafe { std::mem::transmute(function) };
+        let call: unsafe extern "C" fn(
+            CryptokiHandle,
+            CryptokiHandle,
+            *mut RawAttribute,
+            c_ulong,
+        ) -> Rv = unsafe { std::mem::transmute(function) };
         let mut raw = RawAttribute {
             kind,
             value: ptr::null_mut(),
@@ -457,7 +467,12 @@ impl Cryptoki {
 
     /// An attribute that is a number (CK_ULONG).
     #[must_use]
-    pub fn number(&self, session: Handle, object: Handle, kind: u64) -> Option<u64> {
+    pub fn number(
+        &self,
+        session: CryptokiHandle,
+        object: CryptokiHandle,
+        kind: u64,
+    ) -> Option<u64> {
         let value = self.attribute(session, object, kind)?;
         value.try_into().ok().map(u64::from_ne_bytes)
     }
@@ -468,13 +483,13 @@ impl Cryptoki {
     /// The library's.
     pub fn begin_signature(
         &self,
-        session: Handle,
+        session: CryptokiHandle,
         mechanism: u64,
-        key: Handle,
+        key: CryptokiHandle,
     ) -> Result<(), CryptokiError> {
         let function = self.function(function::SIGN_INIT)?;
         // SAFETY: the type of C_SignInit.
-        let call: unsafe extern "C" fn(Handle, *mut RawMechanism, Handle) -> Rv =
+        let call: unsafe extern "C" fn(CryptokiHandle, *mut RawMechanism, CryptokiHandle) -> Rv =
             unsafe { std::mem::transmute(function) };
         let mut mechanism = RawMechanism {
             kind: mechanism,
@@ -489,11 +504,16 @@ impl Cryptoki {
     ///
     /// # Errors
     /// The library's.
-    pub fn sign(&self, session: Handle, data: &[u8]) -> Result<Vec<u8>, CryptokiError> {
+    pub fn sign(&self, session: CryptokiHandle, data: &[u8]) -> Result<Vec<u8>, CryptokiError> {
         let function = self.function(function::SIGN)?;
         // SAFETY: the type of C_Sign.
-        let call: unsafe extern "C" fn(Handle, *const u8, c_ulong, *mut u8, *mut c_ulong) -> Rv =
-            unsafe { std::mem::transmute(function) };
+        let call: unsafe extern "C" fn(
+            CryptokiHandle,
+            *const u8,
+            c_ulong,
+            *mut u8,
+            *mut c_ulong,
+        ) -> Rv = unsafe { std::mem::transmute(function) };
         let mut signature = vec![0_u8; MAX_SIGNATURE_BYTES];
         let mut bytes = length(MAX_SIGNATURE_BYTES);
         // SAFETY: the data is only read, and there is room for `bytes`.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use config::client::UserKeyOptions;
 use keys::{PresentedKey, SignatureAlgorithm};
-use token::{PinQuestion, Token};
+use token::{PinQuestion, TokenLibrary};
 use zeroize::Zeroizing;
 
 use super::collect::{FileKey, FoundCertificate};
@@ -17,9 +17,9 @@ use crate::prompt::Prompter;
 use crate::text::one_line;
 
 /// A library that all identities of its keys use.
-pub(super) type SharedToken = Arc<Mutex<Token>>;
+pub(super) type SharedToken = Arc<Mutex<TokenLibrary>>;
 
-/// The library of the options; `$NAME` stands for a variable.
+/// The library of the options; `$NAME` names a variable.
 fn library(user_keys: &UserKeyOptions) -> Option<PathBuf> {
     let named = user_keys.pkcs11_provider.as_deref()?;
     if named.is_empty() || named.eq_ignore_ascii_case("none") {
@@ -54,7 +54,7 @@ pub(super) fn insert(
     };
     let mut prompter = Prompter::new(batch_mode);
     let mut ask = |question: &PinQuestion| ask(&mut prompter, question);
-    let opened = match Token::open(&path, &mut ask) {
+    let opened = match TokenLibrary::open(&path, &mut ask) {
         Ok(opened) => opened,
         Err(reason) => {
             error!(
