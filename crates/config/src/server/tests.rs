@@ -535,7 +535,7 @@ fn what_restricts_and_is_not_carried_out_refuses_to_start() {
             assert!(!harmless.is_empty(), "{}", keyword.name);
         }
     }
-    for line in ["HostKeyAgent /x", "RDomain vrf1"] {
+    for line in ["RDomain vrf1"] {
         let text = refusal(&format!("\n{line}\n"));
         assert!(
             text.contains("line 2: ") && text.contains("would restrict"),
@@ -544,7 +544,7 @@ fn what_restricts_and_is_not_carried_out_refuses_to_start() {
         let inside = refusal(&format!("Match User ann\n{line}\n"));
         assert!(inside.contains("line 2: "), "{inside}");
     }
-    let harmless = "HostKeyAgent none\nRDomain none\nPubkeyAuthOptions none\nRefuseConnection no\n";
+    let harmless = "RDomain none\nPubkeyAuthOptions none\nRefuseConnection no\n";
     assert!(load(harmless).warnings().is_empty());
 }
 
