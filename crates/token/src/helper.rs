@@ -59,10 +59,7 @@ fn serve(control: &OwnedFd, library: &Path) -> io::Result<()> {
     let mut input = Zeroizing::new(Vec::new());
     let mut buffer = Zeroizing::new(vec![0; READ_BYTES]);
     loop {
-        loop {
-            let Some(body) = whole_frame(&input).map_err(io::Error::other)? else {
-                break;
-            };
+        while let Some(body) = whole_frame(&input).map_err(io::Error::other)? {
             let length = body.len() + 4;
             let (number, request) = TokenRequest::decode(body).map_err(io::Error::other)?;
             match &mut loaded {
