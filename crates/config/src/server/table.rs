@@ -165,7 +165,9 @@ keywords! {
         user_keys.authorized_principals_command: Option<String> = AuthorizedPrincipalsCommand [] Kind::Rest, "none", Carried, Everywhere, First, Line;
         /// `AuthorizedPrincipalsCommandUser`; set whenever the command is. Token %%, %u.
         user_keys.authorized_principals_command_user: Option<String> = AuthorizedPrincipalsCommandUser [] Kind::Text, "none", Carried, Everywhere, First, Line;
-        HostKeyAgent [] Kind::Text, "none", Support::Restricting(&["none"]), Global, First, Line;
+        /// `HostKeyAgent`: socket of an agent that signs with host keys, or `SSH_AUTH_SOCK` for the
+        /// socket that this variable names.
+        host_keys.agent: Option<String> = HostKeyAgent [] Kind::Path, "none", Carried, Global, First, Line;
         /// `KexAlgorithms`.
         algorithms.kex_algorithms: Vec<String> = KexAlgorithms [] Kind::Algorithms(Class::Kex), "", Carried, Global, First, Comma;
         /// `CASignatureAlgorithms`.
