@@ -242,8 +242,9 @@ impl From<Vec<u8>> for Performed {
 struct Helping {
     socket: OwnedFd,
     allowed_providers: String,
-    /// Sockets whose shutdown ends the signatures that are awaited.
-    awaited: Mutex<HashMap<(u64, u64), OwnedFd>>,
+    /// Signatures of security keys that are awaited, each with the socket whose shutdown ends it once it
+    /// has begun.
+    awaited: Mutex<HashMap<(u64, u64), Option<OwnedFd>>>,
     /// One lock for each key that has signed.
     keys: Mutex<HashMap<Vec<u8>, Arc<Mutex<()>>>>,
 }
@@ -276,6 +277,9 @@ fn serve(socket: OwnedFd, allowed_providers: String) {
             helping.cancel(place);
             continue;
         }
+        if kind == SIGN {
+            locked(&helping.awaited).insert((place.connection, place.request), None);
+        }
         let (threads, rest) = (Arc::clone(&helping), rest.to_vec());
         let working = std::thread::Builder::new().spawn(move || {
             let (done, started) = match threads.perform(place, kind, &rest) {
@@ -291,6 +295,7 @@ fn serve(socket: OwnedFd, allowed_providers: String) {
             }
         });
         if working.is_err() {
+            locked(&helping.awaited).remove(&(place.connection, place.request));
             helping.answer(
                 place,
                 kind,
@@ -316,7 +321,11 @@ impl Helping {
                 let provider = self.provider(&String::from_utf8_lossy(rest))?;
                 Ok(provider.name().as_bytes().to_vec().into())
             }
-            SIGN => self.sign(place, rest).map(Performed::from),
+            SIGN => {
+                let signature = self.sign(place, rest);
+                locked(&self.awaited).remove(&(place.connection, place.request));
+                signature.map(Performed::from)
+            }
             START_TOKEN => self.start_token(&String::from_utf8_lossy(rest)),
             RESOLVE_TOKEN => {
                 let (_, text) = canonical(&String::from_utf8_lossy(rest))?;
@@ -366,7 +375,11 @@ impl Helping {
         let turn = Arc::clone(locked(&self.keys).entry(key.public().blob()).or_default());
         let _turn = locked(&turn);
         let mut pin: Option<Zeroizing<Vec<u8>>> = None;
+        let at = (place.connection, place.request);
         loop {
+            if !locked(&self.awaited).contains_key(&at) {
+                return Err("nobody awaits the signature".to_owned());
+            }
             let shown = match notice {
                 "" => None,
                 notice => Notification::show(notice),
@@ -394,17 +407,23 @@ impl Helping {
         let running = provider.start_signing(key, data, pin)?;
         let at = (place.connection, place.request);
         if let Ok(canceller) = running.canceller() {
-            locked(&self.awaited).insert(at, canceller);
+            match locked(&self.awaited).get_mut(&at) {
+                Some(awaited) => *awaited = Some(canceller),
+                // Canceled while it began.
+                None => end(&canceller),
+            }
         }
         let signature = running.signature(key);
-        locked(&self.awaited).remove(&at);
+        if let Some(awaited) = locked(&self.awaited).get_mut(&at) {
+            *awaited = None;
+        }
         signature
     }
 
     fn cancel(&self, place: AnswerPlace) {
         let awaited = locked(&self.awaited).remove(&(place.connection, place.request));
-        if let Some(socket) = awaited {
-            let _ = sys::socket::shutdown(&socket, sys::socket::ShutdownDirection::Both);
+        if let Some(Some(socket)) = awaited {
+            end(&socket);
         }
     }
 
@@ -425,6 +444,11 @@ impl Helping {
         let sockets: Vec<BorrowedFd<'_>> = token.map(AsFd::as_fd).into_iter().collect();
         let _ = sys::socket::local::send_with_fds(&self.socket, &message, &sockets);
     }
+}
+
+/// Ends the signature that is awaited at a socket.
+fn end(socket: &OwnedFd) {
+    let _ = sys::socket::shutdown(socket, sys::socket::ShutdownDirection::Both);
 }
 
 /// A library's path without links, also as text.
