@@ -84,6 +84,9 @@ pub(crate) struct AgentLoop {
     touches: HashMap<(u64, u64), Vec<u8>>,
     /// Keys whose providers the helper checks.
     checks: HashMap<(u64, u64), Box<AddRequest>>,
+    /// What the helper has not answered yet, for clients that have gone too: their windows are still
+    /// on the user's screen.
+    in_help: usize,
     unlocks: VecDeque<(AnswerPlace, Zeroizing<Vec<u8>>)>,
     /// An unlock that failed is answered then, and the next one is tried.
     unlock_at_ms: u64,
@@ -120,6 +123,7 @@ impl AgentLoop {
             questions: HashMap::new(),
             touches: HashMap::new(),
             checks: HashMap::new(),
+            in_help: 0,
             unlocks: VecDeque::new(),
             unlock_at_ms: 0,
             failed_unlock: None,
@@ -370,13 +374,13 @@ impl AgentLoop {
         place: AnswerPlace,
         ask: impl FnOnce(&Helper) -> io::Result<()>,
     ) -> bool {
-        let all = self.questions.len() + self.touches.len() + self.checks.len();
         let Some(connection) = self.connections.get_mut(&place.connection) else {
             return false;
         };
-        let has_room = all < MAX_QUESTIONS && connection.in_question < MAX_QUESTIONS_OF_ONE;
+        let has_room = self.in_help < MAX_QUESTIONS && connection.in_question < MAX_QUESTIONS_OF_ONE;
         if has_room && ask(&self.sources.helper).is_ok() {
             connection.in_question += 1;
+            self.in_help += 1;
             return true;
         }
         let log = &self.agent.log;
@@ -407,6 +411,7 @@ impl AgentLoop {
                 Ok(None) => return,
                 Err(_) => return self.helper_has_gone(),
             };
+            self.in_help = self.in_help.saturating_sub(1);
             let key = key_of(place);
             match answer {
                 HelperAnswer::Confirmed(is_yes) => {
