@@ -242,8 +242,8 @@ impl From<Vec<u8>> for Performed {
 struct Helping {
     socket: OwnedFd,
     allowed_providers: String,
-    /// Sockets whose shutdown ends the signatures that are awaited.
-    awaited: Mutex<HashMap<(u64, u64), OwnedFd>>,
+    /// The signatures that are awaited, and the sockets whose shutdown ends those that a token makes.
+    awaited: Mutex<HashMap<(u64, u64), Option<OwnedFd>>>,
     /// One lock for each key that has signed.
     keys: Mutex<HashMap<Vec<u8>, Arc<Mutex<()>>>>,
 }
@@ -276,6 +276,9 @@ fn serve(socket: OwnedFd, allowed_providers: String) {
             helping.cancel(place);
             continue;
         }
+        if kind == SIGN {
+            locked(&helping.awaited).insert((place.connection, place.request), None);
+        }
         let (threads, rest) = (Arc::clone(&helping), rest.to_vec());
         let working = std::thread::Builder::new().spawn(move || {
             let (done, started) = match threads.perform(place, kind, &rest) {
@@ -291,6 +294,7 @@ fn serve(socket: OwnedFd, allowed_providers: String) {
             }
         });
         if working.is_err() {
+            helping.cancel(place);
             helping.answer(
                 place,
                 kind,
@@ -316,7 +320,11 @@ impl Helping {
                 let provider = self.provider(&String::from_utf8_lossy(rest))?;
                 Ok(provider.name().as_bytes().to_vec().into())
             }
-            SIGN => self.sign(place, rest).map(Performed::from),
+            SIGN => {
+                let signature = self.sign(place, rest);
+                locked(&self.awaited).remove(&(place.connection, place.request));
+                signature.map(Performed::from)
+            }
             START_TOKEN => self.start_token(&String::from_utf8_lossy(rest)),
             RESOLVE_TOKEN => {
                 let (_, text) = canonical(&String::from_utf8_lossy(rest))?;
@@ -367,6 +375,10 @@ impl Helping {
         let _turn = locked(&turn);
         let mut pin: Option<Zeroizing<Vec<u8>>> = None;
         loop {
+            // It may have been cancelled while it waited for its turn or for the PIN.
+            if !self.is_awaited(place) {
+                return Err("nobody awaits the signature any more".to_owned());
+            }
             let shown = match notice {
                 "" => None,
                 notice => Notification::show(notice),
@@ -392,18 +404,20 @@ impl Helping {
         pin: Option<&[u8]>,
     ) -> Result<Vec<u8>, FidoError> {
         let running = provider.start_signing(key, data, pin)?;
-        let at = (place.connection, place.request);
-        if let Ok(canceller) = running.canceller() {
-            locked(&self.awaited).insert(at, canceller);
+        match locked(&self.awaited).get_mut(&(place.connection, place.request)) {
+            Some(canceller) => *canceller = running.canceller().ok(),
+            None => return Err(FidoError::Failed("it was cancelled".to_owned())),
         }
-        let signature = running.signature(key);
-        locked(&self.awaited).remove(&at);
-        signature
+        running.signature(key)
+    }
+
+    fn is_awaited(&self, place: AnswerPlace) -> bool {
+        locked(&self.awaited).contains_key(&(place.connection, place.request))
     }
 
     fn cancel(&self, place: AnswerPlace) {
         let awaited = locked(&self.awaited).remove(&(place.connection, place.request));
-        if let Some(socket) = awaited {
+        if let Some(Some(socket)) = awaited {
             let _ = sys::socket::shutdown(&socket, sys::socket::ShutdownDirection::Both);
         }
     }

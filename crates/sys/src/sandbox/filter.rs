@@ -135,6 +135,19 @@ impl CallList {
         self.checked(call, check)
     }
 
+    /// Allows a call if the lower halves of two arguments have these values.
+    pub(super) fn with_both(
+        &mut self,
+        call: i64,
+        first: (usize, i32),
+        second: (usize, i32),
+    ) -> io::Result<()> {
+        let (allow, other) = (self.allow, self.other);
+        let check = one_of(&mut self.program, second.0, &[second.1], allow, other)?;
+        let check = one_of(&mut self.program, first.0, &[first.1], check, other)?;
+        self.checked(call, check)
+    }
+
     /// Allows a call unless the lower half of argument `at` is one of `values`.
     pub(super) fn without_one_of(
         &mut self,

@@ -17,7 +17,7 @@ use landlock::{
 use super::bpf::BpfProgram;
 use super::files::Wall;
 use super::filter::{CallList, UNKNOWN};
-use super::provider::{ALLOWED, CODE, DESCRIPTOR, READ, SIGNALS, with_neighbours};
+use super::provider::{ALLOWED, CODE, DESCRIPTOR, READ, REACHES_OTHERS, with_neighbours};
 use crate::process::{self, Limit, Resource};
 
 /// Files and directories that may be read: the configuration of token libraries, and what they find
@@ -249,7 +249,7 @@ fn program() -> io::Result<BpfProgram> {
     calls.with_one_of(libc::SYS_prlimit64, 0, &[0])?;
     calls.with_one_of(libc::SYS_sched_setaffinity, 0, &[0])?;
     calls.with_one_of(libc::SYS_fcntl, 1, &[DESCRIPTOR, LOCKS].concat())?;
-    calls.without_one_of(libc::SYS_ioctl, 1, SIGNALS)?;
+    calls.without_one_of(libc::SYS_ioctl, 1, REACHES_OTHERS)?;
     let control = [libc::PR_SET_NAME, libc::PR_GET_NAME, libc::PR_SET_VMA];
     calls.with_one_of(libc::SYS_prctl, 0, &control)?;
     calls.finish()
