@@ -135,17 +135,14 @@ impl CallList {
         self.checked(call, check)
     }
 
-    /// Allows a call if the lower halves of two arguments have these values.
-    pub(super) fn with_both(
-        &mut self,
-        call: i64,
-        first: (usize, i32),
-        second: (usize, i32),
-    ) -> io::Result<()> {
+    /// Sockets of these families, and those by which the kernel reports devices.
+    pub(super) fn sockets(&mut self, families: &[i32]) -> io::Result<()> {
         let (allow, other) = (self.allow, self.other);
-        let check = one_of(&mut self.program, second.0, &[second.1], allow, other)?;
-        let check = one_of(&mut self.program, first.0, &[first.1], check, other)?;
-        self.checked(call, check)
+        let reports = &[libc::NETLINK_KOBJECT_UEVENT];
+        let check = one_of(&mut self.program, 2, reports, allow, other)?;
+        let check = one_of(&mut self.program, 0, &[libc::AF_NETLINK], check, other)?;
+        let check = one_of(&mut self.program, 0, families, allow, check)?;
+        self.checked(libc::SYS_socket, check)
     }
 
     /// Allows a call unless the lower half of argument `at` is one of `values`.

@@ -284,11 +284,7 @@ fn program() -> io::Result<BpfProgram> {
 /// (libudev, libusb).
 fn security_key_program() -> io::Result<BpfProgram> {
     let mut calls = calls()?;
-    calls.with_both(
-        libc::SYS_socket,
-        (0, libc::AF_NETLINK),
-        (2, libc::NETLINK_KOBJECT_UEVENT),
-    )?;
+    calls.sockets(&[])?;
     for number in SECURITY_KEY_CALLS {
         calls.any(*number)?;
     }
