@@ -30,7 +30,7 @@ pub(crate) struct TokenKeyPlace {
 
 /// Where a key is.
 pub(crate) enum KeyHolder {
-    Memory(HeldKey),
+    Memory(Box<HeldKey>),
     Token(TokenKeyPlace),
 }
 

@@ -329,7 +329,7 @@ impl KeyAgent {
         ));
         let blob = request.key.blob();
         self.keyring.add(
-            KeyHolder::Memory(request.key),
+            KeyHolder::Memory(Box::new(request.key)),
             blob,
             request.comment,
             request.constraints,

@@ -17,7 +17,7 @@ fn agent_with(key: &PrivateKey) -> KeyAgent {
         ..Constraints::default()
     };
     let blob = held.blob();
-    let holder = KeyHolder::Memory(held);
+    let holder = KeyHolder::Memory(Box::new(held));
     keyring.add(holder, blob, "mine".into(), constraints, None, 0);
     KeyAgent {
         keyring,

@@ -12,7 +12,7 @@ use sys::cryptoki::Cryptoki;
 use zeroize::Zeroizing;
 
 use crate::message::{TokenReply, TokenRequest, whole_frame};
-use crate::tokens::Tokens;
+use crate::tokens::LibraryTokens;
 
 /// Most threads at a time; beyond them requests wait.
 const MAX_THREADS: usize = 64;
@@ -52,17 +52,14 @@ fn serve(control: &OwnedFd, library: &Path) -> io::Result<()> {
         .and_then(|_| Cryptoki::load(&path));
     let mut loaded = loaded.map(|cryptoki| HelperWork {
         cryptoki: Arc::new(cryptoki),
-        tokens: Tokens::default(),
+        tokens: LibraryTokens::default(),
         replies: Arc::clone(&replies),
         threads: Arc::default(),
     });
     let mut input = Zeroizing::new(Vec::new());
     let mut buffer = Zeroizing::new(vec![0; READ_BYTES]);
     loop {
-        loop {
-            let Some(body) = whole_frame(&input).map_err(io::Error::other)? else {
-                break;
-            };
+        while let Some(body) = whole_frame(&input).map_err(io::Error::other)? {
             let length = body.len() + 4;
             let (number, request) = TokenRequest::decode(body).map_err(io::Error::other)?;
             match &mut loaded {
@@ -96,7 +93,7 @@ fn serve(control: &OwnedFd, library: &Path) -> io::Result<()> {
 
 struct HelperWork {
     cryptoki: Arc<Cryptoki>,
-    tokens: Tokens,
+    tokens: LibraryTokens,
     replies: Arc<Replies>,
     threads: Arc<AtomicUsize>,
 }

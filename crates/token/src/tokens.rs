@@ -29,7 +29,7 @@ struct ListedKey {
 
 /// What a library had when it was last asked.
 #[derive(Default)]
-pub(crate) struct Tokens {
+pub(crate) struct LibraryTokens {
     slots: Vec<Arc<TokenSlot>>,
     keys: Vec<ListedKey>,
 }
@@ -114,7 +114,7 @@ fn pin_state(flags: u64) -> PinState {
     }
 }
 
-impl Tokens {
+impl LibraryTokens {
     /// Looks at all slots. Sessions of tokens that are still there stay open and logged in.
     pub(crate) fn refresh(&mut self, cryptoki: &Cryptoki, pin: Option<&Pin>) -> TokenReply {
         let slots = match cryptoki.slots() {

@@ -402,20 +402,19 @@ impl Cryptoki {
         session: CryptokiHandle,
         wanted: &[(u64, &[u8])],
     ) -> Result<Vec<CryptokiHandle>, CryptokiError> {
+        type Init = unsafe extern "C" fn(CryptokiHandle, *const RawAttribute, c_ulong) -> Rv;
+        type Next =
+            unsafe extern "C" fn(CryptokiHandle, *mut CryptokiHandle, c_ulong, *mut c_ulong) -> Rv;
+        type End = unsafe extern "C" fn(CryptokiHandle) -> Rv;
+        let init = self.function(function::FIND_OBJECTS_INIT)?;
+        let next = self.function(function::FIND_OBJECTS)?;
+        let end = self.function(function::FIND_OBJECTS_FINAL)?;
         // SAFETY: the types of C_FindObjectsInit, C_FindObjects and C_FindObjectsFinal.
-        let (init, next, end): (
-            unsafe extern "C" fn(CryptokiHandle, *const RawAttribute, c_ulong) -> Rv,
-            unsafe extern "C" fn(CryptokiHandle, *mut CryptokiHandle, c_ulong, *mut c_ulong) -> Rv,
-            unsafe extern "C" fn(CryptokiHandle) -> Rv,
-        ) = unsafe {
+        let (init, next, end) = unsafe {
             (
-                std::mem::transmute::<*const c_void, _>(
-                    self.function(function::FIND_OBJECTS_INIT)?,
-                ),
-                std::mem::transmute::<*const c_void, _>(self.function(function::FIND_OBJECTS)?),
-                std::mem::transmute::<*const c_void, _>(
-                    self.function(function::FIND_OBJECTS_FINAL)?,
-                ),
+                std::mem::transmute::<*const c_void, Init>(init),
+                std::mem::transmute::<*const c_void, Next>(next),
+                std::mem::transmute::<*const c_void, End>(end),
             )
         };
         let template: Vec<RawAttribute> = wanted
