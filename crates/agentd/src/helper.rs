@@ -242,7 +242,8 @@ impl From<Vec<u8>> for Performed {
 struct Helping {
     socket: OwnedFd,
     allowed_providers: String,
-    /// The signatures that are awaited, and the sockets whose shutdown ends those that a token makes.
+    /// Signatures of security keys that are awaited, each with the socket whose shutdown ends it once it
+    /// has begun.
     awaited: Mutex<HashMap<(u64, u64), Option<OwnedFd>>>,
     /// One lock for each key that has signed.
     keys: Mutex<HashMap<Vec<u8>, Arc<Mutex<()>>>>,
@@ -295,7 +296,7 @@ fn serve(socket: OwnedFd, allowed_providers: String) {
             }
         });
         if working.is_err() {
-            helping.cancel(place);
+            locked(&helping.awaited).remove(&(place.connection, place.request));
             helping.answer(
                 place,
                 kind,
@@ -375,10 +376,10 @@ impl Helping {
         let turn = Arc::clone(locked(&self.keys).entry(key.public().blob()).or_default());
         let _turn = locked(&turn);
         let mut pin: Option<Zeroizing<Vec<u8>>> = None;
+        let at = (place.connection, place.request);
         loop {
-            // It may have been cancelled while it waited for its turn or for the PIN.
-            if !self.is_awaited(place) {
-                return Err("nobody awaits the signature any more".to_owned());
+            if !locked(&self.awaited).contains_key(&at) {
+                return Err("nobody awaits the signature".to_owned());
             }
             let shown = match notice {
                 "" => None,
@@ -405,21 +406,25 @@ impl Helping {
         pin: Option<&[u8]>,
     ) -> Result<Vec<u8>, FidoError> {
         let running = provider.start_signing(key, data, pin)?;
-        match locked(&self.awaited).get_mut(&(place.connection, place.request)) {
-            Some(canceller) => *canceller = running.canceller().ok(),
-            None => return Err(FidoError::Failed("it was cancelled".to_owned())),
+        let at = (place.connection, place.request);
+        if let Ok(canceller) = running.canceller() {
+            match locked(&self.awaited).get_mut(&at) {
+                Some(awaited) => *awaited = Some(canceller),
+                // Canceled while it began.
+                None => end(&canceller),
+            }
         }
-        running.signature(key)
-    }
-
-    fn is_awaited(&self, place: AnswerPlace) -> bool {
-        locked(&self.awaited).contains_key(&(place.connection, place.request))
+        let signature = running.signature(key);
+        if let Some(awaited) = locked(&self.awaited).get_mut(&at) {
+            *awaited = None;
+        }
+        signature
     }
 
     fn cancel(&self, place: AnswerPlace) {
         let awaited = locked(&self.awaited).remove(&(place.connection, place.request));
         if let Some(Some(socket)) = awaited {
-            let _ = sys::socket::shutdown(&socket, sys::socket::ShutdownDirection::Both);
+            end(&socket);
         }
     }
 
@@ -440,6 +445,11 @@ impl Helping {
         let sockets: Vec<BorrowedFd<'_>> = token.map(AsFd::as_fd).into_iter().collect();
         let _ = sys::socket::local::send_with_fds(&self.socket, &message, &sockets);
     }
+}
+
+/// Ends the signature that is awaited at a socket.
+fn end(socket: &OwnedFd) {
+    let _ = sys::socket::shutdown(socket, sys::socket::ShutdownDirection::Both);
 }
 
 /// A library's path without links, also as text.
