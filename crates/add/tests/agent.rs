@@ -58,6 +58,7 @@ fn main() {
         named!(protocol::lifetimes_end_and_a_signal_drops_keys),
         named!(protocol::no_provider_is_loaded_for_anybody),
         named!(security_keys::a_token_that_waits_delays_nobody),
+        named!(security_keys::clients_that_leave_free_no_room),
         named!(security_keys::libraries_are_loaded_for_local_clients_only),
         named!(security_keys::keys_of_web_sites_sign_no_other_data),
         named!(security_keys::resident_keys_are_added_with_their_constraints),

@@ -99,6 +99,9 @@ pub(crate) struct AgentLoop {
     token_tasks: HashMap<(u64, u64), TokenTask>,
     /// Helpers that reach tokens, by their number.
     links: HashMap<u64, TokenLink>,
+    /// What the helper has not answered yet, for clients that have gone too: their windows are still
+    /// on the user's screen.
+    in_help: usize,
     unlocks: VecDeque<(AnswerPlace, Zeroizing<Vec<u8>>)>,
     /// An unlock that failed is answered then, and the next one is tried.
     unlock_at_ms: u64,
@@ -137,6 +140,7 @@ impl AgentLoop {
             checks: HashMap::new(),
             token_tasks: HashMap::new(),
             links: HashMap::new(),
+            in_help: 0,
             unlocks: VecDeque::new(),
             unlock_at_ms: 0,
             failed_unlock: None,
@@ -400,14 +404,13 @@ impl AgentLoop {
         place: AnswerPlace,
         ask: impl FnOnce(&Helper) -> io::Result<()>,
     ) -> bool {
-        let all =
-            self.questions.len() + self.touches.len() + self.checks.len() + self.token_tasks.len();
         let Some(connection) = self.connections.get_mut(&place.connection) else {
             return false;
         };
-        let has_room = all < MAX_QUESTIONS && connection.in_question < MAX_QUESTIONS_OF_ONE;
+        let has_room = self.in_help < MAX_QUESTIONS && connection.in_question < MAX_QUESTIONS_OF_ONE;
         if has_room && ask(&self.sources.helper).is_ok() {
             connection.in_question += 1;
+            self.in_help += 1;
             return true;
         }
         let log = &self.agent.log;
@@ -440,6 +443,7 @@ impl AgentLoop {
                 Ok(None) => return,
                 Err(_) => return self.helper_has_gone(),
             };
+            self.in_help = self.in_help.saturating_sub(1);
             let key = key_of(place);
             match answer {
                 HelperAnswer::Confirmed(is_yes) => {

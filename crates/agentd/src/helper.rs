@@ -288,7 +288,8 @@ fn serve(socket: OwnedFd, allowed_providers: String) {
             };
             let (child, socket) = started.unzip();
             threads.answer(place, kind, done, socket.as_ref());
-            // The child ends when the agent has closed the socket, of which this is a copy.
+            // The child ends when the agent has closed the socket, of which this is a copy, and with
+            // this thread.
             drop(socket);
             if let Some(mut child) = child {
                 let _ = child.wait();
@@ -353,7 +354,7 @@ impl Helping {
         if !may_load(&text, &self.allowed_providers) {
             return Err("the option -P does not permit its path".to_owned());
         }
-        let started = token::start(&path, false).map_err(|error| error.to_string())?;
+        let started = token::start(&path).map_err(|error| error.to_string())?;
         Ok(Performed {
             bytes: text.into_bytes(),
             started: Some(started),

@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -119,6 +120,9 @@ static void probe(uint8_t *r)
 		_exit(0);
 	/* NETLINK_KOBJECT_UEVENT */
 	r[7] = result(socket(AF_NETLINK, SOCK_RAW, 15));
+	/* NETLINK_ROUTE */
+	r[8] = result(socket(AF_NETLINK, SOCK_RAW, 0));
+	r[9] = result(ioctl(2, TIOCSTI, "x"));
 }
 
 int sk_sign(uint32_t alg, const uint8_t *data, size_t data_len,

@@ -97,7 +97,7 @@ impl TokenLibrary {
     /// # Errors
     /// [`TokenError`]; a library without any key is none.
     pub fn open(path: &Path, ask: AskPin<'_>) -> Result<Self, TokenError> {
-        let (child, socket) = crate::start(path, true)?;
+        let (child, socket) = crate::start(path)?;
         let mut token = Self {
             stream: UnixStream::from(socket),
             child,

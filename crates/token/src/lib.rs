@@ -36,11 +36,11 @@ pub const ROLE: &str = "pkcs11-helper";
 const CONTROL_FD: i32 = 3;
 
 /// Starts the helper for the library at `path`; returns it and the socket for [`message`], at whose end
-/// it ends. `ends_with_starter` also ends it with the thread that starts it.
+/// it ends. It also ends with the thread that starts it, for a library that never returns reads no end.
 ///
 /// # Errors
 /// If the process cannot be started. That the library cannot be loaded is an answer of the helper.
-pub fn start(path: &Path, ends_with_starter: bool) -> io::Result<(Child, OwnedFd)> {
+pub fn start(path: &Path) -> io::Result<(Child, OwnedFd)> {
     let (ours, theirs) = sys::socket::stream_pair()?;
     let mut command = SelfExe::open()?.command()?;
     command
@@ -51,9 +51,7 @@ pub fn start(path: &Path, ends_with_starter: bool) -> io::Result<(Child, OwnedFd
         .fd(sys::io::null()?, 1)
         .fd_shared(sys::io::stderr(), 2)
         .fd(theirs, CONTROL_FD)
+        .death_signal(Signal::KILL)
         .no_new_privs();
-    if ends_with_starter {
-        command.death_signal(Signal::KILL);
-    }
     Ok((command.spawn()?, ours))
 }

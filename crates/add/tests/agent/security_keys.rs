@@ -4,7 +4,7 @@
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use agent::message::{FAILURE, SIGN_RESPONSE, SUCCESS};
 use agent::{AgentClient, AgentError, Constraints, SignFlags};
@@ -107,6 +107,54 @@ pub(crate) fn a_token_that_waits_delays_nobody(folder: &Folder) {
     until(|| helpers_of(&token) == 0);
     std::fs::write(folder.join("touched"), "").unwrap();
     client.sign(&blob, b"data", SignFlags::NONE).unwrap();
+}
+
+pub(crate) fn clients_that_leave_free_no_room(folder: &Folder) {
+    let token = token(folder);
+    let askpass = folder.askpass();
+    let allowed = allowing(folder);
+    let agent = Agent::start_with(folder, Whose::Ours, &["-P", &allowed], |command| {
+        command
+            .env("SSH_ASKPASS", &askpass)
+            .env("SSH_ASKPASS_REQUIRE", "force");
+    });
+    let asks_and_leaves = |blob: &[u8]| {
+        let mut stream = UnixStream::connect(&agent.socket).unwrap();
+        std::io::Write::write_all(&mut stream, &sign_request(blob, b"data")).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    let asked = || {
+        let text = std::fs::read_to_string(folder.join("asked")).unwrap_or_default();
+        text.matches("hint ").count()
+    };
+    let waiting = security_key("ssh:", "wait", 1);
+    let confirmed = Constraints {
+        confirm: true,
+        ..Constraints::default()
+    };
+    let mut client = agent.connect();
+    client.add(&adding(waiting.clone(), by(&token))).unwrap();
+    client.add(&adding(key(2), confirmed)).unwrap();
+    let blob = waiting.public().blob();
+    let mut stream = UnixStream::connect(&agent.socket).unwrap();
+    std::io::Write::write_all(&mut stream, &sign_request(&blob, b"data")).unwrap();
+    until(|| asked() == 1);
+    // Nobody is asked to touch the token for those whose turn would have come later.
+    for _ in 0..4 {
+        asks_and_leaves(&blob);
+    }
+    std::fs::write(folder.join("touched"), "").unwrap();
+    assert_eq!(answer(&mut stream)[0], SIGN_RESPONSE);
+    client.sign(&blob, b"data", SignFlags::NONE).unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(asked(), 2);
+    // The windows of clients that have gone count.
+    for _ in 0..24 {
+        asks_and_leaves(&key(2).public().blob());
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(asked(), 2 + 16);
+    std::fs::write(folder.join("answer"), "no").unwrap();
 }
 
 /// Processes that have the library loaded.

@@ -2,7 +2,7 @@
 //! the PIN, and the notice that a touch is awaited.
 
 use config::client::{ClientOptions, UserKeyOptions};
-use fido::{FidoError, Provider, USER_PRESENCE, USER_VERIFICATION};
+use fido::{FidoError, Provider, USER_PRESENCE};
 use keys::PrivateKey;
 use sys::terminal::askpass::Notification;
 use zeroize::Zeroizing;
@@ -23,8 +23,8 @@ pub(super) fn provider(options: &UserKeyOptions) -> Result<Provider, String> {
     Provider::new(&name).map_err(|reason| format!("provider {name}: {reason}"))
 }
 
-/// Signs with the security key of `file`. A PIN is asked for once: at the start if the key needs one,
-/// else if the token asks for it.
+/// Signs with the security key of `file`. A PIN is asked for once, and only if the token wants one: it
+/// may know its user by a fingerprint.
 ///
 /// # Errors
 /// The reason in words.
@@ -45,9 +45,6 @@ pub(super) fn sign(
             .ok_or_else(|| "it needs a PIN, and nobody can be asked for it".to_owned())
     };
     let mut pin = None;
-    if flags & USER_VERIFICATION != 0 {
-        pin = Some(ask(interaction)?);
-    }
     loop {
         let notice = (flags & USER_PRESENCE != 0).then(|| {
             let fingerprint = keys::fingerprint::sha256(&key.public().blob());

@@ -129,6 +129,8 @@ fn verification(
     application: Option<&str>,
 ) -> Result<(Option<PinToken>, bool), FidoError> {
     match pin {
+        // It would only cost an attempt.
+        Some([]) => Err(FidoError::PinRequired),
         Some(pin) => Ok((Some(token.permission(pin, permission, application)?), false)),
         None if !needs_user => Ok((None, false)),
         None if token.info.has("uv") => Ok((None, true)),
@@ -184,9 +186,6 @@ impl Tokens for AttachedTokens {
         }
         user.resize(USER_BYTES, 0);
         let is_resident = key.flags & RESIDENT != 0;
-        if is_resident && key.flags & FORCE == 0 {
-            look_for(&mut token, key.application, &user)?;
-        }
         let needs_user = key.flags & USER_VERIFICATION != 0;
         // A token with a PIN asks for it whenever it stores a key.
         let has_pin = token.info.has("clientPin") && is_resident;
@@ -197,6 +196,19 @@ impl Tokens for AttachedTokens {
             PinPermission::MakeCredential,
             Some(key.application),
         )?;
+        if is_resident && key.flags & FORCE == 0 {
+            // Tokens do not show protected keys without their user.
+            let request = AssertionRequest {
+                application: key.application,
+                client_data_hash: &client_data_hash(b""),
+                handle: None,
+                needs_touch: false,
+                verifies_alone: permission.is_none() && token.info.has("uv"),
+            };
+            if token.stores(&user, &request, permission.as_ref())? {
+                return Err(FidoError::CredentialExists);
+            }
+        }
         let protection = match (is_resident, needs_user) {
             (_, true) => PROTECT_BY_USER,
             (true, false) => PROTECT_WITH_HANDLE,
@@ -243,22 +255,6 @@ impl Tokens for AttachedTokens {
         let stored = token.stored_keys(&permission)?;
         // Types that SSH does not have do not hide the others.
         Ok(stored.iter().filter_map(token_key).collect())
-    }
-}
-
-/// An error if the token stores a key for this application and user.
-fn look_for(token: &mut CtapToken, application: &str, user: &[u8]) -> Result<(), FidoError> {
-    let request = AssertionRequest {
-        application,
-        client_data_hash: &client_data_hash(b""),
-        handle: None,
-        needs_touch: false,
-        verifies_alone: false,
-    };
-    match token.assertion(&request, None) {
-        Ok(found) if found.user == user => Err(FidoError::CredentialExists),
-        // Nothing is there, or the token shows nothing without its user.
-        _ => Ok(()),
     }
 }
 

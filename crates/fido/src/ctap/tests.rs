@@ -50,6 +50,8 @@ struct Session {
     agreement: Option<Initiator>,
     permission: Vec<u8>,
     listed: Vec<Cbor>,
+    /// Answers to requests for further assertions.
+    further: Vec<Cbor>,
 }
 
 impl SoftToken {
@@ -132,6 +134,7 @@ impl SoftToken {
             0x01 => self.make(session, &request),
             0x02 => self.assert(session, &request),
             0x06 => self.pin(session, &request),
+            0x08 => session.further.pop().ok_or(0x30),
             0x0a => self.manage(session, &request),
             _ => Err(1),
         }
@@ -283,37 +286,37 @@ impl SoftToken {
         ]))
     }
 
-    fn assert(&self, session: &Session, request: &Cbor) -> Result<Cbor, u8> {
+    fn assert(&self, session: &mut Session, request: &Cbor) -> Result<Cbor, u8> {
         let application = request.get(1).and_then(Cbor::as_text).unwrap();
         let hash = request.get(2).and_then(Cbor::as_bytes).unwrap();
         let handle = request.get(3).map(|list| list.as_array()[0].clone());
+        let is_verified = match request.get(6) {
+            Some(proof) if !self.proves(session, proof, &[hash]) => return Err(0x33),
+            proof => proof.is_some(),
+        };
         let keys = self.keys.lock().unwrap();
-        let found = match &handle {
+        let of_application = |key: &&SoftKey| key.application == application;
+        let found: Vec<&SoftKey> = match &handle {
             Some(handle) => {
                 let handle = handle.named("id").and_then(Cbor::as_bytes).unwrap();
                 let number = usize::from(*handle.first().ok_or(0x2e)?);
-                keys.get(number).filter(|_| handle.ends_with(&self.own))
+                let key = keys.get(number).filter(|_| handle.ends_with(&self.own));
+                let is_shown = |key: &&SoftKey| is_verified || key.protection < 3;
+                key.into_iter().filter(is_shown).collect()
             }
-            None => keys
-                .iter()
-                .find(|key| key.is_resident && key.application == application),
+            None => {
+                let is_shown =
+                    |key: &&SoftKey| key.is_resident && (is_verified || key.protection < 2);
+                // The newest is the first.
+                keys.iter().rev().filter(is_shown).collect()
+            }
         };
-        let key = found
-            .filter(|key| key.application == application)
-            .ok_or(0x2e)?;
-        let mut flags = 0;
+        let found: Vec<&SoftKey> = found.into_iter().filter(of_application).collect();
+        let mut flags = if is_verified { 4 } else { 0 };
         let no_touch = request.get(5).and_then(|map| map.named("up"));
-        if no_touch != Some(&Cbor::Bool(false)) {
+        if no_touch != Some(&Cbor::Bool(false)) && !found.is_empty() {
             self.touches.fetch_add(1, Ordering::Relaxed);
             flags |= 1;
-        }
-        if let Some(proof) = request.get(6) {
-            if !self.proves(session, proof, &[hash]) {
-                return Err(0x33);
-            }
-            flags |= 4;
-        } else if key.protection == 3 {
-            return Err(0x2e);
         }
         let mut data = HashAlgorithm::Sha256
             .digest(application.as_bytes())
@@ -321,19 +324,27 @@ impl SoftToken {
         data.push(flags);
         data.extend_from_slice(&9_u32.to_be_bytes());
         let signed = [data.as_slice(), hash].concat();
-        let signature = match key.algorithm {
-            -8 => key.secret.sign(SignatureScheme::Ed25519, &signed).unwrap(),
-            _ => der(&key
-                .secret
-                .sign(SignatureScheme::EcdsaP256Sha256, &signed)
-                .unwrap()),
+        let answer = |key: &&SoftKey| {
+            let signature = match key.algorithm {
+                -8 => key.secret.sign(SignatureScheme::Ed25519, &signed).unwrap(),
+                _ => der(&key
+                    .secret
+                    .sign(SignatureScheme::EcdsaP256Sha256, &signed)
+                    .unwrap()),
+            };
+            let mut answer = vec![(2, Cbor::bytes(&data)), (3, Cbor::Bytes(signature))];
+            if handle.is_none() {
+                let user = vec![(Cbor::text("id"), Cbor::bytes(&key.user))];
+                answer.push((4, Cbor::Map(user)));
+                answer.push((5, Cbor::int(i64::try_from(found.len()).unwrap())));
+            }
+            Cbor::map(answer)
         };
-        let mut answer = vec![(2, Cbor::Bytes(data)), (3, Cbor::Bytes(signature))];
-        if handle.is_none() {
-            let user = vec![(Cbor::text("id"), Cbor::bytes(&key.user))];
-            answer.push((4, Cbor::Map(user)));
-        }
-        Ok(Cbor::map(answer))
+        let mut answers: Vec<Cbor> = found.iter().map(answer).collect();
+        answers.reverse();
+        let first = answers.pop().ok_or(0x2e)?;
+        session.further = answers;
+        Ok(first)
     }
 
     fn manage(&self, session: &mut Session, request: &Cbor) -> Result<Cbor, u8> {
@@ -562,6 +573,8 @@ fn a_pin_is_sent_once_by_both_protocols() {
             let new = wanted(key_type, flags);
             let needs = tokens.enroll(&access(None), &new).unwrap_err();
             assert_eq!(needs, FidoError::PinRequired);
+            let empty = tokens.enroll(&access(Some(b"")), &new).unwrap_err();
+            assert_eq!(empty, FidoError::PinRequired);
             assert_eq!(token.pins.load(Ordering::Relaxed), 0);
             let wrong = tokens.enroll(&access(Some(b"4321")), &new).unwrap_err();
             assert_eq!(wrong, FidoError::PinRequired);
@@ -592,6 +605,15 @@ fn resident_keys_are_listed_and_not_replaced_unasked() {
     let made = tokens.enroll(&pin, &new).unwrap();
     let again = tokens.enroll(&pin, &new).unwrap_err();
     assert_eq!(again, FidoError::CredentialExists);
+    // Nor is one of several.
+    let other = NewTokenKey {
+        user: Some("eve"),
+        ..wanted(KeyType::SkEd25519, USER_PRESENCE | RESIDENT)
+    };
+    tokens.enroll(&pin, &other).unwrap();
+    let again = tokens.enroll(&pin, &new).unwrap_err();
+    assert_eq!(again, FidoError::CredentialExists);
+    token.keys.lock().unwrap().pop();
     let strict = NewTokenKey {
         application: "ssh:strict",
         ..wanted(KeyType::SkEcdsaP256, USER_VERIFICATION | RESIDENT)

@@ -11,6 +11,7 @@ use crate::FidoError;
 
 const MAKE_CREDENTIAL: u8 = 0x01;
 const GET_ASSERTION: u8 = 0x02;
+const GET_NEXT_ASSERTION: u8 = 0x08;
 const GET_INFO: u8 = 0x04;
 const CLIENT_PIN: u8 = 0x06;
 const CREDENTIAL_MANAGEMENT: u8 = 0x0a;
@@ -20,7 +21,8 @@ const CREDENTIAL_MANAGEMENT_PREVIEW: u8 = 0x41;
 /// What a permission is for (CTAP 2.1 §6.5.5.7).
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum PinPermission {
-    MakeCredential = 1,
+    /// And assertions, to look for the key that would be replaced.
+    MakeCredential = 1 | 2,
     GetAssertion = 2,
     ManageCredentials = 4,
 }
@@ -82,7 +84,9 @@ pub(crate) struct Assertion {
     pub(crate) counter: u32,
     pub(crate) signature: Vec<u8>,
     /// The user's identifier, in answers of keys that the token stores.
-    pub(crate) user: Vec<u8>,
+    user: Vec<u8>,
+    /// How many keys the token stores for the request; 0 if it does not say.
+    stored: usize,
 }
 
 /// A request to sign.
@@ -306,27 +310,28 @@ impl CtapToken {
         }
         prove(&mut entries, permission, &[request.client_data_hash], 6);
         let answer = self.call(GET_ASSERTION, Some(&Cbor::map(entries)))?;
-        let data = answer
-            .get(2)
-            .and_then(Cbor::as_bytes)
-            .ok_or_else(unusable)?;
-        let signature = answer
-            .get(3)
-            .and_then(Cbor::as_bytes)
-            .ok_or_else(unusable)?;
-        let user = answer.get(4).and_then(|user| user.named("id"));
-        // The hash of the application, flags, counter.
-        let (flags, rest) = data
-            .get(32..)
-            .and_then(<[u8]>::split_first)
-            .ok_or_else(unusable)?;
-        let counter = rest.first_chunk().ok_or_else(unusable)?;
-        Ok(Assertion {
-            flags: *flags,
-            counter: u32::from_be_bytes(*counter),
-            signature: signature.to_vec(),
-            user: user.and_then(Cbor::as_bytes).unwrap_or_default().to_vec(),
-        })
+        read_assertion(&answer).ok_or_else(unusable)
+    }
+
+    /// True if one of the keys that the token stores for a request is this user's.
+    pub(crate) fn stores(
+        &mut self,
+        user: &[u8],
+        request: &AssertionRequest<'_>,
+        permission: Option<&PinToken>,
+    ) -> Result<bool, FidoError> {
+        let first = match self.assertion(request, permission) {
+            Ok(first) => first,
+            // A token without such keys says so by this error.
+            Err(FidoError::DeviceNotFound) => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let mut is_stored = first.user == user;
+        for _ in 1..first.stored {
+            let answer = self.call(GET_NEXT_ASSERTION, None)?;
+            is_stored |= read_assertion(&answer).ok_or_else(unusable)?.user == user;
+        }
+        Ok(is_stored)
     }
 
     /// The keys that the token stores.
@@ -401,6 +406,20 @@ impl CtapToken {
 fn total(answer: &Cbor, key: i64) -> usize {
     let total = answer.get(key).and_then(Cbor::as_int).unwrap_or(0);
     usize::try_from(total).unwrap_or(0).min(MAX_KEYS)
+}
+
+fn read_assertion(answer: &Cbor) -> Option<Assertion> {
+    let user = answer.get(4).and_then(|user| user.named("id"));
+    // The hash of the application, flags, counter.
+    let data = answer.get(2)?.as_bytes()?.get(32..)?;
+    let (flags, rest) = data.split_first()?;
+    Some(Assertion {
+        flags: *flags,
+        counter: u32::from_be_bytes(*rest.first_chunk()?),
+        signature: answer.get(3)?.as_bytes()?.to_vec(),
+        user: user.and_then(Cbor::as_bytes).unwrap_or_default().to_vec(),
+        stored: total(answer, 5),
+    })
 }
 
 /// Adds the proof of a permission, and after it the protocol's number.

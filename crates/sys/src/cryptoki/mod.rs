@@ -20,6 +20,8 @@ const MAX_SLOTS: usize = 64;
 const MAX_OBJECTS: usize = 1024;
 /// Longest attribute that is read, bytes; an X.509 certificate may have some kilobytes.
 const MAX_ATTRIBUTE_BYTES: usize = 64 * 1024;
+/// Largest library that is searched for its symbol, bytes.
+const MAX_LIBRARY_BYTES: u64 = 256 * 1024 * 1024;
 /// Longest signature, bytes: RSA of 16384 bits has 2048.
 const MAX_SIGNATURE_BYTES: usize = 4096;
 
@@ -189,6 +191,15 @@ fn checked(rv: Rv) -> Result<(), CryptokiError> {
     }
 }
 
+/// True if the file contains the name of the function that each library has.
+fn names_the_function(path: &Path) -> Result<bool, String> {
+    let bytes = std::fs::File::open(path)
+        .and_then(|file| crate::file::read_file_bounded(&file, MAX_LIBRARY_BYTES))
+        .map_err(|error| error.to_string())?;
+    let name = c"C_GetFunctionList".to_bytes_with_nul();
+    Ok(bytes.windows(name.len()).any(|part| part == name))
+}
+
 fn length(bytes: usize) -> c_ulong {
     c_ulong::try_from(bytes).unwrap_or(c_ulong::MAX)
 }
@@ -199,11 +210,15 @@ impl Cryptoki {
     /// # Errors
     /// In words: the loader's, or why the library does not work.
     pub fn load(path: &Path) -> Result<Self, String> {
+        let other = || "it is no PKCS#11 library: it has no C_GetFunctionList".to_owned();
+        // Constructors of any other library do not run (CVE-2023-38408). The loader finds a name
+        // without a directory by itself.
+        if path.as_os_str().as_bytes().contains(&b'/') && !names_the_function(path)? {
+            return Err(other());
+        }
         let name = CString::new(path.as_os_str().as_bytes()).map_err(|error| error.to_string())?;
         let library = crate::dynlib::Library::open_local(&name)?;
-        let symbol = library
-            .symbol(c"C_GetFunctionList")
-            .map_err(|_| "it is no PKCS#11 library: it has no C_GetFunctionList".to_owned())?;
+        let symbol = library.symbol(c"C_GetFunctionList").map_err(|_| other())?;
         // SAFETY: PKCS #11 defines this symbol as a function of this type.
         let get: unsafe extern "C" fn(*mut *mut FunctionList) -> Rv =
             unsafe { std::mem::transmute(symbol.as_ptr()) };

@@ -135,6 +135,16 @@ impl CallList {
         self.checked(call, check)
     }
 
+    /// Sockets of these families, and those by which the kernel reports devices.
+    pub(super) fn sockets(&mut self, families: &[i32]) -> io::Result<()> {
+        let (allow, other) = (self.allow, self.other);
+        let reports = &[libc::NETLINK_KOBJECT_UEVENT];
+        let check = one_of(&mut self.program, 2, reports, allow, other)?;
+        let check = one_of(&mut self.program, 0, &[libc::AF_NETLINK], check, other)?;
+        let check = one_of(&mut self.program, 0, families, allow, check)?;
+        self.checked(libc::SYS_socket, check)
+    }
+
     /// Allows a call unless the lower half of argument `at` is one of `values`.
     pub(super) fn without_one_of(
         &mut self,

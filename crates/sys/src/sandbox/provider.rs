@@ -146,11 +146,14 @@ pub(super) const DESCRIPTOR: &[i32] = &[
     libc::F_SETFL,
     libc::F_DUPFD_CLOEXEC,
 ];
-/// Forbidden ioctl requests: they send signals to a chosen process.
-pub(super) const SIGNALS: &[i32] = &[
+/// Forbidden ioctl requests: they send signals to a chosen process, or put input into the terminal of
+/// standard error, which a shell would execute.
+pub(super) const REACHES_OTHERS: &[i32] = &[
     0x8901, // FIOSETOWN
     0x8902, // SIOCSPGRP
     0x5452, // FIOASYNC
+    0x5412, // TIOCSTI
+    0x541c, // TIOCLINUX
 ];
 
 /// Puts this process, which must have one thread, into the sandbox; `libraries` are the libraries
@@ -281,7 +284,7 @@ fn program() -> io::Result<BpfProgram> {
 /// (libudev, libusb).
 fn security_key_program() -> io::Result<BpfProgram> {
     let mut calls = calls()?;
-    calls.with_one_of(libc::SYS_socket, 0, &[libc::AF_NETLINK])?;
+    calls.sockets(&[])?;
     for number in SECURITY_KEY_CALLS {
         calls.any(*number)?;
     }
@@ -296,7 +299,7 @@ fn calls() -> io::Result<CallList> {
     calls.with_one_of(libc::SYS_prlimit64, 0, &[0])?;
     calls.with_one_of(libc::SYS_sched_setaffinity, 0, &[0])?;
     calls.with_one_of(libc::SYS_fcntl, 1, DESCRIPTOR)?;
-    calls.without_one_of(libc::SYS_ioctl, 1, SIGNALS)?;
+    calls.without_one_of(libc::SYS_ioctl, 1, REACHES_OTHERS)?;
     let control = [libc::PR_SET_NAME, libc::PR_GET_NAME, libc::PR_SET_VMA];
     calls.with_one_of(libc::SYS_prctl, 0, &control)?;
     Ok(calls)
@@ -318,13 +321,29 @@ mod tests {
         for command in [libc::F_SETOWN, 10, 15, libc::F_SETLEASE, libc::F_NOTIFY] {
             assert!(!allows(libc::SYS_fcntl, second(command)), "{command}");
         }
-        for request in SIGNALS {
+        for request in REACHES_OTHERS {
             assert!(!allows(libc::SYS_ioctl, second(*request)), "{request:#x}");
         }
         assert!(allows(libc::SYS_ioctl, second(0x5401)));
         assert!(allows(libc::SYS_ioctl, [3, 0xc0de_0001, 0, 0, 0, 0]));
         assert!(allows(libc::SYS_sched_setaffinity, [0; 6]));
         assert!(!allows(libc::SYS_sched_setaffinity, [1, 0, 0, 0, 0, 0]));
+    }
+
+    #[test]
+    fn a_socket_reports_devices_and_nothing_else() {
+        let program = security_key_program().unwrap();
+        let socket = |family: i32, protocol: i32| {
+            let arguments = [u64::from(small(family)), 3, u64::from(small(protocol)), 0, 0, 0];
+            allows(&program, UNKNOWN, libc::SYS_socket, arguments)
+        };
+        assert!(socket(libc::AF_NETLINK, libc::NETLINK_KOBJECT_UEVENT));
+        for protocol in [libc::NETLINK_ROUTE, libc::NETLINK_USERSOCK, libc::NETLINK_GENERIC] {
+            assert!(!socket(libc::AF_NETLINK, protocol), "{protocol}");
+        }
+        for family in [libc::AF_INET, libc::AF_UNIX, libc::AF_PACKET] {
+            assert!(!socket(family, libc::NETLINK_KOBJECT_UEVENT), "{family}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The sandbox of a process that reaches tokens (smart cards, HSMs, TPMs) through a PKCS #11 library.
 //!
 //! Like [`super::provider()`], it loads foreign code and uses devices. Beyond that it connects to local
-//! sockets (pcscd, p11-kit, a token's own daemon), listens to the kernel's reports of devices, and
+//! sockets with a path (pcscd, p11-kit, a token's own daemon), listens to the kernel's reports of devices, and
 //! reads and writes the places where tokens of software keep their objects. It has no network,
 //! starts no program or process, and sends no signal to others. A forbidden call fails as if the
 //! kernel did not know it (ENOSYS).
@@ -17,7 +17,7 @@ use landlock::{
 use super::bpf::BpfProgram;
 use super::files::Wall;
 use super::filter::{CallList, UNKNOWN};
-use super::provider::{ALLOWED, CODE, DESCRIPTOR, READ, SIGNALS, with_neighbours};
+use super::provider::{ALLOWED, CODE, DESCRIPTOR, READ, REACHES_OTHERS, with_neighbours};
 use crate::process::{self, Limit, Resource};
 
 /// Files and directories that may be read: the configuration of token libraries, and what they find
@@ -214,7 +214,7 @@ fn files(library: &Path) -> io::Result<Wall> {
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(ABI::V5))
         .and_then(|set| set.handle_access(AccessNet::from_all(ABI::V4)))
-        .and_then(|set| set.scope(Scope::Signal))
+        .and_then(|set| set.scope(Scope::from_all(ABI::V6)))
         .and_then(Ruleset::create)
         .map_err(io::Error::other)?;
     for (path, rights) in rules(library) {
@@ -241,15 +241,14 @@ fn files(library: &Path) -> io::Result<Wall> {
 
 fn program() -> io::Result<BpfProgram> {
     let mut calls = CallList::new(UNKNOWN, &[ALLOWED, MORE, MORE_HERE].concat())?;
-    // Sockets of this machine and the kernel's reports of devices; no network.
-    calls.with_one_of(libc::SYS_socket, 0, &[libc::AF_UNIX, libc::AF_NETLINK])?;
+    calls.sockets(&[libc::AF_UNIX])?;
     calls.only_threads()?;
     calls.own_signals()?;
     // Limits of this process and affinity of the calling thread only.
     calls.with_one_of(libc::SYS_prlimit64, 0, &[0])?;
     calls.with_one_of(libc::SYS_sched_setaffinity, 0, &[0])?;
     calls.with_one_of(libc::SYS_fcntl, 1, &[DESCRIPTOR, LOCKS].concat())?;
-    calls.without_one_of(libc::SYS_ioctl, 1, SIGNALS)?;
+    calls.without_one_of(libc::SYS_ioctl, 1, REACHES_OTHERS)?;
     let control = [libc::PR_SET_NAME, libc::PR_GET_NAME, libc::PR_SET_VMA];
     calls.with_one_of(libc::SYS_prctl, 0, &control)?;
     calls.finish()
@@ -269,6 +268,12 @@ mod tests {
     fn a_token_library_has_no_network_and_starts_nothing() {
         let first = |value: i32| [u64::from(small(value)), 1, 0, 0, 0, 0];
         assert!(allows(libc::SYS_socket, first(libc::AF_UNIX)));
+        let netlink = |protocol: i32| {
+            let family = u64::from(small(libc::AF_NETLINK));
+            allows(libc::SYS_socket, [family, 3, u64::from(small(protocol)), 0, 0, 0])
+        };
+        assert!(netlink(libc::NETLINK_KOBJECT_UEVENT));
+        assert!(!netlink(libc::NETLINK_ROUTE) && !netlink(libc::NETLINK_USERSOCK));
         for family in [
             libc::AF_INET,
             libc::AF_INET6,
