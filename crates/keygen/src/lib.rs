@@ -46,7 +46,7 @@ const STATUS_REFUSED: i32 = 1;
 pub const USAGE: &str = "\
 usage: ssh-keygen [-q] [-a rounds] [-b bits] [-C comment] [-f output_keyfile]
                   [-m format] [-N new_passphrase] [-O option]
-                  [-t ecdsa | ecdsa-sk | ed25519 | ed25519-sk | rsa]
+                  [-t ecdsa|ecdsa-sk|ed25519|ed25519-sk|mldsa44-ed25519|rsa]
                   [-w provider] [-Z cipher]
        ssh-keygen -p [-a rounds] [-f keyfile] [-m format] [-N new_passphrase]
                   [-P old_passphrase] [-Z cipher]

@@ -459,4 +459,21 @@ mod tests {
             assert!(!parsed.as_ref().is_err_and(is_unknown), "-{}", flag.name);
         }
     }
+
+    #[test]
+    fn the_usage_names_each_type_of_keys() {
+        let usage = super::super::USAGE;
+        let types = usage
+            .split_once("[-t ")
+            .and_then(|(_, rest)| rest.split_once(']'));
+        let mut named: Vec<&str> = types.map(|(types, _)| types.split('|').collect()).unwrap();
+        let flag = flags::KEYGEN.iter().find(|flag| flag.name == "t").unwrap();
+        let flags::Argument::Words(words) = flag.argument else {
+            panic!("-t has words");
+        };
+        let mut words = words.to_vec();
+        words.sort_unstable();
+        named.sort_unstable();
+        assert_eq!(named, words);
+    }
 }

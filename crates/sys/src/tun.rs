@@ -221,8 +221,6 @@ mod tests {
         }
     }
 
-    /// A packet that leaves one device is read from its descriptor and, written to the other
-    /// device, arrives there.
     /// There is no privilege, or no TUN devices in this kernel.
     fn skip(error: &io::Error) {
         let refused = [libc::EPERM, libc::EACCES, libc::ENOENT, libc::ENODEV];
@@ -231,6 +229,8 @@ mod tests {
         println!("skipped: {error}");
     }
 
+    /// A packet that leaves one device is read from its descriptor and, written to the other
+    /// device, arrives there.
     #[test]
     fn packets_pass_between_two_networks() {
         let passed = std::thread::spawn(|| {

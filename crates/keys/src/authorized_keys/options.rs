@@ -235,19 +235,29 @@ impl KeyOptions {
         };
         if let Some(permission) = Permission::of_option(stem) {
             self.permissions.set(permission, on);
-            return item.no_value("flag");
+            return item.no_value(permission.option());
         }
-        match stem {
-            "touch-required" => self.no_touch_required = !on,
-            "verify-required" => self.verify_required = on,
-            "cert-authority" if on => self.certificate_authority = true,
+        let named = match stem {
+            "touch-required" => {
+                self.no_touch_required = !on;
+                "touch-required"
+            }
+            "verify-required" => {
+                self.verify_required = on;
+                "verify-required"
+            }
+            "cert-authority" if on => {
+                self.certificate_authority = true;
+                "cert-authority"
+            }
             "restrict" if on => {
                 self.restricted = true;
                 self.permissions = Permissions::NONE;
+                "restrict"
             }
             _ => return Ok(false),
-        }
-        item.no_value("flag")
+        };
+        item.no_value(named)
     }
 
     fn add_environment(&mut self, setting: &str) -> Result<(), LineError> {

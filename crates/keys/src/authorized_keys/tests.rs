@@ -101,6 +101,21 @@ fn every_option_is_understood() {
 }
 
 #[test]
+fn an_option_with_a_value_that_it_does_not_take_is_named() {
+    for (text, named) in [
+        ("no-pty=\"x\"", "pty"),
+        ("X11-Forwarding=\"x\"", "X11-forwarding"),
+        ("no-touch-required=\"x\"", "touch-required"),
+        ("verify-required=\"x\"", "verify-required"),
+        ("cert-authority=\"x\"", "cert-authority"),
+        ("restrict=\"x\"", "restrict"),
+    ] {
+        let why = options(text).unwrap_err().to_string();
+        assert_eq!(why, format!("key option {named}: takes no value"));
+    }
+}
+
+#[test]
 fn targets_of_datagrams_are_named_apart() {
     let target = |is_udp, host: &str, port| PermitTarget {
         is_udp,
