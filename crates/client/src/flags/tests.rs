@@ -234,14 +234,7 @@ fn jumps_are_checked_on_the_command_line() {
 }
 
 #[test]
-fn requests_of_a_later_version_are_refused_by_name() {
-    for command in ["proxy", "conninfo", "channels"] {
-        let text = refusal(&format!("-O {command} host"));
-        assert!(
-            text.contains(command) && text.contains("later version"),
-            "{text}"
-        );
-    }
+fn flags_that_ask_for_nothing_are_taken() {
     assert!(flags("-a -x -k -S none host").is_ok());
 }
 
@@ -255,6 +248,8 @@ fn sharing_has_its_flags() {
     assert_eq!(asks.sharing, None);
     let check = flags("-O check host").unwrap();
     assert_eq!(check.sharing, Some(MasterCommand::Check));
+    let proxy = flags("-O proxy host").unwrap();
+    assert_eq!(proxy.sharing, Some(MasterCommand::Proxy));
     for (line, said) in [
         ("-O frob h", "Invalid multiplex command."),
         (
@@ -344,7 +339,12 @@ fn version_and_query_need_no_host() {
 #[test]
 fn each_flag_of_the_table_is_known() {
     for flag in ::flags::SSH {
-        let args = [format!("-{}", flag.name), "1".to_owned(), "h".to_owned()];
+        let dashes = if flag.name.len() > 1 { "--" } else { "-" };
+        let args = [
+            format!("{dashes}{}", flag.name),
+            "1".to_owned(),
+            "h".to_owned(),
+        ];
         let parsed = parse(args.map(OsString::from).to_vec());
         let is_unknown = |why: &FlagError| matches!(why, FlagError::Unreadable(_));
         assert!(!parsed.as_ref().is_err_and(is_unknown), "{parsed:?}");
