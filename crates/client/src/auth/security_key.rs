@@ -13,9 +13,12 @@ use crate::interaction::{Interaction, Question};
 ///
 /// # Errors
 /// There is none, or its library does not exist; the reason in words.
-pub(super) fn provider(options: &UserKeyOptions) -> Result<Provider, String> {
+pub(super) fn provider(user_keys: &UserKeyOptions) -> Result<Provider, String> {
     let none = || "security keys need a provider (SecurityKeyProvider)".to_owned();
-    let word = options.security_key_provider.as_deref().ok_or_else(none)?;
+    let word = user_keys
+        .security_key_provider
+        .as_deref()
+        .ok_or_else(none)?;
     let name = match word.strip_prefix('$').filter(|name| !name.is_empty()) {
         Some(variable) => std::env::var(variable).map_err(|_| none())?,
         None => word.to_owned(),
