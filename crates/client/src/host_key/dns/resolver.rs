@@ -1,9 +1,10 @@
 //! Asks the name servers of resolv.conf(5) for SSHFP records: by UDP, and by TCP if the answer does
 //! not fit or the option `use-vc` is set.
 //!
-//! Whether an answer was validated is the server's word, so it counts only where the way to the server
-//! can be trusted: with the option `trust-ad`, which the administrator sets, or if the server is on
-//! this machine. The names of `search` are not appended, as in OpenSSH.
+//! Whether an answer was validated is the server's word, so it counts only with the option `trust-ad`,
+//! by which the administrator says that the server and the way to it can be trusted. A server on this
+//! machine may forward what others say, as that of Docker's containers does (127.0.0.11). The names
+//! of `search` are not appended, as in OpenSSH.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
@@ -31,7 +32,7 @@ pub struct Resolver {
     timeout_s: u64,
     /// Rounds through the servers, 1 to 5.
     attempts: u32,
-    trusts_all: bool,
+    trusts_ad: bool,
     by_tcp: bool,
 }
 
@@ -54,7 +55,7 @@ impl Resolver {
             servers: Vec::new(),
             timeout_s: 5,
             attempts: 2,
-            trusts_all: false,
+            trusts_ad: false,
             by_tcp: false,
         };
         for line in text.lines() {
@@ -89,7 +90,7 @@ impl Resolver {
             }
             Some(_) => {}
             None => {
-                self.trusts_all |= option == "trust-ad";
+                self.trusts_ad |= option == "trust-ad";
                 self.by_tcp |= option == "use-vc";
             }
         }
@@ -109,10 +110,9 @@ impl Resolver {
                         fingerprints,
                         is_authentic,
                     }) => {
-                        let is_trusted = self.trusts_all || server.ip().is_loopback();
                         return Ok(SshfpAnswer {
                             fingerprints,
-                            is_secure: is_authentic && is_trusted,
+                            is_secure: is_authentic && self.trusts_ad,
                         });
                     }
                     Ok(Response::NoName) => return Err("name does not exist".to_owned()),
