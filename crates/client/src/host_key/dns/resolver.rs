@@ -192,19 +192,61 @@ fn by_tcp(
     name: &str,
     limit: Duration,
 ) -> io::Result<Response> {
+    let end = Instant::now() + limit;
     let mut stream = TcpStream::connect_timeout(&server, limit)?;
-    stream.set_read_timeout(Some(limit))?;
     stream.set_write_timeout(Some(limit))?;
     let len = u16::try_from(query.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
     let mut sent = len.to_be_bytes().to_vec();
     sent.extend_from_slice(query);
     stream.write_all(&sent)?;
     let mut len = [0; 2];
-    stream.read_exact(&mut len)?;
+    read_until(end, &mut stream, &mut len)?;
     let mut answer = vec![0; usize::from(u16::from_be_bytes(len))];
-    stream.read_exact(&mut answer)?;
+    read_until(end, &mut stream, &mut answer)?;
     match message::response(&answer, id, name) {
         Some(Response::Truncated) | None => Err(io::ErrorKind::InvalidData.into()),
         Some(response) => Ok(response),
+    }
+}
+
+/// Fills the buffer. A server that sends byte by byte has until `end` altogether.
+fn read_until(end: Instant, stream: &mut TcpStream, buffer: &mut [u8]) -> io::Result<()> {
+    let mut filled = 0;
+    while let Some(rest @ [_, ..]) = buffer.get_mut(filled..) {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        filled += match stream.read(rest)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            len => len,
+        };
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_server_that_sends_byte_by_byte_does_not_prolong_the_wait() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let server = listener.local_addr().unwrap();
+        let limit = Duration::from_millis(400);
+        std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            for _ in 0..100 {
+                let _ = stream.write_all(&[0xff]);
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        });
+        let query = message::query(1, "a.example").unwrap();
+        let begun = Instant::now();
+        assert!(by_tcp(server, &query, 1, "a.example", limit).is_err());
+        assert!(begun.elapsed() < 10 * limit, "{:?}", begun.elapsed());
     }
 }
