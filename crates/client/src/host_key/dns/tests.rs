@@ -123,6 +123,20 @@ fn resolv_conf_names_the_servers_and_whether_they_are_trusted() {
 }
 
 #[test]
+fn records_of_other_keys_say_nothing_about_one_that_can_have_none() {
+    let key = PrivateKey::generate(KeySpec::MlDsa44Ed25519).unwrap();
+    let answer = SshfpAnswer {
+        fingerprints: vec![Fingerprint {
+            algorithm: 4,
+            hash: 2,
+            digest: vec![0; 32],
+        }],
+        is_secure: true,
+    };
+    assert_eq!(compare(&answer, key.public()), DnsFinding::Nothing);
+}
+
+#[test]
 fn a_key_is_compared_with_the_records_of_its_algorithm() {
     let key = PrivateKey::generate(KeySpec::Ed25519).unwrap();
     let key = key.public();
