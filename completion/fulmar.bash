@@ -16,8 +16,8 @@ _fulmar_hosts() {
 _fulmar_options() {
     compopt -o nospace
     case $1 in
-        ssh) _fulmar_words 'AddKeysToAgent= AddressFamily= BatchMode= BindAddress= BindInterface= CASignatureAlgorithms= CanonicalDomains= CanonicalizeFallbackLocal= CanonicalizeHostname= CanonicalizeMaxDots= CanonicalizePermittedCNAMEs= CertificateFile= ChannelTimeout= CheckHostIP= Ciphers= ClearAllForwardings= Compression= CompressionAdaptive= CompressionLevel= CompressionThreads= ConnectTimeout= ConnectionAttempts= ControlMaster= ControlPath= ControlPersist= CryptoThreads= DynamicForward= EnableEscapeCommandline= EnableHwCompression= EnableSSHKeysign= EscapeChar= ExitOnForwardFailure= FingerprintHash= ForkAfterAuthentication= ForwardAgent= ForwardX11= ForwardX11Timeout= ForwardX11Trusted= GatewayPorts= GlobalKnownHostsFile= HashKnownHosts= HostKeyAlgorithms= HostKeyAlias= HostName= HostbasedAcceptedAlgorithms= HostbasedAuthentication= HwCompressionLibrary= HwCompressionVerify= IPQoS= IdentitiesOnly= IdentityAgent= IdentityFile= IgnoreUnknown= KbdInteractiveAuthentication= KexAlgorithms= KnownHostsCommand= LocalCommand= LocalForward= LogLevel= LoginCache= MACs= NoHostAuthenticationForLocalhost= NumberOfPasswordPrompts= ObscureKeystrokeTiming= PasswordAuthentication= PermitLocalCommand= PermitRemoteOpen= PipelineLogin= Port= PreferredAuthentications= ProxyCommand= ProxyJump= ProxyUseFdpass= PubkeyAcceptedAlgorithms= PubkeyAuthentication= RefuseConnection= RekeyLimit= RemoteCommand= RemoteForward= RequestTTY= RequiredRSASize= RevokedHostKeys= SecurityKeyProvider= SendEnv= ServerAliveCountMax= ServerAliveInterval= SessionType= SetEnv= StdinNull= StreamLocalBindMask= StreamLocalBindUnlink= StrictHostKeyChecking= SyslogFacility= TCPFastOpen= TCPKeepAlive= Tag= Tunnel= TunnelDevice= UpdateHostKeys= UseMPTCP= User= UserKnownHostsFile= VerifyHostKeyDNS= VersionAddendum= VisualHostKey= WarnWeakCrypto= WindowMemory= XAuthLocation=' ;;
-        sshd) _fulmar_words 'AcceptEnv= AddressFamily= AgentSocketLink= AgentSocketPath= AllowAgentForwarding= AllowGroups= AllowStreamLocalForwarding= AllowTcpForwarding= AllowUsers= AuthenticationMethods= AuthorizedKeysCommand= AuthorizedKeysCommandUser= AuthorizedKeysFile= AuthorizedPrincipalsCommand= AuthorizedPrincipalsCommandUser= AuthorizedPrincipalsFile= Banner= CASignatureAlgorithms= ChannelTimeout= ChrootDirectory= Ciphers= ClientAliveCountMax= ClientAliveInterval= Compression= CompressionAdaptive= CompressionLevel= CompressionThreads= CryptoThreads= DenyGroups= DenyUsers= DisableForwarding= EnableHwCompression= ExposeAuthInfo= FingerprintHash= ForceCommand= GatewayPorts= HostCertificate= HostKey= HostKeyAlgorithms= HostbasedAcceptedAlgorithms= HostbasedAuthentication= HostbasedUsesNameFromPacketOnly= HwCompressionLibrary= HwCompressionVerify= IPQoS= IgnoreRhosts= IgnoreUserKnownHosts= KbdInteractiveAuthentication= KexAlgorithms= ListenAddress= LogLevel= LoginGraceTime= MACs= MaxAuthTries= MaxSessions= MaxStartups= ModuliFile= PAMServiceName= PasswordAuthentication= PerSourceMaxStartups= PerSourceNetBlockSize= PerSourcePenalties= PerSourcePenaltyExemptList= PermitEmptyPasswords= PermitListen= PermitOpen= PermitRootLogin= PermitTTY= PermitTunnel= PermitUserEnvironment= PermitUserRC= PidFile= Port= PreauthSpares= PrintLastLog= PrintMotd= PubkeyAcceptedAlgorithms= PubkeyAuthOptions= PubkeyAuthentication= RefuseConnection= RekeyLimit= RequiredRSASize= RevokedKeys= SetEnv= SftpRoot= StreamLocalBindMask= StreamLocalBindUnlink= StrictModes= Subsystem= SyslogFacility= TCPKeepAlive= TrustedUserCAKeys= UnusedConnectionTimeout= UseDNS= UseMPTCP= UsePAM= VersionAddendum= WarnWeakCrypto= WindowMemory= X11DisplayOffset= X11Forwarding= X11UseLocalhost= XAuthLocation=' ;;
+        ssh) _fulmar_words 'AddKeysToAgent= AddressFamily= BatchMode= BindAddress= BindInterface= CASignatureAlgorithms= CanonicalDomains= CanonicalizeFallbackLocal= CanonicalizeHostname= CanonicalizeMaxDots= CanonicalizePermittedCNAMEs= CertificateFile= ChannelTimeout= CheckHostIP= Ciphers= ClearAllForwardings= Compression= CompressionAdaptive= CompressionLevel= CompressionThreads= ConnectTimeout= ConnectionAttempts= ControlConnections= ControlMaster= ControlPath= ControlPersist= CryptoThreads= DynamicForward= EnableEscapeCommandline= EnableHwCompression= EnableSSHKeysign= EscapeChar= ExitOnForwardFailure= FingerprintHash= ForkAfterAuthentication= ForwardAgent= ForwardX11= ForwardX11Timeout= ForwardX11Trusted= GatewayPorts= GlobalKnownHostsFile= HashKnownHosts= HostKeyAlgorithms= HostKeyAlias= HostName= HostbasedAcceptedAlgorithms= HostbasedAuthentication= HwCompressionLibrary= HwCompressionVerify= IPQoS= IdentitiesOnly= IdentityAgent= IdentityFile= IgnoreUnknown= KbdInteractiveAuthentication= KexAlgorithms= KnownHostsCommand= LocalCommand= LocalForward= LogLevel= LoginCache= MACs= NoHostAuthenticationForLocalhost= NumberOfPasswordPrompts= ObscureKeystrokeTiming= PKCS11Provider= PasswordAuthentication= PermitLocalCommand= PermitRemoteOpen= PipelineLogin= Port= PreferredAuthentications= ProxyCommand= ProxyJump= ProxyUseFdpass= PubkeyAcceptedAlgorithms= PubkeyAuthentication= RefuseConnection= RekeyLimit= RemoteCommand= RemoteForward= RequestTTY= RequiredRSASize= RevokedHostKeys= SecurityKeyProvider= SendEnv= ServerAliveCountMax= ServerAliveInterval= SessionType= SetEnv= StdinNull= StreamLocalBindMask= StreamLocalBindUnlink= StrictHostKeyChecking= SyslogFacility= TCPFastOpen= TCPKeepAlive= Tag= Tunnel= TunnelDevice= UpdateHostKeys= UseMPTCP= User= UserKnownHostsFile= VerifyHostKeyDNS= VersionAddendum= VisualHostKey= WarnWeakCrypto= WindowMemory= XAuthLocation=' ;;
+        sshd) _fulmar_words 'AcceptEnv= AddressFamily= AgentSocketLink= AgentSocketPath= AllowAgentForwarding= AllowGroups= AllowStreamLocalForwarding= AllowTcpForwarding= AllowUsers= AuthenticationMethods= AuthorizedKeysCommand= AuthorizedKeysCommandUser= AuthorizedKeysFile= AuthorizedPrincipalsCommand= AuthorizedPrincipalsCommandUser= AuthorizedPrincipalsFile= Banner= CASignatureAlgorithms= ChannelTimeout= ChrootDirectory= Ciphers= ClientAliveCountMax= ClientAliveInterval= Compression= CompressionAdaptive= CompressionLevel= CompressionThreads= CryptoThreads= DenyGroups= DenyUsers= DisableForwarding= EnableHwCompression= ExposeAuthInfo= FingerprintHash= ForceCommand= GatewayPorts= HostCertificate= HostKey= HostKeyAgent= HostKeyAlgorithms= HostbasedAcceptedAlgorithms= HostbasedAuthentication= HostbasedUsesNameFromPacketOnly= HwCompressionLibrary= HwCompressionVerify= IPQoS= IgnoreRhosts= IgnoreUserKnownHosts= KbdInteractiveAuthentication= KexAlgorithms= ListenAddress= LogLevel= LoginGraceTime= MACs= MaxAuthTries= MaxSessions= MaxStartups= ModuliFile= PAMServiceName= PasswordAuthentication= PerSourceMaxStartups= PerSourceNetBlockSize= PerSourcePenalties= PerSourcePenaltyExemptList= PermitEmptyPasswords= PermitListen= PermitOpen= PermitRootLogin= PermitTTY= PermitTunnel= PermitUserEnvironment= PermitUserRC= PidFile= Port= PreauthSpares= PrintLastLog= PrintMotd= PubkeyAcceptedAlgorithms= PubkeyAuthOptions= PubkeyAuthentication= RefuseConnection= RekeyLimit= RequiredRSASize= RevokedKeys= SetEnv= SftpRoot= StreamLocalBindMask= StreamLocalBindUnlink= StrictModes= Subsystem= SyslogFacility= TCPKeepAlive= TrustedUserCAKeys= UnusedConnectionTimeout= UseDNS= UseMPTCP= UsePAM= VersionAddendum= WarnWeakCrypto= WindowMemory= X11DisplayOffset= X11Forwarding= X11UseLocalhost= XAuthLocation=' ;;
     esac
 }
 
@@ -118,13 +118,16 @@ _fulmar() {
         agent:-P) : ;;
         agent:-t) : ;;
         add:-E) _fulmar_words 'sha256 md5' ;;
+        add:-e) _fulmar_files ;;
         add:-H) _fulmar_files ;;
         add:-h) : ;;
         add:-S) _fulmar_files ;;
+        add:-s) _fulmar_files ;;
         add:-t) : ;;
         keygen:-a) : ;;
         keygen:-b) : ;;
         keygen:-C) : ;;
+        keygen:-D) _fulmar_files ;;
         keygen:-E) _fulmar_words 'sha256 md5' ;;
         keygen:-F) _fulmar_hosts ;;
         keygen:-f) _fulmar_files ;;
@@ -197,8 +200,8 @@ _fulmar_flags() {
         sftp) _fulmar_words '-4 -6 -A -a -B -b -C -c -D -F -f -i -J -l -N -o -P -p -q -R -r -S -s -v -X' ;;
         each) _fulmar_words '-4 -6 -A -b -C -c --connect-timeout -F --first-failure --get -i -J --json -l -m -n -o --output -p --prefix --preserve --put -q -r --stdin --timeout -v -x' ;;
         agent) _fulmar_words '-A -a -c -D -d -E -k -O -P -s -T -t -U -u -V' ;;
-        add) _fulmar_words '-C -c -D -d -E -H -h -K -k -L -l -N -Q -q -S -T -t -v -X -x' ;;
-        keygen) _fulmar_words '-A -a -B -b -C -c -E -e -F -f -g -H -h -I -i -K -k -L -l -M -m -N -n -O -P -p -Q -q -R -r -s -t -U -u -V -v -w -Y -y -Z -z' ;;
+        add) _fulmar_words '-C -c -D -d -E -e -H -h -K -k -L -l -N -Q -q -S -s -T -t -v -X -x' ;;
+        keygen) _fulmar_words '-A -a -B -b -C -c -D -E -e -F -f -g -H -h -I -i -K -k -L -l -M -m -N -n -O -P -p -Q -q -R -r -s -t -U -u -V -v -w -Y -y -Z -z' ;;
         keyscan) _fulmar_words '-4 -6 -c -D -f -H -O -p -q -T -t -v' ;;
         copy-id) _fulmar_words '-F -f -i -n -o -p -s -t -x' ;;
 # bench: begin
@@ -224,7 +227,7 @@ _fulmar_operand() {
         keyscan) _fulmar_hosts ;;
         copy-id) _fulmar_hosts ;;
 # bench: begin
-        bench) _fulmar_words 'throughput login echo rekey compress copy idle taskset wan forward keyscan agent each all up down' ;;
+        bench) _fulmar_words 'throughput login echo rekey compress copy idle taskset wan forward keyscan agent sign each all up down' ;;
 # bench: end
     esac
 }

@@ -12,6 +12,7 @@ extern crate sys;
 mod destination;
 mod files;
 mod options;
+mod tokens;
 
 use std::ffi::OsString;
 use std::fmt;
@@ -36,6 +37,8 @@ const TEST_BYTES: usize = 1024;
 pub const USAGE: &str = "\
 usage: ssh-add [-CcDdKkLlNqvXx] [-E fingerprint_hash] [-H hostkey_file]
                [-h destination_constraint] [-S provider] [-t life] [file ...]
+       ssh-add -s pkcs11 [-Cv] [certificate ...]
+       ssh-add -e pkcs11
        ssh-add -T pubkey ...
        ssh-add -Q
 ";
@@ -145,9 +148,12 @@ fn perform(
                 destinations: destination::constraints(options)?,
                 ..Constraints::default()
             };
-            match options.loads_resident {
-                true => files::add_resident(connection, options, &constraints),
-                false => files::add_or_remove(connection, options, constraints),
+            match &options.token_library {
+                Some(library) => tokens::add_or_remove(connection, options, constraints, library)?,
+                None if options.loads_resident => {
+                    files::add_resident(connection, options, &constraints)
+                }
+                None => files::add_or_remove(connection, options, constraints),
             }
         }
     })

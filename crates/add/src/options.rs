@@ -45,6 +45,8 @@ pub(crate) struct AddOptions {
     pub(crate) destinations: Vec<String>,
     pub(crate) known_hosts: Vec<PathBuf>,
     pub(crate) files: Vec<PathBuf>,
+    /// The library of `-s`, whose keys are added, or of `-e`.
+    pub(crate) token_library: Option<OsString>,
 }
 
 /// Reads the arguments, without the program's name.
@@ -65,6 +67,7 @@ pub(crate) fn parse(args: Vec<OsString>) -> Result<AddOptions, AddFailure> {
         destinations: Vec::new(),
         known_hosts: Vec::new(),
         files: Vec::new(),
+        token_library: None,
     };
     let mut line = CommandLine::new(flags::ADD, args);
     let mut actions = Vec::new();
@@ -100,11 +103,10 @@ impl AddOptions {
             "P" => {}
             "H" => self.known_hosts.push(value.into()),
             "K" => self.loads_resident = true,
-            "e" | "s" => {
-                return Err(AddFailure::failed(format!(
-                    "-{flag}: PKCS#11 tokens are not supported; \
-                     OpenSSH's ssh-add and ssh-agent have them"
-                )));
+            "s" => self.token_library = Some(value),
+            "e" => {
+                self.removes = true;
+                self.token_library = Some(value);
             }
             "M" | "m" => {
                 let text = format!("-{flag}: keys of type XMSS are not supported");
@@ -200,11 +202,12 @@ mod tests {
 
     #[test]
     fn actions_exclude_each_other_as_in_openssh() {
-        for line in [
-            "-l -L", "-x -X", "-l -D", "-x -l", "-Q -D", "-t x", "-E x", "-s lib",
-        ] {
+        for line in ["-l -L", "-x -X", "-l -D", "-x -l", "-Q -D", "-t x", "-E x"] {
             assert!(read(line).is_err(), "{line}");
         }
+        let removed = read("-e lib").unwrap();
+        assert!(removed.removes && removed.token_library.is_some());
+        assert!(!read("-s lib a-cert.pub").unwrap().removes);
         assert_eq!(read("-T a").unwrap().action, Action::Test);
         assert_eq!(read("-T -l").unwrap().action, Action::ListFingerprints);
         assert_eq!(read("-t 1h").unwrap().lifetime, Some(3600));

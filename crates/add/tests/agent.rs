@@ -244,6 +244,8 @@ impl Agent {
         let process = command.spawn().expect("an agent");
         let agent = Self { process, socket };
         until(|| UnixStream::connect(&agent.socket).is_ok());
+        // An agent that answers also handles its signals.
+        agent.connect().list().expect("an answer");
         agent
     }
 

@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 
 use keys::SignatureAlgorithm;
 
+use crate::constraint::Constraints;
 use crate::error::AgentError;
 use crate::message::{self, Identity, MAX_MESSAGE_BYTES, SignFlags};
 use crate::request::{self, AddRequest};
@@ -94,6 +95,29 @@ impl<S: Read + Write> AgentClient<S> {
     /// [`AgentError`]; [`AgentError::Refused`] if the agent does not have it.
     pub fn remove(&mut self, key_blob: &[u8]) -> Result<(), AgentError> {
         self.call(&request::remove(key_blob)?, message::success)
+    }
+
+    /// Adds the keys of the tokens that a PKCS #11 library reaches; the constraints are for each of
+    /// them.
+    ///
+    /// # Errors
+    /// [`AgentError`]; [`AgentError::Refused`] also if the library is not permitted or has no key.
+    pub fn add_token(
+        &mut self,
+        provider: &[u8],
+        pin: &[u8],
+        constraints: &Constraints,
+    ) -> Result<(), AgentError> {
+        let request = request::add_token(provider, pin, constraints)?;
+        self.call(&request, message::success)
+    }
+
+    /// Removes the keys of the tokens that a PKCS #11 library reaches.
+    ///
+    /// # Errors
+    /// [`AgentError`]; [`AgentError::Refused`] if there is none.
+    pub fn remove_token(&mut self, provider: &[u8]) -> Result<(), AgentError> {
+        self.call(&request::remove_token(provider)?, message::success)
     }
 
     /// Removes all keys.

@@ -59,6 +59,8 @@ pub enum AgentRequest<'a> {
     AddSmartcard {
         /// The library that reaches the token.
         provider: &'a [u8],
+        /// The PIN of the token; may be empty.
+        pin: &'a [u8],
         /// What restricts each of its keys.
         constraints: Constraints,
     },
@@ -169,13 +171,14 @@ impl<'a> AgentRequest<'a> {
             UNLOCK => Self::Unlock(reader.string()?),
             ADD_SMARTCARD_KEY | ADD_SMARTCARD_KEY_CONSTRAINED => {
                 let provider = reader.string()?;
-                let _pin = reader.string()?;
+                let pin = reader.string()?;
                 let constraints = match number {
                     ADD_SMARTCARD_KEY => Constraints::default(),
                     _ => Constraints::read(&mut reader)?,
                 };
                 Self::AddSmartcard {
                     provider,
+                    pin,
                     constraints,
                 }
             }
@@ -282,6 +285,43 @@ pub fn lifetime_of_certificate(
     let left = end.checked_sub(now).filter(|left| *left > 0);
     let left = u32::try_from(left.ok_or(CertificateExpired)?).unwrap_or(u32::MAX);
     Ok(Some(wanted.map_or(left, |wanted| wanted.min(left))))
+}
+
+/// Encodes SSH_AGENTC_ADD_SMARTCARD_KEY, with constraints if there are any.
+pub(crate) fn add_token(
+    provider: &[u8],
+    pin: &[u8],
+    constraints: &Constraints,
+) -> Result<Frame, AgentError> {
+    let mut rest = Vec::new();
+    constraints.write(&mut rest);
+    let number = match constraints.is_empty() {
+        true => ADD_SMARTCARD_KEY,
+        false => ADD_SMARTCARD_KEY_CONSTRAINED,
+    };
+    if provider.len() + pin.len() + rest.len() > MAX_MESSAGE_BYTES {
+        return Err(AgentError::RequestTooLong);
+    }
+    // The capacity suffices, so that no reallocation leaves the PIN in freed memory.
+    let mut body = Zeroizing::new(Vec::with_capacity(
+        provider.len() + pin.len() + rest.len() + 16,
+    ));
+    body.put_u8(number);
+    body.put_string(provider);
+    body.put_string(pin);
+    body.extend_from_slice(&rest);
+    frame(&body)
+}
+
+/// Encodes SSH_AGENTC_REMOVE_SMARTCARD_KEY, whose PIN no agent uses.
+pub(crate) fn remove_token(provider: &[u8]) -> Result<Frame, AgentError> {
+    if provider.len() > MAX_MESSAGE_BYTES {
+        return Err(AgentError::RequestTooLong);
+    }
+    let mut body = vec![REMOVE_SMARTCARD_KEY];
+    body.put_string(provider);
+    body.put_string(b"");
+    frame(&body)
 }
 
 /// Encodes SSH_AGENTC_REMOVE_IDENTITY.

@@ -2,6 +2,8 @@
 //! microseconds; threads make slow signatures, and the helper asks the user. A request that waits
 //! for either delays no other.
 
+mod tokens;
+
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -16,7 +18,8 @@ use zeroize::Zeroizing;
 
 use crate::connection::{BadLength, ClientConnection};
 use crate::helper::{Helper, HelperAnswer};
-use crate::requests::{Handling, KeyAgent, Signing};
+use crate::requests::{Handling, KeyAgent, Signing, TokenAddition};
+use crate::token_link::{TokenLink, TokenWait};
 use crate::workers::{AnswerPlace, Workers};
 
 const LISTENER: u64 = 0;
@@ -37,9 +40,11 @@ const MAX_INPUT_BYTES: usize = 64 * 1024 * 1024;
 const MAX_CLIENTS: u64 = 8192;
 /// Descriptors that are not clients.
 const OWN_DESCRIPTORS: u64 = 24;
-/// Questions to the user at the same time, of all clients and of one.
+/// Requests that wait for the helper at the same time, of all clients and of one.
 const MAX_QUESTIONS: usize = 16;
 const MAX_QUESTIONS_OF_ONE: usize = 4;
+/// Libraries of tokens that are loaded.
+const MAX_TOKEN_LINKS: usize = 32;
 /// Passphrases that wait for the delay of earlier ones.
 const MAX_UNLOCKS: usize = 64;
 /// Pause before the next attempt to accept, when the system has no descriptor for the only client.
@@ -67,6 +72,12 @@ pub(crate) struct LoopSources {
     pub(crate) heap_start: usize,
 }
 
+/// What happens when the helper has found a library.
+enum TokenTask {
+    Add(Box<TokenAddition>),
+    Remove,
+}
+
 /// The agent with its clients.
 pub(crate) struct AgentLoop {
     agent: KeyAgent,
@@ -84,6 +95,10 @@ pub(crate) struct AgentLoop {
     touches: HashMap<(u64, u64), Vec<u8>>,
     /// Keys whose providers the helper checks.
     checks: HashMap<(u64, u64), Box<AddRequest>>,
+    /// Libraries whose path the helper looks at.
+    token_tasks: HashMap<(u64, u64), TokenTask>,
+    /// Helpers that reach tokens, by their number.
+    links: HashMap<u64, TokenLink>,
     unlocks: VecDeque<(AnswerPlace, Zeroizing<Vec<u8>>)>,
     /// An unlock that failed is answered then, and the next one is tried.
     unlock_at_ms: u64,
@@ -120,6 +135,8 @@ impl AgentLoop {
             questions: HashMap::new(),
             touches: HashMap::new(),
             checks: HashMap::new(),
+            token_tasks: HashMap::new(),
+            links: HashMap::new(),
             unlocks: VecDeque::new(),
             unlock_at_ms: 0,
             failed_unlock: None,
@@ -144,6 +161,7 @@ impl AgentLoop {
                 log.debug(format_args!("key \"{comment}\" has expired"));
             }
             self.continue_unlocks();
+            self.close_unused_links();
             let turn = std::mem::take(&mut self.runnable);
             for event in events.iter() {
                 if let Some(end) = self.event(event)? {
@@ -200,6 +218,7 @@ impl AgentLoop {
             }
             HELPER => self.helped(),
             PARENT => return Ok(Some(LoopEnd::ParentEnded)),
+            token if self.links.contains_key(&token) => self.token_replies(token),
             token => self.client(token, event),
         }
         Ok(None)
@@ -335,6 +354,9 @@ impl AgentLoop {
                 connection.answer(place.request, answer);
             }
             Handling::Sign(signing) if signing.touch().is_some() => self.touch(place, &signing),
+            Handling::Sign(signing) if signing.in_token().is_some() => {
+                self.sign_in_token(place, &signing);
+            }
             Handling::Check(request) => self.check(place, request),
             Handling::Sign(signing) if signing.is_slow() => {
                 connection.in_work += 1;
@@ -344,6 +366,14 @@ impl AgentLoop {
             Handling::Confirm(signing, question) => {
                 if self.asks_helper(place, |helper| helper.ask(place, &question)) {
                     self.questions.insert(key_of(place), signing);
+                }
+            }
+            Handling::AddToken(addition) => {
+                self.start_token(place, addition);
+            }
+            Handling::RemoveToken(provider) => {
+                if self.asks_helper(place, |helper| helper.resolve_token(place, &provider)) {
+                    self.token_tasks.insert(key_of(place), TokenTask::Remove);
                 }
             }
             // Tried in the loop's next turn: an answer leads to the client's next request, and one in
@@ -370,7 +400,8 @@ impl AgentLoop {
         place: AnswerPlace,
         ask: impl FnOnce(&Helper) -> io::Result<()>,
     ) -> bool {
-        let all = self.questions.len() + self.touches.len() + self.checks.len();
+        let all =
+            self.questions.len() + self.touches.len() + self.checks.len() + self.token_tasks.len();
         let Some(connection) = self.connections.get_mut(&place.connection) else {
             return false;
         };
@@ -380,7 +411,9 @@ impl AgentLoop {
             return true;
         }
         let log = &self.agent.log;
-        log.info(format_args!("refused: the user cannot be asked now"));
+        log.info(format_args!(
+            "refused: too many requests wait for the user or a library"
+        ));
         connection.answer(place.request, answer::status(false));
         false
     }
@@ -425,6 +458,12 @@ impl AgentLoop {
                     if let Some(request) = self.checks.remove(&key) {
                         self.is_helped(place);
                         self.checked(place, *request, provider);
+                    }
+                }
+                HelperAnswer::Reached(library) => {
+                    if let Some(task) = self.token_tasks.remove(&key) {
+                        self.is_helped(place);
+                        self.token_is_reached(place, task, library);
                     }
                 }
             }
@@ -493,6 +532,7 @@ impl AgentLoop {
         let mut places: Vec<(u64, u64)> = self.questions.drain().map(|(key, _)| key).collect();
         places.extend(self.touches.drain().map(|(key, _)| key));
         places.extend(self.checks.drain().map(|(key, _)| key));
+        places.extend(self.token_tasks.drain().map(|(key, _)| key));
         for (connection, request) in places {
             let place = AnswerPlace {
                 connection,
@@ -574,6 +614,7 @@ impl AgentLoop {
             let _ = self.epoll.remove(&connection.socket);
             self.questions.retain(|(of, _), _| *of != token);
             self.checks.retain(|(of, _), _| *of != token);
+            self.token_tasks.retain(|(of, _), _| *of != token);
             let helper = &self.sources.helper;
             self.touches.retain(|(of, request), _| {
                 let is_kept = *of != token;

@@ -1,6 +1,7 @@
 //! The helper process: it does for the agent what the agent cannot do in its sandbox. It starts askpass
-//! programs, checks the paths of providers, lets security keys sign (each in a process of `fido`), and
-//! removes the agent's socket when the agent ends, however it ends.
+//! programs, checks the paths of libraries, lets security keys sign (each in a process of `fido`), starts
+//! the processes that reach tokens (`token`), and removes the agent's socket when the agent ends, however
+//! it ends.
 //!
 //! It is forked before the agent holds keys, and it ends when the agent's end of their socket is
 //! closed. Each request runs on a thread of its own, so that none waits for another; only signatures
@@ -9,6 +10,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use agent::socket::AgentSocket;
@@ -16,6 +18,7 @@ use fido::{FidoError, Provider};
 use keys::PrivateKey;
 use keys::pattern::{Case, match_list};
 use keys::private_file::HeldKey;
+use sys::process::Child;
 use sys::signals::Signal;
 use sys::terminal::askpass::{self, Notification};
 use wire::{Put, Reader};
@@ -35,9 +38,11 @@ const QUESTION: u8 = 1;
 const CHECK_PROVIDER: u8 = 2;
 const SIGN: u8 = 3;
 const CANCEL: u8 = 4;
+const START_TOKEN: u8 = 5;
+const RESOLVE_TOKEN: u8 = 6;
 
 /// What the helper has done.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum HelperAnswer {
     /// The user has answered yes, or anything else.
     Confirmed(bool),
@@ -45,6 +50,9 @@ pub(crate) enum HelperAnswer {
     Checked(Result<String, String>),
     /// The signature of a security key, or the reason why there is none.
     Signed(Result<Vec<u8>, String>),
+    /// The canonical path of a library of tokens, with the socket of the process that has been started
+    /// for it if that was asked for; or the reason why there is none.
+    Reached(Result<(String, Option<OwnedFd>), String>),
 }
 
 /// The agent's end.
@@ -56,7 +64,7 @@ pub(crate) struct Helper {
 pub(crate) struct HelperTask {
     /// The socket to remove at the end.
     pub(crate) socket: Option<AgentSocket>,
-    /// Patterns of the libraries that may be loaded.
+    /// Patterns of the canonical paths of libraries that may be loaded.
     pub(crate) allowed_providers: String,
 }
 
@@ -102,7 +110,7 @@ impl Helper {
         let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
         let touch = signing.touch().ok_or_else(invalid)?;
         let held = HeldKey {
-            key: signing.key().clone(),
+            key: signing.key().ok_or_else(invalid)?.clone(),
             certificate: None,
         };
         let mut key = Zeroizing::new(Vec::new());
@@ -120,6 +128,20 @@ impl Helper {
     pub(crate) fn cancel(&self, place: AnswerPlace) {
         // If it cannot be sent, the token's own time limit ends the signature.
         let _ = self.send(place, CANCEL, |_| {});
+    }
+
+    /// Starts the process that reaches the tokens of a library, if the library may be loaded.
+    pub(crate) fn start_token(&self, place: AnswerPlace, library: &str) -> io::Result<()> {
+        self.send(place, START_TOKEN, |out| {
+            out.extend_from_slice(library.as_bytes())
+        })
+    }
+
+    /// Finds a library's canonical path.
+    pub(crate) fn resolve_token(&self, place: AnswerPlace, library: &str) -> io::Result<()> {
+        self.send(place, RESOLVE_TOKEN, |out| {
+            out.extend_from_slice(library.as_bytes())
+        })
     }
 
     fn send(
@@ -144,12 +166,14 @@ impl Helper {
     /// `UnexpectedEof` if the helper has gone.
     pub(crate) fn answer(&self) -> io::Result<Option<(AnswerPlace, HelperAnswer)>> {
         let mut message = [0; MAX_ANSWER_BYTES];
-        match sys::io::read(&self.socket, &mut message) {
-            Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(length) => Ok(message.get(..length).and_then(read_answer)),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-            Err(error) => Err(error),
-        }
+        let mut received = match sys::socket::recv_with_fds(&self.socket, &mut message, 1) {
+            Ok(received) if received.len == 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(received) => received,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let whole = message.get(..received.len).unwrap_or_default();
+        Ok(read_answer(whole, received.fds.pop()))
     }
 
     /// Lets the helper remove the socket, and waits until it has.
@@ -161,6 +185,7 @@ impl Helper {
     }
 }
 
+/// The place, and the rest of a message.
 fn read_place(message: &[u8]) -> Option<(AnswerPlace, &[u8])> {
     let (connection, rest) = message.split_first_chunk()?;
     let (request, rest) = rest.split_first_chunk()?;
@@ -176,7 +201,7 @@ fn write_place(out: &mut Vec<u8>, place: AnswerPlace) {
     out.put_u64(place.request);
 }
 
-fn read_answer(message: &[u8]) -> Option<(AnswerPlace, HelperAnswer)> {
+fn read_answer(message: &[u8], socket: Option<OwnedFd>) -> Option<(AnswerPlace, HelperAnswer)> {
     let (place, rest) = read_place(message)?;
     let (kind, rest) = rest.split_first()?;
     let (is_good, rest) = rest.split_first()?;
@@ -188,17 +213,38 @@ fn read_answer(message: &[u8]) -> Option<(AnswerPlace, HelperAnswer)> {
         CHECK_PROVIDER => HelperAnswer::Checked(Err(text())),
         SIGN if is_good => HelperAnswer::Signed(Ok(rest.to_vec())),
         SIGN => HelperAnswer::Signed(Err(text())),
+        START_TOKEN | RESOLVE_TOKEN if is_good => HelperAnswer::Reached(Ok((text(), socket))),
+        START_TOKEN | RESOLVE_TOKEN => HelperAnswer::Reached(Err(text())),
         _ => return None,
     };
     Some((place, answer))
+}
+
+/// What a thread of the helper has done.
+#[derive(Default)]
+struct Performed {
+    /// The rest of the answer.
+    bytes: Vec<u8>,
+    /// The process that reaches a library's tokens, and its socket.
+    started: Option<(Child, OwnedFd)>,
+}
+
+impl From<Vec<u8>> for Performed {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self {
+            bytes,
+            started: None,
+        }
+    }
 }
 
 /// What the helper's threads share.
 struct Helping {
     socket: OwnedFd,
     allowed_providers: String,
-    /// Sockets whose shutdown ends the signatures that are awaited.
-    awaited: Mutex<HashMap<(u64, u64), OwnedFd>>,
+    /// Signatures of security keys that are awaited, each with the socket whose shutdown ends it once it
+    /// has begun.
+    awaited: Mutex<HashMap<(u64, u64), Option<OwnedFd>>>,
     /// One lock for each key that has signed.
     keys: Mutex<HashMap<Vec<u8>, Arc<Mutex<()>>>>,
 }
@@ -231,13 +277,31 @@ fn serve(socket: OwnedFd, allowed_providers: String) {
             helping.cancel(place);
             continue;
         }
+        if kind == SIGN {
+            locked(&helping.awaited).insert((place.connection, place.request), None);
+        }
         let (threads, rest) = (Arc::clone(&helping), rest.to_vec());
         let working = std::thread::Builder::new().spawn(move || {
-            let done = threads.perform(place, kind, &rest);
-            threads.answer(place, kind, done);
+            let (done, started) = match threads.perform(place, kind, &rest) {
+                Ok(done) => (Ok(done.bytes), done.started),
+                Err(reason) => (Err(reason), None),
+            };
+            let (child, socket) = started.unzip();
+            threads.answer(place, kind, done, socket.as_ref());
+            // The child ends when the agent has closed the socket, of which this is a copy.
+            drop(socket);
+            if let Some(mut child) = child {
+                let _ = child.wait();
+            }
         });
         if working.is_err() {
-            helping.answer(place, kind, Err("no thread can be started".to_owned()));
+            locked(&helping.awaited).remove(&(place.connection, place.request));
+            helping.answer(
+                place,
+                kind,
+                Err("no thread can be started".to_owned()),
+                None,
+            );
         }
     }
 }
@@ -247,17 +311,26 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Helping {
-    fn perform(&self, place: AnswerPlace, kind: u8, rest: &[u8]) -> Result<Vec<u8>, String> {
+    fn perform(&self, place: AnswerPlace, kind: u8, rest: &[u8]) -> Result<Performed, String> {
         match kind {
             QUESTION => match askpass::confirms(&String::from_utf8_lossy(rest)) {
-                true => Ok(Vec::new()),
+                true => Ok(Performed::default()),
                 false => Err(String::new()),
             },
             CHECK_PROVIDER => {
                 let provider = self.provider(&String::from_utf8_lossy(rest))?;
-                Ok(provider.name().as_bytes().to_vec())
+                Ok(provider.name().as_bytes().to_vec().into())
             }
-            SIGN => self.sign(place, rest),
+            SIGN => {
+                let signature = self.sign(place, rest);
+                locked(&self.awaited).remove(&(place.connection, place.request));
+                signature.map(Performed::from)
+            }
+            START_TOKEN => self.start_token(&String::from_utf8_lossy(rest)),
+            RESOLVE_TOKEN => {
+                let (_, text) = canonical(&String::from_utf8_lossy(rest))?;
+                Ok(text.into_bytes().into())
+            }
             _ => Err("unknown request".to_owned()),
         }
     }
@@ -266,16 +339,25 @@ impl Helping {
     fn provider(&self, name: &str) -> Result<Provider, String> {
         let provider =
             Provider::new(name).map_err(|why| format!("failed provider \"{name}\": {why}"))?;
-        let (path, allowed) = (
-            provider.name().as_bytes(),
-            self.allowed_providers.as_bytes(),
-        );
         let is_allowed =
-            provider.is_internal() || match_list(path, allowed, Case::Sensitive).is_yes();
+            provider.is_internal() || may_load(provider.name(), &self.allowed_providers);
         match is_allowed {
             true => Ok(provider),
             false => Err(format!("provider \"{name}\" is not allowed (-P)")),
         }
+    }
+
+    /// Starts the process for a library of tokens, if its path without links matches the patterns.
+    fn start_token(&self, library: &str) -> Result<Performed, String> {
+        let (path, text) = canonical(library)?;
+        if !may_load(&text, &self.allowed_providers) {
+            return Err("the option -P does not permit its path".to_owned());
+        }
+        let started = token::start(&path, false).map_err(|error| error.to_string())?;
+        Ok(Performed {
+            bytes: text.into_bytes(),
+            started: Some(started),
+        })
     }
 
     fn sign(&self, place: AnswerPlace, rest: &[u8]) -> Result<Vec<u8>, String> {
@@ -293,7 +375,11 @@ impl Helping {
         let turn = Arc::clone(locked(&self.keys).entry(key.public().blob()).or_default());
         let _turn = locked(&turn);
         let mut pin: Option<Zeroizing<Vec<u8>>> = None;
+        let at = (place.connection, place.request);
         loop {
+            if !locked(&self.awaited).contains_key(&at) {
+                return Err("nobody awaits the signature".to_owned());
+            }
             let shown = match notice {
                 "" => None,
                 notice => Notification::show(notice),
@@ -321,21 +407,33 @@ impl Helping {
         let running = provider.start_signing(key, data, pin)?;
         let at = (place.connection, place.request);
         if let Ok(canceller) = running.canceller() {
-            locked(&self.awaited).insert(at, canceller);
+            match locked(&self.awaited).get_mut(&at) {
+                Some(awaited) => *awaited = Some(canceller),
+                // Canceled while it began.
+                None => end(&canceller),
+            }
         }
         let signature = running.signature(key);
-        locked(&self.awaited).remove(&at);
+        if let Some(awaited) = locked(&self.awaited).get_mut(&at) {
+            *awaited = None;
+        }
         signature
     }
 
     fn cancel(&self, place: AnswerPlace) {
         let awaited = locked(&self.awaited).remove(&(place.connection, place.request));
-        if let Some(socket) = awaited {
-            let _ = sys::socket::shutdown(&socket, sys::socket::ShutdownDirection::Both);
+        if let Some(Some(socket)) = awaited {
+            end(&socket);
         }
     }
 
-    fn answer(&self, place: AnswerPlace, kind: u8, done: Result<Vec<u8>, String>) {
+    fn answer(
+        &self,
+        place: AnswerPlace,
+        kind: u8,
+        done: Result<Vec<u8>, String>,
+        token: Option<&OwnedFd>,
+    ) {
         let mut message = Vec::new();
         write_place(&mut message, place);
         message.put_u8(kind);
@@ -343,6 +441,48 @@ impl Helping {
         let rest = done.unwrap_or_else(String::into_bytes);
         let room = MAX_ANSWER_BYTES - message.len();
         message.extend_from_slice(rest.get(..room).unwrap_or(&rest));
-        let _ = sys::socket::local::send_with_fds(&self.socket, &message, &[]);
+        let sockets: Vec<BorrowedFd<'_>> = token.map(AsFd::as_fd).into_iter().collect();
+        let _ = sys::socket::local::send_with_fds(&self.socket, &message, &sockets);
+    }
+}
+
+/// Ends the signature that is awaited at a socket.
+fn end(socket: &OwnedFd) {
+    let _ = sys::socket::shutdown(socket, sys::socket::ShutdownDirection::Both);
+}
+
+/// A library's path without links, also as text.
+fn canonical(library: &str) -> Result<(PathBuf, String), String> {
+    let path = std::fs::canonicalize(library).map_err(|error| {
+        let reason = error.to_string();
+        escape::system_words(&reason).into_owned()
+    })?;
+    let text = path.to_str().ok_or("its path is not text")?.to_owned();
+    Ok((path, text))
+}
+
+/// Whether the patterns of `-P` permit to load the library with this path, which has no links.
+fn may_load(path: &str, allowed: &str) -> bool {
+    match_list(path.as_bytes(), allowed.as_bytes(), Case::Sensitive).is_yes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_is_permitted_by_its_canonical_path() {
+        let allowed = may_load;
+        let default = "/usr/lib*/*,/usr/local/lib*/*";
+        assert!(allowed(
+            "/usr/lib/x86_64-linux-gnu/softhsm/libsofthsm2.so",
+            default
+        ));
+        assert!(allowed("/usr/lib64/pkcs11/x.so", default));
+        assert!(allowed("/usr/local/lib/x.so", default));
+        assert!(!allowed("/tmp/usr/lib/x.so", default));
+        assert!(!allowed("/home/mia/x.so", default));
+        assert!(!allowed("/usr/lib/x.so", "/usr/lib/*,!/usr/lib/x.so"));
+        assert!(!allowed("/usr/lib/x.so", ""));
     }
 }

@@ -1,8 +1,11 @@
 //! The keys that the agent holds, with what restricts them, and the lock.
 
+use std::sync::Arc;
+
 use agent::Constraints;
 use agent::constraint::DestinationConstraint;
 use crypto::hash::HashAlgorithm;
+use keys::KeyType;
 use keys::private_file::HeldKey;
 use zeroize::Zeroizing;
 
@@ -13,9 +16,36 @@ const UNLOCK_DELAY_MS: u64 = 100;
 /// Wrong passphrases after which the delay no longer grows: ten seconds.
 const MAX_FAILURES: u64 = 100;
 
+/// A key in a token, which a helper reaches.
+#[derive(Debug, Clone)]
+pub(crate) struct TokenKeyPlace {
+    /// The event loop's number of the helper.
+    pub(crate) link: u64,
+    /// Place of the key in the helper's list.
+    pub(crate) key: u32,
+    pub(crate) key_type: KeyType,
+    /// The library's canonical path.
+    pub(crate) provider: Arc<str>,
+}
+
+/// Where a key is.
+pub(crate) enum KeyHolder {
+    Memory(Box<HeldKey>),
+    Token(TokenKeyPlace),
+}
+
+impl KeyHolder {
+    pub(crate) fn token(&self) -> Option<&TokenKeyPlace> {
+        match self {
+            Self::Memory(_) => None,
+            Self::Token(place) => Some(place),
+        }
+    }
+}
+
 /// A key in the agent.
 pub(crate) struct KeyEntry {
-    pub(crate) held: HeldKey,
+    pub(crate) holder: KeyHolder,
     pub(crate) blob: Vec<u8>,
     pub(crate) comment: String,
     pub(crate) confirm: bool,
@@ -78,7 +108,8 @@ impl Keyring {
     /// Adds a key, or replaces the one with the same blob. `default_lifetime` is in seconds.
     pub(crate) fn add(
         &mut self,
-        held: HeldKey,
+        holder: KeyHolder,
+        blob: Vec<u8>,
         comment: String,
         constraints: Constraints,
         default_lifetime: Option<u64>,
@@ -86,8 +117,8 @@ impl Keyring {
     ) {
         let seconds = constraints.lifetime.map(u64::from).or(default_lifetime);
         let entry = KeyEntry {
-            blob: held.blob(),
-            held,
+            blob,
+            holder,
             comment,
             confirm: constraints.confirm,
             destinations: constraints.destinations,
@@ -105,6 +136,27 @@ impl Keyring {
         let before = self.entries.len();
         self.entries.retain(|entry| entry.blob != blob);
         self.entries.len() < before
+    }
+
+    /// Removes the keys of a library for which `may_remove` is true; true if there was one.
+    pub(crate) fn remove_token(
+        &mut self,
+        provider: &str,
+        may_remove: impl Fn(&KeyEntry) -> bool,
+    ) -> bool {
+        let before = self.entries.len();
+        self.entries.retain(|entry| {
+            let place = entry.holder.token();
+            let is_of_token = place.is_some_and(|place| &*place.provider == provider);
+            !is_of_token || !may_remove(entry)
+        });
+        self.entries.len() < before
+    }
+
+    /// True if a key needs the helper with this number.
+    pub(crate) fn uses_link(&self, link: u64) -> bool {
+        let mut places = self.entries.iter().filter_map(|entry| entry.holder.token());
+        places.any(|place| place.link == link)
     }
 
     pub(crate) fn remove_all(&mut self) {

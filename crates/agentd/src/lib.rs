@@ -2,10 +2,11 @@
 //! socket.
 //!
 //! `event_loop` is the thread that serves all clients, `requests` decides about each request by
-//! `keyring`, `bindings` and `destination`, `workers` makes slow signatures, and `helper` is the
-//! process that asks the user. The protocol is in `agent`. After its start the process runs in
-//! [`sys::sandbox::key_agent`], cannot be traced, and its keys are kept out of core files and, as far
-//! as the limits permit, out of swap.
+//! `keyring`, `bindings` and `destination`, `workers` makes slow signatures, `token_link` is the way to
+//! a process that reaches tokens, and `helper` is the process that asks the user, lets security keys
+//! sign and starts the processes for tokens. The protocol is in `agent`. After its start the process
+//! runs in [`sys::sandbox::key_agent`], cannot be traced, and its keys are kept out of core files and,
+//! as far as the limits permit, out of swap.
 #![forbid(unsafe_code)]
 
 // Printing to a closed pipe must not panic.
@@ -23,6 +24,7 @@ mod options;
 mod requests;
 mod signed_data;
 mod start;
+mod token_link;
 mod workers;
 
 use std::ffi::OsString;

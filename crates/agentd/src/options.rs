@@ -68,7 +68,7 @@ pub(crate) struct ServeOptions {
 /// Which libraries and which applications of security keys are permitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ProviderRules {
-    /// Patterns of the paths of libraries (`-P`).
+    /// Patterns of the canonical paths of libraries for security keys and tokens (`-P`).
     pub(crate) allowed: String,
     /// Patterns of the applications whose keys sign any data (`-O websafe-allow`); `None` for all
     /// (`-O no-restrict-websafe`).

@@ -1,17 +1,20 @@
 //! What the agent does with a request: its keys, its lock and its options decide, and the event loop
 //! carries out what takes time.
 
-use agent::answer;
+use std::sync::Arc;
+
 use agent::message::SESSION_BIND;
 use agent::request::{AddRequest, AgentRequest, SignRequest};
+use agent::{Constraints, answer};
 use crypto::hash::HashAlgorithm;
 use keys::pattern::{Case, match_list};
-use keys::{KeyType, PrivateKey, SignatureAlgorithm, fingerprint};
+use keys::{KeyType, PresentedKey, PrivateKey, SignatureAlgorithm, fingerprint};
+use token::message::{TokenList, TokenRequest};
 use zeroize::Zeroizing;
 
 use crate::bindings::Bindings;
 use crate::destination;
-use crate::keyring::{KeyEntry, Keyring};
+use crate::keyring::{KeyEntry, KeyHolder, Keyring, TokenKeyPlace};
 use crate::log::AgentLog;
 use crate::signed_data;
 
@@ -29,7 +32,7 @@ pub(crate) struct KeyAgent {
     /// Seconds after which an added key without a lifetime of its own is removed.
     pub(crate) default_lifetime: Option<u64>,
     pub(crate) fingerprint_hash: HashAlgorithm,
-    /// Providers may be named by clients on other machines (`-O allow-remote-pkcs11`).
+    /// Libraries may be named by clients on other machines (`-O allow-remote-pkcs11`).
     pub(crate) allows_remote_providers: bool,
     /// Patterns of the applications of security keys that sign any data; `None` for all.
     pub(crate) websafe: Option<String>,
@@ -47,13 +50,31 @@ pub(crate) enum Handling {
     Confirm(Box<Signing>, String),
     /// The key is added if its provider is permitted, which the helper finds out.
     Check(Box<AddRequest>),
+    /// The keys of a library's tokens are added.
+    AddToken(Box<TokenAddition>),
+    /// The keys of a library's tokens are removed, if its path is found to be this canonical one.
+    RemoveToken(String),
     /// The passphrase is tried when earlier attempts have had their delay.
     Unlock(Zeroizing<Vec<u8>>),
 }
 
+/// The keys of a library's tokens are to be added.
+pub(crate) struct TokenAddition {
+    /// The library's path as the client has named it.
+    pub(crate) provider: String,
+    pub(crate) pin: Zeroizing<Vec<u8>>,
+    pub(crate) constraints: Constraints,
+}
+
+/// What signs.
+enum SigningKey {
+    Memory(PrivateKey),
+    Token(TokenKeyPlace),
+}
+
 /// A signature that the agent has decided to make.
 pub(crate) struct Signing {
-    key: PrivateKey,
+    key: SigningKey,
     blob: Vec<u8>,
     algorithm: SignatureAlgorithm,
     data: Vec<u8>,
@@ -72,7 +93,21 @@ pub(crate) struct Touch {
 impl Signing {
     /// True if it takes milliseconds, so that another thread makes it.
     pub(crate) fn is_slow(&self) -> bool {
-        self.key.key_type() == KeyType::Rsa
+        matches!(&self.key, SigningKey::Memory(key) if key.key_type() == KeyType::Rsa)
+    }
+
+    /// The request to the helper that signs, if the key is in a token, and the helper's number.
+    pub(crate) fn in_token(&self) -> Option<(u64, TokenRequest)> {
+        let SigningKey::Token(place) = &self.key else {
+            return None;
+        };
+        let request = TokenRequest::Sign {
+            key: place.key,
+            algorithm: self.algorithm,
+            data: self.data.clone(),
+            pin: None,
+        };
+        Some((place.link, request))
     }
 
     /// What a signature by a security key needs; `None` for other keys.
@@ -80,8 +115,12 @@ impl Signing {
         self.touch.as_ref()
     }
 
-    pub(crate) fn key(&self) -> &PrivateKey {
-        &self.key
+    /// The private key; `None` for one in a token.
+    pub(crate) fn key(&self) -> Option<&PrivateKey> {
+        match &self.key {
+            SigningKey::Memory(key) => Some(key),
+            SigningKey::Token(_) => None,
+        }
     }
 
     pub(crate) fn data(&self) -> &[u8] {
@@ -95,9 +134,12 @@ impl Signing {
 
     /// The answer.
     pub(crate) fn perform(&self) -> Vec<u8> {
-        match self.key.sign(self.algorithm, &self.data) {
-            Ok(signature) => answer::signature(&signature),
-            Err(_) => answer::status(false),
+        match &self.key {
+            SigningKey::Memory(key) => match key.sign(self.algorithm, &self.data) {
+                Ok(signature) => answer::signature(&signature),
+                Err(_) => answer::status(false),
+            },
+            SigningKey::Token(_) => answer::status(false),
         }
     }
 }
@@ -151,11 +193,23 @@ impl KeyAgent {
             AgentRequest::RemoveAllOfProtocol1 => true,
             AgentRequest::Lock(passphrase) => self.keyring.lock(passphrase),
             AgentRequest::Unlock(passphrase) => return unlock(passphrase),
-            AgentRequest::AddSmartcard { provider, .. }
-            | AgentRequest::RemoveSmartcard { provider } => {
-                self.refuse_provider(bindings, provider);
-                false
-            }
+            AgentRequest::AddSmartcard {
+                provider,
+                pin,
+                constraints,
+            } => match self.token_addition(bindings, provider, pin, constraints) {
+                Ok(addition) => return Handling::AddToken(Box::new(addition)),
+                Err(reason) => {
+                    let provider = shown(provider);
+                    self.log
+                        .info(format_args!("provider \"{provider}\" refused: {reason}"));
+                    false
+                }
+            },
+            AgentRequest::RemoveSmartcard { provider } => match std::str::from_utf8(provider) {
+                Ok(provider) => return Handling::RemoveToken(provider.to_owned()),
+                Err(_) => false,
+            },
             AgentRequest::BindSession(bind) => match bindings.bind(&bind) {
                 Ok(()) => true,
                 Err(error) => {
@@ -273,8 +327,10 @@ impl KeyAgent {
             constraints.confirm,
             constraints.destinations.len()
         ));
+        let blob = request.key.blob();
         self.keyring.add(
-            request.key,
+            KeyHolder::Memory(Box::new(request.key)),
+            blob,
             request.comment,
             request.constraints,
             self.default_lifetime,
@@ -283,20 +339,98 @@ impl KeyAgent {
         self.has_grown = true;
     }
 
-    /// Libraries of tokens are code of somebody else's choice: this agent loads none (CVE-2016-10009,
-    /// CVE-2023-38408), whether or not the constraints would hold for all keys of the token
-    /// (CVE-2023-28531, CVE-2023-51384).
-    fn refuse_provider(&self, bindings: &Bindings, provider: &[u8]) {
-        let provider = shown(provider);
+    /// Decides whether a client may have a library loaded: one on another machine may not
+    /// (CVE-2016-10009, CVE-2023-38408). Which libraries are permitted, the helper decides, because
+    /// this process opens no file.
+    fn token_addition(
+        &self,
+        bindings: &Bindings,
+        provider: &[u8],
+        pin: &[u8],
+        constraints: Constraints,
+    ) -> Result<TokenAddition, &'static str> {
         if bindings.is_remote() && !self.allows_remote_providers {
-            self.log.info(format_args!(
-                "provider \"{provider}\" refused: a client on another machine named it"
-            ));
-        } else {
-            self.log.info(format_args!(
-                "provider \"{provider}\" refused: PKCS#11 tokens are not supported"
-            ));
+            return Err("a client on another machine named it");
         }
+        if constraints.provider.is_some() {
+            return Err("a token has no provider of security keys");
+        }
+        if constraints.max_signatures.is_some() {
+            return Err("a number of signatures can be limited for stateful keys only");
+        }
+        let provider = std::str::from_utf8(provider).map_err(|_| "its path is not text")?;
+        Ok(TokenAddition {
+            provider: provider.to_owned(),
+            pin: Zeroizing::new(pin.to_vec()),
+            constraints,
+        })
+    }
+
+    /// Adds the keys of a library's tokens, each with all constraints (CVE-2023-28531,
+    /// CVE-2023-51384), and their certificates. Returns the number of entries that were added.
+    pub(crate) fn add_token_keys(
+        &mut self,
+        bindings: &Bindings,
+        addition: &TokenAddition,
+        place: (u64, &Arc<str>),
+        list: &TokenList,
+    ) -> usize {
+        let (link, provider) = place;
+        let certificates = addition.constraints.certificates.as_ref();
+        let only_certificates = certificates.is_some_and(|certificates| certificates.only);
+        let certificates: Vec<PresentedKey> = certificates
+            .iter()
+            .flat_map(|certificates| &certificates.blobs)
+            .filter_map(|blob| PresentedKey::from_blob(blob).ok())
+            .filter(|key| key.certificate().is_some())
+            .collect();
+        let mut count = 0;
+        for (key, found) in (0_u32..).zip(&list.keys) {
+            let plain = (!only_certificates).then(|| found.public.blob());
+            let vouching = certificates
+                .iter()
+                .filter(|certificate| *certificate.key() == found.public);
+            let blobs = plain.into_iter().chain(vouching.map(PresentedKey::blob));
+            for blob in blobs {
+                let now = sys::time::realtime_seconds();
+                let old = self.keyring.find(&blob);
+                let may_replace = old.is_none_or(|old| {
+                    destination::check(&old.destinations, bindings, None, now).is_ok()
+                });
+                if !may_replace || (old.is_none() && self.keyring.is_full()) {
+                    continue;
+                }
+                let holder = KeyHolder::Token(TokenKeyPlace {
+                    link,
+                    key,
+                    key_type: found.public.key_type(),
+                    provider: Arc::clone(provider),
+                });
+                let comment = match found.label.as_str() {
+                    "" => provider.to_string(),
+                    label => label.to_owned(),
+                };
+                self.keyring.add(
+                    holder,
+                    blob,
+                    comment,
+                    addition.constraints.clone(),
+                    self.default_lifetime,
+                    sys::time::boot_ms(),
+                );
+                count += 1;
+            }
+        }
+        self.has_grown |= count > 0;
+        count
+    }
+
+    /// Removes the keys of the library at this canonical path; true if there was one.
+    pub(crate) fn remove_token(&mut self, bindings: &Bindings, provider: &str) -> bool {
+        let now = sys::time::realtime_seconds();
+        self.keyring.remove_token(provider, |entry| {
+            destination::check(&entry.destinations, bindings, None, now).is_ok()
+        })
     }
 
     fn remove(&mut self, bindings: &Bindings, blob: &[u8]) -> bool {
@@ -327,7 +461,10 @@ impl KeyAgent {
                 .info(format_args!("key \"{comment}\" does not sign: {reason}"));
             return refused();
         }
-        let key_type = entry.held.key.key_type();
+        let (key, key_type) = match &entry.holder {
+            KeyHolder::Memory(held) => (SigningKey::Memory(held.key.clone()), held.key.key_type()),
+            KeyHolder::Token(place) => (SigningKey::Token(place.clone()), place.key_type),
+        };
         let algorithm = request.flags.algorithm(key_type);
         let touch = match self.touch(entry, bindings, request, login.as_ref()) {
             Ok(touch) => touch,
@@ -338,7 +475,7 @@ impl KeyAgent {
             }
         };
         let signing = Box::new(Signing {
-            key: entry.held.key.clone(),
+            key,
             blob: request.blob.to_vec(),
             algorithm,
             data: request.data.to_vec(),
@@ -365,7 +502,10 @@ impl KeyAgent {
         request: &SignRequest<'_>,
         login: Option<&signed_data::SignedLogin<'_>>,
     ) -> Result<Option<Touch>, &'static str> {
-        let (Some(parts), Some(provider)) = (entry.held.key.security_key(), &entry.provider) else {
+        let KeyHolder::Memory(held) = &entry.holder else {
+            return Ok(None);
+        };
+        let (Some(parts), Some(provider)) = (held.key.security_key(), &entry.provider) else {
             return Ok(None);
         };
         let is_websafe = |patterns: &String| {
@@ -381,9 +521,8 @@ impl KeyAgent {
         if request.data.len() > MAX_TOUCH_BYTES {
             return Err("the data are too long for a security key");
         }
-        let label = entry.held.key.key_type().label();
-        let fingerprint =
-            fingerprint::of_blob(&entry.held.key.public().blob(), self.fingerprint_hash);
+        let label = held.key.key_type().label();
+        let fingerprint = fingerprint::of_blob(&held.key.public().blob(), self.fingerprint_hash);
         let needs_touch = parts.flags & fido::USER_PRESENCE != 0;
         let mut notice = String::new();
         if needs_touch {

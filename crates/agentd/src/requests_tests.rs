@@ -16,7 +16,9 @@ fn agent_with(key: &PrivateKey) -> KeyAgent {
         confirm: true,
         ..Constraints::default()
     };
-    keyring.add(held, "mine".into(), constraints, None, 0);
+    let blob = held.blob();
+    let holder = KeyHolder::Memory(Box::new(held));
+    keyring.add(holder, blob, "mine".into(), constraints, None, 0);
     KeyAgent {
         keyring,
         log: AgentLog::foreground(),

@@ -174,6 +174,13 @@ const PROGRAMS: &[Subcommand] = &[
         main: fido::main,
     },
     Subcommand {
+        name: token::ROLE,
+        links: &[],
+        help: None,
+        usage: None,
+        main: token::main,
+    },
+    Subcommand {
         name: accelerator::ROLE,
         links: &[],
         help: None,

@@ -91,6 +91,7 @@ fn a_reader_that_left_is_no_reason_to_panic() {
         &["sshd-auth"],
         &["sshd-session"],
         &["compress-provider"],
+        &["pkcs11-helper"],
     ] {
         let heard = run(arguments);
         assert_ne!(heard.stderr, b"", "{arguments:?} says nothing");

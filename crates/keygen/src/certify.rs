@@ -11,7 +11,7 @@ use keys::{CertificateKind, Permission, PresentedKey, PublicKey, SignatureAlgori
 
 use super::options::{Flags, KeyAccess, Serial};
 use super::signer::{NotHeld, Signer};
-use super::{KeygenFailure, files, show};
+use super::{KeygenFailure, files, show, tokens};
 use transfer::plan::shown;
 
 /// The public keys that are certified, and the terms of their certificates.
@@ -127,6 +127,9 @@ fn load_authority(
 ) -> Result<(PublicKey, Signer), KeygenFailure> {
     if access.use_agent {
         return authority_in_agent(path);
+    }
+    if let Some(library) = access.token_library {
+        return tokens::authority(library, path);
     }
     let authority = files::load_private(path, access.passphrase, "Enter passphrase: ")
         .map_err(|error| show::cannot_load(path, &error))?

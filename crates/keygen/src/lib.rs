@@ -23,6 +23,7 @@ mod security_key;
 mod show;
 mod signature;
 mod signer;
+mod tokens;
 
 use std::ffi::OsString;
 use std::fmt;
@@ -60,8 +61,9 @@ usage: ssh-keygen [-q] [-a rounds] [-b bits] [-C comment] [-f output_keyfile]
        ssh-keygen -K [-a rounds] [-O device=path] [-w provider]
        ssh-keygen -R hostname [-f known_hosts_file]
        ssh-keygen -r hostname [-g] [-f input_keyfile]
-       ssh-keygen -I certificate_identity -s ca_key [-hU] [-n principals]
-                  [-O option] [-V validity_interval] [-z serial_number] file ...
+       ssh-keygen -I certificate_identity -s ca_key [-hU] [-D pkcs11]
+                  [-n principals] [-O option] [-V validity_interval] [-z serial_number] file ...
+       ssh-keygen -D pkcs11 [-lv] [-E fingerprint_hash]
        ssh-keygen -L [-f input_keyfile]
        ssh-keygen -A [-a rounds] [-f prefix_path]
        ssh-keygen -k -f krl_file [-u] [-C comment] [-s ca_public] [-z version_number]
@@ -206,6 +208,10 @@ fn perform(task: &Task, flags: &Flags) -> Result<(), KeygenFailure> {
         Task::MakeRevocationList => revoke::make(&revoke::ListChange::new(flags)?),
         Task::CheckRevocationList => revoke::check(flags.file(), flags.has("l"), &flags.operands),
         Task::Moduli(mode) => moduli(flags, *mode),
+        Task::ListTokens(library) => {
+            let form = flags.fingerprint_form();
+            tokens::list(library, (flags.has("l") || flags.has("B")).then_some(form))
+        }
     }
 }
 

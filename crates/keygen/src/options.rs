@@ -61,6 +61,8 @@ pub(super) enum Task {
     Moduli(ModuliMode),
     ResourceRecords,
     FileSignature(Operation),
+    /// Lists the keys of the tokens of `-D`.
+    ListTokens(PathBuf),
 }
 
 /// What `-Y` names.
@@ -116,6 +118,8 @@ pub(super) struct Flags {
     texts: BTreeMap<&'static str, String>,
     /// -f
     file: Option<PathBuf>,
+    /// -D
+    token_library: Option<PathBuf>,
     /// -s, also beside -k and -Y
     authority: Option<PathBuf>,
     /// -N
@@ -185,6 +189,8 @@ impl FingerprintForm {
 pub(super) struct KeyAccess<'a> {
     /// -U: the key must be in the agent
     pub(super) use_agent: bool,
+    /// -D: the key must be in a token that this library reaches
+    pub(super) token_library: Option<&'a Path>,
     /// -P
     pub(super) passphrase: Option<&'a [u8]>,
     /// -w: the provider of a security key
@@ -279,6 +285,7 @@ impl Flags {
     pub(super) fn key_access(&self) -> KeyAccess<'_> {
         KeyAccess {
             use_agent: self.has("U"),
+            token_library: self.token_library.as_deref(),
             passphrase: self.old_passphrase(),
             provider: self.text("w"),
         }
@@ -323,6 +330,7 @@ impl Flags {
             "u" | "U" | "g" | "B" | "H" | "l" | "h" | "q" | "v" => self.switches.push(flag),
             // Asked for the format that is the default now.
             "o" => {}
+            "D" => self.token_library = Some(value.into()),
             "f" => self.file = Some(value.into()),
             "N" => self.new_passphrase = secret(value),
             "P" => self.old_passphrase = secret(value),
@@ -417,6 +425,9 @@ fn choose_task(mut tasks: Vec<Task>, flags: &Flags) -> Result<Task, WrongUse> {
             .any(|task| matches!(task, Task::MakeRevocationList | Task::FileSignature(_)))
     {
         tasks.push(Task::Certify(authority.clone()));
+    }
+    if let Some(library) = flags.token_library.as_ref().filter(|_| tasks.is_empty()) {
+        tasks.push(Task::ListTokens(library.clone()));
     }
     let task = tasks.pop();
     if !tasks.is_empty() {

@@ -101,7 +101,7 @@ pub(super) fn label(key: &PresentedKey) -> String {
     }
 }
 
-fn print_fingerprint(form: FingerprintForm, key: &PresentedKey, comment: &str) {
+pub(super) fn print_fingerprint(form: FingerprintForm, key: &PresentedKey, comment: &str) {
     let blob = key.key().blob();
     let comment = match escape::one_line(comment) {
         empty if empty.is_empty() => "no comment".to_owned(),

@@ -5,6 +5,8 @@ use std::os::unix::net::UnixStream;
 
 use agent::{AgentClient, AgentError};
 use keys::{KeyError, PresentedKey, PrivateKey, SignatureAlgorithm};
+use token::{PinQuestion, TokenLibrary};
+use zeroize::Zeroizing;
 
 use super::KeygenFailure;
 use super::security_key::SecurityKeySigner;
@@ -19,6 +21,15 @@ pub(super) enum Signer {
     Agent {
         client: AgentClient<UnixStream>,
         blob: Vec<u8>,
+    },
+    /// In a token of a PKCS #11 library.
+    Token {
+        /// The library with its tokens.
+        token: Box<TokenLibrary>,
+        /// Place of the key.
+        key: usize,
+        /// Asks for a PIN.
+        ask: fn(&PinQuestion) -> Option<Zeroizing<Vec<u8>>>,
     },
 }
 
@@ -97,6 +108,10 @@ impl Signer {
             Self::File(key) => key.sign(algorithm, message)?,
             Self::SecurityKey(signer) => signer.sign(message).map_err(SignError)?,
             Self::Agent { client, blob } => client.sign_with(blob, message, algorithm)?,
+            Self::Token { token, key, ask } => {
+                let signed = token.sign(*key, algorithm, message, ask);
+                signed.map_err(|error| SignError(error.to_string()))?
+            }
         })
     }
 }

@@ -32,6 +32,7 @@ mod signature;
 pub mod sshfp;
 pub mod sshsig;
 pub mod time;
+pub mod x509;
 
 #[cfg(test)]
 mod mldsa_tests;

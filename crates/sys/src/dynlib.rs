@@ -31,6 +31,16 @@ impl Library {
         Err(reason)
     }
 
+    /// Loads the library at `path`, whose symbols no other library sees; the error is the loader's
+    /// message.
+    pub(crate) fn open_local(path: &CStr) -> Result<Self, String> {
+        crate::signals::mark_altered_by_others();
+        // SAFETY: `path` is a terminated string; the constructors that run are those of a library
+        // that the user named, in a process that is confined for it.
+        let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+        NonNull::new(handle).map(Self).ok_or_else(last_error)
+    }
+
     /// Returns the address of `name`, or the loader's message if the library has no such symbol.
     pub(crate) fn symbol(&self, name: &CStr) -> Result<NonNull<c_void>, String> {
         // SAFETY: the handle came from dlopen and was never closed.

@@ -15,6 +15,7 @@
 compile_error!("Fulmar is for Linux with glibc, on x86-64 and aarch64");
 
 pub mod cpu;
+pub mod cryptoki;
 pub mod epoll;
 pub mod file;
 pub mod fs;

@@ -82,9 +82,16 @@ impl RealAgent {
     /// # Panics
     /// If that fails.
     pub fn add(&self, keys: &[&str]) {
-        for name in keys {
-            let key = fixture::text(&format!("user_{name}"));
-            let path = self.scratch.write(name, key);
+        self.add_files(keys.iter().map(|name| format!("user_{name}")));
+    }
+
+    /// Adds the keys of these files of the fixture.
+    ///
+    /// # Panics
+    /// If that fails.
+    pub fn add_files(&self, names: impl IntoIterator<Item = String>) {
+        for name in names {
+            let path = self.scratch.write(&name, fixture::text(&name));
             let mut add = program(Kind::OpenSsh, "add")
                 .or_else(|_| program(Kind::Fulmar, "add"))
                 .expect("an ssh-add");

@@ -27,6 +27,7 @@ pub mod report;
 pub mod scratch;
 pub mod site;
 pub mod slow_folder;
+pub mod soft_token;
 pub mod suite;
 pub mod syslog;
 pub mod terminal;

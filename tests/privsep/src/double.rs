@@ -477,6 +477,7 @@ fn start_record(config: &str) -> OwnedFd {
         }],
         chroot: None,
         auth_ids: None,
+        host_key_agent: None,
     };
     sys::memfd::sealed("test", &start.encode_body()).expect("a memory file")
 }

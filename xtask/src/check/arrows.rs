@@ -24,13 +24,14 @@ const ROOMS: &[(&str, u8, &[&str])] = &[
     ("config", 2, &["packet", "sys"]),
     ("install", 2, &[]),
     ("moduli", 2, &[]),
+    ("token", 2, &[]),
     ("transfer", 3, &[]),
     ("agent", 3, &[]),
     ("driver", 3, &[]),
     // The privileged process parses its own RPC and nothing from the network.
     (
         "monitor",
-        3,
+        4,
         &["proto", "packet", "compress", "sftp", "transfer"],
     ),
     ("agentd", 4, &["driver", "proto"]),

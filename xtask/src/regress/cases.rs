@@ -27,8 +27,7 @@ const UNSHARE: [&str; 10] = [
 ];
 
 /// Prints the tests' names by the variables that hold them.
-const NAMES: &str =
-    "include Makefile\nnames: ; @echo $(REGRESS_TARGETS) / $(LTESTS) / $(INTEROP_TESTS)\n";
+const NAMES: &str = "include Makefile\nnames: ; @echo $(REGRESS_TARGETS) / $(LTESTS) $(EXTRA_TESTS) / $(INTEROP_TESTS)\n";
 
 pub(super) struct Test {
     pub name: String,

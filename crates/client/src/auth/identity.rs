@@ -3,6 +3,7 @@
 //! The module `collect` finds the keys and orders them.
 
 mod collect;
+mod in_token;
 
 use std::fmt;
 use std::os::unix::net::UnixStream;
@@ -45,6 +46,13 @@ enum Source {
         bytes: FileBytes,
         /// The file's comment, once the key is opened.
         comment: String,
+    },
+    /// A token of PKCS11Provider.
+    Token {
+        /// The library with its tokens.
+        library: in_token::SharedToken,
+        /// Place of the key in its list.
+        key: usize,
     },
 }
 
@@ -89,6 +97,7 @@ impl Identity {
         match &self.source {
             Source::File { key, .. } => key.as_ref().is_some_and(PrivateKey::can_sign),
             Source::Agent { unasked, .. } => *unasked && !self.key_type().is_security_key(),
+            Source::Token { .. } => false,
         }
     }
 
@@ -188,6 +197,9 @@ impl Identity {
                         "sign_and_send_pubkey: signing failed for {name}: {reason}"
                     ))),
                 }
+            }
+            Source::Token { library, key } => {
+                in_token::sign(library, *key, algorithm, data, interaction)
             }
             Source::File { key: Some(key), .. } => {
                 sign_with(key, algorithm, data, &file, options, interaction)

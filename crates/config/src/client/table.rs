@@ -177,7 +177,8 @@ keywords! {
         logging.log_level: LogLevel = LogLevel [] Kind::Parsed(forms::log_level), "INFO", Carried, Everywhere, First, Line;
         /// `MACs`.
         algorithms.macs: Vec<String> = MACs [] Kind::Algorithms(Class::Mac), "", Carried, Everywhere, First, Comma;
-        PKCS11Provider ["SmartcardDevice"] Kind::Text, "", NONE, Everywhere, First, UnlessNone;
+        /// `PKCS11Provider`: a library that reaches tokens; a name after `$` is that of a variable.
+        user_keys.pkcs11_provider: Option<String> = PKCS11Provider ["SmartcardDevice"] Kind::Text, "", Carried, Everywhere, First, UnlessNone;
         /// `SecurityKeyProvider`: a library's path, `internal`, or `$` and the name of an environment
         /// variable that holds either.
         user_keys.security_key_provider: Option<String> = SecurityKeyProvider [] Kind::Text, "internal", Carried, Everywhere, First, UnlessNone;

@@ -70,6 +70,11 @@ pub(crate) fn authorized_keys_files(words: &[String]) -> Form {
     }
 }
 
+/// `LogVerbose`: patterns, or `none` alone.
+pub(crate) fn log_verbose(words: &[String]) -> Form {
+    none_alone(words).and_then(|()| unchanged(words))
+}
+
 /// `AgentSocketPath none|user:path|shared:path`; a shared path is absolute.
 pub(crate) fn agent_socket_path(words: &[String]) -> Form {
     let word = only(words)?;

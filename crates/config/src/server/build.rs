@@ -8,6 +8,9 @@ use crate::server::table::{Row, SERVER_TABLE, ServerOptions};
 use crate::types::AddressFamily;
 use crate::value::{Value, Values};
 
+/// The value of HostKeyAgent that selects the socket of the variable of this name.
+pub const AGENT_VARIABLE: &str = "SSH_AUTH_SOCK";
+
 /// Host keys that are used if the file names none. The listener skips those that do not exist.
 pub const DEFAULT_HOST_KEYS: &[&str] = &[
     "/etc/ssh/ssh_host_ed25519_key",

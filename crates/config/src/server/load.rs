@@ -6,6 +6,7 @@ use crate::environment::Files;
 use crate::error::{ConfigError, Place, Severity, Warning};
 use crate::include::{self, Budget};
 use crate::lexer;
+use crate::server::build::AGENT_VARIABLE;
 use crate::server::matching::{self, Criterion};
 use crate::server::table::{Row, SERVER_TABLE};
 use crate::server::{Section, ServerArguments, ServerConfig, build};
@@ -275,6 +276,11 @@ impl Loader<'_> {
                 if path.starts_with('%') && matches!(row.name, "ChrootDirectory" | "SftpRoot") =>
             {
                 Ok(Value::Word(path))
+            }
+            (Kind::Path, Value::Word(name))
+                if row.name == "HostKeyAgent" && name == AGENT_VARIABLE =>
+            {
+                Ok(Value::Word(name))
             }
             (Kind::Path, Value::Word(path)) => Ok(Value::Word(self.absolute(path))),
             (Kind::Paths, Value::Words(paths)) => {

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 
 pub use crate::penalties::{MaxStartups, PenaltyOverflow, PerSourcePenalties};
 
-pub use build::DEFAULT_HOST_KEYS;
+pub use build::{AGENT_VARIABLE, DEFAULT_HOST_KEYS};
 pub use options::{
     AllowForwarding, ConnectionSpec, Gateway, IgnoreRhosts, ListenAddress, Patterns,
     PermitRootLogin, PermitTunnel, PubkeyAuthOptions, Subsystem, UserEnvironment,

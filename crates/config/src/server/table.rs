@@ -165,7 +165,9 @@ keywords! {
         user_keys.authorized_principals_command: Option<String> = AuthorizedPrincipalsCommand [] Kind::Rest, "none", Carried, Everywhere, First, Line;
         /// `AuthorizedPrincipalsCommandUser`; set whenever the command is. Token %%, %u.
         user_keys.authorized_principals_command_user: Option<String> = AuthorizedPrincipalsCommandUser [] Kind::Text, "none", Carried, Everywhere, First, Line;
-        HostKeyAgent [] Kind::Text, "none", Support::Restricting(&["none"]), Global, First, Line;
+        /// `HostKeyAgent`: socket of an agent that signs with host keys, or `SSH_AUTH_SOCK` for the
+        /// socket that this variable names.
+        host_keys.agent: Option<String> = HostKeyAgent [] Kind::Path, "none", Carried, Global, First, Line;
         /// `KexAlgorithms`.
         algorithms.kex_algorithms: Vec<String> = KexAlgorithms [] Kind::Algorithms(Class::Kex), "", Carried, Global, First, Comma;
         /// `CASignatureAlgorithms`.
@@ -201,7 +203,7 @@ keywords! {
         session.set_env: Vec<Variable> = SetEnv [] Kind::Parsed(forms::set_env), "", Carried, Everywhere, First, PerWord;
         /// `AuthenticationMethods`: each entry a chain of methods; empty means any one method.
         authentication.authentication_methods: Vec<Vec<String>> = AuthenticationMethods [] Kind::Parsed(forms::server::authentication_methods), "any", Carried, Everywhere, First, Line;
-        LogVerbose [] Kind::Words, "none", Support::Enabling(&["none"]), Everywhere, First, Line;
+        LogVerbose [] Kind::Parsed(forms::server::log_verbose), "none", Support::Enabling(&["none"]), Everywhere, First, Line;
         /// `ChannelTimeout`.
         limits.channel_timeouts: ChannelTimeouts = ChannelTimeout [] Kind::Parsed(forms::channel_timeout), "none", Carried, Everywhere, First, Line;
         /// `Subsystem`, in order.

@@ -535,16 +535,14 @@ fn what_restricts_and_is_not_carried_out_refuses_to_start() {
             assert!(!harmless.is_empty(), "{}", keyword.name);
         }
     }
-    for line in ["HostKeyAgent /x", "RDomain vrf1"] {
-        let text = refusal(&format!("\n{line}\n"));
-        assert!(
-            text.contains("line 2: ") && text.contains("would restrict"),
-            "{text}"
-        );
-        let inside = refusal(&format!("Match User ann\n{line}\n"));
-        assert!(inside.contains("line 2: "), "{inside}");
-    }
-    let harmless = "HostKeyAgent none\nRDomain none\nPubkeyAuthOptions none\nRefuseConnection no\n";
+    let text = refusal("\nRDomain vrf1\n");
+    assert!(
+        text.contains("line 2: ") && text.contains("would restrict"),
+        "{text}"
+    );
+    let inside = refusal("Match User ann\nRDomain vrf1\n");
+    assert!(inside.contains("line 2: "), "{inside}");
+    let harmless = "RDomain none\nPubkeyAuthOptions none\nRefuseConnection no\n";
     assert!(load(harmless).warnings().is_empty());
 }
 
@@ -968,6 +966,7 @@ fn revoked_keys_may_stand_in_several_files() {
     );
     assert!(load("").global().user_keys.revoked_keys.is_empty());
     assert!(refusal("RevokedKeys /a none\n").contains("must appear alone"));
+    assert!(refusal("LogVerbose NONE x\n").contains("must appear alone"));
 }
 
 /// OpenSSH once read a second file of keys by this keyword, and has long ignored it: an old file

@@ -66,6 +66,7 @@ fn serve(text: &str, phase: LoginPhase, frames: &[Vec<u8>]) -> Served {
             algorithms: vec!["ssh-ed25519".into()],
         }],
         vec![Secret::new(file.as_bytes().to_vec())],
+        None,
         vec!["curve25519-sha256".into()],
         0,
     );

@@ -10,6 +10,7 @@ mod configuration;
 mod delay;
 mod early_session;
 mod groups;
+mod host_key_agent;
 mod hostbased;
 mod kbdint;
 mod login;
@@ -224,6 +225,7 @@ fn log_in<'log>(
     let signer = Signer::new(
         core::mem::take(&mut inherited.start.host_keys),
         core::mem::take(&mut inherited.private_keys),
+        core::mem::take(&mut inherited.start.host_key_agent),
         options.algorithms.kex_algorithms.clone(),
         sys::time::monotonic_ms(),
     );

@@ -1,13 +1,16 @@
-//! The private host keys, and the only two things signed with them: an exchange hash of the
+//! The private host keys, in files or in HostKeyAgent, and the only two things signed with them: an exchange hash of the
 //! negotiated length, and a `hostkeys-prove-00@openssh.com` blob that is built here.
 //!
 //! Invariants: no other bytes are signed; the session identifier is the first hash and never
 //! changes; after the login, signatures and groups are limited in rate.
 
-use keys::{PrivateKey, SignatureAlgorithm};
+use std::path::Path;
+
+use keys::{PresentedKey, PrivateKey, SignatureAlgorithm};
 use privsep::{HostKey, HostkeysProve, Secret, SignExchangeHash};
 use wire::Put;
 
+use super::host_key_agent;
 use super::rate::Rate;
 
 /// Rate limit of rekey signatures after the login: burst, and milliseconds until one more. A peer
@@ -40,6 +43,8 @@ pub(crate) enum SigningRefusal {
 pub(crate) struct Signer {
     host_keys: Vec<HostKey>,
     files: Vec<Secret>,
+    /// Socket of the agent that holds the keys whose file is empty.
+    agent: Option<String>,
     loaded: Vec<Option<PrivateKey>>,
     kex_algorithms: Vec<String>,
     session_id: Option<Vec<u8>>,
@@ -53,10 +58,12 @@ pub(crate) struct Signer {
 }
 
 impl Signer {
-    /// Takes the keys that the listener loaded; each is parsed at its first use.
+    /// Takes the keys that the listener loaded; each is parsed at its first use. `agent` is the
+    /// socket of HostKeyAgent, which holds the keys whose file is empty.
     pub(crate) fn new(
         host_keys: Vec<HostKey>,
         files: Vec<Secret>,
+        agent: Option<String>,
         kex_algorithms: Vec<String>,
         now_ms: u64,
     ) -> Self {
@@ -64,6 +71,7 @@ impl Signer {
         Self {
             host_keys,
             files,
+            agent,
             loaded,
             kex_algorithms,
             session_id: None,
@@ -201,9 +209,12 @@ impl Signer {
         let algorithm = SignatureAlgorithm::from_name(algorithm)
             .ok_or(SigningRefusal::Violation("unknown host key algorithm"))?;
         let missing = SigningRefusal::Violation("no such host key");
-        let index = usize::try_from(index).map_err(|_| missing.clone())?;
-        let file = self.files.get(index).ok_or_else(|| missing.clone())?;
-        let slot = self.loaded.get_mut(index).ok_or(missing)?;
+        let position = usize::try_from(index).map_err(|_| missing.clone())?;
+        let file = self.files.get(position).ok_or_else(|| missing.clone())?;
+        let slot = self.loaded.get_mut(position).ok_or(missing)?;
+        if file.expose().is_empty() {
+            return self.sign_by_agent(position, algorithm.plain(), message);
+        }
         let key = match slot {
             Some(key) => key,
             None => {
@@ -214,6 +225,25 @@ impl Signer {
         };
         key.sign(algorithm.plain(), message)
             .map_err(|error| SigningRefusal::Key(error.to_string()))
+    }
+
+    /// Signs with the key of this index that HostKeyAgent holds.
+    fn sign_by_agent(
+        &self,
+        index: usize,
+        algorithm: SignatureAlgorithm,
+        message: &[u8],
+    ) -> Result<Vec<u8>, SigningRefusal> {
+        let key = self.host_keys.iter().find_map(|offered| {
+            let is_key = usize::try_from(offered.index) == Ok(index);
+            let presented = is_key.then(|| PresentedKey::from_blob(&offered.blob).ok());
+            presented.flatten()
+        });
+        let (Some(key), Some(socket)) = (key, &self.agent) else {
+            return Err(SigningRefusal::Key("no agent holds it".to_owned()));
+        };
+        host_key_agent::sign(Path::new(socket), key.key(), algorithm, message)
+            .map_err(|error| SigningRefusal::Key(format!("HostKeyAgent {socket}: {error}")))
     }
 }
 

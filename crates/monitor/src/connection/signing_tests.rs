@@ -14,6 +14,7 @@ fn with_methods(kex: &[&str]) -> Signer {
             algorithms: vec!["ssh-ed25519".into()],
         }],
         vec![Secret::new(file.as_bytes().to_vec())],
+        None,
         kex.iter().map(|&name| name.to_owned()).collect(),
         0,
     )

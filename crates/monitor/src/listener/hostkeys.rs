@@ -1,10 +1,11 @@
 //! Loads the host keys and their certificates. A private key file must not be readable by others.
+//! Where the private half is not there, a public key suffices if HostKeyAgent names an agent.
 //! Each key lists the algorithm names that it serves.
 
 use std::io;
 use std::path::Path;
 
-use config::server::{AlgorithmOptions, DEFAULT_HOST_KEYS, ServerOptions};
+use config::server::{AGENT_VARIABLE, AlgorithmOptions, DEFAULT_HOST_KEYS, ServerOptions};
 use keys::{CertificateKind, PresentedKey, SignatureAlgorithm};
 use privsep::{HostKey, Secret};
 use sys::file::FollowLinks;
@@ -16,8 +17,10 @@ use crate::log::Log;
 pub(crate) struct HostKeys {
     /// Keys and certificates in the order of HostKey and HostCertificate.
     pub(crate) offered: Vec<HostKey>,
-    /// Private key files, by [`HostKey::index`].
+    /// Private key files, by [`HostKey::index`]; empty for a key that the agent holds.
     pub(crate) files: Vec<Secret>,
+    /// Path of the socket of HostKeyAgent.
+    pub(crate) agent: Option<String>,
 }
 
 /// Loads the keys and certificates that `options` name. A file that cannot be used is logged and
@@ -29,6 +32,7 @@ pub(crate) fn load(options: &ServerOptions, log: &Log) -> Result<HostKeys, Strin
     let mut loaded = HostKeys {
         offered: Vec::new(),
         files: Vec::new(),
+        agent: agent_socket(options, log),
     };
     let mut public = Vec::new();
     let mut named = options.host_keys.files.clone();
@@ -36,10 +40,17 @@ pub(crate) fn load(options: &ServerOptions, log: &Log) -> Result<HostKeys, Strin
         named.extend(DEFAULT_HOST_KEYS.iter().map(|&path| path.to_owned()));
     }
     for path in &named {
-        match load_key(Path::new(path)) {
+        let found = load_key(Path::new(path)).or_else(|error| {
+            let held = loaded.agent.as_ref().and_then(|_| public_half(path));
+            held.map(|key| (key, Secret::new(Vec::new()))).ok_or(error)
+        });
+        match found {
             Ok((key, file)) => {
                 let index = u32::try_from(loaded.files.len()).unwrap_or(u32::MAX);
                 let algorithms = permitted(key.key_type().algorithms(), &options.algorithms);
+                if file.expose().is_empty() {
+                    log.debug(&format!("will rely on agent for hostkey {path}"));
+                }
                 log.debug(&format!(
                     "private host key #{index}: {} {}",
                     key.key_type().name(),
@@ -120,6 +131,37 @@ fn load_key(path: &Path) -> Result<(keys::PublicKey, Secret), LoadError> {
     Ok((parsed.key.public().clone(), bytes))
 }
 
+/// The socket of HostKeyAgent. Whether the agent answers shows when it is to sign: it may start
+/// after this server.
+fn agent_socket(options: &ServerOptions, log: &Log) -> Option<String> {
+    let named = options.host_keys.agent.clone()?;
+    if named != AGENT_VARIABLE {
+        return Some(named);
+    }
+    let socket = std::env::var(AGENT_VARIABLE).ok();
+    let socket = socket.filter(|socket| !socket.is_empty());
+    if socket.is_none() {
+        log.error(&format!(
+            "Could not connect to agent \"{AGENT_VARIABLE}\": the variable is not set"
+        ));
+    }
+    socket
+}
+
+/// The public key in the file `path`, or in `path.pub` beside a private key that is not there.
+fn public_half(path: &str) -> Option<keys::PublicKey> {
+    [path.to_owned(), format!("{path}.pub")]
+        .iter()
+        .find_map(|name| {
+            let limit = keys::private_file::MAX_FILE_BYTES;
+            let bytes = sys::file::read_bounded(name, limit, FollowLinks::Follow).ok()?;
+            match keys::public_file::parse(&bytes).ok()?.key {
+                PresentedKey::Plain(key) => Some(key),
+                PresentedKey::Certificate(_) => None,
+            }
+        })
+}
+
 fn load_certificate(
     path: &str,
     public: &[keys::PublicKey],
@@ -187,6 +229,26 @@ mod tests {
         let loaded = load(&options(&text), &log).unwrap();
         assert_eq!(loaded.files.len(), 1);
         assert_eq!(loaded.offered[0].algorithms, ["ssh-ed25519"]);
+    }
+
+    #[test]
+    fn a_public_half_serves_only_with_an_agent() {
+        let directory = TempDir::new();
+        let log = Log::to_memory(LogLevel::Info);
+        let key = keys::PrivateKey::from_ed25519_seed(&[7; 32]);
+        let path = directory.path().join("key");
+        let public = directory.path().join("key.pub");
+        std::fs::write(&public, key.public().to_line()).unwrap();
+        // The file itself, and the private one that is missing beside it.
+        for named in [&public, &path] {
+            let text = format!("HostKey {}", named.display());
+            assert!(load(&options(&text), &log).is_err());
+            let text = format!("{text}\nHostKeyAgent /nonexistent");
+            let loaded = load(&options(&text), &log).unwrap();
+            assert!(loaded.files[0].expose().is_empty());
+            assert_eq!(loaded.offered[0].blob, key.public().blob());
+            assert_eq!(loaded.agent.as_deref(), Some("/nonexistent"));
+        }
     }
 
     #[test]

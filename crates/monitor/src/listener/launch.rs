@@ -125,6 +125,7 @@ impl Launch {
                 .confinement
                 .as_ref()
                 .map(|confinement| confinement.ids),
+            host_key_agent: host_keys.agent,
         };
         Ok(Self {
             executable,

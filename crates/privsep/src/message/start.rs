@@ -21,6 +21,8 @@ record! {
         chroot: Option<String>,
         /// Uid and gid of the auth process; none when not started as root.
         auth_ids: Option<(u32, u32)>,
+        /// Path of the socket of HostKeyAgent; none without it.
+        host_key_agent: Option<String>,
     }
 }
 
@@ -36,7 +38,8 @@ record! {
         /// 32 random bytes of this listener, from which the monitor derives the step to which it
         /// rounds up the time of refused attempts.
         delay_secret: Secret,
-        /// Private host key files without passphrase, ordered by [`HostKey::index`].
+        /// Private host key files without passphrase, ordered by [`HostKey::index`]. An empty one is
+        /// that of a key that HostKeyAgent holds.
         private_keys: Vec<Secret>,
     }
 }

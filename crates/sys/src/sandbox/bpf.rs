@@ -1,8 +1,8 @@
 //! Programs for classic BPF, which seccomp(2) runs: the subset that [`filter`](super::filter)
 //! needs.
 //!
-//! Jumps go forward by at most 255 instructions, so a program is built from its end: the target of
-//! a jump is written before the jump.
+//! Jumps go forward, so a program is built from its end: the target of a jump is written before the
+//! jump. A conditional jump reaches 255 instructions, and farther ones by an unconditional jump.
 
 use std::io;
 
@@ -38,7 +38,22 @@ impl BpfProgram {
             .ok_or_else(|| io::Error::other("system call filter: a jump is too long"))
     }
 
+    /// A label within the reach of the next jump from which the program continues at `to`: `to` itself
+    /// if it is near, else an unconditional jump, whose distance has 32 bits.
+    fn within_reach(&mut self, to: Label) -> Label {
+        /// Leaves room for the other label of the same jump.
+        const NEAR: usize = 250;
+        let between = self.backwards.len().saturating_sub(to.0 + 1);
+        match u32::try_from(between) {
+            Ok(distance) if between > NEAR => {
+                self.push(libc::BPF_JMP | libc::BPF_JA, (0, 0), distance)
+            }
+            _ => to,
+        }
+    }
+
     fn jump(&mut self, test: u32, k: u32, yes: Label, no: Label) -> io::Result<Label> {
+        let (yes, no) = (self.within_reach(yes), self.within_reach(no));
         let jumps = (self.distance(yes)?, self.distance(no)?);
         Ok(self.push(libc::BPF_JMP | test | libc::BPF_K, jumps, k))
     }
@@ -119,6 +134,9 @@ impl BpfProgram {
             match code & 0x07 {
                 libc::BPF_LD => loaded = word(each.k),
                 libc::BPF_RET => return each.k,
+                libc::BPF_JMP if code & 0xf0 == libc::BPF_JA => {
+                    at -= usize::try_from(each.k).unwrap();
+                }
                 _ => {
                     at -= jump(match code & 0xf0 {
                         libc::BPF_JEQ => loaded == each.k,

@@ -17,6 +17,7 @@ mod key_agent;
 #[cfg(test)]
 mod older;
 mod provider;
+mod token;
 
 use std::fmt;
 use std::io;
@@ -29,6 +30,7 @@ use crate::users;
 
 pub use key_agent::key_agent;
 pub use provider::{provider, security_key};
+pub use token::token;
 
 /// How the process is denied access to files.
 #[derive(Debug, Clone, PartialEq, Eq)]

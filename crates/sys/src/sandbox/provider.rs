@@ -24,9 +24,9 @@ use crate::process::{self, Limit, Resource};
 
 /// Paths that may be read and loaded as code: libraries with their dependencies, and the loader's
 /// cache.
-const CODE: &[&str] = &["/lib", "/lib64", "/usr", "/opt", "/etc/ld.so.cache"];
+pub(super) const CODE: &[&str] = &["/lib", "/lib64", "/usr", "/opt", "/etc/ld.so.cache"];
 /// Paths that may be read: the kernel's description of the hardware.
-const READ: &[&str] = &[
+pub(super) const READ: &[&str] = &[
     "/sys",
     "/proc/cpuinfo",
     "/proc/meminfo",
@@ -75,7 +75,7 @@ const MAX_OPEN_FILES: u64 = 256;
 
 /// Calls that are allowed with any arguments, in addition to those of every sandbox: memory, files within the rules above, the open
 /// device, locks of threads, clocks, and the process's socket and memory.
-const ALLOWED: &[i64] = &[
+pub(super) const ALLOWED: &[i64] = &[
     libc::SYS_pread64,
     libc::SYS_sendto,
     libc::SYS_lseek,
@@ -139,7 +139,7 @@ const ALLOWED: &[i64] = &[
 
 /// Allowed fcntl commands; commands that send signals to other processes, and leases and locks, are
 /// not among them.
-const DESCRIPTOR: &[i32] = &[
+pub(super) const DESCRIPTOR: &[i32] = &[
     libc::F_GETFD,
     libc::F_SETFD,
     libc::F_GETFL,
@@ -147,7 +147,7 @@ const DESCRIPTOR: &[i32] = &[
     libc::F_DUPFD_CLOEXEC,
 ];
 /// Forbidden ioctl requests: they send signals to a chosen process.
-const SIGNALS: &[i32] = &[
+pub(super) const SIGNALS: &[i32] = &[
     0x8901, // FIOSETOWN
     0x8902, // SIOCSPGRP
     0x5452, // FIOASYNC
@@ -255,7 +255,7 @@ fn files(libraries: &[impl AsRef<Path>], devices: &[PathBuf], read: &[&str]) -> 
 /// The library and, if its directory belongs to root and is not writable by others, the libraries
 /// in the same directory, on which it may depend. Never the directory itself, which may be a user's
 /// home.
-fn with_neighbours(library: &Path) -> Vec<PathBuf> {
+pub(super) fn with_neighbours(library: &Path) -> Vec<PathBuf> {
     let mut paths = vec![library.to_owned()];
     let folder = library.parent().unwrap_or(library);
     let is_trusted = std::fs::metadata(folder)

@@ -17,7 +17,7 @@ use keys::{PresentedKey, PrivateKey, PublicKey};
 use sys::file::FollowLinks;
 use zeroize::Zeroizing;
 
-use super::{Agent, FileBytes, Identity, Source};
+use super::{Agent, FileBytes, Identity, Source, in_token};
 use crate::log::{debug1, debug2, error};
 
 /// Most keys of an agent that are considered.
@@ -49,6 +49,13 @@ impl Keys {
             &files,
             &in_agent,
             options.user_keys.identities_only,
+        );
+        in_token::insert(
+            &mut identities,
+            &options.user_keys,
+            options.authentication.batch_mode,
+            &files,
+            &certificates,
         );
         if let Some(first) = identities.front_mut() {
             first.prepare();

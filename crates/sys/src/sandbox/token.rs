@@ -1,0 +1,315 @@
+//! The sandbox of a process that reaches tokens (smart cards, HSMs, TPMs) through a PKCS #11 library.
+//!
+//! Like [`super::provider()`], it loads foreign code and uses devices. Beyond that it connects to local
+//! sockets (pcscd, p11-kit, a token's own daemon), listens to the kernel's reports of devices, and
+//! reads and writes the places where tokens of software keep their objects. It has no network,
+//! starts no program or process, and sends no signal to others. A forbidden call fails as if the
+//! kernel did not know it (ENOSYS).
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset,
+    RulesetAttr, RulesetCreatedAttr, RulesetStatus, Scope,
+};
+
+use super::bpf::BpfProgram;
+use super::files::Wall;
+use super::filter::{CallList, UNKNOWN};
+use super::provider::{ALLOWED, CODE, DESCRIPTOR, READ, SIGNALS, with_neighbours};
+use crate::process::{self, Limit, Resource};
+
+/// Files and directories that may be read: the configuration of token libraries, and what they find
+/// devices, users and times with.
+const CONFIGURATION: &[&str] = &[
+    "/etc/softhsm",
+    "/etc/softhsm2.conf",
+    "/etc/opensc",
+    "/etc/pkcs11",
+    "/etc/tpm2-tss",
+    "/etc/tpm2_pkcs11",
+    "/etc/ssl/openssl.cnf",
+    "/etc/pki/tls/openssl.cnf",
+    "/etc/crypto-policies",
+    "/etc/nsswitch.conf",
+    "/etc/passwd",
+    "/etc/group",
+    "/etc/localtime",
+    "/run/udev",
+    "/run/pcscd",
+    "/proc/self",
+];
+/// Below the home directory, to be read.
+const HOME_CONFIGURATION: &[&str] = &[
+    ".config/softhsm2",
+    ".config/opensc",
+    ".config/pkcs11",
+    ".pkcs11",
+];
+/// Places of objects, to be read and written.
+const STORES: &[&str] = &["/var/lib/softhsm", "/var/lib/tpm2_pkcs11", "/dev/shm"];
+/// The same below the home directory.
+const HOME_STORES: &[&str] = &[".cache/opensc", ".tpm2_pkcs11", ".pki/nssdb", ".softhsm"];
+/// Variables that name such a place.
+const STORE_VARIABLES: &[&str] = &["TPM2_PKCS11_STORE"];
+/// Devices that may be opened for writing and used with any ioctl.
+const DEVICES: &[&str] = &[
+    "/dev/null",
+    "/dev/zero",
+    "/dev/random",
+    "/dev/urandom",
+    "/dev/bus/usb",
+    "/dev/tpmrm0",
+];
+
+/// Limit on open descriptors.
+const MAX_OPEN_FILES: u64 = 256;
+/// Longest configuration of SoftHSM that is read for its directory of tokens, bytes.
+const MAX_CONFIGURATION_BYTES: u64 = 64 * 1024;
+
+/// Calls beyond those of [`super::provider()`]: local sockets, and changes of files within the rules.
+const MORE: &[i64] = &[
+    libc::SYS_connect,
+    libc::SYS_bind,
+    libc::SYS_getsockname,
+    libc::SYS_getpeername,
+    libc::SYS_getsockopt,
+    libc::SYS_setsockopt,
+    libc::SYS_shutdown,
+    libc::SYS_socketpair,
+    libc::SYS_pipe2,
+    libc::SYS_timerfd_create,
+    libc::SYS_timerfd_settime,
+    libc::SYS_pwrite64,
+    libc::SYS_ftruncate,
+    libc::SYS_fsync,
+    libc::SYS_fdatasync,
+    libc::SYS_flock,
+    libc::SYS_fchmod,
+    libc::SYS_fstatfs,
+    libc::SYS_statfs,
+    libc::SYS_umask,
+    libc::SYS_unlinkat,
+    libc::SYS_mkdirat,
+    libc::SYS_renameat2,
+    libc::SYS_fadvise64,
+    libc::SYS_getgroups,
+    libc::SYS_getresuid,
+    libc::SYS_getresgid,
+    libc::SYS_dup3,
+];
+/// The same that only x86-64 has.
+#[cfg(target_arch = "x86_64")]
+const MORE_HERE: &[i64] = &[
+    libc::SYS_unlink,
+    libc::SYS_mkdir,
+    libc::SYS_rmdir,
+    libc::SYS_rename,
+    libc::SYS_getdents,
+    libc::SYS_dup2,
+    libc::SYS_pipe,
+    libc::SYS_eventfd,
+];
+#[cfg(target_arch = "aarch64")]
+const MORE_HERE: &[i64] = &[libc::SYS_renameat];
+
+/// fcntl commands beyond those of [`super::provider()`]: locks of files.
+const LOCKS: &[i32] = &[
+    libc::F_DUPFD,
+    libc::F_GETLK,
+    libc::F_SETLK,
+    libc::F_SETLKW,
+    libc::F_OFD_GETLK,
+    libc::F_OFD_SETLK,
+    libc::F_OFD_SETLKW,
+];
+
+/// Puts this process, which must have one thread, into the sandbox; `library` is the one that it will
+/// load. Returns how far the kernel restricts access to files; calls are filtered on every kernel.
+///
+/// # Errors
+/// The kernel's error; then end the process.
+pub fn token(library: &Path) -> io::Result<Wall> {
+    process::disable_core_dumps()?;
+    process::set_no_new_privs()?;
+    process::set_dumpable(false)?;
+    for (resource, value) in [(Resource::Core, 0), (Resource::OpenFiles, MAX_OPEN_FILES)] {
+        let ceiling = process::limit(resource)?.hard;
+        process::set_limit(resource, Limit::both(value.min(ceiling)))?;
+    }
+    let wall = files(library)?;
+    program()?.install().map_err(|error| {
+        let text = format!("this kernel does not restrict system calls (seccomp): {error}");
+        io::Error::new(error.kind(), text)
+    })?;
+    Ok(wall)
+}
+
+/// The rules for files: each path with its rights.
+fn rules(library: &Path) -> Vec<(PathBuf, landlock::BitFlags<AccessFs>)> {
+    let read = AccessFs::from_read(ABI::V5) & !AccessFs::Execute;
+    let device = read | AccessFs::WriteFile | AccessFs::IoctlDev;
+    let store = read
+        | AccessFs::WriteFile
+        | AccessFs::Truncate
+        | AccessFs::MakeReg
+        | AccessFs::MakeDir
+        | AccessFs::RemoveFile
+        | AccessFs::RemoveDir;
+    let mut rules = Vec::new();
+    let mut add = |paths: &[&str], rights| {
+        rules.extend(paths.iter().map(|path| (PathBuf::from(path), rights)));
+    };
+    add(CODE, read);
+    add(READ, read);
+    add(CONFIGURATION, read);
+    add(DEVICES, device);
+    add(STORES, store);
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    if let Some(home) = variable("HOME").map(PathBuf::from) {
+        rules.extend(
+            HOME_CONFIGURATION
+                .iter()
+                .map(|path| (home.join(path), read)),
+        );
+        rules.extend(HOME_STORES.iter().map(|path| (home.join(path), store)));
+    }
+    let stores = STORE_VARIABLES.iter().filter_map(|name| variable(name));
+    rules.extend(stores.map(|path| (PathBuf::from(path), store)));
+    if let Some(named) = variable("SOFTHSM2_CONF").map(PathBuf::from) {
+        rules.extend(softhsm_directory(&named).map(|path| (path, store)));
+        rules.push((named, read));
+    }
+    if let Ok(entries) = std::fs::read_dir("/dev") {
+        let devices = entries.flatten().map(|entry| entry.path()).filter(|path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name.starts_with("hidraw")
+        });
+        rules.extend(devices.map(|path| (path, device)));
+    }
+    rules.extend(
+        with_neighbours(library)
+            .into_iter()
+            .map(|path| (path, read)),
+    );
+    rules
+}
+
+/// The directory of tokens that a configuration of SoftHSM names.
+fn softhsm_directory(configuration: &Path) -> Option<PathBuf> {
+    use std::io::Read;
+    let mut text = String::new();
+    let file = std::fs::File::open(configuration).ok()?;
+    let read = file.take(MAX_CONFIGURATION_BYTES).read_to_string(&mut text);
+    read.ok()?;
+    text.lines()
+        .filter_map(|line| line.split_once('='))
+        .find(|(key, _)| key.trim() == "directories.tokendir")
+        .map(|(_, path)| PathBuf::from(path.trim()))
+}
+
+fn files(library: &Path) -> io::Result<Wall> {
+    let mut set = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(AccessFs::from_all(ABI::V5))
+        .and_then(|set| set.handle_access(AccessNet::from_all(ABI::V4)))
+        .and_then(|set| set.scope(Scope::Signal))
+        .and_then(Ruleset::create)
+        .map_err(io::Error::other)?;
+    for (path, rights) in rules(library) {
+        // Missing paths need no rule.
+        let Ok(opened) = PathFd::new(&path) else {
+            continue;
+        };
+        let rights = if path.is_dir() {
+            rights
+        } else {
+            rights & AccessFs::from_file(ABI::V5)
+        };
+        set = set
+            .add_rule(PathBeneath::new(opened, rights))
+            .map_err(io::Error::other)?;
+    }
+    let restricted = set.restrict_self().map_err(io::Error::other)?;
+    Ok(match restricted.ruleset {
+        RulesetStatus::FullyEnforced => Wall::Whole,
+        RulesetStatus::PartiallyEnforced => Wall::Partial,
+        RulesetStatus::NotEnforced => Wall::None,
+    })
+}
+
+fn program() -> io::Result<BpfProgram> {
+    let mut calls = CallList::new(UNKNOWN, &[ALLOWED, MORE, MORE_HERE].concat())?;
+    // Sockets of this machine and the kernel's reports of devices; no network.
+    calls.with_one_of(libc::SYS_socket, 0, &[libc::AF_UNIX, libc::AF_NETLINK])?;
+    calls.only_threads()?;
+    calls.own_signals()?;
+    // Limits of this process and affinity of the calling thread only.
+    calls.with_one_of(libc::SYS_prlimit64, 0, &[0])?;
+    calls.with_one_of(libc::SYS_sched_setaffinity, 0, &[0])?;
+    calls.with_one_of(libc::SYS_fcntl, 1, &[DESCRIPTOR, LOCKS].concat())?;
+    calls.without_one_of(libc::SYS_ioctl, 1, SIGNALS)?;
+    let control = [libc::PR_SET_NAME, libc::PR_GET_NAME, libc::PR_SET_VMA];
+    calls.with_one_of(libc::SYS_prctl, 0, &control)?;
+    calls.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::filter::small;
+    use super::*;
+
+    fn allows(number: i64, arguments: [u64; 6]) -> bool {
+        let program = program().unwrap();
+        super::super::filter::allows(&program, UNKNOWN, number, arguments)
+    }
+
+    #[test]
+    fn a_token_library_has_no_network_and_starts_nothing() {
+        let first = |value: i32| [u64::from(small(value)), 1, 0, 0, 0, 0];
+        assert!(allows(libc::SYS_socket, first(libc::AF_UNIX)));
+        for family in [
+            libc::AF_INET,
+            libc::AF_INET6,
+            libc::AF_VSOCK,
+            libc::AF_PACKET,
+        ] {
+            assert!(!allows(libc::SYS_socket, first(family)), "{family}");
+        }
+        for number in [
+            libc::SYS_execve,
+            libc::SYS_execveat,
+            libc::SYS_clone3,
+            libc::SYS_kill,
+            libc::SYS_ptrace,
+            libc::SYS_process_vm_readv,
+            libc::SYS_pidfd_send_signal,
+            libc::SYS_io_uring_setup,
+            libc::SYS_listen,
+            libc::SYS_accept4,
+            libc::SYS_setuid,
+        ] {
+            assert!(!allows(number, [0; 6]), "{number}");
+        }
+        assert!(allows(libc::SYS_clone, first(libc::CLONE_THREAD)));
+        assert!(!allows(libc::SYS_clone, first(libc::SIGCHLD)));
+        let second = |value: i32| [3, u64::from(small(value)), 0, 0, 0, 0];
+        assert!(allows(libc::SYS_fcntl, second(libc::F_SETLKW)));
+        assert!(!allows(libc::SYS_fcntl, second(libc::F_SETOWN)));
+    }
+
+    #[test]
+    fn the_directory_of_tokens_is_read_from_the_configuration() {
+        let file = std::env::temp_dir().join(format!("softhsm2-{}.conf", process::pid()));
+        std::fs::write(
+            &file,
+            "# tokens\ndirectories.tokendir = /x/tokens\nlog.level = INFO\n",
+        )
+        .unwrap();
+        let found = softhsm_directory(&file);
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!(found, Some(PathBuf::from("/x/tokens")));
+        assert_eq!(softhsm_directory(Path::new("/nonexistent")), None);
+    }
+}
