@@ -132,16 +132,15 @@ pub fn hop_list(hops: &[JumpHost]) -> String {
     hops.join(",")
 }
 
-/// This machine, without running commands or looking up names. A hop's own process does both;
-/// ssh-keysign may do neither.
-pub(crate) struct OfflineEnvironment<'h> {
+/// This machine, without running commands or looking up names. A hop's own process does both.
+struct OfflineEnvironment<'h> {
     here: &'h Here,
     /// True if a command or a name lookup was requested.
     is_undecided: Cell<bool>,
 }
 
 impl<'h> OfflineEnvironment<'h> {
-    pub(crate) fn new(here: &'h Here) -> Self {
+    fn new(here: &'h Here) -> Self {
         Self {
             here,
             is_undecided: Cell::new(false),

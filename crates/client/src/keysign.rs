@@ -21,7 +21,6 @@ use wire::message::{Encode, UserauthRequest};
 use wire::{DecodeError, Put, Reader, names};
 use zeroize::Zeroizing;
 
-use crate::jumps::OfflineEnvironment;
 use crate::local::Here;
 
 /// The private keys of this host that sign host-based logins.
@@ -181,12 +180,13 @@ fn drop_privileges() -> Result<String, String> {
 }
 
 /// `EnableSSHKeysign` of the system's configuration, which no user can change. Commands of `Match
-/// exec` do not run.
+/// exec` run with the user's rights, as in OpenSSH; the name that stands for no host is not looked
+/// up.
 fn is_enabled() -> Result<bool, String> {
-    let here = Here::default();
-    let offline = OfflineEnvironment::new(&here);
+    let mut line = CommandLine::new();
+    line.set("CanonicalizeHostname", "no");
     ClientConfig::system()
-        .resolve(NO_HOST, &CommandLine::new(), &offline)
+        .resolve(NO_HOST, &line, &Here::default())
         .map(|options| options.authentication.enable_ssh_keysign)
         .map_err(|error| error.to_string())
 }

@@ -107,12 +107,12 @@ impl InstallPlan {
             from: std::env::current_exe()?,
             mode: 0o755,
         }];
-        if settings.keysign {
+        if let Some(mode) = settings.keysign {
             // A copy, because a link has no mode of its own.
             files.push(Planned::Binary {
-                path: settings.prefix.join("lib/fulmar/ssh-keysign"),
+                path: settings.keysign_path(),
                 from: std::env::current_exe()?,
-                mode: 0o4755,
+                mode,
             });
         }
         for name in LINKS {

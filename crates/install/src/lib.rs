@@ -38,6 +38,9 @@ const USAGE: &str = "usage: fulmar install [--prefix DIR] [--root DIR] [--port N
      --remove          remove the installed files that have not been changed since\n\
      --dry-run         show the steps only\n";
 
+/// Mode of ssh-keysign: set-user-ID.
+const KEYSIGN_MODE: u32 = 0o4755;
+
 /// What the command line asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct InstallSettings {
@@ -46,8 +49,8 @@ pub(crate) struct InstallSettings {
     pub(crate) port: u16,
     pub(crate) openssh_config: bool,
     pub(crate) replace_sshd: bool,
-    /// Install ssh-keysign.
-    pub(crate) keysign: bool,
+    /// The mode of ssh-keysign, if it is to be installed.
+    pub(crate) keysign: Option<u32>,
     /// The PAM stack, if `--pam` names one.
     pub(crate) pam: Option<PamStack>,
     pub(crate) remove: bool,
@@ -62,7 +65,7 @@ impl Default for InstallSettings {
             port: 2222,
             openssh_config: false,
             replace_sshd: false,
-            keysign: false,
+            keysign: None,
             pam: None,
             remove: false,
             dry_run: false,
@@ -74,6 +77,26 @@ impl InstallSettings {
     /// The place of a path of the installed system during the installation: below `--root`.
     pub(crate) fn below_root(&self, path: &Path) -> PathBuf {
         self.root.join(path.strip_prefix("/").unwrap_or(path))
+    }
+
+    /// Where ssh-keysign is in the installed system.
+    pub(crate) fn keysign_path(&self) -> PathBuf {
+        self.prefix.join("lib/fulmar/ssh-keysign")
+    }
+
+    /// With ssh-keysign also if it is here from an earlier installation, with the mode that it has:
+    /// a set-user-ID program must not stay behind when the others become newer.
+    fn with_installed_keysign(&self, old: &Manifest) -> Self {
+        let path = self.keysign_path();
+        let known = old.paths().any(|known| known == path);
+        let found = fs::symlink_metadata(self.below_root(&path)).ok();
+        let mode = found
+            .filter(|found| known && found.is_file())
+            .map(|found| found.permissions().mode() & 0o7777);
+        Self {
+            keysign: self.keysign.or(mode),
+            ..self.clone()
+        }
     }
 
     fn manifest_path(&self) -> PathBuf {
@@ -131,7 +154,7 @@ fn parse(args: Vec<OsString>) -> Result<Option<InstallSettings>, String> {
                     })?;
             }
             "openssh-config" => settings.openssh_config = true,
-            "keysign" => settings.keysign = true,
+            "keysign" => settings.keysign = Some(KEYSIGN_MODE),
             "replace-sshd" => settings.replace_sshd = true,
             "pam" => {
                 let stack = value.to_str().and_then(PamStack::from_name);
@@ -164,8 +187,9 @@ fn explain(what: &str, path: &Path) -> impl FnOnce(io::Error) -> io::Error {
 }
 
 fn install(settings: &InstallSettings) -> io::Result<()> {
-    let plan = InstallPlan::new(settings)?;
     let old = Manifest::load(&settings.manifest_path())?;
+    let settings = &settings.with_installed_keysign(&old);
+    let plan = InstallPlan::new(settings)?;
     let mut manifest = Manifest::default();
     for planned in &plan.files {
         let path = settings.below_root(planned.path());

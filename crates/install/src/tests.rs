@@ -214,3 +214,30 @@ fn what_takes_it_away_is_named_with_its_places() {
     let advice = plan.advice(&InstallSettings::default());
     assert!(advice.contains("systemctl") && advice.ends_with("fulmar install --remove"));
 }
+
+#[test]
+fn keysign_is_renewed_with_the_rest_and_keeps_its_mode() {
+    let root = staged("keysign");
+    let arguments = |extra: &[&str]| {
+        let mut list = words(&["--root"]);
+        list.push(root.clone().into_os_string());
+        list.extend(words(extra));
+        list
+    };
+    let keysign = root.join("usr/local/lib/fulmar/ssh-keysign");
+    assert_eq!(run(arguments(&[])), 0);
+    assert!(!keysign.exists());
+    assert_eq!(run(arguments(&["--keysign"])), 0);
+    let mode = || fs::metadata(&keysign).unwrap().permissions().mode() & 0o7777;
+    assert_eq!(mode(), 0o4755);
+    // An earlier version, whose mode the administrator has changed.
+    fs::write(&keysign, "old").unwrap();
+    fs::set_permissions(&keysign, fs::Permissions::from_mode(0o4750)).unwrap();
+    assert_eq!(run(arguments(&[])), 0);
+    assert_eq!(mode(), 0o4750);
+    let binary = fs::read(root.join("usr/local/bin/fulmar")).unwrap();
+    assert!(fs::read(&keysign).unwrap() == binary);
+    assert_eq!(run(arguments(&["--remove"])), 0);
+    assert!(!keysign.exists());
+    fs::remove_dir_all(&root).unwrap();
+}

@@ -449,3 +449,19 @@ fn without_agent_socket_link_there_is_no_other_name() {
     let outcome = site.run_with(&forwards(&agent), &[HOST, &command], Input::Nothing);
     assert_eq!(outcome.stdout.text().trim(), "0", "{}", outcome.summary());
 }
+
+/// Otherwise a key that may run one command would receive the keys that other sessions add.
+#[test]
+fn the_name_leads_to_no_agent_of_a_forced_command() {
+    let Some(agent) = RealAgent::start(&["ed25519"]) else {
+        return;
+    };
+    let scratch = Scratch::new();
+    let at = here(scratch.path());
+    let lines = format!("AgentSocketPath user:{at}/agent\nForceCommand ls {at}/agent\n");
+    let site = Site::new(Kind::Fulmar, Kind::Fulmar, &lines);
+    let outcome = site.run_with(&forwards(&agent), &[HOST, "true"], Input::Nothing);
+    let found = outcome.stdout.text();
+    assert!(found.contains(".sshd-forced."), "{}", outcome.summary());
+    assert!(!found.contains("current."), "{}", outcome.summary());
+}

@@ -234,9 +234,13 @@ fn a_validated_fingerprint_is_accepted_and_another_answer_is_asked_about() {
 }
 
 #[test]
-fn a_resolver_of_this_machine_is_trusted_and_a_long_answer_comes_by_tcp() {
+fn a_resolver_of_this_machine_needs_trust_ad_and_a_long_answer_comes_by_tcp() {
     let Some(place) = Place::new() else { return };
     let local = "nameserver 127.0.0.1\n";
+    let outcome = place.connect(Kind::tested(), local, &place.records, "yes");
+    assert_ne!(outcome.status, 0, "{}", outcome.summary());
+    assert_says(&outcome, MATCHING);
+    let local = "nameserver 127.0.0.1\noptions trust-ad\n";
     let outcome = place.connect(Kind::tested(), local, &place.records, "yes");
     assert_eq!(outcome.status, 0, "{}", outcome.summary());
     // Records of other algorithms, which are passed over, until the answer does not fit.

@@ -503,6 +503,25 @@ fn keysign_signs_only_if_the_systems_configuration_says_so() {
     }
 }
 
+/// Settings of hosts, which it has no use for, do not keep the program from signing.
+#[test]
+fn keysign_reads_the_rest_of_the_systems_configuration() {
+    let Some(case) = Case::new() else { return };
+    case.write(
+        "ssh_config",
+        "CanonicalizeHostname yes\nCanonicalizeFallbackLocal no\nMatch exec true\n\
+         ProxyCommand none\nMatch !exec true\nEnableSSHKeysign no\nMatch all\n\
+         EnableSSHKeysign yes\n",
+    );
+    for signer in [Kind::Fulmar, Kind::OpenSsh] {
+        if signer == Kind::OpenSsh && !Path::new(KEYSIGN).exists() {
+            continue;
+        }
+        let ended = case.run(Kind::Fulmar, Kind::Fulmar, signer, &[]);
+        assert!(ended.logged_in, "{ended:?}");
+    }
+}
+
 /// A caller chooses the name and the arguments of a set-user-ID program.
 #[test]
 fn the_set_user_id_binary_is_no_other_program() {

@@ -15,6 +15,8 @@ use std::path::{Path, PathBuf};
 
 use super::{SOCKET_LETTERS, host_letters, random_letters};
 
+/// The kind of agent in the names of the sockets that the link may lead to.
+pub const PROGRAM: &str = "sshd";
 /// Where the kernel lists the sockets that programs listen on (proc_net(5)).
 const LISTENING: &str = "/proc/net/unix";
 /// Limit on that list, in bytes.
@@ -73,7 +75,7 @@ fn replace(folder: &Path, link: &Path, name: &Path) -> io::Result<()> {
 
 /// Name of the newest socket that is listened on.
 fn newest(folder: &Path, uid: u32, but: Option<&Path>) -> io::Result<Option<PathBuf>> {
-    let prefix = format!("s.{}.sshd.", host_letters());
+    let prefix = format!("s.{}.{PROGRAM}.", host_letters());
     let listening = listening_below(folder)?;
     let mut found = None;
     for entry in fs::read_dir(folder)?.flatten() {
@@ -113,15 +115,21 @@ fn listening_below(folder: &Path) -> io::Result<BTreeSet<PathBuf>> {
 /// The path of a line of the list, if the socket listens: number, references, protocol, flags, type,
 /// state, inode, path.
 fn listening_path(line: &[u8]) -> Option<std::ffi::OsString> {
-    let mut fields = line
-        .split(|byte| *byte == b' ')
-        .filter(|field| !field.is_empty());
-    let flags = std::str::from_utf8(fields.nth(3)?).ok()?;
+    let mut rest = line;
+    let mut field = || {
+        let start = rest.iter().position(|byte| *byte != b' ')?;
+        let (_, from) = rest.split_at_checked(start)?;
+        let len = from.iter().position(|byte| *byte == b' ')?;
+        let (found, behind) = from.split_at_checked(len)?;
+        rest = behind;
+        Some(found)
+    };
+    let (_number, _references, _protocol) = (field()?, field()?, field()?);
+    let flags = std::str::from_utf8(field()?).ok()?;
     let flags = u32::from_str_radix(flags, 16).ok()?;
-    let inode = fields.nth(2)?;
-    // A path may have blanks.
-    let start = line.windows(inode.len()).rposition(|part| part == inode)?;
-    let path = line.get(start + inode.len() + 1..)?;
+    let (_type, _state, _inode) = (field()?, field()?, field()?);
+    // The rest, because a path may have blanks and may repeat the inode's digits.
+    let path = rest.strip_prefix(b" ")?;
     let listens = flags & ACCEPTS != 0 && path.starts_with(b"/");
     listens.then(|| std::ffi::OsStr::from_bytes(path).to_owned())
 }
@@ -187,6 +195,8 @@ mod tests {
         follow_newest(&folder.0, other, None).unwrap();
         assert!(fs::read_link(path_in(&folder.0)).is_err());
         let _local = UnixListener::bind(folder.0.join("s.abc.agent.1.x")).unwrap();
+        let forced = format!("s.{}.sshd-forced.3.x", host_letters());
+        let _forced = UnixListener::bind(folder.0.join(forced)).unwrap();
         fs::write(folder.0.join(format!("s.{}.sshd.2.x", host_letters())), "").unwrap();
         assert!(
             folder
@@ -206,6 +216,11 @@ mod tests {
         assert_eq!(
             path("0000000000000000: 00000002 00000000 00010000 0001 01 37613 /a b/s").unwrap(),
             "/a b/s"
+        );
+        assert_eq!(
+            path("0000000000000000: 00000002 00000000 00010000 0001 01 37613 /a/s.37613.x")
+                .unwrap(),
+            "/a/s.37613.x"
         );
         for other in [
             "Num       RefCount Protocol Flags    Type St Inode Path",

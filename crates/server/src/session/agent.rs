@@ -14,6 +14,10 @@ use crate::log::Logger;
 
 pub(super) use agent::socket::AgentSocket;
 
+/// The kind of agent in the name of a socket whose login may run one command only. The link does not
+/// follow these: whoever holds a key with a forced command would receive what the user's other
+/// sessions add to their agent.
+const FORCED: &str = "sshd-forced";
 /// The substitute of the default place.
 const SHARED_PLACE: &str = "shared:/tmp";
 
@@ -37,7 +41,10 @@ fn listen_at(place: &str, grant: &SessionGrant) -> io::Result<(ListeningSockets,
         uid: grant.uid,
         home: &grant.home,
         pid: std::process::id(),
-        program: "sshd",
+        program: match grant.forced_command {
+            Some(_) => FORCED,
+            None => link::PROGRAM,
+        },
     };
     agent::socket::listen(place, &owner, |path| {
         ListeningSockets::unix(path, SOCKET_MASK, false)

@@ -522,7 +522,7 @@ impl Forwarding {
             Ok(socket) => {
                 let path = socket.path.clone().into_os_string();
                 context.agent_socket.get_or_init(|| path.into_vec());
-                if options.forwarding.agent_socket_link {
+                if options.forwarding.agent_socket_link && grant.forced_command.is_none() {
                     agent::link_newest(&socket, grant.uid, &context.log);
                     self.agent_link_of = Some(grant.uid);
                 }

@@ -35,7 +35,7 @@ pub(super) struct DnsLookup {
 /// What the DNS says about a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DnsFinding {
-    /// Nothing: there is no record, or it could not be asked for.
+    /// Nothing: there is no record, none can be of such a key, or it could not be asked for.
     Nothing,
     /// A record has the key's fingerprint, and none with the same algorithm and hash has another.
     Matches {
@@ -104,7 +104,13 @@ fn compare(answer: &SshfpAnswer, key: &PublicKey) -> DnsFinding {
         debug1!("no host key fingerprint found in DNS");
         return DnsFinding::Nothing;
     }
-    let own = sshfp::algorithm(key.key_type());
+    let Some(own) = sshfp::algorithm(key.key_type()) else {
+        verbose!(
+            "no fingerprint in DNS can be of a key of type {}",
+            key.key_type().label()
+        );
+        return DnsFinding::Nothing;
+    };
     let (mut matched, mut failed) = (false, false);
     for found in fingerprints {
         debug3!(
@@ -118,7 +124,7 @@ fn compare(answer: &SshfpAnswer, key: &PublicKey) -> DnsFinding {
             _ => continue,
         };
         let digest = hash.digest(&key.blob());
-        if own != Some(found.algorithm) || found.digest.len() != digest.len() {
+        if own != found.algorithm || found.digest.len() != digest.len() {
             continue;
         }
         match crypto::constant_time::eq(&found.digest, &digest) {

@@ -1,9 +1,10 @@
 //! Asks the name servers of resolv.conf(5) for SSHFP records: by UDP, and by TCP if the answer does
 //! not fit or the option `use-vc` is set.
 //!
-//! Whether an answer was validated is the server's word, so it counts only where the way to the server
-//! can be trusted: with the option `trust-ad`, which the administrator sets, or if the server is on
-//! this machine. The names of `search` are not appended, as in OpenSSH.
+//! Whether an answer was validated is the server's word, so it counts only with the option `trust-ad`,
+//! by which the administrator says that the server and the way to it can be trusted. A server on this
+//! machine may forward what others say, as that of Docker's containers does (127.0.0.11). The names
+//! of `search` are not appended, as in OpenSSH.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
@@ -31,7 +32,7 @@ pub struct Resolver {
     timeout_s: u64,
     /// Rounds through the servers, 1 to 5.
     attempts: u32,
-    trusts_all: bool,
+    trusts_ad: bool,
     by_tcp: bool,
 }
 
@@ -54,7 +55,7 @@ impl Resolver {
             servers: Vec::new(),
             timeout_s: 5,
             attempts: 2,
-            trusts_all: false,
+            trusts_ad: false,
             by_tcp: false,
         };
         for line in text.lines() {
@@ -89,7 +90,7 @@ impl Resolver {
             }
             Some(_) => {}
             None => {
-                self.trusts_all |= option == "trust-ad";
+                self.trusts_ad |= option == "trust-ad";
                 self.by_tcp |= option == "use-vc";
             }
         }
@@ -109,10 +110,9 @@ impl Resolver {
                         fingerprints,
                         is_authentic,
                     }) => {
-                        let is_trusted = self.trusts_all || server.ip().is_loopback();
                         return Ok(SshfpAnswer {
                             fingerprints,
-                            is_secure: is_authentic && is_trusted,
+                            is_secure: is_authentic && self.trusts_ad,
                         });
                     }
                     Ok(Response::NoName) => return Err("name does not exist".to_owned()),
@@ -192,19 +192,61 @@ fn by_tcp(
     name: &str,
     limit: Duration,
 ) -> io::Result<Response> {
+    let end = Instant::now() + limit;
     let mut stream = TcpStream::connect_timeout(&server, limit)?;
-    stream.set_read_timeout(Some(limit))?;
     stream.set_write_timeout(Some(limit))?;
     let len = u16::try_from(query.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
     let mut sent = len.to_be_bytes().to_vec();
     sent.extend_from_slice(query);
     stream.write_all(&sent)?;
     let mut len = [0; 2];
-    stream.read_exact(&mut len)?;
+    read_until(end, &mut stream, &mut len)?;
     let mut answer = vec![0; usize::from(u16::from_be_bytes(len))];
-    stream.read_exact(&mut answer)?;
+    read_until(end, &mut stream, &mut answer)?;
     match message::response(&answer, id, name) {
         Some(Response::Truncated) | None => Err(io::ErrorKind::InvalidData.into()),
         Some(response) => Ok(response),
+    }
+}
+
+/// Fills the buffer. A server that sends byte by byte has until `end` altogether.
+fn read_until(end: Instant, stream: &mut TcpStream, buffer: &mut [u8]) -> io::Result<()> {
+    let mut filled = 0;
+    while let Some(rest @ [_, ..]) = buffer.get_mut(filled..) {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        filled += match stream.read(rest)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            len => len,
+        };
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_server_that_sends_byte_by_byte_does_not_prolong_the_wait() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let server = listener.local_addr().unwrap();
+        let limit = Duration::from_millis(400);
+        std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            for _ in 0..100 {
+                let _ = stream.write_all(&[0xff]);
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        });
+        let query = message::query(1, "a.example").unwrap();
+        let begun = Instant::now();
+        assert!(by_tcp(server, &query, 1, "a.example", limit).is_err());
+        assert!(begun.elapsed() < 10 * limit, "{:?}", begun.elapsed());
     }
 }

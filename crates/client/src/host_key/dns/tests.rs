@@ -105,7 +105,7 @@ fn names_that_no_host_has_are_not_asked_for() {
 }
 
 #[test]
-fn a_validated_answer_counts_from_a_trusted_server_only() {
+fn resolv_conf_names_the_servers_and_whether_they_are_trusted() {
     let of = |text: &str| format!("{:?}", Resolver::parse(text));
     assert!(of("").contains("127.0.0.1:53"));
     let text = "# x\nnameserver 192.0.2.1\nnameserver ::1\nnameserver x\nnameserver 192.0.2.2\n\
@@ -116,10 +116,24 @@ fn a_validated_answer_counts_from_a_trusted_server_only() {
         "{parsed}"
     );
     assert!(
-        parsed.contains("timeout_s: 30, attempts: 1, trusts_all: false"),
+        parsed.contains("timeout_s: 30, attempts: 1, trusts_ad: false"),
         "{parsed}"
     );
-    assert!(of("options edns0 trust-ad use-vc").contains("trusts_all: true, by_tcp: true"));
+    assert!(of("options edns0 trust-ad use-vc").contains("trusts_ad: true, by_tcp: true"));
+}
+
+#[test]
+fn records_of_other_keys_say_nothing_about_one_that_can_have_none() {
+    let key = PrivateKey::generate(KeySpec::MlDsa44Ed25519).unwrap();
+    let answer = SshfpAnswer {
+        fingerprints: vec![Fingerprint {
+            algorithm: 4,
+            hash: 2,
+            digest: vec![0; 32],
+        }],
+        is_secure: true,
+    };
+    assert_eq!(compare(&answer, key.public()), DnsFinding::Nothing);
 }
 
 #[test]
