@@ -13,6 +13,7 @@ use client::prompt::Prompter;
 use zeroize::Zeroizing;
 
 use crate::output::{HostOutput, RunOutput, locked};
+use crate::session::Control;
 
 type SharedAnswer = Option<Zeroizing<Vec<u8>>>;
 
@@ -94,6 +95,7 @@ impl Topic {
 pub(crate) struct HostInteraction {
     questions: Arc<Questions>,
     output: Arc<Mutex<HostOutput>>,
+    control: Arc<Control>,
     /// Text for the user that belongs to the next question, if there is one.
     pending: String,
     /// The shared answers that this host got.
@@ -101,10 +103,15 @@ pub(crate) struct HostInteraction {
 }
 
 impl HostInteraction {
-    pub(crate) fn new(questions: Arc<Questions>, output: Arc<Mutex<HostOutput>>) -> Self {
+    pub(crate) fn new(
+        questions: Arc<Questions>,
+        output: Arc<Mutex<HostOutput>>,
+        control: Arc<Control>,
+    ) -> Self {
         Self {
             questions,
             output,
+            control,
             pending: String::new(),
             used: HashMap::new(),
         }
@@ -121,6 +128,9 @@ impl HostInteraction {
     /// The answer that all hosts share; it is asked for where there is none.
     fn shared(&mut self, topic: Topic) -> SharedAnswer {
         let mut answers = locked(&self.questions.answers);
+        if self.control.is_abandoned() {
+            return None;
+        }
         if let Some(before) = self.used.get(&topic) {
             // The host refused the password: the next is not better. A passphrase is found wrong
             // here, and asked for again.
@@ -150,6 +160,10 @@ impl Interaction for HostInteraction {
             return self.shared(topic);
         }
         let _turn = locked(&self.questions.answers);
+        // Given up while another host's question was open.
+        if self.control.is_abandoned() {
+            return None;
+        }
         let text = std::mem::take(&mut self.pending);
         self.questions.ask(&format!("{text}{prompt}"), question)
     }

@@ -120,7 +120,8 @@ impl RunCommand {
             of: u64::try_from(self.common.at_once).unwrap_or(u64::MAX),
         };
         let questions = Arc::clone(&self.common.questions);
-        let mut interaction = HostInteraction::new(questions, Arc::clone(output));
+        let mut interaction =
+            HostInteraction::new(questions, Arc::clone(output), Arc::clone(control));
         let messages = Arc::clone(output);
         let reader = move |line: &str| locked(&messages).message(line);
         let terms = self.common.terms();

@@ -330,6 +330,10 @@ fn watch<W: HostWork>(crew: &Crew<W>, hosts: usize, terms: RunTerms, output: &Ru
             ));
         }
     }
+    // Hosts that have exceeded their time may have a question open, or wait to ask one.
+    if ended == Ended::Whole && crew.threads.load(Ordering::Relaxed) > 0 {
+        crew.stop(ENDED_WITH_THE_RUN);
+    }
     drop(output.hold_screen());
     ended
 }
