@@ -60,6 +60,7 @@ impl Common {
         SessionTerms {
             step_timeout_ms: limit.map(|limit| u64::try_from(limit).unwrap_or(u64::MAX)),
             stores_profiles: self.hosts.len() <= MAX_CACHED,
+            sharers: u64::try_from(self.at_once.min(self.hosts.len())).unwrap_or(u64::MAX),
         }
     }
 
@@ -117,7 +118,6 @@ impl RunCommand {
             output: Arc::clone(output),
             input: self.input.clone(),
             has_begun: Arc::new(AtomicBool::new(false)),
-            of: u64::try_from(self.common.at_once).unwrap_or(u64::MAX),
         };
         let questions = Arc::clone(&self.common.questions);
         let mut interaction =

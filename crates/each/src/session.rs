@@ -66,8 +66,6 @@ pub(crate) struct CommandEnd {
     /// `None` if the command gets no input.
     pub(crate) input: Option<Arc<Spool>>,
     pub(crate) has_begun: Arc<AtomicBool>,
-    /// Connections of the program at once.
-    pub(crate) of: u64,
 }
 
 impl CommandEnd {
@@ -103,10 +101,6 @@ impl LocalEnd for CommandEnd {
 
     fn has_no_input(&self) -> bool {
         self.input.is_none()
-    }
-
-    fn sharers(&self) -> u64 {
-        self.of
     }
 }
 
