@@ -160,7 +160,12 @@ impl HostWork for RunCommand {
         };
         let begun = Instant::now();
         let output = self.common.output_of(host, control);
-        let result = self.session(of_host, control, &output);
+        // A command does not run whose output cannot be kept.
+        let unkept = locked(&output).failure().map(str::to_owned);
+        let result = match unkept {
+            Some(why) => Err(ClientError::Refused(why)),
+            None => self.session(of_host, control, &output),
+        };
         if let Err(error) = &result
             && has_no_room(error)
             && !is_last
