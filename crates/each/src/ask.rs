@@ -41,13 +41,20 @@ impl Questions {
         self.is_over.store(true, Ordering::Relaxed);
     }
 
-    fn ask(&self, text: &str, question: Question) -> SharedAnswer {
+    /// Asks, until the host is given up.
+    fn ask(&self, text: &str, question: Question, control: &Arc<Control>) -> SharedAnswer {
         if self.is_over.load(Ordering::Relaxed) || sys::signals::noted() {
             return None;
         }
         let _screen = self.output.hold_screen();
+        let control = Arc::clone(control);
+        let is_given_up = move || control.is_abandoned();
         // A message of the prompter would wait for the screen.
-        client::log::silently(|| Prompter::new(false).ask(text, question))
+        client::log::silently(|| {
+            sys::signals::with_questions_until(is_given_up, || {
+                Prompter::new(false).ask(text, question)
+            })
+        })
     }
 }
 
@@ -117,10 +124,10 @@ impl HostInteraction {
         }
     }
 
-    /// Text that no question followed is a message about the host.
+    /// Text that no question followed is a message about the host, unless it was given up.
     pub(crate) fn flush(&mut self) {
         let text = std::mem::take(&mut self.pending);
-        if !text.trim().is_empty() {
+        if !text.trim().is_empty() && !self.control.is_abandoned() {
             locked(&self.output).message(text.trim_end());
         }
     }
@@ -144,8 +151,12 @@ impl HostInteraction {
         let answer = match answers.get(&topic) {
             Some(answer) => answer.clone(),
             None => {
-                let answer = self.questions.ask(&topic.text(), Question::Secret);
-                answers.insert(topic.clone(), answer.clone());
+                let (questions, control) = (&self.questions, &self.control);
+                let answer = questions.ask(&topic.text(), Question::Secret, control);
+                // Another host asks again if this one is given up.
+                if answer.is_some() || !control.is_abandoned() {
+                    answers.insert(topic.clone(), answer.clone());
+                }
                 answer
             }
         };
@@ -165,7 +176,8 @@ impl Interaction for HostInteraction {
             return None;
         }
         let text = std::mem::take(&mut self.pending);
-        self.questions.ask(&format!("{text}{prompt}"), question)
+        let text = format!("{text}{prompt}");
+        self.questions.ask(&text, question, &self.control)
     }
 
     fn tell(&mut self, text: &str) {

@@ -172,6 +172,7 @@ impl HostWork for RunCommand {
         {
             return Err(());
         }
+        control.set_done();
         let mut output = locked(&output);
         if let Err(error) = &result
             && !control.is_abandoned()

@@ -158,6 +158,7 @@ impl HostWork for CopyFiles {
         {
             return Err(());
         }
+        control.set_done();
         let mut output = locked(&output);
         let given_up = control.outcome();
         let said = output.last_message().map(str::to_owned);

@@ -162,7 +162,8 @@ impl<W: HostWork> Crew<W> {
     fn keep_time(&self, timeout: Duration) {
         let mut late = Vec::new();
         for (host, at_work) in locked(&self.at_work).iter() {
-            if at_work.since.elapsed() >= timeout && !at_work.control.is_abandoned() {
+            let (since, control) = (at_work.since, &at_work.control);
+            if since.elapsed() >= timeout && !control.is_abandoned() && !control.is_done() {
                 late.push((*host, Arc::clone(&at_work.control)));
             }
         }
