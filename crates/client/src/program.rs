@@ -78,11 +78,13 @@ pub struct SessionTerms {
     /// False for more servers than the login cache keeps: their profiles are read, and only that a
     /// server needs care is stored.
     pub stores_profiles: bool,
+    /// Number of connections of the program at once, which share `WindowMemory`.
+    pub sharers: u64,
 }
 
 /// Runs one session as [`ssh_with`] does, one of many of this program: `interaction` answers its
-/// questions, except in batch mode, and the caller reports the error. The memory of the process is
-/// not trimmed for it.
+/// questions, except in batch mode, and the caller reports the error. The connection is one of its own,
+/// without a master. The memory of the process is not trimmed for it.
 ///
 /// # Errors
 /// [`ClientError`]; nothing has been said of it but what led to it.
@@ -354,9 +356,12 @@ fn connect_and_run(
     mut local: Option<&mut AnyLocalEnd>,
     among_many: Option<AmongMany<'_>>,
 ) -> Result<i32, ClientError> {
-    let shared = local
-        .as_deref()
-        .and_then(|local| sharing(options, local.sharers()));
+    let sharers = match (&among_many, local.as_deref()) {
+        (Some(many), _) => many.terms.sharers,
+        (None, Some(local)) => local.sharers(),
+        (None, None) => 1,
+    };
+    let shared = sharing(options, sharers);
     let options = shared.as_ref().unwrap_or(options);
     let step_timeout_ms = among_many
         .as_ref()
@@ -391,7 +396,7 @@ fn connect_and_run(
         && options.connection.control_path.is_some();
     if let Some(local) = local.as_deref_mut() {
         // Several connections are for more speed than one has.
-        if local.sharers() <= 1 {
+        if is_alone && sharers <= 1 {
             let mut prompter = Prompter::new(options.authentication.batch_mode);
             if let Some(code) = proxy::ride(options, &plan, local, &mut prompter)? {
                 return Ok(code);

@@ -13,6 +13,7 @@ use client::prompt::Prompter;
 use zeroize::Zeroizing;
 
 use crate::output::{HostOutput, RunOutput, locked};
+use crate::session::Control;
 
 type SharedAnswer = Option<Zeroizing<Vec<u8>>>;
 
@@ -40,13 +41,20 @@ impl Questions {
         self.is_over.store(true, Ordering::Relaxed);
     }
 
-    fn ask(&self, text: &str, question: Question) -> SharedAnswer {
+    /// Asks, until the host is given up.
+    fn ask(&self, text: &str, question: Question, control: &Arc<Control>) -> SharedAnswer {
         if self.is_over.load(Ordering::Relaxed) || sys::signals::noted() {
             return None;
         }
         let _screen = self.output.hold_screen();
+        let control = Arc::clone(control);
+        let is_given_up = move || control.is_abandoned();
         // A message of the prompter would wait for the screen.
-        client::log::silently(|| Prompter::new(false).ask(text, question))
+        client::log::silently(|| {
+            sys::signals::with_questions_until(is_given_up, || {
+                Prompter::new(false).ask(text, question)
+            })
+        })
     }
 }
 
@@ -94,6 +102,7 @@ impl Topic {
 pub(crate) struct HostInteraction {
     questions: Arc<Questions>,
     output: Arc<Mutex<HostOutput>>,
+    control: Arc<Control>,
     /// Text for the user that belongs to the next question, if there is one.
     pending: String,
     /// The shared answers that this host got.
@@ -101,19 +110,24 @@ pub(crate) struct HostInteraction {
 }
 
 impl HostInteraction {
-    pub(crate) fn new(questions: Arc<Questions>, output: Arc<Mutex<HostOutput>>) -> Self {
+    pub(crate) fn new(
+        questions: Arc<Questions>,
+        output: Arc<Mutex<HostOutput>>,
+        control: Arc<Control>,
+    ) -> Self {
         Self {
             questions,
             output,
+            control,
             pending: String::new(),
             used: HashMap::new(),
         }
     }
 
-    /// Text that no question followed is a message about the host.
+    /// Text that no question followed is a message about the host, unless it was given up.
     pub(crate) fn flush(&mut self) {
         let text = std::mem::take(&mut self.pending);
-        if !text.trim().is_empty() {
+        if !text.trim().is_empty() && !self.control.is_abandoned() {
             locked(&self.output).message(text.trim_end());
         }
     }
@@ -121,6 +135,9 @@ impl HostInteraction {
     /// The answer that all hosts share; it is asked for where there is none.
     fn shared(&mut self, topic: Topic) -> SharedAnswer {
         let mut answers = locked(&self.questions.answers);
+        if self.control.is_abandoned() {
+            return None;
+        }
         if let Some(before) = self.used.get(&topic) {
             // The host refused the password: the next is not better. A passphrase is found wrong
             // here, and asked for again.
@@ -134,8 +151,12 @@ impl HostInteraction {
         let answer = match answers.get(&topic) {
             Some(answer) => answer.clone(),
             None => {
-                let answer = self.questions.ask(&topic.text(), Question::Secret);
-                answers.insert(topic.clone(), answer.clone());
+                let (questions, control) = (&self.questions, &self.control);
+                let answer = questions.ask(&topic.text(), Question::Secret, control);
+                // Another host asks again if this one is given up.
+                if answer.is_some() || !control.is_abandoned() {
+                    answers.insert(topic.clone(), answer.clone());
+                }
                 answer
             }
         };
@@ -150,8 +171,13 @@ impl Interaction for HostInteraction {
             return self.shared(topic);
         }
         let _turn = locked(&self.questions.answers);
+        // Given up while another host's question was open.
+        if self.control.is_abandoned() {
+            return None;
+        }
         let text = std::mem::take(&mut self.pending);
-        self.questions.ask(&format!("{text}{prompt}"), question)
+        let text = format!("{text}{prompt}");
+        self.questions.ask(&text, question, &self.control)
     }
 
     fn tell(&mut self, text: &str) {

@@ -60,6 +60,7 @@ impl Common {
         SessionTerms {
             step_timeout_ms: limit.map(|limit| u64::try_from(limit).unwrap_or(u64::MAX)),
             stores_profiles: self.hosts.len() <= MAX_CACHED,
+            sharers: u64::try_from(self.at_once.min(self.hosts.len())).unwrap_or(u64::MAX),
         }
     }
 
@@ -117,10 +118,10 @@ impl RunCommand {
             output: Arc::clone(output),
             input: self.input.clone(),
             has_begun: Arc::new(AtomicBool::new(false)),
-            of: u64::try_from(self.common.at_once).unwrap_or(u64::MAX),
         };
         let questions = Arc::clone(&self.common.questions);
-        let mut interaction = HostInteraction::new(questions, Arc::clone(output));
+        let mut interaction =
+            HostInteraction::new(questions, Arc::clone(output), Arc::clone(control));
         let messages = Arc::clone(output);
         let reader = move |line: &str| locked(&messages).message(line);
         let terms = self.common.terms();
@@ -159,13 +160,19 @@ impl HostWork for RunCommand {
         };
         let begun = Instant::now();
         let output = self.common.output_of(host, control);
-        let result = self.session(of_host, control, &output);
+        // A command does not run whose output cannot be kept.
+        let unkept = locked(&output).failure().map(str::to_owned);
+        let result = match unkept {
+            Some(why) => Err(ClientError::Refused(why)),
+            None => self.session(of_host, control, &output),
+        };
         if let Err(error) = &result
             && has_no_room(error)
             && !is_last
         {
             return Err(());
         }
+        control.set_done();
         let mut output = locked(&output);
         if let Err(error) = &result
             && !control.is_abandoned()

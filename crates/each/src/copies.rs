@@ -90,13 +90,15 @@ impl CopyFiles {
 struct Way {
     common: Arc<Common>,
     output: Arc<Mutex<HostOutput>>,
+    control: Arc<Control>,
     error: Arc<Mutex<Option<ClientError>>>,
 }
 
 impl Way {
     fn connect(&self, request: SessionRequest, local: &mut AnyLocalEnd) {
         let questions = Arc::clone(&self.common.questions);
-        let mut interaction = HostInteraction::new(questions, Arc::clone(&self.output));
+        let output = Arc::clone(&self.output);
+        let mut interaction = HostInteraction::new(questions, output, Arc::clone(&self.control));
         let messages = Arc::clone(&self.output);
         let reader = move |line: &str| locked(&messages).message(line);
         let terms = self.common.terms();
@@ -138,6 +140,7 @@ impl HostWork for CopyFiles {
         let way = Way {
             common: Arc::clone(&self.common),
             output: Arc::clone(&output),
+            control: Arc::clone(control),
             error: Arc::default(),
         };
         let copied = match self.target(of_host) {
@@ -155,6 +158,7 @@ impl HostWork for CopyFiles {
         {
             return Err(());
         }
+        control.set_done();
         let mut output = locked(&output);
         let given_up = control.outcome();
         let said = output.last_message().map(str::to_owned);

@@ -78,15 +78,11 @@ struct Crew<W> {
 impl<W: HostWork> Crew<W> {
     /// One thread's life.
     fn serve(&self) {
-        while !self.is_over.load(Ordering::Relaxed) {
-            let Some(host) = locked(&self.queue).pop_front() else {
-                break;
-            };
+        while let Some(host) = self.next_host() {
             let control = match Control::new() {
                 Ok(control) => Arc::new(control),
                 Err(error) => {
-                    if self.retires() {
-                        locked(&self.queue).push_front(host);
+                    if self.gives_back(host) {
                         return;
                     }
                     self.record(host, HostOutcome::failed(error.to_string()));
@@ -106,29 +102,45 @@ impl<W: HostWork> Crew<W> {
                     self.record(host, outcome);
                 }
                 Err(()) => {
-                    locked(&self.queue).push_front(host);
-                    if self.retires() {
+                    if self.gives_back(host) {
                         return;
                     }
+                    locked(&self.queue).push_front(host);
                 }
             }
         }
-        self.leaves();
+    }
+
+    /// The next host for this thread; without one the thread has left the crew. Both under the lock of
+    /// the queue, as in [`Self::gives_back`]: no host is given back when nobody is left to take it.
+    fn next_host(&self) -> Option<usize> {
+        let mut queue = locked(&self.queue);
+        let is_over = self.is_over.load(Ordering::Relaxed);
+        let host = queue.pop_front().filter(|_| !is_over);
+        if host.is_none() {
+            self.leaves();
+        }
+        host
+    }
+
+    /// Gives the host back and takes this thread from the crew, unless it is the last.
+    fn gives_back(&self, host: usize) -> bool {
+        let mut queue = locked(&self.queue);
+        let less = |threads: usize| (threads > 1).then(|| threads - 1);
+        let retires = self
+            .threads
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less)
+            .is_ok();
+        if retires {
+            queue.push_front(host);
+        }
+        retires
     }
 
     /// This thread ends.
     fn leaves(&self) {
         self.threads.fetch_sub(1, Ordering::Relaxed);
         let _ = self.wake.signal();
-    }
-
-    /// Takes this thread from the crew, unless it is the last.
-    fn retires(&self) -> bool {
-        let less = |threads: usize| (threads > 1).then(|| threads - 1);
-        let taken = self
-            .threads
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
-        taken.is_ok()
     }
 
     /// Records an outcome; the first of a host counts.
@@ -150,7 +162,8 @@ impl<W: HostWork> Crew<W> {
     fn keep_time(&self, timeout: Duration) {
         let mut late = Vec::new();
         for (host, at_work) in locked(&self.at_work).iter() {
-            if at_work.since.elapsed() >= timeout && !at_work.control.is_abandoned() {
+            let (since, control) = (at_work.since, &at_work.control);
+            if since.elapsed() >= timeout && !control.is_abandoned() && !control.is_done() {
                 late.push((*host, Arc::clone(&at_work.control)));
             }
         }
@@ -318,6 +331,52 @@ fn watch<W: HostWork>(crew: &Crew<W>, hosts: usize, terms: RunTerms, output: &Ru
             ));
         }
     }
+    // Hosts that have exceeded their time may have a question open, or wait to ask one.
+    if ended == Ended::Whole && crew.threads.load(Ordering::Relaxed) > 0 {
+        crew.stop(ENDED_WITH_THE_RUN);
+    }
     drop(output.hold_screen());
     ended
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gives each host back until one thread is left.
+    struct Crowded;
+
+    impl HostWork for Crowded {
+        fn work(&self, _: usize, _: &Arc<Control>, is_last: bool) -> Result<HostOutcome, ()> {
+            match is_last {
+                true => Ok(HostOutcome::exit(0)),
+                false => Err(()),
+            }
+        }
+
+        fn end(&self) {}
+    }
+
+    #[test]
+    fn a_host_that_is_given_back_gets_its_turn() {
+        const HOSTS: usize = 3;
+        for _ in 0..500 {
+            let crew = Arc::new(Crew {
+                work: Crowded,
+                queue: Mutex::new((0..HOSTS).collect()),
+                at_work: Mutex::default(),
+                outcomes: Mutex::new(vec![None; HOSTS]),
+                done: AtomicUsize::new(0),
+                failed: AtomicUsize::new(0),
+                threads: AtomicUsize::new(0),
+                is_over: AtomicBool::new(false),
+                wake: EventFd::new().unwrap(),
+            });
+            begin(&crew, HOSTS).unwrap();
+            while crew.threads.load(Ordering::Relaxed) > 0 {
+                thread::yield_now();
+            }
+            assert_eq!(crew.done.load(Ordering::Relaxed), HOSTS);
+        }
+    }
 }

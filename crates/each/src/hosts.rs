@@ -32,6 +32,10 @@ impl Host {
         if name.starts_with('-') {
             return Err(bad(&"a host's name does not begin with a dash"));
         }
+        // They would name directories above those of the hosts.
+        if [".", ".."].contains(&name) {
+            return Err(bad(&"this is no host's name"));
+        }
         if name.starts_with("ssh://") {
             Destination::parse(name).map_err(|why| bad(&why))?;
             return Ok(Self {
@@ -72,10 +76,16 @@ impl Host {
         })
     }
 
-    /// The name without user and port.
-    fn bare(&self) -> &str {
-        let host = self.destination.rsplit_once('@');
-        host.map_or(self.destination.as_str(), |(_, host)| host)
+    /// User, host and port that were written, whatever the form.
+    fn place(&self) -> (Option<String>, String, Option<u16>) {
+        match Destination::parse(&self.destination) {
+            Ok(place) => (
+                place.user,
+                place.host.to_ascii_lowercase(),
+                self.port.or(place.port),
+            ),
+            Err(_) => (None, self.destination.clone(), self.port),
+        }
     }
 }
 
@@ -102,12 +112,18 @@ pub(crate) fn list(words: &[String], excluded: &[String]) -> Result<HostList, St
             add(word, into, &mut list.read_stdin)?;
         }
     }
-    let without: HashSet<&str> = without.iter().map(String::as_str).collect();
+    let without = without.iter().map(|name| Host::parse(name));
+    let without = without.map(|host| host.map(|host| host.place()));
+    let without = without.collect::<Result<HashSet<_>, String>>()?;
     let mut seen = HashSet::new();
     for name in &names {
         let host = Host::parse(name)?;
-        if without.contains(name.as_str()) || without.contains(host.bare()) {
-            continue;
+        if !without.is_empty() {
+            let place = host.place();
+            let anyone = (None, place.1.clone(), None);
+            if without.contains(&place) || without.contains(&anyone) {
+                continue;
+            }
         }
         match seen.insert(name.as_str()) {
             true => list.hosts.push(host),
@@ -196,6 +212,8 @@ mod tests {
     fn what_is_no_host_is_refused() {
         for bad in [
             "-x",
+            ".",
+            "..",
             "-oProxyCommand=x",
             "h:0",
             "h:70000",
@@ -217,6 +235,22 @@ mod tests {
         let names: Vec<&str> = list.hosts.iter().map(|host| host.name.as_str()).collect();
         assert_eq!(names, ["n1", "n2", "n9"]);
         assert_eq!(list.repeated, 1);
+    }
+
+    #[test]
+    fn a_host_is_left_out_in_every_form_of_its_name() {
+        let all = "h u@h h:22 u@h:22 ssh://h ssh://u@h ssh://u@h:22 H ::1 [::1]:22 u@::1 k";
+        let left = |excluded| {
+            let list = list(&words(all), &words(excluded)).unwrap();
+            let names = list.hosts.into_iter().map(|host| host.name);
+            names.collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(left("h [::1]"), "k");
+        assert_eq!(left("ssh://H ::1"), "k");
+        let others = "h u@h h:22 ssh://h ssh://u@h H ::1 [::1]:22 u@::1 k";
+        assert_eq!(left("u@h:22"), others);
+        assert_eq!(left("ssh://u@h:22"), others);
+        assert!(list(&words("h"), &words("-x")).is_err());
     }
 
     #[test]

@@ -195,13 +195,11 @@ fn conclude(
     elapsed: Duration,
     quiet: bool,
 ) -> i32 {
+    let not_started = HostOutcome::failed("not started");
     let mut failed: Vec<(&str, &str)> = Vec::new();
     for (index, (host, outcome)) in hosts.iter().zip(&results.outcomes).enumerate() {
-        let cause = match outcome {
-            Some(outcome) => outcome.cause.as_deref(),
-            None => Some("not started"),
-        };
-        if let Some(cause) = cause {
+        let outcome = outcome.as_ref().unwrap_or(&not_started);
+        if let Some(cause) = outcome.cause.as_deref() {
             output.report_missing(index, &host.name, cause);
             failed.push((host.name.as_str(), cause));
         }
@@ -220,17 +218,43 @@ fn conclude(
     match results.ended {
         Ended::Signal => STATUS_INTERRUPTED,
         Ended::Broken => STATUS_FAILED,
-        Ended::Whole | Ended::Failure => outcome::worst(
+        // The thread of a host without an outcome has panicked.
+        Ended::Whole => {
+            let outcomes = results.outcomes.iter();
+            outcome::worst(outcomes.map(|outcome| outcome.as_ref().unwrap_or(&not_started)))
+        }
+        // A host that ended with the run did not fail itself.
+        Ended::Failure => outcome::worst(
             results
                 .outcomes
                 .iter()
                 .flatten()
-                .filter(|outcome| counts(results, outcome)),
+                .filter(|outcome| outcome.cause.as_deref() != Some(crew::ENDED_WITH_THE_RUN)),
         ),
     }
 }
 
-/// True if an outcome counts for the exit status: a host that ended with the run did not fail itself.
-fn counts(results: &Results, outcome: &HostOutcome) -> bool {
-    results.ended == Ended::Whole || outcome.cause.as_deref() != Some(crew::ENDED_WITH_THE_RUN)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_without_an_outcome_fails_the_run() {
+        let host = |name: &str| Host {
+            name: name.to_owned(),
+            destination: name.to_owned(),
+            port: None,
+        };
+        let hosts = [host("n1"), host("n2")];
+        let output = RunOutput::new(options::OutputForm::Grouped, true).unwrap();
+        let status = |ended| {
+            let results = Results {
+                outcomes: vec![Some(HostOutcome::exit(0)), None],
+                ended,
+            };
+            conclude(&hosts, &results, &output, Duration::ZERO, true)
+        };
+        assert_eq!(status(Ended::Whole), STATUS_FAILED);
+        assert_eq!(status(Ended::Failure), 0);
+    }
 }

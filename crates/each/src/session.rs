@@ -24,6 +24,8 @@ pub(crate) struct Control {
     /// Wakes the host's connection.
     pub(crate) bell: Arc<EventFd>,
     is_abandoned: AtomicBool,
+    /// The host's work is done, but for its output.
+    is_done: AtomicBool,
     /// Why it was.
     cause: Mutex<Option<String>>,
 }
@@ -35,6 +37,7 @@ impl Control {
         Ok(Self {
             bell: Arc::new(EventFd::new()?),
             is_abandoned: AtomicBool::new(false),
+            is_done: AtomicBool::new(false),
             cause: Mutex::default(),
         })
     }
@@ -48,6 +51,15 @@ impl Control {
 
     pub(crate) fn is_abandoned(&self) -> bool {
         self.is_abandoned.load(Ordering::Relaxed)
+    }
+
+    /// The host's work is done: its time limit does not count the wait until its output is written.
+    pub(crate) fn set_done(&self) {
+        self.is_done.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.is_done.load(Ordering::Relaxed)
     }
 
     /// The outcome of a host whose work was ended; `None` if it was not.
@@ -66,8 +78,6 @@ pub(crate) struct CommandEnd {
     /// `None` if the command gets no input.
     pub(crate) input: Option<Arc<Spool>>,
     pub(crate) has_begun: Arc<AtomicBool>,
-    /// Connections of the program at once.
-    pub(crate) of: u64,
 }
 
 impl CommandEnd {
@@ -103,10 +113,6 @@ impl LocalEnd for CommandEnd {
 
     fn has_no_input(&self) -> bool {
         self.input.is_none()
-    }
-
-    fn sharers(&self) -> u64 {
-        self.of
     }
 }
 

@@ -4,6 +4,7 @@
 //! terminal ([`crate::terminal`]), one sets a flag ([`note`]), one counts interrupts
 //! ([`count_interrupts`]).
 
+use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -234,6 +235,32 @@ pub fn note(signal: Signal) -> io::Result<()> {
 #[must_use]
 pub fn noted() -> bool {
     NOTED.load(Ordering::Relaxed)
+}
+
+/// Says whether a thread's questions are to end.
+type EndsQuestions = Box<dyn Fn() -> bool>;
+
+thread_local! {
+    static ENDS_QUESTIONS: RefCell<Option<EndsQuestions>> = const { RefCell::new(None) };
+}
+
+/// Runs `work`, in which questions to the user ([`crate::terminal`]) end as by a noted signal when
+/// `ends` says so: for one of many threads of a program.
+pub fn with_questions_until<T>(ends: impl Fn() -> bool + 'static, work: impl FnOnce() -> T) -> T {
+    struct Restore;
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            ENDS_QUESTIONS.set(None);
+        }
+    }
+    ENDS_QUESTIONS.set(Some(Box::new(ends)));
+    let _restore = Restore;
+    work()
+}
+
+/// True if a question of this thread is to end without an answer.
+pub(crate) fn question_ends() -> bool {
+    noted() || ENDS_QUESTIONS.with_borrow(|ends| ends.as_ref().is_some_and(|ends| ends()))
 }
 
 /// Number of SIGINTs since [`count_interrupts`] or [`forget_interrupts`].

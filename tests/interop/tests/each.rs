@@ -2,6 +2,8 @@
 //! and copies of trees.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -185,6 +187,25 @@ fn files_hold_the_output_of_each_host() {
 }
 
 #[test]
+fn a_command_whose_output_cannot_be_kept_does_not_run() {
+    with_servers(|site| {
+        let directory = site.scratch.join("taken");
+        fs::create_dir_all(directory.join("n1.out")).expect("mkdir");
+        let marker = site.scratch.join("marker");
+        let directory = directory.display().to_string();
+        let command = format!("touch {}", marker.display());
+        let found = site.each(&["--output", &directory, "n1", "--", &command]);
+        assert_eq!(found.status, 255, "{}", found.summary());
+        assert!(!marker.exists(), "{}", found.summary());
+        assert!(
+            found.stderr.text().contains("output not kept"),
+            "{}",
+            found.summary()
+        );
+    });
+}
+
+#[test]
 fn more_than_is_held_is_written_host_after_host() {
     with_servers(|site| {
         let command = "for i in 1 2 3; do head -c 1000000 /dev/zero | tr '\\0' $i; done; echo";
@@ -250,6 +271,55 @@ fn a_host_that_hangs_ends_by_its_time_limit() {
             "{errors}"
         );
         assert!(found.stdout.text().contains("begun"), "{}", found.summary());
+    });
+}
+
+#[test]
+fn a_question_ends_by_the_time_limit_of_its_hosts() {
+    with_servers(|site| {
+        let asked = site.scratch.join("asked");
+        let text = format!("#!/bin/sh\necho x >>{}\nexec sleep 1000\n", asked.display());
+        let askpass = site.scratch.write("askpass", text);
+        let mode = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(&askpass, mode).expect("chmod");
+        let mut command = site.command();
+        command
+            .args(["--timeout", "2", "-o", "StrictHostKeyChecking=ask"])
+            .args(["-o", "UserKnownHostsFile=/dev/null", "n1,n2", "--", "true"])
+            .env("SSH_ASKPASS", &askpass)
+            .env("SSH_ASKPASS_REQUIRE", "force");
+        let found = run(&mut command, Input::Nothing, COMMAND_LIMIT).expect("fulmar each");
+        assert_eq!(found.status, 255, "{}", found.summary());
+        assert!(
+            found
+                .stderr
+                .text()
+                .contains("timed out after 2 s (2): n[1-2]"),
+            "{}",
+            found.summary()
+        );
+        // The other host's time was over before its turn to ask.
+        assert_eq!(fs::read_to_string(&asked).expect("a question"), "x\n");
+    });
+}
+
+#[test]
+fn no_connection_is_that_of_a_master() {
+    with_servers(|site| {
+        let path = site.scratch.join("master");
+        let master = UnixListener::bind(&path).expect("a socket");
+        master.set_nonblocking(true).expect("O_NONBLOCK");
+        let file = site.scratch.write("file", "x").display().to_string();
+        let copy = site.scratch.join("copy").display().to_string();
+        let option = format!("ControlPath={}", path.display());
+        for work in [
+            &["-n", "1", "n1", "--", "true"][..],
+            &["--put", "n1", "--", &file, &copy],
+        ] {
+            let found = site.each(&[&["-o", &option], work].concat());
+            assert_eq!(found.status, 0, "{}", found.summary());
+            assert!(master.accept().is_err(), "{work:?} asked the master");
+        }
     });
 }
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use zeroize::Zeroizing;
 
-use super::prompt::MAX_ANSWER_LEN;
+use super::prompt::{MAX_ANSWER_LEN, SIGNAL_CHECK_INTERVAL};
 use crate::process::{Child, ChildCommand};
-use crate::signals::Signal;
+use crate::signals::{self, Signal};
 
 /// The askpass program if `SSH_ASKPASS` is unset or empty.
 const DEFAULT_PROGRAM: &str = "/usr/bin/ssh-askpass";
@@ -51,6 +51,14 @@ pub fn ask(
     let mut answer = Zeroizing::new(vec![0_u8; MAX_ANSWER_LEN + 1]);
     let mut length = 0;
     while let Some(room) = answer.get_mut(length..).filter(|room| !room.is_empty()) {
+        let waited = crate::io::wait_readable(&output, Some(SIGNAL_CHECK_INTERVAL));
+        if signals::question_ends() {
+            drop(Notification(child));
+            return Ok(None);
+        }
+        if !waited.map_err(text)? {
+            continue;
+        }
         let count = crate::io::read(&output, room).map_err(text)?;
         if count == 0 {
             break;
@@ -137,9 +145,30 @@ pub fn may_ask() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::signals::NOTED_TEST_LOCK;
+
+    #[test]
+    fn a_question_that_is_given_up_ends_its_program() {
+        let _noted = NOTED_TEST_LOCK.lock();
+        let folder = std::env::temp_dir().join(format!("askpass-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let program = folder.join("askpass");
+        std::fs::write(&program, "#!/bin/sh\nexec sleep 1000\n").unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+        std::fs::set_permissions(&program, mode).unwrap();
+        let begun = std::time::Instant::now();
+        let is_late = move || begun.elapsed() > Duration::from_millis(300);
+        let asked = || ask(program.as_os_str(), "p", None);
+        let answer = signals::with_questions_until(is_late, asked).unwrap();
+        assert!(answer.is_none());
+        assert!(begun.elapsed() < Duration::from_secs(100));
+        assert!(!signals::question_ends());
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 
     #[test]
     fn the_first_line_of_the_output_is_the_answer() {
+        let _noted = NOTED_TEST_LOCK.lock();
         // /bin/echo prints the prompt, which serves as the answer.
         let program = OsStr::new("/bin/echo");
         let answer = ask(program, "secret\nmore", None).unwrap().unwrap();

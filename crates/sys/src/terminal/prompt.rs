@@ -162,8 +162,8 @@ impl Drop for PromptModes<'_> {
 }
 
 /// Interval at which a prompt checks whether another thread received the signal that should end it
-/// ([`signals::note`]).
-const SIGNAL_CHECK_INTERVAL: Duration = Duration::from_millis(200);
+/// ([`signals::note`]), or has given it up ([`signals::with_questions_until`]).
+pub(super) const SIGNAL_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 fn read_line(terminal: BorrowedFd<'_>, caught: &SignalFd) -> PromptOutcome {
     // Full capacity at once: reallocation would leave copies of the secret in memory.
@@ -177,7 +177,7 @@ fn read_line(terminal: BorrowedFd<'_>, caught: &SignalFd) -> PromptOutcome {
         if let Err(error) = crate::io::poll(&mut fds, Some(SIGNAL_CHECK_INTERVAL)) {
             return PromptOutcome::Failed(error.into());
         }
-        if signals::noted() {
+        if signals::question_ends() {
             return PromptOutcome::Failed(PromptError::Interrupted);
         }
         let [signals, input] = &fds;

@@ -17,6 +17,9 @@ const MAX_UNREAD_BYTES: usize = 64 << 10;
 /// Most bytes that a passenger in proxy mode leaves unread: the windows that it has opened to the
 /// server, 2 MiB for each channel with OpenSSH's `ssh`.
 const MAX_UNREAD_PROXY_BYTES: usize = 64 << 20;
+/// Longest packet of proxy mode, bytes. Its message must fit into a packet to the server, whatever
+/// padding and compression add: a longer one would end the connection, and all sessions with it.
+const MAX_PROXY_PACKET_BYTES: usize = MAX_MESSAGE_BYTES - 1024;
 /// Bytes read at once in proxy mode.
 const PROXY_READ_BYTES: usize = 64 << 10;
 /// Sent bytes that are kept before the rest is moved to the front.
@@ -257,7 +260,7 @@ impl Incoming {
             return Ok(None);
         };
         let length = usize::try_from(u32::from_be_bytes(*length)).unwrap_or(usize::MAX);
-        if !(2..=MAX_MESSAGE_BYTES).contains(&length) {
+        if !(2..=MAX_PROXY_PACKET_BYTES).contains(&length) {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
                 format!("a packet of {length} bytes"),
@@ -309,5 +312,29 @@ impl Incoming {
 impl AsFd for Control {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_that_no_packet_to_the_server_takes_ends_its_passenger() {
+        let taken = |length: usize| {
+            let mut bytes = u32::try_from(length).unwrap().to_be_bytes().to_vec();
+            bytes.resize(4 + length, 0);
+            let mut incoming = Incoming {
+                bytes,
+                ..Incoming::default()
+            };
+            incoming.take_packet()
+        };
+        for length in [0, 1, MAX_PROXY_PACKET_BYTES + 1, MAX_MESSAGE_BYTES] {
+            let reason = taken(length).unwrap_err();
+            assert_eq!(reason.kind(), io::ErrorKind::InvalidData, "{length}");
+        }
+        let longest = taken(MAX_PROXY_PACKET_BYTES).unwrap().unwrap();
+        assert_eq!(longest.len(), MAX_PROXY_PACKET_BYTES - 1);
     }
 }
