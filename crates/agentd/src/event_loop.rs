@@ -407,7 +407,8 @@ impl AgentLoop {
         let Some(connection) = self.connections.get_mut(&place.connection) else {
             return false;
         };
-        let has_room = self.in_help < MAX_QUESTIONS && connection.in_question < MAX_QUESTIONS_OF_ONE;
+        let has_room =
+            self.in_help < MAX_QUESTIONS && connection.in_question < MAX_QUESTIONS_OF_ONE;
         if has_room && ask(&self.sources.helper).is_ok() {
             connection.in_question += 1;
             self.in_help += 1;

@@ -334,11 +334,22 @@ mod tests {
     fn a_socket_reports_devices_and_nothing_else() {
         let program = security_key_program().unwrap();
         let socket = |family: i32, protocol: i32| {
-            let arguments = [u64::from(small(family)), 3, u64::from(small(protocol)), 0, 0, 0];
+            let arguments = [
+                u64::from(small(family)),
+                3,
+                u64::from(small(protocol)),
+                0,
+                0,
+                0,
+            ];
             allows(&program, UNKNOWN, libc::SYS_socket, arguments)
         };
         assert!(socket(libc::AF_NETLINK, libc::NETLINK_KOBJECT_UEVENT));
-        for protocol in [libc::NETLINK_ROUTE, libc::NETLINK_USERSOCK, libc::NETLINK_GENERIC] {
+        for protocol in [
+            libc::NETLINK_ROUTE,
+            libc::NETLINK_USERSOCK,
+            libc::NETLINK_GENERIC,
+        ] {
             assert!(!socket(libc::AF_NETLINK, protocol), "{protocol}");
         }
         for family in [libc::AF_INET, libc::AF_UNIX, libc::AF_PACKET] {

@@ -17,7 +17,7 @@ use landlock::{
 use super::bpf::BpfProgram;
 use super::files::Wall;
 use super::filter::{CallList, UNKNOWN};
-use super::provider::{ALLOWED, CODE, DESCRIPTOR, READ, REACHES_OTHERS, with_neighbours};
+use super::provider::{ALLOWED, CODE, DESCRIPTOR, REACHES_OTHERS, READ, with_neighbours};
 use crate::process::{self, Limit, Resource};
 
 /// Files and directories that may be read: the configuration of token libraries, and what they find
@@ -270,7 +270,10 @@ mod tests {
         assert!(allows(libc::SYS_socket, first(libc::AF_UNIX)));
         let netlink = |protocol: i32| {
             let family = u64::from(small(libc::AF_NETLINK));
-            allows(libc::SYS_socket, [family, 3, u64::from(small(protocol)), 0, 0, 0])
+            allows(
+                libc::SYS_socket,
+                [family, 3, u64::from(small(protocol)), 0, 0, 0],
+            )
         };
         assert!(netlink(libc::NETLINK_KOBJECT_UEVENT));
         assert!(!netlink(libc::NETLINK_ROUTE) && !netlink(libc::NETLINK_USERSOCK));
