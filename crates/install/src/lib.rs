@@ -85,7 +85,7 @@ impl InstallSettings {
     }
 
     /// With ssh-keysign also if it is here from an earlier installation, with the mode that it has:
-    /// a set-user-ID program must not stay behind when the others become newer.
+    /// a set-user-ID program must not stay older than the others.
     fn with_installed_keysign(&self, old: &Manifest) -> Self {
         let path = self.keysign_path();
         let known = old.paths().any(|known| known == path);

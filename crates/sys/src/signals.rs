@@ -247,14 +247,14 @@ thread_local! {
 /// Runs `work`, in which questions to the user ([`crate::terminal`]) end as by a noted signal when
 /// `ends` says so: for one of many threads of a program.
 pub fn with_questions_until<T>(ends: impl Fn() -> bool + 'static, work: impl FnOnce() -> T) -> T {
-    struct Restore;
-    impl Drop for Restore {
+    struct RestoreLimit;
+    impl Drop for RestoreLimit {
         fn drop(&mut self) {
             ENDS_QUESTIONS.set(None);
         }
     }
     ENDS_QUESTIONS.set(Some(Box::new(ends)));
-    let _restore = Restore;
+    let _restore = RestoreLimit;
     work()
 }
 
