@@ -285,6 +285,7 @@ fn a_question_ends_by_the_time_limit_of_its_hosts() {
         let mut command = site.command();
         command
             .args(["--timeout", "2", "-o", "StrictHostKeyChecking=ask"])
+            .args(["-o", "BatchMode=no"])
             .args(["-o", "UserKnownHostsFile=/dev/null", "n1,n2", "--", "true"])
             .env("SSH_ASKPASS", &askpass)
             .env("SSH_ASKPASS_REQUIRE", "force");
