@@ -166,7 +166,10 @@ fn bash_completes_programs_flags_and_values() {
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     };
     assert_eq!(complete("fulmar keyg"), "keygen");
-    assert_eq!(complete("fulmar keygen -t e"), "ed25519 ecdsa");
+    assert_eq!(
+        complete("fulmar keygen -t e"),
+        "ed25519 ecdsa ed25519-sk ecdsa-sk"
+    );
     assert_eq!(complete("fulmar install --dry"), "--dry-run");
     assert_eq!(complete("fulmar ssh -o Strict"), "StrictHostKeyChecking=");
     assert_eq!(complete("fulmar sshd -o ChrootD"), "ChrootDirectory=");
