@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 /// All tests that it may name: those of this crate and of the crates in the document.
-const PLACES: [&str; 13] = [
+const PLACES: [&str; 14] = [
     "tests/privsep/tests",
     "crates/privsep/src",
     "crates/sys/tests/roles",
@@ -15,6 +15,7 @@ const PLACES: [&str; 13] = [
     "crates/server/src",
     "crates/accelerator/tests",
     "crates/accelerator/src",
+    "crates/client/src",
     "crates/fido/tests",
     "crates/add/tests/agent",
     "tests/interop/tests",
