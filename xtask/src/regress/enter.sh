@@ -42,5 +42,5 @@ fi
 
 exec chroot . setpriv --reuid=regress --regid=regress --init-groups env -i \
     HOME=/home/regress USER=regress LOGNAME=regress SHELL=/bin/bash TERM=dumb \
-    PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+    PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin OPENSSL_BIN=openssl \
     sh -c 'cd && exec "$@"' sh /usr/lib/openssh/regress/run-tests /tmp/suite "$@" </dev/null
