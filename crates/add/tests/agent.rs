@@ -199,7 +199,7 @@ impl Folder {
         let (asked, answer) = (self.join("asked"), self.join("answer"));
         let text = format!(
             "#!/bin/sh\nprintf '%s\\n' \"$1\" >> {0}\necho \"hint $SSH_ASKPASS_PROMPT\" >> {0}\n\
-             while ! test -e {1}; do sleep 0.02; done\ntest \"$(cat {1})\" = yes\n",
+             while ! test -e {1}; do test -e {0} || exit 1; sleep 0.02; done\ntest \"$(cat {1})\" = yes\n",
             asked.display(),
             answer.display()
         );

@@ -256,13 +256,7 @@ fn a_changed_or_unknown_host_key_stops_that_host_alone() {
 #[test]
 fn a_host_that_hangs_ends_by_its_time_limit() {
     with_servers(|site| {
-        let words = [
-            "--timeout",
-            "2",
-            "n1,n2",
-            "--",
-            "echo begun; exec sleep 1000",
-        ];
+        let words = ["--timeout", "2", "n1,n2", "--", "echo begun; exec sleep 30"];
         let found = site.each(&words);
         assert_eq!(found.status, 255, "{}", found.summary());
         let errors = found.stderr.text();
@@ -278,7 +272,7 @@ fn a_host_that_hangs_ends_by_its_time_limit() {
 fn a_question_ends_by_the_time_limit_of_its_hosts() {
     with_servers(|site| {
         let asked = site.scratch.join("asked");
-        let text = format!("#!/bin/sh\necho x >>{}\nexec sleep 1000\n", asked.display());
+        let text = format!("#!/bin/sh\necho x >>{}\nexec sleep 30\n", asked.display());
         let askpass = site.scratch.write("askpass", text);
         let mode = fs::Permissions::from_mode(0o755);
         fs::set_permissions(&askpass, mode).expect("chmod");
@@ -334,7 +328,7 @@ fn the_first_failure_ends_the_run() {
             "dead",
             "n[1-5]",
             "--",
-            "exec sleep 1000",
+            "exec sleep 30",
         ];
         let found = site.each(&words);
         assert_eq!(found.status, 255, "{}", found.summary());
