@@ -13,8 +13,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset,
-    RulesetAttr, RulesetCreatedAttr, RulesetStatus, Scope,
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd,
+    Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetStatus, Scope,
 };
 
 use super::bpf::BpfProgram;
@@ -226,6 +226,14 @@ fn files(libraries: &[impl AsRef<Path>], devices: &[PathBuf], read: &[&str]) -> 
         .chain(own.iter().map(PathBuf::as_path))
         .map(|path| (path, code))
         .chain(devices.iter().map(|path| (path.as_path(), device)));
+    wall(rules)
+}
+
+/// Denies this process all files, TCP ports, abstract sockets and signals to others, but for the
+/// rights at the paths of `rules`. A path that is missing needs no rule.
+pub(super) fn wall<P: AsRef<Path>>(
+    rules: impl IntoIterator<Item = (P, BitFlags<AccessFs>)>,
+) -> io::Result<Wall> {
     let mut set = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(ABI::V5))
@@ -234,11 +242,10 @@ fn files(libraries: &[impl AsRef<Path>], devices: &[PathBuf], read: &[&str]) -> 
         .and_then(Ruleset::create)
         .map_err(io::Error::other)?;
     for (path, rights) in rules {
-        // Missing paths need no rule.
-        let Ok(opened) = PathFd::new(path) else {
+        let Ok(opened) = PathFd::new(&path) else {
             continue;
         };
-        let rights = if path.is_dir() {
+        let rights = if path.as_ref().is_dir() {
             rights
         } else {
             rights & AccessFs::from_file(ABI::V5)

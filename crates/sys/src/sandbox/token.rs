@@ -9,15 +9,12 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use landlock::{
-    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset,
-    RulesetAttr, RulesetCreatedAttr, RulesetStatus, Scope,
-};
+use landlock::{ABI, AccessFs};
 
 use super::bpf::BpfProgram;
 use super::files::Wall;
 use super::filter::{CallList, UNKNOWN};
-use super::provider::{ALLOWED, CODE, DESCRIPTOR, REACHES_OTHERS, READ, with_neighbours};
+use super::provider::{ALLOWED, CODE, DESCRIPTOR, REACHES_OTHERS, READ, wall, with_neighbours};
 use crate::process::{self, Limit, Resource};
 
 /// Files and directories that may be read: the configuration of token libraries, and what they find
@@ -138,7 +135,7 @@ pub fn token(library: &Path) -> io::Result<Wall> {
         let ceiling = process::limit(resource)?.hard;
         process::set_limit(resource, Limit::both(value.min(ceiling)))?;
     }
-    let wall = files(library)?;
+    let wall = wall(rules(library))?;
     program()?.install().map_err(|error| {
         let text = format!("this kernel does not restrict system calls (seccomp): {error}");
         io::Error::new(error.kind(), text)
@@ -207,36 +204,6 @@ fn softhsm_directory(configuration: &Path) -> Option<PathBuf> {
         .filter_map(|line| line.split_once('='))
         .find(|(key, _)| key.trim() == "directories.tokendir")
         .map(|(_, path)| PathBuf::from(path.trim()))
-}
-
-fn files(library: &Path) -> io::Result<Wall> {
-    let mut set = Ruleset::default()
-        .set_compatibility(CompatLevel::BestEffort)
-        .handle_access(AccessFs::from_all(ABI::V5))
-        .and_then(|set| set.handle_access(AccessNet::from_all(ABI::V4)))
-        .and_then(|set| set.scope(Scope::from_all(ABI::V6)))
-        .and_then(Ruleset::create)
-        .map_err(io::Error::other)?;
-    for (path, rights) in rules(library) {
-        // Missing paths need no rule.
-        let Ok(opened) = PathFd::new(&path) else {
-            continue;
-        };
-        let rights = if path.is_dir() {
-            rights
-        } else {
-            rights & AccessFs::from_file(ABI::V5)
-        };
-        set = set
-            .add_rule(PathBeneath::new(opened, rights))
-            .map_err(io::Error::other)?;
-    }
-    let restricted = set.restrict_self().map_err(io::Error::other)?;
-    Ok(match restricted.ruleset {
-        RulesetStatus::FullyEnforced => Wall::Whole,
-        RulesetStatus::PartiallyEnforced => Wall::Partial,
-        RulesetStatus::NotEnforced => Wall::None,
-    })
 }
 
 fn program() -> io::Result<BpfProgram> {
