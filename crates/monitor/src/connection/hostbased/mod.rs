@@ -12,7 +12,7 @@ use std::path::Path;
 
 use config::server::ServerOptions;
 use keys::CertificateKind;
-use keys::candidate::{CandidateKey, CandidateRules};
+use keys::candidate::CandidateKey;
 use keys::certificate::CertificateRules;
 use keys::known_hosts::{self, HostKeyStatus, KnownHosts};
 use sys::file::FollowLinks;
@@ -78,13 +78,8 @@ pub(crate) fn candidate(
     options: &ServerOptions,
 ) -> Result<CandidateKey, String> {
     let accepted = &options.algorithms.hostbased_accepted_algorithms;
-    let rules = CandidateRules {
-        list: "HostbasedAcceptedAlgorithms",
-        permits: &|algorithm| accepted.iter().any(|name| name == algorithm),
-        authorities: &publickey::authority_algorithms(&options.algorithms),
-        min_rsa_bits: publickey::required_rsa_bits(&options.algorithms),
-    };
-    CandidateKey::new(algorithm, blob, &rules)
+    let list = "HostbasedAcceptedAlgorithms";
+    publickey::accepted_candidate(algorithm, blob, list, accepted, options)
 }
 
 impl HostLookup<'_> {

@@ -38,16 +38,33 @@ pub(crate) struct Lookup<'a> {
     pub(crate) log: &'a Log,
 }
 
-/// Parses a request's algorithm and key blob and checks them against the configuration. The exact
-/// name must be permitted: one ECDSA curve does not permit another.
+/// Parses a request's algorithm and key blob and checks them against the configuration.
 pub(crate) fn candidate(
     algorithm: &str,
     blob: &[u8],
     options: &ServerOptions,
 ) -> Result<CandidateKey, String> {
     let accepted = &options.algorithms.pubkey_accepted_algorithms;
+    accepted_candidate(
+        algorithm,
+        blob,
+        "PubkeyAcceptedAlgorithms",
+        accepted,
+        options,
+    )
+}
+
+/// The same for the list `accepted` of the keyword `list`. The exact name must be permitted: one
+/// ECDSA curve does not permit another.
+pub(super) fn accepted_candidate(
+    algorithm: &str,
+    blob: &[u8],
+    list: &'static str,
+    accepted: &[String],
+    options: &ServerOptions,
+) -> Result<CandidateKey, String> {
     let rules = CandidateRules {
-        list: "PubkeyAcceptedAlgorithms",
+        list,
         permits: &|algorithm| accepted.iter().any(|name| name == algorithm),
         authorities: &authority_algorithms(&options.algorithms),
         min_rsa_bits: required_rsa_bits(&options.algorithms),
