@@ -115,7 +115,7 @@ fn is_host(host: &PresentedKey, hop: &Hop, now: u64) -> bool {
                 kind: CertificateKind::Host,
                 names: &[&hop.host],
                 now,
-                authority_algorithms: SignatureAlgorithm::ALL,
+                authority_algorithms: SignatureAlgorithm::WITHOUT_SHA1,
                 min_rsa_bits: MIN_RSA_BITS,
             };
             certificate.check(&rules).is_ok()

@@ -344,6 +344,7 @@ impl Greeted {
                 strategy.meet(connection.peer_version().unwrap_or_default());
                 if self.warn_weak_crypto {
                     warn_weak_crypto(self.driver.connection());
+                    warn_old_algorithms(self.driver.connection());
                 }
                 Ok(Secured {
                     driver: self.driver,
@@ -455,6 +456,21 @@ fn warn_weak_crypto(connection: &Connection) {
              ** This session may be vulnerable to \"store now, decrypt later\" attacks.\n\
              ** The server may need to be upgraded. See https://openssh.com/pq.html",
         );
+    }
+}
+
+/// `WarnWeakCrypto`: an algorithm of old devices was agreed on, which only a configuration permits.
+fn warn_old_algorithms(connection: &Connection) {
+    let Some(negotiated) = connection.negotiated() else {
+        return;
+    };
+    let old = negotiated.old_algorithms();
+    if !old.is_empty() {
+        log::info_once(&format!(
+            "** WARNING: connection is using weak algorithms of old devices: {}.\n\
+             ** The server should be upgraded: whoever can change its traffic may read the session.",
+            old.join(", ")
+        ));
     }
 }
 

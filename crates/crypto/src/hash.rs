@@ -1,5 +1,5 @@
-//! Hash functions: SHA-1 and SHA-2 (FIPS 180-4), and MD5 for old key fingerprints and old PEM files
-//! only. Digests are values on the stack.
+//! Hash functions: SHA-1 and SHA-2 (FIPS 180-4), and MD5 for old key fingerprints, old PEM files
+//! and hmac-md5 only. Digests are values on the stack.
 //!
 //! HMAC is in [`crate::mac`].
 #![forbid(unsafe_code)]
@@ -11,9 +11,10 @@ use crate::awslc::digest::HashContext;
 /// A hash function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum HashAlgorithm {
-    /// RFC 1321; only for old fingerprints and old PEM encryption.
+    /// RFC 1321; only for old fingerprints, old PEM encryption and hmac-md5.
     Md5,
-    /// FIPS 180-4; only for hmac-sha1, hashed host names, SSHFP and the token `%C` of configurations.
+    /// FIPS 180-4; only for hmac-sha1, hashed host names, SSHFP, the token `%C` of configurations,
+    /// and key exchanges and signatures with old devices.
     Sha1,
     /// FIPS 180-4.
     Sha256,

@@ -1,11 +1,11 @@
 //! Old ciphers and key derivation for private keys in PEM and PKCS#8 files: AES-CBC, triple-DES-CBC
 //! (decryption only) and PBKDF2 (RFC 8018).
 //!
-//! None of these may be negotiated on a connection.
+//! The ciphers of connections are in `cipher`.
 #![forbid(unsafe_code)]
 
 use crate::LegacyError;
-use crate::awslc::{aes::AesKey, des, digest};
+use crate::awslc::{aes::AesKey, des::TripleDesKey, digest};
 use crate::hash::HashAlgorithm;
 
 /// Maximum number of PBKDF2 iterations that a file may specify: about ten seconds of work.
@@ -45,7 +45,9 @@ pub fn aes_cbc_encrypt(key: &[u8], iv: &[u8], data: &mut [u8]) -> Result<(), Leg
 pub fn des_ede3_cbc_decrypt(key: &[u8], iv: &[u8], data: &mut [u8]) -> Result<(), LegacyError> {
     let key = key.try_into().map_err(|_| LegacyError::WrongLength)?;
     let iv = iv.try_into().map_err(|_| LegacyError::WrongLength)?;
-    des::ede3_cbc_decrypt(key, iv, data).map_err(|_| LegacyError::WrongLength)
+    TripleDesKey::new(key)
+        .cbc(iv, data, false)
+        .map_err(|_| LegacyError::WrongLength)
 }
 
 /// Fills `out` with a key derived by PBKDF2 with HMAC of `algorithm`.

@@ -1,6 +1,6 @@
 //! After `warm_up`, everything works in a process that cannot open a file.
 
-use crypto::cipher::{CIPHERS, ChaChaPolyKey, CipherKind, CtrKey, GcmKey};
+use crypto::cipher::{CIPHERS, CbcKey, ChaChaPolyKey, CipherKind, CtrKey, GcmKey};
 use crypto::kex::{Initiator, KEXES, KexFamily, respond};
 use crypto::mac::{MACS, MacKey};
 use crypto::sign::{KeyKind, PrivateKey, SignatureScheme};
@@ -33,6 +33,9 @@ fn nothing_needs_a_file_after_warming_up() {
             CipherKind::Ctr => CtrKey::new(spec.algorithm, &key, &iv)
                 .expect("lengths fit")
                 .apply(0, &mut data),
+            CipherKind::Cbc => CbcKey::new(spec.algorithm, &key)
+                .expect("length fits")
+                .encrypt(&[2; 16], &mut data),
             CipherKind::Gcm => {
                 let key = GcmKey::new(spec.algorithm, &key, &iv).expect("lengths fit");
                 let _tag = key.seal(0, [0; 4], &mut data);

@@ -4,7 +4,7 @@
 //!
 //! A *key type* is the name inside a key blob; a *signature algorithm* is the name that is
 //! negotiated and that a signature contains. They differ only for RSA, where one key type has two
-//! algorithms. SHA-1 signatures (`ssh-rsa`) are deliberately not supported.
+//! algorithms and a third, `ssh-rsa` with SHA-1, for old devices: no default permits it.
 
 use core::fmt;
 
@@ -160,7 +160,11 @@ impl KeyType {
             Self::EcdsaP256 => &[SignatureAlgorithm::EcdsaP256],
             Self::EcdsaP384 => &[SignatureAlgorithm::EcdsaP384],
             Self::EcdsaP521 => &[SignatureAlgorithm::EcdsaP521],
-            Self::Rsa => &[SignatureAlgorithm::RsaSha512, SignatureAlgorithm::RsaSha256],
+            Self::Rsa => &[
+                SignatureAlgorithm::RsaSha512,
+                SignatureAlgorithm::RsaSha256,
+                SignatureAlgorithm::RsaSha1,
+            ],
             Self::SkEd25519 => &[SignatureAlgorithm::SkEd25519],
             Self::SkEcdsaP256 => &[SignatureAlgorithm::SkEcdsaP256],
             Self::MlDsa44Ed25519 => &[SignatureAlgorithm::MlDsa44Ed25519],
@@ -178,6 +182,7 @@ impl KeyType {
             Self::Rsa => &[
                 SignatureAlgorithm::RsaSha512Cert,
                 SignatureAlgorithm::RsaSha256Cert,
+                SignatureAlgorithm::RsaSha1Cert,
             ],
             Self::SkEd25519 => &[SignatureAlgorithm::SkEd25519Cert],
             Self::SkEcdsaP256 => &[SignatureAlgorithm::SkEcdsaP256Cert],
@@ -213,7 +218,7 @@ macro_rules! signature_algorithms {
                 match self { $(Self::$variant => $name,)* }
             }
 
-            /// Looks up an algorithm by name; `None` for unknown names and for SHA-1's `ssh-rsa`.
+            /// Looks up an algorithm by name; `None` for unknown names.
             #[must_use]
             pub fn from_name(name: &str) -> Option<Self> {
                 match name { $($name => Some(Self::$variant),)* _ => None }
@@ -246,6 +251,7 @@ signature_algorithms! {
     EcdsaP256, "ecdsa-sha2-nistp256", EcdsaP256, EcdsaP256, false;
     EcdsaP384, "ecdsa-sha2-nistp384", EcdsaP384, EcdsaP384, false;
     EcdsaP521, "ecdsa-sha2-nistp521", EcdsaP521, EcdsaP521, false;
+    RsaSha1, "ssh-rsa", Rsa, RsaSha1, false;
     RsaSha256, "rsa-sha2-256", Rsa, RsaSha256, false;
     RsaSha512, "rsa-sha2-512", Rsa, RsaSha512, false;
     SkEd25519, "sk-ssh-ed25519@openssh.com", SkEd25519, SkEd25519, false;
@@ -255,6 +261,7 @@ signature_algorithms! {
     EcdsaP256Cert, "ecdsa-sha2-nistp256-cert-v01@openssh.com", EcdsaP256, EcdsaP256, true;
     EcdsaP384Cert, "ecdsa-sha2-nistp384-cert-v01@openssh.com", EcdsaP384, EcdsaP384, true;
     EcdsaP521Cert, "ecdsa-sha2-nistp521-cert-v01@openssh.com", EcdsaP521, EcdsaP521, true;
+    RsaSha1Cert, "ssh-rsa-cert-v01@openssh.com", Rsa, RsaSha1, true;
     RsaSha256Cert, "rsa-sha2-256-cert-v01@openssh.com", Rsa, RsaSha256, true;
     RsaSha512Cert, "rsa-sha2-512-cert-v01@openssh.com", Rsa, RsaSha512, true;
     SkEd25519Cert, "sk-ssh-ed25519-cert-v01@openssh.com", SkEd25519, SkEd25519, true;
@@ -263,6 +270,28 @@ signature_algorithms! {
 }
 
 impl SignatureAlgorithm {
+    /// Every algorithm but those with SHA-1, in the table's order: what may sign files and the
+    /// certificates of their signers.
+    pub const WITHOUT_SHA1: &'static [Self] = &{
+        let mut rest = [Self::Ed25519; Self::ALL.len() - 2];
+        let (mut from, mut to) = (0, 0);
+        while from < Self::ALL.len() {
+            if !Self::ALL[from].is_sha1() {
+                rest[to] = Self::ALL[from];
+                to += 1;
+            }
+            from += 1;
+        }
+        rest
+    };
+
+    /// True for the signatures of old devices, which can be forged for messages that the attacker
+    /// chooses both of.
+    #[must_use]
+    pub const fn is_sha1(self) -> bool {
+        matches!(self, Self::RsaSha1 | Self::RsaSha1Cert)
+    }
+
     /// Looks up an algorithm by a name received from the peer.
     #[must_use]
     pub fn from_wire_name(name: &[u8]) -> Option<Self> {
@@ -326,11 +355,14 @@ mod tests {
     }
 
     #[test]
-    fn sha1_signatures_have_no_name_here() {
-        assert_eq!(SignatureAlgorithm::from_name("ssh-rsa"), None);
+    fn sha1_is_the_weakest_of_rsa() {
         assert_eq!(
-            SignatureAlgorithm::from_name("ssh-rsa-cert-v01@openssh.com"),
-            None
+            KeyType::Rsa.algorithms().last(),
+            Some(&SignatureAlgorithm::RsaSha1)
+        );
+        assert_eq!(
+            KeyType::Rsa.certificate_algorithms().last(),
+            Some(&SignatureAlgorithm::RsaSha1Cert)
         );
         assert_eq!(SignatureAlgorithm::from_wire_name(b"\xff"), None);
     }

@@ -273,7 +273,7 @@ impl AllowedSigner {
                 kind: CertificateKind::User,
                 names: &[name],
                 now: time,
-                authority_algorithms: SignatureAlgorithm::ALL,
+                authority_algorithms: SignatureAlgorithm::WITHOUT_SHA1,
                 min_rsa_bits: MIN_RSA_BITS,
             })
         };

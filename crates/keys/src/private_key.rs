@@ -272,6 +272,7 @@ impl PrivateKey {
             SignatureAlgorithm::EcdsaP256 => SignatureScheme::EcdsaP256Sha256,
             SignatureAlgorithm::EcdsaP384 => SignatureScheme::EcdsaP384Sha384,
             SignatureAlgorithm::EcdsaP521 => SignatureScheme::EcdsaP521Sha512,
+            SignatureAlgorithm::RsaSha1 => SignatureScheme::RsaPkcs1Sha1,
             SignatureAlgorithm::RsaSha256 => SignatureScheme::RsaPkcs1Sha256,
             SignatureAlgorithm::RsaSha512 => SignatureScheme::RsaPkcs1Sha512,
             SignatureAlgorithm::MlDsa44Ed25519 => SignatureScheme::MlDsa44Ed25519,

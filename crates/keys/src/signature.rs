@@ -172,6 +172,7 @@ impl PublicKey {
             }
             (Self::Rsa { exponent, modulus }, None) => {
                 let scheme = match agreed {
+                    SignatureAlgorithm::RsaSha1 => SignatureScheme::RsaPkcs1Sha1,
                     SignatureAlgorithm::RsaSha256 => SignatureScheme::RsaPkcs1Sha256,
                     SignatureAlgorithm::RsaSha512 => SignatureScheme::RsaPkcs1Sha512,
                     _ => return Err(VerifyError::WrongKeyType),

@@ -206,7 +206,8 @@ impl FileSignature {
         if self.namespace != namespace {
             return Err(SshsigError::Namespace);
         }
-        let algorithm = Signature::from_blob(&self.signature)?.algorithm;
+        let algorithm =
+            Signature::from_blob_if(&self.signature, |named| !named.is_sha1())?.algorithm;
         let policy = VerifyPolicy {
             min_rsa_bits: MIN_RSA_BITS,
             require_user_presence: false,

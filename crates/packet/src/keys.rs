@@ -3,16 +3,18 @@
 //! PROTOCOL.chacha20poly1305).
 //!
 //! Keys are immutable and `Sync`: a packet's position is in its [`Stamp`], so one `Arc` serves
-//! every job of the epoch.
+//! every job of the epoch. Packets under CBC depend on the one before ([`Keys::chains`]); the serial
+//! steps, [`Sequencer`](crate::Sequencer) and [`Splitter`](crate::Splitter), seal and open them.
 
 use alloc::boxed::Box;
 use core::fmt;
 use core::marker::PhantomData;
 
-use crypto::cipher::{ChaChaPolyKey, CipherAlgorithm, CipherKind, CtrKey, GcmKey};
+use crypto::cipher::{ChaChaPolyKey, ChainBlock, CipherAlgorithm, CipherKind, CtrKey, GcmKey};
 use crypto::mac::{MacAlgorithm, MacKey};
 use crypto::{IntegrityFailed, KeyLengthError};
 
+use crate::cbc_mac::CbcMac;
 use crate::ctr_mac::{CtrMac, RawPacket};
 use crate::position::Stamp;
 use crate::{LENGTH_BYTES, MIN_PADDING_BYTES, PADDING_LENGTH_BYTES};
@@ -31,6 +33,10 @@ const AES_BLOCK_BYTES: usize = 16;
 /// Number of bytes under one AES key after which new keys are due: half of the 2³² blocks of RFC
 /// 4344 §3.2.
 const AES_REKEY_BYTES: u64 = 1 << 35;
+
+/// Number of bytes under one key of a cipher with blocks of 8 bytes after which new keys are due, as
+/// in OpenSSH (`packet.c`): blocks repeat by chance after 32 GiB.
+const SMALL_BLOCK_REKEY_BYTES: u64 = 1 << 30;
 
 /// Keys that seal one direction's packets of one epoch.
 pub type SealKeys = Keys<Sealing>;
@@ -89,6 +95,20 @@ impl<Purpose> Keys<Purpose> {
         self.0.rekey_bytes()
     }
 
+    /// Returns the block that the packet after `packet` is chained to; `None` for ciphers whose
+    /// packets do not depend on each other. `packet` is ciphertext, without its MAC.
+    pub(crate) fn chained_to(&self, packet: &[u8]) -> Option<ChainBlock> {
+        match &self.0 {
+            Suite::CbcMac(keys) => Some(keys.last_block(packet)),
+            _ => None,
+        }
+    }
+
+    /// Returns true if packets have to be sealed and opened in order.
+    pub(crate) fn chains(&self) -> bool {
+        matches!(&self.0, Suite::CbcMac(_))
+    }
+
     pub(crate) fn gains_by_many(&self) -> bool {
         matches!(&self.0, Suite::CtrMac(keys) if keys.gains_by_many())
     }
@@ -107,6 +127,7 @@ impl Keys<Sealing> {
         match &self.0 {
             Suite::None | Suite::Shared => {}
             Suite::CtrMac(keys) => keys.seal(raw),
+            Suite::CbcMac(keys) => keys.seal(raw),
             Suite::Gcm(cipher) => {
                 let RawPacket { stamp, packet, tag } = raw;
                 if let Some((length, body)) = packet.split_first_chunk_mut::<LENGTH_BYTES>() {
@@ -136,6 +157,7 @@ impl Keys<Opening> {
         match &self.0 {
             Suite::None | Suite::Shared | Suite::Gcm(_) => false,
             Suite::CtrMac(keys) => !keys.encrypts_first(),
+            Suite::CbcMac(keys) => !keys.encrypts_first(),
             Suite::ChaChaPoly(_) => true,
         }
     }
@@ -151,8 +173,9 @@ impl Keys<Opening> {
                 let [a, b, c, d, ..] = block;
                 Some(u32::from_be_bytes([a, b, c, d]))
             }
+            Suite::CbcMac(keys) if !keys.encrypts_first() => keys.length(stamp, start),
             Suite::ChaChaPoly(cipher) => Some(cipher.length(stamp.sequence, field)),
-            Suite::None | Suite::Shared | Suite::CtrMac(_) | Suite::Gcm(_) => {
+            Suite::None | Suite::Shared | Suite::CtrMac(_) | Suite::CbcMac(_) | Suite::Gcm(_) => {
                 Some(u32::from_be_bytes(field))
             }
         }
@@ -164,6 +187,7 @@ impl Keys<Opening> {
         match &self.0 {
             Suite::None | Suite::Shared => Ok(()),
             Suite::CtrMac(keys) => keys.open(raw),
+            Suite::CbcMac(keys) => keys.open(raw),
             Suite::Gcm(cipher) => {
                 let tag = (&*raw.tag).try_into().map_err(|_| IntegrityFailed)?;
                 let (length, body) = raw
@@ -197,6 +221,7 @@ enum Suite {
     None,
     Shared,
     CtrMac(Box<CtrMac>),
+    CbcMac(Box<CbcMac>),
     Gcm(GcmKey),
     ChaChaPoly(ChaChaPolyKey),
 }
@@ -217,6 +242,11 @@ impl Suite {
                 let cipher = CtrKey::new(cipher, key, iv)?;
                 Ok(Self::CtrMac(Box::new(CtrMac::new(cipher, mac))))
             }
+            CipherKind::Cbc => {
+                let mac = MacKey::new(mac.ok_or(KeyLengthError)?, mac_key)?;
+                let keys = CbcMac::new(cipher, key, iv, mac)?;
+                Ok(Self::CbcMac(Box::new(keys)))
+            }
         }
     }
 
@@ -229,6 +259,12 @@ impl Suite {
                 !keys.encrypts_first(),
                 keys.tag_bytes(),
                 true,
+            ),
+            Self::CbcMac(keys) => (
+                keys.block_bytes(),
+                !keys.encrypts_first(),
+                keys.tag_bytes(),
+                false,
             ),
             Self::Gcm(_) => (AES_BLOCK_BYTES, false, 16, false),
             Self::ChaChaPoly(_) => (MIN_BLOCK_BYTES, false, 16, false),
@@ -249,7 +285,8 @@ impl Suite {
         match self {
             // ChaCha20 has no birthday bound on blocks; only its packets are counted.
             Self::None | Self::Shared | Self::ChaChaPoly(_) => u64::MAX,
-            Self::CtrMac(_) | Self::Gcm(_) => AES_REKEY_BYTES,
+            Self::CbcMac(keys) if keys.block_bytes() < AES_BLOCK_BYTES => SMALL_BLOCK_REKEY_BYTES,
+            Self::CtrMac(_) | Self::CbcMac(_) | Self::Gcm(_) => AES_REKEY_BYTES,
         }
     }
 
@@ -259,6 +296,8 @@ impl Suite {
             Self::Shared => "none, without padding",
             Self::CtrMac(keys) if keys.encrypts_first() => "ctr, encrypt-then-MAC",
             Self::CtrMac(_) => "ctr, encrypt-and-MAC",
+            Self::CbcMac(keys) if keys.encrypts_first() => "cbc, encrypt-then-MAC",
+            Self::CbcMac(_) => "cbc, encrypt-and-MAC",
             Self::Gcm(_) => "gcm",
             Self::ChaChaPoly(_) => "chacha20-poly1305",
         }

@@ -37,6 +37,7 @@ extern crate std;
 
 mod batch;
 mod buf;
+mod cbc_mac;
 mod ctr_mac;
 mod error;
 mod keys;

@@ -1,6 +1,8 @@
 //! The position of one direction: its sequence number and the usage counts of its current keys.
 //! [`Sequencer`](crate::Sequencer) and [`Splitter`](crate::Splitter) share these counters.
 
+use crypto::cipher::ChainBlock;
+
 /// Number of packets after which new keys are due: a quarter of the range of the sequence number,
 /// which is a nonce, and half of the 2³¹ packets of RFC 4344 §3.1.
 const REKEY_PACKETS: u64 = 1 << 30;
@@ -19,6 +21,9 @@ pub struct Position {
     pub bytes: u64,
     /// Number of key-stream blocks used since the last NEWKEYS (CTR only).
     pub blocks: u64,
+    /// Last ciphertext block of the packet before the next one, unless that is the first since
+    /// NEWKEYS (CBC only).
+    pub last_block: ChainBlock,
 }
 
 /// The inputs of sealing or opening a packet other than its bytes and keys.
@@ -30,6 +35,9 @@ pub(crate) struct Stamp {
     pub(crate) invocation: u64,
     /// Number of key-stream blocks used by earlier packets: CTR's offset.
     pub(crate) block: u64,
+    /// Last ciphertext block of the packet before this one; CBC's chaining value after the first
+    /// packet.
+    pub(crate) last_block: ChainBlock,
 }
 
 impl Position {
@@ -39,6 +47,7 @@ impl Position {
             sequence: self.sequence,
             invocation: self.packets,
             block: self.blocks,
+            last_block: self.last_block,
         })
     }
 

@@ -5,6 +5,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
+use crypto::cipher::ChainBlock;
+
 use crate::buf::PacketBuf;
 use crate::ctr_mac::{MAX_TOGETHER, RawPacket};
 use crate::keys::SealKeys;
@@ -17,11 +19,31 @@ pub struct SealJob {
     buf: PacketBuf,
     keys: Arc<SealKeys>,
     stamp: Stamp,
+    /// Whether the packet is encrypted and has its MAC already.
+    sealed: bool,
 }
 
 impl SealJob {
     pub(crate) fn new(buf: PacketBuf, keys: Arc<SealKeys>, stamp: Stamp) -> Self {
-        Self { buf, keys, stamp }
+        Self {
+            buf,
+            keys,
+            stamp,
+            sealed: false,
+        }
+    }
+
+    /// Seals the packet now if the next one depends on it (CBC), and returns the block that the
+    /// next one is chained to.
+    pub(crate) fn seal_if_chained(&mut self) -> Option<ChainBlock> {
+        if !self.keys.chains() {
+            return None;
+        }
+        let (keys, mut raw) = self.parts();
+        keys.seal(&mut raw);
+        let next = keys.chained_to(raw.packet);
+        self.sealed = true;
+        next
     }
 
     /// The packet's sequence number.
@@ -33,7 +55,12 @@ impl SealJob {
     /// Length of the packet without its MAC, in bytes.
     #[must_use]
     pub fn packet_bytes(&self) -> usize {
-        self.buf.len()
+        let tag_bytes = if self.sealed {
+            self.keys.framing().tag_bytes
+        } else {
+            0
+        };
+        self.buf.len() - tag_bytes
     }
 
     /// Returns true if [`seal_batch`](crate::seal_batch) is faster than single runs for jobs with
@@ -45,14 +72,18 @@ impl SealJob {
 
     /// Encrypts in place and appends the MAC or tag.
     pub fn run(mut self) -> SealedPacket {
-        let (keys, mut raw) = self.parts();
-        keys.seal(&mut raw);
+        if !self.sealed {
+            let (keys, mut raw) = self.parts();
+            keys.seal(&mut raw);
+        }
         SealedPacket { buf: self.buf }
     }
 
     /// Runs all of `jobs` in groups with the same keys; see [`seal_batch`](crate::seal_batch).
     pub(crate) fn run_all(jobs: &mut Vec<Self>, sealed: &mut Vec<SealedPacket>) {
-        let epochs = jobs.chunk_by_mut(|a, b| Arc::ptr_eq(&a.keys, &b.keys));
+        let epochs = jobs
+            .chunk_by_mut(|a, b| Arc::ptr_eq(&a.keys, &b.keys))
+            .filter(|epoch| epoch.iter().all(|job| !job.sealed));
         for group in epochs.flat_map(|epoch| epoch.chunks_mut(MAX_TOGETHER)) {
             let mut raws = core::array::from_fn::<_, MAX_TOGETHER, _>(|_| RawPacket::empty());
             let mut keys_of_all = None;

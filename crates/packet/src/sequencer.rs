@@ -70,7 +70,11 @@ impl Sequencer {
         self.padding.fill(buf.frame(packet_length, padding));
         self.position
             .advance(LENGTH_BYTES + packet_bytes, framing.blocks(packet_bytes));
-        Ok(SealJob::new(buf, Arc::clone(&self.keys), stamp))
+        let mut job = SealJob::new(buf, Arc::clone(&self.keys), stamp);
+        if let Some(last_block) = job.seal_if_chained() {
+            self.position.last_block = last_block;
+        }
+        Ok(job)
     }
 
     /// Starts a new epoch with the next packet, to be called once NEWKEYS is stamped. Resets the

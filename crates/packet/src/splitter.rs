@@ -3,10 +3,11 @@
 //!
 //! RFC 4253 §6.1 (lengths), §6.4 (MACs). A length is checked before any bytes are read, reserved or
 //! cut according to it, and a bad length ends the connection at once. A bad encrypted length
-//! reports the same error as a wrong MAC. The time of the failure is not hidden: reading the rest
-//! of a maximum-size packet first is the countermeasure to CPNI-957037, an attack that puts any
-//! block of ciphertext in the place of the length. That attack needs CBC, which Fulmar does not
-//! implement. In a stream cipher a length is decrypted by the key stream of its own position: an
+//! reports the same error as a wrong MAC. The time of the failure is hidden only under CBC with an
+//! encrypted length: there an attacker can put any block of ciphertext in the place of the length
+//! (CPNI-957037), and how many bytes the receiver reads before it fails would tell him about the
+//! block's plaintext. So the bytes of a maximum-size packet are read first, whether the length or the MAC
+//! is wrong. In a stream cipher a length is decrypted by the key stream of its own position: an
 //! attacker who changes it learns only whether the original length, which the packet's size shows
 //! anyway, became another valid length, and nothing about any other byte.
 
@@ -47,6 +48,8 @@ enum ReadState {
     Start,
     /// The next packet has this many bytes, including its MAC; its length has been checked.
     Packet { wire_bytes: usize },
+    /// The direction has failed, and this many bytes are dropped before it says so.
+    Failing { wire_bytes: usize },
     /// The direction has failed permanently.
     Failed(PacketError),
 }
@@ -92,7 +95,7 @@ impl Splitter {
         let unread = self.slab.unread().len();
         let wire_bytes = match self.state {
             ReadState::Packet { wire_bytes } => wire_bytes,
-            ReadState::Start | ReadState::Failed(_) => 0,
+            ReadState::Start | ReadState::Failing { .. } | ReadState::Failed(_) => 0,
         };
         let first = match wire_bytes.checked_sub(unread) {
             Some(missing) => missing,
@@ -158,7 +161,23 @@ impl Splitter {
                     if self.slab.unread().len() < wire_bytes {
                         return Ok(None);
                     }
-                    return self.split_packet(wire_bytes).map(Some);
+                    if let Some(job) = self.split_packet(wire_bytes)? {
+                        return Ok(Some(job));
+                    }
+                }
+                ReadState::Failing { wire_bytes: 0 } => {
+                    self.state = ReadState::Failed(PacketError::IntegrityFailed);
+                }
+                ReadState::Failing { wire_bytes } => {
+                    let unread = self.slab.unread_mut();
+                    let dropped = unread.len().min(wire_bytes);
+                    drop(unread.split_to(dropped));
+                    if dropped == 0 {
+                        return Ok(None);
+                    }
+                    self.state = ReadState::Failing {
+                        wire_bytes: wire_bytes - dropped,
+                    };
                 }
             }
         }
@@ -182,6 +201,9 @@ impl Splitter {
         let present = self.slab.unread().len();
         match self.state {
             ReadState::Packet { wire_bytes } if present < wire_bytes => Some(present),
+            ReadState::Failing { wire_bytes } => {
+                Some(self.most_wire_bytes().saturating_sub(wire_bytes))
+            }
             _ => None,
         }
     }
@@ -235,30 +257,56 @@ impl Splitter {
                 length_bytes: length,
             },
         };
-        ReadState::Failed(if self.keys.encrypts_length() {
-            PacketError::IntegrityFailed
+        if !self.keys.encrypts_length() {
+            ReadState::Failed(error)
+        } else if self.keys.chains() {
+            ReadState::Failing {
+                wire_bytes: self.most_wire_bytes(),
+            }
         } else {
-            error
-        })
+            ReadState::Failed(PacketError::IntegrityFailed)
+        }
     }
 
-    fn split_packet(&mut self, wire_bytes: usize) -> Result<OpenJob, PacketError> {
+    /// Length of the longest packet with its MAC, in bytes.
+    fn most_wire_bytes(&self) -> usize {
+        LENGTH_BYTES + MAX_PACKET_BYTES + self.keys.framing().tag_bytes
+    }
+
+    /// Cuts off a packet that has arrived; `None` if it is a wrong one of which that is not told
+    /// yet.
+    fn split_packet(&mut self, wire_bytes: usize) -> Result<Option<OpenJob>, PacketError> {
         let stamp = self.stamp()?;
         let framing = self.keys.framing();
         let packet_bytes = wire_bytes - framing.tag_bytes;
-        let job = OpenJob {
+        let mut job = OpenJob {
             packet: self.slab.unread_mut().split_to(wire_bytes),
             keys: Arc::clone(&self.keys),
             stamp,
             copy_on_keep: self.slab.is_scarce(),
+            opened: false,
         };
+        match job.open_if_chained() {
+            Ok(Some(last_block)) => self.position.last_block = last_block,
+            Ok(None) => {}
+            Err(error) => {
+                self.state = if self.keys.encrypts_length() {
+                    ReadState::Failing {
+                        wire_bytes: self.most_wire_bytes().saturating_sub(wire_bytes),
+                    }
+                } else {
+                    ReadState::Failed(error)
+                };
+                return Ok(None);
+            }
+        }
         self.position
             .advance(packet_bytes, framing.blocks(packet_bytes - LENGTH_BYTES));
         self.state = ReadState::Start;
         if wire_bytes >= BULK_PACKET_BYTES {
             self.bulk_packet_bytes = wire_bytes;
         }
-        Ok(job)
+        Ok(Some(job))
     }
 }
 

@@ -5,7 +5,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use compress::CompressionSettings as DeflateSettings;
 
-use crypto::cipher::{CipherAlgorithm, CipherKind};
+use crypto::cipher::CipherAlgorithm;
 use crypto::kex::KexAlgorithm;
 use crypto::mac::MacAlgorithm;
 use keys::SignatureAlgorithm;
@@ -265,15 +265,12 @@ impl Offer {
             .ciphers
             .iter()
             .find(|each| each.name() == short.cipher)?;
-        let mac = match cipher.kind() {
-            CipherKind::Ctr => {
-                let name = short.mac.as_ref()?;
-                self.macs.iter().find(|each| each.name() == name)?
-            }
+        let mac = if cipher.needs_mac() {
+            let name = short.mac.as_ref()?;
+            self.macs.iter().find(|each| each.name() == name)?
+        } else {
             // Unused by these ciphers, but a list must not be empty (RFC 4253 §7.1).
-            CipherKind::Gcm | CipherKind::ChaChaPoly => {
-                self.macs.iter().min_by_key(|each| each.name().len())?
-            }
+            self.macs.iter().min_by_key(|each| each.name().len())?
         };
         if self.compression.first() != Some(&Compression::None) {
             return None;
@@ -305,8 +302,8 @@ mod tests {
         }
         for signatures in [
             algorithms::CLIENT_HOST_KEYS,
-            algorithms::SIGNATURES,
-            algorithms::CA_SIGNATURES,
+            algorithms::KNOWN_SIGNATURES,
+            algorithms::KNOWN_CA_SIGNATURES,
         ] {
             for name in signatures {
                 assert!(SignatureAlgorithm::from_name(name).is_some(), "{name}");

@@ -39,6 +39,28 @@ pub struct Negotiated {
     pub strict_kex: bool,
 }
 
+impl Negotiated {
+    /// The agreed algorithms that only old devices need ([`wire::algorithms::is_old`]), each once.
+    #[must_use]
+    pub fn old_algorithms(&self) -> Vec<&'static str> {
+        let mut old = Vec::new();
+        let (sent, received) = (&self.client_to_server, &self.server_to_client);
+        for name in [
+            self.kex,
+            self.host_key,
+            sent.cipher,
+            received.cipher,
+            sent.mac,
+            received.mac,
+        ] {
+            if wire::algorithms::is_old(name) && !old.contains(&name) {
+                old.push(name);
+            }
+        }
+        old
+    }
+}
+
 /// Algorithms of one direction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirectionAlgorithms {

@@ -45,6 +45,7 @@ fn put_position(out: &mut Vec<u8>, state: &Position) {
     out.put_u64(state.packets);
     out.put_u64(state.bytes);
     out.put_u64(state.blocks);
+    out.extend_from_slice(&state.last_block);
 }
 
 fn read_keys(reader: &mut Reader<'_>) -> Result<EpochKeys, DecodeError> {
@@ -78,6 +79,7 @@ fn read_position(reader: &mut Reader<'_>) -> Result<Position, DecodeError> {
         packets: reader.u64()?,
         bytes: reader.u64()?,
         blocks: reader.u64()?,
+        last_block: reader.array()?,
     })
 }
 

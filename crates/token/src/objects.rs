@@ -103,6 +103,7 @@ pub(crate) fn to_sign(algorithm: SignatureAlgorithm, message: &[u8]) -> Option<(
     /// DER of DigestInfo before the digest (RFC 8017 §9.2).
     const SHA256: &[u8] =
         b"\x30\x31\x30\x0d\x06\x09\x60\x86\x48\x01\x65\x03\x04\x02\x01\x05\x00\x04\x20";
+    const SHA1: &[u8] = b"\x30\x21\x30\x09\x06\x05\x2b\x0e\x03\x02\x1a\x05\x00\x04\x14";
     const SHA512: &[u8] =
         b"\x30\x51\x30\x0d\x06\x09\x60\x86\x48\x01\x65\x03\x04\x02\x03\x05\x00\x04\x40";
     let digest = |hash: HashAlgorithm, prefix: &[u8]| {
@@ -111,6 +112,7 @@ pub(crate) fn to_sign(algorithm: SignatureAlgorithm, message: &[u8]) -> Option<(
         out
     };
     Some(match algorithm.plain() {
+        SignatureAlgorithm::RsaSha1 => (mechanism::RSA_PKCS, digest(HashAlgorithm::Sha1, SHA1)),
         SignatureAlgorithm::RsaSha256 => {
             (mechanism::RSA_PKCS, digest(HashAlgorithm::Sha256, SHA256))
         }

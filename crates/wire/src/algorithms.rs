@@ -3,7 +3,8 @@
 //!
 //! Default lists are in order of preference. The tables of `crypto` and `keys` map names to
 //! implementations; every name listed here is implemented in this build (a test of `proto` checks
-//! this). The server's defaults are shorter than OpenSSH's: they omit NIST-curve and finite-field
+//! this). Algorithms of old devices ([`is_old`]) are in no default list, and in a build with the
+//! feature `strict` in no list at all. The server's defaults are shorter than OpenSSH's: they omit NIST-curve and finite-field
 //! exchanges, which cost an attacking client nothing and the server much.
 
 /// All supported key exchanges: the server's defaults first, then the NIST curves and finite-field groups
@@ -22,6 +23,12 @@ pub const KNOWN_KEX: &[&str] = &[
     "diffie-hellman-group18-sha512",
     "diffie-hellman-group14-sha256",
     "mlkem768nistp256-sha256",
+    #[cfg(not(feature = "strict"))]
+    "diffie-hellman-group14-sha1",
+    #[cfg(not(feature = "strict"))]
+    "diffie-hellman-group-exchange-sha1",
+    #[cfg(not(feature = "strict"))]
+    "diffie-hellman-group1-sha1",
 ];
 
 /// Default key exchanges of the server, in order of preference.
@@ -36,6 +43,19 @@ pub fn is_post_quantum(kex: &str) -> bool {
     kex.starts_with("mlkem") || kex.starts_with("sntrup")
 }
 
+/// Returns true for a key exchange, cipher, MAC or signature algorithm that only old devices need,
+/// and that is weak: SHA-1 where it is not keyed, CBC, MD5, and MACs of 96 bits.
+#[must_use]
+pub fn is_old(name: &str) -> bool {
+    let bare = name.split('@').next().unwrap_or_default();
+    let bare = bare.strip_suffix("-etm").unwrap_or(bare);
+    matches!(bare, "ssh-rsa" | "ssh-rsa-cert-v01")
+        || bare.starts_with("hmac-md5")
+        || bare.ends_with("-96")
+        || bare.ends_with("-cbc")
+        || (bare.starts_with("diffie-hellman-") && bare.ends_with("-sha1"))
+}
+
 /// All supported ciphers: the defaults first, then those that only a configuration selects. Each part is in
 /// order of preference for a CPU with AES instructions.
 pub const KNOWN_CIPHERS: &[&str] = &[
@@ -45,6 +65,14 @@ pub const KNOWN_CIPHERS: &[&str] = &[
     "aes128-ctr",
     "aes192-ctr",
     "aes256-ctr",
+    #[cfg(not(feature = "strict"))]
+    "aes128-cbc",
+    #[cfg(not(feature = "strict"))]
+    "aes192-cbc",
+    #[cfg(not(feature = "strict"))]
+    "aes256-cbc",
+    #[cfg(not(feature = "strict"))]
+    "3des-cbc",
 ];
 
 /// Default ciphers for a CPU with AES instructions, in order of preference.
@@ -84,6 +112,18 @@ pub const KNOWN_MACS: &[&str] = &[
     "hmac-sha2-512",
     "hmac-sha1-etm@openssh.com",
     "hmac-sha1",
+    #[cfg(not(feature = "strict"))]
+    "hmac-sha1-96-etm@openssh.com",
+    #[cfg(not(feature = "strict"))]
+    "hmac-md5-etm@openssh.com",
+    #[cfg(not(feature = "strict"))]
+    "hmac-md5-96-etm@openssh.com",
+    #[cfg(not(feature = "strict"))]
+    "hmac-sha1-96",
+    #[cfg(not(feature = "strict"))]
+    "hmac-md5",
+    #[cfg(not(feature = "strict"))]
+    "hmac-md5-96",
 ];
 
 /// Default MACs, in order of preference.
@@ -135,18 +175,45 @@ pub const SIGNATURES: &[&str] = &[
     "ssh-mldsa44-ed25519",
 ];
 
+/// All supported signature algorithms for host keys and users: [`SIGNATURES`], then those that only a
+/// configuration selects.
+#[cfg(not(feature = "strict"))]
+pub const KNOWN_SIGNATURES: &[&str] = &{
+    let mut names = [""; SIGNATURES.len() + OLD_SIGNATURES.len()];
+    let (defaults, old) = names.split_at_mut(SIGNATURES.len());
+    defaults.copy_from_slice(SIGNATURES);
+    old.copy_from_slice(OLD_SIGNATURES);
+    names
+};
+
+/// All supported signature algorithms for host keys and users.
+#[cfg(feature = "strict")]
+pub const KNOWN_SIGNATURES: &[&str] = SIGNATURES;
+
+/// Signatures with SHA-1, of certificates and of plain keys.
+#[cfg(not(feature = "strict"))]
+const OLD_SIGNATURES: &[&str] = &["ssh-rsa-cert-v01@openssh.com", "ssh-rsa"];
+
 /// Signature algorithms of keys without certificates, the second half of [`SIGNATURES`]: the
 /// contents of `server-sig-algs` (RFC 8308 §3.1).
 pub const PLAIN_SIGNATURES: &[&str] = SIGNATURES.split_at(SIGNATURES.len() / 2).1;
 
 /// All signature algorithms that a certificate authority may use.
+#[cfg(not(feature = "strict"))]
+pub const KNOWN_CA_SIGNATURES: &[&str] = &{
+    let mut names = ["ssh-rsa"; PLAIN_SIGNATURES.len() + 1];
+    let (plain, _) = names.split_at_mut(PLAIN_SIGNATURES.len());
+    plain.copy_from_slice(PLAIN_SIGNATURES);
+    names
+};
+
+/// All signature algorithms that a certificate authority may use.
+#[cfg(feature = "strict")]
 pub const KNOWN_CA_SIGNATURES: &[&str] = PLAIN_SIGNATURES;
 
 /// Default signature algorithms of certificate authorities: as in OpenSSH 10.6, all but the last of
-/// [`KNOWN_CA_SIGNATURES`], `ssh-mldsa44-ed25519`.
-pub const CA_SIGNATURES: &[&str] = KNOWN_CA_SIGNATURES
-    .split_at(KNOWN_CA_SIGNATURES.len() - 1)
-    .0;
+/// [`PLAIN_SIGNATURES`], `ssh-mldsa44-ed25519`.
+pub const CA_SIGNATURES: &[&str] = PLAIN_SIGNATURES.split_at(PLAIN_SIGNATURES.len() - 1).0;
 
 #[cfg(test)]
 mod tests {
@@ -181,6 +248,40 @@ mod tests {
     }
 
     #[test]
+    fn no_default_is_old() {
+        for list in [
+            CLIENT_KEX,
+            SERVER_KEX,
+            CIPHERS_WITH_AES,
+            CIPHERS_WITHOUT_AES,
+            MACS,
+            CLIENT_HOST_KEYS,
+            SIGNATURES,
+            CA_SIGNATURES,
+        ] {
+            assert!(!list.iter().any(|name| is_old(name)), "{list:?}");
+        }
+    }
+
+    #[test]
+    fn the_feature_strict_leaves_old_algorithms_out() {
+        let lists = [
+            KNOWN_KEX,
+            KNOWN_CIPHERS,
+            KNOWN_MACS,
+            KNOWN_SIGNATURES,
+            KNOWN_CA_SIGNATURES,
+        ];
+        let old = |list: &[&str]| list.iter().filter(|name| is_old(name)).count();
+        let expected = if cfg!(feature = "strict") {
+            [0; 5]
+        } else {
+            [3, 4, 6, 2, 1]
+        };
+        assert_eq!(lists.map(old), expected);
+    }
+
+    #[test]
     fn the_cpu_decides_over_the_order_of_ciphers_alone() {
         let sorted = |list: &[&'static str]| {
             let mut names = list.to_vec();
@@ -200,6 +301,8 @@ mod tests {
             CIPHERS_WITHOUT_AES,
             KNOWN_MACS,
             CLIENT_HOST_KEYS,
+            KNOWN_SIGNATURES,
+            KNOWN_CA_SIGNATURES,
             SIGNATURES,
             CA_SIGNATURES,
         ] {

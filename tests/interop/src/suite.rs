@@ -56,17 +56,14 @@ impl Algorithms {
             !["ext-info-", "kex-strict-", "kexguess2@", "gss-"]
                 .iter()
                 .any(|marker| name.starts_with(marker))
-                && !name.ends_with("-sha1")
         });
         self.host_keys.retain(|name| {
             !name.starts_with("sk-")
                 && !name.starts_with("webauthn-sk-")
                 && !name.starts_with("ssh-dss")
-                && !name.starts_with("ssh-rsa")
         });
-        self.ciphers.retain(|name| !name.ends_with("-cbc"));
-        self.macs
-            .retain(|name| !name.contains("md5") && !name.contains("-96"));
+        self.ciphers
+            .retain(|name| name != "rijndael-cbc@lysator.liu.se");
         self.compression.retain(|name| name != "zlib");
         self
     }

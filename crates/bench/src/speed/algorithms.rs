@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use crypto::arch::{self, CpuFeatures, Level};
-use crypto::cipher::{ChaChaPolyKey, CipherAlgorithm, CipherKind, CtrKey, GcmKey};
+use crypto::cipher::{CbcKey, ChaChaPolyKey, CipherAlgorithm, CipherKind, CtrKey, GcmKey};
 use crypto::mac::{MacAlgorithm, MacKey, Tag};
 
 use super::select::Selection;
@@ -119,6 +119,11 @@ fn cipher_tier(cipher: CipherAlgorithm, features: &CpuFeatures) -> Option<Kernel
                 key.kernel(),
                 Box::new(move || key.apply(0, black_box(&mut packet))),
             )
+        }
+        CipherKind::Cbc => {
+            let key = CbcKey::new(cipher, &key).ok()?;
+            let work = move || key.encrypt(&[2; 16], black_box(&mut packet));
+            ("aws-lc", Box::new(work))
         }
         CipherKind::Gcm => {
             let key = GcmKey::new(cipher, &key, &iv).ok()?;

@@ -1,7 +1,7 @@
 //! Whole packets as `packet` seals and opens them in batches: each cipher, with each MAC where it
 //! needs one.
 
-use crypto::cipher::{CIPHERS, CipherAlgorithm, CipherKind};
+use crypto::cipher::{CIPHERS, CipherAlgorithm};
 use crypto::mac::{MACS, MacAlgorithm};
 use packet::{
     OpenKeys, PacketBuf, SealKeys, SealedPacket, Sequencer, Splitter, open_batch, seal_batch,
@@ -26,12 +26,10 @@ pub(super) fn rows(selection: &Selection) -> Vec<PacketRow> {
         let Some(cipher) = CipherAlgorithm::from_name(spec.name) else {
             continue;
         };
-        let macs: Vec<Option<MacAlgorithm>> = match cipher.kind() {
-            CipherKind::Ctr => MACS
-                .iter()
-                .map(|spec| MacAlgorithm::from_name(spec.name))
-                .collect(),
-            _ => vec![None],
+        let macs: Vec<Option<MacAlgorithm>> = if cipher.needs_mac() {
+            MACS.iter().map(|spec| Some(spec.algorithm)).collect()
+        } else {
+            vec![None]
         };
         for mac in macs {
             let name = match mac {

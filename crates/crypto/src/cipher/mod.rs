@@ -1,14 +1,16 @@
 //! Packet ciphers: a table, and a key type for each kind.
 //!
-//! RFC 4253 §6.3, RFC 4344 §4 (CTR), RFC 5647 (AES-GCM) and OpenSSH's PROTOCOL.chacha20poly1305.
+//! RFC 4253 §6.3 (CBC), RFC 4344 §4 (CTR), RFC 5647 (AES-GCM) and OpenSSH's PROTOCOL.chacha20poly1305.
 //! Keys are immutable: every operation takes the packet's position as a parameter, so packets can
 //! be sealed and opened on any thread in any order. Framing, counters and padding are in `packet`.
 #![forbid(unsafe_code)]
 
+mod cbc;
 mod chacha;
 mod ctr;
 mod gcm;
 
+pub use cbc::{CbcKey, ChainBlock};
 pub use chacha::ChaChaPolyKey;
 pub use ctr::CtrKey;
 pub use gcm::GcmKey;
@@ -28,6 +30,14 @@ pub enum CipherAlgorithm {
     Aes192Ctr,
     /// aes256-ctr
     Aes256Ctr,
+    /// aes128-cbc
+    Aes128Cbc,
+    /// aes192-cbc
+    Aes192Cbc,
+    /// aes256-cbc
+    Aes256Cbc,
+    /// 3des-cbc
+    TripleDesCbc,
 }
 
 /// Construction of a cipher.
@@ -35,6 +45,8 @@ pub enum CipherAlgorithm {
 pub enum CipherKind {
     /// AES in counter mode; needs a separate MAC.
     Ctr,
+    /// A block cipher in cipher block chaining mode; needs a separate MAC.
+    Cbc,
     /// AES-GCM; the packet length is authenticated but not encrypted.
     Gcm,
     /// ChaCha20 and Poly1305; the packet length is encrypted with a key of its own.
@@ -98,6 +110,34 @@ pub const CIPHERS: &[CipherSpec] = &[
         32,
         CipherKind::Ctr,
     ),
+    spec(
+        CipherAlgorithm::Aes128Cbc,
+        "aes128-cbc",
+        16,
+        CipherKind::Cbc,
+    ),
+    spec(
+        CipherAlgorithm::Aes192Cbc,
+        "aes192-cbc",
+        24,
+        CipherKind::Cbc,
+    ),
+    spec(
+        CipherAlgorithm::Aes256Cbc,
+        "aes256-cbc",
+        32,
+        CipherKind::Cbc,
+    ),
+    CipherSpec {
+        iv_len: 8,
+        block_len: 8,
+        ..spec(
+            CipherAlgorithm::TripleDesCbc,
+            "3des-cbc",
+            24,
+            CipherKind::Cbc,
+        )
+    },
 ];
 
 const fn spec(
@@ -107,7 +147,7 @@ const fn spec(
     kind: CipherKind,
 ) -> CipherSpec {
     let (iv_len, block_len, tag_len) = match kind {
-        CipherKind::Ctr => (16, 16, 0),
+        CipherKind::Ctr | CipherKind::Cbc => (16, 16, 0),
         CipherKind::Gcm => (12, 16, 16),
         CipherKind::ChaChaPoly => (0, 8, 16),
     };
@@ -135,6 +175,12 @@ impl CipherAlgorithm {
     #[must_use]
     pub const fn block_len(self) -> usize {
         self.spec().block_len
+    }
+
+    /// Returns true for a cipher without a tag of its own.
+    #[must_use]
+    pub const fn needs_mac(self) -> bool {
+        self.spec().tag_len == 0
     }
 
     /// Construction of the cipher.

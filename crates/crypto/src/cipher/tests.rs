@@ -16,7 +16,10 @@ fn rows_stand_in_the_order_of_the_variants_and_names_are_unique() {
         assert_eq!(CipherAlgorithm::from_name(spec.name), Some(spec.algorithm));
         assert_eq!(spec.algorithm.name(), spec.name);
     }
-    assert_eq!(CipherAlgorithm::from_name("aes128-cbc"), None);
+    assert_eq!(
+        CipherAlgorithm::from_name("rijndael-cbc@lysator.liu.se"),
+        None
+    );
     assert_eq!(CipherAlgorithm::from_name(""), None);
 }
 
@@ -61,6 +64,55 @@ fn ctr_matches_sp800_38a() {
     }
 }
 
+/// The vectors of SP 800-38A F.2, and packets chained to each other.
+#[test]
+fn cbc_matches_sp800_38a() {
+    let plain = hex("6bc1bee22e409f96e93d7e117393172aae2d8a571e03ac9c9eb76fac45af8e51");
+    let iv: ChainBlock = hex("000102030405060708090a0b0c0d0e0f").try_into().unwrap();
+    let cases = [
+        (
+            CipherAlgorithm::Aes128Cbc,
+            "2b7e151628aed2a6abf7158809cf4f3c",
+            "7649abac8119b246cee98e9b12e9197d5086cb9b507219ee95db113a917678b2",
+        ),
+        (
+            CipherAlgorithm::Aes256Cbc,
+            "603deb1015ca71be2b73aef0857d77811f352c073b6108d72d9810a30914dff4",
+            "f58c4c04d6e5f1ba779eabfb5f7bfbd69cfc4e967edb808d679f777bc6702c7d",
+        ),
+    ];
+    for (algorithm, key, cipher) in cases {
+        let key = CbcKey::new(algorithm, &hex(key)).unwrap();
+        let mut data = plain.clone();
+        let (first, second) = data.split_at_mut(16);
+        key.encrypt(&iv, first);
+        key.encrypt((&*first).try_into().unwrap(), second);
+        assert_eq!(data, hex(cipher));
+        key.decrypt(&iv, &mut data);
+        assert_eq!(data, plain);
+    }
+}
+
+/// The three blocks of SP 800-67's example, each unchained by a zero chaining value.
+#[test]
+fn triple_des_matches_sp800_67() {
+    let key = hex("0123456789abcdef23456789abcdef01456789abcdef0123");
+    let key = CbcKey::new(CipherAlgorithm::TripleDesCbc, &key).unwrap();
+    let cipher = hex("a826fd8ce53b855fcce21c8112256fe668d5c05dd9b6b900");
+    let mut data = b"The qufck brown fox jump".to_vec();
+    for block in data.chunks_mut(8) {
+        key.encrypt(&[0; 16], block);
+    }
+    assert_eq!(data, cipher);
+    // The first 8 bytes of the chaining value count.
+    let mut chained = b"The qufck brown fox jump".to_vec();
+    let mut chain = [0xaa; 16];
+    key.encrypt(&chain, &mut chained);
+    chain[8..].fill(0xbb);
+    key.decrypt(&chain, &mut chained);
+    assert_eq!(chained, b"The qufck brown fox jump");
+}
+
 #[test]
 fn ctr_carries_over_all_128_bits() {
     let key = [7u8; 16];
@@ -98,6 +150,10 @@ fn keys_and_ivs_of_other_lengths_are_refused() {
             let (key, iv) = (vec![1; key_len], vec![1; iv_len]);
             match spec.kind {
                 CipherKind::Ctr => assert!(CtrKey::new(spec.algorithm, &key, &iv).is_err()),
+                CipherKind::Cbc => {
+                    let made = CbcKey::new(spec.algorithm, &key).is_ok();
+                    assert_eq!(made, key_len == spec.key_len);
+                }
                 CipherKind::Gcm => assert!(GcmKey::new(spec.algorithm, &key, &iv).is_err()),
                 CipherKind::ChaChaPoly => {
                     assert_eq!(ChaChaPolyKey::new(&key).is_ok(), key_len == spec.key_len);

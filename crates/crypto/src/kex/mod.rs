@@ -54,6 +54,12 @@ pub enum KexAlgorithm {
     DhGroup18Sha512,
     /// diffie-hellman-group-exchange-sha256
     DhGroupExchangeSha256,
+    /// diffie-hellman-group14-sha1
+    DhGroup14Sha1,
+    /// diffie-hellman-group1-sha1
+    DhGroup1Sha1,
+    /// diffie-hellman-group-exchange-sha1
+    DhGroupExchangeSha1,
 }
 
 /// The messages of a method (methods share the numbers from 30).
@@ -97,7 +103,7 @@ pub struct KexSpec {
 
 /// All methods, in the order of [`KexAlgorithm`]'s variants.
 pub const KEXES: &[KexSpec] = {
-    use HashAlgorithm::{Sha256, Sha384, Sha512};
+    use HashAlgorithm::{Sha1, Sha256, Sha384, Sha512};
     use KexAlgorithm as A;
     use KexFamily as F;
     &[
@@ -162,6 +168,14 @@ pub const KEXES: &[KexSpec] = {
             A::DhGroupExchangeSha256,
             "diffie-hellman-group-exchange-sha256",
             Sha256,
+            F::DhGroupExchange,
+        ),
+        spec(A::DhGroup14Sha1, "diffie-hellman-group14-sha1", Sha1, F::Dh),
+        spec(A::DhGroup1Sha1, "diffie-hellman-group1-sha1", Sha1, F::Dh),
+        spec(
+            A::DhGroupExchangeSha1,
+            "diffie-hellman-group-exchange-sha1",
+            Sha1,
             F::DhGroupExchange,
         ),
     ]
@@ -231,8 +245,12 @@ impl KexAlgorithm {
             Self::EcdhNistP256 => KexMethod::Ecdh(Curve::P256),
             Self::EcdhNistP384 => KexMethod::Ecdh(Curve::P384),
             Self::EcdhNistP521 => KexMethod::Ecdh(Curve::P521),
-            Self::DhGroup14Sha256 | Self::DhGroup16Sha512 | Self::DhGroup18Sha512 => KexMethod::Dh,
-            Self::DhGroupExchangeSha256 => KexMethod::NeedsGroup,
+            Self::DhGroup14Sha256
+            | Self::DhGroup16Sha512
+            | Self::DhGroup18Sha512
+            | Self::DhGroup14Sha1
+            | Self::DhGroup1Sha1 => KexMethod::Dh,
+            Self::DhGroupExchangeSha256 | Self::DhGroupExchangeSha1 => KexMethod::NeedsGroup,
         }
     }
 }

@@ -42,6 +42,18 @@ pub enum MacAlgorithm {
     HmacSha512,
     /// hmac-sha1
     HmacSha1,
+    /// hmac-sha1-96-etm@openssh.com
+    HmacSha1TruncatedEtm,
+    /// hmac-md5-etm@openssh.com
+    HmacMd5Etm,
+    /// hmac-md5-96-etm@openssh.com
+    HmacMd5TruncatedEtm,
+    /// hmac-sha1-96
+    HmacSha1Truncated,
+    /// hmac-md5
+    HmacMd5,
+    /// hmac-md5-96
+    HmacMd5Truncated,
 }
 
 /// Construction of a MAC.
@@ -118,7 +130,43 @@ pub const MACS: &[MacSpec] = &[
         HashAlgorithm::Sha1,
         false,
     ),
+    truncated(hmac(
+        MacAlgorithm::HmacSha1TruncatedEtm,
+        "hmac-sha1-96-etm@openssh.com",
+        HashAlgorithm::Sha1,
+        true,
+    )),
+    hmac(
+        MacAlgorithm::HmacMd5Etm,
+        "hmac-md5-etm@openssh.com",
+        HashAlgorithm::Md5,
+        true,
+    ),
+    truncated(hmac(
+        MacAlgorithm::HmacMd5TruncatedEtm,
+        "hmac-md5-96-etm@openssh.com",
+        HashAlgorithm::Md5,
+        true,
+    )),
+    truncated(hmac(
+        MacAlgorithm::HmacSha1Truncated,
+        "hmac-sha1-96",
+        HashAlgorithm::Sha1,
+        false,
+    )),
+    hmac(MacAlgorithm::HmacMd5, "hmac-md5", HashAlgorithm::Md5, false),
+    truncated(hmac(
+        MacAlgorithm::HmacMd5Truncated,
+        "hmac-md5-96",
+        HashAlgorithm::Md5,
+        false,
+    )),
 ];
+
+/// The row of a MAC of which only the first 96 bits are sent (RFC 4253 §6.4).
+const fn truncated(row: MacSpec) -> MacSpec {
+    MacSpec { tag_len: 12, ..row }
+}
 
 const fn umac(algorithm: MacAlgorithm, name: &'static str, tag_len: usize, etm: bool) -> MacSpec {
     MacSpec {
@@ -268,7 +316,9 @@ impl MacKey {
         let keyed = match spec.kind {
             MacKind::Hmac(hash) => KeyedMac::Hmac {
                 one: Box::new(Hmac::new(hash, key)),
-                many: HmacMany::new(hash, key, features).map(Box::new),
+                many: (spec.tag_len == hash.digest_len())
+                    .then(|| HmacMany::new(hash, key, features).map(Box::new))
+                    .flatten(),
             },
             MacKind::Umac => {
                 let key = key.try_into().map_err(|_| KeyLengthError)?;
@@ -300,7 +350,8 @@ impl MacKey {
                 for part in parts {
                     running.update(part);
                 }
-                Tag::from_slice(&hmac.finish(running))
+                let digest = hmac.finish(running);
+                Tag::from_slice(digest.get(..self.algorithm.tag_len()).unwrap_or_default())
             }
             KeyedMac::Umac(umac) => {
                 let (tag, len) = umac.compute(u64::from(sequence_number), parts);

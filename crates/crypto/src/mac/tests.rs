@@ -11,7 +11,7 @@ fn rows_stand_in_the_order_of_the_variants_and_names_are_unique() {
         assert_eq!(spec.etm, spec.name.ends_with("-etm@openssh.com"));
         assert!(spec.tag_len <= MAX_TAG_LEN);
     }
-    assert_eq!(MacAlgorithm::from_name("hmac-md5"), None);
+    assert_eq!(MacAlgorithm::from_name("hmac-ripemd160"), None);
 }
 
 #[test]
@@ -19,7 +19,8 @@ fn hmac_matches_rfc_4231_and_2202() {
     let sha256 = HashAlgorithm::Sha256;
     let sha512 = HashAlgorithm::Sha512;
     let sha1 = HashAlgorithm::Sha1;
-    let cases: [(HashAlgorithm, Vec<u8>, Vec<u8>, &str); 8] = [
+    let md5 = HashAlgorithm::Md5;
+    let cases: [(HashAlgorithm, Vec<u8>, Vec<u8>, &str); 10] = [
         (
             sha256,
             vec![0x0b; 20],
@@ -69,6 +70,18 @@ fn hmac_matches_rfc_4231_and_2202() {
             vec![0xaa; 80],
             b"Test Using Larger Than Block-Size Key - Hash Key First".to_vec(),
             "aa4ae5e15272d00e95705637ce8a3b55ed402112",
+        ),
+        (
+            md5,
+            vec![0x0b; 16],
+            b"Hi There".to_vec(),
+            "9294727a3638bb1c13f48ef8158bfc9d",
+        ),
+        (
+            md5,
+            b"Jefe".to_vec(),
+            b"what do ya want for nothing?".to_vec(),
+            "750c783e6ab0b503eaa86e310a5db738",
         ),
     ];
     for (algorithm, key, message, tag) in cases {
@@ -157,4 +170,19 @@ fn keys_of_other_lengths_are_refused() {
 fn keys_are_shared_between_threads() {
     fn shared<T: Send + Sync>() {}
     shared::<MacKey>();
+}
+
+/// A MAC of 96 bits is the first 12 bytes of the whole one with the same key.
+#[test]
+fn truncated_macs_are_the_start_of_whole_ones() {
+    for (short, whole) in [
+        (MacAlgorithm::HmacSha1Truncated, MacAlgorithm::HmacSha1),
+        (MacAlgorithm::HmacMd5Truncated, MacAlgorithm::HmacMd5),
+    ] {
+        let key = vec![7; short.key_len()];
+        let tag = |algorithm| MacKey::new(algorithm, &key).unwrap().compute(3, b"data");
+        let (short, whole) = (tag(short), tag(whole));
+        assert_eq!(short.len(), 12);
+        assert_eq!(short[..], whole[..12]);
+    }
 }

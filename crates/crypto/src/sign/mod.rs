@@ -78,6 +78,8 @@ pub enum SignatureScheme {
     EcdsaP384Sha384,
     /// ecdsa-sha2-nistp521 (RFC 5656).
     EcdsaP521Sha512,
+    /// ssh-rsa (RFC 4253 §6.6), for old devices.
+    RsaPkcs1Sha1,
     /// rsa-sha2-256 (RFC 8332).
     RsaPkcs1Sha256,
     /// rsa-sha2-512 (RFC 8332).
@@ -95,7 +97,7 @@ impl SignatureScheme {
             Self::EcdsaP256Sha256 => KeyKind::EcdsaP256,
             Self::EcdsaP384Sha384 => KeyKind::EcdsaP384,
             Self::EcdsaP521Sha512 => KeyKind::EcdsaP521,
-            Self::RsaPkcs1Sha256 | Self::RsaPkcs1Sha512 => KeyKind::Rsa,
+            Self::RsaPkcs1Sha1 | Self::RsaPkcs1Sha256 | Self::RsaPkcs1Sha512 => KeyKind::Rsa,
             Self::MlDsa44Ed25519 => KeyKind::MlDsa44Ed25519,
         }
     }
@@ -104,6 +106,7 @@ impl SignatureScheme {
     #[must_use]
     pub const fn hash(self) -> HashAlgorithm {
         match self {
+            Self::RsaPkcs1Sha1 => HashAlgorithm::Sha1,
             Self::EcdsaP256Sha256 | Self::RsaPkcs1Sha256 => HashAlgorithm::Sha256,
             Self::EcdsaP384Sha384 => HashAlgorithm::Sha384,
             Self::Ed25519 | Self::EcdsaP521Sha512 | Self::RsaPkcs1Sha512 | Self::MlDsa44Ed25519 => {

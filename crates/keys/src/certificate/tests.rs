@@ -186,10 +186,13 @@ fn an_authority_signing_with_sha1_is_refused() {
     let mut blob = reader.bytes(end).unwrap().to_vec();
     blob.put_string(&signature);
     assert_eq!(
+        Certificate::from_blob_permitted(&blob, SignatureAlgorithm::WITHOUT_SHA1),
+        Err(KeyError::AuthorityAlgorithm)
+    );
+    // The signature itself is wrong, too.
+    assert_eq!(
         Certificate::from_blob(&blob),
-        Err(KeyError::Invalid(
-            "certificate is signed with an unsupported algorithm"
-        ))
+        Err(KeyError::Invalid("certificate's signature does not verify"))
     );
 }
 

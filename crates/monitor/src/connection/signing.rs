@@ -103,7 +103,7 @@ impl Signer {
     pub(crate) fn allow_group(&mut self, rekey: bool, now_ms: u64) -> Result<(), SigningRefusal> {
         let needed = self.kex_algorithms.iter().any(|name| {
             crypto::kex::KexAlgorithm::from_name(name)
-                == Some(crypto::kex::KexAlgorithm::DhGroupExchangeSha256)
+                .is_some_and(|kex| kex.family() == crypto::kex::KexFamily::DhGroupExchange)
         });
         if !needed {
             return Err(SigningRefusal::Violation(

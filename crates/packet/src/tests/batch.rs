@@ -159,7 +159,8 @@ fn an_opened_batch_is_what_each_job_alone_gives_up_to_the_first_failure() {
 /// Tests each position in a batch, with both orders of cipher and MAC.
 #[test]
 fn the_first_wrong_mac_of_a_batch_ends_it_wherever_it_stands() {
-    for suite in mixed_suites().into_iter().filter(Option::is_some) {
+    let in_batches = |suite: &Suite| suite.is_some() && !keys(*suite, 0).1.chains();
+    for suite in mixed_suites().into_iter().filter(in_batches) {
         for bad in 0..40 {
             let (mut jobs, payloads) = received(&mut Rng(7), &[(suite, 40)]);
             for (at, job) in jobs.iter_mut().enumerate() {

@@ -34,7 +34,7 @@ pub(super) fn suites() -> Vec<Suite> {
 pub(super) fn encrypted_suites() -> Vec<(CipherAlgorithm, Option<MacAlgorithm>)> {
     let mut all = Vec::new();
     for cipher in CIPHERS {
-        if cipher.kind == CipherKind::Ctr {
+        if cipher.algorithm.needs_mac() {
             all.extend(
                 MACS.iter()
                     .map(|mac| (cipher.algorithm, Some(mac.algorithm))),
@@ -54,6 +54,14 @@ pub(super) fn sample_suites() -> Vec<Suite> {
         Some((CipherAlgorithm::ChaCha20Poly1305, None)),
         Some((CipherAlgorithm::Aes128Ctr, Some(MacAlgorithm::Umac64Etm))),
         Some((CipherAlgorithm::Aes256Ctr, Some(MacAlgorithm::HmacSha256))),
+        Some((
+            CipherAlgorithm::Aes128Cbc,
+            Some(MacAlgorithm::HmacSha256Etm),
+        )),
+        Some((
+            CipherAlgorithm::TripleDesCbc,
+            Some(MacAlgorithm::HmacMd5Truncated),
+        )),
     ]
 }
 
@@ -120,6 +128,7 @@ pub(super) const FIRST: Stamp = Stamp {
     sequence: 0,
     invocation: 0,
     block: 0,
+    last_block: [0; 16],
 };
 
 /// xorshift64*.

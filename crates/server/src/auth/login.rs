@@ -96,7 +96,7 @@ impl<'a> LoginState<'a> {
                     negotiated.client_to_server.cipher,
                     negotiated.server_to_client.cipher
                 ));
-                self.warn_of_weak(negotiated.kex);
+                self.warn_of_weak(negotiated.kex, &negotiated.old_algorithms());
             }
             Event::DebugMessage { text, .. } => self.log.debug2(&format!("client says: {text}")),
             // No other event occurs before a login; `proto` refuses the messages that would cause
@@ -106,8 +106,9 @@ impl<'a> LoginState<'a> {
         Ok(LoginStep::Continue)
     }
 
-    /// Logs, once and in OpenSSH's wording, a key exchange that is not post-quantum.
-    fn warn_of_weak(&mut self, kex: &str) {
+    /// Logs, once and in OpenSSH's wording, a key exchange that is not post-quantum, and algorithms
+    /// of old devices.
+    fn warn_of_weak(&mut self, kex: &str, old: &[&str]) {
         let Some(peer) = self.weak_from.take() else {
             return;
         };
@@ -115,6 +116,12 @@ impl<'a> LoginState<'a> {
             self.log.info(&format!(
                 "WARNING: connection from {peer} is not using a post-quantum key exchange \
                  algorithm: \"{kex}\""
+            ));
+        }
+        if !old.is_empty() {
+            self.log.info(&format!(
+                "WARNING: connection from {peer} is using weak algorithms of old devices: {}",
+                old.join(", ")
             ));
         }
     }

@@ -49,6 +49,9 @@ const SHOWN: Why = Said("trims trailing blanks and CR, and shows UTF-8");
 const NOT_BY_NAME: Why = Said("Ports are numbers without sign or blank");
 const NONE_LEFT: Why = Said("`Ciphers -*` and the like are refused");
 
+const NO_SUCH_DOMAIN: Why = Said(
+    "A routing domain of `ListenAddress` that does not exist ends the start of sshd, not `sshd -t`",
+);
 const COMPRESSION_LEVEL: Why = Said("`CompressionLevel` is read (1 to 9); OpenSSH ignores it");
 const CNAMES: Why = Said(
     "An unknown host name is not an error of `ssh -G` with CanonicalizePermittedCNAMEs; OpenSSH exits with 255.",
@@ -142,7 +145,7 @@ pub(crate) const LISTED: &[Listed] = &[
     client("takes", "pubkeyaccepted* *", WITHOUT_OLD),
     client("takes", "casignaturealgorithms *", WITHOUT_OLD),
     any("prints ciphers", "ciphers *cbc*", WITHOUT_OLD),
-    client("refuses", "ciphers -*", NONE_LEFT),
+    any("refuses", "ciphers -*", NONE_LEFT),
     client("refuses", "macs -*", NONE_LEFT),
     client("refuses", "*algorithms -*", NONE_LEFT),
     client("refuses", "pubkeyacceptedkeytypes -*", NONE_LEFT),
@@ -296,6 +299,9 @@ pub(crate) const LISTED: &[Listed] = &[
     server("takes", "match *version=*", Since("10.6")),
     server("takes", "*keepalive all", Since("10.6")),
     any("takes", "*keepalive transport", Since("10.6")),
+    client("takes", "*keepalive all", Since("10.6")),
+    client("prints setenv", "*setenv*=*%*", Since("10.6")),
+    server("takes", "listenaddress * rdomain *", NO_SUCH_DOMAIN),
     server("refuses", "denyusers #*", Since("10.6")),
     client("prints user", "*user *%*", Since("10.6")),
     client("prints controlpath", "*user *%*", Since("10.6")),

@@ -100,6 +100,11 @@ pub(crate) const LISTED: &[Listed] = &[
         "*-r*get *from/*: folder*into/*/*: file*",
         ONTO_FILE,
     ),
+    one(
+        "exits 1 not 0",
+        "*-r*get *from/*: folder*into/*: file*",
+        ONTO_FILE,
+    ),
     one("*", "scp -r*from/*/*: link to *", FOLLOWED),
     one("exits 0 not 1", "*-r*put * -> '*/'*", SLASH),
     one("into/*: * not nothing", "*-r*put * -> '*/'*", SLASH),

@@ -2,7 +2,7 @@
 //! step can be left out, repeated or replaced. The tests of group exchange send its messages
 //! themselves.
 
-use crypto::cipher::{CipherAlgorithm, CipherKind};
+use crypto::cipher::CipherAlgorithm;
 use crypto::hash::{HashAlgorithm, Hasher};
 use crypto::kex::{Initiator, KexAlgorithm, KexFamily, SecretEncoding, SharedSecret};
 use crypto::mac::MacAlgorithm;
@@ -395,7 +395,8 @@ impl<V: Subject> Adversary<V> {
         let suite = |ciphers: (NameList<'_>, NameList<'_>), macs: (NameList<'_>, NameList<'_>)| {
             let cipher =
                 choose(ciphers.0, ciphers.1, CipherAlgorithm::from_name).expect("a common cipher");
-            let mac = (cipher.kind() == CipherKind::Ctr)
+            let mac = cipher
+                .needs_mac()
                 .then(|| choose(macs.0, macs.1, MacAlgorithm::from_name).expect("a common MAC"));
             (cipher, mac)
         };

@@ -3,7 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crypto::cipher::{CipherAlgorithm, CipherKind};
+use crypto::cipher::CipherAlgorithm;
 use crypto::kex::KexAlgorithm;
 use crypto::mac::MacAlgorithm;
 use keys::SignatureAlgorithm;
@@ -106,7 +106,7 @@ pub(crate) fn short_proposal(offer: &Offer) -> Vec<u8> {
     let kex = join(offer.kex.iter().map(|each| each.name()));
     let host_key = join(offer.host_key.iter().map(|each| each.name()));
     let ciphers = join(offer.ciphers.iter().map(|each| each.name()));
-    let needs_mac = |cipher: &CipherAlgorithm| cipher.kind() == CipherKind::Ctr;
+    let needs_mac = |cipher: &CipherAlgorithm| cipher.needs_mac();
     let macs = match offer.ciphers.iter().any(needs_mac) {
         true => join(offer.macs.iter().map(|each| each.name())),
         false => String::new(),
@@ -282,11 +282,12 @@ impl Choice {
                 .copied()
                 .find(|each| each.name() == name)
         })?;
-        let mac = match cipher.kind() {
-            CipherKind::Ctr => Some(self.of("MAC", macs.0, macs.1, |name| {
+        let mac = if cipher.needs_mac() {
+            Some(self.of("MAC", macs.0, macs.1, |name| {
                 offer.macs.iter().copied().find(|each| each.name() == name)
-            })?),
-            CipherKind::Gcm | CipherKind::ChaChaPoly => None,
+            })?)
+        } else {
+            None
         };
         let compression = self.of(
             "compression method",
