@@ -154,7 +154,8 @@ impl ScannedHost {
         }
     }
 
-    /// A server whose RSA key cannot be asked for has it all the same.
+    /// A server whose RSA key cannot be asked for has it all the same (in a build with the feature
+    /// `strict`).
     fn explain_sha1(&self, offered: &[String], options: &KeyscanOptions) {
         let Some(rsa) = key_types::position_by_name("rsa").filter(|_| !options.certificates) else {
             return;
@@ -163,7 +164,7 @@ impl ScannedHost {
         let theirs = KeyTypes::only(rsa).offered_in(offered, false);
         if wanted && theirs == KeyTypes::NONE && offered.iter().any(|each| each == RSA_WITH_SHA1) {
             say(&format!(
-                "{}: its RSA key signs with SHA-1 only ({RSA_WITH_SHA1}), which is not supported",
+                "{}: its RSA key signs with SHA-1 only ({RSA_WITH_SHA1}), which this build leaves out",
                 self.name
             ));
         }

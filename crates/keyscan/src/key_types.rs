@@ -73,6 +73,7 @@ fn algorithms_at(position: usize, certificates: bool) -> impl Iterator<Item = Si
             false => each.algorithms(),
         })
         .copied()
+        .filter(|algorithm| wire::algorithms::KNOWN_SIGNATURES.contains(&algorithm.name()))
 }
 
 /// The position of a key's type.

@@ -7,6 +7,9 @@
 //! feature `strict` in no list at all. The server's defaults are shorter than OpenSSH's: they omit NIST-curve and finite-field
 //! exchanges, which cost an attacking client nothing and the server much.
 
+/// True in a build with the feature `strict`.
+pub const STRICT: bool = cfg!(feature = "strict");
+
 /// All supported key exchanges: the server's defaults first, then the NIST curves and finite-field groups
 /// that the client adds, then those that only a configuration selects. Each part is in order of preference.
 pub const KNOWN_KEX: &[&str] = &[
