@@ -67,14 +67,19 @@ impl SignFlags {
     }
 
     /// The algorithm that a key of this type signs with: the flags select that of an RSA key.
-    /// Without a flag it is `rsa-sha2-512` in place of SHA-1 (RFC 8332 §3), which is not supported;
-    /// the signature names its algorithm.
+    /// Without a flag it is `ssh-rsa` with SHA-1, which clients of old devices expect, or
+    /// `rsa-sha2-512` in a build with the feature `strict`; the signature names its algorithm.
     #[must_use]
     pub fn algorithm(self, key_type: keys::KeyType) -> keys::SignatureAlgorithm {
         let strongest = key_type.algorithms().first().copied();
         match key_type {
             keys::KeyType::Rsa if self.0 & Self::RSA_SHA2_256.0 != 0 => {
                 keys::SignatureAlgorithm::RsaSha256
+            }
+            keys::KeyType::Rsa
+                if self.0 & Self::RSA_SHA2_512.0 == 0 && !wire::algorithms::STRICT =>
+            {
+                keys::SignatureAlgorithm::RsaSha1
             }
             _ => strongest.unwrap_or(keys::SignatureAlgorithm::RsaSha512),
         }

@@ -484,13 +484,13 @@ pub(crate) fn a_bad_client_harms_no_other(folder: &Folder) {
     stream.write_all(&[0, 0, 1]).unwrap();
     drop(stream);
     assert_eq!(client.list().unwrap().len(), 1);
-    // In place of SHA-1.
+    // Without a flag, SHA-1.
     let rsa = PrivateKey::generate(KeySpec::Rsa { bits: 2048 }).unwrap();
     let blob = rsa.public().blob();
     client.add(&adding(rsa, Constraints::default())).unwrap();
     let signature = client.sign(&blob, b"data", SignFlags::NONE).unwrap();
     let algorithm = keys::Signature::from_blob(&signature).unwrap().algorithm;
-    assert_eq!(algorithm, SignatureAlgorithm::RsaSha512);
+    assert_eq!(algorithm, SignatureAlgorithm::RsaSha1);
 }
 
 pub(crate) fn a_thousand_clients_are_served(folder: &Folder) {
