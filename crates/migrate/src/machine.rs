@@ -49,6 +49,32 @@ impl Machine {
         self.place(path).exists()
     }
 
+    /// True if the configuration reads `CONFIG.d/*.conf` for all connections.
+    #[must_use]
+    pub fn reads_drop_ins(&self, config: &str) -> bool {
+        let wanted = format!("{config}.d/*.conf");
+        let text = self.read(Path::new(config)).unwrap_or_default();
+        for line in String::from_utf8_lossy(&text).lines() {
+            let Ok(Some(line)) = config::lexer::read_line(line) else {
+                continue;
+            };
+            match line.keyword.to_ascii_lowercase().as_str() {
+                "match" | "host" => return false,
+                "include" => {
+                    let patterns = config::lexer::split_words(line.rest, true).unwrap_or_default();
+                    if patterns
+                        .iter()
+                        .any(|pattern| Path::new("/etc/ssh").join(pattern) == Path::new(&wanted))
+                    {
+                        return true;
+                    }
+                }
+                _ => {}
+            }
+        }
+        false
+    }
+
     /// The major version of the machine's OpenSSH server, from its program's text.
     pub(super) fn openssh_version(&self) -> Option<u32> {
         ["/usr/sbin/sshd.openssh", "/usr/sbin/sshd", "/usr/bin/sshd"]
