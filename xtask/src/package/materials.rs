@@ -64,10 +64,8 @@ fn materials(package: &Package) -> Result<Vec<Material>> {
 fn checksum(lock: &str, name: &str, version: &str) -> Option<String> {
     let head = format!("name = \"{name}\"\nversion = \"{version}\"\n");
     let (_, rest) = lock.split_once(&head)?;
-    let entry = rest.split("\n\n").next()?;
-    let line = entry
-        .lines()
-        .find_map(|line| line.strip_prefix("checksum = \""))?;
+    let mut entry = rest.lines().take_while(|line| !line.is_empty());
+    let line = entry.find_map(|line| line.strip_prefix("checksum = \""))?;
     Some(line.trim_end_matches('"').to_owned())
 }
 
