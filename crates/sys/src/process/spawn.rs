@@ -226,8 +226,8 @@ impl ChildCommand {
         self
     }
 
-    /// Adds the variables of this process's environment that `names` has; a name that ends in `*` stands
-    /// for all names that begin so.
+    /// Adds those variables of this process's environment that `names` has. A name that ends in `*` means
+    /// all names that begin so.
     pub fn inherit_env_of(&mut self, names: &[&str]) -> &mut Self {
         let is_passed = |name: &OsStr| {
             names.iter().any(|known| match known.strip_suffix('*') {
