@@ -66,7 +66,7 @@ const MAX_OPEN_FILES: u64 = 256;
 const MAX_CONFIGURATION_BYTES: u64 = 64 * 1024;
 
 /// Calls beyond those of [`super::provider()`]: local sockets, and changes of files within the rules.
-const MORE: &[i64] = &[
+pub(super) const MORE: &[i64] = &[
     libc::SYS_connect,
     libc::SYS_bind,
     libc::SYS_getsockname,
@@ -98,7 +98,7 @@ const MORE: &[i64] = &[
 ];
 /// The same that only x86-64 has.
 #[cfg(target_arch = "x86_64")]
-const MORE_HERE: &[i64] = &[
+pub(super) const MORE_HERE: &[i64] = &[
     libc::SYS_unlink,
     libc::SYS_mkdir,
     libc::SYS_rmdir,
@@ -109,10 +109,10 @@ const MORE_HERE: &[i64] = &[
     libc::SYS_eventfd,
 ];
 #[cfg(target_arch = "aarch64")]
-const MORE_HERE: &[i64] = &[libc::SYS_renameat];
+pub(super) const MORE_HERE: &[i64] = &[libc::SYS_renameat];
 
 /// fcntl commands beyond those of [`super::provider()`]: locks of files.
-const LOCKS: &[i32] = &[
+pub(super) const LOCKS: &[i32] = &[
     libc::F_DUPFD,
     libc::F_GETLK,
     libc::F_SETLK,
