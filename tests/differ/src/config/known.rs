@@ -32,7 +32,7 @@ const BLANKS: Why = Said("`keygen -l` accepts several blanks between options and
 const NO_COMMENT: Why = Said("`keygen -l`: a line without comment says \"no comment\"");
 const EMPTY_NAMES: Why = Said("A list with an empty name (`a,,b`) is refused");
 const WITHOUT_OLD: Why = Said(
-    "Names in a list of algorithms that are left out (CBC, hmac-md5, ssh-rsa, group1) or unknown are ignored",
+    "Names in a list of algorithms that are left out (ssh-dss, in a build with the feature `strict` all old ones) or unknown are ignored",
 );
 const NONE_OF_ANY_CASE: Why =
     Said("HostKeyAlias, BindAddress, BindInterface and IdentityAgent of `none` in any case");
