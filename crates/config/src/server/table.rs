@@ -9,11 +9,11 @@ use crate::forms;
 use crate::penalties::{MaxStartups, PerSourcePenalties};
 use crate::server::options::{
     AllowForwarding, Gateway, IgnoreRhosts, ListenAddress, Patterns, PermitRootLogin, PermitTunnel,
-    PubkeyAuthOptions, Subsystem, UserEnvironment,
+    PubkeyAuthOptions, UserEnvironment,
 };
 use crate::types::{
     AddressFamily, Compression, FingerprintHash, HwCompression, IpQos, LogLevel, RekeyLimit,
-    SyslogFacility, TcpKeepAlive, Variable,
+    Subsystem, SyslogFacility, TcpKeepAlive, Variable,
 };
 use crate::value::Support::{self, Carried, Deprecated, Fulfilled, Ignored, Unsupported};
 use crate::value::{Choice, Dump, Keyword, Kind, Repeat, Scope};
