@@ -1,7 +1,7 @@
 //! The keywords of sshd_config, in the order of `sshd -T`.
 //!
-//! For the meaning of `Support` see [`crate::value::Support`]. To implement a keyword, read it in
-//! `server::build` and change its row here.
+//! For the meaning of `Support` see [`crate::value::Support`]. To implement a keyword, give its row a
+//! field and change its [`Support`].
 
 use crate::algorithms::Class;
 use crate::channel_timeouts::ChannelTimeouts;
