@@ -54,7 +54,7 @@ pub fn heap_end() -> usize {
     unsafe { libc::sbrk(0) }.addr()
 }
 
-/// The mapping of this program's code.
+/// The mappings of this program's code and of the constants before it.
 #[derive(Debug, Clone, Copy)]
 pub struct CodePages {
     start: usize,
@@ -62,30 +62,25 @@ pub struct CodePages {
 }
 
 impl CodePages {
-    /// Finds the mapping; empty if /proc does not say.
+    /// Finds the mappings; empty if /proc does not say.
     #[must_use]
     pub fn find() -> Self {
-        let inside = (Self::find as fn() -> Self) as usize;
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-        let found = maps.lines().find_map(|line| {
-            let (range, rest) = line.split_once(' ')?;
-            let (start, end) = range.split_once('-')?;
-            let start = usize::from_str_radix(start, 16).ok()?;
-            let end = usize::from_str_radix(end, 16).ok()?;
-            let is_code = rest.starts_with("r-xp") && (start..end).contains(&inside);
-            is_code.then_some((start, end - start))
-        });
-        let (start, bytes) = found.unwrap_or((0, 0));
-        Self { start, bytes }
+        let inside = (Self::find as fn() -> Self) as usize;
+        let (start, end) = code_in(&maps, inside).unwrap_or((0, 0));
+        Self {
+            start,
+            bytes: end - start,
+        }
     }
 
-    /// Takes the code out of this process's memory, for a program that waits long: what runs again
+    /// Takes them out of this process's memory, for a program that waits long: what runs again
     /// is found in the system's cache of files.
     pub fn give_back(self) {
         if self.bytes == 0 {
             return;
         }
-        // SAFETY: a private mapping of a file that is never written: the pages are read again from
+        // SAFETY: private mappings of a file that are never written: the pages are read again from
         // the file when they are used.
         unsafe {
             libc::madvise(
@@ -95,6 +90,25 @@ impl CodePages {
             );
         }
     }
+}
+
+/// The range of the code around `inside`, by the lines of proc_pid_maps(5), with the file's start if it is
+/// mapped right before: constants, which nobody writes. Those that the loader relocates come after the
+/// code and must stay.
+fn code_in(maps: &str, inside: usize) -> Option<(usize, usize)> {
+    let mut constants = None;
+    for line in maps.lines() {
+        let (range, rest) = line.split_once(' ')?;
+        let (start, end) = range.split_once('-')?;
+        let start = usize::from_str_radix(start, 16).ok()?;
+        let end = usize::from_str_radix(end, 16).ok()?;
+        if rest.starts_with("r-xp") && (start..end).contains(&inside) {
+            let before = constants.filter(|(_, constants_end)| *constants_end == start);
+            return Some((before.map_or(start, |(first, _)| first), end));
+        }
+        constants = rest.starts_with("r--p 00000000 ").then_some((start, end));
+    }
+    None
 }
 
 /// Returns freed heap memory ([`trim`]) and unused stack ([`trim_stack`]).
@@ -206,6 +220,20 @@ mod tests {
         });
         let (before, after) = measured.unwrap().join().unwrap();
         assert!(before >= 256 && after < 128, "{before} {after}");
+    }
+
+    #[test]
+    fn constants_before_the_code_go_with_it_and_relocated_ones_stay() {
+        let constants = "1000-3000 r--p 00000000 08:01 7 /x\n";
+        let rest = "3000-9000 r-xp 00002000 08:01 7 /x\n9000-a000 r--p 00008000 08:01 7 /x\n";
+        let code = |maps: &str| code_in(maps, 0x3010);
+        assert_eq!(code(&format!("{constants}{rest}")), Some((0x1000, 0x9000)));
+        assert_eq!(code(rest), Some((0x3000, 0x9000)));
+        let apart = "1000-2000 r--p 00000000 08:01 7 /x\n";
+        assert_eq!(code(&format!("{apart}{rest}")), Some((0x3000, 0x9000)));
+        let written = "1000-3000 rw-p 00000000 08:01 7 /x\n";
+        assert_eq!(code(&format!("{written}{rest}")), Some((0x3000, 0x9000)));
+        assert_eq!(code_in(rest, 0x9010), None);
     }
 
     #[test]

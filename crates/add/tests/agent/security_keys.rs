@@ -134,12 +134,14 @@ pub(crate) fn clients_that_leave_free_no_room(folder: &Folder) {
     std::fs::write(folder.join("touched"), "").unwrap();
     assert_eq!(answer(&mut stream)[0], SIGN_RESPONSE);
     client.sign(&blob, b"data", SignFlags::NONE).unwrap();
+    until(|| asked() >= 2);
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(asked(), 2);
     // The windows of clients that have gone count.
     for _ in 0..24 {
         asks_and_leaves(&key(2).public().blob());
     }
+    until(|| asked() >= 2 + 16);
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(asked(), 2 + 16);
     std::fs::write(folder.join("answer"), "no").unwrap();
