@@ -166,6 +166,7 @@ impl AgentLoop {
             }
             self.continue_unlocks();
             self.close_unused_links();
+            self.end_overdue_links(sys::time::boot_ms());
             let turn = std::mem::take(&mut self.runnable);
             for event in events.iter() {
                 if let Some(end) = self.event(event)? {
@@ -193,12 +194,14 @@ impl AgentLoop {
         }
         let unlock =
             (self.failed_unlock.is_some() || !self.unlocks.is_empty()).then_some(self.unlock_at_ms);
+        let adding = self.links.values().filter_map(TokenLink::adding_until_ms);
         let next = self
             .agent
             .keyring
             .next_expiry_ms()
             .into_iter()
-            .chain(unlock);
+            .chain(unlock)
+            .chain(adding);
         let left = next
             .min()
             .map(|next| Duration::from_millis(next.saturating_sub(sys::time::boot_ms())));

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crypto::hash::HashAlgorithm;
+
 pub use escape::LogLevel;
 
 choices! {
@@ -99,9 +101,29 @@ choices! {
     FingerprintHash {
         /// Colon-separated MD5.
         Md5 = "MD5",
-        /// Base64 SHA-256.
+        /// Base64, as the following.
+        Sha1 = "SHA1",
+        /// The default.
         #[default]
         Sha256 = "SHA256",
+        /// Base64 SHA-384.
+        Sha384 = "SHA384",
+        /// Base64 SHA-512.
+        Sha512 = "SHA512",
+    }
+}
+
+impl FingerprintHash {
+    /// The algorithm.
+    #[must_use]
+    pub fn algorithm(self) -> HashAlgorithm {
+        match self {
+            Self::Md5 => HashAlgorithm::Md5,
+            Self::Sha1 => HashAlgorithm::Sha1,
+            Self::Sha256 => HashAlgorithm::Sha256,
+            Self::Sha384 => HashAlgorithm::Sha384,
+            Self::Sha512 => HashAlgorithm::Sha512,
+        }
     }
 }
 

@@ -485,8 +485,14 @@ fn keysign_signs_only_if_the_systems_configuration_says_so() {
         "",
         "EnableSSHKeysign no\n",
         "Host other\nEnableSSHKeysign yes\n",
+        "Host *.invalid\nEnableSSHKeysign yes\n",
+        "Match host *.invalid,127.*\nEnableSSHKeysign yes\n",
     ] {
         case.write("ssh_config", text);
+        if Path::new(KEYSIGN).exists() && !text.is_empty() {
+            let theirs = case.run(Kind::Fulmar, Kind::Fulmar, Kind::OpenSsh, &[]);
+            assert!(!theirs.logged_in, "{text} {theirs:?}");
+        }
         let ended = case.run(
             Kind::Fulmar,
             Kind::Fulmar,

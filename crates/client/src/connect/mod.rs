@@ -126,7 +126,8 @@ fn through(proxied: proxy::Proxied, peer: Peer) -> Link {
     }
 }
 
-fn timeout(connection: &ConnectionOptions) -> Option<Duration> {
+/// `ConnectTimeout`.
+pub(crate) fn timeout(connection: &ConnectionOptions) -> Option<Duration> {
     connection
         .connect_timeout_s
         .map(|seconds| Duration::from_secs(u64::from(seconds)))

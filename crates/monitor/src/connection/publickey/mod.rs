@@ -232,10 +232,7 @@ pub(super) fn required_rsa_bits(algorithms: &AlgorithmOptions) -> usize {
 }
 
 pub(super) fn hash_of(logging: &LoggingOptions) -> crypto::hash::HashAlgorithm {
-    match logging.fingerprint_hash {
-        config::types::FingerprintHash::Md5 => crypto::hash::HashAlgorithm::Md5,
-        config::types::FingerprintHash::Sha256 => crypto::hash::HashAlgorithm::Sha256,
-    }
+    logging.fingerprint_hash.algorithm()
 }
 
 fn local_clock(time: keys::time::CivilTime) -> Option<i64> {
