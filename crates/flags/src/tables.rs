@@ -67,6 +67,7 @@ pub const SSH: &[Flag] = &[
     flag("I", File, "PKCS#11 library"),
     flag("i", File, "key to log in with"),
     flag("J", Host, "hosts to connect through"),
+    flag("K", None, "log in by GSSAPI and delegate"),
     flag("k", None, "no GSSAPI delegation"),
     flag(
         "L",
@@ -123,7 +124,6 @@ pub const SSH: &[Flag] = &[
     // Refused by name, or without a meaning.
     hidden("1"),
     hidden("2"),
-    hidden("K"),
 ];
 
 /// The flags of `sshd`.
@@ -557,6 +557,18 @@ pub const INSTALL: &[Flag] = &[
     flag("replace-sshd", None, "listen in place of OpenSSH's service"),
     flag("keysign", None, "install ssh-keysign, set-user-ID root"),
     flag("pam", Free("stack"), "PAM stack of debian, redhat or arch"),
+    flag(
+        "replace-openssh",
+        None,
+        "take the places of OpenSSH's programs",
+    ),
+    flag(
+        "fulmar-defaults",
+        None,
+        "keep Fulmar's defaults in OpenSSH's place",
+    ),
+    flag("package", None, "files of a package"),
+    flag("revert", None, "give OpenSSH its places back"),
     flag("remove", None, "uninstall"),
     flag("dry-run", None, "show the steps only"),
     hidden("h"),

@@ -458,6 +458,68 @@ fn a_method_that_nobody_knows_fails_and_nothing_more() {
 }
 
 #[test]
+fn tokens_of_an_exchange_are_counted_and_come_in_turn() {
+    let token = |number: u8, bytes: &[u8]| {
+        let mut message = vec![number];
+        message.put_string(bytes);
+        message
+    };
+    let mut kerberos = Vec::new();
+    wire::userauth::put_gssapi_fields(&mut kerberos);
+    let kerberos = kerberos.split_off(4 + "gssapi-with-mic".len());
+    // Without an exchange no token, MIC or end of one is permitted.
+    for number in [61, 65, 66] {
+        let mut adversary = client();
+        adversary.send(&token(number, b"x"));
+        assert!(adversary.ends(), "{number}");
+        assert!(adversary.subject.asked.is_empty());
+    }
+    // An endless exchange ends.
+    let mut adversary = client();
+    assert_eq!(adversary.ask(b"user", "gssapi-with-mic", &kerberos)[0], 60);
+    for _ in 0..16 {
+        adversary.send(&token(61, b"+more"));
+    }
+    assert!(!adversary.subject.connection.is_authenticated());
+    adversary.send(&token(61, b"+more"));
+    assert!(adversary.ends());
+    assert_eq!(adversary.subject.asked.len(), 17);
+    // After a failure what the client had sent before it knew is passed over, and no proof counts.
+    let mut adversary = client();
+    assert_eq!(adversary.ask(b"user", "gssapi-with-mic", &kerberos)[0], 60);
+    adversary.send(&token(61, b"bad"));
+    for number in [66, 61, 65] {
+        adversary.send(&token(number, b"late"));
+    }
+    adversary.send(&[63]);
+    let asked: Vec<&str> = adversary
+        .subject
+        .asked
+        .iter()
+        .map(|(_, name)| *name)
+        .collect();
+    assert_eq!(asked, ["gssapi", "token"]);
+    // A client that gives up goes on with another method; the MIC of the old exchange is none.
+    let mut adversary = client();
+    assert_eq!(adversary.ask(b"user", "gssapi-with-mic", &kerberos)[0], 60);
+    adversary.send(&token(65, b"error"));
+    adversary.send(&token(66, b"mic"));
+    let asked: Vec<&str> = adversary
+        .subject
+        .asked
+        .iter()
+        .map(|(_, name)| *name)
+        .collect();
+    assert_eq!(asked, ["gssapi"]);
+    assert!(!adversary.subject.connection.is_authenticated());
+    // Too long a token.
+    let mut adversary = client();
+    assert_eq!(adversary.ask(b"user", "gssapi-with-mic", &kerberos)[0], 60);
+    adversary.send(&token(61, &vec![b'+'; 128 * 1024 + 1]));
+    assert!(adversary.ends());
+}
+
+#[test]
 fn a_signature_bound_to_another_host_key_is_refused() {
     let mut adversary = client();
     let key = PrivateKey::from_ed25519_seed(&[3; 32]);

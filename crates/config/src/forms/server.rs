@@ -182,7 +182,7 @@ pub(crate) fn authentication_methods(words: &[String]) -> Form {
             {
                 return Err(format!("invalid method {method} in AuthenticationMethods"));
             }
-            if name == "gssapi-with-mic" || device == Some("bsdauth") {
+            if device == Some("bsdauth") {
                 return Err(format!(
                     "method {method} in AuthenticationMethods is not supported by this server; nobody could log in"
                 ));

@@ -70,6 +70,7 @@ fn serve(text: &str, phase: LoginPhase, frames: &[Vec<u8>]) -> Served {
         vec!["curve25519-sha256".into()],
         0,
     );
+    let executable = sys::process::SelfExe::open().unwrap();
     let mut login = AuthService {
         channel: RpcChannel::new(ours, phase, &log, "").unwrap(),
         signer,
@@ -80,6 +81,7 @@ fn serve(text: &str, phase: LoginPhase, frames: &[Vec<u8>]) -> Served {
         user: None,
         revoked: Default::default(),
         ahead: EarlySession::never(),
+        kerberos: Kerberos::new(&executable, None),
     };
     let (proof, end) = match login.run() {
         Ok(proof) => (Some(proof), None),
