@@ -6,6 +6,10 @@ use crate::golden::{Difference, case, compare_all, differs, own};
 
 const DIFFERENCES: &[Difference] = &[
     differs("gssapi*", "this suite has no GSSAPI"),
+    differs(
+        "casignaturealgorithms",
+        "webauthn-sk-ecdsa-sha2-nistp256@openssh.com, as in OpenSSH 10.6",
+    ),
     differs("kerberos*", "this suite has no Kerberos"),
     differs("pamservicename", "newer than 9.2"),
     differs("persourcepenalt*", "newer than 9.2"),
