@@ -213,7 +213,7 @@ _fulmar_flags() {
 # bench: begin
         speed) _fulmar_words '--json --library' ;;
 # bench: end
-        install) _fulmar_words '--prefix --root --port --openssh-config --replace-sshd --keysign --pam --remove --dry-run' ;;
+        install) _fulmar_words '--prefix --root --port --openssh-config --replace-sshd --keysign --pam --replace-openssh --fulmar-defaults --package --revert --remove --dry-run' ;;
     esac
 }
 _fulmar_operand() {

@@ -18,9 +18,9 @@ use fido::{FidoError, Provider};
 use keys::PrivateKey;
 use keys::pattern::{Case, match_list};
 use keys::private_file::HeldKey;
-use sys::process::Child;
 use sys::signals::Signal;
 use sys::terminal::askpass::{self, Notification};
+use token::TokenProcess;
 use wire::{Put, Reader};
 use zeroize::Zeroizing;
 
@@ -226,7 +226,7 @@ struct Performed {
     /// The rest of the answer.
     bytes: Vec<u8>,
     /// The process that reaches a library's tokens, and its socket.
-    started: Option<(Child, OwnedFd)>,
+    started: Option<TokenProcess>,
 }
 
 impl From<Vec<u8>> for Performed {
@@ -286,13 +286,13 @@ fn serve(socket: OwnedFd, allowed_providers: String) {
                 Ok(done) => (Ok(done.bytes), done.started),
                 Err(reason) => (Err(reason), None),
             };
-            let (child, socket) = started.unzip();
-            threads.answer(place, kind, done, socket.as_ref());
-            // The child ends when the agent has closed the socket, of which this is a copy, and with
-            // this thread.
-            drop(socket);
-            if let Some(mut child) = child {
-                let _ = child.wait();
+            threads.answer(place, kind, done, started.as_ref().map(|it| &it.socket));
+            if let Some(mut started) = started {
+                // The child ends when the agent has closed the socket, of which this is a copy, and
+                // with this thread.
+                drop(started.socket);
+                started.printed.show_to_end();
+                let _ = started.child.wait();
             }
         });
         if working.is_err() {

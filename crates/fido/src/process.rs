@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use keys::{PrivateKey, SecurityKeySignature};
-use sys::process::{Child, ChildCommand, SelfExe};
+use sys::process::{Child, ChildCommand, PrintedText, SelfExe};
 use sys::signals::Signal;
 
 use crate::message::{
@@ -16,6 +16,11 @@ use crate::{FORCE, FidoError, ROLE};
 
 /// The name of the provider without a library.
 pub const INTERNAL: &str = "internal";
+
+/// Environment variables that libraries for security keys read; no other variables reach the process.
+const ENVIRONMENT: &[&str] = &[
+    "HOME", "LANG", "LANGUAGE", "LC_*", "TZ", "FIDO_*", "LIBUSB_*",
+];
 
 /// How security keys are reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -174,8 +179,7 @@ impl Provider {
             let words = escape::system_words(&words);
             FidoError::Failed(format!("cannot start {ROLE}: {words}"))
         };
-        let (child, socket) = spawn(self.program.as_deref()).map_err(failed)?;
-        let running = RunningRequest { child, socket };
+        let running = RunningRequest::start(self.program.as_deref()).map_err(failed)?;
         let request = HelperRequest {
             provider: &self.name,
             pin,
@@ -192,9 +196,37 @@ impl Provider {
 pub struct RunningRequest {
     child: Child,
     socket: OwnedFd,
+    printed: PrintedText,
 }
 
 impl RunningRequest {
+    fn start(program: Option<&Path>) -> io::Result<Self> {
+        let (socket, theirs) = sys::socket::local::stream_pair()?;
+        let (printed, prints) = PrintedText::new(ROLE)?;
+        let mut command = match program {
+            Some(program) => ChildCommand::new(program),
+            None => SelfExe::open()?.command()?,
+        };
+        command
+            .arg("fulmar")
+            .arg(ROLE)
+            .inherit_env_of(ENVIRONMENT)
+            .fd(sys::io::null()?, 0)
+            .fd(sys::io::null()?, 1)
+            .fd(prints, 2)
+            .fd(theirs, CONTROL_FD)
+            .current_dir("/")
+            // It has no controlling terminal then.
+            .new_session()
+            .death_signal(Signal::KILL)
+            .no_new_privs();
+        Ok(Self {
+            child: command.spawn()?,
+            socket,
+            printed,
+        })
+    }
+
     /// Waits for the signature of [`Provider::start_signing`] with the same key.
     ///
     /// # Errors
@@ -221,8 +253,8 @@ impl RunningRequest {
     }
 
     fn reply(mut self) -> Result<HelperReply, FidoError> {
-        let reply = receive(&self.socket);
-        let reply = match reply {
+        let waited = self.printed.show_until_readable(&self.socket);
+        let reply = match waited.and_then(|()| receive(&self.socket)) {
             Ok(bytes) => HelperReply::decode(&bytes)?,
             Err(_) => {
                 // It has ended, or the request was cancelled.
@@ -243,26 +275,4 @@ impl Drop for RunningRequest {
         let _ = self.child.signal(Signal::KILL);
         let _ = self.child.wait();
     }
-}
-
-fn spawn(program: Option<&Path>) -> io::Result<(Child, OwnedFd)> {
-    let (ours, theirs) = sys::socket::local::stream_pair()?;
-    let mut command = match program {
-        Some(program) => ChildCommand::new(program),
-        None => SelfExe::open()?.command()?,
-    };
-    command
-        .arg("fulmar")
-        .arg(ROLE)
-        .inherit_env()
-        .fd(sys::io::null()?, 0)
-        .fd(sys::io::null()?, 1)
-        // Libraries print reasons there.
-        .fd_shared(sys::io::stderr(), 2)
-        .fd(theirs, CONTROL_FD)
-        .current_dir("/")
-        .death_signal(Signal::KILL)
-        .no_new_privs();
-    let child = command.spawn()?;
-    Ok((child, ours))
 }
