@@ -118,14 +118,8 @@ pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) -> Result<(), String> 
         bench.alternate(group, bench.settings.rounds(ROUNDS), |index| {
             let tool = Tool::ALL.get(index).copied().ok_or("no such program")?;
             let (value, usage) = timed(tool.command(&harness, HOSTS, "true")?)?;
-            let cpu = Cpu {
-                client: usage.total().as_secs_f64(),
-                server: 0.0,
-            };
-            Ok(Sample {
-                value,
-                cpu: Some(cpu),
-            })
+            let cpu = Some(Cpu::of_client(usage.total().as_secs_f64()));
+            Ok(Sample { value, cpu })
         }),
     );
     emit(memory(bench, &harness));

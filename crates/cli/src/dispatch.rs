@@ -174,6 +174,13 @@ const PROGRAMS: &[Subcommand] = &[
         main: fido::main,
     },
     Subcommand {
+        name: gssapi::ROLE,
+        links: &[],
+        help: None,
+        usage: None,
+        main: gssapi::main,
+    },
+    Subcommand {
         name: token::ROLE,
         links: &[],
         help: None,

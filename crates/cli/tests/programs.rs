@@ -92,6 +92,7 @@ fn a_reader_that_left_is_no_reason_to_panic() {
         &["sshd-session"],
         &["compress-provider"],
         &["pkcs11-helper"],
+        &["gssapi-helper"],
     ] {
         let heard = run(arguments);
         assert_ne!(heard.stderr, b"", "{arguments:?} says nothing");

@@ -148,7 +148,7 @@ fn run(
     let config = configuration(flags, &here);
     let options = resolve(flags, &config, &here)?;
     if flags.action == Action::PrintConfig {
-        warn(flags, &options);
+        warn(&options);
         let text = options.dump();
         return match sys::io::write_all(sys::io::stdout(), text.as_bytes()) {
             Ok(()) => Ok(0),
@@ -161,7 +161,7 @@ fn run(
             Facility::from_name(options.logging.syslog_facility.word()).unwrap_or(Facility::User);
         log::set_syslog(Syslog::open("ssh", facility));
     }
-    warn(flags, &options);
+    warn(&options);
     // The process that started this one as a proxy has checked the jumps already.
     if jumps::depth() == 0 {
         jumps::refuse_loops(&options.connection, &config, &here)?;
@@ -259,10 +259,7 @@ fn is_accessible(path: &str, here: &Here) -> bool {
 /// that a later version will implement. Those of the command line are logged only with `-v`,
 /// because programs that pass them (Ansible does) take text on standard error for part of the
 /// answer.
-fn warn(flags: &Flags, options: &ClientOptions) {
-    for text in &flags.unheeded {
-        log::info_once(text);
-    }
+fn warn(options: &ClientOptions) {
     let mut later: Vec<&Warning> = Vec::new();
     for warning in &options.warnings {
         match warning.severity {

@@ -17,12 +17,13 @@ use crate::session::Control;
 
 type SharedAnswer = Option<Zeroizing<Vec<u8>>>;
 
-/// The answers so far. Held while a question is open.
+/// The answers that hosts share. The lock of `answers` is held while a question is on the screen, so that
+/// one question is asked at a time.
 #[derive(Debug)]
 pub(crate) struct Questions {
     answers: Mutex<HashMap<Topic, SharedAnswer>>,
     output: Arc<RunOutput>,
-    /// The run ends: nothing is asked any more.
+    /// True once the run ends; further questions are refused.
     is_over: AtomicBool,
     prompter_can_ask: bool,
 }
@@ -41,7 +42,7 @@ impl Questions {
         self.is_over.store(true, Ordering::Relaxed);
     }
 
-    /// Asks, until the host is given up.
+    /// Asks the user; `None` if nobody answers, the run ends, or the host is given up meanwhile.
     fn ask(&self, text: &str, question: Question, control: &Arc<Control>) -> SharedAnswer {
         if self.is_over.load(Ordering::Relaxed) || sys::signals::noted() {
             return None;
@@ -58,7 +59,7 @@ impl Questions {
     }
 }
 
-/// What several hosts ask alike.
+/// The subject of a question whose answer all hosts share.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Topic {
     /// The password of this user.
@@ -105,7 +106,8 @@ pub(crate) struct HostInteraction {
     control: Arc<Control>,
     /// Text for the user that belongs to the next question, if there is one.
     pending: String,
-    /// The shared answers that this host got.
+    /// The shared answers that this host was given. After a wrong password the host gets no other; a wrong
+    /// passphrase is asked for again.
     used: HashMap<Topic, SharedAnswer>,
 }
 

@@ -4,7 +4,7 @@
 //! it: one thread for each host at work runs the connection exactly as `ssh` does (client's
 //! `session_with`: configuration, jumps, host keys, login), with [`session`] as the local end of a
 //! command or the copy engine of scp ([`copies`]). [`output`] decides who writes when, [`ask`] who asks
-//! what, and [`outcome`] says what it came to. Connections of masters (ControlMaster) are not used.
+//! what, and [`outcome`] makes the summary and the exit status. Connections of masters (ControlMaster) are not used.
 #![forbid(unsafe_code)]
 
 mod ask;

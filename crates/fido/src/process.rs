@@ -11,8 +11,7 @@ use sys::signals::Signal;
 use crate::message::{
     Credential, Enrollment, HelperReply, HelperRequest, HelperWork, ResidentKey, receive, send,
 };
-use crate::role::CONTROL_FD;
-use crate::{FORCE, FidoError, ROLE};
+use crate::{CONTROL_FD, FORCE, FidoError, ROLE};
 
 /// The name of the provider without a library.
 pub const INTERNAL: &str = "internal";

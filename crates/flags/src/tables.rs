@@ -67,6 +67,7 @@ pub const SSH: &[Flag] = &[
     flag("I", File, "PKCS#11 library"),
     flag("i", File, "key to log in with"),
     flag("J", Host, "hosts to connect through"),
+    flag("K", None, "log in by GSSAPI and delegate"),
     flag("k", None, "no GSSAPI delegation"),
     flag(
         "L",
@@ -123,7 +124,6 @@ pub const SSH: &[Flag] = &[
     // Refused by name, or without a meaning.
     hidden("1"),
     hidden("2"),
-    hidden("K"),
 ];
 
 /// The flags of `sshd`.
@@ -542,6 +542,7 @@ pub const BENCH: &[Flag] = &[
 /// The flags of `speed`.
 pub const SPEED: &[Flag] = &[
     flag("json", None, "results as JSON"),
+    flag("html", File, "results as a page with charts"),
     flag("library", File, "measure compression with this library too"),
     hidden("h"),
     hidden("help"),

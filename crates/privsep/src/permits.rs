@@ -2,9 +2,9 @@
 //! before the body of a message is read; a request that it does not permit ends the session.
 
 use crate::message::{
-    AuthNone, AuthOther, AuthPassword, ChooseGroup, HostbasedVerify, HostkeysProve, KbdintRespond,
-    KbdintStart, KeyQuery, KeyVerify, Log, Message, PtyAllocate, PtyRelease, SignExchangeHash,
-    Snapshot, TunnelOpen, User,
+    AuthNone, AuthOther, AuthPassword, ChooseGroup, GssapiMic, GssapiStart, GssapiToken,
+    HostbasedVerify, HostkeysProve, KbdintRespond, KbdintStart, KeyQuery, KeyVerify, Log, Message,
+    PtyAllocate, PtyRelease, SignExchangeHash, Snapshot, TunnelOpen, User,
 };
 
 /// State of a connection as the monitor sees it.
@@ -19,6 +19,8 @@ pub enum LoginPhase {
     /// As [`Authenticating`](Self::Authenticating), with `keyboard-interactive` prompts that are
     /// not answered yet.
     Prompting,
+    /// As [`Authenticating`](Self::Authenticating), with an open exchange of `gssapi-with-mic`.
+    Exchanging,
     /// AuthenticationMethods is satisfied; the auth process has yet to send the snapshot.
     Authenticated,
     /// The auth process has sent the snapshot; no further message is accepted from it.
@@ -29,18 +31,23 @@ pub enum LoginPhase {
 
 impl LoginPhase {
     /// All phases in order.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::KeyExchange,
         Self::BeforeUser,
         Self::Authenticating,
         Self::Prompting,
+        Self::Exchanging,
         Self::Authenticated,
         Self::HandedOver,
         Self::Session,
     ];
 }
 
-const AUTHENTICATING: &[LoginPhase] = &[LoginPhase::Authenticating, LoginPhase::Prompting];
+const AUTHENTICATING: &[LoginPhase] = &[
+    LoginPhase::Authenticating,
+    LoginPhase::Prompting,
+    LoginPhase::Exchanging,
+];
 
 /// Message number and the phases in which the message is permitted. A number without a row is never
 /// permitted.
@@ -52,6 +59,7 @@ const PERMITS: &[(u8, &[LoginPhase])] = &[
             LoginPhase::BeforeUser,
             LoginPhase::Authenticating,
             LoginPhase::Prompting,
+            LoginPhase::Exchanging,
             LoginPhase::Authenticated,
             LoginPhase::Session,
         ],
@@ -75,6 +83,9 @@ const PERMITS: &[(u8, &[LoginPhase])] = &[
     (KeyQuery::NUMBER, AUTHENTICATING),
     (KeyVerify::NUMBER, AUTHENTICATING),
     (HostbasedVerify::NUMBER, AUTHENTICATING),
+    (GssapiStart::NUMBER, AUTHENTICATING),
+    (GssapiToken::NUMBER, &[LoginPhase::Exchanging]),
+    (GssapiMic::NUMBER, &[LoginPhase::Exchanging]),
     (Snapshot::NUMBER, &[LoginPhase::Authenticated]),
     (HostkeysProve::NUMBER, &[LoginPhase::Session]),
     (PtyAllocate::NUMBER, &[LoginPhase::Session]),

@@ -204,8 +204,9 @@ fn permits_are_what_they_were_decided_to_be() {
         table,
         "KeyExchange: Log ChooseGroup SignExchangeHash\n\
          BeforeUser: Log User\n\
-         Authenticating: Log AuthNone AuthPassword KbdintStart KeyQuery KeyVerify AuthOther HostbasedVerify\n\
-         Prompting: Log AuthNone AuthPassword KbdintStart KbdintRespond KeyQuery KeyVerify AuthOther HostbasedVerify\n\
+         Authenticating: Log AuthNone AuthPassword KbdintStart KeyQuery KeyVerify AuthOther HostbasedVerify GssapiStart\n\
+         Prompting: Log AuthNone AuthPassword KbdintStart KbdintRespond KeyQuery KeyVerify AuthOther HostbasedVerify GssapiStart\n\
+         Exchanging: Log AuthNone AuthPassword KbdintStart KeyQuery KeyVerify AuthOther HostbasedVerify GssapiStart GssapiToken GssapiMic\n\
          Authenticated: Log Snapshot\n\
          HandedOver: \n\
          Session: Log ChooseGroup SignExchangeHash HostkeysProve PtyAllocate PtyRelease TunnelOpen\n"

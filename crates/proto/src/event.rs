@@ -131,6 +131,21 @@ pub enum AuthMethod {
         /// One response for each prompt.
         responses: Vec<Zeroizing<Vec<u8>>>,
     },
+    /// `gssapi-with-mic`, RFC 4462 §3.2; answer `auth_gssapi_response` or `auth_failure`.
+    GssapiWithMic {
+        /// True if the client offers Kerberos.
+        offers_kerberos: bool,
+    },
+    /// The client's token of an open GSS-API exchange; answer `auth_gssapi_next` or `auth_failure`.
+    GssapiToken {
+        /// The token.
+        token: Vec<u8>,
+    },
+    /// The client's end of an open GSS-API exchange, RFC 4462 §3.5.
+    GssapiMic {
+        /// The MIC; empty if the client sent none (EXCHANGE_COMPLETE).
+        mic: Vec<u8>,
+    },
     /// An unknown method; answer `auth_failure`.
     Unknown {
         /// Name as sent.
@@ -215,6 +230,17 @@ pub enum Event {
         /// The prompts, at most 64.
         prompts: Vec<Prompt>,
     },
+    /// Client: the server has chosen Kerberos for `auth_gssapi`; answer `auth_gssapi_token`.
+    AuthGssapiResponse,
+    /// Client: the server's token, or with `is_error` its error token, after which a failure follows.
+    AuthGssapiToken {
+        /// The token.
+        token: Vec<u8>,
+        /// True for an error token.
+        is_error: bool,
+    },
+    /// Client: the server's words about a failed GSS-API exchange; the failure follows.
+    AuthGssapiError(String),
     /// Client: the password has expired; answer `auth_change_password` or try another method.
     AuthChangePassword {
         /// Text from the server.
@@ -226,7 +252,7 @@ pub enum Event {
     /// Client: the user is logged in.
     AuthSuccess(AuthProof),
     /// Server: decide on this request and answer `auth_success`, `auth_failure`, `auth_pk_ok`
-    /// or `auth_info_request`.
+    /// or `auth_info_request`, or as [`AuthMethod`] says.
     AuthRequest(AuthRequest),
 
     /// The peer requests a channel; answer `accept_channel` or `reject_channel`.

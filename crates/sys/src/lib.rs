@@ -19,6 +19,7 @@ pub mod cryptoki;
 pub mod epoll;
 pub mod file;
 pub mod fs;
+pub mod gss;
 pub mod io;
 pub mod loginrec;
 pub mod memfd;

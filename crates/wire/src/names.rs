@@ -39,6 +39,7 @@ pub const METHOD_NONE: &str = "none";
 pub const METHOD_PUBLICKEY: &str = "publickey";
 pub const METHOD_PUBLICKEY_HOSTBOUND: &str = "publickey-hostbound-v00@openssh.com";
 pub const METHOD_HOSTBASED: &str = "hostbased";
+pub const METHOD_GSSAPI_WITH_MIC: &str = "gssapi-with-mic";
 pub const METHOD_PASSWORD: &str = "password";
 pub const METHOD_KEYBOARD_INTERACTIVE: &str = "keyboard-interactive";
 

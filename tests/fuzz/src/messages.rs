@@ -30,7 +30,9 @@ pub fn wire_message(data: &[u8]) {
         NewKeys, KexEcdhInit, KexEcdhReply, KexDhInit, KexDhReply, KexGexRequest, KexGexGroup,
         KexGexInit, KexGexReply, UserauthRequest, UserauthFailure, UserauthSuccess,
         UserauthBanner, UserauthPkOk, UserauthPasswdChangereq, UserauthInfoRequest,
-        UserauthInfoResponse, GlobalRequest, RequestSuccess, RequestFailure, ChannelOpen,
+        UserauthInfoResponse, UserauthGssapiResponse, UserauthGssapiToken,
+        UserauthGssapiExchangeComplete, UserauthGssapiError, UserauthGssapiErrtok, UserauthGssapiMic,
+        GlobalRequest, RequestSuccess, RequestFailure, ChannelOpen,
         ChannelOpenConfirmation, ChannelOpenFailure, ChannelWindowAdjust, ChannelData,
         ChannelExtendedData, ChannelEof, ChannelClose, ChannelRequest, ChannelSuccess,
         ChannelFailure, Ping, Pong,
@@ -288,7 +290,7 @@ fn frame_of_any_kind(frame: &privsep::Frame) {
     let _ = ToMonitor::decode(frame);
     each_message!(frame:
         Log, ChooseGroup, SignExchangeHash, User, AuthNone, AuthPassword, KbdintStart,
-        KbdintRespond, KeyQuery, KeyVerify, AuthOther, HostbasedVerify, HostkeysProve, PtyAllocate, PtyRelease, TunnelOpen,
+        KbdintRespond, KeyQuery, KeyVerify, AuthOther, HostbasedVerify, GssapiStart, GssapiToken, GssapiMic, HostkeysProve, PtyAllocate, PtyRelease, TunnelOpen,
         AuthStart, AuthConnection, MonitorConnection, Group, Signature, UserPolicy, AuthOutcome, KbdintPrompts, KeyAnswer,
         SessionGrant, HostkeysProof, PtyGranted, PtyRefused, TunnelGranted, TunnelRefused,
     );

@@ -321,6 +321,12 @@ fn frames() -> Vec<Vec<u8>> {
             signature: vec![1; 83],
         }
         .encode_frame(),
+        privsep::GssapiStart {}.encode_frame(),
+        privsep::GssapiToken {
+            token: b"\x60\x0d\x06\x09\x2a\x86\x48\x86\xf7\x12\x01\x02\x02\x01\x00".to_vec(),
+        }
+        .encode_frame(),
+        privsep::GssapiMic { mic: vec![4; 28] }.encode_frame(),
         privsep::PtyAllocate {}.encode_frame(),
         privsep::TunnelOpen {
             ethernet: false,

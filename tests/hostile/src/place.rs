@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::TcpListener;
+use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
@@ -54,6 +55,15 @@ impl Server {
     /// If it does not start.
     #[must_use]
     pub fn with_key_options(options: &str, lines: &[&str]) -> Self {
+        Self::with_environment(options, lines, &[])
+    }
+
+    /// The same with variables of the server's environment.
+    ///
+    /// # Panics
+    /// If it does not start.
+    #[must_use]
+    pub fn with_environment(options: &str, lines: &[&str], variables: &[(&str, &Path)]) -> Self {
         let mut guest = is_root().then(|| Guest::new().expect("a guest"));
         let mut password = None;
         if let Some(guest) = &mut guest {
@@ -96,7 +106,8 @@ impl Server {
         let mut command = Command::new(binary());
         command
             .args(["sshd", "-D", "-e", "-p", &port.to_string(), "-f"])
-            .arg(config);
+            .arg(config)
+            .envs(variables.iter().copied());
         let daemon = Daemon::start(&mut command, port, scratch).expect("fulmar sshd");
         Self {
             daemon,

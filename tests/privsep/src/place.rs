@@ -9,10 +9,10 @@ use interop::scratch::Scratch;
 use keys::{PrivateKey, SignatureAlgorithm};
 use privsep::roles::ROLE_SESSION;
 use privsep::{
-    AuthNone, AuthOther, AuthOutcome, AuthPassword, ChooseGroup, HostbasedVerify, HostkeysProve,
-    KbdintRespond, KbdintStart, KeyQuery, KeyVerify, Log, LoginPhase, MESSAGES, Message,
-    PtyAllocate, PtyRelease, Secret, SessionGrant, SignExchangeHash, Signature, Snapshot,
-    TunnelOpen, User, UserPolicy,
+    AuthNone, AuthOther, AuthOutcome, AuthPassword, ChooseGroup, GssapiMic, GssapiStart,
+    GssapiToken, HostbasedVerify, HostkeysProve, KbdintRespond, KbdintStart, KeyQuery, KeyVerify,
+    Log, LoginPhase, MESSAGES, Message, PtyAllocate, PtyRelease, Secret, SessionGrant,
+    SignExchangeHash, Signature, Snapshot, TunnelOpen, User, UserPolicy,
 };
 use wire::Put;
 
@@ -248,6 +248,12 @@ pub fn every_frame(place: &Place) -> Vec<(u8, Vec<u8>)> {
             signature: vec![1; 83],
         }
         .encode_frame(),
+        GssapiStart {}.encode_frame(),
+        GssapiToken {
+            token: vec![0x60, 0],
+        }
+        .encode_frame(),
+        GssapiMic { mic: vec![4; 28] }.encode_frame(),
         snapshot().encode_frame(),
         HostkeysProve {
             keys: vec![(0, "ssh-ed25519".into())],
@@ -272,7 +278,7 @@ pub fn every_frame(place: &Place) -> Vec<(u8, Vec<u8>)> {
     let others = MESSAGES
         .iter()
         .map(|info| info.number)
-        .chain([0, 14, 23, 63, 128, 255]);
+        .chain([0, 17, 24, 63, 128, 255]);
     for number in others.filter(|number| !known.contains(number) && *number != Log::NUMBER) {
         frames.push(privsep::frame::frame(number, &[]));
     }

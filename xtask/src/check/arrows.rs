@@ -19,6 +19,7 @@ const ROOMS: &[(&str, u8, &[&str])] = &[
     ("privsep", 1, &["crypto"]),
     ("accelerator", 2, &[]),
     ("fido", 2, &[]),
+    ("gssapi", 2, &[]),
     ("proto", 2, &["sys"]),
     ("sftp", 2, &[]),
     ("config", 2, &["packet", "sys"]),

@@ -5,6 +5,7 @@
 //! sent before the server's answers. [`identity`] finds the keys; each method has a file. [`one_method`] is
 //! the login of a program that chooses the methods itself.
 
+mod gssapi;
 mod hostbased;
 pub mod identity;
 mod keyboard_interactive;
@@ -67,6 +68,11 @@ enum Answer {
     ChangePassword {
         prompt: String,
     },
+    GssapiResponse,
+    GssapiToken {
+        token: Vec<u8>,
+        is_error: bool,
+    },
 }
 
 /// A login under way.
@@ -102,6 +108,7 @@ pub struct Authenticator<'c> {
 #[derive(Debug, Default)]
 struct Tries {
     none: bool,
+    gssapi: bool,
     password: u32,
     interactive: u32,
 }
@@ -206,6 +213,7 @@ impl<'c> Authenticator<'c> {
     fn request(&mut self, method: &str) -> Result<Option<Answer>, ClientError> {
         match method {
             names::METHOD_NONE => self.none().map(Some),
+            names::METHOD_GSSAPI_WITH_MIC => self.gssapi(),
             names::METHOD_HOSTBASED => self.hostbased(),
             names::METHOD_PUBLICKEY => self.publickey(),
             names::METHOD_PASSWORD => self.password(),
@@ -274,6 +282,9 @@ impl<'c> Authenticator<'c> {
         let permitted = |name: &str| allowed.iter().any(|each| each == name);
         let choose = |name: &str| -> Option<&'static str> {
             match name {
+                names::METHOD_GSSAPI_WITH_MIC if permitted(name) && self.may_try_gssapi() => {
+                    Some(names::METHOD_GSSAPI_WITH_MIC)
+                }
                 names::METHOD_HOSTBASED if permitted(name) && !self.host_keys.is_empty() => {
                     Some(names::METHOD_HOSTBASED)
                 }
@@ -299,7 +310,9 @@ impl<'c> Authenticator<'c> {
             .find_map(|name| choose(name));
         match next {
             // Only `none` shows that a server wants no proof: try it before asking the user.
-            Some(names::METHOD_HOSTBASED | names::METHOD_PUBLICKEY) => next,
+            Some(
+                names::METHOD_GSSAPI_WITH_MIC | names::METHOD_HOSTBASED | names::METHOD_PUBLICKEY,
+            ) => next,
             _ if !self.tries.none => Some(names::METHOD_NONE),
             next => next,
         }
@@ -312,6 +325,7 @@ impl<'c> Authenticator<'c> {
             .preferred_authentications
             .iter()
             .find(|name| match name.as_str() {
+                names::METHOD_GSSAPI_WITH_MIC => self.may_try_gssapi(),
                 names::METHOD_HOSTBASED => !self.host_keys.is_empty(),
                 names::METHOD_PUBLICKEY
                 | names::METHOD_PASSWORD
@@ -432,6 +446,13 @@ impl<'c> Authenticator<'c> {
                 }
                 Event::AuthChangePassword { prompt } => {
                     return Ok(Answer::ChangePassword { prompt });
+                }
+                Event::AuthGssapiResponse => return Ok(Answer::GssapiResponse),
+                Event::AuthGssapiToken { token, is_error } => {
+                    return Ok(Answer::GssapiToken { token, is_error });
+                }
+                Event::AuthGssapiError(text) => {
+                    debug1!("Server GSSAPI Error: {}", one_line(&text));
                 }
                 Event::AuthBanner(text) => self.interaction.banner(&text),
                 other => note(other),

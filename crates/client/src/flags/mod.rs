@@ -121,8 +121,6 @@ pub struct Flags {
     pub sharing: Option<MasterCommand>,
     /// `--json`: the status is printed as JSON.
     pub json: bool,
-    /// Notices about flags whose feature is not implemented yet.
-    pub unheeded: Vec<&'static str>,
 }
 
 /// Why a command line is refused.
@@ -270,7 +268,6 @@ impl Parser {
                 null_stdin: false,
                 sharing: None,
                 json: false,
-                unheeded: Vec::new(),
             },
         }
     }
@@ -306,12 +303,6 @@ impl Parser {
             .insert(0, Setting::Keyword(keyword, value.to_owned()));
     }
 
-    fn unheeded(&mut self, text: &'static str) {
-        if !self.flags.unheeded.contains(&text) {
-            self.flags.unheeded.push(text);
-        }
-    }
-
     fn flag(&mut self, flag: &str, value: &str) -> Result<(), FlagError> {
         match flag {
             "1" => {
@@ -327,8 +318,11 @@ impl Parser {
                 self.force("ForwardX11", "no");
                 self.force("ForwardX11Trusted", "no");
             }
-            "k" => self.keyword("GSSAPIDelegateCredentials", "no"),
-            "K" => self.unheeded("-K: GSSAPI is not supported yet; ignored"),
+            "k" => self.force("GSSAPIDelegateCredentials", "no"),
+            "K" => {
+                self.force("GSSAPIAuthentication", "yes");
+                self.force("GSSAPIDelegateCredentials", "yes");
+            }
             "C" => self.force("Compression", "yes"),
             "f" => {
                 self.force("ForkAfterAuthentication", "yes");

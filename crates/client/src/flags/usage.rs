@@ -18,7 +18,8 @@ usage: ssh [flags] [user@]host [command [argument ...]]
   -b address         connect from this address -B interface connect from this interface
   -v, -q             more messages, none       -E file      write messages to this file
   -y                 write messages to syslog  -P tag       tag for Match tagged
-  -A                 forward the agent         -a, -x, -k   no agent, X11, GSSAPI
+  -A                 forward the agent         -a, -x, -k   no agent, X11, Kerberos
+  -K                 Kerberos login, delegate
   -M                 share the connection      -S path      socket of a shared connection
   -O command         check, forward, cancel, exit or stop: ask the master of a shared connection
   -Q list            supported names (-Q help: the lists)   -V   version

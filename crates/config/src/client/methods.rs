@@ -1,7 +1,13 @@
 //! `PreferredAuthentications`: the methods of this client.
 
 /// The methods that this client supports, in the order of preference.
-const METHODS: [&str; 4] = ["hostbased", "publickey", "keyboard-interactive", "password"];
+const METHODS: [&str; 5] = [
+    "gssapi-with-mic",
+    "hostbased",
+    "publickey",
+    "keyboard-interactive",
+    "password",
+];
 
 /// The warning about methods of `PreferredAuthentications` that this client lacks; as in OpenSSH
 /// they are no error.

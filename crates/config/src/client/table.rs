@@ -11,10 +11,10 @@
 use crate::algorithms::Class;
 use crate::channel_timeouts::ChannelTimeouts;
 use crate::client::options::{
-    AddKeysToAgent, Canonicalize, ControlMaster, ControlPersist, ForwardAgent, IdentityAgent,
-    IdentityFile, PipelineLogin, Proxy, PubkeyAuthentication, RequestTty, SessionType,
-    StrictHostKeyChecking, Tunnel, TunnelDevice, YesNoAsk,
+    Canonicalize, ControlMaster, ForwardAgent, IdentityAgent, IdentityFile, PipelineLogin, Proxy,
+    PubkeyAuthentication, RequestTty, SessionType, StrictHostKeyChecking, Tunnel,
 };
+use crate::client::types::{AddKeysToAgent, ControlPersist, TunnelDevice, YesNoAsk};
 use crate::error::Warning;
 use crate::forms;
 use crate::forward::ForwardSpec;
@@ -86,6 +86,10 @@ keywords! {
         forwarding.x11_trusted: bool = ForwardX11Trusted [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         /// `GatewayPorts` (`-g`): listeners without an address accept connections on all addresses.
         forwarding.gateway_ports: bool = GatewayPorts [] Kind::Flag, "no", Carried, Everywhere, First, Line;
+        /// `GSSAPIAuthentication`: gssapi-with-mic with Kerberos.
+        authentication.gssapi_authentication: bool = GSSAPIAuthentication [] Kind::Flag, "no", Carried, Everywhere, First, Line;
+        /// `GSSAPIDelegateCredentials`: the server gets the user's credentials.
+        authentication.gssapi_delegate_credentials: bool = GSSAPIDelegateCredentials [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         /// `HashKnownHosts`.
         host_keys.hash_known_hosts: bool = HashKnownHosts [] Kind::Flag, "no", Carried, Everywhere, First, Line;
         /// `HostbasedAuthentication`: log in with the keys of this host.
@@ -276,8 +280,8 @@ keywords! {
         Match [] Kind::Structure, "", Carried, Everywhere, First, Never;
         Include [] Kind::Structure, "", Carried, Everywhere, First, Never;
         Protocol ["UseRoaming"] Kind::Rest, "", Ignored, Everywhere, First, Never;
-        GSSAPIAuthentication [
-            "GSSAPIDelegateCredentials" "GSSAPIKeyExchange" "GSSAPIClientIdentity" "GSSAPIServerIdentity"
+        GSSAPIKeyExchange [
+            "GSSAPIClientIdentity" "GSSAPIServerIdentity"
             "GSSAPITrustDns" "GSSAPIRenewalForcesRekey" "GSSAPIKexAlgorithms" "AFSTokenPassing"
             "KerberosAuthentication" "KerberosTgtPassing" "RSAAuthentication" "RhostsRSAAuthentication"
         ] Kind::Rest, "", Unsupported, Everywhere, First, Never;

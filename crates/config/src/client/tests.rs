@@ -93,7 +93,13 @@ fn defaults_without_any_file() {
     assert!(!options.algorithms.host_key_algorithms_set);
     assert_eq!(
         options.authentication.preferred_authentications,
-        ["hostbased", "publickey", "keyboard-interactive", "password"]
+        [
+            "gssapi-with-mic",
+            "hostbased",
+            "publickey",
+            "keyboard-interactive",
+            "password"
+        ]
     );
     assert!(options.warnings.is_empty());
 }
@@ -679,11 +685,11 @@ fn methods_that_are_not_carried_out_are_passed_over_and_named_with_v() {
     );
     assert_eq!(
         options.authentication.preferred_authentications,
-        ["publickey", "hostbased"]
+        ["gssapi-with-mic", "publickey", "hostbased"]
     );
     assert_eq!(options.warnings.len(), 1);
     assert_eq!(options.warnings[0].severity, Severity::Debug);
-    assert!(options.warnings[0].text.contains("gssapi-with-mic,new"));
+    assert!(options.warnings[0].text.contains("new not known"));
     let none = resolve("PreferredAuthentications new\n", "h");
     assert!(none.authentication.preferred_authentications.is_empty());
 }

@@ -1,7 +1,7 @@
 //! The keywords of sshd_config, in the order of `sshd -T`.
 //!
-//! For the meaning of `Support` see [`crate::value::Support`]. To implement a keyword, read it in
-//! `server::build` and change its row here.
+//! For the meaning of `Support` see [`crate::value::Support`]. To implement a keyword, give its row a
+//! field and change its [`Support`].
 
 use crate::algorithms::Class;
 use crate::channel_timeouts::ChannelTimeouts;
@@ -9,11 +9,11 @@ use crate::forms;
 use crate::penalties::{MaxStartups, PerSourcePenalties};
 use crate::server::options::{
     AllowForwarding, Gateway, IgnoreRhosts, ListenAddress, Patterns, PermitRootLogin, PermitTunnel,
-    PubkeyAuthOptions, Subsystem, UserEnvironment,
+    PubkeyAuthOptions, UserEnvironment,
 };
 use crate::types::{
     AddressFamily, Compression, FingerprintHash, HwCompression, IpQos, LogLevel, RekeyLimit,
-    SyslogFacility, TcpKeepAlive, Variable,
+    Subsystem, SyslogFacility, TcpKeepAlive, Variable,
 };
 use crate::value::Support::{self, Carried, Deprecated, Fulfilled, Ignored, Unsupported};
 use crate::value::{Choice, Dump, Keyword, Kind, Repeat, Scope};
@@ -88,6 +88,14 @@ keywords! {
         authentication.hostbased_uses_name_from_packet_only: bool = HostbasedUsesNameFromPacketOnly [] Kind::YesNo, "no", Carried, Everywhere, First, Line;
         /// `PubkeyAuthentication`.
         authentication.pubkey_authentication: bool = PubkeyAuthentication ["DSAAuthentication"] Kind::YesNo, "yes", Carried, Everywhere, First, Line;
+        /// `GSSAPIAuthentication`: gssapi-with-mic with Kerberos.
+        authentication.gssapi_authentication: bool = GSSAPIAuthentication [] Kind::YesNo, "no", Carried, Everywhere, First, Line;
+        /// `GSSAPICleanupCredentials`: delegated credentials are removed at the end of the session.
+        authentication.gssapi_cleanup_credentials: bool = GSSAPICleanupCredentials ["GSSAPICleanupCreds"] Kind::YesNo, "yes", Carried, Global, First, Line;
+        /// `GSSAPIStrictAcceptorCheck`: only for the key of this machine's name.
+        authentication.gssapi_strict_acceptor_check: bool = GSSAPIStrictAcceptorCheck [] Kind::YesNo, "yes", Carried, Global, First, Line;
+        /// `GSSAPIDelegateCredentials`: credentials that clients delegate are accepted.
+        authentication.gssapi_delegate_credentials: bool = GSSAPIDelegateCredentials [] Kind::YesNo, "yes", Carried, Global, First, Line;
         /// `PasswordAuthentication`.
         authentication.password_authentication: bool = PasswordAuthentication [] Kind::YesNo, "yes", Carried, Everywhere, First, Line;
         /// `KbdInteractiveAuthentication`.
@@ -269,10 +277,9 @@ keywords! {
         Include [] Kind::Structure, "", Carried, Everywhere, First, Never;
         Match [] Kind::Structure, "", Carried, Everywhere, First, Never;
         Protocol [] Kind::Rest, "", Ignored, Global, First, Never;
-        GSSAPIAuthentication ["KerberosAuthentication"] Kind::Rest, "", Unsupported, Everywhere, First, Never;
-        GSSAPICleanupCredentials [
-            "GSSAPICleanupCreds" "GSSAPIStrictAcceptorCheck" "GSSAPIKeyExchange" "GSSAPIStoreCredentialsOnRekey"
-            "GSSAPIKexAlgorithms" "GSSAPIDelegateCredentials" "KerberosOrLocalPasswd" "KerberosTicketCleanup"
+        KerberosAuthentication [] Kind::Rest, "", Unsupported, Everywhere, First, Never;
+        GSSAPIKeyExchange [
+            "GSSAPIStoreCredentialsOnRekey" "GSSAPIKexAlgorithms" "KerberosOrLocalPasswd" "KerberosTicketCleanup"
             "KerberosGetAFSToken" "KerberosTgtPassing" "AFSTokenPassing" "PAMAuthenticationViaKbdInt"
         ] Kind::Rest, "", Unsupported, Global, First, Never;
         UsePrivilegeSeparation [

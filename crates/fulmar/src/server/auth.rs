@@ -250,9 +250,12 @@ impl LoginState {
     ) -> Result<Verdict, Error> {
         let attempt = self.attempt();
         let kind = match &method {
-            AuthMethod::None | AuthMethod::Hostbased { .. } | AuthMethod::Unknown { .. } => {
-                Method::None
-            }
+            AuthMethod::None
+            | AuthMethod::Hostbased { .. }
+            | AuthMethod::GssapiWithMic { .. }
+            | AuthMethod::GssapiToken { .. }
+            | AuthMethod::GssapiMic { .. }
+            | AuthMethod::Unknown { .. } => Method::None,
             AuthMethod::Password { .. } => Method::Password,
             AuthMethod::PublickeyQuery { .. } | AuthMethod::Publickey { .. } => Method::PublicKey,
             AuthMethod::KeyboardInteractive { .. } | AuthMethod::InfoResponse { .. } => {
@@ -265,7 +268,11 @@ impl LoginState {
         }
         Ok(match method {
             AuthMethod::None => decided(authenticator.none(&attempt)),
-            AuthMethod::Hostbased { .. } | AuthMethod::Unknown { .. } => decided(Decision::Reject),
+            AuthMethod::Hostbased { .. }
+            | AuthMethod::GssapiWithMic { .. }
+            | AuthMethod::GssapiToken { .. }
+            | AuthMethod::GssapiMic { .. }
+            | AuthMethod::Unknown { .. } => decided(Decision::Reject),
             AuthMethod::Password {
                 password,
                 new_password: None,

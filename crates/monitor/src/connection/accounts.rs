@@ -167,7 +167,10 @@ impl Account {
         match authentication.permit_root_login {
             PermitRootLogin::Yes => true,
             PermitRootLogin::ProhibitPassword => {
-                matches!(method, ChainMethod::Publickey | ChainMethod::Hostbased)
+                matches!(
+                    method,
+                    ChainMethod::Publickey | ChainMethod::Hostbased | ChainMethod::GssapiWithMic
+                )
             }
             PermitRootLogin::ForcedCommandsOnly => method == ChainMethod::Publickey && forced,
             PermitRootLogin::No => false,

@@ -13,6 +13,7 @@ pub(crate) enum ChainMethod {
     Password,
     KeyboardInteractive,
     Hostbased,
+    GssapiWithMic,
 }
 
 impl ChainMethod {
@@ -24,6 +25,7 @@ impl ChainMethod {
             Self::Password => wire::names::METHOD_PASSWORD,
             Self::KeyboardInteractive => wire::names::METHOD_KEYBOARD_INTERACTIVE,
             Self::Hostbased => wire::names::METHOD_HOSTBASED,
+            Self::GssapiWithMic => wire::names::METHOD_GSSAPI_WITH_MIC,
         }
     }
 
@@ -34,6 +36,7 @@ impl ChainMethod {
             Self::Password,
             Self::KeyboardInteractive,
             Self::Hostbased,
+            Self::GssapiWithMic,
         ]
         .into_iter()
         .find(|method| method.name() == name)
@@ -47,6 +50,7 @@ pub(crate) struct Enabled {
     pub(crate) password: bool,
     pub(crate) kbdint: bool,
     pub(crate) hostbased: bool,
+    pub(crate) gssapi: bool,
     /// True if `none` may succeed: password authentication with PermitEmptyPasswords.
     pub(crate) none: bool,
 }
@@ -59,6 +63,7 @@ impl Enabled {
             ChainMethod::Password => self.password,
             ChainMethod::KeyboardInteractive => self.kbdint,
             ChainMethod::Hostbased => self.hostbased,
+            ChainMethod::GssapiWithMic => self.gssapi,
         }
     }
 
@@ -66,6 +71,7 @@ impl Enabled {
     fn names(self) -> Vec<&'static str> {
         [
             ChainMethod::Publickey,
+            ChainMethod::GssapiWithMic,
             ChainMethod::Password,
             ChainMethod::KeyboardInteractive,
             ChainMethod::Hostbased,

@@ -5,6 +5,7 @@ const ALL: Enabled = Enabled {
     password: true,
     kbdint: true,
     hostbased: false,
+    gssapi: false,
     none: false,
 };
 
@@ -176,4 +177,22 @@ fn the_key_of_a_host_is_a_step_of_its_own() {
     let other = chains.succeed(ChainMethod::Publickey, None, Some(b"k1"));
     assert!(matches!(other, ChainProgress::Complete(_)));
     assert!(Chains::new("ada", &configured(&["hostbased"]), ALL).hopeless());
+}
+
+#[test]
+fn a_ticket_is_a_step_like_any_other_and_needs_no_key() {
+    let enabled = Enabled {
+        gssapi: true,
+        ..ALL
+    };
+    let chain = configured(&["gssapi-with-mic,publickey"]);
+    let mut chains = Chains::new("ada", &chain, enabled);
+    assert_eq!(chains.methods(), ["gssapi-with-mic"]);
+    let progress = chains.succeed(ChainMethod::GssapiWithMic, None, None);
+    assert!(matches!(progress, ChainProgress::Partial));
+    assert_eq!(chains.methods(), ["publickey"]);
+    assert!(!chains.allows(ChainMethod::GssapiWithMic));
+    let off = Chains::new("ada", &[], ALL);
+    assert!(!off.allows(ChainMethod::GssapiWithMic));
+    assert!(!off.methods().iter().any(|name| name == "gssapi-with-mic"));
 }

@@ -4,6 +4,7 @@
 //! becomes a login only through [`Chains::succeed`](super::chains::Chains), after PermitRootLogin
 //! and before the account check; the only successful exit returns an [`Authenticated`].
 
+mod gssapi;
 mod methods;
 
 use std::time::Duration;
@@ -17,6 +18,7 @@ use super::channel::{RpcChannel, RpcEnd};
 use super::configuration::Configuration;
 use super::early_session::{EarlySession, SessionProcess};
 use super::groups::choose_group;
+use super::kerberos::Kerberos;
 use super::publickey::RevokedKeys;
 use super::signing::{Signer, SigningRefusal};
 use super::user::{Addresses, LoginUser, MAX_REQUESTS};
@@ -87,6 +89,7 @@ pub(crate) struct AuthService<'c, 'n, 'l> {
     pub(crate) revoked: RevokedKeys,
     /// The session process, which may start before the login.
     pub(crate) ahead: EarlySession<'n>,
+    pub(crate) kerberos: Kerberos<'n>,
 }
 
 impl<'l> AuthService<'_, '_, 'l> {
@@ -247,6 +250,10 @@ impl<'l> AuthService<'_, '_, 'l> {
             }
             ToMonitor::KeyVerify(request) => self.try_key(&request)?,
             ToMonitor::HostbasedVerify(request) => self.try_host(&request)?,
+            ToMonitor::GssapiStart(_) => match self.try_gssapi()? {
+                Some(tried) => tried,
+                None => return Ok(None),
+            },
             _ => return Err(RpcEnd::Violation("request in the wrong phase".to_owned()).into()),
         };
         label.is_probe = is_probe;

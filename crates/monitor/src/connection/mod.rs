@@ -13,6 +13,7 @@ mod groups;
 mod host_key_agent;
 mod hostbased;
 mod kbdint;
+mod kerberos;
 mod login;
 mod pam;
 mod password;
@@ -40,6 +41,7 @@ use chains::Authenticated;
 use channel::{RpcChannel, RpcEnd};
 use configuration::Configuration;
 use early_session::{EarlySession, SessionProcess};
+use kerberos::Kerberos;
 use login::{AuthService, NotLoggedIn};
 use session::{MonitorSession, Predecessor};
 use signing::Signer;
@@ -245,6 +247,7 @@ fn log_in<'log>(
         user: None,
         revoked: Default::default(),
         ahead,
+        kerberos: Kerberos::new(&inherited.executable, inherited.start.auth_ids),
     };
     let proof = match login.run() {
         Ok(proof) => proof,

@@ -78,6 +78,16 @@ impl PamLogin {
             .map_err(|error| error.to_string())
     }
 
+    /// Sets a variable for modules and for the session.
+    ///
+    /// # Errors
+    /// If libpam rejects the variable.
+    pub(crate) fn put_env(&mut self, name: &str, value: &str) -> Result<(), String> {
+        self.pam
+            .put_env(name, value)
+            .map_err(|error| error.to_string())
+    }
+
     /// Authenticates the user; `conversation` answers the prompts. An error is libpam's text alone.
     pub(crate) fn authenticate(
         &mut self,

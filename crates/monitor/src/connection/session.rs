@@ -25,6 +25,7 @@ use super::chains::Authenticated;
 use super::channel::{RpcChannel, RpcEnd};
 use super::early_session::SessionProcess;
 use super::groups::choose_group;
+use super::kerberos::CredentialCache;
 use super::pam::PamLogin;
 use super::rate::Rate;
 use super::signing::{Signer, SigningRefusal};
@@ -51,6 +52,8 @@ pub(crate) struct MonitorSession<'c> {
     user: Option<LoginUser>,
     terms: Terms,
     pam: Option<PamLogin>,
+    /// Credentials that the client has delegated.
+    cache: Option<CredentialCache>,
     account: Account,
     signer: Signer,
     addresses: &'c Addresses,
@@ -66,6 +69,7 @@ struct Terms {
     moduli_file: String,
     permit_tty: bool,
     print_last_log: bool,
+    cleans_credentials: bool,
     tunnel: TunnelTerms,
 }
 
@@ -78,6 +82,7 @@ impl Terms {
             moduli_file: options.algorithms.moduli_file.clone(),
             permit_tty: options.session.permit_tty && key_permits,
             print_last_log: options.session.print_last_log,
+            cleans_credentials: options.authentication.gssapi_cleanup_credentials,
             tunnel: TunnelTerms::of(user),
         }
     }
@@ -156,6 +161,7 @@ impl<'c> MonitorSession<'c> {
             proof,
             terms: Terms::of(&user),
             pam: user.pam.take(),
+            cache: None,
             user: Some(user),
             account,
             signer,
@@ -189,12 +195,44 @@ impl<'c> MonitorSession<'c> {
             self.proof.user(),
             self.proof.methods().join(",")
         ));
+        self.store_delegated();
+        let opened = self.open_pam();
+        if let Err(error) = opened {
+            self.tidy_up();
+            return Err(error);
+        }
+        let started = started.filter(|_| self.pam.is_none());
+        let ran = self.run_process(network, auth, started);
+        self.tidy_up();
+        ran
+    }
+
+    /// Stores delegated credentials for the session. As in OpenSSH, a login does not need them.
+    fn store_delegated(&mut self) {
+        let credential = self.user.as_mut().and_then(|user| user.delegated.take());
+        let Some(credential) = credential else {
+            return;
+        };
+        match CredentialCache::store(self.executable, &self.account, credential) {
+            Ok(cache) => self.cache = Some(cache),
+            Err(error) => self.log.error(&format!("delegated credentials: {error}")),
+        }
+    }
+
+    /// Opens PAM's session, if PAM is used. Its modules see the delegated credentials.
+    fn open_pam(&mut self) -> Result<(), String> {
+        let cache = self.cache.as_ref().map(CredentialCache::variable);
         if let Some(pam) = &mut self.pam {
             let proved = self
                 .user
                 .as_ref()
                 .map(|user| auth_info_text(&user.auth_info));
-            let exposed = pam.expose(&proved.unwrap_or_default());
+            let exposed = pam
+                .expose(&proved.unwrap_or_default())
+                .and_then(|()| match &cache {
+                    Some((name, value)) => pam.put_env(name, value),
+                    None => Ok(()),
+                });
             match exposed.and_then(|()| pam.open_session(&self.account.groups)) {
                 Ok(groups) => self.account.groups = groups,
                 Err(error) => {
@@ -203,10 +241,7 @@ impl<'c> MonitorSession<'c> {
                 }
             }
         }
-        let started = started.filter(|_| self.pam.is_none());
-        let ran = self.run_process(network, auth, started);
-        self.tidy_up();
-        ran
+        Ok(())
     }
 
     fn run_process(
@@ -350,7 +385,11 @@ impl<'c> MonitorSession<'c> {
                 permit_listen: targets(&grants.permit_listen),
             },
             key_environment,
-            pam_environment: pam.map(|pam| pam.environment()).unwrap_or_default(),
+            pam_environment: match (pam, &self.cache) {
+                (Some(pam), _) => pam.environment(),
+                (None, Some(cache)) => vec![cache.variable()],
+                (None, None) => Vec::new(),
+            },
             session_id: self.signer.session_id().unwrap_or_default().to_vec(),
             remote_address: self.addresses.remote_text(),
             remote_port: self.addresses.remote_port,
@@ -535,6 +574,9 @@ impl<'c> MonitorSession<'c> {
     fn tidy_up(&mut self) {
         for terminal in core::mem::take(&mut self.terminals) {
             self.release(&terminal, sys::process::pid());
+        }
+        if let Some(cache) = self.cache.take().filter(|_| self.terms.cleans_credentials) {
+            cache.remove(&self.account, self.log);
         }
         if let Some(pam) = &mut self.pam {
             pam.close();

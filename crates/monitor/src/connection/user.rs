@@ -11,6 +11,7 @@ use config::server::{ConnectionSpec, ServerOptions};
 use keys::Permission;
 use keys::authorized_keys::{KeyOptions, PermitTarget};
 use privsep::{User, UserPolicy};
+use zeroize::Zeroizing;
 
 use super::accounts::{self, Account, Peer};
 use super::chains::{Chains, Enabled};
@@ -135,6 +136,8 @@ pub(crate) struct LoginUser {
     /// Lines for ExposeAuthInfo.
     pub(crate) auth_info: Vec<String>,
     pub(crate) pam: Option<PamLogin>,
+    /// Credentials that the client has delegated, for the session.
+    pub(crate) delegated: Option<Zeroizing<Vec<u8>>>,
     /// True if PAM or the grants have refused the login: no method succeeds any more.
     pub(crate) denied: bool,
     /// True if a password, possibly empty, was part of the login.
@@ -179,6 +182,7 @@ impl LoginUser {
             kbdint: options.authentication.kbd_interactive_authentication
                 && options.authentication.use_pam,
             hostbased: options.authentication.hostbased_authentication,
+            gssapi: options.authentication.gssapi_authentication,
             none: options.authentication.permit_empty_passwords
                 && options.authentication.password_authentication,
         };
@@ -206,6 +210,7 @@ impl LoginUser {
             grants: None,
             auth_info: Vec::new(),
             pam: None,
+            delegated: None,
             denied: false,
             by_password: false,
             password_expired: false,

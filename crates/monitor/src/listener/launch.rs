@@ -221,7 +221,11 @@ impl Launch {
         } else {
             command.fd(sys::io::null()?, 2);
         }
-        for name in ["TZ", crypto::arch::FEATURES_VARIABLE] {
+        let kerberos = gssapi::VARIABLES;
+        for name in ["TZ", crypto::arch::FEATURES_VARIABLE]
+            .into_iter()
+            .chain(kerberos)
+        {
             if let Ok(value) = std::env::var(name) {
                 command.env(name, value);
             }

@@ -120,6 +120,9 @@ messages! {
     11 Snapshot Relayed;
     12 AuthOther Auth;
     13 HostbasedVerify Auth;
+    14 GssapiStart Auth;
+    15 GssapiToken Auth;
+    16 GssapiMic Auth;
     20 HostkeysProve Session;
     21 PtyAllocate Session;
     22 PtyRelease Session;
@@ -132,6 +135,8 @@ messages! {
     69 KbdintPrompts Monitor;
     70 KeyAnswer Monitor;
     71 AuthConnection Monitor;
+    72 GssapiReady Monitor;
+    73 GssapiErrorToken Monitor;
     80 SessionGrant Monitor;
     81 HostkeysProof Monitor;
     82 PtyGranted Monitor;
@@ -188,6 +193,9 @@ to_monitor!(
     KeyQuery,
     KeyVerify,
     HostbasedVerify,
+    GssapiStart,
+    GssapiToken,
+    GssapiMic,
     Snapshot,
     HostkeysProve,
     PtyAllocate,

@@ -181,6 +181,22 @@ record! {
 }
 
 record! {
+    /// Reply to [`crate::GssapiStart`] and [`crate::GssapiToken`]: the exchange goes on.
+    GssapiReady {
+        /// The token for the client; empty if there is none.
+        token: Vec<u8>,
+    }
+}
+
+record! {
+    /// A token that tells the client of a failure; the [`AuthOutcome`] follows.
+    GssapiErrorToken {
+        /// The token.
+        token: Vec<u8>,
+    }
+}
+
+record! {
     /// Reply to [`crate::KeyQuery`].
     KeyAnswer {
         /// True if the auth process shall send USERAUTH_PK_OK; false if the query counted as a
@@ -263,7 +279,7 @@ record! {
         /// Variables from `environment=` options of the key line, filtered by
         /// PermitUserEnvironment.
         key_environment: Vec<(String, String)>,
-        /// Variables set by PAM modules.
+        /// Variables set by PAM modules, and `KRB5CCNAME` of delegated credentials.
         pam_environment: Vec<(String, String)>,
         /// Session identifier: the first exchange hash.
         session_id: Vec<u8>,

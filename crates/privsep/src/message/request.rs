@@ -156,6 +156,30 @@ record! {
     }
 }
 
+record! {
+    /// Starts method `gssapi-with-mic` with Kerberos (RFC 4462 §3.2); the reply is
+    /// [`crate::GssapiReady`] or [`crate::AuthOutcome`].
+    GssapiStart {}
+}
+
+record! {
+    /// The client's token of the exchange (RFC 4462 §3.4); the reply is [`crate::GssapiReady`], or
+    /// [`crate::AuthOutcome`], which [`crate::GssapiErrorToken`] may precede.
+    GssapiToken {
+        /// The token.
+        token: Vec<u8>,
+    }
+}
+
+record! {
+    /// The client's MIC (RFC 4462 §3.5); the reply is [`crate::AuthOutcome`]. The monitor builds the
+    /// data that it covers itself, from its own session identifier, user and service.
+    GssapiMic {
+        /// The MIC; empty if the client sent none.
+        mic: Vec<u8>,
+    }
+}
+
 /// The state of the live connection as opaque bytes: the last message of the auth process, sent
 /// after [`crate::AuthOutcome::Success`]. The auth process then exits. The monitor forwards the bytes to
 /// the session process without decoding them.

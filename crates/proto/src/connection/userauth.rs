@@ -140,6 +140,54 @@ impl Connection {
         client.hostbased(transport, user, claim, signature)
     }
 
+    /// Requests login with `gssapi-with-mic` and Kerberos, RFC 4462 §3.2.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] outside authentication.
+    pub fn auth_gssapi(&mut self, user: &[u8]) -> Result<(), Error> {
+        let (client, transport) = self.client_auth()?;
+        client.gssapi(transport, user)
+    }
+
+    /// Sends the token that the server waits for.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] if the server waits for none.
+    pub fn auth_gssapi_token(&mut self, token: &[u8]) -> Result<(), Error> {
+        let (client, transport) = self.client_auth()?;
+        client.gssapi_token(transport, token)
+    }
+
+    /// Data that the MIC of [`Connection::auth_gssapi_mic`] covers.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] on a server and before the first key exchange is complete.
+    pub fn gssapi_signed_data(&self, user: &[u8]) -> Result<Vec<u8>, Error> {
+        match &self.auth {
+            Auth::Client(_) => ClientAuth::gssapi_signed_data(&self.transport, user),
+            Auth::Server(_) => Err(Error::Misuse("client command on a server")),
+        }
+    }
+
+    /// Ends the exchange with the proof; the server's answer follows.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] if the server waits for none.
+    pub fn auth_gssapi_mic(&mut self, mic: &[u8]) -> Result<(), Error> {
+        let (client, transport) = self.client_auth()?;
+        client.gssapi_mic(transport, mic)
+    }
+
+    /// Gives the exchange up, with the mechanism's error token unless it is empty (RFC 4462 §3.9). The
+    /// server does not answer; another request follows.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] if the server waits for nothing.
+    pub fn auth_gssapi_give_up(&mut self, error_token: &[u8]) -> Result<(), Error> {
+        let (client, transport) = self.client_auth()?;
+        client.gssapi_give_up(transport, error_token)
+    }
+
     /// Requests login with keyboard-interactive, RFC 4256 §3.1.
     ///
     /// # Errors
@@ -210,6 +258,33 @@ impl Connection {
     ) -> Result<(), Error> {
         let (server, transport) = self.server_auth()?;
         server.info_request(transport, name, instruction, prompts)
+    }
+
+    /// Chooses Kerberos for the open request, RFC 4462 §3.3; the client's token follows.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] if no request is open.
+    pub fn auth_gssapi_response(&mut self) -> Result<(), Error> {
+        let (server, transport) = self.server_auth()?;
+        server.gssapi_response(transport)
+    }
+
+    /// Answers the client's token, and waits for the next token or the MIC. An empty token is not sent.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] if no request is open.
+    pub fn auth_gssapi_next(&mut self, token: &[u8]) -> Result<(), Error> {
+        let (server, transport) = self.server_auth()?;
+        server.gssapi_next(transport, token)
+    }
+
+    /// Sends the mechanism's error token before the failure of the open request, RFC 4462 §3.9.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] if no request is open.
+    pub fn auth_gssapi_error_token(&mut self, token: &[u8]) -> Result<(), Error> {
+        let (server, transport) = self.server_auth()?;
+        server.gssapi_error_token(transport, token)
     }
 
     /// Sends text to show before login.

@@ -6,19 +6,21 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use wire::message::{
-    self, Encode, ServiceRequest, UserauthBanner, UserauthFailure, UserauthInfoRequest,
-    UserauthInfoResponse, UserauthPasswdChangereq, UserauthPkOk, UserauthRequest, UserauthSuccess,
+    self, Encode, ServiceRequest, UserauthBanner, UserauthFailure, UserauthGssapiError,
+    UserauthGssapiErrtok, UserauthGssapiMic, UserauthGssapiResponse, UserauthGssapiToken,
+    UserauthInfoRequest, UserauthInfoResponse, UserauthPasswdChangereq, UserauthPkOk,
+    UserauthRequest, UserauthSuccess,
 };
 use wire::{Put, Reader, Rest, names};
 use zeroize::{Zeroize, Zeroizing};
 
-use super::MAX_PROMPTS;
+use super::{MAX_GSSAPI_TOKENS, MAX_PROMPTS};
 use crate::permits::NO_ARM;
 use crate::transport::{PipelinedPacket, Transport};
 use crate::{AuthProof, Error, Event, Prompt};
 use wire::userauth::{
-    HostbasedClaim, hostbased_signed_data, publickey_signed_data, put_hostbased_fields,
-    put_publickey_fields,
+    HostbasedClaim, KERBEROS_MECHANISM, gssapi_signed_data, hostbased_signed_data,
+    publickey_signed_data, put_gssapi_fields, put_hostbased_fields, put_publickey_fields,
 };
 
 /// Maximum number of unanswered requests.
@@ -46,6 +48,13 @@ enum PendingAuth {
         rounds: u32,
         asked: bool,
         waits_for_us: bool,
+    },
+    Gssapi {
+        /// Messages of the server so far.
+        messages: u32,
+        waits_for_us: bool,
+        /// The MIC was sent.
+        is_proven: bool,
     },
 }
 
@@ -111,7 +120,9 @@ impl ClientAuth {
         // A server that answers out of order must not obtain a secret.
         let may_be_sent = match open {
             PendingAuth::None | PendingAuth::Query { .. } | PendingAuth::Signed => self.asked,
-            PendingAuth::Password | PendingAuth::Interactive { .. } => self.granted,
+            PendingAuth::Password
+            | PendingAuth::Interactive { .. }
+            | PendingAuth::Gssapi { .. } => self.granted,
         };
         if !may_be_sent || transport.authenticated {
             return Err(Error::Misuse(
@@ -302,6 +313,78 @@ impl ClientAuth {
         transport.send_payload(buf, None)
     }
 
+    pub(crate) fn gssapi(&mut self, transport: &mut Transport, user: &[u8]) -> Result<(), Error> {
+        let mut fields = Vec::new();
+        put_gssapi_fields(&mut fields);
+        let open = PendingAuth::Gssapi {
+            messages: 0,
+            waits_for_us: false,
+            is_proven: false,
+        };
+        self.request(transport, user, open, &mut fields)
+    }
+
+    pub(crate) fn gssapi_signed_data(transport: &Transport, user: &[u8]) -> Result<Vec<u8>, Error> {
+        let session = transport
+            .exchange
+            .session()
+            .ok_or(Error::Misuse("no session identifier yet"))?;
+        let service = names::SERVICE_CONNECTION.as_bytes();
+        Ok(gssapi_signed_data(&session.id, user, service))
+    }
+
+    /// Takes our turn in the open GSS-API exchange.
+    fn gssapi_turn(&mut self, proves: bool) -> Result<(), Error> {
+        match self.open.front_mut() {
+            Some(PendingAuth::Gssapi {
+                waits_for_us,
+                is_proven,
+                ..
+            }) if *waits_for_us => {
+                *waits_for_us = false;
+                *is_proven = proves;
+                Ok(())
+            }
+            _ => Err(Error::Misuse("no GSS-API exchange waits for us")),
+        }
+    }
+
+    pub(crate) fn gssapi_token(
+        &mut self,
+        transport: &mut Transport,
+        token: &[u8],
+    ) -> Result<(), Error> {
+        self.gssapi_turn(false)?;
+        transport.send_message(&UserauthGssapiToken { token })
+    }
+
+    pub(crate) fn gssapi_mic(
+        &mut self,
+        transport: &mut Transport,
+        mic: &[u8],
+    ) -> Result<(), Error> {
+        self.gssapi_turn(true)?;
+        transport.send_message(&UserauthGssapiMic { mic })
+    }
+
+    pub(crate) fn gssapi_give_up(
+        &mut self,
+        transport: &mut Transport,
+        token: &[u8],
+    ) -> Result<(), Error> {
+        self.gssapi_turn(false)?;
+        // The server does not answer a request that another one follows (RFC 4252 §5.1).
+        self.open.pop_front();
+        transport
+            .outbound
+            .sent_ahead()
+            .settle(PipelinedPacket::Login);
+        match token {
+            [] => Ok(()),
+            token => transport.send_message(&UserauthGssapiErrtok { token }),
+        }
+    }
+
     /// Returns true if the newest unanswered request is a signed one, so that following packets may
     /// arrive after a successful login.
     pub(crate) fn expects_login(&self) -> bool {
@@ -334,8 +417,11 @@ impl ClientAuth {
                     .push_back(Event::AuthBanner(text(banner.text)));
                 Ok(())
             }
-            // Three messages have this number; the requested method determines which.
+            // Four messages have this number; the requested method determines which.
             UserauthInfoRequest::NUMBER => self.handle_method_message(transport, payload),
+            UserauthGssapiToken::NUMBER
+            | UserauthGssapiErrtok::NUMBER
+            | UserauthGssapiError::NUMBER => self.handle_gssapi(transport, payload),
             _ => Err(Error::Bug(NO_ARM)),
         }
     }
@@ -374,9 +460,15 @@ impl ClientAuth {
                     "USERAUTH_SUCCESS while a prompt is open",
                 ));
             }
+            Some(PendingAuth::Gssapi {
+                is_proven: false, ..
+            }) => {
+                return Err(Error::PeerMisbehaved("USERAUTH_SUCCESS before the MIC"));
+            }
             Some(PendingAuth::None | PendingAuth::Interactive { asked: false, .. }) => {
                 AuthProof::Nothing
             }
+            Some(PendingAuth::Gssapi { .. }) => AuthProof::Proven,
             Some(PendingAuth::Interactive { .. } | PendingAuth::Password | PendingAuth::Signed) => {
                 AuthProof::Proven
             }
@@ -442,8 +534,56 @@ impl ClientAuth {
                 transport.events.push_back(event);
                 Ok(())
             }
+            Some(PendingAuth::Gssapi {
+                messages: messages @ 0,
+                waits_for_us,
+                ..
+            }) => {
+                let response = UserauthGssapiResponse::decode(payload)?;
+                if response.mechanism != KERBEROS_MECHANISM {
+                    return Err(Error::PeerMisbehaved(
+                        "chose a mechanism that was not offered",
+                    ));
+                }
+                *messages = 1;
+                *waits_for_us = true;
+                transport.events.push_back(Event::AuthGssapiResponse);
+                Ok(())
+            }
             _ => Err(Error::NotPermitted { message: 60 }),
         }
+    }
+
+    /// Handles the server's messages of a GSS-API exchange (RFC 4462 §3.4, §3.8, §3.9).
+    fn handle_gssapi(&mut self, transport: &mut Transport, payload: &[u8]) -> Result<(), Error> {
+        let number = payload.first().copied().unwrap_or_default();
+        let Some(PendingAuth::Gssapi {
+            messages,
+            waits_for_us,
+            ..
+        }) = self.open.front_mut()
+        else {
+            return Err(Error::NotPermitted { message: number });
+        };
+        *messages += 1;
+        if *waits_for_us || *messages > MAX_GSSAPI_TOKENS {
+            return Err(Error::PeerMisbehaved("too many GSS-API messages"));
+        }
+        transport.events.push_back(match number {
+            UserauthGssapiToken::NUMBER => {
+                *waits_for_us = true;
+                Event::AuthGssapiToken {
+                    token: UserauthGssapiToken::decode(payload)?.token.to_vec(),
+                    is_error: false,
+                }
+            }
+            UserauthGssapiErrtok::NUMBER => Event::AuthGssapiToken {
+                token: UserauthGssapiErrtok::decode(payload)?.token.to_vec(),
+                is_error: true,
+            },
+            _ => Event::AuthGssapiError(text(UserauthGssapiError::decode(payload)?.text)),
+        });
+        Ok(())
     }
 }
 

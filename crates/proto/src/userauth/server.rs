@@ -4,13 +4,17 @@
 use alloc::vec::Vec;
 
 use wire::message::{
-    Encode, ServiceAccept, ServiceRequest, UserauthBanner, UserauthFailure, UserauthInfoRequest,
-    UserauthInfoResponse, UserauthPkOk, UserauthRequest, UserauthSuccess,
+    Encode, ServiceAccept, ServiceRequest, UserauthBanner, UserauthFailure, UserauthGssapiErrtok,
+    UserauthGssapiExchangeComplete, UserauthGssapiMic, UserauthGssapiResponse, UserauthGssapiToken,
+    UserauthInfoRequest, UserauthInfoResponse, UserauthPkOk, UserauthRequest, UserauthSuccess,
 };
+use wire::userauth::{KERBEROS_MECHANISM, names_kerberos};
 use wire::{NameList, Put, Reader, Rest, names};
 use zeroize::Zeroizing;
 
-use super::{MAX_PROMPTS, MAX_SECRET_BYTES, MAX_USER_BYTES};
+use super::{
+    MAX_GSSAPI_TOKEN_BYTES, MAX_GSSAPI_TOKENS, MAX_PROMPTS, MAX_SECRET_BYTES, MAX_USER_BYTES,
+};
 use crate::permits::NO_ARM;
 use crate::transport::Transport;
 use crate::{AuthMethod, AuthRequest, Error, Event, Prompt};
@@ -27,6 +31,8 @@ enum OwedAnswer {
     Request { query: Option<Query> },
     /// The client owes responses.
     Prompted { prompts: u32 },
+    /// The client owes a token or the end of its GSS-API exchange.
+    Gssapi,
 }
 
 /// State of the server's authentication.
@@ -35,6 +41,8 @@ pub(crate) struct ServerAuth {
     open: OwedAnswer,
     /// User and service of the last request, for the responses that follow prompts.
     last: (Vec<u8>, Vec<u8>),
+    /// Tokens of the GSS-API exchange that is open or was the last one; `None` if there was none.
+    gssapi_tokens: Option<u32>,
 }
 
 impl ServerAuth {
@@ -64,7 +72,14 @@ impl ServerAuth {
     ) -> Result<(), Error> {
         match payload.first().copied().unwrap_or_default() {
             UserauthRequest::NUMBER => self.handle_request(transport, payload),
-            UserauthInfoResponse::NUMBER => self.handle_response(transport, payload),
+            // Two messages have this number; the open request determines which.
+            UserauthInfoResponse::NUMBER if matches!(self.open, OwedAnswer::Prompted { .. }) => {
+                self.handle_response(transport, payload)
+            }
+            UserauthGssapiToken::NUMBER
+            | UserauthGssapiExchangeComplete::NUMBER
+            | UserauthGssapiErrtok::NUMBER
+            | UserauthGssapiMic::NUMBER => self.handle_gssapi(transport, payload),
             _ => Err(Error::Bug(NO_ARM)),
         }
     }
@@ -93,6 +108,12 @@ impl ServerAuth {
                 publickey(request.method_fields.0, Some(&session.host_key), &mut query)?
             }
             names::METHOD_HOSTBASED => hostbased(request.method_fields.0)?,
+            names::METHOD_GSSAPI_WITH_MIC => {
+                self.gssapi_tokens = Some(0);
+                AuthMethod::GssapiWithMic {
+                    offers_kerberos: names_kerberos(request.method_fields.0),
+                }
+            }
             names::METHOD_KEYBOARD_INTERACTIVE => {
                 let mut reader = Reader::new(request.method_fields.0);
                 reader.string()?;
@@ -134,13 +155,59 @@ impl ServerAuth {
             ));
         }
         reader.finish()?;
+        self.pass_on(transport, AuthMethod::InfoResponse { responses });
+        Ok(())
+    }
+
+    /// Passes the continuation of the last request to the owner, who owes an answer.
+    fn pass_on(&mut self, transport: &mut Transport, method: AuthMethod) {
         self.open = OwedAnswer::Request { query: None };
         let (user, service) = self.last.clone();
         transport.events.push_back(Event::AuthRequest(AuthRequest {
             user,
             service,
-            method: AuthMethod::InfoResponse { responses },
+            method,
         }));
+    }
+
+    /// Handles the client's messages of a GSS-API exchange (RFC 4462 §3.4, §3.5, §3.9).
+    fn handle_gssapi(&mut self, transport: &mut Transport, payload: &[u8]) -> Result<(), Error> {
+        let Some(tokens) = &mut self.gssapi_tokens else {
+            return Err(Error::PeerMisbehaved(
+                "a response or token that was not asked for",
+            ));
+        };
+        let method = match payload.first().copied().unwrap_or_default() {
+            UserauthGssapiToken::NUMBER => {
+                let token = UserauthGssapiToken::decode(payload)?.token;
+                *tokens += 1;
+                if *tokens > MAX_GSSAPI_TOKENS || token.len() > MAX_GSSAPI_TOKEN_BYTES {
+                    return Err(Error::PeerMisbehaved("too many or too long GSS-API tokens"));
+                }
+                let token = token.to_vec();
+                AuthMethod::GssapiToken { token }
+            }
+            UserauthGssapiMic::NUMBER => {
+                let mic = UserauthGssapiMic::decode(payload)?.mic.to_vec();
+                AuthMethod::GssapiMic { mic }
+            }
+            UserauthGssapiExchangeComplete::NUMBER => {
+                UserauthGssapiExchangeComplete::decode(payload)?;
+                AuthMethod::GssapiMic { mic: Vec::new() }
+            }
+            _ => {
+                // The client gives up: its next request follows, and nothing answers this message.
+                UserauthGssapiErrtok::decode(payload)?;
+                if matches!(self.open, OwedAnswer::Gssapi) {
+                    self.open = OwedAnswer::Nothing;
+                }
+                return Ok(());
+            }
+        };
+        // A client may send its last messages before it knows that the exchange has failed.
+        if matches!(self.open, OwedAnswer::Gssapi) {
+            self.pass_on(transport, method);
+        }
         Ok(())
     }
 
@@ -216,6 +283,38 @@ impl ServerAuth {
             count,
             prompts: Rest(&list),
         })
+    }
+
+    pub(crate) fn gssapi_response(&mut self, transport: &mut Transport) -> Result<(), Error> {
+        self.answer()?;
+        self.open = OwedAnswer::Gssapi;
+        transport.send_message(&UserauthGssapiResponse {
+            mechanism: KERBEROS_MECHANISM,
+        })
+    }
+
+    pub(crate) fn gssapi_next(
+        &mut self,
+        transport: &mut Transport,
+        token: &[u8],
+    ) -> Result<(), Error> {
+        self.answer()?;
+        self.open = OwedAnswer::Gssapi;
+        match token {
+            [] => Ok(()),
+            token => transport.send_message(&UserauthGssapiToken { token }),
+        }
+    }
+
+    pub(crate) fn gssapi_error_token(
+        &self,
+        transport: &mut Transport,
+        token: &[u8],
+    ) -> Result<(), Error> {
+        if !self.waits_for_owner() {
+            return Err(Error::Misuse("no authentication request is open"));
+        }
+        transport.send_message(&UserauthGssapiErrtok { token })
     }
 
     pub(crate) fn banner(transport: &mut Transport, text: &str) -> Result<(), Error> {

@@ -6,8 +6,9 @@
 
 use privsep::{
     AuthNone, AuthOther, AuthOutcome, AuthPassword, AuthStart, ChooseGroup, Frame, Group,
-    HostbasedVerify, KbdintPrompts, KbdintRespond, KbdintStart, KeyAnswer, KeyQuery, KeyVerify,
-    Message, Secret, SignExchangeHash, Signature, User, UserPolicy,
+    GssapiErrorToken, GssapiMic, GssapiReady, GssapiStart, GssapiToken, HostbasedVerify,
+    KbdintPrompts, KbdintRespond, KbdintStart, KeyAnswer, KeyQuery, KeyVerify, Message, Secret,
+    SignExchangeHash, Signature, User, UserPolicy,
 };
 use proto::{AuthMethod, AuthRequest, Connection, Event, Prompt};
 use wire::names;
@@ -236,6 +237,17 @@ impl<'a> LoginState<'a> {
                     signature,
                 },
             ),
+            AuthMethod::GssapiWithMic {
+                offers_kerberos: false,
+            } => self.judge(
+                connection,
+                &AuthOther {
+                    method: names::METHOD_GSSAPI_WITH_MIC.to_owned(),
+                },
+            ),
+            AuthMethod::GssapiWithMic { .. } => self.exchange(connection, &GssapiStart {}),
+            AuthMethod::GssapiToken { token } => self.exchange(connection, &GssapiToken { token }),
+            AuthMethod::GssapiMic { mic } => self.exchange(connection, &GssapiMic { mic }),
             AuthMethod::KeyboardInteractive { submethods } => self.prompt_or_judge(
                 connection,
                 &KbdintStart {
@@ -314,6 +326,30 @@ impl<'a> LoginState<'a> {
             connection.auth_pk_ok()?;
         } else {
             connection.auth_failure(&borrowed(&answer.methods), false)?;
+        }
+        Ok(LoginStep::Continue)
+    }
+
+    /// A step of `gssapi-with-mic`: the next token, or the outcome.
+    fn exchange<M: Message>(
+        &mut self,
+        connection: &mut Connection,
+        request: &M,
+    ) -> Result<LoginStep, AuthEnd> {
+        let mut frame = self.ask(connection, request)?;
+        if frame.number == GssapiErrorToken::NUMBER {
+            let error: GssapiErrorToken = decode(&frame)?;
+            connection.auth_gssapi_error_token(&error.token)?;
+            frame = self.rpc.expect_frame()?;
+        }
+        if frame.number != GssapiReady::NUMBER {
+            return conclude(connection, decode(&frame)?);
+        }
+        let ready: GssapiReady = decode(&frame)?;
+        if M::NUMBER == GssapiStart::NUMBER {
+            connection.auth_gssapi_response()?;
+        } else {
+            connection.auth_gssapi_next(&ready.token)?;
         }
         Ok(LoginStep::Continue)
     }

@@ -13,6 +13,7 @@
 mod bpf;
 pub mod files;
 mod filter;
+mod gss;
 mod key_agent;
 #[cfg(test)]
 mod older;
@@ -28,6 +29,7 @@ use crate::process::{self, Credentials, Limit, Resource};
 use crate::signals::Signal;
 use crate::users;
 
+pub use gss::{gss_acceptor, gss_user};
 pub use key_agent::key_agent;
 pub use provider::{provider, security_key};
 pub use token::token;

@@ -229,15 +229,33 @@ fn files(libraries: &[impl AsRef<Path>], devices: &[PathBuf], read: &[&str]) -> 
     wall(rules)
 }
 
-/// Denies this process all files, TCP ports, abstract sockets and signals to others, but for the
-/// rights at the paths of `rules`. A path that is missing needs no rule.
+/// Whether a process may use TCP ports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Net {
+    Denied,
+    Permitted,
+}
+
+/// As [`wall_with`], without TCP ports.
 pub(super) fn wall<P: AsRef<Path>>(
     rules: impl IntoIterator<Item = (P, BitFlags<AccessFs>)>,
+) -> io::Result<Wall> {
+    wall_with(rules, Net::Denied)
+}
+
+/// Denies this process all files, abstract sockets and signals to others, but for the rights at the
+/// paths of `rules`, and TCP ports as `net` says. A path that is missing needs no rule.
+pub(super) fn wall_with<P: AsRef<Path>>(
+    rules: impl IntoIterator<Item = (P, BitFlags<AccessFs>)>,
+    net: Net,
 ) -> io::Result<Wall> {
     let mut set = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(ABI::V5))
-        .and_then(|set| set.handle_access(AccessNet::from_all(ABI::V4)))
+        .and_then(|set| match net {
+            Net::Denied => set.handle_access(AccessNet::from_all(ABI::V4)),
+            Net::Permitted => Ok(set),
+        })
         .and_then(|set| set.scope(Scope::from_all(ABI::V6)))
         .and_then(Ruleset::create)
         .map_err(io::Error::other)?;

@@ -79,7 +79,7 @@ const MAX_OPEN_FILES: u64 = 256;
 const MAX_CONFIGURATION_BYTES: u64 = 64 * 1024;
 
 /// Calls beyond those of [`super::provider()`]: reports of devices, and changes of files within the rules.
-const MORE: &[i64] = &[
+pub(super) const MORE: &[i64] = &[
     libc::SYS_bind,
     libc::SYS_getsockname,
     libc::SYS_getpeername,
@@ -109,7 +109,7 @@ const MORE: &[i64] = &[
 ];
 /// The same that only x86-64 has.
 #[cfg(target_arch = "x86_64")]
-const MORE_HERE: &[i64] = &[
+pub(super) const MORE_HERE: &[i64] = &[
     libc::SYS_unlink,
     libc::SYS_mkdir,
     libc::SYS_rmdir,
@@ -120,10 +120,10 @@ const MORE_HERE: &[i64] = &[
     libc::SYS_eventfd,
 ];
 #[cfg(target_arch = "aarch64")]
-const MORE_HERE: &[i64] = &[libc::SYS_renameat];
+pub(super) const MORE_HERE: &[i64] = &[libc::SYS_renameat];
 
 /// fcntl commands beyond those of [`super::provider()`]: locks of files.
-const LOCKS: &[i32] = &[
+pub(super) const LOCKS: &[i32] = &[
     libc::F_DUPFD,
     libc::F_GETLK,
     libc::F_SETLK,

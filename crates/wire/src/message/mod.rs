@@ -271,6 +271,33 @@ messages! {
         /// The responses.
         responses: Rest<'a>,
     }
+    /// SSH_MSG_USERAUTH_GSSAPI_RESPONSE (RFC 4462 §3.3).
+    UserauthGssapiResponse<'a> = 60 {
+        /// DER encoding of the OID of the mechanism that the server has chosen.
+        mechanism: &'a [u8],
+    }
+    /// SSH_MSG_USERAUTH_GSSAPI_TOKEN (RFC 4462 §3.4).
+    UserauthGssapiToken<'a> = 61 { /** Token of the mechanism. */ token: &'a [u8] }
+    /// SSH_MSG_USERAUTH_GSSAPI_EXCHANGE_COMPLETE (RFC 4462 §3.5).
+    UserauthGssapiExchangeComplete = 63 {}
+    /// SSH_MSG_USERAUTH_GSSAPI_ERROR (RFC 4462 §3.8).
+    UserauthGssapiError<'a> = 64 {
+        /// Major status.
+        major: u32,
+        /// Minor status.
+        minor: u32,
+        /// Human-readable text; may contain arbitrary bytes.
+        text: &'a [u8],
+        /// RFC 3066 language tag.
+        language: &'a [u8],
+    }
+    /// SSH_MSG_USERAUTH_GSSAPI_ERRTOK (RFC 4462 §3.9).
+    UserauthGssapiErrtok<'a> = 65 { /** Error token of the mechanism. */ token: &'a [u8] }
+    /// SSH_MSG_USERAUTH_GSSAPI_MIC (RFC 4462 §3.5).
+    UserauthGssapiMic<'a> = 66 {
+        /// MIC over [`crate::userauth::gssapi_signed_data`].
+        mic: &'a [u8],
+    }
     /// SSH_MSG_GLOBAL_REQUEST (RFC 4254 §4). `fields` depends on `name`.
     GlobalRequest<'a> = 80 {
         /// Request name.

@@ -81,7 +81,11 @@ table! {
     52  SSH_MSG_USERAUTH_SUCCESS          Server Userauth;
     53  SSH_MSG_USERAUTH_BANNER           Server Userauth;
     60  SSH_MSG_USERAUTH_INFO_REQUEST     Server Userauth;
-    61  SSH_MSG_USERAUTH_INFO_RESPONSE    Client Userauth;
+    61  SSH_MSG_USERAUTH_INFO_RESPONSE    Both   Userauth;
+    63  SSH_MSG_USERAUTH_GSSAPI_EXCHANGE_COMPLETE Client Userauth;
+    64  SSH_MSG_USERAUTH_GSSAPI_ERROR     Server Userauth;
+    65  SSH_MSG_USERAUTH_GSSAPI_ERRTOK    Both   Userauth;
+    66  SSH_MSG_USERAUTH_GSSAPI_MIC       Client Userauth;
     80  SSH_MSG_GLOBAL_REQUEST            Both   Connection;
     81  SSH_MSG_REQUEST_SUCCESS           Both   Connection;
     82  SSH_MSG_REQUEST_FAILURE           Both   Connection;

@@ -185,6 +185,24 @@ impl Memory {
                     AuthMethod::InfoResponse { .. } => {
                         ("response", connection.auth_failure(&["password"], false))
                     }
+                    AuthMethod::GssapiWithMic {
+                        offers_kerberos: true,
+                    } => ("gssapi", connection.auth_gssapi_response()),
+                    AuthMethod::GssapiWithMic { .. } => {
+                        ("gssapi", connection.auth_failure(&["password"], false))
+                    }
+                    AuthMethod::GssapiToken { token } if token.first() == Some(&b'+') => {
+                        ("token", connection.auth_gssapi_next(b"more"))
+                    }
+                    AuthMethod::GssapiToken { .. } => (
+                        "token",
+                        connection
+                            .auth_gssapi_error_token(b"bad")
+                            .and_then(|()| connection.auth_failure(&["password"], false)),
+                    ),
+                    AuthMethod::GssapiMic { .. } => {
+                        ("mic", connection.auth_failure(&["password"], false))
+                    }
                     AuthMethod::None => ("none", connection.auth_failure(&["password"], false)),
                     AuthMethod::Unknown { .. } => {
                         ("unknown", connection.auth_failure(&["password"], false))

@@ -1,0 +1,266 @@
+//! The process that loads the GSS-API library. The first request decides whether it initiates or
+//! accepts a context, or does one thing for a user.
+//!
+//! Invariants: the ids are given up, and the sandbox is closed, before a byte of the peer is handled;
+//! of the work as root only Kerberos' own configuration and the keytab are read.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::PathBuf;
+
+use sys::gss::{Gss, GssAcceptor, GssError, GssInitiator, GssStep};
+use sys::process::Credentials;
+use zeroize::Zeroizing;
+
+use crate::AcceptorTerms;
+use crate::message::{
+    Client, ContextStep, GssFailure, HelperReply, HelperRequest, MAX_FRAME_BYTES, UserIds,
+};
+
+/// Largest keytab, bytes.
+const MAX_KEYTAB_BYTES: u64 = 1024 * 1024;
+/// Where delegated credentials are stored, as OpenSSH does it.
+const CACHES: &str = "/tmp";
+
+/// Main function of the role. Returns the exit status.
+#[must_use]
+pub fn main(arguments: Vec<OsString>) -> i32 {
+    let (true, Ok(control)) = (arguments.is_empty(), sys::io::inherited(crate::CONTROL_FD)) else {
+        eprintln!("{}: only other Fulmar processes start it", crate::ROLE);
+        return 2;
+    };
+    let _ = sys::process::set_name("gssapi");
+    let _ = sys::process::set_dumpable(false);
+    let _ = serve(&control);
+    // Exit handlers of a library might hang.
+    sys::process::exit_at_once(0)
+}
+
+fn serve(control: &OwnedFd) -> io::Result<()> {
+    let Some(first) = next(control)? else {
+        return Ok(());
+    };
+    let served = match first {
+        HelperRequest::Initiate { service, delegates } => initiate(control, &service, delegates),
+        HelperRequest::Accept(terms) => accept(control, &terms),
+        HelperRequest::Authorize { ids, name, user } => authorize(ids, &name, &user)
+            .and_then(|verdict| say(control, &HelperReply::Authorized(verdict))),
+        HelperRequest::Store {
+            ids,
+            credential,
+            path,
+        } => store(ids, &credential, &path).and_then(|()| say(control, &HelperReply::Done)),
+        _ => Err(GssFailure::plain("a request without a context")),
+    };
+    match served {
+        Ok(()) => Ok(()),
+        Err(failure) => {
+            say(control, &HelperReply::Failed(failure)).map_err(io::Error::other)?;
+            // The owner reads the answer before it ends this process.
+            next(control).map(drop)
+        }
+    }
+}
+
+/// The next request; `None` if the owner has closed the socket.
+fn next(control: &OwnedFd) -> io::Result<Option<HelperRequest>> {
+    let mut length = [0; 4];
+    if !fill(control, &mut length)? {
+        return Ok(None);
+    }
+    let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
+    if length > MAX_FRAME_BYTES {
+        return Err(io::Error::other("frame too long"));
+    }
+    let mut body = Zeroizing::new(vec![0; length]);
+    if !fill(control, &mut body)? {
+        return Ok(None);
+    }
+    HelperRequest::decode(&body)
+        .map(Some)
+        .map_err(io::Error::other)
+}
+
+/// Fills the buffer; false if the socket ends first.
+fn fill(control: &OwnedFd, buffer: &mut [u8]) -> io::Result<bool> {
+    let mut got = 0;
+    while got < buffer.len() {
+        match sys::io::read(control, buffer.get_mut(got..).unwrap_or_default())? {
+            0 => return Ok(false),
+            count => got += count,
+        }
+    }
+    Ok(true)
+}
+
+fn say(control: &OwnedFd, reply: &HelperReply) -> Result<(), GssFailure> {
+    Ok(sys::io::write_all(control, &reply.encode())?)
+}
+
+impl From<GssError> for GssFailure {
+    fn from(error: GssError) -> Self {
+        Self {
+            reason: error.text,
+            token: error.token,
+        }
+    }
+}
+
+impl From<GssStep> for ContextStep {
+    fn from(step: GssStep) -> Self {
+        Self {
+            token: step.token,
+            is_complete: step.is_complete,
+        }
+    }
+}
+
+fn sandboxed<T>(result: io::Result<T>) -> Result<(), GssFailure> {
+    result
+        .map(drop)
+        .map_err(|error| GssFailure::plain(format!("sandbox: {error}")))
+}
+
+/// Takes on the ids of a request, if there are any.
+fn become_user(ids: Option<UserIds>) -> Result<(), GssFailure> {
+    let Some(UserIds { uid, gid, groups }) = ids else {
+        return Ok(());
+    };
+    sys::process::become_user(&Credentials { uid, gid, groups })?;
+    // The change of user has set this flag back.
+    Ok(sys::process::set_dumpable(false)?)
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// The files that KRB5_CONFIG names, separated by colons.
+fn configuration() -> Vec<PathBuf> {
+    let named = variable("KRB5_CONFIG").unwrap_or_default();
+    let paths = named.split(':').filter(|path| path.starts_with('/'));
+    paths.map(PathBuf::from).collect()
+}
+
+/// The places of the user's credential caches: the usual ones, and the file or directory that
+/// KRB5CCNAME names.
+fn caches() -> Vec<PathBuf> {
+    let uid = sys::process::effective_uid();
+    let mut paths = vec![PathBuf::from(CACHES), format!("/run/user/{uid}").into()];
+    let named = variable("KRB5CCNAME").unwrap_or_default();
+    let path = match named.split_once(':') {
+        Some(("FILE" | "DIR", path)) => path.trim_start_matches(':'),
+        _ => &named,
+    };
+    if path.starts_with('/') {
+        paths.push(PathBuf::from(path));
+    }
+    paths
+}
+
+fn initiate(control: &OwnedFd, service: &str, delegates: bool) -> Result<(), GssFailure> {
+    let mut readable = configuration();
+    readable.extend(variable("KRB5_CLIENT_KTNAME").map(PathBuf::from));
+    sandboxed(sys::sandbox::gss_user(&readable, &caches()))?;
+    let gss = Gss::load()?;
+    let mut context = gss.initiator(service, delegates)?;
+    let first = context.step(&[])?;
+    say(control, &HelperReply::Step(first.into()))?;
+    while let Some(request) = next(control)? {
+        let reply = initiator_reply(&mut context, request);
+        say(control, &reply.unwrap_or_else(HelperReply::Failed))?;
+    }
+    Ok(())
+}
+
+fn initiator_reply(
+    context: &mut GssInitiator<'_>,
+    request: HelperRequest,
+) -> Result<HelperReply, GssFailure> {
+    match request {
+        HelperRequest::Token { token } => Ok(HelperReply::Step(context.step(&token)?.into())),
+        HelperRequest::Sign { data } => Ok(HelperReply::Mic(context.mic(&data)?)),
+        _ => Err(GssFailure::plain("no request of an initiator")),
+    }
+}
+
+/// The keytab's content in memory, so that it can be read without the rights of its owner.
+fn keytab(gss: &Gss) -> Result<OwnedFd, GssFailure> {
+    let name = gss.default_keytab()?;
+    let path = match name.split_once(':') {
+        Some(("FILE" | "WRFILE", path)) => path,
+        _ if name.starts_with('/') => &name,
+        _ => {
+            return Err(GssFailure::plain(format!(
+                "the keytab {name} is no file: set KRB5_KTNAME or default_keytab_name to one"
+            )));
+        }
+    };
+    let follow = sys::file::FollowLinks::Follow;
+    let content = sys::file::read_bounded(path, MAX_KEYTAB_BYTES, follow)
+        .map(Zeroizing::new)
+        .map_err(|error| GssFailure::plain(format!("keytab {path}: {error}")))?;
+    Ok(sys::memfd::sealed("keytab", &content)?)
+}
+
+fn accept(control: &OwnedFd, terms: &AcceptorTerms) -> Result<(), GssFailure> {
+    let gss = Gss::load()?;
+    let keytab = File::from(keytab(&gss)?);
+    become_user(terms.ids.clone())?;
+    let service = terms.is_strict.then(sys::gss::own_service);
+    let name = format!("FILE:/proc/self/fd/{}", keytab.as_raw_fd());
+    // The name of the service is looked up here, with the network that the sandbox takes away.
+    let mut acceptor = gss.acceptor(service.as_deref(), &name, terms.takes_delegated)?;
+    sandboxed(sys::sandbox::gss_acceptor(&configuration()))?;
+    say(control, &HelperReply::Done)?;
+    while let Some(request) = next(control)? {
+        let reply = acceptor_reply(&mut acceptor, request);
+        say(control, &reply.unwrap_or_else(HelperReply::Failed))?;
+    }
+    Ok(())
+}
+
+fn acceptor_reply(
+    acceptor: &mut GssAcceptor<'_>,
+    request: HelperRequest,
+) -> Result<HelperReply, GssFailure> {
+    match request {
+        HelperRequest::Token { token } => Ok(HelperReply::Step(acceptor.step(&token)?.into())),
+        HelperRequest::Verify { data, mic } => {
+            acceptor.verify(&data, &mic)?;
+            let client = acceptor.client()?;
+            Ok(HelperReply::Client(Client {
+                principal: client.principal,
+                name: client.name,
+                credential: client.credential,
+            }))
+        }
+        _ => Err(GssFailure::plain("no request of an acceptor")),
+    }
+}
+
+/// The sandbox of work for a user of the server: anything that the user may read, but only caches
+/// may be written.
+fn for_user(ids: Option<UserIds>) -> Result<(), GssFailure> {
+    become_user(ids)?;
+    let everything = [PathBuf::from("/")];
+    sandboxed(sys::sandbox::gss_user(
+        &everything,
+        &[PathBuf::from(CACHES)],
+    ))
+}
+
+fn authorize(ids: Option<UserIds>, name: &[u8], user: &str) -> Result<bool, GssFailure> {
+    for_user(ids)?;
+    Ok(Gss::load()?.is_authorized(name, user)?)
+}
+
+fn store(ids: Option<UserIds>, credential: &[u8], path: &str) -> Result<(), GssFailure> {
+    for_user(ids)?;
+    let gss = Gss::load()?;
+    // Nobody else's file can be in the way: the library removes this one, and makes its own.
+    drop(sys::file::create_new(path, 0o600)?);
+    Ok(gss.store(credential, &format!("FILE:{path}"))?)
+}

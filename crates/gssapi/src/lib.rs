@@ -1,0 +1,272 @@
+//! Kerberos by the GSS-API library of the system, for the method `gssapi-with-mic` (RFC 4462 §3).
+//!
+//! No process with a connection or with keys loads the library. Each of [`KerberosInitiator`], [`KerberosAcceptor`],
+//! [`authorize`] and [`store`] starts a process for it ([`main`], a role of Fulmar's own binary), which
+//! gives up its rights and enters a sandbox of [`sys::sandbox`] before it handles a byte of the peer.
+//! [`message`] is the protocol between the two.
+#![forbid(unsafe_code)]
+
+// Printing to a closed pipe must not panic.
+#[macro_use]
+extern crate sys;
+
+mod helper;
+pub mod message;
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use sys::process::{Child, SelfExe};
+use sys::signals::Signal;
+
+pub use helper::main;
+pub use message::{Client, ContextStep, GssFailure, UserIds};
+use message::{HelperReply, HelperRequest, MAX_FRAME_BYTES};
+
+/// First argument of the process that loads the library.
+pub const ROLE: &str = "gssapi-helper";
+/// Descriptor of the helper's socket.
+const CONTROL_FD: i32 = 3;
+/// Longest wait of a server for an answer of its helper: what it computes takes milliseconds.
+const SERVER_WAIT: Duration = Duration::from_secs(10);
+/// The variables with which an administrator names Kerberos' files to a server.
+pub const VARIABLES: [&str; 2] = ["KRB5_CONFIG", "KRB5_KTNAME"];
+
+/// A helper, which is killed on drop.
+#[derive(Debug)]
+struct HelperProcess {
+    child: Child,
+    socket: OwnedFd,
+    /// Longest wait for an answer; `None` for no limit.
+    wait: Option<Duration>,
+}
+
+impl HelperProcess {
+    /// Starts one for a user's own work, with the user's environment.
+    fn of_user() -> Result<Self, GssFailure> {
+        Self::start(&SelfExe::open()?, true, None)
+    }
+
+    /// Starts one for a server.
+    fn of_server(executable: &SelfExe) -> Result<Self, GssFailure> {
+        Self::start(executable, false, Some(SERVER_WAIT))
+    }
+
+    fn start(
+        executable: &SelfExe,
+        inherits: bool,
+        wait: Option<Duration>,
+    ) -> Result<Self, GssFailure> {
+        let (ours, theirs) = sys::socket::stream_pair()?;
+        let mut command = executable.command()?;
+        command
+            .args(["fulmar", ROLE])
+            .fd(sys::io::null()?, 0)
+            .fd(sys::io::null()?, 1)
+            .fd_shared(sys::io::stderr(), 2)
+            .fd(theirs, CONTROL_FD)
+            .death_signal(Signal::KILL);
+        if inherits {
+            command.inherit_env().no_new_privs();
+        } else {
+            for name in VARIABLES {
+                if let Ok(value) = std::env::var(name) {
+                    command.env(name, value);
+                }
+            }
+        }
+        Ok(Self {
+            child: command.spawn().map_err(io::Error::from)?,
+            socket: ours,
+            wait,
+        })
+    }
+
+    fn call(&self, request: &HelperRequest) -> Result<HelperReply, GssFailure> {
+        sys::io::write_all(&self.socket, &request.encode())?;
+        let length = self.read(4)?;
+        let length = match length.first_chunk::<4>() {
+            Some(length) => u32::from_be_bytes(*length),
+            None => return Err(unexpected()),
+        };
+        match usize::try_from(length) {
+            Ok(length) if length <= MAX_FRAME_BYTES => {
+                match HelperReply::decode(&self.read(length)?).map_err(|_| unexpected())? {
+                    HelperReply::Failed(failure) => Err(failure),
+                    reply => Ok(reply),
+                }
+            }
+            _ => Err(unexpected()),
+        }
+    }
+
+    fn read(&self, length: usize) -> Result<zeroize::Zeroizing<Vec<u8>>, GssFailure> {
+        let until_ms = self
+            .wait
+            .map(|wait| sys::time::monotonic_ms() + u64::try_from(wait.as_millis()).unwrap_or(0));
+        let mut bytes = zeroize::Zeroizing::new(vec![0; length]);
+        let mut got = 0;
+        while got < length {
+            let left = until_ms.map(|until_ms| {
+                Duration::from_millis(until_ms.saturating_sub(sys::time::monotonic_ms()))
+            });
+            if !sys::io::wait_readable(&self.socket, left)? {
+                return Err(GssFailure::plain("the GSS-API process does not answer"));
+            }
+            match sys::io::read(&self.socket, bytes.get_mut(got..).unwrap_or_default())? {
+                0 => return Err(GssFailure::plain("the GSS-API process has ended")),
+                count => got += count,
+            }
+        }
+        Ok(bytes)
+    }
+
+    fn step(&self, request: &HelperRequest) -> Result<ContextStep, GssFailure> {
+        match self.call(request)? {
+            HelperReply::Step(step) => Ok(step),
+            _ => Err(unexpected()),
+        }
+    }
+
+    fn done(&self, request: &HelperRequest) -> Result<(), GssFailure> {
+        match self.call(request)? {
+            HelperReply::Done => Ok(()),
+            _ => Err(unexpected()),
+        }
+    }
+}
+
+impl Drop for HelperProcess {
+    fn drop(&mut self) {
+        let _ = self.child.signal(Signal::KILL);
+        let _ = self.child.wait();
+    }
+}
+
+fn unexpected() -> GssFailure {
+    GssFailure::plain("the GSS-API process gave a malformed answer")
+}
+
+/// The client's side of a context, with the tickets of this process's user.
+#[derive(Debug)]
+pub struct KerberosInitiator(HelperProcess);
+
+impl KerberosInitiator {
+    /// Begins a context with `service` (`host@name`), which gets the user's credentials if
+    /// `delegates`; returns the first token. May wait for a KDC.
+    ///
+    /// # Errors
+    /// The library's words, for example that there is no ticket.
+    pub fn begin(service: &str, delegates: bool) -> Result<(Self, ContextStep), GssFailure> {
+        let helper = HelperProcess::of_user()?;
+        let service = service.to_owned();
+        let first = helper.step(&HelperRequest::Initiate { service, delegates })?;
+        Ok((Self(helper), first))
+    }
+
+    /// Takes the server's token.
+    ///
+    /// # Errors
+    /// The library's words, with a token for the server if there is one.
+    pub fn step(&self, token: Vec<u8>) -> Result<ContextStep, GssFailure> {
+        self.0.step(&HelperRequest::Token { token })
+    }
+
+    /// The MIC of `data` in the established context.
+    ///
+    /// # Errors
+    /// The library's words.
+    pub fn mic(&self, data: Vec<u8>) -> Result<Vec<u8>, GssFailure> {
+        match self.0.call(&HelperRequest::Sign { data })? {
+            HelperReply::Mic(mic) => Ok(mic),
+            _ => Err(unexpected()),
+        }
+    }
+}
+
+/// How an acceptor takes tickets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AcceptorTerms {
+    /// The ids that the process changes to; `None` if it is not root.
+    pub ids: Option<UserIds>,
+    /// Accept only for the service `host` of this machine's name, not for any key in the keytab.
+    pub is_strict: bool,
+    /// Accept credentials that the client delegates.
+    pub takes_delegated: bool,
+}
+
+/// The server's side of a context.
+#[derive(Debug)]
+pub struct KerberosAcceptor(HelperProcess);
+
+impl KerberosAcceptor {
+    /// Starts an acceptor with the machine's keytab.
+    ///
+    /// # Errors
+    /// The library's words, for example that the keytab has no key.
+    pub fn start(executable: &SelfExe, terms: AcceptorTerms) -> Result<Self, GssFailure> {
+        let helper = HelperProcess::of_server(executable)?;
+        helper.done(&HelperRequest::Accept(terms))?;
+        Ok(Self(helper))
+    }
+
+    /// Takes the client's token.
+    ///
+    /// # Errors
+    /// The library's words, with a token for the client if there is one.
+    pub fn step(&self, token: Vec<u8>) -> Result<ContextStep, GssFailure> {
+        self.0.step(&HelperRequest::Token { token })
+    }
+
+    /// Verifies the client's MIC of `data` and names the client.
+    ///
+    /// # Errors
+    /// The library's words; then nobody has proved anything.
+    pub fn verify(&self, data: Vec<u8>, mic: Vec<u8>) -> Result<Client, GssFailure> {
+        match self.0.call(&HelperRequest::Verify { data, mic })? {
+            HelperReply::Client(client) => Ok(client),
+            _ => Err(unexpected()),
+        }
+    }
+}
+
+/// True if the principal with this exported name may log in as `user`, whose ids the process takes on
+/// (krb5_kuserok).
+///
+/// # Errors
+/// The library's words.
+pub fn authorize(
+    executable: &SelfExe,
+    ids: Option<UserIds>,
+    name: Vec<u8>,
+    user: &str,
+) -> Result<bool, GssFailure> {
+    let user = user.to_owned();
+    match HelperProcess::of_server(executable)?.call(&HelperRequest::Authorize {
+        ids,
+        name,
+        user,
+    })? {
+        HelperReply::Authorized(verdict) => Ok(verdict),
+        _ => Err(unexpected()),
+    }
+}
+
+/// Writes a delegated credential to a new file at `path` below /tmp, with the ids of its user.
+///
+/// # Errors
+/// The library's words, or that the file exists.
+pub fn store(
+    executable: &SelfExe,
+    ids: Option<UserIds>,
+    credential: zeroize::Zeroizing<Vec<u8>>,
+    path: &str,
+) -> Result<(), GssFailure> {
+    let path = path.to_owned();
+    HelperProcess::of_server(executable)?.done(&HelperRequest::Store {
+        ids,
+        credential,
+        path,
+    })
+}

@@ -1,0 +1,135 @@
+//! What the monitor lets the processes of the crate `gssapi` do for a connection: accept a client's
+//! context, ask whether its principal may log in as the user, and keep delegated credentials for the
+//! session. The monitor never loads the library.
+
+use gssapi::{AcceptorTerms, Client, GssFailure, KerberosAcceptor, UserIds};
+use sys::process::{AsUser, SelfExe};
+use zeroize::Zeroizing;
+
+use config::server::AuthenticationOptions;
+
+use super::accounts::Account;
+use crate::log::Log;
+
+/// The variable that names a credential cache.
+const CACHE_VARIABLE: &str = "KRB5CCNAME";
+/// Characters of the random part of a cache's name.
+const RANDOM: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+
+/// Starts the processes of a connection.
+pub(crate) struct Kerberos<'n> {
+    executable: &'n SelfExe,
+    /// The unprivileged ids that an acceptor changes to.
+    auth_ids: Option<(u32, u32)>,
+}
+
+impl<'n> Kerberos<'n> {
+    pub(crate) fn new(executable: &'n SelfExe, auth_ids: Option<(u32, u32)>) -> Self {
+        Self {
+            executable,
+            auth_ids,
+        }
+    }
+
+    /// Starts an acceptor.
+    pub(crate) fn acceptor(
+        &self,
+        options: &AuthenticationOptions,
+    ) -> Result<KerberosAcceptor, GssFailure> {
+        let ids = self.auth_ids.map(|(uid, gid)| UserIds {
+            uid,
+            gid,
+            groups: vec![gid],
+        });
+        KerberosAcceptor::start(
+            self.executable,
+            AcceptorTerms {
+                ids,
+                is_strict: options.gssapi_strict_acceptor_check,
+                takes_delegated: options.gssapi_delegate_credentials,
+            },
+        )
+    }
+
+    /// True if the principal may log in as the account's user.
+    pub(crate) fn permits(&self, account: &Account, client: &Client, log: &Log) -> bool {
+        let (name, user) = (client.name.clone(), &account.name);
+        match gssapi::authorize(self.executable, ids_of(account), name, user) {
+            Ok(verdict) => verdict,
+            Err(failure) => {
+                log.error(&format!("GSSAPI: {failure}"));
+                false
+            }
+        }
+    }
+}
+
+/// The ids that a process for the account takes on; none if this process is not root.
+fn ids_of(account: &Account) -> Option<UserIds> {
+    sys::process::is_root().then(|| account.credentials().into())
+}
+
+/// A credential cache of a session: a file of the user.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct CredentialCache {
+    path: String,
+}
+
+impl CredentialCache {
+    /// Writes a delegated credential to a new cache.
+    pub(crate) fn store(
+        executable: &SelfExe,
+        account: &Account,
+        credential: Zeroizing<Vec<u8>>,
+    ) -> Result<Self, String> {
+        let path = new_path(account.uid);
+        gssapi::store(executable, ids_of(account), credential, &path)
+            .map_err(|failure| failure.to_string())?;
+        Ok(Self { path })
+    }
+
+    /// Name and value of the variable for the session.
+    pub(crate) fn variable(&self) -> (String, String) {
+        (CACHE_VARIABLE.to_owned(), format!("FILE:{}", self.path))
+    }
+
+    /// Removes the cache, with the user's rights.
+    pub(crate) fn remove(&self, account: &Account, log: &Log) {
+        let removed = AsUser::enter(&account.credentials())
+            .and_then(|_as_user| std::fs::remove_file(&self.path));
+        match removed {
+            // kdestroy has removed it.
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                log.error(&format!("removing {}: {error}", self.path));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A path that nobody can foresee.
+fn new_path(uid: u32) -> String {
+    let name: String = crypto::random::bytes::<10>()
+        .iter()
+        .filter_map(|byte| RANDOM.get(usize::from(*byte) % RANDOM.len()))
+        .map(|byte| char::from(*byte))
+        .collect();
+    format!("/tmp/krb5cc_{uid}_{name}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_cache_has_a_name_of_its_own_below_tmp() {
+        let (one, other) = (new_path(7), new_path(7));
+        assert!(
+            one.starts_with("/tmp/krb5cc_7_") && one.len() == 24,
+            "{one}"
+        );
+        assert_ne!(one, other);
+        let cache = CredentialCache { path: one.clone() };
+        assert_eq!(cache.variable().1, format!("FILE:{one}"));
+    }
+}

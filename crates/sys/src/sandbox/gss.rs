@@ -1,0 +1,146 @@
+//! The sandboxes of the processes that load the GSS-API library ([`crate::gss`]).
+//!
+//! The acceptor reads tokens of clients who have not logged in: it has no socket, writes no file and
+//! reads only what libraries and Kerberos' configuration are. The other one works for a user: it
+//! reaches the network (the KDC, names) and the user's credential cache. A forbidden call fails as if
+//! the kernel did not know it (ENOSYS).
+
+use std::io;
+use std::path::PathBuf;
+
+use landlock::{ABI, AccessFs};
+
+use super::bpf::BpfProgram;
+use super::files::Wall;
+use super::filter::{CallList, UNKNOWN};
+use super::provider::{ALLOWED, CODE, DESCRIPTOR, Net, REACHES_OTHERS, READ, wall_with};
+use super::token::{LOCKS, MORE, MORE_HERE};
+use crate::process::{self, Limit, Resource};
+
+/// What Kerberos and its plugins read besides the caller's paths.
+const CONFIGURATION: &[&str] = &["/etc", "/usr", "/run", "/var/lib/sss", "/proc/self"];
+const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/random", "/dev/urandom"];
+/// Limit on open descriptors.
+const MAX_OPEN_FILES: u64 = 256;
+
+/// Calls of the process that works for a user: those of one that reaches tokens, many datagrams at once
+/// (the C library's resolver), and the kernel's keyrings, which hold credential caches.
+const USER: &[i64] = &[
+    libc::SYS_sendmmsg,
+    libc::SYS_recvmmsg,
+    libc::SYS_keyctl,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+];
+
+/// Puts this process, which must have one thread, into the sandbox of an acceptor that may read
+/// `configuration` besides the usual places. Returns how far the kernel restricts access to files.
+///
+/// # Errors
+/// The kernel's error; then end the process.
+pub fn gss_acceptor(configuration: &[PathBuf]) -> io::Result<Wall> {
+    process::set_limit(Resource::FileSize, Limit::both(0))?;
+    confine(configuration, &[], Net::Denied, acceptor_program()?)
+}
+
+/// Puts this process, which must have one thread, into the sandbox of one that works for its user:
+/// it may read `read` and read and write `write`.
+///
+/// # Errors
+/// The kernel's error; then end the process.
+pub fn gss_user(read: &[PathBuf], write: &[PathBuf]) -> io::Result<Wall> {
+    confine(read, write, Net::Permitted, user_program()?)
+}
+
+fn confine(read: &[PathBuf], write: &[PathBuf], net: Net, filter: BpfProgram) -> io::Result<Wall> {
+    process::disable_core_dumps()?;
+    process::set_no_new_privs()?;
+    process::set_dumpable(false)?;
+    for (resource, value) in [(Resource::Core, 0), (Resource::OpenFiles, MAX_OPEN_FILES)] {
+        let ceiling = process::limit(resource)?.hard;
+        process::set_limit(resource, Limit::both(value.min(ceiling)))?;
+    }
+    let reads = AccessFs::from_read(ABI::V5) & !AccessFs::Execute;
+    let device = reads | AccessFs::WriteFile;
+    let store =
+        reads | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::MakeReg | AccessFs::RemoveFile;
+    let named = |paths: &'static [&str], rights| {
+        paths.iter().map(move |path| (PathBuf::from(path), rights))
+    };
+    let own = |paths: &[PathBuf], rights| -> Vec<_> {
+        paths.iter().map(|path| (path.clone(), rights)).collect()
+    };
+    let rules = named(CODE, reads)
+        .chain(named(READ, reads))
+        .chain(named(CONFIGURATION, reads))
+        .chain(named(DEVICES, device))
+        .chain(own(read, reads))
+        .chain(own(write, store));
+    let wall = wall_with(rules, net)?;
+    filter.install().map_err(|error| {
+        let text = format!("this kernel does not restrict system calls (seccomp): {error}");
+        io::Error::new(error.kind(), text)
+    })?;
+    Ok(wall)
+}
+
+fn acceptor_program() -> io::Result<BpfProgram> {
+    let calls = CallList::new(UNKNOWN, ALLOWED)?;
+    finish(calls)
+}
+
+fn user_program() -> io::Result<BpfProgram> {
+    let mut calls = CallList::new(UNKNOWN, &[ALLOWED, MORE, MORE_HERE, USER].concat())?;
+    calls.sockets(&[libc::AF_UNIX, libc::AF_INET, libc::AF_INET6])?;
+    calls.any(libc::SYS_connect)?;
+    finish(calls)
+}
+
+fn finish(mut calls: CallList) -> io::Result<BpfProgram> {
+    calls.only_threads()?;
+    calls.own_signals()?;
+    // Limits of this process and affinity of the calling thread only.
+    calls.with_one_of(libc::SYS_prlimit64, 0, &[0])?;
+    calls.with_one_of(libc::SYS_sched_setaffinity, 0, &[0])?;
+    calls.with_one_of(libc::SYS_fcntl, 1, &[DESCRIPTOR, LOCKS].concat())?;
+    calls.without_one_of(libc::SYS_ioctl, 1, REACHES_OTHERS)?;
+    let control = [libc::PR_SET_NAME, libc::PR_GET_NAME, libc::PR_SET_VMA];
+    calls.with_one_of(libc::SYS_prctl, 0, &control)?;
+    calls.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::filter::{allows, small};
+    use super::*;
+
+    #[test]
+    fn an_acceptor_has_no_socket_and_neither_starts_anything() {
+        let (acceptor, user) = (acceptor_program().unwrap(), user_program().unwrap());
+        for family in [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6] {
+            let arguments = [u64::from(small(family)), 1, 0, 0, 0, 0];
+            assert!(!allows(&acceptor, UNKNOWN, libc::SYS_socket, arguments));
+            assert!(allows(&user, UNKNOWN, libc::SYS_socket, arguments));
+        }
+        for number in [libc::SYS_connect, libc::SYS_unlinkat, libc::SYS_keyctl] {
+            assert!(!allows(&acceptor, UNKNOWN, number, [0; 6]), "{number}");
+            assert!(allows(&user, UNKNOWN, number, [0; 6]), "{number}");
+        }
+        for program in [&acceptor, &user] {
+            for number in [
+                libc::SYS_execve,
+                libc::SYS_execveat,
+                libc::SYS_clone3,
+                libc::SYS_kill,
+                libc::SYS_ptrace,
+                libc::SYS_process_vm_readv,
+                libc::SYS_setuid,
+                libc::SYS_listen,
+                libc::SYS_accept4,
+                libc::SYS_io_uring_setup,
+            ] {
+                assert!(!allows(program, UNKNOWN, number, [0; 6]), "{number}");
+            }
+        }
+    }
+}
