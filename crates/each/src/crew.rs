@@ -29,7 +29,7 @@ const STACK_BYTES: usize = 2 << 20;
 /// The cause of a host that was at work when the run ended early.
 pub(crate) const ENDED_WITH_THE_RUN: &str = "ended with the run";
 /// Signals that end the run in order.
-const ENDING: [Signal; 3] = [Signal::INT, Signal::TERM, Signal::HUP];
+pub(crate) const ENDING: [Signal; 3] = [Signal::INT, Signal::TERM, Signal::HUP];
 /// Descriptors of one host: the socket, those of its loop, and an agent's; a proxy has more.
 const DESCRIPTORS_PER_HOST: u64 = 8;
 /// Descriptors of everything else.

@@ -115,9 +115,11 @@ fn perform(options: EachOptions) -> Result<i32, String> {
         false => None,
     };
     let output = Arc::new(RunOutput::new(options.form.clone(), options.quiet)?);
+    let questions = Arc::new(Questions::new(Arc::clone(&output)));
+    ask::serve_jumps(&questions);
     let common = Common {
         hosts: hosts.into(),
-        questions: Arc::new(Questions::new(Arc::clone(&output))),
+        questions,
         output,
         ssh: options.ssh.clone(),
         timeout: options.timeout,

@@ -506,6 +506,13 @@ fn show_last_hop(values: &mut Values, proxy: &Proxy) {
 const LEAST_RSA_BITS: u32 = 1024;
 
 impl ClientOptions {
+    /// Frees what only [`ClientOptions::dump`] and the report of warnings read: they show nothing
+    /// afterwards.
+    pub fn forget_words(&mut self) {
+        self.values = Values::empty(0);
+        self.warnings = Vec::new();
+    }
+
     /// The options as `ssh -G` prints them.
     pub fn dump(&self) -> String {
         format!(
