@@ -24,10 +24,11 @@ use zeroize::Zeroizing;
 use crate::local::Here;
 
 /// The private keys of this host that sign host-based logins.
-pub(crate) const HOST_KEYS: [&str; 3] = [
+pub(crate) const HOST_KEYS: [&str; 4] = [
     "/etc/ssh/ssh_host_ecdsa_key",
     "/etc/ssh/ssh_host_ed25519_key",
     "/etc/ssh/ssh_host_rsa_key",
+    "/etc/ssh/ssh_host_mldsa44_ed25519_key",
 ];
 /// Where the program is, ours first; the others are OpenSSH's of Debian, Red Hat, Arch and BSD.
 const PLACES: [&str; 6] = [

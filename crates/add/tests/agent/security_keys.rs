@@ -13,8 +13,10 @@ use keys::{KeySpec, PrivateKey, PublicKey};
 use crate::protocol::{adding, answer, bind, key, sign_request};
 use crate::{Agent, Folder, Run, Whose, until};
 
-/// OpenSSH's dummy token, of its package of tests; another place may be named.
+/// OpenSSH's dummy token where its package of tests is installed, and the copy that .ci/peers fetches;
+/// another place may be named.
 const DUMMY: &str = "/usr/lib/openssh/regress/misc/sk-dummy/sk-dummy.so";
+const COPY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/sk-dummy.so");
 const DUMMY_VARIABLE: &str = "FULMAR_SK_DUMMY";
 
 /// A provider that signs with the key `wait` when the file `touched` exists.
@@ -266,12 +268,10 @@ pub(crate) fn resident_keys_are_added_with_their_constraints(folder: &Folder) {
 }
 
 pub(crate) fn the_dummy_token_of_openssh_signs_over_each_agent(folder: &Folder) {
-    let dummy =
-        std::env::var_os(DUMMY_VARIABLE).map_or_else(|| PathBuf::from(DUMMY), PathBuf::from);
-    let Ok(dummy) = dummy.canonicalize() else {
-        println!(
-            "skipped: OpenSSH's dummy token is not installed (openssh-tests, {DUMMY_VARIABLE})"
-        );
+    let named = std::env::var_os(DUMMY_VARIABLE).map(PathBuf::from);
+    let mut places = named.into_iter().chain([DUMMY.into(), COPY.into()]);
+    let Some(dummy) = places.find_map(|path| path.canonicalize().ok()) else {
+        println!("skipped: OpenSSH's dummy token is missing: run .ci/peers to fetch it");
         return;
     };
     let text = dummy.display().to_string();

@@ -69,17 +69,35 @@ impl Keys {
     /// One key that the caller holds, presented as itself or by its certificate.
     #[must_use]
     pub fn one(key: &PrivateKey, presented: PresentedKey) -> Self {
+        Self::given(
+            presented,
+            Source::File {
+                key: Some(key.clone()),
+                bytes: FileBytes::default(),
+                comment: String::new(),
+            },
+        )
+    }
+
+    /// As [`Keys::one`], of a key whose secret is in a security key.
+    #[must_use]
+    pub fn of_security_key(
+        key: &PrivateKey,
+        presented: PresentedKey,
+        provider: fido::Provider,
+    ) -> Self {
+        let key = key.clone();
+        Self::given(presented, Source::SecurityKey { key, provider })
+    }
+
+    fn given(presented: PresentedKey, source: Source) -> Self {
         let identity = Identity {
             blob: presented.blob(),
             presented,
             name: String::new(),
             path: None,
             explicit: true,
-            source: Source::File {
-                key: Some(key.clone()),
-                bytes: FileBytes::default(),
-                comment: String::new(),
-            },
+            source,
         };
         Self {
             identities: VecDeque::from([identity]),
