@@ -314,6 +314,7 @@ complete -c fulmar -n '__fish_seen_subcommand_from bench' -a 'throughput login e
 # bench: end
 # bench: begin
 complete -c fulmar -n '__fish_seen_subcommand_from speed' -l json -d 'results as JSON'
+complete -c fulmar -n '__fish_seen_subcommand_from speed' -l html -r -F -d 'results as a page with charts'
 complete -c fulmar -n '__fish_seen_subcommand_from speed' -l library -r -F -d 'measure compression with this library too'
 # bench: end
 complete -c fulmar -n '__fish_seen_subcommand_from install' -l prefix -x -a '(__fish_complete_directories)' -d 'directory of the binary and the links'

@@ -251,6 +251,16 @@ impl Agent {
         agent
     }
 
+    /// Our agent, which asks the folder's askpass.
+    fn start_asking(folder: &Folder, flags: &[&str]) -> Self {
+        let askpass = folder.askpass();
+        Self::start_with(folder, Whose::Ours, flags, |command| {
+            command
+                .env("SSH_ASKPASS", &askpass)
+                .env("SSH_ASKPASS_REQUIRE", "force");
+        })
+    }
+
     fn connect(&self) -> AgentClient<UnixStream> {
         AgentClient::new(UnixStream::connect(&self.socket).expect("an agent"))
     }

@@ -41,10 +41,10 @@ const CANCEL: u8 = 4;
 const START_TOKEN: u8 = 5;
 const RESOLVE_TOKEN: u8 = 6;
 
-/// What the helper has done.
+/// An answer of the helper.
 #[derive(Debug)]
 pub(crate) enum HelperAnswer {
-    /// The user has answered yes, or anything else.
+    /// True if the user has answered yes.
     Confirmed(bool),
     /// The path of a permitted provider, or the reason why it is not permitted.
     Checked(Result<String, String>),
@@ -60,7 +60,7 @@ pub(crate) struct Helper {
     socket: OwnedFd,
 }
 
-/// What the helper keeps of the agent.
+/// The facts about the agent that the helper needs.
 pub(crate) struct HelperTask {
     /// The socket to remove at the end.
     pub(crate) socket: Option<AgentSocket>,
@@ -220,7 +220,7 @@ fn read_answer(message: &[u8], socket: Option<OwnedFd>) -> Option<(AnswerPlace, 
     Some((place, answer))
 }
 
-/// What a thread of the helper has done.
+/// The result of a thread of the helper.
 #[derive(Default)]
 struct Performed {
     /// The rest of the answer.
@@ -238,7 +238,7 @@ impl From<Vec<u8>> for Performed {
     }
 }
 
-/// What the helper's threads share.
+/// The state that the helper's threads share.
 struct Helping {
     socket: OwnedFd,
     allowed_providers: String,

@@ -16,6 +16,10 @@ use crate::workers::AnswerPlace;
 /// Bytes of requests that the helper has not read, above which no more are sent to it.
 const MAX_UNREAD_BYTES: usize = 8 * 1024 * 1024;
 
+/// Longest time until a library has told its keys, after which its process ends. A token of many keys
+/// takes seconds; a library that waits for something that never comes would keep its place.
+pub(crate) const ADDING_LIMIT_MS: u64 = 120_000;
+
 /// What a reply is for.
 pub(crate) enum TokenWait {
     /// The list of keys, which are added.
@@ -42,6 +46,8 @@ pub(crate) struct TokenLink {
     output: Zeroizing<Vec<u8>>,
     waiting: HashMap<u32, TokenWait>,
     next: u32,
+    /// By when the library must have told its keys, by [`sys::time::boot_ms`].
+    adding_until_ms: Option<u64>,
 }
 
 impl TokenLink {
@@ -55,11 +61,19 @@ impl TokenLink {
             output: Zeroizing::default(),
             waiting: HashMap::new(),
             next: 0,
+            adding_until_ms: None,
         })
     }
 
     pub(crate) fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+
+    /// When the time for the list of keys is over; `None` if no list is awaited.
+    pub(crate) fn adding_until_ms(&self) -> Option<u64> {
+        let is_adding = |wait: &TokenWait| matches!(wait, TokenWait::Adding(..));
+        self.adding_until_ms
+            .filter(|_| self.waiting.values().any(is_adding))
     }
 
     /// True if no request waits for a reply.
@@ -85,6 +99,9 @@ impl TokenLink {
         output.extend_from_slice(&self.output);
         output.extend_from_slice(&frame);
         self.output = output;
+        if matches!(wait, TokenWait::Adding(..)) {
+            self.adding_until_ms = Some(sys::time::boot_ms().saturating_add(ADDING_LIMIT_MS));
+        }
         self.waiting.insert(self.next, wait);
         Ok(())
     }
@@ -144,5 +161,43 @@ impl TokenLink {
     /// Ends the link; the helper ends too. Returns the requests that get no reply.
     pub(crate) fn end(self) -> Vec<TokenWait> {
         self.waiting.into_values().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_list_of_keys_has_a_limit_of_time() {
+        let (socket, theirs) = sys::socket::stream_pair().unwrap();
+        let mut link = TokenLink::new(socket, "/usr/lib/x.so").unwrap();
+        let place = AnswerPlace {
+            connection: 16,
+            request: 0,
+        };
+        let sign = TokenRequest::Login {
+            token: 0,
+            pin: None,
+        };
+        let signing = TokenWait::Signing(place, Vec::new());
+        assert!(link.send(&sign, signing).is_ok());
+        assert_eq!(link.adding_until_ms(), None);
+        let addition = TokenAddition {
+            provider: "/usr/lib/x.so".to_owned(),
+            pin: Zeroizing::default(),
+            constraints: agent::Constraints::default(),
+        };
+        let before = sys::time::boot_ms();
+        let open = TokenRequest::Open { pin: None };
+        let adding = TokenWait::Adding(place, Box::new(addition));
+        assert!(link.send(&open, adding).is_ok());
+        let until = link.adding_until_ms().unwrap();
+        assert!(until >= before + ADDING_LIMIT_MS);
+        // The library has told its keys.
+        let reply = TokenReply::Opened(token::message::TokenList::default()).encode(2);
+        sys::io::write_all(&theirs, &reply).unwrap();
+        assert_eq!(link.receive(&mut [0; 256]).unwrap().len(), 1);
+        assert_eq!(link.adding_until_ms(), None);
     }
 }

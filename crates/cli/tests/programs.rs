@@ -138,3 +138,79 @@ fn errors_of_the_system_have_no_numbers() {
         assert!(!text.contains("(os error"), "{arguments:?}: {text}");
     }
 }
+
+#[test]
+fn a_file_that_is_not_there_is_said_in_one_line() {
+    for arguments in [
+        &["ssh", "-F", "/nonexistent", "h"][..],
+        &["sshd", "-t", "-f", "/nonexistent"],
+    ] {
+        let output = run(arguments);
+        assert_ne!(output.status.code(), Some(0));
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
+        assert!(
+            said.contains("/nonexistent") && said.contains("No such file or directory"),
+            "{said}"
+        );
+        assert!(!said.contains("options"), "{said}");
+    }
+}
+
+/// Runs `install` below a directory; returns its lines with their first words.
+fn install(root: &std::path::Path, flags: &[&str]) -> Vec<(String, String)> {
+    let root = root.to_str().unwrap();
+    let output = run(&[&["install", "--root", root], flags].concat());
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lines = text.lines().take_while(|line| !line.is_empty());
+    lines
+        .filter_map(|line| line.split_once(' '))
+        .map(|(verb, path)| (verb.to_owned(), path.trim().to_owned()))
+        .collect()
+}
+
+#[test]
+fn an_installation_says_what_it_leaves_alone() {
+    let root = std::env::temp_dir().join(format!("fulmar-install-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&root);
+    let first = install(&root, &["--pam", "debian"]);
+    assert!(first.iter().all(|(verb, _)| verb != "same"), "{first:?}");
+    let configuration = root.join("etc/fulmar/sshd_config");
+    std::fs::write(&configuration, "# mine\n").unwrap();
+    let second = install(&root, &["--pam", "debian"]);
+    let changed = |(verb, _): &&(String, String)| verb != "same";
+    let changed: Vec<_> = second.iter().filter(changed).collect();
+    let mine = (
+        "keep".to_owned(),
+        format!("{} (it is yours)", configuration.display()),
+    );
+    assert!(changed.contains(&&mine), "{changed:?}");
+    assert!(
+        changed
+            .iter()
+            .all(|(verb, path)| verb == "keep" || path.ends_with("_key")),
+        "{changed:?}"
+    );
+    let removed = install(&root, &["--remove"]);
+    let left: Vec<_> = removed.iter().filter(|(verb, _)| verb == "keep").collect();
+    let (_, left) = left.first().unwrap();
+    assert_eq!(
+        *left,
+        format!(
+            "{} (changed since it was installed)",
+            configuration.display()
+        )
+    );
+    std::fs::remove_dir_all(&root).unwrap();
+}
+
+#[test]
+fn an_installation_that_fails_has_not_said_that_it_copied() {
+    // Nobody makes a directory there.
+    let output = run(&["install", "--root", "/proc"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("/proc/usr"), "{said}");
+}

@@ -33,12 +33,35 @@ pub enum Credentials<'a> {
     None,
     /// A key, presented as itself or by its certificate.
     Key(&'a PrivateKey, PresentedKey),
+    /// A key in a security key, presented as itself or by its certificate. The interaction is asked for
+    /// a PIN if the token wants one.
+    SecurityKey(&'a PrivateKey, PresentedKey, TokenReach<'a>),
     /// The keys of the agent at this socket.
     Agent(PathBuf),
     /// A password, for which the interaction is asked once.
     Password,
     /// The server's questions, which the interaction answers.
     KeyboardInteractive,
+}
+
+/// How security keys are reached.
+#[derive(Debug, Clone, Copy)]
+pub struct TokenReach<'a> {
+    /// An installed program of this suite, of which a confined process reaches the token.
+    pub program: &'a Path,
+    /// A library with the functions of OpenSSH's sk-api.h; `None` for CTAP over USB.
+    pub library: Option<&'a Path>,
+}
+
+impl TokenReach<'_> {
+    fn provider(&self) -> Result<fido::Provider, String> {
+        let name = match self.library {
+            Some(library) => library.to_str().ok_or("the library's path is not UTF-8")?,
+            None => fido::INTERNAL,
+        };
+        let provider = fido::Provider::new(name).map_err(|reason| format!("{name}: {reason}"))?;
+        Ok(provider.by_program(self.program))
+    }
 }
 
 /// The settings of a login that do not depend on the user.
@@ -87,7 +110,7 @@ impl Login {
             profiles,
         } = settings;
         let mut options = plain_options()?;
-        // The process that reaches security keys is a role of the binary of this suite.
+        // The process that reaches security keys is a role of the binary of this suite, which a caller names.
         options.user_keys.security_key_provider = None;
         if !pipelines {
             options.authentication.pipeline_login = PipelineLogin::No;
@@ -145,6 +168,13 @@ impl Login {
             Credentials::Key(key, presented) => {
                 (names::METHOD_PUBLICKEY, Keys::one(key, presented.clone()))
             }
+            Credentials::SecurityKey(key, presented, reach) => match reach.provider() {
+                Ok(provider) => {
+                    let keys = Keys::of_security_key(key, presented.clone(), provider);
+                    (names::METHOD_PUBLICKEY, keys)
+                }
+                Err(reason) => return Ok(Attempted::NotSent(Some(reason))),
+            },
             Credentials::Agent(path) => match Keys::of_agent(path) {
                 Ok(keys) => (names::METHOD_PUBLICKEY, keys),
                 Err(reason) => return Ok(Attempted::NotSent(Some(reason))),

@@ -162,11 +162,6 @@ fn handshake(f: &mut fmt::Formatter<'_>, peer: &Peer, error: &DriverError) -> fm
             "{peer} does not speak SSH-2; it began with: {}",
             one_line(line)
         ),
-        DriverError::Proto(proto::Error::HostKeyAuthority) => write!(
-            f,
-            "The host certificate of {peer} is signed with an algorithm that CASignatureAlgorithms \
-             does not permit.\nHost key verification failed."
-        ),
         DriverError::Proto(proto::Error::HostKeySignature) => write!(
             f,
             "{peer} could not prove that it holds its host key: its signature is wrong. \

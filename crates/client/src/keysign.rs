@@ -24,10 +24,11 @@ use zeroize::Zeroizing;
 use crate::local::Here;
 
 /// The private keys of this host that sign host-based logins.
-pub(crate) const HOST_KEYS: [&str; 3] = [
+pub(crate) const HOST_KEYS: [&str; 4] = [
     "/etc/ssh/ssh_host_ecdsa_key",
     "/etc/ssh/ssh_host_ed25519_key",
     "/etc/ssh/ssh_host_rsa_key",
+    "/etc/ssh/ssh_host_mldsa44_ed25519_key",
 ];
 /// Where the program is, ours first; the others are OpenSSH's of Debian, Red Hat, Arch and BSD.
 const PLACES: [&str; 6] = [
@@ -48,8 +49,8 @@ const MAX_MESSAGE_BYTES: u32 = 256 * 1024;
 const SOCKET: i32 = 3;
 /// Lengths of session identifiers: SHA-1, SHA-256, SHA-384, SHA-512.
 const SESSION_ID_BYTES: [usize; 4] = [20, 32, 48, 64];
-/// A host name that no `Host` line of the configuration means, except as part of all hosts.
-const NO_HOST: &str = "ssh-keysign.invalid";
+/// A host name for which the settings count: of patterns, those of all names and `?` mean it.
+const NO_HOST: &str = "_";
 /// Exit status after an error, as in OpenSSH.
 const FAILURE: i32 = 255;
 

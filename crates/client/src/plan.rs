@@ -12,6 +12,10 @@ use crate::forward::x11::X11Plan;
 use crate::log::debug3;
 use crate::terminal::Size;
 
+/// Longest command, bytes: an SSH packet takes 256 KiB (OpenSSH's limit too), and the request's other
+/// fields and the padding need a few hundred.
+const MAX_COMMAND_BYTES: usize = wire::MAX_PACKET_BYTES - 1024;
+
 /// The purpose of the channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum What {
@@ -145,6 +149,14 @@ impl Plan {
             (None, None) => None,
         };
         debug3!("command typed: {typed}");
+        if let Some(length) = command.as_ref().map(Vec::len)
+            && length > MAX_COMMAND_BYTES
+        {
+            return Err(format!(
+                "The command has {length} bytes, and SSH carries at most {MAX_COMMAND_BYTES} in one. \
+                 Send it by standard input instead: ssh host sh < file"
+            ));
+        }
         let what = match (forward, session.session_type, command) {
             (Some(target), _, _) => What::Forward(target),
             (None, SessionType::None, _) => What::Nothing,

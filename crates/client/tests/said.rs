@@ -322,8 +322,9 @@ fn a_certificate_may_be_named_where_a_key_is() {
     );
 }
 
+/// As in OpenSSH 10.6; 9.2 ends the connection.
 #[test]
-fn a_host_certificate_of_an_algorithm_off_the_list_is_refused() {
+fn a_host_certificate_of_an_algorithm_off_the_list_leaves_the_plain_key() {
     let scratch = Scratch::new();
     let line = support::certificate(&key(100), CertificateKind::Host, "h");
     let path = scratch.write("host-cert.pub", line);
@@ -331,17 +332,50 @@ fn a_host_certificate_of_an_algorithm_off_the_list_is_refused() {
         return;
     };
     let authority = format!("@cert-authority h {}\n", key(9).public().to_line());
-    site.scratch.write("known_hosts", authority);
-    let login = |more: &str| {
+    let plain = format!("h {}\n", key(100).public().to_line());
+    let other = format!("h {}\n", key(8).public().to_line());
+    let revoked = format!("@revoked h {}\n{plain}", key(100).public().to_line());
+    let login = |known: &[&str], more: &str| {
+        site.scratch.write("known_hosts", known.concat());
         let output = run(site.ssh(more).args(["h", "echo in"]));
         (stdout(&output), stderr(&output))
     };
-    assert_eq!(login(""), ("in\n".to_owned(), String::new()));
-    let (out, said) = login("CASignatureAlgorithms rsa-sha2-512\n");
+    let fine = ("in\n".to_owned(), String::new());
+    assert_eq!(login(&[&authority], ""), fine);
+    let off = "CASignatureAlgorithms rsa-sha2-512\n";
+    let reason = "signed with an algorithm that CASignatureAlgorithms does not permit";
+    for (known, is_in) in [
+        ([authority.as_str(), &plain], true),
+        ([&authority, ""], false),
+        ([&authority, &other], false),
+        ([&authority, &revoked], false),
+    ] {
+        let (out, said) = login(&known, off);
+        assert_eq!(out == "in\n", is_in, "{known:?} {said}");
+        assert!(said.contains(reason), "{said}");
+    }
+    // Who permits certificates only does not get less.
+    let only = format!("{off}HostKeyAlgorithms ssh-ed25519-cert-v01@openssh.com\n");
+    let (out, said) = login(&[&authority, &plain], &only);
     assert_eq!(out, "");
     assert!(
-        said.contains("is signed with an algorithm that CASignatureAlgorithms does not permit"),
+        said.contains("certificate is signed with an algorithm that is not permitted"),
         "{said}"
+    );
+}
+
+#[test]
+fn a_command_that_no_packet_takes_is_refused_before_the_login() {
+    let scratch = Scratch::new();
+    let file = scratch.write("config", "ProxyCommand echo started >&2\n");
+    // A program's argument may have 128 KiB.
+    let word = "a".repeat(131_000);
+    let output = run(offline(&file).args(["h", "true", &word, &word]));
+    assert_eq!(output.status.code(), Some(255));
+    assert_eq!(
+        stderr(&output),
+        "The command has 262006 bytes, and SSH carries at most 261120 in one. Send it by standard \
+         input instead: ssh host sh < file\n"
     );
 }
 

@@ -15,13 +15,11 @@ pub const LEFT_OUT: &[&str] = &[
     "rijndael-cbc@lysator.liu.se",
     "ssh-dss",
     "ssh-dss-cert-v01@openssh.com",
-    "webauthn-sk-ecdsa-sha2-nistp256@openssh.com",
-    "webauthn-sk-ecdsa-sha2-nistp256-cert-v01@openssh.com",
 ];
 
 /// The kinds of keys in the order in which a pattern expands, as in OpenSSH, without the part from
 /// `@`; each is followed by its certificate.
-const KINDS_OF_PATTERNS: [&str; 10] = [
+const KINDS_OF_PATTERNS: [&str; 11] = [
     "ssh-ed25519",
     "sk-ssh-ed25519",
     "ssh-mldsa44-ed25519",
@@ -29,6 +27,7 @@ const KINDS_OF_PATTERNS: [&str; 10] = [
     "ecdsa-sha2-nistp384",
     "ecdsa-sha2-nistp521",
     "sk-ecdsa-sha2-nistp256",
+    "webauthn-sk-ecdsa-sha2-nistp256",
     "ssh-rsa",
     "rsa-sha2-256",
     "rsa-sha2-512",

@@ -1,4 +1,8 @@
-//! Value types that typed options of client and server share.
+//! Types of values that both files share.
+
+use std::fmt;
+
+use crypto::hash::HashAlgorithm;
 
 pub use escape::LogLevel;
 
@@ -97,9 +101,29 @@ choices! {
     FingerprintHash {
         /// Colon-separated MD5.
         Md5 = "MD5",
-        /// Base64 SHA-256.
+        /// Base64, as the following.
+        Sha1 = "SHA1",
+        /// The default.
         #[default]
         Sha256 = "SHA256",
+        /// Base64 SHA-384.
+        Sha384 = "SHA384",
+        /// Base64 SHA-512.
+        Sha512 = "SHA512",
+    }
+}
+
+impl FingerprintHash {
+    /// The algorithm.
+    #[must_use]
+    pub fn algorithm(self) -> HashAlgorithm {
+        match self {
+            Self::Md5 => HashAlgorithm::Md5,
+            Self::Sha1 => HashAlgorithm::Sha1,
+            Self::Sha256 => HashAlgorithm::Sha256,
+            Self::Sha384 => HashAlgorithm::Sha384,
+            Self::Sha512 => HashAlgorithm::Sha512,
+        }
     }
 }
 
@@ -163,4 +187,27 @@ pub struct Variable {
     pub name: String,
     /// Value, possibly empty.
     pub value: String,
+}
+
+/// A subsystem and its command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subsystem {
+    /// The name that the client requests.
+    pub name: String,
+    /// Command with its arguments as one string for the user's shell; `internal-sftp …` is the built-in one.
+    pub command: String,
+}
+
+/// As the dump prints it: name, space, command.
+impl fmt::Display for Subsystem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.name, self.command)
+    }
+}
+
+/// As `SetEnv` spells it.
+impl fmt::Display for Variable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.name, self.value)
+    }
 }

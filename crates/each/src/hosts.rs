@@ -205,6 +205,7 @@ mod tests {
         assert_eq!(parsed("::1"), ("::1".into(), None));
         assert_eq!(parsed("[::1]"), ("::1".into(), None));
         assert_eq!(parsed("u@[::1]:2222"), ("u@::1".into(), Some(2222)));
+        assert_eq!(parsed("[192.0.2.1]:22"), ("192.0.2.1".into(), Some(22)));
         assert_eq!(parsed("ssh://u@h:22"), ("ssh://u@h:22".into(), None));
     }
 
@@ -251,6 +252,27 @@ mod tests {
         assert_eq!(left("u@h:22"), others);
         assert_eq!(left("ssh://u@h:22"), others);
         assert!(list(&words("h"), &words("-x")).is_err());
+    }
+
+    #[test]
+    fn addresses_in_brackets_are_no_ranges() {
+        let list = list(
+            &words("[127.0.0.1]:22 u@[192.0.2.1] [::1]:2222 n[1,2]"),
+            &[],
+        )
+        .unwrap();
+        let places = list.hosts.iter();
+        let places = places.map(|host| (host.destination.as_str(), host.port));
+        assert_eq!(
+            places.collect::<Vec<_>>(),
+            [
+                ("127.0.0.1", Some(22)),
+                ("u@192.0.2.1", None),
+                ("::1", Some(2222)),
+                ("n1", None),
+                ("n2", None)
+            ]
+        );
     }
 
     #[test]

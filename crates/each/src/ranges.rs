@@ -1,9 +1,10 @@
 //! Names with ranges, in the syntax of pdsh and clush: `n[001-512]`, `r[1-2]n[1-4,7]`, `a[0-8/2]`.
 //!
 //! A number that is written with leading zeros gives all numbers of its range that width. Brackets
-//! around an IPv6 address (`[::1]`) are no range. [`fold`] is the reverse, for messages.
+//! around an address (`[::1]`, `[127.0.0.1]:22`) are no range. [`fold`] is the reverse, for messages.
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 
 /// Most hosts of one run.
 pub(crate) const MAX_HOSTS: usize = 100_000;
@@ -69,7 +70,7 @@ fn parts(pattern: &str, most: usize) -> Result<Vec<NamePart<'_>>, String> {
         let Some((inside, behind)) = after.split_once(']') else {
             return Err(bad(pattern, "a bracket is not closed"));
         };
-        if inside.contains(':') {
+        if inside.contains(':') || inside.parse::<Ipv4Addr>().is_ok() {
             let end = before.len() + inside.len() + 2;
             let (address, behind) = rest.split_at(end);
             parts.push(NamePart::Text(address));

@@ -2,16 +2,16 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 
 use keys::{PrivateKey, SecurityKeySignature};
-use sys::process::{Child, PrintedText, SelfExe};
+use sys::process::{Child, ChildCommand, PrintedText, SelfExe};
 use sys::signals::Signal;
 
 use crate::message::{
     Credential, Enrollment, HelperReply, HelperRequest, HelperWork, ResidentKey, receive, send,
 };
-use crate::role::CONTROL_FD;
-use crate::{FORCE, FidoError, ROLE};
+use crate::{CONTROL_FD, FORCE, FidoError, ROLE};
 
 /// The name of the provider without a library.
 pub const INTERNAL: &str = "internal";
@@ -23,7 +23,12 @@ const ENVIRONMENT: &[&str] = &[
 
 /// How security keys are reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Provider(String);
+pub struct Provider {
+    /// The library's path, or [`INTERNAL`].
+    name: String,
+    /// The program whose role reaches security keys; `None` for the running one.
+    program: Option<PathBuf>,
+}
 
 impl Provider {
     /// The provider with this name: [`INTERNAL`] in any case of letters, or the path of a library,
@@ -32,27 +37,41 @@ impl Provider {
     /// # Errors
     /// A path that does not exist or is not UTF-8; the reason in words.
     pub fn new(name: &str) -> Result<Self, String> {
+        let named = |name: String| Self {
+            name,
+            program: None,
+        };
         if name.eq_ignore_ascii_case(INTERNAL) {
-            return Ok(Self(INTERNAL.to_owned()));
+            return Ok(named(INTERNAL.to_owned()));
         }
         let path = std::fs::canonicalize(name)
             .map_err(|error| escape::system_words(&error.to_string()).into_owned())?;
         path.into_os_string()
             .into_string()
-            .map(Self)
+            .map(named)
             .map_err(|_| "its path is not UTF-8".to_owned())
+    }
+
+    /// The same, reached by a process of this program, which is an installed `fulmar` or
+    /// `ssh-sk-helper` of the same version, instead of the running program.
+    #[must_use]
+    pub fn by_program(self, program: &Path) -> Self {
+        Self {
+            program: Some(program.to_owned()),
+            ..self
+        }
     }
 
     /// The library's path, or [`INTERNAL`].
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.0
+        &self.name
     }
 
     /// True if no library is loaded.
     #[must_use]
     pub fn is_internal(&self) -> bool {
-        self.0 == INTERNAL
+        self.name == INTERNAL
     }
 
     /// Signs `data` with a key of a security key; gives the signature blob. Waits for the touch.
@@ -159,9 +178,9 @@ impl Provider {
             let words = escape::system_words(&words);
             FidoError::Failed(format!("cannot start {ROLE}: {words}"))
         };
-        let running = RunningRequest::start().map_err(failed)?;
+        let running = RunningRequest::start(self.program.as_deref()).map_err(failed)?;
         let request = HelperRequest {
-            provider: &self.0,
+            provider: &self.name,
             pin,
             device,
             work,
@@ -180,10 +199,13 @@ pub struct RunningRequest {
 }
 
 impl RunningRequest {
-    fn start() -> io::Result<Self> {
+    fn start(program: Option<&Path>) -> io::Result<Self> {
         let (socket, theirs) = sys::socket::local::stream_pair()?;
         let (printed, prints) = PrintedText::new(ROLE)?;
-        let mut command = SelfExe::open()?.command()?;
+        let mut command = match program {
+            Some(program) => ChildCommand::new(program),
+            None => SelfExe::open()?.command()?,
+        };
         command
             .arg("fulmar")
             .arg(ROLE)

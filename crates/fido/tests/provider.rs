@@ -1,11 +1,16 @@
 //! Requests to a provider library in the confined process. The test executes its own binary as the
 //! role; the provider is `token.c`, built with `cc`.
 
+#[path = "../../keygen/tests/keygen/named.rs"]
+mod named;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use fido::{Enrollment, FidoError, Provider, RESIDENT, USER_PRESENCE, USER_VERIFICATION};
 use keys::{KeyType, PrivateKey, Signature};
+
+use named::{named, run_named};
 
 /// Errno of a call that the filter refuses.
 const ENOSYS: u8 = 38;
@@ -50,44 +55,15 @@ fn main() {
     let token = token(&folder);
     let provider = Provider::new(token.to_str().unwrap()).unwrap();
     let tests: &[(&str, ProviderTest)] = &[
-        ("keys_are_made_and_say_how", keys_are_made_and_say_how),
-        (
-            "a_pin_is_asked_for_by_the_token",
-            a_pin_is_asked_for_by_the_token,
-        ),
-        (
-            "resident_keys_of_ssh_are_listed",
-            resident_keys_of_ssh_are_listed,
-        ),
-        ("the_library_is_confined", the_library_is_confined),
-        (
-            "what_the_library_prints_controls_no_terminal",
-            what_the_library_prints_controls_no_terminal,
-        ),
-        (
-            "a_library_that_fails_is_an_error",
-            a_library_that_fails_is_an_error,
-        ),
+        named!(keys_are_made_and_say_how),
+        named!(a_pin_is_asked_for_by_the_token),
+        named!(resident_keys_of_ssh_are_listed),
+        named!(the_library_is_confined),
+        named!(what_the_library_prints_controls_no_terminal),
+        named!(a_library_that_fails_is_an_error),
     ];
-    let wanted: Vec<String> = std::env::args()
-        .skip(1)
-        .filter(|arg| !arg.starts_with('-'))
-        .collect();
-    let mut failed = false;
-    for (name, test) in tests {
-        if !wanted.is_empty() && !wanted.iter().any(|part| name.contains(part.as_str())) {
-            continue;
-        }
-        match std::panic::catch_unwind(|| test(&provider)) {
-            Ok(()) => println!("test {name} ... ok"),
-            Err(_) => {
-                println!("test {name} ... FAILED");
-                failed = true;
-            }
-        }
-    }
+    run_named(tests, |_, test: ProviderTest| test(&provider));
     let _ = std::fs::remove_dir_all(&folder);
-    std::process::exit(if failed { 101 } else { 0 });
 }
 
 fn token(folder: &Path) -> PathBuf {

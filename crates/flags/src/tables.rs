@@ -542,6 +542,7 @@ pub const BENCH: &[Flag] = &[
 /// The flags of `speed`.
 pub const SPEED: &[Flag] = &[
     flag("json", None, "results as JSON"),
+    flag("html", File, "results as a page with charts"),
     flag("library", File, "measure compression with this library too"),
     hidden("h"),
     hidden("help"),

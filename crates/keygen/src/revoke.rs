@@ -316,14 +316,15 @@ fn print(list: &RevocationList) {
         println!("hash: {fingerprint} # {name}");
     }
     let (sha1, sha256) = list.fingerprints();
-    // In the form that `hash:` takes; ssh-keygen shows these in hexadecimal, which it does not.
+    // In hexadecimal, as ssh-keygen prints them; `hash:` of a specification takes base64 only.
+    let hex =
+        |digest: &[u8]| -> String { digest.iter().map(|byte| format!("{byte:02x}")).collect() };
     for digest in sha256 {
-        println!("hash: SHA256:{}", keys::base64::encode_unpadded(digest));
+        println!("hash: SHA256:{}", hex(digest));
     }
     // No keyword takes these: a comment.
     for digest in sha1 {
-        let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-        println!("# hash SHA1:{hex}");
+        println!("# hash SHA1:{}", hex(digest));
     }
     for revoked in list.certificates() {
         println!();

@@ -3,8 +3,9 @@
 //! draft-miller-sshm-mldsa44-ed25519-composite-sigs-00).
 //!
 //! A *key type* is the name inside a key blob; a *signature algorithm* is the name that is
-//! negotiated and that a signature contains. They differ only for RSA, where one key type has two
-//! algorithms and a third, `ssh-rsa` with SHA-1, for old devices: no default permits it.
+//! negotiated and that a signature contains. They differ for RSA, where one key type has two
+//! algorithms and a third, `ssh-rsa` with SHA-1, for old devices, which no default permits; and for
+//! P-256 in a security key, which also signs by way of a browser.
 
 use core::fmt;
 
@@ -152,7 +153,8 @@ impl KeyType {
         matches!(self, Self::SkEd25519 | Self::SkEcdsaP256)
     }
 
-    /// Plain signature algorithms of this key type, strongest first.
+    /// Plain signature algorithms with which a program signs by such a key, strongest first. Those of
+    /// browsers ([`SignatureAlgorithm::is_of_browser`]) are verified and never made.
     #[must_use]
     pub fn algorithms(self) -> &'static [SignatureAlgorithm] {
         match self {
@@ -171,7 +173,7 @@ impl KeyType {
         }
     }
 
-    /// Certificate signature algorithms of this key type, strongest first.
+    /// As [`Self::algorithms`], of certificates.
     #[must_use]
     pub fn certificate_algorithms(self) -> &'static [SignatureAlgorithm] {
         match self {
@@ -256,6 +258,7 @@ signature_algorithms! {
     RsaSha512, "rsa-sha2-512", Rsa, RsaSha512, false;
     SkEd25519, "sk-ssh-ed25519@openssh.com", SkEd25519, SkEd25519, false;
     SkEcdsaP256, "sk-ecdsa-sha2-nistp256@openssh.com", SkEcdsaP256, SkEcdsaP256, false;
+    WebauthnSkEcdsaP256, "webauthn-sk-ecdsa-sha2-nistp256@openssh.com", SkEcdsaP256, WebauthnSkEcdsaP256, false;
     MlDsa44Ed25519, "ssh-mldsa44-ed25519", MlDsa44Ed25519, MlDsa44Ed25519, false;
     Ed25519Cert, "ssh-ed25519-cert-v01@openssh.com", Ed25519, Ed25519, true;
     EcdsaP256Cert, "ecdsa-sha2-nistp256-cert-v01@openssh.com", EcdsaP256, EcdsaP256, true;
@@ -266,6 +269,7 @@ signature_algorithms! {
     RsaSha512Cert, "rsa-sha2-512-cert-v01@openssh.com", Rsa, RsaSha512, true;
     SkEd25519Cert, "sk-ssh-ed25519-cert-v01@openssh.com", SkEd25519, SkEd25519, true;
     SkEcdsaP256Cert, "sk-ecdsa-sha2-nistp256-cert-v01@openssh.com", SkEcdsaP256, SkEcdsaP256, true;
+    WebauthnSkEcdsaP256Cert, "webauthn-sk-ecdsa-sha2-nistp256-cert-v01@openssh.com", SkEcdsaP256, WebauthnSkEcdsaP256, true;
     MlDsa44Ed25519Cert, "ssh-mldsa44-ed25519-cert", MlDsa44Ed25519, MlDsa44Ed25519, true;
 }
 
@@ -306,6 +310,12 @@ impl SignatureAlgorithm {
         } else {
             self.key_type().name()
         }
+    }
+
+    /// True if the signature contains what a browser wrote (OpenSSH PROTOCOL.u2f, "webauthn signatures").
+    #[must_use]
+    pub fn is_of_browser(self) -> bool {
+        self.plain() == Self::WebauthnSkEcdsaP256
     }
 
     /// True if security keys make these signatures, which then carry flags and a counter.
@@ -350,7 +360,7 @@ mod tests {
             } else {
                 algorithm.key_type().algorithms()
             };
-            assert!(family.contains(algorithm));
+            assert_ne!(family.contains(algorithm), algorithm.is_of_browser());
         }
     }
 

@@ -29,6 +29,12 @@ pub fn encode_unpadded(bytes: &[u8]) -> String {
     text
 }
 
+/// Encodes without padding in the alphabet for URLs (RFC 4648 §5).
+#[must_use]
+pub fn encode_url(bytes: &[u8]) -> String {
+    encode_unpadded(bytes).replace('+', "-").replace('/', "_")
+}
+
 /// Encodes with padding in lines of `width` characters (at least 4), each ended by a newline.
 #[must_use]
 pub fn encode_lines(bytes: &[u8], width: usize) -> Zeroizing<String> {

@@ -13,6 +13,10 @@ use crate::error::{KeyError, VerifyError};
 use crate::public_key::{EcCurve, PublicKey};
 use crate::{DEFAULT_MIN_RSA_BITS, MAX_BLOB_BYTES};
 
+mod webauthn;
+
+use webauthn::BrowserFields;
+
 /// FIDO flag: the user touched the security key.
 const FLAG_USER_PRESENT: u8 = 0x01;
 /// FIDO flag: the security key verified its user (PIN, fingerprint).
@@ -46,8 +50,16 @@ pub struct Signature<'a> {
     pub algorithm: SignatureAlgorithm,
     /// The signature in the algorithm's encoding.
     bytes: &'a [u8],
-    /// Flags and counter of a security key.
-    security_key: Option<(u8, u32)>,
+    /// What a security key adds.
+    security_key: Option<SecurityKeyFields<'a>>,
+}
+
+/// The fields after the signature of a security key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct SecurityKeyFields<'a> {
+    flags: u8,
+    counter: u32,
+    browser: Option<BrowserFields<'a>>,
 }
 
 impl<'a> Signature<'a> {
@@ -80,7 +92,14 @@ impl<'a> Signature<'a> {
             .ok_or(VerifyError::WrongAlgorithm)?;
         let bytes = reader.string()?;
         let security_key = if algorithm.is_security_key() {
-            Some((reader.u8()?, reader.u32()?))
+            Some(SecurityKeyFields {
+                flags: reader.u8()?,
+                counter: reader.u32()?,
+                browser: match algorithm.is_of_browser() {
+                    true => Some(BrowserFields::read(&mut reader)?),
+                    false => None,
+                },
+            })
         } else {
             None
         };
@@ -165,7 +184,7 @@ impl PublicKey {
             });
         }
         let bad = |_| VerifyError::BadSignature;
-        match (self, signature.security_key) {
+        match (self, &signature.security_key) {
             (Self::Ed25519 { point }, None) => verify_ed25519(point, message, signature.bytes),
             (Self::Ecdsa { curve, point }, None) => {
                 verify_ecdsa(*curve, point, message, signature.bytes)
@@ -188,14 +207,14 @@ impl PublicKey {
                     .verify(SignatureScheme::MlDsa44Ed25519, message, signature.bytes)
                     .map_err(bad)
             }
-            (Self::SkEd25519 { point, application }, Some((flags, counter))) => {
-                check_flags(flags, policy)?;
-                let signed = security_key_message(application, flags, counter, message);
+            (Self::SkEd25519 { point, application }, Some(fields)) => {
+                check_flags(fields.flags, policy)?;
+                let signed = fields.signed(application, message)?;
                 verify_ed25519(point, &signed, signature.bytes)
             }
-            (Self::SkEcdsaP256 { point, application }, Some((flags, counter))) => {
-                check_flags(flags, policy)?;
-                let signed = security_key_message(application, flags, counter, message);
+            (Self::SkEcdsaP256 { point, application }, Some(fields)) => {
+                check_flags(fields.flags, policy)?;
+                let signed = fields.signed(application, message)?;
                 verify_ecdsa(EcCurve::P256, point, &signed, signature.bytes)
             }
             _ => Err(VerifyError::WrongKeyType),
@@ -213,15 +232,20 @@ fn check_flags(flags: u8, policy: &VerifyPolicy) -> Result<(), VerifyError> {
     Ok(())
 }
 
-/// The message that a security key signs: the hashes of application and message, with flags and
-/// counter between them.
-fn security_key_message(application: &[u8], flags: u8, counter: u32, message: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(69);
-    out.extend_from_slice(&HashAlgorithm::Sha256.digest(application));
-    out.put_u8(flags);
-    out.put_u32(counter);
-    out.extend_from_slice(&HashAlgorithm::Sha256.digest(message));
-    out
+impl SecurityKeyFields<'_> {
+    /// The message that a security key signs: the hashes of application and message (or of what a
+    /// browser wrote about it), with flags and counter between them.
+    fn signed(&self, application: &[u8], message: &[u8]) -> Result<Vec<u8>, VerifyError> {
+        let mut out = Vec::with_capacity(69);
+        out.extend_from_slice(&HashAlgorithm::Sha256.digest(application));
+        out.put_u8(self.flags);
+        out.put_u32(self.counter);
+        match &self.browser {
+            Some(browser) => browser.write_signed(self.flags, message, &mut out)?,
+            None => out.extend_from_slice(&HashAlgorithm::Sha256.digest(message)),
+        }
+        Ok(out)
+    }
 }
 
 fn verify_ed25519(point: &[u8; 32], message: &[u8], bytes: &[u8]) -> Result<(), VerifyError> {

@@ -63,7 +63,8 @@ pub struct TransportConfig {
     pub kex: Vec<String>,
     /// Host key algorithms.
     pub host_key_algorithms: Vec<String>,
-    /// Algorithms with which a certificate authority may sign the peer's certificate.
+    /// Algorithms with which a certificate authority may sign the server's certificate. The authority
+    /// of another certificate is not parsed: the owner decides about the plain key.
     pub ca_signature_algorithms: Vec<String>,
     /// Ciphers, both directions.
     pub ciphers: Vec<String>,

@@ -40,9 +40,6 @@ pub enum Error {
     IntegrityFailed,
     /// The server's signature over the exchange hash is wrong.
     HostKeySignature,
-    /// The server's host certificate is signed with an algorithm that is not permitted
-    /// ([`crate::TransportConfig::ca_signature_algorithms`]).
-    HostKeyAuthority,
     /// The application refused the server's host key.
     HostKeyRefused,
     /// A key exchange value was refused.
@@ -82,10 +79,6 @@ impl Error {
             Self::ShortOffer => (reason::KEY_EXCHANGE_FAILED, "the full lists are needed"),
             Self::IntegrityFailed => (reason::MAC_ERROR, "packet integrity error"),
             Self::HostKeySignature => (reason::KEY_EXCHANGE_FAILED, "host key signature incorrect"),
-            Self::HostKeyAuthority => (
-                reason::HOST_KEY_NOT_VERIFIABLE,
-                "host certificate not permitted",
-            ),
             Self::HostKeyRefused => (reason::HOST_KEY_NOT_VERIFIABLE, "host key not verified"),
             Self::KeyExchange(_) => (reason::KEY_EXCHANGE_FAILED, "key exchange value refused"),
             Self::Compression(_) => (reason::COMPRESSION_ERROR, "compression error"),
@@ -130,9 +123,6 @@ impl fmt::Display for Error {
             Self::HostKeySignature => {
                 f.write_str("the server's signature over the key exchange is incorrect")
             }
-            Self::HostKeyAuthority => f.write_str(
-                "the server's host certificate is signed with an algorithm that is not permitted",
-            ),
             Self::HostKeyRefused => f.write_str("Host key verification failed."),
             Self::KeyExchange(error) => write!(f, "key exchange: {error}"),
             Self::Compression(why) => write!(f, "compressed data: {why}"),

@@ -23,13 +23,13 @@ pub struct PinQuestion {
 }
 
 impl PinQuestion {
-    /// The prompt, as OpenSSH has it.
+    /// The prompt, in OpenSSH's words.
     #[must_use]
     pub fn prompt(&self) -> String {
         format!("Enter PIN for '{}': ", self.label)
     }
 
-    /// What to say before the prompt, if little is left.
+    /// A warning before the prompt, if few attempts are left.
     #[must_use]
     pub fn warning(&self) -> Option<String> {
         let label = &self.label;
@@ -48,7 +48,7 @@ impl PinQuestion {
 /// Asks a person for a PIN; `None` if there is nobody, or nobody wants to.
 pub type AskPin<'a> = &'a mut dyn FnMut(&PinQuestion) -> Option<Pin>;
 
-/// Why a token does not do what it is asked for.
+/// The errors of requests to tokens.
 #[derive(Debug)]
 pub enum TokenError {
     /// The helper has ended or cannot be started.

@@ -3,12 +3,13 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sys::cryptoki::Cryptoki;
+use sys::io::PollFd;
 use zeroize::Zeroizing;
 
 use crate::message::{TokenReply, TokenRequest, whole_frame};
@@ -25,7 +26,7 @@ struct Replies(Mutex<OwnedFd>);
 impl Replies {
     fn send(&self, number: u32, reply: &TokenReply) {
         let socket = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Fails only if the owner has gone, which the reader sees.
+        // A send fails only if the owner has gone; the thread that reads requests then ends the process.
         let _ = sys::io::write_all(&*socket, &reply.encode(number));
     }
 }
@@ -49,7 +50,8 @@ fn serve(control: &OwnedFd, library: &Path) -> io::Result<()> {
     let path = PathBuf::from(library);
     let loaded = sys::sandbox::token(&path)
         .map_err(|error| format!("sandbox: {error}"))
-        .and_then(|_| Cryptoki::load(&path));
+        .and_then(|_| end_with_owner(control).map_err(|error| error.to_string()))
+        .and_then(|()| Cryptoki::load(&path));
     let mut loaded = loaded.map(|cryptoki| HelperWork {
         cryptoki: Arc::new(cryptoki),
         tokens: LibraryTokens::default(),
@@ -89,6 +91,18 @@ fn serve(control: &OwnedFd, library: &Path) -> io::Result<()> {
             }
         }
     }
+}
+
+/// Ends the process when the owner has closed the socket, whatever the library is doing: one that
+/// never returns reads no end.
+fn end_with_owner(control: &OwnedFd) -> io::Result<()> {
+    let socket = sys::io::dup(control)?;
+    std::thread::Builder::new().spawn(move || {
+        // No event but the end, which is always reported.
+        let _ = sys::io::poll(&mut [PollFd::new(socket.as_fd(), false, false)], None);
+        sys::process::exit_at_once(0)
+    })?;
+    Ok(())
 }
 
 struct HelperWork {

@@ -27,7 +27,7 @@ struct ListedKey {
     token: usize,
 }
 
-/// What a library had when it was last asked.
+/// The tokens and keys of a library at the last listing.
 #[derive(Default)]
 pub(crate) struct LibraryTokens {
     slots: Vec<Arc<TokenSlot>>,
@@ -64,6 +64,20 @@ impl TokenSlot {
             is_logged_in: false,
         };
         Ok(handle)
+    }
+
+    /// Replaces a session in which a signature has begun and was not made: the next could not begin
+    /// there.
+    fn renew(&self, cryptoki: &Cryptoki, state: &mut TokenSession) {
+        let Some(old) = state.handle.take() else {
+            return;
+        };
+        // Opened before the old one is closed: a login ends with the token's last session.
+        state.handle = cryptoki.open_session(self.slot).ok();
+        cryptoki.close_session(old);
+        state.is_logged_in = state
+            .handle
+            .is_some_and(|session| cryptoki.has_user(session));
     }
 
     fn entry(&self, cryptoki: &Cryptoki) -> TokenEntry {
@@ -321,7 +335,7 @@ impl SigningTask {
             .ok_or(NotSigned::Other("it does not have the private key"))?;
         let always = cryptoki.attribute(session, key, attribute::ALWAYS_AUTHENTICATE);
         let needs_pin = always.is_some_and(|value| value.first().is_some_and(|byte| *byte != 0));
-        // Asked for before the operation begins, which only a signature would end.
+        // The PIN is asked for before C_SignInit, because only a signature ends that operation.
         let pin = match needs_pin {
             true => Some(pin_for(PinUse::OneSignature)?),
             false => None,
@@ -329,10 +343,12 @@ impl SigningTask {
         let (mechanism, data) = objects::to_sign(self.algorithm, data)
             .ok_or(NotSigned::Other("it has no such algorithm"))?;
         cryptoki.begin_signature(session, mechanism, key)?;
-        if let Some(pin) = pin {
-            cryptoki.login(session, pin.map(|pin| pin.as_slice()), true)?;
-        }
-        let signature = cryptoki.sign(session, &data)?;
+        let confirmed = match pin {
+            Some(pin) => cryptoki.login(session, pin.map(|pin| pin.as_slice()), true),
+            None => Ok(()),
+        };
+        let signature = confirmed.and_then(|()| cryptoki.sign(session, &data));
+        let signature = signature.inspect_err(|_| self.slot.renew(cryptoki, state))?;
         objects::signature_blob(&self.public, self.algorithm, &signature)
             .ok_or(NotSigned::Other("its signature has a wrong length"))
     }

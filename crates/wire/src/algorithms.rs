@@ -133,7 +133,8 @@ pub const KNOWN_MACS: &[&str] = &[
 pub const MACS: &[&str] = KNOWN_MACS.split_at(8).0;
 
 /// Default host key algorithms of the client, in order of preference: certificates before plain
-/// keys, in each group NIST curves and then post-quantum keys last.
+/// keys, in each group NIST curves and then post-quantum keys last. Without those of browsers, which
+/// sign no key exchange.
 pub const CLIENT_HOST_KEYS: &[&str] = &[
     "ssh-ed25519-cert-v01@openssh.com",
     "sk-ssh-ed25519-cert-v01@openssh.com",
@@ -164,6 +165,7 @@ pub const SIGNATURES: &[&str] = &[
     "ecdsa-sha2-nistp521-cert-v01@openssh.com",
     "sk-ssh-ed25519-cert-v01@openssh.com",
     "sk-ecdsa-sha2-nistp256-cert-v01@openssh.com",
+    "webauthn-sk-ecdsa-sha2-nistp256-cert-v01@openssh.com",
     "rsa-sha2-512-cert-v01@openssh.com",
     "rsa-sha2-256-cert-v01@openssh.com",
     "ssh-mldsa44-ed25519-cert",
@@ -173,6 +175,7 @@ pub const SIGNATURES: &[&str] = &[
     "ecdsa-sha2-nistp521",
     "sk-ssh-ed25519@openssh.com",
     "sk-ecdsa-sha2-nistp256@openssh.com",
+    "webauthn-sk-ecdsa-sha2-nistp256@openssh.com",
     "rsa-sha2-512",
     "rsa-sha2-256",
     "ssh-mldsa44-ed25519",

@@ -76,6 +76,14 @@ impl SoftToken {
     /// # Panics
     /// If the tool fails.
     pub fn add_key(&self, label: &str, kind: &str) {
+        self.add_key_with(label, kind, &[]);
+    }
+
+    /// As [`add_key`](Self::add_key), with more flags of pkcs11-tool.
+    ///
+    /// # Panics
+    /// If the tool fails.
+    pub fn add_key_with(&self, label: &str, kind: &str, flags: &[&str]) {
         static NEXT: AtomicU32 = AtomicU32::new(10);
         let id = NEXT.fetch_add(1, Ordering::Relaxed).to_string();
         let module = self.library.display().to_string();
@@ -98,7 +106,7 @@ impl SoftToken {
             "--id",
             &id,
         ];
-        self.tool(&tool, &[&login[..], &make].concat());
+        self.tool(&tool, &[&login[..], &make, flags].concat());
     }
 
     fn tool(&self, program: &Path, arguments: &[&str]) {

@@ -310,8 +310,9 @@ const CASES: &[Case] = &[
     (
         "FingerprintHash sha512\n",
         &[],
-        Differ("no SHA-512 fingerprints"),
+        Print(&["fingerprinthash SHA512"]),
     ),
+    ("FingerprintHash ripemd160\n", &[], Refuse),
 ];
 
 struct Outcome {

@@ -412,6 +412,12 @@ fn a_chroot_needs_no_files_of_its_own() {
         listed.contains("files\n") && !listed.contains("etc\n"),
         "{listed}"
     );
+    // The home directory need not exist there, and that is no error in the log.
+    let log = site.running.daemon.log();
+    assert!(
+        !log.contains("chdir") && !log.contains("No such file"),
+        "{log}"
+    );
     // No command leaves it, and it contains none.
     let outcome = site.run("cat /etc/passwd");
     assert!(

@@ -287,6 +287,42 @@ fn each_algorithm_of_a_key_signs() {
     );
 }
 
+#[test]
+fn a_post_quantum_key_of_the_host_signs() {
+    const NAME: &str = "ssh-mldsa44-ed25519";
+    let Some(case) = Case::new() else { return };
+    // As [`fixture::run_keygen`], which may be a program that does not know the type.
+    let path = case.etc.join("ssh_host_mldsa44_ed25519_key");
+    let mut keygen = Command::new(ours::binary());
+    keygen.args(["keygen", "-q", "-t", "mldsa44-ed25519", "-N", "", "-f"]);
+    let made = finish(keygen.arg(&path), Input::Nothing);
+    assert_eq!(made.status, 0, "{}", made.summary());
+    let public = fs::read_to_string(path.with_extension("pub")).unwrap();
+    case.write("ssh_known_hosts", &format!("127.0.0.1 {public}"));
+    let is_known = Kind::OpenSsh.ssh().is_ok_and(|mut ssh| {
+        let outcome = finish(ssh.args(["-Q", "key"]), Input::Nothing);
+        outcome.stdout.text().lines().any(|line| line == NAME)
+    });
+    let all = match is_known {
+        true => combinations(),
+        false => {
+            skipped("openssh", &"it does not know ssh-mldsa44-ed25519");
+            vec![(Kind::Fulmar, Kind::Fulmar, Kind::Fulmar)]
+        }
+    };
+    let option = format!("-oHostbasedAcceptedAlgorithms={NAME}");
+    for (client, server, signer) in all {
+        let ended = case.run(client, server, signer, &[&option]);
+        let which = format!("{client:?} {server:?} {signer:?}: {ended:?}");
+        assert!(ended.logged_in, "{which}");
+        let accepted = "ssh2: MLDSA44-ED25519 SHA256:";
+        assert!(
+            ended.lines.iter().any(|line| line.contains(accepted)),
+            "{which}"
+        );
+    }
+}
+
 /// What changes a case, its server's options, and whether the login succeeds then.
 type Change = (&'static str, &'static str, fn(&Case), bool);
 
@@ -485,8 +521,14 @@ fn keysign_signs_only_if_the_systems_configuration_says_so() {
         "",
         "EnableSSHKeysign no\n",
         "Host other\nEnableSSHKeysign yes\n",
+        "Host *.invalid\nEnableSSHKeysign yes\n",
+        "Match host *.invalid,127.*\nEnableSSHKeysign yes\n",
     ] {
         case.write("ssh_config", text);
+        if Path::new(KEYSIGN).exists() && !text.is_empty() {
+            let theirs = case.run(Kind::Fulmar, Kind::Fulmar, Kind::OpenSsh, &[]);
+            assert!(!theirs.logged_in, "{text} {theirs:?}");
+        }
         let ended = case.run(
             Kind::Fulmar,
             Kind::Fulmar,

@@ -3,23 +3,31 @@
 
 use std::path::{Path, PathBuf};
 
+use fulmar::Error;
+use fulmar::client::{AcceptAny, Auth, Config, SecurityKeyAccess, Session};
+use fulmar::keys::private_file;
 use interop::agent::program;
+use interop::fixture;
 use interop::peers::ours::{self, Kind};
 use interop::process::{Input, Outcome, installed};
 use interop::report::skipped;
 use interop::scratch::Scratch;
-use interop::site::{HOST, Site, each, finish};
+use interop::site::{Site, each, finish};
 
-/// The dummy token; another place may be named.
+/// The dummy token where its package is installed, and the name of the copy that .ci/peers fetches into
+/// target/; another place may be named.
 const DUMMY: &str = "/usr/lib/openssh/regress/misc/sk-dummy/sk-dummy.so";
+const COPY: &str = "sk-dummy.so";
 const DUMMY_VARIABLE: &str = "FULMAR_SK_DUMMY";
 const TYPES: [&str; 2] = ["ed25519-sk", "ecdsa-sk"];
 
 fn dummy() -> Option<PathBuf> {
-    let path = std::env::var_os(DUMMY_VARIABLE).map_or_else(|| PathBuf::from(DUMMY), PathBuf::from);
-    let found = path.canonicalize().ok();
+    let named = std::env::var_os(DUMMY_VARIABLE).map(PathBuf::from);
+    let copy = fixture::target_folder().join(COPY);
+    let mut places = named.into_iter().chain([PathBuf::from(DUMMY), copy]);
+    let found = places.find_map(|path| path.canonicalize().ok());
     if found.is_none() {
-        skipped("OpenSSH's dummy token", &"openssh-tests is not installed");
+        skipped("OpenSSH's dummy token", &"run .ci/peers to fetch it");
     }
     found.filter(|_| installed("ssh-keygen").is_some())
 }
@@ -61,18 +69,7 @@ fn login(site: &Site, provider: &Path, key: &Path) -> Outcome {
         "IdentitiesOnly yes\nIdentityAgent none\nSecurityKeyProvider {}\n",
         provider.display()
     );
-    let config = site.config(&lines);
-    let text = std::fs::read_to_string(&config).expect("the configuration");
-    let kept: String = text
-        .lines()
-        .filter(|line| !line.starts_with("IdentityFile"))
-        .map(|line| format!("{line}\n"))
-        .collect();
-    let text = format!("IdentityFile {}\n{kept}", key.display());
-    std::fs::write(&config, text).expect("the configuration");
-    let mut command = site.client.ssh().expect("a client");
-    command.arg("-F").arg(config).args([HOST, "echo in"]);
-    finish(&mut command, Input::Nothing)
+    site.login_with(&lines, key)
 }
 
 #[test]
@@ -166,6 +163,41 @@ fn signatures_over_files_are_good_for_each() {
             assert_eq!(good.status, 0, "{what}: {}", good.summary());
             let bad = keygen(verifier, &scratch, &provider, &verify, "other\n");
             assert_ne!(bad.status, 0, "{what}: {}", bad.summary());
+        }
+    }
+}
+
+/// A program with the library, which starts our binary for the token.
+#[test]
+fn a_program_logs_in_with_a_key_file() {
+    let Some(provider) = dummy() else { return };
+    for server in [Kind::Fulmar, Kind::OpenSsh] {
+        for of_type in TYPES {
+            let scratch = Scratch::new();
+            let path = made(Kind::OpenSsh, &scratch, &provider, "key", &["-t", of_type]);
+            let line = std::fs::read_to_string(path.with_extension("pub")).expect("a key");
+            let authorized = scratch.write("authorized", &line);
+            let lines = format!("AuthorizedKeysFile {}\n", authorized.display());
+            let site = Site::new(Kind::Fulmar, server, &lines);
+            let file = std::fs::read(&path).expect("a key");
+            let key = private_file::parse(&file, None).expect("a key").key;
+            let port = site.running.daemon.port;
+            let user = site.running.user.as_str();
+            let mut session =
+                Session::connect("127.0.0.1", port, Config::new(AcceptAny)).expect("a session");
+            let alone = session.authenticate(user, Auth::Key(&key)).unwrap_err();
+            assert!(matches!(alone, Error::UnusableKey(_)), "{alone}");
+            assert!(alone.to_string().contains("Auth::SecurityKey"), "{alone}");
+            let nowhere = SecurityKeyAccess::new(Path::new("/nonexistent")).library(&provider);
+            let auth = Auth::SecurityKey(&key, None, nowhere);
+            let missing = session.authenticate(user, auth).unwrap_err();
+            assert!(matches!(missing, Error::UnusableKey(_)), "{missing}");
+            assert!(missing.to_string().contains("ssh-sk-helper"), "{missing}");
+            let access = SecurityKeyAccess::new(ours::binary()).library(&provider);
+            let auth = Auth::SecurityKey(&key, None, access);
+            session.authenticate(user, auth).expect("a login");
+            let ran = session.run("echo in").expect("a command");
+            assert_eq!(ran.stdout, b"in\n", "{server:?} {of_type}");
         }
     }
 }

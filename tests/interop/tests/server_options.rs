@@ -225,12 +225,24 @@ fn a_bad_configuration_is_said_and_ours_goes_on_with_the_old_one() {
         let text = fs::read_to_string(&file).expect("the configuration");
         fs::write(
             &file,
-            text.replace("SetEnv FLM=before", "NoSuchKeyword yes"),
+            text.replace("SetEnv FLM=before", "NoSuchKeyword yes\nNorThisOne yes"),
         )
         .expect("it");
         site.running.daemon.signal(Signal::HUP);
-        let said = || site.running.daemon.log().contains("NoSuchKeyword");
+        let said = || {
+            site.running
+                .daemon
+                .log()
+                .contains("2 bad configuration options")
+        };
         assert!(until(COMMAND_LIMIT, said), "{}", site.running.daemon.log());
+        // Each bad line is a line of the log.
+        let log = site.running.daemon.log();
+        for keyword in ["NoSuchKeyword", "NorThisOne"] {
+            let lines = log.lines().filter(|line| line.contains(keyword));
+            assert_eq!(lines.count(), 1, "{log}");
+        }
+        assert!(!log.contains("\\012"), "{log}");
         assert_eq!(site.run("echo $FLM").stdout.text(), "before\n");
     });
 }

@@ -13,6 +13,7 @@ use interop::process::{Background, COMMAND_LIMIT, Input, Outcome, descendants};
 use interop::scratch::{Scratch, until};
 use interop::site::{HOST, Site, askpass, finish};
 use interop::soft_token::{KEYS, LABEL, PIN, SoftToken};
+use sys::process::ChildCommand;
 
 const BOTH: [Kind; 2] = [Kind::Fulmar, Kind::OpenSsh];
 
@@ -187,6 +188,53 @@ fn the_client_asks_for_the_pin_once_and_never_again_after_a_wrong_one() {
         if !is_right {
             let said = outcome.stderr.text();
             assert!(said.contains("PIN incorrect"), "{said}");
+        }
+    }
+}
+
+/// A key that wants the PIN for each signature (CKA_ALWAYS_AUTHENTICATE): a wrong one is spent once, and
+/// the token's other keys still sign.
+#[test]
+fn a_wrong_pin_for_one_signature_leaves_the_other_keys_alone() {
+    let Some(token) = SoftToken::new() else {
+        return;
+    };
+    let others = public_keys(&token);
+    token.add_key_with("careful key", "rsa:2048", &["--always-auth"]);
+    let path = library(&token);
+    let (site, config) = site(&token, Kind::Fulmar);
+    let careful = public_keys(&token);
+    let careful = careful.iter().find(|key| !others.contains(key));
+    let careful = careful.expect("the new key");
+    for (answers, is_alone, is_in) in [
+        ([PIN, PIN, "x"], true, true),
+        ([PIN, "wrong", PIN], true, false),
+        // The token decides which of the two is tried first.
+        ([PIN, "wrong", PIN], false, true),
+    ] {
+        let scratch = Scratch::new();
+        let program = askpass(&scratch, &answers);
+        let first = scratch.write("first.pub", careful);
+        let second = scratch.write("second.pub", &others[0]);
+        let mut ssh = site.client.ssh().expect("a client");
+        ssh.arg("-F")
+            .arg(&config)
+            .args(["-v", "-oBatchMode=no", "-oIdentitiesOnly=yes", "-i"])
+            .arg(&first);
+        if !is_alone {
+            ssh.arg("-i").arg(&second);
+        }
+        ssh.arg(format!("-oPKCS11Provider={path}"));
+        token.reach(&mut ssh).env_remove("SSH_AUTH_SOCK");
+        ssh.env("SSH_ASKPASS", &program)
+            .env("SSH_ASKPASS_REQUIRE", "force");
+        let outcome = finish(ssh.args([HOST, "true"]), Input::Nothing);
+        assert_eq!(outcome.status == 0, is_in, "{}", outcome.summary());
+        let said = outcome.stderr.text();
+        let asked = std::fs::read_to_string(scratch.join("askpass.asked")).expect("a question");
+        if is_alone {
+            assert_eq!(asked.lines().count(), 2, "{asked}");
+            assert_eq!(said.matches("PIN incorrect").count(), usize::from(!is_in));
         }
     }
 }
@@ -539,4 +587,46 @@ fn a_library_that_is_none_is_refused_in_words() {
         assert!(!done.stderr.text().is_empty());
         command = program(Kind::Fulmar, "keygen").expect("a keygen");
     }
+}
+
+/// A library that never returns.
+const ENDLESS: &str =
+    "#include <unistd.h>\nint C_GetFunctionList(void *list) { for (;;) pause(); }\n";
+
+#[test]
+fn a_library_that_never_returns_ends_with_whoever_loaded_it() {
+    let Some(compiler) = interop::process::installed("cc") else {
+        return interop::report::skipped("an endless library", &"there is no C compiler");
+    };
+    let scratch = Scratch::new();
+    let source = scratch.write("endless.c", ENDLESS);
+    let library = scratch.join("endless.so");
+    let built = Command::new(compiler)
+        .args(["-shared", "-fPIC", "-o"])
+        .arg(&library)
+        .arg(source)
+        .status();
+    assert!(built.expect("a compiler").success());
+    let (ours, theirs) = UnixStream::pair().expect("sockets");
+    let fulmar = Kind::Fulmar.ssh().expect("a client");
+    let mut command = ChildCommand::new(fulmar.get_program());
+    command
+        .args(["fulmar", "pkcs11-helper"])
+        .arg(&library)
+        .inherit_stdio()
+        .fd(theirs.into(), 3);
+    let mut helper = command.spawn().expect("a helper");
+    drop(command);
+    let maps = format!("/proc/{}/maps", helper.pid());
+    let is_loaded = || {
+        let maps = std::fs::read_to_string(&maps).unwrap_or_default();
+        maps.contains("endless.so")
+    };
+    assert!(until(COMMAND_LIMIT, is_loaded), "it is not loaded");
+    assert!(helper.try_wait().expect("a child").is_none());
+    drop(ours);
+    let ended = until(COMMAND_LIMIT, || {
+        helper.try_wait().expect("a child").is_some()
+    });
+    assert!(ended, "the process of a library outlives its owner");
 }

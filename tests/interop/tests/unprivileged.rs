@@ -16,7 +16,7 @@ fn site(client: Kind, server: Kind, guest: &Guest) -> Site {
     let authorized = guest.write("authorized_keys", fixture::text("user_ed25519.pub"), 0o600);
     let config = format!(
         "ListenAddress 127.0.0.1\nPidFile none\nHostKey {}\nAuthorizedKeysFile {}\n\
-         StrictModes no\nUsePAM no\n",
+         StrictModes no\nUsePAM no\nLogLevel VERBOSE\n",
         key.display(),
         authorized.display()
     );
@@ -63,6 +63,9 @@ fn its_user_logs_in() {
             site.running.daemon.log()
         );
         assert_eq!(outcome.status, 7);
+        let log = site.running.daemon.log();
+        assert!(log.contains("Accepted key"), "{log}");
+        assert!(!log.contains("oom_score_adj"), "{log}");
         let (data, digest) = test_data();
         let outcome = site.run_with("", &[HOST, "cat"], Input::File(data));
         assert_eq!(outcome.stdout.sha256, digest);

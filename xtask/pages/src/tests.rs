@@ -38,6 +38,18 @@ fn what_is_made_is_up_to_date() {
 }
 
 #[test]
+fn each_page_has_examples() {
+    for path in PAGES {
+        let page = read(path);
+        let (_, behind) = page.split_once("\n.SH EXAMPLES\n").unwrap_or_default();
+        let examples = behind.split("\n.SH ").next().unwrap_or_default();
+        assert!(examples.lines().count() >= 3, "{path} has no EXAMPLES");
+    }
+    let names = fs::read_dir(root().join("man")).unwrap();
+    assert_eq!(names.count(), PAGES.len());
+}
+
+#[test]
 fn every_keyword_with_a_form_of_its_own_says_it() {
     assert_eq!(config_page::without_form(), Vec::<&str>::new());
 }

@@ -1,7 +1,7 @@
 //! `cargo xtask package`: packages of the release build without benchmarks, in target/package.
 //!
 //! `fulmar install --package` writes the tree, so that a package has what an installation has;
-//! dpkg-deb, rpmbuild and tar pack it. All times are those of the last commit, so that two builds
+//! dpkg-deb and rpmbuild pack it. All times are those of the last commit, so that two builds
 //! of a commit are equal.
 
 use std::fs;
@@ -12,10 +12,6 @@ use std::process::Command;
 mod deb;
 mod materials;
 mod rpm;
-mod tarball;
-
-/// The static build, which needs no C library of the machine.
-const MUSL: &str = "x86_64-unknown-linux-musl";
 
 /// What all kinds of packages need.
 struct Package {
@@ -68,7 +64,7 @@ fn make(arguments: &[String]) -> Result<i32> {
             }
             ("--sign", _) => package.signer = rest.next().cloned(),
             ("--maintainer", _) => package.maintainer = rest.next().cloned().unwrap_or_default(),
-            ("deb" | "rpm" | "tar" | "all", _) => kinds.push(word.as_str()),
+            ("deb" | "rpm" | "all", _) => kinds.push(word.as_str()),
             _ => {
                 eprintln!("xtask package: unknown argument {word}");
                 return Ok(2);
@@ -76,34 +72,27 @@ fn make(arguments: &[String]) -> Result<i32> {
         }
     }
     if kinds.is_empty() || kinds.contains(&"all") {
-        kinds = vec!["deb", "rpm", "tar"];
+        kinds = vec!["deb", "rpm"];
     }
     fs::create_dir_all(&package.out)?;
     let mut made = Vec::new();
-    if kinds.iter().any(|kind| *kind != "tar") {
-        let binary = package.binary(None)?;
-        if kinds.contains(&"deb") {
-            made.extend(deb::make(&package, &binary)?);
-        }
-        if kinds.contains(&"rpm") {
-            made.push(rpm::make(&package, &binary)?);
-        }
-        made.push(materials::write(&package)?);
+    let binary = package.binary()?;
+    if kinds.contains(&"deb") {
+        made.extend(deb::make(&package, &binary)?);
     }
-    if kinds.contains(&"tar") {
-        let binary = package.binary(Some(MUSL))?;
-        made.push(tarball::make(&package, &binary)?);
+    if kinds.contains(&"rpm") {
+        made.push(rpm::make(&package, &binary)?);
     }
+    made.push(materials::write(&package)?);
     package.sums(&made)?;
     Ok(0)
 }
 
 impl Package {
-    /// The binary to pack: FULMAR_BIN (FULMAR_STATIC_BIN for the static one), or a release build
-    /// without benchmarks, whose text names no directory of this machine.
-    fn binary(&self, target: Option<&str>) -> Result<PathBuf> {
-        let variable = target.map_or("FULMAR_BIN", |_| "FULMAR_STATIC_BIN");
-        if let Some(binary) = std::env::var_os(variable) {
+    /// The binary to pack: FULMAR_BIN, or a release build without benchmarks, whose text names no
+    /// directory of this machine.
+    fn binary(&self) -> Result<PathBuf> {
+        if let Some(binary) = std::env::var_os("FULMAR_BIN") {
             return Ok(binary.into());
         }
         let cargo_home = std::env::var("CARGO_HOME")
@@ -132,15 +121,8 @@ impl Package {
             .env("RUSTFLAGS", map("--remap-path-prefix="))
             .env("CFLAGS", map("-ffile-prefix-map="))
             .env("SOURCE_DATE_EPOCH", &self.epoch);
-        if let Some(target) = target {
-            build
-                .args(["--target", target])
-                .env(format!("CC_{}", target.replace('-', "_")), "musl-gcc");
-        }
         status_of(&mut build)?;
-        Ok(folder
-            .join(target.unwrap_or_default())
-            .join("release/fulmar"))
+        Ok(folder.join("release/fulmar"))
     }
 
     /// An empty folder below `out` in which a package is put together.

@@ -4,7 +4,8 @@
 //! Debian and its `openssh-tests` are installed in a directory below target/ (chroot.rs). Each test
 //! runs in its own namespaces above it (enter.sh): tests do not share ports, processes or files,
 //! and leave none. exceptions.txt lists the expected failures with their reasons; the run fails if
-//! a test fails that is not listed, or if a listed one passes. There are no security keys.
+//! a test fails that is not listed, or if a listed one passes. The suite's own library replaces
+//! security keys.
 //!
 //! With `--in` a command runs there instead of the suite, so that Fulmar's other tests run against
 //! that OpenSSH: cargo's variable for a test runner names it (CONTRIBUTING.md).

@@ -13,8 +13,10 @@ use keys::{KeySpec, PrivateKey, PublicKey};
 use crate::protocol::{adding, answer, bind, key, sign_request};
 use crate::{Agent, Folder, Run, Whose, until};
 
-/// OpenSSH's dummy token, of its package of tests; another place may be named.
+/// OpenSSH's dummy token where its package of tests is installed, and the copy that .ci/peers fetches;
+/// another place may be named.
 const DUMMY: &str = "/usr/lib/openssh/regress/misc/sk-dummy/sk-dummy.so";
+const COPY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/sk-dummy.so");
 const DUMMY_VARIABLE: &str = "FULMAR_SK_DUMMY";
 
 /// A provider that signs with the key `wait` when the file `touched` exists.
@@ -57,13 +59,7 @@ fn allowing(folder: &Folder) -> String {
 
 pub(crate) fn a_token_that_waits_delays_nobody(folder: &Folder) {
     let token = token(folder);
-    let askpass = folder.askpass();
-    let allowed = allowing(folder);
-    let agent = Agent::start_with(folder, Whose::Ours, &["-P", &allowed], |command| {
-        command
-            .env("SSH_ASKPASS", &askpass)
-            .env("SSH_ASKPASS_REQUIRE", "force");
-    });
+    let agent = Agent::start_asking(folder, &["-P", &allowing(folder)]);
     let waiting = security_key("ssh:", "wait", 1);
     let mut client = agent.connect();
     client.add(&adding(waiting.clone(), by(&token))).unwrap();
@@ -111,13 +107,7 @@ pub(crate) fn a_token_that_waits_delays_nobody(folder: &Folder) {
 
 pub(crate) fn clients_that_leave_free_no_room(folder: &Folder) {
     let token = token(folder);
-    let askpass = folder.askpass();
-    let allowed = allowing(folder);
-    let agent = Agent::start_with(folder, Whose::Ours, &["-P", &allowed], |command| {
-        command
-            .env("SSH_ASKPASS", &askpass)
-            .env("SSH_ASKPASS_REQUIRE", "force");
-    });
+    let agent = Agent::start_asking(folder, &["-P", &allowing(folder)]);
     let asks_and_leaves = |blob: &[u8]| {
         let mut stream = UnixStream::connect(&agent.socket).unwrap();
         std::io::Write::write_all(&mut stream, &sign_request(blob, b"data")).unwrap();
@@ -146,12 +136,14 @@ pub(crate) fn clients_that_leave_free_no_room(folder: &Folder) {
     std::fs::write(folder.join("touched"), "").unwrap();
     assert_eq!(answer(&mut stream)[0], SIGN_RESPONSE);
     client.sign(&blob, b"data", SignFlags::NONE).unwrap();
+    until(|| asked() >= 2);
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(asked(), 2);
     // The windows of clients that have gone count.
     for _ in 0..24 {
         asks_and_leaves(&key(2).public().blob());
     }
+    until(|| asked() >= 2 + 16);
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(asked(), 2 + 16);
     std::fs::write(folder.join("answer"), "no").unwrap();
@@ -276,12 +268,10 @@ pub(crate) fn resident_keys_are_added_with_their_constraints(folder: &Folder) {
 }
 
 pub(crate) fn the_dummy_token_of_openssh_signs_over_each_agent(folder: &Folder) {
-    let dummy =
-        std::env::var_os(DUMMY_VARIABLE).map_or_else(|| PathBuf::from(DUMMY), PathBuf::from);
-    let Ok(dummy) = dummy.canonicalize() else {
-        println!(
-            "skipped: OpenSSH's dummy token is not installed (openssh-tests, {DUMMY_VARIABLE})"
-        );
+    let named = std::env::var_os(DUMMY_VARIABLE).map(PathBuf::from);
+    let mut places = named.into_iter().chain([DUMMY.into(), COPY.into()]);
+    let Some(dummy) = places.find_map(|path| path.canonicalize().ok()) else {
+        println!("skipped: OpenSSH's dummy token is missing: run .ci/peers to fetch it");
         return;
     };
     let text = dummy.display().to_string();

@@ -12,6 +12,7 @@ use super::{
     TokenWait, key_of,
 };
 use crate::bindings::Bindings;
+use crate::token_link::ADDING_LIMIT_MS;
 
 impl AgentLoop {
     /// Has the helper start what reaches the tokens of a library.
@@ -216,6 +217,27 @@ impl AgentLoop {
             }
             is_used
         });
+    }
+
+    /// Ends helpers whose libraries have not told their keys in time.
+    pub(super) fn end_overdue_links(&mut self, now_ms: u64) {
+        let is_overdue = |link: &TokenLink| link.adding_until_ms().is_some_and(|at| at <= now_ms);
+        let overdue: Vec<u64> = self
+            .links
+            .iter()
+            .filter_map(|(number, link)| is_overdue(link).then_some(*number))
+            .collect();
+        for number in overdue {
+            if let Some(link) = self.links.get(&number) {
+                let log = &self.agent.log;
+                log.info(format_args!(
+                    "provider \"{}\" has not told its keys in {} s",
+                    link.provider,
+                    ADDING_LIMIT_MS / 1000
+                ));
+            }
+            self.end_link(number);
+        }
     }
 
     /// Sets an answer without going on with its client, which the caller may be serving.

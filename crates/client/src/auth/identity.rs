@@ -3,6 +3,7 @@
 //! The module `collect` finds the keys and orders them.
 
 mod collect;
+mod found;
 mod in_token;
 
 use std::fmt;
@@ -46,6 +47,13 @@ enum Source {
         bytes: FileBytes,
         /// The file's comment, once the key is opened.
         comment: String,
+    },
+    /// A security key that the caller of the embedded client names.
+    SecurityKey {
+        /// The key with its handle.
+        key: PrivateKey,
+        /// How the token is reached.
+        provider: fido::Provider,
     },
     /// A token of PKCS11Provider.
     Token {
@@ -97,7 +105,7 @@ impl Identity {
         match &self.source {
             Source::File { key, .. } => key.as_ref().is_some_and(PrivateKey::can_sign),
             Source::Agent { unasked, .. } => *unasked && !self.key_type().is_security_key(),
-            Source::Token { .. } => false,
+            Source::Token { .. } | Source::SecurityKey { .. } => false,
         }
     }
 
@@ -197,6 +205,9 @@ impl Identity {
                         "sign_and_send_pubkey: signing failed for {name}: {reason}"
                     ))),
                 }
+            }
+            Source::SecurityKey { key, provider } => {
+                security_key::sign_quietly(provider, key, data, interaction).map_err(Some)
             }
             Source::Token { library, key } => {
                 in_token::sign(library, *key, algorithm, data, interaction)

@@ -26,8 +26,7 @@ pub(super) fn provider(user_keys: &UserKeyOptions) -> Result<Provider, String> {
     Provider::new(&name).map_err(|reason| format!("provider {name}: {reason}"))
 }
 
-/// Signs with the security key of `file`. A PIN is asked for once, and only if the token wants one: it
-/// may know its user by a fingerprint.
+/// As [`sign_by`], with the provider of the options.
 ///
 /// # Errors
 /// The reason in words.
@@ -39,6 +38,42 @@ pub(super) fn sign(
     interaction: &mut dyn Interaction,
 ) -> Result<Vec<u8>, String> {
     let provider = provider(&options.user_keys)?;
+    let mut show = |text: &str, interaction: &mut dyn Interaction| {
+        Notice::show(text, options.authentication.batch_mode, interaction)
+    };
+    sign_by(&provider, key, data, file, &mut show, interaction)
+}
+
+/// As [`sign_by`], without a notice.
+///
+/// # Errors
+/// The reason in words.
+pub(super) fn sign_quietly(
+    provider: &Provider,
+    key: &PrivateKey,
+    data: &[u8],
+    interaction: &mut dyn Interaction,
+) -> Result<Vec<u8>, String> {
+    sign_by(
+        provider,
+        key,
+        data,
+        "",
+        &mut |_, _| Notice::Nowhere,
+        interaction,
+    )
+}
+
+/// Signs with the security key of `file`. `show` tells the user that the token waits for a touch. A PIN
+/// is asked for once, and only if the token wants one: it may know its user by a fingerprint.
+fn sign_by(
+    provider: &Provider,
+    key: &PrivateKey,
+    data: &[u8],
+    file: &str,
+    show: &mut dyn FnMut(&str, &mut dyn Interaction) -> Notice,
+    interaction: &mut dyn Interaction,
+) -> Result<Vec<u8>, String> {
     let flags = key.security_key().map_or(0, |parts| parts.flags);
     let label = key.key_type().label();
     let ask = |interaction: &mut dyn Interaction| -> Result<Zeroizing<Vec<u8>>, String> {
@@ -52,7 +87,7 @@ pub(super) fn sign(
         let notice = (flags & USER_PRESENCE != 0).then(|| {
             let fingerprint = keys::fingerprint::sha256(&key.public().blob());
             let text = format!("Confirm user presence for key {label} {fingerprint}");
-            Notice::show(&text, options.authentication.batch_mode, interaction)
+            show(&text, interaction)
         });
         match provider.sign(key, data, pin.as_deref().map(Vec::as_slice)) {
             Ok(signature) => {

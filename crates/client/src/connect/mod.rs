@@ -81,7 +81,8 @@ pub fn begin<'c>(
             }
         }
         Proxy::Command(line) if options.connection.proxy_use_fdpass => {
-            let (socket, child) = proxy::fdpass(line)?;
+            let (socket, child) = proxy::fdpass(line, timeout(&options.connection))?
+                .ok_or_else(|| ClientError::TimedOut(peer.clone()))?;
             prepare(&socket, &options.connection);
             Stage::Done(Link {
                 read: socket,
@@ -125,7 +126,8 @@ fn through(proxied: proxy::Proxied, peer: Peer) -> Link {
     }
 }
 
-fn timeout(connection: &ConnectionOptions) -> Option<Duration> {
+/// `ConnectTimeout`.
+pub(crate) fn timeout(connection: &ConnectionOptions) -> Option<Duration> {
     connection
         .connect_timeout_s
         .map(|seconds| Duration::from_secs(u64::from(seconds)))

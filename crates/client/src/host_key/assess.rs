@@ -3,7 +3,7 @@
 
 use keys::certificate::CertificateRules;
 use keys::known_hosts::{HostKeyStatus, KnownKey, KnownTypes, Location};
-use keys::{CertificateKind, KeyError, KeyType, PresentedKey, SignatureAlgorithm};
+use keys::{Certificate, CertificateKind, KeyError, KeyType, PresentedKey, SignatureAlgorithm};
 
 use crate::log::{debug1, error};
 use crate::text::one_line;
@@ -51,13 +51,24 @@ pub struct HostKeyRules {
 }
 
 impl HostKeyRules {
-    /// Parses the key or certificate that a server presented for an algorithm.
+    /// Parses the key or certificate that a server presented for an algorithm. Of a certificate that
+    /// is not signed with one of `authority_algorithms` it returns the plain key, if the host key
+    /// algorithms include one for keys of its type.
     ///
     /// # Errors
     /// [`KeyError`].
     pub fn parse(&self, algorithm: &str, blob: &[u8]) -> Result<PresentedKey, KeyError> {
         let algorithm = SignatureAlgorithm::from_name(algorithm).ok_or(KeyError::WrongAlgorithm)?;
-        PresentedKey::from_blob_permitted(algorithm, blob, &self.authority_algorithms)
+        match PresentedKey::from_blob_permitted(algorithm, blob, &self.authority_algorithms) {
+            Err(KeyError::AuthorityAlgorithm) if self.permits_plain(algorithm.key_type()) => {
+                error!(
+                    "The host certificate is signed with an algorithm that CASignatureAlgorithms \
+                     does not permit; its plain key is checked"
+                );
+                Certificate::certified_key(blob).map(PresentedKey::Plain)
+            }
+            parsed => parsed,
+        }
     }
 
     /// True if the algorithms include one for plain keys of this type.

@@ -19,11 +19,11 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use config::client::{ClientOptions, StrictHostKeyChecking, YesNoAsk};
-use config::types::FingerprintHash;
 use crypto::hash::HashAlgorithm;
 use keys::known_hosts::{self, HostKeyStatus, KnownHosts};
 use keys::{PresentedKey, SignatureAlgorithm};
 
+use crate::connect;
 use crate::interaction::Interaction;
 use crate::log::{debug1, debug2, debug3, error, info, says};
 use crate::text::one_line;
@@ -127,10 +127,7 @@ impl HostKeyChecker {
             batch_mode: options.authentication.batch_mode,
             hash_names: options.host_keys.hash_known_hosts,
             visual: options.host_keys.visual_host_key,
-            fingerprint: match options.logging.fingerprint_hash {
-                FingerprintHash::Md5 => HashAlgorithm::Md5,
-                FingerprintHash::Sha256 => HashAlgorithm::Sha256,
-            },
+            fingerprint: options.logging.fingerprint_hash.algorithm(),
             revoked_files: options
                 .host_keys
                 .revoked_host_keys
@@ -140,7 +137,10 @@ impl HostKeyChecker {
             skip_for_loopback: options.host_keys.no_host_authentication_for_localhost,
             dns: match options.host_keys.verify_host_key_dns {
                 YesNoAsk::No => None,
-                wanted => Some((wanted, DnsLookup::start(&options.hostname))),
+                wanted => {
+                    let limit = connect::timeout(&options.connection);
+                    Some((wanted, DnsLookup::start(&options.hostname, limit)))
+                }
             },
             dns_matches: false,
             address_check: AddressCheck::new(options),

@@ -15,6 +15,10 @@ const DIFFERENCES: &[Difference] = &[
     differs("gssapirenewalforcesrekey", NO_GSSAPI_KEX),
     differs("gssapikexalgorithms", NO_GSSAPI_KEX),
     differs(
+        "casignaturealgorithms",
+        "webauthn-sk-ecdsa-sha2-nistp256@openssh.com, as in OpenSSH 10.6",
+    ),
+    differs(
         "forwardx11trusted",
         "Debian changed the default to yes; ours is OpenSSH's own",
     ),

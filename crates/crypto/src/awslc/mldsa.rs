@@ -89,6 +89,16 @@ impl SigningKey {
         let mut prefix = Vec::with_capacity(2 + MAX_CONTEXT_LEN);
         prefix.extend_from_slice(&[0, context_len]);
         prefix.extend_from_slice(context);
+        self.sign_prefixed(message, &prefix, random)
+    }
+
+    /// FIPS 204 §6.2: signs the prefix followed by the message.
+    fn sign_prefixed(
+        &self,
+        message: &[u8],
+        prefix: &[u8],
+        random: &[u8; RANDOM_LEN],
+    ) -> Result<[u8; SIGNATURE_LEN], AwsLcFailed> {
         let mut signature = [0; SIGNATURE_LEN];
         let mut len = 0;
         // SAFETY: message and prefix are valid for the lengths given with them; key, signature and
@@ -133,3 +143,7 @@ pub(crate) fn verify(
         )
     })
 }
+
+#[cfg(test)]
+#[path = "mldsa_tests.rs"]
+mod tests;

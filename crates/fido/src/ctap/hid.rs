@@ -26,13 +26,18 @@ const MAX_PAYLOAD_BYTES: usize = FIRST_BYTES + 128 * NEXT_BYTES;
 const BROADCAST: u32 = 0xffff_ffff;
 const COMMAND_BIT: u8 = 0x80;
 const INIT: u8 = 0x06;
-const CBOR: u8 = 0x10;
+/// Requests of U2F.
+pub(crate) const MSG: u8 = 0x03;
+/// Requests of CTAP 2.
+pub(crate) const CBOR: u8 = 0x10;
+const CANCEL: u8 = 0x11;
 const KEEPALIVE: u8 = 0x3b;
 const ERROR: u8 = 0x3f;
 /// The error of a token that serves another program.
 const ERROR_BUSY: u8 = 0x06;
-/// The capability bit of CTAP 2.
+/// The capability bit of CTAP 2, and that of tokens without U2F.
 const CAPABILITY_CBOR: u8 = 0x04;
+const CAPABILITY_NO_MSG: u8 = 0x08;
 
 /// Silence after which a token counts as gone: it reports every 100 ms while it waits for its user.
 const SILENCE: Duration = Duration::from_secs(5);
@@ -91,13 +96,24 @@ pub(crate) fn is_token(descriptor: &[u8]) -> bool {
 pub(crate) struct TokenChannel {
     device: OwnedFd,
     channel: u32,
+    capabilities: u8,
+}
+
+/// What a token says to a question that nobody waits for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum TokenSays {
+    /// Nothing yet.
+    Nothing,
+    /// It serves another program; the question is lost.
+    Busy,
+    Answer(Vec<u8>),
 }
 
 impl TokenChannel {
     /// Opens a token and a channel of its own.
     ///
     /// # Errors
-    /// [`FidoError::Unsupported`] for a token without CTAP 2; else the reason.
+    /// [`FidoError::Unsupported`] for a token without CTAP 2 and U2F; else the reason.
     pub(crate) fn open(path: &Path) -> Result<Self, FidoError> {
         let device = std::fs::OpenOptions::new()
             .read(true)
@@ -119,6 +135,7 @@ impl TokenChannel {
         let mut token = Self {
             device,
             channel: BROADCAST,
+            capabilities: 0,
         };
         let nonce: [u8; 8] = crypto::random::bytes();
         let deadline = Instant::now() + SILENCE;
@@ -132,39 +149,59 @@ impl TokenChannel {
             let short = || FidoError::failed("the token's answer is too short");
             let (channel, rest) = rest.split_first_chunk().ok_or_else(short)?;
             token.channel = u32::from_be_bytes(*channel);
-            let capabilities = rest.get(4).ok_or_else(short)?;
-            if capabilities & CAPABILITY_CBOR == 0 {
-                return Err(FidoError::Unsupported);
-            }
-            return Ok(token);
+            token.capabilities = *rest.get(4).ok_or_else(short)?;
+            let speaks_nothing =
+                token.capabilities & (CAPABILITY_CBOR | CAPABILITY_NO_MSG) == CAPABILITY_NO_MSG;
+            return match speaks_nothing {
+                true => Err(FidoError::Unsupported),
+                false => Ok(token),
+            };
         }
     }
 
-    /// Sends a request of CTAP 2 and gives the answer: a status byte and CBOR. Waits for the user, and
-    /// while the token serves another program.
-    pub(crate) fn request(&mut self, request: &[u8]) -> Result<Vec<u8>, FidoError> {
+    /// True if the token speaks CTAP 2; all others speak U2F.
+    pub(crate) fn speaks_ctap2(&self) -> bool {
+        self.capabilities & CAPABILITY_CBOR != 0
+    }
+
+    /// Sends a request, [`CBOR`] or [`MSG`], and gives the answer. Waits for the user, and while the
+    /// token serves another program.
+    pub(crate) fn request(&mut self, command: u8, request: &[u8]) -> Result<Vec<u8>, FidoError> {
         let deadline = Instant::now() + REQUEST_LIMIT;
         loop {
-            self.send(CBOR, request)?;
-            let (command, answer) = loop {
-                match self.receive(deadline)? {
-                    (KEEPALIVE, _) => {}
-                    other => break other,
+            self.send(command, request)?;
+            let said = loop {
+                match read_answer(command, self.receive(deadline)?)? {
+                    TokenSays::Nothing => {}
+                    said => break said,
                 }
             };
-            match (command, answer.first()) {
-                (CBOR, _) => return Ok(answer),
-                (ERROR, Some(&ERROR_BUSY)) if Instant::now() < deadline => {
-                    std::thread::sleep(BUSY_PAUSE);
-                }
-                (ERROR, Some(code)) => {
-                    return Err(FidoError::Failed(format!(
-                        "the token reports error {code:#04x}"
-                    )));
-                }
-                _ => return Err(FidoError::failed("the token gave no usable answer")),
+            match said {
+                TokenSays::Answer(answer) => return Ok(answer),
+                _ if Instant::now() < deadline => std::thread::sleep(BUSY_PAUSE),
+                _ => return Err(FidoError::failed("the token serves another program")),
             }
         }
+    }
+
+    /// Sends a request without waiting for the answer.
+    pub(crate) fn ask(&self, command: u8, request: &[u8]) -> Result<(), FidoError> {
+        self.send(command, request)
+    }
+
+    /// What the token has said to [`Self::ask`] by now.
+    pub(crate) fn look(&self, command: u8) -> Result<TokenSays, FidoError> {
+        let is_ready = sys::io::wait_readable(&self.device, Some(Duration::ZERO));
+        match is_ready.map_err(|error| lost(&error))? {
+            true => read_answer(command, self.receive(Instant::now() + SILENCE)?),
+            false => Ok(TokenSays::Nothing),
+        }
+    }
+
+    /// Ends the wait for the user in a request of CTAP 2, whose answer is of no use any more.
+    pub(crate) fn cancel(&self) {
+        // A token that is gone waits for nobody.
+        let _ = self.send(CANCEL, &[]);
     }
 
     fn send(&self, command: u8, payload: &[u8]) -> Result<(), FidoError> {
@@ -250,6 +287,22 @@ impl TokenChannel {
                 return Ok(rest.to_vec());
             }
         }
+    }
+}
+
+/// Reads a message as answer to a request.
+fn read_answer(command: u8, message: (u8, Vec<u8>)) -> Result<TokenSays, FidoError> {
+    match message {
+        (KEEPALIVE, _) => Ok(TokenSays::Nothing),
+        (ERROR, code) => match code.first() {
+            Some(&ERROR_BUSY) => Ok(TokenSays::Busy),
+            Some(code) => Err(FidoError::Failed(format!(
+                "the token reports error {code:#04x}"
+            ))),
+            None => Err(FidoError::failed("the token gave no usable answer")),
+        },
+        (found, answer) if found == command => Ok(TokenSays::Answer(answer)),
+        _ => Err(FidoError::failed("the token gave no usable answer")),
     }
 }
 

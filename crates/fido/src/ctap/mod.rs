@@ -1,10 +1,13 @@
 //! Tokens without a library: CTAP 2 over HID devices (Client to Authenticator Protocol 2.1, FIDO
-//! Alliance 2021). Tokens that speak only U2F are refused.
+//! Alliance 2021), and U2F for tokens that speak nothing else. Of several tokens that could serve, the
+//! one that the user touches does.
 
 mod cbor;
 mod hid;
 mod pin;
 mod token;
+mod touch;
+mod u2f;
 
 #[cfg(test)]
 mod tests;
@@ -17,9 +20,10 @@ use pin::PinToken;
 use token::{
     AssertionRequest, CredentialRequest, CtapToken, PinPermission, StoredKey, client_data_hash,
 };
+use u2f::U2fToken;
 
 use crate::message::{Attestation, TokenKey, TokenSignature};
-use crate::role::{NewTokenKey, TokenAccess, TokenSigning, Tokens};
+use crate::tokens::{NewTokenKey, TokenAccess, TokenSigning, Tokens};
 use crate::{FORCE, FidoError, RESIDENT, USER_PRESENCE, USER_VERIFICATION};
 
 /// Bytes of a user's identifier, as OpenSSH makes it.
@@ -34,6 +38,7 @@ const PROTECT_BY_USER: i64 = 3;
 pub fn read_anything(bytes: &[u8]) {
     let _ = hid::is_token(bytes);
     let _ = token::read_credential(bytes);
+    let _ = u2f::read_new_key(bytes);
     let _ = numbers(bytes);
 }
 
@@ -72,55 +77,97 @@ impl AttachedTokens {
         }
     }
 
-    fn token(&self, path: &Path) -> Result<CtapToken, FidoError> {
-        CtapToken::new((self.open)(path)?)
+    fn token(&self, path: &Path) -> Result<OpenedToken, FidoError> {
+        let channel = (self.open)(path)?;
+        Ok(match channel.speaks_ctap2() {
+            true => OpenedToken::Ctap2(CtapToken::new(channel)?),
+            false => OpenedToken::U2f(U2fToken::new(channel)),
+        })
     }
 
-    /// The only token, or the one that is named.
-    fn one(&self, device: Option<&str>) -> Result<CtapToken, FidoError> {
-        match self.candidates(device)?.as_slice() {
-            [path] => self.token(path),
-            several => {
-                let names: Vec<String> = several
-                    .iter()
-                    .map(|path| path.display().to_string())
-                    .collect();
-                Err(FidoError::Failed(format!(
-                    "several security keys are attached: remove all but one, or name one with \
-                     -O device= ({})",
-                    names.join(", ")
-                )))
-            }
+    /// The only token, the one that is named, or the one that the user touches.
+    fn one(&self, device: Option<&str>) -> Result<OpenedToken, FidoError> {
+        let paths = self.candidates(device)?;
+        if let [path] = paths.as_slice() {
+            return self.token(path);
         }
+        touch::select(paths.iter().flat_map(|path| self.token(path)).collect())
     }
 
     /// The token that knows a key: the only one, or the one that answers without its user.
-    fn that_knows(&self, signing: &TokenSigning<'_>) -> Result<CtapToken, FidoError> {
+    fn that_knows(&self, signing: &TokenSigning<'_>) -> Result<OpenedToken, FidoError> {
         let paths = self.candidates(None)?;
         if let [path] = paths.as_slice() {
             return self.token(path);
         }
-        for path in paths {
-            // A token that is lost or speaks another protocol is not the one.
-            let Ok(mut token) = self.token(&path) else {
-                continue;
-            };
-            let request = AssertionRequest {
-                application: signing.application,
-                client_data_hash: &client_data_hash(b""),
-                handle: Some(signing.handle),
-                needs_touch: false,
-                verifies_alone: false,
-            };
-            if token.assertion(&request, None).is_ok() {
-                return Ok(token);
+        // A token that is lost is not the one.
+        let tokens = paths.iter().flat_map(|path| self.token(path));
+        let (mut known, mut others) = (Vec::new(), Vec::new());
+        for mut token in tokens {
+            match token.knows(signing) {
+                true => known.push(token),
+                false => others.push(token),
             }
         }
-        Err(FidoError::DeviceNotFound)
+        if known.is_empty() && signing.flags & USER_VERIFICATION != 0 {
+            // A token may hide such a key until it has verified its user.
+            others.retain(|token| matches!(token, OpenedToken::Ctap2(_)));
+            known = others;
+        }
+        touch::select(known)
     }
 }
 
-/// How a token verifies its user for a request: by the PIN, if one is given, else by itself.
+/// An open token, by what it speaks.
+enum OpenedToken {
+    Ctap2(CtapToken),
+    U2f(U2fToken),
+}
+
+impl OpenedToken {
+    /// True if the token says without its user that it knows a key.
+    fn knows(&mut self, signing: &TokenSigning<'_>) -> bool {
+        match self {
+            Self::Ctap2(token) => {
+                let request = AssertionRequest {
+                    application: signing.application,
+                    client_data_hash: &client_data_hash(b""),
+                    handle: Some(signing.handle),
+                    needs_touch: false,
+                    verifies_alone: false,
+                };
+                token.assertion(&request, None).is_ok()
+            }
+            Self::U2f(token) => token.knows(signing.application, signing.handle),
+        }
+    }
+
+    /// Asks the token to wait for a touch.
+    fn ask_for_touch(&self) -> Result<(), FidoError> {
+        match self {
+            Self::Ctap2(token) => token.ask_for_touch(),
+            // It is asked whether it is touched, again and again.
+            Self::U2f(_) => Ok(()),
+        }
+    }
+
+    fn is_touched(&mut self) -> Result<bool, FidoError> {
+        match self {
+            Self::Ctap2(token) => token.is_touched(),
+            Self::U2f(token) => token.is_touched(),
+        }
+    }
+
+    /// Ends the wait for a touch.
+    fn cancel(&self) {
+        if let Self::Ctap2(token) = self {
+            token.cancel();
+        }
+    }
+}
+
+/// How a token verifies its user for a request: by the PIN, if one is given, otherwise with its own
+/// sensor.
 fn verification(
     token: &mut CtapToken,
     pin: Option<&[u8]>,
@@ -144,7 +191,10 @@ impl Tokens for AttachedTokens {
         access: &TokenAccess<'_>,
         signing: &TokenSigning<'_>,
     ) -> Result<TokenSignature, FidoError> {
-        let mut token = self.that_knows(signing)?;
+        let mut token = match self.that_knows(signing)? {
+            OpenedToken::Ctap2(token) => token,
+            OpenedToken::U2f(mut token) => return token.sign(signing),
+        };
         let needs_user = signing.flags & USER_VERIFICATION != 0;
         let (permission, verifies_alone) = verification(
             &mut token,
@@ -179,12 +229,15 @@ impl Tokens for AttachedTokens {
         access: &TokenAccess<'_>,
         key: &NewTokenKey<'_>,
     ) -> Result<TokenKey, FidoError> {
-        let mut token = self.one(access.device)?;
         let mut user = key.user.unwrap_or_default().as_bytes().to_vec();
         if user.len() > USER_BYTES {
             return Err(FidoError::failed("the user's name is longer than 32 bytes"));
         }
         user.resize(USER_BYTES, 0);
+        let mut token = match self.one(access.device)? {
+            OpenedToken::Ctap2(token) => token,
+            OpenedToken::U2f(mut token) => return token.enroll(key),
+        };
         let is_resident = key.flags & RESIDENT != 0;
         let needs_user = key.flags & USER_VERIFICATION != 0;
         // A token with a PIN asks for it whenever it stores a key.
@@ -248,9 +301,11 @@ impl Tokens for AttachedTokens {
     }
 
     fn resident_keys(&mut self, access: &TokenAccess<'_>) -> Result<Vec<TokenKey>, FidoError> {
-        let mut token = self.one(access.device)?;
         let pin = access.pin.filter(|pin| !pin.is_empty());
         let pin = pin.ok_or(FidoError::PinRequired)?;
+        let OpenedToken::Ctap2(mut token) = self.one(access.device)? else {
+            return Err(FidoError::Unsupported);
+        };
         let permission = token.permission(pin, PinPermission::ManageCredentials, None)?;
         let stored = token.stored_keys(&permission)?;
         // Types that SSH does not have do not hide the others.

@@ -3,7 +3,7 @@
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crypto::hash::HashAlgorithm;
@@ -40,6 +40,12 @@ struct SoftToken {
     touches: AtomicUsize,
     pins: AtomicUsize,
     busy: AtomicUsize,
+    /// Speaks U2F alone.
+    is_u2f: bool,
+    /// Nobody touches it.
+    is_alone: AtomicBool,
+    /// Waits for a touch that were ended.
+    cancelled: AtomicUsize,
     /// The end of each handle, which other tokens do not have.
     own: [u8; 19],
 }
@@ -60,6 +66,14 @@ impl SoftToken {
             protocol,
             has_pin,
             has_permissions: protocol == 2,
+            own: crypto::random::bytes(),
+            ..Self::default()
+        })
+    }
+
+    fn of_u2f() -> Arc<Self> {
+        Arc::new(Self {
+            is_u2f: true,
             own: crypto::random::bytes(),
             ..Self::default()
         })
@@ -103,12 +117,31 @@ impl SoftToken {
                 0x06 => {
                     let mut answer = message.clone();
                     answer.extend_from_slice(&CHANNEL.to_be_bytes());
-                    answer.extend_from_slice(&[2, 1, 0, 0, 0x04]);
+                    let capabilities = if self.is_u2f { 0 } else { 0x04 };
+                    answer.extend_from_slice(&[2, 1, 0, 0, capabilities]);
                     send(device, u32::MAX, 0x06, &answer);
                 }
-                0x10 if self.busy.load(Ordering::Relaxed) > 0 => {
+                0x10 | 0x03 if self.busy.load(Ordering::Relaxed) > 0 => {
                     self.busy.fetch_sub(1, Ordering::Relaxed);
                     send(device, CHANNEL, 0x3f, &[0x06]);
+                }
+                0x03 => {
+                    let (status, mut answer) = match self.answer_u2f(&message) {
+                        Ok(answer) => (0x9000_u16, answer),
+                        Err(status) => (status, Vec::new()),
+                    };
+                    answer.extend_from_slice(&status.to_be_bytes());
+                    send(device, CHANNEL, 0x03, &answer);
+                }
+                0x11 => {
+                    self.cancelled.fetch_add(1, Ordering::Relaxed);
+                    send(device, CHANNEL, 0x10, &[0x2d]);
+                }
+                // The requests that wait for a touch.
+                0x10 if self.is_alone.load(Ordering::Relaxed)
+                    && matches!(message.first(), Some(0x01 | 0x0b)) =>
+                {
+                    send(device, CHANNEL, 0x3b, &[2]);
                 }
                 _ => {
                     send(device, CHANNEL, 0x3b, &[2]);
@@ -136,6 +169,10 @@ impl SoftToken {
             0x06 => self.pin(session, &request),
             0x08 => session.further.pop().ok_or(0x30),
             0x0a => self.manage(session, &request),
+            0x0b if self.has_permissions => {
+                self.touches.fetch_add(1, Ordering::Relaxed);
+                Ok(Cbor::Null)
+            }
             _ => Err(1),
         }
     }
@@ -143,7 +180,13 @@ impl SoftToken {
     fn info(&self) -> Cbor {
         let option = |name: &str, value| (Cbor::text(name), Cbor::Bool(value));
         Cbor::map([
-            (1, Cbor::Array(vec![Cbor::text("FIDO_2_1")])),
+            (
+                1,
+                Cbor::Array(vec![Cbor::text(match self.has_permissions {
+                    true => "FIDO_2_1",
+                    false => "FIDO_2_0",
+                })]),
+            ),
             (2, Cbor::Array(vec![Cbor::text("credProtect")])),
             (
                 4,
@@ -228,6 +271,11 @@ impl SoftToken {
 
     fn make(&self, session: &Session, request: &Cbor) -> Result<Cbor, u8> {
         let hash = request.get(1).and_then(Cbor::as_bytes).unwrap();
+        // CTAP 2.0 §5.1: an empty proof only asks for a touch.
+        if request.get(8) == Some(&Cbor::bytes(&[])) {
+            self.touches.fetch_add(1, Ordering::Relaxed);
+            return Err(if self.has_pin { 0x31 } else { 0x35 });
+        }
         let option = |name: &str| {
             let options = request.get(7).and_then(|map| map.named(name));
             options.is_some_and(Cbor::is_true)
@@ -387,6 +435,81 @@ impl SoftToken {
             session.listed.reverse();
         }
         session.listed.pop().ok_or(0x2e)
+    }
+}
+
+/// U2F: requests in the extended form.
+impl SoftToken {
+    fn answer_u2f(&self, message: &[u8]) -> Result<Vec<u8>, u16> {
+        let [0, instruction, parameter, 0, 0, high, low, data @ .., 0, 0] = message else {
+            return Err(0x6700);
+        };
+        assert_eq!(
+            usize::from(u16::from_be_bytes([*high, *low])),
+            data.len(),
+            "the length"
+        );
+        let application = format!("{:x?}", data.get(32..64).unwrap());
+        let mut keys = self.keys.lock().unwrap();
+        match instruction {
+            1 => {
+                self.touch_u2f()?;
+                let key = SoftKey {
+                    secret: SoftwareKey::generate(KeyKind::EcdsaP256, 0).unwrap(),
+                    algorithm: -7,
+                    application,
+                    user: Vec::new(),
+                    is_resident: false,
+                    protection: 0,
+                };
+                let mut answer = vec![5];
+                answer.extend_from_slice(key.secret.public().ecdsa_point().unwrap());
+                let handle = self.handle(u8::try_from(keys.len()).unwrap());
+                answer.push(20);
+                answer.extend_from_slice(&handle);
+                answer.extend_from_slice(&[0x30, 0x82, 0x01, 0x00]);
+                answer.extend_from_slice(&[b'c'; 256]);
+                answer.extend_from_slice(b"signature");
+                keys.push(key);
+                Ok(answer)
+            }
+            2 => {
+                let handle = data.get(65..).unwrap();
+                let key = handle
+                    .first()
+                    .and_then(|number| keys.get(usize::from(*number)));
+                let is_ours =
+                    |key: &&SoftKey| key.application == application && handle.ends_with(&self.own);
+                let key = key.filter(is_ours).ok_or(0x6a80_u16)?;
+                let mut answer = vec![0];
+                match parameter {
+                    7 => return Err(0x6985),
+                    8 => {}
+                    _ => {
+                        self.touch_u2f()?;
+                        answer = vec![1];
+                    }
+                }
+                answer.extend_from_slice(&9_u32.to_be_bytes());
+                let signed = [&data[32..64], &answer, &data[..32]].concat();
+                let signature = key.secret.sign(SignatureScheme::EcdsaP256Sha256, &signed);
+                answer.extend_from_slice(&der(&signature.unwrap()));
+                Ok(answer)
+            }
+            _ => Err(0x6d00),
+        }
+    }
+
+    /// The first question comes before the user's hand.
+    fn touch_u2f(&self) -> Result<(), u16> {
+        let is_first = self
+            .touches
+            .fetch_add(1, Ordering::Relaxed)
+            .is_multiple_of(2);
+        match is_first || self.is_alone.load(Ordering::Relaxed) {
+            true => Err(0x6985),
+            false => Ok(()),
+        }
     }
 }
 
@@ -650,10 +773,8 @@ fn the_token_that_knows_the_key_signs() {
     signs(&mut both, &key, None, &VerifyPolicy::default()).unwrap();
     assert_eq!(second.touches.load(Ordering::Relaxed), touched + 1);
     assert_eq!(first.touches.load(Ordering::Relaxed), 0);
-    // Which of them makes a key must be said.
+    // One may be named.
     let new = wanted(KeyType::SkEd25519, USER_PRESENCE);
-    let error = both.enroll(&access(None), &new).unwrap_err();
-    assert!(error.to_string().contains("-O device="), "{error}");
     let named = TokenAccess {
         pin: None,
         device: Some("0"),
@@ -664,5 +785,117 @@ fn the_token_that_knows_the_key_signs() {
     // Neither knows it any more.
     second.keys.lock().unwrap().clear();
     let error = signs(&mut both, &key, None, &VerifyPolicy::default()).unwrap_err();
+    assert_eq!(error, FidoError::DeviceNotFound);
+}
+
+/// Tokens of CTAP 2.1, of CTAP 2.0 with and without a PIN, and of U2F.
+fn various() -> [Arc<SoftToken>; 4] {
+    [
+        SoftToken::new(2, false),
+        SoftToken::new(1, true),
+        SoftToken::new(1, false),
+        SoftToken::of_u2f(),
+    ]
+}
+
+#[test]
+fn the_token_that_is_touched_makes_the_key() {
+    for touched in 0..4 {
+        let tokens = various();
+        for (number, token) in tokens.iter().enumerate() {
+            token.is_alone.store(number != touched, Ordering::Relaxed);
+        }
+        // A token that serves another program is asked again.
+        tokens[touched].busy.store(1, Ordering::Relaxed);
+        let mut attached = attached(&tokens.each_ref());
+        let new = wanted(KeyType::SkEcdsaP256, USER_PRESENCE);
+        let made = attached.enroll(&access(None), &new).unwrap();
+        for (number, token) in tokens.iter().enumerate() {
+            let made = token.keys.lock().unwrap().len();
+            // A token of U2F makes one for the choice, too.
+            let expected = match number == touched {
+                true if token.is_u2f => 2,
+                is_touched => usize::from(is_touched),
+            };
+            assert_eq!(made, expected, "{touched} {number}");
+            let waited = !token.is_u2f && number != touched;
+            // The end of a wait may come after the key.
+            while waited && token.cancelled.load(Ordering::Relaxed) == 0 {
+                std::thread::yield_now();
+            }
+        }
+        // Nobody need choose again: one of them knows the key.
+        let key = made.private_key().unwrap();
+        signs(&mut attached, &key, None, &VerifyPolicy::default()).unwrap();
+    }
+}
+
+#[test]
+fn a_token_that_hides_a_key_from_strangers_is_chosen_by_touch() {
+    let (first, second) = (SoftToken::new(2, true), SoftToken::new(2, true));
+    let pin = access(Some(PIN));
+    let made = attached(&[&second])
+        .enroll(
+            &pin,
+            &wanted(KeyType::SkEd25519, USER_PRESENCE | USER_VERIFICATION),
+        )
+        .unwrap();
+    first.is_alone.store(true, Ordering::Relaxed);
+    let u2f = SoftToken::of_u2f();
+    let mut several = attached(&[&first, &u2f, &second]);
+    let key = made.private_key().unwrap();
+    let policy = VerifyPolicy {
+        require_user_verification: true,
+        ..VerifyPolicy::default()
+    };
+    signs(&mut several, &key, Some(PIN), &policy).unwrap();
+    // The PIN goes to the chosen token alone.
+    assert_eq!(first.pins.load(Ordering::Relaxed), 0);
+    assert_eq!(second.pins.load(Ordering::Relaxed), 2);
+    assert_eq!(u2f.touches.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn a_token_of_u2f_makes_keys_of_p256_and_signs() {
+    let token = SoftToken::of_u2f();
+    let mut tokens = attached(&[&token]);
+    let new = wanted(KeyType::SkEcdsaP256, USER_PRESENCE);
+    let made = tokens.enroll(&access(None), &new).unwrap();
+    assert_eq!(made.attestation.certificate.len(), 260);
+    assert_eq!(made.attestation.signature, b"signature");
+    // In the form of CTAP 2, as libfido2 gives it to OpenSSH.
+    let data = Cbor::read(&made.attestation.authenticator_data).unwrap().0;
+    let read = token::read_credential(data.as_bytes().unwrap()).unwrap();
+    assert_eq!(read.handle, made.handle);
+    assert_eq!(
+        read.key,
+        Some((KeyType::SkEcdsaP256, made.public_key.clone()))
+    );
+    let key = made.private_key().unwrap();
+    signs(&mut tokens, &key, None, &VerifyPolicy::default()).unwrap();
+    let parts = key.security_key().unwrap();
+    let untouched = PrivateKey::of_security_key(key.public().clone(), 0, parts.handle).unwrap();
+    let touches = token.touches.load(Ordering::Relaxed);
+    let policy = VerifyPolicy {
+        require_user_presence: false,
+        ..VerifyPolicy::default()
+    };
+    signs(&mut tokens, &untouched, None, &policy).unwrap();
+    assert_eq!(token.touches.load(Ordering::Relaxed), touches);
+    // What such tokens lack.
+    for (key_type, flags) in [
+        (KeyType::SkEd25519, USER_PRESENCE),
+        (KeyType::SkEcdsaP256, USER_PRESENCE | RESIDENT),
+        (KeyType::SkEcdsaP256, USER_PRESENCE | USER_VERIFICATION),
+    ] {
+        let error = tokens
+            .enroll(&access(Some(PIN)), &wanted(key_type, flags))
+            .unwrap_err();
+        assert_eq!(error, FidoError::Unsupported);
+    }
+    let listed = tokens.resident_keys(&access(Some(PIN))).unwrap_err();
+    assert_eq!(listed, FidoError::Unsupported);
+    token.keys.lock().unwrap().clear();
+    let error = signs(&mut tokens, &key, None, &VerifyPolicy::default()).unwrap_err();
     assert_eq!(error, FidoError::DeviceNotFound);
 }

@@ -5,7 +5,7 @@ use crypto::hash::HashAlgorithm;
 use keys::KeyType;
 
 use super::cbor::Cbor;
-use super::hid::TokenChannel;
+use super::hid::{CBOR, TokenChannel, TokenSays};
 use super::pin::{PinProtocol, PinSecret, PinToken};
 use crate::FidoError;
 
@@ -15,13 +15,15 @@ const GET_NEXT_ASSERTION: u8 = 0x08;
 const GET_INFO: u8 = 0x04;
 const CLIENT_PIN: u8 = 0x06;
 const CREDENTIAL_MANAGEMENT: u8 = 0x0a;
+/// Waits for a touch (CTAP 2.1 §6.9).
+const SELECTION: u8 = 0x0b;
 /// The command of tokens that have the management of CTAP 2.1's drafts.
 const CREDENTIAL_MANAGEMENT_PREVIEW: u8 = 0x41;
 
-/// What a permission is for (CTAP 2.1 §6.5.5.7).
+/// The purpose of a permission (CTAP 2.1 §6.5.5.7).
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum PinPermission {
-    /// And assertions, to look for the key that would be replaced.
+    /// Making keys, and assertions, which find the key that would be replaced.
     MakeCredential = 1 | 2,
     GetAssertion = 2,
     ManageCredentials = 4,
@@ -38,9 +40,10 @@ fn cose_algorithm(key_type: KeyType) -> i64 {
     }
 }
 
-/// What a token says about itself.
+/// The answer to authenticatorGetInfo.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TokenInfo {
+    versions: Vec<String>,
     options: Vec<(String, bool)>,
     extensions: Vec<String>,
     protocols: Vec<i64>,
@@ -55,11 +58,13 @@ impl TokenInfo {
                 .filter_map(|(name, value)| Some((name.as_text()?.to_owned(), value.is_true())));
             info.options = known.collect();
         }
-        let extensions = answer.get(2).map_or(&[][..], Cbor::as_array);
-        info.extensions = extensions
-            .iter()
-            .filter_map(|name| name.as_text().map(str::to_owned))
-            .collect();
+        let texts = |key| {
+            let texts = answer.get(key).map_or(&[][..], Cbor::as_array);
+            let texts = texts.iter().filter_map(Cbor::as_text);
+            texts.map(str::to_owned).collect()
+        };
+        info.versions = texts(1);
+        info.extensions = texts(2);
         let protocols = answer.get(6).map_or(&[][..], Cbor::as_array);
         info.protocols = protocols.iter().filter_map(Cbor::as_int).collect();
         info
@@ -77,7 +82,7 @@ impl TokenInfo {
     }
 }
 
-/// An assertion: a signature with what it signs besides the data's hash.
+/// An assertion: a signature, and the authenticator data that it covers besides the data's hash.
 #[derive(Debug, Clone)]
 pub(crate) struct Assertion {
     pub(crate) flags: u8,
@@ -85,7 +90,7 @@ pub(crate) struct Assertion {
     pub(crate) signature: Vec<u8>,
     /// The user's identifier, in answers of keys that the token stores.
     user: Vec<u8>,
-    /// How many keys the token stores for the request; 0 if it does not say.
+    /// Number of keys that the token stores for the request; 0 if the token does not report it.
     stored: usize,
 }
 
@@ -130,7 +135,7 @@ pub(crate) struct CtapToken {
     pub(crate) info: TokenInfo,
 }
 
-fn unusable() -> FidoError {
+pub(super) fn unusable() -> FidoError {
     FidoError::failed("the token gave no usable answer")
 }
 
@@ -172,7 +177,7 @@ impl CtapToken {
         if let Some(parameters) = parameters {
             parameters.write(&mut request);
         }
-        let answer = self.channel.request(&request)?;
+        let answer = self.channel.request(CBOR, &request)?;
         match answer.split_first() {
             Some((0, [])) => Ok(Cbor::Null),
             Some((0, rest)) => match Cbor::read(rest) {
@@ -182,6 +187,38 @@ impl CtapToken {
             Some((status, _)) => Err(error_of(*status)),
             None => Err(unusable()),
         }
+    }
+
+    /// Asks the token to wait for a touch, for a choice among several.
+    pub(crate) fn ask_for_touch(&self) -> Result<(), FidoError> {
+        let mut request = vec![SELECTION];
+        if !self.info.versions.iter().any(|name| name == "FIDO_2_1") {
+            // What CTAP 2.0 §5.1 has for it: a request with an empty proof, which a touch refuses.
+            request = vec![MAKE_CREDENTIAL];
+            touch_request(!self.info.protocols.is_empty()).write(&mut request);
+        }
+        self.channel.ask(CBOR, &request)
+    }
+
+    /// True if the token has been touched since [`Self::ask_for_touch`].
+    pub(crate) fn is_touched(&self) -> Result<bool, FidoError> {
+        match self.channel.look(CBOR)? {
+            TokenSays::Nothing => Ok(false),
+            TokenSays::Answer(answer) => match answer.first() {
+                // Done, and the refusals of an empty proof: it is wrong, there is no PIN.
+                Some(0 | 0x31 | 0x33 | 0x35 | 0x36) => Ok(true),
+                // It does not wait any longer.
+                Some(0x2d | 0x2f | 0x3a) => self.ask_for_touch().map(|()| false),
+                Some(status) => Err(error_of(*status)),
+                None => Err(unusable()),
+            },
+            TokenSays::Busy => self.ask_for_touch().map(|()| false),
+        }
+    }
+
+    /// Ends the wait for a touch.
+    pub(crate) fn cancel(&self) {
+        self.channel.cancel();
     }
 
     /// The token's permission for a PIN. The PIN is sent once.
@@ -401,6 +438,30 @@ impl CtapToken {
         }
         self.call(command, Some(&Cbor::map(entries)))
     }
+}
+
+/// A request for a key that nobody uses, with an empty proof if the token knows proofs.
+fn touch_request(has_proofs: bool) -> Cbor {
+    let named = |name: &str, value: Cbor| (Cbor::text(name), value);
+    let algorithm = Cbor::Map(vec![
+        named("alg", Cbor::int(cose_algorithm(KeyType::SkEcdsaP256))),
+        named("type", Cbor::text("public-key")),
+    ]);
+    let user = Cbor::Map(vec![
+        named("id", Cbor::bytes(&[0])),
+        named("name", Cbor::text("touch")),
+    ]);
+    let mut entries = vec![
+        (1, Cbor::bytes(&[0; 32])),
+        (2, Cbor::Map(vec![named("id", Cbor::text("ssh:touch"))])),
+        (3, user),
+        (4, Cbor::Array(vec![algorithm])),
+    ];
+    if has_proofs {
+        entries.push((8, Cbor::bytes(&[])));
+        entries.push((9, Cbor::int(1)));
+    }
+    Cbor::map(entries)
 }
 
 fn total(answer: &Cbor, key: i64) -> usize {

@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use ::client::auth::LoggedIn;
-use ::client::embedded::{Credentials, Login};
+use ::client::embedded::{Credentials, Login, TokenReach};
 use ::client::pipelining::ChannelStart;
 use ::client::{Attempted, ClientError, Interaction, Question, Round};
 use driver::DriverError;
@@ -43,6 +43,13 @@ pub enum Auth<'a> {
     Key(&'a PrivateKey),
     /// A private key and the certificate for its public key.
     Certificate(&'a PrivateKey, &'a Certificate),
+    /// A key of type `ed25519-sk` or `ecdsa-sk`, whose secret is in a security key: the login waits
+    /// until somebody touches it. The certificate, if there is one, is for the key.
+    SecurityKey(
+        &'a PrivateKey,
+        Option<&'a Certificate>,
+        SecurityKeyAccess<'a>,
+    ),
     /// The keys of the agent at `SSH_AUTH_SOCK`, in the agent's order, at most 256.
     Agent,
     /// The keys of the agent at this socket, in the agent's order, at most 256.
@@ -60,10 +67,65 @@ impl fmt::Debug for Auth<'_> {
             Self::None => "None",
             Self::Key(_) => "Key",
             Self::Certificate(..) => "Certificate",
+            Self::SecurityKey(..) => "SecurityKey",
             Self::Agent | Self::AgentAt(_) => "Agent",
             Self::Password(_) => "Password",
             Self::KeyboardInteractive(_) => "KeyboardInteractive",
         })
+    }
+}
+
+/// How a security key is reached: by a confined process of an installed Fulmar, because code that speaks
+/// to hardware or loads a library does not run in the calling program.
+///
+/// ```no_run
+/// use std::path::Path;
+/// use fulmar::client::{Auth, SecurityKeyAccess, Session};
+/// use fulmar::keys::private_file;
+///
+/// # fn log_in(session: &mut Session) -> Result<(), Box<dyn std::error::Error>> {
+/// let file = private_file::parse(&std::fs::read("/home/mia/.ssh/id_ed25519_sk")?, None)?;
+/// let access = SecurityKeyAccess::new(Path::new("/usr/bin/fulmar"));
+/// session.authenticate("mia", Auth::SecurityKey(&file.key, None, access))?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy)]
+#[must_use]
+pub struct SecurityKeyAccess<'a> {
+    reach: TokenReach<'a>,
+    pin: Option<&'a str>,
+}
+
+impl<'a> SecurityKeyAccess<'a> {
+    /// By CTAP over USB; `program` is an installed `fulmar` of this library's version.
+    pub fn new(program: &'a Path) -> Self {
+        let library = None;
+        Self {
+            reach: TokenReach { program, library },
+            pin: None,
+        }
+    }
+
+    /// By a library with the functions of OpenSSH's sk-api.h instead.
+    pub fn library(mut self, library: &'a Path) -> Self {
+        self.reach.library = Some(library);
+        self
+    }
+
+    /// The token's PIN, which is sent to the token once, and only if it wants one.
+    pub fn pin(mut self, pin: &'a str) -> Self {
+        self.pin = Some(pin);
+        self
+    }
+}
+
+impl fmt::Debug for SecurityKeyAccess<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SecurityKeyAccess")
+            .field("program", &self.reach.program)
+            .field("library", &self.reach.library)
+            .finish_non_exhaustive()
     }
 }
 
@@ -72,13 +134,21 @@ fn credentials<'a>(auth: Auth<'a>, answers: &mut Answers<'a>) -> Result<Credenti
     Ok(match auth {
         Auth::None => Credentials::None,
         Auth::Key(key) => usable(key, PresentedKey::Plain(key.public().clone()))?,
-        Auth::Certificate(key, certificate) => {
-            if certificate.key() != key.public() {
+        Auth::Certificate(key, certificate) => usable(key, certified(key, certificate)?)?,
+        Auth::SecurityKey(key, certificate, access) => {
+            let presented = match certificate {
+                Some(certificate) => certified(key, certificate)?,
+                None => PresentedKey::Plain(key.public().clone()),
+            };
+            if key.security_key().is_none() {
                 return Err(Error::UnusableKey(
-                    "the certificate is for another key".into(),
+                    "it is in no security key: use Auth::Key".into(),
                 ));
             }
-            usable(key, PresentedKey::from(certificate.clone()))?
+            answers.password = access
+                .pin
+                .map(|pin| Zeroizing::new(pin.as_bytes().to_vec()));
+            Credentials::SecurityKey(key, presented, access.reach)
         }
         Auth::Agent => {
             let path = std::env::var_os("SSH_AUTH_SOCK").filter(|path| !path.is_empty());
@@ -97,12 +167,21 @@ fn credentials<'a>(auth: Auth<'a>, answers: &mut Answers<'a>) -> Result<Credenti
     })
 }
 
+fn certified(key: &PrivateKey, certificate: &Certificate) -> Result<PresentedKey, Error> {
+    if certificate.key() != key.public() {
+        return Err(Error::UnusableKey(
+            "the certificate is for another key".into(),
+        ));
+    }
+    Ok(PresentedKey::from(certificate.clone()))
+}
+
 fn usable(key: &PrivateKey, presented: PresentedKey) -> Result<Credentials<'_>, Error> {
     if key.can_sign() {
         Ok(Credentials::Key(key, presented))
     } else {
         Err(Error::UnusableKey(
-            "its private part is in a security key: use an agent".into(),
+            "its private part is in a security key: use Auth::SecurityKey or an agent".into(),
         ))
     }
 }

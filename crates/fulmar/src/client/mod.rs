@@ -42,7 +42,7 @@ mod session;
 mod socks;
 
 pub use agent_forwarding::AgentConnections;
-pub use auth::{Ask, Auth, Prompts};
+pub use auth::{Ask, Auth, Prompts, SecurityKeyAccess};
 pub use channel::{Channel, Output, Stderr};
 pub use config::{Config, LoginCache};
 pub use datagrams::Datagrams;

@@ -123,13 +123,7 @@ impl Certificate {
         blob: &[u8],
         authorities: &[SignatureAlgorithm],
     ) -> Result<Self, KeyError> {
-        let (key_type, is_certificate, mut reader) = read_type(blob)?;
-        if !is_certificate {
-            return Err(KeyError::WrongKind(
-                "expected a certificate, found a plain key",
-            ));
-        }
-        let _nonce = reader.string()?;
+        let (key_type, mut reader) = begin(blob)?;
         let key = PublicKey::read_fields(key_type, &mut reader)?;
         let serial = reader.u64()?;
         let kind = CertificateKind::from_number(reader.u32()?).ok_or(KeyError::Invalid(
@@ -165,6 +159,16 @@ impl Certificate {
             authority,
             signature_algorithm,
         })
+    }
+
+    /// Parses only the certified key of a certificate blob: neither the authority nor its signature
+    /// is looked at, so that the certificate vouches for nothing.
+    ///
+    /// # Errors
+    /// [`KeyError`].
+    pub fn certified_key(blob: &[u8]) -> Result<PublicKey, KeyError> {
+        let (key_type, mut reader) = begin(blob)?;
+        PublicKey::read_fields(key_type, &mut reader)
     }
 
     /// The received bytes.
@@ -251,6 +255,18 @@ impl fmt::Debug for Certificate {
             .field("authority", &self.authority)
             .finish_non_exhaustive()
     }
+}
+
+/// The type of a certificate's key, and the fields from the key on.
+fn begin(blob: &[u8]) -> Result<(KeyType, Reader<'_>), KeyError> {
+    let (key_type, is_certificate, mut reader) = read_type(blob)?;
+    if !is_certificate {
+        return Err(KeyError::WrongKind(
+            "expected a certificate, found a plain key",
+        ));
+    }
+    let _nonce = reader.string()?;
+    Ok((key_type, reader))
 }
 
 fn without_nul(bytes: &[u8]) -> Result<&[u8], KeyError> {

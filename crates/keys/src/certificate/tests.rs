@@ -272,6 +272,10 @@ fn kind_authority_algorithm_and_size_are_held_to_the_rules() {
         let point = certificate.authority().blob()[19..].to_vec();
         let at = odd.windows(32).rposition(|bytes| bytes == point).unwrap();
         odd[at..at + 32].fill(0xff);
+        assert_eq!(
+            Certificate::certified_key(&odd).as_ref(),
+            Ok(certificate.key())
+        );
         let refused = Certificate::from_blob_permitted(&odd, &[permitted]).unwrap_err();
         assert_eq!(
             refused == KeyError::AuthorityAlgorithm,

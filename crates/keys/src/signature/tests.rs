@@ -168,7 +168,12 @@ fn security_key_signature(
     flags: u8,
     counter: u32,
 ) -> (PublicKey, Vec<u8>, SignatureAlgorithm) {
-    let signed = security_key_message(application, flags, counter, MESSAGE);
+    let fields = SecurityKeyFields {
+        flags,
+        counter,
+        browser: None,
+    };
+    let signed = fields.signed(application, MESSAGE).unwrap();
     let (public, plain, algorithm) = match key.public() {
         PublicKey::Ed25519 { point } => (
             PublicKey::SkEd25519 {

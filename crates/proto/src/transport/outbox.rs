@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 
 use compress::provider::MAX_RUN_PAYLOADS;
 use compress::{CompressionSettings, Origin};
-use packet::{PacketBuf, SealJob, SealKeys, Sequencer};
+use packet::{PacketBuf, SealJob, SealKeys, Sequencer, StampError};
 
 use super::compress_job::{CompressJob, Compressed, put};
 use super::pipelined_packet::{PipelinedPacket, SentAhead};
@@ -192,7 +192,11 @@ impl Outbox {
         self.sequencer
             .stamp(buf)
             .map(TransportOutput::Seal)
-            .map_err(|_| Error::Bug("sequence numbers exhausted"))
+            .map_err(|error| match error {
+                StampError::PayloadTooLong => Error::Misuse("a message is longer than a packet"),
+                StampError::SequenceExhausted => Error::Bug("sequence numbers exhausted"),
+                StampError::EmptyPayload => Error::Bug("a message without a number"),
+            })
     }
 
     /// Switches keys and compression for all payloads queued from now on.

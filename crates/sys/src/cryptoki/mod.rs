@@ -12,7 +12,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::{self, NonNull};
 
-use raw::{FunctionList, InitializeArgs, RawAttribute, RawMechanism, RawTokenInfo, function};
+use raw::{
+    FunctionList, InitializeArgs, RawAttribute, RawMechanism, RawSessionInfo, RawTokenInfo,
+    function,
+};
 
 /// Most slots of a library that are looked at.
 const MAX_SLOTS: usize = 64;
@@ -357,6 +360,26 @@ impl Cryptoki {
             )
         };
         checked(rv).map(|()| session)
+    }
+
+    /// True if the token says that its user is logged in.
+    #[must_use]
+    pub fn has_user(&self, session: CryptokiHandle) -> bool {
+        let Ok(function) = self.function(function::GET_SESSION_INFO) else {
+            return false;
+        };
+        // SAFETY: the type of C_GetSessionInfo.
+        let call: unsafe extern "C" fn(CryptokiHandle, *mut RawSessionInfo) -> Rv =
+            unsafe { std::mem::transmute(function) };
+        let mut info = RawSessionInfo {
+            slot: 0,
+            state: 0,
+            flags: 0,
+            device_error: 0,
+        };
+        // SAFETY: the structure is as the standard defines it, and lives during the call.
+        let rv = unsafe { call(session, &raw mut info) };
+        rv == 0 && [raw::RO_USER, raw::RW_USER].contains(&info.state)
     }
 
     /// Closes a session.

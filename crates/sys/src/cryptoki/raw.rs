@@ -18,6 +18,7 @@ pub(super) mod function {
     pub(crate) const GET_TOKEN_INFO: usize = 6;
     pub(crate) const OPEN_SESSION: usize = 12;
     pub(crate) const CLOSE_SESSION: usize = 13;
+    pub(crate) const GET_SESSION_INFO: usize = 15;
     pub(crate) const LOGIN: usize = 18;
     pub(crate) const GET_ATTRIBUTE_VALUE: usize = 24;
     pub(crate) const FIND_OBJECTS_INIT: usize = 26;
@@ -39,6 +40,20 @@ pub(super) struct InitializeArgs {
 pub(super) const OS_LOCKING: c_ulong = 2;
 /// CKF_SERIAL_SESSION
 pub(super) const SERIAL_SESSION: c_ulong = 4;
+
+/// CK_SESSION_INFO
+#[repr(C)]
+pub(super) struct RawSessionInfo {
+    pub(super) slot: c_ulong,
+    pub(super) state: c_ulong,
+    pub(super) flags: c_ulong,
+    pub(super) device_error: c_ulong,
+}
+
+/// CKS_RO_USER_FUNCTIONS
+pub(super) const RO_USER: c_ulong = 1;
+/// CKS_RW_USER_FUNCTIONS
+pub(super) const RW_USER: c_ulong = 3;
 
 /// CK_TOKEN_INFO
 #[repr(C)]

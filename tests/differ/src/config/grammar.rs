@@ -545,7 +545,9 @@ fn lookup(random: &mut Random) -> (Vec<Piece>, Vec<String>) {
     if random.chance(40) {
         pieces.push(Piece::Argument(vec!["-l".into()]));
         if random.chance(30) {
-            let hash = random.pick(&["md5", "sha256", "x"]).to_owned();
+            let hash = random
+                .pick(&["md5", "sha256", "sha1", "SHA512", "x"])
+                .to_owned();
             pieces.push(Piece::Argument(vec!["-E".into(), hash]));
         }
     }
@@ -614,7 +616,9 @@ fn listing(random: &mut Random) -> (Vec<Piece>, Vec<String>) {
         pieces.push(Piece::Line(line));
     }
     if random.chance(30) {
-        let hash = random.pick(&["md5", "sha256", "MD5", "x"]).to_owned();
+        let hash = random
+            .pick(&["md5", "sha256", "MD5", "sha1", "SHA512", "x"])
+            .to_owned();
         pieces.push(Piece::Argument(vec!["-E".into(), hash]));
     }
     (pieces, Vec::new())

@@ -17,6 +17,7 @@ use keys::{PresentedKey, PrivateKey, PublicKey};
 use sys::file::FollowLinks;
 use zeroize::Zeroizing;
 
+use super::found::{FileKey, FoundCertificate};
 use super::{Agent, FileBytes, Identity, Source, in_token};
 use crate::log::{debug1, debug2, error};
 
@@ -68,17 +69,35 @@ impl Keys {
     /// One key that the caller holds, presented as itself or by its certificate.
     #[must_use]
     pub fn one(key: &PrivateKey, presented: PresentedKey) -> Self {
+        Self::given(
+            presented,
+            Source::File {
+                key: Some(key.clone()),
+                bytes: FileBytes::default(),
+                comment: String::new(),
+            },
+        )
+    }
+
+    /// As [`Keys::one`], of a key whose secret is in a security key.
+    #[must_use]
+    pub fn of_security_key(
+        key: &PrivateKey,
+        presented: PresentedKey,
+        provider: fido::Provider,
+    ) -> Self {
+        let key = key.clone();
+        Self::given(presented, Source::SecurityKey { key, provider })
+    }
+
+    fn given(presented: PresentedKey, source: Source) -> Self {
         let identity = Identity {
             blob: presented.blob(),
             presented,
             name: String::new(),
             path: None,
             explicit: true,
-            source: Source::File {
-                key: Some(key.clone()),
-                bytes: FileBytes::default(),
-                comment: String::new(),
-            },
+            source,
         };
         Self {
             identities: VecDeque::from([identity]),
@@ -172,15 +191,6 @@ fn usable(listed: Vec<agent::Identity>) -> Vec<AgentKey> {
         }
     }
     held
-}
-
-/// A key of an identity file, with its public half.
-pub(super) struct FileKey {
-    pub(super) public: PublicKey,
-    pub(super) path: PathBuf,
-    pub(super) explicit: bool,
-    /// The private key file; without it the key must be in the agent.
-    pub(super) private: Option<FileBytes>,
 }
 
 /// The content of an identity file.
@@ -302,14 +312,6 @@ fn parse_public_line(bytes: &[u8]) -> Option<PresentedKey> {
         let presented = PresentedKey::from_blob(&blob).ok()?;
         (presented.blob_name().as_bytes() == name).then_some(presented)
     })
-}
-
-/// A certificate and its file.
-pub(super) struct FoundCertificate {
-    pub(super) certificate: PresentedKey,
-    pub(super) path: PathBuf,
-    /// True if it was named as an identity file (`-i`, `IdentityFile`).
-    pub(super) is_identity: bool,
 }
 
 /// Certificates of `CertificateFile`, then those that were `named` as identity files, then those in

@@ -20,6 +20,9 @@ const TYPE_CNAME: u16 = 5;
 const TYPE_OPT: u16 = 41;
 /// Number of the class Internet.
 const CLASS_IN: u16 = 1;
+/// Codes of a server that cannot read a query, or does not know what is in it.
+const FORMAT_ERROR: u8 = 1;
+const NOT_IMPLEMENTED: u8 = 4;
 /// Most aliases that are followed inside an answer.
 const MAX_ALIASES: usize = 16;
 
@@ -55,24 +58,31 @@ pub enum Response {
     },
     /// The answer did not fit: ask by TCP.
     Truncated,
+    /// The server cannot read the query (FORMERR or NOTIMP), as one that does not know EDNS says
+    /// (RFC 6891 §7).
+    NotUnderstood,
     /// The server failed; its number (RFC 1035 §4.1.1).
     Failed(u8),
     /// The name does not exist.
     NoName,
 }
 
-/// A query for the SSHFP records of a name; `None` for a name that no host can have.
+/// A query for the SSHFP records of a name, with EDNS or without; `None` for a name that no host can
+/// have.
 #[must_use]
-pub fn query(id: u16, name: &str) -> Option<Vec<u8>> {
+pub fn query(id: u16, name: &str, has_edns: bool) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(name.len() + 32);
     put_u16(&mut out, id);
     put_u16(&mut out, RECURSION | AUTHENTIC);
-    for count in [1, 0, 0, 1] {
+    for count in [1, 0, 0, u16::from(has_edns)] {
         put_u16(&mut out, count);
     }
     put_name(&mut out, name)?;
     put_u16(&mut out, TYPE_SSHFP);
     put_u16(&mut out, CLASS_IN);
+    if !has_edns {
+        return Some(out);
+    }
     // The pseudo-record of EDNS: the root's name, the size of an answer, no flags, no options.
     out.put_u8(0);
     put_u16(&mut out, TYPE_OPT);
@@ -114,16 +124,24 @@ pub fn response(message: &[u8], id: u16, name: &str) -> Option<Response> {
     let questions = reader.u16()?;
     let answers = usize::from(reader.u16()?);
     reader.skip(4)?;
-    if found_id != id || flags & RESPONSE == 0 || questions != 1 {
+    if found_id != id || flags & RESPONSE == 0 {
+        return None;
+    }
+    let code = flags.to_be_bytes()[1] & 15;
+    // A server that cannot read a query need not repeat its question.
+    if questions == 0 && [FORMAT_ERROR, NOT_IMPLEMENTED].contains(&code) {
+        return Some(Response::NotUnderstood);
+    }
+    if questions != 1 {
         return None;
     }
     let is_ours = reader.name()? == asked && reader.u16()? == TYPE_SSHFP;
     if !is_ours || reader.u16()? != CLASS_IN {
         return None;
     }
-    let code = flags.to_be_bytes()[1] & 15;
     match code {
         0 => {}
+        FORMAT_ERROR | NOT_IMPLEMENTED => return Some(Response::NotUnderstood),
         3 => return Some(Response::NoName),
         code => return Some(Response::Failed(code)),
     }

@@ -2,14 +2,15 @@
 //!
 //! [`message`] writes the query and reads the answer; [`resolver`] asks the servers of resolv.conf.
 //! The lookup runs on its own thread from the moment the connection begins, and the host key's check
-//! waits for it. An answer counts as secure only if a resolver that is trusted says that it has
+//! waits for it, until ConnectTimeout has passed since then. An answer counts as secure only if a resolver that is trusted says that it has
 //! validated it (bit AD, RFC 4035 §3.2.3).
 
 pub mod message;
 pub mod resolver;
 
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use crypto::hash::HashAlgorithm;
 use keys::{PublicKey, sshfp};
@@ -30,6 +31,8 @@ pub struct SshfpAnswer {
 #[derive(Debug)]
 pub(super) struct DnsLookup {
     answer: Option<Receiver<Result<SshfpAnswer, String>>>,
+    /// When nobody waits any longer; `None`: the resolver's own limits end the lookup.
+    deadline: Option<Instant>,
 }
 
 /// What the DNS says about a key.
@@ -47,11 +50,16 @@ pub(super) enum DnsFinding {
 }
 
 impl DnsLookup {
-    /// Starts to look a host up; an address has no records.
-    pub(super) fn start(host: &str) -> Self {
+    /// Starts to look a host up; an address has no records. `limit` is how long the answer is waited
+    /// for.
+    pub(super) fn start(host: &str, limit: Option<Duration>) -> Self {
+        let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
         if host.parse::<std::net::IpAddr>().is_ok() {
             debug1!("skipped DNS lookup for numerical hostname");
-            return Self { answer: None };
+            return Self {
+                answer: None,
+                deadline,
+            };
         }
         let (sender, receiver) = channel();
         let host = host.to_owned();
@@ -64,6 +72,7 @@ impl DnsLookup {
         }
         Self {
             answer: begun.is_ok().then_some(receiver),
+            deadline,
         }
     }
 
@@ -74,6 +83,7 @@ impl DnsLookup {
         sender.send(answer).expect("a receiver");
         Self {
             answer: Some(receiver),
+            deadline: None,
         }
     }
 
@@ -82,13 +92,23 @@ impl DnsLookup {
         let Some(receiver) = self.answer.take() else {
             return DnsFinding::Nothing;
         };
-        match receiver.recv() {
+        let answer = match self.deadline {
+            Some(deadline) => {
+                receiver.recv_timeout(deadline.saturating_duration_since(Instant::now()))
+            }
+            None => receiver.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        };
+        match answer {
             Ok(Ok(answer)) => compare(&answer, key),
             Ok(Err(reason)) => {
                 verbose!("DNS lookup error: {reason}");
                 DnsFinding::Nothing
             }
-            Err(_) => DnsFinding::Nothing,
+            Err(RecvTimeoutError::Timeout) => {
+                verbose!("DNS lookup error: no answer within ConnectTimeout");
+                DnsFinding::Nothing
+            }
+            Err(RecvTimeoutError::Disconnected) => DnsFinding::Nothing,
         }
     }
 }

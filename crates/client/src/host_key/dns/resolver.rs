@@ -119,6 +119,9 @@ impl Resolver {
                     Ok(Response::Failed(code)) => {
                         reason = format!("the name server failed with code {code}");
                     }
+                    Ok(Response::NotUnderstood) => {
+                        reason = "the name server does not understand the query".to_owned();
+                    }
                     Ok(Response::Truncated) => reason = "the answer was cut off".to_owned(),
                     Err(error) => {
                         debug3!("name server {server}: {error}");
@@ -132,9 +135,17 @@ impl Resolver {
         Err(reason)
     }
 
+    /// Asks a server, and once more without EDNS if it does not understand that.
     fn ask(&self, server: SocketAddr, name: &str) -> io::Result<Response> {
+        match self.ask_once(server, name, true)? {
+            Response::NotUnderstood => self.ask_once(server, name, false),
+            response => Ok(response),
+        }
+    }
+
+    fn ask_once(&self, server: SocketAddr, name: &str, has_edns: bool) -> io::Result<Response> {
         let id = u16::from_be_bytes(crypto::random::bytes());
-        let query = message::query(id, name).ok_or(io::ErrorKind::InvalidInput)?;
+        let query = message::query(id, name, has_edns).ok_or(io::ErrorKind::InvalidInput)?;
         let limit = Duration::from_secs(self.timeout_s);
         if !self.by_tcp {
             match by_udp(server, &query, id, name, limit)? {
@@ -244,9 +255,70 @@ mod tests {
                 std::thread::sleep(Duration::from_millis(100));
             }
         });
-        let query = message::query(1, "a.example").unwrap();
+        let query = message::query(1, "a.example", true).unwrap();
         let begun = Instant::now();
         assert!(by_tcp(server, &query, 1, "a.example", limit).is_err());
         assert!(begun.elapsed() < 10 * limit, "{:?}", begun.elapsed());
+    }
+
+    /// A server that knows no EDNS: it answers with a header only, and otherwise as `answer` says.
+    fn server_of_old(answer: impl Fn(&[u8]) -> Vec<u8> + Send + 'static) -> SocketAddr {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = socket.local_addr().unwrap();
+        std::thread::spawn(move || {
+            let mut buffer = [0; 512];
+            for _ in 0..2 {
+                let (len, from) = socket.recv_from(&mut buffer).unwrap();
+                let _ = socket.send_to(&answer(&buffer[..len]), from);
+            }
+        });
+        address
+    }
+
+    fn resolver(server: SocketAddr) -> Resolver {
+        Resolver {
+            servers: vec![server],
+            timeout_s: 30,
+            attempts: 1,
+            trusts_ad: false,
+            by_tcp: false,
+        }
+    }
+
+    #[test]
+    fn a_server_without_edns_is_asked_without_it() {
+        for (code, has_question) in [(1, false), (1, true), (4, false)] {
+            let server = server_of_old(move |query| {
+                let mut answer = query.to_vec();
+                let has_edns = query[11] == 1;
+                answer[2] |= 0x80;
+                if has_edns {
+                    answer[3] = code;
+                    answer.truncate(query.len() - 11);
+                    answer[11] = 0;
+                }
+                if has_edns && !has_question {
+                    answer.truncate(12);
+                    answer[5] = 0;
+                }
+                answer
+            });
+            let found = resolver(server).look_up("a.example");
+            assert_eq!(
+                found,
+                Ok(SshfpAnswer {
+                    fingerprints: Vec::new(),
+                    is_secure: false
+                }),
+                "{code} {has_question}"
+            );
+        }
+        let server = server_of_old(|query| {
+            let mut answer = query[..12].to_vec();
+            answer[2..6].copy_from_slice(&[0x81, 1, 0, 0]);
+            answer
+        });
+        let found = resolver(server).look_up("a.example");
+        assert!(found.unwrap_err().contains("does not understand"));
     }
 }

@@ -26,12 +26,15 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 /// Longest line, in bytes; OpenSSH reads as much at once.
 const MAX_LINE_BYTES: usize = 1023;
 
+/// Blank of C's isspace(3) that Rust's ASCII white space leaves out.
+const VERTICAL_TAB: u8 = 0x0b;
+
 /// True if only root or the user `uid` could have written the file.
 pub(super) fn is_safe(metadata: &Metadata, uid: u32) -> bool {
     (metadata.uid() == 0 || metadata.uid() == uid) && metadata.mode() & 0o022 == 0
 }
 
-/// The person who asks to be let in.
+/// The user of another host who asks to log in.
 #[derive(Debug, Clone, Copy)]
 struct Guest<'a> {
     host: &'a str,
@@ -42,7 +45,7 @@ struct Guest<'a> {
     own_name: &'a str,
 }
 
-/// What a list says about a guest.
+/// The verdict of a list about a guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Word {
     Silent,
@@ -163,22 +166,24 @@ impl HostLookup<'_> {
 /// Membership in a netgroup, of a host or of a user.
 type IsMember = fn(group: &str, host: Option<&str>, user: Option<&str>) -> bool;
 
-/// What the first line about the guest says.
+/// The verdict of the first line that matches the guest.
 fn judge(list: &[u8], guest: Guest<'_>, is_member: IsMember) -> Word {
     let lines = list.split(|byte| *byte == b'\n');
     let fitting = lines.filter(|line| line.len() <= MAX_LINE_BYTES);
     fitting
-        .filter_map(|line| std::str::from_utf8(line).ok())
         .map(|line| judge_line(line, guest, is_member))
         .find(|word| *word != Word::Silent)
         .unwrap_or(Word::Silent)
 }
 
-fn judge_line(line: &str, guest: Guest<'_>, is_member: IsMember) -> Word {
-    let mut words = line.split_ascii_whitespace();
+/// The words are bytes: a comment or another host's line need not be UTF-8.
+fn judge_line(line: &[u8], guest: Guest<'_>, is_member: IsMember) -> Word {
+    let mut words = line
+        .split(|byte| byte.is_ascii_whitespace() || *byte == VERTICAL_TAB)
+        .filter(|word| !word.is_empty());
     let (host, user) = match (words.next(), words.next(), words.next()) {
-        (Some(host), user, None) if !host.starts_with('#') && !host.starts_with("NO_PLUS") => {
-            (host, user.unwrap_or(guest.own_name))
+        (Some(host), user, None) if !host.starts_with(b"#") && !host.starts_with(b"NO_PLUS") => {
+            (host, user.unwrap_or(guest.own_name.as_bytes()))
         }
         _ => return Word::Silent,
     };
@@ -187,15 +192,23 @@ fn judge_line(line: &str, guest: Guest<'_>, is_member: IsMember) -> Word {
     if host.is_empty() || user.is_empty() {
         return Word::Silent;
     }
-    let host_fits = match host.strip_prefix('@') {
-        Some(group) => {
-            is_member(group, Some(guest.host), None) || is_member(group, Some(guest.address), None)
-        }
-        None => host.eq_ignore_ascii_case(guest.host) || host == guest.address,
+    // A netgroup's name is text for the C library.
+    let netgroup = |word: &[u8]| {
+        let name = word.strip_prefix(b"@")?;
+        Some(String::from_utf8_lossy(name).into_owned())
     };
-    let user_fits = || match user.strip_prefix('@') {
-        Some(group) => is_member(group, None, Some(guest.user)),
-        None => user == guest.user,
+    let host_fits = match netgroup(host) {
+        Some(group) => {
+            is_member(&group, Some(guest.host), None)
+                || is_member(&group, Some(guest.address), None)
+        }
+        None => {
+            host.eq_ignore_ascii_case(guest.host.as_bytes()) || host == guest.address.as_bytes()
+        }
+    };
+    let user_fits = || match netgroup(user) {
+        Some(group) => is_member(&group, None, Some(guest.user)),
+        None => user == guest.user.as_bytes(),
     };
     match host_fits && user_fits() {
         false => Word::Silent,
@@ -205,10 +218,10 @@ fn judge_line(line: &str, guest: Guest<'_>, is_member: IsMember) -> Word {
 }
 
 /// Splits off `-`, which refuses, or `+`, which means nothing.
-fn signed(word: &str) -> (bool, &str) {
-    match word.strip_prefix('-') {
+fn signed(word: &[u8]) -> (bool, &[u8]) {
+    match word.strip_prefix(b"-") {
         Some(rest) => (true, rest),
-        None => (false, word.strip_prefix('+').unwrap_or(word)),
+        None => (false, word.strip_prefix(b"+").unwrap_or(word)),
     }
 }
 
@@ -274,6 +287,16 @@ mod tests {
             assert_eq!(says(list, GUEST), Word::Silent, "{list:?}");
         }
         assert_eq!(says("+a.example +ann", GUEST), Word::Accepts);
+    }
+
+    #[test]
+    fn lines_are_bytes() {
+        let list = b"# caf\xe9\nb.example us\xe9r\n-a.example us\xe9r\n\xff\na.example\x0bann\n";
+        assert_eq!(judge(list, GUEST, |_, _, _| false), Word::Accepts);
+        assert_eq!(
+            judge(b"a.example ann\xe9\n", GUEST, |_, _, _| true),
+            Word::Silent
+        );
     }
 
     #[test]

@@ -2,16 +2,16 @@
 //!
 //! Whether the key belongs to this host is decided by the owner, who answers `Event::HostKey`.
 
-use keys::{KeyError, PresentedKey, SignatureAlgorithm, VerifyPolicy};
+use keys::{Certificate, KeyError, PresentedKey, SignatureAlgorithm, VerifyPolicy};
 
 use crate::Error;
 
-/// Checks that `key` is of the negotiated type and that `signature` is its signature over `hash`. A
-/// certificate must be signed with one of the algorithms `authorities`.
+/// Checks that `key` is of the negotiated type and that `signature` is its signature over `hash`. The
+/// authority of a certificate is not parsed if it signs with none of `authorities`: the owner then
+/// decides about the plain key.
 ///
 /// # Errors
-/// [`Error::HostKeyAuthority`] for a certificate signed with another algorithm,
-/// [`Error::HostKeySignature`] for anything else.
+/// [`Error::HostKeySignature`].
 pub(super) fn verify(
     algorithm: SignatureAlgorithm,
     key: &[u8],
@@ -20,17 +20,17 @@ pub(super) fn verify(
     authorities: &[SignatureAlgorithm],
     min_rsa_bits: usize,
 ) -> Result<(), Error> {
-    let presented = PresentedKey::from_blob_permitted(algorithm, key, authorities);
-    let presented = presented.map_err(|reason| match reason {
-        KeyError::AuthorityAlgorithm => Error::HostKeyAuthority,
-        _ => Error::HostKeySignature,
-    })?;
+    let plain = match PresentedKey::from_blob_permitted(algorithm, key, authorities) {
+        Ok(presented) => Ok(presented.key().clone()),
+        Err(KeyError::AuthorityAlgorithm) => Certificate::certified_key(key),
+        Err(reason) => Err(reason),
+    };
+    let plain = plain.map_err(|_| Error::HostKeySignature)?;
     let policy = VerifyPolicy {
         min_rsa_bits,
         ..VerifyPolicy::default()
     };
-    presented
-        .key()
+    plain
         .verify(algorithm, hash, signature, &policy)
         .map_err(|_| Error::HostKeySignature)
 }
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_certificate_of_an_authority_that_signs_otherwise_than_permitted_is_refused() {
+    fn the_key_of_any_certificate_must_have_signed() {
         let host = PrivateKey::from_ed25519_seed(&[1; 32]);
         let authority = PrivateKey::from_ed25519_seed(&[2; 32]);
         let fields = CertificateFields {
@@ -64,20 +64,25 @@ mod tests {
             .unwrap();
         let algorithm = SignatureAlgorithm::Ed25519Cert;
         let signature = host.sign(algorithm.plain(), b"hash").unwrap();
-        let judged = |authorities: &[SignatureAlgorithm]| {
-            verify(
-                algorithm,
-                certificate.blob(),
-                b"hash",
-                &signature,
-                authorities,
-                2048,
-            )
+        let judged = |blob: &[u8], signature: &[u8], authorities: &[SignatureAlgorithm]| {
+            verify(algorithm, blob, b"hash", signature, authorities, 2048)
         };
-        assert_eq!(judged(&[SignatureAlgorithm::Ed25519]), Ok(()));
-        assert_eq!(
-            judged(&[SignatureAlgorithm::RsaSha512]),
-            Err(Error::HostKeyAuthority)
-        );
+        let other = authority.sign(algorithm.plain(), b"hash").unwrap();
+        let mut forged = certificate.blob().to_vec();
+        *forged.last_mut().unwrap() ^= 1;
+        for (authorities, is_forgery_seen) in [
+            ([SignatureAlgorithm::Ed25519], true),
+            ([SignatureAlgorithm::RsaSha512], false),
+        ] {
+            let blob = certificate.blob();
+            assert_eq!(judged(blob, &signature, &authorities), Ok(()));
+            assert_eq!(
+                judged(blob, &other, &authorities),
+                Err(Error::HostKeySignature)
+            );
+            // Where the authority does not count, nobody looks at its signature.
+            let seen = judged(&forged, &signature, &authorities).is_err();
+            assert_eq!(seen, is_forgery_seen);
+        }
     }
 }
