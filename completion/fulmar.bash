@@ -177,6 +177,7 @@ _fulmar() {
         bench:--way) _fulmar_words 'pipes own file null' ;;
 # bench: end
 # bench: begin
+        speed:--html) _fulmar_files ;;
         speed:--library) _fulmar_files ;;
 # bench: end
         install:--prefix) _fulmar_folders ;;
@@ -211,9 +212,9 @@ _fulmar_flags() {
         bench) _fulmar_words '--cipher --connections --files --html --json --logins --pairing --pairs --part --peer --rate --rtt --sessions --size --way' ;;
 # bench: end
 # bench: begin
-        speed) _fulmar_words '--json --library' ;;
+        speed) _fulmar_words '--json --html --library' ;;
 # bench: end
-        install) _fulmar_words '--prefix --root --port --openssh-config --replace-sshd --keysign --pam --remove --dry-run' ;;
+        install) _fulmar_words '--prefix --root --port --openssh-config --replace-sshd --keysign --pam --replace-openssh --fulmar-defaults --package --revert --remove --dry-run' ;;
     esac
 }
 _fulmar_operand() {

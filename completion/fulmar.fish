@@ -314,6 +314,7 @@ complete -c fulmar -n '__fish_seen_subcommand_from bench' -a 'throughput login e
 # bench: end
 # bench: begin
 complete -c fulmar -n '__fish_seen_subcommand_from speed' -l json -d 'results as JSON'
+complete -c fulmar -n '__fish_seen_subcommand_from speed' -l html -r -F -d 'results as a page with charts'
 complete -c fulmar -n '__fish_seen_subcommand_from speed' -l library -r -F -d 'measure compression with this library too'
 # bench: end
 complete -c fulmar -n '__fish_seen_subcommand_from install' -l prefix -x -a '(__fish_complete_directories)' -d 'directory of the binary and the links'
@@ -323,5 +324,9 @@ complete -c fulmar -n '__fish_seen_subcommand_from install' -l openssh-config -d
 complete -c fulmar -n '__fish_seen_subcommand_from install' -l replace-sshd -d 'listen in place of OpenSSH\'s service'
 complete -c fulmar -n '__fish_seen_subcommand_from install' -l keysign -d 'install ssh-keysign, set-user-ID root'
 complete -c fulmar -n '__fish_seen_subcommand_from install' -l pam -x -d 'PAM stack of debian, redhat or arch'
+complete -c fulmar -n '__fish_seen_subcommand_from install' -l replace-openssh -d 'take the places of OpenSSH\'s programs'
+complete -c fulmar -n '__fish_seen_subcommand_from install' -l fulmar-defaults -d 'keep Fulmar\'s defaults in OpenSSH\'s place'
+complete -c fulmar -n '__fish_seen_subcommand_from install' -l package -d 'files of a package'
+complete -c fulmar -n '__fish_seen_subcommand_from install' -l revert -d 'give OpenSSH its places back'
 complete -c fulmar -n '__fish_seen_subcommand_from install' -l remove -d 'uninstall'
 complete -c fulmar -n '__fish_seen_subcommand_from install' -l dry-run -d 'show the steps only'

@@ -1,14 +1,15 @@
-//! Tasks of the project: `cargo xtask check|bench|interop|regress|differ|man|surface|order|semver`.
+//! Tasks of the project: `cargo xtask check|bench|interop|regress|differ|man|surface|order|package|semver`.
 
 mod bench;
 mod check;
 mod order;
+mod package;
 mod programs;
 mod regress;
 
 const USAGE: &str = "\
 usage: cargo xtask check | bench [--bless] | interop [--all] | regress [...] | differ KIND | man |
-       surface [FOLDER] | order [--check] [PROGRAM] | semver
+       surface [FOLDER] | order [--check] [PROGRAM] | package [...] | semver
   check    rules that no compiler knows: arrows between rooms, unused dependencies,
            places of unsafe, sizes
   bench    instructions of the protocol's work against the baseline; --bless: a new one
@@ -26,6 +27,9 @@ usage: cargo xtask check | bench [--bless] | interop [--all] | regress [...] | d
            [FOLDER] with ssh_config.5 and sshd_config.5, /usr/share/man/man5 by default
   order    watch logins by a release build, or PROGRAM, and write which functions stand
            next to each other in the next one; --check: fail where that list is stale
+  package  packages of the release build without benchmarks, in target/package:
+           [deb] [rpm] [all] [--out FOLDER] [--sign KEY] [--maintainer NAME];
+           FULMAR_BIN: a binary that is already built
   semver   compares the public interface of the library with the last tag (cargo-semver-checks)
 ";
 
@@ -42,6 +46,7 @@ fn main() -> ExitCode {
         Some("man") => programs::man(),
         Some("surface") => programs::surface(args.get(1..).unwrap_or_default()),
         Some("semver") => programs::semver(),
+        Some("package") => exit(package::run(args.get(1..).unwrap_or_default())),
         Some("order") => exit(order::run(args.get(1..).unwrap_or_default())),
         _ => {
             eprint!("{USAGE}");

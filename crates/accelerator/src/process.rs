@@ -17,8 +17,8 @@ use crate::lane::{LaneFault, RunLane, answer};
 use crate::layout::{CONTROL_FD, DEVICES, FIRST_LANE_FD, HELLO, MAX_LANES, Reply, text};
 use crate::request::LibraryRequest;
 
-/// Prefixes of the environment variables that libraries read; no other variables reach the process.
-const ENVIRONMENT: &[&str] = &["ZLIB_", "QAT_"];
+/// Environment variables that libraries read; no other variables reach the process.
+const ENVIRONMENT: &[&str] = &["ZLIB_*", "QAT_*"];
 
 /// Time limit for the exit of a process that has closed its socket, before it is killed without a
 /// known exit status.
@@ -269,7 +269,7 @@ fn spawn(
         lanes.push(lane);
         next += 2;
     }
-    environment(&mut command);
+    command.env("LC_ALL", "C").inherit_env_of(ENVIRONMENT);
     if let Some(user) = &request.user {
         command.credentials(user.clone());
     }
@@ -287,19 +287,6 @@ fn spawn(
         verify: request.verify,
         run_limit: request.run_limit,
     }))
-}
-
-/// Sets the environment variables that libraries read.
-fn environment(command: &mut sys::process::ChildCommand) {
-    command.env("LC_ALL", "C");
-    for (name, value) in std::env::vars_os() {
-        let known = name
-            .to_str()
-            .is_some_and(|name| ENVIRONMENT.iter().any(|prefix| name.starts_with(prefix)));
-        if known {
-            command.env(name, value);
-        }
-    }
 }
 
 impl Shared {

@@ -52,6 +52,7 @@ fn main() {
         named!(start::the_service_manager_passes_a_socket),
         named!(start::sockets_go_with_their_agents),
         named!(start::the_process_is_confined),
+        named!(start::its_user_cannot_trace_or_dump_it),
         named!(protocol::a_key_that_waits_for_its_user_delays_nobody),
         named!(protocol::pipelined_requests_are_answered_in_order),
         named!(protocol::wrong_passphrases_are_slowed_down),
@@ -250,6 +251,16 @@ impl Agent {
         agent
     }
 
+    /// Our agent, which asks the folder's askpass.
+    fn start_asking(folder: &Folder, flags: &[&str]) -> Self {
+        let askpass = folder.askpass();
+        Self::start_with(folder, Whose::Ours, flags, |command| {
+            command
+                .env("SSH_ASKPASS", &askpass)
+                .env("SSH_ASKPASS_REQUIRE", "force");
+        })
+    }
+
     fn connect(&self) -> AgentClient<UnixStream> {
         AgentClient::new(UnixStream::connect(&self.socket).expect("an agent"))
     }
@@ -273,9 +284,10 @@ impl Agent {
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        let pid = i32::try_from(self.process.id()).expect("a process id");
-        let _ = sys::signals::send(pid, sys::signals::Signal::TERM);
-        let _ = self.process.wait();
+        if matches!(self.process.try_wait(), Ok(None)) {
+            self.signal(sys::signals::Signal::TERM);
+            let _ = self.process.wait();
+        }
     }
 }
 

@@ -54,6 +54,7 @@ fn requests_stand_on_the_wire_as_the_draft_says() {
     );
 }
 
+/// CVE-2025-47913: a client panicked at SUCCESS where it expected an answer of another kind.
 #[test]
 fn a_wrong_answer_is_an_error_and_ends_the_connection() {
     let mut script = answer(&[message::SUCCESS]);

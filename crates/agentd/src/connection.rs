@@ -19,7 +19,7 @@ const MAX_UNREAD_BYTES: usize = 512 * 1024;
 pub(crate) struct ClientConnection {
     pub(crate) socket: OwnedFd,
     pub(crate) bindings: Bindings,
-    /// What the event loop waits for.
+    /// The events that the event loop waits for.
     pub(crate) interest: Interest,
     /// Received bytes that were not handled yet.
     input: Vec<u8>,
@@ -34,7 +34,7 @@ pub(crate) struct ClientConnection {
     pub(crate) in_work: usize,
     /// Questions to the user that this client has caused.
     pub(crate) in_question: usize,
-    /// It waits for another turn.
+    /// True while a whole request waits for the client's next turn.
     pub(crate) is_queued: bool,
     has_ended: bool,
 }
@@ -203,7 +203,7 @@ impl ClientConnection {
         self.output.len() - self.written
     }
 
-    /// What to wait for. Nothing is read while a whole request waits.
+    /// The events to wait for. Nothing is read while a whole request waits.
     pub(crate) fn wanted(&self) -> Interest {
         let reads = !self.has_ended && self.may_go_on() && matches!(self.whole_request(), Ok(None));
         Interest::when(reads, self.unread() > 0)

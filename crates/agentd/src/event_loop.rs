@@ -72,7 +72,7 @@ pub(crate) struct LoopSources {
     pub(crate) heap_start: usize,
 }
 
-/// What happens when the helper has found a library.
+/// The step that follows when the helper has found a library.
 enum TokenTask {
     Add(Box<TokenAddition>),
     Remove,
@@ -99,11 +99,11 @@ pub(crate) struct AgentLoop {
     token_tasks: HashMap<(u64, u64), TokenTask>,
     /// Helpers that reach tokens, by their number.
     links: HashMap<u64, TokenLink>,
-    /// What the helper has not answered yet, for clients that have gone too: their windows are still
-    /// on the user's screen.
+    /// Requests that the helper has not answered yet. Those of clients that have gone count too, because
+    /// their windows are still on the user's screen.
     in_help: usize,
     unlocks: VecDeque<(AnswerPlace, Zeroizing<Vec<u8>>)>,
-    /// An unlock that failed is answered then, and the next one is tried.
+    /// The time at which a failed unlock is answered and the next one is tried.
     unlock_at_ms: u64,
     failed_unlock: Option<AnswerPlace>,
     buffer: Vec<u8>,
@@ -297,7 +297,7 @@ impl AgentLoop {
         if event.is_readable() && connection.interest.readable() {
             self.readable(token);
         } else if event.is_hangup() {
-            // Nobody reads the answers that are still to come.
+            // Nobody reads the remaining answers.
             self.close(token);
         } else {
             self.serve(token);
@@ -397,8 +397,8 @@ impl AgentLoop {
         }
     }
 
-    /// Lets the helper do something for a request, or refuses the request if the helper has too much
-    /// to do. True if the helper has it.
+    /// Passes a request to the helper, or refuses it if too many wait for the helper. Returns true if
+    /// the helper has got it.
     fn asks_helper(
         &mut self,
         place: AnswerPlace,

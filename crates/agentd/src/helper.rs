@@ -18,9 +18,9 @@ use fido::{FidoError, Provider};
 use keys::PrivateKey;
 use keys::pattern::{Case, match_list};
 use keys::private_file::HeldKey;
-use sys::process::Child;
 use sys::signals::Signal;
 use sys::terminal::askpass::{self, Notification};
+use token::TokenProcess;
 use wire::{Put, Reader};
 use zeroize::Zeroizing;
 
@@ -41,10 +41,10 @@ const CANCEL: u8 = 4;
 const START_TOKEN: u8 = 5;
 const RESOLVE_TOKEN: u8 = 6;
 
-/// What the helper has done.
+/// An answer of the helper.
 #[derive(Debug)]
 pub(crate) enum HelperAnswer {
-    /// The user has answered yes, or anything else.
+    /// True if the user has answered yes.
     Confirmed(bool),
     /// The path of a permitted provider, or the reason why it is not permitted.
     Checked(Result<String, String>),
@@ -60,7 +60,7 @@ pub(crate) struct Helper {
     socket: OwnedFd,
 }
 
-/// What the helper keeps of the agent.
+/// The facts about the agent that the helper needs.
 pub(crate) struct HelperTask {
     /// The socket to remove at the end.
     pub(crate) socket: Option<AgentSocket>,
@@ -220,13 +220,13 @@ fn read_answer(message: &[u8], socket: Option<OwnedFd>) -> Option<(AnswerPlace, 
     Some((place, answer))
 }
 
-/// What a thread of the helper has done.
+/// The result of a thread of the helper.
 #[derive(Default)]
 struct Performed {
     /// The rest of the answer.
     bytes: Vec<u8>,
     /// The process that reaches a library's tokens, and its socket.
-    started: Option<(Child, OwnedFd)>,
+    started: Option<TokenProcess>,
 }
 
 impl From<Vec<u8>> for Performed {
@@ -238,7 +238,7 @@ impl From<Vec<u8>> for Performed {
     }
 }
 
-/// What the helper's threads share.
+/// The state that the helper's threads share.
 struct Helping {
     socket: OwnedFd,
     allowed_providers: String,
@@ -286,13 +286,13 @@ fn serve(socket: OwnedFd, allowed_providers: String) {
                 Ok(done) => (Ok(done.bytes), done.started),
                 Err(reason) => (Err(reason), None),
             };
-            let (child, socket) = started.unzip();
-            threads.answer(place, kind, done, socket.as_ref());
-            // The child ends when the agent has closed the socket, of which this is a copy, and with
-            // this thread.
-            drop(socket);
-            if let Some(mut child) = child {
-                let _ = child.wait();
+            threads.answer(place, kind, done, started.as_ref().map(|it| &it.socket));
+            if let Some(mut started) = started {
+                // The child ends when the agent has closed the socket, of which this is a copy, and
+                // with this thread.
+                drop(started.socket);
+                started.printed.show_to_end();
+                let _ = started.child.wait();
             }
         });
         if working.is_err() {

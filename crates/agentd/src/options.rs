@@ -8,7 +8,7 @@ use flags::{CommandLine, Word};
 use keys::fingerprint;
 use keys::time::parse_interval;
 
-/// What the command line asks for.
+/// The task that the command line selects.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Task {
     /// Holds keys.

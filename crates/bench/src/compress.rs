@@ -7,7 +7,7 @@ use super::deflate;
 use super::figures::{BenchEntry, BenchGroup, Emit, EntryKind, Per, Unit};
 use super::idle;
 use super::options::{BenchDirection, BenchRow, BenchTransport};
-use super::rounds::{Bench, Ends, Miss};
+use super::rounds::{Bench, Ends};
 use super::transfer::{self, Chain, Transfer, TransferFiles};
 use crate::corpus::Data;
 use crate::harness::{Harness, ServerHost, Wishes};
@@ -103,12 +103,7 @@ fn group(
         ) else {
             return Err("no such suite".into());
         };
-        let harness = harness.as_mut().map_err(|why| Miss::Failed(why.clone()))?;
-        let mut chain = Chain::Ssh {
-            harness,
-            suite,
-            wishes,
-        };
+        let mut chain = Chain::ssh(harness, suite, wishes)?;
         let (sample, said) = transfer::run(&transfer, &mut chain, &here)?;
         if let (Some(factor), Some(place)) = (said.factor(direction), factors.get_mut(index)) {
             *place = factor;

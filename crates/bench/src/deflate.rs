@@ -155,12 +155,7 @@ pub(super) fn measure(
             MeasuredSender::Client { suite, wishes } => {
                 let suite = bench.suites.get(*suite).ok_or("no such suite")?;
                 let harness = harnesses.first_mut().ok_or("no server")?;
-                let harness = harness.as_mut().map_err(|why| Miss::Failed(why.clone()))?;
-                let mut chain = Chain::Ssh {
-                    harness,
-                    suite,
-                    wishes,
-                };
+                let mut chain = Chain::ssh(harness, suite, wishes)?;
                 let (sample, said) = transfer::run(&transfer, &mut chain, &here)?;
                 let cpu = sample.cpu.ok_or("no CPU time")?;
                 let value = 1024.0 / cpu.client;

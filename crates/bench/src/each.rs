@@ -2,13 +2,15 @@
 //! clush and parallel-ssh with OpenSSH's client, and the memory of a connection that waits.
 
 use std::fs;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::figures::{BenchEntry, BenchGroup, Cpu, Emit, EntryKind, Per, Unit};
+use super::idle::{REST, proportional_kib};
 use super::options::BenchRow;
 use super::rounds::{Bench, Miss, Sample};
+use super::words::kill;
 use crate::harness::{Harness, ServerHost, program};
 
 /// Default number of rounds.
@@ -118,55 +120,135 @@ pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) -> Result<(), String> 
         bench.alternate(group, bench.settings.rounds(ROUNDS), |index| {
             let tool = Tool::ALL.get(index).copied().ok_or("no such program")?;
             let (value, usage) = timed(tool.command(&harness, HOSTS, "true")?)?;
-            let cpu = Cpu {
-                client: usage.total().as_secs_f64(),
-                server: 0.0,
-            };
-            Ok(Sample {
-                value,
-                cpu: Some(cpu),
-            })
+            let cpu = Some(Cpu::of_client(usage.total().as_secs_f64()));
+            Ok(Sample { value, cpu })
         }),
     );
-    emit(memory(bench, &harness));
+    memory(bench, &harness).into_iter().for_each(emit);
     Ok(())
 }
 
-/// The memory of Fulmar's process with connections that wait, and after many.
-fn memory(bench: &Bench, harness: &Harness) -> BenchGroup {
+/// What a process has at one moment.
+#[derive(Debug, Clone, Copy)]
+struct ProcessState {
+    kib: u64,
+    descriptors: usize,
+    threads: usize,
+}
+
+impl ProcessState {
+    fn of(pid: u32) -> Result<Self, Miss> {
+        let count = |directory: &str| -> std::io::Result<usize> {
+            Ok(fs::read_dir(format!("/proc/{pid}/{directory}"))?.count())
+        };
+        Ok(Self {
+            kib: proportional_kib(pid)?,
+            descriptors: count("fd")?,
+            threads: count("task")?,
+        })
+    }
+}
+
+/// Runs `command` on `hosts`, [`AT_ONCE`] at once, and looks at the process when this number of hosts has
+/// written its line, each time after `rest`. The process is ended after the last look.
+fn watched(
+    harness: &Harness,
+    (hosts, at_once): (u32, u32),
+    command: &str,
+    looks: &[u32],
+    rest: Duration,
+) -> Result<Vec<ProcessState>, Miss> {
+    let mut child = Command::new(std::env::current_exe()?)
+        .args(["each", "--prefix", "-n", &at_once.to_string(), "-F"])
+        .arg(harness.client_config())
+        .args([&format!("n[1-{hosts}]"), "--", command])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let stdout = child.stdout.take().ok_or("no pipe")?;
+    let mut lines = BufReader::new(stdout).lines();
+    let mut written = 0;
+    let mut states = Vec::new();
+    for look in looks {
+        while written < *look && lines.next().is_some_and(|line| line.is_ok()) {
+            written += 1;
+        }
+        if written < *look {
+            break;
+        }
+        std::thread::sleep(rest);
+        states.push(ProcessState::of(child.id())?);
+    }
+    kill(child.id());
+    child.wait()?;
+    match states.len() == looks.len() {
+        true => Ok(states),
+        false => Err("a host failed".into()),
+    }
+}
+
+/// The memory of Fulmar's process for a connection that waits, and how it grows with the number of hosts.
+fn memory(bench: &Bench, harness: &Harness) -> Vec<BenchGroup> {
     let [few, many] = IDLE_HOSTS;
-    let group = BenchGroup {
+    let group = |title: &str, entries: &[String], note: String| BenchGroup {
         row: BenchRow::Each.name(),
-        title: "memory".to_owned(),
+        title: title.to_owned(),
         unit: Unit::Kib,
         per: Per::Connection,
-        entries: vec![
-            BenchEntry::new("one connection that waits", EntryKind::Ours),
-            BenchEntry::new(
-                format!("the process, {IN_SEQUENCE} in sequence"),
-                EntryKind::Ours,
-            ),
-            BenchEntry::new(format!("the process, {HOSTS}"), EntryKind::Ours),
-        ],
-        notes: vec![format!(
-            "most memory of the process; one connection: that of {many} hosts with sleep 3, less that of \
-             {few}, divided by {}",
+        entries: entries
+            .iter()
+            .map(|label| BenchEntry::new(label, EntryKind::Ours))
+            .collect(),
+        notes: vec![note],
+    };
+    let waiting = group(
+        "memory of a connection that waits",
+        &["Fulmar".to_owned()],
+        format!(
+            "PSS of a process with {many} connections, less that with {few}, divided by {} (goal: at most 100)",
             many - few
-        )],
-    };
-    let peak = |hosts: u32, command: &str| -> Result<f64, Miss> {
-        let (_, usage) = timed(Tool::Each.command(harness, hosts, command)?)?;
-        let kib = u32::try_from(usage.peak_bytes / 1024).unwrap_or(u32::MAX);
-        Ok(f64::from(kib))
-    };
-    bench.alternate(group, 1, |index| {
-        let value = match index {
-            0 => (peak(many, "sleep 3")? - peak(few, "sleep 3")?) / f64::from(many - few),
-            1 => peak(IN_SEQUENCE, "true")?,
-            _ => peak(HOSTS, "true")?,
+        ),
+    );
+    let waiting = bench.alternate(waiting, 1, |_| {
+        let kib = |hosts: u32| -> Result<f64, Miss> {
+            let command = "echo begun; exec sleep 600";
+            let states = watched(harness, (hosts, hosts), command, &[hosts], REST)?;
+            Ok(states.first().map_or(0.0, |state| in_kib(state.kib)))
         };
+        let value = (kib(many)? - kib(few)?) / f64::from(many - few);
         Ok(Sample { value, cpu: None })
-    })
+    });
+    let looks = [IN_SEQUENCE / 10, IN_SEQUENCE - AT_ONCE];
+    let labels = looks.map(|look| format!("after {look} hosts"));
+    let growth = group(
+        "memory of the process",
+        &labels,
+        format!("PSS in one run of {IN_SEQUENCE} hosts, {AT_ONCE} at once"),
+    );
+    let mut seen: Vec<ProcessState> = Vec::new();
+    let mut growth = bench.alternate(growth, 1, |index| {
+        if index == 0 || seen.is_empty() {
+            let run = (IN_SEQUENCE, AT_ONCE);
+            seen = watched(harness, run, "echo done", &looks, Duration::ZERO)?;
+        }
+        let state = seen.get(index).ok_or("no such look")?;
+        let value = in_kib(state.kib);
+        Ok(Sample { value, cpu: None })
+    });
+    let counts: Vec<String> = seen
+        .iter()
+        .map(|state| format!("{} and {}", state.descriptors, state.threads))
+        .collect();
+    growth.notes.push(format!(
+        "descriptors and threads at these times: {}",
+        counts.join("; ")
+    ));
+    vec![waiting, growth]
+}
+
+fn in_kib(kib: u64) -> f64 {
+    f64::from(u32::try_from(kib).unwrap_or(u32::MAX))
 }
 
 /// Adds the names of the hosts to the client's configuration.

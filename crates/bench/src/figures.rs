@@ -76,6 +76,16 @@ pub(super) struct Cpu {
     pub(super) server: f64,
 }
 
+impl Cpu {
+    /// CPU seconds of a client alone.
+    pub(super) fn of_client(seconds: f64) -> Self {
+        Self {
+            client: seconds,
+            server: 0.0,
+        }
+    }
+}
+
 /// Why an entry has no figures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Miss {

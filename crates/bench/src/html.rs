@@ -6,6 +6,7 @@ use std::fmt::Write;
 use super::figures::{BenchEntry, BenchGroup, BenchReport, EntryKind, Unit};
 use super::report::{cells, digits, peer_name};
 use super::stats;
+use crate::table::Table;
 
 const STYLE: &str = "\
 :root{color-scheme:light dark;--back:#fff;--text:#1c2024;--soft:#5b646d;--line:#d8dee4;--track:#f0f2f4;\
@@ -42,27 +43,20 @@ td.missing{text-align:left;white-space:normal;color:var(--soft)}th:first-child,t
 
 /// The whole page.
 pub(super) fn page(report: &BenchReport) -> String {
-    let mut page = String::from(
-        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width\">\n<title>fulmar bench</title>\n",
-    );
-    push(
-        &mut page,
-        format_args!("<style>{STYLE}</style>\n<h1>fulmar bench</h1>\n"),
-    );
+    let mut page = begun("fulmar bench");
     summary(&mut page, report);
     page.push_str(
         "<p class=\"key\"><span><i class=\"ours\"></i>Fulmar at both ends</span>\
          <span><i class=\"mixed\"></i>Fulmar at one end</span><span><i class=\"peer\"></i>another program</span>\
          <span><i class=\"limit\"></i>without SSH</span></p>\n\
          <p class=\"note\">Bars are medians; lines reach from the lowest to the highest round. The entries of \
-         a chart were measured by turns.</p>\n<dl>\n",
+         a chart were measured by turns.</p>\n",
     );
-    for (what, value) in &report.about {
-        let (what, value) = (escaped(what), escaped(value));
-        push(&mut page, format_args!("<dt>{what}</dt><dd>{value}</dd>\n"));
-    }
-    page.push_str("</dl>\n");
+    let about = report.about.iter();
+    facts(
+        &mut page,
+        about.map(|(what, value)| (what.as_str(), value.as_str())),
+    );
     let mut row = "";
     for (number, group) in report.groups.iter().enumerate() {
         if group.row != row {
@@ -79,6 +73,90 @@ pub(super) fn page(report: &BenchReport) -> String {
             push(
                 &mut page,
                 format_args!("<p class=\"note\">{}</p>\n", escaped(note)),
+            );
+        }
+    }
+    page.push_str("</html>\n");
+    page
+}
+
+/// The head of a page and its title.
+fn begun(title: &str) -> String {
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n\
+         <style>{STYLE}</style>\n<h1>{title}</h1>\n"
+    )
+}
+
+/// Facts about the measurement, each with its name.
+fn facts<'f>(page: &mut String, facts: impl IntoIterator<Item = (&'f str, &'f str)>) {
+    page.push_str("<dl>\n");
+    for (what, value) in facts {
+        let (what, value) = (escaped(what), escaped(value));
+        push(page, format_args!("<dt>{what}</dt><dd>{value}</dd>\n"));
+    }
+    page.push_str("</dl>\n");
+}
+
+/// One bar of a part of `fulmar speed`.
+pub(super) struct SpeedBar {
+    pub(super) label: String,
+    /// In the part's own unit; bars of a part are compared.
+    pub(super) value: f64,
+    pub(super) shown: String,
+    /// The figure of this machine's connections, not one beside it.
+    pub(super) is_ours: bool,
+}
+
+/// A part of `fulmar speed`.
+pub(super) struct SpeedPart {
+    pub(super) title: &'static str,
+    pub(super) bars: Vec<SpeedBar>,
+    pub(super) table: Table,
+    pub(super) note: String,
+}
+
+/// The page of `fulmar speed`: a chart and a table of each part.
+pub(super) fn speed_page(about: &[(&str, String)], parts: &[SpeedPart]) -> String {
+    let mut page = begun("fulmar speed");
+    page.push_str(
+        "<p class=\"key\"><span><i class=\"ours\"></i>in use on this machine</span>\
+         <span><i class=\"peer\"></i>others</span></p>\n",
+    );
+    facts(
+        &mut page,
+        about.iter().map(|(what, value)| (*what, value.as_str())),
+    );
+    for part in parts {
+        push(
+            &mut page,
+            format_args!("<h2>{}</h2>\n", escaped(part.title)),
+        );
+        let most = part.bars.iter().map(|bar| bar.value).fold(0.0, f64::max);
+        // The table has the same figures.
+        page.push_str("<div aria-hidden=\"true\">\n");
+        for bar in part.bars.iter().filter(|bar| bar.value > 0.0) {
+            push(
+                &mut page,
+                format_args!(
+                    "<div class=\"bar\"><span class=\"name\">{}</span><span class=\"track\">\
+                     <i class=\"{}\" style=\"width:{:.1}%\"></i></span>\
+                     <span class=\"value\">{}</span></div>\n",
+                    escaped(&bar.label),
+                    if bar.is_ours { "ours" } else { "peer" },
+                    bar.value / most * 100.0,
+                    escaped(&bar.shown),
+                ),
+            );
+        }
+        page.push_str("</div>\n");
+        let (heading, rows) = part.table.parts();
+        rows_of(&mut page, heading, rows);
+        for line in part.note.lines() {
+            push(
+                &mut page,
+                format_args!("<p class=\"note\">{}</p>\n", escaped(line)),
             );
         }
     }
@@ -261,15 +339,20 @@ fn bar(page: &mut String, group: &BenchGroup, entry: &BenchEntry, most: f64) {
 
 fn table(page: &mut String, group: &BenchGroup) {
     let (heading, rows) = cells(group);
+    rows_of(page, &heading, &rows);
+}
+
+/// A table; a row of two cells has the reason why there are no figures.
+fn rows_of(page: &mut String, heading: &[String], rows: &[Vec<String>]) {
     page.push_str("<div class=\"wide\"><table>\n<tr>");
-    for cell in &heading {
+    for cell in heading {
         push(page, format_args!("<th>{}</th>", escaped(cell)));
     }
     page.push_str("</tr>\n");
     for row in rows {
         page.push_str("<tr>");
         match &row[..] {
-            [label, why] => push(
+            [label, why] if heading.len() > 2 => push(
                 page,
                 format_args!(
                     "<td>{}</td><td class=\"missing\" colspan=\"{}\">{}</td>",

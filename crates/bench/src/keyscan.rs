@@ -108,14 +108,8 @@ fn once(scanner: &mut Command) -> Result<Sample, Miss> {
     if !status.is_success() || found != expected {
         return Err(format!("{found} keys of {expected}").into());
     }
-    let cpu = Cpu {
-        client: usage.total().as_secs_f64(),
-        server: 0.0,
-    };
-    Ok(Sample {
-        value,
-        cpu: Some(cpu),
-    })
+    let cpu = Some(Cpu::of_client(usage.total().as_secs_f64()));
+    Ok(Sample { value, cpu })
 }
 
 /// The server of all addresses.

@@ -141,10 +141,7 @@ impl CommitFiles {
         let client = seconds / RUNS as f64;
         Ok(Sample {
             value: stats::median(&times),
-            cpu: Some(Cpu {
-                client,
-                server: 0.0,
-            }),
+            cpu: Some(Cpu::of_client(client)),
         })
     }
 }

@@ -17,6 +17,14 @@ impl Table {
         self.rows.push(cells);
     }
 
+    /// The heading and the rows below it.
+    pub(crate) fn parts(&self) -> (&[String], &[Vec<String>]) {
+        match self.rows.split_first() {
+            Some((heading, rows)) => (heading, rows),
+            None => (&[], &[]),
+        }
+    }
+
     /// The table as text; the first column is left-aligned, the others right-aligned.
     pub(crate) fn render(&self) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);

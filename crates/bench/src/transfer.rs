@@ -110,6 +110,21 @@ pub(super) enum Chain<'a> {
     Plain { server: &'a ServerHost },
 }
 
+impl<'a> Chain<'a> {
+    /// `suite`'s client against the server of `harness`, if that started.
+    pub(super) fn ssh(
+        harness: &'a mut Result<Harness, String>,
+        suite: &'a Suite,
+        wishes: &'a Wishes,
+    ) -> Result<Self, Miss> {
+        Ok(Chain::Ssh {
+            harness: harness.as_mut().map_err(|why| Miss::Failed(why.clone()))?,
+            suite,
+            wishes,
+        })
+    }
+}
+
 /// Runs one transfer with the near end at `near`.
 pub(super) fn run(
     transfer: &Transfer<'_>,

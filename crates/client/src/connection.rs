@@ -60,6 +60,19 @@ impl OneConnection<'_> {
         mut local: Option<&mut AnyLocalEnd>,
         prompter: &mut dyn Interaction,
     ) -> Result<i32, Failure> {
+        let (dialed, mut known) = self.dial(local.as_deref_mut())?;
+        let (link, peer, mut proxy) = login::split(dialed);
+        let outcome = self.serve(link, peer, &mut known, local, prompter);
+        if let Some(child) = &mut proxy {
+            connect::proxy::stop(child);
+        }
+        outcome
+    }
+
+    /// Connects. This and the other steps up to the login are not inlined, so that a session that
+    /// waits has none of their stack.
+    #[inline(never)]
+    fn dial(&self, local: Option<&mut AnyLocalEnd>) -> Result<(connect::Link, Known), Failure> {
         let options = self.options;
         // Reading the records overlaps with connecting.
         let errors = match self.persists() {
@@ -71,21 +84,16 @@ impl OneConnection<'_> {
         if !self.stores_profile {
             cache = cache.map(ProfileCache::learning_care_only);
         }
-        let mut known = Known {
+        let known = Known {
             checker: HostKeyChecker::new(options),
             records: LoginRecords::new(options, self.caution, cache),
         };
         if known.records.strategy.expects_fulmar()
-            && let Some(local) = local.as_deref_mut()
+            && let Some(local) = local
         {
             local.expects_fulmar();
         }
-        let (link, peer, mut proxy) = login::split(dialing.finish()?);
-        let outcome = self.serve(link, peer, &mut known, local, prompter);
-        if let Some(child) = &mut proxy {
-            connect::proxy::stop(child);
-        }
-        outcome
+        Ok((dialing.finish()?, known))
     }
 
     fn serve(
@@ -120,6 +128,7 @@ impl OneConnection<'_> {
     }
 
     /// Exchanges keys and checks the host key.
+    #[inline(never)]
     fn secure(
         &self,
         link: Link,
@@ -127,7 +136,7 @@ impl OneConnection<'_> {
         known: &mut Known,
         mut local: Option<&mut AnyLocalEnd>,
         prompter: &mut dyn Interaction,
-    ) -> Result<(Secured, Keys), Failure> {
+    ) -> Result<(Box<Secured>, Keys), Failure> {
         let Known { checker, records } = known;
         let strategy = &mut records.strategy;
         let mut opening = LoginOpening::from_options(self.options, &peer, checker);
@@ -145,10 +154,11 @@ impl OneConnection<'_> {
             }
         };
         let secured = greeted.secure(strategy, checker, prompter, &mut on_version)?;
-        Ok((secured, keys))
+        Ok((Box::new(secured), keys))
     }
 
     /// Authenticates the user, and sends early what the strategy permits.
+    #[inline(never)]
     fn log_in(
         &self,
         secured: &mut Secured,
@@ -188,6 +198,7 @@ impl OneConnection<'_> {
     }
 
     /// The session's forwardings, if it has any or may get some; listeners only if `are_wanted`.
+    #[inline(never)]
     fn forwards(
         &self,
         are_wanted: bool,
@@ -208,9 +219,10 @@ impl OneConnection<'_> {
         Ok(forwards)
     }
 
+    #[inline(never)]
     fn hold_session(
         &self,
-        mut secured: Secured,
+        mut secured: Box<Secured>,
         logged_in: LoggedIn,
         Known { checker, records }: &mut Known,
         local: Option<&mut AnyLocalEnd>,
@@ -280,6 +292,10 @@ impl OneConnection<'_> {
             .with_early(logged_in.early)
             .starting_at_once(at_once);
         session.rotate_host_keys(checker, options.host_keys.update_host_keys);
+        // One of thousands may wait for long: without what its login needed.
+        if !self.is_alone {
+            sys::memory::trim_stack();
+        }
         let outcome = session.run();
         let unconfirmed = session.unconfirmed();
         drop(session);

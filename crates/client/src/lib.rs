@@ -27,6 +27,7 @@ pub mod pipelining;
 pub mod plan;
 mod program;
 pub mod prompt;
+pub mod question_relay;
 mod report;
 pub mod session;
 pub mod sharing;

@@ -146,7 +146,7 @@ fn run(
     debug1!("{VERSION}");
     let here = Here::default();
     let config = configuration(flags, &here);
-    let options = resolve(flags, &config, &here)?;
+    let mut options = resolve(flags, &config, &here)?;
     if flags.action == Action::PrintConfig {
         warn(&options);
         let text = options.dump();
@@ -169,10 +169,23 @@ fn run(
     if let Some(command) = flags.sharing.filter(|each| *each != MasterCommand::Proxy) {
         return passenger::command(command, &options);
     }
+    drop(config);
+    let sharers = match (&among_many, local.as_deref()) {
+        (Some(many), _) => many.terms.sharers,
+        (None, Some(local)) => local.sharers(),
+        (None, None) => 1,
+    };
+    share_memory(&mut options, sharers);
+    if let Some(many) = &among_many {
+        limit_step(&mut options, many.terms.step_timeout_ms);
+        // One of thousands keeps only what it reads.
+        options.forget_words();
+    }
     connect_and_run(flags, &options, local, among_many)
 }
 
 /// The configuration files that the command line selects.
+#[inline(never)]
 fn configuration(flags: &Flags, here: &Here) -> ClientConfig {
     let user = here.local_user();
     let home = Path::new(&user.home);
@@ -188,6 +201,7 @@ fn configuration(flags: &Flags, here: &Here) -> ClientConfig {
 }
 
 /// Resolves the settings of the command line and the files, and checks them.
+#[inline(never)]
 fn resolve(
     flags: &Flags,
     config: &ClientConfig,
@@ -295,28 +309,26 @@ fn later_keywords(later: &[&Warning]) -> Option<String> {
 /// as much for growth.
 const LEAST_SHARE_BYTES: u64 = 4 << 20;
 
-/// The options with `WindowMemory` divided by `sharers`; `None` if there is one connection only.
-fn sharing(options: &ClientOptions, sharers: u64) -> Option<ClientOptions> {
+/// Divides `WindowMemory` by `sharers`, the number of connections that share it.
+fn share_memory(options: &mut ClientOptions, sharers: u64) {
     let all = options.limits.window_memory_bytes;
-    (sharers > 1).then(|| {
-        let mut options = options.clone();
+    if sharers > 1 {
         options.limits.window_memory_bytes = (all / sharers).max(LEAST_SHARE_BYTES.min(all));
-        options
-    })
+    }
 }
 
-/// The options with no longer `ConnectTimeout` than `limit_ms`, in whole seconds, rounded up.
-fn with_step_limit(options: &ClientOptions, limit_ms: u64) -> ClientOptions {
-    let mut options = options.clone();
+/// Lowers `ConnectTimeout` to `limit_ms`, in whole seconds, rounded up; `None` changes nothing.
+fn limit_step(options: &mut ClientOptions, limit_ms: Option<u64>) {
+    let Some(limit_ms) = limit_ms else { return };
     let seconds = u32::try_from(limit_ms.div_ceil(1000)).unwrap_or(u32::MAX);
     let configured = options.connection.connect_timeout_s;
     options.connection.connect_timeout_s = Some(configured.map_or(seconds, |own| own.min(seconds)));
-    options
 }
 
 /// Uses the connection of a master, if the options name its socket. Otherwise returns the socket at
 /// which this process may listen: that of the first connection that is not there; none if all are
 /// full.
+#[inline(never)]
 fn ride(options: &ClientOptions, plan: &Plan) -> Result<Boarded, ClientError> {
     let connection = &options.connection;
     let Some(path) = connection.control_path.as_deref() else {
@@ -347,24 +359,17 @@ enum Boarded {
     Not(Option<String>),
 }
 
+/// Not inlined, like the steps below it: the stack stays small while the session waits.
+#[inline(never)]
 fn connect_and_run(
     flags: &Flags,
     options: &ClientOptions,
     mut local: Option<&mut AnyLocalEnd>,
     among_many: Option<AmongMany<'_>>,
 ) -> Result<i32, ClientError> {
-    let sharers = match (&among_many, local.as_deref()) {
-        (Some(many), _) => many.terms.sharers,
-        (None, Some(local)) => local.sharers(),
-        (None, None) => 1,
-    };
-    let shared = sharing(options, sharers);
-    let options = shared.as_ref().unwrap_or(options);
     let step_timeout_ms = among_many
         .as_ref()
         .and_then(|many| many.terms.step_timeout_ms);
-    let limited = step_timeout_ms.map(|limit_ms| with_step_limit(options, limit_ms));
-    let options = limited.as_ref().unwrap_or(options);
     let is_alone = among_many.is_none();
     let stores_profile = among_many
         .as_ref()
@@ -393,7 +398,7 @@ fn connect_and_run(
         && options.connection.control_path.is_some();
     if let Some(local) = local.as_deref_mut() {
         // Several connections are for more speed than one has.
-        if is_alone && sharers <= 1 {
+        if is_alone && local.sharers() <= 1 {
             let mut prompter = Prompter::new(options.authentication.batch_mode);
             if let Some(code) = proxy::ride(options, &plan, local, &mut prompter)? {
                 return Ok(code);
@@ -476,12 +481,14 @@ mod tests {
                 .unwrap()
         };
         let each = |memory, sharers| {
-            sharing(&with(memory), sharers).map(|options| options.limits.window_memory_bytes)
+            let mut options = with(memory);
+            share_memory(&mut options, sharers);
+            options.limits.window_memory_bytes
         };
-        assert_eq!(each("256M", 1), None);
-        assert_eq!(each("256M", 4), Some(64 << 20));
+        assert_eq!(each("256M", 1), 256 << 20);
+        assert_eq!(each("256M", 4), 64 << 20);
         // At least the initial window, and never more than a single connection would have.
-        assert_eq!(each("16M", 8), Some(4 << 20));
-        assert_eq!(each("1M", 8), Some(1 << 20));
+        assert_eq!(each("16M", 8), 4 << 20);
+        assert_eq!(each("1M", 8), 1 << 20);
     }
 }

@@ -1,7 +1,8 @@
 //! Asks the user on the controlling terminal, or through the program of `SSH_ASKPASS`.
 //!
 //! `SSH_ASKPASS_REQUIRE` chooses (ssh(1)): `never`, `prefer` or `force`. If it is unset, askpass is
-//! used only if there is a display and no terminal. In batch mode nothing is asked.
+//! used only if there is a display and no terminal. In batch mode nothing is asked. The process of a
+//! jump of a program with many connections has that program ask ([`crate::question_relay`]).
 
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use zeroize::Zeroizing;
 
 use crate::interaction::{Interaction, Question};
 use crate::log::{self, debug1, error};
+use crate::question_relay;
 use crate::session::Turns;
 
 /// How a question reaches the user.
@@ -70,6 +72,14 @@ pub struct Prompter {
     batch_mode: bool,
     /// Orders questions if other connections may ask at the same time.
     turns: Option<Arc<dyn Turns>>,
+    /// Text that leads to the next question of a process whose questions another program asks.
+    leading: String,
+}
+
+impl Drop for Prompter {
+    fn drop(&mut self) {
+        tell(&std::mem::take(&mut self.leading));
+    }
 }
 
 impl Prompter {
@@ -79,6 +89,7 @@ impl Prompter {
         Self {
             batch_mode,
             turns: None,
+            leading: String::new(),
         }
     }
 
@@ -94,6 +105,13 @@ impl Interaction for Prompter {
     fn ask(&mut self, prompt: &str, question: Question) -> Option<Zeroizing<Vec<u8>>> {
         if self.batch_mode {
             return None;
+        }
+        if question_relay::is_offered() {
+            let leading = std::mem::take(&mut self.leading);
+            if let Some(answer) = question_relay::ask(&format!("{leading}{prompt}"), question) {
+                return answer;
+            }
+            tell(&leading);
         }
         let way = AskEnvironment::look().way();
         if way != AskVia::Nobody
@@ -126,13 +144,21 @@ impl Interaction for Prompter {
     }
 
     fn tell(&mut self, text: &str) {
-        if log::level() > escape::LogLevel::Quiet {
-            log::tell(text);
+        match !self.batch_mode && question_relay::is_offered() {
+            true => self.leading.push_str(text),
+            false => tell(text),
         }
     }
 
     fn can_ask(&self) -> bool {
-        !self.batch_mode && AskEnvironment::look().way() != AskVia::Nobody
+        !self.batch_mode
+            && (question_relay::is_offered() || AskEnvironment::look().way() != AskVia::Nobody)
+    }
+}
+
+fn tell(text: &str) {
+    if !text.is_empty() && log::level() > escape::LogLevel::Quiet {
+        log::tell(text);
     }
 }
 

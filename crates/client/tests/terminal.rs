@@ -5,6 +5,7 @@ mod support;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use driver::Driver;
 use proto::channel::Request;
 use proto::{Event, Stream};
 use sys::process::{Child, ChildCommand, ExitStatus};
@@ -123,49 +124,58 @@ fn at_the_shell() -> (Scripted, std::sync::mpsc::Receiver<Request>, Screen) {
     (server, requests, screen)
 }
 
-/// A shell that greets, repeats what is typed in brackets, and ends with status 4 on `q`.
-fn parrot() -> (Scripted, std::sync::mpsc::Receiver<Request>) {
-    let (requests, received_requests) = std::sync::mpsc::channel();
-    let server = Scripted::start(move |driver| {
+/// A server that lets everybody in and accepts each channel; `serve` gets the other events.
+fn accepting(mut serve: impl FnMut(&mut Driver, Event) + Send + 'static) -> Scripted {
+    Scripted::start(move |driver| {
         next_request(driver).unwrap();
         driver.connection().auth_success().unwrap();
         while let Some(event) = next_event(driver) {
-            let connection = driver.connection();
             match event {
                 Event::ChannelOpenRequest { channel, .. } => {
-                    connection.accept_channel(channel).unwrap();
+                    driver.connection().accept_channel(channel).unwrap();
                 }
-                Event::ChannelRequest {
-                    channel,
-                    request,
-                    want_reply,
-                } => {
-                    if want_reply {
-                        connection.channel_reply(channel, true).unwrap();
-                    }
-                    if request == Request::Shell {
-                        let greeting = b"ready\r\n";
-                        connection
-                            .channel_send_slice(channel, Stream::Data, greeting)
-                            .unwrap();
-                    }
-                    // A test that has seen enough no longer listens.
-                    let _ = requests.send(request);
-                }
-                Event::ChannelData { channel, data, .. } => {
-                    connection.channel_consumed(channel, data.len()).unwrap();
-                    let text = format!("[{}]", String::from_utf8_lossy(&data).escape_debug());
-                    connection
-                        .channel_send_slice(channel, Stream::Data, text.as_bytes())
-                        .unwrap();
-                    if data.ends_with(b"q") {
-                        let status = Request::ExitStatus { status: 4 };
-                        connection.channel_request(channel, &status, false).unwrap();
-                        connection.channel_close(channel).unwrap();
-                    }
-                }
-                _ => {}
+                event => serve(driver, event),
             }
+        }
+    })
+}
+
+/// A shell that greets, repeats what is typed in brackets, and ends with status 4 on `q`.
+fn parrot() -> (Scripted, std::sync::mpsc::Receiver<Request>) {
+    let (requests, received_requests) = std::sync::mpsc::channel();
+    let server = accepting(move |driver, event| {
+        let connection = driver.connection();
+        match event {
+            Event::ChannelRequest {
+                channel,
+                request,
+                want_reply,
+            } => {
+                if want_reply {
+                    connection.channel_reply(channel, true).unwrap();
+                }
+                if request == Request::Shell {
+                    let greeting = b"ready\r\n";
+                    connection
+                        .channel_send_slice(channel, Stream::Data, greeting)
+                        .unwrap();
+                }
+                // A test that has seen enough no longer listens.
+                let _ = requests.send(request);
+            }
+            Event::ChannelData { channel, data, .. } => {
+                connection.channel_consumed(channel, data.len()).unwrap();
+                let text = format!("[{}]", String::from_utf8_lossy(&data).escape_debug());
+                connection
+                    .channel_send_slice(channel, Stream::Data, text.as_bytes())
+                    .unwrap();
+                if data.ends_with(b"q") {
+                    let status = Request::ExitStatus { status: 4 };
+                    connection.channel_request(channel, &status, false).unwrap();
+                    connection.channel_close(channel).unwrap();
+                }
+            }
+            _ => {}
         }
     });
     (server, received_requests)
@@ -303,36 +313,29 @@ fn a_password_is_asked_on_the_terminal_without_echo() {
 /// the client so far, and repeats it in brackets; it first reports that number at its start.
 fn measuring_parrot() -> (Scripted, std::sync::mpsc::Receiver<(Vec<u8>, u64)>) {
     let (measures, received_measures) = std::sync::mpsc::channel();
-    let server = Scripted::start(move |driver| {
-        next_request(driver).unwrap();
-        driver.connection().auth_success().unwrap();
-        while let Some(event) = next_event(driver) {
-            let received = driver.wire_bytes().0;
-            let connection = driver.connection();
-            match event {
-                Event::ChannelOpenRequest { channel, .. } => {
-                    connection.accept_channel(channel).unwrap();
+    let server = accepting(move |driver, event| {
+        let received = driver.wire_bytes().0;
+        let connection = driver.connection();
+        match event {
+            Event::ChannelRequest {
+                channel,
+                request,
+                want_reply: true,
+            } => {
+                if request == Request::Shell {
+                    let _ = measures.send((Vec::new(), received));
                 }
-                Event::ChannelRequest {
-                    channel,
-                    request,
-                    want_reply: true,
-                } => {
-                    if request == Request::Shell {
-                        let _ = measures.send((Vec::new(), received));
-                    }
-                    connection.channel_reply(channel, true).unwrap();
-                }
-                Event::ChannelData { channel, data, .. } => {
-                    let _ = measures.send((data.to_vec(), received));
-                    let text = format!("[{}]", String::from_utf8_lossy(&data));
-                    connection.channel_consumed(channel, data.len()).unwrap();
-                    connection
-                        .channel_send_slice(channel, Stream::Data, text.as_bytes())
-                        .unwrap();
-                }
-                _ => {}
+                connection.channel_reply(channel, true).unwrap();
             }
+            Event::ChannelData { channel, data, .. } => {
+                let _ = measures.send((data.to_vec(), received));
+                let text = format!("[{}]", String::from_utf8_lossy(&data));
+                connection.channel_consumed(channel, data.len()).unwrap();
+                connection
+                    .channel_send_slice(channel, Stream::Data, text.as_bytes())
+                    .unwrap();
+            }
+            _ => {}
         }
     });
     (server, received_measures)

@@ -1,6 +1,7 @@
 //! IP addresses and lists of networks for `Match Address` and `PerSource…` of sshd_config(5).
 //! [`keys::address`] parses and matches them.
 
+use std::fmt;
 use std::net::IpAddr;
 
 pub use keys::address::{
@@ -16,6 +17,32 @@ pub use keys::address::{
 pub fn match_cidr_list(address: Option<IpAddr>, list: &str) -> Result<bool, CidrError> {
     let networks = keys::address::CidrList::parse(list)?;
     Ok(address.is_some_and(|address| networks.contains(address)))
+}
+
+/// One line of `ListenAddress`, before `Port` supplies missing ports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenEntry {
+    /// Host name or address, without brackets.
+    pub host: String,
+    /// Port, if given; never 0.
+    pub port: Option<u16>,
+    /// Routing domain: the name of a network device, if given.
+    pub rdomain: Option<String>,
+}
+
+/// As `ListenAddress` spells it, an address of several colons in brackets.
+impl fmt::Display for ListenEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.host.contains(':'), self.port) {
+            (true, Some(port)) => write!(f, "[{}]:{port}", self.host)?,
+            (false, Some(port)) => write!(f, "{}:{port}", self.host)?,
+            (_, None) => f.write_str(&self.host)?,
+        }
+        match &self.rdomain {
+            Some(rdomain) => write!(f, " rdomain {rdomain}"),
+            None => Ok(()),
+        }
+    }
 }
 
 #[cfg(test)]

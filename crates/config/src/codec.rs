@@ -3,7 +3,9 @@
 //! Lengths and counts are big-endian 32-bit numbers. The bytes that remain bound each count, so a
 //! damaged blob cannot make the reader allocate more.
 
+use crate::address::ListenEntry;
 use crate::error::ConfigError;
+use crate::types::{Subsystem, Variable};
 use crate::value::{Table, Value, Values, written};
 
 pub(crate) const OPTIONS_MAGIC: &[u8] = b"fulmar server options 2";
@@ -80,6 +82,38 @@ impl Encoder {
                     self.out.extend_from_slice(&value.to_be_bytes());
                 }
             }
+            Value::Ports(ports) => {
+                self.byte(6);
+                self.count(ports.len());
+                for port in ports {
+                    self.port(*port);
+                }
+            }
+            Value::Listeners(entries) => {
+                self.byte(7);
+                self.count(entries.len());
+                for entry in entries {
+                    self.text(&entry.host);
+                    self.port(entry.port.unwrap_or(0));
+                    self.text(entry.rdomain.as_deref().unwrap_or_default());
+                }
+            }
+            Value::Variables(variables) => {
+                self.byte(8);
+                self.count(variables.len());
+                for variable in variables {
+                    self.text(&variable.name);
+                    self.text(&variable.value);
+                }
+            }
+            Value::Subsystems(subsystems) => {
+                self.byte(9);
+                self.count(subsystems.len());
+                for subsystem in subsystems {
+                    self.text(&subsystem.name);
+                    self.text(&subsystem.command);
+                }
+            }
             Value::Choice(choice) => {
                 self.byte(5);
                 self.count(1);
@@ -90,6 +124,10 @@ impl Encoder {
                 self.words(&written(other));
             }
         }
+    }
+
+    fn port(&mut self, port: u16) {
+        self.out.extend_from_slice(&port.to_be_bytes());
     }
 
     fn words(&mut self, words: &[String]) {
@@ -200,12 +238,9 @@ impl<'a> Decoder<'a> {
             2 => Value::Word(self.text()?),
             3 => Value::Words(self.words()?),
             4 => {
-                let count = self.count()?;
-                let mut parts = Vec::with_capacity(count.min(MAX_ROOM_WORDS));
-                for _ in 0..count {
-                    parts.push((self.byte()?, u64::from_be_bytes(self.eight()?)));
-                }
-                Value::Penalties(parts)
+                let part =
+                    |input: &mut Self| Ok((input.byte()?, u64::from_be_bytes(input.eight()?)));
+                Value::Penalties(self.each(part)?)
             }
             5 => {
                 let words = self.words()?;
@@ -213,8 +248,49 @@ impl<'a> Decoder<'a> {
                 let value = keyword.kind.read(keyword.name, &words, "");
                 value.map_err(|_| ConfigError::Damaged("a value that cannot be read"))?
             }
+            kind => self.list(kind)?,
+        })
+    }
+
+    /// Reads a list whose entries have a type of their own.
+    fn list(&mut self, kind: u8) -> Result<Value, ConfigError> {
+        Ok(match kind {
+            6 => Value::Ports(self.each(Decoder::port)?),
+            7 => Value::Listeners(self.each(|input| {
+                let (host, port, rdomain) = (input.text()?, input.port()?, input.text()?);
+                Ok(ListenEntry {
+                    host,
+                    port: Some(port).filter(|port| *port != 0),
+                    rdomain: Some(rdomain).filter(|name| !name.is_empty()),
+                })
+            })?),
+            8 => Value::Variables(self.each(|input| {
+                let (name, value) = (input.text()?, input.text()?);
+                Ok(Variable { name, value })
+            })?),
+            9 => Value::Subsystems(self.each(|input| {
+                let (name, command) = (input.text()?, input.text()?);
+                Ok(Subsystem { name, command })
+            })?),
             _ => return Err(UNKNOWN),
         })
+    }
+
+    fn each<T>(
+        &mut self,
+        entry: impl Fn(&mut Self) -> Result<T, ConfigError>,
+    ) -> Result<Vec<T>, ConfigError> {
+        let count = self.count()?;
+        let mut entries = Vec::with_capacity(count.min(MAX_ROOM_WORDS));
+        for _ in 0..count {
+            entries.push(entry(self)?);
+        }
+        Ok(entries)
+    }
+
+    fn port(&mut self) -> Result<u16, ConfigError> {
+        let bytes: [u8; 2] = self.take(2)?.try_into().map_err(|_| SHORT)?;
+        Ok(u16::from_be_bytes(bytes))
     }
 
     fn eight(&mut self) -> Result<[u8; 8], ConfigError> {
@@ -222,12 +298,7 @@ impl<'a> Decoder<'a> {
     }
 
     fn words(&mut self) -> Result<Vec<String>, ConfigError> {
-        let count = self.count()?;
-        let mut words = Vec::with_capacity(count.min(MAX_ROOM_WORDS));
-        for _ in 0..count {
-            words.push(self.text()?);
-        }
-        Ok(words)
+        self.each(Decoder::text)
     }
 
     /// The bytes of the next value, not decoded.
@@ -247,7 +318,7 @@ impl<'a> Decoder<'a> {
                     self.take(9)?;
                 }
             }
-            _ => return Err(UNKNOWN),
+            kind => self.list(kind).map(drop)?,
         }
         let length = whole.len() - self.rest.len();
         Ok(whole.get(..length).unwrap_or_default())

@@ -5,7 +5,6 @@
 use std::fmt;
 
 use crate::units;
-use crate::value::{Setting, Value};
 
 /// Where a forwarding listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -142,7 +141,7 @@ impl ForwardSpec {
     }
 
     /// The same for datagrams; `None` unless both halves are ports.
-    fn of_datagrams(self) -> Option<ForwardSpec> {
+    pub(crate) fn of_datagrams(self) -> Option<ForwardSpec> {
         let to = match self.to {
             ForwardTo::Tcp { host, port } => ForwardTo::Udp { host, port },
             _ => return None,
@@ -228,34 +227,6 @@ impl ForwardSpec {
         }
         words
     }
-
-    /// Reads what the dump prints.
-    fn of_dump(text: &str) -> Option<ForwardSpec> {
-        match text.strip_prefix(UDP_PREFIX) {
-            Some(rest) => Self::of_plain_dump(rest)?.of_datagrams(),
-            None => Self::of_plain_dump(text),
-        }
-    }
-
-    fn of_plain_dump(text: &str) -> Option<ForwardSpec> {
-        let (listen, to) = match text.split_once(' ') {
-            None => (text, ForwardTo::Socks),
-            Some((listen, "[socks]:0")) => (listen, ForwardTo::Socks),
-            Some((listen, target)) => (listen, dumped_target(target)?),
-        };
-        let (address, number) = match listen.strip_prefix('[') {
-            Some(rest) => {
-                let (address, number) = rest.rsplit_once("]:")?;
-                (Some(address.to_owned()), number)
-            }
-            None => (None, listen),
-        };
-        let listen = match number.parse() {
-            Ok(port) => ForwardListen::Tcp { address, port },
-            Err(_) => ForwardListen::Unix(listen.to_owned()),
-        };
-        Some(ForwardSpec { listen, to })
-    }
 }
 
 impl ForwardListen {
@@ -276,16 +247,10 @@ impl ForwardListen {
     }
 }
 
-fn dumped_target(text: &str) -> Option<ForwardTo> {
-    match text
-        .strip_prefix('[')
-        .and_then(|rest| rest.rsplit_once("]:"))
-    {
-        Some((host, port)) => Some(ForwardTo::Tcp {
-            host: host.to_owned(),
-            port: port.parse().ok()?,
-        }),
-        None => Some(ForwardTo::Unix(text.to_owned())),
+/// As the dump prints it, with `[socks]:0` for a target that SOCKS names.
+impl fmt::Display for ForwardSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.listen, self.to)
     }
 }
 
@@ -319,19 +284,11 @@ impl fmt::Display for ForwardTo {
     }
 }
 
-impl Setting for Vec<ForwardSpec> {
-    fn from_value(value: Value) -> Option<Vec<ForwardSpec>> {
-        let words = Vec::<String>::from_value(value)?;
-        words
-            .iter()
-            .map(|word| ForwardSpec::of_dump(word))
-            .collect()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::forms::client;
+    use crate::value::Setting;
 
     /// What `ssh -G` of OpenSSH 9.2 prints for the flag, without the keyword.
     #[test]
@@ -402,10 +359,14 @@ mod tests {
                 .as_ref()
                 .map(|spec| format!("{} {}", spec.listen, spec.to));
             assert_eq!(shown.as_deref(), *dump, "{kind:?} {text}");
-            let read = shown
-                .as_deref()
-                .map(|dump| ForwardSpec::of_dump(dump).unwrap());
-            assert_eq!(read, spec);
+            // The keyword reads the same from the words of the flag.
+            let form = match kind {
+                Local => client::local_forward,
+                Remote => client::remote_forward,
+                Dynamic => client::dynamic_forward,
+            };
+            let read = spec.as_ref().map(|spec| form(&spec.words()).unwrap());
+            assert_eq!(read.and_then(Vec::from_value), spec.map(|spec| vec![spec]));
         }
     }
 

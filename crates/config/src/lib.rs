@@ -44,6 +44,8 @@ mod fuzz_tests;
 #[cfg(test)]
 mod golden;
 #[cfg(test)]
+mod policies_tests;
+#[cfg(test)]
 mod testing;
 
 pub use channel_timeouts::ChannelTimeouts;

@@ -1,4 +1,6 @@
-//! Value types that typed options of client and server share.
+//! Types of values that both files share.
+
+use std::fmt;
 
 pub use escape::LogLevel;
 
@@ -163,4 +165,27 @@ pub struct Variable {
     pub name: String,
     /// Value, possibly empty.
     pub value: String,
+}
+
+/// A subsystem and its command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subsystem {
+    /// The name that the client requests.
+    pub name: String,
+    /// Command with its arguments as one string for the user's shell; `internal-sftp …` is the built-in one.
+    pub command: String,
+}
+
+/// As the dump prints it: name, space, command.
+impl fmt::Display for Subsystem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.name, self.command)
+    }
+}
+
+/// As `SetEnv` spells it.
+impl fmt::Display for Variable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.name, self.value)
+    }
 }

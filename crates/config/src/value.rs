@@ -5,9 +5,12 @@
 //! -T`), the encoded form and the manual's table are made from it, so that each keyword is
 //! described once.
 
+use crate::address::ListenEntry;
 use crate::algorithms::{Class, Side};
+use crate::client::types::{AddKeysToAgent, ControlPersist, TunnelDevice};
+use crate::forward::{ForwardListen, ForwardSpec, ForwardTo};
 use crate::penalties::{self, MaxStartups, PerSourcePenalties};
-use crate::types::{EscapeChar, IpQos, Keystrokes, LogLevel, RekeyLimit, Variable};
+use crate::types::{EscapeChar, IpQos, Keystrokes, LogLevel, RekeyLimit, Subsystem, Variable};
 use crate::units;
 
 /// A value, read once into its type.
@@ -44,6 +47,59 @@ pub enum Value {
     NetBlock(u8, u8),
     /// `PerSourcePenalties`: each a number of the table of penalties, with its value.
     Penalties(Vec<(u8, u64)>),
+    /// `Port` of sshd_config.
+    Ports(Vec<u16>),
+    /// `ListenAddress`.
+    Listeners(Vec<ListenEntry>),
+    /// `SetEnv`.
+    Variables(Vec<Variable>),
+    /// `Subsystem`.
+    Subsystems(Vec<Subsystem>),
+    /// `AuthenticationMethods`: each entry a chain of methods; none for `any`.
+    Chains(Vec<Vec<String>>),
+    /// `LocalForward` and `RemoteForward`.
+    Forwards(Vec<ForwardSpec>),
+    /// `DynamicForward`.
+    SocksListeners(Vec<ForwardListen>),
+    /// `ControlPersist`.
+    Persist(ControlPersist),
+    /// `AddKeysToAgent`.
+    AddKeys(AddKeysToAgent),
+    /// `TunnelDevice`.
+    TunnelDevice(TunnelDevice),
+}
+
+impl Value {
+    /// The entries of a list, each as the dump prints it; `None` for a value that is no list.
+    pub(crate) fn entries(&self) -> Option<Vec<String>> {
+        fn shown<T: ToString>(entries: &[T]) -> Option<Vec<String>> {
+            Some(entries.iter().map(T::to_string).collect())
+        }
+        match self {
+            Value::Words(words) => Some(words.clone()),
+            Value::Ports(ports) => shown(ports),
+            Value::Listeners(entries) => shown(entries),
+            Value::Variables(variables) => shown(variables),
+            Value::Subsystems(subsystems) => shown(subsystems),
+            Value::Forwards(forwards) => shown(forwards),
+            Value::SocksListeners(listeners) => shown(listeners),
+            _ => None,
+        }
+    }
+
+    /// Adds the entries of `more`, a list of the same kind; otherwise the value stays as it is.
+    fn extend(&mut self, more: Value) {
+        match (self, more) {
+            (Value::Words(have), Value::Words(more)) => have.extend(more),
+            (Value::Penalties(have), Value::Penalties(more)) => have.extend(more),
+            (Value::Ports(have), Value::Ports(more)) => have.extend(more),
+            (Value::Listeners(have), Value::Listeners(more)) => have.extend(more),
+            (Value::Subsystems(have), Value::Subsystems(more)) => have.extend(more),
+            (Value::Forwards(have), Value::Forwards(more)) => have.extend(more),
+            (Value::SocksListeners(have), Value::SocksListeners(more)) => have.extend(more),
+            _ => {}
+        }
+    }
 }
 
 /// A value out of a fixed set: the number of the variant, and the word that the dump prints.
@@ -116,18 +172,19 @@ settings! {
     MaxStartups: Value::Startups(startups) => Some(startups);
     PerSourcePenalties: Value::Penalties(parts) => Some(PerSourcePenalties::new(&parts));
     (u8, u8): Value::NetBlock(four, six) => Some((four, six));
-}
-
-impl Setting for Vec<Variable> {
-    fn from_value(value: Value) -> Option<Vec<Variable>> {
-        let words = Vec::<String>::from_value(value)?;
-        let pairs = words.iter().map(|word| word.split_once('='));
-        let variable = |(name, value): (&str, &str)| Variable {
-            name: name.to_owned(),
-            value: value.to_owned(),
+    Vec<u16>: Value::Ports(ports) => Some(ports);
+    Vec<ListenEntry>: Value::Listeners(entries) => Some(entries);
+    Vec<Variable>: Value::Variables(variables) => Some(variables);
+    Vec<Subsystem>: Value::Subsystems(subsystems) => Some(subsystems);
+    Vec<Vec<String>>: Value::Chains(chains) => Some(chains);
+    Vec<ForwardSpec>: Value::Forwards(forwards) => Some(forwards),
+        Value::SocksListeners(listeners) => {
+            let socks = |listen| ForwardSpec { listen, to: ForwardTo::Socks };
+            Some(listeners.into_iter().map(socks).collect())
         };
-        pairs.map(|pair| pair.map(variable)).collect()
-    }
+    ControlPersist: Value::Persist(persist) => Some(persist);
+    AddKeysToAgent: Value::AddKeys(adds) => Some(adds);
+    TunnelDevice: Value::TunnelDevice(devices) => Some(devices);
 }
 
 /// How a keyword's arguments are read.
@@ -388,10 +445,7 @@ impl Values {
         };
         match (repeat, slot.as_mut(), value) {
             (_, None, value) => *slot = Some(value),
-            (Repeat::Add, Some(Value::Words(have)), Value::Words(more)) => have.extend(more),
-            (Repeat::Add, Some(Value::Penalties(have)), Value::Penalties(more)) => {
-                have.extend(more);
-            }
+            (Repeat::Add, Some(have), more) => have.extend(more),
             (
                 Repeat::Complete,
                 Some(Value::Rekey {
@@ -622,6 +676,20 @@ pub fn show(value: &Value, dump: Dump) -> String {
         Value::Startups(MaxStartups { start, rate, full }) => format!("{start}:{rate}:{full}"),
         Value::NetBlock(four, six) => format!("{four}:{six}"),
         Value::Penalties(parts) => penalties::show(parts),
+        Value::Chains(chains) if chains.is_empty() => "any".to_owned(),
+        Value::Chains(chains) => {
+            let chains: Vec<String> = chains.iter().map(|chain| chain.join(",")).collect();
+            chains.join(" ")
+        }
+        Value::Persist(persist) => persist.to_string(),
+        Value::AddKeys(adds) => adds.to_string(),
+        Value::TunnelDevice(devices) => devices.to_string(),
+        Value::Ports(_)
+        | Value::Listeners(_)
+        | Value::Variables(_)
+        | Value::Subsystems(_)
+        | Value::Forwards(_)
+        | Value::SocksListeners(_) => value.entries().unwrap_or_default().join(" "),
     }
 }
 
@@ -649,25 +717,20 @@ pub fn dump(table: Table, values: &Values) -> String {
         out.push('\n');
     };
     for (index, keyword) in table.iter().enumerate() {
-        match (keyword.dump, values.at(index)) {
-            (Dump::Never, _) => {}
-            (Dump::PerWord, Some(Value::Words(words))) if words.is_empty() => {}
-            (Dump::UnlessNone, Some(value)) if is_none(&show(value, keyword.dump)) => {}
-            (Dump::PerWord | Dump::PerWordOr(_), Some(Value::Words(words)))
-                if !words.is_empty() =>
-            {
-                for word in words {
-                    line(keyword.name, word);
+        let value = values.at(index);
+        let entries = value.and_then(Value::entries);
+        match (keyword.dump, value, entries.as_deref()) {
+            (Dump::Never, ..) | (Dump::PerWord, _, Some([])) => {}
+            (Dump::UnlessNone, Some(value), _) if is_none(&show(value, keyword.dump)) => {}
+            (Dump::OrWord(word) | Dump::PerWordOr(word), _, Some([]))
+            | (Dump::OrWord(word) | Dump::PerWordOr(word), None, _) => line(keyword.name, word),
+            (Dump::PerWord | Dump::PerWordOr(_), _, Some(entries)) => {
+                for entry in entries {
+                    line(keyword.name, entry);
                 }
             }
-            (Dump::OrWord(word) | Dump::PerWordOr(word), None) => line(keyword.name, word),
-            (Dump::OrWord(word) | Dump::PerWordOr(word), Some(Value::Words(words)))
-                if words.is_empty() =>
-            {
-                line(keyword.name, word);
-            }
-            (_, None) => {}
-            (how, Some(value)) => line(keyword.name, &show(value, how)),
+            (_, None, _) => {}
+            (how, Some(value), _) => line(keyword.name, &show(value, how)),
         }
     }
     out

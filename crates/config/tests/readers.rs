@@ -139,6 +139,7 @@ fn each_field_of_the_options_is_read_outside_of_its_parser() {
         &[
             "config/src/client/table.rs",
             "config/src/client/options.rs",
+            "config/src/client/types.rs",
             "config/src/types.rs",
         ],
         &["client", "copy", "keygen", "fulmar"],

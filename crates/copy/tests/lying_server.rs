@@ -100,14 +100,7 @@ fn answer(id: u32, request: &Request<'_>, out: &mut Vec<u8>) {
                 b"." => b"/",
                 path => path,
             };
-            let mut encoded = Vec::new();
-            NameEntry {
-                name: path,
-                long_name: b"",
-                attributes: Attributes::NONE,
-            }
-            .encode_into(&mut encoded);
-            Names::encode_into(id, 1, &encoded, out);
+            Names::encode_path_into(id, path, out);
         }
         Request::Stat(request) => encode_attrs(id, &attributes(request.path), out),
         Request::Lstat(request) => encode_attrs(id, &attributes(request.path), out),

@@ -2,6 +2,9 @@
 //!
 //! A password is asked for once for each user and given to every host that asks for one; a passphrase
 //! once for each key file. Host keys, codes and everything else are asked for one host at a time.
+//!
+//! The processes of jumps have their questions asked here too. Hosts with the same jump ask the same:
+//! one answer to the same text is for all, where it is a password, a passphrase or a host key.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,19 +13,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use client::interaction::{Interaction, Question};
 use client::prompt::Prompter;
+use client::question_relay::{QuestionRelay, RelayedQuestion};
+use sys::signals::Blocked;
 use zeroize::Zeroizing;
 
+use crate::crew::ENDING;
 use crate::output::{HostOutput, RunOutput, locked};
 use crate::session::Control;
 
 type SharedAnswer = Option<Zeroizing<Vec<u8>>>;
 
-/// The answers so far. Held while a question is open.
+/// The answers that hosts share. The lock of `answers` is held while a question is on the screen, so that
+/// one question is asked at a time.
 #[derive(Debug)]
 pub(crate) struct Questions {
     answers: Mutex<HashMap<Topic, SharedAnswer>>,
     output: Arc<RunOutput>,
-    /// The run ends: nothing is asked any more.
+    /// True once the run ends; further questions are refused.
     is_over: AtomicBool,
     prompter_can_ask: bool,
 }
@@ -41,14 +48,17 @@ impl Questions {
         self.is_over.store(true, Ordering::Relaxed);
     }
 
-    /// Asks, until the host is given up.
-    fn ask(&self, text: &str, question: Question, control: &Arc<Control>) -> SharedAnswer {
+    /// Asks, until nobody needs the answer any more. The caller holds `answers`.
+    fn ask(
+        &self,
+        text: &str,
+        question: Question,
+        is_given_up: impl Fn() -> bool + 'static,
+    ) -> SharedAnswer {
         if self.is_over.load(Ordering::Relaxed) || sys::signals::noted() {
             return None;
         }
         let _screen = self.output.hold_screen();
-        let control = Arc::clone(control);
-        let is_given_up = move || control.is_abandoned();
         // A message of the prompter would wait for the screen.
         client::log::silently(|| {
             sys::signals::with_questions_until(is_given_up, || {
@@ -58,13 +68,15 @@ impl Questions {
     }
 }
 
-/// What several hosts ask alike.
+/// The subject of a question whose answer all hosts share.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Topic {
     /// The password of this user.
     Password(String),
     /// The passphrase that this prompt asks for.
     Passphrase(String),
+    /// What a jump asks with this text.
+    Jump(String),
 }
 
 impl Topic {
@@ -90,12 +102,95 @@ impl Topic {
         user(who).filter(|_| is_password).map(Self::Password)
     }
 
+    /// The topic of a question of a jump, which has the lines that lead to it.
+    fn of_jump(text: &str, question: Question) -> Option<Self> {
+        let prompt = text.rsplit('\n').next().unwrap_or(text);
+        match question {
+            Question::Secret => Self::of(prompt, question).map(|_| Self::Jump(prompt.to_owned())),
+            // The lines name the host and the fingerprint; without them it is said again.
+            Question::Confirm if text.contains('\n') => Some(Self::Jump(text.to_owned())),
+            Question::Confirm | Question::Line => None,
+        }
+    }
+
     fn text(&self) -> String {
         match self {
             Self::Password(user) => format!("{user}'s password, for every host that asks for it: "),
-            Self::Passphrase(prompt) => prompt.clone(),
+            Self::Passphrase(text) | Self::Jump(text) => text.clone(),
         }
     }
+}
+
+/// Asks the questions of jumps, on a thread of its own for as long as the program runs.
+pub(crate) fn serve_jumps(questions: &Arc<Questions>) {
+    if !questions.prompter_can_ask {
+        return;
+    }
+    // Without it each jump asks by itself.
+    let Ok(relay) = QuestionRelay::listen() else {
+        return;
+    };
+    let questions = Arc::clone(questions);
+    // The main thread takes the signals.
+    let _blocked = Blocked::new(&ENDING);
+    let work = move || {
+        let mut used = HashMap::new();
+        while let Ok(question) = relay.next() {
+            questions.answer_jump(question, &mut used);
+        }
+    };
+    let _ = std::thread::Builder::new()
+        .name("questions".to_owned())
+        .spawn(work);
+}
+
+impl Questions {
+    /// Answers a question of a jump. `used` has the answers that each process got to each topic: who asks
+    /// again got a wrong one.
+    fn answer_jump(
+        &self,
+        question: RelayedQuestion,
+        used: &mut HashMap<(u32, Topic), SharedAnswer>,
+    ) {
+        let mut answers = locked(&self.answers);
+        let Ok(is_given_up) = question.is_given_up() else {
+            return;
+        };
+        // Its host was given up while another question was open.
+        if is_given_up() {
+            return;
+        }
+        let Some(topic) = Topic::of_jump(&question.text, question.question) else {
+            let answer = self.ask(&question.text, question.question, is_given_up);
+            return question.answer(answer.as_ref().map(|answer| answer.as_slice()));
+        };
+        let key = (question.process, topic.clone());
+        if used
+            .get(&key)
+            .is_some_and(|before| answers.get(&topic) == Some(before))
+        {
+            answers.remove(&topic);
+        }
+        let answer = match answers.get(&topic) {
+            Some(answer) => answer.clone(),
+            None => {
+                let answer = self.ask(&question.text, question.question, is_given_up);
+                let has_given_up = question.is_given_up().is_ok_and(|given_up| given_up());
+                if answer.is_some() || !has_given_up {
+                    answers.insert(topic, answer.clone());
+                }
+                answer
+            }
+        };
+        used.insert(key, answer.clone());
+        question.answer(answer.as_ref().map(|answer| answer.as_slice()));
+    }
+}
+
+/// A function that says whether the host is given up.
+fn given_up(control: &Arc<Control>) -> impl Fn() -> bool + 'static {
+    let control = Arc::clone(control);
+    move || control.is_abandoned()
 }
 
 /// The questions of one host.
@@ -105,7 +200,8 @@ pub(crate) struct HostInteraction {
     control: Arc<Control>,
     /// Text for the user that belongs to the next question, if there is one.
     pending: String,
-    /// The shared answers that this host got.
+    /// The shared answers that this host was given. After a wrong password the host gets no other; a wrong
+    /// passphrase is asked for again.
     used: HashMap<Topic, SharedAnswer>,
 }
 
@@ -151,8 +247,10 @@ impl HostInteraction {
         let answer = match answers.get(&topic) {
             Some(answer) => answer.clone(),
             None => {
-                let (questions, control) = (&self.questions, &self.control);
-                let answer = questions.ask(&topic.text(), Question::Secret, control);
+                let control = &self.control;
+                let text = topic.text();
+                let is_given_up = given_up(control);
+                let answer = self.questions.ask(&text, Question::Secret, is_given_up);
                 // Another host asks again if this one is given up.
                 if answer.is_some() || !control.is_abandoned() {
                     answers.insert(topic.clone(), answer.clone());
@@ -177,7 +275,7 @@ impl Interaction for HostInteraction {
         }
         let text = std::mem::take(&mut self.pending);
         let text = format!("{text}{prompt}");
-        self.questions.ask(&text, question, &self.control)
+        self.questions.ask(&text, question, given_up(&self.control))
     }
 
     fn tell(&mut self, text: &str) {
@@ -204,6 +302,11 @@ mod tests {
         assert_eq!(of("Enter bob@n1's old password: "), None);
         assert_eq!(of("Enter bob@n1's new password: "), None);
         assert_eq!(Topic::of("(bob@n2) Password: ", Question::Line), None);
+        let of_jump = |text, question| Topic::of_jump(text, question).is_some();
+        assert!(of_jump("Denied.\nbob@jump's password: ", Question::Secret));
+        assert!(of_jump("key is SHA256:x.\nSure? ", Question::Confirm));
+        assert!(!of_jump("Type 'yes' or 'no': ", Question::Confirm));
+        assert!(!of_jump("(bob@jump) Verification code: ", Question::Secret));
         let key = "Enter passphrase for key '/k': ";
         assert_eq!(of(key), Some(Topic::Passphrase(key.into())));
     }

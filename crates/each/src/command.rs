@@ -31,7 +31,7 @@ const DEFAULTS: [&str; 1] = ["CryptoThreads=1"];
 /// all of them each time.
 const MAX_CACHED: usize = 128;
 
-/// What all hosts have in common.
+/// The parts of the work that are the same for all hosts.
 #[derive(Debug)]
 pub(crate) struct Common {
     pub(crate) hosts: Arc<[Host]>,
@@ -64,13 +64,13 @@ impl Common {
         }
     }
 
-    /// The run ends: nothing is asked or waited for any more.
+    /// Ends the run: questions are refused and waits return.
     pub(crate) fn end(&self) {
         self.questions.end();
         self.output.end();
     }
 
-    /// The output of a host that begins.
+    /// The output of a host whose work begins.
     pub(crate) fn output_of(&self, host: usize, control: &Control) -> Arc<Mutex<HostOutput>> {
         let name = self.hosts.get(host).map_or("", |host| host.name.as_str());
         let output = HostOutput::new(
@@ -83,7 +83,8 @@ impl Common {
     }
 }
 
-/// True for an error that another attempt may not meet, because the system had no room.
+/// True if an error means that the system has no room (descriptors, for example); a later attempt may
+/// succeed.
 pub(crate) fn has_no_room(error: &ClientError) -> bool {
     match error {
         ClientError::System { error, .. } => sys::io::is_out_of_descriptors(error),
@@ -133,7 +134,7 @@ impl RunCommand {
     }
 }
 
-/// What a session came to.
+/// The outcome of a session.
 fn outcome_of(result: &Result<i32, ClientError>, output: &HostOutput) -> HostOutcome {
     if let Some(failure) = output.failure() {
         return HostOutcome::failed(failure);

@@ -29,7 +29,7 @@ const STACK_BYTES: usize = 2 << 20;
 /// The cause of a host that was at work when the run ended early.
 pub(crate) const ENDED_WITH_THE_RUN: &str = "ended with the run";
 /// Signals that end the run in order.
-const ENDING: [Signal; 3] = [Signal::INT, Signal::TERM, Signal::HUP];
+pub(crate) const ENDING: [Signal; 3] = [Signal::INT, Signal::TERM, Signal::HUP];
 /// Descriptors of one host: the socket, those of its loop, and an agent's; a proxy has more.
 const DESCRIPTORS_PER_HOST: u64 = 8;
 /// Descriptors of everything else.
@@ -46,7 +46,7 @@ pub(crate) trait HostWork: Send + Sync + 'static {
         is_last_chance: bool,
     ) -> Result<HostOutcome, ()>;
 
-    /// The run ends: nothing is asked or waited for any more.
+    /// Ends the run: questions are refused and waits return.
     fn end(&self);
 }
 
@@ -76,7 +76,7 @@ struct Crew<W> {
 }
 
 impl<W: HostWork> Crew<W> {
-    /// One thread's life.
+    /// Works on hosts until there are none left or this thread leaves the crew.
     fn serve(&self) {
         while let Some(host) = self.next_host() {
             let control = match Control::new() {
@@ -137,7 +137,7 @@ impl<W: HostWork> Crew<W> {
         retires
     }
 
-    /// This thread ends.
+    /// Counts this thread as ended, and wakes the main thread.
     fn leaves(&self) {
         self.threads.fetch_sub(1, Ordering::Relaxed);
         let _ = self.wake.signal();
@@ -199,16 +199,16 @@ impl<W: HostWork> Crew<W> {
     }
 }
 
-/// Why a run ended early.
+/// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ended {
     /// All hosts had their turn.
     Whole,
     /// A signal.
     Signal,
-    /// The first failure, with that flag.
+    /// A host failed, and the command line asks to stop at the first failure.
     Failure,
-    /// Nobody reads the output.
+    /// Standard output is closed.
     Broken,
 }
 
@@ -233,7 +233,7 @@ fn room(at_once: usize, hosts: usize) -> usize {
 /// Works through the hosts.
 ///
 /// # Errors
-/// The system's, if nothing can be begun.
+/// The system's error, if not even one thread can be started.
 pub(crate) fn run(
     work: impl HostWork,
     hosts: &[Host],

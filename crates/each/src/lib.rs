@@ -4,7 +4,7 @@
 //! it: one thread for each host at work runs the connection exactly as `ssh` does (client's
 //! `session_with`: configuration, jumps, host keys, login), with [`session`] as the local end of a
 //! command or the copy engine of scp ([`copies`]). [`output`] decides who writes when, [`ask`] who asks
-//! what, and [`outcome`] says what it came to. Connections of masters (ControlMaster) are not used.
+//! what, and [`outcome`] makes the summary and the exit status. Connections of masters (ControlMaster) are not used.
 #![forbid(unsafe_code)]
 
 mod ask;
@@ -115,9 +115,11 @@ fn perform(options: EachOptions) -> Result<i32, String> {
         false => None,
     };
     let output = Arc::new(RunOutput::new(options.form.clone(), options.quiet)?);
+    let questions = Arc::new(Questions::new(Arc::clone(&output)));
+    ask::serve_jumps(&questions);
     let common = Common {
         hosts: hosts.into(),
-        questions: Arc::new(Questions::new(Arc::clone(&output))),
+        questions,
         output,
         ssh: options.ssh.clone(),
         timeout: options.timeout,

@@ -60,7 +60,7 @@ pub(crate) struct EachOptions {
     pub(crate) ssh: Vec<(&'static str, OsString)>,
 }
 
-/// What a copy was asked for by.
+/// The flag that asks for a copy, and its operand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CopyWay {
     Put,

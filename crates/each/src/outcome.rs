@@ -1,4 +1,4 @@
-//! How a host ended, what the run comes to, and the summary of what failed.
+//! How a host ended, the exit status of the run, and the summary of failures.
 
 use std::collections::BTreeMap;
 
@@ -49,7 +49,7 @@ impl HostOutcome {
     }
 }
 
-/// What an error of a connection is called in the summary: without names of hosts.
+/// The words for an error of a connection in the summary, without names of hosts.
 pub(crate) fn cause(error: &ClientError) -> String {
     match error {
         ClientError::Resolve { reason, .. } => {
@@ -84,7 +84,7 @@ pub(crate) fn worst<'o>(outcomes: impl IntoIterator<Item = &'o HostOutcome>) -> 
     weights.max().unwrap_or(0).clamp(0, STATUS_FAILED)
 }
 
-/// The lines about what failed, one for each cause, the most frequent first.
+/// The summary of failures: one line for each cause, the most frequent first.
 pub(crate) fn causes<'n>(failed: impl IntoIterator<Item = (&'n str, &'n str)>) -> Vec<String> {
     let mut by_cause: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (name, cause) in failed {

@@ -36,7 +36,7 @@ pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Who writes as the output comes, and who waits for that.
+/// The host that has the floor (see the head of this module), and those that wait for it.
 #[derive(Debug, Default)]
 struct Floor {
     owner: Option<usize>,
@@ -54,9 +54,9 @@ pub(crate) struct RunOutput {
     freed: Condvar,
     /// Held while something is written; true while the line of the progress is on the terminal.
     screen: Mutex<bool>,
-    /// Standard output takes no more.
+    /// True once a write to standard output failed.
     is_broken: AtomicBool,
-    /// The run ends: nothing waits any more.
+    /// True once the run ends; nothing waits for the floor then.
     ends: AtomicBool,
     /// Hosts whose last line was written, in the form of JSON.
     reported: Mutex<HashSet<usize>>,
@@ -166,7 +166,7 @@ impl RunOutput {
         self.write(Stream::Stderr, format!("{text}\n").as_bytes());
     }
 
-    /// Takes the floor, if it is free; else `bell` is signalled when it may be.
+    /// Takes the floor, if it is free; otherwise `bell` is signalled when the floor becomes free.
     fn take_floor(&self, host: usize, bell: &Arc<EventFd>) -> bool {
         let mut floor = locked(&self.floor);
         match floor.owner {
@@ -214,7 +214,7 @@ impl RunOutput {
 struct HostFiles {
     stem: PathBuf,
     output: File,
-    /// Made with its first byte.
+    /// Created when the first byte arrives.
     errors: Option<File>,
 }
 
@@ -256,7 +256,7 @@ pub(crate) struct HostOutput {
     name: String,
     /// Wakes the host's connection.
     bell: Arc<EventFd>,
-    /// Received, and not taken over yet.
+    /// Data that was received and has no room in the output yet.
     backlog: VecDeque<(Stream, Bytes)>,
     /// Grouped and JSON: the output so far, as long as it is held.
     held: Vec<(Stream, Vec<u8>)>,
@@ -476,7 +476,7 @@ impl HostOutput {
 
     // ---- JSON -------------------------------------------------------------------------------
 
-    /// The output that is held, as fields. `is_last`: nothing follows.
+    /// The held output as fields of a JSON line; `is_last` if no further line of the host follows.
     fn fields(&mut self, is_last: bool) -> Vec<(&'static str, Json)> {
         let mut fields = vec![("host", Json::text(self.name.clone()))];
         let held = std::mem::take(&mut self.held);
@@ -539,7 +539,7 @@ impl HostOutput {
         self.all.write(Stream::Data, line.as_bytes());
     }
 
-    /// The host has ended: writes what is left of it.
+    /// Ends the host's output: writes all that is held.
     pub(crate) fn finish(&mut self, outcome: &HostOutcome, seconds: f64) {
         let is_grouped = self.all.form == OutputForm::Grouped;
         if is_grouped && (self.has_floor || self.held_bytes > 0 || !self.backlog.is_empty()) {

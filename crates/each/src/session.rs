@@ -18,15 +18,15 @@ const HELD_BACK_BYTES: usize = 64 << 10;
 /// Largest piece of the input in one packet, bytes.
 const PIECE_BYTES: usize = 32 << 10;
 
-/// How the rest of the program reaches a host that works.
+/// The signals to a host that works: other threads end its work or wake its connection.
 #[derive(Debug)]
 pub(crate) struct Control {
     /// Wakes the host's connection.
     pub(crate) bell: Arc<EventFd>,
     is_abandoned: AtomicBool,
-    /// The host's work is done, but for its output.
+    /// True once the host's work is done, except that its output may not be written yet.
     is_done: AtomicBool,
-    /// Why it was.
+    /// Why the work was ended.
     cause: Mutex<Option<String>>,
 }
 
@@ -81,7 +81,7 @@ pub(crate) struct CommandEnd {
 }
 
 impl CommandEnd {
-    /// As the client takes it.
+    /// This end in the form that the client takes.
     pub(crate) fn as_local_end(&mut self) -> &mut AnyLocalEnd {
         self
     }

@@ -1,4 +1,4 @@
-//! Why a security key did not do what was asked.
+//! The errors of requests to security keys.
 
 use std::fmt;
 

@@ -18,6 +18,7 @@ mod library;
 mod message;
 mod process;
 mod role;
+mod tokens;
 
 pub use error::FidoError;
 pub use message::{Attestation, Credential, Enrollment, ResidentKey};
@@ -26,6 +27,9 @@ pub use role::main;
 
 /// First argument of the process that reaches security keys, and the name of links to it.
 pub const ROLE: &str = "ssh-sk-helper";
+
+/// The descriptor of the helper's socket to the program that asks.
+const CONTROL_FD: i32 = 3;
 
 /// Flag of a key: its token asks for a touch for each signature.
 pub const USER_PRESENCE: u8 = 0x01;
@@ -36,5 +40,5 @@ pub const FORCE: u8 = 0x10;
 /// Flag of a key: the token stores it, so that it can be listed.
 pub const RESIDENT: u8 = 0x20;
 
-/// What FIDO applications of SSH begin with.
+/// The prefix of FIDO applications that SSH uses.
 pub const APPLICATION_PREFIX: &str = "ssh:";

@@ -10,7 +10,7 @@ use std::ptr::{NonNull, null, null_mut};
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::message::{Attestation, TokenKey, TokenSignature, algorithm_number, type_of_number};
-use crate::role::{NewTokenKey, TokenAccess, TokenSigning, Tokens};
+use crate::tokens::{NewTokenKey, TokenAccess, TokenSigning, Tokens};
 use crate::{FidoError, RESIDENT, USER_PRESENCE, USER_VERIFICATION};
 
 /// SSH_SK_VERSION_MAJOR, in the upper half.
@@ -172,6 +172,19 @@ impl SkLibrary {
     }
 }
 
+/// The response of a call that returned `code`.
+///
+/// # Safety
+/// If `code` is 0, `response` is null or points at a response that lives as long as the process, as
+/// sk-api.h says.
+unsafe fn succeeded<'a, T>(code: c_int, response: *mut T) -> Result<&'a T, FidoError> {
+    if code != 0 {
+        return Err(FidoError::from_code(code));
+    }
+    // SAFETY: as the caller promises.
+    unsafe { response.as_ref() }.ok_or_else(no_response)
+}
+
 impl Tokens for SkLibrary {
     fn sign(
         &mut self,
@@ -198,11 +211,8 @@ impl Tokens for SkLibrary {
                 &raw mut response,
             )
         };
-        if code != 0 {
-            return Err(FidoError::from_code(code));
-        }
-        // SAFETY: after success it points at a response, as sk-api.h says.
-        let response = unsafe { response.as_ref() }.ok_or_else(no_response)?;
+        // SAFETY: it is what the library set.
+        let response = unsafe { succeeded(code, response) }?;
         Ok(TokenSignature {
             flags: response.flags,
             counter: response.counter,
@@ -233,11 +243,8 @@ impl Tokens for SkLibrary {
                 &raw mut response,
             )
         };
-        if code != 0 {
-            return Err(FidoError::from_code(code));
-        }
-        // SAFETY: after success it points at a response, as sk-api.h says.
-        let response = unsafe { response.as_ref() }.ok_or_else(no_response)?;
+        // SAFETY: it is what the library set.
+        let response = unsafe { succeeded(code, response) }?;
         Ok(TokenKey {
             key_type: key.key_type,
             application: key.application.to_owned(),

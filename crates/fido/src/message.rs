@@ -15,7 +15,7 @@ pub(crate) const MAX_MESSAGE_BYTES: usize = 512 * 1024;
 /// Most resident keys that are read from a token.
 const MAX_RESIDENT_KEYS: usize = 1024;
 
-/// What a key is made for and how; strings without NUL bytes.
+/// The parameters of a new key; strings have no NUL bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Enrollment<'a> {
     /// [`KeyType::SkEd25519`] or [`KeyType::SkEcdsaP256`].
@@ -26,7 +26,7 @@ pub struct Enrollment<'a> {
     pub user: Option<&'a str>,
     /// The device to use; `None` for any.
     pub device: Option<&'a str>,
-    /// What the attestation signs, at least one byte.
+    /// The challenge that the attestation signs, at least one byte.
     pub challenge: &'a [u8],
     /// [`crate::USER_PRESENCE`] and others.
     pub flags: u8,

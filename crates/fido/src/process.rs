@@ -4,17 +4,21 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use keys::{PrivateKey, SecurityKeySignature};
-use sys::process::{Child, SelfExe};
+use sys::process::{Child, PrintedText, SelfExe};
 use sys::signals::Signal;
 
 use crate::message::{
     Credential, Enrollment, HelperReply, HelperRequest, HelperWork, ResidentKey, receive, send,
 };
-use crate::role::CONTROL_FD;
-use crate::{FORCE, FidoError, ROLE};
+use crate::{CONTROL_FD, FORCE, FidoError, ROLE};
 
 /// The name of the provider without a library.
 pub const INTERNAL: &str = "internal";
+
+/// Environment variables that libraries for security keys read; no other variables reach the process.
+const ENVIRONMENT: &[&str] = &[
+    "HOME", "LANG", "LANGUAGE", "LC_*", "TZ", "FIDO_*", "LIBUSB_*",
+];
 
 /// How security keys are reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -154,8 +158,7 @@ impl Provider {
             let words = escape::system_words(&words);
             FidoError::Failed(format!("cannot start {ROLE}: {words}"))
         };
-        let (child, socket) = spawn().map_err(failed)?;
-        let running = RunningRequest { child, socket };
+        let running = RunningRequest::start().map_err(failed)?;
         let request = HelperRequest {
             provider: &self.0,
             pin,
@@ -172,9 +175,34 @@ impl Provider {
 pub struct RunningRequest {
     child: Child,
     socket: OwnedFd,
+    printed: PrintedText,
 }
 
 impl RunningRequest {
+    fn start() -> io::Result<Self> {
+        let (socket, theirs) = sys::socket::local::stream_pair()?;
+        let (printed, prints) = PrintedText::new(ROLE)?;
+        let mut command = SelfExe::open()?.command()?;
+        command
+            .arg("fulmar")
+            .arg(ROLE)
+            .inherit_env_of(ENVIRONMENT)
+            .fd(sys::io::null()?, 0)
+            .fd(sys::io::null()?, 1)
+            .fd(prints, 2)
+            .fd(theirs, CONTROL_FD)
+            .current_dir("/")
+            // It has no controlling terminal then.
+            .new_session()
+            .death_signal(Signal::KILL)
+            .no_new_privs();
+        Ok(Self {
+            child: command.spawn()?,
+            socket,
+            printed,
+        })
+    }
+
     /// Waits for the signature of [`Provider::start_signing`] with the same key.
     ///
     /// # Errors
@@ -201,8 +229,8 @@ impl RunningRequest {
     }
 
     fn reply(mut self) -> Result<HelperReply, FidoError> {
-        let reply = receive(&self.socket);
-        let reply = match reply {
+        let waited = self.printed.show_until_readable(&self.socket);
+        let reply = match waited.and_then(|()| receive(&self.socket)) {
             Ok(bytes) => HelperReply::decode(&bytes)?,
             Err(_) => {
                 // It has ended, or the request was cancelled.
@@ -223,23 +251,4 @@ impl Drop for RunningRequest {
         let _ = self.child.signal(Signal::KILL);
         let _ = self.child.wait();
     }
-}
-
-fn spawn() -> io::Result<(Child, OwnedFd)> {
-    let (ours, theirs) = sys::socket::local::stream_pair()?;
-    let mut command = SelfExe::open()?.command()?;
-    command
-        .arg("fulmar")
-        .arg(ROLE)
-        .inherit_env()
-        .fd(sys::io::null()?, 0)
-        .fd(sys::io::null()?, 1)
-        // Libraries print reasons there.
-        .fd_shared(sys::io::stderr(), 2)
-        .fd(theirs, CONTROL_FD)
-        .current_dir("/")
-        .death_signal(Signal::KILL)
-        .no_new_privs();
-    let child = command.spawn()?;
-    Ok((child, ours))
 }

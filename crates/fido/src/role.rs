@@ -3,58 +3,11 @@
 
 use std::path::Path;
 
-use keys::KeyType;
-
 use crate::ctap::AttachedTokens;
 use crate::library::SkLibrary;
-use crate::message::{
-    Attestation, HelperReply, HelperRequest, HelperWork, TokenKey, TokenSignature, receive, send,
-};
-use crate::{FidoError, INTERNAL};
-
-/// The descriptor of the socket to the program that asks.
-pub(crate) const CONTROL_FD: i32 = 3;
-
-/// What the functions of sk-api.h get in addition to their own arguments.
-pub(crate) struct TokenAccess<'a> {
-    pub(crate) pin: Option<&'a [u8]>,
-    pub(crate) device: Option<&'a str>,
-}
-
-/// A key to make.
-pub(crate) struct NewTokenKey<'a> {
-    pub(crate) key_type: KeyType,
-    pub(crate) application: &'a str,
-    pub(crate) user: Option<&'a str>,
-    pub(crate) challenge: &'a [u8],
-    pub(crate) flags: u8,
-}
-
-/// A signature to make.
-pub(crate) struct TokenSigning<'a> {
-    pub(crate) key_type: KeyType,
-    pub(crate) application: &'a str,
-    pub(crate) handle: &'a [u8],
-    pub(crate) flags: u8,
-    pub(crate) data: &'a [u8],
-}
-
-/// What reaches security keys: a library, or the code of `ctap`.
-pub(crate) trait Tokens {
-    fn sign(
-        &mut self,
-        access: &TokenAccess<'_>,
-        signing: &TokenSigning<'_>,
-    ) -> Result<TokenSignature, FidoError>;
-
-    fn enroll(
-        &mut self,
-        access: &TokenAccess<'_>,
-        key: &NewTokenKey<'_>,
-    ) -> Result<TokenKey, FidoError>;
-
-    fn resident_keys(&mut self, access: &TokenAccess<'_>) -> Result<Vec<TokenKey>, FidoError>;
-}
+use crate::message::{Attestation, HelperReply, HelperRequest, HelperWork, receive, send};
+use crate::tokens::{NewTokenKey, TokenAccess, TokenSigning, Tokens};
+use crate::{CONTROL_FD, FidoError, INTERNAL};
 
 /// Main function of the role; gives the exit status. Exit handlers of a library do not run.
 #[must_use]

@@ -1,14 +1,23 @@
 //! Requests to a provider library in the confined process. The test executes its own binary as the
 //! role; the provider is `token.c`, built with `cc`.
 
+#[path = "../../keygen/tests/keygen/named.rs"]
+mod named;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use fido::{Enrollment, FidoError, Provider, RESIDENT, USER_PRESENCE, USER_VERIFICATION};
 use keys::{KeyType, PrivateKey, Signature};
 
+use named::{named, run_named};
+
 /// Errno of a call that the filter refuses.
 const ENOSYS: u8 = 38;
+/// Errno of a descriptor that is not open for reading.
+const EBADF: u8 = 9;
+/// First argument of this program where it is the parent of a provider that prints.
+const PRINTS: &str = "prints";
 /// Errno of a file that the rules for files refuse.
 const EACCES: u8 = 13;
 
@@ -21,46 +30,40 @@ fn main() {
     {
         std::process::exit(fido::main(Vec::new()));
     }
+    if let [_, first, token] = std::env::args().collect::<Vec<_>>().as_slice()
+        && first == PRINTS
+    {
+        let provider = Provider::new(token).unwrap();
+        let key = made(&provider, "says", 0);
+        provider.sign(&key, b"data", None).unwrap();
+        std::process::exit(0);
+    }
+    // With variables of which one reaches the library.
+    let is_set = ["FIDO_TEST", "OTHER_TEST"].map(|name| std::env::var_os(name).is_some());
+    if is_set != [true; 2] {
+        let again = std::env::args_os().skip(1);
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command
+            .args(again)
+            .env("FIDO_TEST", "1")
+            .env("OTHER_TEST", "1");
+        std::process::exit(command.status().unwrap().code().unwrap_or(101));
+    }
     let folder = std::env::temp_dir().join(format!("fido-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).unwrap();
     let token = token(&folder);
     let provider = Provider::new(token.to_str().unwrap()).unwrap();
     let tests: &[(&str, ProviderTest)] = &[
-        ("keys_are_made_and_say_how", keys_are_made_and_say_how),
-        (
-            "a_pin_is_asked_for_by_the_token",
-            a_pin_is_asked_for_by_the_token,
-        ),
-        (
-            "resident_keys_of_ssh_are_listed",
-            resident_keys_of_ssh_are_listed,
-        ),
-        ("the_library_is_confined", the_library_is_confined),
-        (
-            "a_library_that_fails_is_an_error",
-            a_library_that_fails_is_an_error,
-        ),
+        named!(keys_are_made_and_say_how),
+        named!(a_pin_is_asked_for_by_the_token),
+        named!(resident_keys_of_ssh_are_listed),
+        named!(the_library_is_confined),
+        named!(what_the_library_prints_controls_no_terminal),
+        named!(a_library_that_fails_is_an_error),
     ];
-    let wanted: Vec<String> = std::env::args()
-        .skip(1)
-        .filter(|arg| !arg.starts_with('-'))
-        .collect();
-    let mut failed = false;
-    for (name, test) in tests {
-        if !wanted.is_empty() && !wanted.iter().any(|part| name.contains(part.as_str())) {
-            continue;
-        }
-        match std::panic::catch_unwind(|| test(&provider)) {
-            Ok(()) => println!("test {name} ... ok"),
-            Err(_) => {
-                println!("test {name} ... FAILED");
-                failed = true;
-            }
-        }
-    }
+    run_named(tests, |_, test: ProviderTest| test(&provider));
     let _ = std::fs::remove_dir_all(&folder);
-    std::process::exit(if failed { 101 } else { 0 });
 }
 
 fn token(folder: &Path) -> PathBuf {
@@ -156,19 +159,44 @@ fn resident_keys_of_ssh_are_listed(provider: &Provider) {
     assert_eq!(found, [(b"ssh:".to_vec(), 0), (b"ssh:work".to_vec(), 32)]);
 }
 
+fn what_the_library_prints_controls_no_terminal(provider: &Provider) {
+    let mut parent = Command::new(std::env::current_exe().unwrap());
+    let ended = parent.args([PRINTS, provider.name()]).output().unwrap();
+    assert!(ended.status.success());
+    let text = String::from_utf8(ended.stderr).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 2, "{text}");
+    assert!(lines[0].starts_with("ssh-sk-helper: touch") && lines[0].ends_with(" it"));
+    assert!(!text.contains('\x1b'), "{text}");
+    assert_eq!(lines[1], "ssh-sk-helper: now");
+}
+
 fn the_library_is_confined(provider: &Provider) {
     let key = made(provider, "probe", USER_PRESENCE);
     let blob = provider.sign(&key, b"data", None).unwrap();
     // Name, signature, flags and counter: the signature's bytes are the results.
     let name = 4 + "sk-ssh-ed25519@openssh.com".len();
-    let results = blob.get(name + 4..name + 14).unwrap();
-    let [create, read, forbidden @ .., reports, routes, typing] = results else {
+    let results = blob.get(name + 4..name + 17).unwrap();
+    let [
+        create,
+        read,
+        forbidden @ ..,
+        reports,
+        routes,
+        typing,
+        input,
+        terminal,
+        environment,
+    ] = results
+    else {
         panic!("{results:?}");
     };
     // Sockets of two families, a program, a signal, a process; another netlink socket, and input for
     // the terminal.
     assert_eq!(forbidden, [ENOSYS; 5]);
     assert_eq!([*reports, *routes, *typing], [0, ENOSYS, ENOSYS]);
+    // It reads nothing from the terminal, and has the variables of its kind only.
+    assert_eq!([*input, *terminal, *environment], [EBADF, 1, 1]);
     // The rules hold for the thread that makes them.
     let has_landlock = std::thread::spawn(|| sys::sandbox::deny_files().is_ok());
     if has_landlock.join().unwrap() {

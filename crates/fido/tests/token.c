@@ -123,6 +123,9 @@ static void probe(uint8_t *r)
 	/* NETLINK_ROUTE */
 	r[8] = result(socket(AF_NETLINK, SOCK_RAW, 0));
 	r[9] = result(ioctl(2, TIOCSTI, "x"));
+	r[10] = result(read(2, r + 63, 1));
+	r[11] = result(open("/dev/tty", O_RDWR)) != 0;
+	r[12] = getenv("FIDO_TEST") != NULL && getenv("OTHER_TEST") == NULL;
 }
 
 int sk_sign(uint32_t alg, const uint8_t *data, size_t data_len,
@@ -139,6 +142,11 @@ int sk_sign(uint32_t alg, const uint8_t *data, size_t data_len,
 		struct timespec pause = { 0, 5000000 };
 		while (access(WAIT_FOR, F_OK) != 0)
 			nanosleep(&pause, NULL);
+	}
+	if (handle_len >= 4 && !memcmp(handle, "says", 4)) {
+		static const char text[] = "touch\033[2J it\nnow";
+		if (write(2, text, sizeof(text) - 1) < 0)
+			return -1;
 	}
 	if (handle_len >= 4 && !memcmp(handle, "gone", 4))
 		return -4;

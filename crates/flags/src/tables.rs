@@ -542,6 +542,7 @@ pub const BENCH: &[Flag] = &[
 /// The flags of `speed`.
 pub const SPEED: &[Flag] = &[
     flag("json", None, "results as JSON"),
+    flag("html", File, "results as a page with charts"),
     flag("library", File, "measure compression with this library too"),
     hidden("h"),
     hidden("help"),
@@ -556,6 +557,18 @@ pub const INSTALL: &[Flag] = &[
     flag("replace-sshd", None, "listen in place of OpenSSH's service"),
     flag("keysign", None, "install ssh-keysign, set-user-ID root"),
     flag("pam", Free("stack"), "PAM stack of debian, redhat or arch"),
+    flag(
+        "replace-openssh",
+        None,
+        "take the places of OpenSSH's programs",
+    ),
+    flag(
+        "fulmar-defaults",
+        None,
+        "keep Fulmar's defaults in OpenSSH's place",
+    ),
+    flag("package", None, "files of a package"),
+    flag("revert", None, "give OpenSSH its places back"),
     flag("remove", None, "uninstall"),
     flag("dry-run", None, "show the steps only"),
     hidden("h"),

@@ -115,10 +115,15 @@ impl InstallPlan {
                 mode,
             });
         }
+        // Packages have relative links, which also lead somewhere below another root.
+        let target = match settings.package {
+            true => PathBuf::from("../../../bin/fulmar"),
+            false => binary.clone(),
+        };
         for name in LINKS {
             files.push(Planned::Link {
                 path: links.join(name),
-                target: binary.clone(),
+                target: target.clone(),
             });
         }
         for (place, text) in SHARED {
@@ -138,23 +143,28 @@ impl InstallPlan {
             mode: 0o644,
             keep: true,
         });
-        files.push(Planned::Text {
-            path: "/etc/systemd/system/fulmar-sshd.service".into(),
-            text: unit(settings, &binary),
+        let texts = units(settings, &binary)
+            .into_iter()
+            .chain(if settings.is_below_usr() {
+                vec![
+                    (
+                        "/usr/lib/sysusers.d/fulmar.conf".into(),
+                        SYSTEM_USER.to_owned(),
+                    ),
+                    (
+                        "/usr/lib/tmpfiles.d/fulmar.conf".into(),
+                        EMPTY_ROOT.to_owned(),
+                    ),
+                ]
+            } else {
+                Vec::new()
+            });
+        files.extend(texts.map(|(path, text)| Planned::Text {
+            path,
+            text,
             mode: 0o644,
             keep: false,
-        });
-        for (name, text) in [
-            ("fulmar-agent.service", agent_unit(&binary)),
-            ("fulmar-agent.socket", AGENT_SOCKET.to_owned()),
-        ] {
-            files.push(Planned::Text {
-                path: Path::new("/etc/systemd/user").join(name),
-                text,
-                mode: 0o644,
-                keep: false,
-            });
-        }
+        }));
         Ok(Self { files })
     }
 
@@ -166,17 +176,12 @@ impl InstallPlan {
         } else {
             format!("port {}", settings.port)
         };
-        let defaults = InstallSettings::default();
-        let (mut start, mut remove) = (String::new(), "fulmar install --remove".to_owned());
-        if settings.prefix != defaults.prefix {
-            remove.push_str(&format!(" --prefix {}", settings.prefix.display()));
-        }
-        if settings.root == defaults.root {
+        let remove = format!("fulmar install --remove{}", settings.places());
+        let mut start = String::new();
+        if settings.root == Path::new("/") && !settings.replace_openssh {
             start = format!(
                 "To start the server on {port}: systemctl daemon-reload && systemctl enable --now fulmar-sshd\n"
             );
-        } else {
-            remove.push_str(&format!(" --root {}", settings.root.display()));
         }
         format!(
             "The programs by OpenSSH's names are in {}; put it first in PATH to use them.\n\
@@ -193,13 +198,15 @@ fn own_configuration(settings: &InstallSettings) -> io::Result<Vec<Planned>> {
         path: directory.join("sshd_config"),
         text: format!(
             "# Configuration of fulmar-sshd; the keywords are those of sshd_config(5).\n\
-             HostKey {}\nUsePAM yes\nSubsystem sftp internal-sftp\nAcceptEnv LANG LC_*\n",
+             HostKey {}\nUsePAM yes\n# PAM shows it.\nPrintMotd no\nSubsystem sftp internal-sftp\n\
+             AcceptEnv LANG LC_*\n",
             key_path.display()
         ),
         mode: 0o644,
         keep: true,
     }];
-    if !settings.below_root(&key_path).exists() {
+    // Each machine needs a key of its own.
+    if !settings.package && !settings.below_root(&key_path).exists() {
         let key = PrivateKey::generate(KeySpec::Ed25519).map_err(io::Error::other)?;
         let public = PresentedKey::Plain(key.public().clone());
         files.push(Planned::Secret {
@@ -257,34 +264,125 @@ fn pam_service(settings: &InstallSettings) -> String {
         .pam
         .or_else(|| PamStack::below(&settings.root))
         .or_else(|| PamStack::below(Path::new("/")));
-    let head = "# PAM stack of Fulmar's sshd (service \"fulmar\").\n";
-    if stack == Some(PamStack::Debian) {
-        format!(
-            "{head}@include common-auth\naccount required pam_nologin.so\n@include common-account\n\
-             session required pam_loginuid.so\nsession optional pam_keyinit.so force revoke\n\
-             @include common-session\nsession required pam_limits.so\n\
-             session required pam_env.so\n@include common-password\n"
-        )
-    } else {
-        let shared = match stack {
-            Some(PamStack::RedHat) => "password-auth",
-            _ => "system-remote-login",
-        };
-        format!(
-            "{head}auth include {shared}\naccount required pam_nologin.so\naccount include {shared}\n\
-             password include {shared}\nsession required pam_loginuid.so\n\
-             session optional pam_keyinit.so force revoke\nsession include {shared}\n"
-        )
+    let text = match stack {
+        Some(PamStack::Debian) => DEBIAN_PAM,
+        Some(PamStack::RedHat) => RED_HAT_PAM,
+        Some(PamStack::Arch) | None => ARCH_PAM,
+    };
+    format!("# PAM stack of Fulmar's sshd (service \"fulmar\").\n{text}")
+}
+
+/// The modules of SELinux are skipped where they are not installed. Message of the day and mail
+/// are shown once: PrintMotd is off.
+const DEBIAN_PAM: &str = "\
+@include common-auth
+account required pam_nologin.so
+@include common-account
+session [success=ok ignore=ignore module_unknown=ignore default=bad] pam_selinux.so close
+session required pam_loginuid.so
+session optional pam_keyinit.so force revoke
+@include common-session
+session optional pam_motd.so motd=/run/motd.dynamic
+session optional pam_motd.so noupdate
+session optional pam_mail.so standard noenv
+session required pam_limits.so
+session required pam_env.so
+session required pam_env.so envfile=/etc/default/locale
+session [success=ok ignore=ignore module_unknown=ignore default=bad] pam_selinux.so open
+@include common-password
+";
+
+const RED_HAT_PAM: &str = "\
+auth substack password-auth
+auth include postlogin
+account required pam_sepermit.so
+account required pam_nologin.so
+account include password-auth
+password include password-auth
+session required pam_selinux.so close
+session required pam_loginuid.so
+session required pam_selinux.so open env_params
+session required pam_namespace.so
+session optional pam_keyinit.so force revoke
+session optional pam_motd.so
+session include password-auth
+session include postlogin
+";
+
+/// system-remote-login has the modules of messages, mail and audit itself.
+const ARCH_PAM: &str = "\
+auth include system-remote-login
+account required pam_nologin.so
+account include system-remote-login
+password include system-remote-login
+session include system-remote-login
+";
+
+/// For sysusers.d(5): the user of the processes that talk to clients before their login.
+const SYSTEM_USER: &str =
+    "u fulmar - \"Fulmar SSH before the login\" /run/fulmar-empty /usr/sbin/nologin\n";
+
+/// For tmpfiles.d(5): the root directory of these processes.
+const EMPTY_ROOT: &str = "d /run/fulmar-empty 0755 root root -\n";
+
+/// The units of systemd with their places: the server as one service, or with a process for each
+/// connection that a socket starts; and the agent of each user who enables it.
+fn units(settings: &InstallSettings, binary: &Path) -> Vec<(PathBuf, String)> {
+    let folder = match settings.is_below_usr() {
+        true => Path::new("/usr/lib/systemd"),
+        false => Path::new("/etc/systemd"),
+    };
+    let texts = [
+        ("system/fulmar-sshd.service", unit(settings, binary)),
+        ("system/fulmar-sshd.socket", socket(settings)),
+        (
+            "system/fulmar-sshd@.service",
+            connection_unit(settings, binary),
+        ),
+        ("user/fulmar-agent.service", agent_unit(binary)),
+        ("user/fulmar-agent.socket", AGENT_SOCKET.to_owned()),
+    ];
+    texts
+        .into_iter()
+        .map(|(name, text)| (folder.join(name), text))
+        .collect()
+}
+
+fn socket(settings: &InstallSettings) -> String {
+    // The port of OpenSSH's configuration is not read: a socket unit has its own.
+    let (port, conflicts) = match settings.replace_sshd {
+        true => (
+            22,
+            "fulmar-sshd.service ssh.service sshd.service ssh.socket sshd.socket",
+        ),
+        false => (settings.port, "fulmar-sshd.service"),
+    };
+    format!(
+        "[Unit]\nDescription=Fulmar SSH server, a process for each connection\n\
+         Documentation=man:fulmar-sshd(8)\nConflicts={conflicts}\n\
+         ConditionPathExists=!/etc/ssh/sshd_not_to_be_run\n\n\
+         [Socket]\nListenStream={port}\nAccept=yes\n\n[Install]\nWantedBy=sockets.target\n"
+    )
+}
+
+fn connection_unit(settings: &InstallSettings, binary: &Path) -> String {
+    let (binary, config) = (binary.display(), configuration(settings));
+    format!(
+        "[Unit]\nDescription=Fulmar SSH connection\nDocumentation=man:fulmar-sshd(8)\n\
+         After=auditd.service\nCollectMode=inactive-or-failed\n\n\
+         [Service]\nExecStart=-{binary} sshd -i -f {config}\nStandardInput=socket\n"
+    )
+}
+
+fn configuration(settings: &InstallSettings) -> &'static str {
+    match settings.openssh_config {
+        true => "/etc/ssh/sshd_config",
+        false => "/etc/fulmar/sshd_config",
     }
 }
 
 fn unit(settings: &InstallSettings, binary: &Path) -> String {
-    let binary = binary.display();
-    let config = if settings.openssh_config {
-        "/etc/ssh/sshd_config"
-    } else {
-        "/etc/fulmar/sshd_config"
-    };
+    let (binary, config) = (binary.display(), configuration(settings));
     let (port, conflicts) = if settings.replace_sshd {
         (String::new(), "Conflicts=ssh.service sshd.service\n")
     } else {
@@ -295,7 +393,7 @@ fn unit(settings: &InstallSettings, binary: &Path) -> String {
         )
     };
     format!(
-        "[Unit]\nDescription=Fulmar SSH server\nAfter=network.target auditd.service\n\
+        "[Unit]\nDescription=Fulmar SSH server\nDocumentation=man:fulmar-sshd(8)\nAfter=network.target auditd.service\n\
          ConditionPathExists=!/etc/ssh/sshd_not_to_be_run\n{conflicts}\n\
          [Service]\nType=notify\nExecStartPre={binary} sshd -t -f {config}\n\
          ExecStart={binary} sshd -D -f {config}{port}\nExecReload={binary} sshd -t -f {config}\n\

@@ -4,7 +4,8 @@
 //! A manifest lists every written file with its hash, so that removal deletes the installed files
 //! and keeps, with a message, those that somebody has changed. No file of OpenSSH is changed: its
 //! configuration and host keys are read on request, and the service listens on its own port unless
-//! `--replace-sshd` is given.
+//! `--replace-sshd` is given. `--replace-openssh` takes the names of OpenSSH's programs
+//! ([`replace`]).
 #![forbid(unsafe_code)]
 
 // Printing to a closed pipe must not panic.
@@ -19,6 +20,7 @@ use std::path::{Path, PathBuf};
 
 mod files;
 mod manifest;
+mod replace;
 
 use files::{InstallPlan, PamStack, Planned};
 use flags::{CommandLine, Word};
@@ -26,7 +28,9 @@ use manifest::Manifest;
 
 const USAGE: &str = "usage: fulmar install [--prefix DIR] [--root DIR] [--port N] [--openssh-config]\n\
      \x20                     [--replace-sshd] [--keysign] [--pam NAME] [--dry-run]\n\
-     \x20      fulmar install --remove [--prefix DIR] [--root DIR] [--dry-run]\n\
+     \x20      fulmar install --replace-openssh [--fulmar-defaults] [--prefix DIR] [--root DIR]\n\
+     \x20                     [--dry-run]\n\
+     \x20      fulmar install --revert|--remove [--prefix DIR] [--root DIR] [--dry-run]\n\
      --prefix          directory of the binary and the links (/usr/local)\n\
      --root            install below DIR, for packages and trials (/)\n\
      --port            port of the service beside OpenSSH's (2222)\n\
@@ -35,6 +39,10 @@ const USAGE: &str = "usage: fulmar install [--prefix DIR] [--root DIR] [--port N
      --keysign         install ssh-keysign, set-user-ID root, for host-based logins\n\
      --pam             PAM stack of debian, redhat or arch; by default that of DIR/etc/pam.d,\n\
      \x20                 else that of this machine\n\
+     --package         files of a package: no host key, no manifest, relative links\n\
+     --replace-openssh take the places of OpenSSH's programs, and tell what differs here\n\
+     --fulmar-defaults keep Fulmar's defaults there, instead of OpenSSH's behaviour\n\
+     --revert          give OpenSSH its places back, as they were\n\
      --remove          remove the installed files that have not been changed since\n\
      --dry-run         show the steps only\n";
 
@@ -53,6 +61,14 @@ pub(crate) struct InstallSettings {
     pub(crate) keysign: Option<u32>,
     /// The PAM stack, if `--pam` names one.
     pub(crate) pam: Option<PamStack>,
+    /// Take OpenSSH's place.
+    pub(crate) replace_openssh: bool,
+    /// In OpenSSH's place, keep the defaults that differ.
+    pub(crate) fulmar_defaults: bool,
+    /// Give OpenSSH its place back.
+    pub(crate) revert: bool,
+    /// The files become those of a package: no host key, no manifest, relative links.
+    pub(crate) package: bool,
     pub(crate) remove: bool,
     pub(crate) dry_run: bool,
 }
@@ -60,20 +76,36 @@ pub(crate) struct InstallSettings {
 impl Default for InstallSettings {
     fn default() -> Self {
         Self {
-            prefix: PathBuf::from("/usr/local"),
+            prefix: default_prefix(),
             root: PathBuf::from("/"),
             port: 2222,
             openssh_config: false,
             replace_sshd: false,
             keysign: None,
             pam: None,
+            replace_openssh: false,
+            fulmar_defaults: false,
+            revert: false,
+            package: false,
             remove: false,
             dry_run: false,
         }
     }
 }
 
+/// `/usr` if the running program is that of a package, else `/usr/local`.
+fn default_prefix() -> PathBuf {
+    let packaged = Path::new("/usr/bin/fulmar");
+    let is_packaged = std::env::current_exe().is_ok_and(|path| path == packaged);
+    PathBuf::from(if is_packaged { "/usr" } else { "/usr/local" })
+}
+
 impl InstallSettings {
+    /// True if files go where only packages may write, by the rules of distributions.
+    pub(crate) fn is_below_usr(&self) -> bool {
+        self.prefix == Path::new("/usr")
+    }
+
     /// The place of a path of the installed system during the installation: below `--root`.
     pub(crate) fn below_root(&self, path: &Path) -> PathBuf {
         self.root.join(path.strip_prefix("/").unwrap_or(path))
@@ -99,6 +131,28 @@ impl InstallSettings {
         }
     }
 
+    /// The flags that name the places of this installation, each after a blank.
+    pub(crate) fn places(&self) -> String {
+        let defaults = Self::default();
+        let mut flags = String::new();
+        for (flag, place, default) in [
+            ("--prefix", &self.prefix, &defaults.prefix),
+            ("--root", &self.root, &defaults.root),
+        ] {
+            if place != default {
+                flags.push_str(&format!(" {flag} {}", place.display()));
+            }
+        }
+        flags
+    }
+
+    /// True if the program that runs is the installed one.
+    fn is_installed(&self) -> bool {
+        let installed = self.below_root(&self.prefix.join("bin/fulmar"));
+        let running = std::env::current_exe().and_then(fs::canonicalize);
+        matches!((running, fs::canonicalize(installed)), (Ok(one), Ok(other)) if one == other)
+    }
+
     fn manifest_path(&self) -> PathBuf {
         self.below_root(&self.prefix.join("lib/fulmar/manifest"))
     }
@@ -119,18 +173,34 @@ pub fn run(args: Vec<OsString>) -> i32 {
             return 2;
         }
     };
-    let done = if settings.remove {
-        remove(&settings)
-    } else {
-        install(&settings)
-    };
-    match done {
+    match carry_out(&settings) {
         Ok(()) => 0,
         Err(error) => {
             eprintln!("fulmar install: {error}");
             1
         }
     }
+}
+
+fn carry_out(settings: &InstallSettings) -> io::Result<()> {
+    if settings.revert {
+        return replace::revert(settings);
+    }
+    if settings.remove {
+        if replace::is_replaced(settings)? {
+            replace::revert(settings)?;
+        }
+        return remove(settings);
+    }
+    if !settings.replace_openssh {
+        return install(settings);
+    }
+    let plan = replace::plan(settings)?;
+    // A package has installed the program that runs.
+    if !settings.is_installed() {
+        install(settings)?;
+    }
+    replace::replace(plan, settings)
 }
 
 fn parse(args: Vec<OsString>) -> Result<Option<InstallSettings>, String> {
@@ -163,11 +233,29 @@ fn parse(args: Vec<OsString>) -> Result<Option<InstallSettings>, String> {
                         format!("--pam needs debian, redhat or arch, not {value:?}")
                     })?);
             }
+            "replace-openssh" => {
+                settings.replace_openssh = true;
+                settings.openssh_config = true;
+            }
+            "fulmar-defaults" => settings.fulmar_defaults = true,
+            "package" => settings.package = true,
+            "revert" => settings.revert = true,
             "remove" => settings.remove = true,
             "dry-run" => settings.dry_run = true,
             "h" | "help" => return Ok(None),
             other => return Err(flags::Error::Unknown(other.to_owned()).to_string()),
         }
+    }
+    if settings.fulmar_defaults && !settings.replace_openssh {
+        return Err("--fulmar-defaults is for --replace-openssh".to_owned());
+    }
+    if [settings.replace_openssh, settings.revert, settings.remove]
+        .iter()
+        .filter(|is| **is)
+        .count()
+        > 1
+    {
+        return Err("--replace-openssh, --revert and --remove exclude each other".to_owned());
     }
     Ok(Some(settings))
 }
@@ -187,6 +275,11 @@ fn explain(what: &str, path: &Path) -> impl FnOnce(io::Error) -> io::Error {
 }
 
 fn install(settings: &InstallSettings) -> io::Result<()> {
+    if settings.package && settings.root == Path::new("/") {
+        return Err(io::Error::other(
+            "--package needs --root: the directory of the package's files",
+        ));
+    }
     let old = Manifest::load(&settings.manifest_path())?;
     let settings = &settings.with_installed_keysign(&old);
     let plan = InstallPlan::new(settings)?;
@@ -212,7 +305,7 @@ fn install(settings: &InstallSettings) -> io::Result<()> {
         }
         println!("{verb:<7} {}", path.display());
     }
-    if settings.dry_run {
+    if settings.dry_run || settings.package {
         return Ok(());
     }
     let is_planned = |path: &Path| plan.files.iter().any(|planned| planned.path() == path);

@@ -171,7 +171,7 @@ fn the_stack_is_the_one_that_is_told_or_there_and_a_second_time_changes_nothing(
     let stack = || fs::read_to_string(root.join("etc/pam.d/fulmar")).unwrap();
     for (name, part) in [
         ("debian", "@include common-auth"),
-        ("redhat", "auth include password-auth"),
+        ("redhat", "auth substack password-auth"),
         ("arch", "auth include system-remote-login"),
     ] {
         assert_eq!(run(arguments(&["--pam", name])), 0);
@@ -181,7 +181,7 @@ fn the_stack_is_the_one_that_is_told_or_there_and_a_second_time_changes_nothing(
     // Without --pam, the stack that exists; an unchanged file is not written again.
     fs::write(root.join("etc/pam.d/password-auth"), "").unwrap();
     assert_eq!(run(arguments(&[])), 0);
-    assert!(stack().contains("auth include password-auth"));
+    assert!(stack().contains("auth substack password-auth"));
     let written = || {
         use std::os::unix::fs::MetadataExt;
         fs::metadata(root.join("etc/pam.d/fulmar")).unwrap().ino()
@@ -213,6 +213,41 @@ fn what_takes_it_away_is_named_with_its_places() {
     assert!(!advice.contains("systemctl"), "{advice}");
     let advice = plan.advice(&InstallSettings::default());
     assert!(advice.contains("systemctl") && advice.ends_with("fulmar install --remove"));
+}
+
+#[test]
+fn the_files_of_a_package_have_no_key_and_lead_nowhere_else() {
+    let root = staged("package");
+    let package = words(&[
+        "--package",
+        "--prefix",
+        "/usr",
+        "--root",
+        root.to_str().unwrap(),
+    ]);
+    assert_eq!(run(package), 0);
+    let files = files_below(&root);
+    for expected in [
+        "etc/fulmar/sshd_config",
+        "usr/lib/systemd/system/fulmar-sshd.service",
+        "usr/lib/systemd/system/fulmar-sshd.socket",
+        "usr/lib/systemd/system/fulmar-sshd@.service",
+        "usr/lib/systemd/user/fulmar-agent.socket",
+        "usr/lib/sysusers.d/fulmar.conf",
+        "usr/lib/tmpfiles.d/fulmar.conf",
+    ] {
+        assert!(
+            files.contains(&PathBuf::from(expected)),
+            "{expected}: {files:?}"
+        );
+    }
+    let stays_out =
+        |path: &&PathBuf| path.ends_with("manifest") || path.to_string_lossy().contains("_key");
+    assert_eq!(files.iter().filter(stays_out).count(), 0, "{files:?}");
+    let link = fs::canonicalize(root.join("usr/lib/fulmar/bin/ssh")).unwrap();
+    assert_eq!(link, fs::canonicalize(root.join("usr/bin/fulmar")).unwrap());
+    fs::remove_dir_all(&root).unwrap();
+    assert_eq!(run(words(&["--package"])), 1);
 }
 
 #[test]

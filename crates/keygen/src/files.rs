@@ -220,3 +220,23 @@ pub(super) fn save_public(
         ))
     })
 }
+
+/// Writes both files of a key pair, the public one beside `path`.
+pub(super) fn save(
+    form: KeyFileForm,
+    path: &Path,
+    key: &PrivateKey,
+    comment: &str,
+    passphrase: &[u8],
+) -> Result<(), KeygenFailure> {
+    let text = private_text(form, key, comment, passphrase)?;
+    save_private(path, &text).map_err(|error| {
+        KeygenFailure::refused(format!(
+            "Saving key \"{}\" failed: {}",
+            shown(path),
+            reason(&error)
+        ))
+    })?;
+    let public = PresentedKey::from(key.public().clone());
+    save_public(&public_path(path), &public, comment)
+}

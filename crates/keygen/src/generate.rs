@@ -4,7 +4,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use crypto::hash::HashAlgorithm;
-use keys::{EcCurve, KeySpec, KeyType, PresentedKey, PrivateKey, fingerprint};
+use keys::{EcCurve, KeySpec, KeyType, PrivateKey, fingerprint};
 use zeroize::Zeroizing;
 
 use super::options::{FingerprintForm, Flags, IdentityChoice, KeyFileForm};
@@ -113,7 +113,7 @@ pub(super) fn key_pair(plan: &KeyPairPlan<'_>) -> Result<(), KeygenFailure> {
         None => console::new_passphrase("Enter passphrase (empty for no passphrase): ")?,
     };
     let comment = comment(plan.comment);
-    save(plan.form, &path, &key, &comment, &passphrase)?;
+    files::save(plan.form, &path, &key, &comment, &passphrase)?;
     if !plan.quiet {
         announce(plan.fingerprint.hash, &path, &key, &comment);
     }
@@ -171,7 +171,7 @@ pub(super) fn host_keys(plan: &HostKeyPlan<'_>) -> Result<(), KeygenFailure> {
         }
         let key = generate(spec)?;
         let comment = comment(plan.comment);
-        save(plan.form, &path, &key, &comment, &[])?;
+        files::save(plan.form, &path, &key, &comment, &[])?;
     }
     if !first {
         println!();
@@ -186,25 +186,6 @@ fn comment(given: Option<&str>) -> String {
 
 fn generate(spec: KeySpec) -> Result<PrivateKey, KeygenFailure> {
     PrivateKey::generate(spec).map_err(|error| KeygenFailure::new(error.to_string()))
-}
-
-pub(super) fn save(
-    form: KeyFileForm,
-    path: &Path,
-    key: &PrivateKey,
-    comment: &str,
-    passphrase: &[u8],
-) -> Result<(), KeygenFailure> {
-    let text: Zeroizing<String> = files::private_text(form, key, comment, passphrase)?;
-    files::save_private(path, &text).map_err(|error| {
-        KeygenFailure::refused(format!(
-            "Saving key \"{}\" failed: {}",
-            shown(path),
-            reason(&error)
-        ))
-    })?;
-    let public = PresentedKey::from(key.public().clone());
-    files::save_public(&files::public_path(path), &public, comment)
 }
 
 /// The folder `~/.ssh`, when the key goes there and it does not exist.

@@ -9,7 +9,7 @@ use wire::Put;
 use zeroize::Zeroizing;
 
 use super::options::{Flags, KeyFileForm};
-use super::{KeygenFailure, console, generate, reason};
+use super::{KeygenFailure, console, files, reason};
 use transfer::plan::shown;
 
 /// The variable that names a provider.
@@ -296,7 +296,7 @@ pub(super) fn download(plan: &Download<'_>) -> Result<(), KeygenFailure> {
                 passphrase.insert(console::new_passphrase(prompt)?).clone()
             }
         };
-        generate::save(plan.form, &path, &resident.key, &application, &passphrase)?;
+        files::save(plan.form, &path, &resident.key, &application, &passphrase)?;
         if !plan.quiet {
             let label = resident.key.key_type().label();
             let of = match suffix.is_empty() {

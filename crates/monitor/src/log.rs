@@ -120,25 +120,7 @@ impl Log {
         self.line(LogLevel::Fatal, text);
     }
 
-    /// Logs a failure.
-    pub(crate) fn error(&self, text: &str) {
-        self.line(LogLevel::Error, text);
-    }
-
-    /// Logs an event at level INFO.
-    pub(crate) fn info(&self, text: &str) {
-        self.line(LogLevel::Info, text);
-    }
-
-    /// Logs an event at level VERBOSE.
-    pub(crate) fn verbose(&self, text: &str) {
-        self.line(LogLevel::Verbose, text);
-    }
-
-    /// Logs a detail at level DEBUG1.
-    pub(crate) fn debug(&self, text: &str) {
-        self.line(LogLevel::Debug1, text);
-    }
+    privsep::line_levels!(error, info, verbose, debug);
 }
 
 fn prefix(level: LogLevel) -> &'static str {

@@ -13,6 +13,36 @@ pub fn log_text(text: &str) -> String {
     escape::escape_at_most(&*text, escape::Style::Ascii, MAX_LOG_TEXT_BYTES)
 }
 
+/// Defines the methods of these names, which log one line at their level, for a type with a method
+/// `line(level, text)`.
+#[macro_export]
+macro_rules! line_levels {
+    (@ error) => {
+        $crate::line_levels!(@ error Error "Logs a failure.");
+    };
+    (@ info) => {
+        $crate::line_levels!(@ info Info "Logs an event at level INFO.");
+    };
+    (@ verbose) => {
+        $crate::line_levels!(@ verbose Verbose "Logs an event at level VERBOSE.");
+    };
+    (@ debug) => {
+        $crate::line_levels!(@ debug Debug1 "Logs a detail at level DEBUG1.");
+    };
+    (@ debug2) => {
+        $crate::line_levels!(@ debug2 Debug2 "Logs a detail at level DEBUG2.");
+    };
+    (@ $method:ident $level:ident $text:literal) => {
+        #[doc = $text]
+        pub(crate) fn $method(&self, text: &str) {
+            self.line($crate::LogLevel::$level, text);
+        }
+    };
+    ($($method:ident),*) => {
+        $($crate::line_levels!(@ $method);)*
+    };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

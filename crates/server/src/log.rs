@@ -71,25 +71,7 @@ impl<'a> Logger<'a> {
         }
     }
 
-    pub(crate) fn error(&self, text: &str) {
-        self.line(LogLevel::Error, text);
-    }
-
-    pub(crate) fn info(&self, text: &str) {
-        self.line(LogLevel::Info, text);
-    }
-
-    pub(crate) fn verbose(&self, text: &str) {
-        self.line(LogLevel::Verbose, text);
-    }
-
-    pub(crate) fn debug(&self, text: &str) {
-        self.line(LogLevel::Debug1, text);
-    }
-
-    pub(crate) fn debug2(&self, text: &str) {
-        self.line(LogLevel::Debug2, text);
-    }
+    privsep::line_levels!(error, info, verbose, debug, debug2);
 }
 
 #[cfg(test)]

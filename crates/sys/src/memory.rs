@@ -113,28 +113,30 @@ pub fn trim() {
     }
 }
 
-/// Returns the pages of the main thread's stack below the current frame, which earlier, deeper
-/// calls used and may have left secrets in. Does nothing on other threads.
+/// Returns the pages of the calling thread's stack below the current frame, which earlier, deeper
+/// calls used and may have left secrets in.
 #[inline(never)]
 pub fn trim_stack() {
-    /// Limit on the bytes returned per call. The kernel keeps the same distance below each stack
-    /// free of other mappings (`stack_guard_gap`).
+    /// Limit on the bytes returned per call on the main thread. The kernel keeps the same distance
+    /// below that stack free of other mappings (`stack_guard_gap`).
     const MAX_TRIM_BYTES: usize = 1 << 20;
-    if rustix::thread::gettid() != rustix::process::getpid() {
-        return;
-    }
     let here = 0_u8;
     let page = rustix::param::page_size();
     let top = (&raw const here).addr() & !(page - 1);
     // The page below may hold frames of this function.
-    let (Some(end), Some(start)) = (
-        top.checked_sub(page),
-        top.checked_sub(page + MAX_TRIM_BYTES),
-    ) else {
+    let Some(end) = top.checked_sub(page) else {
+        return;
+    };
+    let is_main = rustix::thread::gettid() == rustix::process::getpid();
+    let start = match is_main {
+        true => end.checked_sub(MAX_TRIM_BYTES),
+        false => thread_stack_start().map(|start| start.next_multiple_of(page)),
+    };
+    let Some(start) = start.filter(|start| *start < end) else {
         return;
     };
     // SAFETY: stack below the stack pointer and the red zone, which is dead until a call writes
-    // it anew, or no mapping at all, which is an error without consequence.
+    // it anew, or on the main thread no mapping at all, which is an error without consequence.
     unsafe {
         libc::madvise(
             std::ptr::without_provenance_mut(start),
@@ -144,9 +146,67 @@ pub fn trim_stack() {
     }
 }
 
+/// The lowest address of the calling thread's stack; `None` if the C library does not know it.
+fn thread_stack_start() -> Option<usize> {
+    let mut attributes = std::mem::MaybeUninit::uninit();
+    let (mut start, mut length) = (std::ptr::null_mut(), 0);
+    // SAFETY: the attributes are initialized by the first call and freed by the last, and the other
+    // two are places of this function.
+    unsafe {
+        if libc::pthread_getattr_np(libc::pthread_self(), attributes.as_mut_ptr()) != 0 {
+            return None;
+        }
+        let known =
+            libc::pthread_attr_getstack(attributes.as_ptr(), &raw mut start, &raw mut length);
+        libc::pthread_attr_destroy(attributes.as_mut_ptr());
+        (known == 0).then(|| start.addr())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Resident KiB of the mapping that holds `address`.
+    fn resident_kib(address: usize) -> u64 {
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let mut holds = false;
+        for line in maps.lines() {
+            let range = line.split(' ').next().unwrap().split_once('-');
+            let bounds = range.and_then(|(start, end)| {
+                let number = |text| usize::from_str_radix(text, 16).ok();
+                Some(number(start)?..number(end)?)
+            });
+            if let Some(bounds) = bounds {
+                holds = bounds.contains(&address);
+            } else if let Some(size) = line.strip_prefix("Rss:").filter(|_| holds) {
+                return size.trim().trim_end_matches(" kB").parse().unwrap();
+            }
+        }
+        panic!("no mapping");
+    }
+
+    #[inline(never)]
+    fn use_stack() -> u8 {
+        let bytes = [1_u8; 256 << 10];
+        let bytes = std::hint::black_box(&bytes);
+        bytes.iter().fold(0, |sum, byte| sum ^ byte)
+    }
+
+    #[test]
+    fn the_used_stack_of_a_thread_is_given_back() {
+        let builder = std::thread::Builder::new().stack_size(1 << 20);
+        let measured = builder.spawn(|| {
+            let here = 0_u8;
+            let here = (&raw const here).addr();
+            std::hint::black_box(use_stack());
+            let before = resident_kib(here);
+            trim_stack();
+            (before, resident_kib(here))
+        });
+        let (before, after) = measured.unwrap().join().unwrap();
+        assert!(before >= 256 && after < 128, "{before} {after}");
+    }
 
     #[test]
     fn code_that_was_given_back_runs_again() {

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use keys::SignatureAlgorithm;
-use sys::process::Child;
+use sys::process::{Child, PrintedText};
 use sys::signals::Signal;
 
 use crate::message::{
@@ -23,13 +23,13 @@ pub struct PinQuestion {
 }
 
 impl PinQuestion {
-    /// The prompt, as OpenSSH has it.
+    /// The prompt, in OpenSSH's words.
     #[must_use]
     pub fn prompt(&self) -> String {
         format!("Enter PIN for '{}': ", self.label)
     }
 
-    /// What to say before the prompt, if little is left.
+    /// A warning before the prompt, if few attempts are left.
     #[must_use]
     pub fn warning(&self) -> Option<String> {
         let label = &self.label;
@@ -48,7 +48,7 @@ impl PinQuestion {
 /// Asks a person for a PIN; `None` if there is nobody, or nobody wants to.
 pub type AskPin<'a> = &'a mut dyn FnMut(&PinQuestion) -> Option<Pin>;
 
-/// Why a token does not do what it is asked for.
+/// The errors of requests to tokens.
 #[derive(Debug)]
 pub enum TokenError {
     /// The helper has ended or cannot be started.
@@ -84,6 +84,7 @@ impl From<io::Error> for TokenError {
 pub struct TokenLibrary {
     stream: UnixStream,
     child: Child,
+    printed: PrintedText,
     list: TokenList,
     /// Tokens whose PIN was wrong or not given: nobody is asked again.
     given_up: Vec<u32>,
@@ -97,10 +98,11 @@ impl TokenLibrary {
     /// # Errors
     /// [`TokenError`]; a library without any key is none.
     pub fn open(path: &Path, ask: AskPin<'_>) -> Result<Self, TokenError> {
-        let (child, socket) = crate::start(path)?;
+        let started = crate::start(path)?;
         let mut token = Self {
-            stream: UnixStream::from(socket),
-            child,
+            stream: UnixStream::from(started.socket),
+            child: started.child,
+            printed: started.printed,
             list: TokenList::default(),
             given_up: Vec::new(),
             next: 0,
@@ -229,6 +231,7 @@ impl TokenLibrary {
     fn call(&mut self, request: &TokenRequest) -> Result<TokenReply, TokenError> {
         self.next = self.next.wrapping_add(1);
         self.stream.write_all(&request.encode(self.next))?;
+        self.printed.show_until_readable(&self.stream)?;
         let mut length = [0; 4];
         self.stream.read_exact(&mut length)?;
         let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);

@@ -25,7 +25,7 @@ struct Replies(Mutex<OwnedFd>);
 impl Replies {
     fn send(&self, number: u32, reply: &TokenReply) {
         let socket = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Fails only if the owner has gone, which the reader sees.
+        // A send fails only if the owner has gone; the thread that reads requests then ends the process.
         let _ = sys::io::write_all(&*socket, &reply.encode(number));
     }
 }

@@ -13,7 +13,7 @@ const MAX_ITEMS: u32 = 4096;
 /// A personal identification number, wiped when dropped.
 pub type Pin = Zeroizing<Vec<u8>>;
 
-/// What the PIN in a request to sign answers.
+/// The use of the PIN in a request to sign.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PinUse {
     /// The login of the user, which holds until the helper ends or the token is removed.
@@ -51,10 +51,10 @@ pub enum TokenRequest {
     },
 }
 
-/// How many wrong PINs a token still takes, as far as it tells.
+/// How close a token is to locking its PIN, as far as the token reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PinState {
-    /// Nothing is known to be wrong.
+    /// The token reports no wrong PIN.
     #[default]
     Fine,
     /// A wrong PIN was entered since the last right one.
@@ -74,7 +74,7 @@ pub struct TokenEntry {
     pub needs_pin: bool,
     /// True if the PIN is entered at the token.
     pub has_keypad: bool,
-    /// The attempts that are left, as far as the token tells.
+    /// The attempts that are left, as far as the token reports them.
     pub pin_state: PinState,
 }
 
@@ -101,7 +101,7 @@ pub struct TokenList {
 /// A reply of the helper.
 #[derive(Debug, PartialEq, Eq)]
 pub enum TokenReply {
-    /// The list that was asked for.
+    /// The list of tokens and keys.
     Opened(TokenList),
     /// The login was made.
     LoggedIn,

@@ -98,7 +98,7 @@ pub(crate) fn private_key(
     Ok(found.first().copied())
 }
 
-/// What the token signs for a message, and how.
+/// The input of the token's signature for a message, and its mechanism.
 pub(crate) fn to_sign(algorithm: SignatureAlgorithm, message: &[u8]) -> Option<(u64, Vec<u8>)> {
     /// DER of DigestInfo before the digest (RFC 8017 §9.2).
     const SHA256: &[u8] =
@@ -125,7 +125,7 @@ pub(crate) fn to_sign(algorithm: SignatureAlgorithm, message: &[u8]) -> Option<(
     })
 }
 
-/// The signature blob of what the token has signed; `None` if its length is wrong.
+/// The signature blob for the token's output; `None` if its length is wrong.
 pub(crate) fn signature_blob(
     key: &PublicKey,
     algorithm: SignatureAlgorithm,

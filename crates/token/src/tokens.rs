@@ -27,7 +27,7 @@ struct ListedKey {
     token: usize,
 }
 
-/// What a library had when it was last asked.
+/// The tokens and keys of a library at the last listing.
 #[derive(Default)]
 pub(crate) struct LibraryTokens {
     slots: Vec<Arc<TokenSlot>>,
@@ -321,7 +321,7 @@ impl SigningTask {
             .ok_or(NotSigned::Other("it does not have the private key"))?;
         let always = cryptoki.attribute(session, key, attribute::ALWAYS_AUTHENTICATE);
         let needs_pin = always.is_some_and(|value| value.first().is_some_and(|byte| *byte != 0));
-        // Asked for before the operation begins, which only a signature would end.
+        // The PIN is asked for before C_SignInit, because only a signature ends that operation.
         let pin = match needs_pin {
             true => Some(pin_for(PinUse::OneSignature)?),
             false => None,

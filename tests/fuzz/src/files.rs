@@ -1,11 +1,13 @@
 //! Files: keys, certificates, known_hosts and lists of keys.
 
+use keys::allowed_signers::signers;
 use keys::authorized_keys::{parse, parse_principals};
 use keys::known_hosts::{KnownHosts, edit, known_types, lookup};
+use keys::sshsig::FileSignature;
 use keys::time::CivilTime;
 use keys::{
     Certificate, PresentedKey, PrivateKey, PublicKey, Signature, SignatureAlgorithm, VerifyPolicy,
-    krl, private_file, public_file,
+    krl, private_file, public_file, sshsig,
 };
 
 /// The key that is looked up in files.
@@ -121,6 +123,72 @@ pub fn authorized_keys(data: &[u8]) {
         let merged = line.options.merge(&line.options);
         assert!(merged.is_err() || merged.as_ref() == Ok(&line.options));
     }
+}
+
+/// A file of allowed signers, for any principal and for one.
+///
+/// # Panics
+/// If a line number is beyond the input, or one principal has a line that the whole file lacks.
+pub fn allowed_signers(data: &[u8]) {
+    let clock = |_: CivilTime| Some(1_700_000_000);
+    let lines = data.split(|byte| *byte == b'\n').count();
+    let all: Vec<_> = signers(data, None, &clock).collect();
+    assert!(all.len() <= lines);
+    for found in signers(data, Some(b"mia@example.org"), &clock) {
+        assert!(all.contains(&found), "{found:?}");
+    }
+    let key = known_key();
+    let presented = PresentedKey::from_blob(&key.public().blob()).expect("own blob");
+    for signer in all.into_iter().flatten() {
+        assert!((1..=lines).contains(&signer.line));
+        for principal in [None, Some("mia@example.org")] {
+            let permitted = signer.permits(&presented, principal, Some(b"git"), 1_700_000_000);
+            let is_other = signer.authority || signer.key != presented;
+            assert!(!is_other || permitted == Ok(None), "{permitted:?}");
+        }
+    }
+}
+
+/// A file with an armored signature (sshsig). One that is read is written, and read again, as the same.
+///
+/// # Panics
+/// If it changes by writing and reading, or verifies as a signature of the known key.
+pub fn file_signature(data: &[u8]) {
+    let Ok(signature) = FileSignature::from_armored(data) else {
+        return;
+    };
+    let again = FileSignature::from_armored(signature.to_armored().as_bytes());
+    let again = again.expect("own file");
+    assert_eq!(again.key.blob(), signature.key.blob());
+    assert_eq!(
+        (&again.namespace, &again.signature),
+        (&signature.namespace, &signature.signature)
+    );
+    // Nobody has signed this digest.
+    assert!(signature.verify(&signature.namespace, &[0; 64]).is_err());
+}
+
+pub(crate) fn signers_seeds() -> Vec<Vec<u8>> {
+    let key = known_key().public().to_line();
+    let text = format!(
+        "# people\n\nmia@example.org {key}\n*@example.org,!eve@example.org namespaces=\"git,file\" {key} note\n\
+         \"a b\" cert-authority,valid-after=\"20240101\",valid-before=\"20991231Z\" {key}\nbad\n"
+    );
+    vec![text.into_bytes()]
+}
+
+pub(crate) fn signature_seeds() -> Vec<Vec<u8>> {
+    let key = known_key();
+    let hash = sshsig::hash_from_name(b"sha512").expect("a hash");
+    let message = sshsig::message(b"git", hash, &[1; 64]);
+    let signature = key.sign(SignatureAlgorithm::Ed25519, &message);
+    let signature = FileSignature {
+        key: PresentedKey::from_blob(&key.public().blob()).expect("own blob"),
+        namespace: b"git".to_vec(),
+        hash,
+        signature: signature.expect("a signature"),
+    };
+    vec![signature.to_armored().into_bytes()]
 }
 
 /// A key revocation list, binary or plain.

@@ -22,6 +22,7 @@ pub mod security_keys;
 pub mod seeds;
 pub mod sftp;
 pub mod sharing;
+pub mod tokens;
 
 /// A body: accepts any bytes, panics only for a defect.
 pub type Body = fn(&[u8]);
@@ -57,4 +58,7 @@ pub const TARGETS: &[(&str, Body)] = &[
     ("mux_message", sharing::mux_message),
     ("dns_answer", dns::dns_answer),
     ("ctap_cbor", security_keys::ctap_cbor),
+    ("allowed_signers", files::allowed_signers),
+    ("file_signature", files::file_signature),
+    ("token_reply", tokens::token_reply),
 ];

@@ -49,6 +49,9 @@ pub fn of(target: &str) -> Seeds {
         "dns_answer" => named("answer", crate::dns::seeds()),
         "mux_message" => named("message", crate::sharing::message_seeds()),
         "ctap_cbor" => named("value", crate::security_keys::seeds()),
+        "allowed_signers" => named("file", crate::files::signers_seeds()),
+        "file_signature" => named("file", crate::files::signature_seeds()),
+        "token_reply" => named("reply", crate::tokens::seeds()),
         _ => Vec::new(),
     }
 }

@@ -101,6 +101,9 @@ targets!(
     mux_message,
     dns_answer,
     ctap_cbor,
+    allowed_signers,
+    file_signature,
+    token_reply,
 );
 
 #[test]

@@ -55,14 +55,7 @@ fn a_maximum_packet_of_nothing_is_refused_on_both_sides() {
     adversary
         .subject
         .command(|client| client.open_channel("session", b"").map(drop));
-    adversary.expect(90);
-    adversary.say(&ChannelOpenConfirmation {
-        recipient_channel: 0,
-        sender_channel: 0,
-        window: 1 << 20,
-        max_packet: 0,
-        fields: Rest(b""),
-    });
+    adversary.confirm_session(0, 0);
     adversary.ends_with("maximum packet size of 0");
 }
 

@@ -93,14 +93,7 @@ fn a_channel_that_the_subject_opened_is_not_reached_by_the_peers_number() {
     adversary
         .subject
         .command(|client| client.open_channel("session", b"").map(drop));
-    adversary.expect(90);
-    adversary.say(&ChannelOpenConfirmation {
-        recipient_channel: 0,
-        sender_channel: 3,
-        window: 1 << 20,
-        max_packet: 32_768,
-        fields: Rest(b""),
-    });
+    adversary.confirm_session(3, 32_768);
     adversary.open("forwarded-tcpip", 4, 1 << 20, 32_768);
     say_data(&mut adversary, EARLY | 3, b"stray");
     goes_on(&mut adversary);

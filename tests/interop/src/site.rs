@@ -83,6 +83,27 @@ impl Site {
         command
     }
 
+    /// Logs in with this key file and no other, `extra` configuration first, and says `in` there.
+    ///
+    /// # Panics
+    /// If the client is not installed or hangs.
+    #[must_use]
+    pub fn login_with(&self, extra: &str, key: &Path) -> Outcome {
+        // Further IdentityFile lines add to the first one, so the fixture's is left out.
+        let config = self.config(extra);
+        let text = std::fs::read_to_string(&config).expect("the configuration");
+        let kept: String = text
+            .lines()
+            .filter(|line| !line.starts_with("IdentityFile"))
+            .map(|line| format!("{line}\n"))
+            .collect();
+        let text = format!("IdentityFile {}\n{kept}", key.display());
+        std::fs::write(&config, text).expect("the configuration");
+        let mut command = self.client.ssh().unwrap_or_else(|why| panic!("{why}"));
+        command.arg("-F").arg(config).args([HOST, "echo in"]);
+        finish(&mut command, Input::Nothing)
+    }
+
     /// Runs a command there.
     ///
     /// # Panics

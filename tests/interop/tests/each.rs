@@ -1,19 +1,24 @@
 //! `fulmar each` at OpenSSH's server and at ours: commands, outputs, failures of some hosts, time limits,
-//! and copies of trees.
+//! servers that are killed, questions of jumps, and copies of trees.
 
 use std::fs;
+use std::io::Write;
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use interop::fixture;
 use interop::json;
 use interop::peers::ours::{Kind, binary};
 use interop::peers::{Running, openssh};
-use interop::process::{COMMAND_LIMIT, Input, Outcome, run};
+use interop::process::{COMMAND_LIMIT, Input, Outcome, descendants, kill, processes, run};
 use interop::report::skipped;
-use interop::scratch::Scratch;
+use interop::scratch::{Scratch, until};
 
 /// A server and a configuration in which `n…` are names of it.
 struct Site {
@@ -24,7 +29,8 @@ struct Site {
 
 impl Site {
     fn new(kind: Kind) -> Option<Self> {
-        let server = match openssh::start(kind, "Subsystem sftp internal-sftp\n") {
+        let extra = "Subsystem sftp internal-sftp\nAcceptEnv FULMAR_TEST_HOST\n";
+        let server = match openssh::start(kind, extra) {
             Ok(server) => server,
             Err(why) => {
                 skipped(kind.name(), &why);
@@ -34,6 +40,7 @@ impl Site {
         let scratch = Scratch::new();
         let names = format!(
             "LogLevel INFO\nHost n*\nHostName 127.0.0.1\nPort {}\nUser {}\n\
+             SetEnv FULMAR_TEST_HOST=%n\n\
              Host dead\nHostName 127.0.0.1\nPort 1\n\
              Host changed\nHostName 127.0.0.1\nPort {0}\nUser {1}\nHostKeyAlias other\n\
              UserKnownHostsFile {2}\n\
@@ -296,6 +303,207 @@ fn a_question_ends_by_the_time_limit_of_its_hosts() {
         // The other host's time was over before its turn to ask.
         assert_eq!(fs::read_to_string(&asked).expect("a question"), "x\n");
     });
+}
+
+/// Accepts connections, sends `greeting` to each, and then is silent for as long as the test runs.
+fn silent_server(greeting: &'static str) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    thread::spawn(move || {
+        let mut kept = Vec::new();
+        for mut stream in listener.incoming().flatten() {
+            let _ = stream.write_all(greeting.as_bytes());
+            kept.push(stream);
+        }
+    });
+    port
+}
+
+#[test]
+fn each_phase_of_a_login_ends_by_the_time_limit() {
+    let Some(site) = Site::new(Kind::Fulmar) else {
+        return;
+    };
+    let silent = silent_server("");
+    let version = silent_server("SSH-2.0-silent\r\n");
+    // No other process has this argument.
+    let sleep = format!("sleep 98765{}", std::process::id());
+    let config = fs::read_to_string(&site.config).expect("the configuration");
+    let config = format!(
+        "Host silent\nHostName 127.0.0.1\nPort {silent}\n\
+         Host version\nHostName 127.0.0.1\nPort {version}\n\
+         Host proxy\nProxyCommand {sleep}\n\
+         Host fdpass\nProxyCommand {sleep}\nProxyUseFdpass yes\n\
+         Host jumped\nHostName 127.0.0.1\nProxyJump silent\nHost *\n{config}"
+    );
+    let config = site.scratch.write("phases", config);
+    let mut command = Command::new(binary());
+    command
+        .arg("each")
+        .arg("-F")
+        .arg(&config)
+        .args(["--json", "--timeout", "3"])
+        .args([
+            "silent,version,proxy,fdpass,jumped,n1",
+            "--",
+            "exec sleep 30",
+        ]);
+    let begun = Instant::now();
+    let found = run(&mut command, Input::Nothing, COMMAND_LIMIT).expect("fulmar each");
+    assert_eq!(found.status, 255, "{}", found.summary());
+    assert!(
+        begun.elapsed() < Duration::from_secs(28),
+        "{}",
+        found.summary()
+    );
+    let text = found.stdout.text();
+    assert_eq!(text.lines().count(), 6, "{text}");
+    for line in text.lines() {
+        assert!(line.contains(r#""exit":null"#), "{line}");
+        assert!(line.contains("timed out"), "{line}");
+    }
+    let is_left = || {
+        processes().any(|pid| {
+            let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&words).replace('\0', " ").trim() == sleep
+        })
+    };
+    assert!(until(COMMAND_LIMIT, || !is_left()), "{sleep} is left");
+}
+
+#[test]
+fn no_command_runs_twice_and_none_is_lost_where_servers_are_killed() {
+    const HOSTS: usize = 60;
+    with_servers(|site| {
+        let ran = site.scratch.write("ran", "");
+        let command = format!(
+            "echo $FULMAR_TEST_HOST >>{}; sleep 0.2; echo done",
+            ran.display()
+        );
+        let listener = site.server.daemon.pid();
+        let is_over = AtomicBool::new(false);
+        let hosts = format!("n[1-{HOSTS}]");
+        let found = thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut random = 0x9e37_79b9_u32 ^ listener;
+                while !is_over.load(Ordering::Relaxed) {
+                    random ^= random << 13;
+                    random ^= random >> 17;
+                    random ^= random << 5;
+                    thread::sleep(Duration::from_millis(u64::from(random % 60)));
+                    let below = descendants(listener);
+                    let at = (random >> 8) as usize % below.len().max(1);
+                    if let Some(pid) = below.get(at).filter(|pid| **pid != listener) {
+                        kill(*pid);
+                    }
+                }
+            });
+            let found = site.each(&["--json", "-n", "16", &hosts, "--", &command]);
+            is_over.store(true, Ordering::Relaxed);
+            found
+        });
+        let text = found.stdout.text();
+        let ran = sorted(&fs::read_to_string(&ran).expect("the list"));
+        let mut once = ran.clone();
+        once.dedup();
+        assert_eq!(once, ran, "a command ran twice");
+        let mut reported = Vec::new();
+        let mut failed = 0;
+        for line in text.lines() {
+            let value = json::Value::read(line).expect("JSON");
+            let host = value
+                .find("host")
+                .and_then(json::Value::text)
+                .expect("a host");
+            reported.push(host.to_owned());
+            let status = value.find("exit").and_then(json::Value::number);
+            if status == Some(0.0) {
+                assert!(
+                    ran.iter().any(|name| name == host),
+                    "{host} did not run: {line}"
+                );
+                assert!(line.contains(r#""stdout":"done\n""#), "{line}");
+            } else {
+                failed += 1;
+                let says_why = value.find("error").is_some_and(|why| why.text().is_some());
+                assert!(status.is_some() || says_why, "{line}");
+            }
+        }
+        reported.sort();
+        reported.dedup();
+        assert_eq!(
+            (reported.len(), text.lines().count()),
+            (HOSTS, HOSTS),
+            "{text}"
+        );
+        assert!(failed > 0, "no server was killed in time");
+        assert_ne!(found.status, 0, "{}", found.summary());
+        let summary = format!("{failed} of {HOSTS} hosts failed");
+        assert!(
+            found.stderr.text().contains(&summary),
+            "{}",
+            found.summary()
+        );
+    });
+}
+
+#[test]
+fn jumps_ask_one_at_a_time_and_the_same_once() {
+    let Some(site) = Site::new(Kind::Fulmar) else {
+        return;
+    };
+    let key = fs::read(fixture::file("user_ed25519")).expect("a key");
+    let key = site.scratch.write("locked", key);
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).expect("chmod");
+    let mut command = Command::new(binary());
+    command
+        .args(["keygen", "-q", "-p", "-P", "", "-N", "the passphrase", "-f"])
+        .arg(&key);
+    let locked = run(&mut command, Input::Nothing, COMMAND_LIMIT).expect("keygen");
+    assert_eq!(locked.status, 0, "{}", locked.summary());
+    // Two questions at once would meet in the directory.
+    let (asked, busy) = (site.scratch.join("asked"), site.scratch.join("busy"));
+    let text = format!(
+        "#!/bin/sh\nmkdir '{1}' || echo at once >>'{0}'\necho \"$1\" | tail -n 1 >>'{0}'\nsleep 0.3\n\
+         case \"$1\" in *assphrase*) echo the passphrase;; *) echo yes;; esac\nrmdir '{1}'\n",
+        asked.display(),
+        busy.display()
+    );
+    let askpass = site.scratch.write("askpass", text);
+    fs::set_permissions(&askpass, fs::Permissions::from_mode(0o755)).expect("chmod");
+    let config = fs::read_to_string(&site.config).expect("the configuration");
+    let config = format!(
+        "Host jump\nHostName 127.0.0.1\nPort {}\nUser {}\nIdentityFile {}\nIdentitiesOnly yes\n\
+         IdentityAgent none\nUserKnownHostsFile {}\nGlobalKnownHostsFile /dev/null\n\
+         StrictHostKeyChecking ask\nBatchMode no\nUpdateHostKeys no\n\
+         Host n*\nProxyJump jump\nHost *\n{config}",
+        site.server.daemon.port,
+        site.server.user,
+        key.display(),
+        site.scratch.join("jump_known_hosts").display(),
+    );
+    let config = site.scratch.write("jumped", config);
+    let mut command = Command::new(binary());
+    command
+        .arg("each")
+        .arg("-F")
+        .arg(&config)
+        .args(["n[1-6]", "--", "echo through"])
+        .env("SSH_ASKPASS", &askpass)
+        .env("SSH_ASKPASS_REQUIRE", "force");
+    let found = run(&mut command, Input::Nothing, COMMAND_LIMIT).expect("fulmar each");
+    assert_eq!(found.status, 0, "{}", found.summary());
+    assert_eq!(
+        found.stdout.text().matches("through").count(),
+        6,
+        "{}",
+        found.summary()
+    );
+    let asked = fs::read_to_string(asked).expect("questions");
+    let questions: Vec<&str> = asked.lines().collect();
+    assert_eq!(questions.len(), 2, "{asked}");
+    assert!(questions[0].starts_with("Are you sure"), "{asked}");
+    assert!(questions[1].starts_with("Enter passphrase"), "{asked}");
 }
 
 #[test]

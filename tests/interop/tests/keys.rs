@@ -14,22 +14,6 @@ fn identity(key: &std::path::Path) -> String {
     format!("IdentityFile {}\n", key.display())
 }
 
-/// A login with this key and no other.
-fn login(site: &Site, extra: &str, key: &std::path::Path) -> Outcome {
-    // Further IdentityFile lines add to the first one, so the fixture's is left out.
-    let config = site.config(extra);
-    let text = std::fs::read_to_string(&config).expect("the configuration");
-    let kept: String = text
-        .lines()
-        .filter(|line| !line.starts_with("IdentityFile"))
-        .map(|line| format!("{line}\n"))
-        .collect();
-    std::fs::write(&config, format!("{}{kept}", identity(key))).expect("the configuration");
-    let mut command = site.client.ssh().expect("a client");
-    command.arg("-F").arg(config).args([HOST, "echo in"]);
-    finish(&mut command, Input::Nothing)
-}
-
 fn assert_in(outcome: &Outcome, what: &str) {
     outcome.assert_in(what);
     assert_eq!(outcome.status, 0, "{what}");
@@ -63,10 +47,13 @@ fn every_type_of_key_and_its_certificate_lets_in() {
             // Plain: the file has no certificate beside it.
             let scratch = Scratch::new();
             let plain = scratch.write("key", fixture::text(&format!("user_{name}")));
-            assert_in(&login(&site, "", &plain), name);
-            assert_out(&login(&with_ca, "", &plain), name);
+            assert_in(&site.login_with("", &plain), name);
+            assert_out(&with_ca.login_with("", &plain), name);
             if user == "root" {
-                assert_in(&login(&with_ca, "", &key), &format!("{name} certificate"));
+                assert_in(
+                    &with_ca.login_with("", &key),
+                    &format!("{name} certificate"),
+                );
             }
         }
     });
@@ -79,12 +66,18 @@ fn only_accepted_algorithms_let_in() {
         let site = Site::new(client, server, lines);
         let scratch = Scratch::new();
         let key = |name: &str| scratch.write(name, fixture::text(&format!("user_{name}")));
-        assert_in(&login(&site, "", &key("rsa")), "rsa-sha2-512");
-        assert_in(&login(&site, "", &key("ecdsa521")), "ecdsa-sha2-nistp521");
-        assert_out(&login(&site, "", &key("ecdsa256")), "ecdsa-sha2-nistp256");
-        assert_out(&login(&site, "", &key("ed25519")), "ssh-ed25519");
+        assert_in(&site.login_with("", &key("rsa")), "rsa-sha2-512");
+        assert_in(
+            &site.login_with("", &key("ecdsa521")),
+            "ecdsa-sha2-nistp521",
+        );
+        assert_out(
+            &site.login_with("", &key("ecdsa256")),
+            "ecdsa-sha2-nistp256",
+        );
+        assert_out(&site.login_with("", &key("ed25519")), "ssh-ed25519");
         let only_256 = "PubkeyAcceptedAlgorithms rsa-sha2-256\n";
-        assert_out(&login(&site, only_256, &key("rsa")), "rsa-sha2-256");
+        assert_out(&site.login_with(only_256, &key("rsa")), "rsa-sha2-256");
     });
 }
 
@@ -104,7 +97,7 @@ fn a_user_may_sign_by_more_algorithms_than_everybody() {
         let site = Site::new(client, server, &lines);
         let scratch = Scratch::new();
         let key = scratch.write("key", fixture::text("user_rsa"));
-        assert_in(&login(&site, "", &key), "rsa-sha2-512");
+        assert_in(&site.login_with("", &key), "rsa-sha2-512");
     });
 }
 
@@ -117,7 +110,7 @@ fn certificates_let_in_only_as_they_say() {
         let try_with = |options: &[&str]| {
             let scratch = Scratch::new();
             let key = fixture::certificate(&scratch, "user_ed25519", options);
-            login(&site, "", &key)
+            site.login_with("", &key)
         };
         assert_in(&try_with(&["-n", user]), "its principal");
         assert_out(&try_with(&["-n", "somebody-else"]), "another principal");
@@ -152,7 +145,7 @@ fn a_certificate_of_another_authority_lets_nobody_in() {
         );
         let site = Site::new(client, server, &lines);
         assert_out(
-            &login(&site, "", &fixture::file("user_ed25519")),
+            &site.login_with("", &fixture::file("user_ed25519")),
             "the wrong authority",
         );
     });
@@ -169,7 +162,7 @@ fn a_certificate_may_be_named_by_itself() {
         let key = scratch.write("key", fixture::text("user_ecdsa256"));
         let cert = fixture::file("user_ecdsa256-cert.pub");
         let line = format!("CertificateFile {}\n", cert.display());
-        assert_in(&login(&site, &line, &key), "CertificateFile");
+        assert_in(&site.login_with(&line, &key), "CertificateFile");
     });
 }
 
@@ -181,9 +174,9 @@ fn principals_can_come_from_a_file() {
         let line = format!("AuthorizedPrincipalsFile {}\n", file.display());
         let site = certified(client, server, &line);
         let key = fixture::file("user_ed25519");
-        assert_in(&login(&site, "", &key), "listed");
+        assert_in(&site.login_with("", &key), "listed");
         scratch.write("principals", "root-but-not-in-the-file\n");
-        assert_out(&login(&site, "", &key), "not listed");
+        assert_out(&site.login_with("", &key), "not listed");
     });
 }
 
@@ -195,8 +188,8 @@ fn revoked_keys_and_certificates_let_nobody_in() {
         let lines = format!("RevokedKeys {}\n", list.display());
         let site = Site::new(client, server, &lines);
         let key = |name: &str| scratch.write(name, fixture::text(&format!("user_{name}")));
-        assert_out(&login(&site, "", &key("ed25519")), "in a list");
-        assert_in(&login(&site, "", &key("ecdsa256")), "not in the list");
+        assert_out(&site.login_with("", &key("ed25519")), "in a list");
+        assert_in(&site.login_with("", &key("ecdsa256")), "not in the list");
         // A KRL that names a serial number of the authority.
         if interop::process::installed("ssh-keygen").is_none() {
             return;
@@ -225,8 +218,8 @@ fn revoked_keys_and_certificates_let_nobody_in() {
             }
             .expect("a KRL");
             let site = certified(client, server, &format!("RevokedKeys {krl}\n"));
-            assert_in(&login(&site, "", &good), &format!("serial 43, {maker}"));
-            assert_out(&login(&site, "", &bad), &format!("serial 41, {maker}"));
+            assert_in(&site.login_with("", &good), &format!("serial 43, {maker}"));
+            assert_out(&site.login_with("", &bad), &format!("serial 41, {maker}"));
         }
     });
 }
@@ -245,19 +238,19 @@ fn options_of_authorized_keys_hold() {
         let scratch = Scratch::new();
         let key = scratch.write("key", fixture::text("user_ed25519"));
         authorize("command=\"echo forced; echo $SSH_ORIGINAL_COMMAND\"");
-        assert_eq!(login(&site, "", &key).stdout.text(), "forced\necho in\n");
+        assert_eq!(site.login_with("", &key).stdout.text(), "forced\necho in\n");
         authorize("from=\"192.0.2.*,!127.0.0.1,*\"");
-        assert_out(&login(&site, "", &key), "from elsewhere only");
+        assert_out(&site.login_with("", &key), "from elsewhere only");
         authorize("from=\"127.0.0.0/8\"");
-        assert_in(&login(&site, "", &key), "from here");
+        assert_in(&site.login_with("", &key), "from here");
         authorize("expiry-time=\"20200101\"");
-        assert_out(&login(&site, "", &key), "expired");
+        assert_out(&site.login_with("", &key), "expired");
         authorize("expiry-time=\"29990101\"");
-        assert_in(&login(&site, "", &key), "not expired");
+        assert_in(&site.login_with("", &key), "not expired");
         authorize("environment=\"FLM=set here\",command=\"echo $FLM\"");
-        assert_eq!(login(&site, "", &key).stdout.text(), "set here\n");
+        assert_eq!(site.login_with("", &key).stdout.text(), "set here\n");
         authorize("unheard-of-option");
-        assert_out(&login(&site, "", &key), "an unknown option");
+        assert_out(&site.login_with("", &key), "an unknown option");
         if !terminals(server) {
             return;
         }
@@ -297,11 +290,11 @@ fn a_command_names_the_keys() {
         let scratch = Scratch::new();
         let key = scratch.write("key", fixture::text("user_ed25519"));
         let site = with("/bin/cat /nonexistent");
-        assert_out(&login(&site, "", &key), "a command that fails");
+        assert_out(&site.login_with("", &key), "a command that fails");
         // printf repeats its format for each argument: the type, the key, the rest.
         let public = fixture::text("user_ed25519.pub");
         let site = with(&format!("/usr/bin/printf %%s\\040 {public}"));
-        assert_in(&login(&site, "", &key), "a command that prints the key");
+        assert_in(&site.login_with("", &key), "a command that prints the key");
     });
 }
 
@@ -314,7 +307,7 @@ fn an_encrypted_key_is_opened_with_the_passphrase() {
         let path = key.display().to_string();
         fixture::run_keygen(&["-q", "-p", "-P", "", "-N", "open sesame", "-f", &path]).expect("-p");
         scratch.write("key.pub", fixture::text("user_ed25519.pub"));
-        assert_out(&login(&site, "", &key), "BatchMode asks nobody");
+        assert_out(&site.login_with("", &key), "BatchMode asks nobody");
         let askpass = scratch.write(
             "askpass",
             "#!/bin/sh\necho \"$1\" >>\"$0.asked\"\necho 'open sesame'\n",
@@ -349,10 +342,10 @@ fn an_agent_signs() {
         for (name, _, _) in KEY_TYPES {
             // The public key selects the agent's key; there is no private key file.
             let public = scratch.write("only.pub", fixture::text(&format!("user_{name}.pub")));
-            assert_in(&login(&site, &agent.line(), &public), name);
+            assert_in(&site.login_with(&agent.line(), &public), name);
         }
         let none = Scratch::new();
         let public = none.write("only.pub", fixture::text("user_rsa.pub"));
-        assert_out(&login(&site, "", &public), "without the agent");
+        assert_out(&site.login_with("", &public), "without the agent");
     });
 }

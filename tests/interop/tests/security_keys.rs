@@ -8,7 +8,7 @@ use interop::peers::ours::{self, Kind};
 use interop::process::{Input, Outcome, installed};
 use interop::report::skipped;
 use interop::scratch::Scratch;
-use interop::site::{HOST, Site, each, finish};
+use interop::site::{Site, each, finish};
 
 /// The dummy token; another place may be named.
 const DUMMY: &str = "/usr/lib/openssh/regress/misc/sk-dummy/sk-dummy.so";
@@ -61,18 +61,7 @@ fn login(site: &Site, provider: &Path, key: &Path) -> Outcome {
         "IdentitiesOnly yes\nIdentityAgent none\nSecurityKeyProvider {}\n",
         provider.display()
     );
-    let config = site.config(&lines);
-    let text = std::fs::read_to_string(&config).expect("the configuration");
-    let kept: String = text
-        .lines()
-        .filter(|line| !line.starts_with("IdentityFile"))
-        .map(|line| format!("{line}\n"))
-        .collect();
-    let text = format!("IdentityFile {}\n{kept}", key.display());
-    std::fs::write(&config, text).expect("the configuration");
-    let mut command = site.client.ssh().expect("a client");
-    command.arg("-F").arg(config).args([HOST, "echo in"]);
-    finish(&mut command, Input::Nothing)
+    site.login_with(&lines, key)
 }
 
 #[test]

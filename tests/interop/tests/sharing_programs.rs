@@ -33,6 +33,19 @@ const PLAYBOOK: &str = "
       failed_when: failed.rc != 1
 ";
 
+/// Tasks of the playbook.
+const TASKS: usize = 50;
+
+/// The playbook, with further tasks in its middle.
+fn playbook() -> String {
+    let (before, after) = PLAYBOOK.split_once("    - meta:").expect("a task");
+    let tasks = PLAYBOOK.matches("\n    - ").count();
+    let more: String = (tasks..TASKS)
+        .map(|number| format!("    - raw: 'echo {number}'\n"))
+        .collect();
+    format!("{before}{more}    - meta:{after}")
+}
+
 /// Number of logins that the server has accepted.
 fn logins(site: &Site) -> usize {
     let log = site.running.daemon.log();
@@ -67,7 +80,7 @@ fn ansible_shares_connections_as_it_is() {
             folder.join("there").display()
         );
         let inventory = folder.write("inventory", inventory);
-        let playbook = folder.write("play.yml", PLAYBOOK);
+        let playbook = folder.write("play.yml", playbook());
         let mut command = Command::new(&ansible);
         command
             .arg("-i")
@@ -84,6 +97,8 @@ fn ansible_shares_connections_as_it_is() {
         let text = played.stdout.text();
         assert_eq!(played.status, 0, "{text}\n{}", played.summary());
         assert!(text.contains("failed=0"), "{text}");
+        // All but reset_connection, which is no task of the host.
+        assert!(text.contains(&format!("ok={}", TASKS - 1)), "{text}");
         // One before reset_connection, one after.
         assert_eq!(logins(&site), 2, "{}", site.running.daemon.log());
         end_masters(&site, &sockets);

@@ -286,6 +286,41 @@ fn helpers(agent: &TokenAgent) -> Vec<u32> {
     all
 }
 
+/// The process that loads a library has no terminal of the user, and of the environment only what libraries
+/// need.
+#[test]
+fn a_library_has_no_terminal_and_little_environment() {
+    let Some(token) = SoftToken::new() else {
+        return;
+    };
+    let agent = TokenAgent::start(Kind::Fulmar, &token, &[]);
+    let added = agent.add(Kind::Fulmar, &["-s", &library(&token)], PIN);
+    assert_eq!(added.status, 0, "{}", added.summary());
+    let helpers = helpers(&agent);
+    let [helper] = helpers.as_slice() else {
+        panic!("{helpers:?}");
+    };
+    let environment = std::fs::read(format!("/proc/{helper}/environ")).expect("an environment");
+    let environment = String::from_utf8_lossy(&environment).into_owned();
+    let names: Vec<&str> = environment
+        .split('\0')
+        .filter_map(|entry| Some(entry.split_once('=')?.0))
+        .collect();
+    assert!(names.contains(&"SOFTHSM2_CONF"), "{names:?}");
+    let others = ["PATH", "CARGO_MANIFEST_DIR", "SSH_AUTH_SOCK"];
+    assert!(!others.iter().any(|name| names.contains(name)), "{names:?}");
+    for (descriptor, start) in [(0, "/dev/null"), (1, "/dev/null"), (2, "pipe:")] {
+        let path = format!("/proc/{helper}/fd/{descriptor}");
+        let target = std::fs::read_link(path).expect("a descriptor");
+        assert!(target.to_string_lossy().starts_with(start), "{target:?}");
+    }
+    // Parent, process group, session, terminal: it leads a session without one.
+    let stat = std::fs::read_to_string(format!("/proc/{helper}/stat")).expect("a state");
+    let (_, rest) = stat.rsplit_once(')').expect("a name");
+    let fields: Vec<&str> = rest.split_whitespace().skip(3).take(2).collect();
+    assert_eq!(fields, [helper.to_string().as_str(), "0"]);
+}
+
 /// CVE-2016-10009, CVE-2023-38408.
 #[test]
 fn a_forwarded_client_loads_no_library() {

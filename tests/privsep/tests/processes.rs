@@ -336,6 +336,15 @@ fn user(test: &str, number: u8) -> Option<(UserKey, Guest)> {
     })
 }
 
+/// A client of this user that is logged in, a connection beside that says nothing, and the processes of
+/// both.
+fn one_logged_in(server: &Sshd, guest: &Guest, key: &UserKey) -> (LoggedIn, TcpStream, Live) {
+    let client = LoggedIn::start(server.ssh(&guest.name, &[key]));
+    let held = silent(server);
+    let live = Live::look(server);
+    (client, held, live)
+}
+
 /// Waits for the end of one connection, and checks that the other works.
 fn assert_other_works(held: &mut TcpStream, client: &mut LoggedIn) {
     let mut rest = Vec::new();
@@ -355,9 +364,7 @@ fn each_process_of_a_root_server_has_what_it_needs_and_no_more() {
         command.env("FULMAR_TEST_SECRET", SECRET);
         command
     });
-    let mut client = LoggedIn::start(server.ssh(&guest.name, &[&key]));
-    let _held = silent(&server);
-    let live = Live::look(&server);
+    let (mut client, _held, live) = one_logged_in(&server, &guest, &key);
     let log = server.daemon.scratch().join("server.log");
     check_common(&live);
     check_descriptors(&live, &server, log.to_str().expect("a path"));
@@ -413,9 +420,7 @@ fn only_the_users_process_starts_threads_and_only_while_there_is_bulk() {
     let key = UserKey::new(3);
     let guest = guest_with("", &key);
     let server = Sshd::start(Config::new("CryptoThreads 2"));
-    let mut client = LoggedIn::start(server.ssh(&guest.name, &[&key]));
-    let _held = silent(&server);
-    let live = Live::look(&server);
+    let (mut client, _held, live) = one_logged_in(&server, &guest, &key);
     check_common(&live);
     let threads = |facts: &Facts| {
         let now = Facts::of(facts.pid).expect("it runs");
@@ -466,9 +471,7 @@ fn each_process_of_an_ordinary_users_server_is_that_users_and_caged_alike() {
     };
     let uid = uid_of(&guest.name).expect("a uid");
     let server = Sshd::start_as(&guest, "");
-    let mut client = LoggedIn::start(server.ssh(&guest.name, &[&key]));
-    let _held = silent(&server);
-    let live = Live::look(&server);
+    let (mut client, _held, live) = one_logged_in(&server, &guest, &key);
     let log = server.daemon.scratch().join("server.log");
     check_common(&live);
     check_descriptors(&live, &server, log.to_str().expect("a path"));
@@ -502,9 +505,7 @@ fn the_user_cannot_look_into_the_process_that_serves_the_session() {
     let key = UserKey::new(3);
     let guest = guest_with("", &key);
     let server = Sshd::start(Config::default());
-    let mut client = LoggedIn::start(server.ssh(&guest.name, &[&key]));
-    let _held = silent(&server);
-    let live = Live::look(&server);
+    let (mut client, _held, live) = one_logged_in(&server, &guest, &key);
     for facts in [
         &live.session,
         &live.monitor_after,
@@ -552,6 +553,12 @@ fn is_gone(pid: u32) -> bool {
     })
 }
 
+/// The listener lets the user in again, and nothing of that connection stays.
+fn serves_and_ends(server: &Sshd, guest: &Guest, key: &UserKey) {
+    server.lets_in(&guest.name, key);
+    server.leaves_nothing_behind();
+}
+
 #[test]
 fn no_role_outlives_its_monitor() {
     let Some((key, guest)) = user("roles without a monitor", 4) else {
@@ -559,9 +566,7 @@ fn no_role_outlives_its_monitor() {
     };
     // Without a limit on the login only its parent's death would end the auth process.
     let server = Sshd::start(Config::new("LoginGraceTime 0"));
-    let mut client = LoggedIn::start(server.ssh(&guest.name, &[&key]));
-    let mut held = silent(&server);
-    let live = Live::look(&server);
+    let (mut client, mut held, live) = one_logged_in(&server, &guest, &key);
     kill(live.monitor_before.pid);
     assert!(
         is_gone(live.auth.pid),
@@ -575,8 +580,7 @@ fn no_role_outlives_its_monitor() {
     );
     assert!(client.ends());
     // The listener continues.
-    server.lets_in(&guest.name, &key);
-    server.leaves_nothing_behind();
+    serves_and_ends(&server, &guest, &key);
 }
 
 #[test]
@@ -585,17 +589,14 @@ fn a_role_that_is_killed_ends_its_connection_and_no_other() {
         return;
     };
     let server = Sshd::start(Config::default());
-    let mut client = LoggedIn::start(server.ssh(&guest.name, &[&key]));
-    let mut held = silent(&server);
-    let live = Live::look(&server);
+    let (mut client, mut held, live) = one_logged_in(&server, &guest, &key);
     kill(live.auth.pid);
     assert!(is_gone(live.monitor_before.pid));
     assert_other_works(&mut held, &mut client);
     kill(live.session.pid);
     assert!(client.ends());
     assert!(is_gone(live.monitor_after.pid));
-    server.lets_in(&guest.name, &key);
-    server.leaves_nothing_behind();
+    serves_and_ends(&server, &guest, &key);
 }
 
 #[test]
@@ -604,8 +605,7 @@ fn descriptors_and_processes_are_as_before_after_many_connections() {
         return;
     };
     let server = Sshd::start(Config::default());
-    server.lets_in(&guest.name, &key);
-    server.leaves_nothing_behind();
+    serves_and_ends(&server, &guest, &key);
     let pid = server.daemon.pid();
     let before = Facts::of(pid).expect("the listener").descriptors.len();
     let stranger = UserKey::new(99);

@@ -23,12 +23,12 @@ const ROOMS: &[(&str, u8, &[&str])] = &[
     ("proto", 2, &["sys"]),
     ("sftp", 2, &[]),
     ("config", 2, &["packet", "sys"]),
-    ("install", 2, &[]),
     ("moduli", 2, &[]),
     ("token", 2, &[]),
     ("transfer", 3, &[]),
     ("agent", 3, &[]),
     ("driver", 3, &[]),
+    ("migrate", 3, &["packet"]),
     // The privileged process parses its own RPC and nothing from the network.
     (
         "monitor",
@@ -36,6 +36,7 @@ const ROOMS: &[(&str, u8, &[&str])] = &[
         &["proto", "packet", "compress", "sftp", "transfer"],
     ),
     ("agentd", 4, &["driver", "proto"]),
+    ("install", 4, &["driver", "proto"]),
     ("client", 4, &["monitor"]),
     ("server", 4, &["monitor", "transfer"]),
     ("copy", 5, &["monitor", "server"]),

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 mod arrows;
 mod manifest;
 mod names;
+mod paths;
 mod sources;
 mod unused;
 mod words;
@@ -22,12 +23,13 @@ pub(crate) fn run() -> i32 {
     broken.extend(sources::broken(&root));
     broken.extend(words::broken(&root));
     broken.extend(names::broken(&root));
+    broken.extend(paths::broken(&root));
     for line in &broken {
         eprintln!("xtask check: {line}");
     }
     if broken.is_empty() {
         println!(
-            "xtask check: dependencies, unsafe code, sizes, names and comments follow the rules"
+            "xtask check: dependencies, unsafe code, sizes, names, comments and paths follow the rules"
         );
         return 0;
     }

@@ -62,12 +62,7 @@ pub(crate) fn answer(stream: &mut UnixStream) -> Vec<u8> {
 }
 
 pub(crate) fn a_key_that_waits_for_its_user_delays_nobody(folder: &Folder) {
-    let askpass = folder.askpass();
-    let agent = Agent::start_with(folder, Whose::Ours, &[], |command| {
-        command
-            .env("SSH_ASKPASS", &askpass)
-            .env("SSH_ASKPASS_REQUIRE", "force");
-    });
+    let agent = Agent::start_asking(folder, &[]);
     let mut client = agent.connect();
     client.add(&adding(key(1), confirmed())).unwrap();
     client.add(&adding(key(2), Constraints::default())).unwrap();

@@ -57,13 +57,7 @@ fn allowing(folder: &Folder) -> String {
 
 pub(crate) fn a_token_that_waits_delays_nobody(folder: &Folder) {
     let token = token(folder);
-    let askpass = folder.askpass();
-    let allowed = allowing(folder);
-    let agent = Agent::start_with(folder, Whose::Ours, &["-P", &allowed], |command| {
-        command
-            .env("SSH_ASKPASS", &askpass)
-            .env("SSH_ASKPASS_REQUIRE", "force");
-    });
+    let agent = Agent::start_asking(folder, &["-P", &allowing(folder)]);
     let waiting = security_key("ssh:", "wait", 1);
     let mut client = agent.connect();
     client.add(&adding(waiting.clone(), by(&token))).unwrap();
@@ -111,13 +105,7 @@ pub(crate) fn a_token_that_waits_delays_nobody(folder: &Folder) {
 
 pub(crate) fn clients_that_leave_free_no_room(folder: &Folder) {
     let token = token(folder);
-    let askpass = folder.askpass();
-    let allowed = allowing(folder);
-    let agent = Agent::start_with(folder, Whose::Ours, &["-P", &allowed], |command| {
-        command
-            .env("SSH_ASKPASS", &askpass)
-            .env("SSH_ASKPASS_REQUIRE", "force");
-    });
+    let agent = Agent::start_asking(folder, &["-P", &allowing(folder)]);
     let asks_and_leaves = |blob: &[u8]| {
         let mut stream = UnixStream::connect(&agent.socket).unwrap();
         std::io::Write::write_all(&mut stream, &sign_request(blob, b"data")).unwrap();

@@ -2,11 +2,13 @@
 
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
-use std::process::Command;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, Stdio};
 
 use keys::KeySpec;
+use sys::signals::Signal;
 
-use crate::{Agent, Folder, Whose, exists, run, until};
+use crate::{Agent, Folder, Whose, exists, has, run, until};
 
 /// The variables that a shell gets from an agent's output, with the process id replaced.
 fn told(folder: &Folder, whose: Whose, flags: &[&str], environment: &[(&str, &str)]) -> String {
@@ -183,4 +185,72 @@ pub(crate) fn the_process_is_confined(folder: &Folder) {
         0
     );
     assert_ne!(field("VmLck:"), "0", "{status}");
+}
+
+/// Runs the command as the user of the agent under test: as somebody without privilege, if this process
+/// is root, whom nothing keeps from tracing.
+fn as_user(command: &mut Command) -> &mut Command {
+    const NOBODY: u32 = 65_534;
+    match sys::process::is_root() {
+        true => command.uid(NOBODY).gid(NOBODY),
+        false => command,
+    }
+}
+
+/// The error of a program of the agent's user that reads the memory of process `pid`, which takes the
+/// same right as ptrace's attach (proc_pid_mem(5)).
+fn told_by_memory_of(pid: u32) -> String {
+    let mut reader = Command::new("head");
+    reader.args(["-c", "1"]).arg(format!("/proc/{pid}/mem"));
+    run(as_user(&mut reader), "").err
+}
+
+/// Neither ptrace nor a core file gives keys to other programs of the user, and they are not swapped.
+pub(crate) fn its_user_cannot_trace_or_dump_it(folder: &Folder) {
+    let may_all = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(&folder.path, may_all).unwrap();
+    let mut agent = Agent::start_with(folder, Whose::Ours, &[], |command| {
+        as_user(command);
+    });
+    folder.key("key", KeySpec::Ed25519, None);
+    assert_eq!(
+        agent.add(folder, Whose::Ours, &["-q", "key"]).status,
+        Some(0)
+    );
+    let pid = agent.process.id();
+    let refused = told_by_memory_of(pid);
+    assert!(refused.contains("Permission denied"), "{refused}");
+    // Another process of that user, if the system's settings permit to trace it.
+    let mut sleeps = Command::new("sleep");
+    let mut other = as_user(sleeps.arg("600"))
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap();
+    until(|| std::fs::read(format!("/proc/{}/comm", other.id())).is_ok_and(|it| it == b"sleep\n"));
+    let allowed = told_by_memory_of(other.id());
+    if allowed.contains("Permission denied") {
+        println!("skipped: this system permits no tracing");
+    } else {
+        assert!(allowed.contains("Input/output error"), "{allowed}");
+    }
+    other.kill().unwrap();
+    other.wait().unwrap();
+    if has("strace") {
+        let mut tracer = Command::new("strace");
+        tracer.args(["-o", "/dev/null", "-p", &pid.to_string()]);
+        let traced = run(as_user(&mut tracer), "");
+        assert_ne!(traced.status, Some(0));
+        assert!(traced.err.contains("not permitted"), "{}", traced.err);
+    }
+    // Only root reads the state of its memory: the heap, where keys are, is locked and in no core file.
+    if let Ok(maps) = std::fs::read_to_string(format!("/proc/{pid}/smaps")) {
+        let (_, heap) = maps.split_once("[heap]").expect("a heap");
+        let flags = heap.lines().find_map(|line| line.strip_prefix("VmFlags:"));
+        let flags: Vec<&str> = flags.unwrap_or_default().split_whitespace().collect();
+        assert!(flags.contains(&"lo"), "{flags:?}");
+    }
+    agent.signal(Signal::ABRT);
+    let ended = agent.process.wait().unwrap();
+    assert_eq!(ended.signal(), Some(6), "{ended:?}");
+    assert!(!ended.core_dumped());
 }

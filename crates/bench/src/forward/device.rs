@@ -11,7 +11,7 @@ use sys::tun::Interface;
 
 use super::load::{self, LoadTarget};
 use super::tunnel::{Tunnel, TunnelEntry};
-use super::{Column, ForwardPart, by_turns, empty_group};
+use super::{Column, ForwardPart, by_turns_in, empty_group, started};
 use crate::figures::{BenchEntry, BenchGroup, Cpu, EntryKind};
 use crate::harness::{Harness, ServerHost, SuiteKind, program};
 use crate::rounds::{Bench, Ends, Miss, Sample};
@@ -34,22 +34,16 @@ pub(super) fn measure(bench: &Bench) -> BenchGroup {
         chains.map(|(ends, entry)| (Some(ends), entry)).unzip();
     chains.push(None);
     entries.push(BenchEntry::new("no tunnel", EntryKind::Limit));
-    let mut group = empty_group(bench, ForwardPart::Tunnel, entries);
-    let mut networks = match Networks::new(bench) {
-        Ok(networks) => networks,
-        Err(why) => {
-            for entry in &mut group.entries {
-                entry.missing = Some(Miss::Absent(why.clone()));
-            }
-            return group;
-        }
-    };
-    by_turns(bench, group, |index| {
-        match chains.get(index).ok_or("no such chain")? {
+    let group = empty_group(bench, ForwardPart::Tunnel, entries);
+    by_turns_in(
+        bench,
+        group,
+        Networks::new(bench),
+        |networks, index| match chains.get(index).ok_or("no such chain")? {
             Some(ends) => networks.through_tunnel(*ends),
             None => Ok((networks.stream(FAR)?, Vec::new())),
-        }
-    })
+        },
+    )
 }
 
 /// The two networks, and the servers in the far one.
@@ -96,11 +90,7 @@ impl<'a> Networks<'a> {
 
     fn through_tunnel(&mut self, ends: Ends) -> Result<(Sample, Vec<Column>), Miss> {
         let suite = self.bench.suites.get(ends.client).ok_or("no such suite")?;
-        let harness = self
-            .harnesses
-            .get_mut(ends.server)
-            .ok_or("no such server")?;
-        let harness = harness.as_mut().map_err(|why| why.clone())?;
+        let harness = started(&mut self.harnesses, ends)?;
         let is_dropbear = |kind| kind == SuiteKind::Dropbear;
         let server = self.bench.suites.get(ends.server).map(|suite| suite.kind);
         if is_dropbear(suite.kind) || server.is_some_and(is_dropbear) {
@@ -123,12 +113,7 @@ impl<'a> Networks<'a> {
             Err(error) => Err(error.into()),
         };
         let (mut cpu, words) = tunnel.end()?;
-        let harness = self
-            .harnesses
-            .get_mut(ends.server)
-            .ok_or("no such server")?;
-        let harness = harness.as_mut().map_err(|why| why.clone())?;
-        cpu.server = harness.stop()?.as_secs_f64();
+        cpu.server = started(&mut self.harnesses, ends)?.stop()?.as_secs_f64();
         let mut sample = loaded.map_err(|miss| match words {
             Some(words) => Miss::Failed(format!("{}: {words}", miss.why())),
             None => miss,

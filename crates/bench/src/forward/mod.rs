@@ -465,6 +465,30 @@ fn by_turns(
     group
 }
 
+/// The harness of the server of `ends`, if it started.
+fn started(harnesses: &mut [Result<Harness, String>], ends: Ends) -> Result<&mut Harness, Miss> {
+    let harness = harnesses.get_mut(ends.server).ok_or("no such server")?;
+    Ok(harness.as_mut().map_err(|why| why.clone())?)
+}
+
+/// As [`by_turns`], in a lab that all runs share; without it, each entry says why.
+fn by_turns_in<L>(
+    bench: &Bench,
+    mut group: BenchGroup,
+    lab: Result<L, impl std::fmt::Display>,
+    mut once: impl FnMut(&mut L, usize) -> Result<(Sample, Vec<Column>), Miss>,
+) -> BenchGroup {
+    match lab {
+        Ok(mut lab) => by_turns(bench, group, |index| once(&mut lab, index)),
+        Err(why) => {
+            for entry in &mut group.entries {
+                entry.missing = Some(Miss::Absent(why.to_string()));
+            }
+            group
+        }
+    }
+}
+
 /// Adds the further columns, each from the figures of all rounds.
 fn add_columns(entry: &mut BenchEntry, rounds: &[Vec<Column>]) {
     for (index, (name, _, combine)) in rounds.first().into_iter().flatten().enumerate() {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::load::{self, LoadTarget, Service, socks_name_request, socks_request};
 use super::tunnel::{Tunnel, TunnelEntry, free_address, listens};
-use super::{Column, ForwardPart, by_turns, empty_group, stats};
+use super::{Column, ForwardPart, by_turns_in, empty_group, started, stats};
 use crate::figures::{BenchEntry, BenchGroup};
 use crate::harness::{Harness, ServerHost, SuiteKind};
 use crate::rounds::{Bench, Ends, Miss, Sample};
@@ -60,17 +60,8 @@ impl Hindrance {
 /// Measures each chain.
 pub(super) fn measure(bench: &Bench) -> BenchGroup {
     let (chains, entries): (Vec<Ends>, Vec<BenchEntry>) = bench.chains().into_iter().unzip();
-    let mut group = empty_group(bench, ForwardPart::Stalls, entries);
-    let mut lab = match StallLab::new(bench) {
-        Ok(lab) => lab,
-        Err(error) => {
-            for entry in &mut group.entries {
-                entry.missing = Some(Miss::Absent(error.to_string()));
-            }
-            return group;
-        }
-    };
-    by_turns(bench, group, |index| {
+    let group = empty_group(bench, ForwardPart::Stalls, entries);
+    by_turns_in(bench, group, StallLab::new(bench), |lab, index| {
         let ends = *chains.get(index).ok_or("no such chain")?;
         lab.once(ends)
     })
@@ -117,11 +108,7 @@ impl<'a> StallLab<'a> {
         let (tunnel, entries) = self.tunnel(ends)?;
         let measured = self.rates(&entries);
         let (_, words) = tunnel.end()?;
-        let harness = self
-            .harnesses
-            .get_mut(ends.server)
-            .ok_or("no such server")?;
-        harness.as_mut().map_err(|why| why.clone())?.stop()?;
+        started(&mut self.harnesses, ends)?.stop()?;
         measured.map_err(|miss| match words {
             Some(words) => Miss::Failed(format!("{}: {words}", miss.why())),
             None => miss,
@@ -131,11 +118,7 @@ impl<'a> StallLab<'a> {
     /// A client with `-L` to the source and `-D` for everything else.
     fn tunnel(&mut self, ends: Ends) -> Result<(Tunnel, StallEntries), Miss> {
         let suite = self.bench.suites.get(ends.client).ok_or("no such suite")?;
-        let harness = self
-            .harnesses
-            .get_mut(ends.server)
-            .ok_or("no such server")?;
-        let harness = harness.as_mut().map_err(|why| why.clone())?;
+        let harness = started(&mut self.harnesses, ends)?;
         if suite.kind == SuiteKind::Dropbear {
             return Err(Miss::Absent("dbclient has no -D".into()));
         }

@@ -279,10 +279,7 @@ fn login(suite: &Suite, harness: &Harness, options: &[&str]) -> Result<Sample, M
     }
     Ok(Sample {
         value: seconds * 1e3,
-        cpu: Some(Cpu {
-            client: usage.total().as_secs_f64(),
-            server: 0.0,
-        }),
+        cpu: Some(Cpu::of_client(usage.total().as_secs_f64())),
     })
 }
 

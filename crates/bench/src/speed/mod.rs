@@ -21,12 +21,13 @@ use report::SpeedReport;
 use select::Selection;
 use time::SLICE;
 
-const USAGE: &str = "usage: fulmar speed [--json] [--library PATH] [name ...]\n\
+const USAGE: &str = "usage: fulmar speed [--json] [--html FILE] [--library PATH] [name ...]\n\
      A name is one of SSH's or of openssl speed's, or a part of one:\n\
      fulmar speed aes-256-ctr chacha20-poly1305 umac rsa x25519 dh compress\n\
      --library: compress with this library beside our own engine\n";
 
-/// Runs the program; returns its exit status: 0, or 2 for unknown arguments.
+/// Runs the program; returns its exit status: 0, 1 if the page cannot be written, or 2 for unknown
+/// arguments.
 #[must_use]
 pub fn run(args: Vec<OsString>) -> i32 {
     // The first random byte of a process is measured before anything else can draw one.
@@ -38,6 +39,7 @@ pub fn run(args: Vec<OsString>) -> i32 {
     let warm_up = begun.elapsed();
 
     let mut json = false;
+    let mut html = None;
     let mut names = Vec::new();
     let mut libraries = Vec::new();
     let mut line = CommandLine::mixed(flags::SPEED, args);
@@ -49,6 +51,7 @@ pub fn run(args: Vec<OsString>) -> i32 {
         };
         match word {
             Word::Flag("json", _) => json = true,
+            Word::Flag("html", path) => html = Some(path),
             Word::Flag("library", path) => match path.into_string() {
                 Ok(path) if path.starts_with('/') => libraries.push(path),
                 _ => return wrong_usage("--library needs an absolute path"),
@@ -82,6 +85,12 @@ pub fn run(args: Vec<OsString>) -> i32 {
             names.join(" or ")
         );
         return 2;
+    }
+    if let Some(path) = &html
+        && let Err(error) = std::fs::write(path, report.html())
+    {
+        eprintln!("fulmar speed: {}: {error}", path.display());
+        return 1;
     }
     if json {
         println!("{}", report.json().render());

@@ -1,4 +1,4 @@
-//! The figures as tables or as JSON.
+//! The figures as text, as JSON or as a page.
 
 use std::time::Duration;
 
@@ -7,6 +7,7 @@ use super::compression::{Compression, CompressionRow};
 use super::packets::{PAYLOAD_BYTES, PacketRow};
 use super::public_key::{OperationKind, PublicKeyRow};
 use super::{cpu_features, kernels};
+use crate::html::{self, SpeedBar, SpeedPart};
 use crate::table::Table;
 use copy::json::Json;
 
@@ -35,73 +36,86 @@ impl SpeedReport {
             && self.compression.rows.is_empty()
     }
 
-    pub(super) fn text(&self) -> String {
-        let mut text = format!("CPU:      {}\nkernels:  {}\n", cpu_features(), kernels());
-        text += &format!(
-            "first random byte {:.3} ms, start of the cryptographic library {:.3} ms\n",
+    /// What the machine is, and what its first random bytes cost.
+    fn about(&self) -> [(&'static str, String); 3] {
+        let start = format!(
+            "{:.3} ms, start of the cryptographic library {:.3} ms",
             milliseconds(self.first_random),
             milliseconds(self.warm_up)
         );
+        [
+            ("CPU", cpu_features()),
+            ("kernels", kernels()),
+            ("first random byte", start),
+        ]
+    }
+
+    /// The parts that were measured.
+    fn parts(&self) -> Vec<SpeedPart> {
+        let mut parts = Vec::new();
         if !self.algorithms.is_empty() {
-            text += "\n";
-            text += &algorithm_table(&self.algorithms).render();
-            text += &format!(
-                "* in use. Packets of {} KiB, one core; HMACs of {MANY} packets at once. The kernels of \
-                 an algorithm took turns; cycles are ticks of the time-stamp counter.\n",
-                PACKET_BYTES / 1024
-            );
+            parts.push(SpeedPart {
+                title: "Ciphers and MACs",
+                bars: self.algorithms.iter().map(algorithm_bar).collect(),
+                table: algorithm_table(&self.algorithms),
+                note: format!(
+                    "* in use. Packets of {} KiB, one core; HMACs of {MANY} packets at once. The kernels of \
+                     an algorithm took turns; cycles are ticks of the time-stamp counter.\n",
+                    PACKET_BYTES / 1024
+                ),
+            });
         }
         if !self.packets.is_empty() {
-            let mut table = Table::new(&["packets of 32 KiB, one core", "seal GB/s", "open GB/s"]);
-            for row in &self.packets {
-                table.row(vec![
-                    row.name.clone(),
-                    gigabytes(row.seal),
-                    gigabytes(row.open),
-                ]);
-            }
-            text += "\n";
-            text += &table.render();
+            parts.push(SpeedPart {
+                title: "Packets",
+                bars: self.packets.iter().map(packet_bar).collect(),
+                table: packet_table(&self.packets),
+                note: String::new(),
+            });
         }
         let openssl = self.openssl.as_deref().unwrap_or("openssl");
         for kind in [OperationKind::Signature, OperationKind::Exchange] {
-            let rows: Vec<_> = self
-                .public_key
-                .iter()
-                .filter(|row| row.kind == kind)
-                .collect();
-            if !rows.is_empty() {
-                text += "\n";
-                text += &public_key_table(kind, &rows, openssl).render();
-                text += match kind {
-                    OperationKind::Signature => SIGNATURE_NOTE,
-                    OperationKind::Exchange => EXCHANGE_NOTE,
-                };
+            let of_kind = |row: &&PublicKeyRow| row.kind == kind;
+            let rows: Vec<_> = self.public_key.iter().filter(of_kind).collect();
+            if rows.is_empty() {
+                continue;
             }
+            let (title, note) = match kind {
+                OperationKind::Signature => ("Signatures", SIGNATURE_NOTE),
+                OperationKind::Exchange => ("Key exchanges", EXCHANGE_NOTE),
+            };
+            parts.push(SpeedPart {
+                title,
+                bars: rows.iter().flat_map(|row| public_key_bars(row)).collect(),
+                table: public_key_table(kind, &rows, openssl),
+                note: note.to_owned(),
+            });
         }
         if !self.compression.rows.is_empty() {
-            let mut table = Table::new(&[
-                "payloads of 32 KiB, one core",
-                "ratio",
-                "MB/s of CPU",
-                "inflate MB/s",
-            ]);
-            for row in &self.compression.rows {
-                table.row(vec![
-                    row.name.clone(),
-                    format!("{:.3}", row.ratio),
-                    format!("{:.0}", row.deflate / 1e6),
-                    row.inflate
-                        .map_or_else(String::new, |inflate| format!("{:.0}", inflate / 1e6)),
-                ]);
-            }
-            text += "\n";
-            text += &table.render();
-            for engine in &self.compression.engines {
-                text += &format!("engine {engine}\n");
-            }
+            let engines = self.compression.engines.iter();
+            parts.push(SpeedPart {
+                title: "Compression",
+                bars: self.compression.rows.iter().map(compression_bar).collect(),
+                table: compression_table(&self.compression.rows),
+                note: engines.map(|engine| format!("engine {engine}\n")).collect(),
+            });
+        }
+        parts
+    }
+
+    pub(super) fn text(&self) -> String {
+        let [(_, cpu), (_, kernels), (first_random, start)] = self.about();
+        let mut text = format!("CPU:      {cpu}\nkernels:  {kernels}\n{first_random} {start}\n");
+        for part in self.parts() {
+            text.push('\n');
+            text += &part.table.render();
+            text += &part.note;
         }
         text
+    }
+
+    pub(super) fn html(&self) -> String {
+        html::speed_page(&self.about(), &self.parts())
     }
 
     pub(super) fn json(&self) -> Json {
@@ -133,6 +147,79 @@ impl SpeedReport {
             ),
         ])
     }
+}
+
+fn algorithm_bar(row: &AlgorithmRow) -> SpeedBar {
+    SpeedBar {
+        label: format!("{}, {}", row.name, row.kernel),
+        value: row.bytes_per_second,
+        shown: format!(
+            "{} GB/s · {:.1}×",
+            gigabytes(row.bytes_per_second),
+            row.times_portable
+        ),
+        is_ours: row.in_use,
+    }
+}
+
+fn packet_bar(row: &PacketRow) -> SpeedBar {
+    SpeedBar {
+        label: row.name.clone(),
+        value: row.seal,
+        shown: format!("{} GB/s sealed", gigabytes(row.seal)),
+        is_ours: true,
+    }
+}
+
+fn packet_table(rows: &[PacketRow]) -> Table {
+    let mut table = Table::new(&["packets of 32 KiB, one core", "seal GB/s", "open GB/s"]);
+    for row in rows {
+        let (seal, open) = (gigabytes(row.seal), gigabytes(row.open));
+        table.row(vec![row.name.clone(), seal, open]);
+    }
+    table
+}
+
+/// The first operation of ours as a multiple of `openssl speed`'s, if that was measured.
+fn public_key_bars(row: &PublicKeyRow) -> Option<SpeedBar> {
+    let theirs = row.openssl.as_ref()?;
+    let mut pairs = row.ours.iter().zip(theirs).zip(row.kind.operations());
+    let ((ours, theirs), operation) = pairs.find(|((_, theirs), _)| theirs.is_finite())?;
+    let times = ours / theirs;
+    Some(SpeedBar {
+        label: format!("{}, {operation}", row.name),
+        value: times,
+        shown: format!("{times:.2}× openssl"),
+        is_ours: true,
+    })
+}
+
+fn compression_bar(row: &CompressionRow) -> SpeedBar {
+    SpeedBar {
+        label: row.name.clone(),
+        value: row.deflate,
+        shown: format!("{:.0} MB/s, ratio {:.2}", row.deflate / 1e6, row.ratio),
+        is_ours: true,
+    }
+}
+
+fn compression_table(rows: &[CompressionRow]) -> Table {
+    let mut table = Table::new(&[
+        "payloads of 32 KiB, one core",
+        "ratio",
+        "MB/s of CPU",
+        "inflate MB/s",
+    ]);
+    for row in rows {
+        let inflate = row.inflate;
+        table.row(vec![
+            row.name.clone(),
+            format!("{:.3}", row.ratio),
+            format!("{:.0}", row.deflate / 1e6),
+            inflate.map_or_else(String::new, |inflate| format!("{:.0}", inflate / 1e6)),
+        ]);
+    }
+    table
 }
 
 fn algorithm_table(rows: &[AlgorithmRow]) -> Table {

@@ -117,6 +117,12 @@ fn a_report_says_which_kernel_is_in_use() {
         lines.contains(&words("vaes-512 * 17.00 0.180 2.0")),
         "{text}"
     );
+    let page = report.html();
+    assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
+    assert_eq!(
+        page.matches("class=\"bar\"").count(),
+        report.algorithms.len()
+    );
     let json = report.json().render();
     assert!(json.contains(
         r#"{"name":"aes-128-ctr","kernel":"vaes-512","packet_bytes":32768,"bytes_per_second":17000000000,"cycles_per_byte":0.18,"times_portable":2,"in_use":true}"#

@@ -3,6 +3,7 @@
 //! The module `collect` finds the keys and orders them.
 
 mod collect;
+mod found;
 mod in_token;
 
 use std::fmt;

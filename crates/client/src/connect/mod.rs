@@ -81,7 +81,8 @@ pub fn begin<'c>(
             }
         }
         Proxy::Command(line) if options.connection.proxy_use_fdpass => {
-            let (socket, child) = proxy::fdpass(line)?;
+            let (socket, child) = proxy::fdpass(line, timeout(&options.connection))?
+                .ok_or_else(|| ClientError::TimedOut(peer.clone()))?;
             prepare(&socket, &options.connection);
             Stage::Done(Link {
                 read: socket,

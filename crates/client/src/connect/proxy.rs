@@ -6,6 +6,7 @@
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use config::client::{ClientOptions, JumpHost};
 use sys::process::{Child, ChildCommand, SelfExe};
@@ -14,6 +15,7 @@ use sys::signals::Signal;
 use crate::error::ClientError;
 use crate::jumps;
 use crate::log::{self, debug1};
+use crate::question_relay;
 
 /// A running proxy and the pipes to its standard input and output.
 #[derive(Debug)]
@@ -46,11 +48,15 @@ pub fn command(line: &str, errors: ProxyErrors) -> Result<Proxied, ClientError> 
     start(&mut command, errors)
 }
 
-/// Runs a command that passes back a connected socket (`ProxyUseFdpass`).
+/// Runs a command that passes back a connected socket (`ProxyUseFdpass`). `None` if it has passed nothing
+/// within `limit`; it is then ended.
 ///
 /// # Errors
 /// [`ClientError`] if the command fails or passes no socket.
-pub fn fdpass(line: &str) -> Result<(OwnedFd, Child), ClientError> {
+pub fn fdpass(
+    line: &str,
+    limit: Option<Duration>,
+) -> Result<Option<(OwnedFd, Child)>, ClientError> {
     debug1!(
         "Executing proxy dialer command: {}",
         crate::text::one_line(line)
@@ -61,14 +67,19 @@ pub fn fdpass(line: &str) -> Result<(OwnedFd, Child), ClientError> {
         .fd_shared(&theirs, 0)
         .fd(theirs, 1)
         .fd_shared(sys::io::stderr(), 2);
-    let child = spawn(&mut command)?;
+    let mut child = spawn(&mut command)?;
     drop(command);
+    let has_passed = sys::io::wait_readable(&ours, limit).map_err(ClientError::system("poll"))?;
+    if !has_passed {
+        stop(&mut child);
+        return Ok(None);
+    }
     let mut byte = [0_u8; 1];
     let mut received = sys::socket::recv_with_fds(&ours, &mut byte, 1).map_err(
         ClientError::system("ProxyUseFdpass: receive the descriptor"),
     )?;
     match received.fds.pop() {
-        Some(socket) => Ok((socket, child)),
+        Some(socket) => Ok(Some((socket, child))),
         None => Err(ClientError::Refused(
             "ssh: the proxy command passed no descriptor back (ProxyUseFdpass is set)".into(),
         )),
@@ -163,12 +174,16 @@ fn start(command: &mut ChildCommand, errors: ProxyErrors) -> Result<Proxied, Cli
     Ok(Proxied { read, write, child })
 }
 
-/// Passes this process's environment and the proxy's depth.
+/// Passes this process's environment, the proxy's depth and who asks its questions.
 fn inherit_env(command: &mut ChildCommand) -> &mut ChildCommand {
     let depth = jumps::depth().saturating_add(1);
     command
         .inherit_env()
-        .env(jumps::DEPTH_VARIABLE, depth.to_string())
+        .env(jumps::DEPTH_VARIABLE, depth.to_string());
+    if let Some(name) = question_relay::name() {
+        command.env(question_relay::VARIABLE, name);
+    }
+    command
 }
 
 fn spawn(command: &mut ChildCommand) -> Result<Child, ClientError> {

@@ -427,10 +427,8 @@ impl ListenSettings {
         let mut failures = Vec::new();
         let failed =
             |address, reason: &std::io::Error| failures.push((address, plain_reason(reason)));
-        let sockets = match is_udp {
-            false => ListeningSockets::tcp(address, port, self.gateway, self.family, failed),
-            true => ListeningSockets::udp(address, port, self.gateway, self.family, failed),
-        };
+        let place = (port, is_udp);
+        let sockets = ListeningSockets::on_port(address, place, self.gateway, self.family, failed);
         let is_lost = sockets.is_err();
         for (address, reason) in &failures {
             let text = format!("bind [{}]:{}: {reason}", address.ip(), address.port());

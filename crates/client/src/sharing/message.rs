@@ -42,13 +42,13 @@ const INFO_TEXT: u32 = 0x9000_0001;
 /// The extension of a master that answers [`Wish::Info`], and its value (OpenSSH 10.3).
 const INFO_EXTENSION: (&[u8], &[u8]) = (b"info", b"0");
 
-/// What OpenSSH's `-O conninfo` asks for.
+/// Name of the text of OpenSSH's `-O conninfo`.
 pub const INFO_CONNECTION: &str = "connection";
-/// What OpenSSH's `-O channels` asks for.
+/// Name of the text of OpenSSH's `-O channels`.
 pub const INFO_CHANNELS: &str = "channels";
-/// What `-O status` asks for; ours.
+/// Name of the text of `-O status`; ours.
 pub const INFO_STATUS: &str = "status@fulmar.invalid";
-/// What `-O status --json` asks for; ours.
+/// Name of the text of `-O status --json`; ours.
 pub const INFO_STATUS_JSON: &str = "status-json@fulmar.invalid";
 
 const FORWARD_LOCAL: u32 = 1;
@@ -89,10 +89,10 @@ pub struct ForwardWish {
     connect_port: u32,
 }
 
-/// What a passenger asks for.
+/// A request of a passenger.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wish {
-    /// Is the master there?
+    /// Asks whether the master is alive.
     Alive,
     /// A session.
     Session(SessionWish),
@@ -140,11 +140,11 @@ pub enum MasterReply {
     },
     /// The request with this number is carried out.
     Ok(u32),
-    /// It is not permitted, for this reason.
+    /// The request is not permitted, for this reason.
     Denied(u32, String),
-    /// It failed, for this reason.
+    /// The request failed, for this reason.
     Failed(u32, String),
-    /// The master is there: its process.
+    /// The master is alive and has this process id.
     Alive(u32, u32),
     /// The session has this number.
     Opened(u32, u32),
@@ -250,7 +250,7 @@ impl ForwardWish {
         })
     }
 
-    /// The forwarding; `None` if it cannot be meant.
+    /// The forwarding; `None` if the fields describe none.
     #[must_use]
     pub fn spec(&self) -> Option<(ForwardKind, ForwardSpec)> {
         let kind = match self.kind {

@@ -37,15 +37,15 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How an attempt to use a master ended.
 pub(crate) enum Ride {
-    /// With this exit code.
+    /// The master carried it out; this is the exit code.
     Arrived(i32),
-    /// Not at all: this process has to log in.
+    /// No master was used: this process has to log in.
     PassedOver,
-    /// Not at all: the server takes no further session on this connection.
+    /// The server accepts no further session on the master's connection: this process has to log in.
     Full,
 }
 
-/// What a master says when the server has refused a session; OpenSSH's words (`mux.c`).
+/// The text of a master when the server has refused a session; OpenSSH's words (`mux.c`).
 pub(crate) const REFUSED_BY_SERVER: &str = "Session open refused by peer";
 
 /// The sockets of the masters that share the sessions of one ControlPath (`ControlConnections`).
@@ -328,7 +328,7 @@ fn needs_datagrams(options: &ClientOptions, plan: &Plan) -> bool {
         || specs.any(|spec| matches!(spec.listen, ForwardListen::Udp { .. }))
 }
 
-/// Says why there is no master; a socket that nobody listens at is removed if this process is to
+/// Logs why there is no master; a socket that nobody listens at is removed if this process is to
 /// listen there.
 fn not_connected(path: &str, shown: &str, reason: &io::Error, options: &ClientOptions) {
     match reason.kind() {
@@ -449,7 +449,7 @@ struct Passenger<'p> {
     plan: &'p Plan,
 }
 
-/// What the wait for the end has brought.
+/// The exit status of the session, once the master has reported it, and the terminal's raw mode.
 #[derive(Default)]
 struct Journey {
     status: Option<u32>,

@@ -28,13 +28,13 @@ use crate::session::{AnyLocalEnd, Session, StdioFlags, Streams};
 use crate::sharing::persist::Leave;
 use crate::text::one_line;
 
-/// Why there is no proxy mode.
+/// Why proxy mode could not be entered.
 enum NotShared {
-    /// Nobody listens there.
+    /// No process listens at the socket.
     Absent(io::Error),
-    /// The master does not answer as it should, or refuses.
+    /// The master refuses, or its answer is malformed.
     Failed(LineEnd),
-    /// The socket is not to be used.
+    /// The path is too long for a socket, or its socket belongs to another user.
     Refused(ClientError),
 }
 

@@ -5,9 +5,10 @@ use crate::algorithms::Side;
 use crate::client::knowledge::Knowledge;
 use crate::client::options::SessionType;
 use crate::client::options::{
-    ForwardAgent, IdentityAgent, IdentityFile, Proxy, RequestTty, Tunnel, YesNoAsk,
+    ForwardAgent, IdentityAgent, IdentityFile, Proxy, RequestTty, Tunnel,
 };
 use crate::client::table::{CLIENT_TABLE, ClientOptions, Row};
+use crate::client::types::YesNoAsk;
 use crate::client::{ClientConfig, CommandLine, methods};
 use crate::destination;
 use crate::environment::Environment;
@@ -358,9 +359,7 @@ fn expand_forwards(
             }
         }
         if has_paths && row != Row::DynamicForward {
-            let shown = specs.iter();
-            let shown = shown.map(|spec| format!("{} {}", spec.listen, spec.to));
-            values.put(row.index(), Value::Words(shown.collect()));
+            values.put(row.index(), Value::Forwards(specs.clone()));
         }
     }
     Ok(())
@@ -479,16 +478,14 @@ fn proxy(values: &Values, tokens: &Tokens) -> Result<Proxy, ConfigError> {
 
 /// Expands the values of `SetEnv`.
 fn set_env(values: &mut Values, expander: &Expander<'_>) -> Result<(), ConfigError> {
-    let words = values.words(Row::SetEnv.index());
-    if words.is_empty() {
+    let Some(Value::Variables(written)) = values.at(Row::SetEnv.index()) else {
         return Ok(());
-    }
-    let expand = |word: &String| {
-        let (name, value) = word.split_once('=').ok_or(MISTYPED)?;
-        Ok(format!("{name}={}", expander.plain("SetEnv", value)?))
     };
-    let expanded = words.iter().map(expand).collect::<Result<_, _>>()?;
-    values.put(Row::SetEnv.index(), Value::Words(expanded));
+    let mut variables = written.clone();
+    for variable in &mut variables {
+        variable.value = expander.plain("SetEnv", &variable.value)?;
+    }
+    values.put(Row::SetEnv.index(), Value::Variables(variables));
     Ok(())
 }
 
@@ -509,6 +506,13 @@ fn show_last_hop(values: &mut Values, proxy: &Proxy) {
 const LEAST_RSA_BITS: u32 = 1024;
 
 impl ClientOptions {
+    /// Frees what only [`ClientOptions::dump`] and the report of warnings read: they show nothing
+    /// afterwards.
+    pub fn forget_words(&mut self) {
+        self.values = Values::empty(0);
+        self.warnings = Vec::new();
+    }
+
     /// The options as `ssh -G` prints them.
     pub fn dump(&self) -> String {
         format!(

@@ -13,13 +13,13 @@ pub(crate) mod options;
 mod pass;
 mod resolve;
 pub(crate) mod table;
+pub(crate) mod types;
 
 use std::path::{Path, PathBuf};
 
 pub use options::{
-    AddKeysToAgent, ControlMaster, ControlPersist, ForwardAgent, IdentityAgent, IdentityFile,
-    JumpHost, PipelineLogin, Proxy, PubkeyAuthentication, RequestTty, SessionType,
-    StrictHostKeyChecking, Tunnel, TunnelDevice, YesNoAsk,
+    ControlMaster, ForwardAgent, IdentityAgent, IdentityFile, JumpHost, PipelineLogin, Proxy,
+    PubkeyAuthentication, RequestTty, SessionType, StrictHostKeyChecking, Tunnel,
 };
 pub use table::{
     AlgorithmOptions, AuthenticationOptions, CLIENT_TABLE, ClientOptions, CompressionOptions,
@@ -28,6 +28,7 @@ pub use table::{
 };
 
 pub use crate::types::EscapeChar;
+pub use types::{AddKeysToAgent, ControlPersist, TunnelDevice, YesNoAsk};
 
 use crate::environment::{Files, SystemFiles};
 

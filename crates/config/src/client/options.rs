@@ -84,29 +84,6 @@ impl ControlMaster {
     }
 }
 
-/// `ControlPersist`: how long a master stays after its last session.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ControlPersist {
-    /// It ends with the session of its own process.
-    #[default]
-    No,
-    /// In the background until a user ends it.
-    Forever,
-    /// In the background until there has been no session for this time, seconds.
-    Seconds(u32),
-}
-
-/// The word of `forms::client::control_persist`.
-impl Setting for ControlPersist {
-    fn from_value(value: Value) -> Option<ControlPersist> {
-        match String::from_value(value)?.as_str() {
-            "no" => Some(ControlPersist::No),
-            "yes" => Some(ControlPersist::Forever),
-            seconds => seconds.parse().ok().map(ControlPersist::Seconds),
-        }
-    }
-}
-
 choices! {
     /// `SessionType`.
     SessionType {
@@ -117,19 +94,6 @@ choices! {
         /// Shell or command.
         #[default]
         Default = "default",
-    }
-}
-
-choices! {
-    /// A choice of yes, no or ask.
-    YesNoAsk {
-        /// Yes.
-        Yes = "true" | "yes",
-        /// No.
-        No = "false" | "no",
-        /// Ask the user.
-        #[default]
-        Ask = "ask",
     }
 }
 
@@ -171,45 +135,6 @@ choices! {
         No = "false" | "no",
         /// With a proxy, too.
         Always = "always",
-    }
-}
-
-/// `AddKeysToAgent`: whether and how a key of a file that was used is added to the agent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AddKeysToAgent {
-    /// Whether it is added.
-    pub adds: YesNoAsk,
-    /// The agent asks the user before each use.
-    pub confirm: bool,
-    /// Seconds until the agent removes the key; `None` for the agent's default.
-    pub lifetime_s: Option<u32>,
-}
-
-impl Default for AddKeysToAgent {
-    fn default() -> AddKeysToAgent {
-        AddKeysToAgent {
-            adds: YesNoAsk::No,
-            confirm: false,
-            lifetime_s: None,
-        }
-    }
-}
-
-impl Setting for AddKeysToAgent {
-    fn from_value(value: Value) -> Option<AddKeysToAgent> {
-        let words = Vec::<String>::from_value(value)?;
-        let (first, second) = (words.first()?, words.get(1));
-        let adds = match first.as_str() {
-            "false" => YesNoAsk::No,
-            "ask" => YesNoAsk::Ask,
-            _ => YesNoAsk::Yes,
-        };
-        let seconds = second.unwrap_or(first).parse().ok();
-        Some(AddKeysToAgent {
-            adds,
-            confirm: first == "confirm",
-            lifetime_s: seconds.filter(|seconds| *seconds > 0),
-        })
     }
 }
 
@@ -288,45 +213,6 @@ pub enum Proxy {
     Command(String),
     /// Through other hosts, in the order of connection.
     Jump(Vec<JumpHost>),
-}
-
-/// The tunnel devices of both sides (`TunnelDevice`, `-w`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TunnelDevice {
-    /// Number of this machine's device; `None` for any free one.
-    pub local: Option<u16>,
-    /// The same for the server's.
-    pub remote: Option<u16>,
-}
-
-impl TunnelDevice {
-    /// Reads `local[:remote]`, each a number or `any`; `None` for anything else.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<TunnelDevice> {
-        let (local, remote) = text.split_once(':').unwrap_or((text, "any"));
-        let device = |part: &str| match part {
-            _ if part.eq_ignore_ascii_case("any") => Some(None),
-            _ => part.parse().ok().map(Some),
-        };
-        Some(TunnelDevice {
-            local: device(local)?,
-            remote: device(remote)?,
-        })
-    }
-}
-
-/// As `TunnelDevice` and the dump spell it.
-impl fmt::Display for TunnelDevice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let word = |unit: Option<u16>| unit.map_or_else(|| "any".to_owned(), |n| n.to_string());
-        write!(f, "{}:{}", word(self.local), word(self.remote))
-    }
-}
-
-impl Setting for TunnelDevice {
-    fn from_value(value: Value) -> Option<TunnelDevice> {
-        TunnelDevice::parse(&String::from_value(value)?)
-    }
 }
 
 /// The agent as written; a socket is a template.

@@ -313,7 +313,8 @@ impl Pass<'_> {
             true => MAX_FORWARDINGS,
             false => MAX_ACCUMULATED,
         };
-        if row.repeat == Repeat::Add && self.values.words(index).len() >= most {
+        let have = self.values.at(index).and_then(Value::entries);
+        if row.repeat == Repeat::Add && have.is_some_and(|have| have.len() >= most) {
             return Err(format!("Too many {} entries (max {most})", row.name));
         }
         if index == Row::SendEnv.index() {
@@ -327,12 +328,23 @@ impl Pass<'_> {
             return Ok(());
         }
         let duplicate = |word: &String| self.values.words(index).contains(word);
-        let value = match (row.repeat, value) {
-            (Repeat::Add, Value::Word(word)) if duplicate(&word) => return Ok(()),
-            (Repeat::Add, Value::Words(words)) => {
+        let have = self.values.at(index);
+        let value = match (row.repeat, value, have) {
+            (Repeat::Add, Value::Word(word), _) if duplicate(&word) => return Ok(()),
+            (Repeat::Add, Value::Words(words), _) => {
                 Value::Words(words.into_iter().filter(|word| !duplicate(word)).collect())
             }
-            (_, value) => value,
+            (Repeat::Add, Value::Forwards(more), Some(Value::Forwards(have)))
+                if more.iter().all(|spec| have.contains(spec)) =>
+            {
+                return Ok(());
+            }
+            (Repeat::Add, Value::SocksListeners(more), Some(Value::SocksListeners(have)))
+                if more.iter().all(|listen| have.contains(listen)) =>
+            {
+                return Ok(());
+            }
+            (_, value, _) => value,
         };
         self.values.enter(index, row.repeat, value);
         Ok(())

@@ -11,10 +11,10 @@
 use crate::algorithms::Class;
 use crate::channel_timeouts::ChannelTimeouts;
 use crate::client::options::{
-    AddKeysToAgent, Canonicalize, ControlMaster, ControlPersist, ForwardAgent, IdentityAgent,
-    IdentityFile, PipelineLogin, Proxy, PubkeyAuthentication, RequestTty, SessionType,
-    StrictHostKeyChecking, Tunnel, TunnelDevice, YesNoAsk,
+    Canonicalize, ControlMaster, ForwardAgent, IdentityAgent, IdentityFile, PipelineLogin, Proxy,
+    PubkeyAuthentication, RequestTty, SessionType, StrictHostKeyChecking, Tunnel,
 };
+use crate::client::types::{AddKeysToAgent, ControlPersist, TunnelDevice, YesNoAsk};
 use crate::error::Warning;
 use crate::forms;
 use crate::forward::ForwardSpec;

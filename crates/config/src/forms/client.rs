@@ -1,8 +1,8 @@
 //! Forms that only ssh_config has.
 
 use super::{Form, no_words, none_alone, one, only, unchanged};
-use crate::client::options::TunnelDevice;
-use crate::forward::UDP_PREFIX;
+use crate::client::types::{AddKeysToAgent, ControlPersist, TunnelDevice, YesNoAsk};
+use crate::forward::{ForwardListen, ForwardSpec, ForwardTo, UDP_PREFIX};
 use crate::pattern;
 use crate::types::{EscapeChar, Keystrokes};
 use crate::units;
@@ -26,20 +26,24 @@ pub(crate) fn add_keys_to_agent(words: &[String]) -> Form {
         [first, second] => (first.to_ascii_lowercase(), Some(second)),
         _ => return Err(EXTRA.to_owned()),
     };
+    let adds = |adds, confirm, lifetime_s: u32| {
+        Ok(Value::AddKeys(AddKeysToAgent {
+            adds,
+            confirm,
+            lifetime_s: Some(lifetime_s).filter(|seconds| *seconds > 0),
+        }))
+    };
     match (first.as_str(), second) {
-        ("yes" | "true", None) => one("true"),
-        ("no" | "false", None) => one("false"),
-        ("ask", None) => one("ask"),
-        ("confirm", None) => one("confirm"),
+        ("yes" | "true", None) => adds(YesNoAsk::Yes, false, 0),
+        ("no" | "false", None) => adds(YesNoAsk::No, false, 0),
+        ("ask", None) => adds(YesNoAsk::Ask, false, 0),
+        ("confirm", None) => adds(YesNoAsk::Yes, true, 0),
         ("confirm", Some(time)) => match units::parse_seconds(time) {
-            Some(seconds) => Ok(Value::Words(vec![
-                "confirm".to_owned(),
-                seconds.to_string(),
-            ])),
+            Some(seconds) => adds(YesNoAsk::Yes, true, seconds),
             None => Err("invalid time value.".to_owned()),
         },
         (time, None) => match units::parse_seconds(time) {
-            Some(seconds) => one(seconds.to_string()),
+            Some(seconds) => adds(YesNoAsk::Yes, false, seconds),
             None => Err(unsupported(time)),
         },
         (other, _) => Err(unsupported(other)),
@@ -48,16 +52,16 @@ pub(crate) fn add_keys_to_agent(words: &[String]) -> Form {
 
 /// `ControlPersist yes|no|time`.
 pub(crate) fn control_persist(words: &[String]) -> Form {
-    let word = only(words)?;
-    match word {
-        "yes" | "true" => one("yes"),
-        "no" | "false" => one("no"),
-        _ => match units::parse_seconds(word) {
-            Some(0) => one("yes"),
-            Some(seconds) => one(seconds.to_string()),
-            None => Err("Bad ControlPersist argument.".to_owned()),
+    let persist = match only(words)? {
+        "yes" | "true" => ControlPersist::Forever,
+        "no" | "false" => ControlPersist::No,
+        time => match units::parse_seconds(time) {
+            Some(0) => ControlPersist::Forever,
+            Some(seconds) => ControlPersist::Seconds(seconds),
+            None => return Err("Bad ControlPersist argument.".to_owned()),
         },
-    }
+    };
+    Ok(Value::Persist(persist))
 }
 
 /// `ForwardAgent yes|no|path|$VARIABLE`.
@@ -121,15 +125,15 @@ pub(crate) fn obscure_keystrokes(words: &[String]) -> Form {
 /// `TunnelDevice local[:remote]`.
 pub(crate) fn tunnel_device(words: &[String]) -> Form {
     match TunnelDevice::parse(only(words)?) {
-        Some(devices) => one(devices.to_string()),
+        Some(devices) => Ok(Value::TunnelDevice(devices)),
         None => Err("Bad tun device.".to_owned()),
     }
 }
 
-/// `LocalForward listen target`, kept as the dump prints it.
+/// `LocalForward listen target`.
 pub(crate) fn local_forward(words: &[String]) -> Form {
     match words {
-        [listen, target] => one(both_ends(listen, target, false)?),
+        [listen, target] => both_ends(listen, target, false),
         [] | [_] => Err("Missing target argument.".to_owned()),
         _ => Err(EXTRA.to_owned()),
     }
@@ -138,8 +142,11 @@ pub(crate) fn local_forward(words: &[String]) -> Form {
 /// `RemoteForward listen [target]`; without a target it serves SOCKS. Port 0 leaves the choice to the server.
 pub(crate) fn remote_forward(words: &[String]) -> Form {
     match words {
-        [listen] => one(format!("{} [socks]:0", listener(listen, true)?)),
-        [listen, target] => one(both_ends(listen, target, true)?),
+        [listen] => {
+            let (listen, to) = (listener(listen, true)?, ForwardTo::Socks);
+            Ok(Value::Forwards(vec![ForwardSpec { listen, to }]))
+        }
+        [listen, target] => both_ends(listen, target, true),
         [] => Err("missing argument.".to_owned()),
         _ => Err(EXTRA.to_owned()),
     }
@@ -147,18 +154,24 @@ pub(crate) fn remote_forward(words: &[String]) -> Form {
 
 /// `DynamicForward listen`.
 pub(crate) fn dynamic_forward(words: &[String]) -> Form {
-    one(listener(only(words)?, false)?)
+    Ok(Value::SocksListeners(vec![listener(only(words)?, false)?]))
 }
 
 /// Listener and target; those of datagrams have no paths.
-fn both_ends(listen: &str, target: &str, may_be_any_port: bool) -> Result<String, String> {
-    let (prefix, listen) = match listen.strip_prefix(UDP_PREFIX) {
-        Some(rest) if !is_socket(rest) && !is_socket(target) => (UDP_PREFIX, rest),
-        Some(_) => return Err(BAD_FORWARDING.to_owned()),
-        None => ("", listen),
+fn both_ends(listen: &str, target: &str, may_be_any_port: bool) -> Form {
+    let (is_udp, listen) = match listen.strip_prefix(UDP_PREFIX) {
+        Some(rest) => (true, rest),
+        None => (false, listen),
     };
-    let (listen, target) = (listener(listen, may_be_any_port)?, target_of(target)?);
-    Ok(format!("{prefix}{listen} {target}"))
+    let spec = ForwardSpec {
+        listen: listener(listen, may_be_any_port)?,
+        to: target_of(target)?,
+    };
+    let spec = match is_udp {
+        true => spec.of_datagrams(),
+        false => Some(spec),
+    };
+    Ok(Value::Forwards(vec![spec.ok_or(BAD_FORWARDING)?]))
 }
 
 const BAD_FORWARDING: &str = "Bad forwarding specification.";
@@ -169,7 +182,7 @@ fn is_socket(word: &str) -> bool {
 }
 
 /// Reads the address on which a forwarding listens: `port`, `address:port` or the path of a socket.
-fn listener(word: &str, may_be_any_port: bool) -> Result<String, String> {
+fn listener(word: &str, may_be_any_port: bool) -> Result<ForwardListen, String> {
     if word.starts_with(UDP_PREFIX) {
         // SOCKS has no datagrams without a connection.
         return Err(BAD_FORWARDING.to_owned());
@@ -178,7 +191,7 @@ fn listener(word: &str, may_be_any_port: bool) -> Result<String, String> {
         // The dump separates listener and target by a blank.
         return match word.contains(' ') {
             true => Err(BAD_FORWARDING.to_owned()),
-            false => Ok(word.to_owned()),
+            false => Ok(ForwardListen::Unix(word.to_owned())),
         };
     }
     let (host, port) = match units::split_host_port(word) {
@@ -186,24 +199,26 @@ fn listener(word: &str, may_be_any_port: bool) -> Result<String, String> {
         Some((port, None)) if !word.starts_with('[') => (None, port),
         _ => return Err(BAD_FORWARDING.to_owned()),
     };
-    if units::parse_port(port).is_none() && !(may_be_any_port && port == "0") {
-        return Err(BAD_FORWARDING.to_owned());
-    }
-    Ok(match host {
-        Some(host) => format!("[{host}]:{port}"),
-        None => port.to_owned(),
+    let port = match port {
+        "0" if may_be_any_port => 0,
+        port => units::parse_port(port).ok_or(BAD_FORWARDING)?,
+    };
+    Ok(ForwardListen::Tcp {
+        address: host.map(str::to_owned),
+        port,
     })
 }
 
 /// Reads the target of a forwarding: `host:port` or the path of a socket.
-fn target_of(word: &str) -> Result<String, String> {
+fn target_of(word: &str) -> Result<ForwardTo, String> {
     if is_socket(word) {
-        return Ok(word.to_owned());
+        return Ok(ForwardTo::Unix(word.to_owned()));
     }
     match units::split_host_port(word) {
-        Some((host, Some(port))) if !host.is_empty() && units::parse_port(port).is_some() => {
-            Ok(format!("[{host}]:{port}"))
-        }
+        Some((host, Some(port))) if !host.is_empty() => Ok(ForwardTo::Tcp {
+            host: host.to_owned(),
+            port: units::parse_port(port).ok_or(BAD_FORWARDING)?,
+        }),
         _ => Err(BAD_FORWARDING.to_owned()),
     }
 }

@@ -9,7 +9,7 @@ pub(crate) mod server;
 
 use crate::channel_timeouts;
 use crate::forward::UDP_PREFIX;
-use crate::types::{IpQos, LogLevel, SyslogFacility};
+use crate::types::{IpQos, LogLevel, SyslogFacility, Variable};
 use crate::units;
 use crate::value::{Choice, EXTRA, Value, spelled};
 
@@ -183,19 +183,19 @@ pub(crate) fn environment_names(words: &[String]) -> Form {
 
 /// `NAME=VALUE` words of `SetEnv`; the first of a name counts.
 pub(crate) fn set_env(words: &[String]) -> Form {
-    let mut out: Vec<String> = Vec::new();
+    let mut out: Vec<Variable> = Vec::new();
     for word in words {
-        let Some((name, _)) = word.split_once('=').filter(|(name, _)| !name.is_empty()) else {
+        let Some((name, value)) = word.split_once('=').filter(|(name, _)| !name.is_empty()) else {
             return Err("Invalid environment.".to_owned());
         };
-        let seen = out
-            .iter()
-            .any(|have| have.split_once('=').is_some_and(|(n, _)| n == name));
-        if !seen {
-            out.push(word.clone());
+        if !out.iter().any(|have| have.name == name) {
+            out.push(Variable {
+                name: name.to_owned(),
+                value: value.to_owned(),
+            });
         }
     }
-    Ok(Value::Words(out))
+    Ok(Value::Variables(out))
 }
 
 /// `PermitOpen`: `any`, `none`, or host:port words.

@@ -1,32 +1,33 @@
 //! Forms that only sshd_config has.
 
 use super::{Form, no_words, none_alone, one, only, permitted_ports, unchanged};
+use crate::address::ListenEntry;
 use crate::forward::UDP_PREFIX;
 use crate::penalties::{self, MaxStartups};
 use crate::server::options::PermitTunnel;
+use crate::types::Subsystem;
 use crate::units;
 use crate::value::Value;
 
 /// `Port` of sshd_config, which may be given several times.
 pub(crate) fn ports(words: &[String]) -> Form {
     let word = only(words)?;
-    if units::parse_port(word).is_none() {
-        return Err("Badly formatted port number.".to_owned());
+    match units::parse_port(word) {
+        Some(port) => Ok(Value::Ports(vec![port])),
+        None => Err("Badly formatted port number.".to_owned()),
     }
-    one(word.trim_start_matches('0'))
 }
 
-/// `ListenAddress host[:port] [rdomain NAME]`, kept as `host port NAME` with `-` for a missing port
-/// and without a missing name. The server binds its socket to the device with that name, as OpenSSH
-/// does on Linux.
+/// `ListenAddress host[:port] [rdomain NAME]`. The server binds its socket to the device with that
+/// name, as OpenSSH does on Linux.
 pub(crate) fn listen_address(words: &[String]) -> Form {
     let (place, rdomain) = match words {
-        [place] => (place, ""),
-        [place, word, name] if word == "rdomain" => (place, name.as_str()),
+        [place] => (place, None),
+        [place, word, name] if word == "rdomain" => (place, Some(name)),
         [_, ..] => return Err("bad listen address".to_owned()),
         [] => return Err("missing address".to_owned()),
     };
-    if words.len() > 1 && !is_device_name(rdomain) {
+    if rdomain.is_some_and(|name| !is_device_name(name)) {
         return Err("bad routing domain".to_owned());
     }
     if place.is_empty() {
@@ -41,16 +42,14 @@ pub(crate) fn listen_address(words: &[String]) -> Form {
         return Err(bad());
     }
     let port = match port {
-        None => "-",
-        Some(port) => {
-            units::parse_port(port).ok_or("bad port number")?;
-            port
-        }
+        None => None,
+        Some(port) => Some(units::parse_port(port).ok_or("bad port number")?),
     };
-    one(match rdomain {
-        "" => format!("{host} {port}"),
-        name => format!("{host} {port} {name}"),
-    })
+    Ok(Value::Listeners(vec![ListenEntry {
+        host: host.to_owned(),
+        port,
+        rdomain: rdomain.cloned(),
+    }]))
 }
 
 /// True for a name that a network device may have on Linux (`dev_valid_name`).
@@ -153,13 +152,13 @@ pub(crate) fn penalties(words: &[String]) -> Form {
 
 /// Chains of `AuthenticationMethods`; `any` must be the only one.
 pub(crate) fn authentication_methods(words: &[String]) -> Form {
-    let mut out: Vec<String> = Vec::new();
+    let mut out: Vec<Vec<String>> = Vec::new();
     for word in words {
         if word == "any" {
             if words.len() > 1 {
                 return Err("\"any\" must appear alone in AuthenticationMethods".to_owned());
             }
-            return one("any");
+            return Ok(Value::Chains(Vec::new()));
         }
         let mut empty = true;
         for method in word.split(',') {
@@ -192,12 +191,12 @@ pub(crate) fn authentication_methods(words: &[String]) -> Form {
         if empty {
             return Err("missing argument.".to_owned());
         }
-        out.push(word.clone());
+        out.push(word.split(',').map(str::to_owned).collect());
     }
     if out.is_empty() {
         Err("no AuthenticationMethods specified".to_owned())
     } else {
-        Ok(Value::Words(out))
+        Ok(Value::Chains(out))
     }
 }
 
@@ -214,8 +213,7 @@ pub(crate) fn user_patterns(words: &[String]) -> Form {
     unchanged(words)
 }
 
-/// `Subsystem name command [arguments]`, kept as one word: the name, a space and the command. The
-/// first argument is the name; `rest` keeps the quoting of the command.
+/// `Subsystem name command [arguments]`; the command keeps the quoting of its arguments.
 pub(crate) fn subsystem(words: &[String]) -> Form {
     match words {
         [] => Err("Missing subsystem name.".to_owned()),
@@ -223,7 +221,10 @@ pub(crate) fn subsystem(words: &[String]) -> Form {
         [name, ..] if name.is_empty() || name.contains(char::is_whitespace) => {
             Err("Missing subsystem name.".to_owned())
         }
-        [name, command @ ..] => one(format!("{name} {}", crate::lexer::join_words(command))),
+        [name, command @ ..] => Ok(Value::Subsystems(vec![Subsystem {
+            name: name.clone(),
+            command: crate::lexer::join_words(command),
+        }])),
     }
 }
 

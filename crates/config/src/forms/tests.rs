@@ -9,9 +9,9 @@ fn read(form: fn(&[String]) -> Form, text: &str) -> Option<String> {
         .filter(|w| !w.is_empty())
         .map(str::to_owned)
         .collect();
-    form(&words).ok().map(|value| match value {
-        Value::Words(words) if !words.is_empty() => words.join("|"),
-        value => written(&value).join("|"),
+    form(&words).ok().map(|value| match value.entries() {
+        Some(entries) if !entries.is_empty() => entries.join("|"),
+        _ => written(&value).join("|"),
     })
 }
 
@@ -87,6 +87,8 @@ fn each_form_reads_what_the_manual_says() {
         (add_keys_to_agent, "yes", Some("true")),
         (add_keys_to_agent, "confirm 1h", Some("confirm|3600")),
         (add_keys_to_agent, "90", Some("90")),
+        (add_keys_to_agent, "0", Some("true")),
+        (add_keys_to_agent, "confirm 0", Some("confirm")),
         (add_keys_to_agent, "ask 1h", None),
         (control_persist, "10m", Some("600")),
         (control_persist, "0", Some("yes")),
@@ -143,10 +145,10 @@ fn each_form_reads_what_the_manual_says() {
         (cname_rules, "a", None),
         (ports, "022", Some("22")),
         (ports, "0", None),
-        (listen_address, "0.0.0.0", Some("0.0.0.0 -")),
-        (listen_address, "::", Some(":: -")),
-        (listen_address, "[::]:22", Some(":: 22")),
-        (listen_address, "h:22 rdomain vrf", Some("h 22 vrf")),
+        (listen_address, "0.0.0.0", Some("0.0.0.0")),
+        (listen_address, "::", Some("::")),
+        (listen_address, "[::]:22", Some("[::]:22")),
+        (listen_address, "h:22 rdomain vrf", Some("h:22 rdomain vrf")),
         (listen_address, "h:22 rdomain a/b", None),
         (listen_address, "h:22 rdomain a-name-that-is-too-long", None),
         (listen_address, "h:0", None),

@@ -1,11 +1,12 @@
 //! Builds typed [`ServerOptions`] from values by keyword, and checks between keywords.
 
+use crate::address::ListenEntry;
 use crate::algorithms::Side;
 use crate::codec;
 use crate::error::{ConfigError, MISTYPED};
 use crate::server::options::ListenAddress;
 use crate::server::table::{Row, SERVER_TABLE, ServerOptions};
-use crate::types::AddressFamily;
+use crate::types::{AddressFamily, Subsystem};
 use crate::value::{Value, Values};
 
 /// The value of HostKeyAgent that selects the socket of the variable of this name.
@@ -123,16 +124,15 @@ pub(crate) fn check(options: &ServerOptions) -> Result<(), ConfigError> {
 
 fn fill(values: &mut Values, aes_hardware: bool) {
     let row = Row::Subsystem.index();
-    if let Some(Value::Words(all)) = values.at(row) {
+    if let Some(Value::Subsystems(all)) = values.at(row) {
         // The first entry of a name counts; those of a Match block come before the others.
-        let mut first: Vec<String> = Vec::new();
-        let name = |entry: &str| entry.split(' ').next().map(str::to_owned);
+        let mut first: Vec<Subsystem> = Vec::new();
         for entry in all {
-            if !first.iter().any(|have| name(have) == name(entry)) {
+            if !first.iter().any(|have| have.name == entry.name) {
                 first.push(entry.clone());
             }
         }
-        values.put(row, Value::Words(first));
+        values.put(row, Value::Subsystems(first));
     }
     values.complete(SERVER_TABLE, Side::Server, aes_hardware);
     if values.at(Row::HostKey.index()).is_none() {
@@ -144,35 +144,34 @@ fn fill(values: &mut Values, aes_hardware: bool) {
     }
 }
 
-/// `Port` and `ListenAddress` together; `None` if a value is not as their forms write it.
+/// `Port` and `ListenAddress` together; `None` if a value is of another type.
 fn listen_addresses(values: &Values) -> Option<Vec<ListenAddress>> {
-    let ports = values.words(Row::Port.index()).iter();
-    let ports: Vec<u16> = ports.map(|port| port.parse().ok()).collect::<Option<_>>()?;
-    let entries = values.words(Row::ListenAddress.index()).iter();
-    let mut places = entries
-        .map(|entry| {
-            let (host, rest) = entry.split_once(' ')?;
-            Some(match rest.split_once(' ') {
-                Some((port, rdomain)) => (host, port, Some(rdomain)),
-                None => (host, rest, None),
-            })
-        })
-        .collect::<Option<Vec<_>>>()?;
-    if places.is_empty() {
+    let ports: Vec<u16> = values.get(Row::Port.index())?;
+    let row = Row::ListenAddress.index();
+    let mut entries: Vec<ListenEntry> = match values.at(row) {
+        Some(_) => values.get(row)?,
+        None => Vec::new(),
+    };
+    if entries.is_empty() {
         let hosts = wildcard_hosts(values.get(Row::AddressFamily.index()));
-        places.extend(hosts.map(|host| (host, "-", None)));
+        entries.extend(hosts.map(|host| ListenEntry {
+            host: host.to_owned(),
+            port: None,
+            rdomain: None,
+        }));
     }
     let mut out = Vec::new();
-    for (host, port, rdomain) in places {
-        let own = match port {
-            "-" => None,
-            port => Some([port.parse().ok()?]),
-        };
-        let ports = own.as_ref().map_or(&ports[..], |port| port);
+    for ListenEntry {
+        host,
+        port,
+        rdomain,
+    } in entries
+    {
+        let ports = port.as_ref().map_or(&ports[..], std::slice::from_ref);
         out.extend(ports.iter().map(|port| ListenAddress {
-            host: Some(host.to_owned()),
+            host: Some(host.clone()),
             port: *port,
-            rdomain: rdomain.map(str::to_owned),
+            rdomain: rdomain.clone(),
         }));
     }
     Some(out)

@@ -174,7 +174,7 @@ impl ServerOptions {
     }
 
     /// The values by keyword.
-    pub(super) fn values(&self) -> Values {
+    pub(crate) fn values(&self) -> Values {
         self.parts().1
     }
 

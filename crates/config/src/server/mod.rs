@@ -16,11 +16,12 @@ pub(crate) mod table;
 use std::path::PathBuf;
 
 pub use crate::penalties::{MaxStartups, PenaltyOverflow, PerSourcePenalties};
+pub use crate::types::Subsystem;
 
 pub use build::{AGENT_VARIABLE, DEFAULT_HOST_KEYS};
 pub use options::{
     AllowForwarding, ConnectionSpec, Gateway, IgnoreRhosts, ListenAddress, Patterns,
-    PermitRootLogin, PermitTunnel, PubkeyAuthOptions, Subsystem, UserEnvironment,
+    PermitRootLogin, PermitTunnel, PubkeyAuthOptions, UserEnvironment,
 };
 pub use table::{
     AlgorithmOptions, AuthenticationOptions, CompressionOptions, ConnectionOptions,
@@ -31,7 +32,7 @@ pub use table::{
 use crate::error::Warning;
 use crate::server::matching::Criterion;
 use crate::server::table::Row;
-use crate::value::{self, Value, Values};
+use crate::value::{self, Repeat, Value, Values};
 
 /// The settings of the server's command line.
 #[derive(Clone, Debug, Default)]
@@ -80,13 +81,11 @@ impl ServerConfig {
                 && section.conditions.iter().flatten().all(|c| c.is_met(spec))
         });
         let row = Row::Subsystem.index();
-        let inherited = values.words(row).to_vec();
+        let inherited = values.at(row).cloned();
         values.override_with(SERVER_TABLE, &matched);
-        if matched.at(row).is_some() {
+        if let (Some(inherited), Some(_)) = (inherited, matched.at(row)) {
             // A Match block replaces subsystems by name; the others remain.
-            let mut subsystems = matched.words(row).to_vec();
-            subsystems.extend(inherited);
-            values.put(row, Value::Words(subsystems));
+            values.enter(row, Repeat::Add, inherited);
         }
         build::build(values, self.aes_hardware)
     }

@@ -163,40 +163,6 @@ impl Setting for PubkeyAuthOptions {
     }
 }
 
-/// A subsystem and its command.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Subsystem {
-    /// The name that the client requests.
-    pub name: String,
-    /// Command with its arguments as one string for the user's shell; `internal-sftp …` is the built-in one.
-    pub command: String,
-}
-
-impl Setting for Vec<Subsystem> {
-    fn from_value(value: Value) -> Option<Vec<Subsystem>> {
-        let words = Vec::<String>::from_value(value)?;
-        let entries = words.iter().map(|word| word.split_once(' '));
-        let subsystem = |(name, command): (&str, &str)| Subsystem {
-            name: name.to_owned(),
-            command: command.to_owned(),
-        };
-        entries.map(|entry| entry.map(subsystem)).collect()
-    }
-}
-
-/// Chains of `AuthenticationMethods`; `any` is none.
-impl Setting for Vec<Vec<String>> {
-    fn from_value(value: Value) -> Option<Vec<Vec<String>>> {
-        let words = Vec::<String>::from_value(value)?;
-        let chains = words.iter().filter(|chain| *chain != "any");
-        Some(
-            chains
-                .map(|chain| chain.split(',').map(str::to_owned).collect())
-                .collect(),
-        )
-    }
-}
-
 /// Patterns, in the order of the file.
 pub type Patterns = Vec<String>;
 

@@ -1,7 +1,7 @@
 //! The keywords of sshd_config, in the order of `sshd -T`.
 //!
-//! For the meaning of `Support` see [`crate::value::Support`]. To implement a keyword, read it in
-//! `server::build` and change its row here.
+//! For the meaning of `Support` see [`crate::value::Support`]. To implement a keyword, give its row a
+//! field and change its [`Support`].
 
 use crate::algorithms::Class;
 use crate::channel_timeouts::ChannelTimeouts;
@@ -9,11 +9,11 @@ use crate::forms;
 use crate::penalties::{MaxStartups, PerSourcePenalties};
 use crate::server::options::{
     AllowForwarding, Gateway, IgnoreRhosts, ListenAddress, Patterns, PermitRootLogin, PermitTunnel,
-    PubkeyAuthOptions, Subsystem, UserEnvironment,
+    PubkeyAuthOptions, UserEnvironment,
 };
 use crate::types::{
     AddressFamily, Compression, FingerprintHash, HwCompression, IpQos, LogLevel, RekeyLimit,
-    SyslogFacility, TcpKeepAlive, Variable,
+    Subsystem, SyslogFacility, TcpKeepAlive, Variable,
 };
 use crate::value::Support::{self, Carried, Deprecated, Fulfilled, Ignored, Unsupported};
 use crate::value::{Choice, Dump, Keyword, Kind, Repeat, Scope};

@@ -18,6 +18,7 @@ pub(crate) mod modexp;
 pub(crate) mod nh;
 mod poly1305;
 pub(crate) mod residue;
+pub(crate) mod residue_lanes;
 pub(crate) mod sha;
 
 #[cfg(target_arch = "aarch64")]

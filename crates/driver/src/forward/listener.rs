@@ -85,44 +85,23 @@ pub struct ListeningSockets {
 }
 
 impl ListeningSockets {
-    /// Listens on a TCP port; 0 lets the system choose one. At least one of the addresses must be
-    /// free; `failed` gets each one that is not.
+    /// Listens on a TCP port, or receives datagrams on a UDP port if `is_udp` is true; port 0 lets the
+    /// system choose one. At least one of the addresses must be free; `failed` gets each one that is
+    /// not.
     ///
     /// # Errors
     /// The last address's error if none can be bound; the resolver's words for a name.
-    pub fn tcp(
+    pub fn on_port(
         requested: Option<&str>,
-        port: u16,
+        (port, is_udp): (u16, bool),
         gateway: Gateway,
         family: Family,
-        failed: impl FnMut(SocketAddr, &io::Error),
-    ) -> io::Result<Self> {
-        let listen = |address| sys::socket::listen(address, BACKLOG, true, true);
-        Self::on_port(requested, (port, family), gateway, listen, failed)
-    }
-
-    /// Receives datagrams on a UDP port; otherwise as [`ListeningSockets::tcp`].
-    ///
-    /// # Errors
-    /// As [`ListeningSockets::tcp`].
-    pub fn udp(
-        requested: Option<&str>,
-        port: u16,
-        gateway: Gateway,
-        family: Family,
-        failed: impl FnMut(SocketAddr, &io::Error),
-    ) -> io::Result<Self> {
-        let bind = sys::socket::datagram::bind;
-        Self::on_port(requested, (port, family), gateway, bind, failed)
-    }
-
-    fn on_port(
-        requested: Option<&str>,
-        (port, family): (u16, Family),
-        gateway: Gateway,
-        make: impl Fn(SocketAddr) -> io::Result<OwnedFd>,
         mut failed: impl FnMut(SocketAddr, &io::Error),
     ) -> io::Result<Self> {
+        let make = |address| match is_udp {
+            false => sys::socket::listen(address, BACKLOG, true, true),
+            true => sys::socket::datagram::bind(address),
+        };
         let both = |v4: Ipv4Addr, v6: Ipv6Addr| [(v4, 0).into(), (v6, 0).into()];
         let addresses: Vec<SocketAddr> = match gateway.bind(requested) {
             Bind::Loopback => {
@@ -258,9 +237,9 @@ mod tests {
 
     #[test]
     fn both_families_get_the_port_that_the_system_chose() {
-        let listening = ListeningSockets::tcp(
+        let listening = ListeningSockets::on_port(
             Some("localhost"),
-            0,
+            (0, false),
             Gateway::Client,
             Family::Any,
             |_, _| {},
@@ -273,9 +252,9 @@ mod tests {
             assert!(address.ip().is_loopback());
         }
         let mut failures = 0;
-        let again = ListeningSockets::tcp(
+        let again = ListeningSockets::on_port(
             Some("127.0.0.1"),
-            listening.port,
+            (listening.port, false),
             Gateway::Client,
             Family::Any,
             |_, _| failures += 1,

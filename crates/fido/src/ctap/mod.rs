@@ -19,7 +19,7 @@ use token::{
 };
 
 use crate::message::{Attestation, TokenKey, TokenSignature};
-use crate::role::{NewTokenKey, TokenAccess, TokenSigning, Tokens};
+use crate::tokens::{NewTokenKey, TokenAccess, TokenSigning, Tokens};
 use crate::{FORCE, FidoError, RESIDENT, USER_PRESENCE, USER_VERIFICATION};
 
 /// Bytes of a user's identifier, as OpenSSH makes it.
@@ -120,7 +120,8 @@ impl AttachedTokens {
     }
 }
 
-/// How a token verifies its user for a request: by the PIN, if one is given, else by itself.
+/// How a token verifies its user for a request: by the PIN, if one is given, otherwise with its own
+/// sensor.
 fn verification(
     token: &mut CtapToken,
     pin: Option<&[u8]>,

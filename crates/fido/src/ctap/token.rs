@@ -18,10 +18,10 @@ const CREDENTIAL_MANAGEMENT: u8 = 0x0a;
 /// The command of tokens that have the management of CTAP 2.1's drafts.
 const CREDENTIAL_MANAGEMENT_PREVIEW: u8 = 0x41;
 
-/// What a permission is for (CTAP 2.1 §6.5.5.7).
+/// The purpose of a permission (CTAP 2.1 §6.5.5.7).
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum PinPermission {
-    /// And assertions, to look for the key that would be replaced.
+    /// Making keys, and assertions, which find the key that would be replaced.
     MakeCredential = 1 | 2,
     GetAssertion = 2,
     ManageCredentials = 4,
@@ -38,7 +38,7 @@ fn cose_algorithm(key_type: KeyType) -> i64 {
     }
 }
 
-/// What a token says about itself.
+/// The answer to authenticatorGetInfo.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TokenInfo {
     options: Vec<(String, bool)>,
@@ -77,7 +77,7 @@ impl TokenInfo {
     }
 }
 
-/// An assertion: a signature with what it signs besides the data's hash.
+/// An assertion: a signature, and the authenticator data that it covers besides the data's hash.
 #[derive(Debug, Clone)]
 pub(crate) struct Assertion {
     pub(crate) flags: u8,
@@ -85,7 +85,7 @@ pub(crate) struct Assertion {
     pub(crate) signature: Vec<u8>,
     /// The user's identifier, in answers of keys that the token stores.
     user: Vec<u8>,
-    /// How many keys the token stores for the request; 0 if it does not say.
+    /// Number of keys that the token stores for the request; 0 if the token does not report it.
     stored: usize,
 }
 

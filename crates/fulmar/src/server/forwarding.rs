@@ -136,11 +136,9 @@ impl Forwarding {
         let sockets = match &mut listening {
             Listening::Tcp { address, port } | Listening::Udp { address, port } => {
                 let requested = Some(address.as_str());
-                let sockets = match is_udp {
-                    false => ListeningSockets::tcp(requested, *port, gateway, family, |_, _| {}),
-                    true => ListeningSockets::udp(requested, *port, gateway, family, |_, _| {}),
-                };
-                let sockets = sockets.ok()?;
+                let place = (*port, is_udp);
+                let sockets =
+                    ListeningSockets::on_port(requested, place, gateway, family, |_, _| {}).ok()?;
                 if *port == 0 {
                     *port = sockets.port;
                     answer.put_u32(u32::from(sockets.port));

@@ -187,6 +187,19 @@ fn own() -> Account {
     super::super::accounts::look_up(&user.name, true, &Log::to_memory(LogLevel::Info)).unwrap()
 }
 
+/// This process's user, and a configuration under which the first key logs in.
+fn with_own_key() -> (Account, TempDir, String) {
+    let (directory, text) = with_keys(&line(1), "");
+    (own(), directory, text)
+}
+
+/// Serves `requests` of this user after the key exchange.
+fn serve_requests(text: &str, user_name: &str, requests: &[Vec<u8>]) -> Served {
+    let mut frames = vec![sign(), user(user_name)];
+    frames.extend_from_slice(requests);
+    serve(text, LoginPhase::KeyExchange, &frames)
+}
+
 /// A configuration under which these keys log in; the directory must live as long.
 fn with_keys(lines: &str, more: &str) -> (TempDir, String) {
     with_keys_in(TempDir::new(), lines, more)
@@ -210,19 +223,8 @@ fn line(seed: u8) -> String {
 
 #[test]
 fn a_key_logs_its_user_in() {
-    let own = own();
-    let (_directory, text) = with_keys(&line(1), "");
-    let served = serve(
-        &text,
-        LoginPhase::KeyExchange,
-        &[
-            sign(),
-            user(&own.name),
-            none(),
-            query(1),
-            signed(&own.name, 1),
-        ],
-    );
+    let (own, _directory, text) = with_own_key();
+    let served = serve_requests(&text, &own.name, &[none(), query(1), signed(&own.name, 1)]);
     let proof = served.proof.unwrap_or_else(|| panic!("{:?}", served.log));
     assert_eq!(proof.user(), own.name);
     assert_eq!(proof.methods(), ["publickey"]);
@@ -238,14 +240,9 @@ fn a_key_logs_its_user_in() {
 
 #[test]
 fn a_signature_made_for_another_user_or_an_unlisted_key_is_refused() {
-    let own = own();
-    let (_directory, text) = with_keys(&line(1), "");
+    let (own, _directory, text) = with_own_key();
     for request in [signed("somebody", 1), signed(&own.name, 2)] {
-        let served = serve(
-            &text,
-            LoginPhase::KeyExchange,
-            &[sign(), user(&own.name), request],
-        );
+        let served = serve_requests(&text, &own.name, &[request]);
         assert!(served.proof.is_none());
         assert!(matches!(served.outcomes()[0], AuthOutcome::Failure { .. }));
     }
@@ -253,13 +250,8 @@ fn a_signature_made_for_another_user_or_an_unlisted_key_is_refused() {
 
 #[test]
 fn a_query_for_a_listed_key_followed_by_another_keys_signature_is_refused() {
-    let own = own();
-    let (_directory, text) = with_keys(&line(1), "");
-    let served = serve(
-        &text,
-        LoginPhase::KeyExchange,
-        &[sign(), user(&own.name), query(1), signed(&own.name, 2)],
-    );
+    let (own, _directory, text) = with_own_key();
+    let served = serve_requests(&text, &own.name, &[query(1), signed(&own.name, 2)]);
     let answer: KeyAnswer = served.replies[2].decode().unwrap();
     assert!(answer.acceptable);
     assert!(served.proof.is_none());
@@ -270,12 +262,10 @@ fn two_factors_keep_what_the_first_restricted() {
     let own = own();
     let lines = format!("command=\"date\",no-pty {}\n{}\n", line(1), line(2));
     let (_directory, text) = with_keys(&lines, "AuthenticationMethods publickey,publickey");
-    let served = serve(
+    let served = serve_requests(
         &text,
-        LoginPhase::KeyExchange,
+        &own.name,
         &[
-            sign(),
-            user(&own.name),
             signed(&own.name, 1),
             // The same key again is no second factor.
             signed(&own.name, 1),
@@ -295,12 +285,10 @@ fn two_factors_keep_what_the_first_restricted() {
 fn failures_are_counted_and_the_first_none_is_not() {
     let own = own();
     let (_directory, text) = with_keys("", "MaxAuthTries 3");
-    let served = serve(
+    let served = serve_requests(
         &text,
-        LoginPhase::KeyExchange,
+        &own.name,
         &[
-            sign(),
-            user(&own.name),
             none(),
             query(1),
             AuthOther {
@@ -326,7 +314,7 @@ fn failures_are_counted_and_the_first_none_is_not() {
 
 /// True if `none` as the first request of `name` is answered before the databases are read.
 fn is_answered_unasked(text: &str, name: &str) -> bool {
-    let served = serve(text, LoginPhase::KeyExchange, &[sign(), user(name), none()]);
+    let served = serve_requests(text, name, &[none()]);
     let outcomes = served.outcomes();
     assert!(
         matches!(&outcomes[..], [AuthOutcome::Failure { methods }] if methods == &["publickey"]),
@@ -355,11 +343,7 @@ fn a_first_none_is_answered_before_the_user_is_looked_up() {
 fn a_probe_is_no_attempt_and_no_failure_for_the_log() {
     let own = own();
     let (_directory, text) = with_keys_in(TempDir::alone(), &line(1), "");
-    let served = serve(
-        &text,
-        LoginPhase::KeyExchange,
-        &[sign(), user("no-such-user-here"), none(), query(1)],
-    );
+    let served = serve_requests(&text, "no-such-user-here", &[none(), query(1)]);
     let lines: Vec<&String> = served
         .log
         .iter()
@@ -369,11 +353,7 @@ fn a_probe_is_no_attempt_and_no_failure_for_the_log() {
     assert_eq!(lines.len(), 1, "{lines:?}");
     assert!(lines[0].starts_with("Invalid user no-such-user-here from"));
     // A second `none` is an attempt like any other.
-    let served = serve(
-        &text,
-        LoginPhase::KeyExchange,
-        &[sign(), user(&own.name), none(), none()],
-    );
+    let served = serve_requests(&text, &own.name, &[none(), none()]);
     let user = served.user.unwrap();
     assert_eq!((user.tries.failures, user.is_unasked()), (1, false));
 }
@@ -383,30 +363,19 @@ fn replies_do_not_tell_whether_the_user_exists() {
     let own = own();
     let (_directory, text) = with_keys_in(TempDir::alone(), &line(1), "");
     let ask = |name: &str| {
-        serve(
+        serve_requests(
             &text,
-            LoginPhase::KeyExchange,
-            &[
-                sign(),
-                user(name),
-                none(),
-                query(2),
-                password(b"wrong"),
-                signed(name, 2),
-            ],
+            name,
+            &[none(), query(2), password(b"wrong"), signed(name, 2)],
         )
     };
     let known = ask(&own.name);
     let unknown = ask("no-such-user-here");
     // A key that is listed for others does not let in a user who does not exist.
-    let listed = serve(
+    let listed = serve_requests(
         &text,
-        LoginPhase::KeyExchange,
-        &[
-            sign(),
-            user("no-such-user-here"),
-            signed("no-such-user-here", 1),
-        ],
+        "no-such-user-here",
+        &[signed("no-such-user-here", 1)],
     );
     assert!(listed.proof.is_none());
     assert_eq!(known.replies, unknown.replies);
@@ -438,11 +407,7 @@ fn root_is_refused_without_a_word_of_why() {
     }
     let (_directory, text) = with_keys(&line(1), "");
     let text = text.replace("PermitRootLogin yes", "PermitRootLogin no");
-    let served = serve(
-        &text,
-        LoginPhase::KeyExchange,
-        &[sign(), user("root"), signed("root", 1)],
-    );
+    let served = serve_requests(&text, "root", &[signed("root", 1)]);
     assert!(served.proof.is_none());
     assert!(matches!(served.outcomes()[0], AuthOutcome::Failure { .. }));
     assert!(
@@ -494,8 +459,7 @@ fn what_the_phase_does_not_permit_ends_the_session() {
 #[test]
 fn a_host_bound_signature_must_name_the_host_key_of_the_connection() {
     use wire::Put;
-    let own = own();
-    let (_directory, text) = with_keys(&line(1), "");
+    let (own, _directory, text) = with_own_key();
     for (named, allowed) in [
         (host_key().public().blob(), true),
         (client_key(7).public().blob(), false),
@@ -518,11 +482,7 @@ fn a_host_bound_signature_must_name_the_host_key_of_the_connection() {
             signature: key.sign(keys::SignatureAlgorithm::Ed25519, &data).unwrap(),
             hostbound: Some(named),
         };
-        let served = serve(
-            &text,
-            LoginPhase::KeyExchange,
-            &[sign(), user(&own.name), request.encode_frame()],
-        );
+        let served = serve_requests(&text, &own.name, &[request.encode_frame()]);
         assert_eq!(served.proof.is_some(), allowed, "{:?}", served.log);
     }
 }

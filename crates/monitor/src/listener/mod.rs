@@ -237,6 +237,12 @@ fn check(args: &Args, config: &ServerConfig, level: LogLevel) -> Result<i32, Lis
             "PerSourcePenalties is on: an address whose logins fail is refused for a while, good logins too",
         );
     }
+    if args.mode == ListenerMode::Test && is_openssh_s(args) {
+        let machine = migrate::Machine::at(Path::new("/"));
+        for consequence in migrate::of_configuration(&config.global(), &machine) {
+            log.info(&consequence.to_string());
+        }
+    }
     if args.mode != ListenerMode::Test {
         let options = match &args.connection {
             // A connection with no known facts matches `Match all` only.
@@ -253,6 +259,12 @@ fn check(args: &Args, config: &ServerConfig, level: LogLevel) -> Result<i32, Lis
         print!("{}", options.dump());
     }
     Ok(0)
+}
+
+/// True if the configuration is OpenSSH's, written for its defaults.
+fn is_openssh_s(args: &Args) -> bool {
+    let named = args.config_file.as_deref();
+    named.is_none_or(|file| file.starts_with("/etc/ssh"))
 }
 
 fn groups_of(user: Option<&str>) -> Vec<String> {

@@ -633,10 +633,7 @@ fn bind_port(
         context.log.verbose(&format!("bind [{ip}]:{port}: {error}"));
     };
     let family = family(&context.options);
-    match is_udp {
-        false => ListeningSockets::tcp(Some(address), port, gateway, family, failed),
-        true => ListeningSockets::udp(Some(address), port, gateway, family, failed),
-    }
+    ListeningSockets::on_port(Some(address), (port, is_udp), gateway, family, failed)
 }
 
 fn log_bind_error(error: &io::Error, port: u16, context: &Context<'_>) {

@@ -242,9 +242,10 @@ pub(super) fn listen(
             break;
         };
         let mut is_taken = false;
-        let listening = ListeningSockets::tcp(None, port, gateway, family, |_, error| {
-            is_taken |= error.kind() == io::ErrorKind::AddrInUse;
-        });
+        let listening =
+            ListeningSockets::on_port(None, (port, false), gateway, family, |_, error| {
+                is_taken |= error.kind() == io::ErrorKind::AddrInUse;
+            });
         match listening {
             Ok(sockets) if is_taken => sockets.discard(),
             Ok(sockets) => return Ok((sockets, number)),

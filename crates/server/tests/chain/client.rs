@@ -124,6 +124,12 @@ impl Client {
         }
     }
 
+    /// Sends CLOSE on a channel that is open.
+    pub fn close(&mut self, channel: ChannelId) {
+        let sent = self.connection().channel_close(channel);
+        sent.expect("an open channel");
+    }
+
     /// Waits for the other side's CLOSE, after ours.
     pub fn finish_close(&mut self, channel: ChannelId) {
         while !matches!(self.next(), Ok(Event::ChannelClosed(from)) if from == channel) {}

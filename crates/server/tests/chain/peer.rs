@@ -149,6 +149,12 @@ impl Marker {
     }
 }
 
+impl std::fmt::Display for Marker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.path.display().fmt(f)
+    }
+}
+
 impl Drop for Marker {
     fn drop(&mut self) {
         // There is none where nobody made it.

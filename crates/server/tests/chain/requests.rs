@@ -125,10 +125,7 @@ fn a_client_that_closes_early_still_hears_the_status() {
     // The output is over, the command is not: its input keeps it for as long as we want.
     let channel = client.session();
     let marker = Marker::new("closed");
-    let command = format!(
-        "exec 1>&- 2>&-; : > {}; read x; exit 13",
-        marker.path.display()
-    );
+    let command = format!("exec 1>&- 2>&-; : > {marker}; read x; exit 13");
     assert!(client.ask(channel, &exec(&command)));
     while !marker.path.exists() {
         std::thread::yield_now();
@@ -137,19 +134,13 @@ fn a_client_that_closes_early_still_hears_the_status() {
     // Both outputs have ended once a later request is answered.
     assert!(!client.ask(channel, &Request::Break { ms: 1 }));
     client.send(channel, b"\n");
-    client
-        .connection()
-        .channel_close(channel)
-        .expect("an open channel");
+    client.close(channel);
     assert_eq!(client.finish(channel).status, Some(13));
     // Neither is over: the command is hung up on, and the channel ends at once.
     let channel = client.session();
     assert!(client.ask(channel, &exec("echo ready; sleep 100")));
     client.wait_output("ready");
-    client
-        .connection()
-        .channel_close(channel)
-        .expect("an open channel");
+    client.close(channel);
     client.finish_close(channel);
 }
 
@@ -368,16 +359,12 @@ fn sessions_are_counted_with_what_still_runs() {
     // It runs for as long as the marker is there, or for a minute.
     let marker = Marker::new("still-runs");
     let command = format!(
-        "trap '' HUP; : >'{0}'; echo ready; read x < /proc/$$/fd/0; i=0; \
-         while [ -e '{0}' ] && [ $i -lt 600 ]; do sleep 0.1; i=$((i+1)); done",
-        marker.path.display()
+        "trap '' HUP; : >'{marker}'; echo ready; read x < /proc/$$/fd/0; i=0; \
+         while [ -e '{marker}' ] && [ $i -lt 600 ]; do sleep 0.1; i=$((i+1)); done"
     );
     assert!(client.ask(channel, &exec(&command)));
     client.wait_output("ready");
-    client
-        .connection()
-        .channel_close(channel)
-        .expect("an open channel");
+    client.close(channel);
     client.finish_close(channel);
     assert_eq!(
         client.open("session", &[]),
@@ -441,10 +428,7 @@ fn a_client_that_reads_nothing_stops_the_command() {
     let (_server, mut client) = logged_in(|_| {});
     let flood = client.session();
     let marker = Marker::new("flood");
-    let command = format!(
-        "head -c 100000000 /dev/zero && touch {}",
-        marker.path.display()
-    );
+    let command = format!("head -c 100000000 /dev/zero && touch {marker}");
     // Our client's window is what it is: nothing of the channel's data is consumed here.
     client
         .connection()

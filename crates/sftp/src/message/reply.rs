@@ -97,6 +97,19 @@ impl<'a> Names<'a> {
         });
     }
 
+    /// Appends a NAME of one path without attributes, as REALPATH is answered; the path is also its
+    /// long name.
+    pub fn encode_path_into(id: u32, path: &[u8], out: &mut Vec<u8>) {
+        let mut entry = Vec::new();
+        NameEntry {
+            name: path,
+            long_name: path,
+            attributes: Attributes::NONE,
+        }
+        .encode_into(&mut entry);
+        Self::encode_into(id, 1, &entry, out);
+    }
+
     /// Number of entries that the server states; the message may hold fewer.
     #[must_use]
     pub fn count(&self) -> u32 {

@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 
 use crate::message::Request;
-use crate::message::reply::{NameEntry, Names};
+use crate::message::reply::Names;
 use crate::{Attributes, Code};
 use sys::fs::{LastLink, Time, content};
 use sys::time::LocalTime;
@@ -100,14 +100,7 @@ impl Serve {
 
     /// Answers with a NAME of one path.
     pub(super) fn answer_path(&mut self, id: u32, path: &[u8], buffers: &mut dyn Buffers) {
-        let mut entry = Vec::new();
-        NameEntry {
-            name: path,
-            long_name: path,
-            attributes: Attributes::NONE,
-        }
-        .encode_into(&mut entry);
-        self.answer(buffers, |out| Names::encode_into(id, 1, &entry, out));
+        self.answer(buffers, |out| Names::encode_path_into(id, path, out));
     }
 
     /// SETSTAT and lsetstat: tries all attributes and reports the last failure, as OpenSSH does.

@@ -42,8 +42,8 @@ const fn plain(name: &'static str, changes: bool) -> RequestInfo {
     }
 }
 
-/// An extension that does not change files.
-const fn reads(
+/// An extension; unless [`RequestInfo::changing`] follows, it does not change files.
+const fn extended(
     name: &'static str,
     extension: &'static str,
     version: &'static str,
@@ -57,16 +57,13 @@ const fn reads(
     }
 }
 
-/// An extension that changes files.
-const fn writes(
-    name: &'static str,
-    extension: &'static str,
-    version: &'static str,
-    stands_for: &'static [&'static str],
-) -> RequestInfo {
-    RequestInfo {
-        changes: true,
-        ..reads(name, extension, version, stands_for)
+impl RequestInfo {
+    /// The same request if it changes files.
+    const fn changing(self) -> RequestInfo {
+        RequestInfo {
+            changes: true,
+            ..self
+        }
     }
 }
 
@@ -96,48 +93,49 @@ pub const REQUESTS: &[RequestInfo] = &[
     plain("rename", true),
     plain("readlink", false),
     plain("symlink", true),
-    writes("posix-rename", extension::POSIX_RENAME, "1", &["rename"]),
-    reads("statvfs", extension::STATVFS, "2", &[]),
-    reads("fstatvfs", extension::FSTATVFS, "2", &[]),
-    writes("hardlink", extension::HARDLINK, "1", &[]),
-    writes("fsync", extension::FSYNC, "1", &[]),
-    writes("lsetstat", extension::LSETSTAT, "1", &["setstat"]),
-    reads("limits", extension::LIMITS, "1", &[]),
-    reads("expand-path", extension::EXPAND_PATH, "1", &["realpath"]),
-    writes("copy-data", extension::COPY_DATA, "1", &["read", "write"]),
-    reads(
+    extended("posix-rename", extension::POSIX_RENAME, "1", &["rename"]).changing(),
+    extended("statvfs", extension::STATVFS, "2", &[]),
+    extended("fstatvfs", extension::FSTATVFS, "2", &[]),
+    extended("hardlink", extension::HARDLINK, "1", &[]).changing(),
+    extended("fsync", extension::FSYNC, "1", &[]).changing(),
+    extended("lsetstat", extension::LSETSTAT, "1", &["setstat"]).changing(),
+    extended("limits", extension::LIMITS, "1", &[]),
+    extended("expand-path", extension::EXPAND_PATH, "1", &["realpath"]),
+    extended("copy-data", extension::COPY_DATA, "1", &["read", "write"]).changing(),
+    extended(
         "home-directory",
         extension::HOME_DIRECTORY,
         "1",
         &["realpath"],
     ),
-    reads(
+    extended(
         "users-groups-by-id",
         extension::USERS_GROUPS_BY_ID,
         "1",
         &[],
     ),
     // It only changes how the replies to other requests encode attributes.
-    reads("exact-times", vendor::EXACT_TIMES, "1", &[]),
-    reads("cancel", vendor::CANCEL, "1", &[]),
+    extended("exact-times", vendor::EXACT_TIMES, "1", &[]),
+    extended("cancel", vendor::CANCEL, "1", &[]),
     // Its answer reveals the length of a file, and that of read-range where the holes are.
-    reads("hash-range", vendor::HASH_RANGE, "1", &["read", "fstat"]),
-    reads("read-range", vendor::READ_RANGE, "1", &["read", "fstat"]),
+    extended("hash-range", vendor::HASH_RANGE, "1", &["read", "fstat"]),
+    extended("read-range", vendor::READ_RANGE, "1", &["read", "fstat"]),
     // It reveals the attributes of a path without opening it, and only "cancel" ends it.
-    reads(
+    extended(
         "open-read",
         vendor::OPEN_READ,
         "1",
         &["open", "read", "stat", "fstat", "cancel"],
     ),
-    writes(
+    extended(
         "put-file",
         vendor::PUT_FILE,
         "1",
         &["open", "write", "close", "fsetstat", "fsync"],
-    ),
-    reads("walk", vendor::WALK, "2", WALKS),
-    reads("walk-on", vendor::WALK_ON, "1", WALKS),
+    )
+    .changing(),
+    extended("walk", vendor::WALK, "2", WALKS),
+    extended("walk-on", vendor::WALK_ON, "1", WALKS),
 ];
 
 /// Returns the request's name in [`REQUESTS`]; `None` for an unknown request.

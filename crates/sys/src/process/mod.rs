@@ -13,6 +13,7 @@ pub mod wait;
 mod child;
 mod daemon;
 mod end;
+mod printed;
 
 #[cfg(test)]
 mod tests;
@@ -31,6 +32,7 @@ pub use harden::{
     set_parent_death_signal, set_umask, umask,
 };
 pub use limits::{Limit, Resource, limit, raise_open_files, set_limit};
+pub use printed::PrintedText;
 pub use spawn::{ChildCommand, SelfExe, SpawnError};
 pub use title::{set_long_title, set_title};
 pub use usage::{Usage, own_usage, wait_usage};

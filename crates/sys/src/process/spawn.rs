@@ -226,6 +226,21 @@ impl ChildCommand {
         self
     }
 
+    /// Adds those variables of this process's environment that `names` has. A name that ends in `*` means
+    /// all names that begin so.
+    pub fn inherit_env_of(&mut self, names: &[&str]) -> &mut Self {
+        let is_passed = |name: &OsStr| {
+            names.iter().any(|known| match known.strip_suffix('*') {
+                Some(start) => name.as_bytes().starts_with(start.as_bytes()),
+                None => name == *known,
+            })
+        };
+        for (name, value) in std::env::vars_os().filter(|(name, _)| is_passed(name)) {
+            self.env(name, value);
+        }
+        self
+    }
+
     /// Passes `source` to the child as descriptor `target` (at least 0). The child has no other
     /// descriptors open, so pass 0, 1 and 2 too.
     pub fn fd(&mut self, source: OwnedFd, target: c_int) -> &mut Self {

@@ -92,6 +92,7 @@ fn acceptor_program() -> io::Result<BpfProgram> {
 fn user_program() -> io::Result<BpfProgram> {
     let mut calls = CallList::new(UNKNOWN, &[ALLOWED, MORE, MORE_HERE, USER].concat())?;
     calls.sockets(&[libc::AF_UNIX, libc::AF_INET, libc::AF_INET6])?;
+    calls.any(libc::SYS_connect)?;
     finish(calls)
 }
 

@@ -1,12 +1,15 @@
 //! The sandbox of a process that reaches tokens (smart cards, HSMs, TPMs) through a PKCS #11 library.
 //!
-//! Like [`super::provider()`], it loads foreign code and uses devices. Beyond that it connects to local
-//! sockets with a path (pcscd, p11-kit, a token's own daemon), listens to the kernel's reports of devices, and
-//! reads and writes the places where tokens of software keep their objects. It has no network,
-//! starts no program or process, and sends no signal to others. A forbidden call fails as if the
-//! kernel did not know it (ENOSYS).
+//! Like [`super::provider()`], it loads foreign code and uses devices. Beyond that it listens to the kernel's
+//! reports of devices, and reads and writes the places where tokens of software keep their objects. If this
+//! system has a daemon for tokens when the process starts ([`has_daemon`]: pcscd, p11-kit and others), it
+//! connects to local sockets with a path: to all that the user may reach, for neither seccomp nor Landlock's
+//! ABI 6 tells one path from another. It has no network, starts no program or process, and sends no signal
+//! to others. A forbidden call fails as if the kernel did not know it (ENOSYS).
 
+use std::ffi::OsString;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use landlock::{ABI, AccessFs};
@@ -60,21 +63,29 @@ const DEVICES: &[&str] = &[
     "/dev/tpmrm0",
 ];
 
+/// Sockets and directories of daemons for tokens: pcscd, and nShield's.
+const DAEMONS: &[&str] = &["/run/pcscd/pcscd.comm", "/opt/nfast/sockets"];
+/// Variables that name a daemon's socket.
+const DAEMON_VARIABLES: &[&str] = &["PCSCLITE_CSOCK_NAME", "P11_KIT_SERVER_ADDRESS"];
+/// Variables that say how a TPM is reached, and the word for its daemon (tpm2-abrmd, by D-Bus).
+const TPM_VARIABLES: &[&str] = &["TPM2_PKCS11_TCTI", "TSS2_TCTI"];
+const TPM_DAEMON: &[u8] = b"tabrmd";
+/// The socket of p11-kit's server, below XDG_RUNTIME_DIR.
+const P11_KIT_SOCKET: &str = "p11-kit/pkcs11";
+
 /// Limit on open descriptors.
 const MAX_OPEN_FILES: u64 = 256;
 /// Longest configuration of SoftHSM that is read for its directory of tokens, bytes.
 const MAX_CONFIGURATION_BYTES: u64 = 64 * 1024;
 
-/// Calls beyond those of [`super::provider()`]: local sockets, and changes of files within the rules.
+/// Calls beyond those of [`super::provider()`]: reports of devices, and changes of files within the rules.
 pub(super) const MORE: &[i64] = &[
-    libc::SYS_connect,
     libc::SYS_bind,
     libc::SYS_getsockname,
     libc::SYS_getpeername,
     libc::SYS_getsockopt,
     libc::SYS_setsockopt,
     libc::SYS_shutdown,
-    libc::SYS_socketpair,
     libc::SYS_pipe2,
     libc::SYS_timerfd_create,
     libc::SYS_timerfd_settime,
@@ -136,7 +147,7 @@ pub fn token(library: &Path) -> io::Result<Wall> {
         process::set_limit(resource, Limit::both(value.min(ceiling)))?;
     }
     let wall = wall(rules(library))?;
-    program()?.install().map_err(|error| {
+    program(has_daemon())?.install().map_err(|error| {
         let text = format!("this kernel does not restrict system calls (seccomp): {error}");
         io::Error::new(error.kind(), text)
     })?;
@@ -163,7 +174,6 @@ fn rules(library: &Path) -> Vec<(PathBuf, landlock::BitFlags<AccessFs>)> {
     add(CONFIGURATION, read);
     add(DEVICES, device);
     add(STORES, store);
-    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     if let Some(home) = variable("HOME").map(PathBuf::from) {
         rules.extend(
             HOME_CONFIGURATION
@@ -193,6 +203,27 @@ fn rules(library: &Path) -> Vec<(PathBuf, landlock::BitFlags<AccessFs>)> {
     rules
 }
 
+fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}
+
+/// True if a library may need to connect to a daemon: its socket exists, or a variable names one.
+fn has_daemon() -> bool {
+    let is_named = |name: &&str| variable(name).is_some();
+    let needs_tpm_daemon = |name: &&str| {
+        let value = variable(name).unwrap_or_default();
+        value
+            .as_bytes()
+            .windows(TPM_DAEMON.len())
+            .any(|part| part == TPM_DAEMON)
+    };
+    let runtime = variable("XDG_RUNTIME_DIR").map(PathBuf::from);
+    DAEMONS.iter().any(|path| Path::new(path).exists())
+        || DAEMON_VARIABLES.iter().any(is_named)
+        || TPM_VARIABLES.iter().any(needs_tpm_daemon)
+        || runtime.is_some_and(|folder| folder.join(P11_KIT_SOCKET).exists())
+}
+
 /// The directory of tokens that a configuration of SoftHSM names.
 fn softhsm_directory(configuration: &Path) -> Option<PathBuf> {
     use std::io::Read;
@@ -206,9 +237,18 @@ fn softhsm_directory(configuration: &Path) -> Option<PathBuf> {
         .map(|(_, path)| PathBuf::from(path.trim()))
 }
 
-fn program() -> io::Result<BpfProgram> {
+fn program(connects: bool) -> io::Result<BpfProgram> {
     let mut calls = CallList::new(UNKNOWN, &[ALLOWED, MORE, MORE_HERE].concat())?;
-    calls.sockets(&[libc::AF_UNIX])?;
+    if connects {
+        calls.sockets(&[libc::AF_UNIX])?;
+        calls.any(libc::SYS_connect)?;
+    } else {
+        calls.sockets(&[])?;
+    }
+    // One end of a pair of datagram sockets could send to any path.
+    let streams = [0, libc::SOCK_CLOEXEC, libc::SOCK_NONBLOCK];
+    let streams = streams.map(|flag| libc::SOCK_STREAM | flag);
+    calls.with_one_of(libc::SYS_socketpair, 1, &streams)?;
     calls.only_threads()?;
     calls.own_signals()?;
     // Limits of this process and affinity of the calling thread only.
@@ -227,8 +267,29 @@ mod tests {
     use super::*;
 
     fn allows(number: i64, arguments: [u64; 6]) -> bool {
-        let program = program().unwrap();
+        allows_if(true, number, arguments)
+    }
+
+    fn allows_if(connects: bool, number: i64, arguments: [u64; 6]) -> bool {
+        let program = program(connects).unwrap();
         super::super::filter::allows(&program, UNKNOWN, number, arguments)
+    }
+
+    #[test]
+    fn without_a_daemon_for_tokens_it_connects_to_nothing() {
+        let family = |value: i32| [u64::from(small(value)), 3, 15, 0, 0, 0];
+        assert!(allows(libc::SYS_connect, [0; 6]));
+        assert!(!allows_if(false, libc::SYS_connect, [0; 6]));
+        assert!(!allows_if(false, libc::SYS_socket, family(libc::AF_UNIX)));
+        // Reports of devices come without it.
+        assert!(allows_if(false, libc::SYS_socket, family(libc::AF_NETLINK)));
+        let pair = |kind: i32| [1, u64::from(small(kind)), 0, 0, 0, 0];
+        assert!(allows_if(
+            false,
+            libc::SYS_socketpair,
+            pair(libc::SOCK_STREAM)
+        ));
+        assert!(!allows(libc::SYS_socketpair, pair(libc::SOCK_DGRAM)));
     }
 
     #[test]

@@ -388,14 +388,7 @@ impl Adversary {
                 self.status(id, Code::OK);
             }
             Request::Realpath(request::Realpath { path }) => {
-                let mut encoded = Vec::new();
-                NameEntry {
-                    name: path,
-                    long_name: b"",
-                    attributes: Attributes::NONE,
-                }
-                .encode_into(&mut encoded);
-                Names::encode_into(id, 1, &encoded, &mut self.out);
+                Names::encode_path_into(id, path, &mut self.out);
             }
             Request::Remove(request::Remove { path }) => {
                 self.note("REMOVE", path, "");

@@ -145,6 +145,21 @@ impl<V: Subject> Adversary<V> {
         });
     }
 
+    /// Server: confirms the session that the subject opens, with this number and largest packet.
+    ///
+    /// # Panics
+    /// If the subject opens nothing.
+    pub fn confirm_session(&mut self, number: u32, max_packet: u32) {
+        self.expect(ChannelOpen::NUMBER);
+        self.say(&ChannelOpenConfirmation {
+            recipient_channel: 0,
+            sender_channel: number,
+            window: 1 << 20,
+            max_packet,
+            fields: Rest(b""),
+        });
+    }
+
     /// Opens a session channel with our number `number`; returns the subject's number for it.
     ///
     /// # Panics

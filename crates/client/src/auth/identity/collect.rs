@@ -17,6 +17,7 @@ use keys::{PresentedKey, PrivateKey, PublicKey};
 use sys::file::FollowLinks;
 use zeroize::Zeroizing;
 
+use super::found::{FileKey, FoundCertificate};
 use super::{Agent, FileBytes, Identity, Source, in_token};
 use crate::log::{debug1, debug2, error};
 
@@ -174,15 +175,6 @@ fn usable(listed: Vec<agent::Identity>) -> Vec<AgentKey> {
     held
 }
 
-/// A key of an identity file, with its public half.
-pub(super) struct FileKey {
-    pub(super) public: PublicKey,
-    pub(super) path: PathBuf,
-    pub(super) explicit: bool,
-    /// The private key file; without it the key must be in the agent.
-    pub(super) private: Option<FileBytes>,
-}
-
 /// The content of an identity file.
 pub(super) enum IdentityFile {
     /// The public half of a key, and the bytes of its private file if that exists.
@@ -302,14 +294,6 @@ fn parse_public_line(bytes: &[u8]) -> Option<PresentedKey> {
         let presented = PresentedKey::from_blob(&blob).ok()?;
         (presented.blob_name().as_bytes() == name).then_some(presented)
     })
-}
-
-/// A certificate and its file.
-pub(super) struct FoundCertificate {
-    pub(super) certificate: PresentedKey,
-    pub(super) path: PathBuf,
-    /// True if it was named as an identity file (`-i`, `IdentityFile`).
-    pub(super) is_identity: bool,
 }
 
 /// Certificates of `CertificateFile`, then those that were `named` as identity files, then those in

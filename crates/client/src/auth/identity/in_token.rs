@@ -9,7 +9,7 @@ use keys::{PresentedKey, SignatureAlgorithm};
 use token::{PinQuestion, TokenLibrary};
 use zeroize::Zeroizing;
 
-use super::collect::{FileKey, FoundCertificate};
+use super::found::{FileKey, FoundCertificate};
 use super::{Identity, Source};
 use crate::interaction::{Interaction, Question};
 use crate::log::{debug1, error};

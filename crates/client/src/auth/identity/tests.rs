@@ -16,9 +16,8 @@ use keys::PublicKey;
 
 use crate::local::Here;
 
-use super::collect::{
-    AgentKey, FileKey, FoundCertificate, IdentityFile, arrange, certificates, files, identity,
-};
+use super::collect::{AgentKey, IdentityFile, arrange, certificates, files, identity};
+use super::found::{FileKey, FoundCertificate};
 use super::*;
 
 fn key(seed: u8) -> PrivateKey {

@@ -1,6 +1,6 @@
 //! The sieve start positions of `residue`, compiled for vectors of 256 and of 512 bits.
 
-use crate::arch::residue::{LANES, ResidueKernel, starts};
+use crate::arch::residue_lanes::{LANES, ResidueKernel, starts};
 use crate::arch::{HaveAvx2, HaveAvx512};
 
 pub(crate) fn avx2(token: HaveAvx2) -> ResidueKernel {

@@ -28,7 +28,7 @@ const SYSTEM_KNOWN_HOSTS: [&str; 2] = ["/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh
 /// The user's lists of host keys, below the home directory.
 const USER_KNOWN_HOSTS: [&str; 2] = [".ssh/known_hosts", ".ssh/known_hosts2"];
 
-/// What the client says about itself.
+/// The host and user that the client claims to come from.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Claim<'a> {
     /// Name of the client's host, without the final dot.
@@ -71,15 +71,10 @@ pub(crate) struct HostLookup<'a> {
     pub(crate) log: &'a Log,
 }
 
-/// Parses a request's algorithm and key blob and checks them against the configuration.
-pub(crate) fn candidate(
-    algorithm: &str,
-    blob: &[u8],
-    options: &ServerOptions,
-) -> Result<CandidateKey, String> {
+/// `HostbasedAcceptedAlgorithms`, for [`publickey::candidate`].
+pub(crate) fn accepted(options: &ServerOptions) -> (&'static str, &[String]) {
     let accepted = &options.algorithms.hostbased_accepted_algorithms;
-    let list = "HostbasedAcceptedAlgorithms";
-    publickey::accepted_candidate(algorithm, blob, list, accepted, options)
+    ("HostbasedAcceptedAlgorithms", accepted)
 }
 
 impl HostLookup<'_> {

@@ -31,7 +31,7 @@ pub(super) fn is_safe(metadata: &Metadata, uid: u32) -> bool {
     (metadata.uid() == 0 || metadata.uid() == uid) && metadata.mode() & 0o022 == 0
 }
 
-/// The person who asks to be let in.
+/// The user of another host who asks to log in.
 #[derive(Debug, Clone, Copy)]
 struct Guest<'a> {
     host: &'a str,
@@ -42,7 +42,7 @@ struct Guest<'a> {
     own_name: &'a str,
 }
 
-/// What a list says about a guest.
+/// The verdict of a list about a guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Word {
     Silent,
@@ -163,7 +163,7 @@ impl HostLookup<'_> {
 /// Membership in a netgroup, of a host or of a user.
 type IsMember = fn(group: &str, host: Option<&str>, user: Option<&str>) -> bool;
 
-/// What the first line about the guest says.
+/// The verdict of the first line that matches the guest.
 fn judge(list: &[u8], guest: Guest<'_>, is_member: IsMember) -> Word {
     let lines = list.split(|byte| *byte == b'\n');
     let fitting = lines.filter(|line| line.len() <= MAX_LINE_BYTES);

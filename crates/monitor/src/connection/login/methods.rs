@@ -228,8 +228,9 @@ impl AuthService<'_, '_, '_> {
         if !user.chains.allows(ChainMethod::Hostbased) {
             return Ok((label, None));
         }
-        let candidate = match hostbased::candidate(&request.algorithm, &request.key, &user.options)
-        {
+        let accepted = hostbased::accepted(&user.options);
+        let (algorithm, key) = (&request.algorithm, &request.key);
+        let candidate = match publickey::candidate(algorithm, key, accepted, &user.options) {
             Ok(candidate) => candidate,
             Err(reason) => {
                 let line = format!("userauth_hostbased: {reason}");
@@ -292,7 +293,8 @@ impl AuthService<'_, '_, '_> {
         if !user.chains.allows(ChainMethod::Publickey) {
             return Ok((label, None));
         }
-        let candidate = match publickey::candidate(algorithm, blob, &user.options) {
+        let accepted = publickey::accepted(&user.options);
+        let candidate = match publickey::candidate(algorithm, blob, accepted, &user.options) {
             Ok(candidate) => candidate,
             Err(reason) => {
                 if user.account().is_some() {

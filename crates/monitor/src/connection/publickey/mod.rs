@@ -38,38 +38,27 @@ pub(crate) struct Lookup<'a> {
     pub(crate) log: &'a Log,
 }
 
-/// Parses a request's algorithm and key blob and checks them against the configuration.
+/// Parses a request's algorithm and key blob and checks them against the configuration: the list
+/// `accepted` of `keyword`, whose exact names are permitted (one ECDSA curve does not permit another).
 pub(crate) fn candidate(
     algorithm: &str,
     blob: &[u8],
-    options: &ServerOptions,
-) -> Result<CandidateKey, String> {
-    let accepted = &options.algorithms.pubkey_accepted_algorithms;
-    accepted_candidate(
-        algorithm,
-        blob,
-        "PubkeyAcceptedAlgorithms",
-        accepted,
-        options,
-    )
-}
-
-/// The same for the list `accepted` of the keyword `list`. The exact name must be permitted: one
-/// ECDSA curve does not permit another.
-pub(super) fn accepted_candidate(
-    algorithm: &str,
-    blob: &[u8],
-    list: &'static str,
-    accepted: &[String],
+    (keyword, accepted): (&'static str, &[String]),
     options: &ServerOptions,
 ) -> Result<CandidateKey, String> {
     let rules = CandidateRules {
-        list,
+        list: keyword,
         permits: &|algorithm| accepted.iter().any(|name| name == algorithm),
         authorities: &authority_algorithms(&options.algorithms),
         min_rsa_bits: required_rsa_bits(&options.algorithms),
     };
     CandidateKey::new(algorithm, blob, &rules)
+}
+
+/// `PubkeyAcceptedAlgorithms`, for [`candidate`].
+pub(crate) fn accepted(options: &ServerOptions) -> (&'static str, &[String]) {
+    let accepted = &options.algorithms.pubkey_accepted_algorithms;
+    ("PubkeyAcceptedAlgorithms", accepted)
 }
 
 /// Describes the key for log lines, in OpenSSH's wording.

@@ -53,7 +53,8 @@ impl Home {
 
     fn ask(&self, config: &str, algorithm: &str, blob: &[u8]) -> Option<KeyOptions> {
         let options = options(config);
-        let candidate = super::candidate(algorithm, blob, &options).ok()?;
+        let candidate =
+            super::candidate(algorithm, blob, super::accepted(&options), &options).ok()?;
         let address: IpAddr = "192.0.2.7".parse().unwrap();
         Lookup {
             account: &self.account,
@@ -248,7 +249,8 @@ fn an_empty_or_path_like_blob_is_a_blob_that_does_not_parse() {
         b"\0\0\0\x0b/etc/shadow",
         &[0xff; 64],
     ] {
-        assert!(candidate("ssh-ed25519", blob, &options("")).is_err());
+        let options = options("");
+        assert!(candidate("ssh-ed25519", blob, accepted(&options), &options).is_err());
     }
 }
 
@@ -618,7 +620,13 @@ fn a_command_can_name_keys_and_has_only_its_own_groups() {
     assert!(home.ask_key(&config, &key(2)).is_none());
 
     let options = options("AuthorizedKeysCommandUser nobody\nAuthorizedKeysCommand /usr/bin/id -G");
-    let candidate = super::candidate("ssh-ed25519", &key(1).public().blob(), &options).unwrap();
+    let candidate = super::candidate(
+        "ssh-ed25519",
+        &key(1).public().blob(),
+        super::accepted(&options),
+        &options,
+    )
+    .unwrap();
     let peer = Peer {
         host: "192.0.2.7".into(),
         address: "192.0.2.7".into(),
@@ -744,7 +752,13 @@ fn a_command_can_name_principals() {
 fn a_signature_holds_for_one_session_user_and_host_key_only() {
     let options = options("");
     let signer = key(1);
-    let candidate = super::candidate("ssh-ed25519", &signer.public().blob(), &options).unwrap();
+    let candidate = super::candidate(
+        "ssh-ed25519",
+        &signer.public().blob(),
+        super::accepted(&options),
+        &options,
+    )
+    .unwrap();
     let signed_for = |session_id, user, hostbound| SignedFor {
         session_id,
         user,

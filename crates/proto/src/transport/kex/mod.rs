@@ -14,6 +14,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crypto::kex::{KexAlgorithm, KexFamily};
+use packet::PacketBuf;
 use wire::NameList;
 use wire::message::{Encode, KexInit, NewKeys};
 
@@ -252,8 +253,8 @@ impl Exchanging<'_> {
             Some(guess) if before.is_none() => self.fitting(ours, guess.public.len()),
             _ => ours,
         };
-        let mut buf = self.outbound.take_buffer(ours.len());
-        buf.extend(&ours);
+        // Not a buffer for bulk data, which the connection would keep.
+        let buf = PacketBuf::from_payload(&ours);
         self.outbound.send(buf, None, None, false)?;
         if let Some(guess) = &guess {
             self.send_init(guess)?;

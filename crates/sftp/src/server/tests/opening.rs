@@ -240,12 +240,18 @@ fn it_counts_among_handles_and_among_what_is_under_way() {
     assert_eq!(client.serve.handles.len(), 1 + opened);
 }
 
-#[test]
-fn one_that_is_cancelled_stays_open_and_sends_no_more() {
+/// A client in a folder whose `file` has more bytes than the queue of answers.
+fn with_a_large_file() -> (Scratch, Vec<u8>, Client) {
     let scratch = Scratch::new();
     let bytes = noise(8 << 20);
     fs::write(scratch.join("file"), &bytes).unwrap();
-    let mut client = Client::at(&scratch);
+    let client = Client::at(&scratch);
+    (scratch, bytes, client)
+}
+
+#[test]
+fn one_that_is_cancelled_stays_open_and_sends_no_more() {
+    let (_scratch, bytes, mut client) = with_a_large_file();
     let id = client.send(&open_read(b"file", u64::MAX));
     // The queue of answers has room for only a part.
     client.work_once();
@@ -281,10 +287,7 @@ fn one_that_is_cancelled_stays_open_and_sends_no_more() {
 
 #[test]
 fn a_file_that_is_closed_or_cut_while_it_comes_ends_it_in_order() {
-    let scratch = Scratch::new();
-    let bytes = noise(8 << 20);
-    fs::write(scratch.join("file"), &bytes).unwrap();
-    let mut client = Client::at(&scratch);
+    let (scratch, bytes, mut client) = with_a_large_file();
     let id = client.send(&open_read(b"file", u64::MAX));
     client.work_once();
     let file = fs::File::options().write(true).open(scratch.join("file"));

@@ -1,6 +1,7 @@
 //! Every kernel against plain division.
 
 use super::*;
+use crate::arch::residue::kernel;
 use crate::arch::sets;
 use crate::test_support::Noise;
 

@@ -1,0 +1,226 @@
+//! Questions of jumps: a program with many connections asks them itself, so that the processes of its
+//! jumps do not ask all at once.
+//!
+//! The program listens on an abstract Unix socket whose name the processes below it get in
+//! [`VARIABLE`]. Each question is a connection: a byte for its kind, and its text; the answer is a byte
+//! for whether there is one, and the answer. Texts have a length of four bytes before them. Both ends
+//! check that the other belongs to the same user. A process that cannot reach the program asks itself.
+
+use std::io::{self, Read, Write};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use zeroize::Zeroizing;
+
+use crate::interaction::Question;
+
+/// The environment variable with the socket's name.
+pub(crate) const VARIABLE: &str = "FULMAR_QUESTIONS";
+/// Longest text of a question or an answer, bytes.
+const MAX_TEXT_BYTES: usize = 64 << 10;
+/// How long the other end may take to send its question or to take its answer.
+const TRANSFER_LIMIT: Duration = Duration::from_secs(5);
+
+/// The name at which this process listens.
+static NAME: OnceLock<String> = OnceLock::new();
+
+/// The name for the environment of a process that this one starts, if it relays questions.
+pub(crate) fn name() -> Option<&'static str> {
+    NAME.get().map(String::as_str)
+}
+
+/// Receives the questions of processes that this one starts from now on.
+#[derive(Debug)]
+pub struct QuestionRelay {
+    listener: UnixListener,
+}
+
+/// A question of another process, which waits for the answer.
+#[derive(Debug)]
+pub struct RelayedQuestion {
+    stream: UnixStream,
+    /// Process that asks.
+    pub process: u32,
+    /// Text for the user, escaped already: lines that lead to the question, and the prompt.
+    pub text: String,
+    /// The kind of the question.
+    pub question: Question,
+}
+
+impl QuestionRelay {
+    /// Listens. A process has one relay.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn listen() -> io::Result<Self> {
+        let random = crypto::random::bytes::<16>();
+        let random: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        let name = format!("fulmar-questions-{random}");
+        let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
+        NAME.set(name)
+            .map_err(|_| io::Error::from(io::ErrorKind::AlreadyExists))?;
+        Ok(Self { listener })
+    }
+
+    /// Waits for the next question. One that is not well formed, or another user's, is dropped.
+    ///
+    /// # Errors
+    /// The system's, if nothing can be received any more.
+    pub fn next(&self) -> io::Result<RelayedQuestion> {
+        loop {
+            let (stream, _) = match self.listener.accept() {
+                Ok(accepted) => accepted,
+                Err(error) if sys::io::is_out_of_descriptors(&error) => {
+                    std::thread::sleep(TRANSFER_LIMIT / 50);
+                    continue;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            if let Ok(question) = RelayedQuestion::read(stream) {
+                return Ok(question);
+            }
+        }
+    }
+}
+
+impl RelayedQuestion {
+    fn read(mut stream: UnixStream) -> io::Result<Self> {
+        let process = own_peer(&stream)?;
+        stream.set_read_timeout(Some(TRANSFER_LIMIT))?;
+        stream.set_write_timeout(Some(TRANSFER_LIMIT))?;
+        let mut kind = [0];
+        stream.read_exact(&mut kind)?;
+        let question = match kind {
+            [0] => Question::Secret,
+            [1] => Question::Line,
+            [2] => Question::Confirm,
+            _ => return Err(io::ErrorKind::InvalidData.into()),
+        };
+        let text = String::from_utf8_lossy(&read_text(&mut stream)?).into_owned();
+        Ok(Self {
+            stream,
+            process,
+            text,
+            question,
+        })
+    }
+
+    /// Returns a function that says whether the process has given up.
+    ///
+    /// # Errors
+    /// The system's, if there is no descriptor.
+    pub fn is_given_up(&self) -> io::Result<impl Fn() -> bool + 'static> {
+        let stream = self.stream.try_clone()?;
+        Ok(move || sys::socket::peer_has_ended(&stream).unwrap_or(true))
+    }
+
+    /// Gives the answer; `None` if there is none.
+    pub fn answer(mut self, answer: Option<&[u8]>) {
+        // A process that has ended needs no answer.
+        let _ = write_text(
+            &mut self.stream,
+            u8::from(answer.is_some()),
+            answer.unwrap_or_default(),
+        );
+    }
+}
+
+/// Asks the program above this process. `None` if there is none, and this process asks itself.
+pub(crate) fn ask(text: &str, question: Question) -> Option<Option<Zeroizing<Vec<u8>>>> {
+    let name = std::env::var(VARIABLE).ok()?;
+    let mut stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name).ok()?).ok()?;
+    own_peer(&stream).ok()?;
+    let kind = match question {
+        Question::Secret => 0,
+        Question::Line => 1,
+        Question::Confirm => 2,
+    };
+    write_text(&mut stream, kind, text.as_bytes()).ok()?;
+    Some(read_answer(&mut stream).ok().flatten())
+}
+
+/// True if the program above this process asks its questions.
+pub(crate) fn is_offered() -> bool {
+    std::env::var_os(VARIABLE).is_some_and(|name| !name.is_empty())
+}
+
+fn read_answer(stream: &mut UnixStream) -> io::Result<Option<Zeroizing<Vec<u8>>>> {
+    let mut has_answer = [0];
+    stream.read_exact(&mut has_answer)?;
+    let answer = read_text(stream)?;
+    Ok((has_answer == [1]).then_some(answer))
+}
+
+/// The other end's process, if it is this user's.
+fn own_peer(stream: &UnixStream) -> io::Result<u32> {
+    let peer = sys::socket::peer_credentials(stream)?;
+    if peer.uid != sys::process::effective_uid() {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    Ok(u32::try_from(peer.pid).unwrap_or_default())
+}
+
+fn write_text(stream: &mut UnixStream, first: u8, text: &[u8]) -> io::Result<()> {
+    let text = text.get(..MAX_TEXT_BYTES).unwrap_or(text);
+    let length = u32::try_from(text.len()).unwrap_or_default();
+    let mut message = Zeroizing::new(Vec::with_capacity(5 + text.len()));
+    message.push(first);
+    message.extend_from_slice(&length.to_be_bytes());
+    message.extend_from_slice(text);
+    stream.write_all(&message)
+}
+
+fn read_text(stream: &mut UnixStream) -> io::Result<Zeroizing<Vec<u8>>> {
+    let mut length = [0; 4];
+    stream.read_exact(&mut length)?;
+    let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
+    if length > MAX_TEXT_BYTES {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let mut text = Zeroizing::new(vec![0; length]);
+    stream.read_exact(&mut text)?;
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_is_answered_and_nonsense_is_dropped() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let asking = std::thread::spawn(move || {
+            let mut theirs = theirs;
+            write_text(&mut theirs, 0, b"bob@jump's password: ").unwrap();
+            read_answer(&mut theirs).unwrap()
+        });
+        let question = RelayedQuestion::read(ours).unwrap();
+        assert_eq!(question.text, "bob@jump's password: ");
+        assert_eq!(question.question, Question::Secret);
+        assert_eq!(question.process, std::process::id());
+        assert!(!question.is_given_up().unwrap()());
+        question.answer(Some(b"secret"));
+        assert_eq!(asking.join().unwrap().unwrap().as_slice(), b"secret");
+
+        for nonsense in [&[3, 0, 0, 0, 0][..], &[0, 255, 255, 255, 255], &[0, 0]] {
+            let (ours, mut theirs) = UnixStream::pair().unwrap();
+            theirs.write_all(nonsense).unwrap();
+            drop(theirs);
+            assert!(RelayedQuestion::read(ours).is_err(), "{nonsense:?}");
+        }
+    }
+
+    #[test]
+    fn a_process_that_ends_has_given_up() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        write_text(&mut theirs, 2, b"yes? ").unwrap();
+        let question = RelayedQuestion::read(ours).unwrap();
+        let is_given_up = question.is_given_up().unwrap();
+        assert!(!is_given_up());
+        drop(theirs);
+        assert!(is_given_up());
+    }
+}

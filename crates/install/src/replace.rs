@@ -1,0 +1,366 @@
+//! Fulmar in the place of an installed OpenSSH, and back again.
+//!
+//! OpenSSH's programs stay beside the links that take their names, as NAME.openssh: a hard link first,
+//! then the new link is renamed over the name, so that the name is never missing. dpkg records a
+//! diversion for each, so that an upgrade of OpenSSH writes to the other name. What OpenSSH does
+//! otherwise on this machine goes into files of their own in sshd_config.d and ssh_config.d; no
+//! file of OpenSSH is written. A record lists each step before it is taken, for `--revert`.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use migrate::{Consequence, Machine, SSH_CONFIG, SSHD_CONFIG};
+use sys::file::FollowLinks;
+
+use super::{InstallSettings, explain};
+
+/// OpenSSH's places that are taken, and whether also where nothing is.
+const PROGRAMS: [(&str, bool); 12] = [
+    ("/usr/bin/ssh", true),
+    ("/usr/bin/scp", true),
+    ("/usr/bin/sftp", true),
+    ("/usr/bin/ssh-keygen", true),
+    ("/usr/bin/ssh-keyscan", true),
+    ("/usr/bin/ssh-copy-id", true),
+    ("/usr/bin/ssh-agent", true),
+    ("/usr/bin/ssh-add", true),
+    ("/usr/sbin/sshd", false),
+    ("/usr/lib/openssh/sftp-server", false),
+    ("/usr/libexec/openssh/sftp-server", false),
+    ("/usr/lib/ssh/sftp-server", false),
+];
+/// Follows the name of a program of OpenSSH whose place is taken.
+const ASIDE: &str = ".openssh";
+/// The lines for the server; the directory is read before the rest of sshd_config.
+const SERVER_LINES: &str = "/etc/ssh/sshd_config.d/zz-fulmar.conf";
+/// The lines for the client.
+const CLIENT_LINES: &str = "/etc/ssh/ssh_config.d/zz-fulmar.conf";
+/// Largest record that is read, bytes.
+const MAX_RECORD_BYTES: u64 = 1 << 16;
+
+/// A step that was or is about to be taken. In the record, a line of the kind and the path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum TakenStep {
+    /// The name of a program.
+    Program(PathBuf),
+    /// A file of configuration lines.
+    Lines(PathBuf),
+}
+
+impl TakenStep {
+    fn to_line(&self) -> String {
+        let (kind, path) = match self {
+            Self::Program(path) => ("program", path),
+            Self::Lines(path) => ("lines", path),
+        };
+        format!("{kind}  {}\n", path.display())
+    }
+
+    fn from_line(line: &str) -> Option<Self> {
+        match line.split_once("  ")? {
+            ("program", path) => Some(Self::Program(path.into())),
+            ("lines", path) => Some(Self::Lines(path.into())),
+            _ => None,
+        }
+    }
+}
+
+fn record_path(settings: &InstallSettings) -> PathBuf {
+    settings.below_root(&settings.prefix.join("lib/fulmar/replaced"))
+}
+
+/// The steps that were taken; none if nothing was replaced.
+fn record(settings: &InstallSettings) -> io::Result<Vec<TakenStep>> {
+    match sys::file::read_bounded(record_path(settings), MAX_RECORD_BYTES, FollowLinks::Refuse) {
+        Ok(text) => {
+            let text = String::from_utf8_lossy(&text);
+            Ok(text.lines().filter_map(TakenStep::from_line).collect())
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+/// True if OpenSSH's place is taken.
+pub(super) fn is_replaced(settings: &InstallSettings) -> io::Result<bool> {
+    Ok(!record(settings)?.is_empty())
+}
+
+/// The steps of a replacement, decided before anything is changed.
+pub(super) struct ReplacementPlan {
+    taken: Vec<TakenStep>,
+    /// Names to take and those that are taken already.
+    programs: Vec<PathBuf>,
+    /// Files of lines with their text.
+    lines: Vec<(PathBuf, String)>,
+}
+
+/// Takes OpenSSH's place. A second time it takes what has come since, and leaves the files of lines
+/// as they are.
+pub(super) fn replace(plan: ReplacementPlan, settings: &InstallSettings) -> io::Result<()> {
+    let mut taken = plan.taken;
+    let target = settings.prefix.join("bin/fulmar");
+    for path in &plan.programs {
+        println!(
+            "take    {} (OpenSSH's is {}{ASIDE})",
+            path.display(),
+            path.display()
+        );
+        if !settings.dry_run {
+            note(&mut taken, TakenStep::Program(path.clone()), settings)?;
+            take(path, &target, settings)?;
+        }
+    }
+    for (path, text) in &plan.lines {
+        println!("write   {}", path.display());
+        if !settings.dry_run {
+            note(&mut taken, TakenStep::Lines(path.clone()), settings)?;
+            let place = settings.below_root(path);
+            sys::file::replace(&place, text.as_bytes(), 0o644).map_err(explain("write", &place))?;
+        }
+    }
+    if !settings.dry_run {
+        println!(
+            "\nOpenSSH's place is taken. A server that runs goes on until it is restarted (systemctl restart ssh or sshd);\n\
+             sessions survive that. To go back: fulmar install --revert{}",
+            settings.places()
+        );
+    }
+    Ok(())
+}
+
+/// Looks at the machine, and prints where Fulmar differs on it. Changes nothing.
+///
+/// # Errors
+/// If the place cannot be taken: the message says what is to be done first.
+pub(super) fn plan(settings: &InstallSettings) -> io::Result<ReplacementPlan> {
+    let taken = record(settings)?;
+    let machine = Machine::at(&settings.root);
+    let target = settings.prefix.join("bin/fulmar");
+    let mut programs = Vec::new();
+    for (path, always) in PROGRAMS {
+        let path = PathBuf::from(path);
+        let place = settings.below_root(&path);
+        let exists = fs::symlink_metadata(&place).is_ok();
+        let is_ours = fs::read_link(&place).is_ok_and(|found| found == target);
+        let has_folder = place.parent().is_some_and(Path::is_dir);
+        let is_wanted = exists || always && has_folder;
+        if is_ours || !is_wanted {
+            continue;
+        }
+        let aside = aside(&place);
+        let is_known = taken.contains(&TakenStep::Program(path.clone()));
+        if !is_known && fs::symlink_metadata(&aside).is_ok() {
+            return Err(io::Error::other(format!(
+                "{} is there already, and not by Fulmar: remove or rename it",
+                aside.display()
+            )));
+        }
+        programs.push(path);
+    }
+    let mut lines = Vec::new();
+    let server = migrate::server(&machine).map_err(|error| {
+        io::Error::other(format!("sshd would not start with {SSHD_CONFIG}: {error}"))
+    })?;
+    for (name, config, path, found) in [
+        ("sshd", SSHD_CONFIG, SERVER_LINES, server),
+        ("ssh", SSH_CONFIG, CLIENT_LINES, migrate::client(&machine)),
+    ] {
+        let path = PathBuf::from(path);
+        if found.is_empty()
+            || taken.contains(&TakenStep::Lines(path.clone()))
+            || !machine.has(config)
+        {
+            continue;
+        }
+        println!("{name}, where its defaults differ from OpenSSH's:");
+        for Consequence { what, lines } in &found {
+            println!("  - {what}");
+            if !settings.fulmar_defaults {
+                println!("    as with OpenSSH: {}", lines.join("; "));
+            }
+        }
+        if settings.fulmar_defaults {
+            continue;
+        }
+        if !machine.reads_drop_ins(config) {
+            let folder = Path::new(config).with_extension("d");
+            return Err(io::Error::other(format!(
+                "{config} does not read {0}: write \"Include {0}/*.conf\" at its top, or use --fulmar-defaults",
+                folder.display()
+            )));
+        }
+        lines.push((path, text_of(&found)));
+    }
+    Ok(ReplacementPlan {
+        taken,
+        programs,
+        lines,
+    })
+}
+
+fn text_of(found: &[Consequence]) -> String {
+    let mut text =
+        "# Written by fulmar install --replace-openssh: what OpenSSH does on this machine where\n\
+                    # Fulmar's defaults differ. fulmar install --revert removes it.\n"
+            .to_owned();
+    for consequence in found {
+        text.push_str(&format!("\n# {}\n", consequence.what));
+        text.extend(consequence.lines.iter().flat_map(|line| [line, "\n"]));
+    }
+    text
+}
+
+/// Records a step before it is taken.
+fn note(taken: &mut Vec<TakenStep>, step: TakenStep, settings: &InstallSettings) -> io::Result<()> {
+    if taken.contains(&step) {
+        return Ok(());
+    }
+    taken.push(step);
+    let path = record_path(settings);
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    fs::create_dir_all(folder).map_err(explain("make", folder))?;
+    let text: String = taken.iter().map(TakenStep::to_line).collect();
+    sys::file::replace(&path, text.as_bytes(), 0o644).map_err(explain("write", &path))
+}
+
+fn aside(path: &Path) -> PathBuf {
+    let mut name = path.to_owned().into_os_string();
+    name.push(ASIDE);
+    name.into()
+}
+
+fn take(path: &Path, target: &Path, settings: &InstallSettings) -> io::Result<()> {
+    let place = settings.below_root(path);
+    let kept = aside(&place);
+    if fs::symlink_metadata(&place).is_ok() && fs::symlink_metadata(&kept).is_err() {
+        fs::hard_link(&place, &kept).map_err(explain("link", &kept))?;
+    }
+    let fresh = place.with_extension("fulmar-new");
+    symlink(target, &fresh).map_err(explain("link", &fresh))?;
+    fs::rename(&fresh, &place).map_err(explain("rename", &place))?;
+    divert(path, "--add", settings)
+}
+
+/// Records or forgets the other name of a path in dpkg's database, if the machine has one.
+fn divert(path: &Path, action: &str, settings: &InstallSettings) -> io::Result<()> {
+    if !settings
+        .below_root(Path::new("/usr/bin/dpkg-divert"))
+        .exists()
+    {
+        return Ok(());
+    }
+    let mut command = Command::new("dpkg-divert");
+    if settings.root != Path::new("/") {
+        command.arg("--root").arg(&settings.root);
+    }
+    command
+        .args(["--quiet", "--no-rename", "--divert"])
+        .arg(aside(path))
+        .arg(action)
+        .arg(path);
+    let status = command
+        .status()
+        .map_err(|error| io::Error::other(format!("dpkg-divert: {error}")))?;
+    if !status.success() {
+        return Err(io::Error::other(format!(
+            "dpkg-divert {action} {}: {status}",
+            path.display()
+        )));
+    }
+    Ok(())
+}
+
+/// Gives OpenSSH its place back, as it was.
+pub(super) fn revert(settings: &InstallSettings) -> io::Result<()> {
+    let taken = record(settings)?;
+    if taken.is_empty() {
+        return Err(io::Error::other(format!(
+            "OpenSSH's place is not taken: there is no {}",
+            record_path(settings).display()
+        )));
+    }
+    for step in taken.iter().rev() {
+        match step {
+            TakenStep::Program(path) => give_back(path, settings)?,
+            TakenStep::Lines(path) => {
+                let place = settings.below_root(path);
+                println!("remove  {}", place.display());
+                if !settings.dry_run {
+                    remove_if_there(&place).map_err(explain("remove", &place))?;
+                }
+            }
+        }
+    }
+    if settings.dry_run {
+        return Ok(());
+    }
+    let path = record_path(settings);
+    fs::remove_file(&path).map_err(explain("remove", &path))?;
+    // Made for the record where Fulmar itself was not installed; kept if anything is in it.
+    let _ = path.parent().map(fs::remove_dir);
+    println!(
+        "\nOpenSSH has its place again. A server that runs goes on until it is restarted (systemctl restart ssh or sshd)."
+    );
+    Ok(())
+}
+
+fn give_back(path: &Path, settings: &InstallSettings) -> io::Result<()> {
+    let place = settings.below_root(path);
+    let kept = aside(&place);
+    let is_ours = fs::read_link(&place).is_ok_and(|found| found.ends_with("bin/fulmar"));
+    let has_kept = fs::symlink_metadata(&kept).is_ok();
+    if !is_ours && fs::symlink_metadata(&place).is_ok() {
+        if has_kept && !same_file(&place, &kept) {
+            println!(
+                "keep    {} (changed since; OpenSSH's is {})",
+                place.display(),
+                kept.display()
+            );
+            return Ok(());
+        }
+        // Interrupted after the hard link: the second name goes.
+        println!("same    {}", place.display());
+        if settings.dry_run {
+            return Ok(());
+        }
+        if has_kept {
+            fs::remove_file(&kept).map_err(explain("remove", &kept))?;
+        }
+        return divert(path, "--remove", settings);
+    }
+    println!("return  {}", place.display());
+    if settings.dry_run {
+        return Ok(());
+    }
+    if has_kept {
+        fs::rename(&kept, &place).map_err(explain("rename", &kept))?;
+    } else if is_ours {
+        // OpenSSH was not installed, or has been removed since.
+        fs::remove_file(&place).map_err(explain("remove", &place))?;
+    }
+    divert(path, "--remove", settings)
+}
+
+fn remove_if_there(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn same_file(one: &Path, other: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let id = |path: &Path| {
+        fs::symlink_metadata(path)
+            .map(|data| (data.dev(), data.ino()))
+            .ok()
+    };
+    id(one) == id(other)
+}
+
+#[cfg(test)]
+mod tests;

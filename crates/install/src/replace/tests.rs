@@ -1,0 +1,248 @@
+use std::collections::BTreeMap;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+use super::super::run;
+use super::*;
+
+/// A root directory with an OpenSSH, that goes with the test.
+struct Root(PathBuf);
+
+impl Root {
+    fn new() -> Self {
+        let random: [u8; 8] = crypto::random::bytes();
+        let path = std::env::temp_dir().join(format!(
+            "fulmar-replace-{:016x}",
+            u64::from_le_bytes(random)
+        ));
+        let root = Self(path);
+        root.write("usr/bin/ssh", "\u{7f}ELF ssh", 0o755);
+        root.write("usr/bin/ssh-agent", "\u{7f}ELF agent", 0o2755);
+        root.write("usr/bin/ssh-copy-id", "#!/bin/sh\n", 0o755);
+        root.write("usr/sbin/sshd", "\u{7f}ELF OpenSSH_9.2p1", 0o755);
+        root.write("usr/lib/openssh/sftp-server", "\u{7f}ELF sftp", 0o755);
+        root.write(
+            "etc/ssh/sshd_config",
+            "Include /etc/ssh/sshd_config.d/*.conf\nUsePAM yes\n",
+            0o640,
+        );
+        root.write(
+            "etc/ssh/ssh_config",
+            "Include /etc/ssh/ssh_config.d/*.conf\n",
+            0o644,
+        );
+        root.write("etc/pam.d/sshd", "", 0o644);
+        for folder in ["etc/ssh/sshd_config.d", "etc/ssh/ssh_config.d"] {
+            fs::create_dir_all(root.0.join(folder)).unwrap();
+        }
+        symlink("ssh", root.0.join("usr/bin/slogin")).unwrap();
+        root
+    }
+
+    fn write(&self, path: &str, text: &str, mode: u32) {
+        let path = self.0.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    fn install(&self, flags: &[&str]) -> i32 {
+        let mut words = vec!["--root".into(), self.0.clone().into_os_string()];
+        words.extend(flags.iter().map(std::ffi::OsString::from));
+        run(words)
+    }
+
+    /// Each file and link with what `--revert` restores: content, mode, owner, time, number.
+    fn state(&self) -> BTreeMap<PathBuf, String> {
+        let mut all = BTreeMap::new();
+        let mut open = vec![self.0.clone()];
+        while let Some(folder) = open.pop() {
+            for entry in fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                let data = fs::symlink_metadata(&path).unwrap();
+                let content = match data.file_type() {
+                    kind if kind.is_symlink() => format!("{:?}", fs::read_link(&path).unwrap()),
+                    kind if kind.is_dir() => {
+                        open.push(path.clone());
+                        all.insert(path, format!("{:o}", data.mode()));
+                        continue;
+                    }
+                    _ => digest(&fs::read(&path).unwrap()),
+                };
+                let line = format!(
+                    "{:o} {} {} {} {content}",
+                    data.mode(),
+                    data.uid(),
+                    data.mtime_nsec(),
+                    data.ino()
+                );
+                all.insert(path, line);
+            }
+        }
+        all
+    }
+}
+
+impl Drop for Root {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn digest(content: &[u8]) -> String {
+    format!(
+        "{:x?}",
+        crypto::hash::HashAlgorithm::Sha256.digest(content).as_ref()
+    )
+}
+
+#[test]
+fn what_was_replaced_is_put_back_to_the_last_bit() {
+    let root = Root::new();
+    let before = root.state();
+    assert_eq!(root.install(&["--replace-openssh"]), 0);
+    let ours = Path::new("/usr/local/bin/fulmar");
+    for name in [
+        "bin/ssh",
+        "bin/ssh-agent",
+        "bin/ssh-add",
+        "sbin/sshd",
+        "lib/openssh/sftp-server",
+    ] {
+        assert_eq!(
+            fs::read_link(root.0.join("usr").join(name)).unwrap(),
+            ours,
+            "{name}"
+        );
+    }
+    assert_eq!(
+        fs::read(root.0.join("usr/bin/ssh.openssh")).unwrap(),
+        b"\x7fELF ssh"
+    );
+    assert!(!root.0.join("usr/libexec").exists());
+    let lines = fs::read_to_string(root.0.join("etc/ssh/sshd_config.d/zz-fulmar.conf")).unwrap();
+    for line in [
+        "PAMServiceName sshd\n",
+        "KexAlgorithms +ecdh-sha2-nistp256",
+        "MACs +hmac-sha1-etm",
+    ] {
+        assert!(lines.contains(line), "{lines}");
+    }
+    // A second time changes nothing: the record still has OpenSSH's files.
+    let replaced = root.state();
+    assert_eq!(root.install(&["--replace-openssh"]), 0);
+    let again = root.state();
+    let changed: Vec<_> = replaced
+        .iter()
+        .filter(|(path, line)| again.get(*path) != Some(line))
+        .collect();
+    assert!(
+        changed
+            .iter()
+            .all(|(path, _)| path.ends_with("lib/fulmar/manifest")),
+        "{changed:?}"
+    );
+    assert_eq!(root.install(&["--revert"]), 0);
+    assert_eq!(root.install(&["--remove"]), 0);
+    assert_eq!(root.state(), before);
+    assert_eq!(root.install(&["--revert"]), 1);
+}
+
+#[test]
+fn a_removal_gives_the_place_back_first() {
+    let root = Root::new();
+    let before = root.state();
+    assert_eq!(root.install(&["--replace-openssh"]), 0);
+    assert_eq!(root.install(&["--remove"]), 0);
+    assert_eq!(root.state(), before);
+}
+
+#[test]
+fn our_own_defaults_write_no_lines() {
+    let root = Root::new();
+    assert_eq!(root.install(&["--replace-openssh", "--fulmar-defaults"]), 0);
+    assert!(!root.0.join("etc/ssh/sshd_config.d/zz-fulmar.conf").exists());
+    assert!(!root.0.join("etc/ssh/ssh_config.d/zz-fulmar.conf").exists());
+}
+
+#[test]
+fn a_dry_run_and_a_refusal_change_nothing() {
+    let root = Root::new();
+    let before = root.state();
+    assert_eq!(root.install(&["--replace-openssh", "--dry-run"]), 0);
+    assert_eq!(root.state(), before);
+    // Files of lines that nothing would read.
+    root.write("etc/ssh/sshd_config", "Port 22\n", 0o644);
+    let before = root.state();
+    assert_eq!(root.install(&["--replace-openssh"]), 1);
+    assert_eq!(root.state(), before);
+    // A configuration with which the server would not start.
+    root.write("etc/ssh/sshd_config", "Prot 22\n", 0o644);
+    let before = root.state();
+    assert_eq!(root.install(&["--replace-openssh"]), 1);
+    assert_eq!(root.state(), before);
+    // Somebody else's file where OpenSSH's would go.
+    root.write(
+        "etc/ssh/sshd_config",
+        "Include sshd_config.d/*.conf\n",
+        0o644,
+    );
+    root.write("usr/bin/scp", "", 0o755);
+    root.write("usr/bin/scp.openssh", "", 0o755);
+    let before = root.state();
+    assert_eq!(root.install(&["--replace-openssh"]), 1);
+    assert_eq!(root.state(), before);
+}
+
+#[test]
+fn an_interruption_at_any_step_is_undone() {
+    let root = Root::new();
+    let before = root.state();
+    let settings = InstallSettings {
+        root: root.0.clone(),
+        ..InstallSettings::default()
+    };
+    // The hard link was made, and the name not yet taken.
+    let mut taken = Vec::new();
+    note(
+        &mut taken,
+        TakenStep::Program("/usr/bin/ssh".into()),
+        &settings,
+    )
+    .unwrap();
+    fs::hard_link(
+        root.0.join("usr/bin/ssh"),
+        root.0.join("usr/bin/ssh.openssh"),
+    )
+    .unwrap();
+    // Noted only.
+    note(
+        &mut taken,
+        TakenStep::Program("/usr/bin/scp".into()),
+        &settings,
+    )
+    .unwrap();
+    note(&mut taken, TakenStep::Lines(SERVER_LINES.into()), &settings).unwrap();
+    assert_eq!(root.install(&["--revert"]), 0);
+    fs::remove_dir_all(root.0.join("usr/local")).unwrap();
+    assert_eq!(root.state(), before);
+}
+
+#[test]
+fn an_openssh_that_came_or_went_meanwhile_stays_as_it_is() {
+    let root = Root::new();
+    assert_eq!(root.install(&["--replace-openssh"]), 0);
+    // Its package was upgraded (dpkg writes to the other name), removed, and installed.
+    root.write("usr/bin/ssh.openssh", "\u{7f}ELF newer", 0o755);
+    fs::remove_file(root.0.join("usr/sbin/sshd.openssh")).unwrap();
+    root.write("usr/bin/ssh-add.openssh", "\u{7f}ELF add", 0o755);
+    assert_eq!(root.install(&["--revert"]), 0);
+    assert_eq!(
+        fs::read(root.0.join("usr/bin/ssh")).unwrap(),
+        "\u{7f}ELF newer".as_bytes()
+    );
+    assert_eq!(
+        fs::read(root.0.join("usr/bin/ssh-add")).unwrap(),
+        "\u{7f}ELF add".as_bytes()
+    );
+    assert!(fs::symlink_metadata(root.0.join("usr/sbin/sshd")).is_err());
+}

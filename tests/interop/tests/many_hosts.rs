@@ -1,0 +1,147 @@
+//! Programs that start an ssh for each of many hosts, with our client as `ssh`: pdsh, clush and mpirun.
+//! All hosts are names of one server.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use interop::peers::ours::Kind;
+use interop::process::{Input, Outcome, installed, run};
+use interop::report::skipped;
+use interop::site::Site;
+
+/// Hosts of pdsh and clush.
+const HOSTS: usize = 130;
+/// Hosts of mpirun, which starts a daemon for each; these use much CPU time where all are one machine.
+const MPI_HOSTS: usize = 6;
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// A server, and a directory with our client as `ssh`, which knows the names `n…`.
+fn site() -> (Site, PathBuf) {
+    let site = Site::new(Kind::Fulmar, Kind::Fulmar, "");
+    let names = format!(
+        "Host n*\nHostName 127.0.0.1\nPort {}\nUser {}\n",
+        site.running.daemon.port, site.running.user
+    );
+    let command = site.ssh(&names);
+    let words: Vec<String> = std::iter::once(command.get_program())
+        .chain(command.get_args())
+        .map(|word| format!("'{}'", word.to_string_lossy()))
+        .collect();
+    let text = format!("#!/bin/sh\nexec {} \"$@\"\n", words.join(" "));
+    let scratch = site.running.daemon.scratch();
+    std::fs::create_dir(scratch.join("bin")).expect("a directory");
+    let ssh = scratch.write("bin/ssh", text);
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&ssh, mode).expect("an executable");
+    (site, ssh)
+}
+
+fn finish(command: &mut Command) -> Outcome {
+    run(command, Input::Nothing, LIMIT).expect("the program runs")
+}
+
+fn path_with(ssh: &Path) -> String {
+    let directory = ssh.parent().expect("a directory").display();
+    format!("{directory}:{}", std::env::var("PATH").unwrap_or_default())
+}
+
+#[test]
+fn pdsh_runs_a_command_on_all_hosts() {
+    let Some(pdsh) = installed("pdsh") else {
+        return skipped("pdsh", &"it is not installed");
+    };
+    let (_site, ssh) = site();
+    let hosts = format!("n[1-{HOSTS}]");
+    let found = finish(
+        Command::new(pdsh)
+            .args([
+                "-S",
+                "-R",
+                "ssh",
+                "-f",
+                "16",
+                "-w",
+                &hosts,
+                "echo in; exit 3",
+            ])
+            .env("PATH", path_with(&ssh)),
+    );
+    assert_eq!(found.status, 3, "{}", found.summary());
+    let mut lines: Vec<String> = found.stdout.text().lines().map(str::to_owned).collect();
+    lines.sort();
+    let mut expected: Vec<String> = (1..=HOSTS).map(|host| format!("n{host}: in")).collect();
+    expected.sort();
+    assert_eq!(lines, expected);
+}
+
+#[test]
+fn clush_runs_a_command_on_all_hosts() {
+    let Some(clush) = installed("clush") else {
+        return skipped("clush", &"it is not installed");
+    };
+    let (_site, ssh) = site();
+    let option = format!("ssh_path={}", ssh.display());
+    let hosts = format!("n[1-{HOSTS}]");
+    let found = finish(Command::new(clush).args([
+        "-S",
+        "-O",
+        &option,
+        "-f",
+        "16",
+        "-b",
+        "-w",
+        &hosts,
+        "echo in; exit 3",
+    ]));
+    assert_eq!(found.status, 3, "{}", found.summary());
+    let text = found.stdout.text();
+    assert!(text.contains(&format!("n[1-{HOSTS}] ({HOSTS})")), "{text}");
+    assert!(text.contains("\nin\n"), "{text}");
+}
+
+#[test]
+fn mpirun_starts_its_daemons_by_our_client() {
+    let Some(mpirun) = installed("mpirun") else {
+        return skipped("mpirun", &"it is not installed");
+    };
+    let (site, ssh) = site();
+    let hosts: String = (1..=MPI_HOSTS)
+        .map(|host| format!("n{host} slots=1\n"))
+        .collect();
+    let hosts = site.running.daemon.scratch().write("hosts", hosts);
+    // One after another logs in where fewer may work at once, so that each client must end when its
+    // daemon has left the session.
+    let found = finish(
+        Command::new(mpirun)
+            .args(["--mca", "plm_rsh_no_tree_spawn", "1"])
+            .args(["--mca", "plm_rsh_num_concurrent", "2"])
+            .args(["--mca", "plm_rsh_agent"])
+            .arg(&ssh)
+            .args([
+                "--map-by",
+                "node",
+                "-np",
+                &MPI_HOSTS.to_string(),
+                "--hostfile",
+            ])
+            .arg(hosts)
+            .args(["echo", "in"])
+            .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+            .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
+    );
+    assert_eq!(found.status, 0, "{}", found.summary());
+    assert_eq!(
+        found.stdout.text(),
+        "in\n".repeat(MPI_HOSTS),
+        "{}",
+        found.summary()
+    );
+    let logins = site
+        .running
+        .daemon
+        .log()
+        .matches("Accepted publickey")
+        .count();
+    assert_eq!(logins, MPI_HOSTS, "{}", site.running.daemon.log());
+}
