@@ -25,6 +25,7 @@ pub mod peers;
 pub mod process;
 pub mod report;
 pub mod scratch;
+pub mod shared;
 pub mod site;
 pub mod slow_folder;
 pub mod soft_token;
