@@ -11,7 +11,7 @@ use super::hid::{MSG, TokenChannel};
 use super::token::{client_data_hash, unusable};
 use super::{USER_BYTES, numbers};
 use crate::message::{Attestation, TokenKey, TokenSignature};
-use crate::role::{NewTokenKey, TokenSigning};
+use crate::tokens::{NewTokenKey, TokenSigning};
 use crate::{FidoError, RESIDENT, USER_PRESENCE, USER_VERIFICATION};
 
 const REGISTER: u8 = 0x01;
