@@ -34,7 +34,7 @@ options:
                      file (file to file, checked), null (file to /dev/null)
   --pairing LIST     ours-ours, peer-peer, ours-peer, peer-ours
   --peer NAME=DIR    programs of a peer (the OpenSSH and dropbear of this machine)
-  --rtt LIST         round-trip times of the wan, copy, echo and forward rows, ms (50)
+  --rtt LIST         round-trip times of the wan, copy, echo, forward and share rows, ms (50)
   --rate LIST        rates of the wan and echo rows, Mbit/s; 0: none (0,10000)
   --files N          small files of the copy row (10000)
   --sessions N       sessions of the idle row (20)

@@ -1,4 +1,5 @@
-//! `share`: sessions on the connection of a master: one after the other, many at once, and bulk.
+//! `share`: sessions on the connection of a master: one after the other, here and over a long path,
+//! many at once, and bulk.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -7,12 +8,15 @@ use std::time::{Duration, Instant};
 use super::figures::{BenchEntry, BenchGroup, Emit, EntryKind, Per, Unit};
 use super::options::BenchRow;
 use super::rounds::{Bench, Ends, Miss, Sample};
-use crate::harness::{Harness, SuiteKind};
+use super::wan::World;
+use crate::harness::{Harness, ServerHost, SuiteKind};
 
 /// Default number of rounds.
 const ROUNDS: usize = 7;
 /// Sessions of a round, one after the other.
 const IN_TURN: u32 = 50;
+/// Those over a long path.
+const FAR_IN_TURN: u32 = 8;
 /// Sessions of a round that start together.
 const AT_ONCE: usize = 64;
 /// Time limit for a master to listen.
@@ -65,6 +69,7 @@ pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) {
         notes: vec![note],
     };
     let rounds = bench.settings.rounds(ROUNDS);
+    let here = ServerHost::here();
 
     let note = format!(
         "ssh -S … host true, {IN_TURN} in turn through one master, divided by their number; \
@@ -74,12 +79,13 @@ pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) {
     let in_turn = group("sessions in turn", Unit::Milliseconds, &entries, note);
     emit(
         bench.alternate(in_turn, rounds, |index| match ends.get(index) {
-            Some(ends) => in_turn_once(bench, &mut harnesses, *ends),
+            Some(ends) => in_turn_once(bench, &mut harnesses, *ends, &here, IN_TURN),
             None => empty_programs(),
         }),
     );
 
     entries.pop();
+    far_in_turn(bench, &ends, &entries, rounds, emit);
     let note = format!("{AT_ONCE} × ssh -S … host true, all started together");
     let at_once = group("sessions at once", Unit::PerSecond, &entries, note);
     emit(bench.alternate(at_once, rounds, |index| {
@@ -111,6 +117,53 @@ pub(super) fn measure(bench: &Bench, emit: &mut Emit<'_>) {
     }));
 }
 
+/// The same over each long path that was asked for. A session takes a round trip or two more than the
+/// programs here, and no login.
+fn far_in_turn(
+    bench: &Bench,
+    ends: &[Ends],
+    entries: &[BenchEntry],
+    rounds: usize,
+    emit: &mut Emit<'_>,
+) {
+    let world = World::begin();
+    let mut harnesses = match &world {
+        Ok(world) => bench.harnesses(&world.far, LINES),
+        Err(_) => Vec::new(),
+    };
+    for rtt_ms in &bench.settings.rtts_ms {
+        let mut group = BenchGroup {
+            row: BenchRow::Share.name(),
+            title: format!("sessions in turn, {rtt_ms} ms"),
+            unit: Unit::Milliseconds,
+            per: Per::Login,
+            entries: entries.to_vec(),
+            notes: vec![format!(
+                "ssh -S … host true, {FAR_IN_TURN} in turn through one master, divided by their number"
+            )],
+        };
+        let set = world.as_ref().map_err(Clone::clone);
+        match set.and_then(|world| Ok((world, world.set(*rtt_ms, 0)?))) {
+            Ok((world, seen)) => {
+                let seen = seen.as_secs_f64() * 1e3;
+                group
+                    .notes
+                    .push(format!("round-trip time seen: {seen:.1} ms"));
+                emit(bench.alternate(group, rounds, |index| {
+                    let ends = ends.get(index).copied().ok_or("no such chain")?;
+                    in_turn_once(bench, &mut harnesses, ends, &world.near, FAR_IN_TURN)
+                }));
+            }
+            Err(why) => {
+                for entry in &mut group.entries {
+                    entry.missing = Some(Miss::Absent(why.clone()));
+                }
+                emit(group);
+            }
+        }
+    }
+}
+
 type Harnesses = [Result<Harness, String>];
 
 /// The chain's harness, serving.
@@ -121,8 +174,13 @@ fn serving(harnesses: &mut Harnesses, ends: Ends) -> Result<&mut Harness, Miss> 
     Ok(harness)
 }
 
-/// A master of the chain's client.
-fn share(bench: &Bench, harness: &Harness, ends: Ends) -> Result<SharedLine, Miss> {
+/// A master of the chain's client at `near`.
+fn share(
+    bench: &Bench,
+    harness: &Harness,
+    ends: Ends,
+    near: &ServerHost,
+) -> Result<SharedLine, Miss> {
     let suite = bench.suites.get(ends.client).ok_or("no such suite")?;
     let path = harness.path(&format!("master.{}", ends.client));
     let _ = std::fs::remove_file(&path);
@@ -130,7 +188,7 @@ fn share(bench: &Bench, harness: &Harness, ends: Ends) -> Result<SharedLine, Mis
     let mut client = harness.client(suite, &["-M", "-N", "-S", &shown], "");
     client.stdin(Stdio::null()).stdout(Stdio::null());
     let mut line = SharedLine {
-        master: client.spawn()?,
+        master: near.spawn(client)?,
         path,
     };
     let end = Instant::now() + START_LIMIT;
@@ -169,15 +227,21 @@ fn sample(value: f64) -> Sample {
     Sample { value, cpu: None }
 }
 
-fn in_turn_once(bench: &Bench, harnesses: &mut Harnesses, ends: Ends) -> Result<Sample, Miss> {
+fn in_turn_once(
+    bench: &Bench,
+    harnesses: &mut Harnesses,
+    ends: Ends,
+    near: &ServerHost,
+    count: u32,
+) -> Result<Sample, Miss> {
     let harness = serving(harnesses, ends)?;
-    let line = share(bench, harness, ends)?;
+    let line = share(bench, harness, ends, near)?;
     let begin = Instant::now();
-    for _ in 0..IN_TURN {
-        ended_well(passenger(bench, harness, ends, &line, "true")?.spawn()?)?;
+    for _ in 0..count {
+        ended_well(near.spawn(passenger(bench, harness, ends, &line, "true")?)?)?;
     }
     let ms = begin.elapsed().as_secs_f64() * 1e3;
-    Ok(sample(ms / f64::from(IN_TURN)))
+    Ok(sample(ms / f64::from(count)))
 }
 
 /// Two programs that do nothing, one after the other, in place of a session.
@@ -192,7 +256,7 @@ fn empty_programs() -> Result<Sample, Miss> {
 
 fn at_once_once(bench: &Bench, harnesses: &mut Harnesses, ends: Ends) -> Result<Sample, Miss> {
     let harness = serving(harnesses, ends)?;
-    let line = share(bench, harness, ends)?;
+    let line = share(bench, harness, ends, &ServerHost::here())?;
     let begin = Instant::now();
     let started: Result<Vec<Child>, Miss> = (0..AT_ONCE)
         .map(|_| Ok(passenger(bench, harness, ends, &line, "true")?.spawn()?))
@@ -211,7 +275,7 @@ fn bulk_once(
     let harness = serving(harnesses, ends)?;
     let command = format!("head -c {mib}M /dev/zero");
     let line = match run.shares {
-        true => Some(share(bench, harness, ends)?),
+        true => Some(share(bench, harness, ends, &ServerHost::here())?),
         false => None,
     };
     let mut client = match &line {

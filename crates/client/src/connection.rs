@@ -25,6 +25,7 @@ use crate::pipelining::{Caution, ChannelStart, Failure, PipelineDepth, ProfileCa
 use crate::plan::{Plan, What};
 use crate::session::{AnyLocalEnd, LocalEnd, Session, StdioFlags, Streams};
 use crate::sharing::master::Master;
+use crate::sharing::passenger::KeptPlace;
 use crate::sharing::persist::{self, Leave};
 use crate::text::one_line;
 use crate::{connect, local, report};
@@ -45,6 +46,8 @@ pub(crate) struct OneConnection<'a> {
     pub(crate) step_timeout_ms: Option<u64>,
     /// False to store no profile of the server, except that it needs care.
     pub(crate) stores_profile: bool,
+    /// A master that has the forwardings of this process.
+    pub(crate) kept: Option<&'a KeptPlace>,
 }
 
 /// What the attempt knows about the server before it connects.
@@ -247,6 +250,7 @@ impl OneConnection<'_> {
             (Some(_), true) if self.plan.what != What::Nothing => Some(Leave::Master {
                 options: Box::new(options.clone()),
                 plan: Box::new(self.plan.clone()),
+                kept: self.kept.cloned(),
             }),
             (Some(_), true) => Some(Leave::Background),
             _ => leaves.then_some(Leave::Background),

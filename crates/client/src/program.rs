@@ -26,7 +26,7 @@ use crate::log::{self, debug1, fatal, info};
 use crate::pipelining::{Caution, Failure, RetryPolicy};
 use crate::prompt::Prompter;
 use crate::session::{AnyLocalEnd, FAILURE, LocalEnd, Plan, What};
-use crate::sharing::passenger::{self, Boarding, Ride};
+use crate::sharing::passenger::{self, Boarding, KeptPlace, Ride};
 use crate::sharing::proxy;
 use crate::sharing::socket;
 
@@ -331,32 +331,47 @@ fn limit_step(options: &mut ClientOptions, limit_ms: Option<u64>) {
 #[inline(never)]
 fn ride(options: &ClientOptions, plan: &Plan) -> Result<Boarded, ClientError> {
     let connection = &options.connection;
+    let mut kept = None;
+    let not = |place, kept| Ok(Boarded::Not { place, kept });
     let Some(path) = connection.control_path.as_deref() else {
-        return Ok(Boarded::Not(None));
+        return not(None, kept);
     };
     socket::check_length(path)?;
     if !connection.control_master.uses_master() {
-        return Ok(Boarded::Not(Some(path.to_owned())));
+        return not(Some(path.to_owned()), kept);
     }
     let pool = passenger::pool(path, options);
     let has_one = pool.len() == 1;
     for path in pool {
         socket::check_length(&path)?;
-        match passenger::ride(&path, options, plan, Boarding::Found)? {
+        let boarding = match kept {
+            None => Boarding::Found,
+            Some(_) => Boarding::FoundNext,
+        };
+        match passenger::ride(&path, options, plan, boarding)? {
             Ride::Arrived(code) => return Ok(Boarded::Arrived(code)),
-            Ride::Full if !has_one => debug1!("the connection of {path} is full"),
-            Ride::Full | Ride::PassedOver => return Ok(Boarded::Not(Some(path))),
+            Ride::PassedOver => return not(Some(path), kept),
+            Ride::Full(place) => kept = kept.or(place),
         }
+        if has_one {
+            return not(Some(path), kept);
+        }
+        debug1!("the connection of {path} is full");
     }
-    Ok(Boarded::Not(None))
+    not(None, kept)
 }
 
 /// The result of an attempt to use the connection of a master.
 enum Boarded {
     /// The session has ended with this exit code.
     Arrived(i32),
-    /// This process logs in; it may listen at this path.
-    Not(Option<String>),
+    /// This process logs in.
+    Not {
+        /// It may listen at this path.
+        place: Option<String>,
+        /// Its forwardings are with this master, and are not to be made again.
+        kept: Option<KeptPlace>,
+    },
 }
 
 /// Not inlined, like the steps below it: the stack stays small while the session waits.
@@ -405,18 +420,26 @@ fn connect_and_run(
             }
         }
     }
-    let mut own_place;
+    let mut own_options;
     let mut options = options;
+    let mut kept = None;
     if local.is_none() {
-        let place = match ride(options, &plan)? {
+        let place;
+        (place, kept) = match ride(options, &plan)? {
             Boarded::Arrived(code) => return Ok(code),
-            Boarded::Not(place) => place,
+            Boarded::Not { place, kept } => (place, kept),
         };
-        if place != options.connection.control_path {
+        if kept.is_some() || place != options.connection.control_path {
             plan.is_shared &= place.is_some();
-            own_place = options.clone();
-            own_place.connection.control_path = place;
-            options = &own_place;
+            own_options = options.clone();
+            own_options.connection.control_path = place;
+            if kept.is_some() {
+                let forwarding = &mut own_options.forwarding;
+                forwarding.local_forwards.clear();
+                forwarding.dynamic_forwards.clear();
+                forwarding.remote_forwards.clear();
+            }
+            options = &own_options;
         }
     }
     if plan.is_shared || !matches!(plan.what, What::Nothing | What::Forward(_)) {
@@ -444,6 +467,7 @@ fn connect_and_run(
             is_alone,
             step_timeout_ms,
             stores_profile,
+            kept: kept.as_ref(),
         };
         let Failure { error, retry } = match one.run(local.as_deref_mut(), interaction) {
             Ok(code) => return Ok(code),

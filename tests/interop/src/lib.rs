@@ -26,6 +26,7 @@ pub mod process;
 pub mod realm;
 pub mod report;
 pub mod scratch;
+pub mod shared;
 pub mod site;
 pub mod slow_folder;
 pub mod soft_token;

@@ -5,115 +5,22 @@ use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use interop::account::{Guest, is_root};
 use interop::forwarded::{Does, target, through};
 use interop::peers::ours::Kind;
-use interop::process::{Background, Input, Outcome, processes};
+use interop::process::{Background, Input};
 use interop::report::{is_whole_run, skipped};
-use interop::scratch::{Scratch, free_port, until};
-use interop::site::{HOST, Site, askpass, finish};
+use interop::scratch::{free_port, until};
+use interop::shared::{
+    LIMIT, Shared, assert_has, assert_is, each, greet, has_title, ours, packet, session_request,
+};
+use interop::site::{HOST, askpass, finish};
 use interop::terminal::Terminal;
-
-const LIMIT: Duration = Duration::from_secs(20);
-
-/// A server, the socket of a master, and a client of either kind for each end of it.
-struct Shared {
-    site: Site,
-    folder: Scratch,
-    passenger: Kind,
-}
-
-/// The kinds of master, passenger and server.
-const SIDES: [(Kind, Kind, Kind); 3] = [
-    (Kind::Fulmar, Kind::Fulmar, Kind::Fulmar),
-    (Kind::Fulmar, Kind::OpenSsh, Kind::OpenSsh),
-    (Kind::OpenSsh, Kind::Fulmar, Kind::Fulmar),
-];
-
-/// Runs a test with each pair that is installed.
-fn each(test: impl Fn(&Shared)) {
-    for (master, passenger, server) in SIDES {
-        match [master.ssh(), passenger.ssh(), server.sshd()] {
-            [Ok(_), Ok(_), Ok(_)] => {
-                eprintln!("{} with {}", master.name(), passenger.name());
-                test(&Shared::new(
-                    master,
-                    passenger,
-                    server,
-                    "Subsystem echo /bin/cat\n",
-                ));
-            }
-            _ => skipped("openssh", &"it is not installed"),
-        }
-    }
-}
-
-/// Both sides ours.
-fn ours(extra: &str) -> Shared {
-    Shared::new(Kind::Fulmar, Kind::Fulmar, Kind::Fulmar, extra)
-}
-
-impl Shared {
-    fn new(master: Kind, passenger: Kind, server: Kind, extra: &str) -> Self {
-        Self {
-            site: Site::new(master, server, extra),
-            folder: Scratch::new(),
-            passenger,
-        }
-    }
-
-    fn path(&self) -> PathBuf {
-        self.folder.join("s")
-    }
-
-    fn lines(&self, more: &str) -> String {
-        format!(
-            "ControlPath {}\nSendEnv SHARED_*\n{more}",
-            self.path().display()
-        )
-    }
-
-    /// The master's client.
-    fn master(&self, more: &str) -> Command {
-        self.site.ssh(&self.lines(more))
-    }
-
-    /// A master without a session of its own, which listens.
-    fn start(&self, more: &str) -> Background {
-        let mut command = self.master(more);
-        command.args(["-M", "-N", HOST]).stdin(Stdio::null());
-        let master = Background::start(&mut command).expect("ssh");
-        assert!(until(LIMIT, || self.path().exists()), "no socket");
-        master
-    }
-
-    fn command(&self) -> Command {
-        let mut command = self.passenger.ssh().expect("ssh");
-        command.arg("-F").arg(self.site.config(&self.lines("")));
-        command
-    }
-
-    fn ride(&self, arguments: &[&str], input: Input<'_>) -> Outcome {
-        finish(self.command().args(arguments), input)
-    }
-
-    fn ask(&self, word: &str, more: &[&str]) -> Outcome {
-        let arguments = [&["-O", word], more, &[HOST]].concat();
-        self.ride(&arguments, Input::Nothing)
-    }
-
-    fn ends(&self, mut master: Background) {
-        assert_eq!(self.ask("exit", &[]).status, 0);
-        let ended = interop::process::wait(&mut master.0, LIMIT);
-        assert!(ended.is_ok(), "the master goes on");
-        assert!(!self.path().exists());
-    }
-}
 
 /// Rounds of a whole run (`INTEROP_ALL=1`), or of any other.
 fn whole_or(all: u64, few: u64) -> u64 {
@@ -121,22 +28,6 @@ fn whole_or(all: u64, few: u64) -> u64 {
         true => all,
         false => few,
     }
-}
-
-/// Says that `outcome` is what the command has written, and its status.
-fn assert_is(outcome: &Outcome, status: i32, text: &str) {
-    assert_eq!(
-        (outcome.status, outcome.stdout.text().as_str()),
-        (status, text),
-        "{}",
-        outcome.summary()
-    );
-}
-
-/// Says that standard error contains `text`.
-fn assert_has(outcome: &Outcome, text: &str) {
-    let said = outcome.stderr.text();
-    assert!(said.contains(text), "{text:?} is not in {said:?}");
 }
 
 #[test]
@@ -280,14 +171,6 @@ fn masters_are_asked_and_told() {
         assert_eq!(ended.code(), Some(4));
         assert!(interop::process::wait(&mut master.0, LIMIT).is_ok());
     });
-}
-
-/// True if a process has this text in its title.
-fn has_title(text: &str) -> Option<u32> {
-    processes().find(|pid| {
-        let title = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        String::from_utf8_lossy(&title).contains(text)
-    })
 }
 
 #[test]
@@ -591,42 +474,6 @@ fn a_master_that_is_killed_runs_no_command_twice_and_loses_none_in_silence() {
         }
         let _ = fs::remove_file(shared.path());
     }
-}
-
-/// A connection to a master after the first messages.
-fn greet(path: &Path) -> UnixStream {
-    let mut stream = UnixStream::connect(path).expect("the master");
-    stream.set_read_timeout(Some(LIMIT)).unwrap();
-    stream.write_all(b"\0\0\0\x08\0\0\0\x01\0\0\0\x04").unwrap();
-    let mut hello = [0; 25];
-    stream.read_exact(&mut hello).expect("HELLO");
-    let expected = b"\0\0\0\x15\0\0\0\x01\0\0\0\x04\0\0\0\x04info\0\0\0\x010";
-    assert_eq!(&hello, expected);
-    stream
-}
-
-fn packet(words: &[&[u8]]) -> Vec<u8> {
-    let body = words.concat();
-    [&u32::try_from(body.len()).unwrap().to_be_bytes()[..], &body].concat()
-}
-
-/// A request for a session with a command.
-fn session_request(command: &str) -> Vec<u8> {
-    let long = |text: &str| {
-        [
-            &u32::try_from(text.len()).unwrap().to_be_bytes()[..],
-            text.as_bytes(),
-        ]
-        .concat()
-    };
-    packet(&[
-        b"\x10\0\0\x02\0\0\0\0",
-        &long(""),
-        &[0; 16],
-        &[0xff; 4],
-        &long("term"),
-        &long(command),
-    ])
 }
 
 #[test]

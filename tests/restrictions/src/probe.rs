@@ -17,6 +17,9 @@
 //!   that expect them ([`crate::rows::all`]).
 //! - `takeover`: whether it gets back a port of a lost client ([`crate::takeover`]), with our client and
 //!   server; only for rows that expect it.
+//! - `early`: whether sessions whose requests leave with CHANNEL_OPEN, in one flight, can do what others
+//!   can (`same`, or what differs), with our client and server, whose master shares its connection; for
+//!   every row that logs in.
 //! - `streamlocal`, `remote-streamlocal`, `tunnel`, `second` (a session beside another).
 
 use std::fs;
@@ -31,6 +34,7 @@ use interop::peers::ours::Kind;
 use interop::process::{
     Background, COMMAND_LIMIT, Input, Outcome, installed, run, status_number, wait,
 };
+use interop::scratch::until;
 
 use crate::place::{Place, UID, home_of};
 use crate::row::{Outcomes, Row};
@@ -60,9 +64,13 @@ pub fn outcomes(row: &Row, kind: Kind, services: &Services) -> (Outcomes, String
         row,
         place: &place,
         services,
+        by: Kind::OpenSsh,
     };
     let mut found = prober.all();
     found.extend(taken.into_iter().flatten());
+    if is_ours && found.contains_key("exec") {
+        found.insert("early", prober.early(&found));
+    }
     if is_ours && found.contains_key("exec") && row.expected.contains_key("udp") {
         found.extend(crate::datagrams::outcomes(row, &place, services));
     }
@@ -75,6 +83,8 @@ struct Prober<'a> {
     row: &'a Row,
     place: &'a Place,
     services: &'a Services,
+    /// Whose client it is.
+    by: Kind,
 }
 
 /// A client's output.
@@ -99,8 +109,7 @@ impl Prober<'_> {
             found.insert("login", "no".into());
             return found;
         }
-        let report = format!("sh {}/report own", self.place.here.display());
-        let own = self.lines("own");
+        let report = self.report();
         let shell = bilingual(&self.lines("shell"));
         let exec = self.session(&["-Y", "mux", &report], &shell, &report);
         // A busy client notices later that the server has ended the connection.
@@ -120,6 +129,30 @@ impl Prober<'_> {
             return found;
         }
         found.insert("login", "yes".into());
+        self.programs(exec, &mut found);
+        found.insert("subsystem", self.subsystem(&shell));
+        found.insert("tcp", self.tcp());
+        found.insert("streamlocal", self.streamlocal());
+        found.insert("remote-tcp", self.remote_tcp());
+        found.insert("remote-streamlocal", self.remote_streamlocal());
+        if self.row.with_second {
+            found.insert("second", self.second(&report));
+        }
+        if self.row.with_tunnel {
+            found.insert("tunnel", self.tunnel(&report));
+        }
+        found
+    }
+
+    /// The command that reports.
+    fn report(&self) -> String {
+        format!("sh {}/report own", self.place.here.display())
+    }
+
+    /// The outcomes of sessions with programs; `exec` is that of the command.
+    fn programs(&self, exec: Session, found: &mut Outcomes) {
+        let own = self.lines("own");
+        let shell = bilingual(&self.lines("shell"));
         found.insert("exec", exec.outcome);
         found.insert("env", exec.env);
         found.insert("agent", exec.agent);
@@ -135,18 +168,48 @@ impl Prober<'_> {
             let session = self.session(&["mux", program], &shell, program);
             found.insert(probe, session.outcome);
         }
-        found.insert("subsystem", self.subsystem(&shell));
-        found.insert("tcp", self.tcp());
-        found.insert("streamlocal", self.streamlocal());
-        found.insert("remote-tcp", self.remote_tcp());
-        found.insert("remote-streamlocal", self.remote_streamlocal());
-        if self.row.with_second {
-            found.insert("second", self.second(&report));
+    }
+
+    /// The same sessions by our client, through our master. The outcomes that differ, or `same`.
+    fn early(&self, found: &Outcomes) -> String {
+        self.run(&["-O", "exit", "mux"], b"");
+        let socket = self.place.here.join("m");
+        assert!(
+            until(COMMAND_LIMIT, || !socket.exists()),
+            "the master stays"
+        );
+        let ours = Prober {
+            by: Kind::Fulmar,
+            ..*self
+        };
+        let log = self.place.here.join("early.log");
+        let shown = log.display().to_string();
+        let logged_in = ours.run(&["-f", "-N", "-vv", "-E", &shown, "direct"], b"");
+        if logged_in.status != 0 {
+            return format!("no login: {}", logged_in.summary());
         }
-        if self.row.with_tunnel {
-            found.insert("tunnel", self.tunnel(&report));
+        let report = self.report();
+        let shell = bilingual(&self.lines("shell"));
+        let mut again = Outcomes::new();
+        let exec = ours.session(&["-Y", "mux", &report], &shell, &report);
+        ours.programs(exec, &mut again);
+        again.insert("tcp", ours.tcp());
+        let differing: Vec<String> = again
+            .iter()
+            .filter(|(probe, outcome)| found.get(*probe) != Some(outcome))
+            .map(|(probe, outcome)| format!("{probe}: {outcome}"))
+            .collect();
+        let said = fs::read_to_string(&log).unwrap_or_default();
+        assert!(
+            said.contains("CHANNEL_OPEN and requests, not waiting"),
+            "{}: no early requests: {said}",
+            self.row.name
+        );
+        ours.run(&["-O", "exit", "mux"], b"");
+        match differing.is_empty() {
+            true => "same".into(),
+            false => differing.join("; "),
         }
-        found
     }
 
     /// The input that makes a shell report with this name and exit.
@@ -156,8 +219,13 @@ impl Prober<'_> {
 
     /// `program` with the client's configuration and these arguments.
     fn client(&self, program: &str, arguments: &[&str]) -> Command {
-        let path = installed(program).unwrap_or_else(|| panic!("{program} is not installed"));
-        let mut command = Command::new(path);
+        let mut command = match self.by {
+            Kind::Fulmar => self.by.ssh().expect("our client"),
+            Kind::OpenSsh => {
+                let path = installed(program);
+                Command::new(path.unwrap_or_else(|| panic!("{program} is not installed")))
+            }
+        };
         command
             .arg("-F")
             .arg(self.place.here.join("ssh_config"))

@@ -107,6 +107,7 @@ impl Row {
             ("streamlocal", "yes"),
             ("remote-tcp", "A B"),
             ("remote-streamlocal", "yes"),
+            ("early", "same"),
         ];
         Self {
             name: name.into(),

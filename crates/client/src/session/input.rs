@@ -7,11 +7,11 @@ use proto::channel::Request;
 use proto::{ChannelId, Error, Stream};
 use sys::signals::Signal;
 
-use super::keystroke_timer::{KeystrokeAction, KeystrokeTimer, PING_DATA, random};
+use super::keystroke_timer::KeystrokeTimer;
 use super::{FAILURE, Next, RETRY_MS, Session, TOKEN_KEYSTROKES, TOKEN_RETRY, TOKEN_TERMINAL};
 use crate::connect::plain_reason;
 use crate::error::ClientError;
-use crate::log::{self, debug1, debug2, debug3, error};
+use crate::log::{self, debug1, error};
 use crate::pipelining::early::Asked;
 use crate::plan::Plan;
 use crate::terminal::RawMode;
@@ -60,7 +60,7 @@ impl TerminalInput {
     pub(super) fn start(&mut self, plan: &Plan, driver: &mut Driver) -> io::Result<()> {
         self.typed = Some(TypedInput::new(plan.escape));
         if let Some(interval_ms) = plan.obscure_keystrokes_ms {
-            self.start_keystroke_timer(interval_ms, driver);
+            self.keystroke_timer = KeystrokeTimer::start(interval_ms, driver);
         }
         driver.watch(sys::io::stdin(), TOKEN_TERMINAL, true, false)
     }
@@ -141,39 +141,13 @@ impl TerminalInput {
         true
     }
 
-    /// Hides the timing of keystrokes, if the server answers pings.
-    fn start_keystroke_timer(&mut self, interval_ms: u32, driver: &mut Driver) {
-        if !driver.connection().ping_supported() {
-            debug2!("keystroke timing is not hidden: the server does not know ping@openssh.com");
-            return;
-        }
-        debug2!("keystroke timing is hidden: a packet each {interval_ms} ms while typing");
-        self.keystroke_timer = Some(KeystrokeTimer::new(interval_ms, random));
-    }
-
-    /// Returns false while waiting input may not leave. At a due time without input it sends a
-    /// ping.
+    /// Returns false while waiting input may not leave.
     fn run_keystroke_timer(&mut self, driver: &mut Driver) -> Result<bool, Error> {
         let waiting_bytes = self.typed.as_ref().map_or(0, |typed| typed.waiting.len());
-        let Some(keystroke_timer) = self.keystroke_timer.as_mut() else {
-            return Ok(true);
-        };
-        if waiting_bytes == 0 && keystroke_timer.is_resting() {
-            return Ok(true);
+        match &mut self.keystroke_timer {
+            Some(timer) => timer.run(waiting_bytes, TOKEN_KEYSTROKES, driver),
+            None => Ok(true),
         }
-        let action = keystroke_timer.next_action(driver.now(), waiting_bytes);
-        match action {
-            KeystrokeAction::Ping => {
-                keystroke_timer.count_ping(driver.connection().send_ping(PING_DATA)?);
-            }
-            KeystrokeAction::Rest => debug3!(
-                "keystroke timing: at rest after {} pings",
-                keystroke_timer.pings()
-            ),
-            KeystrokeAction::Keys | KeystrokeAction::Wait => {}
-        }
-        driver.set_timer(TOKEN_KEYSTROKES, keystroke_timer.deadline());
-        Ok(action != KeystrokeAction::Wait)
     }
 }
 

@@ -7,10 +7,14 @@
 //! packets at one send time, or a keystroke between two, would show which packets are keystrokes
 //! (CVE-2024-39894).
 //!
-//! Longer input (a paste) has no timing to hide and is not delayed. This module only decides about
-//! time, in milliseconds of the driver's clock; `input` reads and sends.
+//! Longer input (a paste) has no timing to hide and is not delayed. This module decides about time,
+//! in milliseconds of the driver's clock, and sends the pings; `input` reads and sends what is typed,
+//! and for passengers of a shared connection `sharing::master::typed`, each with a series of its own.
 
-use proto::Millis;
+use driver::Driver;
+use proto::{Error, Millis};
+
+use crate::log::{debug2, debug3};
 
 /// Most bytes of typed input; longer input is taken for a paste.
 const MAX_TYPED_BYTES: usize = 64;
@@ -20,11 +24,11 @@ const MIN_PINGS_MS: Millis = 1024;
 const EXTRA_PINGS_MS: u64 = 2048;
 
 /// Payload that makes a ping as long as the CHANNEL_DATA of one byte.
-pub(super) const PING_DATA: &[u8] = b"ping!";
+const PING_DATA: &[u8] = b"ping!";
 
 /// The action due now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum KeystrokeAction {
+enum KeystrokeAction {
     /// The user is not typing.
     Rest,
     /// The waiting input leaves.
@@ -37,7 +41,7 @@ pub(super) enum KeystrokeAction {
 
 /// The series of send times.
 #[derive(Debug)]
-pub(super) struct KeystrokeTimer {
+pub(crate) struct KeystrokeTimer {
     interval_ms: Millis,
     /// Returns a random number below its argument.
     random: fn(u64) -> u64,
@@ -55,8 +59,43 @@ struct Typing {
 }
 
 impl KeystrokeTimer {
+    /// Hides the timing of keystrokes, if the server answers pings.
+    pub(crate) fn start(interval_ms: u32, driver: &mut Driver) -> Option<Self> {
+        if !driver.connection().ping_supported() {
+            debug2!("keystroke timing is not hidden: the server does not know ping@openssh.com");
+            return None;
+        }
+        debug2!("keystroke timing is hidden: a packet each {interval_ms} ms while typing");
+        Some(Self::new(interval_ms, random))
+    }
+
+    /// Returns false while waiting input may not leave. At a due time without input it sends a
+    /// ping. The driver's timer `token` says when to call this again.
+    pub(crate) fn run(
+        &mut self,
+        waiting_bytes: usize,
+        token: u64,
+        driver: &mut Driver,
+    ) -> Result<bool, Error> {
+        if waiting_bytes == 0 && self.typing.is_none() {
+            return Ok(true);
+        }
+        let action = self.next_action(driver.now(), waiting_bytes);
+        match action {
+            KeystrokeAction::Ping => {
+                self.pings += u64::from(driver.connection().send_ping(PING_DATA)?);
+            }
+            KeystrokeAction::Rest => {
+                debug3!("keystroke timing: at rest after {} pings", self.pings);
+            }
+            KeystrokeAction::Keys | KeystrokeAction::Wait => {}
+        }
+        driver.set_timer(token, self.deadline());
+        Ok(action != KeystrokeAction::Wait)
+    }
+
     /// Send times that are about `interval_ms` apart.
-    pub(super) fn new(interval_ms: u32, random: fn(u64) -> u64) -> Self {
+    fn new(interval_ms: u32, random: fn(u64) -> u64) -> Self {
         Self {
             interval_ms: Millis::from(interval_ms),
             random,
@@ -66,7 +105,7 @@ impl KeystrokeTimer {
     }
 
     /// Decides what leaves at `now`; `waiting_bytes` were typed and have not left.
-    pub(super) fn next_action(&mut self, now: Millis, waiting_bytes: usize) -> KeystrokeAction {
+    fn next_action(&mut self, now: Millis, waiting_bytes: usize) -> KeystrokeAction {
         if waiting_bytes > MAX_TYPED_BYTES {
             self.typing = None;
             return KeystrokeAction::Keys;
@@ -95,27 +134,14 @@ impl KeystrokeTimer {
         self.interval_ms - tenth + (self.random)(2 * tenth + 1)
     }
 
-    pub(super) fn is_resting(&self) -> bool {
-        self.typing.is_none()
-    }
-
-    pub(super) fn count_ping(&mut self, sent: bool) {
-        self.pings += u64::from(sent);
-    }
-
-    /// Number of pings sent, for the log.
-    pub(super) fn pings(&self) -> u64 {
-        self.pings
-    }
-
     /// Time at which [`KeystrokeTimer::next_action`] must be called next.
-    pub(super) fn deadline(&self) -> Option<Millis> {
+    fn deadline(&self) -> Option<Millis> {
         self.typing.as_ref().map(|typing| typing.next)
     }
 }
 
 /// A random number below `bound`, from the kernel.
-pub(super) fn random(bound: u64) -> u64 {
+fn random(bound: u64) -> u64 {
     u64::from_ne_bytes(crypto::random::bytes()) % bound.max(1)
 }
 
@@ -150,7 +176,7 @@ mod tests {
             }
         }
         assert_eq!(waiting, 0, "all keys have left");
-        assert!(keystroke_timer.is_resting() && keystroke_timer.deadline().is_none());
+        assert!(keystroke_timer.typing.is_none() && keystroke_timer.deadline().is_none());
         out
     }
 
@@ -211,7 +237,7 @@ mod tests {
         assert_eq!(keystroke_timer.next_action(2, 500), KeystrokeAction::Keys);
         assert_eq!(keystroke_timer.next_action(3, 0), KeystrokeAction::Rest);
         assert_eq!(keystroke_timer.next_action(3, 500), KeystrokeAction::Keys);
-        assert!(keystroke_timer.is_resting());
+        assert!(keystroke_timer.typing.is_none());
     }
 
     #[test]

@@ -9,7 +9,7 @@ mod events;
 mod host_keys;
 mod information;
 mod input;
-mod keystroke_timer;
+pub(crate) mod keystroke_timer;
 mod local_end;
 mod quality;
 mod shared_status;

@@ -8,6 +8,7 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use config::client::ClientOptions;
@@ -42,7 +43,24 @@ pub(crate) enum Ride {
     /// No master was used: this process has to log in.
     PassedOver,
     /// The server accepts no further session on the master's connection: this process has to log in.
-    Full,
+    /// The master has its forwardings, if there are any.
+    Full(Option<KeptPlace>),
+}
+
+/// A place at a master that has forwardings of this process but not its session. A persisting master
+/// does not end while somebody has it.
+#[derive(Debug, Clone)]
+pub(crate) struct KeptPlace(Arc<Mutex<Option<Line>>>);
+
+impl KeptPlace {
+    fn new(line: Line) -> Self {
+        Self(Arc::new(Mutex::new(Some(line))))
+    }
+
+    /// Gives the place up, in a process that does not use the forwardings.
+    pub(super) fn give_up(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
 }
 
 /// The text of a master when the server has refused a session; OpenSSH's words (`mux.c`).
@@ -60,6 +78,8 @@ pub(crate) fn pool(path: &str, options: &ClientOptions) -> Vec<String> {
 pub(crate) enum Boarding {
     /// It found the master.
     Found,
+    /// It found the master, and another one of the same ControlPath has its forwardings.
+    FoundNext,
     /// Its process has just put the master into the background, forwardings included.
     Founder,
 }
@@ -304,7 +324,8 @@ pub(crate) fn ride(
         }
     };
     let is_forward = matches!(plan.what, What::Forward(_));
-    if boarding == Boarding::Found && !is_forward {
+    let adds = boarding == Boarding::Found && !is_forward;
+    if adds {
         let added = forwardings(&mut line, options, ForwardChange::Add, false);
         if !added.unwrap_or_else(|reason| {
             debug1!("master at {shown}: {reason}");
@@ -314,7 +335,19 @@ pub(crate) fn ride(
             return Ok(Ride::PassedOver);
         }
     }
-    Passenger { line, pid, plan }.run(options)
+    let forwarding = &options.forwarding;
+    let lists = [
+        &forwarding.local_forwards,
+        &forwarding.dynamic_forwards,
+        &forwarding.remote_forwards,
+    ];
+    let passenger = Passenger {
+        line,
+        pid,
+        plan,
+        keeps: adds && lists.iter().any(|list| !list.is_empty()),
+    };
+    passenger.run(options)
 }
 
 /// True if the protocol of sharing cannot express what the caller wants.
@@ -447,6 +480,8 @@ struct Passenger<'p> {
     /// The master's process, which window changes are relayed to.
     pid: u32,
     plan: &'p Plan,
+    /// The master has got forwardings of this process.
+    keeps: bool,
 }
 
 /// The exit status of the session, once the master has reported it, and the terminal's raw mode.
@@ -464,7 +499,10 @@ impl Passenger<'_> {
         if plan.what != What::Nothing
             && let Some(ride) = self.board(options)?
         {
-            return Ok(ride);
+            return Ok(match ride {
+                Ride::Full(_) if self.keeps => Ride::Full(Some(KeptPlace::new(self.line))),
+                other => other,
+            });
         }
         let mut journey = Journey::default();
         let leaves =
@@ -522,7 +560,7 @@ impl Passenger<'_> {
                     false => error!("{text}"),
                 }
                 Ok(Some(match self.not_begun() {
-                    Ride::PassedOver if is_full => Ride::Full,
+                    Ride::PassedOver if is_full => Ride::Full(None),
                     other => other,
                 }))
             }

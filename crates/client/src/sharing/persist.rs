@@ -6,7 +6,7 @@ use config::client::ClientOptions;
 use driver::Driver;
 
 use super::master::Master;
-use super::passenger::{self, Boarding, Ride};
+use super::passenger::{self, Boarding, KeptPlace, Ride};
 use crate::error::ClientError;
 use crate::error::FAILURE;
 use crate::log::{self, debug1, fatal};
@@ -21,6 +21,8 @@ pub(crate) enum Leave {
     Master {
         options: Box<ClientOptions>,
         plan: Box<Plan>,
+        /// At another master, for this process alone.
+        kept: Option<KeptPlace>,
     },
 }
 
@@ -36,13 +38,23 @@ impl Leave {
                 crate::local::go_to_background()?;
                 master.map_or(Ok(()), be_alone)
             }
-            (Self::Master { options, plan }, Some(master)) => {
+            (
+                Self::Master {
+                    options,
+                    plan,
+                    kept,
+                },
+                Some(master),
+            ) => {
                 debug1!("backgrounding master process");
                 // The threads would be lost in the child.
                 driver.end_workers();
                 let child = sys::process::fork().map_err(ClientError::system("fork"))?;
                 if child.is_some() {
                     sys::process::exit_at_once(become_passenger(master, &options, &plan));
+                }
+                if let Some(kept) = kept {
+                    kept.give_up();
                 }
                 let last = if log::debugs_on_stderr() { 1 } else { 2 };
                 sys::process::leave_terminal(last).map_err(ClientError::system("setsid"))?;
@@ -68,7 +80,7 @@ fn become_passenger(master: &mut Master, options: &ClientOptions, plan: &Plan) -
     let path = path.unwrap_or_default();
     match passenger::ride(path, options, plan, Boarding::Founder) {
         Ok(Ride::Arrived(code)) => code,
-        Ok(Ride::PassedOver | Ride::Full) => {
+        Ok(Ride::PassedOver | Ride::Full(_)) => {
             fatal!("Failed to connect to new control master {}", one_line(path));
             FAILURE
         }

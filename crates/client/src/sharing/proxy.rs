@@ -15,7 +15,7 @@ use proto::Connection;
 
 use super::line::{Line, LineEnd};
 use super::message::{MasterReply, Wish};
-use super::passenger::{PATIENCE, check_owner, greet, refused};
+use super::passenger::{PATIENCE, check_owner, greet, pool, refused};
 use super::socket;
 use crate::connect::plain_reason;
 use crate::error::{ClientError, Peer};
@@ -99,8 +99,9 @@ pub(crate) fn run(
     shared.hold(options, plan, interaction)
 }
 
-/// A program that is the local end of its session (`scp`, `sftp`) uses the master's connection;
-/// `None` if there is no master, or if it does not share: then the program logs in.
+/// A program that is the local end of its session (`scp`, `sftp`) uses the connection of the first
+/// master of the ControlPath that has room; `None` if there is none, or if it does not share: then the
+/// program logs in.
 pub(crate) fn ride(
     options: &ClientOptions,
     plan: &Plan,
@@ -110,6 +111,33 @@ pub(crate) fn ride(
     let Some(path) = options.connection.control_path.as_deref() else {
         return Ok(None);
     };
+    for path in pool(path, options) {
+        match ride_one(&path, options, plan, local, interaction)? {
+            ProxyRide::Arrived(code) => return Ok(Some(code)),
+            ProxyRide::Full => debug1!("the connection of {} is full", one_line(&path)),
+            ProxyRide::PassedOver => break,
+        }
+    }
+    Ok(None)
+}
+
+/// How an attempt to use one master ended.
+enum ProxyRide {
+    /// With this exit code.
+    Arrived(i32),
+    /// The server takes no further session on this connection.
+    Full,
+    /// There is no master that shares.
+    PassedOver,
+}
+
+fn ride_one(
+    path: &str,
+    options: &ClientOptions,
+    plan: &Plan,
+    local: &mut AnyLocalEnd,
+    interaction: &mut dyn Interaction,
+) -> Result<ProxyRide, ClientError> {
     let shown = one_line(path);
     let shared = match ask(path) {
         Ok(shared) => shared,
@@ -120,15 +148,15 @@ pub(crate) fn ride(
                 }
                 _ => error!("Control socket connect({shown}): {}", plain_reason(&reason)),
             }
-            return Ok(None);
+            return Ok(ProxyRide::PassedOver);
         }
         Err(NotShared::Failed(end)) => {
             error!("master at {shown}: {end}; logging in without it");
-            return Ok(None);
+            return Ok(ProxyRide::PassedOver);
         }
         Err(NotShared::Refused(reason)) => {
             error!("{reason}; logging in without it");
-            return Ok(None);
+            return Ok(ProxyRide::PassedOver);
         }
     };
     let mut shared = ProxyConnection::new(shared, options)?;
@@ -138,8 +166,8 @@ pub(crate) fn ride(
         .with_local_end(Some(local));
     let outcome = session.run();
     match session.is_refused() {
-        true => Ok(None),
-        false => outcome.map(Some),
+        true => Ok(ProxyRide::Full),
+        false => outcome.map(ProxyRide::Arrived),
     }
 }
 

@@ -6,7 +6,7 @@ use gssapi::{AcceptorTerms, Client, GssFailure, KerberosAcceptor, UserIds};
 use sys::process::{AsUser, SelfExe};
 use zeroize::Zeroizing;
 
-use config::server::AuthenticationOptions;
+use config::server::ServerOptions;
 
 use super::accounts::Account;
 use crate::log::Log;
@@ -32,10 +32,7 @@ impl<'n> Kerberos<'n> {
     }
 
     /// Starts an acceptor.
-    pub(crate) fn acceptor(
-        &self,
-        options: &AuthenticationOptions,
-    ) -> Result<KerberosAcceptor, GssFailure> {
+    pub(crate) fn acceptor(&self, options: &ServerOptions) -> Result<KerberosAcceptor, GssFailure> {
         let ids = self.auth_ids.map(|(uid, gid)| UserIds {
             uid,
             gid,
@@ -45,8 +42,8 @@ impl<'n> Kerberos<'n> {
             self.executable,
             AcceptorTerms {
                 ids,
-                is_strict: options.gssapi_strict_acceptor_check,
-                takes_delegated: options.gssapi_delegate_credentials,
+                is_strict: options.authentication.gssapi_strict_acceptor_check,
+                takes_delegated: options.authentication.gssapi_delegate_credentials,
             },
         )
     }

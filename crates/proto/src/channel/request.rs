@@ -199,7 +199,10 @@ impl Request {
     }
 
     /// Decodes a request.
-    pub(crate) fn decode(name: &[u8], fields: &[u8]) -> Result<Self, DecodeError> {
+    ///
+    /// # Errors
+    /// [`DecodeError`] if a field of a known request is missing or malformed.
+    pub fn decode(name: &[u8], fields: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(fields);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let request = match core::str::from_utf8(name).unwrap_or_default() {

@@ -1,11 +1,12 @@
 //! The master: the socket at `ControlPath`, the passengers that connect to it, and what they ask for
 //! beside sessions. [`control`] is a passenger's socket, [`sessions`] the channels of passengers,
 //! [`forwards`] the forwardings that they add and cancel, [`proxy`] those who speak the connection
-//! protocol themselves, [`info`] the texts about the connection.
+//! protocol themselves, within the limits of [`conduct`], [`info`] the texts about the connection.
 //!
 //! The master belongs to a [`Session`](crate::session::Session), whose loop gives it each notice and
 //! then [`Master::turn`].
 
+mod conduct;
 mod control;
 mod forwards;
 mod info;
@@ -49,10 +50,14 @@ const TOKEN_PERSIST: u64 = 0xe4 << KIND_SHIFT;
 const TOKEN_PROBE: u64 = 0xe5 << KIND_SHIFT;
 const TOKEN_RESUME: u64 = 0xe6 << KIND_SHIFT;
 const TOKEN_PROXY: u64 = 0xe7 << KIND_SHIFT;
+const TOKEN_KEYSTROKES: u64 = 0xe8 << KIND_SHIFT;
 const SERIALS: u64 = (1 << KIND_SHIFT) - 1;
 
 /// Maximum passengers accepted in one turn.
 const MAX_ACCEPTS: usize = 64;
+/// Maximum requests of one passenger in one turn: one that never pauses must not keep the others
+/// waiting.
+const MAX_REQUESTS: usize = 16;
 /// Pause of the listener after an error that concerns the whole process, milliseconds.
 const PAUSE_MS: Millis = 250;
 /// A server that has been silent for this time is asked for a sign of life before a passenger hears
@@ -72,6 +77,8 @@ pub(crate) struct MasterSettings {
     set_env: Vec<Variable>,
     agent: Option<PathBuf>,
     x11: Option<X11Plan>,
+    /// `ObscureKeystrokeTiming` of the master holds for all sessions with a terminal, as in OpenSSH.
+    obscure_keystrokes_ms: Option<u32>,
 }
 
 /// Passengers who wait for a sign of life.
@@ -144,6 +151,7 @@ impl Master {
                 set_env: options.session.set_env.clone(),
                 agent: plan.agent.clone(),
                 x11: plan.x11.clone(),
+                obscure_keystrokes_ms: options.session.obscure_keystrokes_ms,
             },
             socket: Some(socket),
             next_serial: 0,
@@ -274,6 +282,7 @@ impl Master {
             }
             TOKEN_PROBE => self.look_for_life(driver),
             TOKEN_RESUME => self.watch_listener(true, driver)?,
+            TOKEN_KEYSTROKES => self.offer_typed(serial, driver)?,
             TOKEN_PROXY => self.control_ready(serial, forwards, driver)?,
             _ => return Ok(Some(notice)),
         }
@@ -364,7 +373,7 @@ impl Master {
         driver: &mut Driver,
     ) -> Result<(), ClientError> {
         self.flush(serial, driver);
-        loop {
+        for _ in 0..MAX_REQUESTS {
             let Some(control) = self.controls.get_mut(&serial) else {
                 return Ok(());
             };
@@ -419,6 +428,8 @@ impl Master {
                 }
             }
         }
+        // The socket is readable still if more has arrived.
+        Ok(())
     }
 
     fn wish(
@@ -512,6 +523,10 @@ impl Master {
             self.answer(serial, &alive, driver);
             return;
         }
+        // One question of each passenger waits.
+        if let Some(control) = self.controls.get_mut(&serial) {
+            control.is_paused = true;
+        }
         if let Some(probe) = &mut self.probe {
             probe.waiting.push((serial, id));
             return;
@@ -550,6 +565,7 @@ impl Master {
         for (serial, id) in waiting.unwrap_or_default() {
             let alive = MasterReply::Alive(id, std::process::id());
             self.answer(serial, &alive, driver);
+            self.resume(serial, driver);
         }
     }
 
@@ -571,7 +587,8 @@ impl Master {
         if let Some(control) = self.controls.get_mut(&serial) {
             control.is_paused = false;
             // Reads on if more has arrived meanwhile.
-            let _ = driver.watch(control.as_fd(), TOKEN_CONTROL + serial, true, false);
+            let is_blocked = control.is_blocked();
+            let _ = driver.watch(control.as_fd(), TOKEN_CONTROL + serial, true, is_blocked);
         }
     }
 

@@ -18,6 +18,7 @@ use wire::message::{
 };
 use wire::{Put, Reader, names};
 
+use super::conduct::ProxiedConduct;
 use super::{Master, TOKEN_CONTROL, TOKEN_PROXY};
 use crate::error::ClientError;
 use crate::forward::{ForeignListener, ForeignOpen, SessionForwards};
@@ -26,6 +27,11 @@ use crate::text::one_line;
 
 /// Pause before a passenger is read again while much waits for the server, milliseconds.
 const PAUSE_MS: u64 = 1;
+/// Maximum messages of one passenger in one turn: one that never pauses must not keep the others
+/// waiting.
+const MAX_MESSAGES: usize = 256;
+/// Maximum requests to listen that the server has not answered, of all passengers.
+const MAX_REQUESTS: usize = 1024;
 /// Most bytes that wait until a passenger has confirmed a channel of the server.
 const MAX_HELD_BYTES: usize = 256 << 10;
 
@@ -43,6 +49,7 @@ struct ProxiedChannel {
     held: Vec<Vec<u8>>,
     /// The type, for lists.
     kind: String,
+    conduct: ProxiedConduct,
 }
 
 /// A request to listen, or to listen no more.
@@ -176,7 +183,7 @@ impl Master {
         driver: &mut Driver,
     ) -> Result<(), ClientError> {
         let token = TOKEN_CONTROL + serial;
-        loop {
+        for _ in 0..MAX_MESSAGES {
             let Some(control) = self.controls.get_mut(&serial) else {
                 return Ok(());
             };
@@ -208,6 +215,9 @@ impl Master {
                 }
             }
         }
+        // Bytes that have been read already make no socket readable.
+        driver.set_timer(TOKEN_PROXY + serial, Some(driver.now()));
+        Ok(())
     }
 
     /// Passes one message on to the server; the inner error says how the passenger breaks the
@@ -246,6 +256,9 @@ impl Master {
         {
             return Ok(Err(format!("message {number} out of place")));
         }
+        if let Err(how) = channel.conduct.send(payload) {
+            return Ok(Err(how));
+        }
         let sent = driver.connection().send_proxied(id, payload);
         sent.map_err(super::misuse)?;
         match number {
@@ -273,6 +286,7 @@ impl Master {
         let down = reader.u32().map_err(cut_off)?;
         let used = 1 + 4 + kind.len() + 4;
         let rest = payload.get(used..).unwrap_or_default();
+        let granted = Reader::new(rest).u32().unwrap_or_default();
         match driver.connection().open_proxied(kind, rest) {
             Ok(id) => {
                 let channel = ProxiedChannel {
@@ -283,6 +297,7 @@ impl Master {
                     is_close_received: false,
                     held: Vec::new(),
                     kind: String::from_utf8_lossy(kind).into_owned(),
+                    conduct: ProxiedConduct::granting(granted),
                 };
                 self.proxied.insert(id, channel);
             }
@@ -309,9 +324,8 @@ impl Master {
         driver: &mut Driver,
     ) -> Result<(), String> {
         let cut_off = |_| "CHANNEL_OPEN_CONFIRMATION is cut off".to_owned();
-        let mut reader = Reader::new(payload.get(1..).unwrap_or_default());
-        let up = reader.u32().map_err(cut_off)?;
-        let down = reader.u32().map_err(cut_off)?;
+        let confirmation = ChannelOpenConfirmation::decode(payload).map_err(cut_off)?;
+        let (up, down) = (confirmation.recipient_channel, confirmation.sender_channel);
         let Some((id, channel)) = self.proxied.find(serial, up) else {
             return Ok(());
         };
@@ -319,6 +333,7 @@ impl Master {
             return Err("CHANNEL_OPEN_CONFIRMATION out of place".into());
         }
         channel.down = Some(down);
+        channel.conduct.grant(confirmation.window);
         let held = std::mem::take(&mut channel.held);
         let mut message = payload.to_vec();
         if let Some(place) = message.get_mut(5..9) {
@@ -352,6 +367,9 @@ impl Master {
         };
         let listening = Listening::decode_request(name, request.fields.0);
         if let (Some(is_cancel), Ok(listening)) = (known, listening) {
+            if self.proxied.requests.len() >= MAX_REQUESTS {
+                return Ok(Err("too many requests to listen without an answer".into()));
+            }
             if is_cancel && !forwards.has_foreign(serial, &listening) {
                 if request.want_reply {
                     self.pass_down(serial, &[&RequestFailure {}.encode()], driver);
@@ -397,6 +415,7 @@ impl Master {
             return;
         };
         let number = payload.first().copied().unwrap_or_default();
+        channel.conduct.received(&payload);
         let (passenger, down) = (channel.passenger, channel.down);
         match (passenger, down) {
             (Some(_), None) => {
@@ -419,8 +438,11 @@ impl Master {
         };
         match number {
             ChannelOpenConfirmation::NUMBER if channel.up.is_none() => {
-                if let Some(up) = payload.get(4..).and_then(number_of) {
+                if let Ok(confirmation) = ChannelOpenConfirmation::decode(&payload) {
+                    let up = confirmation.sender_channel;
                     channel.up = Some(up);
+                    let (window, max_packet) = (confirmation.window, confirmation.max_packet);
+                    channel.conduct.opened(window, max_packet);
                     let is_gone = channel.passenger.is_none();
                     self.proxied.by_up.insert(up, id);
                     if is_gone {
@@ -538,6 +560,8 @@ impl Master {
             open.put_u32(number);
         }
         open.extend_from_slice(&fields);
+        let mut conduct = ProxiedConduct::default();
+        conduct.opened(handed.window, handed.max_packet);
         self.proxied.insert(
             id,
             ProxiedChannel {
@@ -548,6 +572,7 @@ impl Master {
                 is_close_received: false,
                 held,
                 kind,
+                conduct,
             },
         );
         match self.controls.contains_key(&passenger) {

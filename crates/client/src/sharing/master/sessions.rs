@@ -21,6 +21,7 @@ use crate::log::{debug1, debug2, error, verbose};
 use crate::pipelining::early::{self, Asked};
 use crate::plan::{Plan, PtyPlan, What};
 use crate::session::StdioFlags;
+use crate::session::keystroke_timer::KeystrokeTimer;
 use crate::sharing::message::{MasterReply, SessionWish};
 use crate::sharing::passenger::REFUSED_BY_SERVER;
 use crate::terminal::Size;
@@ -411,14 +412,16 @@ impl Master {
             forwards.channel_requested(&session.plan);
         }
         if let Some(input) = session.input.take() {
-            let attached = match session.plan.escape {
-                Some(escape) if sys::io::is_terminal(&input) => {
-                    let typed = TypedSource::new(input, escape);
-                    let watched = typed.watch(serial, driver);
-                    session.typed = Some(typed);
-                    watched
-                }
-                _ => driver.attach_source(channel, Stream::Data, input),
+            let is_typed = session.plan.pty.is_some() && sys::io::is_terminal(&input);
+            let attached = if is_typed {
+                let interval_ms = self.settings.obscure_keystrokes_ms;
+                let timer = interval_ms.and_then(|each| KeystrokeTimer::start(each, driver));
+                let typed = TypedSource::new(input, session.plan.escape, timer);
+                let watched = typed.watch(serial, driver);
+                session.typed = Some(typed);
+                watched
+            } else {
+                driver.attach_source(channel, Stream::Data, input)
             };
             if let Err(reason) = attached {
                 debug1!("channel {}: standard input: {reason}", channel.0);

@@ -8,10 +8,11 @@ use driver::Driver;
 use proto::channel::Request;
 use proto::{ChannelId, Stream};
 
-use super::{Master, TOKEN_RETRY, TOKEN_TYPED};
+use super::{Master, TOKEN_KEYSTROKES, TOKEN_RETRY, TOKEN_TYPED};
 use crate::error::ClientError;
 use crate::log::debug1;
 use crate::pipelining::early::Asked;
+use crate::session::keystroke_timer::KeystrokeTimer;
 use crate::terminal::escape::{self, Command, EscapeFilter, Piece, Typist};
 
 /// Most bytes read from a terminal at once.
@@ -28,16 +29,27 @@ pub(super) struct TypedSource {
     /// The terminal is not read while earlier input waits.
     is_paused: bool,
     has_ended: bool,
+    /// Set while the timing of keystrokes is hidden.
+    keystroke_timer: Option<KeystrokeTimer>,
 }
 
 impl TypedSource {
-    pub(super) fn new(fd: OwnedFd, escape: u8) -> Self {
+    /// A terminal whose keystrokes are hidden by `keystroke_timer`. A terminal that could not be
+    /// opened once more gets `O_NONBLOCK` until the session's end: another process may take the
+    /// input that epoll has reported.
+    pub(super) fn new(
+        fd: OwnedFd,
+        escape: Option<u8>,
+        keystroke_timer: Option<KeystrokeTimer>,
+    ) -> Self {
+        let _ = sys::io::set_nonblocking(&fd, true);
         Self {
             fd,
-            filter: EscapeFilter::new(Some(escape)),
+            filter: EscapeFilter::new(escape),
             waiting: Vec::new(),
             is_paused: false,
             has_ended: false,
+            keystroke_timer,
         }
     }
 
@@ -51,6 +63,18 @@ impl TypedSource {
     pub(super) fn unwatch(&self, serial: u64, driver: &mut Driver) {
         driver.unwatch(self.fd.as_fd());
         driver.set_timer(TOKEN_RETRY + serial, None);
+        driver.set_timer(TOKEN_KEYSTROKES + serial, None);
+    }
+
+    /// Returns false while waiting input may not leave. Input typed before the terminal's end does
+    /// not wait.
+    fn is_due(&mut self, serial: u64, driver: &mut Driver) -> Result<bool, proto::Error> {
+        match &mut self.keystroke_timer {
+            Some(timer) if !self.has_ended => {
+                timer.run(self.waiting.len(), TOKEN_KEYSTROKES + serial, driver)
+            }
+            _ => Ok(true),
+        }
     }
 
     /// Reads what has been typed; nothing at the end.
@@ -106,7 +130,22 @@ impl Master {
                 }
             }
         }
-        self.send_typed(serial, driver)
+        self.offer_typed(serial, driver)
+    }
+
+    /// Sends waiting input when its time has come.
+    pub(super) fn offer_typed(
+        &mut self,
+        serial: u64,
+        driver: &mut Driver,
+    ) -> Result<(), ClientError> {
+        let Some((_, typed)) = self.typed_mut(serial) else {
+            return Ok(());
+        };
+        match typed.is_due(serial, driver).map_err(super::misuse)? {
+            true => self.send_typed(serial, driver),
+            false => Ok(()),
+        }
     }
 
     /// Sends waiting input, as far as the channel takes it.
@@ -131,7 +170,10 @@ impl Master {
             if connection.channel_is_open(channel) {
                 connection.channel_eof(channel).map_err(super::misuse)?;
             }
-            driver.unwatch(typed.fd.as_fd());
+            typed.unwatch(serial, driver);
+            if let Some(session) = self.sessions.get_mut(&channel) {
+                session.typed = None;
+            }
             return Ok(());
         }
         if is_blocked || typed.is_paused {

@@ -34,7 +34,7 @@ impl AuthService<'_, '_, '_> {
         if !label.is_tried {
             return Ok(Some((label, None)));
         }
-        let acceptor = match self.kerberos.acceptor(&user.options.authentication) {
+        let acceptor = match self.kerberos.acceptor(&user.options) {
             Ok(acceptor) => acceptor,
             Err(failure) => {
                 self.log.error(&format!("GSSAPI: {failure}"));

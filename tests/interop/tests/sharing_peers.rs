@@ -1,0 +1,317 @@
+//! Connection sharing with passengers that others wrote, and what passengers get from their master's
+//! configuration and from a pool of connections.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use interop::fixture::target_folder;
+use interop::forwarded::{Does, target, through, through_unix, unix_target};
+use interop::peers::ours::Kind;
+use interop::process::{Background, Input};
+use interop::report::skipped;
+use interop::scratch::{Scratch, free_port, until};
+use interop::shared::{LIMIT, Shared, assert_has, assert_is, each, each_with, ours};
+use interop::site::{HOST, finish, program};
+use interop::terminal::Terminal;
+
+/// The program with Rust's crates; `None` if it was not built.
+fn rust_crates() -> Option<Command> {
+    let path = target_folder().join("peers-mux/debug/mux");
+    if !path.is_file() {
+        skipped(
+            "the crates openssh and openssh-mux-client",
+            &"run .ci/peers to build the program",
+        );
+        return None;
+    }
+    Some(Command::new(path))
+}
+
+#[test]
+fn the_crate_openssh_mux_client_is_a_passenger() {
+    let Some(mut command) = rust_crates() else {
+        return;
+    };
+    let shared = ours("Subsystem echo /bin/cat\n");
+    let mut master = shared.start("");
+    let path = shared.path().display().to_string();
+    let ports = [target(Does::Count), free_port(), free_port()].map(|port| port.to_string());
+    command.args(["client", &path]).args(ports);
+    let seen = finish(&mut command, Input::Nothing);
+    let wanted = format!(
+        "alive {}\nlocal 5\nlocal closed, again: false\nremote 5\nremote closed, again: false\n\
+         status Some(7)\nkilled None\nsubsystem Some(0)\nstopped, still there: false\n",
+        master.0.id()
+    );
+    assert_is(&seen, 0, &wanted);
+    // It has no session and takes no passengers.
+    assert!(interop::process::wait(&mut master.0, LIMIT).is_ok());
+    let shared = ours("");
+    let mut master = shared.start("");
+    let path = shared.path().display().to_string();
+    let mut command = rust_crates().expect("the program");
+    let seen = finish(command.args(["exit", &path]), Input::Nothing);
+    assert_is(&seen, 0, "asked to exit\n");
+    assert!(interop::process::wait(&mut master.0, LIMIT).is_ok());
+}
+
+#[test]
+fn the_crate_openssh_starts_our_master() {
+    let Some(mut command) = rust_crates() else {
+        return;
+    };
+    let shared = ours("");
+    let folder = Scratch::new();
+    let wrapper = shared.site.wrapper();
+    std::os::unix::fs::symlink(wrapper, folder.join("ssh")).expect("a link");
+    let paths = std::env::var("PATH").unwrap_or_default();
+    command
+        .args(["openssh", HOST])
+        .arg(shared.site.config(""))
+        .env("PATH", format!("{}:{paths}", folder.path().display()))
+        .env("HOME", folder.path())
+        .current_dir(folder.path());
+    let seen = finish(&mut command, Input::Nothing);
+    let wanted = "output \"a  b\\n\"\nstatus Some(5) \"no\\n\"\nbytes 3145728\nsuccess true\n\
+                  missing false\nclosed\n";
+    assert_is(&seen, 0, wanted);
+    let log = shared.site.running.daemon.log();
+    assert_eq!(log.matches("Accepted publickey").count(), 1, "{log}");
+}
+
+#[test]
+fn sockets_are_forwarded_and_ports_of_the_servers_choice_are_cancelled() {
+    each(|shared| {
+        let master = shared.start("");
+        let folder = Scratch::new();
+        let count = unix_target(&folder, Does::Count);
+        let there = count.display();
+        let (local, remote) = (folder.join("local"), folder.join("remote"));
+        let l = format!("{}:{there}", local.display());
+        let r = format!("{}:{there}", remote.display());
+        let added = shared.ask("forward", &["-L", &l, "-R", &r]);
+        assert_eq!(added.status, 0, "{}", added.summary());
+        assert_eq!(through_unix(&local, b"four"), b"4\n");
+        assert_eq!(through_unix(&remote, b"seven77"), b"7\n");
+        let cancelled = shared.ask("cancel", &["-L", &l, "-R", &r]);
+        assert_eq!(cancelled.status, 0, "{}", cancelled.summary());
+        let refuses = |path: &Path| std::os::unix::net::UnixStream::connect(path).is_err();
+        assert!(until(LIMIT, || refuses(&local) && refuses(&remote)));
+        // OpenSSH 9.2 joins no socket, neither as passenger nor as master.
+        if [shared.passenger, shared.site.client] == [Kind::Fulmar; 2] {
+            let stream = shared.ride(&["-W", &there.to_string(), HOST], Input::Bytes(b"123"));
+            assert_is(&stream, 0, "3\n");
+        }
+        let zero = format!("0:{there}");
+        let chosen = shared.ask("forward", &["-R", &zero]);
+        let port = chosen.stdout.text();
+        let port: u16 = port
+            .trim()
+            .parse()
+            .unwrap_or_else(|_| panic!("{}", chosen.summary()));
+        assert_eq!(through(port, b"12345"), b"5\n");
+        let cancelled = shared.ask("cancel", &["-R", &format!("{port}:{there}")]);
+        // The master may know it by the port 0 that was asked for.
+        let again = shared.ask("cancel", &["-R", &zero]);
+        let refuses = || std::net::TcpStream::connect(("127.0.0.1", port)).is_err();
+        assert!(
+            shared.site.client == Kind::OpenSsh || until(LIMIT, refuses),
+            "{}\n{}",
+            cancelled.summary(),
+            again.summary()
+        );
+        shared.ends(master);
+    });
+}
+
+#[test]
+fn a_terminal_that_the_server_refuses_costs_only_the_terminal() {
+    each_with("PermitTTY no\n", |shared| {
+        let master = shared.start("");
+        let outcome = shared.ride(&["-tt", HOST, "echo ran; exit 4"], Input::Nothing);
+        assert_eq!(outcome.status, 4, "{}", outcome.summary());
+        outcome.assert_shows("ran");
+        assert_eq!(shared.ask("check", &[]).status, 0);
+        shared.ends(master);
+    });
+}
+
+#[test]
+fn keystrokes_of_passengers_are_hidden_as_the_master_is_told() {
+    for passenger in [Kind::Fulmar, Kind::OpenSsh] {
+        if passenger.ssh().is_err() {
+            skipped("openssh", &"it is not installed");
+            continue;
+        }
+        for (value, escape) in [("yes", "~"), ("yes", "none"), ("no", "~")] {
+            let shared = Shared::new(Kind::Fulmar, passenger, Kind::Fulmar, "");
+            let log = shared.folder.join("log");
+            let lines = format!("LogLevel DEBUG3\nObscureKeystrokeTiming {value}\n");
+            let mut command = shared.master(&lines);
+            command.arg("-E").arg(&log).args(["-M", "-N", HOST]);
+            let master = Background::start(command.stdin(Stdio::null())).expect("ssh");
+            assert!(until(LIMIT, || shared.path().exists()), "no socket");
+            let mut command = shared.command();
+            command.args(["-tt", "-e", escape, HOST, "PS1='<ready>' ENV= /bin/sh -i"]);
+            let mut terminal = Terminal::new(&command, 80, 24);
+            terminal.expect("<ready>");
+            terminal.type_text("echo typ''ed\n");
+            terminal.expect_somewhere("typed\r\n");
+            let says = |text: &str| fs::read_to_string(&log).unwrap_or_default().contains(text);
+            let rest = "keystroke timing: at rest after ";
+            match value {
+                "yes" => assert!(until(LIMIT, || says(rest)), "{passenger:?} {escape}"),
+                _ => assert!(!says("keystroke timing")),
+            }
+            assert!(!says("at rest after 0 pings"));
+            // A paste, and what is typed before the end.
+            terminal.type_text(&format!("echo {}; exit 6\n", "x".repeat(200)));
+            assert_eq!(terminal.end(), 6);
+            shared.ends(master);
+        }
+    }
+}
+
+#[test]
+fn forwardings_of_a_full_connection_are_made_once() {
+    let shared = ours("MaxSessions 1\nMaxStartups 100\n");
+    let lines = "ControlMaster auto\nControlPersist 1\nControlConnections 2\n";
+    let count = target(Does::Count);
+    let start = |arguments: &[&str]| {
+        let mut command = shared.master(lines);
+        command.args(arguments).stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().expect("ssh")
+    };
+    let ends = |child: std::process::Child| {
+        let output = child.wait_with_output().expect("its end");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), said)
+    };
+    let logins = || {
+        let log = shared.site.running.daemon.log();
+        log.matches("Accepted publickey").count()
+    };
+    let lasts = |name: &str| {
+        format!(
+            "touch {0}; while [ -e {0} ]; do sleep 0.1; done",
+            shared.folder.join(name).display()
+        )
+    };
+    let begun = |name: &str| assert!(until(LIMIT, || shared.folder.join(name).exists()), "{name}");
+    let finish_one = |name: &str| fs::remove_file(shared.folder.join(name)).expect("the mark");
+    let first = start(&[HOST, &lasts("first")]);
+    begun("first");
+    let (p, q) = (free_port(), free_port());
+    let spec = |port: u16| format!("{port}:127.0.0.1:{count}");
+    let second = start(&["-L", &spec(p), HOST, &lasts("second")]);
+    begun("second");
+    assert_eq!(through(p, b"four"), b"4\n");
+    // Both are full: its session has a connection of its own.
+    let third = start(&[
+        "-o",
+        "ExitOnForwardFailure=yes",
+        "-L",
+        &spec(q),
+        HOST,
+        &lasts("third"),
+    ]);
+    begun("third");
+    assert_eq!(through(q, b"seven77"), b"7\n");
+    assert_eq!(logins(), 3);
+    // The connection that has the forwardings stays as long as the sessions that asked for them, on
+    // whatever connection these are.
+    finish_one("first");
+    assert_eq!(ends(first), (Some(0), String::new()));
+    finish_one("second");
+    assert_eq!(ends(second), (Some(0), String::new()));
+    thread::sleep(Duration::from_millis(2500));
+    assert_eq!(through(q, b"still"), b"5\n");
+    finish_one("third");
+    assert_eq!(ends(third), (Some(0), String::new()));
+    let sockets = ["s", "s.1"].map(|name| shared.folder.join(name));
+    let is_gone = || sockets.iter().all(|path| !path.exists());
+    assert!(until(LIMIT, is_gone), "a master stays");
+}
+
+#[test]
+fn a_copy_uses_the_connection_of_a_pool_that_has_room() {
+    let shared = ours("MaxSessions 1\nSubsystem sftp internal-sftp\n");
+    let pool = |persist: u32| {
+        format!("ControlMaster auto\nControlPersist {persist}\nControlConnections 2\n")
+    };
+    let lines = pool(60);
+    let mark = shared.folder.join("mark");
+    let order = format!(
+        "touch {0}; while [ -e {0} ]; do sleep 0.1; done",
+        mark.display()
+    );
+    let mut first = shared.master(&lines);
+    let first = first.args([HOST, &order]).stdin(Stdio::null()).spawn();
+    let mut first = Background(first.expect("ssh"));
+    assert!(until(LIMIT, || mark.exists()));
+    let next = finish(
+        shared.master(&lines).args([HOST, "echo next"]),
+        Input::Nothing,
+    );
+    assert_is(&next, 0, "next\n");
+    let file = shared.folder.write("file", "words");
+    let to = shared.folder.join("copied");
+    let mut copy = program(&shared.site, "scp");
+    copy.arg("-o")
+        .arg(format!("ControlPath={}", shared.path().display()))
+        .args(["-o", "ControlConnections=2"])
+        .arg(&file)
+        .arg(format!("{HOST}:{}", to.display()));
+    let copied = finish(&mut copy, Input::Nothing);
+    assert_eq!(copied.status, 0, "{}", copied.summary());
+    assert_eq!(fs::read_to_string(&to).expect("the file"), "words");
+    let log = shared.site.running.daemon.log();
+    assert_eq!(log.matches("Accepted publickey").count(), 2, "{log}");
+    fs::remove_file(&mark).expect("the mark");
+    assert!(interop::process::wait(&mut first.0, LIMIT).is_ok());
+    let mut exit = shared.master(&lines);
+    let exit = finish(exit.args(["-O", "exit", HOST]), Input::Nothing);
+    assert_has(&exit, "Exit request sent.");
+    let sockets = ["s", "s.1"].map(|name| shared.folder.join(name));
+    let is_gone = || sockets.iter().all(|path| !path.exists());
+    assert!(until(LIMIT, is_gone), "a master stays");
+}
+
+/// Anonymous memory of a process, KiB.
+fn memory_kib(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("a process");
+    let (_, rest) = status.split_once("RssAnon:").expect("its memory");
+    let number = rest.split_whitespace().next().expect("a number");
+    number.parse().expect("a number")
+}
+
+#[test]
+fn a_session_costs_its_master_eight_kibibytes() {
+    const SESSIONS: u64 = 40;
+    let shared = ours("MaxSessions 100\n");
+    let master = shared.start("");
+    let rides = shared.ride(&[HOST, "true"], Input::Nothing);
+    assert_is(&rides, 0, "");
+    let alone = memory_kib(master.0.id());
+    let start = |_| {
+        let mut command = shared.command();
+        command.args([HOST, "cat"]).stdin(Stdio::piped());
+        Background::start(&mut command).expect("ssh")
+    };
+    let all: Vec<Background> = (0..SESSIONS).map(start).collect();
+    let told = || shared.ask("status", &[]).stdout.text();
+    assert!(until(LIMIT, || told()
+        .contains(&format!("sessions: {SESSIONS}\n"))));
+    let more = memory_kib(master.0.id()).saturating_sub(alone);
+    // The text of the status itself stays in the heap.
+    assert!(
+        more <= 8 * SESSIONS + 128,
+        "{more} KiB for {SESSIONS} sessions"
+    );
+    drop(all);
+    shared.ends(master);
+}
