@@ -305,7 +305,7 @@ fn a_changed_length_that_came_encrypted_fails_at_once_and_as_a_wrong_mac_does() 
     }
 }
 
-/// CPNI-957037: under CBC with an encrypted length, a wrong length and a wrong MAC are told after the
+/// CPNI-957037: under CBC with an encrypted length, a wrong length and a wrong MAC fail after the
 /// same number of bytes, those of the longest packet. No packet is opened in between.
 #[test]
 fn under_cbc_every_failure_is_told_after_as_many_bytes() {
