@@ -25,7 +25,7 @@ pub fn dns_answer(data: &[u8]) {
 #[must_use]
 pub fn seeds() -> Vec<Vec<u8>> {
     let head = |answers: u8| {
-        let mut out = message::query(0x1234, NAME).expect("a query");
+        let mut out = message::query(0x1234, NAME, true).expect("a query");
         out.truncate(out.len() - 11);
         out.splice(2..12, [0x81, 0xa0, 0, 1, 0, answers, 0, 0, 0, 0]);
         out
