@@ -218,9 +218,9 @@ fn a_reader_that_was_slow_becomes_as_fast_as_any() {
 /// Both sockets of a listener get their turns: a flood of one does not keep the other waiting.
 #[test]
 fn a_flood_on_one_address_of_a_listener_leaves_the_other_its_turns() {
-    let sockets = ListeningSockets::tcp(
+    let sockets = ListeningSockets::on_port(
         Some("localhost"),
-        0,
+        (0, false),
         Gateway::Client,
         Family::Any,
         |_, _| {},
