@@ -299,7 +299,11 @@ const CASES: &[Case] = &[
         Differ("names that are not known are passed over where others remain"),
     ),
     ("Ciphers arcfour\n", &[], Refuse),
-    ("Ciphers ^aes256-cbc\n", &["-v"], Same),
+    (
+        "Ciphers +3des-cbc,aes256-cbc\nMACs hmac-md5-96\n",
+        &[],
+        Print(&["macs hmac-md5-96"]),
+    ),
     (
         "Ciphers -*\n",
         &[],
