@@ -300,9 +300,9 @@ const CASES: &[Case] = &[
     ),
     ("Ciphers arcfour\n", &[], Refuse),
     (
-        "Ciphers +3des-cbc,aes256-cbc\nMACs hmac-md5-96\n",
+        "Ciphers 3des-cbc,aes256-cbc\nMACs hmac-md5-96\n",
         &[],
-        Print(&["macs hmac-md5-96"]),
+        Print(&["ciphers 3des-cbc,aes256-cbc", "macs hmac-md5-96"]),
     ),
     (
         "Ciphers -*\n",
