@@ -15,6 +15,11 @@ pub(crate) const LISTED: &[Listed] = &[
         "*authenticationmethods *; *authenticationmethods any*",
         Said("`AuthenticationMethods any` as a second line: no error"),
     ),
+    one(
+        "early: \"same\" not \"-\"",
+        "*",
+        Said("A session, its requests and its input are sent in one flight to a Fulmar server"),
+    ),
     // Only the machine's OpenSSH is compared.
     one(
         "start: \"-\" not \"no\"",

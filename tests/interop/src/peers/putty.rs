@@ -84,6 +84,12 @@ impl Client for Plink {
                     ]);
                     command
                 })
+                .map(|mut offers| {
+                    // Below its threshold: it asks the user, whom a batch has not.
+                    let asks = |name: &String| name == "diffie-hellman-group1-sha1";
+                    offers.kex.retain(|name| !asks(name));
+                    offers
+                })
             })
             .clone()
     }
