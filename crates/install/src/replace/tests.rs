@@ -246,3 +246,47 @@ fn an_openssh_that_came_or_went_meanwhile_stays_as_it_is() {
     );
     assert!(fs::symlink_metadata(root.0.join("usr/sbin/sshd")).is_err());
 }
+
+/// rpm has no diversions: an upgrade writes OpenSSH's programs to their names.
+#[test]
+fn an_upgrade_without_diversions_is_neither_lost_nor_in_the_way() {
+    let root = Root::new();
+    let newer = |root: &Root, text: &str| {
+        fs::remove_file(root.0.join("usr/sbin/sshd")).unwrap();
+        root.write("usr/sbin/sshd", text, 0o755);
+    };
+    assert_eq!(root.install(&["--replace-openssh"]), 0);
+    newer(&root, "\u{7f}ELF OpenSSH_9.3p1");
+    assert_eq!(root.install(&["--replace-openssh"]), 0);
+    let kept = fs::read_to_string(root.0.join("usr/sbin/sshd.openssh")).unwrap();
+    assert!(kept.ends_with("9.3p1"), "{kept:?}");
+    newer(&root, "\u{7f}ELF OpenSSH_9.4p1");
+    assert_eq!(root.install(&["--revert"]), 0);
+    assert!(!root.0.join("usr/sbin/sshd.openssh").exists());
+    assert_eq!(root.install(&["--replace-openssh"]), 0);
+    assert_eq!(root.install(&["--revert"]), 0);
+    let sshd = fs::read_to_string(root.0.join("usr/sbin/sshd")).unwrap();
+    assert!(sshd.ends_with("9.4p1"), "{sshd:?}");
+}
+
+#[test]
+fn an_interruption_before_a_name_is_taken_is_undone_or_gone_on_with() {
+    let root = Root::new();
+    assert_eq!(root.install(&["--replace-openssh"]), 0);
+    assert_eq!(root.install(&["--revert"]), 0);
+    let before = root.state();
+    assert_eq!(root.install(&["--replace-openssh"]), 0);
+    let left = root.0.join("usr/bin/ssh.fulmar-new");
+    let name = root.0.join("usr/bin/ssh");
+    fs::rename(&name, &left).unwrap();
+    fs::hard_link(root.0.join("usr/bin/ssh.openssh"), &name).unwrap();
+    assert_eq!(root.install(&["--replace-openssh"]), 0);
+    fs::rename(&name, &left).unwrap();
+    fs::hard_link(root.0.join("usr/bin/ssh.openssh"), &name).unwrap();
+    assert_eq!(root.install(&["--revert"]), 0);
+    assert!(fs::symlink_metadata(&left).is_err());
+    let after = root.state();
+    assert!(before.iter().all(|(path, line)| {
+        path.ends_with("lib/fulmar/manifest") || after.get(path) == Some(line)
+    }));
+}
